@@ -1,0 +1,34 @@
+#include "common/base/log.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+
+namespace tessera {
+namespace {
+
+std::atomic<LogLevel> least_level{LogLevel::kInfo};
+
+}  // namespace
+
+void SetLogLevel(LogLevel level) { least_level = level; }
+
+void Log(LogLevel level, absl::string_view line) {
+  if (level < least_level) return;
+  static constexpr char kLetters[] = {'D', 'I', 'W', 'E'};
+  // User text may hold line breaks; one event stays one line.
+  const std::string text = absl::StrCat(
+      absl::string_view(&kLetters[static_cast<int>(level)], 1),
+      absl::FormatTime("%m%d %H:%M:%E6S ", absl::Now(), absl::LocalTimeZone()),
+      absl::StrReplaceAll(std::string(line), {{"\n", "\\n"}}), "\n");
+  // One write(2) keeps lines of several processes on one terminal apart.
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+}
+
+}  // namespace tessera

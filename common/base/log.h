@@ -1,0 +1,28 @@
+// Log lines for people who operate this: `room: event key=value ...` at a state change, on stderr.
+//
+//   W1120 11:31:09.771502 control: lease expired worker=3 last_heartbeat_ms=15021
+//
+// What is counted is a metric, not a log line.
+#ifndef TESSERA_COMMON_BASE_LOG_H_
+#define TESSERA_COMMON_BASE_LOG_H_
+
+#include "absl/strings/string_view.h"
+
+namespace tessera {
+
+enum class LogLevel {
+  kDebug,    // for whoever reads the code: one line per exchange at most
+  kInfo,     // a state change that belongs to a healthy job: joined, plan, evaluation
+  kWarning,  // something was lost and the job goes on: a lease, a refused push
+  kError,    // this process ends because of it
+};
+
+// Lines below this level are dropped. Default kInfo. Call before threads start.
+void SetLogLevel(LogLevel level);
+
+// Writes one line whole, from any thread.
+void Log(LogLevel level, absl::string_view line);
+
+}  // namespace tessera
+
+#endif  // TESSERA_COMMON_BASE_LOG_H_
