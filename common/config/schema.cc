@@ -1,0 +1,33 @@
+#include "common/config/schema.h"
+
+#include "absl/strings/str_join.h"
+
+namespace tessera {
+
+FieldList FieldsOf(const google::protobuf::Descriptor& message) {
+  FieldList fields;
+  for (int i = 0; i < message.field_count(); ++i) fields.push_back(message.field(i));
+  return fields;
+}
+
+FieldList FieldsOf(const google::protobuf::OneofDescriptor& oneof) {
+  FieldList fields;
+  for (int i = 0; i < oneof.field_count(); ++i) fields.push_back(oneof.field(i));
+  return fields;
+}
+
+std::vector<std::string> NamesOf(const FieldList& fields) {
+  std::vector<std::string> names;
+  for (const google::protobuf::FieldDescriptor* field : fields) names.push_back(field->name());
+  return names;
+}
+
+std::string OfferedNames(const FieldList& fields) {
+  std::vector<std::string> names;
+  for (const google::protobuf::FieldDescriptor* field : fields) {
+    if (KeyOf(*field).later().empty()) names.push_back(field->name());
+  }
+  return absl::StrJoin(names, ", ");
+}
+
+}  // namespace tessera

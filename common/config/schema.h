@@ -1,0 +1,42 @@
+// What job.proto says about its keys, and the few words that every walk over it shares.
+#ifndef TESSERA_COMMON_CONFIG_SCHEMA_H_
+#define TESSERA_COMMON_CONFIG_SCHEMA_H_
+
+#include <google/protobuf/descriptor.h>
+
+#include <string>
+#include <vector>
+
+#include "proto/schema.pb.h"
+
+namespace tessera {
+
+using FieldList = std::vector<const google::protobuf::FieldDescriptor*>;
+
+inline const v1::Key& KeyOf(const google::protobuf::FieldDescriptor& field) {
+  return field.options().GetExtension(v1::key);
+}
+
+inline bool IsMessage(const google::protobuf::FieldDescriptor& field) {
+  return field.cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_MESSAGE;
+}
+
+// A message that is written as exactly one of its members.
+inline bool IsChoice(const google::protobuf::Descriptor& message) {
+  return message.options().HasExtension(v1::choice);
+}
+inline bool HasBareNames(const google::protobuf::Descriptor& message) {
+  return message.options().GetExtension(v1::choice).bare_name();
+}
+
+// In the order of the file.
+FieldList FieldsOf(const google::protobuf::Descriptor& message);
+FieldList FieldsOf(const google::protobuf::OneofDescriptor& oneof);
+
+std::vector<std::string> NamesOf(const FieldList& fields);
+// Those that are not for later, with commas: what a message offers to write.
+std::string OfferedNames(const FieldList& fields);
+
+}  // namespace tessera
+
+#endif  // TESSERA_COMMON_CONFIG_SCHEMA_H_

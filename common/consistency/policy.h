@@ -1,0 +1,62 @@
+// When is a push applied, and who waits? The answers are arithmetic: a policy is a state machine without
+// I/O, clock or lock, so that any schedule can be tried on it and a simulator runs the very same object.
+#ifndef TESSERA_COMMON_CONSISTENCY_POLICY_H_
+#define TESSERA_COMMON_CONSISTENCY_POLICY_H_
+
+#include <optional>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/consistency/plan.h"
+
+namespace tessera {
+
+struct PushFacts {
+  MemberId member;
+  Exchange exchange;
+  // The shard's version that the worker had pulled, and the one it has now. base <= now.
+  Version base;
+  Version now;
+};
+
+struct Verdict {
+  // pending += weight * decode(payload)
+  float weight = 1;
+  // This push completes an update: the rule is applied to pending, version + 1.
+  bool commit = false;
+  // What pending is multiplied by when it is applied (1 / number of folded pushes for a mean).
+  float commit_scale = 1;
+};
+
+// One shard's. All calls come from the shard's thread.
+class ConsistencyPolicy {
+ public:
+  virtual ~ConsistencyPolicy() = default;
+
+  // The plan that counts from now on. Removal holds at once. An update that only waited for a removed
+  // member is committed by the shard through CommitDue.
+  virtual void SetMembers(const Plan& plan) = 0;
+
+  // Whose push is folded next, where the order matters (so that sums are the same bits on every run);
+  // nullopt: any, in the order of arrival.
+  virtual std::optional<MemberId> NextInOrder() const = 0;
+
+  // `push` is complete, new and of a member, and its turn has come. Called once per push.
+  virtual Verdict OnPush(const PushFacts& push) = 0;
+
+  // True, with the scale, when pending must be committed although no push came (a member was removed).
+  virtual std::optional<float> CommitDue() = 0;
+
+  // May a member that has pushed exchange `after` read now? Own pushes are folded before its reads.
+  virtual bool MayRead(MemberId member, Exchange after) const = 0;
+
+  // Under a barrier, the exchange that is being collected now; 0 where members advance on their own.
+  virtual Exchange Collecting() const = 0;
+
+  // The members whose pushes others wait for.
+  virtual std::vector<MemberId> WaitsFor() const = 0;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_COMMON_CONSISTENCY_POLICY_H_

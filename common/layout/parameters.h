@@ -1,0 +1,54 @@
+// The parameters of a model, in the order that every process agrees on.
+//
+// Layer i with parameters contributes `layers.<i>.weight` and, if it has one, `layers.<i>.bias`: a linear
+// layer's matrix [units, inputs] and vector [units]; an affine batch norm's scale and shift, both [inputs].
+#ifndef TESSERA_COMMON_LAYOUT_PARAMETERS_H_
+#define TESSERA_COMMON_LAYOUT_PARAMETERS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "proto/job.pb.h"
+
+namespace tessera {
+
+// A named tensor: a matrix [rows, columns], or a vector [rows] with columns = 1. A row is an output neuron.
+struct ParameterSpec {
+  std::string name;
+  int64_t rows = 0;
+  int64_t columns = 1;
+  bool is_vector = false;
+  // The layer it belongs to: an index into Model.layers.
+  int layer = 0;
+  // Initial values: uniform in [-bound, bound) from Philox, or `constant` where bound is 0.
+  float initial_bound = 0;
+  float initial_constant = 0;
+
+  int64_t size() const { return rows * columns; }
+};
+
+// What follows from Model alone.
+struct ModelShape {
+  std::vector<ParameterSpec> parameters;
+  // Width of the activations before each layer, and after the last: layers + 1 entries.
+  std::vector<int64_t> widths;
+  int64_t inputs() const { return widths.front(); }
+  int64_t outputs() const { return widths.back(); }
+  // Sum over the parameters.
+  int64_t size = 0;
+};
+
+// Fails with kInvalidArgument where the model is no model: no linear layer, or more entries than
+// 2^40.
+absl::StatusOr<ModelShape> ShapeOf(const v1::Model& model);
+
+// Writes the initial values of rows [row_begin, row_end) of parameter `index` to `out`, row-major.
+// A pure function of its arguments: a server fills its own rows, nobody holds the model.
+void FillInitialRows(const ParameterSpec& spec, int index, uint64_t seed, int64_t row_begin,
+                     int64_t row_end, float* out);
+
+}  // namespace tessera
+
+#endif  // TESSERA_COMMON_LAYOUT_PARAMETERS_H_

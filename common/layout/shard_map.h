@@ -1,0 +1,46 @@
+// Which server owns which rows: every parameter is cut into contiguous runs of rows, one per server.
+//
+// Server s of M owns rows [rows * s / M, rows * (s + 1) / M) of each parameter (integer division), so that
+// every server owns about 1/M of everything and nobody needs a table. With more servers than rows some
+// own none of that parameter, which is no special case anywhere.
+#ifndef TESSERA_COMMON_LAYOUT_SHARD_MAP_H_
+#define TESSERA_COMMON_LAYOUT_SHARD_MAP_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/layout/parameters.h"
+
+namespace tessera {
+
+// One shard's rows of one parameter.
+struct Slice {
+  int parameter = 0;  // index into ModelShape.parameters
+  int64_t row_begin = 0;
+  int64_t row_end = 0;
+  int64_t columns = 1;
+  // Where it begins in the shard's dense order, in entries.
+  int64_t offset = 0;
+
+  int64_t size() const { return (row_end - row_begin) * columns; }
+};
+
+// All that one server owns, in the dense order: by parameter, then row, then column.
+struct ShardSlices {
+  ShardId shard;
+  int shard_count = 1;
+  std::vector<Slice> slices;  // empty ones are left out
+  int64_t size = 0;           // entries
+  int64_t bytes() const { return size * static_cast<int64_t>(sizeof(float)); }
+};
+
+ShardSlices SlicesOf(const ModelShape& shape, ShardId shard, int shard_count);
+
+// A hash of names, shapes and the number of servers: two processes with the same value agree on where
+// every entry lives and what the dense order is.
+uint64_t LayoutHash(const ModelShape& shape, int shard_count);
+
+}  // namespace tessera
+
+#endif  // TESSERA_COMMON_LAYOUT_SHARD_MAP_H_

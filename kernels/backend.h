@@ -1,0 +1,49 @@
+// One device at work: its memory and its arithmetic.
+#ifndef TESSERA_KERNELS_BACKEND_H_
+#define TESSERA_KERNELS_BACKEND_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/activation.h"
+#include "kernels/batch_norm.h"
+#include "kernels/bf16.h"
+#include "kernels/linear.h"
+#include "kernels/loss.h"
+#include "kernels/memory.h"
+#include "kernels/vector.h"
+
+namespace tessera {
+
+// Kernels are queued: a call may return before its work is done, work is done in the order of the calls, and
+// the first failure is what Finish reports. Arguments are addresses in this backend's memory.
+//
+// The same calls with the same bytes give the same bits, run to run, on the same device with the same
+// options.
+//
+// Threading: one thread at a time.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  // For the report: "cpu (8 threads, avx512_core_bf16)".
+  virtual std::string description() const = 0;
+
+  virtual Memory& memory() = 0;
+  virtual LinearKernel<float>& linear() = 0;
+  // kFailedPrecondition where the device has no bf16 arithmetic. Owned by the backend.
+  virtual absl::StatusOr<LinearKernel<Bf16>*> linear_bf16() = 0;
+  virtual BatchNormKernel& batch_norm() = 0;
+  virtual ActivationKernel& activation() = 0;
+  virtual LossKernel& loss() = 0;
+  virtual VectorKernel& vector() = 0;
+
+  // Waits until everything queued is done. Reports the first failure since the last Finish; what was queued
+  // behind it is undefined.
+  virtual absl::Status Finish() = 0;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_KERNELS_BACKEND_H_

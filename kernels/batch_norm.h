@@ -1,0 +1,54 @@
+// Batch normalisation.  Ioffe, Szegedy: Batch Normalization, ICML 2015.
+//
+//   mean_c = sum_r x_rc / rows          variance_c = sum_r (x_rc - mean_c)^2 / rows     (biased)
+//   inverse_sigma_c = 1 / sqrt(variance_c + epsilon)
+//   y_rc = scale_c (x_rc - mean_c) inverse_sigma_c + shift_c
+//
+// There are no running statistics: training uses the minibatch's, evaluation uses constants that were taken
+// from a calibration sample with the same kernel.
+#ifndef TESSERA_KERNELS_BATCH_NORM_H_
+#define TESSERA_KERNELS_BATCH_NORM_H_
+
+#include <cstdint>
+
+namespace tessera {
+
+struct MatrixShape {
+  int64_t rows = 0;
+  int64_t columns = 0;
+  int64_t size() const { return rows * columns; }
+};
+
+class BatchNormKernel {
+ public:
+  virtual ~BatchNormKernel() = default;
+
+  // Per column of x. Sums are in f64, around the mean. One row has variance 0. No rows: mean 0, variance 0.
+  virtual void Statistics(const MatrixShape& shape, double epsilon, const float* x, float* mean,
+                          float* inverse_sigma) = 0;
+
+  // y from given statistics; y may be x.
+  struct Affine {
+    const float* scale = nullptr;  // null: 1
+    const float* shift = nullptr;  // null: 0
+  };
+  virtual void Normalize(const MatrixShape& shape, const float* x, const float* mean, const float* inverse_sigma,
+                         const Affine& affine, bool relu, float* y) = 0;
+
+  // The gradient through Statistics and Normalize together.
+  struct BackwardInput {
+    const float* x = nullptr;
+    const float* mean = nullptr;
+    const float* inverse_sigma = nullptr;
+    const float* scale = nullptr;  // null: 1
+    const float* y = nullptr;      // what Normalize wrote, where it was asked for relu; null: no relu
+    const float* dy = nullptr;
+  };
+  // dscale, dshift [columns] and dx [rows, columns] are overwritten; a null one is not wanted. dx may be dy.
+  virtual void Backward(const MatrixShape& shape, const BackwardInput& in, float* dscale, float* dshift,
+                        float* dx) = 0;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_KERNELS_BATCH_NORM_H_

@@ -1,0 +1,20 @@
+// The table of backends that this build has.
+#ifndef TESSERA_KERNELS_DEVICES_H_
+#define TESSERA_KERNELS_DEVICES_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "kernels/backend.h"
+
+namespace tessera {
+
+// `device` is cluster.device of the job ("cpu"), `threads` is cluster.threads.
+//   kInvalidArgument     no such device, or no such number of threads
+//   kFailedPrecondition  the device is not in this build
+absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(absl::string_view device, int threads);
+
+}  // namespace tessera
+
+#endif  // TESSERA_KERNELS_DEVICES_H_

@@ -1,0 +1,40 @@
+// Arithmetic over whole arrays: updates, differences, sums, conversions.
+#ifndef TESSERA_KERNELS_VECTOR_H_
+#define TESSERA_KERNELS_VECTOR_H_
+
+#include <cstdint>
+
+#include "kernels/batch_norm.h"
+#include "kernels/bf16.h"
+
+namespace tessera {
+
+struct SgdRates {
+  float learning_rate = 0;
+  float momentum = 0;
+  float weight_decay = 0;
+};
+
+// Bandwidth bound, all of them. Arrays may be as close as adjacent, and overlap only where it says so.
+class VectorKernel {
+ public:
+  virtual ~VectorKernel() = default;
+
+  // y += a x.
+  virtual void Axpy(int64_t n, float a, const float* x, float* y) = 0;
+  // out = a - b. out may be a or b.
+  virtual void Subtract(int64_t n, const float* a, const float* b, float* out) = 0;
+  // g' = g + weight_decay w;  m = momentum m + g';  w -= learning_rate m.  PyTorch's SGD, no dampening.
+  // m starts at 0; null m: no state, which needs momentum 0.
+  virtual void Sgd(int64_t n, const SgdRates& rates, const float* g, float* m, float* w) = 0;
+
+  // sums[c] = sum over the rows of x, in f64, then rounded.
+  virtual void ColumnSums(const MatrixShape& shape, const float* x, float* sums) = 0;
+
+  virtual void Round(int64_t n, const float* x, Bf16* y) = 0;
+  virtual void Widen(int64_t n, const Bf16* x, float* y) = 0;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_KERNELS_VECTOR_H_

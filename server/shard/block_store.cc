@@ -1,0 +1,139 @@
+#include "server/shard/block_store.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "common/base/check.h"
+
+namespace tessera {
+
+// Memory of blocks. Blocks die on whatever thread drops the last reference, so this locks.
+class BlockPool {
+ public:
+  explicit BlockPool(int64_t spare_bytes_max) : spare_bytes_max_(spare_bytes_max) {}
+
+  ~BlockPool() {
+    for (auto& [size, spares] : spares_) {
+      for (float* data : spares) std::free(data);
+    }
+  }
+
+  float* Take(int64_t size) ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    in_use_bytes_ += size * sizeof(float);
+    std::vector<float*>& spares = spares_[size];
+    if (!spares.empty()) {
+      float* data = spares.back();
+      spares.pop_back();
+      spare_bytes_ -= size * sizeof(float);
+      return data;
+    }
+    ++allocated_;
+    const size_t bytes = (size * sizeof(float) + 63) / 64 * 64;
+    float* data = static_cast<float*>(std::aligned_alloc(64, bytes));
+    TESSERA_CHECK(data != nullptr);
+    return data;
+  }
+
+  void Return(float* data, int64_t size) ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    const int64_t bytes = size * sizeof(float);
+    in_use_bytes_ -= bytes;
+    if (spare_bytes_ + bytes > spare_bytes_max_) {
+      std::free(data);
+      return;
+    }
+    spare_bytes_ += bytes;
+    spares_[size].push_back(data);
+  }
+
+  int64_t in_use_bytes() const ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    return in_use_bytes_;
+  }
+
+  int64_t allocated() const ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    return allocated_;
+  }
+
+ private:
+  const int64_t spare_bytes_max_;
+  mutable absl::Mutex mutex_;
+  std::map<int64_t, std::vector<float*>> spares_ ABSL_GUARDED_BY(mutex_);
+  int64_t spare_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t in_use_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t allocated_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+Block::Block(int64_t size, std::shared_ptr<BlockPool> pool) : size_(size), pool_(std::move(pool)) {
+  data_ = pool_->Take(size);
+}
+
+Block::~Block() { pool_->Return(data_, size_); }
+
+BlockStore::BlockStore(const ShardSlices& slices, int64_t copy_bytes_max)
+    : copy_bytes_max_(copy_bytes_max), size_(slices.size), pool_(std::make_shared<BlockPool>(copy_bytes_max)) {
+  for (const Slice& slice : slices.slices) {
+    const int64_t rows_per_block =
+        std::max<int64_t>(1, kBlockBytes / static_cast<int64_t>(sizeof(float)) / slice.columns);
+    const int64_t rows = slice.row_end - slice.row_begin;
+    for (int64_t row = 0; row < rows; row += rows_per_block) {
+      const int64_t size = std::min(rows_per_block, rows - row) * slice.columns;
+      blocks_.push_back(std::shared_ptr<Block>(new Block(size, pool_)));
+      offsets_.push_back(slice.offset + row * slice.columns);
+    }
+  }
+}
+
+BlockStore::Rewrite BlockStore::BeginRewrite(int i) {
+  std::shared_ptr<Block>& block = blocks_[i];
+  const float* in = block->data_;
+  const int64_t size = block->size_;
+  // Only this thread makes references to a block that the store holds alone, so a count of one stays one.
+  // The fence orders the last reader's reads before our writes.
+  if (block.use_count() == 1) {
+    std::atomic_thread_fence(std::memory_order_acquire);
+    return {in, block->data_, size};
+  }
+  if (copied_bytes() + size * static_cast<int64_t>(sizeof(float)) > copy_bytes_max_) RevokeOldest();
+  auto fresh = std::shared_ptr<Block>(new Block(size, pool_));
+  // The reader's reference keeps `in` alive until it drops it; ours is kept until the next rewrite.
+  retired_ = std::move(block);
+  block = std::move(fresh);
+  copied_bytes_peak_ = std::max(copied_bytes_peak_, copied_bytes());
+  return {in, block->data_, size};
+}
+
+std::shared_ptr<const Snapshot> BlockStore::TakeSnapshot() {
+  retired_.reset();
+  auto snapshot = std::make_shared<Snapshot>();
+  snapshot->blocks_.assign(blocks_.begin(), blocks_.end());
+  snapshot->bytes_ = size_ * static_cast<int64_t>(sizeof(float));
+  readers_.erase(std::remove_if(readers_.begin(), readers_.end(),
+                                [](const std::weak_ptr<Snapshot>& reader) { return reader.expired(); }),
+                 readers_.end());
+  readers_.push_back(snapshot);
+  return snapshot;
+}
+
+int64_t BlockStore::copied_bytes() const {
+  return pool_->in_use_bytes() - size_ * static_cast<int64_t>(sizeof(float));
+}
+
+int64_t BlockStore::blocks_allocated() const { return pool_->allocated(); }
+
+void BlockStore::RevokeOldest() {
+  for (std::weak_ptr<Snapshot>& weak : readers_) {
+    const std::shared_ptr<Snapshot> reader = weak.lock();
+    if (reader == nullptr || reader->revoked()) continue;
+    reader->revoked_.store(true, std::memory_order_relaxed);
+    ++readers_revoked_;
+    return;
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,310 @@
+#include "server/shard/shard.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <xxhash.h>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/codec/f32.h"
+
+namespace tessera {
+namespace {
+
+// Staging below this is always allowed, so that small models are not held up by accounting.
+constexpr int64_t kStagingBytesMin = int64_t{16} << 20;
+// Decoding and the rule work on runs that stay in the first-level cache.
+constexpr int64_t kTileEntries = 4096;
+
+std::string Where(const ReceivedPush& push) {
+  return absl::StrCat("push from member ", push.member.value(), " exchange ", push.exchange.value());
+}
+
+}  // namespace
+
+Shard::Shard(Options options)
+    : shape_(std::move(options.shape)),
+      slices_(SlicesOf(shape_, options.shard, options.shard_count)),
+      layout_hash_(LayoutHash(shape_, options.shard_count)),
+      kind_(options.kind),
+      policy_(std::move(options.policy)),
+      rule_(std::move(options.rule)),
+      store_(slices_, std::max(slices_.bytes(), kBlockBytes)) {
+  int block = 0;
+  for (const Slice& slice : slices_.slices) {
+    const int64_t slice_end = slice.offset + slice.size();
+    int64_t row = slice.row_begin;
+    for (; block < store_.block_count() && store_.offset(block) < slice_end; ++block) {
+      const BlockStore::Rewrite write = store_.BeginRewrite(block);
+      const int64_t rows = write.size / slice.columns;
+      FillInitialRows(shape_.parameters[slice.parameter], slice.parameter, options.seed, row, row + rows,
+                      write.out);
+      row += rows;
+    }
+  }
+  state_.resize(rule_->state_count());
+  for (std::vector<float>& state : state_) state.assign(slices_.size, 0.0f);
+}
+
+absl::Status Shard::Validate(const ReceivedPush& push) const {
+  if (push.layout_hash != layout_hash_) {
+    return absl::InvalidArgumentError(absl::StrCat(Where(push), ": layout_hash is ", absl::Hex(push.layout_hash),
+                                                   ", want ", absl::Hex(layout_hash_),
+                                                   "; the model or the number of servers differs"));
+  }
+  if (push.kind != kind_) {
+    return absl::InvalidArgumentError(absl::StrCat(Where(push), ": payload kind is ", push.kind, ", want ", kind_,
+                                                   "; the job's methods differ"));
+  }
+  if (push.payload.size() != slices_.bytes()) {
+    return absl::InvalidArgumentError(absl::StrCat(Where(push), ": payload is ", push.payload.size(),
+                                                   " bytes, want ", slices_.bytes(), " (", slices_.size,
+                                                   " entries as f32); layouts differ, compare layout_hash in status"));
+  }
+  if (push.bad_entry >= 0) {
+    const auto slice = std::find_if(slices_.slices.begin(), slices_.slices.end(), [&](const Slice& s) {
+      return push.bad_entry < s.offset + s.size();
+    });
+    const int64_t within = push.bad_entry - slice->offset;
+    return absl::InvalidArgumentError(absl::StrCat(
+        Where(push), ": ", shape_.parameters[slice->parameter].name, "[", slice->row_begin + within / slice->columns,
+        ", ", within % slice->columns, "] is not finite; the training diverged, try a lower learning rate"));
+  }
+  if (push.base > counters_.version) {
+    return absl::InvalidArgumentError(absl::StrCat(Where(push), ": base version is ", push.base.value(),
+                                                   ", ahead of the shard's ", counters_.version.value()));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<PushAccepted> Shard::Accept(ReceivedPush push) {
+  const auto found = members_.find(push.member);
+  if (found == members_.end()) {
+    ++counters_.refused;
+    return absl::FailedPreconditionError(absl::StrCat(Where(push), ": not a member of the current plan (generation ",
+                                                      plan_.generation.value(),
+                                                      "); its lease has ended, or it never joined"));
+  }
+  MemberState& member = found->second;
+  if (push.exchange <= member.accepted) {
+    ++counters_.duplicates;
+    return PushAccepted{/*duplicate=*/true, counters_.version};
+  }
+  absl::Status status = Validate(push);
+  if (status.ok() && push.exchange != member.accepted.Next()) {
+    status = absl::FailedPreconditionError(
+        absl::StrCat(Where(push), ": want exchange ", member.accepted.Next().value(), " next"));
+  }
+  if (status.ok() && policy_->Collecting() != Exchange(0) && push.exchange != policy_->Collecting()) {
+    status = absl::FailedPreconditionError(absl::StrCat(Where(push), ": exchange ", policy_->Collecting().value(),
+                                                        " is still being collected; pull before pushing"));
+  }
+  if (!status.ok()) {
+    ++counters_.refused;
+    if (push.bad_entry >= 0) ++counters_.refused_non_finite;
+    return status;
+  }
+  member.accepted = push.exchange;
+  Release(push.member, push.payload.size());
+  counters_.staged_bytes += push.payload.size();
+  staged_.push_back({push.member, push.exchange, push.base, std::move(push.payload)});
+  ++counters_.pushes;
+  return PushAccepted{/*duplicate=*/false, counters_.version};
+}
+
+std::deque<Shard::Staged>::iterator Shard::NextStaged() {
+  const std::optional<MemberId> next = policy_->NextInOrder();
+  if (!next.has_value()) return staged_.begin();
+  return std::find_if(staged_.begin(), staged_.end(), [&](const Staged& s) { return s.member == *next; });
+}
+
+bool Shard::Advance() {
+  // A proposal that is not settled may add a member to the exchange being collected: wait for the word.
+  for (const Open& open : open_proposals_) {
+    if (policy_->Collecting() != Exchange(0) && open.first <= policy_->Collecting()) return false;
+  }
+  const auto next = NextStaged();
+  if (next == staged_.end()) {
+    const std::optional<float> scale = policy_->CommitDue();
+    if (!scale.has_value()) return false;
+    Commit(*scale);
+    return true;
+  }
+  const Staged push = std::move(*next);
+  staged_.erase(next);
+  CountStaleness(push.base);
+  const Verdict verdict = policy_->OnPush({push.member, push.exchange, push.base, counters_.version});
+  if (verdict.commit) {
+    FoldAndCommit(push.payload, verdict);
+  } else {
+    Fold(push.payload, verdict.weight);
+  }
+  members_[push.member].folded = push.exchange;
+  counters_.staged_bytes -= push.payload.size();
+  return true;
+}
+
+void Shard::Fold(const Payload& payload, float weight) {
+  pending_.resize(slices_.size);
+  F32Reader reader(payload);
+  if (pending_count_++ == 0) {
+    reader.Assign(slices_.size, weight, pending_.data());
+  } else {
+    reader.Accumulate(slices_.size, weight, pending_.data());
+  }
+}
+
+// One pass: the last push of an update is decoded tile by tile, and each tile is applied while it is warm.
+void Shard::FoldAndCommit(const Payload& payload, const Verdict& verdict) {
+  F32Reader reader(payload);
+  float scratch[kTileEntries];
+  std::vector<float*> state(state_.size());
+  for (int i = 0; i < store_.block_count(); ++i) {
+    const BlockStore::Rewrite block = store_.BeginRewrite(i);
+    for (int64_t begin = 0; begin < block.size; begin += kTileEntries) {
+      const int64_t count = std::min(kTileEntries, block.size - begin);
+      const int64_t at = store_.offset(i) + begin;
+      float* u = scratch;
+      if (pending_count_ == 0) {
+        reader.Assign(count, verdict.weight, u);
+      } else {
+        u = pending_.data() + at;
+        reader.Accumulate(count, verdict.weight, u);
+      }
+      for (size_t s = 0; s < state_.size(); ++s) state[s] = state_[s].data() + at;
+      rule_->Apply(u, verdict.commit_scale, block.in + begin, block.out + begin, state.data(), count);
+    }
+  }
+  pending_count_ = 0;
+  counters_.version = counters_.version.Next();
+}
+
+void Shard::Commit(float scale) {
+  std::vector<float*> state(state_.size());
+  for (int i = 0; i < store_.block_count(); ++i) {
+    const BlockStore::Rewrite block = store_.BeginRewrite(i);
+    const int64_t at = store_.offset(i);
+    for (size_t s = 0; s < state_.size(); ++s) state[s] = state_[s].data() + at;
+    rule_->Apply(pending_.data() + at, scale, block.in, block.out, state.data(), block.size);
+  }
+  pending_count_ = 0;
+  counters_.version = counters_.version.Next();
+}
+
+void Shard::CountStaleness(Version base) {
+  const uint64_t staleness = counters_.version.value() - base.value();
+  ++counters_.staleness[std::min<uint64_t>(staleness, counters_.staleness.size() - 1)];
+  counters_.staleness_sum += staleness;
+  counters_.staleness_max = std::max(counters_.staleness_max, staleness);
+}
+
+absl::StatusOr<std::optional<ReadResult>> Shard::Read(MemberId member, Exchange after) {
+  const auto found = members_.find(member);
+  if (found == members_.end()) {
+    return absl::FailedPreconditionError(absl::StrCat("pull from member ", member.value(),
+                                                      ": not a member of the current plan (generation ",
+                                                      plan_.generation.value(),
+                                                      "); its lease has ended, or it never joined"));
+  }
+  // A worker always sees its own pushes.
+  const MemberState& state = found->second;
+  if (after >= state.first && state.folded < after) return std::optional<ReadResult>();
+  if (!policy_->MayRead(member, after)) return std::optional<ReadResult>();
+  return std::optional<ReadResult>(ReadNow());
+}
+
+ReadResult Shard::ReadNow() { return {store_.TakeSnapshot(), counters_.version}; }
+
+std::vector<Shard::Removed> Shard::SetPlan(const Plan& plan) {
+  std::vector<Removed> removed;
+  if (plan.generation <= plan_.generation) return removed;
+  for (const PlanMember& m : plan_.members) {
+    if (plan.Find(m.member) != nullptr) continue;
+    removed.push_back({m.member, members_[m.member].folded});
+    members_.erase(m.member);
+    for (auto it = staged_.begin(); it != staged_.end();) {
+      if (it->member != m.member) {
+        ++it;
+        continue;
+      }
+      counters_.staged_bytes -= it->payload.size();
+      it = staged_.erase(it);
+    }
+  }
+  for (const PlanMember& m : plan.members) {
+    if (plan_.Find(m.member) != nullptr) continue;
+    const Exchange before(m.first_exchange.value() - 1);
+    members_[m.member] = {m.first_exchange, before, before};
+    open_proposals_.clear();
+  }
+  plan_ = plan;
+  policy_->SetMembers(plan);
+  return removed;
+}
+
+Exchange Shard::Propose(uint64_t proposal, Exchange first) {
+  // The exchange being collected may be folded in part already; the one after it is untouched.
+  const Exchange collecting = policy_->Collecting();
+  if (collecting != Exchange(0) && first <= collecting) return Exchange(collecting.value() + 2);
+  open_proposals_.push_back({proposal, first});
+  return first;
+}
+
+void Shard::Withdraw(uint64_t proposal) {
+  open_proposals_.erase(std::remove_if(open_proposals_.begin(), open_proposals_.end(),
+                                       [&](const Open& open) { return open.proposal == proposal; }),
+                        open_proposals_.end());
+}
+
+bool Shard::Reserve(MemberId member, int64_t bytes) {
+  const std::optional<MemberId> next = policy_->NextInOrder();
+  const int64_t taken = reserved_bytes_ + counters_.staged_bytes;
+  // Where order matters the next in order has a place of its own; elsewhere two pushes fit.
+  const int64_t limit = std::max(kStagingBytesMin, (next.has_value() ? 1 : 2) * slices_.bytes());
+  const bool is_next = next.has_value() ? *next == member : taken == 0;
+  if (!is_next && taken + bytes > limit) return false;
+  reserved_[member] += bytes;
+  reserved_bytes_ += bytes;
+  return true;
+}
+
+void Shard::Release(MemberId member, int64_t bytes) {
+  const auto found = reserved_.find(member);
+  if (found == reserved_.end()) return;  // Small pushes arrive whole and reserve nothing.
+  const int64_t given_back = std::min(bytes, found->second);
+  found->second -= given_back;
+  reserved_bytes_ -= given_back;
+  if (found->second == 0) reserved_.erase(found);
+}
+
+ShardCounters Shard::counters() const {
+  ShardCounters counters = counters_;
+  counters.collecting = policy_->Collecting();
+  counters.copied_bytes_peak = store_.copied_bytes_peak();
+  counters.blocks_allocated = store_.blocks_allocated();
+  return counters;
+}
+
+uint64_t Shard::ParametersHash() const {
+  uint64_t sum = 0;
+  int block = 0;
+  for (const Slice& slice : slices_.slices) {
+    const int64_t slice_end = slice.offset + slice.size();
+    int64_t row = slice.row_begin;
+    for (; block < store_.block_count() && store_.offset(block) < slice_end; ++block) {
+      const Block& b = store_.block(block);
+      for (int64_t begin = 0; begin < b.size(); begin += slice.columns, ++row) {
+        const uint64_t name = static_cast<uint64_t>(slice.parameter) << 40 | static_cast<uint64_t>(row);
+        sum += XXH3_64bits_withSeed(b.data() + begin, slice.columns * sizeof(float), name);
+      }
+    }
+  }
+  return sum;
+}
+
+int64_t Shard::memory_bytes() const {
+  return slices_.bytes() * (2 + static_cast<int64_t>(state_.size()));
+}
+
+}  // namespace tessera

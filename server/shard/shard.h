@@ -1,0 +1,185 @@
+// The parameters one server process answers for, and the only code that writes them.
+#ifndef TESSERA_SERVER_SHARD_SHARD_H_
+#define TESSERA_SERVER_SHARD_SHARD_H_
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/base/ids.h"
+#include "common/codec/payload.h"
+#include "common/consistency/policy.h"
+#include "common/layout/shard_map.h"
+#include "common/rule/rule.h"
+#include "server/shard/block_store.h"
+
+namespace tessera {
+
+// A complete push as the transport received it: header facts and bytes, not yet trusted.
+struct ReceivedPush {
+  MemberId member;
+  Generation generation;
+  Exchange exchange;
+  Version base;
+  int kind = 0;  // v1::PayloadKind
+  uint64_t layout_hash = 0;
+  uint64_t examples = 0;
+  Payload payload;
+  // The first entry that is infinite or not a number, found while the bytes arrived; -1: none.
+  int64_t bad_entry = -1;
+};
+
+struct PushAccepted {
+  bool duplicate = false;
+  Version version;
+};
+
+// A consistent read of everything the shard owns.
+struct ReadResult {
+  std::shared_ptr<const Snapshot> snapshot;
+  Version version;
+};
+
+struct ShardCounters {
+  Version version;
+  Exchange collecting;
+  uint64_t pushes = 0;
+  uint64_t duplicates = 0;
+  uint64_t refused = 0;
+  uint64_t refused_non_finite = 0;
+  int64_t staged_bytes = 0;
+  int64_t copied_bytes_peak = 0;
+  int64_t blocks_allocated = 0;
+  // Entry i counts pushes applied i versions late; the last one also all above.
+  std::array<uint64_t, 65> staleness{};
+  uint64_t staleness_sum = 0;
+  uint64_t staleness_max = 0;
+};
+
+// Folds pushes into its parameters as the consistency policy decides.
+//
+// Threading: one thread at a time, the shard's own. Nothing here locks, sleeps or reads a clock.
+// Versions start at 0 and grow by one per committed update.
+//
+// A push goes through three steps, so that its sender is answered before the arithmetic is done:
+//   Accept   validates it against layout, members and what was seen, and stages it
+//   Advance  folds one staged push whose turn has come, and commits
+//   Read     answers a member whose reads the policy allows
+class Shard {
+ public:
+  struct Options {
+    ModelShape shape;
+    ShardId shard;
+    int shard_count = 1;
+    uint64_t seed = 0;
+    // The payload that the job's method sends.
+    int kind = 0;
+    std::unique_ptr<ConsistencyPolicy> policy;
+    std::unique_ptr<UpdateRule> rule;
+  };
+
+  explicit Shard(Options options);
+
+  // Checks and stages `push`. On error nothing has changed but a counter:
+  //   kInvalidArgument     size, kind or layout differ, a value is not finite, or the base version is ahead
+  //   kFailedPrecondition  not a member, an exchange that is not its next one
+  // A repeated (member, exchange) is accepted and dropped, so a retry is always safe.
+  absl::StatusOr<PushAccepted> Accept(ReceivedPush push);
+
+  // Does one piece of due work: folds one staged push, or commits what a removal left complete. Returns
+  // whether there was any; call until there is none.
+  bool Advance();
+
+  // The current values, or nullopt while the policy makes this member wait. kFailedPrecondition: not a
+  // member.
+  absl::StatusOr<std::optional<ReadResult>> Read(MemberId member, Exchange after);
+  // A read outside the exchange: evaluation, joining. Never waits.
+  ReadResult ReadNow();
+
+  // --- membership: the coordinator's plan (docs/architecture.md) ---
+
+  // `plan` counts from now on. Pushes of removed members that were not folded are dropped. Returns for
+  // every removed member the last exchange of it that is in the parameters.
+  struct Removed {
+    MemberId member;
+    Exchange last_exchange;
+  };
+  std::vector<Removed> SetPlan(const Plan& plan);
+  // A member asks to be counted from `first` on. Returns the first exchange this shard can promise it:
+  // `first`, or a later one. Until SetPlan or Withdraw settles it nothing of that exchange is folded.
+  Exchange Propose(uint64_t proposal, Exchange first);
+  void Withdraw(uint64_t proposal);
+  const Plan& plan() const { return plan_; }
+  std::vector<MemberId> WaitsFor() const { return policy_->WaitsFor(); }
+
+  // --- staging: how many bytes of pushes may wait here ---
+
+  // True if a push of `bytes` from `member` may start to arrive: it is the next to be folded, which
+  // always has a place, or it fits under the limit. The caller returns the place with Release unless the
+  // push was accepted.
+  bool Reserve(MemberId member, int64_t bytes);
+  void Release(MemberId member, int64_t bytes);
+
+  const ShardSlices& slices() const { return slices_; }
+  const ModelShape& shape() const { return shape_; }
+  uint64_t layout_hash() const { return layout_hash_; }
+  ShardCounters counters() const;
+  // The sum over rows of a hash of (parameter, row, values).
+  uint64_t ParametersHash() const;
+  // Bytes that the store, pending and state take; staging may take another slice's worth.
+  int64_t memory_bytes() const;
+
+ private:
+  // What the shard knows of one member. Changed by Accept and Advance only.
+  struct MemberState {
+    Exchange first{1};
+    Exchange accepted;  // last exchange accepted
+    Exchange folded;    // last exchange folded
+  };
+  struct Staged {
+    MemberId member;
+    Exchange exchange;
+    Version base;
+    Payload payload;
+  };
+
+  absl::Status Validate(const ReceivedPush& push) const;
+  std::deque<Staged>::iterator NextStaged();
+  void Fold(const Payload& payload, float weight);
+  void FoldAndCommit(const Payload& payload, const Verdict& verdict);
+  void Commit(float scale);
+  void CountStaleness(Version base);
+
+  const ModelShape shape_;
+  const ShardSlices slices_;
+  const uint64_t layout_hash_;
+  const int kind_;
+  const std::unique_ptr<ConsistencyPolicy> policy_;
+  const std::unique_ptr<UpdateRule> rule_;
+
+  BlockStore store_;
+  std::vector<float> pending_;              // one slice's worth, used where updates are sums
+  std::vector<std::vector<float>> state_;   // the rule's, each one slice's worth
+  std::deque<Staged> staged_;               // complete pushes, in order of arrival
+  int64_t pending_count_ = 0;               // pushes folded into pending_
+  Plan plan_;
+  absl::flat_hash_map<MemberId, MemberState> members_;
+  struct Open {
+    uint64_t proposal = 0;
+    Exchange first;
+  };
+  std::vector<Open> open_proposals_;
+  int64_t reserved_bytes_ = 0;
+  absl::flat_hash_map<MemberId, int64_t> reserved_;
+  ShardCounters counters_;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_SERVER_SHARD_SHARD_H_

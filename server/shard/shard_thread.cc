@@ -1,0 +1,151 @@
+#include "server/shard/shard_thread.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace tessera {
+
+ShardThread::ShardThread(std::unique_ptr<Shard> shard)
+    : shard_(std::move(shard)), slices_(shard_->slices()), layout_hash_(shard_->layout_hash()) {
+  thread_ = std::thread([this] { Run(); });
+}
+
+ShardThread::~ShardThread() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+  }
+  thread_.join();
+  const absl::Status stopped = absl::CancelledError("shard: the server is stopping");
+  for (ParkedRead& read : reads_) read.done(stopped);
+  for (ParkedReserve& reserve : reservations_) reserve.granted(stopped);
+}
+
+void ShardThread::Post(std::function<void()> event) {
+  absl::MutexLock lock(&mutex_);
+  events_.push_back(std::move(event));
+}
+
+void ShardThread::Run() {
+  std::vector<std::function<void()>> events;
+  bool idle = false;
+  while (true) {
+    {
+      absl::MutexLock lock(&mutex_);
+      const auto has_event = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+        return !events_.empty() || stopping_;
+      };
+      if (idle) mutex_.Await(absl::Condition(&has_event));
+      events.swap(events_);
+      if (events.empty() && stopping_) return;
+    }
+    for (std::function<void()>& event : events) event();
+    const bool had_events = !events.empty();
+    events.clear();
+    // One piece of work at a time, so that pushes and reads that come meanwhile are answered soon.
+    const bool worked = shard_->Advance();
+    if (worked || had_events) {
+      AnswerReads();
+      GrantReservations();
+    }
+    idle = !worked;
+  }
+}
+
+void ShardThread::AnswerReads() {
+  for (size_t i = 0; i < reads_.size();) {
+    absl::StatusOr<std::optional<ReadResult>> result = shard_->Read(reads_[i].member, reads_[i].after);
+    if (result.ok() && !result->has_value()) {
+      ++i;
+      continue;
+    }
+    const ParkedRead read = std::move(reads_[i]);
+    reads_.erase(reads_.begin() + i);
+    if (result.ok()) {
+      read.done(**std::move(result));
+    } else {
+      read.done(result.status());
+    }
+  }
+}
+
+void ShardThread::GrantReservations() {
+  for (size_t i = 0; i < reservations_.size();) {
+    const bool is_member = shard_->plan().Find(reservations_[i].member) != nullptr;
+    if (is_member && !shard_->Reserve(reservations_[i].member, reservations_[i].bytes)) {
+      ++i;
+      continue;
+    }
+    const ParkedReserve reserve = std::move(reservations_[i]);
+    reservations_.erase(reservations_.begin() + i);
+    reserve.granted(is_member ? absl::OkStatus()
+                              : absl::FailedPreconditionError("push: not a member of the current plan; its "
+                                                              "lease has ended, or it never joined"));
+  }
+}
+
+void ShardThread::Reserve(MemberId member, int64_t bytes, std::function<void(absl::Status)> granted) {
+  Post([this, member, bytes, granted = std::move(granted)]() mutable {
+    reservations_.push_back({member, bytes, std::move(granted)});
+  });
+}
+
+void ShardThread::Release(MemberId member, int64_t bytes) {
+  Post([this, member, bytes] { shard_->Release(member, bytes); });
+}
+
+void ShardThread::Accept(ReceivedPush push, std::function<void(absl::StatusOr<PushAccepted>)> done) {
+  // std::function wants copyable captures; the push is moved, not copied.
+  auto moved = std::make_shared<ReceivedPush>(std::move(push));
+  Post([this, moved, done = std::move(done)] { done(shard_->Accept(std::move(*moved))); });
+}
+
+uint64_t ShardThread::Read(MemberId member, Exchange after,
+                           std::function<void(absl::StatusOr<ReadResult>)> done) {
+  absl::MutexLock lock(&mutex_);
+  const uint64_t id = next_read_++;
+  events_.push_back([this, id, member, after, done = std::move(done)]() mutable {
+    reads_.push_back({id, member, after, std::move(done)});
+  });
+  return id;
+}
+
+void ShardThread::CancelRead(uint64_t read) {
+  Post([this, read] {
+    const auto found =
+        std::find_if(reads_.begin(), reads_.end(), [read](const ParkedRead& r) { return r.id == read; });
+    if (found == reads_.end()) return;
+    const ParkedRead cancelled = std::move(*found);
+    reads_.erase(found);
+    cancelled.done(absl::CancelledError("pull: the client has gone"));
+  });
+}
+
+void ShardThread::ReadNow(std::function<void(ReadResult)> done) {
+  Post([this, done = std::move(done)] { done(shard_->ReadNow()); });
+}
+
+void ShardThread::SetPlan(Plan plan, std::function<void(std::vector<Shard::Removed>)> done) {
+  Post([this, plan = std::move(plan), done = std::move(done)] { done(shard_->SetPlan(plan)); });
+}
+
+void ShardThread::Propose(uint64_t proposal, Exchange first, std::function<void(Exchange)> done) {
+  Post([this, proposal, first, done = std::move(done)] { done(shard_->Propose(proposal, first)); });
+}
+
+void ShardThread::Withdraw(uint64_t proposal) {
+  Post([this, proposal] { shard_->Withdraw(proposal); });
+}
+
+void ShardThread::Inspect(bool with_hash, std::function<void(View)> done) {
+  Post([this, with_hash, done = std::move(done)] {
+    View view;
+    view.counters = shard_->counters();
+    view.waits_for = shard_->WaitsFor();
+    view.parked_reads = reads_.size();
+    if (with_hash) view.parameters_hash = shard_->ParametersHash();
+    done(std::move(view));
+  });
+}
+
+}  // namespace tessera

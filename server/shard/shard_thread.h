@@ -1,0 +1,95 @@
+// The thread that owns a shard, and the door through which all others reach it.
+//
+// Calls from any thread become events in one queue; answers come back through the callbacks, on the shard's
+// thread, which must not block: they start sends and return. A reader that must wait is an entry in a list.
+#ifndef TESSERA_SERVER_SHARD_SHARD_THREAD_H_
+#define TESSERA_SERVER_SHARD_SHARD_THREAD_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "server/shard/shard.h"
+
+namespace tessera {
+
+class ShardThread {
+ public:
+  explicit ShardThread(std::unique_ptr<Shard> shard);
+  // Answers what is queued with kCancelled and joins.
+  ~ShardThread();
+
+  // --- data plane ---
+
+  // Asks for a place for a push of `bytes` that has begun to arrive; `granted` is called once there is
+  // one, with kFailedPrecondition if the member was removed meanwhile. A granted place is given back by
+  // Accept, or by Release when the push never completes.
+  void Reserve(MemberId member, int64_t bytes, std::function<void(absl::Status)> granted);
+  void Release(MemberId member, int64_t bytes);
+  void Accept(ReceivedPush push, std::function<void(absl::StatusOr<PushAccepted>)> done);
+  // `done` is called when the member may read; with kFailedPrecondition when it is, or becomes, no member.
+  // Returns a number for CancelRead.
+  uint64_t Read(MemberId member, Exchange after, std::function<void(absl::StatusOr<ReadResult>)> done);
+  // Forgets a waiting read, whose client has gone; its callback gets kCancelled.
+  void CancelRead(uint64_t read);
+  void ReadNow(std::function<void(ReadResult)> done);
+
+  // --- control plane ---
+
+  void SetPlan(Plan plan, std::function<void(std::vector<Shard::Removed>)> done);
+  void Propose(uint64_t proposal, Exchange first, std::function<void(Exchange)> done);
+  void Withdraw(uint64_t proposal);
+  // Counters, and for whom the shard waits.
+  struct View {
+    ShardCounters counters;
+    std::vector<MemberId> waits_for;
+    uint64_t parked_reads = 0;
+    uint64_t parameters_hash = 0;
+  };
+  // The hash reads every parameter: ask for it rarely.
+  void Inspect(bool with_hash, std::function<void(View)> done);
+
+  // Constant after construction.
+  const ShardSlices& slices() const { return slices_; }
+  uint64_t layout_hash() const { return layout_hash_; }
+
+ private:
+  struct ParkedRead {
+    uint64_t id = 0;
+    MemberId member;
+    Exchange after;
+    std::function<void(absl::StatusOr<ReadResult>)> done;
+  };
+  struct ParkedReserve {
+    MemberId member;
+    int64_t bytes = 0;
+    std::function<void(absl::Status)> granted;
+  };
+
+  void Post(std::function<void()> event);
+  void Run();
+  void AnswerReads();
+  void GrantReservations();
+
+  const std::unique_ptr<Shard> shard_;  // the thread's
+  const ShardSlices slices_;
+  const uint64_t layout_hash_;
+  std::vector<ParkedRead> reads_;             // the thread's
+  std::vector<ParkedReserve> reservations_;   // the thread's
+
+  absl::Mutex mutex_;
+  std::vector<std::function<void()>> events_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  uint64_t next_read_ ABSL_GUARDED_BY(mutex_) = 1;
+  std::thread thread_;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_SERVER_SHARD_SHARD_THREAD_H_

@@ -1,0 +1,136 @@
+#include "worker/data/byte_source.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "worker/data/limits.h"
+
+namespace tessera {
+namespace {
+
+constexpr size_t kInputBytes = size_t{256} << 10;
+// zlib counts in unsigned int.
+constexpr size_t kInflateBytesMax = size_t{1} << 30;
+// 15 bits of window, and 16 for "gzip, not zlib".
+constexpr int kGzipWindowBits = 15 + 16;
+
+absl::Status FileError(absl::string_view path, absl::string_view what) {
+  return absl::ErrnoToStatus(errno, absl::StrCat(path, ": ", what));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ByteSource>> ByteSource::Open(const std::string& path) {
+  // Without O_NONBLOCK, opening a pipe waits for its writer.
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (file < 0) return FileError(path, "cannot open");
+  auto source = std::unique_ptr<ByteSource>(new ByteSource(path, file));
+  struct stat about;
+  if (fstat(file, &about) != 0) return FileError(path, "cannot read its size");
+  if (!S_ISREG(about.st_mode)) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": is not a regular file"));
+  }
+  source->content_bytes_max_ = about.st_size;
+  if (absl::EndsWith(path, ".gz")) {
+    const bool multiplies = about.st_size > INT64_MAX / kGzipExpansionMax;
+    source->content_bytes_max_ = multiplies ? INT64_MAX : about.st_size * kGzipExpansionMax;
+    source->inflater_ = std::make_unique<z_stream_s>();
+    source->input_.resize(kInputBytes);
+    if (inflateInit2(source->inflater_.get(), kGzipWindowBits) != Z_OK) {
+      return absl::ResourceExhaustedError(absl::StrCat(path, ": no memory to inflate it"));
+    }
+  }
+  return source;
+}
+
+ByteSource::~ByteSource() {
+  if (inflater_ != nullptr) inflateEnd(inflater_.get());
+  close(file_);
+}
+
+absl::StatusOr<size_t> ByteSource::Read(void* out, size_t bytes) {
+  absl::StatusOr<size_t> got = compressed() ? ReadGzip(out, bytes) : ReadFile(out, bytes);
+  if (got.ok()) offset_ += static_cast<int64_t>(*got);
+  return got;
+}
+
+absl::Status ByteSource::ReadExactly(void* out, size_t bytes, absl::string_view what) {
+  TESSERA_ASSIGN_OR_RETURN(const size_t got, Read(out, bytes));
+  if (got == bytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(path_, ": content ends at byte ", offset_, ", want ",
+                                                 bytes - got, " more for ", what));
+}
+
+absl::Status ByteSource::ExpectEnd() {
+  const int64_t end = offset_;
+  char extra;
+  TESSERA_ASSIGN_OR_RETURN(const size_t got, Read(&extra, 1));
+  if (got == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(path_, ": content goes on after byte ", end, ", want its end there"));
+}
+
+absl::StatusOr<size_t> ByteSource::ReadFile(void* out, size_t bytes) {
+  size_t got = 0;
+  while (got < bytes) {
+    const ssize_t n = read(file_, static_cast<char*>(out) + got, bytes - got);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return FileError(path_, absl::StrCat("cannot read at byte ", offset_ + got));
+    if (n == 0) break;
+    got += static_cast<size_t>(n);
+  }
+  return got;
+}
+
+absl::StatusOr<size_t> ByteSource::ReadGzip(void* out, size_t bytes) {
+  z_stream_s& z = *inflater_;
+  size_t got = 0;
+  while (got < bytes) {
+    if (z.avail_in == 0) {
+      TESSERA_RETURN_IF_ERROR(RefillInput());
+      if (z.avail_in == 0) {
+        if (inside_member_ || members_ == 0) return Corrupt("the file ends too early");
+        break;
+      }
+    }
+    if (!inside_member_) {
+      TESSERA_CHECK(inflateReset(&z) == Z_OK);
+      inside_member_ = true;
+    }
+    const size_t room = std::min(bytes - got, kInflateBytesMax);
+    z.next_out = static_cast<unsigned char*>(out) + got;
+    z.avail_out = static_cast<unsigned>(room);
+    const int result = inflate(&z, Z_NO_FLUSH);
+    got += room - z.avail_out;
+    if (result == Z_STREAM_END) {
+      inside_member_ = false;
+      ++members_;
+    } else if (result != Z_OK && !(result == Z_BUF_ERROR && z.avail_in == 0)) {
+      return Corrupt(z.msg != nullptr ? z.msg : "the data is no gzip");
+    }
+  }
+  return got;
+}
+
+absl::Status ByteSource::RefillInput() {
+  TESSERA_ASSIGN_OR_RETURN(const size_t got, ReadFile(input_.data(), input_.size()));
+  inflater_->next_in = input_.data();
+  inflater_->avail_in = static_cast<unsigned>(got);
+  input_offset_ += static_cast<int64_t>(got);
+  return absl::OkStatus();
+}
+
+absl::Status ByteSource::Corrupt(absl::string_view why) const {
+  return absl::DataLossError(absl::StrCat(path_, ": gzip data is bad at byte ",
+                                          input_offset_ - inflater_->avail_in, " of the file: ", why));
+}
+
+}  // namespace tessera

@@ -1,0 +1,68 @@
+// The content of one regular file, read once from front to back.
+//
+// A file whose name ends in .gz is inflated on the way: one or more gzip members, one after the other,
+// each with its checksum verified. Such a file that is no gzip is an error, not read as it is.
+#ifndef TESSERA_WORKER_DATA_BYTE_SOURCE_H_
+#define TESSERA_WORKER_DATA_BYTE_SOURCE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+struct z_stream_s;
+
+namespace tessera {
+
+class ByteSource {
+ public:
+  // Never waits: what is not a regular file is refused with kInvalidArgument. Errors of open(2) come
+  // with their own codes.
+  static absl::StatusOr<std::unique_ptr<ByteSource>> Open(const std::string& path);
+  ~ByteSource();
+  ByteSource(const ByteSource&) = delete;
+  ByteSource& operator=(const ByteSource&) = delete;
+
+  // Fills `out` and returns `bytes`, or less where the content ends.
+  //   kDataLoss  the gzip data is corrupt or cut off
+  absl::StatusOr<size_t> Read(void* out, size_t bytes);
+  // Fills `out`; kInvalidArgument where the content ends before. `what` names the bytes in the message.
+  absl::Status ReadExactly(void* out, size_t bytes, absl::string_view what);
+  // kInvalidArgument where there is more content, kDataLoss where the gzip data does not end well.
+  absl::Status ExpectEnd();
+
+  // Bytes of content that were read.
+  int64_t offset() const { return offset_; }
+  // The content is no longer than this, and exactly so long where !compressed().
+  int64_t content_bytes_max() const { return content_bytes_max_; }
+  bool compressed() const { return inflater_ != nullptr; }
+  const std::string& path() const { return path_; }
+
+ private:
+  ByteSource(std::string path, int file) : path_(std::move(path)), file_(file) {}
+
+  absl::StatusOr<size_t> ReadFile(void* out, size_t bytes);
+  absl::StatusOr<size_t> ReadGzip(void* out, size_t bytes);
+  absl::Status RefillInput();
+  absl::Status Corrupt(absl::string_view why) const;
+
+  const std::string path_;
+  const int file_;
+  int64_t content_bytes_max_ = 0;
+  int64_t offset_ = 0;
+  // Of a .gz file only.
+  std::unique_ptr<z_stream_s> inflater_;
+  std::vector<unsigned char> input_;
+  int64_t input_offset_ = 0;
+  bool inside_member_ = false;
+  int64_t members_ = 0;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_WORKER_DATA_BYTE_SOURCE_H_

@@ -1,0 +1,26 @@
+// Comma-separated values: the features, then the label, on every line.
+//
+//   file   = [header] row*
+//   row    = number ("," number)* "," label         white space around a field is ignored
+//   label  = integer in [0, classes)
+//   header = a first line on which no field is a number
+// There is no quoting. Blank lines are skipped.
+#ifndef TESSERA_WORKER_DATA_CSV_H_
+#define TESSERA_WORKER_DATA_CSV_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "worker/data/table.h"
+
+namespace tessera {
+
+// Reads the files one after the other; each may have a header.
+//   kInvalidArgument    a line is malformed, or not what `spec` wants; the message names it
+//   kResourceExhausted  the table would exceed spec.bytes_max
+absl::StatusOr<Table> ReadCsv(const std::vector<std::string>& paths, const TableSpec& spec);
+
+}  // namespace tessera
+
+#endif  // TESSERA_WORKER_DATA_CSV_H_

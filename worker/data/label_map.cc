@@ -1,0 +1,56 @@
+#include "worker/data/label_map.h"
+
+#include <algorithm>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace tessera {
+namespace {
+
+constexpr size_t kListedMax = 12;
+
+std::string List(const std::vector<int64_t>& labels) {
+  const size_t listed = std::min(labels.size(), kListedMax);
+  return absl::StrCat(absl::StrJoin(labels.begin(), labels.begin() + listed, ", "),
+                      listed < labels.size() ? absl::StrCat(", ... (", labels.size(), " of them)") : "");
+}
+
+}  // namespace
+
+absl::StatusOr<LabelMap> LabelMap::Create(std::vector<int64_t> distinct, const TableSpec& spec) {
+  LabelMap map(spec.classes);
+  if (distinct.empty() || (distinct.front() >= 0 && distinct.back() < spec.classes)) return map;
+  const auto count = static_cast<int64_t>(distinct.size());
+  if (count > spec.classes) {
+    return absl::InvalidArgumentError(absl::StrCat("labels are ", List(distinct), ", want at most ",
+                                                   spec.classes, " different ones (the model's classes)"));
+  }
+  const bool signs = std::all_of(distinct.begin(), distinct.end(),
+                                 [](int64_t label) { return label == -1 || label == 1; });
+  if (spec.local_files && !signs && count != spec.classes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "labels are ", List(distinct), ", want 0 to ", spec.classes - 1,
+        ": with data.partition local other workers may see other labels and number them differently"));
+  }
+  map.labels_ = std::move(distinct);
+  return map;
+}
+
+std::optional<int32_t> LabelMap::ClassOf(int64_t label) const {
+  if (labels_.empty()) {
+    if (label < 0 || label >= classes_) return std::nullopt;
+    return static_cast<int32_t>(label);
+  }
+  const auto found = std::lower_bound(labels_.begin(), labels_.end(), label);
+  if (found == labels_.end() || *found != label) return std::nullopt;
+  return static_cast<int32_t>(found - labels_.begin());
+}
+
+std::string LabelMap::Wanted() const {
+  if (labels_.empty()) return absl::StrCat("0 to ", classes_ - 1);
+  return absl::StrCat("one of ", List(labels_));
+}
+
+}  // namespace tessera

@@ -1,0 +1,192 @@
+#include "worker/data/libsvm.h"
+
+#include <algorithm>
+#include <map>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/base/check.h"
+#include "worker/data/byte_source.h"
+#include "worker/data/field.h"
+#include "worker/data/line_source.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kLineBytesBase = 4096;
+
+// What is wrong, or nothing.
+using Complaint = std::optional<std::string>;
+
+// Rows whose labels are not classes yet.
+struct RawRows {
+  SparseValues values;
+  // Row i has the labels [label_begin[i], label_begin[i + 1]), ascending.
+  std::vector<int64_t> label_begin = {0};
+  std::vector<int64_t> labels;
+  // Every label that occurs, and where it did first.
+  std::map<int64_t, std::string> places;
+
+  int64_t rows() const { return static_cast<int64_t>(label_begin.size()) - 1; }
+  int64_t bytes() const {
+    return static_cast<int64_t>(8 * (values.value.size() + values.begin.size() + label_begin.size() +
+                                     labels.size()));
+  }
+};
+
+absl::string_view NextField(absl::string_view& rest) {
+  rest = absl::StripLeadingAsciiWhitespace(rest);
+  const size_t end = std::min(rest.find_first_of(" \t\r\v\f"), rest.size());
+  const absl::string_view field = rest.substr(0, end);
+  rest.remove_prefix(end);
+  return field;
+}
+
+Complaint AppendLabels(absl::string_view field, const TableSpec& spec, std::vector<int64_t>& labels) {
+  const size_t first = labels.size();
+  if (!field.empty()) {
+    for (const absl::string_view part : absl::StrSplit(field, ',')) {
+      const std::optional<int64_t> label = ParseInteger(part);
+      if (!label.has_value()) return absl::StrCat("label is ", Quoted(part), ", want an integer");
+      labels.push_back(*label);
+    }
+  }
+  const size_t count = labels.size() - first;
+  if (!spec.class_sets && count != 1) {
+    return absl::StrCat("row has ", count, " labels, want one; sets of labels need model.loss ",
+                        "sigmoid_cross_entropy and more than one output");
+  }
+  std::sort(labels.begin() + first, labels.end());
+  const auto twice = std::adjacent_find(labels.begin() + first, labels.end());
+  if (twice != labels.end()) return absl::StrCat("label ", *twice, " is there twice, want it once");
+  return std::nullopt;
+}
+
+Complaint AppendEntry(absl::string_view field, const TableSpec& spec, int64_t& last_index,
+                      SparseValues& out) {
+  const size_t colon = field.find(':');
+  if (colon == absl::string_view::npos) {
+    return absl::StrCat("entry is ", Quoted(field), ", want index:value");
+  }
+  const std::optional<int64_t> index = ParseInteger(field.substr(0, colon));
+  if (!index.has_value() || *index < 1 || *index > spec.features) {
+    return absl::StrCat("index is ", Quoted(field.substr(0, colon)), ", want 1 to ", spec.features,
+                        " (the product of model.input)");
+  }
+  if (*index <= last_index) {
+    return absl::StrCat("index is ", *index, " after ", last_index, ", want ascending ones");
+  }
+  const std::optional<float> value = ParseFloat(field.substr(colon + 1));
+  if (!value.has_value()) {
+    return absl::StrCat("value at index ", *index, " is ", Quoted(field.substr(colon + 1)),
+                        ", want a finite number");
+  }
+  last_index = *index;
+  if (*value != 0) {
+    out.feature.push_back(static_cast<uint32_t>(*index - 1));
+    out.value.push_back(*value);
+  }
+  return std::nullopt;
+}
+
+Complaint AppendRow(absl::string_view line, const TableSpec& spec, RawRows& rows) {
+  absl::string_view rest = line;
+  absl::string_view field = NextField(rest);
+  const bool has_labels = field.find(':') == absl::string_view::npos;
+  if (auto wrong = AppendLabels(has_labels ? field : "", spec, rows.labels)) return wrong;
+  if (has_labels) field = NextField(rest);
+  int64_t last_index = 0;
+  for (; !field.empty(); field = NextField(rest)) {
+    if (auto wrong = AppendEntry(field, spec, last_index, rows.values)) return wrong;
+  }
+  rows.values.begin.push_back(static_cast<int64_t>(rows.values.value.size()));
+  rows.label_begin.push_back(static_cast<int64_t>(rows.labels.size()));
+  return std::nullopt;
+}
+
+absl::Status NotePlaces(const LineSource& lines, const std::optional<LabelMap>& map, const TableSpec& spec,
+                        RawRows& rows) {
+  for (int64_t i = rows.label_begin[rows.rows() - 1]; i < rows.label_begin[rows.rows()]; ++i) {
+    const int64_t label = rows.labels[i];
+    if (rows.places.count(label) != 0) continue;
+    if (map.has_value() && !map->ClassOf(label).has_value()) {
+      return absl::InvalidArgumentError(absl::StrCat(lines.where(), ": label is ", label, ", want ",
+                                                     map->Wanted(), " (as in the training set)"));
+    }
+    if (static_cast<int64_t>(rows.places.size()) == spec.classes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(lines.where(), ": label is ", label, ", the ", spec.classes + 1,
+                       "th different one, want at most ", spec.classes, " (the model's classes)"));
+    }
+    rows.places.emplace(label, lines.where());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AppendFile(const std::string& path, const TableSpec& spec,
+                        const std::optional<LabelMap>& map, RawRows& rows) {
+  TESSERA_ASSIGN_OR_RETURN(auto bytes, ByteSource::Open(path));
+  LineSource lines(std::move(bytes), kLineBytesBase + (spec.features + spec.classes) * kFieldBytesMax);
+  for (;;) {
+    absl::string_view line;
+    TESSERA_ASSIGN_OR_RETURN(const bool there_is, lines.Next(&line));
+    if (!there_is) return absl::OkStatus();
+    line = line.substr(0, line.find('#'));
+    if (absl::StripAsciiWhitespace(line).empty()) continue;
+    if (auto wrong = AppendRow(line, spec, rows)) {
+      return absl::InvalidArgumentError(absl::StrCat(lines.where(), ": ", *wrong));
+    }
+    TESSERA_RETURN_IF_ERROR(NotePlaces(lines, map, spec, rows));
+    if (rows.rows() > kRowsMax || rows.bytes() > spec.bytes_max) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          lines.where(), ": rows up to here need more than ", spec.bytes_max, " bytes of memory"));
+    }
+  }
+}
+
+std::variant<Classes, ClassSets> MapLabels(const RawRows& rows, const LabelMap& map) {
+  std::vector<int32_t> classes;
+  classes.reserve(rows.labels.size());
+  for (const int64_t label : rows.labels) {
+    const std::optional<int32_t> mapped = map.ClassOf(label);
+    TESSERA_CHECK(mapped.has_value());
+    classes.push_back(*mapped);
+  }
+  bool one_each = true;
+  for (int64_t i = 0; i < rows.rows(); ++i) {
+    one_each &= rows.label_begin[i + 1] - rows.label_begin[i] == 1;
+  }
+  if (one_each) return classes;
+  return ClassSets{rows.label_begin, std::move(classes)};
+}
+
+}  // namespace
+
+absl::StatusOr<Table> ReadLibsvm(const std::vector<std::string>& paths, const TableSpec& spec,
+                                 std::optional<LabelMap>& labels) {
+  RawRows rows;
+  for (const std::string& path : paths) {
+    TESSERA_RETURN_IF_ERROR(AppendFile(path, spec, labels, rows));
+  }
+  if (!labels.has_value()) {
+    std::vector<int64_t> distinct;
+    for (const auto& [label, place] : rows.places) distinct.push_back(label);
+    absl::StatusOr<LabelMap> map = LabelMap::Create(std::move(distinct), spec);
+    if (!map.ok()) {
+      return absl::Status(map.status().code(), absl::StrCat(paths[0], ": ", map.status().message()));
+    }
+    labels = *std::move(map);
+  }
+  Table table;
+  table.rows = rows.rows();
+  table.features = spec.features;
+  table.labels = MapLabels(rows, *labels);
+  rows.values.feature.shrink_to_fit();
+  rows.values.value.shrink_to_fit();
+  table.values = std::move(rows.values);
+  return table;
+}
+
+}  // namespace tessera

@@ -1,0 +1,25 @@
+// What a data file may ask for. A file beyond a limit is refused with the limit's value in the message.
+#ifndef TESSERA_WORKER_DATA_LIMITS_H_
+#define TESSERA_WORKER_DATA_LIMITS_H_
+
+#include <cstdint>
+
+namespace tessera {
+
+// A row's number fits in 31 bits.
+constexpr int64_t kRowsMax = (int64_t{1} << 31) - 1;
+// As for model.input in job.proto.
+constexpr int64_t kFeaturesMax = int64_t{1} << 24;
+// Values and labels of the training and the test set together, where the job sets no memory limit.
+constexpr int64_t kDatasetBytesMax = int64_t{64} << 30;
+// Text of one number, its separator included. A line may hold this much for each feature and class.
+constexpr int64_t kFieldBytesMax = 64;
+constexpr int64_t kIdxDimensionsMax = 8;
+// Deflate cannot expand more than this.
+constexpr int64_t kGzipExpansionMax = 1032;
+
+static_assert(kFeaturesMax * 2 * kFieldBytesMax <= kDatasetBytesMax, "a line fits in memory");
+
+}  // namespace tessera
+
+#endif  // TESSERA_WORKER_DATA_LIMITS_H_

@@ -1,0 +1,64 @@
+#include "worker/data/line_source.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/base/check.h"
+
+namespace tessera {
+namespace {
+
+constexpr size_t kReadBytes = size_t{256} << 10;
+
+}  // namespace
+
+LineSource::LineSource(std::unique_ptr<ByteSource> bytes, int64_t line_bytes_max)
+    : bytes_(std::move(bytes)), line_bytes_max_(line_bytes_max), buffer_(kReadBytes) {}
+
+std::string LineSource::where() const { return absl::StrCat(bytes_->path(), ":", line_); }
+
+absl::StatusOr<bool> LineSource::Next(absl::string_view* line) {
+  for (;;) {
+    TESSERA_ASSIGN_OR_RETURN(const bool there_is, NextAny(line));
+    if (!there_is) return false;
+    if (line_ == 1) absl::ConsumePrefix(line, "\xEF\xBB\xBF");
+    absl::ConsumeSuffix(line, "\r");
+    if (!absl::StripAsciiWhitespace(*line).empty()) return true;
+  }
+}
+
+absl::StatusOr<bool> LineSource::NextAny(absl::string_view* line) {
+  ++line_;
+  size_t searched = 0;
+  for (;;) {
+    const char* const start = buffer_.data() + begin_;
+    const size_t held = end_ - begin_;
+    const void* const newline = std::memchr(start + searched, '\n', held - searched);
+    const bool whole = newline != nullptr || at_end_;
+    const size_t length = newline != nullptr ? static_cast<const char*>(newline) - start : held;
+    if (length > line_bytes_max_) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(where(), ": the line is longer than ", line_bytes_max_, " bytes"));
+    }
+    if (whole) {
+      if (newline == nullptr && held == 0) return false;
+      *line = absl::string_view(start, length);
+      begin_ += length + (newline != nullptr ? 1 : 0);
+      return true;
+    }
+    searched = held;
+    std::memmove(buffer_.data(), start, held);
+    begin_ = 0;
+    end_ = held;
+    if (end_ == buffer_.size()) buffer_.resize(2 * buffer_.size());
+    TESSERA_ASSIGN_OR_RETURN(const size_t got,
+                             bytes_->Read(buffer_.data() + end_, buffer_.size() - end_));
+    at_end_ = got < buffer_.size() - end_;
+    end_ += got;
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,60 @@
+// The rows of a data set as its files give them: values of one type, and labels as class indices.
+#ifndef TESSERA_WORKER_DATA_TABLE_H_
+#define TESSERA_WORKER_DATA_TABLE_H_
+
+#include <cstdint>
+#include <variant>
+#include <vector>
+
+#include "worker/data/limits.h"
+
+namespace tessera {
+
+// Row-major, rows * features.
+using U8Values = std::vector<uint8_t>;
+using F32Values = std::vector<float>;
+
+// Row i has the entries [begin[i], begin[i + 1]), features ascending; all others are 0.
+struct SparseValues {
+  std::vector<int64_t> begin = {0};
+  std::vector<uint32_t> feature;
+  std::vector<float> value;
+};
+
+// One class for each row.
+using Classes = std::vector<int32_t>;
+
+// Any number of classes for each row: row i has [begin[i], begin[i + 1]), without repetition.
+struct ClassSets {
+  std::vector<int64_t> begin = {0};
+  std::vector<int32_t> classes;
+};
+
+// Every row has `features` values, all finite; every class is in [0, TableSpec::classes).
+struct Table {
+  int64_t rows = 0;
+  int64_t features = 0;
+  std::variant<U8Values, F32Values, SparseValues> values;
+  std::variant<Classes, ClassSets> labels;
+
+  // Memory of values and labels.
+  int64_t bytes() const;
+};
+
+// What the model wants of a table; a reader refuses everything else.
+struct TableSpec {
+  // Product of model.input, in [1, kFeaturesMax].
+  int64_t features = 0;
+  // At least 1.
+  int64_t classes = 0;
+  // A row may have any number of classes, where the format can say so.
+  bool class_sets = false;
+  // Other workers read other files, so a class must not depend on which labels occur here.
+  bool local_files = false;
+  // Limit on Table::bytes().
+  int64_t bytes_max = kDatasetBytesMax;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_WORKER_DATA_TABLE_H_

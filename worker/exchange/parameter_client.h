@@ -1,0 +1,65 @@
+// What the train loop knows of the servers: values come, updates go, and each call says what it cost.
+//
+// The memory is the replica's own: pulled values are written straight into it, and updates are sent
+// straight from it.
+#ifndef TESSERA_WORKER_EXCHANGE_PARAMETER_CLIENT_H_
+#define TESSERA_WORKER_EXCHANGE_PARAMETER_CLIENT_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/base/ids.h"
+
+namespace tessera {
+
+// One array per parameter, whole, in the order of ModelShape.parameters.
+using ParameterArrays = std::vector<absl::Span<float>>;
+
+struct Traffic {
+  uint64_t pull_payload_bytes = 0;
+  uint64_t push_payload_bytes = 0;
+  uint64_t pull_wire_bytes = 0;
+  uint64_t push_wire_bytes = 0;
+  // Reads outside the exchange: evaluation, joining.
+  uint64_t other_payload_bytes = 0;
+  uint64_t exchanges = 0;
+};
+
+// Where an exchange's time went, for the thread that called.
+struct ExchangeTimes {
+  double push_seconds = 0;  // until every server had acknowledged the push
+  double wait_seconds = 0;  // until the first value came: others had to push first
+  double pull_seconds = 0;  // from then until the last value was in place
+};
+
+// Speaks to all servers at once. One thread, the train loop's.
+class ParameterClient {
+ public:
+  virtual ~ParameterClient() = default;
+
+  // Overwrites `values` with the servers' values and remembers their versions as the base of the next push.
+  // Waits until the job's consistency policy lets a worker read that has finished exchange `after`.
+  //   kFailedPrecondition  no member any more; the message says why
+  //   kUnavailable         a server could not be reached within the retry time
+  // On error `values` are undefined.
+  virtual absl::StatusOr<ExchangeTimes> Pull(Exchange after, const ParameterArrays& values) = 0;
+
+  // Pushes `update` as exchange `exchange`, then pulls as above, with `after` = `exchange`. The pull is
+  // asked for at once, so an exchange takes one round trip. `update` and `values` may be the same arrays
+  // of memory only if the caller does not need the update on error.
+  virtual absl::StatusOr<ExchangeTimes> PushPull(Exchange exchange, uint64_t examples,
+                                                 const ParameterArrays& update,
+                                                 const ParameterArrays& values) = 0;
+
+  // The committed values, outside any exchange; answered at once.
+  virtual absl::Status Read(const ParameterArrays& values) = 0;
+
+  virtual Traffic traffic() const = 0;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_WORKER_EXCHANGE_PARAMETER_CLIENT_H_
