@@ -12,6 +12,7 @@
 #include "kernels/linear.h"
 #include "kernels/loss.h"
 #include "kernels/memory.h"
+#include "kernels/shape.h"
 #include "kernels/vector.h"
 
 namespace tessera {

@@ -9,15 +9,9 @@
 #ifndef TESSERA_KERNELS_BATCH_NORM_H_
 #define TESSERA_KERNELS_BATCH_NORM_H_
 
-#include <cstdint>
+#include "kernels/shape.h"
 
 namespace tessera {
-
-struct MatrixShape {
-  int64_t rows = 0;
-  int64_t columns = 0;
-  int64_t size() const { return rows * columns; }
-};
 
 class BatchNormKernel {
  public:

@@ -7,7 +7,7 @@
 namespace tessera {
 
 absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(absl::string_view device, int threads) {
-  if (device == "cpu") return CpuBackend::Create({threads});
+  if (device == "cpu") return CreateCpuBackend({threads});
   if (device == "cuda" || absl::StartsWith(device, "cuda:")) {
     return absl::FailedPreconditionError(
         absl::StrCat("cluster.device: \"", device, "\" is not in this build, want cpu"));

@@ -4,15 +4,9 @@
 #ifndef TESSERA_KERNELS_LINEAR_H_
 #define TESSERA_KERNELS_LINEAR_H_
 
-#include <cstdint>
+#include "kernels/shape.h"
 
 namespace tessera {
-
-struct LinearShape {
-  int64_t rows = 0;
-  int64_t inputs = 0;
-  int64_t outputs = 0;
-};
 
 // T is the type of both factors, float or Bf16. Products of Bf16 are exact in f32; sums and results are f32
 // for both. Any extent may be 0: an empty sum is 0. Results do not overlap the factors.

@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdint>
 
-#include "kernels/batch_norm.h"
+#include "kernels/shape.h"
 
 namespace tessera {
 

@@ -19,6 +19,8 @@ class Memory {
   // `address` and `bytes` as Allocate had them. Waits for kernels that still use them.
   virtual void Free(void* address, int64_t bytes) = 0;
 
+  // Queued behind earlier kernels, like them.
+  virtual void Zero(void* device, int64_t bytes) = 0;
   // Queued behind earlier kernels. The host's bytes may be reused on return.
   virtual void CopyIn(const void* host, int64_t bytes, void* device) = 0;
   // Waits for earlier kernels; the host's bytes are there on return.

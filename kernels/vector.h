@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "kernels/batch_norm.h"
 #include "kernels/bf16.h"
+#include "kernels/shape.h"
 
 namespace tessera {
 

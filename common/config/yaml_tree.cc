@@ -220,9 +220,6 @@ bool ParseYaml(absl::string_view text, int source, YamlNode* root, JobErrors* er
     return true;
   } catch (const Refusal& refusal) {
     errors->Add(refusal.at, "", refusal.message);
-  } catch (const YAML::DeepRecursion& e) {
-    errors->Add({source, e.mark.line + 1, e.mark.column + 1}, "",
-                absl::StrCat("more than ", kYamlDepthMax, " levels deep"));
   } catch (const YAML::Exception& e) {
     errors->Add({source, e.mark.line + 1, e.mark.column + 1}, "",
                 absl::StrCat("not YAML: ", e.msg));

@@ -99,7 +99,8 @@ BlockStore::Rewrite BlockStore::BeginRewrite(int i) {
     std::atomic_thread_fence(std::memory_order_acquire);
     return {in, block->data_, size};
   }
-  if (copied_bytes() + size * static_cast<int64_t>(sizeof(float)) > copy_bytes_max_) RevokeOldest();
+  const int64_t bytes_wanted = copied_bytes() + size * static_cast<int64_t>(sizeof(float));
+  if (bytes_wanted > copy_bytes_max_) RevokeOldest(bytes_wanted);
   auto fresh = std::shared_ptr<Block>(new Block(size, pool_));
   // The reader's reference keeps `in` alive until it drops it; ours is kept until the next rewrite.
   retired_ = std::move(block);
@@ -126,13 +127,29 @@ int64_t BlockStore::copied_bytes() const {
 
 int64_t BlockStore::blocks_allocated() const { return pool_->allocated(); }
 
-void BlockStore::RevokeOldest() {
-  for (std::weak_ptr<Snapshot>& weak : readers_) {
+// Readers of one version hold the same blocks, which come back when the last of them has gone. So a version
+// is revoked whole, and what revoked ones still hold counts as on its way.
+void BlockStore::RevokeOldest(int64_t bytes_wanted) {
+  int64_t bytes_allowed = copy_bytes_max_;
+  bool revoking = false;
+  std::shared_ptr<Snapshot> version;
+  for (const std::weak_ptr<Snapshot>& weak : readers_) {
     const std::shared_ptr<Snapshot> reader = weak.lock();
-    if (reader == nullptr || reader->revoked()) continue;
+    if (reader == nullptr) continue;
+    if (version == nullptr || reader->blocks_ != version->blocks_) {
+      if (revoking) return;
+      if (reader->revoked()) {
+        bytes_allowed += copy_bytes_max_;
+      } else if (bytes_wanted > bytes_allowed) {
+        revoking = true;
+      } else {
+        return;
+      }
+    }
+    version = reader;
+    if (!revoking || reader->revoked()) continue;
     reader->revoked_.store(true, std::memory_order_relaxed);
     ++readers_revoked_;
-    return;
   }
 }
 

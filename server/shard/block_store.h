@@ -86,7 +86,7 @@ class BlockStore {
   int64_t readers_revoked() const { return readers_revoked_; }
 
  private:
-  void RevokeOldest();
+  void RevokeOldest(int64_t bytes_wanted);
 
   const int64_t copy_bytes_max_;
   int64_t size_ = 0;

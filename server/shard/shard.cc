@@ -246,7 +246,7 @@ std::vector<Shard::Removed> Shard::SetPlan(const Plan& plan) {
 Exchange Shard::Propose(uint64_t proposal, Exchange first) {
   // The exchange being collected may be folded in part already; the one after it is untouched.
   const Exchange collecting = policy_->Collecting();
-  if (collecting != Exchange(0) && first <= collecting) return Exchange(collecting.value() + 2);
+  if (collecting != Exchange(0) && first <= collecting) first = Exchange(collecting.value() + 2);
   open_proposals_.push_back({proposal, first});
   return first;
 }
@@ -255,6 +255,17 @@ void Shard::Withdraw(uint64_t proposal) {
   open_proposals_.erase(std::remove_if(open_proposals_.begin(), open_proposals_.end(),
                                        [&](const Open& open) { return open.proposal == proposal; }),
                         open_proposals_.end());
+}
+
+std::vector<MemberId> Shard::WaitsFor() const {
+  std::vector<MemberId> missing = policy_->WaitsFor();
+  missing.erase(std::remove_if(missing.begin(), missing.end(),
+                               [&](MemberId member) {
+                                 return std::any_of(staged_.begin(), staged_.end(),
+                                                    [&](const Staged& s) { return s.member == member; });
+                               }),
+                missing.end());
+  return missing;
 }
 
 bool Shard::Reserve(MemberId member, int64_t bytes) {

@@ -112,17 +112,18 @@ class Shard {
   };
   std::vector<Removed> SetPlan(const Plan& plan);
   // A member asks to be counted from `first` on. Returns the first exchange this shard can promise it:
-  // `first`, or a later one. Until SetPlan or Withdraw settles it nothing of that exchange is folded.
+  // `first`, or a later one. Until SetPlan or Withdraw settles it nothing of the promised exchange is folded.
   Exchange Propose(uint64_t proposal, Exchange first);
   void Withdraw(uint64_t proposal);
   const Plan& plan() const { return plan_; }
-  std::vector<MemberId> WaitsFor() const { return policy_->WaitsFor(); }
+  // The members whose pushes are missing here: neither folded nor staged.
+  std::vector<MemberId> WaitsFor() const;
 
   // --- staging: how many bytes of pushes may wait here ---
 
   // True if a push of `bytes` from `member` may start to arrive: it is the next to be folded, which
-  // always has a place, or it fits under the limit. The caller returns the place with Release unless the
-  // push was accepted.
+  // always has a place, or it fits under the limit. The caller returns the place with Release unless
+  // Accept staged the push.
   bool Reserve(MemberId member, int64_t bytes);
   void Release(MemberId member, int64_t bytes);
 

@@ -28,8 +28,8 @@ class ShardThread {
   // --- data plane ---
 
   // Asks for a place for a push of `bytes` that has begun to arrive; `granted` is called once there is
-  // one, with kFailedPrecondition if the member was removed meanwhile. A granted place is given back by
-  // Accept, or by Release when the push never completes.
+  // one, with kFailedPrecondition if the member was removed meanwhile. A granted place is given back by an
+  // Accept that stages the push, else (a duplicate, an error, no end) by the caller's Release.
   void Reserve(MemberId member, int64_t bytes, std::function<void(absl::Status)> granted);
   void Release(MemberId member, int64_t bytes);
   void Accept(ReceivedPush push, std::function<void(absl::StatusOr<PushAccepted>)> done);

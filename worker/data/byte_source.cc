@@ -51,6 +51,8 @@ absl::StatusOr<std::unique_ptr<ByteSource>> ByteSource::Open(const std::string& 
   return source;
 }
 
+ByteSource::ByteSource(std::string path, int file) : path_(std::move(path)), file_(file) {}
+
 ByteSource::~ByteSource() {
   if (inflater_ != nullptr) inflateEnd(inflater_.get());
   close(file_);

@@ -44,7 +44,7 @@ class ByteSource {
   const std::string& path() const { return path_; }
 
  private:
-  ByteSource(std::string path, int file) : path_(std::move(path)), file_(file) {}
+  ByteSource(std::string path, int file);
 
   absl::StatusOr<size_t> ReadFile(void* out, size_t bytes);
   absl::StatusOr<size_t> ReadGzip(void* out, size_t bytes);

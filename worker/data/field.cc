@@ -40,6 +40,8 @@ std::optional<float> ParseShortCount(absl::string_view field) {
 std::optional<float> ParseFloat(absl::string_view field) {
   if (const std::optional<float> count = ParseShortCount(field)) return count;
   field = WithoutPlus(field);
+  // from_chars takes hexadecimal too.
+  if (field.find_first_of("xX") != absl::string_view::npos) return std::nullopt;
   float value = 0;
   const auto [end, error] = absl::from_chars(field.data(), field.data() + field.size(), value);
   if (end != field.data() + field.size() || error == std::errc::invalid_argument) return std::nullopt;

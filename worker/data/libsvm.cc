@@ -1,7 +1,7 @@
 #include "worker/data/libsvm.h"
 
 #include <algorithm>
-#include <map>
+#include <set>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
@@ -26,8 +26,7 @@ struct RawRows {
   // Row i has the labels [label_begin[i], label_begin[i + 1]), ascending.
   std::vector<int64_t> label_begin = {0};
   std::vector<int64_t> labels;
-  // Every label that occurs, and where it did first.
-  std::map<int64_t, std::string> places;
+  std::set<int64_t> distinct_labels;
 
   int64_t rows() const { return static_cast<int64_t>(label_begin.size()) - 1; }
   int64_t bytes() const {
@@ -106,21 +105,22 @@ Complaint AppendRow(absl::string_view line, const TableSpec& spec, RawRows& rows
   return std::nullopt;
 }
 
-absl::Status NotePlaces(const LineSource& lines, const std::optional<LabelMap>& map, const TableSpec& spec,
+// Checks the last row's labels as far as that is possible before all are known.
+absl::Status NoteLabels(const LineSource& lines, const std::optional<LabelMap>& map, const TableSpec& spec,
                         RawRows& rows) {
   for (int64_t i = rows.label_begin[rows.rows() - 1]; i < rows.label_begin[rows.rows()]; ++i) {
     const int64_t label = rows.labels[i];
-    if (rows.places.count(label) != 0) continue;
+    if (rows.distinct_labels.count(label) != 0) continue;
     if (map.has_value() && !map->ClassOf(label).has_value()) {
       return absl::InvalidArgumentError(absl::StrCat(lines.where(), ": label is ", label, ", want ",
                                                      map->Wanted(), " (as in the training set)"));
     }
-    if (static_cast<int64_t>(rows.places.size()) == spec.classes) {
+    if (static_cast<int64_t>(rows.distinct_labels.size()) == spec.classes) {
       return absl::InvalidArgumentError(
-          absl::StrCat(lines.where(), ": label is ", label, ", the ", spec.classes + 1,
-                       "th different one, want at most ", spec.classes, " (the model's classes)"));
+          absl::StrCat(lines.where(), ": label is ", label, " after ", spec.classes,
+                       " other ones, want at most ", spec.classes, " in all (the model's classes)"));
     }
-    rows.places.emplace(label, lines.where());
+    rows.distinct_labels.insert(label);
   }
   return absl::OkStatus();
 }
@@ -138,7 +138,7 @@ absl::Status AppendFile(const std::string& path, const TableSpec& spec,
     if (auto wrong = AppendRow(line, spec, rows)) {
       return absl::InvalidArgumentError(absl::StrCat(lines.where(), ": ", *wrong));
     }
-    TESSERA_RETURN_IF_ERROR(NotePlaces(lines, map, spec, rows));
+    TESSERA_RETURN_IF_ERROR(NoteLabels(lines, map, spec, rows));
     if (rows.rows() > kRowsMax || rows.bytes() > spec.bytes_max) {
       return absl::ResourceExhaustedError(absl::StrCat(
           lines.where(), ": rows up to here need more than ", spec.bytes_max, " bytes of memory"));
@@ -171,9 +171,8 @@ absl::StatusOr<Table> ReadLibsvm(const std::vector<std::string>& paths, const Ta
     TESSERA_RETURN_IF_ERROR(AppendFile(path, spec, labels, rows));
   }
   if (!labels.has_value()) {
-    std::vector<int64_t> distinct;
-    for (const auto& [label, place] : rows.places) distinct.push_back(label);
-    absl::StatusOr<LabelMap> map = LabelMap::Create(std::move(distinct), spec);
+    absl::StatusOr<LabelMap> map =
+        LabelMap::Create({rows.distinct_labels.begin(), rows.distinct_labels.end()}, spec);
     if (!map.ok()) {
       return absl::Status(map.status().code(), absl::StrCat(paths[0], ": ", map.status().message()));
     }

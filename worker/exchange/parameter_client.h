@@ -17,6 +17,7 @@ namespace tessera {
 
 // One array per parameter, whole, in the order of ModelShape.parameters.
 using ParameterArrays = std::vector<absl::Span<float>>;
+using ConstParameterArrays = std::vector<absl::Span<const float>>;
 
 struct Traffic {
   uint64_t pull_payload_bytes = 0;
@@ -48,13 +49,13 @@ class ParameterClient {
   virtual absl::StatusOr<ExchangeTimes> Pull(Exchange after, const ParameterArrays& values) = 0;
 
   // Pushes `update` as exchange `exchange`, then pulls as above, with `after` = `exchange`. The pull is
-  // asked for at once, so an exchange takes one round trip. `update` and `values` may be the same arrays
-  // of memory only if the caller does not need the update on error.
+  // asked for at once, so an exchange takes one round trip. `update` and `values` do not overlap.
   virtual absl::StatusOr<ExchangeTimes> PushPull(Exchange exchange, uint64_t examples,
-                                                 const ParameterArrays& update,
+                                                 const ConstParameterArrays& update,
                                                  const ParameterArrays& values) = 0;
 
-  // The committed values, outside any exchange; answered at once.
+  // The committed values, outside any exchange; answered at once. Their versions become the base of the
+  // next push.
   virtual absl::Status Read(const ParameterArrays& values) = 0;
 
   virtual Traffic traffic() const = 0;

@@ -1,0 +1,185 @@
+// One training step of a perceptron with batch norm: forward, backward, SGD update.
+//
+//   bazel-bin/bench/step/step [--layers 4096,2048,2048,40] [--batch 128] [--threads 1] [--tiny]
+//
+// First checks loss and gradients against plain f64 loops, then times. Prints milliseconds (median), GFLOP/s of
+// the matrix products alone, and their share of what dnnl_sgemm reaches on the same products; the
+// candidates take turns, so that a slow moment of the machine hits all.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "bench/step/products.h"
+#include "common/base/check.h"
+#include "kernels/devices.h"
+#include "tests/worker/model/reference_network.h"
+#include "worker/model/local_optimizer.h"
+#include "worker/model/network.h"
+
+namespace tessera {
+namespace {
+
+struct Flags {
+  std::vector<int64_t> layers = {4096, 2048, 2048, 40};
+  int64_t batch = 128;
+  int threads = 1;
+  double seconds = 10;
+  bool tiny = false;
+};
+
+v1::Model Perceptron(const std::vector<int64_t>& widths) {
+  v1::Model model;
+  model.set_loss("softmax_cross_entropy");
+  model.add_input(widths.front());
+  for (size_t i = 1; i < widths.size(); ++i) {
+    const bool last = i + 1 == widths.size();
+    model.add_layers()->mutable_linear()->set_units(widths[i]);
+    v1::BatchNorm* norm = model.add_layers()->mutable_batch_norm();
+    norm->set_affine(!last);
+    norm->set_epsilon(1e-5);
+    if (!last) model.add_layers()->mutable_relu();
+  }
+  return model;
+}
+
+// A network with its optimizer, ready to step on one batch.
+struct Candidate {
+  std::string name;
+  std::unique_ptr<Network> network;
+  std::unique_ptr<LocalOptimizer> optimizer;
+  std::vector<double> seconds;
+};
+
+// Largest |gradient - reference| over the largest |reference|, parameter by parameter.
+double GradientError(const Network& network, const ReferenceNetwork& reference) {
+  double worst = 0;
+  for (size_t p = 0; p < reference.gradients.size(); ++p) {
+    double difference = 0, largest = 0;
+    for (size_t i = 0; i < reference.gradients[p].size(); ++i) {
+      const double want = reference.gradients[p][i];
+      difference = std::max(difference, std::fabs(network.gradient(p)[i] - want));
+      largest = std::max(largest, std::fabs(want));
+    }
+    worst = std::max(worst, difference / largest);
+  }
+  return worst;
+}
+
+double Median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
+  return values[values.size() / 2];
+}
+
+double SecondsOf(const std::function<void()>& f) {
+  const auto begin = std::chrono::steady_clock::now();
+  f();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+absl::Status Run(const Flags& flags) {
+  const v1::Model model = Perceptron(flags.layers);
+  std::unique_ptr<Backend> backend;
+  TESSERA_ASSIGN_OR_RETURN(backend, CreateBackend("cpu", flags.threads));
+
+  std::mt19937 random(7);
+  std::vector<float> inputs(flags.batch * flags.layers.front());
+  for (float& x : inputs) x = std::normal_distribution<float>()(random);
+  std::vector<int32_t> labels(flags.batch);
+  for (int32_t& label : labels) label = static_cast<int32_t>(random() % flags.layers.back());
+  const Batch batch{flags.batch, inputs.data(), labels.data(), nullptr};
+
+  v1::Optimizer sgd;
+  sgd.mutable_sgd()->set_learning_rate(0.01);
+  std::vector<Candidate> candidates;
+  for (const Precision precision : {Precision::kF32, Precision::kBf16}) {
+    if (precision == Precision::kBf16 && !backend->linear_bf16().ok()) continue;
+    Candidate candidate;
+    candidate.name = precision == Precision::kF32 ? "f32" : "bf16";
+    TESSERA_ASSIGN_OR_RETURN(candidate.network, Network::Create(model, {flags.batch, precision}, *backend));
+    TESSERA_ASSIGN_OR_RETURN(candidate.optimizer, LocalOptimizer::Create(sgd, *candidate.network, *backend));
+    candidate.network->SetInitialValues(1);
+    candidates.push_back(std::move(candidate));
+  }
+
+  ReferenceNetwork reference(model);
+  for (size_t p = 0; p < reference.parameters.size(); ++p) {
+    const absl::Span<const float> values = candidates[0].network->parameter(p);
+    reference.parameters[p].assign(values.begin(), values.end());
+  }
+  const double want = reference.TrainLoss(batch, {}, true);
+  for (Candidate& candidate : candidates) {
+    TESSERA_ASSIGN_OR_RETURN(const LossAndCount got, candidate.network->TrainStep(batch, {}));
+    const double loss_error = std::fabs(got.loss - want) / want;
+    const double gradient_error = GradientError(*candidate.network, reference);
+    // Random roundings of 2^-24 or 2^-9 in a few thousand terms, and through each norm.
+    const double bound = candidate.name == "f32" ? 1e-4 : 5e-2;
+    std::printf("%-5s checked: loss off by %.1e, gradients by %.1e of their largest\n", candidate.name.c_str(),
+                loss_error, gradient_error);
+    if (!(loss_error < bound && gradient_error < bound)) {
+      return absl::InternalError(candidate.name + ": result differs from the f64 reference");
+    }
+  }
+
+  std::vector<LinearShape> shapes;
+  for (size_t i = 1; i < flags.layers.size(); ++i) {
+    shapes.push_back({flags.batch, flags.layers[i - 1], flags.layers[i]});
+  }
+  StepProducts products(shapes);
+  std::vector<double> product_seconds;
+  double elapsed = 0;
+  for (int round = 0; round < 5 || elapsed < flags.seconds; ++round) {
+    const double limit = SecondsOf([&] { products.Run(flags.threads); });
+    elapsed += limit;
+    if (round >= 2) product_seconds.push_back(limit);
+    for (Candidate& candidate : candidates) {
+      absl::Status status;
+      const double seconds = SecondsOf([&] {
+        status = candidate.network->TrainStep(batch, {0, static_cast<uint64_t>(round), 0}).status();
+        status.Update(candidate.optimizer->Step());
+      });
+      TESSERA_RETURN_IF_ERROR(status);
+      elapsed += seconds;
+      if (round >= 2) candidate.seconds.push_back(seconds);
+    }
+  }
+  const double limit = Median(product_seconds);
+  std::printf("%s, batch %ld, %zu rounds, medians\n", backend->description().c_str(), flags.batch,
+              product_seconds.size());
+  std::printf("sgemm %8.2f ms  %7.1f GFLOP/s  (the step's products alone)\n", limit * 1e3,
+              products.flops() / limit * 1e-9);
+  for (const Candidate& candidate : candidates) {
+    const double seconds = Median(candidate.seconds);
+    std::printf("%-5s %8.2f ms  %7.1f GFLOP/s  %.2f of sgemm  (forward, backward, update)\n",
+                candidate.name.c_str(), seconds * 1e3, products.flops() / seconds * 1e-9, limit / seconds);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace tessera
+
+int main(int argc, char** argv) {
+  tessera::Flags flags;
+  CLI::App app("Times one training step against oneDNN's matrix products.");
+  app.add_option("--layers", flags.layers, "widths, inputs first")->delimiter(',');
+  app.add_option("--batch", flags.batch, "rows");
+  app.add_option("--threads", flags.threads, "OpenMP threads");
+  app.add_option("--seconds", flags.seconds, "time to measure for");
+  app.add_flag("--tiny", flags.tiny, "a small network for a moment, as a test");
+  CLI11_PARSE(app, argc, argv);
+  if (flags.tiny) {
+    flags.layers = {64, 48, 32, 5};
+    flags.batch = 16;
+    flags.seconds = 0.1;
+  }
+  const absl::Status status = tessera::Run(flags);
+  if (!status.ok()) std::fprintf(stderr, "step: %s\n", std::string(status.message()).c_str());
+  return status.ok() ? 0 : 1;
+}

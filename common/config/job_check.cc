@@ -1,0 +1,210 @@
+#include "common/config/job_check.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "common/config/job_paths.h"
+#include "common/layout/parameters.h"
+
+namespace tessera {
+namespace {
+
+// The product of model.input.
+constexpr int64_t kFeaturesMax = int64_t{1} << 24;
+
+class Checker {
+ public:
+  Checker(const Positions& positions, JobErrors* errors)
+      : positions_(positions), errors_(*errors) {}
+
+  // Nothing is wrong with `key` so far.
+  bool Sound(absl::string_view key) const { return !errors_.Touches(key); }
+
+  void Fail(absl::string_view key, absl::string_view message) {
+    errors_.Add(PositionOf(positions_, key), key, message);
+  }
+
+  void Labels(const v1::Data& data, absl::string_view key, const v1::DataFiles& files) {
+    const std::string labels = absl::StrCat(key, ".labels");
+    if (!Sound("data.format") || !Sound(key)) return;
+    const bool apart = data.format() == "idx" || data.format() == "npy";
+    if (apart && files.labels().empty()) {
+      Fail(labels, absl::StrCat("missing, want a path: ", data.format(),
+                                " files have their labels in a file of their own"));
+    } else if (!apart && !files.labels().empty()) {
+      Fail(labels, absl::StrCat("got ", Quoted(files.labels()), ", want no such key: ",
+                                data.format(), " files carry their labels"));
+    }
+  }
+
+  void Normalizing(const v1::Normalize& normalize) {
+    if (!Sound("data.normalize") || !normalize.per_feature()) return;
+    if (normalize.mean() == 0 && normalize.stddev() == 1) return;
+    Fail("data.normalize.per_feature",
+         "got true beside mean or stddev, want one or the other: each feature has its own");
+  }
+
+  void Model(const v1::Model& model) {
+    if (!Sound("model")) return;
+    int64_t features = 1;
+    for (const int64_t extent : model.input()) {
+      if (__builtin_mul_overflow(features, extent, &features) || features > kFeaturesMax) {
+        Fail("model.input",
+             absl::StrCat("got a product above ", kFeaturesMax, ", want at most that many features"));
+        return;
+      }
+    }
+    const absl::StatusOr<ModelShape> shape = ShapeOf(model);
+    if (!shape.ok()) {
+      Fail("model", shape.status().message());
+      return;
+    }
+    if (model.loss() == "softmax_cross_entropy" && shape->outputs() < 2) {
+      Fail("model.layers",
+           "got 1 output, want at least 2: softmax over one is always 1; for two classes in one "
+           "output use sigmoid_cross_entropy");
+    }
+  }
+
+  void BatchNorm(const v1::Job& job) {
+    if (!Sound("model.layers") || !Sound("train.batch_size") || job.train().batch_size() > 1) return;
+    const auto& layers = job.model().layers();
+    if (std::any_of(layers.begin(), layers.end(),
+                    [](const v1::Layer& layer) { return layer.has_batch_norm(); })) {
+      Fail("train.batch_size",
+           "got 1, want at least 2: batch_norm makes every activation of a single row 0");
+    }
+  }
+
+  void Device(const std::string& device) {
+    if (!Sound("cluster.device") || device == "cpu") return;
+    const bool cuda = device == "cuda" || absl::StartsWith(device, "cuda:");
+    Fail("cluster.device",
+         absl::StrCat("got ", Quoted(device), ", want cpu",
+                      cuda ? "; cuda comes with the GPU backend" : ""));
+  }
+
+  void Servers(v1::Servers* servers) {
+    if (!Sound("cluster.servers") || servers->addresses().empty()) return;
+    const std::string list = "cluster.servers.addresses";
+    std::map<std::string, int> seen;
+    for (int i = 0; i < servers->addresses_size(); ++i) {
+      const std::string& address = servers->addresses(i);
+      const std::string key = absl::StrCat(list, ".", i);
+      if (!IsHostPort(address)) {
+        Fail(key, absl::StrCat("got ", Quoted(address),
+                               ", want host:port with a port in [1, 65535], such as 10.0.0.1:7000"));
+      } else if (const auto [first, fresh] = seen.emplace(address, i); !fresh) {
+        Fail(key, absl::StrCat("got ", Quoted(address), " again, want each server once; it is item ",
+                               first->second));
+      }
+    }
+    const bool counted = positions_.count("cluster.servers.count") > 0;
+    if (counted && servers->count() != servers->addresses_size()) {
+      Fail("cluster.servers.count",
+           absl::StrCat("got ", servers->count(), " beside ", servers->addresses_size(),
+                        " addresses, want the addresses alone"));
+    }
+    servers->set_count(servers->addresses_size());
+  }
+
+  // The reason why `path` cannot be read as a file; empty when it can.
+  static std::string Unreadable(const std::string& path) {
+    struct stat info;
+    if (stat(path.c_str(), &info) != 0) return std::strerror(errno);
+    if (!S_ISREG(info.st_mode)) return "not a file";
+    if (access(path.c_str(), R_OK) != 0) return std::strerror(errno);
+    return "";
+  }
+
+  void File(const v1::Data& data, const std::string& key, const std::string& file) {
+    if (!Sound(key) || file.empty()) return;
+    const bool needs_directory = file[0] != '/';
+    if (needs_directory && !directory_is_there_) return;
+    const std::string path = DataPath(data, file);
+    const std::string reason = Unreadable(path);
+    if (reason.empty()) return;
+    Fail(key, absl::StrCat("got ", Quoted(file), ", want a file that can be read; ", path, ": ",
+                           reason));
+  }
+
+  void Files(const v1::Data& data, const std::string& key, const v1::DataFiles& files) {
+    // A list of one may be written without brackets: then its item has no position of its own.
+    for (int i = 0; i < files.features_size(); ++i) {
+      const std::string item = absl::StrCat(key, ".features.", i);
+      File(data, positions_.count(item) ? item : key + ".features", files.features(i));
+    }
+    File(data, key + ".labels", files.labels());
+  }
+
+  void Directory(const v1::Data& data) {
+    struct stat info;
+    const bool there = stat(data.directory().c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+    const auto relative = [](const std::string& file) { return file.empty() || file[0] != '/'; };
+    const auto& train = data.train().features();
+    const auto& test = data.test().features();
+    const bool used = std::any_of(train.begin(), train.end(), relative) ||
+                      std::any_of(test.begin(), test.end(), relative);
+    directory_is_there_ = there;
+    if (there || !used || !Sound("data.directory")) return;
+    Fail("data.directory",
+         absl::StrCat("got ", Quoted(data.directory()),
+                      ", want a directory with the data; deploy/fetch_data.sh gets public sets"));
+  }
+
+ private:
+  const Positions& positions_;
+  JobErrors& errors_;
+  bool directory_is_there_ = false;
+};
+
+}  // namespace
+
+bool IsHostPort(absl::string_view address) {
+  const size_t colon = address.rfind(':');
+  if (colon == absl::string_view::npos || colon == 0) return false;
+  absl::string_view host = address.substr(0, colon);
+  const absl::string_view port_text = address.substr(colon + 1);
+  const bool bracketed = host.front() == '[' && host.back() == ']';
+  if (bracketed) host = host.substr(1, host.size() - 2);
+  const auto is_host_letter = [&](char c) {
+    return bracketed ? absl::ascii_isxdigit(c) || c == ':' || c == '.'
+                     : absl::ascii_isalnum(c) || c == '.' || c == '-' || c == '_';
+  };
+  uint32_t port = 0;
+  return !host.empty() && std::all_of(host.begin(), host.end(), is_host_letter) &&
+         !port_text.empty() &&
+         std::all_of(port_text.begin(), port_text.end(), absl::ascii_isdigit) &&
+         absl::SimpleAtoi(port_text, &port) && port >= 1 && port <= 65535;
+}
+
+void CheckJob(const Positions& positions, v1::Job* job, JobErrors* errors) {
+  Checker checker(positions, errors);
+  checker.Labels(job->data(), "data.train", job->data().train());
+  checker.Labels(job->data(), "data.test", job->data().test());
+  checker.Normalizing(job->data().normalize());
+  checker.BatchNorm(*job);
+  checker.Model(job->model());
+  checker.Device(job->cluster().device());
+  if (job->has_cluster()) checker.Servers(job->mutable_cluster()->mutable_servers());
+}
+
+void CheckDataFiles(const Positions& positions, const v1::Job& job, JobErrors* errors) {
+  Checker checker(positions, errors);
+  checker.Directory(job.data());
+  checker.Files(job.data(), "data.train", job.data().train());
+  checker.Files(job.data(), "data.test", job.data().test());
+}
+
+}  // namespace tessera

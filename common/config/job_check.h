@@ -1,0 +1,24 @@
+// What must hold between the keys of a job, once each of them is right by itself.
+#ifndef TESSERA_COMMON_CONFIG_JOB_CHECK_H_
+#define TESSERA_COMMON_CONFIG_JOB_CHECK_H_
+
+#include "absl/strings/string_view.h"
+#include "common/config/job_error.h"
+#include "proto/job.pb.h"
+
+namespace tessera {
+
+// "10.0.0.1:7000", "server-0.example:7000", "[::1]:7000": a host and a port in [1, 65535].
+bool IsHostPort(absl::string_view address);
+
+// Adds an error for everything in `job` that contradicts itself: labels and formats, layers and loss, batch
+// norm and batch size, the server list, the device. Keys that `errors` touches already are not looked at again.
+// Where servers are listed, sets cluster.servers.count to their number.
+void CheckJob(const Positions& positions, v1::Job* job, JobErrors* errors);
+
+// Adds an error for each data file that is not there. Paths are resolved already.
+void CheckDataFiles(const Positions& positions, const v1::Job& job, JobErrors* errors);
+
+}  // namespace tessera
+
+#endif  // TESSERA_COMMON_CONFIG_JOB_CHECK_H_

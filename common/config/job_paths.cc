@@ -1,0 +1,47 @@
+#include "common/config/job_paths.h"
+
+#include <google/protobuf/message.h>
+
+#include <filesystem>
+
+#include "common/config/schema.h"
+
+namespace tessera {
+namespace {
+
+using google::protobuf::Message;
+using google::protobuf::Reflection;
+
+std::string Below(absl::string_view directory, absl::string_view path) {
+  if (path.empty()) return "";
+  const std::filesystem::path joined =
+      std::filesystem::path(std::string(directory)) / std::string(path);
+  std::string normal = joined.lexically_normal().string();
+  if (normal.size() > 1 && normal.back() == '/') normal.pop_back();
+  return normal;
+}
+
+void Resolve(absl::string_view directory, Message* message) {
+  const Reflection& reflection = *message->GetReflection();
+  for (const google::protobuf::FieldDescriptor* field : FieldsOf(*message->GetDescriptor())) {
+    if (field->is_repeated()) continue;
+    if (IsMessage(*field)) {
+      if (reflection.HasField(*message, field)) {
+        Resolve(directory, reflection.MutableMessage(message, field));
+      }
+    } else if (KeyOf(*field).path() == v1::PATH_JOB) {
+      reflection.SetString(message, field,
+                           Below(directory, reflection.GetString(*message, field)));
+    }
+  }
+}
+
+}  // namespace
+
+void ResolveJobPaths(absl::string_view directory, v1::Job* job) { Resolve(directory, job); }
+
+std::string DataPath(const v1::Data& data, absl::string_view file) {
+  return Below(data.directory(), file);
+}
+
+}  // namespace tessera

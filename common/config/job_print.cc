@@ -1,0 +1,109 @@
+#include "common/config/job_print.h"
+
+#include <google/protobuf/message.h>
+
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "common/config/scalar.h"
+#include "common/config/schema.h"
+
+namespace tessera {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
+
+// Words that YAML readers take for something else than a string.
+bool IsReserved(absl::string_view text) {
+  const std::string lower = absl::AsciiStrToLower(text);
+  for (const char* word : {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}) {
+    if (lower == word) return true;
+  }
+  return false;
+}
+
+std::string YamlString(const std::string& text) {
+  const bool plain = !text.empty() && (absl::ascii_isalpha(text[0]) || text[0] == '/') &&
+                     !IsReserved(text) && std::all_of(text.begin(), text.end(), [](char c) {
+                       return absl::ascii_isalnum(c) || c == '_' || c == '-' || c == '.' ||
+                              c == '/';
+                     });
+  if (plain) return text;
+  return absl::StrCat("\"", absl::StrReplaceAll(text, {{"\\", "\\\\"}, {"\"", "\\\""}}), "\"");
+}
+
+std::string ValueText(const Message& message, const FieldDescriptor& field, int index) {
+  const std::string text = ScalarText(message, field, index);
+  return field.cpp_type() == FieldDescriptor::CPPTYPE_STRING ? YamlString(text) : text;
+}
+
+class Printer {
+ public:
+  // The keys of `message`, each on lines of its own. A list's item has `lead` "- " before its first key.
+  void Print(const Message& message, int indent, absl::string_view lead) {
+    const Reflection& reflection = *message.GetReflection();
+    for (const FieldDescriptor* field : FieldsOf(*message.GetDescriptor())) {
+      if (!IsShown(message, *field)) continue;
+      const std::string key = absl::StrCat(std::string(indent, ' '), lead, field->name(), ":");
+      indent += static_cast<int>(lead.size());
+      lead = "";
+      if (field->is_repeated()) {
+        PrintList(message, *field, key, indent);
+      } else if (!IsMessage(*field)) {
+        absl::StrAppend(&text_, key, " ", ValueText(message, *field, -1), "\n");
+      } else if (const Message& part = reflection.GetMessage(message, field); ShowsNothing(part)) {
+        absl::StrAppend(&text_, key, " {}\n");
+      } else {
+        absl::StrAppend(&text_, key, "\n");
+        Print(part, indent + 2, "");
+      }
+    }
+  }
+
+  std::string Take() { return std::move(text_); }
+
+ private:
+  static bool IsShown(const Message& message, const FieldDescriptor& field) {
+    if (field.is_repeated()) return message.GetReflection()->FieldSize(message, &field) > 0;
+    if (!IsMessage(field) && field.real_containing_oneof() == nullptr) return true;
+    return message.GetReflection()->HasField(message, &field);
+  }
+
+  static bool ShowsNothing(const Message& message) {
+    const FieldList fields = FieldsOf(*message.GetDescriptor());
+    return std::none_of(fields.begin(), fields.end(), [&](const FieldDescriptor* field) {
+      return IsShown(message, *field);
+    });
+  }
+
+  void PrintList(const Message& message, const FieldDescriptor& field, const std::string& key,
+                 int indent) {
+    const Reflection& reflection = *message.GetReflection();
+    const int count = reflection.FieldSize(message, &field);
+    absl::StrAppend(&text_, key, IsMessage(field) ? "\n" : " [");
+    for (int i = 0; i < count; ++i) {
+      if (IsMessage(field)) {
+        Print(reflection.GetRepeatedMessage(message, &field, i), indent + 2, "- ");
+      } else {
+        absl::StrAppend(&text_, i > 0 ? ", " : "", ValueText(message, field, i));
+      }
+    }
+    if (!IsMessage(field)) absl::StrAppend(&text_, "]\n");
+  }
+
+  std::string text_;
+};
+
+}  // namespace
+
+std::string PrintJob(const v1::Job& job) {
+  Printer printer;
+  printer.Print(job, 0, "");
+  return printer.Take();
+}
+
+}  // namespace tessera

@@ -1,0 +1,54 @@
+// The job file: from YAML text and --set options to a resolved v1::Job, or to everything that is wrong with it.
+//
+// The schema is proto/job.proto and nothing else. The steps:
+//   1. yaml_tree       text -> tree, bounded in size, depth and aliases
+//   2. override        --set a.b.c=v changes the tree
+//   3. message_reader  tree -> message; unknown, repeated, missing, mistyped, out of range, for later
+//   4. job_check       what must hold between keys; data files
+//   5. job_paths       paths that start at the job file are made absolute
+#ifndef TESSERA_COMMON_CONFIG_JOB_READER_H_
+#define TESSERA_COMMON_CONFIG_JOB_READER_H_
+
+#include <string>
+#include <vector>
+
+#include "common/config/job_error.h"
+#include "proto/job.pb.h"
+
+namespace tessera {
+
+struct JobSource {
+  std::string text;
+  // As the user gave it; for messages.
+  std::string path;
+  // The job file's own, where its relative paths start. Empty: they are left as they are.
+  std::string directory;
+  // "a.b.c=v", in order.
+  std::vector<std::string> overrides;
+};
+
+struct JobOptions {
+  // Data files must exist. A server needs none.
+  bool check_files = true;
+};
+
+struct JobReading {
+  // Every key has its value or its default. Of no use when there are errors.
+  v1::Job job;
+  // All of them, in the order of the file.
+  std::vector<JobError> errors;
+
+  bool ok() const { return errors.empty(); }
+};
+
+// Pure but for the look at data files. The same source gives the same job on every machine.
+JobReading ReadJob(const JobSource& source, const JobOptions& options);
+
+// Reads the file too. One that cannot be read, or has more than kJobFileBytesMax bytes, is an error of the
+// reading like any other.
+JobReading ReadJobFile(const std::string& path, const std::vector<std::string>& overrides,
+                       const JobOptions& options);
+
+}  // namespace tessera
+
+#endif  // TESSERA_COMMON_CONFIG_JOB_READER_H_

@@ -1,0 +1,256 @@
+#include "common/config/message_reader.h"
+
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/config/nearest_name.h"
+#include "common/config/scalar.h"
+
+namespace tessera {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+
+// "exactly one of a, b", or the only name that there is.
+std::string OneOf(const FieldList& members) {
+  const std::string names = OfferedNames(members);
+  return absl::StrCat(names.find(',') == std::string::npos ? "" : "exactly one of ", names);
+}
+
+std::string WantedMessage(const Descriptor& type) {
+  const std::string names = OfferedNames(FieldsOf(type));
+  if (IsChoice(type)) return OneOf(FieldsOf(type));
+  if (names.empty()) return "{}";
+  return absl::StrCat("a map of ", names);
+}
+
+std::string Wanted(const FieldDescriptor& field) {
+  if (field.is_repeated()) return IsMessage(field) ? "a list" : "a value or a list";
+  return IsMessage(field) ? WantedMessage(*field.message_type()) : WantedScalar(field);
+}
+
+std::string UnknownKey(const std::string& name, const FieldList& fields) {
+  const std::string near = DidYouMean(name, NamesOf(fields));
+  if (!near.empty()) return absl::StrCat("unknown key", near);
+  if (fields.empty()) return "unknown key, want none here";
+  return absl::StrCat("unknown key, want ", OfferedNames(fields));
+}
+
+// `value` as the map that the short forms of `field` stand for.
+YamlNode Expanded(const YamlNode& value, const FieldDescriptor& field) {
+  const v1::Key& key = KeyOf(field);
+  if (value.is_scalar() && !key.scalar_to().empty()) return MapNode(key.scalar_to(), value);
+  if (value.is_list() && !key.list_to().empty()) return MapNode(key.list_to(), value);
+  return value;
+}
+
+}  // namespace
+
+void MessageReader::Read(const YamlNode& node, const std::string& path, Position at,
+                         Message* message) {
+  const Descriptor& type = *message->GetDescriptor();
+  if (IsChoice(type)) {
+    ReadChoice(node, path, at, message);
+  } else if (node.is_null() || node.is_map()) {
+    ReadKeys(node, path, at, message);
+  } else {
+    errors_.Add(node.at, path,
+                absl::StrCat("got ", DescribeNode(node), ", want ", WantedMessage(type)));
+  }
+}
+
+void MessageReader::ReadKeys(const YamlNode& map, const std::string& path, Position at,
+                             Message* message) {
+  const Descriptor& type = *message->GetDescriptor();
+  const FieldList fields = FieldsOf(type);
+  const std::vector<int> places = MatchKeys(map, path, fields);
+  CheckOneofs(map, path, at, type);
+  for (size_t i = 0; i < fields.size(); ++i) {
+    const FieldDescriptor& field = *fields[i];
+    const std::string field_path = KeyPath(path, field.name());
+    // A scalar that is null is absent; a message that is null has all its defaults.
+    const bool given = places[i] >= 0 && (IsMessage(field) || !map.items[places[i]].is_null());
+    if (given) {
+      ReadField(map.items[places[i]], map.keys[places[i]].at, field, field_path, message);
+    } else {
+      FillAbsent(field, field_path, at, message);
+    }
+  }
+}
+
+void MessageReader::ReadChoice(const YamlNode& node, const std::string& path, Position at,
+                               Message* message) {
+  const Descriptor& type = *message->GetDescriptor();
+  if (node.is_null() || (node.is_map() && node.items.empty())) {
+    errors_.Add(at, path, absl::StrCat("got nothing, want ", WantedMessage(type)));
+    return;
+  }
+  const bool bare = node.is_scalar() && HasBareNames(type);
+  if (!node.is_map() && !bare) {
+    errors_.Add(node.at, path,
+                absl::StrCat("got ", DescribeNode(node), ", want a map with ", WantedMessage(type)));
+    return;
+  }
+  if (bare && type.FindFieldByName(node.text) == nullptr) {
+    errors_.Add(node.at, path,
+                absl::StrCat("got ", DescribeNode(node), ", want ", WantedMessage(type),
+                             DidYouMean(node.text, NamesOf(FieldsOf(type)))));
+    return;
+  }
+  if (bare) {
+    YamlNode defaults;
+    defaults.at = node.at;
+    ReadKeys(MapNode(node.text, defaults), path, at, message);
+  } else {
+    ReadKeys(node, path, at, message);
+  }
+}
+
+std::vector<int> MessageReader::MatchKeys(const YamlNode& map, const std::string& path,
+                                          const FieldList& fields) {
+  std::vector<int> places(fields.size(), -1);
+  std::map<std::string, Position> seen;
+  for (size_t k = 0; k < map.keys.size(); ++k) {
+    const YamlKey& key = map.keys[k];
+    const auto [earlier, fresh] = seen.emplace(key.name, key.at);
+    if (!fresh) {
+      const Position& first = earlier->second;
+      errors_.Add(key.at, KeyPath(path, key.name),
+                  absl::StrCat("written twice, first at ", first.line, ":", first.column,
+                               ", want it once"));
+      continue;
+    }
+    size_t i = 0;
+    while (i < fields.size() && fields[i]->name() != key.name) ++i;
+    if (i < fields.size()) {
+      places[i] = static_cast<int>(k);
+    } else {
+      errors_.Add(key.at, KeyPath(path, key.name), UnknownKey(key.name, fields));
+    }
+  }
+  return places;
+}
+
+void MessageReader::CheckOneofs(const YamlNode& map, const std::string& path, Position at,
+                                const Descriptor& type) {
+  for (int i = 0; i < type.real_oneof_decl_count(); ++i) {
+    const FieldList members = FieldsOf(*type.oneof_decl(i));
+    std::string given;
+    bool unknown = false;
+    int count = 0;
+    for (size_t k = 0; k < map.keys.size(); ++k) {
+      const FieldDescriptor* field = type.FindFieldByName(map.keys[k].name);
+      unknown = unknown || field == nullptr;
+      if (field == nullptr || field->real_containing_oneof() != type.oneof_decl(i)) continue;
+      if (map.items[k].is_null() && !IsMessage(*field)) continue;
+      if (count > 0 && map.keys[k].name == given) continue;  // Written twice: reported as such.
+      if (++count == 1) given = map.keys[k].name;
+      if (count < 2) continue;
+      errors_.Add(map.keys[k].at, path,
+                  absl::StrCat("got both ", given, " and ", map.keys[k].name,
+                               ", want ", OneOf(members)));
+    }
+    if (count == 0 && !unknown) {
+      errors_.Add(at, path,
+                  absl::StrCat("missing a key, want ", OneOf(members)));
+    }
+  }
+}
+
+void MessageReader::ReadField(const YamlNode& value, Position key_at, const FieldDescriptor& field,
+                              const std::string& path, Message* message) {
+  const v1::Key& key = KeyOf(field);
+  if (field.is_repeated()) {
+    ReadList(value, field, path, message);
+  } else if (IsMessage(field)) {
+    positions_[path] = key_at;
+    if (!key.later().empty()) errors_.Add(key_at, path, key.later());
+    Message* part = message->GetReflection()->MutableMessage(message, &field);
+    Read(Expanded(value, field), path, key_at, part);
+  } else {
+    ReadScalar(value, field, path, message);
+  }
+}
+
+void MessageReader::ReadList(const YamlNode& value, const FieldDescriptor& field,
+                             const std::string& path, Message* message) {
+  positions_[path] = value.at;
+  const v1::Key& key = KeyOf(field);
+  if (!IsMessage(field) && value.is_scalar()) {
+    ReadScalar(value, field, path, message);
+    return;
+  }
+  if (!value.is_list()) {
+    errors_.Add(value.at, path, absl::StrCat("got ", DescribeNode(value), ", want a list"));
+    return;
+  }
+  const int count = static_cast<int>(value.items.size());
+  if (count < key.items_min() || (key.items_max() > 0 && count > key.items_max())) {
+    errors_.Add(value.at, path,
+                absl::StrCat("got a list of ", count, ", want ", key.items_min(), " to ",
+                             key.items_max(), " items"));
+    return;
+  }
+  for (int i = 0; i < count; ++i) {
+    const YamlNode& item = value.items[i];
+    const std::string item_path = absl::StrCat(path, ".", i);
+    if (!IsMessage(field)) {
+      ReadScalar(item, field, item_path, message);
+      continue;
+    }
+    positions_[item_path] = item.at;
+    Read(item, item_path, item.at, message->GetReflection()->AddMessage(message, &field));
+  }
+}
+
+void MessageReader::ReadScalar(const YamlNode& value, const FieldDescriptor& field,
+                               const std::string& path, Message* message) {
+  positions_[path] = value.at;
+  if (!value.is_scalar()) {
+    errors_.Add(value.at, path,
+                absl::StrCat("got ", DescribeNode(value), ", want ", WantedScalar(field)));
+    return;
+  }
+  const std::optional<std::string> complaint =
+      SetScalar(value.text, value.quoted, field, message);
+  if (complaint) {
+    errors_.Add(value.at, path, *complaint);
+    return;
+  }
+  // A key for later may say what is true already: its default.
+  const v1::Key& key = KeyOf(field);
+  if (key.later().empty() || field.is_repeated()) return;
+  if (ScalarText(*message, field, -1) != key.default_value()) {
+    errors_.Add(value.at, path, absl::StrCat("got ", Quoted(value.text), "; ", key.later()));
+  }
+}
+
+void MessageReader::FillAbsent(const FieldDescriptor& field, const std::string& path, Position at,
+                               Message* message) {
+  const v1::Key& key = KeyOf(field);
+  if (key.required()) {
+    errors_.Add(at, path, absl::StrCat("missing, want ", Wanted(field)));
+    return;
+  }
+  if (field.is_repeated() || field.real_containing_oneof() != nullptr) return;
+  if (!IsMessage(field)) {
+    if (key.default_value().empty()) return;
+    const std::optional<std::string> complaint =
+        SetScalar(key.default_value(), false, field, message);
+    TESSERA_CHECK(!complaint);
+    return;
+  }
+  YamlNode defaults;
+  defaults.at = at;
+  if (IsChoice(*field.message_type())) {
+    if (key.default_value().empty()) return;
+    defaults = ScalarNode(key.default_value(), at);
+  }
+  Read(defaults, path, at, message->GetReflection()->MutableMessage(message, &field));
+}
+
+}  // namespace tessera

@@ -1,0 +1,141 @@
+#include "common/config/override.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/config/nearest_name.h"
+#include "common/config/schema.h"
+
+namespace tessera {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+
+// One override on its way down the tree.
+class Change {
+ public:
+  Change(Position at, absl::string_view path, YamlNode value, JobErrors* errors)
+      : at_(at), path_(path), names_(absl::StrSplit(path, '.')), value_(std::move(value)),
+        errors_(*errors) {}
+
+  // names_[depth] is a key of `node`, a message of `type`.
+  void Enter(const Descriptor& type, size_t depth, YamlNode* node) {
+    const std::string& name = names_[depth];
+    const FieldDescriptor* field = type.FindFieldByName(name);
+    if (field == nullptr) {
+      const std::vector<std::string> names = NamesOf(FieldsOf(type));
+      const std::string near = DidYouMean(name, names);
+      return Fail(absl::StrCat("unknown key ", Quoted(name),
+                               near.empty() ? absl::StrCat(", want ", OfferedNames(FieldsOf(type)))
+                                            : near));
+    }
+    MakeMap(type, node);
+    // Something else stands where a map should: whoever reads the tree says so.
+    if (!node->is_map()) return;
+    const bool is_last = depth + 1 == names_.size();
+    if (!is_last || !value_.is_null() || IsMessage(*field)) TakeOutOtherMembers(*field, node);
+    YamlNode* const value = ValueOf(name, node);
+    if (is_last) return Replace(value);
+    if (field->is_repeated()) return EnterList(*field, depth + 1, value);
+    if (!IsMessage(*field)) return Fail(absl::StrCat(Quoted(name), " has no keys below it"));
+    const v1::Key& key = KeyOf(*field);
+    if (value->is_scalar() && !key.scalar_to().empty()) *value = MapNode(key.scalar_to(), *value);
+    if (value->is_list() && !key.list_to().empty()) *value = MapNode(key.list_to(), *value);
+    Enter(*field->message_type(), depth + 1, value);
+  }
+
+ private:
+  // names_[depth] is an index into `list`.
+  void EnterList(const FieldDescriptor& field, size_t depth, YamlNode* list) {
+    if (list->is_scalar() && !IsMessage(field)) {
+      YamlNode items;
+      items.kind = YamlNode::Kind::kList;
+      items.at = list->at;
+      items.items.push_back(*list);
+      *list = std::move(items);
+    }
+    if (list->is_null()) list->kind = YamlNode::Kind::kList;
+    if (!list->is_list()) return;
+    uint32_t index = 0;
+    const size_t count = list->items.size();
+    if (!absl::SimpleAtoi(names_[depth], &index) || index > count) {
+      return Fail(absl::StrCat("got the index ", Quoted(names_[depth]), ", want 0 to ", count,
+                               " (", count, " adds an item)"));
+    }
+    if (index == count) list->items.push_back(Empty());
+    YamlNode* const item = &list->items[index];
+    if (depth + 1 == names_.size()) return Replace(item);
+    if (!IsMessage(field)) return Fail("an item has no keys below it");
+    Enter(*field.message_type(), depth + 1, item);
+  }
+
+  void MakeMap(const Descriptor& type, YamlNode* node) const {
+    if (node->is_null()) {
+      node->kind = YamlNode::Kind::kMap;
+    } else if (node->is_scalar() && IsChoice(type) && HasBareNames(type)) {
+      YamlNode defaults;
+      defaults.at = node->at;
+      *node = MapNode(node->text, defaults);
+    }
+  }
+
+  void TakeOutOtherMembers(const FieldDescriptor& field, YamlNode* map) const {
+    if (field.real_containing_oneof() == nullptr) return;
+    for (const FieldDescriptor* member : FieldsOf(*field.real_containing_oneof())) {
+      if (member == &field) continue;
+      for (size_t i = map->keys.size(); i-- > 0;) {
+        if (map->keys[i].name != member->name()) continue;
+        map->keys.erase(map->keys.begin() + i);
+        map->items.erase(map->items.begin() + i);
+      }
+    }
+  }
+
+  YamlNode Empty() const {
+    YamlNode node;
+    node.at = at_;
+    return node;
+  }
+
+  YamlNode* ValueOf(const std::string& name, YamlNode* map) const {
+    for (size_t i = 0; i < map->keys.size(); ++i) {
+      if (map->keys[i].name == name) return &map->items[i];
+    }
+    map->keys.push_back({name, at_});
+    map->items.push_back(Empty());
+    return &map->items.back();
+  }
+
+  void Replace(YamlNode* node) { *node = std::move(value_); }
+  void Fail(const std::string& message) { errors_.Add(at_, KeyPath("", path_), message); }
+
+  const Position at_;
+  const std::string path_;
+  const std::vector<std::string> names_;
+  YamlNode value_;
+  JobErrors& errors_;
+};
+
+}  // namespace
+
+void ApplyOverrides(const std::vector<std::string>& overrides, const Descriptor& type,
+                    YamlNode* root, JobErrors* errors) {
+  for (size_t i = 0; i < overrides.size(); ++i) {
+    const absl::string_view text = overrides[i];
+    const Position at{static_cast<int>(i) + 1, 1, 1};
+    const size_t equals = text.find('=');
+    if (equals == absl::string_view::npos || equals == 0) {
+      errors->Add(at, "", absl::StrCat("got ", Quoted(text), ", want KEY=VALUE, such as seed=1"));
+      continue;
+    }
+    YamlNode value;
+    if (!ParseYaml(text.substr(equals + 1), at.source, &value, errors)) continue;
+    Change(at, text.substr(0, equals), std::move(value), errors).Enter(type, 0, root);
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,24 @@
+// Data parallel SGD (bulk synchronous).
+//   payload      gradient of one minibatch      key set  dense      codec  f32
+//   consistency  barrier                        rule     the job's optimizer, fed the mean gradient
+// w <- w - eta * (1/K) sum_k g_k.  Per worker and step: up 4n bytes, down 4n bytes, one round trip.
+#include "common/method/methods.h"
+
+#include "common/consistency/barrier.h"
+
+namespace tessera {
+
+Recipe DataParallel(const v1::Job& job) {
+  Recipe recipe;
+  recipe.name = "data_parallel";
+  recipe.description =
+      "synchronous: every step waits for the gradients of all workers, and the servers apply their mean";
+  recipe.local_steps = 1;
+  recipe.payload = PayloadKind::kGradient;
+  recipe.lockstep = true;
+  recipe.make_policy = MakeBarrier;
+  recipe.make_rule = [optimizer = job.train().optimizer()] { return OptimizerRule(optimizer); };
+  return recipe;
+}
+
+}  // namespace tessera

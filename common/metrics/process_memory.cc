@@ -1,0 +1,21 @@
+#include "common/metrics/process_memory.h"
+
+#include <cstdio>
+
+namespace tessera {
+
+ProcessMemory ReadProcessMemory() {
+  ProcessMemory memory;
+  std::FILE* file = std::fopen("/proc/self/status", "r");
+  if (file == nullptr) return memory;
+  char line[256];
+  while (std::fgets(line, sizeof(line), file) != nullptr) {
+    unsigned long long kib = 0;
+    if (std::sscanf(line, "VmRSS: %llu kB", &kib) == 1) memory.rss_bytes = kib * 1024;
+    if (std::sscanf(line, "VmHWM: %llu kB", &kib) == 1) memory.peak_rss_bytes = kib * 1024;
+  }
+  std::fclose(file);
+  return memory;
+}
+
+}  // namespace tessera

@@ -1,0 +1,72 @@
+#include "common/rpc/transport.h"
+
+#include <malloc.h>
+
+#include <grpc/grpc.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
+#include <grpcpp/support/channel_arguments.h>
+
+#include "common/base/check.h"
+#include "common/rpc/chunk.h"
+
+namespace tessera {
+namespace {
+
+// Calls set(name, value) for what both ends have in common.
+template <typename Set>
+void SetCommon(Set set) {
+  set(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, static_cast<int>(kFrameBytesMax));
+  set(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, static_cast<int>(kStreamWindowBytes));
+  // The window is set, so nothing is learned by probing.
+  set(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  set(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, static_cast<int>(kMessageBytesMax));
+  set(GRPC_ARG_TCP_READ_CHUNK_SIZE, 256 << 10);
+  set(GRPC_ARG_TCP_MIN_READ_CHUNK_SIZE, 4 << 10);
+  set(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, 4 << 20);
+  set(GRPC_ARG_HTTP2_WRITE_BUFFER_SIZE, static_cast<int>(2 * kChunkBytes));
+  set(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
+  set(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+  // A pull that waits for others sends nothing for long; its connection must still be watched.
+  set(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  set(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+}
+
+}  // namespace
+
+std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address) {
+  grpc::ChannelArguments arguments;
+  SetCommon([&arguments](const char* name, int value) { arguments.SetInt(name, value); });
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  // Retries live in the client, where the exchange number makes them harmless.
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+}
+
+void ConfigureServer(grpc::ServerBuilder* builder) {
+  SetCommon([builder](const char* name, int value) { builder->AddChannelArgument(name, value); });
+  builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kStreamsPerConnectionMax);
+  // Clients ping every kKeepaliveTimeMs; more often than half of that counts as abuse.
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kKeepaliveTimeMs / 2);
+}
+
+void ConfigureAllocator() {
+  // glibc takes no larger mmap threshold than this one.
+  TESSERA_CHECK(mallopt(M_MMAP_THRESHOLD, 32 << 20) == 1);
+  TESSERA_CHECK(mallopt(M_TRIM_THRESHOLD, 512 << 20) == 1);
+  TESSERA_CHECK(mallopt(M_TOP_PAD, 16 << 20) == 1);
+  // Every arena keeps buffers of its own; gRPC's few threads share.
+  TESSERA_CHECK(mallopt(M_ARENA_MAX, 2) == 1);
+}
+
+int64_t WireBytes(int64_t message_bytes) {
+  const int64_t bytes = message_bytes + 5;
+  return bytes + 9 * ((bytes + kFrameBytesMax - 1) / kFrameBytesMax);
+}
+
+}  // namespace tessera

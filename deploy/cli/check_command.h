@@ -1,0 +1,21 @@
+// `tessera check JOB.yaml`: is the job right, and what does it say once all defaults are in?
+#ifndef TESSERA_DEPLOY_CLI_CHECK_COMMAND_H_
+#define TESSERA_DEPLOY_CLI_CHECK_COMMAND_H_
+
+#include <string>
+#include <vector>
+
+namespace tessera {
+
+struct CheckOptions {
+  std::string job_path;
+  std::vector<std::string> overrides;
+};
+
+// Prints the resolved job on stdout, with its digest, size and traffic as comments; returns 0. Or lists
+// everything that is wrong with it on stderr, and returns 2.
+int CheckJobFile(const CheckOptions& options);
+
+}  // namespace tessera
+
+#endif  // TESSERA_DEPLOY_CLI_CHECK_COMMAND_H_

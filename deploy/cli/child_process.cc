@@ -1,0 +1,112 @@
+#include "deploy/cli/child_process.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <deque>
+#include <fstream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace tessera {
+
+absl::StatusOr<ChildProcess> ChildProcess::Start(Options options) {
+  std::vector<char*> argv;
+  argv.push_back(options.program.data());
+  for (std::string& argument : options.arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+
+  const int log = open(options.log_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (log < 0) {
+    return absl::UnavailableError(absl::StrCat(options.log_path, ": cannot be written: ", strerror(errno)));
+  }
+  // The child writes errno here if it cannot become the program.
+  int failure[2];
+  if (pipe2(failure, O_CLOEXEC) != 0) {
+    close(log);
+    return absl::InternalError(absl::StrCat("pipe: ", strerror(errno)));
+  }
+  const pid_t parent = getpid();
+  const pid_t pid = fork();
+  if (pid == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(1);  // The parent died before prctl took hold.
+    setpgid(0, 0);
+    const int null = open("/dev/null", O_RDONLY);
+    dup2(null, STDIN_FILENO);
+    dup2(log, STDOUT_FILENO);
+    dup2(log, STDERR_FILENO);
+    execv(argv[0], argv.data());
+    const int error = errno;
+    [[maybe_unused]] const ssize_t written = write(failure[1], &error, sizeof(error));
+    _exit(127);
+  }
+  close(log);
+  close(failure[1]);
+  int error = 0;
+  const bool failed = pid < 0 || read(failure[0], &error, sizeof(error)) == sizeof(error);
+  close(failure[0]);
+  if (failed) {
+    if (pid > 0) waitpid(pid, nullptr, 0);
+    return absl::NotFoundError(absl::StrCat(options.name, ": cannot start \"", options.program,
+                                            "\": ", strerror(error != 0 ? error : errno)));
+  }
+  return ChildProcess(std::move(options), pid);
+}
+
+ChildProcess::ChildProcess(ChildProcess&& other) noexcept { *this = std::move(other); }
+
+ChildProcess& ChildProcess::operator=(ChildProcess&& other) noexcept {
+  std::swap(options_, other.options_);
+  std::swap(pid_, other.pid_);
+  std::swap(exit_, other.exit_);
+  return *this;
+}
+
+ChildProcess::~ChildProcess() {
+  if (pid_ < 0 || Poll().has_value()) return;
+  kill(pid_, SIGKILL);
+  waitpid(pid_, nullptr, 0);
+}
+
+std::optional<ChildProcess::Exit> ChildProcess::Poll() {
+  if (exit_.has_value() || pid_ < 0) return exit_;
+  int status = 0;
+  if (waitpid(pid_, &status, WNOHANG) != pid_) return std::nullopt;
+  Exit result;
+  if (WIFSIGNALED(status)) {
+    result.signal = WTERMSIG(status);
+  } else {
+    result.code = WEXITSTATUS(status);
+  }
+  exit_ = result;
+  return exit_;
+}
+
+void ChildProcess::Signal(int signal) {
+  if (pid_ > 0 && !Poll().has_value()) kill(pid_, signal);
+}
+
+std::string ChildProcess::Exit::ToString() const {
+  if (signal != 0) return absl::StrCat("signal ", signal, " (", strsignal(signal), ")");
+  return absl::StrCat("exit code ", code);
+}
+
+std::string ChildProcess::LogTail(int lines) const {
+  std::ifstream log(options_.log_path);
+  std::deque<std::string> tail;
+  for (std::string line; std::getline(log, line);) {
+    tail.push_back(std::move(line));
+    if (static_cast<int>(tail.size()) > lines) tail.pop_front();
+  }
+  return absl::StrJoin(tail, "\n");
+}
+
+}  // namespace tessera

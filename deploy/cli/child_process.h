@@ -1,0 +1,61 @@
+// A child process of `tessera run`: started with its output in a log file, and never left behind.
+#ifndef TESSERA_DEPLOY_CLI_CHILD_PROCESS_H_
+#define TESSERA_DEPLOY_CLI_CHILD_PROCESS_H_
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace tessera {
+
+// Movable. The destructor kills a child that still runs. One thread.
+class ChildProcess {
+ public:
+  struct Options {
+    // For messages: "server 0".
+    std::string name;
+    std::string program;
+    std::vector<std::string> arguments;
+    // Both output streams go here.
+    std::string log_path;
+  };
+
+  // The child dies with this process, even if this process is killed, and does not get the terminal's
+  // Ctrl-C: the parent decides what that means. kNotFound, kPermissionDenied: it cannot be started.
+  static absl::StatusOr<ChildProcess> Start(Options options);
+
+  ChildProcess(ChildProcess&& other) noexcept;
+  ChildProcess& operator=(ChildProcess&& other) noexcept;
+  ~ChildProcess();
+
+  const std::string& name() const { return options_.name; }
+  pid_t pid() const { return pid_; }
+  // Does not wait. nullopt while it runs.
+  struct Exit {
+    int code = 0;    // exit code, where signal is 0
+    int signal = 0;  // the signal that ended it
+    bool ok() const { return code == 0 && signal == 0; }
+    // "exit code 2", "signal 9 (Killed)"
+    std::string ToString() const;
+  };
+  std::optional<Exit> Poll();
+  void Signal(int signal);
+  // The last lines of its log, for an error message.
+  std::string LogTail(int lines) const;
+
+ private:
+  ChildProcess(Options options, pid_t pid) : options_(std::move(options)), pid_(pid) {}
+
+  Options options_;
+  pid_t pid_ = -1;
+  std::optional<Exit> exit_;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_DEPLOY_CLI_CHILD_PROCESS_H_

@@ -1,0 +1,109 @@
+#include "deploy/cli/progress.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+
+namespace tessera {
+namespace {
+
+int TerminalWidth() {
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
+  return size.ws_col;
+}
+
+std::string Bytes(double bytes) {
+  static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  int unit = 0;
+  while (bytes >= 1024 && unit < 4) {
+    bytes /= 1024;
+    ++unit;
+  }
+  return absl::StrFormat(unit == 0 ? "%.0f %s" : "%.1f %s", bytes, kUnits[unit]);
+}
+
+std::string Thousands(double value) {
+  std::string digits = absl::StrFormat("%.0f", value);
+  for (int i = static_cast<int>(digits.size()) - 3; i > (digits[0] == '-' ? 1 : 0); i -= 3) {
+    digits.insert(i, ",");
+  }
+  return digits;
+}
+
+}  // namespace
+
+std::string Progress::StatusLine(const v1::JobStatus& status, int width) {
+  std::string line;
+  if (status.state() == "waiting") {
+    line = absl::StrCat("waiting for ", absl::StrJoin(status.waiting_for(), ", "));
+  } else {
+    int live = 0;
+    for (const v1::MemberStatus& member : status.members()) {
+      if (member.state() == "training" || member.state() == "evaluating") ++live;
+    }
+    line = absl::StrFormat("%s  epoch %.1f  step %d  %s examples/s  %.1f s  %d worker%s", status.state(),
+                           status.epoch(), status.step(), Thousands(status.examples_per_second()),
+                           status.train_seconds(), live, live == 1 ? "" : "s");
+    if (!status.waiting_for().empty()) {
+      absl::StrAppend(&line, "  waiting for ", absl::StrJoin(status.waiting_for(), ", "));
+    }
+  }
+  if (static_cast<int>(line.size()) > width) line.resize(std::max(0, width));
+  return line;
+}
+
+void Progress::Show(const v1::JobStatus& status) {
+  for (; history_shown_ < status.history_size(); ++history_shown_) {
+    const v1::HistoryEntry& entry = status.history(history_shown_);
+    if (history_shown_ == 0) Say("   epoch    seconds  train loss   test loss  accuracy");
+    Say(absl::StrFormat("%8.1f %10.2f %11.4f %11.4f %9.4f", entry.epoch(), entry.seconds(), entry.train_loss(),
+                        entry.test_loss(), entry.test_accuracy()));
+  }
+  if (!live_) return;
+  std::printf("\r\x1b[K%s", StatusLine(status, TerminalWidth() - 1).c_str());
+  std::fflush(stdout);
+  drawn_ = true;
+}
+
+void Progress::Say(absl::string_view line) {
+  Clear();
+  std::printf("%.*s\n", static_cast<int>(line.size()), line.data());
+  std::fflush(stdout);
+}
+
+void Progress::Clear() {
+  if (drawn_) std::printf("\r\x1b[K");
+  std::fflush(stdout);
+  drawn_ = false;
+}
+
+std::string Progress::Summary(const v1::JobStatus& status, absl::string_view report_path) {
+  double pulled = 0, pushed = 0;
+  for (const v1::WorkerReport& worker : status.worker_reports()) {
+    pulled += worker.pull_payload_bytes();
+    pushed += worker.push_payload_bytes();
+  }
+  std::string text = absl::StrFormat("\n%s (%s): %.1f s of training, %.1f s in all\n", status.job(),
+                                     status.method(), status.train_seconds(), status.wall_seconds());
+  const auto row = [&](absl::string_view name, absl::string_view value) {
+    absl::StrAppendFormat(&text, "  %-12s %s\n", name, value);
+  };
+  if (status.history_size() > 0) {
+    const v1::HistoryEntry& last = status.history(status.history_size() - 1);
+    row("accuracy", absl::StrFormat("%.4f", last.test_accuracy()));
+  }
+  row("examples/s", Thousands(status.examples_per_second()));
+  row("traffic", absl::StrCat("pulled ", Bytes(pulled), ", pushed ", Bytes(pushed)));
+  if (status.members_lost() > 0) row("lost", absl::StrCat(status.members_lost(), " workers"));
+  row("report", report_path.empty() ? "not asked for (--report FILE)" : report_path);
+  return text;
+}
+
+}  // namespace tessera

@@ -1,0 +1,306 @@
+#include "deploy/cli/run_command.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/base/check.h"
+#include "common/base/termination.h"
+#include "common/config/job_reader.h"
+#include "deploy/cli/child_process.h"
+#include "deploy/cli/progress.h"
+#include "deploy/cli/status_stream.h"
+
+namespace tessera {
+namespace {
+
+constexpr absl::Duration kPollInterval = absl::Milliseconds(20);
+constexpr absl::Duration kServerStartMax = absl::Seconds(60);
+// After the job's end, or the second Ctrl-C: how long children may take before they are killed.
+constexpr absl::Duration kChildEndMax = absl::Seconds(10);
+
+// The programs lie where the build or the package put them, relative to this one.
+absl::StatusOr<std::string> FindProgram(const std::string& name, const std::string& build_directory) {
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  const std::filesystem::path here = self.parent_path();
+  for (const std::filesystem::path& candidate :
+       {here / name, here / ".." / ".." / build_directory / name}) {
+    if (access(candidate.c_str(), X_OK) == 0) return candidate.lexically_normal().string();
+  }
+  return absl::NotFoundError(absl::StrCat(name, ": not found beside ", self.string(),
+                                          "; build it: bazel build //", build_directory, ":", name));
+}
+
+// One run of one job: its children, from start to end.
+class JobRun {
+ public:
+  JobRun(const RunOptions& options, const v1::Job& job)
+      : options_(options), job_(job), progress_(!options.quiet && isatty(STDOUT_FILENO)) {}
+
+  absl::Status Run(const std::atomic<int>& signals);
+  ~JobRun();
+
+ private:
+  absl::Status Prepare();
+  absl::Status StartServer(int rank);
+  absl::Status AwaitFirstServer(const std::atomic<int>& signals);
+  absl::Status StartWorker(int rank);
+  absl::Status Follow(const std::atomic<int>& signals);
+  absl::Status CheckServers();
+  void NoticeWorkers();
+  void AwaitChildren(absl::Duration limit);
+  absl::Status Conclude();
+  std::vector<std::string> CommonArguments() const;
+  std::string LogPath(const std::string& name) const { return absl::StrCat(directory_, "/", name, ".log"); }
+  absl::Status ChildError(const ChildProcess& child, const ChildProcess::Exit& exit) const;
+
+  const RunOptions& options_;
+  const v1::Job& job_;
+  Progress progress_;
+  std::string server_program_;
+  std::string worker_program_;
+  std::string directory_;
+  bool keep_directory_ = false;
+  std::string coordinator_;
+  std::vector<ChildProcess> servers_;
+  std::vector<ChildProcess> workers_;
+  std::vector<bool> worker_noticed_;
+  std::unique_ptr<StatusStream> status_;
+};
+
+JobRun::~JobRun() {
+  status_.reset();
+  workers_.clear();
+  servers_.clear();
+  if (!options_.log_directory.empty() || directory_.empty()) return;
+  std::error_code error;
+  if (!keep_directory_) std::filesystem::remove_all(directory_, error);
+}
+
+absl::Status JobRun::Prepare() {
+  TESSERA_ASSIGN_OR_RETURN(server_program_, FindProgram("tessera-server", "server"));
+  TESSERA_ASSIGN_OR_RETURN(worker_program_, FindProgram("tessera-worker", "worker"));
+  if (!options_.report_path.empty()) {
+    std::ofstream probe(options_.report_path, std::ios::app);
+    if (!probe) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--report: \"", options_.report_path, "\" cannot be written; name a file in a folder that exists"));
+    }
+  }
+  if (!options_.log_directory.empty()) {
+    directory_ = options_.log_directory;
+    std::error_code error;
+    std::filesystem::create_directories(directory_, error);
+    if (error) return absl::InvalidArgumentError(absl::StrCat("--logs: \"", directory_, "\": ", error.message()));
+    return absl::OkStatus();
+  }
+  const char* temporary = getenv("TMPDIR");
+  directory_ = absl::StrCat(temporary != nullptr ? temporary : "/tmp", "/tessera-run-XXXXXX");
+  if (mkdtemp(directory_.data()) == nullptr) {
+    return absl::UnavailableError(absl::StrCat("\"", directory_, "\" cannot be made; set TMPDIR"));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::string> JobRun::CommonArguments() const {
+  std::vector<std::string> arguments = {"--job", options_.job_path};
+  for (const std::string& override : options_.overrides) {
+    arguments.push_back("--set");
+    arguments.push_back(override);
+  }
+  if (!coordinator_.empty()) {
+    arguments.push_back("--coordinator");
+    arguments.push_back(coordinator_);
+  }
+  return arguments;
+}
+
+absl::Status JobRun::StartServer(int rank) {
+  ChildProcess::Options child;
+  child.name = absl::StrCat("server ", rank);
+  child.program = server_program_;
+  child.arguments = CommonArguments();
+  child.arguments.insert(child.arguments.end(), {"--rank", absl::StrCat(rank)});
+  // Without addresses in the job, servers take free ports here and tell each other through the coordinator.
+  if (job_.cluster().servers().addresses().empty()) {
+    child.arguments.insert(child.arguments.end(), {"--listen", "127.0.0.1:0"});
+  }
+  if (rank == 0) {
+    child.arguments.insert(child.arguments.end(), {"--address-file", absl::StrCat(directory_, "/server-0.address")});
+  }
+  child.log_path = LogPath(absl::StrCat("server-", rank));
+  TESSERA_ASSIGN_OR_RETURN(ChildProcess started, ChildProcess::Start(std::move(child)));
+  servers_.push_back(std::move(started));
+  return absl::OkStatus();
+}
+
+absl::Status JobRun::AwaitFirstServer(const std::atomic<int>& signals) {
+  const std::string path = absl::StrCat(directory_, "/server-0.address");
+  const absl::Time limit = absl::Now() + kServerStartMax;
+  while (true) {
+    std::ifstream file(path);
+    if (std::getline(file, coordinator_) && !coordinator_.empty()) return absl::OkStatus();
+    TESSERA_RETURN_IF_ERROR(CheckServers());
+    if (signals > 0) return absl::CancelledError("stopped before the job began");
+    if (absl::Now() > limit) {
+      return absl::DeadlineExceededError(absl::StrCat("server 0 has not come up within ",
+                                                      absl::FormatDuration(kServerStartMax), "; its log: ",
+                                                      LogPath("server-0")));
+    }
+    absl::SleepFor(absl::Milliseconds(2));
+  }
+}
+
+absl::Status JobRun::StartWorker(int rank) {
+  ChildProcess::Options child;
+  child.name = absl::StrCat("worker ", rank);
+  child.program = worker_program_;
+  child.arguments = CommonArguments();
+  child.arguments.insert(child.arguments.end(), {"--rank", absl::StrCat(rank)});
+  child.log_path = LogPath(absl::StrCat("worker-", rank));
+  TESSERA_ASSIGN_OR_RETURN(ChildProcess started, ChildProcess::Start(std::move(child)));
+  workers_.push_back(std::move(started));
+  worker_noticed_.push_back(false);
+  return absl::OkStatus();
+}
+
+absl::Status JobRun::ChildError(const ChildProcess& child, const ChildProcess::Exit& exit) const {
+  return absl::AbortedError(
+      absl::StrCat(child.name(), " ended with ", exit.ToString(), "; its last lines:\n", child.LogTail(8)));
+}
+
+absl::Status JobRun::CheckServers() {
+  for (ChildProcess& server : servers_) {
+    const std::optional<ChildProcess::Exit> exit = server.Poll();
+    if (exit.has_value() && !exit->ok()) return ChildError(server, *exit);
+  }
+  return absl::OkStatus();
+}
+
+void JobRun::NoticeWorkers() {
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    const std::optional<ChildProcess::Exit> exit = workers_[i].Poll();
+    if (!exit.has_value() || exit->ok() || worker_noticed_[i]) continue;
+    worker_noticed_[i] = true;
+    keep_directory_ = true;
+    progress_.Clear();
+    std::fprintf(stderr, "tessera: %s; the others go on\n",
+                 std::string(ChildError(workers_[i], *exit).message()).c_str());
+  }
+}
+
+// Until the job has ended: shows progress, notices children that die, passes signals on.
+absl::Status JobRun::Follow(const std::atomic<int>& signals) {
+  bool draining = false;
+  absl::Time shown;
+  while (true) {
+    const std::optional<absl::Status> ended = status_->ended();
+    const std::optional<v1::JobStatus> status = status_->latest();
+    if (status.has_value() && !options_.quiet && (ended.has_value() || absl::Now() - shown > absl::Milliseconds(100))) {
+      progress_.Show(*status);
+      shown = absl::Now();
+    }
+    NoticeWorkers();
+    if (ended.has_value() || (status.has_value() && !status->report_json().empty())) return absl::OkStatus();
+    TESSERA_RETURN_IF_ERROR(CheckServers());
+    if (signals > 1) return absl::CancelledError("stopped at once; no report");
+    if (signals == 1 && !draining) {
+      draining = true;
+      progress_.Clear();
+      std::fprintf(stderr, "tessera: stopping after this step; again to stop at once\n");
+      const absl::Status drained = status_->Drain("interrupted");
+      if (!drained.ok()) return drained;
+    }
+    absl::SleepFor(kPollInterval);
+  }
+}
+
+void JobRun::AwaitChildren(absl::Duration limit) {
+  const absl::Time end = absl::Now() + limit;
+  const auto all_ended = [this] {
+    bool all = true;
+    for (ChildProcess& child : workers_) all = child.Poll().has_value() && all;
+    for (ChildProcess& child : servers_) all = child.Poll().has_value() && all;
+    return all;
+  };
+  while (!all_ended() && absl::Now() < end) absl::SleepFor(absl::Milliseconds(5));
+}
+
+absl::Status JobRun::Conclude() {
+  const std::optional<v1::JobStatus> status = status_->latest();
+  AwaitChildren(kChildEndMax);
+  progress_.Clear();
+  NoticeWorkers();
+  TESSERA_RETURN_IF_ERROR(CheckServers());
+  if (!status.has_value() || status->report_json().empty()) {
+    const std::optional<absl::Status> ended = status_->ended();
+    return absl::AbortedError(absl::StrCat("the job ended without a report; ",
+                                           ended.has_value() ? std::string(ended->message()) : "",
+                                           "; server 0's last lines:\n", servers_[0].LogTail(8)));
+  }
+  if (!options_.report_path.empty()) {
+    std::ofstream file(options_.report_path, std::ios::trunc);
+    file << status->report_json() << "\n";
+    if (!file.flush()) return absl::UnavailableError(absl::StrCat(options_.report_path, ": cannot be written"));
+  }
+  if (!options_.quiet) std::fputs(Progress::Summary(*status, options_.report_path).c_str(), stdout);
+  std::fflush(stdout);
+  return absl::OkStatus();
+}
+
+absl::Status JobRun::Run(const std::atomic<int>& signals) {
+  TESSERA_RETURN_IF_ERROR(Prepare());
+  TESSERA_RETURN_IF_ERROR(StartServer(0));
+  TESSERA_RETURN_IF_ERROR(AwaitFirstServer(signals));
+  for (int rank = 1; rank < job_.cluster().servers().count(); ++rank) TESSERA_RETURN_IF_ERROR(StartServer(rank));
+  for (int rank = 0; rank < job_.cluster().workers(); ++rank) TESSERA_RETURN_IF_ERROR(StartWorker(rank));
+  status_ = std::make_unique<StatusStream>(coordinator_, absl::Milliseconds(200));
+  if (!options_.quiet) {
+    progress_.Say(absl::StrCat(job_.name(), ": ", job_.cluster().servers().count(), " servers, ",
+                               job_.cluster().workers(), " workers; status: tessera status ", coordinator_,
+                               " --watch"));
+  }
+  absl::Status status = Follow(signals);
+  if (status.ok()) status = Conclude();
+  if (!status.ok()) {
+    keep_directory_ = true;
+    progress_.Clear();
+    for (ChildProcess& child : workers_) child.Signal(SIGKILL);
+    for (ChildProcess& child : servers_) child.Signal(SIGKILL);
+  }
+  if (keep_directory_) std::fprintf(stderr, "tessera: logs are in %s\n", directory_.c_str());
+  return status;
+}
+
+}  // namespace
+
+int RunJob(const RunOptions& options) {
+  std::atomic<int> signals{0};
+  const Termination termination([&signals](int count) { signals = count; });
+  const JobReading reading = ReadJobFile(options.job_path, options.overrides, JobOptions{});
+  if (!reading.ok()) {
+    std::fputs(FormatJobErrors(reading.errors).c_str(), stderr);
+    return 2;
+  }
+  JobRun run(options, reading.job);
+  const absl::Status status = run.Run(signals);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "tessera: %s\n", std::string(status.message()).c_str());
+  return absl::IsInvalidArgument(status) ? 2 : 1;
+}
+
+}  // namespace tessera

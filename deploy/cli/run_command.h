@@ -1,0 +1,32 @@
+// `tessera run JOB.yaml`: the job's servers and workers as child processes on this machine.
+#ifndef TESSERA_DEPLOY_CLI_RUN_COMMAND_H_
+#define TESSERA_DEPLOY_CLI_RUN_COMMAND_H_
+
+#include <string>
+#include <vector>
+
+namespace tessera {
+
+struct RunOptions {
+  std::string job_path;
+  // "a.b=v", as given by --set.
+  std::vector<std::string> overrides;
+  // Where the report is written; empty: nowhere.
+  std::string report_path;
+  // No progress and no table; errors only.
+  bool quiet = false;
+  // Folder for the children's logs; empty: a temporary one, kept only when something went wrong.
+  std::string log_directory;
+};
+
+// Runs the job to its end and returns the process's exit code:
+//   0  the job ended normally, also after losing workers
+//   1  it did not; stderr says what, where and what to do
+//   2  the job file is wrong; stderr lists everything that is
+// The first Ctrl-C or SIGTERM lets the job finish its step, evaluate and report; the second ends it at once.
+// No child outlives the call.
+int RunJob(const RunOptions& options);
+
+}  // namespace tessera
+
+#endif  // TESSERA_DEPLOY_CLI_RUN_COMMAND_H_

@@ -1,0 +1,63 @@
+#include "deploy/cli/status_stream.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include "absl/strings/str_cat.h"
+
+namespace tessera {
+namespace {
+
+absl::Status FromGrpc(const std::string& address, const grpc::Status& status) {
+  if (status.ok()) return absl::OkStatus();
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
+                      absl::StrCat("status of ", address, ": ", status.error_message()));
+}
+
+}  // namespace
+
+StatusStream::StatusStream(const std::string& address, absl::Duration interval)
+    : address_(address), channel_(grpc::CreateChannel(address, grpc::InsecureChannelCredentials())) {
+  thread_ = std::thread([this, interval] { Follow(interval); });
+}
+
+StatusStream::~StatusStream() {
+  context_.TryCancel();
+  thread_.join();
+}
+
+void StatusStream::Follow(absl::Duration interval) {
+  const std::unique_ptr<v1::Status::Stub> stub = v1::Status::NewStub(channel_);
+  v1::StatusRequest request;
+  request.set_interval_ns(absl::ToInt64Nanoseconds(interval));
+  const auto reader = stub->Watch(&context_, request);
+  v1::JobStatus status;
+  while (reader->Read(&status)) {
+    absl::MutexLock lock(&mutex_);
+    latest_ = status;
+  }
+  const absl::Status ended = FromGrpc(address_, reader->Finish());
+  absl::MutexLock lock(&mutex_);
+  ended_ = ended;
+}
+
+std::optional<v1::JobStatus> StatusStream::latest() const {
+  absl::MutexLock lock(&mutex_);
+  return latest_;
+}
+
+std::optional<absl::Status> StatusStream::ended() const {
+  absl::MutexLock lock(&mutex_);
+  return ended_;
+}
+
+absl::Status StatusStream::Drain(const std::string& reason) {
+  const std::unique_ptr<v1::Admin::Stub> stub = v1::Admin::NewStub(channel_);
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(2));
+  v1::AdminRequest request;
+  request.set_reason(reason);
+  v1::AdminReply reply;
+  return FromGrpc(address_, stub->Drain(&context, request, &reply));
+}
+
+}  // namespace tessera

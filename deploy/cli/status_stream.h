@@ -1,0 +1,47 @@
+// A running job's status as it changes, read in the background.
+#ifndef TESSERA_DEPLOY_CLI_STATUS_STREAM_H_
+#define TESSERA_DEPLOY_CLI_STATUS_STREAM_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "proto/status.grpc.pb.h"
+
+namespace tessera {
+
+// Any thread may ask.
+class StatusStream {
+ public:
+  // Follows the server at `address`, one status per `interval`.
+  StatusStream(const std::string& address, absl::Duration interval);
+  // Ends the call.
+  ~StatusStream();
+
+  // The newest status, if there was one yet.
+  std::optional<v1::JobStatus> latest() const;
+  // Set once the server has ended the stream, or cannot be reached.
+  std::optional<absl::Status> ended() const;
+  // Asks the server to end the job after the exchange in progress.
+  absl::Status Drain(const std::string& reason);
+
+ private:
+  void Follow(absl::Duration interval);
+
+  const std::string address_;
+  const std::shared_ptr<grpc::Channel> channel_;
+  grpc::ClientContext context_;
+  mutable absl::Mutex mutex_;
+  std::optional<v1::JobStatus> latest_ ABSL_GUARDED_BY(mutex_);
+  std::optional<absl::Status> ended_ ABSL_GUARDED_BY(mutex_);
+  std::thread thread_;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_DEPLOY_CLI_STATUS_STREAM_H_

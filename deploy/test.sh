@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds everything and runs every test. The last line is `N passed, N failed`.
+#
+# Tests that need more than the data inside the project read it from TESSERA_DATA (default ../shared/data);
+# where that is absent they are listed as excluded. So are tests that need a GPU where there is none.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+if [[ "${1:-}" == "--help" ]]; then
+  echo "usage: [TESSERA_DATA=DIR] deploy/test.sh [bazel test targets; default //...]"
+  exit 0
+fi
+./deploy/install_deps.sh || exit 1
+
+export TESSERA_DATA=${TESSERA_DATA:-$PWD/../shared/data}
+filters=()
+[[ -d "$TESSERA_DATA/fashion_mnist" ]] || filters+=(-needs_data)
+command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1 || filters+=(-needs_gpu)
+filter=$(IFS=,; echo "${filters[*]-}")
+targets=("$@")
+[[ ${#targets[@]} -gt 0 ]] || targets=(//...)
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+bazel test --test_env=TESSERA_DATA="$(realpath -m "$TESSERA_DATA")" --test_tag_filters="$filter" --keep_going \
+  "${targets[@]}" >"$log" 2>&1
+bazel_exit=$?
+grep -v -e 'linux-sandbox' -e '^INFO: From ' -e '^Loading' -e '^Analyzing' -e '^\[' "$log"
+python3 deploy/count_tests.py "$log" "$bazel_exit" "$filter"

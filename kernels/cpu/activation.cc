@@ -1,0 +1,107 @@
+#include "kernels/cpu/activation.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "common/base/check.h"
+#include "common/base/philox.h"
+#include "kernels/cpu/vectorize.h"
+
+namespace tessera {
+namespace {
+
+TESSERA_VECTORIZE void ReluLoop(int64_t n, const float* x, float* y) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) y[i] = x[i] < 0.0f ? 0.0f : x[i];
+}
+
+TESSERA_VECTORIZE void ReluBackwardLoop(int64_t n, const float* y, const float* dy, float* dx) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) dx[i] = y[i] <= 0.0f ? 0.0f : dy[i];
+}
+
+// Philox blocks computed side by side.
+constexpr int64_t kLanes = 16;
+constexpr int64_t kTile = 4 * kLanes;
+
+struct PhiloxCounter {
+  uint64_t seed;
+  uint64_t a;
+  uint64_t b;
+};
+
+// The numbers of blocks b to b + kLanes - 1, as common/base/philox.h defines them, in order of element.
+inline __attribute__((always_inline)) void PhiloxTile(const PhiloxCounter& counter, uint32_t* numbers) {
+  uint32_t c0[kLanes], c1[kLanes], c2[kLanes], c3[kLanes];
+  for (int64_t i = 0; i < kLanes; ++i) {
+    const uint64_t b = counter.b + static_cast<uint64_t>(i);
+    c0[i] = static_cast<uint32_t>(b);
+    c1[i] = static_cast<uint32_t>(b >> 32);
+    c2[i] = static_cast<uint32_t>(counter.a);
+    c3[i] = static_cast<uint32_t>(Stream::kDropout) << 24 | (static_cast<uint32_t>(counter.a >> 32) & 0xffffffu);
+  }
+  uint32_t k0 = static_cast<uint32_t>(counter.seed);
+  uint32_t k1 = static_cast<uint32_t>(counter.seed >> 32);
+  for (int round = 0; round < 10; ++round) {
+#pragma omp simd
+    for (int64_t i = 0; i < kLanes; ++i) {
+      const uint64_t p0 = uint64_t{0xD2511F53u} * c0[i];
+      const uint64_t p1 = uint64_t{0xCD9E8D57u} * c2[i];
+      c0[i] = static_cast<uint32_t>(p1 >> 32) ^ c1[i] ^ k0;
+      c2[i] = static_cast<uint32_t>(p0 >> 32) ^ c3[i] ^ k1;
+      c1[i] = static_cast<uint32_t>(p1);
+      c3[i] = static_cast<uint32_t>(p0);
+    }
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  for (int64_t i = 0; i < kLanes; ++i) {
+    numbers[4 * i] = c0[i];
+    numbers[4 * i + 1] = c1[i];
+    numbers[4 * i + 2] = c2[i];
+    numbers[4 * i + 3] = c3[i];
+  }
+}
+
+// Elements [0, n) of an array whose first one belongs to block counter.b. A number below `drop` of its 24 upper
+// bits drops its element.
+TESSERA_VECTORIZE void DropoutLoop(int64_t n, PhiloxCounter counter, uint32_t drop, float scale, const float* x,
+                                   float* y) {
+  uint32_t numbers[kTile];
+  for (int64_t begin = 0; begin < n; begin += kTile, counter.b += kLanes) {
+    PhiloxTile(counter, numbers);
+    const int64_t count = std::min(kTile, n - begin);
+#pragma omp simd
+    for (int64_t i = 0; i < count; ++i) {
+      const float kept = x[begin + i] * scale;
+      y[begin + i] = numbers[i] >> 8 < drop ? 0.0f : kept;
+    }
+  }
+}
+
+}  // namespace
+
+void CpuActivation::Relu(int64_t n, const float* x, float* y) {
+  threads_.Split(n, 2, [&](int64_t begin, int64_t end) { ReluLoop(end - begin, x + begin, y + begin); });
+}
+
+void CpuActivation::ReluBackward(int64_t n, const float* y, const float* dy, float* dx) {
+  threads_.Split(n, 3, [&](int64_t begin, int64_t end) {
+    ReluBackwardLoop(end - begin, y + begin, dy + begin, dx + begin);
+  });
+}
+
+void CpuActivation::Dropout(int64_t n, const DropoutKey& key, double probability, const float* x, float* y) {
+  TESSERA_CHECK(probability >= 0 && probability < 1);
+  TESSERA_CHECK(key.rank < uint64_t{1} << 16 && key.layer < 1u << 8 && n / 4 < int64_t{1} << 40);
+  // k / 2^24 < probability for just the integers k below this.
+  const uint32_t drop = static_cast<uint32_t>(std::ceil(probability * 0x1p24));
+  const float scale = static_cast<float>(1.0 / (1.0 - probability));
+  threads_.Split(n, 8, [&](int64_t begin, int64_t end) {  // Parts begin at multiples of 16, so at a block.
+    const uint64_t block = static_cast<uint64_t>(begin) / 4;
+    const PhiloxCounter counter{key.seed, key.step, key.rank << 48 | key.layer << 40 | block};
+    DropoutLoop(end - begin, counter, drop, scale, x + begin, y + begin);
+  });
+}
+
+}  // namespace tessera

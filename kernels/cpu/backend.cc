@@ -1,0 +1,92 @@
+#include "kernels/cpu/backend.h"
+
+#include "absl/strings/str_cat.h"
+#include "dnnl.hpp"
+#include "kernels/cpu/activation.h"
+#include "kernels/cpu/batch_norm.h"
+#include "kernels/cpu/linear.h"
+#include "kernels/cpu/loss.h"
+#include "kernels/cpu/memory.h"
+#include "kernels/cpu/threads.h"
+#include "kernels/cpu/vector.h"
+
+namespace tessera {
+namespace {
+
+constexpr int kThreadsMax = 1024;
+
+bool Has(dnnl::cpu_isa isa) {
+  const int have = static_cast<int>(dnnl::get_effective_cpu_isa());
+  return (have & static_cast<int>(isa)) == static_cast<int>(isa);
+}
+
+// What oneDNN uses: the CPU's best, or less if DNNL_MAX_CPU_ISA says so.
+absl::string_view InstructionSet() {
+  using dnnl::cpu_isa;
+  if (Has(cpu_isa::avx512_core_amx)) return "avx512_core_amx";
+  if (Has(cpu_isa::avx512_core_bf16)) return "avx512_core_bf16";
+  if (Has(cpu_isa::avx512_core_vnni)) return "avx512_core_vnni";
+  if (Has(cpu_isa::avx512_core)) return "avx512_core";
+  if (Has(cpu_isa::avx2)) return "avx2";
+  return "sse4.1";
+}
+
+class CpuBackend final : public Backend {
+ public:
+  explicit CpuBackend(const CpuOptions& options)
+      : threads_(options.threads),
+        linear_(threads_),
+        linear_bf16_(threads_),
+        batch_norm_(threads_),
+        activation_(threads_),
+        loss_(threads_),
+        vector_(threads_) {}
+
+  std::string description() const override {
+    return absl::StrCat("cpu (", threads_.count(), threads_.count() == 1 ? " thread, " : " threads, ",
+                        InstructionSet(), ")");
+  }
+
+  Memory& memory() override { return memory_; }
+  LinearKernel<float>& linear() override { return linear_; }
+  absl::StatusOr<LinearKernel<Bf16>*> linear_bf16() override {
+    if (!Has(dnnl::cpu_isa::avx512_core_bf16)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("train.precision: got \"bf16\", want \"f32\" on this machine; the CPU has ",
+                       InstructionSet(), ", bf16 needs avx512_core_bf16"));
+    }
+    return &linear_bf16_;
+  }
+  BatchNormKernel& batch_norm() override { return batch_norm_; }
+  ActivationKernel& activation() override { return activation_; }
+  LossKernel& loss() override { return loss_; }
+  VectorKernel& vector() override { return vector_; }
+
+  absl::Status Finish() override {
+    absl::Status status = linear_.TakeStatus();
+    status.Update(linear_bf16_.TakeStatus());
+    return status;
+  }
+
+ private:
+  const CpuThreads threads_;
+  CpuMemory memory_;
+  CpuLinear<float> linear_;
+  CpuLinear<Bf16> linear_bf16_;
+  CpuBatchNorm batch_norm_;
+  CpuActivation activation_;
+  CpuLoss loss_;
+  CpuVector vector_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Backend>> CreateCpuBackend(const CpuOptions& options) {
+  if (options.threads < 1 || options.threads > kThreadsMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cluster.threads: got ", options.threads, ", want an integer in [1, ", kThreadsMax, "]"));
+  }
+  return std::make_unique<CpuBackend>(options);
+}
+
+}  // namespace tessera

@@ -1,0 +1,24 @@
+// The CPU backend: oneDNN for matrix products, loops of our own for the rest, OpenMP for both.
+#ifndef TESSERA_KERNELS_CPU_BACKEND_H_
+#define TESSERA_KERNELS_CPU_BACKEND_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+
+namespace tessera {
+
+struct CpuOptions {
+  // Threads that one kernel may use. Holds for whichever thread calls.
+  int threads = 1;
+};
+
+// A call has done its work when it returns. Results other than matrix products do not depend on
+// `threads` nor on the CPU; matrix products may.
+// kInvalidArgument unless 1 <= threads <= 1024.
+absl::StatusOr<std::unique_ptr<Backend>> CreateCpuBackend(const CpuOptions& options);
+
+}  // namespace tessera
+
+#endif  // TESSERA_KERNELS_CPU_BACKEND_H_

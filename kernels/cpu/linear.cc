@@ -1,0 +1,177 @@
+#include "kernels/cpu/linear.h"
+
+#include <algorithm>
+#include <type_traits>
+#include <unordered_map>
+
+#include "absl/strings/str_cat.h"
+#include "dnnl.hpp"
+
+namespace tessera {
+namespace {
+
+using dnnl::memory;
+
+// Shapes that stay prepared: a network has three per linear layer and size of batch.
+constexpr size_t kProductsMax = 1024;
+
+memory::desc RowMajor(int64_t rows, int64_t columns, memory::data_type type) {
+  return memory::desc({rows, columns}, type, memory::format_tag::ab);
+}
+
+// The same bytes, read as their transpose: [columns, rows].
+memory::desc Transposed(int64_t rows, int64_t columns, memory::data_type type) {
+  return memory::desc({columns, rows}, type, memory::format_tag::ba);
+}
+
+template <typename T>
+constexpr memory::data_type kType =
+    std::is_same_v<T, float> ? memory::data_type::f32 : memory::data_type::bf16;
+
+}  // namespace
+
+// A primitive with its arguments; a run only sets the addresses.
+template <typename T>
+struct CpuLinear<T>::Product {
+  dnnl::primitive primitive;
+  memory a, b, bias, out, scratch;
+  std::unordered_map<int, memory> arguments;
+};
+
+template <typename T>
+struct CpuLinear<T>::Engine {
+  dnnl::engine engine{dnnl::engine::kind::cpu, 0};
+  dnnl::stream stream{engine};
+  dnnl::primitive_attr attributes;
+};
+
+template <typename T>
+CpuLinear<T>::CpuLinear(const CpuThreads& threads) : threads_(threads), engine_(std::make_unique<Engine>()) {
+  // oneDNN's own scratch would be shared among the threads that call it.
+  engine_->attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+}
+
+template <typename T>
+CpuLinear<T>::~CpuLinear() = default;
+
+template <typename T>
+typename CpuLinear<T>::Product& CpuLinear<T>::Prepared(Kind kind, const LinearShape& s) {
+  const Key key(kind, s.rows, s.inputs, s.outputs);
+  if (const auto found = products_.find(key); found != products_.end()) return found->second;
+  if (products_.size() >= kProductsMax) products_.clear();
+
+  const memory::data_type type = kType<T>;
+  const memory::data_type f32 = memory::data_type::f32;
+  const dnnl::engine& engine = engine_->engine;
+  const dnnl::primitive_attr& attributes = engine_->attributes;
+  Product product;
+  const auto bind = [&](const auto& description, int a, const memory::desc& a_desc, int b,
+                        const memory::desc& b_desc, int out, const memory::desc& out_desc) {
+    product.a = memory(a_desc, engine, DNNL_MEMORY_NONE);
+    product.b = memory(b_desc, engine, DNNL_MEMORY_NONE);
+    product.out = memory(out_desc, engine, DNNL_MEMORY_NONE);
+    product.scratch = memory(description.scratchpad_desc(), engine);
+    product.arguments = {{a, product.a}, {b, product.b}, {out, product.out}, {DNNL_ARG_SCRATCHPAD, product.scratch}};
+  };
+  if (kind == Kind::kForward || kind == Kind::kForwardWithBias) {
+    const memory::desc x = RowMajor(s.rows, s.inputs, type);
+    const memory::desc w = Transposed(s.outputs, s.inputs, type);
+    const memory::desc y = RowMajor(s.rows, s.outputs, f32);
+    const memory::desc bias = kind == Kind::kForward ? memory::desc() : RowMajor(1, s.outputs, f32);
+    const dnnl::matmul::primitive_desc description({x, w, bias, y}, attributes, engine);
+    bind(description, DNNL_ARG_SRC, x, DNNL_ARG_WEIGHTS, w, DNNL_ARG_DST, y);
+    if (kind == Kind::kForwardWithBias) {
+      product.bias = memory(bias, engine, DNNL_MEMORY_NONE);
+      product.arguments[DNNL_ARG_BIAS] = product.bias;
+    }
+    product.primitive = dnnl::matmul(description);
+    return products_.emplace(key, std::move(product)).first->second;
+  }
+  // The gradients, like all of oneDNN's backward primitives, want the forward one as a hint.
+  const memory::desc w_hint = RowMajor(s.outputs, s.inputs, type);
+  const dnnl::inner_product_forward::primitive_desc hint(
+      {dnnl::prop_kind::forward_training, RowMajor(s.rows, s.inputs, type), w_hint, RowMajor(s.rows, s.outputs, f32)},
+      attributes, engine);
+  const memory::desc dy = RowMajor(s.rows, s.outputs, type);
+  if (kind == Kind::kWeightGradient) {
+    const memory::desc x = RowMajor(s.rows, s.inputs, type);
+    const memory::desc dw = RowMajor(s.outputs, s.inputs, f32);
+    const dnnl::inner_product_backward_weights::primitive_desc description({x, dw, dy}, attributes, engine, hint);
+    bind(description, DNNL_ARG_SRC, x, DNNL_ARG_DIFF_DST, dy, DNNL_ARG_DIFF_WEIGHTS, dw);
+    product.primitive = dnnl::inner_product_backward_weights(description);
+  } else {
+    const memory::desc dx = RowMajor(s.rows, s.inputs, f32);
+    const dnnl::inner_product_backward_data::primitive_desc description({dx, w_hint, dy}, attributes, engine, hint);
+    bind(description, DNNL_ARG_DIFF_DST, dy, DNNL_ARG_WEIGHTS, w_hint, DNNL_ARG_DIFF_SRC, dx);
+    product.primitive = dnnl::inner_product_backward_data(description);
+  }
+  return products_.emplace(key, std::move(product)).first->second;
+}
+
+template <typename T>
+void CpuLinear<T>::Run(Kind kind, const LinearShape& shape, const void* a, const void* b, const void* bias,
+                       void* out) {
+  threads_.Enter();
+  try {
+    Product& product = Prepared(kind, shape);
+    product.a.set_data_handle(const_cast<void*>(a));
+    product.b.set_data_handle(const_cast<void*>(b));
+    product.out.set_data_handle(out);
+    if (bias != nullptr) product.bias.set_data_handle(const_cast<void*>(bias));
+    product.primitive.execute(engine_->stream, product.arguments);
+    engine_->stream.wait();
+  } catch (const dnnl::error& error) {
+    const std::string what = absl::StrCat("oneDNN: product of ", shape.rows, " rows, ", shape.inputs, " -> ",
+                                          shape.outputs, ": ", error.what());
+    status_.Update(error.status == dnnl_out_of_memory ? absl::ResourceExhaustedError(what)
+                                                      : absl::InternalError(what));
+  }
+}
+
+template <typename T>
+void CpuLinear<T>::Forward(const LinearShape& shape, const T* x, const T* weight, const float* bias, float* y) {
+  if (shape.rows == 0 || shape.outputs == 0) return;
+  if (shape.inputs == 0) {
+    for (int64_t row = 0; row < shape.rows; ++row, y += shape.outputs) {
+      if (bias == nullptr) {
+        std::fill_n(y, shape.outputs, 0.0f);
+      } else {
+        std::copy_n(bias, shape.outputs, y);
+      }
+    }
+    return;
+  }
+  Run(bias == nullptr ? Kind::kForward : Kind::kForwardWithBias, shape, x, weight, bias, y);
+}
+
+template <typename T>
+void CpuLinear<T>::WeightGradient(const LinearShape& shape, const T* x, const T* dy, float* dweight) {
+  if (shape.inputs == 0 || shape.outputs == 0) return;
+  if (shape.rows == 0) {
+    std::fill_n(dweight, shape.outputs * shape.inputs, 0.0f);
+    return;
+  }
+  Run(Kind::kWeightGradient, shape, x, dy, nullptr, dweight);
+}
+
+template <typename T>
+void CpuLinear<T>::InputGradient(const LinearShape& shape, const T* dy, const T* weight, float* dx) {
+  if (shape.rows == 0 || shape.inputs == 0) return;
+  if (shape.outputs == 0) {
+    std::fill_n(dx, shape.rows * shape.inputs, 0.0f);
+    return;
+  }
+  Run(Kind::kInputGradient, shape, dy, weight, nullptr, dx);
+}
+
+template <typename T>
+absl::Status CpuLinear<T>::TakeStatus() {
+  absl::Status status = std::move(status_);
+  status_ = absl::OkStatus();
+  return status;
+}
+
+template class CpuLinear<float>;
+template class CpuLinear<Bf16>;
+
+}  // namespace tessera

@@ -1,0 +1,191 @@
+#include "kernels/cpu/loss.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kernels/cpu/exponential.h"
+#include "kernels/cpu/vectorize.h"
+
+namespace tessera {
+namespace {
+
+// Values that a row is worked on at a time, and the lanes of its f64 sum.
+constexpr int64_t kTile = 64;
+constexpr int kFirstMax = kPrecisionDepths.back();
+
+// The indices of a row's largest logits, the largest first.
+struct First {
+  float value[kFirstMax];
+  int64_t index[kFirstMax];
+  int count = 0;
+
+  void Offer(float z, int64_t at) {
+    int place = count;
+    while (place > 0 && z > value[place - 1]) --place;
+    if (place == kFirstMax || std::isnan(z)) return;
+    count = std::min(count + 1, kFirstMax);
+    for (int i = count - 1; i > place; --i) {
+      value[i] = value[i - 1];
+      index[i] = index[i - 1];
+    }
+    value[place] = z;
+    index[place] = at;
+  }
+};
+
+TESSERA_VECTORIZE float Largest(int64_t n, const float* z) {
+  float largest = -std::numeric_limits<float>::infinity();
+#pragma omp simd reduction(max : largest)
+  for (int64_t i = 0; i < n; ++i) largest = z[i] > largest ? z[i] : largest;
+  return largest;
+}
+
+First FirstOf(int64_t n, const float* z) {
+  First first;
+  for (int64_t begin = 0; begin < n; begin += kTile) {
+    const int64_t end = std::min(n, begin + kTile);
+    // Most tiles of a long row hold nothing new.
+    if (first.count == kFirstMax && !(Largest(end - begin, z + begin) > first.value[kFirstMax - 1])) continue;
+    for (int64_t i = begin; i < end; ++i) first.Offer(z[i], i);
+  }
+  return first;
+}
+
+double SumOf(const double* lanes) {
+  double sum = 0;
+  for (int64_t i = 0; i < kTile; ++i) sum += lanes[i];
+  return sum;
+}
+
+// The sum of exp(z - shift). Writes the terms too, unless `terms` is null.
+TESSERA_VECTORIZE double ExpSum(int64_t n, const float* z, float shift, float* terms) {
+  double lanes[kTile] = {};
+  for (int64_t begin = 0; begin < n; begin += kTile) {
+    const int64_t count = std::min(kTile, n - begin);
+    float term[kTile];
+#pragma omp simd
+    for (int64_t i = 0; i < count; ++i) {
+      term[i] = FastExp(z[begin + i] - shift);
+      lanes[i] += static_cast<double>(term[i]);
+    }
+    if (terms != nullptr) std::copy_n(term, count, terms + begin);
+  }
+  return SumOf(lanes);
+}
+
+TESSERA_VECTORIZE void Scale(int64_t n, float factor, float* x) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) x[i] *= factor;
+}
+
+// The sum of log(1 + exp(z)) = max(z, 0) + log(1 + exp(-|z|)), and share * sigmoid(z) unless `gradient` is null.
+TESSERA_VECTORIZE double SoftplusSum(int64_t n, const float* z, float share, float* gradient) {
+  double lanes[kTile] = {};
+  for (int64_t begin = 0; begin < n; begin += kTile) {
+    const int64_t count = std::min(kTile, n - begin);
+    float slope[kTile];
+#pragma omp simd
+    for (int64_t i = 0; i < count; ++i) {
+      const float value = z[begin + i];
+      const float e = FastExp(value < 0.0f ? value : -value);
+      lanes[i] += static_cast<double>(value < 0.0f ? 0.0f : value) + static_cast<double>(FastLog1p(e));
+      slope[i] = share * ((value < 0.0f ? e : 1.0f) / (1.0f + e));
+    }
+    if (gradient != nullptr) std::copy_n(slope, count, gradient + begin);
+  }
+  return SumOf(lanes);
+}
+
+// The sum of t z. A target of 0 takes no part, even where z is infinite.
+TESSERA_VECTORIZE double TargetSum(int64_t n, const float* z, const float* t) {
+  double lanes[kTile] = {};
+  for (int64_t begin = 0; begin < n; begin += kTile) {
+    const int64_t count = std::min(kTile, n - begin);
+#pragma omp simd
+    for (int64_t i = 0; i < count; ++i) {
+      const float target = t[begin + i];
+      lanes[i] += target == 0.0f ? 0.0 : static_cast<double>(target) * static_cast<double>(z[begin + i]);
+    }
+  }
+  return SumOf(lanes);
+}
+
+TESSERA_VECTORIZE void SubtractShare(int64_t n, float share, const float* t, float* gradient) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) gradient[i] -= share * t[i];
+}
+
+template <typename IsLabel>
+void CountHits(const First& first, const IsLabel& is_label, LossSums* sums) {
+  for (size_t depth = 0; depth < kPrecisionDepths.size(); ++depth) {
+    for (int i = 0; i < std::min(first.count, kPrecisionDepths[depth]); ++i) {
+      sums->hits[depth] += is_label(first.index[i]) ? 1 : 0;
+    }
+  }
+}
+
+}  // namespace
+
+template <typename F>
+void CpuLoss::ForRows(const MatrixShape& shape, LossSums* sums, const F& row_loss) {
+  rows_.assign(shape.rows, LossSums());
+  threads_.Split(shape.rows, 8 * shape.columns, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) row_loss(row, &rows_[row]);
+  });
+  *sums = LossSums();
+  for (const LossSums& row : rows_) {
+    sums->loss += row.loss;
+    sums->correct += row.correct;
+    for (size_t depth = 0; depth < kPrecisionDepths.size(); ++depth) sums->hits[depth] += row.hits[depth];
+  }
+}
+
+void CpuLoss::SoftmaxCrossEntropy(const MatrixShape& shape, const float* logits, const int32_t* labels,
+                                  float* gradient, LossSums* sums) {
+  const int64_t n = shape.columns;
+  const float share = 1.0f / static_cast<float>(shape.rows);
+  ForRows(shape, sums, [&](int64_t row, LossSums* out) {
+    const float* z = logits + row * n;
+    const int64_t label = labels[row];
+    const First first = FirstOf(n, z);
+    CountHits(first, [&](int64_t index) { return index == label; }, out);
+    out->correct = out->hits[0];
+    const float shift = first.count > 0 ? first.value[0] : 0.0f;
+    const double own = static_cast<double>(z[label]) - static_cast<double>(shift);
+    float* g = gradient == nullptr ? nullptr : gradient + row * n;
+    const double sum = ExpSum(n, z, shift, g);
+    out->loss = std::log(sum) - own;
+    if (g == nullptr) return;
+    Scale(n, static_cast<float>(static_cast<double>(share) / sum), g);
+    g[label] -= share;
+  });
+}
+
+void CpuLoss::SigmoidCrossEntropy(const MatrixShape& shape, const float* logits, const LossTargets& targets,
+                                  float* gradient, LossSums* sums) {
+  const int64_t n = shape.columns;
+  const float share = 1.0f / static_cast<float>(shape.rows);
+  ForRows(shape, sums, [&](int64_t row, LossSums* out) {
+    const float* z = logits + row * n;
+    const float* t = targets.targets == nullptr ? nullptr : targets.targets + row * n;
+    // Without targets: the one index whose target is 1, or -1.
+    const int64_t label = t != nullptr ? -1 : (n == 1 ? targets.labels[row] - 1 : targets.labels[row]);
+    const auto is_label = [&](int64_t index) { return t == nullptr ? index == label : t[index] > 0.5f; };
+    const First first = FirstOf(n, z);
+    CountHits(first, is_label, out);
+    out->correct = n == 1 ? (is_label(0) ? z[0] > 0 : z[0] <= 0) : (out->hits[0] > 0);
+    // The gradient may lie where the logits are, so those are read first.
+    const double own = t != nullptr ? TargetSum(n, z, t) : (label >= 0 ? z[label] : 0.0);
+    float* g = gradient == nullptr ? nullptr : gradient + row * n;
+    out->loss = SoftplusSum(n, z, share, g) - own;
+    if (g == nullptr) return;
+    if (t != nullptr) {
+      SubtractShare(n, share, t, g);
+    } else if (label >= 0) {
+      g[label] -= share;
+    }
+  });
+}
+
+}  // namespace tessera

@@ -1,0 +1,47 @@
+// How many OpenMP threads a kernel uses, and how it cuts its work among them.
+#ifndef TESSERA_KERNELS_CPU_THREADS_H_
+#define TESSERA_KERNELS_CPU_THREADS_H_
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace tessera {
+
+class CpuThreads {
+ public:
+  explicit CpuThreads(int count) : count_(count) {}
+  int count() const { return count_; }
+
+  // OpenMP keeps the number per calling thread, and oneDNN asks OpenMP.
+  void Enter() const { omp_set_num_threads(count_); }
+
+  // Calls f(begin, end) for parts that cover [0, n), on as many threads as there are parts. A part is a
+  // multiple of 16 items, but for the last one, and has work of at least kWorkMin: `cost` is an item's
+  // work, in values read or written.
+  template <typename F>
+  void Split(int64_t n, int64_t cost, const F& f) const {
+    const int64_t parts = std::min<int64_t>(count_, n * cost / kWorkMin);
+    if (parts <= 1) {
+      if (n > 0) f(int64_t{0}, n);
+      return;
+    }
+    const int64_t size = ((n + parts - 1) / parts + 15) / 16 * 16;
+#pragma omp parallel for num_threads(parts) schedule(static)
+    for (int64_t part = 0; part < parts; ++part) {
+      const int64_t begin = std::min(n, part * size);
+      const int64_t end = std::min(n, begin + size);
+      if (begin < end) f(begin, end);
+    }
+  }
+
+ private:
+  // Waking a thread costs some microseconds, about this many values.
+  static constexpr int64_t kWorkMin = 16384;
+  const int count_;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_KERNELS_CPU_THREADS_H_

@@ -1,0 +1,27 @@
+// Loops over whole arrays.
+#ifndef TESSERA_KERNELS_CPU_VECTOR_H_
+#define TESSERA_KERNELS_CPU_VECTOR_H_
+
+#include "kernels/cpu/threads.h"
+#include "kernels/vector.h"
+
+namespace tessera {
+
+class CpuVector final : public VectorKernel {
+ public:
+  explicit CpuVector(const CpuThreads& threads) : threads_(threads) {}
+
+  void Axpy(int64_t n, float a, const float* x, float* y) override;
+  void Subtract(int64_t n, const float* a, const float* b, float* out) override;
+  void Sgd(int64_t n, const SgdRates& rates, const float* g, float* m, float* w) override;
+  void ColumnSums(const MatrixShape& shape, const float* x, float* sums) override;
+  void Round(int64_t n, const float* x, Bf16* y) override;
+  void Widen(int64_t n, const Bf16* x, float* y) override;
+
+ private:
+  const CpuThreads threads_;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_KERNELS_CPU_VECTOR_H_

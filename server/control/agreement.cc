@@ -1,0 +1,41 @@
+#include "server/control/agreement.h"
+
+#include <algorithm>
+
+namespace tessera {
+
+// A bound on how far ahead a member may be put, in exchanges.
+constexpr uint64_t kMarginMax = 1 << 16;
+
+Agreement::Agreement(int servers, uint64_t number, Exchange proposed, uint64_t margin)
+    : number_(number),
+      proposed_(proposed),
+      margin_(margin),
+      highest_(proposed),
+      answered_(servers, false) {}
+
+Agreement Agreement::Raised(uint64_t number) const {
+  return Agreement(static_cast<int>(answered_.size()), number,
+                   Exchange(highest_.value() + margin_),
+                   std::min(kMarginMax, std::max<uint64_t>(1, 2 * margin_)));
+}
+
+Agreement::Outcome Agreement::OnReply(ShardId server, uint64_t number, Exchange promised) {
+  if (number != number_ || server.value() >= answered_.size()) return Outcome::kWaiting;
+  answered_[server.value()] = true;
+  highest_ = std::max(highest_, promised);
+  if (std::find(answered_.begin(), answered_.end(), false) != answered_.end()) {
+    return Outcome::kWaiting;
+  }
+  return highest_ == proposed_ ? Outcome::kAgreed : Outcome::kRaised;
+}
+
+std::vector<ShardId> Agreement::Missing() const {
+  std::vector<ShardId> missing;
+  for (size_t i = 0; i < answered_.size(); ++i) {
+    if (!answered_[i]) missing.push_back(ShardId(i));
+  }
+  return missing;
+}
+
+}  // namespace tessera

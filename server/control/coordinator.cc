@@ -1,0 +1,360 @@
+#include "server/control/coordinator.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/log.h"
+#include "server/control/report.h"
+
+namespace tessera {
+
+absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Create(JobFacts facts, absl::Time now) {
+  if (facts.servers < 1 || facts.workers < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("control: servers are ", facts.servers,
+                                                   " and workers ", facts.workers,
+                                                   ", want at least 1 of each"));
+  }
+  if ((facts.epochs > 0) == (facts.steps > 0)) {
+    return absl::InvalidArgumentError(absl::StrCat("control: epochs are ", facts.epochs,
+                                                   " and steps ", facts.steps,
+                                                   ", want exactly one of them above 0"));
+  }
+  if (facts.batch_size < 1 || facts.local_steps < 1 || facts.lease_timeout <= absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("control: batch size is ", facts.batch_size, ", local steps ",
+                     facts.local_steps, ", lease ", absl::FormatDuration(facts.lease_timeout),
+                     ", want all above 0"));
+  }
+  return absl::WrapUnique(new Coordinator(std::move(facts), now));
+}
+
+Coordinator::Coordinator(JobFacts facts, absl::Time now)
+    : facts_(std::move(facts)),
+      created_(now),
+      membership_(facts_),
+      epochs_(facts_),
+      evaluation_(facts_.target_accuracy, &clock_, &epochs_) {
+  membership_.set_steps_planned(epochs_.StepsPlanned());
+}
+
+absl::Status Coordinator::Attach(const v1::ServerHello& hello, absl::Time now) {
+  absl::Status attached = membership_.Attach(hello, now);
+  Settle(now);
+  return attached;
+}
+
+void Coordinator::Detach(ShardId server, uint64_t life, absl::Time now) {
+  membership_.Detach(server, life);
+  Settle(now);
+}
+
+void Coordinator::OnShardMessage(ShardId server, const v1::ShardMessage& message, absl::Time now) {
+  membership_.OnShardMessage(server, message, now);
+  Settle(now);
+}
+
+absl::Status Coordinator::Refusal(MemberId member) {
+  if (phase_ == Phase::kRunning) return absl::OkStatus();
+  untold_.erase(member);
+  return absl::FailedPreconditionError(
+      outcome_.ok() ? std::string("the job has ended")
+                    : absl::StrCat("the job has failed: ", outcome_.message()));
+}
+
+absl::StatusOr<const MemberRecord*> Coordinator::Admitted(MemberId member, absl::Time now) {
+  TESSERA_RETURN_IF_ERROR(Refusal(member));
+  TESSERA_RETURN_IF_ERROR(membership_.Touch(member, now));
+  const MemberRecord* record = membership_.members().Find(member);
+  if (record->state != MemberState::kAdmitted) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("member ", member.value(), ": it is not admitted yet; join first"));
+  }
+  return record;
+}
+
+absl::StatusOr<v1::JoinReply> Coordinator::Join(const v1::JoinRequest& request, absl::Time now) {
+  TESSERA_RETURN_IF_ERROR(Refusal(MemberId(request.member())));
+  if (evaluation_.stop()) return absl::FailedPreconditionError("join: the job is ending");
+  auto joined = membership_.Join(request, now);
+  Settle(now);
+  TESSERA_RETURN_IF_ERROR(joined.status());
+  const MemberRecord& member = **joined;
+  v1::JoinReply reply;
+  reply.set_member(member.member.value());
+  reply.set_rank(member.rank.value());
+  reply.set_lease_timeout_ns(absl::ToInt64Nanoseconds(facts_.lease_timeout));
+  reply.set_layout_hash(facts_.layout_hash);
+  if (member.state != MemberState::kAdmitted) {
+    for (std::string& name : membership_.WaitingFor(member)) {
+      reply.add_waiting_for(std::move(name));
+    }
+    return reply;
+  }
+  reply.set_admitted(true);
+  for (int i = 0; i < facts_.servers; ++i) {
+    reply.add_servers(membership_.servers().at(ShardId(i)).address);
+  }
+  reply.set_first_exchange(member.first_exchange.value());
+  reply.set_first_step(member.first_step);
+  reply.set_generation(membership_.generation().value());
+  reply.set_epoch(epochs_.EpochOf(member.first_step));
+  return reply;
+}
+
+absl::StatusOr<v1::RenewReply> Coordinator::Renew(const v1::RenewRequest& request, absl::Time now) {
+  TESSERA_RETURN_IF_ERROR(Refusal(MemberId(request.member())));
+  absl::Status renewed = membership_.Renew(request, now);
+  Settle(now);
+  TESSERA_RETURN_IF_ERROR(renewed);
+  v1::RenewReply reply;
+  for (std::string& name : membership_.WaitingFor()) reply.add_waiting_for(std::move(name));
+  reply.set_drain_exchange(membership_.drain_exchange().value());
+  return reply;
+}
+
+absl::Status Coordinator::BeginTraining(MemberId member, absl::Time now) {
+  TESSERA_RETURN_IF_ERROR(Admitted(member, now).status());
+  clock_.Start(now);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::EpochCut> Coordinator::BeginEpoch(const v1::BeginEpochRequest& request,
+                                                     absl::Time now) {
+  TESSERA_ASSIGN_OR_RETURN(const MemberRecord* member, Admitted(MemberId(request.member()), now));
+  absl::StatusOr<v1::EpochCut> cut = epochs_.Begin(*member, request.epoch(), membership_.members());
+  membership_.set_steps_planned(epochs_.StepsPlanned());
+  return cut;
+}
+
+absl::Status Coordinator::Evaluate(const v1::EvaluateRequest& request, absl::Time now) {
+  const MemberId member(request.member());
+  TESSERA_RETURN_IF_ERROR(Admitted(member, now).status());
+  if (request.stage() == v1::ARRIVE) membership_.OnProgress(member, request.progress(), now);
+  absl::Status asked =
+      evaluation_.OnRequest(request, membership_.members(), membership_.draining(), now);
+  Settle(now);
+  return asked;
+}
+
+absl::Status Coordinator::Leave(const v1::LeaveRequest& request, absl::Time now) {
+  const MemberId member(request.member());
+  const MemberRecord* record = membership_.members().Find(member);
+  if (record == nullptr) {
+    return absl::NotFoundError(absl::StrCat("member ", member.value(), ": there is none"));
+  }
+  if (request.has_report() && !record->report) membership_.SetReport(member, request.report());
+  untold_.erase(member);
+  if (IsLive(record->state)) {
+    if (request.error().empty()) {
+      membership_.Remove(member, MemberState::kLeft, "finished");
+    } else {
+      membership_.Remove(member, MemberState::kFailed, request.error());
+    }
+  }
+  Settle(now);
+  return absl::OkStatus();
+}
+
+void Coordinator::Tick(absl::Time now) {
+  membership_.Tick(now);
+  Settle(now);
+}
+
+void Coordinator::Drain(absl::string_view reason, absl::Time now) {
+  if (phase_ != Phase::kRunning) return;
+  Log(LogLevel::kInfo, absl::StrCat("control: drain reason=\"", reason, "\""));
+  if (!membership_.started()) {
+    Fail("it was drained before it had started", now);
+    return;
+  }
+  membership_.Drain();
+  Settle(now);
+}
+
+void Coordinator::Stop(absl::string_view reason, absl::Time now) {
+  if (phase_ != Phase::kRunning) return;
+  Fail(absl::StrCat("stopped: ", reason.empty() ? "no reason given" : reason), now);
+}
+
+void Coordinator::Fail(absl::string_view why, absl::Time now) {
+  if (phase_ != Phase::kRunning) return;
+  Log(LogLevel::kError, absl::StrCat("control: job failed why=\"", why, "\""));
+  for (const auto& [id, record] : membership_.members().all()) {
+    if (IsLive(record.state)) untold_.insert(id);
+    if (evaluation_.Takes(id)) {
+      refused_.push_back({id, absl::FailedPreconditionError(
+                                  absl::StrCat("the job has failed: ", why))});
+    }
+  }
+  BeginEnd(absl::AbortedError(why), now);
+}
+
+void Coordinator::BeginEnd(absl::Status outcome, absl::Time now) {
+  phase_ = Phase::kEnding;
+  outcome_ = std::move(outcome);
+  ending_since_ = now;
+  clock_.End(now);
+  membership_.CloseServers();
+  Settle(now);
+}
+
+void Coordinator::Settle(absl::Time now) {
+  if (phase_ == Phase::kRunning && membership_.failure()) {
+    Fail(*membership_.failure(), now);
+    return;
+  }
+  evaluation_.OnMembers(membership_.members(), now);
+  if (phase_ == Phase::kRunning && membership_.started() &&
+      membership_.members().Counted().empty()) {
+    int finished = 0, waiting = 0;
+    std::string last;
+    for (const auto& [id, record] : membership_.members().all()) {
+      finished += record.state == MemberState::kLeft && record.first_exchange != Exchange();
+      waiting += IsLive(record.state);
+      if (record.state == MemberState::kFailed || record.state == MemberState::kLost) {
+        last = absl::StrCat("; worker ", record.rank.value(), ": ", record.ended);
+      }
+    }
+    if (finished > 0) {
+      BeginEnd(absl::OkStatus(), now);
+      return;
+    }
+    if (waiting == 0) {
+      Fail(absl::StrCat("all workers are gone", last), now);
+      return;
+    }
+    // A worker that waits to join can carry on with what is in the parameters.
+  }
+  if (phase_ != Phase::kEnding) return;
+  for (auto it = untold_.begin(); it != untold_.end();) {
+    it = IsLive(membership_.members().Find(*it)->state) ? std::next(it) : untold_.erase(it);
+  }
+  const bool all_know = membership_.servers().AllClosed() && untold_.empty();
+  if (all_know || now - ending_since_ > facts_.lease_timeout) {
+    phase_ = Phase::kEnded;
+    ended_at_ = now;
+    Log(LogLevel::kInfo, absl::StrCat("control: job ended outcome=\"",
+                                      outcome_.ok() ? "finished" : outcome_.message(), "\""));
+  }
+}
+
+std::vector<Outgoing> Coordinator::TakeOutbox() { return membership_.TakeOutbox(); }
+
+std::vector<Coordinator::EvaluateAnswer> Coordinator::TakeReplies() {
+  std::vector<EvaluateAnswer> answers = std::exchange(refused_, {});
+  for (const EvaluateAnswer& answer : answers) untold_.erase(answer.member);
+  for (Evaluation::Reply& reply : evaluation_.TakeReplies()) {
+    answers.push_back({reply.member, std::move(reply.reply)});
+  }
+  return answers;
+}
+
+std::string Coordinator::StateWord() const {
+  if (phase_ == Phase::kEnded) return "done";
+  if (phase_ == Phase::kEnding || membership_.draining()) return "draining";
+  if (evaluation_.standing()) return "evaluating";
+  const auto counted = membership_.members().Counted();
+  const bool running = std::any_of(counted.begin(), counted.end(), [](const MemberRecord* member) {
+    return member->state == MemberState::kAdmitted;
+  });
+  return running ? "training" : "waiting";
+}
+
+void Coordinator::FillMembers(absl::Time now, v1::JobStatus* status) const {
+  uint64_t joined = 0, lost = 0, step = 0;
+  double rate = 0;
+  for (const auto& [id, record] : membership_.members().all()) {
+    v1::MemberStatus& member = *status->add_members();
+    member.set_member(id.value());
+    member.set_rank(record.rank.value());
+    member.set_description(record.description);
+    switch (record.state) {
+      case MemberState::kWaiting:
+      case MemberState::kProposed:
+      case MemberState::kPlanned:
+        member.set_state("waiting");
+        break;
+      case MemberState::kAdmitted:
+        member.set_state(evaluation_.standing() && evaluation_.Takes(id) ? "evaluating"
+                                                                         : "training");
+        break;
+      case MemberState::kLeft:
+        member.set_state("left");
+        break;
+      case MemberState::kFailed:
+      case MemberState::kLost:
+        member.set_state("lost");
+        break;
+    }
+    member.set_lease_age_seconds(absl::ToDoubleSeconds(now - record.last_heard));
+    member.set_progress_age_seconds(absl::ToDoubleSeconds(now - record.progressed_at));
+    *member.mutable_progress() = record.progress;
+    member.set_examples_per_second(record.examples_per_second);
+    if (record.report) *status->add_worker_reports() = *record.report;
+    // Those that never took part are neither.
+    if (record.first_exchange == Exchange()) continue;
+    ++joined;
+    lost += record.state == MemberState::kLost || record.state == MemberState::kFailed;
+    rate += record.examples_per_second;
+    step = std::max<uint64_t>(step, record.progress.step());
+    if (record.report) step = std::max<uint64_t>(step, record.report->steps());
+  }
+  status->set_members_joined(joined);
+  status->set_members_lost(lost);
+  status->set_examples_per_second(rate);
+  status->set_step(step);
+  status->set_epoch(epochs_.EpochsDone(step));
+}
+
+void Coordinator::FillServers(absl::Time now, v1::JobStatus* status) const {
+  for (int i = 0; i < facts_.servers; ++i) {
+    const ServerRecord& record = membership_.servers().at(ShardId(i));
+    v1::ServerStatus& server = *status->add_servers();
+    server.set_rank(i);
+    if (!record.known) continue;
+    server.set_address(record.address);
+    *server.mutable_counters() = record.counters;
+    server.mutable_counters()->set_rank(i);
+    server.mutable_counters()->set_parameter_bytes(record.parameter_bytes);
+    server.set_counters_age_seconds(
+        record.counters_at == absl::Time() ? absl::ToDoubleSeconds(now - record.last_heard)
+                                           : absl::ToDoubleSeconds(now - record.counters_at));
+    status->set_refused_pushes(status->refused_pushes() + record.counters.refused());
+    if (facts_.synchronous) {
+      status->set_round(std::max<uint64_t>(status->round(), record.counters.version()));
+    }
+  }
+}
+
+v1::JobStatus Coordinator::Status(absl::Time now) const {
+  if (phase_ == Phase::kEnded) now = ended_at_;
+  v1::JobStatus status;
+  status.set_job(facts_.name);
+  status.set_method(facts_.method);
+  status.set_method_description(facts_.method_description);
+  status.set_state(StateWord());
+  if (phase_ == Phase::kRunning) {
+    for (std::string& name : membership_.WaitingFor()) status.add_waiting_for(std::move(name));
+  }
+  FillMembers(now, &status);
+  FillServers(now, &status);
+  status.set_train_seconds(absl::ToDoubleSeconds(clock_.Trained(now)));
+  status.set_wall_seconds(absl::ToDoubleSeconds(now - created_));
+  for (const v1::HistoryEntry& entry : evaluation_.history()) *status.add_history() = entry;
+  status.set_job_digest(facts_.digest);
+  status.set_generation(membership_.generation().value());
+  status.set_seed(facts_.seed);
+  status.set_steps_planned(epochs_.StepsPlanned());
+  status.set_version(facts_.version);
+  status.set_partial_pushes(membership_.partial_pushes());
+  status.set_insecure(facts_.insecure);
+  status.set_layout_hash(facts_.layout_hash);
+  if (!outcome_.ok()) status.set_failure(std::string(outcome_.message()));
+  if (phase_ == Phase::kEnded) status.set_report_json(ReportJson(status));
+  return status;
+}
+
+}  // namespace tessera

@@ -1,0 +1,111 @@
+// The whole control plane of a job as one state machine: membership, epochs, evaluations, the clock, the end.
+//
+// Events come in with the time at which they happened; what has to be sent comes out of TakeOutbox and
+// TakeReplies. No I/O, no clock, no lock: server/rpc runs it behind a mutex, a simulator as it is.
+//
+// The end of a job:
+//   running -> ending   no worker takes part any more, or the job cannot go on; servers are told to close
+//   ending  -> ended    every server has closed and, where the job failed, every worker was told why; or a
+//                       lease has passed
+#ifndef TESSERA_SERVER_CONTROL_COORDINATOR_H_
+#define TESSERA_SERVER_CONTROL_COORDINATOR_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "proto/coordinator.pb.h"
+#include "proto/status.pb.h"
+#include "server/control/epochs.h"
+#include "server/control/evaluation.h"
+#include "server/control/job_clock.h"
+#include "server/control/job_facts.h"
+#include "server/control/membership.h"
+
+namespace tessera {
+
+class Coordinator {
+ public:
+  // kInvalidArgument: the facts contradict themselves.
+  static absl::StatusOr<std::unique_ptr<Coordinator>> Create(JobFacts facts, absl::Time now);
+
+  // --- servers: see Membership ---
+  absl::Status Attach(const v1::ServerHello& hello, absl::Time now);
+  void Detach(ShardId server, uint64_t life, absl::Time now);
+  void OnShardMessage(ShardId server, const v1::ShardMessage& message, absl::Time now);
+
+  // --- workers ---
+  // All answer kFailedPrecondition, with the reason, to one that was removed and once the job has ended.
+  absl::StatusOr<v1::JoinReply> Join(const v1::JoinRequest& request, absl::Time now);
+  absl::StatusOr<v1::RenewReply> Renew(const v1::RenewRequest& request, absl::Time now);
+  absl::Status BeginTraining(MemberId member, absl::Time now);
+  absl::StatusOr<v1::EpochCut> BeginEpoch(const v1::BeginEpochRequest& request, absl::Time now);
+  // OK: the answer comes through TakeReplies, now or later.
+  absl::Status Evaluate(const v1::EvaluateRequest& request, absl::Time now);
+  // A repeated one is answered with OK.
+  absl::Status Leave(const v1::LeaveRequest& request, absl::Time now);
+
+  // Leases. Call several times per lease.
+  void Tick(absl::Time now);
+  // Evaluate soon and end. A job that has not started ends at once, as failed.
+  void Drain(absl::string_view reason, absl::Time now);
+  // End now, as failed.
+  void Stop(absl::string_view reason, absl::Time now);
+
+  struct EvaluateAnswer {
+    MemberId member;
+    absl::StatusOr<v1::EvaluateReply> reply;
+  };
+  std::vector<Outgoing> TakeOutbox();
+  std::vector<EvaluateAnswer> TakeReplies();
+
+  // --- views ---
+  v1::JobStatus Status(absl::Time now) const;
+  bool ended() const { return phase_ == Phase::kEnded; }
+  // Once it is ending: OK, or why the job failed.
+  const absl::Status& outcome() const { return outcome_; }
+  const JobFacts& facts() const { return facts_; }
+  const Membership& membership() const { return membership_; }
+
+ private:
+  enum class Phase { kRunning, kEnding, kEnded };
+
+  Coordinator(JobFacts facts, absl::Time now);
+  Coordinator(const Coordinator&) = delete;
+
+  // Why no worker may go on; OK while the job runs.
+  absl::Status Refusal(MemberId member);
+  absl::StatusOr<const MemberRecord*> Admitted(MemberId member, absl::Time now);
+  // After every event: what follows from it.
+  void Settle(absl::Time now);
+  void Fail(absl::string_view why, absl::Time now);
+  void BeginEnd(absl::Status outcome, absl::Time now);
+  void FillMembers(absl::Time now, v1::JobStatus* status) const;
+  void FillServers(absl::Time now, v1::JobStatus* status) const;
+  std::string StateWord() const;
+
+  const JobFacts facts_;
+  const absl::Time created_;
+  JobClock clock_;
+  Membership membership_;
+  Epochs epochs_;
+  Evaluation evaluation_;
+  Phase phase_ = Phase::kRunning;
+  absl::Status outcome_;
+  absl::Time ending_since_;
+  absl::Time ended_at_;
+  // Workers that took part when the job failed and do not know yet.
+  std::set<MemberId> untold_;
+  std::vector<EvaluateAnswer> refused_;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_SERVER_CONTROL_COORDINATOR_H_

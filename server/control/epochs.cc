@@ -1,0 +1,102 @@
+#include "server/control/epochs.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+
+namespace tessera {
+
+absl::StatusOr<Epochs::Cut> Epochs::MakeCut(uint64_t epoch, const MemberTable& members) const {
+  Cut cut;
+  auto seats = std::make_shared<std::vector<Seat>>();
+  uint64_t rows = 0;
+  for (const MemberRecord* member : members.Counted()) {
+    if (member->state != MemberState::kAdmitted) continue;
+    seats->push_back({member->member, member->rank});
+    rows = facts_.rows_are_local ? rows + member->rows : member->rows;
+  }
+  TESSERA_CHECK(!seats->empty());  // The asker is admitted.
+  cut.steps = rows / (seats->size() * static_cast<uint64_t>(facts_.batch_size));
+  if (cut.steps == 0) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "epoch ", epoch, ": training rows are ", rows, ", want at least ", seats->size(),
+        " workers x ", facts_.batch_size,
+        "; lower train.batch_size or the number of workers"));
+  }
+  if (!cuts_.empty()) {
+    const Cut& last = cuts_.rbegin()->second;
+    cut.first_step = last.first_step + last.steps;
+  }
+  cut.seats = std::move(seats);
+  return cut;
+}
+
+absl::StatusOr<v1::EpochCut> Epochs::Begin(const MemberRecord& asker, uint64_t epoch,
+                                           const MemberTable& members) {
+  const uint64_t next = cuts_.empty() ? 0 : cuts_.rbegin()->first + 1;
+  if (epoch > next || (!cuts_.empty() && epoch < cuts_.begin()->first)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "worker ", asker.rank.value(), ": epoch is ", epoch, ", want one in [",
+        cuts_.empty() ? 0 : cuts_.begin()->first, ", ", next, "]"));
+  }
+  if (epoch == next) {
+    TESSERA_ASSIGN_OR_RETURN(Cut cut, MakeCut(epoch, members));
+    cuts_[epoch] = std::move(cut);
+  }
+  const Cut& cut = cuts_[epoch];
+  v1::EpochCut reply;
+  reply.set_parts(cut.seats->size());
+  reply.set_part(cut.seats->size());
+  reply.set_steps(cut.steps);
+  reply.set_first_step(cut.first_step);
+  for (size_t i = 0; i < cut.seats->size(); ++i) {
+    if ((*cut.seats)[i].rank == asker.rank) reply.set_part(i);
+  }
+  asked_[asker.member] = epoch;
+  Prune(members);
+  return reply;
+}
+
+void Epochs::Prune(const MemberTable& members) {
+  uint64_t least = cuts_.rbegin()->first;
+  for (auto it = asked_.begin(); it != asked_.end();) {
+    if (!IsLive(members.Find(it->first)->state)) {
+      it = asked_.erase(it);
+      continue;
+    }
+    least = std::min(least, it->second);
+    ++it;
+  }
+  // One that has not asked yet may begin with any epoch that is left.
+  for (const MemberRecord* member : members.Counted()) {
+    if (asked_.count(member->member) == 0) return;
+  }
+  cuts_.erase(cuts_.begin(), cuts_.lower_bound(least));
+}
+
+uint64_t Epochs::EpochOf(uint64_t step) const {
+  for (const auto& [epoch, cut] : cuts_) {
+    if (step < cut.first_step + cut.steps) return epoch;
+  }
+  return cuts_.empty() ? 0 : cuts_.rbegin()->first + 1;
+}
+
+double Epochs::EpochsDone(uint64_t step) const {
+  if (cuts_.empty()) return 0;
+  auto it = cuts_.begin();
+  while (std::next(it) != cuts_.end() && step >= it->second.first_step + it->second.steps) ++it;
+  const Cut& cut = it->second;
+  const double into = step > cut.first_step ? static_cast<double>(step - cut.first_step) : 0;
+  return it->first + into / cut.steps;
+}
+
+uint64_t Epochs::StepsPlanned() const {
+  if (facts_.steps > 0) return facts_.steps;
+  if (cuts_.empty()) return 0;
+  const auto& [epoch, cut] = *cuts_.rbegin();
+  const uint64_t left = static_cast<uint64_t>(facts_.epochs) > epoch ? facts_.epochs - epoch : 1;
+  return cut.first_step + cut.steps * left;
+}
+
+}  // namespace tessera

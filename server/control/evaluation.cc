@@ -1,0 +1,245 @@
+#include "server/control/evaluation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/log.h"
+
+namespace tessera {
+namespace {
+
+constexpr int kPrecisions = static_cast<int>(std::size(kPrecisionAt));
+
+}  // namespace
+
+Evaluation::Seat* Evaluation::FindSeat(MemberId member) {
+  for (Seat& seat : seats_) {
+    if (seat.member == member) return &seat;
+  }
+  return nullptr;
+}
+
+bool Evaluation::Takes(MemberId member) const {
+  return open_ && std::any_of(seats_.begin(), seats_.end(),
+                              [&](const Seat& seat) { return seat.member == member; });
+}
+
+void Evaluation::AddSeat(const MemberRecord& member) {
+  Seat seat;
+  seat.member = member.member;
+  seat.rank = member.rank;
+  seats_.push_back(std::move(seat));
+  std::sort(seats_.begin(), seats_.end(),
+            [](const Seat& a, const Seat& b) { return a.rank < b.rank; });
+}
+
+void Evaluation::Open(const v1::EvaluateRequest& request, const MemberTable& members, bool ending) {
+  open_ = true;
+  arriving_ = true;
+  everyone_ = ending;
+  ++evaluation_;
+  attempt_ = 1;
+  due_step_ = request.progress().step();
+  seats_.clear();
+  AddSeat(*members.Find(MemberId(request.member())));
+}
+
+v1::EvaluateReply Evaluation::Fresh() const {
+  v1::EvaluateReply reply;
+  reply.set_evaluation(evaluation_);
+  reply.set_attempt(attempt_);
+  return reply;
+}
+
+void Evaluation::AnswerFinished(MemberId member) {
+  v1::EvaluateReply reply = result_;
+  reply.set_finished(true);
+  replies_.push_back({member, std::move(reply)});
+}
+
+absl::Status Evaluation::OnRequest(const v1::EvaluateRequest& request, const MemberTable& members,
+                                   bool ending, absl::Time now) {
+  const MemberId member(request.member());
+  const uint64_t next = open_ ? evaluation_ : evaluation_ + 1;
+  if (request.evaluation() > next) {
+    return absl::InvalidArgumentError(absl::StrCat("evaluation is ", request.evaluation(),
+                                                   ", want at most ", next));
+  }
+  const bool missed = request.evaluation() == 0 && !open_ && evaluation_ > 0 &&
+                      request.progress().step() <= due_step_;
+  if (missed || (request.evaluation() != 0 && request.evaluation() < next)) {
+    AnswerFinished(member);
+    return absl::OkStatus();
+  }
+  if (request.stage() == v1::SCORE) {
+    const v1::Scores& scores = request.scores();
+    if (scores.precision_hits_size() > kPrecisions || scores.correct() > scores.rows()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "evaluation ", next, ": scores are ", scores.correct(), " of ", scores.rows(), " with ",
+          scores.precision_hits_size(), " precisions, want at most ", kPrecisions));
+    }
+  }
+  if (!open_) Open(request, members, ending);
+  everyone_ = everyone_ || ending;
+  OnMembers(members, now);
+  Seat* seat = FindSeat(member);
+  if (seat == nullptr) {
+    // It came when the others had begun without it.
+    if (!arriving_) Restart();
+    AddSeat(*members.Find(member));
+    seat = FindSeat(member);
+  }
+  if (request.stage() == v1::ARRIVE) {
+    seat->arrived = true;
+    seat->arrival = request;
+  } else if (arriving_ || request.attempt() != attempt_) {
+    v1::EvaluateReply reply = Fresh();
+    reply.set_restart(true);
+    replies_.push_back({member, std::move(reply)});
+    return absl::OkStatus();
+  }
+  seat->parked = true;
+  seat->stage = request.stage();
+  if (request.stage() == v1::CALIBRATE && seat == &seats_.front() && !has_constants_) {
+    has_constants_ = true;
+    constants_ = request.constants();
+  }
+  if (request.stage() == v1::SCORE) {
+    seat->scored = true;
+    seat->scores = request.scores();
+  }
+  Advance(now);
+  return absl::OkStatus();
+}
+
+void Evaluation::OnMembers(const MemberTable& members, absl::Time now) {
+  if (!open_) return;
+  const size_t before = seats_.size();
+  seats_.erase(std::remove_if(seats_.begin(), seats_.end(),
+                              [&](const Seat& seat) {
+                                return !IsLive(members.Find(seat.member)->state);
+                              }),
+               seats_.end());
+  const bool lost = seats_.size() != before;
+  if (seats_.empty()) {
+    // Nobody is left to finish it; whoever comes later begins it anew.
+    open_ = false;
+    --evaluation_;
+    clock_->Resume(now);
+    return;
+  }
+  if (lost && !arriving_) Restart();
+  if (arriving_) {
+    for (const MemberRecord* member : members.Counted()) {
+      if (member->state != MemberState::kAdmitted || FindSeat(member->member) != nullptr) continue;
+      if (everyone_ || member->first_step < due_step_) AddSeat(*member);
+    }
+  }
+  Advance(now);
+}
+
+void Evaluation::Restart() {
+  arriving_ = true;
+  has_constants_ = false;
+  constants_.clear();
+  ++attempt_;
+  Log(LogLevel::kWarning, absl::StrCat("control: evaluation restarts evaluation=", evaluation_,
+                                       " attempt=", attempt_, " members=", seats_.size()));
+  for (Seat& seat : seats_) {
+    seat.arrived = false;
+    seat.scored = false;
+    if (!seat.parked) continue;
+    seat.parked = false;
+    v1::EvaluateReply reply = Fresh();
+    reply.set_restart(true);
+    replies_.push_back({seat.member, std::move(reply)});
+  }
+}
+
+void Evaluation::Advance(absl::Time now) {
+  if (arriving_) {
+    for (const Seat& seat : seats_) {
+      if (!seat.arrived) return;
+    }
+    arriving_ = false;
+    has_constants_ = false;
+    clock_->Pause(now);
+  }
+  bool scored = true;
+  for (size_t place = 0; place < seats_.size(); ++place) {
+    Seat& seat = seats_[place];
+    scored = scored && seat.scored;
+    if (!seat.parked || seat.stage == v1::SCORE) continue;
+    v1::EvaluateReply reply = Fresh();
+    if (seat.stage == v1::ARRIVE) {
+      reply.set_parts(seats_.size());
+      reply.set_part(place);
+    } else if (has_constants_) {
+      reply.set_constants(constants_);
+    } else {
+      continue;
+    }
+    seat.parked = false;
+    replies_.push_back({seat.member, std::move(reply)});
+  }
+  if (scored) Finish(now);
+}
+
+void Evaluation::Finish(absl::Time now) {
+  v1::HistoryEntry entry;
+  double train_sum = 0, test_sum = 0;
+  uint64_t train_count = 0, correct = 0, rows = 0;
+  std::vector<double> hits(kPrecisions, 0);
+  bool last = true;
+  for (const Seat& seat : seats_) {
+    entry.set_step(std::max<uint64_t>(entry.step(), seat.arrival.progress().step()));
+    entry.set_round(std::max<uint64_t>(entry.round(), seat.arrival.round()));
+    last = last && seat.arrival.last();
+    train_sum += seat.arrival.loss_sum();
+    train_count += seat.arrival.loss_count();
+    test_sum += seat.scores.loss_sum();
+    correct += seat.scores.correct();
+    rows += seat.scores.rows();
+    for (int i = 0; i < seat.scores.precision_hits_size(); ++i) {
+      hits[i] += seat.scores.precision_hits(i);
+    }
+  }
+  // 0 / 0 is not a number, and the report says null.
+  entry.set_seconds(absl::ToDoubleSeconds(clock_->Trained(now)));
+  entry.set_epoch(epochs_->EpochsDone(entry.step()));
+  entry.set_train_loss(train_sum / train_count);
+  entry.set_test_loss(test_sum / rows);
+  entry.set_test_accuracy(static_cast<double>(correct) / rows);
+  for (int i = 0; i < kPrecisions; ++i) {
+    entry.add_precision_at(hits[i] / (static_cast<double>(kPrecisionAt[i]) * rows));
+  }
+  stop_ = stop_ || everyone_ || last ||
+          (target_accuracy_ > 0 && entry.test_accuracy() >= target_accuracy_);
+  Log(LogLevel::kInfo,
+      absl::StrCat("control: evaluated evaluation=", evaluation_, " step=", entry.step(),
+                   " train_loss=", entry.train_loss(), " test_loss=", entry.test_loss(),
+                   " test_accuracy=", entry.test_accuracy()));
+  result_ = Fresh();
+  result_.set_test_loss(entry.test_loss());
+  result_.set_test_accuracy(entry.test_accuracy());
+  result_.set_train_seconds(entry.seconds());
+  result_.set_stop(stop_);
+  for (const Seat& seat : seats_) {
+    if (seat.parked) replies_.push_back({seat.member, result_});
+  }
+  history_.push_back(std::move(entry));
+  open_ = false;
+  due_step_ = history_.back().step();
+  if (stop_) {
+    clock_->End(now);
+  } else {
+    clock_->Resume(now);
+  }
+}
+
+std::vector<Evaluation::Reply> Evaluation::TakeReplies() { return std::exchange(replies_, {}); }
+
+}  // namespace tessera

@@ -1,0 +1,106 @@
+// All members score the committed model together, while the job clock stands.
+//
+//   ARRIVE     everybody has stopped. The clock stops; places are dealt out in rank order.
+//   CALIBRATE  place 0 gives constants, all get them.
+//   SCORE      everybody has scored its rows. Sums are added in rank order, an entry joins the history, the
+//              clock runs again unless training ends here.
+//
+// A member that is lost before all have arrived is no longer waited for; after that all begin again at
+// ARRIVE with the next attempt, because the rows are dealt out anew.
+#ifndef TESSERA_SERVER_CONTROL_EVALUATION_H_
+#define TESSERA_SERVER_CONTROL_EVALUATION_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/base/ids.h"
+#include "proto/coordinator.pb.h"
+#include "proto/status.pb.h"
+#include "server/control/epochs.h"
+#include "server/control/job_clock.h"
+#include "server/control/member_table.h"
+
+namespace tessera {
+
+// The k of precision_at: Scores.precision_hits has one entry for each.
+constexpr int kPrecisionAt[] = {1, 3, 5};
+
+// Pure: requests and the time come in; answers that had to wait come out of TakeReplies.
+class Evaluation {
+ public:
+  // All outlive it.
+  Evaluation(double target_accuracy, JobClock* clock, const Epochs* epochs)
+      : target_accuracy_(target_accuracy), clock_(clock), epochs_(epochs) {}
+
+  struct Reply {
+    MemberId member;
+    v1::EvaluateReply reply;
+  };
+
+  // One stage for one admitted member; the answer comes later, or at once, through TakeReplies. A repeated
+  // request replaces the earlier one, so a retry is safe. `ending`: this evaluation ends training, and
+  // every member takes part in it.
+  //   kInvalidArgument  an evaluation that is not the next one, scores that do not fit
+  absl::Status OnRequest(const v1::EvaluateRequest& request, const MemberTable& members, bool ending,
+                         absl::Time now);
+  // Members came or went.
+  void OnMembers(const MemberTable& members, absl::Time now);
+
+  std::vector<Reply> TakeReplies();
+
+  // From the first arrival to the last score.
+  bool open() const { return open_; }
+  // Everybody has stopped.
+  bool standing() const { return open_ && !arriving_; }
+  bool Takes(MemberId member) const;
+  bool stop() const { return stop_; }
+  const std::vector<v1::HistoryEntry>& history() const { return history_; }
+
+ private:
+  struct Seat {
+    MemberId member;
+    Rank rank;
+    bool arrived = false;
+    // A request of it waits for its answer.
+    bool parked = false;
+    v1::EvaluateStage stage = v1::ARRIVE;
+    v1::EvaluateRequest arrival;
+    bool scored = false;
+    v1::Scores scores;
+  };
+
+  void Open(const v1::EvaluateRequest& request, const MemberTable& members, bool ending);
+  Seat* FindSeat(MemberId member);
+  void AddSeat(const MemberRecord& member);
+  void AnswerFinished(MemberId member);
+  void Restart();
+  // Answers whoever need not wait any longer.
+  void Advance(absl::Time now);
+  void Finish(absl::Time now);
+  v1::EvaluateReply Fresh() const;
+
+  const double target_accuracy_;
+  JobClock* const clock_;
+  const Epochs* const epochs_;
+
+  bool open_ = false;
+  bool arriving_ = false;
+  bool everyone_ = false;
+  uint64_t evaluation_ = 0;  // the open one, else the last
+  uint64_t attempt_ = 0;
+  uint64_t due_step_ = 0;
+  std::vector<Seat> seats_;  // by rank
+  bool has_constants_ = false;
+  std::string constants_;
+  bool stop_ = false;
+  v1::EvaluateReply result_;  // of the last one that ended
+  std::vector<v1::HistoryEntry> history_;
+  std::vector<Reply> replies_;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_SERVER_CONTROL_EVALUATION_H_

@@ -1,0 +1,35 @@
+// The time that a job has trained: from the first worker's first step on, less the evaluations.
+#ifndef TESSERA_SERVER_CONTROL_JOB_CLOCK_H_
+#define TESSERA_SERVER_CONTROL_JOB_CLOCK_H_
+
+#include "absl/time/time.h"
+
+namespace tessera {
+
+// Told the time by its caller, who never goes back.
+class JobClock {
+ public:
+  // The first worker begins to compute. Later calls change nothing.
+  void Start(absl::Time now);
+  // Stops for an evaluation. No effect on a clock that stands.
+  void Pause(absl::Time now);
+  // Runs again after Pause. No effect before Start or after End.
+  void Resume(absl::Time now);
+  // Stops for good.
+  void End(absl::Time now);
+
+  bool started() const { return started_; }
+  bool running() const { return running_; }
+  absl::Duration Trained(absl::Time now) const;
+
+ private:
+  bool started_ = false;
+  bool running_ = false;
+  bool ended_ = false;
+  absl::Time since_;
+  absl::Duration trained_;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_SERVER_CONTROL_JOB_CLOCK_H_

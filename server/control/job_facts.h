@@ -1,0 +1,51 @@
+// What the control plane knows of the job before anybody has joined. Constant after construction.
+#ifndef TESSERA_SERVER_CONTROL_JOB_FACTS_H_
+#define TESSERA_SERVER_CONTROL_JOB_FACTS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/time/time.h"
+
+namespace tessera {
+
+// Raised when an old worker would misunderstand a new coordinator.
+constexpr uint32_t kControlProtocol = 1;
+
+// Ranks stay below this one: random keys hold them in 16 bits.
+constexpr uint64_t kRankEnd = 65535;
+
+struct JobFacts {
+  std::string name;
+  std::string method;
+  // In words: who waits for whom, how updates are applied.
+  std::string method_description;
+  // SHA-256 of the job, hexadecimal.
+  std::string digest;
+  std::string version;
+  uint64_t layout_hash = 0;
+  uint64_t seed = 0;
+  int servers = 1;
+  // Workers that the job waits for before it starts.
+  int workers = 1;
+  // A member that is silent for this long is removed.
+  absl::Duration lease_timeout = absl::Seconds(10);
+  int64_t batch_size = 1;
+  // Exactly one of the two is not 0.
+  int64_t epochs = 0;
+  int64_t steps = 0;
+  // Minibatches between exchanges.
+  int64_t local_steps = 1;
+  // The same exchange number means the same update for all members.
+  bool synchronous = true;
+  // data.partition: every worker's rows are its own.
+  bool rows_are_local = false;
+  // Training ends when an evaluation reaches it; 0: off.
+  double target_accuracy = 0;
+  // The connections are not encrypted.
+  bool insecure = true;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_SERVER_CONTROL_JOB_FACTS_H_

@@ -1,0 +1,196 @@
+#include "server/control/member_table.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/base/check.h"
+
+namespace tessera {
+namespace {
+
+// Weight of the newest rate: about the last five renewals count.
+constexpr double kRateWeight = 0.4;
+
+}  // namespace
+
+MemberTable::MemberTable(const JobFacts& facts) : facts_(facts) {}
+
+absl::Status MemberTable::Check(const v1::JoinRequest& request) const {
+  if (request.protocol() != kControlProtocol) {
+    return absl::InvalidArgumentError(absl::StrCat("join: protocol is ", request.protocol(),
+                                                   ", want ", kControlProtocol,
+                                                   "; all must run the same build"));
+  }
+  if (request.job_digest() != facts_.digest) {
+    return absl::InvalidArgumentError(absl::StrCat("join: job digest is \"", request.job_digest(),
+                                                   "\", want \"", facts_.digest,
+                                                   "\"; start it with the same job file"));
+  }
+  if (request.layout_hash() != facts_.layout_hash) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("join: layout hash is %016x, want %016x; all must run the same build",
+                        request.layout_hash(), facts_.layout_hash));
+  }
+  if (request.has_rank() && request.rank() >= kRankEnd) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("join: rank is ", request.rank(), ", want one in [0, ", kRankEnd, ")"));
+  }
+  if (request.rows() == 0) {
+    return absl::InvalidArgumentError("join: training rows are 0, want at least 1");
+  }
+  if (facts_.rows_are_local) return absl::OkStatus();
+  for (const auto& [id, other] : records_) {
+    if (IsLive(other.state) && other.rows != request.rows()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "join: training rows are ", request.rows(), ", want ", other.rows, " as worker ",
+          other.rank.value(), " has; its data differ, or data.partition should be local"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<MemberId> MemberTable::Add(const v1::JoinRequest& request, absl::Time now) {
+  for (auto& [id, record] : records_) {
+    if (request.life() != 0 && record.life == request.life() && IsLive(record.state)) return id;
+  }
+  TESSERA_RETURN_IF_ERROR(Check(request));
+  Rank rank;
+  if (request.has_rank()) {
+    rank = Rank(request.rank());
+    if (const MemberRecord* holder = LiveAt(rank); holder != nullptr) {
+      return absl::AlreadyExistsError(absl::StrCat(
+          "join: rank ", rank.value(), " is held by ", holder->description,
+          ", last heard ", absl::FormatDuration(absl::Trunc(now - holder->last_heard,
+                                                            absl::Milliseconds(1))),
+          " ago; choose another, or wait until its lease of ",
+          absl::FormatDuration(facts_.lease_timeout), " is over"));
+    }
+  } else {
+    while (LiveAt(rank) != nullptr) rank = rank.Next();
+    if (rank.value() >= kRankEnd) return absl::ResourceExhaustedError("join: no rank is free");
+  }
+  const MemberId member(records_.size() + 1);
+  MemberRecord& record = records_[member];
+  record.member = member;
+  record.rank = rank;
+  record.life = request.life();
+  record.description = request.description();
+  record.rows = request.rows();
+  record.last_heard = now;
+  record.progressed_at = now;
+  return member;
+}
+
+absl::Status MemberTable::Touch(MemberId member, absl::Time now) {
+  MemberRecord* record = Find(member);
+  if (record == nullptr) {
+    return absl::NotFoundError(absl::StrCat("member ", member.value(), ": there is none"));
+  }
+  if (!IsLive(record->state)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("worker ", record->rank.value(), " (member ", member.value(),
+                     ") is no longer a member: ", record->ended));
+  }
+  record->last_heard = now;
+  return absl::OkStatus();
+}
+
+void MemberTable::OnProgress(MemberId member, const v1::Progress& progress, absl::Time now) {
+  MemberRecord* record = Find(member);
+  TESSERA_CHECK(record != nullptr);
+  if (progress.step() < record->progress.step()) return;  // An older message that came late.
+  if (progress.step() > record->progress.step()) {
+    const double seconds = absl::ToDoubleSeconds(now - record->progressed_at);
+    if (seconds > 0 && progress.examples() >= record->progress.examples()) {
+      const double rate = (progress.examples() - record->progress.examples()) / seconds;
+      record->examples_per_second =
+          record->examples_per_second == 0
+              ? rate
+              : (1 - kRateWeight) * record->examples_per_second + kRateWeight * rate;
+    }
+    record->progressed_at = now;
+  }
+  record->progress = progress;
+}
+
+void MemberTable::End(MemberId member, MemberState how, absl::string_view why) {
+  MemberRecord* record = Find(member);
+  TESSERA_CHECK(record != nullptr && IsLive(record->state) && !IsLive(how));
+  record->state = how;
+  record->ended = std::string(why);
+  record->examples_per_second = 0;
+}
+
+std::vector<MemberId> MemberTable::Expired(absl::Time now) const {
+  std::vector<MemberId> expired;
+  for (const auto& [id, record] : records_) {
+    if (IsLive(record.state) && now - record.last_heard > facts_.lease_timeout) {
+      expired.push_back(id);
+    }
+  }
+  return expired;
+}
+
+MemberRecord* MemberTable::Find(MemberId member) {
+  auto it = records_.find(member);
+  return it == records_.end() ? nullptr : &it->second;
+}
+
+const MemberRecord* MemberTable::Find(MemberId member) const {
+  auto it = records_.find(member);
+  return it == records_.end() ? nullptr : &it->second;
+}
+
+std::vector<MemberRecord*> MemberTable::In(MemberState state) {
+  std::vector<MemberRecord*> found;
+  for (auto& [id, record] : records_) {
+    if (record.state == state) found.push_back(&record);
+  }
+  std::sort(found.begin(), found.end(),
+            [](const MemberRecord* a, const MemberRecord* b) { return a->rank < b->rank; });
+  return found;
+}
+
+std::vector<const MemberRecord*> MemberTable::Counted() const {
+  std::vector<const MemberRecord*> found;
+  for (const auto& [id, record] : records_) {
+    if (IsCounted(record.state)) found.push_back(&record);
+  }
+  std::sort(found.begin(), found.end(),
+            [](const MemberRecord* a, const MemberRecord* b) { return a->rank < b->rank; });
+  return found;
+}
+
+const MemberRecord* MemberTable::LiveAt(Rank rank) const {
+  for (const auto& [id, record] : records_) {
+    if (IsLive(record.state) && record.rank == rank) return &record;
+  }
+  return nullptr;
+}
+
+Exchange MemberTable::HighestExchange() const {
+  Exchange highest;
+  for (const auto& [id, record] : records_) {
+    highest = std::max(highest, Exchange(record.progress.exchange()));
+  }
+  return highest;
+}
+
+uint64_t MemberTable::LeastStep() const {
+  const std::vector<const MemberRecord*> counted = Counted();
+  uint64_t least = 0;
+  if (counted.empty()) {
+    // All were lost: what the furthest of them did is in the parameters.
+    for (const auto& [id, record] : records_) least = std::max(least, record.progress.step());
+    return least;
+  }
+  least = std::numeric_limits<uint64_t>::max();
+  for (const MemberRecord* record : counted) {
+    least = std::min<uint64_t>(least, std::max(record->progress.step(), record->first_step));
+  }
+  return least;
+}
+
+}  // namespace tessera

@@ -1,0 +1,105 @@
+// The workers of a job: ranks, leases and what each last said of itself.
+#ifndef TESSERA_SERVER_CONTROL_MEMBER_TABLE_H_
+#define TESSERA_SERVER_CONTROL_MEMBER_TABLE_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "common/base/ids.h"
+#include "proto/coordinator.pb.h"
+#include "server/control/job_facts.h"
+
+namespace tessera {
+
+enum class MemberState {
+  kWaiting,   // joined; for the start, or for its turn to be proposed
+  kProposed,  // the servers are being asked from which exchange on it counts
+  kPlanned,   // in the plan, which some servers have not applied yet
+  kAdmitted,  // takes part
+  kLeft,      // finished
+  kFailed,    // gave up, and said so
+  kLost,      // its lease expired
+};
+
+inline bool IsLive(MemberState state) { return state <= MemberState::kAdmitted; }
+inline bool IsCounted(MemberState state) {
+  return state == MemberState::kPlanned || state == MemberState::kAdmitted;
+}
+
+// One life of one worker. Kept after its end, for the report.
+struct MemberRecord {
+  MemberId member;
+  Rank rank;
+  MemberState state = MemberState::kWaiting;
+  uint64_t life = 0;
+  std::string description;
+  uint64_t rows = 0;
+  // Why it ended, in words.
+  std::string ended;
+  absl::Time last_heard;
+  absl::Time progressed_at;
+  v1::Progress progress;
+  double examples_per_second = 0;
+  // Set when it is planned.
+  Exchange first_exchange;
+  uint64_t first_step = 0;
+  Generation planned_in;
+  uint64_t drain_seen = 0;
+  std::optional<v1::WorkerReport> report;
+  // After its removal: the last exchange of it that each server counted.
+  std::map<ShardId, Exchange> last_counted;
+};
+
+// Time comes in as an argument; nothing here locks or sleeps. Member ids count from 1 and are never
+// used again.
+class MemberTable {
+ public:
+  explicit MemberTable(const JobFacts& facts);
+
+  // A worker that is not known yet asks to take part; it waits from now on. A repeated first request
+  // (same life) finds its member. Nothing changes on error:
+  //   kInvalidArgument  digest, layout, protocol, rank or rows are not the job's
+  //   kAlreadyExists    a live member holds the wanted rank
+  absl::StatusOr<MemberId> Add(const v1::JoinRequest& request, absl::Time now);
+
+  // Keeps the lease of a live member.
+  //   kFailedPrecondition  it was removed; the message says when it was last heard
+  //   kNotFound            there never was such a member
+  absl::Status Touch(MemberId member, absl::Time now);
+  void OnProgress(MemberId member, const v1::Progress& progress, absl::Time now);
+
+  // Ends a live member.
+  void End(MemberId member, MemberState how, absl::string_view why);
+  // Live members whose lease is over.
+  std::vector<MemberId> Expired(absl::Time now) const;
+
+  // nullptr: never existed.
+  MemberRecord* Find(MemberId member);
+  const MemberRecord* Find(MemberId member) const;
+  // By id, all that ever were.
+  const std::map<MemberId, MemberRecord>& all() const { return records_; }
+  // Members in this state, by rank.
+  std::vector<MemberRecord*> In(MemberState state);
+  // Those in the plan, by rank.
+  std::vector<const MemberRecord*> Counted() const;
+  const MemberRecord* LiveAt(Rank rank) const;
+  Exchange HighestExchange() const;
+  uint64_t LeastStep() const;
+
+ private:
+  absl::Status Check(const v1::JoinRequest& request) const;
+
+  const JobFacts& facts_;
+  std::map<MemberId, MemberRecord> records_;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_SERVER_CONTROL_MEMBER_TABLE_H_

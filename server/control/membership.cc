@@ -1,0 +1,370 @@
+#include "server/control/membership.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/log.h"
+
+namespace tessera {
+namespace {
+
+std::string Seconds(absl::Duration duration) {
+  return absl::FormatDuration(absl::Trunc(duration, absl::Milliseconds(1)));
+}
+
+std::string Name(ShardId server) { return absl::StrCat("server ", server.value()); }
+
+}  // namespace
+
+Membership::Membership(const JobFacts& facts) : facts_(facts), servers_(facts), members_(facts) {}
+
+absl::Status Membership::Attach(const v1::ServerHello& hello, absl::Time now) {
+  absl::Status attached = servers_.Attach(hello, started_, now);
+  if (absl::IsFailedPrecondition(attached) && !failure_) failure_ = std::string(attached.message());
+  TESSERA_RETURN_IF_ERROR(attached);
+  Log(LogLevel::kInfo, absl::StrCat("control: server attached rank=", hello.rank(),
+                                    " address=", hello.address()));
+  if (closed_) {
+    v1::PlanMessage drain;
+    drain.set_drain(true);
+    outbox_.push_back({ShardId(hello.rank()), drain});
+  } else if (started_) {
+    v1::PlanMessage state = PlanText();
+    if (open_) *state.mutable_propose() = ProposalText();
+    outbox_.push_back({ShardId(hello.rank()), state});
+  }
+  TryStart();
+  return absl::OkStatus();
+}
+
+void Membership::Detach(ShardId server, uint64_t life) {
+  servers_.Detach(server, life, started_);
+  if (!closed_) {
+    Log(LogLevel::kWarning, absl::StrCat("control: server connection ended rank=", server.value()));
+  }
+}
+
+void Membership::OnShardMessage(ShardId server, const v1::ShardMessage& message, absl::Time now) {
+  servers_.OnHeard(server, now);
+  if (message.has_counters()) servers_.OnCounters(server, message.counters(), now);
+  if (message.has_applied()) {
+    servers_.OnApplied(server, Generation(message.applied().generation()), now);
+    for (const auto& removed : message.applied().removed()) CountPartialPush(removed, server);
+    AdmitPlanned();
+  }
+  if (message.has_proposal_reply() && open_) {
+    const v1::ProposalReply& reply = message.proposal_reply();
+    switch (open_->agreement.OnReply(server, reply.proposal(), Exchange(reply.first_exchange()))) {
+      case Agreement::Outcome::kWaiting:
+        break;
+      case Agreement::Outcome::kRaised: {
+        const uint64_t replaced = open_->agreement.number();
+        open_->agreement = open_->agreement.Raised(++last_proposal_);
+        SendProposal(replaced);
+        break;
+      }
+      case Agreement::Outcome::kAgreed:
+        Settle();
+        break;
+    }
+  }
+}
+
+void Membership::CountPartialPush(const v1::PlanApplied::Removed& removed, ShardId server) {
+  MemberRecord* member = members_.Find(MemberId(removed.member()));
+  if (member == nullptr || !member->last_counted.emplace(server, removed.last_exchange()).second) {
+    return;
+  }
+  if (static_cast<int>(member->last_counted.size()) != servers_.count()) return;
+  for (const auto& [other, exchange] : member->last_counted) {
+    if (exchange == member->last_counted.begin()->second) continue;
+    ++partial_pushes_;
+    Log(LogLevel::kWarning,
+        absl::StrCat("control: partial push worker=", member->rank.value(),
+                     " member=", member->member.value()));
+    return;
+  }
+}
+
+absl::StatusOr<const MemberRecord*> Membership::Join(const v1::JoinRequest& request,
+                                                     absl::Time now) {
+  MemberId member(request.member());
+  if (member == MemberId()) {
+    if (drain_wanted_) return absl::FailedPreconditionError("join: the job is ending");
+    const size_t known = members_.all().size();
+    TESSERA_ASSIGN_OR_RETURN(member, members_.Add(request, now));
+    if (members_.all().size() > known) {
+      Log(LogLevel::kInfo, absl::StrCat("control: worker joined worker=",
+                                        members_.Find(member)->rank.value(),
+                                        " member=", member.value(), " from=",
+                                        request.description()));
+    }
+  }
+  TESSERA_RETURN_IF_ERROR(members_.Touch(member, now));
+  TryStart();
+  ProposeNext();
+  return members_.Find(member);
+}
+
+absl::Status Membership::Renew(const v1::RenewRequest& request, absl::Time now) {
+  const MemberId member(request.member());
+  TESSERA_RETURN_IF_ERROR(members_.Touch(member, now));
+  members_.OnProgress(member, request.progress(), now);
+  MemberRecord* record = members_.Find(member);
+  record->drain_seen = std::max(record->drain_seen, request.drain_seen());
+  ReleaseDrain();
+  return absl::OkStatus();
+}
+
+void Membership::Remove(MemberId member, MemberState how, absl::string_view why) {
+  const MemberState was = members_.Find(member)->state;
+  members_.End(member, how, why);
+  const MemberRecord& record = *members_.Find(member);
+  Log(how == MemberState::kLeft ? LogLevel::kInfo : LogLevel::kWarning,
+      absl::StrCat("control: worker ", how == MemberState::kLeft ? "left" : "removed",
+                   " worker=", record.rank.value(), " member=", member.value(), " why=\"", why,
+                   "\" members=", members_.Counted().size()));
+  if (was == MemberState::kProposed) {
+    v1::PlanMessage message;
+    message.set_withdraw(open_->agreement.number());
+    open_.reset();
+    SendToAll(message);
+  } else if (IsCounted(was)) {
+    SendPlan(0);
+    AdmitPlanned();
+  }
+  ReleaseDrain();
+  ProposeNext();
+}
+
+void Membership::SetReport(MemberId member, const v1::WorkerReport& report) {
+  MemberRecord* record = members_.Find(member);
+  TESSERA_CHECK(record != nullptr);
+  record->report = report;
+  record->report->set_rank(record->rank.value());
+}
+
+void Membership::Tick(absl::Time now) {
+  for (ShardId server : servers_.Expired(now)) {
+    const std::string silence = Seconds(now - servers_.at(server).last_heard);
+    if (!started_) {
+      servers_.Forget(server);
+    } else if (!closed_ && !failure_) {
+      failure_ = absl::StrCat(Name(server), " is gone: last heard ", silence, " ago, lease ",
+                              Seconds(facts_.lease_timeout),
+                              "; its parameters are lost, start the job again");
+    }
+  }
+  for (MemberId member : members_.Expired(now)) {
+    const absl::Duration silence = now - members_.Find(member)->last_heard;
+    Log(LogLevel::kWarning,
+        absl::StrCat("control: lease expired worker=", members_.Find(member)->rank.value(),
+                     " last_heard_ms=", absl::ToInt64Milliseconds(silence),
+                     " lease_ms=", absl::ToInt64Milliseconds(facts_.lease_timeout)));
+    Remove(member, MemberState::kLost,
+           absl::StrCat("last heard ", Seconds(silence), " before its lease of ",
+                        Seconds(facts_.lease_timeout), " was ended"));
+  }
+}
+
+void Membership::Drain() {
+  if (drain_wanted_) return;
+  drain_wanted_ = true;
+  for (MemberRecord* waiting : members_.In(MemberState::kWaiting)) {
+    Remove(waiting->member, MemberState::kLeft, "the job is ending");
+  }
+  if (open_ && open_->joiner != MemberId()) Remove(open_->joiner, MemberState::kLeft, "the job is ending");
+  ProposeNext();
+}
+
+void Membership::CloseServers() {
+  if (closed_) return;
+  closed_ = true;
+  open_.reset();
+  v1::PlanMessage message;
+  message.set_drain(true);
+  SendToAll(message);
+}
+
+void Membership::TryStart() {
+  if (started_ || closed_ || !servers_.AllKnown()) return;
+  for (int rank = 0; rank < facts_.workers; ++rank) {
+    if (members_.LiveAt(Rank(rank)) == nullptr) return;
+  }
+  started_ = true;
+  for (MemberRecord* member : members_.In(MemberState::kWaiting)) {
+    if (member->rank.value() >= facts_.workers) continue;  // It joins late.
+    member->state = MemberState::kPlanned;
+    member->first_exchange = Exchange(1);
+    member->planned_in = generation_.Next();
+  }
+  SendPlan(0);
+  Log(LogLevel::kInfo, absl::StrCat("control: all here servers=", facts_.servers,
+                                    " workers=", facts_.workers));
+}
+
+v1::PlanMessage Membership::PlanText() const {
+  v1::PlanMessage message;
+  v1::Plan& plan = *message.mutable_plan();
+  plan.set_generation(generation_.value());
+  for (const MemberRecord* member : members_.Counted()) {
+    v1::Member& entry = *plan.add_members();
+    entry.set_member(member->member.value());
+    entry.set_rank(member->rank.value());
+    entry.set_first_exchange(member->first_exchange.value());
+  }
+  return message;
+}
+
+v1::Proposal Membership::ProposalText() const {
+  v1::Proposal proposal;
+  proposal.set_proposal(open_->agreement.number());
+  proposal.mutable_member()->set_first_exchange(open_->agreement.proposed().value());
+  if (open_->joiner != MemberId()) {
+    proposal.mutable_member()->set_member(open_->joiner.value());
+    proposal.mutable_member()->set_rank(members_.Find(open_->joiner)->rank.value());
+  }
+  return proposal;
+}
+
+void Membership::SendPlan(uint64_t settled) {
+  generation_ = generation_.Next();
+  v1::PlanMessage message = PlanText();
+  if (settled != 0) message.set_withdraw(settled);
+  Log(LogLevel::kInfo, absl::StrCat("control: plan generation=", generation_.value(),
+                                    " members=", message.plan().members_size()));
+  SendToAll(message);
+}
+
+void Membership::SendProposal(uint64_t replaced) {
+  v1::PlanMessage message;
+  *message.mutable_propose() = ProposalText();
+  if (replaced != 0) message.set_withdraw(replaced);
+  SendToAll(message);
+}
+
+void Membership::SendToAll(const v1::PlanMessage& message) {
+  for (int i = 0; i < servers_.count(); ++i) outbox_.push_back({ShardId(i), message});
+}
+
+void Membership::Settle() {
+  const Exchange agreed = open_->agreement.proposed();
+  if (open_->joiner == MemberId()) {
+    drain_exchange_ = agreed;
+    drain_agreed_ = true;
+    ReleaseDrain();
+    return;
+  }
+  MemberRecord* member = members_.Find(open_->joiner);
+  member->state = MemberState::kPlanned;
+  member->first_exchange = agreed;
+  member->first_step = (agreed.value() - 1) * facts_.local_steps;
+  if (steps_planned_ > 0) member->first_step = std::min(member->first_step, steps_planned_);
+  member->planned_in = generation_.Next();
+  const uint64_t settled = open_->agreement.number();
+  open_.reset();
+  SendPlan(settled);
+}
+
+void Membership::AdmitPlanned() {
+  const Generation applied = servers_.AppliedByAll();
+  for (MemberRecord* member : members_.In(MemberState::kPlanned)) {
+    if (member->planned_in > applied) continue;
+    member->state = MemberState::kAdmitted;
+    Log(LogLevel::kInfo, absl::StrCat("control: worker admitted worker=", member->rank.value(),
+                                      " member=", member->member.value(),
+                                      " first_exchange=", member->first_exchange.value()));
+  }
+  ProposeNext();
+}
+
+void Membership::ProposeNext() {
+  if (!started_ || closed_ || open_ || !members_.In(MemberState::kPlanned).empty()) return;
+  MemberId joiner;
+  if (drain_wanted_) {
+    if (drain_released_) return;
+    if (!facts_.synchronous) {
+      // Nobody waits for anybody: each stops where it is.
+      drain_exchange_ = Exchange(1);
+      drain_released_ = true;
+      return;
+    }
+  } else {
+    std::vector<MemberRecord*> waiting = members_.In(MemberState::kWaiting);
+    if (waiting.empty()) return;
+    // In the order of arrival.
+    MemberRecord* first =
+        *std::min_element(waiting.begin(), waiting.end(),
+                          [](auto* a, auto* b) { return a->member < b->member; });
+    first->state = MemberState::kProposed;
+    joiner = first->member;
+  }
+  const Exchange from =
+      facts_.synchronous
+          ? Exchange(std::max(members_.HighestExchange(), servers_.HighestCommitted()).value() + 2)
+          : Exchange(members_.LeastStep() / facts_.local_steps + 1);
+  open_ = OpenProposal{joiner, Agreement(servers_.count(), ++last_proposal_, from)};
+  SendProposal(0);
+}
+
+void Membership::ReleaseDrain() {
+  if (!drain_agreed_ || drain_released_) return;
+  for (const MemberRecord* member : members_.Counted()) {
+    if (member->drain_seen != drain_exchange_.value()) return;
+  }
+  drain_released_ = true;
+  v1::PlanMessage message;
+  message.set_withdraw(open_->agreement.number());
+  open_.reset();
+  SendToAll(message);
+}
+
+std::vector<std::string> Membership::WaitingFor(const MemberRecord& member) const {
+  std::vector<std::string> names;
+  std::vector<ShardId> servers;
+  switch (member.state) {
+    case MemberState::kWaiting:
+      if (!started_) return WaitingFor();
+      if (open_ && open_->joiner != MemberId()) {
+        const MemberRecord& first = *members_.Find(open_->joiner);
+        return {absl::StrCat("worker ", first.rank.value(), " to be admitted first")};
+      }
+      servers = servers_.Behind(generation_);
+      break;
+    case MemberState::kProposed:
+      servers = open_->agreement.Missing();
+      break;
+    case MemberState::kPlanned:
+      servers = servers_.Behind(member.planned_in);
+      break;
+    default:
+      break;
+  }
+  for (ShardId server : servers) names.push_back(Name(server));
+  return names;
+}
+
+std::vector<std::string> Membership::WaitingFor() const {
+  std::vector<std::string> names;
+  if (!started_) {
+    for (ShardId server : servers_.Unknown()) names.push_back(Name(server));
+    for (int rank = 0; rank < facts_.workers; ++rank) {
+      if (members_.LiveAt(Rank(rank)) == nullptr) names.push_back(absl::StrCat("worker ", rank));
+    }
+    return names;
+  }
+  std::set<uint32_t> ranks;
+  for (int i = 0; i < servers_.count(); ++i) {
+    const v1::ServerCounters& counters = servers_.at(ShardId(i)).counters;
+    ranks.insert(counters.waits_for_ranks().begin(), counters.waits_for_ranks().end());
+  }
+  for (uint32_t rank : ranks) names.push_back(absl::StrCat("worker ", rank));
+  return names;
+}
+
+std::vector<Outgoing> Membership::TakeOutbox() { return std::exchange(outbox_, {}); }
+
+}  // namespace tessera

@@ -1,0 +1,133 @@
+// Who takes part, and from which exchange on: the plans that all servers count by.
+//
+// Start      all servers attached, ranks 0 .. workers-1 joined
+//            -> plan 1 -> all servers applied it -> those workers are admitted at exchange 1.
+// Late join  propose an exchange to all servers (agreement.h) -> all agree -> plan with the member
+//            -> all applied it -> admitted. One at a time; others queue.
+// Removal    a plan without the member, at once. An open proposal stays open: only its withdrawal, or a plan
+//            that adds its member, settles it.
+// Drain      propose an exchange as for a joiner -> all agree -> tell every worker to stop after it
+//            -> all have heard -> withdraw, and all stop at the same place.
+//
+// A lost server's parameters are gone: the job fails.
+#ifndef TESSERA_SERVER_CONTROL_MEMBERSHIP_H_
+#define TESSERA_SERVER_CONTROL_MEMBERSHIP_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/base/ids.h"
+#include "proto/coordinator.pb.h"
+#include "server/control/agreement.h"
+#include "server/control/job_facts.h"
+#include "server/control/member_table.h"
+#include "server/control/server_table.h"
+
+namespace tessera {
+
+// A message for one server. Messages to the same server are delivered in this order, or lost with its
+// connection; a server that comes back is sent all it needs.
+struct Outgoing {
+  ShardId server;
+  v1::PlanMessage message;
+};
+
+// Pure: events and the time come in, messages and states come out.
+class Membership {
+ public:
+  explicit Membership(const JobFacts& facts);
+
+  // --- servers ---
+
+  // Codes as in ServerTable::Attach. A server that comes back gets the plan and the open proposal.
+  absl::Status Attach(const v1::ServerHello& hello, absl::Time now);
+  void Detach(ShardId server, uint64_t life);
+  // `server` is attached.
+  void OnShardMessage(ShardId server, const v1::ShardMessage& message, absl::Time now);
+
+  // --- workers ---
+
+  // A first request makes the worker wait; with a member id it keeps the lease. Codes as in MemberTable.
+  absl::StatusOr<const MemberRecord*> Join(const v1::JoinRequest& request, absl::Time now);
+  absl::Status Renew(const v1::RenewRequest& request, absl::Time now);
+  absl::Status Touch(MemberId member, absl::Time now) { return members_.Touch(member, now); }
+  void OnProgress(MemberId member, const v1::Progress& progress, absl::Time now) {
+    members_.OnProgress(member, progress, now);
+  }
+  // Ends a live member and plans without it.
+  void Remove(MemberId member, MemberState how, absl::string_view why);
+  void SetReport(MemberId member, const v1::WorkerReport& report);
+
+  // Ends leases. A lost server is told by failure().
+  void Tick(absl::Time now);
+  // The job is to end early. Nobody is admitted any more.
+  void Drain();
+  // Tells all servers that the job has ended.
+  void CloseServers();
+
+  // For whom this member waits ("server 1", "worker 0"). Empty once it is admitted.
+  std::vector<std::string> WaitingFor(const MemberRecord& member) const;
+  // For whom the job waits: before the start as above, then whose pushes the shards wait for.
+  std::vector<std::string> WaitingFor() const;
+  // All workers that this one must not overtake have heard: 0 until the drain's exchange is agreed.
+  Exchange drain_exchange() const { return drain_exchange_; }
+  bool draining() const { return drain_wanted_; }
+  bool started() const { return started_; }
+  // Set once the job cannot go on.
+  const std::optional<std::string>& failure() const { return failure_; }
+
+  const MemberTable& members() const { return members_; }
+  const ServerTable& servers() const { return servers_; }
+  Generation generation() const { return generation_; }
+  uint64_t partial_pushes() const { return partial_pushes_; }
+  // Minibatches per worker in the whole job, as far as known; 0: not yet. Bounds a joiner's first step.
+  void set_steps_planned(uint64_t steps) { steps_planned_ = steps; }
+
+  std::vector<Outgoing> TakeOutbox();
+
+ private:
+  struct OpenProposal {
+    // Nobody: the drain's.
+    MemberId joiner;
+    Agreement agreement;
+  };
+
+  void TryStart();
+  // A new plan goes out; `settled`, if not 0, is the proposal that it answers.
+  void SendPlan(uint64_t settled);
+  void SendProposal(uint64_t replaced);
+  v1::PlanMessage PlanText() const;
+  v1::Proposal ProposalText() const;
+  void SendToAll(const v1::PlanMessage& message);
+  void Settle();
+  void AdmitPlanned();
+  void ProposeNext();
+  void ReleaseDrain();
+  void CountPartialPush(const v1::PlanApplied::Removed& removed, ShardId server);
+
+  const JobFacts& facts_;
+  ServerTable servers_;
+  MemberTable members_;
+  bool started_ = false;
+  bool closed_ = false;
+  Generation generation_;
+  uint64_t last_proposal_ = 0;
+  std::optional<OpenProposal> open_;
+  bool drain_wanted_ = false;
+  bool drain_agreed_ = false;
+  bool drain_released_ = false;
+  Exchange drain_exchange_;
+  uint64_t partial_pushes_ = 0;
+  uint64_t steps_planned_ = 0;
+  std::optional<std::string> failure_;
+  std::vector<Outgoing> outbox_;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_SERVER_CONTROL_MEMBERSHIP_H_

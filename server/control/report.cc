@@ -1,0 +1,189 @@
+#include "server/control/report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "nlohmann/json.hpp"
+
+namespace tessera {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json Number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+
+Json Entry(const v1::HistoryEntry& entry) {
+  return {{"seconds", Number(entry.seconds())},
+          {"step", entry.step()},
+          {"epoch", Number(entry.epoch())},
+          {"round", entry.round()},
+          {"train_loss", Number(entry.train_loss())},
+          {"test_loss", Number(entry.test_loss())},
+          {"test_accuracy", Number(entry.test_accuracy())}};
+}
+
+Json Final(const v1::JobStatus& status) {
+  Json result = {{"train_loss", nullptr}, {"test_loss", nullptr}, {"test_accuracy", nullptr}};
+  Json precisions = {{"1", nullptr}, {"3", nullptr}, {"5", nullptr}};
+  if (status.history_size() > 0) {
+    const v1::HistoryEntry& last = status.history(status.history_size() - 1);
+    result["train_loss"] = Number(last.train_loss());
+    result["test_loss"] = Number(last.test_loss());
+    result["test_accuracy"] = Number(last.test_accuracy());
+    static constexpr const char* kNames[] = {"1", "3", "5"};
+    for (int i = 0; i < 3 && i < last.precision_at_size(); ++i) {
+      precisions[kNames[i]] = Number(last.precision_at(i));
+    }
+  }
+  result["precision_at"] = precisions;
+  return result;
+}
+
+Json TrafficOf(const v1::WorkerReport& worker) {
+  return {{"pull_payload_bytes", worker.pull_payload_bytes()},
+          {"push_payload_bytes", worker.push_payload_bytes()},
+          {"pull_wire_bytes", worker.pull_wire_bytes()},
+          {"push_wire_bytes", worker.push_wire_bytes()},
+          {"other_payload_bytes", worker.other_payload_bytes()},
+          {"exchanges", worker.exchanges()}};
+}
+
+Json Traffic(const std::vector<v1::WorkerReport>& workers) {
+  v1::WorkerReport sum;
+  Json by_worker = Json::array();
+  for (const v1::WorkerReport& worker : workers) {
+    sum.set_pull_payload_bytes(sum.pull_payload_bytes() + worker.pull_payload_bytes());
+    sum.set_push_payload_bytes(sum.push_payload_bytes() + worker.push_payload_bytes());
+    sum.set_pull_wire_bytes(sum.pull_wire_bytes() + worker.pull_wire_bytes());
+    sum.set_push_wire_bytes(sum.push_wire_bytes() + worker.push_wire_bytes());
+    sum.set_other_payload_bytes(sum.other_payload_bytes() + worker.other_payload_bytes());
+    sum.set_exchanges(sum.exchanges() + worker.exchanges());
+    Json entry = {{"worker", worker.rank()}};
+    entry.update(TrafficOf(worker));
+    by_worker.push_back(std::move(entry));
+  }
+  Json traffic = TrafficOf(sum);
+  traffic["by_worker"] = std::move(by_worker);
+  return traffic;
+}
+
+Json Staleness(const v1::JobStatus& status) {
+  std::vector<uint64_t> histogram;
+  uint64_t sum = 0, count = 0, most = 0;
+  for (const v1::ServerStatus& server : status.servers()) {
+    const v1::ServerCounters& counters = server.counters();
+    if (counters.staleness_histogram_size() > static_cast<int>(histogram.size())) {
+      histogram.resize(counters.staleness_histogram_size());
+    }
+    for (int i = 0; i < counters.staleness_histogram_size(); ++i) {
+      histogram[i] += counters.staleness_histogram(i);
+      count += counters.staleness_histogram(i);
+    }
+    sum += counters.staleness_sum();
+    most = std::max<uint64_t>(most, counters.staleness_max());
+  }
+  while (!histogram.empty() && histogram.back() == 0) histogram.pop_back();
+  return {{"mean", count == 0 ? Json(nullptr) : Json(static_cast<double>(sum) / count)},
+          {"max", most},
+          {"histogram", histogram}};
+}
+
+Json Memory(const v1::JobStatus& status, const std::vector<v1::WorkerReport>& workers) {
+  Json servers = Json::array(), clients = Json::array();
+  uint64_t parameter_bytes = 0;
+  for (const v1::ServerStatus& server : status.servers()) {
+    servers.push_back(server.counters().peak_rss_bytes());
+    parameter_bytes += server.counters().parameter_bytes();
+  }
+  for (const v1::WorkerReport& worker : workers) clients.push_back(worker.peak_rss_bytes());
+  return {{"server_peak_rss_bytes", servers},
+          {"worker_peak_rss_bytes", clients},
+          {"parameter_bytes", parameter_bytes}};
+}
+
+Json Phases(const std::vector<v1::WorkerReport>& workers) {
+  Json phases = Json::array();
+  for (const v1::WorkerReport& worker : workers) {
+    phases.push_back({{"worker", worker.rank()},
+                      {"compute_seconds", Number(worker.compute_seconds())},
+                      {"pull_seconds", Number(worker.pull_seconds())},
+                      {"push_seconds", Number(worker.push_seconds())},
+                      {"wait_seconds", Number(worker.wait_seconds())},
+                      {"evaluate_seconds", Number(worker.evaluate_seconds())}});
+  }
+  return phases;
+}
+
+// What all workers did, those included that never gave a report.
+uint64_t Examples(const v1::JobStatus& status, const std::vector<v1::WorkerReport>& workers) {
+  uint64_t examples = 0;
+  for (const v1::WorkerReport& worker : workers) examples += worker.examples();
+  for (const v1::MemberStatus& member : status.members()) {
+    if (member.state() == "lost") examples += member.progress().examples();
+  }
+  return examples;
+}
+
+Json Build(const v1::JobStatus& status, const std::vector<v1::WorkerReport>& workers) {
+  Json build = {{"version", status.version()}, {"backend", ""}, {"cpu", ""}, {"gpu", ""}};
+  if (!workers.empty()) {
+    build["backend"] = workers.front().backend();
+    build["cpu"] = workers.front().cpu();
+    build["gpu"] = workers.front().gpu();
+  }
+  return build;
+}
+
+}  // namespace
+
+std::string ReportJson(const v1::JobStatus& status) {
+  std::vector<v1::WorkerReport> workers(status.worker_reports().begin(),
+                                        status.worker_reports().end());
+  std::stable_sort(workers.begin(), workers.end(),
+                   [](const auto& a, const auto& b) { return a.rank() < b.rank(); });
+  const uint64_t examples = Examples(status, workers);
+  uint64_t parameters_hash = 0, rounds = status.round();
+  for (const v1::ServerStatus& server : status.servers()) {
+    parameters_hash += server.counters().parameters_hash();
+  }
+  Json history = Json::array();
+  for (const v1::HistoryEntry& entry : status.history()) {
+    history.push_back(Entry(entry));
+    rounds = std::max<uint64_t>(rounds, entry.round());
+  }
+  const Json report = {
+      {"job", status.job()},
+      {"method", status.method()},
+      {"seed", status.seed()},
+      {"wall_seconds", Number(status.wall_seconds())},
+      {"train_seconds", Number(status.train_seconds())},
+      {"steps", status.step()},
+      {"rounds", rounds},
+      {"examples", examples},
+      {"examples_per_second", Number(examples / status.train_seconds())},
+      {"final", Final(status)},
+      {"history", history},
+      {"traffic", Traffic(workers)},
+      {"staleness", Staleness(status)},
+      {"memory", Memory(status, workers)},
+      {"phases", Phases(workers)},
+      {"members",
+       {{"joined", status.members_joined()},
+        {"lost", status.members_lost()},
+        {"partial_pushes", status.partial_pushes()}}},
+      {"build", Build(status, workers)},
+      {"outcome", status.failure().empty() ? "finished" : "failed"},
+      {"failure", status.failure()},
+      {"refused_pushes", status.refused_pushes()},
+      {"layout_hash", absl::StrFormat("%016x", status.layout_hash())},
+      {"parameters_hash", absl::StrFormat("%016x", parameters_hash)},
+      {"generation", status.generation()},
+  };
+  // Names in a job file may be any bytes; a report is UTF-8.
+  return report.dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace tessera

@@ -1,0 +1,29 @@
+// The report of a job: one JSON object that other programs rely on.
+//
+//   job, method, seed, wall_seconds, train_seconds, steps, rounds, examples, examples_per_second,
+//   final {train_loss, test_loss, test_accuracy, precision_at {"1", "3", "5"}},
+//   history [{seconds, step, epoch, round, train_loss, test_loss, test_accuracy}],
+//   traffic {pull_payload_bytes, push_payload_bytes, pull_wire_bytes, push_wire_bytes,
+//            other_payload_bytes, exchanges, by_worker [...]},
+//   staleness {mean, max, histogram}, memory {server_peak_rss_bytes [...], worker_peak_rss_bytes [...],
+//   parameter_bytes}, phases [{worker, compute_seconds, pull_seconds, push_seconds, wait_seconds,
+//   evaluate_seconds}], members {joined, lost, partial_pushes}, build {version, backend, cpu, gpu}
+// and, beyond that contract: outcome, failure, refused_pushes, layout_hash, parameters_hash, generation.
+//
+// A number that is not finite, or that nobody measured, is null.
+#ifndef TESSERA_SERVER_CONTROL_REPORT_H_
+#define TESSERA_SERVER_CONTROL_REPORT_H_
+
+#include <string>
+
+#include "proto/status.pb.h"
+
+namespace tessera {
+
+// Everything in the report is in the status of the ended job, its worker_reports included. The work of
+// members that were lost counts as far as they told.
+std::string ReportJson(const v1::JobStatus& status);
+
+}  // namespace tessera
+
+#endif  // TESSERA_SERVER_CONTROL_REPORT_H_

@@ -1,0 +1,125 @@
+#include "server/control/server_table.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace tessera {
+
+ServerTable::ServerTable(const JobFacts& facts) : facts_(facts), records_(facts.servers) {}
+
+absl::Status ServerTable::Attach(const v1::ServerHello& hello, bool started, absl::Time now) {
+  const std::string who = absl::StrCat("server ", hello.rank());
+  if (hello.rank() >= records_.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(who, ": rank is ", hello.rank(), ", want one in [0, ", records_.size(), ")"));
+  }
+  if (hello.job_digest() != facts_.digest) {
+    return absl::InvalidArgumentError(absl::StrCat(who, ": job digest is \"", hello.job_digest(),
+                                                   "\", want \"", facts_.digest,
+                                                   "\"; start it with the same job file"));
+  }
+  if (hello.layout_hash() != facts_.layout_hash) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%s: layout hash is %016x, want %016x; all must run the same build", who,
+                        hello.layout_hash(), facts_.layout_hash));
+  }
+  ServerRecord& record = records_[hello.rank()];
+  if (record.known && record.life != hello.life()) {
+    if (record.attached) {
+      return absl::AlreadyExistsError(
+          absl::StrCat(who, ": another process at ", record.address, " holds this rank"));
+    }
+    if (started) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(who, " is gone: it was restarted at ", hello.address(),
+                       " and its parameters are lost; start the job again"));
+    }
+    record = ServerRecord();
+  }
+  record.known = true;
+  record.attached = true;
+  record.life = hello.life();
+  record.address = hello.address();
+  record.parameter_bytes = hello.parameter_bytes();
+  record.last_heard = now;
+  return absl::OkStatus();
+}
+
+void ServerTable::Detach(ShardId server, uint64_t life, bool started) {
+  ServerRecord& record = records_[server.value()];
+  if (!record.known || record.life != life) return;
+  record.attached = false;
+  if (!started) record = ServerRecord();
+}
+
+void ServerTable::OnCounters(ShardId server, const v1::ServerCounters& counters, absl::Time now) {
+  ServerRecord& record = records_[server.value()];
+  record.last_heard = now;
+  if (record.counters.closing()) return;
+  record.counters = counters;
+  record.counters_at = now;
+}
+
+void ServerTable::OnApplied(ShardId server, Generation generation, absl::Time now) {
+  ServerRecord& record = records_[server.value()];
+  record.last_heard = now;
+  record.applied = std::max(record.applied, generation);
+}
+
+void ServerTable::OnHeard(ShardId server, absl::Time now) {
+  records_[server.value()].last_heard = now;
+}
+
+std::vector<ShardId> ServerTable::Expired(absl::Time now) const {
+  std::vector<ShardId> expired;
+  for (size_t i = 0; i < records_.size(); ++i) {
+    if (records_[i].known && now - records_[i].last_heard > facts_.lease_timeout) {
+      expired.push_back(ShardId(i));
+    }
+  }
+  return expired;
+}
+
+void ServerTable::Forget(ShardId server) { records_[server.value()] = ServerRecord(); }
+
+bool ServerTable::AllKnown() const { return Unknown().empty(); }
+
+Generation ServerTable::AppliedByAll() const {
+  Generation least = records_[0].applied;
+  for (const ServerRecord& record : records_) least = std::min(least, record.applied);
+  return least;
+}
+
+std::vector<ShardId> ServerTable::Unknown() const {
+  std::vector<ShardId> unknown;
+  for (size_t i = 0; i < records_.size(); ++i) {
+    if (!records_[i].known) unknown.push_back(ShardId(i));
+  }
+  return unknown;
+}
+
+std::vector<ShardId> ServerTable::Behind(Generation generation) const {
+  std::vector<ShardId> behind;
+  for (size_t i = 0; i < records_.size(); ++i) {
+    if (records_[i].applied < generation) behind.push_back(ShardId(i));
+  }
+  return behind;
+}
+
+bool ServerTable::AllClosed() const {
+  return std::all_of(records_.begin(), records_.end(), [](const ServerRecord& record) {
+    return !record.known || record.counters.closing();
+  });
+}
+
+Exchange ServerTable::HighestCommitted() const {
+  Exchange highest;
+  for (const ServerRecord& record : records_) {
+    highest = std::max(highest, Exchange(record.counters.exchange_committed()));
+  }
+  return highest;
+}
+
+}  // namespace tessera

@@ -1,0 +1,70 @@
+// The servers of a job: who is attached, what each has applied, when it was last heard.
+#ifndef TESSERA_SERVER_CONTROL_SERVER_TABLE_H_
+#define TESSERA_SERVER_CONTROL_SERVER_TABLE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/base/ids.h"
+#include "proto/coordinator.pb.h"
+#include "server/control/job_facts.h"
+
+namespace tessera {
+
+struct ServerRecord {
+  // It said hello, and its parameters are the job's.
+  bool known = false;
+  // A connection stands. A known server without one has a lease to come back.
+  bool attached = false;
+  uint64_t life = 0;
+  std::string address;
+  uint64_t parameter_bytes = 0;
+  absl::Time last_heard;
+  // The last plan that it acknowledged.
+  Generation applied;
+  v1::ServerCounters counters;
+  absl::Time counters_at;
+};
+
+// Time comes in as an argument; nothing here locks or sleeps.
+class ServerTable {
+ public:
+  explicit ServerTable(const JobFacts& facts);
+
+  // A server says hello. Changes nothing on error:
+  //   kInvalidArgument     another digest, layout or rank than the job's
+  //   kAlreadyExists       a server with this rank is attached
+  //   kFailedPrecondition  it was restarted after the job had `started`: its parameters are gone
+  absl::Status Attach(const v1::ServerHello& hello, bool started, absl::Time now);
+  // The connection of `life` ended. Before the job has started that frees the rank at once.
+  void Detach(ShardId server, uint64_t life, bool started);
+  void OnCounters(ShardId server, const v1::ServerCounters& counters, absl::Time now);
+  void OnApplied(ShardId server, Generation generation, absl::Time now);
+  // Any other message.
+  void OnHeard(ShardId server, absl::Time now);
+
+  // Servers that have been silent for longer than the lease; they are still in the table.
+  std::vector<ShardId> Expired(absl::Time now) const;
+  void Forget(ShardId server);
+
+  const ServerRecord& at(ShardId server) const { return records_[server.value()]; }
+  int count() const { return static_cast<int>(records_.size()); }
+  bool AllKnown() const;
+  // The least generation that all have applied.
+  Generation AppliedByAll() const;
+  std::vector<ShardId> Unknown() const;
+  std::vector<ShardId> Behind(Generation generation) const;
+  bool AllClosed() const;
+  Exchange HighestCommitted() const;
+
+ private:
+  const JobFacts& facts_;
+  std::vector<ServerRecord> records_;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_SERVER_CONTROL_SERVER_TABLE_H_

@@ -1,0 +1,73 @@
+#include "server/rpc/data_plane.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace tessera {
+namespace {
+
+// A digest has 64 characters; a stranger may send more.
+constexpr size_t kDigestQuoted = 64;
+
+}  // namespace
+
+absl::Status DataPlane::CheckCaller(absl::string_view where, const v1::Caller& caller) const {
+  if (caller.job_digest() != job_digest_) {
+    return absl::InvalidArgumentError(absl::StrCat(where, ": job digest is \"", caller.job_digest().substr(0, kDigestQuoted),
+                                                   "\", want \"",
+                                                   job_digest_, "\"; start both ends from the same job file"));
+  }
+  if (caller.member() == 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(where, ": member is 0, want the number that JoinReply gave; join first"));
+  }
+  const uint64_t generation = generation_.load(std::memory_order_relaxed);
+  if (caller.generation() < generation) {
+    return absl::FailedPreconditionError(absl::StrCat(where, ": generation is ", caller.generation(), ", want ",
+                                                      generation, "; the job was restored, drop the update and pull"));
+  }
+  return absl::OkStatus();
+}
+
+void DataPlane::CountPull(int64_t payload_bytes, int64_t wire_bytes, bool outside_exchange) {
+  if (outside_exchange) {
+    other_payload_bytes_.fetch_add(payload_bytes, std::memory_order_relaxed);
+    return;
+  }
+  pull_payload_bytes_.fetch_add(payload_bytes, std::memory_order_relaxed);
+  pull_wire_bytes_.fetch_add(wire_bytes, std::memory_order_relaxed);
+}
+
+void DataPlane::CountPush(int64_t payload_bytes, int64_t wire_bytes) {
+  push_payload_bytes_.fetch_add(payload_bytes, std::memory_order_relaxed);
+  push_wire_bytes_.fetch_add(wire_bytes, std::memory_order_relaxed);
+}
+
+DataPlaneTraffic DataPlane::traffic() const {
+  DataPlaneTraffic traffic;
+  traffic.pull_payload_bytes = pull_payload_bytes_.load(std::memory_order_relaxed);
+  traffic.pull_wire_bytes = pull_wire_bytes_.load(std::memory_order_relaxed);
+  traffic.push_payload_bytes = push_payload_bytes_.load(std::memory_order_relaxed);
+  traffic.push_wire_bytes = push_wire_bytes_.load(std::memory_order_relaxed);
+  traffic.other_payload_bytes = other_payload_bytes_.load(std::memory_order_relaxed);
+  traffic.readers_cut_off = readers_cut_off_.load(std::memory_order_relaxed);
+  return traffic;
+}
+
+void DataPlane::AddReader(ActiveReader* reader) {
+  absl::MutexLock lock(&mutex_);
+  readers_.push_back(reader);
+}
+
+void DataPlane::RemoveReader(ActiveReader* reader) {
+  absl::MutexLock lock(&mutex_);
+  readers_.erase(std::remove(readers_.begin(), readers_.end(), reader), readers_.end());
+}
+
+void DataPlane::CutOffRevoked() {
+  absl::MutexLock lock(&mutex_);
+  for (ActiveReader* reader : readers_) reader->CutOffIfRevoked();
+}
+
+}  // namespace tessera

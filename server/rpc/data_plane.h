@@ -1,0 +1,85 @@
+// What all calls of one server's data plane share: the shard, who may speak, and what was moved.
+#ifndef TESSERA_SERVER_RPC_DATA_PLANE_H_
+#define TESSERA_SERVER_RPC_DATA_PLANE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "common/base/ids.h"
+#include "proto/parameter_server.pb.h"
+#include "server/shard/shard_thread.h"
+
+namespace tessera {
+
+// Bytes since the start. Payload is what codecs wrote; wire adds framing (common/rpc/transport.h).
+struct DataPlaneTraffic {
+  uint64_t pull_payload_bytes = 0;
+  uint64_t pull_wire_bytes = 0;
+  uint64_t push_payload_bytes = 0;
+  uint64_t push_wire_bytes = 0;
+  // Answers to reads outside the exchange.
+  uint64_t other_payload_bytes = 0;
+  uint64_t readers_cut_off = 0;
+};
+
+// An answer that is being sent and may be cut off.
+class ActiveReader {
+ public:
+  virtual ~ActiveReader() = default;
+  // Ends the call if the shard has taken its snapshot back.
+  virtual void CutOffIfRevoked() = 0;
+};
+
+// Any thread.
+class DataPlane {
+ public:
+  // `shard` must outlive this.
+  DataPlane(ShardThread* shard, std::string job_digest, Generation generation)
+      : shard_(shard), job_digest_(std::move(job_digest)), generation_(generation.value()) {}
+
+  ShardThread& shard() { return *shard_; }
+  Generation generation() const { return Generation(generation_.load(std::memory_order_relaxed)); }
+  // Callers of an older one are refused from now on.
+  void SetGeneration(Generation generation) { generation_.store(generation.value(), std::memory_order_relaxed); }
+
+  // Is this a worker of this job? `where` begins the message.
+  //   kInvalidArgument     another job
+  //   kFailedPrecondition  no member, or of an older generation
+  absl::Status CheckCaller(absl::string_view where, const v1::Caller& caller) const;
+
+  // --- counting ---
+  void CountPull(int64_t payload_bytes, int64_t wire_bytes, bool outside_exchange);
+  void CountPush(int64_t payload_bytes, int64_t wire_bytes);
+  void CountCutOff() { readers_cut_off_.fetch_add(1, std::memory_order_relaxed); }
+  DataPlaneTraffic traffic() const;
+
+  // --- readers whose snapshot may be taken back while gRPC waits for their network ---
+  void AddReader(ActiveReader* reader);
+  // No call on `reader` is under way afterwards.
+  void RemoveReader(ActiveReader* reader);
+  // Called when something has been pushed, which is when snapshots are taken back.
+  void CutOffRevoked();
+
+ private:
+  ShardThread* const shard_;
+  const std::string job_digest_;
+  std::atomic<uint64_t> generation_;
+  std::atomic<uint64_t> pull_payload_bytes_{0};
+  std::atomic<uint64_t> pull_wire_bytes_{0};
+  std::atomic<uint64_t> push_payload_bytes_{0};
+  std::atomic<uint64_t> push_wire_bytes_{0};
+  std::atomic<uint64_t> other_payload_bytes_{0};
+  std::atomic<uint64_t> readers_cut_off_{0};
+  absl::Mutex mutex_;
+  std::vector<ActiveReader*> readers_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_SERVER_RPC_DATA_PLANE_H_

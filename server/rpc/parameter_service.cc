@@ -1,0 +1,55 @@
+#include "server/rpc/parameter_service.h"
+
+#include <utility>
+
+#include "proto/parameter_server.grpc.pb.h"
+#include "server/rpc/pull_call.h"
+#include "server/rpc/push_call.h"
+
+namespace tessera {
+namespace {
+
+// Ends at once.
+class RefusedCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
+ public:
+  explicit RefusedCall(grpc::Status status) { Finish(std::move(status)); }
+  void OnDone() override { delete this; }
+};
+
+using RawMethods = v1::ParameterServer::WithRawCallbackMethod_Pull<v1::ParameterServer::WithRawCallbackMethod_Push<
+    v1::ParameterServer::WithRawCallbackMethod_FetchSubnet<v1::ParameterServer::Service>>>;
+
+}  // namespace
+
+class ParameterService::Service final : public RawMethods {
+ public:
+  explicit Service(DataPlane* plane) : plane_(plane) {}
+
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* Pull(grpc::CallbackServerContext* context,
+                                                   const grpc::ByteBuffer* request) override {
+    return PullCall::Start(plane_, context, *request);
+  }
+
+  grpc::ServerReadReactor<grpc::ByteBuffer>* Push(grpc::CallbackServerContext* context,
+                                                  grpc::ByteBuffer* reply) override {
+    return PushCall::Start(plane_, context, reply);
+  }
+
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* FetchSubnet(grpc::CallbackServerContext* context,
+                                                          const grpc::ByteBuffer* request) override {
+    return new RefusedCall(
+        grpc::Status(grpc::StatusCode::UNIMPLEMENTED, "fetch: subnet fetches come with subnet training"));
+  }
+
+ private:
+  DataPlane* const plane_;
+};
+
+ParameterService::ParameterService(ShardThread* shard, std::string job_digest, Generation generation)
+    : plane_(shard, std::move(job_digest), generation), service_(std::make_unique<Service>(&plane_)) {}
+
+ParameterService::~ParameterService() = default;
+
+grpc::Service* ParameterService::service() { return service_.get(); }
+
+}  // namespace tessera

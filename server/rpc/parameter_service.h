@@ -1,0 +1,42 @@
+// The data plane's gRPC service: bytes in and out as they are, without protobuf's copy.
+#ifndef TESSERA_SERVER_RPC_PARAMETER_SERVICE_H_
+#define TESSERA_SERVER_RPC_PARAMETER_SERVICE_H_
+
+#include <memory>
+#include <string>
+
+#include <grpcpp/impl/codegen/service_type.h>
+
+#include "common/base/ids.h"
+#include "server/rpc/data_plane.h"
+#include "server/shard/shard_thread.h"
+
+namespace tessera {
+
+// Answers Pull, Push and FetchSubnet (proto/parameter_server.proto) for one shard. No gRPC thread waits here:
+// a call that must wait is an entry in the shard's lists.
+//
+// Order at the end: GrpcServer::Shutdown, then this, then the shard's thread.
+class ParameterService {
+ public:
+  // `shard` must outlive this. Calls of another job or of a generation before `generation` are refused.
+  ParameterService(ShardThread* shard, std::string job_digest, Generation generation);
+  ~ParameterService();
+
+  // To be given to GrpcServer.
+  grpc::Service* service();
+
+  // Any thread.
+  void SetGeneration(Generation generation) { plane_.SetGeneration(generation); }
+  DataPlaneTraffic traffic() const { return plane_.traffic(); }
+
+ private:
+  class Service;
+
+  DataPlane plane_;
+  const std::unique_ptr<Service> service_;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_SERVER_RPC_PARAMETER_SERVICE_H_

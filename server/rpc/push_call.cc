@@ -1,0 +1,173 @@
+#include "server/rpc/push_call.h"
+
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/rpc/chunk.h"
+#include "common/rpc/status.h"
+#include "common/rpc/transport.h"
+
+namespace tessera {
+
+grpc::ServerReadReactor<grpc::ByteBuffer>* PushCall::Start(DataPlane* plane, grpc::CallbackServerContext* context,
+                                                           grpc::ByteBuffer* reply) {
+  const std::shared_ptr<PushCall> call(new PushCall(plane, context, reply));
+  call->self_ = call;
+  call->where_ = "push";
+  call->StartRead(&call->message_);
+  return call.get();
+}
+
+void PushCall::OnReadDone(bool ok) {
+  if (!ok) {
+    const absl::Status status = CheckEnd();
+    if (!status.ok()) return Fail(status);
+    return Deliver();
+  }
+  const absl::Status status = TakeChunk();
+  message_.Clear();
+  if (!status.ok()) return Fail(status);
+  if (!asked_ && push_.payload.size() < declared_bytes_) return AskForPlace();
+  StartRead(&message_);
+}
+
+absl::Status PushCall::TakeChunk() {
+  v1::PushChunk head;
+  Payload payload;
+  const absl::Status read = ReadChunk(message_, &head, &payload);
+  if (!read.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(has_header_ ? where_ : absl::StrCat("push from ", context_->peer()), ": ", read.message()));
+  }
+  if (head.has_header() == has_header_) {
+    return absl::InvalidArgumentError(has_header_ ? absl::StrCat(where_, ": has a second header, want one")
+                                                  : absl::StrCat("push from ", context_->peer(),
+                                                                 ": header is absent, want it in the first chunk"));
+  }
+  if (head.has_header()) TESSERA_RETURN_IF_ERROR(TakeHeader(head.header()));
+  const int64_t received = push_.payload.size() + payload.size();
+  if (received > declared_bytes_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where_, ": payload is at least ", received, " bytes, want the declared ", declared_bytes_));
+  }
+  const int64_t wire_bytes = WireBytes(message_.Length());
+  wire_bytes_ += wire_bytes;
+  plane_->CountPush(payload.size(), wire_bytes);
+  for (const Payload::Piece& piece : payload.pieces()) {
+    if (!finite_.Feed(piece.data, piece.size)) break;
+  }
+  const auto chunk = std::make_shared<const Payload>(std::move(payload));
+  for (const Payload::Piece& piece : chunk->pieces()) push_.payload.Append(piece, chunk);
+  return absl::OkStatus();
+}
+
+absl::Status PushCall::TakeHeader(const v1::PushHeader& header) {
+  has_header_ = true;
+  where_ = absl::StrCat("push from member ", header.caller().member(), " exchange ", header.exchange());
+  TESSERA_RETURN_IF_ERROR(plane_->CheckCaller(where_, header.caller()));
+  if (!header.keys().has_dense()) {
+    return absl::InvalidArgumentError(absl::StrCat(where_, ": keys are absent or unknown, want dense"));
+  }
+  const ShardSlices& slices = plane_->shard().slices();
+  if (header.payload_bytes() != static_cast<uint64_t>(slices.bytes())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where_, ": payload is ", header.payload_bytes(), " bytes, want ", slices.bytes(), " (", slices.size,
+                     " entries as f32); layouts differ, compare layout_hash in status"));
+  }
+  declared_bytes_ = slices.bytes();
+  push_.member = MemberId(header.caller().member());
+  push_.generation = Generation(header.caller().generation());
+  push_.exchange = Exchange(header.exchange());
+  push_.base = Version(header.base_version());
+  push_.kind = header.kind();
+  push_.layout_hash = header.layout_hash();
+  push_.examples = header.examples();
+  return absl::OkStatus();
+}
+
+absl::Status PushCall::CheckEnd() const {
+  if (!has_header_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("push from ", context_->peer(), ": ended before its header, want one in the first chunk"));
+  }
+  if (push_.payload.size() == declared_bytes_) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(where_, ": payload ended after ", push_.payload.size(), " of ", declared_bytes_, " bytes"));
+}
+
+void PushCall::AskForPlace() {
+  asked_ = true;
+  absl::ReleasableMutexLock lock(&mutex_);
+  const bool cancelled = cancelled_;
+  if (!cancelled) place_ = Place::kAsked;
+  lock.Release();
+  if (cancelled) return Fail(Gone());
+  const std::shared_ptr<PushCall> self = shared_from_this();
+  plane_->shard().Reserve(push_.member, declared_bytes_, [self](const absl::Status& status) { self->OnPlace(status); });
+}
+
+void PushCall::OnPlace(const absl::Status& status) {
+  bool abandoned = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    abandoned = place_ == Place::kAbandoned;
+    if (!abandoned) place_ = status.ok() ? Place::kGranted : Place::kNone;
+  }
+  if (!abandoned) {
+    if (!status.ok()) return Fail(absl::Status(status.code(), absl::StrCat(where_, ": ", status.message())));
+    return StartRead(&message_);
+  }
+  if (status.ok()) plane_->shard().Release(push_.member, declared_bytes_);
+}
+
+void PushCall::OnCancel() {
+  {
+    absl::MutexLock lock(&mutex_);
+    cancelled_ = true;
+    if (place_ != Place::kAsked) return;  // The next read fails.
+    place_ = Place::kAbandoned;
+  }
+  Finish(ToGrpc(Gone()));
+}
+
+void PushCall::Deliver() {
+  push_.bad_entry = finite_.bad_entry();
+  const std::shared_ptr<PushCall> self = shared_from_this();
+  plane_->shard().Accept(std::move(push_),
+                         [self](const absl::StatusOr<PushAccepted>& accepted) { self->OnAccepted(accepted); });
+}
+
+void PushCall::OnAccepted(const absl::StatusOr<PushAccepted>& accepted) {
+  if (!accepted.ok()) return Fail(accepted.status());
+  // A repeated push was dropped, and with it nothing of its place was used.
+  if (accepted->duplicate) GiveBackPlace();
+  v1::PushReply reply;
+  reply.set_duplicate(accepted->duplicate);
+  reply.set_version(accepted->version.value());
+  *reply_ = WriteMessage(reply);
+  Finish(grpc::Status());
+  plane_->CutOffRevoked();
+}
+
+absl::Status PushCall::Gone() const { return absl::CancelledError(absl::StrCat(where_, ": the client has gone")); }
+
+void PushCall::GiveBackPlace() {
+  absl::MutexLock lock(&mutex_);
+  if (place_ != Place::kGranted) return;
+  place_ = Place::kNone;
+  plane_->shard().Release(push_.member, declared_bytes_);
+}
+
+void PushCall::Fail(const absl::Status& status) {
+  GiveBackPlace();
+  Finish(ToGrpc(status));
+}
+
+void PushCall::OnDone() {
+  // Ends this object unless the shard still holds it.
+  const std::shared_ptr<PushCall> self = std::move(self_);
+}
+
+}  // namespace tessera

@@ -1,0 +1,78 @@
+// One Push: its bytes stay in the memory that the network gave them, and go to the shard whole.
+//
+//   1. The first message carries the header: caller, layout and declared size are checked before more comes.
+//   2. A payload that is not complete by then waits for a place in staging; until it is granted nothing is
+//      read, so the network's flow control holds the sender.
+//   3. Each chunk is checked for infinities and NaN while it is warm.
+//   4. When the stream has ended at the declared size, the shard accepts or refuses.
+// A granted place is given back exactly once: by the shard when it accepts, by this call otherwise.
+#ifndef TESSERA_SERVER_RPC_PUSH_CALL_H_
+#define TESSERA_SERVER_RPC_PUSH_CALL_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/server_callback.h>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "common/codec/f32.h"
+#include "proto/parameter_server.pb.h"
+#include "server/rpc/data_plane.h"
+
+namespace tessera {
+
+// Keeps itself alive until gRPC and the shard are done with it. All but OnCancel runs in sequence.
+class PushCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
+                       public std::enable_shared_from_this<PushCall> {
+ public:
+  static grpc::ServerReadReactor<grpc::ByteBuffer>* Start(DataPlane* plane, grpc::CallbackServerContext* context,
+                                                          grpc::ByteBuffer* reply);
+
+  void OnReadDone(bool ok) override;
+  void OnCancel() override;
+  void OnDone() override;
+
+ private:
+  // Where the call stands with the shard's staging.
+  enum class Place { kNone, kAsked, kGranted, kAbandoned };
+
+  PushCall(DataPlane* plane, grpc::CallbackServerContext* context, grpc::ByteBuffer* reply)
+      : plane_(plane), context_(context), reply_(reply) {}
+
+  absl::Status TakeChunk();
+  absl::Status TakeHeader(const v1::PushHeader& header);
+  absl::Status CheckEnd() const;
+  void AskForPlace();
+  void OnPlace(const absl::Status& status);
+  void Deliver();
+  void OnAccepted(const absl::StatusOr<PushAccepted>& accepted);
+  absl::Status Gone() const;
+  void GiveBackPlace();
+  void Fail(const absl::Status& status);
+
+  DataPlane* const plane_;
+  grpc::CallbackServerContext* const context_;
+  grpc::ByteBuffer* const reply_;
+  std::shared_ptr<PushCall> self_;
+
+  grpc::ByteBuffer message_;
+  std::string where_;
+  bool has_header_ = false;
+  bool asked_ = false;  // for a place
+  int64_t declared_bytes_ = 0;
+  int64_t wire_bytes_ = 0;
+  FiniteCheck finite_;
+  ReceivedPush push_;
+
+  absl::Mutex mutex_;
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  Place place_ ABSL_GUARDED_BY(mutex_) = Place::kNone;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_SERVER_RPC_PUSH_CALL_H_

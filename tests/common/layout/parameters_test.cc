@@ -1,0 +1,151 @@
+#include "common/layout/parameters.h"
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "common/base/philox.h"
+
+namespace tessera {
+namespace {
+
+v1::Model Input(std::vector<int64_t> extents) {
+  v1::Model model;
+  for (const int64_t extent : extents) model.add_input(extent);
+  return model;
+}
+
+void AddLinear(v1::Model& model, int64_t units, bool bias) {
+  v1::Linear& linear = *model.add_layers()->mutable_linear();
+  linear.set_units(units);
+  linear.set_bias(bias);
+}
+
+TEST_CASE("a shape lists parameters by layer with their widths", "[layout][parameters]") {
+  v1::Model model = Input({1, 28, 28});
+  AddLinear(model, 64, false);
+  model.add_layers()->mutable_batch_norm()->set_affine(true);
+  model.add_layers()->mutable_relu();
+  AddLinear(model, 10, true);
+  model.add_layers()->mutable_batch_norm()->set_affine(false);
+  const absl::StatusOr<ModelShape> shape = ShapeOf(model);
+  REQUIRE(shape.ok());
+  CHECK(shape->widths == std::vector<int64_t>{784, 64, 64, 64, 10, 10});
+  CHECK(shape->inputs() == 784);
+  CHECK(shape->outputs() == 10);
+  std::string words;
+  int64_t size = 0;
+  for (const ParameterSpec& p : shape->parameters) {
+    words += p.name + "=" + std::to_string(p.rows) + "x" + std::to_string(p.columns) +
+             (p.is_vector ? "v" : "m") + std::to_string(p.layer) + " ";
+    size += p.size();
+  }
+  CHECK(words ==
+        "layers.0.weight=64x784m0 layers.1.weight=64x1v1 layers.1.bias=64x1v1 "
+        "layers.3.weight=10x64m3 layers.3.bias=10x1v3 ");
+  CHECK(shape->size == size);
+  CHECK(shape->parameters[1].initial_constant == 1.0f);
+  CHECK(shape->parameters[2].initial_constant == 0.0f);
+  CHECK(shape->parameters[1].initial_bound == 0.0f);
+}
+
+TEST_CASE("a model without a linear layer is refused", "[layout][parameters]") {
+  v1::Model model = Input({4});
+  model.add_layers()->mutable_relu();
+  CHECK(ShapeOf(model).status().code() == absl::StatusCode::kInvalidArgument);
+  CHECK(ShapeOf(v1::Model()).status().code() == absl::StatusCode::kInvalidArgument);
+}
+
+TEST_CASE("extents below one and sizes that overflow are refused", "[layout][parameters]") {
+  for (const int64_t extent : {int64_t{0}, int64_t{-5}, INT64_MAX, (int64_t{1} << 40) + 1}) {
+    v1::Model model = Input({extent});
+    AddLinear(model, 1, false);
+    CAPTURE(extent);
+    CHECK(ShapeOf(model).status().code() == absl::StatusCode::kInvalidArgument);
+    model = Input({2});
+    AddLinear(model, extent, false);
+    CHECK(ShapeOf(model).status().code() == absl::StatusCode::kInvalidArgument);
+  }
+  // Each factor is fine, the product is not.
+  v1::Model model = Input({1 << 30, 1 << 30});
+  AddLinear(model, 1, false);
+  CHECK(ShapeOf(model).status().code() == absl::StatusCode::kInvalidArgument);
+  // Each layer is fine, the sum is not.
+  model = Input({1 << 20});
+  AddLinear(model, 1 << 20, false);
+  AddLinear(model, 1 << 20, false);
+  CHECK(ShapeOf(model).status().code() == absl::StatusCode::kInvalidArgument);
+}
+
+TEST_CASE("initial values have PyTorch's bound and fill its range", "[layout][parameters]") {
+  v1::Model model = Input({25});
+  AddLinear(model, 400, true);
+  const absl::StatusOr<ModelShape> shape = ShapeOf(model);
+  REQUIRE(shape.ok());
+  // torch.nn.Linear: weight and bias are uniform in +-1 / sqrt(inputs).
+  CHECK(shape->parameters[0].initial_bound == 0.2f);
+  CHECK(shape->parameters[1].initial_bound == 0.2f);
+  std::vector<float> w(400 * 25);
+  FillInitialRows(shape->parameters[0], 0, 7, 0, 400, w.data());
+  double sum = 0;
+  double squares = 0;
+  float least = 1;
+  float most = -1;
+  for (const float x : w) {
+    REQUIRE(x >= -0.2f);
+    REQUIRE(x < 0.2f);
+    sum += x;
+    squares += double{x} * x;
+    least = std::min(least, x);
+    most = std::max(most, x);
+  }
+  // Of 10,000 uniform values the mean is within 5 sigma of 0, the variance near bound^2 / 3.
+  CHECK(std::abs(sum / w.size()) < 5 * 0.2 / std::sqrt(3.0) / 100);
+  CHECK(squares / w.size() == Approx(0.04 / 3).epsilon(0.05));
+  CHECK(least < -0.199f);
+  CHECK(most > 0.199f);
+}
+
+TEST_CASE("initial values are the same whoever fills which rows", "[layout][parameters]") {
+  // 7 columns: the last block of a row is not used up, and rows do not share it.
+  const ParameterSpec spec{"w", 13, 7, false, 0, 1.0f, 0.0f};
+  std::vector<float> whole(13 * 7);
+  FillInitialRows(spec, 3, 99, 0, 13, whole.data());
+  for (int64_t begin = 0; begin < 13; ++begin) {
+    for (int64_t end = begin; end <= 13; ++end) {
+      std::vector<float> rows((end - begin) * 7);
+      FillInitialRows(spec, 3, 99, begin, end, rows.data());
+      REQUIRE(rows == std::vector<float>(whole.begin() + begin * 7, whole.begin() + end * 7));
+    }
+  }
+}
+
+TEST_CASE("row r column c is documented arithmetic on one philox word", "[layout][parameters]") {
+  const ParameterSpec spec{"w", 5, 6, false, 0, 0.5f, 0.0f};
+  std::vector<float> w(30);
+  FillInitialRows(spec, 2, 1234567890123, 0, 5, w.data());
+  const PhiloxBlock block = Philox(1234567890123, Stream::kInitialValues, 2, 4 * 2 + 5 / 4);
+  CHECK(w[4 * 6 + 5] == 0.5f * (2 * UnitFloat(block[1]) - 1));
+}
+
+TEST_CASE("parameters and seeds do not share initial values", "[layout][parameters]") {
+  const ParameterSpec spec{"w", 4, 4, false, 0, 1.0f, 0.0f};
+  std::vector<float> a(16), b(16), c(16);
+  FillInitialRows(spec, 0, 1, 0, 4, a.data());
+  FillInitialRows(spec, 1, 1, 0, 4, b.data());
+  FillInitialRows(spec, 0, 2, 0, 4, c.data());
+  CHECK(a != b);
+  CHECK(a != c);
+}
+
+TEST_CASE("a bound of zero fills the constant", "[layout][parameters]") {
+  const ParameterSpec spec{"scale", 3, 1, true, 0, 0.0f, 1.0f};
+  std::vector<float> w(2, -1);
+  FillInitialRows(spec, 0, 1, 1, 3, w.data());
+  CHECK(w == std::vector<float>{1, 1});
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,148 @@
+#include <catch2/catch.hpp>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "google/protobuf/text_format.h"
+#include "tests/worker/data/files.h"
+#include "worker/data/dataset.h"
+
+namespace tessera {
+namespace {
+
+using Floats = std::vector<float>;
+
+// Starts in the test's own directory.
+v1::Data Job(const std::string& text) {
+  v1::Data data;
+  REQUIRE(google::protobuf::TextFormat::ParseFromString(text, &data));
+  const std::string path = WriteFile("here", "");
+  data.set_directory(path.substr(0, path.rfind('/')));
+  return data;
+}
+
+v1::Data CsvJob(absl::string_view train, absl::string_view test, const std::string& more = "") {
+  WriteFile("train.csv", train);
+  WriteFile("test.csv", test);
+  return Job("format: 'csv' train { features: 'train.csv' } test { features: 'test.csv' } " + more);
+}
+
+Floats Features(const Dataset& data, std::vector<uint32_t> rows) {
+  Floats out(rows.size() * data.inputs());
+  BatchView view;
+  view.features = out.data();
+  data.FillBatch(rows, view);
+  return out;
+}
+
+Floats Targets(const Dataset& data, std::vector<uint32_t> rows) {
+  Floats out(rows.size() * data.outputs());
+  BatchView view;
+  view.targets = out.data();
+  data.FillBatch(rows, view);
+  return out;
+}
+
+std::string Wrong(const v1::Data& data, const ModelEnds& ends = {2, 3, false}) {
+  return Text(LoadDatasets(data, ends).status());
+}
+
+TEST_CASE("the test set is normalised with the training set's constants", "[load_datasets]") {
+  const auto sets = LoadDatasets(CsvJob("1,5,0\n3,5,1\n", "5,6,2\n", "normalize { per_feature: true }"),
+                                 {2, 3, false});
+  REQUIRE(sets.ok());
+  REQUIRE(Features(sets->train, {0, 1}) == Floats{-1, 0, 1, 0});
+  REQUIRE(Features(sets->test, {0}) == Floats{3, 1});
+}
+
+TEST_CASE("data.normalize holds for all features and is off when absent", "[load_datasets]") {
+  const v1::Data with = CsvJob("1,5,0\n", "3,3,0\n", "normalize { mean: 1 stddev: 2 }");
+  REQUIRE(Features(LoadDatasets(with, {2, 3, false})->train, {0}) == Floats{0, 2});
+  const v1::Data without = CsvJob("1,5,0\n", "3,3,0\n");
+  REQUIRE(Features(LoadDatasets(without, {2, 3, false})->test, {0}) == Floats{3, 3});
+}
+
+TEST_CASE("constants that would make inputs infinite are refused", "[load_datasets]") {
+  v1::Data data = CsvJob("1,5,0\n", "3,3,0\n", "normalize { mean: 1 stddev: 2 }");
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const double stddev : {0.0, -1.0, 1e-300, infinity, std::nan("")}) {
+    data.mutable_normalize()->set_stddev(stddev);
+    REQUIRE(Wrong(data).find("data.normalize: mean is 1 and stddev is ") == 0);
+  }
+  data.mutable_normalize()->set_stddev(1);
+  data.mutable_normalize()->set_mean(infinity);
+  REQUIRE(Wrong(data).find("data.normalize: ") == 0);
+}
+
+TEST_CASE("idx wants a file of labels and one of features, the others want no labels", "[load_datasets]") {
+  REQUIRE(Wrong(Job("format: 'idx' train { features: 'a' } test { features: 'a' labels: 'b' }")) ==
+          "data.train.labels: is not given, want a file, as data.format is idx");
+  REQUIRE(Wrong(Job("format: 'idx' train { features: ['a', 'b'] labels: 'c' }")) ==
+          "data.train.features: names 2 files, want one, as data.format is idx");
+  REQUIRE(Wrong(Job("format: 'csv' train { features: 'a' labels: 'b' }")) ==
+          "data.train.labels: is given, want none: a csv file carries its labels");
+  REQUIRE(Wrong(Job("format: 'csv' train { }")) == "data.train.features: names no file, want one or more");
+  REQUIRE(Wrong(Job("format: 'npy' train { features: 'a' }")) ==
+          "data.format: is \"npy\", want idx, csv, libsvm or cifar");
+}
+
+TEST_CASE("a file without rows is refused", "[load_datasets]") {
+  REQUIRE(Wrong(CsvJob("a,b,c\n", "1,2,0\n")).find("train.csv: has no rows, want at least one") !=
+          std::string::npos);
+  REQUIRE(Wrong(CsvJob("1,2,0\n", "")).find("test.csv: has no rows") != std::string::npos);
+}
+
+TEST_CASE("a path that is absolute does not start in the directory", "[load_datasets]") {
+  v1::Data data = CsvJob("1,2,0\n", "1,2,0\n");
+  data.mutable_train()->set_features(0, data.directory() + "/train.csv");
+  REQUIRE(LoadDatasets(data, {2, 3, false}).ok());
+  data.mutable_train()->set_features(0, "missing.csv");
+  REQUIRE(LoadDatasets(data, {2, 3, false}).status().code() == absl::StatusCode::kNotFound);
+  REQUIRE(Wrong(data).find(data.directory() + "/missing.csv: cannot open") == 0);
+}
+
+TEST_CASE("training and test set share the memory limit", "[load_datasets]") {
+  const v1::Data data = CsvJob("1,2,0\n1,2,0\n", "1,2,0\n");
+  REQUIRE(LoadDatasets(data, {2, 3, false}, 36).ok());
+  REQUIRE(LoadDatasets(data, {2, 3, false}, 35).status().code() == absl::StatusCode::kResourceExhausted);
+}
+
+TEST_CASE("one sigmoid output takes the labels -1 and +1 of a libsvm file as 0 and 1", "[load_datasets]") {
+  WriteFile("train.txt", "+1 1:1\n-1 2:1\n");
+  WriteFile("test.txt", "-1 1:1\n-1\n+1\n");
+  const v1::Data data =
+      Job("format: 'libsvm' train { features: 'train.txt' } test { features: 'test.txt' }");
+  const auto sets = LoadDatasets(data, {2, 1, true});
+  REQUIRE(sets.ok());
+  REQUIRE(Targets(sets->train, {0, 1}) == Floats{1, 0});
+  REQUIRE(Targets(sets->test, {0, 1, 2}) == Floats{0, 0, 1});
+  REQUIRE(Features(sets->test, {0, 1}) == Floats{1, 0, 0, 0});
+}
+
+TEST_CASE("several sigmoid outputs take sets of labels", "[load_datasets]") {
+  WriteFile("train.txt", "0,2 1:1\n1 2:1\n 1:3\n");
+  WriteFile("test.txt", "2 1:1\n");
+  const v1::Data data =
+      Job("format: 'libsvm' train { features: 'train.txt' } test { features: 'test.txt' }");
+  const auto sets = LoadDatasets(data, {2, 3, true});
+  REQUIRE(sets.ok());
+  REQUIRE_FALSE(sets->train.has_classes());
+  REQUIRE(sets->test.has_classes());
+  REQUIRE(Targets(sets->train, {0, 1, 2}) == Floats{1, 0, 1, 0, 1, 0, 0, 0, 0});
+  REQUIRE(Targets(sets->test, {0}) == Floats{0, 0, 1});
+}
+
+TEST_CASE("the sparse rows of per-feature data agree with the same rows in csv", "[load_datasets]") {
+  WriteFile("train.txt", "0 1:1\n1 2:4\n2 1:3 2:2\n");
+  WriteFile("test.txt", "0 2:1\n");
+  const v1::Data sparse = Job(
+      "format: 'libsvm' train { features: 'train.txt' } test { features: 'test.txt' } "
+      "normalize { per_feature: true }");
+  const v1::Data dense = CsvJob("1,0,0\n0,4,1\n3,2,2\n", "0,1,0\n", "normalize { per_feature: true }");
+  const auto a = LoadDatasets(sparse, {2, 3, false}), b = LoadDatasets(dense, {2, 3, false});
+  REQUIRE(Features(a->train, {0, 1, 2}) == Features(b->train, {0, 1, 2}));
+  REQUIRE(Features(a->test, {0}) == Features(b->test, {0}));
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,60 @@
+// The network in f64 and plain loops, written from the formulas: what Network is held to.
+#ifndef TESSERA_TESTS_WORKER_MODEL_REFERENCE_NETWORK_H_
+#define TESSERA_TESTS_WORKER_MODEL_REFERENCE_NETWORK_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "proto/job.pb.h"
+#include "worker/model/batch.h"
+
+namespace tessera {
+
+// Activations [rows, width], row-major.
+using Matrix = std::vector<double>;
+
+class ReferenceNetwork {
+ public:
+  explicit ReferenceNetwork(const v1::Model& model);
+
+  // One array per parameter, in ModelShape's order. The caller fills them.
+  std::vector<Matrix> parameters;
+  // After TrainLoss with gradients: of the mean loss.
+  std::vector<Matrix> gradients;
+  // After CalibratedLogits: the biased statistics of every batch norm over the whole sample.
+  struct Statistics {
+    Matrix mean;
+    Matrix sigma;  // sqrt(variance + epsilon)
+  };
+  std::vector<Statistics> statistics;
+
+  // Mean loss of the batch, with minibatch statistics and dropout.
+  double TrainLoss(const Batch& batch, const StepKey& key, bool with_gradients);
+
+  // Logits of `batch` under the statistics that the full network has on `sample`.
+  Matrix CalibratedLogits(const Batch& sample, const Batch& batch);
+
+  // Mean loss of logits; `gradient` may be null.
+  double Loss(const Matrix& logits, const Batch& batch, Matrix* gradient) const;
+
+ private:
+  struct LayerPlan {
+    int layer;
+    int64_t inputs;
+    int64_t outputs;
+    int weight = -1;
+    int bias = -1;
+  };
+
+  Matrix Forward(const LayerPlan& plan, int64_t rows, const Matrix& x, const StepKey& key,
+                 Statistics* used) const;
+  Matrix Backward(const LayerPlan& plan, int64_t rows, const Matrix& x, const Matrix& dy, const StepKey& key);
+  double Kept(const LayerPlan& plan, const StepKey& key, int64_t element) const;
+
+  const v1::Model model_;
+  std::vector<LayerPlan> layers_;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_TESTS_WORKER_MODEL_REFERENCE_NETWORK_H_

@@ -1,0 +1,115 @@
+#include "worker/data/dataset.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "common/base/check.h"
+#include "worker/data/rescale.h"
+
+namespace tessera {
+namespace {
+
+// A stored u8 value 255 is the number 1.
+constexpr double kU8Unit = 255;
+
+}  // namespace
+
+Dataset::Dataset(Table table, const Normalization& normalization, const ModelEnds& ends)
+    : table_(std::move(table)), outputs_(ends.outputs) {
+  TESSERA_CHECK(table_.rows > 0 && table_.features == ends.inputs);
+  TESSERA_CHECK(ends.sigmoid || has_classes());
+  const double unit = std::holds_alternative<U8Values>(table_.values) ? kU8Unit : 1;
+  const size_t count = normalization.mean.size();
+  TESSERA_CHECK(normalization.stddev.size() == count);
+  TESSERA_CHECK(count == 1 || static_cast<int64_t>(count) == table_.features);
+  for (size_t j = 0; j < count; ++j) {
+    centre_.push_back(static_cast<float>(normalization.mean[j] * unit));
+    scale_.push_back(static_cast<float>(1 / (normalization.stddev[j] * unit)));
+  }
+  if (!std::holds_alternative<SparseValues>(table_.values)) return;
+  zeros_.resize(table_.features);
+  for (int64_t j = 0; j < table_.features; ++j) {
+    const int64_t i = uniform() ? 0 : j;
+    zeros_[j] = (0 - centre_[i]) * scale_[i];
+  }
+}
+
+int64_t Dataset::bytes() const {
+  return table_.bytes() +
+         static_cast<int64_t>((centre_.size() + scale_.size() + zeros_.size()) * sizeof(float));
+}
+
+void Dataset::FillBatch(absl::Span<const uint32_t> rows, const BatchView& out) const {
+  for (const uint32_t row : rows) TESSERA_CHECK(row < table_.rows);
+  if (out.features != nullptr) {
+    std::visit([&](const auto& values) { FillFeatures(values, rows, out.features); }, table_.values);
+  }
+  if (out.classes != nullptr) {
+    const Classes* const classes = std::get_if<Classes>(&table_.labels);
+    TESSERA_CHECK(classes != nullptr);
+    for (size_t b = 0; b < rows.size(); ++b) out.classes[b] = (*classes)[rows[b]];
+  }
+  if (out.targets != nullptr) {
+    std::visit([&](const auto& labels) { FillTargets(labels, rows, out.targets); }, table_.labels);
+  }
+}
+
+void Dataset::FillFeatures(const U8Values& values, absl::Span<const uint32_t> rows, float* out) const {
+  const int64_t n = table_.features;
+  for (const uint32_t row : rows) {
+    const uint8_t* const x = values.data() + row * n;
+    if (uniform()) {
+      RescaleU8(x, n, centre_[0], scale_[0], out);
+    } else {
+      RescaleU8(x, n, centre_.data(), scale_.data(), out);
+    }
+    out += n;
+  }
+}
+
+void Dataset::FillFeatures(const F32Values& values, absl::Span<const uint32_t> rows, float* out) const {
+  const int64_t n = table_.features;
+  const bool as_stored = uniform() && centre_[0] == 0 && scale_[0] == 1;
+  for (const uint32_t row : rows) {
+    const float* const x = values.data() + row * n;
+    if (as_stored) {
+      std::memcpy(out, x, n * sizeof(float));
+    } else if (uniform()) {
+      RescaleF32(x, n, centre_[0], scale_[0], out);
+    } else {
+      RescaleF32(x, n, centre_.data(), scale_.data(), out);
+    }
+    out += n;
+  }
+}
+
+void Dataset::FillFeatures(const SparseValues& values, absl::Span<const uint32_t> rows, float* out) const {
+  for (const uint32_t row : rows) {
+    std::memcpy(out, zeros_.data(), zeros_.size() * sizeof(float));
+    for (int64_t e = values.begin[row]; e < values.begin[row + 1]; ++e) {
+      const uint32_t j = values.feature[e];
+      const uint32_t i = uniform() ? 0 : j;
+      out[j] = (values.value[e] - centre_[i]) * scale_[i];
+    }
+    out += table_.features;
+  }
+}
+
+void Dataset::FillTargets(const Classes& classes, absl::Span<const uint32_t> rows, float* out) const {
+  if (outputs_ == 1) {
+    for (size_t b = 0; b < rows.size(); ++b) out[b] = static_cast<float>(classes[rows[b]]);
+    return;
+  }
+  std::memset(out, 0, rows.size() * outputs_ * sizeof(float));
+  for (size_t b = 0; b < rows.size(); ++b) out[b * outputs_ + classes[rows[b]]] = 1;
+}
+
+void Dataset::FillTargets(const ClassSets& sets, absl::Span<const uint32_t> rows, float* out) const {
+  std::memset(out, 0, rows.size() * outputs_ * sizeof(float));
+  for (const uint32_t row : rows) {
+    for (int64_t e = sets.begin[row]; e < sets.begin[row + 1]; ++e) out[sets.classes[e]] = 1;
+    out += outputs_;
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,95 @@
+// A worker's training and test set in memory, ready to fill minibatches.
+//
+// Values stay as compact as their files (u8, f32, sparse) and are normalised while a batch is filled.
+//
+//   data files -> Table (idx.h, csv.h, libsvm.h, cifar.h) -> Dataset --FillBatch--> [B, features], labels
+#ifndef TESSERA_WORKER_DATA_DATASET_H_
+#define TESSERA_WORKER_DATA_DATASET_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "proto/job.pb.h"
+#include "worker/data/normalization.h"
+#include "worker/data/table.h"
+
+namespace tessera {
+
+// What the model says about its data.
+struct ModelEnds {
+  // Product of model.input.
+  int64_t inputs = 0;
+  // Width of the last layer.
+  int64_t outputs = 0;
+  // model.loss is sigmoid_cross_entropy, not softmax_cross_entropy.
+  bool sigmoid = false;
+};
+
+// Where the B rows of a batch go; a null part is not filled. Row-major.
+struct BatchView {
+  // [B, inputs]
+  float* features = nullptr;
+  // [B]: the class of each row, for softmax.
+  int32_t* classes = nullptr;
+  // [B, outputs]: 1 for a row's classes and 0 elsewhere, for sigmoid. With one output, the class, 0 or 1.
+  float* targets = nullptr;
+};
+
+// Constant after construction; any number of threads may fill batches at once.
+class Dataset {
+ public:
+  // `table` holds the classes that TableSpecOf(ends) asks for.
+  Dataset(Table table, const Normalization& normalization, const ModelEnds& ends);
+  Dataset(Dataset&&) = default;
+
+  int64_t rows() const { return table_.rows; }
+  int64_t inputs() const { return table_.features; }
+  int64_t outputs() const { return outputs_; }
+  // Every row has one class, so BatchView::classes may be filled. Always so under softmax.
+  bool has_classes() const { return std::holds_alternative<Classes>(table_.labels); }
+  // Memory of all of it.
+  int64_t bytes() const;
+
+  // Writes rows[0], rows[1] and so on. One thread, no allocation.
+  void FillBatch(absl::Span<const uint32_t> rows, const BatchView& out) const;
+
+ private:
+  void FillFeatures(const U8Values& values, absl::Span<const uint32_t> rows, float* out) const;
+  void FillFeatures(const F32Values& values, absl::Span<const uint32_t> rows, float* out) const;
+  void FillFeatures(const SparseValues& values, absl::Span<const uint32_t> rows, float* out) const;
+  void FillTargets(const Classes& classes, absl::Span<const uint32_t> rows, float* out) const;
+  void FillTargets(const ClassSets& sets, absl::Span<const uint32_t> rows, float* out) const;
+  bool uniform() const { return centre_.size() == 1; }
+
+  Table table_;
+  int64_t outputs_;
+  // An input is (stored value - centre) * scale. One entry, or one for each feature.
+  std::vector<float> centre_;
+  std::vector<float> scale_;
+  // What a sparse row's missing entries become; one entry for each feature, of sparse tables only.
+  std::vector<float> zeros_;
+};
+
+// What a reader must deliver for a model.
+TableSpec TableSpecOf(const ModelEnds& ends);
+
+struct Datasets {
+  Dataset train;
+  Dataset test;
+};
+
+// Reads the files of data.train and data.test, which are relative to data.directory where not absolute.
+// Both use the normalisation of the training rows. `bytes_max` bounds the memory of both together.
+//   kNotFound, kPermissionDenied, ...  a file cannot be opened
+//   kInvalidArgument                   a file is malformed or does not fit the model; `data` is unusable
+//   kDataLoss                          a .gz file is corrupt or cut off
+//   kResourceExhausted                 the rows would need more than bytes_max
+absl::StatusOr<Datasets> LoadDatasets(const v1::Data& data, const ModelEnds& ends,
+                                      int64_t bytes_max = kDatasetBytesMax);
+
+}  // namespace tessera
+
+#endif  // TESSERA_WORKER_DATA_DATASET_H_

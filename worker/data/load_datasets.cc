@@ -1,0 +1,111 @@
+// From a job's data section to tables, and from tables to data sets.
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "worker/data/cifar.h"
+#include "worker/data/csv.h"
+#include "worker/data/dataset.h"
+#include "worker/data/idx.h"
+#include "worker/data/libsvm.h"
+
+namespace tessera {
+namespace {
+
+std::string Resolve(const std::string& directory, const std::string& file) {
+  if (directory.empty() || (!file.empty() && file[0] == '/')) return file;
+  return absl::StrCat(directory, directory.back() == '/' ? "" : "/", file);
+}
+
+absl::Status CheckFiles(const v1::DataFiles& files, const std::string& format, absl::string_view key) {
+  if (files.features().empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(key, ".features: names no file, want one or more"));
+  }
+  if (format != "idx" && !files.labels().empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(key, ".labels: is given, want none: a ", format, " file carries its labels"));
+  }
+  if (format != "idx") return absl::OkStatus();
+  if (files.features_size() != 1) {
+    return absl::InvalidArgumentError(absl::StrCat(key, ".features: names ", files.features_size(),
+                                                   " files, want one, as data.format is idx"));
+  }
+  if (files.labels().empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(key, ".labels: is not given, want a file, as data.format is idx"));
+  }
+  return absl::OkStatus();
+}
+
+// `labels` belongs to libsvm: made by the training set, used by the test set.
+absl::StatusOr<Table> ReadTable(const v1::Data& data, const v1::DataFiles& files, absl::string_view key,
+                                const TableSpec& spec, std::optional<LabelMap>& labels) {
+  TESSERA_RETURN_IF_ERROR(CheckFiles(files, data.format(), key));
+  std::vector<std::string> paths;
+  for (const std::string& file : files.features()) paths.push_back(Resolve(data.directory(), file));
+  const std::string& format = data.format();
+  absl::StatusOr<Table> table = absl::InvalidArgumentError(
+      absl::StrCat("data.format: is \"", format, "\", want idx, csv, libsvm or cifar"));
+  if (format == "idx") table = ReadIdx(paths[0], Resolve(data.directory(), files.labels()), spec);
+  if (format == "csv") table = ReadCsv(paths, spec);
+  if (format == "libsvm") table = ReadLibsvm(paths, spec, labels);
+  if (format == "cifar") table = ReadCifar(paths, spec);
+  if (table.ok() && table->rows == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(paths[0], ": has no rows, want at least one"));
+  }
+  return table;
+}
+
+absl::Status CheckNormalize(const v1::Normalize& normalize) {
+  // Where the inverse is not finite, neither are the inputs.
+  const auto inverse = static_cast<float>(1 / normalize.stddev());
+  if (normalize.stddev() > 0 && std::isfinite(inverse) && inverse > 0 &&
+      std::abs(normalize.mean()) <= std::numeric_limits<float>::max()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("data.normalize: mean is ", normalize.mean(),
+                                                 " and stddev is ", normalize.stddev(),
+                                                 ", want finite numbers and a positive stddev"));
+}
+
+}  // namespace
+
+TableSpec TableSpecOf(const ModelEnds& ends) {
+  TableSpec spec;
+  spec.features = ends.inputs;
+  // One sigmoid output tells two classes apart.
+  spec.classes = ends.sigmoid && ends.outputs == 1 ? 2 : ends.outputs;
+  spec.class_sets = ends.sigmoid && ends.outputs > 1;
+  return spec;
+}
+
+absl::StatusOr<Datasets> LoadDatasets(const v1::Data& data, const ModelEnds& ends, int64_t bytes_max) {
+  TESSERA_CHECK(ends.inputs >= 1 && ends.outputs >= 1);
+  if (ends.inputs > kFeaturesMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("model.input: product is ", ends.inputs, ", want at most ", kFeaturesMax));
+  }
+  const bool per_feature = data.normalize().per_feature();
+  if (data.has_normalize() && !per_feature) TESSERA_RETURN_IF_ERROR(CheckNormalize(data.normalize()));
+  TableSpec spec = TableSpecOf(ends);
+  spec.local_files = data.partition() == "local";
+  spec.bytes_max = bytes_max;
+  std::optional<LabelMap> labels;
+  TESSERA_ASSIGN_OR_RETURN(Table train, ReadTable(data, data.train(), "data.train", spec, labels));
+  spec.bytes_max -= train.bytes();
+  TESSERA_ASSIGN_OR_RETURN(Table test, ReadTable(data, data.test(), "data.test", spec, labels));
+
+  Normalization normalization;
+  if (per_feature) {
+    normalization = NormalizationOf(train);
+  } else if (data.has_normalize()) {
+    normalization = {{data.normalize().mean()}, {data.normalize().stddev()}};
+  }
+  return Datasets{Dataset(std::move(train), normalization, ends),
+                  Dataset(std::move(test), normalization, ends)};
+}
+
+}  // namespace tessera

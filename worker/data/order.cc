@@ -1,0 +1,133 @@
+#include "worker/data/order.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/philox.h"
+#include "worker/data/limits.h"
+
+namespace tessera {
+namespace {
+
+constexpr size_t kCalibrationRowsMax = 2048;
+// A bucket of so many keys sorts within the first-level cache.
+constexpr int64_t kBucketKeys = 256;
+constexpr int kBucketBitsMax = 20;
+constexpr int kKeyBits = 64;
+
+uint64_t KeyOf(uint64_t seed, Stream stream, uint64_t a, uint64_t row) {
+  const PhiloxBlock block = Philox(seed, stream, a, row);
+  return block[0] | uint64_t{block[1]} << 32;
+}
+
+// Sorts the rows `first`, `first + stride` and so on below `rows` by (key, row) into `out`. Keys are
+// uniform, so the top bits split them into even buckets; each is sorted by itself. Keys are computed
+// twice rather than held twice.
+void SortRows(uint64_t seed, Stream stream, uint64_t a, int64_t rows, int64_t first, int64_t stride,
+              std::vector<SortKey>& out) {
+  const int64_t count = first < rows ? (rows - first + stride - 1) / stride : 0;
+  int bits = 1;
+  while (bits < kBucketBitsMax && (count >> bits) > kBucketKeys) ++bits;
+  const int shift = kKeyBits - bits;
+  std::vector<uint32_t> bucket_end((size_t{1} << bits) + 1);
+  for (int64_t row = first; row < rows; row += stride) {
+    ++bucket_end[(KeyOf(seed, stream, a, row) >> shift) + 1];
+  }
+  for (size_t b = 1; b < bucket_end.size(); ++b) bucket_end[b] += bucket_end[b - 1];
+  out.resize(static_cast<size_t>(count));
+  // Until here entry b is where bucket b begins; filling moves it to where b ends.
+  for (int64_t row = first; row < rows; row += stride) {
+    const uint64_t key = KeyOf(seed, stream, a, row);
+    out[bucket_end[key >> shift]++] = {key, static_cast<uint32_t>(row)};
+  }
+  const auto before = [](const SortKey& x, const SortKey& y) {
+    return x.key != y.key ? x.key < y.key : x.row < y.row;
+  };
+  uint32_t begin = 0;
+  for (size_t b = 0; b + 1 < bucket_end.size(); ++b) {
+    std::sort(out.begin() + begin, out.begin() + bucket_end[b], before);
+    begin = bucket_end[b];
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<Partition> ParsePartition(absl::string_view name) {
+  if (name == "global") return Partition::kGlobal;
+  if (name == "shard") return Partition::kShard;
+  if (name == "full") return Partition::kFull;
+  if (name == "local") return Partition::kLocal;
+  return absl::InvalidArgumentError(
+      absl::StrCat("data.partition: is \"", name, "\", want global, shard, full or local"));
+}
+
+absl::StatusOr<int64_t> EpochSteps(int64_t rows_total, int64_t parts, int64_t batch) {
+  TESSERA_CHECK(rows_total >= 0 && parts >= 1 && batch >= 1);
+  const int64_t steps = rows_total / parts / batch;
+  if (steps > 0) return steps;
+  return absl::InvalidArgumentError(
+      absl::StrCat("data.train: rows are ", rows_total, ", want at least ", parts, " x ", batch,
+                   " for one step of every worker; lower train.batch_size or cluster.workers"));
+}
+
+EpochOrder::EpochOrder(const Options& options) : options_(options) {
+  TESSERA_CHECK(options.rows >= 1 && options.rows <= kRowsMax && options.batch >= 1);
+}
+
+absl::Status EpochOrder::Begin(const EpochPlace& place) {
+  TESSERA_CHECK(place.part >= 0 && place.part <= place.parts && place.parts >= 1);
+  TESSERA_CHECK(place.epoch >> 32 == 0);
+  const bool joined_late = place.part == place.parts;
+  Partition partition = options_.partition;
+  if (joined_late && partition != Partition::kLocal) partition = Partition::kFull;
+  const bool has_total = partition == Partition::kLocal && place.rows_total > 0;
+  TESSERA_ASSIGN_OR_RETURN(
+      steps_, EpochSteps(has_total ? place.rows_total : options_.rows, place.parts, options_.batch));
+
+  const bool own_key = partition == Partition::kFull;
+  const uint64_t a = place.epoch | (own_key ? (place.rank.value() + 1) << 32 : 0);
+  const bool own_rows = partition == Partition::kShard;
+  SortRows(options_.seed, Stream::kDataOrder, a, options_.rows, own_rows ? place.part : 0,
+           own_rows ? place.parts : 1, keys_);
+
+  rows_.clear();
+  if (partition == Partition::kGlobal) {
+    for (int64_t step = 0; step < steps_; ++step) {
+      const int64_t begin = (step * place.parts + place.part) * options_.batch;
+      for (int64_t i = begin; i < begin + options_.batch; ++i) rows_.push_back(keys_[i].row);
+    }
+  } else {
+    for (const SortKey& key : keys_) rows_.push_back(key.row);
+  }
+  return absl::OkStatus();
+}
+
+absl::Span<const uint32_t> EpochOrder::Rows(int64_t step) {
+  TESSERA_CHECK(step >= 0 && step < steps_);
+  const auto size = static_cast<int64_t>(rows_.size());
+  const int64_t begin = step * options_.batch % size;
+  if (begin + options_.batch <= size) return absl::MakeConstSpan(rows_).subspan(begin, options_.batch);
+  wrapped_.clear();
+  for (int64_t i = 0; i < options_.batch; ++i) wrapped_.push_back(rows_[(begin + i) % size]);
+  return wrapped_;
+}
+
+std::vector<uint32_t> CalibrationRows(uint64_t seed, int64_t rows, int64_t part, int64_t parts) {
+  TESSERA_CHECK(part >= 0 && part < parts && rows <= kRowsMax);
+  std::vector<SortKey> keys;
+  SortRows(seed, Stream::kCalibration, 0, rows, part, parts, keys);
+  keys.resize(std::min(keys.size(), kCalibrationRowsMax));
+  std::vector<uint32_t> result;
+  for (const SortKey& key : keys) result.push_back(key.row);
+  return result;
+}
+
+std::vector<uint32_t> EvaluationRows(int64_t rows, int64_t part, int64_t parts) {
+  TESSERA_CHECK(part >= 0 && part < parts && rows <= kRowsMax);
+  std::vector<uint32_t> result;
+  for (int64_t row = part; row < rows; row += parts) result.push_back(static_cast<uint32_t>(row));
+  return result;
+}
+
+}  // namespace tessera

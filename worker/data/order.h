@@ -1,0 +1,100 @@
+// Which training rows a worker reads, and in which order.
+//
+// The order of an epoch is the rows sorted by (key, row), where key is the first 64 bits of
+// Philox(seed, kDataOrder, epoch, row), or of Philox(seed, kDataOrder, epoch | (rank + 1) << 32, row) for
+// an order of one's own. With K parts and minibatches of B rows:
+//
+//   global  step t of the epoch takes the next K*B rows of the order of all, part k the k-th B of them
+//   shard   part k orders the rows i with i mod K = k, and step t takes the next B
+//   full    every worker orders all rows, its rank in the key
+//   local   every worker orders the rows of its own files; the order begins anew where it runs out
+//
+// An epoch is floor(N / (K*B)) steps, N being all rows (local: of all workers together). So the last
+// incomplete step is dropped, and workers make equally many.
+#ifndef TESSERA_WORKER_DATA_ORDER_H_
+#define TESSERA_WORKER_DATA_ORDER_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "common/base/ids.h"
+
+namespace tessera {
+
+enum class Partition { kGlobal, kShard, kFull, kLocal };
+
+// From data.partition; kInvalidArgument where it is none of the four.
+absl::StatusOr<Partition> ParsePartition(absl::string_view name);
+
+// floor(rows_total / (parts * batch)); kInvalidArgument where that is 0.
+absl::StatusOr<int64_t> EpochSteps(int64_t rows_total, int64_t parts, int64_t batch);
+
+// A worker's place in one epoch.
+struct EpochPlace {
+  // Below 2^32.
+  uint64_t epoch = 0;
+  Rank rank;
+  // Of `parts`; part = parts is a worker that joined in mid-epoch. It reads all rows in an order of its
+  // own, its rank in the key, whatever the partition (local: its own files as ever).
+  int64_t part = 0;
+  int64_t parts = 1;
+  // Rows of all workers together, which only local needs; 0: those of this worker.
+  int64_t rows_total = 0;
+};
+
+struct SortKey {
+  uint64_t key;
+  uint32_t row;
+};
+
+// One worker's order, epoch after epoch. One thread. Its memory is about 16 bytes for each row.
+class EpochOrder {
+ public:
+  struct Options {
+    Partition partition = Partition::kGlobal;
+    uint64_t seed = 0;
+    // Training rows of this worker's files, in [1, kRowsMax].
+    int64_t rows = 0;
+    // Rows of one minibatch, at least 1.
+    int64_t batch = 0;
+  };
+
+  explicit EpochOrder(const Options& options);
+
+  // Sorts the rows of this epoch: about 0.1 microseconds for each. On error the order is as it was.
+  //   kInvalidArgument  there are fewer rows than one step takes
+  absl::Status Begin(const EpochPlace& place);
+
+  // Minibatches of the epoch; 0 before Begin.
+  int64_t steps() const { return steps_; }
+
+  // The batch of step `step` of the epoch, in [0, steps()). The view lives until the next call of a
+  // method.
+  absl::Span<const uint32_t> Rows(int64_t step);
+
+ private:
+  const Options options_;
+  int64_t steps_ = 0;
+  // This worker's rows in the order it reads them.
+  std::vector<uint32_t> rows_;
+  // A batch that wraps.
+  std::vector<uint32_t> wrapped_;
+  std::vector<SortKey> keys_;
+};
+
+// The rows that calibrate batch norm: the first 2,048, or all if there are fewer, by the first 64 bits of
+// Philox(seed, kCalibration, 0, row), then row. Under shard only the part's own rows count; elsewhere
+// part 0 of 1.
+std::vector<uint32_t> CalibrationRows(uint64_t seed, int64_t rows, int64_t part = 0, int64_t parts = 1);
+
+// The test rows that part k of K scores: i with i mod K = k, ascending.
+std::vector<uint32_t> EvaluationRows(int64_t rows, int64_t part, int64_t parts);
+
+}  // namespace tessera
+
+#endif  // TESSERA_WORKER_DATA_ORDER_H_

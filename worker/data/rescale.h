@@ -1,0 +1,19 @@
+// out = (x - centre) * scale, for the values of one row: what turns stored values into model inputs.
+//
+// One thread, vectorised, bandwidth bound: reads 1 byte (u8) or 4 (f32) and writes 4 for each value; the
+// forms with a centre and a scale for each feature read 8 more, from the cache.
+#ifndef TESSERA_WORKER_DATA_RESCALE_H_
+#define TESSERA_WORKER_DATA_RESCALE_H_
+
+#include <cstdint>
+
+namespace tessera {
+
+void RescaleU8(const uint8_t* x, int64_t count, float centre, float scale, float* out);
+void RescaleU8(const uint8_t* x, int64_t count, const float* centre, const float* scale, float* out);
+void RescaleF32(const float* x, int64_t count, float centre, float scale, float* out);
+void RescaleF32(const float* x, int64_t count, const float* centre, const float* scale, float* out);
+
+}  // namespace tessera
+
+#endif  // TESSERA_WORKER_DATA_RESCALE_H_

@@ -1,0 +1,44 @@
+// The stages that look at one value at a time: relu and dropout. They keep nothing between passes.
+#ifndef TESSERA_WORKER_MODEL_ACTIVATION_STAGES_H_
+#define TESSERA_WORKER_MODEL_ACTIVATION_STAGES_H_
+
+#include "kernels/backend.h"
+#include "worker/model/plan.h"
+#include "worker/model/stage.h"
+
+namespace tessera {
+
+class ReluStage final : public Stage {
+ public:
+  ReluStage(const StagePlan& plan, Backend& backend) : plan_(plan), backend_(backend) {}
+
+  void Forward(const StepKey& key, int64_t rows, const float* x, float* y) override;
+  void Backward(const StepKey& key, int64_t rows, const float* x, const float* y, const float* dy,
+                float* dx) override;
+  void Evaluate(int64_t rows, const float* x, const float* constants, float* y) override;
+
+ private:
+  const StagePlan plan_;
+  Backend& backend_;
+};
+
+// Off in evaluation.
+class DropoutStage final : public Stage {
+ public:
+  DropoutStage(const StagePlan& plan, Backend& backend) : plan_(plan), backend_(backend) {}
+
+  void Forward(const StepKey& key, int64_t rows, const float* x, float* y) override;
+  void Backward(const StepKey& key, int64_t rows, const float* x, const float* y, const float* dy,
+                float* dx) override;
+  void Evaluate(int64_t rows, const float* x, const float* constants, float* y) override;
+
+ private:
+  void Drop(const StepKey& key, int64_t rows, const float* from, float* to);
+
+  const StagePlan plan_;
+  Backend& backend_;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_WORKER_MODEL_ACTIVATION_STAGES_H_

@@ -1,0 +1,48 @@
+// Rows that a network computes on, and what it says about them.
+#ifndef TESSERA_WORKER_MODEL_BATCH_H_
+#define TESSERA_WORKER_MODEL_BATCH_H_
+
+#include <array>
+#include <cstdint>
+
+namespace tessera {
+
+// Row-major views into the caller's memory.
+struct Batch {
+  int64_t rows = 0;
+  // [rows, inputs of the model]
+  const float* inputs = nullptr;
+  // What the rows are; either one, or both null where only inputs are read. Softmax wants labels [rows]
+  // in [0, outputs). Sigmoid takes labels too (0 or 1 with a single output), or targets [rows, outputs].
+  const int32_t* labels = nullptr;
+  const float* targets = nullptr;
+};
+
+// Names one training step, for everything random in it.
+struct StepKey {
+  uint64_t seed = 0;
+  uint64_t step = 0;
+  uint64_t rank = 0;
+};
+
+// Of one training step: the mean loss of its rows, and how many were predicted right before the update.
+struct LossAndCount {
+  double loss = 0;
+  int64_t correct = 0;
+  int64_t rows = 0;
+};
+
+// Of evaluated rows. Sums, so that the parts of a test set add up.
+struct Scores {
+  double loss_sum = 0;
+  // Softmax and single-label sigmoid: the label is the first prediction. Sigmoid with one output: the right
+  // side of 0.5. Multi-label: the first prediction is one of the labels.
+  int64_t correct = 0;
+  int64_t rows = 0;
+  // Labels among the first 1, 3 and 5 predictions.
+  std::array<int64_t, 3> precision_hits = {};
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_WORKER_MODEL_BATCH_H_

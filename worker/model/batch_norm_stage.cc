@@ -1,0 +1,41 @@
+#include "worker/model/batch_norm_stage.h"
+
+#include "common/base/check.h"
+
+namespace tessera {
+
+absl::StatusOr<std::unique_ptr<Stage>> BatchNormStage::Create(const StagePlan& plan,
+                                                              const StageParameters& parameters,
+                                                              Backend& backend) {
+  auto stage = std::unique_ptr<BatchNormStage>(new BatchNormStage(plan, parameters, backend));
+  TESSERA_ASSIGN_OR_RETURN(stage->statistics_, Buffer<float>::Create(backend.memory(), 2 * plan.inputs));
+  return stage;
+}
+
+void BatchNormStage::Forward(const StepKey&, int64_t rows, const float* x, float* y) {
+  const MatrixShape shape{rows, plan_.inputs};
+  backend_.batch_norm().Statistics(shape, plan_.epsilon, x, mean(), inverse_sigma());
+  backend_.batch_norm().Normalize(shape, x, mean(), inverse_sigma(), {parameters_.weight, parameters_.bias},
+                                  plan_.relu, y);
+}
+
+void BatchNormStage::Backward(const StepKey&, int64_t rows, const float* x, const float* y, const float* dy,
+                              float* dx) {
+  BatchNormKernel::BackwardInput in;
+  in.x = x;
+  in.mean = mean();
+  in.inverse_sigma = inverse_sigma();
+  in.scale = parameters_.weight;
+  // A dropout that overwrote y left it positive where it kept it, and passes no gradient elsewhere.
+  in.y = plan_.relu ? y : nullptr;
+  in.dy = dy;
+  backend_.batch_norm().Backward({rows, plan_.inputs}, in, parameters_.weight_gradient,
+                                 parameters_.bias_gradient, dx);
+}
+
+void BatchNormStage::Evaluate(int64_t rows, const float* x, const float* constants, float* y) {
+  backend_.batch_norm().Normalize({rows, plan_.inputs}, x, constants, constants + plan_.inputs,
+                                  {parameters_.weight, parameters_.bias}, plan_.relu, y);
+}
+
+}  // namespace tessera

@@ -1,0 +1,42 @@
+// Batch norm, with the relu behind it if there is one.
+#ifndef TESSERA_WORKER_MODEL_BATCH_NORM_STAGE_H_
+#define TESSERA_WORKER_MODEL_BATCH_NORM_STAGE_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+#include "worker/model/plan.h"
+#include "worker/model/stage.h"
+
+namespace tessera {
+
+// Training normalises with the minibatch's statistics. Evaluation uses constants: `inputs` means, then as many
+// 1/sigma.
+class BatchNormStage final : public Stage {
+ public:
+  // kResourceExhausted: no memory.
+  static absl::StatusOr<std::unique_ptr<Stage>> Create(const StagePlan& plan, const StageParameters& parameters,
+                                                       Backend& backend);
+
+  void Forward(const StepKey& key, int64_t rows, const float* x, float* y) override;
+  void Backward(const StepKey& key, int64_t rows, const float* x, const float* y, const float* dy,
+                float* dx) override;
+  void Evaluate(int64_t rows, const float* x, const float* constants, float* y) override;
+
+ private:
+  BatchNormStage(const StagePlan& plan, const StageParameters& parameters, Backend& backend)
+      : plan_(plan), parameters_(parameters), backend_(backend) {}
+  float* mean() const { return statistics_.data(); }
+  float* inverse_sigma() const { return statistics_.data() + plan_.inputs; }
+
+  const StagePlan plan_;
+  const StageParameters parameters_;
+  Backend& backend_;
+  // The minibatch's.
+  Buffer<float> statistics_;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_WORKER_MODEL_BATCH_NORM_STAGE_H_

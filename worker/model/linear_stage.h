@@ -1,0 +1,48 @@
+// A linear layer: y = x W^T + b.
+#ifndef TESSERA_WORKER_MODEL_LINEAR_STAGE_H_
+#define TESSERA_WORKER_MODEL_LINEAR_STAGE_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+#include "worker/model/plan.h"
+#include "worker/model/stage.h"
+
+namespace tessera {
+
+
+// In bf16, the factors x, W and dy of the three products are rounded once each; evaluation stays in f32.
+class LinearStage final : public Stage {
+ public:
+  // `dy_bf16` has room for batch_max * outputs values and may be shared between stages; it is not used in f32.
+  //   kResourceExhausted   no memory
+  //   kFailedPrecondition  bf16, and the device has none
+  static absl::StatusOr<std::unique_ptr<Stage>> Create(const StagePlan& plan, Precision precision,
+                                                       int64_t batch_max, const StageParameters& parameters,
+                                                       Bf16* dy_bf16, Backend& backend);
+
+  void Forward(const StepKey& key, int64_t rows, const float* x, float* y) override;
+  void Backward(const StepKey& key, int64_t rows, const float* x, const float* y, const float* dy,
+                float* dx) override;
+  void Evaluate(int64_t rows, const float* x, const float* constants, float* y) override;
+
+ private:
+  LinearStage(const StagePlan& plan, const StageParameters& parameters, Backend& backend)
+      : plan_(plan), parameters_(parameters), backend_(backend) {}
+  LinearShape Shape(int64_t rows) const { return {rows, plan_.inputs, plan_.outputs}; }
+
+  const StagePlan plan_;
+  const StageParameters parameters_;
+  Backend& backend_;
+
+  // Null in f32.
+  LinearKernel<Bf16>* bf16_ = nullptr;
+  Buffer<Bf16> x_bf16_;
+  Buffer<Bf16> weight_bf16_;
+  Bf16* dy_bf16_ = nullptr;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_WORKER_MODEL_LINEAR_STAGE_H_

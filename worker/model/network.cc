@@ -1,0 +1,277 @@
+#include "worker/model/network.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "worker/model/activation_stages.h"
+#include "worker/model/batch_norm_stage.h"
+#include "worker/model/linear_stage.h"
+
+namespace tessera {
+namespace {
+
+constexpr absl::string_view kSoftmax = "softmax_cross_entropy";
+constexpr absl::string_view kSigmoid = "sigmoid_cross_entropy";
+
+// Rows that one product takes.
+struct Chunk {
+  const float* values;
+  int64_t rows;
+};
+
+void AppendChunks(const float* values, int64_t rows, int64_t columns, int64_t rows_max, std::vector<Chunk>* chunks) {
+  for (int64_t row = 0; row < rows; row += rows_max) {
+    chunks->push_back({values + row * columns, std::min(rows_max, rows - row)});
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Network>> Network::Create(const v1::Model& model, const Options& options,
+                                                         Backend& backend) {
+  if (options.batch_max < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("network: batch_max is ", options.batch_max, ", want at least 1"));
+  }
+  if (model.loss() != kSoftmax && model.loss() != kSigmoid) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("model.loss: got \"", model.loss(), "\", want ", kSoftmax, " or ", kSigmoid));
+  }
+  if (!backend.memory().host_addressable()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("network: the memory of ", backend.description(), " is out of the host's reach"));
+  }
+  TESSERA_ASSIGN_OR_RETURN(NetworkPlan plan, PlanOf(model));
+  auto network = std::unique_ptr<Network>(new Network(model, options, std::move(plan), backend));
+  TESSERA_RETURN_IF_ERROR(network->Allocate());
+  return network;
+}
+
+Network::Network(const v1::Model& model, const Options& options, NetworkPlan plan, Backend& backend)
+    : model_(model), options_(options), plan_(std::move(plan)), backend_(backend) {}
+
+absl::Status Network::Allocate() {
+  Memory& memory = backend_.memory();
+  TESSERA_ASSIGN_OR_RETURN(parameters_, Buffer<float>::Create(memory, plan_.parameter_floats));
+  TESSERA_ASSIGN_OR_RETURN(gradients_, Buffer<float>::Create(memory, plan_.parameter_floats));
+  TESSERA_ASSIGN_OR_RETURN(constants_, Buffer<float>::Create(memory, plan_.constants));
+  TESSERA_ASSIGN_OR_RETURN(sums_, Buffer<LossSums>::Create(memory, 1));
+  for (Buffer<float>& flow : flow_) {
+    TESSERA_ASSIGN_OR_RETURN(flow, Buffer<float>::Create(memory, options_.batch_max * plan_.width_max));
+  }
+  if (options_.precision == Precision::kBf16) {
+    int64_t outputs_max = 0;
+    for (const StagePlan& stage : plan_.stages) {
+      if (stage.kind == StagePlan::Kind::kLinear) outputs_max = std::max(outputs_max, stage.outputs);
+    }
+    TESSERA_ASSIGN_OR_RETURN(dy_bf16_, Buffer<Bf16>::Create(memory, options_.batch_max * outputs_max));
+  }
+  values_.push_back(nullptr);
+  for (const StagePlan& stage : plan_.stages) {
+    TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Stage> made, MakeStage(stage));
+    const bool in_place = !stages_.empty() && stage.forward_in_place();
+    stages_.push_back(std::move(made));
+    outputs_.emplace_back();
+    if (!in_place) {
+      TESSERA_ASSIGN_OR_RETURN(outputs_.back(),
+                               Buffer<float>::Create(memory, options_.batch_max * stage.outputs));
+    }
+    values_.push_back(in_place ? values_.back() : outputs_.back().data());
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Stage>> Network::MakeStage(const StagePlan& plan) {
+  StageParameters parameters;
+  if (plan.weight >= 0) {
+    parameters.weight = parameters_.data() + plan_.parameter_offsets[plan.weight];
+    parameters.weight_gradient = gradients_.data() + plan_.parameter_offsets[plan.weight];
+  }
+  if (plan.bias >= 0) {
+    parameters.bias = parameters_.data() + plan_.parameter_offsets[plan.bias];
+    parameters.bias_gradient = gradients_.data() + plan_.parameter_offsets[plan.bias];
+  }
+  switch (plan.kind) {
+    case StagePlan::Kind::kLinear:
+      return LinearStage::Create(plan, options_.precision, options_.batch_max, parameters, dy_bf16_.data(),
+                                 backend_);
+    case StagePlan::Kind::kBatchNorm:
+      return BatchNormStage::Create(plan, parameters, backend_);
+    case StagePlan::Kind::kRelu:
+      return std::make_unique<ReluStage>(plan, backend_);
+    case StagePlan::Kind::kDropout:
+      return std::make_unique<DropoutStage>(plan, backend_);
+  }
+  return absl::InternalError("network: a stage of no kind");
+}
+
+absl::Span<float> Network::parameter(int i) {
+  return {parameters_.data() + plan_.parameter_offsets[i], static_cast<size_t>(shape().parameters[i].size())};
+}
+
+absl::Span<const float> Network::gradient(int i) const {
+  return {gradients_.data() + plan_.parameter_offsets[i], static_cast<size_t>(shape().parameters[i].size())};
+}
+
+absl::Span<float> Network::parameters() { return {parameters_.data(), static_cast<size_t>(parameters_.size())}; }
+
+absl::Span<const float> Network::gradients() const {
+  return {gradients_.data(), static_cast<size_t>(gradients_.size())};
+}
+
+void Network::SetInitialValues(uint64_t seed) {
+  for (size_t i = 0; i < shape().parameters.size(); ++i) {
+    const ParameterSpec& spec = shape().parameters[i];
+    FillInitialRows(spec, static_cast<int>(i), seed, 0, spec.rows, parameter(static_cast<int>(i)).data());
+  }
+}
+
+absl::Status Network::Check(const Batch& batch) const {
+  if (batch.rows < 1 || batch.rows > options_.batch_max) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("batch: rows is ", batch.rows, ", want between 1 and ", options_.batch_max));
+  }
+  if (batch.inputs == nullptr) return absl::InvalidArgumentError("batch: inputs is null, want values");
+  const bool sigmoid = model_.loss() == kSigmoid;
+  if (batch.labels == nullptr && (batch.targets == nullptr || !sigmoid)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("batch: labels is null, want labels", sigmoid ? " or targets" : "", " for ", model_.loss()));
+  }
+  if (batch.targets != nullptr && sigmoid) return absl::OkStatus();
+  // A single sigmoid has the labels 0 and 1.
+  const int64_t labels = sigmoid && shape().outputs() == 1 ? 2 : shape().outputs();
+  for (int64_t row = 0; row < batch.rows; ++row) {
+    if (batch.labels[row] < 0 || batch.labels[row] >= labels) {
+      return absl::InvalidArgumentError(absl::StrCat("batch: label of row ", row, " is ", batch.labels[row],
+                                                     ", want between 0 and ", labels - 1));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void Network::ComputeLoss(const Batch& batch, const float* logits, float* gradient) {
+  const MatrixShape matrix{batch.rows, shape().outputs()};
+  if (model_.loss() == kSoftmax) {
+    backend_.loss().SoftmaxCrossEntropy(matrix, logits, batch.labels, gradient, sums_.data());
+    return;
+  }
+  LossTargets targets{batch.labels, batch.targets};
+  if (batch.targets != nullptr) targets.labels = nullptr;
+  backend_.loss().SigmoidCrossEntropy(matrix, logits, targets, gradient, sums_.data());
+}
+
+absl::StatusOr<LossAndCount> Network::TrainStep(const Batch& batch, const StepKey& key) {
+  TESSERA_RETURN_IF_ERROR(Check(batch));
+  const float* x = batch.inputs;
+  for (size_t i = 0; i < stages_.size(); ++i) {
+    stages_[i]->Forward(key, batch.rows, x, values_[i + 1]);
+    x = values_[i + 1];
+  }
+  ComputeLoss(batch, x, flow_[0].data());
+  Backward(key, batch);
+  TESSERA_RETURN_IF_ERROR(backend_.Finish());
+  return LossAndCount{sums_.data()->loss / static_cast<double>(batch.rows), sums_.data()->correct, batch.rows};
+}
+
+void Network::Backward(const StepKey& key, const Batch& batch) {
+  float* dy = flow_[0].data();
+  float* spare = flow_[1].data();
+  for (int i = static_cast<int>(stages_.size()) - 1; i >= 0; --i) {
+    const StagePlan& plan = plan_.stages[i];
+    const float* x = i == 0 ? batch.inputs : values_[i];
+    if (!plan.wants_input_gradient) {
+      // Nothing before it learns; it may itself.
+      if (plan.weight >= 0) stages_[i]->Backward(key, batch.rows, x, values_[i + 1], dy, nullptr);
+      return;
+    }
+    float* dx = plan.backward_in_place() ? dy : spare;
+    stages_[i]->Backward(key, batch.rows, x, values_[i + 1], dy, dx);
+    if (dx == spare) std::swap(dy, spare);
+  }
+}
+
+absl::StatusOr<Scores> Network::Score(const Batch& batch, absl::Span<const float> constants) {
+  TESSERA_RETURN_IF_ERROR(Check(batch));
+  if (static_cast<int64_t>(constants.size()) != plan_.constants) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("score: constants are ", constants.size(), " values, want ", plan_.constants));
+  }
+  backend_.memory().CopyIn(constants.data(), constants_.bytes(), constants_.data());
+  const float* x = batch.inputs;
+  const float* own = constants_.data();
+  for (size_t i = 0; i < stages_.size(); ++i) {
+    // Dropout does nothing here; otherwise the batch itself is never written.
+    const StagePlan::Kind kind = plan_.stages[i].kind;
+    const bool in_place =
+        kind == StagePlan::Kind::kDropout || (x != batch.inputs && kind != StagePlan::Kind::kLinear);
+    float* y = in_place ? const_cast<float*>(x) : flow_[x == flow_[0].data() ? 1 : 0].data();
+    stages_[i]->Evaluate(batch.rows, x, own, y);
+    own += plan_.stages[i].constants();
+    x = y;
+  }
+  ComputeLoss(batch, x, nullptr);
+  TESSERA_RETURN_IF_ERROR(backend_.Finish());
+  const LossSums& sums = *sums_.data();
+  Scores scores{sums.loss, sums.correct, batch.rows, {}};
+  std::copy(std::begin(sums.hits), std::end(sums.hits), scores.precision_hits.begin());
+  return scores;
+}
+
+absl::StatusOr<std::vector<float>> Network::Calibrate(absl::Span<const Batch> sample) {
+  if (plan_.constants == 0) return std::vector<float>();
+  std::vector<Chunk> chunks;
+  int64_t rows = 0;
+  for (const Batch& batch : sample) {
+    if (batch.rows > 0 && batch.inputs == nullptr) {
+      return absl::InvalidArgumentError("calibration: inputs is null, want values");
+    }
+    AppendChunks(batch.inputs, batch.rows, shape().inputs(), options_.batch_max, &chunks);
+    rows += batch.rows;
+  }
+  if (rows == 0) return absl::InvalidArgumentError("calibration: the sample is empty, want at least one row");
+
+  using Kind = StagePlan::Kind;
+  Memory& memory = backend_.memory();
+  const bool first_is_linear = plan_.stages.front().kind == Kind::kLinear;
+  const int64_t width = std::max(plan_.width_max, first_is_linear ? 0 : shape().inputs());
+  TESSERA_ASSIGN_OR_RETURN(Buffer<float> here, Buffer<float>::Create(memory, rows * width));
+  TESSERA_ASSIGN_OR_RETURN(Buffer<float> there, Buffer<float>::Create(memory, rows * width));
+  if (!first_is_linear) {
+    float* to = here.data();
+    for (const Chunk& chunk : chunks) {
+      memory.CopyIn(chunk.values, chunk.rows * shape().inputs() * static_cast<int64_t>(sizeof(float)), to);
+      to += chunk.rows * shape().inputs();
+    }
+    chunks.clear();
+    AppendChunks(here.data(), rows, shape().inputs(), options_.batch_max, &chunks);
+  }
+  int64_t done = 0;
+  for (size_t i = 0; i < stages_.size() && done < plan_.constants; ++i) {
+    const StagePlan& plan = plan_.stages[i];
+    if (plan.kind == Kind::kLinear) {
+      float* to = there.data();
+      for (const Chunk& chunk : chunks) {
+        stages_[i]->Evaluate(chunk.rows, chunk.values, nullptr, to);
+        to += chunk.rows * plan.outputs;
+      }
+      std::swap(here, there);
+      chunks.clear();
+      AppendChunks(here.data(), rows, plan.outputs, options_.batch_max, &chunks);
+      continue;
+    }
+    float* constants = constants_.data() + done;
+    if (plan.kind == Kind::kBatchNorm) {
+      backend_.batch_norm().Statistics({rows, plan.inputs}, plan.epsilon, here.data(), constants,
+                                       constants + plan.inputs);
+    }
+    stages_[i]->Evaluate(rows, here.data(), constants, here.data());
+    done += plan.constants();
+  }
+  std::vector<float> constants(plan_.constants);
+  memory.CopyOut(constants_.data(), constants_.bytes(), constants.data());
+  TESSERA_RETURN_IF_ERROR(backend_.Finish());
+  return constants;
+}
+
+}  // namespace tessera

@@ -1,0 +1,99 @@
+// A worker's model: parameters, gradients, and the passes over a batch.
+#ifndef TESSERA_WORKER_MODEL_NETWORK_H_
+#define TESSERA_WORKER_MODEL_NETWORK_H_
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "kernels/backend.h"
+#include "proto/job.pb.h"
+#include "worker/model/batch.h"
+#include "worker/model/plan.h"
+#include "worker/model/stage.h"
+
+namespace tessera {
+
+// Owns one array of all parameters and one of all gradients, in ModelShape's order, and the activations of
+// batch_max rows: all that MemoryNeeded says, and nothing more later. The exchange reads and writes the arrays
+// in place.
+//
+// Evaluation is in f32 whatever the precision of training, so that workers of one job that differ in it agree
+// on the model's scores.
+//
+// Threading: one thread at a time, the backend's.
+class Network {
+ public:
+  struct Options {
+    int64_t batch_max = 0;
+    Precision precision = Precision::kF32;
+  };
+
+  // Parameters and gradients start at zero. `backend` outlives the network.
+  //   kInvalidArgument     no such model or loss, or batch_max below 1
+  //   kResourceExhausted   no memory
+  //   kFailedPrecondition  bf16 on a device without it, or a device whose memory the host cannot address
+  static absl::StatusOr<std::unique_ptr<Network>> Create(const v1::Model& model, const Options& options,
+                                                         Backend& backend);
+
+  const NetworkPlan& plan() const { return plan_; }
+  const ModelShape& shape() const { return plan_.shape; }
+
+  // Row-major values of parameter i of shape(). The views live as long as the network. Between calls the caller
+  // may write parameters; the next call sees them.
+  absl::Span<float> parameter(int i);
+  absl::Span<const float> gradient(int i) const;
+  // All of them with what pads each to a cache line, which stays zero.
+  absl::Span<float> parameters();
+  absl::Span<const float> gradients() const;
+
+  // As the servers do at the job's start.
+  void SetInitialValues(uint64_t seed);
+
+  // Forward, backward: the gradients become those of the mean loss of the batch. Parameters stay.
+  // kInvalidArgument, with nothing changed: rows outside [1, batch_max], no labels or targets, a label that
+  // the model does not have. Values that are not finite are no error: they show in the loss.
+  absl::StatusOr<LossAndCount> TrainStep(const Batch& batch, const StepKey& key);
+
+  // The constants of every batch norm, over all rows of the sample together: stage by stage its means, then as
+  // many 1/sqrt(variance + epsilon). Each layer sees the layers before it as evaluation does. Empty for a
+  // model without batch norm. Holds the activations of one layer for the whole sample meanwhile.
+  //   kInvalidArgument    the sample has no rows, or rows without inputs
+  //   kResourceExhausted  no memory
+  absl::StatusOr<std::vector<float>> Calibrate(absl::Span<const Batch> sample);
+
+  // Forward without dropout, with Calibrate's constants. kInvalidArgument as in TrainStep, and for constants of
+  // another number.
+  absl::StatusOr<Scores> Score(const Batch& batch, absl::Span<const float> constants);
+
+ private:
+  Network(const v1::Model& model, const Options& options, NetworkPlan plan, Backend& backend);
+  absl::Status Allocate();
+  absl::StatusOr<std::unique_ptr<Stage>> MakeStage(const StagePlan& plan);
+  absl::Status Check(const Batch& batch) const;
+  void ComputeLoss(const Batch& batch, const float* logits, float* gradient);
+  void Backward(const StepKey& key, const Batch& batch);
+
+  const v1::Model model_;
+  const Options options_;
+  const NetworkPlan plan_;
+  Backend& backend_;
+
+  Buffer<float> parameters_;
+  Buffer<float> gradients_;
+  std::vector<std::unique_ptr<Stage>> stages_;
+  // What training keeps of each stage's output; empty where it overwrites its input.
+  std::vector<Buffer<float>> outputs_;
+  // stage i reads values_[i] and writes values_[i + 1]; values_[0] is the batch.
+  std::vector<float*> values_;
+  // Activations in evaluation, their gradients in training.
+  Buffer<float> flow_[2];
+  Buffer<Bf16> dy_bf16_;
+  Buffer<float> constants_;
+  Buffer<LossSums> sums_;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_WORKER_MODEL_NETWORK_H_

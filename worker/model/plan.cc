@@ -1,0 +1,107 @@
+#include "worker/model/plan.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "kernels/bf16.h"
+#include "kernels/loss.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kFloatsPerCacheLine = 16;
+constexpr int64_t kFloatBytes = sizeof(float);
+constexpr int64_t kBf16Bytes = sizeof(Bf16);
+
+}  // namespace
+
+absl::StatusOr<Precision> PrecisionOf(absl::string_view name) {
+  if (name == "f32") return Precision::kF32;
+  if (name == "bf16") return Precision::kBf16;
+  return absl::InvalidArgumentError(absl::StrCat("train.precision: got \"", name, "\", want f32 or bf16"));
+}
+
+absl::StatusOr<NetworkPlan> PlanOf(const v1::Model& model) {
+  NetworkPlan plan;
+  TESSERA_ASSIGN_OR_RETURN(plan.shape, ShapeOf(model));
+  using Kind = StagePlan::Kind;
+  for (int i = 0; i < model.layers_size(); ++i) {
+    const v1::Layer& layer = model.layers(i);
+    StagePlan stage;
+    stage.layer = i;
+    stage.inputs = plan.shape.widths[i];
+    stage.outputs = plan.shape.widths[i + 1];
+    switch (layer.kind_case()) {
+      case v1::Layer::kLinear:
+        stage.kind = Kind::kLinear;
+        break;
+      case v1::Layer::kBatchNorm:
+        stage.kind = Kind::kBatchNorm;
+        stage.epsilon = layer.batch_norm().epsilon();
+        break;
+      case v1::Layer::kRelu:
+        if (!plan.stages.empty() && plan.stages.back().kind == Kind::kBatchNorm && !plan.stages.back().relu) {
+          plan.stages.back().relu = true;
+          continue;
+        }
+        stage.kind = Kind::kRelu;
+        break;
+      case v1::Layer::kDropout:
+        stage.kind = Kind::kDropout;
+        stage.probability = layer.dropout().probability();
+        break;
+      default:
+        return absl::InvalidArgumentError(
+            absl::StrCat("model.layers[", i, "]: no kind is set, want linear, batch_norm, relu or dropout"));
+    }
+    plan.stages.push_back(stage);
+  }
+
+  const std::vector<ParameterSpec>& parameters = plan.shape.parameters;
+  for (StagePlan& stage : plan.stages) {
+    stage.wants_input_gradient = plan.parameter_floats > 0;
+    for (int p = 0; p < static_cast<int>(parameters.size()); ++p) {
+      if (parameters[p].layer != stage.layer) continue;
+      // A layer's weight comes before its bias.
+      (stage.weight < 0 ? stage.weight : stage.bias) = p;
+      TESSERA_CHECK(static_cast<int>(plan.parameter_offsets.size()) == p);
+      plan.parameter_offsets.push_back(plan.parameter_floats);
+      plan.parameter_floats +=
+          (parameters[p].size() + kFloatsPerCacheLine - 1) / kFloatsPerCacheLine * kFloatsPerCacheLine;
+    }
+    plan.width_max = std::max(plan.width_max, stage.outputs);
+    plan.constants += stage.constants();
+  }
+  return plan;
+}
+
+NetworkMemory MemoryNeeded(const NetworkPlan& plan, int64_t batch_max, Precision precision,
+                           int64_t calibration_rows) {
+  int64_t floats = 2 * plan.parameter_floats + plan.constants;
+  floats += 2 * batch_max * plan.width_max;
+  int64_t bf16 = 0;
+  int64_t outputs_max = 0;
+  for (size_t i = 0; i < plan.stages.size(); ++i) {
+    const StagePlan& stage = plan.stages[i];
+    // The batch itself is the caller's and is never written.
+    if (i == 0 || !stage.forward_in_place()) floats += batch_max * stage.outputs;
+    floats += stage.constants();  // The minibatch's mean and 1/sigma.
+    if (stage.kind == StagePlan::Kind::kLinear) {
+      bf16 += batch_max * stage.inputs + stage.inputs * stage.outputs;
+      outputs_max = std::max(outputs_max, stage.outputs);
+    }
+  }
+  bf16 += batch_max * outputs_max;
+  NetworkMemory memory;
+  memory.held_bytes = floats * kFloatBytes + static_cast<int64_t>(sizeof(LossSums));
+  if (precision == Precision::kBf16) memory.held_bytes += bf16 * kBf16Bytes;
+  if (plan.constants > 0) {
+    const bool first_is_linear = plan.stages.front().kind == StagePlan::Kind::kLinear;
+    const int64_t width = std::max(plan.width_max, first_is_linear ? 0 : plan.shape.inputs());
+    memory.calibration_bytes = 2 * calibration_rows * width * kFloatBytes;
+  }
+  return memory;
+}
+
+}  // namespace tessera

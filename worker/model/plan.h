@@ -1,0 +1,75 @@
+// What a network will hold, worked out from the job alone: its stages, where each parameter lies, and the
+// bytes of it all.
+#ifndef TESSERA_WORKER_MODEL_PLAN_H_
+#define TESSERA_WORKER_MODEL_PLAN_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "common/layout/parameters.h"
+#include "proto/job.pb.h"
+
+namespace tessera {
+
+// The factors of matrix products in training. Sums, parameters, activations between layers and all of
+// evaluation are f32.
+enum class Precision { kF32, kBf16 };
+
+// From train.precision. kInvalidArgument for another word.
+absl::StatusOr<Precision> PrecisionOf(absl::string_view name);
+
+// One layer, or a batch norm with the relu behind it.
+struct StagePlan {
+  enum class Kind { kLinear, kBatchNorm, kRelu, kDropout };
+  Kind kind = Kind::kLinear;
+  // Index into Model.layers.
+  int layer = 0;
+  int64_t inputs = 0;
+  int64_t outputs = 0;
+  // Indices into ModelShape.parameters; -1: it has none.
+  int weight = -1;
+  int bias = -1;
+  bool relu = false;       // batch norm
+  double epsilon = 0;      // batch norm
+  double probability = 0;  // dropout
+  // Some stage before this one has parameters.
+  bool wants_input_gradient = false;
+
+  // The stage may write its output over its input, in training (in evaluation all but kLinear may).
+  bool forward_in_place() const { return kind == Kind::kRelu || kind == Kind::kDropout; }
+  bool backward_in_place() const { return kind != Kind::kLinear; }
+  // Floats of evaluation constants: the mean and 1/sigma of each column.
+  int64_t constants() const { return kind == Kind::kBatchNorm ? 2 * inputs : 0; }
+};
+
+struct NetworkPlan {
+  ModelShape shape;
+  std::vector<StagePlan> stages;
+  // In floats, a multiple of 16, so that each parameter begins on a cache line.
+  std::vector<int64_t> parameter_offsets;
+  int64_t parameter_floats = 0;
+  // The widest output of a stage.
+  int64_t width_max = 0;
+  int64_t constants = 0;
+};
+
+// kInvalidArgument where ShapeOf refuses the model or a layer is of no known kind.
+absl::StatusOr<NetworkPlan> PlanOf(const v1::Model& model);
+
+struct NetworkMemory {
+  // Held from Create on.
+  int64_t held_bytes = 0;
+  // More while Calibrate runs.
+  int64_t calibration_bytes = 0;
+};
+
+// All that a Network allocates for `batch_max` rows. Besides, oneDNN keeps its generated code and up to 1 MiB of
+// scratch for each product.
+NetworkMemory MemoryNeeded(const NetworkPlan& plan, int64_t batch_max, Precision precision,
+                           int64_t calibration_rows);
+
+}  // namespace tessera
+
+#endif  // TESSERA_WORKER_MODEL_PLAN_H_

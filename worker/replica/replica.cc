@@ -1,0 +1,119 @@
+#include "worker/replica/replica.h"
+
+#include <algorithm>
+
+#include "common/base/check.h"
+
+namespace tessera {
+namespace {
+
+// Evaluation goes through the rows in batches of at least this many: it has no minibatch to respect.
+constexpr int64_t kEvaluationBatchMin = 128;
+
+int64_t BatchMax(const v1::Job& job) { return std::max(job.train().batch_size(), kEvaluationBatchMin); }
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(const v1::Job& job, const Recipe& recipe, Rank rank,
+                                                         Backend* backend) {
+  std::unique_ptr<Replica> replica(new Replica(job, rank, backend));
+  Network::Options options;
+  options.batch_max = BatchMax(job);
+  TESSERA_ASSIGN_OR_RETURN(options.precision, PrecisionOf(job.train().precision()));
+  TESSERA_ASSIGN_OR_RETURN(replica->network_, Network::Create(job.model(), options, *backend));
+  Network& network = *replica->network_;
+  const int count = static_cast<int>(network.shape().parameters.size());
+  for (int i = 0; i < count; ++i) replica->values_.push_back(network.parameter(i));
+  if (recipe.payload == PayloadKind::kGradient) {
+    for (int i = 0; i < count; ++i) replica->update_.push_back(network.gradient(i));
+    return replica;
+  }
+  TESSERA_ASSIGN_OR_RETURN(replica->optimizer_, LocalOptimizer::Create(job.train().optimizer(), network, *backend));
+  TESSERA_ASSIGN_OR_RETURN(replica->pulled_,
+                           Buffer<float>::Create(backend->memory(), network.parameters().size()));
+  for (int i = 0; i < count; ++i) {
+    const int64_t offset = network.plan().parameter_offsets[i];
+    replica->update_.push_back(absl::MakeConstSpan(replica->pulled_.data() + offset, network.parameter(i).size()));
+  }
+  return replica;
+}
+
+absl::StatusOr<int64_t> Replica::MemoryNeeded(const v1::Job& job, const Recipe& recipe,
+                                              int64_t calibration_rows) {
+  TESSERA_ASSIGN_OR_RETURN(const NetworkPlan plan, PlanOf(job.model()));
+  TESSERA_ASSIGN_OR_RETURN(const Precision precision, PrecisionOf(job.train().precision()));
+  const NetworkMemory network = tessera::MemoryNeeded(plan, BatchMax(job), precision, calibration_rows);
+  const int64_t row_bytes = (plan.shape.inputs() + plan.shape.outputs() + 1) * sizeof(float);
+  int64_t bytes = network.held_bytes + network.calibration_bytes +
+                  std::max(BatchMax(job), calibration_rows) * row_bytes;
+  if (recipe.payload != PayloadKind::kGradient) {
+    bytes += plan.parameter_floats * sizeof(float) +
+             LocalOptimizer::MemoryNeeded(job.train().optimizer(), plan);
+  }
+  return bytes;
+}
+
+Batch Replica::Fill(const Dataset& data, absl::Span<const uint32_t> rows) {
+  const size_t count = rows.size();
+  if (inputs_.size() < count * data.inputs()) inputs_.resize(count * data.inputs());
+  Batch batch;
+  batch.rows = count;
+  batch.inputs = inputs_.data();
+  BatchView view;
+  view.features = inputs_.data();
+  if (data.has_classes()) {
+    if (labels_.size() < count) labels_.resize(count);
+    view.classes = labels_.data();
+    batch.labels = labels_.data();
+  } else {
+    if (targets_.size() < count * data.outputs()) targets_.resize(count * data.outputs());
+    view.targets = targets_.data();
+    batch.targets = targets_.data();
+  }
+  data.FillBatch(rows, view);
+  return batch;
+}
+
+absl::StatusOr<double> Replica::Train(const Dataset& data, absl::Span<const uint32_t> rows, uint64_t step) {
+  const Batch batch = Fill(data, rows);
+  TESSERA_ASSIGN_OR_RETURN(const LossAndCount result,
+                           network_->TrainStep(batch, {job_.seed(), step, rank_.value()}));
+  if (optimizer_ != nullptr) TESSERA_RETURN_IF_ERROR(optimizer_->Step());
+  return result.loss;
+}
+
+absl::Status Replica::FormUpdate() {
+  if (optimizer_ == nullptr) return absl::OkStatus();
+  const absl::Span<float> now = network_->parameters();
+  backend_.vector().Subtract(now.size(), now.data(), pulled_.data(), pulled_.data());
+  return backend_.Finish();
+}
+
+absl::Status Replica::AdoptValues() {
+  if (optimizer_ == nullptr) return absl::OkStatus();
+  const absl::Span<float> now = network_->parameters();
+  backend_.memory().CopyIn(now.data(), now.size() * sizeof(float), pulled_.data());
+  return backend_.Finish();
+}
+
+absl::StatusOr<std::vector<float>> Replica::Calibrate(const Dataset& data, absl::Span<const uint32_t> rows) {
+  const Batch batch = Fill(data, rows);
+  return network_->Calibrate(absl::MakeConstSpan(&batch, 1));
+}
+
+absl::StatusOr<Scores> Replica::Score(const Dataset& data, absl::Span<const uint32_t> rows,
+                                      absl::Span<const float> constants) {
+  Scores sums;
+  const size_t batch_max = BatchMax(job_);
+  for (size_t begin = 0; begin < rows.size(); begin += batch_max) {
+    const Batch batch = Fill(data, rows.subspan(begin, batch_max));
+    TESSERA_ASSIGN_OR_RETURN(const Scores scores, network_->Score(batch, constants));
+    sums.loss_sum += scores.loss_sum;
+    sums.correct += scores.correct;
+    sums.rows += scores.rows;
+    for (int i = 0; i < 3; ++i) sums.precision_hits[i] += scores.precision_hits[i];
+  }
+  return sums;
+}
+
+}  // namespace tessera

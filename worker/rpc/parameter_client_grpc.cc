@@ -1,0 +1,249 @@
+#include "worker/rpc/parameter_client_grpc.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/base/check.h"
+#include "common/rpc/transport.h"
+
+namespace tessera {
+namespace {
+
+// Between attempts: doubles from the first to the last.
+constexpr absl::Duration kBackoffFirst = absl::Milliseconds(10);
+constexpr absl::Duration kBackoffLast = absl::Seconds(1);
+// How long the memory of an ended call may stay with a connection that does not move, before the
+// connection is given up.
+constexpr absl::Duration kLetGoTime = absl::Seconds(1);
+
+// A server cuts off a reader whose network stands still with CANCELLED.
+bool IsTransient(absl::StatusCode code) {
+  return code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kAborted ||
+         code == absl::StatusCode::kCancelled;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ParameterClientGrpc>> ParameterClientGrpc::Create(Options options) {
+  if (options.servers.empty() || options.servers.size() != options.slices.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("parameter client: servers are ", options.servers.size(),
+                                                   ", want one or more, one for each of the ", options.slices.size(),
+                                                   " shards"));
+  }
+  if (options.channels_per_server < 1 || options.channels_per_server > 2) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("parameter client: channels_per_server is ", options.channels_per_server, ", want 1 or 2"));
+  }
+  return std::unique_ptr<ParameterClientGrpc>(new ParameterClientGrpc(std::move(options)));
+}
+
+ParameterClientGrpc::ParameterClientGrpc(Options options) : options_(std::move(options)) {
+  servers_.resize(options_.servers.size());
+  for (size_t s = 0; s < servers_.size(); ++s) {
+    servers_[s].address = options_.servers[s];
+    servers_[s].slices = options_.slices[s];
+    Connect(&servers_[s]);
+  }
+  v1::Caller caller;
+  caller.set_member(options_.member.value());
+  caller.set_job_digest(options_.job_digest);
+  caller.set_generation(options_.generation.value());
+  *header_.mutable_caller() = caller;
+  header_.mutable_keys()->mutable_dense();
+  header_.set_kind(options_.kind);
+  header_.set_layout_hash(options_.layout_hash);
+  *request_.mutable_caller() = caller;
+  request_.mutable_keys()->mutable_dense();
+}
+
+void ParameterClientGrpc::Connect(Server* server) {
+  server->stubs.clear();
+  for (int i = 0; i < options_.channels_per_server; ++i) {
+    server->stubs.push_back(std::make_unique<grpc::GenericStub>(OpenChannel(server->address)));
+  }
+}
+
+absl::StatusOr<ExchangeTimes> ParameterClientGrpc::Pull(Exchange after, const ParameterArrays& values) {
+  PrepareRequest(after, /*outside_exchange=*/false);
+  AddPulls(values);
+  absl::StatusOr<ExchangeTimes> times = RunTasks();
+  if (times.ok()) RememberVersions();
+  return times;
+}
+
+absl::StatusOr<ExchangeTimes> ParameterClientGrpc::PushPull(Exchange exchange, uint64_t examples,
+                                                            const ConstParameterArrays& update,
+                                                            const ParameterArrays& values) {
+  PrepareHeader(exchange, examples);
+  PrepareRequest(exchange, /*outside_exchange=*/false);
+  AddPushes(update);
+  AddPulls(values);
+  absl::StatusOr<ExchangeTimes> times = RunTasks();
+  if (!times.ok()) return times;
+  RememberVersions();
+  ++traffic_.exchanges;
+  return times;
+}
+
+absl::Status ParameterClientGrpc::Read(const ParameterArrays& values) {
+  PrepareRequest(Exchange(0), /*outside_exchange=*/true);
+  AddPulls(values);
+  TESSERA_RETURN_IF_ERROR(RunTasks().status());
+  RememberVersions();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ExchangeTimes> ParameterClientGrpc::Push(Exchange exchange, uint64_t examples,
+                                                        const ConstParameterArrays& update) {
+  PrepareHeader(exchange, examples);
+  AddPushes(update);
+  return RunTasks();
+}
+
+void ParameterClientGrpc::Cancel() {
+  cancelled_.store(true, std::memory_order_release);
+  board_.Notify();
+}
+
+void ParameterClientGrpc::PrepareHeader(Exchange exchange, uint64_t examples) {
+  header_.set_exchange(exchange.value());
+  header_.set_examples(examples);
+}
+
+void ParameterClientGrpc::PrepareRequest(Exchange after, bool outside_exchange) {
+  request_.set_after_exchange(after.value());
+  request_.set_outside_exchange(outside_exchange);
+}
+
+void ParameterClientGrpc::AddPushes(const ConstParameterArrays& update) {
+  for (size_t s = 0; s < servers_.size(); ++s) {
+    servers_[s].update.Assign(servers_[s].slices, update);
+    tasks_.emplace_back();
+    tasks_.back().server = s;
+    tasks_.back().is_push = true;
+  }
+}
+
+void ParameterClientGrpc::AddPulls(const ParameterArrays& values) {
+  for (size_t s = 0; s < servers_.size(); ++s) {
+    servers_[s].values.Assign(servers_[s].slices, values);
+    tasks_.emplace_back();
+    tasks_.back().server = s;
+  }
+}
+
+absl::StatusOr<ExchangeTimes> ParameterClientGrpc::RunTasks() {
+  const absl::Time begin = absl::Now();
+  pushed_time_ = begin;
+  first_value_time_ = absl::InfiniteFuture();
+  absl::Status failed;
+  while (true) {
+    const absl::Time now = absl::Now();
+    if (failed.ok() && cancelled_.load(std::memory_order_acquire)) {
+      failed = absl::CancelledError("parameter client: cancelled");
+    }
+    bool all_done = true;
+    bool any_running = false;
+    absl::Time wake = absl::InfiniteFuture();
+    for (Task& task : tasks_) {
+      if (task.call != nullptr && task.call->ended()) {
+        const absl::Status status = Collect(&task, now);
+        if (failed.ok()) failed = status;
+      } else if (task.call != nullptr && task.call->answered()) {
+        const absl::Time let_go = task.call->end_time() + kLetGoTime;
+        if (let_go <= now) Connect(&servers_[task.server]);
+        wake = std::min(wake, std::max(let_go, now + kLetGoTime));
+      }
+      if (task.call != nullptr) any_running = true;
+      if (!task.done) all_done = false;
+    }
+    if (all_done || (!failed.ok() && !any_running)) break;
+    if (failed.ok()) {
+      wake = std::min(wake, StartDue(now));
+    } else {
+      for (Task& task : tasks_) {
+        if (task.call != nullptr) task.call->Cancel();
+      }
+    }
+    board_.Wait(wake);
+  }
+  tasks_.clear();
+  if (!failed.ok()) return failed;
+  const absl::Time end = absl::Now();
+  const absl::Time first_value = std::min(end, std::max(pushed_time_, first_value_time_));
+  ExchangeTimes times;
+  times.push_seconds = absl::ToDoubleSeconds(pushed_time_ - begin);
+  times.wait_seconds = absl::ToDoubleSeconds(first_value - pushed_time_);
+  times.pull_seconds = absl::ToDoubleSeconds(end - first_value);
+  return times;
+}
+
+// Returns when the next one is due that is not yet.
+absl::Time ParameterClientGrpc::StartDue(absl::Time now) {
+  absl::Time next = absl::InfiniteFuture();
+  for (Task& task : tasks_) {
+    if (task.done || task.call != nullptr) continue;
+    if (task.start > now) {
+      next = std::min(next, task.start);
+      continue;
+    }
+    Server& server = servers_[task.server];
+    ++task.attempts;
+    if (task.is_push) {
+      header_.set_base_version(server.base.value());
+      header_.set_payload_bytes(server.slices.bytes());
+      server.update.Rewind();
+      task.push = std::make_unique<PushToServer>(&board_, header_, &server.update);
+      task.call = task.push.get();
+      task.push->Start(server.stubs.front().get());
+    } else {
+      server.values.Rewind();
+      task.pull = std::make_unique<PullFromServer>(&board_, request_, options_.layout_hash, &server.values);
+      task.call = task.pull.get();
+      task.pull->Start(server.stubs.back().get());
+    }
+  }
+  return next;
+}
+
+// Counts an attempt that has ended, and plans the next one where it may help.
+absl::Status ParameterClientGrpc::Collect(Task* task, absl::Time now) {
+  Server& server = servers_[task->server];
+  const ServerCall& call = *std::exchange(task->call, nullptr);
+  if (task->is_push) {
+    traffic_.push_payload_bytes += call.payload_bytes();
+    traffic_.push_wire_bytes += call.wire_bytes();
+  } else if (request_.outside_exchange()) {
+    traffic_.other_payload_bytes += call.payload_bytes();
+  } else {
+    traffic_.pull_payload_bytes += call.payload_bytes();
+    traffic_.pull_wire_bytes += call.wire_bytes();
+  }
+  const absl::Status& status = call.status();
+  if (status.ok()) {
+    task->done = true;
+    if (task->is_push) {
+      pushed_time_ = std::max(pushed_time_, call.end_time());
+    } else {
+      first_value_time_ = std::min(first_value_time_, call.first_byte_time());
+      server.pulled = Version(task->pull->version());
+    }
+    return absl::OkStatus();
+  }
+  if (task->give_up == absl::InfiniteFuture()) task->give_up = now + options_.retry_time;
+  if (!IsTransient(status.code()) || now >= task->give_up) {
+    const std::string tries = task->attempts > 1 ? absl::StrCat(" (", task->attempts, " attempts)") : "";
+    return absl::Status(status.code(), absl::StrCat("server ", task->server, " at ", server.address, ": ",
+                                                    status.message(), tries));
+  }
+  task->start = now + std::min(kBackoffLast, kBackoffFirst * (1 << std::min(task->attempts - 1, 10)));
+  return absl::OkStatus();
+}
+
+void ParameterClientGrpc::RememberVersions() {
+  for (Server& server : servers_) server.base = server.pulled;
+}
+
+}  // namespace tessera

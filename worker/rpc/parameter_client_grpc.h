@@ -1,0 +1,113 @@
+// The parameter client over gRPC: all servers at once, no copy but the one into the replica.
+//
+// An exchange is one Push and one Pull to every server, all started together. A server parks the pull until it
+// may answer, which is after it has accepted this worker's push. Retries live here and only here: UNAVAILABLE
+// and ABORTED are tried again under the same exchange number, which makes a repeat harmless.
+#ifndef TESSERA_WORKER_RPC_PARAMETER_CLIENT_GRPC_H_
+#define TESSERA_WORKER_RPC_PARAMETER_CLIENT_GRPC_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <grpcpp/channel.h>
+#include <grpcpp/generic/generic_stub.h>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/base/ids.h"
+#include "common/layout/shard_map.h"
+#include "proto/parameter_server.pb.h"
+#include "worker/exchange/parameter_client.h"
+#include "worker/rpc/replica_runs.h"
+#include "worker/rpc/server_call.h"
+
+namespace tessera {
+
+// One thread, the train loop's, but for Cancel. Owns its channels; borrows the arrays during a call only: when a
+// call returns, with or without error, nothing refers to them any more.
+class ParameterClientGrpc final : public ParameterClient {
+ public:
+  struct Options {
+    // host:port by shard, and what each of them owns.
+    std::vector<std::string> servers;
+    std::vector<ShardSlices> slices;
+    uint64_t layout_hash = 0;
+    MemberId member;
+    Generation generation;
+    std::string job_digest;
+    v1::PayloadKind kind = v1::GRADIENT;
+    // How long a server that cannot be reached, or that refuses for the moment, is tried again.
+    absl::Duration retry_time = absl::Seconds(10);
+    // 1, or 2: then pulls have a connection of their own.
+    int channels_per_server = 1;
+  };
+
+  // Connects when first used.  kInvalidArgument: servers and slices do not match
+  static absl::StatusOr<std::unique_ptr<ParameterClientGrpc>> Create(Options options);
+
+  absl::StatusOr<ExchangeTimes> Pull(Exchange after, const ParameterArrays& values) override;
+  absl::StatusOr<ExchangeTimes> PushPull(Exchange exchange, uint64_t examples, const ConstParameterArrays& update,
+                                         const ParameterArrays& values) override;
+  absl::Status Read(const ParameterArrays& values) override;
+  // The first half of PushPull alone.
+  absl::StatusOr<ExchangeTimes> Push(Exchange exchange, uint64_t examples, const ConstParameterArrays& update);
+  Traffic traffic() const override { return traffic_; }
+
+  // Ends the call under way and all later ones with kCancelled. Any thread; not from a signal handler.
+  void Cancel();
+
+ private:
+  // One half of an exchange with one server, with its retries.
+  struct Task {
+    size_t server = 0;
+    std::unique_ptr<PushToServer> push;
+    std::unique_ptr<PullFromServer> pull;
+    ServerCall* call = nullptr;  // the attempt under way
+    bool is_push = false;
+    bool done = false;
+    int attempts = 0;
+    absl::Time give_up = absl::InfiniteFuture();
+    absl::Time start = absl::InfinitePast();
+  };
+  struct Server {
+    std::string address;
+    ShardSlices slices;
+    std::vector<std::unique_ptr<grpc::GenericStub>> stubs;  // pushes go to the first, pulls to the last
+    UpdateRuns update;
+    ValueRuns values;
+    Version base;
+    Version pulled;
+  };
+
+  explicit ParameterClientGrpc(Options options);
+
+  void Connect(Server* server);
+  void PrepareHeader(Exchange exchange, uint64_t examples);
+  void PrepareRequest(Exchange after, bool outside_exchange);
+  void AddPushes(const ConstParameterArrays& update);
+  void AddPulls(const ParameterArrays& values);
+  absl::StatusOr<ExchangeTimes> RunTasks();
+  absl::Time StartDue(absl::Time now);
+  absl::Status Collect(Task* task, absl::Time now);
+  void RememberVersions();
+
+  const Options options_;
+  std::vector<Server> servers_;
+  std::vector<Task> tasks_;
+  v1::PushHeader header_;
+  v1::PullRequest request_;
+  CallBoard board_;
+  std::atomic<bool> cancelled_{false};
+  Traffic traffic_;
+  // Of the exchange under way.
+  absl::Time pushed_time_;
+  absl::Time first_value_time_;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_WORKER_RPC_PARAMETER_CLIENT_GRPC_H_

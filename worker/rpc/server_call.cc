@@ -1,0 +1,168 @@
+#include "worker/rpc/server_call.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/codec/payload.h"
+#include "common/rpc/borrowed_slice.h"
+#include "common/rpc/chunk.h"
+#include "common/rpc/status.h"
+#include "common/rpc/transport.h"
+
+namespace tessera {
+namespace {
+
+const std::string& PushMethod() {
+  static const auto* const name = new std::string("/tessera.v1.ParameterServer/Push");
+  return *name;
+}
+
+const std::string& PullMethod() {
+  static const auto* const name = new std::string("/tessera.v1.ParameterServer/Pull");
+  return *name;
+}
+
+}  // namespace
+
+void CallBoard::Notify() {
+  absl::MutexLock lock(&mutex_);
+  notified_ = true;
+  changed_.Signal();
+}
+
+void CallBoard::Wait(absl::Time deadline) {
+  absl::MutexLock lock(&mutex_);
+  while (!notified_ && !changed_.WaitWithDeadline(&mutex_, deadline)) {
+  }
+  notified_ = false;
+}
+
+void ServerCall::OnDone(const grpc::Status& status) {
+  end_time_ = absl::Now();
+  status_ = Conclude(FromGrpc(status));
+  answered_.store(true, std::memory_order_release);
+  DropHolder();
+}
+
+void ServerCall::DropHolder() {
+  // Once the last holder is gone, the waiting thread may delete this at any moment.
+  CallBoard* const board = board_;
+  holders_.fetch_sub(1, std::memory_order_acq_rel);
+  board->Notify();
+}
+
+PushToServer::PushToServer(CallBoard* board, const v1::PushHeader& header, UpdateRuns* runs)
+    : ServerCall(board), runs_(runs) {
+  *head_.mutable_header() = header;
+  AddHolder();
+  memory_ = std::shared_ptr<const void>(this, [](PushToServer* call) { call->DropHolder(); });
+}
+
+void PushToServer::Start(grpc::GenericStub* stub) {
+  wire_bytes_ += kCallWireBytes;
+  stub->PrepareBidiStreamingCall(&context_, PushMethod(), {}, this);
+  StartRead(&reply_);
+  WriteNext();
+  StartCall();
+}
+
+void PushToServer::WriteNext() {
+  const int64_t payload_bytes = std::min(kChunkBytes, runs_->left());
+  std::vector<grpc::Slice> slices;
+  runs_->Take(payload_bytes, [&](const char* data, int64_t size) { slices.push_back(BorrowSlice(data, size, memory_)); });
+  message_ = WriteChunk(head_, slices);
+  head_.Clear();
+  payload_bytes_ += payload_bytes;
+  wire_bytes_ += WireBytes(message_.Length());
+  if (runs_->left() > 0) {
+    StartWrite(&message_);
+  } else {
+    StartWriteLast(&message_, grpc::WriteOptions());
+  }
+}
+
+void PushToServer::OnWriteDone(bool ok) {
+  if (ok && runs_->left() > 0) WriteNext();
+}
+
+void PushToServer::OnReadDone(bool ok) { replied_ = ok; }
+
+absl::Status PushToServer::Conclude(absl::Status status) {
+  message_.Clear();
+  memory_.reset();
+  if (!status.ok()) return status;
+  v1::PushReply reply;
+  if (!replied_) return absl::InternalError("push: the server sent no reply, want one");
+  return ReadMessage(reply_, &reply);
+}
+
+PullFromServer::PullFromServer(CallBoard* board, const v1::PullRequest& request, uint64_t layout_hash,
+                               ValueRuns* runs)
+    : ServerCall(board), layout_hash_(layout_hash), runs_(runs), message_(WriteMessage(request)) {}
+
+void PullFromServer::Start(grpc::GenericStub* stub) {
+  wire_bytes_ += kCallWireBytes + WireBytes(message_.Length());
+  stub->PrepareBidiStreamingCall(&context_, PullMethod(), {}, this);
+  const grpc::ByteBuffer request = std::exchange(message_, grpc::ByteBuffer());
+  // gRPC takes references to the request's bytes before this returns.
+  StartWriteLast(&request, grpc::WriteOptions());
+  StartRead(&message_);
+  StartCall();
+}
+
+void PullFromServer::OnReadDone(bool ok) {
+  if (!ok) return;
+  if (first_byte_time_ == absl::InfinitePast()) first_byte_time_ = absl::Now();
+  broken_ = TakeChunk();
+  message_.Clear();
+  if (!broken_.ok()) return Cancel();
+  StartRead(&message_);
+}
+
+absl::Status PullFromServer::TakeChunk() {
+  v1::Chunk head;
+  Payload payload;
+  TESSERA_RETURN_IF_ERROR(ReadChunk(message_, &head, &payload));
+  if (head.has_header() == has_header_) {
+    return absl::InternalError(has_header_ ? "pull: answer has a second header, want one"
+                                           : "pull: answer has no header, want it in the first chunk");
+  }
+  if (head.has_header()) {
+    has_header_ = true;
+    version_ = head.header().version();
+    if (head.header().layout_hash() != layout_hash_) {
+      return absl::InvalidArgumentError(absl::StrCat("pull: layout_hash is ", absl::Hex(head.header().layout_hash()),
+                                                     ", want ", absl::Hex(layout_hash_),
+                                                     "; the model or the number of servers differs"));
+    }
+  }
+  if (payload.size() > runs_->left()) {
+    return absl::InternalError(absl::StrCat("pull: answer is at least ", runs_->done() + payload.size(),
+                                            " bytes, want ", runs_->done() + runs_->left()));
+  }
+  payload_bytes_ += payload.size();
+  wire_bytes_ += WireBytes(message_.Length());
+  for (const Payload::Piece& piece : payload.pieces()) {
+    const char* from = piece.data;
+    runs_->Take(piece.size, [&from](char* to, int64_t size) {
+      std::memcpy(to, from, size);
+      from += size;
+    });
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PullFromServer::Conclude(absl::Status status) {
+  if (!broken_.ok()) return broken_;
+  if (!status.ok()) return status;
+  if (has_header_ && runs_->left() == 0) return status;
+  return absl::InternalError(absl::StrCat("pull: answer ended after ", runs_->done(), " of ",
+                                          runs_->done() + runs_->left(), " bytes"));
+}
+
+}  // namespace tessera

@@ -1,0 +1,124 @@
+// One push to, or one pull from, one server: a single attempt.
+//
+// The caller's thread starts calls; gRPC's threads run them. A pull writes received values straight into the
+// replica as they arrive; a push sends the replica's own memory. A call has ended when gRPC has let go of
+// that memory too, which is what CallBoard tells.
+#ifndef TESSERA_WORKER_RPC_SERVER_CALL_H_
+#define TESSERA_WORKER_RPC_SERVER_CALL_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include <grpcpp/client_context.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/support/byte_buffer.h>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "proto/parameter_server.pb.h"
+#include "worker/rpc/replica_runs.h"
+
+namespace tessera {
+
+// Where the thread that waits learns that a call has moved on.
+class CallBoard {
+ public:
+  // Something has happened. Any thread.
+  void Notify();
+  // Waits for the next Notify since the last Wait, or until `deadline`.
+  void Wait(absl::Time deadline);
+
+ private:
+  absl::Mutex mutex_;
+  absl::CondVar changed_;
+  bool notified_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+class ServerCall : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+ public:
+  explicit ServerCall(CallBoard* board) : board_(board) {}
+
+  void Cancel() { context_.TryCancel(); }
+  // The server's answer is known. What follows is valid from then on.
+  bool answered() const { return answered_.load(std::memory_order_acquire); }
+  // Also: gRPC needs none of the caller's memory any more.
+  bool ended() const { return holders_.load(std::memory_order_acquire) == 0; }
+
+  const absl::Status& status() const { return status_; }
+  absl::Time first_byte_time() const { return first_byte_time_; }
+  absl::Time end_time() const { return end_time_; }
+  int64_t payload_bytes() const { return payload_bytes_; }
+  int64_t wire_bytes() const { return wire_bytes_; }
+
+  void OnDone(const grpc::Status& status) override;
+
+ protected:
+  // The call's status, now that gRPC's is known.
+  virtual absl::Status Conclude(absl::Status status) = 0;
+  void AddHolder() { holders_.fetch_add(1, std::memory_order_relaxed); }
+  void DropHolder();
+
+  grpc::ClientContext context_;
+  absl::Time first_byte_time_ = absl::InfinitePast();
+  int64_t payload_bytes_ = 0;
+  int64_t wire_bytes_ = 0;
+
+ private:
+  CallBoard* const board_;
+  absl::Status status_;
+  absl::Time end_time_;
+  std::atomic<bool> answered_{false};
+  std::atomic<int> holders_{1};
+};
+
+// Sends `runs` as the payload of a push.
+class PushToServer final : public ServerCall {
+ public:
+  // `runs` must outlive the call.
+  PushToServer(CallBoard* board, const v1::PushHeader& header, UpdateRuns* runs);
+  void Start(grpc::GenericStub* stub);
+
+  void OnWriteDone(bool ok) override;
+  void OnReadDone(bool ok) override;
+
+ private:
+  absl::Status Conclude(absl::Status status) override;
+  void WriteNext();
+
+  v1::PushChunk head_;
+  UpdateRuns* const runs_;
+  std::shared_ptr<const void> memory_;  // its end says that gRPC holds no slice
+  grpc::ByteBuffer message_;
+  grpc::ByteBuffer reply_;
+  bool replied_ = false;
+};
+
+// Fills `runs` with the answer to a pull.
+class PullFromServer final : public ServerCall {
+ public:
+  // `runs` must outlive the call; it is written until the call has ended. An answer of another layout is refused.
+  PullFromServer(CallBoard* board, const v1::PullRequest& request, uint64_t layout_hash, ValueRuns* runs);
+  void Start(grpc::GenericStub* stub);
+  // Of a successful pull: the version of the values.
+  uint64_t version() const { return version_; }
+
+  void OnReadDone(bool ok) override;
+
+ private:
+  absl::Status Conclude(absl::Status status) override;
+  absl::Status TakeChunk();
+
+  const uint64_t layout_hash_;
+  ValueRuns* const runs_;
+  grpc::ByteBuffer message_;
+  bool has_header_ = false;
+  uint64_t version_ = 0;
+  absl::Status broken_;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_WORKER_RPC_SERVER_CALL_H_

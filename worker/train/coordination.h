@@ -1,0 +1,98 @@
+// What the train loop asks the coordinator. Each call may wait for other members, and fails with a message
+// that says why when this worker is no member any more.
+#ifndef TESSERA_WORKER_TRAIN_COORDINATION_H_
+#define TESSERA_WORKER_TRAIN_COORDINATION_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/base/ids.h"
+
+namespace tessera {
+
+// Where a worker is.
+struct TrainProgress {
+  uint64_t step = 0;
+  uint64_t exchange = 0;
+  uint64_t examples = 0;
+  uint64_t epoch = 0;
+  double train_loss = 0;
+};
+
+// Whose rows are whose in one epoch.
+struct EpochCut {
+  int64_t parts = 1;
+  // parts itself: this worker joined later and reads an order of its own.
+  int64_t part = 0;
+  int64_t steps = 0;
+  // The step at which the epoch begins.
+  uint64_t first_step = 0;
+  // Rows of all members together, where each has its own.
+  int64_t rows_total = 0;
+  // The job is being drained: evaluate at the next exchange boundary and stop. The same for all members.
+  bool drain = false;
+};
+
+struct EvaluationPlace {
+  uint64_t attempt = 0;
+  int64_t parts = 1;
+  int64_t part = 0;
+};
+
+// Sums over one member's share of the test rows.
+struct EvaluationScores {
+  double loss_sum = 0;
+  uint64_t correct = 0;
+  uint64_t rows = 0;
+  // Rows whose label is among the first 1, 3, 5 predictions.
+  double precision_hits[3] = {};
+};
+
+struct EvaluationResult {
+  // A member was lost: begin again from Arrive.
+  bool restart = false;
+  double test_loss = 0;
+  double test_accuracy = 0;
+  // Training ends here: the target is reached, or the job is being drained.
+  bool stop = false;
+};
+
+// One thread, the train loop's, except SetProgress.
+class Coordination {
+ public:
+  virtual ~Coordination() = default;
+
+  // The first minibatch begins.
+  virtual absl::Status BeginTraining() = 0;
+  virtual absl::StatusOr<EpochCut> BeginEpoch(uint64_t epoch, uint64_t step) = 0;
+
+  // The stages of evaluation number `evaluation` (from 1). Arrive returns when all members have stopped.
+  struct Arrival {
+    TrainProgress progress;
+    // Of the minibatches since the last evaluation.
+    double loss_sum = 0;
+    uint64_t loss_count = 0;
+    bool last = false;
+  };
+  virtual absl::StatusOr<EvaluationPlace> Arrive(uint64_t evaluation, const Arrival& arrival) = 0;
+  // Place 0 gives the constants, the others get them. An empty result with restart set: begin again.
+  struct Constants {
+    bool restart = false;
+    std::vector<float> values;
+  };
+  virtual absl::StatusOr<Constants> ShareConstants(uint64_t evaluation, const EvaluationPlace& place,
+                                                   std::vector<float> constants) = 0;
+  virtual absl::StatusOr<EvaluationResult> Score(uint64_t evaluation, const EvaluationPlace& place,
+                                                 const EvaluationScores& scores) = 0;
+
+  // The job is being drained, as far as this worker has heard.
+  virtual bool draining() const = 0;
+  // For the next renewal of the lease. Any thread.
+  virtual void SetProgress(const TrainProgress& progress) = 0;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_WORKER_TRAIN_COORDINATION_H_

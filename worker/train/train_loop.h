@@ -1,0 +1,90 @@
+// One worker's training, from its first pull to its last evaluation.
+//
+//   pull -> [ J minibatches -> push and pull ] ... -> evaluation at the boundary where one is due -> ...
+//
+// It never knows a transport: values and updates go through ParameterClient, everything that workers do
+// together through Coordination.
+#ifndef TESSERA_WORKER_TRAIN_TRAIN_LOOP_H_
+#define TESSERA_WORKER_TRAIN_TRAIN_LOOP_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/base/ids.h"
+#include "common/method/recipe.h"
+#include "proto/job.pb.h"
+#include "worker/data/dataset.h"
+#include "worker/data/order.h"
+#include "worker/exchange/parameter_client.h"
+#include "worker/replica/replica.h"
+#include "worker/train/coordination.h"
+#include "worker/train/phase_timer.h"
+
+namespace tessera {
+
+class TrainLoop {
+ public:
+  struct Options {
+    v1::Job job;
+    Recipe recipe;
+    Rank rank;
+    // Where this worker begins; not 1, 0, 0 for one that joined a running job.
+    Exchange first_exchange{1};
+    uint64_t first_step = 0;
+    uint64_t first_epoch = 0;
+  };
+
+  // All outlive the loop.
+  TrainLoop(Options options, const Datasets* data, Replica* replica, ParameterClient* servers,
+            Coordination* coordination);
+
+  // Trains to the end of the job. Returns the first error; the worker is of no use after one.
+  absl::Status Run();
+  // Leaves the loop after the exchange in progress. Any thread.
+  void Stop() { stopping_ = true; }
+
+  // Valid after Run.
+  const PhaseTimer& phases() const { return phases_; }
+  uint64_t steps() const { return step_; }
+  uint64_t examples() const { return examples_; }
+
+ private:
+  absl::Status BeginEpoch();
+  absl::Status TrainStep();
+  absl::Status DoExchange();
+  absl::Status Evaluate(bool last);
+  absl::StatusOr<EvaluationResult> EvaluateOnce(const Coordination::Arrival& arrival);
+  bool Finished() const;
+  bool Draining() const;
+  TrainProgress progress() const;
+
+  const Options options_;
+  const Datasets& data_;
+  Replica& replica_;
+  ParameterClient& servers_;
+  Coordination& coordination_;
+  EpochOrder order_;
+  PhaseTimer phases_;
+  std::atomic<bool> stopping_{false};
+
+  uint64_t step_ = 0;        // minibatches behind this worker, those before it joined included
+  uint64_t epoch_ = 0;
+  EpochCut cut_;
+  Exchange exchange_;        // last one done
+  int64_t since_exchange_ = 0;
+  uint64_t examples_ = 0;
+  uint64_t examples_since_exchange_ = 0;
+  uint64_t evaluation_ = 0;
+  bool evaluation_due_ = false;
+  bool stop_ = false;
+  double loss_sum_ = 0;
+  uint64_t loss_count_ = 0;
+  double last_loss_ = 0;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_WORKER_TRAIN_TRAIN_LOOP_H_
