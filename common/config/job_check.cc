@@ -61,7 +61,7 @@ class Checker {
     for (const int64_t extent : model.input()) {
       if (__builtin_mul_overflow(features, extent, &features) || features > kFeaturesMax) {
         Fail("model.input",
-             absl::StrCat("got a product above ", kFeaturesMax, ", want at most that many features"));
+             absl::StrCat("got a product above ", kFeaturesMax, ", want at most that many"));
         return;
       }
     }
@@ -78,7 +78,8 @@ class Checker {
   }
 
   void BatchNorm(const v1::Job& job) {
-    if (!Sound("model.layers") || !Sound("train.batch_size") || job.train().batch_size() > 1) return;
+    if (!Sound("model.layers") || !Sound("train.batch_size")) return;
+    if (job.train().batch_size() > 1) return;
     const auto& layers = job.model().layers();
     if (std::any_of(layers.begin(), layers.end(),
                     [](const v1::Layer& layer) { return layer.has_batch_norm(); })) {
@@ -104,10 +105,11 @@ class Checker {
       const std::string key = absl::StrCat(list, ".", i);
       if (!IsHostPort(address)) {
         Fail(key, absl::StrCat("got ", Quoted(address),
-                               ", want host:port with a port in [1, 65535], such as 10.0.0.1:7000"));
+                               ", want host:port with a port in [1, 65535], such as "
+                               "10.0.0.1:7000"));
       } else if (const auto [first, fresh] = seen.emplace(address, i); !fresh) {
-        Fail(key, absl::StrCat("got ", Quoted(address), " again, want each server once; it is item ",
-                               first->second));
+        Fail(key, absl::StrCat("got ", Quoted(address),
+                               " again, want each server once; it is item ", first->second));
       }
     }
     const bool counted = positions_.count("cluster.servers.count") > 0;

@@ -1,13 +1,15 @@
 // One number for a whole job: processes join each other only when theirs is the same.
 //
-// The digest is the SHA-256, in lower-case hex, of the job's canonical text: a line for every key that is not
-// marked local in job.proto, `path=value` with a line end, sorted by bytes, after the line `tessera job 1`.
-//   - values as they are after all defaults: numbers shortest ("0.1", "1e-05"), durations "1m30s", sizes "4MiB"
-//     or plain bytes, true or false; strings in quotes with C escapes
+// The digest is the SHA-256, in lower-case hex, of the job's canonical text: a line for every key
+// that is not marked local in job.proto, `path=value` with a line end, sorted by bytes, after the
+// line `tessera job 1`.
+//   - values as they are after all defaults: numbers shortest ("0.1", "1e-05"), durations "1m30s",
+//     sizes "4MiB" or plain bytes, true or false; strings in quotes with C escapes
 //   - a list's items are keys: model.layers.0.linear.units=64
 //   - the member of a choice has a line of its own: method=local_sgd
-// So it does not depend on the order of keys, on comments, on how a value is written or on who built the program,
-// and job files may differ in what is local. A build with more keys gives another digest, rightly.
+// So it does not depend on the order of keys, on comments, on how a value is written or on who
+// built the program, and job files may differ in what is local. A build with more keys gives
+// another digest, rightly.
 #ifndef TESSERA_COMMON_CONFIG_JOB_DIGEST_H_
 #define TESSERA_COMMON_CONFIG_JOB_DIGEST_H_
 

@@ -54,7 +54,8 @@ class JobErrors {
 
   void Add(Position at, absl::string_view key, absl::string_view message);
 
-  // An error was added for `key`, for a key above it or for one below it: what it holds means nothing.
+  // An error was added for `key`, for a key above it or for one below it: what it holds means
+  // nothing.
   bool Touches(absl::string_view key) const;
   bool empty() const { return entries_.empty(); }
 

@@ -9,8 +9,8 @@
 
 namespace tessera {
 
-// Makes every path that starts at the job file (data.directory, checkpoint.directory, security files) start at
-// `directory` instead, the job file's. Absolute and empty ones stay.
+// Makes every path that starts at the job file (data.directory, checkpoint.directory, security
+// files) start at `directory` instead, the job file's. Absolute and empty ones stay.
 void ResolveJobPaths(absl::string_view directory, v1::Job* job);
 
 // A file of data.train or data.test: below data.directory unless it is absolute.

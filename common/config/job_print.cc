@@ -43,7 +43,8 @@ std::string ValueText(const Message& message, const FieldDescriptor& field, int 
 
 class Printer {
  public:
-  // The keys of `message`, each on lines of its own. A list's item has `lead` "- " before its first key.
+  // The keys of `message`, each on lines of its own. A list's item has `lead` "- " before its first
+  // key.
   void Print(const Message& message, int indent, absl::string_view lead) {
     const Reflection& reflection = *message.GetReflection();
     for (const FieldDescriptor* field : FieldsOf(*message.GetDescriptor())) {

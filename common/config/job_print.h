@@ -8,8 +8,8 @@
 
 namespace tessera {
 
-// Every key with its value, defaults included, in the order of job.proto. Reads back to the same job and digest,
-// from any directory: its paths are absolute where the job's are.
+// Every key with its value, defaults included, in the order of job.proto. Reads back to the same
+// job and digest, from any directory: its paths are absolute where the job's are.
 std::string PrintJob(const v1::Job& job);
 
 }  // namespace tessera

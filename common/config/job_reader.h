@@ -1,10 +1,11 @@
-// The job file: from YAML text and --set options to a resolved v1::Job, or to everything that is wrong with it.
+// The job file: from YAML text and --set options to a resolved v1::Job, or to everything that is
+// wrong with it.
 //
 // The schema is proto/job.proto and nothing else. The steps:
 //   1. yaml_tree       text -> tree, bounded in size, depth and aliases
 //   2. override        --set a.b.c=v changes the tree
-//   3. message_reader  tree -> message; unknown, repeated, missing, mistyped, out of range, for later
-//   4. job_check       what must hold between keys; data files
+//   3. message_reader  tree -> message; unknown, repeated, missing, mistyped, out of range, for
+//   later 4. job_check       what must hold between keys; data files
 //   5. job_paths       paths that start at the job file are made absolute
 #ifndef TESSERA_COMMON_CONFIG_JOB_READER_H_
 #define TESSERA_COMMON_CONFIG_JOB_READER_H_
@@ -44,8 +45,8 @@ struct JobReading {
 // Pure but for the look at data files. The same source gives the same job on every machine.
 JobReading ReadJob(const JobSource& source, const JobOptions& options);
 
-// Reads the file too. One that cannot be read, or has more than kJobFileBytesMax bytes, is an error of the
-// reading like any other.
+// Reads the file too. One that cannot be read, or has more than kJobFileBytesMax bytes, is an error
+// of the reading like any other.
 JobReading ReadJobFile(const std::string& path, const std::vector<std::string>& overrides,
                        const JobOptions& options);
 

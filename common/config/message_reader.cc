@@ -92,7 +92,8 @@ void MessageReader::ReadChoice(const YamlNode& node, const std::string& path, Po
   const bool bare = node.is_scalar() && HasBareNames(type);
   if (!node.is_map() && !bare) {
     errors_.Add(node.at, path,
-                absl::StrCat("got ", DescribeNode(node), ", want a map with ", WantedMessage(type)));
+                absl::StrCat("got ", DescribeNode(node), ", want a map with ",
+                             WantedMessage(type)));
     return;
   }
   if (bare && type.FindFieldByName(node.text) == nullptr) {

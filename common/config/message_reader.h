@@ -1,8 +1,9 @@
 // From a YAML tree to a message of job.proto, strictly: the walk that knows the schema's options.
 //
-// What may be written for a message: a map of its keys; nothing, for all defaults; for a (choice) with
-// bare_name the name of a member; for a key with scalar_to or list_to also what goes to that field. A list of one
-// scalar may be written without brackets. Nothing (null) for a scalar is the same as leaving its key out.
+// What may be written for a message: a map of its keys; nothing, for all defaults; for a (choice)
+// with bare_name the name of a member; for a key with scalar_to or list_to also what goes to that
+// field. A list of one scalar may be written without brackets. Nothing (null) for a scalar is the
+// same as leaving its key out.
 #ifndef TESSERA_COMMON_CONFIG_MESSAGE_READER_H_
 #define TESSERA_COMMON_CONFIG_MESSAGE_READER_H_
 
@@ -20,12 +21,13 @@ namespace tessera {
 // Reads one job. Adds every error it finds and goes on.
 class MessageReader {
  public:
-  // Both outlive the reader. `positions` gets every key that is given: a map's key, a value's own place.
+  // Both outlive the reader. `positions` gets every key that is given: a map's key, a value's own
+  // place.
   MessageReader(JobErrors* errors, Positions* positions)
       : errors_(*errors), positions_(*positions) {}
 
-  // Fills `message` from `node`, absent keys with their defaults. `path` is "" for the whole job; `at` is where
-  // a missing key is reported.
+  // Fills `message` from `node`, absent keys with their defaults. `path` is "" for the whole job;
+  // `at` is where a missing key is reported.
   void Read(const YamlNode& node, const std::string& path, Position at,
             google::protobuf::Message* message);
 

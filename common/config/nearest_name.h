@@ -10,8 +10,9 @@
 
 namespace tessera {
 
-// The name that takes the fewest edits (insert, delete, replace, swap of neighbours) from `got`, case and
-// dashes aside. Leaving out a name's end costs little, so that "evry" is nearer to "every_steps" than to
+// The name that takes the fewest edits (insert, delete, replace, swap of neighbours) from `got`,
+// case and dashes aside. Leaving out a name's end costs little, so that "evry" is nearer to
+// "every_steps" than to
 // "keep". Nothing when no name is near: more than a third of `got` would change.
 std::optional<std::string> NearestName(absl::string_view got,
                                        const std::vector<std::string>& names);

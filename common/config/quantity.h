@@ -1,7 +1,8 @@
 // Numbers, durations and sizes as people write them in a job, and back.
 //
-// Parsing gives nothing for text of another form or out of the type's range. Formatting is the shortest text
-// that parses to the same value, the same on every machine: the job digest is made of it.
+// Parsing gives nothing for text of another form or out of the type's range. Formatting is the
+// shortest text that parses to the same value, the same on every machine: the job digest is made of
+// it.
 #ifndef TESSERA_COMMON_CONFIG_QUANTITY_H_
 #define TESSERA_COMMON_CONFIG_QUANTITY_H_
 
@@ -25,7 +26,8 @@ std::string FormatNumber(double value);
 std::optional<int64_t> ParseDuration(absl::string_view text);
 std::string FormatDuration(int64_t nanoseconds);
 
-// "4MiB", "1GB", "512" (B, kB, MB, GB, TB in powers of 1000, KiB, MiB, GiB, TiB in powers of 1024). Bytes.
+// "4MiB", "1GB", "512" (B, kB, MB, GB, TB in powers of 1000, KiB, MiB, GiB, TiB in powers of 1024).
+// Bytes.
 std::optional<int64_t> ParseSize(absl::string_view text);
 std::string FormatSize(int64_t bytes);
 

@@ -97,7 +97,8 @@ std::optional<std::string> StringComplaint(absl::string_view text, const FieldDe
   }
   if (std::any_of(text.begin(), text.end(),
                   [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; })) {
-    return absl::StrCat("got ", Quoted(text), ", want text without line ends or control characters");
+    return absl::StrCat("got ", Quoted(text),
+                        ", want text without line ends or control characters");
   }
   if (text.empty() && (key.required() || field.is_repeated())) {
     return absl::StrCat("got \"\", want ", WantedScalar(field));

@@ -9,6 +9,7 @@
 #define TESSERA_COMMON_RPC_CHUNK_H_
 
 #include <cstdint>
+#include <cstdlib>
 #include <vector>
 
 #include <google/protobuf/message_lite.h>
@@ -25,6 +26,7 @@ namespace tessera {
 // receiver works while the rest is on its way.
 constexpr int64_t kChunkBytes = int64_t{4} << 20;
 // All fields of a message but the payload.
+inline int64_t SendChunk() { static const int64_t b = getenv("CHUNK") ? atoll(getenv("CHUNK")) : kChunkBytes; return b; }
 constexpr int64_t kHeadBytesMax = int64_t{64} << 10;
 // A longer message is refused before it is read.
 constexpr int64_t kMessageBytesMax = kChunkBytes + kHeadBytesMax + 16;

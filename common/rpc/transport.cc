@@ -1,6 +1,8 @@
 #include "common/rpc/transport.h"
 
 #include <malloc.h>
+#include <cstdlib>
+#include <string>
 
 #include <grpc/grpc.h>
 #include <grpcpp/create_channel.h>
@@ -15,7 +17,14 @@ namespace {
 
 // Calls set(name, value) for what both ends have in common.
 template <typename Set>
-void SetCommon(Set set) {
+void SetCommon(Set set0) {
+  auto set = [&](const char* name, int v) {
+    std::string key(name);
+    for (char& c : key) if (c == '.') c = '_';
+    const char* e = getenv(key.c_str());
+    if (e && std::string(e) == "-") return;
+    set0(name, e ? atoi(e) : v);
+  };
   set(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, static_cast<int>(kFrameBytesMax));
   set(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, static_cast<int>(kStreamWindowBytes));
   // The window is set, so nothing is learned by probing.
@@ -32,9 +41,17 @@ void SetCommon(Set set) {
   set(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
 }
 
+// gRPC ends its threads when its last object goes, and then waits up to 10 s for the one that polls on behalf
+// of a write that had stalled. Held to the end of the process, it never does.
+void HoldLibrary() {
+  static const bool held = (grpc_init(), true);
+  static_cast<void>(held);
+}
+
 }  // namespace
 
 std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address) {
+  HoldLibrary();
   grpc::ChannelArguments arguments;
   SetCommon([&arguments](const char* name, int value) { arguments.SetInt(name, value); });
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
@@ -48,6 +65,7 @@ std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address) {
 }
 
 void ConfigureServer(grpc::ServerBuilder* builder) {
+  HoldLibrary();
   SetCommon([builder](const char* name, int value) { builder->AddChannelArgument(name, value); });
   builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kStreamsPerConnectionMax);

@@ -36,7 +36,7 @@ Coordinator::Coordinator(JobFacts facts, absl::Time now)
       created_(now),
       membership_(facts_),
       epochs_(facts_),
-      evaluation_(facts_.target_accuracy, &clock_, &epochs_) {
+      evaluation_(facts_, &clock_, &epochs_) {
   membership_.set_steps_planned(epochs_.StepsPlanned());
 }
 
@@ -77,7 +77,9 @@ absl::StatusOr<const MemberRecord*> Coordinator::Admitted(MemberId member, absl:
 
 absl::StatusOr<v1::JoinReply> Coordinator::Join(const v1::JoinRequest& request, absl::Time now) {
   TESSERA_RETURN_IF_ERROR(Refusal(MemberId(request.member())));
-  if (evaluation_.stop()) return absl::FailedPreconditionError("join: the job is ending");
+  if (evaluation_.stop() && request.member() == 0) {
+    return absl::FailedPreconditionError("join: the job is ending");
+  }
   auto joined = membership_.Join(request, now);
   Settle(now);
   TESSERA_RETURN_IF_ERROR(joined.status());
@@ -184,7 +186,7 @@ void Coordinator::Fail(absl::string_view why, absl::Time now) {
   Log(LogLevel::kError, absl::StrCat("control: job failed why=\"", why, "\""));
   for (const auto& [id, record] : membership_.members().all()) {
     if (IsLive(record.state)) untold_.insert(id);
-    if (evaluation_.Takes(id)) {
+    if (evaluation_.IsParked(id)) {
       refused_.push_back({id, absl::FailedPreconditionError(
                                   absl::StrCat("the job has failed: ", why))});
     }
@@ -201,12 +203,26 @@ void Coordinator::BeginEnd(absl::Status outcome, absl::Time now) {
   Settle(now);
 }
 
+void Coordinator::RemoveLate() {
+  std::vector<MemberId> late;
+  for (const auto& [id, record] : membership_.members().all()) {
+    if (IsLive(record.state) && !evaluation_.Takes(id)) late.push_back(id);
+  }
+  for (MemberId member : late) {
+    membership_.Remove(member, MemberState::kLeft, "training ended before it could begin");
+  }
+}
+
 void Coordinator::Settle(absl::Time now) {
   if (phase_ == Phase::kRunning && membership_.failure()) {
     Fail(*membership_.failure(), now);
     return;
   }
   evaluation_.OnMembers(membership_.members(), now);
+  if (evaluation_.stop() && !removed_late_) {
+    removed_late_ = true;
+    RemoveLate();
+  }
   if (phase_ == Phase::kRunning && membership_.started() &&
       membership_.members().Counted().empty()) {
     int finished = 0, waiting = 0;
@@ -247,7 +263,14 @@ std::vector<Coordinator::EvaluateAnswer> Coordinator::TakeReplies() {
   std::vector<EvaluateAnswer> answers = std::exchange(refused_, {});
   for (const EvaluateAnswer& answer : answers) untold_.erase(answer.member);
   for (Evaluation::Reply& reply : evaluation_.TakeReplies()) {
-    answers.push_back({reply.member, std::move(reply.reply)});
+    if (reply.removed) {
+      const MemberRecord& member = *membership_.members().Find(reply.member);
+      answers.push_back({reply.member, absl::FailedPreconditionError(absl::StrCat(
+                                           "worker ", member.rank.value(),
+                                           " is no longer a member: ", member.ended))});
+    } else {
+      answers.push_back({reply.member, std::move(reply.reply)});
+    }
   }
   return answers;
 }
@@ -293,7 +316,10 @@ void Coordinator::FillMembers(absl::Time now, v1::JobStatus* status) const {
     member.set_progress_age_seconds(absl::ToDoubleSeconds(now - record.progressed_at));
     *member.mutable_progress() = record.progress;
     member.set_examples_per_second(record.examples_per_second);
-    if (record.report) *status->add_worker_reports() = *record.report;
+    if (record.report) {
+      *status->add_worker_reports() = *record.report;
+      member.mutable_progress()->set_examples(record.report->examples());
+    }
     // Those that never took part are neither.
     if (record.first_exchange == Exchange()) continue;
     ++joined;

@@ -85,6 +85,8 @@ class Coordinator {
   absl::StatusOr<const MemberRecord*> Admitted(MemberId member, absl::Time now);
   // After every event: what follows from it.
   void Settle(absl::Time now);
+  // Training has stopped: ends the members that had no part in the last evaluation. They cannot go on alone.
+  void RemoveLate();
   void Fail(absl::string_view why, absl::Time now);
   void BeginEnd(absl::Status outcome, absl::Time now);
   void FillMembers(absl::Time now, v1::JobStatus* status) const;
@@ -98,6 +100,7 @@ class Coordinator {
   Epochs epochs_;
   Evaluation evaluation_;
   Phase phase_ = Phase::kRunning;
+  bool removed_late_ = false;
   absl::Status outcome_;
   absl::Time ending_since_;
   absl::Time ended_at_;

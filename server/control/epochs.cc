@@ -28,6 +28,7 @@ absl::StatusOr<Epochs::Cut> Epochs::MakeCut(uint64_t epoch, const MemberTable& m
     const Cut& last = cuts_.rbegin()->second;
     cut.first_step = last.first_step + last.steps;
   }
+  cut.rows_total = rows;
   cut.seats = std::move(seats);
   return cut;
 }
@@ -50,6 +51,7 @@ absl::StatusOr<v1::EpochCut> Epochs::Begin(const MemberRecord& asker, uint64_t e
   reply.set_part(cut.seats->size());
   reply.set_steps(cut.steps);
   reply.set_first_step(cut.first_step);
+  reply.set_rows_total(cut.rows_total);
   for (size_t i = 0; i < cut.seats->size(); ++i) {
     if ((*cut.seats)[i].rank == asker.rank) reply.set_part(i);
   }

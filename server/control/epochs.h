@@ -48,6 +48,7 @@ class Epochs {
     std::shared_ptr<const std::vector<Seat>> seats;
     uint64_t steps = 0;
     uint64_t first_step = 0;
+    uint64_t rows_total = 0;
   };
 
   absl::StatusOr<Cut> MakeCut(uint64_t epoch, const MemberTable& members) const;

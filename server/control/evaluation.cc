@@ -23,8 +23,14 @@ Evaluation::Seat* Evaluation::FindSeat(MemberId member) {
 }
 
 bool Evaluation::Takes(MemberId member) const {
-  return open_ && std::any_of(seats_.begin(), seats_.end(),
-                              [&](const Seat& seat) { return seat.member == member; });
+  return std::any_of(seats_.begin(), seats_.end(),
+                     [&](const Seat& seat) { return seat.member == member; });
+}
+
+bool Evaluation::IsParked(MemberId member) const {
+  return open_ && std::any_of(seats_.begin(), seats_.end(), [&](const Seat& seat) {
+           return seat.member == member && seat.parked;
+         });
 }
 
 void Evaluation::AddSeat(const MemberRecord& member) {
@@ -39,7 +45,7 @@ void Evaluation::AddSeat(const MemberRecord& member) {
 void Evaluation::Open(const v1::EvaluateRequest& request, const MemberTable& members, bool ending) {
   open_ = true;
   arriving_ = true;
-  everyone_ = ending;
+  ending_ = ending;
   ++evaluation_;
   attempt_ = 1;
   due_step_ = request.progress().step();
@@ -57,7 +63,7 @@ v1::EvaluateReply Evaluation::Fresh() const {
 void Evaluation::AnswerFinished(MemberId member) {
   v1::EvaluateReply reply = result_;
   reply.set_finished(true);
-  replies_.push_back({member, std::move(reply)});
+  replies_.push_back({member, std::move(reply), false});
 }
 
 absl::Status Evaluation::OnRequest(const v1::EvaluateRequest& request, const MemberTable& members,
@@ -68,8 +74,8 @@ absl::Status Evaluation::OnRequest(const v1::EvaluateRequest& request, const Mem
     return absl::InvalidArgumentError(absl::StrCat("evaluation is ", request.evaluation(),
                                                    ", want at most ", next));
   }
-  const bool missed = request.evaluation() == 0 && !open_ && evaluation_ > 0 &&
-                      request.progress().step() <= due_step_;
+  const bool missed = stop_ || (request.evaluation() == 0 && !open_ && evaluation_ > 0 &&
+                                request.progress().step() <= due_step_);
   if (missed || (request.evaluation() != 0 && request.evaluation() < next)) {
     AnswerFinished(member);
     return absl::OkStatus();
@@ -83,7 +89,7 @@ absl::Status Evaluation::OnRequest(const v1::EvaluateRequest& request, const Mem
     }
   }
   if (!open_) Open(request, members, ending);
-  everyone_ = everyone_ || ending;
+  ending_ = ending_ || ending;
   OnMembers(members, now);
   Seat* seat = FindSeat(member);
   if (seat == nullptr) {
@@ -98,7 +104,7 @@ absl::Status Evaluation::OnRequest(const v1::EvaluateRequest& request, const Mem
   } else if (arriving_ || request.attempt() != attempt_) {
     v1::EvaluateReply reply = Fresh();
     reply.set_restart(true);
-    replies_.push_back({member, std::move(reply)});
+    replies_.push_back({member, std::move(reply), false});
     return absl::OkStatus();
   }
   seat->parked = true;
@@ -118,11 +124,14 @@ absl::Status Evaluation::OnRequest(const v1::EvaluateRequest& request, const Mem
 void Evaluation::OnMembers(const MemberTable& members, absl::Time now) {
   if (!open_) return;
   const size_t before = seats_.size();
-  seats_.erase(std::remove_if(seats_.begin(), seats_.end(),
-                              [&](const Seat& seat) {
-                                return !IsLive(members.Find(seat.member)->state);
-                              }),
-               seats_.end());
+  for (auto it = seats_.begin(); it != seats_.end();) {
+    if (IsLive(members.Find(it->member)->state)) {
+      ++it;
+      continue;
+    }
+    if (it->parked) replies_.push_back({it->member, {}, true});
+    it = seats_.erase(it);
+  }
   const bool lost = seats_.size() != before;
   if (seats_.empty()) {
     // Nobody is left to finish it; whoever comes later begins it anew.
@@ -135,7 +144,7 @@ void Evaluation::OnMembers(const MemberTable& members, absl::Time now) {
   if (arriving_) {
     for (const MemberRecord* member : members.Counted()) {
       if (member->state != MemberState::kAdmitted || FindSeat(member->member) != nullptr) continue;
-      if (everyone_ || member->first_step < due_step_) AddSeat(*member);
+      if ((ending_ && !facts_.synchronous) || member->first_step < due_step_) AddSeat(*member);
     }
   }
   Advance(now);
@@ -155,7 +164,7 @@ void Evaluation::Restart() {
     seat.parked = false;
     v1::EvaluateReply reply = Fresh();
     reply.set_restart(true);
-    replies_.push_back({seat.member, std::move(reply)});
+    replies_.push_back({seat.member, std::move(reply), false});
   }
 }
 
@@ -183,7 +192,7 @@ void Evaluation::Advance(absl::Time now) {
       continue;
     }
     seat.parked = false;
-    replies_.push_back({seat.member, std::move(reply)});
+    replies_.push_back({seat.member, std::move(reply), false});
   }
   if (scored) Finish(now);
 }
@@ -216,8 +225,8 @@ void Evaluation::Finish(absl::Time now) {
   for (int i = 0; i < kPrecisions; ++i) {
     entry.add_precision_at(hits[i] / (static_cast<double>(kPrecisionAt[i]) * rows));
   }
-  stop_ = stop_ || everyone_ || last ||
-          (target_accuracy_ > 0 && entry.test_accuracy() >= target_accuracy_);
+  stop_ = stop_ || ending_ || last ||
+          (facts_.target_accuracy > 0 && entry.test_accuracy() >= facts_.target_accuracy);
   Log(LogLevel::kInfo,
       absl::StrCat("control: evaluated evaluation=", evaluation_, " step=", entry.step(),
                    " train_loss=", entry.train_loss(), " test_loss=", entry.test_loss(),
@@ -227,8 +236,9 @@ void Evaluation::Finish(absl::Time now) {
   result_.set_test_accuracy(entry.test_accuracy());
   result_.set_train_seconds(entry.seconds());
   result_.set_stop(stop_);
-  for (const Seat& seat : seats_) {
-    if (seat.parked) replies_.push_back({seat.member, result_});
+  for (Seat& seat : seats_) {
+    if (seat.parked) replies_.push_back({seat.member, result_, false});
+    seat.parked = false;
   }
   history_.push_back(std::move(entry));
   open_ = false;

@@ -32,17 +32,19 @@ constexpr int kPrecisionAt[] = {1, 3, 5};
 class Evaluation {
  public:
   // All outlive it.
-  Evaluation(double target_accuracy, JobClock* clock, const Epochs* epochs)
-      : target_accuracy_(target_accuracy), clock_(clock), epochs_(epochs) {}
+  Evaluation(const JobFacts& facts, JobClock* clock, const Epochs* epochs)
+      : facts_(facts), clock_(clock), epochs_(epochs) {}
 
   struct Reply {
     MemberId member;
     v1::EvaluateReply reply;
+    // It was removed while it waited; `reply` is empty.
+    bool removed = false;
   };
 
   // One stage for one admitted member; the answer comes later, or at once, through TakeReplies. A repeated
-  // request replaces the earlier one, so a retry is safe. `ending`: this evaluation ends training, and
-  // every member takes part in it.
+  // request replaces the earlier one, so a retry is safe. `ending`: this evaluation ends training; where
+  // members advance on their own, every one takes part in it.
   //   kInvalidArgument  an evaluation that is not the next one, scores that do not fit
   absl::Status OnRequest(const v1::EvaluateRequest& request, const MemberTable& members, bool ending,
                          absl::Time now);
@@ -55,7 +57,11 @@ class Evaluation {
   bool open() const { return open_; }
   // Everybody has stopped.
   bool standing() const { return open_ && !arriving_; }
+  // It takes part in the open evaluation or took part in the last one.
   bool Takes(MemberId member) const;
+  // A request of it waits for its answer.
+  bool IsParked(MemberId member) const;
+  // Training ends, or ended, with the last evaluation.
   bool stop() const { return stop_; }
   const std::vector<v1::HistoryEntry>& history() const { return history_; }
 
@@ -82,13 +88,13 @@ class Evaluation {
   void Finish(absl::Time now);
   v1::EvaluateReply Fresh() const;
 
-  const double target_accuracy_;
+  const JobFacts& facts_;
   JobClock* const clock_;
   const Epochs* const epochs_;
 
   bool open_ = false;
   bool arriving_ = false;
-  bool everyone_ = false;
+  bool ending_ = false;
   uint64_t evaluation_ = 0;  // the open one, else the last
   uint64_t attempt_ = 0;
   uint64_t due_step_ = 0;

@@ -9,9 +9,6 @@
 
 namespace tessera {
 
-// Raised when an old worker would misunderstand a new coordinator.
-constexpr uint32_t kControlProtocol = 1;
-
 // Ranks stay below this one: random keys hold them in 16 bits.
 constexpr uint64_t kRankEnd = 65535;
 

@@ -34,6 +34,8 @@ absl::Status Membership::Attach(const v1::ServerHello& hello, absl::Time now) {
   } else if (started_) {
     v1::PlanMessage state = PlanText();
     if (open_) *state.mutable_propose() = ProposalText();
+    // It may have missed the outcome of earlier ones.
+    state.set_withdraw(open_ ? open_->agreement.number() - 1 : last_proposal_);
     outbox_.push_back({ShardId(hello.rank()), state});
   }
   TryStart();

@@ -118,12 +118,9 @@ Json Phases(const std::vector<v1::WorkerReport>& workers) {
 }
 
 // What all workers did, those included that never gave a report.
-uint64_t Examples(const v1::JobStatus& status, const std::vector<v1::WorkerReport>& workers) {
+uint64_t Examples(const v1::JobStatus& status) {
   uint64_t examples = 0;
-  for (const v1::WorkerReport& worker : workers) examples += worker.examples();
-  for (const v1::MemberStatus& member : status.members()) {
-    if (member.state() == "lost") examples += member.progress().examples();
-  }
+  for (const v1::MemberStatus& member : status.members()) examples += member.progress().examples();
   return examples;
 }
 
@@ -144,7 +141,7 @@ std::string ReportJson(const v1::JobStatus& status) {
                                         status.worker_reports().end());
   std::stable_sort(workers.begin(), workers.end(),
                    [](const auto& a, const auto& b) { return a.rank() < b.rank(); });
-  const uint64_t examples = Examples(status, workers);
+  const uint64_t examples = Examples(status);
   uint64_t parameters_hash = 0, rounds = status.round();
   for (const v1::ServerStatus& server : status.servers()) {
     parameters_hash += server.counters().parameters_hash();

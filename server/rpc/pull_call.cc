@@ -74,14 +74,14 @@ void PullCall::Answer(absl::StatusOr<ReadResult> result) {
 
 void PullCall::SendNext() {
   v1::Chunk head;
-  int64_t room = kChunkBytes;
+  int64_t room = SendChunk();
   if (left_ == snapshot_->bytes()) {
     v1::ChunkHeader* header = head.mutable_header();
     header->set_version(version_.value());
     header->set_payload_bytes(left_);
     header->set_layout_hash(plane_->shard().layout_hash());
     header->set_generation(plane_->generation().value());
-    room = left_ > 2 * kFirstChunkBytes ? kFirstChunkBytes : left_;
+    room = left_ > 2 * kFirstChunkBytes ? (getenv("FIRST") ? atoll(getenv("FIRST")) : kFirstChunkBytes) : left_;
   }
   std::vector<grpc::Slice> slices;
   int64_t payload_bytes = 0;

@@ -67,8 +67,8 @@ absl::StatusOr<size_t> ByteSource::Read(void* out, size_t bytes) {
 absl::Status ByteSource::ReadExactly(void* out, size_t bytes, absl::string_view what) {
   TESSERA_ASSIGN_OR_RETURN(const size_t got, Read(out, bytes));
   if (got == bytes) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(path_, ": content ends at byte ", offset_, ", want ",
-                                                 bytes - got, " more for ", what));
+  return absl::InvalidArgumentError(absl::StrCat(path_, ": content ends at byte ", offset_,
+                                                 ", want ", bytes - got, " more for ", what));
 }
 
 absl::Status ByteSource::ExpectEnd() {
@@ -132,7 +132,8 @@ absl::Status ByteSource::RefillInput() {
 
 absl::Status ByteSource::Corrupt(absl::string_view why) const {
   return absl::DataLossError(absl::StrCat(path_, ": gzip data is bad at byte ",
-                                          input_offset_ - inflater_->avail_in, " of the file: ", why));
+                                          input_offset_ - inflater_->avail_in,
+                                          " of the file: ", why));
 }
 
 }  // namespace tessera

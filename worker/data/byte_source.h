@@ -1,7 +1,7 @@
 // The content of one regular file, read once from front to back.
 //
-// A file whose name ends in .gz is inflated on the way: one or more gzip members, one after the other,
-// each with its checksum verified. Such a file that is no gzip is an error, not read as it is.
+// A file whose name ends in .gz is inflated on the way: one or more gzip members, one after the
+// other, each with its checksum verified. Such a file that is no gzip is an error.
 #ifndef TESSERA_WORKER_DATA_BYTE_SOURCE_H_
 #define TESSERA_WORKER_DATA_BYTE_SOURCE_H_
 
@@ -21,8 +21,8 @@ namespace tessera {
 
 class ByteSource {
  public:
-  // Never waits: what is not a regular file is refused with kInvalidArgument. Errors of open(2) come
-  // with their own codes.
+  // Never waits: what is not a regular file is refused with kInvalidArgument. Errors of open(2)
+  // come with their own codes.
   static absl::StatusOr<std::unique_ptr<ByteSource>> Open(const std::string& path);
   ~ByteSource();
   ByteSource(const ByteSource&) = delete;
@@ -31,7 +31,8 @@ class ByteSource {
   // Fills `out` and returns `bytes`, or less where the content ends.
   //   kDataLoss  the gzip data is corrupt or cut off
   absl::StatusOr<size_t> Read(void* out, size_t bytes);
-  // Fills `out`; kInvalidArgument where the content ends before. `what` names the bytes in the message.
+  // Fills `out`; kInvalidArgument where the content ends before. `what` names the bytes in the
+  // message.
   absl::Status ReadExactly(void* out, size_t bytes, absl::string_view what);
   // kInvalidArgument where there is more content, kDataLoss where the gzip data does not end well.
   absl::Status ExpectEnd();

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "worker/data/byte_source.h"
+#include "worker/data/limits.h"
 
 namespace tessera {
 namespace {
@@ -12,8 +13,8 @@ constexpr int64_t kImageBytes = 3 * 32 * 32;
 constexpr int64_t kRecordBytes = 1 + kImageBytes;
 constexpr int64_t kRowMemoryBytes = kImageBytes + sizeof(int32_t);
 
-absl::Status AppendFile(const std::string& path, const TableSpec& spec, int64_t& rows, U8Values& values,
-                        Classes& classes) {
+absl::Status AppendFile(const std::string& path, const TableSpec& spec, int64_t& rows,
+                        U8Values& values, Classes& classes) {
   TESSERA_ASSIGN_OR_RETURN(const auto source, ByteSource::Open(path));
   if (!source->compressed()) {
     // Known beforehand, so nothing is copied later.
@@ -28,13 +29,13 @@ absl::Status AppendFile(const std::string& path, const TableSpec& spec, int64_t&
     TESSERA_ASSIGN_OR_RETURN(const size_t got, source->Read(record, sizeof record));
     if (got == 0) return absl::OkStatus();
     if (got < sizeof record) {
-      return absl::InvalidArgumentError(absl::StrCat(path, ": byte ", offset, ": row ", row, " has ", got,
-                                                     " bytes, want ", kRecordBytes));
+      return absl::InvalidArgumentError(absl::StrCat(path, ": byte ", offset, ": row ", row,
+                                                     " has ", got, " bytes, want ", kRecordBytes));
     }
     if (record[0] >= spec.classes) {
-      return absl::InvalidArgumentError(absl::StrCat(path, ": byte ", offset, ": label of row ", row, " is ",
-                                                     static_cast<int>(record[0]), ", want 0 to ",
-                                                     spec.classes - 1, " (the model's classes)"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          path, ": byte ", offset, ": label of row ", row, " is ", static_cast<int>(record[0]),
+          ", want 0 to ", spec.classes - 1, " (the model's classes)"));
     }
     ++rows;
     if (rows > kRowsMax || rows * kRowMemoryBytes > spec.bytes_max) {

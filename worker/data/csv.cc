@@ -10,16 +10,15 @@
 #include "common/base/check.h"
 #include "worker/data/byte_source.h"
 #include "worker/data/field.h"
+#include "worker/data/limits.h"
 #include "worker/data/line_source.h"
 
 namespace tessera {
 namespace {
 
-constexpr int64_t kLineBytesBase = 4096;
-
 bool IsHeader(absl::string_view line) {
   for (const absl::string_view field : absl::StrSplit(line, ',')) {
-    if (ParseFloat(absl::StripAsciiWhitespace(field)).has_value()) return false;
+    if (ParseFloatField(absl::StripAsciiWhitespace(field)).has_value()) return false;
   }
   return true;
 }
@@ -33,8 +32,8 @@ absl::string_view NextField(absl::string_view& rest) {
 }
 
 // What is wrong with a line, or nothing.
-std::optional<std::string> AppendRow(absl::string_view line, const TableSpec& spec, F32Values& values,
-                                     Classes& classes) {
+std::optional<std::string> AppendRow(absl::string_view line, const TableSpec& spec,
+                                     F32Values& values, Classes& classes) {
   const int64_t fields = std::count(line.begin(), line.end(), ',') + 1;
   if (fields != spec.features + 1) {
     return absl::StrCat("line has ", fields, " fields, want ", spec.features + 1,
@@ -42,17 +41,17 @@ std::optional<std::string> AppendRow(absl::string_view line, const TableSpec& sp
   }
   for (int64_t i = 0; i < spec.features; ++i) {
     const absl::string_view field = NextField(line);
-    const std::optional<float> value = ParseFloat(field);
+    const std::optional<float> value = ParseFloatField(field);
     if (!value.has_value()) {
-      return absl::StrCat("field ", i + 1, " is ", Quoted(field), ", want a finite number");
+      return absl::StrCat("field ", i + 1, " is ", QuotedField(field), ", want a finite number");
     }
     values.push_back(*value);
   }
   const absl::string_view field = NextField(line);
-  const std::optional<int64_t> label = ParseInteger(field);
+  const std::optional<int64_t> label = ParseIntegerField(field);
   if (!label.has_value() || *label < 0 || *label >= spec.classes) {
-    return absl::StrCat("label is ", Quoted(field), ", want an integer from 0 to ", spec.classes - 1,
-                        " (the model's classes)");
+    return absl::StrCat("label is ", QuotedField(field), ", want an integer from 0 to ",
+                        spec.classes - 1, " (the model's classes)");
   }
   classes.push_back(static_cast<int32_t>(*label));
   return std::nullopt;
@@ -70,9 +69,9 @@ absl::Status AppendFile(const std::string& path, const TableSpec& spec, F32Value
     if (!there_is) return absl::OkStatus();
     if (first && IsHeader(line)) continue;
     if (static_cast<int64_t>(classes.size()) >= rows_max) {
-      return absl::ResourceExhaustedError(absl::StrCat(lines.where(), ": ", rows_max, " rows before need ",
-                                                       rows_max * row_bytes, " bytes of memory, want at most ",
-                                                       spec.bytes_max));
+      return absl::ResourceExhaustedError(
+          absl::StrCat(lines.where(), ": ", rows_max, " rows before need ", rows_max * row_bytes,
+                       " bytes of memory, want at most ", spec.bytes_max));
     }
     if (const auto wrong = AppendRow(line, spec, values, classes)) {
       return absl::InvalidArgumentError(absl::StrCat(lines.where(), ": ", *wrong));

@@ -1,18 +1,18 @@
 // A worker's training and test set in memory, ready to fill minibatches.
 //
-// Values stay as compact as their files (u8, f32, sparse) and are normalised while a batch is filled.
+// Values stay as compact as their files (u8, f32, sparse); filling a batch normalises them.
 //
-//   data files -> Table (idx.h, csv.h, libsvm.h, cifar.h) -> Dataset --FillBatch--> [B, features], labels
+//   data files --(idx.h, csv.h, libsvm.h, cifar.h)--> Table --> Dataset --FillBatch--> BatchView
 #ifndef TESSERA_WORKER_DATA_DATASET_H_
 #define TESSERA_WORKER_DATA_DATASET_H_
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "proto/job.pb.h"
+#include "worker/data/limits.h"
 #include "worker/data/normalization.h"
 #include "worker/data/table.h"
 
@@ -34,7 +34,7 @@ struct BatchView {
   float* features = nullptr;
   // [B]: the class of each row, for softmax.
   int32_t* classes = nullptr;
-  // [B, outputs]: 1 for a row's classes and 0 elsewhere, for sigmoid. With one output, the class, 0 or 1.
+  // [B, outputs], for sigmoid: 1 for a row's classes and 0 elsewhere; with one output, the class.
   float* targets = nullptr;
 };
 
@@ -81,10 +81,11 @@ struct Datasets {
   Dataset test;
 };
 
-// Reads the files of data.train and data.test, which are relative to data.directory where not absolute.
-// Both use the normalisation of the training rows. `bytes_max` bounds the memory of both together.
+// Reads the files of data.train and data.test, which are relative to data.directory where not
+// absolute. Both use the normalisation of the training rows. `bytes_max` bounds the memory of both
+// together.
 //   kNotFound, kPermissionDenied, ...  a file cannot be opened
-//   kInvalidArgument                   a file is malformed or does not fit the model; `data` is unusable
+//   kInvalidArgument                   a file is malformed or does not fit the model
 //   kDataLoss                          a .gz file is corrupt or cut off
 //   kResourceExhausted                 the rows would need more than bytes_max
 absl::StatusOr<Datasets> LoadDatasets(const v1::Data& data, const ModelEnds& ends,

@@ -20,7 +20,8 @@ bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
 // A plus sign, unless another sign follows.
 absl::string_view WithoutPlus(absl::string_view field) {
-  if (field.size() > 1 && field[0] == '+' && field[1] != '-' && field[1] != '+') field.remove_prefix(1);
+  if (field.size() > 1 && field[0] == '+' && field[1] != '-' && field[1] != '+')
+    field.remove_prefix(1);
   return field;
 }
 
@@ -37,21 +38,22 @@ std::optional<float> ParseShortCount(absl::string_view field) {
 
 }  // namespace
 
-std::optional<float> ParseFloat(absl::string_view field) {
+std::optional<float> ParseFloatField(absl::string_view field) {
   if (const std::optional<float> count = ParseShortCount(field)) return count;
   field = WithoutPlus(field);
   // from_chars takes hexadecimal too.
   if (field.find_first_of("xX") != absl::string_view::npos) return std::nullopt;
   float value = 0;
   const auto [end, error] = absl::from_chars(field.data(), field.data() + field.size(), value);
-  if (end != field.data() + field.size() || error == std::errc::invalid_argument) return std::nullopt;
+  if (end != field.data() + field.size() || error == std::errc::invalid_argument)
+    return std::nullopt;
   // Out of range is also what is too small.
   if (error == std::errc::result_out_of_range && std::abs(value) > 1) return std::nullopt;
   if (!std::isfinite(value)) return std::nullopt;
   return value;
 }
 
-std::optional<int64_t> ParseInteger(absl::string_view field) {
+std::optional<int64_t> ParseIntegerField(absl::string_view field) {
   field = WithoutPlus(field);
   const size_t point = field.find('.');
   if (point != absl::string_view::npos) {
@@ -65,7 +67,7 @@ std::optional<int64_t> ParseInteger(absl::string_view field) {
   return value;
 }
 
-std::string Quoted(absl::string_view field) {
+std::string QuotedField(absl::string_view field) {
   const bool cut = field.size() > kQuotedBytesMax;
   return absl::StrCat("\"", absl::CHexEscape(field.substr(0, kQuotedBytesMax)), cut ? "..." : "",
                       "\"");

@@ -10,15 +10,16 @@
 
 namespace tessera {
 
-// The whole field as a decimal number, rounded to the nearest float; one sign is allowed. Absent where
-// it is no number, not finite, or beyond the range of a float. What is too small becomes 0 or subnormal.
-std::optional<float> ParseFloat(absl::string_view field);
+// The whole field as a decimal number, rounded to the nearest float; one sign is allowed. Absent
+// where it is no number, not finite, or beyond the range of a float. What is too small becomes 0 or
+// subnormal.
+std::optional<float> ParseFloatField(absl::string_view field);
 
 // The whole field as an integer. A fraction of zeros ("3.0") is allowed.
-std::optional<int64_t> ParseInteger(absl::string_view field);
+std::optional<int64_t> ParseIntegerField(absl::string_view field);
 
 // In quotation marks, escaped and cut to a length that fits in a message.
-std::string Quoted(absl::string_view field);
+std::string QuotedField(absl::string_view field);
 
 }  // namespace tessera
 

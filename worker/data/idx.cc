@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "common/base/check.h"
 #include "worker/data/byte_source.h"
+#include "worker/data/limits.h"
 
 namespace tessera {
 namespace {
@@ -57,8 +58,8 @@ absl::Status CheckContentBytes(const ByteSource& source, const IdxHeader& header
   if (source.compressed() ? want <= there : want == there) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(source.path(), ": content is ", source.compressed() ? "at most " : "", there,
-                   " bytes, want ", want, " for ", absl::StrJoin(header.sizes, " x "), " values of ",
-                   header.value_bytes, " bytes and the header"));
+                   " bytes, want ", want, " for ", absl::StrJoin(header.sizes, " x "),
+                   " values of ", header.value_bytes, " bytes and the header"));
 }
 
 absl::StatusOr<IdxHeader> ReadHeader(ByteSource& source) {
@@ -69,9 +70,10 @@ absl::StatusOr<IdxHeader> ReadHeader(ByteSource& source) {
   header.type = static_cast<IdxType>(magic[2]);
   header.value_bytes = ValueBytes(header.type);
   if (magic[0] != 0 || magic[1] != 0 || header.value_bytes == 0) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "%s: byte 0: IDX header is %02x %02x %02x %02x, want 00 00, a type (08, 09, 0b to 0e), a rank",
-        path, magic[0], magic[1], magic[2], magic[3]));
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%s: byte 0: IDX header is %02x %02x %02x %02x, want 00 00, a type (08, "
+                        "09, 0b to 0e), a rank",
+                        path, magic[0], magic[1], magic[2], magic[3]));
   }
   const int rank = magic[3];
   if (rank < 1 || rank > kIdxDimensionsMax) {
@@ -84,8 +86,8 @@ absl::StatusOr<IdxHeader> ReadHeader(ByteSource& source) {
     const int64_t size = BigEndian(sizes + 4 * i);
     const int64_t size_max = i == 0 ? kRowsMax : kFeaturesMax / header.row_values;
     if (size < 1 || size > size_max) {
-      return absl::InvalidArgumentError(absl::StrCat(path, ": byte ", 4 + 4 * i, ": size ", i, " is ",
-                                                     size, ", want 1 to ", size_max));
+      return absl::InvalidArgumentError(absl::StrCat(path, ": byte ", 4 + 4 * i, ": size ", i,
+                                                     " is ", size, ", want 1 to ", size_max));
     }
     header.sizes.push_back(size);
     if (i == 0) {
@@ -155,9 +157,10 @@ absl::Status ReadF32(ByteSource& source, const IdxHeader& header, F32Values& out
       const double value = Decode(header.type, chunk, i);
       const float rounded = static_cast<float>(value);
       if (!std::isfinite(rounded)) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            source.path(), ": row ", (first + i) / header.row_values, " value ",
-            (first + i) % header.row_values, " is ", value, ", want a finite number that fits a float"));
+        return absl::InvalidArgumentError(
+            absl::StrCat(source.path(), ": row ", (first + i) / header.row_values, " value ",
+                         (first + i) % header.row_values, " is ", value,
+                         ", want a finite number that fits a float"));
       }
       out.push_back(rounded);
     }
@@ -170,13 +173,13 @@ absl::StatusOr<Classes> ReadLabels(const std::string& path, const std::string& f
   TESSERA_ASSIGN_OR_RETURN(const auto source, ByteSource::Open(path));
   TESSERA_ASSIGN_OR_RETURN(const IdxHeader header, ReadHeader(*source));
   if (header.sizes.size() != 1 || header.type == IdxType::kF32 || header.type == IdxType::kF64) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("%s: labels have IDX type %02x and rank %d, want an integer type and rank 1", path,
-                        static_cast<int>(header.type), header.sizes.size()));
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "%s: labels have IDX type %02x and rank %d, want an integer type and rank 1", path,
+        static_cast<int>(header.type), header.sizes.size()));
   }
   if (header.rows != rows) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": has ", header.rows, " labels, want ", rows,
-                                                   ", one for each row of ", features_path));
+    return absl::InvalidArgumentError(absl::StrCat(path, ": has ", header.rows, " labels, want ",
+                                                   rows, ", one for each row of ", features_path));
   }
   Classes classes;
   classes.reserve(static_cast<size_t>(rows));
@@ -185,8 +188,8 @@ absl::StatusOr<Classes> ReadLabels(const std::string& path, const std::string& f
         for (int64_t i = 0; i < count; ++i) {
           const auto label = static_cast<int64_t>(Decode(header.type, chunk, i));
           if (label < 0 || label >= spec.classes) {
-            return absl::InvalidArgumentError(absl::StrCat(path, ": row ", first + i, ": label is ", label,
-                                                           ", want 0 to ", spec.classes - 1,
+            return absl::InvalidArgumentError(absl::StrCat(path, ": row ", first + i, ": label is ",
+                                                           label, ", want 0 to ", spec.classes - 1,
                                                            " (the model's classes)"));
           }
           classes.push_back(static_cast<int32_t>(label));
@@ -203,15 +206,17 @@ absl::StatusOr<Table> ReadIdx(const std::string& features_path, const std::strin
   TESSERA_ASSIGN_OR_RETURN(const auto source, ByteSource::Open(features_path));
   TESSERA_ASSIGN_OR_RETURN(const IdxHeader header, ReadHeader(*source));
   if (header.row_values != spec.features) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        features_path, ": row size is ", header.row_values, " (", absl::StrJoin(header.sizes, " x "),
-        " with the rows first), want ", spec.features, ", the product of model.input"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(features_path, ": row size is ", header.row_values, " (",
+                     absl::StrJoin(header.sizes, " x "), " with the rows first), want ",
+                     spec.features, ", the product of model.input"));
   }
-  const int64_t memory_bytes =
-      header.values() * (header.type == IdxType::kU8 ? 1 : 4) + header.rows * int64_t{sizeof(int32_t)};
+  const int64_t memory_bytes = header.values() * (header.type == IdxType::kU8 ? 1 : 4) +
+                               header.rows * int64_t{sizeof(int32_t)};
   if (memory_bytes > spec.bytes_max) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        features_path, ": needs ", memory_bytes, " bytes of memory, want at most ", spec.bytes_max));
+    return absl::ResourceExhaustedError(absl::StrCat(features_path, ": needs ", memory_bytes,
+                                                     " bytes of memory, want at most ",
+                                                     spec.bytes_max));
   }
   Table table;
   table.rows = header.rows;

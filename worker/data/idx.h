@@ -3,8 +3,8 @@
 //   file  = 00 00 type rank size{rank} value{product of the sizes}
 //   type  = 08 (u8) | 09 (i8) | 0B (i16) | 0C (i32) | 0D (f32) | 0E (f64)     one byte, as rank is
 //   size  = u32
-// All numbers are big-endian. The first size counts rows; the product of the others is the row size.
-// Labels are a file of rank 1 and of an integer type.
+// All numbers are big-endian. The first size counts rows; the product of the others is the row
+// size. Labels are a file of rank 1 and of an integer type.
 #ifndef TESSERA_WORKER_DATA_IDX_H_
 #define TESSERA_WORKER_DATA_IDX_H_
 
@@ -15,8 +15,8 @@
 
 namespace tessera {
 
-// u8 values stay u8; all others become f32. Nothing is allocated before the sizes in the header agree
-// with the file's own size (a .gz: with the most that so many bytes can inflate to).
+// u8 values stay u8; all others become f32. Nothing is allocated before the sizes in the header
+// agree with the file's own size (a .gz: with the most that so many bytes can inflate to).
 //   kInvalidArgument    a file is malformed, or not what `spec` wants
 //   kResourceExhausted  the table would exceed spec.bytes_max
 absl::StatusOr<Table> ReadIdx(const std::string& features_path, const std::string& labels_path,

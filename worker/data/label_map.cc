@@ -13,8 +13,9 @@ constexpr size_t kListedMax = 12;
 
 std::string List(const std::vector<int64_t>& labels) {
   const size_t listed = std::min(labels.size(), kListedMax);
-  return absl::StrCat(absl::StrJoin(labels.begin(), labels.begin() + listed, ", "),
-                      listed < labels.size() ? absl::StrCat(", ... (", labels.size(), " of them)") : "");
+  return absl::StrCat(
+      absl::StrJoin(labels.begin(), labels.begin() + listed, ", "),
+      listed < labels.size() ? absl::StrCat(", ... (", labels.size(), " of them)") : "");
 }
 
 }  // namespace
@@ -25,14 +26,16 @@ absl::StatusOr<LabelMap> LabelMap::Create(std::vector<int64_t> distinct, const T
   const auto count = static_cast<int64_t>(distinct.size());
   if (count > spec.classes) {
     return absl::InvalidArgumentError(absl::StrCat("labels are ", List(distinct), ", want at most ",
-                                                   spec.classes, " different ones (the model's classes)"));
+                                                   spec.classes,
+                                                   " different ones (the model's classes)"));
   }
   const bool signs = std::all_of(distinct.begin(), distinct.end(),
                                  [](int64_t label) { return label == -1 || label == 1; });
   if (spec.local_files && !signs && count != spec.classes) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "labels are ", List(distinct), ", want 0 to ", spec.classes - 1,
-        ": with data.partition local other workers may see other labels and number them differently"));
+    return absl::InvalidArgumentError(absl::StrCat("labels are ", List(distinct), ", want 0 to ",
+                                                   spec.classes - 1,
+                                                   ": with data.partition local other workers may "
+                                                   "see other labels and number them differently"));
   }
   map.labels_ = std::move(distinct);
   return map;

@@ -1,7 +1,7 @@
 // Which class a label of a libsvm file is.
 //
-// Labels that are all in [0, classes) are the classes. Otherwise (-1 and +1, 1 to 10, years) the sorted
-// distinct labels of the training files are classes 0, 1, 2 and so on.
+// Labels that are all in [0, classes) are the classes. Otherwise (-1 and +1, 1 to 10, years) the
+// sorted distinct labels of the training files are classes 0, 1, 2 and so on.
 #ifndef TESSERA_WORKER_DATA_LABEL_MAP_H_
 #define TESSERA_WORKER_DATA_LABEL_MAP_H_
 
@@ -18,9 +18,9 @@ namespace tessera {
 class LabelMap {
  public:
   // `distinct`: the labels of the training files, ascending, each once.
-  //   kInvalidArgument  more labels than spec.classes; or, with spec.local_files, labels that another
-  //                     worker's files might order otherwise (neither classes, nor -1 and 1, nor as many
-  //                     as there are classes)
+  //   kInvalidArgument  more labels than spec.classes; or, with spec.local_files, labels that
+  //                     another worker's files might number otherwise (neither classes, nor -1 and
+  //                     1, nor as many as there are classes)
   static absl::StatusOr<LabelMap> Create(std::vector<int64_t> distinct, const TableSpec& spec);
 
   std::optional<int32_t> ClassOf(int64_t label) const;

@@ -10,12 +10,11 @@
 #include "common/base/check.h"
 #include "worker/data/byte_source.h"
 #include "worker/data/field.h"
+#include "worker/data/limits.h"
 #include "worker/data/line_source.h"
 
 namespace tessera {
 namespace {
-
-constexpr int64_t kLineBytesBase = 4096;
 
 // What is wrong, or nothing.
 using Complaint = std::optional<std::string>;
@@ -30,8 +29,8 @@ struct RawRows {
 
   int64_t rows() const { return static_cast<int64_t>(label_begin.size()) - 1; }
   int64_t bytes() const {
-    return static_cast<int64_t>(8 * (values.value.size() + values.begin.size() + label_begin.size() +
-                                     labels.size()));
+    return static_cast<int64_t>(
+        8 * (values.value.size() + values.begin.size() + label_begin.size() + labels.size()));
   }
 };
 
@@ -43,12 +42,13 @@ absl::string_view NextField(absl::string_view& rest) {
   return field;
 }
 
-Complaint AppendLabels(absl::string_view field, const TableSpec& spec, std::vector<int64_t>& labels) {
+Complaint AppendLabels(absl::string_view field, const TableSpec& spec,
+                       std::vector<int64_t>& labels) {
   const size_t first = labels.size();
   if (!field.empty()) {
     for (const absl::string_view part : absl::StrSplit(field, ',')) {
-      const std::optional<int64_t> label = ParseInteger(part);
-      if (!label.has_value()) return absl::StrCat("label is ", Quoted(part), ", want an integer");
+      const std::optional<int64_t> label = ParseIntegerField(part);
+      if (!label.has_value()) return absl::StrCat("label is ", QuotedField(part), ", want an integer");
       labels.push_back(*label);
     }
   }
@@ -67,19 +67,19 @@ Complaint AppendEntry(absl::string_view field, const TableSpec& spec, int64_t& l
                       SparseValues& out) {
   const size_t colon = field.find(':');
   if (colon == absl::string_view::npos) {
-    return absl::StrCat("entry is ", Quoted(field), ", want index:value");
+    return absl::StrCat("entry is ", QuotedField(field), ", want index:value");
   }
-  const std::optional<int64_t> index = ParseInteger(field.substr(0, colon));
+  const std::optional<int64_t> index = ParseIntegerField(field.substr(0, colon));
   if (!index.has_value() || *index < 1 || *index > spec.features) {
-    return absl::StrCat("index is ", Quoted(field.substr(0, colon)), ", want 1 to ", spec.features,
+    return absl::StrCat("index is ", QuotedField(field.substr(0, colon)), ", want 1 to ", spec.features,
                         " (the product of model.input)");
   }
   if (*index <= last_index) {
     return absl::StrCat("index is ", *index, " after ", last_index, ", want ascending ones");
   }
-  const std::optional<float> value = ParseFloat(field.substr(colon + 1));
+  const std::optional<float> value = ParseFloatField(field.substr(colon + 1));
   if (!value.has_value()) {
-    return absl::StrCat("value at index ", *index, " is ", Quoted(field.substr(colon + 1)),
+    return absl::StrCat("value at index ", *index, " is ", QuotedField(field.substr(colon + 1)),
                         ", want a finite number");
   }
   last_index = *index;
@@ -106,8 +106,8 @@ Complaint AppendRow(absl::string_view line, const TableSpec& spec, RawRows& rows
 }
 
 // Checks the last row's labels as far as that is possible before all are known.
-absl::Status NoteLabels(const LineSource& lines, const std::optional<LabelMap>& map, const TableSpec& spec,
-                        RawRows& rows) {
+absl::Status NoteLabels(const LineSource& lines, const std::optional<LabelMap>& map,
+                        const TableSpec& spec, RawRows& rows) {
   for (int64_t i = rows.label_begin[rows.rows() - 1]; i < rows.label_begin[rows.rows()]; ++i) {
     const int64_t label = rows.labels[i];
     if (rows.distinct_labels.count(label) != 0) continue;
@@ -116,9 +116,9 @@ absl::Status NoteLabels(const LineSource& lines, const std::optional<LabelMap>& 
                                                      map->Wanted(), " (as in the training set)"));
     }
     if (static_cast<int64_t>(rows.distinct_labels.size()) == spec.classes) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(lines.where(), ": label is ", label, " after ", spec.classes,
-                       " other ones, want at most ", spec.classes, " in all (the model's classes)"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          lines.where(), ": label is ", label, " after ", spec.classes,
+          " other ones, want at most ", spec.classes, " in all (the model's classes)"));
     }
     rows.distinct_labels.insert(label);
   }
@@ -128,7 +128,8 @@ absl::Status NoteLabels(const LineSource& lines, const std::optional<LabelMap>& 
 absl::Status AppendFile(const std::string& path, const TableSpec& spec,
                         const std::optional<LabelMap>& map, RawRows& rows) {
   TESSERA_ASSIGN_OR_RETURN(auto bytes, ByteSource::Open(path));
-  LineSource lines(std::move(bytes), kLineBytesBase + (spec.features + spec.classes) * kFieldBytesMax);
+  LineSource lines(std::move(bytes),
+                   kLineBytesBase + (spec.features + spec.classes) * kFieldBytesMax);
   for (;;) {
     absl::string_view line;
     TESSERA_ASSIGN_OR_RETURN(const bool there_is, lines.Next(&line));
@@ -174,7 +175,8 @@ absl::StatusOr<Table> ReadLibsvm(const std::vector<std::string>& paths, const Ta
     absl::StatusOr<LabelMap> map =
         LabelMap::Create({rows.distinct_labels.begin(), rows.distinct_labels.end()}, spec);
     if (!map.ok()) {
-      return absl::Status(map.status().code(), absl::StrCat(paths[0], ": ", map.status().message()));
+      return absl::Status(map.status().code(),
+                          absl::StrCat(paths[0], ": ", map.status().message()));
     }
     labels = *std::move(map);
   }

@@ -1,4 +1,4 @@
-// What a data file may ask for. A file beyond a limit is refused with the limit's value in the message.
+// What a data file may ask for. A message about a file beyond a limit names the limit.
 #ifndef TESSERA_WORKER_DATA_LIMITS_H_
 #define TESSERA_WORKER_DATA_LIMITS_H_
 
@@ -14,6 +14,8 @@ constexpr int64_t kFeaturesMax = int64_t{1} << 24;
 constexpr int64_t kDatasetBytesMax = int64_t{64} << 30;
 // Text of one number, its separator included. A line may hold this much for each feature and class.
 constexpr int64_t kFieldBytesMax = 64;
+// And this much besides, for comments and white space.
+constexpr int64_t kLineBytesBase = 4096;
 constexpr int64_t kIdxDimensionsMax = 8;
 // Deflate cannot expand more than this.
 constexpr int64_t kGzipExpansionMax = 1032;

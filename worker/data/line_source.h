@@ -18,9 +18,9 @@ class LineSource {
   // Holds at most about twice `line_bytes_max` in memory.
   LineSource(std::unique_ptr<ByteSource> bytes, int64_t line_bytes_max);
 
-  // Sets `line` to the next line without its end (LF or CRLF) and returns true, or returns false after
-  // the last. Lines of white space are skipped, as is a byte order mark. The view lives until the next
-  // call.
+  // Sets `line` to the next line without its end (LF or CRLF) and returns true, or returns false
+  // after the last. Lines of white space are skipped, as is a byte order mark. The view lives until
+  // the next call.
   //   kInvalidArgument  the line is longer than line_bytes_max
   absl::StatusOr<bool> Next(absl::string_view* line);
 
@@ -32,7 +32,8 @@ class LineSource {
 
   const std::unique_ptr<ByteSource> bytes_;
   const size_t line_bytes_max_;
-  // Bytes read and not returned yet are [begin_, end_); the last line that was returned is before them.
+  // Bytes read and not returned yet are [begin_, end_); the last line that was returned is before
+  // them.
   std::vector<char> buffer_;
   size_t begin_ = 0;
   size_t end_ = 0;

@@ -10,7 +10,9 @@
 #include "worker/data/csv.h"
 #include "worker/data/dataset.h"
 #include "worker/data/idx.h"
+#include "worker/data/label_map.h"
 #include "worker/data/libsvm.h"
+#include "worker/data/limits.h"
 
 namespace tessera {
 namespace {
@@ -20,9 +22,11 @@ std::string Resolve(const std::string& directory, const std::string& file) {
   return absl::StrCat(directory, directory.back() == '/' ? "" : "/", file);
 }
 
-absl::Status CheckFiles(const v1::DataFiles& files, const std::string& format, absl::string_view key) {
+absl::Status CheckFiles(const v1::DataFiles& files, const std::string& format,
+                        absl::string_view key) {
   if (files.features().empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(key, ".features: names no file, want one or more"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(key, ".features: names no file, want one or more"));
   }
   if (format != "idx" && !files.labels().empty()) {
     return absl::InvalidArgumentError(
@@ -41,8 +45,9 @@ absl::Status CheckFiles(const v1::DataFiles& files, const std::string& format, a
 }
 
 // `labels` belongs to libsvm: made by the training set, used by the test set.
-absl::StatusOr<Table> ReadTable(const v1::Data& data, const v1::DataFiles& files, absl::string_view key,
-                                const TableSpec& spec, std::optional<LabelMap>& labels) {
+absl::StatusOr<Table> ReadTable(const v1::Data& data, const v1::DataFiles& files,
+                                absl::string_view key, const TableSpec& spec,
+                                std::optional<LabelMap>& labels) {
   TESSERA_RETURN_IF_ERROR(CheckFiles(files, data.format(), key));
   std::vector<std::string> paths;
   for (const std::string& file : files.features()) paths.push_back(Resolve(data.directory(), file));
@@ -82,14 +87,16 @@ TableSpec TableSpecOf(const ModelEnds& ends) {
   return spec;
 }
 
-absl::StatusOr<Datasets> LoadDatasets(const v1::Data& data, const ModelEnds& ends, int64_t bytes_max) {
+absl::StatusOr<Datasets> LoadDatasets(const v1::Data& data, const ModelEnds& ends,
+                                      int64_t bytes_max) {
   TESSERA_CHECK(ends.inputs >= 1 && ends.outputs >= 1);
   if (ends.inputs > kFeaturesMax) {
     return absl::InvalidArgumentError(
         absl::StrCat("model.input: product is ", ends.inputs, ", want at most ", kFeaturesMax));
   }
   const bool per_feature = data.normalize().per_feature();
-  if (data.has_normalize() && !per_feature) TESSERA_RETURN_IF_ERROR(CheckNormalize(data.normalize()));
+  if (data.has_normalize() && !per_feature)
+    TESSERA_RETURN_IF_ERROR(CheckNormalize(data.normalize()));
   TableSpec spec = TableSpecOf(ends);
   spec.local_files = data.partition() == "local";
   spec.bytes_max = bytes_max;

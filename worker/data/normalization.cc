@@ -30,7 +30,8 @@ Normalization Of(const U8Values& values, int64_t rows, int64_t features) {
   const auto n = static_cast<double>(rows);
   for (int64_t j = 0; j < features; ++j) {
     const auto s = static_cast<unsigned __int128>(sum[j]);
-    const unsigned __int128 scaled = static_cast<uint64_t>(rows) * static_cast<unsigned __int128>(square_sum[j]);
+    const unsigned __int128 scaled =
+        static_cast<uint64_t>(rows) * static_cast<unsigned __int128>(square_sum[j]);
     result.mean[j] = static_cast<double>(sum[j]) / (n * 255);
     result.stddev[j] = UsableStddev(static_cast<double>(scaled - s * s) / (n * n * 255 * 255));
   }
@@ -103,8 +104,9 @@ Normalization Of(const SparseValues& values, int64_t rows, int64_t features) {
 
 Normalization NormalizationOf(const Table& training) {
   TESSERA_CHECK(training.rows > 0);
-  return std::visit([&](const auto& values) { return Of(values, training.rows, training.features); },
-                    training.values);
+  return std::visit(
+      [&](const auto& values) { return Of(values, training.rows, training.features); },
+      training.values);
 }
 
 }  // namespace tessera

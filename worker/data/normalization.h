@@ -15,9 +15,10 @@ struct Normalization {
   std::vector<double> stddev = {1};
 };
 
-// The mean and the population standard deviation of each feature over the rows of `training`, which has
-// at least one. A constant feature gets stddev 1, as does one whose stddev has no finite inverse in a
-// float. The sums run in row order, feature by feature, so equal tables give equal bits.
+// The mean and the population standard deviation of each feature over the rows of `training`, which
+// has at least one. A constant feature gets stddev 1, as does one whose stddev has no finite
+// inverse in a float. The sums run in row order, feature by feature, so equal tables give equal
+// bits.
 Normalization NormalizationOf(const Table& training);
 
 }  // namespace tessera

@@ -21,9 +21,9 @@ uint64_t KeyOf(uint64_t seed, Stream stream, uint64_t a, uint64_t row) {
   return block[0] | uint64_t{block[1]} << 32;
 }
 
-// Sorts the rows `first`, `first + stride` and so on below `rows` by (key, row) into `out`. Keys are
-// uniform, so the top bits split them into even buckets; each is sorted by itself. Keys are computed
-// twice rather than held twice.
+// Sorts the rows `first`, `first + stride` and so on below `rows` by (key, row) into `out`. Keys
+// are uniform, so the top bits split them into even buckets; each is sorted by itself. Keys are
+// computed twice rather than held twice.
 void SortRows(uint64_t seed, Stream stream, uint64_t a, int64_t rows, int64_t first, int64_t stride,
               std::vector<SortKey>& out) {
   const int64_t count = first < rows ? (rows - first + stride - 1) / stride : 0;
@@ -77,13 +77,14 @@ EpochOrder::EpochOrder(const Options& options) : options_(options) {
 
 absl::Status EpochOrder::Begin(const EpochPlace& place) {
   TESSERA_CHECK(place.part >= 0 && place.part <= place.parts && place.parts >= 1);
-  TESSERA_CHECK(place.epoch >> 32 == 0);
+  // The key has room for 32 bits of epoch and 24 of rank + 1.
+  TESSERA_CHECK(place.epoch >> 32 == 0 && (place.rank.value() + 1) >> 24 == 0);
   const bool joined_late = place.part == place.parts;
   Partition partition = options_.partition;
   if (joined_late && partition != Partition::kLocal) partition = Partition::kFull;
   const bool has_total = partition == Partition::kLocal && place.rows_total > 0;
-  TESSERA_ASSIGN_OR_RETURN(
-      steps_, EpochSteps(has_total ? place.rows_total : options_.rows, place.parts, options_.batch));
+  TESSERA_ASSIGN_OR_RETURN(steps_, EpochSteps(has_total ? place.rows_total : options_.rows,
+                                              place.parts, options_.batch));
 
   const bool own_key = partition == Partition::kFull;
   const uint64_t a = place.epoch | (own_key ? (place.rank.value() + 1) << 32 : 0);
@@ -107,7 +108,8 @@ absl::Span<const uint32_t> EpochOrder::Rows(int64_t step) {
   TESSERA_CHECK(step >= 0 && step < steps_);
   const auto size = static_cast<int64_t>(rows_.size());
   const int64_t begin = step * options_.batch % size;
-  if (begin + options_.batch <= size) return absl::MakeConstSpan(rows_).subspan(begin, options_.batch);
+  if (begin + options_.batch <= size)
+    return absl::MakeConstSpan(rows_).subspan(begin, options_.batch);
   wrapped_.clear();
   for (int64_t i = 0; i < options_.batch; ++i) wrapped_.push_back(rows_[(begin + i) % size]);
   return wrapped_;

@@ -1,21 +1,20 @@
 // Which training rows a worker reads, and in which order.
 //
 // The order of an epoch is the rows sorted by (key, row), where key is the first 64 bits of
-// Philox(seed, kDataOrder, epoch, row), or of Philox(seed, kDataOrder, epoch | (rank + 1) << 32, row) for
-// an order of one's own. With K parts and minibatches of B rows:
+// Philox(seed, kDataOrder, epoch, row), or of Philox(seed, kDataOrder, epoch | (rank + 1) << 32,
+// row) for an order of one's own. With K parts and minibatches of B rows:
 //
-//   global  step t of the epoch takes the next K*B rows of the order of all, part k the k-th B of them
+//   global  step t takes the next K*B rows of the order of all, part k the k-th B of them
 //   shard   part k orders the rows i with i mod K = k, and step t takes the next B
 //   full    every worker orders all rows, its rank in the key
 //   local   every worker orders the rows of its own files; the order begins anew where it runs out
 //
-// An epoch is floor(N / (K*B)) steps, N being all rows (local: of all workers together). So the last
-// incomplete step is dropped, and workers make equally many.
+// An epoch is floor(N / (K*B)) steps, N being all rows (local: of all workers together). So the
+// last incomplete step is dropped, and workers make equally many.
 #ifndef TESSERA_WORKER_DATA_ORDER_H_
 #define TESSERA_WORKER_DATA_ORDER_H_
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -39,8 +38,8 @@ struct EpochPlace {
   // Below 2^32.
   uint64_t epoch = 0;
   Rank rank;
-  // Of `parts`; part = parts is a worker that joined in mid-epoch. It reads all rows in an order of its
-  // own, its rank in the key, whatever the partition (local: its own files as ever).
+  // Of `parts`; part = parts is a worker that joined in mid-epoch. It reads all rows in an order of
+  // its own, its rank in the key, whatever the partition (local: its own files as ever).
   int64_t part = 0;
   int64_t parts = 1;
   // Rows of all workers together, which only local needs; 0: those of this worker.
@@ -87,10 +86,11 @@ class EpochOrder {
   std::vector<SortKey> keys_;
 };
 
-// The rows that calibrate batch norm: the first 2,048, or all if there are fewer, by the first 64 bits of
-// Philox(seed, kCalibration, 0, row), then row. Under shard only the part's own rows count; elsewhere
-// part 0 of 1.
-std::vector<uint32_t> CalibrationRows(uint64_t seed, int64_t rows, int64_t part = 0, int64_t parts = 1);
+// The rows that calibrate batch norm: the first 2,048, or all if there are fewer, by the first 64
+// bits of Philox(seed, kCalibration, 0, row), then row. Under shard only the part's own rows count;
+// elsewhere part 0 of 1.
+std::vector<uint32_t> CalibrationRows(uint64_t seed, int64_t rows, int64_t part = 0,
+                                      int64_t parts = 1);
 
 // The test rows that part k of K scores: i with i mod K = k, ascending.
 std::vector<uint32_t> EvaluationRows(int64_t rows, int64_t part, int64_t parts);

@@ -36,7 +36,8 @@ void RescaleU8(const uint8_t* x, int64_t count, float centre, float scale, float
   U8Uniform(x, count, centre, scale, out);
 }
 
-void RescaleU8(const uint8_t* x, int64_t count, const float* centre, const float* scale, float* out) {
+void RescaleU8(const uint8_t* x, int64_t count, const float* centre, const float* scale,
+               float* out) {
   U8Each(x, count, centre, scale, out);
 }
 
@@ -44,7 +45,8 @@ void RescaleF32(const float* x, int64_t count, float centre, float scale, float*
   F32Uniform(x, count, centre, scale, out);
 }
 
-void RescaleF32(const float* x, int64_t count, const float* centre, const float* scale, float* out) {
+void RescaleF32(const float* x, int64_t count, const float* centre, const float* scale,
+                float* out) {
   F32Each(x, count, centre, scale, out);
 }
 

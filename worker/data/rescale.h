@@ -1,7 +1,7 @@
-// out = (x - centre) * scale, for the values of one row: what turns stored values into model inputs.
+// out = (x - centre) * scale for the values of one row: from stored values to model inputs.
 //
-// One thread, vectorised, bandwidth bound: reads 1 byte (u8) or 4 (f32) and writes 4 for each value; the
-// forms with a centre and a scale for each feature read 8 more, from the cache.
+// One thread, vectorised, bandwidth bound: reads 1 byte (u8) or 4 (f32) and writes 4 for each
+// value; the forms with a centre and a scale for each feature read 8 more, from the cache.
 #ifndef TESSERA_WORKER_DATA_RESCALE_H_
 #define TESSERA_WORKER_DATA_RESCALE_H_
 
@@ -10,7 +10,8 @@
 namespace tessera {
 
 void RescaleU8(const uint8_t* x, int64_t count, float centre, float scale, float* out);
-void RescaleU8(const uint8_t* x, int64_t count, const float* centre, const float* scale, float* out);
+void RescaleU8(const uint8_t* x, int64_t count, const float* centre, const float* scale,
+               float* out);
 void RescaleF32(const float* x, int64_t count, float centre, float scale, float* out);
 void RescaleF32(const float* x, int64_t count, const float* centre, const float* scale, float* out);
 

@@ -72,7 +72,7 @@ void PushToServer::Start(grpc::GenericStub* stub) {
 }
 
 void PushToServer::WriteNext() {
-  const int64_t payload_bytes = std::min(kChunkBytes, runs_->left());
+  const int64_t payload_bytes = std::min(SendChunk(), runs_->left());
   std::vector<grpc::Slice> slices;
   runs_->Take(payload_bytes, [&](const char* data, int64_t size) { slices.push_back(BorrowSlice(data, size, memory_)); });
   message_ = WriteChunk(head_, slices);

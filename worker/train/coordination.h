@@ -4,6 +4,7 @@
 #define TESSERA_WORKER_TRAIN_COORDINATION_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -30,15 +31,24 @@ struct EpochCut {
   // The step at which the epoch begins.
   uint64_t first_step = 0;
   // Rows of all members together, where each has its own.
-  int64_t rows_total = 0;
-  // The job is being drained: evaluate at the next exchange boundary and stop. The same for all members.
-  bool drain = false;
+  int64_t rows_total = 0;};
+
+struct EvaluationResult {
+  double test_loss = 0;
+  double test_accuracy = 0;
+  // Training ends here: the target is reached, or the job is being drained.
+  bool stop = false;
 };
 
+// This member's part in one attempt at an evaluation.
 struct EvaluationPlace {
+  uint64_t evaluation = 0;
   uint64_t attempt = 0;
   int64_t parts = 1;
+  // Part 0 calibrates.
   int64_t part = 0;
+  // The evaluation has ended without this member; there is nothing to do.
+  std::optional<EvaluationResult> finished;
 };
 
 // Sums over one member's share of the test rows.
@@ -50,15 +60,6 @@ struct EvaluationScores {
   double precision_hits[3] = {};
 };
 
-struct EvaluationResult {
-  // A member was lost: begin again from Arrive.
-  bool restart = false;
-  double test_loss = 0;
-  double test_accuracy = 0;
-  // Training ends here: the target is reached, or the job is being drained.
-  bool stop = false;
-};
-
 // One thread, the train loop's, except SetProgress.
 class Coordination {
  public:
@@ -68,27 +69,25 @@ class Coordination {
   virtual absl::Status BeginTraining() = 0;
   virtual absl::StatusOr<EpochCut> BeginEpoch(uint64_t epoch, uint64_t step) = 0;
 
-  // The stages of evaluation number `evaluation` (from 1). Arrive returns when all members have stopped.
+  // The stages of an evaluation. Arrive returns when all members have stopped.
   struct Arrival {
     TrainProgress progress;
     // Of the minibatches since the last evaluation.
     double loss_sum = 0;
     uint64_t loss_count = 0;
+    // Training ends with this evaluation.
     bool last = false;
   };
-  virtual absl::StatusOr<EvaluationPlace> Arrive(uint64_t evaluation, const Arrival& arrival) = 0;
-  // Place 0 gives the constants, the others get them. An empty result with restart set: begin again.
-  struct Constants {
-    bool restart = false;
-    std::vector<float> values;
-  };
-  virtual absl::StatusOr<Constants> ShareConstants(uint64_t evaluation, const EvaluationPlace& place,
-                                                   std::vector<float> constants) = 0;
-  virtual absl::StatusOr<EvaluationResult> Score(uint64_t evaluation, const EvaluationPlace& place,
-                                                 const EvaluationScores& scores) = 0;
+  virtual absl::StatusOr<EvaluationPlace> Arrive(const Arrival& arrival) = 0;
+  // Part 0 gives the constants, the others get them. nullopt: a member was lost, begin again with Arrive.
+  virtual absl::StatusOr<std::optional<std::vector<float>>> ShareConstants(const EvaluationPlace& place,
+                                                                           std::vector<float> constants) = 0;
+  // nullopt as above.
+  virtual absl::StatusOr<std::optional<EvaluationResult>> Score(const EvaluationPlace& place,
+                                                                const EvaluationScores& scores) = 0;
 
-  // The job is being drained, as far as this worker has heard.
-  virtual bool draining() const = 0;
+  // The job is to end early: evaluate after this exchange, or the next one if it has passed. 0: it is not.
+  virtual Exchange drain_exchange() const = 0;
   // For the next renewal of the lease. Any thread.
   virtual void SetProgress(const TrainProgress& progress) = 0;
 };

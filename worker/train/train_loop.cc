@@ -35,10 +35,9 @@ bool TrainLoop::Finished() const {
   return epoch_ >= static_cast<uint64_t>(train.epochs());
 }
 
-// Members of a lockstep method must all stop at the same exchange, so that what the first of them was told at
-// the epoch's begin counts; others stop where they are.
 bool TrainLoop::Draining() const {
-  return cut_.drain || (!options_.recipe.lockstep && coordination_.draining());
+  const Exchange last = coordination_.drain_exchange();
+  return last != Exchange(0) && exchange_ >= last;
 }
 
 TrainProgress TrainLoop::progress() const {
@@ -129,13 +128,11 @@ absl::Status TrainLoop::Evaluate(bool last) {
   arrival.loss_sum = loss_sum_;
   arrival.loss_count = loss_count_;
   arrival.last = last;
-  ++evaluation_;
-  while (true) {
-    TESSERA_ASSIGN_OR_RETURN(const EvaluationResult result, EvaluateOnce(arrival));
-    if (result.restart) continue;
-    stop_ = result.stop;
-    break;
+  std::optional<EvaluationResult> result;
+  while (!result.has_value()) {
+    TESSERA_ASSIGN_OR_RETURN(result, EvaluateOnce(arrival));
   }
+  stop_ = result->stop;
   loss_sum_ = 0;
   loss_count_ = 0;
   evaluation_due_ = false;
@@ -143,9 +140,11 @@ absl::Status TrainLoop::Evaluate(bool last) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<EvaluationResult> TrainLoop::EvaluateOnce(const Coordination::Arrival& arrival) {
+// nullopt: a member was lost in between, and all begin again.
+absl::StatusOr<std::optional<EvaluationResult>> TrainLoop::EvaluateOnce(const Coordination::Arrival& arrival) {
   phases_.Enter(Phase::kWait);
-  TESSERA_ASSIGN_OR_RETURN(const EvaluationPlace place, coordination_.Arrive(evaluation_, arrival));
+  TESSERA_ASSIGN_OR_RETURN(const EvaluationPlace place, coordination_.Arrive(arrival));
+  if (place.finished.has_value()) return place.finished;
   phases_.Enter(Phase::kEvaluate);
   // What the servers have committed is what counts, and what training goes on from.
   TESSERA_RETURN_IF_ERROR(servers_.Read(replica_.values()));
@@ -157,17 +156,17 @@ absl::StatusOr<EvaluationResult> TrainLoop::EvaluateOnce(const Coordination::Arr
                                                        owns_part ? cut_.part : 0, owns_part ? cut_.parts : 1);
     TESSERA_ASSIGN_OR_RETURN(constants, replica_.Calibrate(data_.train, rows));
   }
-  TESSERA_ASSIGN_OR_RETURN(const Coordination::Constants shared,
-                           coordination_.ShareConstants(evaluation_, place, std::move(constants)));
-  if (shared.restart) return EvaluationResult{/*restart=*/true};
+  TESSERA_ASSIGN_OR_RETURN(const std::optional<std::vector<float>> shared,
+                           coordination_.ShareConstants(place, std::move(constants)));
+  if (!shared.has_value()) return std::optional<EvaluationResult>();
   const std::vector<uint32_t> rows = EvaluationRows(data_.test.rows(), place.part, place.parts);
-  TESSERA_ASSIGN_OR_RETURN(const Scores scores, replica_.Score(data_.test, rows, shared.values));
+  TESSERA_ASSIGN_OR_RETURN(const Scores scores, replica_.Score(data_.test, rows, *shared));
   EvaluationScores sums;
   sums.loss_sum = scores.loss_sum;
   sums.correct = scores.correct;
   sums.rows = scores.rows;
   for (int i = 0; i < 3; ++i) sums.precision_hits[i] = scores.precision_hits[i];
-  return coordination_.Score(evaluation_, place, sums);
+  return coordination_.Score(place, sums);
 }
 
 }  // namespace tessera

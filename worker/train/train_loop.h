@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -56,7 +57,7 @@ class TrainLoop {
   absl::Status TrainStep();
   absl::Status DoExchange();
   absl::Status Evaluate(bool last);
-  absl::StatusOr<EvaluationResult> EvaluateOnce(const Coordination::Arrival& arrival);
+  absl::StatusOr<std::optional<EvaluationResult>> EvaluateOnce(const Coordination::Arrival& arrival);
   bool Finished() const;
   bool Draining() const;
   TrainProgress progress() const;
@@ -77,7 +78,6 @@ class TrainLoop {
   int64_t since_exchange_ = 0;
   uint64_t examples_ = 0;
   uint64_t examples_since_exchange_ = 0;
-  uint64_t evaluation_ = 0;
   bool evaluation_due_ = false;
   bool stop_ = false;
   double loss_sum_ = 0;

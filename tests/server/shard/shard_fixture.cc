@@ -1,6 +1,6 @@
 #include "tests/server/shard/shard_fixture.h"
 
-#include <cstring>
+#include <catch2/catch.hpp>
 
 #include "common/codec/f32.h"
 
@@ -86,6 +86,13 @@ absl::StatusOr<PushAccepted> ShardFixture::Push(uint64_t member, uint64_t exchan
   absl::StatusOr<PushAccepted> accepted = Send(member, exchange, values);
   Settle();
   return accepted;
+}
+
+void ShardFixture::MustPush(uint64_t member, uint64_t exchange, const std::vector<float>& values) {
+  const absl::StatusOr<PushAccepted> accepted = Push(member, exchange, values);
+  INFO(accepted.status());
+  REQUIRE(accepted.ok());
+  REQUIRE_FALSE(accepted->duplicate);
 }
 
 int ShardFixture::Settle() {

@@ -44,6 +44,8 @@ class ShardFixture {
   absl::StatusOr<PushAccepted> Send(uint64_t member, uint64_t exchange, const std::vector<float>& values);
   // Accepts it and does all work that is due.
   absl::StatusOr<PushAccepted> Push(uint64_t member, uint64_t exchange, const std::vector<float>& values);
+  // As Push, for a push that must be accepted as new.
+  void MustPush(uint64_t member, uint64_t exchange, const std::vector<float>& values);
   // Does all work that is due; returns how much there was.
   int Settle();
 

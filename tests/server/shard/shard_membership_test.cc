@@ -24,8 +24,8 @@ struct BarrierShard : ShardFixture {
 
 TEST_CASE("removing the missing member commits the rest", "[shard][membership]") {
   BarrierShard s(3);
-  s.Push(1, 1, {2});
-  s.Push(3, 1, {4});
+  s.MustPush(1, 1, {2});
+  s.MustPush(3, 1, {4});
   CHECK(s.version() == 0);
   s.shard.SetPlan(PlanOf(2, {{1, 1}, {3, 1}}));
   CHECK(s.Settle() > 0);
@@ -36,23 +36,23 @@ TEST_CASE("removing the missing member commits the rest", "[shard][membership]")
 
 TEST_CASE("a removed member's folded push stays, its staged one goes", "[shard][membership]") {
   BarrierShard folded(3);
-  folded.Push(1, 1, {9});
+  folded.MustPush(1, 1, {9});
   std::vector<Shard::Removed> removed = folded.shard.SetPlan(PlanOf(2, {{2, 1}, {3, 1}}));
   REQUIRE(removed.size() == 1);
   CHECK(removed[0].member == MemberId(1));
   CHECK(removed[0].last_exchange == Exchange(1));
-  folded.Push(2, 1, {3});
-  folded.Push(3, 1, {3});
+  folded.MustPush(2, 1, {3});
+  folded.MustPush(3, 1, {3});
   CHECK(folded.Value() == 5);
 
   BarrierShard staged(3);
-  staged.Push(3, 1, {9});  // Its rank's turn has not come.
+  staged.MustPush(3, 1, {9});  // Its rank's turn has not come.
   removed = staged.shard.SetPlan(PlanOf(2, {{1, 1}, {2, 1}}));
   REQUIRE(removed.size() == 1);
   CHECK(removed[0].last_exchange == Exchange(0));
   CHECK(staged.shard.counters().staged_bytes == 0);
-  staged.Push(1, 1, {3});
-  staged.Push(2, 1, {5});
+  staged.MustPush(1, 1, {3});
+  staged.MustPush(2, 1, {5});
   CHECK(staged.Value() == 4);
 }
 
@@ -67,7 +67,7 @@ TEST_CASE("a removed member is refused from then on", "[shard][membership]") {
 
 TEST_CASE("when all are removed what was folded is committed", "[shard][membership]") {
   BarrierShard s(2);
-  s.Push(1, 1, {6});
+  s.MustPush(1, 1, {6});
   s.shard.SetPlan(PlanOf(2, {}));
   s.Settle();
   CHECK(s.version() == 1);
@@ -87,16 +87,16 @@ TEST_CASE("an older or repeated plan changes nothing", "[shard][membership]") {
 TEST_CASE("those who have pushed are not waited for, folded or not", "[shard][membership]") {
   BarrierShard s(3);
   CHECK(s.WaitsFor() == Members{1, 2, 3});
-  s.Push(2, 1, {1});
+  s.MustPush(2, 1, {1});
   CHECK(s.WaitsFor() == Members{1, 3});
-  s.Push(1, 1, {1});
+  s.MustPush(1, 1, {1});
   CHECK(s.WaitsFor() == Members{3});
 }
 
 TEST_CASE("a joiner is promised the proposed exchange unless it has come", "[shard][membership]") {
   BarrierShard s(1);
-  s.Push(1, 1, {1});
-  s.Push(1, 2, {1});  // Now 3 is being collected.
+  s.MustPush(1, 1, {1});
+  s.MustPush(1, 2, {1});  // Now 3 is being collected.
   CHECK(s.shard.Propose(1, Exchange(4)) == Exchange(4));
   CHECK(s.shard.Propose(2, Exchange(3)) == Exchange(5));
   CHECK(s.shard.Propose(3, Exchange(1)) == Exchange(5));
@@ -106,9 +106,9 @@ TEST_CASE("a promised exchange is held until the plan comes, and then waits for 
           "[shard][membership]") {
   BarrierShard s(1);
   REQUIRE(s.shard.Propose(1, Exchange(2)) == Exchange(2));
-  s.Push(1, 1, {2});
+  s.MustPush(1, 1, {2});
   CHECK(s.version() == 1);
-  s.Push(1, 2, {2});
+  s.MustPush(1, 2, {2});
   CHECK(s.version() == 1);  // Held.
   s.shard.SetPlan(PlanOf(2, {{1, 1}, {2, 2}}));
   s.Settle();
@@ -125,8 +125,8 @@ TEST_CASE("a promised exchange is held until the plan comes, and then waits for 
 TEST_CASE("a withdrawn promise lets the others go on", "[shard][membership]") {
   BarrierShard s(1);
   s.shard.Propose(7, Exchange(2));
-  s.Push(1, 1, {1});
-  s.Push(1, 2, {1});
+  s.MustPush(1, 1, {1});
+  s.MustPush(1, 2, {1});
   CHECK(s.version() == 1);
   s.shard.Withdraw(6);
   CHECK(s.Settle() == 0);
@@ -138,7 +138,7 @@ TEST_CASE("a withdrawn promise lets the others go on", "[shard][membership]") {
 TEST_CASE("a later exchange that a shard answers with is held as well", "[shard][membership]") {
   BarrierShard s(1);
   REQUIRE(s.shard.Propose(1, Exchange(1)) == Exchange(3));
-  for (int exchange = 1; exchange <= 3; ++exchange) s.Push(1, exchange, {1});
+  for (int exchange = 1; exchange <= 3; ++exchange) s.MustPush(1, exchange, {1});
   CHECK(s.version() == 2);
   CHECK(s.shard.counters().collecting == Exchange(3));
   // So a second proposal of it, however late, still passes.
@@ -149,21 +149,21 @@ TEST_CASE("a later exchange that a shard answers with is held as well", "[shard]
 TEST_CASE("a removal while a promise is open neither settles nor blocks it", "[shard][membership]") {
   BarrierShard s(2);
   s.shard.Propose(1, Exchange(2));
-  s.Push(1, 1, {4});
+  s.MustPush(1, 1, {4});
   s.shard.SetPlan(PlanOf(2, {{1, 1}}));
   s.Settle();
   CHECK(s.version() == 1);
-  s.Push(1, 2, {1});
+  s.MustPush(1, 2, {1});
   CHECK(s.version() == 1);
   s.shard.SetPlan(PlanOf(3, {{1, 1}, {3, 2}}));
-  s.Push(3, 2, {3});
+  s.MustPush(3, 2, {3});
   CHECK(s.version() == 2);
   CHECK(s.Value() == 6);
 }
 
 TEST_CASE("a joiner after everyone has gone begins at its own exchange", "[shard][membership]") {
   BarrierShard s(1);
-  s.Push(1, 1, {4});
+  s.MustPush(1, 1, {4});
   s.shard.Propose(1, Exchange(4));
   s.shard.SetPlan(PlanOf(2, {}));
   s.shard.SetPlan(PlanOf(3, {{2, 4}}));

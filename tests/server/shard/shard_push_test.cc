@@ -86,7 +86,7 @@ TEST_CASE("a repeated push is acknowledged and not applied, staged or folded", "
 
 TEST_CASE("a repeated push under a barrier does not count for the missing member", "[shard]") {
   BarrierShard s;
-  s.Push(1, 1, {1, 1, 1, 1});
+  s.MustPush(1, 1, {1, 1, 1, 1});
   CHECK(s.Push(1, 1, {1, 1, 1, 1})->duplicate);
   CHECK(s.version() == 0);
   CHECK(s.WaitsFor() == std::vector<uint64_t>{2});
@@ -103,7 +103,7 @@ TEST_CASE("a push of the wrong size is refused with both sizes", "[shard]") {
 
 TEST_CASE("a push whose base is ahead is refused", "[shard]") {
   AsyncShard s;
-  s.Push(2, 1, {1, 1, 1, 1});
+  s.MustPush(2, 1, {1, 1, 1, 1});
   ReceivedPush push = s.Good(1, 1, {1, 1, 1, 1});
   push.base = Version(2);
   Refuse(s, std::move(push), absl::StatusCode::kInvalidArgument, "base version is 2, ahead of the shard's 1");
@@ -139,7 +139,7 @@ TEST_CASE("a stranger is refused, also as nobody and before any plan", "[shard]"
 
 TEST_CASE("an exchange that skips one is refused", "[shard]") {
   AsyncShard s;
-  s.Push(1, 1, {1, 1, 1, 1});
+  s.MustPush(1, 1, {1, 1, 1, 1});
   Refuse(s, s.Good(1, 3, {1, 1, 1, 1}), absl::StatusCode::kFailedPrecondition, "want exchange 2 next");
   Refuse(s, s.Good(2, 2, {1, 1, 1, 1}), absl::StatusCode::kFailedPrecondition, "want exchange 1 next");
   Refuse(s, s.Good(2, UINT64_MAX, {1, 1, 1, 1}), absl::StatusCode::kFailedPrecondition, "want exchange 1 next");
@@ -147,7 +147,7 @@ TEST_CASE("an exchange that skips one is refused", "[shard]") {
 
 TEST_CASE("a push that runs ahead of the barrier is refused", "[shard]") {
   BarrierShard s;
-  s.Push(1, 1, {1, 1, 1, 1});
+  s.MustPush(1, 1, {1, 1, 1, 1});
   Refuse(s, s.Good(1, 2, {1, 1, 1, 1}), absl::StatusCode::kFailedPrecondition,
          "exchange 1 is still being collected; pull before pushing");
 }
@@ -161,8 +161,8 @@ TEST_CASE("exchange 0 counts as seen", "[shard]") {
 TEST_CASE("staleness is the versions between base and fold", "[shard]") {
   AsyncShard s;
   ReceivedPush late = s.Good(1, 1, {1, 1, 1, 1});  // Base 0, sent last.
-  s.Push(2, 1, {1, 1, 1, 1});
-  s.Push(2, 2, {1, 1, 1, 1});
+  s.MustPush(2, 1, {1, 1, 1, 1});
+  s.MustPush(2, 2, {1, 1, 1, 1});
   REQUIRE(s.shard.Accept(std::move(late)).ok());
   s.Settle();
   const ShardCounters counters = s.shard.counters();
@@ -170,7 +170,7 @@ TEST_CASE("staleness is the versions between base and fold", "[shard]") {
   CHECK(counters.staleness[2] == 1);
   CHECK(counters.staleness_sum == 2);
   CHECK(counters.staleness_max == 2);
-  for (int i = 3; i < 100; ++i) s.Push(2, i, {0, 0, 0, 0});
+  for (int i = 3; i < 100; ++i) s.MustPush(2, i, {0, 0, 0, 0});
   ReceivedPush stale = s.Good(1, 2, {1, 1, 1, 1});
   stale.base = Version(0);
   REQUIRE(s.shard.Accept(std::move(stale)).ok());

@@ -49,7 +49,8 @@ TEST_CASE("gzip members follow one another, empty ones too", "[byte_source]") {
 }
 
 TEST_CASE("a gzip file that is cut anywhere is data loss", "[byte_source]") {
-  const std::string whole = Gzip("some content that is long enough to have a few bytes of deflate data");
+  const std::string whole =
+      Gzip("some content that is long enough to have a few bytes of deflate data");
   for (size_t size = 0; size < whole.size(); ++size) {
     const auto content = ReadAll(WriteFile("cut.gz", whole.substr(0, size)), 1000);
     CAPTURE(size);
@@ -67,13 +68,16 @@ TEST_CASE("a gzip file with one flipped bit in its data or trailer is data loss"
       std::string bad = whole;
       bad[i] = static_cast<char>(bad[i] ^ (1 << bit));
       CAPTURE(i, bit);
-      REQUIRE(ReadAll(WriteFile("flipped.gz", bad), 1000).status().code() == absl::StatusCode::kDataLoss);
+      REQUIRE(ReadAll(WriteFile("flipped.gz", bad), 1000).status().code() ==
+              absl::StatusCode::kDataLoss);
     }
   }
 }
 
-TEST_CASE("what is no gzip, or has more behind it, is data loss under a name in .gz", "[byte_source]") {
-  REQUIRE(ReadAll(WriteFile("text.gz", "just text"), 10).status().code() == absl::StatusCode::kDataLoss);
+TEST_CASE("what is no gzip, or has more behind it, is data loss under a name in .gz",
+          "[byte_source]") {
+  REQUIRE(ReadAll(WriteFile("text.gz", "just text"), 10).status().code() ==
+          absl::StatusCode::kDataLoss);
   REQUIRE(ReadAll(WriteFile("tail.gz", Gzip("x") + "tail"), 10).status().code() ==
           absl::StatusCode::kDataLoss);
 }

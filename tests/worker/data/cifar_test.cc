@@ -28,8 +28,10 @@ TEST_CASE("records of several files follow one another", "[cifar]") {
 }
 
 TEST_CASE("a record that is cut or has a label too high is named with its byte", "[cifar]") {
-  const std::string path = WriteFile("cut.bin", CifarRecord(1, 0) + CifarRecord(2, 0).substr(0, 3072));
-  REQUIRE(Text(ReadCifar({path}, Spec()).status()) == path + ": byte 3073: row 1 has 3072 bytes, want 3073");
+  const std::string path =
+      WriteFile("cut.bin", CifarRecord(1, 0) + CifarRecord(2, 0).substr(0, 3072));
+  REQUIRE(Text(ReadCifar({path}, Spec()).status()) ==
+          path + ": byte 3073: row 1 has 3072 bytes, want 3073");
   WriteFile("cut.bin", CifarRecord(1, 0) + CifarRecord(10, 0));
   REQUIRE(Text(ReadCifar({path}, Spec()).status()) ==
           path + ": byte 3073: label of row 1 is 10, want 0 to 9 (the model's classes)");
@@ -46,8 +48,9 @@ TEST_CASE("records beyond the memory limit are refused", "[cifar]") {
   TableSpec spec = Spec();
   spec.bytes_max = 3072 + 4;
   REQUIRE(ReadCifar({WriteFile("one.bin", CifarRecord(1, 0))}, spec).ok());
-  REQUIRE(ReadCifar({WriteFile("two.bin", CifarRecord(1, 0) + CifarRecord(1, 0))}, spec).status().code() ==
-          absl::StatusCode::kResourceExhausted);
+  REQUIRE(ReadCifar({WriteFile("two.bin", CifarRecord(1, 0) + CifarRecord(1, 0))}, spec)
+              .status()
+              .code() == absl::StatusCode::kResourceExhausted);
 }
 
 }  // namespace

@@ -55,7 +55,8 @@ TEST_CASE("a malformed line is named with what it has and what is wanted", "[csv
   REQUIRE(Wrong("1,2,0\n\n1,,0\n") == ":3: field 2 is \"\", want a finite number");
   REQUIRE(Wrong("1,nan,0\n") == ":1: field 2 is \"nan\", want a finite number");
   REQUIRE(Wrong("1,\"2\",0\n") == ":1: field 2 is \"\\\"2\\\"\", want a finite number");
-  REQUIRE(Wrong("1,2,3\n") == ":1: label is \"3\", want an integer from 0 to 2 (the model's classes)");
+  REQUIRE(Wrong("1,2,3\n") ==
+          ":1: label is \"3\", want an integer from 0 to 2 (the model's classes)");
   REQUIRE(Wrong("1,2,-1\n").find(":1: label is \"-1\"") == 0);
   REQUIRE(Wrong("1,2,0.5\n").find(":1: label is \"0.5\"") == 0);
   REQUIRE(Wrong("1,2,\n").find(":1: label is \"\"") == 0);
@@ -69,8 +70,8 @@ TEST_CASE("files are read one after the other and each may have a header", "[csv
   TableSpec spec;
   spec.features = 2;
   spec.classes = 3;
-  const auto table = ReadCsv({WriteFile("a.csv", "x,y,l\n1,2,0\n"), WriteFile("b.csv.gz", Gzip("x,y,l\n3,4,1"))},
-                             spec);
+  const auto table = ReadCsv(
+      {WriteFile("a.csv", "x,y,l\n1,2,0\n"), WriteFile("b.csv.gz", Gzip("x,y,l\n3,4,1"))}, spec);
   REQUIRE(table.ok());
   REQUIRE(std::get<F32Values>(table->values) == Floats{1, 2, 3, 4});
 }

@@ -69,7 +69,8 @@ TEST_CASE("each feature has its own constants and a constant feature becomes 0",
   REQUIRE(got[3] == 0);
 }
 
-// Every value of every storage, against the formula in double, for sizes around those of vector registers.
+// Every value of every storage, against the formula in double, for sizes around those of vector
+// registers.
 TEST_CASE("filling a batch agrees with the formula for every size and storage", "[dataset]") {
   std::mt19937 random(17);
   for (const int64_t n : {1, 3, 7, 8, 15, 16, 17, 31, 64, 65, 1000}) {
@@ -90,29 +91,36 @@ TEST_CASE("filling a batch agrees with the formula for every size and storage", 
       each.mean[j] = (random() % 100) / 300.0;
       each.stddev[j] = (1 + random() % 100) / 100.0;
     }
-    for (const Normalization& normalization : {Normalization{{0.286}, {0.353}}, Normalization(), each}) {
+    for (const Normalization& normalization :
+         {Normalization{{0.286}, {0.353}}, Normalization(), each}) {
       const ModelEnds ends{n, 1, false};
       const Dataset a(TableOf(u8, n, {0, 0, 0}), normalization, ends);
       const Dataset b(TableOf(f32, n, {0, 0, 0}), normalization, ends);
       const Dataset c(TableOf(sparse, n, {0, 0, 0}), normalization, ends);
       const Rows rows{1, 2, 0};
-      const Floats of_u8 = Features(a, rows), of_f32 = Features(b, rows), of_sparse = Features(c, rows);
+      const Floats of_u8 = Features(a, rows), of_f32 = Features(b, rows),
+                   of_sparse = Features(c, rows);
       REQUIRE(of_sparse == of_f32);
       for (int64_t i = 0; i < 3 * n; ++i) {
         const int64_t at = rows[i / n] * n + i % n;
         const size_t j = normalization.mean.size() == 1 ? 0 : i % n;
         CAPTURE(n, i);
-        const auto want = [&](double x) { return (x - normalization.mean[j]) / normalization.stddev[j]; };
-        // Two roundings of the constants and two of the arithmetic; small differences of large numbers
-        // keep the absolute error of the larger.
-        REQUIRE(of_u8[i] == Approx(want(u8[at] / 255.0)).epsilon(5e-7).margin(2e-7 / normalization.stddev[j]));
-        REQUIRE(of_f32[i] == Approx(want(f32[at])).epsilon(5e-7).margin(2e-7 / normalization.stddev[j]));
+        const auto want = [&](double x) {
+          return (x - normalization.mean[j]) / normalization.stddev[j];
+        };
+        // Two roundings of the constants and two of the arithmetic; small differences of large
+        // numbers keep the absolute error of the larger.
+        REQUIRE(of_u8[i] ==
+                Approx(want(u8[at] / 255.0)).epsilon(5e-7).margin(2e-7 / normalization.stddev[j]));
+        REQUIRE(of_f32[i] ==
+                Approx(want(f32[at])).epsilon(5e-7).margin(2e-7 / normalization.stddev[j]));
       }
     }
   }
 }
 
-TEST_CASE("sigmoid targets of single classes are one-hot, and the class itself for one output", "[dataset]") {
+TEST_CASE("sigmoid targets of single classes are one-hot, and the class itself for one output",
+          "[dataset]") {
   const Dataset several(TableOf(F32Values{0, 0, 0}, 1, {2, 0, 1}), {}, ModelEnds{1, 3, true});
   REQUIRE(Targets(several, {0, 2}) == Floats{0, 0, 1, 0, 1, 0});
   const Dataset one(TableOf(F32Values{0, 0, 0}, 1, {1, 0, 1}), {}, ModelEnds{1, 1, true});

@@ -12,25 +12,26 @@ namespace {
 
 TEST_CASE("a field that is a decimal number is read as one", "[field]") {
   const std::pair<const char*, float> cases[] = {
-      {"0", 0.f},       {"16", 16.f},          {"9999999", 9999999.f}, {"16777217", 16777216.f},
-      {"-1", -1.f},     {"+1", 1.f},           {"0.5", 0.5f},          {".5", .5f},
-      {"5.", 5.f},      {"1e3", 1000.f},       {"+1E-3", 1e-3f},       {"-0.0", -0.f},
-      {"1e-60", 0.f},   {"00012", 12.f},       {"1e-40", 1e-40f},      {"3.4028235e38", 3.4028235e38f},
+      {"0", 0.f},     {"16", 16.f},    {"9999999", 9999999.f}, {"16777217", 16777216.f},
+      {"-1", -1.f},   {"+1", 1.f},     {"0.5", 0.5f},          {".5", .5f},
+      {"5.", 5.f},    {"1e3", 1000.f}, {"+1E-3", 1e-3f},       {"-0.0", -0.f},
+      {"1e-60", 0.f}, {"00012", 12.f}, {"1e-40", 1e-40f},      {"3.4028235e38", 3.4028235e38f},
   };
   for (const auto& [text, value] : cases) {
     CAPTURE(text);
-    REQUIRE(ParseFloat(text).has_value());
-    REQUIRE(*ParseFloat(text) == value);
+    REQUIRE(ParseFloatField(text).has_value());
+    REQUIRE(*ParseFloatField(text) == value);
   }
 }
 
 TEST_CASE("a field that is no finite number is none", "[field]") {
-  for (const char* text : {"", " ", "x", "1x", "x1", "1 ", " 1", "nan", "inf", "-inf", "infinity", "1e39",
-                           "-1e400", "0x10", "+-1", "++1", "--1", "1,0", "1e", "1e+", "."}) {
+  for (const char* text :
+       {"",     " ",      "x",    "1x",  "x1",  "1 ",  " 1",  "nan", "inf", "-inf", "infinity",
+        "1e39", "-1e400", "0x10", "+-1", "++1", "--1", "1,0", "1e",  "1e+", "."}) {
     CAPTURE(text);
-    REQUIRE_FALSE(ParseFloat(text).has_value());
+    REQUIRE_FALSE(ParseFloatField(text).has_value());
   }
-  REQUIRE_FALSE(ParseFloat(absl::string_view("1\0", 2)).has_value());
+  REQUIRE_FALSE(ParseFloatField(absl::string_view("1\0", 2)).has_value());
 }
 
 TEST_CASE("a float that is printed with nine digits is read back to the bit", "[field]") {
@@ -40,26 +41,27 @@ TEST_CASE("a float that is printed with nine digits is read back to the bit", "[
     const float value = uniform(random);
     const std::string text = absl::StrFormat("%.9g", value);
     CAPTURE(text);
-    REQUIRE(*ParseFloat(text) == value);
+    REQUIRE(*ParseFloatField(text) == value);
   }
 }
 
 TEST_CASE("an integer may have a sign and a fraction of zeros", "[field]") {
-  REQUIRE(*ParseInteger("7") == 7);
-  REQUIRE(*ParseInteger("-1") == -1);
-  REQUIRE(*ParseInteger("+1") == 1);
-  REQUIRE(*ParseInteger("3.0") == 3);
-  REQUIRE(*ParseInteger("9223372036854775807") == INT64_MAX);
-  for (const char* text : {"", "+", "1.5", "x", "1e3", "9223372036854775808", "1 ", ".0", "+-1", "1.0.0"}) {
+  REQUIRE(*ParseIntegerField("7") == 7);
+  REQUIRE(*ParseIntegerField("-1") == -1);
+  REQUIRE(*ParseIntegerField("+1") == 1);
+  REQUIRE(*ParseIntegerField("3.0") == 3);
+  REQUIRE(*ParseIntegerField("9223372036854775807") == INT64_MAX);
+  for (const char* text :
+       {"", "+", "1.5", "x", "1e3", "9223372036854775808", "1 ", ".0", "+-1", "1.0.0"}) {
     CAPTURE(text);
-    REQUIRE_FALSE(ParseInteger(text).has_value());
+    REQUIRE_FALSE(ParseIntegerField(text).has_value());
   }
 }
 
 TEST_CASE("a quoted field is escaped and short", "[field]") {
-  REQUIRE(Quoted("abc") == "\"abc\"");
-  REQUIRE(Quoted("a\"\n\xff") == "\"a\\\"\\n\\xff\"");
-  REQUIRE(Quoted(std::string(1000, 'a')).size() < 60);
+  REQUIRE(QuotedField("abc") == "\"abc\"");
+  REQUIRE(QuotedField("a\"\n\xff") == "\"a\\\"\\n\\xff\"");
+  REQUIRE(QuotedField(std::string(1000, 'a')).size() < 60);
 }
 
 }  // namespace

@@ -12,6 +12,8 @@ namespace tessera {
 std::string WriteFile(const std::string& name, absl::string_view bytes) {
   const char* const directory = std::getenv("TEST_TMPDIR");
   const std::string path = std::string(directory != nullptr ? directory : "/tmp") + "/" + name;
+  // A file system may wait for the disk where a file is written over.
+  std::remove(path.c_str());
   std::FILE* const file = std::fopen(path.c_str(), "wb");
   TESSERA_CHECK(file != nullptr);
   TESSERA_CHECK(std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size());

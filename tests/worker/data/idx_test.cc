@@ -47,8 +47,9 @@ TEST_CASE("values of every other type become f32", "[idx]") {
   REQUIRE(std::get<F32Values>(i8->values) == Floats{1, -128, -1, 127});
   const auto i16 = Read(Idx(0x0b, {2, 2}, std::string("\x01\x00\x80\x00\xff\xff\x00\x01", 8)));
   REQUIRE(std::get<F32Values>(i16->values) == Floats{256, -32768, -1, 1});
-  const auto i32 = Read(Idx(0x0c, {2, 2}, BigEndian(1, 4) + BigEndian(0xffffffff, 4) +
-                                              BigEndian(0x80000000, 4) + BigEndian(65536, 4)));
+  const auto i32 = Read(Idx(
+      0x0c, {2, 2},
+      BigEndian(1, 4) + BigEndian(0xffffffff, 4) + BigEndian(0x80000000, 4) + BigEndian(65536, 4)));
   REQUIRE(std::get<F32Values>(i32->values) == Floats{1, -1, -2147483648.f, 65536});
   const auto f32 = Read(Idx(0x0d, {2, 2}, Bits(1.5f) + Bits(-0.1f) + Bits(1e-40f) + Bits(3e38f)));
   REQUIRE(std::get<F32Values>(f32->values) == Floats{1.5f, -0.1f, 1e-40f, 3e38f});
@@ -68,7 +69,8 @@ TEST_CASE("a header that is no IDX header is refused with its bytes", "[idx]") {
   REQUIRE(Text(Read("\x89PNG and so on").status()).find("byte 0: IDX header is 89 50 4e 47") !=
           std::string::npos);
   REQUIRE_FALSE(Read(Idx(0x0a, {2, 2}, "\1\2\3\4")).ok());
-  REQUIRE(Text(Read(Idx(8, {}, "")).status()).find("byte 3: rank is 0, want 1 to 8") != std::string::npos);
+  REQUIRE(Text(Read(Idx(8, {}, "")).status()).find("byte 3: rank is 0, want 1 to 8") !=
+          std::string::npos);
   REQUIRE(Text(Read(Idx(8, {2, 1, 1, 1, 1, 1, 1, 1, 2}, "\1\2\3\4")).status()).find("rank is 9") !=
           std::string::npos);
 }
@@ -79,12 +81,12 @@ TEST_CASE("sizes that do not fit the file are refused before memory is asked for
           std::string::npos);
   REQUIRE(Text(Read(Idx(8, {2, 0xffffffffu, 0xffffffffu, 0xffffffffu}, "")).status())
               .find("byte 8: size 1 is 4294967295, want 1 to 16777216") != std::string::npos);
-  REQUIRE(Text(Read(Idx(8, {2, 4096, 4097}, "")).status()).find("byte 12: size 2 is 4097, want 1 to 4096") !=
-          std::string::npos);
+  REQUIRE(Text(Read(Idx(8, {2, 4096, 4097}, "")).status())
+              .find("byte 12: size 2 is 4097, want 1 to 4096") != std::string::npos);
   REQUIRE_FALSE(Read(Idx(8, {0, 2}, "")).ok());
   REQUIRE_FALSE(Read(Idx(8, {2, 0}, "")).ok());
-  REQUIRE(Text(Read(Idx(14, {2147483647u, 16777216u}, "")).status()).find("content is 12 bytes, want ") !=
-          std::string::npos);
+  REQUIRE(Text(Read(Idx(14, {2147483647u, 16777216u}, "")).status())
+              .find("content is 12 bytes, want ") != std::string::npos);
 }
 
 TEST_CASE("a gzip file cannot claim more than it could inflate to", "[idx]") {
@@ -98,14 +100,17 @@ TEST_CASE("a gzip file cannot claim more than it could inflate to", "[idx]") {
 TEST_CASE("content behind the last value is refused, in a gzip file too", "[idx]") {
   REQUIRE_FALSE(Read(Idx(8, {2, 2}, "\1\2\3\4\5")).ok());
   const std::string path = WriteFile("long.gz", Gzip(Idx(8, {2, 2}, "\1\2\3\4\5")));
-  REQUIRE(Text(ReadIdx(path, TwoLabels(), Spec(2, 3)).status()).find("content goes on after byte 16") !=
-          std::string::npos);
+  REQUIRE(
+      Text(ReadIdx(path, TwoLabels(), Spec(2, 3)).status()).find("content goes on after byte 16") !=
+      std::string::npos);
 }
 
 TEST_CASE("a row size that is not the model's input names both", "[idx]") {
   const std::string path = WriteFile("features", "");
-  REQUIRE(Text(Read(Idx(8, {2, 1, 2}, "\1\2\3\4"), Spec(784, 3)).status()) ==
-          path + ": row size is 2 (2 x 1 x 2 with the rows first), want 784, the product of model.input");
+  REQUIRE(
+      Text(Read(Idx(8, {2, 1, 2}, "\1\2\3\4"), Spec(784, 3)).status()) ==
+      path +
+          ": row size is 2 (2 x 1 x 2 with the rows first), want 784, the product of model.input");
 }
 
 TEST_CASE("labels must be one integer for each row, below the classes", "[idx]") {
@@ -114,11 +119,16 @@ TEST_CASE("labels must be one integer for each row, below the classes", "[idx]")
     return Text(ReadIdx(features, WriteFile("labels", labels), Spec(2, 3)).status());
   };
   const std::string path = WriteFile("labels", "");
-  REQUIRE(read(Idx(8, {2}, "\2\3")) == path + ": row 1: label is 3, want 0 to 2 (the model's classes)");
-  REQUIRE(read(Idx(9, {2}, "\xff\1")) == path + ": row 0: label is -1, want 0 to 2 (the model's classes)");
-  REQUIRE(read(Idx(8, {3}, "\1\1\1")) == path + ": has 3 labels, want 2, one for each row of " + features);
-  REQUIRE(read(Idx(8, {2, 1}, "\1\1")).find("want an integer type and rank 1") != std::string::npos);
-  REQUIRE(read(Idx(13, {2}, Bits(1.f) + Bits(1.f))).find("want an integer type") != std::string::npos);
+  REQUIRE(read(Idx(8, {2}, "\2\3")) ==
+          path + ": row 1: label is 3, want 0 to 2 (the model's classes)");
+  REQUIRE(read(Idx(9, {2}, "\xff\1")) ==
+          path + ": row 0: label is -1, want 0 to 2 (the model's classes)");
+  REQUIRE(read(Idx(8, {3}, "\1\1\1")) ==
+          path + ": has 3 labels, want 2, one for each row of " + features);
+  REQUIRE(read(Idx(8, {2, 1}, "\1\1")).find("want an integer type and rank 1") !=
+          std::string::npos);
+  REQUIRE(read(Idx(13, {2}, Bits(1.f) + Bits(1.f))).find("want an integer type") !=
+          std::string::npos);
   REQUIRE(read(Idx(12, {2}, BigEndian(2, 4) + BigEndian(0, 4))).empty());
 }
 
@@ -127,7 +137,8 @@ TEST_CASE("a table beyond the memory limit is refused", "[idx]") {
   spec.bytes_max = 12;
   REQUIRE(Read(Idx(8, {2, 2}, "\1\2\3\4"), spec).ok());
   spec.bytes_max = 11;
-  REQUIRE(Read(Idx(8, {2, 2}, "\1\2\3\4"), spec).status().code() == absl::StatusCode::kResourceExhausted);
+  REQUIRE(Read(Idx(8, {2, 2}, "\1\2\3\4"), spec).status().code() ==
+          absl::StatusCode::kResourceExhausted);
 }
 
 TEST_CASE("files of many chunks are read whole", "[idx]") {
@@ -137,8 +148,8 @@ TEST_CASE("files of many chunks are read whole", "[idx]") {
   const auto table = ReadIdx(WriteFile("many.gz", Gzip(Idx(8, {100000, 2}, values))),
                              WriteFile("many_labels", Idx(8, {100000}, labels)), Spec(2, 3));
   REQUIRE(table.ok());
-  REQUIRE(std::string(std::get<U8Values>(table->values).begin(), std::get<U8Values>(table->values).end()) ==
-          values);
+  REQUIRE(std::string(std::get<U8Values>(table->values).begin(),
+                      std::get<U8Values>(table->values).end()) == values);
   REQUIRE(std::get<Classes>(table->labels)[99999] == 0);
   REQUIRE(std::get<Classes>(table->labels)[99998] == 2);
 }

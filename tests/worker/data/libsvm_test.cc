@@ -60,7 +60,8 @@ TEST_CASE("labels from 1 on and labels with gaps become classes in their order",
   REQUIRE(std::get<Classes>(Read("1990\n-7\n2020\n", Spec(10))->labels) == Classes{1, 0, 2});
 }
 
-TEST_CASE("labels that are classes already stay what they are, even where some are missing", "[libsvm]") {
+TEST_CASE("labels that are classes already stay what they are, even where some are missing",
+          "[libsvm]") {
   REQUIRE(std::get<Classes>(Read("1\n3\n", Spec(4))->labels) == Classes{1, 3});
 }
 
@@ -79,7 +80,8 @@ TEST_CASE("more different labels than classes are refused at the first too many"
           ":4: label is 3 after 2 other ones, want at most 2 in all (the model's classes)");
 }
 
-TEST_CASE("a worker with files of its own refuses labels that others may number otherwise", "[libsvm]") {
+TEST_CASE("a worker with files of its own refuses labels that others may number otherwise",
+          "[libsvm]") {
   TableSpec spec = Spec(3);
   spec.local_files = true;
   REQUIRE(Read("0\n2\n", spec).ok());
@@ -103,13 +105,16 @@ TEST_CASE("rows may have sets of labels where the model predicts sets", "[libsvm
 }
 
 TEST_CASE("sets of labels are refused where the model predicts one class", "[libsvm]") {
-  REQUIRE(Wrong("0,1 1:1\n").find(":1: row has 2 labels, want one; sets of labels need model.loss") == 0);
+  REQUIRE(
+      Wrong("0,1 1:1\n").find(":1: row has 2 labels, want one; sets of labels need model.loss") ==
+      0);
   REQUIRE(Wrong("0 1:1\n1:1\n").find(":2: row has 0 labels, want one") == 0);
 }
 
 TEST_CASE("a malformed line is named with what it has and what is wanted", "[libsvm]") {
   REQUIRE(Wrong("0 0:1\n") == ":1: index is \"0\", want 1 to 3 (the product of model.input)");
-  REQUIRE(Wrong("0 1:1\n0 4:1\n") == ":2: index is \"4\", want 1 to 3 (the product of model.input)");
+  REQUIRE(Wrong("0 1:1\n0 4:1\n") ==
+          ":2: index is \"4\", want 1 to 3 (the product of model.input)");
   REQUIRE(Wrong("0 qid:1\n").find(":1: index is \"qid\"") == 0);
   REQUIRE(Wrong("0 2:1 2:1\n") == ":1: index is 2 after 2, want ascending ones");
   REQUIRE(Wrong("0 3:1 1:1\n") == ":1: index is 1 after 3, want ascending ones");

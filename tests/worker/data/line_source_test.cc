@@ -35,7 +35,8 @@ TEST_CASE("lines end in LF or CRLF and the last one may end in neither", "[line_
 }
 
 TEST_CASE("blank lines and a byte order mark are skipped, and blank lines count", "[line_source]") {
-  REQUIRE(All(Lines("\xEF\xBB\xBF" "a\n\n \t\r\nb\n\n")) == Strings{"1:a", "4:b"});
+  REQUIRE(All(Lines("\xEF\xBB\xBF"
+                    "a\n\n \t\r\nb\n\n")) == Strings{"1:a", "4:b"});
 }
 
 TEST_CASE("a line may have the limit's length and no more", "[line_source]") {
@@ -45,7 +46,8 @@ TEST_CASE("a line may have the limit's length and no more", "[line_source]") {
   REQUIRE(*lines.Next(&line));
   const auto there_is = lines.Next(&line);
   REQUIRE(there_is.status().code() == absl::StatusCode::kInvalidArgument);
-  REQUIRE(Text(there_is.status()).find("lines:2: the line is longer than 100 bytes") != std::string::npos);
+  REQUIRE(Text(there_is.status()).find("lines:2: the line is longer than 100 bytes") !=
+          std::string::npos);
 }
 
 TEST_CASE("lines that are longer than the reader's buffer come whole", "[line_source]") {

@@ -48,8 +48,8 @@ std::string Wrong(const v1::Data& data, const ModelEnds& ends = {2, 3, false}) {
 }
 
 TEST_CASE("the test set is normalised with the training set's constants", "[load_datasets]") {
-  const auto sets = LoadDatasets(CsvJob("1,5,0\n3,5,1\n", "5,6,2\n", "normalize { per_feature: true }"),
-                                 {2, 3, false});
+  const auto sets = LoadDatasets(
+      CsvJob("1,5,0\n3,5,1\n", "5,6,2\n", "normalize { per_feature: true }"), {2, 3, false});
   REQUIRE(sets.ok());
   REQUIRE(Features(sets->train, {0, 1}) == Floats{-1, 0, 1, 0});
   REQUIRE(Features(sets->test, {0}) == Floats{3, 1});
@@ -74,14 +74,16 @@ TEST_CASE("constants that would make inputs infinite are refused", "[load_datase
   REQUIRE(Wrong(data).find("data.normalize: ") == 0);
 }
 
-TEST_CASE("idx wants a file of labels and one of features, the others want no labels", "[load_datasets]") {
+TEST_CASE("idx wants a file of labels and one of features, the others want no labels",
+          "[load_datasets]") {
   REQUIRE(Wrong(Job("format: 'idx' train { features: 'a' } test { features: 'a' labels: 'b' }")) ==
           "data.train.labels: is not given, want a file, as data.format is idx");
   REQUIRE(Wrong(Job("format: 'idx' train { features: ['a', 'b'] labels: 'c' }")) ==
           "data.train.features: names 2 files, want one, as data.format is idx");
   REQUIRE(Wrong(Job("format: 'csv' train { features: 'a' labels: 'b' }")) ==
           "data.train.labels: is given, want none: a csv file carries its labels");
-  REQUIRE(Wrong(Job("format: 'csv' train { }")) == "data.train.features: names no file, want one or more");
+  REQUIRE(Wrong(Job("format: 'csv' train { }")) ==
+          "data.train.features: names no file, want one or more");
   REQUIRE(Wrong(Job("format: 'npy' train { features: 'a' }")) ==
           "data.format: is \"npy\", want idx, csv, libsvm or cifar");
 }
@@ -104,10 +106,12 @@ TEST_CASE("a path that is absolute does not start in the directory", "[load_data
 TEST_CASE("training and test set share the memory limit", "[load_datasets]") {
   const v1::Data data = CsvJob("1,2,0\n1,2,0\n", "1,2,0\n");
   REQUIRE(LoadDatasets(data, {2, 3, false}, 36).ok());
-  REQUIRE(LoadDatasets(data, {2, 3, false}, 35).status().code() == absl::StatusCode::kResourceExhausted);
+  REQUIRE(LoadDatasets(data, {2, 3, false}, 35).status().code() ==
+          absl::StatusCode::kResourceExhausted);
 }
 
-TEST_CASE("one sigmoid output takes the labels -1 and +1 of a libsvm file as 0 and 1", "[load_datasets]") {
+TEST_CASE("one sigmoid output takes the labels -1 and +1 of a libsvm file as 0 and 1",
+          "[load_datasets]") {
   WriteFile("train.txt", "+1 1:1\n-1 2:1\n");
   WriteFile("test.txt", "-1 1:1\n-1\n+1\n");
   const v1::Data data =
@@ -132,13 +136,15 @@ TEST_CASE("several sigmoid outputs take sets of labels", "[load_datasets]") {
   REQUIRE(Targets(sets->test, {0}) == Floats{0, 0, 1});
 }
 
-TEST_CASE("the sparse rows of per-feature data agree with the same rows in csv", "[load_datasets]") {
+TEST_CASE("the sparse rows of per-feature data agree with the same rows in csv",
+          "[load_datasets]") {
   WriteFile("train.txt", "0 1:1\n1 2:4\n2 1:3 2:2\n");
   WriteFile("test.txt", "0 2:1\n");
-  const v1::Data sparse = Job(
-      "format: 'libsvm' train { features: 'train.txt' } test { features: 'test.txt' } "
-      "normalize { per_feature: true }");
-  const v1::Data dense = CsvJob("1,0,0\n0,4,1\n3,2,2\n", "0,1,0\n", "normalize { per_feature: true }");
+  const v1::Data sparse =
+      Job("format: 'libsvm' train { features: 'train.txt' } test { features: 'test.txt' } "
+          "normalize { per_feature: true }");
+  const v1::Data dense =
+      CsvJob("1,0,0\n0,4,1\n3,2,2\n", "0,1,0\n", "normalize { per_feature: true }");
   const auto a = LoadDatasets(sparse, {2, 3, false}), b = LoadDatasets(dense, {2, 3, false});
   REQUIRE(Features(a->train, {0, 1, 2}) == Features(b->train, {0, 1, 2}));
   REQUIRE(Features(a->test, {0}) == Features(b->test, {0}));

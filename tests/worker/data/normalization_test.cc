@@ -25,7 +25,8 @@ Table Sparse(const Table& dense) {
       sparse.feature.push_back(static_cast<uint32_t>(i % dense.features));
       sparse.value.push_back(values[i]);
     }
-    if ((i + 1) % dense.features == 0) sparse.begin.push_back(static_cast<int64_t>(sparse.value.size()));
+    if ((i + 1) % dense.features == 0)
+      sparse.begin.push_back(static_cast<int64_t>(sparse.value.size()));
   }
   Table table;
   table.rows = dense.rows;
@@ -53,7 +54,8 @@ TEST_CASE("u8 values count as parts of 255", "[normalization]") {
   REQUIRE(n.stddev[1] == 1);
 }
 
-TEST_CASE("a constant feature is only centred, even where its mean would be rounded", "[normalization]") {
+TEST_CASE("a constant feature is only centred, even where its mean would be rounded",
+          "[normalization]") {
   // Three times 0.1f and a sum of 0.1f over 1,000,003 rows do not divide back exactly.
   const Normalization n = NormalizationOf(Of(std::vector<float>(1000003, 0.1f), 1));
   REQUIRE(n.mean[0] == double{0.1f});

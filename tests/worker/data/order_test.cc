@@ -19,7 +19,9 @@ struct Job {
   uint64_t seed = 7;
 };
 
-EpochOrder OrderOf(const Job& job) { return EpochOrder({job.partition, job.seed, job.rows, job.batch}); }
+EpochOrder OrderOf(const Job& job) {
+  return EpochOrder({job.partition, job.seed, job.rows, job.batch});
+}
 
 EpochPlace Place(uint64_t epoch, int64_t part, int64_t parts) {
   EpochPlace place;
@@ -72,7 +74,8 @@ TEST_CASE("global gives part k the k-th batch of every step of one order", "[ord
   REQUIRE(Read({Partition::kGlobal, 10, 2}, Place(1, 1, 2)) == Rows{7, 9, 3, 4});
 }
 
-TEST_CASE("the parts of an epoch are disjoint and cover all but the last incomplete step", "[order]") {
+TEST_CASE("the parts of an epoch are disjoint and cover all but the last incomplete step",
+          "[order]") {
   for (const Partition partition : {Partition::kGlobal, Partition::kShard}) {
     for (const int64_t parts : {1, 2, 3, 7}) {
       for (const int64_t batch : {1, 4, 13}) {
@@ -146,13 +149,15 @@ TEST_CASE("other parts cut the same order of an epoch", "[order]") {
     }
     Rows joined;
     for (size_t begin = 0; begin < reads[0].size(); begin += 4) {
-      for (const Rows& read : reads) joined.insert(joined.end(), read.begin() + begin, read.begin() + begin + 4);
+      for (const Rows& read : reads)
+        joined.insert(joined.end(), read.begin() + begin, read.begin() + begin + 4);
     }
     REQUIRE(std::equal(joined.begin(), joined.end(), whole.begin()));
   }
 }
 
-TEST_CASE("too few rows for one step name what to change and leave the order as it was", "[order]") {
+TEST_CASE("too few rows for one step name what to change and leave the order as it was",
+          "[order]") {
   EpochOrder order = OrderOf({Partition::kGlobal, 100, 64});
   REQUIRE(order.Begin(Place(0, 0, 1)).ok());
   const Rows before(order.Rows(0).begin(), order.Rows(0).end());

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "common/base/philox.h"
+#include "kernels/bf16.h"
 
 namespace tessera {
 namespace {
@@ -22,7 +23,8 @@ void AddScaled(int64_t n, double factor, const double* x, double* y) {
 
 }  // namespace
 
-ReferenceNetwork::ReferenceNetwork(const v1::Model& model) : model_(model) {
+ReferenceNetwork::ReferenceNetwork(const v1::Model& model, bool bf16_factors)
+    : model_(model), bf16_factors_(bf16_factors) {
   int64_t width = 1;
   for (const int64_t extent : model.input()) width *= extent;
   for (int i = 0; i < model.layers_size(); ++i) {
@@ -48,6 +50,14 @@ ReferenceNetwork::ReferenceNetwork(const v1::Model& model) : model_(model) {
   gradients = parameters;
 }
 
+Matrix ReferenceNetwork::Factor(const Matrix& values) const {
+  Matrix rounded = values;
+  if (bf16_factors_) {
+    for (double& value : rounded) value = Widen(RoundToBf16(static_cast<float>(value)));
+  }
+  return rounded;
+}
+
 double ReferenceNetwork::Kept(const LayerPlan& plan, const StepKey& key, int64_t element) const {
   const double p = model_.layers(plan.layer).dropout().probability();
   const PhiloxBlock block =
@@ -63,10 +73,11 @@ Matrix ReferenceNetwork::Forward(const LayerPlan& plan, int64_t rows, const Matr
   const int64_t in = plan.inputs, out = plan.outputs;
   Matrix y(rows * out);
   if (layer.has_linear()) {
+    const Matrix a = Factor(x), w = Factor(parameters[plan.weight]);
     for (int64_t r = 0; r < rows; ++r) {
       for (int64_t o = 0; o < out; ++o) {
         const double bias = plan.bias < 0 ? 0.0 : parameters[plan.bias][o];
-        y[r * out + o] = bias + Dot(in, &x[r * in], &parameters[plan.weight][o * in]);
+        y[r * out + o] = bias + Dot(in, &a[r * in], &w[o * in]);
       }
     }
   } else if (layer.has_batch_norm()) {
@@ -98,12 +109,12 @@ Matrix ReferenceNetwork::Backward(const LayerPlan& plan, int64_t rows, const Mat
   const int64_t in = plan.inputs, out = plan.outputs;
   Matrix dx(rows * in, 0.0);
   if (layer.has_linear()) {
+    const Matrix a = Factor(x), w = Factor(parameters[plan.weight]), d = Factor(dy);
     for (int64_t r = 0; r < rows; ++r) {
       for (int64_t o = 0; o < out; ++o) {
-        const double d = dy[r * out + o];
-        AddScaled(in, d, &x[r * in], &gradients[plan.weight][o * in]);
-        AddScaled(in, d, &parameters[plan.weight][o * in], &dx[r * in]);
-        if (plan.bias >= 0) gradients[plan.bias][o] += d;
+        AddScaled(in, d[r * out + o], &a[r * in], &gradients[plan.weight][o * in]);
+        AddScaled(in, d[r * out + o], &w[o * in], &dx[r * in]);
+        if (plan.bias >= 0) gradients[plan.bias][o] += dy[r * out + o];
       }
     }
   } else if (layer.has_batch_norm()) {

@@ -1,0 +1,270 @@
+// How fast parameters move between one worker and one server, as a share of what a plain socket does.
+//
+// Per size: a server process with one parameter of that size, and this process as the worker. Values are
+// verified first. Then dense pulls and pushes are timed in turn with a plain blocking socket between the same
+// two processes; medians over the repetitions.
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "bench/exchange/plain_stream.h"
+#include "common/base/check.h"
+#include "common/consistency/none.h"
+#include "common/layout/parameters.h"
+#include "common/layout/shard_map.h"
+#include "common/rpc/transport.h"
+#include "common/rule/add.h"
+#include "server/rpc/grpc_server.h"
+#include "server/rpc/parameter_service.h"
+#include "server/shard/shard.h"
+#include "server/shard/shard_thread.h"
+#include "worker/rpc/parameter_client_grpc.h"
+
+namespace tessera {
+namespace {
+
+constexpr char kDigest[] = "bench";
+constexpr int64_t kColumns = 250;
+
+ModelShape OneParameter(int64_t entries) {
+  ModelShape shape;
+  ParameterSpec spec;
+  spec.name = "layers.0.weight";
+  spec.rows = entries / kColumns;
+  spec.columns = kColumns;
+  spec.initial_bound = 1;
+  shape.parameters = {spec};
+  shape.widths = {spec.columns, spec.rows};
+  shape.size = spec.size();
+  return shape;
+}
+
+// The server process: prints its two ports, and ends with its standard input.
+int Serve(int64_t entries) {
+  Shard::Options options;
+  options.shape = OneParameter(entries);
+  options.policy = MakeNone(1);
+  options.rule = MakeAdd();
+  ShardThread shard(std::make_unique<Shard>(std::move(options)));
+  Plan plan;
+  plan.generation = Generation(1);
+  plan.members = {{MemberId(1), Rank(0), Exchange(1)}};
+  shard.SetPlan(plan, [](const std::vector<Shard::Removed>&) {});
+  ParameterService service(&shard, kDigest, Generation(0));
+  auto server = GrpcServer::Start({"127.0.0.1:0", {service.service()}});
+  TESSERA_CHECK(server.ok());
+  std::printf("%d %d\n", (*server)->port(), ServePlainStream(shard.slices().bytes()));
+  std::fflush(stdout);
+  char end;
+  while (read(STDIN_FILENO, &end, 1) > 0) {
+  }
+  return 0;
+}
+
+// This binary again, as the server.
+class ServerProcess {
+ public:
+  explicit ServerProcess(int64_t entries) {
+    int to_child[2];
+    int from_child[2];
+    TESSERA_CHECK(pipe(to_child) == 0 && pipe(from_child) == 0);
+    const std::string count = absl::StrCat(entries);
+    child_ = fork();
+    TESSERA_CHECK(child_ >= 0);
+    if (child_ == 0) {
+      dup2(to_child[0], STDIN_FILENO);
+      dup2(from_child[1], STDOUT_FILENO);
+      for (const int fd : {to_child[0], to_child[1], from_child[0], from_child[1]}) close(fd);
+      execl("/proc/self/exe", "exchange", "--serve", count.c_str(), nullptr);
+      _exit(127);
+    }
+    close(to_child[0]);
+    close(from_child[1]);
+    stdin_ = to_child[1];
+    FILE* const out = fdopen(from_child[0], "r");
+    TESSERA_CHECK(std::fscanf(out, "%d %d", &grpc_port, &plain_port) == 2);
+    std::fclose(out);
+  }
+  ~ServerProcess() {
+    close(stdin_);
+    waitpid(child_, nullptr, 0);
+  }
+  int grpc_port = 0;
+  int plain_port = 0;
+
+ private:
+  pid_t child_ = 0;
+  int stdin_ = -1;
+};
+
+using Clock = std::chrono::steady_clock;
+
+template <typename Run>
+double Seconds(Run run) {
+  const Clock::time_point begin = Clock::now();
+  run();
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+double Median(std::vector<double> v) {
+  std::nth_element(v.begin(), v.begin() + v.size() / 2, v.end());
+  return v[v.size() / 2];
+}
+
+// One worker with its server.
+class Pair {
+ public:
+  Pair(int64_t entries, int channels)
+      : shape_(OneParameter(entries)),
+        process_(entries),
+        plain_(process_.plain_port, 4 * shape_.size),
+        update_(shape_.size, 0.25f),
+        values_(shape_.size) {
+    ParameterClientGrpc::Options options;
+    options.servers = {absl::StrCat("127.0.0.1:", process_.grpc_port)};
+    options.slices = {SlicesOf(shape_, ShardId(0), 1)};
+    options.layout_hash = LayoutHash(shape_, 1);
+    options.member = MemberId(1);
+    options.job_digest = kDigest;
+    options.channels_per_server = channels;
+    client_ = *ParameterClientGrpc::Create(options);
+  }
+
+  int64_t bytes() const { return 4 * shape_.size; }
+  void Pull() { Must(client_->Pull(Exchange(exchange_), {absl::MakeSpan(values_)}).status()); }
+  void Push() { Must(client_->Push(Exchange(++exchange_), 1, {absl::MakeConstSpan(update_)}).status()); }
+  void PushPull() {
+    Must(client_->PushPull(Exchange(++exchange_), 1, {absl::MakeConstSpan(update_)}, {absl::MakeSpan(values_)}).status());
+  }
+  PlainStreamClient& plain() { return plain_; }
+
+  // Pulls, pushes and pulls again, and compares every value.
+  void Verify() {
+    std::vector<float> want(shape_.size);
+    FillInitialRows(shape_.parameters[0], 0, 0, 0, shape_.parameters[0].rows, want.data());
+    Pull();
+    TESSERA_CHECK(std::memcmp(want.data(), values_.data(), bytes()) == 0);
+    Push();
+    Pull();
+    PushPull();
+    for (float& x : want) x = (x + 0.25f) + 0.25f;
+    TESSERA_CHECK(std::memcmp(want.data(), values_.data(), bytes()) == 0);
+  }
+
+ private:
+  static void Must(const absl::Status& status) {
+    if (status.ok()) return;
+    std::fprintf(stderr, "exchange: %s\n", std::string(status.message()).c_str());
+    std::exit(1);
+  }
+
+  const ModelShape shape_;
+  ServerProcess process_;
+  PlainStreamClient plain_;
+  std::vector<float> update_;
+  std::vector<float> values_;
+  std::unique_ptr<ParameterClientGrpc> client_;
+  uint64_t exchange_ = 0;
+};
+
+// User-space copies per payload byte, on both sides, while `run` moves `bytes`.
+template <typename Run>
+std::string Copies(PlainStreamClient& plain, int64_t bytes, Run run) {
+  const uint64_t server = plain.ServerCopiedBytes();
+  const uint64_t worker = CopiedBytes();
+  run();
+  const double worker_copies = static_cast<double>(CopiedBytes() - worker) / bytes;
+  const double server_copies = static_cast<double>(plain.ServerCopiedBytes() - server) / bytes;
+  char text[64];
+  std::snprintf(text, sizeof(text), "worker %.3f server %.3f", worker_copies, server_copies);
+  return text;
+}
+
+void RunSize(int64_t bytes, int repetitions, int channels) {
+  Pair pair(bytes / 4 / kColumns * kColumns, channels);
+  pair.Verify();
+  if (CopiedBytes() > 0) {
+    std::printf("%10ld  copies per byte: pull %s, push %s\n", pair.bytes(),
+                Copies(pair.plain(), pair.bytes(), [&] { pair.Pull(); }).c_str(), Copies(pair.plain(), pair.bytes(), [&] {
+                  pair.Push();
+                }).c_str());
+    return;
+  }
+  std::vector<double> plain_receive, plain_send, pull, push;
+  const int warm_up = std::max(3, repetitions / 10);
+  for (int i = -warm_up; i < repetitions; ++i) {
+    const double receive = Seconds([&] { pair.plain().Receive(); });
+    const double pulled = Seconds([&] { pair.Pull(); });
+    const double send = Seconds([&] { pair.plain().Send(); });
+    const double pushed = Seconds([&] { pair.Push(); });
+    pair.Pull();  // Waits until the push is folded, which is not on its way back.
+    if (i < 0) continue;
+    plain_receive.push_back(receive);
+    plain_send.push_back(send);
+    pull.push_back(pulled);
+    push.push_back(pushed);
+  }
+  const auto rate = [&](const std::vector<double>& seconds) { return 1e-9 * pair.bytes() / Median(seconds); };
+  std::printf("%10ld  %6.2f %6.2f   %6.2f (%.2f)   %6.2f (%.2f)\n", pair.bytes(), rate(plain_receive), rate(plain_send),
+              rate(pull), rate(pull) / rate(plain_receive), rate(push), rate(push) / rate(plain_send));
+  std::fflush(stdout);
+}
+
+void RunRoundTrip(int repetitions, int channels) {
+  Pair pair(1000, channels);
+  pair.Verify();
+  std::vector<double> seconds;
+  for (int i = -repetitions / 10; i < repetitions; ++i) {
+    const double s = Seconds([&] { pair.PushPull(); });
+    if (i >= 0) seconds.push_back(s);
+  }
+  const double median = Median(seconds);
+  std::sort(seconds.begin(), seconds.end());
+  std::printf("push and pull of 1000 floats: median %.0f us, 99%% within %.0f us\n", 1e6 * median,
+              1e6 * seconds[seconds.size() * 99 / 100]);
+}
+
+int Main(int argc, char** argv) {
+  ConfigureAllocator();
+  CLI::App app("Times pulls and pushes between one worker and one server process.");
+  std::vector<int64_t> sizes = {64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20};
+  bool tiny = false;
+  int channels = 1;
+  double gigabytes = 0.7;
+  int64_t serve = -1;
+  app.add_option("--sizes", sizes, "bytes of the parameter");
+  app.add_option("--channels", channels, "connections per server, 1 or 2");
+  app.add_option("--gigabytes", gigabytes, "moved per size and direction");
+  app.add_flag("--tiny", tiny, "small sizes, few repetitions: a test");
+  app.add_option("--serve", serve, "")->group("");
+  CLI11_PARSE(app, argc, argv);
+  if (serve >= 0) return Serve(serve);
+  if (tiny) {
+    sizes = {64 << 10, 1 << 20};
+    gigabytes = 0.01;
+  }
+  std::printf("            plain GB/s      tessera GB/s (share of plain)\n");
+  std::printf("     bytes     in    out     pull            push\n");
+  for (const int64_t size : sizes) {
+    RunSize(size, std::max(9, std::min(400, static_cast<int>(1e9 * gigabytes / size))), channels);
+  }
+  RunRoundTrip(tiny ? 100 : 3000, channels);
+  return 0;
+}
+
+}  // namespace
+}  // namespace tessera
+
+int main(int argc, char** argv) { return tessera::Main(argc, argv); }

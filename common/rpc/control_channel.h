@@ -1,0 +1,22 @@
+// Connections to the coordinator: small messages, and a peer that comes back is found soon.
+#ifndef TESSERA_COMMON_RPC_CONTROL_CHANNEL_H_
+#define TESSERA_COMMON_RPC_CONTROL_CHANNEL_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include <grpcpp/channel.h>
+
+namespace tessera {
+
+// Between attempts to connect, in milliseconds: well under the shortest lease.
+constexpr int kReconnectMsMin = 50;
+constexpr int kReconnectMsMax = 500;
+
+// A connection of its own. Connects when used.
+std::shared_ptr<grpc::Channel> OpenControlChannel(const std::string& address);
+
+}  // namespace tessera
+
+#endif  // TESSERA_COMMON_RPC_CONTROL_CHANNEL_H_

@@ -1,0 +1,195 @@
+#include "deploy/cli/status_view.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include <google/protobuf/util/json_util.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+
+namespace tessera {
+namespace {
+
+// Evaluations shown: the newest.
+constexpr int kHistoryShown = 5;
+
+std::string Clip(absl::string_view text, int width) {
+  std::string line;
+  for (char c : text) line += static_cast<unsigned char>(c) < 32 || c == 127 ? '?' : c;
+  if (static_cast<int>(line.size()) <= width) return line;
+  line.resize(std::max(0, width - 1));
+  return line + "~";
+}
+
+std::string Count(double value) {
+  if (value < 10000) return absl::StrFormat("%.0f", value);
+  static constexpr const char* kUnits[] = {"k", "M", "G", "T", "P"};
+  int unit = -1;
+  while (value >= 1000 && unit < 4) {
+    value /= 1000;
+    ++unit;
+  }
+  return absl::StrFormat("%.3g%s", value, kUnits[unit]);
+}
+
+std::string Bytes(double value) {
+  static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  int unit = 0;
+  while (value >= 1024 && unit < 4) {
+    value /= 1024;
+    ++unit;
+  }
+  return absl::StrFormat("%.4g %s", value, kUnits[unit]);
+}
+
+std::string Seconds(double seconds) {
+  if (!(seconds >= 0)) return "-";
+  if (seconds < 60) return absl::StrFormat("%.1fs", seconds);
+  const auto whole = static_cast<int64_t>(std::min(seconds, 1e15));
+  if (whole < 3600) return absl::StrFormat("%dm%02ds", whole / 60, whole % 60);
+  return absl::StrFormat("%dh%02dm", whole / 3600, whole / 60 % 60);
+}
+
+std::string Fraction(double value) {
+  return std::isfinite(value) ? absl::StrFormat("%.4f", value) : "-";
+}
+
+// Cells in columns. A column of lower priority is left out before one of higher.
+class Table {
+ public:
+  Table(std::vector<std::string> heads, std::vector<int> priorities)
+      : priorities_(std::move(priorities)), rows_{std::move(heads)} {}
+
+  void Add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+
+  std::string Text(int width) const {
+    const size_t columns = priorities_.size();
+    std::vector<int> widths(columns, 0);
+    for (const auto& row : rows_) {
+      for (size_t i = 0; i < columns; ++i) {
+        widths[i] = std::max(widths[i], static_cast<int>(row[i].size()));
+      }
+    }
+    std::vector<bool> shown(columns, true);
+    while (true) {
+      int sum = 0, least = -1;
+      for (size_t i = 0; i < columns; ++i) {
+        if (!shown[i]) continue;
+        sum += widths[i] + 2;
+        if (least < 0 || priorities_[i] < priorities_[least]) least = i;
+      }
+      if (sum <= width || std::count(shown.begin(), shown.end(), true) == 1) break;
+      shown[least] = false;
+    }
+    std::string text;
+    for (const auto& row : rows_) {
+      std::string line;
+      for (size_t i = 0; i < columns; ++i) {
+        if (shown[i]) absl::StrAppend(&line, "  ", std::string(widths[i] - row[i].size(), ' '), row[i]);
+      }
+      absl::StrAppend(&text, Clip(line, width), "\n");
+    }
+    return text;
+  }
+
+ private:
+  const std::vector<int> priorities_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+std::string Servers(const v1::JobStatus& status, int width) {
+  Table table({"server", "version", "pushes", "stale", "parked", "parameters", "rss", "address"},
+              {9, 8, 7, 6, 5, 4, 3, 2});
+  for (const v1::ServerStatus& server : status.servers()) {
+    const v1::ServerCounters& c = server.counters();
+    const double stale = c.pushes() == 0 ? 0 : static_cast<double>(c.staleness_sum()) / c.pushes();
+    table.Add({absl::StrCat(server.rank()), Count(c.version()), Count(c.pushes()),
+               absl::StrFormat("%.2f", stale), absl::StrCat(c.parked_pulls()),
+               Bytes(c.parameter_bytes()), Bytes(c.rss_bytes()),
+               server.address().empty() ? "missing" : server.address()});
+  }
+  return table.Text(width);
+}
+
+std::string Workers(const v1::JobStatus& status, int width) {
+  Table table({"worker", "state", "step", "examples/s", "loss", "progress", "heard", "from"},
+              {9, 8, 7, 6, 5, 4, 3, 2});
+  for (const v1::MemberStatus& member : status.members()) {
+    table.Add({absl::StrCat(member.rank()), Clip(member.state(), 10),
+               Count(member.progress().step()), Count(member.examples_per_second()),
+               Fraction(member.progress().train_loss()), Seconds(member.progress_age_seconds()),
+               Seconds(member.lease_age_seconds()), Clip(member.description(), 40)});
+  }
+  return table.Text(width);
+}
+
+std::string History(const v1::JobStatus& status, int width) {
+  Table table({"epoch", "step", "seconds", "train loss", "test loss", "accuracy"},
+              {7, 6, 5, 3, 4, 8});
+  for (int i = std::max(0, status.history_size() - kHistoryShown); i < status.history_size(); ++i) {
+    const v1::HistoryEntry& entry = status.history(i);
+    table.Add({absl::StrFormat("%.2f", entry.epoch()), Count(entry.step()),
+               absl::StrFormat("%.1f", entry.seconds()), Fraction(entry.train_loss()),
+               Fraction(entry.test_loss()), Fraction(entry.test_accuracy())});
+  }
+  return table.Text(width);
+}
+
+}  // namespace
+
+std::string StatusText(const v1::JobStatus& status, int width) {
+  width = std::max(width, kViewWidthMin);
+  std::string text;
+  const auto say = [&](absl::string_view line) { absl::StrAppend(&text, Clip(line, width), "\n"); };
+  say(absl::StrCat(status.job().empty() ? "job" : status.job(), ": ", status.state(),
+                   status.method().empty() ? "" : ", ", status.method()));
+  if (!status.failure().empty()) say(absl::StrCat("failed: ", status.failure()));
+  if (!status.waiting_for().empty()) {
+    say(absl::StrCat("waits for ", absl::StrJoin(status.waiting_for(), ", ")));
+  }
+  if (!status.method_description().empty()) say(status.method_description());
+  if (status.steps_planned() > 0) {
+    const double done = std::min(1.0, static_cast<double>(status.step()) / status.steps_planned());
+    say(absl::StrFormat("step %s of %s (%.0f%%), epoch %.2f", Count(status.step()),
+                        Count(status.steps_planned()), 100 * done, status.epoch()));
+  }
+  say(absl::StrCat("trained ", Seconds(status.train_seconds()), " of ",
+                   Seconds(status.wall_seconds()), ", ", Count(status.examples_per_second()),
+                   " examples/s"));
+  if (status.members_lost() > 0) {
+    say(absl::StrCat("lost ", status.members_lost(), " of ", status.members_joined(),
+                     " workers, ", status.partial_pushes(), " partial pushes"));
+  }
+  if (status.refused_pushes() > 0) say(absl::StrCat("refused pushes ", status.refused_pushes()));
+  if (status.servers_size() > 0) absl::StrAppend(&text, "\n", Servers(status, width));
+  if (status.members_size() > 0) absl::StrAppend(&text, "\n", Workers(status, width));
+  if (status.history_size() > 0) absl::StrAppend(&text, "\n", History(status, width));
+  return text;
+}
+
+std::string StatusJson(const v1::JobStatus& status) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+  options.always_print_primitive_fields = true;
+  std::string text;
+  // Our own message of plain fields: it always has a JSON form.
+  (void)google::protobuf::util::MessageToJsonString(status, &text, options);
+  return text;
+}
+
+std::string Redraw(const std::string& text, int lines_before) {
+  std::string out;
+  if (lines_before > 0) absl::StrAppend(&out, "\x1b[", lines_before, "A\r");
+  // Erase to the end of each line, then what is left of a longer text.
+  for (char c : text) {
+    if (c == '\n') out += "\x1b[K";
+    out += c;
+  }
+  return out + "\x1b[J";
+}
+
+}  // namespace tessera

@@ -1,0 +1,28 @@
+// A job's status as text: for a terminal of any width, for a pipe, for a program.
+#ifndef TESSERA_DEPLOY_CLI_STATUS_VIEW_H_
+#define TESSERA_DEPLOY_CLI_STATUS_VIEW_H_
+
+#include <string>
+
+#include "proto/status.pb.h"
+
+namespace tessera {
+
+// Narrower terminals get this, and wrap.
+constexpr int kViewWidthMin = 24;
+
+// The status as lines of at most `width` columns (bytes), each ended by a line break, without control
+// characters: a summary, the servers, the workers, the last evaluations. Columns that do not fit are left
+// out, the least important first; text that does not fit ends in "~".
+std::string StatusText(const v1::JobStatus& status, int width);
+
+// One JSON object in one line, by protobuf's JSON mapping with the names of status.proto.
+std::string StatusJson(const v1::JobStatus& status);
+
+// For a live view: moves the cursor back over what was drawn before and draws `text` over it.
+// `lines_before` is the number of lines of the last text, 0 at first.
+std::string Redraw(const std::string& text, int lines_before);
+
+}  // namespace tessera
+
+#endif  // TESSERA_DEPLOY_CLI_STATUS_VIEW_H_

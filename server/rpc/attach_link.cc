@@ -1,0 +1,372 @@
+#include "server/rpc/attach_link.h"
+
+#include <algorithm>
+#include <atomic>
+#include <deque>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include <grpcpp/client_context.h>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "common/base/log.h"
+#include "common/metrics/process_memory.h"
+#include "common/rpc/control_channel.h"
+#include "common/rpc/status.h"
+#include "proto/coordinator.grpc.pb.h"
+
+namespace tessera {
+namespace {
+
+// Removed members that an acknowledgement repeats, newest last.
+constexpr size_t kRemovedMax = 256;
+constexpr absl::Duration kRetryPause = absl::Milliseconds(50);
+constexpr absl::Duration kWaitingLogInterval = absl::Seconds(10);
+
+using Stream = grpc::ClientReaderWriter<v1::ShardMessage, v1::PlanMessage>;
+
+Plan ToPlan(const v1::Plan& message) {
+  Plan plan;
+  plan.generation = Generation(message.generation());
+  for (const v1::Member& m : message.members()) {
+    plan.members.push_back({MemberId(m.member()), Rank(m.rank()), Exchange(m.first_exchange())});
+  }
+  return plan;
+}
+
+v1::ServerCounters ToCounters(const ShardThread::View& view) {
+  v1::ServerCounters out;
+  const ShardCounters& in = view.counters;
+  out.set_version(in.version.value());
+  out.set_pushes(in.pushes);
+  out.set_duplicates(in.duplicates);
+  out.set_refused(in.refused);
+  out.set_refused_non_finite(in.refused_non_finite);
+  out.set_parked_pulls(view.parked_reads);
+  size_t used = in.staleness.size();
+  while (used > 0 && in.staleness[used - 1] == 0) --used;
+  for (size_t i = 0; i < used; ++i) out.add_staleness_histogram(in.staleness[i]);
+  out.set_staleness_sum(in.staleness_sum);
+  out.set_staleness_max(in.staleness_max);
+  out.set_staged_bytes(in.staged_bytes);
+  if (in.collecting > Exchange(0)) out.set_exchange_committed(in.collecting.value() - 1);
+  out.set_parameters_hash(view.parameters_hash);
+  return out;
+}
+
+}  // namespace
+
+// Shared with the callbacks that the shard's thread may still hold when the link goes.
+struct AttachLink::State : std::enable_shared_from_this<AttachLink::State> {
+  explicit State(Options o) : options(std::move(o)) {
+    std::random_device device;
+    hello.set_life((uint64_t{device()} << 32) | device() | 1);
+    hello.set_rank(options.rank);
+    hello.set_job_digest(options.job_digest);
+    hello.set_address(options.address);
+    hello.set_layout_hash(options.shard->layout_hash());
+    hello.set_parameter_bytes(options.shard->slices().bytes());
+  }
+
+  void Read();
+  void Write();
+  void Handle(const v1::PlanMessage& message);
+  void HandlePlan(const v1::Plan& message);
+  void HandlePropose(const v1::Proposal& proposal);
+  void HandleWithdraw(uint64_t last);
+  // Asks the shard for counters; they are sent when they come.
+  void Inspect(bool closing);
+  void Queue(v1::ShardMessage message) {
+    absl::MutexLock lock(&mutex);
+    if (connected) queue.push_back(std::move(message));
+  }
+  void End(absl::Status status);
+  bool Stopping() {
+    absl::MutexLock lock(&mutex);
+    return stopping || ended;
+  }
+
+  const Options options;
+  v1::ServerHello hello;  // constant
+  absl::Mutex mutex;
+  bool stopping ABSL_GUARDED_BY(mutex) = false;
+  bool ended ABSL_GUARDED_BY(mutex) = false;
+  bool connected ABSL_GUARDED_BY(mutex) = false;
+  bool writing ABSL_GUARDED_BY(mutex) = false;
+  bool heard_once ABSL_GUARDED_BY(mutex) = false;
+  absl::Time last_heard ABSL_GUARDED_BY(mutex) = absl::Now();
+  grpc::ClientContext* context ABSL_GUARDED_BY(mutex) = nullptr;
+  Stream* stream ABSL_GUARDED_BY(mutex) = nullptr;
+  std::deque<v1::ShardMessage> queue ABSL_GUARDED_BY(mutex);
+  bool inspecting ABSL_GUARDED_BY(mutex) = false;
+  bool draining ABSL_GUARDED_BY(mutex) = false;
+  Plan plan ABSL_GUARDED_BY(mutex);
+  std::vector<v1::PlanApplied::Removed> removed ABSL_GUARDED_BY(mutex);
+  uint64_t last_proposal ABSL_GUARDED_BY(mutex) = 0;
+  std::vector<uint64_t> proposals ABSL_GUARDED_BY(mutex);  // made and not withdrawn, ascending
+  v1::ShardMessage last_answer ABSL_GUARDED_BY(mutex);
+  v1::ServerCounters counters ABSL_GUARDED_BY(mutex);
+};
+
+void AttachLink::State::End(absl::Status status) {
+  {
+    absl::MutexLock lock(&mutex);
+    if (ended || stopping) return;
+    ended = true;
+    if (context != nullptr && !status.ok()) context->TryCancel();
+  }
+  if (!status.ok()) {
+    Log(LogLevel::kError, absl::StrCat("control: link ended why=\"", status.message(), "\""));
+  }
+  if (options.on_end) options.on_end(std::move(status));
+}
+
+void AttachLink::State::HandlePlan(const v1::Plan& message) {
+  Plan wanted = ToPlan(message);
+  {
+    absl::MutexLock lock(&mutex);
+    if (wanted.generation > plan.generation) plan = wanted;
+  }
+  auto self = shared_from_this();
+  const uint64_t generation = message.generation();
+  options.shard->SetPlan(std::move(wanted), [self, generation](std::vector<Shard::Removed> gone) {
+    v1::ShardMessage answer;
+    answer.mutable_applied()->set_generation(generation);
+    {
+      absl::MutexLock lock(&self->mutex);
+      for (const Shard::Removed& r : gone) {
+        v1::PlanApplied::Removed entry;
+        entry.set_member(r.member.value());
+        entry.set_last_exchange(r.last_exchange.value());
+        self->removed.push_back(std::move(entry));
+        if (self->removed.size() > kRemovedMax) self->removed.erase(self->removed.begin());
+      }
+      for (const auto& entry : self->removed) *answer.mutable_applied()->add_removed() = entry;
+    }
+    self->Queue(std::move(answer));
+  });
+}
+
+void AttachLink::State::HandlePropose(const v1::Proposal& proposal) {
+  const uint64_t number = proposal.proposal();
+  {
+    absl::MutexLock lock(&mutex);
+    if (number == last_proposal) {
+      // The connection was made anew. An answer that is not there yet comes by itself.
+      if (last_answer.has_proposal_reply()) queue.push_back(last_answer);
+      return;
+    }
+    last_proposal = number;
+    proposals.push_back(number);
+    last_answer.Clear();
+  }
+  auto self = shared_from_this();
+  options.shard->Propose(number, Exchange(proposal.member().first_exchange()),
+                         [self, number](Exchange promised) {
+                           v1::ShardMessage answer;
+                           answer.mutable_proposal_reply()->set_proposal(number);
+                           answer.mutable_proposal_reply()->set_first_exchange(promised.value());
+                           {
+                             absl::MutexLock lock(&self->mutex);
+                             if (self->last_proposal == number) self->last_answer = answer;
+                           }
+                           self->Queue(std::move(answer));
+                         });
+}
+
+void AttachLink::State::HandleWithdraw(uint64_t last) {
+  std::vector<uint64_t> ended;
+  {
+    absl::MutexLock lock(&mutex);
+    auto first_open = std::partition_point(proposals.begin(), proposals.end(),
+                                           [&](uint64_t number) { return number <= last; });
+    ended.assign(proposals.begin(), first_open);
+    proposals.erase(proposals.begin(), first_open);
+  }
+  for (uint64_t number : ended) options.shard->Withdraw(number);
+}
+
+void AttachLink::State::Handle(const v1::PlanMessage& message) {
+  {
+    absl::MutexLock lock(&mutex);
+    last_heard = absl::Now();
+    heard_once = true;
+  }
+  if (message.has_plan()) HandlePlan(message.plan());
+  if (message.has_propose()) HandlePropose(message.propose());
+  if (message.withdraw() != 0) HandleWithdraw(message.withdraw());
+  if (message.drain()) {
+    {
+      absl::MutexLock lock(&mutex);
+      draining = true;
+    }
+    Inspect(true);
+  }
+}
+
+void AttachLink::State::Inspect(bool closing) {
+  auto self = shared_from_this();
+  options.shard->Inspect(closing, [self, closing](ShardThread::View view) {
+    v1::ShardMessage message;
+    v1::ServerCounters& counters = *message.mutable_counters();
+    counters = ToCounters(view);
+    counters.set_rank(self->hello.rank());
+    counters.set_closing(closing);
+    counters.set_parameter_bytes(self->hello.parameter_bytes());
+    const ProcessMemory memory = ReadProcessMemory();
+    counters.set_rss_bytes(memory.rss_bytes);
+    counters.set_peak_rss_bytes(memory.peak_rss_bytes);
+    if (self->options.fill_counters) self->options.fill_counters(&counters);
+    {
+      absl::MutexLock lock(&self->mutex);
+      for (MemberId member : view.waits_for) {
+        const PlanMember* entry = self->plan.Find(member);
+        if (entry != nullptr) counters.add_waits_for_ranks(entry->rank.value());
+      }
+      self->counters = counters;
+      if (!closing) self->inspecting = false;
+    }
+    self->Queue(std::move(message));
+  });
+}
+
+// One connection after another.
+void AttachLink::State::Read() {
+  auto stub = v1::Coordinator::NewStub(OpenControlChannel(options.coordinator));
+  absl::Time next_log = absl::Now() + kWaitingLogInterval;
+  while (!Stopping()) {
+    grpc::ClientContext call;
+    {
+      absl::MutexLock lock(&mutex);
+      context = &call;
+    }
+    // Stopping() above and a stop here: the call is cancelled as soon as context is set.
+    if (Stopping()) call.TryCancel();
+    std::unique_ptr<Stream> opened = stub->Attach(&call);
+    {
+      absl::MutexLock lock(&mutex);
+      queue.clear();
+      queue.emplace_back();
+      *queue.back().mutable_hello() = hello;
+      stream = opened.get();
+      connected = true;
+    }
+    v1::PlanMessage message;
+    std::string refusal;
+    while (opened->Read(&message)) {
+      if (!message.refuse().empty()) refusal = message.refuse();
+      Handle(message);
+      message.Clear();
+    }
+    bool was_draining;
+    {
+      absl::MutexLock lock(&mutex);
+      connected = false;
+      stream = nullptr;
+      const auto idle = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex) { return !writing; };
+      mutex.Await(absl::Condition(&idle));
+      was_draining = draining && counters.closing();
+    }
+    const absl::Status status = FromGrpc(opened->Finish());
+    {
+      absl::MutexLock lock(&mutex);
+      context = nullptr;
+    }
+    if (!refusal.empty()) {
+      End(absl::FailedPreconditionError(absl::StrCat("coordinator at ", options.coordinator,
+                                                     " refused this server: ", refusal)));
+    } else if (was_draining) {
+      End(absl::OkStatus());
+    }
+    absl::MutexLock lock(&mutex);
+    if (!heard_once && absl::Now() > next_log) {
+      next_log = absl::Now() + kWaitingLogInterval;
+      Log(LogLevel::kInfo, absl::StrCat("control: waiting for the coordinator at=",
+                                        options.coordinator, " why=\"", status.message(), "\""));
+    }
+    const auto done = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex) { return stopping || ended; };
+    mutex.AwaitWithTimeout(absl::Condition(&done), kRetryPause);
+  }
+}
+
+// Sends what is queued, asks for counters when it is time, and watches the lease.
+void AttachLink::State::Write() {
+  const absl::Duration interval = std::min(kCountersInterval, options.lease_timeout / 4);
+  absl::Time next_counters = absl::Now() + interval;
+  while (true) {
+    v1::ShardMessage message;
+    Stream* to = nullptr;
+    bool inspect = false, lost = false;
+    {
+      absl::MutexLock lock(&mutex);
+      const auto due = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex) {
+        return stopping || ended || (stream != nullptr && !queue.empty());
+      };
+      mutex.AwaitWithDeadline(absl::Condition(&due), next_counters);
+      if (stopping || ended) return;
+      lost = heard_once && absl::Now() - last_heard > options.lease_timeout;
+      if (stream != nullptr && !queue.empty()) {
+        to = stream;
+        message = std::move(queue.front());
+        queue.pop_front();
+        writing = true;
+      }
+      if (absl::Now() >= next_counters) {
+        next_counters = absl::Now() + interval;
+        inspect = !inspecting && !draining;
+        inspecting = inspecting || inspect;
+      }
+    }
+    if (to != nullptr) {
+      bool sent = to->Write(message);
+      if (sent && message.counters().closing()) to->WritesDone();
+      absl::MutexLock lock(&mutex);
+      writing = false;
+    }
+    if (inspect) Inspect(false);
+    if (lost) {
+      End(absl::UnavailableError(absl::StrCat(
+          "coordinator at ", options.coordinator, " is lost: not heard for the lease of ",
+          absl::FormatDuration(options.lease_timeout))));
+    }
+  }
+}
+
+AttachLink::AttachLink(Options options) : state_(std::make_shared<State>(std::move(options))) {
+  reader_ = std::thread([state = state_] { state->Read(); });
+  writer_ = std::thread([state = state_] { state->Write(); });
+}
+
+AttachLink::~AttachLink() {
+  {
+    absl::MutexLock lock(&state_->mutex);
+    state_->stopping = true;
+    if (state_->context != nullptr) state_->context->TryCancel();
+  }
+  reader_.join();
+  writer_.join();
+}
+
+v1::JobStatus AttachLink::OwnStatus() const {
+  v1::JobStatus status;
+  status.set_job_digest(state_->hello.job_digest());
+  status.set_layout_hash(state_->hello.layout_hash());
+  absl::MutexLock lock(&state_->mutex);
+  status.set_state(state_->ended ? "done" : state_->draining ? "draining"
+                   : state_->plan.generation == Generation() ? "waiting" : "training");
+  status.set_generation(state_->plan.generation.value());
+  for (uint32_t rank : state_->counters.waits_for_ranks()) {
+    status.add_waiting_for(absl::StrCat("worker ", rank));
+  }
+  v1::ServerStatus& server = *status.add_servers();
+  server.set_rank(state_->hello.rank());
+  server.set_address(state_->hello.address());
+  *server.mutable_counters() = state_->counters;
+  return status;
+}
+
+}  // namespace tessera

@@ -1,0 +1,68 @@
+// A server's standing connection to the coordinator, that of server 0 included.
+//
+//   1. Connect and say hello.
+//   2. Apply every plan message to the shard, in order, and acknowledge it.
+//   3. Send counters four times per lease, or every 250 ms.
+//   4. On drain: send the last counters, with the hash of the parameters, and close.
+//
+// A broken connection is made anew; the coordinator repeats its plan, and applying it twice is harmless.
+// A server that has not heard the coordinator for a lease ends: another coordinator may be in charge.
+#ifndef TESSERA_SERVER_RPC_ATTACH_LINK_H_
+#define TESSERA_SERVER_RPC_ATTACH_LINK_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "proto/coordinator.pb.h"
+#include "proto/status.pb.h"
+#include "server/shard/shard_thread.h"
+
+namespace tessera {
+
+// The longest time between two reports of counters.
+constexpr absl::Duration kCountersInterval = absl::Milliseconds(250);
+
+// Runs two threads from construction to destruction.
+class AttachLink {
+ public:
+  struct Options {
+    // The coordinator's, host:port.
+    std::string coordinator;
+    // `life` is drawn here; layout_hash and parameter_bytes come from the shard.
+    uint32_t rank = 0;
+    std::string job_digest;
+    std::string address;
+    absl::Duration lease_timeout;
+    // Outlives the link.
+    ShardThread* shard = nullptr;
+    // Adds what the shard does not know (payload bytes). May be empty; called on the shard's thread.
+    std::function<void(v1::ServerCounters*)> fill_counters;
+    // Called once, on a thread of the link, when the link has ended by itself:
+    //   OK                   the job has ended, all is reported
+    //   kUnavailable         the coordinator was lost
+    //   any other            the coordinator refused this server
+    std::function<void(absl::Status)> on_end;
+  };
+
+  explicit AttachLink(Options options);
+  // Closes the connection. on_end is not called afterwards.
+  ~AttachLink();
+
+  // What a server that is not the coordinator's can say of the job: itself.
+  v1::JobStatus OwnStatus() const;
+
+ private:
+  struct State;
+
+  const std::shared_ptr<State> state_;
+  std::thread reader_;
+  std::thread writer_;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_SERVER_RPC_ATTACH_LINK_H_

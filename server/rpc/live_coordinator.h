@@ -1,0 +1,96 @@
+// The coordinator's state machine among real threads: one mutex, the clock, and who gets which message.
+#ifndef TESSERA_SERVER_RPC_LIVE_COORDINATOR_H_
+#define TESSERA_SERVER_RPC_LIVE_COORDINATOR_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "proto/coordinator.pb.h"
+#include "proto/status.pb.h"
+#include "server/control/coordinator.h"
+
+namespace tessera {
+
+// Owns the coordinator and a thread that ends leases. Every method may be called from any thread. It must
+// outlive the services that use it, and their gRPC server.
+class LiveCoordinator {
+ public:
+  // Takes a plan message to a server. Called under the mutex, in order: it must queue and return.
+  using PlanSink = std::function<void(const v1::PlanMessage&)>;
+  using EvaluateDone = std::function<void(absl::StatusOr<v1::EvaluateReply>)>;
+
+  // kInvalidArgument as Coordinator::Create.
+  static absl::StatusOr<std::unique_ptr<LiveCoordinator>> Create(JobFacts facts);
+  ~LiveCoordinator();
+
+  // Runs `event(coordinator, now)` under the mutex, then sends what follows from it.
+  template <typename Event>
+  auto Run(Event event) {
+    Answers answers;
+    auto result = [&] {
+      absl::MutexLock lock(&mutex_);
+      auto value = event(*coordinator_, absl::Now());
+      answers = Dispatch();
+      return value;
+    }();
+    Deliver(std::move(answers));
+    return result;
+  }
+
+  // --- a server's connection: `connection` names it ---
+  // On error nothing is registered.
+  absl::Status Attach(const v1::ServerHello& hello, const void* connection, PlanSink sink);
+  // Its sink is not called afterwards. No effect on a server that has connected anew.
+  void Detach(const v1::ServerHello& hello, const void* connection);
+
+  // --- a worker's evaluation: `call` names it ---
+  // `done` is called once, from any thread and without the mutex, unless Forget comes first.
+  void Evaluate(const v1::EvaluateRequest& request, const void* call, EvaluateDone done);
+  // The caller has gone. True if `done` will not be called any more.
+  bool Forget(MemberId member, const void* call);
+
+  v1::JobStatus Status();
+  // Blocks until the job has ended or `deadline`; false: it runs on.
+  bool AwaitEnd(absl::Time deadline);
+  // OK: the job finished. Call when it has ended.
+  absl::Status outcome();
+
+ private:
+  using Answers = std::vector<std::pair<EvaluateDone, absl::StatusOr<v1::EvaluateReply>>>;
+  struct Sink {
+    const void* connection = nullptr;
+    PlanSink send;
+  };
+  struct Waiter {
+    const void* call = nullptr;
+    EvaluateDone done;
+  };
+
+  explicit LiveCoordinator(std::unique_ptr<Coordinator> coordinator);
+  Answers Dispatch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static void Deliver(Answers answers);
+  void Tick();
+
+  const absl::Duration tick_;
+  absl::Mutex mutex_;
+  std::unique_ptr<Coordinator> coordinator_ ABSL_GUARDED_BY(mutex_);
+  std::map<ShardId, Sink> sinks_ ABSL_GUARDED_BY(mutex_);
+  std::map<MemberId, Waiter> waiters_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread ticker_;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_SERVER_RPC_LIVE_COORDINATOR_H_

@@ -1,0 +1,117 @@
+#include "server/rpc/status_service.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include <grpcpp/alarm.h>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+
+namespace tessera {
+namespace {
+
+absl::Duration IntervalOf(const v1::StatusRequest& request) {
+  if (request.interval_ns() <= 0) return kWatchIntervalDefault;
+  return std::clamp(absl::Nanoseconds(request.interval_ns()), kWatchIntervalMin, kWatchIntervalMax);
+}
+
+// One watcher. A timer wakes it for the next status. Deletes itself when call and timer are both over.
+class WatchCall final : public grpc::ServerWriteReactor<v1::JobStatus> {
+ public:
+  WatchCall(const std::function<v1::JobStatus()>& now, absl::Duration interval)
+      : now_(now), interval_(interval) {
+    absl::MutexLock lock(&mutex_);
+    Write();
+  }
+
+  void OnWriteDone(bool ok) override {
+    {
+      absl::MutexLock lock(&mutex_);
+      if (ok && !cancelled_ && status_.state() != "done") {
+        timer_set_ = true;
+        timer_.Set(std::chrono::system_clock::now() + absl::ToChronoNanoseconds(interval_),
+                   [this](bool) { OnTimer(); });
+        return;
+      }
+    }
+    Finish(grpc::Status::OK);  // After this the call may be gone.
+  }
+
+  void OnCancel() override {
+    absl::MutexLock lock(&mutex_);
+    cancelled_ = true;
+    if (timer_set_) timer_.Cancel();
+  }
+
+  void OnDone() override { delete this; }
+
+ private:
+  // The call is not over before this has run: nothing else ends it while the timer is set.
+  void OnTimer() {
+    {
+      absl::MutexLock lock(&mutex_);
+      timer_set_ = false;
+      if (!cancelled_) {
+        Write();
+        return;
+      }
+    }
+    Finish(grpc::Status::OK);
+  }
+
+  void Write() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    status_ = now_();
+    StartWrite(&status_);
+  }
+
+  const std::function<v1::JobStatus()> now_;
+  const absl::Duration interval_;
+  absl::Mutex mutex_;
+  v1::JobStatus status_ ABSL_GUARDED_BY(mutex_);
+  grpc::Alarm timer_ ABSL_GUARDED_BY(mutex_);
+  bool timer_set_ ABSL_GUARDED_BY(mutex_) = false;
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+grpc::ServerUnaryReactor* Done(grpc::CallbackServerContext* context) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(grpc::Status::OK);
+  return reactor;
+}
+
+}  // namespace
+
+grpc::ServerUnaryReactor* StatusService::Get(grpc::CallbackServerContext* context,
+                                             const v1::StatusRequest* request,
+                                             v1::JobStatus* reply) {
+  *reply = now_();
+  return Done(context);
+}
+
+grpc::ServerWriteReactor<v1::JobStatus>* StatusService::Watch(grpc::CallbackServerContext* context,
+                                                              const v1::StatusRequest* request) {
+  return new WatchCall(now_, IntervalOf(*request));
+}
+
+grpc::ServerUnaryReactor* AdminService::Drain(grpc::CallbackServerContext* context,
+                                              const v1::AdminRequest* request,
+                                              v1::AdminReply* reply) {
+  live_->Run([&](Coordinator& coordinator, absl::Time now) {
+    coordinator.Drain(request->reason(), now);
+    return 0;
+  });
+  return Done(context);
+}
+
+grpc::ServerUnaryReactor* AdminService::Stop(grpc::CallbackServerContext* context,
+                                             const v1::AdminRequest* request,
+                                             v1::AdminReply* reply) {
+  live_->Run([&](Coordinator& coordinator, absl::Time now) {
+    coordinator.Stop(request->reason(), now);
+    return 0;
+  });
+  return Done(context);
+}
+
+}  // namespace tessera

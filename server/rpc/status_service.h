@@ -1,0 +1,50 @@
+// Status and Admin over gRPC.
+#ifndef TESSERA_SERVER_RPC_STATUS_SERVICE_H_
+#define TESSERA_SERVER_RPC_STATUS_SERVICE_H_
+
+#include <functional>
+
+#include "absl/time/time.h"
+#include "proto/status.grpc.pb.h"
+#include "server/rpc/live_coordinator.h"
+
+namespace tessera {
+
+// Bounds on StatusRequest.interval_ns, and its default.
+constexpr absl::Duration kWatchIntervalMin = absl::Milliseconds(100);
+constexpr absl::Duration kWatchIntervalMax = absl::Hours(1);
+constexpr absl::Duration kWatchIntervalDefault = absl::Seconds(1);
+
+// `now` is asked from gRPC's threads and must not block for long: on server 0 the job's status, on another
+// server its own counters (OwnStatus in attach_link.h). Watch ends after a status whose state is "done".
+class StatusService final : public v1::Status::CallbackService {
+ public:
+  explicit StatusService(std::function<v1::JobStatus()> now) : now_(std::move(now)) {}
+
+  grpc::ServerUnaryReactor* Get(grpc::CallbackServerContext* context,
+                                const v1::StatusRequest* request, v1::JobStatus* reply) override;
+  grpc::ServerWriteReactor<v1::JobStatus>* Watch(grpc::CallbackServerContext* context,
+                                                 const v1::StatusRequest* request) override;
+
+ private:
+  const std::function<v1::JobStatus()> now_;
+};
+
+// On server 0 only.
+class AdminService final : public v1::Admin::CallbackService {
+ public:
+  // `live` outlives it.
+  explicit AdminService(LiveCoordinator* live) : live_(live) {}
+
+  grpc::ServerUnaryReactor* Drain(grpc::CallbackServerContext* context,
+                                  const v1::AdminRequest* request, v1::AdminReply* reply) override;
+  grpc::ServerUnaryReactor* Stop(grpc::CallbackServerContext* context,
+                                 const v1::AdminRequest* request, v1::AdminReply* reply) override;
+
+ private:
+  LiveCoordinator* const live_;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_SERVER_RPC_STATUS_SERVICE_H_

@@ -1,0 +1,313 @@
+#include "server/server_process.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/base/check.h"
+#include "common/base/log.h"
+#include "common/base/process.h"
+#include "common/base/termination.h"
+#include "common/config/job_digest.h"
+#include "common/config/job_reader.h"
+#include "common/layout/parameters.h"
+#include "common/method/recipe.h"
+#include "common/rpc/transport.h"
+#include "server/control/job_facts.h"
+#include "server/rpc/attach_link.h"
+#include "server/rpc/coordinator_service.h"
+#include "server/rpc/grpc_server.h"
+#include "server/rpc/live_coordinator.h"
+#include "server/rpc/parameter_service.h"
+#include "server/rpc/status_service.h"
+#include "server/shard/shard.h"
+#include "server/shard/shard_thread.h"
+
+namespace tessera {
+namespace {
+
+// How long status calls may still ask after the job has ended.
+constexpr absl::Duration kLingerAfterEnd = absl::Milliseconds(500);
+// Staged pushes, copies for readers and the program itself, beyond what the shard says (docs/architecture.md).
+constexpr int64_t kProgramBytes = int64_t{64} << 20;
+
+// Everything of one server, in the order in which it is built; destroyed in the reverse order.
+class ServerProcess {
+ public:
+  ServerProcess(const ServerOptions& options, v1::Job job)
+      : options_(options), job_(std::move(job)), digest_(JobDigest(job_)) {}
+
+  absl::Status Start();
+  // Until the job has ended. OK: normally.
+  absl::Status AwaitEnd();
+  // From the signal thread.
+  void OnSignal(int count);
+
+ private:
+  absl::Status CheckMemory() const;
+  absl::Status FindAddresses();
+  absl::Status StartCoordinator(const ModelShape& shape, const Recipe& recipe);
+  absl::Status StartServices();
+  absl::Status WriteAddressFile() const;
+  absl::Status WriteReport(const v1::JobStatus& status) const;
+  v1::JobStatus CurrentStatus() const;
+  bool is_coordinator() const { return options_.rank == 0; }
+
+  const ServerOptions& options_;
+  const v1::Job job_;
+  const std::string digest_;
+  std::string listen_;
+  std::string coordinator_address_;
+
+  std::unique_ptr<LiveCoordinator> coordinator_;  // rank 0
+  std::unique_ptr<ShardThread> shard_;
+  std::unique_ptr<ParameterService> parameter_service_;
+  std::unique_ptr<CoordinatorService> coordinator_service_;
+  std::unique_ptr<AdminService> admin_service_;
+  std::unique_ptr<StatusService> status_service_;
+  std::unique_ptr<GrpcServer> server_;
+  std::unique_ptr<AttachLink> link_;
+  absl::Mutex mutex_;
+  std::optional<absl::Status> link_ended_ ABSL_GUARDED_BY(mutex_);
+};
+
+absl::Status ServerProcess::FindAddresses() {
+  const auto& addresses = job_.cluster().servers().addresses();
+  const int64_t count = job_.cluster().servers().count();
+  if (options_.rank < 0 || options_.rank >= count) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--rank: got ", options_.rank, ", want 0 to ", count - 1, " (cluster.servers)"));
+  }
+  listen_ = options_.listen;
+  if (listen_.empty() && !addresses.empty()) listen_ = addresses[options_.rank];
+  if (listen_.empty()) {
+    return absl::InvalidArgumentError(
+        "--listen: not given, and cluster.servers is only a count; list the servers' host:port there, or use "
+        "`tessera run`");
+  }
+  coordinator_address_ = options_.coordinator;
+  if (coordinator_address_.empty() && !addresses.empty()) coordinator_address_ = addresses[0];
+  if (coordinator_address_.empty() && !is_coordinator()) {
+    return absl::InvalidArgumentError("--coordinator: not given, and cluster.servers is only a count; want server 0's host:port");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ServerProcess::CheckMemory() const {
+  const int64_t limit = job_.cluster().memory_limit();
+  if (limit == 0) return absl::OkStatus();
+  TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ShapeOf(job_.model()));
+  TESSERA_ASSIGN_OR_RETURN(const Recipe recipe, RecipeFor(job_));
+  const int64_t slice = SlicesOf(shape, ShardId(options_.rank), job_.cluster().servers().count()).bytes();
+  const int64_t states = recipe.make_rule()->state_count();
+  const int64_t need = slice * (5 + states) + kProgramBytes;
+  if (need <= limit) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("cluster.memory_limit: is ", limit, " bytes, but this server needs ", need, " = ", slice,
+                   " x (parameters 1 + pending 1 + staged pushes 2 + copies for readers 1 + optimizer state ", states,
+                   ") + ", kProgramBytes, "; raise it or use more servers"));
+}
+
+absl::Status ServerProcess::StartCoordinator(const ModelShape& shape, const Recipe& recipe) {
+  const v1::Cluster& cluster = job_.cluster();
+  JobFacts facts;
+  facts.name = job_.name();
+  facts.method = recipe.name;
+  facts.method_description = recipe.description;
+  facts.digest = digest_;
+  facts.version = kVersion;
+  facts.layout_hash = LayoutHash(shape, cluster.servers().count());
+  facts.seed = job_.seed();
+  facts.servers = cluster.servers().count();
+  facts.workers = cluster.workers();
+  facts.lease_timeout = absl::Nanoseconds(cluster.lease_timeout());
+  facts.batch_size = job_.train().batch_size();
+  facts.epochs = job_.train().epochs();
+  facts.steps = job_.train().steps();
+  facts.local_steps = recipe.local_steps;
+  facts.synchronous = recipe.lockstep;
+  facts.rows_are_local = job_.data().partition() == "local";
+  facts.target_accuracy = job_.train().target_accuracy();
+  TESSERA_ASSIGN_OR_RETURN(coordinator_, LiveCoordinator::Create(std::move(facts)));
+  return absl::OkStatus();
+}
+
+absl::Status ServerProcess::Start() {
+  TESSERA_RETURN_IF_ERROR(FindAddresses());
+  TESSERA_RETURN_IF_ERROR(CheckMemory());
+  TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ShapeOf(job_.model()));
+  TESSERA_ASSIGN_OR_RETURN(const Recipe recipe, RecipeFor(job_));
+  if (is_coordinator()) TESSERA_RETURN_IF_ERROR(StartCoordinator(shape, recipe));
+
+  Shard::Options shard;
+  shard.shape = shape;
+  shard.shard = ShardId(options_.rank);
+  shard.shard_count = job_.cluster().servers().count();
+  shard.seed = job_.seed();
+  shard.kind = static_cast<int>(recipe.payload);
+  shard.policy = recipe.make_policy();
+  shard.rule = recipe.make_rule();
+  shard_ = std::make_unique<ShardThread>(std::make_unique<Shard>(std::move(shard)));
+  return StartServices();
+}
+
+absl::Status ServerProcess::StartServices() {
+  parameter_service_ = std::make_unique<ParameterService>(shard_.get(), digest_, Generation(0));
+  status_service_ = std::make_unique<StatusService>([this] { return CurrentStatus(); });
+  GrpcServer::Options options;
+  options.address = listen_;
+  options.services = {parameter_service_->service(), status_service_.get()};
+  if (is_coordinator()) {
+    coordinator_service_ = std::make_unique<CoordinatorService>(coordinator_.get());
+    admin_service_ = std::make_unique<AdminService>(coordinator_.get());
+    options.services.push_back(coordinator_service_.get());
+    options.services.push_back(admin_service_.get());
+  }
+  TESSERA_ASSIGN_OR_RETURN(server_, GrpcServer::Start(options));
+  Log(LogLevel::kInfo, absl::StrCat("server: serving rank=", options_.rank, " address=", server_->address(),
+                                    " entries=", shard_->slices().size, " job=", job_.name(),
+                                    " digest=", digest_.substr(0, 12)));
+
+  AttachLink::Options link;
+  link.coordinator = is_coordinator() ? server_->address() : coordinator_address_;
+  link.rank = options_.rank;
+  link.job_digest = digest_;
+  link.address = server_->address();
+  link.lease_timeout = absl::Nanoseconds(job_.cluster().lease_timeout());
+  link.shard = shard_.get();
+  link.fill_counters = [this](v1::ServerCounters* counters) {
+    const DataPlaneTraffic traffic = parameter_service_->traffic();
+    counters->set_push_payload_bytes(traffic.push_payload_bytes);
+    counters->set_pull_payload_bytes(traffic.pull_payload_bytes);
+  };
+  link.on_end = [this](absl::Status status) {
+    absl::MutexLock lock(&mutex_);
+    link_ended_ = std::move(status);
+  };
+  link_ = std::make_unique<AttachLink>(std::move(link));
+  return WriteAddressFile();
+}
+
+absl::Status ServerProcess::WriteAddressFile() const {
+  if (options_.address_file.empty()) return absl::OkStatus();
+  // Whole or not at all: somebody waits for this file to appear.
+  const std::string temporary = options_.address_file + ".part";
+  std::ofstream file(temporary, std::ios::trunc);
+  file << server_->address() << "\n";
+  file.close();
+  std::error_code error;
+  if (file) std::filesystem::rename(temporary, options_.address_file, error);
+  if (!file || error) {
+    return absl::InvalidArgumentError(absl::StrCat("--address-file: \"", options_.address_file, "\" cannot be written"));
+  }
+  return absl::OkStatus();
+}
+
+v1::JobStatus ServerProcess::CurrentStatus() const {
+  if (is_coordinator()) return coordinator_->Status();
+  return link_ != nullptr ? link_->OwnStatus() : v1::JobStatus();
+}
+
+absl::Status ServerProcess::WriteReport(const v1::JobStatus& status) const {
+  if (options_.report_path.empty()) return absl::OkStatus();
+  std::ofstream file(options_.report_path, std::ios::trunc);
+  file << status.report_json() << "\n";
+  if (!file.flush()) {
+    return absl::UnavailableError(absl::StrCat("--report: \"", options_.report_path, "\" cannot be written"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ServerProcess::AwaitEnd() {
+  absl::Status outcome;
+  {
+    const auto has_ended = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return link_ended_.has_value(); };
+    absl::MutexLock lock(&mutex_);
+    mutex_.Await(absl::Condition(&has_ended));
+    outcome = *link_ended_;
+  }
+  if (is_coordinator()) {
+    coordinator_->AwaitEnd(absl::Now() + absl::Nanoseconds(job_.cluster().lease_timeout()));
+    if (outcome.ok()) outcome = coordinator_->outcome();
+    const absl::Status written = WriteReport(coordinator_->Status());
+    if (outcome.ok()) outcome = written;
+  }
+  link_.reset();
+  server_->SetServing(false);
+  server_->Shutdown(is_coordinator() ? kLingerAfterEnd : absl::Milliseconds(100));
+  return outcome;
+}
+
+void ServerProcess::OnSignal(int count) {
+  if (count > 1) _exit(1);
+  Log(LogLevel::kInfo, "server: signal received, draining the job; again to end at once");
+  if (is_coordinator()) {
+    coordinator_->Run([](Coordinator& coordinator, absl::Time now) {
+      coordinator.Drain("server 0 was asked to end", now);
+      return true;
+    });
+    return;
+  }
+  // The job cannot go on without this server: ask for its end, and keep serving until then.
+  const auto stub = v1::Admin::NewStub(OpenChannel(coordinator_address_));
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(2));
+  v1::AdminRequest request;
+  request.set_reason(absl::StrCat("server ", options_.rank, " was asked to end"));
+  v1::AdminReply reply;
+  if (!stub->Drain(&context, request, &reply).ok()) _exit(1);
+}
+
+}  // namespace
+
+int RunServer(const ServerOptions& options) {
+  ConfigureAllocator();
+  // Signals that come before there is anything to drain end the process.
+  absl::Mutex mutex;
+  ServerProcess* running = nullptr;
+  const Termination termination([&](int count) {
+    absl::MutexLock lock(&mutex);
+    if (running == nullptr) _exit(1);
+    running->OnSignal(count);
+  });
+  const JobReading reading = ReadJobFile(options.job_path, options.overrides, JobOptions{/*check_files=*/false});
+  if (!reading.ok()) {
+    std::fputs(FormatJobErrors(reading.errors).c_str(), stderr);
+    return 2;
+  }
+  ServerProcess process(options, reading.job);
+  if (const absl::Status status = process.Start(); !status.ok()) {
+    std::fprintf(stderr, "tessera-server: %s\n", std::string(status.message()).c_str());
+    return 2;
+  }
+  {
+    absl::MutexLock lock(&mutex);
+    running = &process;
+  }
+  const absl::Status status = process.AwaitEnd();
+  {
+    absl::MutexLock lock(&mutex);
+    running = nullptr;
+  }
+  if (status.ok()) {
+    Log(LogLevel::kInfo, absl::StrCat("server: ended rank=", options.rank));
+    return 0;
+  }
+  Log(LogLevel::kError, absl::StrCat("server: ended rank=", options.rank, " error=\"", status.message(), "\""));
+  return 1;
+}
+
+}  // namespace tessera

@@ -1,0 +1,34 @@
+// One tessera-server: a shard, its services, and on rank 0 the coordinator.
+#ifndef TESSERA_SERVER_SERVER_PROCESS_H_
+#define TESSERA_SERVER_SERVER_PROCESS_H_
+
+#include <string>
+#include <vector>
+
+namespace tessera {
+
+struct ServerOptions {
+  std::string job_path;
+  // "a.b=v", as given by --set.
+  std::vector<std::string> overrides;
+  int rank = 0;
+  // host:port; empty: this rank's address in cluster.servers.
+  std::string listen;
+  // host:port of server 0; empty: the first address in cluster.servers, or this server itself on rank 0.
+  std::string coordinator;
+  // Where the address that was taken is written once the server can be reached; empty: nowhere.
+  std::string address_file;
+  // Rank 0: where the report is written at the end; empty: nowhere.
+  std::string report_path;
+};
+
+// Serves one job to its end and returns the process's exit code:
+//   0  the job ended normally
+//   1  it did not; the last log line says why
+//   2  wrong job, flag or address, before anybody was told of this server
+// SIGTERM and Ctrl-C let the job finish its exchange, evaluate and end; the second one ends this process.
+int RunServer(const ServerOptions& options);
+
+}  // namespace tessera
+
+#endif  // TESSERA_SERVER_SERVER_PROCESS_H_

@@ -1,0 +1,117 @@
+#include "common/config/job_check.h"
+
+#include <catch2/catch.hpp>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "common/config/job_paths.h"
+#include "tests/common/config/job_text.h"
+
+namespace tessera {
+namespace {
+
+// A directory with the files of kJob.
+struct DataDirectory {
+  DataDirectory() : path(absl::StrCat(std::getenv("TEST_TMPDIR"), "/data")) {
+    mkdir(path.c_str(), 0700);
+    for (const char* name : {"a.gz", "b.gz", "c.gz", "d.gz"}) Write(name);
+  }
+  void Write(const std::string& name) const { std::ofstream(path + "/" + name) << "x"; }
+
+  std::string Errors(const std::vector<std::string>& overrides) const {
+    const std::string parent = path.substr(0, path.rfind('/'));
+    return FormatJobErrors(ReadJob({kJob, "x.yaml", parent, overrides}, {}).errors);
+  }
+
+  const std::string path;
+};
+
+TEST_CASE("data files that are there are no error", "[job_check]") {
+  const DataDirectory data;
+  CHECK(data.Errors({}).empty());
+  CHECK(data.Errors({absl::StrCat("data.train.features=", data.path, "/c.gz")}).empty());
+}
+
+TEST_CASE("every data file that is missing is named with its path", "[job_check]") {
+  const DataDirectory data;
+  CHECK(data.Errors({"data.train.features=[a.gz, no.gz]", "data.test.labels=/none/d.gz"}) ==
+        absl::StrCat("--set data.train.features: data.train.features.1: got \"no.gz\", want a file "
+                     "that can be read; ",
+                     data.path, "/no.gz: No such file or directory\n",
+                     "--set data.test.labels: got \"/none/d.gz\", want a file that can be read; "
+                     "/none/d.gz: No such file or directory\n"));
+  CHECK(data.Errors({"data.train.features=."}) ==
+        absl::StrCat("--set data.train.features: got \".\", want a file that can be read; ",
+                     data.path, ": not a file\n"));
+}
+
+TEST_CASE("a missing directory is one error, not one for each file", "[job_check]") {
+  const DataDirectory data;
+  CHECK(data.Errors({"data.directory=/nowhere"}) ==
+        "--set data.directory: got \"/nowhere\", want a directory with the data; "
+        "deploy/fetch_data.sh gets public sets\n");
+}
+
+TEST_CASE("without check_files nobody looks for data", "[job_check]") {
+  CHECK(Errors(kJob, {"data.directory=/nowhere"}).empty());
+}
+
+TEST_CASE("data paths are below data.directory unless they are absolute", "[job_check]") {
+  v1::Data data;
+  data.set_directory("/d/x");
+  CHECK(DataPath(data, "a.gz") == "/d/x/a.gz");
+  CHECK(DataPath(data, "../a.gz") == "/d/a.gz");
+  CHECK(DataPath(data, "/b/a.gz") == "/b/a.gz");
+}
+
+TEST_CASE("labels belong to idx alone", "[job_check]") {
+  CHECK(Errors(kJob, {"data.format=libsvm", "data.train.labels=", "data.test.labels="}).empty());
+  CHECK(Errors(kJob, {"data.format=cifar", "data.train.labels="}) ==
+        "x.yaml:7:36: data.test.labels: got \"d.gz\", want no such key: cifar files carry their "
+        "labels\n");
+  CHECK(Errors(kJob, {"data.train.labels=\"\""}) ==
+        "--set data.train.labels: missing, want a path: idx files have their labels in a file of "
+        "their own\n");
+}
+
+TEST_CASE("a model without a linear layer has nothing to train", "[job_check]") {
+  CHECK(Errors(kJob, {"model.layers=[relu]"}) ==
+        "x.yaml:8:1: model: model.layers: no linear layer, nothing to train\n");
+}
+
+TEST_CASE("one output is enough for the sigmoid loss only", "[job_check]") {
+  const std::string one = "model.layers.3.linear.units=1";
+  CHECK(Errors(kJob, {one, "model.loss=sigmoid_cross_entropy"}).empty());
+  CHECK_FALSE(Errors(kJob, {one}).empty());
+}
+
+TEST_CASE("async_sgd takes momentum when the job says so", "[job_check]") {
+  CHECK(Errors(kJob, {"method=async_sgd", "train.optimizer.sgd.momentum=0.9",
+                      "train.optimizer.sgd.weight_decay=0.1"})
+            .empty());
+}
+
+TEST_CASE("a check is silent about keys that are wrong already", "[job_check]") {
+  CHECK(Errors(kJob, {"data.format=cvs"}) ==
+        "--set data.format: got \"cvs\", want one of idx, csv, libsvm, cifar; did you mean "
+        "\"csv\"?\n");
+}
+
+TEST_CASE("an address is a host and a port that exists", "[job_check]") {
+  for (const char* good : {"a:1", "10.0.0.1:7000", "server-0.example:65535", "[::1]:7000",
+                           "[fe80::1]:1", "my_host:80"}) {
+    INFO(good);
+    CHECK(IsHostPort(good));
+  }
+  for (const char* bad : {"", "a", "a:", ":1", "a:0", "a:65536", "a:-1", "a:+1", "a:1x", "a b:1",
+                          "::1:7000", "[]:1", "[::1]", "[g::1]:1", "a:99999999999", "http://a:1"}) {
+    INFO(bad);
+    CHECK_FALSE(IsHostPort(bad));
+  }
+}
+
+}  // namespace
+}  // namespace tessera

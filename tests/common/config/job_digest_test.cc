@@ -1,0 +1,169 @@
+#include "common/config/job_digest.h"
+
+#include <catch2/catch.hpp>
+#include <google/protobuf/message.h>
+
+#include <functional>
+#include <memory>
+
+#include "common/config/schema.h"
+#include "tests/common/config/job_text.h"
+
+namespace tessera {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
+
+// Another value of the same type.
+void Change(const FieldDescriptor& field, Message* message) {
+  const Reflection& r = *message->GetReflection();
+  if (field.is_repeated()) {
+    if (field.cpp_type() == FieldDescriptor::CPPTYPE_INT64) {
+      r.AddInt64(message, &field, 3);
+    } else {
+      r.AddString(message, &field, "more");
+    }
+    return;
+  }
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT64:
+      return r.SetInt64(message, &field, r.GetInt64(*message, &field) + 1);
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return r.SetUInt64(message, &field, r.GetUInt64(*message, &field) + 1);
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return r.SetDouble(message, &field, r.GetDouble(*message, &field) + 0x1p-40);
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return r.SetBool(message, &field, !r.GetBool(*message, &field));
+    default:
+      return r.SetString(message, &field, r.GetString(*message, &field) + "x");
+  }
+}
+
+using Visit = std::function<void(const std::string&, const FieldDescriptor&, Message*)>;
+
+// Calls `visit` for every field that is no message, of `message` and of all it could hold: each
+// member of each choice is put into it in turn. `message` is as it was at the end.
+void VisitScalars(const std::string& path, Message* message, const Visit& visit) {
+  const Reflection& r = *message->GetReflection();
+  for (const FieldDescriptor* field : FieldsOf(*message->GetDescriptor())) {
+    const std::string below = path + "." + field->name();
+    const std::unique_ptr<Message> before(message->New());
+    before->CopyFrom(*message);
+    if (!IsMessage(*field)) {
+      visit(below, *field, message);
+    } else if (field->is_repeated()) {
+      VisitScalars(below, r.AddMessage(message, field), visit);
+    } else {
+      VisitScalars(below, r.MutableMessage(message, field), visit);
+    }
+    message->CopyFrom(*before);
+  }
+}
+
+TEST_CASE("the digest sees every key that is not local, and no other", "[job_digest]") {
+  v1::Job job = Good(kJob);
+  int local = 0;
+  int shared = 0;
+  const Visit visit = [&](const std::string& path, const FieldDescriptor& field, Message* message) {
+    INFO(path);
+    const std::string before = JobDigest(job);
+    Change(field, message);
+    if (KeyOf(field).local()) {
+      ++local;
+      CHECK(JobDigest(job) == before);
+    } else {
+      ++shared;
+      CHECK(JobDigest(job) != before);
+    }
+  };
+  VisitScalars("", &job, visit);
+  CHECK(local >= 10);
+  CHECK(shared >= 60);
+}
+
+TEST_CASE("the keys that may differ between machines are those of the contract", "[job_digest]") {
+  const std::string digest = JobDigest(Good(kJob));
+  CHECK(JobDigest(Good(kJob, {"cluster.threads=8", "cluster.memory_limit=1GiB",
+                              "data.directory=/else", "data.train.features=[p, q]",
+                              "data.test.labels=r"})) == digest);
+}
+
+TEST_CASE("each member of a choice has a digest of its own", "[job_digest]") {
+  const std::string one = JobDigest(Good(kJob, {"method.data_parallel="}));
+  const std::string other = JobDigest(Good(kJob, {"method.local_sgd="}));
+  const std::string third = JobDigest(Good(kJob, {"method.async_sgd="}));
+  CHECK(one != other);
+  CHECK(one != third);
+  CHECK(other != third);
+  CHECK(JobDigest(Good(kJob, {"model.layers.2=relu"})) !=
+        JobDigest(Good(kJob, {"model.layers.2=batch_norm"})));
+}
+
+TEST_CASE("the digest does not depend on how a job is written", "[job_digest]") {
+  const std::string digest = JobDigest(Good(kJob));
+  const auto digest_with = [](const std::string& from, const std::string& to) {
+    return JobDigest(Good(JobWith(from, to)));
+  };
+  CHECK(digest_with("learning_rate: 0.1", "learning_rate: 1.0e-1") == digest);
+  CHECK(digest_with("lease_timeout: 10s", "lease_timeout: 10000ms") == digest);
+  CHECK(digest_with("name: small\nseed: 7\n", "seed: 7 # first\nname: 'small'\n") == digest);
+  CHECK(digest_with("servers: 2, workers: 2", "workers: 2, servers: {count: 2}") == digest);
+  CHECK(digest_with("security: {}\n", "") == digest);
+}
+
+TEST_CASE("text cannot pass for another line of the canonical text", "[job_digest]") {
+  v1::Job job = Good(kJob);
+  job.set_name("a\"\nseed=8");
+  CHECK(CanonicalJobText(job).find("\nseed=8") == std::string::npos);
+}
+
+TEST_CASE("the canonical text is these lines, whoever builds it", "[job_digest]") {
+  const v1::Job job = Good(kJob);
+  CHECK(CanonicalJobText(job) ==
+        "tessera job 1\n"
+        "checkpoint.every_steps=0\n"
+        "checkpoint.keep=3\n"
+        "cluster.lease_timeout=10s\n"
+        "cluster.replicas=0\n"
+        "cluster.servers.count=2\n"
+        "cluster.workers=2\n"
+        "codec.push=f32\n"
+        "data.format=\"idx\"\n"
+        "data.normalize.mean=0\n"
+        "data.normalize.per_feature=false\n"
+        "data.normalize.stddev=1\n"
+        "data.partition=\"global\"\n"
+        "method.local_sgd.average_state=false\n"
+        "method.local_sgd.local_steps=20\n"
+        "method=local_sgd\n"
+        "model.input.0=64\n"
+        "model.layers.0.linear.bias=false\n"
+        "model.layers.0.linear.units=32\n"
+        "model.layers.0=linear\n"
+        "model.layers.1.batch_norm.affine=true\n"
+        "model.layers.1.batch_norm.epsilon=1e-05\n"
+        "model.layers.1=batch_norm\n"
+        "model.layers.2=relu\n"
+        "model.layers.3.linear.bias=true\n"
+        "model.layers.3.linear.units=10\n"
+        "model.layers.3=linear\n"
+        "model.loss=\"softmax_cross_entropy\"\n"
+        "name=\"small\"\n"
+        "security.insecure=false\n"
+        "seed=7\n"
+        "train.batch_size=16\n"
+        "train.epochs=3\n"
+        "train.evaluate_every=1\n"
+        "train.optimizer.sgd.learning_rate=0.1\n"
+        "train.optimizer.sgd.momentum=0\n"
+        "train.optimizer.sgd.weight_decay=0\n"
+        "train.optimizer=sgd\n"
+        "train.precision=\"f32\"\n"
+        "train.target_accuracy=0\n");
+  CHECK(JobDigest(job) == "fd19b21bc2ef6989d900345f05eea67125c7a25b78b99e353f94c2c6d8647a7b");
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,116 @@
+#include "common/config/job_print.h"
+
+#include <catch2/catch.hpp>
+
+#include "common/config/job_digest.h"
+#include "tests/common/config/job_text.h"
+
+namespace tessera {
+namespace {
+
+void CheckRoundTrip(const v1::Job& job) {
+  const std::string text = PrintJob(job);
+  INFO(text);
+  const JobReading reading = ReadJob({text, "printed.yaml", "/elsewhere", {}}, {false});
+  INFO(FormatJobErrors(reading.errors));
+  REQUIRE(reading.ok());
+  CHECK(reading.job.SerializeAsString() == job.SerializeAsString());
+  CHECK(JobDigest(reading.job) == JobDigest(job));
+  CHECK(PrintJob(reading.job) == text);
+}
+
+TEST_CASE("a printed job reads back to the same job from any directory", "[job_print]") {
+  CheckRoundTrip(Good(kJob));
+  CheckRoundTrip(Good(kJob, {"train.steps=5"}));
+  CheckRoundTrip(Good(kJob, {"method=data_parallel", "codec="}));
+  CheckRoundTrip(Good(kJob, {"method.async_sgd.staleness.constant.scale=0.3"}));
+  CheckRoundTrip(Good(kJob, {"cluster.servers=[\"[::1]:7000\", \"b:7001\"]"}));
+  CheckRoundTrip(Good(kJob, {"cluster.memory_limit=1000001", "cluster.lease_timeout=1m0.5s"}));
+  CheckRoundTrip(Good(kJob, {"seed=18446744073709551615", "model.input=[1, 8, 8]"}));
+  CheckRoundTrip(Good(kJob, {"train.optimizer.sgd.learning_rate=0.1000000000000001"}));
+}
+
+TEST_CASE("names that YAML could take for something else come back as they were", "[job_print]") {
+  for (const char* name : {"null", "~",   "true", "5",  "-",  "- a", "a: b",    "a #b",     "#a",
+                           "{x}",  "[x]", "*a",   "&a", "!a", "%a",  "@a",      "`a",       "|",
+                           ">",    "'",   "a,b",  "?",  "<<", "yes", "\\\"",    "\\\\n",    ".inf",
+                           " x",   "x ",  "0x10", "1e5", "\xc3\xa9t\xc3\xa9"}) {
+    INFO(name);
+    const v1::Job job = Good(kJob, {std::string("name=\"") + name + "\""});
+    CheckRoundTrip(job);
+  }
+}
+
+TEST_CASE("a job is printed whole, defaults included, in the order of the schema", "[job_print]") {
+  CHECK(PrintJob(Good(kJob)) ==
+        "name: small\n"
+        "seed: 7\n"
+        "data:\n"
+        "  format: idx\n"
+        "  directory: /jobs/data\n"
+        "  train:\n"
+        "    features: [a.gz]\n"
+        "    labels: b.gz\n"
+        "  test:\n"
+        "    features: [c.gz]\n"
+        "    labels: d.gz\n"
+        "  normalize:\n"
+        "    mean: 0\n"
+        "    stddev: 1\n"
+        "    per_feature: false\n"
+        "  partition: global\n"
+        "model:\n"
+        "  input: [64]\n"
+        "  layers:\n"
+        "    - linear:\n"
+        "        units: 32\n"
+        "        bias: false\n"
+        "    - batch_norm:\n"
+        "        affine: true\n"
+        "        epsilon: 1e-05\n"
+        "    - relu: {}\n"
+        "    - linear:\n"
+        "        units: 10\n"
+        "        bias: true\n"
+        "  loss: softmax_cross_entropy\n"
+        "train:\n"
+        "  batch_size: 16\n"
+        "  epochs: 3\n"
+        "  optimizer:\n"
+        "    sgd:\n"
+        "      learning_rate: 0.1\n"
+        "      momentum: 0\n"
+        "      weight_decay: 0\n"
+        "  evaluate_every: 1\n"
+        "  target_accuracy: 0\n"
+        "  precision: f32\n"
+        "method:\n"
+        "  local_sgd:\n"
+        "    local_steps: 20\n"
+        "    average_state: false\n"
+        "codec:\n"
+        "  push:\n"
+        "    f32: {}\n"
+        "cluster:\n"
+        "  servers:\n"
+        "    count: 2\n"
+        "  workers: 2\n"
+        "  device: cpu\n"
+        "  threads: 1\n"
+        "  lease_timeout: 10s\n"
+        "  memory_limit: 0\n"
+        "  replicas: 0\n"
+        "checkpoint:\n"
+        "  directory: \"\"\n"
+        "  every_steps: 0\n"
+        "  keep: 3\n"
+        "security:\n"
+        "  certificate: \"\"\n"
+        "  private_key: \"\"\n"
+        "  authority: \"\"\n"
+        "  token_file: \"\"\n"
+        "  insecure: false\n");
+}
+
+}  // namespace
+}  // namespace tessera

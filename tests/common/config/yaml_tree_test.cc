@@ -1,0 +1,125 @@
+#include "common/config/yaml_tree.h"
+
+#include <catch2/catch.hpp>
+
+#include "absl/strings/str_cat.h"
+
+namespace tessera {
+namespace {
+
+std::string Repeated(const std::string& text, int count) {
+  std::string all;
+  for (int i = 0; i < count; ++i) all += text;
+  return all;
+}
+
+// The one error, or "" when the text is a tree.
+std::string ErrorOf(const std::string& text) {
+  JobErrors errors("x.yaml", {});
+  YamlNode root;
+  const bool parsed = ParseYaml(text, 0, &root, &errors);
+  CHECK(parsed == errors.empty());
+  return FormatJobErrors(errors.Sorted());
+}
+
+YamlNode Tree(const std::string& text) {
+  JobErrors errors("x.yaml", {});
+  YamlNode root;
+  REQUIRE(ParseYaml(text, 0, &root, &errors));
+  return root;
+}
+
+TEST_CASE("a tree has what was written, and where", "[yaml_tree]") {
+  const YamlNode root = Tree("a: 1\nb:\n  - x\n  - {c: 'y'}\n");
+  REQUIRE(root.is_map());
+  REQUIRE(root.keys.size() == 2);
+  CHECK(root.keys[1].name == "b");
+  CHECK(root.keys[1].at.line == 2);
+  CHECK(root.keys[1].at.column == 1);
+  CHECK(root.items[0].text == "1");
+  CHECK_FALSE(root.items[0].quoted);
+  REQUIRE(root.items[1].is_list());
+  const YamlNode& inner = root.items[1].items[1];
+  CHECK(inner.items[0].text == "y");
+  CHECK(inner.items[0].quoted);
+  CHECK(inner.items[0].at.line == 4);
+  CHECK(inner.items[0].at.column == 9);
+}
+
+TEST_CASE("nothing, ~ and null are null; quoted they are text", "[yaml_tree]") {
+  for (const char* text : {"a:", "a: ~", "a: null"}) CHECK(Tree(text).items[0].is_null());
+  for (const char* text : {"a: ''", "a: '~'", "a: \"null\""}) {
+    CHECK(Tree(text).items[0].is_scalar());
+  }
+  CHECK(Tree("").is_null());
+  CHECK(Tree("# words\n").is_null());
+}
+
+TEST_CASE("a null value is placed at its key", "[yaml_tree]") {
+  const YamlNode root = Tree("a:\n\n\nb: 1\n");
+  CHECK(root.items[0].at.line == 1);
+}
+
+TEST_CASE("an alias is a copy of its anchor", "[yaml_tree]") {
+  const YamlNode root = Tree("a: &x {k: [1, 2]}\nb: *x\n");
+  REQUIRE(root.items[1].is_map());
+  CHECK(root.items[1].items[0].items[1].text == "2");
+}
+
+TEST_CASE("aliases of aliases end at the limit of values", "[yaml_tree]") {
+  std::string bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n";
+  for (int i = 1; i < 12; ++i) {
+    absl::StrAppend(&bomb, "a", i, ": &a", i, " [", Repeated(absl::StrCat("*a", i - 1, ", "), 10),
+                    "]\n");
+  }
+  CHECK_THAT(ErrorOf(bomb), Catch::Contains("more than 65536 values, aliases expanded"));
+}
+
+TEST_CASE("an alias of a long text ends at the limit of text", "[yaml_tree]") {
+  const std::string text = absl::StrCat("a: &a ", std::string(500000, 'x'), "\nb: [",
+                                        Repeated("*a, ", 100), "]\n");
+  CHECK_THAT(ErrorOf(text), Catch::Contains("more than 4194304 bytes of text, aliases expanded"));
+}
+
+TEST_CASE("a tree that is built deep by aliases is refused like one written deep", "[yaml_tree]") {
+  CHECK(ErrorOf(Repeated("[", 32) + Repeated("]", 32)).empty());
+  CHECK(ErrorOf(Repeated("[", 33) + Repeated("]", 33)) ==
+        "x.yaml:1:33: more than 32 levels deep\n");
+  std::string text = absl::StrCat("a0: &a0 ", Repeated("[", 20), "x", Repeated("]", 20), "\n");
+  CHECK(ErrorOf(text).empty());
+  absl::StrAppend(&text, "a1: ", Repeated("[", 20), "*a0", Repeated("]", 20), "\n");
+  CHECK_THAT(ErrorOf(text), Catch::Contains("more than 32 levels deep"));
+}
+
+TEST_CASE("no text takes the parser down or holds it up", "[yaml_tree]") {
+  for (const char* unit : {"[", "{", "- ", "a: ", "? ", "[a,", "{a: ", "!", "&a ", "*a ", "'", "\"",
+                           "a", "\n", "# ", "? a\n", "|", "%", "a:\n ", "&a [", "!<a> ", "---\n",
+                           "\\", ":", ", ", "]", "}", "\t", "\xff", "\xef\xbb\xbf"}) {
+    INFO(unit);
+    ErrorOf(Repeated(unit, 200000 / std::string(unit).size()));
+  }
+}
+
+TEST_CASE("a control character is refused where it stands", "[yaml_tree]") {
+  CHECK(ErrorOf("a: 1\nb: \x04\n") ==
+        "x.yaml:2:4: got the byte 0x04, want UTF-8 text without control characters\n");
+  CHECK(ErrorOf(std::string("a\0b", 3)) ==
+        "x.yaml:1:2: got the byte 0x00, want UTF-8 text without control characters\n");
+  CHECK(ErrorOf("a:\x7f") ==
+        "x.yaml:1:3: got the byte 0x7f, want UTF-8 text without control characters\n");
+  CHECK(ErrorOf("a: 1\r\nb: 2\r\n").empty());
+}
+
+TEST_CASE("text above the limit is refused unread", "[yaml_tree]") {
+  CHECK(ErrorOf(std::string(kJobFileBytesMax, '\n')).empty());
+  CHECK(ErrorOf(std::string(kJobFileBytesMax + 1, '\n')) ==
+        "x.yaml: more than 1048576 bytes, want a job file\n");
+}
+
+TEST_CASE("an unfinished text names its line and column", "[yaml_tree]") {
+  CHECK(ErrorOf("a: [1\nb: 2") == "x.yaml:2:2: not YAML: end of sequence flow not found\n");
+  CHECK(ErrorOf("a: 1\n b: 2\n") == "x.yaml:2:3: not YAML: illegal map value\n");
+}
+
+}  // namespace
+}  // namespace tessera

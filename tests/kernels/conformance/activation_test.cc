@@ -1,0 +1,96 @@
+#include <cmath>
+
+#include "common/base/philox.h"
+#include "tests/kernels/conformance/backend_under_test.h"
+
+namespace tessera {
+namespace {
+
+std::vector<float> Dropped(Backend& backend, const DropoutKey& key, double probability, const std::vector<float>& x,
+                           bool in_place = false) {
+  const DeviceArray<float> from(backend, x, 1), to(backend, x.size(), 1);
+  float* out = in_place ? from.data() : to.data();
+  backend.activation().Dropout(x.size(), key, probability, from.data(), out);
+  return in_place ? from.Read() : to.Read();
+}
+
+}  // namespace
+
+TEST_CASE("relu keeps positive values and NaN, and its gradient follows the output", "[activation]") {
+  const auto backend = BackendUnderTest(GENERATE(1, 2));
+  for (const int64_t n : Sizes()) {
+    for (const bool in_place : {false, true}) {
+      CAPTURE(n, in_place);
+      const std::vector<float> x = RandomValues(n, 1), dy = RandomValues(n, 2);
+      const DeviceArray<float> dev_x(*backend, x, 1), dev_y(*backend, n, 1), dev_dy(*backend, dy, 1), dev_dx(*backend, n, 1);
+      const DeviceArray<float>& y = in_place ? dev_x : dev_y;
+      const DeviceArray<float>& dx = in_place ? dev_dy : dev_dx;
+      backend->activation().Relu(n, dev_x.data(), y.data());
+      backend->activation().ReluBackward(n, y.data(), dev_dy.data(), dx.data());
+      const std::vector<float> got_y = y.Read(), got_dx = dx.Read();
+      for (int64_t i = 0; i < n; ++i) {
+        REQUIRE(got_y[i] == std::max(x[i], 0.0f));
+        REQUIRE(got_dx[i] == (x[i] > 0 ? dy[i] : 0.0f));
+      }
+    }
+  }
+  const DeviceArray<float> odd(*backend, {NAN, INFINITY, -INFINITY, 0}), y(*backend, 4), dy(*backend, {1, 1, 1, 1});
+  backend->activation().Relu(4, odd.data(), y.data());
+  backend->activation().ReluBackward(4, y.data(), dy.data(), dy.data());
+  CHECK(std::isnan(y.Read()[0]));
+  CHECK(y.Read()[1] == INFINITY);
+  CHECK(y.Read()[2] == 0);
+  CHECK(dy.Read() == std::vector<float>{1, 1, 0, 0});
+}
+
+TEST_CASE("dropout decides element by element as Philox says", "[activation][dropout]") {
+  const auto backend = BackendUnderTest(GENERATE(1, 2));
+  const std::vector<DropoutKey> keys = {{0, 0, 0, 0},
+                                        {0x123456789abcdef0u, 0xfedcba9876543u, 0xffff, 0xff},
+                                        {7, uint64_t{1} << 40, 3, 2}};
+  for (const DropoutKey& key : keys) {
+    for (const double probability : {0.1, 0.5, 0.999}) {
+      for (const int64_t n : Sizes()) {
+        CAPTURE(key.seed, probability, n);
+        const std::vector<float> x = RandomValues(n, 3);
+        const std::vector<float> got = Dropped(*backend, key, probability, x, n % 2 == 1);
+        const float scale = static_cast<float>(1 / (1 - probability));
+        for (int64_t i = 0; i < n; ++i) {
+          const PhiloxBlock block =
+              Philox(key.seed, Stream::kDropout, key.step, key.rank << 48 | key.layer << 40 | (i / 4));
+          const bool dropped = double{UnitFloat(block[i % 4])} < probability;
+          REQUIRE(got[i] == (dropped ? 0.0f : x[i] * scale));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("probability 0 drops nothing", "[activation][dropout]") {
+  const auto backend = BackendUnderTest(1);
+  const std::vector<float> x = RandomValues(5000, 3);
+  CHECK(Dropped(*backend, {1, 2, 3, 4}, 0, x) == x);
+}
+
+TEST_CASE("dropout keeps the expected share and mean", "[activation][dropout]") {
+  const auto backend = BackendUnderTest(1);
+  const int64_t n = 1000000;
+  const std::vector<float> got = Dropped(*backend, {11, 5, 0, 3}, 0.3, std::vector<float>(n, 1.0f));
+  const double kept = n - std::count(got.begin(), got.end(), 0.0f);
+  CHECK(std::fabs(kept / n - 0.7) < 5 * std::sqrt(0.3 * 0.7 / n));  // Five standard deviations.
+}
+
+TEST_CASE("another step, rank, layer or seed drops other elements", "[activation][dropout]") {
+  const auto backend = BackendUnderTest(1);
+  const std::vector<float> x(1000, 1.0f);
+  const std::vector<float> base = Dropped(*backend, {1, 1, 1, 1}, 0.5, x);
+  for (const DropoutKey& other : {DropoutKey{2, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 2, 1}, {1, 1, 1, 2}}) {
+    const std::vector<float> got = Dropped(*backend, other, 0.5, x);
+    int64_t same = 0;
+    for (size_t i = 0; i < x.size(); ++i) same += got[i] == base[i] ? 1 : 0;
+    CHECK(same > 400);
+    CHECK(same < 600);
+  }
+}
+
+}  // namespace tessera

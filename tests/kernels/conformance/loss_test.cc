@@ -1,0 +1,192 @@
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "tests/kernels/conformance/backend_under_test.h"
+
+namespace tessera {
+namespace {
+
+struct Result {
+  LossSums sums;
+  std::vector<float> gradient;
+};
+
+Result Softmax(Backend& backend, const MatrixShape& s, const std::vector<float>& z, const std::vector<int32_t>& labels,
+               bool in_place = false) {
+  const DeviceArray<float> logits(backend, z, 1), gradient(backend, s.size(), 1);
+  const DeviceArray<int32_t> dev_labels(backend, labels, 1);
+  const DeviceArray<LossSums> sums(backend, 1), without(backend, 1);
+  backend.loss().SoftmaxCrossEntropy(s, logits.data(), dev_labels.data(), nullptr, without.data());
+  const DeviceArray<float>& out = in_place ? logits : gradient;
+  backend.loss().SoftmaxCrossEntropy(s, logits.data(), dev_labels.data(), out.data(), sums.data());
+  const Result result{sums.Read()[0], out.Read()};
+  // Asking for the gradient changes nothing else; compared as bytes, since a loss may be NaN.
+  const LossSums other = without.Read()[0];
+  REQUIRE(std::memcmp(&other, &result.sums, sizeof(other)) == 0);
+  return result;
+}
+
+Result Sigmoid(Backend& backend, const MatrixShape& s, const std::vector<float>& z, const std::vector<int32_t>* labels,
+               const std::vector<float>* targets, bool in_place = false) {
+  const DeviceArray<float> logits(backend, z, 1), gradient(backend, s.size(), 1);
+  const DeviceArray<int32_t> dev_labels(backend, labels == nullptr ? std::vector<int32_t>() : *labels, 1);
+  const DeviceArray<float> dev_targets(backend, targets == nullptr ? std::vector<float>() : *targets, 1);
+  const DeviceArray<LossSums> sums(backend, 1);
+  const DeviceArray<float>& out = in_place ? logits : gradient;
+  LossTargets want;
+  if (labels != nullptr) want.labels = dev_labels.data();
+  if (targets != nullptr) want.targets = dev_targets.data();
+  backend.loss().SigmoidCrossEntropy(s, logits.data(), want, out.data(), sums.data());
+  return {sums.Read()[0], out.Read()};
+}
+
+// Indices by falling logit, equal ones by rising index.
+std::vector<int64_t> Ranked(const float* z, int64_t n) {
+  std::vector<int64_t> order(n);
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return z[a] > z[b]; });
+  return order;
+}
+
+template <typename IsLabel>
+void CheckCounts(const MatrixShape& s, const std::vector<float>& z, const LossSums& got, const IsLabel& is_label) {
+  int64_t hits[3] = {};
+  for (int64_t r = 0; r < s.rows; ++r) {
+    const std::vector<int64_t> order = Ranked(&z[r * s.columns], s.columns);
+    for (int d = 0; d < 3; ++d) {
+      for (int64_t i = 0; i < std::min<int64_t>(kPrecisionDepths[d], s.columns); ++i) hits[d] += is_label(r, order[i]);
+    }
+  }
+  for (int d = 0; d < 3; ++d) REQUIRE(got.hits[d] == hits[d]);
+}
+
+const std::vector<MatrixShape>& Shapes() {
+  static const std::vector<MatrixShape> shapes = {{1, 1}, {1, 2}, {3, 5}, {128, 40}, {7, 64}, {5, 65}, {33, 1000}, {300, 129}};
+  return shapes;
+}
+
+}  // namespace
+
+TEST_CASE("softmax cross entropy equals its f64 formula, with its gradient and counts", "[loss]") {
+  const auto backend = BackendUnderTest(GENERATE(1, 2));
+  const float spread = GENERATE(1.0f, 30.0f, 2000.0f);
+  for (const MatrixShape& s : Shapes()) {
+    CAPTURE(s.rows, s.columns, spread);
+    const std::vector<float> z = RandomValues(s.size(), 3, spread, spread);
+    std::vector<int32_t> labels(s.rows);
+    for (int64_t r = 0; r < s.rows; ++r) labels[r] = static_cast<int32_t>((7 * r + 3) % s.columns);
+    const Result got = Softmax(*backend, s, z, labels, s.rows % 2 == 1);
+    double loss = 0, tolerance = 0;
+    for (int64_t r = 0; r < s.rows; ++r) {
+      const float* row = &z[r * s.columns];
+      const double largest = *std::max_element(row, row + s.columns);
+      double sum = 0;
+      for (int64_t j = 0; j < s.columns; ++j) sum += std::exp(row[j] - largest);
+      loss += std::log(sum) + largest - row[labels[r]];
+      tolerance += 16 * kRoundoff;
+      for (int64_t j = 0; j < s.columns; ++j) {
+        const double p = std::exp(row[j] - largest) / sum, t = labels[r] == j ? 1 : 0;
+        // exp's argument is rounded once, so its value is off by |argument| roundings and two of its own.
+        const double error = kRoundoff * (p * (10 + 2 * (largest - row[j])) + 2 * t) + 1e-37;
+        REQUIRE(std::fabs(got.gradient[r * s.columns + j] - (p - t) / s.rows) <= error / s.rows);
+      }
+    }
+    REQUIRE(std::fabs(got.sums.loss - loss) <= tolerance + 1e-12 * std::fabs(loss));
+    CheckCounts(s, z, got.sums, [&](int64_t r, int64_t j) { return labels[r] == j; });
+    REQUIRE(got.sums.correct == got.sums.hits[0]);
+  }
+}
+
+TEST_CASE("equal logits rank by index, and depth is cut at the number of outputs", "[loss]") {
+  const auto backend = BackendUnderTest(1);
+  const std::vector<float> z(2 * 6, 1.0f);
+  const Result got = Softmax(*backend, {2, 6}, z, {0, 2});
+  CHECK(got.sums.correct == 1);
+  CHECK(got.sums.hits[0] == 1);
+  CHECK(got.sums.hits[1] == 2);
+  const Result last = Softmax(*backend, {2, 6}, z, {5, 4});
+  CHECK(last.sums.hits[2] == 1);
+  const Result two = Softmax(*backend, {1, 2}, {5, 5}, {1});
+  CHECK(two.sums.hits[0] == 0);
+  CHECK(two.sums.hits[2] == 1);
+}
+
+TEST_CASE("a NaN shows in the loss and makes no row correct", "[loss]") {
+  const auto backend = BackendUnderTest(1);
+  const Result all = Softmax(*backend, {1, 3}, {NAN, NAN, NAN}, {0});
+  CHECK(std::isnan(all.sums.loss));
+  CHECK(all.sums.correct == 0);
+  CHECK(all.sums.hits[2] == 0);
+  const Result one = Softmax(*backend, {1, 3}, {NAN, 1, 2}, {2});
+  CHECK(std::isnan(one.sums.loss));
+  CHECK(one.sums.correct == 1);
+  const std::vector<int32_t> label = {0};
+  const Result single = Sigmoid(*backend, {1, 1}, {NAN}, &label, nullptr);
+  CHECK(std::isnan(single.sums.loss));
+  CHECK(single.sums.correct == 0);
+}
+
+TEST_CASE("huge logits do not overflow", "[loss]") {
+  const auto backend = BackendUnderTest(1);
+  const Result softmax = Softmax(*backend, {2, 2}, {3e38f, -3e38f, -1e4f, 1e4f}, {0, 0});
+  CHECK(softmax.sums.loss == Approx(2e4));
+  CHECK(softmax.gradient == std::vector<float>{0, 0, -0.5f, 0.5f});
+  const std::vector<float> targets = {1, 0, 0, 1};
+  const Result sigmoid = Sigmoid(*backend, {2, 2}, {1e30f, -1e30f, 200, -200}, nullptr, &targets);
+  CHECK(sigmoid.sums.loss == Approx(400));
+  CHECK(sigmoid.gradient == std::vector<float>{0, 0, 0.5f, -0.5f});
+}
+
+TEST_CASE("sigmoid cross entropy is summed over outputs and averaged in the gradient", "[loss]") {
+  const auto backend = BackendUnderTest(GENERATE(1, 2));
+  const float spread = GENERATE(1.0f, 40.0f);
+  for (const MatrixShape& s : Shapes()) {
+    CAPTURE(s.rows, s.columns, spread);
+    const std::vector<float> z = RandomValues(s.size(), 3, spread);
+    std::vector<float> targets = RandomValues(s.size(), 4);
+    for (float& t : targets) t = t > 1 ? 1.0f : (t < -1 ? 0.25f : 0.0f);
+    const Result got = Sigmoid(*backend, s, z, nullptr, &targets, s.rows % 2 == 1);
+    double loss = 0, magnitude = 0;
+    for (int64_t i = 0; i < s.size(); ++i) {
+      const double e = std::exp(-std::fabs(z[i]));
+      const double softplus = std::max<double>(z[i], 0) + std::log1p(e);
+      loss += softplus - targets[i] * double{z[i]};
+      magnitude += softplus + std::fabs(targets[i] * z[i]);
+      const double p = z[i] < 0 ? e / (1 + e) : 1 / (1 + e);
+      REQUIRE(std::fabs(got.gradient[i] - (p - targets[i]) / s.rows) <= 8 * kRoundoff * (p + targets[i]) / s.rows + 1e-37);
+    }
+    REQUIRE(std::fabs(got.sums.loss - loss) <= 8 * kRoundoff * magnitude);
+    CheckCounts(s, z, got.sums, [&](int64_t r, int64_t j) { return targets[r * s.columns + j] > 0.5f; });
+    if (s.columns > 1) REQUIRE(got.sums.correct == got.sums.hits[0]);
+  }
+}
+
+TEST_CASE("a label of sigmoid cross entropy equals its one-hot target", "[loss]") {
+  const auto backend = BackendUnderTest(1);
+  const MatrixShape s{20, 33};
+  const std::vector<float> z = RandomValues(s.size(), 3);
+  std::vector<int32_t> labels(s.rows);
+  std::vector<float> targets(s.size(), 0.0f);
+  for (int64_t r = 0; r < s.rows; ++r) {
+    labels[r] = static_cast<int32_t>(5 * r % s.columns);
+    targets[r * s.columns + labels[r]] = 1;
+  }
+  const Result by_label = Sigmoid(*backend, s, z, &labels, nullptr), by_target = Sigmoid(*backend, s, z, nullptr, &targets);
+  CHECK(by_label.gradient == by_target.gradient);
+  CHECK(by_label.sums.loss == Approx(by_target.sums.loss).epsilon(1e-12));
+  CHECK(by_label.sums.correct == by_target.sums.correct);
+  CHECK(by_label.sums.hits[2] == by_target.sums.hits[2]);
+}
+
+TEST_CASE("a single sigmoid is right on its side of zero", "[loss]") {
+  const auto backend = BackendUnderTest(1);
+  const std::vector<int32_t> labels = {1, 0, 1, 0, 1};
+  const Result got = Sigmoid(*backend, {5, 1}, {2, -3, -1, 4, 0}, &labels, nullptr);
+  CHECK(got.sums.correct == 2);
+  CHECK(got.sums.loss == Approx(std::log1p(std::exp(-2)) + std::log1p(std::exp(-3)) + std::log1p(std::exp(1)) +
+                                std::log1p(std::exp(4)) + std::log(2)));
+  CHECK(got.gradient[2] == Approx((1 / (1 + std::exp(1)) - 1) / 5));
+}
+
+}  // namespace tessera

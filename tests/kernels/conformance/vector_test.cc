@@ -1,0 +1,146 @@
+#include <cmath>
+#include <limits>
+
+#include "tests/kernels/conformance/backend_under_test.h"
+
+namespace tessera {
+
+TEST_CASE("axpy adds and subtract subtracts, at every length", "[vector]") {
+  const auto backend = BackendUnderTest(GENERATE(1, 2));
+  for (const int64_t n : Sizes()) {
+    CAPTURE(n);
+    const std::vector<float> x = RandomValues(n, 1), y = RandomValues(n, 2);
+    const DeviceArray<float> dev_x(*backend, x, 1), dev_y(*backend, y, 2), difference(*backend, n, 3);
+    backend->vector().Subtract(n, dev_x.data(), dev_y.data(), difference.data());
+    backend->vector().Axpy(n, -0.37f, dev_x.data(), dev_y.data());
+    const std::vector<float> sum = dev_y.Read(), got = difference.Read();
+    for (int64_t i = 0; i < n; ++i) {
+      REQUIRE(got[i] == x[i] - y[i]);
+      const double product = double{-0.37f} * x[i];
+      REQUIRE(std::fabs(sum[i] - (y[i] + product)) <= 2 * kRoundoff * (std::fabs(y[i]) + std::fabs(product)));
+    }
+    backend->vector().Subtract(n, dev_x.data(), dev_x.data(), dev_x.data());
+    REQUIRE(dev_x.Read() == std::vector<float>(n, 0.0f));
+  }
+}
+
+TEST_CASE("sgd without state is a scaled step with decay", "[vector][sgd]") {
+  const auto backend = BackendUnderTest(GENERATE(1, 2));
+  for (const int64_t n : Sizes()) {
+    CAPTURE(n);
+    const std::vector<float> g = RandomValues(n, 1), w = RandomValues(n, 2);
+    const DeviceArray<float> dev_g(*backend, g, 1), dev_w(*backend, w, 2);
+    backend->vector().Sgd(n, {0.1f, 0, 0.01f}, dev_g.data(), nullptr, dev_w.data());
+    const std::vector<float> got = dev_w.Read();
+    for (int64_t i = 0; i < n; ++i) {
+      const double step = double{0.1f} * (g[i] + double{0.01f} * w[i]);
+      REQUIRE(std::fabs(got[i] - (w[i] - step)) <= 4 * kRoundoff * (std::fabs(w[i]) + std::fabs(step)));
+    }
+  }
+}
+
+// torch.optim.SGD([w], lr=0.1, momentum=0.9, weight_decay=0.01), gradient 0.5 each time, worked by hand:
+//   g' = 0.51,      m = 0.51,        w = 0.949
+//   g' = 0.50949,   m = 0.96849,     w = 0.852151
+//   g' = 0.5085215, m = 1.38016251,  w = 0.714134749
+TEST_CASE("sgd with momentum and decay walks PyTorch's sequence", "[vector][sgd]") {
+  const auto backend = BackendUnderTest(1);
+  const DeviceArray<float> g(*backend, std::vector<float>(33, 0.5f)), m(*backend, 33), w(*backend, std::vector<float>(33, 1.0f));
+  const float moments[] = {0.51f, 0.96849f, 1.38016251f};
+  const float weights[] = {0.949f, 0.852151f, 0.714134749f};
+  for (int step = 0; step < 3; ++step) {
+    backend->vector().Sgd(33, {0.1f, 0.9f, 0.01f}, g.data(), m.data(), w.data());
+    for (const float got : m.Read()) REQUIRE(got == Approx(moments[step]).epsilon(1e-6));
+    for (const float got : w.Read()) REQUIRE(got == Approx(weights[step]).epsilon(1e-6));
+  }
+}
+
+TEST_CASE("column sums are exact where f32 sums would drift", "[vector]") {
+  const auto backend = BackendUnderTest(GENERATE(1, 2));
+  for (const MatrixShape& s : {MatrixShape{1, 1}, {128, 40}, {3, 257}, {5000, 3}, {100, 600}}) {
+    CAPTURE(s.rows, s.columns);
+    const std::vector<float> x = RandomValues(s.size(), 1, 1, 1000);
+    const DeviceArray<float> dev_x(*backend, x, 1), sums(*backend, s.columns, 1);
+    backend->vector().ColumnSums(s, dev_x.data(), sums.data());
+    const std::vector<float> got = sums.Read();
+    for (int64_t c = 0; c < s.columns; ++c) {
+      double want = 0;
+      for (int64_t r = 0; r < s.rows; ++r) want += x[r * s.columns + c];
+      REQUIRE(std::fabs(got[c] - want) <= 1.01 * kRoundoff * std::fabs(want));
+    }
+  }
+  const DeviceArray<float> none(*backend, 0), sums(*backend, {NAN, NAN});
+  backend->vector().ColumnSums({0, 2}, none.data(), sums.data());
+  CHECK(sums.Read() == std::vector<float>{0, 0});
+}
+
+TEST_CASE("rounding to bf16 is to nearest, ties to even, for every bf16 value and its surroundings", "[vector][bf16]") {
+  const auto backend = BackendUnderTest(GENERATE(1, 2));
+  std::vector<float> values;
+  std::vector<uint16_t> want;
+  const auto expect = [&](float value, uint32_t bits) {
+    values.push_back(value);
+    want.push_back(static_cast<uint16_t>(bits));
+  };
+  for (uint32_t bits = 0; bits < 0x7f80; ++bits) {
+    const float here = Widen({static_cast<uint16_t>(bits)});
+    uint32_t middle_bits = bits << 16 | 0x8000;
+    float middle;
+    std::memcpy(&middle, &middle_bits, sizeof(middle));
+    const uint32_t even = bits % 2 == 0 ? bits : bits + 1;
+    for (const uint32_t sign : {0u, 0x8000u}) {
+      const float s = sign == 0 ? 1.0f : -1.0f;
+      expect(s * here, bits | sign);
+      expect(s * middle, even | sign);
+      expect(s * std::nextafter(middle, 0.0f), bits | sign);
+      expect(s * std::nextafter(middle, INFINITY), (bits + 1) | sign);
+    }
+  }
+  expect(INFINITY, 0x7f80);
+  expect(-INFINITY, 0xff80);
+  expect(std::numeric_limits<float>::max(), 0x7f80);
+  const int64_t n = static_cast<int64_t>(values.size());
+  const DeviceArray<float> from(*backend, values, 1);
+  const DeviceArray<Bf16> to(*backend, n, 1);
+  backend->vector().Round(n, from.data(), to.data());
+  const std::vector<Bf16> got = to.Read();
+  int64_t wrong = 0;
+  for (int64_t i = 0; i < n; ++i) wrong += got[i].bits == want[i] ? 0 : 1;
+  CHECK(wrong == 0);
+  const DeviceArray<float> back(*backend, n, 1);
+  backend->vector().Widen(n, to.data(), back.data());
+  const std::vector<float> widened = back.Read();
+  for (int64_t i = 0; i < n; i += 4) wrong += widened[i] == values[i] || i >= n - 3 ? 0 : 1;
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("a NaN stays a NaN in bf16, whatever its payload", "[vector][bf16]") {
+  const auto backend = BackendUnderTest(1);
+  std::vector<float> values;
+  for (const uint32_t bits : {0x7f800001u, 0x7fffffffu, 0xff800001u, 0xffffffffu, 0x7fc00000u, 0x7f80ffffu}) {
+    float value;
+    std::memcpy(&value, &bits, sizeof(value));
+    values.push_back(value);
+  }
+  const DeviceArray<float> from(*backend, values);
+  const DeviceArray<Bf16> to(*backend, values.size());
+  backend->vector().Round(values.size(), from.data(), to.data());
+  for (const Bf16 got : to.Read()) CHECK(std::isnan(Widen(got)));
+}
+
+TEST_CASE("conversions cover every length", "[vector][bf16]") {
+  const auto backend = BackendUnderTest(GENERATE(1, 2));
+  for (const int64_t n : Sizes()) {
+    CAPTURE(n);
+    const std::vector<float> x = RandomValues(n, 1);
+    const DeviceArray<float> from(*backend, x, 1), back(*backend, n, 1);
+    const DeviceArray<Bf16> rounded(*backend, n, 1);
+    backend->vector().Round(n, from.data(), rounded.data());
+    backend->vector().Widen(n, rounded.data(), back.data());
+    (void)rounded.Read();
+    const std::vector<float> got = back.Read();
+    for (int64_t i = 0; i < n; ++i) REQUIRE(std::fabs(got[i] - x[i]) <= kBf16RelativeError * std::fabs(x[i]));
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,235 @@
+// A small language for tests of the control plane: a coordinator, servers that answer when told, a clock.
+#ifndef TESSERA_TESTS_SERVER_CONTROL_CONTROL_FIXTURE_H_
+#define TESSERA_TESTS_SERVER_CONTROL_CONTROL_FIXTURE_H_
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_join.h"
+#include "common/rpc/control_protocol.h"
+#include "server/control/coordinator.h"
+
+namespace tessera {
+
+// A server as the coordinator sees it: it applies plans and promises exchanges.
+struct FakeServer {
+  v1::ServerHello hello;
+  std::deque<v1::PlanMessage> inbox;
+  v1::Plan plan;
+  // The exchange being collected: an earlier proposal is answered with a later exchange.
+  uint64_t collecting = 1;
+  std::set<uint64_t> held;
+  // What it counted of a member's pushes.
+  std::map<uint64_t, uint64_t> counted;
+  v1::PlanApplied applied;
+  bool drained = false;
+};
+
+class ControlFixture {
+ public:
+  explicit ControlFixture(JobFacts facts) : now(absl::FromUnixSeconds(1000)) {
+    facts.digest = "d1";
+    facts.layout_hash = 77;
+    coordinator = std::move(Coordinator::Create(facts, now)).value();
+    servers.resize(facts.servers);
+    for (int i = 0; i < facts.servers; ++i) {
+      v1::ServerHello& hello = servers[i].hello;
+      hello.set_rank(i);
+      hello.set_job_digest("d1");
+      hello.set_layout_hash(77);
+      hello.set_life(100 + i);
+      hello.set_address("server:" + std::to_string(7000 + i));
+    }
+  }
+
+  static JobFacts Facts(int servers, int workers) {
+    JobFacts facts;
+    facts.servers = servers;
+    facts.workers = workers;
+    facts.epochs = 2;
+    facts.batch_size = 10;
+    return facts;
+  }
+
+  absl::Status Attach(int server) {
+    absl::Status status = coordinator->Attach(servers[server].hello, now);
+    Collect();
+    return status;
+  }
+
+  absl::StatusOr<v1::JoinReply> Join(uint64_t member = 0, int rank = -1) {
+    v1::JoinRequest request;
+    request.set_job_digest("d1");
+    request.set_layout_hash(77);
+    request.set_protocol(kControlProtocol);
+    request.set_rows(100);
+    request.set_member(member);
+    if (rank >= 0) request.set_rank(rank);
+    auto reply = coordinator->Join(request, now);
+    Collect();
+    return reply;
+  }
+
+  absl::StatusOr<v1::RenewReply> Renew(uint64_t member, uint64_t exchange = 0, uint64_t step = 0,
+                                       uint64_t drain_seen = 0) {
+    v1::RenewRequest request;
+    request.set_member(member);
+    request.mutable_progress()->set_exchange(exchange);
+    request.mutable_progress()->set_step(step);
+    request.set_drain_seen(drain_seen);
+    auto reply = coordinator->Renew(request, now);
+    Collect();
+    return reply;
+  }
+
+  absl::Status Leave(uint64_t member, const std::string& error = "") {
+    v1::LeaveRequest request;
+    request.set_member(member);
+    request.set_error(error);
+    absl::Status status = coordinator->Leave(request, now);
+    Collect();
+    return status;
+  }
+
+  absl::Status Evaluate(uint64_t member, v1::EvaluateStage stage, uint64_t step,
+                        uint64_t attempt = 0, uint64_t evaluation = 0, uint64_t correct = 5) {
+    v1::EvaluateRequest request;
+    request.set_member(member);
+    request.set_stage(stage);
+    request.set_attempt(attempt);
+    request.set_evaluation(evaluation);
+    request.mutable_progress()->set_step(step);
+    request.mutable_progress()->set_exchange(step);
+    request.set_loss_sum(2 * member);
+    request.set_loss_count(4);
+    request.set_constants("from " + std::to_string(member));
+    request.mutable_scores()->set_correct(correct);
+    request.mutable_scores()->set_rows(10);
+    request.mutable_scores()->set_loss_sum(member);
+    absl::Status status = coordinator->Evaluate(request, now);
+    Collect();
+    return status;
+  }
+
+  // The oldest answer for this member, and forgets it.
+  std::optional<absl::StatusOr<v1::EvaluateReply>> Answer(uint64_t member) {
+    for (auto it = answers.begin(); it != answers.end(); ++it) {
+      if (it->member != MemberId(member)) continue;
+      auto reply = std::move(it->reply);
+      answers.erase(it);
+      return reply;
+    }
+    return std::nullopt;
+  }
+
+  void Tick(absl::Duration later) {
+    now += later;
+    coordinator->Tick(now);
+    Collect();
+  }
+
+  // All servers say that they live.
+  void Heartbeat() {
+    for (size_t i = 0; i < servers.size(); ++i) {
+      v1::ShardMessage message;
+      message.mutable_counters()->set_exchange_committed(servers[i].collecting - 1);
+      coordinator->OnShardMessage(ShardId(i), message, now);
+    }
+    Collect();
+  }
+
+  // Server `i` handles its oldest message and answers; false: it had none.
+  bool Step(int i) {
+    FakeServer& server = servers[i];
+    if (server.inbox.empty()) return false;
+    const v1::PlanMessage message = server.inbox.front();
+    server.inbox.pop_front();
+    if (message.has_plan()) {
+      for (const v1::Member& old : server.plan.members()) {
+        bool stays = false;
+        for (const v1::Member& m : message.plan().members()) stays |= m.member() == old.member();
+        if (stays) continue;
+        auto* removed = server.applied.add_removed();
+        removed->set_member(old.member());
+        removed->set_last_exchange(server.counted[old.member()]);
+      }
+      server.plan = message.plan();
+      server.applied.set_generation(message.plan().generation());
+      v1::ShardMessage answer;
+      *answer.mutable_applied() = server.applied;
+      Answer(i, answer);
+    }
+    if (message.has_propose()) {
+      uint64_t first = message.propose().member().first_exchange();
+      if (first <= server.collecting) {
+        first = server.collecting + 2;
+      } else {
+        server.held.insert(message.propose().proposal());
+      }
+      v1::ShardMessage answer;
+      answer.mutable_proposal_reply()->set_proposal(message.propose().proposal());
+      answer.mutable_proposal_reply()->set_first_exchange(first);
+      Answer(i, answer);
+    }
+    server.held.erase(server.held.begin(), server.held.upper_bound(message.withdraw()));
+    if (message.drain()) {
+      server.drained = true;
+      v1::ShardMessage answer;
+      answer.mutable_counters()->set_closing(true);
+      answer.mutable_counters()->set_parameters_hash(i + 1);
+      Answer(i, answer);
+    }
+    return true;
+  }
+
+  void StepAll() {
+    bool any = true;
+    while (any) {
+      any = false;
+      for (size_t i = 0; i < servers.size(); ++i) any |= Step(i);
+    }
+  }
+
+  // All attached, `workers` joined and admitted as members 1, 2, ...
+  void Start(int workers) {
+    for (size_t i = 0; i < servers.size(); ++i) (void)Attach(i);
+    for (int i = 0; i < workers; ++i) (void)Join();
+    StepAll();
+  }
+
+  MemberState StateOf(uint64_t member) const {
+    return coordinator->membership().members().Find(MemberId(member))->state;
+  }
+
+  absl::Time now;
+  std::unique_ptr<Coordinator> coordinator;
+  std::vector<FakeServer> servers;
+  std::vector<Coordinator::EvaluateAnswer> answers;
+
+ private:
+  void Answer(int server, const v1::ShardMessage& message) {
+    coordinator->OnShardMessage(ShardId(server), message, now);
+    Collect();
+  }
+
+  void Collect() {
+    for (Outgoing& out : coordinator->TakeOutbox()) {
+      if (coordinator->membership().servers().at(out.server).attached) {
+        servers[out.server.value()].inbox.push_back(out.message);
+      }
+    }
+    for (auto& answer : coordinator->TakeReplies()) answers.push_back(std::move(answer));
+  }
+};
+
+inline std::string Words(const google::protobuf::RepeatedPtrField<std::string>& words) {
+  return absl::StrJoin(words, ", ");
+}
+
+}  // namespace tessera
+
+#endif  // TESSERA_TESTS_SERVER_CONTROL_CONTROL_FIXTURE_H_

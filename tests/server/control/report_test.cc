@@ -1,0 +1,82 @@
+#include "server/control/report.h"
+
+#include <cmath>
+
+#include <catch2/catch.hpp>
+
+#include "nlohmann/json.hpp"
+
+namespace tessera {
+namespace {
+
+TEST_CASE("the report has every key of its contract and sums what it should", "[control][report]") {
+  v1::JobStatus status;
+  status.set_job("digits");
+  status.set_method("data_parallel");
+  status.set_seed(7);
+  status.set_train_seconds(4);
+  status.set_wall_seconds(6);
+  status.set_step(50);
+  status.set_round(50);
+  status.set_members_joined(2);
+  for (int i = 0; i < 2; ++i) {
+    status.add_members()->mutable_progress()->set_examples(100);
+    v1::WorkerReport& worker = *status.add_worker_reports();
+    worker.set_rank(1 - i);  // They left in the other order.
+    worker.set_exchanges(50);
+    worker.set_pull_payload_bytes(10 + i);
+    worker.set_backend("cpu");
+    v1::ServerCounters& counters = *status.add_servers()->mutable_counters();
+    counters.add_staleness_histogram(3);
+    counters.add_staleness_histogram(1);
+    counters.add_staleness_histogram(0);
+    counters.set_staleness_sum(1);
+    counters.set_staleness_max(1);
+    counters.set_parameter_bytes(1000);
+    counters.set_parameters_hash(0x8000000000000001);
+  }
+  v1::HistoryEntry& entry = *status.add_history();
+  entry.set_test_accuracy(0.5);
+  entry.set_train_loss(std::nan(""));
+  for (double p : {0.5, 0.25, 0.125}) entry.add_precision_at(p);
+
+  const nlohmann::json report = nlohmann::json::parse(ReportJson(status));
+  for (const char* key :
+       {"job", "method", "seed", "wall_seconds", "train_seconds", "steps", "rounds", "examples",
+        "examples_per_second", "final", "history", "traffic", "staleness", "memory", "phases",
+        "members", "build"}) {
+    INFO(key);
+    CHECK(report.contains(key));
+  }
+  CHECK(report["examples"] == 200);
+  CHECK(report["examples_per_second"] == 50.0);
+  CHECK(report["final"]["test_accuracy"] == 0.5);
+  CHECK(report["final"]["train_loss"].is_null());
+  CHECK(report["final"]["precision_at"]["3"] == 0.25);
+  CHECK(report["history"][0]["train_loss"].is_null());
+  CHECK(report["traffic"]["exchanges"] == 100);
+  CHECK(report["traffic"]["pull_payload_bytes"] == 21);
+  CHECK(report["traffic"]["by_worker"][0]["worker"] == 0);
+  CHECK(report["traffic"]["by_worker"][0]["pull_payload_bytes"] == 11);
+  CHECK(report["staleness"]["mean"] == 0.25);
+  CHECK(report["staleness"]["histogram"] == nlohmann::json({6, 2}));
+  CHECK(report["memory"]["parameter_bytes"] == 2000);
+  CHECK(report["memory"]["server_peak_rss_bytes"].size() == 2);
+  CHECK(report["phases"].size() == 2);
+  CHECK(report["parameters_hash"] == "0000000000000002");
+  CHECK(report["build"]["backend"] == "cpu");
+  CHECK(report["outcome"] == "finished");
+}
+
+TEST_CASE("a job that never trained has nulls, not infinities", "[control][report]") {
+  v1::JobStatus status;
+  status.set_job("name \xff is not UTF-8");
+  const nlohmann::json report = nlohmann::json::parse(ReportJson(status));
+  CHECK(report["examples_per_second"].is_null());
+  CHECK(report["staleness"]["mean"].is_null());
+  CHECK(report["final"]["test_loss"].is_null());
+  CHECK(report["build"]["cpu"] == "");
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,272 @@
+// The shard behind its thread: calls from many threads, answers through callbacks.
+#include "server/shard/shard_thread.h"
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "absl/synchronization/notification.h"
+#include "common/consistency/barrier.h"
+#include "common/consistency/none.h"
+#include "common/rule/add.h"
+#include "tests/server/shard/shard_fixture.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kRows = 4;
+
+std::unique_ptr<ShardThread> Start(std::unique_ptr<ConsistencyPolicy> policy) {
+  Shard::Options options;
+  options.shape = ZeroMatrix(kRows, 1);
+  options.policy = std::move(policy);
+  options.rule = MakeAdd();
+  return std::make_unique<ShardThread>(std::make_unique<Shard>(std::move(options)));
+}
+
+// One answer, waited for.
+template <typename T>
+class Answer {
+ public:
+  std::function<void(T)> Callback() {
+    return [this](T value) {
+      value_ = std::make_unique<T>(std::move(value));
+      ready_.Notify();
+    };
+  }
+  T& Wait() {
+    ready_.WaitForNotification();
+    return *value_;
+  }
+  bool ready() const { return ready_.HasBeenNotified(); }
+
+ private:
+  std::unique_ptr<T> value_;
+  absl::Notification ready_;
+};
+
+using PushAnswer = Answer<absl::StatusOr<PushAccepted>>;
+using ReadAnswer = Answer<absl::StatusOr<ReadResult>>;
+
+ReceivedPush PushOf(const ShardThread& shard, uint64_t member, uint64_t exchange, float value) {
+  ReceivedPush push;
+  push.member = MemberId(member);
+  push.exchange = Exchange(exchange);
+  push.layout_hash = shard.layout_hash();
+  push.payload = PayloadOf(std::vector<float>(kRows, value));
+  return push;
+}
+
+void SetPlan(ShardThread& shard, Plan plan) {
+  Answer<std::vector<Shard::Removed>> applied;
+  shard.SetPlan(std::move(plan), applied.Callback());
+  applied.Wait();
+}
+
+ShardThread::View Inspect(ShardThread& shard) {
+  Answer<ShardThread::View> view;
+  shard.Inspect(/*with_hash=*/true, view.Callback());
+  return view.Wait();
+}
+
+TEST_CASE("workers on threads of their own train through a barrier", "[shard_thread]") {
+  const int workers = 4;
+  const int exchanges = 200;
+  const std::unique_ptr<ShardThread> shard = Start(MakeBarrier());
+  SetPlan(*shard, PlanOfFirst(workers));
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  for (int worker = 1; worker <= workers; ++worker) {
+    threads.emplace_back([&, worker] {
+      for (int exchange = 1; exchange <= exchanges; ++exchange) {
+        PushAnswer pushed;
+        ReadAnswer read;
+        // The read is asked for first: it must wait for the push that comes after it.
+        shard->Read(MemberId(worker), Exchange(exchange), read.Callback());
+        shard->Accept(PushOf(*shard, worker, exchange, static_cast<float>(4 * worker)), pushed.Callback());
+        if (!pushed.Wait().ok() || !read.Wait().ok()) {
+          ++wrong;
+          return;
+        }
+        const std::vector<float> values = ValuesOf(*read.Wait()->snapshot);
+        if (values != std::vector<float>(kRows, 10.0f * exchange)) ++wrong;
+        if (read.Wait()->version != Version(exchange)) ++wrong;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == 0);
+  CHECK(Inspect(*shard).counters.version == Version(exchanges));
+}
+
+TEST_CASE("asynchronous pushes from many threads are all counted once", "[shard_thread]") {
+  const int workers = 4;
+  const int exchanges = 300;
+  const std::unique_ptr<ShardThread> shard = Start(MakeNone(1.0f));
+  SetPlan(*shard, PlanOfFirst(workers));
+  std::vector<std::thread> threads;
+  for (int worker = 1; worker <= workers; ++worker) {
+    threads.emplace_back([&, worker] {
+      for (int exchange = 1; exchange <= exchanges; ++exchange) {
+        for (int attempt = 0; attempt < 2; ++attempt) {
+          PushAnswer pushed;
+          shard->Accept(PushOf(*shard, worker, exchange, 1), pushed.Callback());
+          pushed.Wait();
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  Answer<ReadResult> now;
+  shard->ReadNow(now.Callback());
+  // The last push may be staged still: a worker's own read waits for it.
+  for (int worker = 1; worker <= workers; ++worker) {
+    ReadAnswer read;
+    shard->Read(MemberId(worker), Exchange(exchanges), read.Callback());
+    REQUIRE(read.Wait().ok());
+  }
+  const ShardThread::View view = Inspect(*shard);
+  CHECK(view.counters.version == Version(workers * exchanges));
+  CHECK(view.counters.duplicates == workers * exchanges);
+  Answer<ReadResult> last;
+  shard->ReadNow(last.Callback());
+  CHECK(ValuesOf(*last.Wait().snapshot) == std::vector<float>(kRows, workers * exchanges));
+}
+
+TEST_CASE("a parked read wakes by the missing push, or by the missing member's removal", "[shard_thread]") {
+  for (const bool by_removal : {false, true}) {
+    const std::unique_ptr<ShardThread> shard = Start(MakeBarrier());
+    SetPlan(*shard, PlanOfFirst(2));
+    PushAnswer first, second;
+    ReadAnswer read;
+    shard->Accept(PushOf(*shard, 1, 1, 2), first.Callback());
+    shard->Read(MemberId(1), Exchange(1), read.Callback());
+    const ShardThread::View view = Inspect(*shard);
+    CHECK(view.parked_reads == 1);
+    CHECK(view.waits_for == std::vector<MemberId>{MemberId(2)});
+    CHECK_FALSE(read.ready());
+    if (by_removal) {
+      SetPlan(*shard, PlanOf(2, {{1, 1}}));
+    } else {
+      shard->Accept(PushOf(*shard, 2, 1, 4), second.Callback());
+    }
+    REQUIRE(read.Wait().ok());
+    CHECK(ValuesOf(*read.Wait()->snapshot)[0] == (by_removal ? 2 : 3));
+  }
+}
+
+TEST_CASE("a parked read of a member that is removed fails", "[shard_thread]") {
+  const std::unique_ptr<ShardThread> shard = Start(MakeBarrier());
+  SetPlan(*shard, PlanOfFirst(2));
+  ReadAnswer read;
+  shard->Read(MemberId(2), Exchange(1), read.Callback());
+  SetPlan(*shard, PlanOf(2, {{1, 1}}));
+  CHECK(read.Wait().status().code() == absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_CASE("a cancelled read is answered once and forgotten", "[shard_thread]") {
+  const std::unique_ptr<ShardThread> shard = Start(MakeBarrier());
+  SetPlan(*shard, PlanOfFirst(1));
+  ReadAnswer read;
+  const uint64_t number = shard->Read(MemberId(1), Exchange(1), read.Callback());
+  shard->CancelRead(number);
+  CHECK(read.Wait().status().code() == absl::StatusCode::kCancelled);
+  CHECK(Inspect(*shard).parked_reads == 0);
+  shard->CancelRead(number);
+  shard->CancelRead(number + 1000);
+  PushAnswer pushed;
+  shard->Accept(PushOf(*shard, 1, 1, 1), pushed.Callback());
+  CHECK(pushed.Wait().ok());
+}
+
+TEST_CASE("a promised exchange is held until it is withdrawn", "[shard_thread]") {
+  const std::unique_ptr<ShardThread> shard = Start(MakeBarrier());
+  SetPlan(*shard, PlanOfFirst(1));
+  Answer<Exchange> promised;
+  shard->Propose(1, Exchange(2), promised.Callback());
+  CHECK(promised.Wait() == Exchange(2));
+  PushAnswer one, two;
+  ReadAnswer before, held;
+  shard->Accept(PushOf(*shard, 1, 1, 1), one.Callback());
+  shard->Read(MemberId(1), Exchange(1), before.Callback());
+  REQUIRE(before.Wait().ok());
+  shard->Accept(PushOf(*shard, 1, 2, 1), two.Callback());
+  shard->Read(MemberId(1), Exchange(2), held.Callback());
+  REQUIRE(two.Wait().ok());
+  CHECK(Inspect(*shard).parked_reads == 1);
+  CHECK_FALSE(held.ready());
+  shard->Withdraw(1);
+  CHECK(held.Wait().ok());
+}
+
+TEST_CASE("a reservation waits for room and is told when its member is removed", "[shard_thread]") {
+  const std::unique_ptr<ShardThread> shard = Start(MakeBarrier());
+  SetPlan(*shard, PlanOfFirst(3));
+  const int64_t bytes = int64_t{16} << 20;
+  Answer<absl::Status> granted, waiting, removed;
+  shard->Reserve(MemberId(2), bytes, granted.Callback());
+  REQUIRE(granted.Wait().ok());
+  shard->Reserve(MemberId(3), bytes, waiting.Callback());
+  Inspect(*shard);
+  CHECK_FALSE(waiting.ready());
+  shard->Release(MemberId(2), bytes);
+  CHECK(waiting.Wait().ok());
+  shard->Reserve(MemberId(2), bytes, removed.Callback());
+  Inspect(*shard);
+  CHECK_FALSE(removed.ready());
+  SetPlan(*shard, PlanOf(2, {{1, 1}, {3, 1}}));
+  CHECK(removed.Wait().code() == absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_CASE("the end of the shard answers everyone", "[shard_thread]") {
+  std::unique_ptr<ShardThread> shard = Start(MakeBarrier());
+  SetPlan(*shard, PlanOfFirst(3));
+  ReadAnswer read;
+  Answer<absl::Status> full, reserve;
+  std::atomic<int> answered{0};
+  shard->Read(MemberId(1), Exchange(1), read.Callback());
+  shard->Reserve(MemberId(2), int64_t{16} << 20, full.Callback());
+  shard->Reserve(MemberId(3), int64_t{16} << 20, reserve.Callback());
+  for (int i = 0; i < 100; ++i) {
+    shard->Accept(PushOf(*shard, 9, 1, 1), [&](absl::StatusOr<PushAccepted>) { ++answered; });
+  }
+  shard.reset();
+  CHECK(read.ready());
+  CHECK(read.Wait().status().code() == absl::StatusCode::kCancelled);
+  CHECK(full.Wait().ok());
+  CHECK(reserve.Wait().code() == absl::StatusCode::kCancelled);
+  CHECK(answered == 100);
+}
+
+TEST_CASE("snapshots are read and dropped on other threads while commits go on", "[shard_thread]") {
+  const std::unique_ptr<ShardThread> shard = Start(MakeNone(1.0f));
+  SetPlan(*shard, PlanOfFirst(1));
+  std::atomic<bool> done{false};
+  std::atomic<int> torn{0};
+  std::vector<std::thread> readers;
+  for (int i = 0; i < 3; ++i) {
+    readers.emplace_back([&] {
+      while (!done) {
+        Answer<ReadResult> read;
+        shard->ReadNow(read.Callback());
+        const ReadResult result = std::move(read.Wait());
+        const std::vector<float> values = ValuesOf(*result.snapshot);
+        // Every entry is the version: anything else is a torn read.
+        if (values != std::vector<float>(kRows, static_cast<float>(result.version.value()))) ++torn;
+      }
+    });
+  }
+  for (int exchange = 1; exchange <= 500; ++exchange) {
+    PushAnswer pushed;
+    shard->Accept(PushOf(*shard, 1, exchange, 1), pushed.Callback());
+    REQUIRE(pushed.Wait().ok());
+  }
+  done = true;
+  for (std::thread& reader : readers) reader.join();
+  CHECK(torn == 0);
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,94 @@
+// What must be true of every run, whatever the network does.
+//
+// Updates are integers that follow from (seed, member, exchange, entry), so the parameters of every shard are
+// known exactly from the history of what was folded: initial values (zeros) plus those updates, and no other.
+#ifndef TESSERA_TESTS_SIM_CHECKER_H_
+#define TESSERA_TESTS_SIM_CHECKER_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "common/base/ids.h"
+#include "common/consistency/plan.h"
+#include "common/consistency/policy.h"
+#include "common/layout/shard_map.h"
+
+namespace tessera {
+
+// Sums of up to six of them have exact means, and a whole run stays within a float's 24 bits.
+int64_t UpdateEntry(uint64_t seed, MemberId member, Exchange exchange, int64_t entry);
+
+class Checker {
+ public:
+  struct Options {
+    uint64_t seed = 0;
+    int shards = 1;
+    // The same exchange is the same update for all.
+    bool lockstep = true;
+    // -1: the rule subtracts gradients. +1: it adds deltas.
+    int sign = -1;
+  };
+  explicit Checker(Options options);
+
+  // A policy for `shard` that tells the checker what `policy` decides.
+  std::unique_ptr<ConsistencyPolicy> Recorded(ShardId shard, const ShardSlices& slices,
+                                              std::unique_ptr<ConsistencyPolicy> policy);
+
+  // --- events ---
+
+  // The coordinator's word has reached the shard.
+  void OnPlan(ShardId shard, const Plan& plan);
+  void OnAccepted(ShardId shard, MemberId member, Exchange exchange, bool duplicate);
+  // A member was answered.
+  void OnRead(ShardId shard, MemberId member, Exchange after, Version version, const std::vector<float>& values);
+  void OnCounted(ShardId shard, Version version);
+  // A worker has pulled from all shards after `exchange`.
+  void OnReplica(MemberId member, Exchange exchange, const std::vector<float>& values);
+  // Reads are parked: `waits_for` and an open promise are all that the status can name.
+  void OnWaiting(ShardId shard, const std::vector<MemberId>& readers, const std::vector<MemberId>& waits_for,
+                 bool holds_promise);
+  void OnAdmitted(MemberId member, Exchange first);
+  void OnLiveMemberRefused(MemberId member, absl::string_view message);
+  // The run is over; `lost` did not finish.
+  void OnEnd(const std::set<MemberId>& lost, uint64_t partial_pushes);
+
+  // The first thing that was wrong.
+  const std::optional<std::string>& violation() const { return violation_; }
+  void Violate(absl::string_view what);
+  uint64_t commits() const;
+  uint64_t partial_pushes() const;
+
+ private:
+  class RecordedPolicy;
+  // What one shard must look like.
+  struct Ledger {
+    ShardSlices slices;
+    Plan plan;
+    std::vector<int64_t> parameters;
+    std::vector<int64_t> pending;
+    std::vector<MemberId> folded;                     // into pending
+    std::set<std::pair<MemberId, Exchange>> applied;  // ever
+    std::map<Exchange, std::set<MemberId>> commits;   // under lockstep
+    Exchange committed;                               // the last one
+    uint64_t version = 0;
+  };
+
+  void OnFolded(ShardId shard, const PushFacts& push, const Verdict& verdict);
+  void OnCommitted(ShardId shard, Exchange exchange);
+  void CheckSameCommits(const std::set<MemberId>& lost);
+
+  const Options options_;
+  std::vector<Ledger> ledgers_;
+  std::map<Exchange, std::vector<float>> replicas_;  // under lockstep
+  std::optional<std::string> violation_;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_TESTS_SIM_CHECKER_H_

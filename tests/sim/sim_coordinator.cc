@@ -1,0 +1,79 @@
+#include "tests/sim/sim_coordinator.h"
+
+#include "common/base/check.h"
+
+namespace tessera {
+
+SimCoordinator::SimCoordinator(SimNetwork* network, JobFacts facts)
+    : network_(network), node_(network->AddNode()) {
+  absl::StatusOr<std::unique_ptr<Coordinator>> created = Coordinator::Create(std::move(facts), network->now());
+  TESSERA_CHECK(created.ok());
+  coordinator_ = *std::move(created);
+  Tick();
+}
+
+void SimCoordinator::Tick() {
+  coordinator_->Tick(network_->now());
+  Deliver();
+  network_->After(node_, coordinator_->facts().lease_timeout / 10, [this] { Tick(); });
+}
+
+void SimCoordinator::Attach(NodeId server, v1::ServerHello hello,
+                            std::function<void(const v1::PlanMessage&)> deliver) {
+  network_->Stream(server, node_, [this, server, hello, deliver = std::move(deliver)] {
+    links_[ShardId(hello.rank())] = {server, hello.life(), deliver};
+    TESSERA_CHECK(coordinator_->Attach(hello, network_->now()).ok());
+    Deliver();
+  });
+}
+
+void SimCoordinator::FromServer(NodeId server, ShardId rank, v1::ShardMessage message) {
+  network_->Stream(server, node_, [this, rank, message = std::move(message)] {
+    coordinator_->OnShardMessage(rank, message, network_->now());
+    Deliver();
+  });
+}
+
+void SimCoordinator::Detach(ShardId rank) {
+  network_->After(node_, absl::Milliseconds(20), [this, rank] {
+    coordinator_->Detach(rank, links_[rank].life, network_->now());
+    Deliver();
+  });
+}
+
+void SimCoordinator::Evaluate(NodeId from, v1::EvaluateRequest request, Done<v1::EvaluateReply> done) {
+  network_->Call<absl::StatusOr<v1::EvaluateReply>>(
+      from, node_,
+      [this, request](std::function<void(absl::StatusOr<v1::EvaluateReply>)> answer) {
+        const absl::Status asked = coordinator_->Evaluate(request, network_->now());
+        if (asked.ok()) {
+          parked_[MemberId(request.member())] = std::move(answer);
+        } else {
+          answer(asked);
+        }
+        Deliver();
+      },
+      std::move(done));
+}
+
+void SimCoordinator::Drain() {
+  coordinator_->Drain("the simulation wants it", network_->now());
+  Deliver();
+}
+
+void SimCoordinator::Deliver() {
+  for (Outgoing& outgoing : coordinator_->TakeOutbox()) {
+    const auto link = links_.find(outgoing.server);
+    if (link == links_.end()) continue;
+    network_->Stream(node_, link->second.node,
+                     [deliver = link->second.deliver, message = std::move(outgoing.message)] { deliver(message); });
+  }
+  for (Coordinator::EvaluateAnswer& answer : coordinator_->TakeReplies()) {
+    const auto parked = parked_.find(answer.member);
+    if (parked == parked_.end()) continue;
+    parked->second(std::move(answer.reply));
+    parked_.erase(parked);
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,231 @@
+#include "tests/sim/sim_job.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "tests/server/shard/shard_fixture.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kRows = 7;
+constexpr int64_t kColumns = 3;
+constexpr uint64_t kTrainingRows = 96;
+constexpr int64_t kBatch = 4;
+constexpr int64_t kEpochs = 3;
+constexpr int64_t kMembersMax = 5;
+constexpr absl::Duration kLease = absl::Seconds(1);
+constexpr absl::Duration kFaultsLast = absl::Seconds(3);
+// With faults ended, everything is found out within a few leases and the rest of the job takes seconds.
+constexpr absl::Duration kPatience = absl::Seconds(60);
+
+Recipe RecipeOf(SimMethod method) {
+  v1::Job job;
+  job.mutable_train()->mutable_optimizer()->mutable_sgd()->set_learning_rate(1);
+  switch (method) {
+    case SimMethod::kDataParallel:
+      job.mutable_method()->mutable_data_parallel();
+      break;
+    case SimMethod::kLocalSgd:
+      job.mutable_method()->mutable_local_sgd()->set_local_steps(3);
+      break;
+    case SimMethod::kAsyncSgd:
+      job.mutable_method()->mutable_async_sgd()->set_local_steps(1);
+      break;
+    case SimMethod::kAsyncSgdDeltas:
+      job.mutable_method()->mutable_async_sgd()->set_local_steps(2);
+      break;
+  }
+  absl::StatusOr<Recipe> recipe = RecipeFor(job);
+  TESSERA_CHECK(recipe.ok());
+  return *std::move(recipe);
+}
+
+Checker::Options CheckerOptions(uint64_t seed, int servers, const Recipe& recipe) {
+  return {seed, servers, recipe.lockstep, recipe.payload == PayloadKind::kGradient ? -1 : 1};
+}
+
+}  // namespace
+
+SimJob::SimJob(SimOptions options)
+    : options_(options),
+      dice_(options.seed),
+      network_(&queue_, &dice_),
+      servers_count_(1 + static_cast<int>(dice_.Below(4))),
+      workers_count_(1 + static_cast<int>(dice_.Below(4))),
+      recipe_(RecipeOf(options.method)),
+      step_time_(dice_.Between(absl::Milliseconds(1), absl::Milliseconds(60))),
+      checker_(CheckerOptions(options.seed, servers_count_, recipe_)) {
+  JobFacts facts;
+  facts.servers = servers_count_;
+  facts.workers = workers_count_;
+  facts.layout_hash = LayoutHash(ZeroMatrix(kRows, kColumns), servers_count_);
+  facts.lease_timeout = kLease;
+  facts.batch_size = kBatch;
+  facts.epochs = kEpochs;
+  facts.local_steps = recipe_.local_steps;
+  facts.synchronous = recipe_.lockstep;
+  coordinator_ = std::make_unique<SimCoordinator>(&network_, facts);
+  chaos_ = network_.AddNode();
+  StartServers();
+  for (int worker = 0; worker < workers_count_; ++worker) StartWorker(std::nullopt);
+  faults_end_ = queue_.now();
+  if (options_.faults) PlanFaults();
+}
+
+void SimJob::StartServers() {
+  for (int rank = 0; rank < servers_count_; ++rank) {
+    Shard::Options options;
+    options.shape = ZeroMatrix(kRows, kColumns);
+    options.shard = ShardId(rank);
+    options.shard_count = servers_count_;
+    options.kind = static_cast<int>(recipe_.payload);
+    options.policy = recipe_.make_policy();
+    options.rule = recipe_.make_rule();
+    servers_.push_back(std::make_unique<SimServer>(&network_, coordinator_.get(), &checker_, std::move(options),
+                                                   options_.mutation));
+  }
+}
+
+void SimJob::StartWorker(std::optional<uint32_t> rank) {
+  std::vector<SimServer*> servers;
+  for (const std::unique_ptr<SimServer>& server : servers_) servers.push_back(server.get());
+  SimWorker::Options options;
+  options.seed = options_.seed;
+  options.life = workers_.size() + 1;
+  options.rank = rank;
+  options.rows = kTrainingRows;
+  options.epochs = kEpochs;
+  options.local_steps = recipe_.local_steps;
+  options.kind = static_cast<int>(recipe_.payload);
+  options.step_time = step_time_ * (0.5 + 0.01 * dice_.Below(150));
+  workers_.push_back(
+      std::make_unique<SimWorker>(&network_, coordinator_.get(), &checker_, std::move(servers), options));
+}
+
+void SimJob::PlanFaults() {
+  faults_end_ = queue_.now() + kFaultsLast;
+  NetworkFaults faults;
+  if (dice_.Chance(0.7)) faults.drop = 0.01 * dice_.Below(12);
+  if (dice_.Chance(0.7)) faults.duplicate = 0.01 * dice_.Below(15);
+  if (dice_.Chance(0.7)) faults.straggle = 0.01 * dice_.Below(12);
+  if (dice_.Chance(0.7)) faults.sever = 0.01 * dice_.Below(8);
+  network_.set_faults(faults);
+  queue_.At(faults_end_, [this] { network_.set_faults({}); });
+  Strike();
+}
+
+void SimJob::Strike() {
+  network_.After(chaos_, dice_.Between(absl::Milliseconds(20), absl::Milliseconds(900)), [this] {
+    if (queue_.now() >= faults_end_) return;
+    const uint64_t what = dice_.Below(20);
+    if (what < 7) CrashWorker();
+    if (what >= 7 && what < 11) FreezeSomebody();
+    if (what >= 11 && what < 16) {
+      int64_t live = 0;
+      for (const auto& worker : workers_) live += worker->is_over() ? 0 : 1;
+      if (live < kMembersMax) StartWorker(std::nullopt);
+    }
+    if (what == 16 && dice_.Chance(0.2)) KillServer();
+    if (what == 17 && dice_.Chance(0.3) && coordinator_->state().membership().started()) {
+      drained_ = true;
+      coordinator_->Drain();
+    }
+    Strike();
+  });
+}
+
+void SimJob::CrashWorker() {
+  SimWorker& worker = *workers_[dice_.Below(workers_.size())];
+  if (worker.is_over()) return;
+  worker.Crash();
+  // A job that has not started waits for as many as it wants; later it goes on without.
+  const bool must = !coordinator_->state().membership().started();
+  if (!must && dice_.Chance(0.4)) return;
+  network_.After(chaos_, dice_.Between(absl::Milliseconds(10), absl::Milliseconds(1500)),
+                 [this] { StartWorker(std::nullopt); });
+}
+
+void SimJob::FreezeSomebody() {
+  if (dice_.Chance(0.3)) {
+    // A server that is silent for a lease ends the job: stay below.
+    const SimServer& server = *servers_[dice_.Below(servers_.size())];
+    network_.Freeze(server.node(), queue_.now() + dice_.Between(absl::ZeroDuration(), kLease / 3));
+    return;
+  }
+  const SimWorker& worker = *workers_[dice_.Below(workers_.size())];
+  network_.Freeze(worker.node(), queue_.now() + dice_.Between(absl::ZeroDuration(), 2.5 * kLease));
+}
+
+void SimJob::KillServer() {
+  if (server_killed_) return;
+  server_killed_ = true;
+  const int rank = static_cast<int>(dice_.Below(servers_.size()));
+  network_.Kill(servers_[rank]->node());
+  coordinator_->Detach(ShardId(rank));
+}
+
+bool SimJob::AllOver() const {
+  for (const std::unique_ptr<SimWorker>& worker : workers_) {
+    if (!worker->is_over()) return false;
+  }
+  return true;
+}
+
+std::set<MemberId> SimJob::Lost() const {
+  std::set<MemberId> lost;
+  for (const auto& [member, record] : coordinator_->state().membership().members().all()) {
+    if (record.state == MemberState::kLost || record.state == MemberState::kFailed) lost.insert(member);
+  }
+  return lost;
+}
+
+std::string SimJob::Describe() const {
+  std::string text = absl::StrCat("at ", absl::FormatDuration(queue_.now() - absl::UnixEpoch()), " coordinator ",
+                                  coordinator_->state().Status(queue_.now()).state(), " waits for:");
+  for (const std::string& name : coordinator_->state().membership().WaitingFor()) absl::StrAppend(&text, " ", name);
+  for (const auto& server : servers_) absl::StrAppend(&text, "\n  ", server->Describe());
+  for (const auto& worker : workers_) absl::StrAppend(&text, "\n  ", worker->Describe());
+  return text;
+}
+
+SimOutcome SimJob::Run() {
+  const absl::Time give_up = faults_end_ + kPatience;
+  const Coordinator& coordinator = coordinator_->state();
+  while (!checker_.violation().has_value()) {
+    if (coordinator.ended() && AllOver() && queue_.now() > faults_end_) break;
+    if (queue_.now() > give_up) {
+      checker_.Violate(absl::StrCat("stuck: ", Describe()));
+      break;
+    }
+    TESSERA_CHECK(queue_.RunNext());
+  }
+  // What is still on its way arrives: late messages to a job that has ended.
+  const absl::Time quiet = queue_.now() + kLease;
+  while (!checker_.violation().has_value() && queue_.now() < quiet) queue_.RunNext();
+  return Judge();
+}
+
+SimOutcome SimJob::Judge() {
+  SimOutcome outcome;
+  const Coordinator& coordinator = coordinator_->state();
+  const Membership& membership = coordinator.membership();
+  const std::set<MemberId> lost = Lost();
+  outcome.finished = coordinator.ended() && coordinator.outcome().ok();
+  // The report of a job whose servers are all there must be exact.
+  if (!checker_.violation().has_value() && outcome.finished) checker_.OnEnd(lost, membership.partial_pushes());
+  if (!checker_.violation().has_value() && !options_.faults && !outcome.finished) {
+    checker_.Violate(absl::StrCat("no faults, but: ", coordinator.outcome().message()));
+  }
+  outcome.violation = checker_.violation();
+  outcome.commits = checker_.commits();
+  outcome.lost = lost.size();
+  for (const auto& [member, record] : membership.members().all()) outcome.joined_late += record.first_exchange > Exchange(1);
+  outcome.partial_pushes = membership.partial_pushes();
+  outcome.duration = queue_.now() - absl::UnixEpoch();
+  outcome.fingerprint = Scrambled(outcome.commits + 1000003 * absl::ToInt64Nanoseconds(outcome.duration)) + dice_.Next();
+  return outcome;
+}
+
+}  // namespace tessera

@@ -1,0 +1,88 @@
+// A whole job on virtual time: the real coordinator, the real shards, simulated workers, and a plan of faults,
+// all drawn from one seed. The same seed gives the same run.
+#ifndef TESSERA_TESTS_SIM_SIM_JOB_H_
+#define TESSERA_TESTS_SIM_SIM_JOB_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/method/recipe.h"
+#include "tests/sim/checker.h"
+#include "tests/sim/dice.h"
+#include "tests/sim/event_queue.h"
+#include "tests/sim/mutation.h"
+#include "tests/sim/sim_coordinator.h"
+#include "tests/sim/sim_network.h"
+#include "tests/sim/sim_server.h"
+#include "tests/sim/sim_worker.h"
+
+namespace tessera {
+
+enum class SimMethod { kDataParallel, kLocalSgd, kAsyncSgd, kAsyncSgdDeltas };
+
+struct SimOptions {
+  uint64_t seed = 0;
+  SimMethod method = SimMethod::kDataParallel;
+  Mutation mutation = Mutation::kNone;
+  // Without faults nothing is lost and nobody dies, but messages still overtake each other.
+  bool faults = true;
+};
+
+struct SimOutcome {
+  // The first thing that was wrong; nullopt: all held.
+  std::optional<std::string> violation;
+  bool finished = false;  // the job ended as a success
+  uint64_t commits = 0;   // over all shards
+  uint64_t lost = 0;      // members
+  uint64_t joined_late = 0;
+  uint64_t partial_pushes = 0;
+  absl::Duration duration;
+  // Equal for equal runs.
+  uint64_t fingerprint = 0;
+};
+
+class SimJob {
+ public:
+  explicit SimJob(SimOptions options);
+  SimOutcome Run();
+
+ private:
+  void StartServers();
+  void StartWorker(std::optional<uint32_t> rank);
+  void PlanFaults();
+  // Now and then, until faults end: one of the faults below.
+  void Strike();
+  void CrashWorker();
+  void FreezeSomebody();
+  void KillServer();
+  bool AllOver() const;
+  std::set<MemberId> Lost() const;
+  std::string Describe() const;
+  SimOutcome Judge();
+
+  const SimOptions options_;
+  Dice dice_;
+  EventQueue queue_;
+  SimNetwork network_;
+  const int servers_count_;
+  const int workers_count_;
+  const Recipe recipe_;
+  const absl::Duration step_time_;
+  Checker checker_;
+  std::unique_ptr<SimCoordinator> coordinator_;
+  std::vector<std::unique_ptr<SimServer>> servers_;
+  std::vector<std::unique_ptr<SimWorker>> workers_;
+  NodeId chaos_;
+  absl::Time faults_end_;
+  bool server_killed_ = false;
+  bool drained_ = false;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_TESTS_SIM_SIM_JOB_H_

@@ -1,0 +1,96 @@
+#include "tests/sim/sim_network.h"
+
+#include <algorithm>
+
+namespace tessera {
+
+NodeId SimNetwork::AddNode() {
+  nodes_.emplace_back();
+  return NodeId(nodes_.size() - 1);
+}
+
+void SimNetwork::Kill(NodeId node) {
+  nodes_[node.value()].alive = false;
+  for (const std::weak_ptr<Pending>& weak : pending_) {
+    const std::shared_ptr<Pending> call = weak.lock();
+    if (call != nullptr && !call->over && call->to == node) Lose(call);
+  }
+}
+
+void SimNetwork::Freeze(NodeId node, absl::Time until) {
+  absl::Time& frozen_until = nodes_[node.value()].frozen_until;
+  frozen_until = std::max(frozen_until, until);
+}
+
+absl::Duration SimNetwork::Delay() {
+  if (dice_->Chance(faults_.straggle)) {
+    return dice_->Between(absl::Milliseconds(5), absl::Milliseconds(400));
+  }
+  return dice_->Between(absl::Microseconds(100), absl::Milliseconds(2));
+}
+
+void SimNetwork::RunAt(NodeId node, absl::Time time, std::function<void()> event) {
+  queue_->At(time, [this, node, event = std::move(event)]() mutable {
+    const Node& at = nodes_[node.value()];
+    if (!at.alive) return;
+    if (at.frozen_until > queue_->now()) return RunAt(node, at.frozen_until, std::move(event));
+    event();
+  });
+}
+
+void SimNetwork::After(NodeId node, absl::Duration delay, std::function<void()> event) {
+  RunAt(node, queue_->now() + delay, std::move(event));
+}
+
+void SimNetwork::Stream(NodeId from, NodeId to, std::function<void()> deliver) {
+  absl::Time& last = streams_.emplace(std::make_pair(from, to), queue_->now()).first->second;
+  last = std::max(last, queue_->now() + Delay());
+  RunAt(to, last, std::move(deliver));
+}
+
+std::shared_ptr<SimNetwork::Pending> SimNetwork::Begin(NodeId from, NodeId to, std::function<void()> lost) {
+  pending_.erase(std::remove_if(pending_.begin(), pending_.end(),
+                                [](const std::weak_ptr<Pending>& call) { return call.expired(); }),
+                 pending_.end());
+  auto call = std::make_shared<Pending>();
+  call->from = from;
+  call->to = to;
+  call->lost = std::move(lost);
+  pending_.push_back(call);
+  return call;
+}
+
+void SimNetwork::Lose(const std::shared_ptr<Pending>& call) {
+  RunAt(call->from, queue_->now() + dice_->Between(absl::Milliseconds(1), absl::Milliseconds(50)), [call] {
+    if (call->over) return;
+    call->over = true;
+    call->lost();
+  });
+}
+
+void SimNetwork::Request(const std::shared_ptr<Pending>& call, NodeId from, NodeId to,
+                         std::function<void()> deliver) {
+  if (!IsAlive(to) || dice_->Chance(faults_.drop)) return Lose(call);
+  const auto arrive = [this, from, deliver] {
+    if (!IsAlive(from) && dice_->Chance(0.5)) return;
+    deliver();
+  };
+  RunAt(to, queue_->now() + Delay(), arrive);
+  if (dice_->Chance(faults_.duplicate)) {
+    RunAt(to, queue_->now() + Delay() + dice_->Between(absl::ZeroDuration(), absl::Milliseconds(200)), arrive);
+  }
+  if (dice_->Chance(faults_.sever)) Lose(call);
+}
+
+void SimNetwork::Answer(const std::shared_ptr<Pending>& call, NodeId from, NodeId to,
+                        std::function<void()> done) {
+  if (call->over) return;
+  if (dice_->Chance(faults_.drop)) return Lose(call);
+  RunAt(to, queue_->now() + Delay(), [call, done = std::move(done)] {
+    if (call->over) return;
+    call->over = true;
+    done();
+  });
+}
+
+}  // namespace tessera

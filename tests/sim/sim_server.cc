@@ -1,0 +1,246 @@
+#include "tests/sim/sim_server.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace tessera {
+namespace {
+
+Plan PlanFrom(const v1::Plan& text) {
+  Plan plan;
+  plan.generation = Generation(text.generation());
+  for (const v1::Member& member : text.members()) {
+    plan.members.push_back({MemberId(member.member()), Rank(member.rank()), Exchange(member.first_exchange())});
+  }
+  return plan;
+}
+
+// A policy with one of the mutations that sit there.
+class Mutant final : public ConsistencyPolicy {
+ public:
+  Mutant(std::unique_ptr<ConsistencyPolicy> policy, Mutation mutation)
+      : policy_(std::move(policy)), mutation_(mutation) {}
+
+  void SetMembers(const Plan& plan) override {
+    Plan seen = plan;
+    if (mutation_ == Mutation::kPolicyForgetsRemoval) {
+      for (const PlanMember& m : plan_.members) {
+        if (plan.Find(m.member) == nullptr) seen.members.push_back(m);
+      }
+    }
+    plan_ = seen;
+    policy_->SetMembers(seen);
+  }
+  std::optional<MemberId> NextInOrder() const override { return policy_->NextInOrder(); }
+  Verdict OnPush(const PushFacts& push) override {
+    Verdict verdict = policy_->OnPush(push);
+    if (mutation_ == Mutation::kCountsTwice && ++pushes_ % 20 == 0) verdict.weight = 2;
+    return verdict;
+  }
+  std::optional<float> CommitDue() override { return policy_->CommitDue(); }
+  bool MayRead(MemberId member, Exchange after) const override {
+    return mutation_ == Mutation::kReadsEarly || policy_->MayRead(member, after);
+  }
+  Exchange Collecting() const override { return policy_->Collecting(); }
+  std::vector<MemberId> WaitsFor() const override { return policy_->WaitsFor(); }
+
+ private:
+  const std::unique_ptr<ConsistencyPolicy> policy_;
+  const Mutation mutation_;
+  Plan plan_;
+  int pushes_ = 0;
+};
+
+Shard::Options Prepared(Checker* checker, Shard::Options options, Mutation mutation) {
+  const ShardSlices slices = SlicesOf(options.shape, options.shard, options.shard_count);
+  options.policy = checker->Recorded(options.shard, slices,
+                                     std::make_unique<Mutant>(std::move(options.policy), mutation));
+  return options;
+}
+
+}  // namespace
+
+SimServer::SimServer(SimNetwork* network, SimCoordinator* coordinator, Checker* checker, Shard::Options options,
+                     Mutation mutation)
+    : network_(network),
+      coordinator_(coordinator),
+      checker_(checker),
+      mutation_(mutation),
+      node_(network->AddNode()),
+      rank_(options.shard),
+      shard_(Prepared(checker, std::move(options), mutation)) {
+  network_->After(node_, network_->dice().Between(absl::ZeroDuration(), absl::Milliseconds(100)), [this] {
+    v1::ServerHello hello;
+    hello.set_rank(rank_.value());
+    hello.set_layout_hash(coordinator_->state().facts().layout_hash);
+    hello.set_life(1);
+    coordinator_->Attach(node_, hello, [this](const v1::PlanMessage& message) { OnPlanMessage(message); });
+    Heartbeat();
+  });
+}
+
+void SimServer::OnPlanMessage(const v1::PlanMessage& message) {
+  // In the order of the fields.
+  if (message.has_plan()) ApplyPlan(message.plan());
+  if (message.has_propose()) {
+    const v1::Proposal& proposal = message.propose();
+    Exchange first(proposal.member().first_exchange());
+    promises_.insert(proposal.proposal());
+    if (mutation_ != Mutation::kForgetsPromise) first = shard_.Propose(proposal.proposal(), first);
+    v1::ShardMessage reply;
+    reply.mutable_proposal_reply()->set_proposal(proposal.proposal());
+    reply.mutable_proposal_reply()->set_first_exchange(first.value());
+    coordinator_->FromServer(node_, rank_, reply);
+  }
+  if (message.withdraw() != 0) {
+    shard_.Withdraw(message.withdraw());
+    promises_.erase(message.withdraw());
+  }
+  if (message.drain()) {
+    closed_ = true;
+    SendCounters(/*closing=*/true);
+  }
+  Work();
+}
+
+void SimServer::ApplyPlan(const v1::Plan& text) {
+  const Plan plan = PlanFrom(text);
+  checker_->OnPlan(rank_, plan);
+  const bool removes = plan.members.size() < shard_.plan().members.size();
+  const bool forgets = mutation_ == Mutation::kServerForgetsRemoval && rank_ == ShardId(0) && removes;
+  if (!forgets) {
+    for (const Shard::Removed& removed : shard_.SetPlan(plan)) removed_.push_back(removed);
+  }
+  v1::ShardMessage message;
+  v1::PlanApplied& applied = *message.mutable_applied();
+  applied.set_generation(plan.generation.value());
+  for (const Shard::Removed& removed : removed_) {
+    v1::PlanApplied::Removed& entry = *applied.add_removed();
+    entry.set_member(removed.member.value());
+    entry.set_last_exchange(removed.last_exchange.value());
+  }
+  coordinator_->FromServer(node_, rank_, message);
+}
+
+void SimServer::SendCounters(bool closing) {
+  const ShardCounters counters = shard_.counters();
+  checker_->OnCounted(rank_, counters.version);
+  v1::ShardMessage message;
+  v1::ServerCounters& text = *message.mutable_counters();
+  text.set_rank(rank_.value());
+  text.set_version(counters.version.value());
+  text.set_pushes(counters.pushes);
+  text.set_parked_pulls(reads_.size());
+  if (counters.collecting != Exchange(0)) text.set_exchange_committed(counters.collecting.value() - 1);
+  for (const MemberId member : shard_.WaitsFor()) {
+    text.add_waits_for_ranks(shard_.plan().Find(member)->rank.value());
+  }
+  text.set_closing(closing);
+  coordinator_->FromServer(node_, rank_, message);
+}
+
+void SimServer::Heartbeat() {
+  if (closed_) return;
+  CheckWaiting();
+  SendCounters(/*closing=*/false);
+  network_->After(node_, absl::Milliseconds(100), [this] { Heartbeat(); });
+}
+
+bool SimServer::AppliesDuplicate(ReceivedPush& push) {
+  if (mutation_ != Mutation::kAppliesDuplicates) return false;
+  push.exchange = push.exchange.Next();
+  return true;
+}
+
+void SimServer::Push(ReceivedPush push, std::function<void(absl::StatusOr<PushAccepted>)> answer) {
+  const MemberId member = push.member;
+  const Exchange exchange = push.exchange;
+  ReceivedPush again;
+  again.member = member;
+  again.exchange = exchange;
+  again.base = push.base;
+  again.layout_hash = push.layout_hash;
+  again.kind = push.kind;
+  again.payload = mutation_ == Mutation::kAppliesDuplicates ? Payload(std::move(push.payload)) : Payload();
+  if (mutation_ == Mutation::kAppliesDuplicates) {
+    for (const Payload::Piece& piece : again.payload.pieces()) push.payload.Append(piece, nullptr);
+  }
+  absl::StatusOr<PushAccepted> accepted(PushAccepted{});
+  const bool loses = mutation_ == Mutation::kLosesStaged && rank_ == ShardId(0) && network_->dice().Chance(0.05);
+  if (!loses) accepted = shard_.Accept(std::move(push));
+  if (accepted.ok()) checker_->OnAccepted(rank_, member, exchange, accepted->duplicate);
+  if (accepted.ok() && accepted->duplicate && AppliesDuplicate(again)) {
+    shard_.Accept(std::move(again)).IgnoreError();
+  }
+  answer(accepted);
+  Work();
+}
+
+void SimServer::Pull(MemberId member, Exchange after,
+                     std::function<void(absl::StatusOr<PulledValues>)> answer) {
+  reads_.push_back({member, after, std::move(answer)});
+  Work();
+}
+
+void SimServer::Work() {
+  AnswerReads();
+  if (working_) return;
+  working_ = true;
+  // Folding takes time, in which other things arrive.
+  network_->After(node_, network_->dice().Between(absl::ZeroDuration(), absl::Milliseconds(1)), [this] {
+    working_ = false;
+    if (shard_.Advance()) {
+      Work();
+    } else {
+      AnswerReads();
+      CheckWaiting();
+    }
+  });
+}
+
+void SimServer::AnswerReads() {
+  std::vector<ParkedRead> still;
+  for (ParkedRead& read : reads_) {
+    absl::StatusOr<std::optional<ReadResult>> result = shard_.Read(read.member, read.after);
+    if (!result.ok()) {
+      read.answer(result.status());
+      continue;
+    }
+    if (!result->has_value()) {
+      still.push_back(std::move(read));
+      continue;
+    }
+    PulledValues pulled;
+    pulled.version = (*result)->version;
+    for (const std::shared_ptr<const Block>& block : (*result)->snapshot->blocks()) {
+      pulled.values.insert(pulled.values.end(), block->data(), block->data() + block->size());
+    }
+    checker_->OnRead(rank_, read.member, read.after, pulled.version, pulled.values);
+    read.answer(std::move(pulled));
+  }
+  reads_ = std::move(still);
+}
+
+void SimServer::CheckWaiting() {
+  if (working_) return;
+  // A plan that adds a member settles what was promised for it.
+  std::vector<MemberId> readers;
+  for (const ParkedRead& read : reads_) readers.push_back(read.member);
+  checker_->OnWaiting(rank_, readers, shard_.WaitsFor(), !promises_.empty());
+}
+
+std::string SimServer::Describe() const {
+  std::string text = absl::StrCat("server ", rank_.value(), ": collecting ", shard_.counters().collecting.value(),
+                                  ", staged bytes ", shard_.counters().staged_bytes, ", promises ", promises_.size(),
+                                  ", waits for members");
+  for (const MemberId member : shard_.WaitsFor()) absl::StrAppend(&text, " ", member.value());
+  absl::StrAppend(&text, "; reads of");
+  for (const ParkedRead& read : reads_) {
+    absl::StrAppend(&text, " ", read.member.value(), "@", read.after.value());
+  }
+  return text;
+}
+
+}  // namespace tessera

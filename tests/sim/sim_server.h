@@ -1,0 +1,78 @@
+// A real shard on a simulated node: what ShardThread and the services do, on virtual time.
+#ifndef TESSERA_TESTS_SIM_SIM_SERVER_H_
+#define TESSERA_TESTS_SIM_SIM_SERVER_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/base/ids.h"
+#include "proto/coordinator.pb.h"
+#include "server/shard/shard.h"
+#include "tests/sim/checker.h"
+#include "tests/sim/mutation.h"
+#include "tests/sim/sim_coordinator.h"
+#include "tests/sim/sim_network.h"
+
+namespace tessera {
+
+// An answer to a pull, as the client has decoded it.
+struct PulledValues {
+  Version version;
+  std::vector<float> values;
+};
+
+class SimServer {
+ public:
+  // The pointers outlive it.
+  SimServer(SimNetwork* network, SimCoordinator* coordinator, Checker* checker, Shard::Options options,
+            Mutation mutation);
+
+  NodeId node() const { return node_; }
+  const ShardSlices& slices() const { return shard_.slices(); }
+  uint64_t layout_hash() const { return shard_.layout_hash(); }
+
+  void Push(ReceivedPush push, std::function<void(absl::StatusOr<PushAccepted>)> answer);
+  void Pull(MemberId member, Exchange after, std::function<void(absl::StatusOr<PulledValues>)> answer);
+
+  // For whom it waits, for people.
+  std::string Describe() const;
+
+ private:
+  struct ParkedRead {
+    MemberId member;
+    Exchange after;
+    std::function<void(absl::StatusOr<PulledValues>)> answer;
+  };
+
+  void OnPlanMessage(const v1::PlanMessage& message);
+  void ApplyPlan(const v1::Plan& plan);
+  void SendCounters(bool closing);
+  void Heartbeat();
+  // Something has changed: folds, commits and answers, one piece of work after the other.
+  void Work();
+  void AnswerReads();
+  void CheckWaiting();
+  bool AppliesDuplicate(ReceivedPush& push);
+
+  SimNetwork* const network_;
+  SimCoordinator* const coordinator_;
+  Checker* const checker_;
+  const Mutation mutation_;
+  const NodeId node_;
+  const ShardId rank_;
+  Shard shard_;
+  bool working_ = false;
+  bool closed_ = false;
+  std::vector<ParkedRead> reads_;
+  std::set<uint64_t> promises_;
+  std::vector<Shard::Removed> removed_;  // all that ever were
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_TESTS_SIM_SIM_SERVER_H_

@@ -1,0 +1,125 @@
+// Whole jobs under faults, hundreds of them, on virtual time.
+#include <string>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "tests/sim/seeds.h"
+#include "tests/sim/sim_job.h"
+
+namespace tessera {
+namespace {
+
+std::string NameOf(SimMethod method) {
+  switch (method) {
+    case SimMethod::kDataParallel:
+      return "data_parallel";
+    case SimMethod::kLocalSgd:
+      return "local_sgd";
+    case SimMethod::kAsyncSgd:
+      return "async_sgd";
+    case SimMethod::kAsyncSgdDeltas:
+      return "async_sgd deltas";
+  }
+  return "";
+}
+
+constexpr SimMethod kMethods[] = {SimMethod::kDataParallel, SimMethod::kLocalSgd, SimMethod::kAsyncSgd,
+                                  SimMethod::kAsyncSgdDeltas};
+
+// What to type to see this run again, with its log.
+std::string Replay(uint64_t seed) {
+  return absl::StrCat("seed=", seed, "; replay: bazel test //tests/sim:sim_test --test_output=all --test_arg=--seed=",
+                      seed);
+}
+
+// Every seed of one method; the totals show that the faults were there.
+SimOutcome RunAll(SimMethod method, bool faults) {
+  SimOutcome total;
+  const Seeds seeds = ChosenSeeds();
+  uint64_t finished = 0;
+  for (uint64_t seed = seeds.first; seed < seeds.first + seeds.count; ++seed) {
+    const SimOutcome outcome = SimJob({seed, method, Mutation::kNone, faults}).Run();
+    INFO(NameOf(method) << ": " << Replay(seed));
+    INFO(outcome.violation.value_or(""));
+    REQUIRE_FALSE(outcome.violation.has_value());
+    finished += outcome.finished ? 1 : 0;
+    total.commits += outcome.commits;
+    total.lost += outcome.lost;
+    total.joined_late += outcome.joined_late;
+    total.partial_pushes += outcome.partial_pushes;
+  }
+  total.finished = finished * 2 > seeds.count;
+  return total;
+}
+
+TEST_CASE("whatever the network does, updates count once and every job ends", "[sim]") {
+  for (const SimMethod method : kMethods) {
+    DYNAMIC_SECTION(NameOf(method)) {
+      const SimOutcome total = RunAll(method, /*faults=*/true);
+      if (ChosenSeeds().count < 100) continue;
+      // A simulation without trouble proves nothing.
+      CHECK(total.finished);
+      CHECK(total.lost > ChosenSeeds().count / 2);
+      CHECK(total.joined_late > ChosenSeeds().count / 4);
+      CHECK(total.partial_pushes > 0);
+    }
+  }
+}
+
+TEST_CASE("without faults every job finishes and loses nobody", "[sim]") {
+  for (const SimMethod method : kMethods) {
+    const SimOutcome total = RunAll(method, /*faults=*/false);
+    CHECK(total.finished);
+    CHECK(total.lost == 0);
+    CHECK(total.partial_pushes == 0);
+  }
+}
+
+TEST_CASE("the same seed gives the same run", "[sim]") {
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    const SimOutcome first = SimJob({seed, SimMethod::kDataParallel}).Run();
+    const SimOutcome second = SimJob({seed, SimMethod::kDataParallel}).Run();
+    CHECK(first.fingerprint == second.fingerprint);
+    CHECK(first.fingerprint != SimJob({seed + 100, SimMethod::kDataParallel}).Run().fingerprint);
+  }
+}
+
+struct Broken {
+  Mutation mutation;
+  SimMethod method;
+  const char* words;
+};
+
+TEST_CASE("the checker objects to every mutation", "[sim][mutation]") {
+  const std::vector<Broken> all = {
+      {Mutation::kAppliesDuplicates, SimMethod::kAsyncSgd, "by the updates folded"},
+      {Mutation::kCountsTwice, SimMethod::kDataParallel, "by the updates folded"},
+      {Mutation::kCountsTwice, SimMethod::kAsyncSgdDeltas, "by the updates folded"},
+      {Mutation::kPolicyForgetsRemoval, SimMethod::kDataParallel, "waits for"},
+      {Mutation::kServerForgetsRemoval, SimMethod::kAsyncSgd, "it is no member then"},
+      {Mutation::kServerForgetsRemoval, SimMethod::kLocalSgd, ""},
+      {Mutation::kReadsEarly, SimMethod::kDataParallel, "contains exchange"},
+      {Mutation::kForgetsPromise, SimMethod::kDataParallel, ""},
+      {Mutation::kLosesStaged, SimMethod::kDataParallel, "stuck"},
+      {Mutation::kLosesStaged, SimMethod::kAsyncSgd, ""},
+  };
+  for (const Broken& broken : all) {
+    std::string seen;
+    bool objected = false;
+    for (uint64_t seed = 1; seed <= 60 && !objected; ++seed) {
+      const SimOutcome outcome = SimJob({seed, broken.method, broken.mutation}).Run();
+      if (!outcome.violation.has_value()) continue;
+      seen = *outcome.violation;
+      objected = seen.find(broken.words) != std::string::npos;
+    }
+    INFO(NameOf(broken.method) << " with mutation " << static_cast<int>(broken.mutation) << ", wanted \""
+                               << broken.words << "\", last objection: " << seen);
+    CHECK(objected);
+    UNSCOPED_INFO(seen);
+  }
+}
+
+}  // namespace
+}  // namespace tessera

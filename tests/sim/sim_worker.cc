@@ -1,0 +1,290 @@
+#include "tests/sim/sim_worker.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/rpc/control_protocol.h"
+#include "tests/server/shard/shard_fixture.h"
+
+namespace tessera {
+
+SimWorker::SimWorker(SimNetwork* network, SimCoordinator* coordinator, Checker* checker,
+                     std::vector<SimServer*> servers, Options options)
+    : network_(network),
+      coordinator_(coordinator),
+      checker_(checker),
+      servers_(std::move(servers)),
+      options_(options),
+      node_(network->AddNode()),
+      bases_(servers_.size()) {
+  int64_t size = 0;
+  for (const SimServer* server : servers_) size += server->slices().size;
+  replica_.resize(size);
+  network_->After(node_, absl::ZeroDuration(), [this] { Join(); });
+}
+
+template <typename Reply>
+void SimWorker::Retry(Attempt<Reply> attempt, std::function<void(absl::StatusOr<Reply>)> done) {
+  attempt([this, attempt, done](std::optional<absl::StatusOr<Reply>> reply) {
+    if (reply.has_value()) return done(*std::move(reply));
+    network_->After(node_, network_->dice().Between(absl::Milliseconds(5), absl::Milliseconds(40)),
+                    [this, attempt, done] { Retry<Reply>(attempt, done); });
+  });
+}
+
+void SimWorker::Crash() { network_->Kill(node_); }
+
+void SimWorker::GiveUp(const absl::Status& status) {
+  const MemberRecord* record = coordinator_->state().membership().members().Find(member_);
+  const bool running = coordinator_->state().outcome().ok() && !coordinator_->state().ended();
+  if (record != nullptr && IsLive(record->state) && running &&
+      !coordinator_->state().membership().servers().AllClosed()) {
+    checker_->OnLiveMemberRefused(member_, absl::StrCat(doing_, ": ", status.message()));
+  }
+  network_->Kill(node_);
+}
+
+// --- the control plane ---
+
+void SimWorker::Join() {
+  v1::JoinRequest request;
+  request.set_member(member_.value());
+  request.set_protocol(kControlProtocol);
+  request.set_layout_hash(coordinator_->state().facts().layout_hash);
+  request.set_rows(options_.rows);
+  request.set_life(options_.life);
+  if (options_.rank.has_value()) request.set_rank(*options_.rank);
+  coordinator_->Ask<v1::JoinReply>(
+      node_, [request](Coordinator& c, absl::Time now) { return c.Join(request, now); },
+      [this](std::optional<absl::StatusOr<v1::JoinReply>> reply) {
+        if (reply.has_value() && reply->ok()) {
+          member_ = MemberId((*reply)->member());
+          if ((*reply)->admitted()) return OnAdmitted(**reply);
+          if ((*reply)->waiting_for().empty()) {
+            checker_->Violate(absl::StrCat("member ", member_.value(), " is not admitted and waits for nobody"));
+          }
+        } else if (reply.has_value() && !absl::IsAlreadyExists(reply->status())) {
+          return GiveUp(reply->status());
+        }
+        network_->After(node_, absl::Milliseconds(50), [this] { Join(); });
+      });
+}
+
+void SimWorker::OnAdmitted(const v1::JoinReply& reply) {
+  checker_->OnAdmitted(member_, Exchange(reply.first_exchange()));
+  exchange_ = Exchange(reply.first_exchange() - 1);
+  step_ = reply.first_step();
+  epoch_ = reply.epoch();
+  Renew();
+  doing_ = "beginning to train";
+  Retry<v1::LeaveReply>(
+      [this](auto done) {
+        coordinator_->Ask<v1::LeaveReply>(
+            node_,
+            [member = member_](Coordinator& c, absl::Time now) -> absl::StatusOr<v1::LeaveReply> {
+              absl::Status begun = c.BeginTraining(member, now);
+              if (!begun.ok()) return begun;
+              return v1::LeaveReply();
+            },
+            done);
+      },
+      [this](absl::StatusOr<v1::LeaveReply> begun) {
+        if (!begun.ok()) return GiveUp(begun.status());
+        if (epoch_ < options_.epochs) return BeginEpoch();
+        // It was admitted at the very end.
+        last_ = true;
+        Evaluate(v1::ARRIVE);
+      });
+}
+
+v1::Progress SimWorker::ProgressText() const {
+  v1::Progress progress;
+  progress.set_step(step_);
+  progress.set_exchange(exchange_.value());
+  progress.set_epoch(epoch_);
+  return progress;
+}
+
+void SimWorker::Renew() {
+  v1::RenewRequest request;
+  request.set_member(member_.value());
+  *request.mutable_progress() = ProgressText();
+  request.set_drain_seen(drain_exchange_);
+  coordinator_->Ask<v1::RenewReply>(
+      node_, [request](Coordinator& c, absl::Time now) { return c.Renew(request, now); },
+      [this](std::optional<absl::StatusOr<v1::RenewReply>> reply) {
+        if (reply.has_value() && !reply->ok()) return GiveUp(reply->status());
+        if (reply.has_value()) drain_exchange_ = std::max(drain_exchange_, (*reply)->drain_exchange());
+        const absl::Duration lease = coordinator_->state().facts().lease_timeout;
+        network_->After(node_, reply.has_value() ? lease / 4 : lease / 20, [this] { Renew(); });
+      });
+}
+
+void SimWorker::BeginEpoch() {
+  doing_ = absl::StrCat("beginning epoch ", epoch_);
+  v1::BeginEpochRequest request;
+  request.set_member(member_.value());
+  request.set_epoch(epoch_);
+  request.set_step(step_);
+  Retry<v1::EpochCut>(
+      [this, request](auto done) {
+        coordinator_->Ask<v1::EpochCut>(
+            node_, [request](Coordinator& c, absl::Time now) { return c.BeginEpoch(request, now); }, done);
+      },
+      [this](absl::StatusOr<v1::EpochCut> cut) {
+        if (!cut.ok()) return GiveUp(cut.status());
+        epoch_end_ = cut->first_step() + cut->steps();
+        Pull(exchange_);
+      });
+}
+
+void SimWorker::Evaluate(v1::EvaluateStage stage) {
+  doing_ = absl::StrCat("evaluating, stage ", stage);
+  v1::EvaluateRequest request;
+  request.set_member(member_.value());
+  request.set_evaluation(evaluation_ == 0 ? 0 : evaluation_ + (stage == v1::ARRIVE ? 1 : 0));
+  request.set_attempt(attempt_);
+  request.set_stage(stage);
+  *request.mutable_progress() = ProgressText();
+  if (stage == v1::SCORE) {
+    request.mutable_scores()->set_rows(1);
+    for (int i = 0; i < 3; ++i) request.mutable_scores()->add_precision_hits(0);
+  }
+  request.set_last(last_);
+  Retry<v1::EvaluateReply>(
+      [this, request](auto done) { coordinator_->Evaluate(node_, request, done); },
+      [this, stage](absl::StatusOr<v1::EvaluateReply> reply) {
+        if (!reply.ok()) return GiveUp(reply.status());
+        OnEvaluated(stage, *reply);
+      });
+}
+
+void SimWorker::Leave() {
+  doing_ = "leaving";
+  v1::LeaveRequest request;
+  request.set_member(member_.value());
+  Retry<v1::LeaveReply>(
+      [this, request](auto done) {
+        coordinator_->Ask<v1::LeaveReply>(
+            node_,
+            [request](Coordinator& c, absl::Time now) -> absl::StatusOr<v1::LeaveReply> {
+              absl::Status left = c.Leave(request, now);
+              if (!left.ok()) return left;
+              return v1::LeaveReply();
+            },
+            done);
+      },
+      [this](absl::StatusOr<v1::LeaveReply>) { network_->Kill(node_); });
+}
+
+// --- the data plane ---
+
+void SimWorker::Compute() {
+  doing_ = "computing";
+  const int64_t steps = options_.local_steps;
+  network_->After(node_, steps * options_.step_time * (0.5 + 0.01 * network_->dice().Below(100)), [this, steps] {
+    step_ += steps;
+    PushPull();
+  });
+}
+
+void SimWorker::PushPull() {
+  exchange_ = exchange_.Next();
+  doing_ = absl::StrCat("exchange ", exchange_.value());
+  parts_missing_ = 2 * servers_.size();
+  for (size_t server = 0; server < servers_.size(); ++server) {
+    PushTo(server);
+    PullFrom(server, exchange_);
+  }
+}
+
+void SimWorker::Pull(Exchange after) {
+  doing_ = absl::StrCat("pull after ", after.value());
+  parts_missing_ = servers_.size();
+  for (size_t server = 0; server < servers_.size(); ++server) PullFrom(server, after);
+}
+
+void SimWorker::PushTo(size_t server) {
+  SimServer* const to = servers_[server];
+  std::vector<float> values;
+  for (const Slice& slice : to->slices().slices) {
+    for (int64_t entry = slice.row_begin * slice.columns; entry < slice.row_end * slice.columns; ++entry) {
+      values.push_back(static_cast<float>(UpdateEntry(options_.seed, member_, exchange_, entry)));
+    }
+  }
+  const auto make = [member = member_, exchange = exchange_, base = bases_[server], kind = options_.kind,
+                     layout_hash = to->layout_hash(), values = std::move(values)] {
+    ReceivedPush push;
+    push.member = member;
+    push.exchange = exchange;
+    push.base = base;
+    push.kind = kind;
+    push.layout_hash = layout_hash;
+    push.payload = PayloadOf(values);
+    return push;
+  };
+  Retry<PushAccepted>(
+      [this, to, make](auto done) {
+        network_->Call<absl::StatusOr<PushAccepted>>(
+            node_, to->node(), [to, make](auto answer) { to->Push(make(), answer); }, done);
+      },
+      [this](absl::StatusOr<PushAccepted> accepted) {
+        if (!accepted.ok()) return GiveUp(accepted.status());
+        OnPart();
+      });
+}
+
+void SimWorker::PullFrom(size_t server, Exchange after) {
+  SimServer* const from = servers_[server];
+  Retry<PulledValues>(
+      [this, from, after](auto done) {
+        network_->Call<absl::StatusOr<PulledValues>>(
+            node_, from->node(),
+            [from, member = member_, after](auto answer) { from->Pull(member, after, answer); }, done);
+      },
+      [this, server](absl::StatusOr<PulledValues> pulled) {
+        if (!pulled.ok()) return GiveUp(pulled.status());
+        bases_[server] = pulled->version;
+        int64_t at = 0;
+        for (const Slice& slice : servers_[server]->slices().slices) {
+          std::copy_n(pulled->values.begin() + at, slice.size(), replica_.begin() + slice.row_begin * slice.columns);
+          at += slice.size();
+        }
+        OnPart();
+      });
+}
+
+void SimWorker::OnPart() {
+  if (--parts_missing_ == 0) OnExchangeDone();
+}
+
+void SimWorker::OnExchangeDone() {
+  checker_->OnReplica(member_, exchange_, replica_);
+  const bool draining = drain_exchange_ != 0 && exchange_.value() >= drain_exchange_;
+  if (step_ < epoch_end_ && !draining) return Compute();
+  last_ = draining || epoch_ + 1 >= options_.epochs;
+  Evaluate(v1::ARRIVE);
+}
+
+void SimWorker::OnEvaluated(v1::EvaluateStage stage, const v1::EvaluateReply& reply) {
+  attempt_ = reply.attempt();
+  if (reply.restart()) {
+    // Back to the same evaluation.
+    evaluation_ = evaluation_ == 0 ? 0 : reply.evaluation() - 1;
+    return Evaluate(v1::ARRIVE);
+  }
+  evaluation_ = reply.evaluation();
+  if (!reply.finished() && stage == v1::ARRIVE) return Evaluate(v1::CALIBRATE);
+  if (!reply.finished() && stage == v1::CALIBRATE) return Evaluate(v1::SCORE);
+  if (reply.stop()) return Leave();
+  if (step_ < epoch_end_) return Compute();
+  ++epoch_;
+  BeginEpoch();
+}
+
+std::string SimWorker::Describe() const {
+  return absl::StrCat("member ", member_.value(), is_over() ? " is over" : "", ": ", doing_, ", step ", step_);
+}
+
+}  // namespace tessera

@@ -1,0 +1,93 @@
+// A worker's protocol on virtual time: join, pull, compute, push, evaluate, renew, leave, with a client's
+// retries. The arithmetic is replaced by updates that the checker knows.
+#ifndef TESSERA_TESTS_SIM_SIM_WORKER_H_
+#define TESSERA_TESTS_SIM_SIM_WORKER_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/base/ids.h"
+#include "tests/sim/checker.h"
+#include "tests/sim/sim_coordinator.h"
+#include "tests/sim/sim_network.h"
+#include "tests/sim/sim_server.h"
+
+namespace tessera {
+
+class SimWorker {
+ public:
+  struct Options {
+    uint64_t seed = 0;
+    uint64_t life = 0;
+    std::optional<uint32_t> rank;
+    uint64_t rows = 1;
+    uint64_t epochs = 1;
+    int64_t local_steps = 1;
+    int kind = 0;
+    absl::Duration step_time;
+  };
+  // The pointers outlive it. Begins to join at once.
+  SimWorker(SimNetwork* network, SimCoordinator* coordinator, Checker* checker,
+            std::vector<SimServer*> servers, Options options);
+
+  NodeId node() const { return node_; }
+  // Its process is gone: it finished, gave up, or was killed.
+  bool is_over() const { return !network_->IsAlive(node_); }
+  MemberId member() const { return member_; }
+  void Crash();
+  std::string Describe() const;
+
+ private:
+  template <typename Reply>
+  using Attempt = std::function<void(std::function<void(std::optional<absl::StatusOr<Reply>>)>)>;
+  // Repeats what was lost; refusals are for `done`.
+  template <typename Reply>
+  void Retry(Attempt<Reply> attempt, std::function<void(absl::StatusOr<Reply>)> done);
+
+  void Join();
+  void OnAdmitted(const v1::JoinReply& reply);
+  void Renew();
+  void BeginEpoch();
+  void Compute();
+  void PushPull();
+  void Pull(Exchange after);
+  void PushTo(size_t server);
+  void PullFrom(size_t server, Exchange after);
+  void OnPart();
+  void OnExchangeDone();
+  void Evaluate(v1::EvaluateStage stage);
+  void OnEvaluated(v1::EvaluateStage stage, const v1::EvaluateReply& reply);
+  void Leave();
+  // A refusal: right if it is no member any more or the job has ended, else a violation. Ends the worker.
+  void GiveUp(const absl::Status& status);
+  v1::Progress ProgressText() const;
+
+  SimNetwork* const network_;
+  SimCoordinator* const coordinator_;
+  Checker* const checker_;
+  const std::vector<SimServer*> servers_;
+  const Options options_;
+  const NodeId node_;
+
+  std::string doing_ = "joining";
+  MemberId member_;
+  Exchange exchange_;  // the last one begun
+  uint64_t step_ = 0;
+  uint64_t epoch_ = 0;
+  uint64_t epoch_end_ = 0;
+  uint64_t drain_exchange_ = 0;
+  uint64_t evaluation_ = 0;
+  uint64_t attempt_ = 0;
+  bool last_ = false;
+  std::vector<Version> bases_;
+  std::vector<float> replica_;
+  size_t parts_missing_ = 0;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_TESTS_SIM_SIM_WORKER_H_

@@ -1,0 +1,104 @@
+// A small language for models and batches in tests.
+#ifndef TESSERA_TESTS_WORKER_MODEL_MODEL_FIXTURE_H_
+#define TESSERA_TESTS_WORKER_MODEL_MODEL_FIXTURE_H_
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_split.h"
+#include "kernels/devices.h"
+#include "tests/worker/model/reference_network.h"
+#include "worker/model/network.h"
+
+namespace tessera {
+
+// "6 linear:8 norm relu drop:0.3 linear-:4 norm- softmax": inputs, layers, loss. A minus leaves out the bias, or
+// scale and shift.
+inline v1::Model ModelOf(const std::string& text) {
+  v1::Model model;
+  for (const absl::string_view word : absl::StrSplit(text, ' ')) {
+    const std::vector<std::string> parts = absl::StrSplit(word, ':');
+    const std::string& name = parts[0];
+    if (name == "linear" || name == "linear-") {
+      model.add_layers()->mutable_linear()->set_units(std::stol(parts.at(1)));
+      model.mutable_layers()->rbegin()->mutable_linear()->set_bias(name == "linear");
+    } else if (name == "norm" || name == "norm-") {
+      model.add_layers()->mutable_batch_norm()->set_affine(name == "norm");
+      model.mutable_layers()->rbegin()->mutable_batch_norm()->set_epsilon(1e-5);
+    } else if (name == "relu") {
+      model.add_layers()->mutable_relu();
+    } else if (name == "drop") {
+      model.add_layers()->mutable_dropout()->set_probability(std::stod(parts.at(1)));
+    } else if (name == "softmax" || name == "sigmoid") {
+      model.set_loss(name + "_cross_entropy");
+    } else {
+      model.add_input(std::stol(name));
+    }
+  }
+  return model;
+}
+
+inline std::unique_ptr<Backend> Cpu(int threads = 1) {
+  auto backend = CreateBackend("cpu", threads);
+  REQUIRE(backend.ok());
+  return std::move(*backend);
+}
+
+inline std::unique_ptr<Network> NetworkOf(const v1::Model& model, int64_t batch_max, Backend& backend,
+                                          Precision precision = Precision::kF32) {
+  auto network = Network::Create(model, {batch_max, precision}, backend);
+  INFO(network.status());
+  REQUIRE(network.ok());
+  return std::move(*network);
+}
+
+// Random rows with labels, and targets where the model has sigmoids.
+struct Rows {
+  Rows(const v1::Model& model, int64_t rows, unsigned seed, float center = 0) : rows(rows) {
+    const auto shape = ShapeOf(model);
+    REQUIRE(shape.ok());
+    std::mt19937 random(seed);
+    std::normal_distribution<float> normal;
+    inputs.resize(rows * shape->inputs());
+    for (float& x : inputs) x = center + normal(random);
+    const bool sigmoid = model.loss() == "sigmoid_cross_entropy";
+    const int64_t classes = sigmoid && shape->outputs() == 1 ? 2 : shape->outputs();
+    for (int64_t r = 0; r < rows; ++r) labels.push_back(static_cast<int32_t>(random() % classes));
+    for (int64_t i = 0; sigmoid && i < rows * shape->outputs(); ++i) targets.push_back(random() % 3 == 0 ? 1.0f : 0.0f);
+  }
+  Batch batch() const { return {rows, inputs.data(), labels.data(), targets.empty() ? nullptr : targets.data()}; }
+
+  int64_t rows;
+  std::vector<float> inputs;
+  std::vector<int32_t> labels;
+  std::vector<float> targets;
+};
+
+// The same random parameters in both; scales and shifts too, so that none hides behind 1 and 0.
+inline void SetRandom(Network& network, ReferenceNetwork* reference, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  for (size_t p = 0; p < network.shape().parameters.size(); ++p) {
+    const ParameterSpec& spec = network.shape().parameters[p];
+    const float spread = spec.is_vector ? 0.5f : 1.0f / std::sqrt(static_cast<float>(spec.columns));
+    for (float& value : network.parameter(static_cast<int>(p))) value = spread * normal(random) + spec.initial_constant;
+    if (reference == nullptr) continue;
+    const absl::Span<const float> values = network.parameter(static_cast<int>(p));
+    REQUIRE(reference->parameters.at(p).size() == values.size());
+    reference->parameters[p].assign(values.begin(), values.end());
+  }
+}
+
+inline double NormOf(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double value : values) sum += value * value;
+  return std::sqrt(sum);
+}
+
+}  // namespace tessera
+
+#endif  // TESSERA_TESTS_WORKER_MODEL_MODEL_FIXTURE_H_

@@ -1,0 +1,238 @@
+#include "worker/model/network.h"
+
+#include "tests/worker/model/model_fixture.h"
+
+namespace tessera {
+namespace {
+
+const std::vector<std::string>& Models() {
+  static const std::vector<std::string> models = {
+      "5 linear:4 softmax",
+      "5 linear-:1 softmax",
+      "17 linear-:33 norm relu linear-:9 norm- softmax",
+      "20 linear:40 norm relu linear:30 norm relu linear:7 softmax",
+      "20 linear-:40 norm relu linear-:30 norm relu linear-:7 norm- softmax",
+      "12 norm linear:8 softmax",
+      "12 norm- relu linear:8 softmax",
+      "12 relu linear:8 norm softmax",
+      "12 relu norm relu relu linear:8 softmax",
+      "30 drop:0.2 linear:20 relu drop:0.5 linear:6 softmax",
+      "30 drop:0.2 relu linear:20 norm relu drop:0.5 linear:10 drop:0.1 norm relu linear:6 softmax",
+      "30 drop:0.2 norm relu linear:20 linear:7 relu softmax",
+      "9 linear:300 norm relu linear:1 sigmoid",
+      "9 linear:30 norm relu linear:70 sigmoid",
+  };
+  return models;
+}
+
+// Distance of the network's gradients from the reference's, over the reference's norm over all parameters.
+double GradientError(const Network& network, const ReferenceNetwork& reference) {
+  double difference = 0, norm = 0;
+  for (size_t p = 0; p < reference.gradients.size(); ++p) {
+    for (size_t i = 0; i < reference.gradients[p].size(); ++i) {
+      const double want = reference.gradients[p][i];
+      difference += std::pow(network.gradient(static_cast<int>(p))[i] - want, 2);
+      norm += want * want;
+    }
+  }
+  return std::sqrt(difference) / (std::sqrt(norm) + 1e-6);
+}
+
+}  // namespace
+
+TEST_CASE("loss and gradients equal the f64 reference for every arrangement of layers", "[network]") {
+  const std::string text = GENERATE(from_range(Models()));
+  const int threads = GENERATE(1, 2);
+  const v1::Model model = ModelOf(text);
+  const auto backend = Cpu(threads);
+  const auto network = NetworkOf(model, 33, *backend);
+  ReferenceNetwork reference(model);
+  SetRandom(*network, &reference, 3);
+  // A large batch first, so that what it left behind would show in the smaller ones.
+  for (const int64_t rows : {33, 5, 17, 33}) {
+    CAPTURE(text, threads, rows);
+    const Rows data(model, rows, 5 + static_cast<unsigned>(rows));
+    const StepKey key{9, static_cast<uint64_t>(rows), 2};
+    const auto got = network->TrainStep(data.batch(), key);
+    REQUIRE(got.ok());
+    const double want = reference.TrainLoss(data.batch(), key, true);
+    CHECK(got->loss == Approx(want).epsilon(1e-5).margin(1e-6));
+    CHECK(got->rows == rows);
+    CHECK(GradientError(*network, reference) < 3e-5);
+  }
+}
+
+TEST_CASE("in bf16 the gradients equal those of a reference that rounds the same factors", "[network][bf16]") {
+  const auto backend = Cpu();
+  if (!backend->linear_bf16().ok()) return;
+  const v1::Model model = ModelOf(GENERATE(as<std::string>(), "20 linear:40 relu linear:7 softmax",
+                                           "64 linear-:96 norm relu linear-:48 norm relu linear-:7 norm- softmax",
+                                           "9 linear:30 norm relu linear:70 sigmoid"));
+  const auto network = NetworkOf(model, 64, *backend, Precision::kBf16);
+  ReferenceNetwork rounded(model, true), exact(model);
+  SetRandom(*network, &rounded, 3);
+  SetRandom(*network, &exact, 3);
+  const Rows data(model, 64, 5);
+  const auto got = network->TrainStep(data.batch(), {});
+  REQUIRE(got.ok());
+  CHECK(got->loss == Approx(rounded.TrainLoss(data.batch(), {}, true)).epsilon(1e-3));
+  // An f32 sum next to the middle of two bf16 values rounds apart by 2^-8 here and there.
+  CHECK(GradientError(*network, rounded) < 1e-2);
+  // And bf16 is what was computed: f32 would be closer than this to the exact gradient.
+  exact.TrainLoss(data.batch(), {}, true);
+  CHECK(GradientError(*network, exact) > 1e-4);
+}
+
+TEST_CASE("the number right of a training batch is counted", "[network]") {
+  const v1::Model model = ModelOf("2 linear-:2 softmax");
+  const auto backend = Cpu();
+  const auto network = NetworkOf(model, 4, *backend);
+  const std::vector<float> identity = {1, 0, 0, 1};
+  std::copy(identity.begin(), identity.end(), network->parameter(0).begin());
+  const std::vector<float> inputs = {3, 1, 1, 3, 5, 0, 0, 5};
+  const std::vector<int32_t> labels = {0, 0, 0, 1};
+  const auto got = network->TrainStep({4, inputs.data(), labels.data(), nullptr}, {});
+  REQUIRE(got.ok());
+  CHECK(got->correct == 3);
+}
+
+TEST_CASE("batch norm over a single row trains without NaN", "[network]") {
+  const v1::Model model = ModelOf("6 linear:5 norm relu linear-:3 norm- softmax");
+  const auto backend = Cpu();
+  const auto network = NetworkOf(model, 1, *backend);
+  SetRandom(*network, nullptr, 1);
+  const Rows data(model, 1, 2);
+  const auto got = network->TrainStep(data.batch(), {});
+  REQUIRE(got.ok());
+  CHECK(std::isfinite(got->loss));
+  for (const float g : network->gradients()) REQUIRE(std::isfinite(g));
+}
+
+TEST_CASE("a training step leaves the parameters alone and pads with zeros", "[network]") {
+  const v1::Model model = ModelOf("7 linear:5 norm relu linear:3 softmax");
+  const auto backend = Cpu();
+  const auto network = NetworkOf(model, 8, *backend);
+  SetRandom(*network, nullptr, 1);
+  const std::vector<float> before(network->parameters().begin(), network->parameters().end());
+  const Rows data(model, 8, 2);
+  REQUIRE(network->TrainStep(data.batch(), {}).ok());
+  CHECK(std::vector<float>(network->parameters().begin(), network->parameters().end()) == before);
+  size_t outside = 0;
+  for (size_t i = 0; i < network->gradients().size(); ++i) {
+    bool inside = false;
+    for (size_t p = 0; p < network->shape().parameters.size(); ++p) {
+      const float* begin = network->gradient(static_cast<int>(p)).data();
+      const float* here = network->gradients().data() + i;
+      inside = inside || (here >= begin && here < begin + network->shape().parameters[p].size());
+    }
+    outside += inside ? 0 : 1;
+    if (!inside) CHECK(network->gradients()[i] == 0);
+  }
+  CHECK(outside + network->shape().size == network->gradients().size());
+  for (size_t p = 0; p < network->shape().parameters.size(); ++p) {
+    CHECK(reinterpret_cast<uintptr_t>(network->parameter(static_cast<int>(p)).data()) % 64 == 0);
+  }
+}
+
+TEST_CASE("training repeats bit by bit", "[network][determinism]") {
+  const int threads = GENERATE(1, 2);
+  const Precision precision = GENERATE(Precision::kF32, Precision::kBf16);
+  const v1::Model model = ModelOf("100 linear:150 norm relu drop:0.3 linear:70 norm relu linear-:9 norm- softmax");
+  std::vector<float> first;
+  for (int run = 0; run < 2; ++run) {
+    const auto backend = Cpu(threads);
+    if (precision == Precision::kBf16 && !backend->linear_bf16().ok()) return;
+    const auto network = NetworkOf(model, 64, *backend, precision);
+    network->SetInitialValues(11);
+    for (uint64_t step = 0; step < 20; ++step) {
+      const Rows data(model, 64, static_cast<unsigned>(step));
+      REQUIRE(network->TrainStep(data.batch(), {1, step, 0}).ok());
+      backend->vector().Axpy(network->parameters().size(), -0.1f, network->gradients().data(), network->parameters().data());
+    }
+    const std::vector<float> last(network->parameters().begin(), network->parameters().end());
+    if (run == 0) first = last;
+    CHECK(last == first);
+  }
+}
+
+TEST_CASE("dropout differs from step to step, rank to rank and seed to seed, and repeats for the same", "[network]") {
+  const v1::Model model = ModelOf("40 linear:60 relu drop:0.5 linear:5 softmax");
+  const auto backend = Cpu();
+  const auto network = NetworkOf(model, 16, *backend);
+  SetRandom(*network, nullptr, 1);
+  const Rows data(model, 16, 2);
+  const auto loss = [&](const StepKey& key) { return network->TrainStep(data.batch(), key)->loss; };
+  const double base = loss({1, 1, 1});
+  CHECK(loss({1, 1, 1}) == base);
+  CHECK(loss({2, 1, 1}) != base);
+  CHECK(loss({1, 2, 1}) != base);
+  CHECK(loss({1, 1, 2}) != base);
+}
+
+TEST_CASE("initial values are those that servers fill in", "[network]") {
+  const v1::Model model = ModelOf("7 linear:5 norm relu linear:3 softmax");
+  const auto backend = Cpu();
+  const auto network = NetworkOf(model, 8, *backend);
+  network->SetInitialValues(42);
+  for (size_t p = 0; p < network->shape().parameters.size(); ++p) {
+    const ParameterSpec& spec = network->shape().parameters[p];
+    std::vector<float> want(spec.size());
+    FillInitialRows(spec, static_cast<int>(p), 42, 0, spec.rows, want.data());
+    const absl::Span<const float> got = network->parameter(static_cast<int>(p));
+    CHECK(std::vector<float>(got.begin(), got.end()) == want);
+  }
+}
+
+TEST_CASE("a bad batch is refused, with what is wanted", "[network]") {
+  const v1::Model model = ModelOf("3 linear:4 softmax");
+  const auto backend = Cpu();
+  const auto network = NetworkOf(model, 8, *backend);
+  const Rows data(model, 8, 2);
+  const auto refused = [&](const Batch& batch, const std::string& message) {
+    for (const absl::Status& status :
+         {network->TrainStep(batch, {}).status(), network->Score(batch, {}).status()}) {
+      CHECK(status.code() == absl::StatusCode::kInvalidArgument);
+      CHECK(std::string(status.message()) == message);
+    }
+  };
+  Batch batch = data.batch();
+  batch.rows = 0;
+  refused(batch, "batch: rows is 0, want between 1 and 8");
+  batch.rows = 9;
+  refused(batch, "batch: rows is 9, want between 1 and 8");
+  batch = data.batch();
+  batch.inputs = nullptr;
+  refused(batch, "batch: inputs is null, want values");
+  batch = data.batch();
+  batch.labels = nullptr;
+  refused(batch, "batch: labels is null, want labels for softmax_cross_entropy");
+  batch.targets = data.inputs.data();
+  refused(batch, "batch: labels is null, want labels for softmax_cross_entropy");
+  for (const int32_t label : {-1, 4}) {
+    std::vector<int32_t> labels = data.labels;
+    labels[5] = label;
+    batch = data.batch();
+    batch.labels = labels.data();
+    refused(batch, absl::StrCat("batch: label of row 5 is ", label, ", want between 0 and 3"));
+  }
+  CHECK(network->TrainStep(data.batch(), {}).ok());
+}
+
+TEST_CASE("a model that cannot be built is refused", "[network]") {
+  const auto backend = Cpu();
+  const v1::Model good = ModelOf("3 linear:4 softmax");
+  const auto code = [&](const v1::Model& model, int64_t batch_max) {
+    return Network::Create(model, {batch_max, Precision::kF32}, *backend).status().code();
+  };
+  CHECK(code(good, 1) == absl::StatusCode::kOk);
+  CHECK(code(good, 0) == absl::StatusCode::kInvalidArgument);
+  CHECK(code(ModelOf("3 relu softmax"), 1) == absl::StatusCode::kInvalidArgument);
+  v1::Model no_loss = good;
+  no_loss.set_loss("hinge");
+  CHECK(code(no_loss, 1) == absl::StatusCode::kInvalidArgument);
+  v1::Model no_kind = good;
+  no_kind.add_layers();
+  CHECK(code(no_kind, 1) == absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace tessera

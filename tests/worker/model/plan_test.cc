@@ -1,0 +1,157 @@
+#include "worker/model/plan.h"
+
+#include "tests/worker/model/model_fixture.h"
+#include "worker/model/local_optimizer.h"
+
+namespace tessera {
+namespace {
+
+// Counts what goes through it.
+class CountingMemory final : public Memory {
+ public:
+  explicit CountingMemory(Memory& memory) : memory_(memory) {}
+  absl::StatusOr<void*> Allocate(int64_t bytes) override {
+    if (held + bytes > limit) return absl::ResourceExhaustedError("counting memory: full");
+    ++calls;
+    held += bytes;
+    most = std::max(most, held);
+    return memory_.Allocate(bytes);
+  }
+  void Free(void* address, int64_t bytes) override {
+    held -= bytes;
+    memory_.Free(address, bytes);
+  }
+  void Zero(void* device, int64_t bytes) override { memory_.Zero(device, bytes); }
+  void CopyIn(const void* host, int64_t bytes, void* device) override { memory_.CopyIn(host, bytes, device); }
+  void CopyOut(const void* device, int64_t bytes, void* host) override { memory_.CopyOut(device, bytes, host); }
+  bool host_addressable() const override { return addressable; }
+
+  int64_t calls = 0, held = 0, most = 0;
+  int64_t limit = int64_t{1} << 40;
+  bool addressable = true;
+
+ private:
+  Memory& memory_;
+};
+
+class CountingBackend final : public Backend {
+ public:
+  explicit CountingBackend(Backend& backend) : counting(backend.memory()), backend_(backend) {}
+  std::string description() const override { return backend_.description(); }
+  Memory& memory() override { return counting; }
+  LinearKernel<float>& linear() override { return backend_.linear(); }
+  absl::StatusOr<LinearKernel<Bf16>*> linear_bf16() override { return backend_.linear_bf16(); }
+  BatchNormKernel& batch_norm() override { return backend_.batch_norm(); }
+  ActivationKernel& activation() override { return backend_.activation(); }
+  LossKernel& loss() override { return backend_.loss(); }
+  VectorKernel& vector() override { return backend_.vector(); }
+  absl::Status Finish() override { return backend_.Finish(); }
+
+  CountingMemory counting;
+
+ private:
+  Backend& backend_;
+};
+
+NetworkPlan Planned(const std::string& text) {
+  const auto plan = PlanOf(ModelOf(text));
+  REQUIRE(plan.ok());
+  return *plan;
+}
+
+}  // namespace
+
+TEST_CASE("a relu joins the batch norm before it, and only that one", "[plan]") {
+  const NetworkPlan plan = Planned("4 relu norm relu relu linear:3 relu softmax");
+  REQUIRE(plan.stages.size() == 5);
+  using Kind = StagePlan::Kind;
+  const std::vector<Kind> want = {Kind::kRelu, Kind::kBatchNorm, Kind::kRelu, Kind::kLinear, Kind::kRelu};
+  for (size_t i = 0; i < want.size(); ++i) CHECK(plan.stages[i].kind == want[i]);
+  CHECK(plan.stages[1].relu);
+  CHECK(plan.stages[3].layer == 4);
+}
+
+TEST_CASE("only stages behind a parameter pass a gradient on", "[plan]") {
+  const NetworkPlan plan = Planned("4 norm- drop:0.5 linear:3 relu linear:2 softmax");
+  const std::vector<bool> want = {false, false, false, true, true};
+  REQUIRE(plan.stages.size() == want.size());
+  for (size_t i = 0; i < want.size(); ++i) CHECK(plan.stages[i].wants_input_gradient == want[i]);
+  CHECK(Planned("4 norm linear:3 softmax").stages[1].wants_input_gradient);
+}
+
+TEST_CASE("parameters begin on cache lines, in the layout's order", "[plan]") {
+  const NetworkPlan plan = Planned("5 linear:3 norm linear:17 softmax");
+  CHECK(plan.parameter_offsets == std::vector<int64_t>{0, 16, 32, 48, 64, 128});
+  CHECK(plan.parameter_floats == 160);
+  CHECK(plan.constants == 6);
+}
+
+TEST_CASE("a network allocates what MemoryNeeded says, at once, and training nothing more", "[plan][memory]") {
+  const std::string text = GENERATE(as<std::string>(), "9 linear:30 norm relu linear-:7 norm- softmax", "9 linear:30 relu linear:7 softmax",
+                                    "50 norm relu drop:0.5 linear:30 drop:0.2 linear:7 norm softmax", "50 drop:0.1 relu linear:7 sigmoid");
+  const Precision precision = GENERATE(Precision::kF32, Precision::kBf16);
+  CAPTURE(text, precision == Precision::kBf16);
+  const v1::Model model = ModelOf(text);
+  const auto cpu = Cpu();
+  CountingBackend backend(*cpu);
+  if (precision == Precision::kBf16 && !backend.linear_bf16().ok()) return;
+  const int64_t sample_rows = 100;
+  const NetworkMemory want = MemoryNeeded(Planned(text), 12, precision, sample_rows);
+  {
+    const auto network = NetworkOf(model, 12, backend, precision);
+    CHECK(backend.counting.held == want.held_bytes);
+    const int64_t calls = backend.counting.calls;
+    const Rows data(model, 12, 1), sample(model, sample_rows, 2);
+    for (uint64_t step = 0; step < 3; ++step) REQUIRE(network->TrainStep(data.batch(), {0, step, 0}).ok());
+    CHECK(backend.counting.calls == calls);
+    const std::vector<Batch> batches = {sample.batch()};
+    const auto constants = network->Calibrate(batches);
+    REQUIRE(constants.ok());
+    CHECK(backend.counting.most == want.held_bytes + want.calibration_bytes);
+    CHECK(backend.counting.held == want.held_bytes);
+    REQUIRE(network->Score(data.batch(), *constants).ok());
+    CHECK(backend.counting.held == want.held_bytes);
+
+    v1::Optimizer optimizer;
+    optimizer.mutable_sgd()->set_momentum(GENERATE(0.0, 0.9));
+    const auto local = LocalOptimizer::Create(optimizer, *network, backend);
+    REQUIRE(local.ok());
+    CHECK(backend.counting.held == want.held_bytes + LocalOptimizer::MemoryNeeded(optimizer, network->plan()));
+  }
+  CHECK(backend.counting.held == 0);
+}
+
+TEST_CASE("where memory runs out, there is a status and nothing stays behind", "[plan][memory]") {
+  const auto cpu = Cpu();
+  CountingBackend backend(*cpu);
+  const v1::Model model = ModelOf("9 linear:30 norm relu linear-:7 norm- softmax");
+  const NetworkMemory need = MemoryNeeded(Planned("9 linear:30 norm relu linear-:7 norm- softmax"), 12, Precision::kF32, 100);
+  for (backend.counting.limit = 0; backend.counting.limit < need.held_bytes; backend.counting.limit += 64) {
+    const auto network = Network::Create(model, {12, Precision::kF32}, backend);
+    REQUIRE(network.status().code() == absl::StatusCode::kResourceExhausted);
+    REQUIRE(backend.counting.held == 0);
+  }
+  backend.counting.limit = need.held_bytes + need.calibration_bytes - 1;
+  const auto network = NetworkOf(model, 12, backend);
+  const Rows sample(model, 100, 2);
+  const std::vector<Batch> batches = {sample.batch()};
+  CHECK(network->Calibrate(batches).status().code() == absl::StatusCode::kResourceExhausted);
+  CHECK(backend.counting.held == need.held_bytes);
+}
+
+TEST_CASE("a network wants memory that the host can address", "[plan][memory]") {
+  const auto cpu = Cpu();
+  CountingBackend backend(*cpu);
+  backend.counting.addressable = false;
+  const auto network = Network::Create(ModelOf("3 linear:2 softmax"), {1, Precision::kF32}, backend);
+  CHECK(network.status().code() == absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_CASE("precision is f32 or bf16", "[plan]") {
+  CHECK(*PrecisionOf("f32") == Precision::kF32);
+  CHECK(*PrecisionOf("bf16") == Precision::kBf16);
+  CHECK(PrecisionOf("f16").status().code() == absl::StatusCode::kInvalidArgument);
+  CHECK(PrecisionOf("").status().code() == absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace tessera

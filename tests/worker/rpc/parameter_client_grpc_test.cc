@@ -1,0 +1,343 @@
+#include "worker/rpc/parameter_client_grpc.h"
+
+#include <atomic>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <catch2/catch.hpp>
+#include <grpcpp/grpcpp.h>
+
+#include "absl/strings/match.h"
+#include "absl/time/clock.h"
+#include "common/consistency/barrier.h"
+#include "common/consistency/none.h"
+#include "proto/parameter_server.grpc.pb.h"
+#include "tests/server/rpc/running_servers.h"
+
+namespace tessera {
+namespace {
+
+std::unique_ptr<ConsistencyPolicy> None() { return MakeNone(1); }
+
+// A worker's arrays.
+struct Replica {
+  explicit Replica(const ModelShape& shape, float value = 0) {
+    for (const ParameterSpec& spec : shape.parameters) data.emplace_back(spec.size(), value);
+  }
+  operator ParameterArrays() {
+    ParameterArrays arrays;
+    for (auto& d : data) arrays.push_back(absl::MakeSpan(d));
+    return arrays;
+  }
+  operator ConstParameterArrays() const {
+    ConstParameterArrays arrays;
+    for (const auto& d : data) arrays.push_back(absl::MakeConstSpan(d));
+    return arrays;
+  }
+  std::vector<std::vector<float>> data;
+};
+
+Replica Initial(const ModelShape& shape) {
+  Replica replica(shape);
+  for (size_t i = 0; i < shape.parameters.size(); ++i) {
+    FillInitialRows(shape.parameters[i], i, 7, 0, shape.parameters[i].rows, replica.data[i].data());
+  }
+  return replica;
+}
+
+bool SameBits(const Replica& a, const Replica& b) {
+  for (size_t i = 0; i < a.data.size(); ++i) {
+    if (std::memcmp(a.data[i].data(), b.data[i].data(), a.data[i].size() * 4) != 0) return false;
+  }
+  return true;
+}
+
+ParameterClientGrpc::Options OptionsFor(const RunningServers& servers, uint64_t member) {
+  ParameterClientGrpc::Options options;
+  options.servers = servers.addresses();
+  options.slices = servers.slices();
+  options.layout_hash = servers.layout_hash();
+  options.member = MemberId(member);
+  options.generation = Generation(3);
+  options.job_digest = kDigest;
+  return options;
+}
+
+std::unique_ptr<ParameterClientGrpc> Client(ParameterClientGrpc::Options options) {
+  auto client = ParameterClientGrpc::Create(std::move(options));
+  REQUIRE(client.ok());
+  return *std::move(client);
+}
+
+TEST_CASE("pushes are added and pulled back, however many servers share the rows", "[rpc][client]") {
+  // 5 and 40 servers: more than rows, so some own nothing.
+  const int servers_wanted = GENERATE(1, 2, 3, 5, 40);
+  const int channels = GENERATE(1, 2);
+  const ModelShape shape = TestShape(3, 700);
+  RunningServers servers(shape, servers_wanted, None, 1);
+  ParameterClientGrpc::Options options = OptionsFor(servers, 1);
+  options.channels_per_server = channels;
+  const auto client = Client(options);
+  Replica values(shape, -1);
+  REQUIRE(client->Pull(Exchange(0), values).ok());
+  Replica want = Initial(shape);
+  CHECK(SameBits(values, want));
+  Replica update(shape);
+  float x = 0;
+  for (auto& d : update.data) {
+    for (float& u : d) u = (x += 0.25f);
+  }
+  for (uint64_t exchange = 1; exchange <= 3; ++exchange) {
+    const auto times = client->PushPull(Exchange(exchange), 10, update, values);
+    REQUIRE(times.status().message() == "");
+    CHECK(times->push_seconds > 0);
+    CHECK(times->wait_seconds >= 0);
+    CHECK(times->pull_seconds >= 0);
+    for (size_t i = 0; i < want.data.size(); ++i) {
+      for (size_t j = 0; j < want.data[i].size(); ++j) want.data[i][j] += update.data[i][j];
+    }
+    CHECK(SameBits(values, want));
+  }
+  Replica read(shape);
+  REQUIRE(client->Read(read).ok());
+  CHECK(SameBits(read, want));
+  const uint64_t bytes = shape.size * 4;
+  const Traffic traffic = client->traffic();
+  CHECK(traffic.pull_payload_bytes == 4 * bytes);
+  CHECK(traffic.push_payload_bytes == 3 * bytes);
+  CHECK(traffic.other_payload_bytes == bytes);
+  CHECK(traffic.pull_wire_bytes > traffic.pull_payload_bytes);
+  CHECK(traffic.push_wire_bytes > traffic.push_payload_bytes);
+  CHECK(traffic.exchanges == 3);
+}
+
+TEST_CASE("a model of many chunks arrives as it was sent", "[rpc][client]") {
+  const ModelShape shape = TestShape(3001, 1003);  // 12 MB, odd sizes
+  RunningServers servers(shape, 2, None, 1);
+  const auto client = Client(OptionsFor(servers, 1));
+  Replica values(shape);
+  REQUIRE(client->Pull(Exchange(0), values).ok());
+  CHECK(SameBits(values, Initial(shape)));
+  // Moves every entry to its negative, exactly.
+  Replica update(shape);
+  for (size_t i = 0; i < update.data.size(); ++i) {
+    for (size_t j = 0; j < update.data[i].size(); ++j) update.data[i][j] = -2 * values.data[i][j];
+  }
+  Replica negative(shape);
+  REQUIRE(client->PushPull(Exchange(1), 1, update, negative).ok());
+  for (auto& d : values.data) {
+    for (float& x : d) x = -x;
+  }
+  CHECK(SameBits(values, negative));
+  REQUIRE(client->Push(Exchange(2), 1, update).ok());
+}
+
+TEST_CASE("two workers under a barrier wait for each other and get the same bits", "[rpc][client]") {
+  const ModelShape shape = TestShape(301, 500);
+  RunningServers servers(shape, 2, MakeBarrier, 2);
+  std::vector<Replica> replicas(2, Replica(shape));
+  std::vector<std::thread> workers;
+  std::atomic<int> failures{0};
+  for (int w = 0; w < 2; ++w) {
+    workers.emplace_back([&, w] {
+      const auto client = ParameterClientGrpc::Create(OptionsFor(servers, w + 1));
+      Replica update(shape, w == 0 ? 0.1f : 0.7f);
+      if (!(*client)->Pull(Exchange(0), replicas[w]).ok()) ++failures;
+      for (uint64_t e = 1; e <= 20; ++e) {
+        update.data[0][e] = static_cast<float>(w) + 1.0f / static_cast<float>(e);
+        if (!(*client)->PushPull(Exchange(e), 10, update, replicas[w]).ok()) ++failures;
+      }
+    });
+  }
+  for (std::thread& worker : workers) worker.join();
+  CHECK(failures == 0);
+  CHECK(SameBits(replicas[0], replicas[1]));
+  CHECK(replicas[0].data[1][0] == Approx(0.5f + 20 * 0.4f));
+}
+
+TEST_CASE("an error names the server and comes at once", "[rpc][client]") {
+  const ModelShape shape = TestShape(4, 4);
+  RunningServers servers(shape, 2, MakeBarrier, 2);
+  Replica values(shape);
+  const auto stranger = Client(OptionsFor(servers, 9));
+  const auto pulled = stranger->Pull(Exchange(0), values);
+  CHECK(pulled.status().code() == absl::StatusCode::kFailedPrecondition);
+  CHECK(absl::StrContains(pulled.status().message(), " at 127.0.0.1:"));
+  CHECK(absl::StrContains(pulled.status().message(), ": pull from member 9: not a member"));
+  // The other half of the exchange, which waits for worker 2, is given up.
+  const auto client = Client(OptionsFor(servers, 1));
+  Replica update(shape);
+  update.data[0][15] = std::nanf("");
+  const absl::Status status = client->PushPull(Exchange(1), 1, update, values).status();
+  CHECK(status.code() == absl::StatusCode::kInvalidArgument);
+  CHECK(absl::StartsWith(status.message(), "server 1 at "));
+  CHECK(absl::StrContains(status.message(), "layers.0.weight[3, 3] is not finite"));
+  // The push to server 0 counted; the same exchange, repaired, goes through there as a duplicate.
+  update.data[0][15] = 1;
+  const auto other = Client(OptionsFor(servers, 2));
+  REQUIRE(client->Push(Exchange(1), 1, update).ok());
+  REQUIRE(other->PushPull(Exchange(1), 1, update, values).ok());
+}
+
+TEST_CASE("an exchange can be cancelled from another thread while it waits", "[rpc][client]") {
+  const ModelShape shape = TestShape(4, 4);
+  RunningServers servers(shape, 1, MakeBarrier, 2);
+  const auto client = Client(OptionsFor(servers, 1));
+  Replica values(shape);
+  REQUIRE(client->Pull(Exchange(0), values).ok());
+  std::thread other([&] { client->Cancel(); });
+  const Replica update(shape);
+  CHECK(client->PushPull(Exchange(1), 1, update, values).status().code() == absl::StatusCode::kCancelled);
+  other.join();
+  CHECK(client->Pull(Exchange(0), values).status().code() == absl::StatusCode::kCancelled);
+}
+
+TEST_CASE("a server that is not there is tried for the retry time and then named", "[rpc][client]") {
+  const ModelShape shape = TestShape(4, 4);
+  std::string address;
+  {
+    RunningServers gone(shape, 1, None, 1);
+    address = gone.addresses()[0];
+  }
+  RunningServers servers(shape, 1, None, 1);
+  ParameterClientGrpc::Options options = OptionsFor(servers, 1);
+  options.servers = {address};
+  options.retry_time = absl::Milliseconds(200);
+  const auto client = Client(options);
+  Replica values(shape);
+  const absl::Time begin = absl::Now();
+  const absl::Status status = client->Pull(Exchange(0), values).status();
+  CHECK(status.code() == absl::StatusCode::kUnavailable);
+  CHECK(absl::StartsWith(status.message(), "server 0 at " + address + ": "));
+  CHECK(absl::Now() - begin >= absl::Milliseconds(200));
+}
+
+TEST_CASE("options that do not fit together are refused", "[rpc][client]") {
+  const ModelShape shape = TestShape(4, 4);
+  RunningServers servers(shape, 2, None, 1);
+  ParameterClientGrpc::Options options = OptionsFor(servers, 1);
+  options.servers.pop_back();
+  CHECK_FALSE(ParameterClientGrpc::Create(options).ok());
+  options = OptionsFor(servers, 1);
+  options.channels_per_server = 3;
+  CHECK_FALSE(ParameterClientGrpc::Create(options).ok());
+}
+
+// A server written with the generated code, whose answers a test chooses.
+class ScriptedServer final : public v1::ParameterServer::Service {
+ public:
+  using PullAnswer = std::function<grpc::Status(int call, grpc::ServerWriter<v1::Chunk>*)>;
+  using PushAnswer = std::function<grpc::Status(int call, const std::string& payload)>;
+  PullAnswer on_pull;
+  PushAnswer on_push;
+
+  grpc::Status Pull(grpc::ServerContext*, const v1::PullRequest* request,
+                    grpc::ServerWriter<v1::Chunk>* writer) override {
+    return on_pull(++pulls_, writer);
+  }
+  grpc::Status Push(grpc::ServerContext*, grpc::ServerReader<v1::PushChunk>* reader, v1::PushReply*) override {
+    std::string payload;
+    v1::PushChunk chunk;
+    while (reader->Read(&chunk)) {
+      if (chunk.has_header()) header = chunk.header();
+      payload += chunk.payload();
+    }
+    return on_push(++pushes_, payload);
+  }
+  v1::PushHeader header;
+
+ private:
+  int pulls_ = 0;
+  int pushes_ = 0;
+};
+
+struct Scripted {
+  Scripted() {
+    auto started = GrpcServer::Start({"127.0.0.1:0", {&server}});
+    REQUIRE(started.ok());
+    grpc = *std::move(started);
+    ParameterClientGrpc::Options options;
+    options.servers = {grpc->address()};
+    options.slices = {SlicesOf(shape, ShardId(0), 1)};
+    options.layout_hash = 5;
+    options.member = MemberId(1);
+    client = Client(options);
+  }
+  v1::Chunk Chunk(float value, int count, bool header) const {
+    v1::Chunk chunk;
+    const std::vector<float> values(count, value);
+    chunk.set_payload(std::string(reinterpret_cast<const char*>(values.data()), 4 * values.size()));
+    if (header) {
+      chunk.mutable_header()->set_version(17);
+      chunk.mutable_header()->set_layout_hash(5);
+    }
+    return chunk;
+  }
+  const ModelShape shape = TestShape(4, 4);  // 20 entries
+  ScriptedServer server;
+  std::unique_ptr<GrpcServer> grpc;
+  std::unique_ptr<ParameterClientGrpc> client;
+};
+
+TEST_CASE("both halves of an exchange are repeated after a passing error", "[rpc][client]") {
+  Scripted scripted;
+  const grpc::StatusCode passing = GENERATE(grpc::StatusCode::UNAVAILABLE, grpc::StatusCode::ABORTED);
+  std::vector<std::string> payloads;
+  std::vector<uint64_t> exchanges;
+  scripted.server.on_push = [&](int call, const std::string& payload) {
+    payloads.push_back(payload);
+    exchanges.push_back(scripted.server.header.exchange());
+    return call < 3 ? grpc::Status(passing, "not now") : grpc::Status();
+  };
+  scripted.server.on_pull = [&](int call, grpc::ServerWriter<v1::Chunk>* writer) {
+    writer->Write(scripted.Chunk(call, call == 2 ? 20 : 10, true));
+    if (call == 1) return grpc::Status(passing, "reader too slow");
+    return grpc::Status();
+  };
+  Replica values(scripted.shape);
+  const Replica update(scripted.shape, 3.0f);
+  REQUIRE(scripted.client->PushPull(Exchange(6), 1, update, values).status().message() == "");
+  CHECK(SameBits(values, Replica(scripted.shape, 2.0f)));
+  CHECK(exchanges == std::vector<uint64_t>{6, 6, 6});
+  CHECK(payloads[0].size() == 80);
+  CHECK(payloads[2] == payloads[0]);
+  // The version that came is the base of the next push.
+  scripted.server.on_push = [](int, const std::string&) { return grpc::Status(); };
+  REQUIRE(scripted.client->Push(Exchange(7), 1, update).ok());
+  CHECK(scripted.server.header.base_version() == 17);
+}
+
+TEST_CASE("an answer that is not what was asked for is refused", "[rpc][client]") {
+  Scripted scripted;
+  Replica values(scripted.shape);
+  const auto pull = [&](const std::function<void(grpc::ServerWriter<v1::Chunk>*)>& answer) {
+    scripted.server.on_pull = [&answer](int, grpc::ServerWriter<v1::Chunk>* writer) {
+      answer(writer);
+      return grpc::Status();
+    };
+    const std::string message(scripted.client->Pull(Exchange(0), values).status().message());
+    const std::string where = "server 0 at " + scripted.grpc->address() + ": pull: ";
+    return absl::StartsWith(message, where) ? message.substr(where.size()) : "elsewhere: " + message;
+  };
+  CHECK(pull([&](auto* w) { w->Write(scripted.Chunk(1, 19, true)); }) == "answer ended after 76 of 80 bytes");
+  CHECK(pull([&](auto* w) { w->Write(scripted.Chunk(1, 21, true)); }) == "answer is at least 84 bytes, want 80");
+  CHECK(pull([&](auto*) {}) == "answer ended after 0 of 80 bytes");
+  CHECK(pull([&](auto* w) { w->Write(scripted.Chunk(1, 20, false)); }) ==
+        "answer has no header, want it in the first chunk");
+  CHECK(pull([&](auto* w) {
+          w->Write(scripted.Chunk(1, 10, true));
+          w->Write(scripted.Chunk(1, 10, true));
+        }) == "answer has a second header, want one");
+  CHECK(pull([&](auto* w) {
+          v1::Chunk chunk = scripted.Chunk(1, 20, true);
+          chunk.mutable_header()->set_layout_hash(6);
+          w->Write(chunk);
+        }) == "layout_hash is 6, want 5; the model or the number of servers differs");
+}
+
+}  // namespace
+}  // namespace tessera

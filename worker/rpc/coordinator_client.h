@@ -1,0 +1,122 @@
+// A worker's side of the control plane, as plain calls for its train loop.
+//
+//   Join -> StartRenewing -> BeginTraining -> BeginEpoch ... Evaluate ... -> Leave
+//
+// A connection that breaks is made anew and the call repeated, for up to a lease; every call may be
+// repeated without harm.
+#ifndef TESSERA_WORKER_RPC_COORDINATOR_CLIENT_H_
+#define TESSERA_WORKER_RPC_COORDINATOR_CLIENT_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/base/ids.h"
+#include "proto/coordinator.grpc.pb.h"
+
+namespace tessera {
+
+// The train loop's thread makes the calls; Cancel may come from anywhere, a signal handler included.
+// Errors of all calls begin with the coordinator's address, and are beyond those named:
+//   kCancelled           Cancel was called
+//   kUnavailable         the coordinator was not reached for a lease
+//   kFailedPrecondition  this worker is no longer a member, or the job has ended; the message says why
+class CoordinatorClient {
+ public:
+  struct Options {
+    // host:port.
+    std::string address;
+    std::string job_digest;
+    uint64_t layout_hash = 0;
+    // nullopt: the lowest free one.
+    std::optional<Rank> rank;
+    // host:pid, for people.
+    std::string description;
+    // Of the worker's training data.
+    uint64_t rows = 0;
+    // Gives up joining after this long.
+    absl::Duration join_timeout = absl::InfiniteDuration();
+  };
+
+  explicit CoordinatorClient(Options options);
+  // Ends the renewals. Does not leave.
+  ~CoordinatorClient();
+
+  // Blocks until this worker is admitted. `on_waiting` hears for whom the job waits ("server 1,
+  // worker 0") whenever that changes. Codes as Coordinator.Join; kDeadlineExceeded after join_timeout.
+  absl::StatusOr<v1::JoinReply> Join(std::function<void(absl::string_view)> on_waiting);
+
+  // Keeps the lease from now on, on a thread of its own. `on_lost` is called there, once, when this worker
+  // may not go on: end every wait, then the train loop.
+  void StartRenewing(std::function<void(absl::Status)> on_lost);
+  // What the next renewals say.
+  void SetProgress(const v1::Progress& progress);
+  // The job is to end early: evaluate, as the last time, at the end of this exchange or at once if it has
+  // passed; 0: no. Ask at every exchange boundary.
+  Exchange drain_exchange() const { return Exchange(drain_exchange_.load()); }
+  // For whom the shards wait, as of the last renewal.
+  std::vector<std::string> WaitingFor() const;
+
+  absl::Status BeginTraining();
+  // Epochs are begun one by one, the first being JoinReply.epoch; a worker that has all of an epoch's
+  // steps behind it begins the next one.
+  absl::StatusOr<v1::EpochCut> BeginEpoch(uint64_t epoch, Step step);
+  // One stage; blocks until the others are there. Fills in the member and the evaluation's number.
+  absl::StatusOr<v1::EvaluateReply> Evaluate(v1::EvaluateRequest request);
+  // An empty `error`: the work is done. Not cancelled by Cancel, but bounded to a few seconds. Ends the
+  // renewals.
+  absl::Status Leave(const v1::WorkerReport& report, absl::string_view error);
+
+  // Ends the call that blocks, and those to come but Leave. Async-signal-safe.
+  void Cancel() { cancelled_.store(true, std::memory_order_relaxed); }
+
+  MemberId member() const { return member_; }
+  Rank rank() const { return rank_; }
+
+ private:
+  using Stub = v1::Coordinator::StubInterface::async_interface;
+  template <typename Request, typename Reply>
+  using Method = void (Stub::*)(grpc::ClientContext*, const Request*, Reply*,
+                                std::function<void(grpc::Status)>);
+
+  template <typename Request, typename Reply>
+  absl::Status Once(Method<Request, Reply> method, const Request& request, Reply* reply, absl::Duration patience,
+                    bool cancellable);
+  template <typename Request, typename Reply>
+  absl::Status Call(Method<Request, Reply> method, const Request& request, Reply* reply, absl::Duration patience);
+  absl::Status Pause(absl::Duration duration);
+  void Renew();
+  void StopRenewing();
+
+  const Options options_;
+  const std::unique_ptr<v1::Coordinator::Stub> stub_;
+  std::atomic<bool> cancelled_{false};
+  std::atomic<uint64_t> drain_exchange_{0};
+  // Set by Join, before there is another thread.
+  MemberId member_;
+  Rank rank_;
+  absl::Duration lease_ = absl::Seconds(10);
+  uint64_t evaluation_ = 0;  // the train loop's
+
+  mutable absl::Mutex mutex_;
+  v1::Progress progress_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::string> waiting_for_ ABSL_GUARDED_BY(mutex_);
+  bool stop_renewing_ ABSL_GUARDED_BY(mutex_) = false;
+  std::function<void(absl::Status)> on_lost_;
+  std::thread renewer_;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_WORKER_RPC_COORDINATOR_CLIENT_H_

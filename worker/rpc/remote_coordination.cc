@@ -1,0 +1,94 @@
+#include "worker/rpc/remote_coordination.h"
+
+#include <cstring>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+
+namespace tessera {
+namespace {
+
+v1::Progress ToProto(const TrainProgress& progress) {
+  v1::Progress result;
+  result.set_step(progress.step);
+  result.set_exchange(progress.exchange);
+  result.set_examples(progress.examples);
+  result.set_epoch(progress.epoch);
+  result.set_train_loss(progress.train_loss);
+  return result;
+}
+
+EvaluationResult ResultOf(const v1::EvaluateReply& reply) {
+  EvaluationResult result;
+  result.test_loss = reply.test_loss();
+  result.test_accuracy = reply.test_accuracy();
+  result.stop = reply.stop();
+  return result;
+}
+
+}  // namespace
+
+absl::StatusOr<EpochCut> RemoteCoordination::BeginEpoch(uint64_t epoch, uint64_t step) {
+  TESSERA_ASSIGN_OR_RETURN(const v1::EpochCut reply, client_.BeginEpoch(epoch, Step(step)));
+  EpochCut cut;
+  cut.parts = reply.parts();
+  cut.part = reply.part();
+  cut.steps = reply.steps();
+  cut.first_step = reply.first_step();
+  cut.rows_total = reply.rows_total();
+  return cut;
+}
+
+absl::StatusOr<EvaluationPlace> RemoteCoordination::Arrive(const Arrival& arrival) {
+  v1::EvaluateRequest request;
+  request.set_stage(v1::ARRIVE);
+  *request.mutable_progress() = ToProto(arrival.progress);
+  request.set_loss_sum(arrival.loss_sum);
+  request.set_loss_count(arrival.loss_count);
+  request.set_last(arrival.last);
+  request.set_round(arrival.progress.exchange);
+  TESSERA_ASSIGN_OR_RETURN(const v1::EvaluateReply reply, client_.Evaluate(std::move(request)));
+  EvaluationPlace place;
+  place.attempt = reply.attempt();
+  place.parts = reply.parts();
+  place.part = reply.part();
+  if (reply.finished()) place.finished = ResultOf(reply);
+  return place;
+}
+
+absl::StatusOr<std::optional<std::vector<float>>> RemoteCoordination::ShareConstants(
+    const EvaluationPlace& place, std::vector<float> constants) {
+  v1::EvaluateRequest request;
+  request.set_stage(v1::CALIBRATE);
+  request.set_attempt(place.attempt);
+  request.set_constants(reinterpret_cast<const char*>(constants.data()), constants.size() * sizeof(float));
+  TESSERA_ASSIGN_OR_RETURN(const v1::EvaluateReply reply, client_.Evaluate(std::move(request)));
+  if (reply.restart() || reply.finished()) return std::optional<std::vector<float>>();
+  const std::string& bytes = reply.constants();
+  if (bytes.size() % sizeof(float) != 0) {
+    return absl::InternalError(absl::StrCat("evaluation: constants are ", bytes.size(), " bytes, want whole floats"));
+  }
+  std::vector<float> shared(bytes.size() / sizeof(float));
+  std::memcpy(shared.data(), bytes.data(), bytes.size());
+  return std::optional<std::vector<float>>(std::move(shared));
+}
+
+absl::StatusOr<std::optional<EvaluationResult>> RemoteCoordination::Score(const EvaluationPlace& place,
+                                                                          const EvaluationScores& scores) {
+  v1::EvaluateRequest request;
+  request.set_stage(v1::SCORE);
+  request.set_attempt(place.attempt);
+  v1::Scores& sums = *request.mutable_scores();
+  sums.set_loss_sum(scores.loss_sum);
+  sums.set_correct(scores.correct);
+  sums.set_rows(scores.rows);
+  for (const double hits : scores.precision_hits) sums.add_precision_hits(hits);
+  TESSERA_ASSIGN_OR_RETURN(const v1::EvaluateReply reply, client_.Evaluate(std::move(request)));
+  if (reply.restart()) return std::optional<EvaluationResult>();
+  return std::optional<EvaluationResult>(ResultOf(reply));
+}
+
+void RemoteCoordination::SetProgress(const TrainProgress& progress) { client_.SetProgress(ToProto(progress)); }
+
+}  // namespace tessera

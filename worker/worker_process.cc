@@ -1,0 +1,255 @@
+#include "worker/worker_process.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "common/base/check.h"
+#include "common/base/log.h"
+#include "common/base/process.h"
+#include "common/base/termination.h"
+#include "common/config/job_digest.h"
+#include "common/config/job_reader.h"
+#include "common/layout/parameters.h"
+#include "common/layout/shard_map.h"
+#include "common/method/recipe.h"
+#include "common/rpc/transport.h"
+#include "kernels/devices.h"
+#include "worker/data/dataset.h"
+#include "worker/replica/replica.h"
+#include "worker/rpc/coordinator_client.h"
+#include "worker/rpc/parameter_client_grpc.h"
+#include "worker/rpc/remote_coordination.h"
+#include "worker/train/train_loop.h"
+
+namespace tessera {
+namespace {
+
+// The program itself, its libraries and gRPC's buffers.
+constexpr int64_t kProgramBytes = int64_t{96} << 20;
+constexpr int64_t kCalibrationRowsMax = 2048;
+
+class WorkerProcess {
+ public:
+  WorkerProcess(const WorkerOptions& options, v1::Job job)
+      : options_(options), job_(std::move(job)), digest_(JobDigest(job_)) {}
+
+  // Everything that can be wrong before anybody is told of this worker.
+  absl::Status Prepare();
+  // From joining to leaving.
+  absl::Status Train();
+  // From the signal thread.
+  void OnSignal(int count);
+
+ private:
+  absl::Status CheckMemory() const;
+  absl::Status Connect();
+  v1::WorkerReport Report() const;
+  void OnLost(absl::Status why);
+
+  const WorkerOptions& options_;
+  const v1::Job job_;
+  const std::string digest_;
+  ModelShape shape_;
+  Recipe recipe_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Datasets> data_;
+  std::unique_ptr<Replica> replica_;
+  std::unique_ptr<CoordinatorClient> coordinator_;
+  std::unique_ptr<RemoteCoordination> coordination_;
+  v1::JoinReply admission_;
+
+  absl::Mutex mutex_;
+  // Set while they may be told to stop.
+  std::unique_ptr<ParameterClientGrpc> servers_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<TrainLoop> loop_ ABSL_GUARDED_BY(mutex_);
+  bool asked_to_leave_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status lost_ ABSL_GUARDED_BY(mutex_);
+};
+
+absl::Status WorkerProcess::CheckMemory() const {
+  const int64_t limit = job_.cluster().memory_limit();
+  if (limit == 0) return absl::OkStatus();
+  const int64_t data = data_->train.bytes() + data_->test.bytes();
+  TESSERA_ASSIGN_OR_RETURN(
+      const int64_t replica,
+      Replica::MemoryNeeded(job_, recipe_, std::min(data_->train.rows(), kCalibrationRowsMax)));
+  const int64_t need = data + replica + kProgramBytes;
+  if (need <= limit) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "cluster.memory_limit: is ", limit, " bytes, but this worker needs ", need, " = data ", data,
+      " + model, gradient, activations and batches ", replica, " + program ", kProgramBytes, "; raise it"));
+}
+
+absl::Status WorkerProcess::Prepare() {
+  TESSERA_ASSIGN_OR_RETURN(shape_, ShapeOf(job_.model()));
+  TESSERA_ASSIGN_OR_RETURN(recipe_, RecipeFor(job_));
+  if (options_.coordinator.empty() && job_.cluster().servers().addresses().empty()) {
+    return absl::InvalidArgumentError(
+        "--coordinator: not given, and cluster.servers is only a count; list the servers' host:port there, or use "
+        "`tessera run`");
+  }
+  TESSERA_ASSIGN_OR_RETURN(backend_, CreateBackend(job_.cluster().device(), job_.cluster().threads()));
+  ModelEnds ends;
+  ends.inputs = shape_.inputs();
+  ends.outputs = shape_.outputs();
+  ends.sigmoid = job_.model().loss() == "sigmoid_cross_entropy";
+  absl::StatusOr<Datasets> data = LoadDatasets(job_.data(), ends);
+  if (!data.ok()) return data.status();
+  data_ = std::make_unique<Datasets>(*std::move(data));
+  return CheckMemory();
+}
+
+absl::Status WorkerProcess::Connect() {
+  CoordinatorClient::Options control;
+  control.address =
+      options_.coordinator.empty() ? job_.cluster().servers().addresses(0) : options_.coordinator;
+  control.job_digest = digest_;
+  const int shards = job_.cluster().servers().count();
+  control.layout_hash = LayoutHash(shape_, shards);
+  if (options_.rank >= 0) control.rank = Rank(options_.rank);
+  control.description = ProcessDescription();
+  control.rows = data_->train.rows();
+  coordinator_ = std::make_unique<CoordinatorClient>(std::move(control));
+  TESSERA_ASSIGN_OR_RETURN(admission_, coordinator_->Join([](absl::string_view waiting_for) {
+    Log(LogLevel::kInfo, absl::StrCat("worker: waiting for ", waiting_for));
+  }));
+  Log(LogLevel::kInfo, absl::StrCat("worker: joined rank=", admission_.rank(), " member=", admission_.member(),
+                                    " first_exchange=", admission_.first_exchange()));
+  coordinator_->StartRenewing([this](absl::Status why) { OnLost(std::move(why)); });
+  coordination_ = std::make_unique<RemoteCoordination>(coordinator_.get());
+
+  ParameterClientGrpc::Options data;
+  data.servers.assign(admission_.servers().begin(), admission_.servers().end());
+  for (int shard = 0; shard < shards; ++shard) data.slices.push_back(SlicesOf(shape_, ShardId(shard), shards));
+  data.layout_hash = LayoutHash(shape_, shards);
+  data.member = MemberId(admission_.member());
+  data.generation = Generation(admission_.generation());
+  data.job_digest = digest_;
+  data.kind = static_cast<v1::PayloadKind>(recipe_.payload);
+  data.retry_time = absl::Nanoseconds(admission_.lease_timeout_ns());
+  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<ParameterClientGrpc> servers,
+                           ParameterClientGrpc::Create(std::move(data)));
+  absl::MutexLock lock(&mutex_);
+  servers_ = std::move(servers);
+  return absl::OkStatus();
+}
+
+absl::Status WorkerProcess::Train() {
+  TESSERA_RETURN_IF_ERROR(Connect());
+  TESSERA_ASSIGN_OR_RETURN(replica_,
+                           Replica::Create(job_, recipe_, Rank(admission_.rank()), backend_.get()));
+  TrainLoop::Options options;
+  options.job = job_;
+  options.recipe = recipe_;
+  options.rank = Rank(admission_.rank());
+  options.first_exchange = Exchange(admission_.first_exchange());
+  options.first_step = admission_.first_step();
+  options.first_epoch = admission_.epoch();
+  TrainLoop* loop = nullptr;
+  {
+    absl::MutexLock lock(&mutex_);
+    loop_ = std::make_unique<TrainLoop>(std::move(options), data_.get(), replica_.get(), servers_.get(),
+                                        coordination_.get());
+    loop = loop_.get();
+    if (asked_to_leave_) loop->Stop();
+  }
+  absl::Status status = loop->Run();
+  absl::MutexLock lock(&mutex_);
+  // What ended the calls says more than that they were cancelled.
+  if (!lost_.ok()) status = lost_;
+  const absl::Status left = coordinator_->Leave(Report(), status.ok() ? "" : status.message());
+  return status.ok() ? left : status;
+}
+
+v1::WorkerReport WorkerProcess::Report() const ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  v1::WorkerReport report;
+  const Traffic traffic = servers_->traffic();
+  const PhaseTimer& phases = loop_->phases();
+  report.set_rank(admission_.rank());
+  report.set_steps(loop_->steps());
+  report.set_examples(loop_->examples());
+  report.set_exchanges(traffic.exchanges);
+  report.set_pull_payload_bytes(traffic.pull_payload_bytes);
+  report.set_push_payload_bytes(traffic.push_payload_bytes);
+  report.set_pull_wire_bytes(traffic.pull_wire_bytes);
+  report.set_push_wire_bytes(traffic.push_wire_bytes);
+  report.set_other_payload_bytes(traffic.other_payload_bytes);
+  report.set_compute_seconds(phases.seconds(Phase::kCompute));
+  report.set_pull_seconds(phases.seconds(Phase::kPull));
+  report.set_push_seconds(phases.seconds(Phase::kPush));
+  report.set_wait_seconds(phases.seconds(Phase::kWait));
+  report.set_evaluate_seconds(phases.seconds(Phase::kEvaluate));
+  report.set_peak_rss_bytes(PeakResidentBytes());
+  report.set_backend(backend_->description());
+  report.set_cpu(CpuName());
+  return report;
+}
+
+void WorkerProcess::OnLost(absl::Status why) {
+  absl::MutexLock lock(&mutex_);
+  Log(LogLevel::kWarning, absl::StrCat("worker: cannot go on: ", why.message()));
+  lost_ = std::move(why);
+  if (loop_ != nullptr) loop_->Stop();
+  if (servers_ != nullptr) servers_->Cancel();
+  coordinator_->Cancel();
+}
+
+void WorkerProcess::OnSignal(int count) {
+  if (count > 1) _exit(1);
+  absl::MutexLock lock(&mutex_);
+  asked_to_leave_ = true;
+  if (loop_ == nullptr) _exit(1);  // Nothing to finish yet; the lease or the connection tells the others.
+  Log(LogLevel::kInfo, "worker: signal received, leaving after this exchange; again to end at once");
+  loop_->Stop();
+}
+
+}  // namespace
+
+int RunWorker(const WorkerOptions& options) {
+  ConfigureAllocator();
+  absl::Mutex mutex;
+  WorkerProcess* running = nullptr;
+  const Termination termination([&](int count) {
+    absl::MutexLock lock(&mutex);
+    if (running == nullptr) _exit(1);
+    running->OnSignal(count);
+  });
+  const JobReading reading = ReadJobFile(options.job_path, options.overrides, JobOptions{});
+  if (!reading.ok()) {
+    std::fputs(FormatJobErrors(reading.errors).c_str(), stderr);
+    return 2;
+  }
+  WorkerProcess process(options, reading.job);
+  if (const absl::Status status = process.Prepare(); !status.ok()) {
+    std::fprintf(stderr, "tessera-worker: %s\n", std::string(status.message()).c_str());
+    return 2;
+  }
+  {
+    absl::MutexLock lock(&mutex);
+    running = &process;
+  }
+  const absl::Status status = process.Train();
+  {
+    absl::MutexLock lock(&mutex);
+    running = nullptr;
+  }
+  if (status.ok()) {
+    Log(LogLevel::kInfo, "worker: ended");
+    return 0;
+  }
+  Log(LogLevel::kError, absl::StrCat("worker: ended error=\"", status.message(), "\""));
+  // Refused for what the job says: as wrong as if it had been found before.
+  return absl::IsInvalidArgument(status) ? 2 : 1;
+}
+
+}  // namespace tessera

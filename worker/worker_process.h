@@ -1,0 +1,29 @@
+// One tessera-worker: joins a job, trains to its end, leaves.
+#ifndef TESSERA_WORKER_WORKER_PROCESS_H_
+#define TESSERA_WORKER_WORKER_PROCESS_H_
+
+#include <string>
+#include <vector>
+
+namespace tessera {
+
+struct WorkerOptions {
+  std::string job_path;
+  // "a.b=v", as given by --set.
+  std::vector<std::string> overrides;
+  // The wanted rank; -1: the lowest free one.
+  int rank = -1;
+  // host:port of server 0; empty: the first address in cluster.servers.
+  std::string coordinator;
+};
+
+// Trains and returns the process's exit code:
+//   0  the job ended normally, or this worker was asked to leave by SIGTERM or Ctrl-C and did
+//   1  it could not go on; the last log line says why
+//   2  wrong job, flag, data or device, before joining
+// The first signal lets it finish its exchange and leave; the second one ends it.
+int RunWorker(const WorkerOptions& options);
+
+}  // namespace tessera
+
+#endif  // TESSERA_WORKER_WORKER_PROCESS_H_
