@@ -17,11 +17,12 @@
 
 namespace tessera {
 
-// Kernels are queued: a call may return before its work is done, work is done in the order of the calls, and
-// the first failure is what Finish reports. Arguments are addresses in this backend's memory.
+// Kernels are queued: a call may return before its work is done, work is done in the order of the
+// calls, and the first failure is what Finish reports. Arguments are addresses in this backend's
+// memory.
 //
-// The same calls with the same bytes give the same bits, run to run, on the same device with the same
-// options.
+// The same calls with the same bytes give the same bits, run to run, on the same device with the
+// same options.
 //
 // Threading: one thread at a time.
 class Backend {
@@ -40,8 +41,8 @@ class Backend {
   virtual LossKernel& loss() = 0;
   virtual VectorKernel& vector() = 0;
 
-  // Waits until everything queued is done. Reports the first failure since the last Finish; what was queued
-  // behind it is undefined.
+  // Waits until everything queued is done. Reports the first failure since the last Finish; what
+  // was queued behind it is undefined.
   virtual absl::Status Finish() = 0;
 };
 

@@ -4,8 +4,8 @@
 //   inverse_sigma_c = 1 / sqrt(variance_c + epsilon)
 //   y_rc = scale_c (x_rc - mean_c) inverse_sigma_c + shift_c
 //
-// There are no running statistics: training uses the minibatch's, evaluation uses constants that were taken
-// from a calibration sample with the same kernel.
+// There are no running statistics: training uses the minibatch's, evaluation uses constants that
+// were taken from a calibration sample with the same kernel.
 #ifndef TESSERA_KERNELS_BATCH_NORM_H_
 #define TESSERA_KERNELS_BATCH_NORM_H_
 
@@ -17,7 +17,8 @@ class BatchNormKernel {
  public:
   virtual ~BatchNormKernel() = default;
 
-  // Per column of x. Sums are in f64, around the mean. One row has variance 0. No rows: mean 0, variance 0.
+  // Per column of x. Sums are in f64, around the mean. One row has variance 0. No rows: mean 0,
+  // variance 0.
   virtual void Statistics(const MatrixShape& shape, double epsilon, const float* x, float* mean,
                           float* inverse_sigma) = 0;
 
@@ -26,8 +27,8 @@ class BatchNormKernel {
     const float* scale = nullptr;  // null: 1
     const float* shift = nullptr;  // null: 0
   };
-  virtual void Normalize(const MatrixShape& shape, const float* x, const float* mean, const float* inverse_sigma,
-                         const Affine& affine, bool relu, float* y) = 0;
+  virtual void Normalize(const MatrixShape& shape, const float* x, const float* mean,
+                         const float* inverse_sigma, const Affine& affine, bool relu, float* y) = 0;
 
   // The gradient through Statistics and Normalize together.
   struct BackwardInput {
@@ -35,12 +36,13 @@ class BatchNormKernel {
     const float* mean = nullptr;
     const float* inverse_sigma = nullptr;
     const float* scale = nullptr;  // null: 1
-    const float* y = nullptr;      // what Normalize wrote, where it was asked for relu; null: no relu
+    const float* y = nullptr;  // what Normalize wrote, where it was asked for relu; null: no relu
     const float* dy = nullptr;
   };
-  // dscale, dshift [columns] and dx [rows, columns] are overwritten; a null one is not wanted. dx may be dy.
-  virtual void Backward(const MatrixShape& shape, const BackwardInput& in, float* dscale, float* dshift,
-                        float* dx) = 0;
+  // dscale, dshift [columns] and dx [rows, columns] are overwritten; a null one is not wanted. dx
+  // may be dy.
+  virtual void Backward(const MatrixShape& shape, const BackwardInput& in, float* dscale,
+                        float* dshift, float* dx) = 0;
 };
 
 }  // namespace tessera

@@ -15,8 +15,8 @@ static_assert(sizeof(Bf16) == 2, "kernels read arrays of it as arrays of 16-bit 
 // Rounding moves a finite value by at most this share of it.
 constexpr float kBf16RelativeError = 0x1p-8f;
 
-// To nearest, ties to even; what is too large becomes infinite and a NaN stays one. Free of branches, so that
-// loops over it vectorise.
+// To nearest, ties to even; what is too large becomes infinite and a NaN stays one. Free of
+// branches, so that loops over it vectorise.
 inline Bf16 RoundToBf16(float value) {
   uint32_t bits;
   std::memcpy(&bits, &value, sizeof(bits));

@@ -1,6 +1,7 @@
 // The matrix products of a linear layer: y = x W^T + b and its gradients.
 //
-// Everything is dense and row-major: x [rows, inputs], y [rows, outputs], W [outputs, inputs], b [outputs].
+// Everything is dense and row-major: x [rows, inputs], y [rows, outputs], W [outputs, inputs], b
+// [outputs].
 #ifndef TESSERA_KERNELS_LINEAR_H_
 #define TESSERA_KERNELS_LINEAR_H_
 
@@ -8,8 +9,8 @@
 
 namespace tessera {
 
-// T is the type of both factors, float or Bf16. Products of Bf16 are exact in f32; sums and results are f32
-// for both. Any extent may be 0: an empty sum is 0. Results do not overlap the factors.
+// T is the type of both factors, float or Bf16. Products of Bf16 are exact in f32; sums and results
+// are f32 for both. Any extent may be 0: an empty sum is 0. Results do not overlap the factors.
 //
 // A kernel prepares itself for a shape at its first use; later calls with it allocate nothing.
 template <typename T>
@@ -18,9 +19,11 @@ class LinearKernel {
   virtual ~LinearKernel() = default;
 
   // y = x W^T, plus `bias` in each row unless it is null.
-  virtual void Forward(const LinearShape& shape, const T* x, const T* weight, const float* bias, float* y) = 0;
+  virtual void Forward(const LinearShape& shape, const T* x, const T* weight, const float* bias,
+                       float* y) = 0;
   // dW = dy^T x. Overwrites.
-  virtual void WeightGradient(const LinearShape& shape, const T* x, const T* dy, float* dweight) = 0;
+  virtual void WeightGradient(const LinearShape& shape, const T* x, const T* dy,
+                              float* dweight) = 0;
   // dx = dy W. Overwrites.
   virtual void InputGradient(const LinearShape& shape, const T* dy, const T* weight, float* dx) = 0;
 };

@@ -9,8 +9,8 @@
 
 namespace tessera {
 
-// How many of the first predictions precision@k looks at. Equal logits rank by index; a NaN is never
-// among the first predictions and makes no row correct.
+// How many of the first predictions precision@k looks at. Equal logits rank by index; a NaN is
+// never among the first predictions and makes no row correct.
 constexpr std::array<int, 3> kPrecisionDepths = {1, 3, 5};
 
 // Over the rows of one call. Lies in device memory.
@@ -21,7 +21,8 @@ struct LossSums {
   int64_t hits[kPrecisionDepths.size()] = {};
 };
 
-// What the rows should be: `labels` [rows], or `targets` [rows, outputs] (sigmoid only). Exactly one.
+// What the rows should be: `labels` [rows], or `targets` [rows, outputs] (sigmoid only). Exactly
+// one.
 struct LossTargets {
   const int32_t* labels = nullptr;
   const float* targets = nullptr;
@@ -31,18 +32,19 @@ class LossKernel {
  public:
   virtual ~LossKernel() = default;
 
-  // Per row: log(sum_j exp(z_j)) - z_label, shifted by the largest logit. Labels are in [0, outputs).
-  // gradient = (softmax(z) - onehot(label)) / rows, unless it is null. May be the logits.
-  // correct: the label is the first prediction.
-  virtual void SoftmaxCrossEntropy(const MatrixShape& shape, const float* logits, const int32_t* labels,
-                                   float* gradient, LossSums* sums) = 0;
+  // Per row: log(sum_j exp(z_j)) - z_label, shifted by the largest logit. Labels: in [0, outputs).
+  //   gradient = (softmax(z) - onehot(label)) / rows, unless it is null; it may be the logits
+  //   correct: the label is the first prediction
+  virtual void SoftmaxCrossEntropy(const MatrixShape& shape, const float* logits,
+                                   const int32_t* labels, float* gradient, LossSums* sums) = 0;
 
-  // Per row: sum_j log(1 + exp(z_j)) - t_j z_j. A label stands for the target that is 1 there and 0 elsewhere;
-  // with one output it is the target itself, 0 or 1.
-  // gradient = (sigmoid(z) - t) / rows, unless it is null. May be the logits.
-  // correct: with one output, z > 0 just where t > 0.5; with more, the first prediction has t > 0.5.
-  virtual void SigmoidCrossEntropy(const MatrixShape& shape, const float* logits, const LossTargets& targets,
-                                   float* gradient, LossSums* sums) = 0;
+  // Per row: sum_j log(1 + exp(z_j)) - t_j z_j. A label stands for the target that is 1 there and 0
+  // elsewhere; with one output it is the target itself, 0 or 1.
+  //   gradient = (sigmoid(z) - t) / rows, unless it is null; it may be the logits
+  //   correct: with one output, z > 0 just where t > 0.5; with more, the first prediction has
+  //   t > 0.5
+  virtual void SigmoidCrossEntropy(const MatrixShape& shape, const float* logits,
+                                   const LossTargets& targets, float* gradient, LossSums* sums) = 0;
 };
 
 }  // namespace tessera

@@ -9,7 +9,8 @@
 
 namespace tessera {
 
-// Addresses from here mean something to the same backend's kernels only, unless the host can address them.
+// Addresses from here mean something to the same backend's kernels only, unless the host can
+// address them.
 class Memory {
  public:
   virtual ~Memory() = default;

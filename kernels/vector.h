@@ -15,7 +15,8 @@ struct SgdRates {
   float weight_decay = 0;
 };
 
-// Bandwidth bound, all of them. Arrays may be as close as adjacent, and overlap only where it says so.
+// Bandwidth bound, all of them. Arrays may be as close as adjacent, and overlap only where it
+// says so.
 class VectorKernel {
  public:
   virtual ~VectorKernel() = default;
@@ -24,7 +25,8 @@ class VectorKernel {
   virtual void Axpy(int64_t n, float a, const float* x, float* y) = 0;
   // out = a - b. out may be a or b.
   virtual void Subtract(int64_t n, const float* a, const float* b, float* out) = 0;
-  // g' = g + weight_decay w;  m = momentum m + g';  w -= learning_rate m.  PyTorch's SGD, no dampening.
+  // PyTorch's SGD, no dampening:
+  //   g' = g + weight_decay w;  m = momentum m + g';  w -= learning_rate m
   // m starts at 0; null m: no state, which needs momentum 0.
   virtual void Sgd(int64_t n, const SgdRates& rates, const float* g, float* m, float* w) = 0;
 

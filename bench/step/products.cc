@@ -9,7 +9,8 @@ namespace tessera {
 namespace {
 
 // c [m, n] = op(a) [m, k] op(b) [k, n], row-major.
-void Product(char op_a, char op_b, int64_t m, int64_t n, int64_t k, const float* a, const float* b, float* c) {
+void Product(char op_a, char op_b, int64_t m, int64_t n, int64_t k, const float* a, const float* b,
+             float* c) {
   const int64_t lda = op_a == 'N' ? k : m;
   const int64_t ldb = op_b == 'N' ? n : k;
   TESSERA_CHECK(dnnl_sgemm(op_a, op_b, m, n, k, 1.0f, a, lda, b, ldb, 0.0f, c, n) == dnnl_success);
@@ -42,7 +43,8 @@ void StepProducts::Run(int threads) {
     Layer& l = layers_[i];
     const LinearShape& s = l.shape;
     Product('T', 'N', s.outputs, s.inputs, s.rows, l.y.data(), l.x.data(), l.dweight.data());
-    if (i > 0) Product('N', 'N', s.rows, s.inputs, s.outputs, l.y.data(), l.weight.data(), l.dx.data());
+    if (i > 0)
+      Product('N', 'N', s.rows, s.inputs, s.outputs, l.y.data(), l.weight.data(), l.dx.data());
   }
 }
 

@@ -1,4 +1,5 @@
-// The limit that a training step is measured against: its matrix products alone, by oneDNN's dnnl_sgemm.
+// The limit that a training step is measured against: its matrix products alone, by oneDNN's
+// dnnl_sgemm.
 #ifndef TESSERA_BENCH_STEP_PRODUCTS_H_
 #define TESSERA_BENCH_STEP_PRODUCTS_H_
 
@@ -8,8 +9,9 @@
 
 namespace tessera {
 
-// The products of one step: forward and weight gradient of every layer, input gradient of all but the first.
-// Factors and results have memory of their own, so that each call finds them as cold as the step does.
+// The products of one step: forward and weight gradient of every layer, input gradient of all but
+// the first. Factors and results have memory of their own, so that each call finds them as cold as
+// the step does.
 class StepProducts {
  public:
   explicit StepProducts(const std::vector<LinearShape>& layers);

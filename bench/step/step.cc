@@ -2,9 +2,9 @@
 //
 //   bazel-bin/bench/step/step [--layers 4096,2048,2048,40] [--batch 128] [--threads 1] [--tiny]
 //
-// First checks loss and gradients against plain f64 loops, then times. Prints milliseconds (median), GFLOP/s of
-// the matrix products alone, and their share of what dnnl_sgemm reaches on the same products; the
-// candidates take turns, so that a slow moment of the machine hits all.
+// First checks loss and gradients against plain f64 loops, then times. Prints milliseconds
+// (median), GFLOP/s of the matrix products alone, and their share of what dnnl_sgemm reaches on the
+// same products; the candidates take turns, so that a slow moment of the machine hits all.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -84,10 +84,10 @@ absl::Status Check(const v1::Model& model, const Batch& batch, Candidate* candid
   TESSERA_ASSIGN_OR_RETURN(const LossAndCount got, candidate->network->TrainStep(batch, {}));
   const double loss_error = std::fabs(got.loss - want) / want;
   const double gradient_error = GradientError(*candidate->network, reference);
-  std::printf("%-5s checked: loss off by %.1e, gradients by %.1e of their norm\n", candidate->name.c_str(), loss_error,
-              gradient_error);
-  // f32: roundings of 2^-24 in sums of thousands of terms. bf16: where an f32 sum is next to the middle of two
-  // bf16 values, the two sides round apart by 2^-8.
+  std::printf("%-5s checked: loss off by %.1e, gradients by %.1e of their norm\n",
+              candidate->name.c_str(), loss_error, gradient_error);
+  // f32: roundings of 2^-24 in sums of thousands of terms. bf16: where an f32 sum is next to the
+  // middle of two bf16 values, the two sides round apart by 2^-8.
   const double bound = bf16 ? 2e-2 : 1e-4;
   if (loss_error < bound && gradient_error < bound) return absl::OkStatus();
   return absl::InternalError(candidate->name + ": the step differs from the f64 reference");
@@ -123,8 +123,10 @@ absl::Status Run(const Flags& flags) {
     if (precision == Precision::kBf16 && !backend->linear_bf16().ok()) continue;
     Candidate candidate;
     candidate.name = precision == Precision::kF32 ? "f32" : "bf16";
-    TESSERA_ASSIGN_OR_RETURN(candidate.network, Network::Create(model, {flags.batch, precision}, *backend));
-    TESSERA_ASSIGN_OR_RETURN(candidate.optimizer, LocalOptimizer::Create(sgd, *candidate.network, *backend));
+    TESSERA_ASSIGN_OR_RETURN(candidate.network,
+                             Network::Create(model, {flags.batch, precision}, *backend));
+    TESSERA_ASSIGN_OR_RETURN(candidate.optimizer,
+                             LocalOptimizer::Create(sgd, *candidate.network, *backend));
     candidate.network->SetInitialValues(1);
     candidates.push_back(std::move(candidate));
   }
@@ -161,7 +163,8 @@ absl::Status Run(const Flags& flags) {
   for (const Candidate& candidate : candidates) {
     const double seconds = Median(candidate.seconds);
     std::printf("%-5s %8.2f ms  %7.1f GFLOP/s  %.2f of sgemm  (forward, backward, update)\n",
-                candidate.name.c_str(), seconds * 1e3, products.flops() / seconds * 1e-9, limit / seconds);
+                candidate.name.c_str(), seconds * 1e3, products.flops() / seconds * 1e-9,
+                limit / seconds);
   }
   return absl::OkStatus();
 }

@@ -30,15 +30,18 @@ struct PhiloxCounter {
   uint64_t b;
 };
 
-// The numbers of blocks b to b + kLanes - 1, as common/base/philox.h defines them, in order of element.
-inline __attribute__((always_inline)) void PhiloxTile(const PhiloxCounter& counter, uint32_t* numbers) {
+// The numbers of blocks b to b + kLanes - 1, as common/base/philox.h defines them, in order of
+// element.
+inline __attribute__((always_inline)) void PhiloxTile(const PhiloxCounter& counter,
+                                                      uint32_t* numbers) {
   uint32_t c0[kLanes], c1[kLanes], c2[kLanes], c3[kLanes];
   for (int64_t i = 0; i < kLanes; ++i) {
     const uint64_t b = counter.b + static_cast<uint64_t>(i);
     c0[i] = static_cast<uint32_t>(b);
     c1[i] = static_cast<uint32_t>(b >> 32);
     c2[i] = static_cast<uint32_t>(counter.a);
-    c3[i] = static_cast<uint32_t>(Stream::kDropout) << 24 | (static_cast<uint32_t>(counter.a >> 32) & 0xffffffu);
+    c3[i] = static_cast<uint32_t>(Stream::kDropout) << 24 |
+            (static_cast<uint32_t>(counter.a >> 32) & 0xffffffu);
   }
   uint32_t k0 = static_cast<uint32_t>(counter.seed);
   uint32_t k1 = static_cast<uint32_t>(counter.seed >> 32);
@@ -63,10 +66,10 @@ inline __attribute__((always_inline)) void PhiloxTile(const PhiloxCounter& count
   }
 }
 
-// Elements [0, n) of an array whose first one belongs to block counter.b. A number below `drop` of its 24 upper
-// bits drops its element.
-TESSERA_VECTORIZE void DropoutLoop(int64_t n, PhiloxCounter counter, uint32_t drop, float scale, const float* x,
-                                   float* y) {
+// Elements [0, n) of an array whose first one belongs to block counter.b. A number below `drop` of
+// its 24 upper bits drops its element.
+TESSERA_VECTORIZE void DropoutLoop(int64_t n, PhiloxCounter counter, uint32_t drop, float scale,
+                                   const float* x, float* y) {
   uint32_t numbers[kTile];
   for (int64_t begin = 0; begin < n; begin += kTile, counter.b += kLanes) {
     PhiloxTile(counter, numbers);
@@ -82,7 +85,8 @@ TESSERA_VECTORIZE void DropoutLoop(int64_t n, PhiloxCounter counter, uint32_t dr
 }  // namespace
 
 void CpuActivation::Relu(int64_t n, const float* x, float* y) {
-  threads_.Split(n, 2, [&](int64_t begin, int64_t end) { ReluLoop(end - begin, x + begin, y + begin); });
+  threads_.Split(n, 2,
+                 [&](int64_t begin, int64_t end) { ReluLoop(end - begin, x + begin, y + begin); });
 }
 
 void CpuActivation::ReluBackward(int64_t n, const float* y, const float* dy, float* dx) {
@@ -91,17 +95,19 @@ void CpuActivation::ReluBackward(int64_t n, const float* y, const float* dy, flo
   });
 }
 
-void CpuActivation::Dropout(int64_t n, const DropoutKey& key, double probability, const float* x, float* y) {
+void CpuActivation::Dropout(int64_t n, const DropoutKey& key, double probability, const float* x,
+                            float* y) {
   TESSERA_CHECK(probability >= 0 && probability < 1);
   TESSERA_CHECK(key.rank < uint64_t{1} << 16 && key.layer < 1u << 8 && n / 4 < int64_t{1} << 40);
   // k / 2^24 < probability for just the integers k below this.
   const uint32_t drop = static_cast<uint32_t>(std::ceil(probability * 0x1p24));
   const float scale = static_cast<float>(1.0 / (1.0 - probability));
-  threads_.Split(n, 8, [&](int64_t begin, int64_t end) {  // Parts begin at multiples of 16, so at a block.
-    const uint64_t block = static_cast<uint64_t>(begin) / 4;
-    const PhiloxCounter counter{key.seed, key.step, key.rank << 48 | key.layer << 40 | block};
-    DropoutLoop(end - begin, counter, drop, scale, x + begin, y + begin);
-  });
+  threads_.Split(
+      n, 8, [&](int64_t begin, int64_t end) {  // Parts begin at multiples of 16, so at a block.
+        const uint64_t block = static_cast<uint64_t>(begin) / 4;
+        const PhiloxCounter counter{key.seed, key.step, key.rank << 48 | key.layer << 40 | block};
+        DropoutLoop(end - begin, counter, drop, scale, x + begin, y + begin);
+      });
 }
 
 }  // namespace tessera

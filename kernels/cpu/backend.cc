@@ -43,8 +43,8 @@ class CpuBackend final : public Backend {
         vector_(threads_) {}
 
   std::string description() const override {
-    return absl::StrCat("cpu (", threads_.count(), threads_.count() == 1 ? " thread, " : " threads, ",
-                        InstructionSet(), ")");
+    return absl::StrCat("cpu (", threads_.count(),
+                        threads_.count() == 1 ? " thread, " : " threads, ", InstructionSet(), ")");
   }
 
   Memory& memory() override { return memory_; }
@@ -83,8 +83,8 @@ class CpuBackend final : public Backend {
 
 absl::StatusOr<std::unique_ptr<Backend>> CreateCpuBackend(const CpuOptions& options) {
   if (options.threads < 1 || options.threads > kThreadsMax) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("cluster.threads: got ", options.threads, ", want an integer in [1, ", kThreadsMax, "]"));
+    return absl::InvalidArgumentError(absl::StrCat("cluster.threads: got ", options.threads,
+                                                   ", want an integer in [1, ", kThreadsMax, "]"));
   }
   return std::make_unique<CpuBackend>(options);
 }

@@ -18,8 +18,8 @@ struct Columns {
   int64_t width;  // at most kBlock
 };
 
-TESSERA_VECTORIZE void StatisticsBlock(const MatrixShape& shape, Columns columns, double epsilon, const float* x,
-                                       float* mean, float* inverse_sigma) {
+TESSERA_VECTORIZE void StatisticsBlock(const MatrixShape& shape, Columns columns, double epsilon,
+                                       const float* x, float* mean, float* inverse_sigma) {
   double center[kBlock] = {};
   double square[kBlock] = {};
   const double share = shape.rows > 0 ? 1.0 / static_cast<double>(shape.rows) : 0.0;
@@ -40,14 +40,16 @@ TESSERA_VECTORIZE void StatisticsBlock(const MatrixShape& shape, Columns columns
   }
   for (int64_t i = 0; i < columns.width; ++i) {
     mean[columns.begin + i] = static_cast<float>(center[i]);
-    inverse_sigma[columns.begin + i] = static_cast<float>(1.0 / std::sqrt(square[i] * share + epsilon));
+    inverse_sigma[columns.begin + i] =
+        static_cast<float>(1.0 / std::sqrt(square[i] * share + epsilon));
   }
 }
 
 // y = max(floor, factor (x - mean) + shift), where no floor is minus infinity.
-TESSERA_VECTORIZE void NormalizeBlock(const MatrixShape& shape, Columns columns, const float* x, const float* mean,
-                                      const float* inverse_sigma, const float* scale, const float* shift,
-                                      float floor, float* y) {
+TESSERA_VECTORIZE void NormalizeBlock(const MatrixShape& shape, Columns columns, const float* x,
+                                      const float* mean, const float* inverse_sigma,
+                                      const float* scale, const float* shift, float floor,
+                                      float* y) {
   float factor[kBlock];
   float offset[kBlock];
   for (int64_t i = 0; i < columns.width; ++i) {
@@ -68,14 +70,15 @@ TESSERA_VECTORIZE void NormalizeBlock(const MatrixShape& shape, Columns columns,
 }
 
 struct Sums {
-  double g[kBlock];         // of dy behind the mask
+  double g[kBlock];        // of dy behind the mask
   double g_x_hat[kBlock];  // of that times the normalised x
 };
 
-// A value passes where its gate is above the floor. Without relu the gate is x and the floor minus infinity.
+// A value passes where its gate is above the floor. Without relu the gate is x and the floor minus
+// infinity.
 TESSERA_VECTORIZE void BackwardSums(const MatrixShape& shape, Columns columns,
-                                    const BatchNormKernel::BackwardInput& in, const float* gate, float floor,
-                                    Sums* sums) {
+                                    const BatchNormKernel::BackwardInput& in, const float* gate,
+                                    float floor, Sums* sums) {
   const float* mean = in.mean + columns.begin;
   const float* inverse_sigma = in.inverse_sigma + columns.begin;
   double* g = sums->g;
@@ -97,15 +100,16 @@ TESSERA_VECTORIZE void BackwardSums(const MatrixShape& shape, Columns columns,
 
 // dx = scale inverse_sigma (g - mean(g) - x_hat mean(g x_hat))
 TESSERA_VECTORIZE void BackwardValues(const MatrixShape& shape, Columns columns,
-                                     const BatchNormKernel::BackwardInput& in, const float* gate, float floor,
-                                     const Sums& sums, float* dx) {
+                                      const BatchNormKernel::BackwardInput& in, const float* gate,
+                                      float floor, const Sums& sums, float* dx) {
   float factor[kBlock];
   float mean_g[kBlock];
   float mean_g_x_hat[kBlock];
   const double share = 1.0 / static_cast<double>(shape.rows);
   for (int64_t i = 0; i < columns.width; ++i) {
     const int64_t column = columns.begin + i;
-    factor[i] = in.scale == nullptr ? in.inverse_sigma[column] : in.scale[column] * in.inverse_sigma[column];
+    factor[i] = in.scale == nullptr ? in.inverse_sigma[column]
+                                    : in.scale[column] * in.inverse_sigma[column];
     mean_g[i] = static_cast<float>(sums.g[i] * share);
     mean_g_x_hat[i] = static_cast<float>(sums.g_x_hat[i] * share);
   }
@@ -129,7 +133,8 @@ TESSERA_VECTORIZE void BackwardValues(const MatrixShape& shape, Columns columns,
 template <typename F>
 void ForBlocks(const CpuThreads& threads, const MatrixShape& shape, const F& f) {
   threads.Split(shape.columns, 2 * shape.rows, [&](int64_t begin, int64_t end) {
-    for (int64_t block = begin; block < end; block += kBlock) f(Columns{block, std::min(kBlock, end - block)});
+    for (int64_t block = begin; block < end; block += kBlock)
+      f(Columns{block, std::min(kBlock, end - block)});
   });
 }
 
@@ -137,20 +142,22 @@ void ForBlocks(const CpuThreads& threads, const MatrixShape& shape, const F& f) 
 
 void CpuBatchNorm::Statistics(const MatrixShape& shape, double epsilon, const float* x, float* mean,
                               float* inverse_sigma) {
-  ForBlocks(threads_, shape,
-            [&](Columns columns) { StatisticsBlock(shape, columns, epsilon, x, mean, inverse_sigma); });
+  ForBlocks(threads_, shape, [&](Columns columns) {
+    StatisticsBlock(shape, columns, epsilon, x, mean, inverse_sigma);
+  });
 }
 
 void CpuBatchNorm::Normalize(const MatrixShape& shape, const float* x, const float* mean,
-                             const float* inverse_sigma, const Affine& affine, bool relu, float* y) {
+                             const float* inverse_sigma, const Affine& affine, bool relu,
+                             float* y) {
   const float floor = relu ? 0.0f : kNoFloor;
   ForBlocks(threads_, shape, [&](Columns columns) {
     NormalizeBlock(shape, columns, x, mean, inverse_sigma, affine.scale, affine.shift, floor, y);
   });
 }
 
-void CpuBatchNorm::Backward(const MatrixShape& shape, const BackwardInput& in, float* dscale, float* dshift,
-                            float* dx) {
+void CpuBatchNorm::Backward(const MatrixShape& shape, const BackwardInput& in, float* dscale,
+                            float* dshift, float* dx) {
   const float* gate = in.y == nullptr ? in.x : in.y;
   const float floor = in.y == nullptr ? kNoFloor : 0.0f;
   ForBlocks(threads_, shape, [&](Columns columns) {

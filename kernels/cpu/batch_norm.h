@@ -14,8 +14,8 @@ class CpuBatchNorm final : public BatchNormKernel {
 
   void Statistics(const MatrixShape& shape, double epsilon, const float* x, float* mean,
                   float* inverse_sigma) override;
-  void Normalize(const MatrixShape& shape, const float* x, const float* mean, const float* inverse_sigma,
-                 const Affine& affine, bool relu, float* y) override;
+  void Normalize(const MatrixShape& shape, const float* x, const float* mean,
+                 const float* inverse_sigma, const Affine& affine, bool relu, float* y) override;
   void Backward(const MatrixShape& shape, const BackwardInput& in, float* dscale, float* dshift,
                 float* dx) override;
 

@@ -1,5 +1,5 @@
-// exp and log(1 + e) of floats, as loops without branches: they vectorise, and give the same bits on every CPU,
-// which the C library's do not promise.
+// exp and log(1 + e) of floats, as loops without branches: they vectorise, and give the same bits
+// on every CPU, which the C library's do not promise.
 #ifndef TESSERA_KERNELS_CPU_EXPONENTIAL_H_
 #define TESSERA_KERNELS_CPU_EXPONENTIAL_H_
 
@@ -33,8 +33,8 @@ inline __attribute__((always_inline)) float FastExp(float x) {
   return x < -87.0f ? 0.0f : p * power;
 }
 
-// log(1 + e) for e in [0, 1], to a few units in the last place: 2 atanh(s) with s = e / (2 + e) <= 1/3, whose
-// series is cut at s^17 / 17 < 2^-31.
+// log(1 + e) for e in [0, 1], to a few units in the last place: 2 atanh(s) with s = e / (2 + e) <=
+// 1/3, whose series is cut at s^17 / 17 < 2^-31.
 inline __attribute__((always_inline)) float FastLog1p(float e) {
   const float s = e / (2.0f + e);
   const float q = s * s;

@@ -46,7 +46,8 @@ struct CpuLinear<T>::Engine {
 };
 
 template <typename T>
-CpuLinear<T>::CpuLinear(const CpuThreads& threads) : threads_(threads), engine_(std::make_unique<Engine>()) {
+CpuLinear<T>::CpuLinear(const CpuThreads& threads)
+    : threads_(threads), engine_(std::make_unique<Engine>()) {
   // oneDNN's own scratch would be shared among the threads that call it.
   engine_->attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
 }
@@ -71,7 +72,8 @@ typename CpuLinear<T>::Product& CpuLinear<T>::Prepared(Kind kind, const LinearSh
     product.b = memory(b_desc, engine, DNNL_MEMORY_NONE);
     product.out = memory(out_desc, engine, DNNL_MEMORY_NONE);
     product.scratch = memory(description.scratchpad_desc(), engine);
-    product.arguments = {{a, product.a}, {b, product.b}, {out, product.out}, {DNNL_ARG_SCRATCHPAD, product.scratch}};
+    product.arguments = {
+        {a, product.a}, {b, product.b}, {out, product.out}, {DNNL_ARG_SCRATCHPAD, product.scratch}};
   };
   if (kind == Kind::kForward || kind == Kind::kForwardWithBias) {
     const memory::desc x = RowMajor(s.rows, s.inputs, type);
@@ -90,18 +92,21 @@ typename CpuLinear<T>::Product& CpuLinear<T>::Prepared(Kind kind, const LinearSh
   // The gradients, like all of oneDNN's backward primitives, want the forward one as a hint.
   const memory::desc w_hint = RowMajor(s.outputs, s.inputs, type);
   const dnnl::inner_product_forward::primitive_desc hint(
-      {dnnl::prop_kind::forward_training, RowMajor(s.rows, s.inputs, type), w_hint, RowMajor(s.rows, s.outputs, f32)},
+      {dnnl::prop_kind::forward_training, RowMajor(s.rows, s.inputs, type), w_hint,
+       RowMajor(s.rows, s.outputs, f32)},
       attributes, engine);
   const memory::desc dy = RowMajor(s.rows, s.outputs, type);
   if (kind == Kind::kWeightGradient) {
     const memory::desc x = RowMajor(s.rows, s.inputs, type);
     const memory::desc dw = RowMajor(s.outputs, s.inputs, f32);
-    const dnnl::inner_product_backward_weights::primitive_desc description({x, dw, dy}, attributes, engine, hint);
+    const dnnl::inner_product_backward_weights::primitive_desc description({x, dw, dy}, attributes,
+                                                                           engine, hint);
     bind(description, DNNL_ARG_SRC, x, DNNL_ARG_DIFF_DST, dy, DNNL_ARG_DIFF_WEIGHTS, dw);
     product.primitive = dnnl::inner_product_backward_weights(description);
   } else {
     const memory::desc dx = RowMajor(s.rows, s.inputs, f32);
-    const dnnl::inner_product_backward_data::primitive_desc description({dx, w_hint, dy}, attributes, engine, hint);
+    const dnnl::inner_product_backward_data::primitive_desc description({dx, w_hint, dy},
+                                                                        attributes, engine, hint);
     bind(description, DNNL_ARG_DIFF_DST, dy, DNNL_ARG_WEIGHTS, w_hint, DNNL_ARG_DIFF_SRC, dx);
     product.primitive = dnnl::inner_product_backward_data(description);
   }
@@ -109,8 +114,8 @@ typename CpuLinear<T>::Product& CpuLinear<T>::Prepared(Kind kind, const LinearSh
 }
 
 template <typename T>
-void CpuLinear<T>::Run(Kind kind, const LinearShape& shape, const void* a, const void* b, const void* bias,
-                       void* out) {
+void CpuLinear<T>::Run(Kind kind, const LinearShape& shape, const void* a, const void* b,
+                       const void* bias, void* out) {
   threads_.Enter();
   try {
     Product& product = Prepared(kind, shape);
@@ -121,15 +126,16 @@ void CpuLinear<T>::Run(Kind kind, const LinearShape& shape, const void* a, const
     product.primitive.execute(engine_->stream, product.arguments);
     engine_->stream.wait();
   } catch (const dnnl::error& error) {
-    const std::string what = absl::StrCat("oneDNN: product of ", shape.rows, " rows, ", shape.inputs, " -> ",
-                                          shape.outputs, ": ", error.what());
+    const std::string what = absl::StrCat("oneDNN: product of ", shape.rows, " rows, ",
+                                          shape.inputs, " -> ", shape.outputs, ": ", error.what());
     status_.Update(error.status == dnnl_out_of_memory ? absl::ResourceExhaustedError(what)
                                                       : absl::InternalError(what));
   }
 }
 
 template <typename T>
-void CpuLinear<T>::Forward(const LinearShape& shape, const T* x, const T* weight, const float* bias, float* y) {
+void CpuLinear<T>::Forward(const LinearShape& shape, const T* x, const T* weight, const float* bias,
+                           float* y) {
   if (shape.rows == 0 || shape.outputs == 0) return;
   if (shape.inputs == 0) {
     for (int64_t row = 0; row < shape.rows; ++row, y += shape.outputs) {
@@ -145,7 +151,8 @@ void CpuLinear<T>::Forward(const LinearShape& shape, const T* x, const T* weight
 }
 
 template <typename T>
-void CpuLinear<T>::WeightGradient(const LinearShape& shape, const T* x, const T* dy, float* dweight) {
+void CpuLinear<T>::WeightGradient(const LinearShape& shape, const T* x, const T* dy,
+                                  float* dweight) {
   if (shape.inputs == 0 || shape.outputs == 0) return;
   if (shape.rows == 0) {
     std::fill_n(dweight, shape.outputs * shape.inputs, 0.0f);
@@ -155,7 +162,8 @@ void CpuLinear<T>::WeightGradient(const LinearShape& shape, const T* x, const T*
 }
 
 template <typename T>
-void CpuLinear<T>::InputGradient(const LinearShape& shape, const T* dy, const T* weight, float* dx) {
+void CpuLinear<T>::InputGradient(const LinearShape& shape, const T* dy, const T* weight,
+                                 float* dx) {
   if (shape.rows == 0 || shape.inputs == 0) return;
   if (shape.outputs == 0) {
     std::fill_n(dx, shape.rows * shape.inputs, 0.0f);

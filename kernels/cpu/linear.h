@@ -13,8 +13,9 @@
 
 namespace tessera {
 
-// Which of oneDNN's forms, fixed so that results do not depend on a timing. Measured on one Zen 4 core, f32,
-// in GFLOP/s, for 128 rows and 4096 -> 2048 (in brackets 16 rows, 4096 -> 512); the core's limit is 116:
+// Which of oneDNN's forms, fixed so that results do not depend on a timing. Measured on one Zen 4
+// core, f32, in GFLOP/s, for 128 rows and 4096 -> 2048 (in brackets 16 rows, 4096 -> 512); the
+// core's limit is 116:
 //
 //                      dnnl_sgemm     matmul        inner_product, plain layouts
 //   Forward            89  (36)       107 (84) *    89  (36)
@@ -29,7 +30,8 @@ class CpuLinear final : public LinearKernel<T> {
   explicit CpuLinear(const CpuThreads& threads);
   ~CpuLinear() override;
 
-  void Forward(const LinearShape& shape, const T* x, const T* weight, const float* bias, float* y) override;
+  void Forward(const LinearShape& shape, const T* x, const T* weight, const float* bias,
+               float* y) override;
   void WeightGradient(const LinearShape& shape, const T* x, const T* dy, float* dweight) override;
   void InputGradient(const LinearShape& shape, const T* dy, const T* weight, float* dx) override;
 
@@ -43,7 +45,8 @@ class CpuLinear final : public LinearKernel<T> {
   using Key = std::tuple<Kind, int64_t, int64_t, int64_t>;
 
   // Factor, factor, bias or null, result, in the order of the product's arguments.
-  void Run(Kind kind, const LinearShape& shape, const void* a, const void* b, const void* bias, void* out);
+  void Run(Kind kind, const LinearShape& shape, const void* a, const void* b, const void* bias,
+           void* out);
   Product& Prepared(Kind kind, const LinearShape& shape);
 
   const CpuThreads threads_;

@@ -46,7 +46,8 @@ First FirstOf(int64_t n, const float* z) {
   for (int64_t begin = 0; begin < n; begin += kTile) {
     const int64_t end = std::min(n, begin + kTile);
     // Most tiles of a long row hold nothing new.
-    if (first.count == kFirstMax && !(Largest(end - begin, z + begin) > first.value[kFirstMax - 1])) continue;
+    if (first.count == kFirstMax && !(Largest(end - begin, z + begin) > first.value[kFirstMax - 1]))
+      continue;
     for (int64_t i = begin; i < end; ++i) first.Offer(z[i], i);
   }
   return first;
@@ -79,7 +80,8 @@ TESSERA_VECTORIZE void Scale(int64_t n, float factor, float* x) {
   for (int64_t i = 0; i < n; ++i) x[i] *= factor;
 }
 
-// The sum of log(1 + exp(z)) = max(z, 0) + log(1 + exp(-|z|)), and share * sigmoid(z) unless `gradient` is null.
+// The sum of log(1 + exp(z)) = max(z, 0) + log(1 + exp(-|z|)), and share * sigmoid(z) unless
+// `gradient` is null.
 TESSERA_VECTORIZE double SoftplusSum(int64_t n, const float* z, float share, float* gradient) {
   double lanes[kTile] = {};
   for (int64_t begin = 0; begin < n; begin += kTile) {
@@ -89,7 +91,8 @@ TESSERA_VECTORIZE double SoftplusSum(int64_t n, const float* z, float share, flo
     for (int64_t i = 0; i < count; ++i) {
       const float value = z[begin + i];
       const float e = FastExp(value < 0.0f ? value : -value);
-      lanes[i] += static_cast<double>(value < 0.0f ? 0.0f : value) + static_cast<double>(FastLog1p(e));
+      lanes[i] +=
+          static_cast<double>(value < 0.0f ? 0.0f : value) + static_cast<double>(FastLog1p(e));
       slope[i] = share * ((value < 0.0f ? e : 1.0f) / (1.0f + e));
     }
     if (gradient != nullptr) std::copy_n(slope, count, gradient + begin);
@@ -105,7 +108,8 @@ TESSERA_VECTORIZE double TargetSum(int64_t n, const float* z, const float* t) {
 #pragma omp simd
     for (int64_t i = 0; i < count; ++i) {
       const float target = t[begin + i];
-      lanes[i] += target == 0.0f ? 0.0 : static_cast<double>(target) * static_cast<double>(z[begin + i]);
+      lanes[i] +=
+          target == 0.0f ? 0.0 : static_cast<double>(target) * static_cast<double>(z[begin + i]);
     }
   }
   return SumOf(lanes);
@@ -137,19 +141,21 @@ void CpuLoss::ForRows(const MatrixShape& shape, LossSums* sums, const F& row_los
   for (const LossSums& row : rows_) {
     sums->loss += row.loss;
     sums->correct += row.correct;
-    for (size_t depth = 0; depth < kPrecisionDepths.size(); ++depth) sums->hits[depth] += row.hits[depth];
+    for (size_t depth = 0; depth < kPrecisionDepths.size(); ++depth)
+      sums->hits[depth] += row.hits[depth];
   }
 }
 
-void CpuLoss::SoftmaxCrossEntropy(const MatrixShape& shape, const float* logits, const int32_t* labels,
-                                  float* gradient, LossSums* sums) {
+void CpuLoss::SoftmaxCrossEntropy(const MatrixShape& shape, const float* logits,
+                                  const int32_t* labels, float* gradient, LossSums* sums) {
   const int64_t n = shape.columns;
   const float share = 1.0f / static_cast<float>(shape.rows);
   ForRows(shape, sums, [&](int64_t row, LossSums* out) {
     const float* z = logits + row * n;
     const int64_t label = labels[row];
     const First first = FirstOf(n, z);
-    CountHits(first, [&](int64_t index) { return index == label; }, out);
+    CountHits(
+        first, [&](int64_t index) { return index == label; }, out);
     out->correct = out->hits[0];
     const float shift = first.count > 0 ? first.value[0] : 0.0f;
     const double own = static_cast<double>(z[label]) - static_cast<double>(shift);
@@ -162,16 +168,19 @@ void CpuLoss::SoftmaxCrossEntropy(const MatrixShape& shape, const float* logits,
   });
 }
 
-void CpuLoss::SigmoidCrossEntropy(const MatrixShape& shape, const float* logits, const LossTargets& targets,
-                                  float* gradient, LossSums* sums) {
+void CpuLoss::SigmoidCrossEntropy(const MatrixShape& shape, const float* logits,
+                                  const LossTargets& targets, float* gradient, LossSums* sums) {
   const int64_t n = shape.columns;
   const float share = 1.0f / static_cast<float>(shape.rows);
   ForRows(shape, sums, [&](int64_t row, LossSums* out) {
     const float* z = logits + row * n;
     const float* t = targets.targets == nullptr ? nullptr : targets.targets + row * n;
     // Without targets: the one index whose target is 1, or -1.
-    const int64_t label = t != nullptr ? -1 : (n == 1 ? targets.labels[row] - 1 : targets.labels[row]);
-    const auto is_label = [&](int64_t index) { return t == nullptr ? index == label : t[index] > 0.5f; };
+    const int64_t label =
+        t != nullptr ? -1 : (n == 1 ? targets.labels[row] - 1 : targets.labels[row]);
+    const auto is_label = [&](int64_t index) {
+      return t == nullptr ? index == label : t[index] > 0.5f;
+    };
     const First first = FirstOf(n, z);
     CountHits(first, is_label, out);
     out->correct = n == 1 ? (is_label(0) ? z[0] > 0 : z[0] <= 0) : (out->hits[0] > 0);

@@ -14,10 +14,10 @@ class CpuLoss final : public LossKernel {
  public:
   explicit CpuLoss(const CpuThreads& threads) : threads_(threads) {}
 
-  void SoftmaxCrossEntropy(const MatrixShape& shape, const float* logits, const int32_t* labels, float* gradient,
-                           LossSums* sums) override;
-  void SigmoidCrossEntropy(const MatrixShape& shape, const float* logits, const LossTargets& targets,
+  void SoftmaxCrossEntropy(const MatrixShape& shape, const float* logits, const int32_t* labels,
                            float* gradient, LossSums* sums) override;
+  void SigmoidCrossEntropy(const MatrixShape& shape, const float* logits,
+                           const LossTargets& targets, float* gradient, LossSums* sums) override;
 
  private:
   template <typename F>

@@ -17,9 +17,9 @@ class CpuThreads {
   // OpenMP keeps the number per calling thread, and oneDNN asks OpenMP.
   void Enter() const { omp_set_num_threads(count_); }
 
-  // Calls f(begin, end) for parts that cover [0, n), on as many threads as there are parts. A part is a
-  // multiple of 16 items, but for the last one, and has work of at least kWorkMin: `cost` is an item's
-  // work, in values read or written.
+  // Calls f(begin, end) for parts that cover [0, n), on as many threads as there are parts. A part
+  // is a multiple of 16 items, but for the last one, and has work of at least kWorkMin: `cost` is
+  // an item's work, in values read or written.
   template <typename F>
   void Split(int64_t n, int64_t cost, const F& f) const {
     const int64_t parts = std::min<int64_t>(count_, n * cost / kWorkMin);

@@ -33,8 +33,8 @@ TESSERA_VECTORIZE void MomentumLoop(int64_t n, SgdRates rates, const float* g, f
 
 // Columns [begin, end) of x, at most kBlock of them.
 constexpr int64_t kBlock = 256;
-TESSERA_VECTORIZE void ColumnSumsBlock(const MatrixShape& shape, int64_t begin, int64_t end, const float* x,
-                                       float* sums) {
+TESSERA_VECTORIZE void ColumnSumsBlock(const MatrixShape& shape, int64_t begin, int64_t end,
+                                       const float* x, float* sums) {
   double total[kBlock] = {};
   const int64_t width = end - begin;
   for (int64_t row = 0; row < shape.rows; ++row) {
@@ -58,7 +58,8 @@ TESSERA_VECTORIZE void WidenLoop(int64_t n, const Bf16* x, float* y) {
 }  // namespace
 
 void CpuVector::Axpy(int64_t n, float a, const float* x, float* y) {
-  threads_.Split(n, 3, [&](int64_t begin, int64_t end) { AxpyLoop(end - begin, a, x + begin, y + begin); });
+  threads_.Split(
+      n, 3, [&](int64_t begin, int64_t end) { AxpyLoop(end - begin, a, x + begin, y + begin); });
 }
 
 void CpuVector::Subtract(int64_t n, const float* a, const float* b, float* out) {
@@ -87,11 +88,13 @@ void CpuVector::ColumnSums(const MatrixShape& shape, const float* x, float* sums
 }
 
 void CpuVector::Round(int64_t n, const float* x, Bf16* y) {
-  threads_.Split(n, 2, [&](int64_t begin, int64_t end) { RoundLoop(end - begin, x + begin, y + begin); });
+  threads_.Split(n, 2,
+                 [&](int64_t begin, int64_t end) { RoundLoop(end - begin, x + begin, y + begin); });
 }
 
 void CpuVector::Widen(int64_t n, const Bf16* x, float* y) {
-  threads_.Split(n, 2, [&](int64_t begin, int64_t end) { WidenLoop(end - begin, x + begin, y + begin); });
+  threads_.Split(n, 2,
+                 [&](int64_t begin, int64_t end) { WidenLoop(end - begin, x + begin, y + begin); });
 }
 
 }  // namespace tessera

@@ -66,6 +66,16 @@ void Evaluation::AnswerFinished(MemberId member) {
   replies_.push_back({member, std::move(reply), false});
 }
 
+void Evaluation::DropLater(const MemberTable& members) {
+  if (ending_ && !facts_.synchronous) return;
+  seats_.erase(std::remove_if(seats_.begin(), seats_.end(),
+                              [&](const Seat& seat) {
+                                return !seat.arrived &&
+                                       members.Find(seat.member)->first_step >= due_step_;
+                              }),
+               seats_.end());
+}
+
 absl::Status Evaluation::OnRequest(const v1::EvaluateRequest& request, const MemberTable& members,
                                    bool ending, absl::Time now) {
   const MemberId member(request.member());
@@ -89,6 +99,10 @@ absl::Status Evaluation::OnRequest(const v1::EvaluateRequest& request, const Mem
     }
   }
   if (!open_) Open(request, members, ending);
+  if (request.stage() == v1::ARRIVE && arriving_ && request.progress().step() < due_step_) {
+    due_step_ = request.progress().step();
+    DropLater(members);
+  }
   ending_ = ending_ || ending;
   OnMembers(members, now);
   Seat* seat = FindSeat(member);

@@ -81,6 +81,9 @@ class Evaluation {
   void Open(const v1::EvaluateRequest& request, const MemberTable& members, bool ending);
   Seat* FindSeat(MemberId member);
   void AddSeat(const MemberRecord& member);
+  // It is due earlier than the first to arrive thought, which had joined past the last step: those that
+  // begin after it train on, and are not waited for.
+  void DropLater(const MemberTable& members);
   void AnswerFinished(MemberId member);
   void Restart();
   // Answers whoever need not wait any longer.

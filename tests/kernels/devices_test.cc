@@ -11,7 +11,8 @@ TEST_CASE("cpu is a backend of every build", "[devices]") {
   CHECK((*backend)->memory().host_addressable());
 }
 
-TEST_CASE("an unknown device and a bad number of threads are refused, with what is wanted", "[devices]") {
+TEST_CASE("an unknown device and a bad number of threads are refused, with what is wanted",
+          "[devices]") {
   const auto unknown = CreateBackend("tpu", 1);
   REQUIRE_FALSE(unknown.ok());
   CHECK(unknown.status().code() == absl::StatusCode::kInvalidArgument);

@@ -62,7 +62,7 @@ void Checker::OnPlan(ShardId shard, const Plan& plan) {
   if (plan.generation > ledger.plan.generation) ledger.plan = plan;
 }
 
-void Checker::OnAccepted(ShardId shard, MemberId member, Exchange exchange, bool duplicate) {
+void Checker::OnAccepted(ShardId shard, MemberId member) {
   const Ledger& ledger = ledgers_[shard.value()];
   if (ledger.plan.Find(member) == nullptr) {
     Violate(absl::StrCat("shard ", shard.value(), " accepted a push of removed member ", member.value()));

@@ -44,7 +44,7 @@ class Checker {
 
   // The coordinator's word has reached the shard.
   void OnPlan(ShardId shard, const Plan& plan);
-  void OnAccepted(ShardId shard, MemberId member, Exchange exchange, bool duplicate);
+  void OnAccepted(ShardId shard, MemberId member);
   // A member was answered.
   void OnRead(ShardId shard, MemberId member, Exchange after, Version version, const std::vector<float>& values);
   void OnCounted(ShardId shard, Version version);

@@ -47,7 +47,9 @@ void SimCoordinator::Evaluate(NodeId from, v1::EvaluateRequest request, Done<v1:
       [this, request](std::function<void(absl::StatusOr<v1::EvaluateReply>)> answer) {
         const absl::Status asked = coordinator_->Evaluate(request, network_->now());
         if (asked.ok()) {
-          parked_[MemberId(request.member())] = std::move(answer);
+          auto& parked = parked_[MemberId(request.member())];
+          if (parked) parked(absl::AbortedError("evaluate: a later call of this member replaced it"));
+          parked = std::move(answer);
         } else {
           answer(asked);
         }

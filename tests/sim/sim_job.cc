@@ -122,13 +122,10 @@ void SimJob::Strike() {
     const uint64_t what = dice_.Below(20);
     if (what < 7) CrashWorker();
     if (what >= 7 && what < 11) FreezeSomebody();
-    if (what >= 11 && what < 16) {
-      int64_t live = 0;
-      for (const auto& worker : workers_) live += worker->is_over() ? 0 : 1;
-      if (live < kMembersMax) StartWorker(std::nullopt);
-    }
-    if (what == 16 && dice_.Chance(0.2)) KillServer();
-    if (what == 17 && dice_.Chance(0.3) && coordinator_->state().membership().started()) {
+    if (what >= 11 && what < 15) StartLateWorker();
+    if (what >= 15 && what < 18) servers_[dice_.Below(servers_.size())]->BreakLink();
+    if (what == 18 && dice_.Chance(0.2)) KillServer();
+    if (what == 19 && dice_.Chance(0.3) && coordinator_->state().membership().started()) {
       drained_ = true;
       coordinator_->Drain();
     }
@@ -143,8 +140,18 @@ void SimJob::CrashWorker() {
   // A job that has not started waits for as many as it wants; later it goes on without.
   const bool must = !coordinator_->state().membership().started();
   if (!must && dice_.Chance(0.4)) return;
+  // Some insist on the rank that their lost life may still hold.
+  std::optional<uint32_t> rank;
+  const MemberRecord* record = coordinator_->state().membership().members().Find(worker.member());
+  if (record != nullptr && dice_.Chance(0.4)) rank = record->rank.value();
   network_.After(chaos_, dice_.Between(absl::Milliseconds(10), absl::Milliseconds(1500)),
-                 [this] { StartWorker(std::nullopt); });
+                 [this, rank] { StartWorker(rank); });
+}
+
+void SimJob::StartLateWorker() {
+  int64_t live = 0;
+  for (const auto& worker : workers_) live += worker->is_over() ? 0 : 1;
+  if (live < kMembersMax) StartWorker(std::nullopt);
 }
 
 void SimJob::FreezeSomebody() {
@@ -159,7 +166,8 @@ void SimJob::FreezeSomebody() {
 }
 
 void SimJob::KillServer() {
-  if (server_killed_) return;
+  // Before the start a job waits for another server to come, which no fault of ours brings.
+  if (server_killed_ || !coordinator_->state().membership().started()) return;
   server_killed_ = true;
   const int rank = static_cast<int>(dice_.Below(servers_.size()));
   network_.Kill(servers_[rank]->node());

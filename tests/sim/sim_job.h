@@ -60,6 +60,7 @@ class SimJob {
   void CrashWorker();
   void FreezeSomebody();
   void KillServer();
+  void StartLateWorker();
   bool AllOver() const;
   std::set<MemberId> Lost() const;
   std::string Describe() const;

@@ -43,9 +43,16 @@ void SimNetwork::After(NodeId node, absl::Duration delay, std::function<void()> 
 }
 
 void SimNetwork::Stream(NodeId from, NodeId to, std::function<void()> deliver) {
-  absl::Time& last = streams_.emplace(std::make_pair(from, to), queue_->now()).first->second;
-  last = std::max(last, queue_->now() + Delay());
-  RunAt(to, last, std::move(deliver));
+  StreamState& stream = streams_[{from, to}];
+  stream.last = std::max(stream.last, queue_->now() + Delay());
+  RunAt(to, stream.last, [&stream, cuts = stream.cuts, deliver = std::move(deliver)] {
+    if (stream.cuts == cuts) deliver();
+  });
+}
+
+void SimNetwork::CutStreams(NodeId a, NodeId b) {
+  ++streams_[{a, b}].cuts;
+  ++streams_[{b, a}].cuts;
 }
 
 std::shared_ptr<SimNetwork::Pending> SimNetwork::Begin(NodeId from, NodeId to, std::function<void()> lost) {

@@ -46,8 +46,10 @@ class SimNetwork {
 
   // A timer of `node`.
   void After(NodeId node, absl::Duration delay, std::function<void()> event);
-  // Messages of one stream arrive in order, none is lost.
+  // Messages of one stream arrive in order, none is lost unless the stream is cut.
   void Stream(NodeId from, NodeId to, std::function<void()> deliver);
+  // What is on its way between the two is lost; what is sent from now on arrives.
+  void CutStreams(NodeId a, NodeId b);
 
   // `handler` runs at `to`, perhaps twice or never, and answers through its argument, now or later. `done`
   // runs at `from` once, with the first answer, or with nullopt when the call was lost; whether `to` has
@@ -66,6 +68,10 @@ class SimNetwork {
   struct Node {
     bool alive = true;
     absl::Time frozen_until = absl::InfinitePast();
+  };
+  struct StreamState {
+    absl::Time last;  // when its last message arrives
+    uint64_t cuts = 0;
   };
   struct Pending {
     bool over = false;
@@ -86,8 +92,8 @@ class SimNetwork {
   Dice* const dice_;
   NetworkFaults faults_;
   std::vector<Node> nodes_;
-  std::map<std::pair<NodeId, NodeId>, absl::Time> streams_;  // when the last message arrives
-  std::vector<std::weak_ptr<Pending>> pending_;              // calls to nodes, for when one dies
+  std::map<std::pair<NodeId, NodeId>, StreamState> streams_;
+  std::vector<std::weak_ptr<Pending>> pending_;  // calls to nodes, for when one dies
 };
 
 }  // namespace tessera

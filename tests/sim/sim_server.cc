@@ -72,31 +72,34 @@ SimServer::SimServer(SimNetwork* network, SimCoordinator* coordinator, Checker* 
       rank_(options.shard),
       shard_(Prepared(checker, std::move(options), mutation)) {
   network_->After(node_, network_->dice().Between(absl::ZeroDuration(), absl::Milliseconds(100)), [this] {
-    v1::ServerHello hello;
-    hello.set_rank(rank_.value());
-    hello.set_layout_hash(coordinator_->state().facts().layout_hash);
-    hello.set_life(1);
-    coordinator_->Attach(node_, hello, [this](const v1::PlanMessage& message) { OnPlanMessage(message); });
+    Attach();
     Heartbeat();
   });
+}
+
+void SimServer::Attach() {
+  v1::ServerHello hello;
+  hello.set_rank(rank_.value());
+  hello.set_layout_hash(coordinator_->state().facts().layout_hash);
+  hello.set_life(1);
+  coordinator_->Attach(node_, hello, [this](const v1::PlanMessage& message) { OnPlanMessage(message); });
+}
+
+void SimServer::BreakLink() {
+  network_->CutStreams(node_, coordinator_->node());
+  coordinator_->Detach(rank_);
+  network_->After(node_, network_->dice().Between(absl::Milliseconds(30), absl::Milliseconds(150)),
+                  [this] { Attach(); });
 }
 
 void SimServer::OnPlanMessage(const v1::PlanMessage& message) {
   // In the order of the fields.
   if (message.has_plan()) ApplyPlan(message.plan());
-  if (message.has_propose()) {
-    const v1::Proposal& proposal = message.propose();
-    Exchange first(proposal.member().first_exchange());
-    promises_.insert(proposal.proposal());
-    if (mutation_ != Mutation::kForgetsPromise) first = shard_.Propose(proposal.proposal(), first);
-    v1::ShardMessage reply;
-    reply.mutable_proposal_reply()->set_proposal(proposal.proposal());
-    reply.mutable_proposal_reply()->set_first_exchange(first.value());
-    coordinator_->FromServer(node_, rank_, reply);
-  }
-  if (message.withdraw() != 0) {
-    shard_.Withdraw(message.withdraw());
-    promises_.erase(message.withdraw());
+  if (message.has_propose()) Answer(message.propose());
+  // Numbers ascend: this one and all before it are void.
+  while (!promises_.empty() && *promises_.begin() <= message.withdraw()) {
+    shard_.Withdraw(*promises_.begin());
+    promises_.erase(promises_.begin());
   }
   if (message.drain()) {
     closed_ = true;
@@ -105,14 +108,30 @@ void SimServer::OnPlanMessage(const v1::PlanMessage& message) {
   Work();
 }
 
+void SimServer::Answer(const v1::Proposal& proposal) {
+  // The same one comes again over a new connection.
+  if (last_reply_.proposal() != proposal.proposal()) {
+    Exchange first(proposal.member().first_exchange());
+    promises_.insert(proposal.proposal());
+    if (mutation_ != Mutation::kForgetsPromise) first = shard_.Propose(proposal.proposal(), first);
+    last_reply_.set_proposal(proposal.proposal());
+    last_reply_.set_first_exchange(first.value());
+  }
+  v1::ShardMessage message;
+  *message.mutable_proposal_reply() = last_reply_;
+  coordinator_->FromServer(node_, rank_, message);
+}
+
 void SimServer::ApplyPlan(const v1::Plan& text) {
   const Plan plan = PlanFrom(text);
   checker_->OnPlan(rank_, plan);
-  const bool removes = plan.members.size() < shard_.plan().members.size();
-  const bool forgets = mutation_ == Mutation::kServerForgetsRemoval && rank_ == ShardId(0) && removes;
-  if (!forgets) {
-    for (const Shard::Removed& removed : shard_.SetPlan(plan)) removed_.push_back(removed);
+  Plan believed = plan;
+  if (mutation_ == Mutation::kServerForgetsRemoval && rank_ == ShardId(0)) {
+    for (const PlanMember& m : shard_.plan().members) {
+      if (plan.Find(m.member) == nullptr) believed.members.push_back(m);
+    }
   }
+  for (const Shard::Removed& removed : shard_.SetPlan(believed)) removed_.push_back(removed);
   v1::ShardMessage message;
   v1::PlanApplied& applied = *message.mutable_applied();
   applied.set_generation(plan.generation.value());
@@ -148,30 +167,17 @@ void SimServer::Heartbeat() {
   network_->After(node_, absl::Milliseconds(100), [this] { Heartbeat(); });
 }
 
-bool SimServer::AppliesDuplicate(ReceivedPush& push) {
-  if (mutation_ != Mutation::kAppliesDuplicates) return false;
-  push.exchange = push.exchange.Next();
-  return true;
-}
-
-void SimServer::Push(ReceivedPush push, std::function<void(absl::StatusOr<PushAccepted>)> answer) {
+void SimServer::Push(const std::function<ReceivedPush()>& make,
+                     std::function<void(absl::StatusOr<PushAccepted>)> answer) {
+  ReceivedPush push = make();
   const MemberId member = push.member;
-  const Exchange exchange = push.exchange;
-  ReceivedPush again;
-  again.member = member;
-  again.exchange = exchange;
-  again.base = push.base;
-  again.layout_hash = push.layout_hash;
-  again.kind = push.kind;
-  again.payload = mutation_ == Mutation::kAppliesDuplicates ? Payload(std::move(push.payload)) : Payload();
-  if (mutation_ == Mutation::kAppliesDuplicates) {
-    for (const Payload::Piece& piece : again.payload.pieces()) push.payload.Append(piece, nullptr);
-  }
-  absl::StatusOr<PushAccepted> accepted(PushAccepted{});
   const bool loses = mutation_ == Mutation::kLosesStaged && rank_ == ShardId(0) && network_->dice().Chance(0.05);
+  absl::StatusOr<PushAccepted> accepted(PushAccepted{});
   if (!loses) accepted = shard_.Accept(std::move(push));
-  if (accepted.ok()) checker_->OnAccepted(rank_, member, exchange, accepted->duplicate);
-  if (accepted.ok() && accepted->duplicate && AppliesDuplicate(again)) {
+  if (accepted.ok()) checker_->OnAccepted(rank_, member);
+  if (mutation_ == Mutation::kAppliesDuplicates && accepted.ok() && accepted->duplicate) {
+    ReceivedPush again = make();
+    again.exchange = again.exchange.Next();
     shard_.Accept(std::move(again)).IgnoreError();
   }
   answer(accepted);
@@ -225,7 +231,6 @@ void SimServer::AnswerReads() {
 
 void SimServer::CheckWaiting() {
   if (working_) return;
-  // A plan that adds a member settles what was promised for it.
   std::vector<MemberId> readers;
   for (const ParkedRead& read : reads_) readers.push_back(read.member);
   checker_->OnWaiting(rank_, readers, shard_.WaitsFor(), !promises_.empty());

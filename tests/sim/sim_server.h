@@ -36,9 +36,12 @@ class SimServer {
   const ShardSlices& slices() const { return shard_.slices(); }
   uint64_t layout_hash() const { return shard_.layout_hash(); }
 
-  void Push(ReceivedPush push, std::function<void(absl::StatusOr<PushAccepted>)> answer);
+  // `make` gives the push as it arrived.
+  void Push(const std::function<ReceivedPush()>& make, std::function<void(absl::StatusOr<PushAccepted>)> answer);
   void Pull(MemberId member, Exchange after, std::function<void(absl::StatusOr<PulledValues>)> answer);
 
+  // Its connection to the coordinator breaks, with all that is on its way, and is made anew.
+  void BreakLink();
   // For whom it waits, for people.
   std::string Describe() const;
 
@@ -49,15 +52,16 @@ class SimServer {
     std::function<void(absl::StatusOr<PulledValues>)> answer;
   };
 
+  void Attach();
   void OnPlanMessage(const v1::PlanMessage& message);
   void ApplyPlan(const v1::Plan& plan);
+  void Answer(const v1::Proposal& proposal);
   void SendCounters(bool closing);
   void Heartbeat();
   // Something has changed: folds, commits and answers, one piece of work after the other.
   void Work();
   void AnswerReads();
   void CheckWaiting();
-  bool AppliesDuplicate(ReceivedPush& push);
 
   SimNetwork* const network_;
   SimCoordinator* const coordinator_;
@@ -69,7 +73,8 @@ class SimServer {
   bool working_ = false;
   bool closed_ = false;
   std::vector<ParkedRead> reads_;
-  std::set<uint64_t> promises_;
+  std::set<uint64_t> promises_;   // proposals that are not settled
+  v1::ProposalReply last_reply_;
   std::vector<Shard::Removed> removed_;  // all that ever were
 };
 

@@ -27,7 +27,7 @@ SimWorker::SimWorker(SimNetwork* network, SimCoordinator* coordinator, Checker* 
 template <typename Reply>
 void SimWorker::Retry(Attempt<Reply> attempt, std::function<void(absl::StatusOr<Reply>)> done) {
   attempt([this, attempt, done](std::optional<absl::StatusOr<Reply>> reply) {
-    if (reply.has_value()) return done(*std::move(reply));
+    if (reply.has_value() && !absl::IsAborted(reply->status())) return done(*std::move(reply));
     network_->After(node_, network_->dice().Between(absl::Milliseconds(5), absl::Milliseconds(40)),
                     [this, attempt, done] { Retry<Reply>(attempt, done); });
   });
@@ -227,7 +227,7 @@ void SimWorker::PushTo(size_t server) {
   Retry<PushAccepted>(
       [this, to, make](auto done) {
         network_->Call<absl::StatusOr<PushAccepted>>(
-            node_, to->node(), [to, make](auto answer) { to->Push(make(), answer); }, done);
+            node_, to->node(), [to, make](auto answer) { to->Push(make, answer); }, done);
       },
       [this](absl::StatusOr<PushAccepted> accepted) {
         if (!accepted.ok()) return GiveUp(accepted.status());
@@ -279,6 +279,8 @@ void SimWorker::OnEvaluated(v1::EvaluateStage stage, const v1::EvaluateReply& re
   if (!reply.finished() && stage == v1::CALIBRATE) return Evaluate(v1::SCORE);
   if (reply.stop()) return Leave();
   if (step_ < epoch_end_) return Compute();
+  // One that was admitted past the last epoch only waits for the end.
+  if (epoch_ >= options_.epochs) return Evaluate(v1::ARRIVE);
   ++epoch_;
   BeginEpoch();
 }

@@ -12,8 +12,9 @@ struct Batch {
   int64_t rows = 0;
   // [rows, inputs of the model]
   const float* inputs = nullptr;
-  // What the rows are; either one, or both null where only inputs are read. Softmax wants labels [rows]
-  // in [0, outputs). Sigmoid takes labels too (0 or 1 with a single output), or targets [rows, outputs].
+  // What the rows are; either one, or both null where only inputs are read. Softmax wants labels
+  // [rows] in [0, outputs). Sigmoid takes labels too (0 or 1 with a single output), or targets
+  // [rows, outputs].
   const int32_t* labels = nullptr;
   const float* targets = nullptr;
 };
@@ -25,7 +26,8 @@ struct StepKey {
   uint64_t rank = 0;
 };
 
-// Of one training step: the mean loss of its rows, and how many were predicted right before the update.
+// Of one training step: the mean loss of its rows, and how many were predicted right before the
+// update.
 struct LossAndCount {
   double loss = 0;
   int64_t correct = 0;
@@ -35,8 +37,8 @@ struct LossAndCount {
 // Of evaluated rows. Sums, so that the parts of a test set add up.
 struct Scores {
   double loss_sum = 0;
-  // Softmax and single-label sigmoid: the label is the first prediction. Sigmoid with one output: the right
-  // side of 0.5. Multi-label: the first prediction is one of the labels.
+  // Softmax and single-label sigmoid: the label is the first prediction. Sigmoid with one output:
+  // the right side of 0.5. Multi-label: the first prediction is one of the labels.
   int64_t correct = 0;
   int64_t rows = 0;
   // Labels among the first 1, 3 and 5 predictions.

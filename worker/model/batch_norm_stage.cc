@@ -8,19 +8,20 @@ absl::StatusOr<std::unique_ptr<Stage>> BatchNormStage::Create(const StagePlan& p
                                                               const StageParameters& parameters,
                                                               Backend& backend) {
   auto stage = std::unique_ptr<BatchNormStage>(new BatchNormStage(plan, parameters, backend));
-  TESSERA_ASSIGN_OR_RETURN(stage->statistics_, Buffer<float>::Create(backend.memory(), 2 * plan.inputs));
+  TESSERA_ASSIGN_OR_RETURN(stage->statistics_,
+                           Buffer<float>::Create(backend.memory(), 2 * plan.inputs));
   return stage;
 }
 
 void BatchNormStage::Forward(const StepKey&, int64_t rows, const float* x, float* y) {
   const MatrixShape shape{rows, plan_.inputs};
   backend_.batch_norm().Statistics(shape, plan_.epsilon, x, mean(), inverse_sigma());
-  backend_.batch_norm().Normalize(shape, x, mean(), inverse_sigma(), {parameters_.weight, parameters_.bias},
-                                  plan_.relu, y);
+  backend_.batch_norm().Normalize(shape, x, mean(), inverse_sigma(),
+                                  {parameters_.weight, parameters_.bias}, plan_.relu, y);
 }
 
-void BatchNormStage::Backward(const StepKey&, int64_t rows, const float* x, const float* y, const float* dy,
-                              float* dx) {
+void BatchNormStage::Backward(const StepKey&, int64_t rows, const float* x, const float* y,
+                              const float* dy, float* dx) {
   BatchNormKernel::BackwardInput in;
   in.x = x;
   in.mean = mean();

@@ -11,12 +11,13 @@
 
 namespace tessera {
 
-// Training normalises with the minibatch's statistics. Evaluation uses constants: `inputs` means, then as many
-// 1/sigma.
+// Training normalises with the minibatch's statistics. Evaluation uses constants: `inputs` means,
+// then as many 1/sigma.
 class BatchNormStage final : public Stage {
  public:
   // kResourceExhausted: no memory.
-  static absl::StatusOr<std::unique_ptr<Stage>> Create(const StagePlan& plan, const StageParameters& parameters,
+  static absl::StatusOr<std::unique_ptr<Stage>> Create(const StagePlan& plan,
+                                                       const StageParameters& parameters,
                                                        Backend& backend);
 
   void Forward(const StepKey& key, int64_t rows, const float* x, float* y) override;

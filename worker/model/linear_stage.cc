@@ -4,13 +4,15 @@
 
 namespace tessera {
 
-absl::StatusOr<std::unique_ptr<Stage>> LinearStage::Create(const StagePlan& plan, Precision precision,
-                                                           int64_t batch_max, const StageParameters& parameters,
+absl::StatusOr<std::unique_ptr<Stage>> LinearStage::Create(const StagePlan& plan,
+                                                           Precision precision, int64_t batch_max,
+                                                           const StageParameters& parameters,
                                                            Bf16* dy_bf16, Backend& backend) {
   auto stage = std::unique_ptr<LinearStage>(new LinearStage(plan, parameters, backend));
   if (precision == Precision::kBf16) {
     TESSERA_ASSIGN_OR_RETURN(stage->bf16_, backend.linear_bf16());
-    TESSERA_ASSIGN_OR_RETURN(stage->x_bf16_, Buffer<Bf16>::Create(backend.memory(), batch_max * plan.inputs));
+    TESSERA_ASSIGN_OR_RETURN(stage->x_bf16_,
+                             Buffer<Bf16>::Create(backend.memory(), batch_max * plan.inputs));
     TESSERA_ASSIGN_OR_RETURN(stage->weight_bf16_,
                              Buffer<Bf16>::Create(backend.memory(), plan.inputs * plan.outputs));
     stage->dy_bf16_ = dy_bf16;
@@ -28,8 +30,8 @@ void LinearStage::Forward(const StepKey&, int64_t rows, const float* x, float* y
   bf16_->Forward(Shape(rows), x_bf16_.data(), weight_bf16_.data(), parameters_.bias, y);
 }
 
-void LinearStage::Backward(const StepKey&, int64_t rows, const float* x, const float*, const float* dy,
-                           float* dx) {
+void LinearStage::Backward(const StepKey&, int64_t rows, const float* x, const float*,
+                           const float* dy, float* dx) {
   if (parameters_.bias_gradient != nullptr) {
     backend_.vector().ColumnSums({rows, plan_.outputs}, dy, parameters_.bias_gradient);
   }

@@ -11,15 +11,17 @@
 
 namespace tessera {
 
-
-// In bf16, the factors x, W and dy of the three products are rounded once each; evaluation stays in f32.
+// In bf16, the factors x, W and dy of the three products are rounded once each; evaluation stays in
+// f32.
 class LinearStage final : public Stage {
  public:
-  // `dy_bf16` has room for batch_max * outputs values and may be shared between stages; it is not used in f32.
+  // `dy_bf16` has room for batch_max * outputs values and may be shared between stages; it is not
+  // used in f32.
   //   kResourceExhausted   no memory
   //   kFailedPrecondition  bf16, and the device has none
   static absl::StatusOr<std::unique_ptr<Stage>> Create(const StagePlan& plan, Precision precision,
-                                                       int64_t batch_max, const StageParameters& parameters,
+                                                       int64_t batch_max,
+                                                       const StageParameters& parameters,
                                                        Bf16* dy_bf16, Backend& backend);
 
   void Forward(const StepKey& key, int64_t rows, const float* x, float* y) override;

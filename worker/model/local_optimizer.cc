@@ -4,8 +4,8 @@
 
 namespace tessera {
 
-absl::StatusOr<std::unique_ptr<LocalOptimizer>> LocalOptimizer::Create(const v1::Optimizer& optimizer,
-                                                                       Network& network, Backend& backend) {
+absl::StatusOr<std::unique_ptr<LocalOptimizer>> LocalOptimizer::Create(
+    const v1::Optimizer& optimizer, Network& network, Backend& backend) {
   if (!optimizer.has_sgd()) return absl::InvalidArgumentError("train.optimizer: want sgd");
   SgdRates rates;
   rates.learning_rate = static_cast<float>(optimizer.sgd().learning_rate());
@@ -13,8 +13,8 @@ absl::StatusOr<std::unique_ptr<LocalOptimizer>> LocalOptimizer::Create(const v1:
   rates.weight_decay = static_cast<float>(optimizer.sgd().weight_decay());
   auto made = std::unique_ptr<LocalOptimizer>(new LocalOptimizer(rates, network, backend));
   if (rates.momentum != 0) {
-    TESSERA_ASSIGN_OR_RETURN(made->momentum_,
-                             Buffer<float>::Create(backend.memory(), network.plan().parameter_floats));
+    TESSERA_ASSIGN_OR_RETURN(
+        made->momentum_, Buffer<float>::Create(backend.memory(), network.plan().parameter_floats));
   }
   return made;
 }
@@ -25,8 +25,8 @@ int64_t LocalOptimizer::MemoryNeeded(const v1::Optimizer& optimizer, const Netwo
 }
 
 absl::Status LocalOptimizer::Step() {
-  backend_.vector().Sgd(network_.plan().parameter_floats, rates_, network_.gradients().data(), momentum_.data(),
-                        network_.parameters().data());
+  backend_.vector().Sgd(network_.plan().parameter_floats, rates_, network_.gradients().data(),
+                        momentum_.data(), network_.parameters().data());
   return backend_.Finish();
 }
 

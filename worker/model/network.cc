@@ -21,7 +21,8 @@ struct Chunk {
   int64_t rows;
 };
 
-void AppendChunks(const float* values, int64_t rows, int64_t columns, int64_t rows_max, std::vector<Chunk>* chunks) {
+void AppendChunks(const float* values, int64_t rows, int64_t columns, int64_t rows_max,
+                  std::vector<Chunk>* chunks) {
   for (int64_t row = 0; row < rows; row += rows_max) {
     chunks->push_back({values + row * columns, std::min(rows_max, rows - row)});
   }
@@ -29,18 +30,19 @@ void AppendChunks(const float* values, int64_t rows, int64_t columns, int64_t ro
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Network>> Network::Create(const v1::Model& model, const Options& options,
-                                                         Backend& backend) {
+absl::StatusOr<std::unique_ptr<Network>> Network::Create(const v1::Model& model,
+                                                         const Options& options, Backend& backend) {
   if (options.batch_max < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("network: batch_max is ", options.batch_max, ", want at least 1"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("network: batch_max is ", options.batch_max, ", want at least 1"));
   }
   if (model.loss() != kSoftmax && model.loss() != kSigmoid) {
     return absl::InvalidArgumentError(
         absl::StrCat("model.loss: got \"", model.loss(), "\", want ", kSoftmax, " or ", kSigmoid));
   }
   if (!backend.memory().host_addressable()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("network: the memory of ", backend.description(), " is out of the host's reach"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "network: the memory of ", backend.description(), " is out of the host's reach"));
   }
   TESSERA_ASSIGN_OR_RETURN(NetworkPlan plan, PlanOf(model));
   auto network = std::unique_ptr<Network>(new Network(model, options, std::move(plan), backend));
@@ -58,14 +60,17 @@ absl::Status Network::Allocate() {
   TESSERA_ASSIGN_OR_RETURN(constants_, Buffer<float>::Create(memory, plan_.constants));
   TESSERA_ASSIGN_OR_RETURN(sums_, Buffer<LossSums>::Create(memory, 1));
   for (Buffer<float>& flow : flow_) {
-    TESSERA_ASSIGN_OR_RETURN(flow, Buffer<float>::Create(memory, options_.batch_max * plan_.width_max));
+    TESSERA_ASSIGN_OR_RETURN(flow,
+                             Buffer<float>::Create(memory, options_.batch_max * plan_.width_max));
   }
   if (options_.precision == Precision::kBf16) {
     int64_t outputs_max = 0;
     for (const StagePlan& stage : plan_.stages) {
-      if (stage.kind == StagePlan::Kind::kLinear) outputs_max = std::max(outputs_max, stage.outputs);
+      if (stage.kind == StagePlan::Kind::kLinear)
+        outputs_max = std::max(outputs_max, stage.outputs);
     }
-    TESSERA_ASSIGN_OR_RETURN(dy_bf16_, Buffer<Bf16>::Create(memory, options_.batch_max * outputs_max));
+    TESSERA_ASSIGN_OR_RETURN(dy_bf16_,
+                             Buffer<Bf16>::Create(memory, options_.batch_max * outputs_max));
   }
   values_.push_back(nullptr);
   for (const StagePlan& stage : plan_.stages) {
@@ -94,8 +99,8 @@ absl::StatusOr<std::unique_ptr<Stage>> Network::MakeStage(const StagePlan& plan)
   }
   switch (plan.kind) {
     case StagePlan::Kind::kLinear:
-      return LinearStage::Create(plan, options_.precision, options_.batch_max, parameters, dy_bf16_.data(),
-                                 backend_);
+      return LinearStage::Create(plan, options_.precision, options_.batch_max, parameters,
+                                 dy_bf16_.data(), backend_);
     case StagePlan::Kind::kBatchNorm:
       return BatchNormStage::Create(plan, parameters, backend_);
     case StagePlan::Kind::kRelu:
@@ -107,14 +112,18 @@ absl::StatusOr<std::unique_ptr<Stage>> Network::MakeStage(const StagePlan& plan)
 }
 
 absl::Span<float> Network::parameter(int i) {
-  return {parameters_.data() + plan_.parameter_offsets[i], static_cast<size_t>(shape().parameters[i].size())};
+  return {parameters_.data() + plan_.parameter_offsets[i],
+          static_cast<size_t>(shape().parameters[i].size())};
 }
 
 absl::Span<const float> Network::gradient(int i) const {
-  return {gradients_.data() + plan_.parameter_offsets[i], static_cast<size_t>(shape().parameters[i].size())};
+  return {gradients_.data() + plan_.parameter_offsets[i],
+          static_cast<size_t>(shape().parameters[i].size())};
 }
 
-absl::Span<float> Network::parameters() { return {parameters_.data(), static_cast<size_t>(parameters_.size())}; }
+absl::Span<float> Network::parameters() {
+  return {parameters_.data(), static_cast<size_t>(parameters_.size())};
+}
 
 absl::Span<const float> Network::gradients() const {
   return {gradients_.data(), static_cast<size_t>(gradients_.size())};
@@ -123,7 +132,8 @@ absl::Span<const float> Network::gradients() const {
 void Network::SetInitialValues(uint64_t seed) {
   for (size_t i = 0; i < shape().parameters.size(); ++i) {
     const ParameterSpec& spec = shape().parameters[i];
-    FillInitialRows(spec, static_cast<int>(i), seed, 0, spec.rows, parameter(static_cast<int>(i)).data());
+    FillInitialRows(spec, static_cast<int>(i), seed, 0, spec.rows,
+                    parameter(static_cast<int>(i)).data());
   }
 }
 
@@ -132,19 +142,22 @@ absl::Status Network::Check(const Batch& batch) const {
     return absl::InvalidArgumentError(
         absl::StrCat("batch: rows is ", batch.rows, ", want between 1 and ", options_.batch_max));
   }
-  if (batch.inputs == nullptr) return absl::InvalidArgumentError("batch: inputs is null, want values");
+  if (batch.inputs == nullptr)
+    return absl::InvalidArgumentError("batch: inputs is null, want values");
   const bool sigmoid = model_.loss() == kSigmoid;
   if (batch.labels == nullptr && (batch.targets == nullptr || !sigmoid)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("batch: labels is null, want labels", sigmoid ? " or targets" : "", " for ", model_.loss()));
+    return absl::InvalidArgumentError(absl::StrCat("batch: labels is null, want labels",
+                                                   sigmoid ? " or targets" : "", " for ",
+                                                   model_.loss()));
   }
   if (batch.targets != nullptr && sigmoid) return absl::OkStatus();
   // A single sigmoid has the labels 0 and 1.
   const int64_t labels = sigmoid && shape().outputs() == 1 ? 2 : shape().outputs();
   for (int64_t row = 0; row < batch.rows; ++row) {
     if (batch.labels[row] < 0 || batch.labels[row] >= labels) {
-      return absl::InvalidArgumentError(absl::StrCat("batch: label of row ", row, " is ", batch.labels[row],
-                                                     ", want between 0 and ", labels - 1));
+      return absl::InvalidArgumentError(absl::StrCat("batch: label of row ", row, " is ",
+                                                     batch.labels[row], ", want between 0 and ",
+                                                     labels - 1));
     }
   }
   return absl::OkStatus();
@@ -171,7 +184,8 @@ absl::StatusOr<LossAndCount> Network::TrainStep(const Batch& batch, const StepKe
   ComputeLoss(batch, x, flow_[0].data());
   Backward(key, batch);
   TESSERA_RETURN_IF_ERROR(backend_.Finish());
-  return LossAndCount{sums_.data()->loss / static_cast<double>(batch.rows), sums_.data()->correct, batch.rows};
+  return LossAndCount{sums_.data()->loss / static_cast<double>(batch.rows), sums_.data()->correct,
+                      batch.rows};
 }
 
 void Network::Backward(const StepKey& key, const Batch& batch) {
@@ -203,8 +217,8 @@ absl::StatusOr<Scores> Network::Score(const Batch& batch, absl::Span<const float
   for (size_t i = 0; i < stages_.size(); ++i) {
     // Dropout does nothing here; otherwise the batch itself is never written.
     const StagePlan::Kind kind = plan_.stages[i].kind;
-    const bool in_place =
-        kind == StagePlan::Kind::kDropout || (x != batch.inputs && kind != StagePlan::Kind::kLinear);
+    const bool in_place = kind == StagePlan::Kind::kDropout ||
+                          (x != batch.inputs && kind != StagePlan::Kind::kLinear);
     float* y = in_place ? const_cast<float*>(x) : flow_[x == flow_[0].data() ? 1 : 0].data();
     stages_[i]->Evaluate(batch.rows, x, own, y);
     own += plan_.stages[i].constants();
@@ -229,7 +243,8 @@ absl::StatusOr<std::vector<float>> Network::Calibrate(absl::Span<const Batch> sa
     AppendChunks(batch.inputs, batch.rows, shape().inputs(), options_.batch_max, &chunks);
     rows += batch.rows;
   }
-  if (rows == 0) return absl::InvalidArgumentError("calibration: the sample is empty, want at least one row");
+  if (rows == 0)
+    return absl::InvalidArgumentError("calibration: the sample is empty, want at least one row");
 
   using Kind = StagePlan::Kind;
   Memory& memory = backend_.memory();
@@ -240,7 +255,8 @@ absl::StatusOr<std::vector<float>> Network::Calibrate(absl::Span<const Batch> sa
   if (!first_is_linear) {
     float* to = here.data();
     for (const Chunk& chunk : chunks) {
-      memory.CopyIn(chunk.values, chunk.rows * shape().inputs() * static_cast<int64_t>(sizeof(float)), to);
+      memory.CopyIn(chunk.values,
+                    chunk.rows * shape().inputs() * static_cast<int64_t>(sizeof(float)), to);
       to += chunk.rows * shape().inputs();
     }
     chunks.clear();

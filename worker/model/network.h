@@ -15,12 +15,12 @@
 
 namespace tessera {
 
-// Owns one array of all parameters and one of all gradients, in ModelShape's order, and the activations of
-// batch_max rows: all that MemoryNeeded says, and nothing more later. The exchange reads and writes the arrays
-// in place.
+// Owns one array of all parameters and one of all gradients, in ModelShape's order, and the
+// activations of batch_max rows: all that MemoryNeeded says, and nothing more later. The exchange
+// reads and writes the arrays in place.
 //
-// Evaluation is in f32 whatever the precision of training, so that workers of one job that differ in it agree
-// on the model's scores.
+// Evaluation is in f32 whatever the precision of training, so that workers of one job that differ
+// in it agree on the model's scores.
 //
 // Threading: one thread at a time, the backend's.
 class Network {
@@ -33,15 +33,16 @@ class Network {
   // Parameters and gradients start at zero. `backend` outlives the network.
   //   kInvalidArgument     no such model or loss, or batch_max below 1
   //   kResourceExhausted   no memory
-  //   kFailedPrecondition  bf16 on a device without it, or a device whose memory the host cannot address
-  static absl::StatusOr<std::unique_ptr<Network>> Create(const v1::Model& model, const Options& options,
-                                                         Backend& backend);
+  //   kFailedPrecondition  bf16 on a device without it, or a device whose memory the host cannot
+  //   address
+  static absl::StatusOr<std::unique_ptr<Network>> Create(const v1::Model& model,
+                                                         const Options& options, Backend& backend);
 
   const NetworkPlan& plan() const { return plan_; }
   const ModelShape& shape() const { return plan_.shape; }
 
-  // Row-major values of parameter i of shape(). The views live as long as the network. Between calls the caller
-  // may write parameters; the next call sees them.
+  // Row-major values of parameter i of shape(). The views live as long as the network. Between
+  // calls the caller may write parameters; the next call sees them.
   absl::Span<float> parameter(int i);
   absl::Span<const float> gradient(int i) const;
   // All of them with what pads each to a cache line, which stays zero.
@@ -52,19 +53,21 @@ class Network {
   void SetInitialValues(uint64_t seed);
 
   // Forward, backward: the gradients become those of the mean loss of the batch. Parameters stay.
-  // kInvalidArgument, with nothing changed: rows outside [1, batch_max], no labels or targets, a label that
-  // the model does not have. Values that are not finite are no error: they show in the loss.
+  // kInvalidArgument, with nothing changed: rows outside [1, batch_max], no labels or targets, a
+  // label that the model does not have. Values that are not finite are no error: they show in the
+  // loss.
   absl::StatusOr<LossAndCount> TrainStep(const Batch& batch, const StepKey& key);
 
-  // The constants of every batch norm, over all rows of the sample together: stage by stage its means, then as
-  // many 1/sqrt(variance + epsilon). Each layer sees the layers before it as evaluation does. Empty for a
-  // model without batch norm. Holds the activations of one layer for the whole sample meanwhile.
+  // The constants of every batch norm, over all rows of the sample together: stage by stage its
+  // means, then as many 1/sqrt(variance + epsilon). Each layer sees the layers before it as
+  // evaluation does. Empty for a model without batch norm. Holds the activations of one layer for
+  // the whole sample meanwhile.
   //   kInvalidArgument    the sample has no rows, or rows without inputs
   //   kResourceExhausted  no memory
   absl::StatusOr<std::vector<float>> Calibrate(absl::Span<const Batch> sample);
 
-  // Forward without dropout, with Calibrate's constants. kInvalidArgument as in TrainStep, and for constants of
-  // another number.
+  // Forward without dropout, with Calibrate's constants. kInvalidArgument as in TrainStep, and for
+  // constants of another number.
   absl::StatusOr<Scores> Score(const Batch& batch, absl::Span<const float> constants);
 
  private:

@@ -19,7 +19,8 @@ constexpr int64_t kBf16Bytes = sizeof(Bf16);
 absl::StatusOr<Precision> PrecisionOf(absl::string_view name) {
   if (name == "f32") return Precision::kF32;
   if (name == "bf16") return Precision::kBf16;
-  return absl::InvalidArgumentError(absl::StrCat("train.precision: got \"", name, "\", want f32 or bf16"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("train.precision: got \"", name, "\", want f32 or bf16"));
 }
 
 absl::StatusOr<NetworkPlan> PlanOf(const v1::Model& model) {
@@ -41,7 +42,8 @@ absl::StatusOr<NetworkPlan> PlanOf(const v1::Model& model) {
         stage.epsilon = layer.batch_norm().epsilon();
         break;
       case v1::Layer::kRelu:
-        if (!plan.stages.empty() && plan.stages.back().kind == Kind::kBatchNorm && !plan.stages.back().relu) {
+        if (!plan.stages.empty() && plan.stages.back().kind == Kind::kBatchNorm &&
+            !plan.stages.back().relu) {
           plan.stages.back().relu = true;
           continue;
         }
@@ -52,8 +54,8 @@ absl::StatusOr<NetworkPlan> PlanOf(const v1::Model& model) {
         stage.probability = layer.dropout().probability();
         break;
       default:
-        return absl::InvalidArgumentError(
-            absl::StrCat("model.layers[", i, "]: no kind is set, want linear, batch_norm, relu or dropout"));
+        return absl::InvalidArgumentError(absl::StrCat(
+            "model.layers[", i, "]: no kind is set, want linear, batch_norm, relu or dropout"));
     }
     plan.stages.push_back(stage);
   }
@@ -67,8 +69,8 @@ absl::StatusOr<NetworkPlan> PlanOf(const v1::Model& model) {
       (stage.weight < 0 ? stage.weight : stage.bias) = p;
       TESSERA_CHECK(static_cast<int>(plan.parameter_offsets.size()) == p);
       plan.parameter_offsets.push_back(plan.parameter_floats);
-      plan.parameter_floats +=
-          (parameters[p].size() + kFloatsPerCacheLine - 1) / kFloatsPerCacheLine * kFloatsPerCacheLine;
+      plan.parameter_floats += (parameters[p].size() + kFloatsPerCacheLine - 1) /
+                               kFloatsPerCacheLine * kFloatsPerCacheLine;
     }
     plan.width_max = std::max(plan.width_max, stage.outputs);
     plan.constants += stage.constants();

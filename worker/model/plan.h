@@ -1,5 +1,5 @@
-// What a network will hold, worked out from the job alone: its stages, where each parameter lies, and the
-// bytes of it all.
+// What a network will hold, worked out from the job alone: its stages, where each parameter lies,
+// and the bytes of it all.
 #ifndef TESSERA_WORKER_MODEL_PLAN_H_
 #define TESSERA_WORKER_MODEL_PLAN_H_
 
@@ -13,8 +13,8 @@
 
 namespace tessera {
 
-// The factors of matrix products in training. Sums, parameters, activations between layers and all of
-// evaluation are f32.
+// The factors of matrix products in training. Sums, parameters, activations between layers and all
+// of evaluation are f32.
 enum class Precision { kF32, kBf16 };
 
 // From train.precision. kInvalidArgument for another word.
@@ -65,8 +65,8 @@ struct NetworkMemory {
   int64_t calibration_bytes = 0;
 };
 
-// All that a Network allocates for `batch_max` rows. Besides, oneDNN keeps its generated code and up to 1 MiB of
-// scratch for each product.
+// All that a Network allocates for `batch_max` rows. Besides, oneDNN keeps its generated code and
+// some hundred KiB of scratch for each product and thread.
 NetworkMemory MemoryNeeded(const NetworkPlan& plan, int64_t batch_max, Precision precision,
                            int64_t calibration_rows);
 

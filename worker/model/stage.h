@@ -1,4 +1,5 @@
-// One layer at work (or a batch norm with the relu behind it), between the activations before and after it.
+// One layer at work (or a batch norm with the relu behind it), between the activations before and
+// after it.
 #ifndef TESSERA_WORKER_MODEL_STAGE_H_
 #define TESSERA_WORKER_MODEL_STAGE_H_
 
@@ -16,8 +17,9 @@ struct StageParameters {
   float* bias_gradient = nullptr;
 };
 
-// x is [rows, inputs], y [rows, outputs], in the backend's memory. Only queues kernels; failures surface in
-// Backend::Finish. What a stage must remember between Forward and Backward it allocates when it is made.
+// x is [rows, inputs], y [rows, outputs], in the backend's memory. Only queues kernels; failures
+// surface in Backend::Finish. What a stage must remember between Forward and Backward it allocates
+// when it is made.
 class Stage {
  public:
   virtual ~Stage() = default;
@@ -25,14 +27,14 @@ class Stage {
   // In training. y may be x where the plan says forward_in_place.
   virtual void Forward(const StepKey& key, int64_t rows, const float* x, float* y) = 0;
 
-  // Follows Forward with the same key and rows; x and y hold what they held then (y may have been overwritten by
-  // an elementwise stage behind this one). Overwrites the gradients of the stage's parameters, and dx unless it
-  // is null. dx may be dy where the plan says backward_in_place.
-  virtual void Backward(const StepKey& key, int64_t rows, const float* x, const float* y, const float* dy,
-                        float* dx) = 0;
+  // Follows Forward with the same key and rows; x and y hold what they held then (y may have been
+  // overwritten by an elementwise stage behind this one). Overwrites the gradients of the stage's
+  // parameters, and dx unless it is null. dx may be dy where the plan says backward_in_place.
+  virtual void Backward(const StepKey& key, int64_t rows, const float* x, const float* y,
+                        const float* dy, float* dx) = 0;
 
-  // In evaluation, with the stage's own constants. A linear stage wants y apart from x, dropout wants it
-  // to be x (and leaves it alone), the others take either.
+  // In evaluation, with the stage's own constants. A linear stage wants y apart from x, dropout
+  // wants it to be x (and leaves it alone), the others take either.
   virtual void Evaluate(int64_t rows, const float* x, const float* constants, float* y) = 0;
 };
 

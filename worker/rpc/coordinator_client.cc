@@ -162,13 +162,14 @@ void CoordinatorClient::Renew() {
   const absl::Duration interval = std::min(kRenewInterval, lease_ / 4);
   absl::Time last_answer = absl::Now();
   uint64_t told = 0;
+  bool answered = true;
   while (true) {
     v1::RenewRequest request;
     {
       absl::MutexLock lock(&mutex_);
       // A drain is acknowledged at once: all members wait for it.
       const absl::Duration pause =
-          drain_exchange_.load() != told ? absl::ZeroDuration() : interval;
+          answered && drain_exchange_.load() != told ? absl::ZeroDuration() : interval;
       if (mutex_.AwaitWithTimeout(absl::Condition(&stop_renewing_), pause)) return;
       *request.mutable_progress() = progress_;
     }
@@ -177,7 +178,8 @@ void CoordinatorClient::Renew() {
     v1::RenewReply reply;
     absl::Status status =
         Once(&Stub::Renew, request, &reply, lease_ / 2, false);
-    if (status.ok()) {
+    answered = status.ok();
+    if (answered) {
       told = request.drain_seen();
       last_answer = absl::Now();
       drain_exchange_.store(reply.drain_exchange());

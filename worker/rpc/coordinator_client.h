@@ -58,7 +58,7 @@ class CoordinatorClient {
   absl::StatusOr<v1::JoinReply> Join(std::function<void(absl::string_view)> on_waiting);
 
   // Keeps the lease from now on, on a thread of its own. `on_lost` is called there, once, when this worker
-  // may not go on: end every wait, then the train loop.
+  // may not go on: end every wait, then the train loop. It must not call Leave itself.
   void StartRenewing(std::function<void(absl::Status)> on_lost);
   // What the next renewals say.
   void SetProgress(const v1::Progress& progress);
@@ -72,7 +72,10 @@ class CoordinatorClient {
   // Epochs are begun one by one, the first being JoinReply.epoch; a worker that has all of an epoch's
   // steps behind it begins the next one.
   absl::StatusOr<v1::EpochCut> BeginEpoch(uint64_t epoch, Step step);
-  // One stage; blocks until the others are there. Fills in the member and the evaluation's number.
+  // One stage; blocks until the others are there. Fills in the member and the evaluation's number. The
+  // first ARRIVE of an evaluation has attempt 0. In the reply:
+  //   restart   begin again with ARRIVE and reply.attempt
+  //   finished  the others have ended it; the result is there, leave out the other stages
   absl::StatusOr<v1::EvaluateReply> Evaluate(v1::EvaluateRequest request);
   // An empty `error`: the work is done. Not cancelled by Cancel, but bounded to a few seconds. Ends the
   // renewals.

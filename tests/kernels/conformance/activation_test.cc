@@ -6,8 +6,8 @@
 namespace tessera {
 namespace {
 
-std::vector<float> Dropped(Backend& backend, const DropoutKey& key, double probability, const std::vector<float>& x,
-                           bool in_place = false) {
+std::vector<float> Dropped(Backend& backend, const DropoutKey& key, double probability,
+                           const std::vector<float>& x, bool in_place = false) {
   const DeviceArray<float> from(backend, x, 1), to(backend, x.size(), 1);
   float* out = in_place ? from.data() : to.data();
   backend.activation().Dropout(x.size(), key, probability, from.data(), out);
@@ -16,13 +16,15 @@ std::vector<float> Dropped(Backend& backend, const DropoutKey& key, double proba
 
 }  // namespace
 
-TEST_CASE("relu keeps positive values and NaN, and its gradient follows the output", "[activation]") {
+TEST_CASE("relu keeps positive values and NaN, and its gradient follows the output",
+          "[activation]") {
   const auto backend = BackendUnderTest(GENERATE(1, 2));
   for (const int64_t n : Sizes()) {
     for (const bool in_place : {false, true}) {
       CAPTURE(n, in_place);
       const std::vector<float> x = RandomValues(n, 1), dy = RandomValues(n, 2);
-      const DeviceArray<float> dev_x(*backend, x, 1), dev_y(*backend, n, 1), dev_dy(*backend, dy, 1), dev_dx(*backend, n, 1);
+      const DeviceArray<float> dev_x(*backend, x, 1), dev_y(*backend, n, 1),
+          dev_dy(*backend, dy, 1), dev_dx(*backend, n, 1);
       const DeviceArray<float>& y = in_place ? dev_x : dev_y;
       const DeviceArray<float>& dx = in_place ? dev_dy : dev_dx;
       backend->activation().Relu(n, dev_x.data(), y.data());
@@ -34,7 +36,8 @@ TEST_CASE("relu keeps positive values and NaN, and its gradient follows the outp
       }
     }
   }
-  const DeviceArray<float> odd(*backend, {NAN, INFINITY, -INFINITY, 0}), y(*backend, 4), dy(*backend, {1, 1, 1, 1});
+  const DeviceArray<float> odd(*backend, {NAN, INFINITY, -INFINITY, 0}), y(*backend, 4),
+      dy(*backend, {1, 1, 1, 1});
   backend->activation().Relu(4, odd.data(), y.data());
   backend->activation().ReluBackward(4, y.data(), dy.data(), dy.data());
   CHECK(std::isnan(y.Read()[0]));
@@ -56,8 +59,8 @@ TEST_CASE("dropout decides element by element as Philox says", "[activation][dro
         const std::vector<float> got = Dropped(*backend, key, probability, x, n % 2 == 1);
         const float scale = static_cast<float>(1 / (1 - probability));
         for (int64_t i = 0; i < n; ++i) {
-          const PhiloxBlock block =
-              Philox(key.seed, Stream::kDropout, key.step, key.rank << 48 | key.layer << 40 | (i / 4));
+          const PhiloxBlock block = Philox(key.seed, Stream::kDropout, key.step,
+                                           key.rank << 48 | key.layer << 40 | (i / 4));
           const bool dropped = double{UnitFloat(block[i % 4])} < probability;
           REQUIRE(got[i] == (dropped ? 0.0f : x[i] * scale));
         }
@@ -84,7 +87,8 @@ TEST_CASE("another step, rank, layer or seed drops other elements", "[activation
   const auto backend = BackendUnderTest(1);
   const std::vector<float> x(1000, 1.0f);
   const std::vector<float> base = Dropped(*backend, {1, 1, 1, 1}, 0.5, x);
-  for (const DropoutKey& other : {DropoutKey{2, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 2, 1}, {1, 1, 1, 2}}) {
+  for (const DropoutKey& other :
+       {DropoutKey{2, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 2, 1}, {1, 1, 1, 2}}) {
     const std::vector<float> got = Dropped(*backend, other, 0.5, x);
     int64_t same = 0;
     for (size_t i = 0; i < x.size(); ++i) same += got[i] == base[i] ? 1 : 0;

@@ -1,4 +1,5 @@
-// The battery that every backend passes. A backend's test binary links it with its own BackendUnderTest.
+// The battery that every backend passes. A backend's test binary links it with its own
+// BackendUnderTest.
 #ifndef TESSERA_TESTS_KERNELS_CONFORMANCE_BACKEND_UNDER_TEST_H_
 #define TESSERA_TESTS_KERNELS_CONFORMANCE_BACKEND_UNDER_TEST_H_
 
@@ -18,8 +19,8 @@ constexpr double kRoundoff = 0x1p-24;
 // Defined by the binary. A fresh one with `threads` host threads.
 std::unique_ptr<Backend> BackendUnderTest(int threads);
 
-// An array in the backend's memory, `shift` values behind an aligned address, between guards that the kernels
-// must leave alone.
+// An array in the backend's memory, `shift` values behind an aligned address, between guards that
+// the kernels must leave alone.
 template <typename T>
 class DeviceArray {
  public:
@@ -47,7 +48,8 @@ class DeviceArray {
     backend_.memory().CopyOut(buffer_.data(), buffer_.bytes(), all.data());
     const auto* bytes = reinterpret_cast<const unsigned char*>(all.data());
     const auto untouched = [&](int64_t begin, int64_t end) {
-      return std::all_of(bytes + begin * sizeof(T), bytes + end * sizeof(T), [](unsigned char b) { return b == 0x5a; });
+      return std::all_of(bytes + begin * sizeof(T), bytes + end * sizeof(T),
+                         [](unsigned char b) { return b == 0x5a; });
     };
     REQUIRE(untouched(0, front_));
     REQUIRE(untouched(front_ + size_, buffer_.size()));
@@ -63,7 +65,8 @@ class DeviceArray {
 };
 
 // Normal values of the given spread around `center`, the same for the same seed.
-inline std::vector<float> RandomValues(int64_t n, unsigned seed, float spread = 1, float center = 0) {
+inline std::vector<float> RandomValues(int64_t n, unsigned seed, float spread = 1,
+                                       float center = 0) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal;
   std::vector<float> values(n);
@@ -71,9 +74,11 @@ inline std::vector<float> RandomValues(int64_t n, unsigned seed, float spread = 
   return values;
 }
 
-// Array lengths at which loops of 4, 8, 16 or 64 lanes go wrong, and one that is worth several threads.
+// Array lengths at which loops of 4, 8, 16 or 64 lanes go wrong, and one that is worth several
+// threads.
 inline const std::vector<int64_t>& Sizes() {
-  static const std::vector<int64_t> sizes = {0, 1, 3, 4, 15, 16, 17, 63, 64, 65, 255, 257, 1000, 100003};
+  static const std::vector<int64_t> sizes = {0,  1,  3,  4,   15,  16,   17,
+                                             63, 64, 65, 255, 257, 1000, 100003};
   return sizes;
 }
 

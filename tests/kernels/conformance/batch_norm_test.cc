@@ -1,5 +1,6 @@
-// Batch norm against f64 loops. Tolerances follow the roundings: the mean is rounded once, so x - mean is off
-// by a rounding of |x| + |mean|, and everything after it by a few roundings of its terms.
+// Batch norm against f64 loops. Tolerances follow the roundings: the mean is rounded once, so x -
+// mean is off by a rounding of |x| + |mean|, and everything after it by a few roundings of its
+// terms.
 #include <cmath>
 
 #include "tests/kernels/conformance/backend_under_test.h"
@@ -16,10 +17,10 @@ struct Case {
 };
 
 const std::vector<Case>& Cases() {
-  static const std::vector<Case> cases = {{{1, 1}},        {{1, 300}},          {{2, 17}},          {{3, 1}},
-                                          {{128, 256}},    {{128, 257}},        {{77, 40}},         {{2048, 65}},
-                                          {{300, 600}},    {{500, 33}, 1, 1e4}, {{64, 33}, 1e-3f},  {{64, 33}, 0, 3},
-                                          {{128, 20}, 1e4}};
+  static const std::vector<Case> cases = {
+      {{1, 1}},          {{1, 300}},       {{2, 17}},       {{3, 1}},     {{128, 256}},
+      {{128, 257}},      {{77, 40}},       {{2048, 65}},    {{300, 600}}, {{500, 33}, 1, 1e4},
+      {{64, 33}, 1e-3f}, {{64, 33}, 0, 3}, {{128, 20}, 1e4}};
   return cases;
 }
 
@@ -32,7 +33,8 @@ Exact StatisticsOf(const MatrixShape& s, const std::vector<float>& x) {
   for (int64_t c = 0; c < s.columns; ++c) {
     double variance = 0;
     for (int64_t r = 0; r < s.rows; ++r) exact.mean[c] += double{x[r * s.columns + c]} / s.rows;
-    for (int64_t r = 0; r < s.rows; ++r) variance += std::pow(x[r * s.columns + c] - exact.mean[c], 2) / s.rows;
+    for (int64_t r = 0; r < s.rows; ++r)
+      variance += std::pow(x[r * s.columns + c] - exact.mean[c], 2) / s.rows;
     exact.inverse_sigma[c] = 1 / std::sqrt(variance + kEpsilon);
   }
   return exact;
@@ -46,40 +48,51 @@ TEST_CASE("statistics are the mean and the biased deviation, far from zero too",
     CAPTURE(c.shape.rows, c.shape.columns, c.spread, c.center);
     const std::vector<float> x = RandomValues(c.shape.size(), 5, c.spread, c.center);
     const DeviceArray<float> dev_x(*backend, x, 1);
-    DeviceArray<float> mean(*backend, c.shape.columns, 1), inverse_sigma(*backend, c.shape.columns, 1);
-    backend->batch_norm().Statistics(c.shape, kEpsilon, dev_x.data(), mean.data(), inverse_sigma.data());
+    DeviceArray<float> mean(*backend, c.shape.columns, 1),
+        inverse_sigma(*backend, c.shape.columns, 1);
+    backend->batch_norm().Statistics(c.shape, kEpsilon, dev_x.data(), mean.data(),
+                                     inverse_sigma.data());
     const Exact want = StatisticsOf(c.shape, x);
     const std::vector<float> got_mean = mean.Read(), got_inverse_sigma = inverse_sigma.Read();
     for (int64_t i = 0; i < c.shape.columns; ++i) {
-      REQUIRE(std::fabs(got_mean[i] - want.mean[i]) <= 2 * kRoundoff * (std::fabs(want.mean[i]) + 1e-6));
-      REQUIRE(std::fabs(got_inverse_sigma[i] - want.inverse_sigma[i]) <= 4 * kRoundoff * want.inverse_sigma[i]);
+      REQUIRE(std::fabs(got_mean[i] - want.mean[i]) <=
+              2 * kRoundoff * (std::fabs(want.mean[i]) + 1e-6));
+      REQUIRE(std::fabs(got_inverse_sigma[i] - want.inverse_sigma[i]) <=
+              4 * kRoundoff * want.inverse_sigma[i]);
     }
   }
 }
 
 TEST_CASE("normalising applies the given statistics, scale, shift and relu", "[batch_norm]") {
   const auto backend = BackendUnderTest(GENERATE(1, 2));
-  const bool affine = GENERATE(false, true), relu = GENERATE(false, true), in_place = GENERATE(false, true);
+  const bool affine = GENERATE(false, true), relu = GENERATE(false, true),
+             in_place = GENERATE(false, true);
   for (const Case& c : Cases()) {
     CAPTURE(c.shape.rows, c.shape.columns, c.spread, c.center, affine, relu, in_place);
     const int64_t n = c.shape.columns;
-    const std::vector<float> x = RandomValues(c.shape.size(), 5, c.spread, c.center), mean = RandomValues(n, 6, 1, c.center),
-                             inverse_sigma = RandomValues(n, 7, 0.1f, 1), scale = RandomValues(n, 8),
-                             shift = RandomValues(n, 9);
-    const DeviceArray<float> dev_mean(*backend, mean, 1), dev_inverse_sigma(*backend, inverse_sigma, 1),
-        dev_scale(*backend, scale, 1), dev_shift(*backend, shift, 1), dev_x(*backend, x, 1);
+    const std::vector<float> x = RandomValues(c.shape.size(), 5, c.spread, c.center),
+                             mean = RandomValues(n, 6, 1, c.center),
+                             inverse_sigma = RandomValues(n, 7, 0.1f, 1),
+                             scale = RandomValues(n, 8), shift = RandomValues(n, 9);
+    const DeviceArray<float> dev_mean(*backend, mean, 1),
+        dev_inverse_sigma(*backend, inverse_sigma, 1), dev_scale(*backend, scale, 1),
+        dev_shift(*backend, shift, 1), dev_x(*backend, x, 1);
     const DeviceArray<float> y(*backend, c.shape.size(), 1);
     const BatchNormKernel::Affine with =
-        affine ? BatchNormKernel::Affine{dev_scale.data(), dev_shift.data()} : BatchNormKernel::Affine{};
+        affine ? BatchNormKernel::Affine{dev_scale.data(), dev_shift.data()}
+               : BatchNormKernel::Affine{};
     float* out = in_place ? dev_x.data() : y.data();
-    backend->batch_norm().Normalize(c.shape, dev_x.data(), dev_mean.data(), dev_inverse_sigma.data(), with, relu, out);
+    backend->batch_norm().Normalize(c.shape, dev_x.data(), dev_mean.data(),
+                                    dev_inverse_sigma.data(), with, relu, out);
     const std::vector<float> got = in_place ? dev_x.Read() : y.Read();
     for (int64_t i = 0; i < c.shape.size(); ++i) {
       const int64_t k = i % n;
-      const double factor = double{inverse_sigma[k]} * (affine ? scale[k] : 1.0), offset = affine ? shift[k] : 0.0;
+      const double factor = double{inverse_sigma[k]} * (affine ? scale[k] : 1.0),
+                   offset = affine ? shift[k] : 0.0;
       double want = (double{x[i]} - mean[k]) * factor + offset;
       if (relu) want = std::max(want, 0.0);
-      const double size = (std::fabs(x[i]) + std::fabs(mean[k])) * std::fabs(factor) + std::fabs(offset);
+      const double size =
+          (std::fabs(x[i]) + std::fabs(mean[k])) * std::fabs(factor) + std::fabs(offset);
       REQUIRE(std::fabs(got[i] - want) <= 5 * kRoundoff * size);
     }
   }
@@ -87,17 +100,20 @@ TEST_CASE("normalising applies the given statistics, scale, shift and relu", "[b
 
 TEST_CASE("the gradient goes through the statistics and stops at relu's zeros", "[batch_norm]") {
   const auto backend = BackendUnderTest(GENERATE(1, 2));
-  const bool affine = GENERATE(false, true), relu = GENERATE(false, true), in_place = GENERATE(false, true);
+  const bool affine = GENERATE(false, true), relu = GENERATE(false, true),
+             in_place = GENERATE(false, true);
   for (const Case& c : Cases()) {
     CAPTURE(c.shape.rows, c.shape.columns, c.spread, c.center, affine, relu, in_place);
     const int64_t n = c.shape.columns, rows = c.shape.rows;
-    const std::vector<float> x = RandomValues(c.shape.size(), 5, c.spread, c.center), dy = RandomValues(c.shape.size(), 6),
+    const std::vector<float> x = RandomValues(c.shape.size(), 5, c.spread, c.center),
+                             dy = RandomValues(c.shape.size(), 6),
                              y = RandomValues(c.shape.size(), 7), scale = RandomValues(n, 8);
     const Exact exact = StatisticsOf(c.shape, x);
     const DeviceArray<float> dev_x(*backend, x, 1), dev_y(*backend, y, 1), dev_dy(*backend, dy, 1),
-        dev_scale(*backend, scale, 1), mean(*backend, n, 1), inverse_sigma(*backend, n, 1), dx(*backend, c.shape.size(), 1),
-        dscale(*backend, n, 1), dshift(*backend, n, 1);
-    backend->batch_norm().Statistics(c.shape, kEpsilon, dev_x.data(), mean.data(), inverse_sigma.data());
+        dev_scale(*backend, scale, 1), mean(*backend, n, 1), inverse_sigma(*backend, n, 1),
+        dx(*backend, c.shape.size(), 1), dscale(*backend, n, 1), dshift(*backend, n, 1);
+    backend->batch_norm().Statistics(c.shape, kEpsilon, dev_x.data(), mean.data(),
+                                     inverse_sigma.data());
     BatchNormKernel::BackwardInput in;
     in.x = dev_x.data();
     in.mean = mean.data();
@@ -105,11 +121,15 @@ TEST_CASE("the gradient goes through the statistics and stops at relu's zeros", 
     in.scale = affine ? dev_scale.data() : nullptr;
     in.y = relu ? dev_y.data() : nullptr;
     in.dy = dev_dy.data();
-    backend->batch_norm().Backward(c.shape, in, dscale.data(), dshift.data(), in_place ? dev_dy.data() : dx.data());
-    const std::vector<float> got = in_place ? dev_dy.Read() : dx.Read(), got_dscale = dscale.Read(), got_dshift = dshift.Read();
+    backend->batch_norm().Backward(c.shape, in, dscale.data(), dshift.data(),
+                                   in_place ? dev_dy.data() : dx.data());
+    const std::vector<float> got = in_place ? dev_dy.Read() : dx.Read(), got_dscale = dscale.Read(),
+                             got_dshift = dshift.Read();
     for (int64_t k = 0; k < n; ++k) {
       const double is = exact.inverse_sigma[k], factor = is * (affine ? scale[k] : 1.0);
-      const auto g = [&](int64_t r) { return relu && y[r * n + k] <= 0 ? 0.0 : double{dy[r * n + k]}; };
+      const auto g = [&](int64_t r) {
+        return relu && y[r * n + k] <= 0 ? 0.0 : double{dy[r * n + k]};
+      };
       const auto hat = [&](int64_t r) { return (x[r * n + k] - exact.mean[k]) * is; };
       const auto hat_error = [&](int64_t r) {
         return 6 * kRoundoff * (std::fabs(x[r * n + k]) + std::fabs(exact.mean[k])) * is;
@@ -122,53 +142,64 @@ TEST_CASE("the gradient goes through the statistics and stops at relu's zeros", 
         sum_hat_error += std::fabs(g(r)) * (hat_error(r) + kRoundoff * std::fabs(hat(r)));
       }
       REQUIRE(std::fabs(got_dshift[k] - sum) <= 2 * kRoundoff * size);
-      REQUIRE(std::fabs(got_dscale[k] - sum_hat) <= 2 * kRoundoff * std::fabs(sum_hat) + 2 * sum_hat_error);
+      REQUIRE(std::fabs(got_dscale[k] - sum_hat) <=
+              2 * kRoundoff * std::fabs(sum_hat) + 2 * sum_hat_error);
       for (int64_t r = 0; r < rows; ++r) {
         const double want = factor * (g(r) - sum / rows - hat(r) * sum_hat / rows);
-        const double terms = std::fabs(g(r)) + std::fabs(sum / rows) + std::fabs(hat(r) * sum_hat / rows);
-        const double tolerance = std::fabs(factor) * (10 * kRoundoff * terms + hat_error(r) * std::fabs(sum_hat / rows) +
-                                                      2 * std::fabs(hat(r)) * sum_hat_error / rows);
+        const double terms =
+            std::fabs(g(r)) + std::fabs(sum / rows) + std::fabs(hat(r) * sum_hat / rows);
+        const double tolerance =
+            std::fabs(factor) * (10 * kRoundoff * terms + hat_error(r) * std::fabs(sum_hat / rows) +
+                                 2 * std::fabs(hat(r)) * sum_hat_error / rows);
         REQUIRE(std::fabs(got[r * n + k] - want) <= tolerance);
       }
     }
   }
 }
 
-TEST_CASE("a single row is normalised to the shift and has no gradient, and no NaN", "[batch_norm]") {
+TEST_CASE("a single row is normalised to the shift and has no gradient, and no NaN",
+          "[batch_norm]") {
   const auto backend = BackendUnderTest(1);
   const MatrixShape shape{1, 5};
-  const DeviceArray<float> x(*backend, {1, -2, 3e8f, 0, 1e-30f}), dy(*backend, std::vector<float>(5, 1.0f)), mean(*backend, 5),
-      inverse_sigma(*backend, 5), shift(*backend, {1, 2, 3, 4, 5}), y(*backend, 5), dx(*backend, 5);
+  const DeviceArray<float> x(*backend, {1, -2, 3e8f, 0, 1e-30f}),
+      dy(*backend, std::vector<float>(5, 1.0f)), mean(*backend, 5), inverse_sigma(*backend, 5),
+      shift(*backend, {1, 2, 3, 4, 5}), y(*backend, 5), dx(*backend, 5);
   backend->batch_norm().Statistics(shape, kEpsilon, x.data(), mean.data(), inverse_sigma.data());
-  backend->batch_norm().Normalize(shape, x.data(), mean.data(), inverse_sigma.data(), {nullptr, shift.data()}, false,
-                                  y.data());
+  backend->batch_norm().Normalize(shape, x.data(), mean.data(), inverse_sigma.data(),
+                                  {nullptr, shift.data()}, false, y.data());
   CHECK(y.Read() == std::vector<float>{1, 2, 3, 4, 5});
-  backend->batch_norm().Backward(shape, {x.data(), mean.data(), inverse_sigma.data(), nullptr, nullptr, dy.data()}, nullptr,
-                                 nullptr, dx.data());
+  backend->batch_norm().Backward(
+      shape, {x.data(), mean.data(), inverse_sigma.data(), nullptr, nullptr, dy.data()}, nullptr,
+      nullptr, dx.data());
   CHECK(dx.Read() == std::vector<float>(5, 0.0f));
 }
 
 TEST_CASE("no rows, no columns and unwanted gradients are no error", "[batch_norm]") {
   const auto backend = BackendUnderTest(1);
-  const DeviceArray<float> none(*backend, 0), mean(*backend, {NAN, NAN}), inverse_sigma(*backend, {NAN, NAN}),
-      dscale(*backend, {NAN, NAN}), one(*backend, {1, 1}), dy(*backend, {2, 3});
+  const DeviceArray<float> none(*backend, 0), mean(*backend, {NAN, NAN}),
+      inverse_sigma(*backend, {NAN, NAN}), dscale(*backend, {NAN, NAN}), one(*backend, {1, 1}),
+      dy(*backend, {2, 3});
   backend->batch_norm().Statistics({0, 2}, 0.25, none.data(), mean.data(), inverse_sigma.data());
   CHECK(mean.Read() == std::vector<float>{0, 0});
   CHECK(inverse_sigma.Read() == std::vector<float>{2, 2});
-  backend->batch_norm().Backward({0, 2}, {none.data(), mean.data(), inverse_sigma.data(), nullptr, nullptr, none.data()},
-                                 dscale.data(), nullptr, none.data());
+  backend->batch_norm().Backward(
+      {0, 2}, {none.data(), mean.data(), inverse_sigma.data(), nullptr, nullptr, none.data()},
+      dscale.data(), nullptr, none.data());
   CHECK(dscale.Read() == std::vector<float>{0, 0});
   backend->batch_norm().Statistics({4, 0}, 0.25, none.data(), none.data(), none.data());
-  backend->batch_norm().Backward({1, 2}, {one.data(), mean.data(), inverse_sigma.data(), nullptr, nullptr, dy.data()},
-                                 nullptr, nullptr, nullptr);
+  backend->batch_norm().Backward(
+      {1, 2}, {one.data(), mean.data(), inverse_sigma.data(), nullptr, nullptr, dy.data()}, nullptr,
+      nullptr, nullptr);
   CHECK(dy.Read() == std::vector<float>{2, 3});
 }
 
 TEST_CASE("a NaN in one column passes relu and stays in its column", "[batch_norm]") {
   const auto backend = BackendUnderTest(1);
-  const DeviceArray<float> x(*backend, {1, NAN, 2, 1}), mean(*backend, 2), inverse_sigma(*backend, 2), y(*backend, 4);
+  const DeviceArray<float> x(*backend, {1, NAN, 2, 1}), mean(*backend, 2),
+      inverse_sigma(*backend, 2), y(*backend, 4);
   backend->batch_norm().Statistics({2, 2}, kEpsilon, x.data(), mean.data(), inverse_sigma.data());
-  backend->batch_norm().Normalize({2, 2}, x.data(), mean.data(), inverse_sigma.data(), {}, true, y.data());
+  backend->batch_norm().Normalize({2, 2}, x.data(), mean.data(), inverse_sigma.data(), {}, true,
+                                  y.data());
   const std::vector<float> got = y.Read();
   CHECK(got[0] == 0);
   CHECK(got[2] > 0.99f);

@@ -1,6 +1,6 @@
-// Products against f64 loops. Each entry may be off by (k + 2) roundings of the sum of its k terms' magnitudes,
-// whatever the order of summation (Higham: Accuracy and Stability of Numerical Algorithms, 3.1). Products of
-// bf16 values are exact in f32, so the same bound holds for them.
+// Products against f64 loops. Each entry may be off by (k + 2) roundings of the sum of its k terms'
+// magnitudes, whatever the order of summation (Higham: Accuracy and Stability of Numerical
+// Algorithms, 3.1). Products of bf16 values are exact in f32, so the same bound holds for them.
 #include <cmath>
 
 #include "tests/kernels/conformance/backend_under_test.h"
@@ -10,9 +10,10 @@ namespace {
 
 const std::vector<LinearShape>& Shapes() {
   static const std::vector<LinearShape> shapes = {
-      {0, 3, 5},    {4, 0, 5},    {4, 3, 0},     {0, 0, 0},    {1, 1, 1},       {1, 1, 7},       {1, 9, 1},
-      {5, 1, 1},    {2, 3, 5},    {7, 17, 33},   {16, 16, 16}, {1, 300, 40},    {33, 31, 10},    {128, 64, 40},
-      {128, 40, 64}, {77, 131, 257}, {3, 1000, 3}, {129, 65, 1}, {128, 512, 256}, {100, 784, 101}};
+      {0, 3, 5},      {4, 0, 5},    {4, 3, 0},    {0, 0, 0},       {1, 1, 1},
+      {1, 1, 7},      {1, 9, 1},    {5, 1, 1},    {2, 3, 5},       {7, 17, 33},
+      {16, 16, 16},   {1, 300, 40}, {33, 31, 10}, {128, 64, 40},   {128, 40, 64},
+      {77, 131, 257}, {3, 1000, 3}, {129, 65, 1}, {128, 512, 256}, {100, 784, 101}};
   return shapes;
 }
 
@@ -35,8 +36,8 @@ double Value(Bf16 x) { return Widen(x); }
 
 // out[i][j] = bias[j] + sum_k a(i, k) b(k, j); checks `got` entry by entry.
 template <typename A, typename B>
-void CheckProduct(int64_t m, int64_t n, int64_t terms, const A& a, const B& b, const std::vector<float>& bias,
-                  const std::vector<float>& got) {
+void CheckProduct(int64_t m, int64_t n, int64_t terms, const A& a, const B& b,
+                  const std::vector<float>& bias, const std::vector<float>& got) {
   int64_t wrong = 0;
   for (int64_t i = 0; i < m; ++i) {
     for (int64_t j = 0; j < n; ++j) {
@@ -58,16 +59,20 @@ void CheckShape(Backend& backend, LinearKernel<T>& linear, const LinearShape& s,
   const std::vector<T> x = Factor<T>(s.rows * s.inputs, 1), w = Factor<T>(s.outputs * s.inputs, 2),
                        dy = Factor<T>(s.rows * s.outputs, 3);
   const std::vector<float> bias = RandomValues(s.outputs, 4);
-  const DeviceArray<T> dev_x(backend, x, shift), dev_w(backend, w, shift), dev_dy(backend, dy, shift);
+  const DeviceArray<T> dev_x(backend, x, shift), dev_w(backend, w, shift),
+      dev_dy(backend, dy, shift);
   const DeviceArray<float> dev_bias(backend, bias, shift);
   const std::vector<float> garbage_y(s.rows * s.outputs, NAN), garbage_w(s.outputs * s.inputs, NAN),
       garbage_x(s.rows * s.inputs, NAN);
-  DeviceArray<float> y(backend, garbage_y, shift), dw(backend, garbage_w, shift), dx(backend, garbage_x, shift);
+  DeviceArray<float> y(backend, garbage_y, shift), dw(backend, garbage_w, shift),
+      dx(backend, garbage_x, shift);
 
   const auto x_at = [&](int64_t r, int64_t i) { return Value(x[r * s.inputs + i]); };
   const auto w_at = [&](int64_t o, int64_t i) { return Value(w[o * s.inputs + i]); };
   const auto dy_at = [&](int64_t r, int64_t o) { return Value(dy[r * s.outputs + o]); };
-  const auto transposed = [](const auto& f) { return [&f](int64_t i, int64_t j) { return f(j, i); }; };
+  const auto transposed = [](const auto& f) {
+    return [&f](int64_t i, int64_t j) { return f(j, i); };
+  };
 
   linear.Forward(s, dev_x.data(), dev_w.data(), nullptr, y.data());
   CheckProduct(s.rows, s.outputs, s.inputs, x_at, transposed(w_at), {}, y.Read());
@@ -81,14 +86,16 @@ void CheckShape(Backend& backend, LinearKernel<T>& linear, const LinearShape& s,
 
 template <typename T>
 std::vector<float> AllProducts(LinearKernel<T>& linear, Backend& backend, const LinearShape& s) {
-  const DeviceArray<T> x(backend, Factor<T>(s.rows * s.inputs, 1)), w(backend, Factor<T>(s.outputs * s.inputs, 2)),
-      dy(backend, Factor<T>(s.rows * s.outputs, 3));
-  DeviceArray<float> y(backend, s.rows * s.outputs), dw(backend, s.outputs * s.inputs), dx(backend, s.rows * s.inputs);
+  const DeviceArray<T> x(backend, Factor<T>(s.rows * s.inputs, 1)),
+      w(backend, Factor<T>(s.outputs * s.inputs, 2)), dy(backend, Factor<T>(s.rows * s.outputs, 3));
+  DeviceArray<float> y(backend, s.rows * s.outputs), dw(backend, s.outputs * s.inputs),
+      dx(backend, s.rows * s.inputs);
   linear.Forward(s, x.data(), w.data(), nullptr, y.data());
   linear.WeightGradient(s, x.data(), dy.data(), dw.data());
   linear.InputGradient(s, dy.data(), w.data(), dx.data());
   std::vector<float> all = y.Read();
-  for (const std::vector<float>& more : {dw.Read(), dx.Read()}) all.insert(all.end(), more.begin(), more.end());
+  for (const std::vector<float>& more : {dw.Read(), dx.Read()})
+    all.insert(all.end(), more.begin(), more.end());
   return all;
 }
 
@@ -100,7 +107,8 @@ TEST_CASE("f32 products equal f64 loops within their roundings", "[linear]") {
   for (const LinearShape& shape : Shapes()) CheckShape(*backend, backend->linear(), shape, 1);
 }
 
-TEST_CASE("bf16 products equal f64 loops over the same bf16 values within f32 roundings", "[linear]") {
+TEST_CASE("bf16 products equal f64 loops over the same bf16 values within f32 roundings",
+          "[linear]") {
   const auto backend = BackendUnderTest(GENERATE(1, 2));
   const auto linear = backend->linear_bf16();
   if (!linear.ok()) {
@@ -124,7 +132,8 @@ TEST_CASE("products have the same bits in every run of the same options", "[line
 TEST_CASE("one kernel serves changing shapes and addresses", "[linear]") {
   const auto backend = BackendUnderTest(1);
   for (int round = 0; round < 2; ++round) {
-    for (int64_t rows = 20; rows > 0; rows -= 3) CheckShape(*backend, backend->linear(), {rows, 24, 12}, round);
+    for (int64_t rows = 20; rows > 0; rows -= 3)
+      CheckShape(*backend, backend->linear(), {rows, 24, 12}, round);
   }
 }
 

@@ -12,8 +12,8 @@ struct Result {
   std::vector<float> gradient;
 };
 
-Result Softmax(Backend& backend, const MatrixShape& s, const std::vector<float>& z, const std::vector<int32_t>& labels,
-               bool in_place = false) {
+Result Softmax(Backend& backend, const MatrixShape& s, const std::vector<float>& z,
+               const std::vector<int32_t>& labels, bool in_place = false) {
   const DeviceArray<float> logits(backend, z, 1), gradient(backend, s.size(), 1);
   const DeviceArray<int32_t> dev_labels(backend, labels, 1);
   const DeviceArray<LossSums> sums(backend, 1), without(backend, 1);
@@ -27,11 +27,14 @@ Result Softmax(Backend& backend, const MatrixShape& s, const std::vector<float>&
   return result;
 }
 
-Result Sigmoid(Backend& backend, const MatrixShape& s, const std::vector<float>& z, const std::vector<int32_t>* labels,
-               const std::vector<float>* targets, bool in_place = false) {
+Result Sigmoid(Backend& backend, const MatrixShape& s, const std::vector<float>& z,
+               const std::vector<int32_t>* labels, const std::vector<float>* targets,
+               bool in_place = false) {
   const DeviceArray<float> logits(backend, z, 1), gradient(backend, s.size(), 1);
-  const DeviceArray<int32_t> dev_labels(backend, labels == nullptr ? std::vector<int32_t>() : *labels, 1);
-  const DeviceArray<float> dev_targets(backend, targets == nullptr ? std::vector<float>() : *targets, 1);
+  const DeviceArray<int32_t> dev_labels(backend,
+                                        labels == nullptr ? std::vector<int32_t>() : *labels, 1);
+  const DeviceArray<float> dev_targets(backend,
+                                       targets == nullptr ? std::vector<float>() : *targets, 1);
   const DeviceArray<LossSums> sums(backend, 1);
   const DeviceArray<float>& out = in_place ? logits : gradient;
   LossTargets want;
@@ -50,19 +53,22 @@ std::vector<int64_t> Ranked(const float* z, int64_t n) {
 }
 
 template <typename IsLabel>
-void CheckCounts(const MatrixShape& s, const std::vector<float>& z, const LossSums& got, const IsLabel& is_label) {
+void CheckCounts(const MatrixShape& s, const std::vector<float>& z, const LossSums& got,
+                 const IsLabel& is_label) {
   int64_t hits[3] = {};
   for (int64_t r = 0; r < s.rows; ++r) {
     const std::vector<int64_t> order = Ranked(&z[r * s.columns], s.columns);
     for (int d = 0; d < 3; ++d) {
-      for (int64_t i = 0; i < std::min<int64_t>(kPrecisionDepths[d], s.columns); ++i) hits[d] += is_label(r, order[i]);
+      for (int64_t i = 0; i < std::min<int64_t>(kPrecisionDepths[d], s.columns); ++i)
+        hits[d] += is_label(r, order[i]);
     }
   }
   for (int d = 0; d < 3; ++d) REQUIRE(got.hits[d] == hits[d]);
 }
 
 const std::vector<MatrixShape>& Shapes() {
-  static const std::vector<MatrixShape> shapes = {{1, 1}, {1, 2}, {3, 5}, {128, 40}, {7, 64}, {5, 65}, {33, 1000}, {300, 129}};
+  static const std::vector<MatrixShape> shapes = {{1, 1},  {1, 2},  {3, 5},     {128, 40},
+                                                  {7, 64}, {5, 65}, {33, 1000}, {300, 129}};
   return shapes;
 }
 
@@ -87,7 +93,8 @@ TEST_CASE("softmax cross entropy equals its f64 formula, with its gradient and c
       tolerance += 16 * kRoundoff;
       for (int64_t j = 0; j < s.columns; ++j) {
         const double p = std::exp(row[j] - largest) / sum, t = labels[r] == j ? 1 : 0;
-        // exp's argument is rounded once, so its value is off by |argument| roundings and two of its own.
+        // exp's argument is rounded once, so its value is off by |argument| roundings and two of
+        // its own.
         const double error = kRoundoff * (p * (10 + 2 * (largest - row[j])) + 2 * t) + 1e-37;
         REQUIRE(std::fabs(got.gradient[r * s.columns + j] - (p - t) / s.rows) <= error / s.rows);
       }
@@ -154,10 +161,12 @@ TEST_CASE("sigmoid cross entropy is summed over outputs and averaged in the grad
       loss += softplus - targets[i] * double{z[i]};
       magnitude += softplus + std::fabs(targets[i] * z[i]);
       const double p = z[i] < 0 ? e / (1 + e) : 1 / (1 + e);
-      REQUIRE(std::fabs(got.gradient[i] - (p - targets[i]) / s.rows) <= 8 * kRoundoff * (p + targets[i]) / s.rows + 1e-37);
+      REQUIRE(std::fabs(got.gradient[i] - (p - targets[i]) / s.rows) <=
+              8 * kRoundoff * (p + targets[i]) / s.rows + 1e-37);
     }
     REQUIRE(std::fabs(got.sums.loss - loss) <= 8 * kRoundoff * magnitude);
-    CheckCounts(s, z, got.sums, [&](int64_t r, int64_t j) { return targets[r * s.columns + j] > 0.5f; });
+    CheckCounts(s, z, got.sums,
+                [&](int64_t r, int64_t j) { return targets[r * s.columns + j] > 0.5f; });
     if (s.columns > 1) REQUIRE(got.sums.correct == got.sums.hits[0]);
   }
 }
@@ -172,7 +181,8 @@ TEST_CASE("a label of sigmoid cross entropy equals its one-hot target", "[loss]"
     labels[r] = static_cast<int32_t>(5 * r % s.columns);
     targets[r * s.columns + labels[r]] = 1;
   }
-  const Result by_label = Sigmoid(*backend, s, z, &labels, nullptr), by_target = Sigmoid(*backend, s, z, nullptr, &targets);
+  const Result by_label = Sigmoid(*backend, s, z, &labels, nullptr),
+               by_target = Sigmoid(*backend, s, z, nullptr, &targets);
   CHECK(by_label.gradient == by_target.gradient);
   CHECK(by_label.sums.loss == Approx(by_target.sums.loss).epsilon(1e-12));
   CHECK(by_label.sums.correct == by_target.sums.correct);
@@ -184,8 +194,8 @@ TEST_CASE("a single sigmoid is right on its side of zero", "[loss]") {
   const std::vector<int32_t> labels = {1, 0, 1, 0, 1};
   const Result got = Sigmoid(*backend, {5, 1}, {2, -3, -1, 4, 0}, &labels, nullptr);
   CHECK(got.sums.correct == 2);
-  CHECK(got.sums.loss == Approx(std::log1p(std::exp(-2)) + std::log1p(std::exp(-3)) + std::log1p(std::exp(1)) +
-                                std::log1p(std::exp(4)) + std::log(2)));
+  CHECK(got.sums.loss == Approx(std::log1p(std::exp(-2)) + std::log1p(std::exp(-3)) +
+                                std::log1p(std::exp(1)) + std::log1p(std::exp(4)) + std::log(2)));
   CHECK(got.gradient[2] == Approx((1 / (1 + std::exp(1)) - 1) / 5));
 }
 

@@ -2,7 +2,8 @@
 
 namespace tessera {
 
-TEST_CASE("allocated memory is zeroed, aligned to 64 bytes, and holds what is copied in", "[memory]") {
+TEST_CASE("allocated memory is zeroed, aligned to 64 bytes, and holds what is copied in",
+          "[memory]") {
   const auto backend = BackendUnderTest(1);
   Memory& memory = backend->memory();
   for (const int64_t bytes : {1, 63, 64, 4096, 5 << 20}) {

@@ -10,14 +10,16 @@ TEST_CASE("axpy adds and subtract subtracts, at every length", "[vector]") {
   for (const int64_t n : Sizes()) {
     CAPTURE(n);
     const std::vector<float> x = RandomValues(n, 1), y = RandomValues(n, 2);
-    const DeviceArray<float> dev_x(*backend, x, 1), dev_y(*backend, y, 2), difference(*backend, n, 3);
+    const DeviceArray<float> dev_x(*backend, x, 1), dev_y(*backend, y, 2),
+        difference(*backend, n, 3);
     backend->vector().Subtract(n, dev_x.data(), dev_y.data(), difference.data());
     backend->vector().Axpy(n, -0.37f, dev_x.data(), dev_y.data());
     const std::vector<float> sum = dev_y.Read(), got = difference.Read();
     for (int64_t i = 0; i < n; ++i) {
       REQUIRE(got[i] == x[i] - y[i]);
       const double product = double{-0.37f} * x[i];
-      REQUIRE(std::fabs(sum[i] - (y[i] + product)) <= 2 * kRoundoff * (std::fabs(y[i]) + std::fabs(product)));
+      REQUIRE(std::fabs(sum[i] - (y[i] + product)) <=
+              2 * kRoundoff * (std::fabs(y[i]) + std::fabs(product)));
     }
     backend->vector().Subtract(n, dev_x.data(), dev_x.data(), dev_x.data());
     REQUIRE(dev_x.Read() == std::vector<float>(n, 0.0f));
@@ -34,18 +36,21 @@ TEST_CASE("sgd without state is a scaled step with decay", "[vector][sgd]") {
     const std::vector<float> got = dev_w.Read();
     for (int64_t i = 0; i < n; ++i) {
       const double step = double{0.1f} * (g[i] + double{0.01f} * w[i]);
-      REQUIRE(std::fabs(got[i] - (w[i] - step)) <= 4 * kRoundoff * (std::fabs(w[i]) + std::fabs(step)));
+      REQUIRE(std::fabs(got[i] - (w[i] - step)) <=
+              4 * kRoundoff * (std::fabs(w[i]) + std::fabs(step)));
     }
   }
 }
 
-// torch.optim.SGD([w], lr=0.1, momentum=0.9, weight_decay=0.01), gradient 0.5 each time, worked by hand:
+// torch.optim.SGD([w], lr=0.1, momentum=0.9, weight_decay=0.01), gradient 0.5 each time, worked by
+// hand:
 //   g' = 0.51,      m = 0.51,        w = 0.949
 //   g' = 0.50949,   m = 0.96849,     w = 0.852151
 //   g' = 0.5085215, m = 1.38016251,  w = 0.714134749
 TEST_CASE("sgd with momentum and decay walks PyTorch's sequence", "[vector][sgd]") {
   const auto backend = BackendUnderTest(1);
-  const DeviceArray<float> g(*backend, std::vector<float>(33, 0.5f)), m(*backend, 33), w(*backend, std::vector<float>(33, 1.0f));
+  const DeviceArray<float> g(*backend, std::vector<float>(33, 0.5f)), m(*backend, 33),
+      w(*backend, std::vector<float>(33, 1.0f));
   const float moments[] = {0.51f, 0.96849f, 1.38016251f};
   const float weights[] = {0.949f, 0.852151f, 0.714134749f};
   for (int step = 0; step < 3; ++step) {
@@ -74,7 +79,8 @@ TEST_CASE("column sums are exact where f32 sums would drift", "[vector]") {
   CHECK(sums.Read() == std::vector<float>{0, 0});
 }
 
-TEST_CASE("rounding to bf16 is to nearest, ties to even, for every bf16 value and its surroundings", "[vector][bf16]") {
+TEST_CASE("rounding to bf16 is to nearest, ties to even, for every bf16 value and its surroundings",
+          "[vector][bf16]") {
   const auto backend = BackendUnderTest(GENERATE(1, 2));
   std::vector<float> values;
   std::vector<uint16_t> want;
@@ -117,7 +123,8 @@ TEST_CASE("rounding to bf16 is to nearest, ties to even, for every bf16 value an
 TEST_CASE("a NaN stays a NaN in bf16, whatever its payload", "[vector][bf16]") {
   const auto backend = BackendUnderTest(1);
   std::vector<float> values;
-  for (const uint32_t bits : {0x7f800001u, 0x7fffffffu, 0xff800001u, 0xffffffffu, 0x7fc00000u, 0x7f80ffffu}) {
+  for (const uint32_t bits :
+       {0x7f800001u, 0x7fffffffu, 0xff800001u, 0xffffffffu, 0x7fc00000u, 0x7f80ffffu}) {
     float value;
     std::memcpy(&value, &bits, sizeof(value));
     values.push_back(value);
@@ -139,7 +146,8 @@ TEST_CASE("conversions cover every length", "[vector][bf16]") {
     backend->vector().Widen(n, rounded.data(), back.data());
     (void)rounded.Read();
     const std::vector<float> got = back.Read();
-    for (int64_t i = 0; i < n; ++i) REQUIRE(std::fabs(got[i] - x[i]) <= kBf16RelativeError * std::fabs(x[i]));
+    for (int64_t i = 0; i < n; ++i)
+      REQUIRE(std::fabs(got[i] - x[i]) <= kBf16RelativeError * std::fabs(x[i]));
   }
 }
 

@@ -1,5 +1,6 @@
-// The CPU backend's own kernels give the same bits on every CPU and with any number of threads: that is what lets
-// workers on different machines agree. (Matrix products are oneDNN's and promise it for one machine only.)
+// The CPU backend's own kernels give the same bits on every CPU and with any number of threads:
+// that is what lets workers on different machines agree. (Matrix products are oneDNN's and promise
+// it for one machine only.)
 #include "kernels/devices.h"
 #include "tests/kernels/conformance/backend_under_test.h"
 
@@ -9,7 +10,8 @@ namespace {
 // FNV-1a.
 uint64_t HashOf(const std::vector<float>& values, uint64_t hash) {
   const auto* bytes = reinterpret_cast<const unsigned char*>(values.data());
-  for (size_t i = 0; i < values.size() * sizeof(float); ++i) hash = (hash ^ bytes[i]) * 0x100000001b3u;
+  for (size_t i = 0; i < values.size() * sizeof(float); ++i)
+    hash = (hash ^ bytes[i]) * 0x100000001b3u;
   return hash;
 }
 
@@ -26,16 +28,21 @@ uint64_t HashOfKernels(int threads) {
   REQUIRE(made.ok());
   Backend& backend = **made;
   const MatrixShape s{131, 1013};
-  const DeviceArray<float> x(backend, Values(s.size(), 1, 3)), y(backend, s.size()), dy(backend, Values(s.size(), 2, 1)),
-      scale(backend, Values(s.columns, 3, 1)), shift(backend, Values(s.columns, 4, 1)), mean(backend, s.columns),
-      inverse_sigma(backend, s.columns), dscale(backend, s.columns), dshift(backend, s.columns), dx(backend, s.size());
+  const DeviceArray<float> x(backend, Values(s.size(), 1, 3)), y(backend, s.size()),
+      dy(backend, Values(s.size(), 2, 1)), scale(backend, Values(s.columns, 3, 1)),
+      shift(backend, Values(s.columns, 4, 1)), mean(backend, s.columns),
+      inverse_sigma(backend, s.columns), dscale(backend, s.columns), dshift(backend, s.columns),
+      dx(backend, s.size());
   uint64_t hash = 0xcbf29ce484222325u;
   backend.batch_norm().Statistics(s, 1e-5, x.data(), mean.data(), inverse_sigma.data());
-  backend.batch_norm().Normalize(s, x.data(), mean.data(), inverse_sigma.data(), {scale.data(), shift.data()}, true, y.data());
+  backend.batch_norm().Normalize(s, x.data(), mean.data(), inverse_sigma.data(),
+                                 {scale.data(), shift.data()}, true, y.data());
   backend.activation().Dropout(s.size(), {1, 2, 3, 4}, 0.4, y.data(), y.data());
-  backend.batch_norm().Backward(s, {x.data(), mean.data(), inverse_sigma.data(), scale.data(), y.data(), dy.data()},
-                                dscale.data(), dshift.data(), dx.data());
-  for (const auto* array : {&mean, &inverse_sigma, &y, &dscale, &dshift, &dx}) hash = HashOf(array->Read(), hash);
+  backend.batch_norm().Backward(
+      s, {x.data(), mean.data(), inverse_sigma.data(), scale.data(), y.data(), dy.data()},
+      dscale.data(), dshift.data(), dx.data());
+  for (const auto* array : {&mean, &inverse_sigma, &y, &dscale, &dshift, &dx})
+    hash = HashOf(array->Read(), hash);
 
   const DeviceArray<int32_t> labels(backend, std::vector<int32_t>(s.rows, 17));
   const DeviceArray<LossSums> sums(backend, 1);

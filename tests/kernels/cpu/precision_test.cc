@@ -1,4 +1,5 @@
-// A CPU without bf16 arithmetic. oneDNN is told to look no further than AVX2, before it is first used.
+// A CPU without bf16 arithmetic. oneDNN is told to look no further than AVX2, before it is first
+// used.
 #include <catch2/catch.hpp>
 #include <cstdlib>
 
@@ -14,7 +15,8 @@ TEST_CASE("bf16 on a CPU without it is refused, with the reason", "[precision]")
   REQUIRE_FALSE(linear.ok());
   CHECK(linear.status().code() == absl::StatusCode::kFailedPrecondition);
   CHECK(std::string(linear.status().message()) ==
-        "train.precision: got \"bf16\", want \"f32\" on this machine; the CPU has avx2, bf16 needs avx512_core_bf16");
+        "train.precision: got \"bf16\", want \"f32\" on this machine; the CPU has avx2, bf16 needs "
+        "avx512_core_bf16");
   CHECK((*backend)->description() == "cpu (1 thread, avx2)");
 }
 

@@ -6,7 +6,10 @@ namespace {
 
 struct Setup {
   Setup(const std::string& text, int64_t batch_max, Precision precision = Precision::kF32)
-      : model(ModelOf(text)), backend(Cpu()), network(NetworkOf(model, batch_max, *backend, precision)), reference(model) {
+      : model(ModelOf(text)),
+        backend(Cpu()),
+        network(NetworkOf(model, batch_max, *backend, precision)),
+        reference(model) {
     SetRandom(*network, &reference, 3);
   }
   std::vector<float> Calibrated(std::vector<Batch> sample) {
@@ -30,7 +33,8 @@ struct Setup {
 
 TEST_CASE("constants are the statistics of the whole sample, layer by layer", "[calibration]") {
   const std::string text =
-      GENERATE(as<std::string>(), "10 linear:20 norm relu linear-:8 norm- softmax", "10 norm relu linear:20 drop:0.5 norm linear:8 softmax",
+      GENERATE(as<std::string>(), "10 linear:20 norm relu linear-:8 norm- softmax",
+               "10 norm relu linear:20 drop:0.5 norm linear:8 softmax",
                "10 drop:0.3 norm- linear:8 norm relu linear:5 relu norm softmax",
                "10 linear-:30 norm relu linear-:30 norm relu linear-:8 norm- softmax");
   CAPTURE(text);
@@ -40,12 +44,14 @@ TEST_CASE("constants are the statistics of the whole sample, layer by layer", "[
   const Matrix logits = s.reference.CalibratedLogits(sample.batch(), test.batch());
   size_t at = 0;
   for (const ReferenceNetwork::Statistics& layer : s.reference.statistics) {
-    for (const double mean : layer.mean) REQUIRE(got.at(at++) == Approx(mean).epsilon(1e-5).margin(1e-5));
+    for (const double mean : layer.mean)
+      REQUIRE(got.at(at++) == Approx(mean).epsilon(1e-5).margin(1e-5));
     for (const double sigma : layer.sigma) REQUIRE(got.at(at++) == Approx(1 / sigma).epsilon(1e-5));
   }
   CHECK(at == got.size());
   const Scores scores = s.Scored(test.batch(), got);
-  CHECK(scores.loss_sum / 16 == Approx(s.reference.Loss(logits, test.batch(), nullptr)).epsilon(1e-5));
+  CHECK(scores.loss_sum / 16 ==
+        Approx(s.reference.Loss(logits, test.batch(), nullptr)).epsilon(1e-5));
 }
 
 TEST_CASE("how the sample is cut into batches does not matter", "[calibration]") {
@@ -55,9 +61,11 @@ TEST_CASE("how the sample is cut into batches does not matter", "[calibration]")
     return Batch{rows, sample.inputs.data() + begin * 10, nullptr, nullptr};
   };
   const std::vector<float> whole = s.Calibrated({part(0, 100)});
-  const std::vector<float> parts = s.Calibrated({part(0, 1), part(1, 0), part(1, 60), part(61, 39)});
+  const std::vector<float> parts =
+      s.Calibrated({part(0, 1), part(1, 0), part(1, 60), part(61, 39)});
   REQUIRE(parts.size() == whole.size());
-  for (size_t i = 0; i < whole.size(); ++i) REQUIRE(parts[i] == Approx(whole[i]).epsilon(1e-5).margin(1e-6));
+  for (size_t i = 0; i < whole.size(); ++i)
+    REQUIRE(parts[i] == Approx(whole[i]).epsilon(1e-5).margin(1e-6));
 }
 
 TEST_CASE("an empty sample is refused, and no batch norm needs none", "[calibration]") {
@@ -77,7 +85,8 @@ TEST_CASE("constants of another number are refused", "[score]") {
   CHECK(std::string(refused.status().message()) == "score: constants are 39 values, want 40");
 }
 
-TEST_CASE("scores add up over the parts of a test set, and training between them changes nothing", "[score]") {
+TEST_CASE("scores add up over the parts of a test set, and training between them changes nothing",
+          "[score]") {
   Setup s("10 linear:20 norm relu drop:0.5 linear-:8 norm- softmax", 64);
   const Rows test(s.model, 64, 8);
   const std::vector<float> constants = s.Calibrated({test.batch()});
@@ -85,7 +94,8 @@ TEST_CASE("scores add up over the parts of a test set, and training between them
   Scores sum;
   for (int64_t begin = 0; begin < 64; begin += 24) {
     const int64_t rows = std::min<int64_t>(24, 64 - begin);
-    const Scores part = s.Scored({rows, test.inputs.data() + begin * 10, test.labels.data() + begin, nullptr}, constants);
+    const Scores part = s.Scored(
+        {rows, test.inputs.data() + begin * 10, test.labels.data() + begin, nullptr}, constants);
     sum.loss_sum += part.loss_sum;
     sum.correct += part.correct;
     sum.rows += part.rows;
@@ -99,8 +109,9 @@ TEST_CASE("scores add up over the parts of a test set, and training between them
 }
 
 TEST_CASE("scoring never writes the batch, whatever the first layers are", "[score]") {
-  const std::string text = GENERATE(as<std::string>(), "10 drop:0.5 relu linear:3 softmax", "10 relu linear:3 softmax",
-                                    "10 drop:0.5 norm linear:3 softmax", "10 norm- relu linear:3 softmax");
+  const std::string text =
+      GENERATE(as<std::string>(), "10 drop:0.5 relu linear:3 softmax", "10 relu linear:3 softmax",
+               "10 drop:0.5 norm linear:3 softmax", "10 norm- relu linear:3 softmax");
   CAPTURE(text);
   Setup s(text, 8);
   const Rows test(s.model, 8, 8);
@@ -119,11 +130,13 @@ TEST_CASE("a bf16 network calibrates and scores the same bits as an f32 one", "[
   const Rows test(f32.model, 32, 8);
   const std::vector<float> constants = f32.Calibrated({test.batch()});
   CHECK(bf16.Calibrated({test.batch()}) == constants);
-  CHECK(bf16.Scored(test.batch(), constants).loss_sum == f32.Scored(test.batch(), constants).loss_sum);
+  CHECK(bf16.Scored(test.batch(), constants).loss_sum ==
+        f32.Scored(test.batch(), constants).loss_sum);
 }
 
 TEST_CASE("accuracy and precision are counted by the kind of output", "[score]") {
-  Setup softmax("6 linear-:6 softmax", 2), single("1 linear-:1 sigmoid", 4), multi("6 linear-:6 sigmoid", 2);
+  Setup softmax("6 linear-:6 softmax", 2), single("1 linear-:1 sigmoid", 4),
+      multi("6 linear-:6 sigmoid", 2);
   for (Setup* s : {&softmax, &multi}) {
     for (int i = 0; i < 36; ++i) s->network->parameter(0)[i] = i % 7 == 0 ? 1.0f : 0.0f;
   }

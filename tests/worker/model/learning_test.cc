@@ -5,8 +5,8 @@
 namespace tessera {
 namespace {
 
-std::unique_ptr<LocalOptimizer> OptimizerOf(Network& network, Backend& backend, double rate, double momentum,
-                                            double decay = 0) {
+std::unique_ptr<LocalOptimizer> OptimizerOf(Network& network, Backend& backend, double rate,
+                                            double momentum, double decay = 0) {
   v1::Optimizer optimizer;
   optimizer.mutable_sgd()->set_learning_rate(rate);
   optimizer.mutable_sgd()->set_momentum(momentum);
@@ -39,9 +39,10 @@ Rows Spirals(const v1::Model& model, int64_t rows, unsigned seed) {
 }  // namespace
 
 TEST_CASE("spirals are learned to 98% and more", "[learning]") {
-  const std::string text = GENERATE(as<std::string>(), "2 linear-:64 norm relu linear-:64 norm relu linear-:3 norm- softmax",
-                                    "2 linear:64 relu linear:64 norm relu drop:0.1 linear:3 softmax",
-                                    "2 linear-:64 norm relu linear-:64 norm relu linear:3 sigmoid");
+  const std::string text = GENERATE(
+      as<std::string>(), "2 linear-:64 norm relu linear-:64 norm relu linear-:3 norm- softmax",
+      "2 linear:64 relu linear:64 norm relu drop:0.1 linear:3 softmax",
+      "2 linear-:64 norm relu linear-:64 norm relu linear:3 sigmoid");
   const Precision precision = GENERATE(Precision::kF32, Precision::kBf16);
   CAPTURE(text, precision == Precision::kBf16);
   const v1::Model model = ModelOf(text);
@@ -67,13 +68,15 @@ TEST_CASE("spirals are learned to 98% and more", "[learning]") {
   CHECK(correct >= 0.98 * 8 * 128);
 }
 
-TEST_CASE("the local optimizer walks every parameter by PyTorch's rule, and forgets at a reset", "[optimizer]") {
+TEST_CASE("the local optimizer walks every parameter by PyTorch's rule, and forgets at a reset",
+          "[optimizer]") {
   const v1::Model model = ModelOf("3 linear:2 softmax");
   const auto backend = Cpu();
   const auto network = NetworkOf(model, 4, *backend);
   SetRandom(*network, nullptr, 1);
   const auto optimizer = OptimizerOf(*network, *backend, 0.1, 0.9, 0.01);
-  std::vector<double> w(network->parameters().begin(), network->parameters().end()), m(w.size(), 0.0);
+  std::vector<double> w(network->parameters().begin(), network->parameters().end()),
+      m(w.size(), 0.0);
   for (uint64_t step = 0; step < 6; ++step) {
     const Rows data(model, 4, static_cast<unsigned>(step));
     REQUIRE(network->TrainStep(data.batch(), {}).ok());
@@ -96,7 +99,8 @@ TEST_CASE("an optimizer that workers do not have is refused", "[optimizer]") {
   const auto network = NetworkOf(model, 4, *backend);
   v1::Optimizer adamw;
   adamw.mutable_adamw();
-  CHECK(LocalOptimizer::Create(adamw, *network, *backend).status().code() == absl::StatusCode::kInvalidArgument);
+  CHECK(LocalOptimizer::Create(adamw, *network, *backend).status().code() ==
+        absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace tessera

@@ -16,8 +16,8 @@
 
 namespace tessera {
 
-// "6 linear:8 norm relu drop:0.3 linear-:4 norm- softmax": inputs, layers, loss. A minus leaves out the bias, or
-// scale and shift.
+// "6 linear:8 norm relu drop:0.3 linear-:4 norm- softmax": inputs, layers, loss. A minus leaves out
+// the bias, or scale and shift.
 inline v1::Model ModelOf(const std::string& text) {
   v1::Model model;
   for (const absl::string_view word : absl::StrSplit(text, ' ')) {
@@ -48,8 +48,8 @@ inline std::unique_ptr<Backend> Cpu(int threads = 1) {
   return std::move(*backend);
 }
 
-inline std::unique_ptr<Network> NetworkOf(const v1::Model& model, int64_t batch_max, Backend& backend,
-                                          Precision precision = Precision::kF32) {
+inline std::unique_ptr<Network> NetworkOf(const v1::Model& model, int64_t batch_max,
+                                          Backend& backend, Precision precision = Precision::kF32) {
   auto network = Network::Create(model, {batch_max, precision}, backend);
   INFO(network.status());
   REQUIRE(network.ok());
@@ -68,9 +68,12 @@ struct Rows {
     const bool sigmoid = model.loss() == "sigmoid_cross_entropy";
     const int64_t classes = sigmoid && shape->outputs() == 1 ? 2 : shape->outputs();
     for (int64_t r = 0; r < rows; ++r) labels.push_back(static_cast<int32_t>(random() % classes));
-    for (int64_t i = 0; sigmoid && i < rows * shape->outputs(); ++i) targets.push_back(random() % 3 == 0 ? 1.0f : 0.0f);
+    for (int64_t i = 0; sigmoid && i < rows * shape->outputs(); ++i)
+      targets.push_back(random() % 3 == 0 ? 1.0f : 0.0f);
   }
-  Batch batch() const { return {rows, inputs.data(), labels.data(), targets.empty() ? nullptr : targets.data()}; }
+  Batch batch() const {
+    return {rows, inputs.data(), labels.data(), targets.empty() ? nullptr : targets.data()};
+  }
 
   int64_t rows;
   std::vector<float> inputs;
@@ -85,7 +88,8 @@ inline void SetRandom(Network& network, ReferenceNetwork* reference, unsigned se
   for (size_t p = 0; p < network.shape().parameters.size(); ++p) {
     const ParameterSpec& spec = network.shape().parameters[p];
     const float spread = spec.is_vector ? 0.5f : 1.0f / std::sqrt(static_cast<float>(spec.columns));
-    for (float& value : network.parameter(static_cast<int>(p))) value = spread * normal(random) + spec.initial_constant;
+    for (float& value : network.parameter(static_cast<int>(p)))
+      value = spread * normal(random) + spec.initial_constant;
     if (reference == nullptr) continue;
     const absl::Span<const float> values = network.parameter(static_cast<int>(p));
     REQUIRE(reference->parameters.at(p).size() == values.size());

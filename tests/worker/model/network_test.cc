@@ -25,7 +25,8 @@ const std::vector<std::string>& Models() {
   return models;
 }
 
-// Distance of the network's gradients from the reference's, over the reference's norm over all parameters.
+// Distance of the network's gradients from the reference's, over the reference's norm over all
+// parameters.
 double GradientError(const Network& network, const ReferenceNetwork& reference) {
   double difference = 0, norm = 0;
   for (size_t p = 0; p < reference.gradients.size(); ++p) {
@@ -40,7 +41,8 @@ double GradientError(const Network& network, const ReferenceNetwork& reference) 
 
 }  // namespace
 
-TEST_CASE("loss and gradients equal the f64 reference for every arrangement of layers", "[network]") {
+TEST_CASE("loss and gradients equal the f64 reference for every arrangement of layers",
+          "[network]") {
   const std::string text = GENERATE(from_range(Models()));
   const int threads = GENERATE(1, 2);
   const v1::Model model = ModelOf(text);
@@ -62,12 +64,14 @@ TEST_CASE("loss and gradients equal the f64 reference for every arrangement of l
   }
 }
 
-TEST_CASE("in bf16 the gradients equal those of a reference that rounds the same factors", "[network][bf16]") {
+TEST_CASE("in bf16 the gradients equal those of a reference that rounds the same factors",
+          "[network][bf16]") {
   const auto backend = Cpu();
   if (!backend->linear_bf16().ok()) return;
-  const v1::Model model = ModelOf(GENERATE(as<std::string>(), "20 linear:40 relu linear:7 softmax",
-                                           "64 linear-:96 norm relu linear-:48 norm relu linear-:7 norm- softmax",
-                                           "9 linear:30 norm relu linear:70 sigmoid"));
+  const v1::Model model =
+      ModelOf(GENERATE(as<std::string>(), "20 linear:40 relu linear:7 softmax",
+                       "64 linear-:96 norm relu linear-:48 norm relu linear-:7 norm- softmax",
+                       "9 linear:30 norm relu linear:70 sigmoid"));
   const auto network = NetworkOf(model, 64, *backend, Precision::kBf16);
   ReferenceNetwork rounded(model, true), exact(model);
   SetRandom(*network, &rounded, 3);
@@ -137,7 +141,8 @@ TEST_CASE("a training step leaves the parameters alone and pads with zeros", "[n
 TEST_CASE("training repeats bit by bit", "[network][determinism]") {
   const int threads = GENERATE(1, 2);
   const Precision precision = GENERATE(Precision::kF32, Precision::kBf16);
-  const v1::Model model = ModelOf("100 linear:150 norm relu drop:0.3 linear:70 norm relu linear-:9 norm- softmax");
+  const v1::Model model =
+      ModelOf("100 linear:150 norm relu drop:0.3 linear:70 norm relu linear-:9 norm- softmax");
   std::vector<float> first;
   for (int run = 0; run < 2; ++run) {
     const auto backend = Cpu(threads);
@@ -147,7 +152,8 @@ TEST_CASE("training repeats bit by bit", "[network][determinism]") {
     for (uint64_t step = 0; step < 20; ++step) {
       const Rows data(model, 64, static_cast<unsigned>(step));
       REQUIRE(network->TrainStep(data.batch(), {1, step, 0}).ok());
-      backend->vector().Axpy(network->parameters().size(), -0.1f, network->gradients().data(), network->parameters().data());
+      backend->vector().Axpy(network->parameters().size(), -0.1f, network->gradients().data(),
+                             network->parameters().data());
     }
     const std::vector<float> last(network->parameters().begin(), network->parameters().end());
     if (run == 0) first = last;
@@ -155,7 +161,9 @@ TEST_CASE("training repeats bit by bit", "[network][determinism]") {
   }
 }
 
-TEST_CASE("dropout differs from step to step, rank to rank and seed to seed, and repeats for the same", "[network]") {
+TEST_CASE(
+    "dropout differs from step to step, rank to rank and seed to seed, and repeats for the same",
+    "[network]") {
   const v1::Model model = ModelOf("40 linear:60 relu drop:0.5 linear:5 softmax");
   const auto backend = Cpu();
   const auto network = NetworkOf(model, 16, *backend);

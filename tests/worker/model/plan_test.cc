@@ -22,8 +22,12 @@ class CountingMemory final : public Memory {
     memory_.Free(address, bytes);
   }
   void Zero(void* device, int64_t bytes) override { memory_.Zero(device, bytes); }
-  void CopyIn(const void* host, int64_t bytes, void* device) override { memory_.CopyIn(host, bytes, device); }
-  void CopyOut(const void* device, int64_t bytes, void* host) override { memory_.CopyOut(device, bytes, host); }
+  void CopyIn(const void* host, int64_t bytes, void* device) override {
+    memory_.CopyIn(host, bytes, device);
+  }
+  void CopyOut(const void* device, int64_t bytes, void* host) override {
+    memory_.CopyOut(device, bytes, host);
+  }
   bool host_addressable() const override { return addressable; }
 
   int64_t calls = 0, held = 0, most = 0;
@@ -65,7 +69,8 @@ TEST_CASE("a relu joins the batch norm before it, and only that one", "[plan]") 
   const NetworkPlan plan = Planned("4 relu norm relu relu linear:3 relu softmax");
   REQUIRE(plan.stages.size() == 5);
   using Kind = StagePlan::Kind;
-  const std::vector<Kind> want = {Kind::kRelu, Kind::kBatchNorm, Kind::kRelu, Kind::kLinear, Kind::kRelu};
+  const std::vector<Kind> want = {Kind::kRelu, Kind::kBatchNorm, Kind::kRelu, Kind::kLinear,
+                                  Kind::kRelu};
   for (size_t i = 0; i < want.size(); ++i) CHECK(plan.stages[i].kind == want[i]);
   CHECK(plan.stages[1].relu);
   CHECK(plan.stages[3].layer == 4);
@@ -86,9 +91,13 @@ TEST_CASE("parameters begin on cache lines, in the layout's order", "[plan]") {
   CHECK(plan.constants == 6);
 }
 
-TEST_CASE("a network allocates what MemoryNeeded says, at once, and training nothing more", "[plan][memory]") {
-  const std::string text = GENERATE(as<std::string>(), "9 linear:30 norm relu linear-:7 norm- softmax", "9 linear:30 relu linear:7 softmax",
-                                    "50 norm relu drop:0.5 linear:30 drop:0.2 linear:7 norm softmax", "50 drop:0.1 relu linear:7 sigmoid");
+TEST_CASE("a network allocates what MemoryNeeded says, at once, and training nothing more",
+          "[plan][memory]") {
+  const std::string text =
+      GENERATE(as<std::string>(), "9 linear:30 norm relu linear-:7 norm- softmax",
+               "9 linear:30 relu linear:7 softmax",
+               "50 norm relu drop:0.5 linear:30 drop:0.2 linear:7 norm softmax",
+               "50 drop:0.1 relu linear:7 sigmoid");
   const Precision precision = GENERATE(Precision::kF32, Precision::kBf16);
   CAPTURE(text, precision == Precision::kBf16);
   const v1::Model model = ModelOf(text);
@@ -102,7 +111,8 @@ TEST_CASE("a network allocates what MemoryNeeded says, at once, and training not
     CHECK(backend.counting.held == want.held_bytes);
     const int64_t calls = backend.counting.calls;
     const Rows data(model, 12, 1), sample(model, sample_rows, 2);
-    for (uint64_t step = 0; step < 3; ++step) REQUIRE(network->TrainStep(data.batch(), {0, step, 0}).ok());
+    for (uint64_t step = 0; step < 3; ++step)
+      REQUIRE(network->TrainStep(data.batch(), {0, step, 0}).ok());
     CHECK(backend.counting.calls == calls);
     const std::vector<Batch> batches = {sample.batch()};
     const auto constants = network->Calibrate(batches);
@@ -116,7 +126,8 @@ TEST_CASE("a network allocates what MemoryNeeded says, at once, and training not
     optimizer.mutable_sgd()->set_momentum(GENERATE(0.0, 0.9));
     const auto local = LocalOptimizer::Create(optimizer, *network, backend);
     REQUIRE(local.ok());
-    CHECK(backend.counting.held == want.held_bytes + LocalOptimizer::MemoryNeeded(optimizer, network->plan()));
+    CHECK(backend.counting.held ==
+          want.held_bytes + LocalOptimizer::MemoryNeeded(optimizer, network->plan()));
   }
   CHECK(backend.counting.held == 0);
 }
@@ -125,8 +136,10 @@ TEST_CASE("where memory runs out, there is a status and nothing stays behind", "
   const auto cpu = Cpu();
   CountingBackend backend(*cpu);
   const v1::Model model = ModelOf("9 linear:30 norm relu linear-:7 norm- softmax");
-  const NetworkMemory need = MemoryNeeded(Planned("9 linear:30 norm relu linear-:7 norm- softmax"), 12, Precision::kF32, 100);
-  for (backend.counting.limit = 0; backend.counting.limit < need.held_bytes; backend.counting.limit += 64) {
+  const NetworkMemory need = MemoryNeeded(Planned("9 linear:30 norm relu linear-:7 norm- softmax"),
+                                          12, Precision::kF32, 100);
+  for (backend.counting.limit = 0; backend.counting.limit < need.held_bytes;
+       backend.counting.limit += 64) {
     const auto network = Network::Create(model, {12, Precision::kF32}, backend);
     REQUIRE(network.status().code() == absl::StatusCode::kResourceExhausted);
     REQUIRE(backend.counting.held == 0);
@@ -143,7 +156,8 @@ TEST_CASE("a network wants memory that the host can address", "[plan][memory]") 
   const auto cpu = Cpu();
   CountingBackend backend(*cpu);
   backend.counting.addressable = false;
-  const auto network = Network::Create(ModelOf("3 linear:2 softmax"), {1, Precision::kF32}, backend);
+  const auto network =
+      Network::Create(ModelOf("3 linear:2 softmax"), {1, Precision::kF32}, backend);
   CHECK(network.status().code() == absl::StatusCode::kFailedPrecondition);
 }
 

@@ -60,15 +60,15 @@ Matrix ReferenceNetwork::Factor(const Matrix& values) const {
 
 double ReferenceNetwork::Kept(const LayerPlan& plan, const StepKey& key, int64_t element) const {
   const double p = model_.layers(plan.layer).dropout().probability();
-  const PhiloxBlock block =
-      Philox(key.seed, Stream::kDropout, key.step,
-             key.rank << 48 | static_cast<uint64_t>(plan.layer) << 40 | static_cast<uint64_t>(element / 4));
+  const PhiloxBlock block = Philox(key.seed, Stream::kDropout, key.step,
+                                   key.rank << 48 | static_cast<uint64_t>(plan.layer) << 40 |
+                                       static_cast<uint64_t>(element / 4));
   return static_cast<double>(UnitFloat(block[element % 4])) < p ? 0.0 : 1.0 / (1.0 - p);
 }
 
 // `used` gives the statistics of a batch norm, or receives x's own where it is empty.
-Matrix ReferenceNetwork::Forward(const LayerPlan& plan, int64_t rows, const Matrix& x, const StepKey& key,
-                                 Statistics* used) const {
+Matrix ReferenceNetwork::Forward(const LayerPlan& plan, int64_t rows, const Matrix& x,
+                                 const StepKey& key, Statistics* used) const {
   const v1::Layer& layer = model_.layers(plan.layer);
   const int64_t in = plan.inputs, out = plan.outputs;
   Matrix y(rows * out);
@@ -103,8 +103,8 @@ Matrix ReferenceNetwork::Forward(const LayerPlan& plan, int64_t rows, const Matr
   return y;
 }
 
-Matrix ReferenceNetwork::Backward(const LayerPlan& plan, int64_t rows, const Matrix& x, const Matrix& dy,
-                                  const StepKey& key) {
+Matrix ReferenceNetwork::Backward(const LayerPlan& plan, int64_t rows, const Matrix& x,
+                                  const Matrix& dy, const StepKey& key) {
   const v1::Layer& layer = model_.layers(plan.layer);
   const int64_t in = plan.inputs, out = plan.outputs;
   Matrix dx(rows * in, 0.0);
@@ -162,7 +162,8 @@ double ReferenceNetwork::Loss(const Matrix& logits, const Batch& batch, Matrix* 
         double t = n == 1 && batch.targets == nullptr ? batch.labels[r] : 0.0;
         if (n > 1 && batch.targets == nullptr) t = batch.labels[r] == j ? 1.0 : 0.0;
         if (batch.targets != nullptr) t = batch.targets[r * n + j];
-        const double softplus = z[j] > 0 ? z[j] + std::log1p(std::exp(-z[j])) : std::log1p(std::exp(z[j]));
+        const double softplus =
+            z[j] > 0 ? z[j] + std::log1p(std::exp(-z[j])) : std::log1p(std::exp(z[j]));
         loss += (softplus - t * z[j]) / rows;
         slope = 1.0 / (1.0 + std::exp(-z[j])) - t;
       }
@@ -173,7 +174,8 @@ double ReferenceNetwork::Loss(const Matrix& logits, const Batch& batch, Matrix* 
 }
 
 double ReferenceNetwork::TrainLoss(const Batch& batch, const StepKey& key, bool with_gradients) {
-  std::vector<Matrix> values = {Matrix(batch.inputs, batch.inputs + batch.rows * layers_.front().inputs)};
+  std::vector<Matrix> values = {
+      Matrix(batch.inputs, batch.inputs + batch.rows * layers_.front().inputs)};
   for (const LayerPlan& plan : layers_) {
     Statistics own;
     values.push_back(Forward(plan, batch.rows, values.back(), key, &own));

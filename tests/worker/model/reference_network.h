@@ -15,7 +15,8 @@ using Matrix = std::vector<double>;
 
 class ReferenceNetwork {
  public:
-  // With `bf16_factors`, x, W and dy are rounded to bf16 before each of a linear layer's three products.
+  // With `bf16_factors`, x, W and dy are rounded to bf16 before each of a linear layer's three
+  // products.
   explicit ReferenceNetwork(const v1::Model& model, bool bf16_factors = false);
 
   // One array per parameter, in ModelShape's order. The caller fills them.
@@ -49,7 +50,8 @@ class ReferenceNetwork {
 
   Matrix Forward(const LayerPlan& plan, int64_t rows, const Matrix& x, const StepKey& key,
                  Statistics* used) const;
-  Matrix Backward(const LayerPlan& plan, int64_t rows, const Matrix& x, const Matrix& dy, const StepKey& key);
+  Matrix Backward(const LayerPlan& plan, int64_t rows, const Matrix& x, const Matrix& dy,
+                  const StepKey& key);
   double Kept(const LayerPlan& plan, const StepKey& key, int64_t element) const;
 
   Matrix Factor(const Matrix& values) const;

@@ -1,14 +1,17 @@
-// The reference's gradients are the slopes of its own loss: without this, it and the network could be wrong alike.
+// The reference's gradients are the slopes of its own loss: without this, it and the network could
+// be wrong alike.
 #include "tests/worker/model/model_fixture.h"
 
 namespace tessera {
 
-TEST_CASE("every gradient of the reference is the slope of its loss, by central differences", "[reference]") {
-  const std::string text = GENERATE(as<std::string>(),
-      "5 linear:4 softmax", "5 linear-:4 norm softmax", "5 linear-:4 norm- softmax", "4 linear:6 norm relu linear:3 softmax",
-      "4 norm relu linear:3 softmax", "6 linear:7 relu drop:0.4 linear-:3 softmax",
-      "5 linear:6 norm relu drop:0.3 linear-:6 norm relu linear-:4 norm- softmax", "3 linear:4 sigmoid",
-      "3 linear:5 norm relu linear:1 sigmoid");
+TEST_CASE("every gradient of the reference is the slope of its loss, by central differences",
+          "[reference]") {
+  const std::string text =
+      GENERATE(as<std::string>(), "5 linear:4 softmax", "5 linear-:4 norm softmax",
+               "5 linear-:4 norm- softmax", "4 linear:6 norm relu linear:3 softmax",
+               "4 norm relu linear:3 softmax", "6 linear:7 relu drop:0.4 linear-:3 softmax",
+               "5 linear:6 norm relu drop:0.3 linear-:6 norm relu linear-:4 norm- softmax",
+               "3 linear:4 sigmoid", "3 linear:5 norm relu linear:1 sigmoid");
   CAPTURE(text);
   const v1::Model model = ModelOf(text);
   const auto backend = Cpu();

@@ -1,0 +1,86 @@
+#include "deploy/cli/status_command.h"
+
+#include <grpcpp/grpcpp.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/config/job_check.h"
+#include "deploy/cli/status_stream.h"
+#include "deploy/cli/status_view.h"
+#include "deploy/cli/terminal.h"
+#include "proto/status.grpc.pb.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::chrono::seconds kAnswerMax{5};
+constexpr absl::Duration kRedrawInterval = absl::Milliseconds(500);
+
+int Unreachable(const std::string& address, const grpc::Status& status) {
+  std::fprintf(stderr, "tessera: no status from %s: %s; is a tessera-server running there?\n", address.c_str(),
+               status.error_message().c_str());
+  return 1;
+}
+
+int ShowOnce(const StatusOptions& options) {
+  const auto stub =
+      v1::Status::NewStub(grpc::CreateChannel(options.address, grpc::InsecureChannelCredentials()));
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kAnswerMax);
+  v1::JobStatus status;
+  const grpc::Status result = stub->Get(&context, v1::StatusRequest(), &status);
+  if (!result.ok()) return Unreachable(options.address, result);
+  std::printf("%s\n", options.json ? StatusJson(status).c_str()
+                                   : StatusText(status, TerminalWidth()).c_str());
+  return 0;
+}
+
+int Follow(const StatusOptions& options) {
+  StatusStream stream(options.address, kRedrawInterval);
+  const bool live = isatty(STDOUT_FILENO) && !options.json;
+  bool shown = false;
+  std::string last;
+  int lines = 0;
+  while (true) {
+    const std::optional<absl::Status> ended = stream.ended();
+    const std::optional<v1::JobStatus> status = stream.latest();
+    if (status.has_value()) {
+      const std::string text =
+          options.json ? StatusJson(*status) : StatusText(*status, TerminalWidth());
+      if (text != last) {
+        std::fputs(live ? Redraw(text, lines).c_str() : absl::StrCat(text, "\n").c_str(), stdout);
+        lines = std::count(text.begin(), text.end(), '\n');
+        std::fflush(stdout);
+        last = text;
+        shown = true;
+      }
+    }
+    if (ended.has_value()) {
+      if (shown) return 0;
+      std::fprintf(stderr, "tessera: %s; is a tessera-server running there?\n",
+                   std::string(ended->message()).c_str());
+      return 1;
+    }
+    absl::SleepFor(absl::Milliseconds(50));
+  }
+}
+
+}  // namespace
+
+int ShowStatus(const StatusOptions& options) {
+  if (!IsHostPort(options.address)) {
+    std::fprintf(stderr, "tessera: ADDRESS: got \"%s\", want HOST:PORT\n", options.address.c_str());
+    return 2;
+  }
+  return options.watch ? Follow(options) : ShowOnce(options);
+}
+
+}  // namespace tessera
