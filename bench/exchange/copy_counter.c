@@ -1,5 +1,6 @@
-// Counts the bytes that memcpy and memmove move in a process: preload it (LD_PRELOAD), and //bench/exchange
-// prints copies per byte. Calls that the compiler expanded in place are small and not seen.
+// Counts the bytes that memcpy and memmove move in a process: preload it (LD_PRELOAD), and
+// //bench/exchange prints copies per byte. Calls that the compiler expanded in place are small and
+// not seen.
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,4 +21,6 @@ void* memmove(void* to, const void* from, size_t size) {
   return result;
 }
 
-void* memcpy(void* restrict to, const void* restrict from, size_t size) { return memmove(to, from, size); }
+void* memcpy(void* restrict to, const void* restrict from, size_t size) {
+  return memmove(to, from, size);
+}

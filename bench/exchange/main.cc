@@ -1,8 +1,9 @@
-// How fast parameters move between one worker and one server, as a share of what a plain socket does.
+// How fast parameters move between one worker and one server, as a share of what a plain socket
+// does.
 //
-// Per size: a server process with one parameter of that size, and this process as the worker. Values are
-// verified first. Then dense pulls and pushes are timed in turn with a plain blocking socket between the same
-// two processes; medians over the repetitions.
+// Per size: a server process with one parameter of that size, and this process as the worker.
+// Values are verified first. Then dense pulls and pushes are timed in turn with a plain blocking
+// socket between the same two processes; medians over the repetitions.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -144,9 +145,14 @@ class Pair {
 
   int64_t bytes() const { return 4 * shape_.size; }
   void Pull() { Must(client_->Pull(Exchange(exchange_), {absl::MakeSpan(values_)}).status()); }
-  void Push() { Must(client_->Push(Exchange(++exchange_), 1, {absl::MakeConstSpan(update_)}).status()); }
+  void Push() {
+    Must(client_->Push(Exchange(++exchange_), 1, {absl::MakeConstSpan(update_)}).status());
+  }
   void PushPull() {
-    Must(client_->PushPull(Exchange(++exchange_), 1, {absl::MakeConstSpan(update_)}, {absl::MakeSpan(values_)}).status());
+    Must(client_
+             ->PushPull(Exchange(++exchange_), 1, {absl::MakeConstSpan(update_)},
+                        {absl::MakeSpan(values_)})
+             .status());
   }
   PlainStreamClient& plain() { return plain_; }
 
@@ -196,10 +202,10 @@ void RunSize(int64_t bytes, int repetitions, int channels) {
   Pair pair(bytes / 4 / kColumns * kColumns, channels);
   pair.Verify();
   if (CopiedBytes() > 0) {
-    std::printf("%10ld  copies per byte: pull %s, push %s\n", pair.bytes(),
-                Copies(pair.plain(), pair.bytes(), [&] { pair.Pull(); }).c_str(), Copies(pair.plain(), pair.bytes(), [&] {
-                  pair.Push();
-                }).c_str());
+    const std::string pull = Copies(pair.plain(), pair.bytes(), [&] { pair.Pull(); });
+    const std::string push = Copies(pair.plain(), pair.bytes(), [&] { pair.Push(); });
+    std::printf("%10ld  copies per byte: pull %s, push %s\n", pair.bytes(), pull.c_str(),
+                push.c_str());
     return;
   }
   std::vector<double> plain_receive, plain_send, pull, push;
@@ -216,9 +222,12 @@ void RunSize(int64_t bytes, int repetitions, int channels) {
     pull.push_back(pulled);
     push.push_back(pushed);
   }
-  const auto rate = [&](const std::vector<double>& seconds) { return 1e-9 * pair.bytes() / Median(seconds); };
-  std::printf("%10ld  %6.2f %6.2f   %6.2f (%.2f)   %6.2f (%.2f)\n", pair.bytes(), rate(plain_receive), rate(plain_send),
-              rate(pull), rate(pull) / rate(plain_receive), rate(push), rate(push) / rate(plain_send));
+  const auto rate = [&](const std::vector<double>& seconds) {
+    return 1e-9 * pair.bytes() / Median(seconds);
+  };
+  std::printf("%10ld  %6.2f %6.2f   %6.2f (%.2f)   %6.2f (%.2f)\n", pair.bytes(),
+              rate(plain_receive), rate(plain_send), rate(pull), rate(pull) / rate(plain_receive),
+              rate(push), rate(push) / rate(plain_send));
   std::fflush(stdout);
 }
 

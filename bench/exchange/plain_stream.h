@@ -1,7 +1,8 @@
 // The limit that the exchange is measured against: one blocking TCP socket and nothing else.
 //
-//   request  one byte: 's' send me the bytes, 'r' receive mine, 'c' how many bytes were copied in your memory
-//   answer   the bytes; one byte once all were received; 8 bytes, host order
+//   's'  send me the bytes                     answered by them
+//   'r'  receive mine                          answered by one byte once all have come
+//   'c'  how many were copied in your memory   answered by 8 bytes, host order
 #ifndef TESSERA_BENCH_EXCHANGE_PLAIN_STREAM_H_
 #define TESSERA_BENCH_EXCHANGE_PLAIN_STREAM_H_
 
@@ -13,8 +14,8 @@ namespace tessera {
 // Bytes that memcpy and memmove have moved in this process; 0 unless copy_counter.so is preloaded.
 uint64_t CopiedBytes();
 
-// Listens on a free port of 127.0.0.1 and serves one client with `bytes` bytes, on a thread of its own.
-// Returns the port.
+// Listens on a free port of 127.0.0.1 and serves one client with `bytes` bytes, on a thread of its
+// own. Returns the port.
 int ServePlainStream(int64_t bytes);
 
 class PlainStreamClient {

@@ -55,6 +55,14 @@ class Checker {
          "got true beside mean or stddev, want one or the other: each feature has its own");
   }
 
+  void Partitioning(const v1::Data& data) {
+    if (!Sound("data.partition") || !Sound("data.normalize")) return;
+    if (data.partition() != "local" || !data.normalize().per_feature()) return;
+    Fail("data.normalize.per_feature",
+         "got true with data.partition local, want mean and stddev: each worker would normalise its own rows "
+         "differently");
+  }
+
   void Model(const v1::Model& model) {
     if (!Sound("model")) return;
     int64_t features = 1;
@@ -196,6 +204,7 @@ void CheckJob(const Positions& positions, v1::Job* job, JobErrors* errors) {
   checker.Labels(job->data(), "data.train", job->data().train());
   checker.Labels(job->data(), "data.test", job->data().test());
   checker.Normalizing(job->data().normalize());
+  checker.Partitioning(job->data());
   checker.BatchNorm(*job);
   checker.Model(job->model());
   checker.Device(job->cluster().device());

@@ -11,7 +11,7 @@ class Barrier final : public ConsistencyPolicy {
  public:
   void SetMembers(const Plan& plan) override {
     plan_ = plan;
-    SkipUnexpected();
+    Collect();
   }
 
   std::optional<MemberId> NextInOrder() const override {
@@ -59,20 +59,24 @@ class Barrier final : public ConsistencyPolicy {
   float Finish() {
     const float scale = 1.0f / static_cast<float>(folded_.size());
     folded_.clear();
-    collecting_ = collecting_.Next();
-    SkipUnexpected();
+    next_ = collecting_.Next();
+    Collect();
     return scale;
   }
 
-  // Exchanges that no member takes part in (all left before the next one begins) are nobody's to fill.
-  void SkipUnexpected() {
-    if (plan_.members.empty() || !folded_.empty()) return;
+  // Exchanges that no member takes part in (all left before the next one begins) are nobody's to fill, until
+  // a plan has a member that was promised one of them.
+  void Collect() {
+    if (!folded_.empty()) return;
+    collecting_ = next_;
+    if (plan_.members.empty()) return;
     Exchange earliest = plan_.members.front().first_exchange;
     for (const PlanMember& m : plan_.members) earliest = std::min(earliest, m.first_exchange);
-    collecting_ = std::max(collecting_, earliest);
+    collecting_ = std::max(next_, earliest);
   }
 
   Plan plan_;
+  Exchange next_{1};  // after the last committed one
   Exchange collecting_{1};
   std::vector<MemberId> folded_;  // members whose push of collecting_ is in pending
 };

@@ -9,8 +9,8 @@
 
 namespace tessera {
 
-// A slice of `size` bytes at `data`, not copied. `owner` is dropped, on whatever thread, once gRPC no longer
-// needs the bytes; until then they must stay as they are.
+// A slice of `size` bytes at `data`, not copied. `owner` is dropped, on whatever thread, once gRPC
+// no longer needs the bytes; until then they must stay as they are.
 grpc::Slice BorrowSlice(const void* data, int64_t size, std::shared_ptr<const void> owner);
 
 }  // namespace tessera

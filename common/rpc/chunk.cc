@@ -26,7 +26,8 @@ enum WireType : uint64_t {
 // Walks a message's slices from front to back.
 class Cursor {
  public:
-  Cursor(const std::vector<grpc::Slice>& slices, int64_t size) : slices_(slices), left_(size), size_(size) {}
+  Cursor(const std::vector<grpc::Slice>& slices, int64_t size)
+      : slices_(slices), left_(size), size_(size) {}
 
   int64_t left() const { return left_; }
   int64_t position() const { return size_ - left_; }
@@ -63,8 +64,8 @@ class Cursor {
       value |= (byte & 0x7f) << (7 * i);
       if (byte < 0x80) return value;
     }
-    return absl::InvalidArgumentError(
-        absl::StrCat("message: ", what, " at byte ", begin, " is longer than ", bytes_max, " bytes"));
+    return absl::InvalidArgumentError(absl::StrCat("message: ", what, " at byte ", begin,
+                                                   " is longer than ", bytes_max, " bytes"));
   }
 
  private:
@@ -96,7 +97,8 @@ class Reader {
   absl::Status Run(Payload* payload) {
     while (in_.left() > 0) TESSERA_RETURN_IF_ERROR(Field(payload));
     if (groups_.empty()) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat("message: group ", groups_.back(), " does not end"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("message: group ", groups_.back(), " does not end"));
   }
   const std::string& head() const { return head_; }
 
@@ -106,13 +108,15 @@ class Reader {
     TESSERA_ASSIGN_OR_RETURN(const uint64_t tag, in_.Varint("a field's tag", 5));
     const uint64_t number = tag >> 3;
     if (number == 0 || tag > 0xffffffffu) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("message: field number at byte ", begin, " is ", number, ", want 1 to 536870911"));
+      return absl::InvalidArgumentError(absl::StrCat("message: field number at byte ", begin,
+                                                     " is ", number, ", want 1 to 536870911"));
     }
     if (number == kPayloadField && (tag & 7) == kLength && groups_.empty()) {
       TESSERA_ASSIGN_OR_RETURN(const int64_t length, Length(number));
       *payload = Payload();
-      in_.Take(length, [&](const char* data, int64_t size) { payload->Append({data, size}, owner_); });
+      in_.Take(length, [&](const char* data, int64_t size) {
+        payload->Append({data, size}, owner_);
+      });
       return absl::OkStatus();
     }
     AppendVarint(tag, &head_);
@@ -134,18 +138,19 @@ class Reader {
       case kGroupBegin:
         groups_.push_back(number);
         if (groups_.size() <= kGroupDepthMax) return absl::OkStatus();
-        return absl::InvalidArgumentError(
-            absl::StrCat("message: groups are nested deeper than ", kGroupDepthMax, " at byte ", begin));
+        return absl::InvalidArgumentError(absl::StrCat("message: groups are nested deeper than ",
+                                                       kGroupDepthMax, " at byte ", begin));
       case kGroupEnd:
         if (!groups_.empty() && groups_.back() == number) {
           groups_.pop_back();
           return absl::OkStatus();
         }
-        return absl::InvalidArgumentError(
-            absl::StrCat("message: the end of group ", number, " at byte ", begin, " has no beginning"));
+        return absl::InvalidArgumentError(absl::StrCat("message: the end of group ", number,
+                                                       " at byte ", begin, " has no beginning"));
       default:
-        return absl::InvalidArgumentError(
-            absl::StrCat("message: wire type of field ", number, " at byte ", begin, " is ", tag & 7, ", want 0 to 5"));
+        return absl::InvalidArgumentError(absl::StrCat("message: wire type of field ", number,
+                                                       " at byte ", begin, " is ", tag & 7,
+                                                       ", want 0 to 5"));
     }
   }
 
@@ -153,18 +158,20 @@ class Reader {
     const int64_t begin = in_.position();
     TESSERA_ASSIGN_OR_RETURN(const uint64_t length, in_.Varint("a length", 5));
     if (length <= static_cast<uint64_t>(in_.left())) return static_cast<int64_t>(length);
-    return absl::InvalidArgumentError(absl::StrCat("message: field ", number, " at byte ", begin, " is ", length,
-                                                   " bytes long, want at most the ", in_.left(), " that are left"));
+    return absl::InvalidArgumentError(absl::StrCat("message: field ", number, " at byte ", begin,
+                                                   " is ", length, " bytes long, want at most the ",
+                                                   in_.left(), " that are left"));
   }
 
   absl::Status Copy(uint64_t number, int64_t count) {
     if (count > in_.left()) {
-      return absl::InvalidArgumentError(absl::StrCat("message: field ", number, " at byte ", in_.position(),
-                                                     " is cut off after ", in_.left(), " of ", count, " bytes"));
+      return absl::InvalidArgumentError(absl::StrCat("message: field ", number, " at byte ",
+                                                     in_.position(), " is cut off after ",
+                                                     in_.left(), " of ", count, " bytes"));
     }
     if (count + static_cast<int64_t>(head_.size()) > kHeadBytesMax) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("message: fields beside the payload take more than ", kHeadBytesMax, " bytes"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "message: fields beside the payload take more than ", kHeadBytesMax, " bytes"));
     }
     in_.Take(count, [this](const char* data, int64_t size) { head_.append(data, size); });
     return absl::OkStatus();
@@ -179,12 +186,14 @@ class Reader {
 absl::Status CheckSize(const grpc::ByteBuffer& message, int64_t bytes_max) {
   const int64_t size = static_cast<int64_t>(message.Length());
   if (size <= bytes_max) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("message: is ", size, " bytes, want at most ", bytes_max));
+  return absl::InvalidArgumentError(
+      absl::StrCat("message: is ", size, " bytes, want at most ", bytes_max));
 }
 
 }  // namespace
 
-grpc::ByteBuffer WriteChunk(const google::protobuf::MessageLite& head, absl::Span<const grpc::Slice> payload) {
+grpc::ByteBuffer WriteChunk(const google::protobuf::MessageLite& head,
+                            absl::Span<const grpc::Slice> payload) {
   int64_t payload_bytes = 0;
   for (const grpc::Slice& slice : payload) payload_bytes += static_cast<int64_t>(slice.size());
   std::string front;
@@ -202,7 +211,8 @@ grpc::ByteBuffer WriteChunk(const google::protobuf::MessageLite& head, absl::Spa
   return grpc::ByteBuffer(slices.data(), slices.size());
 }
 
-absl::Status ReadChunk(const grpc::ByteBuffer& message, google::protobuf::MessageLite* head, Payload* payload) {
+absl::Status ReadChunk(const grpc::ByteBuffer& message, google::protobuf::MessageLite* head,
+                       Payload* payload) {
   TESSERA_RETURN_IF_ERROR(CheckSize(message, kMessageBytesMax));
   *payload = Payload();
   // A short slice holds its bytes itself, so the vector must not move once it is filled.
@@ -211,7 +221,8 @@ absl::Status ReadChunk(const grpc::ByteBuffer& message, google::protobuf::Messag
   Reader reader(*slices, message.Length(), slices);
   TESSERA_RETURN_IF_ERROR(reader.Run(payload));
   if (head->ParseFromString(reader.head())) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("message: fields beside the payload are no ", head->GetTypeName()));
+  return absl::InvalidArgumentError(
+      absl::StrCat("message: fields beside the payload are no ", head->GetTypeName()));
 }
 
 absl::Status ReadMessage(const grpc::ByteBuffer& message, google::protobuf::MessageLite* out) {
@@ -219,7 +230,8 @@ absl::Status ReadMessage(const grpc::ByteBuffer& message, google::protobuf::Mess
   std::string bytes;
   std::vector<grpc::Slice> slices;
   if (message.Valid()) message.Dump(&slices);
-  for (const grpc::Slice& slice : slices) bytes.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
+  for (const grpc::Slice& slice : slices)
+    bytes.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
   if (out->ParseFromString(bytes)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("message: is no ", out->GetTypeName()));
 }

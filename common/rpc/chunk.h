@@ -2,14 +2,13 @@
 //
 //   message  = *field                     protobuf; fields in any order
 //   head     = every field but `payload`  read and written by protobuf, at most kHeadBytesMax
-//   payload  = field 15, bytes            read and written in place; the last one counts, as in protobuf
+//   payload  = field 15, bytes            read and written in place; of several the last counts
 //
 // What WriteChunk makes any protobuf implementation reads, and the other way round.
 #ifndef TESSERA_COMMON_RPC_CHUNK_H_
 #define TESSERA_COMMON_RPC_CHUNK_H_
 
 #include <cstdint>
-#include <cstdlib>
 #include <vector>
 
 #include <google/protobuf/message_lite.h>
@@ -26,23 +25,24 @@ namespace tessera {
 // receiver works while the rest is on its way.
 constexpr int64_t kChunkBytes = int64_t{4} << 20;
 // All fields of a message but the payload.
-inline int64_t SendChunk() { static const int64_t b = getenv("CHUNK") ? atoll(getenv("CHUNK")) : kChunkBytes; return b; }
 constexpr int64_t kHeadBytesMax = int64_t{64} << 10;
 // A longer message is refused before it is read.
 constexpr int64_t kMessageBytesMax = kChunkBytes + kHeadBytesMax + 16;
 // Groups within groups in an unknown field.
 constexpr int kGroupDepthMax = 64;
 
-// `head` (a message whose field 15 is not set) followed by field 15 with the bytes of `payload`. The slices
-// are referenced. An empty payload is left out.
-grpc::ByteBuffer WriteChunk(const google::protobuf::MessageLite& head, absl::Span<const grpc::Slice> payload);
+// `head` (a message whose field 15 is not set) followed by field 15 with the bytes of `payload`.
+// The slices are referenced. An empty payload is left out.
+grpc::ByteBuffer WriteChunk(const google::protobuf::MessageLite& head,
+                            absl::Span<const grpc::Slice> payload);
 
-// Takes a message apart: its payload goes to `payload`, which keeps the memory of `message` alive, and
-// all the rest to `head`.
-//   kInvalidArgument  no protobuf message, or longer than the limits; both outputs are then undefined
-absl::Status ReadChunk(const grpc::ByteBuffer& message, google::protobuf::MessageLite* head, Payload* payload);
+// Takes a message apart: its payload goes to `payload`, which keeps the memory of `message` alive,
+// and all the rest to `head`.
+//   kInvalidArgument  no protobuf message, or beyond a limit; the outputs are then undefined
+absl::Status ReadChunk(const grpc::ByteBuffer& message, google::protobuf::MessageLite* head,
+                       Payload* payload);
 
-// For messages without payload, same limits: copies.
+// For messages without payload, of at most kHeadBytesMax: copies.
 absl::Status ReadMessage(const grpc::ByteBuffer& message, google::protobuf::MessageLite* out);
 grpc::ByteBuffer WriteMessage(const google::protobuf::MessageLite& message);
 

@@ -4,15 +4,19 @@
 
 namespace tessera {
 
-static_assert(static_cast<int>(grpc::StatusCode::CANCELLED) == static_cast<int>(absl::StatusCode::kCancelled));
-static_assert(static_cast<int>(grpc::StatusCode::ABORTED) == static_cast<int>(absl::StatusCode::kAborted));
-static_assert(static_cast<int>(grpc::StatusCode::UNAVAILABLE) == static_cast<int>(absl::StatusCode::kUnavailable));
+static_assert(static_cast<int>(grpc::StatusCode::CANCELLED) ==
+              static_cast<int>(absl::StatusCode::kCancelled));
+static_assert(static_cast<int>(grpc::StatusCode::ABORTED) ==
+              static_cast<int>(absl::StatusCode::kAborted));
+static_assert(static_cast<int>(grpc::StatusCode::UNAVAILABLE) ==
+              static_cast<int>(absl::StatusCode::kUnavailable));
 static_assert(static_cast<int>(grpc::StatusCode::UNAUTHENTICATED) ==
               static_cast<int>(absl::StatusCode::kUnauthenticated));
 
 grpc::Status ToGrpc(const absl::Status& status) {
   if (status.ok()) return grpc::Status();
-  return grpc::Status(static_cast<grpc::StatusCode>(status.raw_code()), std::string(status.message()));
+  return grpc::Status(static_cast<grpc::StatusCode>(status.raw_code()),
+                      std::string(status.message()));
 }
 
 absl::Status FromGrpc(const grpc::Status& status) {

@@ -1,4 +1,5 @@
-// Errors across a connection: the codes of Abseil and gRPC are the same sixteen, the text is carried along.
+// Errors across a connection: the codes of Abseil and gRPC are the same sixteen, the text is
+// carried along.
 #ifndef TESSERA_COMMON_RPC_STATUS_H_
 #define TESSERA_COMMON_RPC_STATUS_H_
 

@@ -1,8 +1,6 @@
 #include "common/rpc/transport.h"
 
 #include <malloc.h>
-#include <cstdlib>
-#include <string>
 
 #include <grpc/grpc.h>
 #include <grpcpp/create_channel.h>
@@ -18,18 +16,11 @@ namespace {
 
 // Calls set(name, value) for what both ends have in common.
 template <typename Set>
-void SetCommon(Set set0) {
-  auto set = [&](const char* name, int v) {
-    std::string key(name);
-    for (char& c : key) if (c == '.') c = '_';
-    const char* e = getenv(key.c_str());
-    if (e && std::string(e) == "-") return;
-    set0(name, e ? atoi(e) : v);
-  };
+void SetCommon(Set set) {
   set(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, static_cast<int>(kFrameBytesMax));
-  set(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, static_cast<int>(kStreamWindowBytes));
-  // The window is set, so nothing is learned by probing.
-  set(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  // Without probing a connection's window stays near 1 MiB and the sender stalls at every message;
+  // with it, gRPC opens 4 MiB and more as far as memory allows.
+  set(GRPC_ARG_HTTP2_BDP_PROBE, 1);
   set(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, static_cast<int>(kMessageBytesMax));
   set(GRPC_ARG_TCP_READ_CHUNK_SIZE, 256 << 10);
   set(GRPC_ARG_TCP_MIN_READ_CHUNK_SIZE, 4 << 10);
@@ -42,18 +33,24 @@ void SetCommon(Set set0) {
   set(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
 }
 
-// gRPC ends its threads when its last object goes, and then waits up to 10 s for the one that polls on behalf
-// of a write that had stalled. Held to the end of the process, it never does.
-void HoldLibrary() {
-  if (!getenv("DL")) absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
-  static const bool held = (grpc_init(), true);
-  static_cast<void>(held);
+// Once per process, before gRPC is used.
+void PrepareLibrary() {
+  static const bool prepared = [] {
+    // gRPC ends its threads when its last object goes, and then waits up to 10 s for the one that
+    // polls on behalf of a write that had stalled. Held to the end of the process, it never does.
+    grpc_init();
+    // The distribution's Abseil looks for lock cycles at every lock, and gRPC locks a lot: a tenth
+    // of a small round trip.
+    absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+    return true;
+  }();
+  static_cast<void>(prepared);
 }
 
 }  // namespace
 
 std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address) {
-  HoldLibrary();
+  PrepareLibrary();
   grpc::ChannelArguments arguments;
   SetCommon([&arguments](const char* name, int value) { arguments.SetInt(name, value); });
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
@@ -67,12 +64,13 @@ std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address) {
 }
 
 void ConfigureServer(grpc::ServerBuilder* builder) {
-  HoldLibrary();
+  PrepareLibrary();
   SetCommon([builder](const char* name, int value) { builder->AddChannelArgument(name, value); });
   builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kStreamsPerConnectionMax);
   // Clients ping every kKeepaliveTimeMs; more often than half of that counts as abuse.
-  builder->AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kKeepaliveTimeMs / 2);
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+                              kKeepaliveTimeMs / 2);
 }
 
 void ConfigureAllocator() {

@@ -11,10 +11,8 @@
 
 namespace tessera {
 
-// An HTTP/2 DATA frame. Small frames cost: each is a 9-byte piece in a system call that takes few pieces.
+// An HTTP/2 DATA frame. Each costs a 9-byte piece of a system call that takes few pieces.
 constexpr int64_t kFrameBytesMax = int64_t{4} << 20;
-// What a sender may have on its way without hearing from the receiver's program. Bounds the memory of a stream.
-constexpr int64_t kStreamWindowBytes = int64_t{16} << 20;
 // Calls at once on one connection; a worker has two or three.
 constexpr int kStreamsPerConnectionMax = 128;
 // A peer that does not answer a ping for the timeout is gone: its calls end with UNAVAILABLE.
@@ -27,13 +25,13 @@ std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address);
 // The server's side of the same settings. A taken port is an error (gRPC would share it).
 void ConfigureServer(grpc::ServerBuilder* builder);
 
-// Keeps large buffers in the process once they were paid for. gRPC allocates and frees megabytes for each
-// message; by default malloc returns them to the kernel, and the page faults to get them back cost more
-// than the transfer. Call first thing in main.
+// Keeps large buffers in the process once they were paid for. gRPC allocates and frees megabytes
+// for each message; by default malloc returns them to the kernel, and the page faults to get them
+// back cost more than the transfer. Call first thing in main.
 void ConfigureAllocator();
 
-// What a message of this many bytes takes on a connection: gRPC's 5-byte prefix and HTTP/2's 9 bytes per
-// frame. An estimate: the end of a stream, window updates and pings are not in it.
+// What a message of this many bytes takes on a connection: gRPC's 5-byte prefix and HTTP/2's 9
+// bytes per frame. An estimate: the end of a stream, window updates and pings are not in it.
 int64_t WireBytes(int64_t message_bytes);
 // HEADERS frames of a call, both ways, once the connection's header tables are warm: an estimate.
 constexpr int64_t kCallWireBytes = 150;

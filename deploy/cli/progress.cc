@@ -77,10 +77,11 @@ void Progress::Clear() {
 }
 
 std::string Progress::Summary(const v1::JobStatus& status, absl::string_view report_path) {
-  double pulled = 0, pushed = 0;
+  double pulled = 0, pushed = 0, examples = 0;
   for (const v1::WorkerReport& worker : status.worker_reports()) {
     pulled += worker.pull_payload_bytes();
     pushed += worker.push_payload_bytes();
+    examples += worker.examples();
   }
   std::string text = absl::StrFormat("\n%s (%s): %.1f s of training, %.1f s in all\n", status.job(),
                                      status.method(), status.train_seconds(), status.wall_seconds());
@@ -91,7 +92,7 @@ std::string Progress::Summary(const v1::JobStatus& status, absl::string_view rep
     const v1::HistoryEntry& last = status.history(status.history_size() - 1);
     row("accuracy", absl::StrFormat("%.4f", last.test_accuracy()));
   }
-  row("examples/s", Thousands(status.examples_per_second()));
+  row("examples/s", Thousands(status.train_seconds() > 0 ? examples / status.train_seconds() : 0));
   row("traffic", absl::StrCat("pulled ", Bytes(pulled), ", pushed ", Bytes(pushed)));
   if (status.members_lost() > 0) row("lost", absl::StrCat(status.members_lost(), " workers"));
   row("report", report_path.empty() ? "not asked for (--report FILE)" : report_path);

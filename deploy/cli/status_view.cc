@@ -89,7 +89,8 @@ class Table {
     for (const auto& row : rows_) {
       std::string line;
       for (size_t i = 0; i < columns; ++i) {
-        if (shown[i]) absl::StrAppend(&line, "  ", std::string(widths[i] - row[i].size(), ' '), row[i]);
+        if (shown[i])
+          absl::StrAppend(&line, "  ", std::string(widths[i] - row[i].size(), ' '), row[i]);
       }
       absl::StrAppend(&text, Clip(line, width), "\n");
     }

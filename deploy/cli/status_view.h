@@ -11,9 +11,9 @@ namespace tessera {
 // Narrower terminals get this, and wrap.
 constexpr int kViewWidthMin = 24;
 
-// The status as lines of at most `width` columns (bytes), each ended by a line break, without control
-// characters: a summary, the servers, the workers, the last evaluations. Columns that do not fit are left
-// out, the least important first; text that does not fit ends in "~".
+// The status as lines of at most `width` columns (bytes), each ended by a line break, without
+// control characters: a summary, the servers, the workers, the last evaluations. Columns that do
+// not fit are left out, the least important first; text that does not fit ends in "~".
 std::string StatusText(const v1::JobStatus& status, int width);
 
 // One JSON object in one line, by protobuf's JSON mapping with the names of status.proto.

@@ -1,9 +1,10 @@
 // How all servers come to promise the same exchange.
 //
 //   1. The coordinator proposes exchange x under a number of its own.
-//   2. Each server answers with x, or with a later exchange when x has passed there. From then on it commits
-//      nothing of that exchange until it hears the outcome.
-//   3. All answered x: agreed. Otherwise a later exchange than any answer is proposed under a new number.
+//   2. Each server answers with x, or with a later exchange when x has passed there. One that
+//      promised x commits nothing of it until it hears the outcome.
+//   3. All answered x: agreed. Otherwise a later exchange than any answer is proposed under a new
+//      number.
 //
 // The margin doubles with every attempt, so that a fast job on slow links is caught up with.
 #ifndef TESSERA_SERVER_CONTROL_AGREEMENT_H_

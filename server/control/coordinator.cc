@@ -22,7 +22,8 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Create(JobFacts facts,
                                                    " and steps ", facts.steps,
                                                    ", want exactly one of them above 0"));
   }
-  if (facts.batch_size < 1 || facts.local_steps < 1 || facts.lease_timeout <= absl::ZeroDuration()) {
+  if (facts.batch_size < 1 || facts.local_steps < 1 ||
+      facts.lease_timeout <= absl::ZeroDuration()) {
     return absl::InvalidArgumentError(
         absl::StrCat("control: batch size is ", facts.batch_size, ", local steps ",
                      facts.local_steps, ", lease ", absl::FormatDuration(facts.lease_timeout),

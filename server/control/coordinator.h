@@ -1,12 +1,14 @@
-// The whole control plane of a job as one state machine: membership, epochs, evaluations, the clock, the end.
+// The whole control plane of a job as one state machine: membership, epochs, evaluations, the
+// clock, the end.
 //
-// Events come in with the time at which they happened; what has to be sent comes out of TakeOutbox and
-// TakeReplies. No I/O, no clock, no lock: server/rpc runs it behind a mutex, a simulator as it is.
+// Events come in with the time at which they happened; what has to be sent comes out of TakeOutbox
+// and TakeReplies. No I/O, no clock, no lock: server/rpc runs it behind a mutex, a simulator as is.
 //
 // The end of a job:
-//   running -> ending   no worker takes part any more, or the job cannot go on; servers are told to close
-//   ending  -> ended    every server has closed and, where the job failed, every worker was told why; or a
-//                       lease has passed
+//   running -> ending   no worker takes part any more, or the job cannot go on; servers are told to
+//                       close
+//   ending  -> ended    every server has closed and, where the job failed, every worker was told
+//                       why; or a lease has passed
 #ifndef TESSERA_SERVER_CONTROL_COORDINATOR_H_
 #define TESSERA_SERVER_CONTROL_COORDINATOR_H_
 
@@ -42,7 +44,8 @@ class Coordinator {
   void OnShardMessage(ShardId server, const v1::ShardMessage& message, absl::Time now);
 
   // --- workers ---
-  // All answer kFailedPrecondition, with the reason, to one that was removed and once the job has ended.
+  // All answer kFailedPrecondition, with the reason, to one that was removed and once the job has
+  // ended.
   absl::StatusOr<v1::JoinReply> Join(const v1::JoinRequest& request, absl::Time now);
   absl::StatusOr<v1::RenewReply> Renew(const v1::RenewRequest& request, absl::Time now);
   absl::Status BeginTraining(MemberId member, absl::Time now);
@@ -85,7 +88,8 @@ class Coordinator {
   absl::StatusOr<const MemberRecord*> Admitted(MemberId member, absl::Time now);
   // After every event: what follows from it.
   void Settle(absl::Time now);
-  // Training has stopped: ends the members that had no part in the last evaluation. They cannot go on alone.
+  // Training has stopped: ends the members that had no part in the last evaluation. They cannot go
+  // on alone.
   void RemoveLate();
   void Fail(absl::string_view why, absl::Time now);
   void BeginEnd(absl::Status outcome, absl::Time now);

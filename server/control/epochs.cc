@@ -74,7 +74,14 @@ void Epochs::Prune(const MemberTable& members) {
   for (const MemberRecord* member : members.Counted()) {
     if (asked_.count(member->member) == 0) return;
   }
-  cuts_.erase(cuts_.begin(), cuts_.lower_bound(least));
+  // A joiner begins at most one exchange behind what is known of the others: within its epoch, or
+  // earlier.
+  const uint64_t step = std::min(members.LeastStep(), cuts_[least].first_step);
+  while (cuts_.begin()->first < least) {
+    const Cut& cut = cuts_.begin()->second;
+    if (cut.first_step + cut.steps + facts_.local_steps > step) return;
+    cuts_.erase(cuts_.begin());
+  }
 }
 
 uint64_t Epochs::EpochOf(uint64_t step) const {

@@ -1,9 +1,9 @@
 // Which part of the data is whose, epoch by epoch.
 //
-// The first worker that begins an epoch fixes its cut for all: the members of that moment in rank order,
-// and floor(N / (K B)) minibatches for each, where N is the number of training rows (all workers' together
-// where rows are local), K the number of members and B the batch size. Epoch e + 1 begins at the step
-// where epoch e ends.
+// The first worker that begins an epoch fixes its cut for all: the members of that moment in rank
+// order, and floor(N / (K B)) minibatches for each, where N is the number of training rows (all
+// workers' together where rows are local), K the number of members and B the batch size. Epoch
+// e + 1 begins at the step where epoch e ends.
 #ifndef TESSERA_SERVER_CONTROL_EPOCHS_H_
 #define TESSERA_SERVER_CONTROL_EPOCHS_H_
 
@@ -24,15 +24,15 @@ class Epochs {
  public:
   explicit Epochs(const JobFacts& facts) : facts_(facts) {}
 
-  // The cut of `epoch` for `asker`, an admitted member. A worker that joined after the cut was made gets
-  // the part of the lost member whose rank it took over, or none (part = parts).
+  // The cut of `epoch` for `asker`, an admitted member. A worker that joined after the cut was made
+  // gets the part of the lost member whose rank it took over, or none (part = parts).
   //   kInvalidArgument     an epoch after the next one, or one that all have finished
   //   kFailedPrecondition  fewer rows than one minibatch for each
   absl::StatusOr<v1::EpochCut> Begin(const MemberRecord& asker, uint64_t epoch,
                                      const MemberTable& members);
 
-  // The epoch in which a worker with `step` minibatches behind it is: the next one if its cut is not made
-  // yet.
+  // The epoch in which a worker with `step` minibatches behind it is: the next one if its cut is
+  // not made yet.
   uint64_t EpochOf(uint64_t step) const;
   // Epochs done at `step`, with the fraction.
   double EpochsDone(uint64_t step) const;

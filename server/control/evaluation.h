@@ -2,11 +2,11 @@
 //
 //   ARRIVE     everybody has stopped. The clock stops; places are dealt out in rank order.
 //   CALIBRATE  place 0 gives constants, all get them.
-//   SCORE      everybody has scored its rows. Sums are added in rank order, an entry joins the history, the
-//              clock runs again unless training ends here.
+//   SCORE      everybody has scored its rows. Sums are added in rank order, an entry joins the
+//              history, the clock runs again unless training ends here.
 //
-// A member that is lost before all have arrived is no longer waited for; after that all begin again at
-// ARRIVE with the next attempt, because the rows are dealt out anew.
+// A member that is lost before all have arrived is no longer waited for; after that all begin again
+// at ARRIVE with the next attempt, because the rows are dealt out anew.
 #ifndef TESSERA_SERVER_CONTROL_EVALUATION_H_
 #define TESSERA_SERVER_CONTROL_EVALUATION_H_
 
@@ -42,12 +42,12 @@ class Evaluation {
     bool removed = false;
   };
 
-  // One stage for one admitted member; the answer comes later, or at once, through TakeReplies. A repeated
-  // request replaces the earlier one, so a retry is safe. `ending`: this evaluation ends training; where
-  // members advance on their own, every one takes part in it.
+  // One stage for one admitted member; the answer comes later, or at once, through TakeReplies. A
+  // repeated request replaces the earlier one, so a retry is safe. `ending`: this evaluation ends
+  // training; where members advance on their own, every one takes part in it.
   //   kInvalidArgument  an evaluation that is not the next one, scores that do not fit
-  absl::Status OnRequest(const v1::EvaluateRequest& request, const MemberTable& members, bool ending,
-                         absl::Time now);
+  absl::Status OnRequest(const v1::EvaluateRequest& request, const MemberTable& members,
+                         bool ending, absl::Time now);
   // Members came or went.
   void OnMembers(const MemberTable& members, absl::Time now);
 
@@ -81,8 +81,8 @@ class Evaluation {
   void Open(const v1::EvaluateRequest& request, const MemberTable& members, bool ending);
   Seat* FindSeat(MemberId member);
   void AddSeat(const MemberRecord& member);
-  // It is due earlier than the first to arrive thought, which had joined past the last step: those that
-  // begin after it train on, and are not waited for.
+  // It is due earlier than the first to arrive thought, which had joined past the last step: those
+  // that begin after it train on, and are not waited for.
   void DropLater(const MemberTable& members);
   void AnswerFinished(MemberId member);
   void Restart();

@@ -29,7 +29,8 @@ absl::Status MemberTable::Check(const v1::JoinRequest& request) const {
                                                    "\", want \"", facts_.digest,
                                                    "\"; start it with the same job file"));
   }
-  if (request.layout_hash() != facts_.layout_hash) {
+  // 0: a client that learns the layout from the reply.
+  if (request.layout_hash() != 0 && request.layout_hash() != facts_.layout_hash) {
     return absl::InvalidArgumentError(
         absl::StrFormat("join: layout hash is %016x, want %016x; all must run the same build",
                         request.layout_hash(), facts_.layout_hash));

@@ -63,8 +63,8 @@ class MemberTable {
  public:
   explicit MemberTable(const JobFacts& facts);
 
-  // A worker that is not known yet asks to take part; it waits from now on. A repeated first request
-  // (same life) finds its member. Nothing changes on error:
+  // A worker that is not known yet asks to take part; it waits from now on. A repeated first
+  // request (same life) finds its member. Nothing changes on error:
   //   kInvalidArgument  digest, layout, protocol, rank or rows are not the job's
   //   kAlreadyExists    a live member holds the wanted rank
   absl::StatusOr<MemberId> Add(const v1::JoinRequest& request, absl::Time now);

@@ -28,7 +28,9 @@ absl::Status Membership::Attach(const v1::ServerHello& hello, absl::Time now) {
   Log(LogLevel::kInfo, absl::StrCat("control: server attached rank=", hello.rank(),
                                     " address=", hello.address()));
   if (closed_) {
+    // With the last plan, whose acknowledgement may have been lost: it tells of partial pushes.
     v1::PlanMessage drain;
+    if (started_) drain = PlanText();
     drain.set_drain(true);
     outbox_.push_back({ShardId(hello.rank()), drain});
   } else if (started_) {
@@ -178,7 +180,9 @@ void Membership::Drain() {
   for (MemberRecord* waiting : members_.In(MemberState::kWaiting)) {
     Remove(waiting->member, MemberState::kLeft, "the job is ending");
   }
-  if (open_ && open_->joiner != MemberId()) Remove(open_->joiner, MemberState::kLeft, "the job is ending");
+  if (open_ && open_->joiner != MemberId()) {
+    Remove(open_->joiner, MemberState::kLeft, "the job is ending");
+  }
   ProposeNext();
 }
 
@@ -261,10 +265,16 @@ void Membership::Settle() {
     return;
   }
   MemberRecord* member = members_.Find(open_->joiner);
-  member->state = MemberState::kPlanned;
   member->first_exchange = agreed;
-  member->first_step = (agreed.value() - 1) * facts_.local_steps;
-  if (steps_planned_ > 0) member->first_step = std::min(member->first_step, steps_planned_);
+  // Where members advance on their own, they may have gone on since the proposal.
+  member->first_step = facts_.synchronous
+                           ? (agreed.value() - 1) * facts_.local_steps
+                           : members_.LeastStep() / facts_.local_steps * facts_.local_steps;
+  // Where epochs count, the end is not known before the last epoch's cut: the worker finds out.
+  if (facts_.steps > 0) {
+    member->first_step = std::min<uint64_t>(member->first_step, facts_.steps);
+  }
+  member->state = MemberState::kPlanned;
   member->planned_in = generation_.Next();
   const uint64_t settled = open_->agreement.number();
   open_.reset();

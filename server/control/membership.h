@@ -4,8 +4,8 @@
 //            -> plan 1 -> all servers applied it -> those workers are admitted at exchange 1.
 // Late join  propose an exchange to all servers (agreement.h) -> all agree -> plan with the member
 //            -> all applied it -> admitted. One at a time; others queue.
-// Removal    a plan without the member, at once. An open proposal stays open: only its withdrawal, or a plan
-//            that adds its member, settles it.
+// Removal    a plan without the member, at once. An open proposal stays open: only its withdrawal,
+//            or a plan that adds its member, settles it.
 // Drain      propose an exchange as for a joiner -> all agree -> tell every worker to stop after it
 //            -> all have heard -> withdraw, and all stop at the same place.
 //
@@ -30,8 +30,8 @@
 
 namespace tessera {
 
-// A message for one server. Messages to the same server are delivered in this order, or lost with its
-// connection; a server that comes back is sent all it needs.
+// A message for one server. Messages to the same server are delivered in this order, or lost with
+// its connection; a server that comes back is sent all it needs.
 struct Outgoing {
   ShardId server;
   v1::PlanMessage message;
@@ -52,7 +52,8 @@ class Membership {
 
   // --- workers ---
 
-  // A first request makes the worker wait; with a member id it keeps the lease. Codes as in MemberTable.
+  // A first request makes the worker wait; with a member id it keeps the lease. Codes as in
+  // MemberTable.
   absl::StatusOr<const MemberRecord*> Join(const v1::JoinRequest& request, absl::Time now);
   absl::Status Renew(const v1::RenewRequest& request, absl::Time now);
   absl::Status Touch(MemberId member, absl::Time now) { return members_.Touch(member, now); }
@@ -85,7 +86,8 @@ class Membership {
   const ServerTable& servers() const { return servers_; }
   Generation generation() const { return generation_; }
   uint64_t partial_pushes() const { return partial_pushes_; }
-  // Minibatches per worker in the whole job, as far as known; 0: not yet. Bounds a joiner's first step.
+  // Minibatches per worker in the whole job, as far as known; 0: not yet. Bounds a joiner's first
+  // step.
   void set_steps_planned(uint64_t steps) { steps_planned_ = steps; }
 
   std::vector<Outgoing> TakeOutbox();

@@ -5,10 +5,12 @@
 //   history [{seconds, step, epoch, round, train_loss, test_loss, test_accuracy}],
 //   traffic {pull_payload_bytes, push_payload_bytes, pull_wire_bytes, push_wire_bytes,
 //            other_payload_bytes, exchanges, by_worker [...]},
-//   staleness {mean, max, histogram}, memory {server_peak_rss_bytes [...], worker_peak_rss_bytes [...],
-//   parameter_bytes}, phases [{worker, compute_seconds, pull_seconds, push_seconds, wait_seconds,
-//   evaluate_seconds}], members {joined, lost, partial_pushes}, build {version, backend, cpu, gpu}
-// and, beyond that contract: outcome, failure, refused_pushes, layout_hash, parameters_hash, generation.
+//   staleness {mean, max, histogram},
+//   memory {server_peak_rss_bytes [...], worker_peak_rss_bytes [...], parameter_bytes},
+//   phases [{worker, compute_seconds, pull_seconds, push_seconds, wait_seconds, evaluate_seconds}],
+//   members {joined, lost, partial_pushes}, build {version, backend, cpu, gpu}
+// and, beyond that contract: outcome, failure, refused_pushes, layout_hash, parameters_hash,
+// generation.
 //
 // A number that is not finite, or that nobody measured, is null.
 #ifndef TESSERA_SERVER_CONTROL_REPORT_H_
@@ -20,8 +22,8 @@
 
 namespace tessera {
 
-// Everything in the report is in the status of the ended job: a member's progress holds what it did in all. The work of
-// members that were lost counts as far as they told.
+// Everything in the report is in the status of the ended job: a member's progress holds what it did
+// in all. The work of members that were lost counts as far as they told.
 std::string ReportJson(const v1::JobStatus& status);
 
 }  // namespace tessera

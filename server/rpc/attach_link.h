@@ -5,8 +5,9 @@
 //   3. Send counters four times per lease, or every 250 ms.
 //   4. On drain: send the last counters, with the hash of the parameters, and close.
 //
-// A broken connection is made anew; the coordinator repeats its plan, and applying it twice is harmless.
-// A server that has not heard the coordinator for a lease ends: another coordinator may be in charge.
+// A broken connection is made anew; the coordinator repeats its plan, and applying it twice is
+// harmless. A server that has not heard the coordinator for a lease ends: another coordinator may
+// be in charge.
 #ifndef TESSERA_SERVER_RPC_ATTACH_LINK_H_
 #define TESSERA_SERVER_RPC_ATTACH_LINK_H_
 
@@ -39,7 +40,8 @@ class AttachLink {
     absl::Duration lease_timeout;
     // Outlives the link.
     ShardThread* shard = nullptr;
-    // Adds what the shard does not know (payload bytes). May be empty; called on the shard's thread.
+    // Adds what the shard does not know (payload bytes). May be empty; called on the shard's
+    // thread.
     std::function<void(v1::ServerCounters*)> fill_counters;
     // Called once, on a thread of the link, when the link has ended by itself:
     //   OK                   the job has ended, all is reported

@@ -69,7 +69,8 @@ class AttachCall final : public grpc::ServerBidiReactor<v1::ShardMessage, v1::Pl
       hello_ = incoming_.hello();
       return true;
     }
-    Log(LogLevel::kWarning, absl::StrCat("control: server refused why=\"", attached.message(), "\""));
+    Log(LogLevel::kWarning,
+        absl::StrCat("control: server refused why=\"", attached.message(), "\""));
     refusal_.set_refuse(std::string(attached.message()));
     // Nothing was registered, so nobody else writes.
     StartWriteAndFinish(&refusal_, grpc::WriteOptions(), ToGrpc(attached));
@@ -123,7 +124,8 @@ class EvaluateCall final : public grpc::ServerUnaryReactor {
   v1::EvaluateReply* const reply_;
 };
 
-grpc::ServerUnaryReactor* Finished(grpc::CallbackServerContext* context, const absl::Status& status) {
+grpc::ServerUnaryReactor* Finished(grpc::CallbackServerContext* context,
+                                   const absl::Status& status) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(ToGrpc(status));
   return reactor;

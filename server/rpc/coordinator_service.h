@@ -1,4 +1,5 @@
-// Coordinator over gRPC: every call becomes an event of the one coordinator. No thread waits for anything.
+// Coordinator over gRPC: every call becomes an event of the one coordinator. No thread waits for
+// anything.
 #ifndef TESSERA_SERVER_RPC_COORDINATOR_SERVICE_H_
 #define TESSERA_SERVER_RPC_COORDINATOR_SERVICE_H_
 
@@ -7,8 +8,8 @@
 
 namespace tessera {
 
-// Calls come on gRPC's threads. An attached server's connection stays open until the server ends it or
-// is refused.
+// Calls come on gRPC's threads. An attached server's connection stays open until the server ends it
+// or is refused.
 class CoordinatorService final : public v1::Coordinator::CallbackService {
  public:
   // `live` outlives it.
@@ -16,8 +17,8 @@ class CoordinatorService final : public v1::Coordinator::CallbackService {
 
   grpc::ServerBidiReactor<v1::ShardMessage, v1::PlanMessage>* Attach(
       grpc::CallbackServerContext* context) override;
-  grpc::ServerUnaryReactor* Join(grpc::CallbackServerContext* context, const v1::JoinRequest* request,
-                                 v1::JoinReply* reply) override;
+  grpc::ServerUnaryReactor* Join(grpc::CallbackServerContext* context,
+                                 const v1::JoinRequest* request, v1::JoinReply* reply) override;
   grpc::ServerUnaryReactor* Renew(grpc::CallbackServerContext* context,
                                   const v1::RenewRequest* request, v1::RenewReply* reply) override;
   grpc::ServerUnaryReactor* BeginTraining(grpc::CallbackServerContext* context,

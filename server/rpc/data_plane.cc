@@ -14,9 +14,9 @@ constexpr size_t kDigestQuoted = 64;
 
 absl::Status DataPlane::CheckCaller(absl::string_view where, const v1::Caller& caller) const {
   if (caller.job_digest() != job_digest_) {
-    return absl::InvalidArgumentError(absl::StrCat(where, ": job digest is \"", caller.job_digest().substr(0, kDigestQuoted),
-                                                   "\", want \"",
-                                                   job_digest_, "\"; start both ends from the same job file"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, ": job digest is \"", caller.job_digest().substr(0, kDigestQuoted),
+                     "\", want \"", job_digest_, "\"; start both ends from the same job file"));
   }
   if (caller.member() == 0) {
     return absl::FailedPreconditionError(
@@ -24,8 +24,9 @@ absl::Status DataPlane::CheckCaller(absl::string_view where, const v1::Caller& c
   }
   const uint64_t generation = generation_.load(std::memory_order_relaxed);
   if (caller.generation() < generation) {
-    return absl::FailedPreconditionError(absl::StrCat(where, ": generation is ", caller.generation(), ", want ",
-                                                      generation, "; the job was restored, drop the update and pull"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(where, ": generation is ", caller.generation(), ", want ", generation,
+                     "; the job was restored, drop the update and pull"));
   }
   return absl::OkStatus();
 }

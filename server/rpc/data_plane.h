@@ -46,7 +46,9 @@ class DataPlane {
   ShardThread& shard() { return *shard_; }
   Generation generation() const { return Generation(generation_.load(std::memory_order_relaxed)); }
   // Callers of an older one are refused from now on.
-  void SetGeneration(Generation generation) { generation_.store(generation.value(), std::memory_order_relaxed); }
+  void SetGeneration(Generation generation) {
+    generation_.store(generation.value(), std::memory_order_relaxed);
+  }
 
   // Is this a worker of this job? `where` begins the message.
   //   kInvalidArgument     another job

@@ -31,10 +31,11 @@ struct HostPort {
 absl::StatusOr<HostPort> Split(const std::string& address) {
   const size_t colon = address.rfind(':');
   HostPort result;
-  if (colon == std::string::npos || colon == 0 || !absl::SimpleAtoi(address.substr(colon + 1), &result.port) ||
-      result.port < 0 || result.port > 65535) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("grpc server: address is \"", address, "\", want host:port with a port in [0, 65535]"));
+  if (colon == std::string::npos || colon == 0 ||
+      !absl::SimpleAtoi(address.substr(colon + 1), &result.port) || result.port < 0 ||
+      result.port > 65535) {
+    return absl::InvalidArgumentError(absl::StrCat("grpc server: address is \"", address,
+                                                   "\", want host:port with a port in [0, 65535]"));
   }
   result.host = address.substr(0, colon);
   return result;
@@ -48,7 +49,8 @@ absl::Status WhyNotBound(const std::string& address, const HostPort& where) {
   addrinfo* found = nullptr;
   absl::string_view host = where.host;
   if (absl::ConsumePrefix(&host, "[")) absl::ConsumeSuffix(&host, "]");
-  const int code = getaddrinfo(std::string(host).c_str(), std::to_string(where.port).c_str(), &hints, &found);
+  const int code =
+      getaddrinfo(std::string(host).c_str(), std::to_string(where.port).c_str(), &hints, &found);
   if (code != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("grpc server: host of \"", address, "\" is not known: ", gai_strerror(code)));
@@ -63,8 +65,9 @@ absl::Status WhyNotBound(const std::string& address, const HostPort& where) {
   }
   freeaddrinfo(found);
   if (error == EADDRINUSE) {
-    return absl::FailedPreconditionError(absl::StrCat("grpc server: port ", where.port, " of \"", address,
-                                                      "\" is taken, want a free one; stop its owner or take another"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("grpc server: port ", where.port, " of \"", address,
+                     "\" is taken, want a free one; stop its owner or take another"));
   }
   return absl::FailedPreconditionError(
       absl::StrCat("grpc server: \"", address, "\" cannot be listened on: ", std::strerror(error)));

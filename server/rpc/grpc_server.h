@@ -37,8 +37,8 @@ class GrpcServer {
   // What health checks are told. Serving from the start.
   void SetServing(bool serving);
 
-  // Takes no new calls, lets the others finish for `grace`, then cancels them; returns when all have
-  // ended. Whoever answers calls (a shard's thread) must still run.
+  // Takes no new calls, lets the others finish for `grace`, then cancels them; returns when all
+  // have ended. Whoever answers calls (a shard's thread) must still run.
   void Shutdown(absl::Duration grace);
 
  private:

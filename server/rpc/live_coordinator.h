@@ -1,4 +1,5 @@
-// The coordinator's state machine among real threads: one mutex, the clock, and who gets which message.
+// The coordinator's state machine among real threads: one mutex, the clock, and who gets which
+// message.
 #ifndef TESSERA_SERVER_RPC_LIVE_COORDINATOR_H_
 #define TESSERA_SERVER_RPC_LIVE_COORDINATOR_H_
 
@@ -22,8 +23,8 @@
 
 namespace tessera {
 
-// Owns the coordinator and a thread that ends leases. Every method may be called from any thread. It must
-// outlive the services that use it, and their gRPC server.
+// Owns the coordinator and a thread that ends leases. Every method may be called from any thread.
+// It must outlive the services that use it, and their gRPC server.
 class LiveCoordinator {
  public:
   // Takes a plan message to a server. Called under the mutex, in order: it must queue and return.

@@ -16,8 +16,9 @@ class RefusedCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   void OnDone() override { delete this; }
 };
 
-using RawMethods = v1::ParameterServer::WithRawCallbackMethod_Pull<v1::ParameterServer::WithRawCallbackMethod_Push<
-    v1::ParameterServer::WithRawCallbackMethod_FetchSubnet<v1::ParameterServer::Service>>>;
+using RawMethods =
+    v1::ParameterServer::WithRawCallbackMethod_Pull<v1::ParameterServer::WithRawCallbackMethod_Push<
+        v1::ParameterServer::WithRawCallbackMethod_FetchSubnet<v1::ParameterServer::Service>>>;
 
 }  // namespace
 
@@ -35,18 +36,20 @@ class ParameterService::Service final : public RawMethods {
     return PushCall::Start(plane_, context, reply);
   }
 
-  grpc::ServerWriteReactor<grpc::ByteBuffer>* FetchSubnet(grpc::CallbackServerContext* context,
-                                                          const grpc::ByteBuffer* request) override {
-    return new RefusedCall(
-        grpc::Status(grpc::StatusCode::UNIMPLEMENTED, "fetch: subnet fetches come with subnet training"));
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* FetchSubnet(
+      grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) override {
+    return new RefusedCall(grpc::Status(grpc::StatusCode::UNIMPLEMENTED,
+                                        "fetch: subnet fetches come with subnet training"));
   }
 
  private:
   DataPlane* const plane_;
 };
 
-ParameterService::ParameterService(ShardThread* shard, std::string job_digest, Generation generation)
-    : plane_(shard, std::move(job_digest), generation), service_(std::make_unique<Service>(&plane_)) {}
+ParameterService::ParameterService(ShardThread* shard, std::string job_digest,
+                                   Generation generation)
+    : plane_(shard, std::move(job_digest), generation),
+      service_(std::make_unique<Service>(&plane_)) {}
 
 ParameterService::~ParameterService() = default;
 

@@ -13,13 +13,14 @@
 
 namespace tessera {
 
-// Answers Pull, Push and FetchSubnet (proto/parameter_server.proto) for one shard. No gRPC thread waits here:
-// a call that must wait is an entry in the shard's lists.
+// Answers Pull, Push and FetchSubnet (proto/parameter_server.proto) for one shard. No gRPC thread
+// waits here: a call that must wait is an entry in the shard's lists.
 //
 // Order at the end: GrpcServer::Shutdown, then this, then the shard's thread.
 class ParameterService {
  public:
-  // `shard` must outlive this. Calls of another job or of a generation before `generation` are refused.
+  // `shard` must outlive this. Calls of another job or of a generation before `generation` are
+  // refused.
   ParameterService(ShardThread* shard, std::string job_digest, Generation generation);
   ~ParameterService();
 

@@ -19,7 +19,8 @@ constexpr int64_t kFirstChunkBytes = int64_t{64} << 10;
 
 }  // namespace
 
-grpc::ServerWriteReactor<grpc::ByteBuffer>* PullCall::Start(DataPlane* plane, grpc::CallbackServerContext* context,
+grpc::ServerWriteReactor<grpc::ByteBuffer>* PullCall::Start(DataPlane* plane,
+                                                            grpc::CallbackServerContext* context,
                                                             const grpc::ByteBuffer& request) {
   const std::shared_ptr<PullCall> call(new PullCall(plane, context));
   call->self_ = call;
@@ -31,12 +32,16 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* PullCall::Start(DataPlane* plane, gr
 absl::Status PullCall::Ask(const grpc::ByteBuffer& bytes) {
   v1::PullRequest request;
   const absl::Status read = ReadMessage(bytes, &request);
-  if (!read.ok()) return absl::InvalidArgumentError(absl::StrCat("pull from ", context_->peer(), ": ", read.message()));
+  if (!read.ok())
+    return absl::InvalidArgumentError(
+        absl::StrCat("pull from ", context_->peer(), ": ", read.message()));
   const MemberId member(request.caller().member());
-  where_ = absl::StrCat("pull from member ", member.value(), " after exchange ", request.after_exchange());
+  where_ = absl::StrCat("pull from member ", member.value(), " after exchange ",
+                        request.after_exchange());
   TESSERA_RETURN_IF_ERROR(plane_->CheckCaller(where_, request.caller()));
   if (!request.keys().has_dense()) {
-    return absl::InvalidArgumentError(absl::StrCat(where_, ": keys are absent or unknown, want dense"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(where_, ": keys are absent or unknown, want dense"));
   }
   outside_exchange_ = request.outside_exchange();
   const std::shared_ptr<PullCall> self = shared_from_this();
@@ -44,9 +49,9 @@ absl::Status PullCall::Ask(const grpc::ByteBuffer& bytes) {
     plane_->shard().ReadNow([self](ReadResult result) { self->Answer(std::move(result)); });
     return absl::OkStatus();
   }
-  const uint64_t number =
-      plane_->shard().Read(member, Exchange(request.after_exchange()),
-                           [self](absl::StatusOr<ReadResult> result) { self->Answer(std::move(result)); });
+  const uint64_t number = plane_->shard().Read(
+      member, Exchange(request.after_exchange()),
+      [self](absl::StatusOr<ReadResult> result) { self->Answer(std::move(result)); });
   absl::MutexLock lock(&mutex_);
   read_ = number;
   if (gone_) plane_->shard().CancelRead(read_);
@@ -74,14 +79,14 @@ void PullCall::Answer(absl::StatusOr<ReadResult> result) {
 
 void PullCall::SendNext() {
   v1::Chunk head;
-  int64_t room = SendChunk();
+  int64_t room = kChunkBytes;
   if (left_ == snapshot_->bytes()) {
     v1::ChunkHeader* header = head.mutable_header();
     header->set_version(version_.value());
     header->set_payload_bytes(left_);
     header->set_layout_hash(plane_->shard().layout_hash());
     header->set_generation(plane_->generation().value());
-    room = left_ > 2 * kFirstChunkBytes ? (getenv("FIRST") ? atoll(getenv("FIRST")) : kFirstChunkBytes) : left_;
+    room = left_ > 2 * kFirstChunkBytes ? kFirstChunkBytes : left_;
   }
   std::vector<grpc::Slice> slices;
   int64_t payload_bytes = 0;
@@ -89,7 +94,8 @@ void PullCall::SendNext() {
     const std::shared_ptr<const Block>& block = snapshot_->blocks()[block_];
     const int64_t block_bytes = block->size() * static_cast<int64_t>(sizeof(float));
     const int64_t run = std::min(room - payload_bytes, block_bytes - offset_);
-    slices.push_back(BorrowSlice(reinterpret_cast<const char*>(block->data()) + offset_, run, block));
+    slices.push_back(
+        BorrowSlice(reinterpret_cast<const char*>(block->data()) + offset_, run, block));
     payload_bytes += run;
     offset_ += run;
     if (offset_ == block_bytes) {
@@ -112,10 +118,12 @@ void PullCall::OnWriteDone(bool ok) {
   if (left_ == 0) return;
   if (snapshot_->revoked()) {
     plane_->CountCutOff();
-    return Finish(ToGrpc(absl::AbortedError(
-        absl::StrCat(where_, ": reader too slow, ", left_, " of ", snapshot_->bytes(), " bytes were left; pull again"))));
+    return Finish(ToGrpc(
+        absl::AbortedError(absl::StrCat(where_, ": reader too slow, ", left_, " of ",
+                                        snapshot_->bytes(), " bytes were left; pull again"))));
   }
-  if (!ok) return Finish(ToGrpc(absl::CancelledError(absl::StrCat(where_, ": the client has gone"))));
+  if (!ok)
+    return Finish(ToGrpc(absl::CancelledError(absl::StrCat(where_, ": the client has gone"))));
   SendNext();
 }
 

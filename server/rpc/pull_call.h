@@ -2,11 +2,11 @@
 //
 //   1. The request is read and its caller checked.
 //   2. The shard is asked; the answer may wait for other workers. A client that goes is forgotten.
-//   3. Chunks that reference the snapshot's blocks are sent one after the other. An answer of several
-//      chunks begins with a short one, so that the shard's thread, which sends it, is soon free; the rest
-//      is sent by gRPC's threads.
-// A reader that is too slow loses its snapshot and ends with ABORTED, or with CANCELLED if its network
-// stands still.
+//   3. Chunks that reference the snapshot's blocks are sent one after the other. An answer of
+//      several begins with a short one, so that the shard's thread, which sends it, is soon free;
+//      gRPC's threads send the rest.
+// A reader that is too slow loses its snapshot and ends with ABORTED, or with CANCELLED if its
+// network stands still.
 #ifndef TESSERA_SERVER_RPC_PULL_CALL_H_
 #define TESSERA_SERVER_RPC_PULL_CALL_H_
 
@@ -29,7 +29,8 @@ class PullCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
                        public ActiveReader,
                        public std::enable_shared_from_this<PullCall> {
  public:
-  static grpc::ServerWriteReactor<grpc::ByteBuffer>* Start(DataPlane* plane, grpc::CallbackServerContext* context,
+  static grpc::ServerWriteReactor<grpc::ByteBuffer>* Start(DataPlane* plane,
+                                                           grpc::CallbackServerContext* context,
                                                            const grpc::ByteBuffer& request);
 
   void OnWriteDone(bool ok) override;
@@ -38,7 +39,8 @@ class PullCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   void CutOffIfRevoked() override;
 
  private:
-  PullCall(DataPlane* plane, grpc::CallbackServerContext* context) : plane_(plane), context_(context) {}
+  PullCall(DataPlane* plane, grpc::CallbackServerContext* context)
+      : plane_(plane), context_(context) {}
 
   absl::Status Ask(const grpc::ByteBuffer& request);
   void Answer(absl::StatusOr<ReadResult> result);

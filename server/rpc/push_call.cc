@@ -11,7 +11,8 @@
 
 namespace tessera {
 
-grpc::ServerReadReactor<grpc::ByteBuffer>* PushCall::Start(DataPlane* plane, grpc::CallbackServerContext* context,
+grpc::ServerReadReactor<grpc::ByteBuffer>* PushCall::Start(DataPlane* plane,
+                                                           grpc::CallbackServerContext* context,
                                                            grpc::ByteBuffer* reply) {
   const std::shared_ptr<PushCall> call(new PushCall(plane, context, reply));
   call->self_ = call;
@@ -38,19 +39,20 @@ absl::Status PushCall::TakeChunk() {
   Payload payload;
   const absl::Status read = ReadChunk(message_, &head, &payload);
   if (!read.ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(has_header_ ? where_ : absl::StrCat("push from ", context_->peer()), ": ", read.message()));
+    return absl::InvalidArgumentError(absl::StrCat(
+        has_header_ ? where_ : absl::StrCat("push from ", context_->peer()), ": ", read.message()));
   }
   if (head.has_header() == has_header_) {
-    return absl::InvalidArgumentError(has_header_ ? absl::StrCat(where_, ": has a second header, want one")
-                                                  : absl::StrCat("push from ", context_->peer(),
-                                                                 ": header is absent, want it in the first chunk"));
+    return absl::InvalidArgumentError(
+        has_header_ ? absl::StrCat(where_, ": has a second header, want one")
+                    : absl::StrCat("push from ", context_->peer(),
+                                   ": header is absent, want it in the first chunk"));
   }
   if (head.has_header()) TESSERA_RETURN_IF_ERROR(TakeHeader(head.header()));
   const int64_t received = push_.payload.size() + payload.size();
   if (received > declared_bytes_) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(where_, ": payload is at least ", received, " bytes, want the declared ", declared_bytes_));
+    return absl::InvalidArgumentError(absl::StrCat(where_, ": payload is at least ", received,
+                                                   " bytes, want the declared ", declared_bytes_));
   }
   const int64_t wire_bytes = WireBytes(message_.Length());
   wire_bytes_ += wire_bytes;
@@ -65,16 +67,18 @@ absl::Status PushCall::TakeChunk() {
 
 absl::Status PushCall::TakeHeader(const v1::PushHeader& header) {
   has_header_ = true;
-  where_ = absl::StrCat("push from member ", header.caller().member(), " exchange ", header.exchange());
+  where_ =
+      absl::StrCat("push from member ", header.caller().member(), " exchange ", header.exchange());
   TESSERA_RETURN_IF_ERROR(plane_->CheckCaller(where_, header.caller()));
   if (!header.keys().has_dense()) {
-    return absl::InvalidArgumentError(absl::StrCat(where_, ": keys are absent or unknown, want dense"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(where_, ": keys are absent or unknown, want dense"));
   }
   const ShardSlices& slices = plane_->shard().slices();
   if (header.payload_bytes() != static_cast<uint64_t>(slices.bytes())) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(where_, ": payload is ", header.payload_bytes(), " bytes, want ", slices.bytes(), " (", slices.size,
-                     " entries as f32); layouts differ, compare layout_hash in status"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        where_, ": payload is ", header.payload_bytes(), " bytes, want ", slices.bytes(), " (",
+        slices.size, " entries as f32); layouts differ, compare layout_hash in status"));
   }
   declared_bytes_ = slices.bytes();
   push_.member = MemberId(header.caller().member());
@@ -89,12 +93,12 @@ absl::Status PushCall::TakeHeader(const v1::PushHeader& header) {
 
 absl::Status PushCall::CheckEnd() const {
   if (!has_header_) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("push from ", context_->peer(), ": ended before its header, want one in the first chunk"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "push from ", context_->peer(), ": ended before its header, want one in the first chunk"));
   }
   if (push_.payload.size() == declared_bytes_) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(where_, ": payload ended after ", push_.payload.size(), " of ", declared_bytes_, " bytes"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      where_, ": payload ended after ", push_.payload.size(), " of ", declared_bytes_, " bytes"));
 }
 
 void PushCall::AskForPlace() {
@@ -105,7 +109,8 @@ void PushCall::AskForPlace() {
   lock.Release();
   if (cancelled) return Fail(Gone());
   const std::shared_ptr<PushCall> self = shared_from_this();
-  plane_->shard().Reserve(push_.member, declared_bytes_, [self](const absl::Status& status) { self->OnPlace(status); });
+  plane_->shard().Reserve(push_.member, declared_bytes_,
+                          [self](const absl::Status& status) { self->OnPlace(status); });
 }
 
 void PushCall::OnPlace(const absl::Status& status) {
@@ -116,7 +121,8 @@ void PushCall::OnPlace(const absl::Status& status) {
     if (!abandoned) place_ = status.ok() ? Place::kGranted : Place::kNone;
   }
   if (!abandoned) {
-    if (!status.ok()) return Fail(absl::Status(status.code(), absl::StrCat(where_, ": ", status.message())));
+    if (!status.ok())
+      return Fail(absl::Status(status.code(), absl::StrCat(where_, ": ", status.message())));
     return StartRead(&message_);
   }
   if (status.ok()) plane_->shard().Release(push_.member, declared_bytes_);
@@ -135,8 +141,9 @@ void PushCall::OnCancel() {
 void PushCall::Deliver() {
   push_.bad_entry = finite_.bad_entry();
   const std::shared_ptr<PushCall> self = shared_from_this();
-  plane_->shard().Accept(std::move(push_),
-                         [self](const absl::StatusOr<PushAccepted>& accepted) { self->OnAccepted(accepted); });
+  plane_->shard().Accept(std::move(push_), [self](const absl::StatusOr<PushAccepted>& accepted) {
+    self->OnAccepted(accepted);
+  });
 }
 
 void PushCall::OnAccepted(const absl::StatusOr<PushAccepted>& accepted) {
@@ -151,7 +158,9 @@ void PushCall::OnAccepted(const absl::StatusOr<PushAccepted>& accepted) {
   plane_->CutOffRevoked();
 }
 
-absl::Status PushCall::Gone() const { return absl::CancelledError(absl::StrCat(where_, ": the client has gone")); }
+absl::Status PushCall::Gone() const {
+  return absl::CancelledError(absl::StrCat(where_, ": the client has gone"));
+}
 
 void PushCall::GiveBackPlace() {
   absl::MutexLock lock(&mutex_);

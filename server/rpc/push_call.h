@@ -1,8 +1,9 @@
 // One Push: its bytes stay in the memory that the network gave them, and go to the shard whole.
 //
-//   1. The first message carries the header: caller, layout and declared size are checked before more comes.
-//   2. A payload that is not complete by then waits for a place in staging; until it is granted nothing is
-//      read, so the network's flow control holds the sender.
+//   1. The first message carries the header: caller and declared size are checked before more
+//      is read.
+//   2. A payload that is not complete by then waits for a place in staging; until it is granted
+//      nothing is read, so the network's flow control holds the sender.
 //   3. Each chunk is checked for infinities and NaN while it is warm.
 //   4. When the stream has ended at the declared size, the shard accepts or refuses.
 // A granted place is given back exactly once: by the shard when it accepts, by this call otherwise.
@@ -29,7 +30,8 @@ namespace tessera {
 class PushCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
                        public std::enable_shared_from_this<PushCall> {
  public:
-  static grpc::ServerReadReactor<grpc::ByteBuffer>* Start(DataPlane* plane, grpc::CallbackServerContext* context,
+  static grpc::ServerReadReactor<grpc::ByteBuffer>* Start(DataPlane* plane,
+                                                          grpc::CallbackServerContext* context,
                                                           grpc::ByteBuffer* reply);
 
   void OnReadDone(bool ok) override;

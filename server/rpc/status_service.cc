@@ -16,7 +16,8 @@ absl::Duration IntervalOf(const v1::StatusRequest& request) {
   return std::clamp(absl::Nanoseconds(request.interval_ns()), kWatchIntervalMin, kWatchIntervalMax);
 }
 
-// One watcher. A timer wakes it for the next status. Deletes itself when call and timer are both over.
+// One watcher. A timer wakes it for the next status. Deletes itself when call and timer are both
+// over.
 class WatchCall final : public grpc::ServerWriteReactor<v1::JobStatus> {
  public:
   WatchCall(const std::function<v1::JobStatus()>& now, absl::Duration interval)

@@ -15,8 +15,9 @@ constexpr absl::Duration kWatchIntervalMin = absl::Milliseconds(100);
 constexpr absl::Duration kWatchIntervalMax = absl::Hours(1);
 constexpr absl::Duration kWatchIntervalDefault = absl::Seconds(1);
 
-// `now` is asked from gRPC's threads and must not block for long: on server 0 the job's status, on another
-// server its own counters (OwnStatus in attach_link.h). Watch ends after a status whose state is "done".
+// `now` is asked from gRPC's threads and must not block for long: on server 0 the job's status, on
+// another server its own counters (OwnStatus in attach_link.h). Watch ends after a status whose
+// state is "done".
 class StatusService final : public v1::Status::CallbackService {
  public:
   explicit StatusService(std::function<v1::JobStatus()> now) : now_(std::move(now)) {}

@@ -211,6 +211,10 @@ absl::StatusOr<std::optional<ReadResult>> Shard::Read(MemberId member, Exchange 
   const MemberState& state = found->second;
   if (after >= state.first && state.folded < after) return std::optional<ReadResult>();
   if (!policy_->MayRead(member, after)) return std::optional<ReadResult>();
+  // An exchange that nobody is left to make may have been promised: it is not over before that is settled.
+  for (const Open& open : open_proposals_) {
+    if (policy_->Collecting() != Exchange(0) && open.first <= after) return std::optional<ReadResult>();
+  }
   return std::optional<ReadResult>(ReadNow());
 }
 

@@ -32,7 +32,9 @@ class Checker::RecordedPolicy final : public ConsistencyPolicy {
     if (scale.has_value()) checker_->OnCommitted(shard_, exchange);
     return scale;
   }
-  bool MayRead(MemberId member, Exchange after) const override { return policy_->MayRead(member, after); }
+  bool MayRead(MemberId member, Exchange after) const override {
+    return policy_->MayRead(member, after);
+  }
   Exchange Collecting() const override { return policy_->Collecting(); }
   std::vector<MemberId> WaitsFor() const override { return policy_->WaitsFor(); }
 
@@ -65,26 +67,29 @@ void Checker::OnPlan(ShardId shard, const Plan& plan) {
 void Checker::OnAccepted(ShardId shard, MemberId member) {
   const Ledger& ledger = ledgers_[shard.value()];
   if (ledger.plan.Find(member) == nullptr) {
-    Violate(absl::StrCat("shard ", shard.value(), " accepted a push of removed member ", member.value()));
+    Violate(absl::StrCat("shard ", shard.value(), " accepted a push of removed member ",
+                         member.value()));
   }
 }
 
 void Checker::OnFolded(ShardId shard, const PushFacts& push, const Verdict& verdict) {
   Ledger& ledger = ledgers_[shard.value()];
-  const std::string where =
-      absl::StrCat("shard ", shard.value(), " member ", push.member.value(), " exchange ", push.exchange.value());
+  const std::string where = absl::StrCat("shard ", shard.value(), " member ", push.member.value(),
+                                         " exchange ", push.exchange.value());
   const PlanMember* member = ledger.plan.Find(push.member);
   if (member == nullptr || push.exchange < member->first_exchange) {
     Violate(absl::StrCat(where, ": folded, but it is no member then"));
   }
-  if (!ledger.applied.insert({push.member, push.exchange}).second) Violate(absl::StrCat(where, ": folded twice"));
+  if (!ledger.applied.insert({push.member, push.exchange}).second)
+    Violate(absl::StrCat(where, ": folded twice"));
   if (push.now.value() != ledger.version || push.base > push.now) {
     Violate(absl::StrCat(where, ": versions are out of step"));
   }
   int64_t at = 0;
   for (const Slice& slice : ledger.slices.slices) {
     // One parameter: entries are numbered over the whole of it.
-    for (int64_t entry = slice.row_begin * slice.columns; entry < slice.row_end * slice.columns; ++entry) {
+    for (int64_t entry = slice.row_begin * slice.columns; entry < slice.row_end * slice.columns;
+         ++entry) {
       ledger.pending[at++] += UpdateEntry(options_.seed, push.member, push.exchange, entry);
     }
   }
@@ -94,18 +99,20 @@ void Checker::OnFolded(ShardId shard, const PushFacts& push, const Verdict& verd
 
 void Checker::OnCommitted(ShardId shard, Exchange exchange) {
   Ledger& ledger = ledgers_[shard.value()];
-  if (ledger.folded.empty()) return Violate(absl::StrCat("shard ", shard.value(), " committed nothing"));
+  if (ledger.folded.empty())
+    return Violate(absl::StrCat("shard ", shard.value(), " committed nothing"));
   if (options_.lockstep) {
     if (exchange <= ledger.committed) {
-      Violate(absl::StrCat("shard ", shard.value(), " committed exchange ", exchange.value(), " after ",
-                           ledger.committed.value()));
+      Violate(absl::StrCat("shard ", shard.value(), " committed exchange ", exchange.value(),
+                           " after ", ledger.committed.value()));
     }
     ledger.commits[exchange] = {ledger.folded.begin(), ledger.folded.end()};
     ledger.committed = exchange;
   }
-  const int64_t count = static_cast<int64_t>(ledger.folded.size());
+  const float scale = 1.0f / static_cast<float>(ledger.folded.size());
   for (size_t i = 0; i < ledger.pending.size(); ++i) {
-    ledger.parameters[i] += options_.sign * ledger.pending[i] / count;
+    const float mean = scale * static_cast<float>(ledger.pending[i]);
+    ledger.parameters[i] += static_cast<float>(options_.sign) * mean;
     ledger.pending[i] = 0;
   }
   ledger.folded.clear();
@@ -122,16 +129,18 @@ void Checker::OnCounted(ShardId shard, Version version) {
 void Checker::OnRead(ShardId shard, MemberId member, Exchange after, Version version,
                      const std::vector<float>& values) {
   const Ledger& ledger = ledgers_[shard.value()];
-  const std::string where =
-      absl::StrCat("shard ", shard.value(), " read by member ", member.value(), " after exchange ", after.value());
+  const std::string where = absl::StrCat("shard ", shard.value(), " read by member ",
+                                         member.value(), " after exchange ", after.value());
   OnCounted(shard, version);
   if (options_.lockstep && after != Exchange(0) && after != ledger.committed) {
     const PlanMember* reader = ledger.plan.Find(member);
     // A joiner may be the first after all others have gone: what was last committed is then older.
-    const bool skipped = reader != nullptr && reader->first_exchange == after.Next() && ledger.committed < after;
+    const bool skipped =
+        reader != nullptr && reader->first_exchange == after.Next() && ledger.committed < after;
     // An old request that was long on its way: its client has what it wanted and has pushed since.
     const bool belated = ledger.applied.count({member, after.Next()}) > 0;
-    if (!skipped && !belated) Violate(absl::StrCat(where, ": contains exchange ", ledger.committed.value()));
+    if (!skipped && !belated)
+      Violate(absl::StrCat(where, ": contains exchange ", ledger.committed.value()));
   }
   if (!options_.lockstep && ledger.applied.count({member, after}) == 0) {
     const PlanMember* reader = ledger.plan.Find(member);
@@ -139,11 +148,12 @@ void Checker::OnRead(ShardId shard, MemberId member, Exchange after, Version ver
       Violate(absl::StrCat(where, ": the reader's own push is missing"));
     }
   }
-  if (values.size() != ledger.parameters.size()) return Violate(absl::StrCat(where, ": wrong size"));
+  if (values.size() != ledger.parameters.size())
+    return Violate(absl::StrCat(where, ": wrong size"));
   for (size_t i = 0; i < values.size(); ++i) {
-    if (values[i] == static_cast<float>(ledger.parameters[i])) continue;
-    return Violate(absl::StrCat(where, ": entry ", i, " is ", values[i], ", want ", ledger.parameters[i],
-                                " by the updates folded"));
+    if (values[i] == ledger.parameters[i]) continue;
+    return Violate(absl::StrCat(where, ": entry ", i, " is ", values[i], ", want ",
+                                ledger.parameters[i], " by the updates folded"));
   }
 }
 
@@ -151,8 +161,8 @@ void Checker::OnReplica(MemberId member, Exchange exchange, const std::vector<fl
   if (!options_.lockstep) return;
   const auto [found, is_new] = replicas_.emplace(exchange, values);
   if (!is_new && found->second != values) {
-    Violate(absl::StrCat("member ", member.value(), ": its replica after exchange ", exchange.value(),
-                         " differs from another worker's"));
+    Violate(absl::StrCat("member ", member.value(), ": its replica after exchange ",
+                         exchange.value(), " differs from another worker's"));
   }
 }
 
@@ -161,11 +171,13 @@ void Checker::OnWaiting(ShardId shard, const std::vector<MemberId>& readers,
   const Ledger& ledger = ledgers_[shard.value()];
   for (const MemberId member : waits_for) {
     if (ledger.plan.Find(member) == nullptr) {
-      Violate(absl::StrCat("shard ", shard.value(), " waits for ", member.value(), ", which is no member"));
+      Violate(absl::StrCat("shard ", shard.value(), " waits for ", member.value(),
+                           ", which is no member"));
     }
   }
   if (readers.empty() || holds_promise || !waits_for.empty() || !options_.lockstep) return;
-  Violate(absl::StrCat("shard ", shard.value(), ": member ", readers.front().value(), " waits for nobody"));
+  Violate(absl::StrCat("shard ", shard.value(), ": member ", readers.front().value(),
+                       " waits for nobody"));
 }
 
 void Checker::OnAdmitted(MemberId member, Exchange first) {
@@ -173,15 +185,16 @@ void Checker::OnAdmitted(MemberId member, Exchange first) {
     const PlanMember* planned = ledgers_[shard].plan.Find(member);
     // It may have been removed there already.
     if (planned == nullptr && ledgers_[shard].plan.generation == Generation(0)) {
-      Violate(absl::StrCat("member ", member.value(), " was admitted before shard ", shard, " had a plan"));
+      Violate(absl::StrCat("member ", member.value(), " was admitted before shard ", shard,
+                           " had a plan"));
     }
     if (planned != nullptr && planned->first_exchange != first) {
-      Violate(absl::StrCat("member ", member.value(), " begins with exchange ", first.value(), ", shard ", shard,
-                           " expects ", planned->first_exchange.value()));
+      Violate(absl::StrCat("member ", member.value(), " begins with exchange ", first.value(),
+                           ", shard ", shard, " expects ", planned->first_exchange.value()));
     }
     if (planned != nullptr && options_.lockstep && ledgers_[shard].committed >= first) {
-      Violate(absl::StrCat("member ", member.value(), " begins with exchange ", first.value(), ", which shard ",
-                           shard, " has committed"));
+      Violate(absl::StrCat("member ", member.value(), " begins with exchange ", first.value(),
+                           ", which shard ", shard, " has committed"));
     }
   }
 }
@@ -198,8 +211,8 @@ void Checker::CheckSameCommits(const std::set<MemberId>& lost) {
         for (const MemberId member : members) {
           if (lost.count(member) > 0) continue;
           if (other != ledgers_[b].commits.end() && other->second.count(member) > 0) continue;
-          Violate(absl::StrCat("exchange ", exchange.value(), ": shard ", a, " counted member ", member.value(),
-                               ", shard ", b, " did not, and it was not lost"));
+          Violate(absl::StrCat("exchange ", exchange.value(), ": shard ", a, " counted member ",
+                               member.value(), ", shard ", b, " did not, and it was not lost"));
         }
       }
     }
@@ -217,7 +230,8 @@ uint64_t Checker::partial_pushes() const {
   }
   uint64_t partial = 0;
   for (const auto& [member, exchanges] : last_by_shard) {
-    partial += std::any_of(exchanges.begin(), exchanges.end(), [&](Exchange e) { return e != exchanges[0]; });
+    partial += std::any_of(exchanges.begin(), exchanges.end(),
+                           [&](Exchange e) { return e != exchanges[0]; });
   }
   return partial;
 }
@@ -231,7 +245,8 @@ uint64_t Checker::commits() const {
 void Checker::OnEnd(const std::set<MemberId>& lost, uint64_t counted) {
   if (options_.lockstep) CheckSameCommits(lost);
   if (counted != partial_pushes()) {
-    Violate(absl::StrCat("partial pushes are ", counted, " by the coordinator, want ", partial_pushes()));
+    Violate(absl::StrCat("partial pushes are ", counted, " by the coordinator, want ",
+                         partial_pushes()));
   }
 }
 

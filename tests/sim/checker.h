@@ -1,7 +1,8 @@
 // What must be true of every run, whatever the network does.
 //
-// Updates are integers that follow from (seed, member, exchange, entry), so the parameters of every shard are
-// known exactly from the history of what was folded: initial values (zeros) plus those updates, and no other.
+// Updates are integers that follow from (seed, member, exchange, entry), so sums are exact in any order, and
+// the parameters of every shard are known to the bit from the history of what was folded: initial values
+// (zeros) plus those updates, and no other.
 #ifndef TESSERA_TESTS_SIM_CHECKER_H_
 #define TESSERA_TESTS_SIM_CHECKER_H_
 
@@ -21,7 +22,7 @@
 
 namespace tessera {
 
-// Sums of up to six of them have exact means, and a whole run stays within a float's 24 bits.
+// A whole run of them stays within a float's 24 bits.
 int64_t UpdateEntry(uint64_t seed, MemberId member, Exchange exchange, int64_t entry);
 
 class Checker {
@@ -46,13 +47,14 @@ class Checker {
   void OnPlan(ShardId shard, const Plan& plan);
   void OnAccepted(ShardId shard, MemberId member);
   // A member was answered.
-  void OnRead(ShardId shard, MemberId member, Exchange after, Version version, const std::vector<float>& values);
+  void OnRead(ShardId shard, MemberId member, Exchange after, Version version,
+              const std::vector<float>& values);
   void OnCounted(ShardId shard, Version version);
   // A worker has pulled from all shards after `exchange`.
   void OnReplica(MemberId member, Exchange exchange, const std::vector<float>& values);
   // Reads are parked: `waits_for` and an open promise are all that the status can name.
-  void OnWaiting(ShardId shard, const std::vector<MemberId>& readers, const std::vector<MemberId>& waits_for,
-                 bool holds_promise);
+  void OnWaiting(ShardId shard, const std::vector<MemberId>& readers,
+                 const std::vector<MemberId>& waits_for, bool holds_promise);
   void OnAdmitted(MemberId member, Exchange first);
   void OnLiveMemberRefused(MemberId member, absl::string_view message);
   // The run is over; `lost` did not finish.
@@ -70,7 +72,7 @@ class Checker {
   struct Ledger {
     ShardSlices slices;
     Plan plan;
-    std::vector<int64_t> parameters;
+    std::vector<float> parameters;
     std::vector<int64_t> pending;
     std::vector<MemberId> folded;                     // into pending
     std::set<std::pair<MemberId, Exchange>> applied;  // ever

@@ -22,7 +22,9 @@ class Dice {
   uint64_t Next() { return Scrambled(state_ += 0x9e3779b97f4a7c15u); }
   // In [0, end).
   uint64_t Below(uint64_t end) { return Next() % end; }
-  bool Chance(double probability) { return static_cast<double>(Next() >> 11) * 0x1p-53 < probability; }
+  bool Chance(double probability) {
+    return static_cast<double>(Next() >> 11) * 0x1p-53 < probability;
+  }
   absl::Duration Between(absl::Duration least, absl::Duration most) {
     return least + (most - least) * (static_cast<double>(Next() >> 11) * 0x1p-53);
   }

@@ -6,13 +6,13 @@ namespace tessera {
 
 enum class Mutation {
   kNone,
-  kAppliesDuplicates,    // a repeated push is taken for the member's next one
-  kCountsTwice,          // every twentieth push is folded with weight 2
-  kPolicyForgetsRemoval, // the policy goes on waiting for members that were removed
-  kServerForgetsRemoval, // one server acknowledges removals and does not apply them
-  kReadsEarly,           // readers are never made to wait
-  kForgetsPromise,       // a server agrees to a joiner's exchange and does not hold it
-  kLosesStaged,          // one server acknowledges a push now and then, and forgets it
+  kAppliesDuplicates,     // a repeated push is taken for the member's next one
+  kCountsTwice,           // every twentieth push is folded with weight 2
+  kPolicyForgetsRemoval,  // the policy goes on waiting for members that were removed
+  kServerForgetsRemoval,  // one server acknowledges removals and does not apply them
+  kReadsEarly,            // readers are never made to wait
+  kForgetsPromise,        // a server agrees to a joiner's exchange and does not hold it
+  kLosesStaged,           // one server acknowledges a push now and then, and forgets it
 };
 
 }  // namespace tessera

@@ -8,7 +8,7 @@ namespace tessera {
 
 struct Seeds {
   uint64_t first = 1;
-  uint64_t count = 150;
+  uint64_t count = 300;
 };
 
 // Set by main from --seed (that one only) and --seeds (so many).

@@ -6,7 +6,8 @@ namespace tessera {
 
 SimCoordinator::SimCoordinator(SimNetwork* network, JobFacts facts)
     : network_(network), node_(network->AddNode()) {
-  absl::StatusOr<std::unique_ptr<Coordinator>> created = Coordinator::Create(std::move(facts), network->now());
+  absl::StatusOr<std::unique_ptr<Coordinator>> created =
+      Coordinator::Create(std::move(facts), network->now());
   TESSERA_CHECK(created.ok());
   coordinator_ = *std::move(created);
   Tick();
@@ -41,14 +42,16 @@ void SimCoordinator::Detach(ShardId rank) {
   });
 }
 
-void SimCoordinator::Evaluate(NodeId from, v1::EvaluateRequest request, Done<v1::EvaluateReply> done) {
+void SimCoordinator::Evaluate(NodeId from, v1::EvaluateRequest request,
+                              Done<v1::EvaluateReply> done) {
   network_->Call<absl::StatusOr<v1::EvaluateReply>>(
       from, node_,
       [this, request](std::function<void(absl::StatusOr<v1::EvaluateReply>)> answer) {
         const absl::Status asked = coordinator_->Evaluate(request, network_->now());
         if (asked.ok()) {
           auto& parked = parked_[MemberId(request.member())];
-          if (parked) parked(absl::AbortedError("evaluate: a later call of this member replaced it"));
+          if (parked)
+            parked(absl::AbortedError("evaluate: a later call of this member replaced it"));
           parked = std::move(answer);
         } else {
           answer(asked);
@@ -68,7 +71,9 @@ void SimCoordinator::Deliver() {
     const auto link = links_.find(outgoing.server);
     if (link == links_.end()) continue;
     network_->Stream(node_, link->second.node,
-                     [deliver = link->second.deliver, message = std::move(outgoing.message)] { deliver(message); });
+                     [deliver = link->second.deliver, message = std::move(outgoing.message)] {
+                       deliver(message);
+                     });
   }
   for (Coordinator::EvaluateAnswer& answer : coordinator_->TakeReplies()) {
     const auto parked = parked_.find(answer.member);

@@ -26,7 +26,8 @@ class SimCoordinator {
   const Coordinator& state() const { return *coordinator_; }
 
   // A server's standing connection. Its messages go to `deliver`, on its own node.
-  void Attach(NodeId server, v1::ServerHello hello, std::function<void(const v1::PlanMessage&)> deliver);
+  void Attach(NodeId server, v1::ServerHello hello,
+              std::function<void(const v1::PlanMessage&)> deliver);
   void FromServer(NodeId server, ShardId rank, v1::ShardMessage message);
   // The connection of a dead server ends.
   void Detach(ShardId rank);
@@ -35,7 +36,8 @@ class SimCoordinator {
   template <typename Reply>
   using Done = std::function<void(std::optional<absl::StatusOr<Reply>>)>;
   template <typename Reply>
-  void Ask(NodeId from, std::function<absl::StatusOr<Reply>(Coordinator&, absl::Time)> request, Done<Reply> done) {
+  void Ask(NodeId from, std::function<absl::StatusOr<Reply>(Coordinator&, absl::Time)> request,
+           Done<Reply> done) {
     network_->Call<absl::StatusOr<Reply>>(
         from, node_,
         [this, request = std::move(request)](std::function<void(absl::StatusOr<Reply>)> answer) {

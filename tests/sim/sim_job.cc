@@ -17,7 +17,8 @@ constexpr int64_t kEpochs = 3;
 constexpr int64_t kMembersMax = 5;
 constexpr absl::Duration kLease = absl::Seconds(1);
 constexpr absl::Duration kFaultsLast = absl::Seconds(3);
-// With faults ended, everything is found out within a few leases and the rest of the job takes seconds.
+// With faults ended, everything is found out within a few leases and the rest of the job takes
+// seconds.
 constexpr absl::Duration kPatience = absl::Seconds(60);
 
 Recipe RecipeOf(SimMethod method) {
@@ -83,8 +84,8 @@ void SimJob::StartServers() {
     options.kind = static_cast<int>(recipe_.payload);
     options.policy = recipe_.make_policy();
     options.rule = recipe_.make_rule();
-    servers_.push_back(std::make_unique<SimServer>(&network_, coordinator_.get(), &checker_, std::move(options),
-                                                   options_.mutation));
+    servers_.push_back(std::make_unique<SimServer>(&network_, coordinator_.get(), &checker_,
+                                                   std::move(options), options_.mutation));
   }
 }
 
@@ -100,8 +101,8 @@ void SimJob::StartWorker(std::optional<uint32_t> rank) {
   options.local_steps = recipe_.local_steps;
   options.kind = static_cast<int>(recipe_.payload);
   options.step_time = step_time_ * (0.5 + 0.01 * dice_.Below(150));
-  workers_.push_back(
-      std::make_unique<SimWorker>(&network_, coordinator_.get(), &checker_, std::move(servers), options));
+  workers_.push_back(std::make_unique<SimWorker>(&network_, coordinator_.get(), &checker_,
+                                                 std::move(servers), options));
 }
 
 void SimJob::PlanFaults() {
@@ -184,15 +185,19 @@ bool SimJob::AllOver() const {
 std::set<MemberId> SimJob::Lost() const {
   std::set<MemberId> lost;
   for (const auto& [member, record] : coordinator_->state().membership().members().all()) {
-    if (record.state == MemberState::kLost || record.state == MemberState::kFailed) lost.insert(member);
+    // Also those that the coordinator ended, with training, before they could finish.
+    const bool finished = record.state == MemberState::kLeft && record.ended == "finished";
+    if (!IsLive(record.state) && !finished) lost.insert(member);
   }
   return lost;
 }
 
 std::string SimJob::Describe() const {
-  std::string text = absl::StrCat("at ", absl::FormatDuration(queue_.now() - absl::UnixEpoch()), " coordinator ",
-                                  coordinator_->state().Status(queue_.now()).state(), " waits for:");
-  for (const std::string& name : coordinator_->state().membership().WaitingFor()) absl::StrAppend(&text, " ", name);
+  std::string text =
+      absl::StrCat("at ", absl::FormatDuration(queue_.now() - absl::UnixEpoch()), " coordinator ",
+                   coordinator_->state().Status(queue_.now()).state(), " waits for:");
+  for (const std::string& name : coordinator_->state().membership().WaitingFor())
+    absl::StrAppend(&text, " ", name);
   for (const auto& server : servers_) absl::StrAppend(&text, "\n  ", server->Describe());
   for (const auto& worker : workers_) absl::StrAppend(&text, "\n  ", worker->Describe());
   return text;
@@ -221,18 +226,23 @@ SimOutcome SimJob::Judge() {
   const Membership& membership = coordinator.membership();
   const std::set<MemberId> lost = Lost();
   outcome.finished = coordinator.ended() && coordinator.outcome().ok();
-  // The report of a job whose servers are all there must be exact.
-  if (!checker_.violation().has_value() && outcome.finished) checker_.OnEnd(lost, membership.partial_pushes());
+  // The report is exact where every server was there to the end.
+  if (!checker_.violation().has_value() && outcome.finished && membership.servers().AllClosed()) {
+    checker_.OnEnd(lost, membership.partial_pushes());
+  }
   if (!checker_.violation().has_value() && !options_.faults && !outcome.finished) {
     checker_.Violate(absl::StrCat("no faults, but: ", coordinator.outcome().message()));
   }
   outcome.violation = checker_.violation();
   outcome.commits = checker_.commits();
   outcome.lost = lost.size();
-  for (const auto& [member, record] : membership.members().all()) outcome.joined_late += record.first_exchange > Exchange(1);
+  for (const auto& [member, record] : membership.members().all())
+    outcome.joined_late += record.first_exchange > Exchange(1);
   outcome.partial_pushes = membership.partial_pushes();
   outcome.duration = queue_.now() - absl::UnixEpoch();
-  outcome.fingerprint = Scrambled(outcome.commits + 1000003 * absl::ToInt64Nanoseconds(outcome.duration)) + dice_.Next();
+  outcome.fingerprint =
+      Scrambled(outcome.commits + 1000003 * absl::ToInt64Nanoseconds(outcome.duration)) +
+      dice_.Next();
   return outcome;
 }
 

@@ -1,5 +1,5 @@
-// A whole job on virtual time: the real coordinator, the real shards, simulated workers, and a plan of faults,
-// all drawn from one seed. The same seed gives the same run.
+// A whole job on virtual time: the real coordinator, the real shards, simulated workers, and a plan
+// of faults, all drawn from one seed. The same seed gives the same run.
 #ifndef TESSERA_TESTS_SIM_SIM_JOB_H_
 #define TESSERA_TESTS_SIM_SIM_JOB_H_
 

@@ -55,7 +55,8 @@ void SimNetwork::CutStreams(NodeId a, NodeId b) {
   ++streams_[{b, a}].cuts;
 }
 
-std::shared_ptr<SimNetwork::Pending> SimNetwork::Begin(NodeId from, NodeId to, std::function<void()> lost) {
+std::shared_ptr<SimNetwork::Pending> SimNetwork::Begin(NodeId from, NodeId to,
+                                                       std::function<void()> lost) {
   pending_.erase(std::remove_if(pending_.begin(), pending_.end(),
                                 [](const std::weak_ptr<Pending>& call) { return call.expired(); }),
                  pending_.end());
@@ -68,11 +69,12 @@ std::shared_ptr<SimNetwork::Pending> SimNetwork::Begin(NodeId from, NodeId to, s
 }
 
 void SimNetwork::Lose(const std::shared_ptr<Pending>& call) {
-  RunAt(call->from, queue_->now() + dice_->Between(absl::Milliseconds(1), absl::Milliseconds(50)), [call] {
-    if (call->over) return;
-    call->over = true;
-    call->lost();
-  });
+  RunAt(call->from, queue_->now() + dice_->Between(absl::Milliseconds(1), absl::Milliseconds(50)),
+        [call] {
+          if (call->over) return;
+          call->over = true;
+          call->lost();
+        });
 }
 
 void SimNetwork::Request(const std::shared_ptr<Pending>& call, NodeId from, NodeId to,
@@ -84,7 +86,9 @@ void SimNetwork::Request(const std::shared_ptr<Pending>& call, NodeId from, Node
   };
   RunAt(to, queue_->now() + Delay(), arrive);
   if (dice_->Chance(faults_.duplicate)) {
-    RunAt(to, queue_->now() + Delay() + dice_->Between(absl::ZeroDuration(), absl::Milliseconds(200)), arrive);
+    RunAt(to,
+          queue_->now() + Delay() + dice_->Between(absl::ZeroDuration(), absl::Milliseconds(200)),
+          arrive);
   }
   if (dice_->Chance(faults_.sever)) Lose(call);
 }

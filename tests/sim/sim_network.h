@@ -1,5 +1,5 @@
-// Nodes and what lies between them: messages are late, lost, doubled and overtake each other; nodes freeze
-// and die.
+// Nodes and what lies between them: messages are late, lost, doubled and overtake each other; nodes
+// freeze and die.
 #ifndef TESSERA_TESTS_SIM_SIM_NETWORK_H_
 #define TESSERA_TESTS_SIM_SIM_NETWORK_H_
 
@@ -51,9 +51,9 @@ class SimNetwork {
   // What is on its way between the two is lost; what is sent from now on arrives.
   void CutStreams(NodeId a, NodeId b);
 
-  // `handler` runs at `to`, perhaps twice or never, and answers through its argument, now or later. `done`
-  // runs at `from` once, with the first answer, or with nullopt when the call was lost; whether `to` has
-  // seen it is then unknown.
+  // `handler` runs at `to`, perhaps twice or never, and answers through its argument, now or later.
+  // `done` runs at `from` once, with the first answer, or with nullopt when the call was lost;
+  // whether `to` has seen it is then unknown.
   template <typename Reply>
   void Call(NodeId from, NodeId to, std::function<void(std::function<void(Reply)>)> handler,
             std::function<void(std::optional<Reply>)> done) {
@@ -84,8 +84,10 @@ class SimNetwork {
   // Runs `event` at `node` at `time`, or when it thaws, or never.
   void RunAt(NodeId node, absl::Time time, std::function<void()> event);
   std::shared_ptr<Pending> Begin(NodeId from, NodeId to, std::function<void()> lost);
-  void Request(const std::shared_ptr<Pending>& call, NodeId from, NodeId to, std::function<void()> deliver);
-  void Answer(const std::shared_ptr<Pending>& call, NodeId from, NodeId to, std::function<void()> done);
+  void Request(const std::shared_ptr<Pending>& call, NodeId from, NodeId to,
+               std::function<void()> deliver);
+  void Answer(const std::shared_ptr<Pending>& call, NodeId from, NodeId to,
+              std::function<void()> done);
   void Lose(const std::shared_ptr<Pending>& call);
 
   EventQueue* const queue_;

@@ -12,7 +12,8 @@ Plan PlanFrom(const v1::Plan& text) {
   Plan plan;
   plan.generation = Generation(text.generation());
   for (const v1::Member& member : text.members()) {
-    plan.members.push_back({MemberId(member.member()), Rank(member.rank()), Exchange(member.first_exchange())});
+    plan.members.push_back(
+        {MemberId(member.member()), Rank(member.rank()), Exchange(member.first_exchange())});
   }
   return plan;
 }
@@ -62,8 +63,8 @@ Shard::Options Prepared(Checker* checker, Shard::Options options, Mutation mutat
 
 }  // namespace
 
-SimServer::SimServer(SimNetwork* network, SimCoordinator* coordinator, Checker* checker, Shard::Options options,
-                     Mutation mutation)
+SimServer::SimServer(SimNetwork* network, SimCoordinator* coordinator, Checker* checker,
+                     Shard::Options options, Mutation mutation)
     : network_(network),
       coordinator_(coordinator),
       checker_(checker),
@@ -71,10 +72,11 @@ SimServer::SimServer(SimNetwork* network, SimCoordinator* coordinator, Checker* 
       node_(network->AddNode()),
       rank_(options.shard),
       shard_(Prepared(checker, std::move(options), mutation)) {
-  network_->After(node_, network_->dice().Between(absl::ZeroDuration(), absl::Milliseconds(100)), [this] {
-    Attach();
-    Heartbeat();
-  });
+  network_->After(node_, network_->dice().Between(absl::ZeroDuration(), absl::Milliseconds(100)),
+                  [this] {
+                    Attach();
+                    Heartbeat();
+                  });
 }
 
 void SimServer::Attach() {
@@ -82,7 +84,8 @@ void SimServer::Attach() {
   hello.set_rank(rank_.value());
   hello.set_layout_hash(coordinator_->state().facts().layout_hash);
   hello.set_life(1);
-  coordinator_->Attach(node_, hello, [this](const v1::PlanMessage& message) { OnPlanMessage(message); });
+  coordinator_->Attach(node_, hello,
+                       [this](const v1::PlanMessage& message) { OnPlanMessage(message); });
 }
 
 void SimServer::BreakLink() {
@@ -152,7 +155,8 @@ void SimServer::SendCounters(bool closing) {
   text.set_version(counters.version.value());
   text.set_pushes(counters.pushes);
   text.set_parked_pulls(reads_.size());
-  if (counters.collecting != Exchange(0)) text.set_exchange_committed(counters.collecting.value() - 1);
+  if (counters.collecting != Exchange(0))
+    text.set_exchange_committed(counters.collecting.value() - 1);
   for (const MemberId member : shard_.WaitsFor()) {
     text.add_waits_for_ranks(shard_.plan().Find(member)->rank.value());
   }
@@ -171,7 +175,8 @@ void SimServer::Push(const std::function<ReceivedPush()>& make,
                      std::function<void(absl::StatusOr<PushAccepted>)> answer) {
   ReceivedPush push = make();
   const MemberId member = push.member;
-  const bool loses = mutation_ == Mutation::kLosesStaged && rank_ == ShardId(0) && network_->dice().Chance(0.05);
+  const bool loses =
+      mutation_ == Mutation::kLosesStaged && rank_ == ShardId(0) && network_->dice().Chance(0.05);
   absl::StatusOr<PushAccepted> accepted(PushAccepted{});
   if (!loses) accepted = shard_.Accept(std::move(push));
   if (accepted.ok()) checker_->OnAccepted(rank_, member);
@@ -195,15 +200,16 @@ void SimServer::Work() {
   if (working_) return;
   working_ = true;
   // Folding takes time, in which other things arrive.
-  network_->After(node_, network_->dice().Between(absl::ZeroDuration(), absl::Milliseconds(1)), [this] {
-    working_ = false;
-    if (shard_.Advance()) {
-      Work();
-    } else {
-      AnswerReads();
-      CheckWaiting();
-    }
-  });
+  network_->After(node_, network_->dice().Between(absl::ZeroDuration(), absl::Milliseconds(1)),
+                  [this] {
+                    working_ = false;
+                    if (shard_.Advance()) {
+                      Work();
+                    } else {
+                      AnswerReads();
+                      CheckWaiting();
+                    }
+                  });
 }
 
 void SimServer::AnswerReads() {
@@ -237,9 +243,10 @@ void SimServer::CheckWaiting() {
 }
 
 std::string SimServer::Describe() const {
-  std::string text = absl::StrCat("server ", rank_.value(), ": collecting ", shard_.counters().collecting.value(),
-                                  ", staged bytes ", shard_.counters().staged_bytes, ", promises ", promises_.size(),
-                                  ", waits for members");
+  std::string text =
+      absl::StrCat("server ", rank_.value(), ": collecting ", shard_.counters().collecting.value(),
+                   ", staged bytes ", shard_.counters().staged_bytes, ", promises ",
+                   promises_.size(), ", waits for members");
   for (const MemberId member : shard_.WaitsFor()) absl::StrAppend(&text, " ", member.value());
   absl::StrAppend(&text, "; reads of");
   for (const ParkedRead& read : reads_) {

@@ -29,16 +29,18 @@ struct PulledValues {
 class SimServer {
  public:
   // The pointers outlive it.
-  SimServer(SimNetwork* network, SimCoordinator* coordinator, Checker* checker, Shard::Options options,
-            Mutation mutation);
+  SimServer(SimNetwork* network, SimCoordinator* coordinator, Checker* checker,
+            Shard::Options options, Mutation mutation);
 
   NodeId node() const { return node_; }
   const ShardSlices& slices() const { return shard_.slices(); }
   uint64_t layout_hash() const { return shard_.layout_hash(); }
 
   // `make` gives the push as it arrived.
-  void Push(const std::function<ReceivedPush()>& make, std::function<void(absl::StatusOr<PushAccepted>)> answer);
-  void Pull(MemberId member, Exchange after, std::function<void(absl::StatusOr<PulledValues>)> answer);
+  void Push(const std::function<ReceivedPush()>& make,
+            std::function<void(absl::StatusOr<PushAccepted>)> answer);
+  void Pull(MemberId member, Exchange after,
+            std::function<void(absl::StatusOr<PulledValues>)> answer);
 
   // Its connection to the coordinator breaks, with all that is on its way, and is made anew.
   void BreakLink();
@@ -73,7 +75,7 @@ class SimServer {
   bool working_ = false;
   bool closed_ = false;
   std::vector<ParkedRead> reads_;
-  std::set<uint64_t> promises_;   // proposals that are not settled
+  std::set<uint64_t> promises_;  // proposals that are not settled
   v1::ProposalReply last_reply_;
   std::vector<Shard::Removed> removed_;  // all that ever were
 };

@@ -62,7 +62,8 @@ void SimWorker::Join() {
           member_ = MemberId((*reply)->member());
           if ((*reply)->admitted()) return OnAdmitted(**reply);
           if ((*reply)->waiting_for().empty()) {
-            checker_->Violate(absl::StrCat("member ", member_.value(), " is not admitted and waits for nobody"));
+            checker_->Violate(
+                absl::StrCat("member ", member_.value(), " is not admitted and waits for nobody"));
           }
         } else if (reply.has_value() && !absl::IsAlreadyExists(reply->status())) {
           return GiveUp(reply->status());
@@ -77,6 +78,10 @@ void SimWorker::OnAdmitted(const v1::JoinReply& reply) {
   step_ = reply.first_step();
   epoch_ = reply.epoch();
   Renew();
+  PullFirst();
+}
+
+void SimWorker::BeginTraining() {
   doing_ = "beginning to train";
   Retry<v1::LeaveReply>(
       [this](auto done) {
@@ -91,10 +96,7 @@ void SimWorker::OnAdmitted(const v1::JoinReply& reply) {
       },
       [this](absl::StatusOr<v1::LeaveReply> begun) {
         if (!begun.ok()) return GiveUp(begun.status());
-        if (epoch_ < options_.epochs) return BeginEpoch();
-        // It was admitted at the very end.
-        last_ = true;
-        Evaluate(v1::ARRIVE);
+        BeginEpoch([this] { Train(); });
       });
 }
 
@@ -115,13 +117,15 @@ void SimWorker::Renew() {
       node_, [request](Coordinator& c, absl::Time now) { return c.Renew(request, now); },
       [this](std::optional<absl::StatusOr<v1::RenewReply>> reply) {
         if (reply.has_value() && !reply->ok()) return GiveUp(reply->status());
-        if (reply.has_value()) drain_exchange_ = std::max(drain_exchange_, (*reply)->drain_exchange());
+        if (reply.has_value())
+          drain_exchange_ = std::max(drain_exchange_, (*reply)->drain_exchange());
         const absl::Duration lease = coordinator_->state().facts().lease_timeout;
         network_->After(node_, reply.has_value() ? lease / 4 : lease / 20, [this] { Renew(); });
       });
 }
 
-void SimWorker::BeginEpoch() {
+void SimWorker::BeginEpoch(std::function<void()> then) {
+  if (Finished()) return then();
   doing_ = absl::StrCat("beginning epoch ", epoch_);
   v1::BeginEpochRequest request;
   request.set_member(member_.value());
@@ -130,12 +134,25 @@ void SimWorker::BeginEpoch() {
   Retry<v1::EpochCut>(
       [this, request](auto done) {
         coordinator_->Ask<v1::EpochCut>(
-            node_, [request](Coordinator& c, absl::Time now) { return c.BeginEpoch(request, now); }, done);
+            node_, [request](Coordinator& c, absl::Time now) { return c.BeginEpoch(request, now); },
+            done);
       },
-      [this](absl::StatusOr<v1::EpochCut> cut) {
+      [this, then = std::move(then)](absl::StatusOr<v1::EpochCut> cut) {
         if (!cut.ok()) return GiveUp(cut.status());
-        epoch_end_ = cut->first_step() + cut->steps();
-        Pull(exchange_);
+        cut_ = *std::move(cut);
+        if (step_ >= cut_.first_step() + cut_.steps()) {
+          // Epochs get shorter as workers join: one that joins late may begin past the epoch it was
+          // told.
+          ++epoch_;
+          if (Finished()) step_ = cut_.first_step() + cut_.steps();
+          return Finished() ? then() : BeginEpoch(then);
+        }
+        if (step_ < cut_.first_step()) {
+          return checker_->Violate(absl::StrCat(
+              "member ", member_.value(), ": step ", step_, " is not in epoch ", epoch_,
+              ", steps [", cut_.first_step(), ", ", cut_.first_step() + cut_.steps(), ")"));
+        }
+        then();
       });
 }
 
@@ -180,13 +197,27 @@ void SimWorker::Leave() {
 
 // --- the data plane ---
 
-void SimWorker::Compute() {
+void SimWorker::Train() {
+  if (since_exchange_ == 0 && Finished()) {
+    // It joined when no step was left.
+    last_ = true;
+    return Evaluate(v1::ARRIVE);
+  }
+  if (since_exchange_ > 0 && (since_exchange_ == options_.local_steps || Finished()))
+    return PushPull();
   doing_ = "computing";
-  const int64_t steps = options_.local_steps;
-  network_->After(node_, steps * options_.step_time * (0.5 + 0.01 * network_->dice().Below(100)), [this, steps] {
-    step_ += steps;
-    PushPull();
-  });
+  network_->After(node_, options_.step_time * (0.5 + 0.01 * network_->dice().Below(100)),
+                  [this] { OnStep(); });
+}
+
+void SimWorker::OnStep() {
+  ++step_;
+  ++since_exchange_;
+  if (step_ < cut_.first_step() + cut_.steps()) return Train();
+  ++epoch_;
+  evaluation_due_ = true;
+  if (Finished()) return Train();
+  BeginEpoch([this] { Train(); });
 }
 
 void SimWorker::PushPull() {
@@ -199,22 +230,24 @@ void SimWorker::PushPull() {
   }
 }
 
-void SimWorker::Pull(Exchange after) {
-  doing_ = absl::StrCat("pull after ", after.value());
+void SimWorker::PullFirst() {
+  doing_ = absl::StrCat("pull after ", exchange_.value());
   parts_missing_ = servers_.size();
-  for (size_t server = 0; server < servers_.size(); ++server) PullFrom(server, after);
+  for (size_t server = 0; server < servers_.size(); ++server) PullFrom(server, exchange_);
 }
 
 void SimWorker::PushTo(size_t server) {
   SimServer* const to = servers_[server];
   std::vector<float> values;
   for (const Slice& slice : to->slices().slices) {
-    for (int64_t entry = slice.row_begin * slice.columns; entry < slice.row_end * slice.columns; ++entry) {
+    for (int64_t entry = slice.row_begin * slice.columns; entry < slice.row_end * slice.columns;
+         ++entry) {
       values.push_back(static_cast<float>(UpdateEntry(options_.seed, member_, exchange_, entry)));
     }
   }
-  const auto make = [member = member_, exchange = exchange_, base = bases_[server], kind = options_.kind,
-                     layout_hash = to->layout_hash(), values = std::move(values)] {
+  const auto make = [member = member_, exchange = exchange_, base = bases_[server],
+                     kind = options_.kind, layout_hash = to->layout_hash(),
+                     values = std::move(values)] {
     ReceivedPush push;
     push.member = member;
     push.exchange = exchange;
@@ -241,14 +274,16 @@ void SimWorker::PullFrom(size_t server, Exchange after) {
       [this, from, after](auto done) {
         network_->Call<absl::StatusOr<PulledValues>>(
             node_, from->node(),
-            [from, member = member_, after](auto answer) { from->Pull(member, after, answer); }, done);
+            [from, member = member_, after](auto answer) { from->Pull(member, after, answer); },
+            done);
       },
       [this, server](absl::StatusOr<PulledValues> pulled) {
         if (!pulled.ok()) return GiveUp(pulled.status());
         bases_[server] = pulled->version;
         int64_t at = 0;
         for (const Slice& slice : servers_[server]->slices().slices) {
-          std::copy_n(pulled->values.begin() + at, slice.size(), replica_.begin() + slice.row_begin * slice.columns);
+          std::copy_n(pulled->values.begin() + at, slice.size(),
+                      replica_.begin() + slice.row_begin * slice.columns);
           at += slice.size();
         }
         OnPart();
@@ -261,10 +296,15 @@ void SimWorker::OnPart() {
 
 void SimWorker::OnExchangeDone() {
   checker_->OnReplica(member_, exchange_, replica_);
+  if (!has_pulled_) {
+    has_pulled_ = true;
+    return BeginTraining();
+  }
+  since_exchange_ = 0;
   const bool draining = drain_exchange_ != 0 && exchange_.value() >= drain_exchange_;
-  if (step_ < epoch_end_ && !draining) return Compute();
-  last_ = draining || epoch_ + 1 >= options_.epochs;
-  Evaluate(v1::ARRIVE);
+  last_ = Finished();
+  if (last_ || evaluation_due_ || draining) return Evaluate(v1::ARRIVE);
+  Train();
 }
 
 void SimWorker::OnEvaluated(v1::EvaluateStage stage, const v1::EvaluateReply& reply) {
@@ -277,16 +317,14 @@ void SimWorker::OnEvaluated(v1::EvaluateStage stage, const v1::EvaluateReply& re
   evaluation_ = reply.evaluation();
   if (!reply.finished() && stage == v1::ARRIVE) return Evaluate(v1::CALIBRATE);
   if (!reply.finished() && stage == v1::CALIBRATE) return Evaluate(v1::SCORE);
-  if (reply.stop()) return Leave();
-  if (step_ < epoch_end_) return Compute();
-  // One that was admitted past the last epoch only waits for the end.
-  if (epoch_ >= options_.epochs) return Evaluate(v1::ARRIVE);
-  ++epoch_;
-  BeginEpoch();
+  evaluation_due_ = false;
+  if (reply.stop() || last_) return Leave();
+  Train();
 }
 
 std::string SimWorker::Describe() const {
-  return absl::StrCat("member ", member_.value(), is_over() ? " is over" : "", ": ", doing_, ", step ", step_);
+  return absl::StrCat("member ", member_.value(), is_over() ? " is over" : "", ": ", doing_,
+                      ", step ", step_);
 }
 
 }  // namespace tessera

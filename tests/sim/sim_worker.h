@@ -1,5 +1,6 @@
-// A worker's protocol on virtual time: join, pull, compute, push, evaluate, renew, leave, with a client's
-// retries. The arithmetic is replaced by updates that the checker knows.
+// A worker's protocol on virtual time: join, pull, compute, push, evaluate, renew, leave, with a
+// client's retries. The order of things is worker/train's; the arithmetic is replaced by updates
+// that the checker knows.
 #ifndef TESSERA_TESTS_SIM_SIM_WORKER_H_
 #define TESSERA_TESTS_SIM_SIM_WORKER_H_
 
@@ -51,18 +52,24 @@ class SimWorker {
   void Join();
   void OnAdmitted(const v1::JoinReply& reply);
   void Renew();
-  void BeginEpoch();
-  void Compute();
+  // `then` runs when the cut is there.
+  void BeginEpoch(std::function<void()> then);
+  bool Finished() const { return epoch_ >= options_.epochs; }
+  // Trains until an exchange is due.
+  void Train();
+  void OnStep();
   void PushPull();
-  void Pull(Exchange after);
+  void PullFirst();
   void PushTo(size_t server);
   void PullFrom(size_t server, Exchange after);
   void OnPart();
   void OnExchangeDone();
+  void BeginTraining();
   void Evaluate(v1::EvaluateStage stage);
   void OnEvaluated(v1::EvaluateStage stage, const v1::EvaluateReply& reply);
   void Leave();
-  // A refusal: right if it is no member any more or the job has ended, else a violation. Ends the worker.
+  // A refusal: right if it is no member any more or the job has ended, else a violation. Ends the
+  // worker.
   void GiveUp(const absl::Status& status);
   v1::Progress ProgressText() const;
 
@@ -78,7 +85,10 @@ class SimWorker {
   Exchange exchange_;  // the last one begun
   uint64_t step_ = 0;
   uint64_t epoch_ = 0;
-  uint64_t epoch_end_ = 0;
+  v1::EpochCut cut_;
+  int64_t since_exchange_ = 0;
+  bool evaluation_due_ = false;
+  bool has_pulled_ = false;
   uint64_t drain_exchange_ = 0;
   uint64_t evaluation_ = 0;
   uint64_t attempt_ = 0;

@@ -41,8 +41,8 @@ CoordinatorClient::~CoordinatorClient() { StopRenewing(); }
 
 // The reply's callback may outlive neither `context` nor `reply`: this waits for it in any case.
 template <typename Request, typename Reply>
-absl::Status CoordinatorClient::Once(Method<Request, Reply> method, const Request& request, Reply* reply,
-                                     absl::Duration patience, bool cancellable) {
+absl::Status CoordinatorClient::Once(Method<Request, Reply> method, const Request& request,
+                                     Reply* reply, absl::Duration patience, bool cancellable) {
   grpc::ClientContext context;
   if (patience != absl::InfiniteDuration()) {
     context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoNanoseconds(patience));
@@ -70,8 +70,8 @@ absl::Status CoordinatorClient::Once(Method<Request, Reply> method, const Reques
 }
 
 template <typename Request, typename Reply>
-absl::Status CoordinatorClient::Call(Method<Request, Reply> method, const Request& request, Reply* reply,
-                                     absl::Duration patience) {
+absl::Status CoordinatorClient::Call(Method<Request, Reply> method, const Request& request,
+                                     Reply* reply, absl::Duration patience) {
   // Waiting for an answer is not silence: the time counts from the first failure to reach it.
   std::optional<absl::Time> give_up;
   while (true) {
@@ -80,8 +80,8 @@ absl::Status CoordinatorClient::Call(Method<Request, Reply> method, const Reques
     if (!MayRepeat(status)) return status;
     if (!give_up) give_up = absl::Now() + lease_;
     if (absl::Now() > *give_up) {
-      return absl::UnavailableError(absl::StrCat(status.message(), "; not reached for the lease of ",
-                                                 absl::FormatDuration(lease_)));
+      return absl::UnavailableError(absl::StrCat(
+          status.message(), "; not reached for the lease of ", absl::FormatDuration(lease_)));
     }
     TESSERA_RETURN_IF_ERROR(Pause(kRetryPause));
   }

@@ -27,11 +27,12 @@
 
 namespace tessera {
 
-// The train loop's thread makes the calls; Cancel may come from anywhere, a signal handler included.
-// Errors of all calls begin with the coordinator's address, and are beyond those named:
+// The train loop's thread makes the calls; Cancel may come from anywhere, a signal handler
+// included. Errors of all calls begin with the coordinator's address, and are beyond those named:
 //   kCancelled           Cancel was called
 //   kUnavailable         the coordinator was not reached for a lease
-//   kFailedPrecondition  this worker is no longer a member, or the job has ended; the message says why
+//   kFailedPrecondition  this worker is no longer a member, or the job has ended; the message says
+//                        why
 class CoordinatorClient {
  public:
   struct Options {
@@ -54,31 +55,32 @@ class CoordinatorClient {
   ~CoordinatorClient();
 
   // Blocks until this worker is admitted. `on_waiting` hears for whom the job waits ("server 1,
-  // worker 0") whenever that changes. Codes as Coordinator.Join; kDeadlineExceeded after join_timeout.
+  // worker 0") whenever that changes. Codes as Coordinator.Join; kDeadlineExceeded after
+  // join_timeout.
   absl::StatusOr<v1::JoinReply> Join(std::function<void(absl::string_view)> on_waiting);
 
-  // Keeps the lease from now on, on a thread of its own. `on_lost` is called there, once, when this worker
-  // may not go on: end every wait, then the train loop. It must not call Leave itself.
+  // Keeps the lease from now on, on a thread of its own. `on_lost` is called there, once, when this
+  // worker may not go on: end every wait, then the train loop. It must not call Leave itself.
   void StartRenewing(std::function<void(absl::Status)> on_lost);
   // What the next renewals say.
   void SetProgress(const v1::Progress& progress);
-  // The job is to end early: evaluate, as the last time, at the end of this exchange or at once if it has
-  // passed; 0: no. Ask at every exchange boundary.
+  // The job is to end early: evaluate, as the last time, at the end of this exchange or at once if
+  // it has passed; 0: no. Ask at every exchange boundary.
   Exchange drain_exchange() const { return Exchange(drain_exchange_.load()); }
   // For whom the shards wait, as of the last renewal.
   std::vector<std::string> WaitingFor() const;
 
   absl::Status BeginTraining();
-  // Epochs are begun one by one, the first being JoinReply.epoch; a worker that has all of an epoch's
-  // steps behind it begins the next one.
+  // Epochs are begun one by one, the first being JoinReply.epoch; a worker that has all of an
+  // epoch's steps behind it begins the next one.
   absl::StatusOr<v1::EpochCut> BeginEpoch(uint64_t epoch, Step step);
-  // One stage; blocks until the others are there. Fills in the member and the evaluation's number. The
-  // first ARRIVE of an evaluation has attempt 0. In the reply:
+  // One stage; blocks until the others are there. Fills in the member and the evaluation's number.
+  // The first ARRIVE of an evaluation has attempt 0. In the reply:
   //   restart   begin again with ARRIVE and reply.attempt
   //   finished  the others have ended it; the result is there, leave out the other stages
   absl::StatusOr<v1::EvaluateReply> Evaluate(v1::EvaluateRequest request);
-  // An empty `error`: the work is done. Not cancelled by Cancel, but bounded to a few seconds. Ends the
-  // renewals.
+  // An empty `error`: the work is done. Not cancelled by Cancel, but bounded to a few seconds. Ends
+  // the renewals.
   absl::Status Leave(const v1::WorkerReport& report, absl::string_view error);
 
   // Ends the call that blocks, and those to come but Leave. Async-signal-safe.
@@ -94,10 +96,11 @@ class CoordinatorClient {
                                 std::function<void(grpc::Status)>);
 
   template <typename Request, typename Reply>
-  absl::Status Once(Method<Request, Reply> method, const Request& request, Reply* reply, absl::Duration patience,
-                    bool cancellable);
+  absl::Status Once(Method<Request, Reply> method, const Request& request, Reply* reply,
+                    absl::Duration patience, bool cancellable);
   template <typename Request, typename Reply>
-  absl::Status Call(Method<Request, Reply> method, const Request& request, Reply* reply, absl::Duration patience);
+  absl::Status Call(Method<Request, Reply> method, const Request& request, Reply* reply,
+                    absl::Duration patience);
   absl::Status Pause(absl::Duration duration);
   void Renew();
   void StopRenewing();

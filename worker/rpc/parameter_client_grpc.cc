@@ -28,13 +28,13 @@ bool IsTransient(absl::StatusCode code) {
 
 absl::StatusOr<std::unique_ptr<ParameterClientGrpc>> ParameterClientGrpc::Create(Options options) {
   if (options.servers.empty() || options.servers.size() != options.slices.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("parameter client: servers are ", options.servers.size(),
-                                                   ", want one or more, one for each of the ", options.slices.size(),
-                                                   " shards"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("parameter client: servers are ", options.servers.size(),
+                     ", want one or more, one for each of the ", options.slices.size(), " shards"));
   }
   if (options.channels_per_server < 1 || options.channels_per_server > 2) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("parameter client: channels_per_server is ", options.channels_per_server, ", want 1 or 2"));
+    return absl::InvalidArgumentError(absl::StrCat("parameter client: channels_per_server is ",
+                                                   options.channels_per_server, ", want 1 or 2"));
   }
   return std::unique_ptr<ParameterClientGrpc>(new ParameterClientGrpc(std::move(options)));
 }
@@ -65,7 +65,8 @@ void ParameterClientGrpc::Connect(Server* server) {
   }
 }
 
-absl::StatusOr<ExchangeTimes> ParameterClientGrpc::Pull(Exchange after, const ParameterArrays& values) {
+absl::StatusOr<ExchangeTimes> ParameterClientGrpc::Pull(Exchange after,
+                                                        const ParameterArrays& values) {
   PrepareRequest(after, /*outside_exchange=*/false);
   AddPulls(values);
   absl::StatusOr<ExchangeTimes> times = RunTasks();
@@ -200,7 +201,8 @@ absl::Time ParameterClientGrpc::StartDue(absl::Time now) {
       task.push->Start(server.stubs.front().get());
     } else {
       server.values.Rewind();
-      task.pull = std::make_unique<PullFromServer>(&board_, request_, options_.layout_hash, &server.values);
+      task.pull =
+          std::make_unique<PullFromServer>(&board_, request_, options_.layout_hash, &server.values);
       task.call = task.pull.get();
       task.pull->Start(server.stubs.back().get());
     }
@@ -234,11 +236,13 @@ absl::Status ParameterClientGrpc::Collect(Task* task, absl::Time now) {
   }
   if (task->give_up == absl::InfiniteFuture()) task->give_up = now + options_.retry_time;
   if (!IsTransient(status.code()) || now >= task->give_up) {
-    const std::string tries = task->attempts > 1 ? absl::StrCat(" (", task->attempts, " attempts)") : "";
-    return absl::Status(status.code(), absl::StrCat("server ", task->server, " at ", server.address, ": ",
-                                                    status.message(), tries));
+    const std::string tries =
+        task->attempts > 1 ? absl::StrCat(" (", task->attempts, " attempts)") : "";
+    return absl::Status(status.code(), absl::StrCat("server ", task->server, " at ", server.address,
+                                                    ": ", status.message(), tries));
   }
-  task->start = now + std::min(kBackoffLast, kBackoffFirst * (1 << std::min(task->attempts - 1, 10)));
+  task->start =
+      now + std::min(kBackoffLast, kBackoffFirst * (1 << std::min(task->attempts - 1, 10)));
   return absl::OkStatus();
 }
 

@@ -1,8 +1,9 @@
 // The parameter client over gRPC: all servers at once, no copy but the one into the replica.
 //
-// An exchange is one Push and one Pull to every server, all started together. A server parks the pull until it
-// may answer, which is after it has accepted this worker's push. Retries live here and only here: UNAVAILABLE
-// and ABORTED are tried again under the same exchange number, which makes a repeat harmless.
+// An exchange is one Push and one Pull to every server, all started together. A server parks the
+// pull until it may answer, which is after it has accepted this worker's push. Retries live here
+// and only here: UNAVAILABLE and ABORTED are tried again under the same exchange number, which
+// makes a repeat harmless.
 #ifndef TESSERA_WORKER_RPC_PARAMETER_CLIENT_GRPC_H_
 #define TESSERA_WORKER_RPC_PARAMETER_CLIENT_GRPC_H_
 
@@ -27,8 +28,8 @@
 
 namespace tessera {
 
-// One thread, the train loop's, but for Cancel. Owns its channels; borrows the arrays during a call only: when a
-// call returns, with or without error, nothing refers to them any more.
+// One thread, the train loop's, but for Cancel. Owns its channels; borrows the arrays during a call
+// only: when a call returns, with or without error, nothing refers to them any more.
 class ParameterClientGrpc final : public ParameterClient {
  public:
   struct Options {
@@ -50,14 +51,17 @@ class ParameterClientGrpc final : public ParameterClient {
   static absl::StatusOr<std::unique_ptr<ParameterClientGrpc>> Create(Options options);
 
   absl::StatusOr<ExchangeTimes> Pull(Exchange after, const ParameterArrays& values) override;
-  absl::StatusOr<ExchangeTimes> PushPull(Exchange exchange, uint64_t examples, const ConstParameterArrays& update,
+  absl::StatusOr<ExchangeTimes> PushPull(Exchange exchange, uint64_t examples,
+                                         const ConstParameterArrays& update,
                                          const ParameterArrays& values) override;
   absl::Status Read(const ParameterArrays& values) override;
   // The first half of PushPull alone.
-  absl::StatusOr<ExchangeTimes> Push(Exchange exchange, uint64_t examples, const ConstParameterArrays& update);
+  absl::StatusOr<ExchangeTimes> Push(Exchange exchange, uint64_t examples,
+                                     const ConstParameterArrays& update);
   Traffic traffic() const override { return traffic_; }
 
-  // Ends the call under way and all later ones with kCancelled. Any thread; not from a signal handler.
+  // Ends the call under way and all later ones with kCancelled. Any thread; not from a signal
+  // handler.
   void Cancel();
 
  private:
@@ -76,7 +80,8 @@ class ParameterClientGrpc final : public ParameterClient {
   struct Server {
     std::string address;
     ShardSlices slices;
-    std::vector<std::unique_ptr<grpc::GenericStub>> stubs;  // pushes go to the first, pulls to the last
+    std::vector<std::unique_ptr<grpc::GenericStub>>
+        stubs;  // pushes go to the first, pulls to the last
     UpdateRuns update;
     ValueRuns values;
     Version base;

@@ -43,6 +43,7 @@ absl::StatusOr<EpochCut> RemoteCoordination::BeginEpoch(uint64_t epoch, uint64_t
 absl::StatusOr<EvaluationPlace> RemoteCoordination::Arrive(const Arrival& arrival) {
   v1::EvaluateRequest request;
   request.set_stage(v1::ARRIVE);
+  request.set_attempt(attempt_);
   *request.mutable_progress() = ToProto(arrival.progress);
   request.set_loss_sum(arrival.loss_sum);
   request.set_loss_count(arrival.loss_count);
@@ -53,7 +54,11 @@ absl::StatusOr<EvaluationPlace> RemoteCoordination::Arrive(const Arrival& arriva
   place.attempt = reply.attempt();
   place.parts = reply.parts();
   place.part = reply.part();
-  if (reply.finished()) place.finished = ResultOf(reply);
+  if (reply.restart()) attempt_ = reply.attempt();
+  if (reply.finished()) {
+    attempt_ = 0;
+    place.finished = ResultOf(reply);
+  }
   return place;
 }
 
@@ -64,7 +69,10 @@ absl::StatusOr<std::optional<std::vector<float>>> RemoteCoordination::ShareConst
   request.set_attempt(place.attempt);
   request.set_constants(reinterpret_cast<const char*>(constants.data()), constants.size() * sizeof(float));
   TESSERA_ASSIGN_OR_RETURN(const v1::EvaluateReply reply, client_.Evaluate(std::move(request)));
-  if (reply.restart() || reply.finished()) return std::optional<std::vector<float>>();
+  if (reply.restart() || reply.finished()) {
+    attempt_ = reply.attempt();
+    return std::optional<std::vector<float>>();
+  }
   const std::string& bytes = reply.constants();
   if (bytes.size() % sizeof(float) != 0) {
     return absl::InternalError(absl::StrCat("evaluation: constants are ", bytes.size(), " bytes, want whole floats"));
@@ -85,6 +93,7 @@ absl::StatusOr<std::optional<EvaluationResult>> RemoteCoordination::Score(const 
   sums.set_rows(scores.rows);
   for (const double hits : scores.precision_hits) sums.add_precision_hits(hits);
   TESSERA_ASSIGN_OR_RETURN(const v1::EvaluateReply reply, client_.Evaluate(std::move(request)));
+  attempt_ = reply.restart() ? reply.attempt() : 0;
   if (reply.restart()) return std::optional<EvaluationResult>();
   return std::optional<EvaluationResult>(ResultOf(reply));
 }

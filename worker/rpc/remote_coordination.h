@@ -27,6 +27,7 @@ class RemoteCoordination final : public Coordination {
 
  private:
   CoordinatorClient& client_;
+  uint64_t attempt_ = 0;  // of the evaluation that was begun anew; 0: none was
 };
 
 }  // namespace tessera

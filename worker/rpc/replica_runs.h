@@ -13,8 +13,8 @@
 
 namespace tessera {
 
-// The runs, and how far they were read (Float = const float) or written (float). Bytes are little-endian f32,
-// as they lie in memory.
+// The runs, and how far they were read (Float = const float) or written (float). Bytes are
+// little-endian f32, as they lie in memory.
 template <typename Float>
 class ReplicaRuns {
  public:

@@ -72,9 +72,11 @@ void PushToServer::Start(grpc::GenericStub* stub) {
 }
 
 void PushToServer::WriteNext() {
-  const int64_t payload_bytes = std::min(SendChunk(), runs_->left());
+  const int64_t payload_bytes = std::min(kChunkBytes, runs_->left());
   std::vector<grpc::Slice> slices;
-  runs_->Take(payload_bytes, [&](const char* data, int64_t size) { slices.push_back(BorrowSlice(data, size, memory_)); });
+  runs_->Take(payload_bytes, [&](const char* data, int64_t size) {
+    slices.push_back(BorrowSlice(data, size, memory_));
+  });
   message_ = WriteChunk(head_, slices);
   head_.Clear();
   payload_bytes_ += payload_bytes;
@@ -101,8 +103,8 @@ absl::Status PushToServer::Conclude(absl::Status status) {
   return ReadMessage(reply_, &reply);
 }
 
-PullFromServer::PullFromServer(CallBoard* board, const v1::PullRequest& request, uint64_t layout_hash,
-                               ValueRuns* runs)
+PullFromServer::PullFromServer(CallBoard* board, const v1::PullRequest& request,
+                               uint64_t layout_hash, ValueRuns* runs)
     : ServerCall(board), layout_hash_(layout_hash), runs_(runs), message_(WriteMessage(request)) {}
 
 void PullFromServer::Start(grpc::GenericStub* stub) {
@@ -129,21 +131,23 @@ absl::Status PullFromServer::TakeChunk() {
   Payload payload;
   TESSERA_RETURN_IF_ERROR(ReadChunk(message_, &head, &payload));
   if (head.has_header() == has_header_) {
-    return absl::InternalError(has_header_ ? "pull: answer has a second header, want one"
-                                           : "pull: answer has no header, want it in the first chunk");
+    return absl::InternalError(has_header_
+                                   ? "pull: answer has a second header, want one"
+                                   : "pull: answer has no header, want it in the first chunk");
   }
   if (head.has_header()) {
     has_header_ = true;
     version_ = head.header().version();
     if (head.header().layout_hash() != layout_hash_) {
-      return absl::InvalidArgumentError(absl::StrCat("pull: layout_hash is ", absl::Hex(head.header().layout_hash()),
-                                                     ", want ", absl::Hex(layout_hash_),
-                                                     "; the model or the number of servers differs"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("pull: layout_hash is ", absl::Hex(head.header().layout_hash()), ", want ",
+                       absl::Hex(layout_hash_), "; the model or the number of servers differs"));
     }
   }
   if (payload.size() > runs_->left()) {
-    return absl::InternalError(absl::StrCat("pull: answer is at least ", runs_->done() + payload.size(),
-                                            " bytes, want ", runs_->done() + runs_->left()));
+    return absl::InternalError(absl::StrCat("pull: answer is at least ",
+                                            runs_->done() + payload.size(), " bytes, want ",
+                                            runs_->done() + runs_->left()));
   }
   payload_bytes_ += payload.size();
   wire_bytes_ += WireBytes(message_.Length());

@@ -1,8 +1,8 @@
 // One push to, or one pull from, one server: a single attempt.
 //
-// The caller's thread starts calls; gRPC's threads run them. A pull writes received values straight into the
-// replica as they arrive; a push sends the replica's own memory. A call has ended when gRPC has let go of
-// that memory too, which is what CallBoard tells.
+// The caller's thread starts calls; gRPC's threads run them. A pull writes received values straight
+// into the replica as they arrive; a push sends the replica's own memory. A call has ended when
+// gRPC has let go of that memory too, which is what CallBoard tells.
 #ifndef TESSERA_WORKER_RPC_SERVER_CALL_H_
 #define TESSERA_WORKER_RPC_SERVER_CALL_H_
 
@@ -99,8 +99,10 @@ class PushToServer final : public ServerCall {
 // Fills `runs` with the answer to a pull.
 class PullFromServer final : public ServerCall {
  public:
-  // `runs` must outlive the call; it is written until the call has ended. An answer of another layout is refused.
-  PullFromServer(CallBoard* board, const v1::PullRequest& request, uint64_t layout_hash, ValueRuns* runs);
+  // `runs` must outlive the call; it is written until the call has ended. An answer of another
+  // layout is refused.
+  PullFromServer(CallBoard* board, const v1::PullRequest& request, uint64_t layout_hash,
+                 ValueRuns* runs);
   void Start(grpc::GenericStub* stub);
   // Of a successful pull: the version of the values.
   uint64_t version() const { return version_; }

@@ -51,7 +51,9 @@ absl::Status TrainLoop::Run() {
   TESSERA_RETURN_IF_ERROR(coordination_.BeginTraining());
   phases_.Begin(Phase::kCompute);
   TESSERA_RETURN_IF_ERROR(BeginEpoch());
-  while (!stop_ && !stopping_) {
+  // It joined when no step was left: it only evaluates with the others.
+  if (Finished()) TESSERA_RETURN_IF_ERROR(Evaluate(/*last=*/true));
+  while (!stop_ && !stopping_ && !Finished()) {
     TESSERA_RETURN_IF_ERROR(TrainStep());
     if (since_exchange_ < options_.recipe.local_steps && !Finished()) continue;
     TESSERA_RETURN_IF_ERROR(DoExchange());
@@ -68,8 +70,15 @@ absl::Status TrainLoop::Run() {
 // Also right for a worker that joined in the middle of an epoch.
 absl::Status TrainLoop::BeginEpoch() {
   const Phase before = phases_.Enter(Phase::kWait);
-  TESSERA_ASSIGN_OR_RETURN(cut_, coordination_.BeginEpoch(epoch_, step_));
+  // Epochs get shorter as workers join: one that joins late may begin past the epoch that it was told.
+  for (; !Finished(); ++epoch_) {
+    TESSERA_ASSIGN_OR_RETURN(cut_, coordination_.BeginEpoch(epoch_, step_));
+    const uint64_t end = cut_.first_step + static_cast<uint64_t>(cut_.steps);
+    if (step_ < end) break;
+    if (epoch_ + 1 == static_cast<uint64_t>(options_.job.train().epochs())) step_ = end;
+  }
   phases_.Enter(before);
+  if (Finished()) return absl::OkStatus();
   EpochPlace place;
   place.epoch = epoch_;
   place.rank = options_.rank;

@@ -1,10 +1,9 @@
 #include "common/base/ids.h"
 
+#include <catch2/catch.hpp>
 #include <limits>
 #include <sstream>
 #include <type_traits>
-
-#include <catch2/catch.hpp>
 
 #include "absl/container/flat_hash_set.h"
 

@@ -1,8 +1,7 @@
 #include "common/base/philox.h"
 
-#include <set>
-
 #include <catch2/catch.hpp>
+#include <set>
 
 namespace tessera {
 namespace {
@@ -22,7 +21,8 @@ TEST_CASE("seed, stream, a and b take the documented places in key and counter",
   const uint64_t a = 0x00333333'44444444;
   const uint64_t b = 0x55555555'66666666;
   CHECK(Philox(seed, Stream::kDropout, a, b) ==
-        philox_internal::Rounds({0x66666666, 0x55555555, 0x44444444, 0x04333333}, 0x22222222, 0x11111111));
+        philox_internal::Rounds({0x66666666, 0x55555555, 0x44444444, 0x04333333}, 0x22222222,
+                                0x11111111));
 }
 
 TEST_CASE("a change of seed, stream, a or b changes the block", "[base][philox]") {

@@ -1,13 +1,12 @@
 #include "common/codec/f32.h"
 
+#include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <memory>
 #include <random>
 #include <vector>
-
-#include <catch2/catch.hpp>
 
 #include "common/codec/payload.h"
 
@@ -118,7 +117,8 @@ TEST_CASE("no entries are read from no bytes", "[codec][f32]") {
 
 TEST_CASE("every finite value passes the check", "[codec][finite]") {
   const float big = std::numeric_limits<float>::max();
-  const std::vector<float> values = {0.0f, -0.0f, big, -big, std::numeric_limits<float>::denorm_min(), 1e-38f};
+  const std::vector<float> values = {
+      0.0f, -0.0f, big, -big, std::numeric_limits<float>::denorm_min(), 1e-38f};
   const Bytes bytes(values);
   FiniteCheck check;
   CHECK(check.Feed(bytes.data, bytes.size));
@@ -127,7 +127,8 @@ TEST_CASE("every finite value passes the check", "[codec][finite]") {
 }
 
 TEST_CASE("a value that is not finite is found at each place under each cut", "[codec][finite]") {
-  const float bad_values[] = {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+  const float bad_values[] = {std::numeric_limits<float>::infinity(),
+                              -std::numeric_limits<float>::infinity(),
                               std::numeric_limits<float>::quiet_NaN(),
                               std::numeric_limits<float>::signaling_NaN(), -std::nanf("")};
   for (const float bad : bad_values) {

@@ -1,8 +1,7 @@
 #include "common/consistency/barrier.h"
 
-#include <vector>
-
 #include <catch2/catch.hpp>
+#include <vector>
 
 namespace tessera {
 namespace {
@@ -23,14 +22,17 @@ class BarrierTest {
   Verdict Push(uint64_t member, uint64_t exchange) {
     return policy_->OnPush({MemberId(member), Exchange(exchange), Version(0), Version(0)});
   }
-  bool MayRead(uint64_t member, uint64_t after) { return policy_->MayRead(MemberId(member), Exchange(after)); }
+  bool MayRead(uint64_t member, uint64_t after) {
+    return policy_->MayRead(MemberId(member), Exchange(after));
+  }
   Members WaitsFor() { return policy_->WaitsFor(); }
 
   std::unique_ptr<ConsistencyPolicy> policy_ = MakeBarrier();
   uint64_t generation_ = 0;
 };
 
-TEST_CASE_METHOD(BarrierTest, "a barrier commits with the last member's push", "[consistency][barrier]") {
+TEST_CASE_METHOD(BarrierTest, "a barrier commits with the last member's push",
+                 "[consistency][barrier]") {
   Plan({{1, 1}, {2, 1}, {3, 1}});
   CHECK(policy_->Collecting() == Exchange(1));
   CHECK(MayRead(1, 0));
@@ -55,7 +57,8 @@ TEST_CASE_METHOD(BarrierTest, "a barrier folds in rank order", "[consistency][ba
   CHECK(policy_->NextInOrder() == MemberId(1));
 }
 
-TEST_CASE_METHOD(BarrierTest, "removing the missing member makes a commit due", "[consistency][barrier]") {
+TEST_CASE_METHOD(BarrierTest, "removing the missing member makes a commit due",
+                 "[consistency][barrier]") {
   Plan({{1, 1}, {2, 1}, {3, 1}});
   Push(1, 1);
   Push(2, 1);
@@ -68,7 +71,8 @@ TEST_CASE_METHOD(BarrierTest, "removing the missing member makes a commit due", 
   CHECK_FALSE(policy_->CommitDue().has_value());
 }
 
-TEST_CASE_METHOD(BarrierTest, "a folded push counts though its member is removed", "[consistency][barrier]") {
+TEST_CASE_METHOD(BarrierTest, "a folded push counts though its member is removed",
+                 "[consistency][barrier]") {
   Plan({{1, 1}, {2, 1}, {3, 1}});
   Push(1, 1);
   Plan({{2, 1}, {3, 1}});
@@ -78,7 +82,8 @@ TEST_CASE_METHOD(BarrierTest, "a folded push counts though its member is removed
   CHECK(Push(3, 2).commit_scale == 0.5f);
 }
 
-TEST_CASE_METHOD(BarrierTest, "a removal before any push commits nothing", "[consistency][barrier]") {
+TEST_CASE_METHOD(BarrierTest, "a removal before any push commits nothing",
+                 "[consistency][barrier]") {
   Plan({{1, 1}, {2, 1}});
   Plan({{1, 1}});
   CHECK_FALSE(policy_->CommitDue().has_value());
@@ -86,7 +91,8 @@ TEST_CASE_METHOD(BarrierTest, "a removal before any push commits nothing", "[con
   CHECK(Push(1, 1).commit);
 }
 
-TEST_CASE_METHOD(BarrierTest, "a later member is expected from its first exchange", "[consistency][barrier]") {
+TEST_CASE_METHOD(BarrierTest, "a later member is expected from its first exchange",
+                 "[consistency][barrier]") {
   Plan({{1, 1}});
   Plan({{1, 1}, {2, 3}});
   CHECK(Push(1, 1).commit);
@@ -97,7 +103,8 @@ TEST_CASE_METHOD(BarrierTest, "a later member is expected from its first exchang
   CHECK(Push(2, 3).commit_scale == 0.5f);
 }
 
-TEST_CASE_METHOD(BarrierTest, "exchanges that nobody takes part in are skipped", "[consistency][barrier]") {
+TEST_CASE_METHOD(BarrierTest, "exchanges that nobody takes part in are skipped",
+                 "[consistency][barrier]") {
   Plan({{1, 1}});
   Push(1, 1);
   Plan({{1, 1}, {2, 7}});
@@ -105,6 +112,18 @@ TEST_CASE_METHOD(BarrierTest, "exchanges that nobody takes part in are skipped",
   CHECK(policy_->Collecting() == Exchange(7));
   CHECK(MayRead(2, 6));
   CHECK(Push(2, 7).commit);
+}
+
+TEST_CASE_METHOD(BarrierTest, "a skipped exchange is taken back for a member that begins with it",
+                 "[consistency][barrier]") {
+  Plan({{1, 1}, {2, 7}});
+  Push(1, 1);
+  Plan({{2, 7}});
+  CHECK(policy_->Collecting() == Exchange(7));
+  Plan({{2, 7}, {3, 5}});
+  CHECK(policy_->Collecting() == Exchange(5));
+  CHECK(WaitsFor() == Members{MemberId(3)});
+  CHECK_FALSE(MayRead(2, 6));
 }
 
 TEST_CASE_METHOD(BarrierTest, "a half-folded update is committed before exchanges are skipped",

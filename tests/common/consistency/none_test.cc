@@ -7,9 +7,11 @@ namespace {
 
 TEST_CASE("without consistency every push commits at once with its weight", "[consistency][none]") {
   const std::unique_ptr<ConsistencyPolicy> policy = MakeNone(0.25f);
-  policy->SetMembers({Generation(1), {{MemberId(1), Rank(0), Exchange(1)}, {MemberId(2), Rank(1), Exchange(1)}}});
+  policy->SetMembers(
+      {Generation(1), {{MemberId(1), Rank(0), Exchange(1)}, {MemberId(2), Rank(1), Exchange(1)}}});
   for (uint64_t exchange = 1; exchange < 4; ++exchange) {
-    const Verdict verdict = policy->OnPush({MemberId(2), Exchange(exchange), Version(0), Version(exchange)});
+    const Verdict verdict =
+        policy->OnPush({MemberId(2), Exchange(exchange), Version(0), Version(exchange)});
     CHECK(verdict.commit);
     CHECK(verdict.weight == 0.25f);
     CHECK(verdict.commit_scale == 1.0f);

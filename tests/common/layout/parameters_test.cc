@@ -1,10 +1,9 @@
 #include "common/layout/parameters.h"
 
+#include <catch2/catch.hpp>
 #include <cmath>
 #include <string>
 #include <vector>
-
-#include <catch2/catch.hpp>
 
 #include "common/base/philox.h"
 

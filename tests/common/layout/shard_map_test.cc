@@ -1,17 +1,17 @@
 #include "common/layout/shard_map.h"
 
 #include <algorithm>
+#include <catch2/catch.hpp>
 #include <set>
 #include <vector>
-
-#include <catch2/catch.hpp>
 
 namespace tessera {
 namespace {
 
 ModelShape ThreeParameters() {
   ModelShape shape;
-  shape.parameters = {{"a", 10, 3, false, 0, 0, 0}, {"b", 1, 1, true, 0, 0, 0}, {"c", 97, 5, false, 1, 0, 0}};
+  shape.parameters = {
+      {"a", 10, 3, false, 0, 0, 0}, {"b", 1, 1, true, 0, 0, 0}, {"c", 97, 5, false, 1, 0, 0}};
   for (const ParameterSpec& p : shape.parameters) shape.size += p.size();
   return shape;
 }
@@ -30,7 +30,8 @@ TEST_CASE("the shards cover every row once", "[layout][shard_map]") {
         REQUIRE(slice.size() > 0);
         REQUIRE(slice.offset == offset);
         REQUIRE(slice.columns == shape.parameters[slice.parameter].columns);
-        for (int64_t row = slice.row_begin; row < slice.row_end; ++row) ++owners[slice.parameter][row];
+        for (int64_t row = slice.row_begin; row < slice.row_end; ++row)
+          ++owners[slice.parameter][row];
         offset += slice.size();
       }
       REQUIRE(slices.size == offset);

@@ -45,7 +45,8 @@ TEST_CASE("local_sgd sends deltas through a barrier and adds them", "[method]") 
   CHECK(Applied(*recipe, 4) == 5.0f);
 }
 
-TEST_CASE("async_sgd sends gradients of one step and deltas of several, and nobody waits", "[method]") {
+TEST_CASE("async_sgd sends gradients of one step and deltas of several, and nobody waits",
+          "[method]") {
   v1::Job job = WithSgd(0.5);
   v1::AsyncSgd& keys = *job.mutable_method()->mutable_async_sgd();
   keys.set_local_steps(1);

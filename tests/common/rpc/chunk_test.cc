@@ -31,7 +31,8 @@ std::string Bytes(const grpc::ByteBuffer& message) {
   std::vector<grpc::Slice> slices;
   if (message.Valid()) message.Dump(&slices);
   std::string bytes;
-  for (const grpc::Slice& s : slices) bytes.append(reinterpret_cast<const char*>(s.begin()), s.size());
+  for (const grpc::Slice& s : slices)
+    bytes.append(reinterpret_cast<const char*>(s.begin()), s.size());
   return bytes;
 }
 
@@ -50,11 +51,13 @@ v1::PushChunk Example(size_t payload_bytes) {
   header->set_layout_hash(0x8000000000000001u);
   header->set_payload_bytes(payload_bytes);
   std::mt19937 random(7);
-  for (size_t i = 0; i < payload_bytes; ++i) chunk.mutable_payload()->push_back(static_cast<char>(random()));
+  for (size_t i = 0; i < payload_bytes; ++i)
+    chunk.mutable_payload()->push_back(static_cast<char>(random()));
   return chunk;
 }
 
-// What both readers make of the same bytes: ours accepts only what protobuf accepts, and finds the same.
+// What both readers make of the same bytes: ours accepts only what protobuf accepts, and finds the
+// same.
 bool AgreesWithProtobuf(const std::string& bytes, const std::vector<size_t>& cuts = {}) {
   v1::PushChunk head;
   Payload payload;
@@ -159,7 +162,8 @@ TEST_CASE("fields come in any order and unknown ones are passed over", "[rpc][ch
   CHECK(AgreesWithProtobuf(payload));
   CHECK(AgreesWithProtobuf(header + header));
   // A number, fixed 64, fixed 32, bytes, and a group that has a field 15 of its own.
-  const std::string unknown = std::string("\x10\x96\x01", 3) + std::string("\x19\1\2\3\4\5\6\7\x08", 9) +
+  const std::string unknown = std::string("\x10\x96\x01", 3) +
+                              std::string("\x19\1\2\3\4\5\6\7\x08", 9) +
                               std::string("\x25\1\2\3\4", 5) + std::string("\x2a\2hi", 4) +
                               std::string("\x33\x7a\1z\x34", 5);
   CHECK(AgreesWithProtobuf(unknown + payload + unknown + header));
@@ -183,17 +187,22 @@ TEST_CASE("malformed chunks are refused with the byte and the reason", "[rpc][ch
   CHECK(message(std::string("\x7a", 1)) == "message: a length at byte 1 is cut off after 0 bytes");
   CHECK(message(std::string("\x7a\x05", 2) + "abc") ==
         "message: field 15 at byte 1 is 5 bytes long, want at most the 3 that are left");
-  CHECK(message(std::string(6, '\x80')) == "message: a field's tag at byte 0 is longer than 5 bytes");
+  CHECK(message(std::string(6, '\x80')) ==
+        "message: a field's tag at byte 0 is longer than 5 bytes");
   CHECK(message(std::string("\x10") + std::string(11, '\xff')) ==
         "message: a number at byte 1 is longer than 10 bytes");
-  CHECK(message(std::string("\0\0", 2)) == "message: field number at byte 0 is 0, want 1 to 536870911");
-  CHECK(message("\x19" "abc") == "message: field 3 at byte 1 is cut off after 3 of 8 bytes");
+  CHECK(message(std::string("\0\0", 2)) ==
+        "message: field number at byte 0 is 0, want 1 to 536870911");
+  CHECK(message("\x19"
+                "abc") == "message: field 3 at byte 1 is cut off after 3 of 8 bytes");
   CHECK(message("\x16") == "message: wire type of field 2 at byte 0 is 6, want 0 to 5");
   CHECK(message("\x33") == "message: group 6 does not end");
   CHECK(message("\x34") == "message: the end of group 6 at byte 0 has no beginning");
   CHECK(message("\x33\x3c") == "message: the end of group 7 at byte 1 has no beginning");
-  CHECK(message(std::string(100, '\x33')) == "message: groups are nested deeper than 64 at byte 64");
-  CHECK(message(std::string("\x0a\x01\xff", 3)) == "message: fields beside the payload are no tessera.v1.PushChunk");
+  CHECK(message(std::string(100, '\x33')) ==
+        "message: groups are nested deeper than 64 at byte 64");
+  CHECK(message(std::string("\x0a\x01\xff", 3)) ==
+        "message: fields beside the payload are no tessera.v1.PushChunk");
 }
 
 TEST_CASE("messages beyond the limits are refused", "[rpc][chunk]") {
@@ -220,14 +229,23 @@ TEST_CASE("mutated chunks are read as protobuf reads them", "[rpc][chunk][fuzz]"
     for (int i = random() % 4; i > 0 && !bytes.empty(); --i) {
       const size_t at = random() % bytes.size();
       switch (random() % 4) {
-        case 0: bytes[at] = static_cast<char>(random()); break;
-        case 1: bytes.erase(at, random() % 8); break;
-        case 2: bytes.insert(at, bytes.substr(random() % bytes.size(), random() % 60)); break;
-        default: bytes[at] = static_cast<char>(bytes[at] ^ (1 << random() % 8)); break;
+        case 0:
+          bytes[at] = static_cast<char>(random());
+          break;
+        case 1:
+          bytes.erase(at, random() % 8);
+          break;
+        case 2:
+          bytes.insert(at, bytes.substr(random() % bytes.size(), random() % 60));
+          break;
+        default:
+          bytes[at] = static_cast<char>(bytes[at] ^ (1 << random() % 8));
+          break;
       }
     }
     std::vector<size_t> cuts;
-    for (size_t at = 0; bytes.size() > 0 && at < bytes.size(); at += random() % 30) cuts.push_back(at);
+    for (size_t at = 0; bytes.size() > 0 && at < bytes.size(); at += random() % 30)
+      cuts.push_back(at);
     if (!AgreesWithProtobuf(bytes, cuts)) FAIL("seed " << seed);
     accepted += Read(bytes).ok();
   }
@@ -243,7 +261,8 @@ TEST_CASE("messages without payload are read and written whole", "[rpc][chunk]")
   v1::PullRequest back;
   REQUIRE(ReadMessage(WriteMessage(request), &back).ok());
   CHECK(back.SerializeAsString() == request.SerializeAsString());
-  CHECK(ReadMessage(Message("\x0a\x05x"), &back).message() == "message: is no tessera.v1.PullRequest");
+  CHECK(ReadMessage(Message("\x0a\x05x"), &back).message() ==
+        "message: is no tessera.v1.PullRequest");
   CHECK(ReadMessage(grpc::ByteBuffer(), &back).ok());
 }
 
@@ -253,7 +272,8 @@ TEST_CASE("status codes and texts survive the way there and back", "[rpc][status
     CHECK(static_cast<int>(ToGrpc(status).error_code()) == code);
     CHECK(FromGrpc(ToGrpc(status)) == status);
   }
-  CHECK(FromGrpc(grpc::Status(static_cast<grpc::StatusCode>(99), "odd")) == absl::UnknownError("odd"));
+  CHECK(FromGrpc(grpc::Status(static_cast<grpc::StatusCode>(99), "odd")) ==
+        absl::UnknownError("odd"));
 }
 
 }  // namespace

@@ -1,15 +1,14 @@
-// One battery for every update rule: held to its formula in double precision, in place and out of place,
-// over lengths that leave every vector width a rest.
+// One battery for every update rule: held to its formula in double precision, in place and out of
+// place, over lengths that leave every vector width a rest.
 #include "common/rule/rule.h"
 
+#include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
-
-#include <catch2/catch.hpp>
 
 #include "common/base/philox.h"
 #include "common/rule/add.h"
@@ -47,7 +46,9 @@ std::vector<RuleCase> AllRules() {
   return cases;
 }
 
-float Uniform(uint64_t a, uint64_t b) { return 2 * UnitFloat(Philox(1, Stream::kDropout, a, b)[0]) - 1; }
+float Uniform(uint64_t a, uint64_t b) {
+  return 2 * UnitFloat(Philox(1, Stream::kDropout, a, b)[0]) - 1;
+}
 
 TEST_CASE("every rule follows its formula for 20 steps", "[rule]") {
   for (const RuleCase& c : AllRules()) {
@@ -89,7 +90,8 @@ TEST_CASE("a rule writes the same bits beside its input as in place, whole or in
     c.rule->Apply(u.data(), 0.3f, place.data(), place.data(), s2, count);
     for (int begin = 0; begin < count; begin += 29) {
       float* const s3[] = {m3.data() + begin};
-      c.rule->Apply(u.data() + begin, 0.3f, in.data() + begin, runs.data() + begin, s3, std::min(29, count - begin));
+      c.rule->Apply(u.data() + begin, 0.3f, in.data() + begin, runs.data() + begin, s3,
+                    std::min(29, count - begin));
     }
     CHECK(std::memcmp(beside.data(), place.data(), count * 4) == 0);
     CHECK(std::memcmp(beside.data(), runs.data(), count * 4) == 0);

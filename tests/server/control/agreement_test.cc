@@ -24,7 +24,8 @@ TEST_CASE("a job of any speed is caught up with", "[control][agreement]") {
   for (int round = 0; round < 20; ++round) {
     collecting += per_round;
     // A server that holds nothing and names the exchange after the next.
-    const uint64_t first = a.proposed().value() <= collecting ? collecting + 2 : a.proposed().value();
+    const uint64_t first =
+        a.proposed().value() <= collecting ? collecting + 2 : a.proposed().value();
     if (a.OnReply(ShardId(0), number, Exchange(first)) == Agreement::Outcome::kAgreed) return;
     a = a.Raised(++number);
     CHECK(a.proposed() >= Exchange(first));

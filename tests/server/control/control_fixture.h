@@ -1,4 +1,5 @@
-// A small language for tests of the control plane: a coordinator, servers that answer when told, a clock.
+// A small language for tests of the control plane: a coordinator, servers that answer when told, a
+// clock.
 #ifndef TESSERA_TESTS_SERVER_CONTROL_CONTROL_FIXTURE_H_
 #define TESSERA_TESTS_SERVER_CONTROL_CONTROL_FIXTURE_H_
 

@@ -145,7 +145,8 @@ TEST_CASE("training stops at the target accuracy", "[control]") {
   CHECK(absl::IsFailedPrecondition(f.Join().status()));
 }
 
-TEST_CASE("a late worker is not waited for by an evaluation before its first exchange", "[control]") {
+TEST_CASE("a late worker is not waited for by an evaluation before its first exchange",
+          "[control]") {
   JobFacts facts = Fixture::Facts(1, 1);
   facts.epochs = 100;
   Fixture f(facts);

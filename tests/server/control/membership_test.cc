@@ -171,7 +171,8 @@ TEST_CASE("without a barrier a late worker begins at the least step of the other
   CHECK(f.Join(3)->first_exchange() == 16);
 }
 
-TEST_CASE("servers that counted different pushes of a lost worker are a partial push", "[control]") {
+TEST_CASE("servers that counted different pushes of a lost worker are a partial push",
+          "[control]") {
   Fixture f(Fixture::Facts(2, 3));
   f.Start(3);
   f.servers[0].counted = {{2, 7}, {3, 8}};

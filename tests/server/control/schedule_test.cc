@@ -1,5 +1,5 @@
-// The control plane under random schedules: workers join, train, die, freeze and leave, servers are slow and
-// lose their connections, evaluations come and go. One thread, one seed each.
+// The control plane under random schedules: workers join, train, die, freeze and leave, servers are
+// slow and lose their connections, evaluations come and go. One thread, one seed each.
 #include <algorithm>
 #include <random>
 
@@ -65,7 +65,8 @@ class Schedule {
     }
     for (const FakeServer& server : f_.servers) {
       story += "server holds " + std::to_string(server.held.size()) + " inbox " +
-               std::to_string(server.inbox.size()) + " plan " + server.plan.ShortDebugString() + "\n";
+               std::to_string(server.inbox.size()) + " plan " + server.plan.ShortDebugString() +
+               "\n";
     }
     return story;
   }

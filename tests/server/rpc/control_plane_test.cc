@@ -198,8 +198,8 @@ TEST_CASE("a worker hears for whom the job waits until all are here", "[control]
   CHECK(reply->generation() == 1);
 }
 
-// A worker's life after it was admitted. Returns the last evaluation's result. (Catch2's checks are for one
-// thread, so errors come back as they are.)
+// A worker's life after it was admitted. Returns the last evaluation's result. (Catch2's checks are
+// for one thread, so errors come back as they are.)
 absl::StatusOr<v1::EvaluateReply> Live(CoordinatorClient* client) {
   RenewInBackground(client);
   TESSERA_RETURN_IF_ERROR(client->BeginTraining());
@@ -303,7 +303,8 @@ TEST_CASE("servers and workers end when the coordinator is lost for a lease", "[
   ServerProcess& server = job.Attach(0);
   auto clients = job.Admit(1);
   auto lost = RenewInBackground(clients[0].get());
-  REQUIRE(Eventually([&] { return server.link->OwnStatus().servers(0).counters().rss_bytes() > 0; }));
+  REQUIRE(
+      Eventually([&] { return server.link->OwnStatus().servers(0).counters().rss_bytes() > 0; }));
   job.grpc_->Shutdown(absl::ZeroDuration());
   const absl::Status ended = server.end.get_future().get();
   CHECK(absl::IsUnavailable(ended));
@@ -316,7 +317,8 @@ TEST_CASE("a server of another job is refused and told why", "[control][rpc]") {
   Job job(1, 1);
   const absl::Status ended = job.Attach(0, "d2").end.get_future().get();
   CHECK(absl::IsFailedPrecondition(ended));
-  CHECK(std::string(ended.message()).find("job digest is \"d2\", want \"d1\"") != std::string::npos);
+  CHECK(std::string(ended.message()).find("job digest is \"d2\", want \"d1\"") !=
+        std::string::npos);
 }
 
 TEST_CASE("a cancelled worker leaves whatever it waits for", "[control][rpc]") {
@@ -344,7 +346,8 @@ TEST_CASE("a cancelled worker leaves whatever it waits for", "[control][rpc]") {
   CHECK(job.live_->Status().members_lost() == 1);
 }
 
-TEST_CASE("status can be asked once, watched until the end, and the job stopped", "[control][rpc]") {
+TEST_CASE("status can be asked once, watched until the end, and the job stopped",
+          "[control][rpc]") {
   Job job(1, 1);
   job.Attach(0);
   auto clients = job.Admit(1);

@@ -43,8 +43,8 @@ class Client {
     grpc::ChannelArguments arguments;
     arguments.SetMaxReceiveMessageSize(-1);
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    stub_ = v1::ParameterServer::NewStub(
-        grpc::CreateCustomChannel(servers.addresses()[0], grpc::InsecureChannelCredentials(), arguments));
+    stub_ = v1::ParameterServer::NewStub(grpc::CreateCustomChannel(
+        servers.addresses()[0], grpc::InsecureChannelCredentials(), arguments));
   }
 
   v1::ParameterServer::Stub& stub() { return *stub_; }
@@ -83,7 +83,8 @@ class Client {
   Pulled Now() { return Pull(Request(1, 0, true)); }
 
   // A whole push of one value everywhere, in chunks of `chunk_bytes`.
-  std::vector<v1::PushChunk> Chunks(uint64_t member, uint64_t exchange, float value, int64_t chunk_bytes = kChunkBytes) {
+  std::vector<v1::PushChunk> Chunks(uint64_t member, uint64_t exchange, float value,
+                                    int64_t chunk_bytes = kChunkBytes) {
     std::vector<v1::PushChunk> chunks(1);
     v1::PushHeader* header = chunks[0].mutable_header();
     *header->mutable_caller() = Caller(member);
@@ -132,7 +133,8 @@ TEST_CASE("an ordinary protobuf client pulls the initial values", "[rpc][service
   CHECK(pulled.header.payload_bytes() == 1201 * 1000 * 4 + 200 * 4);
   CHECK(pulled.header.layout_hash() == servers.layout_hash());
   CHECK(pulled.header.generation() == 3);
-  CHECK(pulled.chunks == std::vector<size_t>{65536, kChunkBytes, pulled.bytes.size() - kChunkBytes - 65536});
+  CHECK(pulled.chunks ==
+        std::vector<size_t>{65536, kChunkBytes, pulled.bytes.size() - kChunkBytes - 65536});
   std::vector<float> want(1200 * 1000);
   FillInitialRows(servers.shape().parameters[0], 0, 7, 0, 1200, want.data());
   CHECK(std::memcmp(pulled.bytes.data(), want.data(), want.size() * 4) == 0);
@@ -143,7 +145,8 @@ TEST_CASE("an ordinary protobuf client pulls the initial values", "[rpc][service
   CHECK(traffic.other_payload_bytes == 0);
 }
 
-TEST_CASE("an ordinary protobuf client's push is applied once however often it comes", "[rpc][service]") {
+TEST_CASE("an ordinary protobuf client's push is applied once however often it comes",
+          "[rpc][service]") {
   RunningServers servers(TestShape(8, 30), 1, None, 1);
   Client client(servers);
   const std::string before = client.Now().bytes;
@@ -166,7 +169,8 @@ TEST_CASE("a bad push gets a precise answer and changes nothing", "[rpc][service
   Client client(servers);
   const Pulled before = client.Now();
   using Chunks = std::vector<v1::PushChunk>;
-  const auto expect = [&](const std::function<void(Chunks&)>& spoil, grpc::StatusCode code, const std::string& message) {
+  const auto expect = [&](const std::function<void(Chunks&)>& spoil, grpc::StatusCode code,
+                          const std::string& message) {
     Chunks chunks = client.Chunks(1, 1, 2.0f, 500);
     spoil(chunks);
     const grpc::Status status = client.Push(chunks);
@@ -180,26 +184,38 @@ TEST_CASE("a bad push gets a precise answer and changes nothing", "[rpc][service
   const std::string where = "push from member 1 exchange 1: ";
   expect([](Chunks& c) { c.pop_back(); }, invalid, where + "payload ended after 500 of 992 bytes");
   expect([](Chunks& c) { c[0].mutable_header()->set_payload_bytes(988); }, invalid,
-         where + "payload is 988 bytes, want 992 (248 entries as f32); layouts differ, compare layout_hash in status");
+         where +
+             "payload is 988 bytes, want 992 (248 entries as f32); layouts differ, compare "
+             "layout_hash in status");
   expect([](Chunks& c) { c[1].mutable_payload()->append("more"); }, invalid,
          where + "payload is at least 996 bytes, want the declared 992");
-  expect([](Chunks& c) { c.push_back(c.back()); }, invalid, where + "payload is at least 1484 bytes");
-  expect([](Chunks& c) { c[0].mutable_payload()->append(1000, 'x'); }, invalid, where + "payload is at least 1500 bytes");
-  expect([](Chunks& c) { c[0].mutable_header()->mutable_caller()->set_job_digest("other"); }, invalid,
-         where + "job digest is \"other\", want \"" + kDigest + "\"");
-  expect([](Chunks& c) { c[0].mutable_header()->mutable_caller()->set_job_digest(std::string(50000, 'x')); }, invalid,
-         where + "job digest is \"" + std::string(64, 'x') + "\"");
+  expect([](Chunks& c) { c.push_back(c.back()); }, invalid,
+         where + "payload is at least 1484 bytes");
+  expect([](Chunks& c) { c[0].mutable_payload()->append(1000, 'x'); }, invalid,
+         where + "payload is at least 1500 bytes");
+  expect([](Chunks& c) { c[0].mutable_header()->mutable_caller()->set_job_digest("other"); },
+         invalid, where + "job digest is \"other\", want \"" + kDigest + "\"");
+  expect(
+      [](Chunks& c) {
+        c[0].mutable_header()->mutable_caller()->set_job_digest(std::string(50000, 'x'));
+      },
+      invalid, where + "job digest is \"" + std::string(64, 'x') + "\"");
   expect([](Chunks& c) { c[0].mutable_header()->mutable_caller()->set_generation(2); }, refused,
          where + "generation is 2, want 3");
   expect([](Chunks& c) { c[0].mutable_header()->mutable_caller()->set_member(0); }, refused,
          "push from member 0 exchange 1: member is 0");
   expect([](Chunks& c) { c[0].mutable_header()->mutable_caller()->set_member(9); }, refused,
          "push from member 9 exchange 1: push: not a member");
-  expect([](Chunks& c) { c[0].mutable_header()->set_base_version(1); }, invalid, where + "base version is 1, ahead");
-  expect([](Chunks& c) { c[0].mutable_header()->set_layout_hash(5); }, invalid, where + "layout_hash is 5");
-  expect([](Chunks& c) { c[0].mutable_header()->set_kind(v1::VALUE); }, invalid, where + "payload kind is 2");
-  expect([](Chunks& c) { c[0].mutable_header()->clear_keys(); }, invalid, where + "keys are absent");
-  expect([](Chunks& c) { c[0].mutable_header()->set_exchange(2); }, refused, "push from member 1 exchange 2: want exchange 1");
+  expect([](Chunks& c) { c[0].mutable_header()->set_base_version(1); }, invalid,
+         where + "base version is 1, ahead");
+  expect([](Chunks& c) { c[0].mutable_header()->set_layout_hash(5); }, invalid,
+         where + "layout_hash is 5");
+  expect([](Chunks& c) { c[0].mutable_header()->set_kind(v1::VALUE); }, invalid,
+         where + "payload kind is 2");
+  expect([](Chunks& c) { c[0].mutable_header()->clear_keys(); }, invalid,
+         where + "keys are absent");
+  expect([](Chunks& c) { c[0].mutable_header()->set_exchange(2); }, refused,
+         "push from member 1 exchange 2: want exchange 1");
   expect([](Chunks& c) { c[1].mutable_header(); }, invalid, where + "has a second header");
   expect([](Chunks& c) { c.erase(c.begin()); }, invalid, "push from ipv4:127.0.0.1:");
   expect([](Chunks& c) { c.clear(); }, invalid, "push from ipv4:127.0.0.1:");
@@ -230,7 +246,8 @@ TEST_CASE("a pull with a bad request gets a precise answer", "[rpc][service]") {
         "pull from member 1 after exchange 0: keys are absent or unknown, want dense");
   servers[0].service->SetGeneration(Generation(4));
   CHECK(client.Pull(Client::Request(1, 0)).status.error_message() ==
-        "pull from member 1 after exchange 0: generation is 3, want 4; the job was restored, drop the update and pull");
+        "pull from member 1 after exchange 0: generation is 3, want 4; the job was restored, drop "
+        "the update and pull");
 }
 
 TEST_CASE("subnet fetches are refused by name", "[rpc][service]") {
@@ -245,8 +262,8 @@ TEST_CASE("subnet fetches are refused by name", "[rpc][service]") {
   CHECK(status.error_message() == "fetch: subnet fetches come with subnet training");
 }
 
-// Under a barrier member 2 is not the first in order, so it needs a place in staging, which holds 16 MiB:
-// one push of 10 MB. A place that is not given back makes the next push wait for ever.
+// Under a barrier member 2 is not the first in order, so it needs a place in staging, which holds
+// 16 MiB: one push of 10 MB. A place that is not given back makes the next push wait for ever.
 struct TightStaging {
   RunningServers servers{TestShape(2500, 1000), 1, MakeBarrier, 3};
   Client client{servers};
@@ -264,12 +281,21 @@ struct TightStaging {
     for (int i = 0; i < 8; ++i) CHECK(begun->writer->Write(chunks[i]));
     return begun;
   }
+  // Begins a push that does not fit beside the first one: one message is read, then it waits.
+  std::unique_ptr<Begun> BeginWaiting(uint64_t member) {
+    auto begun = std::make_unique<Begun>();
+    begun->writer = client.stub().Push(&begun->context, &begun->reply);
+    CHECK(begun->writer->Write(client.Chunks(member, 1, 1.0f)[0]));
+    return begun;
+  }
   void AllPushes() {
-    for (const int member : {2, 1, 3}) CHECK(client.Push(client.Chunks(member, 1, member)).error_message() == "");
+    for (const int member : {2, 1, 3})
+      CHECK(client.Push(client.Chunks(member, 1, member)).error_message() == "");
   }
 };
 
-TEST_CASE("a push cancelled in the middle gives its place back and leaves no trace", "[rpc][service]") {
+TEST_CASE("a push cancelled in the middle gives its place back and leaves no trace",
+          "[rpc][service]") {
   TightStaging tight;
   const Pulled before = tight.client.Now();
   for (int i = 0; i < 4; ++i) {
@@ -311,10 +337,7 @@ TEST_CASE("a duplicate push gives its place back", "[rpc][service]") {
 TEST_CASE("a push that waits for a place can be cancelled there", "[rpc][service]") {
   TightStaging tight;
   const auto holder = tight.Begin(2);
-  // Waits: 20 MB do not fit. One message is read, the others stay in the network.
-  auto waiter = std::make_unique<TightStaging::Begun>();
-  waiter->writer = tight.client.stub().Push(&waiter->context, &waiter->reply);
-  CHECK(waiter->writer->Write(tight.client.Chunks(3, 1, 1.0f)[0]));
+  const auto waiter = tight.BeginWaiting(3);
   // Answers after the waiter has come to the shard.
   CHECK(tight.client.Now().status.ok());
   waiter->context.TryCancel();
@@ -327,7 +350,7 @@ TEST_CASE("a push that waits for a place can be cancelled there", "[rpc][service
 TEST_CASE("a server can stop while pushes and pulls wait in it", "[rpc][service]") {
   TightStaging tight;
   const auto holder = tight.Begin(2);
-  const auto waiter = tight.Begin(3);
+  const auto waiter = tight.BeginWaiting(3);
   Context context;
   const auto reader = tight.client.stub().Pull(&context, Client::Request(1, 1));
   CHECK(tight.client.Now().status.ok());
@@ -337,7 +360,8 @@ TEST_CASE("a server can stop while pushes and pulls wait in it", "[rpc][service]
   CHECK_FALSE(reader->Finish().ok());
 }
 
-TEST_CASE("a pull waits for the others' pushes and is forgotten when its client goes", "[rpc][service]") {
+TEST_CASE("a pull waits for the others' pushes and is forgotten when its client goes",
+          "[rpc][service]") {
   RunningServers servers(TestShape(8, 30), 1, MakeBarrier, 2);
   Client client(servers);
   CHECK(client.Push(client.Chunks(1, 1, 2.0f)).ok());
@@ -412,13 +436,16 @@ TEST_CASE("a taken port and a bad address are refused with the reason", "[rpc][s
   const auto again = GrpcServer::Start({taken, {}});
   REQUIRE_FALSE(again.ok());
   CHECK(again.status().code() == absl::StatusCode::kFailedPrecondition);
-  CHECK(again.status().message() == "grpc server: port " + std::to_string(servers[0].grpc->port()) + " of \"" + taken +
-                                        "\" is taken, want a free one; stop its owner or take another");
-  for (const std::string bad : {"", "localhost", ":80", "127.0.0.1:x", "127.0.0.1:65536", "127.0.0.1:-1"}) {
+  CHECK(again.status().message() ==
+        "grpc server: port " + std::to_string(servers[0].grpc->port()) + " of \"" + taken +
+            "\" is taken, want a free one; stop its owner or take another");
+  for (const std::string bad :
+       {"", "localhost", ":80", "127.0.0.1:x", "127.0.0.1:65536", "127.0.0.1:-1"}) {
     CHECK(GrpcServer::Start({bad, {}}).status().code() == absl::StatusCode::kInvalidArgument);
   }
   // An address for documentation, nobody's.
-  CHECK(GrpcServer::Start({"192.0.2.1:7000", {}}).status().code() == absl::StatusCode::kFailedPrecondition);
+  CHECK(GrpcServer::Start({"192.0.2.1:7000", {}}).status().code() ==
+        absl::StatusCode::kFailedPrecondition);
 }
 
 }  // namespace

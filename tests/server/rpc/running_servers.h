@@ -51,8 +51,8 @@ class RunningServers {
     std::unique_ptr<GrpcServer> grpc;
   };
 
-  RunningServers(const ModelShape& shape, int shard_count, const std::function<std::unique_ptr<ConsistencyPolicy>()>& policy,
-                 int members)
+  RunningServers(const ModelShape& shape, int shard_count,
+                 const std::function<std::unique_ptr<ConsistencyPolicy>()>& policy, int members)
       : shape_(shape), servers_(shard_count) {
     for (int s = 0; s < shard_count; ++s) {
       Shard::Options options;
@@ -62,8 +62,10 @@ class RunningServers {
       options.seed = 7;
       options.policy = policy();
       options.rule = MakeAdd();
-      servers_[s].thread = std::make_unique<ShardThread>(std::make_unique<Shard>(std::move(options)));
-      servers_[s].service = std::make_unique<ParameterService>(servers_[s].thread.get(), kDigest, Generation(3));
+      servers_[s].thread =
+          std::make_unique<ShardThread>(std::make_unique<Shard>(std::move(options)));
+      servers_[s].service =
+          std::make_unique<ParameterService>(servers_[s].thread.get(), kDigest, Generation(3));
       auto grpc = GrpcServer::Start({"127.0.0.1:0", {servers_[s].service->service()}});
       REQUIRE(grpc.ok());
       servers_[s].grpc = *std::move(grpc);
@@ -74,8 +76,10 @@ class RunningServers {
   void SetMembers(int members) {
     Plan plan;
     plan.generation = Generation(++plan_);
-    for (int m = 1; m <= members; ++m) plan.members.push_back({MemberId(m), Rank(m - 1), Exchange(1)});
-    for (One& server : servers_) server.thread->SetPlan(plan, [](const std::vector<Shard::Removed>&) {});
+    for (int m = 1; m <= members; ++m)
+      plan.members.push_back({MemberId(m), Rank(m - 1), Exchange(1)});
+    for (One& server : servers_)
+      server.thread->SetPlan(plan, [](const std::vector<Shard::Removed>&) {});
   }
 
   One& operator[](int s) { return servers_[s]; }

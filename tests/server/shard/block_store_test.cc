@@ -1,9 +1,8 @@
 // Readers keep what they hold, the writer never waits, and memory is bounded.
 #include "server/shard/block_store.h"
 
-#include <vector>
-
 #include <catch2/catch.hpp>
+#include <vector>
 
 #include "tests/server/shard/shard_fixture.h"
 
@@ -127,7 +126,8 @@ TEST_CASE("readers that obey revocation bound the memory", "[block_store]") {
   CHECK(s.store.readers_revoked() > 100);
 }
 
-TEST_CASE("readers that do not react let further ones be revoked, a slice's worth each", "[block_store]") {
+TEST_CASE("readers that do not react let further ones be revoked, a slice's worth each",
+          "[block_store]") {
   Store s;
   std::vector<std::shared_ptr<const Snapshot>> readers;
   for (int version = 1; version <= 10; ++version) {

@@ -8,7 +8,8 @@ namespace tessera {
 namespace {
 
 Shard::Options OptionsOf(ModelShape shape, std::unique_ptr<ConsistencyPolicy> policy,
-                         std::unique_ptr<UpdateRule> rule, int shard, int shard_count, uint64_t seed) {
+                         std::unique_ptr<UpdateRule> rule, int shard, int shard_count,
+                         uint64_t seed) {
   Shard::Options options;
   options.shape = std::move(shape);
   options.shard = ShardId(shard);
@@ -60,10 +61,13 @@ Plan PlanOfFirst(int count) {
 }
 
 ShardFixture::ShardFixture(ModelShape shape, std::unique_ptr<ConsistencyPolicy> policy,
-                           std::unique_ptr<UpdateRule> rule, int shard, int shard_count, uint64_t seed)
-    : shard(OptionsOf(std::move(shape), std::move(policy), std::move(rule), shard, shard_count, seed)) {}
+                           std::unique_ptr<UpdateRule> rule, int shard, int shard_count,
+                           uint64_t seed)
+    : shard(OptionsOf(std::move(shape), std::move(policy), std::move(rule), shard, shard_count,
+                      seed)) {}
 
-ReceivedPush ShardFixture::Good(uint64_t member, uint64_t exchange, const std::vector<float>& values) const {
+ReceivedPush ShardFixture::Good(uint64_t member, uint64_t exchange,
+                                const std::vector<float>& values) const {
   ReceivedPush push;
   push.member = MemberId(member);
   push.exchange = Exchange(exchange);
@@ -101,8 +105,10 @@ int ShardFixture::Settle() {
   return pieces;
 }
 
-absl::StatusOr<std::optional<std::vector<float>>> ShardFixture::Read(uint64_t member, uint64_t exchange) {
-  absl::StatusOr<std::optional<ReadResult>> result = shard.Read(MemberId(member), Exchange(exchange));
+absl::StatusOr<std::optional<std::vector<float>>> ShardFixture::Read(uint64_t member,
+                                                                     uint64_t exchange) {
+  absl::StatusOr<std::optional<ReadResult>> result =
+      shard.Read(MemberId(member), Exchange(exchange));
   if (!result.ok()) return result.status();
   if (!result->has_value()) return std::optional<std::vector<float>>();
   return std::optional<std::vector<float>>(ValuesOf(*(*result)->snapshot));

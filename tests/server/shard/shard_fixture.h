@@ -1,4 +1,5 @@
-// A small language for tests of a shard: models without a job file, pushes written as lists of numbers.
+// A small language for tests of a shard: models without a job file, pushes written as lists of
+// numbers.
 #ifndef TESSERA_TESTS_SERVER_SHARD_SHARD_FIXTURE_H_
 #define TESSERA_TESTS_SERVER_SHARD_SHARD_FIXTURE_H_
 
@@ -35,15 +36,19 @@ Plan PlanOfFirst(int count);
 // One shard and those who talk to it. Members are plain numbers here.
 class ShardFixture {
  public:
-  ShardFixture(ModelShape shape, std::unique_ptr<ConsistencyPolicy> policy, std::unique_ptr<UpdateRule> rule,
-               int shard = 0, int shard_count = 1, uint64_t seed = 1);
+  ShardFixture(ModelShape shape, std::unique_ptr<ConsistencyPolicy> policy,
+               std::unique_ptr<UpdateRule> rule, int shard = 0, int shard_count = 1,
+               uint64_t seed = 1);
 
-  // A push that this shard would like, with the current version as base. Change a field to spoil it.
+  // A push that this shard would like, with the current version as base. Change a field to spoil
+  // it.
   ReceivedPush Good(uint64_t member, uint64_t exchange, const std::vector<float>& values) const;
   // Accepts it; nothing is folded yet.
-  absl::StatusOr<PushAccepted> Send(uint64_t member, uint64_t exchange, const std::vector<float>& values);
+  absl::StatusOr<PushAccepted> Send(uint64_t member, uint64_t exchange,
+                                    const std::vector<float>& values);
   // Accepts it and does all work that is due.
-  absl::StatusOr<PushAccepted> Push(uint64_t member, uint64_t exchange, const std::vector<float>& values);
+  absl::StatusOr<PushAccepted> Push(uint64_t member, uint64_t exchange,
+                                    const std::vector<float>& values);
   // As Push, for a push that must be accepted as new.
   void MustPush(uint64_t member, uint64_t exchange, const std::vector<float>& values);
   // Does all work that is due; returns how much there was.

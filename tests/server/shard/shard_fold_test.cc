@@ -1,12 +1,12 @@
-// The arithmetic of folding: the same bits whatever the order of arrival and however the model is sharded.
+// The arithmetic of folding: the same bits whatever the order of arrival and however the model is
+// sharded.
 #include <algorithm>
+#include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
 #include <memory>
 #include <random>
 #include <vector>
-
-#include <catch2/catch.hpp>
 
 #include "common/consistency/barrier.h"
 #include "common/consistency/none.h"
@@ -83,7 +83,9 @@ TEST_CASE("a commit by removal gives the bits of a commit by push", "[shard][fol
 
 ModelShape RandomModel() {
   ModelShape shape;
-  shape.parameters = {{"a", 200, 7, false, 0, 0.4f, 0}, {"b", 200, 1, true, 0, 0.4f, 0}, {"c", 3, 200, false, 1, 0.1f, 0}};
+  shape.parameters = {{"a", 200, 7, false, 0, 0.4f, 0},
+                      {"b", 200, 1, true, 0, 0.4f, 0},
+                      {"c", 3, 200, false, 1, 0.1f, 0}};
   for (const ParameterSpec& p : shape.parameters) shape.size += p.size();
   return shape;
 }
@@ -99,7 +101,8 @@ Trained TrainOn(int servers) {
   Trained result;
   for (const ParameterSpec& p : shape.parameters) result.parameters.emplace_back(p.size());
   for (int server = 0; server < servers; ++server) {
-    ShardFixture s(shape, MakeBarrier(), MakeSgd({0.1f, 0.9f, 0.01f}), server, servers, /*seed=*/42);
+    ShardFixture s(shape, MakeBarrier(), MakeSgd({0.1f, 0.9f, 0.01f}), server, servers,
+                   /*seed=*/42);
     s.shard.SetPlan(PlanOfFirst(2));
     for (int exchange = 1; exchange <= 3; ++exchange) {
       for (int member = 1; member <= 2; ++member) {
@@ -130,7 +133,8 @@ TEST_CASE("the number of servers changes neither parameters nor their hash", "[s
     CAPTURE(servers);
     const Trained many = TrainOn(servers);
     CHECK(many.hash == one.hash);
-    for (size_t p = 0; p < one.parameters.size(); ++p) CHECK(SameBits(many.parameters[p], one.parameters[p]));
+    for (size_t p = 0; p < one.parameters.size(); ++p)
+      CHECK(SameBits(many.parameters[p], one.parameters[p]));
   }
 }
 

@@ -1,7 +1,6 @@
 // A shard while members come and go.
-#include <vector>
-
 #include <catch2/catch.hpp>
+#include <vector>
 
 #include "common/consistency/barrier.h"
 #include "common/consistency/none.h"
@@ -146,7 +145,8 @@ TEST_CASE("a later exchange that a shard answers with is held as well", "[shard]
   CHECK(s.shard.Propose(2, Exchange(4)) == Exchange(4));
 }
 
-TEST_CASE("a removal while a promise is open neither settles nor blocks it", "[shard][membership]") {
+TEST_CASE("a removal while a promise is open neither settles nor blocks it",
+          "[shard][membership]") {
   BarrierShard s(2);
   s.shard.Propose(1, Exchange(2));
   s.MustPush(1, 1, {4});
@@ -172,6 +172,22 @@ TEST_CASE("a joiner after everyone has gone begins at its own exchange", "[shard
   CHECK(s.Push(2, 4, {1}).ok());
   CHECK(s.Value() == 5);
   CHECK(s.version() == 2);
+}
+
+TEST_CASE("a promised exchange is not skipped when those before it have gone",
+          "[shard][membership]") {
+  BarrierShard s(1);
+  s.MustPush(1, 1, {4});
+  s.shard.SetPlan(PlanOf(2, {{1, 1}, {2, 7}}));
+  REQUIRE(s.shard.Propose(1, Exchange(6)) == Exchange(6));
+  s.shard.SetPlan(PlanOf(3, {{2, 7}}));
+  // What it reads after exchange 6 must contain the joiner's.
+  CHECK_FALSE((*s.Read(2, 6)).has_value());
+  s.shard.SetPlan(PlanOf(4, {{2, 7}, {3, 6}}));
+  CHECK_FALSE((*s.Read(2, 6)).has_value());
+  CHECK(**s.Read(3, 5) == Values{4});
+  s.MustPush(3, 6, {2});
+  CHECK(**s.Read(2, 6) == Values{6});
 }
 
 TEST_CASE("without consistency a joiner holds nobody up", "[shard][membership]") {

@@ -1,9 +1,8 @@
 // What a shard accepts, and that what it refuses leaves it as it was.
+#include <catch2/catch.hpp>
 #include <cmath>
 #include <string>
 #include <vector>
-
-#include <catch2/catch.hpp>
 
 #include "common/consistency/barrier.h"
 #include "common/consistency/none.h"
@@ -16,15 +15,20 @@ namespace {
 using Values = std::vector<float>;
 
 struct AsyncShard : ShardFixture {
-  AsyncShard() : ShardFixture(ZeroMatrix(2, 2), MakeNone(1.0f), MakeAdd()) { shard.SetPlan(PlanOfFirst(2)); }
+  AsyncShard() : ShardFixture(ZeroMatrix(2, 2), MakeNone(1.0f), MakeAdd()) {
+    shard.SetPlan(PlanOfFirst(2));
+  }
 };
 
 struct BarrierShard : ShardFixture {
-  BarrierShard() : ShardFixture(ZeroMatrix(2, 2), MakeBarrier(), MakeAdd()) { shard.SetPlan(PlanOfFirst(2)); }
+  BarrierShard() : ShardFixture(ZeroMatrix(2, 2), MakeBarrier(), MakeAdd()) {
+    shard.SetPlan(PlanOfFirst(2));
+  }
 };
 
 // Sends a spoiled push and holds the shard to its word: exact code, the words, and nothing changed.
-void Refuse(ShardFixture& fixture, ReceivedPush push, absl::StatusCode code, const std::string& words) {
+void Refuse(ShardFixture& fixture, ReceivedPush push, absl::StatusCode code,
+            const std::string& words) {
   const uint64_t hash = fixture.shard.ParametersHash();
   const ShardCounters before = fixture.shard.counters();
   const absl::Status status = fixture.shard.Accept(std::move(push)).status();
@@ -96,7 +100,8 @@ TEST_CASE("a push of the wrong size is refused with both sizes", "[shard]") {
   AsyncShard s;
   Refuse(s, s.Good(1, 1, {1, 2, 3}), absl::StatusCode::kInvalidArgument,
          "push from member 1 exchange 1: payload is 12 bytes, want 16 (4 entries as f32)");
-  Refuse(s, s.Good(1, 1, {1, 2, 3, 4, 5}), absl::StatusCode::kInvalidArgument, "payload is 20 bytes, want 16");
+  Refuse(s, s.Good(1, 1, {1, 2, 3, 4, 5}), absl::StatusCode::kInvalidArgument,
+         "payload is 20 bytes, want 16");
   Refuse(s, s.Good(1, 1, {}), absl::StatusCode::kInvalidArgument, "payload is 0 bytes, want 16");
   CHECK(s.Push(1, 1, {1, 2, 3, 4}).ok());
 }
@@ -106,14 +111,16 @@ TEST_CASE("a push whose base is ahead is refused", "[shard]") {
   s.MustPush(2, 1, {1, 1, 1, 1});
   ReceivedPush push = s.Good(1, 1, {1, 1, 1, 1});
   push.base = Version(2);
-  Refuse(s, std::move(push), absl::StatusCode::kInvalidArgument, "base version is 2, ahead of the shard's 1");
+  Refuse(s, std::move(push), absl::StatusCode::kInvalidArgument,
+         "base version is 2, ahead of the shard's 1");
 }
 
 TEST_CASE("a value that is not finite is refused by name, row and column", "[shard]") {
   AsyncShard s;
   Refuse(s, s.Good(1, 1, {1, 2, 3, std::nanf("")}), absl::StatusCode::kInvalidArgument,
          "w[1, 1] is not finite");
-  Refuse(s, s.Good(1, 1, {INFINITY, 2, 3, 4}), absl::StatusCode::kInvalidArgument, "w[0, 0] is not finite");
+  Refuse(s, s.Good(1, 1, {INFINITY, 2, 3, 4}), absl::StatusCode::kInvalidArgument,
+         "w[0, 0] is not finite");
   CHECK(s.shard.counters().refused_non_finite == 2);
 }
 
@@ -133,16 +140,20 @@ TEST_CASE("a stranger is refused, also as nobody and before any plan", "[shard]"
          "not a member of the current plan (generation 1)");
   Refuse(s, s.Good(0, 1, {1, 2, 3, 4}), absl::StatusCode::kFailedPrecondition, "not a member");
   ShardFixture fresh(ZeroMatrix(2, 2), MakeNone(1.0f), MakeAdd());
-  Refuse(fresh, fresh.Good(1, 1, {1, 2, 3, 4}), absl::StatusCode::kFailedPrecondition, "(generation 0)");
+  Refuse(fresh, fresh.Good(1, 1, {1, 2, 3, 4}), absl::StatusCode::kFailedPrecondition,
+         "(generation 0)");
   CHECK(fresh.Read(1, 0).status().code() == absl::StatusCode::kFailedPrecondition);
 }
 
 TEST_CASE("an exchange that skips one is refused", "[shard]") {
   AsyncShard s;
   s.MustPush(1, 1, {1, 1, 1, 1});
-  Refuse(s, s.Good(1, 3, {1, 1, 1, 1}), absl::StatusCode::kFailedPrecondition, "want exchange 2 next");
-  Refuse(s, s.Good(2, 2, {1, 1, 1, 1}), absl::StatusCode::kFailedPrecondition, "want exchange 1 next");
-  Refuse(s, s.Good(2, UINT64_MAX, {1, 1, 1, 1}), absl::StatusCode::kFailedPrecondition, "want exchange 1 next");
+  Refuse(s, s.Good(1, 3, {1, 1, 1, 1}), absl::StatusCode::kFailedPrecondition,
+         "want exchange 2 next");
+  Refuse(s, s.Good(2, 2, {1, 1, 1, 1}), absl::StatusCode::kFailedPrecondition,
+         "want exchange 1 next");
+  Refuse(s, s.Good(2, UINT64_MAX, {1, 1, 1, 1}), absl::StatusCode::kFailedPrecondition,
+         "want exchange 1 next");
 }
 
 TEST_CASE("a push that runs ahead of the barrier is refused", "[shard]") {

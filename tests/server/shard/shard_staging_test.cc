@@ -1,9 +1,8 @@
 // Room for pushes that are on their way: nobody starves, nothing leaks.
+#include <catch2/catch.hpp>
 #include <map>
 #include <random>
 #include <vector>
-
-#include <catch2/catch.hpp>
 
 #include "common/consistency/barrier.h"
 #include "common/consistency/none.h"
@@ -18,9 +17,12 @@ constexpr int64_t kRows = 8;
 constexpr int64_t kColumns = int64_t{1} << 20;
 constexpr int64_t kBytes = kRows * kColumns * 4;
 
-std::unique_ptr<ConsistencyPolicy> PolicyOf(bool barrier) { return barrier ? MakeBarrier() : MakeNone(1.0f); }
+std::unique_ptr<ConsistencyPolicy> PolicyOf(bool barrier) {
+  return barrier ? MakeBarrier() : MakeNone(1.0f);
+}
 
-TEST_CASE("under a barrier the next in order has a place though others took all", "[shard][staging]") {
+TEST_CASE("under a barrier the next in order has a place though others took all",
+          "[shard][staging]") {
   ShardFixture s(ZeroMatrix(kRows, kColumns), MakeBarrier(), MakeAdd());
   s.shard.SetPlan(PlanOfFirst(4));
   CHECK(s.shard.Reserve(MemberId(3), kBytes));
@@ -64,7 +66,8 @@ TEST_CASE("giving back what was never reserved changes nothing", "[shard][stagin
   CHECK_FALSE(s.shard.Reserve(MemberId(3), kBytes));
 }
 
-// Keeps what a correct transport keeps: who has a place, and gives it back unless Accept staged the push.
+// Keeps what a correct transport keeps: who has a place, and gives it back unless Accept staged the
+// push.
 TEST_CASE("random pushes, failures and removals leave no place taken", "[shard][staging]") {
   const int members = 4;
   for (const bool barrier : {true, false}) {
@@ -84,16 +87,19 @@ TEST_CASE("random pushes, failures and removals leave no place taken", "[shard][
         switch (random() % 6) {
           case 0:
           case 1:
-            if (places[member] == 0 && s.shard.Reserve(MemberId(member), declared)) ++places[member];
+            if (places[member] == 0 && s.shard.Reserve(MemberId(member), declared))
+              ++places[member];
             break;
           case 2:  // The stream broke.
             if (places[member] > 0) s.shard.Release(MemberId(member), declared), --places[member];
             break;
           case 3:
-          case 4: {  // The push is complete; Accept gives back its bytes, the rest is ours to return.
+          case 4: {  // The push is complete; Accept gives back its bytes, the rest is ours to
+                     // return.
             if (places[member] == 0) break;
             const uint64_t exchange = pushed[member] + random() % 3;
-            const absl::StatusOr<PushAccepted> accepted = s.Send(member, exchange, std::vector<float>(6, 1));
+            const absl::StatusOr<PushAccepted> accepted =
+                s.Send(member, exchange, std::vector<float>(6, 1));
             const bool staged = accepted.ok() && !accepted->duplicate;
             if (staged) pushed[member] = exchange;
             s.shard.Release(MemberId(member), staged ? declared - bytes : declared);
@@ -123,7 +129,8 @@ TEST_CASE("random pushes, failures and removals leave no place taken", "[shard][
       s.shard.SetPlan(PlanOf(1000, {{50, 1000}, {51, 1000}}));
       s.Settle();
       REQUIRE(s.shard.counters().staged_bytes == 0);
-      // Not a byte is taken: a push that fills the whole limit fits, for one who is not next in order.
+      // Not a byte is taken: a push that fills the whole limit fits, for one who is not next in
+      // order.
       const int64_t limit = int64_t{16} << 20;
       CHECK(s.shard.Reserve(MemberId(51), limit));
       if (barrier) CHECK_FALSE(s.shard.Reserve(MemberId(51), 1));

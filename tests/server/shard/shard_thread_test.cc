@@ -2,10 +2,9 @@
 #include "server/shard/shard_thread.h"
 
 #include <atomic>
+#include <catch2/catch.hpp>
 #include <thread>
 #include <vector>
-
-#include <catch2/catch.hpp>
 
 #include "absl/synchronization/notification.h"
 #include "common/consistency/barrier.h"
@@ -85,7 +84,8 @@ TEST_CASE("workers on threads of their own train through a barrier", "[shard_thr
         ReadAnswer read;
         // The read is asked for first: it must wait for the push that comes after it.
         shard->Read(MemberId(worker), Exchange(exchange), read.Callback());
-        shard->Accept(PushOf(*shard, worker, exchange, static_cast<float>(4 * worker)), pushed.Callback());
+        shard->Accept(PushOf(*shard, worker, exchange, static_cast<float>(4 * worker)),
+                      pushed.Callback());
         if (!pushed.Wait().ok() || !read.Wait().ok()) {
           ++wrong;
           return;
@@ -135,7 +135,8 @@ TEST_CASE("asynchronous pushes from many threads are all counted once", "[shard_
   CHECK(ValuesOf(*last.Wait().snapshot) == std::vector<float>(kRows, workers * exchanges));
 }
 
-TEST_CASE("a parked read wakes by the missing push, or by the missing member's removal", "[shard_thread]") {
+TEST_CASE("a parked read wakes by the missing push, or by the missing member's removal",
+          "[shard_thread]") {
   for (const bool by_removal : {false, true}) {
     const std::unique_ptr<ShardThread> shard = Start(MakeBarrier());
     SetPlan(*shard, PlanOfFirst(2));

@@ -73,7 +73,8 @@ std::unique_ptr<ParameterClientGrpc> Client(ParameterClientGrpc::Options options
   return *std::move(client);
 }
 
-TEST_CASE("pushes are added and pulled back, however many servers share the rows", "[rpc][client]") {
+TEST_CASE("pushes are added and pulled back, however many servers share the rows",
+          "[rpc][client]") {
   // 5 and 40 servers: more than rows, so some own nothing.
   const int servers_wanted = GENERATE(1, 2, 3, 5, 40);
   const int channels = GENERATE(1, 2);
@@ -136,7 +137,8 @@ TEST_CASE("a model of many chunks arrives as it was sent", "[rpc][client]") {
   REQUIRE(client->Push(Exchange(2), 1, update).ok());
 }
 
-TEST_CASE("two workers under a barrier wait for each other and get the same bits", "[rpc][client]") {
+TEST_CASE("two workers under a barrier wait for each other and get the same bits",
+          "[rpc][client]") {
   const ModelShape shape = TestShape(301, 500);
   RunningServers servers(shape, 2, MakeBarrier, 2);
   std::vector<Replica> replicas(2, Replica(shape));
@@ -191,12 +193,44 @@ TEST_CASE("an exchange can be cancelled from another thread while it waits", "[r
   REQUIRE(client->Pull(Exchange(0), values).ok());
   std::thread other([&] { client->Cancel(); });
   const Replica update(shape);
-  CHECK(client->PushPull(Exchange(1), 1, update, values).status().code() == absl::StatusCode::kCancelled);
+  CHECK(client->PushPull(Exchange(1), 1, update, values).status().code() ==
+        absl::StatusCode::kCancelled);
   other.join();
   CHECK(client->Pull(Exchange(0), values).status().code() == absl::StatusCode::kCancelled);
 }
 
-TEST_CASE("a server that is not there is tried for the retry time and then named", "[rpc][client]") {
+TEST_CASE("a push that waits for a place lets go of the update when it is cancelled",
+          "[rpc][client]") {
+  const ModelShape shape = TestShape(2500, 1000);  // 10 MB; staging holds 16
+  RunningServers servers(shape, 1, MakeBarrier, 3);
+  const auto staged = Client(OptionsFor(servers, 2));
+  REQUIRE(staged->Push(Exchange(1), 1, Replica(shape, 2)).ok());
+  const auto waiting = Client(OptionsFor(servers, 3));
+  auto update = std::make_unique<Replica>(shape, 3.0f);
+  absl::Status status;
+  std::thread push([&] { status = waiting->Push(Exchange(1), 1, *update).status(); });
+  while (servers[0].service->traffic().push_payload_bytes < shape.size * 4 + 1) {
+  }
+  const absl::Time begin = absl::Now();
+  waiting->Cancel();
+  push.join();
+  CHECK(absl::Now() - begin < absl::Seconds(5));
+  CHECK(status.code() == absl::StatusCode::kCancelled);
+  update.reset();
+  // Its place was not lost: the exchange completes.
+  const auto again = Client(OptionsFor(servers, 3));
+  std::thread first([&] {
+    const auto client = ParameterClientGrpc::Create(OptionsFor(servers, 1));
+    (*client)->Push(Exchange(1), 1, Replica(shape, 1)).status().IgnoreError();
+  });
+  Replica values(shape);
+  CHECK(again->PushPull(Exchange(1), 1, Replica(shape, 3), values).ok());
+  first.join();
+  CHECK(values.data[1][0] == 2.5f);
+}
+
+TEST_CASE("a server that is not there is tried for the retry time and then named",
+          "[rpc][client]") {
   const ModelShape shape = TestShape(4, 4);
   std::string address;
   {
@@ -239,7 +273,8 @@ class ScriptedServer final : public v1::ParameterServer::Service {
                     grpc::ServerWriter<v1::Chunk>* writer) override {
     return on_pull(++pulls_, writer);
   }
-  grpc::Status Push(grpc::ServerContext*, grpc::ServerReader<v1::PushChunk>* reader, v1::PushReply*) override {
+  grpc::Status Push(grpc::ServerContext*, grpc::ServerReader<v1::PushChunk>* reader,
+                    v1::PushReply*) override {
     std::string payload;
     v1::PushChunk chunk;
     while (reader->Read(&chunk)) {
@@ -285,7 +320,8 @@ struct Scripted {
 
 TEST_CASE("both halves of an exchange are repeated after a passing error", "[rpc][client]") {
   Scripted scripted;
-  const grpc::StatusCode passing = GENERATE(grpc::StatusCode::UNAVAILABLE, grpc::StatusCode::ABORTED);
+  const grpc::StatusCode passing =
+      GENERATE(grpc::StatusCode::UNAVAILABLE, grpc::StatusCode::ABORTED);
   std::vector<std::string> payloads;
   std::vector<uint64_t> exchanges;
   scripted.server.on_push = [&](int call, const std::string& payload) {
@@ -321,10 +357,13 @@ TEST_CASE("an answer that is not what was asked for is refused", "[rpc][client]"
     };
     const std::string message(scripted.client->Pull(Exchange(0), values).status().message());
     const std::string where = "server 0 at " + scripted.grpc->address() + ": pull: ";
-    return absl::StartsWith(message, where) ? message.substr(where.size()) : "elsewhere: " + message;
+    return absl::StartsWith(message, where) ? message.substr(where.size())
+                                            : "elsewhere: " + message;
   };
-  CHECK(pull([&](auto* w) { w->Write(scripted.Chunk(1, 19, true)); }) == "answer ended after 76 of 80 bytes");
-  CHECK(pull([&](auto* w) { w->Write(scripted.Chunk(1, 21, true)); }) == "answer is at least 84 bytes, want 80");
+  CHECK(pull([&](auto* w) { w->Write(scripted.Chunk(1, 19, true)); }) ==
+        "answer ended after 76 of 80 bytes");
+  CHECK(pull([&](auto* w) { w->Write(scripted.Chunk(1, 21, true)); }) ==
+        "answer is at least 84 bytes, want 80");
   CHECK(pull([&](auto*) {}) == "answer ended after 0 of 80 bytes");
   CHECK(pull([&](auto* w) { w->Write(scripted.Chunk(1, 20, false)); }) ==
         "answer has no header, want it in the first chunk");
