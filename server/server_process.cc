@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
@@ -44,6 +45,11 @@ constexpr absl::Duration kLingerAfterEnd = absl::Milliseconds(500);
 // Staged pushes, copies for readers and the program itself, beyond what the shard says (docs/architecture.md).
 constexpr int64_t kProgramBytes = int64_t{64} << 20;
 
+// "0.0.0.0:7000" is a place to listen, not one to call.
+bool IsAnyAddress(const std::string& address) {
+  return absl::StartsWith(address, "0.0.0.0:") || absl::StartsWith(address, "[::]:");
+}
+
 // Everything of one server, in the order in which it is built; destroyed in the reverse order.
 class ServerProcess {
  public:
@@ -62,6 +68,7 @@ class ServerProcess {
   absl::Status StartCoordinator(const ModelShape& shape, const Recipe& recipe);
   absl::Status StartServices();
   absl::Status WriteAddressFile() const;
+  absl::Status CheckReportPath() const;
   absl::Status WriteReport(const v1::JobStatus& status) const;
   v1::JobStatus CurrentStatus() const;
   bool is_coordinator() const { return options_.rank == 0; }
@@ -70,6 +77,8 @@ class ServerProcess {
   const v1::Job job_;
   const std::string digest_;
   std::string listen_;
+  // Where the others reach this server; empty: where it listens.
+  std::string announced_;
   std::string coordinator_address_;
 
   std::unique_ptr<LiveCoordinator> coordinator_;  // rank 0
@@ -97,6 +106,14 @@ absl::Status ServerProcess::FindAddresses() {
     return absl::InvalidArgumentError(
         "--listen: not given, and cluster.servers is only a count; list the servers' host:port there, or use "
         "`tessera run`");
+  }
+  if (IsAnyAddress(listen_)) {
+    if (addresses.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--listen: got \"", listen_, "\", want an address that the other machines can call, or list the "
+                       "servers' host:port in cluster.servers"));
+    }
+    announced_ = addresses[options_.rank];
   }
   coordinator_address_ = options_.coordinator;
   if (coordinator_address_.empty() && !addresses.empty()) coordinator_address_ = addresses[0];
@@ -147,6 +164,7 @@ absl::Status ServerProcess::StartCoordinator(const ModelShape& shape, const Reci
 
 absl::Status ServerProcess::Start() {
   TESSERA_RETURN_IF_ERROR(FindAddresses());
+  TESSERA_RETURN_IF_ERROR(CheckReportPath());
   TESSERA_RETURN_IF_ERROR(CheckMemory());
   TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ShapeOf(job_.model()));
   TESSERA_ASSIGN_OR_RETURN(const Recipe recipe, RecipeFor(job_));
@@ -185,7 +203,7 @@ absl::Status ServerProcess::StartServices() {
   link.coordinator = is_coordinator() ? server_->address() : coordinator_address_;
   link.rank = options_.rank;
   link.job_digest = digest_;
-  link.address = server_->address();
+  link.address = announced_.empty() ? server_->address() : announced_;
   link.lease_timeout = absl::Nanoseconds(job_.cluster().lease_timeout());
   link.shard = shard_.get();
   link.fill_counters = [this](v1::ServerCounters* counters) {
@@ -219,6 +237,14 @@ absl::Status ServerProcess::WriteAddressFile() const {
 v1::JobStatus ServerProcess::CurrentStatus() const {
   if (is_coordinator()) return coordinator_->Status();
   return link_ != nullptr ? link_->OwnStatus() : v1::JobStatus();
+}
+
+absl::Status ServerProcess::CheckReportPath() const {
+  if (options_.report_path.empty()) return absl::OkStatus();
+  if (!is_coordinator()) return absl::InvalidArgumentError("--report: only server 0 has the report, want --rank 0");
+  if (std::ofstream(options_.report_path, std::ios::app)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--report: \"", options_.report_path,
+                                                 "\" cannot be written; name a file in a folder that exists"));
 }
 
 absl::Status ServerProcess::WriteReport(const v1::JobStatus& status) const {

@@ -164,9 +164,12 @@ absl::Status WorkerProcess::Train() {
     if (asked_to_leave_) loop->Stop();
   }
   absl::Status status = loop->Run();
-  absl::MutexLock lock(&mutex_);
-  // What ended the calls says more than that they were cancelled.
-  if (!lost_.ok()) status = lost_;
+  {
+    absl::MutexLock lock(&mutex_);
+    // What ended the calls says more than that they were cancelled.
+    if (!lost_.ok()) status = lost_;
+  }
+  // Without the lock: it waits for the renewing thread, which may be about to say that all is lost.
   const absl::Status left = coordinator_->Leave(Report(), status.ok() ? "" : status.message());
   return status.ok() ? left : status;
 }

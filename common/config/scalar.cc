@@ -158,7 +158,8 @@ std::optional<std::string> SetScalar(absl::string_view text, bool quoted,
     TESSERA_PUT(String, std::string(text));
     return std::nullopt;
   }
-  if (quoted) {
+  // A duration or a size is text in YAML, with quotes and without.
+  if (quoted && KeyOf(field).unit() == v1::UNIT_NONE) {
     return absl::StrCat("got the string ", Quoted(text), ", want ", WantedScalar(field),
                         ", without quotes");
   }

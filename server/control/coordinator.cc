@@ -38,7 +38,6 @@ Coordinator::Coordinator(JobFacts facts, absl::Time now)
       membership_(facts_),
       epochs_(facts_),
       evaluation_(facts_, &clock_, &epochs_) {
-  membership_.set_steps_planned(epochs_.StepsPlanned());
 }
 
 absl::Status Coordinator::Attach(const v1::ServerHello& hello, absl::Time now) {
@@ -127,9 +126,7 @@ absl::Status Coordinator::BeginTraining(MemberId member, absl::Time now) {
 absl::StatusOr<v1::EpochCut> Coordinator::BeginEpoch(const v1::BeginEpochRequest& request,
                                                      absl::Time now) {
   TESSERA_ASSIGN_OR_RETURN(const MemberRecord* member, Admitted(MemberId(request.member()), now));
-  absl::StatusOr<v1::EpochCut> cut = epochs_.Begin(*member, request.epoch(), membership_.members());
-  membership_.set_steps_planned(epochs_.StepsPlanned());
-  return cut;
+  return epochs_.Begin(*member, request.epoch(), membership_.members());
 }
 
 absl::Status Coordinator::Evaluate(const v1::EvaluateRequest& request, absl::Time now) {

@@ -86,9 +86,6 @@ class Membership {
   const ServerTable& servers() const { return servers_; }
   Generation generation() const { return generation_; }
   uint64_t partial_pushes() const { return partial_pushes_; }
-  // Minibatches per worker in the whole job, as far as known; 0: not yet. Bounds a joiner's first
-  // step.
-  void set_steps_planned(uint64_t steps) { steps_planned_ = steps; }
 
   std::vector<Outgoing> TakeOutbox();
 
@@ -125,7 +122,6 @@ class Membership {
   bool drain_released_ = false;
   Exchange drain_exchange_;
   uint64_t partial_pushes_ = 0;
-  uint64_t steps_planned_ = 0;
   std::optional<std::string> failure_;
   std::vector<Outgoing> outbox_;
 };

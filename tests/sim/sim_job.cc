@@ -55,6 +55,7 @@ SimJob::SimJob(SimOptions options)
       network_(&queue_, &dice_),
       servers_count_(1 + static_cast<int>(dice_.Below(4))),
       workers_count_(1 + static_cast<int>(dice_.Below(4))),
+      steps_(dice_.Chance(0.3) ? 10 + dice_.Below(20) : 0),
       recipe_(RecipeOf(options.method)),
       step_time_(dice_.Between(absl::Milliseconds(1), absl::Milliseconds(60))),
       checker_(CheckerOptions(options.seed, servers_count_, recipe_)) {
@@ -64,7 +65,8 @@ SimJob::SimJob(SimOptions options)
   facts.layout_hash = LayoutHash(ZeroMatrix(kRows, kColumns), servers_count_);
   facts.lease_timeout = kLease;
   facts.batch_size = kBatch;
-  facts.epochs = kEpochs;
+  facts.epochs = steps_ > 0 ? 0 : kEpochs;
+  facts.steps = static_cast<int64_t>(steps_);
   facts.local_steps = recipe_.local_steps;
   facts.synchronous = recipe_.lockstep;
   coordinator_ = std::make_unique<SimCoordinator>(&network_, facts);
@@ -97,7 +99,8 @@ void SimJob::StartWorker(std::optional<uint32_t> rank) {
   options.life = workers_.size() + 1;
   options.rank = rank;
   options.rows = kTrainingRows;
-  options.epochs = kEpochs;
+  options.epochs = steps_ > 0 ? 0 : kEpochs;
+  options.steps = steps_;
   options.local_steps = recipe_.local_steps;
   options.kind = static_cast<int>(recipe_.payload);
   options.step_time = step_time_ * (0.5 + 0.01 * dice_.Below(150));

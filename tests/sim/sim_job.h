@@ -72,6 +72,7 @@ class SimJob {
   SimNetwork network_;
   const int servers_count_;
   const int workers_count_;
+  const uint64_t steps_;  // 0: the job counts epochs
   const Recipe recipe_;
   const absl::Duration step_time_;
   Checker checker_;

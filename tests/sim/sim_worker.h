@@ -26,7 +26,9 @@ class SimWorker {
     uint64_t life = 0;
     std::optional<uint32_t> rank;
     uint64_t rows = 1;
-    uint64_t epochs = 1;
+    // Exactly one of the two is not 0.
+    uint64_t epochs = 0;
+    uint64_t steps = 0;
     int64_t local_steps = 1;
     int kind = 0;
     absl::Duration step_time;
@@ -54,7 +56,9 @@ class SimWorker {
   void Renew();
   // `then` runs when the cut is there.
   void BeginEpoch(std::function<void()> then);
-  bool Finished() const { return epoch_ >= options_.epochs; }
+  bool Finished() const {
+    return options_.steps > 0 ? step_ >= options_.steps : epoch_ >= options_.epochs;
+  }
   // Trains until an exchange is due.
   void Train();
   void OnStep();

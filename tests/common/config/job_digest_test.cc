@@ -108,6 +108,7 @@ TEST_CASE("the digest does not depend on how a job is written", "[job_digest]") 
   };
   CHECK(digest_with("learning_rate: 0.1", "learning_rate: 1.0e-1") == digest);
   CHECK(digest_with("lease_timeout: 10s", "lease_timeout: 10000ms") == digest);
+  CHECK(digest_with("lease_timeout: 10s", "lease_timeout: \"10s\"") == digest);
   CHECK(digest_with("name: small\nseed: 7\n", "seed: 7 # first\nname: 'small'\n") == digest);
   CHECK(digest_with("servers: 2, workers: 2", "workers: 2, servers: {count: 2}") == digest);
   CHECK(digest_with("security: {}\n", "") == digest);

@@ -1,0 +1,341 @@
+"""A language for tests with real processes: jobs, and the servers and workers that train them.
+
+    cluster = Cluster(self, digits(lease="1s", epochs=100000), workers=3)
+    cluster.await_step(20)
+    cluster.workers[1].kill()
+    cluster.await_status("worker 1 is lost", lambda status: lost(status) == 1)
+    cluster.drain()
+    report = cluster.finish()
+
+Nothing here sleeps for a fixed time: everything waits for what is named, with a deadline, and fails with the
+logs of all processes. Ports are free ones, files lie in TEST_TMPDIR, and no process outlives its test, even
+if the test itself is killed.
+"""
+import ctypes
+import glob
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+# Tests run in the root of the tree, or of its copy for the test.
+ROOT = os.getcwd()
+TESSERA = os.path.join(ROOT, "deploy/cli/tessera")
+SERVER = os.path.join(ROOT, "server/tessera-server")
+WORKER = os.path.join(ROOT, "worker/tessera-worker")
+JOBS = os.path.join(ROOT, "deploy/jobs")
+DIGITS = os.path.join(ROOT, "deploy/data/optdigits")
+DIGITS_ROWS = 1347
+
+# For anything that is expected to happen soon; generous, as the machine may be busy.
+SOON = 60
+# A whole test.
+TEST_MAX = 150
+
+
+class Test(unittest.TestCase):
+    """Bounds each test in time."""
+
+    def setUp(self):
+        def expired(number, frame):
+            raise AssertionError("the test has not ended within %d s" % TEST_MAX)
+
+        signal.signal(signal.SIGALRM, expired)
+        signal.alarm(TEST_MAX)
+        self.addCleanup(signal.alarm, 0)
+        self.folder = tempfile.mkdtemp(prefix=self.id().split(".")[-1][:40] + "-", dir=os.environ.get("TEST_TMPDIR"))
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def contains(self, text, *parts):
+        for part in parts:
+            self.assertIn(part, text)
+
+
+def digits(servers=2, workers=2, method=None, batch=32, rate=0.2, lease="10s", norm=True, units=32, seed=1,
+           partition="global", normalize=None, evaluate_every=0, cluster=None, **train):
+    """A job over the built-in digits, as the dictionary that its file holds."""
+    if "steps" not in train and "epochs" not in train:
+        train["epochs"] = 5
+    layers = [{"linear": {"units": units}}] + (["batch_norm"] if norm else []) + ["relu", {"linear": {"units": 10}}]
+    return {
+        "name": "digits-test",
+        "seed": seed,
+        "data": {
+            "format": "idx",
+            "directory": DIGITS,
+            "train": {"features": "train-images-idx3-ubyte.gz", "labels": "train-labels-idx1-ubyte.gz"},
+            "test": {"features": "test-images-idx3-ubyte.gz", "labels": "test-labels-idx1-ubyte.gz"},
+            "normalize": normalize or {"mean": 0.0192, "stddev": 0.0236},
+            "partition": partition,
+        },
+        "model": {"input": [64], "layers": layers},
+        "train": dict({"batch_size": batch, "evaluate_every": evaluate_every,
+                       "optimizer": {"sgd": {"learning_rate": rate}}}, **train),
+        "method": method or {"data_parallel": {}},
+        "cluster": dict({"servers": servers, "workers": workers, "lease_timeout": lease}, **(cluster or {})),
+    }
+
+
+# So many epochs that only a drain ends it.
+ENDLESS = 1000000
+
+
+def job_size(job):
+    """Number of parameters of a job by digits()."""
+    count, inputs = 0, job["model"]["input"][0]
+    for layer in job["model"]["layers"]:
+        if layer == "batch_norm":
+            count += 2 * inputs
+        elif isinstance(layer, dict) and "linear" in layer:
+            units = layer["linear"]["units"]
+            count += inputs * units + (units if layer["linear"].get("bias", True) else 0)
+            inputs = units
+    return count
+
+
+def write_job(test, job, name="job.yaml"):
+    """JSON is YAML."""
+    path = test.path(name)
+    with open(path, "w") as file:
+        json.dump(job, file, indent=1)
+    return path
+
+
+def die_with_parent():
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+class Process:
+    """One process with its output in a file."""
+
+    def __init__(self, test, name, command, env=None):
+        self.test, self.name, self.command = test, name, command
+        self.log = test.path(name.replace(" ", "-") + "-%d.log" % time.monotonic_ns())
+        with open(self.log, "wb") as log:
+            self.popen = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                          preexec_fn=die_with_parent, env=dict(os.environ, **(env or {})))
+        test.addCleanup(self.end)
+
+    @property
+    def pid(self):
+        return self.popen.pid
+
+    @property
+    def alive(self):
+        return self.popen.poll() is None
+
+    def output(self):
+        with open(self.log, errors="replace") as file:
+            return file.read()
+
+    def signal(self, number):
+        if self.alive:
+            self.popen.send_signal(number)
+
+    def kill(self):
+        self.signal(signal.SIGKILL)
+
+    def freeze(self):
+        self.signal(signal.SIGSTOP)
+
+    def thaw(self):
+        self.signal(signal.SIGCONT)
+
+    def end(self):
+        self.kill()
+        self.popen.wait(SOON)
+
+    def exit_code(self, within=SOON):
+        """Waits for its end."""
+        try:
+            return self.popen.wait(within)
+        except subprocess.TimeoutExpired:
+            raise AssertionError("%s has not ended within %d s; its log:\n%s" % (self.name, within, self.output()))
+
+    def expect_exit(self, code, within=SOON):
+        got = self.exit_code(within)
+        if got != code:
+            raise AssertionError("%s ended with %d, want %d; its log:\n%s" % (self.name, got, code, self.output()))
+        return self.output()
+
+    def await_output(self, text, within=SOON):
+        await_true("%s says \"%s\"" % (self.name, text), lambda: text in self.output() or not self.alive, within,
+                   self.output)
+        if text not in self.output():
+            raise AssertionError("%s has not said \"%s\"; its log:\n%s" % (self.name, text, self.output()))
+
+
+def await_true(what, condition, within=SOON, explain=lambda: ""):
+    end = time.monotonic() + within
+    while not condition():
+        if time.monotonic() > end:
+            raise AssertionError("not within %d s: %s\n%s" % (within, what, explain()))
+        time.sleep(0.02)
+
+
+def tessera(*arguments, within=SOON):
+    """Runs the command to its end; (exit code, stdout, stderr)."""
+    done = subprocess.run([TESSERA] + list(arguments), stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          timeout=within, preexec_fn=die_with_parent)
+    return done.returncode, done.stdout, done.stderr
+
+
+def run_to_end(test, job, *arguments, within=120):
+    """`tessera run` on a job (dictionary or path) that must end normally; the report."""
+    path = job if isinstance(job, str) else write_job(test, job)
+    report = test.path("report-%d.json" % time.monotonic_ns())
+    code, out, error = tessera("run", path, "--report", report, "--quiet", *arguments, within=within)
+    if code != 0:
+        raise AssertionError("tessera run ended with %d\n%s%s" % (code, out, error))
+    test.assertEqual(out, "")
+    with open(report) as file:
+        return json.load(file)
+
+
+def status_of(address):
+    """The status of the server at `address`, or None while it does not answer."""
+    code, out, _ = tessera("status", address, "--json", within=20)
+    return json.loads(out) if code == 0 else None
+
+
+def members(status, state):
+    return [m for m in status["members"] if m["state"] == state]
+
+
+def children_of(pid):
+    """pid -> command line, of the direct children."""
+    children = {}
+    for path in glob.glob("/proc/[0-9]*/stat"):
+        try:
+            with open(path) as file:
+                fields = file.read().rsplit(")", 1)[1].split()
+            with open(os.path.join(os.path.dirname(path), "cmdline")) as file:
+                command = file.read().split("\0")
+        except OSError:
+            continue
+        if int(fields[1]) == pid and fields[0] != "Z":
+            children[int(path.split("/")[2])] = command
+    return children
+
+
+def exists(pid):
+    """The process is there, and no zombie."""
+    try:
+        with open("/proc/%d/stat" % pid) as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+class Cluster:
+    """Daemons of one job, started one by one as a person would on several machines."""
+
+    def __init__(self, test, job, servers=None, workers=None, start=True):
+        self.test, self.job = test, job
+        self.path = write_job(test, job)
+        listed = job["cluster"]["servers"]
+        self.server_count = listed if isinstance(listed, int) else len(listed)
+        self.named = not isinstance(listed, int)
+        self.coordinator = listed[0] if self.named else None
+        self.servers, self.workers = [], []
+        self.report_path = test.path("report.json")
+        if not start:
+            return
+        for rank in range(self.server_count if servers is None else servers):
+            self.start_server(rank)
+        for rank in range(job["cluster"]["workers"] if workers is None else workers):
+            self.start_worker(rank)
+
+    def start_server(self, rank, *extra):
+        command = [SERVER, "--job", self.path, "--rank", str(rank)]
+        file = self.test.path("server-%d-%d.address" % (rank, len(self.servers)))
+        if not self.named:
+            command += ["--listen", "127.0.0.1:0"]
+            if rank > 0:
+                command += ["--coordinator", self.coordinator]
+        if rank == 0:
+            command += ["--report", self.report_path]
+        server = Process(self.test, "server %d" % rank, command + ["--address-file", file] + list(extra))
+        self.servers.append(server)
+        await_true("server %d is up" % rank, lambda: os.path.exists(file) or not server.alive, explain=server.output)
+        if not os.path.exists(file):
+            raise AssertionError("server %d has ended\n%s" % (rank, server.output()))
+        with open(file) as text:
+            server.address = text.read().strip()
+        if rank == 0:
+            self.coordinator = server.address
+        return server
+
+    def start_worker(self, rank=None, *extra, path=None):
+        command = [WORKER, "--job", path or self.path]
+        if not self.named:
+            command += ["--coordinator", self.coordinator]
+        if rank is not None:
+            command += ["--rank", str(rank)]
+        worker = Process(self.test, "worker %s" % ("any" if rank is None else rank), command + list(extra))
+        self.workers.append(worker)
+        return worker
+
+    def logs(self):
+        return "\n".join("--- %s\n%s" % (p.name, p.output()[-4000:]) for p in self.servers + self.workers)
+
+    def status(self):
+        return status_of(self.coordinator)
+
+    def await_status(self, what, condition, within=SOON):
+        """The first status that fulfils `condition`."""
+        found = []
+
+        def fulfilled():
+            status = self.status()
+            if status is not None and condition(status):
+                found.append(status)
+            return bool(found)
+
+        await_true(what, fulfilled, within, self.logs)
+        return found[0]
+
+    def await_step(self, step, within=SOON):
+        return self.await_status("step %d" % step, lambda status: int(status["step"]) >= step, within)
+
+    def await_further(self, steps=20):
+        """Training goes on: so many more steps from here."""
+        status = self.status()
+        if status is None:
+            raise AssertionError("no status\n" + self.logs())
+        return self.await_step(int(status["step"]) + steps)
+
+    def drain(self):
+        self.servers[0].signal(signal.SIGTERM)
+
+    def finish(self, *ended_otherwise, within=SOON):
+        """All processes but those named end with 0; the report."""
+        for process in self.workers + self.servers:
+            if process in ended_otherwise:
+                continue
+            code = process.exit_code(within)
+            if code != 0:
+                raise AssertionError("%s ended with %d, want 0\n%s" % (process.name, code, self.logs()))
+        return self.report()
+
+    def report(self):
+        with open(self.report_path) as file:
+            return json.load(file)
+
+
+def free_ports(count):
+    """Ports that were free a moment ago."""
+    import socket
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for s in sockets:
+            s.bind(("127.0.0.1", 0))
+        return [s.getsockname()[1] for s in sockets]
+    finally:
+        for s in sockets:
+            s.close()

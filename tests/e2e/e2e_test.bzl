@@ -1,0 +1,22 @@
+"""Tests in Python with the real programs."""
+
+# A unittest file. It finds the programs, the jobs and the built-in data where they lie in the tree.
+# It counts as two cores' worth of load, so that nothing runs beside it on a small machine.
+def e2e_test(name, src, data = [], size = "medium", tags = [], **kwargs):
+    native.sh_test(
+        name = name,
+        size = size,
+        srcs = ["//tests/e2e:run_python.sh"],
+        args = ["$(location %s)" % src],
+        data = [
+            src,
+            "//deploy/cli:tessera",
+            "//deploy/data/optdigits",
+            "//deploy/jobs",
+            "//server:tessera-server",
+            "//tests/e2e:cluster.py",
+            "//worker:tessera-worker",
+        ] + data,
+        tags = tags + ["cpu:2"],
+        **kwargs
+    )

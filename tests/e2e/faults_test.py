@@ -1,0 +1,212 @@
+"""Processes that die, freeze, come late or come back, while others train."""
+import signal
+import time
+import unittest
+
+from cluster import ENDLESS, SOON, Cluster, Test, await_true, children_of, digits, exists, members, write_job
+
+LEASE = "1500ms"
+
+
+def endless(**keys):
+    return digits(epochs=ENDLESS, batch=16, lease=LEASE, **keys)
+
+
+def lost(status):
+    return int(status["members_lost"])
+
+
+class WorkerFaults(Test):
+    METHODS = {"data_parallel": {"data_parallel": {}}, "local_sgd": {"local_sgd": {"local_steps": 4}},
+               "async_sgd": {"async_sgd": {}}}
+
+    def test_a_worker_that_is_killed_costs_the_others_a_lease(self):
+        for name, method in self.METHODS.items():
+            with self.subTest(name):
+                cluster = Cluster(self, endless(workers=3, method=method))
+                cluster.await_step(20)
+                victim = cluster.workers[1]
+                victim.kill()
+                status = cluster.await_status("a worker is lost", lost)
+                self.assertEqual([m["rank"] for m in members(status, "lost")], [1])
+                cluster.await_further()
+                cluster.drain()
+                report = cluster.finish(victim)
+                self.assertEqual((report["members"]["joined"], report["members"]["lost"]), (3, 1))
+                self.assertEqual(report["outcome"], "finished")
+                self.assertEqual(report["history"][-1]["step"], report["steps"])
+                self.assertIn("lease expired worker=1", cluster.servers[0].output())
+
+    def test_status_names_the_worker_that_the_others_wait_for(self):
+        cluster = Cluster(self, digits(epochs=ENDLESS, lease="20s", workers=2))
+        cluster.await_step(20)
+        cluster.workers[1].freeze()
+        cluster.await_status("it is named", lambda status: status.get("waiting_for") == ["worker 1"])
+        cluster.workers[1].thaw()
+        cluster.await_further()
+        cluster.drain()
+        self.assertEqual(cluster.finish()["members"]["lost"], 0)
+
+    def test_a_frozen_worker_is_removed_and_ends_when_it_thaws(self):
+        for name, method in self.METHODS.items():
+            with self.subTest(name):
+                cluster = Cluster(self, endless(workers=2, method=method))
+                cluster.await_step(20)
+                frozen = cluster.workers[1]
+                frozen.freeze()
+                cluster.await_status("a worker is lost", lost)
+                cluster.await_further()
+                frozen.thaw()
+                self.contains(frozen.expect_exit(1), "ended error=", "worker 1", "no longer a member", "lease")
+                cluster.await_further()
+                cluster.drain()
+                self.assertEqual(cluster.finish(frozen)["members"]["lost"], 1)
+
+    def test_a_late_worker_takes_part_from_mid_run_on(self):
+        for name, method in self.METHODS.items():
+            with self.subTest(name):
+                cluster = Cluster(self, endless(workers=2, method=method))
+                cluster.await_step(20)
+                late = cluster.start_worker()
+                cluster.await_status("three train", lambda status: len(members(status, "training")) == 3)
+                cluster.await_further()
+                cluster.drain()
+                report = cluster.finish()
+                self.assertEqual((report["members"]["joined"], report["members"]["lost"]), (3, 0))
+                self.assertIn("joined rank=2", late.output())
+                self.assertGreater(report["traffic"]["by_worker"][2]["exchanges"], 0)
+
+    def test_a_late_worker_is_part_of_the_evaluations(self):
+        cluster = Cluster(self, endless(workers=1, evaluate_every=1))
+        cluster.await_step(20)
+        cluster.start_worker()
+        cluster.await_status("two train", lambda s: len(members(s, "training") + members(s, "evaluating")) == 2)
+        before = len(cluster.status().get("history", []))
+        cluster.await_status("three more evaluations", lambda s: len(s.get("history", [])) >= before + 3)
+        cluster.drain()
+        self.assertGreater(cluster.finish()["final"]["test_accuracy"], 0.5)
+
+    def test_a_restarted_worker_is_a_new_member_with_the_old_rank(self):
+        cluster = Cluster(self, endless(workers=2))
+        cluster.await_step(20)
+        killed = cluster.workers[1]
+        killed.kill()
+        # Its rank is held until the lease is over, and whoever asks is told so.
+        early = cluster.start_worker(1)
+        if early.exit_code() == 1:
+            self.contains(early.output(), "rank 1 is held by", "lease of 1.5s")
+        cluster.await_status("a worker is lost", lost)
+        again = cluster.start_worker(1)
+        status = cluster.await_status("two train", lambda status: len(members(status, "training")) == 2)
+        self.assertGreater(int(members(status, "training")[-1]["member"]), 2)
+        cluster.await_further()
+        cluster.drain()
+        report = cluster.finish(killed, early)
+        self.assertEqual((report["members"]["joined"], report["members"]["lost"]), (3, 1))
+        self.assertIn("joined rank=1", again.output())
+
+    def test_a_worker_that_is_asked_to_leave_leaves_without_loss(self):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with self.subTest(number.name):
+                cluster = Cluster(self, endless(workers=2))
+                cluster.await_step(20)
+                leaver = cluster.workers[1]
+                leaver.signal(number)
+                self.contains(leaver.expect_exit(0), "leaving after this exchange", "worker: ended")
+                cluster.await_further()
+                cluster.drain()
+                report = cluster.finish()
+                self.assertEqual((report["members"]["joined"], report["members"]["lost"]), (2, 0))
+                self.assertEqual(len(report["traffic"]["by_worker"]), 2)
+
+    def test_the_job_fails_when_the_last_worker_is_lost(self):
+        cluster = Cluster(self, endless(workers=2))
+        cluster.await_step(20)
+        for worker in cluster.workers:
+            worker.kill()
+        for server in cluster.servers:
+            server.expect_exit(1)
+        self.assertIn("all workers are gone", cluster.servers[0].output())
+        report = cluster.report()
+        self.assertEqual((report["outcome"], report["members"]["lost"]), ("failed", 2))
+
+    def test_a_worker_lost_in_an_evaluation_does_not_hold_it_up(self):
+        cluster = Cluster(self, endless(workers=3, evaluate_every=1, servers=1))
+        for worker in cluster.workers[1:]:
+            cluster.await_further(10)
+            worker.kill()
+        cluster.await_status("two are lost", lambda status: lost(status) == 2)
+        before = len(cluster.status().get("history", []))
+        cluster.await_status("evaluations go on", lambda s: len(s.get("history", [])) >= before + 2)
+        cluster.drain()
+        cluster.finish(*cluster.workers[1:])
+
+
+class ServerFaults(Test):
+    def assert_all_end(self, cluster, *killed, within=20):
+        """Everybody else ends with 1."""
+        for process in cluster.servers + cluster.workers:
+            if process not in killed:
+                process.expect_exit(1, within)
+
+    def test_a_killed_server_ends_the_job_and_is_named(self):
+        cluster = Cluster(self, endless(servers=3, workers=2))
+        cluster.await_step(20)
+        cluster.servers[1].kill()
+        self.assert_all_end(cluster, cluster.servers[1])
+        self.contains(cluster.servers[0].output(), "server 1 is gone", "start the job again")
+        self.contains(cluster.servers[2].output(), "server: ended rank=2")
+        for worker in cluster.workers:
+            self.assertIn("server 1", worker.output())
+        self.assertEqual(cluster.report()["outcome"], "failed")
+        self.assertIn("server 1 is gone", cluster.report()["failure"])
+
+    def test_a_frozen_server_ends_the_job_after_its_lease(self):
+        cluster = Cluster(self, endless(servers=2, workers=2))
+        cluster.await_step(20)
+        cluster.servers[1].freeze()
+        self.assert_all_end(cluster, cluster.servers[1])
+        self.assertIn("server 1 is gone", cluster.servers[0].output())
+        cluster.servers[1].thaw()
+        cluster.servers[1].expect_exit(1, 20)
+
+    def test_without_the_coordinator_everybody_ends_and_names_it(self):
+        for how in ("kill", "freeze"):
+            with self.subTest(how):
+                cluster = Cluster(self, endless(servers=2, workers=2))
+                cluster.await_step(20)
+                getattr(cluster.servers[0], how)()
+                self.assert_all_end(cluster, cluster.servers[0])
+                for process in cluster.servers[1:] + cluster.workers:
+                    self.assertIn("oordinator at %s" % cluster.coordinator, process.output())
+
+    def test_a_restarted_server_is_refused_because_its_parameters_are_gone(self):
+        cluster = Cluster(self, digits(epochs=ENDLESS, lease="20s"))
+        cluster.await_step(20)
+        cluster.servers[1].kill()
+        again = cluster.start_server(1)
+        self.contains(again.expect_exit(1), "server 1 is gone", "it was restarted", "start the job again")
+        self.assert_all_end(cluster, cluster.servers[1])
+
+    def test_a_drained_server_evaluates_and_reports(self):
+        for rank in (0, 1):
+            with self.subTest(rank=rank):
+                cluster = Cluster(self, endless(servers=2, workers=2))
+                cluster.await_step(20)
+                cluster.servers[rank].signal(signal.SIGTERM)
+                report = cluster.finish()
+                self.assertEqual(report["outcome"], "finished")
+                self.assertEqual(report["history"][-1]["step"], report["steps"])
+                self.assertIn("draining the job", cluster.servers[rank].output())
+
+    def test_a_job_that_has_not_begun_can_be_drained(self):
+        cluster = Cluster(self, endless(servers=1, workers=2), workers=1)
+        cluster.workers[0].await_output("waiting for worker 1")
+        cluster.drain()
+        cluster.servers[0].expect_exit(1)
+        self.assertIn("drained before it had started", cluster.servers[0].output())
+        cluster.workers[0].expect_exit(1)
+
+
+if __name__ == "__main__":
+    unittest.main()
