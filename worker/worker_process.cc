@@ -22,6 +22,7 @@
 #include "common/layout/parameters.h"
 #include "common/layout/shard_map.h"
 #include "common/method/recipe.h"
+#include "common/metrics/process_memory.h"
 #include "common/rpc/transport.h"
 #include "kernels/devices.h"
 #include "worker/data/dataset.h"
@@ -192,7 +193,7 @@ v1::WorkerReport WorkerProcess::Report() const ABSL_NO_THREAD_SAFETY_ANALYSIS {
   report.set_push_seconds(phases.seconds(Phase::kPush));
   report.set_wait_seconds(phases.seconds(Phase::kWait));
   report.set_evaluate_seconds(phases.seconds(Phase::kEvaluate));
-  report.set_peak_rss_bytes(PeakResidentBytes());
+  report.set_peak_rss_bytes(ReadProcessMemory().peak_rss_bytes);
   report.set_backend(backend_->description());
   report.set_cpu(CpuName());
   return report;

@@ -23,10 +23,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "common/base/check.h"
-#include "common/base/process.h"
 #include "common/consistency/barrier.h"
 #include "common/layout/parameters.h"
 #include "common/layout/shard_map.h"
+#include "common/metrics/process_memory.h"
 #include "common/rpc/transport.h"
 #include "common/rule/sgd.h"
 #include "server/rpc/grpc_server.h"
@@ -37,8 +37,9 @@
 
 namespace {
 
-// Allocations of our own code (gRPC takes its buffers from malloc) that are too large to be bookkeeping.
-constexpr size_t kLargeBytes = 64 << 10;
+// Allocations of our own code (gRPC takes its buffers from malloc) that are too large to be bookkeeping: the
+// list of a push's received pieces takes 16 bytes for each 16 KiB.
+constexpr size_t kLargeBytes = 1 << 20;
 std::atomic<int64_t> large_allocations{0};
 
 }  // namespace
@@ -107,8 +108,9 @@ struct Footprint {
       inspected.Notify();
     });
     inspected.WaitForNotification();
-    footprint.peak_bytes = PeakResidentBytes();
-    footprint.resident_bytes = ResidentBytes();
+    const ProcessMemory memory = ReadProcessMemory();
+    footprint.peak_bytes = memory.peak_rss_bytes;
+    footprint.resident_bytes = memory.rss_bytes;
     footprint.large = large_allocations.load();
     TESSERA_CHECK(write(out, &footprint, sizeof(footprint)) == sizeof(footprint));
   }
@@ -150,12 +152,16 @@ int Run(int64_t bytes, int exchanges) {
   const pid_t server = fork();
   if (server == 0) {
     close(to_server[1]);
+    close(progress[1]);
     Serve(bytes, to_server[0], from_server[1]);
   }
   int port = 0;
   TESSERA_CHECK(read(from_server[0], &port, sizeof(port)) == sizeof(port));
   for (int rank = 0; rank < kWorkers; ++rank) {
-    if (fork() == 0) Work(bytes, rank, port, exchanges, progress[1]);
+    if (fork() == 0) {
+      close(to_server[1]);
+      Work(bytes, rank, port, exchanges, progress[1]);
+    }
   }
   close(progress[1]);
   const double parameters = static_cast<double>(OneParameter(bytes).size) * 4;

@@ -3,14 +3,15 @@
 #include <grpcpp/grpcpp.h>
 
 #include "absl/strings/str_cat.h"
+#include "common/rpc/status.h"
 
 namespace tessera {
 namespace {
 
-absl::Status FromGrpc(const std::string& address, const grpc::Status& status) {
+absl::Status Annotate(const std::string& address, const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
-  return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
-                      absl::StrCat("status of ", address, ": ", status.error_message()));
+  const absl::Status result = FromGrpc(status);
+  return absl::Status(result.code(), absl::StrCat("status of ", address, ": ", result.message()));
 }
 
 }  // namespace
@@ -35,7 +36,7 @@ void StatusStream::Follow(absl::Duration interval) {
     absl::MutexLock lock(&mutex_);
     latest_ = status;
   }
-  const absl::Status ended = FromGrpc(address_, reader->Finish());
+  const absl::Status ended = Annotate(address_, reader->Finish());
   absl::MutexLock lock(&mutex_);
   ended_ = ended;
 }
@@ -57,7 +58,7 @@ absl::Status StatusStream::Drain(const std::string& reason) {
   v1::AdminRequest request;
   request.set_reason(reason);
   v1::AdminReply reply;
-  return FromGrpc(address_, stub->Drain(&context, request, &reply));
+  return Annotate(address_, stub->Drain(&context, request, &reply));
 }
 
 }  // namespace tessera

@@ -149,6 +149,7 @@ absl::StatusOr<ExchangeTimes> ParameterClientGrpc::RunTasks() {
     bool any_running = false;
     absl::Time wake = absl::InfiniteFuture();
     for (Task& task : tasks_) {
+      if (task.call != nullptr && task.call->answered()) task.call->LetGo();
       if (task.call != nullptr && task.call->ended()) {
         const absl::Status status = Collect(&task, now);
         if (failed.ok()) failed = status;

@@ -65,7 +65,7 @@ PushToServer::PushToServer(CallBoard* board, const v1::PushHeader& header, Updat
 
 void PushToServer::Start(grpc::GenericStub* stub) {
   wire_bytes_ += kCallWireBytes;
-  stub->PrepareBidiStreamingCall(&context_, PushMethod(), {}, this);
+  stub->PrepareBidiStreamingCall(context_.get(), PushMethod(), {}, this);
   StartRead(&reply_);
   WriteNext();
   StartCall();
@@ -109,7 +109,7 @@ PullFromServer::PullFromServer(CallBoard* board, const v1::PullRequest& request,
 
 void PullFromServer::Start(grpc::GenericStub* stub) {
   wire_bytes_ += kCallWireBytes + WireBytes(message_.Length());
-  stub->PrepareBidiStreamingCall(&context_, PullMethod(), {}, this);
+  stub->PrepareBidiStreamingCall(context_.get(), PullMethod(), {}, this);
   const grpc::ByteBuffer request = std::exchange(message_, grpc::ByteBuffer());
   // gRPC takes references to the request's bytes before this returns.
   StartWriteLast(&request, grpc::WriteOptions());
@@ -122,7 +122,7 @@ void PullFromServer::OnReadDone(bool ok) {
   if (first_byte_time_ == absl::InfinitePast()) first_byte_time_ = absl::Now();
   broken_ = TakeChunk();
   message_.Clear();
-  if (!broken_.ok()) return Cancel();
+  if (!broken_.ok()) return context_->TryCancel();
   StartRead(&message_);
 }
 

@@ -41,7 +41,12 @@ class ServerCall : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
  public:
   explicit ServerCall(CallBoard* board) : board_(board) {}
 
-  void Cancel() { context_.TryCancel(); }
+  // The starting thread's, as LetGo.
+  void Cancel() {
+    if (context_ != nullptr) context_->TryCancel();
+  }
+  // Once answered: drops gRPC's call, which holds on to the memory of a write that was cut off.
+  void LetGo() { context_.reset(); }
   // The server's answer is known. What follows is valid from then on.
   bool answered() const { return answered_.load(std::memory_order_acquire); }
   // Also: gRPC needs none of the caller's memory any more.
@@ -61,7 +66,7 @@ class ServerCall : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
   void AddHolder() { holders_.fetch_add(1, std::memory_order_relaxed); }
   void DropHolder();
 
-  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientContext> context_ = std::make_unique<grpc::ClientContext>();
   absl::Time first_byte_time_ = absl::InfinitePast();
   int64_t payload_bytes_ = 0;
   int64_t wire_bytes_ = 0;

@@ -219,13 +219,16 @@ TEST_CASE("a push that waits for a place lets go of the update when it is cancel
   update.reset();
   // Its place was not lost: the exchange completes.
   const auto again = Client(OptionsFor(servers, 3));
+  absl::Status pushed;
   std::thread first([&] {
     const auto client = ParameterClientGrpc::Create(OptionsFor(servers, 1));
-    (*client)->Push(Exchange(1), 1, Replica(shape, 1)).status().IgnoreError();
+    pushed = (*client)->Push(Exchange(1), 1, Replica(shape, 1)).status();
+    if (!pushed.ok()) again->Cancel();
   });
   Replica values(shape);
   CHECK(again->PushPull(Exchange(1), 1, Replica(shape, 3), values).ok());
   first.join();
+  CHECK(pushed.message() == "");
   CHECK(values.data[1][0] == 2.5f);
 }
 

@@ -1,0 +1,234 @@
+"""`tessera run`: its children, its signals, its exit code, what it leaves behind."""
+import json
+import os
+import signal
+import unittest
+
+from cluster import (ENDLESS, SOON, TESSERA, Process, Test, await_true, children_of, digits, exists, status_of, tessera,
+                     write_job)
+
+
+def rank_of(command):
+    return int(command[command.index("--rank") + 1])
+
+
+class Run(Process):
+    """`tessera run`, in the background."""
+
+    def __init__(self, test, job, *extra):
+        self.report_path = test.path("report.json")
+        self.temporary = test.path("tmp")
+        os.makedirs(self.temporary, exist_ok=True)
+        super().__init__(test, "tessera run",
+                         [TESSERA, "run", write_job(test, job), "--report", self.report_path, *extra],
+                         env={"TMPDIR": self.temporary})
+        self.expected = job["cluster"]["servers"] + job["cluster"]["workers"]
+
+    def children(self):
+        """name ("server 0", "worker 1") -> pid"""
+        return {"%s %d" % (os.path.basename(command[0])[8:], rank_of(command)): pid
+                for pid, command in children_of(self.pid).items() if "--rank" in command}
+
+    def await_training(self, step=20):
+        """Until all children train; name -> pid."""
+        self.await_output("status: tessera status ")
+        self.address = self.output().split("tessera status ")[1].split()[0]
+
+        def trains():
+            status = status_of(self.address)
+            return status is not None and int(status["step"]) >= step
+
+        await_true("step %d" % step, trains, explain=self.output)
+        children = self.children()
+        self.test.assertEqual(len(children), self.expected, children)
+        return children
+
+    def report(self):
+        with open(self.report_path) as file:
+            return json.load(file)
+
+    def expect_nothing_left(self, children):
+        await_true("all children have ended", lambda: not any(map(exists, children.values())), 20)
+
+
+def endless(**keys):
+    return digits(epochs=ENDLESS, batch=16, **dict({"lease": "1500ms"}, **keys))
+
+
+class RunCommand(Test):
+    def test_children_are_direct_and_none_is_left(self):
+        run = Run(self, digits(servers=2, workers=2, epochs=500))
+        children = run.await_training()
+        self.assertEqual(sorted(children), ["server 0", "server 1", "worker 0", "worker 1"])
+        run.signal(signal.SIGINT)
+        run.expect_exit(0)
+        run.expect_nothing_left(children)
+        self.assertEqual(os.listdir(run.temporary), [])
+
+    def test_ctrl_c_once_evaluates_and_reports(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with self.subTest(number.name):
+                run = Run(self, endless())
+                children = run.await_training()
+                run.signal(number)
+                self.contains(run.expect_exit(0), "stopping after this step", "accuracy")
+                report = run.report()
+                self.assertEqual(report["outcome"], "finished")
+                self.assertEqual(report["history"][-1]["step"], report["steps"])
+                self.assertEqual(len(report["phases"]), 2)
+                run.expect_nothing_left(children)
+
+    def test_ctrl_c_twice_ends_at_once(self):
+        # A worker that is frozen keeps the first Ctrl-C from being done.
+        run = Run(self, endless(lease="60s"))
+        children = run.await_training()
+        os.kill(children["worker 1"], signal.SIGSTOP)
+        run.signal(signal.SIGINT)
+        run.await_output("again to stop at once")
+        run.signal(signal.SIGINT)
+        self.contains(run.expect_exit(1, 10), "stopped at once")
+        run.expect_nothing_left(children)
+
+    def test_no_child_survives_a_killed_parent(self):
+        run = Run(self, endless())
+        children = run.await_training()
+        run.kill()
+        run.exit_code()
+        run.expect_nothing_left(children)
+
+    def test_a_killed_worker_is_told_and_the_job_ends_normally(self):
+        run = Run(self, endless(workers=3))
+        children = run.await_training()
+        os.kill(children["worker 1"], signal.SIGKILL)
+        run.await_output("worker 1 ended with signal 9 (Killed)")
+        await_true("a worker is lost", lambda: int(status_of(run.address)["members_lost"]) == 1)
+        run.signal(signal.SIGINT)
+        self.contains(run.expect_exit(0), "the others go on", "logs are in")
+        self.assertEqual(run.report()["members"]["lost"], 1)
+        run.expect_nothing_left(children)
+
+    def test_a_killed_server_ends_everything_and_is_named(self):
+        for victim in ("server 0", "server 1"):
+            with self.subTest(victim):
+                run = Run(self, endless())
+                children = run.await_training()
+                os.kill(children[victim], signal.SIGKILL)
+                self.contains(run.expect_exit(1, 20), victim + " ended with signal 9 (Killed)", "logs are in")
+                run.expect_nothing_left(children)
+
+    def test_a_frozen_server_ends_everything(self):
+        for servers, victim in ((2, "server 1"), (2, "server 0"), (1, "server 0")):
+            with self.subTest(victim, servers=servers):
+                run = Run(self, endless(servers=servers))
+                children = run.await_training()
+                os.kill(children[victim], signal.SIGSTOP)
+                run.expect_exit(1, 40)
+                self.assertIn("server", run.output())
+                run.expect_nothing_left(children)
+
+    def test_all_workers_killed_ends_the_job(self):
+        run = Run(self, endless())
+        children = run.await_training()
+        for worker in ("worker 0", "worker 1"):
+            os.kill(children[worker], signal.SIGKILL)
+        self.assertIn("all workers are gone", run.expect_exit(1, 20))
+        run.expect_nothing_left(children)
+
+    def test_a_diverging_job_says_so(self):
+        for method in ({"data_parallel": {}}, {"local_sgd": {"local_steps": 3}}, {"async_sgd": {}}):
+            with self.subTest(next(iter(method))):
+                code, out, error = tessera("run", write_job(self, digits(rate=1e6, norm=False, epochs=50, method=method)))
+                self.assertEqual(code, 1, error)
+                self.assertIn("diverged", error)
+
+    def test_a_job_with_more_workers_than_rows_says_what_to_change(self):
+        code, _, error = tessera("run", write_job(self, digits(workers=3, batch=600)))
+        self.assertEqual(code, 1)
+        self.contains(error, "training rows are 1347", "lower train.batch_size")
+
+    def test_logs_are_kept_where_they_are_wanted(self):
+        logs = self.path("logs/of/this")
+        job = write_job(self, digits(epochs=1))
+        code, out, error = tessera("run", job, "--logs", logs)
+        self.assertEqual((code, error), (0, ""))
+        self.assertGreaterEqual(set(os.listdir(logs)),
+                                {"server-0.log", "server-1.log", "worker-0.log", "worker-1.log"})
+        self.contains(out, "digits-test: 2 servers, 2 workers", "accuracy", "traffic")
+
+    def test_set_changes_keys_in_every_process(self):
+        report = self.path("report.json")
+        job = write_job(self, digits(epochs=5))
+        code, _, error = tessera("run", job, "--report", report, "--quiet", "--set", "train.epochs=2",
+                                 "--set", "name=changed", "--set", "cluster.workers=3")
+        self.assertEqual((code, error), (0, ""))
+        with open(report) as file:
+            report = json.load(file)
+        self.assertEqual((report["job"], report["history"][-1]["epoch"]), ("changed", 2))
+        self.assertEqual(report["members"]["joined"], 3)
+
+
+class Refusals(Test):
+    """What is wrong is said before anything starts, with exit code 2."""
+
+    def refused(self, *arguments, says=()):
+        code, out, error = tessera(*arguments, within=20)
+        self.assertEqual(code, 2, error)
+        self.contains(error, *says)
+        return error
+
+    def test_wrong_flags_and_commands_are_refused(self):
+        job = write_job(self, digits())
+        self.refused(says=["subcommand"])
+        self.refused("train", job)
+        self.refused("run", says=["JOB"])
+        self.refused("run", job, "--wrong", says=["--wrong"])
+        self.refused("run", job, job)
+        self.refused("status", says=["ADDRESS"])
+        self.refused("status", "localhost", says=['"localhost"', "HOST:PORT"])
+        self.refused("simulate", job, says=["simulate is not in this build"])
+
+    def test_help_and_version_end_with_0(self):
+        for arguments in (["--help"], ["run", "--help"], ["--version"]):
+            code, out, error = tessera(*arguments)
+            self.assertEqual((code, error), (0, ""))
+            self.assertTrue(out)
+
+    def test_every_error_of_a_job_file_is_listed(self):
+        job = digits()
+        job["train"]["batch_size"] = 0
+        job["train"]["epohcs"] = 5
+        job["cluster"]["workers"] = "four"
+        job["data"]["train"]["features"] = "missing.gz"
+        error = self.refused("run", write_job(self, job), says=[
+            "train.batch_size", "train.epohcs: unknown key; did you mean \"epochs\"?", "cluster.workers", "missing.gz"])
+        self.assertTrue(all(line.startswith(self.path("job.yaml:")) for line in error.splitlines()), error)
+        self.assertEqual(self.refused("check", self.path("job.yaml")), error)
+
+    def test_a_missing_job_file_is_refused(self):
+        self.refused("run", self.path("none.yaml"), says=["none.yaml"])
+
+    def test_a_report_that_cannot_be_written_is_refused_before_training(self):
+        report = self.path("missing/report.json")
+        self.refused("run", write_job(self, digits()), "--report", report, says=["--report", report])
+
+    def test_a_wrong_set_is_refused(self):
+        job = write_job(self, digits())
+        self.refused("run", job, "--set", "train.epohcs=1", says=["train.epohcs", "epochs"])
+        self.refused("run", job, "--set", "train.epochs", says=["train.epochs"])
+
+    def test_a_method_of_later_is_refused_by_name(self):
+        self.refused("run", write_job(self, digits(method={"ist": {}})), says=["method.ist", "local_sgd"])
+
+    def test_a_memory_limit_that_is_too_small_is_refused_with_the_sum(self):
+        # Servers need 64 MiB, workers 96 MiB and more.
+        for limit, who in (("1MiB", "server"), ("90MiB", "worker")):
+            with self.subTest(who):
+                path = write_job(self, digits(cluster={"memory_limit": limit}))
+                code, _, error = tessera("run", path, "--quiet", within=30)
+                self.assertNotEqual(code, 0)
+                self.contains(error, who + " 0 ended with exit code 2", "cluster.memory_limit", "but this %s needs" % who,
+                              "+")
+
+
+if __name__ == "__main__":
+    unittest.main()

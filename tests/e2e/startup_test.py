@@ -1,0 +1,178 @@
+"""Daemons started by hand: who waits for whom, and what is refused before anybody is told of it."""
+import signal
+import socket
+import unittest
+
+from cluster import (SERVER, WORKER, Cluster, Process, Test, digits, free_ports, status_of, tessera, write_job)
+
+
+class ByHand(Test):
+    def test_a_job_file_with_addresses_starts_four_processes(self):
+        ports = free_ports(2)
+        job = digits(epochs=10, evaluate_every=5)
+        job["cluster"]["servers"] = ["127.0.0.1:%d" % port for port in ports]
+        cluster = Cluster(self, job)
+        report = cluster.finish()
+        self.assertEqual(report["outcome"], "finished")
+        self.assertGreater(report["final"]["test_accuracy"], 0.85)
+        self.assertEqual([s.address for s in cluster.servers], job["cluster"]["servers"])
+
+    def test_the_order_in_which_processes_start_does_not_matter(self):
+        ports = free_ports(2)
+        job = digits(epochs=2)
+        job["cluster"]["servers"] = ["127.0.0.1:%d" % port for port in ports]
+        cluster = Cluster(self, job, servers=0)
+        for worker in cluster.workers:
+            worker.await_output("waiting for coordinator at 127.0.0.1:%d" % ports[0])
+        cluster.start_server(1)
+        first = cluster.start_server(0)
+        cluster.servers.sort(key=lambda server: server is not first)
+        self.assertEqual(cluster.finish()["outcome"], "finished")
+
+    def test_by_hand_and_run_give_the_same_parameters(self):
+        job = digits(epochs=2, workers=2)
+        by_hand = Cluster(self, job).finish()
+        report = self.path("run.json")
+        code, _, error = tessera("run", write_job(self, job), "--report", report, "--quiet")
+        self.assertEqual((code, error), (0, ""))
+        with open(report) as file:
+            self.assertIn(by_hand["parameters_hash"], file.read())
+
+    def test_a_server_that_listens_everywhere_announces_its_address_of_the_job(self):
+        ports = free_ports(2)
+        job = digits(epochs=2)
+        job["cluster"]["servers"] = ["127.0.0.1:%d" % port for port in ports]
+        cluster = Cluster(self, job, servers=0, workers=0)
+        for rank, port in enumerate(ports):
+            cluster.start_server(rank, "--listen", "0.0.0.0:%d" % port)
+        status = cluster.await_status("both are here", lambda s: all(x["address"] for x in s["servers"]))
+        self.assertEqual([s["address"] for s in status["servers"]], job["cluster"]["servers"])
+        for rank in range(2):
+            cluster.start_worker(rank)
+        cluster.finish()
+
+
+class Waiting(Test):
+    def test_workers_say_for_whom_they_wait(self):
+        cluster = Cluster(self, digits(servers=2, workers=2), servers=1)
+        for worker in cluster.workers:
+            worker.await_output("waiting for server 1", within=10)
+        status = cluster.status()
+        self.assertEqual((status["state"], status["waiting_for"]), ("waiting", ["server 1"]))
+        cluster.start_server(1)
+        self.assertEqual(cluster.finish()["outcome"], "finished")
+
+    def test_a_worker_says_that_it_waits_for_another(self):
+        cluster = Cluster(self, digits(workers=2), workers=1)
+        cluster.workers[0].await_output("waiting for worker 1", within=10)
+        cluster.start_worker(1)
+        cluster.finish()
+
+    def test_a_worker_that_gives_up_waiting_frees_its_rank(self):
+        cluster = Cluster(self, digits(workers=2, lease="1s"), workers=1)
+        cluster.workers[0].await_output("waiting for worker 1")
+        cluster.workers[0].kill()
+        cluster.await_status("its lease ends", lambda s: "worker 0" in s["waiting_for"])
+        killed = cluster.workers[0]
+        for rank in range(2):
+            cluster.start_worker(rank)
+        self.assertEqual(cluster.finish(killed)["members"], {"joined": 2, "lost": 0, "partial_pushes": 0})
+
+
+class Refused(Test):
+    def refused(self, command, *says):
+        process = Process(self, "refused", command)
+        self.contains(process.expect_exit(2, 20), *says)
+
+    def test_a_worker_of_another_job_is_refused_with_both_digests(self):
+        cluster = Cluster(self, digits(), workers=0)
+        other = write_job(self, digits(seed=2), "other.yaml")
+        worker = cluster.start_worker(0, path=other)
+        digests = [tessera("check", path)[1].split("digest")[1].split()[0] for path in (other, cluster.path)]
+        self.contains(worker.expect_exit(2), "start it with the same job file", *digests)
+        cluster.workers.clear()
+        for rank in range(2):
+            cluster.start_worker(rank)
+        cluster.finish()
+
+    def test_a_server_of_another_job_is_refused_with_both_digests(self):
+        cluster = Cluster(self, digits(), servers=1, workers=0)
+        other = write_job(self, digits(seed=2), "other.yaml")
+        server = Process(self, "other server", [SERVER, "--job", other, "--rank", "1", "--listen", "127.0.0.1:0",
+                                                "--coordinator", cluster.coordinator])
+        digests = [tessera("check", path)[1].split("digest")[1].split()[0] for path in (other, cluster.path)]
+        self.assertNotEqual(server.exit_code(), 0)
+        self.contains(server.output(), "refused", "start it with the same job file", *digests)
+
+    def test_a_worker_may_have_other_local_keys(self):
+        cluster = Cluster(self, digits(), workers=1)
+        cluster.start_worker(1, "--set", "cluster.threads=2", "--set", "cluster.memory_limit=2GiB")
+        cluster.finish()
+
+    def test_a_taken_port_is_one_precise_line(self):
+        job = write_job(self, digits())
+        with socket.socket() as owner:
+            owner.bind(("127.0.0.1", 0))
+            owner.listen()
+            address = "127.0.0.1:%d" % owner.getsockname()[1]
+            server = Process(self, "server", [SERVER, "--job", job, "--rank", "0", "--listen", address])
+            output = server.expect_exit(2, 20)
+        self.contains(output, "port %s" % address.split(":")[1], "is taken", "want a free one")
+        lines = [line for line in output.splitlines() if line.startswith("tessera-server:")]
+        self.assertEqual(len(lines), 1, output)
+        self.assertEqual(output.splitlines(), lines)
+
+    def test_a_second_server_with_the_same_rank_is_refused(self):
+        cluster = Cluster(self, digits(), workers=0)
+        second = Process(self, "second", [SERVER, "--job", cluster.path, "--rank", "1", "--listen", "127.0.0.1:0",
+                                          "--coordinator", cluster.coordinator])
+        self.assertNotEqual(second.exit_code(), 0)
+        self.contains(second.output(), "server 1: another process at %s holds this rank" % cluster.servers[1].address)
+        for rank in range(2):
+            cluster.start_worker(rank)
+        cluster.finish()
+
+    def test_a_second_worker_with_the_same_rank_is_refused(self):
+        cluster = Cluster(self, digits(), workers=1)
+        cluster.workers[0].await_output("waiting for worker 1")
+        second = Process(self, "second", [WORKER, "--job", cluster.path, "--rank", "0", "--coordinator",
+                                          cluster.coordinator])
+        self.contains(second.expect_exit(1), "rank 0 is held by")
+        cluster.start_worker(1)
+        cluster.finish()
+
+    def test_wrong_flags_of_daemons_are_refused(self):
+        job = write_job(self, digits())
+        self.refused([SERVER], "--job")
+        self.refused([SERVER, "--job", job], "--rank")
+        self.refused([SERVER, "--job", job, "--rank", "0"], "--listen: not given")
+        self.refused([SERVER, "--job", job, "--rank", "2", "--listen", "127.0.0.1:0"], "--rank: got 2, want 0 to 1")
+        self.refused([SERVER, "--job", job, "--rank", "1", "--listen", "127.0.0.1:0"], "--coordinator: not given")
+        self.refused([SERVER, "--job", job, "--rank", "0", "--listen", "nowhere"], '"nowhere"', "host:port")
+        self.refused([SERVER, "--job", job, "--rank", "0", "--listen", "0.0.0.0:0"], '"0.0.0.0:0"', "other machines")
+        self.refused([SERVER, "--job", job, "--rank", "0", "--listen", "127.0.0.1:0", "--report",
+                      self.path("missing/r.json")], "--report", "missing/r.json")
+        self.refused([SERVER, "--job", job, "--rank", "0", "--listen", "127.0.0.1:0", "--wrong"], "--wrong")
+        self.refused([WORKER, "--job", job], "--coordinator: not given")
+        self.refused([WORKER, "--job", job, "--rank", "-1", "--coordinator", "127.0.0.1:1"], "--rank")
+        self.refused([WORKER, "--job", job, "--coordinator", "127.0.0.1:1", "--wrong"], "--wrong")
+
+    def test_wrong_keys_are_refused_by_every_program(self):
+        job = digits()
+        job["train"]["batch_size"] = -1
+        path = write_job(self, job)
+        for program in (SERVER, WORKER):
+            self.refused([program, "--job", path, "--rank", "0"], "train.batch_size")
+
+    def test_data_that_do_not_fit_the_model_are_refused_by_the_worker(self):
+        job = digits()
+        job["model"]["input"] = [65]
+        self.refused([WORKER, "--job", write_job(self, job), "--coordinator", "127.0.0.1:1"], "64", "65")
+
+    def test_an_unknown_device_is_refused_before_joining(self):
+        self.refused([WORKER, "--job", write_job(self, digits(cluster={"device": "cuda"})), "--coordinator",
+                      "127.0.0.1:1"], "device", "cuda")
+
+
+if __name__ == "__main__":
+    unittest.main()
