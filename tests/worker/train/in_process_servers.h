@@ -1,0 +1,169 @@
+// Real shards with their threads, reached without a network: what a train loop needs to be tested whole.
+#ifndef TESSERA_TESTS_WORKER_TRAIN_IN_PROCESS_SERVERS_H_
+#define TESSERA_TESTS_WORKER_TRAIN_IN_PROCESS_SERVERS_H_
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "common/layout/parameters.h"
+#include "common/layout/shard_map.h"
+#include "common/method/recipe.h"
+#include "proto/job.pb.h"
+#include "server/shard/shard.h"
+#include "server/shard/shard_thread.h"
+#include "worker/exchange/parameter_client.h"
+
+namespace tessera {
+
+// All servers of one job.
+class InProcessServers {
+ public:
+  InProcessServers(const v1::Job& job, const Recipe& recipe, int servers, int workers)
+      : shape_(*ShapeOf(job.model())) {
+    Plan plan;
+    plan.generation = Generation(1);
+    for (int k = 0; k < workers; ++k) {
+      plan.members.push_back({MemberId(k + 1), Rank(k), Exchange(1)});
+    }
+    for (int s = 0; s < servers; ++s) {
+      Shard::Options options;
+      options.shape = shape_;
+      options.shard = ShardId(s);
+      options.shard_count = servers;
+      options.seed = job.seed();
+      options.kind = static_cast<int>(recipe.payload);
+      options.policy = recipe.make_policy();
+      options.rule = recipe.make_rule();
+      shards_.push_back(
+          std::make_unique<ShardThread>(std::make_unique<Shard>(std::move(options))));
+      shards_.back()->SetPlan(plan, [](const std::vector<Shard::Removed>&) {});
+    }
+  }
+
+  const ModelShape& shape() const { return shape_; }
+  const std::vector<std::unique_ptr<ShardThread>>& shards() const { return shards_; }
+
+  // All parameters, one after the other.
+  std::vector<float> Parameters();
+  uint64_t Hash() {
+    uint64_t sum = 0;
+    for (const auto& shard : shards_) {
+      absl::Notification done;
+      shard->Inspect(true, [&](ShardThread::View view) {
+        sum += view.parameters_hash;
+        done.Notify();
+      });
+      done.WaitForNotification();
+    }
+    return sum;
+  }
+
+ private:
+  const ModelShape shape_;
+  std::vector<std::unique_ptr<ShardThread>> shards_;
+};
+
+// One member's client. Speaks to the servers one after the other, which a barrier allows because all
+// pushes go out before the first read.
+class InProcessClient final : public ParameterClient {
+ public:
+  InProcessClient(InProcessServers* servers, MemberId member, PayloadKind kind)
+      : servers_(*servers), member_(member), kind_(kind), bases_(servers_.shards().size()) {}
+
+  absl::StatusOr<ExchangeTimes> Pull(Exchange after, const ParameterArrays& values) override {
+    for (size_t s = 0; s < bases_.size(); ++s) {
+      absl::StatusOr<ReadResult> result;
+      absl::Notification done;
+      servers_.shards()[s]->Read(member_, after, [&](absl::StatusOr<ReadResult> read) {
+        result = std::move(read);
+        done.Notify();
+      });
+      done.WaitForNotification();
+      if (!result.ok()) return result.status();
+      Take(s, *result, values);
+    }
+    return ExchangeTimes();
+  }
+
+  absl::StatusOr<ExchangeTimes> PushPull(Exchange exchange, uint64_t examples,
+                                         const ConstParameterArrays& update,
+                                         const ParameterArrays& values) override {
+    for (size_t s = 0; s < bases_.size(); ++s) {
+      const ShardThread& shard = *servers_.shards()[s];
+      ReceivedPush push;
+      push.member = member_;
+      push.exchange = exchange;
+      push.base = bases_[s];
+      push.kind = static_cast<int>(kind_);
+      push.layout_hash = shard.layout_hash();
+      push.examples = examples;
+      for (const Slice& slice : shard.slices().slices) {
+        const float* begin = update[slice.parameter].data() + slice.row_begin * slice.columns;
+        push.payload.Append({reinterpret_cast<const char*>(begin), slice.size() * 4}, nullptr);
+      }
+      absl::Status status;
+      absl::Notification done;
+      servers_.shards()[s]->Accept(std::move(push), [&](absl::StatusOr<PushAccepted> accepted) {
+        status = accepted.status();
+        done.Notify();
+      });
+      done.WaitForNotification();
+      if (!status.ok()) return status;
+    }
+    return Pull(exchange, values);
+  }
+
+  absl::Status Read(const ParameterArrays& values) override {
+    for (size_t s = 0; s < bases_.size(); ++s) {
+      ReadResult result;
+      absl::Notification done;
+      servers_.shards()[s]->ReadNow([&](ReadResult read) {
+        result = std::move(read);
+        done.Notify();
+      });
+      done.WaitForNotification();
+      Take(s, result, values);
+    }
+    return absl::OkStatus();
+  }
+
+  Traffic traffic() const override { return Traffic(); }
+
+ private:
+  void Take(size_t s, const ReadResult& result, const ParameterArrays& values) {
+    bases_[s] = result.version;
+    std::vector<float> dense;
+    for (const auto& block : result.snapshot->blocks()) {
+      dense.insert(dense.end(), block->data(), block->data() + block->size());
+    }
+    for (const Slice& slice : servers_.shards()[s]->slices().slices) {
+      std::copy_n(dense.begin() + slice.offset, slice.size(),
+                  values[slice.parameter].begin() + slice.row_begin * slice.columns);
+    }
+  }
+
+  InProcessServers& servers_;
+  const MemberId member_;
+  const PayloadKind kind_;
+  std::vector<Version> bases_;
+};
+
+inline std::vector<float> InProcessServers::Parameters() {
+  std::vector<std::vector<float>> arrays;
+  ParameterArrays views;
+  for (const ParameterSpec& spec : shape_.parameters) arrays.emplace_back(spec.size());
+  for (std::vector<float>& array : arrays) views.push_back(absl::MakeSpan(array));
+  InProcessClient client(this, MemberId(1), PayloadKind::kGradient);
+  const absl::Status read = client.Read(views);
+  std::vector<float> all;
+  for (const std::vector<float>& array : arrays) all.insert(all.end(), array.begin(), array.end());
+  return read.ok() ? all : std::vector<float>();
+}
+
+}  // namespace tessera
+
+#endif  // TESSERA_TESTS_WORKER_TRAIN_IN_PROCESS_SERVERS_H_

@@ -1,0 +1,232 @@
+// Whole training runs in one process: real data, network, shards and loop; only the network between them and
+// the coordinator are stood in for.
+#include "worker/train/train_loop.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/config/job_reader.h"
+#include "kernels/devices.h"
+#include "tests/worker/train/in_process_servers.h"
+
+namespace tessera {
+namespace {
+
+constexpr char kJob[] = R"(
+name: loop
+seed: 3
+data:
+  format: idx
+  directory: deploy/data/optdigits
+  train: {features: train-images-idx3-ubyte.gz, labels: train-labels-idx1-ubyte.gz}
+  test: {features: test-images-idx3-ubyte.gz, labels: test-labels-idx1-ubyte.gz}
+  normalize: {mean: 0.0, stddev: 0.0627451}
+model: {input: [64], layers: [linear: {units: 24}, relu: {}, linear: {units: 10}]}
+train: {batch_size: 12, steps: 50, evaluate_every: 0, optimizer: {sgd: {learning_rate: 0.05}}}
+method: {data_parallel: {}}
+)";
+
+v1::Job Job(const std::vector<std::string>& overrides) {
+  const JobReading reading = ReadJob({kJob, "loop.yaml", "", overrides}, {/*check_files=*/false});
+  INFO(FormatJobErrors(reading.errors));
+  REQUIRE(reading.ok());
+  return reading.job;
+}
+
+// What the coordinator would say to one of K workers that live to the end. Evaluates alone.
+class LoneCoordination final : public Coordination {
+ public:
+  LoneCoordination(int64_t part, int64_t parts, int64_t steps) : part_(part), parts_(parts), steps_(steps) {}
+
+  absl::Status BeginTraining() override { return absl::OkStatus(); }
+  absl::StatusOr<EpochCut> BeginEpoch(uint64_t epoch, uint64_t step) override {
+    return EpochCut{parts_, part_, steps_, epoch * steps_, 0};
+  }
+  absl::StatusOr<EvaluationPlace> Arrive(const Arrival& arrival) override {
+    arrivals.push_back(arrival);
+    return EvaluationPlace{};
+  }
+  absl::StatusOr<std::optional<std::vector<float>>> ShareConstants(
+      const EvaluationPlace& place, std::vector<float> constants) override {
+    return std::optional<std::vector<float>>(std::move(constants));
+  }
+  absl::StatusOr<std::optional<EvaluationResult>> Score(const EvaluationPlace& place,
+                                                        const EvaluationScores& scores) override {
+    this->scores.push_back(scores);
+    return std::optional<EvaluationResult>(EvaluationResult{0, 0, scores.correct >= stop_at_correct});
+  }
+  Exchange drain_exchange() const override { return drain; }
+  void SetProgress(const TrainProgress& progress) override { last_progress = progress; }
+
+  std::vector<Arrival> arrivals;
+  std::vector<EvaluationScores> scores;
+  TrainProgress last_progress;
+  uint64_t stop_at_correct = ~uint64_t{0};
+  Exchange drain{0};
+
+ private:
+  const int64_t part_;
+  const int64_t parts_;
+  const int64_t steps_;
+};
+
+struct Outcome {
+  std::vector<float> parameters;
+  uint64_t hash = 0;
+  std::vector<std::unique_ptr<LoneCoordination>> workers;
+  std::vector<std::unique_ptr<TrainLoop>> loops;
+  std::vector<std::unique_ptr<Replica>> replicas;
+};
+
+// Trains `job` with that many workers, each on a thread of its own.
+Outcome Train(const v1::Job& job, int servers, int workers) {
+  Outcome outcome;
+  const Recipe recipe = *RecipeFor(job);
+  InProcessServers cluster(job, recipe, servers, workers);
+  const ModelEnds ends{cluster.shape().inputs(), cluster.shape().outputs(), false};
+  const Datasets data = *LoadDatasets(job.data(), ends);
+  const int64_t steps = *EpochSteps(data.train.rows(), workers, job.train().batch_size());
+  std::vector<std::unique_ptr<Backend>> backends;
+  std::vector<std::unique_ptr<InProcessClient>> clients;
+  std::vector<std::thread> threads;
+  std::vector<absl::Status> results(workers);
+  for (int k = 0; k < workers; ++k) {
+    backends.push_back(*CreateBackend("cpu", 1));
+    clients.push_back(std::make_unique<InProcessClient>(&cluster, MemberId(k + 1), recipe.payload));
+    outcome.workers.push_back(std::make_unique<LoneCoordination>(k, workers, steps));
+    outcome.replicas.push_back(*Replica::Create(job, recipe, Rank(k), backends[k].get()));
+    TrainLoop::Options options;
+    options.job = job;
+    options.recipe = recipe;
+    options.rank = Rank(k);
+    outcome.loops.push_back(std::make_unique<TrainLoop>(
+        options, &data, outcome.replicas[k].get(), clients[k].get(), outcome.workers[k].get()));
+  }
+  for (int k = 0; k < workers; ++k) {
+    threads.emplace_back([&, k] { results[k] = outcome.loops[k]->Run(); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const absl::Status& result : results) {
+    INFO(result.ToString());
+    REQUIRE(result.ok());
+  }
+  outcome.parameters = cluster.Parameters();
+  outcome.hash = cluster.Hash();
+  outcome.replicas.clear();  // They use the backends.
+  return outcome;
+}
+
+double MaxDifference(const std::vector<float>& a, const std::vector<float>& b) {
+  REQUIRE(a.size() == b.size());
+  double most = 0;
+  for (size_t i = 0; i < a.size(); ++i) most = std::max<double>(most, std::abs(a[i] - b[i]));
+  return most;
+}
+
+TEST_CASE("k workers of batch b follow one worker of batch k*b", "[train]") {
+  const int workers = GENERATE(2, 3, 5);
+  const Outcome many = Train(Job({}), 2, workers);
+  const Outcome one = Train(Job({absl::StrCat("train.batch_size=", 12 * workers)}), 2, 1);
+  const Outcome untrained = Train(Job({"train.optimizer.sgd.learning_rate=0"}), 2, 1);
+  CHECK(MaxDifference(many.parameters, one.parameters) < 2e-6);
+  CHECK(MaxDifference(many.parameters, untrained.parameters) > 1e-2);
+}
+
+TEST_CASE("momentum and weight decay on the servers follow one worker too", "[train]") {
+  const std::string sgd = "train.optimizer={sgd: {learning_rate: 0.02, momentum: 0.9, weight_decay: 0.01}}";
+  const Outcome many = Train(Job({sgd}), 3, 3);
+  const Outcome one = Train(Job({sgd, "train.batch_size=36"}), 1, 1);
+  CHECK(MaxDifference(many.parameters, one.parameters) < 5e-6);
+}
+
+TEST_CASE("the same job gives the same bits on every run and on any number of servers", "[train]") {
+  const std::vector<std::string> overrides = GENERATE(
+      std::vector<std::string>{}, std::vector<std::string>{"method.local_sgd.local_steps=7"});
+  const Outcome first = Train(Job(overrides), 2, 4);
+  for (const int servers : {1, 2, 5, 30}) {
+    CHECK(Train(Job(overrides), servers, 4).hash == first.hash);
+  }
+  CHECK(Train(Job({"seed=4"}), 2, 4).hash != first.hash);
+}
+
+TEST_CASE("local sgd with one local step equals data parallel", "[train]") {
+  const Outcome local = Train(Job({"method.local_sgd.local_steps=1"}), 2, 3);
+  const Outcome parallel = Train(Job({}), 2, 3);
+  CHECK(MaxDifference(local.parameters, parallel.parameters) < 2e-6);
+}
+
+TEST_CASE("one worker of local sgd gets what it would get alone, however often it exchanges", "[train]") {
+  const Outcome often = Train(Job({"method.local_sgd.local_steps=1"}), 2, 1);
+  const Outcome once = Train(Job({"method.local_sgd.local_steps=50"}), 2, 1);
+  CHECK(MaxDifference(often.parameters, once.parameters) < 2e-6);
+}
+
+TEST_CASE("an evaluation waits for the exchange boundary at or after it is due", "[train]") {
+  // An epoch is 1347 / (2 * 96) = 7 steps; exchanges end at steps 5, 10, 15, 20 and, the last one shorter, 23.
+  const Outcome run = Train(Job({"method.local_sgd.local_steps=5", "train.batch_size=96",
+                                 "train.steps=23", "train.evaluate_every=1"}),
+                            2, 2);
+  for (const auto& worker : run.workers) {
+    std::vector<uint64_t> steps;
+    for (const Coordination::Arrival& arrival : worker->arrivals) steps.push_back(arrival.progress.step);
+    CHECK(steps == std::vector<uint64_t>{10, 15, 23});
+    CHECK(worker->arrivals[0].loss_count == 10);
+    CHECK(worker->arrivals[1].loss_count == 5);
+    CHECK_FALSE(worker->arrivals[1].last);
+    CHECK(worker->arrivals[2].last);
+    CHECK(worker->last_progress.exchange == 5);
+    CHECK(worker->last_progress.examples == 23 * 96);
+    CHECK(worker->scores.back().rows == 450);
+  }
+}
+
+TEST_CASE("training ends where an evaluation says so", "[train]") {
+  const v1::Job job = Job({"train={batch_size: 96, epochs: 9, optimizer: {sgd: {learning_rate: 0.05}}}"});
+  const Recipe recipe = *RecipeFor(job);
+  InProcessServers cluster(job, recipe, 1, 1);
+  const Datasets data = *LoadDatasets(job.data(), {64, 10, false});
+  const std::unique_ptr<Backend> backend = *CreateBackend("cpu", 1);
+  const std::unique_ptr<Replica> replica = *Replica::Create(job, recipe, Rank(0), backend.get());
+  InProcessClient client(&cluster, MemberId(1), recipe.payload);
+  LoneCoordination coordination(0, 1, 14);
+  SECTION("the target is reached") { coordination.stop_at_correct = 0; }
+  SECTION("the job is drained at an exchange") {
+    coordination.drain = Exchange(14);
+    coordination.stop_at_correct = 0;
+  }
+  TrainLoop loop({job, recipe, Rank(0)}, &data, replica.get(), &client, &coordination);
+  REQUIRE(loop.Run().ok());
+  CHECK(loop.steps() == 14);
+  const PhaseTimer& phases = loop.phases();
+  CHECK(phases.seconds(Phase::kCompute) > 0);
+  CHECK(phases.seconds(Phase::kEvaluate) > 0);
+}
+
+TEST_CASE("an asynchronous job trains with every worker at its own pace", "[train]") {
+  const Outcome run = Train(Job({"method.async_sgd.local_steps=1", "train.steps=120"}), 2, 3);
+  for (const auto& worker : run.workers) CHECK(worker->scores.back().correct > 300);
+}
+
+TEST_CASE("a worker whose files give another number of steps is refused", "[train]") {
+  const v1::Job job = Job({});
+  const Recipe recipe = *RecipeFor(job);
+  InProcessServers cluster(job, recipe, 1, 1);
+  const Datasets data = *LoadDatasets(job.data(), {64, 10, false});
+  const std::unique_ptr<Backend> backend = *CreateBackend("cpu", 1);
+  const std::unique_ptr<Replica> replica = *Replica::Create(job, recipe, Rank(0), backend.get());
+  InProcessClient client(&cluster, MemberId(1), recipe.payload);
+  LoneCoordination coordination(0, 1, 111);
+  TrainLoop loop({job, recipe, Rank(0)}, &data, replica.get(), &client, &coordination);
+  const absl::Status status = loop.Run();
+  CHECK(status.code() == absl::StatusCode::kInvalidArgument);
+  CHECK(std::string(status.message()).find("112 steps an epoch, want 111") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace tessera
