@@ -11,13 +11,18 @@ int main(int argc, char** argv) {
   tessera::ServerOptions options;
   app.add_option("--job", options.job_path, "the job file")->required();
   app.add_option("--rank", options.rank, "which of the job's servers this is, from 0")->required();
-  app.add_option("--set", options.overrides, "change a key of the job: a.b.c=value; may be repeated")
+  app.add_option("--set", options.overrides,
+                 "change a key of the job: a.b.c=value; may be repeated")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
-  app.add_option("--listen", options.listen, "HOST:PORT to serve on; default: this rank's address in the job");
-  app.add_option("--coordinator", options.coordinator, "HOST:PORT of server 0; default: its address in the job");
-  app.add_option("--address-file", options.address_file, "write the address that was taken here, once reachable");
-  app.add_option("--report", options.report_path, "rank 0: write the report here at the end, as JSON");
+  app.add_option("--listen", options.listen,
+                 "HOST:PORT to serve on; default: this rank's address in the job");
+  app.add_option("--coordinator", options.coordinator,
+                 "HOST:PORT of server 0; default: its address in the job");
+  app.add_option("--address-file", options.address_file,
+                 "write the address that was taken here, once reachable");
+  app.add_option("--report", options.report_path,
+                 "rank 0: write the report here at the end, as JSON");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

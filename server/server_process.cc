@@ -1,5 +1,6 @@
 #include "server/server_process.h"
 
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -40,6 +41,8 @@
 namespace tessera {
 namespace {
 
+// Beyond the lease that the coordinator gives to silent servers and workers at the end.
+constexpr absl::Duration kEndMargin = absl::Seconds(2);
 // How long status calls may still ask after the job has ended.
 constexpr absl::Duration kLingerAfterEnd = absl::Milliseconds(500);
 // Staged pushes, copies for readers and the program itself, beyond what the shard says (docs/architecture.md).
@@ -118,7 +121,8 @@ absl::Status ServerProcess::FindAddresses() {
   coordinator_address_ = options_.coordinator;
   if (coordinator_address_.empty() && !addresses.empty()) coordinator_address_ = addresses[0];
   if (coordinator_address_.empty() && !is_coordinator()) {
-    return absl::InvalidArgumentError("--coordinator: not given, and cluster.servers is only a count; want server 0's host:port");
+    return absl::InvalidArgumentError(
+        "--coordinator: not given, and cluster.servers is only a count; want server 0's host:port");
   }
   return absl::OkStatus();
 }
@@ -165,6 +169,8 @@ absl::Status ServerProcess::StartCoordinator(const ModelShape& shape, const Reci
 absl::Status ServerProcess::Start() {
   TESSERA_RETURN_IF_ERROR(FindAddresses());
   TESSERA_RETURN_IF_ERROR(CheckReportPath());
+  std::error_code none;  // One of an earlier process would be taken for this one's.
+  if (!options_.address_file.empty()) std::filesystem::remove(options_.address_file, none);
   TESSERA_RETURN_IF_ERROR(CheckMemory());
   TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ShapeOf(job_.model()));
   TESSERA_ASSIGN_OR_RETURN(const Recipe recipe, RecipeFor(job_));
@@ -229,7 +235,8 @@ absl::Status ServerProcess::WriteAddressFile() const {
   std::error_code error;
   if (file) std::filesystem::rename(temporary, options_.address_file, error);
   if (!file || error) {
-    return absl::InvalidArgumentError(absl::StrCat("--address-file: \"", options_.address_file, "\" cannot be written"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--address-file: \"", options_.address_file, "\" cannot be written"));
   }
   return absl::OkStatus();
 }
@@ -266,8 +273,8 @@ absl::Status ServerProcess::AwaitEnd() {
     outcome = *link_ended_;
   }
   if (is_coordinator()) {
-    coordinator_->AwaitEnd(absl::Now() + absl::Nanoseconds(job_.cluster().lease_timeout()));
-    if (outcome.ok()) outcome = coordinator_->outcome();
+    coordinator_->AwaitEnd(absl::Now() + absl::Nanoseconds(job_.cluster().lease_timeout()) + kEndMargin);
+    if (const absl::Status job = coordinator_->outcome(); !job.ok()) outcome = job;
     const absl::Status written = WriteReport(coordinator_->Status());
     if (outcome.ok()) outcome = written;
   }
@@ -301,6 +308,8 @@ void ServerProcess::OnSignal(int count) {
 
 int RunServer(const ServerOptions& options) {
   ConfigureAllocator();
+  // Errors are said once, in our words; the environment may ask for gRPC's as well.
+  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   // Signals that come before there is anything to drain end the process.
   absl::Mutex mutex;
   ServerProcess* running = nullptr;

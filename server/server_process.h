@@ -14,7 +14,8 @@ struct ServerOptions {
   int rank = 0;
   // host:port; empty: this rank's address in cluster.servers.
   std::string listen;
-  // host:port of server 0; empty: the first address in cluster.servers, or this server itself on rank 0.
+  // host:port of server 0; empty: the first address in cluster.servers, or this server itself on
+  // rank 0.
   std::string coordinator;
   // Where the address that was taken is written once the server can be reached; empty: nowhere.
   std::string address_file;
@@ -26,7 +27,8 @@ struct ServerOptions {
 //   0  the job ended normally
 //   1  it did not; the last log line says why
 //   2  wrong job, flag or address, before anybody was told of this server
-// SIGTERM and Ctrl-C let the job finish its exchange, evaluate and end; the second one ends this process.
+// SIGTERM and Ctrl-C let the job finish its exchange, evaluate and end; the second one ends this
+// process.
 int RunServer(const ServerOptions& options);
 
 }  // namespace tessera

@@ -10,12 +10,15 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", std::string("tessera-worker ") + tessera::kVersion);
   tessera::WorkerOptions options;
   app.add_option("--job", options.job_path, "the job file")->required();
-  app.add_option("--rank", options.rank, "the wanted place among the workers, from 0; default: the lowest free one")
+  app.add_option("--rank", options.rank,
+                 "the wanted place among the workers, from 0; default: the lowest free one")
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--set", options.overrides, "change a key of the job: a.b.c=value; may be repeated")
+  app.add_option("--set", options.overrides,
+                 "change a key of the job: a.b.c=value; may be repeated")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
-  app.add_option("--coordinator", options.coordinator, "HOST:PORT of server 0; default: its address in the job");
+  app.add_option("--coordinator", options.coordinator,
+                 "HOST:PORT of server 0; default: its address in the job");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -1,5 +1,6 @@
 #include "worker/worker_process.h"
 
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -50,6 +51,7 @@ class WorkerProcess {
   absl::Status Train();
   // From the signal thread.
   void OnSignal(int count);
+  bool joined() const { return admission_.admitted(); }
 
  private:
   absl::Status CheckMemory() const;
@@ -221,6 +223,8 @@ void WorkerProcess::OnSignal(int count) {
 
 int RunWorker(const WorkerOptions& options) {
   ConfigureAllocator();
+  // Errors are said once, in our words; the environment may ask for gRPC's as well.
+  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   absl::Mutex mutex;
   WorkerProcess* running = nullptr;
   const Termination termination([&](int count) {
@@ -253,7 +257,7 @@ int RunWorker(const WorkerOptions& options) {
   }
   Log(LogLevel::kError, absl::StrCat("worker: ended error=\"", status.message(), "\""));
   // Refused for what the job says: as wrong as if it had been found before.
-  return absl::IsInvalidArgument(status) ? 2 : 1;
+  return absl::IsInvalidArgument(status) && !process.joined() ? 2 : 1;
 }
 
 }  // namespace tessera

@@ -1,8 +1,9 @@
-// What a server's memory does under load: one server process with plain SGD and a barrier, two worker
-// processes that push and pull the whole model as fast as they can.
+// What a server's memory does under load: one server process with plain SGD and a barrier, two
+// worker processes that push and pull the whole model as fast as they can.
 //
-// Prints the server's peak against the promise (5 x the parameters + 64 MiB), and its resident memory, block
-// allocations and large C++ allocations over the exchanges: after the first ones all three must stand still.
+// Prints the server's peak against the promise (5 x the parameters + 64 MiB), and its resident
+// memory, block allocations and large C++ allocations over the exchanges: after the first ones all
+// three must stand still.
 #include <malloc.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -37,8 +38,8 @@
 
 namespace {
 
-// Allocations of our own code (gRPC takes its buffers from malloc) that are too large to be bookkeeping: the
-// list of a push's received pieces takes 16 bytes for each 16 KiB.
+// Allocations of our own code (gRPC takes its buffers from malloc) that are too large to be
+// bookkeeping: the list of a push's received pieces takes 16 bytes for each 16 KiB.
 constexpr size_t kLargeBytes = 1 << 20;
 std::atomic<int64_t> large_allocations{0};
 
@@ -92,7 +93,8 @@ struct Footprint {
   ShardThread shard(std::make_unique<Shard>(std::move(options)));
   Plan plan;
   plan.generation = Generation(1);
-  for (int k = 0; k < kWorkers; ++k) plan.members.push_back({MemberId(k + 1), Rank(k), Exchange(1)});
+  for (int k = 0; k < kWorkers; ++k)
+    plan.members.push_back({MemberId(k + 1), Rank(k), Exchange(1)});
   shard.SetPlan(plan, [](const std::vector<Shard::Removed>&) {});
   ParameterService service(&shard, kDigest, Generation(0));
   auto server = GrpcServer::Start({"127.0.0.1:0", {service.service()}});
@@ -134,8 +136,8 @@ struct Footprint {
   std::vector<float> update(shape.size, 0.5f), values(shape.size);
   TESSERA_CHECK((*client)->Pull(Exchange(0), {absl::MakeSpan(values)}).ok());
   for (int e = 1; e <= exchanges; ++e) {
-    const auto times =
-        (*client)->PushPull(Exchange(e), 1, {absl::MakeConstSpan(update)}, {absl::MakeSpan(values)});
+    const auto times = (*client)->PushPull(Exchange(e), 1, {absl::MakeConstSpan(update)},
+                                           {absl::MakeSpan(values)});
     if (!times.ok()) {
       std::fprintf(stderr, "memory: %s\n", std::string(times.status().message()).c_str());
       _exit(1);
@@ -165,7 +167,8 @@ int Run(int64_t bytes, int exchanges) {
   }
   close(progress[1]);
   const double parameters = static_cast<double>(OneParameter(bytes).size) * 4;
-  std::printf("%10s %14s %16s %8s %8s %10s\n", "exchanges", "peak / n", "resident / n", "blocks", "large", "GB/s");
+  std::printf("%10s %14s %16s %8s %8s %10s\n", "exchanges", "peak / n", "resident / n", "blocks",
+              "large", "GB/s");
   Footprint warm, last;
   auto since = std::chrono::steady_clock::now();
   int64_t done = 0, reported = 0;
@@ -179,8 +182,9 @@ int Run(int64_t bytes, int exchanges) {
     const auto now = std::chrono::steady_clock::now();
     const double seconds = std::chrono::duration<double>(now - since).count();
     std::printf("%10ld %14.2f %16.2f %8ld %8ld %10.2f\n", static_cast<long>(done / kWorkers),
-                last.peak_bytes / parameters, last.resident_bytes / parameters, static_cast<long>(last.blocks),
-                static_cast<long>(last.large), 2 * parameters * (done - reported) / seconds / 1e9);
+                last.peak_bytes / parameters, last.resident_bytes / parameters,
+                static_cast<long>(last.blocks), static_cast<long>(last.large),
+                2 * parameters * (done - reported) / seconds / 1e9);
     std::fflush(stdout);
     if (warm.peak_bytes == 0) warm = last;
     since = now;
@@ -190,10 +194,12 @@ int Run(int64_t bytes, int exchanges) {
   bool ok = done == static_cast<int64_t>(exchanges) * kWorkers;
   for (int status = 0; wait(&status) > 0;) ok = ok && WIFEXITED(status) && WEXITSTATUS(status) == 0;
   const double promised = 5 * parameters + kAllowanceBytes;
-  std::printf("peak %.1f MiB, promised %.1f MiB (5 n + 64 MiB, n = %.1f MiB): %s\n", last.peak_bytes / 1048576.0,
-              promised / 1048576.0, parameters / 1048576.0, last.peak_bytes <= promised ? "kept" : "BROKEN");
+  std::printf("peak %.1f MiB, promised %.1f MiB (5 n + 64 MiB, n = %.1f MiB): %s\n",
+              last.peak_bytes / 1048576.0, promised / 1048576.0, parameters / 1048576.0,
+              last.peak_bytes <= promised ? "kept" : "BROKEN");
   const bool flat = last.large == warm.large && last.blocks == warm.blocks;
-  std::printf("after warm-up: %ld blocks and %ld large allocations more: %s\n", static_cast<long>(last.blocks - warm.blocks),
+  std::printf("after warm-up: %ld blocks and %ld large allocations more: %s\n",
+              static_cast<long>(last.blocks - warm.blocks),
               static_cast<long>(last.large - warm.large), flat ? "flat" : "GROWING");
   return ok && flat && last.peak_bytes <= promised ? 0 : 1;
 }

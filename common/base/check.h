@@ -1,4 +1,5 @@
-// A check that stays on in release: for our own bugs, never for what users, disks or networks can cause.
+// A check that stays on in release: for our own bugs, never for what users, disks or networks can
+// cause.
 #ifndef TESSERA_COMMON_BASE_CHECK_H_
 #define TESSERA_COMMON_BASE_CHECK_H_
 
@@ -6,12 +7,12 @@
 #include <cstdlib>
 
 // Ends the process with the file, the line and the broken condition.
-#define TESSERA_CHECK(condition)                                                                \
-  do {                                                                                          \
-    if (__builtin_expect(!(condition), 0)) {                                                    \
-      std::fprintf(stderr, "%s:%d: broken invariant: %s\n", __FILE__, __LINE__, #condition);    \
-      std::abort();                                                                             \
-    }                                                                                           \
+#define TESSERA_CHECK(condition)                                                             \
+  do {                                                                                       \
+    if (__builtin_expect(!(condition), 0)) {                                                 \
+      std::fprintf(stderr, "%s:%d: broken invariant: %s\n", __FILE__, __LINE__, #condition); \
+      std::abort();                                                                          \
+    }                                                                                        \
   } while (false)
 
 // For absl::Status and absl::StatusOr: leave the function with the error.

@@ -23,10 +23,10 @@ void Log(LogLevel level, absl::string_view line) {
   if (level < least_level) return;
   static constexpr char kLetters[] = {'D', 'I', 'W', 'E'};
   // User text may hold line breaks; one event stays one line.
-  const std::string text = absl::StrCat(
-      absl::string_view(&kLetters[static_cast<int>(level)], 1),
-      absl::FormatTime("%m%d %H:%M:%E6S ", absl::Now(), absl::LocalTimeZone()),
-      absl::StrReplaceAll(std::string(line), {{"\n", "\\n"}}), "\n");
+  const std::string text =
+      absl::StrCat(absl::string_view(&kLetters[static_cast<int>(level)], 1),
+                   absl::FormatTime("%m%d %H:%M:%E6S ", absl::Now(), absl::LocalTimeZone()),
+                   absl::StrReplaceAll(std::string(line), {{"\n", "\\n"}}), "\n");
   // One write(2) keeps lines of several processes on one terminal apart.
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
 }

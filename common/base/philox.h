@@ -2,10 +2,12 @@
 //
 // Salmon, Moraes, Dror, Shaw: Parallel Random Numbers: As Easy as 1, 2, 3, SC 2011.
 //
-// A number is a pure function of (seed, stream, a, b), so that anyone can compute any of them in any order:
+// A number is a pure function of (seed, stream, a, b), so that anyone can compute any of them in
+// any order:
 //   key      (seed & 0xffffffff, seed >> 32)
 //   counter  (b & 0xffffffff, b >> 32, a & 0xffffffff, stream << 24 | (a >> 32 & 0xffffff))
-// b has 64 bits and a has 56. docs/methods.md lists what each stream puts into a and b, with test vectors.
+// b has 64 bits and a has 56. docs/methods.md lists what each stream puts into a and b, with test
+// vectors.
 #ifndef TESSERA_COMMON_BASE_PHILOX_H_
 #define TESSERA_COMMON_BASE_PHILOX_H_
 
@@ -17,9 +19,10 @@ namespace tessera {
 // Numbers of different streams never meet.
 enum class Stream : uint32_t {
   kInitialValues = 1,  // a = parameter index, b = row * ceil(columns / 4) + column / 4
-  kDataOrder = 2,      // a = epoch | (rank + 1) << 32 for an order of one's own (rank part 0: shared), b = row
-  kCalibration = 3,    // a = 0, b = row
-  kDropout = 4,        // a = step, b = rank << 48 | layer << 40 | element / 4
+  kDataOrder =
+      2,  // a = epoch | (rank + 1) << 32 for an order of one's own (rank part 0: shared), b = row
+  kCalibration = 3,  // a = 0, b = row
+  kDropout = 4,      // a = step, b = rank << 48 | layer << 40 | element / 4
 };
 
 using PhiloxBlock = std::array<uint32_t, 4>;

@@ -7,11 +7,12 @@
 
 namespace tessera {
 
-// Construct in main before any other thread starts: it blocks both signals for all threads that follow.
-// One per process.
+// Construct in main before any other thread starts: it blocks both signals for all threads that
+// follow. One per process.
 class Termination {
  public:
-  // `on_signal` is called on a thread of its own, with 1 for the first signal, 2 for the second, and so on.
+  // `on_signal` is called on a thread of its own, with 1 for the first signal, 2 for the second,
+  // and so on.
   explicit Termination(std::function<void(int count)> on_signal);
   ~Termination();
 

@@ -9,7 +9,6 @@
 namespace tessera {
 namespace {
 
-
 float LoadFloat(const char* data) {
   float x;
   std::memcpy(&x, data, sizeof(x));
@@ -26,7 +25,8 @@ void AssignRun(const char* __restrict data, int64_t count, float weight, float* 
 }
 
 TESSERA_VECTOR_CLONES
-void AccumulateRun(const char* __restrict data, int64_t count, float weight, float* __restrict sum) {
+void AccumulateRun(const char* __restrict data, int64_t count, float weight,
+                   float* __restrict sum) {
   for (int64_t i = 0; i < count; ++i) {
     float x;
     __builtin_memcpy(&x, data + 4 * i, 4);
@@ -78,7 +78,8 @@ void F32Reader::Walk(int64_t count, float* sum, Run run) {
 }
 
 void F32Reader::Assign(int64_t count, float weight, float* sum) {
-  Walk(count, sum, [weight](const char* data, int64_t n, float* out) { AssignRun(data, n, weight, out); });
+  Walk(count, sum,
+       [weight](const char* data, int64_t n, float* out) { AssignRun(data, n, weight, out); });
 }
 
 void F32Reader::Accumulate(int64_t count, float weight, float* sum) {

@@ -1,7 +1,7 @@
 // The f32 codec: little-endian IEEE singles in key-set order.  4 bytes per entry.
 //
-// The bytes of a payload come in pieces with arbitrary borders: an entry may be misaligned, or lie across
-// two pieces. Everything here reads them in place.
+// The bytes of a payload come in pieces with arbitrary borders: an entry may be misaligned, or lie
+// across two pieces. Everything here reads them in place.
 #ifndef TESSERA_COMMON_CODEC_F32_H_
 #define TESSERA_COMMON_CODEC_F32_H_
 
@@ -16,8 +16,8 @@ class F32Reader {
  public:
   explicit F32Reader(const Payload& payload) : payload_(payload) {}
 
-  // sum[i] = weight * x[i], or sum[i] += weight * x[i], for the next `count` entries. The payload must
-  // have that many left.
+  // sum[i] = weight * x[i], or sum[i] += weight * x[i], for the next `count` entries. The payload
+  // must have that many left.
   void Assign(int64_t count, float weight, float* sum);
   void Accumulate(int64_t count, float weight, float* sum);
 

@@ -1,7 +1,7 @@
 // Received bytes, where the network left them: pieces of memory that something else owns.
 //
-// A payload is moved from the transport to the shard and read there in place, so its bytes are touched
-// for the first time by the arithmetic that uses them.
+// A payload is moved from the transport to the shard and read there in place, so its bytes are
+// touched for the first time by the arithmetic that uses them.
 #ifndef TESSERA_COMMON_CODEC_PAYLOAD_H_
 #define TESSERA_COMMON_CODEC_PAYLOAD_H_
 

@@ -15,9 +15,9 @@ namespace tessera {
 // Text of a job in one value, at most.
 constexpr size_t kJobStringBytesMax = 4096;
 
-// Sets `field` of `message`, or appends to it where it is repeated. `quoted` text is a string,
-// a duration or a size, never a number. Returns what is wrong ("got "four", want an integer in [1, 4]"); the message is
-// then untouched.
+// Sets `field` of `message`, or appends to it where it is repeated. `quoted` text is a string, a
+// duration or a size, never a number. Returns what is wrong ("got "four", want an integer in [1,
+// 4]"); the message is then untouched.
 std::optional<std::string> SetScalar(absl::string_view text, bool quoted,
                                      const google::protobuf::FieldDescriptor& field,
                                      google::protobuf::Message* message);

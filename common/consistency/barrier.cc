@@ -64,8 +64,8 @@ class Barrier final : public ConsistencyPolicy {
     return scale;
   }
 
-  // Exchanges that no member takes part in (all left before the next one begins) are nobody's to fill, until
-  // a plan has a member that was promised one of them.
+  // Exchanges that no member takes part in (all left before the next one begins) are nobody's to
+  // fill, until a plan has a member that was promised one of them.
   void Collect() {
     if (!folded_.empty()) return;
     collecting_ = next_;

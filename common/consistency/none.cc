@@ -9,7 +9,9 @@ class None final : public ConsistencyPolicy {
 
   void SetMembers(const Plan& plan) override {}
   std::optional<MemberId> NextInOrder() const override { return std::nullopt; }
-  Verdict OnPush(const PushFacts& push) override { return {scale_, /*commit=*/true, /*commit_scale=*/1}; }
+  Verdict OnPush(const PushFacts& push) override {
+    return {scale_, /*commit=*/true, /*commit_scale=*/1};
+  }
   std::optional<float> CommitDue() override { return std::nullopt; }
   bool MayRead(MemberId member, Exchange after) const override { return true; }
   Exchange Collecting() const override { return Exchange(0); }

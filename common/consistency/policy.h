@@ -1,5 +1,6 @@
-// When is a push applied, and who waits? The answers are arithmetic: a policy is a state machine without
-// I/O, clock or lock, so that any schedule can be tried on it and a simulator runs the very same object.
+// When is a push applied, and who waits? The answers are arithmetic: a policy is a state machine
+// without I/O, clock or lock, so that any schedule can be tried on it and a simulator runs the very
+// same object.
 #ifndef TESSERA_COMMON_CONSISTENCY_POLICY_H_
 #define TESSERA_COMMON_CONSISTENCY_POLICY_H_
 
@@ -33,24 +34,26 @@ class ConsistencyPolicy {
  public:
   virtual ~ConsistencyPolicy() = default;
 
-  // The plan that counts from now on. Removal holds at once. An update that only waited for a removed
-  // member is committed by the shard through CommitDue.
+  // The plan that counts from now on. Removal holds at once. An update that only waited for a
+  // removed member is committed by the shard through CommitDue.
   virtual void SetMembers(const Plan& plan) = 0;
 
-  // Whose push is folded next, where the order matters (so that sums are the same bits on every run);
-  // nullopt: any, in the order of arrival.
+  // Whose push is folded next, where the order matters (so that sums are the same bits on every
+  // run); nullopt: any, in the order of arrival.
   virtual std::optional<MemberId> NextInOrder() const = 0;
 
   // `push` is complete, new and of a member, and its turn has come. Called once per push.
   virtual Verdict OnPush(const PushFacts& push) = 0;
 
-  // True, with the scale, when pending must be committed although no push came (a member was removed).
+  // True, with the scale, when pending must be committed although no push came (a member was
+  // removed).
   virtual std::optional<float> CommitDue() = 0;
 
   // May a member that has pushed exchange `after` read now? Own pushes are folded before its reads.
   virtual bool MayRead(MemberId member, Exchange after) const = 0;
 
-  // Under a barrier, the exchange that is being collected now; 0 where members advance on their own.
+  // Under a barrier, the exchange that is being collected now; 0 where members advance on their
+  // own.
   virtual Exchange Collecting() const = 0;
 
   // The members whose pushes others wait for.

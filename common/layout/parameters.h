@@ -1,7 +1,8 @@
 // The parameters of a model, in the order that every process agrees on.
 //
-// Layer i with parameters contributes `layers.<i>.weight` and, if it has one, `layers.<i>.bias`: a linear
-// layer's matrix [units, inputs] and vector [units]; an affine batch norm's scale and shift, both [inputs].
+// Layer i with parameters contributes `layers.<i>.weight` and, if it has one, `layers.<i>.bias`: a
+// linear layer's matrix [units, inputs] and vector [units]; an affine batch norm's scale and shift,
+// both [inputs].
 #ifndef TESSERA_COMMON_LAYOUT_PARAMETERS_H_
 #define TESSERA_COMMON_LAYOUT_PARAMETERS_H_
 
@@ -14,7 +15,8 @@
 
 namespace tessera {
 
-// A named tensor: a matrix [rows, columns], or a vector [rows] with columns = 1. A row is an output neuron.
+// A named tensor: a matrix [rows, columns], or a vector [rows] with columns = 1. A row is an output
+// neuron.
 struct ParameterSpec {
   std::string name;
   int64_t rows = 0;

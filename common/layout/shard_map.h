@@ -1,8 +1,9 @@
-// Which server owns which rows: every parameter is cut into contiguous runs of rows, one per server.
+// Which server owns which rows: every parameter is cut into contiguous runs of rows, one per
+// server.
 //
-// Server s of M owns rows [rows * s / M, rows * (s + 1) / M) of each parameter (integer division), so that
-// every server owns about 1/M of everything and nobody needs a table. With more servers than rows some
-// own none of that parameter, which is no special case anywhere.
+// Server s of M owns rows [rows * s / M, rows * (s + 1) / M) of each parameter (integer division),
+// so that every server owns about 1/M of everything and nobody needs a table. With more servers
+// than rows some own none of that parameter, which is no special case anywhere.
 #ifndef TESSERA_COMMON_LAYOUT_SHARD_MAP_H_
 #define TESSERA_COMMON_LAYOUT_SHARD_MAP_H_
 
@@ -37,8 +38,8 @@ struct ShardSlices {
 
 ShardSlices SlicesOf(const ModelShape& shape, ShardId shard, int shard_count);
 
-// A hash of names, shapes and the number of servers: two processes with the same value agree on where
-// every entry lives and what the dense order is.
+// A hash of names, shapes and the number of servers: two processes with the same value agree on
+// where every entry lives and what the dense order is.
 uint64_t LayoutHash(const ModelShape& shape, int shard_count);
 
 }  // namespace tessera

@@ -17,8 +17,9 @@ Recipe AsyncSgd(const v1::Job& job) {
   Recipe recipe;
   recipe.name = "async_sgd";
   recipe.local_steps = keys.local_steps();
-  recipe.description = absl::StrCat("asynchronous: each push is applied when it arrives, however stale, with weight ",
-                                    scale, "; nobody waits for anybody");
+  recipe.description = absl::StrCat(
+      "asynchronous: each push is applied when it arrives, however stale, with weight ", scale,
+      "; nobody waits for anybody");
   recipe.lockstep = false;
   recipe.make_policy = [scale] { return MakeNone(scale); };
   if (recipe.local_steps > 1) {

@@ -12,7 +12,8 @@ Recipe DataParallel(const v1::Job& job) {
   Recipe recipe;
   recipe.name = "data_parallel";
   recipe.description =
-      "synchronous: every step waits for the gradients of all workers, and the servers apply their mean";
+      "synchronous: every step waits for the gradients of all workers, and the servers apply their "
+      "mean";
   recipe.local_steps = 1;
   recipe.payload = PayloadKind::kGradient;
   recipe.lockstep = true;

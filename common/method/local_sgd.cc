@@ -14,9 +14,10 @@ Recipe LocalSgd(const v1::Job& job) {
   Recipe recipe;
   recipe.name = "local_sgd";
   recipe.local_steps = job.method().local_sgd().local_steps();
-  recipe.description = absl::StrCat("synchronous every ", recipe.local_steps,
-                                    " steps: workers train on their own in between, and the servers add the "
-                                    "mean of their changes");
+  recipe.description =
+      absl::StrCat("synchronous every ", recipe.local_steps,
+                   " steps: workers train on their own in between, and the servers add the "
+                   "mean of their changes");
   recipe.payload = PayloadKind::kDelta;
   recipe.lockstep = true;
   recipe.make_policy = MakeBarrier;

@@ -26,8 +26,8 @@ absl::StatusOr<Recipe> RecipeFor(const v1::Job& job) {
   for (const Entry& entry : kMethods) {
     if (entry.kind == job.method().kind_case()) return entry.make(job);
   }
-  return absl::UnimplementedError(
-      absl::StrCat("method: number ", job.method().kind_case(), " is not in this build; see docs/methods.md"));
+  return absl::UnimplementedError(absl::StrCat("method: number ", job.method().kind_case(),
+                                               " is not in this build; see docs/methods.md"));
 }
 
 std::unique_ptr<UpdateRule> OptimizerRule(const v1::Optimizer& optimizer) {

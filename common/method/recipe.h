@@ -19,8 +19,8 @@ namespace tessera {
 // What is sent. The numbers are v1::PayloadKind's.
 enum class PayloadKind {
   kGradient = 0,  // of one minibatch; the shard applies the job's optimizer
-  kDelta = 1,     // replica after minus before the last local steps; the worker applied the optimizer
-  kValue = 2,     // replaces the entries
+  kDelta = 1,  // replica after minus before the last local steps; the worker applied the optimizer
+  kValue = 2,  // replaces the entries
 };
 
 struct Recipe {
@@ -37,8 +37,8 @@ struct Recipe {
   std::function<std::unique_ptr<UpdateRule>()> make_rule;
 };
 
-// The recipe that `job` names. kUnimplemented for a method that is not in this build; the job reader has
-// refused it before.
+// The recipe that `job` names. kUnimplemented for a method that is not in this build; the job
+// reader has refused it before.
 absl::StatusOr<Recipe> RecipeFor(const v1::Job& job);
 
 }  // namespace tessera

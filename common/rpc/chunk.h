@@ -21,13 +21,16 @@
 
 namespace tessera {
 
-// Payload bytes of one message. A longer payload takes several, so that memory is bounded and the
-// receiver works while the rest is on its way.
-constexpr int64_t kChunkBytes = int64_t{4} << 20;
+// Payload bytes of one message at most. A longer payload takes several, so that memory is bounded
+// and the receiver works while the rest is on its way.
+constexpr int64_t kChunkBytesMax = int64_t{4} << 20;
+// Payload bytes of the messages that this side sends: received bytes are still in the second-level
+// cache when they are copied or checked (docs/performance.md).
+constexpr int64_t kChunkBytes = int64_t{1} << 20;
 // All fields of a message but the payload.
 constexpr int64_t kHeadBytesMax = int64_t{64} << 10;
 // A longer message is refused before it is read.
-constexpr int64_t kMessageBytesMax = kChunkBytes + kHeadBytesMax + 16;
+constexpr int64_t kMessageBytesMax = kChunkBytesMax + kHeadBytesMax + 16;
 // Groups within groups in an unknown field.
 constexpr int kGroupDepthMax = 64;
 

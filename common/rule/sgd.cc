@@ -37,8 +37,8 @@ class Sgd final : public UpdateRule {
   void Apply(const float* u, float scale, const float* w_in, float* w_out, float* const* state,
              int64_t count) const override {
     if (options_.momentum != 0) {
-      MomentumRun(u, scale, options_.learning_rate, options_.momentum, options_.weight_decay, w_in, w_out,
-                  state[0], count);
+      MomentumRun(u, scale, options_.learning_rate, options_.momentum, options_.weight_decay, w_in,
+                  w_out, state[0], count);
     } else {
       PlainRun(u, scale, options_.learning_rate, options_.weight_decay, w_in, w_out, count);
     }

@@ -21,14 +21,17 @@ int CheckJobFile(const CheckOptions& options) {
   const absl::StatusOr<Recipe> recipe = RecipeFor(reading.job);
   for (const absl::Status& status : {shape.status(), recipe.status()}) {
     if (status.ok()) continue;
-    std::fprintf(stderr, "%s: %s\n", options.job_path.c_str(), std::string(status.message()).c_str());
+    std::fprintf(stderr, "%s: %s\n", options.job_path.c_str(),
+                 std::string(status.message()).c_str());
     return 2;
   }
   std::printf("# %s is right.\n", options.job_path.c_str());
   std::printf("# digest      %s\n", JobDigest(reading.job).c_str());
-  std::printf("# parameters  %" PRId64 " (%.1f MiB as f32)\n", shape->size, shape->size * 4.0 / (1 << 20));
+  std::printf("# parameters  %" PRId64 " (%.1f MiB as f32)\n", shape->size,
+              shape->size * 4.0 / (1 << 20));
   std::printf("# method      %s\n", recipe->description.c_str());
-  std::printf("# traffic     each worker pulls and pushes %" PRId64 " bytes every %" PRId64 " steps\n",
+  std::printf("# traffic     each worker pulls and pushes %" PRId64 " bytes every %" PRId64
+              " steps\n",
               shape->size * 4, recipe->local_steps);
   std::fputs(PrintJob(reading.job).c_str(), stdout);
   return 0;

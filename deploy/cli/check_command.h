@@ -12,8 +12,8 @@ struct CheckOptions {
   std::vector<std::string> overrides;
 };
 
-// Prints the resolved job on stdout, with its digest, size and traffic as comments; returns 0. Or lists
-// everything that is wrong with it on stderr, and returns 2.
+// Prints the resolved job on stdout, with its digest, size and traffic as comments; returns 0. Or
+// lists everything that is wrong with it on stderr, and returns 2.
 int CheckJobFile(const CheckOptions& options);
 
 }  // namespace tessera

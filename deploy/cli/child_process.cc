@@ -25,7 +25,8 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(Options options) {
 
   const int log = open(options.log_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (log < 0) {
-    return absl::UnavailableError(absl::StrCat(options.log_path, ": cannot be written: ", strerror(errno)));
+    return absl::UnavailableError(
+        absl::StrCat(options.log_path, ": cannot be written: ", strerror(errno)));
   }
   // The child writes errno here if it cannot become the program.
   int failure[2];

@@ -25,8 +25,9 @@ class ChildProcess {
     std::string log_path;
   };
 
-  // The child dies with this process, even if this process is killed, and does not get the terminal's
-  // Ctrl-C: the parent decides what that means. kNotFound, kPermissionDenied: it cannot be started.
+  // The child dies with this process, even if this process is killed, and does not get the
+  // terminal's Ctrl-C: the parent decides what that means. kNotFound, kPermissionDenied: it cannot
+  // be started.
   static absl::StatusOr<ChildProcess> Start(Options options);
 
   ChildProcess(ChildProcess&& other) noexcept;

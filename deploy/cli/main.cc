@@ -14,7 +14,8 @@
 namespace tessera {
 namespace {
 
-// Commands of the design that this build does not have yet: refused by name, with what to use instead.
+// Commands of the design that this build does not have yet: refused by name, with what to use
+// instead.
 struct LaterCommand {
   const char* name;
   const char* why;
@@ -25,12 +26,12 @@ constexpr LaterCommand kLaterCommands[] = {
     {"checkpoint", "checkpoints come with the reliability work"},
     {"export", "checkpoints come with the reliability work"},
     {"eval", "checkpoints come with the reliability work"},
-    {"doctor", "the preflight comes with the reliability work; `tessera status` names who is missing"},
+    {"doctor",
+     "the preflight comes with the reliability work; `tessera status` names who is missing"},
 };
 
 void AddSet(CLI::App* command, std::vector<std::string>* overrides) {
-  command
-      ->add_option("--set", *overrides, "change a key of the job: a.b.c=value; may be repeated")
+  command->add_option("--set", *overrides, "change a key of the job: a.b.c=value; may be repeated")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
 }
@@ -41,7 +42,8 @@ int Main(int argc, char** argv) {
   app.set_version_flag("--version", std::string("tessera ") + kVersion);
 
   RunOptions run;
-  CLI::App* run_command = app.add_subcommand("run", "train a job with servers and workers on this machine");
+  CLI::App* run_command =
+      app.add_subcommand("run", "train a job with servers and workers on this machine");
   run_command->add_option("JOB", run.job_path, "the job file")->required();
   AddSet(run_command, &run.overrides);
   run_command->add_option("--report", run.report_path, "write the report here, as JSON");
@@ -49,13 +51,16 @@ int Main(int argc, char** argv) {
   run_command->add_flag("--quiet", run.quiet, "no progress and no table");
 
   CheckOptions check;
-  CLI::App* check_command = app.add_subcommand("check", "validate a job file and print it with all defaults");
+  CLI::App* check_command =
+      app.add_subcommand("check", "validate a job file and print it with all defaults");
   check_command->add_option("JOB", check.job_path, "the job file")->required();
   AddSet(check_command, &check.overrides);
 
   StatusOptions status;
   CLI::App* status_command = app.add_subcommand("status", "what a running job is doing");
-  status_command->add_option("ADDRESS", status.address, "HOST:PORT of server 0, or of any server for its own share")
+  status_command
+      ->add_option("ADDRESS", status.address,
+                   "HOST:PORT of server 0, or of any server for its own share")
       ->required();
   status_command->add_flag("--watch", status.watch, "redraw until the job ends");
   status_command->add_flag("--json", status.json, "as JSON, one object per line");

@@ -40,9 +40,10 @@ std::string Progress::StatusLine(const v1::JobStatus& status, int width) {
     for (const v1::MemberStatus& member : status.members()) {
       if (member.state() == "training" || member.state() == "evaluating") ++live;
     }
-    line = absl::StrFormat("%s  epoch %.1f  step %d  %s examples/s  %.1f s  %d worker%s", status.state(),
-                           status.epoch(), status.step(), Thousands(status.examples_per_second()),
-                           status.train_seconds(), live, live == 1 ? "" : "s");
+    line = absl::StrFormat("%s  epoch %.1f  step %d  %s examples/s  %.1f s  %d worker%s",
+                           status.state(), status.epoch(), status.step(),
+                           Thousands(status.examples_per_second()), status.train_seconds(), live,
+                           live == 1 ? "" : "s");
     if (!status.waiting_for().empty()) {
       absl::StrAppend(&line, "  waiting for ", absl::StrJoin(status.waiting_for(), ", "));
     }
@@ -55,8 +56,8 @@ void Progress::Show(const v1::JobStatus& status) {
   for (; history_shown_ < status.history_size(); ++history_shown_) {
     const v1::HistoryEntry& entry = status.history(history_shown_);
     if (history_shown_ == 0) Say("   epoch    seconds  train loss   test loss  accuracy");
-    Say(absl::StrFormat("%8.1f %10.2f %11.4f %11.4f %9.4f", entry.epoch(), entry.seconds(), entry.train_loss(),
-                        entry.test_loss(), entry.test_accuracy()));
+    Say(absl::StrFormat("%8.1f %10.2f %11.4f %11.4f %9.4f", entry.epoch(), entry.seconds(),
+                        entry.train_loss(), entry.test_loss(), entry.test_accuracy()));
   }
   if (!live_) return;
   std::printf("\r\x1b[K%s", StatusLine(status, TerminalWidth() - 1).c_str());
@@ -83,8 +84,9 @@ std::string Progress::Summary(const v1::JobStatus& status, absl::string_view rep
     pushed += worker.push_payload_bytes();
     examples += worker.examples();
   }
-  std::string text = absl::StrFormat("\n%s (%s): %.1f s of training, %.1f s in all\n", status.job(),
-                                     status.method(), status.train_seconds(), status.wall_seconds());
+  std::string text =
+      absl::StrFormat("\n%s (%s): %.1f s of training, %.1f s in all\n", status.job(),
+                      status.method(), status.train_seconds(), status.wall_seconds());
   const auto row = [&](absl::string_view name, absl::string_view value) {
     absl::StrAppendFormat(&text, "  %-12s %s\n", name, value);
   };
@@ -94,7 +96,9 @@ std::string Progress::Summary(const v1::JobStatus& status, absl::string_view rep
   }
   row("examples/s", Thousands(status.train_seconds() > 0 ? examples / status.train_seconds() : 0));
   row("traffic", absl::StrCat("pulled ", Bytes(pulled), ", pushed ", Bytes(pushed)));
-  if (status.members_lost() > 0) row("lost", absl::StrCat(status.members_lost(), " workers"));
+  if (const uint64_t lost = status.members_lost(); lost > 0) {
+    row("lost", absl::StrCat(lost, lost == 1 ? " worker" : " workers"));
+  }
   row("report", report_path.empty() ? "not asked for (--report FILE)" : report_path);
   return text;
 }

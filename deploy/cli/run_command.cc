@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <filesystem>
@@ -31,6 +32,8 @@ constexpr absl::Duration kPollInterval = absl::Milliseconds(20);
 constexpr absl::Duration kServerStartMax = absl::Seconds(60);
 // After the job's end, or the second Ctrl-C: how long children may take before they are killed.
 constexpr absl::Duration kChildEndMax = absl::Seconds(10);
+// For the coordinator to say how the job stands, once another process has ended.
+constexpr absl::Duration kLastWordsMax = absl::Seconds(1);
 
 // The programs lie where the build or the package put them, relative to this one.
 absl::StatusOr<std::string> FindProgram(const std::string& name, const std::string& build_directory) {
@@ -43,6 +46,13 @@ absl::StatusOr<std::string> FindProgram(const std::string& name, const std::stri
   }
   return absl::NotFoundError(absl::StrCat(name, ": not found beside ", self.string(),
                                           "; build it: bazel build //", build_directory, ":", name));
+}
+
+// Code 2 says that the job or a flag is wrong.
+absl::Status ChildError(const ChildProcess& child, const ChildProcess::Exit& exit, absl::string_view so) {
+  const std::string text =
+      absl::StrCat(child.name(), " ended with ", exit.ToString(), so, "; its last lines:\n", child.LogTail(8));
+  return exit.code == 2 ? absl::InvalidArgumentError(text) : absl::AbortedError(text);
 }
 
 // One run of one job: its children, from start to end.
@@ -61,12 +71,14 @@ class JobRun {
   absl::Status StartWorker(int rank);
   absl::Status Follow(const std::atomic<int>& signals);
   absl::Status CheckServers();
-  void NoticeWorkers();
+  // Workers that ended with an error are told of; an error where the job cannot begin or go on without them.
+  absl::Status CheckWorkers(const std::optional<v1::JobStatus>& status);
+  bool JobFailed(absl::Duration patience) const;
   void AwaitChildren(absl::Duration limit);
   absl::Status Conclude();
   std::vector<std::string> CommonArguments() const;
   std::string LogPath(const std::string& name) const { return absl::StrCat(directory_, "/", name, ".log"); }
-  absl::Status ChildError(const ChildProcess& child, const ChildProcess::Exit& exit) const;
+  absl::Status WriteReport(const v1::JobStatus& status) const;
 
   const RunOptions& options_;
   const v1::Job& job_;
@@ -78,7 +90,9 @@ class JobRun {
   std::string coordinator_;
   std::vector<ChildProcess> servers_;
   std::vector<ChildProcess> workers_;
+  std::vector<absl::Time> worker_ended_;  // when it was seen
   std::vector<bool> worker_noticed_;
+  absl::Time workers_ended_ = absl::InfiniteFuture();
   std::unique_ptr<StatusStream> status_;
 };
 
@@ -97,8 +111,8 @@ absl::Status JobRun::Prepare() {
   if (!options_.report_path.empty()) {
     std::ofstream probe(options_.report_path, std::ios::app);
     if (!probe) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--report: \"", options_.report_path, "\" cannot be written; name a file in a folder that exists"));
+      return absl::InvalidArgumentError(absl::StrCat("--report: \"", options_.report_path,
+                                                     "\" cannot be written; name a file in a folder that exists"));
     }
   }
   if (!options_.log_directory.empty()) {
@@ -140,7 +154,10 @@ absl::Status JobRun::StartServer(int rank) {
     child.arguments.insert(child.arguments.end(), {"--listen", "127.0.0.1:0"});
   }
   if (rank == 0) {
-    child.arguments.insert(child.arguments.end(), {"--address-file", absl::StrCat(directory_, "/server-0.address")});
+    const std::string address_file = absl::StrCat(directory_, "/server-0.address");
+    std::error_code none;  // An earlier run may have left one in --logs.
+    std::filesystem::remove(address_file, none);
+    child.arguments.insert(child.arguments.end(), {"--address-file", address_file});
   }
   child.log_path = LogPath(absl::StrCat("server-", rank));
   TESSERA_ASSIGN_OR_RETURN(ChildProcess started, ChildProcess::Start(std::move(child)));
@@ -174,33 +191,56 @@ absl::Status JobRun::StartWorker(int rank) {
   child.log_path = LogPath(absl::StrCat("worker-", rank));
   TESSERA_ASSIGN_OR_RETURN(ChildProcess started, ChildProcess::Start(std::move(child)));
   workers_.push_back(std::move(started));
+  worker_ended_.push_back(absl::InfiniteFuture());
   worker_noticed_.push_back(false);
   return absl::OkStatus();
 }
 
-absl::Status JobRun::ChildError(const ChildProcess& child, const ChildProcess::Exit& exit) const {
-  return absl::AbortedError(
-      absl::StrCat(child.name(), " ended with ", exit.ToString(), "; its last lines:\n", child.LogTail(8)));
-}
 
 absl::Status JobRun::CheckServers() {
   for (ChildProcess& server : servers_) {
     const std::optional<ChildProcess::Exit> exit = server.Poll();
-    if (exit.has_value() && !exit->ok()) return ChildError(server, *exit);
+    if (exit.has_value() && !exit->ok()) return ChildError(server, *exit, "");
   }
   return absl::OkStatus();
 }
 
-void JobRun::NoticeWorkers() {
+absl::Status JobRun::CheckWorkers(const std::optional<v1::JobStatus>& status) {
+  // A plan is made once all are there.
+  const bool begun = status.has_value() && status->generation() > 0;
+  bool all_ended = true;
   for (size_t i = 0; i < workers_.size(); ++i) {
     const std::optional<ChildProcess::Exit> exit = workers_[i].Poll();
+    all_ended = all_ended && exit.has_value();
     if (!exit.has_value() || exit->ok() || worker_noticed_[i]) continue;
+    worker_ended_[i] = std::min(worker_ended_[i], absl::Now());
+    // What is known of the job may be older than the worker's end.
+    if (exit->code == 2 || (!begun && absl::Now() - worker_ended_[i] > kLastWordsMax)) {
+      return ChildError(workers_[i], *exit, ", and the job cannot begin without it");
+    }
+    if (!begun) continue;
     worker_noticed_[i] = true;
     keep_directory_ = true;
     progress_.Clear();
-    std::fprintf(stderr, "tessera: %s; the others go on\n",
-                 std::string(ChildError(workers_[i], *exit).message()).c_str());
+    std::fprintf(stderr, "tessera: %s\n",
+                 std::string(ChildError(workers_[i], *exit, "; the others go on").message()).c_str());
   }
+  if (!all_ended) return absl::OkStatus();
+  // The servers notice by themselves; but not one that hangs.
+  if (workers_ended_ == absl::InfiniteFuture()) workers_ended_ = absl::Now();
+  const absl::Duration limit = absl::Nanoseconds(job_.cluster().lease_timeout()) + kChildEndMax;
+  if (absl::Now() - workers_ended_ < limit) return absl::OkStatus();
+  return absl::AbortedError(absl::StrCat("all workers have ended, but the servers have not within ",
+                                         absl::FormatDuration(limit), "; server 0's last lines:\n",
+                                         servers_[0].LogTail(8)));
+}
+
+// Whether server 0 says that the job has failed. One that is about to say so gets `patience`.
+bool JobRun::JobFailed(absl::Duration patience) const {
+  const absl::Time limit = absl::Now() + patience;
+  while (!status_->ended().has_value() && absl::Now() < limit) absl::SleepFor(kPollInterval);
+  const std::optional<v1::JobStatus> status = status_->latest();
+  return status.has_value() && !status->failure().empty();
 }
 
 // Until the job has ended: shows progress, notices children that die, passes signals on.
@@ -214,9 +254,12 @@ absl::Status JobRun::Follow(const std::atomic<int>& signals) {
       progress_.Show(*status);
       shown = absl::Now();
     }
-    NoticeWorkers();
     if (ended.has_value() || (status.has_value() && !status->report_json().empty())) return absl::OkStatus();
-    TESSERA_RETURN_IF_ERROR(CheckServers());
+    TESSERA_RETURN_IF_ERROR(CheckWorkers(status));
+    if (const absl::Status servers = CheckServers(); !servers.ok()) {
+      // A server ends with the job; why the job did says more.
+      return JobFailed(kLastWordsMax) ? absl::OkStatus() : servers;
+    }
     if (signals > 1) return absl::CancelledError("stopped at once; no report");
     if (signals == 1 && !draining) {
       draining = true;
@@ -240,22 +283,30 @@ void JobRun::AwaitChildren(absl::Duration limit) {
   while (!all_ended() && absl::Now() < end) absl::SleepFor(absl::Milliseconds(5));
 }
 
+absl::Status JobRun::WriteReport(const v1::JobStatus& status) const {
+  if (options_.report_path.empty()) return absl::OkStatus();
+  std::ofstream file(options_.report_path, std::ios::trunc);
+  file << status.report_json() << "\n";
+  if (file.flush()) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(options_.report_path, ": cannot be written"));
+}
+
 absl::Status JobRun::Conclude() {
   const std::optional<v1::JobStatus> status = status_->latest();
   AwaitChildren(kChildEndMax);
   progress_.Clear();
-  NoticeWorkers();
+  const bool reported = status.has_value() && !status->report_json().empty();
+  if (reported) TESSERA_RETURN_IF_ERROR(WriteReport(*status));
+  if (status.has_value() && !status->failure().empty()) {
+    return absl::AbortedError(absl::StrCat("the job has failed: ", status->failure()));
+  }
+  TESSERA_RETURN_IF_ERROR(CheckWorkers(status));
   TESSERA_RETURN_IF_ERROR(CheckServers());
-  if (!status.has_value() || status->report_json().empty()) {
+  if (!reported) {
     const std::optional<absl::Status> ended = status_->ended();
     return absl::AbortedError(absl::StrCat("the job ended without a report; ",
                                            ended.has_value() ? std::string(ended->message()) : "",
                                            "; server 0's last lines:\n", servers_[0].LogTail(8)));
-  }
-  if (!options_.report_path.empty()) {
-    std::ofstream file(options_.report_path, std::ios::trunc);
-    file << status->report_json() << "\n";
-    if (!file.flush()) return absl::UnavailableError(absl::StrCat(options_.report_path, ": cannot be written"));
   }
   if (!options_.quiet) std::fputs(Progress::Summary(*status, options_.report_path).c_str(), stdout);
   std::fflush(stdout);

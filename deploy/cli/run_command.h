@@ -23,8 +23,8 @@ struct RunOptions {
 //   0  the job ended normally, also after losing workers
 //   1  it did not; stderr says what, where and what to do
 //   2  the job file is wrong; stderr lists everything that is
-// The first Ctrl-C or SIGTERM lets the job finish its step, evaluate and report; the second ends it at once.
-// No child outlives the call.
+// The first Ctrl-C or SIGTERM lets the job finish its step, evaluate and report; the second ends it
+// at once. No child outlives the call.
 int RunJob(const RunOptions& options);
 
 }  // namespace tessera

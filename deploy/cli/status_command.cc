@@ -25,8 +25,8 @@ constexpr std::chrono::seconds kAnswerMax{5};
 constexpr absl::Duration kRedrawInterval = absl::Milliseconds(500);
 
 int Unreachable(const std::string& address, const grpc::Status& status) {
-  std::fprintf(stderr, "tessera: no status from %s: %s; is a tessera-server running there?\n", address.c_str(),
-               status.error_message().c_str());
+  std::fprintf(stderr, "tessera: no status from %s: %s; is a tessera-server running there?\n",
+               address.c_str(), status.error_message().c_str());
   return 1;
 }
 

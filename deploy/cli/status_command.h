@@ -12,8 +12,8 @@ struct StatusOptions {
   bool json = false;
 };
 
-// Prints the status once, or with `watch` a live table until the job ends or Ctrl-C. Returns 0, 1 when the
-// server cannot be reached, 2 for a wrong address.
+// Prints the status once, or with `watch` a live table until the job ends or Ctrl-C. Returns 0, 1
+// when the server cannot be reached, 2 for a wrong address.
 int ShowStatus(const StatusOptions& options);
 
 }  // namespace tessera

@@ -17,7 +17,8 @@ absl::Status Annotate(const std::string& address, const grpc::Status& status) {
 }  // namespace
 
 StatusStream::StatusStream(const std::string& address, absl::Duration interval)
-    : address_(address), channel_(grpc::CreateChannel(address, grpc::InsecureChannelCredentials())) {
+    : address_(address),
+      channel_(grpc::CreateChannel(address, grpc::InsecureChannelCredentials())) {
   thread_ = std::thread([this, interval] { Follow(interval); });
 }
 

@@ -7,7 +7,7 @@ on the digits with numpy, and pushes. Nothing here knows the C++ side: the messa
     # a job whose model is one linear layer, waiting for one worker
     tessera-server --job deploy/jobs/digits_linear.yaml --rank 0 --listen 127.0.0.1:7000 --coordinator 127.0.0.1:7000 &
     deploy/examples/python_client.py 127.0.0.1:7000 --digest $(tessera check deploy/jobs/digits_linear.yaml |
-        awk '/^# digest/ {print $3}') --data deploy/data/optdigits --steps 200
+        awk '/^# digest/ {print $3}') --data deploy/data/optdigits
 
 Needs Debian's python3-grpcio, python3-protobuf, python3-numpy and protobuf-compiler.
 """
@@ -162,7 +162,7 @@ def main():
     parser.add_argument("address", help="HOST:PORT of server 0")
     parser.add_argument("--digest", required=True, help="the job's digest, from `tessera check`")
     parser.add_argument("--data", required=True, help="folder of the optdigits IDX files")
-    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--steps", type=int, default=800)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--proto-root", default=ROOT, help="folder that holds proto/")
     arguments = parser.parse_args()

@@ -126,7 +126,11 @@ absl::Status Coordinator::BeginTraining(MemberId member, absl::Time now) {
 absl::StatusOr<v1::EpochCut> Coordinator::BeginEpoch(const v1::BeginEpochRequest& request,
                                                      absl::Time now) {
   TESSERA_ASSIGN_OR_RETURN(const MemberRecord* member, Admitted(MemberId(request.member()), now));
-  return epochs_.Begin(*member, request.epoch(), membership_.members());
+  absl::StatusOr<v1::EpochCut> cut = epochs_.Begin(*member, request.epoch(), membership_.members());
+  if (!absl::IsFailedPrecondition(cut.status())) return cut;
+  // Too few rows for all of them. Nobody can begin, so it must not cost whoever asks first its place.
+  Fail(cut.status().message(), now);
+  return Refusal(member->member);
 }
 
 absl::Status Coordinator::Evaluate(const v1::EvaluateRequest& request, absl::Time now) {
@@ -197,7 +201,7 @@ void Coordinator::BeginEnd(absl::Status outcome, absl::Time now) {
   outcome_ = std::move(outcome);
   ending_since_ = now;
   clock_.End(now);
-  membership_.CloseServers();
+  membership_.CloseServers(outcome_.message());
   Settle(now);
 }
 

@@ -18,6 +18,20 @@ constexpr double kRateWeight = 0.4;
 
 MemberTable::MemberTable(const JobFacts& facts) : facts_(facts) {}
 
+// Those that the job waits for are told when it begins; this is for one more.
+absl::Status MemberTable::CheckRows(const v1::JoinRequest& request) const {
+  const auto live = static_cast<uint64_t>(std::count_if(
+      records_.begin(), records_.end(), [](const auto& entry) { return IsLive(entry.second.state); }));
+  if (facts_.rows_are_local || live < static_cast<uint64_t>(facts_.workers) ||
+      request.rows() >= (live + 1) * static_cast<uint64_t>(facts_.batch_size)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("join: training rows are ", request.rows(),
+                                                 ", want at least ", live + 1, " workers x ",
+                                                 facts_.batch_size,
+                                                 "; there is no work for one more"));
+}
+
 absl::Status MemberTable::Check(const v1::JoinRequest& request) const {
   if (request.protocol() != kControlProtocol) {
     return absl::InvalidArgumentError(absl::StrCat("join: protocol is ", request.protocol(),
@@ -73,6 +87,7 @@ absl::StatusOr<MemberId> MemberTable::Add(const v1::JoinRequest& request, absl::
     while (LiveAt(rank) != nullptr) rank = rank.Next();
     if (rank.value() >= kRankEnd) return absl::ResourceExhaustedError("join: no rank is free");
   }
+  TESSERA_RETURN_IF_ERROR(CheckRows(request));
   const MemberId member(records_.size() + 1);
   MemberRecord& record = records_[member];
   record.member = member;

@@ -95,6 +95,7 @@ class MemberTable {
 
  private:
   absl::Status Check(const v1::JoinRequest& request) const;
+  absl::Status CheckRows(const v1::JoinRequest& request) const;
 
   const JobFacts& facts_;
   std::map<MemberId, MemberRecord> records_;

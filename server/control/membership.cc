@@ -32,6 +32,7 @@ absl::Status Membership::Attach(const v1::ServerHello& hello, absl::Time now) {
     v1::PlanMessage drain;
     if (started_) drain = PlanText();
     drain.set_drain(true);
+    drain.set_failure(closed_failure_);
     outbox_.push_back({ShardId(hello.rank()), drain});
   } else if (started_) {
     v1::PlanMessage state = PlanText();
@@ -156,7 +157,10 @@ void Membership::Tick(absl::Time now) {
     const std::string silence = Seconds(now - servers_.at(server).last_heard);
     if (!started_) {
       servers_.Forget(server);
-    } else if (!closed_ && !failure_) {
+      continue;
+    }
+    servers_.SetGone(server);
+    if (!closed_ && !failure_) {
       failure_ = absl::StrCat(Name(server), " is gone: last heard ", silence, " ago, lease ",
                               Seconds(facts_.lease_timeout),
                               "; its parameters are lost, start the job again");
@@ -186,12 +190,14 @@ void Membership::Drain() {
   ProposeNext();
 }
 
-void Membership::CloseServers() {
+void Membership::CloseServers(absl::string_view failure) {
   if (closed_) return;
   closed_ = true;
+  closed_failure_ = std::string(failure);
   open_.reset();
   v1::PlanMessage message;
   message.set_drain(true);
+  message.set_failure(closed_failure_);
   SendToAll(message);
 }
 

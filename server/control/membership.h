@@ -68,8 +68,8 @@ class Membership {
   void Tick(absl::Time now);
   // The job is to end early. Nobody is admitted any more.
   void Drain();
-  // Tells all servers that the job has ended.
-  void CloseServers();
+  // Tells all servers that the job has ended; `failure` says why it failed, if it did.
+  void CloseServers(absl::string_view failure);
 
   // For whom this member waits ("server 1", "worker 0"). Empty once it is admitted.
   std::vector<std::string> WaitingFor(const MemberRecord& member) const;
@@ -114,6 +114,7 @@ class Membership {
   MemberTable members_;
   bool started_ = false;
   bool closed_ = false;
+  std::string closed_failure_;
   Generation generation_;
   uint64_t last_proposal_ = 0;
   std::optional<OpenProposal> open_;

@@ -32,6 +32,7 @@ absl::Status ServerTable::Attach(const v1::ServerHello& hello, bool started, abs
           absl::StrCat(who, ": another process at ", record.address, " holds this rank"));
     }
     if (started) {
+      record.gone = true;
       return absl::FailedPreconditionError(
           absl::StrCat(who, " is gone: it was restarted at ", hello.address(),
                        " and its parameters are lost; start the job again"));
@@ -110,7 +111,7 @@ std::vector<ShardId> ServerTable::Behind(Generation generation) const {
 
 bool ServerTable::AllClosed() const {
   return std::all_of(records_.begin(), records_.end(), [](const ServerRecord& record) {
-    return !record.known || record.counters.closing();
+    return !record.known || record.gone || record.counters.closing();
   });
 }
 

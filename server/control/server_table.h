@@ -17,6 +17,8 @@ namespace tessera {
 struct ServerRecord {
   // It said hello, and its parameters are the job's.
   bool known = false;
+  // Its parameters are lost for good: nobody waits for its last counters.
+  bool gone = false;
   // A connection stands. A known server without one has a lease to come back.
   bool attached = false;
   uint64_t life = 0;
@@ -34,7 +36,7 @@ class ServerTable {
  public:
   explicit ServerTable(const JobFacts& facts);
 
-  // A server says hello. Changes nothing on error:
+  // A server says hello. On error the table stays as it was, but for a restarted one's `gone`:
   //   kInvalidArgument     another digest, layout or rank than the job's
   //   kAlreadyExists       a server with this rank is attached
   //   kFailedPrecondition  it was restarted after the job had `started`: its parameters are gone
@@ -49,6 +51,7 @@ class ServerTable {
   // Servers that have been silent for longer than the lease; they are still in the table.
   std::vector<ShardId> Expired(absl::Time now) const;
   void Forget(ShardId server);
+  void SetGone(ShardId server) { records_[server.value()].gone = true; }
 
   const ServerRecord& at(ShardId server) const { return records_[server.value()]; }
   int count() const { return static_cast<int>(records_.size()); }
@@ -57,6 +60,7 @@ class ServerTable {
   Generation AppliedByAll() const;
   std::vector<ShardId> Unknown() const;
   std::vector<ShardId> Behind(Generation generation) const;
+  // All have sent their last counters, but those that are gone.
   bool AllClosed() const;
   Exchange HighestCommitted() const;
 

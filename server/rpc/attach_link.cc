@@ -104,6 +104,7 @@ struct AttachLink::State : std::enable_shared_from_this<AttachLink::State> {
   std::deque<v1::ShardMessage> queue ABSL_GUARDED_BY(mutex);
   bool inspecting ABSL_GUARDED_BY(mutex) = false;
   bool draining ABSL_GUARDED_BY(mutex) = false;
+  std::string job_failure ABSL_GUARDED_BY(mutex);
   Plan plan ABSL_GUARDED_BY(mutex);
   std::vector<v1::PlanApplied::Removed> removed ABSL_GUARDED_BY(mutex);
   uint64_t last_proposal ABSL_GUARDED_BY(mutex) = 0;
@@ -118,9 +119,6 @@ void AttachLink::State::End(absl::Status status) {
     if (ended || stopping) return;
     ended = true;
     if (context != nullptr && !status.ok()) context->TryCancel();
-  }
-  if (!status.ok()) {
-    Log(LogLevel::kError, absl::StrCat("control: link ended why=\"", status.message(), "\""));
   }
   if (options.on_end) options.on_end(std::move(status));
 }
@@ -203,6 +201,7 @@ void AttachLink::State::Handle(const v1::PlanMessage& message) {
     {
       absl::MutexLock lock(&mutex);
       draining = true;
+      job_failure = message.failure();
     }
     Inspect(true);
   }
@@ -263,6 +262,7 @@ void AttachLink::State::Read() {
       message.Clear();
     }
     bool was_draining;
+    absl::Status job_outcome;
     {
       absl::MutexLock lock(&mutex);
       connected = false;
@@ -270,6 +270,7 @@ void AttachLink::State::Read() {
       const auto idle = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex) { return !writing; };
       mutex.Await(absl::Condition(&idle));
       was_draining = draining && counters.closing();
+      if (!job_failure.empty()) job_outcome = absl::AbortedError("the job has failed: " + job_failure);
     }
     const absl::Status status = FromGrpc(opened->Finish());
     {
@@ -280,7 +281,7 @@ void AttachLink::State::Read() {
       End(absl::FailedPreconditionError(absl::StrCat("coordinator at ", options.coordinator,
                                                      " refused this server: ", refusal)));
     } else if (was_draining) {
-      End(absl::OkStatus());
+      End(job_outcome);
     }
     absl::MutexLock lock(&mutex);
     if (!heard_once && absl::Now() > next_log) {

@@ -76,7 +76,9 @@ Block::Block(int64_t size, std::shared_ptr<BlockPool> pool) : size_(size), pool_
 Block::~Block() { pool_->Return(data_, size_); }
 
 BlockStore::BlockStore(const ShardSlices& slices, int64_t copy_bytes_max)
-    : copy_bytes_max_(copy_bytes_max), size_(slices.size), pool_(std::make_shared<BlockPool>(copy_bytes_max)) {
+    : copy_bytes_max_(copy_bytes_max),
+      size_(slices.size),
+      pool_(std::make_shared<BlockPool>(copy_bytes_max)) {
   for (const Slice& slice : slices.slices) {
     const int64_t rows_per_block =
         std::max<int64_t>(1, kBlockBytes / static_cast<int64_t>(sizeof(float)) / slice.columns);
@@ -93,8 +95,8 @@ BlockStore::Rewrite BlockStore::BeginRewrite(int i) {
   std::shared_ptr<Block>& block = blocks_[i];
   const float* in = block->data_;
   const int64_t size = block->size_;
-  // Only this thread makes references to a block that the store holds alone, so a count of one stays one.
-  // The fence orders the last reader's reads before our writes.
+  // Only this thread makes references to a block that the store holds alone, so a count of one
+  // stays one. The fence orders the last reader's reads before our writes.
   if (block.use_count() == 1) {
     std::atomic_thread_fence(std::memory_order_acquire);
     return {in, block->data_, size};
@@ -114,9 +116,10 @@ std::shared_ptr<const Snapshot> BlockStore::TakeSnapshot() {
   auto snapshot = std::make_shared<Snapshot>();
   snapshot->blocks_.assign(blocks_.begin(), blocks_.end());
   snapshot->bytes_ = size_ * static_cast<int64_t>(sizeof(float));
-  readers_.erase(std::remove_if(readers_.begin(), readers_.end(),
-                                [](const std::weak_ptr<Snapshot>& reader) { return reader.expired(); }),
-                 readers_.end());
+  readers_.erase(
+      std::remove_if(readers_.begin(), readers_.end(),
+                     [](const std::weak_ptr<Snapshot>& reader) { return reader.expired(); }),
+      readers_.end());
   readers_.push_back(snapshot);
   return snapshot;
 }
@@ -127,8 +130,8 @@ int64_t BlockStore::copied_bytes() const {
 
 int64_t BlockStore::blocks_allocated() const { return pool_->allocated(); }
 
-// Readers of one version hold the same blocks, which come back when the last of them has gone. So a version
-// is revoked whole, and what revoked ones still hold counts as on its way.
+// Readers of one version hold the same blocks, which come back when the last of them has gone. So a
+// version is revoked whole, and what revoked ones still hold counts as on its way.
 void BlockStore::RevokeOldest(int64_t bytes_wanted) {
   int64_t bytes_allowed = copy_bytes_max_;
   bool revoking = false;

@@ -1,8 +1,8 @@
 // The parameters of one shard, in reference-counted blocks.
 //
-// A reader takes references, no bytes; it sends what it holds whenever the network lets it. The writer
-// replaces a block that a reader still holds and writes the others in place, so a reader never sees a
-// change and never holds the writer up (copy-on-write, block by block).
+// A reader takes references, no bytes; it sends what it holds whenever the network lets it. The
+// writer replaces a block that a reader still holds and writes the others in place, so a reader
+// never sees a change and never holds the writer up (copy-on-write, block by block).
 #ifndef TESSERA_SERVER_SHARD_BLOCK_STORE_H_
 #define TESSERA_SERVER_SHARD_BLOCK_STORE_H_
 
@@ -42,8 +42,8 @@ class Snapshot {
  public:
   const std::vector<std::shared_ptr<const Block>>& blocks() const { return blocks_; }
   int64_t bytes() const { return bytes_; }
-  // Set by the shard when this reader is too slow and holds up memory: stop sending, drop it, and let
-  // the client retry.
+  // Set by the shard when this reader is too slow and holds up memory: stop sending, drop it, and
+  // let the client retry.
   bool revoked() const { return revoked_.load(std::memory_order_relaxed); }
 
  private:
@@ -56,7 +56,8 @@ class Snapshot {
 // Written by one thread, the shard's.
 class BlockStore {
  public:
-  // Blocks beyond the parameters are bounded to `copy_bytes_max`; past that the oldest reader is revoked.
+  // Blocks beyond the parameters are bounded to `copy_bytes_max`; past that the oldest reader is
+  // revoked.
   BlockStore(const ShardSlices& slices, int64_t copy_bytes_max);
 
   int64_t size() const { return size_; }
@@ -66,8 +67,8 @@ class BlockStore {
   int64_t offset(int i) const { return offsets_[i]; }
 
   // The block's values are about to be replaced by a function of themselves: returns where to read
-  // (block(i) as it is) and where to write. They are the same memory unless a reader holds the block.
-  // The write must be complete before the next call on the store.
+  // (block(i) as it is) and where to write. They are the same memory unless a reader holds the
+  // block. The write must be complete before the next call on the store.
   struct Rewrite {
     const float* in = nullptr;
     float* out = nullptr;
@@ -92,7 +93,8 @@ class BlockStore {
   int64_t size_ = 0;
   std::shared_ptr<BlockPool> pool_;
   std::vector<std::shared_ptr<Block>> blocks_;
-  std::shared_ptr<Block> retired_;  // the block that the last rewrite replaced: its values are still read
+  std::shared_ptr<Block>
+      retired_;  // the block that the last rewrite replaced: its values are still read
   std::vector<int64_t> offsets_;
   // Readers by age; expired ones are swept as snapshots are taken.
   std::vector<std::weak_ptr<Snapshot>> readers_;

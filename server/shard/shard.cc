@@ -18,7 +18,8 @@ constexpr int64_t kStagingBytesMin = int64_t{16} << 20;
 constexpr int64_t kTileEntries = 4096;
 
 std::string Where(const ReceivedPush& push) {
-  return absl::StrCat("push from member ", push.member.value(), " exchange ", push.exchange.value());
+  return absl::StrCat("push from member ", push.member.value(), " exchange ",
+                      push.exchange.value());
 }
 
 }  // namespace
@@ -38,8 +39,8 @@ Shard::Shard(Options options)
     for (; block < store_.block_count() && store_.offset(block) < slice_end; ++block) {
       const BlockStore::Rewrite write = store_.BeginRewrite(block);
       const int64_t rows = write.size / slice.columns;
-      FillInitialRows(shape_.parameters[slice.parameter], slice.parameter, options.seed, row, row + rows,
-                      write.out);
+      FillInitialRows(shape_.parameters[slice.parameter], slice.parameter, options.seed, row,
+                      row + rows, write.out);
       row += rows;
     }
   }
@@ -49,31 +50,33 @@ Shard::Shard(Options options)
 
 absl::Status Shard::Validate(const ReceivedPush& push) const {
   if (push.layout_hash != layout_hash_) {
-    return absl::InvalidArgumentError(absl::StrCat(Where(push), ": layout_hash is ", absl::Hex(push.layout_hash),
-                                                   ", want ", absl::Hex(layout_hash_),
-                                                   "; the model or the number of servers differs"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(Where(push), ": layout_hash is ", absl::Hex(push.layout_hash), ", want ",
+                     absl::Hex(layout_hash_), "; the model or the number of servers differs"));
   }
   if (push.kind != kind_) {
-    return absl::InvalidArgumentError(absl::StrCat(Where(push), ": payload kind is ", push.kind, ", want ", kind_,
-                                                   "; the job's methods differ"));
+    return absl::InvalidArgumentError(absl::StrCat(Where(push), ": payload kind is ", push.kind,
+                                                   ", want ", kind_, "; the job's methods differ"));
   }
   if (push.payload.size() != slices_.bytes()) {
-    return absl::InvalidArgumentError(absl::StrCat(Where(push), ": payload is ", push.payload.size(),
-                                                   " bytes, want ", slices_.bytes(), " (", slices_.size,
-                                                   " entries as f32); layouts differ, compare layout_hash in status"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        Where(push), ": payload is ", push.payload.size(), " bytes, want ", slices_.bytes(), " (",
+        slices_.size, " entries as f32); layouts differ, compare layout_hash in status"));
   }
   if (push.bad_entry >= 0) {
-    const auto slice = std::find_if(slices_.slices.begin(), slices_.slices.end(), [&](const Slice& s) {
-      return push.bad_entry < s.offset + s.size();
-    });
+    const auto slice =
+        std::find_if(slices_.slices.begin(), slices_.slices.end(),
+                     [&](const Slice& s) { return push.bad_entry < s.offset + s.size(); });
     const int64_t within = push.bad_entry - slice->offset;
-    return absl::InvalidArgumentError(absl::StrCat(
-        Where(push), ": ", shape_.parameters[slice->parameter].name, "[", slice->row_begin + within / slice->columns,
-        ", ", within % slice->columns, "] is not finite; the training diverged, try a lower learning rate"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(Where(push), ": ", shape_.parameters[slice->parameter].name, "[",
+                     slice->row_begin + within / slice->columns, ", ", within % slice->columns,
+                     "] is not finite; the training diverged, try a lower learning rate"));
   }
   if (push.base > counters_.version) {
-    return absl::InvalidArgumentError(absl::StrCat(Where(push), ": base version is ", push.base.value(),
-                                                   ", ahead of the shard's ", counters_.version.value()));
+    return absl::InvalidArgumentError(absl::StrCat(Where(push), ": base version is ",
+                                                   push.base.value(), ", ahead of the shard's ",
+                                                   counters_.version.value()));
   }
   return absl::OkStatus();
 }
@@ -82,9 +85,9 @@ absl::StatusOr<PushAccepted> Shard::Accept(ReceivedPush push) {
   const auto found = members_.find(push.member);
   if (found == members_.end()) {
     ++counters_.refused;
-    return absl::FailedPreconditionError(absl::StrCat(Where(push), ": not a member of the current plan (generation ",
-                                                      plan_.generation.value(),
-                                                      "); its lease has ended, or it never joined"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(Where(push), ": not a member of the current plan (generation ",
+                     plan_.generation.value(), "); its lease has ended, or it never joined"));
   }
   MemberState& member = found->second;
   if (push.exchange <= member.accepted) {
@@ -96,9 +99,11 @@ absl::StatusOr<PushAccepted> Shard::Accept(ReceivedPush push) {
     status = absl::FailedPreconditionError(
         absl::StrCat(Where(push), ": want exchange ", member.accepted.Next().value(), " next"));
   }
-  if (status.ok() && policy_->Collecting() != Exchange(0) && push.exchange != policy_->Collecting()) {
-    status = absl::FailedPreconditionError(absl::StrCat(Where(push), ": exchange ", policy_->Collecting().value(),
-                                                        " is still being collected; pull before pushing"));
+  if (status.ok() && policy_->Collecting() != Exchange(0) &&
+      push.exchange != policy_->Collecting()) {
+    status = absl::FailedPreconditionError(
+        absl::StrCat(Where(push), ": exchange ", policy_->Collecting().value(),
+                     " is still being collected; pull before pushing"));
   }
   if (!status.ok()) {
     ++counters_.refused;
@@ -116,11 +121,13 @@ absl::StatusOr<PushAccepted> Shard::Accept(ReceivedPush push) {
 std::deque<Shard::Staged>::iterator Shard::NextStaged() {
   const std::optional<MemberId> next = policy_->NextInOrder();
   if (!next.has_value()) return staged_.begin();
-  return std::find_if(staged_.begin(), staged_.end(), [&](const Staged& s) { return s.member == *next; });
+  return std::find_if(staged_.begin(), staged_.end(),
+                      [&](const Staged& s) { return s.member == *next; });
 }
 
 bool Shard::Advance() {
-  // A proposal that is not settled may add a member to the exchange being collected: wait for the word.
+  // A proposal that is not settled may add a member to the exchange being collected: wait for the
+  // word.
   for (const Open& open : open_proposals_) {
     if (policy_->Collecting() != Exchange(0) && open.first <= policy_->Collecting()) return false;
   }
@@ -134,7 +141,8 @@ bool Shard::Advance() {
   const Staged push = std::move(*next);
   staged_.erase(next);
   CountStaleness(push.base);
-  const Verdict verdict = policy_->OnPush({push.member, push.exchange, push.base, counters_.version});
+  const Verdict verdict =
+      policy_->OnPush({push.member, push.exchange, push.base, counters_.version});
   if (verdict.commit) {
     FoldAndCommit(push.payload, verdict);
   } else {
@@ -155,7 +163,8 @@ void Shard::Fold(const Payload& payload, float weight) {
   }
 }
 
-// One pass: the last push of an update is decoded tile by tile, and each tile is applied while it is warm.
+// One pass: the last push of an update is decoded tile by tile, and each tile is applied while it
+// is warm.
 void Shard::FoldAndCommit(const Payload& payload, const Verdict& verdict) {
   F32Reader reader(payload);
   float scratch[kTileEntries];
@@ -173,7 +182,8 @@ void Shard::FoldAndCommit(const Payload& payload, const Verdict& verdict) {
         reader.Accumulate(count, verdict.weight, u);
       }
       for (size_t s = 0; s < state_.size(); ++s) state[s] = state_[s].data() + at;
-      rule_->Apply(u, verdict.commit_scale, block.in + begin, block.out + begin, state.data(), count);
+      rule_->Apply(u, verdict.commit_scale, block.in + begin, block.out + begin, state.data(),
+                   count);
     }
   }
   pending_count_ = 0;
@@ -202,18 +212,19 @@ void Shard::CountStaleness(Version base) {
 absl::StatusOr<std::optional<ReadResult>> Shard::Read(MemberId member, Exchange after) {
   const auto found = members_.find(member);
   if (found == members_.end()) {
-    return absl::FailedPreconditionError(absl::StrCat("pull from member ", member.value(),
-                                                      ": not a member of the current plan (generation ",
-                                                      plan_.generation.value(),
-                                                      "); its lease has ended, or it never joined"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "pull from member ", member.value(), ": not a member of the current plan (generation ",
+        plan_.generation.value(), "); its lease has ended, or it never joined"));
   }
   // A worker always sees its own pushes.
   const MemberState& state = found->second;
   if (after >= state.first && state.folded < after) return std::optional<ReadResult>();
   if (!policy_->MayRead(member, after)) return std::optional<ReadResult>();
-  // An exchange that nobody is left to make may have been promised: it is not over before that is settled.
+  // An exchange that nobody is left to make may have been promised: it is not over before that is
+  // settled.
   for (const Open& open : open_proposals_) {
-    if (policy_->Collecting() != Exchange(0) && open.first <= after) return std::optional<ReadResult>();
+    if (policy_->Collecting() != Exchange(0) && open.first <= after)
+      return std::optional<ReadResult>();
   }
   return std::optional<ReadResult>(ReadNow());
 }
@@ -265,8 +276,9 @@ std::vector<MemberId> Shard::WaitsFor() const {
   std::vector<MemberId> missing = policy_->WaitsFor();
   missing.erase(std::remove_if(missing.begin(), missing.end(),
                                [&](MemberId member) {
-                                 return std::any_of(staged_.begin(), staged_.end(),
-                                                    [&](const Staged& s) { return s.member == member; });
+                                 return std::any_of(
+                                     staged_.begin(), staged_.end(),
+                                     [&](const Staged& s) { return s.member == member; });
                                }),
                 missing.end());
   return missing;
@@ -310,7 +322,8 @@ uint64_t Shard::ParametersHash() const {
     for (; block < store_.block_count() && store_.offset(block) < slice_end; ++block) {
       const Block& b = store_.block(block);
       for (int64_t begin = 0; begin < b.size(); begin += slice.columns, ++row) {
-        const uint64_t name = static_cast<uint64_t>(slice.parameter) << 40 | static_cast<uint64_t>(row);
+        const uint64_t name =
+            static_cast<uint64_t>(slice.parameter) << 40 | static_cast<uint64_t>(row);
         sum += XXH3_64bits_withSeed(b.data() + begin, slice.columns * sizeof(float), name);
       }
     }

@@ -92,27 +92,28 @@ class Shard {
   // A repeated (member, exchange) is accepted and dropped, so a retry is always safe.
   absl::StatusOr<PushAccepted> Accept(ReceivedPush push);
 
-  // Does one piece of due work: folds one staged push, or commits what a removal left complete. Returns
-  // whether there was any; call until there is none.
+  // Does one piece of due work: folds one staged push, or commits what a removal left complete.
+  // Returns whether there was any; call until there is none.
   bool Advance();
 
-  // The current values, or nullopt while the policy makes this member wait. kFailedPrecondition: not a
-  // member.
+  // The current values, or nullopt while the policy makes this member wait. kFailedPrecondition:
+  // not a member.
   absl::StatusOr<std::optional<ReadResult>> Read(MemberId member, Exchange after);
   // A read outside the exchange: evaluation, joining. Never waits.
   ReadResult ReadNow();
 
   // --- membership: the coordinator's plan (docs/architecture.md) ---
 
-  // `plan` counts from now on. Pushes of removed members that were not folded are dropped. Returns for
-  // every removed member the last exchange of it that is in the parameters.
+  // `plan` counts from now on. Pushes of removed members that were not folded are dropped. Returns
+  // for every removed member the last exchange of it that is in the parameters.
   struct Removed {
     MemberId member;
     Exchange last_exchange;
   };
   std::vector<Removed> SetPlan(const Plan& plan);
-  // A member asks to be counted from `first` on. Returns the first exchange this shard can promise it:
-  // `first`, or a later one. Until SetPlan or Withdraw settles it nothing of the promised exchange is folded.
+  // A member asks to be counted from `first` on. Returns the first exchange this shard can promise
+  // it: `first`, or a later one. Until SetPlan or Withdraw settles it nothing of the promised
+  // exchange is folded.
   Exchange Propose(uint64_t proposal, Exchange first);
   void Withdraw(uint64_t proposal);
   const Plan& plan() const { return plan_; }
@@ -122,8 +123,8 @@ class Shard {
   // --- staging: how many bytes of pushes may wait here ---
 
   // True if a push of `bytes` from `member` may start to arrive: it is the next to be folded, which
-  // always has a place, or it fits under the limit. The caller returns the place with Release unless
-  // Accept staged the push.
+  // always has a place, or it fits under the limit. The caller returns the place with Release
+  // unless Accept staged the push.
   bool Reserve(MemberId member, int64_t bytes);
   void Release(MemberId member, int64_t bytes);
 
@@ -165,10 +166,10 @@ class Shard {
   const std::unique_ptr<UpdateRule> rule_;
 
   BlockStore store_;
-  std::vector<float> pending_;              // one slice's worth, used where updates are sums
-  std::vector<std::vector<float>> state_;   // the rule's, each one slice's worth
-  std::deque<Staged> staged_;               // complete pushes, in order of arrival
-  int64_t pending_count_ = 0;               // pushes folded into pending_
+  std::vector<float> pending_;             // one slice's worth, used where updates are sums
+  std::vector<std::vector<float>> state_;  // the rule's, each one slice's worth
+  std::deque<Staged> staged_;              // complete pushes, in order of arrival
+  int64_t pending_count_ = 0;              // pushes folded into pending_
   Plan plan_;
   absl::flat_hash_map<MemberId, MemberState> members_;
   struct Open {

@@ -54,7 +54,8 @@ void ShardThread::Run() {
 
 void ShardThread::AnswerReads() {
   for (size_t i = 0; i < reads_.size();) {
-    absl::StatusOr<std::optional<ReadResult>> result = shard_->Read(reads_[i].member, reads_[i].after);
+    absl::StatusOr<std::optional<ReadResult>> result =
+        shard_->Read(reads_[i].member, reads_[i].after);
     if (result.ok() && !result->has_value()) {
       ++i;
       continue;
@@ -78,13 +79,15 @@ void ShardThread::GrantReservations() {
     }
     const ParkedReserve reserve = std::move(reservations_[i]);
     reservations_.erase(reservations_.begin() + i);
-    reserve.granted(is_member ? absl::OkStatus()
-                              : absl::FailedPreconditionError("push: not a member of the current plan; its "
-                                                              "lease has ended, or it never joined"));
+    reserve.granted(
+        is_member ? absl::OkStatus()
+                  : absl::FailedPreconditionError("push: not a member of the current plan; its "
+                                                  "lease has ended, or it never joined"));
   }
 }
 
-void ShardThread::Reserve(MemberId member, int64_t bytes, std::function<void(absl::Status)> granted) {
+void ShardThread::Reserve(MemberId member, int64_t bytes,
+                          std::function<void(absl::Status)> granted) {
   Post([this, member, bytes, granted = std::move(granted)]() mutable {
     reservations_.push_back({member, bytes, std::move(granted)});
   });
@@ -94,7 +97,8 @@ void ShardThread::Release(MemberId member, int64_t bytes) {
   Post([this, member, bytes] { shard_->Release(member, bytes); });
 }
 
-void ShardThread::Accept(ReceivedPush push, std::function<void(absl::StatusOr<PushAccepted>)> done) {
+void ShardThread::Accept(ReceivedPush push,
+                         std::function<void(absl::StatusOr<PushAccepted>)> done) {
   // std::function wants copyable captures; the push is moved, not copied.
   auto moved = std::make_shared<ReceivedPush>(std::move(push));
   Post([this, moved, done = std::move(done)] { done(shard_->Accept(std::move(*moved))); });
@@ -112,8 +116,8 @@ uint64_t ShardThread::Read(MemberId member, Exchange after,
 
 void ShardThread::CancelRead(uint64_t read) {
   Post([this, read] {
-    const auto found =
-        std::find_if(reads_.begin(), reads_.end(), [read](const ParkedRead& r) { return r.id == read; });
+    const auto found = std::find_if(reads_.begin(), reads_.end(),
+                                    [read](const ParkedRead& r) { return r.id == read; });
     if (found == reads_.end()) return;
     const ParkedRead cancelled = std::move(*found);
     reads_.erase(found);

@@ -1,7 +1,8 @@
 // The thread that owns a shard, and the door through which all others reach it.
 //
-// Calls from any thread become events in one queue; answers come back through the callbacks, on the shard's
-// thread, which must not block: they start sends and return. A reader that must wait is an entry in a list.
+// Calls from any thread become events in one queue; answers come back through the callbacks, on the
+// shard's thread, which must not block: they start sends and return. A reader that must wait is an
+// entry in a list.
 #ifndef TESSERA_SERVER_SHARD_SHARD_THREAD_H_
 #define TESSERA_SERVER_SHARD_SHARD_THREAD_H_
 
@@ -27,15 +28,17 @@ class ShardThread {
 
   // --- data plane ---
 
-  // Asks for a place for a push of `bytes` that has begun to arrive; `granted` is called once there is
-  // one, with kFailedPrecondition if the member was removed meanwhile. A granted place is given back by an
-  // Accept that stages the push, else (a duplicate, an error, no end) by the caller's Release.
+  // Asks for a place for a push of `bytes` that has begun to arrive; `granted` is called once there
+  // is one, with kFailedPrecondition if the member was removed meanwhile. A granted place is given
+  // back by an Accept that stages the push, else (a duplicate, an error, no end) by the caller's
+  // Release.
   void Reserve(MemberId member, int64_t bytes, std::function<void(absl::Status)> granted);
   void Release(MemberId member, int64_t bytes);
   void Accept(ReceivedPush push, std::function<void(absl::StatusOr<PushAccepted>)> done);
-  // `done` is called when the member may read; with kFailedPrecondition when it is, or becomes, no member.
-  // Returns a number for CancelRead.
-  uint64_t Read(MemberId member, Exchange after, std::function<void(absl::StatusOr<ReadResult>)> done);
+  // `done` is called when the member may read; with kFailedPrecondition when it is, or becomes, no
+  // member. Returns a number for CancelRead.
+  uint64_t Read(MemberId member, Exchange after,
+                std::function<void(absl::StatusOr<ReadResult>)> done);
   // Forgets a waiting read, whose client has gone; its callback gets kCancelled.
   void CancelRead(uint64_t read);
   void ReadNow(std::function<void(ReadResult)> done);
@@ -80,8 +83,8 @@ class ShardThread {
   const std::unique_ptr<Shard> shard_;  // the thread's
   const ShardSlices slices_;
   const uint64_t layout_hash_;
-  std::vector<ParkedRead> reads_;             // the thread's
-  std::vector<ParkedReserve> reservations_;   // the thread's
+  std::vector<ParkedRead> reads_;            // the thread's
+  std::vector<ParkedReserve> reservations_;  // the thread's
 
   absl::Mutex mutex_;
   std::vector<std::function<void()>> events_ ABSL_GUARDED_BY(mutex_);

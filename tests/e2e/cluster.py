@@ -11,6 +11,7 @@ Nothing here sleeps for a fixed time: everything waits for what is named, with a
 logs of all processes. Ports are free ones, files lie in TEST_TMPDIR, and no process outlives its test, even
 if the test itself is killed.
 """
+import contextlib
 import ctypes
 import glob
 import json
@@ -31,9 +32,9 @@ DIGITS = os.path.join(ROOT, "deploy/data/optdigits")
 DIGITS_ROWS = 1347
 
 # For anything that is expected to happen soon; generous, as the machine may be busy.
-SOON = 60
+SOON = 30
 # A whole test.
-TEST_MAX = 150
+TEST_MAX = 120
 
 
 class Test(unittest.TestCase):
@@ -43,10 +44,21 @@ class Test(unittest.TestCase):
         def expired(number, frame):
             raise AssertionError("the test has not ended within %d s" % TEST_MAX)
 
+        self.folder = tempfile.mkdtemp(prefix=self.id().split(".")[-1][:40] + "-", dir=os.environ.get("TEST_TMPDIR"))
         signal.signal(signal.SIGALRM, expired)
         signal.alarm(TEST_MAX)
-        self.addCleanup(signal.alarm, 0)
-        self.folder = tempfile.mkdtemp(prefix=self.id().split(".")[-1][:40] + "-", dir=os.environ.get("TEST_TMPDIR"))
+
+    def tearDown(self):
+        signal.alarm(0)
+
+    @contextlib.contextmanager
+    def case(self, name):
+        """A subtest; its processes are gone when the next begins."""
+        with self.subTest(name):
+            try:
+                yield
+            finally:
+                self.doCleanups()
 
     def path(self, name):
         return os.path.join(self.folder, name)
@@ -253,7 +265,9 @@ class Cluster:
 
     def start_server(self, rank, *extra):
         command = [SERVER, "--job", self.path, "--rank", str(rank)]
-        file = self.test.path("server-%d-%d.address" % (rank, len(self.servers)))
+        file = self.test.path("server-%d.address" % rank)
+        if os.path.exists(file):
+            os.remove(file)
         if not self.named:
             command += ["--listen", "127.0.0.1:0"]
             if rank > 0:

@@ -14,7 +14,7 @@ def e2e_test(name, src, data = [], size = "medium", tags = [], **kwargs):
             "//deploy/data/optdigits",
             "//deploy/jobs",
             "//server:tessera-server",
-            "//tests/e2e:cluster.py",
+            "//tests/e2e:language",
             "//worker:tessera-worker",
         ] + data,
         tags = tags + ["cpu:2"],

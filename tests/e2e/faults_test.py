@@ -22,7 +22,7 @@ class WorkerFaults(Test):
 
     def test_a_worker_that_is_killed_costs_the_others_a_lease(self):
         for name, method in self.METHODS.items():
-            with self.subTest(name):
+            with self.case(name):
                 cluster = Cluster(self, endless(workers=3, method=method))
                 cluster.await_step(20)
                 victim = cluster.workers[1]
@@ -49,7 +49,7 @@ class WorkerFaults(Test):
 
     def test_a_frozen_worker_is_removed_and_ends_when_it_thaws(self):
         for name, method in self.METHODS.items():
-            with self.subTest(name):
+            with self.case(name):
                 cluster = Cluster(self, endless(workers=2, method=method))
                 cluster.await_step(20)
                 frozen = cluster.workers[1]
@@ -64,7 +64,7 @@ class WorkerFaults(Test):
 
     def test_a_late_worker_takes_part_from_mid_run_on(self):
         for name, method in self.METHODS.items():
-            with self.subTest(name):
+            with self.case(name):
                 cluster = Cluster(self, endless(workers=2, method=method))
                 cluster.await_step(20)
                 late = cluster.start_worker()
@@ -107,7 +107,7 @@ class WorkerFaults(Test):
 
     def test_a_worker_that_is_asked_to_leave_leaves_without_loss(self):
         for number in (signal.SIGTERM, signal.SIGINT):
-            with self.subTest(number.name):
+            with self.case(number.name):
                 cluster = Cluster(self, endless(workers=2))
                 cluster.await_step(20)
                 leaver = cluster.workers[1]
@@ -172,7 +172,7 @@ class ServerFaults(Test):
 
     def test_without_the_coordinator_everybody_ends_and_names_it(self):
         for how in ("kill", "freeze"):
-            with self.subTest(how):
+            with self.case(how):
                 cluster = Cluster(self, endless(servers=2, workers=2))
                 cluster.await_step(20)
                 getattr(cluster.servers[0], how)()
@@ -190,7 +190,7 @@ class ServerFaults(Test):
 
     def test_a_drained_server_evaluates_and_reports(self):
         for rank in (0, 1):
-            with self.subTest(rank=rank):
+            with self.case("server %d" % rank):
                 cluster = Cluster(self, endless(servers=2, workers=2))
                 cluster.await_step(20)
                 cluster.servers[rank].signal(signal.SIGTERM)

@@ -4,7 +4,7 @@ import os
 import signal
 import unittest
 
-from cluster import (ENDLESS, SOON, TESSERA, Process, Test, await_true, children_of, digits, exists, status_of, tessera,
+from cluster import (ENDLESS, TESSERA, Process, Test, await_true, children_of, digits, exists, status_of, tessera,
                      write_job)
 
 
@@ -67,7 +67,7 @@ class RunCommand(Test):
 
     def test_ctrl_c_once_evaluates_and_reports(self):
         for number in (signal.SIGINT, signal.SIGTERM):
-            with self.subTest(number.name):
+            with self.case(number.name):
                 run = Run(self, endless())
                 children = run.await_training()
                 run.signal(number)
@@ -109,7 +109,7 @@ class RunCommand(Test):
 
     def test_a_killed_server_ends_everything_and_is_named(self):
         for victim in ("server 0", "server 1"):
-            with self.subTest(victim):
+            with self.case(victim):
                 run = Run(self, endless())
                 children = run.await_training()
                 os.kill(children[victim], signal.SIGKILL)
@@ -118,7 +118,7 @@ class RunCommand(Test):
 
     def test_a_frozen_server_ends_everything(self):
         for servers, victim in ((2, "server 1"), (2, "server 0"), (1, "server 0")):
-            with self.subTest(victim, servers=servers):
+            with self.case("%s of %d" % (victim, servers)):
                 run = Run(self, endless(servers=servers))
                 children = run.await_training()
                 os.kill(children[victim], signal.SIGSTOP)
@@ -136,10 +136,15 @@ class RunCommand(Test):
 
     def test_a_diverging_job_says_so(self):
         for method in ({"data_parallel": {}}, {"local_sgd": {"local_steps": 3}}, {"async_sgd": {}}):
-            with self.subTest(next(iter(method))):
-                code, out, error = tessera("run", write_job(self, digits(rate=1e6, norm=False, epochs=50, method=method)))
+            with self.case(next(iter(method))):
+                job = digits(rate=1000, norm=False, epochs=50, method=method)
+                job["model"]["layers"].remove("relu")
+                report = self.path("report.json")
+                code, out, error = tessera("run", write_job(self, job), "--report", report)
                 self.assertEqual(code, 1, error)
-                self.assertIn("diverged", error)
+                self.contains(error, "the job has failed", "diverged, try a lower learning rate")
+                with open(report) as file:
+                    self.assertEqual(json.load(file)["outcome"], "failed")
 
     def test_a_job_with_more_workers_than_rows_says_what_to_change(self):
         code, _, error = tessera("run", write_job(self, digits(workers=3, batch=600)))
@@ -149,8 +154,10 @@ class RunCommand(Test):
     def test_logs_are_kept_where_they_are_wanted(self):
         logs = self.path("logs/of/this")
         job = write_job(self, digits(epochs=1))
-        code, out, error = tessera("run", job, "--logs", logs)
-        self.assertEqual((code, error), (0, ""))
+        # Twice: what the first run left there does not disturb the second.
+        for _ in range(2):
+            code, out, error = tessera("run", job, "--logs", logs)
+            self.assertEqual((code, error), (0, ""))
         self.assertGreaterEqual(set(os.listdir(logs)),
                                 {"server-0.log", "server-1.log", "worker-0.log", "worker-1.log"})
         self.contains(out, "digits-test: 2 servers, 2 workers", "accuracy", "traffic")
@@ -222,12 +229,19 @@ class Refusals(Test):
     def test_a_memory_limit_that_is_too_small_is_refused_with_the_sum(self):
         # Servers need 64 MiB, workers 96 MiB and more.
         for limit, who in (("1MiB", "server"), ("90MiB", "worker")):
-            with self.subTest(who):
+            with self.case(who):
                 path = write_job(self, digits(cluster={"memory_limit": limit}))
                 code, _, error = tessera("run", path, "--quiet", within=30)
-                self.assertNotEqual(code, 0)
-                self.contains(error, who + " 0 ended with exit code 2", "cluster.memory_limit", "but this %s needs" % who,
-                              "+")
+                self.assertEqual(code, 2)
+                self.contains(error, who, "ended with exit code 2", "cluster.memory_limit: is",
+                              "but this %s needs" % who, " + ")
+
+    def test_data_that_do_not_fit_the_model_are_refused(self):
+        job = digits()
+        job["model"]["input"] = [65]
+        code, _, error = tessera("run", write_job(self, job), within=30)
+        self.assertEqual(code, 2)
+        self.contains(error, "cannot begin without it", "64", "65")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 // What must be true of every run, whatever the network does.
 //
-// Updates are integers that follow from (seed, member, exchange, entry), so sums are exact in any order, and
-// the parameters of every shard are known to the bit from the history of what was folded: initial values
-// (zeros) plus those updates, and no other.
+// Updates are integers that follow from (seed, member, exchange, entry), so sums are exact in any
+// order, and the parameters of every shard are known to the bit from the history of what was
+// folded: initial values (zeros) plus those updates, and no other.
 #ifndef TESSERA_TESTS_SIM_CHECKER_H_
 #define TESSERA_TESTS_SIM_CHECKER_H_
 

@@ -1,4 +1,5 @@
-// What the train loop knows of the servers: values come, updates go, and each call says what it cost.
+// What the train loop knows of the servers: values come, updates go, and each call says what it
+// cost.
 //
 // The memory is the replica's own: pulled values are written straight into it, and updates are sent
 // straight from it.
@@ -41,21 +42,23 @@ class ParameterClient {
  public:
   virtual ~ParameterClient() = default;
 
-  // Overwrites `values` with the servers' values and remembers their versions as the base of the next push.
-  // Waits until the job's consistency policy lets a worker read that has finished exchange `after`.
+  // Overwrites `values` with the servers' values and remembers their versions as the base of the
+  // next push. Waits until the job's consistency policy lets a worker read that has finished
+  // exchange `after`.
   //   kFailedPrecondition  no member any more; the message says why
   //   kUnavailable         a server could not be reached within the retry time
   // On error `values` are undefined.
   virtual absl::StatusOr<ExchangeTimes> Pull(Exchange after, const ParameterArrays& values) = 0;
 
-  // Pushes `update` as exchange `exchange`, then pulls as above, with `after` = `exchange`. The pull is
-  // asked for at once, so an exchange takes one round trip. `update` and `values` do not overlap.
+  // Pushes `update` as exchange `exchange`, then pulls as above, with `after` = `exchange`. The
+  // pull is asked for at once, so an exchange takes one round trip. `update` and `values` do not
+  // overlap.
   virtual absl::StatusOr<ExchangeTimes> PushPull(Exchange exchange, uint64_t examples,
                                                  const ConstParameterArrays& update,
                                                  const ParameterArrays& values) = 0;
 
-  // The committed values, outside any exchange; answered at once. Their versions become the base of the
-  // next push.
+  // The committed values, outside any exchange; answered at once. Their versions become the base of
+  // the next push.
   virtual absl::Status Read(const ParameterArrays& values) = 0;
 
   virtual Traffic traffic() const = 0;

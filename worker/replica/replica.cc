@@ -7,15 +7,18 @@
 namespace tessera {
 namespace {
 
-// Evaluation goes through the rows in batches of at least this many: it has no minibatch to respect.
+// Evaluation goes through the rows in batches of at least this many: it has no minibatch to
+// respect.
 constexpr int64_t kEvaluationBatchMin = 128;
 
-int64_t BatchMax(const v1::Job& job) { return std::max(job.train().batch_size(), kEvaluationBatchMin); }
+int64_t BatchMax(const v1::Job& job) {
+  return std::max(job.train().batch_size(), kEvaluationBatchMin);
+}
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(const v1::Job& job, const Recipe& recipe, Rank rank,
-                                                         Backend* backend) {
+absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(const v1::Job& job, const Recipe& recipe,
+                                                         Rank rank, Backend* backend) {
   std::unique_ptr<Replica> replica(new Replica(job, rank, backend));
   Network::Options options;
   options.batch_max = BatchMax(job);
@@ -28,12 +31,14 @@ absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(const v1::Job& job, con
     for (int i = 0; i < count; ++i) replica->update_.push_back(network.gradient(i));
     return replica;
   }
-  TESSERA_ASSIGN_OR_RETURN(replica->optimizer_, LocalOptimizer::Create(job.train().optimizer(), network, *backend));
+  TESSERA_ASSIGN_OR_RETURN(replica->optimizer_,
+                           LocalOptimizer::Create(job.train().optimizer(), network, *backend));
   TESSERA_ASSIGN_OR_RETURN(replica->pulled_,
                            Buffer<float>::Create(backend->memory(), network.parameters().size()));
   for (int i = 0; i < count; ++i) {
     const int64_t offset = network.plan().parameter_offsets[i];
-    replica->update_.push_back(absl::MakeConstSpan(replica->pulled_.data() + offset, network.parameter(i).size()));
+    replica->update_.push_back(
+        absl::MakeConstSpan(replica->pulled_.data() + offset, network.parameter(i).size()));
   }
   return replica;
 }
@@ -42,7 +47,8 @@ absl::StatusOr<int64_t> Replica::MemoryNeeded(const v1::Job& job, const Recipe& 
                                               int64_t calibration_rows) {
   TESSERA_ASSIGN_OR_RETURN(const NetworkPlan plan, PlanOf(job.model()));
   TESSERA_ASSIGN_OR_RETURN(const Precision precision, PrecisionOf(job.train().precision()));
-  const NetworkMemory network = tessera::MemoryNeeded(plan, BatchMax(job), precision, calibration_rows);
+  const NetworkMemory network =
+      tessera::MemoryNeeded(plan, BatchMax(job), precision, calibration_rows);
   const int64_t row_bytes = (plan.shape.inputs() + plan.shape.outputs() + 1) * sizeof(float);
   int64_t bytes = network.held_bytes + network.calibration_bytes +
                   std::max(BatchMax(job), calibration_rows) * row_bytes;
@@ -74,7 +80,8 @@ Batch Replica::Fill(const Dataset& data, absl::Span<const uint32_t> rows) {
   return batch;
 }
 
-absl::StatusOr<double> Replica::Train(const Dataset& data, absl::Span<const uint32_t> rows, uint64_t step) {
+absl::StatusOr<double> Replica::Train(const Dataset& data, absl::Span<const uint32_t> rows,
+                                      uint64_t step) {
   const Batch batch = Fill(data, rows);
   TESSERA_ASSIGN_OR_RETURN(const LossAndCount result,
                            network_->TrainStep(batch, {job_.seed(), step, rank_.value()}));
@@ -96,7 +103,8 @@ absl::Status Replica::AdoptValues() {
   return backend_.Finish();
 }
 
-absl::StatusOr<std::vector<float>> Replica::Calibrate(const Dataset& data, absl::Span<const uint32_t> rows) {
+absl::StatusOr<std::vector<float>> Replica::Calibrate(const Dataset& data,
+                                                      absl::Span<const uint32_t> rows) {
   const Batch batch = Fill(data, rows);
   return network_->Calibrate(absl::MakeConstSpan(&batch, 1));
 }

@@ -29,8 +29,8 @@ class Replica {
   // `backend` outlives the replica.
   //   kResourceExhausted   no memory
   //   kFailedPrecondition  the job's precision is not to be had on this machine
-  static absl::StatusOr<std::unique_ptr<Replica>> Create(const v1::Job& job, const Recipe& recipe, Rank rank,
-                                                         Backend* backend);
+  static absl::StatusOr<std::unique_ptr<Replica>> Create(const v1::Job& job, const Recipe& recipe,
+                                                         Rank rank, Backend* backend);
 
   // Bytes that a replica of this job takes, evaluation included; `calibration_rows` are its sample.
   static absl::StatusOr<int64_t> MemoryNeeded(const v1::Job& job, const Recipe& recipe,
@@ -41,22 +41,24 @@ class Replica {
   const ParameterArrays& values() const { return values_; }
   const ConstParameterArrays& update() const { return update_; }
 
-  // One minibatch: forward and backward, and the local optimizer where the method has one. Returns the mean
-  // loss of the minibatch.
+  // One minibatch: forward and backward, and the local optimizer where the method has one. Returns
+  // the mean loss of the minibatch.
   absl::StatusOr<double> Train(const Dataset& data, absl::Span<const uint32_t> rows, uint64_t step);
   // The last local step is done: makes update() what is to be sent.
   absl::Status FormUpdate();
   // values() have just been replaced by the servers'.
   absl::Status AdoptValues();
 
-  // Evaluation of the values as they are (docs/methods.md): the constants of batch norm over `rows` of the
-  // training data, and the scores of `rows` of the test data under given constants.
-  absl::StatusOr<std::vector<float>> Calibrate(const Dataset& data, absl::Span<const uint32_t> rows);
+  // Evaluation of the values as they are (docs/methods.md): the constants of batch norm over `rows`
+  // of the training data, and the scores of `rows` of the test data under given constants.
+  absl::StatusOr<std::vector<float>> Calibrate(const Dataset& data,
+                                               absl::Span<const uint32_t> rows);
   absl::StatusOr<Scores> Score(const Dataset& data, absl::Span<const uint32_t> rows,
                                absl::Span<const float> constants);
 
  private:
-  Replica(const v1::Job& job, Rank rank, Backend* backend) : job_(job), rank_(rank), backend_(*backend) {}
+  Replica(const v1::Job& job, Rank rank, Backend* backend)
+      : job_(job), rank_(rank), backend_(*backend) {}
   // Fills the batch buffers, which grow to `rows` rows at first use, with rows of `data`.
   Batch Fill(const Dataset& data, absl::Span<const uint32_t> rows);
 
@@ -65,7 +67,7 @@ class Replica {
   Backend& backend_;
   std::unique_ptr<Network> network_;
   std::unique_ptr<LocalOptimizer> optimizer_;  // where the method steps locally
-  Buffer<float> pulled_;                       // then also the values of the last pull, or the delta
+  Buffer<float> pulled_;  // then also the values of the last pull, or the delta
   ParameterArrays values_;
   ConstParameterArrays update_;
   std::vector<float> inputs_;

@@ -192,6 +192,10 @@ void CoordinatorClient::Renew() {
       if (stop_renewing_) return;
     }
     if (MayRepeat(status) && absl::Now() - last_answer <= lease_) continue;
+    if (MayRepeat(status)) {
+      status = absl::UnavailableError(absl::StrCat(status.message(), "; not reached for the lease of ",
+                                                   absl::FormatDuration(lease_)));
+    }
     if (on_lost_) on_lost_(status);
     return;
   }

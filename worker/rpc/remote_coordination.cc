@@ -67,7 +67,8 @@ absl::StatusOr<std::optional<std::vector<float>>> RemoteCoordination::ShareConst
   v1::EvaluateRequest request;
   request.set_stage(v1::CALIBRATE);
   request.set_attempt(place.attempt);
-  request.set_constants(reinterpret_cast<const char*>(constants.data()), constants.size() * sizeof(float));
+  request.set_constants(reinterpret_cast<const char*>(constants.data()),
+                        constants.size() * sizeof(float));
   TESSERA_ASSIGN_OR_RETURN(const v1::EvaluateReply reply, client_.Evaluate(std::move(request)));
   if (reply.restart() || reply.finished()) {
     attempt_ = reply.attempt();
@@ -75,15 +76,16 @@ absl::StatusOr<std::optional<std::vector<float>>> RemoteCoordination::ShareConst
   }
   const std::string& bytes = reply.constants();
   if (bytes.size() % sizeof(float) != 0) {
-    return absl::InternalError(absl::StrCat("evaluation: constants are ", bytes.size(), " bytes, want whole floats"));
+    return absl::InternalError(
+        absl::StrCat("evaluation: constants are ", bytes.size(), " bytes, want whole floats"));
   }
   std::vector<float> shared(bytes.size() / sizeof(float));
   std::memcpy(shared.data(), bytes.data(), bytes.size());
   return std::optional<std::vector<float>>(std::move(shared));
 }
 
-absl::StatusOr<std::optional<EvaluationResult>> RemoteCoordination::Score(const EvaluationPlace& place,
-                                                                          const EvaluationScores& scores) {
+absl::StatusOr<std::optional<EvaluationResult>> RemoteCoordination::Score(
+    const EvaluationPlace& place, const EvaluationScores& scores) {
   v1::EvaluateRequest request;
   request.set_stage(v1::SCORE);
   request.set_attempt(place.attempt);
@@ -98,6 +100,8 @@ absl::StatusOr<std::optional<EvaluationResult>> RemoteCoordination::Score(const 
   return std::optional<EvaluationResult>(ResultOf(reply));
 }
 
-void RemoteCoordination::SetProgress(const TrainProgress& progress) { client_.SetProgress(ToProto(progress)); }
+void RemoteCoordination::SetProgress(const TrainProgress& progress) {
+  client_.SetProgress(ToProto(progress));
+}
 
 }  // namespace tessera

@@ -18,8 +18,8 @@ class RemoteCoordination final : public Coordination {
   absl::Status BeginTraining() override { return client_.BeginTraining(); }
   absl::StatusOr<EpochCut> BeginEpoch(uint64_t epoch, uint64_t step) override;
   absl::StatusOr<EvaluationPlace> Arrive(const Arrival& arrival) override;
-  absl::StatusOr<std::optional<std::vector<float>>> ShareConstants(const EvaluationPlace& place,
-                                                                   std::vector<float> constants) override;
+  absl::StatusOr<std::optional<std::vector<float>>> ShareConstants(
+      const EvaluationPlace& place, std::vector<float> constants) override;
   absl::StatusOr<std::optional<EvaluationResult>> Score(const EvaluationPlace& place,
                                                         const EvaluationScores& scores) override;
   Exchange drain_exchange() const override { return client_.drain_exchange(); }

@@ -1,5 +1,5 @@
-// What the train loop asks the coordinator. Each call may wait for other members, and fails with a message
-// that says why when this worker is no member any more.
+// What the train loop asks the coordinator. Each call may wait for other members, and fails with a
+// message that says why when this worker is no member any more.
 #ifndef TESSERA_WORKER_TRAIN_COORDINATION_H_
 #define TESSERA_WORKER_TRAIN_COORDINATION_H_
 
@@ -31,7 +31,8 @@ struct EpochCut {
   // The step at which the epoch begins.
   uint64_t first_step = 0;
   // Rows of all members together, where each has its own.
-  int64_t rows_total = 0;};
+  int64_t rows_total = 0;
+};
 
 struct EvaluationResult {
   double test_loss = 0;
@@ -79,14 +80,16 @@ class Coordination {
     bool last = false;
   };
   virtual absl::StatusOr<EvaluationPlace> Arrive(const Arrival& arrival) = 0;
-  // Part 0 gives the constants, the others get them. nullopt: a member was lost, begin again with Arrive.
-  virtual absl::StatusOr<std::optional<std::vector<float>>> ShareConstants(const EvaluationPlace& place,
-                                                                           std::vector<float> constants) = 0;
+  // Part 0 gives the constants, the others get them. nullopt: a member was lost, begin again with
+  // Arrive.
+  virtual absl::StatusOr<std::optional<std::vector<float>>> ShareConstants(
+      const EvaluationPlace& place, std::vector<float> constants) = 0;
   // nullopt as above.
   virtual absl::StatusOr<std::optional<EvaluationResult>> Score(const EvaluationPlace& place,
                                                                 const EvaluationScores& scores) = 0;
 
-  // The job is to end early: evaluate after this exchange, or the next one if it has passed. 0: it is not.
+  // The job is to end early: evaluate after this exchange, or the next one if it has passed. 0: it
+  // is not.
   virtual Exchange drain_exchange() const = 0;
   // For the next renewal of the lease. Any thread.
   virtual void SetProgress(const TrainProgress& progress) = 0;

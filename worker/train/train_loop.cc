@@ -17,14 +17,15 @@ Partition PartitionOf(const v1::Job& job) {
 
 }  // namespace
 
-TrainLoop::TrainLoop(Options options, const Datasets* data, Replica* replica, ParameterClient* servers,
-                     Coordination* coordination)
+TrainLoop::TrainLoop(Options options, const Datasets* data, Replica* replica,
+                     ParameterClient* servers, Coordination* coordination)
     : options_(std::move(options)),
       data_(*data),
       replica_(*replica),
       servers_(*servers),
       coordination_(*coordination),
-      order_({PartitionOf(options_.job), options_.job.seed(), data->train.rows(), options_.job.train().batch_size()}),
+      order_({PartitionOf(options_.job), options_.job.seed(), data->train.rows(),
+              options_.job.train().batch_size()}),
       step_(options_.first_step),
       epoch_(options_.first_epoch),
       exchange_(options_.first_exchange.value() - 1) {}
@@ -70,7 +71,8 @@ absl::Status TrainLoop::Run() {
 // Also right for a worker that joined in the middle of an epoch.
 absl::Status TrainLoop::BeginEpoch() {
   const Phase before = phases_.Enter(Phase::kWait);
-  // Epochs get shorter as workers join: one that joins late may begin past the epoch that it was told.
+  // Epochs get shorter as workers join: one that joins late may begin past the epoch that it was
+  // told.
   for (; !Finished(); ++epoch_) {
     TESSERA_ASSIGN_OR_RETURN(cut_, coordination_.BeginEpoch(epoch_, step_));
     const uint64_t end = cut_.first_step + static_cast<uint64_t>(cut_.steps);
@@ -88,9 +90,10 @@ absl::Status TrainLoop::BeginEpoch() {
   TESSERA_RETURN_IF_ERROR(order_.Begin(place));
   if (order_.steps() != cut_.steps) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "data: worker ", options_.rank.value(), " has ", data_.train.rows(), " training rows, which makes ",
-        order_.steps(), " steps an epoch, want ", cut_.steps,
-        " as the other workers have; the workers' training files differ (data.partition: local allows that)"));
+        "data: worker ", options_.rank.value(), " has ", data_.train.rows(),
+        " training rows, which makes ", order_.steps(), " steps an epoch, want ", cut_.steps,
+        " as the other workers have; the workers' training files differ (data.partition: local "
+        "allows that)"));
   }
   return absl::OkStatus();
 }
@@ -150,7 +153,8 @@ absl::Status TrainLoop::Evaluate(bool last) {
 }
 
 // nullopt: a member was lost in between, and all begin again.
-absl::StatusOr<std::optional<EvaluationResult>> TrainLoop::EvaluateOnce(const Coordination::Arrival& arrival) {
+absl::StatusOr<std::optional<EvaluationResult>> TrainLoop::EvaluateOnce(
+    const Coordination::Arrival& arrival) {
   phases_.Enter(Phase::kWait);
   TESSERA_ASSIGN_OR_RETURN(const EvaluationPlace place, coordination_.Arrive(arrival));
   if (place.finished.has_value()) return place.finished;
@@ -161,8 +165,9 @@ absl::StatusOr<std::optional<EvaluationResult>> TrainLoop::EvaluateOnce(const Co
   std::vector<float> constants;
   if (place.part == 0) {
     const bool owns_part = options_.job.data().partition() == "shard" && cut_.part < cut_.parts;
-    const std::vector<uint32_t> rows = CalibrationRows(options_.job.seed(), data_.train.rows(),
-                                                       owns_part ? cut_.part : 0, owns_part ? cut_.parts : 1);
+    const std::vector<uint32_t> rows =
+        CalibrationRows(options_.job.seed(), data_.train.rows(), owns_part ? cut_.part : 0,
+                        owns_part ? cut_.parts : 1);
     TESSERA_ASSIGN_OR_RETURN(constants, replica_.Calibrate(data_.train, rows));
   }
   TESSERA_ASSIGN_OR_RETURN(const std::optional<std::vector<float>> shared,

@@ -2,8 +2,8 @@
 //
 //   pull -> [ J minibatches -> push and pull ] ... -> evaluation at the boundary where one is due -> ...
 //
-// It never knows a transport: values and updates go through ParameterClient, everything that workers do
-// together through Coordination.
+// It never knows a transport: values and updates go through ParameterClient, everything that
+// workers do together through Coordination.
 #ifndef TESSERA_WORKER_TRAIN_TRAIN_LOOP_H_
 #define TESSERA_WORKER_TRAIN_TRAIN_LOOP_H_
 
@@ -57,7 +57,8 @@ class TrainLoop {
   absl::Status TrainStep();
   absl::Status DoExchange();
   absl::Status Evaluate(bool last);
-  absl::StatusOr<std::optional<EvaluationResult>> EvaluateOnce(const Coordination::Arrival& arrival);
+  absl::StatusOr<std::optional<EvaluationResult>> EvaluateOnce(
+      const Coordination::Arrival& arrival);
   bool Finished() const;
   bool Draining() const;
   TrainProgress progress() const;
@@ -71,10 +72,10 @@ class TrainLoop {
   PhaseTimer phases_;
   std::atomic<bool> stopping_{false};
 
-  uint64_t step_ = 0;        // minibatches behind this worker, those before it joined included
+  uint64_t step_ = 0;  // minibatches behind this worker, those before it joined included
   uint64_t epoch_ = 0;
   EpochCut cut_;
-  Exchange exchange_;        // last one done
+  Exchange exchange_;  // last one done
   int64_t since_exchange_ = 0;
   uint64_t examples_ = 0;
   uint64_t examples_since_exchange_ = 0;

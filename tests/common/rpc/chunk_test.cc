@@ -206,7 +206,7 @@ TEST_CASE("malformed chunks are refused with the byte and the reason", "[rpc][ch
 }
 
 TEST_CASE("messages beyond the limits are refused", "[rpc][chunk]") {
-  CHECK(Read(Example(kChunkBytes).SerializeAsString()).ok());
+  CHECK(Read(Example(kChunkBytesMax).SerializeAsString()).ok());
   const absl::Status large = Read(std::string(kMessageBytesMax + 1, '\0'));
   CHECK(large.code() == absl::StatusCode::kInvalidArgument);
   CHECK(large.message() == "message: is 4259857 bytes, want at most 4259856");

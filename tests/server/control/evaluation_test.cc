@@ -251,9 +251,11 @@ TEST_CASE("local rows are added up, and too few are an error", "[control][epochs
   if (local) {
     CHECK(cut->steps() == 1);  // 2 x 100 rows
   } else {
-    CHECK(cut.status().message() ==
-          "epoch 0: training rows are 100, want at least 2 workers x 60; lower train.batch_size or "
-          "the number of workers");
+    const std::string why =
+        "epoch 0: training rows are 100, want at least 2 workers x 60; lower train.batch_size or "
+        "the number of workers";
+    CHECK(cut.status().message() == "the job has failed: " + why);
+    CHECK(f.coordinator->outcome().message() == why);
   }
 }
 

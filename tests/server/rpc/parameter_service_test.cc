@@ -133,8 +133,11 @@ TEST_CASE("an ordinary protobuf client pulls the initial values", "[rpc][service
   CHECK(pulled.header.payload_bytes() == 1201 * 1000 * 4 + 200 * 4);
   CHECK(pulled.header.layout_hash() == servers.layout_hash());
   CHECK(pulled.header.generation() == 3);
-  CHECK(pulled.chunks ==
-        std::vector<size_t>{65536, kChunkBytes, pulled.bytes.size() - kChunkBytes - 65536});
+  // A small first chunk, whole ones, and the rest.
+  REQUIRE(pulled.chunks.size() == 6);
+  CHECK(pulled.chunks.front() == 65536);
+  for (size_t i = 1; i < 5; ++i) CHECK(pulled.chunks[i] == kChunkBytes);
+  CHECK(pulled.chunks.back() == pulled.bytes.size() - 4 * kChunkBytes - 65536);
   std::vector<float> want(1200 * 1000);
   FillInitialRows(servers.shape().parameters[0], 0, 7, 0, 1200, want.data());
   CHECK(std::memcmp(pulled.bytes.data(), want.data(), want.size() * 4) == 0);

@@ -1,4 +1,5 @@
-// Real shards with their threads, reached without a network: what a train loop needs to be tested whole.
+// Real shards with their threads, reached without a network: what a train loop needs to be tested
+// whole.
 #ifndef TESSERA_TESTS_WORKER_TRAIN_IN_PROCESS_SERVERS_H_
 #define TESSERA_TESTS_WORKER_TRAIN_IN_PROCESS_SERVERS_H_
 
@@ -38,8 +39,7 @@ class InProcessServers {
       options.kind = static_cast<int>(recipe.payload);
       options.policy = recipe.make_policy();
       options.rule = recipe.make_rule();
-      shards_.push_back(
-          std::make_unique<ShardThread>(std::make_unique<Shard>(std::move(options))));
+      shards_.push_back(std::make_unique<ShardThread>(std::make_unique<Shard>(std::move(options))));
       shards_.back()->SetPlan(plan, [](const std::vector<Shard::Removed>&) {});
     }
   }
@@ -67,8 +67,8 @@ class InProcessServers {
   std::vector<std::unique_ptr<ShardThread>> shards_;
 };
 
-// One member's client. Speaks to the servers one after the other, which a barrier allows because all
-// pushes go out before the first read.
+// One member's client. Speaks to the servers one after the other, which a barrier allows because
+// all pushes go out before the first read.
 class InProcessClient final : public ParameterClient {
  public:
   InProcessClient(InProcessServers* servers, MemberId member, PayloadKind kind)

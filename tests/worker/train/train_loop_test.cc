@@ -1,5 +1,5 @@
-// Whole training runs in one process: real data, network, shards and loop; only the network between them and
-// the coordinator are stood in for.
+// Whole training runs in one process: real data, network, shards and loop; only the network between
+// them and the coordinator are stood in for.
 #include "worker/train/train_loop.h"
 
 #include <catch2/catch.hpp>
@@ -42,7 +42,8 @@ v1::Job Job(const std::vector<std::string>& overrides) {
 // What the coordinator would say to one of K workers that live to the end. Evaluates alone.
 class LoneCoordination final : public Coordination {
  public:
-  LoneCoordination(int64_t part, int64_t parts, int64_t steps) : part_(part), parts_(parts), steps_(steps) {}
+  LoneCoordination(int64_t part, int64_t parts, int64_t steps)
+      : part_(part), parts_(parts), steps_(steps) {}
 
   absl::Status BeginTraining() override { return absl::OkStatus(); }
   absl::StatusOr<EpochCut> BeginEpoch(uint64_t epoch, uint64_t step) override {
@@ -59,7 +60,8 @@ class LoneCoordination final : public Coordination {
   absl::StatusOr<std::optional<EvaluationResult>> Score(const EvaluationPlace& place,
                                                         const EvaluationScores& scores) override {
     this->scores.push_back(scores);
-    return std::optional<EvaluationResult>(EvaluationResult{0, 0, scores.correct >= stop_at_correct});
+    return std::optional<EvaluationResult>(
+        EvaluationResult{0, 0, scores.correct >= stop_at_correct});
   }
   Exchange drain_exchange() const override { return drain; }
   void SetProgress(const TrainProgress& progress) override { last_progress = progress; }
@@ -139,7 +141,8 @@ TEST_CASE("k workers of batch b follow one worker of batch k*b", "[train]") {
 }
 
 TEST_CASE("momentum and weight decay on the servers follow one worker too", "[train]") {
-  const std::string sgd = "train.optimizer={sgd: {learning_rate: 0.02, momentum: 0.9, weight_decay: 0.01}}";
+  const std::string sgd =
+      "train.optimizer={sgd: {learning_rate: 0.02, momentum: 0.9, weight_decay: 0.01}}";
   const Outcome many = Train(Job({sgd}), 3, 3);
   const Outcome one = Train(Job({sgd, "train.batch_size=36"}), 1, 1);
   CHECK(MaxDifference(many.parameters, one.parameters) < 5e-6);
@@ -161,20 +164,23 @@ TEST_CASE("local sgd with one local step equals data parallel", "[train]") {
   CHECK(MaxDifference(local.parameters, parallel.parameters) < 2e-6);
 }
 
-TEST_CASE("one worker of local sgd gets what it would get alone, however often it exchanges", "[train]") {
+TEST_CASE("one worker of local sgd gets what it would get alone, however often it exchanges",
+          "[train]") {
   const Outcome often = Train(Job({"method.local_sgd.local_steps=1"}), 2, 1);
   const Outcome once = Train(Job({"method.local_sgd.local_steps=50"}), 2, 1);
   CHECK(MaxDifference(often.parameters, once.parameters) < 2e-6);
 }
 
 TEST_CASE("an evaluation waits for the exchange boundary at or after it is due", "[train]") {
-  // An epoch is 1347 / (2 * 96) = 7 steps; exchanges end at steps 5, 10, 15, 20 and, the last one shorter, 23.
+  // An epoch is 1347 / (2 * 96) = 7 steps; exchanges end at steps 5, 10, 15, 20 and, the last one
+  // shorter, 23.
   const Outcome run = Train(Job({"method.local_sgd.local_steps=5", "train.batch_size=96",
                                  "train.steps=23", "train.evaluate_every=1"}),
                             2, 2);
   for (const auto& worker : run.workers) {
     std::vector<uint64_t> steps;
-    for (const Coordination::Arrival& arrival : worker->arrivals) steps.push_back(arrival.progress.step);
+    for (const Coordination::Arrival& arrival : worker->arrivals)
+      steps.push_back(arrival.progress.step);
     CHECK(steps == std::vector<uint64_t>{10, 15, 23});
     CHECK(worker->arrivals[0].loss_count == 10);
     CHECK(worker->arrivals[1].loss_count == 5);
@@ -187,7 +193,8 @@ TEST_CASE("an evaluation waits for the exchange boundary at or after it is due",
 }
 
 TEST_CASE("training ends where an evaluation says so", "[train]") {
-  const v1::Job job = Job({"train={batch_size: 96, epochs: 9, optimizer: {sgd: {learning_rate: 0.05}}}"});
+  const v1::Job job =
+      Job({"train={batch_size: 96, epochs: 9, optimizer: {sgd: {learning_rate: 0.05}}}"});
   const Recipe recipe = *RecipeFor(job);
   InProcessServers cluster(job, recipe, 1, 1);
   const Datasets data = *LoadDatasets(job.data(), {64, 10, false});

@@ -1,0 +1,66 @@
+#include "deploy/cli/progress.h"
+
+#include <catch2/catch.hpp>
+#include <string>
+
+namespace tessera {
+namespace {
+
+v1::JobStatus Training() {
+  v1::JobStatus status;
+  status.set_job("digits");
+  status.set_method("data_parallel");
+  status.set_state("training");
+  status.set_epoch(3.25);
+  status.set_step(1234);
+  status.set_examples_per_second(34556.4);
+  status.set_train_seconds(12.34);
+  for (const char* state : {"training", "evaluating", "lost"}) status.add_members()->set_state(state);
+  return status;
+}
+
+TEST_CASE("the status line counts live workers only and groups digits", "[cli][progress]") {
+  CHECK(Progress::StatusLine(Training(), 200) ==
+        "training  epoch 3.2  step 1234  34,556 examples/s  12.3 s  2 workers");
+}
+
+TEST_CASE("the status line says for whom the job waits", "[cli][progress]") {
+  v1::JobStatus status;
+  status.set_state("waiting");
+  status.add_waiting_for("server 1");
+  status.add_waiting_for("worker 0");
+  CHECK(Progress::StatusLine(status, 80) == "waiting for server 1, worker 0");
+  v1::JobStatus training = Training();
+  training.add_waiting_for("worker 1");
+  CHECK(Progress::StatusLine(training, 200).find("waiting for worker 1") != std::string::npos);
+}
+
+TEST_CASE("the status line never overflows the terminal", "[cli][progress]") {
+  for (int width = 0; width < 100; ++width) {
+    CHECK(static_cast<int>(Progress::StatusLine(Training(), width).size()) <= width);
+  }
+}
+
+TEST_CASE("the summary gives rate and traffic of all workers together", "[cli][progress]") {
+  v1::JobStatus status = Training();
+  status.set_train_seconds(2);
+  status.set_wall_seconds(3);
+  status.set_members_lost(1);
+  status.add_history()->set_test_accuracy(0.9467);
+  for (int k = 0; k < 2; ++k) {
+    v1::WorkerReport* report = status.add_worker_reports();
+    report->set_examples(1000000);
+    report->set_pull_payload_bytes(3 << 20);
+    report->set_push_payload_bytes(512);
+  }
+  const std::string text = Progress::Summary(status, "r.json");
+  CHECK(text.find("digits (data_parallel): 2.0 s of training, 3.0 s in all") != std::string::npos);
+  CHECK(text.find("0.9467") != std::string::npos);
+  CHECK(text.find("1,000,000") != std::string::npos);
+  CHECK(text.find("pulled 6.0 MiB, pushed 1.0 KiB") != std::string::npos);
+  CHECK(text.find("1 worker") != std::string::npos);
+  CHECK(text.find("r.json") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,40 @@
+"""deploy/count_tests.py reads what Catch2 and unittest print."""
+import importlib.util
+import unittest
+
+SPEC = importlib.util.spec_from_file_location("count_tests", "deploy/count_tests.py")
+count_tests = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(count_tests)
+count = count_tests.count
+
+
+class Count(unittest.TestCase):
+    def test_catch2_cases_are_counted(self):
+        self.assertEqual(count("x\nAll tests passed (31 assertions in 7 test cases)\n"), (7, 0, 0))
+        self.assertEqual(count("All tests passed (1 assertion in 1 test case)\n"), (1, 0, 0))
+        self.assertEqual(count("test cases:  9 |  7 passed | 2 failed\nassertions: 70 | 60 passed | 10 failed\n"),
+                         (7, 2, 0))
+        self.assertEqual(count("test cases: 1 | 1 failed\nassertions: 1 | 1 failed\n"), (0, 1, 0))
+
+    def test_python_tests_are_counted(self):
+        self.assertEqual(count("...\nRan 17 tests in 7.499s\n\nOK\n"), (17, 0, 0))
+        self.assertEqual(count("Ran 1 test in 0.1s\n\nOK\n"), (1, 0, 0))
+        self.assertEqual(count("Ran 6 tests in 0.1s\n\nOK (skipped=6)\n"), (0, 0, 6))
+
+    def test_python_failures_and_errors_are_counted(self):
+        text = ("FAIL: test_a (__main__.T.test_a)\n---\nERROR: test_b (__main__.T.test_b)\n---\n"
+                "Ran 5 tests in 1s\n\nFAILED (failures=1, errors=1, skipped=1)\n")
+        self.assertEqual(count(text), (2, 2, 1))
+
+    def test_a_test_that_fails_in_several_subtests_is_one_failure(self):
+        text = ("FAIL: test_a (__main__.T.test_a) [x]\nFAIL: test_a (__main__.T.test_a) [y]\n"
+                "FAIL: test_a (__main__.T.test_a) (rank=1)\nRan 2 tests in 1s\n\nFAILED (failures=3)\n")
+        self.assertEqual(count(text), (1, 1, 0))
+
+    def test_other_logs_say_nothing(self):
+        self.assertIsNone(count(""))
+        self.assertIsNone(count("Ran 5 tests in the"))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,117 @@
+"""Rules for every file of the tree that no compiler checks."""
+import os
+import re
+import subprocess
+import unittest
+
+LINES_MAX = 500
+COLUMNS_MAX = 120
+# Columns are free where one thing must stay on one line: tables, addresses, the options of a key.
+FREE_COLUMNS = (".md", ".proto", "deploy/fetch_data.sh")
+CODE = (".bazel", ".bzl", ".cc", ".h", ".proto", ".py", ".sh")
+# Libraries whose headers lie in no folder of their own.
+LIBRARIES = ("dnnl",)
+BUCKETS = {"util", "utils", "helper", "helpers", "misc", "manager"}
+
+
+def tree():
+    """The tree that this test lies in, not its copy for the test."""
+    here = os.path.dirname(os.path.realpath(__file__))
+    while not os.path.exists(os.path.join(here, "WORKSPACE")):
+        here = os.path.dirname(here)
+    return here
+
+
+def files(root):
+    """Paths below the root, of everything that belongs to the project."""
+    listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=root,
+                            capture_output=True, text=True)
+    if listed.returncode == 0:
+        return sorted(path for path in set(listed.stdout.splitlines()) if os.path.isfile(os.path.join(root, path)))
+    found = []
+    for folder, folders, names in os.walk(root):
+        folders[:] = [name for name in folders if not name.startswith((".", "bazel-"))]
+        found += [os.path.relpath(os.path.join(folder, name), root) for name in names]
+    return sorted(found)
+
+
+class Tidy(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        root = tree()
+        cls.paths = files(root)
+        cls.texts = {}
+        for path in cls.paths:
+            with open(os.path.join(root, path), "rb") as file:
+                data = file.read()
+            if b"\0" not in data and not path.endswith(".gz"):
+                cls.texts[path] = data.decode()
+
+    def of(self, *endings):
+        return {path: text for path, text in self.texts.items() if path.endswith(endings)}
+
+    def none(self, offenders):
+        self.assertEqual(list(offenders), [])
+
+    def test_the_tree_was_found(self):
+        self.assertIn("WORKSPACE", self.texts)
+        self.assertGreater(len(self.of(".h")), 50)
+
+    def test_no_file_is_long(self):
+        self.none((path, text.count("\n")) for path, text in self.of(*CODE).items() if text.count("\n") > LINES_MAX)
+
+    def test_no_line_is_wide(self):
+        self.none("%s:%d" % (path, number) for path, text in self.of(*CODE).items() if not path.endswith(FREE_COLUMNS)
+                  for number, line in enumerate(text.splitlines(), 1) if len(line) > COLUMNS_MAX)
+
+    def test_no_tabs_and_no_spaces_at_the_end_of_a_line(self):
+        self.none("%s:%d" % (path, number) for path, text in self.of(*CODE).items()
+                  for number, line in enumerate(text.splitlines(), 1) if "\t" in line or line != line.rstrip())
+
+    def test_every_file_ends_with_one_line_break(self):
+        self.none(path for path, text in self.of(".md", *CODE).items()
+                  if text and (not text.endswith("\n") or text.endswith("\n\n")))
+
+    def test_nothing_is_left_for_later_in_a_comment(self):
+        later = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b")
+        self.none(path for path, text in self.of(".md", ".yaml", *CODE).items() if later.search(text))
+
+    def test_no_path_of_one_machine(self):
+        machine = re.compile(r"(?<![\w.])/(wo" + r"rk|home/\w+|root|Users)/")
+        self.none("%s:%d" % (path, number) for path, text in self.texts.items()
+                  for number, line in enumerate(text.splitlines(), 1) if machine.search(line))
+
+    def test_no_file_is_a_bucket(self):
+        def words(path):
+            return set(re.split(r"[/_.]", path.lower()))
+
+        self.none(path for path in self.paths if words(path) & BUCKETS)
+
+    def test_every_header_has_a_first_comment_and_a_guard_named_after_it(self):
+        for path, text in self.of(".h").items():
+            guard = "TESSERA_%s_" % re.sub(r"[^A-Z0-9]", "_", path.upper())
+            if path.startswith("third_party/"):
+                continue
+            with self.subTest(path):
+                self.assertTrue(text.startswith("// "), "the first line says what the file is")
+                self.assertIn("\n#ifndef %s\n#define %s\n" % (guard, guard), text)
+                self.assertTrue(text.endswith("#endif  // %s\n" % guard))
+
+    def test_scripts_and_python_say_what_they_are(self):
+        for path, text in self.of(".py", ".sh").items():
+            lines = text.splitlines()
+            first = lines[1] if lines[0].startswith("#!") else lines[0]
+            self.assertTrue(first.startswith(('"""', "# ")), path)
+
+    def test_includes_are_by_full_path(self):
+        for path, text in self.of(".cc", ".h").items():
+            for name in re.findall(r'^#include "([^"]+)"', text, re.M):
+                self.assertTrue("/" in name or name.startswith(LIBRARIES), "%s includes %s" % (path, name))
+
+    def test_every_folder_with_code_is_a_package(self):
+        folders = {os.path.dirname(path) for path in self.of(".cc", ".h")}
+        self.none(folder for folder in sorted(folders) if os.path.join(folder, "BUILD.bazel") not in self.texts)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,43 @@
+"""The jobs over public data learn what a short run can show. TESSERA_DATA: a folder for fetch_data.sh --from."""
+import os
+import unittest
+
+from cluster import JOBS, Test, run_to_end
+
+DATA = os.environ.get("TESSERA_DATA", "")
+
+
+@unittest.skipUnless(os.path.isdir(DATA), "TESSERA_DATA is no folder")
+class PublicData(Test):
+    def train(self, job, folder, *sets):
+        arguments = ["--set", "data.directory=" + os.path.join(DATA, folder)]
+        for item in sets:
+            arguments += ["--set", item]
+        report = run_to_end(self, os.path.join(JOBS, job + ".yaml"), *arguments)
+        self.assertEqual(report["outcome"], "finished")
+        return report["final"]["test_accuracy"]
+
+    def test_a9a(self):
+        # 0.764 of the test rows are in one class.
+        self.assertGreaterEqual(self.train("a9a", "a9a", "train.epochs=2"), 0.835)
+
+    def test_mnist(self):
+        self.assertGreaterEqual(self.train("mnist", "mnist", "train.epochs=1"), 0.94)
+
+    def test_fashion_mnist(self):
+        accuracy = self.train("fashion_mnist", "fashion_mnist", "train.epochs=8", "train.evaluate_every=0")
+        self.assertGreaterEqual(accuracy, 0.87)
+
+    def test_cifar(self):
+        self.assertGreaterEqual(self.train("cifar", "cifar10_12k", "train.epochs=2"), 0.38)
+
+    def test_speech(self):
+        # 40 words: a guess is right once in 40.
+        self.assertGreaterEqual(self.train("speech", "arabic_speech_commands", "train.epochs=1"), 0.6)
+
+    def test_speech_local_sgd(self):
+        self.assertGreaterEqual(self.train("speech_local_sgd", "arabic_speech_commands", "train.epochs=1"), 0.6)
+
+
+if __name__ == "__main__":
+    unittest.main()
