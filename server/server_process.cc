@@ -45,7 +45,8 @@ namespace {
 constexpr absl::Duration kEndMargin = absl::Seconds(2);
 // How long status calls may still ask after the job has ended.
 constexpr absl::Duration kLingerAfterEnd = absl::Milliseconds(500);
-// Staged pushes, copies for readers and the program itself, beyond what the shard says (docs/architecture.md).
+// Staged pushes, copies for readers and the program itself, beyond what the shard says
+// (docs/architecture.md).
 constexpr int64_t kProgramBytes = int64_t{64} << 20;
 
 // "0.0.0.0:7000" is a place to listen, not one to call.
@@ -100,20 +101,22 @@ absl::Status ServerProcess::FindAddresses() {
   const auto& addresses = job_.cluster().servers().addresses();
   const int64_t count = job_.cluster().servers().count();
   if (options_.rank < 0 || options_.rank >= count) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--rank: got ", options_.rank, ", want 0 to ", count - 1, " (cluster.servers)"));
+    return absl::InvalidArgumentError(absl::StrCat("--rank: got ", options_.rank, ", want 0 to ",
+                                                   count - 1, " (cluster.servers)"));
   }
   listen_ = options_.listen;
   if (listen_.empty() && !addresses.empty()) listen_ = addresses[options_.rank];
   if (listen_.empty()) {
     return absl::InvalidArgumentError(
-        "--listen: not given, and cluster.servers is only a count; list the servers' host:port there, or use "
+        "--listen: not given, and cluster.servers is only a count; list the servers' host:port "
+        "there, or use "
         "`tessera run`");
   }
   if (IsAnyAddress(listen_)) {
     if (addresses.empty()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("--listen: got \"", listen_, "\", want an address that the other machines can call, or list the "
+          absl::StrCat("--listen: got \"", listen_,
+                       "\", want an address that the other machines can call, or list the "
                        "servers' host:port in cluster.servers"));
     }
     announced_ = addresses[options_.rank];
@@ -132,14 +135,15 @@ absl::Status ServerProcess::CheckMemory() const {
   if (limit == 0) return absl::OkStatus();
   TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ShapeOf(job_.model()));
   TESSERA_ASSIGN_OR_RETURN(const Recipe recipe, RecipeFor(job_));
-  const int64_t slice = SlicesOf(shape, ShardId(options_.rank), job_.cluster().servers().count()).bytes();
+  const int64_t slice =
+      SlicesOf(shape, ShardId(options_.rank), job_.cluster().servers().count()).bytes();
   const int64_t states = recipe.make_rule()->state_count();
   const int64_t need = slice * (5 + states) + kProgramBytes;
   if (need <= limit) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("cluster.memory_limit: is ", limit, " bytes, but this server needs ", need, " = ", slice,
-                   " x (parameters 1 + pending 1 + staged pushes 2 + copies for readers 1 + optimizer state ", states,
-                   ") + ", kProgramBytes, "; raise it or use more servers"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "cluster.memory_limit: is ", limit, " bytes, but this server needs ", need, " = ", slice,
+      " x (parameters 1 + pending 1 + staged pushes 2 + copies for readers 1 + optimizer state ",
+      states, ") + ", kProgramBytes, "; raise it or use more servers"));
 }
 
 absl::Status ServerProcess::StartCoordinator(const ModelShape& shape, const Recipe& recipe) {
@@ -201,9 +205,9 @@ absl::Status ServerProcess::StartServices() {
     options.services.push_back(admin_service_.get());
   }
   TESSERA_ASSIGN_OR_RETURN(server_, GrpcServer::Start(options));
-  Log(LogLevel::kInfo, absl::StrCat("server: serving rank=", options_.rank, " address=", server_->address(),
-                                    " entries=", shard_->slices().size, " job=", job_.name(),
-                                    " digest=", digest_.substr(0, 12)));
+  Log(LogLevel::kInfo, absl::StrCat("server: serving rank=", options_.rank, " address=",
+                                    server_->address(), " entries=", shard_->slices().size,
+                                    " job=", job_.name(), " digest=", digest_.substr(0, 12)));
 
   AttachLink::Options link;
   link.coordinator = is_coordinator() ? server_->address() : coordinator_address_;
@@ -248,10 +252,12 @@ v1::JobStatus ServerProcess::CurrentStatus() const {
 
 absl::Status ServerProcess::CheckReportPath() const {
   if (options_.report_path.empty()) return absl::OkStatus();
-  if (!is_coordinator()) return absl::InvalidArgumentError("--report: only server 0 has the report, want --rank 0");
+  if (!is_coordinator())
+    return absl::InvalidArgumentError("--report: only server 0 has the report, want --rank 0");
   if (std::ofstream(options_.report_path, std::ios::app)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("--report: \"", options_.report_path,
-                                                 "\" cannot be written; name a file in a folder that exists"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("--report: \"", options_.report_path,
+                   "\" cannot be written; name a file in a folder that exists"));
 }
 
 absl::Status ServerProcess::WriteReport(const v1::JobStatus& status) const {
@@ -259,7 +265,8 @@ absl::Status ServerProcess::WriteReport(const v1::JobStatus& status) const {
   std::ofstream file(options_.report_path, std::ios::trunc);
   file << status.report_json() << "\n";
   if (!file.flush()) {
-    return absl::UnavailableError(absl::StrCat("--report: \"", options_.report_path, "\" cannot be written"));
+    return absl::UnavailableError(
+        absl::StrCat("--report: \"", options_.report_path, "\" cannot be written"));
   }
   return absl::OkStatus();
 }
@@ -267,13 +274,16 @@ absl::Status ServerProcess::WriteReport(const v1::JobStatus& status) const {
 absl::Status ServerProcess::AwaitEnd() {
   absl::Status outcome;
   {
-    const auto has_ended = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return link_ended_.has_value(); };
+    const auto has_ended = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+      return link_ended_.has_value();
+    };
     absl::MutexLock lock(&mutex_);
     mutex_.Await(absl::Condition(&has_ended));
     outcome = *link_ended_;
   }
   if (is_coordinator()) {
-    coordinator_->AwaitEnd(absl::Now() + absl::Nanoseconds(job_.cluster().lease_timeout()) + kEndMargin);
+    coordinator_->AwaitEnd(absl::Now() + absl::Nanoseconds(job_.cluster().lease_timeout()) +
+                           kEndMargin);
     if (const absl::Status job = coordinator_->outcome(); !job.ok()) outcome = job;
     const absl::Status written = WriteReport(coordinator_->Status());
     if (outcome.ok()) outcome = written;
@@ -318,7 +328,8 @@ int RunServer(const ServerOptions& options) {
     if (running == nullptr) _exit(1);
     running->OnSignal(count);
   });
-  const JobReading reading = ReadJobFile(options.job_path, options.overrides, JobOptions{/*check_files=*/false});
+  const JobReading reading =
+      ReadJobFile(options.job_path, options.overrides, JobOptions{/*check_files=*/false});
   if (!reading.ok()) {
     std::fputs(FormatJobErrors(reading.errors).c_str(), stderr);
     return 2;
@@ -341,7 +352,8 @@ int RunServer(const ServerOptions& options) {
     Log(LogLevel::kInfo, absl::StrCat("server: ended rank=", options.rank));
     return 0;
   }
-  Log(LogLevel::kError, absl::StrCat("server: ended rank=", options.rank, " error=\"", status.message(), "\""));
+  Log(LogLevel::kError,
+      absl::StrCat("server: ended rank=", options.rank, " error=\"", status.message(), "\""));
   return 1;
 }
 

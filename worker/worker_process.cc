@@ -88,9 +88,10 @@ absl::Status WorkerProcess::CheckMemory() const {
       Replica::MemoryNeeded(job_, recipe_, std::min(data_->train.rows(), kCalibrationRowsMax)));
   const int64_t need = data + replica + kProgramBytes;
   if (need <= limit) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "cluster.memory_limit: is ", limit, " bytes, but this worker needs ", need, " = data ", data,
-      " + model, gradient, activations and batches ", replica, " + program ", kProgramBytes, "; raise it"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("cluster.memory_limit: is ", limit, " bytes, but this worker needs ", need,
+                   " = data ", data, " + model, gradient, activations and batches ", replica,
+                   " + program ", kProgramBytes, "; raise it"));
 }
 
 absl::Status WorkerProcess::Prepare() {
@@ -98,10 +99,12 @@ absl::Status WorkerProcess::Prepare() {
   TESSERA_ASSIGN_OR_RETURN(recipe_, RecipeFor(job_));
   if (options_.coordinator.empty() && job_.cluster().servers().addresses().empty()) {
     return absl::InvalidArgumentError(
-        "--coordinator: not given, and cluster.servers is only a count; list the servers' host:port there, or use "
+        "--coordinator: not given, and cluster.servers is only a count; list the servers' "
+        "host:port there, or use "
         "`tessera run`");
   }
-  TESSERA_ASSIGN_OR_RETURN(backend_, CreateBackend(job_.cluster().device(), job_.cluster().threads()));
+  TESSERA_ASSIGN_OR_RETURN(backend_,
+                           CreateBackend(job_.cluster().device(), job_.cluster().threads()));
   ModelEnds ends;
   ends.inputs = shape_.inputs();
   ends.outputs = shape_.outputs();
@@ -126,14 +129,16 @@ absl::Status WorkerProcess::Connect() {
   TESSERA_ASSIGN_OR_RETURN(admission_, coordinator_->Join([](absl::string_view waiting_for) {
     Log(LogLevel::kInfo, absl::StrCat("worker: waiting for ", waiting_for));
   }));
-  Log(LogLevel::kInfo, absl::StrCat("worker: joined rank=", admission_.rank(), " member=", admission_.member(),
-                                    " first_exchange=", admission_.first_exchange()));
+  Log(LogLevel::kInfo,
+      absl::StrCat("worker: joined rank=", admission_.rank(), " member=", admission_.member(),
+                   " first_exchange=", admission_.first_exchange()));
   coordinator_->StartRenewing([this](absl::Status why) { OnLost(std::move(why)); });
   coordination_ = std::make_unique<RemoteCoordination>(coordinator_.get());
 
   ParameterClientGrpc::Options data;
   data.servers.assign(admission_.servers().begin(), admission_.servers().end());
-  for (int shard = 0; shard < shards; ++shard) data.slices.push_back(SlicesOf(shape_, ShardId(shard), shards));
+  for (int shard = 0; shard < shards; ++shard)
+    data.slices.push_back(SlicesOf(shape_, ShardId(shard), shards));
   data.layout_hash = LayoutHash(shape_, shards);
   data.member = MemberId(admission_.member());
   data.generation = Generation(admission_.generation());
@@ -161,8 +166,8 @@ absl::Status WorkerProcess::Train() {
   TrainLoop* loop = nullptr;
   {
     absl::MutexLock lock(&mutex_);
-    loop_ = std::make_unique<TrainLoop>(std::move(options), data_.get(), replica_.get(), servers_.get(),
-                                        coordination_.get());
+    loop_ = std::make_unique<TrainLoop>(std::move(options), data_.get(), replica_.get(),
+                                        servers_.get(), coordination_.get());
     loop = loop_.get();
     if (asked_to_leave_) loop->Stop();
   }
@@ -214,8 +219,10 @@ void WorkerProcess::OnSignal(int count) {
   if (count > 1) _exit(1);
   absl::MutexLock lock(&mutex_);
   asked_to_leave_ = true;
-  if (loop_ == nullptr) _exit(1);  // Nothing to finish yet; the lease or the connection tells the others.
-  Log(LogLevel::kInfo, "worker: signal received, leaving after this exchange; again to end at once");
+  if (loop_ == nullptr)
+    _exit(1);  // Nothing to finish yet; the lease or the connection tells the others.
+  Log(LogLevel::kInfo,
+      "worker: signal received, leaving after this exchange; again to end at once");
   loop_->Stop();
 }
 

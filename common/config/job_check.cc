@@ -59,7 +59,8 @@ class Checker {
     if (!Sound("data.partition") || !Sound("data.normalize")) return;
     if (data.partition() != "local" || !data.normalize().per_feature()) return;
     Fail("data.normalize.per_feature",
-         "got true with data.partition local, want mean and stddev: each worker would normalise its own rows "
+         "got true with data.partition local, want mean and stddev: each worker would normalise "
+         "its own rows "
          "differently");
   }
 
@@ -99,9 +100,8 @@ class Checker {
   void Device(const std::string& device) {
     if (!Sound("cluster.device") || device == "cpu") return;
     const bool cuda = device == "cuda" || absl::StartsWith(device, "cuda:");
-    Fail("cluster.device",
-         absl::StrCat("got ", Quoted(device), ", want cpu",
-                      cuda ? "; cuda comes with the GPU backend" : ""));
+    Fail("cluster.device", absl::StrCat("got ", Quoted(device), ", want cpu",
+                                        cuda ? "; cuda comes with the GPU backend" : ""));
   }
 
   void Servers(v1::Servers* servers) {

@@ -1,6 +1,6 @@
 // Barrier: an update is one push of every member, and nobody reads before it is committed.
 //
-//   OnPush     weight 1, in rank order; the last expected member's push commits with scale 1 / folded
+//   OnPush     weight 1, in rank order; the last expected push commits with scale 1 / folded
 //   MayRead    exchange `after` is committed
 //
 // Sums are formed in rank order, so that three and more workers give the same bits whatever the

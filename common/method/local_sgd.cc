@@ -1,7 +1,7 @@
 // Local SGD, or parameter averaging: every J local steps the replicas are averaged.
 //   payload      delta of J local steps         key set  dense      codec  f32
 //   consistency  barrier                        rule     mean, add
-// w <- w + (1/K) sum_k delta_k.  Per worker and J steps: up 4n bytes, down 4n bytes, one round trip.
+// w <- w + (1/K) sum_k delta_k.  Per worker and J steps: up 4n bytes, down 4n, one round trip.
 #include "common/method/methods.h"
 
 #include "absl/strings/str_cat.h"

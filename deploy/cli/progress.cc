@@ -6,10 +6,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "deploy/cli/terminal.h"
 
 namespace tessera {
 namespace {
+
+// A step that takes longer makes people ask why.
+constexpr absl::Duration kStalledAfter = absl::Seconds(2);
 
 std::string Bytes(double bytes) {
   static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
@@ -31,7 +35,7 @@ std::string Thousands(double value) {
 
 }  // namespace
 
-std::string Progress::StatusLine(const v1::JobStatus& status, int width) {
+std::string Progress::StatusLine(const v1::JobStatus& status, int width, bool stalled) {
   std::string line;
   if (status.state() == "waiting") {
     line = absl::StrCat("waiting for ", absl::StrJoin(status.waiting_for(), ", "));
@@ -44,7 +48,7 @@ std::string Progress::StatusLine(const v1::JobStatus& status, int width) {
                            status.state(), status.epoch(), status.step(),
                            Thousands(status.examples_per_second()), status.train_seconds(), live,
                            live == 1 ? "" : "s");
-    if (!status.waiting_for().empty()) {
+    if (stalled && !status.waiting_for().empty()) {
       absl::StrAppend(&line, "  waiting for ", absl::StrJoin(status.waiting_for(), ", "));
     }
   }
@@ -60,7 +64,11 @@ void Progress::Show(const v1::JobStatus& status) {
                         entry.train_loss(), entry.test_loss(), entry.test_accuracy()));
   }
   if (!live_) return;
-  std::printf("\r\x1b[K%s", StatusLine(status, TerminalWidth() - 1).c_str());
+  const absl::Time now = absl::Now();
+  if (status.step() != step_ || step_moved_ == absl::InfiniteFuture()) step_moved_ = now;
+  step_ = status.step();
+  const bool stalled = now - step_moved_ > kStalledAfter;
+  std::printf("\r\x1b[K%s", StatusLine(status, TerminalWidth() - 1, stalled).c_str());
   std::fflush(stdout);
   drawn_ = true;
 }

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "proto/status.pb.h"
 
 namespace tessera {
@@ -23,14 +24,19 @@ class Progress {
   // Removes the redrawn line.
   void Clear();
 
-  // One line of at most `width` columns: where the job is and how fast.
-  static std::string StatusLine(const v1::JobStatus& status, int width);
+  // One line of at most `width` columns: where the job is and how fast; for whom it waits, before
+  // it has begun or when it is `stalled`. (Under a barrier somebody is waited for at almost every
+  // moment.)
+  static std::string StatusLine(const v1::JobStatus& status, int width, bool stalled);
   // The closing table.
   static std::string Summary(const v1::JobStatus& status, absl::string_view report_path);
 
  private:
   const bool live_;
   int history_shown_ = 0;
+  // When the job's step last moved.
+  uint64_t step_ = 0;
+  absl::Time step_moved_ = absl::InfiniteFuture();
   bool drawn_ = false;
 };
 

@@ -36,7 +36,8 @@ constexpr absl::Duration kChildEndMax = absl::Seconds(10);
 constexpr absl::Duration kLastWordsMax = absl::Seconds(1);
 
 // The programs lie where the build or the package put them, relative to this one.
-absl::StatusOr<std::string> FindProgram(const std::string& name, const std::string& build_directory) {
+absl::StatusOr<std::string> FindProgram(const std::string& name,
+                                        const std::string& build_directory) {
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
   const std::filesystem::path here = self.parent_path();
@@ -45,13 +46,15 @@ absl::StatusOr<std::string> FindProgram(const std::string& name, const std::stri
     if (access(candidate.c_str(), X_OK) == 0) return candidate.lexically_normal().string();
   }
   return absl::NotFoundError(absl::StrCat(name, ": not found beside ", self.string(),
-                                          "; build it: bazel build //", build_directory, ":", name));
+                                          "; build it: bazel build //", build_directory, ":",
+                                          name));
 }
 
 // Code 2 says that the job or a flag is wrong.
-absl::Status ChildError(const ChildProcess& child, const ChildProcess::Exit& exit, absl::string_view so) {
-  const std::string text =
-      absl::StrCat(child.name(), " ended with ", exit.ToString(), so, "; its last lines:\n", child.LogTail(8));
+absl::Status ChildError(const ChildProcess& child, const ChildProcess::Exit& exit,
+                        absl::string_view so) {
+  const std::string text = absl::StrCat(child.name(), " ended with ", exit.ToString(), so,
+                                        "; its last lines:\n", child.LogTail(8));
   return exit.code == 2 ? absl::InvalidArgumentError(text) : absl::AbortedError(text);
 }
 
@@ -71,13 +74,16 @@ class JobRun {
   absl::Status StartWorker(int rank);
   absl::Status Follow(const std::atomic<int>& signals);
   absl::Status CheckServers();
-  // Workers that ended with an error are told of; an error where the job cannot begin or go on without them.
+  // Workers that ended with an error are told of; an error where the job cannot begin or go on
+  // without them.
   absl::Status CheckWorkers(const std::optional<v1::JobStatus>& status);
   bool JobFailed(absl::Duration patience) const;
   void AwaitChildren(absl::Duration limit);
   absl::Status Conclude();
   std::vector<std::string> CommonArguments() const;
-  std::string LogPath(const std::string& name) const { return absl::StrCat(directory_, "/", name, ".log"); }
+  std::string LogPath(const std::string& name) const {
+    return absl::StrCat(directory_, "/", name, ".log");
+  }
   absl::Status WriteReport(const v1::JobStatus& status) const;
 
   const RunOptions& options_;
@@ -111,15 +117,18 @@ absl::Status JobRun::Prepare() {
   if (!options_.report_path.empty()) {
     std::ofstream probe(options_.report_path, std::ios::app);
     if (!probe) {
-      return absl::InvalidArgumentError(absl::StrCat("--report: \"", options_.report_path,
-                                                     "\" cannot be written; name a file in a folder that exists"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("--report: \"", options_.report_path,
+                       "\" cannot be written; name a file in a folder that exists"));
     }
   }
   if (!options_.log_directory.empty()) {
     directory_ = options_.log_directory;
     std::error_code error;
     std::filesystem::create_directories(directory_, error);
-    if (error) return absl::InvalidArgumentError(absl::StrCat("--logs: \"", directory_, "\": ", error.message()));
+    if (error)
+      return absl::InvalidArgumentError(
+          absl::StrCat("--logs: \"", directory_, "\": ", error.message()));
     return absl::OkStatus();
   }
   const char* temporary = getenv("TMPDIR");
@@ -149,7 +158,8 @@ absl::Status JobRun::StartServer(int rank) {
   child.program = server_program_;
   child.arguments = CommonArguments();
   child.arguments.insert(child.arguments.end(), {"--rank", absl::StrCat(rank)});
-  // Without addresses in the job, servers take free ports here and tell each other through the coordinator.
+  // Without addresses in the job, servers take free ports here and tell each other through the
+  // coordinator.
   if (job_.cluster().servers().addresses().empty()) {
     child.arguments.insert(child.arguments.end(), {"--listen", "127.0.0.1:0"});
   }
@@ -175,8 +185,8 @@ absl::Status JobRun::AwaitFirstServer(const std::atomic<int>& signals) {
     if (signals > 0) return absl::CancelledError("stopped before the job began");
     if (absl::Now() > limit) {
       return absl::DeadlineExceededError(absl::StrCat("server 0 has not come up within ",
-                                                      absl::FormatDuration(kServerStartMax), "; its log: ",
-                                                      LogPath("server-0")));
+                                                      absl::FormatDuration(kServerStartMax),
+                                                      "; its log: ", LogPath("server-0")));
     }
     absl::SleepFor(absl::Milliseconds(2));
   }
@@ -195,7 +205,6 @@ absl::Status JobRun::StartWorker(int rank) {
   worker_noticed_.push_back(false);
   return absl::OkStatus();
 }
-
 
 absl::Status JobRun::CheckServers() {
   for (ChildProcess& server : servers_) {
@@ -222,8 +231,9 @@ absl::Status JobRun::CheckWorkers(const std::optional<v1::JobStatus>& status) {
     worker_noticed_[i] = true;
     keep_directory_ = true;
     progress_.Clear();
-    std::fprintf(stderr, "tessera: %s\n",
-                 std::string(ChildError(workers_[i], *exit, "; the others go on").message()).c_str());
+    std::fprintf(
+        stderr, "tessera: %s\n",
+        std::string(ChildError(workers_[i], *exit, "; the others go on").message()).c_str());
   }
   if (!all_ended) return absl::OkStatus();
   // The servers notice by themselves; but not one that hangs.
@@ -250,11 +260,13 @@ absl::Status JobRun::Follow(const std::atomic<int>& signals) {
   while (true) {
     const std::optional<absl::Status> ended = status_->ended();
     const std::optional<v1::JobStatus> status = status_->latest();
-    if (status.has_value() && !options_.quiet && (ended.has_value() || absl::Now() - shown > absl::Milliseconds(100))) {
+    if (status.has_value() && !options_.quiet &&
+        (ended.has_value() || absl::Now() - shown > absl::Milliseconds(100))) {
       progress_.Show(*status);
       shown = absl::Now();
     }
-    if (ended.has_value() || (status.has_value() && !status->report_json().empty())) return absl::OkStatus();
+    if (ended.has_value() || (status.has_value() && !status->report_json().empty()))
+      return absl::OkStatus();
     TESSERA_RETURN_IF_ERROR(CheckWorkers(status));
     if (const absl::Status servers = CheckServers(); !servers.ok()) {
       // A server ends with the job; why the job did says more.
@@ -317,13 +329,15 @@ absl::Status JobRun::Run(const std::atomic<int>& signals) {
   TESSERA_RETURN_IF_ERROR(Prepare());
   TESSERA_RETURN_IF_ERROR(StartServer(0));
   TESSERA_RETURN_IF_ERROR(AwaitFirstServer(signals));
-  for (int rank = 1; rank < job_.cluster().servers().count(); ++rank) TESSERA_RETURN_IF_ERROR(StartServer(rank));
-  for (int rank = 0; rank < job_.cluster().workers(); ++rank) TESSERA_RETURN_IF_ERROR(StartWorker(rank));
+  for (int rank = 1; rank < job_.cluster().servers().count(); ++rank)
+    TESSERA_RETURN_IF_ERROR(StartServer(rank));
+  for (int rank = 0; rank < job_.cluster().workers(); ++rank)
+    TESSERA_RETURN_IF_ERROR(StartWorker(rank));
   status_ = std::make_unique<StatusStream>(coordinator_, absl::Milliseconds(200));
   if (!options_.quiet) {
     progress_.Say(absl::StrCat(job_.name(), ": ", job_.cluster().servers().count(), " servers, ",
-                               job_.cluster().workers(), " workers; status: tessera status ", coordinator_,
-                               " --watch"));
+                               job_.cluster().workers(), " workers; status: tessera status ",
+                               coordinator_, " --watch"));
   }
   absl::Status status = Follow(signals);
   if (status.ok()) status = Conclude();

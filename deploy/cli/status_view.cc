@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 
 namespace tessera {
@@ -119,13 +120,31 @@ std::string Servers(const v1::JobStatus& status, int width) {
 std::string Workers(const v1::JobStatus& status, int width) {
   Table table({"worker", "state", "step", "examples/s", "loss", "progress", "heard", "from"},
               {9, 8, 7, 6, 5, 4, 3, 2});
-  for (const v1::MemberStatus& member : status.members()) {
+  std::vector<const v1::MemberStatus*> by_rank;
+  for (const v1::MemberStatus& member : status.members()) by_rank.push_back(&member);
+  std::stable_sort(by_rank.begin(), by_rank.end(),
+                   [](const auto* a, const auto* b) { return a->rank() < b->rank(); });
+  for (const v1::MemberStatus* by : by_rank) {
+    const v1::MemberStatus& member = *by;
     table.Add({absl::StrCat(member.rank()), Clip(member.state(), 10),
                Count(member.progress().step()), Count(member.examples_per_second()),
                Fraction(member.progress().train_loss()), Seconds(member.progress_age_seconds()),
                Seconds(member.lease_age_seconds()), Clip(member.description(), 40)});
   }
   return table.Text(width);
+}
+
+// At blanks; a word that is too long stays whole, and is clipped where it is said.
+std::vector<std::string> Wrap(const std::string& text, int width) {
+  std::vector<std::string> lines;
+  for (const absl::string_view word : absl::StrSplit(text, ' ', absl::SkipEmpty())) {
+    if (lines.empty() || static_cast<int>(lines.back().size() + 1 + word.size()) > width) {
+      lines.emplace_back(word);
+    } else {
+      absl::StrAppend(&lines.back(), " ", word);
+    }
+  }
+  return lines;
 }
 
 std::string History(const v1::JobStatus& status, int width) {
@@ -152,7 +171,7 @@ std::string StatusText(const v1::JobStatus& status, int width) {
   if (!status.waiting_for().empty()) {
     say(absl::StrCat("waits for ", absl::StrJoin(status.waiting_for(), ", ")));
   }
-  if (!status.method_description().empty()) say(status.method_description());
+  for (const std::string& line : Wrap(status.method_description(), width)) say(line);
   if (status.steps_planned() > 0) {
     const double done = std::min(1.0, static_cast<double>(status.step()) / status.steps_planned());
     say(absl::StrFormat("step %s of %s (%.0f%%), epoch %.2f", Count(status.step()),
@@ -162,8 +181,8 @@ std::string StatusText(const v1::JobStatus& status, int width) {
                    Seconds(status.wall_seconds()), ", ", Count(status.examples_per_second()),
                    " examples/s"));
   if (status.members_lost() > 0) {
-    say(absl::StrCat("lost ", status.members_lost(), " of ", status.members_joined(),
-                     " workers, ", status.partial_pushes(), " partial pushes"));
+    say(absl::StrCat("lost ", status.members_lost(), " of ", status.members_joined(), " workers, ",
+                     status.partial_pushes(), " partial pushes"));
   }
   if (status.refused_pushes() > 0) say(absl::StrCat("refused pushes ", status.refused_pushes()));
   if (status.servers_size() > 0) absl::StrAppend(&text, "\n", Servers(status, width));

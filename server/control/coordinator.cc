@@ -24,10 +24,9 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Create(JobFacts facts,
   }
   if (facts.batch_size < 1 || facts.local_steps < 1 ||
       facts.lease_timeout <= absl::ZeroDuration()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("control: batch size is ", facts.batch_size, ", local steps ",
-                     facts.local_steps, ", lease ", absl::FormatDuration(facts.lease_timeout),
-                     ", want all above 0"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "control: batch size is ", facts.batch_size, ", local steps ", facts.local_steps,
+        ", lease ", absl::FormatDuration(facts.lease_timeout), ", want all above 0"));
   }
   return absl::WrapUnique(new Coordinator(std::move(facts), now));
 }
@@ -37,8 +36,7 @@ Coordinator::Coordinator(JobFacts facts, absl::Time now)
       created_(now),
       membership_(facts_),
       epochs_(facts_),
-      evaluation_(facts_, &clock_, &epochs_) {
-}
+      evaluation_(facts_, &clock_, &epochs_) {}
 
 absl::Status Coordinator::Attach(const v1::ServerHello& hello, absl::Time now) {
   absl::Status attached = membership_.Attach(hello, now);
@@ -128,7 +126,8 @@ absl::StatusOr<v1::EpochCut> Coordinator::BeginEpoch(const v1::BeginEpochRequest
   TESSERA_ASSIGN_OR_RETURN(const MemberRecord* member, Admitted(MemberId(request.member()), now));
   absl::StatusOr<v1::EpochCut> cut = epochs_.Begin(*member, request.epoch(), membership_.members());
   if (!absl::IsFailedPrecondition(cut.status())) return cut;
-  // Too few rows for all of them. Nobody can begin, so it must not cost whoever asks first its place.
+  // Too few rows for all of them. Nobody can begin, so it must not cost whoever asks first its
+  // place.
   Fail(cut.status().message(), now);
   return Refusal(member->member);
 }
@@ -189,8 +188,8 @@ void Coordinator::Fail(absl::string_view why, absl::Time now) {
   for (const auto& [id, record] : membership_.members().all()) {
     if (IsLive(record.state)) untold_.insert(id);
     if (evaluation_.IsParked(id)) {
-      refused_.push_back({id, absl::FailedPreconditionError(
-                                  absl::StrCat("the job has failed: ", why))});
+      refused_.push_back(
+          {id, absl::FailedPreconditionError(absl::StrCat("the job has failed: ", why))});
     }
   }
   BeginEnd(absl::AbortedError(why), now);
@@ -347,9 +346,9 @@ void Coordinator::FillServers(absl::Time now, v1::JobStatus* status) const {
     *server.mutable_counters() = record.counters;
     server.mutable_counters()->set_rank(i);
     server.mutable_counters()->set_parameter_bytes(record.parameter_bytes);
-    server.set_counters_age_seconds(
-        record.counters_at == absl::Time() ? absl::ToDoubleSeconds(now - record.last_heard)
-                                           : absl::ToDoubleSeconds(now - record.counters_at));
+    server.set_counters_age_seconds(record.counters_at == absl::Time()
+                                        ? absl::ToDoubleSeconds(now - record.last_heard)
+                                        : absl::ToDoubleSeconds(now - record.counters_at));
     status->set_refused_pushes(status->refused_pushes() + record.counters.refused());
     if (facts_.synchronous) {
       status->set_round(std::max<uint64_t>(status->round(), record.counters.version()));

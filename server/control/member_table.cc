@@ -20,16 +20,17 @@ MemberTable::MemberTable(const JobFacts& facts) : facts_(facts) {}
 
 // Those that the job waits for are told when it begins; this is for one more.
 absl::Status MemberTable::CheckRows(const v1::JoinRequest& request) const {
-  const auto live = static_cast<uint64_t>(std::count_if(
-      records_.begin(), records_.end(), [](const auto& entry) { return IsLive(entry.second.state); }));
+  const auto live =
+      static_cast<uint64_t>(std::count_if(records_.begin(), records_.end(), [](const auto& entry) {
+        return IsLive(entry.second.state);
+      }));
   if (facts_.rows_are_local || live < static_cast<uint64_t>(facts_.workers) ||
       request.rows() >= (live + 1) * static_cast<uint64_t>(facts_.batch_size)) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat("join: training rows are ", request.rows(),
-                                                 ", want at least ", live + 1, " workers x ",
-                                                 facts_.batch_size,
-                                                 "; there is no work for one more"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("join: training rows are ", request.rows(), ", want at least ", live + 1,
+                   " workers x ", facts_.batch_size, "; there is no work for one more"));
 }
 
 absl::Status MemberTable::Check(const v1::JoinRequest& request) const {
@@ -77,9 +78,8 @@ absl::StatusOr<MemberId> MemberTable::Add(const v1::JoinRequest& request, absl::
     rank = Rank(request.rank());
     if (const MemberRecord* holder = LiveAt(rank); holder != nullptr) {
       return absl::AlreadyExistsError(absl::StrCat(
-          "join: rank ", rank.value(), " is held by ", holder->description,
-          ", last heard ", absl::FormatDuration(absl::Trunc(now - holder->last_heard,
-                                                            absl::Milliseconds(1))),
+          "join: rank ", rank.value(), " is held by ", holder->description, ", last heard ",
+          absl::FormatDuration(absl::Trunc(now - holder->last_heard, absl::Milliseconds(1))),
           " ago; choose another, or wait until its lease of ",
           absl::FormatDuration(facts_.lease_timeout), " is over"));
     }
@@ -106,9 +106,9 @@ absl::Status MemberTable::Touch(MemberId member, absl::Time now) {
     return absl::NotFoundError(absl::StrCat("member ", member.value(), ": there is none"));
   }
   if (!IsLive(record->state)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("worker ", record->rank.value(), " (member ", member.value(),
-                     ") is no longer a member: ", record->ended));
+    return absl::FailedPreconditionError(absl::StrCat("worker ", record->rank.value(), " (member ",
+                                                      member.value(),
+                                                      ") is no longer a member: ", record->ended));
   }
   record->last_heard = now;
   return absl::OkStatus();

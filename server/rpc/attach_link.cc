@@ -270,7 +270,8 @@ void AttachLink::State::Read() {
       const auto idle = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex) { return !writing; };
       mutex.Await(absl::Condition(&idle));
       was_draining = draining && counters.closing();
-      if (!job_failure.empty()) job_outcome = absl::AbortedError("the job has failed: " + job_failure);
+      if (!job_failure.empty())
+        job_outcome = absl::AbortedError("the job has failed: " + job_failure);
     }
     const absl::Status status = FromGrpc(opened->Finish());
     {
@@ -278,8 +279,8 @@ void AttachLink::State::Read() {
       context = nullptr;
     }
     if (!refusal.empty()) {
-      End(absl::FailedPreconditionError(absl::StrCat("coordinator at ", options.coordinator,
-                                                     " refused this server: ", refusal)));
+      End(absl::FailedPreconditionError(
+          absl::StrCat("coordinator at ", options.coordinator, " refused this server: ", refusal)));
     } else if (was_draining) {
       End(job_outcome);
     }
@@ -330,9 +331,9 @@ void AttachLink::State::Write() {
     }
     if (inspect) Inspect(false);
     if (lost) {
-      End(absl::UnavailableError(absl::StrCat(
-          "coordinator at ", options.coordinator, " is lost: not heard for the lease of ",
-          absl::FormatDuration(options.lease_timeout))));
+      End(absl::UnavailableError(absl::StrCat("coordinator at ", options.coordinator,
+                                              " is lost: not heard for the lease of ",
+                                              absl::FormatDuration(options.lease_timeout))));
     }
   }
 }
@@ -357,8 +358,10 @@ v1::JobStatus AttachLink::OwnStatus() const {
   status.set_job_digest(state_->hello.job_digest());
   status.set_layout_hash(state_->hello.layout_hash());
   absl::MutexLock lock(&state_->mutex);
-  status.set_state(state_->ended ? "done" : state_->draining ? "draining"
-                   : state_->plan.generation == Generation() ? "waiting" : "training");
+  status.set_state(state_->ended                             ? "done"
+                   : state_->draining                        ? "draining"
+                   : state_->plan.generation == Generation() ? "waiting"
+                                                             : "training");
   status.set_generation(state_->plan.generation.value());
   for (uint32_t rank : state_->counters.waits_for_ranks()) {
     status.add_waiting_for(absl::StrCat("worker ", rank));

@@ -87,7 +87,7 @@ class Shard {
   explicit Shard(Options options);
 
   // Checks and stages `push`. On error nothing has changed but a counter:
-  //   kInvalidArgument     size, kind or layout differ, a value is not finite, or the base version is ahead
+  //   kInvalidArgument     size, kind or layout differ, a value is not finite, the base is ahead
   //   kFailedPrecondition  not a member, an exchange that is not its next one
   // A repeated (member, exchange) is accepted and dropped, so a retry is always safe.
   absl::StatusOr<PushAccepted> Accept(ReceivedPush push);

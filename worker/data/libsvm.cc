@@ -48,7 +48,8 @@ Complaint AppendLabels(absl::string_view field, const TableSpec& spec,
   if (!field.empty()) {
     for (const absl::string_view part : absl::StrSplit(field, ',')) {
       const std::optional<int64_t> label = ParseIntegerField(part);
-      if (!label.has_value()) return absl::StrCat("label is ", QuotedField(part), ", want an integer");
+      if (!label.has_value())
+        return absl::StrCat("label is ", QuotedField(part), ", want an integer");
       labels.push_back(*label);
     }
   }
@@ -71,8 +72,8 @@ Complaint AppendEntry(absl::string_view field, const TableSpec& spec, int64_t& l
   }
   const std::optional<int64_t> index = ParseIntegerField(field.substr(0, colon));
   if (!index.has_value() || *index < 1 || *index > spec.features) {
-    return absl::StrCat("index is ", QuotedField(field.substr(0, colon)), ", want 1 to ", spec.features,
-                        " (the product of model.input)");
+    return absl::StrCat("index is ", QuotedField(field.substr(0, colon)), ", want 1 to ",
+                        spec.features, " (the product of model.input)");
   }
   if (*index <= last_index) {
     return absl::StrCat("index is ", *index, " after ", last_index, ", want ascending ones");

@@ -27,8 +27,7 @@ constexpr absl::Duration kLeavePatience = absl::Seconds(3);
 constexpr absl::Duration kCancelPoll = absl::Milliseconds(20);
 
 bool MayRepeat(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
-         absl::IsAborted(status);
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) || absl::IsAborted(status);
 }
 
 }  // namespace
@@ -64,9 +63,8 @@ absl::Status CoordinatorClient::Once(Method<Request, Reply> method, const Reques
     }
   }
   if (result.ok()) return absl::OkStatus();
-  return absl::Status(FromGrpc(result).code(),
-                      absl::StrCat("coordinator at ", options_.address, ": ",
-                                   result.error_message()));
+  return absl::Status(FromGrpc(result).code(), absl::StrCat("coordinator at ", options_.address,
+                                                            ": ", result.error_message()));
 }
 
 template <typename Request, typename Reply>
@@ -135,9 +133,9 @@ absl::StatusOr<v1::JoinReply> CoordinatorClient::Join(
     if (!waiting.empty() && waiting != told && on_waiting) on_waiting(waiting);
     told = waiting;
     if (absl::Now() > give_up) {
-      return absl::DeadlineExceededError(
-          absl::StrCat("join: still waiting for ", waiting, " after ",
-                       absl::FormatDuration(options_.join_timeout)));
+      return absl::DeadlineExceededError(absl::StrCat("join: still waiting for ", waiting,
+                                                      " after ",
+                                                      absl::FormatDuration(options_.join_timeout)));
     }
     TESSERA_RETURN_IF_ERROR(Pause(std::min(kJoinInterval, lease_ / 4)));
   }
@@ -176,8 +174,7 @@ void CoordinatorClient::Renew() {
     request.set_member(member_.value());
     request.set_drain_seen(drain_exchange_.load());
     v1::RenewReply reply;
-    absl::Status status =
-        Once(&Stub::Renew, request, &reply, lease_ / 2, false);
+    absl::Status status = Once(&Stub::Renew, request, &reply, lease_ / 2, false);
     answered = status.ok();
     if (answered) {
       told = request.drain_seen();
@@ -193,8 +190,8 @@ void CoordinatorClient::Renew() {
     }
     if (MayRepeat(status) && absl::Now() - last_answer <= lease_) continue;
     if (MayRepeat(status)) {
-      status = absl::UnavailableError(absl::StrCat(status.message(), "; not reached for the lease of ",
-                                                   absl::FormatDuration(lease_)));
+      status = absl::UnavailableError(absl::StrCat(
+          status.message(), "; not reached for the lease of ", absl::FormatDuration(lease_)));
     }
     if (on_lost_) on_lost_(status);
     return;
@@ -238,8 +235,7 @@ absl::StatusOr<v1::EvaluateReply> CoordinatorClient::Evaluate(v1::EvaluateReques
     request.set_evaluation(evaluation_);
   }
   v1::EvaluateReply reply;
-  TESSERA_RETURN_IF_ERROR(Call(&Stub::Evaluate, request, &reply,
-                               absl::InfiniteDuration()));
+  TESSERA_RETURN_IF_ERROR(Call(&Stub::Evaluate, request, &reply, absl::InfiniteDuration()));
   evaluation_ = reply.evaluation();
   return reply;
 }
@@ -253,8 +249,7 @@ absl::Status CoordinatorClient::Leave(const v1::WorkerReport& report, absl::stri
   const absl::Time give_up = absl::Now() + kLeavePatience;
   while (true) {
     v1::LeaveReply reply;
-    absl::Status status = Once(&Stub::Leave, request, &reply,
-                               give_up - absl::Now(), false);
+    absl::Status status = Once(&Stub::Leave, request, &reply, give_up - absl::Now(), false);
     if (!MayRepeat(status) || absl::Now() + kRetryPause > give_up) return status;
     absl::SleepFor(kRetryPause);
   }

@@ -1,6 +1,6 @@
 // One worker's training, from its first pull to its last evaluation.
 //
-//   pull -> [ J minibatches -> push and pull ] ... -> evaluation at the boundary where one is due -> ...
+//   pull -> [ J minibatches -> push and pull ] ... -> evaluation where one is due -> ...
 //
 // It never knows a transport: values and updates go through ParameterClient, everything that
 // workers do together through Coordination.

@@ -15,12 +15,13 @@ v1::JobStatus Training() {
   status.set_step(1234);
   status.set_examples_per_second(34556.4);
   status.set_train_seconds(12.34);
-  for (const char* state : {"training", "evaluating", "lost"}) status.add_members()->set_state(state);
+  for (const char* state : {"training", "evaluating", "lost"})
+    status.add_members()->set_state(state);
   return status;
 }
 
 TEST_CASE("the status line counts live workers only and groups digits", "[cli][progress]") {
-  CHECK(Progress::StatusLine(Training(), 200) ==
+  CHECK(Progress::StatusLine(Training(), 200, false) ==
         "training  epoch 3.2  step 1234  34,556 examples/s  12.3 s  2 workers");
 }
 
@@ -29,15 +30,17 @@ TEST_CASE("the status line says for whom the job waits", "[cli][progress]") {
   status.set_state("waiting");
   status.add_waiting_for("server 1");
   status.add_waiting_for("worker 0");
-  CHECK(Progress::StatusLine(status, 80) == "waiting for server 1, worker 0");
+  CHECK(Progress::StatusLine(status, 80, false) == "waiting for server 1, worker 0");
   v1::JobStatus training = Training();
   training.add_waiting_for("worker 1");
-  CHECK(Progress::StatusLine(training, 200).find("waiting for worker 1") != std::string::npos);
+  CHECK(Progress::StatusLine(training, 200, true).find("waiting for worker 1") !=
+        std::string::npos);
+  CHECK(Progress::StatusLine(training, 200, false).find("waiting") == std::string::npos);
 }
 
 TEST_CASE("the status line never overflows the terminal", "[cli][progress]") {
   for (int width = 0; width < 100; ++width) {
-    CHECK(static_cast<int>(Progress::StatusLine(Training(), width).size()) <= width);
+    CHECK(static_cast<int>(Progress::StatusLine(Training(), width, true).size()) <= width);
   }
 }
 
