@@ -159,8 +159,11 @@ void Membership::Tick(absl::Time now) {
       servers_.Forget(server);
       continue;
     }
+    // One that falls silent while the job closes may come back with its last counters: the end has
+    // a limit of its own.
+    if (closed_) continue;
     servers_.SetGone(server);
-    if (!closed_ && !failure_) {
+    if (!failure_) {
       failure_ = absl::StrCat(Name(server), " is gone: last heard ", silence, " ago, lease ",
                               Seconds(facts_.lease_timeout),
                               "; its parameters are lost, start the job again");

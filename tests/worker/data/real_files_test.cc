@@ -1,10 +1,9 @@
 // The readers on data sets that people use. optdigits is in the repository; the others are read
-// where TESSERA_DATA names a folder that has them (deploy/fetch_data.sh), and skipped elsewhere.
+// where TESSERA_DATA names a folder that has them, by a target of its own.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdlib>
 #include <numeric>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,9 +25,9 @@ v1::Data Job(const std::string& directory, const std::string& text) {
   return data;
 }
 
-std::optional<std::string> Downloaded(const std::string& set) {
+std::string Downloaded(const std::string& set) {
   const char* const directory = std::getenv("TESSERA_DATA");
-  if (directory == nullptr) return std::nullopt;
+  REQUIRE(directory != nullptr);
   return std::string(directory) + "/" + set;
 }
 
@@ -138,11 +137,11 @@ TEST_CASE("a model that does not fit optdigits is told both sizes, or the row", 
               "/train-labels-idx1-ubyte.gz: row 9: label is 9, want 0 to 8 (the model's classes)");
 }
 
-TEST_CASE("mnist has its 60,000 rows and its published mean and deviation", "[real_files]") {
+TEST_CASE("mnist has its 60,000 rows and its published mean and deviation",
+          "[real_files][public]") {
   const auto directory = Downloaded("mnist");
-  if (!directory.has_value()) return;
   const auto sets = LoadDatasets(
-      Job(*directory,
+      Job(directory,
           std::string(kIdxJob) +
               "test { features: 't10k-images-idx3-ubyte.gz' labels: 't10k-labels-idx1-ubyte.gz' }"),
       {784, 10, false});
@@ -160,12 +159,11 @@ TEST_CASE("mnist has its 60,000 rows and its published mean and deviation", "[re
   REQUIRE(std::sqrt(variance) == Approx(0.3081).margin(5e-5));
 }
 
-TEST_CASE("a9a has its published counts of both classes", "[real_files]") {
+TEST_CASE("a9a has its published counts of both classes", "[real_files][public]") {
   const auto directory = Downloaded("a9a");
-  if (!directory.has_value()) return;
   // The test file is a9a.t, gzipped.
-  const v1::Data data = Job(
-      *directory, "format: 'libsvm' train { features: 'a9a.gz' } test { features: 'a9a.t.gz' }");
+  const v1::Data data =
+      Job(directory, "format: 'libsvm' train { features: 'a9a.gz' } test { features: 'a9a.t.gz' }");
   const auto sets = LoadDatasets(data, {123, 2, false});
   REQUIRE(sets.ok());
   REQUIRE(ClassCounts(sets->train) == std::vector<int64_t>{24720, 7841});
@@ -176,10 +174,10 @@ TEST_CASE("a9a has its published counts of both classes", "[real_files]") {
       std::string::npos);
 }
 
-TEST_CASE("the cifar subset has a thousand and two hundred rows of each class", "[real_files]") {
+TEST_CASE("the cifar subset has a thousand and two hundred rows of each class",
+          "[real_files][public]") {
   const auto directory = Downloaded("cifar10_12k");
-  if (!directory.has_value()) return;
-  const auto sets = LoadDatasets(Job(*directory,
+  const auto sets = LoadDatasets(Job(directory,
                                      "format: 'cifar' train { features: 'train_10k.bin.gz' } "
                                      "test { features: 'test_2k.bin.gz' }"),
                                  {3072, 10, false});
