@@ -1,5 +1,6 @@
 // One source, three instruction sets, chosen when the program loads. All give the same bits: the
-// build forbids fused multiply-adds, and every entry is computed on its own.
+// build forbids fused multiply-adds, and a sum has a fixed number of lanes, whatever the register's
+// width. Only plain functions can be marked, and a lambda inside one is not compiled with it.
 #ifndef TESSERA_COMMON_BASE_VECTOR_CLONES_H_
 #define TESSERA_COMMON_BASE_VECTOR_CLONES_H_
 

@@ -5,17 +5,17 @@
 
 #include "common/base/check.h"
 #include "common/base/philox.h"
-#include "kernels/cpu/vectorize.h"
+#include "common/base/vector_clones.h"
 
 namespace tessera {
 namespace {
 
-TESSERA_VECTORIZE void ReluLoop(int64_t n, const float* x, float* y) {
+TESSERA_VECTOR_CLONES void ReluLoop(int64_t n, const float* x, float* y) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) y[i] = x[i] < 0.0f ? 0.0f : x[i];
 }
 
-TESSERA_VECTORIZE void ReluBackwardLoop(int64_t n, const float* y, const float* dy, float* dx) {
+TESSERA_VECTOR_CLONES void ReluBackwardLoop(int64_t n, const float* y, const float* dy, float* dx) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) dx[i] = y[i] <= 0.0f ? 0.0f : dy[i];
 }
@@ -68,8 +68,8 @@ inline __attribute__((always_inline)) void PhiloxTile(const PhiloxCounter& count
 
 // Elements [0, n) of an array whose first one belongs to block counter.b. A number below `drop` of
 // its 24 upper bits drops its element.
-TESSERA_VECTORIZE void DropoutLoop(int64_t n, PhiloxCounter counter, uint32_t drop, float scale,
-                                   const float* x, float* y) {
+TESSERA_VECTOR_CLONES void DropoutLoop(int64_t n, PhiloxCounter counter, uint32_t drop, float scale,
+                                       const float* x, float* y) {
   uint32_t numbers[kTile];
   for (int64_t begin = 0; begin < n; begin += kTile, counter.b += kLanes) {
     PhiloxTile(counter, numbers);

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/cpu/vectorize.h"
+#include "common/base/vector_clones.h"
 
 namespace tessera {
 namespace {
@@ -18,8 +18,9 @@ struct Columns {
   int64_t width;  // at most kBlock
 };
 
-TESSERA_VECTORIZE void StatisticsBlock(const MatrixShape& shape, Columns columns, double epsilon,
-                                       const float* x, float* mean, float* inverse_sigma) {
+TESSERA_VECTOR_CLONES void StatisticsBlock(const MatrixShape& shape, Columns columns,
+                                           double epsilon, const float* x, float* mean,
+                                           float* inverse_sigma) {
   double center[kBlock] = {};
   double square[kBlock] = {};
   const double share = shape.rows > 0 ? 1.0 / static_cast<double>(shape.rows) : 0.0;
@@ -46,10 +47,10 @@ TESSERA_VECTORIZE void StatisticsBlock(const MatrixShape& shape, Columns columns
 }
 
 // y = max(floor, factor (x - mean) + shift), where no floor is minus infinity.
-TESSERA_VECTORIZE void NormalizeBlock(const MatrixShape& shape, Columns columns, const float* x,
-                                      const float* mean, const float* inverse_sigma,
-                                      const float* scale, const float* shift, float floor,
-                                      float* y) {
+TESSERA_VECTOR_CLONES void NormalizeBlock(const MatrixShape& shape, Columns columns, const float* x,
+                                          const float* mean, const float* inverse_sigma,
+                                          const float* scale, const float* shift, float floor,
+                                          float* y) {
   float factor[kBlock];
   float offset[kBlock];
   for (int64_t i = 0; i < columns.width; ++i) {
@@ -76,9 +77,9 @@ struct Sums {
 
 // A value passes where its gate is above the floor. Without relu the gate is x and the floor minus
 // infinity.
-TESSERA_VECTORIZE void BackwardSums(const MatrixShape& shape, Columns columns,
-                                    const BatchNormKernel::BackwardInput& in, const float* gate,
-                                    float floor, Sums* sums) {
+TESSERA_VECTOR_CLONES void BackwardSums(const MatrixShape& shape, Columns columns,
+                                        const BatchNormKernel::BackwardInput& in, const float* gate,
+                                        float floor, Sums* sums) {
   const float* mean = in.mean + columns.begin;
   const float* inverse_sigma = in.inverse_sigma + columns.begin;
   double* g = sums->g;
@@ -99,9 +100,10 @@ TESSERA_VECTORIZE void BackwardSums(const MatrixShape& shape, Columns columns,
 }
 
 // dx = scale inverse_sigma (g - mean(g) - x_hat mean(g x_hat))
-TESSERA_VECTORIZE void BackwardValues(const MatrixShape& shape, Columns columns,
-                                      const BatchNormKernel::BackwardInput& in, const float* gate,
-                                      float floor, const Sums& sums, float* dx) {
+TESSERA_VECTOR_CLONES void BackwardValues(const MatrixShape& shape, Columns columns,
+                                          const BatchNormKernel::BackwardInput& in,
+                                          const float* gate, float floor, const Sums& sums,
+                                          float* dx) {
   float factor[kBlock];
   float mean_g[kBlock];
   float mean_g_x_hat[kBlock];

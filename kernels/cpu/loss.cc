@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "kernels/cpu/exponential.h"
-#include "kernels/cpu/vectorize.h"
+#include "common/base/vector_clones.h"
 
 namespace tessera {
 namespace {
@@ -34,7 +34,7 @@ struct First {
   }
 };
 
-TESSERA_VECTORIZE float Largest(int64_t n, const float* z) {
+TESSERA_VECTOR_CLONES float Largest(int64_t n, const float* z) {
   float largest = -std::numeric_limits<float>::infinity();
 #pragma omp simd reduction(max : largest)
   for (int64_t i = 0; i < n; ++i) largest = z[i] > largest ? z[i] : largest;
@@ -60,7 +60,7 @@ double SumOf(const double* lanes) {
 }
 
 // The sum of exp(z - shift). Writes the terms too, unless `terms` is null.
-TESSERA_VECTORIZE double ExpSum(int64_t n, const float* z, float shift, float* terms) {
+TESSERA_VECTOR_CLONES double ExpSum(int64_t n, const float* z, float shift, float* terms) {
   double lanes[kTile] = {};
   for (int64_t begin = 0; begin < n; begin += kTile) {
     const int64_t count = std::min(kTile, n - begin);
@@ -75,14 +75,14 @@ TESSERA_VECTORIZE double ExpSum(int64_t n, const float* z, float shift, float* t
   return SumOf(lanes);
 }
 
-TESSERA_VECTORIZE void Scale(int64_t n, float factor, float* x) {
+TESSERA_VECTOR_CLONES void Scale(int64_t n, float factor, float* x) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) x[i] *= factor;
 }
 
 // The sum of log(1 + exp(z)) = max(z, 0) + log(1 + exp(-|z|)), and share * sigmoid(z) unless
 // `gradient` is null.
-TESSERA_VECTORIZE double SoftplusSum(int64_t n, const float* z, float share, float* gradient) {
+TESSERA_VECTOR_CLONES double SoftplusSum(int64_t n, const float* z, float share, float* gradient) {
   double lanes[kTile] = {};
   for (int64_t begin = 0; begin < n; begin += kTile) {
     const int64_t count = std::min(kTile, n - begin);
@@ -101,7 +101,7 @@ TESSERA_VECTORIZE double SoftplusSum(int64_t n, const float* z, float share, flo
 }
 
 // The sum of t z. A target of 0 takes no part, even where z is infinite.
-TESSERA_VECTORIZE double TargetSum(int64_t n, const float* z, const float* t) {
+TESSERA_VECTOR_CLONES double TargetSum(int64_t n, const float* z, const float* t) {
   double lanes[kTile] = {};
   for (int64_t begin = 0; begin < n; begin += kTile) {
     const int64_t count = std::min(kTile, n - begin);
@@ -115,7 +115,7 @@ TESSERA_VECTORIZE double TargetSum(int64_t n, const float* z, const float* t) {
   return SumOf(lanes);
 }
 
-TESSERA_VECTORIZE void SubtractShare(int64_t n, float share, const float* t, float* gradient) {
+TESSERA_VECTOR_CLONES void SubtractShare(int64_t n, float share, const float* t, float* gradient) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) gradient[i] -= share * t[i];
 }

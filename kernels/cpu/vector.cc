@@ -3,27 +3,28 @@
 #include <algorithm>
 
 #include "common/base/check.h"
-#include "kernels/cpu/vectorize.h"
+#include "common/base/vector_clones.h"
 
 namespace tessera {
 namespace {
 
-TESSERA_VECTORIZE void AxpyLoop(int64_t n, float a, const float* x, float* y) {
+TESSERA_VECTOR_CLONES void AxpyLoop(int64_t n, float a, const float* x, float* y) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) y[i] += a * x[i];
 }
 
-TESSERA_VECTORIZE void SubtractLoop(int64_t n, const float* a, const float* b, float* out) {
+TESSERA_VECTOR_CLONES void SubtractLoop(int64_t n, const float* a, const float* b, float* out) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) out[i] = a[i] - b[i];
 }
 
-TESSERA_VECTORIZE void SgdLoop(int64_t n, SgdRates rates, const float* g, float* w) {
+TESSERA_VECTOR_CLONES void SgdLoop(int64_t n, SgdRates rates, const float* g, float* w) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) w[i] -= rates.learning_rate * (g[i] + rates.weight_decay * w[i]);
 }
 
-TESSERA_VECTORIZE void MomentumLoop(int64_t n, SgdRates rates, const float* g, float* m, float* w) {
+TESSERA_VECTOR_CLONES void MomentumLoop(int64_t n, SgdRates rates, const float* g, float* m,
+                                        float* w) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) {
     m[i] = rates.momentum * m[i] + (g[i] + rates.weight_decay * w[i]);
@@ -33,8 +34,8 @@ TESSERA_VECTORIZE void MomentumLoop(int64_t n, SgdRates rates, const float* g, f
 
 // Columns [begin, end) of x, at most kBlock of them.
 constexpr int64_t kBlock = 256;
-TESSERA_VECTORIZE void ColumnSumsBlock(const MatrixShape& shape, int64_t begin, int64_t end,
-                                       const float* x, float* sums) {
+TESSERA_VECTOR_CLONES void ColumnSumsBlock(const MatrixShape& shape, int64_t begin, int64_t end,
+                                           const float* x, float* sums) {
   double total[kBlock] = {};
   const int64_t width = end - begin;
   for (int64_t row = 0; row < shape.rows; ++row) {
@@ -45,12 +46,12 @@ TESSERA_VECTORIZE void ColumnSumsBlock(const MatrixShape& shape, int64_t begin, 
   for (int64_t i = 0; i < width; ++i) sums[begin + i] = static_cast<float>(total[i]);
 }
 
-TESSERA_VECTORIZE void RoundLoop(int64_t n, const float* x, Bf16* y) {
+TESSERA_VECTOR_CLONES void RoundLoop(int64_t n, const float* x, Bf16* y) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) y[i] = RoundToBf16(x[i]);
 }
 
-TESSERA_VECTORIZE void WidenLoop(int64_t n, const Bf16* x, float* y) {
+TESSERA_VECTOR_CLONES void WidenLoop(int64_t n, const Bf16* x, float* y) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) y[i] = tessera::Widen(x[i]);
 }
