@@ -3,17 +3,14 @@
 #define TESSERA_KERNELS_VECTOR_H_
 
 #include <cstdint>
+#include <memory>
 
 #include "kernels/bf16.h"
+#include "kernels/optimizer.h"
 #include "kernels/shape.h"
+#include "proto/job.pb.h"
 
 namespace tessera {
-
-struct SgdRates {
-  float learning_rate = 0;
-  float momentum = 0;
-  float weight_decay = 0;
-};
 
 // Bandwidth bound, all of them. Arrays may be as close as adjacent, and overlap only where it
 // says so.
@@ -25,10 +22,8 @@ class VectorKernel {
   virtual void Axpy(int64_t n, float a, const float* x, float* y) = 0;
   // out = a - b. out may be a or b.
   virtual void Subtract(int64_t n, const float* a, const float* b, float* out) = 0;
-  // PyTorch's SGD, no dampening:
-  //   g' = g + weight_decay w;  m = momentum m + g';  w -= learning_rate m
-  // m starts at 0; null m: no state, which needs momentum 0.
-  virtual void Sgd(int64_t n, const SgdRates& rates, const float* g, float* m, float* w) = 0;
+  // `optimizer` names one of its kinds.
+  virtual std::unique_ptr<OptimizerKernel> MakeOptimizer(const v1::Optimizer& optimizer) = 0;
 
   // sums[c] = sum over the rows of x, in f64, then rounded.
   virtual void ColumnSums(const MatrixShape& shape, const float* x, float* sums) = 0;

@@ -28,6 +28,7 @@
 #include "common/layout/parameters.h"
 #include "common/method/recipe.h"
 #include "common/rpc/transport.h"
+#include "common/rule/schedule.h"
 #include "server/control/job_facts.h"
 #include "server/rpc/attach_link.h"
 #include "server/rpc/coordinator_service.h"
@@ -133,8 +134,8 @@ absl::Status ServerProcess::FindAddresses() {
 absl::Status ServerProcess::CheckMemory() const {
   const int64_t limit = job_.cluster().memory_limit();
   if (limit == 0) return absl::OkStatus();
-  TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ShapeOf(job_.model()));
   TESSERA_ASSIGN_OR_RETURN(const Recipe recipe, RecipeFor(job_));
+  TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ExchangedShape(job_.model(), recipe));
   const int64_t slice =
       SlicesOf(shape, ShardId(options_.rank), job_.cluster().servers().count()).bytes();
   const int64_t states = recipe.make_rule()->state_count();
@@ -164,8 +165,14 @@ absl::Status ServerProcess::StartCoordinator(const ModelShape& shape, const Reci
   facts.steps = job_.train().steps();
   facts.local_steps = recipe.local_steps;
   facts.synchronous = recipe.lockstep;
+  facts.aligned = recipe.aligned;
+  facts.step_budgets = recipe.step_budgets;
   facts.rows_are_local = job_.data().partition() == "local";
   facts.target_accuracy = job_.train().target_accuracy();
+  const v1::Schedule& schedule = job_.train().schedule();
+  if (schedule.warmup() > 0 || schedule.decay().has_step() || schedule.decay().has_cosine()) {
+    facts.schedule = RateSchedule(schedule);
+  }
   TESSERA_ASSIGN_OR_RETURN(coordinator_, LiveCoordinator::Create(std::move(facts)));
   return absl::OkStatus();
 }
@@ -176,8 +183,8 @@ absl::Status ServerProcess::Start() {
   std::error_code none;  // One of an earlier process would be taken for this one's.
   if (!options_.address_file.empty()) std::filesystem::remove(options_.address_file, none);
   TESSERA_RETURN_IF_ERROR(CheckMemory());
-  TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ShapeOf(job_.model()));
   TESSERA_ASSIGN_OR_RETURN(const Recipe recipe, RecipeFor(job_));
+  TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ExchangedShape(job_.model(), recipe));
   if (is_coordinator()) TESSERA_RETURN_IF_ERROR(StartCoordinator(shape, recipe));
 
   Shard::Options shard;
@@ -188,6 +195,7 @@ absl::Status ServerProcess::Start() {
   shard.kind = static_cast<int>(recipe.payload);
   shard.policy = recipe.make_policy();
   shard.rule = recipe.make_rule();
+  shard.schedule = recipe.schedule;
   shard_ = std::make_unique<ShardThread>(std::make_unique<Shard>(std::move(shard)));
   return StartServices();
 }

@@ -95,8 +95,8 @@ absl::Status WorkerProcess::CheckMemory() const {
 }
 
 absl::Status WorkerProcess::Prepare() {
-  TESSERA_ASSIGN_OR_RETURN(shape_, ShapeOf(job_.model()));
   TESSERA_ASSIGN_OR_RETURN(recipe_, RecipeFor(job_));
+  TESSERA_ASSIGN_OR_RETURN(shape_, ExchangedShape(job_.model(), recipe_));
   if (options_.coordinator.empty() && job_.cluster().servers().addresses().empty()) {
     return absl::InvalidArgumentError(
         "--coordinator: not given, and cluster.servers is only a count; list the servers' "
@@ -176,6 +176,10 @@ absl::Status WorkerProcess::Train() {
     absl::MutexLock lock(&mutex_);
     // What ended the calls says more than that they were cancelled.
     if (!lost_.ok()) status = lost_;
+  }
+  if (absl::IsFailedPrecondition(status)) {
+    const absl::Status word = coordinator_->AskMembership();
+    if (absl::IsFailedPrecondition(word)) status = word;
   }
   // Without the lock: it waits for the renewing thread, which may be about to say that all is lost.
   const absl::Status left = coordinator_->Leave(Report(), status.ok() ? "" : status.message());

@@ -150,7 +150,7 @@ class Pair {
   }
   void PushPull() {
     Must(client_
-             ->PushPull(Exchange(++exchange_), 1, {absl::MakeConstSpan(update_)},
+             ->PushPull({Exchange(++exchange_), 1}, {absl::MakeConstSpan(update_)},
                         {absl::MakeSpan(values_)})
              .status());
   }

@@ -136,7 +136,7 @@ struct Footprint {
   std::vector<float> update(shape.size, 0.5f), values(shape.size);
   TESSERA_CHECK((*client)->Pull(Exchange(0), {absl::MakeSpan(values)}).ok());
   for (int e = 1; e <= exchanges; ++e) {
-    const auto times = (*client)->PushPull(Exchange(e), 1, {absl::MakeConstSpan(update)},
+    const auto times = (*client)->PushPull({Exchange(e), 1}, {absl::MakeConstSpan(update)},
                                            {absl::MakeSpan(values)});
     if (!times.ok()) {
       std::fprintf(stderr, "memory: %s\n", std::string(times.status().message()).c_str());

@@ -148,7 +148,7 @@ absl::Status Run(const Flags& flags) {
       absl::Status status;
       const double seconds = SecondsOf([&] {
         status = candidate.network->TrainStep(batch, {0, static_cast<uint64_t>(round), 0}).status();
-        status.Update(candidate.optimizer->Step());
+        status.Update(candidate.optimizer->Step({}));
       });
       TESSERA_RETURN_IF_ERROR(status);
       elapsed += seconds;

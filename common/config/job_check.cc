@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/config/job_paths.h"
 #include "common/layout/parameters.h"
+#include "common/rule/optimizer.h"
 
 namespace tessera {
 namespace {
@@ -129,6 +130,69 @@ class Checker {
     servers->set_count(servers->addresses_size());
   }
 
+  // `pushes` of so many workers make an update.
+  void Pushes(const std::string& key, int64_t pushes, int64_t workers) {
+    if (!Sound(key) || !Sound("cluster.workers") || pushes <= workers) return;
+    Fail(key, absl::StrCat("got ", pushes, ", want at most ", workers,
+                           ", the number of workers (cluster.workers)"));
+  }
+
+  void Quorum(const v1::Diloco& diloco, int64_t workers) {
+    const std::string key = "method.diloco.quorum";
+    if (!Sound(key) || !Sound("method.diloco.asynchronous")) return;
+    const v1::Quorum& quorum = diloco.quorum();
+    if (diloco.asynchronous() && (quorum.pushes() > 0 || quorum.grace() > 0)) {
+      Fail(key,
+           "got a quorum beside asynchronous, want one or the other: with asynchronous nobody "
+           "waits, so that there is nothing to close");
+    } else if (quorum.pushes() == 0 && quorum.grace() > 0) {
+      Fail(key + ".grace",
+           "got a time without pushes, want both: grace runs once so many pushes are there, and "
+           "with pushes 0 an update waits for all");
+    } else {
+      Pushes(key + ".pushes", quorum.pushes(), workers);
+    }
+  }
+
+  void Method(const v1::Job& job) {
+    const v1::Method& method = job.method();
+    const int64_t workers = std::max<int64_t>(1, job.cluster().workers());
+    if (method.has_softsync()) {
+      Pushes("method.softsync.pushes", method.softsync().pushes(), workers);
+    }
+    if (method.has_diloco()) Quorum(method.diloco(), workers);
+    const std::string average = "method.local_sgd.average_state";
+    if (method.local_sgd().average_state() && Sound(average) && Sound("train.optimizer") &&
+        StateNames(job.train().optimizer()).empty()) {
+      Fail(average,
+           "got true, want false: sgd without momentum has no state, so that there is nothing to "
+           "average");
+    }
+  }
+
+  void Nesterov(const v1::Optimizer& optimizer) {
+    if (!Sound("train.optimizer") || !optimizer.sgd().nesterov()) return;
+    if (optimizer.sgd().momentum() != 0) return;
+    Fail("train.optimizer.sgd.nesterov",
+         "got true with momentum 0, want a momentum above 0: it says how momentum is applied");
+  }
+
+  void Schedule(const v1::Schedule& schedule) {
+    if (!Sound("train.schedule")) return;
+    const v1::RateDecay& decay = schedule.decay();
+    const auto within = [&](int64_t limit, absl::string_view name, absl::string_view why) {
+      if (schedule.warmup() <= limit) return;
+      Fail("train.schedule.warmup", absl::StrCat("got ", schedule.warmup(), ", want at most decay.",
+                                                 name, ", which is ", limit, ": ", why));
+    };
+    if (decay.has_cosine()) {
+      within(decay.cosine().examples(), "cosine.examples",
+             "the rate would be at its floor before it is warm");
+    } else if (decay.has_step()) {
+      within(decay.step().every(), "step.every", "the rate would drop before it is warm");
+    }
+  }
+
   // The reason why `path` cannot be read as a file; empty when it can.
   static std::string Unreadable(const std::string& path) {
     struct stat info;
@@ -207,6 +271,9 @@ void CheckJob(const Positions& positions, v1::Job* job, JobErrors* errors) {
   checker.Partitioning(job->data());
   checker.BatchNorm(*job);
   checker.Model(job->model());
+  checker.Nesterov(job->train().optimizer());
+  checker.Schedule(job->train().schedule());
+  checker.Method(*job);
   checker.Device(job->cluster().device());
   if (job->has_cluster()) checker.Servers(job->mutable_cluster()->mutable_servers());
 }

@@ -12,7 +12,8 @@ namespace tessera {
 bool IsHostPort(absl::string_view address);
 
 // Adds an error for everything in `job` that contradicts itself: labels and formats, layers and
-// loss, batch norm and batch size, the server list, the device. Keys that `errors` touches already
+// loss, batch norm and batch size, the method's numbers and the workers, optimizer, schedule, the
+// server list, the device. Keys that `errors` touches already
 // are not looked at again. Where servers are listed, sets cluster.servers.count to their number.
 void CheckJob(const Positions& positions, v1::Job* job, JobErrors* errors);
 

@@ -2,38 +2,50 @@
 
 #include <algorithm>
 
+#include "absl/container/flat_hash_set.h"
 #include "common/base/check.h"
+#include "common/consistency/example_mean.h"
 
 namespace tessera {
 namespace {
 
 class Barrier final : public ConsistencyPolicy {
  public:
+  explicit Barrier(bool by_examples) : by_examples_(by_examples) {}
+
   void SetMembers(const Plan& plan) override {
+    absl::flat_hash_set<MemberId> folded;
+    for (size_t i = 0; i < plan_.members.size(); ++i) {
+      if (is_folded_[i]) folded.insert(plan_.members[i].member);
+    }
     plan_ = plan;
+    is_folded_.assign(plan_.members.size(), false);
+    for (size_t i = 0; i < plan_.members.size(); ++i) {
+      is_folded_[i] = folded.contains(plan_.members[i].member);
+    }
     Collect();
   }
 
   std::optional<MemberId> NextInOrder() const override {
-    for (const PlanMember& m : plan_.members) {
-      if (Expected(m) && !Folded(m.member)) return m.member;
-    }
     // Nobody is expected now: an impossible member, so that nothing is folded out of order.
-    return MemberId(0);
+    return AllIn() ? MemberId(0) : plan_.members[next_in_order_].member;
   }
 
   Verdict OnPush(const PushFacts& push) override {
-    TESSERA_CHECK(push.exchange == collecting_);
-    folded_.push_back(push.member);
+    TESSERA_CHECK(push.exchange == collecting_ && push.member == *NextInOrder());
     Verdict verdict;
-    if (!WaitsFor().empty()) return verdict;
+    verdict.weight = mean_.Add(by_examples_ ? push.examples : 1);
+    ++folded_count_;
+    is_folded_[next_in_order_] = true;
+    PassFolded();
+    if (!AllIn()) return verdict;
     verdict.commit = true;
     verdict.commit_scale = Finish();
     return verdict;
   }
 
-  std::optional<float> CommitDue() override {
-    if (folded_.empty() || !WaitsFor().empty()) return std::nullopt;
+  std::optional<float> CommitDue(absl::Time now) override {
+    if (folded_count_ == 0 || !AllIn()) return std::nullopt;
     return Finish();
   }
 
@@ -41,48 +53,70 @@ class Barrier final : public ConsistencyPolicy {
 
   Exchange Collecting() const override { return collecting_; }
 
+  // The exchange being collected may be folded in part already; the one after it is untouched.
+  Exchange FirstExchange(Exchange wanted) const override {
+    return wanted > collecting_ ? wanted : Exchange(collecting_.value() + 2);
+  }
+
   std::vector<MemberId> WaitsFor() const override {
     std::vector<MemberId> missing;
-    for (const PlanMember& m : plan_.members) {
-      if (Expected(m) && !Folded(m.member)) missing.push_back(m.member);
+    for (size_t i = next_in_order_; i < plan_.members.size(); ++i) {
+      if (Missing(i)) missing.push_back(plan_.members[i].member);
     }
     return missing;
   }
 
  private:
-  bool Expected(const PlanMember& m) const { return m.first_exchange <= collecting_; }
+  bool Missing(size_t i) const {
+    return plan_.members[i].first_exchange <= collecting_ && !is_folded_[i];
+  }
 
-  bool Folded(MemberId member) const {
-    return std::find(folded_.begin(), folded_.end(), member) != folded_.end();
+  bool AllIn() const { return next_in_order_ == plan_.members.size(); }
+
+  void PassFolded() {
+    while (!AllIn() && !Missing(next_in_order_)) ++next_in_order_;
   }
 
   float Finish() {
-    const float scale = 1.0f / static_cast<float>(folded_.size());
-    folded_.clear();
+    folded_count_ = 0;
+    is_folded_.assign(plan_.members.size(), false);
     next_ = collecting_.Next();
     Collect();
-    return scale;
+    return mean_.Finish();
   }
 
-  // Exchanges that no member takes part in (all left before the next one begins) are nobody's to
-  // fill, until a plan has a member that was promised one of them.
+  // Sets what is collected, and from whom. Exchanges that no member takes part in (all left before
+  // the next one begins) are nobody's to fill, until a plan has a member that was promised one of
+  // them.
   void Collect() {
-    if (!folded_.empty()) return;
-    collecting_ = next_;
-    if (plan_.members.empty()) return;
-    Exchange earliest = plan_.members.front().first_exchange;
-    for (const PlanMember& m : plan_.members) earliest = std::min(earliest, m.first_exchange);
-    collecting_ = std::max(next_, earliest);
+    if (folded_count_ == 0) {
+      collecting_ = next_;
+      if (!plan_.members.empty()) {
+        Exchange earliest = plan_.members.front().first_exchange;
+        for (const PlanMember& m : plan_.members) earliest = std::min(earliest, m.first_exchange);
+        collecting_ = std::max(next_, earliest);
+      }
+    }
+    next_in_order_ = 0;
+    PassFolded();
   }
 
+  const bool by_examples_;
   Plan plan_;
+  // By place in the plan: its push of collecting_ is in pending.
+  std::vector<bool> is_folded_;
+  // The first place in the plan whose push is missing; the plan's end when none is.
+  size_t next_in_order_ = 0;
   Exchange next_{1};  // after the last committed one
   Exchange collecting_{1};
-  std::vector<MemberId> folded_;  // members whose push of collecting_ is in pending
+  int64_t folded_count_ = 0;  // also of members that were removed since
+  ExampleMean mean_;
 };
 
 }  // namespace
 
-std::unique_ptr<ConsistencyPolicy> MakeBarrier() { return std::make_unique<Barrier>(); }
+std::unique_ptr<ConsistencyPolicy> MakeBarrier() { return std::make_unique<Barrier>(false); }
+
+std::unique_ptr<ConsistencyPolicy> MakeWeightedBarrier() { return std::make_unique<Barrier>(true); }
 
 }  // namespace tessera

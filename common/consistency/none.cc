@@ -5,24 +5,32 @@ namespace {
 
 class None final : public ConsistencyPolicy {
  public:
-  explicit None(float scale) : scale_(scale) {}
+  explicit None(StalenessWeight weight) : weight_(weight) {}
 
   void SetMembers(const Plan& plan) override {}
   std::optional<MemberId> NextInOrder() const override { return std::nullopt; }
   Verdict OnPush(const PushFacts& push) override {
-    return {scale_, /*commit=*/true, /*commit_scale=*/1};
+    return {weight_(push.now.value() - push.base.value()), /*commit=*/true, /*commit_scale=*/1};
   }
-  std::optional<float> CommitDue() override { return std::nullopt; }
+  std::optional<float> CommitDue(absl::Time now) override { return std::nullopt; }
   bool MayRead(MemberId member, Exchange after) const override { return true; }
   Exchange Collecting() const override { return Exchange(0); }
   std::vector<MemberId> WaitsFor() const override { return {}; }
 
  private:
-  const float scale_;
+  const StalenessWeight weight_;
 };
 
 }  // namespace
 
-std::unique_ptr<ConsistencyPolicy> MakeNone(float scale) { return std::make_unique<None>(scale); }
+std::unique_ptr<ConsistencyPolicy> MakeNone(StalenessWeight weight) {
+  return std::make_unique<None>(weight);
+}
+
+std::unique_ptr<ConsistencyPolicy> MakeNone(float scale) {
+  StalenessWeight weight;
+  weight.scale = scale;
+  return MakeNone(weight);
+}
 
 }  // namespace tessera

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "common/base/ids.h"
 #include "common/consistency/plan.h"
 
@@ -18,6 +19,10 @@ struct PushFacts {
   // The shard's version that the worker had pulled, and the one it has now. base <= now.
   Version base;
   Version now;
+  // Rows that the update was computed from.
+  uint64_t examples = 0;
+  // When it is folded.
+  absl::Time time{};
 };
 
 struct Verdict {
@@ -45,9 +50,20 @@ class ConsistencyPolicy {
   // `push` is complete, new and of a member, and its turn has come. Called once per push.
   virtual Verdict OnPush(const PushFacts& push) = 0;
 
-  // True, with the scale, when pending must be committed although no push came (a member was
-  // removed).
-  virtual std::optional<float> CommitDue() = 0;
+  // True, with the scale, when pending must be committed although no push came: a member was
+  // removed or rests, or the time has come.
+  virtual std::optional<float> CommitDue(absl::Time now) = 0;
+
+  // When CommitDue may become true by itself.
+  virtual std::optional<absl::Time> Deadline() const { return std::nullopt; }
+
+  // `member` has folded its last push before an evaluation or its end, and makes none until it
+  // wakes: nobody may wait for it. A push of it wakes it, too. Under a barrier all members rest
+  // together, so that there is nothing to do.
+  virtual void SetResting(MemberId member, bool resting) {}
+
+  // The first exchange that a member who is added now can make; `wanted` or a later one. 0 < it.
+  virtual Exchange FirstExchange(Exchange wanted) const { return wanted; }
 
   // May a member that has pushed exchange `after` read now? Own pushes are folded before its reads.
   virtual bool MayRead(MemberId member, Exchange after) const = 0;

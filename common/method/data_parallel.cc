@@ -5,6 +5,7 @@
 #include "common/method/methods.h"
 
 #include "common/consistency/barrier.h"
+#include "common/rule/optimizer.h"
 
 namespace tessera {
 
@@ -17,8 +18,9 @@ Recipe DataParallel(const v1::Job& job) {
   recipe.local_steps = 1;
   recipe.payload = PayloadKind::kGradient;
   recipe.lockstep = true;
+  recipe.schedule = RateSchedule(job.train().schedule());
   recipe.make_policy = MakeBarrier;
-  recipe.make_rule = [optimizer = job.train().optimizer()] { return OptimizerRule(optimizer); };
+  recipe.make_rule = [optimizer = job.train().optimizer()] { return MakeOptimizer(optimizer); };
   return recipe;
 }
 

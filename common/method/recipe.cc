@@ -3,7 +3,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/method/methods.h"
-#include "common/rule/sgd.h"
 
 namespace tessera {
 namespace {
@@ -17,7 +16,10 @@ struct Entry {
 constexpr Entry kMethods[] = {
     {v1::Method::kDataParallel, DataParallel},
     {v1::Method::kLocalSgd, LocalSgd},
+    {v1::Method::kDiloco, Diloco},
     {v1::Method::kAsyncSgd, AsyncSgd},
+    {v1::Method::kSoftsync, Softsync},
+    {v1::Method::kSsp, Ssp},
 };
 
 }  // namespace
@@ -30,11 +32,20 @@ absl::StatusOr<Recipe> RecipeFor(const v1::Job& job) {
                                                " is not in this build; see docs/methods.md"));
 }
 
-std::unique_ptr<UpdateRule> OptimizerRule(const v1::Optimizer& optimizer) {
-  TESSERA_CHECK(optimizer.has_sgd());  // The job reader lets no other one through.
-  const v1::Sgd& sgd = optimizer.sgd();
-  return MakeSgd({static_cast<float>(sgd.learning_rate()), static_cast<float>(sgd.momentum()),
-                  static_cast<float>(sgd.weight_decay())});
+absl::StatusOr<ModelShape> ExchangedShape(const v1::Model& model, const Recipe& recipe) {
+  TESSERA_ASSIGN_OR_RETURN(ModelShape shape, ShapeOf(model));
+  const size_t count = shape.parameters.size();
+  for (const std::string& state : recipe.averaged_states) {
+    for (size_t i = 0; i < count; ++i) {
+      ParameterSpec spec = shape.parameters[i];
+      absl::StrAppend(&spec.name, ".", state);
+      spec.initial_bound = 0;
+      spec.initial_constant = 0;
+      shape.size += spec.size();
+      shape.parameters.push_back(std::move(spec));
+    }
+  }
+  return shape;
 }
 
 }  // namespace tessera

@@ -8,10 +8,13 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/consistency/policy.h"
+#include "common/layout/parameters.h"
 #include "common/rule/rule.h"
+#include "common/rule/schedule.h"
 #include "proto/job.pb.h"
 
 namespace tessera {
@@ -30,8 +33,16 @@ struct Recipe {
   // Minibatches between exchanges.
   int64_t local_steps = 1;
   PayloadKind payload = PayloadKind::kGradient;
-  // All members make the same exchange together, so a member's exchange tells its step.
+  // All members make the same exchange together.
   bool lockstep = true;
+  // A member's exchange tells its step: one that joins begins where its first exchange does.
+  bool aligned = true;
+  // The coordinator gives slower workers fewer local steps.
+  bool step_budgets = false;
+  // States of the workers' optimizers that are exchanged and averaged beside the parameters.
+  std::vector<std::string> averaged_states;
+  // Of the rate of make_rule's rule. Where workers take steps of their own it is theirs instead.
+  RateSchedule schedule;
   // One object per shard.
   std::function<std::unique_ptr<ConsistencyPolicy>()> make_policy;
   std::function<std::unique_ptr<UpdateRule>()> make_rule;
@@ -40,6 +51,10 @@ struct Recipe {
 // The recipe that `job` names. kUnimplemented for a method that is not in this build; the job
 // reader has refused it before.
 absl::StatusOr<Recipe> RecipeFor(const v1::Job& job);
+
+// What the servers hold and exchange: the model's parameters in their order, and after them as many
+// again for each averaged state, which begin at 0.
+absl::StatusOr<ModelShape> ExchangedShape(const v1::Model& model, const Recipe& recipe);
 
 }  // namespace tessera
 

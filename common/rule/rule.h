@@ -1,7 +1,9 @@
 // How a committed update changes the parameters.
 //
 // A rule is arithmetic on runs of entries; its state (a momentum) lies beside the rows it belongs
-// to and is sharded with them. Memory bound: each form reads and writes every array once.
+// to and is sharded with them. Entries know nothing of each other, so however they are cut into runs
+// the bits are the same, and on every CPU. Memory bound: each form reads and writes every array once
+// (bench/rules).
 #ifndef TESSERA_COMMON_RULE_RULE_H_
 #define TESSERA_COMMON_RULE_RULE_H_
 
@@ -9,6 +11,17 @@
 
 namespace tessera {
 
+// What all entries of one update have in common.
+struct Update {
+  // u is multiplied by it first: 1 / number of folded pushes for a mean.
+  float scale = 1;
+  // Counts the updates of these parameters from 1.
+  uint64_t number = 1;
+  // Learning rates are multiplied by it (common/rule/schedule.h).
+  float rate = 1;
+};
+
+// Constant after construction: any thread may apply it, to arrays of its own.
 class UpdateRule {
  public:
   virtual ~UpdateRule() = default;
@@ -16,9 +29,10 @@ class UpdateRule {
   // Arrays of the parameters' size that the rule keeps. They start at zero.
   virtual int state_count() const = 0;
 
-  // w_out = rule(w_in, scale * u, state) for `count` entries. w_out is w_in or does not overlap it.
-  // `state` holds state_count() pointers.
-  virtual void Apply(const float* u, float scale, const float* w_in, float* w_out,
+  // w_out = rule(w_in, update.scale * u, state) for `count` entries. w_out is w_in or does not
+  // overlap it. `state` holds state_count() pointers. u points uphill where the rule is an
+  // optimizer (a gradient) and is what is added where it adds.
+  virtual void Apply(const Update& update, const float* u, const float* w_in, float* w_out,
                      float* const* state, int64_t count) const = 0;
 };
 

@@ -1,9 +1,11 @@
 #include "kernels/cpu/vector.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/base/check.h"
 #include "common/base/vector_clones.h"
+#include "common/rule/optimizer.h"
 
 namespace tessera {
 namespace {
@@ -16,20 +18,6 @@ TESSERA_VECTOR_CLONES void AxpyLoop(int64_t n, float a, const float* x, float* y
 TESSERA_VECTOR_CLONES void SubtractLoop(int64_t n, const float* a, const float* b, float* out) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) out[i] = a[i] - b[i];
-}
-
-TESSERA_VECTOR_CLONES void SgdLoop(int64_t n, SgdRates rates, const float* g, float* w) {
-#pragma omp simd
-  for (int64_t i = 0; i < n; ++i) w[i] -= rates.learning_rate * (g[i] + rates.weight_decay * w[i]);
-}
-
-TESSERA_VECTOR_CLONES void MomentumLoop(int64_t n, SgdRates rates, const float* g, float* m,
-                                        float* w) {
-#pragma omp simd
-  for (int64_t i = 0; i < n; ++i) {
-    m[i] = rates.momentum * m[i] + (g[i] + rates.weight_decay * w[i]);
-    w[i] -= rates.learning_rate * m[i];
-  }
 }
 
 // Columns [begin, end) of x, at most kBlock of them.
@@ -56,6 +44,30 @@ TESSERA_VECTOR_CLONES void WidenLoop(int64_t n, const Bf16* x, float* y) {
   for (int64_t i = 0; i < n; ++i) y[i] = tessera::Widen(x[i]);
 }
 
+// The rule of the shards, a part of the entries on each thread.
+class CpuOptimizer final : public OptimizerKernel {
+ public:
+  CpuOptimizer(std::unique_ptr<UpdateRule> rule, const CpuThreads& threads)
+      : rule_(std::move(rule)), threads_(threads) {
+    TESSERA_CHECK(rule_->state_count() <= kStatesMax);
+  }
+
+  void Step(const Update& update, int64_t n, const float* g, float* const* state,
+            float* w) override {
+    const int states = rule_->state_count();
+    threads_.Split(n, 3 + 2 * states, [&](int64_t begin, int64_t end) {
+      float* part[kStatesMax] = {};
+      for (int s = 0; s < states; ++s) part[s] = state[s] + begin;
+      rule_->Apply(update, g + begin, w + begin, w + begin, part, end - begin);
+    });
+  }
+
+ private:
+  static constexpr int kStatesMax = 2;
+  const std::unique_ptr<UpdateRule> rule_;
+  const CpuThreads threads_;
+};
+
 }  // namespace
 
 void CpuVector::Axpy(int64_t n, float a, const float* x, float* y) {
@@ -69,15 +81,8 @@ void CpuVector::Subtract(int64_t n, const float* a, const float* b, float* out) 
   });
 }
 
-void CpuVector::Sgd(int64_t n, const SgdRates& rates, const float* g, float* m, float* w) {
-  TESSERA_CHECK(m != nullptr || rates.momentum == 0);
-  threads_.Split(n, 5, [&](int64_t begin, int64_t end) {
-    if (m == nullptr) {
-      SgdLoop(end - begin, rates, g + begin, w + begin);
-    } else {
-      MomentumLoop(end - begin, rates, g + begin, m + begin, w + begin);
-    }
-  });
+std::unique_ptr<OptimizerKernel> CpuVector::MakeOptimizer(const v1::Optimizer& optimizer) {
+  return std::make_unique<CpuOptimizer>(tessera::MakeOptimizer(optimizer), threads_);
 }
 
 void CpuVector::ColumnSums(const MatrixShape& shape, const float* x, float* sums) {

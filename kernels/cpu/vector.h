@@ -2,6 +2,8 @@
 #ifndef TESSERA_KERNELS_CPU_VECTOR_H_
 #define TESSERA_KERNELS_CPU_VECTOR_H_
 
+#include <memory>
+
 #include "kernels/cpu/threads.h"
 #include "kernels/vector.h"
 
@@ -13,7 +15,7 @@ class CpuVector final : public VectorKernel {
 
   void Axpy(int64_t n, float a, const float* x, float* y) override;
   void Subtract(int64_t n, const float* a, const float* b, float* out) override;
-  void Sgd(int64_t n, const SgdRates& rates, const float* g, float* m, float* w) override;
+  std::unique_ptr<OptimizerKernel> MakeOptimizer(const v1::Optimizer& optimizer) override;
   void ColumnSums(const MatrixShape& shape, const float* x, float* sums) override;
   void Round(int64_t n, const float* x, Bf16* y) override;
   void Widen(int64_t n, const Bf16* x, float* y) override;

@@ -1,6 +1,7 @@
 #include "server/control/coordinator.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/memory/memory.h"
@@ -110,8 +111,11 @@ absl::StatusOr<v1::RenewReply> Coordinator::Renew(const v1::RenewRequest& reques
   Settle(now);
   TESSERA_RETURN_IF_ERROR(renewed);
   v1::RenewReply reply;
-  for (std::string& name : membership_.WaitingFor()) reply.add_waiting_for(std::move(name));
+  for (std::string& name : WaitingFor()) reply.add_waiting_for(std::move(name));
   reply.set_drain_exchange(membership_.drain_exchange().value());
+  if (facts_.step_budgets) {
+    reply.set_step_budget(membership_.members().StepBudget(MemberId(request.member())));
+  }
   return reply;
 }
 
@@ -187,7 +191,7 @@ void Coordinator::Fail(absl::string_view why, absl::Time now) {
   Log(LogLevel::kError, absl::StrCat("control: job failed why=\"", why, "\""));
   for (const auto& [id, record] : membership_.members().all()) {
     if (IsLive(record.state)) untold_.insert(id);
-    if (evaluation_.IsParked(id)) {
+    if (evaluation_.IsParked(record)) {
       refused_.push_back(
           {id, absl::FailedPreconditionError(absl::StrCat("the job has failed: ", why))});
     }
@@ -207,7 +211,7 @@ void Coordinator::BeginEnd(absl::Status outcome, absl::Time now) {
 void Coordinator::RemoveLate() {
   std::vector<MemberId> late;
   for (const auto& [id, record] : membership_.members().all()) {
-    if (IsLive(record.state) && !evaluation_.Takes(id)) late.push_back(id);
+    if (IsLive(record.state) && !evaluation_.Takes(record)) late.push_back(id);
   }
   for (MemberId member : late) {
     membership_.Remove(member, MemberState::kLeft, "training ended before it could begin");
@@ -280,11 +284,23 @@ std::string Coordinator::StateWord() const {
   if (phase_ == Phase::kEnded) return "done";
   if (phase_ == Phase::kEnding || membership_.draining()) return "draining";
   if (evaluation_.standing()) return "evaluating";
-  const auto counted = membership_.members().Counted();
+  const auto& counted = membership_.members().Counted();
   const bool running = std::any_of(counted.begin(), counted.end(), [](const MemberRecord* member) {
     return member->state == MemberState::kAdmitted;
   });
   return running ? "training" : "waiting";
+}
+
+// Where members advance on their own, the servers may wait for nobody while an evaluation does.
+std::vector<std::string> Coordinator::WaitingFor() const {
+  std::vector<std::string> names = membership_.WaitingFor();
+  for (Rank rank : evaluation_.Missing()) {
+    std::string name = absl::StrCat("worker ", rank.value());
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      names.push_back(std::move(name));
+    }
+  }
+  return names;
 }
 
 void Coordinator::FillMembers(absl::Time now, v1::JobStatus* status) const {
@@ -302,7 +318,7 @@ void Coordinator::FillMembers(absl::Time now, v1::JobStatus* status) const {
         member.set_state("waiting");
         break;
       case MemberState::kAdmitted:
-        member.set_state(evaluation_.standing() && evaluation_.Takes(id) ? "evaluating"
+        member.set_state(evaluation_.standing() && evaluation_.Takes(record) ? "evaluating"
                                                                          : "training");
         break;
       case MemberState::kLeft:
@@ -317,6 +333,9 @@ void Coordinator::FillMembers(absl::Time now, v1::JobStatus* status) const {
     member.set_progress_age_seconds(absl::ToDoubleSeconds(now - record.progressed_at));
     *member.mutable_progress() = record.progress;
     member.set_examples_per_second(record.examples_per_second);
+    if (facts_.step_budgets && IsCounted(record.state)) {
+      member.set_step_budget(membership_.members().StepBudget(id));
+    }
     if (record.report) {
       *status->add_worker_reports() = *record.report;
       member.mutable_progress()->set_examples(record.report->examples());
@@ -337,6 +356,7 @@ void Coordinator::FillMembers(absl::Time now, v1::JobStatus* status) const {
 }
 
 void Coordinator::FillServers(absl::Time now, v1::JobStatus* status) const {
+  uint64_t examples = std::numeric_limits<uint64_t>::max();
   for (int i = 0; i < facts_.servers; ++i) {
     const ServerRecord& record = membership_.servers().at(ShardId(i));
     v1::ServerStatus& server = *status->add_servers();
@@ -350,9 +370,17 @@ void Coordinator::FillServers(absl::Time now, v1::JobStatus* status) const {
                                         ? absl::ToDoubleSeconds(now - record.last_heard)
                                         : absl::ToDoubleSeconds(now - record.counters_at));
     status->set_refused_pushes(status->refused_pushes() + record.counters.refused());
+    status->set_parked_pulls(status->parked_pulls() + record.counters.parked_pulls());
+    status->set_resting(std::max<uint64_t>(status->resting(), record.counters.resting()));
+    examples = std::min<uint64_t>(examples, record.counters.examples());
     if (facts_.synchronous) {
       status->set_round(std::max<uint64_t>(status->round(), record.counters.version()));
     }
+  }
+  if (examples == std::numeric_limits<uint64_t>::max()) examples = 0;
+  status->set_parameter_examples(examples);
+  if (facts_.schedule) {
+    status->set_rate_factor(facts_.schedule->Factor(examples, facts_.batch_size));
   }
 }
 
@@ -364,7 +392,7 @@ v1::JobStatus Coordinator::Status(absl::Time now) const {
   status.set_method_description(facts_.method_description);
   status.set_state(StateWord());
   if (phase_ == Phase::kRunning) {
-    for (std::string& name : membership_.WaitingFor()) status.add_waiting_for(std::move(name));
+    for (std::string& name : WaitingFor()) status.add_waiting_for(std::move(name));
   }
   FillMembers(now, &status);
   FillServers(now, &status);
@@ -378,6 +406,7 @@ v1::JobStatus Coordinator::Status(absl::Time now) const {
   status.set_version(facts_.version);
   status.set_partial_pushes(membership_.partial_pushes());
   status.set_insecure(facts_.insecure);
+  status.set_free_running(!facts_.synchronous);
   status.set_layout_hash(facts_.layout_hash);
   if (!outcome_.ok()) status.set_failure(std::string(outcome_.message()));
   if (phase_ == Phase::kEnded) status.set_report_json(ReportJson(status));

@@ -96,6 +96,7 @@ class Coordinator {
   void FillMembers(absl::Time now, v1::JobStatus* status) const;
   void FillServers(absl::Time now, v1::JobStatus* status) const;
   std::string StateWord() const;
+  std::vector<std::string> WaitingFor() const;
 
   const JobFacts facts_;
   const absl::Time created_;

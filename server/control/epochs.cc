@@ -41,7 +41,8 @@ absl::StatusOr<v1::EpochCut> Epochs::Begin(const MemberRecord& asker, uint64_t e
         "worker ", asker.rank.value(), ": epoch is ", epoch, ", want one in [",
         cuts_.empty() ? 0 : cuts_.begin()->first, ", ", next, "]"));
   }
-  if (epoch == next) {
+  const bool is_new = epoch == next;
+  if (is_new) {
     TESSERA_ASSIGN_OR_RETURN(Cut cut, MakeCut(epoch, members));
     cuts_[epoch] = std::move(cut);
   }
@@ -52,11 +53,14 @@ absl::StatusOr<v1::EpochCut> Epochs::Begin(const MemberRecord& asker, uint64_t e
   reply.set_steps(cut.steps);
   reply.set_first_step(cut.first_step);
   reply.set_rows_total(cut.rows_total);
-  for (size_t i = 0; i < cut.seats->size(); ++i) {
-    if ((*cut.seats)[i].rank == asker.rank) reply.set_part(i);
+  const auto seat = std::lower_bound(cut.seats->begin(), cut.seats->end(), asker.rank,
+                                     [](const Seat& s, Rank rank) { return s.rank < rank; });
+  if (seat != cut.seats->end() && seat->rank == asker.rank) {
+    reply.set_part(seat - cut.seats->begin());
   }
   asked_[asker.member] = epoch;
-  Prune(members);
+  // Once an epoch: it looks at every member.
+  if (is_new) Prune(members);
   return reply;
 }
 

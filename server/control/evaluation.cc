@@ -15,31 +15,33 @@ constexpr int kPrecisions = static_cast<int>(std::size(kPrecisionAt));
 
 }  // namespace
 
-Evaluation::Seat* Evaluation::FindSeat(MemberId member) {
-  for (Seat& seat : seats_) {
-    if (seat.member == member) return &seat;
+const Evaluation::Seat* Evaluation::FindSeat(const MemberRecord& member) const {
+  const auto found = seats_.find(member.rank);
+  return found == seats_.end() || found->second.member != member.member ? nullptr : &found->second;
+}
+
+bool Evaluation::Takes(const MemberRecord& member) const { return FindSeat(member) != nullptr; }
+
+bool Evaluation::IsParked(const MemberRecord& member) const {
+  const Seat* seat = FindSeat(member);
+  return open_ && seat != nullptr && seat->parked;
+}
+
+std::vector<Rank> Evaluation::Missing() const {
+  std::vector<Rank> missing;
+  if (!open_) return missing;
+  for (const auto& [rank, seat] : seats_) {
+    if (!seat.parked) missing.push_back(rank);
   }
-  return nullptr;
-}
-
-bool Evaluation::Takes(MemberId member) const {
-  return std::any_of(seats_.begin(), seats_.end(),
-                     [&](const Seat& seat) { return seat.member == member; });
-}
-
-bool Evaluation::IsParked(MemberId member) const {
-  return open_ && std::any_of(seats_.begin(), seats_.end(), [&](const Seat& seat) {
-           return seat.member == member && seat.parked;
-         });
+  // All are at work.
+  if (missing.size() == seats_.size()) missing.clear();
+  return missing;
 }
 
 void Evaluation::AddSeat(const MemberRecord& member) {
   Seat seat;
   seat.member = member.member;
-  seat.rank = member.rank;
-  seats_.push_back(std::move(seat));
-  std::sort(seats_.begin(), seats_.end(),
-            [](const Seat& a, const Seat& b) { return a.rank < b.rank; });
+  seats_[member.rank] = std::move(seat);
 }
 
 void Evaluation::Open(const v1::EvaluateRequest& request, const MemberTable& members, bool ending) {
@@ -49,6 +51,7 @@ void Evaluation::Open(const v1::EvaluateRequest& request, const MemberTable& mem
   ++evaluation_;
   attempt_ = 1;
   due_step_ = request.progress().step();
+  seen_ = 0;
   seats_.clear();
   AddSeat(*members.Find(MemberId(request.member())));
 }
@@ -68,12 +71,11 @@ void Evaluation::AnswerFinished(MemberId member) {
 
 void Evaluation::DropLater(const MemberTable& members) {
   if (ending_ && !facts_.synchronous) return;
-  seats_.erase(std::remove_if(seats_.begin(), seats_.end(),
-                              [&](const Seat& seat) {
-                                return !seat.arrived &&
-                                       members.Find(seat.member)->first_step >= due_step_;
-                              }),
-               seats_.end());
+  for (auto it = seats_.begin(); it != seats_.end();) {
+    const Seat& seat = it->second;
+    const bool later = !seat.arrived && members.Find(seat.member)->first_step >= due_step_;
+    it = later ? seats_.erase(it) : std::next(it);
+  }
 }
 
 absl::Status Evaluation::OnRequest(const v1::EvaluateRequest& request, const MemberTable& members,
@@ -103,15 +105,18 @@ absl::Status Evaluation::OnRequest(const v1::EvaluateRequest& request, const Mem
     due_step_ = request.progress().step();
     DropLater(members);
   }
-  ending_ = ending_ || ending;
+  if (ending && !ending_) {
+    ending_ = true;
+    seen_ = 0;
+  }
   OnMembers(members, now);
-  Seat* seat = FindSeat(member);
-  if (seat == nullptr) {
+  const MemberRecord& record = *members.Find(member);
+  if (FindSeat(record) == nullptr) {
     // It came when the others had begun without it.
     if (!arriving_) Restart();
-    AddSeat(*members.Find(member));
-    seat = FindSeat(member);
+    AddSeat(record);
   }
+  Seat* const seat = &seats_[record.rank];
   if (request.stage() == v1::ARRIVE) {
     seat->arrived = true;
     seat->arrival = request;
@@ -123,7 +128,7 @@ absl::Status Evaluation::OnRequest(const v1::EvaluateRequest& request, const Mem
   }
   seat->parked = true;
   seat->stage = request.stage();
-  if (request.stage() == v1::CALIBRATE && seat == &seats_.front() && !has_constants_) {
+  if (request.stage() == v1::CALIBRATE && seat == &seats_.begin()->second && !has_constants_) {
     has_constants_ = true;
     constants_ = request.constants();
   }
@@ -136,14 +141,16 @@ absl::Status Evaluation::OnRequest(const v1::EvaluateRequest& request, const Mem
 }
 
 void Evaluation::OnMembers(const MemberTable& members, absl::Time now) {
-  if (!open_) return;
+  if (!open_ || seen_ == members.changes()) return;
+  seen_ = members.changes();
   const size_t before = seats_.size();
   for (auto it = seats_.begin(); it != seats_.end();) {
-    if (IsLive(members.Find(it->member)->state)) {
+    const Seat& seat = it->second;
+    if (IsLive(members.Find(seat.member)->state)) {
       ++it;
       continue;
     }
-    if (it->parked) replies_.push_back({it->member, {}, true});
+    if (seat.parked) replies_.push_back({seat.member, {}, true});
     it = seats_.erase(it);
   }
   const bool lost = seats_.size() != before;
@@ -157,7 +164,7 @@ void Evaluation::OnMembers(const MemberTable& members, absl::Time now) {
   if (lost && !arriving_) Restart();
   if (arriving_) {
     for (const MemberRecord* member : members.Counted()) {
-      if (member->state != MemberState::kAdmitted || FindSeat(member->member) != nullptr) continue;
+      if (member->state != MemberState::kAdmitted || FindSeat(*member) != nullptr) continue;
       if ((ending_ && !facts_.synchronous) || member->first_step < due_step_) AddSeat(*member);
     }
   }
@@ -166,12 +173,13 @@ void Evaluation::OnMembers(const MemberTable& members, absl::Time now) {
 
 void Evaluation::Restart() {
   arriving_ = true;
+  seen_ = 0;
   has_constants_ = false;
   constants_.clear();
   ++attempt_;
   Log(LogLevel::kWarning, absl::StrCat("control: evaluation restarts evaluation=", evaluation_,
                                        " attempt=", attempt_, " members=", seats_.size()));
-  for (Seat& seat : seats_) {
+  for (auto& [rank, seat] : seats_) {
     seat.arrived = false;
     seat.scored = false;
     if (!seat.parked) continue;
@@ -184,7 +192,7 @@ void Evaluation::Restart() {
 
 void Evaluation::Advance(absl::Time now) {
   if (arriving_) {
-    for (const Seat& seat : seats_) {
+    for (const auto& [rank, seat] : seats_) {
       if (!seat.arrived) return;
     }
     arriving_ = false;
@@ -192,8 +200,9 @@ void Evaluation::Advance(absl::Time now) {
     clock_->Pause(now);
   }
   bool scored = true;
-  for (size_t place = 0; place < seats_.size(); ++place) {
-    Seat& seat = seats_[place];
+  size_t next_place = 0;
+  for (auto& [rank, seat] : seats_) {
+    const size_t place = next_place++;
     scored = scored && seat.scored;
     if (!seat.parked || seat.stage == v1::SCORE) continue;
     v1::EvaluateReply reply = Fresh();
@@ -217,7 +226,7 @@ void Evaluation::Finish(absl::Time now) {
   uint64_t train_count = 0, correct = 0, rows = 0;
   std::vector<double> hits(kPrecisions, 0);
   bool last = true;
-  for (const Seat& seat : seats_) {
+  for (const auto& [rank, seat] : seats_) {
     entry.set_step(std::max<uint64_t>(entry.step(), seat.arrival.progress().step()));
     entry.set_round(std::max<uint64_t>(entry.round(), seat.arrival.round()));
     last = last && seat.arrival.last();
@@ -250,7 +259,7 @@ void Evaluation::Finish(absl::Time now) {
   result_.set_test_accuracy(entry.test_accuracy());
   result_.set_train_seconds(entry.seconds());
   result_.set_stop(stop_);
-  for (Seat& seat : seats_) {
+  for (auto& [rank, seat] : seats_) {
     if (seat.parked) replies_.push_back({seat.member, result_, false});
     seat.parked = false;
   }

@@ -11,6 +11,7 @@
 #define TESSERA_SERVER_CONTROL_EVALUATION_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -58,9 +59,11 @@ class Evaluation {
   // Everybody has stopped.
   bool standing() const { return open_ && !arriving_; }
   // It takes part in the open evaluation or took part in the last one.
-  bool Takes(MemberId member) const;
+  bool Takes(const MemberRecord& member) const;
   // A request of it waits for its answer.
-  bool IsParked(MemberId member) const;
+  bool IsParked(const MemberRecord& member) const;
+  // For whom others wait in the open evaluation, by rank.
+  std::vector<Rank> Missing() const;
   // Training ends, or ended, with the last evaluation.
   bool stop() const { return stop_; }
   const std::vector<v1::HistoryEntry>& history() const { return history_; }
@@ -68,7 +71,6 @@ class Evaluation {
  private:
   struct Seat {
     MemberId member;
-    Rank rank;
     bool arrived = false;
     // A request of it waits for its answer.
     bool parked = false;
@@ -79,7 +81,7 @@ class Evaluation {
   };
 
   void Open(const v1::EvaluateRequest& request, const MemberTable& members, bool ending);
-  Seat* FindSeat(MemberId member);
+  const Seat* FindSeat(const MemberRecord& member) const;
   void AddSeat(const MemberRecord& member);
   // It is due earlier than the first to arrive thought, which had joined past the last step: those
   // that begin after it train on, and are not waited for.
@@ -101,7 +103,8 @@ class Evaluation {
   uint64_t evaluation_ = 0;  // the open one, else the last
   uint64_t attempt_ = 0;
   uint64_t due_step_ = 0;
-  std::vector<Seat> seats_;  // by rank
+  std::map<Rank, Seat> seats_;
+  uint64_t seen_ = 0;  // of the members' changes
   bool has_constants_ = false;
   std::string constants_;
   bool stop_ = false;

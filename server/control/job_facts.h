@@ -3,9 +3,11 @@
 #define TESSERA_SERVER_CONTROL_JOB_FACTS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/time/time.h"
+#include "common/rule/schedule.h"
 
 namespace tessera {
 
@@ -35,10 +37,16 @@ struct JobFacts {
   int64_t local_steps = 1;
   // The same exchange number means the same update for all members.
   bool synchronous = true;
+  // A member's exchange tells its step.
+  bool aligned = true;
+  // Slower workers are given fewer steps between exchanges.
+  bool step_budgets = false;
   // data.partition: every worker's rows are its own.
   bool rows_are_local = false;
   // Training ends when an evaluation reaches it; 0: off.
   double target_accuracy = 0;
+  // How the learning rate changes; nullopt: it does not.
+  std::optional<RateSchedule> schedule;
   // The connections are not encrypted.
   bool insecure = true;
 };

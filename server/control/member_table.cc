@@ -1,6 +1,7 @@
 #include "server/control/member_table.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
@@ -20,10 +21,7 @@ MemberTable::MemberTable(const JobFacts& facts) : facts_(facts) {}
 
 // Those that the job waits for are told when it begins; this is for one more.
 absl::Status MemberTable::CheckRows(const v1::JoinRequest& request) const {
-  const auto live =
-      static_cast<uint64_t>(std::count_if(records_.begin(), records_.end(), [](const auto& entry) {
-        return IsLive(entry.second.state);
-      }));
+  const uint64_t live = live_.size();
   if (facts_.rows_are_local || live < static_cast<uint64_t>(facts_.workers) ||
       request.rows() >= (live + 1) * static_cast<uint64_t>(facts_.batch_size)) {
     return absl::OkStatus();
@@ -58,19 +56,18 @@ absl::Status MemberTable::Check(const v1::JoinRequest& request) const {
     return absl::InvalidArgumentError("join: training rows are 0, want at least 1");
   }
   if (facts_.rows_are_local) return absl::OkStatus();
-  for (const auto& [id, other] : records_) {
-    if (IsLive(other.state) && other.rows != request.rows()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "join: training rows are ", request.rows(), ", want ", other.rows, " as worker ",
-          other.rank.value(), " has; its data differ, or data.partition should be local"));
-    }
-  }
-  return absl::OkStatus();
+  if (live_.empty()) return absl::OkStatus();
+  // They all have as many as the first.
+  const MemberRecord& other = records_.at(live_.begin()->second);
+  if (other.rows == request.rows()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "join: training rows are ", request.rows(), ", want ", other.rows, " as worker ",
+      other.rank.value(), " has; its data differ, or data.partition should be local"));
 }
 
 absl::StatusOr<MemberId> MemberTable::Add(const v1::JoinRequest& request, absl::Time now) {
-  for (auto& [id, record] : records_) {
-    if (request.life() != 0 && record.life == request.life() && IsLive(record.state)) return id;
+  if (const auto known = by_life_.find(request.life()); known != by_life_.end()) {
+    if (IsLive(records_.at(known->second).state)) return known->second;
   }
   TESSERA_RETURN_IF_ERROR(Check(request));
   Rank rank;
@@ -84,7 +81,10 @@ absl::StatusOr<MemberId> MemberTable::Add(const v1::JoinRequest& request, absl::
           absl::FormatDuration(facts_.lease_timeout), " is over"));
     }
   } else {
-    while (LiveAt(rank) != nullptr) rank = rank.Next();
+    for (const auto& [taken, member] : live_) {
+      if (taken != rank) break;
+      rank = rank.Next();
+    }
     if (rank.value() >= kRankEnd) return absl::ResourceExhaustedError("join: no rank is free");
   }
   TESSERA_RETURN_IF_ERROR(CheckRows(request));
@@ -93,6 +93,10 @@ absl::StatusOr<MemberId> MemberTable::Add(const v1::JoinRequest& request, absl::
   record.member = member;
   record.rank = rank;
   record.life = request.life();
+  if (record.life != 0) by_life_[record.life] = member;
+  live_[rank] = member;
+  ++in_state_[static_cast<size_t>(record.state)];
+  ++changes_;
   record.description = request.description();
   record.rows = request.rows();
   record.last_heard = now;
@@ -132,10 +136,18 @@ void MemberTable::OnProgress(MemberId member, const v1::Progress& progress, absl
   record->progress = progress;
 }
 
+void MemberTable::SetState(MemberRecord* record, MemberState state) {
+  --in_state_[static_cast<size_t>(record->state)];
+  ++in_state_[static_cast<size_t>(state)];
+  record->state = state;
+  ++changes_;
+}
+
 void MemberTable::End(MemberId member, MemberState how, absl::string_view why) {
   MemberRecord* record = Find(member);
   TESSERA_CHECK(record != nullptr && IsLive(record->state) && !IsLive(how));
-  record->state = how;
+  SetState(record, how);
+  live_.erase(record->rank);
   record->ended = std::string(why);
   record->examples_per_second = 0;
 }
@@ -162,6 +174,7 @@ const MemberRecord* MemberTable::Find(MemberId member) const {
 
 std::vector<MemberRecord*> MemberTable::In(MemberState state) {
   std::vector<MemberRecord*> found;
+  if (in_state_[static_cast<size_t>(state)] == 0) return found;
   for (auto& [id, record] : records_) {
     if (record.state == state) found.push_back(&record);
   }
@@ -170,21 +183,20 @@ std::vector<MemberRecord*> MemberTable::In(MemberState state) {
   return found;
 }
 
-std::vector<const MemberRecord*> MemberTable::Counted() const {
-  std::vector<const MemberRecord*> found;
-  for (const auto& [id, record] : records_) {
-    if (IsCounted(record.state)) found.push_back(&record);
+const std::vector<const MemberRecord*>& MemberTable::Counted() const {
+  if (counted_at_ == changes_) return counted_;
+  counted_at_ = changes_;
+  counted_.clear();
+  for (const auto& [rank, member] : live_) {
+    const MemberRecord& record = records_.at(member);
+    if (IsCounted(record.state)) counted_.push_back(&record);
   }
-  std::sort(found.begin(), found.end(),
-            [](const MemberRecord* a, const MemberRecord* b) { return a->rank < b->rank; });
-  return found;
+  return counted_;
 }
 
 const MemberRecord* MemberTable::LiveAt(Rank rank) const {
-  for (const auto& [id, record] : records_) {
-    if (IsLive(record.state) && record.rank == rank) return &record;
-  }
-  return nullptr;
+  const auto found = live_.find(rank);
+  return found == live_.end() ? nullptr : &records_.at(found->second);
 }
 
 Exchange MemberTable::HighestExchange() const {
@@ -196,7 +208,7 @@ Exchange MemberTable::HighestExchange() const {
 }
 
 uint64_t MemberTable::LeastStep() const {
-  const std::vector<const MemberRecord*> counted = Counted();
+  const std::vector<const MemberRecord*>& counted = Counted();
   uint64_t least = 0;
   if (counted.empty()) {
     // All were lost: what the furthest of them did is in the parameters.
@@ -208,6 +220,18 @@ uint64_t MemberTable::LeastStep() const {
     least = std::min<uint64_t>(least, std::max(record->progress.step(), record->first_step));
   }
   return least;
+}
+
+uint64_t MemberTable::StepBudget(MemberId member) const {
+  const MemberRecord* record = Find(member);
+  const double speed = record == nullptr ? 0 : record->progress.steps_per_second();
+  if (!(speed > 0)) return 0;
+  double fastest = speed;
+  for (const MemberRecord* other : Counted()) {
+    fastest = std::max(fastest, other->progress.steps_per_second());
+  }
+  const double share = std::floor(static_cast<double>(facts_.local_steps) * speed / fastest);
+  return std::max<uint64_t>(1, static_cast<uint64_t>(share));
 }
 
 }  // namespace tessera

@@ -2,12 +2,14 @@
 #ifndef TESSERA_SERVER_CONTROL_MEMBER_TABLE_H_
 #define TESSERA_SERVER_CONTROL_MEMBER_TABLE_H_
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -75,6 +77,7 @@ class MemberTable {
   absl::Status Touch(MemberId member, absl::Time now);
   void OnProgress(MemberId member, const v1::Progress& progress, absl::Time now);
 
+  void SetState(MemberRecord* record, MemberState state);
   // Ends a live member.
   void End(MemberId member, MemberState how, absl::string_view why);
   // Live members whose lease is over.
@@ -87,11 +90,18 @@ class MemberTable {
   const std::map<MemberId, MemberRecord>& all() const { return records_; }
   // Members in this state, by rank.
   std::vector<MemberRecord*> In(MemberState state);
-  // Those in the plan, by rank.
-  std::vector<const MemberRecord*> Counted() const;
+  // Those in the plan, by rank. Valid until a state changes.
+  const std::vector<const MemberRecord*>& Counted() const;
   const MemberRecord* LiveAt(Rank rank) const;
+  // Grows with every change of a state.
+  uint64_t changes() const { return changes_; }
   Exchange HighestExchange() const;
   uint64_t LeastStep() const;
+  // A share of facts.local_steps in proportion to the member's speed, all of them for the fastest;
+  // at least 1. 0 while its speed is not known.
+  // Liu, Chhaparia, Douillard et al.: Asynchronous Local-SGD Training for Language Modeling, 2024,
+  // dynamic local updates.
+  uint64_t StepBudget(MemberId member) const;
 
  private:
   absl::Status Check(const v1::JoinRequest& request) const;
@@ -99,6 +109,13 @@ class MemberTable {
 
   const JobFacts& facts_;
   std::map<MemberId, MemberRecord> records_;
+  // Found again after every event, by jobs of a thousand workers: kept rather than searched for.
+  std::map<Rank, MemberId> live_;
+  absl::flat_hash_map<uint64_t, MemberId> by_life_;  // 0 is not in it
+  std::array<size_t, 7> in_state_{};
+  uint64_t changes_ = 0;
+  mutable std::vector<const MemberRecord*> counted_;
+  mutable uint64_t counted_at_ = 0;  // changes_ when counted_ was made
 };
 
 }  // namespace tessera

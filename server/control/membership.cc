@@ -15,6 +15,9 @@ std::string Seconds(absl::Duration duration) {
   return absl::FormatDuration(absl::Trunc(duration, absl::Milliseconds(1)));
 }
 
+// Said by name when many are waited for.
+constexpr size_t kNamesMax = 16;
+
 std::string Name(ShardId server) { return absl::StrCat("server ", server.value()); }
 
 }  // namespace
@@ -212,7 +215,7 @@ void Membership::TryStart() {
   started_ = true;
   for (MemberRecord* member : members_.In(MemberState::kWaiting)) {
     if (member->rank.value() >= facts_.workers) continue;  // It joins late.
-    member->state = MemberState::kPlanned;
+    members_.SetState(member, MemberState::kPlanned);
     member->first_exchange = Exchange(1);
     member->planned_in = generation_.Next();
   }
@@ -276,14 +279,14 @@ void Membership::Settle() {
   MemberRecord* member = members_.Find(open_->joiner);
   member->first_exchange = agreed;
   // Where members advance on their own, they may have gone on since the proposal.
-  member->first_step = facts_.synchronous
+  member->first_step = facts_.aligned
                            ? (agreed.value() - 1) * facts_.local_steps
                            : members_.LeastStep() / facts_.local_steps * facts_.local_steps;
   // Where epochs count, the end is not known before the last epoch's cut: the worker finds out.
   if (facts_.steps > 0) {
     member->first_step = std::min<uint64_t>(member->first_step, facts_.steps);
   }
-  member->state = MemberState::kPlanned;
+  members_.SetState(member, MemberState::kPlanned);
   member->planned_in = generation_.Next();
   const uint64_t settled = open_->agreement.number();
   open_.reset();
@@ -294,7 +297,7 @@ void Membership::AdmitPlanned() {
   const Generation applied = servers_.AppliedByAll();
   for (MemberRecord* member : members_.In(MemberState::kPlanned)) {
     if (member->planned_in > applied) continue;
-    member->state = MemberState::kAdmitted;
+    members_.SetState(member, MemberState::kAdmitted);
     Log(LogLevel::kInfo, absl::StrCat("control: worker admitted worker=", member->rank.value(),
                                       " member=", member->member.value(),
                                       " first_exchange=", member->first_exchange.value()));
@@ -320,7 +323,7 @@ void Membership::ProposeNext() {
     MemberRecord* first =
         *std::min_element(waiting.begin(), waiting.end(),
                           [](auto* a, auto* b) { return a->member < b->member; });
-    first->state = MemberState::kProposed;
+    members_.SetState(first, MemberState::kProposed);
     joiner = first->member;
   }
   const Exchange from =
@@ -382,7 +385,13 @@ std::vector<std::string> Membership::WaitingFor() const {
     const v1::ServerCounters& counters = servers_.at(ShardId(i)).counters;
     ranks.insert(counters.waits_for_ranks().begin(), counters.waits_for_ranks().end());
   }
-  for (uint32_t rank : ranks) names.push_back(absl::StrCat("worker ", rank));
+  for (uint32_t rank : ranks) {
+    if (names.size() == kNamesMax) {
+      names.push_back(absl::StrCat(ranks.size() - kNamesMax, " more workers"));
+      break;
+    }
+    names.push_back(absl::StrCat("worker ", rank));
+  }
   return names;
 }
 

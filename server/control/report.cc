@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "common/metrics/staleness.h"
 #include "nlohmann/json.hpp"
 
 namespace tessera {
@@ -70,25 +71,11 @@ Json Traffic(const std::vector<v1::WorkerReport>& workers) {
   return traffic;
 }
 
-Json Staleness(const v1::JobStatus& status) {
-  std::vector<uint64_t> histogram;
-  uint64_t sum = 0, count = 0, most = 0;
-  for (const v1::ServerStatus& server : status.servers()) {
-    const v1::ServerCounters& counters = server.counters();
-    if (counters.staleness_histogram_size() > static_cast<int>(histogram.size())) {
-      histogram.resize(counters.staleness_histogram_size());
-    }
-    for (int i = 0; i < counters.staleness_histogram_size(); ++i) {
-      histogram[i] += counters.staleness_histogram(i);
-      count += counters.staleness_histogram(i);
-    }
-    sum += counters.staleness_sum();
-    most = std::max<uint64_t>(most, counters.staleness_max());
-  }
-  while (!histogram.empty() && histogram.back() == 0) histogram.pop_back();
-  return {{"mean", count == 0 ? Json(nullptr) : Json(static_cast<double>(sum) / count)},
-          {"max", most},
-          {"histogram", histogram}};
+Json StalenessEntry(const v1::JobStatus& status) {
+  const Staleness staleness = StalenessOf(status);
+  return {{"mean", staleness.pushes == 0 ? Json(nullptr) : Json(staleness.mean())},
+          {"max", staleness.max},
+          {"histogram", staleness.histogram}};
 }
 
 Json Memory(const v1::JobStatus& status, const std::vector<v1::WorkerReport>& workers) {
@@ -164,7 +151,7 @@ std::string ReportJson(const v1::JobStatus& status) {
       {"final", Final(status)},
       {"history", history},
       {"traffic", Traffic(workers)},
-      {"staleness", Staleness(status)},
+      {"staleness", StalenessEntry(status)},
       {"memory", Memory(status, workers)},
       {"phases", Phases(workers)},
       {"members",
@@ -175,6 +162,8 @@ std::string ReportJson(const v1::JobStatus& status) {
       {"outcome", status.failure().empty() ? "finished" : "failed"},
       {"failure", status.failure()},
       {"refused_pushes", status.refused_pushes()},
+      {"method_description", status.method_description()},
+      {"parameter_examples", status.parameter_examples()},
       {"layout_hash", absl::StrFormat("%016x", status.layout_hash())},
       {"parameters_hash", absl::StrFormat("%016x", parameters_hash)},
       {"generation", status.generation()},

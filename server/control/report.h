@@ -9,8 +9,8 @@
 //   memory {server_peak_rss_bytes [...], worker_peak_rss_bytes [...], parameter_bytes},
 //   phases [{worker, compute_seconds, pull_seconds, push_seconds, wait_seconds, evaluate_seconds}],
 //   members {joined, lost, partial_pushes}, build {version, backend, cpu, gpu}
-// and, beyond that contract: outcome, failure, refused_pushes, layout_hash, parameters_hash,
-// generation.
+// and, beyond that contract: outcome, failure, refused_pushes, method_description,
+// parameter_examples, layout_hash, parameters_hash, generation.
 //
 // A number that is not finite, or that nobody measured, is null.
 #ifndef TESSERA_SERVER_CONTROL_REPORT_H_

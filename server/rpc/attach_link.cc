@@ -53,6 +53,8 @@ v1::ServerCounters ToCounters(const ShardThread::View& view) {
   out.set_staleness_sum(in.staleness_sum);
   out.set_staleness_max(in.staleness_max);
   out.set_staged_bytes(in.staged_bytes);
+  out.set_resting(in.resting);
+  out.set_examples(in.examples);
   if (in.collecting > Exchange(0)) out.set_exchange_committed(in.collecting.value() - 1);
   out.set_parameters_hash(view.parameters_hash);
   return out;

@@ -43,14 +43,17 @@ absl::Status PullCall::Ask(const grpc::ByteBuffer& bytes) {
     return absl::InvalidArgumentError(
         absl::StrCat(where_, ": keys are absent or unknown, want dense"));
   }
+  const RestWord word{request.rest(), request.rests()};
   outside_exchange_ = request.outside_exchange();
   const std::shared_ptr<PullCall> self = shared_from_this();
   if (outside_exchange_) {
-    plane_->shard().ReadNow([self](ReadResult result) { self->Answer(std::move(result)); });
+    plane_->shard().ReadOutside(
+        member, Exchange(request.after_exchange()), word,
+        [self](ReadResult result) { self->Answer(std::move(result)); });
     return absl::OkStatus();
   }
   const uint64_t number = plane_->shard().Read(
-      member, Exchange(request.after_exchange()),
+      member, Exchange(request.after_exchange()), word,
       [self](absl::StatusOr<ReadResult> result) { self->Answer(std::move(result)); });
   absl::MutexLock lock(&mutex_);
   read_ = number;
@@ -69,6 +72,7 @@ void PullCall::Answer(absl::StatusOr<ReadResult> result) {
   if (!result.ok()) return Finish(ToGrpc(result.status()));
   snapshot_ = std::move(result->snapshot);
   version_ = result->version;
+  examples_ = result->examples;
   left_ = snapshot_->bytes();
   if (left_ > kFirstChunkBytes) {
     is_reader_ = true;
@@ -86,6 +90,7 @@ void PullCall::SendNext() {
     header->set_payload_bytes(left_);
     header->set_layout_hash(plane_->shard().layout_hash());
     header->set_generation(plane_->generation().value());
+    header->set_examples(examples_);
     room = left_ > 2 * kFirstChunkBytes ? kFirstChunkBytes : left_;
   }
   std::vector<grpc::Slice> slices;

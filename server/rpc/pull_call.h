@@ -59,6 +59,7 @@ class PullCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   // Set once by Answer. Then one thread at a time, as gRPC calls OnWriteDone.
   std::shared_ptr<const Snapshot> snapshot_;
   Version version_;
+  uint64_t examples_ = 0;
   bool is_reader_ = false;
   size_t block_ = 0;
   int64_t offset_ = 0;  // bytes of blocks()[block_] that were sent

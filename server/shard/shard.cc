@@ -5,6 +5,7 @@
 
 #include <xxhash.h>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/codec/f32.h"
@@ -31,6 +32,7 @@ Shard::Shard(Options options)
       kind_(options.kind),
       policy_(std::move(options.policy)),
       rule_(std::move(options.rule)),
+      schedule_(std::move(options.schedule)),
       store_(slices_, std::max(slices_.bytes(), kBlockBytes)) {
   int block = 0;
   for (const Slice& slice : slices_.slices) {
@@ -113,7 +115,9 @@ absl::StatusOr<PushAccepted> Shard::Accept(ReceivedPush push) {
   member.accepted = push.exchange;
   Release(push.member, push.payload.size());
   counters_.staged_bytes += push.payload.size();
-  staged_.push_back({push.member, push.exchange, push.base, std::move(push.payload)});
+  staged_.push_back(
+      {push.member, push.exchange, push.base, push.examples, std::move(push.payload)});
+  if (member.rests_after && *member.rests_after < push.exchange) Wake(push.member, &member);
   ++counters_.pushes;
   return PushAccepted{/*duplicate=*/false, counters_.version};
 }
@@ -125,7 +129,7 @@ std::deque<Shard::Staged>::iterator Shard::NextStaged() {
                       [&](const Staged& s) { return s.member == *next; });
 }
 
-bool Shard::Advance() {
+bool Shard::Advance(absl::Time now) {
   // A proposal that is not settled may add a member to the exchange being collected: wait for the
   // word.
   for (const Open& open : open_proposals_) {
@@ -133,7 +137,7 @@ bool Shard::Advance() {
   }
   const auto next = NextStaged();
   if (next == staged_.end()) {
-    const std::optional<float> scale = policy_->CommitDue();
+    const std::optional<float> scale = policy_->CommitDue(now);
     if (!scale.has_value()) return false;
     Commit(*scale);
     return true;
@@ -141,14 +145,17 @@ bool Shard::Advance() {
   const Staged push = std::move(*next);
   staged_.erase(next);
   CountStaleness(push.base);
-  const Verdict verdict =
-      policy_->OnPush({push.member, push.exchange, push.base, counters_.version});
+  const Verdict verdict = policy_->OnPush(
+      {push.member, push.exchange, push.base, counters_.version, push.examples, now});
+  pending_examples_ += push.examples;
   if (verdict.commit) {
     FoldAndCommit(push.payload, verdict);
   } else {
     Fold(push.payload, verdict.weight);
   }
-  members_[push.member].folded = push.exchange;
+  MemberState& member = members_[push.member];
+  member.folded = push.exchange;
+  if (member.rests_after == push.exchange) policy_->SetResting(push.member, true);
   counters_.staged_bytes -= push.payload.size();
   return true;
 }
@@ -166,6 +173,7 @@ void Shard::Fold(const Payload& payload, float weight) {
 // One pass: the last push of an update is decoded tile by tile, and each tile is applied while it
 // is warm.
 void Shard::FoldAndCommit(const Payload& payload, const Verdict& verdict) {
+  const Update update = BeginCommit(verdict.commit_scale);
   F32Reader reader(payload);
   float scratch[kTileEntries];
   std::vector<float*> state(state_.size());
@@ -182,24 +190,33 @@ void Shard::FoldAndCommit(const Payload& payload, const Verdict& verdict) {
         reader.Accumulate(count, verdict.weight, u);
       }
       for (size_t s = 0; s < state_.size(); ++s) state[s] = state_[s].data() + at;
-      rule_->Apply(u, verdict.commit_scale, block.in + begin, block.out + begin, state.data(),
-                   count);
+      rule_->Apply(update, u, block.in + begin, block.out + begin, state.data(), count);
     }
   }
   pending_count_ = 0;
+}
+
+Update Shard::BeginCommit(float scale) {
   counters_.version = counters_.version.Next();
+  Update update;
+  update.scale = scale;
+  update.number = counters_.version.value();
+  update.rate = static_cast<float>(schedule_.Factor(counters_.examples, pending_examples_));
+  counters_.examples += pending_examples_;
+  pending_examples_ = 0;
+  return update;
 }
 
 void Shard::Commit(float scale) {
+  const Update update = BeginCommit(scale);
   std::vector<float*> state(state_.size());
   for (int i = 0; i < store_.block_count(); ++i) {
     const BlockStore::Rewrite block = store_.BeginRewrite(i);
     const int64_t at = store_.offset(i);
     for (size_t s = 0; s < state_.size(); ++s) state[s] = state_[s].data() + at;
-    rule_->Apply(pending_.data() + at, scale, block.in, block.out, state.data(), block.size);
+    rule_->Apply(update, pending_.data() + at, block.in, block.out, state.data(), block.size);
   }
   pending_count_ = 0;
-  counters_.version = counters_.version.Next();
 }
 
 void Shard::CountStaleness(Version base) {
@@ -229,28 +246,54 @@ absl::StatusOr<std::optional<ReadResult>> Shard::Read(MemberId member, Exchange 
   return std::optional<ReadResult>(ReadNow());
 }
 
-ReadResult Shard::ReadNow() { return {store_.TakeSnapshot(), counters_.version}; }
+void Shard::Rest(MemberId id, Exchange after, RestWord word) {
+  const auto found = members_.find(id);
+  if (found == members_.end()) return;
+  MemberState& member = found->second;
+  // Words of one number come in the order rest, end of rest; repeated ones may come at any time.
+  const bool is_new = word.rests ? word.number > member.rest_number
+                                 : word.number >= member.rest_number && word.number > 0;
+  if (!is_new) return;
+  member.rest_number = word.number;
+  if (!word.rests) {
+    if (member.rests_after) Wake(id, &member);
+    return;
+  }
+  member.rests_after = after;
+  if (member.folded == after) policy_->SetResting(id, true);
+}
+
+void Shard::Wake(MemberId id, MemberState* member) {
+  member->rests_after.reset();
+  policy_->SetResting(id, false);
+}
+
+ReadResult Shard::ReadNow() {
+  return {store_.TakeSnapshot(), counters_.version, counters_.examples};
+}
 
 std::vector<Shard::Removed> Shard::SetPlan(const Plan& plan) {
   std::vector<Removed> removed;
   if (plan.generation <= plan_.generation) return removed;
+  absl::flat_hash_set<MemberId> stay;
+  for (const PlanMember& m : plan.members) stay.insert(m.member);
   for (const PlanMember& m : plan_.members) {
-    if (plan.Find(m.member) != nullptr) continue;
+    if (stay.contains(m.member)) continue;
     removed.push_back({m.member, members_[m.member].folded});
     members_.erase(m.member);
-    for (auto it = staged_.begin(); it != staged_.end();) {
-      if (it->member != m.member) {
-        ++it;
-        continue;
-      }
-      counters_.staged_bytes -= it->payload.size();
-      it = staged_.erase(it);
+  }
+  for (auto it = staged_.begin(); !removed.empty() && it != staged_.end();) {
+    if (stay.contains(it->member)) {
+      ++it;
+      continue;
     }
+    counters_.staged_bytes -= it->payload.size();
+    it = staged_.erase(it);
   }
   for (const PlanMember& m : plan.members) {
-    if (plan_.Find(m.member) != nullptr) continue;
+    if (members_.contains(m.member)) continue;
     const Exchange before(m.first_exchange.value() - 1);
-    members_[m.member] = {m.first_exchange, before, before};
+    members_[m.member] = {m.first_exchange, before, before, std::nullopt, 0};
     open_proposals_.clear();
   }
   plan_ = plan;
@@ -259,9 +302,7 @@ std::vector<Shard::Removed> Shard::SetPlan(const Plan& plan) {
 }
 
 Exchange Shard::Propose(uint64_t proposal, Exchange first) {
-  // The exchange being collected may be folded in part already; the one after it is untouched.
-  const Exchange collecting = policy_->Collecting();
-  if (collecting != Exchange(0) && first <= collecting) first = Exchange(collecting.value() + 2);
+  first = policy_->FirstExchange(first);
   open_proposals_.push_back({proposal, first});
   return first;
 }
@@ -308,6 +349,7 @@ void Shard::Release(MemberId member, int64_t bytes) {
 ShardCounters Shard::counters() const {
   ShardCounters counters = counters_;
   counters.collecting = policy_->Collecting();
+  for (const auto& [id, member] : members_) counters.resting += member.rests_after.has_value();
   counters.copied_bytes_peak = store_.copied_bytes_peak();
   counters.blocks_allocated = store_.blocks_allocated();
   return counters;

@@ -12,11 +12,13 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "common/base/ids.h"
 #include "common/codec/payload.h"
 #include "common/consistency/policy.h"
 #include "common/layout/shard_map.h"
 #include "common/rule/rule.h"
+#include "common/rule/schedule.h"
 #include "server/shard/block_store.h"
 
 namespace tessera {
@@ -44,6 +46,8 @@ struct PushAccepted {
 struct ReadResult {
   std::shared_ptr<const Snapshot> snapshot;
   Version version;
+  // Rows that its updates were computed from.
+  uint64_t examples = 0;
 };
 
 struct ShardCounters {
@@ -60,11 +64,16 @@ struct ShardCounters {
   std::array<uint64_t, 65> staleness{};
   uint64_t staleness_sum = 0;
   uint64_t staleness_max = 0;
+  // Rows that the committed updates were computed from.
+  uint64_t examples = 0;
+  // Members that rest: nobody waits for them.
+  uint64_t resting = 0;
 };
 
 // Folds pushes into its parameters as the consistency policy decides.
 //
-// Threading: one thread at a time, the shard's own. Nothing here locks, sleeps or reads a clock.
+// Threading: one thread at a time, the shard's own. Nothing here locks, sleeps or reads a clock: the
+// caller says what time it is.
 // Versions start at 0 and grow by one per committed update.
 //
 // A push goes through three steps, so that its sender is answered before the arithmetic is done:
@@ -82,6 +91,8 @@ class Shard {
     int kind = 0;
     std::unique_ptr<ConsistencyPolicy> policy;
     std::unique_ptr<UpdateRule> rule;
+    // Of the rule's learning rate.
+    RateSchedule schedule;
   };
 
   explicit Shard(Options options);
@@ -92,13 +103,18 @@ class Shard {
   // A repeated (member, exchange) is accepted and dropped, so a retry is always safe.
   absl::StatusOr<PushAccepted> Accept(ReceivedPush push);
 
-  // Does one piece of due work: folds one staged push, or commits what a removal left complete.
-  // Returns whether there was any; call until there is none.
-  bool Advance();
+  // Does one piece of due work: folds one staged push, or commits what a removal, a rest or the
+  // time left complete. Returns whether there was any; call until there is none.
+  bool Advance(absl::Time now);
+  // When Advance may have work although nothing else happens.
+  std::optional<absl::Time> Deadline() const { return policy_->Deadline(); }
 
   // The current values, or nullopt while the policy makes this member wait. kFailedPrecondition:
   // not a member.
   absl::StatusOr<std::optional<ReadResult>> Read(MemberId member, Exchange after);
+  // `member` rests from when its exchange `after` is folded, or it goes on. A push after `after`
+  // ends its rest, too.
+  void Rest(MemberId member, Exchange after, RestWord word);
   // A read outside the exchange: evaluation, joining. Never waits.
   ReadResult ReadNow();
 
@@ -143,11 +159,15 @@ class Shard {
     Exchange first{1};
     Exchange accepted;  // last exchange accepted
     Exchange folded;    // last exchange folded
+    // It rests once this exchange is folded.
+    std::optional<Exchange> rests_after;
+    uint64_t rest_number = 0;  // of its latest word
   };
   struct Staged {
     MemberId member;
     Exchange exchange;
     Version base;
+    uint64_t examples = 0;
     Payload payload;
   };
 
@@ -156,7 +176,10 @@ class Shard {
   void Fold(const Payload& payload, float weight);
   void FoldAndCommit(const Payload& payload, const Verdict& verdict);
   void Commit(float scale);
+  // The update that is being committed, and its examples, which count from now on.
+  Update BeginCommit(float scale);
   void CountStaleness(Version base);
+  void Wake(MemberId id, MemberState* member);
 
   const ModelShape shape_;
   const ShardSlices slices_;
@@ -164,12 +187,14 @@ class Shard {
   const int kind_;
   const std::unique_ptr<ConsistencyPolicy> policy_;
   const std::unique_ptr<UpdateRule> rule_;
+  const RateSchedule schedule_;
 
   BlockStore store_;
   std::vector<float> pending_;             // one slice's worth, used where updates are sums
   std::vector<std::vector<float>> state_;  // the rule's, each one slice's worth
   std::deque<Staged> staged_;              // complete pushes, in order of arrival
   int64_t pending_count_ = 0;              // pushes folded into pending_
+  uint64_t pending_examples_ = 0;          // rows behind them
   Plan plan_;
   absl::flat_hash_map<MemberId, MemberState> members_;
   struct Open {

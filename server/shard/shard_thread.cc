@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/time/clock.h"
+
 namespace tessera {
 
 ShardThread::ShardThread(std::unique_ptr<Shard> shard)
@@ -29,13 +31,14 @@ void ShardThread::Post(std::function<void()> event) {
 void ShardThread::Run() {
   std::vector<std::function<void()>> events;
   bool idle = false;
+  absl::Time deadline = absl::InfiniteFuture();
   while (true) {
     {
       absl::MutexLock lock(&mutex_);
       const auto has_event = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
         return !events_.empty() || stopping_;
       };
-      if (idle) mutex_.Await(absl::Condition(&has_event));
+      if (idle) mutex_.AwaitWithDeadline(absl::Condition(&has_event), deadline);
       events.swap(events_);
       if (events.empty() && stopping_) return;
     }
@@ -43,12 +46,13 @@ void ShardThread::Run() {
     const bool had_events = !events.empty();
     events.clear();
     // One piece of work at a time, so that pushes and reads that come meanwhile are answered soon.
-    const bool worked = shard_->Advance();
+    const bool worked = shard_->Advance(absl::Now());
     if (worked || had_events) {
       AnswerReads();
       GrantReservations();
     }
     idle = !worked;
+    deadline = shard_->Deadline().value_or(absl::InfiniteFuture());
   }
 }
 
@@ -104,11 +108,12 @@ void ShardThread::Accept(ReceivedPush push,
   Post([this, moved, done = std::move(done)] { done(shard_->Accept(std::move(*moved))); });
 }
 
-uint64_t ShardThread::Read(MemberId member, Exchange after,
+uint64_t ShardThread::Read(MemberId member, Exchange after, RestWord word,
                            std::function<void(absl::StatusOr<ReadResult>)> done) {
   absl::MutexLock lock(&mutex_);
   const uint64_t id = next_read_++;
-  events_.push_back([this, id, member, after, done = std::move(done)]() mutable {
+  events_.push_back([this, id, member, after, word, done = std::move(done)]() mutable {
+    shard_->Rest(member, after, word);
     reads_.push_back({id, member, after, std::move(done)});
   });
   return id;
@@ -125,8 +130,12 @@ void ShardThread::CancelRead(uint64_t read) {
   });
 }
 
-void ShardThread::ReadNow(std::function<void(ReadResult)> done) {
-  Post([this, done = std::move(done)] { done(shard_->ReadNow()); });
+void ShardThread::ReadOutside(MemberId member, Exchange after, RestWord word,
+                              std::function<void(ReadResult)> done) {
+  Post([this, member, after, word, done = std::move(done)] {
+    shard_->Rest(member, after, word);
+    done(shard_->ReadNow());
+  });
 }
 
 void ShardThread::SetPlan(Plan plan, std::function<void(std::vector<Shard::Removed>)> done) {

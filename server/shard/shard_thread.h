@@ -36,12 +36,13 @@ class ShardThread {
   void Release(MemberId member, int64_t bytes);
   void Accept(ReceivedPush push, std::function<void(absl::StatusOr<PushAccepted>)> done);
   // `done` is called when the member may read; with kFailedPrecondition when it is, or becomes, no
-  // member. Returns a number for CancelRead.
-  uint64_t Read(MemberId member, Exchange after,
+  // member. Returns a number for CancelRead. `word`: see Shard::Rest.
+  uint64_t Read(MemberId member, Exchange after, RestWord word,
                 std::function<void(absl::StatusOr<ReadResult>)> done);
   // Forgets a waiting read, whose client has gone; its callback gets kCancelled.
   void CancelRead(uint64_t read);
-  void ReadNow(std::function<void(ReadResult)> done);
+  void ReadOutside(MemberId member, Exchange after, RestWord word,
+                   std::function<void(ReadResult)> done);
 
   // --- control plane ---
 

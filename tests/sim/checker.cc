@@ -1,6 +1,7 @@
 #include "tests/sim/checker.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -26,9 +27,9 @@ class Checker::RecordedPolicy final : public ConsistencyPolicy {
     checker_->OnFolded(shard_, push, verdict);
     return verdict;
   }
-  std::optional<float> CommitDue() override {
+  std::optional<float> CommitDue(absl::Time now) override {
     const Exchange exchange = policy_->Collecting();
-    const std::optional<float> scale = policy_->CommitDue();
+    const std::optional<float> scale = policy_->CommitDue(now);
     if (scale.has_value()) checker_->OnCommitted(shard_, exchange);
     return scale;
   }
@@ -37,6 +38,12 @@ class Checker::RecordedPolicy final : public ConsistencyPolicy {
   }
   Exchange Collecting() const override { return policy_->Collecting(); }
   std::vector<MemberId> WaitsFor() const override { return policy_->WaitsFor(); }
+  std::optional<absl::Time> Deadline() const override { return policy_->Deadline(); }
+  void SetResting(MemberId member, bool resting) override {
+    checker_->OnResting(shard_, member, resting);
+    policy_->SetResting(member, resting);
+  }
+  Exchange FirstExchange(Exchange wanted) const override { return policy_->FirstExchange(wanted); }
 
  private:
   Checker* const checker_;
@@ -85,12 +92,23 @@ void Checker::OnFolded(ShardId shard, const PushFacts& push, const Verdict& verd
   if (push.now.value() != ledger.version || push.base > push.now) {
     Violate(absl::StrCat(where, ": versions are out of step"));
   }
+  float weight = options_.weight(ledger.version - push.base.value());
+  if (options_.by_examples) {
+    if (ledger.folded.empty()) ledger.first_examples = push.examples;
+    weight = static_cast<float>(push.examples) / static_cast<float>(ledger.first_examples);
+  }
+  ledger.weights = ledger.folded.empty() ? weight : ledger.weights + weight;
+  ledger.clocks[push.member] = push.exchange;
+  ledger.highest = std::max(ledger.highest, push.exchange);
   int64_t at = 0;
   for (const Slice& slice : ledger.slices.slices) {
     // One parameter: entries are numbered over the whole of it.
     for (int64_t entry = slice.row_begin * slice.columns; entry < slice.row_end * slice.columns;
          ++entry) {
-      ledger.pending[at++] += UpdateEntry(options_.seed, push.member, push.exchange, entry);
+      const float part = weight * static_cast<float>(UpdateEntry(options_.seed, push.member,
+                                                                 push.exchange, entry));
+      ledger.pending[at] = ledger.folded.empty() ? part : ledger.pending[at] + part;
+      ++at;
     }
   }
   ledger.folded.push_back(push.member);
@@ -109,13 +127,15 @@ void Checker::OnCommitted(ShardId shard, Exchange exchange) {
     ledger.commits[exchange] = {ledger.folded.begin(), ledger.folded.end()};
     ledger.committed = exchange;
   }
-  const float scale = 1.0f / static_cast<float>(ledger.folded.size());
+  const float count =
+      static_cast<float>(options_.by_examples ? ledger.weights : ledger.folded.size());
+  const float scale = options_.mean ? 1.0f / count : 1.0f;
   for (size_t i = 0; i < ledger.pending.size(); ++i) {
-    const float mean = scale * static_cast<float>(ledger.pending[i]);
+    const float mean = options_.factor * (scale * ledger.pending[i]);
     ledger.parameters[i] += static_cast<float>(options_.sign) * mean;
-    ledger.pending[i] = 0;
   }
   ledger.folded.clear();
+  ledger.round = std::max(ledger.round, ledger.highest).Next();
   ++ledger.version;
 }
 
@@ -142,6 +162,10 @@ void Checker::OnRead(ShardId shard, MemberId member, Exchange after, Version ver
     if (!skipped && !belated)
       Violate(absl::StrCat(where, ": contains exchange ", ledger.committed.value()));
   }
+  if (options_.bound) CheckGap(shard, member, after);
+  if (options_.rounds && after >= ledger.round && ledger.clocks.count(member) > 0) {
+    Violate(absl::StrCat(where, ": round ", ledger.round.value(), " is open"));
+  }
   if (!options_.lockstep && ledger.applied.count({member, after}) == 0) {
     const PlanMember* reader = ledger.plan.Find(member);
     if (reader != nullptr && after >= reader->first_exchange) {
@@ -151,9 +175,35 @@ void Checker::OnRead(ShardId shard, MemberId member, Exchange after, Version ver
   if (values.size() != ledger.parameters.size())
     return Violate(absl::StrCat(where, ": wrong size"));
   for (size_t i = 0; i < values.size(); ++i) {
-    if (values[i] == ledger.parameters[i]) continue;
+    if (std::abs(values[i] - ledger.parameters[i]) <=
+        options_.tolerance * std::max(1000.0f, std::abs(values[i]))) {
+      continue;
+    }
     return Violate(absl::StrCat(where, ": entry ", i, " is ", values[i], ", want ",
                                 ledger.parameters[i], " by the updates folded"));
+  }
+}
+
+void Checker::OnResting(ShardId shard, MemberId member, bool resting) {
+  std::set<MemberId>& all = ledgers_[shard.value()].resting;
+  if (resting) {
+    all.insert(member);
+  } else {
+    all.erase(member);
+  }
+}
+
+void Checker::CheckGap(ShardId shard, MemberId reader, Exchange after) {
+  const Ledger& ledger = ledgers_[shard.value()];
+  for (const PlanMember& m : ledger.plan.members) {
+    if (ledger.resting.count(m.member) > 0) continue;
+    const auto folded = ledger.clocks.find(m.member);
+    const uint64_t clock =
+        folded != ledger.clocks.end() ? folded->second.value() : m.first_exchange.value() - 1;
+    if (after.value() <= clock + *options_.bound) continue;
+    Violate(absl::StrCat("shard ", shard.value(), " read by member ", reader.value(), ": its gap to member ",
+                         m.member.value(), " is ", after.value() - clock, ", want at most ",
+                         *options_.bound));
   }
 }
 
@@ -166,8 +216,8 @@ void Checker::OnReplica(MemberId member, Exchange exchange, const std::vector<fl
   }
 }
 
-void Checker::OnWaiting(ShardId shard, const std::vector<MemberId>& readers,
-                        const std::vector<MemberId>& waits_for, bool holds_promise) {
+void Checker::OnWaiting(ShardId shard, const std::vector<Reader>& readers,
+                        const std::vector<MemberId>& waits_for, bool will_go_on) {
   const Ledger& ledger = ledgers_[shard.value()];
   for (const MemberId member : waits_for) {
     if (ledger.plan.Find(member) == nullptr) {
@@ -175,9 +225,18 @@ void Checker::OnWaiting(ShardId shard, const std::vector<MemberId>& readers,
                            ", which is no member"));
     }
   }
-  if (readers.empty() || holds_promise || !waits_for.empty() || !options_.lockstep) return;
-  Violate(absl::StrCat("shard ", shard.value(), ": member ", readers.front().value(),
-                       " waits for nobody"));
+  const bool may_wait = options_.lockstep || options_.bound || options_.rounds;
+  if (will_go_on || !waits_for.empty() || !may_wait) return;
+  for (const Reader& reader : readers) {
+    const PlanMember* member = ledger.plan.Find(reader.member);
+    if (member == nullptr) continue;
+    // Its own push is still on its way.
+    const auto clock = ledger.clocks.find(reader.member);
+    const Exchange folded = clock == ledger.clocks.end() ? Exchange(0) : clock->second;
+    if (reader.after >= member->first_exchange && folded < reader.after) continue;
+    Violate(absl::StrCat("shard ", shard.value(), ": member ", reader.member.value(),
+                         " waits for nobody"));
+  }
 }
 
 void Checker::OnAdmitted(MemberId member, Exchange first) {

@@ -1,12 +1,13 @@
 // What must be true of every run, whatever the network does.
 //
-// Updates are integers that follow from (seed, member, exchange, entry), so sums are exact in any
-// order, and the parameters of every shard are known to the bit from the history of what was
-// folded: initial values (zeros) plus those updates, and no other.
+// Updates are integers that follow from (seed, member, exchange, entry), so the parameters of every
+// shard are known to the bit from the history of what was folded: initial values (zeros) plus those
+// updates, weighed as the method says, and no other.
 #ifndef TESSERA_TESTS_SIM_CHECKER_H_
 #define TESSERA_TESTS_SIM_CHECKER_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -34,6 +35,19 @@ class Checker {
     bool lockstep = true;
     // -1: the rule subtracts gradients. +1: it adds deltas.
     int sign = -1;
+    // What is folded of a push that is tau versions late.
+    std::function<float(uint64_t tau)> weight = [](uint64_t) { return 1.0f; };
+    // Pushes count by their examples, relative to the first of their update.
+    bool by_examples = false;
+    // Updates are means, and the rule multiplies them by this.
+    bool mean = true;
+    float factor = 1;
+    // Sums are exact unless the rule rounds in an order of its own.
+    float tolerance = 0;
+    // A read is at most so many exchanges ahead of the slowest member.
+    std::optional<uint64_t> bound;
+    // A read waits until the round of its exchange has closed.
+    bool rounds = false;
   };
   explicit Checker(Options options);
 
@@ -50,11 +64,16 @@ class Checker {
   void OnRead(ShardId shard, MemberId member, Exchange after, Version version,
               const std::vector<float>& values);
   void OnCounted(ShardId shard, Version version);
+  void OnResting(ShardId shard, MemberId member, bool resting);
   // A worker has pulled from all shards after `exchange`.
   void OnReplica(MemberId member, Exchange exchange, const std::vector<float>& values);
-  // Reads are parked: `waits_for` and an open promise are all that the status can name.
-  void OnWaiting(ShardId shard, const std::vector<MemberId>& readers,
-                 const std::vector<MemberId>& waits_for, bool holds_promise);
+  // Reads are parked: `waits_for`, an open promise and a time are all that the status can name.
+  struct Reader {
+    MemberId member;
+    Exchange after;
+  };
+  void OnWaiting(ShardId shard, const std::vector<Reader>& readers,
+                 const std::vector<MemberId>& waits_for, bool will_go_on);
   void OnAdmitted(MemberId member, Exchange first);
   void OnLiveMemberRefused(MemberId member, absl::string_view message);
   // The run is over; `lost` did not finish.
@@ -73,7 +92,13 @@ class Checker {
     ShardSlices slices;
     Plan plan;
     std::vector<float> parameters;
-    std::vector<int64_t> pending;
+    std::vector<float> pending;
+    double weights = 0;                               // folded into pending, by examples
+    uint64_t first_examples = 0;
+    std::map<MemberId, Exchange> clocks;              // last exchange folded
+    Exchange highest;                                 // of all pushes folded
+    Exchange round{1};                                // being collected
+    std::set<MemberId> resting;
     std::vector<MemberId> folded;                     // into pending
     std::set<std::pair<MemberId, Exchange>> applied;  // ever
     std::map<Exchange, std::set<MemberId>> commits;   // under lockstep
@@ -83,6 +108,7 @@ class Checker {
 
   void OnFolded(ShardId shard, const PushFacts& push, const Verdict& verdict);
   void OnCommitted(ShardId shard, Exchange exchange);
+  void CheckGap(ShardId shard, MemberId reader, Exchange after);
   void CheckSameCommits(const std::set<MemberId>& lost);
 
   const Options options_;

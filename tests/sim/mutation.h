@@ -10,6 +10,8 @@ enum class Mutation {
   kCountsTwice,           // every twentieth push is folded with weight 2
   kPolicyForgetsRemoval,  // the policy goes on waiting for members that were removed
   kServerForgetsRemoval,  // one server acknowledges removals and does not apply them
+  kForgetsRests,          // the policy is not told that members rest
+  kWeighsAlike,           // every push is folded with the method's plain weight, however stale
   kReadsEarly,            // readers are never made to wait
   kForgetsPromise,        // a server agrees to a joiner's exchange and does not hold it
   kLosesStaged,           // one server acknowledges a push now and then, and forgets it

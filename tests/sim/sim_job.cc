@@ -21,30 +21,94 @@ constexpr absl::Duration kFaultsLast = absl::Seconds(3);
 // seconds.
 constexpr absl::Duration kPatience = absl::Seconds(60);
 
-Recipe RecipeOf(SimMethod method) {
+v1::Diloco* PlainDiloco(v1::Method* method) {
+  v1::Diloco* diloco = method->mutable_diloco();
+  diloco->set_local_steps(3);
+  // The outer rule then adds: sums stay exact.
+  diloco->set_outer_learning_rate(1);
+  return diloco;
+}
+
+// What is not fixed by the method is drawn.
+v1::Job JobOf(SimMethod name, int workers, Dice* dice) {
   v1::Job job;
+  job.mutable_cluster()->set_workers(workers);
   job.mutable_train()->mutable_optimizer()->mutable_sgd()->set_learning_rate(1);
-  switch (method) {
+  v1::Method& method = *job.mutable_method();
+  switch (name) {
     case SimMethod::kDataParallel:
-      job.mutable_method()->mutable_data_parallel();
+      method.mutable_data_parallel();
       break;
     case SimMethod::kLocalSgd:
-      job.mutable_method()->mutable_local_sgd()->set_local_steps(3);
+      method.mutable_local_sgd()->set_local_steps(3);
       break;
     case SimMethod::kAsyncSgd:
-      job.mutable_method()->mutable_async_sgd()->set_local_steps(1);
-      break;
     case SimMethod::kAsyncSgdDeltas:
-      job.mutable_method()->mutable_async_sgd()->set_local_steps(2);
+    case SimMethod::kAsyncSgdInverse:
+      method.mutable_async_sgd()->set_local_steps(name == SimMethod::kAsyncSgdDeltas ? 2 : 1);
+      method.mutable_async_sgd()->mutable_staleness()->mutable_constant()->set_scale(1);
+      if (name == SimMethod::kAsyncSgdInverse) {
+        method.mutable_async_sgd()->mutable_staleness()->mutable_inverse()->set_scale(1);
+      }
+      break;
+    case SimMethod::kSoftsync:
+    case SimMethod::kSoftsyncInverse:
+      method.mutable_softsync()->set_local_steps(1);
+      method.mutable_softsync()->set_pushes(1 + dice->Below(workers));
+      method.mutable_softsync()->mutable_staleness()->mutable_constant()->set_scale(1);
+      if (name == SimMethod::kSoftsyncInverse) {
+        method.mutable_softsync()->mutable_staleness()->mutable_inverse()->set_scale(1);
+      }
+      break;
+    case SimMethod::kSsp:
+      method.mutable_ssp()->set_local_steps(1 + dice->Below(2));
+      method.mutable_ssp()->set_bound(dice->Below(4));
+      break;
+    case SimMethod::kDiloco:
+      PlainDiloco(&method);
+      break;
+    case SimMethod::kDilocoQuorum: {
+      v1::Quorum* quorum = PlainDiloco(&method)->mutable_quorum();
+      quorum->set_pushes(1 + dice->Below(workers));
+      quorum->set_grace(absl::ToInt64Nanoseconds(absl::Milliseconds(dice->Below(200))));
+      break;
+    }
+    case SimMethod::kDilocoAsynchronous:
+      PlainDiloco(&method)->set_asynchronous(true);
       break;
   }
+  return job;
+}
+
+Recipe RecipeOf(const v1::Job& job) {
   absl::StatusOr<Recipe> recipe = RecipeFor(job);
   TESSERA_CHECK(recipe.ok());
   return *std::move(recipe);
 }
 
-Checker::Options CheckerOptions(uint64_t seed, int servers, const Recipe& recipe) {
-  return {seed, servers, recipe.lockstep, recipe.payload == PayloadKind::kGradient ? -1 : 1};
+Checker::Options CheckerOptions(uint64_t seed, int servers, SimMethod name, const v1::Job& job,
+                                const Recipe& recipe) {
+  Checker::Options options;
+  options.seed = seed;
+  options.shards = servers;
+  options.lockstep = recipe.lockstep;
+  options.sign = recipe.payload == PayloadKind::kGradient ? -1 : 1;
+  const float workers = static_cast<float>(job.cluster().workers());
+  if (name == SimMethod::kAsyncSgdInverse || name == SimMethod::kSoftsyncInverse) {
+    options.weight = [](uint64_t tau) { return tau < 2 ? 1.0f : 1.0f / static_cast<float>(tau); };
+  }
+  if (name == SimMethod::kSsp) {
+    options.weight = [workers](uint64_t) { return 1.0f / workers; };
+    options.mean = false;
+    options.bound = job.method().ssp().bound();
+  }
+  options.by_examples = name == SimMethod::kDiloco || name == SimMethod::kDilocoQuorum;
+  options.rounds = name == SimMethod::kDilocoQuorum;
+  if (name == SimMethod::kDilocoAsynchronous) {
+    options.factor = 1.0f / workers;
+    options.tolerance = 1e-5f;
+  }
+  return options;
 }
 
 }  // namespace
@@ -56,9 +120,11 @@ SimJob::SimJob(SimOptions options)
       servers_count_(1 + static_cast<int>(dice_.Below(4))),
       workers_count_(1 + static_cast<int>(dice_.Below(4))),
       steps_(dice_.Chance(0.3) ? 10 + dice_.Below(20) : 0),
-      recipe_(RecipeOf(options.method)),
+      job_(JobOf(options.method, workers_count_, &dice_)),
+      recipe_(RecipeOf(job_)),
       step_time_(dice_.Between(absl::Milliseconds(1), absl::Milliseconds(60))),
-      checker_(CheckerOptions(options.seed, servers_count_, recipe_)) {
+      checker_(
+          CheckerOptions(options.seed, servers_count_, options.method, job_, recipe_)) {
   JobFacts facts;
   facts.servers = servers_count_;
   facts.workers = workers_count_;
@@ -69,6 +135,8 @@ SimJob::SimJob(SimOptions options)
   facts.steps = static_cast<int64_t>(steps_);
   facts.local_steps = recipe_.local_steps;
   facts.synchronous = recipe_.lockstep;
+  facts.aligned = recipe_.aligned;
+  facts.step_budgets = recipe_.step_budgets;
   coordinator_ = std::make_unique<SimCoordinator>(&network_, facts);
   chaos_ = network_.AddNode();
   StartServers();
@@ -86,6 +154,7 @@ void SimJob::StartServers() {
     options.kind = static_cast<int>(recipe_.payload);
     options.policy = recipe_.make_policy();
     options.rule = recipe_.make_rule();
+    options.schedule = recipe_.schedule;
     servers_.push_back(std::make_unique<SimServer>(&network_, coordinator_.get(), &checker_,
                                                    std::move(options), options_.mutation));
   }
@@ -102,6 +171,7 @@ void SimJob::StartWorker(std::optional<uint32_t> rank) {
   options.epochs = steps_ > 0 ? 0 : kEpochs;
   options.steps = steps_;
   options.local_steps = recipe_.local_steps;
+  options.lockstep = recipe_.lockstep;
   options.kind = static_cast<int>(recipe_.payload);
   options.step_time = step_time_ * (0.5 + 0.01 * dice_.Below(150));
   workers_.push_back(std::make_unique<SimWorker>(&network_, coordinator_.get(), &checker_,

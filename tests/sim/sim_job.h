@@ -12,6 +12,7 @@
 
 #include "absl/time/time.h"
 #include "common/method/recipe.h"
+#include "proto/job.pb.h"
 #include "tests/sim/checker.h"
 #include "tests/sim/dice.h"
 #include "tests/sim/event_queue.h"
@@ -23,7 +24,19 @@
 
 namespace tessera {
 
-enum class SimMethod { kDataParallel, kLocalSgd, kAsyncSgd, kAsyncSgdDeltas };
+enum class SimMethod {
+  kDataParallel,
+  kLocalSgd,
+  kAsyncSgd,
+  kAsyncSgdDeltas,
+  kAsyncSgdInverse,
+  kSoftsync,
+  kSoftsyncInverse,
+  kSsp,
+  kDiloco,
+  kDilocoQuorum,
+  kDilocoAsynchronous,
+};
 
 struct SimOptions {
   uint64_t seed = 0;
@@ -73,6 +86,7 @@ class SimJob {
   const int servers_count_;
   const int workers_count_;
   const uint64_t steps_;  // 0: the job counts epochs
+  const v1::Job job_;
   const Recipe recipe_;
   const absl::Duration step_time_;
   Checker checker_;

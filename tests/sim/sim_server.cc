@@ -38,9 +38,16 @@ class Mutant final : public ConsistencyPolicy {
   Verdict OnPush(const PushFacts& push) override {
     Verdict verdict = policy_->OnPush(push);
     if (mutation_ == Mutation::kCountsTwice && ++pushes_ % 20 == 0) verdict.weight = 2;
+    if (mutation_ == Mutation::kWeighsAlike) verdict.weight = 1;
     return verdict;
   }
-  std::optional<float> CommitDue() override { return policy_->CommitDue(); }
+  std::optional<float> CommitDue(absl::Time now) override { return policy_->CommitDue(now); }
+  std::optional<absl::Time> Deadline() const override { return policy_->Deadline(); }
+  void SetResting(MemberId member, bool resting) override {
+    if (mutation_ == Mutation::kForgetsRests) return;
+    policy_->SetResting(member, resting);
+  }
+  Exchange FirstExchange(Exchange wanted) const override { return policy_->FirstExchange(wanted); }
   bool MayRead(MemberId member, Exchange after) const override {
     return mutation_ == Mutation::kReadsEarly || policy_->MayRead(member, after);
   }
@@ -189,8 +196,16 @@ void SimServer::Push(const std::function<ReceivedPush()>& make,
   Work();
 }
 
-void SimServer::Pull(MemberId member, Exchange after,
+Version SimServer::ReadOutside(MemberId member, Exchange after, RestWord word) {
+  shard_.Rest(member, after, word);
+  const ReadResult result = shard_.ReadNow();
+  Work();
+  return result.version;
+}
+
+void SimServer::Pull(MemberId member, Exchange after, RestWord word,
                      std::function<void(absl::StatusOr<PulledValues>)> answer) {
+  shard_.Rest(member, after, word);
   reads_.push_back({member, after, std::move(answer)});
   Work();
 }
@@ -203,11 +218,12 @@ void SimServer::Work() {
   network_->After(node_, network_->dice().Between(absl::ZeroDuration(), absl::Milliseconds(1)),
                   [this] {
                     working_ = false;
-                    if (shard_.Advance()) {
+                    if (shard_.Advance(network_->now())) {
                       Work();
                     } else {
                       AnswerReads();
                       CheckWaiting();
+                      SetAlarm();
                     }
                   });
 }
@@ -235,11 +251,22 @@ void SimServer::AnswerReads() {
   reads_ = std::move(still);
 }
 
+void SimServer::SetAlarm() {
+  const absl::Time deadline = shard_.Deadline().value_or(absl::InfiniteFuture());
+  if (deadline >= alarm_) return;
+  alarm_ = deadline;
+  network_->After(node_, std::max(absl::ZeroDuration(), deadline - network_->now()), [this] {
+    alarm_ = absl::InfiniteFuture();
+    Work();
+  });
+}
+
 void SimServer::CheckWaiting() {
   if (working_) return;
-  std::vector<MemberId> readers;
-  for (const ParkedRead& read : reads_) readers.push_back(read.member);
-  checker_->OnWaiting(rank_, readers, shard_.WaitsFor(), !promises_.empty());
+  std::vector<Checker::Reader> readers;
+  for (const ParkedRead& read : reads_) readers.push_back({read.member, read.after});
+  checker_->OnWaiting(rank_, readers, shard_.WaitsFor(),
+                      !promises_.empty() || shard_.Deadline().has_value());
 }
 
 std::string SimServer::Describe() const {

@@ -39,8 +39,10 @@ class SimServer {
   // `make` gives the push as it arrived.
   void Push(const std::function<ReceivedPush()>& make,
             std::function<void(absl::StatusOr<PushAccepted>)> answer);
-  void Pull(MemberId member, Exchange after,
+  void Pull(MemberId member, Exchange after, RestWord word,
             std::function<void(absl::StatusOr<PulledValues>)> answer);
+
+  Version ReadOutside(MemberId member, Exchange after, RestWord word);
 
   // Its connection to the coordinator breaks, with all that is on its way, and is made anew.
   void BreakLink();
@@ -63,6 +65,7 @@ class SimServer {
   // Something has changed: folds, commits and answers, one piece of work after the other.
   void Work();
   void AnswerReads();
+  void SetAlarm();
   void CheckWaiting();
 
   SimNetwork* const network_;
@@ -73,6 +76,7 @@ class SimServer {
   const ShardId rank_;
   Shard shard_;
   bool working_ = false;
+  absl::Time alarm_ = absl::InfiniteFuture();  // of the shard's deadline
   bool closed_ = false;
   std::vector<ParkedRead> reads_;
   std::set<uint64_t> promises_;  // proposals that are not settled

@@ -20,12 +20,29 @@ std::string NameOf(SimMethod method) {
       return "async_sgd";
     case SimMethod::kAsyncSgdDeltas:
       return "async_sgd deltas";
+    case SimMethod::kAsyncSgdInverse:
+      return "async_sgd inverse";
+    case SimMethod::kSoftsync:
+      return "softsync";
+    case SimMethod::kSoftsyncInverse:
+      return "softsync inverse";
+    case SimMethod::kSsp:
+      return "ssp";
+    case SimMethod::kDiloco:
+      return "diloco";
+    case SimMethod::kDilocoQuorum:
+      return "diloco quorum";
+    case SimMethod::kDilocoAsynchronous:
+      return "diloco asynchronous";
   }
   return "";
 }
 
-constexpr SimMethod kMethods[] = {SimMethod::kDataParallel, SimMethod::kLocalSgd,
-                                  SimMethod::kAsyncSgd, SimMethod::kAsyncSgdDeltas};
+constexpr SimMethod kMethods[] = {
+    SimMethod::kDataParallel,    SimMethod::kLocalSgd,        SimMethod::kAsyncSgd,
+    SimMethod::kAsyncSgdDeltas,  SimMethod::kAsyncSgdInverse, SimMethod::kSoftsync,
+    SimMethod::kSoftsyncInverse, SimMethod::kSsp,             SimMethod::kDiloco,
+    SimMethod::kDilocoQuorum,    SimMethod::kDilocoAsynchronous};
 
 // What to type to see this run again, with its log.
 std::string Replay(uint64_t seed) {
@@ -126,6 +143,13 @@ TEST_CASE("the checker objects to every mutation", "[sim][mutation]") {
       {Mutation::kForgetsPromise, SimMethod::kDataParallel, ""},
       {Mutation::kLosesStaged, SimMethod::kDataParallel, "stuck"},
       {Mutation::kLosesStaged, SimMethod::kAsyncSgd, ""},
+      {Mutation::kReadsEarly, SimMethod::kSsp, "its gap to member"},
+      {Mutation::kReadsEarly, SimMethod::kDilocoQuorum, " is open"},
+      {Mutation::kForgetsRests, SimMethod::kSsp, ""},
+      {Mutation::kForgetsRests, SimMethod::kDilocoQuorum, ""},
+      {Mutation::kWeighsAlike, SimMethod::kSoftsyncInverse, "by the updates folded"},
+      {Mutation::kPolicyForgetsRemoval, SimMethod::kSsp, "waits for"},
+      {Mutation::kPolicyForgetsRemoval, SimMethod::kDilocoQuorum, "waits for"},
   };
   for (const Broken& broken : all) {
     std::string seen;

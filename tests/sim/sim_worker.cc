@@ -1,6 +1,7 @@
 #include "tests/sim/sim_worker.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -105,6 +106,7 @@ v1::Progress SimWorker::ProgressText() const {
   progress.set_step(step_);
   progress.set_exchange(exchange_.value());
   progress.set_epoch(epoch_);
+  progress.set_steps_per_second(1 / absl::ToDoubleSeconds(options_.step_time));
   return progress;
 }
 
@@ -117,8 +119,11 @@ void SimWorker::Renew() {
       node_, [request](Coordinator& c, absl::Time now) { return c.Renew(request, now); },
       [this](std::optional<absl::StatusOr<v1::RenewReply>> reply) {
         if (reply.has_value() && !reply->ok()) return GiveUp(reply->status());
-        if (reply.has_value())
+        if (reply.has_value()) {
           drain_exchange_ = std::max(drain_exchange_, (*reply)->drain_exchange());
+          step_budget_ = (*reply)->step_budget();
+          if (step_budget_ > options_.local_steps) checker_->Violate("a budget above the job's");
+        }
         const absl::Duration lease = coordinator_->state().facts().lease_timeout;
         network_->After(node_, reply.has_value() ? lease / 4 : lease / 20, [this] { Renew(); });
       });
@@ -201,9 +206,10 @@ void SimWorker::Train() {
   if (since_exchange_ == 0 && Finished()) {
     // It joined when no step was left.
     last_ = true;
-    return Evaluate(v1::ARRIVE);
+    return Arrive();
   }
-  if (since_exchange_ > 0 && (since_exchange_ == options_.local_steps || Finished()))
+  // A budget may have shrunk meanwhile.
+  if (since_exchange_ > 0 && (since_exchange_ >= StepsUntilExchange() || Finished()))
     return PushPull();
   doing_ = "computing";
   network_->After(node_, options_.step_time * (0.5 + 0.01 * network_->dice().Below(100)),
@@ -221,19 +227,47 @@ void SimWorker::OnStep() {
 }
 
 void SimWorker::PushPull() {
+  const bool draining = drain_exchange_ != 0 && exchange_.value() >= drain_exchange_;
+  const bool rests = evaluation_due_ || Finished() || draining;
+  const RestWord word = rests ? NextRest() : RestWord();
   exchange_ = exchange_.Next();
   doing_ = absl::StrCat("exchange ", exchange_.value());
   parts_missing_ = 2 * servers_.size();
   for (size_t server = 0; server < servers_.size(); ++server) {
     PushTo(server);
-    PullFrom(server, exchange_);
+    PullFrom(server, exchange_, word);
   }
 }
 
 void SimWorker::PullFirst() {
   doing_ = absl::StrCat("pull after ", exchange_.value());
   parts_missing_ = servers_.size();
-  for (size_t server = 0; server < servers_.size(); ++server) PullFrom(server, exchange_);
+  for (size_t server = 0; server < servers_.size(); ++server) PullFrom(server, exchange_, RestWord());
+}
+
+void SimWorker::Arrive() {
+  if (rest_.rests || options_.lockstep) return Evaluate(v1::ARRIVE);
+  NextRest();
+  ReadOutside([this] { Evaluate(v1::ARRIVE); });
+}
+
+void SimWorker::ReadOutside(std::function<void()> then) {
+  doing_ = absl::StrCat("reading at an evaluation after ", exchange_.value());
+  const auto missing = std::make_shared<size_t>(servers_.size());
+  for (SimServer* const from : servers_) {
+    Retry<Version>(
+        [this, from](auto done) {
+          network_->Call<absl::StatusOr<Version>>(
+              node_, from->node(),
+              [from, member = member_, after = exchange_, word = rest_](auto answer) {
+                answer(from->ReadOutside(member, after, word));
+              },
+              done);
+        },
+        [missing, then](const absl::StatusOr<Version>&) {
+          if (--*missing == 0) then();
+        });
+  }
 }
 
 void SimWorker::PushTo(size_t server) {
@@ -246,12 +280,13 @@ void SimWorker::PushTo(size_t server) {
     }
   }
   const auto make = [member = member_, exchange = exchange_, base = bases_[server],
-                     kind = options_.kind, layout_hash = to->layout_hash(),
+                     examples = since_exchange_, kind = options_.kind, layout_hash = to->layout_hash(),
                      values = std::move(values)] {
     ReceivedPush push;
     push.member = member;
     push.exchange = exchange;
     push.base = base;
+    push.examples = static_cast<uint64_t>(examples);
     push.kind = kind;
     push.layout_hash = layout_hash;
     push.payload = PayloadOf(values);
@@ -268,13 +303,15 @@ void SimWorker::PushTo(size_t server) {
       });
 }
 
-void SimWorker::PullFrom(size_t server, Exchange after) {
+void SimWorker::PullFrom(size_t server, Exchange after, RestWord word) {
   SimServer* const from = servers_[server];
   Retry<PulledValues>(
-      [this, from, after](auto done) {
+      [this, from, after, word](auto done) {
         network_->Call<absl::StatusOr<PulledValues>>(
             node_, from->node(),
-            [from, member = member_, after](auto answer) { from->Pull(member, after, answer); },
+            [from, member = member_, after, word](auto answer) {
+              from->Pull(member, after, word, answer);
+            },
             done);
       },
       [this, server](absl::StatusOr<PulledValues> pulled) {
@@ -303,7 +340,7 @@ void SimWorker::OnExchangeDone() {
   since_exchange_ = 0;
   const bool draining = drain_exchange_ != 0 && exchange_.value() >= drain_exchange_;
   last_ = Finished();
-  if (last_ || evaluation_due_ || draining) return Evaluate(v1::ARRIVE);
+  if (rest_.rests || (options_.lockstep && draining)) return Arrive();
   Train();
 }
 
@@ -312,13 +349,18 @@ void SimWorker::OnEvaluated(v1::EvaluateStage stage, const v1::EvaluateReply& re
   if (reply.restart()) {
     // Back to the same evaluation.
     evaluation_ = evaluation_ == 0 ? 0 : reply.evaluation() - 1;
-    return Evaluate(v1::ARRIVE);
+    return Arrive();
   }
   evaluation_ = reply.evaluation();
-  if (!reply.finished() && stage == v1::ARRIVE) return Evaluate(v1::CALIBRATE);
+  // It ends its rest before anybody goes on, so that none gets ahead of it.
+  rest_.rests = false;
+  if (!reply.finished() && stage == v1::ARRIVE) {
+    return ReadOutside([this] { Evaluate(v1::CALIBRATE); });
+  }
   if (!reply.finished() && stage == v1::CALIBRATE) return Evaluate(v1::SCORE);
   evaluation_due_ = false;
   if (reply.stop() || last_) return Leave();
+  if (reply.finished()) return ReadOutside([this] { Train(); });
   Train();
 }
 

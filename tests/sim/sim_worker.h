@@ -30,6 +30,7 @@ class SimWorker {
     uint64_t epochs = 0;
     uint64_t steps = 0;
     int64_t local_steps = 1;
+    bool lockstep = true;
     int kind = 0;
     absl::Duration step_time;
   };
@@ -59,13 +60,22 @@ class SimWorker {
   bool Finished() const {
     return options_.steps > 0 ? step_ >= options_.steps : epoch_ >= options_.epochs;
   }
+  int64_t StepsUntilExchange() const {
+    return step_budget_ > 0 ? step_budget_ : options_.local_steps;
+  }
   // Trains until an exchange is due.
   void Train();
   void OnStep();
   void PushPull();
   void PullFirst();
+  RestWord NextRest() { return rest_ = {rest_.number + 1, true}; }
+  // To the first stage of an evaluation; where members advance on their own, after the word that it
+  // rests.
+  void Arrive();
+  // What the servers have committed, at an evaluation.
+  void ReadOutside(std::function<void()> then);
   void PushTo(size_t server);
-  void PullFrom(size_t server, Exchange after);
+  void PullFrom(size_t server, Exchange after, RestWord word);
   void OnPart();
   void OnExchangeDone();
   void BeginTraining();
@@ -94,6 +104,8 @@ class SimWorker {
   bool evaluation_due_ = false;
   bool has_pulled_ = false;
   uint64_t drain_exchange_ = 0;
+  int64_t step_budget_ = 0;
+  RestWord rest_;  // the last word to the servers
   uint64_t evaluation_ = 0;
   uint64_t attempt_ = 0;
   bool last_ = false;

@@ -1,6 +1,8 @@
 #include "worker/data/order.h"
 
 #include <algorithm>
+#include <memory>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
@@ -15,6 +17,11 @@ constexpr size_t kCalibrationRowsMax = 2048;
 constexpr int64_t kBucketKeys = 256;
 constexpr int kBucketBitsMax = 20;
 constexpr int kKeyBits = 64;
+
+struct SortKey {
+  uint64_t key;
+  uint32_t row;
+};
 
 uint64_t KeyOf(uint64_t seed, Stream stream, uint64_t a, uint64_t row) {
   const PhiloxBlock block = Philox(seed, stream, a, row);
@@ -49,6 +56,16 @@ void SortRows(uint64_t seed, Stream stream, uint64_t a, int64_t rows, int64_t fi
     std::sort(out.begin() + begin, out.begin() + bucket_end[b], before);
     begin = bucket_end[b];
   }
+}
+
+RowOrder SortedRows(uint64_t seed, Stream stream, uint64_t a, int64_t rows, int64_t first,
+                    int64_t stride) {
+  std::vector<SortKey> keys;
+  SortRows(seed, stream, a, rows, first, stride, keys);
+  auto order = std::make_shared<std::vector<uint32_t>>();
+  order->reserve(keys.size());
+  for (const SortKey& key : keys) order->push_back(key.row);
+  return order;
 }
 
 }  // namespace
@@ -89,29 +106,38 @@ absl::Status EpochOrder::Begin(const EpochPlace& place) {
   const bool own_key = partition == Partition::kFull;
   const uint64_t a = place.epoch | (own_key ? (place.rank.value() + 1) << 32 : 0);
   const bool own_rows = partition == Partition::kShard;
-  SortRows(options_.seed, Stream::kDataOrder, a, options_.rows, own_rows ? place.part : 0,
-           own_rows ? place.parts : 1, keys_);
-
-  rows_.clear();
-  if (partition == Partition::kGlobal) {
-    for (int64_t step = 0; step < steps_; ++step) {
-      const int64_t begin = (step * place.parts + place.part) * options_.batch;
-      for (int64_t i = begin; i < begin + options_.batch; ++i) rows_.push_back(keys_[i].row);
-    }
-  } else {
-    for (const SortKey& key : keys_) rows_.push_back(key.row);
-  }
+  const int64_t first = own_rows ? place.part : 0;
+  const int64_t stride = own_rows ? place.parts : 1;
+  const auto sort = [&] {
+    return SortedRows(options_.seed, Stream::kDataOrder, a, options_.rows, first, stride);
+  };
+  // Nobody else reads in an order with a key or rows of one's own.
+  const bool shared = options_.cache != nullptr && !own_key && !own_rows;
+  rows_ = shared ? options_.cache->Get({a, first, stride}, sort) : sort();
+  if (partition == Partition::kGlobal) TakePart(place);
   return absl::OkStatus();
+}
+
+// Keeps this worker's rows of the order of all.
+void EpochOrder::TakePart(const EpochPlace& place) {
+  auto part = std::make_shared<std::vector<uint32_t>>();
+  part->reserve(static_cast<size_t>(steps_ * options_.batch));
+  for (int64_t step = 0; step < steps_; ++step) {
+    const auto begin = rows_->begin() + (step * place.parts + place.part) * options_.batch;
+    part->insert(part->end(), begin, begin + options_.batch);
+  }
+  rows_ = std::move(part);
 }
 
 absl::Span<const uint32_t> EpochOrder::Rows(int64_t step) {
   TESSERA_CHECK(step >= 0 && step < steps_);
-  const auto size = static_cast<int64_t>(rows_.size());
+  const std::vector<uint32_t>& rows = *rows_;
+  const auto size = static_cast<int64_t>(rows.size());
   const int64_t begin = step * options_.batch % size;
   if (begin + options_.batch <= size)
-    return absl::MakeConstSpan(rows_).subspan(begin, options_.batch);
+    return absl::MakeConstSpan(rows).subspan(begin, options_.batch);
   wrapped_.clear();
-  for (int64_t i = 0; i < options_.batch; ++i) wrapped_.push_back(rows_[(begin + i) % size]);
+  for (int64_t i = 0; i < options_.batch; ++i) wrapped_.push_back(rows[(begin + i) % size]);
   return wrapped_;
 }
 

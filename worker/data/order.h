@@ -22,6 +22,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/base/ids.h"
+#include "worker/data/order_cache.h"
 
 namespace tessera {
 
@@ -46,12 +47,8 @@ struct EpochPlace {
   int64_t rows_total = 0;
 };
 
-struct SortKey {
-  uint64_t key;
-  uint32_t row;
-};
-
-// One worker's order, epoch after epoch. One thread. Its memory is about 16 bytes for each row.
+// One worker's order, epoch after epoch. One thread. Its memory is about 4 bytes for each row that
+// it reads, and 20 for each row while it sorts.
 class EpochOrder {
  public:
   struct Options {
@@ -61,6 +58,8 @@ class EpochOrder {
     int64_t rows = 0;
     // Rows of one minibatch, at least 1.
     int64_t batch = 0;
+    // Where other workers of this process find the same orders; nullptr: there are none.
+    OrderCache* cache = nullptr;
   };
 
   explicit EpochOrder(const Options& options);
@@ -77,13 +76,14 @@ class EpochOrder {
   absl::Span<const uint32_t> Rows(int64_t step);
 
  private:
+  void TakePart(const EpochPlace& place);
+
   const Options options_;
   int64_t steps_ = 0;
   // This worker's rows in the order it reads them.
-  std::vector<uint32_t> rows_;
+  RowOrder rows_;
   // A batch that wraps.
   std::vector<uint32_t> wrapped_;
-  std::vector<SortKey> keys_;
 };
 
 // The rows that calibrate batch norm: the first 2,048, or all if there are fewer, by the first 64

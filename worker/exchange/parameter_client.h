@@ -30,8 +30,19 @@ struct Traffic {
   uint64_t exchanges = 0;
 };
 
-// Where an exchange's time went, for the thread that called.
-struct ExchangeTimes {
+// One push, beside its values.
+struct OutgoingPush {
+  Exchange exchange;
+  // Rows that the update was computed from.
+  uint64_t examples = 0;
+  // An evaluation or the end is due after it, and nobody need wait for this worker meanwhile.
+  RestWord rest;
+};
+
+// What an exchange brought beside the values, and where its time went for the thread that called.
+struct ExchangeResult {
+  // Rows that the updates in the values were computed from, over the whole job.
+  uint64_t job_examples = 0;
   double push_seconds = 0;  // until every server had acknowledged the push
   double wait_seconds = 0;  // until the first value came: others had to push first
   double pull_seconds = 0;  // from then until the last value was in place
@@ -48,18 +59,19 @@ class ParameterClient {
   //   kFailedPrecondition  no member any more; the message says why
   //   kUnavailable         a server could not be reached within the retry time
   // On error `values` are undefined.
-  virtual absl::StatusOr<ExchangeTimes> Pull(Exchange after, const ParameterArrays& values) = 0;
+  virtual absl::StatusOr<ExchangeResult> Pull(Exchange after, const ParameterArrays& values) = 0;
 
-  // Pushes `update` as exchange `exchange`, then pulls as above, with `after` = `exchange`. The
-  // pull is asked for at once, so an exchange takes one round trip. `update` and `values` do not
-  // overlap.
-  virtual absl::StatusOr<ExchangeTimes> PushPull(Exchange exchange, uint64_t examples,
-                                                 const ConstParameterArrays& update,
-                                                 const ParameterArrays& values) = 0;
+  // Pushes `update`, then pulls as above, with `after` = push.exchange. The pull is asked for at
+  // once, so an exchange takes one round trip. `update` and `values` do not overlap.
+  virtual absl::StatusOr<ExchangeResult> PushPull(const OutgoingPush& push,
+                                                  const ConstParameterArrays& update,
+                                                  const ParameterArrays& values) = 0;
 
-  // The committed values, outside any exchange; answered at once. Their versions become the base of
-  // the next push.
-  virtual absl::Status Read(const ParameterArrays& values) = 0;
+  // The committed values, outside any exchange, by a worker that has finished exchange `after`;
+  // answered at once. Their versions become the base of the next push. `word`: it rests from now
+  // on, or no longer.
+  virtual absl::StatusOr<ExchangeResult> Read(Exchange after, RestWord word,
+                                              const ParameterArrays& values) = 0;
 
   virtual Traffic traffic() const = 0;
 };

@@ -1,38 +1,47 @@
 #include "worker/model/local_optimizer.h"
 
 #include "common/base/check.h"
+#include "common/rule/optimizer.h"
 
 namespace tessera {
 
 absl::StatusOr<std::unique_ptr<LocalOptimizer>> LocalOptimizer::Create(
     const v1::Optimizer& optimizer, Network& network, Backend& backend) {
-  if (!optimizer.has_sgd()) return absl::InvalidArgumentError("train.optimizer: want sgd");
-  SgdRates rates;
-  rates.learning_rate = static_cast<float>(optimizer.sgd().learning_rate());
-  rates.momentum = static_cast<float>(optimizer.sgd().momentum());
-  rates.weight_decay = static_cast<float>(optimizer.sgd().weight_decay());
-  auto made = std::unique_ptr<LocalOptimizer>(new LocalOptimizer(rates, network, backend));
-  if (rates.momentum != 0) {
+  if (optimizer.kind_case() == v1::Optimizer::KIND_NOT_SET) {
+    return absl::InvalidArgumentError(
+        "train.optimizer: there is none, want sgd, adam, adamw or adagrad");
+  }
+  auto made = std::unique_ptr<LocalOptimizer>(
+      new LocalOptimizer(backend.vector().MakeOptimizer(optimizer), network, backend));
+  for (size_t i = 0; i < StateNames(optimizer).size(); ++i) {
+    Buffer<float> state;
     TESSERA_ASSIGN_OR_RETURN(
-        made->momentum_, Buffer<float>::Create(backend.memory(), network.plan().parameter_floats));
+        state, Buffer<float>::Create(backend.memory(), network.plan().parameter_floats));
+    made->state_addresses_.push_back(state.data());
+    made->states_.push_back(std::move(state));
   }
   return made;
 }
 
 int64_t LocalOptimizer::MemoryNeeded(const v1::Optimizer& optimizer, const NetworkPlan& plan) {
-  const bool has_state = static_cast<float>(optimizer.sgd().momentum()) != 0;
-  return has_state ? plan.parameter_floats * static_cast<int64_t>(sizeof(float)) : 0;
+  return static_cast<int64_t>(StateNames(optimizer).size() * sizeof(float)) * plan.parameter_floats;
 }
 
-absl::Status LocalOptimizer::Step() {
-  backend_.vector().Sgd(network_.plan().parameter_floats, rates_, network_.gradients().data(),
-                        momentum_.data(), network_.parameters().data());
+absl::Status LocalOptimizer::Step(const Update& update) {
+  kernel_->Step(update, network_.plan().parameter_floats, network_.gradients().data(),
+                state_addresses_.data(), network_.parameters().data());
   return backend_.Finish();
 }
 
 absl::Status LocalOptimizer::Reset() {
-  backend_.memory().Zero(momentum_.data(), momentum_.bytes());
+  for (const Buffer<float>& state : states_) backend_.memory().Zero(state.data(), state.bytes());
   return backend_.Finish();
+}
+
+std::vector<absl::Span<float>> LocalOptimizer::states() const {
+  std::vector<absl::Span<float>> views;
+  for (const Buffer<float>& state : states_) views.emplace_back(state.data(), state.size());
+  return views;
 }
 
 }  // namespace tessera

@@ -3,21 +3,27 @@
 #define TESSERA_WORKER_MODEL_LOCAL_OPTIMIZER_H_
 
 #include <memory>
+#include <utility>
+#include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/rule/rule.h"
 #include "kernels/backend.h"
 #include "proto/job.pb.h"
 #include "worker/model/network.h"
 
 namespace tessera {
 
-// Owns the optimizer's state for one network: with momentum, as many floats as it has parameters.
+// Owns the optimizer's state for one network: as many floats as it has parameters for each of
+// StateNames (common/rule/optimizer.h).
 //
 // Threading: the network's thread.
 class LocalOptimizer {
  public:
   // Both outlive the optimizer.
-  //   kInvalidArgument    an optimizer other than sgd
+  //   kInvalidArgument    `optimizer` names no kind
   //   kResourceExhausted  no memory
   static absl::StatusOr<std::unique_ptr<LocalOptimizer>> Create(const v1::Optimizer& optimizer,
                                                                 Network& network, Backend& backend);
@@ -26,19 +32,24 @@ class LocalOptimizer {
   static int64_t MemoryNeeded(const v1::Optimizer& optimizer, const NetworkPlan& plan);
 
   // Moves the parameters by the gradients that TrainStep left.
-  absl::Status Step();
+  absl::Status Step(const Update& update);
   // The state becomes zero, as it was made.
   absl::Status Reset();
 
- private:
-  LocalOptimizer(const SgdRates& rates, Network& network, Backend& backend)
-      : rates_(rates), network_(network), backend_(backend) {}
+  // One view per state, in the order of StateNames, laid out as Network::parameters(). Between
+  // calls the caller may write them; the next step goes on from there. They live as long as the
+  // optimizer.
+  std::vector<absl::Span<float>> states() const;
 
-  const SgdRates rates_;
+ private:
+  LocalOptimizer(std::unique_ptr<OptimizerKernel> kernel, Network& network, Backend& backend)
+      : kernel_(std::move(kernel)), network_(network), backend_(backend) {}
+
+  const std::unique_ptr<OptimizerKernel> kernel_;
   Network& network_;
   Backend& backend_;
-  // Empty without momentum.
-  Buffer<float> momentum_;
+  std::vector<Buffer<float>> states_;
+  std::vector<float*> state_addresses_;
 };
 
 }  // namespace tessera

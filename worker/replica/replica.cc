@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/check.h"
+#include "common/rule/optimizer.h"
 
 namespace tessera {
 namespace {
@@ -19,28 +20,47 @@ int64_t BatchMax(const v1::Job& job) {
 
 absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(const v1::Job& job, const Recipe& recipe,
                                                          Rank rank, Backend* backend) {
-  std::unique_ptr<Replica> replica(new Replica(job, rank, backend));
+  std::unique_ptr<Replica> replica(new Replica(job, recipe, rank, backend));
   Network::Options options;
   options.batch_max = BatchMax(job);
   TESSERA_ASSIGN_OR_RETURN(options.precision, PrecisionOf(job.train().precision()));
   TESSERA_ASSIGN_OR_RETURN(replica->network_, Network::Create(job.model(), options, *backend));
   Network& network = *replica->network_;
   const int count = static_cast<int>(network.shape().parameters.size());
-  for (int i = 0; i < count; ++i) replica->values_.push_back(network.parameter(i));
   if (recipe.payload == PayloadKind::kGradient) {
-    for (int i = 0; i < count; ++i) replica->update_.push_back(network.gradient(i));
+    TESSERA_CHECK(recipe.averaged_states.empty());
+    for (int i = 0; i < count; ++i) {
+      replica->values_.push_back(network.parameter(i));
+      replica->update_.push_back(network.gradient(i));
+    }
     return replica;
   }
-  TESSERA_ASSIGN_OR_RETURN(replica->optimizer_,
-                           LocalOptimizer::Create(job.train().optimizer(), network, *backend));
-  TESSERA_ASSIGN_OR_RETURN(replica->pulled_,
-                           Buffer<float>::Create(backend->memory(), network.parameters().size()));
-  for (int i = 0; i < count; ++i) {
-    const int64_t offset = network.plan().parameter_offsets[i];
-    replica->update_.push_back(
-        absl::MakeConstSpan(replica->pulled_.data() + offset, network.parameter(i).size()));
-  }
+  TESSERA_CHECK(recipe.averaged_states.empty() ||
+                recipe.averaged_states == StateNames(job.train().optimizer()));
+  TESSERA_RETURN_IF_ERROR(replica->AddLocalOptimizer());
   return replica;
+}
+
+absl::Status Replica::AddLocalOptimizer() {
+  TESSERA_ASSIGN_OR_RETURN(optimizer_,
+                           LocalOptimizer::Create(job_.train().optimizer(), *network_, backend_));
+  exchanged_.push_back(network_->parameters());
+  if (averages_states_) {
+    for (const absl::Span<float> state : optimizer_->states()) exchanged_.push_back(state);
+  }
+  const NetworkPlan& plan = network_->plan();
+  const int64_t floats = static_cast<int64_t>(exchanged_.size()) * plan.parameter_floats;
+  TESSERA_ASSIGN_OR_RETURN(pulled_, Buffer<float>::Create(backend_.memory(), floats));
+  for (size_t a = 0; a < exchanged_.size(); ++a) {
+    const float* const pulled = pulled_.data() + a * plan.parameter_floats;
+    for (size_t i = 0; i < plan.shape.parameters.size(); ++i) {
+      const int64_t offset = plan.parameter_offsets[i];
+      const int64_t size = plan.shape.parameters[i].size();
+      values_.push_back(exchanged_[a].subspan(offset, size));
+      update_.push_back(absl::MakeConstSpan(pulled + offset, size));
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<int64_t> Replica::MemoryNeeded(const v1::Job& job, const Recipe& recipe,
@@ -53,7 +73,8 @@ absl::StatusOr<int64_t> Replica::MemoryNeeded(const v1::Job& job, const Recipe& 
   int64_t bytes = network.held_bytes + network.calibration_bytes +
                   std::max(BatchMax(job), calibration_rows) * row_bytes;
   if (recipe.payload != PayloadKind::kGradient) {
-    bytes += plan.parameter_floats * sizeof(float) +
+    const int64_t arrays = 1 + static_cast<int64_t>(recipe.averaged_states.size());
+    bytes += arrays * plan.parameter_floats * static_cast<int64_t>(sizeof(float)) +
              LocalOptimizer::MemoryNeeded(job.train().optimizer(), plan);
   }
   return bytes;
@@ -81,25 +102,34 @@ Batch Replica::Fill(const Dataset& data, absl::Span<const uint32_t> rows) {
 }
 
 absl::StatusOr<double> Replica::Train(const Dataset& data, absl::Span<const uint32_t> rows,
-                                      uint64_t step) {
+                                      const TrainPoint& point) {
   const Batch batch = Fill(data, rows);
   TESSERA_ASSIGN_OR_RETURN(const LossAndCount result,
-                           network_->TrainStep(batch, {job_.seed(), step, rank_.value()}));
-  if (optimizer_ != nullptr) TESSERA_RETURN_IF_ERROR(optimizer_->Step());
+                           network_->TrainStep(batch, {job_.seed(), point.step, rank_.value()}));
+  if (optimizer_ == nullptr) return result.loss;
+  ++local_steps_;
+  Update update;
+  update.number = averages_states_ ? point.step + 1 : local_steps_;
+  update.rate = point.rate;
+  TESSERA_RETURN_IF_ERROR(optimizer_->Step(update));
   return result.loss;
 }
 
 absl::Status Replica::FormUpdate() {
-  if (optimizer_ == nullptr) return absl::OkStatus();
-  const absl::Span<float> now = network_->parameters();
-  backend_.vector().Subtract(now.size(), now.data(), pulled_.data(), pulled_.data());
+  float* pulled = pulled_.data();
+  for (const absl::Span<float> now : exchanged_) {
+    backend_.vector().Subtract(now.size(), now.data(), pulled, pulled);
+    pulled += now.size();
+  }
   return backend_.Finish();
 }
 
 absl::Status Replica::AdoptValues() {
-  if (optimizer_ == nullptr) return absl::OkStatus();
-  const absl::Span<float> now = network_->parameters();
-  backend_.memory().CopyIn(now.data(), now.size() * sizeof(float), pulled_.data());
+  float* pulled = pulled_.data();
+  for (const absl::Span<float> now : exchanged_) {
+    backend_.memory().CopyIn(now.data(), now.size() * sizeof(float), pulled);
+    pulled += now.size();
+  }
   return backend_.Finish();
 }
 

@@ -18,13 +18,18 @@
 #include "worker/exchange/parameter_client.h"
 #include "worker/model/local_optimizer.h"
 #include "worker/model/network.h"
+#include "worker/train/learner.h"
 
 namespace tessera {
 
 // The model, its gradient, and with a local optimizer its state and the values of the last pull.
 //
+// What is exchanged are the parameters, and where the recipe averages states, each state of the
+// local optimizer after them, as ExchangedShape has it. Such states are the job's: the optimizer's
+// updates are then counted by the job's steps. Its own states are counted by its own steps.
+//
 // One thread, the train loop's. No allocation after Create but in evaluations.
-class Replica {
+class Replica final : public Learner {
  public:
   // `backend` outlives the replica.
   //   kResourceExhausted   no memory
@@ -36,38 +41,40 @@ class Replica {
   static absl::StatusOr<int64_t> MemoryNeeded(const v1::Job& job, const Recipe& recipe,
                                               int64_t calibration_rows);
 
-  // Where pulled values are written, and from where the update is sent: for a gradient the gradient
-  // itself, for a delta the change since the last pull.
-  const ParameterArrays& values() const { return values_; }
-  const ConstParameterArrays& update() const { return update_; }
+  // For a gradient update() is the gradient itself, for a delta the change since the last pull.
+  const ParameterArrays& values() const override { return values_; }
+  const ConstParameterArrays& update() const override { return update_; }
 
-  // One minibatch: forward and backward, and the local optimizer where the method has one. Returns
-  // the mean loss of the minibatch.
-  absl::StatusOr<double> Train(const Dataset& data, absl::Span<const uint32_t> rows, uint64_t step);
-  // The last local step is done: makes update() what is to be sent.
-  absl::Status FormUpdate();
-  // values() have just been replaced by the servers'.
-  absl::Status AdoptValues();
-
-  // Evaluation of the values as they are (docs/methods.md): the constants of batch norm over `rows`
-  // of the training data, and the scores of `rows` of the test data under given constants.
+  absl::StatusOr<double> Train(const Dataset& data, absl::Span<const uint32_t> rows,
+                               const TrainPoint& point) override;
+  absl::Status FormUpdate() override;
+  absl::Status AdoptValues() override;
   absl::StatusOr<std::vector<float>> Calibrate(const Dataset& data,
-                                               absl::Span<const uint32_t> rows);
+                                               absl::Span<const uint32_t> rows) override;
   absl::StatusOr<Scores> Score(const Dataset& data, absl::Span<const uint32_t> rows,
-                               absl::Span<const float> constants);
+                               absl::Span<const float> constants) override;
 
  private:
-  Replica(const v1::Job& job, Rank rank, Backend* backend)
-      : job_(job), rank_(rank), backend_(*backend) {}
+  Replica(const v1::Job& job, const Recipe& recipe, Rank rank, Backend* backend)
+      : job_(job),
+        rank_(rank),
+        backend_(*backend),
+        averages_states_(!recipe.averaged_states.empty()) {}
+  absl::Status AddLocalOptimizer();
   // Fills the batch buffers, which grow to `rows` rows at first use, with rows of `data`.
   Batch Fill(const Dataset& data, absl::Span<const uint32_t> rows);
 
   const v1::Job job_;
   const Rank rank_;
   Backend& backend_;
+  const bool averages_states_;
   std::unique_ptr<Network> network_;
   std::unique_ptr<LocalOptimizer> optimizer_;  // where the method steps locally
-  Buffer<float> pulled_;  // then also the values of the last pull, or the delta
+  uint64_t local_steps_ = 0;
+  // Where the method steps locally: the arrays that are exchanged, the parameters' and each averaged
+  // state's, and what they were at the last pull, one after the other, or their deltas.
+  std::vector<absl::Span<float>> exchanged_;
+  Buffer<float> pulled_;
   ParameterArrays values_;
   ConstParameterArrays update_;
   std::vector<float> inputs_;

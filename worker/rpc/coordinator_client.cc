@@ -180,6 +180,7 @@ void CoordinatorClient::Renew() {
       told = request.drain_seen();
       last_answer = absl::Now();
       drain_exchange_.store(reply.drain_exchange());
+      step_budget_.store(reply.step_budget());
       absl::MutexLock lock(&mutex_);
       waiting_for_.assign(reply.waiting_for().begin(), reply.waiting_for().end());
       continue;
@@ -206,6 +207,18 @@ void CoordinatorClient::SetProgress(const v1::Progress& progress) {
 std::vector<std::string> CoordinatorClient::WaitingFor() const {
   absl::MutexLock lock(&mutex_);
   return waiting_for_;
+}
+
+absl::Status CoordinatorClient::AskMembership() {
+  v1::RenewRequest request;
+  {
+    absl::MutexLock lock(&mutex_);
+    *request.mutable_progress() = progress_;
+  }
+  request.set_member(member_.value());
+  request.set_drain_seen(drain_exchange_.load());
+  v1::RenewReply reply;
+  return Once(&Stub::Renew, request, &reply, lease_ / 2, false);
 }
 
 absl::Status CoordinatorClient::BeginTraining() {

@@ -67,8 +67,14 @@ class CoordinatorClient {
   // The job is to end early: evaluate, as the last time, at the end of this exchange or at once if
   // it has passed; 0: no. Ask at every exchange boundary.
   Exchange drain_exchange() const { return Exchange(drain_exchange_.load()); }
+  // Minibatches until the next exchange; 0: as the job says.
+  int64_t step_budget() const { return step_budget_.load(); }
   // For whom the shards wait, as of the last renewal.
   std::vector<std::string> WaitingFor() const;
+
+  // Asks whether this worker still is a member, once and at once. A server may be the first to refuse
+  // one that was removed, but only the coordinator knows why it was.
+  absl::Status AskMembership();
 
   absl::Status BeginTraining();
   // Epochs are begun one by one, the first being JoinReply.epoch; a worker that has all of an
@@ -109,6 +115,7 @@ class CoordinatorClient {
   const std::unique_ptr<v1::Coordinator::Stub> stub_;
   std::atomic<bool> cancelled_{false};
   std::atomic<uint64_t> drain_exchange_{0};
+  std::atomic<int64_t> step_budget_{0};
   // Set by Join, before there is another thread.
   MemberId member_;
   Rank rank_;

@@ -65,38 +65,39 @@ void ParameterClientGrpc::Connect(Server* server) {
   }
 }
 
-absl::StatusOr<ExchangeTimes> ParameterClientGrpc::Pull(Exchange after,
-                                                        const ParameterArrays& values) {
-  PrepareRequest(after, /*outside_exchange=*/false);
+absl::StatusOr<ExchangeResult> ParameterClientGrpc::Pull(Exchange after,
+                                                         const ParameterArrays& values) {
+  PrepareRequest(after, RestWord(), /*outside_exchange=*/false);
   AddPulls(values);
-  absl::StatusOr<ExchangeTimes> times = RunTasks();
-  if (times.ok()) RememberVersions();
-  return times;
+  absl::StatusOr<ExchangeResult> result = RunTasks();
+  if (result.ok()) RememberVersions();
+  return result;
 }
 
-absl::StatusOr<ExchangeTimes> ParameterClientGrpc::PushPull(Exchange exchange, uint64_t examples,
-                                                            const ConstParameterArrays& update,
-                                                            const ParameterArrays& values) {
-  PrepareHeader(exchange, examples);
-  PrepareRequest(exchange, /*outside_exchange=*/false);
+absl::StatusOr<ExchangeResult> ParameterClientGrpc::PushPull(const OutgoingPush& push,
+                                                             const ConstParameterArrays& update,
+                                                             const ParameterArrays& values) {
+  PrepareHeader(push.exchange, push.examples);
+  PrepareRequest(push.exchange, push.rest, /*outside_exchange=*/false);
   AddPushes(update);
   AddPulls(values);
-  absl::StatusOr<ExchangeTimes> times = RunTasks();
-  if (!times.ok()) return times;
+  absl::StatusOr<ExchangeResult> result = RunTasks();
+  if (!result.ok()) return result;
   RememberVersions();
   ++traffic_.exchanges;
-  return times;
+  return result;
 }
 
-absl::Status ParameterClientGrpc::Read(const ParameterArrays& values) {
-  PrepareRequest(Exchange(0), /*outside_exchange=*/true);
+absl::StatusOr<ExchangeResult> ParameterClientGrpc::Read(Exchange after, RestWord word,
+                                                         const ParameterArrays& values) {
+  PrepareRequest(after, word, /*outside_exchange=*/true);
   AddPulls(values);
-  TESSERA_RETURN_IF_ERROR(RunTasks().status());
-  RememberVersions();
-  return absl::OkStatus();
+  absl::StatusOr<ExchangeResult> result = RunTasks();
+  if (result.ok()) RememberVersions();
+  return result;
 }
 
-absl::StatusOr<ExchangeTimes> ParameterClientGrpc::Push(Exchange exchange, uint64_t examples,
+absl::StatusOr<ExchangeResult> ParameterClientGrpc::Push(Exchange exchange, uint64_t examples,
                                                         const ConstParameterArrays& update) {
   PrepareHeader(exchange, examples);
   AddPushes(update);
@@ -113,8 +114,10 @@ void ParameterClientGrpc::PrepareHeader(Exchange exchange, uint64_t examples) {
   header_.set_examples(examples);
 }
 
-void ParameterClientGrpc::PrepareRequest(Exchange after, bool outside_exchange) {
+void ParameterClientGrpc::PrepareRequest(Exchange after, RestWord word, bool outside_exchange) {
   request_.set_after_exchange(after.value());
+  request_.set_rest(word.number);
+  request_.set_rests(word.rests);
   request_.set_outside_exchange(outside_exchange);
 }
 
@@ -135,10 +138,11 @@ void ParameterClientGrpc::AddPulls(const ParameterArrays& values) {
   }
 }
 
-absl::StatusOr<ExchangeTimes> ParameterClientGrpc::RunTasks() {
+absl::StatusOr<ExchangeResult> ParameterClientGrpc::RunTasks() {
   const absl::Time begin = absl::Now();
   pushed_time_ = begin;
   first_value_time_ = absl::InfiniteFuture();
+  job_examples_ = 0;
   absl::Status failed;
   while (true) {
     const absl::Time now = absl::Now();
@@ -175,11 +179,12 @@ absl::StatusOr<ExchangeTimes> ParameterClientGrpc::RunTasks() {
   if (!failed.ok()) return failed;
   const absl::Time end = absl::Now();
   const absl::Time first_value = std::min(end, std::max(pushed_time_, first_value_time_));
-  ExchangeTimes times;
-  times.push_seconds = absl::ToDoubleSeconds(pushed_time_ - begin);
-  times.wait_seconds = absl::ToDoubleSeconds(first_value - pushed_time_);
-  times.pull_seconds = absl::ToDoubleSeconds(end - first_value);
-  return times;
+  ExchangeResult result;
+  result.job_examples = job_examples_;
+  result.push_seconds = absl::ToDoubleSeconds(pushed_time_ - begin);
+  result.wait_seconds = absl::ToDoubleSeconds(first_value - pushed_time_);
+  result.pull_seconds = absl::ToDoubleSeconds(end - first_value);
+  return result;
 }
 
 // Returns when the next one is due that is not yet.
@@ -232,6 +237,7 @@ absl::Status ParameterClientGrpc::Collect(Task* task, absl::Time now) {
     } else {
       first_value_time_ = std::min(first_value_time_, call.first_byte_time());
       server.pulled = Version(task->pull->version());
+      job_examples_ = std::max(job_examples_, task->pull->job_examples());
     }
     return absl::OkStatus();
   }

@@ -50,14 +50,15 @@ class ParameterClientGrpc final : public ParameterClient {
   // Connects when first used.  kInvalidArgument: servers and slices do not match
   static absl::StatusOr<std::unique_ptr<ParameterClientGrpc>> Create(Options options);
 
-  absl::StatusOr<ExchangeTimes> Pull(Exchange after, const ParameterArrays& values) override;
-  absl::StatusOr<ExchangeTimes> PushPull(Exchange exchange, uint64_t examples,
-                                         const ConstParameterArrays& update,
-                                         const ParameterArrays& values) override;
-  absl::Status Read(const ParameterArrays& values) override;
+  absl::StatusOr<ExchangeResult> Pull(Exchange after, const ParameterArrays& values) override;
+  absl::StatusOr<ExchangeResult> PushPull(const OutgoingPush& push,
+                                          const ConstParameterArrays& update,
+                                          const ParameterArrays& values) override;
+  absl::StatusOr<ExchangeResult> Read(Exchange after, RestWord word,
+                                      const ParameterArrays& values) override;
   // The first half of PushPull alone.
-  absl::StatusOr<ExchangeTimes> Push(Exchange exchange, uint64_t examples,
-                                     const ConstParameterArrays& update);
+  absl::StatusOr<ExchangeResult> Push(Exchange exchange, uint64_t examples,
+                                      const ConstParameterArrays& update);
   Traffic traffic() const override { return traffic_; }
 
   // Ends the call under way and all later ones with kCancelled. Any thread; not from a signal
@@ -92,10 +93,10 @@ class ParameterClientGrpc final : public ParameterClient {
 
   void Connect(Server* server);
   void PrepareHeader(Exchange exchange, uint64_t examples);
-  void PrepareRequest(Exchange after, bool outside_exchange);
+  void PrepareRequest(Exchange after, RestWord word, bool outside_exchange);
   void AddPushes(const ConstParameterArrays& update);
   void AddPulls(const ParameterArrays& values);
-  absl::StatusOr<ExchangeTimes> RunTasks();
+  absl::StatusOr<ExchangeResult> RunTasks();
   absl::Time StartDue(absl::Time now);
   absl::Status Collect(Task* task, absl::Time now);
   void RememberVersions();
@@ -109,6 +110,7 @@ class ParameterClientGrpc final : public ParameterClient {
   std::atomic<bool> cancelled_{false};
   Traffic traffic_;
   // Of the exchange under way.
+  uint64_t job_examples_ = 0;
   absl::Time pushed_time_;
   absl::Time first_value_time_;
 };

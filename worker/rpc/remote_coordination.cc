@@ -16,6 +16,7 @@ v1::Progress ToProto(const TrainProgress& progress) {
   result.set_examples(progress.examples);
   result.set_epoch(progress.epoch);
   result.set_train_loss(progress.train_loss);
+  result.set_steps_per_second(progress.steps_per_second);
   return result;
 }
 

@@ -23,6 +23,7 @@ class RemoteCoordination final : public Coordination {
   absl::StatusOr<std::optional<EvaluationResult>> Score(const EvaluationPlace& place,
                                                         const EvaluationScores& scores) override;
   Exchange drain_exchange() const override { return client_.drain_exchange(); }
+  int64_t step_budget() const override { return client_.step_budget(); }
   void SetProgress(const TrainProgress& progress) override;
 
  private:

@@ -138,6 +138,7 @@ absl::Status PullFromServer::TakeChunk() {
   if (head.has_header()) {
     has_header_ = true;
     version_ = head.header().version();
+    job_examples_ = head.header().examples();
     if (head.header().layout_hash() != layout_hash_) {
       return absl::InvalidArgumentError(
           absl::StrCat("pull: layout_hash is ", absl::Hex(head.header().layout_hash()), ", want ",

@@ -111,6 +111,8 @@ class PullFromServer final : public ServerCall {
   void Start(grpc::GenericStub* stub);
   // Of a successful pull: the version of the values.
   uint64_t version() const { return version_; }
+  // And the rows that its updates were computed from.
+  uint64_t job_examples() const { return job_examples_; }
 
   void OnReadDone(bool ok) override;
 
@@ -123,6 +125,7 @@ class PullFromServer final : public ServerCall {
   grpc::ByteBuffer message_;
   bool has_header_ = false;
   uint64_t version_ = 0;
+  uint64_t job_examples_ = 0;
   absl::Status broken_;
 };
 

@@ -20,6 +20,8 @@ struct TrainProgress {
   uint64_t examples = 0;
   uint64_t epoch = 0;
   double train_loss = 0;
+  // Of computing, as of late; 0: not known yet.
+  double steps_per_second = 0;
 };
 
 // Whose rows are whose in one epoch.
@@ -91,6 +93,9 @@ class Coordination {
   // The job is to end early: evaluate after this exchange, or the next one if it has passed. 0: it
   // is not.
   virtual Exchange drain_exchange() const = 0;
+  // Minibatches until the next exchange, where the method gives slower workers fewer; 0: as the job
+  // says.
+  virtual int64_t step_budget() const = 0;
   // For the next renewal of the lease. Any thread.
   virtual void SetProgress(const TrainProgress& progress) = 0;
 };

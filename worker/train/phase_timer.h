@@ -3,27 +3,36 @@
 #define TESSERA_WORKER_TRAIN_PHASE_TIMER_H_
 
 #include <array>
-#include <chrono>
+#include <functional>
+#include <utility>
+
+#include "absl/time/time.h"
 
 namespace tessera {
 
 enum class Phase { kCompute, kPull, kPush, kWait, kEvaluate, kOutside };
 
+// The time since some moment. Never goes back.
+using Clock = std::function<absl::Duration()>;
+Clock SteadyClock();
+
 // Every moment after Begin belongs to exactly one phase, so that their sum is the time that passed.
 class PhaseTimer {
  public:
+  explicit PhaseTimer(Clock clock) : clock_(std::move(clock)) {}
+
   // Time counts from here, as `phase`.
   void Begin(Phase phase) {
     phase_ = phase;
-    since_ = Clock::now();
+    since_ = clock_();
     running_ = true;
   }
 
   // From now on it is `phase`. Returns the phase before.
   Phase Enter(Phase phase) {
     const Phase before = phase_;
-    const Clock::time_point now = Clock::now();
-    if (running_) seconds_[Index(phase_)] += Seconds(now - since_);
+    const absl::Duration now = clock_();
+    if (running_) seconds_[Index(phase_)] += absl::ToDoubleSeconds(now - since_);
     phase_ = phase;
     since_ = now;
     return before;
@@ -40,13 +49,12 @@ class PhaseTimer {
   bool running() const { return running_; }
 
  private:
-  using Clock = std::chrono::steady_clock;
   static int Index(Phase phase) { return static_cast<int>(phase); }
-  static double Seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
 
+  const Clock clock_;
   std::array<double, 6> seconds_{};
   Phase phase_ = Phase::kOutside;
-  Clock::time_point since_;
+  absl::Duration since_;
   bool running_ = false;
 };
 

@@ -1,5 +1,6 @@
 #include "worker/train/train_loop.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,15 +17,19 @@ Partition PartitionOf(const v1::Job& job) {
 
 }  // namespace
 
-TrainLoop::TrainLoop(Options options, const Datasets* data, Replica* replica,
+TrainLoop::TrainLoop(Options options, const Datasets* data, Learner* learner,
                      ParameterClient* servers, Coordination* coordination)
     : options_(std::move(options)),
+      schedule_(options_.recipe.payload == PayloadKind::kGradient
+                    ? RateSchedule()
+                    : RateSchedule(options_.job.train().schedule())),
       data_(*data),
-      replica_(*replica),
+      learner_(*learner),
       servers_(*servers),
       coordination_(*coordination),
       order_({PartitionOf(options_.job), options_.job.seed(), data->train.rows(),
-              options_.job.train().batch_size()}),
+              options_.job.train().batch_size(), options_.orders}),
+      phases_(options_.clock),
       step_(options_.first_step),
       epoch_(options_.first_epoch),
       exchange_(options_.first_exchange.value() - 1) {}
@@ -41,27 +46,35 @@ bool TrainLoop::Draining() const {
 }
 
 TrainProgress TrainLoop::progress() const {
-  return {step_, exchange_.value(), examples_, epoch_, last_loss_};
+  return {step_,      exchange_.value(), examples_, epoch_,
+          last_loss_, step_seconds_ > 0 ? 1 / step_seconds_ : 0};
 }
 
 absl::Status TrainLoop::Run() {
-  absl::StatusOr<ExchangeTimes> pulled = servers_.Pull(exchange_, replica_.values());
-  if (!pulled.ok()) return pulled.status();
-  TESSERA_RETURN_IF_ERROR(replica_.AdoptValues());
+  TESSERA_ASSIGN_OR_RETURN(const ExchangeResult pulled,
+                           servers_.Pull(exchange_, learner_.values()));
+  job_examples_ = pulled.job_examples;
+  TESSERA_RETURN_IF_ERROR(learner_.AdoptValues());
   TESSERA_RETURN_IF_ERROR(coordination_.BeginTraining());
   phases_.Begin(Phase::kCompute);
   TESSERA_RETURN_IF_ERROR(BeginEpoch());
   // It joined when no step was left: it only evaluates with the others.
   if (Finished()) TESSERA_RETURN_IF_ERROR(Evaluate(/*last=*/true));
+  int64_t interval = StepsUntilExchange();
   while (!stop_ && !stopping_ && !Finished()) {
     TESSERA_RETURN_IF_ERROR(TrainStep());
-    if (since_exchange_ < options_.recipe.local_steps && !Finished()) continue;
+    if (since_exchange_ < interval && !Finished()) continue;
     TESSERA_RETURN_IF_ERROR(DoExchange());
     if (Finished()) {
       TESSERA_RETURN_IF_ERROR(Evaluate(/*last=*/true));
       break;
     }
-    if (evaluation_due_ || Draining()) TESSERA_RETURN_IF_ERROR(Evaluate(/*last=*/false));
+    // Where all make the same exchange they learn of its being the last one while they wait for it;
+    // elsewhere only the word that the servers have had counts.
+    if (rest_.rests || (options_.recipe.lockstep && Draining())) {
+      TESSERA_RETURN_IF_ERROR(Evaluate(/*last=*/false));
+    }
+    interval = StepsUntilExchange();
   }
   phases_.Enter(Phase::kOutside);
   return absl::OkStatus();
@@ -97,11 +110,26 @@ absl::Status TrainLoop::BeginEpoch() {
   return absl::OkStatus();
 }
 
+float TrainLoop::Rate() const {
+  // The others have done about as much since the pull as this worker.
+  const uint64_t parts = static_cast<uint64_t>(std::max<int64_t>(1, cut_.parts));
+  return static_cast<float>(schedule_.Factor(job_examples_ + parts * examples_since_exchange_,
+                                             parts * options_.job.train().batch_size()));
+}
+
+int64_t TrainLoop::StepsUntilExchange() const {
+  const int64_t budget = coordination_.step_budget();
+  return budget > 0 ? budget : options_.recipe.local_steps;
+}
+
 absl::Status TrainLoop::TrainStep() {
   const uint64_t in_epoch = step_ - cut_.first_step;
   TESSERA_CHECK(in_epoch < static_cast<uint64_t>(cut_.steps));
   const absl::Span<const uint32_t> rows = order_.Rows(in_epoch);
-  TESSERA_ASSIGN_OR_RETURN(last_loss_, replica_.Train(data_.train, rows, step_));
+  const absl::Duration begin = options_.clock();
+  TESSERA_ASSIGN_OR_RETURN(last_loss_, learner_.Train(data_.train, rows, {step_, Rate()}));
+  const double seconds = absl::ToDoubleSeconds(options_.clock() - begin);
+  step_seconds_ = step_seconds_ == 0 ? seconds : 0.9 * step_seconds_ + 0.1 * seconds;
   loss_sum_ += last_loss_;
   ++loss_count_;
   ++step_;
@@ -117,20 +145,22 @@ absl::Status TrainLoop::TrainStep() {
 }
 
 absl::Status TrainLoop::DoExchange() {
-  TESSERA_RETURN_IF_ERROR(replica_.FormUpdate());
+  TESSERA_RETURN_IF_ERROR(learner_.FormUpdate());
   phases_.Enter(Phase::kPull);
-  const Exchange next = exchange_.Next();
-  TESSERA_ASSIGN_OR_RETURN(
-      const ExchangeTimes times,
-      servers_.PushPull(next, examples_since_exchange_, replica_.update(), replica_.values()));
+  const bool rests = evaluation_due_ || Finished() || Draining();
+  const OutgoingPush push{exchange_.Next(), examples_since_exchange_,
+                          rests ? NextRest() : RestWord()};
+  TESSERA_ASSIGN_OR_RETURN(const ExchangeResult result,
+                           servers_.PushPull(push, learner_.update(), learner_.values()));
   phases_.Enter(Phase::kCompute);
-  phases_.Move(Phase::kPull, Phase::kPush, times.push_seconds);
-  phases_.Move(Phase::kPull, Phase::kWait, times.wait_seconds);
-  exchange_ = next;
+  phases_.Move(Phase::kPull, Phase::kPush, result.push_seconds);
+  phases_.Move(Phase::kPull, Phase::kWait, result.wait_seconds);
+  exchange_ = push.exchange;
+  job_examples_ = result.job_examples;
   since_exchange_ = 0;
   examples_since_exchange_ = 0;
   coordination_.SetProgress(progress());
-  return replica_.AdoptValues();
+  return learner_.AdoptValues();
 }
 
 absl::Status TrainLoop::Evaluate(bool last) {
@@ -141,6 +171,11 @@ absl::Status TrainLoop::Evaluate(bool last) {
   arrival.last = last;
   std::optional<EvaluationResult> result;
   while (!result.has_value()) {
+    // Where members advance on their own, those that are not here yet may wait for this one: it has
+    // just joined, or has ended its rest in an attempt that failed.
+    if (!rest_.rests && !options_.recipe.lockstep) {
+      TESSERA_RETURN_IF_ERROR(servers_.Read(exchange_, NextRest(), learner_.values()).status());
+    }
     TESSERA_ASSIGN_OR_RETURN(result, EvaluateOnce(arrival));
   }
   stop_ = result->stop;
@@ -156,24 +191,30 @@ absl::StatusOr<std::optional<EvaluationResult>> TrainLoop::EvaluateOnce(
     const Coordination::Arrival& arrival) {
   phases_.Enter(Phase::kWait);
   TESSERA_ASSIGN_OR_RETURN(const EvaluationPlace place, coordination_.Arrive(arrival));
-  if (place.finished.has_value()) return place.finished;
   phases_.Enter(Phase::kEvaluate);
+  // The servers may be gone by now.
+  if (place.finished.has_value() && place.finished->stop) return place.finished;
+  // It ends its rest before anybody goes on, so that none gets ahead of it.
+  rest_.rests = false;
   // What the servers have committed is what counts, and what training goes on from.
-  TESSERA_RETURN_IF_ERROR(servers_.Read(replica_.values()));
-  TESSERA_RETURN_IF_ERROR(replica_.AdoptValues());
+  TESSERA_ASSIGN_OR_RETURN(const ExchangeResult read,
+                           servers_.Read(exchange_, rest_, learner_.values()));
+  TESSERA_RETURN_IF_ERROR(learner_.AdoptValues());
+  job_examples_ = read.job_examples;
+  if (place.finished.has_value()) return place.finished;
   std::vector<float> constants;
   if (place.part == 0) {
     const bool owns_part = options_.job.data().partition() == "shard" && cut_.part < cut_.parts;
     const std::vector<uint32_t> rows =
         CalibrationRows(options_.job.seed(), data_.train.rows(), owns_part ? cut_.part : 0,
                         owns_part ? cut_.parts : 1);
-    TESSERA_ASSIGN_OR_RETURN(constants, replica_.Calibrate(data_.train, rows));
+    TESSERA_ASSIGN_OR_RETURN(constants, learner_.Calibrate(data_.train, rows));
   }
   TESSERA_ASSIGN_OR_RETURN(const std::optional<std::vector<float>> shared,
                            coordination_.ShareConstants(place, std::move(constants)));
   if (!shared.has_value()) return std::optional<EvaluationResult>();
   const std::vector<uint32_t> rows = EvaluationRows(data_.test.rows(), place.part, place.parts);
-  TESSERA_ASSIGN_OR_RETURN(const Scores scores, replica_.Score(data_.test, rows, *shared));
+  TESSERA_ASSIGN_OR_RETURN(const Scores scores, learner_.Score(data_.test, rows, *shared));
   EvaluationScores sums;
   sums.loss_sum = scores.loss_sum;
   sums.correct = scores.correct;

@@ -3,7 +3,8 @@
 //   pull -> [ J minibatches -> push and pull ] ... -> evaluation where one is due -> ...
 //
 // It never knows a transport: values and updates go through ParameterClient, everything that
-// workers do together through Coordination.
+// workers do together through Coordination. Nor does it know a clock or what is computed, so that
+// a simulation runs the very same loop.
 #ifndef TESSERA_WORKER_TRAIN_TRAIN_LOOP_H_
 #define TESSERA_WORKER_TRAIN_TRAIN_LOOP_H_
 
@@ -16,12 +17,14 @@
 #include "absl/status/status.h"
 #include "common/base/ids.h"
 #include "common/method/recipe.h"
+#include "common/rule/schedule.h"
 #include "proto/job.pb.h"
 #include "worker/data/dataset.h"
 #include "worker/data/order.h"
+#include "worker/data/order_cache.h"
 #include "worker/exchange/parameter_client.h"
-#include "worker/replica/replica.h"
 #include "worker/train/coordination.h"
+#include "worker/train/learner.h"
 #include "worker/train/phase_timer.h"
 
 namespace tessera {
@@ -36,10 +39,13 @@ class TrainLoop {
     Exchange first_exchange{1};
     uint64_t first_step = 0;
     uint64_t first_epoch = 0;
+    Clock clock = SteadyClock();
+    // Where several loops live in one process, they share sorted orders of rows here.
+    OrderCache* orders = nullptr;
   };
 
   // All outlive the loop.
-  TrainLoop(Options options, const Datasets* data, Replica* replica, ParameterClient* servers,
+  TrainLoop(Options options, const Datasets* data, Learner* learner, ParameterClient* servers,
             Coordination* coordination);
 
   // Trains to the end of the job. Returns the first error; the worker is of no use after one.
@@ -56,7 +62,11 @@ class TrainLoop {
   absl::Status BeginEpoch();
   absl::Status TrainStep();
   absl::Status DoExchange();
+  // What the rate of the next minibatch is multiplied by.
+  float Rate() const;
+  int64_t StepsUntilExchange() const;
   absl::Status Evaluate(bool last);
+  RestWord NextRest() { return rest_ = {rest_.number + 1, true}; }
   absl::StatusOr<std::optional<EvaluationResult>> EvaluateOnce(
       const Coordination::Arrival& arrival);
   bool Finished() const;
@@ -64,8 +74,10 @@ class TrainLoop {
   TrainProgress progress() const;
 
   const Options options_;
+  // Of the worker's own optimizer, where it has one.
+  const RateSchedule schedule_;
   const Datasets& data_;
-  Replica& replica_;
+  Learner& learner_;
   ParameterClient& servers_;
   Coordination& coordination_;
   EpochOrder order_;
@@ -79,7 +91,10 @@ class TrainLoop {
   int64_t since_exchange_ = 0;
   uint64_t examples_ = 0;
   uint64_t examples_since_exchange_ = 0;
+  uint64_t job_examples_ = 0;  // behind the values last pulled
+  double step_seconds_ = 0;    // of late
   bool evaluation_due_ = false;
+  RestWord rest_;  // the last word to the servers
   bool stop_ = false;
   double loss_sum_ = 0;
   uint64_t loss_count_ = 0;

@@ -94,6 +94,36 @@ TEST_CASE("async_sgd takes momentum when the job says so", "[job_check]") {
             .empty());
 }
 
+TEST_CASE("the numbers of a method go up to the number of workers", "[job_check]") {
+  CHECK(Errors(kJob, {"method={softsync: {pushes: 2}}"}).empty());
+  CHECK_FALSE(Errors(kJob, {"method={softsync: {pushes: 2}}", "cluster.workers=1"}).empty());
+  CHECK(Errors(kJob, {"method={diloco: {quorum: {pushes: 2, grace: 1s}}}"}).empty());
+  CHECK(Errors(kJob, {"method={diloco: {quorum: {pushes: 0, grace: 0s}}}"}).empty());
+  CHECK(Errors(kJob, {"method={diloco: {asynchronous: true, quorum: {pushes: 0}}}"}).empty());
+  CHECK(Errors(kJob, {"method={diloco: {quorum: {pushes: 3}}}", "cluster.workers=3"}).empty());
+}
+
+TEST_CASE("without a cluster a job has one worker", "[job_check]") {
+  const std::string alone = JobWith("cluster: {servers: 2, workers: 2, lease_timeout: 10s}\n", "");
+  CHECK(Errors(alone, {"method={softsync: {pushes: 1}}"}).empty());
+  CHECK_FALSE(Errors(alone, {"method={softsync: {pushes: 2}}"}).empty());
+}
+
+TEST_CASE("state is averaged where the optimizer has any", "[job_check]") {
+  const std::string average = "method.local_sgd.average_state=true";
+  CHECK_FALSE(Errors(kJob, {average}).empty());
+  CHECK(Errors(kJob, {average, "train.optimizer.sgd.momentum=0.9"}).empty());
+  CHECK(Errors(kJob, {average, "train.optimizer={adamw: {learning_rate: 0.1}}"}).empty());
+  CHECK(Errors(kJob, {average, "train.optimizer={adagrad: {learning_rate: 0.1}}"}).empty());
+}
+
+TEST_CASE("a warm-up may fill its decay's first stretch and no more", "[job_check]") {
+  CHECK(Errors(kJob, {"train.schedule={warmup: 9, decay: {step: {every: 9}}}"}).empty());
+  CHECK(Errors(kJob, {"train.schedule={warmup: 9, decay: {cosine: {examples: 9}}}"}).empty());
+  CHECK(Errors(kJob, {"train.schedule={warmup: 900}"}).empty());
+  CHECK_FALSE(Errors(kJob, {"train.schedule={warmup: 10, decay: {step: {every: 9}}}"}).empty());
+}
+
 TEST_CASE("a check is silent about keys that are wrong already", "[job_check]") {
   CHECK(Errors(kJob, {"data.format=cvs"}) ==
         "--set data.format: got \"cvs\", want one of idx, csv, libsvm, cifar; did you mean "

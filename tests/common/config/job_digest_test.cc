@@ -85,9 +85,9 @@ TEST_CASE("the digest sees every key that is not local, and no other", "[job_dig
 
 TEST_CASE("the keys that may differ between machines are those of the contract", "[job_digest]") {
   const std::string digest = JobDigest(Good(kJob));
-  CHECK(JobDigest(Good(kJob, {"cluster.threads=8", "cluster.memory_limit=1GiB",
-                              "data.directory=/else", "data.train.features=[p, q]",
-                              "data.test.labels=r"})) == digest);
+  CHECK(JobDigest(
+            Good(kJob, {"cluster.threads=8", "cluster.memory_limit=1GiB", "data.directory=/else",
+                        "data.train.features=[p, q]", "data.test.labels=r"})) == digest);
 }
 
 TEST_CASE("each member of a choice has a digest of its own", "[job_digest]") {
@@ -159,11 +159,14 @@ TEST_CASE("the canonical text is these lines, whoever builds it", "[job_digest]"
         "train.evaluate_every=1\n"
         "train.optimizer.sgd.learning_rate=0.1\n"
         "train.optimizer.sgd.momentum=0\n"
+        "train.optimizer.sgd.nesterov=false\n"
         "train.optimizer.sgd.weight_decay=0\n"
         "train.optimizer=sgd\n"
         "train.precision=\"f32\"\n"
+        "train.schedule.decay=constant\n"
+        "train.schedule.warmup=0\n"
         "train.target_accuracy=0\n");
-  CHECK(JobDigest(job) == "fd19b21bc2ef6989d900345f05eea67125c7a25b78b99e353f94c2c6d8647a7b");
+  CHECK(JobDigest(job) == "87c883f52edd9730b72dfe6aa4ee914e60ed61187cca814179cd7da45cc4c274");
 }
 
 }  // namespace

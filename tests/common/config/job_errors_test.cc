@@ -51,8 +51,8 @@ TEST_CASE("a key that is wrong by itself gets its message", "[job_errors]") {
        "x.yaml:17:11: train.epochs: got a map, want an integer in [1, 1000000]\n"},
       {"  epochs: 3", "  epochs: 3\n  steps: 5",
        "x.yaml:18:3: train: got both epochs and steps, want exactly one of epochs, steps\n"},
-      {"  epochs: 3", "  epochs:",
-       "x.yaml:15:1: train: missing a key, want exactly one of epochs, steps\n"},
+      {"  epochs: 3",
+       "  epochs:", "x.yaml:15:1: train: missing a key, want exactly one of epochs, steps\n"},
       {"  epochs: 3", "  evaluate_every: 1",
        "x.yaml:15:1: train: missing a key, want exactly one of epochs, steps\n"},
       {"seed: 7", "seed: -1",
@@ -63,14 +63,11 @@ TEST_CASE("a key that is wrong by itself gets its message", "[job_errors]") {
       {"name: small", "nam: small",
        "x.yaml:1:1: nam: unknown key; did you mean \"name\"?\n"
        "x.yaml:1:1: name: missing, want text\n"},
-      {"name: small", "# no name",
-       "x.yaml:1:1: name: missing, want text\n"},
-      {"name: small", "name: \"\"",
-       "x.yaml:1:7: name: got \"\", want text\n"},
+      {"name: small", "# no name", "x.yaml:1:1: name: missing, want text\n"},
+      {"name: small", "name: \"\"", "x.yaml:1:7: name: got \"\", want text\n"},
       {"name: small", "name: \"a\\nb\"",
        "x.yaml:1:7: name: got \"a\\nb\", want text without line ends or control characters\n"},
-      {"name: small", "name: [a]",
-       "x.yaml:1:7: name: got a list, want text\n"},
+      {"name: small", "name: [a]", "x.yaml:1:7: name: got a list, want text\n"},
       {"name: small", "zzz: 1\nname: small",
        "x.yaml:1:1: zzz: unknown key, want name, seed, data, model, train, method, codec, "
        "cluster, checkpoint, security\n"},
@@ -100,8 +97,8 @@ TEST_CASE("every mistake in the data gets its message", "[job_errors]") {
        "labels\n"
        "x.yaml:7:36: data.test.labels: got \"d.gz\", want no such key: csv files carry their "
        "labels\n"},
-      {"format: idx", "format: ",
-       "x.yaml:3:1: data.format: missing, want one of idx, csv, libsvm, cifar\n"},
+      {"format: idx",
+       "format: ", "x.yaml:3:1: data.format: missing, want one of idx, csv, libsvm, cifar\n"},
       {"format: idx", "format: idx\n  partition: everywhere",
        "x.yaml:5:14: data.partition: got \"everywhere\", want one of global, shard, full, local\n"},
       {"format: idx", "format: idx\n  normalize: {stddev: 0}",
@@ -140,8 +137,7 @@ TEST_CASE("every mistake in the model gets its message", "[job_errors]") {
       {"input: [64]", "input: [a, 64, 1.5]",
        "x.yaml:9:11: model.input.0: got \"a\", want an integer in [1, 16777216]\n"
        "x.yaml:9:18: model.input.2: got \"1.5\", want an integer in [1, 16777216]\n"},
-      {"input: [64]", "input: {}",
-       "x.yaml:9:10: model.input: got an empty map, want a list\n"},
+      {"input: [64]", "input: {}", "x.yaml:9:10: model.input: got an empty map, want a list\n"},
       {"input: [64]", "input: [16777216, 16777216, 16777216]",
        "x.yaml:9:10: model.input: got a product above 16777216, want at most that many\n"},
       {"    - relu: {}", "    - rellu: {}",
@@ -201,12 +197,14 @@ TEST_CASE("every mistake in training gets its message", "[job_errors]") {
       {"batch_size: 16", "batch_size: 16\n  target_accuracy: 1.5",
        "x.yaml:17:20: train.target_accuracy: got \"1.5\", want a number in [0, 1]\n"},
       {"optimizer: {sgd: {learning_rate: 0.1}}", "optimizer: sgd",
-       "x.yaml:18:14: train.optimizer: got \"sgd\", want a map with sgd\n"},
-      {"optimizer: {sgd: {learning_rate: 0.1}}", "optimizer: {adamw: {learning_rate: 0.001}}",
-       "x.yaml:18:15: train.optimizer.adamw: the adamw rule comes with the consistency work; "
-       "use sgd\n"},
-      {"optimizer: {sgd: {learning_rate: 0.1}}", "optimizer: {adam: {}}",
-       "x.yaml:18:15: train.optimizer.adam: unknown key; did you mean \"adamw\"?\n"},
+       "x.yaml:18:14: train.optimizer: got \"sgd\", want a map with exactly one of sgd, adamw, "
+       "adagrad, "
+       "adam\n"},
+      {"optimizer: {sgd: {learning_rate: 0.1}}",
+       "optimizer: {adamw: {learning_rate: 0.001, beta2: 1}}",
+       "x.yaml:18:52: train.optimizer.adamw.beta2: got \"1\", want a number in [0, 1)\n"},
+      {"optimizer: {sgd: {learning_rate: 0.1}}", "optimizer: {adma: {}}",
+       "x.yaml:18:15: train.optimizer.adma: unknown key; did you mean \"adam\"?\n"},
       {"optimizer: {sgd: {learning_rate: 0.1}}", "optimizer: {sgd: {}}",
        "x.yaml:18:15: train.optimizer.sgd.learning_rate: missing, want a number in [0, 1e+06]\n"},
       {"optimizer: {sgd: {learning_rate: 0.1}}", "optimizer: {sgd: {learning_rate: inf}}",
@@ -220,44 +218,76 @@ TEST_CASE("every mistake in training gets its message", "[job_errors]") {
        "x.yaml:18:51: train.optimizer.sgd.momentum: got \"1\", want a number in [0, 1)\n"},
       {"optimizer: {sgd: {learning_rate: 0.1}}",
        "optimizer: {sgd: {learning_rate: 0.1, nesterov: true}}",
-       "x.yaml:18:41: train.optimizer.sgd.nesterov: unknown key, want learning_rate, momentum, "
-       "weight_decay\n"},
+       "x.yaml:18:51: train.optimizer.sgd.nesterov: got true with momentum 0, want a momentum "
+       "above 0: it says how momentum is applied\n"},
+      {"optimizer: {sgd: {learning_rate: 0.1}}",
+       "optimizer: {sgd: {learning_rate: 0.1, dampening: 1}}",
+       "x.yaml:18:41: train.optimizer.sgd.dampening: unknown key, want learning_rate, momentum, "
+       "weight_decay, nesterov\n"},
+      {"batch_size: 16", "batch_size: 16\n  schedule: {decay: {step: {factor: 0.5}}}",
+       "x.yaml:17:22: train.schedule.decay.step.every: missing, want an integer in [1, "
+       "1000000000000000]\n"},
+      {"batch_size: 16", "batch_size: 16\n  schedule: {decay: linear}",
+       "x.yaml:17:21: train.schedule.decay: got \"linear\", want exactly one of constant, step, "
+       "cosine\n"},
+      {"batch_size: 16",
+       "batch_size: 16\n  schedule: {warmup: 101, decay: {cosine: {examples: 100}}}",
+       "x.yaml:17:22: train.schedule.warmup: got 101, want at most decay.cosine.examples, which is "
+       "100: the rate would be at its floor before it is warm\n"},
+      {"batch_size: 16", "batch_size: 16\n  schedule: {warmup: 101, decay: {step: {every: 100}}}",
+       "x.yaml:17:22: train.schedule.warmup: got 101, want at most decay.step.every, which is 100: "
+       "the rate would drop before it is warm\n"},
   });
 }
 
 TEST_CASE("every mistake in the method and the codecs gets its message", "[job_errors]") {
   CheckAll({
       {"method: {local_sgd: {local_steps: 20}}", "method:",
-       "x.yaml:19:1: method: got nothing, want exactly one of data_parallel, local_sgd, "
-       "async_sgd\n"},
+       "x.yaml:19:1: method: got nothing, want exactly one of data_parallel, "
+       "local_sgd, diloco, async_sgd, softsync, ssp\n"},
       {"method: {local_sgd: {local_steps: 20}}", "method: {}",
-       "x.yaml:19:1: method: got nothing, want exactly one of data_parallel, local_sgd, "
-       "async_sgd\n"},
+       "x.yaml:19:1: method: got nothing, want exactly one of data_parallel, "
+       "local_sgd, diloco, async_sgd, softsync, ssp\n"},
       {"method: {local_sgd: {local_steps: 20}}", "# none",
-       "x.yaml:1:1: method: missing, want exactly one of data_parallel, local_sgd, async_sgd\n"},
+       "x.yaml:1:1: method: missing, want exactly one of data_parallel, "
+       "local_sgd, diloco, async_sgd, softsync, ssp\n"},
       {"method: {local_sgd: {local_steps: 20}}", "method: localsgd",
-       "x.yaml:19:9: method: got \"localsgd\", want exactly one of data_parallel, local_sgd, "
-       "async_sgd; did you mean \"local_sgd\"?\n"},
+       "x.yaml:19:9: method: got \"localsgd\", want exactly one of data_parallel, "
+       "local_sgd, diloco, async_sgd, softsync, ssp; did you mean \"local_sgd\"?\n"},
       {"method: {local_sgd: {local_steps: 20}}", "method: {local_sgd: {}, async_sgd: {}}",
        "x.yaml:19:25: method: got both local_sgd and async_sgd, want exactly one of "
-       "data_parallel, local_sgd, async_sgd\n"},
+       "data_parallel, "
+       "local_sgd, diloco, async_sgd, softsync, ssp\n"},
       {"method: {local_sgd: {local_steps: 20}}", "method: {softsync: {pushes: four}}",
-       "x.yaml:19:10: method.softsync: softsync comes with the consistency work; async_sgd is "
-       "the nearest that runs\n"
-       "x.yaml:19:29: method.softsync.pushes: got \"four\", want an integer of at least 1\n"},
+       "x.yaml:19:29: method.softsync.pushes: got \"four\", want an integer in [1, 65535]\n"},
+      {"method: {local_sgd: {local_steps: 20}}", "method: {softsync: {pushes: 3}}",
+       "x.yaml:19:29: method.softsync.pushes: got 3, want at most 2, the number of workers "
+       "(cluster.workers)\n"},
+      {"method: {local_sgd: {local_steps: 20}}", "method: {ssp: {}}",
+       "x.yaml:19:10: method.ssp.bound: missing, want an integer in [0, 1000000]\n"},
+      {"method: {local_sgd: {local_steps: 20}}", "method: {diloco: {quorum: {pushes: 3}}}",
+       "x.yaml:19:36: method.diloco.quorum.pushes: got 3, want at most 2, the number of workers "
+       "(cluster.workers)\n"},
+      {"method: {local_sgd: {local_steps: 20}}", "method: {diloco: {quorum: {grace: 5s}}}",
+       "x.yaml:19:35: method.diloco.quorum.grace: got a time without pushes, want both: grace "
+       "runs once so many pushes are there, and with pushes 0 an update waits for all\n"},
+      {"method: {local_sgd: {local_steps: 20}}",
+       "method: {diloco: {asynchronous: true, quorum: {pushes: 1}}}",
+       "x.yaml:19:39: method.diloco.quorum: got a quorum beside asynchronous, want one or the "
+       "other: with asynchronous nobody waits, so that there is nothing to close\n"},
       {"method: {local_sgd: {local_steps: 20}}", "method: ist",
        "x.yaml:19:9: method.ist: ist comes with subnet training; local_sgd is the nearest that "
        "runs\n"},
       {"method: {local_sgd: {local_steps: 20}}", "method: [local_sgd]",
        "x.yaml:19:9: method: got a list, want a map with exactly one of data_parallel, "
-       "local_sgd, async_sgd\n"},
+       "local_sgd, diloco, async_sgd, softsync, ssp\n"},
       {"method: {local_sgd: {local_steps: 20}}", "method: {local_sgd: {average_state: true}}",
-       "x.yaml:19:37: method.local_sgd.average_state: got \"true\"; averaging optimizer state "
-       "comes with the consistency work\n"},
+       "x.yaml:19:37: method.local_sgd.average_state: got true, want false: sgd without momentum "
+       "has no state, so that there is nothing to average\n"},
       {"method: {local_sgd: {local_steps: 20}}",
-       "method: {async_sgd: {staleness: {inverse: {scale: 1}}}}",
-       "x.yaml:19:34: method.async_sgd.staleness.inverse: inverse weights come with the "
-       "consistency work; use constant\n"},
+       "method: {async_sgd: {staleness: {exponential: {base: 1.5}}}}",
+       "x.yaml:19:54: method.async_sgd.staleness.exponential.base: got \"1.5\", want a number in "
+       "(0, 1]\n"},
       {"method: {local_sgd: {local_steps: 20}}",
        "method: {async_sgd: {staleness: {constant: {scale: 0}}}}",
        "x.yaml:19:52: method.async_sgd.staleness.constant.scale: got \"0\", want a number above "
@@ -334,14 +364,11 @@ TEST_CASE("what is no YAML, or more of it than a job needs, gets its message", "
        "x.yaml:23:25: security.certificate: got \"a.pem\"; TLS comes with the reliability work\n"
        "x.yaml:23:42: security.insecure: got \"true\"; it will be needed to serve other machines "
        "without TLS, once TLS is here\n"},
-      {"security: {}", "security: [",
-       "x.yaml:24:1: not YAML: end of sequence flow not found\n"},
+      {"security: {}", "security: [", "x.yaml:24:1: not YAML: end of sequence flow not found\n"},
       {"security: {}", "security: {}\n---\nname: two",
        "x.yaml:24:1: a second document starts here, want one\n"},
-      {"security: {}", "security: {}\n[a]: 3",
-       "x.yaml:24:1: got a list as a key, want a name\n"},
-      {"security: {}", "security: {}\n~: 3",
-       "x.yaml:24:1: got nothing as a key, want a name\n"},
+      {"security: {}", "security: {}\n[a]: 3", "x.yaml:24:1: got a list as a key, want a name\n"},
+      {"security: {}", "security: {}\n~: 3", "x.yaml:24:1: got nothing as a key, want a name\n"},
       {"security: {}", "security: {}\n<<: {a: 1}",
        "x.yaml:24:1: \"<<\": unknown key, want name, seed, data, model, train, method, codec, "
        "cluster, checkpoint, security\n"},
@@ -351,10 +378,8 @@ TEST_CASE("what is no YAML, or more of it than a job needs, gets its message", "
        "x.yaml:23:11: not YAML: the referenced anchor is not defined\n"},
       {"security: {}", "security: &a {certificate: *a}",
        "x.yaml:23:28: an alias stands within its own anchor\n"},
-      {"security: {}", "security: @x",
-       "x.yaml:23:11: not YAML: unknown token\n"},
-      {"security: {}", "\tsecurity: {}",
-       "x.yaml:23:2: not YAML: end of map not found\n"},
+      {"security: {}", "security: @x", "x.yaml:23:11: not YAML: unknown token\n"},
+      {"security: {}", "\tsecurity: {}", "x.yaml:23:2: not YAML: end of map not found\n"},
   });
 }
 

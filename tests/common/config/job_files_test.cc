@@ -31,7 +31,7 @@ std::vector<std::string> JobFiles() {
 
 TEST_CASE("every job file is right, and prints to itself", "[job_files]") {
   const std::vector<std::string> files = JobFiles();
-  CHECK(files.size() >= 9);
+  CHECK(files.size() >= 14);
   for (const std::string& file : files) {
     const JobReading reading = ReadJobFile(file, {}, {/*check_files=*/false});
     INFO(FormatJobErrors(reading.errors));
@@ -58,7 +58,8 @@ TEST_CASE("no two job files have one digest or one name", "[job_files]") {
 }
 
 TEST_CASE("the digits jobs find their data in the tree", "[job_files]") {
-  for (const char* name : {"digits", "digits_async", "digits_local_sgd"}) {
+  for (const char* name : {"digits", "digits_async", "digits_diloco", "digits_diloco_async",
+                           "digits_local_sgd", "digits_softsync", "digits_ssp"}) {
     const std::string file = std::string("deploy/jobs/") + name + ".yaml";
     const JobReading reading = ReadJobFile(file, {}, {/*check_files=*/true});
     INFO(FormatJobErrors(reading.errors));

@@ -24,6 +24,12 @@ TEST_CASE("a printed job reads back to the same job from any directory", "[job_p
   CheckRoundTrip(Good(kJob, {"train.steps=5"}));
   CheckRoundTrip(Good(kJob, {"method=data_parallel", "codec="}));
   CheckRoundTrip(Good(kJob, {"method.async_sgd.staleness.constant.scale=0.3"}));
+  CheckRoundTrip(
+      Good(kJob, {"method={softsync: {pushes: 2, staleness: {power: {exponent: 0.3}}}}"}));
+  CheckRoundTrip(Good(kJob, {"method={ssp: {bound: 0}}"}));
+  CheckRoundTrip(Good(kJob, {"method={diloco: {quorum: {pushes: 1, grace: 1.5s}}}"}));
+  CheckRoundTrip(Good(kJob, {"train.schedule={warmup: 10, decay: {cosine: {examples: 99}}}"}));
+  CheckRoundTrip(Good(kJob, {"train.optimizer={adam: {learning_rate: 0.1}}"}));
   CheckRoundTrip(Good(kJob, {"cluster.servers=[\"[::1]:7000\", \"b:7001\"]"}));
   CheckRoundTrip(Good(kJob, {"cluster.memory_limit=1000001", "cluster.lease_timeout=1m0.5s"}));
   CheckRoundTrip(Good(kJob, {"seed=18446744073709551615", "model.input=[1, 8, 8]"}));
@@ -31,10 +37,11 @@ TEST_CASE("a printed job reads back to the same job from any directory", "[job_p
 }
 
 TEST_CASE("names that YAML could take for something else come back as they were", "[job_print]") {
-  for (const char* name : {"null", "~",   "true", "5",  "-",  "- a", "a: b",    "a #b",     "#a",
-                           "{x}",  "[x]", "*a",   "&a", "!a", "%a",  "@a",      "`a",       "|",
-                           ">",    "'",   "a,b",  "?",  "<<", "yes", "\\\"",    "\\\\n",    ".inf",
-                           " x",   "x ",  "0x10", "1e5", "\xc3\xa9t\xc3\xa9"}) {
+  for (const char* name :
+       {"null", "~",     "true", "5",  "-",   "- a",  "a: b", "a #b",
+        "#a",   "{x}",   "[x]",  "*a", "&a",  "!a",   "%a",   "@a",
+        "`a",   "|",     ">",    "'",  "a,b", "?",    "<<",   "yes",
+        "\\\"", "\\\\n", ".inf", " x", "x ",  "0x10", "1e5",  "\xc3\xa9t\xc3\xa9"}) {
     INFO(name);
     const v1::Job job = Good(kJob, {std::string("name=\"") + name + "\""});
     CheckRoundTrip(job);
@@ -81,9 +88,14 @@ TEST_CASE("a job is printed whole, defaults included, in the order of the schema
         "      learning_rate: 0.1\n"
         "      momentum: 0\n"
         "      weight_decay: 0\n"
+        "      nesterov: false\n"
         "  evaluate_every: 1\n"
         "  target_accuracy: 0\n"
         "  precision: f32\n"
+        "  schedule:\n"
+        "    warmup: 0\n"
+        "    decay:\n"
+        "      constant: {}\n"
         "method:\n"
         "  local_sgd:\n"
         "    local_steps: 20\n"

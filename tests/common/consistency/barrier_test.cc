@@ -3,32 +3,19 @@
 #include <catch2/catch.hpp>
 #include <vector>
 
+#include "tests/common/consistency/policy_fixture.h"
+
 namespace tessera {
 namespace {
 
-using Members = std::vector<MemberId>;
+using Members = std::vector<uint64_t>;
 
-// Member m has rank m - 1.
-class BarrierTest {
- protected:
-  void Plan(std::vector<std::pair<uint64_t, uint64_t>> member_and_first) {
-    tessera::Plan plan;
-    plan.generation = Generation(++generation_);
-    for (const auto& [member, first] : member_and_first) {
-      plan.members.push_back({MemberId(member), Rank(member - 1), Exchange(first)});
-    }
-    policy_->SetMembers(plan);
-  }
-  Verdict Push(uint64_t member, uint64_t exchange) {
-    return policy_->OnPush({MemberId(member), Exchange(exchange), Version(0), Version(0)});
-  }
-  bool MayRead(uint64_t member, uint64_t after) {
-    return policy_->MayRead(MemberId(member), Exchange(after));
-  }
-  Members WaitsFor() { return policy_->WaitsFor(); }
+struct BarrierTest : PolicyFixture {
+  BarrierTest() : PolicyFixture(MakeBarrier()) {}
+};
 
-  std::unique_ptr<ConsistencyPolicy> policy_ = MakeBarrier();
-  uint64_t generation_ = 0;
+struct WeightedBarrierTest : PolicyFixture {
+  WeightedBarrierTest() : PolicyFixture(MakeWeightedBarrier()) {}
 };
 
 TEST_CASE_METHOD(BarrierTest, "a barrier commits with the last member's push",
@@ -39,7 +26,7 @@ TEST_CASE_METHOD(BarrierTest, "a barrier commits with the last member's push",
   CHECK_FALSE(MayRead(1, 1));
   CHECK_FALSE(Push(1, 1).commit);
   CHECK_FALSE(Push(2, 1).commit);
-  CHECK(WaitsFor() == Members{MemberId(3)});
+  CHECK(WaitsFor() == Members{3});
   const Verdict last = Push(3, 1);
   CHECK(last.commit);
   CHECK(last.weight == 1.0f);
@@ -62,13 +49,13 @@ TEST_CASE_METHOD(BarrierTest, "removing the missing member makes a commit due",
   Plan({{1, 1}, {2, 1}, {3, 1}});
   Push(1, 1);
   Push(2, 1);
-  CHECK_FALSE(policy_->CommitDue().has_value());
+  CHECK_FALSE(CommitDue().has_value());
   Plan({{1, 1}, {2, 1}});
-  const std::optional<float> scale = policy_->CommitDue();
+  const std::optional<float> scale = CommitDue();
   REQUIRE(scale.has_value());
   CHECK(*scale == 0.5f);
   CHECK(MayRead(1, 1));
-  CHECK_FALSE(policy_->CommitDue().has_value());
+  CHECK_FALSE(CommitDue().has_value());
 }
 
 TEST_CASE_METHOD(BarrierTest, "a folded push counts though its member is removed",
@@ -86,7 +73,7 @@ TEST_CASE_METHOD(BarrierTest, "a removal before any push commits nothing",
                  "[consistency][barrier]") {
   Plan({{1, 1}, {2, 1}});
   Plan({{1, 1}});
-  CHECK_FALSE(policy_->CommitDue().has_value());
+  CHECK_FALSE(CommitDue().has_value());
   CHECK(policy_->Collecting() == Exchange(1));
   CHECK(Push(1, 1).commit);
 }
@@ -99,7 +86,7 @@ TEST_CASE_METHOD(BarrierTest, "a later member is expected from its first exchang
   CHECK(Push(1, 2).commit);
   CHECK(MayRead(2, 2));
   CHECK_FALSE(Push(1, 3).commit);
-  CHECK(WaitsFor() == Members{MemberId(2)});
+  CHECK(WaitsFor() == Members{2});
   CHECK(Push(2, 3).commit_scale == 0.5f);
 }
 
@@ -122,7 +109,7 @@ TEST_CASE_METHOD(BarrierTest, "a skipped exchange is taken back for a member tha
   CHECK(policy_->Collecting() == Exchange(7));
   Plan({{2, 7}, {3, 5}});
   CHECK(policy_->Collecting() == Exchange(5));
-  CHECK(WaitsFor() == Members{MemberId(3)});
+  CHECK(WaitsFor() == Members{3});
   CHECK_FALSE(MayRead(2, 6));
 }
 
@@ -133,19 +120,72 @@ TEST_CASE_METHOD(BarrierTest, "a half-folded update is committed before exchange
   Plan({{3, 5}});
   CHECK(policy_->Collecting() == Exchange(1));
   CHECK(policy_->NextInOrder() == MemberId(0));
-  CHECK(policy_->CommitDue() == 1.0f);
+  CHECK(CommitDue() == 1.0f);
   CHECK(policy_->Collecting() == Exchange(5));
 }
 
 TEST_CASE_METHOD(BarrierTest, "a barrier without members waits for nobody and commits nothing",
                  "[consistency][barrier]") {
   CHECK(WaitsFor().empty());
-  CHECK_FALSE(policy_->CommitDue().has_value());
+  CHECK_FALSE(CommitDue().has_value());
   Plan({{1, 1}});
   Plan({});
   CHECK(WaitsFor().empty());
-  CHECK_FALSE(policy_->CommitDue().has_value());
+  CHECK_FALSE(CommitDue().has_value());
   CHECK(policy_->Collecting() == Exchange(1));
+}
+
+TEST_CASE_METHOD(BarrierTest, "a member that comes into the half-folded exchange is next in rank",
+                 "[consistency][barrier]") {
+  Plan({{2, 1}, {3, 1}});
+  Push(2, 1);
+  Plan({{1, 1}, {2, 1}, {3, 1}});
+  CHECK(policy_->NextInOrder() == MemberId(1));
+  CHECK(WaitsFor() == Members{1, 3});
+  CHECK_FALSE(Push(1, 1).commit);
+  CHECK(policy_->NextInOrder() == MemberId(3));
+  CHECK(Push(3, 1).commit_scale == 1.0f / 3);
+}
+
+TEST_CASE_METHOD(BarrierTest, "a plain barrier does not look at examples",
+                 "[consistency][barrier]") {
+  Plan({{1, 1}, {2, 1}});
+  CHECK(Push(1, 1, 10).weight == 1.0f);
+  const Verdict last = Push(2, 1, 30);
+  CHECK(last.weight == 1.0f);
+  CHECK(last.commit_scale == 0.5f);
+}
+
+TEST_CASE_METHOD(WeightedBarrierTest, "a weighted barrier forms the mean over examples",
+                 "[consistency][barrier]") {
+  Plan({{1, 1}, {2, 1}, {3, 1}});
+  CHECK(Push(1, 1, 10).weight == 1.0f);
+  CHECK(Push(2, 1, 30).weight == 3.0f);
+  const Verdict last = Push(3, 1, 5);
+  CHECK(last.weight == 0.5f);
+  CHECK(last.commit_scale == 1 / 4.5f);
+  // The next update's weights are its own.
+  CHECK(Push(1, 2, 7).weight == 1.0f);
+  CHECK(Push(2, 2, 7).weight == 1.0f);
+  CHECK(Push(3, 2, 7).commit_scale == 1.0f / 3);
+}
+
+TEST_CASE_METHOD(WeightedBarrierTest, "a push that tells no examples weighs as one",
+                 "[consistency][barrier]") {
+  Plan({{1, 1}, {2, 1}});
+  CHECK(Push(1, 1, 0).weight == 1.0f);
+  const Verdict last = Push(2, 1, 4);
+  CHECK(last.weight == 4.0f);
+  CHECK(last.commit_scale == 0.2f);
+}
+
+TEST_CASE_METHOD(WeightedBarrierTest, "a removal commits the mean over the examples that came",
+                 "[consistency][barrier]") {
+  Plan({{1, 1}, {2, 1}, {3, 1}});
+  Push(1, 1, 10);
+  Push(2, 1, 30);
+  Plan({{1, 1}, {2, 1}});
+  CHECK(CommitDue() == 0.25f);
 }
 
 }  // namespace

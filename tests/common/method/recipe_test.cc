@@ -2,6 +2,15 @@
 
 #include <catch2/catch.hpp>
 
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+
 namespace tessera {
 namespace {
 
@@ -11,11 +20,31 @@ v1::Job WithSgd(double learning_rate) {
   return job;
 }
 
-// w after one committed update of mean u, from w = 1.
+// w after one committed update of mean u, from w = 1 and states of 0.
 float Applied(const Recipe& recipe, float u) {
   float w = 1;
-  recipe.make_rule()->Apply(&u, 1.0f, &w, &w, nullptr, 1);
+  float zeros[2] = {0, 0};
+  float* const state[] = {&zeros[0], &zeros[1]};
+  recipe.make_rule()->Apply(Update(), &u, &w, &w, state, 1);
   return w;
+}
+
+Recipe RecipeOf(const v1::Job& job) {
+  absl::StatusOr<Recipe> recipe = RecipeFor(job);
+  REQUIRE(recipe.ok());
+  return *std::move(recipe);
+}
+
+bool Says(const Recipe& recipe, absl::string_view words) {
+  INFO(recipe.description);
+  return absl::StrContains(recipe.description, words);
+}
+
+// The verdict over the only member's first push, which is `tau` versions late.
+Verdict First(const Recipe& recipe, uint64_t tau = 0) {
+  const std::unique_ptr<ConsistencyPolicy> policy = recipe.make_policy();
+  policy->SetMembers({Generation(1), {{MemberId(1), Rank(0), Exchange(1)}}});
+  return policy->OnPush({MemberId(1), Exchange(1), Version(0), Version(tau)});
 }
 
 bool IsBarrier(const Recipe& recipe) { return recipe.make_policy()->Collecting() == Exchange(1); }
@@ -43,6 +72,200 @@ TEST_CASE("local_sgd sends deltas through a barrier and adds them", "[method]") 
   CHECK(recipe->lockstep);
   CHECK(IsBarrier(*recipe));
   CHECK(Applied(*recipe, 4) == 5.0f);
+  CHECK(recipe->averaged_states.empty());
+}
+
+TEST_CASE("local_sgd averages the states that the optimizer has", "[method]") {
+  using Names = std::vector<std::string>;
+  v1::Job job = WithSgd(0.5);
+  job.mutable_method()->mutable_local_sgd()->set_average_state(true);
+  job.mutable_train()->mutable_optimizer()->mutable_sgd()->set_momentum(0.9);
+  CHECK(RecipeOf(job).averaged_states == Names{"momentum"});
+  CHECK(Says(RecipeOf(job), "(momentum) is averaged"));
+  job.mutable_train()->mutable_optimizer()->mutable_adamw()->set_learning_rate(0.1);
+  CHECK(RecipeOf(job).averaged_states == Names{"mean", "squares"});
+  // Means are added whatever they are means of.
+  CHECK(Applied(RecipeOf(job), 4) == 5.0f);
+}
+
+TEST_CASE("diloco sends deltas through a weighted barrier to an outer optimizer", "[method]") {
+  v1::Job job = WithSgd(0.5);
+  v1::Diloco& keys = *job.mutable_method()->mutable_diloco();
+  keys.set_local_steps(100);
+  keys.set_outer_learning_rate(0.5);
+  keys.set_outer_momentum(0.5);
+  const Recipe recipe = RecipeOf(job);
+  CHECK(recipe.payload == PayloadKind::kDelta);
+  CHECK(recipe.local_steps == 100);
+  CHECK(recipe.lockstep);
+  CHECK(recipe.aligned);
+  CHECK_FALSE(recipe.step_budgets);
+  CHECK(IsBarrier(recipe));
+  // m = -4; w = 1 - 0.5 (-4 + 0.5 (-4))
+  CHECK(Applied(recipe, 4) == 4.0f);
+  CHECK(recipe.make_rule()->state_count() == 1);
+
+  const std::unique_ptr<ConsistencyPolicy> policy = recipe.make_policy();
+  policy->SetMembers(
+      {Generation(1), {{MemberId(1), Rank(0), Exchange(1)}, {MemberId(2), Rank(1), Exchange(1)}}});
+  policy->OnPush({MemberId(1), Exchange(1), Version(0), Version(0), 32});
+  CHECK(policy->OnPush({MemberId(2), Exchange(1), Version(0), Version(0), 96}).weight == 3.0f);
+}
+
+TEST_CASE("diloco with a quorum closes rounds without the slowest", "[method]") {
+  v1::Job job = WithSgd(0.5);
+  v1::Diloco& keys = *job.mutable_method()->mutable_diloco();
+  keys.set_outer_learning_rate(1);
+  keys.mutable_quorum()->set_pushes(2);
+  keys.mutable_quorum()->set_grace(5000000000);
+  const Recipe recipe = RecipeOf(job);
+  CHECK_FALSE(recipe.lockstep);
+  CHECK_FALSE(recipe.aligned);
+  CHECK(Says(recipe, "until 2 workers"));
+  CHECK(Says(recipe, "5s longer"));
+  CHECK(Applied(recipe, 4) == 5.0f);
+  const std::unique_ptr<ConsistencyPolicy> policy = recipe.make_policy();
+  Plan plan{Generation(1), {}};
+  for (uint64_t m = 1; m <= 3; ++m) plan.members.push_back({MemberId(m), Rank(m), Exchange(1)});
+  policy->SetMembers(plan);
+  policy->OnPush({MemberId(1), Exchange(1), Version(0), Version(0), 1, absl::UnixEpoch()});
+  policy->OnPush({MemberId(3), Exchange(1), Version(0), Version(0), 1, absl::UnixEpoch()});
+  CHECK(policy->Deadline() == absl::UnixEpoch() + absl::Seconds(5));
+}
+
+TEST_CASE("asynchronous diloco takes every push at once, with momentum once per round of workers",
+          "[method]") {
+  v1::Job job = WithSgd(0.5);
+  job.mutable_cluster()->set_workers(4);
+  v1::Diloco& keys = *job.mutable_method()->mutable_diloco();
+  keys.set_asynchronous(true);
+  keys.set_outer_learning_rate(0.5);
+  keys.set_outer_momentum(0.5);
+  const Recipe recipe = RecipeOf(job);
+  CHECK_FALSE(recipe.lockstep);
+  CHECK_FALSE(recipe.aligned);
+  CHECK(recipe.step_budgets);
+  CHECK(Says(recipe, "every 4 changes"));
+  CHECK(First(recipe, 7).commit);
+  CHECK(First(recipe, 7).weight == 1.0f);
+  const std::unique_ptr<UpdateRule> rule = recipe.make_rule();
+  CHECK(rule->state_count() == 2);
+  float w = 0;
+  float zeros[2] = {0, 0};
+  float* const state[] = {&zeros[0], &zeros[1]};
+  const float delta = 8;
+  Update update;
+  for (update.number = 1; update.number < 4; ++update.number) {
+    rule->Apply(update, &delta, &w, &w, state, 1);
+    CHECK(w == update.number * 1.0f);  // 0.5 * 8 / 4 each
+  }
+  // m = -32 / 4; w += 0.5 (0.5 * 8 + 8 / 4)
+  rule->Apply(update, &delta, &w, &w, state, 1);
+  CHECK(w == 6.0f);
+}
+
+TEST_CASE("softsync sends gradients of one step and deltas of several, and waits for nobody",
+          "[method]") {
+  v1::Job job = WithSgd(0.5);
+  v1::Softsync& keys = *job.mutable_method()->mutable_softsync();
+  keys.set_pushes(3);
+  keys.set_local_steps(1);
+  keys.mutable_staleness()->mutable_inverse()->set_scale(1);
+  const Recipe gradients = RecipeOf(job);
+  CHECK(gradients.payload == PayloadKind::kGradient);
+  CHECK_FALSE(gradients.lockstep);
+  CHECK_FALSE(gradients.aligned);
+  CHECK(Applied(gradients, 4) == -1.0f);
+  CHECK(First(gradients, 4).weight == 0.25f);
+  CHECK(Says(gradients, "every 3 pushes"));
+  CHECK(Says(gradients, "weight 1 / max(1, tau)"));
+
+  keys.set_local_steps(2);
+  CHECK(RecipeOf(job).payload == PayloadKind::kDelta);
+  CHECK(Applied(RecipeOf(job), 4) == 5.0f);
+}
+
+TEST_CASE("ssp adds deltas with the workers' share, and says how far ahead one may be",
+          "[method]") {
+  v1::Job job = WithSgd(0.5);
+  job.mutable_cluster()->set_workers(4);
+  v1::Ssp& keys = *job.mutable_method()->mutable_ssp();
+  keys.set_bound(2);
+  keys.set_local_steps(1);
+  const Recipe recipe = RecipeOf(job);
+  CHECK(recipe.payload == PayloadKind::kDelta);
+  CHECK(recipe.local_steps == 1);
+  CHECK_FALSE(recipe.lockstep);
+  CHECK(recipe.aligned);
+  CHECK(First(recipe).weight == 0.25f);
+  CHECK(Applied(recipe, 4) == 5.0f);
+  CHECK(Says(recipe, "weight 1/4"));
+  CHECK(Says(recipe, "more than 2 exchanges ahead"));
+}
+
+TEST_CASE("every staleness weight of the job file reaches the policy", "[method]") {
+  v1::Job job = WithSgd(0.5);
+  v1::AsyncSgd& keys = *job.mutable_method()->mutable_async_sgd();
+  v1::StalenessWeight& weight = *keys.mutable_staleness();
+  CHECK(First(RecipeOf(job), 4).weight == 1.0f);
+  weight.mutable_constant()->set_scale(0.5);
+  CHECK(First(RecipeOf(job), 4).weight == 0.5f);
+  CHECK(Says(RecipeOf(job), "with weight 0.5;"));
+  weight.mutable_inverse()->set_scale(2);
+  CHECK(First(RecipeOf(job), 4).weight == 0.5f);
+  weight.mutable_power()->set_scale(3);
+  weight.mutable_power()->set_exponent(0.5);
+  CHECK(First(RecipeOf(job), 4).weight == 1.5f);
+  CHECK(Says(RecipeOf(job), "weight 3 / max(1, tau)^0.5"));
+  weight.mutable_exponential()->set_scale(4);
+  weight.mutable_exponential()->set_base(0.5);
+  CHECK(First(RecipeOf(job), 4).weight == 0.25f);
+  CHECK(Says(RecipeOf(job), "weight 4 * 0.5^tau"));
+}
+
+TEST_CASE("a schedule belongs to the rule that is fed gradients, and to no other", "[method]") {
+  v1::Job job = WithSgd(0.5);
+  job.mutable_train()->mutable_schedule()->set_warmup(100);
+  const auto warms_up = [&job] { return RecipeOf(job).schedule.Factor(0, 50) == 0.5; };
+  v1::Method& method = *job.mutable_method();
+  method.mutable_data_parallel();
+  CHECK(warms_up());
+  method.mutable_local_sgd();
+  CHECK_FALSE(warms_up());
+  method.mutable_diloco();
+  CHECK_FALSE(warms_up());
+  method.mutable_diloco()->set_asynchronous(true);
+  CHECK_FALSE(warms_up());
+  method.mutable_ssp();
+  CHECK_FALSE(warms_up());
+  for (const int64_t local_steps : {1, 2}) {
+    method.mutable_async_sgd()->set_local_steps(local_steps);
+    CHECK(warms_up() == (local_steps == 1));
+    method.mutable_softsync()->set_local_steps(local_steps);
+    method.mutable_softsync()->set_pushes(1);
+    CHECK(warms_up() == (local_steps == 1));
+  }
+}
+
+TEST_CASE("averaged states are exchanged behind the parameters, and begin at 0", "[method]") {
+  v1::Model model;
+  model.add_input(3);
+  model.add_layers()->mutable_linear()->set_units(2);
+  model.mutable_layers(0)->mutable_linear()->set_bias(true);
+  Recipe recipe;
+  REQUIRE(ExchangedShape(model, recipe)->parameters.size() == 2);
+  recipe.averaged_states = {"mean", "squares"};
+  const absl::StatusOr<ModelShape> shape = ExchangedShape(model, recipe);
+  REQUIRE(shape.ok());
+  REQUIRE(shape->parameters.size() == 6);
+  CHECK(shape->size == 3 * 8);
+  CHECK(shape->parameters[2].name == shape->parameters[0].name + ".mean");
+  CHECK(shape->parameters[5].name == shape->parameters[1].name + ".squares");
+  for (int i = 2; i < 6; ++i) {
+    CHECK(shape->parameters[i].initial_bound == 0);
+    CHECK(shape->parameters[i].initial_constant == 0);
+    CHECK(shape->parameters[i].size() == shape->parameters[i % 2].size());
+  }
 }
 
 TEST_CASE("async_sgd sends gradients of one step and deltas of several, and nobody waits",
@@ -57,8 +280,7 @@ TEST_CASE("async_sgd sends gradients of one step and deltas of several, and nobo
   CHECK_FALSE(gradients->lockstep);
   CHECK_FALSE(IsBarrier(*gradients));
   CHECK(Applied(*gradients, 4) == -1.0f);
-  const Verdict verdict =
-      gradients->make_policy()->OnPush({MemberId(1), Exchange(1), Version(0), Version(9)});
+  const Verdict verdict = First(*gradients, 9);
   CHECK(verdict.commit);
   CHECK(verdict.weight == 0.25f);
 

@@ -26,40 +26,6 @@ TEST_CASE("axpy adds and subtract subtracts, at every length", "[vector]") {
   }
 }
 
-TEST_CASE("sgd without state is a scaled step with decay", "[vector][sgd]") {
-  const auto backend = BackendUnderTest(GENERATE(1, 2));
-  for (const int64_t n : Sizes()) {
-    CAPTURE(n);
-    const std::vector<float> g = RandomValues(n, 1), w = RandomValues(n, 2);
-    const DeviceArray<float> dev_g(*backend, g, 1), dev_w(*backend, w, 2);
-    backend->vector().Sgd(n, {0.1f, 0, 0.01f}, dev_g.data(), nullptr, dev_w.data());
-    const std::vector<float> got = dev_w.Read();
-    for (int64_t i = 0; i < n; ++i) {
-      const double step = double{0.1f} * (g[i] + double{0.01f} * w[i]);
-      REQUIRE(std::fabs(got[i] - (w[i] - step)) <=
-              4 * kRoundoff * (std::fabs(w[i]) + std::fabs(step)));
-    }
-  }
-}
-
-// torch.optim.SGD([w], lr=0.1, momentum=0.9, weight_decay=0.01), gradient 0.5 each time, worked by
-// hand:
-//   g' = 0.51,      m = 0.51,        w = 0.949
-//   g' = 0.50949,   m = 0.96849,     w = 0.852151
-//   g' = 0.5085215, m = 1.38016251,  w = 0.714134749
-TEST_CASE("sgd with momentum and decay walks PyTorch's sequence", "[vector][sgd]") {
-  const auto backend = BackendUnderTest(1);
-  const DeviceArray<float> g(*backend, std::vector<float>(33, 0.5f)), m(*backend, 33),
-      w(*backend, std::vector<float>(33, 1.0f));
-  const float moments[] = {0.51f, 0.96849f, 1.38016251f};
-  const float weights[] = {0.949f, 0.852151f, 0.714134749f};
-  for (int step = 0; step < 3; ++step) {
-    backend->vector().Sgd(33, {0.1f, 0.9f, 0.01f}, g.data(), m.data(), w.data());
-    for (const float got : m.Read()) REQUIRE(got == Approx(moments[step]).epsilon(1e-6));
-    for (const float got : w.Read()) REQUIRE(got == Approx(weights[step]).epsilon(1e-6));
-  }
-}
-
 TEST_CASE("column sums are exact where f32 sums would drift", "[vector]") {
   const auto backend = BackendUnderTest(GENERATE(1, 2));
   for (const MatrixShape& s : {MatrixShape{1, 1}, {128, 40}, {3, 257}, {5000, 3}, {100, 600}}) {

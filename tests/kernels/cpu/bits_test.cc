@@ -51,9 +51,52 @@ uint64_t HashOfKernels(int threads) {
   backend.loss().SigmoidCrossEntropy(s, x.data(), {labels.data(), nullptr}, dx.data(), sums.data());
   hash = HashOf(dx.Read(), hash);
 
-  backend.vector().Sgd(s.size(), {0.1f, 0.9f, 0.01f}, x.data(), y.data(), dy.data());
+  v1::Optimizer sgd;
+  sgd.mutable_sgd()->set_learning_rate(0.1);
+  sgd.mutable_sgd()->set_momentum(0.9);
+  sgd.mutable_sgd()->set_weight_decay(0.01);
+  float* const momentum[] = {y.data()};
+  backend.vector().MakeOptimizer(sgd)->Step({}, s.size(), x.data(), momentum, dy.data());
   backend.vector().ColumnSums(s, dy.data(), mean.data());
   for (const auto* array : {&y, &dy, &mean}) hash = HashOf(array->Read(), hash);
+  return hash;
+}
+
+// Five updates of each optimizer that takes roots and quotients, and of Nesterov.
+uint64_t HashOfOptimizers(int threads) {
+  const auto made = CreateBackend("cpu", threads);
+  REQUIRE(made.ok());
+  Backend& backend = **made;
+  std::vector<v1::Optimizer> optimizers(4);
+  optimizers[0].mutable_sgd()->set_learning_rate(0.1);
+  optimizers[0].mutable_sgd()->set_momentum(0.9);
+  optimizers[0].mutable_sgd()->set_nesterov(true);
+  optimizers[1].mutable_adagrad()->set_learning_rate(0.1);
+  optimizers[1].mutable_adagrad()->set_epsilon(1e-10);
+  v1::Adam* const adam = optimizers[2].mutable_adam();
+  v1::AdamW* const adamw = optimizers[3].mutable_adamw();
+  adam->set_learning_rate(0.01);
+  adam->set_beta1(0.9);
+  adam->set_beta2(0.999);
+  adam->set_epsilon(1e-8);
+  adam->set_weight_decay(0.1);
+  adamw->set_learning_rate(0.01);
+  adamw->set_beta1(0.8);
+  adamw->set_beta2(0.95);
+  adamw->set_epsilon(1e-3);
+  adamw->set_weight_decay(0.1);
+  const int64_t n = 100003;
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const v1::Optimizer& optimizer : optimizers) {
+    const auto kernel = backend.vector().MakeOptimizer(optimizer);
+    const DeviceArray<float> w(backend, Values(n, 1, 1)), first(backend, n), second(backend, n);
+    float* const states[] = {first.data(), second.data()};
+    for (unsigned step = 1; step <= 5; ++step) {
+      const DeviceArray<float> g(backend, Values(n, 1 + step, 1));
+      kernel->Step({1, step, 0.5f}, n, g.data(), states, w.data());
+    }
+    for (const auto* array : {&w, &first, &second}) hash = HashOf(array->Read(), hash);
+  }
   return hash;
 }
 
@@ -61,6 +104,10 @@ uint64_t HashOfKernels(int threads) {
 
 TEST_CASE("the kernels' results are these very bits, with any number of threads", "[bits]") {
   for (const int threads : {1, 2, 3, 7}) CHECK(HashOfKernels(threads) == 0x9cb43fcb96c4b03fu);
+}
+
+TEST_CASE("the optimizers' results are these very bits, with any number of threads", "[bits]") {
+  for (const int threads : {1, 2, 3, 7}) CHECK(HashOfOptimizers(threads) == 0x2d78322e222ea537u);
 }
 
 }  // namespace tessera

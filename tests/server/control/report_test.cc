@@ -19,6 +19,8 @@ TEST_CASE("the report has every key of its contract and sums what it should", "[
   status.set_step(50);
   status.set_round(50);
   status.set_members_joined(2);
+  status.set_method_description("all wait for all");
+  status.set_parameter_examples(190);
   for (int i = 0; i < 2; ++i) {
     status.add_members()->mutable_progress()->set_examples(100);
     v1::WorkerReport& worker = *status.add_worker_reports();
@@ -66,6 +68,8 @@ TEST_CASE("the report has every key of its contract and sums what it should", "[
   CHECK(report["parameters_hash"] == "0000000000000002");
   CHECK(report["build"]["backend"] == "cpu");
   CHECK(report["outcome"] == "finished");
+  CHECK(report["method_description"] == "all wait for all");
+  CHECK(report["parameter_examples"] == 190);
 }
 
 TEST_CASE("a job that never trained has nulls, not infinities", "[control][report]") {

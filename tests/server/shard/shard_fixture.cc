@@ -101,7 +101,7 @@ void ShardFixture::MustPush(uint64_t member, uint64_t exchange, const std::vecto
 
 int ShardFixture::Settle() {
   int pieces = 0;
-  while (shard.Advance()) ++pieces;
+  while (shard.Advance(now)) ++pieces;
   return pieces;
 }
 

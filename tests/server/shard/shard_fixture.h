@@ -56,6 +56,9 @@ class ShardFixture {
 
   // The values a member reads after `exchange`; nullopt: it must wait.
   absl::StatusOr<std::optional<std::vector<float>>> Read(uint64_t member, uint64_t exchange);
+  // What the shard is told the time is.
+  absl::Time now = absl::UnixEpoch();
+
   std::vector<float> Values() { return ValuesOf(*shard.ReadNow().snapshot); }
   uint64_t version() const { return shard.counters().version.value(); }
   std::vector<uint64_t> WaitsFor() const;

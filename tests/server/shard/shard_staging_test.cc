@@ -112,7 +112,7 @@ TEST_CASE("random pushes, failures and removals leave no place taken", "[shard][
               plan.generation = plan.generation.Next();
               s.shard.SetPlan(plan);
             }
-            if (random() % 2 == 0) s.shard.Advance();
+            if (random() % 2 == 0) s.shard.Advance(s.now);
         }
         // Whoever is next in order gets a place, whatever the others hold.
         if (barrier && event % 10 == 0) {

@@ -83,7 +83,7 @@ TEST_CASE("workers on threads of their own train through a barrier", "[shard_thr
         PushAnswer pushed;
         ReadAnswer read;
         // The read is asked for first: it must wait for the push that comes after it.
-        shard->Read(MemberId(worker), Exchange(exchange), read.Callback());
+        shard->Read(MemberId(worker), Exchange(exchange), RestWord(), read.Callback());
         shard->Accept(PushOf(*shard, worker, exchange, static_cast<float>(4 * worker)),
                       pushed.Callback());
         if (!pushed.Wait().ok() || !read.Wait().ok()) {
@@ -120,18 +120,18 @@ TEST_CASE("asynchronous pushes from many threads are all counted once", "[shard_
   }
   for (std::thread& thread : threads) thread.join();
   Answer<ReadResult> now;
-  shard->ReadNow(now.Callback());
+  shard->ReadOutside(MemberId(1), Exchange(0), RestWord(), now.Callback());
   // The last push may be staged still: a worker's own read waits for it.
   for (int worker = 1; worker <= workers; ++worker) {
     ReadAnswer read;
-    shard->Read(MemberId(worker), Exchange(exchanges), read.Callback());
+    shard->Read(MemberId(worker), Exchange(exchanges), RestWord(), read.Callback());
     REQUIRE(read.Wait().ok());
   }
   const ShardThread::View view = Inspect(*shard);
   CHECK(view.counters.version == Version(workers * exchanges));
   CHECK(view.counters.duplicates == workers * exchanges);
   Answer<ReadResult> last;
-  shard->ReadNow(last.Callback());
+  shard->ReadOutside(MemberId(1), Exchange(0), RestWord(), last.Callback());
   CHECK(ValuesOf(*last.Wait().snapshot) == std::vector<float>(kRows, workers * exchanges));
 }
 
@@ -143,7 +143,7 @@ TEST_CASE("a parked read wakes by the missing push, or by the missing member's r
     PushAnswer first, second;
     ReadAnswer read;
     shard->Accept(PushOf(*shard, 1, 1, 2), first.Callback());
-    shard->Read(MemberId(1), Exchange(1), read.Callback());
+    shard->Read(MemberId(1), Exchange(1), RestWord(), read.Callback());
     const ShardThread::View view = Inspect(*shard);
     CHECK(view.parked_reads == 1);
     CHECK(view.waits_for == std::vector<MemberId>{MemberId(2)});
@@ -162,7 +162,7 @@ TEST_CASE("a parked read of a member that is removed fails", "[shard_thread]") {
   const std::unique_ptr<ShardThread> shard = Start(MakeBarrier());
   SetPlan(*shard, PlanOfFirst(2));
   ReadAnswer read;
-  shard->Read(MemberId(2), Exchange(1), read.Callback());
+  shard->Read(MemberId(2), Exchange(1), RestWord(), read.Callback());
   SetPlan(*shard, PlanOf(2, {{1, 1}}));
   CHECK(read.Wait().status().code() == absl::StatusCode::kFailedPrecondition);
 }
@@ -171,7 +171,7 @@ TEST_CASE("a cancelled read is answered once and forgotten", "[shard_thread]") {
   const std::unique_ptr<ShardThread> shard = Start(MakeBarrier());
   SetPlan(*shard, PlanOfFirst(1));
   ReadAnswer read;
-  const uint64_t number = shard->Read(MemberId(1), Exchange(1), read.Callback());
+  const uint64_t number = shard->Read(MemberId(1), Exchange(1), RestWord(), read.Callback());
   shard->CancelRead(number);
   CHECK(read.Wait().status().code() == absl::StatusCode::kCancelled);
   CHECK(Inspect(*shard).parked_reads == 0);
@@ -191,10 +191,10 @@ TEST_CASE("a promised exchange is held until it is withdrawn", "[shard_thread]")
   PushAnswer one, two;
   ReadAnswer before, held;
   shard->Accept(PushOf(*shard, 1, 1, 1), one.Callback());
-  shard->Read(MemberId(1), Exchange(1), before.Callback());
+  shard->Read(MemberId(1), Exchange(1), RestWord(), before.Callback());
   REQUIRE(before.Wait().ok());
   shard->Accept(PushOf(*shard, 1, 2, 1), two.Callback());
-  shard->Read(MemberId(1), Exchange(2), held.Callback());
+  shard->Read(MemberId(1), Exchange(2), RestWord(), held.Callback());
   REQUIRE(two.Wait().ok());
   CHECK(Inspect(*shard).parked_reads == 1);
   CHECK_FALSE(held.ready());
@@ -227,7 +227,7 @@ TEST_CASE("the end of the shard answers everyone", "[shard_thread]") {
   ReadAnswer read;
   Answer<absl::Status> full, reserve;
   std::atomic<int> answered{0};
-  shard->Read(MemberId(1), Exchange(1), read.Callback());
+  shard->Read(MemberId(1), Exchange(1), RestWord(), read.Callback());
   shard->Reserve(MemberId(2), int64_t{16} << 20, full.Callback());
   shard->Reserve(MemberId(3), int64_t{16} << 20, reserve.Callback());
   for (int i = 0; i < 100; ++i) {
@@ -251,7 +251,7 @@ TEST_CASE("snapshots are read and dropped on other threads while commits go on",
     readers.emplace_back([&] {
       while (!done) {
         Answer<ReadResult> read;
-        shard->ReadNow(read.Callback());
+        shard->ReadOutside(MemberId(1), Exchange(0), RestWord(), read.Callback());
         const ReadResult result = std::move(read.Wait());
         const std::vector<float> values = ValuesOf(*result.snapshot);
         // Every entry is the version: anything else is a torn read.

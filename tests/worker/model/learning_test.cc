@@ -6,11 +6,10 @@ namespace tessera {
 namespace {
 
 std::unique_ptr<LocalOptimizer> OptimizerOf(Network& network, Backend& backend, double rate,
-                                            double momentum, double decay = 0) {
+                                            double momentum) {
   v1::Optimizer optimizer;
   optimizer.mutable_sgd()->set_learning_rate(rate);
   optimizer.mutable_sgd()->set_momentum(momentum);
-  optimizer.mutable_sgd()->set_weight_decay(decay);
   auto made = LocalOptimizer::Create(optimizer, network, backend);
   REQUIRE(made.ok());
   return std::move(*made);
@@ -54,7 +53,7 @@ TEST_CASE("spirals are learned to 98% and more", "[learning]") {
   for (uint64_t step = 0; step < 600; ++step) {
     const Rows data = Spirals(model, 128, 1000 + static_cast<unsigned>(step));
     REQUIRE(network->TrainStep(data.batch(), {1, step, 0}).ok());
-    REQUIRE(optimizer->Step().ok());
+    REQUIRE(optimizer->Step({}).ok());
   }
   const Rows calibration = Spirals(model, 2048, 1);
   const std::vector<Batch> batches = {calibration.batch()};
@@ -66,41 +65,6 @@ TEST_CASE("spirals are learned to 98% and more", "[learning]") {
     correct += network->Score(test.batch(), *constants)->correct;
   }
   CHECK(correct >= 0.98 * 8 * 128);
-}
-
-TEST_CASE("the local optimizer walks every parameter by PyTorch's rule, and forgets at a reset",
-          "[optimizer]") {
-  const v1::Model model = ModelOf("3 linear:2 softmax");
-  const auto backend = Cpu();
-  const auto network = NetworkOf(model, 4, *backend);
-  SetRandom(*network, nullptr, 1);
-  const auto optimizer = OptimizerOf(*network, *backend, 0.1, 0.9, 0.01);
-  std::vector<double> w(network->parameters().begin(), network->parameters().end()),
-      m(w.size(), 0.0);
-  for (uint64_t step = 0; step < 6; ++step) {
-    const Rows data(model, 4, static_cast<unsigned>(step));
-    REQUIRE(network->TrainStep(data.batch(), {}).ok());
-    if (step == 3) {
-      REQUIRE(optimizer->Reset().ok());
-      std::fill(m.begin(), m.end(), 0.0);
-    }
-    REQUIRE(optimizer->Step().ok());
-    for (size_t i = 0; i < w.size(); ++i) {
-      m[i] = 0.9 * m[i] + network->gradients()[i] + 0.01 * w[i];
-      w[i] -= 0.1 * m[i];
-      REQUIRE(network->parameters()[i] == Approx(w[i]).epsilon(1e-5).margin(1e-6));
-    }
-  }
-}
-
-TEST_CASE("an optimizer that workers do not have is refused", "[optimizer]") {
-  const v1::Model model = ModelOf("3 linear:2 softmax");
-  const auto backend = Cpu();
-  const auto network = NetworkOf(model, 4, *backend);
-  v1::Optimizer adamw;
-  adamw.mutable_adamw();
-  CHECK(LocalOptimizer::Create(adamw, *network, *backend).status().code() ==
-        absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace tessera

@@ -1,61 +1,11 @@
 #include "worker/model/plan.h"
 
+#include "tests/worker/model/counting_backend.h"
 #include "tests/worker/model/model_fixture.h"
 #include "worker/model/local_optimizer.h"
 
 namespace tessera {
 namespace {
-
-// Counts what goes through it.
-class CountingMemory final : public Memory {
- public:
-  explicit CountingMemory(Memory& memory) : memory_(memory) {}
-  absl::StatusOr<void*> Allocate(int64_t bytes) override {
-    if (held + bytes > limit) return absl::ResourceExhaustedError("counting memory: full");
-    ++calls;
-    held += bytes;
-    most = std::max(most, held);
-    return memory_.Allocate(bytes);
-  }
-  void Free(void* address, int64_t bytes) override {
-    held -= bytes;
-    memory_.Free(address, bytes);
-  }
-  void Zero(void* device, int64_t bytes) override { memory_.Zero(device, bytes); }
-  void CopyIn(const void* host, int64_t bytes, void* device) override {
-    memory_.CopyIn(host, bytes, device);
-  }
-  void CopyOut(const void* device, int64_t bytes, void* host) override {
-    memory_.CopyOut(device, bytes, host);
-  }
-  bool host_addressable() const override { return addressable; }
-
-  int64_t calls = 0, held = 0, most = 0;
-  int64_t limit = int64_t{1} << 40;
-  bool addressable = true;
-
- private:
-  Memory& memory_;
-};
-
-class CountingBackend final : public Backend {
- public:
-  explicit CountingBackend(Backend& backend) : counting(backend.memory()), backend_(backend) {}
-  std::string description() const override { return backend_.description(); }
-  Memory& memory() override { return counting; }
-  LinearKernel<float>& linear() override { return backend_.linear(); }
-  absl::StatusOr<LinearKernel<Bf16>*> linear_bf16() override { return backend_.linear_bf16(); }
-  BatchNormKernel& batch_norm() override { return backend_.batch_norm(); }
-  ActivationKernel& activation() override { return backend_.activation(); }
-  LossKernel& loss() override { return backend_.loss(); }
-  VectorKernel& vector() override { return backend_.vector(); }
-  absl::Status Finish() override { return backend_.Finish(); }
-
-  CountingMemory counting;
-
- private:
-  Backend& backend_;
-};
 
 NetworkPlan Planned(const std::string& text) {
   const auto plan = PlanOf(ModelOf(text));
@@ -122,8 +72,12 @@ TEST_CASE("a network allocates what MemoryNeeded says, at once, and training not
     REQUIRE(network->Score(data.batch(), *constants).ok());
     CHECK(backend.counting.held == want.held_bytes);
 
+    const int states = GENERATE(0, 1, 2);
     v1::Optimizer optimizer;
-    optimizer.mutable_sgd()->set_momentum(GENERATE(0.0, 0.9));
+    optimizer.mutable_sgd()->set_momentum(states == 1 ? 0.9 : 0);
+    if (states == 2) optimizer.mutable_adam();
+    CHECK(LocalOptimizer::MemoryNeeded(optimizer, network->plan()) ==
+          states * network->parameters().size() * sizeof(float));
     const auto local = LocalOptimizer::Create(optimizer, *network, backend);
     REQUIRE(local.ok());
     CHECK(backend.counting.held ==

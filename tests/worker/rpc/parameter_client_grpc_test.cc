@@ -93,7 +93,7 @@ TEST_CASE("pushes are added and pulled back, however many servers share the rows
     for (float& u : d) u = (x += 0.25f);
   }
   for (uint64_t exchange = 1; exchange <= 3; ++exchange) {
-    const auto times = client->PushPull(Exchange(exchange), 10, update, values);
+    const auto times = client->PushPull({Exchange(exchange), 10}, update, values);
     REQUIRE(times.status().message() == "");
     CHECK(times->push_seconds > 0);
     CHECK(times->wait_seconds >= 0);
@@ -104,7 +104,7 @@ TEST_CASE("pushes are added and pulled back, however many servers share the rows
     CHECK(SameBits(values, want));
   }
   Replica read(shape);
-  REQUIRE(client->Read(read).ok());
+  REQUIRE(client->Read(Exchange(0), RestWord(), read).ok());
   CHECK(SameBits(read, want));
   const uint64_t bytes = shape.size * 4;
   const Traffic traffic = client->traffic();
@@ -129,7 +129,7 @@ TEST_CASE("a model of many chunks arrives as it was sent", "[rpc][client]") {
     for (size_t j = 0; j < update.data[i].size(); ++j) update.data[i][j] = -2 * values.data[i][j];
   }
   Replica negative(shape);
-  REQUIRE(client->PushPull(Exchange(1), 1, update, negative).ok());
+  REQUIRE(client->PushPull({Exchange(1), 1}, update, negative).ok());
   for (auto& d : values.data) {
     for (float& x : d) x = -x;
   }
@@ -151,7 +151,7 @@ TEST_CASE("two workers under a barrier wait for each other and get the same bits
       if (!(*client)->Pull(Exchange(0), replicas[w]).ok()) ++failures;
       for (uint64_t e = 1; e <= 20; ++e) {
         update.data[0][e] = static_cast<float>(w) + 1.0f / static_cast<float>(e);
-        if (!(*client)->PushPull(Exchange(e), 10, update, replicas[w]).ok()) ++failures;
+        if (!(*client)->PushPull({Exchange(e), 10}, update, replicas[w]).ok()) ++failures;
       }
     });
   }
@@ -174,7 +174,7 @@ TEST_CASE("an error names the server and comes at once", "[rpc][client]") {
   const auto client = Client(OptionsFor(servers, 1));
   Replica update(shape);
   update.data[0][15] = std::nanf("");
-  const absl::Status status = client->PushPull(Exchange(1), 1, update, values).status();
+  const absl::Status status = client->PushPull({Exchange(1), 1}, update, values).status();
   CHECK(status.code() == absl::StatusCode::kInvalidArgument);
   CHECK(absl::StartsWith(status.message(), "server 1 at "));
   CHECK(absl::StrContains(status.message(), "layers.0.weight[3, 3] is not finite"));
@@ -182,7 +182,7 @@ TEST_CASE("an error names the server and comes at once", "[rpc][client]") {
   update.data[0][15] = 1;
   const auto other = Client(OptionsFor(servers, 2));
   REQUIRE(client->Push(Exchange(1), 1, update).ok());
-  REQUIRE(other->PushPull(Exchange(1), 1, update, values).ok());
+  REQUIRE(other->PushPull({Exchange(1), 1}, update, values).ok());
 }
 
 TEST_CASE("an exchange can be cancelled from another thread while it waits", "[rpc][client]") {
@@ -193,7 +193,7 @@ TEST_CASE("an exchange can be cancelled from another thread while it waits", "[r
   REQUIRE(client->Pull(Exchange(0), values).ok());
   std::thread other([&] { client->Cancel(); });
   const Replica update(shape);
-  CHECK(client->PushPull(Exchange(1), 1, update, values).status().code() ==
+  CHECK(client->PushPull({Exchange(1), 1}, update, values).status().code() ==
         absl::StatusCode::kCancelled);
   other.join();
   CHECK(client->Pull(Exchange(0), values).status().code() == absl::StatusCode::kCancelled);
@@ -226,7 +226,7 @@ TEST_CASE("a push that waits for a place lets go of the update when it is cancel
     if (!pushed.ok()) again->Cancel();
   });
   Replica values(shape);
-  CHECK(again->PushPull(Exchange(1), 1, Replica(shape, 3), values).ok());
+  CHECK(again->PushPull({Exchange(1), 1}, Replica(shape, 3), values).ok());
   first.join();
   CHECK(pushed.message() == "");
   CHECK(values.data[1][0] == 2.5f);
@@ -339,7 +339,7 @@ TEST_CASE("both halves of an exchange are repeated after a passing error", "[rpc
   };
   Replica values(scripted.shape);
   const Replica update(scripted.shape, 3.0f);
-  REQUIRE(scripted.client->PushPull(Exchange(6), 1, update, values).status().message() == "");
+  REQUIRE(scripted.client->PushPull({Exchange(6), 1}, update, values).status().message() == "");
   CHECK(SameBits(values, Replica(scripted.shape, 2.0f)));
   CHECK(exchanges == std::vector<uint64_t>{6, 6, 6});
   CHECK(payloads[0].size() == 80);

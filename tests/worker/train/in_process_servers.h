@@ -24,7 +24,7 @@ namespace tessera {
 class InProcessServers {
  public:
   InProcessServers(const v1::Job& job, const Recipe& recipe, int servers, int workers)
-      : shape_(*ShapeOf(job.model())) {
+      : shape_(*ExchangedShape(job.model(), recipe)) {
     Plan plan;
     plan.generation = Generation(1);
     for (int k = 0; k < workers; ++k) {
@@ -39,6 +39,7 @@ class InProcessServers {
       options.kind = static_cast<int>(recipe.payload);
       options.policy = recipe.make_policy();
       options.rule = recipe.make_rule();
+      options.schedule = recipe.schedule;
       shards_.push_back(std::make_unique<ShardThread>(std::make_unique<Shard>(std::move(options))));
       shards_.back()->SetPlan(plan, [](const std::vector<Shard::Removed>&) {});
     }
@@ -74,33 +75,40 @@ class InProcessClient final : public ParameterClient {
   InProcessClient(InProcessServers* servers, MemberId member, PayloadKind kind)
       : servers_(*servers), member_(member), kind_(kind), bases_(servers_.shards().size()) {}
 
-  absl::StatusOr<ExchangeTimes> Pull(Exchange after, const ParameterArrays& values) override {
+  absl::StatusOr<ExchangeResult> Pull(Exchange after, const ParameterArrays& values) override {
+    return PullAs(after, RestWord(), values);
+  }
+
+  absl::StatusOr<ExchangeResult> PullAs(Exchange after, RestWord word,
+                                        const ParameterArrays& values) {
+    ExchangeResult pulled;
     for (size_t s = 0; s < bases_.size(); ++s) {
       absl::StatusOr<ReadResult> result;
       absl::Notification done;
-      servers_.shards()[s]->Read(member_, after, [&](absl::StatusOr<ReadResult> read) {
+      servers_.shards()[s]->Read(member_, after, word, [&](absl::StatusOr<ReadResult> read) {
         result = std::move(read);
         done.Notify();
       });
       done.WaitForNotification();
       if (!result.ok()) return result.status();
       Take(s, *result, values);
+      pulled.job_examples = std::max(pulled.job_examples, result->examples);
     }
-    return ExchangeTimes();
+    return pulled;
   }
 
-  absl::StatusOr<ExchangeTimes> PushPull(Exchange exchange, uint64_t examples,
-                                         const ConstParameterArrays& update,
-                                         const ParameterArrays& values) override {
+  absl::StatusOr<ExchangeResult> PushPull(const OutgoingPush& note,
+                                          const ConstParameterArrays& update,
+                                          const ParameterArrays& values) override {
     for (size_t s = 0; s < bases_.size(); ++s) {
       const ShardThread& shard = *servers_.shards()[s];
       ReceivedPush push;
       push.member = member_;
-      push.exchange = exchange;
+      push.exchange = note.exchange;
       push.base = bases_[s];
       push.kind = static_cast<int>(kind_);
       push.layout_hash = shard.layout_hash();
-      push.examples = examples;
+      push.examples = note.examples;
       for (const Slice& slice : shard.slices().slices) {
         const float* begin = update[slice.parameter].data() + slice.row_begin * slice.columns;
         push.payload.Append({reinterpret_cast<const char*>(begin), slice.size() * 4}, nullptr);
@@ -114,21 +122,24 @@ class InProcessClient final : public ParameterClient {
       done.WaitForNotification();
       if (!status.ok()) return status;
     }
-    return Pull(exchange, values);
+    return PullAs(note.exchange, note.rest, values);
   }
 
-  absl::Status Read(const ParameterArrays& values) override {
+  absl::StatusOr<ExchangeResult> Read(Exchange after, RestWord word,
+                                      const ParameterArrays& values) override {
+    ExchangeResult read;
     for (size_t s = 0; s < bases_.size(); ++s) {
       ReadResult result;
       absl::Notification done;
-      servers_.shards()[s]->ReadNow([&](ReadResult read) {
-        result = std::move(read);
+      servers_.shards()[s]->ReadOutside(member_, after, word, [&](ReadResult now) {
+        result = std::move(now);
         done.Notify();
       });
       done.WaitForNotification();
       Take(s, result, values);
+      read.job_examples = std::max(read.job_examples, result.examples);
     }
-    return absl::OkStatus();
+    return read;
   }
 
   Traffic traffic() const override { return Traffic(); }
@@ -158,7 +169,7 @@ inline std::vector<float> InProcessServers::Parameters() {
   for (const ParameterSpec& spec : shape_.parameters) arrays.emplace_back(spec.size());
   for (std::vector<float>& array : arrays) views.push_back(absl::MakeSpan(array));
   InProcessClient client(this, MemberId(1), PayloadKind::kGradient);
-  const absl::Status read = client.Read(views);
+  const absl::Status read = client.Read(Exchange(0), RestWord(), views).status();
   std::vector<float> all;
   for (const std::vector<float>& array : arrays) all.insert(all.end(), array.begin(), array.end());
   return read.ok() ? all : std::vector<float>();

@@ -14,6 +14,7 @@
 #include "common/config/job_reader.h"
 #include "kernels/devices.h"
 #include "tests/worker/train/in_process_servers.h"
+#include "worker/replica/replica.h"
 
 namespace tessera {
 namespace {
@@ -64,6 +65,7 @@ class LoneCoordination final : public Coordination {
         EvaluationResult{0, 0, scores.correct >= stop_at_correct});
   }
   Exchange drain_exchange() const override { return drain; }
+  int64_t step_budget() const override { return budget; }
   void SetProgress(const TrainProgress& progress) override { last_progress = progress; }
 
   std::vector<Arrival> arrivals;
@@ -71,6 +73,7 @@ class LoneCoordination final : public Coordination {
   TrainProgress last_progress;
   uint64_t stop_at_correct = ~uint64_t{0};
   Exchange drain{0};
+  int64_t budget = 0;
 
  private:
   const int64_t part_;
@@ -169,6 +172,93 @@ TEST_CASE("one worker of local sgd gets what it would get alone, however often i
   const Outcome often = Train(Job({"method.local_sgd.local_steps=1"}), 2, 1);
   const Outcome once = Train(Job({"method.local_sgd.local_steps=50"}), 2, 1);
   CHECK(MaxDifference(often.parameters, once.parameters) < 2e-6);
+}
+
+TEST_CASE("averaging momentum after each local step equals momentum on the servers", "[train]") {
+  const std::string sgd = "train.optimizer={sgd: {learning_rate: 0.02, momentum: 0.9}}";
+  const Outcome server = Train(Job({sgd}), 2, 3);
+  const Outcome averaged =
+      Train(Job({sgd, "method={local_sgd: {local_steps: 1, average_state: true}}"}), 2, 3);
+  const Outcome apart =
+      Train(Job({sgd, "method={local_sgd: {local_steps: 1, average_state: false}}"}), 2, 3);
+  std::vector<float> parameters = averaged.parameters;
+  REQUIRE(parameters.size() == 2 * server.parameters.size());
+  parameters.resize(server.parameters.size());
+  CHECK(MaxDifference(parameters, server.parameters) < 5e-6);
+  // The mean of momenta is the momentum of the mean, so that keeping them apart is the same here;
+  // with second moments it is not.
+  CHECK(MaxDifference(apart.parameters, server.parameters) < 5e-6);
+}
+
+TEST_CASE("averaged second moments are every worker's", "[train]") {
+  const std::string adamw = "train.optimizer={adamw: {learning_rate: 0.005}}";
+  const Outcome averaged =
+      Train(Job({adamw, "method={local_sgd: {local_steps: 5, average_state: true}}"}), 2, 3);
+  const Outcome apart =
+      Train(Job({adamw, "method={local_sgd: {local_steps: 5, average_state: false}}"}), 2, 3);
+  REQUIRE(averaged.parameters.size() == 3 * apart.parameters.size());
+  std::vector<float> parameters = averaged.parameters;
+  parameters.resize(apart.parameters.size());
+  CHECK(MaxDifference(parameters, apart.parameters) > 1e-4);
+  double squares = 0;
+  for (size_t i = 2 * apart.parameters.size(); i < averaged.parameters.size(); ++i) {
+    REQUIRE(averaged.parameters[i] >= -1e-12f);
+    squares += averaged.parameters[i];
+  }
+  CHECK(squares > 0);
+  for (const auto& worker : averaged.workers) CHECK(worker->scores.back().correct > 300);
+}
+
+TEST_CASE("a schedule counts the job's examples, whoever sees them", "[train]") {
+  const std::string schedule =
+      "train.schedule={warmup: 400, decay: {cosine: {examples: 2500, floor: 0.1}}}";
+  const Outcome one = Train(Job({schedule, "train.batch_size=36"}), 2, 1);
+  const Outcome many = Train(Job({schedule}), 2, 3);
+  const Outcome local = Train(Job({schedule, "method.local_sgd.local_steps=1"}), 2, 3);
+  const Outcome constant = Train(Job({}), 2, 3);
+  CHECK(MaxDifference(many.parameters, one.parameters) < 2e-6);
+  CHECK(MaxDifference(local.parameters, one.parameters) < 2e-6);
+  CHECK(MaxDifference(constant.parameters, one.parameters) > 1e-3);
+}
+
+TEST_CASE("diloco whose outer step is the mean itself equals local sgd to the bit", "[train]") {
+  const Outcome local = Train(Job({"method={local_sgd: {local_steps: 7}}"}), 2, 3);
+  const Outcome diloco = Train(Job({"method={diloco: {local_steps: 7, outer_learning_rate: 1, "
+                                    "outer_momentum: 0}}"}),
+                               2, 3);
+  const Outcome outer = Train(Job({"method={diloco: {local_steps: 7}}"}), 2, 3);
+  CHECK(diloco.hash == local.hash);
+  CHECK(outer.hash != local.hash);
+  for (const auto& worker : outer.workers) CHECK(worker->scores.back().correct > 250);
+}
+
+TEST_CASE("every method trains whatever its workers' paces", "[train]") {
+  const std::string method = GENERATE(
+      "method={softsync: {pushes: 2, staleness: {inverse: {scale: 1.0}}}}",
+      "method={ssp: {bound: 1, local_steps: 2}}",
+      "method={diloco: {local_steps: 5, quorum: {pushes: 2, grace: 5ms}}}",
+      "method={diloco: {local_steps: 5, asynchronous: true}}",
+      "method={async_sgd: {staleness: {exponential: {base: 0.7}}}}");
+  INFO(method);
+  const Outcome run = Train(Job({method, "train.steps=150", "cluster.workers=3"}), 2, 3);
+  for (const auto& worker : run.workers) CHECK(worker->scores.back().correct > 250);
+}
+
+TEST_CASE("a worker exchanges as often as its budget of steps says", "[train]") {
+  const v1::Job job = Job({"method={diloco: {local_steps: 6, asynchronous: true}}",
+                           "train.steps=20", "train.evaluate_every=0"});
+  const Recipe recipe = *RecipeFor(job);
+  InProcessServers cluster(job, recipe, 1, 1);
+  const Datasets data = *LoadDatasets(job.data(), {64, 10, false});
+  const std::unique_ptr<Backend> backend = *CreateBackend("cpu", 1);
+  const std::unique_ptr<Replica> replica = *Replica::Create(job, recipe, Rank(0), backend.get());
+  InProcessClient client(&cluster, MemberId(1), recipe.payload);
+  LoneCoordination coordination(0, 1, 112);
+  coordination.budget = 4;
+  TrainLoop loop({job, recipe, Rank(0)}, &data, replica.get(), &client, &coordination);
+  REQUIRE(loop.Run().ok());
+  CHECK(coordination.last_progress.exchange == 5);
+  CHECK(coordination.last_progress.steps_per_second > 0);
 }
 
 TEST_CASE("an evaluation waits for the exchange boundary at or after it is due", "[train]") {

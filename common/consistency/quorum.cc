@@ -1,0 +1,162 @@
+#include "common/consistency/quorum.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "common/base/check.h"
+#include "common/consistency/example_mean.h"
+
+namespace tessera {
+namespace {
+
+class Quorum final : public ConsistencyPolicy {
+ public:
+  Quorum(int64_t pushes, absl::Duration grace) : pushes_(pushes), grace_(grace) {
+    TESSERA_CHECK(pushes >= 1 && grace >= absl::ZeroDuration());
+  }
+
+  void SetMembers(const Plan& plan) override {
+    const auto before = std::exchange(members_, {});
+    later_.clear();
+    missing_ = 0;
+    expected_ = 0;
+    for (const PlanMember& m : plan.members) {
+      Member member;
+      member.first = m.first_exchange;
+      if (const auto known = before.find(m.member); known != before.end()) member = known->second;
+      members_[m.member] = member;
+      if (Begun(member)) {
+        expected_ += !member.resting;
+        missing_ += Missing(member);
+      } else {
+        later_.insert({member.first, m.member});
+      }
+    }
+  }
+
+  std::optional<MemberId> NextInOrder() const override { return std::nullopt; }
+
+  Verdict OnPush(const PushFacts& push) override {
+    const auto found = members_.find(push.member);
+    TESSERA_CHECK(found != members_.end());
+    Member& member = found->second;
+    SetResting(push.member, false);
+    if (!Begun(member)) {
+      later_.erase({member.first, push.member});
+      ++expected_;
+      ++missing_;
+    }
+    highest_ = std::max(highest_, push.exchange);
+    if (!InRound(member)) {
+      member.round = round_;
+      --missing_;
+      if (++members_in_ == pushes_) enough_since_ = push.time;
+    }
+    Verdict verdict;
+    verdict.weight = mean_.Add(push.examples);
+    verdict.commit = Closes(push.time);
+    if (verdict.commit) verdict.commit_scale = Close();
+    return verdict;
+  }
+
+  std::optional<float> CommitDue(absl::Time now) override {
+    if (members_in_ == 0 || !Closes(now)) return std::nullopt;
+    return Close();
+  }
+
+  std::optional<absl::Time> Deadline() const override {
+    if (members_in_ < pushes_) return std::nullopt;
+    return enough_since_ + grace_;
+  }
+
+  void SetResting(MemberId id, bool resting) override {
+    const auto found = members_.find(id);
+    if (found == members_.end() || found->second.resting == resting) return;
+    Member& member = found->second;
+    const bool was_missing = Begun(member) && Missing(member);
+    member.resting = resting;
+    if (!Begun(member)) return;
+    expected_ += resting ? -1 : 1;
+    missing_ += Missing(member) - was_missing;
+  }
+
+  // The round being collected may close any moment.
+  Exchange FirstExchange(Exchange wanted) const override {
+    return std::max(wanted, collecting_.Next());
+  }
+
+  bool MayRead(MemberId id, Exchange after) const override {
+    if (after < collecting_) return true;
+    const auto found = members_.find(id);
+    return found != members_.end() && found->second.round == 0;
+  }
+
+  Exchange Collecting() const override { return Exchange(0); }
+
+  std::vector<MemberId> WaitsFor() const override {
+    std::vector<MemberId> missing;
+    if (members_in_ == 0) return missing;
+    for (const auto& [id, member] : members_) {
+      if (Begun(member) && Missing(member)) missing.push_back(id);
+    }
+    std::sort(missing.begin(), missing.end());
+    return missing;
+  }
+
+ private:
+  struct Member {
+    Exchange first{1};
+    bool resting = false;
+    // The last round with a push of it; 0: none yet.
+    uint64_t round = 0;
+  };
+
+  // Its first round has come, or it has come early.
+  bool Begun(const Member& m) const { return m.first <= collecting_ || m.round != 0; }
+  bool InRound(const Member& m) const { return m.round == round_; }
+  // Of one that has begun.
+  bool Missing(const Member& m) const { return !m.resting && !InRound(m); }
+
+  bool Closes(absl::Time now) const {
+    return missing_ == 0 || (members_in_ >= pushes_ && now >= enough_since_ + grace_);
+  }
+
+  float Close() {
+    // A member that began with a later exchange may be ahead of the rounds, where others that were
+    // promised the ones between have gone.
+    collecting_ = std::max(collecting_, highest_).Next();
+    ++round_;
+    members_in_ = 0;
+    while (!later_.empty() && later_.begin()->first <= collecting_) {
+      expected_ += !members_[later_.begin()->second].resting;
+      later_.erase(later_.begin());
+    }
+    missing_ = expected_;
+    return mean_.Finish();
+  }
+
+  const int64_t pushes_;
+  const absl::Duration grace_;
+  absl::flat_hash_map<MemberId, Member> members_;
+  // Members that have not begun.
+  std::set<std::pair<Exchange, MemberId>> later_;
+  // Counts this shard's rounds from 1; collecting_ is the exchange that the open one is for.
+  uint64_t round_ = 1;
+  Exchange collecting_{1};
+  Exchange highest_;         // exchange of all pushes
+  int64_t members_in_ = 0;   // with a push in the open round, also removed ones
+  int64_t expected_ = 0;     // have begun and are awake
+  int64_t missing_ = 0;      // of those, without a push in the open round
+  absl::Time enough_since_;  // when members_in_ became pushes_
+  ExampleMean mean_;
+};
+
+}  // namespace
+
+std::unique_ptr<ConsistencyPolicy> MakeQuorum(int64_t pushes, absl::Duration grace) {
+  return std::make_unique<Quorum>(pushes, grace);
+}
+
+}  // namespace tessera

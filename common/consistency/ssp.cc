@@ -1,0 +1,117 @@
+#include "common/consistency/ssp.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "common/base/check.h"
+
+namespace tessera {
+namespace {
+
+// How many members stand at each clock.
+class Clocks {
+ public:
+  void Add(uint64_t clock) { ++count_[clock]; }
+  void Remove(uint64_t clock) {
+    const auto found = count_.find(clock);
+    if (--found->second == 0) count_.erase(found);
+  }
+  void Clear() { count_.clear(); }
+  bool empty() const { return count_.empty(); }
+  uint64_t least() const { return count_.begin()->first; }
+  uint64_t most() const { return count_.rbegin()->first; }
+
+ private:
+  std::map<uint64_t, int64_t> count_;
+};
+
+class Ssp final : public ConsistencyPolicy {
+ public:
+  Ssp(int64_t bound, float weight) : bound_(bound), weight_(weight) { TESSERA_CHECK(bound >= 0); }
+
+  void SetMembers(const Plan& plan) override {
+    const auto before = std::exchange(members_, {});
+    all_.Clear();
+    awake_.Clear();
+    for (const PlanMember& m : plan.members) {
+      const auto known = before.find(m.member);
+      const Member& member = members_[m.member] =
+          known != before.end() ? known->second : Member{m.first_exchange.value() - 1, false};
+      all_.Add(member.clock);
+      if (!member.resting) awake_.Add(member.clock);
+    }
+  }
+
+  std::optional<MemberId> NextInOrder() const override { return std::nullopt; }
+
+  Verdict OnPush(const PushFacts& push) override {
+    const auto found = members_.find(push.member);
+    TESSERA_CHECK(found != members_.end());
+    Member& member = found->second;
+    all_.Remove(member.clock);
+    if (!member.resting) awake_.Remove(member.clock);
+    member = {push.exchange.value(), /*resting=*/false};
+    all_.Add(member.clock);
+    awake_.Add(member.clock);
+    return {weight_, /*commit=*/true, /*commit_scale=*/1};
+  }
+
+  std::optional<float> CommitDue(absl::Time now) override { return std::nullopt; }
+
+  void SetResting(MemberId id, bool resting) override {
+    const auto found = members_.find(id);
+    if (found == members_.end() || found->second.resting == resting) return;
+    Member& member = found->second;
+    member.resting = resting;
+    if (resting) {
+      awake_.Remove(member.clock);
+    } else {
+      awake_.Add(member.clock);
+    }
+  }
+
+  Exchange FirstExchange(Exchange wanted) const override {
+    const Clocks& clocks = awake_.empty() ? all_ : awake_;
+    if (clocks.empty()) return wanted;
+    return std::max(wanted, Exchange(clocks.least() + 1));
+  }
+
+  bool MayRead(MemberId member, Exchange after) const override {
+    // With nobody else awake the reader has its own clock to go by, which is `after`.
+    return awake_.empty() || after.value() <= awake_.least() + bound_;
+  }
+
+  Exchange Collecting() const override { return Exchange(0); }
+
+  std::vector<MemberId> WaitsFor() const override {
+    std::vector<MemberId> slowest;
+    if (awake_.empty() || all_.most() <= awake_.least() + bound_) return slowest;
+    for (const auto& [id, member] : members_) {
+      if (!member.resting && member.clock == awake_.least()) slowest.push_back(id);
+    }
+    std::sort(slowest.begin(), slowest.end());
+    return slowest;
+  }
+
+ private:
+  struct Member {
+    uint64_t clock = 0;
+    bool resting = false;
+  };
+
+  const uint64_t bound_;
+  const float weight_;
+  absl::flat_hash_map<MemberId, Member> members_;
+  Clocks all_;
+  Clocks awake_;  // of those that do not rest
+};
+
+}  // namespace
+
+std::unique_ptr<ConsistencyPolicy> MakeSsp(int64_t bound, float weight) {
+  return std::make_unique<Ssp>(bound, weight);
+}
+
+}  // namespace tessera

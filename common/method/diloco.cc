@@ -1,0 +1,85 @@
+// DiLoCo: local SGD with an outer optimizer.  Douillard et al., arXiv 2311.08105.
+//   payload      delta of H local steps         key set  dense      codec  f32
+//   consistency  barrier, weighted by examples  rule     outer Nesterov on D = -mean
+// m <- mu m + D, w <- w - eta (D + mu m).  Per worker and H steps: up 4n bytes, down 4n.
+//
+// quorum.pushes     k of K close an update; the others' pushes join the next (arXiv 2604.21428)
+// asynchronous      every push is an update, rule delayed Nesterov, and slower workers are given
+//                   fewer steps (Liu et al., arXiv 2401.09135)
+#include "common/method/methods.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/consistency/barrier.h"
+#include "common/consistency/none.h"
+#include "common/consistency/quorum.h"
+#include "common/rule/delayed_nesterov.h"
+#include "common/rule/negated.h"
+#include "common/rule/sgd.h"
+
+namespace tessera {
+namespace {
+
+void WaitForAll(Recipe* recipe) {
+  absl::StrAppend(
+      &recipe->description, "; every ", recipe->local_steps,
+      " steps they wait for the changes of all, and an outer optimizer applies the mean");
+  recipe->lockstep = true;
+  recipe->make_policy = MakeWeightedBarrier;
+}
+
+void WaitForQuorum(int64_t pushes, absl::Duration grace, Recipe* recipe) {
+  absl::StrAppend(
+      &recipe->description, "; every ", recipe->local_steps, " steps they wait until ", pushes,
+      " workers have sent their changes, and ", absl::FormatDuration(grace),
+      " longer for the others; an outer optimizer applies the mean, and who comes later "
+      "joins the next round without waiting");
+  recipe->lockstep = false;
+  recipe->aligned = false;
+  recipe->make_policy = [pushes, grace] { return MakeQuorum(pushes, grace); };
+}
+
+}  // namespace
+
+Recipe Diloco(const v1::Job& job) {
+  const v1::Diloco& keys = job.method().diloco();
+  const float eta = static_cast<float>(keys.outer_learning_rate());
+  const float mu = static_cast<float>(keys.outer_momentum());
+  const int64_t workers = std::max<int64_t>(1, job.cluster().workers());
+  Recipe recipe;
+  recipe.name = "diloco";
+  recipe.local_steps = keys.local_steps();
+  recipe.payload = PayloadKind::kDelta;
+  recipe.description = "DiLoCo: workers train on their own";
+  if (keys.asynchronous()) {
+    absl::StrAppend(&recipe.description, ", up to ", recipe.local_steps,
+                    " steps, slower ones fewer; each change is applied when it arrives, momentum "
+                    "at every ",
+                    workers, workers == 1 ? " change" : " changes", "; nobody waits for anybody");
+    recipe.lockstep = false;
+    recipe.aligned = false;
+    recipe.step_budgets = true;
+    recipe.make_policy = [] { return MakeNone(StalenessWeight()); };
+    recipe.make_rule = [eta, mu, workers] {
+      return MakeNegated(MakeDelayedNesterov({eta, mu, /*ahead=*/0, workers}));
+    };
+    return recipe;
+  }
+  if (keys.quorum().pushes() > 0) {
+    WaitForQuorum(keys.quorum().pushes(), absl::Nanoseconds(keys.quorum().grace()), &recipe);
+  } else {
+    WaitForAll(&recipe);
+  }
+  recipe.make_rule = [eta, mu] {
+    SgdOptions outer;
+    outer.learning_rate = eta;
+    outer.momentum = mu;
+    outer.nesterov = true;
+    return MakeNegated(MakeSgd(outer));
+  };
+  return recipe;
+}
+
+}  // namespace tessera

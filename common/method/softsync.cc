@@ -1,0 +1,40 @@
+// Softsync.  Zhang, Gupta, Lian, Liu: Staleness-aware Async-SGD, IJCAI 2016.
+//   payload      gradient, or delta if J > 1    key set  dense      codec  f32
+//   consistency  softsync(s), lambda(tau) / s   rule     the job's optimizer; add for deltas
+// u = (1/s) sum over s pushes of lambda(tau_j) g_j.  The paper's n-softsync is s = floor(K / n).
+// Per worker and J steps: up 4n bytes, down 4n bytes, nobody waits.
+#include "common/method/methods.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/consistency/softsync.h"
+#include "common/method/staleness.h"
+#include "common/rule/add.h"
+#include "common/rule/optimizer.h"
+
+namespace tessera {
+
+Recipe Softsync(const v1::Job& job) {
+  const v1::Softsync& keys = job.method().softsync();
+  const StalenessWeight weight = WeightOf(keys.staleness());
+  const int64_t pushes = keys.pushes();
+  Recipe recipe;
+  recipe.name = "softsync";
+  recipe.local_steps = keys.local_steps();
+  recipe.description = absl::StrCat("softsync: the servers apply the mean of every ", pushes,
+                                    " pushes, of whichever workers, ", "each with ",
+                                    WeightInWords(weight), "; nobody waits for anybody");
+  recipe.lockstep = false;
+  recipe.aligned = false;
+  recipe.make_policy = [pushes, weight] { return MakeSoftsync(pushes, weight); };
+  if (recipe.local_steps > 1) {
+    recipe.payload = PayloadKind::kDelta;
+    recipe.make_rule = MakeAdd;
+  } else {
+    recipe.payload = PayloadKind::kGradient;
+    recipe.schedule = RateSchedule(job.train().schedule());
+    recipe.make_rule = [optimizer = job.train().optimizer()] { return MakeOptimizer(optimizer); };
+  }
+  return recipe;
+}
+
+}  // namespace tessera

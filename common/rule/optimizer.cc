@@ -1,0 +1,79 @@
+#include "common/rule/optimizer.h"
+
+#include <cstdlib>
+
+#include "common/base/check.h"
+#include "common/rule/adagrad.h"
+#include "common/rule/adam.h"
+#include "common/rule/sgd.h"
+
+namespace tessera {
+namespace {
+
+// Adam and AdamW have the same keys.
+template <typename Keys>
+AdamOptions AdamOptionsOf(const Keys& keys, bool decoupled) {
+  AdamOptions options;
+  options.learning_rate = keys.learning_rate();
+  options.beta1 = keys.beta1();
+  options.beta2 = keys.beta2();
+  options.epsilon = keys.epsilon();
+  options.weight_decay = keys.weight_decay();
+  options.decoupled = decoupled;
+  return options;
+}
+
+SgdOptions SgdOptionsOf(const v1::Sgd& keys) {
+  SgdOptions options;
+  options.learning_rate = static_cast<float>(keys.learning_rate());
+  options.momentum = static_cast<float>(keys.momentum());
+  options.weight_decay = static_cast<float>(keys.weight_decay());
+  options.nesterov = keys.nesterov();
+  return options;
+}
+
+AdagradOptions AdagradOptionsOf(const v1::Adagrad& keys) {
+  AdagradOptions options;
+  options.learning_rate = static_cast<float>(keys.learning_rate());
+  options.epsilon = static_cast<float>(keys.epsilon());
+  options.weight_decay = static_cast<float>(keys.weight_decay());
+  return options;
+}
+
+}  // namespace
+
+std::unique_ptr<UpdateRule> MakeOptimizer(const v1::Optimizer& optimizer) {
+  switch (optimizer.kind_case()) {
+    case v1::Optimizer::kSgd:
+      return MakeSgd(SgdOptionsOf(optimizer.sgd()));
+    case v1::Optimizer::kAdagrad:
+      return MakeAdagrad(AdagradOptionsOf(optimizer.adagrad()));
+    case v1::Optimizer::kAdam:
+      return MakeAdam(AdamOptionsOf(optimizer.adam(), false));
+    case v1::Optimizer::kAdamw:
+      return MakeAdam(AdamOptionsOf(optimizer.adamw(), true));
+    case v1::Optimizer::KIND_NOT_SET:
+      break;
+  }
+  TESSERA_CHECK(false && "an optimizer without a kind");
+  std::abort();
+}
+
+std::vector<std::string> StateNames(const v1::Optimizer& optimizer) {
+  switch (optimizer.kind_case()) {
+    case v1::Optimizer::kSgd:
+      return SgdOptionsOf(optimizer.sgd()).momentum != 0 ? std::vector<std::string>{"momentum"}
+                                                         : std::vector<std::string>();
+    case v1::Optimizer::kAdagrad:
+      return {"squares"};
+    case v1::Optimizer::kAdam:
+    case v1::Optimizer::kAdamw:
+      return {"mean", "squares"};
+    case v1::Optimizer::KIND_NOT_SET:
+      break;
+  }
+  TESSERA_CHECK(false && "an optimizer without a kind");
+  std::abort();
+}
+
+}  // namespace tessera

@@ -1,0 +1,101 @@
+// Policies under thousands of random schedules: against a naive copy of each, and against each
+// other where two must be the same.
+#include "tests/common/consistency/schedule.h"
+
+#include <catch2/catch.hpp>
+
+#include <functional>
+#include <memory>
+
+#include "common/consistency/barrier.h"
+#include "common/consistency/none.h"
+#include "common/consistency/quorum.h"
+#include "common/consistency/softsync.h"
+#include "common/consistency/ssp.h"
+#include "tests/common/consistency/naive_policies.h"
+
+namespace tessera {
+namespace {
+
+using Policy = std::unique_ptr<ConsistencyPolicy>;
+
+constexpr uint64_t kSeeds = 4000;
+
+// `one` and `other` make a policy for a number that all their options are to follow from.
+void CheckSame(const ScheduleOptions& options, const std::function<Policy(uint64_t)>& one,
+               const std::function<Policy(uint64_t)>& other, uint64_t seeds = kSeeds) {
+  for (uint64_t seed = 0; seed < seeds; ++seed) {
+    const std::string difference = Difference(seed, options, one(seed).get(), other(seed).get());
+    INFO("seed " << seed);
+    REQUIRE(difference == "");
+  }
+}
+
+StalenessWeight WeightOf(uint64_t seed) {
+  return {static_cast<StalenessWeight::Kind>(seed % 4), 0.5f, 0.75f};
+}
+
+TEST_CASE("a barrier answers as the one that searches its lists", "[consistency][barrier]") {
+  ScheduleOptions options;
+  options.rests = false;
+  CheckSame(
+      options, [](uint64_t seed) { return MakeBarrier(); },
+      [](uint64_t seed) { return NaiveBarrier(); });
+}
+
+TEST_CASE("softsync answers as its definition does", "[consistency][softsync]") {
+  const auto pushes = [](uint64_t seed) { return static_cast<int64_t>(1 + seed / 4 % 6); };
+  CheckSame(
+      ScheduleOptions(), [&](uint64_t seed) { return MakeSoftsync(pushes(seed), WeightOf(seed)); },
+      [&](uint64_t seed) { return NaiveSoftsync(pushes(seed), WeightOf(seed)); });
+}
+
+TEST_CASE("ssp answers as its definition does", "[consistency][ssp]") {
+  CheckSame(
+      ScheduleOptions(), [](uint64_t seed) { return MakeSsp(seed % 4, 0.5f); },
+      [](uint64_t seed) { return NaiveSsp(seed % 4, 0.5f); });
+}
+
+TEST_CASE("a quorum answers as its definition does", "[consistency][quorum]") {
+  const auto pushes = [](uint64_t seed) { return static_cast<int64_t>(1 + seed % 6); };
+  const auto grace = [](uint64_t seed) { return absl::Seconds(seed / 6 % 4 * 3); };
+  CheckSame(
+      ScheduleOptions(), [&](uint64_t seed) { return MakeQuorum(pushes(seed), grace(seed)); },
+      [&](uint64_t seed) { return NaiveQuorum(pushes(seed), grace(seed)); });
+}
+
+TEST_CASE("softsync of one push is no consistency, push for push", "[consistency][softsync]") {
+  ScheduleOptions options;
+  options.moves = 200;
+  CheckSame(
+      options, [](uint64_t seed) { return MakeSoftsync(1, WeightOf(seed)); },
+      [](uint64_t seed) { return MakeNone(WeightOf(seed)); }, 1000);
+}
+
+TEST_CASE("a quorum of all is a weighted barrier where all push in their turn",
+          "[consistency][quorum][barrier]") {
+  ScheduleOptions options;
+  options.joins = false;
+  options.rests = false;
+  options.all_answers = false;
+  CheckSame(
+      options, [](uint64_t seed) { return MakeWeightedBarrier(); },
+      [](uint64_t seed) { return MakeQuorum(6, absl::ZeroDuration()); });
+}
+
+TEST_CASE("the comparison sees a weight, an order and a count that differ", "[consistency]") {
+  const auto differ = [](Policy one, Policy other) {
+    ScheduleOptions options;
+    options.moves = 500;
+    return !Difference(1, options, one.get(), other.get()).empty();
+  };
+  const StalenessWeight constant;
+  CHECK(differ(MakeSoftsync(2, constant), NaiveSoftsync(3, constant)));
+  CHECK(differ(MakeNone(1.0f), MakeNone(0.5f)));
+  CHECK(differ(MakeSsp(1, 1), NaiveSsp(2, 1)));
+  CHECK(differ(MakeQuorum(2, absl::ZeroDuration()), NaiveQuorum(2, absl::Seconds(3))));
+  CHECK(differ(MakeBarrier(), MakeNone(1.0f)));
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,123 @@
+#include <catch2/catch.hpp>
+
+#include "tests/server/control/control_fixture.h"
+
+namespace tessera {
+namespace {
+
+using Fixture = ControlFixture;
+
+// A server's word on how it stands.
+void Counters(Fixture& f, int server, uint64_t examples, uint64_t parked, uint64_t resting,
+              const std::vector<uint32_t>& waits_for = {}) {
+  v1::ShardMessage message;
+  v1::ServerCounters& counters = *message.mutable_counters();
+  counters.set_examples(examples);
+  counters.set_parked_pulls(parked);
+  counters.set_resting(resting);
+  for (uint32_t rank : waits_for) counters.add_waits_for_ranks(rank);
+  f.coordinator->OnShardMessage(ShardId(server), message, f.now);
+}
+
+void Speed(Fixture& f, uint64_t member, uint64_t step, double steps_per_second) {
+  v1::RenewRequest request;
+  request.set_member(member);
+  request.mutable_progress()->set_step(step);
+  request.mutable_progress()->set_steps_per_second(steps_per_second);
+  REQUIRE(f.coordinator->Renew(request, f.now).ok());
+}
+
+TEST_CASE("status sums parked pulls and takes the server that is furthest behind",
+          "[control][status]") {
+  Fixture f(Fixture::Facts(2, 2));
+  f.Start(2);
+  Counters(f, 0, 640, 1, 0);
+  Counters(f, 1, 600, 2, 1);
+  const v1::JobStatus status = f.coordinator->Status(f.now);
+  CHECK(status.parked_pulls() == 3);
+  CHECK(status.resting() == 1);
+  CHECK(status.parameter_examples() == 600);
+  CHECK(!status.free_running());
+  CHECK(!status.has_rate_factor());
+}
+
+TEST_CASE("status gives the learning rate's factor where it changes", "[control][status]") {
+  JobFacts facts = Fixture::Facts(1, 1);
+  v1::Schedule schedule;
+  schedule.set_warmup(1000);
+  facts.schedule = RateSchedule(schedule);
+  facts.synchronous = false;
+  Fixture f(facts);
+  f.Start(1);
+  // The next update brings a minibatch of 10.
+  CHECK(f.coordinator->Status(f.now).rate_factor() == Approx(0.01));
+  Counters(f, 0, 490, 0, 0);
+  CHECK(f.coordinator->Status(f.now).rate_factor() == Approx(0.5));
+  Counters(f, 0, 5000, 0, 0);
+  CHECK(f.coordinator->Status(f.now).rate_factor() == 1);
+  CHECK(f.coordinator->Status(f.now).free_running());
+}
+
+TEST_CASE("status shows the steps that a slower worker is given, only where it is",
+          "[control][status]") {
+  for (bool budgets : {true, false}) {
+    JobFacts facts = Fixture::Facts(1, 2);
+    facts.local_steps = 20;
+    facts.synchronous = false;
+    facts.step_budgets = budgets;
+    Fixture f(facts);
+    f.Start(2);
+    Speed(f, 1, 10, 100);
+    v1::JobStatus status = f.coordinator->Status(f.now);
+    CHECK(status.members(0).step_budget() == (budgets ? 20 : 0));
+    // Its speed is not known.
+    CHECK(status.members(1).step_budget() == 0);
+    Speed(f, 2, 10, 25);
+    status = f.coordinator->Status(f.now);
+    CHECK(status.members(1).step_budget() == (budgets ? 5 : 0));
+    CHECK(status.members(1).progress().steps_per_second() == 25);
+    REQUIRE(f.Leave(2).ok());
+    CHECK(f.coordinator->Status(f.now).members(1).step_budget() == 0);
+  }
+}
+
+TEST_CASE("status names those whom an evaluation waits for beside those whom servers wait for",
+          "[control][status]") {
+  JobFacts facts = Fixture::Facts(1, 3);
+  facts.synchronous = false;
+  Fixture f(facts);
+  f.Start(3);
+  const auto waits = [&f] { return Words(f.coordinator->Status(f.now).waiting_for()); };
+  CHECK(waits() == "");
+  REQUIRE(f.Evaluate(1, v1::ARRIVE, 5).ok());
+  CHECK(waits() == "worker 1, worker 2");
+  Counters(f, 0, 0, 0, 1, {2});
+  CHECK(waits() == "worker 2, worker 1");
+  Counters(f, 0, 0, 0, 1);
+  CHECK(Words(f.Renew(1)->waiting_for()) == "worker 1, worker 2");
+  REQUIRE(f.Evaluate(2, v1::ARRIVE, 5).ok());
+  CHECK(waits() == "worker 2");
+  REQUIRE(f.Evaluate(3, v1::ARRIVE, 5).ok());
+  // All are at work: nobody waits.
+  CHECK(waits() == "");
+  REQUIRE(f.Evaluate(3, v1::CALIBRATE, 5, 1, 1).ok());
+  CHECK(waits() == "worker 0, worker 1");
+  REQUIRE(f.Evaluate(2, v1::CALIBRATE, 5, 1, 1).ok());
+  REQUIRE(f.Evaluate(1, v1::CALIBRATE, 5, 1, 1).ok());
+  for (uint64_t member : {1, 2, 3}) REQUIRE(f.Evaluate(member, v1::SCORE, 5, 1, 1).ok());
+  CHECK(waits() == "");
+}
+
+TEST_CASE("a lost worker is not named any more", "[control][status]") {
+  JobFacts facts = Fixture::Facts(1, 2);
+  facts.synchronous = false;
+  Fixture f(facts);
+  f.Start(2);
+  REQUIRE(f.Evaluate(1, v1::ARRIVE, 5).ok());
+  CHECK(Words(f.coordinator->Status(f.now).waiting_for()) == "worker 1");
+  REQUIRE(f.Leave(2, "gave up").ok());
+  CHECK(Words(f.coordinator->Status(f.now).waiting_for()) == "");
+}
+
+}  // namespace
+}  // namespace tessera

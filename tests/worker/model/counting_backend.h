@@ -1,0 +1,66 @@
+// A backend that counts its allocations, and refuses them past a limit.
+#ifndef TESSERA_TESTS_WORKER_MODEL_COUNTING_BACKEND_H_
+#define TESSERA_TESTS_WORKER_MODEL_COUNTING_BACKEND_H_
+
+#include <algorithm>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+
+namespace tessera {
+
+// Counts what goes through it.
+class CountingMemory final : public Memory {
+ public:
+  explicit CountingMemory(Memory& memory) : memory_(memory) {}
+  absl::StatusOr<void*> Allocate(int64_t bytes) override {
+    if (held + bytes > limit) return absl::ResourceExhaustedError("counting memory: full");
+    ++calls;
+    held += bytes;
+    most = std::max(most, held);
+    return memory_.Allocate(bytes);
+  }
+  void Free(void* address, int64_t bytes) override {
+    held -= bytes;
+    memory_.Free(address, bytes);
+  }
+  void Zero(void* device, int64_t bytes) override { memory_.Zero(device, bytes); }
+  void CopyIn(const void* host, int64_t bytes, void* device) override {
+    memory_.CopyIn(host, bytes, device);
+  }
+  void CopyOut(const void* device, int64_t bytes, void* host) override {
+    memory_.CopyOut(device, bytes, host);
+  }
+  bool host_addressable() const override { return addressable; }
+
+  int64_t calls = 0, held = 0, most = 0;
+  int64_t limit = int64_t{1} << 40;
+  bool addressable = true;
+
+ private:
+  Memory& memory_;
+};
+
+class CountingBackend final : public Backend {
+ public:
+  explicit CountingBackend(Backend& backend) : counting(backend.memory()), backend_(backend) {}
+  std::string description() const override { return backend_.description(); }
+  Memory& memory() override { return counting; }
+  LinearKernel<float>& linear() override { return backend_.linear(); }
+  absl::StatusOr<LinearKernel<Bf16>*> linear_bf16() override { return backend_.linear_bf16(); }
+  BatchNormKernel& batch_norm() override { return backend_.batch_norm(); }
+  ActivationKernel& activation() override { return backend_.activation(); }
+  LossKernel& loss() override { return backend_.loss(); }
+  VectorKernel& vector() override { return backend_.vector(); }
+  absl::Status Finish() override { return backend_.Finish(); }
+
+  CountingMemory counting;
+
+ private:
+  Backend& backend_;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_TESTS_WORKER_MODEL_COUNTING_BACKEND_H_

@@ -1,0 +1,54 @@
+// What a train loop asks of the model that it trains. A worker's is Replica; a simulation wraps one,
+// or does without arithmetic.
+#ifndef TESSERA_WORKER_TRAIN_LEARNER_H_
+#define TESSERA_WORKER_TRAIN_LEARNER_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "worker/data/dataset.h"
+#include "worker/exchange/parameter_client.h"
+#include "worker/model/batch.h"
+
+namespace tessera {
+
+// Where one minibatch stands in the job.
+struct TrainPoint {
+  uint64_t step = 0;
+  // What the learning rate of a local optimizer is multiplied by.
+  float rate = 1;
+};
+
+// One thread, the train loop's.
+class Learner {
+ public:
+  virtual ~Learner() = default;
+
+  // Where pulled values are written, and from where the update is sent. One array per exchanged
+  // parameter; the arrays stay where they are.
+  virtual const ParameterArrays& values() const = 0;
+  virtual const ConstParameterArrays& update() const = 0;
+
+  // One minibatch: forward and backward, and the local optimizer where the method has one. Returns
+  // the mean loss of the minibatch.
+  virtual absl::StatusOr<double> Train(const Dataset& data, absl::Span<const uint32_t> rows,
+                                       const TrainPoint& point) = 0;
+  // The last local step is done: makes update() what is to be sent.
+  virtual absl::Status FormUpdate() = 0;
+  // values() have just been replaced by the servers'.
+  virtual absl::Status AdoptValues() = 0;
+
+  // Evaluation of the values as they are (docs/methods.md): the constants of batch norm over `rows`
+  // of the training data, and the scores of `rows` of the test data under given constants.
+  virtual absl::StatusOr<std::vector<float>> Calibrate(const Dataset& data,
+                                                       absl::Span<const uint32_t> rows) = 0;
+  virtual absl::StatusOr<Scores> Score(const Dataset& data, absl::Span<const uint32_t> rows,
+                                       absl::Span<const float> constants) = 0;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_WORKER_TRAIN_LEARNER_H_
