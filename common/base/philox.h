@@ -23,6 +23,7 @@ enum class Stream : uint32_t {
       2,  // a = epoch | (rank + 1) << 32 for an order of one's own (rank part 0: shared), b = row
   kCalibration = 3,  // a = 0, b = row
   kDropout = 4,      // a = step, b = rank << 48 | layer << 40 | element / 4
+  kSubnet = 5,       // a = round | group << 40, b = neuron
 };
 
 using PhiloxBlock = std::array<uint32_t, 4>;

@@ -12,6 +12,8 @@ Recipe Diloco(const v1::Job& job);
 Recipe AsyncSgd(const v1::Job& job);
 Recipe Softsync(const v1::Job& job);
 Recipe Ssp(const v1::Job& job);
+Recipe Ist(const v1::Job& job);
+Recipe Ensemble(const v1::Job& job);
 
 }  // namespace tessera
 

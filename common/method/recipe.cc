@@ -20,6 +20,8 @@ constexpr Entry kMethods[] = {
     {v1::Method::kAsyncSgd, AsyncSgd},
     {v1::Method::kSoftsync, Softsync},
     {v1::Method::kSsp, Ssp},
+    {v1::Method::kIst, Ist},
+    {v1::Method::kEnsemble, Ensemble},
 };
 
 }  // namespace

@@ -37,6 +37,11 @@ struct Recipe {
   bool lockstep = true;
   // A member's exchange tells its step: one that joins begins where its first exchange does.
   bool aligned = true;
+  // Every exchange is a round in which each member trains a subnet of its own
+  // (common/keyset/subnet.h).
+  bool subnets = false;
+  // One round is the whole job: nobody can join later.
+  bool closed_to_joiners = false;
   // The coordinator gives slower workers fewer local steps.
   bool step_budgets = false;
   // States of the workers' optimizers that are exchanged and averaged beside the parameters.

@@ -9,6 +9,7 @@
 #include "common/base/process.h"
 #include "deploy/cli/check_command.h"
 #include "deploy/cli/run_command.h"
+#include "deploy/cli/simulate_command.h"
 #include "deploy/cli/status_command.h"
 
 namespace tessera {
@@ -21,7 +22,6 @@ struct LaterCommand {
   const char* why;
 };
 constexpr LaterCommand kLaterCommands[] = {
-    {"simulate", "the simulator comes with the consistency work"},
     {"plan", "traffic prediction comes later; docs/methods.md has the formulas"},
     {"checkpoint", "checkpoints come with the reliability work"},
     {"export", "checkpoints come with the reliability work"},
@@ -34,6 +34,39 @@ void AddSet(CLI::App* command, std::vector<std::string>* overrides) {
   command->add_option("--set", *overrides, "change a key of the job: a.b.c=value; may be repeated")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
+}
+
+CLI::App* AddSimulate(CLI::App* app, SimulateOptions* options) {
+  CLI::App* command = app->add_subcommand(
+      "simulate", "train a job on simulated machines: real mathematics, simulated time");
+  command->add_option("JOB", options->job_path, "the job file")->required();
+  AddSet(command, &options->overrides);
+  command->add_option("--workers", options->workers, "instead of cluster.workers");
+  command->add_option("--servers", options->servers, "instead of cluster.servers");
+  command->add_option("--bandwidth", options->bandwidth,
+                      "of each machine's link, each way: 1Gbit, 100MB; 0: no limit");
+  command->add_option("--latency", options->latency, "from any machine to any other: 20ms");
+  command->add_option("--step-time", options->step_time,
+                      "of one minibatch: 20ms, or measured here (the default)");
+  command->add_option("--speed-spread", options->speed_spread,
+                      "worker k's steps take step-time x (1 +- spread), drawn once");
+  command->add_option("--step-jitter", options->step_jitter,
+                      "each step again takes x (1 +- jitter)");
+  command->add_option("--fail-rate", options->fail_rate, "crashes per worker and hour");
+  command->add_option("--restart-after", options->restart_after,
+                      "a new worker takes a crashed one's place: 30s, or never (the default)");
+  command->add_option("--machines", options->machines,
+                      "deal the processes to so many machines; 0: each has its own");
+  command->add_option("--cores-per-machine", options->cores_per_machine, "0: as many as wanted");
+  command->add_option("--loopback-bandwidth", options->loopback_bandwidth,
+                      "between processes of one machine, for each core");
+  command->add_option("--server-rate", options->server_rate,
+                      "parameters that a server folds per second; 0: it takes no time");
+  command->add_flag("--stub-gradients", options->stub_gradients,
+                    "no mathematics: only times and traffic mean something");
+  command->add_option("--report", options->report_path, "write the report here, as JSON");
+  command->add_flag("--quiet", options->quiet, "no progress and no table");
+  return command;
 }
 
 int Main(int argc, char** argv) {
@@ -65,6 +98,9 @@ int Main(int argc, char** argv) {
   status_command->add_flag("--watch", status.watch, "redraw until the job ends");
   status_command->add_flag("--json", status.json, "as JSON, one object per line");
 
+  SimulateOptions simulate;
+  CLI::App* simulate_command = AddSimulate(&app, &simulate);
+
   for (const LaterCommand& later : kLaterCommands) {
     CLI::App* command = app.add_subcommand(later.name, std::string("(later) ") + later.why);
     command->allow_extras();
@@ -82,6 +118,7 @@ int Main(int argc, char** argv) {
   }
   if (app.got_subcommand(run_command)) return RunJob(run);
   if (app.got_subcommand(check_command)) return CheckJobFile(check);
+  if (app.got_subcommand(simulate_command)) return SimulateJob(simulate);
   return ShowStatus(status);
 }
 

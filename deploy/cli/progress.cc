@@ -2,18 +2,24 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "common/metrics/staleness.h"
 #include "deploy/cli/terminal.h"
+#include "deploy/cli/wrap.h"
 
 namespace tessera {
 namespace {
 
 // A step that takes longer makes people ask why.
 constexpr absl::Duration kStalledAfter = absl::Seconds(2);
+// Of the closing table: all of it, and its second column.
+constexpr int kSummaryWidth = 79;
+constexpr int kSummaryIndent = 15;
 
 std::string Bytes(double bytes) {
   static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
@@ -98,12 +104,21 @@ std::string Progress::Summary(const v1::JobStatus& status, absl::string_view rep
   const auto row = [&](absl::string_view name, absl::string_view value) {
     absl::StrAppendFormat(&text, "  %-12s %s\n", name, value);
   };
+  absl::string_view head = "method";
+  for (const std::string& line :
+       Wrap(status.method_description(), kSummaryWidth - kSummaryIndent)) {
+    row(std::exchange(head, ""), line);
+  }
   if (status.history_size() > 0) {
     const v1::HistoryEntry& last = status.history(status.history_size() - 1);
     row("accuracy", absl::StrFormat("%.4f", last.test_accuracy()));
   }
   row("examples/s", Thousands(status.train_seconds() > 0 ? examples / status.train_seconds() : 0));
   row("traffic", absl::StrCat("pulled ", Bytes(pulled), ", pushed ", Bytes(pushed)));
+  const Staleness staleness = StalenessOf(status);
+  if (staleness.pushes > 0 && (status.free_running() || staleness.max > 0)) {
+    row("staleness", absl::StrFormat("mean %.2f, max %d", staleness.mean(), staleness.max));
+  }
   if (const uint64_t lost = status.members_lost(); lost > 0) {
     row("lost", absl::StrCat(lost, lost == 1 ? " worker" : " workers"));
   }

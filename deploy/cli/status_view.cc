@@ -9,14 +9,18 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "common/metrics/staleness.h"
+#include "deploy/cli/staleness_bars.h"
+#include "deploy/cli/wrap.h"
 
 namespace tessera {
 namespace {
 
 // Evaluations shown: the newest.
 constexpr int kHistoryShown = 5;
+// Columns that a histogram gets on the line of its mean; fewer, and it has a line of its own.
+constexpr int kBarsBesideMin = 40;
 
 std::string Clip(absl::string_view text, int width) {
   std::string line;
@@ -117,33 +121,73 @@ std::string Servers(const v1::JobStatus& status, int width) {
   return table.Text(width);
 }
 
+// Workers by rank; speed and budget only where the method deals out steps.
 std::string Workers(const v1::JobStatus& status, int width) {
-  Table table({"worker", "state", "step", "examples/s", "loss", "progress", "heard", "from"},
-              {9, 8, 7, 6, 5, 4, 3, 2});
   std::vector<const v1::MemberStatus*> by_rank;
-  for (const v1::MemberStatus& member : status.members()) by_rank.push_back(&member);
+  bool budgets = false;
+  for (const v1::MemberStatus& member : status.members()) {
+    by_rank.push_back(&member);
+    budgets = budgets || member.step_budget() > 0;
+  }
   std::stable_sort(by_rank.begin(), by_rank.end(),
                    [](const auto* a, const auto* b) { return a->rank() < b->rank(); });
+  std::vector<std::string> heads = {"worker", "state",    "step",  "examples/s",
+                                    "loss",   "progress", "heard", "from"};
+  std::vector<int> priorities = {9, 8, 7, 5, 3, 2, 1, 0};
+  if (budgets) {
+    heads.insert(heads.begin() + 4, {"steps/s", "budget"});
+    priorities.insert(priorities.begin() + 4, {4, 6});
+  }
+  Table table(std::move(heads), std::move(priorities));
   for (const v1::MemberStatus* by : by_rank) {
     const v1::MemberStatus& member = *by;
-    table.Add({absl::StrCat(member.rank()), Clip(member.state(), 10),
-               Count(member.progress().step()), Count(member.examples_per_second()),
-               Fraction(member.progress().train_loss()), Seconds(member.progress_age_seconds()),
-               Seconds(member.lease_age_seconds()), Clip(member.description(), 40)});
+    std::vector<std::string> row = {absl::StrCat(member.rank()),
+                                    Clip(member.state(), 10),
+                                    Count(member.progress().step()),
+                                    Count(member.examples_per_second()),
+                                    Fraction(member.progress().train_loss()),
+                                    Seconds(member.progress_age_seconds()),
+                                    Seconds(member.lease_age_seconds()),
+                                    Clip(member.description(), 40)};
+    if (budgets) {
+      const std::string budget = member.step_budget() > 0 ? Count(member.step_budget()) : "-";
+      row.insert(row.begin() + 4, {Count(member.progress().steps_per_second()), budget});
+    }
+    table.Add(std::move(row));
   }
   return table.Text(width);
 }
 
-// At blanks; a word that is too long stays whole, and is clipped where it is said.
-std::vector<std::string> Wrap(const std::string& text, int width) {
+// What the parameters have learned from, how late updates were, who pauses. One line or several.
+std::vector<std::string> Consistency(const v1::JobStatus& status, int width) {
   std::vector<std::string> lines;
-  for (const absl::string_view word : absl::StrSplit(text, ' ', absl::SkipEmpty())) {
-    if (lines.empty() || static_cast<int>(lines.back().size() + 1 + word.size()) > width) {
-      lines.emplace_back(word);
+  if (status.parameter_examples() > 0 || status.has_rate_factor()) {
+    lines.push_back(absl::StrCat(
+        "learned from ", Count(status.parameter_examples()), " examples",
+        status.has_rate_factor() ? absl::StrFormat(", learning rate x %.3g", status.rate_factor())
+                                 : ""));
+  }
+  const Staleness staleness = StalenessOf(status);
+  if (staleness.pushes > 0 && (status.free_running() || staleness.max > 0)) {
+    const std::string head =
+        absl::StrFormat("staleness mean %.2f, max %d", staleness.mean(), staleness.max);
+    const int beside = width - static_cast<int>(head.size()) - 2;
+    const std::string bars = StalenessBars(staleness, beside);
+    if (beside >= kBarsBesideMin && !bars.empty()) {
+      lines.push_back(absl::StrCat(head, ": ", bars));
     } else {
-      absl::StrAppend(&lines.back(), " ", word);
+      lines.push_back(head);
+      lines.push_back(absl::StrCat("  ", StalenessBars(staleness, width - 2)));
     }
   }
+  std::vector<std::string> pauses;
+  if (const uint64_t pulls = status.parked_pulls(); pulls > 0) {
+    pauses.push_back(absl::StrCat(pulls, pulls == 1 ? " pull waits" : " pulls wait"));
+  }
+  if (const uint64_t resting = status.resting(); resting > 0) {
+    pauses.push_back(absl::StrCat(resting, resting == 1 ? " worker rests" : " workers rest"));
+  }
+  if (!pauses.empty()) lines.push_back(absl::StrJoin(pauses, ", "));
   return lines;
 }
 
@@ -180,6 +224,7 @@ std::string StatusText(const v1::JobStatus& status, int width) {
   say(absl::StrCat("trained ", Seconds(status.train_seconds()), " of ",
                    Seconds(status.wall_seconds()), ", ", Count(status.examples_per_second()),
                    " examples/s"));
+  for (const std::string& line : Consistency(status, width)) say(line);
   if (status.members_lost() > 0) {
     say(absl::StrCat("lost ", status.members_lost(), " of ", status.members_joined(), " workers, ",
                      status.partial_pushes(), " partial pushes"));

@@ -41,6 +41,12 @@ struct JobFacts {
   bool aligned = true;
   // Slower workers are given fewer steps between exchanges.
   bool step_budgets = false;
+  // Every exchange is a round in which each member trains a part of the model.
+  bool subnets = false;
+  // Members that there can be: the least hidden layer has so many neurons. 0: any number.
+  int64_t members_max = 0;
+  // Nobody can join once the job has begun.
+  bool closed_to_joiners = false;
   // data.partition: every worker's rows are its own.
   bool rows_are_local = false;
   // Training ends when an evaluation reaches it; 0: off.

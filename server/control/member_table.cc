@@ -22,6 +22,11 @@ MemberTable::MemberTable(const JobFacts& facts) : facts_(facts) {}
 // Those that the job waits for are told when it begins; this is for one more.
 absl::Status MemberTable::CheckRows(const v1::JoinRequest& request) const {
   const uint64_t live = live_.size();
+  if (facts_.members_max > 0 && live >= static_cast<uint64_t>(facts_.members_max)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("join: hidden neurons in the smallest layer are ", facts_.members_max,
+                     ", want more than the ", live, " workers; there is no part for one more"));
+  }
   if (facts_.rows_are_local || live < static_cast<uint64_t>(facts_.workers) ||
       request.rows() >= (live + 1) * static_cast<uint64_t>(facts_.batch_size)) {
     return absl::OkStatus();

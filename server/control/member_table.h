@@ -54,6 +54,8 @@ struct MemberRecord {
   uint64_t first_step = 0;
   Generation planned_in;
   uint64_t drain_seen = 0;
+  // Subnets: it was removed, and is a site of the rounds before this one; 0: not agreed on yet.
+  std::optional<Exchange> site_until;
   std::optional<v1::WorkerReport> report;
   // After its removal: the last exchange of it that each server counted.
   std::map<ShardId, Exchange> last_counted;

@@ -102,6 +102,10 @@ absl::StatusOr<const MemberRecord*> Membership::Join(const v1::JoinRequest& requ
   MemberId member(request.member());
   if (member == MemberId()) {
     if (drain_wanted_) return absl::FailedPreconditionError("join: the job is ending");
+    if (facts_.closed_to_joiners && started_) {
+      return absl::FailedPreconditionError(
+          "join: the job has begun, and its only round is cut among those who began it");
+    }
     const size_t known = members_.all().size();
     TESSERA_ASSIGN_OR_RETURN(member, members_.Add(request, now));
     if (members_.all().size() > known) {
@@ -141,6 +145,7 @@ void Membership::Remove(MemberId member, MemberState how, absl::string_view why)
     open_.reset();
     SendToAll(message);
   } else if (IsCounted(was)) {
+    if (facts_.subnets) members_.Find(member)->site_until = Exchange(0);
     SendPlan(0);
     AdmitPlanned();
   }
@@ -234,7 +239,31 @@ v1::PlanMessage Membership::PlanText() const {
     entry.set_rank(member->rank.value());
     entry.set_first_exchange(member->first_exchange.value());
   }
+  const Exchange done = servers_.LeastCommitted();
+  for (const auto& [id, member] : members_.all()) {
+    if (!member.site_until) continue;
+    if (*member.site_until != Exchange(0) && *member.site_until <= done) continue;
+    v1::FormerSite& site = *plan.add_former_sites();
+    site.set_member(id.value());
+    site.set_rank(member.rank.value());
+    site.set_first_exchange(member.first_exchange.value());
+    site.set_until_exchange(member.site_until->value());
+  }
   return message;
+}
+
+bool Membership::AwaitsRecut() const {
+  if (!facts_.subnets) return false;
+  for (const auto& [id, member] : members_.all()) {
+    if (member.site_until == Exchange(0)) return true;
+  }
+  return false;
+}
+
+void Membership::EndFormerSites(Exchange agreed) {
+  for (const auto& [id, member] : members_.all()) {
+    if (member.site_until == Exchange(0)) members_.Find(id)->site_until = agreed;
+  }
 }
 
 v1::Proposal Membership::ProposalText() const {
@@ -270,12 +299,21 @@ void Membership::SendToAll(const v1::PlanMessage& message) {
 
 void Membership::Settle() {
   const Exchange agreed = open_->agreement.proposed();
+  if (open_->recut) {
+    EndFormerSites(agreed);
+    const uint64_t settled = open_->agreement.number();
+    open_.reset();
+    SendPlan(settled);
+    ProposeNext();
+    return;
+  }
   if (open_->joiner == MemberId()) {
     drain_exchange_ = agreed;
     drain_agreed_ = true;
     ReleaseDrain();
     return;
   }
+  EndFormerSites(agreed);
   MemberRecord* member = members_.Find(open_->joiner);
   member->first_exchange = agreed;
   // Where members advance on their own, they may have gone on since the proposal.
@@ -308,6 +346,7 @@ void Membership::AdmitPlanned() {
 void Membership::ProposeNext() {
   if (!started_ || closed_ || open_ || !members_.In(MemberState::kPlanned).empty()) return;
   MemberId joiner;
+  bool recut = false;
   if (drain_wanted_) {
     if (drain_released_) return;
     if (!facts_.synchronous) {
@@ -316,6 +355,8 @@ void Membership::ProposeNext() {
       drain_released_ = true;
       return;
     }
+  } else if (AwaitsRecut()) {
+    recut = true;
   } else {
     std::vector<MemberRecord*> waiting = members_.In(MemberState::kWaiting);
     if (waiting.empty()) return;
@@ -330,7 +371,7 @@ void Membership::ProposeNext() {
       facts_.synchronous
           ? Exchange(std::max(members_.HighestExchange(), servers_.HighestCommitted()).value() + 2)
           : Exchange(members_.LeastStep() / facts_.local_steps + 1);
-  open_ = OpenProposal{joiner, Agreement(servers_.count(), ++last_proposal_, from)};
+  open_ = OpenProposal{joiner, recut, Agreement(servers_.count(), ++last_proposal_, from)};
   SendProposal(0);
 }
 

@@ -91,8 +91,9 @@ class Membership {
 
  private:
   struct OpenProposal {
-    // Nobody: the drain's.
+    // Nobody: the drain's, or that of the round from which former sites are none.
     MemberId joiner;
+    bool recut = false;
     Agreement agreement;
   };
 
@@ -104,6 +105,9 @@ class Membership {
   v1::Proposal ProposalText() const;
   void SendToAll(const v1::PlanMessage& message);
   void Settle();
+  // Former sites end with the agreed round, which nobody has opened yet.
+  void EndFormerSites(Exchange agreed);
+  bool AwaitsRecut() const;
   void AdmitPlanned();
   void ProposeNext();
   void ReleaseDrain();

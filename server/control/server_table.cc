@@ -123,4 +123,12 @@ Exchange ServerTable::HighestCommitted() const {
   return highest;
 }
 
+Exchange ServerTable::LeastCommitted() const {
+  uint64_t least = ~uint64_t{0};
+  for (const ServerRecord& record : records_) {
+    least = std::min<uint64_t>(least, record.counters.exchange_committed());
+  }
+  return Exchange(least);
+}
+
 }  // namespace tessera

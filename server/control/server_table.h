@@ -63,6 +63,7 @@ class ServerTable {
   // All have sent their last counters, but those that are gone.
   bool AllClosed() const;
   Exchange HighestCommitted() const;
+  Exchange LeastCommitted() const;
 
  private:
   const JobFacts& facts_;

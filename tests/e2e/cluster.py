@@ -16,7 +16,9 @@ import ctypes
 import glob
 import json
 import os
+import random
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -219,6 +221,10 @@ def members(status, state):
     return [m for m in status["members"] if m["state"] == state]
 
 
+def lost(status):
+    return int(status["members_lost"])
+
+
 def children_of(pid):
     """pid -> command line, of the direct children."""
     children = {}
@@ -343,12 +349,18 @@ class Cluster:
 
 
 def free_ports(count):
-    """Ports that were free a moment ago."""
-    import socket
-    sockets = [socket.socket() for _ in range(count)]
+    """Ports that were free a moment ago, below those that connections take by themselves."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
+        low = int(file.read().split()[0])
+    sockets = []
     try:
-        for s in sockets:
-            s.bind(("127.0.0.1", 0))
+        while len(sockets) < count:
+            s = socket.socket()
+            sockets.append(s)
+            try:
+                s.bind(("127.0.0.1", random.randrange(min(low, 32768) // 2, min(low, 32768))))
+            except OSError:
+                sockets.pop().close()
         return [s.getsockname()[1] for s in sockets]
     finally:
         for s in sockets:

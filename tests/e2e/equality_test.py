@@ -11,12 +11,21 @@ def final(report):
 class SameBits(Test):
     """Synchronous methods give the same parameters, bit for bit, whatever arrives when."""
 
-    METHODS = {"data_parallel": {"data_parallel": {}}, "local_sgd": {"local_sgd": {"local_steps": 7}}}
+    METHODS = {"data_parallel": {"data_parallel": {}}, "local_sgd": {"local_sgd": {"local_steps": 7}},
+               "diloco": {"diloco": {"local_steps": 7}},
+               "state": {"local_sgd": {"local_steps": 7, "average_state": True}}}
+    ADAMW = {"adamw": {"learning_rate": 0.005}}
+
+    def job(self, name, **keys):
+        job = digits(batch=16, method=self.METHODS[name], **keys)
+        if name == "state":
+            job["train"]["optimizer"] = self.ADAMW
+        return job
 
     def test_the_same_job_twice_gives_the_same_parameters(self):
-        for name, method in self.METHODS.items():
+        for name in self.METHODS:
             with self.subTest(name):
-                job = digits(servers=2, workers=3, batch=16, epochs=4, method=method)
+                job = self.job(name, servers=2, workers=3, epochs=4)
                 first, second = run_to_end(self, job), run_to_end(self, job)
                 self.assertEqual(first["parameters_hash"], second["parameters_hash"])
                 self.assertEqual(final(first), final(second))
@@ -26,20 +35,22 @@ class SameBits(Test):
         self.assertEqual(len(hashes), 2)
 
     def test_the_number_of_servers_does_not_change_the_parameters(self):
-        for name, method in self.METHODS.items():
+        for name in self.METHODS:
             with self.subTest(name):
                 # Twelve servers for the ten rows of the last layer: some have none of them.
-                hashes = {servers: run_to_end(self, digits(servers=servers, workers=2, epochs=2, method=method))
+                hashes = {servers: run_to_end(self, self.job(name, servers=servers, workers=2, epochs=2))
                           ["parameters_hash"] for servers in (1, 2, 5, 12)}
                 self.assertEqual(len(set(hashes.values())), 1, hashes)
 
-    def test_momentum_and_decay_on_the_servers_do_not_depend_on_their_number(self):
-        hashes = set()
-        for servers in (1, 3):
-            job = digits(servers=servers, epochs=2, rate=0.05)
-            job["train"]["optimizer"]["sgd"].update(momentum=0.9, weight_decay=0.001)
-            hashes.add(run_to_end(self, job)["parameters_hash"])
-        self.assertEqual(len(hashes), 1)
+    def test_optimizers_on_the_servers_do_not_depend_on_their_number(self):
+        for optimizer in ({"sgd": {"learning_rate": 0.05, "momentum": 0.9, "weight_decay": 0.001}}, self.ADAMW):
+            with self.subTest(next(iter(optimizer))):
+                hashes = set()
+                for servers in (1, 3):
+                    job = digits(servers=servers, epochs=2, schedule={"warmup": 1000})
+                    job["train"]["optimizer"] = optimizer
+                    hashes.add(run_to_end(self, job)["parameters_hash"])
+                self.assertEqual(len(hashes), 1)
 
 
 class SameTraining(Test):

@@ -56,7 +56,7 @@ class Waiting(Test):
     def test_workers_say_for_whom_they_wait(self):
         cluster = Cluster(self, digits(servers=2, workers=2), servers=1)
         for worker in cluster.workers:
-            worker.await_output("waiting for server 1", within=10)
+            worker.await_output("waiting for server 1")
         status = cluster.status()
         self.assertEqual((status["state"], status["waiting_for"]), ("waiting", ["server 1"]))
         cluster.start_server(1)
@@ -64,7 +64,7 @@ class Waiting(Test):
 
     def test_a_worker_says_that_it_waits_for_another(self):
         cluster = Cluster(self, digits(workers=2), workers=1)
-        cluster.workers[0].await_output("waiting for worker 1", within=10)
+        cluster.workers[0].await_output("waiting for worker 1")
         cluster.start_worker(1)
         cluster.finish()
 
@@ -82,7 +82,7 @@ class Waiting(Test):
 class Refused(Test):
     def refused(self, command, *says):
         process = Process(self, "refused", command)
-        self.contains(process.expect_exit(2, 20), *says)
+        self.contains(process.expect_exit(2), *says)
 
     def test_a_worker_of_another_job_is_refused_with_both_digests(self):
         cluster = Cluster(self, digits(), workers=0)
@@ -116,7 +116,7 @@ class Refused(Test):
             owner.listen()
             address = "127.0.0.1:%d" % owner.getsockname()[1]
             server = Process(self, "server", [SERVER, "--job", job, "--rank", "0", "--listen", address])
-            output = server.expect_exit(2, 20)
+            output = server.expect_exit(2)
         self.contains(output, "port %s" % address.split(":")[1], "is taken", "want a free one")
         self.assertEqual(len(output.splitlines()), 1, output)
         self.assertTrue(output.startswith("tessera-server: "), output)

@@ -65,5 +65,36 @@ TEST_CASE("the summary gives rate and traffic of all workers together", "[cli][p
   CHECK(text.find("r.json") != std::string::npos);
 }
 
+TEST_CASE("the summary wraps the method's words beside their name", "[cli][progress]") {
+  v1::JobStatus status = Training();
+  std::string words;
+  for (int i = 0; i < 40; ++i) words += "word" + std::to_string(i) + (i < 39 ? " " : "");
+  status.set_method_description(words);
+  const std::string text = Progress::Summary(status, "");
+  size_t begin = text.find("\n  method       word0 word1 ") + 1;
+  REQUIRE(begin > 0);
+  std::string joined = "  method      ";
+  for (size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    const std::string line = text.substr(begin, end - begin);
+    CHECK(line.size() < 80);
+    if (line.find("word") == std::string::npos) break;
+    if (joined.size() > 14) CHECK(line.substr(0, 15) == std::string(15, ' '));
+    joined += " " + line.substr(15);
+  }
+  CHECK(joined == "  method       " + words);
+}
+
+TEST_CASE("the summary tells of staleness where pushes may be late", "[cli][progress]") {
+  v1::JobStatus status = Training();
+  v1::ServerCounters& counters = *status.add_servers()->mutable_counters();
+  for (uint64_t count : {1, 2, 1}) counters.add_staleness_histogram(count);
+  CHECK(Progress::Summary(status, "").find("staleness") == std::string::npos);
+  status.set_free_running(true);
+  counters.set_staleness_sum(4);
+  counters.set_staleness_max(2);
+  CHECK(Progress::Summary(status, "").find("\n  staleness    mean 1.00, max 2\n") !=
+        std::string::npos);
+}
+
 }  // namespace
 }  // namespace tessera

@@ -23,6 +23,10 @@ v1::JobStatus Busy() {
   status.set_train_seconds(123456.7);
   status.set_examples_per_second(1.5e12);
   status.set_members_lost(1);
+  status.set_parked_pulls(uint64_t{1} << 60);
+  status.set_resting(uint64_t{1} << 60);
+  status.set_parameter_examples(1e18);
+  status.set_rate_factor(1.0 / 3e12);
   for (int i = 0; i < 12; ++i) {
     v1::MemberStatus& member = *status.add_members();
     member.set_rank(i);
@@ -30,10 +34,14 @@ v1::JobStatus Busy() {
     member.set_description("a-machine.example.org:123456\x1b[31m\nred");
     member.mutable_progress()->set_step(1e18);
     member.mutable_progress()->set_train_loss(i == 0 ? std::nan("") : 1.0);
+    member.mutable_progress()->set_steps_per_second(1e9);
+    member.set_step_budget(1000000);
     v1::ServerStatus& server = *status.add_servers();
     server.set_rank(i);
     server.set_address("another-machine.example.org:7000");
     server.mutable_counters()->set_parameter_bytes(uint64_t{1} << 50);
+    for (int k = 0; k < 65; ++k) server.mutable_counters()->add_staleness_histogram(1e15 * k);
+    server.mutable_counters()->set_staleness_max(1e18);
     status.add_history()->set_test_accuracy(0.5);
   }
   return status;
@@ -57,6 +65,82 @@ TEST_CASE("a narrow terminal keeps what matters most", "[cli][status]") {
   CHECK(text.find("accuracy") != std::string::npos);
   CHECK(text.find("address") == std::string::npos);
   CHECK(StatusText(Busy(), 200).find("address") != std::string::npos);
+}
+
+// Two servers, two workers, a method that waits for nobody.
+v1::JobStatus Free() {
+  v1::JobStatus status;
+  status.set_job("digits");
+  status.set_method("diloco");
+  status.set_state("training");
+  status.set_free_running(true);
+  status.set_parameter_examples(12345);
+  for (int i = 0; i < 2; ++i) {
+    v1::MemberStatus& member = *status.add_members();
+    member.set_rank(i);
+    member.set_state("training");
+    member.mutable_progress()->set_step(400);
+    v1::ServerCounters& counters = *status.add_servers()->mutable_counters();
+    for (uint64_t count : {30, 60, 10}) counters.add_staleness_histogram(count);
+    counters.set_staleness_sum(80);
+    counters.set_staleness_max(2);
+  }
+  return status;
+}
+
+bool Says(const v1::JobStatus& status, int width, absl::string_view what) {
+  return StatusText(status, width).find(std::string(what)) != std::string::npos;
+}
+
+TEST_CASE("staleness is one line in a wide terminal and two in a narrow one", "[cli][status]") {
+  CHECK(
+      Says(Free(), 80, "\nstaleness mean 0.80, max 2: 0 ##### 30%  1 ########## 60%  2 ## 10%\n"));
+  CHECK(Says(Free(), 40, "\nstaleness mean 0.80, max 2\n  0 ### 30%  1 ###### 60%  2 # 10%\n"));
+}
+
+TEST_CASE("staleness is not shown where all go in step, unless somebody was late after all",
+          "[cli][status]") {
+  v1::JobStatus status = Free();
+  status.clear_free_running();
+  CHECK(Says(status, 80, "staleness"));
+  for (v1::ServerStatus& server : *status.mutable_servers()) {
+    server.mutable_counters()->clear_staleness_histogram();
+    server.mutable_counters()->add_staleness_histogram(100);
+    server.mutable_counters()->clear_staleness_sum();
+    server.mutable_counters()->clear_staleness_max();
+  }
+  CHECK(!Says(status, 80, "staleness"));
+  status.set_free_running(true);
+  CHECK(Says(status, 80, "staleness mean 0.00, max 0: 0 ########## 100%"));
+}
+
+TEST_CASE("speed and step budget are columns only where steps are dealt out", "[cli][status]") {
+  CHECK(!Says(Free(), 200, "budget"));
+  v1::JobStatus status = Free();
+  status.mutable_members(1)->set_step_budget(17);
+  status.mutable_members(1)->mutable_progress()->set_steps_per_second(321);
+  // The budget is worth more than the rate in a narrow terminal.
+  for (int width : {40, 80}) CHECK(Says(status, width, "budget"));
+  CHECK(Says(status, 40, " 17\n"));
+  CHECK(!Says(status, 40, "examples/s  "));
+  CHECK(Says(status, 80, " 321 "));
+  // The other's is not known yet.
+  CHECK(Says(status, 80, " - "));
+}
+
+TEST_CASE("pulls that wait, workers that rest and the rate's factor are told", "[cli][status]") {
+  CHECK(!Says(Free(), 80, " wait"));
+  CHECK(!Says(Free(), 80, " rest"));
+  CHECK(Says(Free(), 40, "\nlearned from 12.3k examples\n"));
+  v1::JobStatus status = Free();
+  status.set_parked_pulls(1);
+  CHECK(Says(status, 40, "\n1 pull waits\n"));
+  status.set_parked_pulls(2);
+  status.set_resting(1);
+  status.set_rate_factor(0.25);
+  CHECK(Says(status, 40, "\n2 pulls wait, 1 worker rests\n"));
+  CHECK(Says(status, 80, "\nlearned from 12.3k examples, learning rate x 0.25\n"));
+  CHECK(StatusJson(status).find("\"rate_factor\":0.25") != std::string::npos);
 }
 
 TEST_CASE("an empty status is text too", "[cli][status]") {

@@ -1,0 +1,21 @@
+#include "common/keyset/key_set.h"
+
+namespace tessera {
+
+KeySet DenseKeys(const ModelShape& shape, int servers) {
+  KeySet keys;
+  for (int s = 0; s < servers; ++s) keys.slices.push_back(SlicesOf(shape, ShardId(s), servers));
+  return keys;
+}
+
+KeySet SubnetKeys(const ModelShape& full, const Subnet& subnet, const SubnetPlace& place,
+                  int servers) {
+  KeySet keys;
+  keys.subnet = place;
+  for (int s = 0; s < servers; ++s) {
+    keys.slices.push_back(SubnetSlices(subnet, SlicesOf(full, ShardId(s), servers)));
+  }
+  return keys;
+}
+
+}  // namespace tessera

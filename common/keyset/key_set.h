@@ -1,0 +1,30 @@
+// Which entries an exchange moves, and where they lie in a worker's arrays.
+#ifndef TESSERA_COMMON_KEYSET_KEY_SET_H_
+#define TESSERA_COMMON_KEYSET_KEY_SET_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "common/keyset/subnet.h"
+#include "common/layout/shard_map.h"
+
+namespace tessera {
+
+struct KeySet {
+  // nullopt: all entries.
+  std::optional<SubnetPlace> subnet;
+  // By server: its entries, as rows of the worker's arrays (a subnet's rows are the subnet's own).
+  std::vector<ShardSlices> slices;
+};
+
+// All entries of `shape` on so many servers.
+KeySet DenseKeys(const ModelShape& shape, int servers);
+
+// Those of `subnet`, a part of `full`, at `place`.
+KeySet SubnetKeys(const ModelShape& full, const Subnet& subnet, const SubnetPlace& place,
+                  int servers);
+
+}  // namespace tessera
+
+#endif  // TESSERA_COMMON_KEYSET_KEY_SET_H_

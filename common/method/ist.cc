@@ -1,0 +1,55 @@
+// Independent subnet training.  Yuan, Wolfe, Dun, Tang, Kyrillidis, Jermaine: Distributed Learning of
+// Deep Neural Networks using Independent Subnet Training, VLDB 2022.
+//   payload      value                          key set  subnet(seed, round, site)   codec  f32
+//   consistency  round (a barrier)              rule     assign
+// Every J steps all hidden neurons are dealt anew, and each site trains the network of its own.
+// All sites together, per step, up and down: (N_0 N_1 + N_{t-1} N_t) / J + sum of hidden-to-hidden
+// matrices / (K J) floats, where data parallel moves K times all of them.
+#include "absl/strings/str_cat.h"
+#include "common/consistency/barrier.h"
+#include "common/method/methods.h"
+#include "common/rule/add.h"
+
+namespace tessera {
+namespace {
+
+Recipe Subnets() {
+  Recipe recipe;
+  recipe.payload = PayloadKind::kValue;
+  recipe.lockstep = true;
+  recipe.subnets = true;
+  // A push of everybody closes a round. Values are assigned as they come.
+  recipe.make_policy = MakeBarrier;
+  recipe.make_rule = MakeAdd;
+  return recipe;
+}
+
+// More steps than any job has.
+constexpr int64_t kWholeJob = 1000000000000;
+
+}  // namespace
+
+Recipe Ist(const v1::Job& job) {
+  Recipe recipe = Subnets();
+  recipe.name = "ist";
+  recipe.local_steps = job.method().ist().local_steps();
+  recipe.description =
+      absl::StrCat("independent subnets: in rounds of ", recipe.local_steps,
+                   " steps every hidden neuron belongs to one worker, which trains the network of "
+                   "its neurons alone; a round ends when all workers have returned theirs");
+  return recipe;
+}
+
+// One partition for the whole run, returned once at the end.
+Recipe Ensemble(const v1::Job& job) {
+  Recipe recipe = Subnets();
+  recipe.name = "ensemble";
+  recipe.local_steps = kWholeJob;
+  recipe.closed_to_joiners = true;
+  recipe.description =
+      "an ensemble of subnets: every hidden neuron belongs to one worker for the whole job, and all "
+      "return theirs at its end";
+  return recipe;
+}
+
+}  // namespace tessera

@@ -1,0 +1,208 @@
+#include "deploy/cli/simulate_command.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/base/check.h"
+#include "common/base/log.h"
+#include "common/base/termination.h"
+#include "common/config/job_reader.h"
+#include "common/config/quantity.h"
+#include "common/method/recipe.h"
+#include "deploy/cli/progress.h"
+#include "deploy/simulate/simulation.h"
+#include "deploy/simulate/step_time.h"
+#include "worker/data/dataset.h"
+
+namespace tessera {
+namespace {
+
+constexpr absl::Duration kShowInterval = absl::Milliseconds(100);
+// Between looks at the clock and at signals.
+constexpr int64_t kEventsAtOnce = 200;
+
+// Everything that is wrong with the flags, one line each.
+class FlagReader {
+ public:
+  int64_t Bandwidth(absl::string_view flag, const std::string& text) {
+    const std::optional<int64_t> value = ParseBandwidth(text);
+    if (!value) Refuse(flag, text, "a bandwidth such as 1Gbit or 100MB, or 0");
+    return value.value_or(0);
+  }
+  int64_t Duration(absl::string_view flag, const std::string& text, const char* or_else) {
+    const std::optional<int64_t> value = ParseDuration(text);
+    if (!value || *value < 0) Refuse(flag, text, absl::StrCat("a duration such as 20ms", or_else));
+    return value.value_or(0);
+  }
+  double Share(absl::string_view flag, double value) {
+    if (!(value >= 0 && value < 1)) Refuse(flag, absl::StrCat(value), "a number in [0, 1)");
+    return value;
+  }
+  double Rate(absl::string_view flag, double value) {
+    if (!(value >= 0) || !std::isfinite(value)) {
+      Refuse(flag, absl::StrCat(value), "a number of crashes per worker and hour, 0 or more");
+    }
+    return value;
+  }
+  int Count(absl::string_view flag, int value) {
+    if (value < 0) Refuse(flag, absl::StrCat(value), "a number, 0 or more");
+    return value;
+  }
+  const std::string& errors() const { return errors_; }
+
+ private:
+  void Refuse(absl::string_view flag, const std::string& got, absl::string_view want) {
+    absl::StrAppend(&errors_, "--", flag, ": got \"", got, "\", want ", want, "\n");
+  }
+  std::string errors_;
+};
+
+SimulationOptions ReadFlags(const SimulateOptions& in, FlagReader* flags) {
+  SimulationOptions out;
+  flags->Count("workers", in.workers);
+  flags->Count("servers", in.servers);
+  out.machines = flags->Count("machines", in.machines);
+  out.cores_per_machine = flags->Count("cores-per-machine", in.cores_per_machine);
+  out.bandwidth = flags->Bandwidth("bandwidth", in.bandwidth);
+  out.loopback_bandwidth = flags->Bandwidth("loopback-bandwidth", in.loopback_bandwidth);
+  out.server_rate = flags->Bandwidth("server-rate", in.server_rate);
+  out.latency = flags->Duration("latency", in.latency, "");
+  if (in.step_time != "measured") {
+    out.step_time = flags->Duration("step-time", in.step_time, ", or measured");
+  } else if (in.stub_gradients) {
+    // There is no mathematics to measure.
+    flags->Duration("step-time", in.step_time, "; stub gradients take no time of their own");
+  }
+  out.speed_spread = flags->Share("speed-spread", in.speed_spread);
+  out.step_jitter = flags->Share("step-jitter", in.step_jitter);
+  out.fail_rate = flags->Rate("fail-rate", in.fail_rate);
+  if (in.restart_after != "never") {
+    out.restart_after = flags->Duration("restart-after", in.restart_after, ", or never");
+  }
+  out.stub_gradients = in.stub_gradients;
+  return out;
+}
+
+absl::StatusOr<Datasets> Load(const v1::Job& job) {
+  TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ShapeOf(job.model()));
+  ModelEnds ends;
+  ends.inputs = shape.inputs();
+  ends.outputs = shape.outputs();
+  ends.sigmoid = job.model().loss() == "sigmoid_cross_entropy";
+  return LoadDatasets(job.data(), ends);
+}
+
+absl::Status CheckReportPath(const std::string& path) {
+  if (path.empty() || std::ofstream(path, std::ios::app)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--report: \"", path, "\" cannot be written; name a file in a folder that exists"));
+}
+
+absl::Status Simulate(const SimulateOptions& options, SimulationOptions simulated,
+                      const v1::Job& job, const std::atomic<int>& signals) {
+  TESSERA_RETURN_IF_ERROR(CheckReportPath(options.report_path));
+  absl::StatusOr<Datasets> data = Load(job);
+  TESSERA_RETURN_IF_ERROR(data.status());
+  if (options.step_time == "measured") {
+    TESSERA_ASSIGN_OR_RETURN(simulated.step_time, MeasureStepTime(job, *data));
+  }
+  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Simulation> simulation,
+                           Simulation::Create(job, simulated, &*data));
+  Progress progress(!options.quiet && isatty(STDOUT_FILENO));
+  if (!options.quiet) {
+    progress.Say(absl::StrCat(job.name(), ": simulating ", job.cluster().servers().count(),
+                              " servers, ", job.cluster().workers(), " workers, ",
+                              FormatDuration(simulated.step_time), " a step"));
+  }
+  bool draining = false;
+  absl::Time shown = absl::Now();
+  while (!simulation->Run(kEventsAtOnce)) {
+    if (signals > 1) return absl::CancelledError("stopped at once; no report");
+    if (signals == 1 && !draining) {
+      draining = true;
+      progress.Clear();
+      std::fprintf(stderr, "tessera: ending the simulated job; again to stop at once\n");
+      simulation->Drain("interrupted");
+    }
+    if (options.quiet || absl::Now() - shown < kShowInterval) continue;
+    progress.Show(simulation->Status());
+    shown = absl::Now();
+  }
+  const v1::JobStatus status = simulation->Status();
+  if (!options.quiet) progress.Show(status);
+  progress.Clear();
+  TESSERA_RETURN_IF_ERROR(simulation->outcome());
+  if (!options.report_path.empty()) {
+    std::ofstream file(options.report_path, std::ios::trunc);
+    file << simulation->Report() << "\n";
+    if (!file.flush()) {
+      return absl::UnavailableError(absl::StrCat(options.report_path, ": cannot be written"));
+    }
+  }
+  if (!options.quiet) {
+    std::fputs(Progress::Summary(status, options.report_path).c_str(), stdout);
+    std::fflush(stdout);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::optional<int64_t> ParseBandwidth(absl::string_view text) {
+  if (!absl::ConsumeSuffix(&text, "bit")) return ParseSize(text);
+  struct Unit {
+    char letter;
+    double bits;
+  };
+  double bits = 1;
+  for (const Unit unit : {Unit{'k', 1e3}, Unit{'M', 1e6}, Unit{'G', 1e9}, Unit{'T', 1e12}}) {
+    if (text.empty() || text.back() != unit.letter) continue;
+    text.remove_suffix(1);
+    bits = unit.bits;
+    break;
+  }
+  const std::optional<double> value = ParseNumber(text);
+  // A link that carries less than a byte per second is none.
+  if (!value || *value * bits > 8e15 || *value * bits < 8) return std::nullopt;
+  return static_cast<int64_t>(*value * bits / 8);
+}
+
+int SimulateJob(const SimulateOptions& options) {
+  SetLogLevel(LogLevel::kError);
+  std::atomic<int> signals{0};
+  const Termination termination([&signals](int count) {
+    signals = count;
+    // While data are read or a step is measured nobody looks.
+    if (count > 2) _exit(1);
+  });
+  FlagReader flags;
+  const SimulationOptions simulated = ReadFlags(options, &flags);
+  std::vector<std::string> overrides = options.overrides;
+  if (options.workers > 0) overrides.push_back(absl::StrCat("cluster.workers=", options.workers));
+  if (options.servers > 0) overrides.push_back(absl::StrCat("cluster.servers=", options.servers));
+  const JobReading reading = ReadJobFile(options.job_path, overrides, JobOptions{});
+  if (!reading.ok() || !flags.errors().empty()) {
+    std::fputs(flags.errors().c_str(), stderr);
+    std::fputs(FormatJobErrors(reading.errors).c_str(), stderr);
+    return 2;
+  }
+  const absl::Status status = Simulate(options, simulated, reading.job, signals);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "tessera: %s\n", std::string(status.message()).c_str());
+  return absl::IsInvalidArgument(status) ? 2 : 1;
+}
+
+}  // namespace tessera

@@ -1,0 +1,54 @@
+// `tessera simulate JOB.yaml`: how a job would train on machines that are not here.
+#ifndef TESSERA_DEPLOY_CLI_SIMULATE_COMMAND_H_
+#define TESSERA_DEPLOY_CLI_SIMULATE_COMMAND_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace tessera {
+
+// As text, the way they were given.
+struct SimulateOptions {
+  std::string job_path;
+  // "a.b=v", as given by --set.
+  std::vector<std::string> overrides;
+  // 0: as the job says.
+  int workers = 0;
+  int servers = 0;
+  int machines = 0;
+  int cores_per_machine = 0;
+  // "1Gbit", "100MB"; "0": no limit.
+  std::string bandwidth = "0";
+  std::string loopback_bandwidth = "2GB";
+  std::string server_rate = "4GB";
+  // "20ms"; a step time may also be "measured".
+  std::string latency = "0";
+  std::string step_time = "measured";
+  double speed_spread = 0;
+  double step_jitter = 0;
+  double fail_rate = 0;
+  // "never", or a duration.
+  std::string restart_after = "never";
+  bool stub_gradients = false;
+  // Where the report is written; empty: nowhere.
+  std::string report_path;
+  bool quiet = false;
+};
+
+// Bytes per second: bits as "1Gbit" or "250kbit", or bytes as a size ("100MB", "1GiB"). nullopt:
+// neither.
+std::optional<int64_t> ParseBandwidth(absl::string_view text);
+
+// Simulates the job to its end and returns the process's exit code:
+//   0  the simulated job ended normally
+//   1  it did not, or the simulation could not be carried out; stderr says why
+//   2  the job file or a flag is wrong; stderr lists everything that is
+// The first Ctrl-C or SIGTERM makes the simulated job evaluate and end; the second ends at once.
+int SimulateJob(const SimulateOptions& options);
+
+}  // namespace tessera
+
+#endif  // TESSERA_DEPLOY_CLI_SIMULATE_COMMAND_H_

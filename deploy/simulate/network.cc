@@ -1,0 +1,56 @@
+#include "deploy/simulate/network.h"
+
+#include <algorithm>
+
+#include "common/base/check.h"
+
+namespace tessera {
+
+SimNanos TransferNanos(int64_t bytes, int64_t bytes_per_second) {
+  if (bytes_per_second == 0) return 0;
+  const __int128 nanos = static_cast<__int128>(bytes) * kNanosPerSecond;
+  return static_cast<SimNanos>((nanos + bytes_per_second - 1) / bytes_per_second);
+}
+
+SimNetwork::SimNetwork(const Options& options, SimEventQueue* events,
+                       std::vector<std::unique_ptr<SimMachine>>* machines)
+    : options_(options), events_(*events), machines_(*machines), links_(machines->size()) {
+  TESSERA_CHECK(options.bandwidth >= 0 && options.latency >= 0 && options.loopback_bandwidth >= 0);
+}
+
+SimNanos SimNetwork::Transfer(int from, int to, int64_t wire_bytes) const {
+  return TransferNanos(wire_bytes, from == to ? options_.loopback_bandwidth : options_.bandwidth);
+}
+
+void SimNetwork::Send(int from, int to, int64_t wire_bytes, SmallCall delivered) {
+  const SimNanos transfer = Transfer(from, to, wire_bytes);
+  if (from == to) {
+    machines_[from]->Run(transfer, delivered);
+    return;
+  }
+  Link& link = links_[from];
+  const SimNanos start = std::max(events_.now(), link.up_free);
+  link.up_free = start + transfer;
+  link.sent_bytes += wire_bytes;
+  uint32_t slot = static_cast<uint32_t>(messages_.size());
+  if (free_messages_.empty()) {
+    messages_.push_back({delivered, wire_bytes, to});
+  } else {
+    slot = free_messages_.back();
+    free_messages_.pop_back();
+    messages_[slot] = {delivered, wire_bytes, to};
+  }
+  events_.At(start + options_.latency, [this, slot] { EnterDownlink(slot); });
+}
+
+void SimNetwork::EnterDownlink(uint32_t message) {
+  const Message arriving = messages_[message];
+  free_messages_.push_back(message);
+  Link& link = links_[arriving.to];
+  link.received_bytes += arriving.wire_bytes;
+  link.down_free = std::max(events_.now(), link.down_free) +
+                   TransferNanos(arriving.wire_bytes, options_.bandwidth);
+  events_.At(link.down_free, arriving.delivered);
+}
+
+}  // namespace tessera

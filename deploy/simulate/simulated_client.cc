@@ -1,0 +1,241 @@
+#include "deploy/simulate/simulated_client.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/codec/f32.h"
+#include "common/rpc/chunk.h"
+#include "common/rpc/transport.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kFieldHeadBytes = 5;  // tag and length of a payload
+
+// A stream of chunks whose first one carries `head_bytes` beside its payload.
+int64_t StreamWireBytes(int64_t head_bytes, int64_t payload_bytes) {
+  int64_t bytes = 0;
+  do {
+    const int64_t piece = std::min(kChunkBytes, payload_bytes);
+    bytes += WireBytes(head_bytes + piece + (piece > 0 ? kFieldHeadBytes : 0));
+    head_bytes = 0;
+    payload_bytes -= piece;
+  } while (payload_bytes > 0);
+  return bytes;
+}
+
+// One slice's bytes where they lie in `array`.
+template <typename Float>
+Float* Begin(const Slice& slice, const absl::Span<Float>& array) {
+  return array.data() + slice.row_begin * slice.columns;
+}
+
+}  // namespace
+
+ExchangeSizes SizesOf(const ShardSlices& slices, MemberId member, absl::string_view job_digest) {
+  v1::Caller caller;
+  caller.set_member(member.value());
+  caller.set_job_digest(std::string(job_digest));
+  caller.set_generation(1);
+  v1::PushChunk push;
+  v1::PushHeader& header = *push.mutable_header();
+  *header.mutable_caller() = caller;
+  header.mutable_keys()->mutable_dense();
+  header.set_exchange(1000);
+  header.set_base_version(1000);
+  header.set_layout_hash(~uint64_t{0});
+  header.set_examples(1000);
+  header.set_payload_bytes(slices.bytes());
+  v1::PullRequest request;
+  *request.mutable_caller() = caller;
+  request.mutable_keys()->mutable_dense();
+  request.set_after_exchange(1000);
+  v1::Chunk answer;
+  answer.mutable_header()->set_version(1000);
+  answer.mutable_header()->set_layout_hash(~uint64_t{0});
+  answer.mutable_header()->set_examples(1000000);
+
+  ExchangeSizes sizes;
+  sizes.payload_bytes = slices.bytes();
+  sizes.push_wire_bytes = kCallWireBytes + StreamWireBytes(push.ByteSizeLong(), slices.bytes());
+  sizes.pull_request_wire_bytes = kCallWireBytes + WireBytes(request.ByteSizeLong());
+  sizes.pull_wire_bytes = StreamWireBytes(answer.ByteSizeLong(), slices.bytes());
+  return sizes;
+}
+
+SimulatedClient::SimulatedClient(Options options, SimulatedWorld* world, SimulatedProcess* process,
+                                 const std::vector<std::unique_ptr<SimulatedServer>>* servers)
+    : options_(std::move(options)), world_(*world), process_(*process) {
+  for (const auto& server : *servers) {
+    Server entry;
+    entry.server = server.get();
+    entry.sizes = SizesOf(server->shard().slices(), options_.member, options_.job_digest);
+    servers_.push_back(entry);
+  }
+}
+
+absl::StatusOr<ExchangeResult> SimulatedClient::Pull(Exchange after,
+                                                     const ParameterArrays& values) {
+  return Do(Kind::kPull, {after, 0, RestWord()}, nullptr, values);
+}
+
+absl::StatusOr<ExchangeResult> SimulatedClient::PushPull(const OutgoingPush& push,
+                                                         const ConstParameterArrays& update,
+                                                         const ParameterArrays& values) {
+  absl::StatusOr<ExchangeResult> result = Do(Kind::kPushPull, push, &update, values);
+  if (result.ok()) ++traffic_.exchanges;
+  return result;
+}
+
+absl::StatusOr<ExchangeResult> SimulatedClient::Read(Exchange after, RestWord word,
+                                                     const ParameterArrays& values) {
+  return Do(Kind::kReadOutside, {after, 0, word}, nullptr, values);
+}
+
+absl::StatusOr<ExchangeResult> SimulatedClient::Do(Kind kind, const OutgoingPush& push,
+                                                   const ConstParameterArrays* update,
+                                                   const ParameterArrays& values) {
+  const SimNanos begin = world_.events.now();
+  ++call_;
+  ticket_ = process_.Ticket();
+  kind_ = kind;
+  push_ = push;
+  update_ = update;
+  values_ = &values;
+  pushes_left_ = kind == Kind::kPushPull ? servers_.size() : 0;
+  pulls_left_ = servers_.size();
+  job_examples_ = 0;
+  pushed_at_ = begin;
+  first_value_at_ = std::numeric_limits<SimNanos>::max();
+  failed_ = absl::OkStatus();
+  for (uint32_t s = 0; s < servers_.size(); ++s) {
+    const auto arrive = [this, s, call = call_] { Arrive(s, call); };
+    const int to = servers_[s].server->machine();
+    if (kind == Kind::kPushPull) {
+      world_.network.Send(options_.machine, to, servers_[s].sizes.push_wire_bytes, arrive);
+    } else {
+      world_.network.Signal(options_.machine, to, arrive);
+    }
+  }
+  const bool woken = process_.WaitInterruptibly();
+  ++call_;  // What is still on its way is of no use.
+  if (!woken) return absl::CancelledError("parameter client: cancelled");
+  if (!failed_.ok()) return failed_;
+  for (Server& server : servers_) server.base = server.pulled;
+  const SimNanos end = world_.events.now();
+  const SimNanos first_value = std::min(end, std::max(pushed_at_, first_value_at_));
+  ExchangeResult result;
+  result.job_examples = job_examples_;
+  result.push_seconds = ToSeconds(pushed_at_ - begin);
+  result.wait_seconds = ToSeconds(first_value - pushed_at_);
+  result.pull_seconds = ToSeconds(end - first_value);
+  return result;
+}
+
+void SimulatedClient::Arrive(uint32_t server, uint64_t call) {
+  // What a process that crashed had not sent to the end is lost.
+  if (call != call_ || process_.crashed()) return;
+  const Server& to = servers_[server];
+  SimulatedServer::Request request;
+  request.kind = kind_;
+  request.rest = push_.rest;
+  request.read = {options_.member, push_.exchange, this, call};
+  if (kind_ == Kind::kPushPull) {
+    request.push = MakePush(to);
+    traffic_.push_payload_bytes += to.sizes.payload_bytes;
+    traffic_.push_wire_bytes += to.sizes.push_wire_bytes;
+  }
+  to.server->Take(std::move(request));
+}
+
+ReceivedPush SimulatedClient::MakePush(const Server& to) const {
+  ReceivedPush push;
+  push.member = options_.member;
+  push.exchange = push_.exchange;
+  push.base = to.base;
+  push.kind = options_.kind;
+  push.layout_hash = to.server->shard().layout_hash();
+  push.examples = push_.examples;
+  FiniteCheck finite;
+  for (const Slice& slice : to.server->shard().slices().slices) {
+    const char* data = reinterpret_cast<const char*>(Begin(slice, (*update_)[slice.parameter]));
+    const int64_t size = slice.size() * static_cast<int64_t>(sizeof(float));
+    push.payload.Append({data, size}, nullptr);
+    if (options_.moves_values && push.bad_entry < 0 && !finite.Feed(data, size)) {
+      push.bad_entry = finite.bad_entry();
+    }
+  }
+  return push;
+}
+
+void SimulatedClient::Acknowledged(ShardId server, uint64_t call, const absl::Status& accepted) {
+  if (call != call_) return;
+  if (!accepted.ok() && failed_.ok()) {
+    failed_ = absl::Status(accepted.code(),
+                           absl::StrCat("server ", server.value(), ": ", accepted.message()));
+  }
+  world_.network.Signal(servers_[server.value()].server->machine(), options_.machine,
+                        [this, call] { OnAcknowledged(call); });
+}
+
+void SimulatedClient::OnAcknowledged(uint64_t call) {
+  if (call != call_) return;
+  if (--pushes_left_ == 0) pushed_at_ = world_.events.now();
+  if (!failed_.ok() || (pushes_left_ == 0 && pulls_left_ == 0)) process_.Wake(ticket_);
+}
+
+void SimulatedClient::Served(ShardId server, uint64_t call, absl::StatusOr<ReadResult> result) {
+  if (call != call_) return;
+  Server& from = servers_[server.value()];
+  const int machine = from.server->machine();
+  if (!result.ok()) {
+    if (failed_.ok()) {
+      failed_ = absl::Status(result.status().code(), absl::StrCat("server ", server.value(), ": ",
+                                                                  result.status().message()));
+    }
+    world_.network.Signal(machine, options_.machine, [this, call] {
+      if (call == call_) process_.Wake(ticket_);
+    });
+    return;
+  }
+  from.pulled = result->version;
+  job_examples_ = std::max(job_examples_, result->examples);
+  if (options_.moves_values) CopyValues(from.server->shard().slices(), *result->snapshot);
+  const auto s = static_cast<uint32_t>(server.value());
+  world_.network.Send(machine, options_.machine, from.sizes.pull_wire_bytes,
+                      [this, s, call] { OnValues(s, call); });
+}
+
+void SimulatedClient::CopyValues(const ShardSlices& slices, const Snapshot& snapshot) const {
+  auto block = snapshot.blocks().begin();
+  // A block lies within one slice.
+  for (const Slice& slice : slices.slices) {
+    float* to = Begin(slice, (*values_)[slice.parameter]);
+    for (int64_t left = slice.size(); left > 0; ++block) {
+      std::memcpy(to, (*block)->data(), (*block)->size() * sizeof(float));
+      to += (*block)->size();
+      left -= (*block)->size();
+    }
+  }
+}
+
+void SimulatedClient::OnValues(uint32_t server, uint64_t call) {
+  if (call != call_) return;
+  const Server& from = servers_[server];
+  if (kind_ == Kind::kReadOutside) {
+    traffic_.other_payload_bytes += from.sizes.payload_bytes;
+  } else {
+    traffic_.pull_payload_bytes += from.sizes.payload_bytes;
+    traffic_.pull_wire_bytes += from.sizes.pull_request_wire_bytes + from.sizes.pull_wire_bytes;
+  }
+  const SimNanos transfer =
+      world_.network.Transfer(from.server->machine(), options_.machine, from.sizes.pull_wire_bytes);
+  first_value_at_ = std::min(first_value_at_, world_.events.now() - transfer);
+  if (--pulls_left_ == 0 && pushes_left_ == 0) process_.Wake(ticket_);
+}
+
+}  // namespace tessera

@@ -1,0 +1,80 @@
+#include "deploy/simulate/simulated_learner.h"
+
+#include <cmath>
+#include <utility>
+
+#include "common/base/check.h"
+#include "deploy/simulate/chance.h"
+
+namespace tessera {
+namespace {
+
+constexpr float kStubUpdate = 1e-9f;
+
+SimNanos Scaled(SimNanos time, double spread, double uniform) {
+  return std::llround(static_cast<double>(time) * (1 + spread * (2 * uniform - 1)));
+}
+
+}  // namespace
+
+SimNanos StepTimeOf(uint64_t seed, uint64_t worker, SimNanos step_time, double spread) {
+  return Scaled(step_time, spread, UniformChance(seed, kChanceSpeed, worker, 0));
+}
+
+SimulatedLearner::SimulatedLearner(std::unique_ptr<Learner> inner, const WorkerPace& pace,
+                                   SimulatedWorld* world, int machine, SimulatedProcess* process)
+    : inner_(std::move(inner)),
+      pace_(pace),
+      world_(*world),
+      machine_(machine),
+      process_(*process) {}
+
+absl::Status SimulatedLearner::Work(SimNanos work) {
+  const uint64_t ticket = process_.Ticket();
+  world_.machines[machine_]->Run(work, [this, ticket] { process_.Wake(ticket); });
+  return process_.Wait() ? absl::OkStatus() : absl::CancelledError("cancelled");
+}
+
+SimNanos SimulatedLearner::EvaluationTime(size_t rows) const {
+  return pace_.step_time * static_cast<SimNanos>(rows) / (3 * pace_.batch_size);
+}
+
+absl::StatusOr<double> SimulatedLearner::Train(const Dataset& data, absl::Span<const uint32_t> rows,
+                                               const TrainPoint& point) {
+  TESSERA_ASSIGN_OR_RETURN(const double loss, inner_->Train(data, rows, point));
+  SimNanos time = pace_.step_time;
+  if (pace_.jitter > 0) {
+    time = Scaled(time, pace_.jitter,
+                  UniformChance(pace_.seed, kChanceJitter, pace_.worker, point.step));
+  }
+  TESSERA_RETURN_IF_ERROR(Work(time));
+  return loss;
+}
+
+absl::StatusOr<std::vector<float>> SimulatedLearner::Calibrate(const Dataset& data,
+                                                               absl::Span<const uint32_t> rows) {
+  auto constants = inner_->Calibrate(data, rows);
+  TESSERA_RETURN_IF_ERROR(constants.status());
+  TESSERA_RETURN_IF_ERROR(Work(EvaluationTime(rows.size())));
+  return constants;
+}
+
+absl::StatusOr<Scores> SimulatedLearner::Score(const Dataset& data, absl::Span<const uint32_t> rows,
+                                               absl::Span<const float> constants) {
+  auto scores = inner_->Score(data, rows, constants);
+  TESSERA_RETURN_IF_ERROR(scores.status());
+  TESSERA_RETURN_IF_ERROR(Work(EvaluationTime(rows.size())));
+  return scores;
+}
+
+StubArrays::StubArrays(const ModelShape& shape) {
+  for (const ParameterSpec& spec : shape.parameters) {
+    memory_.emplace_back(spec.size(), kStubUpdate);
+  }
+  for (std::vector<float>& memory : memory_) {
+    values_.push_back(absl::MakeSpan(memory));
+    update_.push_back(absl::MakeConstSpan(memory));
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,103 @@
+// Learners whose work takes simulated time.
+#ifndef TESSERA_DEPLOY_SIMULATE_SIMULATED_LEARNER_H_
+#define TESSERA_DEPLOY_SIMULATE_SIMULATED_LEARNER_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "common/layout/parameters.h"
+#include "deploy/simulate/simulated_process.h"
+#include "deploy/simulate/simulated_world.h"
+#include "worker/train/learner.h"
+
+namespace tessera {
+
+// How long one worker computes.
+struct WorkerPace {
+  uint64_t seed = 0;
+  uint64_t worker = 0;
+  // One minibatch.
+  SimNanos step_time = 0;
+  // Each minibatch takes step_time times a number that is uniform in [1 - jitter, 1 + jitter].
+  double jitter = 0;
+  int64_t batch_size = 1;
+};
+
+// Step times of `worker`: `step_time` times a factor that is uniform in [1 - spread, 1 + spread],
+// drawn once for the worker.
+SimNanos StepTimeOf(uint64_t seed, uint64_t worker, SimNanos step_time, double spread);
+
+// Another learner's work, on a core of a simulated machine. Evaluating a row takes a third of
+// training on it: there is no way back through the network.
+class SimulatedLearner final : public Learner {
+ public:
+  // All outlive it but `inner`, which it owns.
+  SimulatedLearner(std::unique_ptr<Learner> inner, const WorkerPace& pace, SimulatedWorld* world,
+                   int machine, SimulatedProcess* process);
+
+  const ParameterArrays& values() const override { return inner_->values(); }
+  const ConstParameterArrays& update() const override { return inner_->update(); }
+  absl::StatusOr<double> Train(const Dataset& data, absl::Span<const uint32_t> rows,
+                               const TrainPoint& point) override;
+  absl::Status FormUpdate() override { return inner_->FormUpdate(); }
+  absl::Status AdoptValues() override { return inner_->AdoptValues(); }
+  absl::StatusOr<std::vector<float>> Calibrate(const Dataset& data,
+                                               absl::Span<const uint32_t> rows) override;
+  absl::StatusOr<Scores> Score(const Dataset& data, absl::Span<const uint32_t> rows,
+                               absl::Span<const float> constants) override;
+
+ private:
+  absl::Status Work(SimNanos work);
+  SimNanos EvaluationTime(size_t rows) const;
+
+  const std::unique_ptr<Learner> inner_;
+  const WorkerPace pace_;
+  SimulatedWorld& world_;
+  const int machine_;
+  SimulatedProcess& process_;
+};
+
+// The memory of all stub learners of a simulation: they need no values of their own.
+class StubArrays {
+ public:
+  explicit StubArrays(const ModelShape& shape);
+  const ParameterArrays& values() const { return values_; }
+  const ConstParameterArrays& update() const { return update_; }
+
+ private:
+  std::vector<std::vector<float>> memory_;
+  ParameterArrays values_;
+  ConstParameterArrays update_;
+};
+
+// Computes nothing: every update is the same tiny one, every loss 1, and no row is scored. For
+// simulations of time and traffic alone.
+class StubLearner final : public Learner {
+ public:
+  explicit StubLearner(const StubArrays* arrays) : arrays_(*arrays) {}
+
+  const ParameterArrays& values() const override { return arrays_.values(); }
+  const ConstParameterArrays& update() const override { return arrays_.update(); }
+  absl::StatusOr<double> Train(const Dataset& data, absl::Span<const uint32_t> rows,
+                               const TrainPoint& point) override {
+    return 1.0;
+  }
+  absl::Status FormUpdate() override { return absl::OkStatus(); }
+  absl::Status AdoptValues() override { return absl::OkStatus(); }
+  absl::StatusOr<std::vector<float>> Calibrate(const Dataset& data,
+                                               absl::Span<const uint32_t> rows) override {
+    return std::vector<float>();
+  }
+  absl::StatusOr<Scores> Score(const Dataset& data, absl::Span<const uint32_t> rows,
+                               absl::Span<const float> constants) override {
+    return Scores();
+  }
+
+ private:
+  const StubArrays& arrays_;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_DEPLOY_SIMULATE_SIMULATED_LEARNER_H_

@@ -1,0 +1,205 @@
+#include "deploy/simulate/simulated_server.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "deploy/simulate/simulated_client.h"
+#include "deploy/simulate/simulated_coordinator.h"
+
+namespace tessera {
+namespace {
+
+Plan ToPlan(const v1::Plan& text) {
+  Plan plan;
+  plan.generation = Generation(text.generation());
+  for (const v1::Member& m : text.members()) {
+    plan.members.push_back({MemberId(m.member()), Rank(m.rank()), Exchange(m.first_exchange())});
+  }
+  return plan;
+}
+
+v1::ServerCounters ToCounters(const ShardCounters& in) {
+  v1::ServerCounters out;
+  out.set_version(in.version.value());
+  out.set_pushes(in.pushes);
+  out.set_duplicates(in.duplicates);
+  out.set_refused(in.refused);
+  out.set_refused_non_finite(in.refused_non_finite);
+  size_t used = in.staleness.size();
+  while (used > 0 && in.staleness[used - 1] == 0) --used;
+  for (size_t i = 0; i < used; ++i) out.add_staleness_histogram(in.staleness[i]);
+  out.set_staleness_sum(in.staleness_sum);
+  out.set_staleness_max(in.staleness_max);
+  out.set_staged_bytes(in.staged_bytes);
+  if (in.collecting > Exchange(0)) out.set_exchange_committed(in.collecting.value() - 1);
+  return out;
+}
+
+Shard::Options Observed(Shard::Options options, PolicyNews* news) {
+  options.policy = std::make_unique<ObservedPolicy>(std::move(options.policy), news);
+  return options;
+}
+
+}  // namespace
+
+SimulatedServer::SimulatedServer(Options options, SimulatedWorld* world,
+                                 SimulatedCoordinator* coordinator)
+    : rank_(options.shard.shard),
+      machine_(options.machine),
+      work_time_(TransferNanos(
+          SlicesOf(options.shard.shape, options.shard.shard, options.shard.shard_count).bytes(),
+          options.rate)),
+      counters_interval_(options.counters_interval),
+      world_(*world),
+      coordinator_(*coordinator),
+      shard_(Observed(std::move(options.shard), &news_)) {}
+
+void SimulatedServer::Start() {
+  v1::ServerHello hello;
+  hello.set_rank(rank_.value());
+  hello.set_job_digest(coordinator_.state().facts().digest);
+  hello.set_layout_hash(shard_.layout_hash());
+  hello.set_parameter_bytes(shard_.slices().bytes());
+  hello.set_address(absl::StrCat("server ", rank_.value()));
+  hello.set_life(1);
+  coordinator_.Attach(this, std::move(hello));
+  world_.events.After(counters_interval_, [this] { Heartbeat(); });
+}
+
+void SimulatedServer::Take(Request request) {
+  inbox_.push_back(std::move(request));
+  Work();
+}
+
+void SimulatedServer::Work() {
+  while (!busy_) {
+    for (; !inbox_.empty(); inbox_.pop_front()) Handle(std::move(inbox_.front()));
+    news_.folded = MemberId();
+    const bool worked = shard_.Advance(world_.time());
+    if (worked && work_time_ > 0) {
+      busy_ = true;
+      world_.machines[machine_]->Run(work_time_, [this] {
+        busy_ = false;
+        AnswerReads();
+        Work();
+      });
+      return;
+    }
+    AnswerReads();
+    if (!worked) break;
+  }
+  SetAlarm();
+}
+
+void SimulatedServer::Handle(Request request) {
+  SimulatedClient& client = *request.read.client;
+  const ParkedRead& read = request.read;
+  if (request.kind == Request::Kind::kReadOutside) {
+    shard_.Rest(read.member, read.after, request.rest);
+    client.Served(rank_, read.call, shard_.ReadNow());
+    return;
+  }
+  bool behind_push = false;
+  if (request.kind == Request::Kind::kPushPull) {
+    push_payload_bytes_ += request.push.payload.size();
+    const absl::StatusOr<PushAccepted> accepted = shard_.Accept(std::move(request.push));
+    client.Acknowledged(rank_, read.call, accepted.status());
+    if (!accepted.ok()) return;
+    behind_push = !accepted->duplicate;
+  }
+  shard_.Rest(read.member, read.after, request.rest);
+  // Before its push is folded a member may not read; then it is asked for by name.
+  if (behind_push) {
+    reads_.ParkBehindPush(read);
+  } else {
+    absl::StatusOr<std::optional<ReadResult>> result = shard_.Read(read.member, read.after);
+    if (result.ok() && !result->has_value()) return reads_.Park(read);
+    client.Served(rank_, read.call,
+                  result.ok() ? absl::StatusOr<ReadResult>(**std::move(result))
+                              : absl::StatusOr<ReadResult>(result.status()));
+  }
+}
+
+void SimulatedServer::AnswerReads() {
+  reads_.Serve(&shard_, news_, [this](const ParkedRead& read, absl::StatusOr<ReadResult> result) {
+    if (result.ok()) pull_payload_bytes_ += shard_.slices().bytes();
+    read.client->Served(rank_, read.call, std::move(result));
+  });
+  news_ = PolicyNews();
+}
+
+void SimulatedServer::SetAlarm() {
+  const absl::Time deadline = shard_.Deadline().value_or(absl::InfiniteFuture());
+  if (deadline >= alarm_) return;
+  alarm_ = deadline;
+  const SimNanos at = std::max(world_.events.now(), absl::ToUnixNanos(deadline));
+  world_.events.At(at, [this, number = ++alarm_number_] {
+    if (number != alarm_number_) return;
+    alarm_ = absl::InfiniteFuture();
+    Work();
+  });
+}
+
+void SimulatedServer::OnPlanMessage(const v1::PlanMessage& message) {
+  // In the order of the fields.
+  if (message.has_plan()) ApplyPlan(message.plan());
+  if (message.has_propose()) AnswerProposal(message.propose());
+  while (!proposals_.empty() && *proposals_.begin() <= message.withdraw()) {
+    shard_.Withdraw(*proposals_.begin());
+    proposals_.erase(proposals_.begin());
+  }
+  if (message.drain()) {
+    closed_ = true;
+    SendCounters(/*closing=*/true);
+  }
+  Work();
+}
+
+void SimulatedServer::AnswerProposal(const v1::Proposal& proposal) {
+  proposals_.insert(proposal.proposal());
+  v1::ShardMessage message;
+  v1::ProposalReply& reply = *message.mutable_proposal_reply();
+  reply.set_proposal(proposal.proposal());
+  reply.set_first_exchange(
+      shard_.Propose(proposal.proposal(), Exchange(proposal.member().first_exchange())).value());
+  coordinator_.FromServer(this, std::move(message));
+}
+
+void SimulatedServer::ApplyPlan(const v1::Plan& text) {
+  for (const Shard::Removed& removed : shard_.SetPlan(ToPlan(text))) removed_.push_back(removed);
+  v1::ShardMessage message;
+  v1::PlanApplied& applied = *message.mutable_applied();
+  applied.set_generation(text.generation());
+  for (const Shard::Removed& removed : removed_) {
+    v1::PlanApplied::Removed& entry = *applied.add_removed();
+    entry.set_member(removed.member.value());
+    entry.set_last_exchange(removed.last_exchange.value());
+  }
+  // No connection breaks here: once is enough.
+  removed_.clear();
+  coordinator_.FromServer(this, std::move(message));
+}
+
+void SimulatedServer::SendCounters(bool closing) {
+  v1::ShardMessage message;
+  v1::ServerCounters& counters = *message.mutable_counters();
+  counters = ToCounters(shard_.counters());
+  counters.set_rank(rank_.value());
+  counters.set_parked_pulls(reads_.size());
+  counters.set_parameter_bytes(shard_.slices().bytes());
+  counters.set_push_payload_bytes(push_payload_bytes_);
+  counters.set_pull_payload_bytes(pull_payload_bytes_);
+  counters.set_closing(closing);
+  if (closing) counters.set_parameters_hash(shard_.ParametersHash());
+  coordinator_.FromServer(this, std::move(message));
+}
+
+void SimulatedServer::Heartbeat() {
+  if (closed_) return;
+  SendCounters(/*closing=*/false);
+  world_.events.After(counters_interval_, [this] { Heartbeat(); });
+}
+
+}  // namespace tessera

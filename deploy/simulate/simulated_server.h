@@ -1,0 +1,94 @@
+// One server: a real shard, and the time that its thread takes.
+//
+// It does what server/shard/shard_thread.cc does, in the same order: what has arrived, then one piece
+// of work, then the reads that may be answered. Folding a push, or committing without one, takes the
+// thread slice bytes / rate; everything else takes no time. What arrives meanwhile waits.
+#ifndef TESSERA_DEPLOY_SIMULATE_SIMULATED_SERVER_H_
+#define TESSERA_DEPLOY_SIMULATE_SIMULATED_SERVER_H_
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "deploy/simulate/observed_policy.h"
+#include "deploy/simulate/parked_reads.h"
+#include "deploy/simulate/simulated_world.h"
+#include "proto/coordinator.pb.h"
+#include "server/shard/shard.h"
+
+namespace tessera {
+
+class SimulatedCoordinator;
+
+class SimulatedServer {
+ public:
+  struct Options {
+    Shard::Options shard;
+    int machine = 0;
+    // Bytes of its slice that the thread folds per second; 0: no time.
+    int64_t rate = 0;
+    // Between words to the coordinator.
+    SimNanos counters_interval = kNanosPerSecond;
+  };
+
+  // What a client asks for, once it has arrived. The answers are calls of the client: Acknowledged
+  // for a push, then Served for the values.
+  struct Request {
+    enum class Kind { kPushPull, kPull, kReadOutside };
+    Kind kind = Kind::kPull;
+    ReceivedPush push;
+    ParkedRead read;
+    RestWord rest;
+  };
+
+  // `world` and `coordinator` outlive the server.
+  SimulatedServer(Options options, SimulatedWorld* world, SimulatedCoordinator* coordinator);
+
+  // Attaches to the coordinator, and keeps telling it of this server.
+  void Start();
+  void Take(Request request);
+  void OnPlanMessage(const v1::PlanMessage& message);
+
+  int machine() const { return machine_; }
+  ShardId rank() const { return rank_; }
+  Shard& shard() { return shard_; }
+  const Shard& shard() const { return shard_; }
+  size_t parked_reads() const { return reads_.size(); }
+
+ private:
+  void Work();
+  void Handle(Request request);
+  void AnswerReads();
+  void SetAlarm();
+  void ApplyPlan(const v1::Plan& text);
+  void AnswerProposal(const v1::Proposal& proposal);
+  void SendCounters(bool closing);
+  void Heartbeat();
+
+  const ShardId rank_;
+  const int machine_;
+  const SimNanos work_time_;
+  const SimNanos counters_interval_;
+  SimulatedWorld& world_;
+  SimulatedCoordinator& coordinator_;
+  PolicyNews news_;
+  Shard shard_;
+  ParkedReads reads_;
+  std::deque<Request> inbox_;
+  bool busy_ = false;
+  bool closed_ = false;
+  // When the shard asked to be called; the number tells the last alarm from earlier ones.
+  absl::Time alarm_ = absl::InfiniteFuture();
+  uint64_t alarm_number_ = 0;
+  uint64_t push_payload_bytes_ = 0;
+  uint64_t pull_payload_bytes_ = 0;
+  std::set<uint64_t> proposals_;  // not withdrawn
+  std::vector<Shard::Removed> removed_;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_DEPLOY_SIMULATE_SIMULATED_SERVER_H_

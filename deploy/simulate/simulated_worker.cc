@@ -1,0 +1,176 @@
+#include "deploy/simulate/simulated_worker.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/rpc/control_protocol.h"
+
+namespace tessera {
+namespace {
+
+// As worker/rpc/coordinator_client.cc has them.
+constexpr SimNanos kJoinInterval = kNanosPerSecond / 20;
+constexpr SimNanos kRenewInterval = kNanosPerSecond;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SimulatedWorker>> SimulatedWorker::Create(
+    Options options, const WorkerSurroundings* surroundings) {
+  auto worker = absl::WrapUnique(new SimulatedWorker(std::move(options), surroundings));
+  SimulatedWorker* const self = worker.get();
+  TESSERA_ASSIGN_OR_RETURN(worker->process_,
+                           SimulatedProcess::Create([self] { self->outcome_ = self->Live(); },
+                                                    surroundings->stack_bytes));
+  worker->renew_interval_ =
+      std::min(kRenewInterval, surroundings->job->cluster().lease_timeout() / 4);
+  return worker;
+}
+
+absl::Status SimulatedWorker::Live() {
+  TESSERA_ASSIGN_OR_RETURN(const v1::JoinReply admission, Join());
+  member_ = MemberId(admission.member());
+  absl::Status status = Train(admission);
+  if (!lost_.ok()) status = lost_;
+  renewing_ = false;
+  const absl::Status left = Leave(status);
+  return status.ok() ? left : status;
+}
+
+absl::StatusOr<v1::JoinReply> SimulatedWorker::Join() {
+  v1::JoinRequest request;
+  request.set_job_digest(around_.job_digest);
+  request.set_layout_hash(around_.coordinator->state().facts().layout_hash);
+  request.set_protocol(kControlProtocol);
+  request.set_description(options_.description);
+  request.set_rows(around_.data->train.rows());
+  request.set_rank(options_.rank.value());
+  const SimNanos interval = std::min(kJoinInterval, around_.job->cluster().lease_timeout() / 4);
+  while (true) {
+    TESSERA_ASSIGN_OR_RETURN(
+        v1::JoinReply reply,
+        around_.coordinator->Ask(process_.get(), options_.machine,
+                                 [&request](Coordinator& coordinator, absl::Time now) {
+                                   return coordinator.Join(request, now);
+                                 }));
+    if (reply.admitted()) return reply;
+    request.set_member(reply.member());
+    const uint64_t ticket = process_->Ticket();
+    around_.world->events.After(interval, [this, ticket] { process_->Wake(ticket); });
+    if (!process_->Wait()) return absl::CancelledError("cancelled");
+  }
+}
+
+absl::Status SimulatedWorker::Train(const v1::JoinReply& admission) {
+  SimulatedWorld& world = *around_.world;
+  if (options_.crashes_after.has_value()) {
+    world.events.After(*options_.crashes_after, [this] { Crash(); });
+  }
+  coordination_ = std::make_unique<SimulatedCoordination>(around_.coordinator, process_.get(),
+                                                          options_.machine, member_);
+  renewing_ = true;
+  world.events.After(renew_interval_, [this] { Renew(); });
+
+  SimulatedClient::Options data;
+  data.machine = options_.machine;
+  data.member = member_;
+  data.kind = static_cast<int>(around_.recipe->payload);
+  data.job_digest = around_.job_digest;
+  data.moves_values = around_.moves_values;
+  client_ =
+      std::make_unique<SimulatedClient>(std::move(data), &world, process_.get(), around_.servers);
+  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Learner> inner,
+                           around_.make_learner(Rank(admission.rank())));
+  learner_ = std::make_unique<SimulatedLearner>(std::move(inner), options_.pace, &world,
+                                                options_.machine, process_.get());
+  TrainLoop::Options options;
+  options.job = *around_.job;
+  options.recipe = *around_.recipe;
+  options.rank = Rank(admission.rank());
+  options.first_exchange = Exchange(admission.first_exchange());
+  options.first_step = admission.first_step();
+  options.first_epoch = admission.epoch();
+  options.clock = [&world] { return absl::Nanoseconds(world.events.now()); };
+  options.orders = around_.orders;
+  loop_ = std::make_unique<TrainLoop>(std::move(options), around_.data, learner_.get(),
+                                      client_.get(), coordination_.get());
+  if (!lost_.ok()) loop_->Stop();
+  return loop_->Run();
+}
+
+v1::WorkerReport SimulatedWorker::Report() const {
+  v1::WorkerReport report;
+  report.set_rank(options_.rank.value());
+  report.set_backend("simulated");
+  if (loop_ == nullptr) return report;
+  const Traffic traffic = client_->traffic();
+  const PhaseTimer& phases = loop_->phases();
+  report.set_steps(loop_->steps());
+  report.set_examples(loop_->examples());
+  report.set_exchanges(traffic.exchanges);
+  report.set_pull_payload_bytes(traffic.pull_payload_bytes);
+  report.set_push_payload_bytes(traffic.push_payload_bytes);
+  report.set_pull_wire_bytes(traffic.pull_wire_bytes);
+  report.set_push_wire_bytes(traffic.push_wire_bytes);
+  report.set_other_payload_bytes(traffic.other_payload_bytes);
+  report.set_compute_seconds(phases.seconds(Phase::kCompute));
+  report.set_pull_seconds(phases.seconds(Phase::kPull));
+  report.set_push_seconds(phases.seconds(Phase::kPush));
+  report.set_wait_seconds(phases.seconds(Phase::kWait));
+  report.set_evaluate_seconds(phases.seconds(Phase::kEvaluate));
+  return report;
+}
+
+absl::Status SimulatedWorker::Leave(const absl::Status& why) {
+  v1::LeaveRequest request;
+  request.set_member(member_.value());
+  *request.mutable_report() = Report();
+  request.set_error(std::string(why.message()));
+  return around_.coordinator->Ask(process_.get(), options_.machine,
+                                  [&request](Coordinator& coordinator, absl::Time now) {
+                                    return coordinator.Leave(request, now);
+                                  });
+}
+
+void SimulatedWorker::Renew() {
+  if (!renewing_) return;
+  around_.coordinator->Tell(options_.machine, [this] { AskToRenew(); });
+}
+
+// At the coordinator.
+void SimulatedWorker::AskToRenew() {
+  v1::RenewRequest request;
+  request.set_member(member_.value());
+  *request.mutable_progress() = ToProto(coordination_->progress());
+  request.set_drain_seen(drain_seen_);
+  renewed_ = around_.coordinator->state().Renew(request, around_.world->time());
+  around_.coordinator->Deliver();
+  around_.world->network.Signal(around_.coordinator->machine(), options_.machine,
+                                [this] { OnRenewed(); });
+}
+
+void SimulatedWorker::OnRenewed() {
+  if (!renewing_) return;
+  if (!renewed_.ok()) {
+    lost_ = renewed_.status();
+    if (loop_ != nullptr) loop_->Stop();
+    process_->Interrupt();
+    return;
+  }
+  coordination_->OnRenewed(*renewed_);
+  // A drain is acknowledged at once: all members wait for it.
+  const bool told = drain_seen_ == renewed_->drain_exchange();
+  drain_seen_ = renewed_->drain_exchange();
+  around_.world->events.After(told ? renew_interval_ : 0, [this] { Renew(); });
+}
+
+void SimulatedWorker::Crash() {
+  if (process_->ended()) return;
+  process_->Crash();
+  renewing_ = false;
+  if (options_.on_crash) options_.on_crash();
+}
+
+}  // namespace tessera

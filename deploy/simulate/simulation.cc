@@ -1,0 +1,235 @@
+#include "deploy/simulate/simulation.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/process.h"
+#include "common/config/job_digest.h"
+#include "common/layout/shard_map.h"
+#include "deploy/simulate/chance.h"
+#include "deploy/simulate/simulation_report.h"
+#include "kernels/devices.h"
+#include "server/control/job_facts.h"
+#include "worker/replica/replica.h"
+
+namespace tessera {
+namespace {
+
+// The mathematics of a model runs on its worker's fiber; only pages that are used take memory.
+constexpr size_t kMathStackBytes = size_t{1} << 20;
+// Longer than any lease, evaluation or round trip that makes sense.
+constexpr int64_t kStandstillLeases = 1000;
+// As server/rpc/attach_link.h has it.
+constexpr SimNanos kCountersInterval = kNanosPerSecond / 4;
+
+JobFacts FactsOf(const v1::Job& job, const Recipe& recipe, const ModelShape& shape,
+                 std::string digest) {
+  const v1::Cluster& cluster = job.cluster();
+  JobFacts facts;
+  facts.name = job.name();
+  facts.method = recipe.name;
+  facts.method_description = recipe.description;
+  facts.digest = std::move(digest);
+  facts.version = kVersion;
+  facts.layout_hash = LayoutHash(shape, cluster.servers().count());
+  facts.seed = job.seed();
+  facts.servers = cluster.servers().count();
+  facts.workers = cluster.workers();
+  facts.lease_timeout = absl::Nanoseconds(cluster.lease_timeout());
+  facts.batch_size = job.train().batch_size();
+  facts.epochs = job.train().epochs();
+  facts.steps = job.train().steps();
+  facts.local_steps = recipe.local_steps;
+  facts.synchronous = recipe.lockstep;
+  facts.aligned = recipe.aligned;
+  facts.step_budgets = recipe.step_budgets;
+  facts.rows_are_local = job.data().partition() == "local";
+  facts.target_accuracy = job.train().target_accuracy();
+  return facts;
+}
+
+absl::Status Check(const SimulationOptions& options) {
+  const auto share = [](double value) { return value >= 0 && value < 1; };
+  if (options.machines < 0 || options.cores_per_machine < 0 || options.bandwidth < 0 ||
+      options.latency < 0 || options.loopback_bandwidth < 0 || options.server_rate < 0 ||
+      options.step_time < 0 || !(options.fail_rate >= 0) || options.restart_after.value_or(0) < 0) {
+    return absl::InvalidArgumentError("simulation: an option is negative, want 0 or more");
+  }
+  if (!share(options.speed_spread) || !share(options.step_jitter)) {
+    return absl::InvalidArgumentError(absl::StrCat("simulation: speed spread is ",
+                                                   options.speed_spread, " and step jitter ",
+                                                   options.step_jitter, ", want both in [0, 1)"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Simulation>> Simulation::Create(const v1::Job& job,
+                                                               const SimulationOptions& options,
+                                                               const Datasets* data) {
+  TESSERA_RETURN_IF_ERROR(Check(options));
+  auto simulation = absl::WrapUnique(new Simulation(job, options, data));
+  TESSERA_RETURN_IF_ERROR(simulation->Build());
+  return simulation;
+}
+
+// Workers end first: what is left of their bodies speaks to the rest.
+Simulation::~Simulation() { workers_.clear(); }
+
+int Simulation::MachineOf(int process, int first) const {
+  return options_.machines > 0 ? process % options_.machines : first + process;
+}
+
+absl::Status Simulation::Build() {
+  digest_ = JobDigest(job_);
+  TESSERA_ASSIGN_OR_RETURN(recipe_, RecipeFor(job_));
+  TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ExchangedShape(job_.model(), recipe_));
+  if (options_.stub_gradients) {
+    stub_ = std::make_unique<StubArrays>(shape);
+  } else {
+    TESSERA_ASSIGN_OR_RETURN(backend_,
+                             CreateBackend(job_.cluster().device(), job_.cluster().threads()));
+  }
+  const int servers = static_cast<int>(job_.cluster().servers().count());
+  const int workers = static_cast<int>(job_.cluster().workers());
+  SimNetwork::Options network;
+  network.bandwidth = options_.bandwidth;
+  network.latency = options_.latency;
+  network.loopback_bandwidth = options_.loopback_bandwidth;
+  world_ = std::make_unique<SimulatedWorld>(
+      options_.machines > 0 ? options_.machines : servers + workers, options_.cores_per_machine,
+      network);
+  TESSERA_ASSIGN_OR_RETURN(
+      coordinator_,
+      SimulatedCoordinator::Create(FactsOf(job_, recipe_, shape, digest_), 0, world_.get()));
+  coordinator_->StartTicking();
+  TESSERA_RETURN_IF_ERROR(BuildServers(shape));
+
+  surroundings_.job = &job_;
+  surroundings_.recipe = &recipe_;
+  surroundings_.job_digest = digest_;
+  surroundings_.data = &data_;
+  surroundings_.orders = &orders_;
+  surroundings_.world = world_.get();
+  surroundings_.coordinator = coordinator_.get();
+  surroundings_.servers = &servers_;
+  surroundings_.moves_values = !options_.stub_gradients;
+  surroundings_.stack_bytes = options_.stub_gradients ? Fiber::kStackBytes : kMathStackBytes;
+  surroundings_.make_learner = [this](Rank rank) -> absl::StatusOr<std::unique_ptr<Learner>> {
+    if (stub_ != nullptr) return std::make_unique<StubLearner>(stub_.get());
+    return Replica::Create(job_, recipe_, rank, backend_.get());
+  };
+  // The job waits for rank 0, 1 and so on; with the last rank first it looks no further than rank
+  // 0 until all are there.
+  for (int rank = workers - 1; rank >= 0; --rank) {
+    TESSERA_RETURN_IF_ERROR(AddWorker(Rank(rank), 0));
+  }
+  progress_interval_ =
+      kStandstillLeases * std::max(job_.cluster().lease_timeout(), 10 * options_.step_time);
+  world_->events.After(progress_interval_, [this] { CheckProgress(); });
+  return absl::OkStatus();
+}
+
+absl::Status Simulation::BuildServers(const ModelShape& shape) {
+  const int count = static_cast<int>(job_.cluster().servers().count());
+  for (int rank = 0; rank < count; ++rank) {
+    SimulatedServer::Options options;
+    options.shard.shape = shape;
+    options.shard.shard = ShardId(rank);
+    options.shard.shard_count = count;
+    options.shard.seed = job_.seed();
+    options.shard.kind = static_cast<int>(recipe_.payload);
+    options.shard.policy = recipe_.make_policy();
+    options.shard.rule = recipe_.make_rule();
+    options.shard.schedule = recipe_.schedule;
+    options.machine = MachineOf(rank, 0);
+    options.rate = options_.server_rate;
+    options.counters_interval = std::min(kCountersInterval, job_.cluster().lease_timeout() / 4);
+    servers_.push_back(
+        std::make_unique<SimulatedServer>(std::move(options), world_.get(), coordinator_.get()));
+  }
+  for (const auto& server : servers_) server->Start();
+  return absl::OkStatus();
+}
+
+absl::Status Simulation::AddWorker(Rank rank, uint64_t life) {
+  const uint64_t k = rank.value();
+  SimulatedWorker::Options options;
+  options.rank = rank;
+  options.machine = MachineOf(static_cast<int>(k), static_cast<int>(servers_.size()));
+  options.pace.seed = job_.seed();
+  options.pace.worker = k;
+  options.pace.step_time = StepTimeOf(job_.seed(), k, options_.step_time, options_.speed_spread);
+  options.pace.jitter = options_.step_jitter;
+  options.pace.batch_size = job_.train().batch_size();
+  options.description = absl::StrCat("simulated worker ", k);
+  if (options_.fail_rate > 0) {
+    const double hours =
+        ExponentialChance(job_.seed(), kChanceFailure, k, life) / options_.fail_rate;
+    // Further off than any simulation goes is never.
+    constexpr double kHoursMax = 24 * 365;
+    if (hours < kHoursMax) {
+      options.crashes_after = static_cast<SimNanos>(hours * 3600 * kNanosPerSecond);
+    }
+  }
+  options.on_crash = [this, rank, life] { OnCrash(rank, life); };
+  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<SimulatedWorker> worker,
+                           SimulatedWorker::Create(std::move(options), &surroundings_));
+  workers_.push_back(std::move(worker));
+  world_->events.After(0, [started = workers_.back().get()] { started->Start(); });
+  return absl::OkStatus();
+}
+
+void Simulation::OnCrash(Rank rank, uint64_t life) {
+  if (!options_.restart_after.has_value()) return;
+  world_->events.After(*options_.restart_after, [this, rank, life] {
+    if (coordinator().ended()) return;
+    const absl::Status added = AddWorker(rank, life + 1);
+    if (!added.ok() && failed_.ok()) failed_ = added;
+  });
+}
+
+uint64_t Simulation::exchanges() const {
+  uint64_t sum = 0;
+  for (const auto& worker : workers_) sum += worker->exchanges();
+  return sum;
+}
+
+void Simulation::CheckProgress() {
+  const uint64_t now = exchanges();
+  if (now == progress_seen_ && failed_.ok()) {
+    failed_ = absl::DeadlineExceededError(absl::StrCat("simulation: no exchange within ",
+                                                       ToSeconds(progress_interval_),
+                                                       " simulated seconds; the job stands still"));
+  }
+  progress_seen_ = now;
+  world_->events.After(progress_interval_, [this] { CheckProgress(); });
+}
+
+bool Simulation::Run(int64_t events) {
+  for (int64_t i = 0; i < events; ++i) {
+    if (coordinator().ended() || !failed_.ok()) return true;
+    TESSERA_CHECK(world_->events.RunNext());
+  }
+  return coordinator().ended() || !failed_.ok();
+}
+
+void Simulation::Drain(absl::string_view reason) {
+  coordinator_->state().Drain(reason, world_->time());
+  coordinator_->Deliver();
+}
+
+v1::JobStatus Simulation::Status() const { return coordinator().Status(world_->time()); }
+
+absl::Status Simulation::outcome() const {
+  return failed_.ok() ? coordinator().outcome() : failed_;
+}
+
+std::string Simulation::Report() const { return SimulationReport(Status(), options_); }
+
+}  // namespace tessera

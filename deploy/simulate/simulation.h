@@ -1,0 +1,128 @@
+// A whole job on a simulated clock and network: the real train loops, shards, policies, rules and
+// coordinator, and a model of how long everything takes.
+//
+//   computing   step_time for a minibatch on one core, differently fast for each worker
+//   sending     network.h, machine.h
+//   folding     bytes / server_rate on each server's one thread
+//   failing     each worker by itself, at a rate
+//
+// What is left out: connections that break, messages that are lost, retries, and the time that a
+// worker's own copying takes.
+#ifndef TESSERA_DEPLOY_SIMULATE_SIMULATION_H_
+#define TESSERA_DEPLOY_SIMULATE_SIMULATION_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "common/layout/parameters.h"
+#include "common/method/recipe.h"
+#include "deploy/simulate/simulated_coordinator.h"
+#include "deploy/simulate/simulated_learner.h"
+#include "deploy/simulate/simulated_server.h"
+#include "deploy/simulate/simulated_worker.h"
+#include "deploy/simulate/simulated_world.h"
+#include "kernels/backend.h"
+#include "proto/job.pb.h"
+#include "proto/status.pb.h"
+#include "worker/data/dataset.h"
+#include "worker/data/order_cache.h"
+
+namespace tessera {
+
+struct SimulationOptions {
+  // Machines that the processes are dealt to, workers and servers each from the first one on; 0:
+  // every process has one of its own.
+  int machines = 0;
+  // Of each machine; 0: as many as are wanted.
+  int cores_per_machine = 0;
+  // Of every machine's link, bytes per second each way, and from any machine to any other; 0: no
+  // limit, no latency.
+  int64_t bandwidth = 0;
+  SimNanos latency = 0;
+  // Between processes of one machine, bytes per second of a core.
+  int64_t loopback_bandwidth = int64_t{2'000'000'000};
+  // One minibatch of an average worker. Worker k's take this times a number that is uniform in
+  // [1 - speed_spread, 1 + speed_spread]; each minibatch again within step_jitter.
+  SimNanos step_time = 0;
+  double speed_spread = 0;
+  double step_jitter = 0;
+  // Bytes of parameters that a server folds per second; 0: it takes no time. 4 GB/s is what one core
+  // does with plain sgd (bench/rules).
+  int64_t server_rate = int64_t{4'000'000'000};
+  // Crashes per worker and hour, exponentially distributed.
+  double fail_rate = 0;
+  // How long after a crash a new worker takes the rank; nullopt: never.
+  std::optional<SimNanos> restart_after;
+  // Updates are the same tiny ones always, and nothing is evaluated: only times and traffic mean
+  // something.
+  bool stub_gradients = false;
+};
+
+// One thread. Deterministic: the same job, data and options take the same course.
+class Simulation {
+ public:
+  // `data` outlives the simulation. `job` is resolved (common/config/job_reader.h).
+  //   kInvalidArgument    an option is out of its range
+  //   kResourceExhausted  no memory for so many workers
+  // and what RecipeFor and CreateBackend return.
+  static absl::StatusOr<std::unique_ptr<Simulation>> Create(const v1::Job& job,
+                                                            const SimulationOptions& options,
+                                                            const Datasets* data);
+  ~Simulation();
+
+  // Runs up to `events` events. True once the job has ended.
+  bool Run(int64_t events);
+  // Evaluate soon, and end.
+  void Drain(absl::string_view reason);
+
+  double seconds() const { return ToSeconds(world_->events.now()); }
+  uint64_t events() const { return world_->events.events(); }
+  uint64_t exchanges() const;
+  v1::JobStatus Status() const;
+  // Once the job has ended: OK, or why it failed.
+  absl::Status outcome() const;
+  // Once the job has ended: the report, with the options under "simulation".
+  std::string Report() const;
+  const Coordinator& coordinator() const { return coordinator_->state(); }
+  const std::vector<std::unique_ptr<SimulatedServer>>& servers() const { return servers_; }
+
+ private:
+  Simulation(const v1::Job& job, const SimulationOptions& options, const Datasets* data)
+      : job_(job), options_(options), data_(*data) {}
+
+  absl::Status Build();
+  absl::Status BuildServers(const ModelShape& shape);
+  absl::Status AddWorker(Rank rank, uint64_t life);
+  void OnCrash(Rank rank, uint64_t life);
+  int MachineOf(int process, int first) const;
+  // The job stands still: no exchange for very long.
+  void CheckProgress();
+
+  const v1::Job job_;
+  const SimulationOptions options_;
+  const Datasets& data_;
+  std::string digest_;
+  Recipe recipe_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<StubArrays> stub_;
+  OrderCache orders_;
+  // Everything below refers to the world.
+  std::unique_ptr<SimulatedWorld> world_;
+  std::unique_ptr<SimulatedCoordinator> coordinator_;
+  std::vector<std::unique_ptr<SimulatedServer>> servers_;
+  WorkerSurroundings surroundings_;
+  std::vector<std::unique_ptr<SimulatedWorker>> workers_;
+  absl::Status failed_;
+  SimNanos progress_interval_ = 0;
+  uint64_t progress_seen_ = 0;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_DEPLOY_SIMULATE_SIMULATION_H_

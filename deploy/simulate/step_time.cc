@@ -1,0 +1,49 @@
+#include "deploy/simulate/step_time.h"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include "common/base/check.h"
+#include "common/method/recipe.h"
+#include "kernels/devices.h"
+#include "worker/replica/replica.h"
+
+namespace tessera {
+namespace {
+
+constexpr int kWarmSteps = 3;
+constexpr int kStepsMin = 5;
+constexpr int kStepsMax = 200;
+constexpr double kSecondsMax = 1;
+
+double Now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+absl::StatusOr<SimNanos> MeasureStepTime(const v1::Job& job, const Datasets& data) {
+  TESSERA_ASSIGN_OR_RETURN(const Recipe recipe, RecipeFor(job));
+  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
+                           CreateBackend(job.cluster().device(), job.cluster().threads()));
+  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Replica> replica,
+                           Replica::Create(job, recipe, Rank(0), backend.get()));
+  std::vector<uint32_t> rows(std::min(job.train().batch_size(), data.train.rows()));
+  std::iota(rows.begin(), rows.end(), 0);
+  std::vector<double> seconds;
+  const double begin = Now();
+  for (int step = 0; step < kStepsMax; ++step) {
+    const double start = Now();
+    if (step >= kWarmSteps + kStepsMin && start - begin > kSecondsMax) break;
+    TESSERA_RETURN_IF_ERROR(
+        replica->Train(data.train, rows, {static_cast<uint64_t>(step), 1.0f}).status());
+    if (step >= kWarmSteps) seconds.push_back(Now() - start);
+  }
+  std::nth_element(seconds.begin(), seconds.begin() + seconds.size() / 2, seconds.end());
+  return static_cast<SimNanos>(seconds[seconds.size() / 2] * kNanosPerSecond);
+}
+
+}  // namespace tessera

@@ -1,0 +1,18 @@
+// How long one minibatch takes on this machine.
+#ifndef TESSERA_DEPLOY_SIMULATE_STEP_TIME_H_
+#define TESSERA_DEPLOY_SIMULATE_STEP_TIME_H_
+
+#include "absl/status/statusor.h"
+#include "deploy/simulate/event_queue.h"
+#include "proto/job.pb.h"
+#include "worker/data/dataset.h"
+
+namespace tessera {
+
+// The median of some steps of one worker of `job`, after a few that are not counted. Takes about a
+// second, or as long as a few steps do.
+absl::StatusOr<SimNanos> MeasureStepTime(const v1::Job& job, const Datasets& data);
+
+}  // namespace tessera
+
+#endif  // TESSERA_DEPLOY_SIMULATE_STEP_TIME_H_
