@@ -79,11 +79,12 @@ absl::StatusOr<v1::Job> MakeJob(const std::string& method, int64_t inputs, int64
       "model:\n  input: [", inputs, "]\n  layers:\n    - linear: {units: ", hidden,
       ", bias: false}\n    - batch_norm\n    - relu\n    - linear: {units: 10}\n",
       "train:\n  batch_size: ", batch, "\n  steps: ", steps,
-      "\n  evaluate_every: 0\n  optimizer: {sgd: {learning_rate: 0.01}}\n", "method:\n  ", method, ": {",
+      "\n  evaluate_every: 0\n  optimizer: {sgd: {learning_rate: 0.01}}\n", "method:\n  ", method,
+      ": {",
       method == "ssp"        ? "bound: 3"
       : method == "softsync" ? "pushes: 4"
                              : "",
-      "}\n", "cluster: {servers: ", servers, "}\n");
+      "}\n", "cluster: {servers: ", servers, ", workers: ", std::min(workers, 1024), "}\n");
   const JobReading reading = ReadJob(source, JobOptions{/*check_files=*/false});
   if (!reading.ok()) return absl::InvalidArgumentError(FormatJobErrors(reading.errors));
   v1::Job job = reading.job;

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstdio>
@@ -33,6 +34,10 @@ namespace {
 constexpr absl::Duration kShowInterval = absl::Milliseconds(100);
 // Between looks at the clock and at signals.
 constexpr int64_t kEventsAtOnce = 200;
+// More than a real job may have (proto/job.proto); a fiber takes two of the kernel's 65,530
+// mappings.
+constexpr int kWorkersMax = 20000;
+constexpr int kJobWorkersMax = 1024;
 
 // Everything that is wrong with the flags, one line each.
 class FlagReader {
@@ -61,6 +66,10 @@ class FlagReader {
     if (value < 0) Refuse(flag, absl::StrCat(value), "a number, 0 or more");
     return value;
   }
+  void Workers(int value) {
+    if (value >= 0 && value <= kWorkersMax) return;
+    Refuse("workers", absl::StrCat(value), absl::StrCat("a number, 0 to ", kWorkersMax));
+  }
   const std::string& errors() const { return errors_; }
 
  private:
@@ -72,7 +81,7 @@ class FlagReader {
 
 SimulationOptions ReadFlags(const SimulateOptions& in, FlagReader* flags) {
   SimulationOptions out;
-  flags->Count("workers", in.workers);
+  flags->Workers(in.workers);
   flags->Count("servers", in.servers);
   out.machines = flags->Count("machines", in.machines);
   out.cores_per_machine = flags->Count("cores-per-machine", in.cores_per_machine);
@@ -191,13 +200,19 @@ int SimulateJob(const SimulateOptions& options) {
   FlagReader flags;
   const SimulationOptions simulated = ReadFlags(options, &flags);
   std::vector<std::string> overrides = options.overrides;
-  if (options.workers > 0) overrides.push_back(absl::StrCat("cluster.workers=", options.workers));
+  if (options.workers > 0) {
+    overrides.push_back(
+        absl::StrCat("cluster.workers=", std::min(options.workers, kJobWorkersMax)));
+  }
   if (options.servers > 0) overrides.push_back(absl::StrCat("cluster.servers=", options.servers));
-  const JobReading reading = ReadJobFile(options.job_path, overrides, JobOptions{});
+  JobReading reading = ReadJobFile(options.job_path, overrides, JobOptions{});
   if (!reading.ok() || !flags.errors().empty()) {
     std::fputs(flags.errors().c_str(), stderr);
     std::fputs(FormatJobErrors(reading.errors).c_str(), stderr);
     return 2;
+  }
+  if (options.workers > kJobWorkersMax) {
+    reading.job.mutable_cluster()->set_workers(options.workers);
   }
   const absl::Status status = Simulate(options, simulated, reading.job, signals);
   if (status.ok()) return 0;

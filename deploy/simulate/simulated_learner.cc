@@ -36,6 +36,7 @@ absl::Status SimulatedLearner::Work(SimNanos work) {
 }
 
 SimNanos SimulatedLearner::EvaluationTime(size_t rows) const {
+  if (!pace_.evaluates) return 0;
   return pace_.step_time * static_cast<SimNanos>(rows) / (3 * pace_.batch_size);
 }
 

@@ -19,6 +19,8 @@ struct WorkerPace {
   uint64_t worker = 0;
   // One minibatch.
   SimNanos step_time = 0;
+  // Evaluating a row takes a third of training on it: there is no way back through the network.
+  bool evaluates = true;
   // Each minibatch takes step_time times a number that is uniform in [1 - jitter, 1 + jitter].
   double jitter = 0;
   int64_t batch_size = 1;
@@ -28,8 +30,7 @@ struct WorkerPace {
 // drawn once for the worker.
 SimNanos StepTimeOf(uint64_t seed, uint64_t worker, SimNanos step_time, double spread);
 
-// Another learner's work, on a core of a simulated machine. Evaluating a row takes a third of
-// training on it: there is no way back through the network.
+// Another learner's work, on a core of a simulated machine.
 class SimulatedLearner final : public Learner {
  public:
   // All outlive it but `inner`, which it owns.

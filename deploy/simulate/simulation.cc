@@ -166,6 +166,7 @@ absl::Status Simulation::AddWorker(Rank rank, uint64_t life) {
   options.pace.worker = k;
   options.pace.step_time = StepTimeOf(job_.seed(), k, options_.step_time, options_.speed_spread);
   options.pace.jitter = options_.step_jitter;
+  options.pace.evaluates = !options_.stub_gradients;
   options.pace.batch_size = job_.train().batch_size();
   options.description = absl::StrCat("simulated worker ", k);
   if (options_.fail_rate > 0) {

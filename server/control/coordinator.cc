@@ -11,6 +11,12 @@
 #include "server/control/report.h"
 
 namespace tessera {
+namespace {
+
+// Said by name when many are waited for.
+constexpr size_t kNamesMax = 16;
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Create(JobFacts facts, absl::Time now) {
   if (facts.servers < 1 || facts.workers < 1) {
@@ -227,6 +233,7 @@ void Coordinator::Settle(absl::Time now) {
   if (evaluation_.stop() && !removed_late_) {
     removed_late_ = true;
     RemoveLate();
+    membership_.OnTrainingOver();
   }
   if (phase_ == Phase::kRunning && membership_.started() &&
       membership_.members().Counted().empty()) {
@@ -295,6 +302,7 @@ std::string Coordinator::StateWord() const {
 std::vector<std::string> Coordinator::WaitingFor() const {
   std::vector<std::string> names = membership_.WaitingFor();
   for (Rank rank : evaluation_.Missing()) {
+    if (names.size() >= kNamesMax) break;
     std::string name = absl::StrCat("worker ", rank.value());
     if (std::find(names.begin(), names.end(), name) == names.end()) {
       names.push_back(std::move(name));

@@ -144,7 +144,7 @@ void Membership::Remove(MemberId member, MemberState how, absl::string_view why)
     message.set_withdraw(open_->agreement.number());
     open_.reset();
     SendToAll(message);
-  } else if (IsCounted(was)) {
+  } else if (IsCounted(was) && !(training_over_ && how == MemberState::kLeft)) {
     if (facts_.subnets) members_.Find(member)->site_until = Exchange(0);
     SendPlan(0);
     AdmitPlanned();
@@ -417,7 +417,12 @@ std::vector<std::string> Membership::WaitingFor() const {
   if (!started_) {
     for (ShardId server : servers_.Unknown()) names.push_back(Name(server));
     for (int rank = 0; rank < facts_.workers; ++rank) {
-      if (members_.LiveAt(Rank(rank)) == nullptr) names.push_back(absl::StrCat("worker ", rank));
+      if (members_.LiveAt(Rank(rank)) != nullptr) continue;
+      if (names.size() >= kNamesMax) {
+        names.push_back("more workers");
+        break;
+      }
+      names.push_back(absl::StrCat("worker ", rank));
     }
     return names;
   }

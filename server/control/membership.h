@@ -62,6 +62,9 @@ class Membership {
   }
   // Ends a live member and plans without it.
   void Remove(MemberId member, MemberState how, absl::string_view why);
+  // Training is over: members that leave now need no plan without them, which is much work where
+  // there are thousands.
+  void OnTrainingOver() { training_over_ = true; }
   void SetReport(MemberId member, const v1::WorkerReport& report);
 
   // Ends leases. A lost server is told by failure().
@@ -122,6 +125,7 @@ class Membership {
   Generation generation_;
   uint64_t last_proposal_ = 0;
   std::optional<OpenProposal> open_;
+  bool training_over_ = false;
   bool drain_wanted_ = false;
   bool drain_agreed_ = false;
   bool drain_released_ = false;

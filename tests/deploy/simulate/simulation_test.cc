@@ -1,0 +1,234 @@
+// Whole simulated jobs on the built-in digits: the jobs that ship with the program, with the same
+// course every time, in the time that arithmetic says.
+#include "deploy/simulate/simulation.h"
+
+#include <catch2/catch.hpp>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/log.h"
+#include "common/config/job_reader.h"
+#include "nlohmann/json.hpp"
+
+namespace tessera {
+namespace {
+
+using Json = nlohmann::json;
+
+const char* const kJobs[] = {"digits",        "digits_async",        "digits_local_sgd",
+                             "digits_diloco", "digits_diloco_async", "digits_softsync",
+                             "digits_ssp"};
+
+v1::Job ReadDigits(const std::string& name, std::vector<std::string> overrides = {}) {
+  SetLogLevel(LogLevel::kError);
+  const JobReading reading = ReadJobFile("deploy/jobs/" + name + ".yaml", overrides, JobOptions{});
+  INFO(FormatJobErrors(reading.errors));
+  REQUIRE(reading.ok());
+  return reading.job;
+}
+
+const Datasets& Digits() {
+  static const auto* const data = [] {
+    ModelEnds ends;
+    ends.inputs = 64;
+    ends.outputs = 10;
+    return new Datasets(*LoadDatasets(ReadDigits("digits").data(), ends));
+  }();
+  return *data;
+}
+
+SimulationOptions Cluster() {
+  SimulationOptions options;
+  options.bandwidth = 125'000'000;
+  options.latency = 1'000'000;
+  options.step_time = 5'000'000;
+  return options;
+}
+
+struct Result {
+  absl::Status outcome;
+  std::string text;
+  Json report;
+};
+
+Result Simulate(const v1::Job& job, const SimulationOptions& options) {
+  const auto simulation = Simulation::Create(job, options, &Digits());
+  REQUIRE(simulation.ok());
+  while (!(*simulation)->Run(100000)) {
+  }
+  Result result;
+  result.outcome = (*simulation)->outcome();
+  result.text = (*simulation)->Report();
+  if (!result.text.empty()) result.report = Json::parse(result.text);
+  return result;
+}
+
+TEST_CASE("every digits job learns, ends, and takes the same course twice", "[simulation]") {
+  const std::string name = GENERATE(from_range(std::begin(kJobs), std::end(kJobs)));
+  CAPTURE(name);
+  SimulationOptions options = Cluster();
+  options.speed_spread = 0.3;
+  options.step_jitter = 0.2;
+  const v1::Job job = ReadDigits(name, {"train.epochs=20"});
+  const Result first = Simulate(job, options);
+  CHECK(first.outcome.ok());
+  CHECK(first.report["final"]["test_accuracy"].get<double>() > 0.88);
+  CHECK(first.report["simulation"]["latency_seconds"] == 0.001);
+  CHECK(first.report["members"]["lost"] == 0);
+  CHECK(Simulate(job, options).text == first.text);
+}
+
+TEST_CASE("workers that crash are replaced, and the job ends, the same way twice", "[simulation]") {
+  const std::string name = GENERATE(from_range(std::begin(kJobs), std::end(kJobs)));
+  CAPTURE(name);
+  SimulationOptions options = Cluster();
+  options.speed_spread = 0.5;
+  options.fail_rate = 250;
+  options.restart_after = int64_t{12} * kNanosPerSecond;
+  const v1::Job job = ReadDigits(name, {"cluster.workers=6", "cluster.servers=3"});
+  const Result first = Simulate(job, options);
+  CHECK(first.outcome.ok());
+  CHECK(first.report["members"]["lost"].get<int>() > 0);
+  CHECK(first.report["members"]["joined"].get<int>() > 6);
+  CHECK(first.report["final"]["test_accuracy"].get<double>() > 0.85);
+  CHECK(Simulate(job, options).text == first.text);
+}
+
+TEST_CASE("when all workers crash and none comes back the job fails and says so", "[simulation]") {
+  SimulationOptions options = Cluster();
+  options.fail_rate = 20000;
+  const Result result = Simulate(ReadDigits("digits", {"cluster.workers=4"}), options);
+  CHECK(absl::IsAborted(result.outcome));
+  CHECK(std::string(result.outcome.message()).find("all workers are gone") != std::string::npos);
+}
+
+TEST_CASE("what synchronous workers learn does not depend on the network or on their speeds",
+          "[simulation]") {
+  const std::string name = GENERATE("digits", "digits_local_sgd", "digits_diloco");
+  const v1::Job job = ReadDigits(name, {"train.epochs=4", "cluster.workers=3"});
+  const Result plain = Simulate(job, Cluster());
+  SimulationOptions slow = Cluster();
+  slow.bandwidth = 1'000'000;
+  slow.latency = 70'000'000;
+  slow.speed_spread = 0.9;
+  slow.machines = 2;
+  slow.cores_per_machine = 1;
+  const Result other = Simulate(job, slow);
+  CHECK(plain.report["parameters_hash"] == other.report["parameters_hash"]);
+  CHECK(plain.report["final"] == other.report["final"]);
+  CHECK(other.report["train_seconds"].get<double>() >
+        3 * plain.report["train_seconds"].get<double>());
+}
+
+TEST_CASE("one worker and one server take the time that a line of arithmetic says",
+          "[simulation]") {
+  SimulationOptions options = Cluster();
+  options.server_rate = 0;
+  const v1::Job job = ReadDigits(
+      "digits", {"cluster.workers=1", "cluster.servers=1", "train.epochs=0", "train.steps=50"});
+  const Result result = Simulate(job, options);
+  // 64 x 128 weights, scale and shift of the norm, 128 x 10 weights and 10 biases.
+  const int64_t bytes = 4 * (64 * 128 + 2 * 128 + 128 * 10 + 10);
+  const Json& traffic = result.report["traffic"];
+  CHECK(traffic["push_payload_bytes"] == 50 * bytes);
+  CHECK(traffic["pull_payload_bytes"] == 51 * bytes);
+  const double wire =
+      traffic["push_wire_bytes"].get<double>() / 50 + traffic["pull_wire_bytes"].get<double>() / 51;
+  const double step = 0.005 + 2 * 0.001 + wire / 125e6;
+  const double seconds = result.report["train_seconds"];
+  // Beside the steps there are a few words with the coordinator.
+  CHECK(seconds > 50 * step - 0.001);
+  CHECK(seconds < 50 * step + 8 * 0.001);
+  // The acknowledgement is there a latency after the last byte of the push.
+  const double push = traffic["push_wire_bytes"].get<double>() / 125e6 + 50 * 2 * 0.001;
+  CHECK(result.report["phases"][0]["push_seconds"].get<double>() == Approx(push).epsilon(1e-5));
+  CHECK(result.report["phases"][0]["compute_seconds"].get<double>() == Approx(50 * 0.005));
+}
+
+TEST_CASE("two workers on one core take twice as long to compute", "[simulation]") {
+  SimulationOptions options = Cluster();
+  options.machines = 1;
+  options.server_rate = 0;
+  options.loopback_bandwidth = 0;
+  const v1::Job job =
+      ReadDigits("digits", {"cluster.workers=2", "train.epochs=0", "train.steps=20"});
+  options.cores_per_machine = 2;
+  const double apart = Simulate(job, options).report["phases"][0]["compute_seconds"];
+  options.cores_per_machine = 1;
+  const double together = Simulate(job, options).report["phases"][0]["compute_seconds"];
+  CHECK(apart == Approx(20 * 0.005));
+  CHECK(together == Approx(2 * apart));
+}
+
+TEST_CASE("stub gradients move the same bytes in the same time as real ones", "[simulation]") {
+  const std::string name = GENERATE("digits", "digits_async", "digits_ssp");
+  SimulationOptions options = Cluster();
+  options.speed_spread = 0.4;
+  const v1::Job job = ReadDigits(
+      name, {"cluster.workers=8", "train.epochs=0", "train.steps=40", "train.evaluate_every=0"});
+  const Result real = Simulate(job, options);
+  options.stub_gradients = true;
+  const Result stub = Simulate(job, options);
+  CHECK(stub.outcome.ok());
+  CHECK(stub.report["traffic"] == real.report["traffic"]);
+  CHECK(stub.report["train_seconds"] == real.report["train_seconds"]);
+  CHECK(stub.report["staleness"] == real.report["staleness"]);
+  CHECK(stub.report["final"]["test_accuracy"].is_null());
+}
+
+TEST_CASE("hundreds of stub workers make every exchange under every policy", "[simulation]") {
+  const std::string name = GENERATE(from_range(std::begin(kJobs), std::end(kJobs)));
+  CAPTURE(name);
+  SimulationOptions options = Cluster();
+  options.speed_spread = 0.5;
+  options.step_jitter = 0.5;
+  options.stub_gradients = true;
+  const v1::Job job =
+      ReadDigits(name, {"cluster.workers=400", "cluster.servers=4", "train.batch_size=2",
+                        "train.epochs=0", "train.steps=40", "train.evaluate_every=0"});
+  const Result result = Simulate(job, options);
+  CHECK(result.outcome.ok());
+  CHECK(result.report["steps"] == 40);
+  CHECK(result.report["examples"] == 400 * 40 * 2);
+}
+
+TEST_CASE("a job that is drained evaluates and ends early", "[simulation]") {
+  const std::string name = GENERATE("digits", "digits_async", "digits_ssp");
+  const auto simulation = Simulation::Create(ReadDigits(name), Cluster(), &Digits());
+  REQUIRE(simulation.ok());
+  REQUIRE_FALSE((*simulation)->Run(5000));
+  (*simulation)->Drain("enough");
+  while (!(*simulation)->Run(100000)) {
+  }
+  CHECK((*simulation)->outcome().ok());
+  const Json report = Json::parse((*simulation)->Report());
+  CHECK(report["steps"].get<int>() > 0);
+  CHECK(report["steps"].get<int>() < 500);
+  CHECK(report["history"].size() >= 1);
+}
+
+TEST_CASE("a simulation that is given up in the middle leaves nothing behind", "[simulation]") {
+  SimulationOptions options = Cluster();
+  options.fail_rate = 5000;
+  const auto simulation =
+      Simulation::Create(ReadDigits("digits_async", {"cluster.workers=8"}), options, &Digits());
+  REQUIRE(simulation.ok());
+  CHECK_FALSE((*simulation)->Run(1500));
+  CHECK((*simulation)->exchanges() > 0);
+}
+
+TEST_CASE("options out of range are refused", "[simulation]") {
+  const v1::Job job = ReadDigits("digits");
+  SimulationOptions options = Cluster();
+  options.speed_spread = 1;
+  CHECK(absl::IsInvalidArgument(Simulation::Create(job, options, &Digits()).status()));
+  options = Cluster();
+  options.latency = -1;
+  CHECK(absl::IsInvalidArgument(Simulation::Create(job, options, &Digits()).status()));
+}
+
+}  // namespace
+}  // namespace tessera
