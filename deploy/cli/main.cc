@@ -60,6 +60,8 @@ CLI::App* AddSimulate(CLI::App* app, SimulateOptions* options) {
   command->add_option("--cores-per-machine", options->cores_per_machine, "0: as many as wanted");
   command->add_option("--loopback-bandwidth", options->loopback_bandwidth,
                       "between processes of one machine, for each core");
+  command->add_option("--message-cost", options->message_cost,
+                      "a core's work for each message between processes of one machine: 60us");
   command->add_option("--server-rate", options->server_rate,
                       "parameters that a server folds per second; 0: it takes no time");
   command->add_flag("--stub-gradients", options->stub_gradients,

@@ -79,6 +79,15 @@ class FlagReader {
   std::string errors_;
 };
 
+// Workers of one simulated machine that compute at the same time, as far as this machine can.
+int BusyCores(const SimulationOptions& options, const v1::Job& job) {
+  if (options.machines == 0 || options.cores_per_machine == 0) return 1;
+  const auto workers = static_cast<int>(job.cluster().workers());
+  const int beside = (workers + options.machines - 1) / options.machines;
+  const int here = static_cast<int>(std::thread::hardware_concurrency());
+  return std::max(1, std::min({options.cores_per_machine, beside, here}));
+}
+
 SimulationOptions ReadFlags(const SimulateOptions& in, FlagReader* flags) {
   SimulationOptions out;
   flags->Workers(in.workers);
@@ -87,6 +96,7 @@ SimulationOptions ReadFlags(const SimulateOptions& in, FlagReader* flags) {
   out.cores_per_machine = flags->Count("cores-per-machine", in.cores_per_machine);
   out.bandwidth = flags->Bandwidth("bandwidth", in.bandwidth);
   out.loopback_bandwidth = flags->Bandwidth("loopback-bandwidth", in.loopback_bandwidth);
+  out.message_cost = flags->Duration("message-cost", in.message_cost, "");
   out.server_rate = flags->Bandwidth("server-rate", in.server_rate);
   out.latency = flags->Duration("latency", in.latency, "");
   if (in.step_time != "measured") {
@@ -126,7 +136,7 @@ absl::Status Simulate(const SimulateOptions& options, SimulationOptions simulate
   absl::StatusOr<Datasets> data = Load(job);
   TESSERA_RETURN_IF_ERROR(data.status());
   if (options.step_time == "measured") {
-    TESSERA_ASSIGN_OR_RETURN(simulated.step_time, MeasureStepTime(job, *data));
+    TESSERA_ASSIGN_OR_RETURN(simulated.step_time, MeasureStepTime(job, *data, BusyCores(simulated, job)));
   }
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Simulation> simulation,
                            Simulation::Create(job, simulated, &*data));

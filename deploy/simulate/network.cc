@@ -25,7 +25,7 @@ SimNanos SimNetwork::Transfer(int from, int to, int64_t wire_bytes) const {
 void SimNetwork::Send(int from, int to, int64_t wire_bytes, SmallCall delivered) {
   const SimNanos transfer = Transfer(from, to, wire_bytes);
   if (from == to) {
-    machines_[from]->Run(transfer, delivered);
+    machines_[from]->Run(transfer + options_.message_cost, delivered);
     return;
   }
   Link& link = links_[from];

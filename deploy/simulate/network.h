@@ -32,6 +32,8 @@ class SimNetwork {
     SimNanos latency = 0;
     // Bytes per second of a core.
     int64_t loopback_bandwidth = 0;
+    // What a core does for each message between processes of one machine beside its bytes.
+    SimNanos message_cost = 0;
   };
 
   // Both outlive the network.

@@ -101,6 +101,7 @@ absl::Status Simulation::Build() {
   network.bandwidth = options_.bandwidth;
   network.latency = options_.latency;
   network.loopback_bandwidth = options_.loopback_bandwidth;
+  network.message_cost = options_.message_cost;
   world_ = std::make_unique<SimulatedWorld>(
       options_.machines > 0 ? options_.machines : servers + workers, options_.cores_per_machine,
       network);

@@ -47,6 +47,9 @@ struct SimulationOptions {
   SimNanos latency = 0;
   // Between processes of one machine, bytes per second of a core.
   int64_t loopback_bandwidth = int64_t{2'000'000'000};
+  // And what a core does for each message beside its bytes: calls, wake-ups, framing. A quarter of
+  // the small round trip that bench/exchange measures, which is four messages.
+  SimNanos message_cost = 60'000;
   // One minibatch of an average worker. Worker k's take this times a number that is uniform in
   // [1 - speed_spread, 1 + speed_spread]; each minibatch again within step_jitter.
   SimNanos step_time = 0;

@@ -17,6 +17,7 @@ std::string SimulationReport(const v1::JobStatus& status, const SimulationOption
                           {"bandwidth_bytes_per_second", options.bandwidth},
                           {"latency_seconds", ToSeconds(options.latency)},
                           {"loopback_bytes_per_second", options.loopback_bandwidth},
+                          {"message_seconds", ToSeconds(options.message_cost)},
                           {"step_seconds", ToSeconds(options.step_time)},
                           {"speed_spread", options.speed_spread},
                           {"step_jitter", options.step_jitter},

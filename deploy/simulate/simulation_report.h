@@ -2,7 +2,7 @@
 // and what was assumed.
 //
 //   simulation {machines, cores_per_machine, bandwidth_bytes_per_second, latency_seconds,
-//               loopback_bytes_per_second, step_seconds, speed_spread, step_jitter,
+//               loopback_bytes_per_second, message_seconds, step_seconds, speed_spread, step_jitter,
 //               server_bytes_per_second, failures_per_hour, restart_seconds, stub_gradients}
 //
 // Nothing in it depends on the machine that simulated: memory is null or 0, and the backend's name

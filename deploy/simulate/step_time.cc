@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 #include <numeric>
+#include <thread>
 #include <vector>
 
 #include "common/base/check.h"
@@ -23,14 +24,13 @@ double Now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-}  // namespace
-
-absl::StatusOr<SimNanos> MeasureStepTime(const v1::Job& job, const Datasets& data) {
+// Seconds of each counted step of one worker.
+absl::StatusOr<std::vector<double>> TimeSteps(const v1::Job& job, const Datasets& data, int worker) {
   TESSERA_ASSIGN_OR_RETURN(const Recipe recipe, RecipeFor(job));
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
                            CreateBackend(job.cluster().device(), job.cluster().threads()));
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Replica> replica,
-                           Replica::Create(job, recipe, Rank(0), backend.get()));
+                           Replica::Create(job, recipe, Rank(worker), backend.get()));
   std::vector<uint32_t> rows(std::min(job.train().batch_size(), data.train.rows()));
   std::iota(rows.begin(), rows.end(), 0);
   std::vector<double> seconds;
@@ -41,6 +41,23 @@ absl::StatusOr<SimNanos> MeasureStepTime(const v1::Job& job, const Datasets& dat
     TESSERA_RETURN_IF_ERROR(
         replica->Train(data.train, rows, {static_cast<uint64_t>(step), 1.0f}).status());
     if (step >= kWarmSteps) seconds.push_back(Now() - start);
+  }
+  return seconds;
+}
+
+}  // namespace
+
+absl::StatusOr<SimNanos> MeasureStepTime(const v1::Job& job, const Datasets& data, int busy) {
+  std::vector<absl::StatusOr<std::vector<double>>> timed(busy);
+  std::vector<std::thread> threads;
+  for (int k = 0; k < busy; ++k) {
+    threads.emplace_back([&, k] { timed[k] = TimeSteps(job, data, k); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::vector<double> seconds;
+  for (const absl::StatusOr<std::vector<double>>& one : timed) {
+    if (!one.ok()) return one.status();
+    seconds.insert(seconds.end(), one->begin(), one->end());
   }
   std::nth_element(seconds.begin(), seconds.begin() + seconds.size() / 2, seconds.end());
   return static_cast<SimNanos>(seconds[seconds.size() / 2] * kNanosPerSecond);

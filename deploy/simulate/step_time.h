@@ -9,9 +9,10 @@
 
 namespace tessera {
 
-// The median of some steps of one worker of `job`, after a few that are not counted. Takes about a
-// second, or as long as a few steps do.
-absl::StatusOr<SimNanos> MeasureStepTime(const v1::Job& job, const Datasets& data);
+// The median of some steps of `busy` workers of `job` at the same time, after a few that are not
+// counted: cores that work together slow each other down. Takes about a second, or as long as a few
+// steps do.
+absl::StatusOr<SimNanos> MeasureStepTime(const v1::Job& job, const Datasets& data, int busy);
 
 }  // namespace tessera
 
