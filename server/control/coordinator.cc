@@ -229,6 +229,7 @@ void Coordinator::Settle(absl::Time now) {
     Fail(*membership_.failure(), now);
     return;
   }
+  evaluation_.OnPlans(membership_.servers().AppliedByAll() >= membership_.generation(), now);
   evaluation_.OnMembers(membership_.members(), now);
   if (evaluation_.stop() && !removed_late_) {
     removed_late_ = true;

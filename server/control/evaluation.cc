@@ -171,6 +171,12 @@ void Evaluation::OnMembers(const MemberTable& members, absl::Time now) {
   Advance(now);
 }
 
+void Evaluation::OnPlans(bool applied_by_all, absl::Time now) {
+  const bool was = plans_applied_;
+  plans_applied_ = applied_by_all;
+  if (open_ && !was && applied_by_all) Advance(now);
+}
+
 void Evaluation::Restart() {
   arriving_ = true;
   seen_ = 0;
@@ -192,6 +198,7 @@ void Evaluation::Restart() {
 
 void Evaluation::Advance(absl::Time now) {
   if (arriving_) {
+    if (!plans_applied_) return;
     for (const auto& [rank, seat] : seats_) {
       if (!seat.arrived) return;
     }

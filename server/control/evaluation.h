@@ -49,6 +49,9 @@ class Evaluation {
   //   kInvalidArgument  an evaluation that is not the next one, scores that do not fit
   absl::Status OnRequest(const v1::EvaluateRequest& request, const MemberTable& members,
                          bool ending, absl::Time now);
+  // Have all servers applied the latest plan? Until they have they may wait for members that are gone,
+  // so that what is read from them need not be one model: nobody is told to begin before.
+  void OnPlans(bool applied_by_all, absl::Time now);
   // Members came or went.
   void OnMembers(const MemberTable& members, absl::Time now);
 
@@ -99,6 +102,7 @@ class Evaluation {
 
   bool open_ = false;
   bool arriving_ = false;
+  bool plans_applied_ = true;
   bool ending_ = false;
   uint64_t evaluation_ = 0;  // the open one, else the last
   uint64_t attempt_ = 0;

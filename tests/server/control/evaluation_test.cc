@@ -87,6 +87,7 @@ TEST_CASE("an evaluation ends although a member is lost at any stage", "[control
     CHECK(!f.Answer(rest[0]));
   }
   REQUIRE(f.Leave(lost, "killed").ok());
+  f.StepAll();
   if (lost_at == 3) {
     // It was waiting: it hears that it was removed, the other that all begin again.
     CHECK(absl::IsFailedPrecondition(f.Answer(lost)->status()));
@@ -114,6 +115,19 @@ TEST_CASE("an evaluation ends although a member is lost at any stage", "[control
   CHECK(status.history(0).test_accuracy() == 0.5);
   // Two workers' losses, not three.
   CHECK(status.history(0).train_loss() == 2.0 * (rest[0] + rest[1]) / 8);
+}
+
+TEST_CASE("nobody begins to evaluate before all servers know who is gone", "[control]") {
+  Fixture f(Fixture::Facts(2, 3));
+  f.Start(3);
+  for (uint64_t m : {1, 2}) REQUIRE(f.Evaluate(m, v1::ARRIVE, 5).ok());
+  REQUIRE(f.Leave(3, "killed").ok());
+  CHECK(!f.Answer(1));
+  while (f.Step(0)) continue;
+  CHECK(!f.Answer(1));
+  while (f.Step(1)) continue;
+  CHECK((*f.Answer(1))->parts() == 2);
+  CHECK((*f.Answer(2))->parts() == 2);
 }
 
 TEST_CASE("an old attempt is sent back to the beginning", "[control]") {
