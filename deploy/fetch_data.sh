@@ -10,7 +10,7 @@ usage() {
 usage: deploy/fetch_data.sh [--from DIR] [--to DIR] [SET ...]
        deploy/fetch_data.sh --list | --help
 
-  SET         a9a cifar10 fashion_mnist mnist speech; none: all of them
+  SET         a9a cifar10 delicious eurlex fashion_mnist mnist speech; none: all of them
   --from DIR  take the files from DIR/<folder> instead of the network (--list shows the folders)
   --to DIR    put them in DIR/<set> (default: data/ beside deploy/)
 END
@@ -26,6 +26,10 @@ a9a|a9a|a9a.gz|$libsvm/a9a|7ba53cccb27e2e525f0fb173e1f446d49856e3fb007eb43be4ec6
 a9a|a9a|a9a.t.gz|$libsvm/a9a.t|1f448a153f0320399a7e40836eb207655b0bde0f21fc941cc472193daa9f5de9
 cifar10|cifar10_12k|train_10k.bin.gz|-|9a9fc2b3d8920c5ec2a07f7a448f55749c846b055afa134be6945f0385589e35
 cifar10|cifar10_12k|test_2k.bin.gz|-|2840a72800fa11e51aac9bfac6a0574ac082e8cf330cfcbf7a7bc384c6304e76
+delicious|delicious_xc|train.txt.gz|-|08ac8072e3af345c1d6ac5eeb77a960fb0fee4d55e5918a81f2c29a8f8feab6d
+delicious|delicious_xc|test.txt.gz|-|0a8cd389bfced49f948f6c8d7ec014f1c5c893cce735dbe478e23dce05e0934e
+eurlex|eurlex57k_xc|train.txt.gz|-|d4bd97bc1a38077b7ebceff592fe71e90b025eadd4ef8202fdd72b4e1da375fc
+eurlex|eurlex57k_xc|test.txt.gz|-|8882adc0118d798322d313912ddc6f2e244ea4926966f872a6739d96e727db5b
 fashion_mnist|fashion_mnist|train-images-idx3-ubyte.gz|$fashion/train-images-idx3-ubyte.gz|c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888
 fashion_mnist|fashion_mnist|train-labels-idx1-ubyte.gz|$fashion/train-labels-idx1-ubyte.gz|bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9
 fashion_mnist|fashion_mnist|t10k-images-idx3-ubyte.gz|$fashion/t10k-images-idx3-ubyte.gz|5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b
@@ -45,6 +49,8 @@ END
 origin() {
   case "$1" in
     cifar10) echo "a class-balanced part of CIFAR-10 in its binary format; the full set: https://www.cs.toronto.edu/~kriz/cifar.html" ;;
+    delicious) echo "the Delicious tags of the Mulan repository in XC text, with 12,920 training rows; from https://github.com/fcharte/mldr.datasets" ;;
+    eurlex) echo "tf-idf words of the EURLEX57K documents in XC text; a copy of the documents: https://github.com/SalvatoreTucci/lmtc-emnlp2020-master" ;;
     speech) echo "log-mel features made from https://github.com/abdulkaderghandoura/arabic-speech-commands-dataset" ;;
   esac
 }

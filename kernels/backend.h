@@ -13,6 +13,7 @@
 #include "kernels/loss.h"
 #include "kernels/memory.h"
 #include "kernels/shape.h"
+#include "kernels/sparse_linear.h"
 #include "kernels/vector.h"
 
 namespace tessera {
@@ -36,6 +37,7 @@ class Backend {
   virtual LinearKernel<float>& linear() = 0;
   // kFailedPrecondition where the device has no bf16 arithmetic. Owned by the backend.
   virtual absl::StatusOr<LinearKernel<Bf16>*> linear_bf16() = 0;
+  virtual SparseLinearKernel& sparse_linear() = 0;
   virtual BatchNormKernel& batch_norm() = 0;
   virtual ActivationKernel& activation() = 0;
   virtual LossKernel& loss() = 0;

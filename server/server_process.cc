@@ -25,6 +25,7 @@
 #include "common/base/termination.h"
 #include "common/config/job_digest.h"
 #include "common/config/job_reader.h"
+#include "common/keyset/subnet.h"
 #include "common/layout/parameters.h"
 #include "common/method/recipe.h"
 #include "common/rpc/transport.h"
@@ -53,6 +54,16 @@ constexpr int64_t kProgramBytes = int64_t{64} << 20;
 // "0.0.0.0:7000" is a place to listen, not one to call.
 bool IsAnyAddress(const std::string& address) {
   return absl::StartsWith(address, "0.0.0.0:") || absl::StartsWith(address, "[::]:");
+}
+
+// Neurons of the least hidden layer, each of which is one worker's at a time; 0: there is none.
+int64_t LeastCutWidth(const NeuronGroups& groups) {
+  int64_t least = 0;
+  for (int group = 0; group < static_cast<int>(groups.widths.size()); ++group) {
+    if (!groups.IsCut(group)) continue;
+    least = least == 0 ? groups.widths[group] : std::min(least, groups.widths[group]);
+  }
+  return least;
 }
 
 // Everything of one server, in the order in which it is built; destroyed in the reverse order.
@@ -167,6 +178,9 @@ absl::Status ServerProcess::StartCoordinator(const ModelShape& shape, const Reci
   facts.synchronous = recipe.lockstep;
   facts.aligned = recipe.aligned;
   facts.step_budgets = recipe.step_budgets;
+  facts.subnets = recipe.subnets;
+  facts.closed_to_joiners = recipe.closed_to_joiners;
+  if (recipe.subnets) facts.members_max = LeastCutWidth(GroupsOf(job_.model(), shape));
   facts.rows_are_local = job_.data().partition() == "local";
   facts.target_accuracy = job_.train().target_accuracy();
   const v1::Schedule& schedule = job_.train().schedule();
@@ -196,6 +210,7 @@ absl::Status ServerProcess::Start() {
   shard.policy = recipe.make_policy();
   shard.rule = recipe.make_rule();
   shard.schedule = recipe.schedule;
+  if (recipe.subnets) shard.groups = GroupsOf(job_.model(), shape);
   shard_ = std::make_unique<ShardThread>(std::make_unique<Shard>(std::move(shard)));
   return StartServices();
 }

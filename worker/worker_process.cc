@@ -27,10 +27,13 @@
 #include "common/rpc/transport.h"
 #include "kernels/devices.h"
 #include "worker/data/dataset.h"
+#include "worker/replica/batch_rows.h"
 #include "worker/replica/replica.h"
+#include "worker/replica/subnet_replica.h"
 #include "worker/rpc/coordinator_client.h"
 #include "worker/rpc/parameter_client_grpc.h"
 #include "worker/rpc/remote_coordination.h"
+#include "worker/train/learner.h"
 #include "worker/train/train_loop.h"
 
 namespace tessera {
@@ -56,6 +59,7 @@ class WorkerProcess {
  private:
   absl::Status CheckMemory() const;
   absl::Status Connect();
+  absl::Status MakeLearner();
   v1::WorkerReport Report() const;
   void OnLost(absl::Status why);
 
@@ -66,7 +70,7 @@ class WorkerProcess {
   Recipe recipe_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Datasets> data_;
-  std::unique_ptr<Replica> replica_;
+  std::unique_ptr<Learner> learner_;
   std::unique_ptr<CoordinatorClient> coordinator_;
   std::unique_ptr<RemoteCoordination> coordination_;
   v1::JoinReply admission_;
@@ -83,9 +87,12 @@ absl::Status WorkerProcess::CheckMemory() const {
   const int64_t limit = job_.cluster().memory_limit();
   if (limit == 0) return absl::OkStatus();
   const int64_t data = data_->train.bytes() + data_->test.bytes();
-  TESSERA_ASSIGN_OR_RETURN(
-      const int64_t replica,
-      Replica::MemoryNeeded(job_, recipe_, std::min(data_->train.rows(), kCalibrationRowsMax)));
+  const int64_t calibration_rows = std::min(data_->train.rows(), kCalibrationRowsMax);
+  const InputRows input = InputRowsOf(job_.model(), *data_);
+  TESSERA_ASSIGN_OR_RETURN(const int64_t replica,
+                           recipe_.subnets
+                               ? SubnetReplica::MemoryNeeded(job_, recipe_, calibration_rows, input)
+                               : Replica::MemoryNeeded(job_, recipe_, calibration_rows, input));
   const int64_t need = data + replica + kProgramBytes;
   if (need <= limit) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -152,10 +159,22 @@ absl::Status WorkerProcess::Connect() {
   return absl::OkStatus();
 }
 
+absl::Status WorkerProcess::MakeLearner() {
+  const Rank rank(admission_.rank());
+  const InputRows input = InputRowsOf(job_.model(), *data_);
+  if (recipe_.subnets) {
+    TESSERA_ASSIGN_OR_RETURN(
+        learner_, SubnetReplica::Create(job_, recipe_, rank, Exchange(admission_.first_exchange()),
+                                        backend_.get(), input));
+  } else {
+    TESSERA_ASSIGN_OR_RETURN(learner_, Replica::Create(job_, recipe_, rank, backend_.get(), input));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status WorkerProcess::Train() {
   TESSERA_RETURN_IF_ERROR(Connect());
-  TESSERA_ASSIGN_OR_RETURN(replica_,
-                           Replica::Create(job_, recipe_, Rank(admission_.rank()), backend_.get()));
+  TESSERA_RETURN_IF_ERROR(MakeLearner());
   TrainLoop::Options options;
   options.job = job_;
   options.recipe = recipe_;
@@ -166,7 +185,7 @@ absl::Status WorkerProcess::Train() {
   TrainLoop* loop = nullptr;
   {
     absl::MutexLock lock(&mutex_);
-    loop_ = std::make_unique<TrainLoop>(std::move(options), data_.get(), replica_.get(),
+    loop_ = std::make_unique<TrainLoop>(std::move(options), data_.get(), learner_.get(),
                                         servers_.get(), coordination_.get());
     loop = loop_.get();
     if (asked_to_leave_) loop->Stop();

@@ -144,13 +144,19 @@ class Pair {
   }
 
   int64_t bytes() const { return 4 * shape_.size; }
-  void Pull() { Must(client_->Pull(Exchange(exchange_), {absl::MakeSpan(values_)}).status()); }
+  void Pull() {
+    Must(client_->Pull(Exchange(exchange_), client_->dense_keys(), {absl::MakeSpan(values_)})
+             .status());
+  }
   void Push() {
-    Must(client_->Push(Exchange(++exchange_), 1, {absl::MakeConstSpan(update_)}).status());
+    Must(client_
+             ->Push(Exchange(++exchange_), 1, client_->dense_keys(), {absl::MakeConstSpan(update_)})
+             .status());
   }
   void PushPull() {
     Must(client_
-             ->PushPull({Exchange(++exchange_), 1}, {absl::MakeConstSpan(update_)},
+             ->PushPull({Exchange(++exchange_), 1}, client_->dense_keys(),
+                        {absl::MakeConstSpan(update_)}, client_->dense_keys(),
                         {absl::MakeSpan(values_)})
              .status());
   }

@@ -133,11 +133,12 @@ struct Footprint {
   options.job_digest = kDigest;
   auto client = ParameterClientGrpc::Create(options);
   TESSERA_CHECK(client.ok());
+  const KeySet& keys = (*client)->dense_keys();
   std::vector<float> update(shape.size, 0.5f), values(shape.size);
-  TESSERA_CHECK((*client)->Pull(Exchange(0), {absl::MakeSpan(values)}).ok());
+  TESSERA_CHECK((*client)->Pull(Exchange(0), keys, {absl::MakeSpan(values)}).ok());
   for (int e = 1; e <= exchanges; ++e) {
-    const auto times = (*client)->PushPull({Exchange(e), 1}, {absl::MakeConstSpan(update)},
-                                           {absl::MakeSpan(values)});
+    const auto times = (*client)->PushPull({Exchange(e), 1}, keys, {absl::MakeConstSpan(update)},
+                                           keys, {absl::MakeSpan(values)});
     if (!times.ok()) {
       std::fprintf(stderr, "memory: %s\n", std::string(times.status().message()).c_str());
       _exit(1);

@@ -3,9 +3,9 @@
 
     bench/simulate/validate.py --data data/fashion_mnist
 
-The simulation is told of this machine: how many cores it has, and how fast a core moves bytes between two processes
-(--loopback-bandwidth; `bench/exchange` measures it). The time of a minibatch it measures itself. Prints training
-seconds, the ratio, and the median over the rounds.
+The simulation is told of this machine: how many cores it has, and how fast a core moves bytes between two processes:
+half of what `bench/exchange` measures, since both ends work on a transfer (--loopback-bandwidth). The time of a
+minibatch it measures itself. Prints training seconds, medians over the rounds, and their ratio.
 """
 import argparse
 import json
@@ -40,7 +40,7 @@ def main():
     parser.add_argument("--data", default=os.path.join(ROOT, "data/fashion_mnist"), help="the folder with the files")
     parser.add_argument("--tessera", default=os.path.join(ROOT, "bazel-bin/deploy/cli/tessera"))
     parser.add_argument("--cores", type=int, default=os.cpu_count())
-    parser.add_argument("--loopback-bandwidth", default="2GB")
+    parser.add_argument("--loopback-bandwidth", default="1GB")
     parser.add_argument("--workers", type=int, nargs="+", default=[2, 4])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--batch", type=int, default=128)

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
@@ -23,6 +24,13 @@ namespace {
 
 // The product of model.input.
 constexpr int64_t kFeaturesMax = int64_t{1} << 24;
+
+// As the job file has it: "batch_norm".
+std::string LayerName(const v1::Layer& layer) {
+  const auto* const kind =
+      layer.GetReflection()->GetOneofFieldDescriptor(layer, layer.GetDescriptor()->oneof_decl(0));
+  return kind == nullptr ? "no layer" : kind->name();
+}
 
 class Checker {
  public:
@@ -54,6 +62,29 @@ class Checker {
     if (normalize.mean() == 0 && normalize.stddev() == 1) return;
     Fail("data.normalize.per_feature",
          "got true beside mean or stddev, want one or the other: each feature has its own");
+  }
+
+  // Rows that stay sparse: what is not written is 0 and nothing before the first product may change
+  // that, or all of it would have to be written out.
+  void SparseRows(const v1::Data& data, const v1::Model& model) {
+    if (!Sound("data.format") || data.format() != "xc") return;
+    if (Sound("data.normalize")) {
+      const v1::Normalize& normalize = data.normalize();
+      const absl::string_view why =
+          ": the rows of xc files stay sparse, so that zeros stay zeros; ";
+      if (normalize.per_feature()) {
+        Fail("data.normalize.per_feature",
+             absl::StrCat("got true, want false with data.format xc", why, "stddev may be set"));
+      } else if (normalize.mean() != 0) {
+        Fail("data.normalize.mean",
+             absl::StrCat("got ", normalize.mean(), ", want 0 with data.format xc", why,
+                          "stddev may be set"));
+      }
+    }
+    if (!Sound("model.layers") || model.layers().empty() || model.layers(0).has_linear()) return;
+    Fail("model.layers.0",
+         absl::StrCat("got ", LayerName(model.layers(0)),
+                      ", want linear first with data.format xc: no other layer reads sparse rows"));
   }
 
   void Partitioning(const v1::Data& data) {
@@ -161,6 +192,8 @@ class Checker {
       Pushes("method.softsync.pushes", method.softsync().pushes(), workers);
     }
     if (method.has_diloco()) Quorum(method.diloco(), workers);
+    if (method.has_ist()) Subnets(job, "ist", workers);
+    if (method.has_ensemble()) Subnets(job, "ensemble", workers);
     const std::string average = "method.local_sgd.average_state";
     if (method.local_sgd().average_state() && Sound(average) && Sound("train.optimizer") &&
         StateNames(job.train().optimizer()).empty()) {
@@ -168,6 +201,25 @@ class Checker {
            "got true, want false: sgd without momentum has no state, so that there is nothing to "
            "average");
     }
+  }
+
+  // Hidden neurons are dealt to the workers.
+  void Subnets(const v1::Job& job, absl::string_view method, int64_t workers) {
+    if (!Sound("model") || !Sound("cluster.workers")) return;
+    std::vector<int64_t> widths;
+    for (const v1::Layer& layer : job.model().layers()) {
+      if (layer.has_linear()) widths.push_back(layer.linear().units());
+    }
+    if (widths.size() < 2) {
+      Fail("model.layers", absl::StrCat("got one linear layer, want at least two: ", method,
+                                        " deals hidden neurons to the workers, and there are none"));
+      return;
+    }
+    const int64_t least = *std::min_element(widths.begin(), widths.end() - 1);
+    if (least >= workers) return;
+    Fail("cluster.workers", absl::StrCat("got ", workers, ", want at most ", least,
+                                         ", the neurons of the smallest hidden layer, so that every "
+                                         "worker has a part of each"));
   }
 
   void Nesterov(const v1::Optimizer& optimizer) {
@@ -269,6 +321,7 @@ void CheckJob(const Positions& positions, v1::Job* job, JobErrors* errors) {
   checker.Labels(job->data(), "data.test", job->data().test());
   checker.Normalizing(job->data().normalize());
   checker.Partitioning(job->data());
+  checker.SparseRows(job->data(), job->model());
   checker.BatchNorm(*job);
   checker.Model(job->model());
   checker.Nesterov(job->train().optimizer());

@@ -11,10 +11,11 @@ namespace tessera {
 // "10.0.0.1:7000", "server-0.example:7000", "[::1]:7000": a host and a port in [1, 65535].
 bool IsHostPort(absl::string_view address);
 
-// Adds an error for everything in `job` that contradicts itself: labels and formats, layers and
-// loss, batch norm and batch size, the method's numbers and the workers, optimizer, schedule, the
-// server list, the device. Keys that `errors` touches already
-// are not looked at again. Where servers are listed, sets cluster.servers.count to their number.
+// Adds an error for everything in `job` that contradicts itself: labels and formats, sparse rows
+// and what comes before the first product, layers and loss, batch norm and batch size, the method's
+// numbers and the workers, optimizer, schedule, the server list, the device. Keys that `errors`
+// touches already are not looked at again. Where servers are listed, sets cluster.servers.count to
+// their number.
 void CheckJob(const Positions& positions, v1::Job* job, JobErrors* errors);
 
 // Adds an error for each data file that is not there. Paths are resolved already.

@@ -18,4 +18,12 @@ KeySet SubnetKeys(const ModelShape& full, const Subnet& subnet, const SubnetPlac
   return keys;
 }
 
+KeySet NoKeys(const SubnetPlace& place, int servers) {
+  KeySet keys;
+  keys.subnet = place;
+  keys.slices.resize(servers);
+  keys.waits_only = true;
+  return keys;
+}
+
 }  // namespace tessera

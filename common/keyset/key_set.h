@@ -16,6 +16,9 @@ struct KeySet {
   std::optional<SubnetPlace> subnet;
   // By server: its entries, as rows of the worker's arrays (a subnet's rows are the subnet's own).
   std::vector<ShardSlices> slices;
+  // Nothing is moved: a worker that has made its last round waits for that to close. `slices` are
+  // empty.
+  bool waits_only = false;
 };
 
 // All entries of `shape` on so many servers.
@@ -24,6 +27,9 @@ KeySet DenseKeys(const ModelShape& shape, int servers);
 // Those of `subnet`, a part of `full`, at `place`.
 KeySet SubnetKeys(const ModelShape& full, const Subnet& subnet, const SubnetPlace& place,
                   int servers);
+
+// Nothing, in the round of `place`.
+KeySet NoKeys(const SubnetPlace& place, int servers);
 
 }  // namespace tessera
 

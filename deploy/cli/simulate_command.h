@@ -22,7 +22,7 @@ struct SimulateOptions {
   int cores_per_machine = 0;
   // "1Gbit", "100MB"; "0": no limit.
   std::string bandwidth = "0";
-  std::string loopback_bandwidth = "2GB";
+  std::string loopback_bandwidth = "1GB";
   std::string message_cost = "60us";
   std::string server_rate = "4GB";
   // "20ms"; a step time may also be "measured".

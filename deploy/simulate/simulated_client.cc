@@ -34,6 +34,10 @@ Float* Begin(const Slice& slice, const absl::Span<Float>& array) {
   return array.data() + slice.row_begin * slice.columns;
 }
 
+absl::Status NoSubnets() {
+  return absl::UnimplementedError("simulation: subnets are not simulated");
+}
+
 }  // namespace
 
 ExchangeSizes SizesOf(const ShardSlices& slices, MemberId member, absl::string_view job_digest) {
@@ -78,14 +82,18 @@ SimulatedClient::SimulatedClient(Options options, SimulatedWorld* world, Simulat
   }
 }
 
-absl::StatusOr<ExchangeResult> SimulatedClient::Pull(Exchange after,
+absl::StatusOr<ExchangeResult> SimulatedClient::Pull(Exchange after, const KeySet& keys,
                                                      const ParameterArrays& values) {
+  if (keys.subnet.has_value()) return NoSubnets();
   return Do(Kind::kPull, {after, 0, RestWord()}, nullptr, values);
 }
 
 absl::StatusOr<ExchangeResult> SimulatedClient::PushPull(const OutgoingPush& push,
+                                                         const KeySet& update_keys,
                                                          const ConstParameterArrays& update,
+                                                         const KeySet& value_keys,
                                                          const ParameterArrays& values) {
+  if (update_keys.subnet.has_value() || value_keys.subnet.has_value()) return NoSubnets();
   absl::StatusOr<ExchangeResult> result = Do(Kind::kPushPull, push, &update, values);
   if (result.ok()) ++traffic_.exchanges;
   return result;

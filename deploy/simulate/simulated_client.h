@@ -49,9 +49,12 @@ class SimulatedClient final : public ParameterClient {
   SimulatedClient(Options options, SimulatedWorld* world, SimulatedProcess* process,
                   const std::vector<std::unique_ptr<SimulatedServer>>* servers);
 
-  absl::StatusOr<ExchangeResult> Pull(Exchange after, const ParameterArrays& values) override;
-  absl::StatusOr<ExchangeResult> PushPull(const OutgoingPush& push,
+  // All keys are dense.
+  absl::StatusOr<ExchangeResult> Pull(Exchange after, const KeySet& keys,
+                                      const ParameterArrays& values) override;
+  absl::StatusOr<ExchangeResult> PushPull(const OutgoingPush& push, const KeySet& update_keys,
                                           const ConstParameterArrays& update,
+                                          const KeySet& value_keys,
                                           const ParameterArrays& values) override;
   absl::StatusOr<ExchangeResult> Read(Exchange after, RestWord word,
                                       const ParameterArrays& values) override;

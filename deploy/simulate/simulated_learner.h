@@ -38,11 +38,16 @@ class SimulatedLearner final : public Learner {
                    int machine, SimulatedProcess* process);
 
   const ParameterArrays& values() const override { return inner_->values(); }
+  const KeySet& value_keys() const override { return inner_->value_keys(); }
   const ConstParameterArrays& update() const override { return inner_->update(); }
+  const KeySet& update_keys() const override { return inner_->update_keys(); }
   absl::StatusOr<double> Train(const Dataset& data, absl::Span<const uint32_t> rows,
                                const TrainPoint& point) override;
   absl::Status FormUpdate() override { return inner_->FormUpdate(); }
   absl::Status AdoptValues() override { return inner_->AdoptValues(); }
+  absl::Status Recut(const SubnetPlace& place) override { return inner_->Recut(place); }
+  const ParameterArrays& evaluation_values() const override { return inner_->evaluation_values(); }
+  absl::Status AdoptEvaluation() override { return inner_->AdoptEvaluation(); }
   absl::StatusOr<std::vector<float>> Calibrate(const Dataset& data,
                                                absl::Span<const uint32_t> rows) override;
   absl::StatusOr<Scores> Score(const Dataset& data, absl::Span<const uint32_t> rows,
@@ -65,9 +70,12 @@ class StubArrays {
   explicit StubArrays(const ModelShape& shape);
   const ParameterArrays& values() const { return values_; }
   const ConstParameterArrays& update() const { return update_; }
+  // All entries. A simulated client knows by itself which are whose.
+  const KeySet& keys() const { return keys_; }
 
  private:
   std::vector<std::vector<float>> memory_;
+  KeySet keys_;
   ParameterArrays values_;
   ConstParameterArrays update_;
 };
@@ -79,13 +87,20 @@ class StubLearner final : public Learner {
   explicit StubLearner(const StubArrays* arrays) : arrays_(*arrays) {}
 
   const ParameterArrays& values() const override { return arrays_.values(); }
+  const KeySet& value_keys() const override { return arrays_.keys(); }
   const ConstParameterArrays& update() const override { return arrays_.update(); }
+  const KeySet& update_keys() const override { return arrays_.keys(); }
   absl::StatusOr<double> Train(const Dataset& data, absl::Span<const uint32_t> rows,
                                const TrainPoint& point) override {
     return 1.0;
   }
   absl::Status FormUpdate() override { return absl::OkStatus(); }
   absl::Status AdoptValues() override { return absl::OkStatus(); }
+  absl::Status Recut(const SubnetPlace& place) override {
+    return absl::UnimplementedError("simulation: stub learners have no subnets");
+  }
+  const ParameterArrays& evaluation_values() const override { return arrays_.values(); }
+  absl::Status AdoptEvaluation() override { return absl::OkStatus(); }
   absl::StatusOr<std::vector<float>> Calibrate(const Dataset& data,
                                                absl::Span<const uint32_t> rows) override {
     return std::vector<float>();

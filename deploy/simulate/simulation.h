@@ -45,8 +45,9 @@ struct SimulationOptions {
   // limit, no latency.
   int64_t bandwidth = 0;
   SimNanos latency = 0;
-  // Between processes of one machine, bytes per second of a core.
-  int64_t loopback_bandwidth = int64_t{2'000'000'000};
+  // Between processes of one machine, bytes per second of a core. Both ends work on a transfer, so
+  // that it is half of the rate that bench/exchange measures.
+  int64_t loopback_bandwidth = int64_t{1'000'000'000};
   // And what a core does for each message beside its bytes: calls, wake-ups, framing. A quarter of
   // the small round trip that bench/exchange measures, which is four messages.
   SimNanos message_cost = 60'000;

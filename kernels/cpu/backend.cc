@@ -7,6 +7,7 @@
 #include "kernels/cpu/linear.h"
 #include "kernels/cpu/loss.h"
 #include "kernels/cpu/memory.h"
+#include "kernels/cpu/sparse_linear.h"
 #include "kernels/cpu/threads.h"
 #include "kernels/cpu/vector.h"
 
@@ -37,6 +38,7 @@ class CpuBackend final : public Backend {
       : threads_(options.threads),
         linear_(threads_),
         linear_bf16_(threads_),
+        sparse_linear_(threads_),
         batch_norm_(threads_),
         activation_(threads_),
         loss_(threads_),
@@ -57,6 +59,7 @@ class CpuBackend final : public Backend {
     }
     return &linear_bf16_;
   }
+  SparseLinearKernel& sparse_linear() override { return sparse_linear_; }
   BatchNormKernel& batch_norm() override { return batch_norm_; }
   ActivationKernel& activation() override { return activation_; }
   LossKernel& loss() override { return loss_; }
@@ -73,6 +76,7 @@ class CpuBackend final : public Backend {
   CpuMemory memory_;
   CpuLinear<float> linear_;
   CpuLinear<Bf16> linear_bf16_;
+  CpuSparseLinear sparse_linear_;
   CpuBatchNorm batch_norm_;
   CpuActivation activation_;
   CpuLoss loss_;

@@ -35,6 +35,10 @@ Plan ToPlan(const v1::Plan& message) {
   for (const v1::Member& m : message.members()) {
     plan.members.push_back({MemberId(m.member()), Rank(m.rank()), Exchange(m.first_exchange())});
   }
+  for (const v1::FormerSite& m : message.former_sites()) {
+    plan.former.push_back({MemberId(m.member()), Rank(m.rank()), Exchange(m.first_exchange()),
+                           Exchange(m.until_exchange())});
+  }
   return plan;
 }
 

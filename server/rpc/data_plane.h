@@ -17,6 +17,9 @@
 
 namespace tessera {
 
+// Sites of a round that a request may name: their shares fit well into a message's head.
+constexpr uint32_t kSitesMax = 4096;
+
 // Bytes since the start. Payload is what codecs wrote; wire adds framing (common/rpc/transport.h).
 struct DataPlaneTraffic {
   uint64_t pull_payload_bytes = 0;

@@ -9,13 +9,6 @@
 namespace tessera {
 namespace {
 
-// Ends at once.
-class RefusedCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
- public:
-  explicit RefusedCall(grpc::Status status) { Finish(std::move(status)); }
-  void OnDone() override { delete this; }
-};
-
 using RawMethods =
     v1::ParameterServer::WithRawCallbackMethod_Pull<v1::ParameterServer::WithRawCallbackMethod_Push<
         v1::ParameterServer::WithRawCallbackMethod_FetchSubnet<v1::ParameterServer::Service>>>;
@@ -38,8 +31,7 @@ class ParameterService::Service final : public RawMethods {
 
   grpc::ServerWriteReactor<grpc::ByteBuffer>* FetchSubnet(
       grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) override {
-    return new RefusedCall(grpc::Status(grpc::StatusCode::UNIMPLEMENTED,
-                                        "fetch: subnet fetches come with subnet training"));
+    return PullCall::StartFetch(plane_, context, *request);
   }
 
  private:

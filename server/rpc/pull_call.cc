@@ -9,6 +9,7 @@
 #include "common/rpc/borrowed_slice.h"
 #include "common/rpc/chunk.h"
 #include "common/rpc/status.h"
+#include "common/rpc/subnet_message.h"
 #include "common/rpc/transport.h"
 
 namespace tessera {
@@ -17,19 +18,53 @@ namespace {
 // The first of several chunks. An answer of up to twice this is one chunk.
 constexpr int64_t kFirstChunkBytes = int64_t{64} << 10;
 
+// A slice of so few bytes holds them itself, and they are not aligned there.
+constexpr int64_t kSmallBytes = 256;
+
+// A fetch as it would be answered if the caller is right.
+absl::StatusOr<SubnetPlace> AskedPlace(const v1::SubnetRequest& request) {
+  if (request.sites() > kSitesMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("sites are ", request.sites(), ", want at most ", kSitesMax));
+  }
+  if (request.shares_size() != 0 && request.shares_size() != static_cast<int>(request.sites())) {
+    return absl::InvalidArgumentError(absl::StrCat("shares are ", request.shares_size(),
+                                                   ", want none or one for each of ",
+                                                   request.sites(), " sites"));
+  }
+  v1::SubnetKeys keys;
+  keys.set_seed(request.seed());
+  keys.set_round(request.round());
+  keys.set_site(request.site());
+  *keys.mutable_shares() = request.shares();
+  if (keys.shares_size() == 0) keys.mutable_shares()->Resize(request.sites(), 1);
+  return PlaceOf(keys);
+}
+
 }  // namespace
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* PullCall::Start(DataPlane* plane,
                                                             grpc::CallbackServerContext* context,
                                                             const grpc::ByteBuffer& request) {
-  const std::shared_ptr<PullCall> call(new PullCall(plane, context));
+  return Begin(std::shared_ptr<PullCall>(new PullCall(plane, context)), &PullCall::AskAll, request);
+}
+
+grpc::ServerWriteReactor<grpc::ByteBuffer>* PullCall::StartFetch(
+    DataPlane* plane, grpc::CallbackServerContext* context, const grpc::ByteBuffer& request) {
+  return Begin(std::shared_ptr<PullCall>(new PullCall(plane, context)), &PullCall::AskSubnet,
+               request);
+}
+
+grpc::ServerWriteReactor<grpc::ByteBuffer>* PullCall::Begin(std::shared_ptr<PullCall> call,
+                                                            AskFunction ask,
+                                                            const grpc::ByteBuffer& request) {
   call->self_ = call;
-  const absl::Status status = call->Ask(request);
+  const absl::Status status = ((*call).*ask)(request);
   if (!status.ok()) call->Finish(ToGrpc(status));
   return call.get();
 }
 
-absl::Status PullCall::Ask(const grpc::ByteBuffer& bytes) {
+absl::Status PullCall::AskAll(const grpc::ByteBuffer& bytes) {
   v1::PullRequest request;
   const absl::Status read = ReadMessage(bytes, &request);
   if (!read.ok())
@@ -47,18 +82,43 @@ absl::Status PullCall::Ask(const grpc::ByteBuffer& bytes) {
   outside_exchange_ = request.outside_exchange();
   const std::shared_ptr<PullCall> self = shared_from_this();
   if (outside_exchange_) {
-    plane_->shard().ReadOutside(
-        member, Exchange(request.after_exchange()), word,
-        [self](ReadResult result) { self->Answer(std::move(result)); });
+    plane_->shard().ReadOutside(member, Exchange(request.after_exchange()), word,
+                                [self](ReadResult result) { self->Answer(std::move(result)); });
     return absl::OkStatus();
   }
-  const uint64_t number = plane_->shard().Read(
+  CancelWhenGone(plane_->shard().Read(
       member, Exchange(request.after_exchange()), word,
-      [self](absl::StatusOr<ReadResult> result) { self->Answer(std::move(result)); });
-  absl::MutexLock lock(&mutex_);
-  read_ = number;
-  if (gone_) plane_->shard().CancelRead(read_);
+      [self](absl::StatusOr<ReadResult> result) { self->Answer(std::move(result)); }));
   return absl::OkStatus();
+}
+
+absl::Status PullCall::AskSubnet(const grpc::ByteBuffer& bytes) {
+  v1::SubnetRequest request;
+  const absl::Status read = ReadMessage(bytes, &request);
+  if (!read.ok())
+    return absl::InvalidArgumentError(
+        absl::StrCat("fetch from ", context_->peer(), ": ", read.message()));
+  const MemberId member(request.caller().member());
+  where_ = absl::StrCat("fetch from member ", member.value(), " round ", request.round());
+  TESSERA_RETURN_IF_ERROR(plane_->CheckCaller(where_, request.caller()));
+  absl::StatusOr<SubnetPlace> asked = AskedPlace(request);
+  if (!asked.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(where_, ": ", asked.status().message()));
+  }
+  waits_only_ = request.waits_only();
+  const std::shared_ptr<PullCall> self = shared_from_this();
+  CancelWhenGone(plane_->shard().ReadSubnet(
+      member, Exchange(request.round()), RestWord(),
+      [self, asked = *std::move(asked)](absl::StatusOr<SubnetReadResult> result) {
+        self->AnswerSubnet(asked, std::move(result));
+      }));
+  return absl::OkStatus();
+}
+
+void PullCall::CancelWhenGone(uint64_t read) {
+  absl::MutexLock lock(&mutex_);
+  read_ = read;
+  if (gone_) plane_->shard().CancelRead(read_);
 }
 
 void PullCall::OnCancel() {
@@ -70,10 +130,23 @@ void PullCall::OnCancel() {
 
 void PullCall::Answer(absl::StatusOr<ReadResult> result) {
   if (!result.ok()) return Finish(ToGrpc(result.status()));
-  snapshot_ = std::move(result->snapshot);
-  version_ = result->version;
-  examples_ = result->examples;
-  left_ = snapshot_->bytes();
+  const int64_t bytes = result->snapshot->bytes();
+  BeginAnswer(*std::move(result), bytes);
+}
+
+void PullCall::AnswerSubnet(const SubnetPlace& asked, absl::StatusOr<SubnetReadResult> result) {
+  if (!result.ok()) return Finish(ToGrpc(result.status()));
+  site_ = std::move(result->site);
+  const bool is_right = site_->place() == asked && !waits_only_;
+  if (is_right) gather_.emplace(site_, result->read.snapshot);
+  BeginAnswer(std::move(result->read), is_right ? site_->bytes() : 0);
+}
+
+void PullCall::BeginAnswer(ReadResult result, int64_t bytes) {
+  snapshot_ = std::move(result.snapshot);
+  version_ = result.version;
+  examples_ = result.examples;
+  bytes_ = left_ = bytes;
   if (left_ > kFirstChunkBytes) {
     is_reader_ = true;
     plane_->AddReader(this);
@@ -81,36 +154,33 @@ void PullCall::Answer(absl::StatusOr<ReadResult> result) {
   SendNext();
 }
 
+v1::ChunkHeader PullCall::Header() const {
+  v1::ChunkHeader header;
+  header.set_version(version_.value());
+  header.set_payload_bytes(bytes_);
+  header.set_layout_hash(plane_->shard().layout_hash());
+  header.set_generation(plane_->generation().value());
+  header.set_examples(examples_);
+  if (site_ != nullptr) *header.mutable_subnet() = ToMessage(site_->place());
+  return header;
+}
+
 void PullCall::SendNext() {
   v1::Chunk head;
   int64_t room = kChunkBytes;
-  if (left_ == snapshot_->bytes()) {
-    v1::ChunkHeader* header = head.mutable_header();
-    header->set_version(version_.value());
-    header->set_payload_bytes(left_);
-    header->set_layout_hash(plane_->shard().layout_hash());
-    header->set_generation(plane_->generation().value());
-    header->set_examples(examples_);
+  if (!has_begun_) {
+    has_begun_ = true;
+    *head.mutable_header() = Header();
     room = left_ > 2 * kFirstChunkBytes ? kFirstChunkBytes : left_;
+    if (gather_) room = 0;
   }
-  std::vector<grpc::Slice> slices;
-  int64_t payload_bytes = 0;
-  while (payload_bytes < room && payload_bytes < left_) {
-    const std::shared_ptr<const Block>& block = snapshot_->blocks()[block_];
-    const int64_t block_bytes = block->size() * static_cast<int64_t>(sizeof(float));
-    const int64_t run = std::min(room - payload_bytes, block_bytes - offset_);
-    slices.push_back(
-        BorrowSlice(reinterpret_cast<const char*>(block->data()) + offset_, run, block));
-    payload_bytes += run;
-    offset_ += run;
-    if (offset_ == block_bytes) {
-      ++block_;
-      offset_ = 0;
-    }
+  const int64_t left_before = left_;
+  if (gather_) {
+    message_ = WriteChunk(head, {TakeGathered(room)});
+  } else {
+    message_ = WriteChunk(head, TakeBlocks(room));
   }
-  left_ -= payload_bytes;
-  message_ = WriteChunk(head, slices);
-  plane_->CountPull(payload_bytes, WireBytes(message_.Length()), outside_exchange_);
+  plane_->CountPull(left_before - left_, WireBytes(message_.Length()), outside_exchange_);
   if (left_ == 0) {
     StartWriteAndFinish(&message_, grpc::WriteOptions(), grpc::Status());
   } else {
@@ -118,14 +188,47 @@ void PullCall::SendNext() {
   }
 }
 
+std::vector<grpc::Slice> PullCall::TakeBlocks(int64_t room) {
+  std::vector<grpc::Slice> slices;
+  while (room > 0 && left_ > 0) {
+    const std::shared_ptr<const Block>& block = snapshot_->blocks()[block_];
+    const int64_t block_bytes = block->size() * static_cast<int64_t>(sizeof(float));
+    const int64_t run = std::min({room, left_, block_bytes - offset_});
+    slices.push_back(
+        BorrowSlice(reinterpret_cast<const char*>(block->data()) + offset_, run, block));
+    room -= run;
+    left_ -= run;
+    offset_ += run;
+    if (offset_ == block_bytes) {
+      ++block_;
+      offset_ = 0;
+    }
+  }
+  return slices;
+}
+
+grpc::Slice PullCall::TakeGathered(int64_t room) {
+  const int64_t bytes = std::min(room, left_);
+  left_ -= bytes;
+  const int64_t entries = bytes / static_cast<int64_t>(sizeof(float));
+  if (bytes <= kSmallBytes) {
+    float values[kSmallBytes / sizeof(float)];
+    gather_->Next(entries, values);
+    return grpc::Slice(values, static_cast<size_t>(bytes));
+  }
+  grpc::Slice slice(static_cast<size_t>(bytes));
+  void* const out = const_cast<uint8_t*>(slice.begin());
+  gather_->Next(entries, static_cast<float*>(out));
+  return slice;
+}
+
 void PullCall::OnWriteDone(bool ok) {
   // After StartWriteAndFinish only OnDone matters.
   if (left_ == 0) return;
   if (snapshot_->revoked()) {
     plane_->CountCutOff();
-    return Finish(ToGrpc(
-        absl::AbortedError(absl::StrCat(where_, ": reader too slow, ", left_, " of ",
-                                        snapshot_->bytes(), " bytes were left; pull again"))));
+    return Finish(ToGrpc(absl::AbortedError(absl::StrCat(
+        where_, ": reader too slow, ", left_, " of ", bytes_, " bytes were left; pull again"))));
   }
   if (!ok)
     return Finish(ToGrpc(absl::CancelledError(absl::StrCat(where_, ": the client has gone"))));

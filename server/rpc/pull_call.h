@@ -1,10 +1,12 @@
-// One answer to Pull: the shard's blocks, sent from where they lie.
+// One answer to Pull or to FetchSubnet.
 //
 //   1. The request is read and its caller checked.
 //   2. The shard is asked; the answer may wait for other workers. A client that goes is forgotten.
-//   3. Chunks that reference the snapshot's blocks are sent one after the other. An answer of
-//      several begins with a short one, so that the shard's thread, which sends it, is soon free;
-//      gRPC's threads send the rest.
+//   3. Chunks are sent one after the other. All entries: they reference the snapshot's blocks. A
+//      subnet: its entries are gathered from the blocks into the memory that is sent, one copy, but
+//      only if the caller's place is what it asked for. The first chunk is sent by the shard's
+//      thread, so of several it is a short one, and a subnet's has the header alone; gRPC's threads
+//      do the rest.
 // A reader that is too slow loses its snapshot and ends with ABORTED, or with CANCELLED if its
 // network stands still.
 #ifndef TESSERA_SERVER_RPC_PULL_CALL_H_
@@ -12,7 +14,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/server_callback.h>
@@ -32,6 +36,8 @@ class PullCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   static grpc::ServerWriteReactor<grpc::ByteBuffer>* Start(DataPlane* plane,
                                                            grpc::CallbackServerContext* context,
                                                            const grpc::ByteBuffer& request);
+  static grpc::ServerWriteReactor<grpc::ByteBuffer>* StartFetch(
+      DataPlane* plane, grpc::CallbackServerContext* context, const grpc::ByteBuffer& request);
 
   void OnWriteDone(bool ok) override;
   void OnCancel() override;
@@ -42,9 +48,22 @@ class PullCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   PullCall(DataPlane* plane, grpc::CallbackServerContext* context)
       : plane_(plane), context_(context) {}
 
-  absl::Status Ask(const grpc::ByteBuffer& request);
+  using AskFunction = absl::Status (PullCall::*)(const grpc::ByteBuffer& request);
+  static grpc::ServerWriteReactor<grpc::ByteBuffer>* Begin(std::shared_ptr<PullCall> call,
+                                                           AskFunction ask,
+                                                           const grpc::ByteBuffer& request);
+  absl::Status AskAll(const grpc::ByteBuffer& request);
+  absl::Status AskSubnet(const grpc::ByteBuffer& request);
+  // `read`: the shard's number for what was asked.
+  void CancelWhenGone(uint64_t read);
   void Answer(absl::StatusOr<ReadResult> result);
+  void AnswerSubnet(const SubnetPlace& asked, absl::StatusOr<SubnetReadResult> result);
+  void BeginAnswer(ReadResult result, int64_t bytes);
   void SendNext();
+  v1::ChunkHeader Header() const;
+  // The next bytes, at most `room`; shortens left_.
+  std::vector<grpc::Slice> TakeBlocks(int64_t room);
+  grpc::Slice TakeGathered(int64_t room);
 
   DataPlane* const plane_;
   grpc::CallbackServerContext* const context_;
@@ -60,10 +79,15 @@ class PullCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   std::shared_ptr<const Snapshot> snapshot_;
   Version version_;
   uint64_t examples_ = 0;
+  bool waits_only_ = false;
+  std::shared_ptr<const SiteSubnet> site_;  // of a subnet's answer
+  std::optional<SubnetGather> gather_;      // and of its payload, if it has any
   bool is_reader_ = false;
+  bool has_begun_ = false;  // the header was sent
   size_t block_ = 0;
   int64_t offset_ = 0;  // bytes of blocks()[block_] that were sent
-  int64_t left_ = 0;    // bytes of the answer that were not
+  int64_t bytes_ = 0;   // of the answer
+  int64_t left_ = 0;    // of these, not sent
   grpc::ByteBuffer message_;
 };
 

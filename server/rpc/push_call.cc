@@ -7,6 +7,7 @@
 #include "common/base/check.h"
 #include "common/rpc/chunk.h"
 #include "common/rpc/status.h"
+#include "common/rpc/subnet_message.h"
 #include "common/rpc/transport.h"
 
 namespace tessera {
@@ -70,17 +71,8 @@ absl::Status PushCall::TakeHeader(const v1::PushHeader& header) {
   where_ =
       absl::StrCat("push from member ", header.caller().member(), " exchange ", header.exchange());
   TESSERA_RETURN_IF_ERROR(plane_->CheckCaller(where_, header.caller()));
-  if (!header.keys().has_dense()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(where_, ": keys are absent or unknown, want dense"));
-  }
-  const ShardSlices& slices = plane_->shard().slices();
-  if (header.payload_bytes() != static_cast<uint64_t>(slices.bytes())) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        where_, ": payload is ", header.payload_bytes(), " bytes, want ", slices.bytes(), " (",
-        slices.size, " entries as f32); layouts differ, compare layout_hash in status"));
-  }
-  declared_bytes_ = slices.bytes();
+  TESSERA_RETURN_IF_ERROR(TakeKeys(header));
+  declared_bytes_ = static_cast<int64_t>(header.payload_bytes());
   push_.member = MemberId(header.caller().member());
   push_.generation = Generation(header.caller().generation());
   push_.exchange = Exchange(header.exchange());
@@ -89,6 +81,42 @@ absl::Status PushCall::TakeHeader(const v1::PushHeader& header) {
   push_.layout_hash = header.layout_hash();
   push_.examples = header.examples();
   return absl::OkStatus();
+}
+
+// What the shard owns bounds what is received. A subnet's exact size is the shard's to know.
+absl::Status PushCall::TakeKeys(const v1::PushHeader& header) {
+  const ShardSlices& slices = plane_->shard().slices();
+  const uint64_t bytes = header.payload_bytes();
+  const char* const wanted = plane_->shard().trains_subnets() ? "a subnet's" : "dense";
+  if (header.keys().has_subnet()) {
+    if (!plane_->shard().trains_subnets()) {
+      return absl::InvalidArgumentError(absl::StrCat(where_, ": keys are a subnet's, want ", wanted,
+                                                     "; the job's methods differ"));
+    }
+    if (header.keys().subnet().shares_size() > static_cast<int>(kSitesMax)) {
+      return absl::InvalidArgumentError(absl::StrCat(where_, ": shares are ",
+                                                     header.keys().subnet().shares_size(),
+                                                     ", want at most ", kSitesMax));
+    }
+    absl::StatusOr<SubnetPlace> place = PlaceOf(header.keys().subnet());
+    if (!place.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat(where_, ": ", place.status().message()));
+    }
+    push_.subnet = *std::move(place);
+    if (bytes <= static_cast<uint64_t>(slices.bytes()) && bytes % 4 == 0) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat(where_, ": payload is ", bytes, " bytes, want a multiple of 4 of at most ",
+                     slices.bytes(), "; layouts differ, compare layout_hash in status"));
+  }
+  if (!header.keys().has_dense() || plane_->shard().trains_subnets()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where_, ": keys are ",
+                     header.keys().has_dense() ? "dense" : "absent or unknown", ", want ", wanted));
+  }
+  if (bytes == static_cast<uint64_t>(slices.bytes())) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(where_, ": payload is ", bytes, " bytes, want ", slices.bytes(), " (",
+                   slices.size, " entries as f32); layouts differ, compare layout_hash in status"));
 }
 
 absl::Status PushCall::CheckEnd() const {

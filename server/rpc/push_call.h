@@ -47,6 +47,7 @@ class PushCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
 
   absl::Status TakeChunk();
   absl::Status TakeHeader(const v1::PushHeader& header);
+  absl::Status TakeKeys(const v1::PushHeader& header);
   absl::Status CheckEnd() const;
   void AskForPlace();
   void OnPlace(const absl::Status& status);

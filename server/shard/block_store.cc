@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 
 #include "absl/base/thread_annotations.h"
@@ -109,6 +110,14 @@ BlockStore::Rewrite BlockStore::BeginRewrite(int i) {
   block = std::move(fresh);
   copied_bytes_peak_ = std::max(copied_bytes_peak_, copied_bytes());
   return {in, block->data_, size};
+}
+
+float* BlockStore::BeginEdit(int i) {
+  const Rewrite block = BeginRewrite(i);
+  if (block.out == block.in) return block.out;
+  std::memcpy(block.out, block.in, block.size * sizeof(float));
+  retired_.reset();
+  return block.out;
 }
 
 std::shared_ptr<const Snapshot> BlockStore::TakeSnapshot() {

@@ -75,6 +75,9 @@ class BlockStore {
     int64_t size = 0;
   };
   Rewrite BeginRewrite(int i);
+  // Some of the block's values are about to be replaced: returns where to write, which holds its
+  // values. Valid until the next call on the store.
+  float* BeginEdit(int i);
 
   // References to all blocks as they are now.
   std::shared_ptr<const Snapshot> TakeSnapshot();

@@ -46,11 +46,26 @@ Shard::Shard(Options options)
       row += rows;
     }
   }
+  if (options.groups) {
+    TESSERA_CHECK(policy_->Collecting() != Exchange(0));
+    rounds_.emplace(shape_, slices_, *std::move(options.groups), options.seed);
+    return;
+  }
   state_.resize(rule_->state_count());
   for (std::vector<float>& state : state_) state.assign(slices_.size, 0.0f);
 }
 
-absl::Status Shard::Validate(const ReceivedPush& push) const {
+std::string Shard::DescribeEntry(const SiteSubnet* site, int64_t entry) const {
+  if (site != nullptr) return site->Describe(shape_, entry);
+  const auto slice = std::find_if(slices_.slices.begin(), slices_.slices.end(),
+                                  [&](const Slice& s) { return entry < s.offset + s.size(); });
+  const int64_t within = entry - slice->offset;
+  return absl::StrCat(shape_.parameters[slice->parameter].name, "[",
+                      slice->row_begin + within / slice->columns, ", ", within % slice->columns,
+                      "]");
+}
+
+absl::Status Shard::Validate(const ReceivedPush& push, const SiteSubnet* site) const {
   if (push.layout_hash != layout_hash_) {
     return absl::InvalidArgumentError(
         absl::StrCat(Where(push), ": layout_hash is ", absl::Hex(push.layout_hash), ", want ",
@@ -60,20 +75,16 @@ absl::Status Shard::Validate(const ReceivedPush& push) const {
     return absl::InvalidArgumentError(absl::StrCat(Where(push), ": payload kind is ", push.kind,
                                                    ", want ", kind_, "; the job's methods differ"));
   }
-  if (push.payload.size() != slices_.bytes()) {
+  const int64_t bytes = site == nullptr ? slices_.bytes() : site->bytes();
+  if (push.payload.size() != bytes) {
     return absl::InvalidArgumentError(absl::StrCat(
-        Where(push), ": payload is ", push.payload.size(), " bytes, want ", slices_.bytes(), " (",
-        slices_.size, " entries as f32); layouts differ, compare layout_hash in status"));
+        Where(push), ": payload is ", push.payload.size(), " bytes, want ", bytes, " (", bytes / 4,
+        " entries as f32); layouts differ, compare layout_hash in status"));
   }
   if (push.bad_entry >= 0) {
-    const auto slice =
-        std::find_if(slices_.slices.begin(), slices_.slices.end(),
-                     [&](const Slice& s) { return push.bad_entry < s.offset + s.size(); });
-    const int64_t within = push.bad_entry - slice->offset;
     return absl::InvalidArgumentError(
-        absl::StrCat(Where(push), ": ", shape_.parameters[slice->parameter].name, "[",
-                     slice->row_begin + within / slice->columns, ", ", within % slice->columns,
-                     "] is not finite; the training diverged, try a lower learning rate"));
+        absl::StrCat(Where(push), ": ", DescribeEntry(site, push.bad_entry),
+                     " is not finite; the training diverged, try a lower learning rate"));
   }
   if (push.base > counters_.version) {
     return absl::InvalidArgumentError(absl::StrCat(Where(push), ": base version is ",
@@ -81,6 +92,39 @@ absl::Status Shard::Validate(const ReceivedPush& push) const {
                                                    counters_.version.value()));
   }
   return absl::OkStatus();
+}
+
+void Shard::OpenRound() {
+  const Exchange round = policy_->Collecting();
+  rounds_->Open(round, SitesOf(plan_, round));
+}
+
+// The subnet that `push` must be of: nullptr for all entries.
+absl::StatusOr<std::shared_ptr<const SiteSubnet>> Shard::SiteOf(const ReceivedPush& push) {
+  if (push.subnet.has_value() != rounds_.has_value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(Where(push), ": keys are ", push.subnet ? "a subnet's" : "dense", ", want ",
+                     rounds_ ? "a subnet's" : "dense", "; the job's methods differ"));
+  }
+  if (!rounds_) return std::shared_ptr<const SiteSubnet>();
+  const Exchange open = policy_->Collecting();
+  if (push.subnet->round != push.exchange.value() || push.exchange != open) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(Where(push), ": subnet is of round ", push.subnet->round, ", want round ",
+                     open.value(), ", which is open; fetch before pushing"));
+  }
+  OpenRound();
+  std::shared_ptr<const SiteSubnet> site = rounds_->Of(push.member);
+  if (site == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(Where(push), ": not a site of round ", open.value()));
+  }
+  if (!(site->place() == *push.subnet)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(Where(push), ": subnet is ", DescribeSite(*push.subnet), ", want ",
+                     DescribeSite(site->place()), " in round ", open.value()));
+  }
+  return site;
 }
 
 absl::StatusOr<PushAccepted> Shard::Accept(ReceivedPush push) {
@@ -96,7 +140,8 @@ absl::StatusOr<PushAccepted> Shard::Accept(ReceivedPush push) {
     ++counters_.duplicates;
     return PushAccepted{/*duplicate=*/true, counters_.version};
   }
-  absl::Status status = Validate(push);
+  absl::StatusOr<std::shared_ptr<const SiteSubnet>> site = SiteOf(push);
+  absl::Status status = site.ok() ? Validate(push, site->get()) : site.status();
   if (status.ok() && push.exchange != member.accepted.Next()) {
     status = absl::FailedPreconditionError(
         absl::StrCat(Where(push), ": want exchange ", member.accepted.Next().value(), " next"));
@@ -115,8 +160,8 @@ absl::StatusOr<PushAccepted> Shard::Accept(ReceivedPush push) {
   member.accepted = push.exchange;
   Release(push.member, push.payload.size());
   counters_.staged_bytes += push.payload.size();
-  staged_.push_back(
-      {push.member, push.exchange, push.base, push.examples, std::move(push.payload)});
+  staged_.push_back({push.member, push.exchange, push.base, push.examples, *std::move(site),
+                     std::move(push.payload)});
   if (member.rests_after && *member.rests_after < push.exchange) Wake(push.member, &member);
   ++counters_.pushes;
   return PushAccepted{/*duplicate=*/false, counters_.version};
@@ -129,17 +174,26 @@ std::deque<Shard::Staged>::iterator Shard::NextStaged() {
                       [&](const Staged& s) { return s.member == *next; });
 }
 
+bool Shard::Holds(Exchange first, Exchange exchange) const {
+  if (policy_->Collecting() == Exchange(0)) return false;
+  return first <= (rounds_ ? exchange.Next() : exchange);
+}
+
 bool Shard::Advance(absl::Time now) {
   // A proposal that is not settled may add a member to the exchange being collected: wait for the
   // word.
   for (const Open& open : open_proposals_) {
-    if (policy_->Collecting() != Exchange(0) && open.first <= policy_->Collecting()) return false;
+    if (Holds(open.first, policy_->Collecting())) return false;
   }
   const auto next = NextStaged();
   if (next == staged_.end()) {
     const std::optional<float> scale = policy_->CommitDue(now);
     if (!scale.has_value()) return false;
-    Commit(*scale);
+    if (rounds_) {
+      CommitRound();
+    } else {
+      Commit(*scale);
+    }
     return true;
   }
   const Staged push = std::move(*next);
@@ -148,7 +202,10 @@ bool Shard::Advance(absl::Time now) {
   const Verdict verdict = policy_->OnPush(
       {push.member, push.exchange, push.base, counters_.version, push.examples, now});
   pending_examples_ += push.examples;
-  if (verdict.commit) {
+  if (rounds_) {
+    rounds_->Fold(*push.site, push.payload, verdict.weight, &store_);
+    if (verdict.commit) CommitRound();
+  } else if (verdict.commit) {
     FoldAndCommit(push.payload, verdict);
   } else {
     Fold(push.payload, verdict.weight);
@@ -219,6 +276,11 @@ void Shard::Commit(float scale) {
   pending_count_ = 0;
 }
 
+void Shard::CommitRound() {
+  BeginCommit(/*scale=*/1);
+  rounds_->Commit(&store_);
+}
+
 void Shard::CountStaleness(Version base) {
   const uint64_t staleness = counters_.version.value() - base.value();
   ++counters_.staleness[std::min<uint64_t>(staleness, counters_.staleness.size() - 1)];
@@ -240,10 +302,42 @@ absl::StatusOr<std::optional<ReadResult>> Shard::Read(MemberId member, Exchange 
   // An exchange that nobody is left to make may have been promised: it is not over before that is
   // settled.
   for (const Open& open : open_proposals_) {
-    if (policy_->Collecting() != Exchange(0) && open.first <= after)
-      return std::optional<ReadResult>();
+    if (Holds(open.first, after)) return std::optional<ReadResult>();
   }
   return std::optional<ReadResult>(ReadNow());
+}
+
+absl::StatusOr<std::optional<SubnetReadResult>> Shard::ReadSubnet(MemberId member, Exchange round) {
+  const auto where = [&] {
+    return absl::StrCat("fetch from member ", member.value(), " round ", round.value());
+  };
+  if (!rounds_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where(), ": the job's method trains no subnets, want a pull"));
+  }
+  const auto found = members_.find(member);
+  if (found == members_.end()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(where(), ": not a member of the current plan (generation ",
+                     plan_.generation.value(), "); its lease has ended, or it never joined"));
+  }
+  // The open round or the next one; a joiner's first may be further away.
+  const Exchange open = policy_->Collecting();
+  if (round < open || round > std::max(open.Next(), found->second.first)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(where(), ": round ", open.value(), " is open, want that one or the next"));
+  }
+  absl::StatusOr<std::optional<ReadResult>> read = Read(member, Exchange(round.value() - 1));
+  if (!read.ok()) return read.status();
+  if (!read->has_value() || round != open) return std::optional<SubnetReadResult>();
+  OpenRound();
+  std::shared_ptr<const SiteSubnet> site = rounds_->Of(member);
+  if (site == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(where(), ": not a site of that round, want ",
+                                                      found->second.first.value(),
+                                                      " or a later one"));
+  }
+  return std::optional<SubnetReadResult>({std::move(site), **std::move(read)});
 }
 
 void Shard::Rest(MemberId id, Exchange after, RestWord word) {
@@ -302,7 +396,13 @@ std::vector<Shard::Removed> Shard::SetPlan(const Plan& plan) {
 }
 
 Exchange Shard::Propose(uint64_t proposal, Exchange first) {
-  first = policy_->FirstExchange(first);
+  if (rounds_) {
+    // The open round may be folded in part, and its end opens the next one.
+    const uint64_t open = policy_->Collecting().value();
+    if (first.value() < open + 2) first = Exchange(open + 3);
+  } else {
+    first = policy_->FirstExchange(first);
+  }
   open_proposals_.push_back({proposal, first});
   return first;
 }
@@ -374,6 +474,7 @@ uint64_t Shard::ParametersHash() const {
 }
 
 int64_t Shard::memory_bytes() const {
+  if (rounds_) return slices_.bytes() + rounds_->memory_bytes();
   return slices_.bytes() * (2 + static_cast<int64_t>(state_.size()));
 }
 

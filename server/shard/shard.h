@@ -16,10 +16,13 @@
 #include "common/base/ids.h"
 #include "common/codec/payload.h"
 #include "common/consistency/policy.h"
+#include "common/keyset/subnet.h"
 #include "common/layout/shard_map.h"
 #include "common/rule/rule.h"
 #include "common/rule/schedule.h"
 #include "server/shard/block_store.h"
+#include "server/shard/site_subnet.h"
+#include "server/shard/subnet_rounds.h"
 
 namespace tessera {
 
@@ -32,8 +35,10 @@ struct ReceivedPush {
   int kind = 0;  // v1::PayloadKind
   uint64_t layout_hash = 0;
   uint64_t examples = 0;
+  // nullopt: the payload has all entries.
+  std::optional<SubnetPlace> subnet;
   Payload payload;
-  // The first entry that is infinite or not a number, found while the bytes arrived; -1: none.
+  // The first entry of the payload that is infinite or not a number, found while the bytes arrived; -1: none.
   int64_t bad_entry = -1;
 };
 
@@ -48,6 +53,12 @@ struct ReadResult {
   Version version;
   // Rows that its updates were computed from.
   uint64_t examples = 0;
+};
+
+// As above, and which of it the reader asked for.
+struct SubnetReadResult {
+  std::shared_ptr<const SiteSubnet> site;
+  ReadResult read;
 };
 
 struct ShardCounters {
@@ -80,6 +91,11 @@ struct ShardCounters {
 //   Accept   validates it against layout, members and what was seen, and stages it
 //   Advance  folds one staged push whose turn has come, and commits
 //   Read     answers a member whose reads the policy allows
+//
+// Where the job's method trains subnets, exchange e is round e, and every member of the round is a
+// site (common/keyset/subnet.h): a push replaces the site's entries as it is folded, the commit
+// averages the shared ones, and no rule is applied. Values are of a round's end only between its
+// commit and the first fold of the next.
 class Shard {
  public:
   struct Options {
@@ -93,13 +109,17 @@ class Shard {
     std::unique_ptr<UpdateRule> rule;
     // Of the rule's learning rate.
     RateSchedule schedule;
+    // Set: the method trains subnets, under a barrier.
+    std::optional<NeuronGroups> groups;
   };
 
   explicit Shard(Options options);
 
   // Checks and stages `push`. On error nothing has changed but a counter:
-  //   kInvalidArgument     size, kind or layout differ, a value is not finite, the base is ahead
-  //   kFailedPrecondition  not a member, an exchange that is not its next one
+  //   kInvalidArgument     size, kind or layout differ, a value is not finite, the base is ahead, a
+  //                        subnet where all entries are wanted, or the reverse
+  //   kFailedPrecondition  not a member, an exchange that is not its next one, another round's
+  //                        subnet or another site's
   // A repeated (member, exchange) is accepted and dropped, so a retry is always safe.
   absl::StatusOr<PushAccepted> Accept(ReceivedPush push);
 
@@ -112,6 +132,9 @@ class Shard {
   // The current values, or nullopt while the policy makes this member wait. kFailedPrecondition:
   // not a member.
   absl::StatusOr<std::optional<ReadResult>> Read(MemberId member, Exchange after);
+  // Where subnets are trained: the current values for this member's place in `round`, or nullopt
+  // while that is to open yet. kFailedPrecondition: not a member or a site, or `round` is over.
+  absl::StatusOr<std::optional<SubnetReadResult>> ReadSubnet(MemberId member, Exchange round);
   // `member` rests from when its exchange `after` is folded, or it goes on. A push after `after`
   // ends its rest, too.
   void Rest(MemberId member, Exchange after, RestWord word);
@@ -129,7 +152,8 @@ class Shard {
   std::vector<Removed> SetPlan(const Plan& plan);
   // A member asks to be counted from `first` on. Returns the first exchange this shard can promise
   // it: `first`, or a later one. Until SetPlan or Withdraw settles it nothing of the promised
-  // exchange is folded.
+  // exchange is folded; where subnets are trained, nothing of the one before, as its end opens the
+  // promised one, whose sites are not known yet.
   Exchange Propose(uint64_t proposal, Exchange first);
   void Withdraw(uint64_t proposal);
   const Plan& plan() const { return plan_; }
@@ -147,6 +171,7 @@ class Shard {
   const ShardSlices& slices() const { return slices_; }
   const ModelShape& shape() const { return shape_; }
   uint64_t layout_hash() const { return layout_hash_; }
+  bool trains_subnets() const { return rounds_.has_value(); }
   ShardCounters counters() const;
   // The sum over rows of a hash of (parameter, row, values).
   uint64_t ParametersHash() const;
@@ -168,14 +193,22 @@ class Shard {
     Exchange exchange;
     Version base;
     uint64_t examples = 0;
+    // The subnet that the payload is of.
+    std::shared_ptr<const SiteSubnet> site;
     Payload payload;
   };
 
-  absl::Status Validate(const ReceivedPush& push) const;
+  absl::Status Validate(const ReceivedPush& push, const SiteSubnet* site) const;
+  absl::StatusOr<std::shared_ptr<const SiteSubnet>> SiteOf(const ReceivedPush& push);
+  std::string DescribeEntry(const SiteSubnet* site, int64_t entry) const;
+  void OpenRound();
+  // The word on `first` is awaited before this exchange may end.
+  bool Holds(Exchange first, Exchange exchange) const;
   std::deque<Staged>::iterator NextStaged();
   void Fold(const Payload& payload, float weight);
   void FoldAndCommit(const Payload& payload, const Verdict& verdict);
   void Commit(float scale);
+  void CommitRound();
   // The update that is being committed, and its examples, which count from now on.
   Update BeginCommit(float scale);
   void CountStaleness(Version base);
@@ -192,6 +225,7 @@ class Shard {
   BlockStore store_;
   std::vector<float> pending_;             // one slice's worth, used where updates are sums
   std::vector<std::vector<float>> state_;  // the rule's, each one slice's worth
+  std::optional<SubnetRounds> rounds_;     // set: subnets are trained, without pending_ and state_
   std::deque<Staged> staged_;              // complete pushes, in order of arrival
   int64_t pending_count_ = 0;              // pushes folded into pending_
   uint64_t pending_examples_ = 0;          // rows behind them

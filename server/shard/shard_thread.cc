@@ -8,7 +8,10 @@
 namespace tessera {
 
 ShardThread::ShardThread(std::unique_ptr<Shard> shard)
-    : shard_(std::move(shard)), slices_(shard_->slices()), layout_hash_(shard_->layout_hash()) {
+    : shard_(std::move(shard)),
+      slices_(shard_->slices()),
+      layout_hash_(shard_->layout_hash()),
+      trains_subnets_(shard_->trains_subnets()) {
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -19,7 +22,7 @@ ShardThread::~ShardThread() {
   }
   thread_.join();
   const absl::Status stopped = absl::CancelledError("shard: the server is stopping");
-  for (ParkedRead& read : reads_) read.done(stopped);
+  for (ParkedRead& read : reads_) read.fail(stopped);
   for (ParkedReserve& reserve : reservations_) reserve.granted(stopped);
 }
 
@@ -58,18 +61,10 @@ void ShardThread::Run() {
 
 void ShardThread::AnswerReads() {
   for (size_t i = 0; i < reads_.size();) {
-    absl::StatusOr<std::optional<ReadResult>> result =
-        shard_->Read(reads_[i].member, reads_[i].after);
-    if (result.ok() && !result->has_value()) {
-      ++i;
-      continue;
-    }
-    const ParkedRead read = std::move(reads_[i]);
-    reads_.erase(reads_.begin() + i);
-    if (result.ok()) {
-      read.done(**std::move(result));
+    if (reads_[i].answer()) {
+      reads_.erase(reads_.begin() + i);
     } else {
-      read.done(result.status());
+      ++i;
     }
   }
 }
@@ -108,15 +103,44 @@ void ShardThread::Accept(ReceivedPush push,
   Post([this, moved, done = std::move(done)] { done(shard_->Accept(std::move(*moved))); });
 }
 
-uint64_t ShardThread::Read(MemberId member, Exchange after, RestWord word,
-                           std::function<void(absl::StatusOr<ReadResult>)> done) {
+template <typename Result>
+uint64_t ShardThread::Park(MemberId member, Exchange after, RestWord word,
+                           std::function<absl::StatusOr<std::optional<Result>>()> ask,
+                           std::function<void(absl::StatusOr<Result>)> done) {
+  ParkedRead read;
+  read.fail = done;
+  read.answer = [ask = std::move(ask), done = std::move(done)] {
+    absl::StatusOr<std::optional<Result>> result = ask();
+    if (!result.ok()) {
+      done(result.status());
+      return true;
+    }
+    if (!result->has_value()) return false;
+    done(**std::move(result));
+    return true;
+  };
   absl::MutexLock lock(&mutex_);
-  const uint64_t id = next_read_++;
-  events_.push_back([this, id, member, after, word, done = std::move(done)]() mutable {
+  const uint64_t id = read.id = next_read_++;
+  events_.push_back([this, member, after, word, read = std::move(read)]() mutable {
     shard_->Rest(member, after, word);
-    reads_.push_back({id, member, after, std::move(done)});
+    reads_.push_back(std::move(read));
   });
   return id;
+}
+
+uint64_t ShardThread::Read(MemberId member, Exchange after, RestWord word,
+                           std::function<void(absl::StatusOr<ReadResult>)> done) {
+  return Park<ReadResult>(
+      member, after, word, [this, member, after] { return shard_->Read(member, after); },
+      std::move(done));
+}
+
+uint64_t ShardThread::ReadSubnet(MemberId member, Exchange round, RestWord word,
+                                 std::function<void(absl::StatusOr<SubnetReadResult>)> done) {
+  const Exchange after(round.value() - 1);
+  return Park<SubnetReadResult>(
+      member, after, word, [this, member, round] { return shard_->ReadSubnet(member, round); },
+      std::move(done));
 }
 
 void ShardThread::CancelRead(uint64_t read) {
@@ -126,7 +150,7 @@ void ShardThread::CancelRead(uint64_t read) {
     if (found == reads_.end()) return;
     const ParkedRead cancelled = std::move(*found);
     reads_.erase(found);
-    cancelled.done(absl::CancelledError("pull: the client has gone"));
+    cancelled.fail(absl::CancelledError("pull: the client has gone"));
   });
 }
 

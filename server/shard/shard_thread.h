@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -39,6 +40,9 @@ class ShardThread {
   // member. Returns a number for CancelRead. `word`: see Shard::Rest.
   uint64_t Read(MemberId member, Exchange after, RestWord word,
                 std::function<void(absl::StatusOr<ReadResult>)> done);
+  // As Read, for this member's subnet in `round` (Shard::ReadSubnet).
+  uint64_t ReadSubnet(MemberId member, Exchange round, RestWord word,
+                      std::function<void(absl::StatusOr<SubnetReadResult>)> done);
   // Forgets a waiting read, whose client has gone; its callback gets kCancelled.
   void CancelRead(uint64_t read);
   void ReadOutside(MemberId member, Exchange after, RestWord word,
@@ -62,13 +66,14 @@ class ShardThread {
   // Constant after construction.
   const ShardSlices& slices() const { return slices_; }
   uint64_t layout_hash() const { return layout_hash_; }
+  bool trains_subnets() const { return trains_subnets_; }
 
  private:
   struct ParkedRead {
     uint64_t id = 0;
-    MemberId member;
-    Exchange after;
-    std::function<void(absl::StatusOr<ReadResult>)> done;
+    // Answers unless it must still wait; returns whether it did.
+    std::function<bool()> answer;
+    std::function<void(absl::Status)> fail;
   };
   struct ParkedReserve {
     MemberId member;
@@ -77,6 +82,11 @@ class ShardThread {
   };
 
   void Post(std::function<void()> event);
+  // `ask` is called on the shard's thread until it answers.
+  template <typename Result>
+  uint64_t Park(MemberId member, Exchange after, RestWord word,
+                std::function<absl::StatusOr<std::optional<Result>>()> ask,
+                std::function<void(absl::StatusOr<Result>)> done);
   void Run();
   void AnswerReads();
   void GrantReservations();
@@ -84,6 +94,7 @@ class ShardThread {
   const std::unique_ptr<Shard> shard_;  // the thread's
   const ShardSlices slices_;
   const uint64_t layout_hash_;
+  const bool trains_subnets_;
   std::vector<ParkedRead> reads_;            // the thread's
   std::vector<ParkedReserve> reservations_;  // the thread's
 

@@ -33,8 +33,9 @@ class FetchData(unittest.TestCase):
         code, out, error = run("fetch_data.sh", "--list")
         self.assertEqual((code, error), (0, ""))
         sets = {line.split()[0]: line.split()[-1] for line in out.splitlines()[1:]}
-        self.assertEqual(sets, {"a9a": "a9a", "cifar10": "cifar10_12k", "fashion_mnist": "fashion_mnist",
-                                "mnist": "mnist", "speech": "arabic_speech_commands"})
+        self.assertEqual(sets, {"a9a": "a9a", "cifar10": "cifar10_12k", "delicious": "delicious_xc",
+                                "eurlex": "eurlex57k_xc", "fashion_mnist": "fashion_mnist", "mnist": "mnist",
+                                "speech": "arabic_speech_commands"})
 
     def test_wrong_arguments_are_refused(self):
         for arguments in (["--wrong"], ["--from"], ["--from", ""], ["--to"], ["nothing"],
@@ -60,7 +61,7 @@ class FetchData(unittest.TestCase):
     def test_one_missing_set_does_not_keep_the_others_away(self):
         code, _, error = run("fetch_data.sh", "--from", self.source, "--to", self.target)
         self.assertEqual(code, 1)
-        for name in ("a9a", "cifar10", "fashion_mnist", "mnist", "speech"):
+        for name in ("a9a", "cifar10", "delicious", "eurlex", "fashion_mnist", "mnist", "speech"):
             self.assertIn("fetch_data.sh: %s: " % name, error)
 
     def test_a_set_without_a_public_address_says_where_it_comes_from(self):

@@ -21,6 +21,14 @@ class PublicData(Test):
         # 0.764 of the test rows are in one class.
         self.assertGreaterEqual(self.train("a9a", "a9a", "train.epochs=2"), 0.835)
 
+    def test_delicious(self):
+        # Always the most frequent label: 0.398 of the test rows have it.
+        self.assertGreaterEqual(self.train("delicious", "delicious_xc", "train.epochs=2"), 0.5)
+
+    def test_eurlex(self):
+        # Precision at 1; the most frequent label: 0.077.
+        self.assertGreaterEqual(self.train("eurlex", "eurlex57k_xc", "train.epochs=2", "cluster.workers=2"), 0.7)
+
     def test_mnist(self):
         self.assertGreaterEqual(self.train("mnist", "mnist", "train.epochs=1"), 0.94)
 
@@ -34,6 +42,9 @@ class PublicData(Test):
     def test_speech(self):
         # 40 words: a guess is right once in 40.
         self.assertGreaterEqual(self.train("speech", "arabic_speech_commands", "train.epochs=1"), 0.6)
+
+    def test_speech_ist(self):
+        self.assertGreaterEqual(self.train("speech_ist", "arabic_speech_commands", "train.epochs=2"), 0.6)
 
     def test_speech_local_sgd(self):
         self.assertGreaterEqual(self.train("speech_local_sgd", "arabic_speech_commands", "train.epochs=1"), 0.6)

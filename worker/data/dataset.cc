@@ -51,12 +51,36 @@ int64_t Dataset::bytes() const {
          static_cast<int64_t>((centre_.size() + scale_.size() + zeros_.size()) * sizeof(float));
 }
 
+bool Dataset::can_be_sparse() const {
+  return std::holds_alternative<SparseValues>(table_.values) &&
+         std::all_of(zeros_.begin(), zeros_.end(), [](float zero) { return zero == 0; });
+}
+
+bool Dataset::sparse() const {
+  if (!can_be_sparse()) return false;
+  const auto entries = static_cast<int64_t>(std::get<SparseValues>(table_.values).value.size());
+  // Divided, as the product of rows and features may not fit.
+  const bool nearly_empty = entries / table_.rows < table_.features / kSparseShareInverse;
+  return table_.always_sparse || (table_.features >= kSparseFeaturesMin && nearly_empty);
+}
+
+int64_t Dataset::row_entries_max() const {
+  const auto* const values = std::get_if<SparseValues>(&table_.values);
+  if (values == nullptr) return table_.features;
+  int64_t most = 0;
+  for (int64_t i = 0; i < table_.rows; ++i) {
+    most = std::max(most, values->begin[i + 1] - values->begin[i]);
+  }
+  return most;
+}
+
 void Dataset::FillBatch(absl::Span<const uint32_t> rows, const BatchView& out) const {
   for (const uint32_t row : rows) TESSERA_CHECK(row < table_.rows);
   if (out.features != nullptr) {
     std::visit([&](const auto& values) { FillFeatures(values, rows, out.features); },
                table_.values);
   }
+  if (out.sparse != nullptr) FillSparse(rows, out.sparse);
   if (out.classes != nullptr) {
     const Classes* const classes = std::get_if<Classes>(&table_.labels);
     TESSERA_CHECK(classes != nullptr);
@@ -110,6 +134,23 @@ void Dataset::FillFeatures(const SparseValues& values, absl::Span<const uint32_t
       out[j] = (values.value[e] - centre_[i]) * scale_[i];
     }
     out += table_.features;
+  }
+}
+
+void Dataset::FillSparse(absl::Span<const uint32_t> rows, SparseBatch* out) const {
+  TESSERA_CHECK(can_be_sparse());
+  const auto& values = std::get<SparseValues>(table_.values);
+  out->begin.assign(1, 0);
+  out->column.clear();
+  out->value.clear();
+  for (const uint32_t row : rows) {
+    for (int64_t e = values.begin[row]; e < values.begin[row + 1]; ++e) {
+      const uint32_t j = values.feature[e];
+      const uint32_t i = uniform() ? 0 : j;
+      out->column.push_back(static_cast<int32_t>(j));
+      out->value.push_back((values.value[e] - centre_[i]) * scale_[i]);
+    }
+    out->begin.push_back(static_cast<int64_t>(out->value.size()));
   }
 }
 

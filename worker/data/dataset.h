@@ -2,7 +2,8 @@
 //
 // Values stay as compact as their files (u8, f32, sparse); filling a batch normalises them.
 //
-//   data files --(idx.h, csv.h, libsvm.h, cifar.h)--> Table --> Dataset --FillBatch--> BatchView
+//   data files --(idx.h, csv.h, libsvm.h, xc.h, cifar.h)--> Table --> Dataset --FillBatch-->
+//   BatchView
 #ifndef TESSERA_WORKER_DATA_DATASET_H_
 #define TESSERA_WORKER_DATA_DATASET_H_
 
@@ -28,10 +29,19 @@ struct ModelEnds {
   bool sigmoid = false;
 };
 
+// The rows of a batch as CSR: row b has the entries [begin[b], begin[b + 1]), columns ascending.
+struct SparseBatch {
+  std::vector<int64_t> begin;
+  std::vector<int32_t> column;
+  std::vector<float> value;
+};
+
 // Where the B rows of a batch go; a null part is not filled. Row-major.
 struct BatchView {
   // [B, inputs]
   float* features = nullptr;
+  // The same without the zeros, for data sets that can_be_sparse(). Replaced; keeps its capacity.
+  SparseBatch* sparse = nullptr;
   // [B]: the class of each row, for softmax.
   int32_t* classes = nullptr;
   // [B, outputs], for sigmoid: 1 for a row's classes and 0 elsewhere; with one output, the class.
@@ -53,13 +63,22 @@ class Dataset {
   // Memory of all of it.
   int64_t bytes() const;
 
-  // Writes rows[0], rows[1] and so on. One thread, no allocation.
+  // The format stores entries, and normalisation leaves zeros what they are.
+  bool can_be_sparse() const;
+  // It can, and should: the format is for nothing else (xc), or rows are wide and nearly empty.
+  // A property of the values alone, so workers with the same files agree.
+  bool sparse() const;
+  // Stored entries of the row that has most.
+  int64_t row_entries_max() const;
+
+  // Writes rows[0], rows[1] and so on. One thread, no allocation but where `out.sparse` grows.
   void FillBatch(absl::Span<const uint32_t> rows, const BatchView& out) const;
 
  private:
   void FillFeatures(const U8Values& values, absl::Span<const uint32_t> rows, float* out) const;
   void FillFeatures(const F32Values& values, absl::Span<const uint32_t> rows, float* out) const;
   void FillFeatures(const SparseValues& values, absl::Span<const uint32_t> rows, float* out) const;
+  void FillSparse(absl::Span<const uint32_t> rows, SparseBatch* out) const;
   void FillTargets(const Classes& classes, absl::Span<const uint32_t> rows, float* out) const;
   void FillTargets(const ClassSets& sets, absl::Span<const uint32_t> rows, float* out) const;
   bool uniform() const { return centre_.size() == 1; }
@@ -85,7 +104,8 @@ struct Datasets {
 // absolute. Both use the normalisation of the training rows. `bytes_max` bounds the memory of both
 // together.
 //   kNotFound, kPermissionDenied, ...  a file cannot be opened
-//   kInvalidArgument                   a file is malformed or does not fit the model
+//   kInvalidArgument                   a file is malformed or does not fit the model, or
+//                                      data.normalize would fill the zeros of an xc file
 //   kDataLoss                          a .gz file is corrupt or cut off
 //   kResourceExhausted                 the rows would need more than bytes_max
 absl::StatusOr<Datasets> LoadDatasets(const v1::Data& data, const ModelEnds& ends,

@@ -12,12 +12,10 @@
 #include "worker/data/field.h"
 #include "worker/data/limits.h"
 #include "worker/data/line_source.h"
+#include "worker/data/sparse_text.h"
 
 namespace tessera {
 namespace {
-
-// What is wrong, or nothing.
-using Complaint = std::optional<std::string>;
 
 // Rows whose labels are not classes yet.
 struct RawRows {
@@ -33,14 +31,6 @@ struct RawRows {
         8 * (values.value.size() + values.begin.size() + label_begin.size() + labels.size()));
   }
 };
-
-absl::string_view NextField(absl::string_view& rest) {
-  rest = absl::StripLeadingAsciiWhitespace(rest);
-  const size_t end = std::min(rest.find_first_of(" \t\r\v\f"), rest.size());
-  const absl::string_view field = rest.substr(0, end);
-  rest.remove_prefix(end);
-  return field;
-}
 
 Complaint AppendLabels(absl::string_view field, const TableSpec& spec,
                        std::vector<int64_t>& labels) {
@@ -64,44 +54,16 @@ Complaint AppendLabels(absl::string_view field, const TableSpec& spec,
   return std::nullopt;
 }
 
-Complaint AppendEntry(absl::string_view field, const TableSpec& spec, int64_t& last_index,
-                      SparseValues& out) {
-  const size_t colon = field.find(':');
-  if (colon == absl::string_view::npos) {
-    return absl::StrCat("entry is ", QuotedField(field), ", want index:value");
-  }
-  const std::optional<int64_t> index = ParseIntegerField(field.substr(0, colon));
-  if (!index.has_value() || *index < 1 || *index > spec.features) {
-    return absl::StrCat("index is ", QuotedField(field.substr(0, colon)), ", want 1 to ",
-                        spec.features, " (the product of model.input)");
-  }
-  if (*index <= last_index) {
-    return absl::StrCat("index is ", *index, " after ", last_index, ", want ascending ones");
-  }
-  const std::optional<float> value = ParseFloatField(field.substr(colon + 1));
-  if (!value.has_value()) {
-    return absl::StrCat("value at index ", *index, " is ", QuotedField(field.substr(colon + 1)),
-                        ", want a finite number");
-  }
-  last_index = *index;
-  if (*value != 0) {
-    out.feature.push_back(static_cast<uint32_t>(*index - 1));
-    out.value.push_back(*value);
-  }
-  return std::nullopt;
-}
-
 Complaint AppendRow(absl::string_view line, const TableSpec& spec, RawRows& rows) {
   absl::string_view rest = line;
-  absl::string_view field = NextField(rest);
-  const bool has_labels = field.find(':') == absl::string_view::npos;
-  if (auto wrong = AppendLabels(has_labels ? field : "", spec, rows.labels)) return wrong;
-  if (has_labels) field = NextField(rest);
-  int64_t last_index = 0;
-  for (; !field.empty(); field = NextField(rest)) {
-    if (auto wrong = AppendEntry(field, spec, last_index, rows.values)) return wrong;
+  absl::string_view labels = NextTextField(rest);
+  // A row without labels begins with its entries.
+  if (labels.find(':') != absl::string_view::npos) {
+    labels = "";
+    rest = line;
   }
-  rows.values.begin.push_back(static_cast<int64_t>(rows.values.value.size()));
+  if (auto wrong = AppendLabels(labels, spec, rows.labels)) return wrong;
+  if (auto wrong = AppendSparseRow(rest, 1, spec.features, rows.values)) return wrong;
   rows.label_begin.push_back(static_cast<int64_t>(rows.labels.size()));
   return std::nullopt;
 }

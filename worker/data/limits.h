@@ -20,6 +20,11 @@ constexpr int64_t kIdxDimensionsMax = 8;
 // Deflate cannot expand more than this.
 constexpr int64_t kGzipExpansionMax = 1032;
 
+// Rows of a sparse format that need not stay sparse do so from this width on, and where fewer values
+// than one in so many are stored. Dense products are as fast at one in four.
+constexpr int64_t kSparseFeaturesMin = 512;
+constexpr int64_t kSparseShareInverse = 8;
+
 static_assert(kFeaturesMax * 2 * kFieldBytesMax <= kDatasetBytesMax, "a line fits in memory");
 
 }  // namespace tessera

@@ -22,12 +22,18 @@ std::string LineSource::where() const { return absl::StrCat(bytes_->path(), ":",
 
 absl::StatusOr<bool> LineSource::Next(absl::string_view* line) {
   for (;;) {
-    TESSERA_ASSIGN_OR_RETURN(const bool there_is, NextAny(line));
+    TESSERA_ASSIGN_OR_RETURN(const bool there_is, NextOrBlank(line));
     if (!there_is) return false;
-    if (line_ == 1) absl::ConsumePrefix(line, "\xEF\xBB\xBF");
-    absl::ConsumeSuffix(line, "\r");
     if (!absl::StripAsciiWhitespace(*line).empty()) return true;
   }
+}
+
+absl::StatusOr<bool> LineSource::NextOrBlank(absl::string_view* line) {
+  TESSERA_ASSIGN_OR_RETURN(const bool there_is, NextAny(line));
+  if (!there_is) return false;
+  if (line_ == 1) absl::ConsumePrefix(line, "\xEF\xBB\xBF");
+  absl::ConsumeSuffix(line, "\r");
+  return true;
 }
 
 absl::StatusOr<bool> LineSource::NextAny(absl::string_view* line) {

@@ -23,6 +23,8 @@ class LineSource {
   // the next call.
   //   kInvalidArgument  the line is longer than line_bytes_max
   absl::StatusOr<bool> Next(absl::string_view* line);
+  // As Next, but for lines of white space, which are lines here.
+  absl::StatusOr<bool> NextOrBlank(absl::string_view* line);
 
   // The line that Next returned last, as `path:17`.
   std::string where() const;

@@ -13,6 +13,7 @@
 #include "worker/data/label_map.h"
 #include "worker/data/libsvm.h"
 #include "worker/data/limits.h"
+#include "worker/data/xc.h"
 
 namespace tessera {
 namespace {
@@ -53,10 +54,11 @@ absl::StatusOr<Table> ReadTable(const v1::Data& data, const v1::DataFiles& files
   for (const std::string& file : files.features()) paths.push_back(Resolve(data.directory(), file));
   const std::string& format = data.format();
   absl::StatusOr<Table> table = absl::InvalidArgumentError(
-      absl::StrCat("data.format: is \"", format, "\", want idx, csv, libsvm or cifar"));
+      absl::StrCat("data.format: is \"", format, "\", want idx, csv, libsvm, xc or cifar"));
   if (format == "idx") table = ReadIdx(paths[0], Resolve(data.directory(), files.labels()), spec);
   if (format == "csv") table = ReadCsv(paths, spec);
   if (format == "libsvm") table = ReadLibsvm(paths, spec, labels);
+  if (format == "xc") table = ReadXc(paths, spec);
   if (format == "cifar") table = ReadCifar(paths, spec);
   if (table.ok() && table->rows == 0) {
     return absl::InvalidArgumentError(absl::StrCat(paths[0], ": has no rows, want at least one"));
@@ -97,6 +99,11 @@ absl::StatusOr<Datasets> LoadDatasets(const v1::Data& data, const ModelEnds& end
   const bool per_feature = data.normalize().per_feature();
   if (data.has_normalize() && !per_feature)
     TESSERA_RETURN_IF_ERROR(CheckNormalize(data.normalize()));
+  if (data.format() == "xc" && (per_feature || data.normalize().mean() != 0)) {
+    return absl::InvalidArgumentError(
+        "data.normalize: would make zeros something else, want only a stddev: the rows of an xc "
+        "file stay sparse");
+  }
   TableSpec spec = TableSpecOf(ends);
   spec.local_files = data.partition() == "local";
   spec.bytes_max = bytes_max;

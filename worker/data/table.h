@@ -36,6 +36,8 @@ struct Table {
   int64_t features = 0;
   std::variant<U8Values, F32Values, SparseValues> values;
   std::variant<Classes, ClassSets> labels;
+  // The values are SparseValues, and whoever reads the rows wants to keep them so.
+  bool always_sparse = false;
 
   // Memory of values and labels.
   int64_t bytes() const;

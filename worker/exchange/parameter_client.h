@@ -7,16 +7,20 @@
 #define TESSERA_WORKER_EXCHANGE_PARAMETER_CLIENT_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/base/ids.h"
+#include "common/keyset/key_set.h"
+#include "common/keyset/subnet.h"
 
 namespace tessera {
 
-// One array per parameter, whole, in the order of ModelShape.parameters.
+// One array per parameter, whole, in the order of ModelShape.parameters. For the keys of a subnet:
+// the subnet's own parameters.
 using ParameterArrays = std::vector<absl::Span<float>>;
 using ConstParameterArrays = std::vector<absl::Span<const float>>;
 
@@ -36,7 +40,7 @@ struct OutgoingPush {
   // Rows that the update was computed from.
   uint64_t examples = 0;
   // An evaluation or the end is due after it, and nobody need wait for this worker meanwhile.
-  RestWord rest;
+  RestWord rest = {};
 };
 
 // What an exchange brought beside the values, and where its time went for the thread that called.
@@ -46,28 +50,37 @@ struct ExchangeResult {
   double push_seconds = 0;  // until every server had acknowledged the push
   double wait_seconds = 0;  // until the first value came: others had to push first
   double pull_seconds = 0;  // from then until the last value was in place
+  // Of a pull of a subnet: the round is cut otherwise, and so for this worker. What had been pushed
+  // is done, but the values are undefined: pull again, with the keys of this place.
+  std::optional<SubnetPlace> recut;
 };
 
-// Speaks to all servers at once. One thread, the train loop's.
+// Speaks to all servers at once. One thread, the train loop's. Keys and arrays are borrowed for the
+// length of a call.
 class ParameterClient {
  public:
   virtual ~ParameterClient() = default;
 
-  // Overwrites `values` with the servers' values and remembers their versions as the base of the
-  // next push. Waits until the job's consistency policy lets a worker read that has finished
-  // exchange `after`.
+  // Overwrites `values` with the servers' values of `keys` and remembers their versions as the base
+  // of the next push. Waits until the job's consistency policy lets a worker read that has finished
+  // exchange `after`; a subnet's round is the one after that.
   //   kFailedPrecondition  no member any more; the message says why
   //   kUnavailable         a server could not be reached within the retry time
   // On error `values` are undefined.
-  virtual absl::StatusOr<ExchangeResult> Pull(Exchange after, const ParameterArrays& values) = 0;
+  virtual absl::StatusOr<ExchangeResult> Pull(Exchange after, const KeySet& keys,
+                                              const ParameterArrays& values) = 0;
 
-  // Pushes `update`, then pulls as above, with `after` = push.exchange. The pull is asked for at
-  // once, so an exchange takes one round trip. `update` and `values` do not overlap.
+  // Pushes `update`, which has the entries of `update_keys`, then pulls those of `value_keys` as
+  // above, with `after` = push.exchange. The pull is asked for at once, so an exchange takes one
+  // round trip. `update` and `values` do not overlap. Of subnets, the one that is pushed is of round
+  // push.exchange.
   virtual absl::StatusOr<ExchangeResult> PushPull(const OutgoingPush& push,
+                                                  const KeySet& update_keys,
                                                   const ConstParameterArrays& update,
+                                                  const KeySet& value_keys,
                                                   const ParameterArrays& values) = 0;
 
-  // The committed values, outside any exchange, by a worker that has finished exchange `after`;
+  // All committed values, outside any exchange, by a worker that has finished exchange `after`;
   // answered at once. Their versions become the base of the next push. `word`: it rests from now
   // on, or no longer.
   virtual absl::StatusOr<ExchangeResult> Read(Exchange after, RestWord word,

@@ -5,18 +5,22 @@
 #include <array>
 #include <cstdint>
 
+#include "kernels/sparse_linear.h"
+
 namespace tessera {
 
 // Row-major views into the caller's memory.
 struct Batch {
   int64_t rows = 0;
-  // [rows, inputs of the model]
+  // [rows, inputs of the model]; null where the network reads sparse rows
   const float* inputs = nullptr;
   // What the rows are; either one, or both null where only inputs are read. Softmax wants labels
   // [rows] in [0, outputs). Sigmoid takes labels too (0 or 1 with a single output), or targets
   // [rows, outputs].
   const int32_t* labels = nullptr;
   const float* targets = nullptr;
+  // The inputs of a network that reads sparse rows.
+  SparseRows sparse;
 };
 
 // Names one training step, for everything random in it.

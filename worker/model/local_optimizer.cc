@@ -11,8 +11,8 @@ absl::StatusOr<std::unique_ptr<LocalOptimizer>> LocalOptimizer::Create(
     return absl::InvalidArgumentError(
         "train.optimizer: there is none, want sgd, adam, adamw or adagrad");
   }
-  auto made = std::unique_ptr<LocalOptimizer>(
-      new LocalOptimizer(backend.vector().MakeOptimizer(optimizer), network, backend));
+  TESSERA_CHECK(!network.steps_first_weight() || LeavesZeroGradients(optimizer));
+  auto made = std::unique_ptr<LocalOptimizer>(new LocalOptimizer(optimizer, network, backend));
   for (size_t i = 0; i < StateNames(optimizer).size(); ++i) {
     Buffer<float> state;
     TESSERA_ASSIGN_OR_RETURN(
@@ -27,9 +27,23 @@ int64_t LocalOptimizer::MemoryNeeded(const v1::Optimizer& optimizer, const Netwo
   return static_cast<int64_t>(StateNames(optimizer).size() * sizeof(float)) * plan.parameter_floats;
 }
 
+bool LocalOptimizer::LeavesZeroGradients(const v1::Optimizer& optimizer) {
+  return optimizer.has_sgd() && optimizer.sgd().momentum() == 0 &&
+         optimizer.sgd().weight_decay() == 0;
+}
+
 absl::Status LocalOptimizer::Step(const Update& update) {
-  kernel_->Step(update, network_.plan().parameter_floats, network_.gradients().data(),
-                state_addresses_.data(), network_.parameters().data());
+  const NetworkPlan& plan = network_.plan();
+  int64_t first = 0;
+  if (network_.steps_first_weight()) {
+    const std::vector<int64_t>& offsets = plan.parameter_offsets;
+    first = offsets.size() > 1 ? offsets[1] : plan.parameter_floats;
+    // Plain sgd: w -= rate * (scale * g).
+    TESSERA_CHECK(update.scale == 1);
+    network_.StepFirstWeight(-(first_weight_rate_ * update.rate));
+  }
+  kernel_->Step(update, plan.parameter_floats - first, network_.gradients().data() + first,
+                state_addresses_.data(), network_.parameters().data() + first);
   return backend_.Finish();
 }
 

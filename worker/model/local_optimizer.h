@@ -28,6 +28,10 @@ class LocalOptimizer {
   static absl::StatusOr<std::unique_ptr<LocalOptimizer>> Create(const v1::Optimizer& optimizer,
                                                                 Network& network, Backend& backend);
 
+  // Entries without gradient stay what they are, and nothing is kept for them: the network may have
+  // Options::steps_first_weight.
+  static bool LeavesZeroGradients(const v1::Optimizer& optimizer);
+
   // Bytes of state, for the worker's sum.
   static int64_t MemoryNeeded(const v1::Optimizer& optimizer, const NetworkPlan& plan);
 
@@ -42,10 +46,15 @@ class LocalOptimizer {
   std::vector<absl::Span<float>> states() const;
 
  private:
-  LocalOptimizer(std::unique_ptr<OptimizerKernel> kernel, Network& network, Backend& backend)
-      : kernel_(std::move(kernel)), network_(network), backend_(backend) {}
+  LocalOptimizer(const v1::Optimizer& optimizer, Network& network, Backend& backend)
+      : kernel_(backend.vector().MakeOptimizer(optimizer)),
+        first_weight_rate_(static_cast<float>(optimizer.sgd().learning_rate())),
+        network_(network),
+        backend_(backend) {}
 
   const std::unique_ptr<OptimizerKernel> kernel_;
+  // Of plain sgd, where the network steps its first weight itself.
+  const float first_weight_rate_;
   Network& network_;
   Backend& backend_;
   std::vector<Buffer<float>> states_;

@@ -45,6 +45,10 @@ absl::StatusOr<std::unique_ptr<Network>> Network::Create(const v1::Model& model,
         "network: the memory of ", backend.description(), " is out of the host's reach"));
   }
   TESSERA_ASSIGN_OR_RETURN(NetworkPlan plan, PlanOf(model));
+  if (options.sparse_input && plan.stages.front().kind != StagePlan::Kind::kLinear) {
+    return absl::InvalidArgumentError(
+        "model.layers: the first is no linear layer, want one: no other reads sparse rows");
+  }
   auto network = std::unique_ptr<Network>(new Network(model, options, std::move(plan), backend));
   TESSERA_RETURN_IF_ERROR(network->Allocate());
   return network;
@@ -56,14 +60,17 @@ Network::Network(const v1::Model& model, const Options& options, NetworkPlan pla
 absl::Status Network::Allocate() {
   Memory& memory = backend_.memory();
   TESSERA_ASSIGN_OR_RETURN(parameters_, Buffer<float>::Create(memory, plan_.parameter_floats));
-  TESSERA_ASSIGN_OR_RETURN(gradients_, Buffer<float>::Create(memory, plan_.parameter_floats));
+  const bool trains = !options_.evaluates_only;
+  if (trains) {
+    TESSERA_ASSIGN_OR_RETURN(gradients_, Buffer<float>::Create(memory, plan_.parameter_floats));
+  }
   TESSERA_ASSIGN_OR_RETURN(constants_, Buffer<float>::Create(memory, plan_.constants));
   TESSERA_ASSIGN_OR_RETURN(sums_, Buffer<LossSums>::Create(memory, 1));
   for (Buffer<float>& flow : flow_) {
     TESSERA_ASSIGN_OR_RETURN(flow,
                              Buffer<float>::Create(memory, options_.batch_max * plan_.width_max));
   }
-  if (options_.precision == Precision::kBf16) {
+  if (trains && options_.precision == Precision::kBf16) {
     int64_t outputs_max = 0;
     for (const StagePlan& stage : plan_.stages) {
       if (stage.kind == StagePlan::Kind::kLinear)
@@ -74,11 +81,16 @@ absl::Status Network::Allocate() {
   }
   values_.push_back(nullptr);
   for (const StagePlan& stage : plan_.stages) {
-    TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Stage> made, MakeStage(stage));
+    std::unique_ptr<Stage> made;
+    if (stages_.empty() && options_.sparse_input) {
+      sparse_first_ = std::make_unique<SparseLinearStage>(stage, ParametersOf(stage), backend_);
+    } else {
+      TESSERA_ASSIGN_OR_RETURN(made, MakeStage(stage));
+    }
     const bool in_place = !stages_.empty() && stage.forward_in_place();
     stages_.push_back(std::move(made));
     outputs_.emplace_back();
-    if (!in_place) {
+    if (trains && !in_place) {
       TESSERA_ASSIGN_OR_RETURN(outputs_.back(),
                                Buffer<float>::Create(memory, options_.batch_max * stage.outputs));
     }
@@ -88,19 +100,12 @@ absl::Status Network::Allocate() {
 }
 
 absl::StatusOr<std::unique_ptr<Stage>> Network::MakeStage(const StagePlan& plan) {
-  StageParameters parameters;
-  if (plan.weight >= 0) {
-    parameters.weight = parameters_.data() + plan_.parameter_offsets[plan.weight];
-    parameters.weight_gradient = gradients_.data() + plan_.parameter_offsets[plan.weight];
-  }
-  if (plan.bias >= 0) {
-    parameters.bias = parameters_.data() + plan_.parameter_offsets[plan.bias];
-    parameters.bias_gradient = gradients_.data() + plan_.parameter_offsets[plan.bias];
-  }
+  const StageParameters parameters = ParametersOf(plan);
   switch (plan.kind) {
     case StagePlan::Kind::kLinear:
-      return LinearStage::Create(plan, options_.precision, options_.batch_max, parameters,
-                                 dy_bf16_.data(), backend_);
+      return LinearStage::Create(plan,
+                                 options_.evaluates_only ? Precision::kF32 : options_.precision,
+                                 options_.batch_max, parameters, dy_bf16_.data(), backend_);
     case StagePlan::Kind::kBatchNorm:
       return BatchNormStage::Create(plan, parameters, backend_);
     case StagePlan::Kind::kRelu:
@@ -109,6 +114,22 @@ absl::StatusOr<std::unique_ptr<Stage>> Network::MakeStage(const StagePlan& plan)
       return std::make_unique<DropoutStage>(plan, backend_);
   }
   return absl::InternalError("network: a stage of no kind");
+}
+
+StageParameters Network::ParametersOf(const StagePlan& plan) const {
+  StageParameters parameters;
+  if (plan.weight >= 0) {
+    parameters.weight = parameters_.data() + plan_.parameter_offsets[plan.weight];
+  }
+  if (plan.bias >= 0) parameters.bias = parameters_.data() + plan_.parameter_offsets[plan.bias];
+  if (options_.evaluates_only) return parameters;
+  if (plan.weight >= 0) {
+    parameters.weight_gradient = gradients_.data() + plan_.parameter_offsets[plan.weight];
+  }
+  if (plan.bias >= 0) {
+    parameters.bias_gradient = gradients_.data() + plan_.parameter_offsets[plan.bias];
+  }
+  return parameters;
 }
 
 absl::Span<float> Network::parameter(int i) {
@@ -142,8 +163,7 @@ absl::Status Network::Check(const Batch& batch) const {
     return absl::InvalidArgumentError(
         absl::StrCat("batch: rows is ", batch.rows, ", want between 1 and ", options_.batch_max));
   }
-  if (batch.inputs == nullptr)
-    return absl::InvalidArgumentError("batch: inputs is null, want values");
+  TESSERA_RETURN_IF_ERROR(CheckInputs(batch));
   const bool sigmoid = model_.loss() == kSigmoid;
   if (batch.labels == nullptr && (batch.targets == nullptr || !sigmoid)) {
     return absl::InvalidArgumentError(absl::StrCat("batch: labels is null, want labels",
@@ -163,6 +183,23 @@ absl::Status Network::Check(const Batch& batch) const {
   return absl::OkStatus();
 }
 
+absl::Status Network::CheckInputs(const Batch& batch) const {
+  if (!options_.sparse_input) {
+    if (batch.inputs != nullptr) return absl::OkStatus();
+    return absl::InvalidArgumentError("batch: inputs is null, want values");
+  }
+  if (batch.sparse.begin == nullptr) {
+    return absl::InvalidArgumentError("batch: there are no sparse rows, want some");
+  }
+  for (int64_t e = batch.sparse.begin[0]; e < batch.sparse.begin[batch.rows]; ++e) {
+    const int32_t column = batch.sparse.column[e];
+    if (column >= 0 && column < shape().inputs()) continue;
+    return absl::InvalidArgumentError(absl::StrCat("batch: column of entry ", e, " is ", column,
+                                                   ", want between 0 and ", shape().inputs() - 1));
+  }
+  return absl::OkStatus();
+}
+
 void Network::ComputeLoss(const Batch& batch, const float* logits, float* gradient) {
   const MatrixShape matrix{batch.rows, shape().outputs()};
   if (model_.loss() == kSoftmax) {
@@ -175,10 +212,16 @@ void Network::ComputeLoss(const Batch& batch, const float* logits, float* gradie
 }
 
 absl::StatusOr<LossAndCount> Network::TrainStep(const Batch& batch, const StepKey& key) {
+  TESSERA_CHECK(!options_.evaluates_only);
   TESSERA_RETURN_IF_ERROR(Check(batch));
+  last_batch_ = Batch();
   const float* x = batch.inputs;
   for (size_t i = 0; i < stages_.size(); ++i) {
-    stages_[i]->Forward(key, batch.rows, x, values_[i + 1]);
+    if (stages_[i] == nullptr) {
+      sparse_first_->Forward(batch.rows, batch.sparse, values_[i + 1]);
+    } else {
+      stages_[i]->Forward(key, batch.rows, x, values_[i + 1]);
+    }
     x = values_[i + 1];
   }
   ComputeLoss(batch, x, flow_[0].data());
@@ -194,6 +237,7 @@ void Network::Backward(const StepKey& key, const Batch& batch) {
   for (int i = static_cast<int>(stages_.size()) - 1; i >= 0; --i) {
     const StagePlan& plan = plan_.stages[i];
     const float* x = i == 0 ? batch.inputs : values_[i];
+    if (stages_[i] == nullptr) return BackwardSparse(batch, dy);
     if (!plan.wants_input_gradient) {
       // Nothing before it learns; it may itself.
       if (plan.weight >= 0) stages_[i]->Backward(key, batch.rows, x, values_[i + 1], dy, nullptr);
@@ -203,6 +247,20 @@ void Network::Backward(const StepKey& key, const Batch& batch) {
     stages_[i]->Backward(key, batch.rows, x, values_[i + 1], dy, dx);
     if (dx == spare) std::swap(dy, spare);
   }
+}
+
+void Network::BackwardSparse(const Batch& batch, const float* dy) {
+  if (!options_.steps_first_weight) return sparse_first_->Backward(batch.rows, batch.sparse, dy);
+  sparse_first_->BackwardBias(batch.rows, dy);
+  last_batch_ = batch;
+  last_dy_ = dy;
+}
+
+void Network::StepFirstWeight(float a) {
+  TESSERA_CHECK(options_.steps_first_weight && last_batch_.rows > 0);
+  float* const weight = parameters_.data() + plan_.parameter_offsets[plan_.stages[0].weight];
+  sparse_first_->AddWeightGradient(last_batch_.rows, last_batch_.sparse, last_dy_, a, weight);
+  last_batch_ = Batch();
 }
 
 absl::StatusOr<Scores> Network::Score(const Batch& batch, absl::Span<const float> constants) {
@@ -220,7 +278,11 @@ absl::StatusOr<Scores> Network::Score(const Batch& batch, absl::Span<const float
     const bool in_place = kind == StagePlan::Kind::kDropout ||
                           (x != batch.inputs && kind != StagePlan::Kind::kLinear);
     float* y = in_place ? const_cast<float*>(x) : flow_[x == flow_[0].data() ? 1 : 0].data();
-    stages_[i]->Evaluate(batch.rows, x, own, y);
+    if (stages_[i] == nullptr) {
+      sparse_first_->Forward(batch.rows, batch.sparse, y);
+    } else {
+      stages_[i]->Evaluate(batch.rows, x, own, y);
+    }
     own += plan_.stages[i].constants();
     x = y;
   }
@@ -232,15 +294,28 @@ absl::StatusOr<Scores> Network::Score(const Batch& batch, absl::Span<const float
   return scores;
 }
 
+// The first layer's outputs for all rows of the sample, in pieces of batch_max.
+void Network::ForwardSparse(absl::Span<const Batch> sample, float* y) {
+  for (const Batch& batch : sample) {
+    for (int64_t row = 0; row < batch.rows; row += options_.batch_max) {
+      const int64_t rows = std::min(options_.batch_max, batch.rows - row);
+      SparseRows x = batch.sparse;
+      x.begin += row;
+      sparse_first_->Forward(rows, x, y);
+      y += rows * plan_.stages[0].outputs;
+    }
+  }
+}
+
 absl::StatusOr<std::vector<float>> Network::Calibrate(absl::Span<const Batch> sample) {
   if (plan_.constants == 0) return std::vector<float>();
   std::vector<Chunk> chunks;
   int64_t rows = 0;
   for (const Batch& batch : sample) {
-    if (batch.rows > 0 && batch.inputs == nullptr) {
-      return absl::InvalidArgumentError("calibration: inputs is null, want values");
+    if (batch.rows > 0) TESSERA_RETURN_IF_ERROR(CheckInputs(batch));
+    if (!options_.sparse_input) {
+      AppendChunks(batch.inputs, batch.rows, shape().inputs(), options_.batch_max, &chunks);
     }
-    AppendChunks(batch.inputs, batch.rows, shape().inputs(), options_.batch_max, &chunks);
     rows += batch.rows;
   }
   if (rows == 0)
@@ -262,8 +337,14 @@ absl::StatusOr<std::vector<float>> Network::Calibrate(absl::Span<const Batch> sa
     chunks.clear();
     AppendChunks(here.data(), rows, shape().inputs(), options_.batch_max, &chunks);
   }
+  if (options_.sparse_input) {
+    ForwardSparse(sample, here.data());
+    chunks.clear();
+    AppendChunks(here.data(), rows, plan_.stages[0].outputs, options_.batch_max, &chunks);
+  }
   int64_t done = 0;
-  for (size_t i = 0; i < stages_.size() && done < plan_.constants; ++i) {
+  for (size_t i = options_.sparse_input ? 1 : 0; i < stages_.size() && done < plan_.constants;
+       ++i) {
     const StagePlan& plan = plan_.stages[i];
     if (plan.kind == Kind::kLinear) {
       float* to = there.data();

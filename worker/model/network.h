@@ -11,6 +11,7 @@
 #include "proto/job.pb.h"
 #include "worker/model/batch.h"
 #include "worker/model/plan.h"
+#include "worker/model/sparse_linear_stage.h"
 #include "worker/model/stage.h"
 
 namespace tessera {
@@ -28,10 +29,18 @@ class Network {
   struct Options {
     int64_t batch_max = 0;
     Precision precision = Precision::kF32;
+    // Batches have sparse rows, which the first layer reads; it is linear, and in f32.
+    bool sparse_input = false;
+    // With sparse_input: TrainStep leaves the first weight's gradient out, StepFirstWeight moves
+    // that weight. For rules by which an entry without gradient stays what it is.
+    bool steps_first_weight = false;
+    // It only evaluates: it holds no gradients and nothing else of training, whose calls it refuses.
+    bool evaluates_only = false;
   };
 
   // Parameters and gradients start at zero. `backend` outlives the network.
-  //   kInvalidArgument     no such model or loss, or batch_max below 1
+  //   kInvalidArgument     no such model or loss, batch_max below 1, or sparse_input for a model
+  //                        whose first layer is not linear
   //   kResourceExhausted   no memory
   //   kFailedPrecondition  bf16 on a device without it, or a device whose memory the host cannot
   //   address
@@ -58,6 +67,11 @@ class Network {
   // loss.
   absl::StatusOr<LossAndCount> TrainStep(const Batch& batch, const StepKey& key);
 
+  bool steps_first_weight() const { return options_.steps_first_weight; }
+  // Where steps_first_weight: adds `a` times the first weight's gradient to it, in the columns of
+  // the batch alone. Directly after TrainStep, while the batch is still there.
+  void StepFirstWeight(float a);
+
   // The constants of every batch norm, over all rows of the sample together: stage by stage its
   // means, then as many 1/sqrt(variance + epsilon). Each layer sees the layers before it as
   // evaluation does. Empty for a model without batch norm. Holds the activations of one layer for
@@ -74,9 +88,13 @@ class Network {
   Network(const v1::Model& model, const Options& options, NetworkPlan plan, Backend& backend);
   absl::Status Allocate();
   absl::StatusOr<std::unique_ptr<Stage>> MakeStage(const StagePlan& plan);
+  StageParameters ParametersOf(const StagePlan& plan) const;
   absl::Status Check(const Batch& batch) const;
+  absl::Status CheckInputs(const Batch& batch) const;
+  void ForwardSparse(absl::Span<const Batch> sample, float* y);
   void ComputeLoss(const Batch& batch, const float* logits, float* gradient);
   void Backward(const StepKey& key, const Batch& batch);
+  void BackwardSparse(const Batch& batch, const float* dy);
 
   const v1::Model model_;
   const Options options_;
@@ -86,6 +104,11 @@ class Network {
   Buffer<float> parameters_;
   Buffer<float> gradients_;
   std::vector<std::unique_ptr<Stage>> stages_;
+  // With sparse_input; stages_[0] is null then.
+  std::unique_ptr<SparseLinearStage> sparse_first_;
+  // What StepFirstWeight works on; no rows after it.
+  Batch last_batch_;
+  const float* last_dy_ = nullptr;
   // What training keeps of each stage's output; empty where it overwrites its input.
   std::vector<Buffer<float>> outputs_;
   // stage i reads values_[i] and writes values_[i + 1]; values_[0] is the batch.

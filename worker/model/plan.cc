@@ -79,9 +79,11 @@ absl::StatusOr<NetworkPlan> PlanOf(const v1::Model& model) {
 }
 
 NetworkMemory MemoryNeeded(const NetworkPlan& plan, int64_t batch_max, Precision precision,
-                           int64_t calibration_rows) {
-  int64_t floats = 2 * plan.parameter_floats + plan.constants;
-  floats += 2 * batch_max * plan.width_max;
+                           int64_t calibration_rows, bool sparse_input) {
+  int64_t floats = plan.parameter_floats + plan.constants + 2 * batch_max * plan.width_max;
+  // A batch norm holds the minibatch's mean and 1/sigma whatever it is for.
+  const int64_t evaluation_floats = floats + plan.constants;
+  floats += plan.parameter_floats;
   int64_t bf16 = 0;
   int64_t outputs_max = 0;
   for (size_t i = 0; i < plan.stages.size(); ++i) {
@@ -90,12 +92,15 @@ NetworkMemory MemoryNeeded(const NetworkPlan& plan, int64_t batch_max, Precision
     if (i == 0 || !stage.forward_in_place()) floats += batch_max * stage.outputs;
     floats += stage.constants();  // The minibatch's mean and 1/sigma.
     if (stage.kind == StagePlan::Kind::kLinear) {
-      bf16 += batch_max * stage.inputs + stage.inputs * stage.outputs;
+      const bool in_f32 = i == 0 && sparse_input;
+      if (!in_f32) bf16 += batch_max * stage.inputs + stage.inputs * stage.outputs;
       outputs_max = std::max(outputs_max, stage.outputs);
     }
   }
   bf16 += batch_max * outputs_max;
   NetworkMemory memory;
+  memory.evaluation_bytes =
+      evaluation_floats * kFloatBytes + static_cast<int64_t>(sizeof(LossSums));
   memory.held_bytes = floats * kFloatBytes + static_cast<int64_t>(sizeof(LossSums));
   if (precision == Precision::kBf16) memory.held_bytes += bf16 * kBf16Bytes;
   if (plan.constants > 0) {

@@ -61,14 +61,17 @@ absl::StatusOr<NetworkPlan> PlanOf(const v1::Model& model);
 struct NetworkMemory {
   // Held from Create on.
   int64_t held_bytes = 0;
+  // Of them, by a network that evaluates only.
+  int64_t evaluation_bytes = 0;
   // More while Calibrate runs.
   int64_t calibration_bytes = 0;
 };
 
 // All that a Network allocates for `batch_max` rows. Besides, oneDNN keeps its generated code and
-// some hundred KiB of scratch for each product and thread.
+// some hundred KiB of scratch for each product and thread, and products with sparse rows keep
+// SparseScratchBytes.
 NetworkMemory MemoryNeeded(const NetworkPlan& plan, int64_t batch_max, Precision precision,
-                           int64_t calibration_rows);
+                           int64_t calibration_rows, bool sparse_input = false);
 
 }  // namespace tessera
 

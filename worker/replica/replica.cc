@@ -6,26 +6,29 @@
 #include "common/rule/optimizer.h"
 
 namespace tessera {
-namespace {
 
-// Evaluation goes through the rows in batches of at least this many: it has no minibatch to
-// respect.
-constexpr int64_t kEvaluationBatchMin = 128;
-
-int64_t BatchMax(const v1::Job& job) {
-  return std::max(job.train().batch_size(), kEvaluationBatchMin);
+bool StepsColumns(const v1::Job& job, const Recipe& recipe, const InputRows& input) {
+  return input.sparse && recipe.payload != PayloadKind::kGradient &&
+         LocalOptimizer::LeavesZeroGradients(job.train().optimizer());
 }
 
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(const v1::Job& job, const Recipe& recipe,
-                                                         Rank rank, Backend* backend) {
-  std::unique_ptr<Replica> replica(new Replica(job, recipe, rank, backend));
+                                                         Rank rank, Backend* backend,
+                                                         const InputRows& input) {
+  if (recipe.subnets) {
+    return absl::UnimplementedError(
+        "replica: holds the whole model, but the method trains subnets");
+  }
+  std::unique_ptr<Replica> replica(new Replica(job, recipe, rank, backend, input));
   Network::Options options;
-  options.batch_max = BatchMax(job);
+  options.sparse_input = input.sparse;
+  options.steps_first_weight = StepsColumns(job, recipe, input);
+  options.batch_max = BatchRowsMax(job);
   TESSERA_ASSIGN_OR_RETURN(options.precision, PrecisionOf(job.train().precision()));
   TESSERA_ASSIGN_OR_RETURN(replica->network_, Network::Create(job.model(), options, *backend));
   Network& network = *replica->network_;
+  TESSERA_ASSIGN_OR_RETURN(const ModelShape exchanged, ExchangedShape(job.model(), recipe));
+  replica->keys_ = DenseKeys(exchanged, static_cast<int>(job.cluster().servers().count()));
   const int count = static_cast<int>(network.shape().parameters.size());
   if (recipe.payload == PayloadKind::kGradient) {
     TESSERA_CHECK(recipe.averaged_states.empty());
@@ -64,14 +67,14 @@ absl::Status Replica::AddLocalOptimizer() {
 }
 
 absl::StatusOr<int64_t> Replica::MemoryNeeded(const v1::Job& job, const Recipe& recipe,
-                                              int64_t calibration_rows) {
+                                              int64_t calibration_rows, const InputRows& input) {
   TESSERA_ASSIGN_OR_RETURN(const NetworkPlan plan, PlanOf(job.model()));
   TESSERA_ASSIGN_OR_RETURN(const Precision precision, PrecisionOf(job.train().precision()));
   const NetworkMemory network =
-      tessera::MemoryNeeded(plan, BatchMax(job), precision, calibration_rows);
-  const int64_t row_bytes = (plan.shape.inputs() + plan.shape.outputs() + 1) * sizeof(float);
+      tessera::MemoryNeeded(plan, BatchRowsMax(job), precision, calibration_rows, input.sparse);
+  const int64_t calibrated = plan.constants > 0 ? calibration_rows : 0;
   int64_t bytes = network.held_bytes + network.calibration_bytes +
-                  std::max(BatchMax(job), calibration_rows) * row_bytes;
+                  BatchRows::MemoryNeeded(job, plan.shape, input, calibrated);
   if (recipe.payload != PayloadKind::kGradient) {
     const int64_t arrays = 1 + static_cast<int64_t>(recipe.averaged_states.size());
     bytes += arrays * plan.parameter_floats * static_cast<int64_t>(sizeof(float)) +
@@ -80,30 +83,9 @@ absl::StatusOr<int64_t> Replica::MemoryNeeded(const v1::Job& job, const Recipe& 
   return bytes;
 }
 
-Batch Replica::Fill(const Dataset& data, absl::Span<const uint32_t> rows) {
-  const size_t count = rows.size();
-  if (inputs_.size() < count * data.inputs()) inputs_.resize(count * data.inputs());
-  Batch batch;
-  batch.rows = count;
-  batch.inputs = inputs_.data();
-  BatchView view;
-  view.features = inputs_.data();
-  if (data.has_classes()) {
-    if (labels_.size() < count) labels_.resize(count);
-    view.classes = labels_.data();
-    batch.labels = labels_.data();
-  } else {
-    if (targets_.size() < count * data.outputs()) targets_.resize(count * data.outputs());
-    view.targets = targets_.data();
-    batch.targets = targets_.data();
-  }
-  data.FillBatch(rows, view);
-  return batch;
-}
-
 absl::StatusOr<double> Replica::Train(const Dataset& data, absl::Span<const uint32_t> rows,
                                       const TrainPoint& point) {
-  const Batch batch = Fill(data, rows);
+  const Batch batch = rows_.Fill(data, rows);
   TESSERA_ASSIGN_OR_RETURN(const LossAndCount result,
                            network_->TrainStep(batch, {job_.seed(), point.step, rank_.value()}));
   if (optimizer_ == nullptr) return result.loss;
@@ -133,25 +115,19 @@ absl::Status Replica::AdoptValues() {
   return backend_.Finish();
 }
 
+absl::Status Replica::Recut(const SubnetPlace&) {
+  TESSERA_CHECK(false);  // All entries are nobody's part.
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::vector<float>> Replica::Calibrate(const Dataset& data,
                                                       absl::Span<const uint32_t> rows) {
-  const Batch batch = Fill(data, rows);
-  return network_->Calibrate(absl::MakeConstSpan(&batch, 1));
+  return rows_.Calibrate(network_.get(), data, rows);
 }
 
 absl::StatusOr<Scores> Replica::Score(const Dataset& data, absl::Span<const uint32_t> rows,
                                       absl::Span<const float> constants) {
-  Scores sums;
-  const size_t batch_max = BatchMax(job_);
-  for (size_t begin = 0; begin < rows.size(); begin += batch_max) {
-    const Batch batch = Fill(data, rows.subspan(begin, batch_max));
-    TESSERA_ASSIGN_OR_RETURN(const Scores scores, network_->Score(batch, constants));
-    sums.loss_sum += scores.loss_sum;
-    sums.correct += scores.correct;
-    sums.rows += scores.rows;
-    for (int i = 0; i < 3; ++i) sums.precision_hits[i] += scores.precision_hits[i];
-  }
-  return sums;
+  return rows_.Score(network_.get(), data, rows, constants);
 }
 
 }  // namespace tessera

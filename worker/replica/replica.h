@@ -18,9 +18,14 @@
 #include "worker/exchange/parameter_client.h"
 #include "worker/model/local_optimizer.h"
 #include "worker/model/network.h"
+#include "worker/replica/batch_rows.h"
 #include "worker/train/learner.h"
 
 namespace tessera {
+
+// The local optimizer moves the columns of a batch alone, rather than a whole matrix by a gradient
+// that is nearly all zeros (Network::Options::steps_first_weight).
+bool StepsColumns(const v1::Job& job, const Recipe& recipe, const InputRows& input);
 
 // The model, its gradient, and with a local optimizer its state and the values of the last pull.
 //
@@ -34,35 +39,44 @@ class Replica final : public Learner {
   // `backend` outlives the replica.
   //   kResourceExhausted   no memory
   //   kFailedPrecondition  the job's precision is not to be had on this machine
+  //   kUnimplemented       the method trains subnets: SubnetReplica does
+  // Without `input` it reads all rows dense.
   static absl::StatusOr<std::unique_ptr<Replica>> Create(const v1::Job& job, const Recipe& recipe,
-                                                         Rank rank, Backend* backend);
+                                                         Rank rank, Backend* backend,
+                                                         const InputRows& input = {});
 
   // Bytes that a replica of this job takes, evaluation included; `calibration_rows` are its sample.
   static absl::StatusOr<int64_t> MemoryNeeded(const v1::Job& job, const Recipe& recipe,
-                                              int64_t calibration_rows);
+                                              int64_t calibration_rows,
+                                              const InputRows& input = {});
 
   // For a gradient update() is the gradient itself, for a delta the change since the last pull.
   const ParameterArrays& values() const override { return values_; }
+  const KeySet& value_keys() const override { return keys_; }
   const ConstParameterArrays& update() const override { return update_; }
+  const KeySet& update_keys() const override { return keys_; }
 
   absl::StatusOr<double> Train(const Dataset& data, absl::Span<const uint32_t> rows,
                                const TrainPoint& point) override;
   absl::Status FormUpdate() override;
   absl::Status AdoptValues() override;
+  absl::Status Recut(const SubnetPlace& place) override;
+  const ParameterArrays& evaluation_values() const override { return values_; }
+  absl::Status AdoptEvaluation() override { return AdoptValues(); }
   absl::StatusOr<std::vector<float>> Calibrate(const Dataset& data,
                                                absl::Span<const uint32_t> rows) override;
   absl::StatusOr<Scores> Score(const Dataset& data, absl::Span<const uint32_t> rows,
                                absl::Span<const float> constants) override;
 
  private:
-  Replica(const v1::Job& job, const Recipe& recipe, Rank rank, Backend* backend)
+  Replica(const v1::Job& job, const Recipe& recipe, Rank rank, Backend* backend,
+          const InputRows& input)
       : job_(job),
         rank_(rank),
         backend_(*backend),
-        averages_states_(!recipe.averaged_states.empty()) {}
+        averages_states_(!recipe.averaged_states.empty()),
+        rows_(job, input) {}
   absl::Status AddLocalOptimizer();
-  // Fills the batch buffers, which grow to `rows` rows at first use, with rows of `data`.
-  Batch Fill(const Dataset& data, absl::Span<const uint32_t> rows);
 
   const v1::Job job_;
   const Rank rank_;
@@ -75,11 +89,10 @@ class Replica final : public Learner {
   // state's, and what they were at the last pull, one after the other, or their deltas.
   std::vector<absl::Span<float>> exchanged_;
   Buffer<float> pulled_;
+  KeySet keys_;
   ParameterArrays values_;
   ConstParameterArrays update_;
-  std::vector<float> inputs_;
-  std::vector<int32_t> labels_;
-  std::vector<float> targets_;
+  BatchRows rows_;
 };
 
 }  // namespace tessera

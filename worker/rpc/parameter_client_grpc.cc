@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/base/check.h"
+#include "common/rpc/subnet_message.h"
 #include "common/rpc/transport.h"
 
 namespace tessera {
@@ -39,11 +40,11 @@ absl::StatusOr<std::unique_ptr<ParameterClientGrpc>> ParameterClientGrpc::Create
   return std::unique_ptr<ParameterClientGrpc>(new ParameterClientGrpc(std::move(options)));
 }
 
-ParameterClientGrpc::ParameterClientGrpc(Options options) : options_(std::move(options)) {
+ParameterClientGrpc::ParameterClientGrpc(Options options)
+    : options_(std::move(options)), dense_keys_{std::nullopt, options_.slices} {
   servers_.resize(options_.servers.size());
   for (size_t s = 0; s < servers_.size(); ++s) {
     servers_[s].address = options_.servers[s];
-    servers_[s].slices = options_.slices[s];
     Connect(&servers_[s]);
   }
   v1::Caller caller;
@@ -51,10 +52,10 @@ ParameterClientGrpc::ParameterClientGrpc(Options options) : options_(std::move(o
   caller.set_job_digest(options_.job_digest);
   caller.set_generation(options_.generation.value());
   *header_.mutable_caller() = caller;
-  header_.mutable_keys()->mutable_dense();
   header_.set_kind(options_.kind);
   header_.set_layout_hash(options_.layout_hash);
   *request_.mutable_caller() = caller;
+  *fetch_.mutable_caller() = caller;
   request_.mutable_keys()->mutable_dense();
 }
 
@@ -65,42 +66,47 @@ void ParameterClientGrpc::Connect(Server* server) {
   }
 }
 
-absl::StatusOr<ExchangeResult> ParameterClientGrpc::Pull(Exchange after,
+absl::StatusOr<ExchangeResult> ParameterClientGrpc::Pull(Exchange after, const KeySet& keys,
                                                          const ParameterArrays& values) {
-  PrepareRequest(after, RestWord(), /*outside_exchange=*/false);
-  AddPulls(values);
-  absl::StatusOr<ExchangeResult> result = RunTasks();
-  if (result.ok()) RememberVersions();
-  return result;
+  if (keys.subnet.has_value()) {
+    PrepareFetch(after, keys);
+  } else {
+    PrepareRequest(after, RestWord(), /*outside_exchange=*/false);
+  }
+  AddPulls(keys, values);
+  return RunTasks();
 }
 
 absl::StatusOr<ExchangeResult> ParameterClientGrpc::PushPull(const OutgoingPush& push,
+                                                             const KeySet& update_keys,
                                                              const ConstParameterArrays& update,
+                                                             const KeySet& value_keys,
                                                              const ParameterArrays& values) {
-  PrepareHeader(push.exchange, push.examples);
-  PrepareRequest(push.exchange, push.rest, /*outside_exchange=*/false);
-  AddPushes(update);
-  AddPulls(values);
+  PrepareHeader(push.exchange, push.examples, update_keys);
+  if (value_keys.subnet.has_value()) {
+    PrepareFetch(push.exchange, value_keys);
+  } else {
+    PrepareRequest(push.exchange, push.rest, /*outside_exchange=*/false);
+  }
+  AddPushes(update_keys, update);
+  AddPulls(value_keys, values);
   absl::StatusOr<ExchangeResult> result = RunTasks();
-  if (!result.ok()) return result;
-  RememberVersions();
-  ++traffic_.exchanges;
+  if (result.ok()) ++traffic_.exchanges;
   return result;
 }
 
 absl::StatusOr<ExchangeResult> ParameterClientGrpc::Read(Exchange after, RestWord word,
                                                          const ParameterArrays& values) {
   PrepareRequest(after, word, /*outside_exchange=*/true);
-  AddPulls(values);
-  absl::StatusOr<ExchangeResult> result = RunTasks();
-  if (result.ok()) RememberVersions();
-  return result;
+  AddPulls(dense_keys_, values);
+  return RunTasks();
 }
 
 absl::StatusOr<ExchangeResult> ParameterClientGrpc::Push(Exchange exchange, uint64_t examples,
-                                                        const ConstParameterArrays& update) {
-  PrepareHeader(exchange, examples);
-  AddPushes(update);
+                                                         const KeySet& keys,
+                                                         const ConstParameterArrays& update) {
+  PrepareHeader(exchange, examples, keys);
+  AddPushes(keys, update);
   return RunTasks();
 }
 
@@ -109,33 +115,67 @@ void ParameterClientGrpc::Cancel() {
   board_.Notify();
 }
 
-void ParameterClientGrpc::PrepareHeader(Exchange exchange, uint64_t examples) {
+void ParameterClientGrpc::PrepareHeader(Exchange exchange, uint64_t examples, const KeySet& keys) {
   header_.set_exchange(exchange.value());
   header_.set_examples(examples);
+  if (keys.subnet.has_value()) {
+    TESSERA_CHECK(keys.subnet->round == exchange.value());
+    *header_.mutable_keys()->mutable_subnet() = ToMessage(*keys.subnet);
+  } else {
+    header_.mutable_keys()->mutable_dense();
+  }
 }
 
 void ParameterClientGrpc::PrepareRequest(Exchange after, RestWord word, bool outside_exchange) {
+  fetches_.reset();
   request_.set_after_exchange(after.value());
   request_.set_rest(word.number);
   request_.set_rests(word.rests);
   request_.set_outside_exchange(outside_exchange);
 }
 
-void ParameterClientGrpc::AddPushes(const ConstParameterArrays& update) {
+void ParameterClientGrpc::PrepareFetch(Exchange after, const KeySet& keys) {
+  const SubnetPlace& place = *keys.subnet;
+  TESSERA_CHECK(place.round == after.Next().value());
+  fetches_ = place;
+  fetch_.set_seed(place.seed);
+  fetch_.set_round(place.round);
+  fetch_.set_site(place.site);
+  fetch_.set_sites(place.sites());
+  fetch_.set_waits_only(keys.waits_only);
+  fetch_.mutable_shares()->Clear();
+  const auto differs = [&](uint32_t share) { return share != place.shares.front(); };
+  if (std::any_of(place.shares.begin(), place.shares.end(), differs)) {
+    fetch_.mutable_shares()->Add(place.shares.begin(), place.shares.end());
+  }
+}
+
+void ParameterClientGrpc::AddPushes(const KeySet& keys, const ConstParameterArrays& update) {
+  TESSERA_CHECK(keys.slices.size() == servers_.size());
   for (size_t s = 0; s < servers_.size(); ++s) {
-    servers_[s].update.Assign(servers_[s].slices, update);
+    servers_[s].update.Assign(keys.slices[s], update);
     tasks_.emplace_back();
     tasks_.back().server = s;
     tasks_.back().is_push = true;
   }
 }
 
-void ParameterClientGrpc::AddPulls(const ParameterArrays& values) {
+void ParameterClientGrpc::AddPulls(const KeySet& keys, const ParameterArrays& values) {
+  TESSERA_CHECK(keys.slices.size() == servers_.size());
   for (size_t s = 0; s < servers_.size(); ++s) {
-    servers_[s].values.Assign(servers_[s].slices, values);
+    servers_[s].values.Assign(keys.slices[s], values);
     tasks_.emplace_back();
     tasks_.back().server = s;
   }
+}
+
+std::unique_ptr<PullFromServer> ParameterClientGrpc::MakePull(Server* server) {
+  server->values.Rewind();
+  if (fetches_.has_value()) {
+    return std::make_unique<PullFromServer>(&board_, fetch_, *fetches_, options_.layout_hash,
+                                            &server->values);
+  }
+  return std::make_unique<PullFromServer>(&board_, request_, options_.layout_hash, &server->values);
 }
 
 absl::StatusOr<ExchangeResult> ParameterClientGrpc::RunTasks() {
@@ -143,6 +183,8 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::RunTasks() {
   pushed_time_ = begin;
   first_value_time_ = absl::InfiniteFuture();
   job_examples_ = 0;
+  recut_.reset();
+  const bool pulls = !tasks_.empty() && !tasks_.back().is_push;
   absl::Status failed;
   while (true) {
     const absl::Time now = absl::Now();
@@ -177,10 +219,12 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::RunTasks() {
   }
   tasks_.clear();
   if (!failed.ok()) return failed;
+  if (pulls) RememberVersions();
   const absl::Time end = absl::Now();
   const absl::Time first_value = std::min(end, std::max(pushed_time_, first_value_time_));
   ExchangeResult result;
   result.job_examples = job_examples_;
+  result.recut = recut_;
   result.push_seconds = absl::ToDoubleSeconds(pushed_time_ - begin);
   result.wait_seconds = absl::ToDoubleSeconds(first_value - pushed_time_);
   result.pull_seconds = absl::ToDoubleSeconds(end - first_value);
@@ -200,15 +244,13 @@ absl::Time ParameterClientGrpc::StartDue(absl::Time now) {
     ++task.attempts;
     if (task.is_push) {
       header_.set_base_version(server.base.value());
-      header_.set_payload_bytes(server.slices.bytes());
       server.update.Rewind();
+      header_.set_payload_bytes(server.update.left());
       task.push = std::make_unique<PushToServer>(&board_, header_, &server.update);
       task.call = task.push.get();
       task.push->Start(server.stubs.front().get());
     } else {
-      server.values.Rewind();
-      task.pull =
-          std::make_unique<PullFromServer>(&board_, request_, options_.layout_hash, &server.values);
+      task.pull = MakePull(&server);
       task.call = task.pull.get();
       task.pull->Start(server.stubs.back().get());
     }
@@ -223,7 +265,7 @@ absl::Status ParameterClientGrpc::Collect(Task* task, absl::Time now) {
   if (task->is_push) {
     traffic_.push_payload_bytes += call.payload_bytes();
     traffic_.push_wire_bytes += call.wire_bytes();
-  } else if (request_.outside_exchange()) {
+  } else if (!fetches_.has_value() && request_.outside_exchange()) {
     traffic_.other_payload_bytes += call.payload_bytes();
   } else {
     traffic_.pull_payload_bytes += call.payload_bytes();
@@ -237,6 +279,8 @@ absl::Status ParameterClientGrpc::Collect(Task* task, absl::Time now) {
     } else {
       first_value_time_ = std::min(first_value_time_, call.first_byte_time());
       server.pulled = Version(task->pull->version());
+      // Where servers differ, the next pull goes by one of them and finds the others agreed.
+      if (task->pull->recut().has_value()) recut_ = task->pull->recut();
       job_examples_ = std::max(job_examples_, task->pull->job_examples());
     }
     return absl::OkStatus();

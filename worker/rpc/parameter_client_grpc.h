@@ -1,7 +1,8 @@
 // The parameter client over gRPC: all servers at once, no copy but the one into the replica.
 //
-// An exchange is one Push and one Pull to every server, all started together. A server parks the
-// pull until it may answer, which is after it has accepted this worker's push. Retries live here
+// An exchange is one Push and one Pull to every server, all started together; of a subnet, one
+// FetchSubnet. A server parks the pull until it may answer, which is after it has accepted this
+// worker's push. Retries live here
 // and only here: UNAVAILABLE and ABORTED are tried again under the same exchange number, which
 // makes a repeat harmless.
 #ifndef TESSERA_WORKER_RPC_PARAMETER_CLIENT_GRPC_H_
@@ -10,6 +11,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +22,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/base/ids.h"
+#include "common/keyset/key_set.h"
 #include "common/layout/shard_map.h"
 #include "proto/parameter_server.pb.h"
 #include "worker/exchange/parameter_client.h"
@@ -50,15 +53,19 @@ class ParameterClientGrpc final : public ParameterClient {
   // Connects when first used.  kInvalidArgument: servers and slices do not match
   static absl::StatusOr<std::unique_ptr<ParameterClientGrpc>> Create(Options options);
 
-  absl::StatusOr<ExchangeResult> Pull(Exchange after, const ParameterArrays& values) override;
-  absl::StatusOr<ExchangeResult> PushPull(const OutgoingPush& push,
+  absl::StatusOr<ExchangeResult> Pull(Exchange after, const KeySet& keys,
+                                      const ParameterArrays& values) override;
+  absl::StatusOr<ExchangeResult> PushPull(const OutgoingPush& push, const KeySet& update_keys,
                                           const ConstParameterArrays& update,
+                                          const KeySet& value_keys,
                                           const ParameterArrays& values) override;
   absl::StatusOr<ExchangeResult> Read(Exchange after, RestWord word,
                                       const ParameterArrays& values) override;
   // The first half of PushPull alone.
-  absl::StatusOr<ExchangeResult> Push(Exchange exchange, uint64_t examples,
+  absl::StatusOr<ExchangeResult> Push(Exchange exchange, uint64_t examples, const KeySet& keys,
                                       const ConstParameterArrays& update);
+  // What Options.slices say.
+  const KeySet& dense_keys() const { return dense_keys_; }
   Traffic traffic() const override { return traffic_; }
 
   // Ends the call under way and all later ones with kCancelled. Any thread; not from a signal
@@ -80,7 +87,6 @@ class ParameterClientGrpc final : public ParameterClient {
   };
   struct Server {
     std::string address;
-    ShardSlices slices;
     std::vector<std::unique_ptr<grpc::GenericStub>>
         stubs;  // pushes go to the first, pulls to the last
     UpdateRuns update;
@@ -92,24 +98,30 @@ class ParameterClientGrpc final : public ParameterClient {
   explicit ParameterClientGrpc(Options options);
 
   void Connect(Server* server);
-  void PrepareHeader(Exchange exchange, uint64_t examples);
+  void PrepareHeader(Exchange exchange, uint64_t examples, const KeySet& keys);
   void PrepareRequest(Exchange after, RestWord word, bool outside_exchange);
-  void AddPushes(const ConstParameterArrays& update);
-  void AddPulls(const ParameterArrays& values);
+  void PrepareFetch(Exchange after, const KeySet& keys);
+  void AddPushes(const KeySet& keys, const ConstParameterArrays& update);
+  void AddPulls(const KeySet& keys, const ParameterArrays& values);
+  std::unique_ptr<PullFromServer> MakePull(Server* server);
   absl::StatusOr<ExchangeResult> RunTasks();
   absl::Time StartDue(absl::Time now);
   absl::Status Collect(Task* task, absl::Time now);
   void RememberVersions();
 
   const Options options_;
+  const KeySet dense_keys_;
   std::vector<Server> servers_;
   std::vector<Task> tasks_;
   v1::PushHeader header_;
   v1::PullRequest request_;
+  v1::SubnetRequest fetch_;
   CallBoard board_;
   std::atomic<bool> cancelled_{false};
   Traffic traffic_;
   // Of the exchange under way.
+  std::optional<SubnetPlace> fetches_;  // pulls are of this subnet, or of all entries
+  std::optional<SubnetPlace> recut_;
   uint64_t job_examples_ = 0;
   absl::Time pushed_time_;
   absl::Time first_value_time_;

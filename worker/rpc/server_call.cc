@@ -8,10 +8,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/base/check.h"
 #include "common/codec/payload.h"
 #include "common/rpc/borrowed_slice.h"
 #include "common/rpc/chunk.h"
 #include "common/rpc/status.h"
+#include "common/rpc/subnet_message.h"
 #include "common/rpc/transport.h"
 
 namespace tessera {
@@ -24,6 +26,11 @@ const std::string& PushMethod() {
 
 const std::string& PullMethod() {
   static const auto* const name = new std::string("/tessera.v1.ParameterServer/Pull");
+  return *name;
+}
+
+const std::string& FetchMethod() {
+  static const auto* const name = new std::string("/tessera.v1.ParameterServer/FetchSubnet");
   return *name;
 }
 
@@ -107,9 +114,18 @@ PullFromServer::PullFromServer(CallBoard* board, const v1::PullRequest& request,
                                uint64_t layout_hash, ValueRuns* runs)
     : ServerCall(board), layout_hash_(layout_hash), runs_(runs), message_(WriteMessage(request)) {}
 
+PullFromServer::PullFromServer(CallBoard* board, const v1::SubnetRequest& request,
+                               const SubnetPlace& asked, uint64_t layout_hash, ValueRuns* runs)
+    : ServerCall(board),
+      asked_(asked),
+      layout_hash_(layout_hash),
+      runs_(runs),
+      message_(WriteMessage(request)) {}
+
 void PullFromServer::Start(grpc::GenericStub* stub) {
   wire_bytes_ += kCallWireBytes + WireBytes(message_.Length());
-  stub->PrepareBidiStreamingCall(context_.get(), PullMethod(), {}, this);
+  stub->PrepareBidiStreamingCall(context_.get(), asked_.has_value() ? FetchMethod() : PullMethod(),
+                                 {}, this);
   const grpc::ByteBuffer request = std::exchange(message_, grpc::ByteBuffer());
   // gRPC takes references to the request's bytes before this returns.
   StartWriteLast(&request, grpc::WriteOptions());
@@ -135,15 +151,10 @@ absl::Status PullFromServer::TakeChunk() {
                                    ? "pull: answer has a second header, want one"
                                    : "pull: answer has no header, want it in the first chunk");
   }
-  if (head.has_header()) {
-    has_header_ = true;
-    version_ = head.header().version();
-    job_examples_ = head.header().examples();
-    if (head.header().layout_hash() != layout_hash_) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("pull: layout_hash is ", absl::Hex(head.header().layout_hash()), ", want ",
-                       absl::Hex(layout_hash_), "; the model or the number of servers differs"));
-    }
+  if (head.has_header()) TESSERA_RETURN_IF_ERROR(TakeHeader(head.header()));
+  if (recut_.has_value() && payload.size() > 0) {
+    return absl::InternalError(absl::StrCat("pull: answer has ", payload.size(),
+                                            " bytes of another cut than was asked for, want none"));
   }
   if (payload.size() > runs_->left()) {
     return absl::InternalError(absl::StrCat("pull: answer is at least ",
@@ -162,10 +173,36 @@ absl::Status PullFromServer::TakeChunk() {
   return absl::OkStatus();
 }
 
+absl::Status PullFromServer::TakeHeader(const v1::ChunkHeader& header) {
+  has_header_ = true;
+  version_ = header.version();
+  job_examples_ = header.examples();
+  if (header.layout_hash() != layout_hash_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("pull: layout_hash is ", absl::Hex(header.layout_hash()), ", want ",
+                     absl::Hex(layout_hash_), "; the model or the number of servers differs"));
+  }
+  return asked_.has_value() ? TakeCut(header) : absl::OkStatus();
+}
+
+absl::Status PullFromServer::TakeCut(const v1::ChunkHeader& header) {
+  if (!header.has_subnet()) {
+    return absl::InternalError("pull: answer has no subnet, want how the round is cut");
+  }
+  TESSERA_ASSIGN_OR_RETURN(const SubnetPlace place, PlaceOf(header.subnet()));
+  if (place.round != asked_->round || place.seed != asked_->seed) {
+    return absl::InternalError(absl::StrCat("pull: answer is of round ", place.round, " (seed ",
+                                            place.seed, "), want round ", asked_->round, " (seed ",
+                                            asked_->seed, ")"));
+  }
+  if (!(place == *asked_)) recut_ = place;
+  return absl::OkStatus();
+}
+
 absl::Status PullFromServer::Conclude(absl::Status status) {
   if (!broken_.ok()) return broken_;
   if (!status.ok()) return status;
-  if (has_header_ && runs_->left() == 0) return status;
+  if (has_header_ && (runs_->left() == 0 || recut_.has_value())) return status;
   return absl::InternalError(absl::StrCat("pull: answer ended after ", runs_->done(), " of ",
                                           runs_->done() + runs_->left(), " bytes"));
 }

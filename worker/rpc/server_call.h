@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include <grpcpp/client_context.h>
 #include <grpcpp/generic/generic_stub.h>
@@ -18,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/keyset/subnet.h"
 #include "proto/parameter_server.pb.h"
 #include "worker/rpc/replica_runs.h"
 
@@ -101,14 +103,20 @@ class PushToServer final : public ServerCall {
   bool replied_ = false;
 };
 
-// Fills `runs` with the answer to a pull.
+// Fills `runs` with the answer to a pull, or to the fetch of a subnet.
 class PullFromServer final : public ServerCall {
  public:
   // `runs` must outlive the call; it is written until the call has ended. An answer of another
   // layout is refused.
   PullFromServer(CallBoard* board, const v1::PullRequest& request, uint64_t layout_hash,
                  ValueRuns* runs);
+  // The fetch of `asked`.
+  PullFromServer(CallBoard* board, const v1::SubnetRequest& request, const SubnetPlace& asked,
+                 uint64_t layout_hash, ValueRuns* runs);
   void Start(grpc::GenericStub* stub);
+  // Of a successful fetch: set where the caller's place is another than it asked for, and no value
+  // came.
+  const std::optional<SubnetPlace>& recut() const { return recut_; }
   // Of a successful pull: the version of the values.
   uint64_t version() const { return version_; }
   // And the rows that its updates were computed from.
@@ -119,11 +127,15 @@ class PullFromServer final : public ServerCall {
  private:
   absl::Status Conclude(absl::Status status) override;
   absl::Status TakeChunk();
+  absl::Status TakeHeader(const v1::ChunkHeader& header);
+  absl::Status TakeCut(const v1::ChunkHeader& header);
 
+  const std::optional<SubnetPlace> asked_;
   const uint64_t layout_hash_;
   ValueRuns* const runs_;
   grpc::ByteBuffer message_;
   bool has_header_ = false;
+  std::optional<SubnetPlace> recut_;
   uint64_t version_ = 0;
   uint64_t job_examples_ = 0;
   absl::Status broken_;

@@ -9,6 +9,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/keyset/key_set.h"
+#include "common/keyset/subnet.h"
 #include "worker/data/dataset.h"
 #include "worker/exchange/parameter_client.h"
 #include "worker/model/batch.h"
@@ -27,10 +29,13 @@ class Learner {
  public:
   virtual ~Learner() = default;
 
-  // Where pulled values are written, and from where the update is sent. One array per exchanged
-  // parameter; the arrays stay where they are.
+  // Where pulled values are written, and from where the update is sent, each with its keys. One
+  // array per exchanged parameter. Where keys are dense the arrays stay where they are; those of
+  // subnets change with AdoptValues and Recut.
   virtual const ParameterArrays& values() const = 0;
+  virtual const KeySet& value_keys() const = 0;
   virtual const ConstParameterArrays& update() const = 0;
+  virtual const KeySet& update_keys() const = 0;
 
   // One minibatch: forward and backward, and the local optimizer where the method has one. Returns
   // the mean loss of the minibatch.
@@ -40,9 +45,18 @@ class Learner {
   virtual absl::Status FormUpdate() = 0;
   // values() have just been replaced by the servers'.
   virtual absl::Status AdoptValues() = 0;
+  // The values to be pulled next are those of `place`, which is of the same round. Only where
+  // value_keys() are a subnet's.
+  //   kInvalidArgument    there is nothing to train at `place`
+  //   kResourceExhausted  no memory
+  virtual absl::Status Recut(const SubnetPlace& place) = 0;
 
-  // Evaluation of the values as they are (docs/methods.md): the constants of batch norm over `rows`
-  // of the training data, and the scores of `rows` of the test data under given constants.
+  // Where all values are written for an evaluation. Where keys are dense: values() and AdoptValues.
+  // For subnets arrays of their own, so that what is being trained stays as it is.
+  virtual const ParameterArrays& evaluation_values() const = 0;
+  virtual absl::Status AdoptEvaluation() = 0;
+  // Evaluation of those values (docs/methods.md): the constants of batch norm over `rows` of the
+  // training data, and the scores of `rows` of the test data under given constants.
   virtual absl::StatusOr<std::vector<float>> Calibrate(const Dataset& data,
                                                        absl::Span<const uint32_t> rows) = 0;
   virtual absl::StatusOr<Scores> Score(const Dataset& data, absl::Span<const uint32_t> rows,

@@ -9,6 +9,10 @@
 namespace tessera {
 namespace {
 
+// Pulls of one round that find it cut otherwise. A cut does not change once its round is open, so
+// that the second pull succeeds, or the third where a server had yet to hear of a change.
+constexpr int kRecutsMax = 10;
+
 Partition PartitionOf(const v1::Job& job) {
   const absl::StatusOr<Partition> partition = ParsePartition(job.data().partition());
   TESSERA_CHECK(partition.ok());  // The job reader lets no other name through.
@@ -46,13 +50,14 @@ bool TrainLoop::Draining() const {
 }
 
 TrainProgress TrainLoop::progress() const {
-  return {step_,      exchange_.value(), examples_, epoch_,
-          last_loss_, step_seconds_ > 0 ? 1 / step_seconds_ : 0};
+  return {step_,  exchange_.value(), examples_,
+          epoch_, last_loss_,        step_seconds_ > 0 ? 1 / step_seconds_ : 0};
 }
 
 absl::Status TrainLoop::Run() {
-  TESSERA_ASSIGN_OR_RETURN(const ExchangeResult pulled,
-                           servers_.Pull(exchange_, learner_.values()));
+  TESSERA_ASSIGN_OR_RETURN(ExchangeResult pulled,
+                           servers_.Pull(exchange_, learner_.value_keys(), learner_.values()));
+  TESSERA_ASSIGN_OR_RETURN(pulled, FollowCut(exchange_, pulled));
   job_examples_ = pulled.job_examples;
   TESSERA_RETURN_IF_ERROR(learner_.AdoptValues());
   TESSERA_RETURN_IF_ERROR(coordination_.BeginTraining());
@@ -150,8 +155,20 @@ absl::Status TrainLoop::DoExchange() {
   const bool rests = evaluation_due_ || Finished() || Draining();
   const OutgoingPush push{exchange_.Next(), examples_since_exchange_,
                           rests ? NextRest() : RestWord()};
-  TESSERA_ASSIGN_OR_RETURN(const ExchangeResult result,
-                           servers_.PushPull(push, learner_.update(), learner_.values()));
+  // The last round's subnets go back, and no other is fetched.
+  const bool no_more = options_.recipe.subnets && Finished();
+  KeySet nothing;
+  if (no_more) {
+    nothing = NoKeys(*learner_.value_keys().subnet,
+                     static_cast<int>(learner_.value_keys().slices.size()));
+  }
+  TESSERA_ASSIGN_OR_RETURN(ExchangeResult result,
+                           servers_.PushPull(push, learner_.update_keys(), learner_.update(),
+                                             no_more ? nothing : learner_.value_keys(),
+                                             learner_.values()));
+  if (!no_more) {
+    TESSERA_ASSIGN_OR_RETURN(result, FollowCut(push.exchange, result));
+  }
   phases_.Enter(Phase::kCompute);
   phases_.Move(Phase::kPull, Phase::kPush, result.push_seconds);
   phases_.Move(Phase::kPull, Phase::kWait, result.wait_seconds);
@@ -160,7 +177,25 @@ absl::Status TrainLoop::DoExchange() {
   since_exchange_ = 0;
   examples_since_exchange_ = 0;
   coordination_.SetProgress(progress());
-  return learner_.AdoptValues();
+  return no_more ? absl::OkStatus() : learner_.AdoptValues();
+}
+
+absl::StatusOr<ExchangeResult> TrainLoop::FollowCut(Exchange after, ExchangeResult pulled) {
+  for (int recuts = 0; pulled.recut.has_value(); ++recuts) {
+    if (recuts == kRecutsMax) {
+      return absl::InternalError(absl::StrCat("round ", after.Next().value(), ": cut otherwise ",
+                                              recuts, " times in a row, want one cut"));
+    }
+    TESSERA_RETURN_IF_ERROR(learner_.Recut(*pulled.recut));
+    absl::StatusOr<ExchangeResult> again =
+        servers_.Pull(after, learner_.value_keys(), learner_.values());
+    if (!again.ok()) return again;
+    again->push_seconds += pulled.push_seconds;
+    again->wait_seconds += pulled.wait_seconds;
+    again->pull_seconds += pulled.pull_seconds;
+    pulled = *std::move(again);
+  }
+  return pulled;
 }
 
 absl::Status TrainLoop::Evaluate(bool last) {
@@ -174,7 +209,8 @@ absl::Status TrainLoop::Evaluate(bool last) {
     // Where members advance on their own, those that are not here yet may wait for this one: it has
     // just joined, or has ended its rest in an attempt that failed.
     if (!rest_.rests && !options_.recipe.lockstep) {
-      TESSERA_RETURN_IF_ERROR(servers_.Read(exchange_, NextRest(), learner_.values()).status());
+      TESSERA_RETURN_IF_ERROR(
+          servers_.Read(exchange_, NextRest(), learner_.evaluation_values()).status());
     }
     TESSERA_ASSIGN_OR_RETURN(result, EvaluateOnce(arrival));
   }
@@ -196,10 +232,11 @@ absl::StatusOr<std::optional<EvaluationResult>> TrainLoop::EvaluateOnce(
   if (place.finished.has_value() && place.finished->stop) return place.finished;
   // It ends its rest before anybody goes on, so that none gets ahead of it.
   rest_.rests = false;
-  // What the servers have committed is what counts, and what training goes on from.
+  // What the servers have committed is what counts, and where workers hold all of it, what training
+  // goes on from.
   TESSERA_ASSIGN_OR_RETURN(const ExchangeResult read,
-                           servers_.Read(exchange_, rest_, learner_.values()));
-  TESSERA_RETURN_IF_ERROR(learner_.AdoptValues());
+                           servers_.Read(exchange_, rest_, learner_.evaluation_values()));
+  TESSERA_RETURN_IF_ERROR(learner_.AdoptEvaluation());
   job_examples_ = read.job_examples;
   if (place.finished.has_value()) return place.finished;
   std::vector<float> constants;

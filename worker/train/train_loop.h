@@ -2,6 +2,9 @@
 //
 //   pull -> [ J minibatches -> push and pull ] ... -> evaluation where one is due -> ...
 //
+// Where exchanges are of subnets, a pull may say that the round is cut otherwise than this worker
+// thought; it is then repeated with the right cut.
+//
 // It never knows a transport: values and updates go through ParameterClient, everything that
 // workers do together through Coordination. Nor does it know a clock or what is computed, so that
 // a simulation runs the very same loop.
@@ -62,6 +65,8 @@ class TrainLoop {
   absl::Status BeginEpoch();
   absl::Status TrainStep();
   absl::Status DoExchange();
+  // Pulls again for as long as `pulled` says that the round is cut otherwise.
+  absl::StatusOr<ExchangeResult> FollowCut(Exchange after, ExchangeResult pulled);
   // What the rate of the next minibatch is multiplied by.
   float Rate() const;
   int64_t StepsUntilExchange() const;

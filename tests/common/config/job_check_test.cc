@@ -35,6 +35,18 @@ TEST_CASE("data files that are there are no error", "[job_check]") {
   CHECK(data.Errors({absl::StrCat("data.train.features=", data.path, "/c.gz")}).empty());
 }
 
+TEST_CASE("subnets need hidden neurons, one for each worker", "[job_check]") {
+  const DataDirectory data;
+  CHECK(data.Errors({"method=ist"}).empty());
+  CHECK(data.Errors({"method=ensemble", "cluster.workers=32"}).empty());
+  CHECK(data.Errors({"method=ist", "cluster.workers=33"}) ==
+        "--set cluster.workers: got 33, want at most 32, the neurons of the "
+        "smallest hidden layer, so that every worker has a part of each\n");
+  CHECK(data.Errors({"method=ensemble", "model.layers=[linear: {units: 10}]"}) ==
+        "--set model.layers: got one linear layer, want at least two: ensemble deals "
+        "hidden neurons to the workers, and there are none\n");
+}
+
 TEST_CASE("every data file that is missing is named with its path", "[job_check]") {
   const DataDirectory data;
   CHECK(data.Errors({"data.train.features=[a.gz, no.gz]", "data.test.labels=/none/d.gz"}) ==
@@ -75,6 +87,33 @@ TEST_CASE("labels belong to idx alone", "[job_check]") {
   CHECK(Errors(kJob, {"data.train.labels=\"\""}) ==
         "--set data.train.labels: missing, want a path: idx files have their labels in a file of "
         "their own\n");
+}
+
+TEST_CASE("nothing before the first product fills the zeros of xc rows", "[job_check]") {
+  const std::vector<std::string> xc = {"data.format=xc", "data.train.labels=", "data.test.labels="};
+  const auto errors = [&](const std::string& set) {
+    std::vector<std::string> sets = xc;
+    sets.push_back(set);
+    return Errors(kJob, sets);
+  };
+  CHECK(Errors(kJob, xc).empty());
+  CHECK(errors("data.normalize={stddev: 2}").empty());
+  CHECK(
+      errors("data.normalize={mean: 0.5}") ==
+      "--set data.normalize: data.normalize.mean: got 0.5, want 0 with data.format xc: the rows of "
+      "xc files stay sparse, so that zeros stay zeros; stddev may be set\n");
+  CHECK(
+      errors("data.normalize={per_feature: true}") ==
+      "--set data.normalize: data.normalize.per_feature: got true, want false with data.format xc: "
+      "the rows of xc files stay sparse, so that zeros stay zeros; stddev may be set\n");
+  for (const char* const layer : {"batch_norm", "relu", "dropout"}) {
+    CHECK(
+        errors(std::string("model.layers=[") + layer + ", {linear: {units: 10}}]")
+            .find(std::string("model.layers.0: got ") + layer +
+                  ", want linear first with data.format xc: no other layer reads sparse rows\n") !=
+        std::string::npos);
+  }
+  CHECK(Errors(kJob, {"model.layers=[relu, {linear: {units: 10}}]"}).empty());
 }
 
 TEST_CASE("a model without a linear layer has nothing to train", "[job_check]") {
@@ -126,7 +165,7 @@ TEST_CASE("a warm-up may fill its decay's first stretch and no more", "[job_chec
 
 TEST_CASE("a check is silent about keys that are wrong already", "[job_check]") {
   CHECK(Errors(kJob, {"data.format=cvs"}) ==
-        "--set data.format: got \"cvs\", want one of idx, csv, libsvm, cifar; did you mean "
+        "--set data.format: got \"cvs\", want one of idx, csv, libsvm, xc, cifar; did you mean "
         "\"csv\"?\n");
 }
 

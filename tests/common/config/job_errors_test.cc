@@ -85,11 +85,8 @@ TEST_CASE("a key that is wrong by itself gets its message", "[job_errors]") {
 TEST_CASE("every mistake in the data gets its message", "[job_errors]") {
   CheckAll({
       {"format: idx", "format: cvs",
-       "x.yaml:4:11: data.format: got \"cvs\", want one of idx, csv, libsvm, cifar; did you mean "
+       "x.yaml:4:11: data.format: got \"cvs\", want one of idx, csv, libsvm, xc, cifar; did you mean "
        "\"csv\"?\n"},
-      {"format: idx", "format: xc",
-       "x.yaml:4:11: data.format: got \"xc\": the XC text format comes with sparse input; use "
-       "libsvm\n"},
       {"format: idx", "format: npy",
        "x.yaml:4:11: data.format: got \"npy\": npy files come later; use idx or csv\n"},
       {"format: idx", "format: csv",
@@ -98,7 +95,7 @@ TEST_CASE("every mistake in the data gets its message", "[job_errors]") {
        "x.yaml:7:36: data.test.labels: got \"d.gz\", want no such key: csv files carry their "
        "labels\n"},
       {"format: idx",
-       "format: ", "x.yaml:3:1: data.format: missing, want one of idx, csv, libsvm, cifar\n"},
+       "format: ", "x.yaml:3:1: data.format: missing, want one of idx, csv, libsvm, xc, cifar\n"},
       {"format: idx", "format: idx\n  partition: everywhere",
        "x.yaml:5:14: data.partition: got \"everywhere\", want one of global, shard, full, local\n"},
       {"format: idx", "format: idx\n  normalize: {stddev: 0}",
@@ -244,20 +241,20 @@ TEST_CASE("every mistake in the method and the codecs gets its message", "[job_e
   CheckAll({
       {"method: {local_sgd: {local_steps: 20}}", "method:",
        "x.yaml:19:1: method: got nothing, want exactly one of data_parallel, "
-       "local_sgd, diloco, async_sgd, softsync, ssp\n"},
+       "local_sgd, diloco, async_sgd, softsync, ssp, ist, ensemble\n"},
       {"method: {local_sgd: {local_steps: 20}}", "method: {}",
        "x.yaml:19:1: method: got nothing, want exactly one of data_parallel, "
-       "local_sgd, diloco, async_sgd, softsync, ssp\n"},
+       "local_sgd, diloco, async_sgd, softsync, ssp, ist, ensemble\n"},
       {"method: {local_sgd: {local_steps: 20}}", "# none",
        "x.yaml:1:1: method: missing, want exactly one of data_parallel, "
-       "local_sgd, diloco, async_sgd, softsync, ssp\n"},
+       "local_sgd, diloco, async_sgd, softsync, ssp, ist, ensemble\n"},
       {"method: {local_sgd: {local_steps: 20}}", "method: localsgd",
        "x.yaml:19:9: method: got \"localsgd\", want exactly one of data_parallel, "
-       "local_sgd, diloco, async_sgd, softsync, ssp; did you mean \"local_sgd\"?\n"},
+       "local_sgd, diloco, async_sgd, softsync, ssp, ist, ensemble; did you mean \"local_sgd\"?\n"},
       {"method: {local_sgd: {local_steps: 20}}", "method: {local_sgd: {}, async_sgd: {}}",
        "x.yaml:19:25: method: got both local_sgd and async_sgd, want exactly one of "
        "data_parallel, "
-       "local_sgd, diloco, async_sgd, softsync, ssp\n"},
+       "local_sgd, diloco, async_sgd, softsync, ssp, ist, ensemble\n"},
       {"method: {local_sgd: {local_steps: 20}}", "method: {softsync: {pushes: four}}",
        "x.yaml:19:29: method.softsync.pushes: got \"four\", want an integer in [1, 65535]\n"},
       {"method: {local_sgd: {local_steps: 20}}", "method: {softsync: {pushes: 3}}",
@@ -275,12 +272,15 @@ TEST_CASE("every mistake in the method and the codecs gets its message", "[job_e
        "method: {diloco: {asynchronous: true, quorum: {pushes: 1}}}",
        "x.yaml:19:39: method.diloco.quorum: got a quorum beside asynchronous, want one or the "
        "other: with asynchronous nobody waits, so that there is nothing to close\n"},
-      {"method: {local_sgd: {local_steps: 20}}", "method: ist",
-       "x.yaml:19:9: method.ist: ist comes with subnet training; local_sgd is the nearest that "
-       "runs\n"},
+      {"method: {local_sgd: {local_steps: 20}}", "method: slim_dp",
+       "x.yaml:19:9: method.slim_dp: slim_dp comes with sparse exchange; local_sgd is the nearest "
+       "that runs\n"},
+      {"method: {local_sgd: {local_steps: 20}}", "method: {ist: {parts: by_speed}}",
+       "x.yaml:19:23: method.ist.parts: got \"by_speed\": parts in proportion to measured speed "
+       "come later; use equal\n"},
       {"method: {local_sgd: {local_steps: 20}}", "method: [local_sgd]",
        "x.yaml:19:9: method: got a list, want a map with exactly one of data_parallel, "
-       "local_sgd, diloco, async_sgd, softsync, ssp\n"},
+       "local_sgd, diloco, async_sgd, softsync, ssp, ist, ensemble\n"},
       {"method: {local_sgd: {local_steps: 20}}", "method: {local_sgd: {average_state: true}}",
        "x.yaml:19:37: method.local_sgd.average_state: got true, want false: sgd without momentum "
        "has no state, so that there is nothing to average\n"},

@@ -253,18 +253,6 @@ TEST_CASE("a pull with a bad request gets a precise answer", "[rpc][service]") {
         "the update and pull");
 }
 
-TEST_CASE("subnet fetches are refused by name", "[rpc][service]") {
-  RunningServers servers(TestShape(2, 2), 1, None, 1);
-  Client client(servers);
-  Context context;
-  const auto reader = client.stub().FetchSubnet(&context, v1::SubnetRequest());
-  v1::Chunk chunk;
-  CHECK_FALSE(reader->Read(&chunk));
-  const grpc::Status status = reader->Finish();
-  CHECK(status.error_code() == grpc::StatusCode::UNIMPLEMENTED);
-  CHECK(status.error_message() == "fetch: subnet fetches come with subnet training");
-}
-
 // Under a barrier member 2 is not the first in order, so it needs a place in staging, which holds
 // 16 MiB: one push of 10 MB. A place that is not given back makes the next push wait for ever.
 struct TightStaging {

@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <catch2/catch.hpp>
 
 #include "common/consistency/policy.h"
+#include "common/keyset/subnet.h"
 #include "common/layout/parameters.h"
 #include "common/layout/shard_map.h"
 #include "common/rule/add.h"
@@ -42,7 +44,8 @@ inline ModelShape TestShape(int64_t rows, int64_t columns) {
   return shape;
 }
 
-// Servers that add what is pushed. Members are numbered from 1.
+// Servers that add what is pushed, or, with `groups`, that train subnets. Members are numbered from
+// 1.
 class RunningServers {
  public:
   struct One {
@@ -52,7 +55,8 @@ class RunningServers {
   };
 
   RunningServers(const ModelShape& shape, int shard_count,
-                 const std::function<std::unique_ptr<ConsistencyPolicy>()>& policy, int members)
+                 const std::function<std::unique_ptr<ConsistencyPolicy>()>& policy, int members,
+                 const std::optional<NeuronGroups>& groups = std::nullopt)
       : shape_(shape), servers_(shard_count) {
     for (int s = 0; s < shard_count; ++s) {
       Shard::Options options;
@@ -62,6 +66,8 @@ class RunningServers {
       options.seed = 7;
       options.policy = policy();
       options.rule = MakeAdd();
+      options.groups = groups;
+      options.kind = groups ? 2 : 0;
       servers_[s].thread =
           std::make_unique<ShardThread>(std::make_unique<Shard>(std::move(options)));
       servers_[s].service =

@@ -119,6 +119,74 @@ TEST_CASE("filling a batch agrees with the formula for every size and storage", 
   }
 }
 
+SparseValues FewEntries() { return {{0, 2, 2, 3}, {0, 599, 7}, {1, -2, 5}}; }
+
+TEST_CASE("a sparse batch has the stored entries of the rows asked for, scaled", "[dataset]") {
+  const Dataset data(TableOf(FewEntries(), 600, {0, 1, 2}), {{0}, {0.5}}, {600, 3, false});
+  REQUIRE(data.can_be_sparse());
+  SparseBatch batch;
+  BatchView view;
+  view.sparse = &batch;
+  data.FillBatch({2, 1, 0, 2}, view);
+  REQUIRE(batch.begin == std::vector<int64_t>{0, 1, 1, 3, 4});
+  REQUIRE(batch.column == std::vector<int32_t>{7, 0, 599, 7});
+  REQUIRE(batch.value == Floats{10, 2, -4, 10});
+  // The next batch replaces it.
+  data.FillBatch({1}, view);
+  REQUIRE(batch.begin == std::vector<int64_t>{0, 0});
+  REQUIRE(batch.column.empty());
+}
+
+TEST_CASE("a sparse batch is the dense one without its zeros, constants of each feature too",
+          "[dataset]") {
+  Normalization each{std::vector<double>(600), std::vector<double>(600)};
+  for (int j = 0; j < 600; ++j) each.stddev[j] = 1 + j % 7;
+  const Dataset data(TableOf(FewEntries(), 600, {0, 1, 2}), each, {600, 3, false});
+  const Rows rows{0, 2, 1};
+  const Floats dense = Features(data, rows);
+  SparseBatch batch;
+  BatchView view;
+  view.sparse = &batch;
+  data.FillBatch(rows, view);
+  Floats written_out(dense.size());
+  for (size_t b = 0; b < rows.size(); ++b) {
+    for (int64_t e = batch.begin[b]; e < batch.begin[b + 1]; ++e) {
+      written_out[b * 600 + batch.column[e]] = batch.value[e];
+    }
+  }
+  REQUIRE(written_out == dense);
+}
+
+TEST_CASE("rows are sparse where they are wide and nearly empty, and zeros stay zeros",
+          "[dataset]") {
+  const auto dataset = [](SparseValues values, int64_t features, double mean,
+                          bool always_sparse = false) {
+    Table table = TableOf(std::move(values), features, {0, 1, 2});
+    table.always_sparse = always_sparse;
+    return Dataset(std::move(table), {{mean}, {2}}, {features, 3, false});
+  };
+  REQUIRE(dataset(FewEntries(), 600, 0).sparse());
+  REQUIRE(dataset(FewEntries(), 600, 0).row_entries_max() == 2);
+  REQUIRE_FALSE(dataset(FewEntries(), 600, 0.1).sparse());
+  REQUIRE_FALSE(dataset(FewEntries(), 600, 0.1).can_be_sparse());
+  const SparseValues narrow = {{0, 1, 1, 1}, {8}, {1}};
+  REQUIRE_FALSE(dataset(narrow, 9, 0).sparse());
+  REQUIRE(dataset(narrow, 9, 0).can_be_sparse());
+  REQUIRE(dataset(narrow, 9, 0, true).sparse());
+  // An eighth of the 1,800 values.
+  SparseValues full;
+  for (int row = 0; row < 3; ++row) {
+    for (uint32_t j = 0; j < 75; ++j) {
+      full.feature.push_back(j);
+      full.value.push_back(1);
+    }
+    full.begin.push_back(static_cast<int64_t>(full.value.size()));
+  }
+  REQUIRE_FALSE(dataset(full, 600, 0).sparse());
+  const Dataset written_out(TableOf(F32Values{1, 2, 3}, 1, {0, 1, 2}), {}, {1, 3, false});
+  REQUIRE_FALSE(written_out.can_be_sparse());
+}
+
 TEST_CASE("sigmoid targets of single classes are one-hot, and the class itself for one output",
           "[dataset]") {
   const Dataset several(TableOf(F32Values{0, 0, 0}, 1, {2, 0, 1}), {}, ModelEnds{1, 3, true});

@@ -39,6 +39,14 @@ TEST_CASE("blank lines and a byte order mark are skipped, and blank lines count"
                     "a\n\n \t\r\nb\n\n")) == Strings{"1:a", "4:b"});
 }
 
+TEST_CASE("where blank lines are lines, none is skipped", "[line_source]") {
+  LineSource lines = Lines("\xEF\xBB\xBF\r\na\n\n \nb");
+  Strings all;
+  absl::string_view line;
+  while (*lines.NextOrBlank(&line)) all.push_back(std::string(line));
+  REQUIRE(all == Strings{"", "a", "", " ", "b"});
+}
+
 TEST_CASE("a line may have the limit's length and no more", "[line_source]") {
   REQUIRE(All(Lines(std::string(100, 'x') + "\n")).size() == 1);
   LineSource lines = Lines("short\n" + std::string(101, 'x') + "\n");

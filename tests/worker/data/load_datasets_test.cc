@@ -85,7 +85,7 @@ TEST_CASE("idx wants a file of labels and one of features, the others want no la
   REQUIRE(Wrong(Job("format: 'csv' train { }")) ==
           "data.train.features: names no file, want one or more");
   REQUIRE(Wrong(Job("format: 'npy' train { features: 'a' }")) ==
-          "data.format: is \"npy\", want idx, csv, libsvm or cifar");
+          "data.format: is \"npy\", want idx, csv, libsvm, xc or cifar");
 }
 
 TEST_CASE("a file without rows is refused", "[load_datasets]") {
@@ -134,6 +134,43 @@ TEST_CASE("several sigmoid outputs take sets of labels", "[load_datasets]") {
   REQUIRE(sets->test.has_classes());
   REQUIRE(Targets(sets->train, {0, 1, 2}) == Floats{1, 0, 1, 0, 1, 0, 0, 0, 0});
   REQUIRE(Targets(sets->test, {0}) == Floats{0, 0, 1});
+}
+
+v1::Data XcJob(const std::string& more = "") {
+  WriteFile("train.xc", "3 5 3\n0,2 0:1\n1 1:1\n 0:3\n");
+  WriteFile("test.xc", "1 5 3\n2 4:2\n");
+  return Job("format: 'xc' train { features: 'train.xc' } test { features: 'test.xc' } " + more);
+}
+
+TEST_CASE("xc rows are sparse however narrow they are, and have sets of labels",
+          "[load_datasets]") {
+  const auto sets = LoadDatasets(XcJob("normalize { stddev: 2 }"), {5, 3, true});
+  REQUIRE(sets.ok());
+  REQUIRE(sets->train.sparse());
+  REQUIRE(Targets(sets->train, {0, 2}) == Floats{1, 0, 1, 0, 0, 0});
+  REQUIRE(Features(sets->test, {0}) == Floats{0, 0, 0, 0, 1});
+  REQUIRE(Wrong(XcJob(), {6, 3, true}).find(":1: header says 5 features, want 6") !=
+          std::string::npos);
+}
+
+TEST_CASE("what would fill the zeros of xc rows is refused", "[load_datasets]") {
+  for (const char* const normalize :
+       {"normalize { mean: 0.1 stddev: 1 }", "normalize { per_feature: true }"}) {
+    REQUIRE(Wrong(XcJob(normalize), {5, 3, true}).find("data.normalize: would make zeros") == 0);
+  }
+}
+
+TEST_CASE("libsvm rows that are normalised beside zero are read as ever", "[load_datasets]") {
+  WriteFile("train.txt", "0 1:1\n1 900:1\n");
+  WriteFile("test.txt", "0 2:1\n");
+  const std::string files =
+      "format: 'libsvm' train { features: 'train.txt' } "
+      "test { features: 'test.txt' } ";
+  REQUIRE(LoadDatasets(Job(files), {900, 2, false})->train.sparse());
+  REQUIRE_FALSE(LoadDatasets(Job(files + "normalize { mean: 0.5 stddev: 1 }"), {900, 2, false})
+                    ->train.sparse());
+  REQUIRE_FALSE(LoadDatasets(Job(files + "normalize { per_feature: true }"), {900, 2, false})
+                    ->train.sparse());
 }
 
 TEST_CASE("the sparse rows of per-feature data agree with the same rows in csv",

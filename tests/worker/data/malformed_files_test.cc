@@ -14,6 +14,7 @@
 #include "worker/data/csv.h"
 #include "worker/data/idx.h"
 #include "worker/data/libsvm.h"
+#include "worker/data/xc.h"
 
 namespace tessera {
 namespace {
@@ -63,6 +64,8 @@ std::vector<Format> Formats() {
          return ReadLibsvm({path}, Spec(2, true), map);
        },
        true},
+      {"xc", "3 2 3\n0,2 0:1 1:2\n 1:5\n1\n",
+       [](const std::string& path) { return ReadXc({path}, Spec(2, true)); }, true},
       {"cifar", CifarRecord(0, 1) + CifarRecord(2, 9),
        [](const std::string& path) { return ReadCifar({path}, Spec(3072)); }},
   };

@@ -174,6 +174,67 @@ TEST_CASE("a9a has its published counts of both classes", "[real_files][public]"
       std::string::npos);
 }
 
+// Labels of all rows.
+int64_t LabelCount(const Dataset& data) {
+  std::vector<float> targets(data.outputs());
+  BatchView view;
+  view.targets = targets.data();
+  int64_t count = 0;
+  for (uint32_t row = 0; row < data.rows(); ++row) {
+    data.FillBatch({row}, view);
+    for (const float target : targets) count += target == 1;
+  }
+  return count;
+}
+
+int64_t EntryCount(const Dataset& data) {
+  std::vector<uint32_t> rows(data.rows());
+  std::iota(rows.begin(), rows.end(), 0u);
+  SparseBatch batch;
+  BatchView view;
+  view.sparse = &batch;
+  data.FillBatch(rows, view);
+  return static_cast<int64_t>(batch.value.size());
+}
+
+constexpr char kXcJob[] =
+    "format: 'xc' train { features: 'train.txt.gz' } test { features: 'test.txt.gz' }";
+
+TEST_CASE("eurlex has its published counts of rows and labels, and keeps no dense row",
+          "[real_files][public]") {
+  const auto sets = LoadDatasets(Job(Downloaded("eurlex57k_xc"), kXcJob), {32365, 4271, true});
+  REQUIRE(sets.ok());
+  REQUIRE(sets->train.rows() == 45000);
+  REQUIRE(sets->test.rows() == 6000);
+  REQUIRE(sets->train.sparse());
+  REQUIRE(LabelCount(sets->test) == Approx(5.07 * 6000).epsilon(0.01));
+  REQUIRE(EntryCount(sets->train) == Approx(67.6 * 45000).epsilon(0.01));
+  // Entries of 8 bytes and labels of 4, with where each row's begin.
+  REQUIRE(sets->train.bytes() < 45000 * (68 * 8 + 6 * 4 + 16) + 3 * 32365 * 4);
+  SparseBatch batch;
+  BatchView view;
+  view.sparse = &batch;
+  for (const uint32_t row : {0u, 1u, 44999u}) {
+    sets->train.FillBatch({row}, view);
+    double squares = 0;
+    for (const float x : batch.value) squares += double{x} * x;
+    REQUIRE(squares == Approx(1).margin(2e-3));
+  }
+}
+
+TEST_CASE("delicious and rcv1 have the rows and labels that their sources say",
+          "[real_files][public]") {
+  const auto delicious = LoadDatasets(Job(Downloaded("delicious_xc"), kXcJob), {500, 983, true});
+  REQUIRE(delicious.ok());
+  REQUIRE(delicious->train.rows() == 12920);
+  REQUIRE(LabelCount(delicious->train) + LabelCount(delicious->test) ==
+          Approx(19.02 * 16105).epsilon(1e-3));
+  const auto rcv1 = LoadDatasets(Job(Downloaded("rcv1v2_15k_xc"), kXcJob), {47236, 101, true});
+  REQUIRE(rcv1.ok());
+  REQUIRE(rcv1->test.rows() == 2901);
+  REQUIRE(LabelCount(rcv1->train) == Approx(2.91 * 11500).epsilon(0.01));
+}
+
 TEST_CASE("the cifar subset has a thousand and two hundred rows of each class",
           "[real_files][public]") {
   const auto directory = Downloaded("cifar10_12k");

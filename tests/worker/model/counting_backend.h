@@ -49,6 +49,7 @@ class CountingBackend final : public Backend {
   Memory& memory() override { return counting; }
   LinearKernel<float>& linear() override { return backend_.linear(); }
   absl::StatusOr<LinearKernel<Bf16>*> linear_bf16() override { return backend_.linear_bf16(); }
+  SparseLinearKernel& sparse_linear() override { return backend_.sparse_linear(); }
   BatchNormKernel& batch_norm() override { return backend_.batch_norm(); }
   ActivationKernel& activation() override { return backend_.activation(); }
   LossKernel& loss() override { return backend_.loss(); }

@@ -250,6 +250,89 @@ TEST_CASE("gradients do not depend on the rate", "[replica]") {
   CHECK(whole.Update() == none.Update());
 }
 
+// Wide rows with few entries, read sparse or dense.
+Dataset WideData() {
+  Table table;
+  table.rows = kRows;
+  table.features = 800;
+  std::mt19937 random(5);
+  SparseValues values;
+  Classes labels;
+  for (int row = 0; row < kRows; ++row) {
+    for (uint32_t j = random() % 90; j < 800; j += 1 + random() % 90) {
+      values.feature.push_back(j);
+      values.value.push_back(0.1f * static_cast<float>(random() % 20) - 1);
+    }
+    values.begin.push_back(static_cast<int64_t>(values.value.size()));
+    labels.push_back(row % 2);
+  }
+  table.values = std::move(values);
+  table.labels = std::move(labels);
+  return Dataset(std::move(table), Normalization(), ModelEnds{800, 2, false});
+}
+
+TEST_CASE("a replica that reads rows sparse learns what one that reads them dense does",
+          "[replica][sparse]") {
+  const bool momentum = GENERATE(true, false);
+  const Recipe recipe = GENERATE(Gradients(), Deltas());
+  v1::Job job = JobOf("800 linear:50 norm relu linear:2 softmax");
+  if (momentum) job = WithMomentum(job);
+  const Datasets data = {WideData(), WideData()};
+  const InputRows input = InputRowsOf(job.model(), data);
+  REQUIRE(input.sparse);
+  const auto backend = Cpu();
+  const auto sparse = *Replica::Create(job, recipe, Rank(0), backend.get(), input);
+  const auto dense = *Replica::Create(job, recipe, Rank(0), backend.get());
+  std::mt19937 random(3);
+  std::uniform_real_distribution<float> uniform(-0.1f, 0.1f);
+  for (size_t p = 0; p < dense->values().size(); ++p) {
+    for (float& value : dense->values()[p]) value = uniform(random);
+    std::copy(dense->values()[p].begin(), dense->values()[p].end(), sparse->values()[p].begin());
+  }
+  REQUIRE((sparse->AdoptValues().ok() && dense->AdoptValues().ok()));
+  for (uint64_t step = 0; step < 6; ++step) {
+    std::vector<uint32_t> rows;
+    for (uint32_t i = 0; i < kBatch; ++i) rows.push_back((step * kBatch + i) % kRows);
+    const auto a = sparse->Train(data.train, rows, {step, 1});
+    const auto b = dense->Train(data.train, rows, {step, 1});
+    REQUIRE((a.ok() && b.ok()));
+    CHECK(*a == Approx(*b).epsilon(1e-4));
+  }
+  REQUIRE((sparse->FormUpdate().ok() && dense->FormUpdate().ok()));
+  for (size_t p = 0; p < dense->update().size(); ++p) {
+    for (size_t i = 0; i < dense->update()[p].size(); ++i) {
+      CHECK(sparse->update()[p][i] == Approx(dense->update()[p][i]).epsilon(1e-3).margin(1e-5));
+    }
+  }
+  const auto a = sparse->Calibrate(data.train, {1, 2, 3}),
+             b = dense->Calibrate(data.train, {1, 2, 3});
+  REQUIRE((a.ok() && b.ok()));
+  const auto scores = sparse->Score(data.test, {4, 5, 6, 7}, *a);
+  REQUIRE(scores.ok());
+  CHECK(scores->loss_sum ==
+        Approx(dense->Score(data.test, {4, 5, 6, 7}, *b)->loss_sum).epsilon(1e-3));
+}
+
+TEST_CASE("rows are read sparse where the first layer is linear", "[replica][sparse]") {
+  const Datasets data = {WideData(), WideData()};
+  CHECK(InputRowsOf(ModelOf("800 linear:2 softmax"), data).sparse);
+  CHECK(InputRowsOf(ModelOf("800 linear:2 softmax"), data).entries_max > 1);
+  CHECK_FALSE(InputRowsOf(ModelOf("800 norm linear:2 softmax"), data).sparse);
+  CHECK_FALSE(InputRowsOf(ModelOf("3 linear:2 softmax"), {Data(), Data()}).sparse);
+}
+
+TEST_CASE("nothing as large as dense rows counts where rows are sparse",
+          "[replica][sparse][memory]") {
+  v1::Job job = JobOf("1000000 linear:2 norm softmax");
+  job.mutable_train()->set_precision(GENERATE("f32", "bf16"));
+  const int64_t parameters = PlanOf(job.model())->parameter_floats * 4;
+  const InputRows input = {true, 100};
+  const int64_t sparse = *Replica::MemoryNeeded(job, Gradients(), 2048, input);
+  const int64_t dense = *Replica::MemoryNeeded(job, Gradients(), 2048);
+  CHECK(dense - 2 * parameters > int64_t{2048} * 1000000 * 4);
+  CHECK(sparse - 2 * parameters < int64_t{16} << 20);
+}
+
 TEST_CASE("a replica holds what MemoryNeeded says, state by state", "[replica][memory]") {
   struct Kind {
     v1::Job job;

@@ -84,7 +84,7 @@ TEST_CASE("pushes are added and pulled back, however many servers share the rows
   options.channels_per_server = channels;
   const auto client = Client(options);
   Replica values(shape, -1);
-  REQUIRE(client->Pull(Exchange(0), values).ok());
+  REQUIRE(client->Pull(Exchange(0), client->dense_keys(), values).ok());
   Replica want = Initial(shape);
   CHECK(SameBits(values, want));
   Replica update(shape);
@@ -93,7 +93,8 @@ TEST_CASE("pushes are added and pulled back, however many servers share the rows
     for (float& u : d) u = (x += 0.25f);
   }
   for (uint64_t exchange = 1; exchange <= 3; ++exchange) {
-    const auto times = client->PushPull({Exchange(exchange), 10}, update, values);
+    const auto times = client->PushPull({Exchange(exchange), 10}, client->dense_keys(), update,
+                                        client->dense_keys(), values);
     REQUIRE(times.status().message() == "");
     CHECK(times->push_seconds > 0);
     CHECK(times->wait_seconds >= 0);
@@ -121,7 +122,7 @@ TEST_CASE("a model of many chunks arrives as it was sent", "[rpc][client]") {
   RunningServers servers(shape, 2, None, 1);
   const auto client = Client(OptionsFor(servers, 1));
   Replica values(shape);
-  REQUIRE(client->Pull(Exchange(0), values).ok());
+  REQUIRE(client->Pull(Exchange(0), client->dense_keys(), values).ok());
   CHECK(SameBits(values, Initial(shape)));
   // Moves every entry to its negative, exactly.
   Replica update(shape);
@@ -129,12 +130,15 @@ TEST_CASE("a model of many chunks arrives as it was sent", "[rpc][client]") {
     for (size_t j = 0; j < update.data[i].size(); ++j) update.data[i][j] = -2 * values.data[i][j];
   }
   Replica negative(shape);
-  REQUIRE(client->PushPull({Exchange(1), 1}, update, negative).ok());
+  REQUIRE(
+      client
+          ->PushPull({Exchange(1), 1}, client->dense_keys(), update, client->dense_keys(), negative)
+          .ok());
   for (auto& d : values.data) {
     for (float& x : d) x = -x;
   }
   CHECK(SameBits(values, negative));
-  REQUIRE(client->Push(Exchange(2), 1, update).ok());
+  REQUIRE(client->Push(Exchange(2), 1, client->dense_keys(), update).ok());
 }
 
 TEST_CASE("two workers under a barrier wait for each other and get the same bits",
@@ -148,10 +152,14 @@ TEST_CASE("two workers under a barrier wait for each other and get the same bits
     workers.emplace_back([&, w] {
       const auto client = ParameterClientGrpc::Create(OptionsFor(servers, w + 1));
       Replica update(shape, w == 0 ? 0.1f : 0.7f);
-      if (!(*client)->Pull(Exchange(0), replicas[w]).ok()) ++failures;
+      if (!(*client)->Pull(Exchange(0), (*client)->dense_keys(), replicas[w]).ok()) ++failures;
       for (uint64_t e = 1; e <= 20; ++e) {
         update.data[0][e] = static_cast<float>(w) + 1.0f / static_cast<float>(e);
-        if (!(*client)->PushPull({Exchange(e), 10}, update, replicas[w]).ok()) ++failures;
+        if (!(*client)
+                 ->PushPull({Exchange(e), 10}, (*client)->dense_keys(), update,
+                            (*client)->dense_keys(), replicas[w])
+                 .ok())
+          ++failures;
       }
     });
   }
@@ -166,7 +174,7 @@ TEST_CASE("an error names the server and comes at once", "[rpc][client]") {
   RunningServers servers(shape, 2, MakeBarrier, 2);
   Replica values(shape);
   const auto stranger = Client(OptionsFor(servers, 9));
-  const auto pulled = stranger->Pull(Exchange(0), values);
+  const auto pulled = stranger->Pull(Exchange(0), stranger->dense_keys(), values);
   CHECK(pulled.status().code() == absl::StatusCode::kFailedPrecondition);
   CHECK(absl::StrContains(pulled.status().message(), " at 127.0.0.1:"));
   CHECK(absl::StrContains(pulled.status().message(), ": pull from member 9: not a member"));
@@ -174,15 +182,19 @@ TEST_CASE("an error names the server and comes at once", "[rpc][client]") {
   const auto client = Client(OptionsFor(servers, 1));
   Replica update(shape);
   update.data[0][15] = std::nanf("");
-  const absl::Status status = client->PushPull({Exchange(1), 1}, update, values).status();
+  const absl::Status status =
+      client->PushPull({Exchange(1), 1}, client->dense_keys(), update, client->dense_keys(), values)
+          .status();
   CHECK(status.code() == absl::StatusCode::kInvalidArgument);
   CHECK(absl::StartsWith(status.message(), "server 1 at "));
   CHECK(absl::StrContains(status.message(), "layers.0.weight[3, 3] is not finite"));
   // The push to server 0 counted; the same exchange, repaired, goes through there as a duplicate.
   update.data[0][15] = 1;
   const auto other = Client(OptionsFor(servers, 2));
-  REQUIRE(client->Push(Exchange(1), 1, update).ok());
-  REQUIRE(other->PushPull({Exchange(1), 1}, update, values).ok());
+  REQUIRE(client->Push(Exchange(1), 1, client->dense_keys(), update).ok());
+  REQUIRE(
+      other->PushPull({Exchange(1), 1}, other->dense_keys(), update, other->dense_keys(), values)
+          .ok());
 }
 
 TEST_CASE("an exchange can be cancelled from another thread while it waits", "[rpc][client]") {
@@ -190,13 +202,16 @@ TEST_CASE("an exchange can be cancelled from another thread while it waits", "[r
   RunningServers servers(shape, 1, MakeBarrier, 2);
   const auto client = Client(OptionsFor(servers, 1));
   Replica values(shape);
-  REQUIRE(client->Pull(Exchange(0), values).ok());
+  REQUIRE(client->Pull(Exchange(0), client->dense_keys(), values).ok());
   std::thread other([&] { client->Cancel(); });
   const Replica update(shape);
-  CHECK(client->PushPull({Exchange(1), 1}, update, values).status().code() ==
-        absl::StatusCode::kCancelled);
+  CHECK(
+      client->PushPull({Exchange(1), 1}, client->dense_keys(), update, client->dense_keys(), values)
+          .status()
+          .code() == absl::StatusCode::kCancelled);
   other.join();
-  CHECK(client->Pull(Exchange(0), values).status().code() == absl::StatusCode::kCancelled);
+  CHECK(client->Pull(Exchange(0), client->dense_keys(), values).status().code() ==
+        absl::StatusCode::kCancelled);
 }
 
 TEST_CASE("a push that waits for a place lets go of the update when it is cancelled",
@@ -204,11 +219,12 @@ TEST_CASE("a push that waits for a place lets go of the update when it is cancel
   const ModelShape shape = TestShape(2500, 1000);  // 10 MB; staging holds 16
   RunningServers servers(shape, 1, MakeBarrier, 3);
   const auto staged = Client(OptionsFor(servers, 2));
-  REQUIRE(staged->Push(Exchange(1), 1, Replica(shape, 2)).ok());
+  REQUIRE(staged->Push(Exchange(1), 1, staged->dense_keys(), Replica(shape, 2)).ok());
   const auto waiting = Client(OptionsFor(servers, 3));
   auto update = std::make_unique<Replica>(shape, 3.0f);
   absl::Status status;
-  std::thread push([&] { status = waiting->Push(Exchange(1), 1, *update).status(); });
+  std::thread push(
+      [&] { status = waiting->Push(Exchange(1), 1, waiting->dense_keys(), *update).status(); });
   while (servers[0].service->traffic().push_payload_bytes < shape.size * 4 + 1) {
   }
   const absl::Time begin = absl::Now();
@@ -222,11 +238,14 @@ TEST_CASE("a push that waits for a place lets go of the update when it is cancel
   absl::Status pushed;
   std::thread first([&] {
     const auto client = ParameterClientGrpc::Create(OptionsFor(servers, 1));
-    pushed = (*client)->Push(Exchange(1), 1, Replica(shape, 1)).status();
+    pushed = (*client)->Push(Exchange(1), 1, (*client)->dense_keys(), Replica(shape, 1)).status();
     if (!pushed.ok()) again->Cancel();
   });
   Replica values(shape);
-  CHECK(again->PushPull({Exchange(1), 1}, Replica(shape, 3), values).ok());
+  CHECK(again
+            ->PushPull({Exchange(1), 1}, again->dense_keys(), Replica(shape, 3),
+                       again->dense_keys(), values)
+            .ok());
   first.join();
   CHECK(pushed.message() == "");
   CHECK(values.data[1][0] == 2.5f);
@@ -247,7 +266,7 @@ TEST_CASE("a server that is not there is tried for the retry time and then named
   const auto client = Client(options);
   Replica values(shape);
   const absl::Time begin = absl::Now();
-  const absl::Status status = client->Pull(Exchange(0), values).status();
+  const absl::Status status = client->Pull(Exchange(0), client->dense_keys(), values).status();
   CHECK(status.code() == absl::StatusCode::kUnavailable);
   CHECK(absl::StartsWith(status.message(), "server 0 at " + address + ": "));
   CHECK(absl::Now() - begin >= absl::Milliseconds(200));
@@ -339,14 +358,18 @@ TEST_CASE("both halves of an exchange are repeated after a passing error", "[rpc
   };
   Replica values(scripted.shape);
   const Replica update(scripted.shape, 3.0f);
-  REQUIRE(scripted.client->PushPull({Exchange(6), 1}, update, values).status().message() == "");
+  REQUIRE(scripted.client
+              ->PushPull({Exchange(6), 1}, scripted.client->dense_keys(), update,
+                         scripted.client->dense_keys(), values)
+              .status()
+              .message() == "");
   CHECK(SameBits(values, Replica(scripted.shape, 2.0f)));
   CHECK(exchanges == std::vector<uint64_t>{6, 6, 6});
   CHECK(payloads[0].size() == 80);
   CHECK(payloads[2] == payloads[0]);
   // The version that came is the base of the next push.
   scripted.server.on_push = [](int, const std::string&) { return grpc::Status(); };
-  REQUIRE(scripted.client->Push(Exchange(7), 1, update).ok());
+  REQUIRE(scripted.client->Push(Exchange(7), 1, scripted.client->dense_keys(), update).ok());
   CHECK(scripted.server.header.base_version() == 17);
 }
 
@@ -358,7 +381,10 @@ TEST_CASE("an answer that is not what was asked for is refused", "[rpc][client]"
       answer(writer);
       return grpc::Status();
     };
-    const std::string message(scripted.client->Pull(Exchange(0), values).status().message());
+    const std::string message(
+        scripted.client->Pull(Exchange(0), scripted.client->dense_keys(), values)
+            .status()
+            .message());
     const std::string where = "server 0 at " + scripted.grpc->address() + ": pull: ";
     return absl::StartsWith(message, where) ? message.substr(where.size())
                                             : "elsewhere: " + message;

@@ -10,12 +10,16 @@
 #include <vector>
 
 #include "absl/synchronization/notification.h"
+#include "common/base/check.h"
+#include "common/keyset/key_set.h"
+#include "common/keyset/subnet.h"
 #include "common/layout/parameters.h"
 #include "common/layout/shard_map.h"
 #include "common/method/recipe.h"
 #include "proto/job.pb.h"
 #include "server/shard/shard.h"
 #include "server/shard/shard_thread.h"
+#include "server/shard/site_subnet.h"
 #include "worker/exchange/parameter_client.h"
 
 namespace tessera {
@@ -40,8 +44,17 @@ class InProcessServers {
       options.policy = recipe.make_policy();
       options.rule = recipe.make_rule();
       options.schedule = recipe.schedule;
+      if (recipe.subnets) options.groups = GroupsOf(job.model(), shape_);
       shards_.push_back(std::make_unique<ShardThread>(std::make_unique<Shard>(std::move(options))));
-      shards_.back()->SetPlan(plan, [](const std::vector<Shard::Removed>&) {});
+    }
+    SetPlan(plan);
+  }
+
+  void SetPlan(const Plan& plan) {
+    for (const auto& shard : shards_) {
+      absl::Notification done;
+      shard->SetPlan(plan, [&](const std::vector<Shard::Removed>&) { done.Notify(); });
+      done.WaitForNotification();
     }
   }
 
@@ -75,78 +88,117 @@ class InProcessClient final : public ParameterClient {
   InProcessClient(InProcessServers* servers, MemberId member, PayloadKind kind)
       : servers_(*servers), member_(member), kind_(kind), bases_(servers_.shards().size()) {}
 
-  absl::StatusOr<ExchangeResult> Pull(Exchange after, const ParameterArrays& values) override {
-    return PullAs(after, RestWord(), values);
+  absl::StatusOr<ExchangeResult> Pull(Exchange after, const KeySet& keys,
+                                      const ParameterArrays& values) override {
+    return PullAs(after, RestWord(), keys, values);
   }
 
-  absl::StatusOr<ExchangeResult> PullAs(Exchange after, RestWord word,
+  absl::StatusOr<ExchangeResult> PullAs(Exchange after, RestWord word, const KeySet& keys,
                                         const ParameterArrays& values) {
     ExchangeResult pulled;
     for (size_t s = 0; s < bases_.size(); ++s) {
-      absl::StatusOr<ReadResult> result;
-      absl::Notification done;
-      servers_.shards()[s]->Read(member_, after, word, [&](absl::StatusOr<ReadResult> read) {
-        result = std::move(read);
-        done.Notify();
-      });
-      done.WaitForNotification();
-      if (!result.ok()) return result.status();
-      Take(s, *result, values);
-      pulled.job_examples = std::max(pulled.job_examples, result->examples);
+      ShardThread& shard = *servers_.shards()[s];
+      ReadResult read;
+      if (keys.subnet.has_value()) {
+        TESSERA_ASSIGN_OR_RETURN(const SubnetReadResult result,
+                                 Await<SubnetReadResult>([&](auto done) {
+                                   shard.ReadSubnet(member_, after.Next(), word, std::move(done));
+                                 }));
+        read = result.read;
+        if (keys.waits_only) {
+          bases_[s] = read.version;
+          continue;
+        }
+        if (result.site->place() == *keys.subnet) {
+          TakeSubnet(result, keys.slices[s], values);
+        } else {
+          pulled.recut = result.site->place();
+        }
+      } else {
+        TESSERA_ASSIGN_OR_RETURN(read, Await<ReadResult>([&](auto done) {
+                                   shard.Read(member_, after, word, std::move(done));
+                                 }));
+        Take(s, read, values);
+        traffic_.pull_payload_bytes += shard.slices().bytes();
+      }
+      bases_[s] = read.version;
+      pulled.job_examples = std::max(pulled.job_examples, read.examples);
     }
     return pulled;
   }
 
-  absl::StatusOr<ExchangeResult> PushPull(const OutgoingPush& note,
+  absl::StatusOr<ExchangeResult> PushPull(const OutgoingPush& note, const KeySet& update_keys,
                                           const ConstParameterArrays& update,
+                                          const KeySet& value_keys,
                                           const ParameterArrays& values) override {
     for (size_t s = 0; s < bases_.size(); ++s) {
-      const ShardThread& shard = *servers_.shards()[s];
+      ShardThread& shard = *servers_.shards()[s];
       ReceivedPush push;
+      push.subnet = update_keys.subnet;
       push.member = member_;
       push.exchange = note.exchange;
       push.base = bases_[s];
       push.kind = static_cast<int>(kind_);
       push.layout_hash = shard.layout_hash();
       push.examples = note.examples;
-      for (const Slice& slice : shard.slices().slices) {
+      // Dense, whatever number of servers the learner was told of.
+      const ShardSlices& slices = push.subnet.has_value() ? update_keys.slices[s] : shard.slices();
+      traffic_.push_payload_bytes += slices.bytes();
+      for (const Slice& slice : slices.slices) {
         const float* begin = update[slice.parameter].data() + slice.row_begin * slice.columns;
         push.payload.Append({reinterpret_cast<const char*>(begin), slice.size() * 4}, nullptr);
       }
-      absl::Status status;
-      absl::Notification done;
-      servers_.shards()[s]->Accept(std::move(push), [&](absl::StatusOr<PushAccepted> accepted) {
-        status = accepted.status();
-        done.Notify();
-      });
-      done.WaitForNotification();
-      if (!status.ok()) return status;
+      TESSERA_RETURN_IF_ERROR(Await<PushAccepted>([&](auto done) {
+                                shard.Accept(std::move(push), std::move(done));
+                              }).status());
     }
-    return PullAs(note.exchange, note.rest, values);
+    ++traffic_.exchanges;
+    return PullAs(note.exchange, note.rest, value_keys, values);
   }
 
   absl::StatusOr<ExchangeResult> Read(Exchange after, RestWord word,
                                       const ParameterArrays& values) override {
     ExchangeResult read;
     for (size_t s = 0; s < bases_.size(); ++s) {
-      ReadResult result;
-      absl::Notification done;
-      servers_.shards()[s]->ReadOutside(member_, after, word, [&](ReadResult now) {
-        result = std::move(now);
-        done.Notify();
-      });
-      done.WaitForNotification();
+      TESSERA_ASSIGN_OR_RETURN(const ReadResult result, Await<ReadResult>([&](auto done) {
+                                 servers_.shards()[s]->ReadOutside(member_, after, word,
+                                                                   std::move(done));
+                               }));
       Take(s, result, values);
+      bases_[s] = result.version;
       read.job_examples = std::max(read.job_examples, result.examples);
     }
     return read;
   }
 
-  Traffic traffic() const override { return Traffic(); }
+  // Payloads of exchanges.
+  Traffic traffic() const override { return traffic_; }
 
  private:
+  // Waits for the answer of a call that begin(done) makes.
+  template <typename Result, typename Begin>
+  static absl::StatusOr<Result> Await(Begin begin) {
+    absl::StatusOr<Result> answer;
+    absl::Notification done;
+    begin([&](absl::StatusOr<Result> result) {
+      answer = std::move(result);
+      done.Notify();
+    });
+    done.WaitForNotification();
+    return answer;
+  }
+
+  void TakeSubnet(const SubnetReadResult& result, const ShardSlices& slices,
+                  const ParameterArrays& values) {
+    SubnetGather gather(result.site, result.read.snapshot);
+    for (const Slice& slice : slices.slices) {
+      gather.Next(slice.size(), values[slice.parameter].data() + slice.row_begin * slice.columns);
+    }
+    TESSERA_CHECK(gather.left() == 0);
+    traffic_.pull_payload_bytes += slices.bytes();
+  }
+
   void Take(size_t s, const ReadResult& result, const ParameterArrays& values) {
-    bases_[s] = result.version;
     std::vector<float> dense;
     for (const auto& block : result.snapshot->blocks()) {
       dense.insert(dense.end(), block->data(), block->data() + block->size());
@@ -161,6 +213,7 @@ class InProcessClient final : public ParameterClient {
   const MemberId member_;
   const PayloadKind kind_;
   std::vector<Version> bases_;
+  Traffic traffic_;
 };
 
 inline std::vector<float> InProcessServers::Parameters() {

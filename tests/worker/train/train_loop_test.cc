@@ -14,6 +14,7 @@
 #include "common/config/job_reader.h"
 #include "kernels/devices.h"
 #include "tests/worker/train/in_process_servers.h"
+#include "tests/worker/train/lone_coordination.h"
 #include "worker/replica/replica.h"
 
 namespace tessera {
@@ -39,47 +40,6 @@ v1::Job Job(const std::vector<std::string>& overrides) {
   REQUIRE(reading.ok());
   return reading.job;
 }
-
-// What the coordinator would say to one of K workers that live to the end. Evaluates alone.
-class LoneCoordination final : public Coordination {
- public:
-  LoneCoordination(int64_t part, int64_t parts, int64_t steps)
-      : part_(part), parts_(parts), steps_(steps) {}
-
-  absl::Status BeginTraining() override { return absl::OkStatus(); }
-  absl::StatusOr<EpochCut> BeginEpoch(uint64_t epoch, uint64_t step) override {
-    return EpochCut{parts_, part_, steps_, epoch * steps_, 0};
-  }
-  absl::StatusOr<EvaluationPlace> Arrive(const Arrival& arrival) override {
-    arrivals.push_back(arrival);
-    return EvaluationPlace{};
-  }
-  absl::StatusOr<std::optional<std::vector<float>>> ShareConstants(
-      const EvaluationPlace& place, std::vector<float> constants) override {
-    return std::optional<std::vector<float>>(std::move(constants));
-  }
-  absl::StatusOr<std::optional<EvaluationResult>> Score(const EvaluationPlace& place,
-                                                        const EvaluationScores& scores) override {
-    this->scores.push_back(scores);
-    return std::optional<EvaluationResult>(
-        EvaluationResult{0, 0, scores.correct >= stop_at_correct});
-  }
-  Exchange drain_exchange() const override { return drain; }
-  int64_t step_budget() const override { return budget; }
-  void SetProgress(const TrainProgress& progress) override { last_progress = progress; }
-
-  std::vector<Arrival> arrivals;
-  std::vector<EvaluationScores> scores;
-  TrainProgress last_progress;
-  uint64_t stop_at_correct = ~uint64_t{0};
-  Exchange drain{0};
-  int64_t budget = 0;
-
- private:
-  const int64_t part_;
-  const int64_t parts_;
-  const int64_t steps_;
-};
 
 struct Outcome {
   std::vector<float> parameters;
@@ -233,12 +193,12 @@ TEST_CASE("diloco whose outer step is the mean itself equals local sgd to the bi
 }
 
 TEST_CASE("every method trains whatever its workers' paces", "[train]") {
-  const std::string method = GENERATE(
-      "method={softsync: {pushes: 2, staleness: {inverse: {scale: 1.0}}}}",
-      "method={ssp: {bound: 1, local_steps: 2}}",
-      "method={diloco: {local_steps: 5, quorum: {pushes: 2, grace: 5ms}}}",
-      "method={diloco: {local_steps: 5, asynchronous: true}}",
-      "method={async_sgd: {staleness: {exponential: {base: 0.7}}}}");
+  const std::string method =
+      GENERATE("method={softsync: {pushes: 2, staleness: {inverse: {scale: 1.0}}}}",
+               "method={ssp: {bound: 1, local_steps: 2}}",
+               "method={diloco: {local_steps: 5, quorum: {pushes: 2, grace: 5ms}}}",
+               "method={diloco: {local_steps: 5, asynchronous: true}}",
+               "method={async_sgd: {staleness: {exponential: {base: 0.7}}}}");
   INFO(method);
   const Outcome run = Train(Job({method, "train.steps=150", "cluster.workers=3"}), 2, 3);
   for (const auto& worker : run.workers) CHECK(worker->scores.back().correct > 250);

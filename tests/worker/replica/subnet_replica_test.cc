@@ -1,0 +1,232 @@
+#include "worker/replica/subnet_replica.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "common/keyset/mean_share.h"
+#include "common/method/recipe.h"
+#include "proto/job.pb.h"
+#include "tests/worker/model/counting_backend.h"
+#include "tests/worker/model/model_fixture.h"
+#include "worker/data/dataset.h"
+#include "worker/replica/batch_rows.h"
+
+namespace tessera {
+namespace {
+
+constexpr char kModel[] = "4 linear:9 norm relu linear:7 norm relu linear:3 softmax";
+
+v1::Job JobOf(const std::string& model, int workers) {
+  v1::Job job;
+  *job.mutable_model() = ModelOf(model);
+  job.set_seed(11);
+  job.mutable_train()->set_batch_size(8);
+  job.mutable_train()->set_precision("f32");
+  v1::Sgd* const sgd = job.mutable_train()->mutable_optimizer()->mutable_sgd();
+  sgd->set_learning_rate(0.1);
+  sgd->set_momentum(0.9);
+  job.mutable_cluster()->set_workers(workers);
+  job.mutable_cluster()->mutable_servers()->set_count(2);
+  job.mutable_method()->mutable_ist()->set_local_steps(5);
+  return job;
+}
+
+std::unique_ptr<SubnetReplica> Made(const v1::Job& job, int rank, Backend& backend) {
+  auto replica = SubnetReplica::Create(job, *RecipeFor(job), Rank(rank), Exchange(1), &backend);
+  INFO(replica.status());
+  REQUIRE(replica.ok());
+  return *std::move(replica);
+}
+
+std::vector<int> MeanShare(const std::string& text) {
+  const v1::Model model = ModelOf(text);
+  const ModelShape shape = *ShapeOf(model);
+  return WeightsOfMeanShare(model, shape, GroupsOf(model, shape));
+}
+
+// As many random rows of four inputs and three classes.
+Dataset Data(int rows) {
+  const Rows random(ModelOf("4 linear:3 softmax"), rows, 1);
+  Table table;
+  table.rows = rows;
+  table.features = 4;
+  table.values = random.inputs;
+  table.labels = Classes(random.labels);
+  return Dataset(std::move(table), Normalization(), ModelEnds{4, 3, false});
+}
+
+}  // namespace
+
+TEST_CASE("sums of a cut group count by the mean share unless a batch norm follows",
+          "[replica][subnet]") {
+  CHECK(MeanShare("4 linear:9 relu linear:3 softmax") == std::vector<int>{2});
+  CHECK(MeanShare("4 linear-:9 relu linear-:7 relu linear-:3 softmax") == std::vector<int>{1, 2});
+  // Weights, biases, scales and shifts: 0 to 3, 4 to 7, 8 and 9.
+  CHECK(MeanShare(kModel) == std::vector<int>{8});
+  CHECK(
+      MeanShare("4 linear-:9 relu linear-:7 drop:0.5 norm- relu linear-:3 norm- softmax").empty());
+  // What lies between is not linear in the bias.
+  CHECK(MeanShare("4 linear-:9 relu linear:7 relu norm- linear-:3 norm- softmax") ==
+        std::vector<int>{1});
+  // Nothing is cut.
+  CHECK(MeanShare("4 linear:3 softmax").empty());
+}
+
+TEST_CASE("evaluation multiplies the sum by the mean share and leaves the bias",
+          "[replica][subnet]") {
+  const int workers = GENERATE(1, 3);
+  const v1::Job job = JobOf("4 linear:9 relu linear:3 softmax", workers);
+  const auto backend = Cpu();
+  const auto replica = Made(job, 0, *backend);
+  std::mt19937 random(2);
+  std::normal_distribution<float> normal;
+  const ParameterArrays& arrays = replica->evaluation_values();
+  REQUIRE(arrays.size() == 4);
+  std::vector<std::vector<double>> w;
+  for (const auto& array : arrays) {
+    for (float& x : array) x = normal(random);
+    w.emplace_back(array.begin(), array.end());
+  }
+  REQUIRE(replica->AdoptEvaluation().ok());
+
+  const int rows = 50;
+  const Dataset data = Data(rows);
+  std::vector<uint32_t> all(rows);
+  std::iota(all.begin(), all.end(), 0);
+  const Rows same(ModelOf("4 linear:3 softmax"), rows, 1);
+  double loss = 0;
+  for (int r = 0; r < rows; ++r) {
+    double hidden[9], logits[3], sum = 0;
+    for (int i = 0; i < 9; ++i) {
+      hidden[i] = w[1][i];
+      for (int j = 0; j < 4; ++j) hidden[i] += w[0][4 * i + j] * same.inputs[4 * r + j];
+      hidden[i] = std::max(hidden[i], 0.0);
+    }
+    for (int o = 0; o < 3; ++o) {
+      logits[o] = 0;
+      for (int i = 0; i < 9; ++i) logits[o] += w[2][9 * o + i] * hidden[i];
+      logits[o] = logits[o] / workers + w[3][o];
+      sum += std::exp(logits[o]);
+    }
+    loss += std::log(sum) - logits[same.labels[r]];
+  }
+  const auto scores = replica->Score(data, all, {});
+  REQUIRE(scores.ok());
+  CHECK(scores->loss_sum == Approx(loss).epsilon(1e-5));
+}
+
+TEST_CASE("the mean share is that of the last round trained", "[replica][subnet]") {
+  const v1::Job job = JobOf("4 linear:9 relu linear:3 softmax", 2);
+  const auto backend = Cpu();
+  const auto replica = Made(job, 0, *backend);
+  const auto share = [&] {
+    for (const auto& array : replica->evaluation_values()) {
+      std::fill(array.begin(), array.end(), 1.0f);
+    }
+    REQUIRE(replica->AdoptEvaluation().ok());
+    CHECK(replica->evaluation_values()[0][0] == 1);
+    CHECK(replica->evaluation_values()[3][0] == 1);
+    return replica->evaluation_values()[2][0];
+  };
+  CHECK(share() == 0.5f);
+  REQUIRE(replica->AdoptValues().ok());
+  CHECK(share() == 0.5f);
+  // Round 2 is cut in four, round 3 in two.
+  SubnetPlace place = *replica->value_keys().subnet;
+  CHECK(place.round == 2);
+  place.shares = {1, 1, 1, 1};
+  REQUIRE(replica->Recut(place).ok());
+  CHECK(share() == 0.5f);
+  REQUIRE(replica->AdoptValues().ok());
+  CHECK(replica->update_keys().subnet->sites() == 4);
+  CHECK(share() == 0.5f);
+  place = *replica->value_keys().subnet;
+  CHECK(place.round == 3);
+  CHECK(place.sites() == 4);
+  place.shares = {1, 1};
+  REQUIRE(replica->Recut(place).ok());
+  CHECK(share() == 0.5f);
+  REQUIRE(replica->AdoptValues().ok());
+  CHECK(share() == 0.25f);
+}
+
+TEST_CASE("arrays have the sizes of the keys, and what is sent is what was adopted and trained",
+          "[replica][subnet]") {
+  const v1::Job job = JobOf(kModel, 3);
+  const auto backend = Cpu();
+  const auto replica = Made(job, 1, *backend);
+  const Dataset data = Data(64);
+  for (const uint32_t sites : {3u, 3u, 2u, 4u, 4u}) {
+    SubnetPlace place = *replica->value_keys().subnet;
+    place.site = 1;
+    place.shares.assign(sites, 1);
+    REQUIRE(replica->Recut(place).ok());
+    int64_t size = 0, arrays = 0;
+    for (const ShardSlices& slices : replica->value_keys().slices) size += slices.size;
+    float x = 0;
+    for (const auto& array : replica->values()) {
+      arrays += static_cast<int64_t>(array.size());
+      for (float& value : array) value = (x += 0.01f);
+    }
+    CHECK(arrays == size);
+    REQUIRE(replica->AdoptValues().ok());
+    CHECK(*replica->update_keys().subnet == place);
+    x = 0;
+    for (const auto& array : replica->update()) {
+      for (const float value : array) REQUIRE(value == (x += 0.01f));
+    }
+    // Writing what comes next does not touch it.
+    for (const auto& array : replica->values()) std::fill(array.begin(), array.end(), -1.0f);
+    CHECK(replica->update()[0][0] == 0.01f);
+    REQUIRE(replica->Train(data, {0, 1, 2, 3, 4, 5, 6, 7}, {0, 1}).ok());
+    REQUIRE(replica->FormUpdate().ok());
+    CHECK(replica->update()[0][0] != 0.01f);
+    CHECK(replica->values()[0][0] == -1);
+  }
+}
+
+TEST_CASE("a subnet replica holds what MemoryNeeded says, and allocates nothing while sizes stay",
+          "[replica][subnet][memory]") {
+  const v1::Job job = JobOf(kModel, 3);
+  const auto cpu = Cpu();
+  CountingBackend backend(*cpu);
+  const auto replica = Made(job, 2, backend);
+  REQUIRE(replica->AdoptValues().ok());
+  const int64_t buffers = BatchRows::MemoryNeeded(job, *ShapeOf(job.model()), {}, 0);
+  CHECK(*SubnetReplica::MemoryNeeded(job, *RecipeFor(job), 0) - buffers == backend.counting.held);
+  const int64_t calls = backend.counting.calls;
+  for (int round = 0; round < 20; ++round) REQUIRE(replica->AdoptValues().ok());
+  CHECK(backend.counting.calls == calls);
+}
+
+TEST_CASE("a subnet replica that does not fit is a status", "[replica][subnet][memory]") {
+  const auto cpu = Cpu();
+  CountingBackend backend(*cpu);
+  const v1::Job job = JobOf(kModel, 2);
+  const auto made = [&]() -> absl::Status {
+    auto replica = SubnetReplica::Create(job, *RecipeFor(job), Rank(1), Exchange(1), &backend);
+    if (!replica.ok()) return replica.status();
+    return (*replica)->AdoptValues();
+  };
+  REQUIRE(made().ok());
+  const int64_t need = backend.counting.most;
+  for (int64_t limit = 0; limit < need; limit += 512) {
+    backend.counting.limit = limit;
+    REQUIRE(made().code() == absl::StatusCode::kResourceExhausted);
+    REQUIRE(backend.counting.held == 0);
+  }
+}
+
+TEST_CASE("a site without a neuron of some layer is refused", "[replica][subnet]") {
+  const auto backend = Cpu();
+  const v1::Job job = JobOf(kModel, 8);
+  const absl::Status status =
+      SubnetReplica::Create(job, *RecipeFor(job), Rank(0), Exchange(1), backend.get()).status();
+  CHECK(status.code() == absl::StatusCode::kInvalidArgument);
+  CHECK(status.message() ==
+        "subnet: site 0 of 8 has none of the 7 neurons of hidden layer 2 in round 1, want at least "
+        "1; use fewer workers");
+}
+
+}  // namespace tessera

@@ -1,0 +1,195 @@
+#include "tests/worker/train/subnet_reference.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <memory>
+#include <numeric>
+#include <tuple>
+
+#include "common/base/philox.h"
+#include "worker/data/order.h"
+#include "worker/model/local_optimizer.h"
+#include "worker/model/network.h"
+
+namespace tessera {
+namespace {
+
+std::vector<int> All(int count) {
+  std::vector<int> all(count);
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+int Linears(const v1::Model& model) {
+  return static_cast<int>(std::count_if(model.layers().begin(), model.layers().end(),
+                                        [](const v1::Layer& layer) { return layer.has_linear(); }));
+}
+
+}  // namespace
+
+SubnetReference::SubnetReference(const v1::Job& job, const Dataset* train, int workers,
+                                 Backend* backend)
+    : job_(job),
+      train_(*train),
+      workers_(workers),
+      backend_(*backend),
+      shape_(*ShapeOf(job.model())) {
+  for (size_t p = 0; p < shape_.parameters.size(); ++p) {
+    const ParameterSpec& spec = shape_.parameters[p];
+    values_.emplace_back(spec.size());
+    FillInitialRows(spec, static_cast<int>(p), job.seed(), 0, spec.rows, values_.back().data());
+  }
+}
+
+std::vector<int> SubnetReference::Part(uint64_t round, int group, int width, int sites,
+                                       int site) const {
+  std::vector<std::tuple<uint32_t, uint32_t, int>> order;
+  for (int neuron = 0; neuron < width; ++neuron) {
+    const PhiloxBlock block =
+        Philox(job_.seed(), Stream::kSubnet, round + (uint64_t{1} << 40) * group, neuron);
+    order.emplace_back(block[1], block[0], neuron);
+  }
+  std::sort(order.begin(), order.end());
+  std::vector<int> part;
+  for (int i = width * site / sites; i < width * (site + 1) / sites; ++i) {
+    part.push_back(std::get<2>(order[i]));
+  }
+  std::sort(part.begin(), part.end());
+  return part;
+}
+
+std::vector<SubnetReference::Piece> SubnetReference::PiecesOf(uint64_t round, int sites,
+                                                              int site) const {
+  std::vector<Piece> pieces;
+  const int linears = Linears(job_.model());
+  std::vector<int> neurons = All(static_cast<int>(shape_.inputs()));
+  int group = 0;
+  bool whole = true;  // `neurons` are all there are
+  for (const v1::Layer& layer : job_.model().layers()) {
+    if (layer.has_linear()) {
+      const std::vector<int> before = neurons;
+      const bool before_whole = whole;
+      const int units = static_cast<int>(layer.linear().units());
+      ++group;
+      whole = group == linears;
+      neurons = whole ? All(units) : Part(round, group, units, sites, site);
+      pieces.push_back({neurons, before, whole && before_whole});
+      if (layer.linear().bias()) pieces.push_back({neurons, {0}, whole});
+    } else if (layer.has_batch_norm() && layer.batch_norm().affine()) {
+      pieces.push_back({neurons, {0}, whole});
+      pieces.push_back({neurons, {0}, whole});
+    }
+  }
+  REQUIRE(pieces.size() == shape_.parameters.size());
+  return pieces;
+}
+
+v1::Model SubnetReference::SmallModel(const std::vector<Piece>& pieces) const {
+  v1::Model model = job_.model();
+  size_t p = 0;
+  for (v1::Layer& layer : *model.mutable_layers()) {
+    if (layer.has_linear()) {
+      layer.mutable_linear()->set_units(static_cast<int64_t>(pieces[p].rows.size()));
+      p += layer.linear().bias() ? 2 : 1;
+    } else if (layer.has_batch_norm() && layer.batch_norm().affine()) {
+      p += 2;
+    }
+  }
+  return model;
+}
+
+std::vector<uint32_t> SubnetReference::Rows(int rank, uint64_t step) const {
+  const int64_t batch = job_.train().batch_size();
+  EpochOrder order({Partition::kGlobal, job_.seed(), train_.rows(), batch, nullptr});
+  const auto steps = static_cast<uint64_t>(*EpochSteps(train_.rows(), workers_, batch));
+  REQUIRE(order.Begin({step / steps, Rank(rank), rank, workers_, 0}).ok());
+  const absl::Span<const uint32_t> rows = order.Rows(step % steps);
+  return {rows.begin(), rows.end()};
+}
+
+std::vector<std::vector<float>> SubnetReference::Train(const std::vector<Piece>& pieces, int site,
+                                                       uint64_t first_step, int64_t steps) {
+  const auto network = *Network::Create(SmallModel(pieces), {job_.train().batch_size()}, backend_);
+  const auto optimizer = *LocalOptimizer::Create(job_.train().optimizer(), *network, backend_);
+  for (size_t p = 0; p < pieces.size(); ++p) {
+    float* to = network->parameter(static_cast<int>(p)).data();
+    for (const int row : pieces[p].rows) {
+      for (const int column : pieces[p].columns) {
+        *to++ = values_[p][row * shape_.parameters[p].columns + column];
+      }
+    }
+  }
+  std::vector<float> inputs(job_.train().batch_size() * train_.inputs());
+  std::vector<int32_t> labels(job_.train().batch_size());
+  for (int64_t i = 0; i < steps; ++i) {
+    const uint64_t step = first_step + i;
+    const std::vector<uint32_t> rows = Rows(site, step);
+    BatchView view;
+    view.features = inputs.data();
+    view.classes = labels.data();
+    train_.FillBatch(rows, view);
+    Batch batch;
+    batch.rows = static_cast<int64_t>(rows.size());
+    batch.inputs = inputs.data();
+    batch.labels = labels.data();
+    REQUIRE(network->TrainStep(batch, {job_.seed(), step, static_cast<uint64_t>(site)}).ok());
+    Update update;
+    update.number = i + 1;
+    REQUIRE(optimizer->Step(update).ok());
+  }
+  std::vector<std::vector<float>> trained;
+  for (size_t p = 0; p < pieces.size(); ++p) {
+    const absl::Span<float> values = network->parameter(static_cast<int>(p));
+    trained.emplace_back(values.begin(), values.end());
+  }
+  return trained;
+}
+
+void SubnetReference::Round(uint64_t round, uint64_t first_step, int64_t steps,
+                            const std::vector<bool>& returns) {
+  const int sites = static_cast<int>(returns.size());
+  std::vector<std::vector<float>> next = values_;
+  std::vector<std::vector<double>> sums;
+  for (const auto& value : values_) sums.emplace_back(value.size());
+  int returned = 0;
+  for (int site = 0; site < sites; ++site) {
+    if (!returns[site]) continue;
+    ++returned;
+    const std::vector<Piece> pieces = PiecesOf(round, sites, site);
+    const std::vector<std::vector<float>> trained = Train(pieces, site, first_step, steps);
+    for (size_t p = 0; p < pieces.size(); ++p) {
+      const float* from = trained[p].data();
+      for (const int row : pieces[p].rows) {
+        for (const int column : pieces[p].columns) {
+          const int64_t at = row * shape_.parameters[p].columns + column;
+          sums[p][at] += *from;
+          next[p][at] = *from++;
+        }
+      }
+    }
+  }
+  const std::vector<Piece> any = PiecesOf(round, sites, 0);
+  for (size_t p = 0; p < any.size(); ++p) {
+    if (!any[p].shared) continue;
+    for (size_t i = 0; i < next[p].size(); ++i) {
+      next[p][i] = static_cast<float>(sums[p][i] / returned);
+    }
+  }
+  values_ = next;
+}
+
+std::vector<float> SubnetReference::Parameters() const {
+  std::vector<float> all;
+  for (const auto& value : values_) all.insert(all.end(), value.begin(), value.end());
+  return all;
+}
+
+int64_t SubnetReference::SubnetSize(uint64_t round, int sites, int site) const {
+  int64_t size = 0;
+  for (const Piece& piece : PiecesOf(round, sites, site)) {
+    size += static_cast<int64_t>(piece.rows.size() * piece.columns.size());
+  }
+  return size;
+}
+
+}  // namespace tessera

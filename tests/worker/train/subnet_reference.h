@@ -1,0 +1,57 @@
+// Independent subnet training as the paper has it, in one process and one thread, with whole matrices:
+// what the shards, replicas and loops together must equal to the bit.
+//
+// Written apart from common/keyset: parts come from a full sort, and entries are copied one by one.
+#ifndef TESSERA_TESTS_WORKER_TRAIN_SUBNET_REFERENCE_H_
+#define TESSERA_TESTS_WORKER_TRAIN_SUBNET_REFERENCE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "common/layout/parameters.h"
+#include "kernels/backend.h"
+#include "proto/job.pb.h"
+#include "worker/data/dataset.h"
+
+namespace tessera {
+
+class SubnetReference {
+ public:
+  // The job's initial values. `workers` share the rows of an epoch, by rank.
+  SubnetReference(const v1::Job& job, const Dataset* train, int workers, Backend* backend);
+
+  // One round of `steps` minibatches after `first_step` others, cut among as many sites as `returns`
+  // has. Those where it says false train in vain.
+  void Round(uint64_t round, uint64_t first_step, int64_t steps, const std::vector<bool>& returns);
+
+  // All parameters, one after the other.
+  std::vector<float> Parameters() const;
+  // Entries of one site's subnet.
+  int64_t SubnetSize(uint64_t round, int sites, int site) const;
+
+ private:
+  // The rows and columns of a parameter that a site has. Vectors have column 0.
+  struct Piece {
+    std::vector<int> rows;
+    std::vector<int> columns;
+    bool shared = false;
+  };
+  std::vector<Piece> PiecesOf(uint64_t round, int sites, int site) const;
+  std::vector<int> Part(uint64_t round, int group, int width, int sites, int site) const;
+  v1::Model SmallModel(const std::vector<Piece>& pieces) const;
+  // The site's parameters after the round.
+  std::vector<std::vector<float>> Train(const std::vector<Piece>& pieces, int site,
+                                        uint64_t first_step, int64_t steps);
+  std::vector<uint32_t> Rows(int rank, uint64_t step) const;
+
+  const v1::Job job_;
+  const Dataset& train_;
+  const int workers_;
+  Backend& backend_;
+  const ModelShape shape_;
+  std::vector<std::vector<float>> values_;  // by parameter
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_TESTS_WORKER_TRAIN_SUBNET_REFERENCE_H_

@@ -1,0 +1,347 @@
+// Whole runs of independent subnet training in one process, held to a reference in one thread.
+#include <catch2/catch.hpp>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/config/job_reader.h"
+#include "kernels/devices.h"
+#include "tests/worker/train/in_process_servers.h"
+#include "tests/worker/train/lone_coordination.h"
+#include "tests/worker/train/subnet_reference.h"
+#include "worker/replica/replica.h"
+#include "worker/replica/subnet_replica.h"
+#include "worker/train/train_loop.h"
+
+namespace tessera {
+namespace {
+
+constexpr char kJob[] = R"(
+name: subnets
+seed: 5
+data:
+  format: idx
+  directory: deploy/data/optdigits
+  train: {features: train-images-idx3-ubyte.gz, labels: train-labels-idx1-ubyte.gz}
+  test: {features: test-images-idx3-ubyte.gz, labels: test-labels-idx1-ubyte.gz}
+  normalize: {mean: 0.0, stddev: 0.0627451}
+model: {input: [64], layers: [linear: {units: 24}, relu: {}, linear: {units: 10}]}
+train: {batch_size: 12, steps: 19, evaluate_every: 0, optimizer: {sgd: {learning_rate: 0.05}}}
+method: {local_sgd: {local_steps: 7}}
+)";
+
+const char* const kTwoHidden =
+    "model.layers=[linear: {units: 17}, batch_norm: {}, relu: {}, linear: {units: 13}, "
+    "batch_norm: {}, relu: {}, linear: {units: 10}]";
+const char* const kThreeHidden =
+    "model.layers=[linear: {units: 19, bias: false}, batch_norm: {}, relu: {}, linear: {units: 7}, "
+    "relu: {}, linear: {units: 23, bias: false}, batch_norm: {}, relu: {}, "
+    "linear: {units: 10, bias: false}, batch_norm: {affine: false}]";
+
+v1::Job LocalJob(const std::vector<std::string>& overrides, int servers, int workers) {
+  const JobReading reading =
+      ReadJob({kJob, "subnets.yaml", "", overrides}, {/*check_files=*/false});
+  INFO(FormatJobErrors(reading.errors));
+  REQUIRE(reading.ok());
+  v1::Job job = reading.job;
+  job.mutable_cluster()->mutable_servers()->set_count(servers);
+  job.mutable_cluster()->set_workers(workers);
+  return job;
+}
+
+v1::Job SubnetJob(const std::vector<std::string>& overrides, int servers, int workers) {
+  v1::Job job = LocalJob(overrides, servers, workers);
+  job.mutable_method()->mutable_ist()->set_local_steps(7);
+  return job;
+}
+
+Datasets DataOf(const v1::Job& job) { return *LoadDatasets(job.data(), {64, 10, false}); }
+
+// Remembers what was about to be replaced by the last pull, which is what has been trained.
+class KeepingClient final : public ParameterClient {
+ public:
+  explicit KeepingClient(ParameterClient* client) : client_(*client) {}
+  absl::StatusOr<ExchangeResult> Pull(Exchange after, const KeySet& keys,
+                                      const ParameterArrays& values) override {
+    return client_.Pull(after, keys, values);
+  }
+  absl::StatusOr<ExchangeResult> PushPull(const OutgoingPush& push, const KeySet& update_keys,
+                                          const ConstParameterArrays& update,
+                                          const KeySet& value_keys,
+                                          const ParameterArrays& values) override {
+    trained.clear();
+    for (const auto& array : values) trained.insert(trained.end(), array.begin(), array.end());
+    return client_.PushPull(push, update_keys, update, value_keys, values);
+  }
+  absl::StatusOr<ExchangeResult> Read(Exchange after, RestWord word,
+                                      const ParameterArrays& values) override {
+    return client_.Read(after, word, values);
+  }
+  Traffic traffic() const override { return client_.traffic(); }
+
+  std::vector<float> trained;
+
+ private:
+  ParameterClient& client_;
+};
+
+// One worker of a job, on its own thread.
+struct Worker {
+  Worker(const v1::Job& job, const Datasets* data, InProcessServers* servers, int rank, int parts,
+         Exchange first = Exchange(1), uint64_t first_step = 0)
+      : backend(*CreateBackend("cpu", 1)),
+        recipe(*RecipeFor(job)),
+        client(servers, MemberId(rank + 1), recipe.payload),
+        keeping(&client),
+        coordination(rank, parts,
+                     *EpochSteps(data->train.rows(), parts, job.train().batch_size())) {
+    if (recipe.subnets) {
+      auto made = SubnetReplica::Create(job, recipe, Rank(rank), first, backend.get());
+      INFO(made.status());
+      REQUIRE(made.ok());
+      learner = *std::move(made);
+    } else {
+      learner = *Replica::Create(job, recipe, Rank(rank), backend.get());
+    }
+    TrainLoop::Options options;
+    options.job = job;
+    options.recipe = recipe;
+    options.rank = Rank(rank);
+    options.first_exchange = first;
+    options.first_step = first_step;
+    loop = std::make_unique<TrainLoop>(options, data, learner.get(), &keeping, &coordination);
+  }
+  void Start() {
+    thread = std::thread([this] { status = loop->Run(); });
+  }
+  void Join() {
+    thread.join();
+    INFO(status);
+    REQUIRE(status.ok());
+  }
+
+  std::unique_ptr<Backend> backend;
+  const Recipe recipe;
+  InProcessClient client;
+  KeepingClient keeping;
+  LoneCoordination coordination;
+  std::unique_ptr<Learner> learner;
+  std::unique_ptr<TrainLoop> loop;
+  std::thread thread;
+  absl::Status status;
+};
+
+std::vector<std::unique_ptr<Worker>> Train(const v1::Job& job, const Datasets* data,
+                                           InProcessServers* servers, int workers) {
+  std::vector<std::unique_ptr<Worker>> made;
+  for (int k = 0; k < workers; ++k) {
+    made.push_back(std::make_unique<Worker>(job, data, servers, k, workers));
+  }
+  for (auto& worker : made) worker->Start();
+  for (auto& worker : made) worker->Join();
+  return made;
+}
+
+TEST_CASE("subnet training equals a reference in one thread to the bit, and moves what it must",
+          "[subnet][train]") {
+  const int workers = GENERATE(1, 2, 3);
+  const int servers = GENERATE(1, 3);
+  const std::string model = GENERATE(kTwoHidden, kThreeHidden);
+  const std::string optimizer =
+      GENERATE("train.optimizer={sgd: {learning_rate: 0.05}}",
+               "train.optimizer={sgd: {learning_rate: 0.02, momentum: 0.9, weight_decay: 0.01}}");
+  CAPTURE(workers, servers, model, optimizer);
+  const v1::Job job = SubnetJob({model, optimizer}, servers, workers);
+  const Datasets data = DataOf(job);
+  InProcessServers cluster(job, *RecipeFor(job), servers, workers);
+  const std::vector<float> initial = cluster.Parameters();
+  const auto ran = Train(job, &data, &cluster, workers);
+
+  const auto backend = *CreateBackend("cpu", 1);
+  SubnetReference reference(job, &data.train, workers, backend.get());
+  REQUIRE(reference.Parameters() == initial);
+  // The last round is shorter.
+  const std::vector<int64_t> steps = {7, 7, 5};
+  for (uint64_t round = 1; round <= 3; ++round) {
+    reference.Round(round, 7 * (round - 1), steps[round - 1], std::vector<bool>(workers, true));
+  }
+  CHECK(cluster.Parameters() == reference.Parameters());
+
+  for (int site = 0; site < workers; ++site) {
+    uint64_t floats[5] = {};
+    for (uint64_t round = 1; round <= 4; ++round) {
+      floats[round] = reference.SubnetSize(round, workers, site);
+    }
+    const Traffic traffic = ran[site]->client.traffic();
+    CHECK(traffic.push_payload_bytes == 4 * (floats[1] + floats[2] + floats[3]));
+    CHECK(traffic.pull_payload_bytes == 4 * (floats[1] + floats[2] + floats[3]));
+    CHECK(traffic.exchanges == 3);
+    CHECK(ran[site]->loop->steps() == 19);
+  }
+}
+
+TEST_CASE("all sites together move what the formula of the paper says", "[subnet][train]") {
+  // 64 - 17 - 13 - 10, without vectors.
+  const v1::Job job = SubnetJob({"model.layers=[linear: {units: 17, bias: false}, relu: {}, "
+                                 "linear: {units: 13, bias: false}, relu: {}, "
+                                 "linear: {units: 10, bias: false}]"},
+                                2, 3);
+  const Datasets data = DataOf(job);
+  InProcessServers cluster(job, *RecipeFor(job), 2, 3);
+  const auto ran = Train(job, &data, &cluster, 3);
+  uint64_t pushed = 0;
+  for (const auto& worker : ran) pushed += worker->client.traffic().push_payload_bytes;
+  // Hidden to hidden: parts of 5, 6, 6 and of 4, 4, 5 neurons.
+  CHECK(pushed == 4 * 3 * (64 * 17 + 13 * 10 + 5 * 4 + 6 * 4 + 6 * 5));
+}
+
+TEST_CASE("one site is plain local training to the bit", "[subnet][train]") {
+  const std::string model = GENERATE(kTwoHidden, kThreeHidden);
+  const v1::Job job = SubnetJob({model}, 2, 1);
+  const Datasets data = DataOf(job);
+  InProcessServers cluster(job, *RecipeFor(job), 2, 1);
+  Train(job, &data, &cluster, 1);
+  // One exchange, at the end; what a delta adds up to on the servers is rounded.
+  const v1::Job local = LocalJob({model, "method.local_sgd.local_steps=1000"}, 2, 1);
+  InProcessServers local_cluster(local, *RecipeFor(local), 2, 1);
+  const auto ran = Train(local, &data, &local_cluster, 1);
+  CHECK(cluster.Parameters() == ran[0]->keeping.trained);
+}
+
+TEST_CASE("a round in which nothing is learned changes no bit", "[subnet][train]") {
+  const v1::Job job = SubnetJob({kThreeHidden, "train.optimizer={sgd: {learning_rate: 0}}"}, 3, 3);
+  const Datasets data = DataOf(job);
+  InProcessServers cluster(job, *RecipeFor(job), 3, 3);
+  const std::vector<float> initial = cluster.Parameters();
+  Train(job, &data, &cluster, 3);
+  CHECK(cluster.Parameters() == initial);
+}
+
+TEST_CASE("a lost site leaves its entries alone, and those that stay follow the next cut",
+          "[subnet][train]") {
+  const v1::Job job = SubnetJob({kTwoHidden, "train.steps=35"}, 2, 3);
+  v1::Job shorter = job;
+  shorter.mutable_train()->set_steps(14);
+  const Datasets data = DataOf(job);
+  InProcessServers cluster(job, *RecipeFor(job), 2, 3);
+  Worker first(job, &data, &cluster, 0, 3), second(job, &data, &cluster, 1, 3);
+  Worker lost(shorter, &data, &cluster, 2, 3);
+  for (Worker* worker : {&first, &second, &lost}) worker->Start();
+  // It has fetched round 3, which is cut in three, and returns nothing.
+  lost.Join();
+  Plan plan;
+  plan.generation = Generation(2);
+  plan.members = {{MemberId(1), Rank(0), Exchange(1)}, {MemberId(2), Rank(1), Exchange(1)}};
+  plan.former = {{MemberId(3), Rank(2), Exchange(1), Exchange(4)}};
+  cluster.SetPlan(plan);
+  first.Join();
+  second.Join();
+
+  const auto backend = *CreateBackend("cpu", 1);
+  SubnetReference reference(job, &data.train, 3, backend.get());
+  reference.Round(1, 0, 7, {true, true, true});
+  reference.Round(2, 7, 7, {true, true, true});
+  reference.Round(3, 14, 7, {true, true, false});
+  reference.Round(4, 21, 7, {true, true});
+  reference.Round(5, 28, 7, {true, true});
+  CHECK(cluster.Parameters() == reference.Parameters());
+  CHECK(first.client.traffic().exchanges == 5);
+}
+
+TEST_CASE("a worker that knows of other sites than there are is told how the round is cut",
+          "[subnet][train]") {
+  v1::Job job = SubnetJob({kThreeHidden}, 2, 2);
+  const Datasets data = DataOf(job);
+  InProcessServers cluster(job, *RecipeFor(job), 2, 2);
+  // The job file says five.
+  job.mutable_cluster()->set_workers(5);
+  Train(job, &data, &cluster, 2);
+  const auto backend = *CreateBackend("cpu", 1);
+  SubnetReference reference(job, &data.train, 2, backend.get());
+  reference.Round(1, 0, 7, {true, true});
+  reference.Round(2, 7, 7, {true, true});
+  reference.Round(3, 14, 5, {true, true});
+  CHECK(cluster.Parameters() == reference.Parameters());
+}
+
+// Cuts each round anew whenever it is asked.
+class FickleClient final : public ParameterClient {
+ public:
+  absl::StatusOr<ExchangeResult> Pull(Exchange, const KeySet& keys,
+                                      const ParameterArrays&) override {
+    ++pulls;
+    ExchangeResult result;
+    result.recut = keys.subnet;
+    result.recut->shares.push_back(1);
+    return result;
+  }
+  absl::StatusOr<ExchangeResult> PushPull(const OutgoingPush&, const KeySet&,
+                                          const ConstParameterArrays&, const KeySet&,
+                                          const ParameterArrays&) override {
+    return absl::InternalError("not reached");
+  }
+  absl::StatusOr<ExchangeResult> Read(Exchange, RestWord, const ParameterArrays&) override {
+    return absl::InternalError("not reached");
+  }
+  Traffic traffic() const override { return Traffic(); }
+  int pulls = 0;
+};
+
+TEST_CASE("a worker does not ask for ever how a round is cut", "[subnet][train]") {
+  // Where there are more sites than neurons it cannot even ask again.
+  const bool wide = GENERATE(true, false);
+  const v1::Job job = SubnetJob({wide ? kTwoHidden : "seed=6"}, 1, wide ? 1 : 24);
+  const Datasets data = DataOf(job);
+  const auto backend = *CreateBackend("cpu", 1);
+  const auto learner =
+      *SubnetReplica::Create(job, *RecipeFor(job), Rank(0), Exchange(1), backend.get());
+  FickleClient client;
+  LoneCoordination coordination(0, 1, 112);
+  TrainLoop loop({job, *RecipeFor(job), Rank(0)}, &data, learner.get(), &client, &coordination);
+  const absl::Status status = loop.Run();
+  if (wide) {
+    CHECK(status.message() == "round 1: cut otherwise 10 times in a row, want one cut");
+    CHECK(client.pulls == 11);
+  } else {
+    CHECK(status.message() ==
+          "subnet: site 0 of 25 has none of the 24 neurons of hidden layer 1 in round 1, want at "
+          "least 1; use fewer workers");
+    CHECK(client.pulls == 1);
+  }
+}
+
+TEST_CASE("an ensemble is one round that lasts for the whole job", "[subnet][train]") {
+  v1::Job job = LocalJob({kTwoHidden}, 2, 3);
+  job.mutable_method()->mutable_ensemble();
+  const Datasets data = DataOf(job);
+  InProcessServers cluster(job, *RecipeFor(job), 2, 3);
+  const auto ran = Train(job, &data, &cluster, 3);
+  const auto backend = *CreateBackend("cpu", 1);
+  SubnetReference reference(job, &data.train, 3, backend.get());
+  reference.Round(1, 0, 19, {true, true, true});
+  CHECK(cluster.Parameters() == reference.Parameters());
+  CHECK(ran[0]->client.traffic().exchanges == 1);
+}
+
+TEST_CASE("subnets learn, and evaluations in between disturb nothing", "[subnet][train]") {
+  const std::string model =
+      "model.layers=[linear: {units: 64}, batch_norm: {}, relu: {}, linear: {units: 32}, "
+      "batch_norm: {}, relu: {}, linear: {units: 10}]";
+  const v1::Job job = SubnetJob({model, "train.steps=224", "train.evaluate_every=1"}, 2, 2);
+  const v1::Job at_end = SubnetJob({model, "train.steps=224"}, 2, 2);
+  const Datasets data = DataOf(job);
+  InProcessServers cluster(job, *RecipeFor(job), 2, 2);
+  const auto ran = Train(job, &data, &cluster, 2);
+  for (const auto& worker : ran) {
+    CHECK(worker->coordination.scores.size() > 3);
+    CHECK(worker->coordination.scores.back().correct > 400);  // of 450
+  }
+  InProcessServers other(at_end, *RecipeFor(at_end), 2, 2);
+  Train(at_end, &data, &other, 2);
+  CHECK(other.Parameters() == cluster.Parameters());
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,60 @@
+#include "worker/data/sparse_text.h"
+
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "worker/data/field.h"
+
+namespace tessera {
+namespace {
+
+Complaint AppendEntry(absl::string_view field, int64_t base, int64_t features, int64_t& last_index,
+                      SparseValues& out) {
+  const size_t colon = field.find(':');
+  if (colon == absl::string_view::npos) {
+    return absl::StrCat("entry is ", QuotedField(field), ", want index:value");
+  }
+  const std::optional<int64_t> index = ParseIntegerField(field.substr(0, colon));
+  if (!index.has_value() || *index < base || *index >= base + features) {
+    return absl::StrCat("index is ", QuotedField(field.substr(0, colon)), ", want ", base, " to ",
+                        base + features - 1, " (the product of model.input",
+                        base == 0 ? " - 1)" : ")");
+  }
+  if (*index <= last_index) {
+    return absl::StrCat("index is ", *index, " after ", last_index, ", want ascending ones");
+  }
+  const std::optional<float> value = ParseFloatField(field.substr(colon + 1));
+  if (!value.has_value()) {
+    return absl::StrCat("value at index ", *index, " is ", QuotedField(field.substr(colon + 1)),
+                        ", want a finite number");
+  }
+  last_index = *index;
+  if (*value != 0) {
+    out.feature.push_back(static_cast<uint32_t>(*index - base));
+    out.value.push_back(*value);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+absl::string_view NextTextField(absl::string_view& rest) {
+  rest = absl::StripLeadingAsciiWhitespace(rest);
+  const size_t end = std::min(rest.find_first_of(" \t\r\v\f"), rest.size());
+  const absl::string_view field = rest.substr(0, end);
+  rest.remove_prefix(end);
+  return field;
+}
+
+Complaint AppendSparseRow(absl::string_view rest, int64_t index_base, int64_t features,
+                          SparseValues& out) {
+  int64_t last_index = index_base - 1;
+  for (absl::string_view field = NextTextField(rest); !field.empty(); field = NextTextField(rest)) {
+    if (auto wrong = AppendEntry(field, index_base, features, last_index, out)) return wrong;
+  }
+  out.begin.push_back(static_cast<int64_t>(out.value.size()));
+  return std::nullopt;
+}
+
+}  // namespace tessera

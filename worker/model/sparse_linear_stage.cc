@@ -1,0 +1,25 @@
+#include "worker/model/sparse_linear_stage.h"
+
+namespace tessera {
+
+void SparseLinearStage::Forward(int64_t rows, const SparseRows& x, float* y) {
+  backend_.sparse_linear().Forward(Shape(rows), x, parameters_.weight, parameters_.bias, y);
+}
+
+void SparseLinearStage::Backward(int64_t rows, const SparseRows& x, const float* dy) {
+  BackwardBias(rows, dy);
+  backend_.sparse_linear().WeightGradient(Shape(rows), x, dy, &touched_,
+                                          parameters_.weight_gradient);
+}
+
+void SparseLinearStage::BackwardBias(int64_t rows, const float* dy) {
+  if (parameters_.bias_gradient == nullptr) return;
+  backend_.vector().ColumnSums({rows, plan_.outputs}, dy, parameters_.bias_gradient);
+}
+
+void SparseLinearStage::AddWeightGradient(int64_t rows, const SparseRows& x, const float* dy,
+                                          float a, float* weight) {
+  backend_.sparse_linear().AddWeightGradient(Shape(rows), x, dy, a, weight);
+}
+
+}  // namespace tessera

@@ -1,0 +1,105 @@
+#include "worker/replica/batch_rows.h"
+
+#include <algorithm>
+
+#include "common/base/check.h"
+#include "kernels/sparse_linear.h"
+
+namespace tessera {
+namespace {
+
+// Evaluation goes through the rows in batches of at least this many: it has no minibatch to
+// respect.
+constexpr int64_t kEvaluationBatchMin = 128;
+
+// Of `rows` rows, and what the network needs to read them.
+int64_t InputBytes(const v1::Job& job, const ModelShape& shape, const InputRows& input,
+                   int64_t rows) {
+  if (!input.sparse) return rows * shape.inputs() * static_cast<int64_t>(sizeof(float));
+  const int64_t entries = rows * input.entries_max;
+  const int threads = std::max<int>(1, static_cast<int>(job.cluster().threads()));
+  const int64_t batch = BatchRowsMax(job);
+  return (rows + 1) * 8 + entries * 8 +
+         SparseScratchBytes(shape.inputs(), batch, batch * input.entries_max, threads);
+}
+
+}  // namespace
+
+InputRows InputRowsOf(const v1::Model& model, const Datasets& data) {
+  InputRows input;
+  input.sparse = data.train.sparse() && model.layers_size() > 0 && model.layers(0).has_linear();
+  input.entries_max = std::max(data.train.row_entries_max(), data.test.row_entries_max());
+  return input;
+}
+
+int64_t BatchRowsMax(const v1::Job& job) {
+  return std::max(job.train().batch_size(), kEvaluationBatchMin);
+}
+
+int64_t BatchRows::MemoryNeeded(const v1::Job& job, const ModelShape& shape, const InputRows& input,
+                                int64_t calibration_rows) {
+  const int64_t batch = BatchRowsMax(job);
+  // Nobody reads the labels of calibration rows.
+  return InputBytes(job, shape, input, std::max(batch, calibration_rows)) +
+         batch * (shape.outputs() + 1) * static_cast<int64_t>(sizeof(float));
+}
+
+Batch BatchRows::FillInputs(const Dataset& data, absl::Span<const uint32_t> rows) {
+  Batch batch;
+  batch.rows = rows.size();
+  BatchView view;
+  if (sparse_) {
+    view.sparse = &sparse_inputs_;
+  } else {
+    if (inputs_.size() < rows.size() * data.inputs()) inputs_.resize(rows.size() * data.inputs());
+    view.features = inputs_.data();
+    batch.inputs = inputs_.data();
+  }
+  data.FillBatch(rows, view);
+  if (sparse_) {
+    batch.sparse = {sparse_inputs_.begin.data(), sparse_inputs_.column.data(),
+                    sparse_inputs_.value.data()};
+  }
+  return batch;
+}
+
+Batch BatchRows::Fill(const Dataset& data, absl::Span<const uint32_t> rows) {
+  const size_t count = rows.size();
+  Batch batch = FillInputs(data, rows);
+  BatchView view;
+  if (data.has_classes()) {
+    if (labels_.size() < count) labels_.resize(count);
+    view.classes = labels_.data();
+    batch.labels = labels_.data();
+  } else {
+    if (targets_.size() < count * data.outputs()) targets_.resize(count * data.outputs());
+    view.targets = targets_.data();
+    batch.targets = targets_.data();
+  }
+  data.FillBatch(rows, view);
+  return batch;
+}
+
+absl::StatusOr<std::vector<float>> BatchRows::Calibrate(Network* network, const Dataset& data,
+                                                        absl::Span<const uint32_t> rows) {
+  if (network->plan().constants == 0) return std::vector<float>();
+  const Batch batch = FillInputs(data, rows);
+  return network->Calibrate(absl::MakeConstSpan(&batch, 1));
+}
+
+absl::StatusOr<Scores> BatchRows::Score(Network* network, const Dataset& data,
+                                        absl::Span<const uint32_t> rows,
+                                        absl::Span<const float> constants) {
+  Scores sums;
+  for (size_t begin = 0; begin < rows.size(); begin += rows_max_) {
+    const Batch batch = Fill(data, rows.subspan(begin, rows_max_));
+    TESSERA_ASSIGN_OR_RETURN(const Scores scores, network->Score(batch, constants));
+    sums.loss_sum += scores.loss_sum;
+    sums.correct += scores.correct;
+    sums.rows += scores.rows;
+    for (int i = 0; i < 3; ++i) sums.precision_hits[i] += scores.precision_hits[i];
+  }
+  return sums;
+}
+
+}  // namespace tessera

@@ -1,0 +1,65 @@
+// Rows of data sets, made into the batches that a network reads.
+#ifndef TESSERA_WORKER_REPLICA_BATCH_ROWS_H_
+#define TESSERA_WORKER_REPLICA_BATCH_ROWS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/layout/parameters.h"
+#include "proto/job.pb.h"
+#include "worker/data/dataset.h"
+#include "worker/model/batch.h"
+#include "worker/model/network.h"
+
+namespace tessera {
+
+// How the rows of the job's data sets are read.
+struct InputRows {
+  // As CSR: nothing of the size of a batch times model.input is held.
+  bool sparse = false;
+  // Entries of the row that has most.
+  int64_t entries_max = 0;
+};
+
+// Sparse where the training rows should be (Dataset::sparse) and the first layer is linear.
+InputRows InputRowsOf(const v1::Model& model, const Datasets& data);
+
+// Rows that a network for training and evaluation takes at once.
+int64_t BatchRowsMax(const v1::Job& job);
+
+// Owns the buffers, which grow at first use. One thread.
+class BatchRows {
+ public:
+  BatchRows(const v1::Job& job, const InputRows& input)
+      : rows_max_(BatchRowsMax(job)), sparse_(input.sparse) {}
+
+  // Bytes of the buffers for batches and for one of `calibration_rows` inputs, and of the scratch
+  // of products with them.
+  static int64_t MemoryNeeded(const v1::Job& job, const ModelShape& shape, const InputRows& input,
+                              int64_t calibration_rows);
+
+  // `rows` of `data`, and what they are. The batch lives until the next call of a method.
+  Batch Fill(const Dataset& data, absl::Span<const uint32_t> rows);
+
+  // Network::Calibrate and Network::Score over `rows` of `data`.
+  absl::StatusOr<std::vector<float>> Calibrate(Network* network, const Dataset& data,
+                                               absl::Span<const uint32_t> rows);
+  absl::StatusOr<Scores> Score(Network* network, const Dataset& data,
+                               absl::Span<const uint32_t> rows, absl::Span<const float> constants);
+
+ private:
+  Batch FillInputs(const Dataset& data, absl::Span<const uint32_t> rows);
+
+  const size_t rows_max_;
+  const bool sparse_;
+  std::vector<float> inputs_;  // where rows are dense
+  SparseBatch sparse_inputs_;
+  std::vector<int32_t> labels_;
+  std::vector<float> targets_;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_WORKER_REPLICA_BATCH_ROWS_H_

@@ -1,0 +1,118 @@
+// A worker's part of a model whose hidden neurons are dealt anew in every round
+// (common/keyset/subnet.h): independent subnet training, and the ensemble, whose only round is the
+// whole job.
+#ifndef TESSERA_WORKER_REPLICA_SUBNET_REPLICA_H_
+#define TESSERA_WORKER_REPLICA_SUBNET_REPLICA_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/base/ids.h"
+#include "common/keyset/key_set.h"
+#include "common/keyset/subnet.h"
+#include "common/method/recipe.h"
+#include "kernels/backend.h"
+#include "kernels/memory.h"
+#include "proto/job.pb.h"
+#include "worker/data/dataset.h"
+#include "worker/exchange/parameter_client.h"
+#include "worker/model/local_optimizer.h"
+#include "worker/model/network.h"
+#include "worker/replica/batch_rows.h"
+#include "worker/train/learner.h"
+
+namespace tessera {
+
+// Three sets of arrays:
+//   the subnet of this round, a small network that is trained, and then sent: update()
+//   the subnet of the next round as it is fetched: values(). It is apart from the first one, so that
+//     it may come while that one is still being sent; AdoptValues copies it over
+//   the whole network, for evaluation only
+// The small network is made anew only when its sizes change, and the local optimizer's state is zero
+// at the begin of every round: it belongs to neurons that are others' in the next one.
+//
+// Sums that the cut has made smaller in training are multiplied by the mean share in evaluation
+// (common/keyset/mean_share.h), which is that of the last round trained.
+//
+// One thread, the train loop's.
+class SubnetReplica final : public Learner {
+ public:
+  // values() are those of round `first`, in a cut among the job's workers with a site each, by rank.
+  // Where it is cut otherwise, Recut says so. `backend` outlives the replica.
+  //   kInvalidArgument     `rank` has no neuron of some layer
+  //   kResourceExhausted   no memory
+  //   kFailedPrecondition  the job's precision is not to be had on this machine
+  static absl::StatusOr<std::unique_ptr<SubnetReplica>> Create(const v1::Job& job,
+                                                               const Recipe& recipe, Rank rank,
+                                                               Exchange first, Backend* backend,
+                                                               const InputRows& input = {});
+
+  // Bytes that it takes with a largest part of an equal cut among the job's workers, evaluation
+  // included; `calibration_rows` are its sample.
+  static absl::StatusOr<int64_t> MemoryNeeded(const v1::Job& job, const Recipe& recipe,
+                                              int64_t calibration_rows,
+                                              const InputRows& input = {});
+
+  const ParameterArrays& values() const override { return values_; }
+  const KeySet& value_keys() const override { return value_keys_; }
+  const ConstParameterArrays& update() const override { return update_; }
+  const KeySet& update_keys() const override { return update_keys_; }
+
+  absl::StatusOr<double> Train(const Dataset& data, absl::Span<const uint32_t> rows,
+                               const TrainPoint& point) override;
+  absl::Status FormUpdate() override { return backend_.Finish(); }
+  absl::Status AdoptValues() override;
+  absl::Status Recut(const SubnetPlace& place) override;
+
+  const ParameterArrays& evaluation_values() const override { return evaluation_values_; }
+  absl::Status AdoptEvaluation() override;
+  absl::StatusOr<std::vector<float>> Calibrate(const Dataset& data,
+                                               absl::Span<const uint32_t> rows) override;
+  absl::StatusOr<Scores> Score(const Dataset& data, absl::Span<const uint32_t> rows,
+                               absl::Span<const float> constants) override;
+
+ private:
+  SubnetReplica(const v1::Job& job, const Recipe& recipe, Rank rank, Backend* backend,
+                const InputRows& input);
+  absl::Status MakeWhole();
+  // The next round's keys and arrays.
+  absl::Status Expect(const SubnetPlace& place);
+  absl::Status MakeNetwork();
+
+  const v1::Job job_;
+  const Rank rank_;
+  Backend& backend_;
+  const InputRows input_;
+  const bool steps_columns_;
+  ModelShape shape_;
+  NeuronGroups groups_;
+  BatchRows rows_;
+
+  // The next round.
+  KeySet value_keys_;
+  v1::Model next_model_;
+  NetworkPlan next_plan_;
+  Buffer<float> pulled_;  // as Network::parameters() of next_plan_, or longer
+  ParameterArrays values_;
+
+  // This round. No network before the first values have come.
+  KeySet update_keys_;
+  std::unique_ptr<Network> network_;
+  std::unique_ptr<LocalOptimizer> optimizer_;
+  uint64_t local_steps_ = 0;
+  ConstParameterArrays update_;
+
+  // Evaluation.
+  std::unique_ptr<Network> whole_;
+  ParameterArrays evaluation_values_;
+  std::vector<int> weights_of_mean_share_;
+  uint32_t sites_ = 1;  // of the last round trained, or of the next if there was none
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_WORKER_REPLICA_SUBNET_REPLICA_H_
