@@ -227,7 +227,7 @@ int SimulateJob(const SimulateOptions& options) {
   const absl::Status status = Simulate(options, simulated, reading.job, signals);
   if (status.ok()) return 0;
   std::fprintf(stderr, "tessera: %s\n", std::string(status.message()).c_str());
-  return absl::IsInvalidArgument(status) ? 2 : 1;
+  return absl::IsInvalidArgument(status) || absl::IsUnimplemented(status) ? 2 : 1;
 }
 
 }  // namespace tessera

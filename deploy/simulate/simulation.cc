@@ -88,6 +88,11 @@ int Simulation::MachineOf(int process, int first) const {
 absl::Status Simulation::Build() {
   digest_ = JobDigest(job_);
   TESSERA_ASSIGN_OR_RETURN(recipe_, RecipeFor(job_));
+  if (recipe_.subnets) {
+    return absl::UnimplementedError(absl::StrCat(
+        "method ", recipe_.name,
+        ": cannot be simulated yet, since its subnets are not; use another method, or tessera run"));
+  }
   TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ExchangedShape(job_.model(), recipe_));
   if (options_.stub_gradients) {
     stub_ = std::make_unique<StubArrays>(shape);

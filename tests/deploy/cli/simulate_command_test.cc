@@ -97,6 +97,7 @@ TEST_CASE("wrong flags and wrong jobs end with code 2", "[simulate]") {
     options.step_time = "measured";
   }
   SECTION("a job that is not there") { options.job_path = "deploy/jobs/none.yaml"; }
+  SECTION("a method that cannot be simulated yet") { options.overrides = {"method=ist"}; }
   SECTION("a key that is not there") { options.overrides = {"train.epoch=3"}; }
   SECTION("a report that cannot be written") { options.report_path = "/nowhere/report.json"; }
   CHECK(SimulateJob(options) == 2);
