@@ -56,16 +56,6 @@ bool IsAnyAddress(const std::string& address) {
   return absl::StartsWith(address, "0.0.0.0:") || absl::StartsWith(address, "[::]:");
 }
 
-// Neurons of the least hidden layer, each of which is one worker's at a time; 0: there is none.
-int64_t LeastCutWidth(const NeuronGroups& groups) {
-  int64_t least = 0;
-  for (int group = 0; group < static_cast<int>(groups.widths.size()); ++group) {
-    if (!groups.IsCut(group)) continue;
-    least = least == 0 ? groups.widths[group] : std::min(least, groups.widths[group]);
-  }
-  return least;
-}
-
 // Everything of one server, in the order in which it is built; destroyed in the reverse order.
 class ServerProcess {
  public:
@@ -159,35 +149,7 @@ absl::Status ServerProcess::CheckMemory() const {
 }
 
 absl::Status ServerProcess::StartCoordinator(const ModelShape& shape, const Recipe& recipe) {
-  const v1::Cluster& cluster = job_.cluster();
-  JobFacts facts;
-  facts.name = job_.name();
-  facts.method = recipe.name;
-  facts.method_description = recipe.description;
-  facts.digest = digest_;
-  facts.version = kVersion;
-  facts.layout_hash = LayoutHash(shape, cluster.servers().count());
-  facts.seed = job_.seed();
-  facts.servers = cluster.servers().count();
-  facts.workers = cluster.workers();
-  facts.lease_timeout = absl::Nanoseconds(cluster.lease_timeout());
-  facts.batch_size = job_.train().batch_size();
-  facts.epochs = job_.train().epochs();
-  facts.steps = job_.train().steps();
-  facts.local_steps = recipe.local_steps;
-  facts.synchronous = recipe.lockstep;
-  facts.aligned = recipe.aligned;
-  facts.step_budgets = recipe.step_budgets;
-  facts.subnets = recipe.subnets;
-  facts.closed_to_joiners = recipe.closed_to_joiners;
-  if (recipe.subnets) facts.members_max = LeastCutWidth(GroupsOf(job_.model(), shape));
-  facts.rows_are_local = job_.data().partition() == "local";
-  facts.target_accuracy = job_.train().target_accuracy();
-  const v1::Schedule& schedule = job_.train().schedule();
-  if (schedule.warmup() > 0 || schedule.decay().has_step() || schedule.decay().has_cosine()) {
-    facts.schedule = RateSchedule(schedule);
-  }
-  TESSERA_ASSIGN_OR_RETURN(coordinator_, LiveCoordinator::Create(std::move(facts)));
+  TESSERA_ASSIGN_OR_RETURN(coordinator_, LiveCoordinator::Create(FactsOf(job_, recipe, shape, digest_)));
   return absl::OkStatus();
 }
 

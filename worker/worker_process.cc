@@ -35,6 +35,7 @@
 #include "worker/rpc/remote_coordination.h"
 #include "worker/train/learner.h"
 #include "worker/train/train_loop.h"
+#include "worker/train/worker_report.h"
 
 namespace tessera {
 namespace {
@@ -206,23 +207,8 @@ absl::Status WorkerProcess::Train() {
 }
 
 v1::WorkerReport WorkerProcess::Report() const ABSL_NO_THREAD_SAFETY_ANALYSIS {
-  v1::WorkerReport report;
-  const Traffic traffic = servers_->traffic();
-  const PhaseTimer& phases = loop_->phases();
+  v1::WorkerReport report = ReportOf(*loop_, servers_->traffic());
   report.set_rank(admission_.rank());
-  report.set_steps(loop_->steps());
-  report.set_examples(loop_->examples());
-  report.set_exchanges(traffic.exchanges);
-  report.set_pull_payload_bytes(traffic.pull_payload_bytes);
-  report.set_push_payload_bytes(traffic.push_payload_bytes);
-  report.set_pull_wire_bytes(traffic.pull_wire_bytes);
-  report.set_push_wire_bytes(traffic.push_wire_bytes);
-  report.set_other_payload_bytes(traffic.other_payload_bytes);
-  report.set_compute_seconds(phases.seconds(Phase::kCompute));
-  report.set_pull_seconds(phases.seconds(Phase::kPull));
-  report.set_push_seconds(phases.seconds(Phase::kPush));
-  report.set_wait_seconds(phases.seconds(Phase::kWait));
-  report.set_evaluate_seconds(phases.seconds(Phase::kEvaluate));
   report.set_peak_rss_bytes(ReadProcessMemory().peak_rss_bytes);
   report.set_backend(backend_->description());
   report.set_cpu(CpuName());

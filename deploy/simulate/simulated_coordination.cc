@@ -1,34 +1,8 @@
 #include "deploy/simulate/simulated_coordination.h"
 
-#include <cstring>
-#include <string>
-#include <utility>
-
 #include "common/base/check.h"
 
 namespace tessera {
-namespace {
-
-EvaluationResult ResultOf(const v1::EvaluateReply& reply) {
-  EvaluationResult result;
-  result.test_loss = reply.test_loss();
-  result.test_accuracy = reply.test_accuracy();
-  result.stop = reply.stop();
-  return result;
-}
-
-}  // namespace
-
-v1::Progress ToProto(const TrainProgress& progress) {
-  v1::Progress result;
-  result.set_step(progress.step);
-  result.set_exchange(progress.exchange);
-  result.set_examples(progress.examples);
-  result.set_epoch(progress.epoch);
-  result.set_train_loss(progress.train_loss);
-  result.set_steps_per_second(progress.steps_per_second);
-  return result;
-}
 
 absl::Status SimulatedCoordination::BeginTraining() {
   return coordinator_.Ask(&process_, machine_, [this](Coordinator& coordinator, absl::Time now) {
@@ -36,26 +10,18 @@ absl::Status SimulatedCoordination::BeginTraining() {
   });
 }
 
-absl::StatusOr<EpochCut> SimulatedCoordination::BeginEpoch(uint64_t epoch, uint64_t step) {
+absl::StatusOr<v1::EpochCut> SimulatedCoordination::AskEpoch(uint64_t epoch, uint64_t step) {
   v1::BeginEpochRequest request;
   request.set_member(member_.value());
   request.set_epoch(epoch);
   request.set_step(step);
-  TESSERA_ASSIGN_OR_RETURN(
-      const v1::EpochCut reply,
-      coordinator_.Ask(&process_, machine_, [&](Coordinator& coordinator, absl::Time now) {
-        return coordinator.BeginEpoch(request, now);
-      }));
-  EpochCut cut;
-  cut.parts = reply.parts();
-  cut.part = reply.part();
-  cut.steps = reply.steps();
-  cut.first_step = reply.first_step();
-  cut.rows_total = reply.rows_total();
-  return cut;
+  return coordinator_.Ask(&process_, machine_, [&](Coordinator& coordinator, absl::Time now) {
+    return coordinator.BeginEpoch(request, now);
+  });
 }
 
-absl::StatusOr<v1::EvaluateReply> SimulatedCoordination::Evaluate(v1::EvaluateRequest request) {
+absl::StatusOr<v1::EvaluateReply> SimulatedCoordination::AskEvaluation(
+    v1::EvaluateRequest request) {
   request.set_member(member_.value());
   const bool begins = request.stage() == v1::ARRIVE && request.attempt() == 0;
   request.set_evaluation(begins && evaluation_ > 0 ? evaluation_ + 1 : evaluation_);
@@ -63,61 +29,6 @@ absl::StatusOr<v1::EvaluateReply> SimulatedCoordination::Evaluate(v1::EvaluateRe
                            coordinator_.Evaluate(&process_, machine_, request));
   evaluation_ = reply.evaluation();
   return reply;
-}
-
-absl::StatusOr<EvaluationPlace> SimulatedCoordination::Arrive(const Arrival& arrival) {
-  v1::EvaluateRequest request;
-  request.set_stage(v1::ARRIVE);
-  request.set_attempt(attempt_);
-  *request.mutable_progress() = ToProto(arrival.progress);
-  request.set_loss_sum(arrival.loss_sum);
-  request.set_loss_count(arrival.loss_count);
-  request.set_last(arrival.last);
-  request.set_round(arrival.progress.exchange);
-  TESSERA_ASSIGN_OR_RETURN(const v1::EvaluateReply reply, Evaluate(std::move(request)));
-  EvaluationPlace place;
-  place.attempt = reply.attempt();
-  place.parts = reply.parts();
-  place.part = reply.part();
-  if (reply.restart()) attempt_ = reply.attempt();
-  if (reply.finished()) {
-    attempt_ = 0;
-    place.finished = ResultOf(reply);
-  }
-  return place;
-}
-
-absl::StatusOr<std::optional<std::vector<float>>> SimulatedCoordination::ShareConstants(
-    const EvaluationPlace& place, std::vector<float> constants) {
-  v1::EvaluateRequest request;
-  request.set_stage(v1::CALIBRATE);
-  request.set_attempt(place.attempt);
-  request.set_constants(reinterpret_cast<const char*>(constants.data()),
-                        constants.size() * sizeof(float));
-  TESSERA_ASSIGN_OR_RETURN(const v1::EvaluateReply reply, Evaluate(std::move(request)));
-  if (reply.restart() || reply.finished()) {
-    attempt_ = reply.attempt();
-    return std::optional<std::vector<float>>();
-  }
-  std::vector<float> shared(reply.constants().size() / sizeof(float));
-  std::memcpy(shared.data(), reply.constants().data(), shared.size() * sizeof(float));
-  return std::optional<std::vector<float>>(std::move(shared));
-}
-
-absl::StatusOr<std::optional<EvaluationResult>> SimulatedCoordination::Score(
-    const EvaluationPlace& place, const EvaluationScores& scores) {
-  v1::EvaluateRequest request;
-  request.set_stage(v1::SCORE);
-  request.set_attempt(place.attempt);
-  v1::Scores& sums = *request.mutable_scores();
-  sums.set_loss_sum(scores.loss_sum);
-  sums.set_correct(scores.correct);
-  sums.set_rows(scores.rows);
-  for (const double hits : scores.precision_hits) sums.add_precision_hits(hits);
-  TESSERA_ASSIGN_OR_RETURN(const v1::EvaluateReply reply, Evaluate(std::move(request)));
-  attempt_ = reply.restart() ? reply.attempt() : 0;
-  if (reply.restart()) return std::optional<EvaluationResult>();
-  return std::optional<EvaluationResult>(ResultOf(reply));
 }
 
 }  // namespace tessera

@@ -9,13 +9,11 @@
 #include <vector>
 
 #include "deploy/simulate/simulated_coordinator.h"
-#include "worker/train/coordination.h"
+#include "worker/train/message_coordination.h"
 
 namespace tessera {
 
-v1::Progress ToProto(const TrainProgress& progress);
-
-class SimulatedCoordination final : public Coordination {
+class SimulatedCoordination final : public MessageCoordination {
  public:
   // Both outlive this.
   SimulatedCoordination(SimulatedCoordinator* coordinator, SimulatedProcess* process, int machine,
@@ -23,12 +21,6 @@ class SimulatedCoordination final : public Coordination {
       : coordinator_(*coordinator), process_(*process), machine_(machine), member_(member) {}
 
   absl::Status BeginTraining() override;
-  absl::StatusOr<EpochCut> BeginEpoch(uint64_t epoch, uint64_t step) override;
-  absl::StatusOr<EvaluationPlace> Arrive(const Arrival& arrival) override;
-  absl::StatusOr<std::optional<std::vector<float>>> ShareConstants(
-      const EvaluationPlace& place, std::vector<float> constants) override;
-  absl::StatusOr<std::optional<EvaluationResult>> Score(const EvaluationPlace& place,
-                                                        const EvaluationScores& scores) override;
   Exchange drain_exchange() const override { return drain_exchange_; }
   int64_t step_budget() const override { return step_budget_; }
   void SetProgress(const TrainProgress& progress) override { progress_ = progress; }
@@ -41,7 +33,8 @@ class SimulatedCoordination final : public Coordination {
   }
 
  private:
-  absl::StatusOr<v1::EvaluateReply> Evaluate(v1::EvaluateRequest request);
+  absl::StatusOr<v1::EpochCut> AskEpoch(uint64_t epoch, uint64_t step) override;
+  absl::StatusOr<v1::EvaluateReply> AskEvaluation(v1::EvaluateRequest request) override;
 
   SimulatedCoordinator& coordinator_;
   SimulatedProcess& process_;
@@ -51,7 +44,6 @@ class SimulatedCoordination final : public Coordination {
   int64_t step_budget_ = 0;
   TrainProgress progress_;
   uint64_t evaluation_ = 0;
-  uint64_t attempt_ = 0;
 };
 
 }  // namespace tessera

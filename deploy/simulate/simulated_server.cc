@@ -7,35 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "deploy/simulate/simulated_client.h"
 #include "deploy/simulate/simulated_coordinator.h"
+#include "server/shard/shard_messages.h"
 
 namespace tessera {
 namespace {
-
-Plan ToPlan(const v1::Plan& text) {
-  Plan plan;
-  plan.generation = Generation(text.generation());
-  for (const v1::Member& m : text.members()) {
-    plan.members.push_back({MemberId(m.member()), Rank(m.rank()), Exchange(m.first_exchange())});
-  }
-  return plan;
-}
-
-v1::ServerCounters ToCounters(const ShardCounters& in) {
-  v1::ServerCounters out;
-  out.set_version(in.version.value());
-  out.set_pushes(in.pushes);
-  out.set_duplicates(in.duplicates);
-  out.set_refused(in.refused);
-  out.set_refused_non_finite(in.refused_non_finite);
-  size_t used = in.staleness.size();
-  while (used > 0 && in.staleness[used - 1] == 0) --used;
-  for (size_t i = 0; i < used; ++i) out.add_staleness_histogram(in.staleness[i]);
-  out.set_staleness_sum(in.staleness_sum);
-  out.set_staleness_max(in.staleness_max);
-  out.set_staged_bytes(in.staged_bytes);
-  if (in.collecting > Exchange(0)) out.set_exchange_committed(in.collecting.value() - 1);
-  return out;
-}
 
 Shard::Options Observed(Shard::Options options, PolicyNews* news) {
   options.policy = std::make_unique<ObservedPolicy>(std::move(options.policy), news);
@@ -185,7 +160,7 @@ void SimulatedServer::ApplyPlan(const v1::Plan& text) {
 void SimulatedServer::SendCounters(bool closing) {
   v1::ShardMessage message;
   v1::ServerCounters& counters = *message.mutable_counters();
-  counters = ToCounters(shard_.counters());
+  counters = ToMessage(shard_.counters());
   counters.set_rank(rank_.value());
   counters.set_parked_pulls(reads_.size());
   counters.set_parameter_bytes(shard_.slices().bytes());

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/rpc/control_protocol.h"
+#include "worker/train/worker_report.h"
 
 namespace tessera {
 namespace {
@@ -102,24 +103,9 @@ absl::Status SimulatedWorker::Train(const v1::JoinReply& admission) {
 
 v1::WorkerReport SimulatedWorker::Report() const {
   v1::WorkerReport report;
+  if (loop_ != nullptr) report = ReportOf(*loop_, client_->traffic());
   report.set_rank(options_.rank.value());
   report.set_backend("simulated");
-  if (loop_ == nullptr) return report;
-  const Traffic traffic = client_->traffic();
-  const PhaseTimer& phases = loop_->phases();
-  report.set_steps(loop_->steps());
-  report.set_examples(loop_->examples());
-  report.set_exchanges(traffic.exchanges);
-  report.set_pull_payload_bytes(traffic.pull_payload_bytes);
-  report.set_push_payload_bytes(traffic.push_payload_bytes);
-  report.set_pull_wire_bytes(traffic.pull_wire_bytes);
-  report.set_push_wire_bytes(traffic.push_wire_bytes);
-  report.set_other_payload_bytes(traffic.other_payload_bytes);
-  report.set_compute_seconds(phases.seconds(Phase::kCompute));
-  report.set_pull_seconds(phases.seconds(Phase::kPull));
-  report.set_push_seconds(phases.seconds(Phase::kPush));
-  report.set_wait_seconds(phases.seconds(Phase::kWait));
-  report.set_evaluate_seconds(phases.seconds(Phase::kEvaluate));
   return report;
 }
 

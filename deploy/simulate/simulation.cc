@@ -26,32 +26,6 @@ constexpr int64_t kStandstillLeases = 1000;
 // As server/rpc/attach_link.h has it.
 constexpr SimNanos kCountersInterval = kNanosPerSecond / 4;
 
-JobFacts FactsOf(const v1::Job& job, const Recipe& recipe, const ModelShape& shape,
-                 std::string digest) {
-  const v1::Cluster& cluster = job.cluster();
-  JobFacts facts;
-  facts.name = job.name();
-  facts.method = recipe.name;
-  facts.method_description = recipe.description;
-  facts.digest = std::move(digest);
-  facts.version = kVersion;
-  facts.layout_hash = LayoutHash(shape, cluster.servers().count());
-  facts.seed = job.seed();
-  facts.servers = cluster.servers().count();
-  facts.workers = cluster.workers();
-  facts.lease_timeout = absl::Nanoseconds(cluster.lease_timeout());
-  facts.batch_size = job.train().batch_size();
-  facts.epochs = job.train().epochs();
-  facts.steps = job.train().steps();
-  facts.local_steps = recipe.local_steps;
-  facts.synchronous = recipe.lockstep;
-  facts.aligned = recipe.aligned;
-  facts.step_budgets = recipe.step_budgets;
-  facts.rows_are_local = job.data().partition() == "local";
-  facts.target_accuracy = job.train().target_accuracy();
-  return facts;
-}
-
 absl::Status Check(const SimulationOptions& options) {
   const auto share = [](double value) { return value >= 0 && value < 1; };
   if (options.machines < 0 || options.cores_per_machine < 0 || options.bandwidth < 0 ||

@@ -7,7 +7,10 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "common/layout/parameters.h"
+#include "common/method/recipe.h"
 #include "common/rule/schedule.h"
+#include "proto/job.pb.h"
 
 namespace tessera {
 
@@ -56,6 +59,10 @@ struct JobFacts {
   // The connections are not encrypted.
   bool insecure = true;
 };
+
+// `job` is resolved, and `recipe` and `shape` follow from it (common/method/recipe.h).
+JobFacts FactsOf(const v1::Job& job, const Recipe& recipe, const ModelShape& shape,
+                 std::string digest);
 
 }  // namespace tessera
 

@@ -18,6 +18,7 @@
 #include "common/rpc/control_channel.h"
 #include "common/rpc/status.h"
 #include "proto/coordinator.grpc.pb.h"
+#include "server/shard/shard_messages.h"
 
 namespace tessera {
 namespace {
@@ -28,41 +29,6 @@ constexpr absl::Duration kRetryPause = absl::Milliseconds(50);
 constexpr absl::Duration kWaitingLogInterval = absl::Seconds(10);
 
 using Stream = grpc::ClientReaderWriter<v1::ShardMessage, v1::PlanMessage>;
-
-Plan ToPlan(const v1::Plan& message) {
-  Plan plan;
-  plan.generation = Generation(message.generation());
-  for (const v1::Member& m : message.members()) {
-    plan.members.push_back({MemberId(m.member()), Rank(m.rank()), Exchange(m.first_exchange())});
-  }
-  for (const v1::FormerSite& m : message.former_sites()) {
-    plan.former.push_back({MemberId(m.member()), Rank(m.rank()), Exchange(m.first_exchange()),
-                           Exchange(m.until_exchange())});
-  }
-  return plan;
-}
-
-v1::ServerCounters ToCounters(const ShardThread::View& view) {
-  v1::ServerCounters out;
-  const ShardCounters& in = view.counters;
-  out.set_version(in.version.value());
-  out.set_pushes(in.pushes);
-  out.set_duplicates(in.duplicates);
-  out.set_refused(in.refused);
-  out.set_refused_non_finite(in.refused_non_finite);
-  out.set_parked_pulls(view.parked_reads);
-  size_t used = in.staleness.size();
-  while (used > 0 && in.staleness[used - 1] == 0) --used;
-  for (size_t i = 0; i < used; ++i) out.add_staleness_histogram(in.staleness[i]);
-  out.set_staleness_sum(in.staleness_sum);
-  out.set_staleness_max(in.staleness_max);
-  out.set_staged_bytes(in.staged_bytes);
-  out.set_resting(in.resting);
-  out.set_examples(in.examples);
-  if (in.collecting > Exchange(0)) out.set_exchange_committed(in.collecting.value() - 1);
-  out.set_parameters_hash(view.parameters_hash);
-  return out;
-}
 
 }  // namespace
 
@@ -218,7 +184,9 @@ void AttachLink::State::Inspect(bool closing) {
   options.shard->Inspect(closing, [self, closing](ShardThread::View view) {
     v1::ShardMessage message;
     v1::ServerCounters& counters = *message.mutable_counters();
-    counters = ToCounters(view);
+    counters = ToMessage(view.counters);
+    counters.set_parked_pulls(view.parked_reads);
+    counters.set_parameters_hash(view.parameters_hash);
     counters.set_rank(self->hello.rank());
     counters.set_closing(closing);
     counters.set_parameter_bytes(self->hello.parameter_bytes());

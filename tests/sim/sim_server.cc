@@ -4,19 +4,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/shard/shard_messages.h"
 
 namespace tessera {
 namespace {
-
-Plan PlanFrom(const v1::Plan& text) {
-  Plan plan;
-  plan.generation = Generation(text.generation());
-  for (const v1::Member& member : text.members()) {
-    plan.members.push_back(
-        {MemberId(member.member()), Rank(member.rank()), Exchange(member.first_exchange())});
-  }
-  return plan;
-}
 
 // A policy with one of the mutations that sit there.
 class Mutant final : public ConsistencyPolicy {
@@ -133,7 +124,7 @@ void SimServer::Answer(const v1::Proposal& proposal) {
 }
 
 void SimServer::ApplyPlan(const v1::Plan& text) {
-  const Plan plan = PlanFrom(text);
+  const Plan plan = ToPlan(text);
   checker_->OnPlan(rank_, plan);
   Plan believed = plan;
   if (mutation_ == Mutation::kServerForgetsRemoval && rank_ == ShardId(0)) {

@@ -5,30 +5,34 @@
 #include <optional>
 #include <vector>
 
+#include <utility>
+
 #include "worker/rpc/coordinator_client.h"
-#include "worker/train/coordination.h"
+#include "worker/train/message_coordination.h"
 
 namespace tessera {
 
-class RemoteCoordination final : public Coordination {
+class RemoteCoordination final : public MessageCoordination {
  public:
   // `client` has joined and outlives this.
   explicit RemoteCoordination(CoordinatorClient* client) : client_(*client) {}
 
   absl::Status BeginTraining() override { return client_.BeginTraining(); }
-  absl::StatusOr<EpochCut> BeginEpoch(uint64_t epoch, uint64_t step) override;
-  absl::StatusOr<EvaluationPlace> Arrive(const Arrival& arrival) override;
-  absl::StatusOr<std::optional<std::vector<float>>> ShareConstants(
-      const EvaluationPlace& place, std::vector<float> constants) override;
-  absl::StatusOr<std::optional<EvaluationResult>> Score(const EvaluationPlace& place,
-                                                        const EvaluationScores& scores) override;
   Exchange drain_exchange() const override { return client_.drain_exchange(); }
   int64_t step_budget() const override { return client_.step_budget(); }
-  void SetProgress(const TrainProgress& progress) override;
+  void SetProgress(const TrainProgress& progress) override {
+    client_.SetProgress(ToProto(progress));
+  }
 
  private:
+  absl::StatusOr<v1::EpochCut> AskEpoch(uint64_t epoch, uint64_t step) override {
+    return client_.BeginEpoch(epoch, Step(step));
+  }
+  absl::StatusOr<v1::EvaluateReply> AskEvaluation(v1::EvaluateRequest request) override {
+    return client_.Evaluate(std::move(request));
+  }
+
   CoordinatorClient& client_;
-  uint64_t attempt_ = 0;  // of the evaluation that was begun anew; 0: none was
 };
 
 }  // namespace tessera

@@ -64,6 +64,8 @@ TEST_CASE("a simulated job writes the report of a job, and the same one again", 
   const std::string first = ReportText(options);
   const Json report = Json::parse(first);
   CHECK(report["outcome"] == "finished");
+  // All that was computed is in the simulated parameters, as the servers count it.
+  CHECK(report["parameter_examples"] == report["examples"]);
   CHECK(report["phases"].size() == 5);
   CHECK(report["memory"]["server_peak_rss_bytes"].size() == 3);
   CHECK(report["simulation"]["bandwidth_bytes_per_second"] == 125000000);

@@ -1,4 +1,4 @@
-#include "worker/rpc/remote_coordination.h"
+#include "worker/train/message_coordination.h"
 
 #include <cstring>
 #include <string>
@@ -8,6 +8,16 @@
 
 namespace tessera {
 namespace {
+
+EvaluationResult ResultOf(const v1::EvaluateReply& reply) {
+  EvaluationResult result;
+  result.test_loss = reply.test_loss();
+  result.test_accuracy = reply.test_accuracy();
+  result.stop = reply.stop();
+  return result;
+}
+
+}  // namespace
 
 v1::Progress ToProto(const TrainProgress& progress) {
   v1::Progress result;
@@ -20,18 +30,8 @@ v1::Progress ToProto(const TrainProgress& progress) {
   return result;
 }
 
-EvaluationResult ResultOf(const v1::EvaluateReply& reply) {
-  EvaluationResult result;
-  result.test_loss = reply.test_loss();
-  result.test_accuracy = reply.test_accuracy();
-  result.stop = reply.stop();
-  return result;
-}
-
-}  // namespace
-
-absl::StatusOr<EpochCut> RemoteCoordination::BeginEpoch(uint64_t epoch, uint64_t step) {
-  TESSERA_ASSIGN_OR_RETURN(const v1::EpochCut reply, client_.BeginEpoch(epoch, Step(step)));
+absl::StatusOr<EpochCut> MessageCoordination::BeginEpoch(uint64_t epoch, uint64_t step) {
+  TESSERA_ASSIGN_OR_RETURN(const v1::EpochCut reply, AskEpoch(epoch, step));
   EpochCut cut;
   cut.parts = reply.parts();
   cut.part = reply.part();
@@ -41,7 +41,7 @@ absl::StatusOr<EpochCut> RemoteCoordination::BeginEpoch(uint64_t epoch, uint64_t
   return cut;
 }
 
-absl::StatusOr<EvaluationPlace> RemoteCoordination::Arrive(const Arrival& arrival) {
+absl::StatusOr<EvaluationPlace> MessageCoordination::Arrive(const Arrival& arrival) {
   v1::EvaluateRequest request;
   request.set_stage(v1::ARRIVE);
   request.set_attempt(attempt_);
@@ -50,7 +50,7 @@ absl::StatusOr<EvaluationPlace> RemoteCoordination::Arrive(const Arrival& arriva
   request.set_loss_count(arrival.loss_count);
   request.set_last(arrival.last);
   request.set_round(arrival.progress.exchange);
-  TESSERA_ASSIGN_OR_RETURN(const v1::EvaluateReply reply, client_.Evaluate(std::move(request)));
+  TESSERA_ASSIGN_OR_RETURN(const v1::EvaluateReply reply, AskEvaluation(std::move(request)));
   EvaluationPlace place;
   place.attempt = reply.attempt();
   place.parts = reply.parts();
@@ -63,14 +63,14 @@ absl::StatusOr<EvaluationPlace> RemoteCoordination::Arrive(const Arrival& arriva
   return place;
 }
 
-absl::StatusOr<std::optional<std::vector<float>>> RemoteCoordination::ShareConstants(
+absl::StatusOr<std::optional<std::vector<float>>> MessageCoordination::ShareConstants(
     const EvaluationPlace& place, std::vector<float> constants) {
   v1::EvaluateRequest request;
   request.set_stage(v1::CALIBRATE);
   request.set_attempt(place.attempt);
   request.set_constants(reinterpret_cast<const char*>(constants.data()),
                         constants.size() * sizeof(float));
-  TESSERA_ASSIGN_OR_RETURN(const v1::EvaluateReply reply, client_.Evaluate(std::move(request)));
+  TESSERA_ASSIGN_OR_RETURN(const v1::EvaluateReply reply, AskEvaluation(std::move(request)));
   if (reply.restart() || reply.finished()) {
     attempt_ = reply.attempt();
     return std::optional<std::vector<float>>();
@@ -85,7 +85,7 @@ absl::StatusOr<std::optional<std::vector<float>>> RemoteCoordination::ShareConst
   return std::optional<std::vector<float>>(std::move(shared));
 }
 
-absl::StatusOr<std::optional<EvaluationResult>> RemoteCoordination::Score(
+absl::StatusOr<std::optional<EvaluationResult>> MessageCoordination::Score(
     const EvaluationPlace& place, const EvaluationScores& scores) {
   v1::EvaluateRequest request;
   request.set_stage(v1::SCORE);
@@ -95,14 +95,10 @@ absl::StatusOr<std::optional<EvaluationResult>> RemoteCoordination::Score(
   sums.set_correct(scores.correct);
   sums.set_rows(scores.rows);
   for (const double hits : scores.precision_hits) sums.add_precision_hits(hits);
-  TESSERA_ASSIGN_OR_RETURN(const v1::EvaluateReply reply, client_.Evaluate(std::move(request)));
+  TESSERA_ASSIGN_OR_RETURN(const v1::EvaluateReply reply, AskEvaluation(std::move(request)));
   attempt_ = reply.restart() ? reply.attempt() : 0;
   if (reply.restart()) return std::optional<EvaluationResult>();
   return std::optional<EvaluationResult>(ResultOf(reply));
-}
-
-void RemoteCoordination::SetProgress(const TrainProgress& progress) {
-  client_.SetProgress(ToProto(progress));
 }
 
 }  // namespace tessera

@@ -1,0 +1,59 @@
+#include "server/control/job_facts.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "common/base/process.h"
+#include "common/keyset/subnet.h"
+#include "common/layout/shard_map.h"
+
+namespace tessera {
+namespace {
+
+// Neurons of the least hidden layer, each of which is one worker's at a time; 0: there is none.
+int64_t LeastCutWidth(const NeuronGroups& groups) {
+  int64_t least = 0;
+  for (int group = 0; group < static_cast<int>(groups.widths.size()); ++group) {
+    if (!groups.IsCut(group)) continue;
+    least = least == 0 ? groups.widths[group] : std::min(least, groups.widths[group]);
+  }
+  return least;
+}
+
+}  // namespace
+
+JobFacts FactsOf(const v1::Job& job, const Recipe& recipe, const ModelShape& shape,
+                 std::string digest) {
+  const v1::Cluster& cluster = job.cluster();
+  JobFacts facts;
+  facts.name = job.name();
+  facts.method = recipe.name;
+  facts.method_description = recipe.description;
+  facts.digest = std::move(digest);
+  facts.version = kVersion;
+  facts.layout_hash = LayoutHash(shape, cluster.servers().count());
+  facts.seed = job.seed();
+  facts.servers = cluster.servers().count();
+  facts.workers = cluster.workers();
+  facts.lease_timeout = absl::Nanoseconds(cluster.lease_timeout());
+  facts.batch_size = job.train().batch_size();
+  facts.epochs = job.train().epochs();
+  facts.steps = job.train().steps();
+  facts.local_steps = recipe.local_steps;
+  facts.synchronous = recipe.lockstep;
+  facts.aligned = recipe.aligned;
+  facts.step_budgets = recipe.step_budgets;
+  facts.subnets = recipe.subnets;
+  facts.closed_to_joiners = recipe.closed_to_joiners;
+  if (recipe.subnets) facts.members_max = LeastCutWidth(GroupsOf(job.model(), shape));
+  facts.rows_are_local = job.data().partition() == "local";
+  facts.target_accuracy = job.train().target_accuracy();
+  const v1::Schedule& schedule = job.train().schedule();
+  if (schedule.warmup() > 0 || schedule.decay().has_step() || schedule.decay().has_cosine()) {
+    facts.schedule = RateSchedule(schedule);
+  }
+  return facts;
+}
+
+}  // namespace tessera

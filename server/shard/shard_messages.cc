@@ -1,0 +1,37 @@
+#include "server/shard/shard_messages.h"
+
+namespace tessera {
+
+Plan ToPlan(const v1::Plan& message) {
+  Plan plan;
+  plan.generation = Generation(message.generation());
+  for (const v1::Member& m : message.members()) {
+    plan.members.push_back({MemberId(m.member()), Rank(m.rank()), Exchange(m.first_exchange())});
+  }
+  for (const v1::FormerSite& m : message.former_sites()) {
+    plan.former.push_back({MemberId(m.member()), Rank(m.rank()), Exchange(m.first_exchange()),
+                           Exchange(m.until_exchange())});
+  }
+  return plan;
+}
+
+v1::ServerCounters ToMessage(const ShardCounters& in) {
+  v1::ServerCounters out;
+  out.set_version(in.version.value());
+  out.set_pushes(in.pushes);
+  out.set_duplicates(in.duplicates);
+  out.set_refused(in.refused);
+  out.set_refused_non_finite(in.refused_non_finite);
+  size_t used = in.staleness.size();
+  while (used > 0 && in.staleness[used - 1] == 0) --used;
+  for (size_t i = 0; i < used; ++i) out.add_staleness_histogram(in.staleness[i]);
+  out.set_staleness_sum(in.staleness_sum);
+  out.set_staleness_max(in.staleness_max);
+  out.set_staged_bytes(in.staged_bytes);
+  out.set_resting(in.resting);
+  out.set_examples(in.examples);
+  if (in.collecting > Exchange(0)) out.set_exchange_committed(in.collecting.value() - 1);
+  return out;
+}
+
+}  // namespace tessera

@@ -1,0 +1,16 @@
+// A worker's share of the job's report: what its loop did, and what was moved for it.
+#ifndef TESSERA_WORKER_TRAIN_WORKER_REPORT_H_
+#define TESSERA_WORKER_TRAIN_WORKER_REPORT_H_
+
+#include "proto/coordinator.pb.h"
+#include "worker/exchange/parameter_client.h"
+#include "worker/train/train_loop.h"
+
+namespace tessera {
+
+// Without what only the process knows: rank, memory, backend, machine.
+v1::WorkerReport ReportOf(const TrainLoop& loop, const Traffic& traffic);
+
+}  // namespace tessera
+
+#endif  // TESSERA_WORKER_TRAIN_WORKER_REPORT_H_
