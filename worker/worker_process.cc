@@ -28,6 +28,7 @@
 #include "kernels/devices.h"
 #include "worker/data/dataset.h"
 #include "worker/replica/batch_rows.h"
+#include "worker/replica/make_replica.h"
 #include "worker/replica/replica.h"
 #include "worker/replica/subnet_replica.h"
 #include "worker/rpc/coordinator_client.h"
@@ -161,15 +162,10 @@ absl::Status WorkerProcess::Connect() {
 }
 
 absl::Status WorkerProcess::MakeLearner() {
-  const Rank rank(admission_.rank());
-  const InputRows input = InputRowsOf(job_.model(), *data_);
-  if (recipe_.subnets) {
-    TESSERA_ASSIGN_OR_RETURN(
-        learner_, SubnetReplica::Create(job_, recipe_, rank, Exchange(admission_.first_exchange()),
-                                        backend_.get(), input));
-  } else {
-    TESSERA_ASSIGN_OR_RETURN(learner_, Replica::Create(job_, recipe_, rank, backend_.get(), input));
-  }
+  TESSERA_ASSIGN_OR_RETURN(
+      learner_, MakeReplica(job_, recipe_, Rank(admission_.rank()),
+                            Exchange(admission_.first_exchange()), backend_.get(),
+                            InputRowsOf(job_.model(), *data_)));
   return absl::OkStatus();
 }
 

@@ -1,5 +1,6 @@
 #include "common/rpc/subnet_message.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 
@@ -14,6 +15,20 @@ v1::SubnetKeys ToMessage(const SubnetPlace& place) {
   message.set_site(place.site);
   message.mutable_shares()->Add(place.shares.begin(), place.shares.end());
   return message;
+}
+
+void SetKeys(const KeySet& keys, v1::SubnetRequest* request) {
+  const SubnetPlace& place = *keys.subnet;
+  request->set_seed(place.seed);
+  request->set_round(place.round);
+  request->set_site(place.site);
+  request->set_sites(place.sites());
+  request->set_waits_only(keys.waits_only);
+  request->mutable_shares()->Clear();
+  const auto differs = [&](uint32_t share) { return share != place.shares.front(); };
+  if (std::any_of(place.shares.begin(), place.shares.end(), differs)) {
+    request->mutable_shares()->Add(place.shares.begin(), place.shares.end());
+  }
 }
 
 absl::StatusOr<SubnetPlace> PlaceOf(const v1::SubnetKeys& message) {

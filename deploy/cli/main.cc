@@ -47,7 +47,8 @@ CLI::App* AddSimulate(CLI::App* app, SimulateOptions* options) {
                       "of each machine's link, each way: 1Gbit, 100MB; 0: no limit");
   command->add_option("--latency", options->latency, "from any machine to any other: 20ms");
   command->add_option("--step-time", options->step_time,
-                      "of one minibatch: 20ms, or measured here (the default)");
+                      "of one minibatch on the whole model: 20ms, or measured here (the default); one on "
+                      "a subnet takes its share of the multiply-adds");
   command->add_option("--speed-spread", options->speed_spread,
                       "worker k's steps take step-time x (1 +- spread), drawn once");
   command->add_option("--step-jitter", options->step_jitter,

@@ -144,7 +144,7 @@ absl::Status Simulate(const SimulateOptions& options, SimulationOptions simulate
   if (!options.quiet) {
     progress.Say(absl::StrCat(job.name(), ": simulating ", job.cluster().servers().count(),
                               " servers, ", job.cluster().workers(), " workers, ",
-                              FormatDuration(simulated.step_time), " a step"));
+                              FormatDuration(simulated.step_time), " a step of the whole model"));
   }
   bool draining = false;
   absl::Time shown = absl::Now();

@@ -31,6 +31,16 @@ struct ParkedRead {
   uint64_t call = 0;
 };
 
+// The answer to a read: nullopt while it must wait. Where the job trains subnets it is of the
+// member's site in the round after the exchange; elsewhere there is no site.
+inline absl::StatusOr<std::optional<SubnetReadResult>> Ask(Shard* shard, const ParkedRead& read) {
+  if (shard->trains_subnets()) return shard->ReadSubnet(read.member, read.after.Next());
+  absl::StatusOr<std::optional<ReadResult>> result = shard->Read(read.member, read.after);
+  if (!result.ok()) return result.status();
+  if (!result->has_value()) return std::optional<SubnetReadResult>();
+  return std::optional<SubnetReadResult>({nullptr, **std::move(result)});
+}
+
 class ParkedReads {
  public:
   // One that waits for its own push first.
@@ -64,12 +74,12 @@ class ParkedReads {
   // False: it must wait on.
   template <typename Answer>
   static bool Try(Shard* shard, const ParkedRead& read, Answer& answer) {
-    absl::StatusOr<std::optional<ReadResult>> result = shard->Read(read.member, read.after);
+    absl::StatusOr<std::optional<SubnetReadResult>> result = Ask(shard, read);
     if (result.ok() && !result->has_value()) return false;
     if (result.ok()) {
-      answer(read, absl::StatusOr<ReadResult>(**std::move(result)));
+      answer(read, absl::StatusOr<SubnetReadResult>(**std::move(result)));
     } else {
-      answer(read, absl::StatusOr<ReadResult>(result.status()));
+      answer(read, absl::StatusOr<SubnetReadResult>(result.status()));
     }
     return true;
   }

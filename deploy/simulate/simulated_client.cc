@@ -9,12 +9,17 @@
 #include "common/base/check.h"
 #include "common/codec/f32.h"
 #include "common/rpc/chunk.h"
+#include "common/rpc/subnet_message.h"
 #include "common/rpc/transport.h"
 
 namespace tessera {
 namespace {
 
 constexpr int64_t kFieldHeadBytes = 5;  // tag and length of a payload
+
+// So far numbers grow in a job: what is taken for each.
+constexpr uint64_t kExchanges = 1000;
+constexpr uint64_t kExamples = 1000000;
 
 // A stream of chunks whose first one carries `head_bytes` beside its payload.
 int64_t StreamWireBytes(int64_t head_bytes, int64_t payload_bytes) {
@@ -34,40 +39,70 @@ Float* Begin(const Slice& slice, const absl::Span<Float>& array) {
   return array.data() + slice.row_begin * slice.columns;
 }
 
-absl::Status NoSubnets() {
-  return absl::UnimplementedError("simulation: subnets are not simulated");
+v1::Caller CallerOf(MemberId member, absl::string_view job_digest) {
+  v1::Caller caller;
+  caller.set_member(member.value());
+  caller.set_job_digest(std::string(job_digest));
+  caller.set_generation(1);
+  return caller;
+}
+
+int64_t PushWireBytes(const v1::Caller& caller, const std::optional<SubnetPlace>& place,
+                      int64_t payload_bytes) {
+  v1::PushChunk push;
+  v1::PushHeader& header = *push.mutable_header();
+  *header.mutable_caller() = caller;
+  if (place.has_value()) {
+    *header.mutable_keys()->mutable_subnet() = ToMessage(*place);
+  } else {
+    header.mutable_keys()->mutable_dense();
+  }
+  header.set_exchange(kExchanges);
+  header.set_base_version(kExchanges);
+  header.set_layout_hash(~uint64_t{0});
+  header.set_examples(kExchanges);
+  header.set_payload_bytes(payload_bytes);
+  return kCallWireBytes + StreamWireBytes(push.ByteSizeLong(), payload_bytes);
+}
+
+int64_t PullWireBytes(const v1::Caller& caller) {
+  v1::PullRequest request;
+  *request.mutable_caller() = caller;
+  request.mutable_keys()->mutable_dense();
+  request.set_after_exchange(kExchanges);
+  return kCallWireBytes + WireBytes(request.ByteSizeLong());
+}
+
+int64_t FetchWireBytes(const v1::Caller& caller, const KeySet& keys) {
+  v1::SubnetRequest request;
+  *request.mutable_caller() = caller;
+  SetKeys(keys, &request);
+  return kCallWireBytes + WireBytes(request.ByteSizeLong());
+}
+
+// The gathered payload of a subnet begins in a message after the header's.
+int64_t AnswerWireBytes(const SiteSubnet* site, int64_t payload_bytes) {
+  v1::Chunk answer;
+  answer.mutable_header()->set_version(kExchanges);
+  answer.mutable_header()->set_layout_hash(~uint64_t{0});
+  answer.mutable_header()->set_examples(kExamples);
+  if (site == nullptr) return StreamWireBytes(answer.ByteSizeLong(), payload_bytes);
+  answer.mutable_header()->set_payload_bytes(payload_bytes);
+  *answer.mutable_header()->mutable_subnet() = ToMessage(site->place());
+  return StreamWireBytes(answer.ByteSizeLong(), 0) +
+         (payload_bytes > 0 ? StreamWireBytes(0, payload_bytes) : 0);
 }
 
 }  // namespace
 
 ExchangeSizes SizesOf(const ShardSlices& slices, MemberId member, absl::string_view job_digest) {
-  v1::Caller caller;
-  caller.set_member(member.value());
-  caller.set_job_digest(std::string(job_digest));
-  caller.set_generation(1);
-  v1::PushChunk push;
-  v1::PushHeader& header = *push.mutable_header();
-  *header.mutable_caller() = caller;
-  header.mutable_keys()->mutable_dense();
-  header.set_exchange(1000);
-  header.set_base_version(1000);
-  header.set_layout_hash(~uint64_t{0});
-  header.set_examples(1000);
-  header.set_payload_bytes(slices.bytes());
-  v1::PullRequest request;
-  *request.mutable_caller() = caller;
-  request.mutable_keys()->mutable_dense();
-  request.set_after_exchange(1000);
-  v1::Chunk answer;
-  answer.mutable_header()->set_version(1000);
-  answer.mutable_header()->set_layout_hash(~uint64_t{0});
-  answer.mutable_header()->set_examples(1000000);
-
+  const v1::Caller caller = CallerOf(member, job_digest);
   ExchangeSizes sizes;
-  sizes.payload_bytes = slices.bytes();
-  sizes.push_wire_bytes = kCallWireBytes + StreamWireBytes(push.ByteSizeLong(), slices.bytes());
-  sizes.pull_request_wire_bytes = kCallWireBytes + WireBytes(request.ByteSizeLong());
-  sizes.pull_wire_bytes = StreamWireBytes(answer.ByteSizeLong(), slices.bytes());
+  sizes.push_payload_bytes = slices.bytes();
+  sizes.push_wire_bytes = PushWireBytes(caller, std::nullopt, slices.bytes());
+  sizes.pull_request_wire_bytes = PullWireBytes(caller);
+  sizes.pull_payload_bytes = slices.bytes();
+  sizes.pull_wire_bytes = AnswerWireBytes(nullptr, slices.bytes());
   return sizes;
 }
 
@@ -77,15 +112,14 @@ SimulatedClient::SimulatedClient(Options options, SimulatedWorld* world, Simulat
   for (const auto& server : *servers) {
     Server entry;
     entry.server = server.get();
-    entry.sizes = SizesOf(server->shard().slices(), options_.member, options_.job_digest);
+    entry.dense = SizesOf(server->shard().slices(), options_.member, options_.job_digest);
     servers_.push_back(entry);
   }
 }
 
 absl::StatusOr<ExchangeResult> SimulatedClient::Pull(Exchange after, const KeySet& keys,
                                                      const ParameterArrays& values) {
-  if (keys.subnet.has_value()) return NoSubnets();
-  return Do(Kind::kPull, {after, 0, RestWord()}, nullptr, values);
+  return Do(Kind::kPull, {after, 0, RestWord()}, {nullptr, nullptr, &keys, &values});
 }
 
 absl::StatusOr<ExchangeResult> SimulatedClient::PushPull(const OutgoingPush& push,
@@ -93,27 +127,50 @@ absl::StatusOr<ExchangeResult> SimulatedClient::PushPull(const OutgoingPush& pus
                                                          const ConstParameterArrays& update,
                                                          const KeySet& value_keys,
                                                          const ParameterArrays& values) {
-  if (update_keys.subnet.has_value() || value_keys.subnet.has_value()) return NoSubnets();
-  absl::StatusOr<ExchangeResult> result = Do(Kind::kPushPull, push, &update, values);
+  absl::StatusOr<ExchangeResult> result =
+      Do(Kind::kPushPull, push, {&update_keys, &update, &value_keys, &values});
   if (result.ok()) ++traffic_.exchanges;
   return result;
 }
 
 absl::StatusOr<ExchangeResult> SimulatedClient::Read(Exchange after, RestWord word,
                                                      const ParameterArrays& values) {
-  return Do(Kind::kReadOutside, {after, 0, word}, nullptr, values);
+  static const KeySet* const dense = new KeySet();
+  return Do(Kind::kReadOutside, {after, 0, word}, {nullptr, nullptr, dense, &values});
+}
+
+const ShardSlices& SimulatedClient::PushedSlices(size_t server) const {
+  const KeySet& keys = *transfer_.update_keys;
+  return keys.subnet.has_value() ? keys.slices[server] : servers_[server].server->shard().slices();
+}
+
+// Where subnets are fetched the answer's size is the server's to say.
+ExchangeSizes SimulatedClient::SizesAt(size_t server) const {
+  ExchangeSizes sizes = servers_[server].dense;
+  const bool pushes_subnet =
+      transfer_.update_keys != nullptr && transfer_.update_keys->subnet.has_value();
+  if (!pushes_subnet && !transfer_.value_keys->subnet.has_value()) return sizes;
+  const v1::Caller caller = CallerOf(options_.member, options_.job_digest);
+  if (pushes_subnet) {
+    sizes.push_payload_bytes = PushedSlices(server).bytes();
+    sizes.push_wire_bytes =
+        PushWireBytes(caller, transfer_.update_keys->subnet, sizes.push_payload_bytes);
+  }
+  if (transfer_.value_keys->subnet.has_value()) {
+    sizes.pull_request_wire_bytes = FetchWireBytes(caller, *transfer_.value_keys);
+  }
+  return sizes;
 }
 
 absl::StatusOr<ExchangeResult> SimulatedClient::Do(Kind kind, const OutgoingPush& push,
-                                                   const ConstParameterArrays* update,
-                                                   const ParameterArrays& values) {
+                                                   const Transfer& transfer) {
   const SimNanos begin = world_.events.now();
   ++call_;
   ticket_ = process_.Ticket();
   kind_ = kind;
   push_ = push;
-  update_ = update;
-  values_ = &values;
+  transfer_ = transfer;
+  recut_.reset();
   pushes_left_ = kind == Kind::kPushPull ? servers_.size() : 0;
   pulls_left_ = servers_.size();
   job_examples_ = 0;
@@ -121,6 +178,7 @@ absl::StatusOr<ExchangeResult> SimulatedClient::Do(Kind kind, const OutgoingPush
   first_value_at_ = std::numeric_limits<SimNanos>::max();
   failed_ = absl::OkStatus();
   for (uint32_t s = 0; s < servers_.size(); ++s) {
+    servers_[s].sizes = SizesAt(s);
     const auto arrive = [this, s, call = call_] { Arrive(s, call); };
     const int to = servers_[s].server->machine();
     if (kind == Kind::kPushPull) {
@@ -138,6 +196,7 @@ absl::StatusOr<ExchangeResult> SimulatedClient::Do(Kind kind, const OutgoingPush
   const SimNanos first_value = std::min(end, std::max(pushed_at_, first_value_at_));
   ExchangeResult result;
   result.job_examples = job_examples_;
+  result.recut = recut_;
   result.push_seconds = ToSeconds(pushed_at_ - begin);
   result.wait_seconds = ToSeconds(first_value - pushed_at_);
   result.pull_seconds = ToSeconds(end - first_value);
@@ -153,14 +212,15 @@ void SimulatedClient::Arrive(uint32_t server, uint64_t call) {
   request.rest = push_.rest;
   request.read = {options_.member, push_.exchange, this, call};
   if (kind_ == Kind::kPushPull) {
-    request.push = MakePush(to);
-    traffic_.push_payload_bytes += to.sizes.payload_bytes;
+    request.push = MakePush(server);
+    traffic_.push_payload_bytes += to.sizes.push_payload_bytes;
     traffic_.push_wire_bytes += to.sizes.push_wire_bytes;
   }
   to.server->Take(std::move(request));
 }
 
-ReceivedPush SimulatedClient::MakePush(const Server& to) const {
+ReceivedPush SimulatedClient::MakePush(size_t server) const {
+  const Server& to = servers_[server];
   ReceivedPush push;
   push.member = options_.member;
   push.exchange = push_.exchange;
@@ -168,9 +228,11 @@ ReceivedPush SimulatedClient::MakePush(const Server& to) const {
   push.kind = options_.kind;
   push.layout_hash = to.server->shard().layout_hash();
   push.examples = push_.examples;
+  push.subnet = transfer_.update_keys->subnet;
   FiniteCheck finite;
-  for (const Slice& slice : to.server->shard().slices().slices) {
-    const char* data = reinterpret_cast<const char*>(Begin(slice, (*update_)[slice.parameter]));
+  for (const Slice& slice : PushedSlices(server).slices) {
+    const absl::Span<const float> array = (*transfer_.update)[slice.parameter];
+    const char* data = reinterpret_cast<const char*>(Begin(slice, array));
     const int64_t size = slice.size() * static_cast<int64_t>(sizeof(float));
     push.payload.Append({data, size}, nullptr);
     if (options_.moves_values && push.bad_entry < 0 && !finite.Feed(data, size)) {
@@ -196,8 +258,9 @@ void SimulatedClient::OnAcknowledged(uint64_t call) {
   if (!failed_.ok() || (pushes_left_ == 0 && pulls_left_ == 0)) process_.Wake(ticket_);
 }
 
-void SimulatedClient::Served(ShardId server, uint64_t call, absl::StatusOr<ReadResult> result) {
-  if (call != call_) return;
+int64_t SimulatedClient::Served(ShardId server, uint64_t call,
+                                absl::StatusOr<SubnetReadResult> result) {
+  if (call != call_) return 0;
   Server& from = servers_[server.value()];
   const int machine = from.server->machine();
   if (!result.ok()) {
@@ -208,21 +271,44 @@ void SimulatedClient::Served(ShardId server, uint64_t call, absl::StatusOr<ReadR
     world_.network.Signal(machine, options_.machine, [this, call] {
       if (call == call_) process_.Wake(ticket_);
     });
-    return;
+    return 0;
   }
-  from.pulled = result->version;
-  job_examples_ = std::max(job_examples_, result->examples);
-  if (options_.moves_values) CopyValues(from.server->shard().slices(), *result->snapshot);
+  from.pulled = result->read.version;
+  job_examples_ = std::max(job_examples_, result->read.examples);
+  if (result->site != nullptr) {
+    TakeCut(server.value(), *result);
+  } else if (options_.moves_values) {
+    CopyValues(from.server->shard().slices(), *result->read.snapshot);
+  }
   const auto s = static_cast<uint32_t>(server.value());
   world_.network.Send(machine, options_.machine, from.sizes.pull_wire_bytes,
                       [this, s, call] { OnValues(s, call); });
+  return from.sizes.pull_payload_bytes;
+}
+
+// As server/rpc/pull_call.cc answers a fetch, and worker/rpc takes it: values where the cut is the
+// one asked for, and the right one where it is not.
+void SimulatedClient::TakeCut(size_t server, const SubnetReadResult& result) {
+  const KeySet& keys = *transfer_.value_keys;
+  const bool is_right = result.site->place() == *keys.subnet;
+  const bool has_values = is_right && !keys.waits_only;
+  if (!is_right) recut_ = result.site->place();
+  ExchangeSizes& sizes = servers_[server].sizes;
+  sizes.pull_payload_bytes = has_values ? result.site->bytes() : 0;
+  sizes.pull_wire_bytes = AnswerWireBytes(result.site.get(), sizes.pull_payload_bytes);
+  if (!has_values || !options_.moves_values) return;
+  SubnetGather gather(result.site, result.read.snapshot);
+  for (const Slice& slice : keys.slices[server].slices) {
+    gather.Next(slice.size(), Begin(slice, (*transfer_.values)[slice.parameter]));
+  }
+  TESSERA_CHECK(gather.left() == 0);
 }
 
 void SimulatedClient::CopyValues(const ShardSlices& slices, const Snapshot& snapshot) const {
   auto block = snapshot.blocks().begin();
   // A block lies within one slice.
   for (const Slice& slice : slices.slices) {
-    float* to = Begin(slice, (*values_)[slice.parameter]);
+    float* to = Begin(slice, (*transfer_.values)[slice.parameter]);
     for (int64_t left = slice.size(); left > 0; ++block) {
       std::memcpy(to, (*block)->data(), (*block)->size() * sizeof(float));
       to += (*block)->size();
@@ -235,9 +321,9 @@ void SimulatedClient::OnValues(uint32_t server, uint64_t call) {
   if (call != call_) return;
   const Server& from = servers_[server];
   if (kind_ == Kind::kReadOutside) {
-    traffic_.other_payload_bytes += from.sizes.payload_bytes;
+    traffic_.other_payload_bytes += from.sizes.pull_payload_bytes;
   } else {
-    traffic_.pull_payload_bytes += from.sizes.payload_bytes;
+    traffic_.pull_payload_bytes += from.sizes.pull_payload_bytes;
     traffic_.pull_wire_bytes += from.sizes.pull_request_wire_bytes + from.sizes.pull_wire_bytes;
   }
   const SimNanos transfer =

@@ -6,15 +6,18 @@
 // No byte is copied that a worker's own memory does not ask for. A push on its way is the learner's
 // update itself: its process is parked until the values have come, and a server answers with those
 // only when it has folded the push. Values are copied once, into the learner, when the server takes
-// the snapshot; that they are on their way for a while is a matter of time only.
+// the snapshot; that they are on their way for a while is a matter of time only. So it is with
+// subnets, whose values a server gathers for the site that asks, if it asks for the right cut.
 #ifndef TESSERA_DEPLOY_SIMULATE_SIMULATED_CLIENT_H_
 #define TESSERA_DEPLOY_SIMULATE_SIMULATED_CLIENT_H_
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "common/keyset/key_set.h"
 #include "deploy/simulate/simulated_process.h"
 #include "deploy/simulate/simulated_server.h"
 #include "deploy/simulate/simulated_world.h"
@@ -23,14 +26,16 @@
 
 namespace tessera {
 
-// Bytes on the network of what passes between a worker and one server.
+// Bytes on the network of what passes between a worker and one server. Estimates, as
+// common/rpc/transport.h makes them; payloads are exact.
 struct ExchangeSizes {
-  int64_t payload_bytes = 0;
+  int64_t push_payload_bytes = 0;
   int64_t push_wire_bytes = 0;
   int64_t pull_request_wire_bytes = 0;
+  int64_t pull_payload_bytes = 0;
   int64_t pull_wire_bytes = 0;
 };
-// An estimate, as common/rpc/transport.h makes it.
+// Of all that the server owns, each way.
 ExchangeSizes SizesOf(const ShardSlices& slices, MemberId member, absl::string_view job_digest);
 
 // Lives as long as the simulation: messages refer to it.
@@ -49,7 +54,6 @@ class SimulatedClient final : public ParameterClient {
   SimulatedClient(Options options, SimulatedWorld* world, SimulatedProcess* process,
                   const std::vector<std::unique_ptr<SimulatedServer>>* servers);
 
-  // All keys are dense.
   absl::StatusOr<ExchangeResult> Pull(Exchange after, const KeySet& keys,
                                       const ParameterArrays& values) override;
   absl::StatusOr<ExchangeResult> PushPull(const OutgoingPush& push, const KeySet& update_keys,
@@ -62,24 +66,36 @@ class SimulatedClient final : public ParameterClient {
 
   // --- the servers' answers, called when they are given ---
   void Acknowledged(ShardId server, uint64_t call, const absl::Status& accepted);
-  void Served(ShardId server, uint64_t call, absl::StatusOr<ReadResult> result);
+  // Returns the bytes of the payload.
+  int64_t Served(ShardId server, uint64_t call, absl::StatusOr<SubnetReadResult> result);
 
  private:
   using Kind = SimulatedServer::Request::Kind;
   struct Server {
     SimulatedServer* server = nullptr;
-    ExchangeSizes sizes;
+    ExchangeSizes dense;
+    ExchangeSizes sizes;  // of the exchange under way
     Version base;
     Version pulled;
   };
 
-  absl::StatusOr<ExchangeResult> Do(Kind kind, const OutgoingPush& push,
-                                    const ConstParameterArrays* update,
-                                    const ParameterArrays& values);
+  // What one exchange moves. Without an update it only pulls.
+  struct Transfer {
+    const KeySet* update_keys = nullptr;
+    const ConstParameterArrays* update = nullptr;
+    const KeySet* value_keys = nullptr;
+    const ParameterArrays* values = nullptr;
+  };
+
+  absl::StatusOr<ExchangeResult> Do(Kind kind, const OutgoingPush& push, const Transfer& transfer);
+  ExchangeSizes SizesAt(size_t server) const;
   // A request is at its server.
   void Arrive(uint32_t server, uint64_t call);
-  ReceivedPush MakePush(const Server& server) const;
+  // Which of its entries are pushed.
+  const ShardSlices& PushedSlices(size_t server) const;
+  ReceivedPush MakePush(size_t server) const;
   void CopyValues(const ShardSlices& slices, const Snapshot& snapshot) const;
+  void TakeCut(size_t server, const SubnetReadResult& result);
   // An answer is here.
   void OnAcknowledged(uint64_t call);
   void OnValues(uint32_t server, uint64_t call);
@@ -96,8 +112,8 @@ class SimulatedClient final : public ParameterClient {
   uint64_t ticket_ = 0;
   Kind kind_ = Kind::kPull;
   OutgoingPush push_;
-  const ConstParameterArrays* update_ = nullptr;
-  const ParameterArrays* values_ = nullptr;
+  Transfer transfer_;
+  std::optional<SubnetPlace> recut_;
   size_t pushes_left_ = 0;
   size_t pulls_left_ = 0;
   uint64_t job_examples_ = 0;

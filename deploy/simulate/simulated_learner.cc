@@ -11,14 +11,18 @@ namespace {
 
 constexpr float kStubUpdate = 1e-9f;
 
-SimNanos Scaled(SimNanos time, double spread, double uniform) {
-  return std::llround(static_cast<double>(time) * (1 + spread * (2 * uniform - 1)));
+SimNanos Scaled(SimNanos time, double factor) {
+  return std::llround(static_cast<double>(time) * factor);
+}
+
+SimNanos Spread(SimNanos time, double spread, double uniform) {
+  return Scaled(time, 1 + spread * (2 * uniform - 1));
 }
 
 }  // namespace
 
 SimNanos StepTimeOf(uint64_t seed, uint64_t worker, SimNanos step_time, double spread) {
-  return Scaled(step_time, spread, UniformChance(seed, kChanceSpeed, worker, 0));
+  return Spread(step_time, spread, UniformChance(seed, kChanceSpeed, worker, 0));
 }
 
 SimulatedLearner::SimulatedLearner(std::unique_ptr<Learner> inner, const WorkerPace& pace,
@@ -43,9 +47,9 @@ SimNanos SimulatedLearner::EvaluationTime(size_t rows) const {
 absl::StatusOr<double> SimulatedLearner::Train(const Dataset& data, absl::Span<const uint32_t> rows,
                                                const TrainPoint& point) {
   TESSERA_ASSIGN_OR_RETURN(const double loss, inner_->Train(data, rows, point));
-  SimNanos time = pace_.step_time;
+  SimNanos time = Scaled(pace_.step_time, pace_.share->Of(inner_->update_keys()));
   if (pace_.jitter > 0) {
-    time = Scaled(time, pace_.jitter,
+    time = Spread(time, pace_.jitter,
                   UniformChance(pace_.seed, kChanceJitter, pace_.worker, point.step));
   }
   TESSERA_RETURN_IF_ERROR(Work(time));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/layout/parameters.h"
+#include "deploy/simulate/step_share.h"
 #include "deploy/simulate/simulated_process.h"
 #include "deploy/simulate/simulated_world.h"
 #include "worker/train/learner.h"
@@ -17,9 +18,11 @@ namespace tessera {
 struct WorkerPace {
   uint64_t seed = 0;
   uint64_t worker = 0;
-  // One minibatch.
+  // One minibatch on the whole model; one on a subnet takes the subnet's share of it.
   SimNanos step_time = 0;
-  // Evaluating a row takes a third of training on it: there is no way back through the network.
+  const StepShare* share = nullptr;
+  // Evaluating a row takes a third of training the whole model on it: there is no way back through
+  // the network.
   bool evaluates = true;
   // Each minibatch takes step_time times a number that is uniform in [1 - jitter, 1 + jitter].
   double jitter = 0;

@@ -23,6 +23,7 @@ SimulatedServer::SimulatedServer(Options options, SimulatedWorld* world,
                                  SimulatedCoordinator* coordinator)
     : rank_(options.shard.shard),
       machine_(options.machine),
+      rate_(options.rate),
       work_time_(TransferNanos(
           SlicesOf(options.shard.shape, options.shard.shard, options.shard.shard_count).bytes(),
           options.rate)),
@@ -53,9 +54,10 @@ void SimulatedServer::Work() {
     for (; !inbox_.empty(); inbox_.pop_front()) Handle(std::move(inbox_.front()));
     news_.folded = MemberId();
     const bool worked = shard_.Advance(world_.time());
-    if (worked && work_time_ > 0) {
+    const SimNanos work = worked ? WorkTime() : 0;
+    if (work > 0) {
       busy_ = true;
-      world_.machines[machine_]->Run(work_time_, [this] {
+      world_.machines[machine_]->Run(work, [this] {
         busy_ = false;
         AnswerReads();
         Work();
@@ -68,41 +70,56 @@ void SimulatedServer::Work() {
   SetAlarm();
 }
 
+SimNanos SimulatedServer::WorkTime() {
+  if (!shard_.trains_subnets()) return work_time_;
+  const auto folded = subnet_bytes_.find(news_.folded);
+  // A round that is committed without a push has only shared entries to write.
+  if (folded == subnet_bytes_.end()) return 0;
+  const SimNanos time = TransferNanos(folded->second, rate_);
+  subnet_bytes_.erase(folded);
+  return time;
+}
+
 void SimulatedServer::Handle(Request request) {
   SimulatedClient& client = *request.read.client;
   const ParkedRead& read = request.read;
   if (request.kind == Request::Kind::kReadOutside) {
     shard_.Rest(read.member, read.after, request.rest);
-    client.Served(rank_, read.call, shard_.ReadNow());
+    client.Served(rank_, read.call, SubnetReadResult{nullptr, shard_.ReadNow()});
     return;
   }
   bool behind_push = false;
   if (request.kind == Request::Kind::kPushPull) {
-    push_payload_bytes_ += request.push.payload.size();
+    const int64_t bytes = request.push.payload.size();
+    push_payload_bytes_ += bytes;
     const absl::StatusOr<PushAccepted> accepted = shard_.Accept(std::move(request.push));
     client.Acknowledged(rank_, read.call, accepted.status());
     if (!accepted.ok()) return;
     behind_push = !accepted->duplicate;
+    if (behind_push && shard_.trains_subnets()) subnet_bytes_[read.member] = bytes;
   }
   shard_.Rest(read.member, read.after, request.rest);
   // Before its push is folded a member may not read; then it is asked for by name.
   if (behind_push) {
     reads_.ParkBehindPush(read);
   } else {
-    absl::StatusOr<std::optional<ReadResult>> result = shard_.Read(read.member, read.after);
+    absl::StatusOr<std::optional<SubnetReadResult>> result = Ask(&shard_, read);
     if (result.ok() && !result->has_value()) return reads_.Park(read);
-    client.Served(rank_, read.call,
-                  result.ok() ? absl::StatusOr<ReadResult>(**std::move(result))
-                              : absl::StatusOr<ReadResult>(result.status()));
+    Answer(read, result.ok() ? absl::StatusOr<SubnetReadResult>(**std::move(result))
+                             : absl::StatusOr<SubnetReadResult>(result.status()));
   }
 }
 
 void SimulatedServer::AnswerReads() {
-  reads_.Serve(&shard_, news_, [this](const ParkedRead& read, absl::StatusOr<ReadResult> result) {
-    if (result.ok()) pull_payload_bytes_ += shard_.slices().bytes();
-    read.client->Served(rank_, read.call, std::move(result));
-  });
+  reads_.Serve(&shard_, news_,
+               [this](const ParkedRead& read, absl::StatusOr<SubnetReadResult> result) {
+                 Answer(read, std::move(result));
+               });
   news_ = PolicyNews();
+}
+
+void SimulatedServer::Answer(const ParkedRead& read, absl::StatusOr<SubnetReadResult> result) {
+  pull_payload_bytes_ += read.client->Served(rank_, read.call, std::move(result));
 }
 
 void SimulatedServer::SetAlarm() {
@@ -143,7 +160,10 @@ void SimulatedServer::AnswerProposal(const v1::Proposal& proposal) {
 }
 
 void SimulatedServer::ApplyPlan(const v1::Plan& text) {
-  for (const Shard::Removed& removed : shard_.SetPlan(ToPlan(text))) removed_.push_back(removed);
+  for (const Shard::Removed& removed : shard_.SetPlan(ToPlan(text))) {
+    removed_.push_back(removed);
+    subnet_bytes_.erase(removed.member);
+  }
   v1::ShardMessage message;
   v1::PlanApplied& applied = *message.mutable_applied();
   applied.set_generation(text.generation());

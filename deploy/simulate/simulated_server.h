@@ -2,12 +2,14 @@
 //
 // It does what server/shard/shard_thread.cc does, in the same order: what has arrived, then one piece
 // of work, then the reads that may be answered. Folding a push, or committing without one, takes the
-// thread slice bytes / rate; everything else takes no time. What arrives meanwhile waits.
+// thread slice bytes / rate, and folding a subnet's the subnet's bytes / rate; everything else takes
+// no time. What arrives meanwhile waits.
 #ifndef TESSERA_DEPLOY_SIMULATE_SIMULATED_SERVER_H_
 #define TESSERA_DEPLOY_SIMULATE_SIMULATED_SERVER_H_
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <set>
 #include <vector>
@@ -61,7 +63,10 @@ class SimulatedServer {
  private:
   void Work();
   void Handle(Request request);
+  // Of the piece of work that has just been done.
+  SimNanos WorkTime();
   void AnswerReads();
+  void Answer(const ParkedRead& read, absl::StatusOr<SubnetReadResult> result);
   void SetAlarm();
   void ApplyPlan(const v1::Plan& text);
   void AnswerProposal(const v1::Proposal& proposal);
@@ -70,6 +75,7 @@ class SimulatedServer {
 
   const ShardId rank_;
   const int machine_;
+  const int64_t rate_;
   const SimNanos work_time_;
   const SimNanos counters_interval_;
   SimulatedWorld& world_;
@@ -78,6 +84,8 @@ class SimulatedServer {
   Shard shard_;
   ParkedReads reads_;
   std::deque<Request> inbox_;
+  // Bytes of pushes that are staged, where subnets are trained.
+  std::map<MemberId, int64_t> subnet_bytes_;
   bool busy_ = false;
   bool closed_ = false;
   // When the shard asked to be called; the number tells the last alarm from earlier ones.

@@ -83,7 +83,8 @@ absl::Status SimulatedWorker::Train(const v1::JoinReply& admission) {
   client_ =
       std::make_unique<SimulatedClient>(std::move(data), &world, process_.get(), around_.servers);
   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Learner> inner,
-                           around_.make_learner(Rank(admission.rank())));
+                           around_.make_learner(Rank(admission.rank()),
+                                                Exchange(admission.first_exchange())));
   learner_ = std::make_unique<SimulatedLearner>(std::move(inner), options_.pace, &world,
                                                 options_.machine, process_.get());
   TrainLoop::Options options;

@@ -38,7 +38,7 @@ struct WorkerSurroundings {
   SimulatedCoordinator* coordinator = nullptr;
   const std::vector<std::unique_ptr<SimulatedServer>>* servers = nullptr;
   // Makes what a worker trains.
-  std::function<absl::StatusOr<std::unique_ptr<Learner>>(Rank)> make_learner;
+  std::function<absl::StatusOr<std::unique_ptr<Learner>>(Rank, Exchange first)> make_learner;
   // False: stub learners, whose values nobody looks at.
   bool moves_values = true;
   size_t stack_bytes = 0;
@@ -67,6 +67,8 @@ class SimulatedWorker {
 
   // Exchanges behind it; 0 before it is admitted.
   uint64_t exchanges() const { return client_ == nullptr ? 0 : client_->traffic().exchanges; }
+  // Minibatches behind it, with those before it joined.
+  uint64_t steps() const { return loop_ == nullptr ? 0 : loop_->steps(); }
   bool crashed() const { return process_->crashed(); }
   bool ended() const { return process_->ended(); }
   // Once it has ended: why, where that was not the end of the job.

@@ -9,12 +9,13 @@
 #include "common/base/check.h"
 #include "common/base/process.h"
 #include "common/config/job_digest.h"
+#include "common/keyset/subnet.h"
 #include "common/layout/shard_map.h"
 #include "deploy/simulate/chance.h"
 #include "deploy/simulate/simulation_report.h"
 #include "kernels/devices.h"
 #include "server/control/job_facts.h"
-#include "worker/replica/replica.h"
+#include "worker/replica/make_replica.h"
 
 namespace tessera {
 namespace {
@@ -62,18 +63,14 @@ int Simulation::MachineOf(int process, int first) const {
 absl::Status Simulation::Build() {
   digest_ = JobDigest(job_);
   TESSERA_ASSIGN_OR_RETURN(recipe_, RecipeFor(job_));
-  if (recipe_.subnets) {
-    return absl::UnimplementedError(absl::StrCat(
-        "method ", recipe_.name,
-        ": cannot be simulated yet, since its subnets are not; use another method, or tessera run"));
-  }
   TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ExchangedShape(job_.model(), recipe_));
-  if (options_.stub_gradients) {
-    stub_ = std::make_unique<StubArrays>(shape);
-  } else {
-    TESSERA_ASSIGN_OR_RETURN(backend_,
-                             CreateBackend(job_.cluster().device(), job_.cluster().threads()));
+  const JobFacts facts = FactsOf(job_, recipe_, shape, digest_);
+  if (facts.members_max > 0 && facts.workers > facts.members_max) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "simulation: workers are ", facts.workers, ", want at most ", facts.members_max,
+        ", the neurons of the least hidden layer, which are dealt to them"));
   }
+  TESSERA_RETURN_IF_ERROR(BuildLearning(shape));
   const int servers = static_cast<int>(job_.cluster().servers().count());
   const int workers = static_cast<int>(job_.cluster().workers());
   SimNetwork::Options network;
@@ -84,9 +81,7 @@ absl::Status Simulation::Build() {
   world_ = std::make_unique<SimulatedWorld>(
       options_.machines > 0 ? options_.machines : servers + workers, options_.cores_per_machine,
       network);
-  TESSERA_ASSIGN_OR_RETURN(
-      coordinator_,
-      SimulatedCoordinator::Create(FactsOf(job_, recipe_, shape, digest_), 0, world_.get()));
+  TESSERA_ASSIGN_OR_RETURN(coordinator_, SimulatedCoordinator::Create(facts, 0, world_.get()));
   coordinator_->StartTicking();
   TESSERA_RETURN_IF_ERROR(BuildServers(shape));
 
@@ -100,9 +95,8 @@ absl::Status Simulation::Build() {
   surroundings_.servers = &servers_;
   surroundings_.moves_values = !options_.stub_gradients;
   surroundings_.stack_bytes = options_.stub_gradients ? Fiber::kStackBytes : kMathStackBytes;
-  surroundings_.make_learner = [this](Rank rank) -> absl::StatusOr<std::unique_ptr<Learner>> {
-    if (stub_ != nullptr) return std::make_unique<StubLearner>(stub_.get());
-    return Replica::Create(job_, recipe_, rank, backend_.get());
+  surroundings_.make_learner = [this](Rank rank, Exchange first) {
+    return MakeLearner(rank, first);
   };
   // The job waits for rank 0, 1 and so on; with the last rank first it looks no further than rank
   // 0 until all are there.
@@ -113,6 +107,31 @@ absl::Status Simulation::Build() {
       kStandstillLeases * std::max(job_.cluster().lease_timeout(), 10 * options_.step_time);
   world_->events.After(progress_interval_, [this] { CheckProgress(); });
   return absl::OkStatus();
+}
+
+absl::Status Simulation::BuildLearning(const ModelShape& shape) {
+  input_ = InputRowsOf(job_.model(), data_);
+  step_share_ = StepShareOf(shape, data_.train, input_);
+  if (!options_.stub_gradients) {
+    TESSERA_ASSIGN_OR_RETURN(backend_,
+                             CreateBackend(job_.cluster().device(), job_.cluster().threads()));
+    return absl::OkStatus();
+  }
+  stub_ = std::make_unique<StubArrays>(shape);
+  if (!recipe_.subnets) return absl::OkStatus();
+  stub_subnets_.shape = shape;
+  stub_subnets_.groups = GroupsOf(job_.model(), shape);
+  stub_subnets_.seed = job_.seed();
+  stub_subnets_.workers = static_cast<int>(job_.cluster().workers());
+  stub_subnets_.servers = static_cast<int>(job_.cluster().servers().count());
+  stub_subnets_.arrays = stub_.get();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Learner>> Simulation::MakeLearner(Rank rank, Exchange first) {
+  if (stub_ == nullptr) return MakeReplica(job_, recipe_, rank, first, backend_.get(), input_);
+  if (!recipe_.subnets) return std::make_unique<StubLearner>(stub_.get());
+  return std::make_unique<StubSubnetLearner>(&stub_subnets_, rank, first);
 }
 
 absl::Status Simulation::BuildServers(const ModelShape& shape) {
@@ -127,6 +146,7 @@ absl::Status Simulation::BuildServers(const ModelShape& shape) {
     options.shard.policy = recipe_.make_policy();
     options.shard.rule = recipe_.make_rule();
     options.shard.schedule = recipe_.schedule;
+    if (recipe_.subnets) options.shard.groups = GroupsOf(job_.model(), shape);
     options.machine = MachineOf(rank, 0);
     options.rate = options_.server_rate;
     options.counters_interval = std::min(kCountersInterval, job_.cluster().lease_timeout() / 4);
@@ -145,6 +165,7 @@ absl::Status Simulation::AddWorker(Rank rank, uint64_t life) {
   options.pace.seed = job_.seed();
   options.pace.worker = k;
   options.pace.step_time = StepTimeOf(job_.seed(), k, options_.step_time, options_.speed_spread);
+  options.pace.share = &*step_share_;
   options.pace.jitter = options_.step_jitter;
   options.pace.evaluates = !options_.stub_gradients;
   options.pace.batch_size = job_.train().batch_size();
@@ -182,11 +203,12 @@ uint64_t Simulation::exchanges() const {
 }
 
 void Simulation::CheckProgress() {
-  const uint64_t now = exchanges();
+  uint64_t now = exchanges();
+  for (const auto& worker : workers_) now += worker->steps();
   if (now == progress_seen_ && failed_.ok()) {
-    failed_ = absl::DeadlineExceededError(absl::StrCat("simulation: no exchange within ",
-                                                       ToSeconds(progress_interval_),
-                                                       " simulated seconds; the job stands still"));
+    failed_ = absl::DeadlineExceededError(
+        absl::StrCat("simulation: no minibatch and no exchange within ",
+                     ToSeconds(progress_interval_), " simulated seconds; the job stands still"));
   }
   progress_seen_ = now;
   world_->events.After(progress_interval_, [this] { CheckProgress(); });

@@ -1,7 +1,8 @@
 // A whole job on a simulated clock and network: the real train loops, shards, policies, rules and
 // coordinator, and a model of how long everything takes.
 //
-//   computing   step_time for a minibatch on one core, differently fast for each worker
+//   computing   step_time for a minibatch on one core, differently fast for each worker, and less
+//               for a subnet
 //   sending     network.h, machine.h
 //   folding     bytes / server_rate on each server's one thread
 //   failing     each worker by itself, at a rate
@@ -27,11 +28,14 @@
 #include "deploy/simulate/simulated_server.h"
 #include "deploy/simulate/simulated_worker.h"
 #include "deploy/simulate/simulated_world.h"
+#include "deploy/simulate/step_share.h"
+#include "deploy/simulate/stub_subnet_learner.h"
 #include "kernels/backend.h"
 #include "proto/job.pb.h"
 #include "proto/status.pb.h"
 #include "worker/data/dataset.h"
 #include "worker/data/order_cache.h"
+#include "worker/replica/batch_rows.h"
 
 namespace tessera {
 
@@ -51,7 +55,8 @@ struct SimulationOptions {
   // And what a core does for each message beside its bytes: calls, wake-ups, framing. A quarter of
   // the small round trip that bench/exchange measures, which is four messages.
   SimNanos message_cost = 60'000;
-  // One minibatch of an average worker. Worker k's take this times a number that is uniform in
+  // One minibatch of an average worker on the whole model; one on a subnet takes its share of that
+  // (step_share.h). Worker k's take this times a number that is uniform in
   // [1 - speed_spread, 1 + speed_spread]; each minibatch again within step_jitter.
   SimNanos step_time = 0;
   double speed_spread = 0;
@@ -72,7 +77,8 @@ struct SimulationOptions {
 class Simulation {
  public:
   // `data` outlives the simulation. `job` is resolved (common/config/job_reader.h).
-  //   kInvalidArgument    an option is out of its range
+  //   kInvalidArgument    an option is out of its range, or there are more workers than neurons
+  //                       of a layer that are dealt to them
   //   kResourceExhausted  no memory for so many workers
   // and what RecipeFor and CreateBackend return.
   static absl::StatusOr<std::unique_ptr<Simulation>> Create(const v1::Job& job,
@@ -102,10 +108,12 @@ class Simulation {
 
   absl::Status Build();
   absl::Status BuildServers(const ModelShape& shape);
+  absl::Status BuildLearning(const ModelShape& shape);
+  absl::StatusOr<std::unique_ptr<Learner>> MakeLearner(Rank rank, Exchange first);
   absl::Status AddWorker(Rank rank, uint64_t life);
   void OnCrash(Rank rank, uint64_t life);
   int MachineOf(int process, int first) const;
-  // The job stands still: no exchange for very long.
+  // The job stands still: no minibatch and no exchange for very long.
   void CheckProgress();
 
   const v1::Job job_;
@@ -114,7 +122,10 @@ class Simulation {
   std::string digest_;
   Recipe recipe_;
   std::unique_ptr<Backend> backend_;
+  InputRows input_;
+  std::optional<StepShare> step_share_;
   std::unique_ptr<StubArrays> stub_;
+  StubSubnetLearner::Surroundings stub_subnets_;
   OrderCache orders_;
   // Everything below refers to the world.
   std::unique_ptr<SimulatedWorld> world_;

@@ -9,8 +9,10 @@
 
 #include "common/base/check.h"
 #include "common/method/recipe.h"
+#include "deploy/simulate/step_share.h"
 #include "kernels/devices.h"
-#include "worker/replica/replica.h"
+#include "worker/replica/batch_rows.h"
+#include "worker/replica/make_replica.h"
 
 namespace tessera {
 namespace {
@@ -24,13 +26,19 @@ double Now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Seconds of each counted step of one worker.
-absl::StatusOr<std::vector<double>> TimeSteps(const v1::Job& job, const Datasets& data, int worker) {
+// Seconds of each counted step of one worker, as if on the whole model.
+absl::StatusOr<std::vector<double>> TimeSteps(const v1::Job& job, const Datasets& data,
+                                              int worker) {
   TESSERA_ASSIGN_OR_RETURN(const Recipe recipe, RecipeFor(job));
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
                            CreateBackend(job.cluster().device(), job.cluster().threads()));
-  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Replica> replica,
-                           Replica::Create(job, recipe, Rank(worker), backend.get()));
+  const InputRows input = InputRowsOf(job.model(), data);
+  TESSERA_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Learner> learner,
+      MakeReplica(job, recipe, Rank(worker), Exchange(1), backend.get(), input));
+  TESSERA_RETURN_IF_ERROR(learner->AdoptValues());
+  TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ExchangedShape(job.model(), recipe));
+  const double share = StepShareOf(shape, data.train, input).Of(learner->update_keys());
   std::vector<uint32_t> rows(std::min(job.train().batch_size(), data.train.rows()));
   std::iota(rows.begin(), rows.end(), 0);
   std::vector<double> seconds;
@@ -39,8 +47,8 @@ absl::StatusOr<std::vector<double>> TimeSteps(const v1::Job& job, const Datasets
     const double start = Now();
     if (step >= kWarmSteps + kStepsMin && start - begin > kSecondsMax) break;
     TESSERA_RETURN_IF_ERROR(
-        replica->Train(data.train, rows, {static_cast<uint64_t>(step), 1.0f}).status());
-    if (step >= kWarmSteps) seconds.push_back(Now() - start);
+        learner->Train(data.train, rows, {static_cast<uint64_t>(step), 1.0f}).status());
+    if (step >= kWarmSteps) seconds.push_back((Now() - start) / share);
   }
   return seconds;
 }

@@ -1,4 +1,4 @@
-// How long one minibatch takes on this machine.
+// How long one minibatch of the whole model takes on this machine.
 #ifndef TESSERA_DEPLOY_SIMULATE_STEP_TIME_H_
 #define TESSERA_DEPLOY_SIMULATE_STEP_TIME_H_
 
@@ -11,7 +11,8 @@ namespace tessera {
 
 // The median of some steps of `busy` workers of `job` at the same time, after a few that are not
 // counted: cores that work together slow each other down. Takes about a second, or as long as a few
-// steps do.
+// steps do. Where workers train subnets it is theirs that are timed, and made into what the whole
+// model would take at that speed (step_share.h).
 absl::StatusOr<SimNanos> MeasureStepTime(const v1::Job& job, const Datasets& data, int busy);
 
 }  // namespace tessera

@@ -138,16 +138,7 @@ void ParameterClientGrpc::PrepareFetch(Exchange after, const KeySet& keys) {
   const SubnetPlace& place = *keys.subnet;
   TESSERA_CHECK(place.round == after.Next().value());
   fetches_ = place;
-  fetch_.set_seed(place.seed);
-  fetch_.set_round(place.round);
-  fetch_.set_site(place.site);
-  fetch_.set_sites(place.sites());
-  fetch_.set_waits_only(keys.waits_only);
-  fetch_.mutable_shares()->Clear();
-  const auto differs = [&](uint32_t share) { return share != place.shares.front(); };
-  if (std::any_of(place.shares.begin(), place.shares.end(), differs)) {
-    fetch_.mutable_shares()->Add(place.shares.begin(), place.shares.end());
-  }
+  SetKeys(keys, &fetch_);
 }
 
 void ParameterClientGrpc::AddPushes(const KeySet& keys, const ConstParameterArrays& update) {

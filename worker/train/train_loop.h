@@ -56,7 +56,7 @@ class TrainLoop {
   // Leaves the loop after the exchange in progress. Any thread.
   void Stop() { stopping_ = true; }
 
-  // Valid after Run.
+  // Valid after Run; in its thread also meanwhile.
   const PhaseTimer& phases() const { return phases_; }
   uint64_t steps() const { return step_; }
   uint64_t examples() const { return examples_; }

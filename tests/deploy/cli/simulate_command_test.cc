@@ -55,7 +55,7 @@ TEST_CASE("bandwidths are bits or bytes per second, in powers of a thousand", "[
 
 TEST_CASE("a simulated job writes the report of a job, and the same one again", "[simulate]") {
   const std::string job = GENERATE("digits", "digits_async", "digits_local_sgd", "digits_diloco",
-                                   "digits_softsync", "digits_ssp");
+                                   "digits_softsync", "digits_ssp", "digits_ist");
   SimulateOptions options = Digits(job);
   options.workers = 5;
   options.servers = 3;
@@ -75,7 +75,7 @@ TEST_CASE("a simulated job writes the report of a job, and the same one again", 
 }
 
 TEST_CASE("a step time that is measured here is in the report", "[simulate]") {
-  SimulateOptions options = Digits();
+  SimulateOptions options = Digits(GENERATE("digits", "digits_ist"));
   options.step_time = "measured";
   REQUIRE(SimulateJob(options) == 0);
   const double seconds = Json::parse(ReportText(options))["simulation"]["step_seconds"];
@@ -99,7 +99,10 @@ TEST_CASE("wrong flags and wrong jobs end with code 2", "[simulate]") {
     options.step_time = "measured";
   }
   SECTION("a job that is not there") { options.job_path = "deploy/jobs/none.yaml"; }
-  SECTION("a method that cannot be simulated yet") { options.overrides = {"method=ist"}; }
+  SECTION("more workers than there are neurons to deal") {
+    options.overrides = {"method=ist"};
+    options.workers = 129;
+  }
   SECTION("a key that is not there") { options.overrides = {"train.epoch=3"}; }
   SECTION("a report that cannot be written") { options.report_path = "/nowhere/report.json"; }
   CHECK(SimulateJob(options) == 2);

@@ -20,7 +20,7 @@ using Json = nlohmann::json;
 
 const char* const kJobs[] = {"digits",        "digits_async",        "digits_local_sgd",
                              "digits_diloco", "digits_diloco_async", "digits_softsync",
-                             "digits_ssp"};
+                             "digits_ssp",    "digits_ist"};
 
 v1::Job ReadDigits(const std::string& name, std::vector<std::string> overrides = {}) {
   SetLogLevel(LogLevel::kError);
@@ -107,7 +107,7 @@ TEST_CASE("when all workers crash and none comes back the job fails and says so"
 
 TEST_CASE("what synchronous workers learn does not depend on the network or on their speeds",
           "[simulation]") {
-  const std::string name = GENERATE("digits", "digits_local_sgd", "digits_diloco");
+  const std::string name = GENERATE("digits", "digits_local_sgd", "digits_diloco", "digits_ist");
   const v1::Job job = ReadDigits(name, {"train.epochs=4", "cluster.workers=3"});
   const Result plain = Simulate(job, Cluster());
   SimulationOptions slow = Cluster();
@@ -163,8 +163,47 @@ TEST_CASE("two workers on one core take twice as long to compute", "[simulation]
   CHECK(together == Approx(2 * apart));
 }
 
+TEST_CASE("a step on a subnet takes its share of the whole model's multiply-adds", "[simulation]") {
+  const int workers = GENERATE(1, 2, 3);
+  SimulationOptions options = Cluster();
+  options.server_rate = 0;
+  const v1::Job job =
+      ReadDigits("digits_ist", {"cluster.workers=" + std::to_string(workers), "train.epochs=0",
+                                "train.steps=20", "train.evaluate_every=0"});
+  const double compute = Simulate(job, options).report["phases"][0]["compute_seconds"];
+  // The gradient of the inputs is nobody's.
+  const auto work = [](double hidden) {
+    return 2 * 64 * hidden + 3 * hidden * hidden + 3 * hidden * 10;
+  };
+  CHECK(compute == Approx(20 * 0.005 * work(96.0 / workers) / work(96)).epsilon(1e-6));
+}
+
+TEST_CASE("a round that is the whole job is no standstill", "[simulation]") {
+  SimulationOptions options = Cluster();
+  options.step_time = 2 * kNanosPerSecond;
+  options.stub_gradients = true;
+  const Result result =
+      Simulate(ReadDigits("digits_ist", {"method=ensemble", "train.epochs=0", "train.steps=40000",
+                                         "train.evaluate_every=0"}),
+               options);
+  CHECK(result.outcome.ok());
+  CHECK(result.report["rounds"] == 1);
+}
+
+TEST_CASE("a lost worker's neurons are dealt anew, and none is left untrained", "[simulation]") {
+  SimulationOptions options = Cluster();
+  options.fail_rate = 130;
+  const v1::Job job = ReadDigits("digits_ist", {"cluster.workers=6", "cluster.servers=3"});
+  const Result result = Simulate(job, options);
+  CHECK(result.outcome.ok());
+  const Json& report = result.report;
+  CHECK(report["members"]["lost"].get<int>() > 0);
+  CHECK(report["refused_pushes"] == 0);
+  CHECK(report["final"]["test_accuracy"].get<double>() > 0.85);
+}
+
 TEST_CASE("stub gradients move the same bytes in the same time as real ones", "[simulation]") {
-  const std::string name = GENERATE("digits", "digits_async", "digits_ssp");
+  const std::string name = GENERATE("digits", "digits_async", "digits_ssp", "digits_ist");
   SimulationOptions options = Cluster();
   options.speed_spread = 0.4;
   const v1::Job job = ReadDigits(
@@ -186,20 +225,22 @@ TEST_CASE("hundreds of stub workers make every exchange under every policy", "[s
   options.speed_spread = 0.5;
   options.step_jitter = 0.5;
   options.stub_gradients = true;
-  const v1::Job job =
-      ReadDigits(name, {"cluster.workers=400", "cluster.servers=4", "train.batch_size=2",
-                        "train.epochs=0", "train.steps=40", "train.evaluate_every=0"});
+  // Each has a neuron of every layer, where these are dealt.
+  const int workers = name == "digits_ist" ? 90 : 400;
+  const v1::Job job = ReadDigits(
+      name, {"cluster.workers=" + std::to_string(workers), "cluster.servers=4",
+             "train.batch_size=2", "train.epochs=0", "train.steps=40", "train.evaluate_every=0"});
   const Result result = Simulate(job, options);
   CHECK(result.outcome.ok());
   CHECK(result.report["steps"] == 40);
-  CHECK(result.report["examples"] == 400 * 40 * 2);
+  CHECK(result.report["examples"] == workers * 40 * 2);
 }
 
 TEST_CASE("a job that is drained evaluates and ends early", "[simulation]") {
-  const std::string name = GENERATE("digits", "digits_async", "digits_ssp");
+  const std::string name = GENERATE("digits", "digits_async", "digits_ssp", "digits_ist");
   const auto simulation = Simulation::Create(ReadDigits(name), Cluster(), &Digits());
   REQUIRE(simulation.ok());
-  REQUIRE_FALSE((*simulation)->Run(5000));
+  REQUIRE_FALSE((*simulation)->Run(1500));
   (*simulation)->Drain("enough");
   while (!(*simulation)->Run(100000)) {
   }
@@ -228,6 +269,17 @@ TEST_CASE("options out of range are refused", "[simulation]") {
   options = Cluster();
   options.latency = -1;
   CHECK(absl::IsInvalidArgument(Simulation::Create(job, options, &Digits()).status()));
+}
+
+TEST_CASE("more workers than neurons of a layer are refused", "[simulation]") {
+  v1::Job job = ReadDigits("digits_ist");
+  // A job file cannot say so.
+  job.mutable_cluster()->set_workers(97);
+  const absl::Status status = Simulation::Create(job, Cluster(), &Digits()).status();
+  CHECK(absl::IsInvalidArgument(status));
+  CHECK(status.message() ==
+        "simulation: workers are 97, want at most 96, the neurons of the least hidden layer, which "
+        "are dealt to them");
 }
 
 }  // namespace

@@ -1,0 +1,53 @@
+#include "deploy/simulate/step_share.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "common/base/check.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kSampleRows = 1000;
+
+// Stored entries of an average row.
+double MeanEntries(const Dataset& data) {
+  std::vector<uint32_t> rows(std::min(data.rows(), kSampleRows));
+  std::iota(rows.begin(), rows.end(), 0);
+  SparseBatch batch;
+  BatchView view;
+  view.sparse = &batch;
+  data.FillBatch(rows, view);
+  return static_cast<double>(batch.column.size()) / static_cast<double>(rows.size());
+}
+
+}  // namespace
+
+StepShare StepShareOf(const ModelShape& shape, const Dataset& data, const InputRows& input) {
+  const double inputs = static_cast<double>(shape.inputs());
+  return StepShare(shape, input.sparse ? MeanEntries(data) : inputs);
+}
+
+StepShare::StepShare(const ModelShape& shape, double row_entries) {
+  for (const ParameterSpec& spec : shape.parameters) {
+    double passes = spec.is_vector ? 0 : 3;
+    // Nothing before it has parameters.
+    if (passes_.empty() && passes > 0) passes = 2 * row_entries / static_cast<double>(spec.columns);
+    passes_.push_back(passes);
+    whole_ += passes * static_cast<double>(spec.size());
+  }
+}
+
+double StepShare::Of(const KeySet& keys) const {
+  if (!keys.subnet.has_value()) return 1;
+  TESSERA_CHECK(whole_ > 0);
+  double part = 0;
+  for (const ShardSlices& slices : keys.slices) {
+    for (const Slice& slice : slices.slices) {
+      part += passes_[slice.parameter] * static_cast<double>(slice.size());
+    }
+  }
+  return part / whole_;
+}
+
+}  // namespace tessera

@@ -1,0 +1,38 @@
+// What a minibatch costs on a part of a model: its share of the whole model's multiply-adds.
+//
+// A weight of r rows and c columns takes r c multiply-adds for each row of data forward, as many for
+// its gradient, and as many for the gradient of its inputs, which the first weight does not need. Of a
+// sparse row the first weight meets the entries alone. Vectors count for nothing.
+#ifndef TESSERA_DEPLOY_SIMULATE_STEP_SHARE_H_
+#define TESSERA_DEPLOY_SIMULATE_STEP_SHARE_H_
+
+#include <vector>
+
+#include "common/keyset/key_set.h"
+#include "common/layout/parameters.h"
+#include "worker/data/dataset.h"
+#include "worker/replica/batch_rows.h"
+
+namespace tessera {
+
+// Constant after construction.
+class StepShare {
+ public:
+  // Rows of data have `row_entries` inputs that count: all of them, or their entries.
+  StepShare(const ModelShape& shape, double row_entries);
+
+  // In (0, 1]; 1 where `keys` are dense.
+  double Of(const KeySet& keys) const;
+
+ private:
+  // By parameter: multiply-adds for each of its entries.
+  std::vector<double> passes_;
+  double whole_ = 0;
+};
+
+// For rows like those that `data` begins with.
+StepShare StepShareOf(const ModelShape& shape, const Dataset& data, const InputRows& input);
+
+}  // namespace tessera
+
+#endif  // TESSERA_DEPLOY_SIMULATE_STEP_SHARE_H_

@@ -1,0 +1,87 @@
+"""The same job by `tessera simulate` and by `tessera run`: what is learned and moved is the same, bit for bit."""
+import gzip
+import json
+import os
+import unittest
+
+from cluster import DIGITS, Test, digits, run_to_end, tessera, write_job
+
+PAYLOADS = ("pull_payload_bytes", "push_payload_bytes", "other_payload_bytes", "exchanges")
+WIRE = ("pull_wire_bytes", "push_wire_bytes")
+# Synchronous ones: what they learn follows from the job alone.
+METHODS = {
+    "data_parallel": {"data_parallel": {}},
+    "local_sgd": {"local_sgd": {"local_steps": 7}},
+    "diloco": {"diloco": {"local_steps": 7}},
+    "ist": {"ist": {"local_steps": 7}},
+    "ensemble": {"ensemble": {}},
+}
+
+
+class SimulatedAndReal(Test):
+    def job(self, name, **keys):
+        job = digits(method=METHODS[name], batch=16, rate=0.1, epochs=4, **keys)
+        layers = []
+        # Parts of different sizes, and rows that no server has as many of as the next.
+        for units in (41, 37):
+            layers += [{"linear": {"units": units, "bias": False}}, "batch_norm", "relu"]
+        job["model"]["layers"] = layers + [{"linear": {"units": 10}}]
+        return job
+
+    def simulate(self, job):
+        report = self.path("simulated.json")
+        code, out, error = tessera("simulate", write_job(self, job, "simulated.yaml"), "--step-time", "2ms",
+                                   "--latency", "1ms", "--bandwidth", "1Gbit", "--report", report, "--quiet")
+        self.assertEqual((code, out, error), (0, "", ""))
+        with open(report) as file:
+            return json.load(file)
+
+    def assert_same(self, job):
+        real, simulated = run_to_end(self, job), self.simulate(job)
+        for key in ("parameters_hash", "steps", "examples", "rounds", "final"):
+            self.assertEqual(simulated.get(key), real.get(key), key)
+        for got, want in zip(simulated["history"], real["history"]):
+            for key in ("test_accuracy", "test_loss", "train_loss", "step"):
+                self.assertEqual(got[key], want[key], key)
+        self.assertEqual(len(simulated["history"]), len(real["history"]))
+        traffic = zip([simulated["traffic"]] + simulated["traffic"]["by_worker"],
+                      [real["traffic"]] + real["traffic"]["by_worker"])
+        for got, want in traffic:
+            for key in PAYLOADS:
+                self.assertEqual(got[key], want[key], key)
+            # Estimates on both sides, of the same messages.
+            for key in WIRE:
+                self.assertAlmostEqual(got[key], want[key], delta=0.01 * want[key], msg=key)
+        return real
+
+    def test_synchronous_jobs_learn_and_move_the_same(self):
+        for name in METHODS:
+            with self.subTest(name):
+                every = 0 if name == "ensemble" else 1
+                report = self.assert_same(self.job(name, workers=3, servers=2, evaluate_every=every))
+                self.assertEqual(len(report["history"]), 4 if every else 1)
+                self.assertGreater(report["final"]["test_accuracy"], 0.4)
+
+    def test_sparse_rows_are_read_as_such(self):
+        files = {}
+        for part in ("train", "test"):
+            with gzip.open(os.path.join(DIGITS, part + "-images-idx3-ubyte.gz")) as file:
+                pixels = file.read()[16:]
+            with gzip.open(os.path.join(DIGITS, part + "-labels-idx1-ubyte.gz")) as file:
+                labels = file.read()[8:]
+            name = part + ".xc.gz"
+            with gzip.open(self.path(name), "wt") as file:
+                file.write("%d 64 10\n" % len(labels))
+                for row, label in enumerate(labels):
+                    entries = enumerate(pixels[row * 64:row * 64 + 64])
+                    file.write("%d %s\n" % (label, " ".join("%d:%d" % (i, x) for i, x in entries if x)))
+            files[part] = {"features": name}
+        for name in ("local_sgd", "ist"):
+            with self.subTest(name):
+                job = self.job(name, workers=2, servers=2)
+                job["data"] = {"format": "xc", "directory": self.folder, "normalize": {"stddev": 16.0}, **files}
+                self.assert_same(job)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,15 @@
+#include "worker/replica/make_replica.h"
+
+#include "worker/replica/replica.h"
+#include "worker/replica/subnet_replica.h"
+
+namespace tessera {
+
+absl::StatusOr<std::unique_ptr<Learner>> MakeReplica(const v1::Job& job, const Recipe& recipe,
+                                                     Rank rank, Exchange first, Backend* backend,
+                                                     const InputRows& input) {
+  if (recipe.subnets) return SubnetReplica::Create(job, recipe, rank, first, backend, input);
+  return Replica::Create(job, recipe, rank, backend, input);
+}
+
+}  // namespace tessera

@@ -1,0 +1,25 @@
+// The learner that a job's method wants.
+#ifndef TESSERA_WORKER_REPLICA_MAKE_REPLICA_H_
+#define TESSERA_WORKER_REPLICA_MAKE_REPLICA_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "common/base/ids.h"
+#include "common/method/recipe.h"
+#include "kernels/backend.h"
+#include "proto/job.pb.h"
+#include "worker/replica/batch_rows.h"
+#include "worker/train/learner.h"
+
+namespace tessera {
+
+// A SubnetReplica, which begins with the subnet of `first`, where the method trains subnets; else a
+// Replica. Codes as theirs. `backend` outlives the learner.
+absl::StatusOr<std::unique_ptr<Learner>> MakeReplica(const v1::Job& job, const Recipe& recipe,
+                                                     Rank rank, Exchange first, Backend* backend,
+                                                     const InputRows& input);
+
+}  // namespace tessera
+
+#endif  // TESSERA_WORKER_REPLICA_MAKE_REPLICA_H_
