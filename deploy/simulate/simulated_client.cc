@@ -162,6 +162,11 @@ ExchangeSizes SimulatedClient::SizesAt(size_t server) const {
   return sizes;
 }
 
+// Simulated learners evaluate with the whole model, which they hold.
+absl::Status SimulatedClient::ReadRows(const RowRange&, absl::Span<float>) {
+  return absl::UnimplementedError("simulation: evaluation in blocks is not simulated");
+}
+
 absl::StatusOr<ExchangeResult> SimulatedClient::Do(Kind kind, const OutgoingPush& push,
                                                    const Transfer& transfer) {
   const SimNanos begin = world_.events.now();

@@ -62,6 +62,7 @@ class SimulatedClient final : public ParameterClient {
                                           const ParameterArrays& values) override;
   absl::StatusOr<ExchangeResult> Read(Exchange after, RestWord word,
                                       const ParameterArrays& values) override;
+  absl::Status ReadRows(const RowRange& rows, absl::Span<float> values) override;
   Traffic traffic() const override { return traffic_; }
 
   // --- the servers' answers, called when they are given ---

@@ -1,6 +1,7 @@
 #include "server/rpc/pull_call.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -74,12 +75,9 @@ absl::Status PullCall::AskAll(const grpc::ByteBuffer& bytes) {
   where_ = absl::StrCat("pull from member ", member.value(), " after exchange ",
                         request.after_exchange());
   TESSERA_RETURN_IF_ERROR(plane_->CheckCaller(where_, request.caller()));
-  if (!request.keys().has_dense()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(where_, ": keys are absent or unknown, want dense"));
-  }
-  const RestWord word{request.rest(), request.rests()};
   outside_exchange_ = request.outside_exchange();
+  TESSERA_RETURN_IF_ERROR(TakeKeys(request));
+  const RestWord word{request.rest(), request.rests()};
   const std::shared_ptr<PullCall> self = shared_from_this();
   if (outside_exchange_) {
     plane_->shard().ReadOutside(member, Exchange(request.after_exchange()), word,
@@ -90,6 +88,29 @@ absl::Status PullCall::AskAll(const grpc::ByteBuffer& bytes) {
       member, Exchange(request.after_exchange()), word,
       [self](absl::StatusOr<ReadResult> result) { self->Answer(std::move(result)); }));
   return absl::OkStatus();
+}
+
+absl::Status PullCall::TakeKeys(const v1::PullRequest& request) {
+  if (request.keys().has_dense()) return absl::OkStatus();
+  if (!request.keys().has_rows()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where_, ": keys are absent or unknown, want dense or rows"));
+  }
+  if (!outside_exchange_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where_, ": keys are rows, want dense; rows are read outside an exchange"));
+  }
+  const v1::RowKeys& keys = request.keys().rows();
+  // What is too large for the index types is too large for any parameter.
+  rows_ = RowRange{
+      static_cast<int>(std::min<uint32_t>(keys.parameter(), std::numeric_limits<int>::max())),
+      static_cast<int64_t>(
+          std::min<uint64_t>(keys.row_begin(), std::numeric_limits<int64_t>::max())),
+      static_cast<int64_t>(
+          std::min<uint64_t>(keys.row_end(), std::numeric_limits<int64_t>::max()))};
+  const absl::Status status = CheckRows(plane_->shard().shape(), *rows_);
+  if (status.ok()) return status;
+  return absl::InvalidArgumentError(absl::StrCat(where_, ": ", status.message()));
 }
 
 absl::Status PullCall::AskSubnet(const grpc::ByteBuffer& bytes) {
@@ -130,8 +151,21 @@ void PullCall::OnCancel() {
 
 void PullCall::Answer(absl::StatusOr<ReadResult> result) {
   if (!result.ok()) return Finish(ToGrpc(result.status()));
-  const int64_t bytes = result->snapshot->bytes();
-  BeginAnswer(*std::move(result), bytes);
+  if (!rows_.has_value()) {
+    const int64_t bytes = result->snapshot->bytes();
+    return BeginAnswer(*std::move(result), bytes);
+  }
+  const Slice owned = OwnedRows(plane_->shard().slices(), *rows_);
+  snapshot_ = result->snapshot;
+  if (owned.size() > 0) SkipTo(owned.offset);
+  BeginAnswer(*std::move(result), owned.size() * static_cast<int64_t>(sizeof(float)));
+}
+
+void PullCall::SkipTo(int64_t entries) {
+  while (entries >= snapshot_->blocks()[block_]->size()) {
+    entries -= snapshot_->blocks()[block_++]->size();
+  }
+  offset_ = entries * static_cast<int64_t>(sizeof(float));
 }
 
 void PullCall::AnswerSubnet(const SubnetPlace& asked, absl::StatusOr<SubnetReadResult> result) {

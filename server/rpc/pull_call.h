@@ -2,7 +2,8 @@
 //
 //   1. The request is read and its caller checked.
 //   2. The shard is asked; the answer may wait for other workers. A client that goes is forgotten.
-//   3. Chunks are sent one after the other. All entries: they reference the snapshot's blocks. A
+//   3. Chunks are sent one after the other. All entries, or rows of one parameter: they reference the
+//      snapshot's blocks. A
 //      subnet: its entries are gathered from the blocks into the memory that is sent, one copy, but
 //      only if the caller's place is what it asked for. The first chunk is sent by the shard's
 //      thread, so of several it is a short one, and a subnet's has the header alone; gRPC's threads
@@ -23,6 +24,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "common/keyset/rows.h"
 #include "proto/parameter_server.pb.h"
 #include "server/rpc/data_plane.h"
 
@@ -53,12 +55,15 @@ class PullCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
                                                            AskFunction ask,
                                                            const grpc::ByteBuffer& request);
   absl::Status AskAll(const grpc::ByteBuffer& request);
+  absl::Status TakeKeys(const v1::PullRequest& request);
   absl::Status AskSubnet(const grpc::ByteBuffer& request);
   // `read`: the shard's number for what was asked.
   void CancelWhenGone(uint64_t read);
   void Answer(absl::StatusOr<ReadResult> result);
   void AnswerSubnet(const SubnetPlace& asked, absl::StatusOr<SubnetReadResult> result);
   void BeginAnswer(ReadResult result, int64_t bytes);
+  // What is sent begins so many entries into the dense order.
+  void SkipTo(int64_t entries);
   void SendNext();
   v1::ChunkHeader Header() const;
   // The next bytes, at most `room`; shortens left_.
@@ -70,6 +75,7 @@ class PullCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   std::shared_ptr<PullCall> self_;
   std::string where_;
   bool outside_exchange_ = false;
+  std::optional<RowRange> rows_;  // all that is asked for
 
   absl::Mutex mutex_;
   uint64_t read_ ABSL_GUARDED_BY(mutex_) = 0;

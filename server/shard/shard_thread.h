@@ -64,6 +64,7 @@ class ShardThread {
   void Inspect(bool with_hash, std::function<void(View)> done);
 
   // Constant after construction.
+  const ModelShape& shape() const { return shard_->shape(); }
   const ShardSlices& slices() const { return slices_; }
   uint64_t layout_hash() const { return layout_hash_; }
   bool trains_subnets() const { return trains_subnets_; }

@@ -16,6 +16,7 @@
 #include "common/base/ids.h"
 #include "common/keyset/key_set.h"
 #include "common/keyset/subnet.h"
+#include "worker/exchange/row_source.h"
 
 namespace tessera {
 
@@ -57,10 +58,11 @@ struct ExchangeResult {
 
 // Speaks to all servers at once. One thread, the train loop's. Keys and arrays are borrowed for the
 // length of a call.
-class ParameterClient {
+//
+// ReadRows, of RowSource, asks the servers that own some of the rows, and counts as a read outside the
+// exchange. Its versions are the base of no push. Errors as of Pull.
+class ParameterClient : public RowSource {
  public:
-  virtual ~ParameterClient() = default;
-
   // Overwrites `values` with the servers' values of `keys` and remembers their versions as the base
   // of the next push. Waits until the job's consistency policy lets a worker read that has finished
   // exchange `after`; a subnet's round is the one after that.

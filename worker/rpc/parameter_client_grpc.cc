@@ -56,7 +56,6 @@ ParameterClientGrpc::ParameterClientGrpc(Options options)
   header_.set_layout_hash(options_.layout_hash);
   *request_.mutable_caller() = caller;
   *fetch_.mutable_caller() = caller;
-  request_.mutable_keys()->mutable_dense();
 }
 
 void ParameterClientGrpc::Connect(Server* server) {
@@ -102,6 +101,27 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::Read(Exchange after, RestWor
   return RunTasks();
 }
 
+absl::Status ParameterClientGrpc::ReadRows(const RowRange& rows, absl::Span<float> values) {
+  PrepareRows(rows);
+  const ParameterArrays arrays = {values};
+  int64_t entries = 0;
+  for (size_t s = 0; s < servers_.size(); ++s) {
+    Slice owned = OwnedRows(options_.slices[s], rows);
+    if (owned.size() == 0) continue;
+    // In the caller's memory, which begins with the first of the rows.
+    owned.parameter = 0;
+    owned.row_begin -= rows.row_begin;
+    owned.row_end -= rows.row_begin;
+    ShardSlices slices;
+    slices.slices = {owned};
+    slices.size = owned.size();
+    AddPull(s, slices, arrays);
+    entries += owned.size();
+  }
+  TESSERA_CHECK(entries == static_cast<int64_t>(values.size()));
+  return RunTasks().status();
+}
+
 absl::StatusOr<ExchangeResult> ParameterClientGrpc::Push(Exchange exchange, uint64_t examples,
                                                          const KeySet& keys,
                                                          const ConstParameterArrays& update) {
@@ -132,6 +152,15 @@ void ParameterClientGrpc::PrepareRequest(Exchange after, RestWord word, bool out
   request_.set_rest(word.number);
   request_.set_rests(word.rests);
   request_.set_outside_exchange(outside_exchange);
+  request_.mutable_keys()->mutable_dense();
+}
+
+void ParameterClientGrpc::PrepareRows(const RowRange& rows) {
+  PrepareRequest(Exchange(0), RestWord(), /*outside_exchange=*/true);
+  v1::RowKeys& keys = *request_.mutable_keys()->mutable_rows();
+  keys.set_parameter(static_cast<uint32_t>(rows.parameter));
+  keys.set_row_begin(static_cast<uint64_t>(rows.row_begin));
+  keys.set_row_end(static_cast<uint64_t>(rows.row_end));
 }
 
 void ParameterClientGrpc::PrepareFetch(Exchange after, const KeySet& keys) {
@@ -153,11 +182,14 @@ void ParameterClientGrpc::AddPushes(const KeySet& keys, const ConstParameterArra
 
 void ParameterClientGrpc::AddPulls(const KeySet& keys, const ParameterArrays& values) {
   TESSERA_CHECK(keys.slices.size() == servers_.size());
-  for (size_t s = 0; s < servers_.size(); ++s) {
-    servers_[s].values.Assign(keys.slices[s], values);
-    tasks_.emplace_back();
-    tasks_.back().server = s;
-  }
+  for (size_t s = 0; s < servers_.size(); ++s) AddPull(s, keys.slices[s], values);
+}
+
+void ParameterClientGrpc::AddPull(size_t server, const ShardSlices& slices,
+                                  const ParameterArrays& values) {
+  servers_[server].values.Assign(slices, values);
+  tasks_.emplace_back();
+  tasks_.back().server = server;
 }
 
 std::unique_ptr<PullFromServer> ParameterClientGrpc::MakePull(Server* server) {
@@ -210,7 +242,7 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::RunTasks() {
   }
   tasks_.clear();
   if (!failed.ok()) return failed;
-  if (pulls) RememberVersions();
+  if (pulls && !reads_rows()) RememberVersions();
   const absl::Time end = absl::Now();
   const absl::Time first_value = std::min(end, std::max(pushed_time_, first_value_time_));
   ExchangeResult result;

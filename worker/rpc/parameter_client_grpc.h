@@ -61,6 +61,7 @@ class ParameterClientGrpc final : public ParameterClient {
                                           const ParameterArrays& values) override;
   absl::StatusOr<ExchangeResult> Read(Exchange after, RestWord word,
                                       const ParameterArrays& values) override;
+  absl::Status ReadRows(const RowRange& rows, absl::Span<float> values) override;
   // The first half of PushPull alone.
   absl::StatusOr<ExchangeResult> Push(Exchange exchange, uint64_t examples, const KeySet& keys,
                                       const ConstParameterArrays& update);
@@ -101,8 +102,11 @@ class ParameterClientGrpc final : public ParameterClient {
   void PrepareHeader(Exchange exchange, uint64_t examples, const KeySet& keys);
   void PrepareRequest(Exchange after, RestWord word, bool outside_exchange);
   void PrepareFetch(Exchange after, const KeySet& keys);
+  void PrepareRows(const RowRange& rows);
+  bool reads_rows() const { return !fetches_.has_value() && request_.keys().has_rows(); }
   void AddPushes(const KeySet& keys, const ConstParameterArrays& update);
   void AddPulls(const KeySet& keys, const ParameterArrays& values);
+  void AddPull(size_t server, const ShardSlices& slices, const ParameterArrays& values);
   std::unique_ptr<PullFromServer> MakePull(Server* server);
   absl::StatusOr<ExchangeResult> RunTasks();
   absl::Time StartDue(absl::Time now);

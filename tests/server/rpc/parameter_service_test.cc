@@ -246,7 +246,7 @@ TEST_CASE("a pull with a bad request gets a precise answer", "[rpc][service]") {
   request = Client::Request(1, 0);
   request.clear_keys();
   CHECK(client.Pull(request).status.error_message() ==
-        "pull from member 1 after exchange 0: keys are absent or unknown, want dense");
+        "pull from member 1 after exchange 0: keys are absent or unknown, want dense or rows");
   servers[0].service->SetGeneration(Generation(4));
   CHECK(client.Pull(Client::Request(1, 0)).status.error_message() ==
         "pull from member 1 after exchange 0: generation is 3, want 4; the job was restored, drop "

@@ -171,6 +171,36 @@ TEST_CASE("subnets come straight into their arrays and go back to where they cam
   CHECK(client->traffic().other_payload_bytes == 4 * static_cast<uint64_t>(all.shape.size));
 }
 
+TEST_CASE("rows come from all servers that own some, straight into their place, and count apart",
+          "[rpc][client][rows]") {
+  const int servers = GENERATE(1, 2, 7);
+  Servers all(servers, 2);
+  const auto client = all.Client(1);
+  uint64_t bytes = 0;
+  for (int p = 0; p < static_cast<int>(all.shape.parameters.size()); ++p) {
+    const ParameterSpec& spec = all.shape.parameters[p];
+    for (int64_t begin = 0; begin <= spec.rows; ++begin) {
+      for (int64_t end = begin; end <= spec.rows; end += 2) {
+        std::vector<float> want((end - begin) * spec.columns);
+        FillInitialRows(spec, p, 7, begin, end, want.data());
+        std::vector<float> got(want.size(), -1);
+        REQUIRE(client->ReadRows({p, begin, end}, absl::MakeSpan(got)).ok());
+        REQUIRE(got == want);
+        bytes += 4 * want.size();
+      }
+    }
+  }
+  CHECK(client->traffic().other_payload_bytes == bytes);
+  CHECK(client->traffic().pull_payload_bytes == 0);
+  // What comes after is dense again, or a subnet's.
+  Site whole = all.At(Place(1, 0, 1));
+  REQUIRE(client->Read(Exchange(0), RestWord(), whole.arrays()).ok());
+  CHECK(whole.data[2][7] == InitialEntry(all.shape, 2, 0, 7));
+  Site mine = all.At(Place(1, 0, 2));
+  REQUIRE(client->Pull(Exchange(0), mine.keys, mine.arrays()).ok());
+  CHECK(client->traffic().pull_payload_bytes == mine.bytes());
+}
+
 TEST_CASE("who asks for another cut is told the one in force", "[rpc][client][subnet]") {
   Servers all(2, 2);
   const auto client = all.Client(2);

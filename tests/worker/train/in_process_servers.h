@@ -12,6 +12,7 @@
 #include "absl/synchronization/notification.h"
 #include "common/base/check.h"
 #include "common/keyset/key_set.h"
+#include "common/keyset/rows.h"
 #include "common/keyset/subnet.h"
 #include "common/layout/parameters.h"
 #include "common/layout/shard_map.h"
@@ -171,7 +172,23 @@ class InProcessClient final : public ParameterClient {
     return read;
   }
 
-  // Payloads of exchanges.
+  absl::Status ReadRows(const RowRange& rows, absl::Span<float> values) override {
+    for (size_t s = 0; s < bases_.size(); ++s) {
+      const Slice owned = OwnedRows(servers_.shards()[s]->slices(), rows);
+      if (owned.size() == 0) continue;
+      TESSERA_ASSIGN_OR_RETURN(const ReadResult result, Await<ReadResult>([&](auto done) {
+                                 servers_.shards()[s]->ReadOutside(member_, Exchange(0), RestWord(),
+                                                                   std::move(done));
+                               }));
+      std::vector<float> dense = DenseOf(result);
+      std::copy_n(dense.begin() + owned.offset, owned.size(),
+                  values.begin() + (owned.row_begin - rows.row_begin) * owned.columns);
+      traffic_.other_payload_bytes += 4 * owned.size();
+    }
+    return absl::OkStatus();
+  }
+
+  // Payloads of exchanges, and of rows that were read.
   Traffic traffic() const override { return traffic_; }
 
  private:
@@ -198,11 +215,16 @@ class InProcessClient final : public ParameterClient {
     traffic_.pull_payload_bytes += slices.bytes();
   }
 
-  void Take(size_t s, const ReadResult& result, const ParameterArrays& values) {
+  static std::vector<float> DenseOf(const ReadResult& result) {
     std::vector<float> dense;
     for (const auto& block : result.snapshot->blocks()) {
       dense.insert(dense.end(), block->data(), block->data() + block->size());
     }
+    return dense;
+  }
+
+  void Take(size_t s, const ReadResult& result, const ParameterArrays& values) {
+    const std::vector<float> dense = DenseOf(result);
     for (const Slice& slice : servers_.shards()[s]->slices().slices) {
       std::copy_n(dense.begin() + slice.offset, slice.size(),
                   values[slice.parameter].begin() + slice.row_begin * slice.columns);
