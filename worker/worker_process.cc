@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,6 +31,7 @@
 #include "worker/replica/batch_rows.h"
 #include "worker/replica/make_replica.h"
 #include "worker/replica/replica.h"
+#include "worker/replica/subnet_memory.h"
 #include "worker/replica/subnet_replica.h"
 #include "worker/rpc/coordinator_client.h"
 #include "worker/rpc/parameter_client_grpc.h"
@@ -59,7 +61,7 @@ class WorkerProcess {
   bool joined() const { return admission_.admitted(); }
 
  private:
-  absl::Status CheckMemory() const;
+  absl::Status CheckMemory();
   absl::Status Connect();
   absl::Status MakeLearner();
   v1::WorkerReport Report() const;
@@ -72,6 +74,7 @@ class WorkerProcess {
   Recipe recipe_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Datasets> data_;
+  SubnetMemory subnet_memory_;  // where subnets are trained
   std::unique_ptr<Learner> learner_;
   std::unique_ptr<CoordinatorClient> coordinator_;
   std::unique_ptr<RemoteCoordination> coordination_;
@@ -85,22 +88,31 @@ class WorkerProcess {
   absl::Status lost_ ABSL_GUARDED_BY(mutex_);
 };
 
-absl::Status WorkerProcess::CheckMemory() const {
+absl::Status WorkerProcess::CheckMemory() {
   const int64_t limit = job_.cluster().memory_limit();
-  if (limit == 0) return absl::OkStatus();
   const int64_t data = data_->train.bytes() + data_->test.bytes();
-  const int64_t calibration_rows = std::min(data_->train.rows(), kCalibrationRowsMax);
   const InputRows input = InputRowsOf(job_.model(), *data_);
-  TESSERA_ASSIGN_OR_RETURN(const int64_t replica,
-                           recipe_.subnets
-                               ? SubnetReplica::MemoryNeeded(job_, recipe_, calibration_rows, input)
-                               : Replica::MemoryNeeded(job_, recipe_, calibration_rows, input));
+  const EvaluationRowCounts rows{std::min(data_->train.rows(), kCalibrationRowsMax),
+                                 data_->test.rows()};
+  int64_t replica = 0;
+  std::string parts;
+  if (recipe_.subnets) {
+    const int64_t bytes_max =
+        limit == 0 ? std::numeric_limits<int64_t>::max() : limit - data - kProgramBytes;
+    TESSERA_ASSIGN_OR_RETURN(subnet_memory_,
+                             PlanSubnetMemory(job_, recipe_, input, rows, bytes_max));
+    replica = subnet_memory_.total();
+    parts = subnet_memory_.Describe();
+  } else if (limit > 0) {
+    TESSERA_ASSIGN_OR_RETURN(replica,
+                             Replica::MemoryNeeded(job_, recipe_, rows.calibration, input));
+    parts = absl::StrCat("model, gradient, activations and batches ", replica);
+  }
   const int64_t need = data + replica + kProgramBytes;
-  if (need <= limit) return absl::OkStatus();
+  if (limit == 0 || need <= limit) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("cluster.memory_limit: is ", limit, " bytes, but this worker needs ", need,
-                   " = data ", data, " + model, gradient, activations and batches ", replica,
-                   " + program ", kProgramBytes, "; raise it"));
+                   " = data ", data, " + ", parts, " + program ", kProgramBytes, "; raise it"));
 }
 
 absl::Status WorkerProcess::Prepare() {
@@ -165,7 +177,7 @@ absl::Status WorkerProcess::MakeLearner() {
   TESSERA_ASSIGN_OR_RETURN(
       learner_, MakeReplica(job_, recipe_, Rank(admission_.rank()),
                             Exchange(admission_.first_exchange()), backend_.get(),
-                            InputRowsOf(job_.model(), *data_)));
+                            InputRowsOf(job_.model(), *data_), subnet_memory_));
   return absl::OkStatus();
 }
 

@@ -49,8 +49,12 @@ class SimulatedLearner final : public Learner {
   absl::Status FormUpdate() override { return inner_->FormUpdate(); }
   absl::Status AdoptValues() override { return inner_->AdoptValues(); }
   absl::Status Recut(const SubnetPlace& place) override { return inner_->Recut(place); }
-  const ParameterArrays& evaluation_values() const override { return inner_->evaluation_values(); }
-  absl::Status AdoptEvaluation() override { return inner_->AdoptEvaluation(); }
+  bool pulls_apart() const override { return inner_->pulls_apart(); }
+  absl::StatusOr<ExchangeResult> BeginEvaluation(ParameterClient* servers, Exchange after,
+                                                 RestWord word) override {
+    return inner_->BeginEvaluation(servers, after, word);
+  }
+  absl::StatusOr<bool> EndEvaluation() override { return inner_->EndEvaluation(); }
   absl::StatusOr<std::vector<float>> Calibrate(const Dataset& data,
                                                absl::Span<const uint32_t> rows) override;
   absl::StatusOr<Scores> Score(const Dataset& data, absl::Span<const uint32_t> rows,
@@ -102,8 +106,12 @@ class StubLearner final : public Learner {
   absl::Status Recut(const SubnetPlace& place) override {
     return absl::UnimplementedError("simulation: stub learners have no subnets");
   }
-  const ParameterArrays& evaluation_values() const override { return arrays_.values(); }
-  absl::Status AdoptEvaluation() override { return absl::OkStatus(); }
+  bool pulls_apart() const override { return true; }
+  absl::StatusOr<ExchangeResult> BeginEvaluation(ParameterClient* servers, Exchange after,
+                                                 RestWord word) override {
+    return servers->Read(after, word, arrays_.values());
+  }
+  absl::StatusOr<bool> EndEvaluation() override { return false; }
   absl::StatusOr<std::vector<float>> Calibrate(const Dataset& data,
                                                absl::Span<const uint32_t> rows) override {
     return std::vector<float>();

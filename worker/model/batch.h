@@ -47,6 +47,14 @@ struct Scores {
   int64_t rows = 0;
   // Labels among the first 1, 3 and 5 predictions.
   std::array<int64_t, 3> precision_hits = {};
+
+  Scores& operator+=(const Scores& part) {
+    loss_sum += part.loss_sum;
+    correct += part.correct;
+    rows += part.rows;
+    for (size_t i = 0; i < precision_hits.size(); ++i) precision_hits[i] += part.precision_hits[i];
+    return *this;
+  }
 };
 
 }  // namespace tessera

@@ -36,13 +36,12 @@ absl::Status LocalOptimizer::Step(const Update& update) {
   const NetworkPlan& plan = network_.plan();
   int64_t first = 0;
   if (network_.steps_first_weight()) {
-    const std::vector<int64_t>& offsets = plan.parameter_offsets;
-    first = offsets.size() > 1 ? offsets[1] : plan.parameter_floats;
+    first = GradientsBegin(plan, /*steps_first_weight=*/true);
     // Plain sgd: w -= rate * (scale * g).
     TESSERA_CHECK(update.scale == 1);
     network_.StepFirstWeight(-(first_weight_rate_ * update.rate));
   }
-  kernel_->Step(update, plan.parameter_floats - first, network_.gradients().data() + first,
+  kernel_->Step(update, plan.parameter_floats - first, network_.gradients().data(),
                 state_addresses_.data(), network_.parameters().data() + first);
   return backend_.Finish();
 }

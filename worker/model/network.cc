@@ -8,12 +8,10 @@
 #include "worker/model/activation_stages.h"
 #include "worker/model/batch_norm_stage.h"
 #include "worker/model/linear_stage.h"
+#include "worker/model/model_loss.h"
 
 namespace tessera {
 namespace {
-
-constexpr absl::string_view kSoftmax = "softmax_cross_entropy";
-constexpr absl::string_view kSigmoid = "sigmoid_cross_entropy";
 
 // Rows that one product takes.
 struct Chunk {
@@ -36,10 +34,7 @@ absl::StatusOr<std::unique_ptr<Network>> Network::Create(const v1::Model& model,
     return absl::InvalidArgumentError(
         absl::StrCat("network: batch_max is ", options.batch_max, ", want at least 1"));
   }
-  if (model.loss() != kSoftmax && model.loss() != kSigmoid) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("model.loss: got \"", model.loss(), "\", want ", kSoftmax, " or ", kSigmoid));
-  }
+  TESSERA_RETURN_IF_ERROR(CheckLoss(model));
   if (!backend.memory().host_addressable()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "network: the memory of ", backend.description(), " is out of the host's reach"));
@@ -62,7 +57,9 @@ absl::Status Network::Allocate() {
   TESSERA_ASSIGN_OR_RETURN(parameters_, Buffer<float>::Create(memory, plan_.parameter_floats));
   const bool trains = !options_.evaluates_only;
   if (trains) {
-    TESSERA_ASSIGN_OR_RETURN(gradients_, Buffer<float>::Create(memory, plan_.parameter_floats));
+    gradients_begin_ = GradientsBegin(plan_, options_.steps_first_weight);
+    TESSERA_ASSIGN_OR_RETURN(
+        gradients_, Buffer<float>::Create(memory, plan_.parameter_floats - gradients_begin_));
   }
   TESSERA_ASSIGN_OR_RETURN(constants_, Buffer<float>::Create(memory, plan_.constants));
   TESSERA_ASSIGN_OR_RETURN(sums_, Buffer<LossSums>::Create(memory, 1));
@@ -123,13 +120,14 @@ StageParameters Network::ParametersOf(const StagePlan& plan) const {
   }
   if (plan.bias >= 0) parameters.bias = parameters_.data() + plan_.parameter_offsets[plan.bias];
   if (options_.evaluates_only) return parameters;
-  if (plan.weight >= 0) {
-    parameters.weight_gradient = gradients_.data() + plan_.parameter_offsets[plan.weight];
-  }
-  if (plan.bias >= 0) {
-    parameters.bias_gradient = gradients_.data() + plan_.parameter_offsets[plan.bias];
-  }
+  if (plan.weight >= 0) parameters.weight_gradient = GradientAt(plan.weight);
+  if (plan.bias >= 0) parameters.bias_gradient = GradientAt(plan.bias);
   return parameters;
+}
+
+float* Network::GradientAt(int i) const {
+  const int64_t offset = plan_.parameter_offsets[i] - gradients_begin_;
+  return offset < 0 ? nullptr : gradients_.data() + offset;
 }
 
 absl::Span<float> Network::parameter(int i) {
@@ -138,8 +136,8 @@ absl::Span<float> Network::parameter(int i) {
 }
 
 absl::Span<const float> Network::gradient(int i) const {
-  return {gradients_.data() + plan_.parameter_offsets[i],
-          static_cast<size_t>(shape().parameters[i].size())};
+  const float* const begin = GradientAt(i);
+  return {begin, begin == nullptr ? 0 : static_cast<size_t>(shape().parameters[i].size())};
 }
 
 absl::Span<float> Network::parameters() {
@@ -200,17 +198,6 @@ absl::Status Network::CheckInputs(const Batch& batch) const {
   return absl::OkStatus();
 }
 
-void Network::ComputeLoss(const Batch& batch, const float* logits, float* gradient) {
-  const MatrixShape matrix{batch.rows, shape().outputs()};
-  if (model_.loss() == kSoftmax) {
-    backend_.loss().SoftmaxCrossEntropy(matrix, logits, batch.labels, gradient, sums_.data());
-    return;
-  }
-  LossTargets targets{batch.labels, batch.targets};
-  if (batch.targets != nullptr) targets.labels = nullptr;
-  backend_.loss().SigmoidCrossEntropy(matrix, logits, targets, gradient, sums_.data());
-}
-
 absl::StatusOr<LossAndCount> Network::TrainStep(const Batch& batch, const StepKey& key) {
   TESSERA_CHECK(!options_.evaluates_only);
   TESSERA_RETURN_IF_ERROR(Check(batch));
@@ -224,7 +211,7 @@ absl::StatusOr<LossAndCount> Network::TrainStep(const Batch& batch, const StepKe
     }
     x = values_[i + 1];
   }
-  ComputeLoss(batch, x, flow_[0].data());
+  ComputeLoss(model_, batch, shape().outputs(), x, flow_[0].data(), sums_.data(), backend_);
   Backward(key, batch);
   TESSERA_RETURN_IF_ERROR(backend_.Finish());
   return LossAndCount{sums_.data()->loss / static_cast<double>(batch.rows), sums_.data()->correct,
@@ -286,12 +273,9 @@ absl::StatusOr<Scores> Network::Score(const Batch& batch, absl::Span<const float
     own += plan_.stages[i].constants();
     x = y;
   }
-  ComputeLoss(batch, x, nullptr);
+  ComputeLoss(model_, batch, shape().outputs(), x, nullptr, sums_.data(), backend_);
   TESSERA_RETURN_IF_ERROR(backend_.Finish());
-  const LossSums& sums = *sums_.data();
-  Scores scores{sums.loss, sums.correct, batch.rows, {}};
-  std::copy(std::begin(sums.hits), std::end(sums.hits), scores.precision_hits.begin());
-  return scores;
+  return ScoresOf(*sums_.data(), batch.rows);
 }
 
 // The first layer's outputs for all rows of the sample, in pieces of batch_max.

@@ -31,8 +31,8 @@ class Network {
     Precision precision = Precision::kF32;
     // Batches have sparse rows, which the first layer reads; it is linear, and in f32.
     bool sparse_input = false;
-    // With sparse_input: TrainStep leaves the first weight's gradient out, StepFirstWeight moves
-    // that weight. For rules by which an entry without gradient stays what it is.
+    // With sparse_input: there is no gradient of the first weight, StepFirstWeight moves that
+    // weight. For rules by which an entry without gradient stays what it is.
     bool steps_first_weight = false;
     // It only evaluates: it holds no gradients and nothing else of training, whose calls it refuses.
     bool evaluates_only = false;
@@ -54,7 +54,8 @@ class Network {
   // calls the caller may write parameters; the next call sees them.
   absl::Span<float> parameter(int i);
   absl::Span<const float> gradient(int i) const;
-  // All of them with what pads each to a cache line, which stays zero.
+  // All of them with what pads each to a cache line, which stays zero. With steps_first_weight the
+  // gradients begin with the second parameter's, and gradient(0) is empty.
   absl::Span<float> parameters();
   absl::Span<const float> gradients() const;
 
@@ -92,7 +93,7 @@ class Network {
   absl::Status Check(const Batch& batch) const;
   absl::Status CheckInputs(const Batch& batch) const;
   void ForwardSparse(absl::Span<const Batch> sample, float* y);
-  void ComputeLoss(const Batch& batch, const float* logits, float* gradient);
+  float* GradientAt(int i) const;  // null: there is none
   void Backward(const StepKey& key, const Batch& batch);
   void BackwardSparse(const Batch& batch, const float* dy);
 
@@ -102,7 +103,9 @@ class Network {
   Backend& backend_;
 
   Buffer<float> parameters_;
+  // From the parameter on whose gradient is the first there is.
   Buffer<float> gradients_;
+  int64_t gradients_begin_ = 0;
   std::vector<std::unique_ptr<Stage>> stages_;
   // With sparse_input; stages_[0] is null then.
   std::unique_ptr<SparseLinearStage> sparse_first_;

@@ -67,11 +67,15 @@ struct NetworkMemory {
   int64_t calibration_bytes = 0;
 };
 
+// The offset of the first parameter that has a gradient (Network::Options::steps_first_weight).
+int64_t GradientsBegin(const NetworkPlan& plan, bool steps_first_weight);
+
 // All that a Network allocates for `batch_max` rows. Besides, oneDNN keeps its generated code and
 // some hundred KiB of scratch for each product and thread, and products with sparse rows keep
 // SparseScratchBytes.
 NetworkMemory MemoryNeeded(const NetworkPlan& plan, int64_t batch_max, Precision precision,
-                           int64_t calibration_rows, bool sparse_input = false);
+                           int64_t calibration_rows, bool sparse_input = false,
+                           bool steps_first_weight = false);
 
 }  // namespace tessera
 

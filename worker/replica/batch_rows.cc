@@ -94,10 +94,7 @@ absl::StatusOr<Scores> BatchRows::Score(Network* network, const Dataset& data,
   for (size_t begin = 0; begin < rows.size(); begin += rows_max_) {
     const Batch batch = Fill(data, rows.subspan(begin, rows_max_));
     TESSERA_ASSIGN_OR_RETURN(const Scores scores, network->Score(batch, constants));
-    sums.loss_sum += scores.loss_sum;
-    sums.correct += scores.correct;
-    sums.rows += scores.rows;
-    for (int i = 0; i < 3; ++i) sums.precision_hits[i] += scores.precision_hits[i];
+    sums += scores;
   }
   return sums;
 }

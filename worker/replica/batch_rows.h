@@ -12,6 +12,7 @@
 #include "worker/data/dataset.h"
 #include "worker/model/batch.h"
 #include "worker/model/network.h"
+#include "worker/model/streamed_network.h"
 
 namespace tessera {
 
@@ -42,6 +43,8 @@ class BatchRows {
 
   // `rows` of `data`, and what they are. The batch lives until the next call of a method.
   Batch Fill(const Dataset& data, absl::Span<const uint32_t> rows);
+  // The same without what they are.
+  Batch FillInputs(const Dataset& data, absl::Span<const uint32_t> rows);
 
   // Network::Calibrate and Network::Score over `rows` of `data`.
   absl::StatusOr<std::vector<float>> Calibrate(Network* network, const Dataset& data,
@@ -50,14 +53,31 @@ class BatchRows {
                                absl::Span<const uint32_t> rows, absl::Span<const float> constants);
 
  private:
-  Batch FillInputs(const Dataset& data, absl::Span<const uint32_t> rows);
-
   const size_t rows_max_;
   const bool sparse_;
   std::vector<float> inputs_;  // where rows are dense
   SparseBatch sparse_inputs_;
   std::vector<int32_t> labels_;
   std::vector<float> targets_;
+};
+
+// `rows` of a data set for a network that asks for them by and by. All outlive it.
+class RowExamples final : public ExampleSource {
+ public:
+  RowExamples(BatchRows* batches, const Dataset* data, absl::Span<const uint32_t> rows)
+      : batches_(*batches), data_(*data), rows_(rows) {}
+  int64_t count() const override { return static_cast<int64_t>(rows_.size()); }
+  Batch Inputs(int64_t begin, int64_t count) override {
+    return batches_.FillInputs(data_, rows_.subspan(begin, count));
+  }
+  Batch Labelled(int64_t begin, int64_t count) override {
+    return batches_.Fill(data_, rows_.subspan(begin, count));
+  }
+
+ private:
+  BatchRows& batches_;
+  const Dataset& data_;
+  const absl::Span<const uint32_t> rows_;
 };
 
 }  // namespace tessera

@@ -7,8 +7,11 @@ namespace tessera {
 
 absl::StatusOr<std::unique_ptr<Learner>> MakeReplica(const v1::Job& job, const Recipe& recipe,
                                                      Rank rank, Exchange first, Backend* backend,
-                                                     const InputRows& input) {
-  if (recipe.subnets) return SubnetReplica::Create(job, recipe, rank, first, backend, input);
+                                                     const InputRows& input,
+                                                     const SubnetMemory& memory) {
+  if (recipe.subnets) {
+    return SubnetReplica::Create(job, recipe, rank, first, backend, input, memory);
+  }
   return Replica::Create(job, recipe, rank, backend, input);
 }
 

@@ -10,15 +10,17 @@
 #include "kernels/backend.h"
 #include "proto/job.pb.h"
 #include "worker/replica/batch_rows.h"
+#include "worker/replica/subnet_memory.h"
 #include "worker/train/learner.h"
 
 namespace tessera {
 
 // A SubnetReplica, which begins with the subnet of `first`, where the method trains subnets; else a
-// Replica. Codes as theirs. `backend` outlives the learner.
+// Replica. Codes as theirs. `memory` is of the former. `backend` outlives the learner.
 absl::StatusOr<std::unique_ptr<Learner>> MakeReplica(const v1::Job& job, const Recipe& recipe,
                                                      Rank rank, Exchange first, Backend* backend,
-                                                     const InputRows& input);
+                                                     const InputRows& input,
+                                                     const SubnetMemory& memory = {});
 
 }  // namespace tessera
 

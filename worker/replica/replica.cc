@@ -71,7 +71,8 @@ absl::StatusOr<int64_t> Replica::MemoryNeeded(const v1::Job& job, const Recipe& 
   TESSERA_ASSIGN_OR_RETURN(const NetworkPlan plan, PlanOf(job.model()));
   TESSERA_ASSIGN_OR_RETURN(const Precision precision, PrecisionOf(job.train().precision()));
   const NetworkMemory network =
-      tessera::MemoryNeeded(plan, BatchRowsMax(job), precision, calibration_rows, input.sparse);
+      tessera::MemoryNeeded(plan, BatchRowsMax(job), precision, calibration_rows, input.sparse,
+                            StepsColumns(job, recipe, input));
   const int64_t calibrated = plan.constants > 0 ? calibration_rows : 0;
   int64_t bytes = network.held_bytes + network.calibration_bytes +
                   BatchRows::MemoryNeeded(job, plan.shape, input, calibrated);
@@ -118,6 +119,13 @@ absl::Status Replica::AdoptValues() {
 absl::Status Replica::Recut(const SubnetPlace&) {
   TESSERA_CHECK(false);  // All entries are nobody's part.
   return absl::OkStatus();
+}
+
+absl::StatusOr<ExchangeResult> Replica::BeginEvaluation(ParameterClient* servers, Exchange after,
+                                                        RestWord word) {
+  TESSERA_ASSIGN_OR_RETURN(const ExchangeResult read, servers->Read(after, word, values_));
+  TESSERA_RETURN_IF_ERROR(AdoptValues());
+  return read;
 }
 
 absl::StatusOr<std::vector<float>> Replica::Calibrate(const Dataset& data,

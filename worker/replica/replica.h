@@ -61,8 +61,10 @@ class Replica final : public Learner {
   absl::Status FormUpdate() override;
   absl::Status AdoptValues() override;
   absl::Status Recut(const SubnetPlace& place) override;
-  const ParameterArrays& evaluation_values() const override { return values_; }
-  absl::Status AdoptEvaluation() override { return AdoptValues(); }
+  bool pulls_apart() const override { return true; }
+  absl::StatusOr<ExchangeResult> BeginEvaluation(ParameterClient* servers, Exchange after,
+                                                 RestWord word) override;
+  absl::StatusOr<bool> EndEvaluation() override { return false; }
   absl::StatusOr<std::vector<float>> Calibrate(const Dataset& data,
                                                absl::Span<const uint32_t> rows) override;
   absl::StatusOr<Scores> Score(const Dataset& data, absl::Span<const uint32_t> rows,

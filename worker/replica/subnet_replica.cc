@@ -38,26 +38,26 @@ absl::Status CheckParts(const Subnet& subnet, const SubnetPlace& place) {
 }  // namespace
 
 SubnetReplica::SubnetReplica(const v1::Job& job, const Recipe& recipe, Rank rank, Backend* backend,
-                             const InputRows& input)
+                             const InputRows& input, const SubnetMemory& memory)
     : job_(job),
       rank_(rank),
       backend_(*backend),
       input_(input),
+      memory_(memory),
       steps_columns_(StepsColumns(job, recipe, input)),
       rows_(job, input) {}
 
-absl::StatusOr<std::unique_ptr<SubnetReplica>> SubnetReplica::Create(const v1::Job& job,
-                                                                     const Recipe& recipe,
-                                                                     Rank rank, Exchange first,
-                                                                     Backend* backend,
-                                                                     const InputRows& input) {
+absl::StatusOr<std::unique_ptr<SubnetReplica>> SubnetReplica::Create(
+    const v1::Job& job, const Recipe& recipe, Rank rank, Exchange first, Backend* backend,
+    const InputRows& input, const SubnetMemory& memory) {
   TESSERA_CHECK(recipe.payload == PayloadKind::kValue && recipe.averaged_states.empty());
-  std::unique_ptr<SubnetReplica> replica(new SubnetReplica(job, recipe, rank, backend, input));
+  std::unique_ptr<SubnetReplica> replica(
+      new SubnetReplica(job, recipe, rank, backend, input, memory));
   TESSERA_ASSIGN_OR_RETURN(replica->shape_, ShapeOf(job.model()));
   replica->groups_ = GroupsOf(job.model(), replica->shape_);
   replica->weights_of_mean_share_ =
       WeightsOfMeanShare(job.model(), replica->shape_, replica->groups_);
-  TESSERA_RETURN_IF_ERROR(replica->MakeWhole());
+  if (memory.evaluates_whole) TESSERA_RETURN_IF_ERROR(replica->MakeWhole());
   SubnetPlace place;
   place.seed = job.seed();
   place.round = first.value();
@@ -65,27 +65,6 @@ absl::StatusOr<std::unique_ptr<SubnetReplica>> SubnetReplica::Create(const v1::J
   place.shares.assign(std::max<uint64_t>(job.cluster().workers(), rank.value() + 1), 1);
   TESSERA_RETURN_IF_ERROR(replica->Expect(place));
   return replica;
-}
-
-absl::StatusOr<int64_t> SubnetReplica::MemoryNeeded(const v1::Job& job, const Recipe& recipe,
-                                                    int64_t calibration_rows,
-                                                    const InputRows& input) {
-  TESSERA_ASSIGN_OR_RETURN(const NetworkPlan whole, PlanOf(job.model()));
-  TESSERA_ASSIGN_OR_RETURN(const Precision precision, PrecisionOf(job.train().precision()));
-  SubnetPlace place;
-  // Rounding gives the last site the largest part.
-  place.shares.assign(std::max<int64_t>(job.cluster().workers(), 1), 1);
-  place.site = place.sites() - 1;
-  const Subnet subnet = SubnetOf(whole.shape, GroupsOf(job.model(), whole.shape), place);
-  TESSERA_ASSIGN_OR_RETURN(const NetworkPlan part, PlanOf(SubnetModel(job.model(), subnet)));
-  const int64_t calibrated = whole.constants > 0 ? calibration_rows : 0;
-  const NetworkMemory trained =
-      tessera::MemoryNeeded(part, job.train().batch_size(), precision, 0, input.sparse);
-  const NetworkMemory evaluated =
-      tessera::MemoryNeeded(whole, BatchRowsMax(job), precision, calibrated, input.sparse);
-  return trained.held_bytes + part.parameter_floats * static_cast<int64_t>(sizeof(float)) +
-         LocalOptimizer::MemoryNeeded(job.train().optimizer(), part) + evaluated.evaluation_bytes +
-         evaluated.calibration_bytes + BatchRows::MemoryNeeded(job, whole.shape, input, calibrated);
 }
 
 absl::Status SubnetReplica::MakeWhole() {
@@ -105,10 +84,19 @@ absl::Status SubnetReplica::Expect(const SubnetPlace& place) {
   TESSERA_RETURN_IF_ERROR(CheckParts(subnet, place));
   value_keys_ =
       SubnetKeys(shape_, subnet, place, static_cast<int>(job_.cluster().servers().count()));
-  if (network_ == nullptr) sites_ = place.sites();
+  if (!update_keys_.subnet.has_value()) sites_ = place.sites();
   if (!values_.empty() && SameSizes(subnet.shape, next_plan_.shape)) return absl::OkStatus();
   next_model_ = SubnetModel(job_.model(), subnet);
   TESSERA_ASSIGN_OR_RETURN(next_plan_, PlanOf(next_model_));
+  if (memory_.pulls_apart) return MakePulled();
+  TESSERA_RETURN_IF_ERROR(MakeNetwork());
+  for (size_t i = 0; i < shape_.parameters.size(); ++i) {
+    values_.push_back(network_->parameter(static_cast<int>(i)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SubnetReplica::MakePulled() {
   if (pulled_.size() < next_plan_.parameter_floats) {
     pulled_ = Buffer<float>();
     TESSERA_ASSIGN_OR_RETURN(pulled_,
@@ -126,9 +114,15 @@ absl::Status SubnetReplica::Expect(const SubnetPlace& place) {
   return absl::OkStatus();
 }
 
-absl::Status SubnetReplica::MakeNetwork() {
+void SubnetReplica::DropNetwork() {
   optimizer_.reset();
   network_.reset();
+  update_.clear();
+  if (!memory_.pulls_apart) values_.clear();
+}
+
+absl::Status SubnetReplica::MakeNetwork() {
+  DropNetwork();
   Network::Options options;
   options.batch_max = job_.train().batch_size();
   options.sparse_input = input_.sparse;
@@ -137,24 +131,32 @@ absl::Status SubnetReplica::MakeNetwork() {
   TESSERA_ASSIGN_OR_RETURN(network_, Network::Create(next_model_, options, backend_));
   TESSERA_ASSIGN_OR_RETURN(optimizer_,
                            LocalOptimizer::Create(job_.train().optimizer(), *network_, backend_));
-  update_.clear();
   for (size_t i = 0; i < shape_.parameters.size(); ++i) {
     update_.push_back(network_->parameter(static_cast<int>(i)));
   }
   return absl::OkStatus();
 }
 
+absl::Status SubnetReplica::FormUpdate() {
+  sites_ = update_keys_.subnet->sites();
+  trains_ = false;
+  return backend_.Finish();
+}
+
 absl::Status SubnetReplica::AdoptValues() {
-  sites_ = (network_ == nullptr ? value_keys_ : update_keys_).subnet->sites();
+  sites_ = (update_keys_.subnet.has_value() ? update_keys_ : value_keys_).subnet->sites();
   if (network_ == nullptr || !SameSizes(network_->shape(), next_plan_.shape)) {
     TESSERA_RETURN_IF_ERROR(MakeNetwork());
   } else {
     TESSERA_RETURN_IF_ERROR(optimizer_->Reset());
   }
-  const absl::Span<float> parameters = network_->parameters();
-  backend_.memory().CopyIn(pulled_.data(), parameters.size() * sizeof(float), parameters.data());
-  TESSERA_RETURN_IF_ERROR(backend_.Finish());
+  if (memory_.pulls_apart) {
+    const absl::Span<float> parameters = network_->parameters();
+    backend_.memory().CopyIn(pulled_.data(), parameters.size() * sizeof(float), parameters.data());
+    TESSERA_RETURN_IF_ERROR(backend_.Finish());
+  }
   local_steps_ = 0;
+  trains_ = true;
   update_keys_ = value_keys_;
   return Expect(Next(*update_keys_.subnet));
 }
@@ -176,23 +178,47 @@ absl::StatusOr<double> SubnetReplica::Train(const Dataset& data, absl::Span<cons
   return result.loss;
 }
 
-absl::Status SubnetReplica::AdoptEvaluation() {
-  if (sites_ == 1) return absl::OkStatus();
+absl::StatusOr<ExchangeResult> SubnetReplica::BeginEvaluation(ParameterClient* servers,
+                                                              Exchange after, RestWord word) {
   const float mean_share = 1.0f / static_cast<float>(sites_);
-  for (const int weight : weights_of_mean_share_) {
-    for (float& w : evaluation_values_[weight]) w *= mean_share;
+  if (whole_ != nullptr) {
+    TESSERA_ASSIGN_OR_RETURN(const ExchangeResult read,
+                             servers->Read(after, word, evaluation_values_));
+    for (const int weight : weights_of_mean_share_) {
+      for (float& w : evaluation_values_[weight]) w *= mean_share;
+    }
+    return read;
   }
-  return absl::OkStatus();
+  // What is fetched into its place is not lost: EndEvaluation has it pulled again.
+  if (!memory_.pulls_apart) DropNetwork();
+  TESSERA_ASSIGN_OR_RETURN(streamed_,
+                           StreamedNetwork::Create(job_.model(), memory_.streamed, backend_));
+  std::vector<float> factors(shape_.parameters.size(), 1.0f);
+  for (const int weight : weights_of_mean_share_) factors[weight] = mean_share;
+  TESSERA_RETURN_IF_ERROR(streamed_->Begin(servers, std::move(factors)));
+  return ExchangeResult();
+}
+
+absl::StatusOr<bool> SubnetReplica::EndEvaluation() {
+  streamed_.reset();
+  if (memory_.pulls_apart || network_ != nullptr) return false;
+  // The round that was adopted, if there was one, rather than the one after it.
+  TESSERA_RETURN_IF_ERROR(Expect(trains_ ? *update_keys_.subnet : *value_keys_.subnet));
+  return true;
 }
 
 absl::StatusOr<std::vector<float>> SubnetReplica::Calibrate(const Dataset& data,
                                                             absl::Span<const uint32_t> rows) {
-  return rows_.Calibrate(whole_.get(), data, rows);
+  if (whole_ != nullptr) return rows_.Calibrate(whole_.get(), data, rows);
+  RowExamples examples(&rows_, &data, rows);
+  return streamed_->Calibrate(&examples);
 }
 
 absl::StatusOr<Scores> SubnetReplica::Score(const Dataset& data, absl::Span<const uint32_t> rows,
                                             absl::Span<const float> constants) {
-  return rows_.Score(whole_.get(), data, rows, constants);
+  if (whole_ != nullptr) return rows_.Score(whole_.get(), data, rows, constants);
+  RowExamples examples(&rows_, &data, rows);
+  return streamed_->Score(&examples, constants);
 }
 
 }  // namespace tessera

@@ -22,16 +22,21 @@
 #include "worker/exchange/parameter_client.h"
 #include "worker/model/local_optimizer.h"
 #include "worker/model/network.h"
+#include "worker/model/streamed_network.h"
 #include "worker/replica/batch_rows.h"
+#include "worker/replica/subnet_memory.h"
 #include "worker/train/learner.h"
 
 namespace tessera {
 
-// Three sets of arrays:
+// Up to three sets of arrays, as SubnetMemory says:
 //   the subnet of this round, a small network that is trained, and then sent: update()
-//   the subnet of the next round as it is fetched: values(). It is apart from the first one, so that
-//     it may come while that one is still being sent; AdoptValues copies it over
-//   the whole network, for evaluation only
+//   the subnet of the next round as it is fetched: values(). Where it is apart from the first one, it
+//     may come while that one is still being sent, and AdoptValues copies it over
+//   the whole network, for evaluation only, or what it takes to read it in blocks
+// Without memory apart for the next round an evaluation drops the subnet; EndEvaluation makes room for
+// it again.
+//
 // The small network is made anew only when its sizes change, and the local optimizer's state is zero
 // at the begin of every round: it belongs to neurons that are others' in the next one.
 //
@@ -49,13 +54,8 @@ class SubnetReplica final : public Learner {
   static absl::StatusOr<std::unique_ptr<SubnetReplica>> Create(const v1::Job& job,
                                                                const Recipe& recipe, Rank rank,
                                                                Exchange first, Backend* backend,
-                                                               const InputRows& input = {});
-
-  // Bytes that it takes with a largest part of an equal cut among the job's workers, evaluation
-  // included; `calibration_rows` are its sample.
-  static absl::StatusOr<int64_t> MemoryNeeded(const v1::Job& job, const Recipe& recipe,
-                                              int64_t calibration_rows,
-                                              const InputRows& input = {});
+                                                               const InputRows& input = {},
+                                                               const SubnetMemory& memory = {});
 
   const ParameterArrays& values() const override { return values_; }
   const KeySet& value_keys() const override { return value_keys_; }
@@ -64,12 +64,14 @@ class SubnetReplica final : public Learner {
 
   absl::StatusOr<double> Train(const Dataset& data, absl::Span<const uint32_t> rows,
                                const TrainPoint& point) override;
-  absl::Status FormUpdate() override { return backend_.Finish(); }
+  absl::Status FormUpdate() override;
   absl::Status AdoptValues() override;
   absl::Status Recut(const SubnetPlace& place) override;
 
-  const ParameterArrays& evaluation_values() const override { return evaluation_values_; }
-  absl::Status AdoptEvaluation() override;
+  bool pulls_apart() const override { return memory_.pulls_apart; }
+  absl::StatusOr<ExchangeResult> BeginEvaluation(ParameterClient* servers, Exchange after,
+                                                 RestWord word) override;
+  absl::StatusOr<bool> EndEvaluation() override;
   absl::StatusOr<std::vector<float>> Calibrate(const Dataset& data,
                                                absl::Span<const uint32_t> rows) override;
   absl::StatusOr<Scores> Score(const Dataset& data, absl::Span<const uint32_t> rows,
@@ -77,16 +79,19 @@ class SubnetReplica final : public Learner {
 
  private:
   SubnetReplica(const v1::Job& job, const Recipe& recipe, Rank rank, Backend* backend,
-                const InputRows& input);
+                const InputRows& input, const SubnetMemory& memory);
   absl::Status MakeWhole();
   // The next round's keys and arrays.
   absl::Status Expect(const SubnetPlace& place);
+  absl::Status MakePulled();
   absl::Status MakeNetwork();
+  void DropNetwork();
 
   const v1::Job job_;
   const Rank rank_;
   Backend& backend_;
   const InputRows input_;
+  const SubnetMemory memory_;
   const bool steps_columns_;
   ModelShape shape_;
   NeuronGroups groups_;
@@ -96,19 +101,21 @@ class SubnetReplica final : public Learner {
   KeySet value_keys_;
   v1::Model next_model_;
   NetworkPlan next_plan_;
-  Buffer<float> pulled_;  // as Network::parameters() of next_plan_, or longer
+  Buffer<float> pulled_;  // where it is apart: as Network::parameters() of next_plan_, or longer
   ParameterArrays values_;
 
-  // This round. No network before the first values have come.
+  // This round. Where values are pulled apart, no network before the first have come.
   KeySet update_keys_;
   std::unique_ptr<Network> network_;
   std::unique_ptr<LocalOptimizer> optimizer_;
   uint64_t local_steps_ = 0;
   ConstParameterArrays update_;
+  bool trains_ = false;  // values were adopted since the last update
 
-  // Evaluation.
+  // Evaluation: either one.
   std::unique_ptr<Network> whole_;
   ParameterArrays evaluation_values_;
+  std::unique_ptr<StreamedNetwork> streamed_;  // between BeginEvaluation and EndEvaluation
   std::vector<int> weights_of_mean_share_;
   uint32_t sites_ = 1;  // of the last round trained, or of the next if there was none
 };

@@ -51,12 +51,21 @@ class Learner {
   //   kResourceExhausted  no memory
   virtual absl::Status Recut(const SubnetPlace& place) = 0;
 
-  // Where all values are written for an evaluation. Where keys are dense: values() and AdoptValues.
-  // For subnets arrays of their own, so that what is being trained stays as it is.
-  virtual const ParameterArrays& evaluation_values() const = 0;
-  virtual absl::Status AdoptEvaluation() = 0;
-  // Evaluation of those values (docs/methods.md): the constants of batch norm over `rows` of the
-  // training data, and the scores of `rows` of the test data under given constants.
+  // values() have memory of their own, so that they may come while update() is being sent. Otherwise
+  // they may be the same arrays, and are pulled when update() has gone and no evaluation is due.
+  virtual bool pulls_apart() const = 0;
+
+  // What Calibrate and Score see are the values that `servers` have committed. A model that is held
+  // whole is read now, as ParameterClient::Read with `after` and `word`; of another one rows are
+  // read until EndEvaluation. Where keys are dense this is a pull into values(), too; a subnet that
+  // is being trained stays what it is, unless EndEvaluation says otherwise.
+  virtual absl::StatusOr<ExchangeResult> BeginEvaluation(ParameterClient* servers, Exchange after,
+                                                         RestWord word) = 0;
+  // Training goes on. True: the evaluation took the place of what was to be trained, and values() of
+  // the same round are to be pulled again.
+  virtual absl::StatusOr<bool> EndEvaluation() = 0;
+  // Evaluation (docs/methods.md): the constants of batch norm over `rows` of the training data, and
+  // the scores of `rows` of the test data under given constants.
   virtual absl::StatusOr<std::vector<float>> Calibrate(const Dataset& data,
                                                        absl::Span<const uint32_t> rows) = 0;
   virtual absl::StatusOr<Scores> Score(const Dataset& data, absl::Span<const uint32_t> rows,

@@ -157,27 +157,45 @@ absl::Status TrainLoop::DoExchange() {
                           rests ? NextRest() : RestWord()};
   // The last round's subnets go back, and no other is fetched.
   const bool no_more = options_.recipe.subnets && Finished();
+  const bool only_pushes = no_more || !learner_.pulls_apart();
   KeySet nothing;
-  if (no_more) {
+  if (only_pushes) {
     nothing = NoKeys(*learner_.value_keys().subnet,
                      static_cast<int>(learner_.value_keys().slices.size()));
   }
-  TESSERA_ASSIGN_OR_RETURN(ExchangeResult result,
-                           servers_.PushPull(push, learner_.update_keys(), learner_.update(),
-                                             no_more ? nothing : learner_.value_keys(),
-                                             learner_.values()));
-  if (!no_more) {
-    TESSERA_ASSIGN_OR_RETURN(result, FollowCut(push.exchange, result));
+  TESSERA_ASSIGN_OR_RETURN(
+      ExchangeResult result,
+      servers_.PushPull(push, learner_.update_keys(), learner_.update(),
+                        only_pushes ? nothing : learner_.value_keys(), learner_.values()));
+  exchange_ = push.exchange;
+  job_examples_ = std::max(job_examples_, result.job_examples);
+  if (!only_pushes) {
+    TESSERA_ASSIGN_OR_RETURN(result, FollowCut(exchange_, result));
+    TESSERA_RETURN_IF_ERROR(learner_.AdoptValues());
+  } else if (!no_more) {
+    fetch_due_ = true;
+    if (!rests) {
+      TESSERA_ASSIGN_OR_RETURN(const ExchangeResult fetched, Fetch());
+      result.wait_seconds += fetched.wait_seconds;
+    }
   }
   phases_.Enter(Phase::kCompute);
   phases_.Move(Phase::kPull, Phase::kPush, result.push_seconds);
   phases_.Move(Phase::kPull, Phase::kWait, result.wait_seconds);
-  exchange_ = push.exchange;
-  job_examples_ = result.job_examples;
   since_exchange_ = 0;
   examples_since_exchange_ = 0;
   coordination_.SetProgress(progress());
-  return no_more ? absl::OkStatus() : learner_.AdoptValues();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ExchangeResult> TrainLoop::Fetch() {
+  fetch_due_ = false;
+  TESSERA_ASSIGN_OR_RETURN(ExchangeResult pulled,
+                           servers_.Pull(exchange_, learner_.value_keys(), learner_.values()));
+  TESSERA_ASSIGN_OR_RETURN(pulled, FollowCut(exchange_, pulled));
+  job_examples_ = std::max(job_examples_, pulled.job_examples);
+  TESSERA_RETURN_IF_ERROR(learner_.AdoptValues());
+  return pulled;
 }
 
 absl::StatusOr<ExchangeResult> TrainLoop::FollowCut(Exchange after, ExchangeResult pulled) {
@@ -209,8 +227,7 @@ absl::Status TrainLoop::Evaluate(bool last) {
     // Where members advance on their own, those that are not here yet may wait for this one: it has
     // just joined, or has ended its rest in an attempt that failed.
     if (!rest_.rests && !options_.recipe.lockstep) {
-      TESSERA_RETURN_IF_ERROR(
-          servers_.Read(exchange_, NextRest(), learner_.evaluation_values()).status());
+      TESSERA_RETURN_IF_ERROR(learner_.BeginEvaluation(&servers_, exchange_, NextRest()).status());
     }
     TESSERA_ASSIGN_OR_RETURN(result, EvaluateOnce(arrival));
   }
@@ -218,6 +235,11 @@ absl::Status TrainLoop::Evaluate(bool last) {
   loss_sum_ = 0;
   loss_count_ = 0;
   evaluation_due_ = false;
+  phases_.Enter(Phase::kPull);
+  if (!stop_ && !Finished()) {
+    TESSERA_ASSIGN_OR_RETURN(const bool pulls_again, learner_.EndEvaluation());
+    if (pulls_again || fetch_due_) TESSERA_RETURN_IF_ERROR(Fetch().status());
+  }
   phases_.Enter(Phase::kCompute);
   return absl::OkStatus();
 }
@@ -235,9 +257,8 @@ absl::StatusOr<std::optional<EvaluationResult>> TrainLoop::EvaluateOnce(
   // What the servers have committed is what counts, and where workers hold all of it, what training
   // goes on from.
   TESSERA_ASSIGN_OR_RETURN(const ExchangeResult read,
-                           servers_.Read(exchange_, rest_, learner_.evaluation_values()));
-  TESSERA_RETURN_IF_ERROR(learner_.AdoptEvaluation());
-  job_examples_ = read.job_examples;
+                           learner_.BeginEvaluation(&servers_, exchange_, rest_));
+  job_examples_ = std::max(job_examples_, read.job_examples);
   if (place.finished.has_value()) return place.finished;
   std::vector<float> constants;
   if (place.part == 0) {

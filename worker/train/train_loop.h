@@ -67,6 +67,8 @@ class TrainLoop {
   absl::Status DoExchange();
   // Pulls again for as long as `pulled` says that the round is cut otherwise.
   absl::StatusOr<ExchangeResult> FollowCut(Exchange after, ExchangeResult pulled);
+  // Where values are pulled apart from the push: those that follow the last exchange.
+  absl::StatusOr<ExchangeResult> Fetch();
   // What the rate of the next minibatch is multiplied by.
   float Rate() const;
   int64_t StepsUntilExchange() const;
@@ -99,7 +101,8 @@ class TrainLoop {
   uint64_t job_examples_ = 0;  // behind the values last pulled
   double step_seconds_ = 0;    // of late
   bool evaluation_due_ = false;
-  RestWord rest_;  // the last word to the servers
+  bool fetch_due_ = false;  // after the evaluation
+  RestWord rest_;           // the last word to the servers
   bool stop_ = false;
   double loss_sum_ = 0;
   uint64_t loss_count_ = 0;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <tuple>
 #include <vector>
 
 #include "common/keyset/mean_share.h"
@@ -11,6 +13,7 @@
 #include "tests/worker/model/model_fixture.h"
 #include "worker/data/dataset.h"
 #include "worker/replica/batch_rows.h"
+#include "worker/replica/subnet_memory.h"
 
 namespace tessera {
 namespace {
@@ -27,13 +30,16 @@ v1::Job JobOf(const std::string& model, int workers) {
   sgd->set_learning_rate(0.1);
   sgd->set_momentum(0.9);
   job.mutable_cluster()->set_workers(workers);
+  job.mutable_cluster()->set_evaluation_memory(int64_t{1} << 30);
   job.mutable_cluster()->mutable_servers()->set_count(2);
   job.mutable_method()->mutable_ist()->set_local_steps(5);
   return job;
 }
 
-std::unique_ptr<SubnetReplica> Made(const v1::Job& job, int rank, Backend& backend) {
-  auto replica = SubnetReplica::Create(job, *RecipeFor(job), Rank(rank), Exchange(1), &backend);
+std::unique_ptr<SubnetReplica> Made(const v1::Job& job, int rank, Backend& backend,
+                                    const SubnetMemory& memory = {}) {
+  auto replica =
+      SubnetReplica::Create(job, *RecipeFor(job), Rank(rank), Exchange(1), &backend, {}, memory);
   INFO(replica.status());
   REQUIRE(replica.ok());
   return *std::move(replica);
@@ -44,6 +50,47 @@ std::vector<int> MeanShare(const std::string& text) {
   const ModelShape shape = *ShapeOf(model);
   return WeightsOfMeanShare(model, shape, GroupsOf(model, shape));
 }
+
+// What a worker on a small memory does.
+SubnetMemory Least(const v1::Job& job) {
+  return *PlanSubnetMemory(job, *RecipeFor(job), {}, {20, 50}, /*bytes_max=*/0);
+}
+
+// Servers whose values a test chooses.
+class GivenValues final : public ParameterClient {
+ public:
+  explicit GivenValues(const v1::Job& job) : shape_(*ShapeOf(job.model())) {
+    for (const ParameterSpec& spec : shape_.parameters) arrays.emplace_back(spec.size(), 1.0f);
+  }
+  absl::StatusOr<ExchangeResult> Pull(Exchange, const KeySet&, const ParameterArrays&) override {
+    return absl::UnimplementedError("pull");
+  }
+  absl::StatusOr<ExchangeResult> PushPull(const OutgoingPush&, const KeySet&,
+                                          const ConstParameterArrays&, const KeySet&,
+                                          const ParameterArrays&) override {
+    return absl::UnimplementedError("push and pull");
+  }
+  absl::StatusOr<ExchangeResult> Read(Exchange, RestWord, const ParameterArrays& values) override {
+    for (size_t p = 0; p < arrays.size(); ++p) {
+      std::copy(arrays[p].begin(), arrays[p].end(), values[p].begin());
+    }
+    ExchangeResult result;
+    result.job_examples = 77;
+    return result;
+  }
+  absl::Status ReadRows(const RowRange& rows, absl::Span<float> values) override {
+    const int64_t columns = shape_.parameters[rows.parameter].columns;
+    std::copy_n(arrays[rows.parameter].begin() + rows.row_begin * columns, values.size(),
+                values.begin());
+    return absl::OkStatus();
+  }
+  Traffic traffic() const override { return {}; }
+
+  std::vector<std::vector<float>> arrays;
+
+ private:
+  const ModelShape shape_;
+};
 
 // As many random rows of four inputs and three classes.
 Dataset Data(int rows) {
@@ -76,19 +123,20 @@ TEST_CASE("sums of a cut group count by the mean share unless a batch norm follo
 TEST_CASE("evaluation multiplies the sum by the mean share and leaves the bias",
           "[replica][subnet]") {
   const int workers = GENERATE(1, 3);
+  const bool whole = GENERATE(true, false);
   const v1::Job job = JobOf("4 linear:9 relu linear:3 softmax", workers);
   const auto backend = Cpu();
-  const auto replica = Made(job, 0, *backend);
+  const auto replica = Made(job, 0, *backend, whole ? SubnetMemory() : Least(job));
   std::mt19937 random(2);
   std::normal_distribution<float> normal;
-  const ParameterArrays& arrays = replica->evaluation_values();
-  REQUIRE(arrays.size() == 4);
+  GivenValues servers(job);
+  REQUIRE(servers.arrays.size() == 4);
   std::vector<std::vector<double>> w;
-  for (const auto& array : arrays) {
+  for (auto& array : servers.arrays) {
     for (float& x : array) x = normal(random);
     w.emplace_back(array.begin(), array.end());
   }
-  REQUIRE(replica->AdoptEvaluation().ok());
+  REQUIRE(replica->BeginEvaluation(&servers, Exchange(1), RestWord()).ok());
 
   const int rows = 50;
   const Dataset data = Data(rows);
@@ -117,38 +165,53 @@ TEST_CASE("evaluation multiplies the sum by the mean share and leaves the bias",
 }
 
 TEST_CASE("the mean share is that of the last round trained", "[replica][subnet]") {
-  const v1::Job job = JobOf("4 linear:9 relu linear:3 softmax", 2);
+  v1::Job job = JobOf("4 linear:9 relu linear:3 softmax", 2);
+  if (GENERATE(true, false)) job.mutable_cluster()->set_evaluation_memory(0);
   const auto backend = Cpu();
-  const auto replica = Made(job, 0, *backend);
+  const auto replica =
+      Made(job, 0, *backend, *PlanSubnetMemory(job, *RecipeFor(job), {}, {20, 50}));
+  // Every hidden neuron is 1, and so is the weight of the first class: what its sum of 9 is
+  // multiplied by shows in the loss of rows of that class.
+  GivenValues servers(job);
+  std::fill(servers.arrays[0].begin(), servers.arrays[0].end(), 0.0f);
+  std::fill(servers.arrays[2].begin() + 9, servers.arrays[2].end(), 0.0f);
+  std::fill(servers.arrays[3].begin(), servers.arrays[3].end(), 0.0f);
+  const Dataset data = Data(50);
+  std::vector<uint32_t> first_class;
+  const Rows same(ModelOf("4 linear:3 softmax"), 50, 1);
+  for (uint32_t r = 0; r < 50; ++r) {
+    if (same.labels[r] == 0) first_class.push_back(r);
+  }
   const auto share = [&] {
-    for (const auto& array : replica->evaluation_values()) {
-      std::fill(array.begin(), array.end(), 1.0f);
-    }
-    REQUIRE(replica->AdoptEvaluation().ok());
-    CHECK(replica->evaluation_values()[0][0] == 1);
-    CHECK(replica->evaluation_values()[3][0] == 1);
-    return replica->evaluation_values()[2][0];
+    REQUIRE(replica->BeginEvaluation(&servers, Exchange(1), RestWord()).ok());
+    const auto scores = replica->Score(data, first_class, {});
+    REQUIRE(scores.ok());
+    REQUIRE(replica->EndEvaluation().ok());
+    // loss = log(exp(9 s) + 2) - 9 s = log(1 + 2 exp(-9 s))
+    const double loss = scores->loss_sum / static_cast<double>(first_class.size());
+    const double found = -std::log((std::exp(loss) - 1) / 2) / 9;
+    return std::round(found * 1000) / 1000;
   };
-  CHECK(share() == 0.5f);
+  CHECK(share() == 0.5);
   REQUIRE(replica->AdoptValues().ok());
-  CHECK(share() == 0.5f);
+  CHECK(share() == 0.5);
   // Round 2 is cut in four, round 3 in two.
   SubnetPlace place = *replica->value_keys().subnet;
   CHECK(place.round == 2);
   place.shares = {1, 1, 1, 1};
   REQUIRE(replica->Recut(place).ok());
-  CHECK(share() == 0.5f);
+  CHECK(share() == 0.5);
   REQUIRE(replica->AdoptValues().ok());
   CHECK(replica->update_keys().subnet->sites() == 4);
-  CHECK(share() == 0.5f);
+  CHECK(share() == 0.5);
   place = *replica->value_keys().subnet;
   CHECK(place.round == 3);
   CHECK(place.sites() == 4);
   place.shares = {1, 1};
   REQUIRE(replica->Recut(place).ok());
-  CHECK(share() == 0.5f);
+  CHECK(share() == 0.5);
   REQUIRE(replica->AdoptValues().ok());
-  CHECK(share() == 0.25f);
+  CHECK(share() == 0.25);
 }
 
 TEST_CASE("arrays have the sizes of the keys, and what is sent is what was adopted and trained",
@@ -186,18 +249,111 @@ TEST_CASE("arrays have the sizes of the keys, and what is sent is what was adopt
   }
 }
 
-TEST_CASE("a subnet replica holds what MemoryNeeded says, and allocates nothing while sizes stay",
+TEST_CASE("a subnet replica holds what is planned, and allocates nothing while sizes stay",
           "[replica][subnet][memory]") {
   const v1::Job job = JobOf(kModel, 3);
   const auto cpu = Cpu();
   CountingBackend backend(*cpu);
-  const auto replica = Made(job, 2, backend);
+  const SubnetMemory memory = *PlanSubnetMemory(job, *RecipeFor(job), {}, {0, 50});
+  CHECK((memory.evaluates_whole && memory.pulls_apart));
+  const auto replica = Made(job, 2, backend, memory);
   REQUIRE(replica->AdoptValues().ok());
-  const int64_t buffers = BatchRows::MemoryNeeded(job, *ShapeOf(job.model()), {}, 0);
-  CHECK(*SubnetReplica::MemoryNeeded(job, *RecipeFor(job), 0) - buffers == backend.counting.held);
+  CHECK(memory.total() - memory.batches == backend.counting.held);
   const int64_t calls = backend.counting.calls;
   for (int round = 0; round < 20; ++round) REQUIRE(replica->AdoptValues().ok());
   CHECK(backend.counting.calls == calls);
+}
+
+TEST_CASE(
+    "on the least memory a subnet is pulled into the one that was sent, and an evaluation has "
+    "the memory of both",
+    "[replica][subnet][memory]") {
+  const v1::Job job = JobOf(kModel, 3);
+  const SubnetMemory memory = Least(job);
+  CHECK_FALSE(memory.evaluates_whole);
+  CHECK_FALSE(memory.pulls_apart);
+  const auto cpu = Cpu();
+  CountingBackend backend(*cpu);
+  const auto replica = Made(job, 2, backend, memory);
+  CHECK_FALSE(replica->pulls_apart());
+  const Dataset data = Data(50);
+  std::vector<uint32_t> rows(20);
+  std::iota(rows.begin(), rows.end(), 0);
+  GivenValues servers(job);
+  for (uint64_t round = 1; round <= 3; ++round) {
+    CHECK(replica->value_keys().subnet->round == round);
+    for (const auto& array : replica->values()) std::fill(array.begin(), array.end(), 0.1f);
+    REQUIRE(replica->AdoptValues().ok());
+    CHECK(backend.counting.held == memory.subnet);
+    CHECK(replica->values()[0].data() == replica->update()[0].data());
+    CHECK(replica->update()[0][0] == 0.1f);
+    REQUIRE(replica->Train(data, {0, 1, 2, 3, 4, 5, 6, 7}, {0, 1}).ok());
+    REQUIRE(replica->FormUpdate().ok());
+    CHECK(replica->update_keys().subnet->round == round);
+    CHECK(replica->value_keys().subnet->round == round + 1);
+    if (round == 2) continue;
+    REQUIRE(replica->BeginEvaluation(&servers, Exchange(round), RestWord()).ok());
+    CHECK(backend.counting.held < memory.evaluation);
+    const auto constants = replica->Calibrate(data, rows);
+    REQUIRE(constants.ok());
+    REQUIRE(replica->Score(data, rows, *constants).ok());
+    CHECK(*replica->EndEvaluation());
+    CHECK(replica->value_keys().subnet->round == round + 1);
+    CHECK(backend.counting.held == memory.subnet);
+  }
+  CHECK(backend.counting.most == std::max(memory.subnet, memory.evaluation));
+}
+
+TEST_CASE("what an evaluation took the place of is asked for again, of the same round",
+          "[replica][subnet]") {
+  const v1::Job job = JobOf(kModel, 3);
+  const auto backend = Cpu();
+  const auto replica = Made(job, 1, *backend, Least(job));
+  REQUIRE(replica->AdoptValues().ok());
+  CHECK(replica->value_keys().subnet->round == 2);
+  GivenValues servers(job);
+  REQUIRE(replica->BeginEvaluation(&servers, Exchange(0), RestWord()).ok());
+  CHECK(*replica->EndEvaluation());
+  CHECK(replica->value_keys().subnet->round == 1);
+  for (const auto& array : replica->values()) std::fill(array.begin(), array.end(), 0.1f);
+  REQUIRE(replica->AdoptValues().ok());
+  CHECK(replica->update_keys().subnet->round == 1);
+  CHECK(replica->update()[0][0] == 0.1f);
+}
+
+TEST_CASE("the way that is chosen fits, and more memory never makes a worse one",
+          "[replica][subnet][memory]") {
+  v1::Job job = JobOf("40 linear:300 norm relu linear:200 norm relu linear:30 softmax", 4);
+  const Recipe recipe = *RecipeFor(job);
+  const EvaluationRowCounts rows{500, 4000};
+  job.mutable_cluster()->set_evaluation_memory(int64_t{1} << 30);
+  const SubnetMemory best = *PlanSubnetMemory(job, recipe, {}, rows);
+  CHECK((best.evaluates_whole && best.pulls_apart));
+  const SubnetMemory least = *PlanSubnetMemory(job, recipe, {}, rows, 0);
+  CHECK_FALSE((least.evaluates_whole || least.pulls_apart));
+  CHECK(least.streamed.examples_max == BatchRowsMax(job));
+  const auto rank = [](const SubnetMemory& way) {
+    return std::make_tuple(way.evaluates_whole, way.streamed.examples_max, way.pulls_apart);
+  };
+  SubnetMemory before = least;
+  bool streams_apart = false;
+  for (int64_t limit = least.total(); limit <= best.total(); limit += 10000) {
+    const SubnetMemory way = *PlanSubnetMemory(job, recipe, {}, rows, limit);
+    REQUIRE(way.total() <= limit);
+    if (!way.evaluates_whole) REQUIRE(rank(way) >= rank(before));
+    streams_apart |= !way.evaluates_whole && way.pulls_apart;
+    before = way;
+  }
+  CHECK(streams_apart);
+  CHECK(PlanSubnetMemory(job, recipe, {}, rows, best.total())->evaluates_whole);
+  CHECK_FALSE(PlanSubnetMemory(job, recipe, {}, rows, best.total() - 1)->evaluates_whole);
+  CHECK(PlanSubnetMemory(job, recipe, {}, rows, least.total() - 1)->total() == least.total());
+  // The key alone makes an evaluation go in blocks, and bounds what it holds.
+  job.mutable_cluster()->set_evaluation_memory(best.evaluation - 1);
+  const SubnetMemory blocks = *PlanSubnetMemory(job, recipe, {}, rows);
+  CHECK_FALSE(blocks.evaluates_whole);
+  CHECK(blocks.pulls_apart);
+  CHECK(blocks.evaluation < best.evaluation);
 }
 
 TEST_CASE("a subnet replica that does not fit is a status", "[replica][subnet][memory]") {

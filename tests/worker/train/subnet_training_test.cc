@@ -1,5 +1,6 @@
 // Whole runs of independent subnet training in one process, held to a reference in one thread.
 #include <catch2/catch.hpp>
+#include <limits>
 #include <memory>
 #include <string>
 #include <thread>
@@ -12,6 +13,7 @@
 #include "tests/worker/train/lone_coordination.h"
 #include "tests/worker/train/subnet_reference.h"
 #include "worker/replica/replica.h"
+#include "worker/replica/subnet_memory.h"
 #include "worker/replica/subnet_replica.h"
 #include "worker/train/train_loop.h"
 
@@ -79,6 +81,9 @@ class KeepingClient final : public ParameterClient {
                                       const ParameterArrays& values) override {
     return client_.Read(after, word, values);
   }
+  absl::Status ReadRows(const RowRange& rows, absl::Span<float> values) override {
+    return client_.ReadRows(rows, values);
+  }
   Traffic traffic() const override { return client_.traffic(); }
 
   std::vector<float> trained;
@@ -98,7 +103,14 @@ struct Worker {
         coordination(rank, parts,
                      *EpochSteps(data->train.rows(), parts, job.train().batch_size())) {
     if (recipe.subnets) {
-      auto made = SubnetReplica::Create(job, recipe, Rank(rank), first, backend.get());
+      SubnetMemory memory;
+      if (job.cluster().memory_limit() > 0 || job.cluster().evaluation_memory() == 0) {
+        const int64_t limit = job.cluster().memory_limit() > 0
+                                  ? job.cluster().memory_limit()
+                                  : std::numeric_limits<int64_t>::max();
+        memory = *PlanSubnetMemory(job, recipe, {}, {data->train.rows(), data->test.rows()}, limit);
+      }
+      auto made = SubnetReplica::Create(job, recipe, Rank(rank), first, backend.get(), {}, memory);
       INFO(made.status());
       REQUIRE(made.ok());
       learner = *std::move(made);
@@ -197,6 +209,48 @@ TEST_CASE("all sites together move what the formula of the paper says", "[subnet
   CHECK(pushed == 4 * 3 * (64 * 17 + 13 * 10 + 5 * 4 + 6 * 4 + 6 * 5));
 }
 
+TEST_CASE("how a worker uses its memory changes no parameter and no score", "[subnet][train]") {
+  const int workers = GENERATE(1, 3);
+  const std::string model = GENERATE(kTwoHidden, kThreeHidden);
+  CAPTURE(workers, model);
+  // Evaluations in the middle of rounds, too.
+  v1::Job job = SubnetJob({model, "train.epochs=2", "train.evaluate_every=1",
+                           "data.partition=" + std::string(workers == 1 ? "global" : "shard")},
+                          2, workers);
+  const Datasets data = DataOf(job);
+  InProcessServers roomy(job, *RecipeFor(job), 2, workers);
+  const auto whole = Train(job, &data, &roomy, workers);
+  job.mutable_cluster()->set_evaluation_memory(0);
+  InProcessServers blocks(job, *RecipeFor(job), 2, workers);
+  const auto streamed = Train(job, &data, &blocks, workers);
+  job.mutable_cluster()->set_memory_limit(1);
+  InProcessServers narrow(job, *RecipeFor(job), 2, workers);
+  const auto least = Train(job, &data, &narrow, workers);
+  CHECK_FALSE(least[0]->learner->pulls_apart());
+  CHECK(blocks.Parameters() == roomy.Parameters());
+  CHECK(narrow.Parameters() == roomy.Parameters());
+  for (int k = 0; k < workers; ++k) {
+    const auto& want = whole[k]->coordination.scores;
+    REQUIRE(want.size() == 2);
+    for (const auto* other : {&streamed, &least}) {
+      const Worker& worker = *(*other)[k];
+      // Nobody pushes while the last one stands; one worker has all to itself.
+      for (size_t i = workers == 1 ? 0 : 1; i < 2; ++i) {
+        const EvaluationScores& got = worker.coordination.scores.at(i);
+        CHECK(got.loss_sum == Approx(want[i].loss_sum).epsilon(1e-6));
+        CHECK(got.correct == want[i].correct);
+        CHECK(got.precision_hits[2] == want[i].precision_hits[2]);
+      }
+      CHECK(worker.client.traffic().push_payload_bytes ==
+            whole[k]->client.traffic().push_payload_bytes);
+      CHECK(worker.client.traffic().pull_payload_bytes ==
+            whole[k]->client.traffic().pull_payload_bytes);
+      CHECK(worker.client.traffic().exchanges == whole[k]->client.traffic().exchanges);
+      CHECK(worker.client.traffic().other_payload_bytes > 0);
+    }
+  }
+}
+
 TEST_CASE("one site is plain local training to the bit", "[subnet][train]") {
   const std::string model = GENERATE(kTwoHidden, kThreeHidden);
   const v1::Job job = SubnetJob({model}, 2, 1);
@@ -285,6 +339,7 @@ class FickleClient final : public ParameterClient {
   absl::StatusOr<ExchangeResult> Read(Exchange, RestWord, const ParameterArrays&) override {
     return absl::InternalError("not reached");
   }
+  absl::Status ReadRows(const RowRange&, absl::Span<float>) override { return absl::OkStatus(); }
   Traffic traffic() const override { return Traffic(); }
   int pulls = 0;
 };

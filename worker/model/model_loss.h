@@ -1,0 +1,31 @@
+// The loss that a model names, computed by the backend's kernel for it.
+#ifndef TESSERA_WORKER_MODEL_MODEL_LOSS_H_
+#define TESSERA_WORKER_MODEL_MODEL_LOSS_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "kernels/backend.h"
+#include "proto/job.pb.h"
+#include "worker/model/batch.h"
+
+namespace tessera {
+
+constexpr absl::string_view kSoftmax = "softmax_cross_entropy";
+constexpr absl::string_view kSigmoid = "sigmoid_cross_entropy";
+
+// kInvalidArgument: model.loss is another word.
+absl::Status CheckLoss(const v1::Model& model);
+
+// Queued: what `logits` [batch.rows, outputs] say of the labels or targets of `batch`. `gradient` of
+// the same size may be null.
+void ComputeLoss(const v1::Model& model, const Batch& batch, int64_t outputs, const float* logits,
+                 float* gradient, LossSums* sums, Backend& backend);
+
+// The scores of `rows` rows, whose sums are there.
+Scores ScoresOf(const LossSums& sums, int64_t rows);
+
+}  // namespace tessera
+
+#endif  // TESSERA_WORKER_MODEL_MODEL_LOSS_H_

@@ -1,0 +1,303 @@
+#include "worker/model/streamed_network.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "worker/model/model_loss.h"
+
+namespace tessera {
+namespace {
+
+using Kind = StagePlan::Kind;
+constexpr int64_t kFloatBytes = sizeof(float);
+
+int64_t VectorFloats(const NetworkPlan& plan) {
+  int64_t floats = 0;
+  for (const ParameterSpec& spec : plan.shape.parameters) floats += spec.is_vector ? spec.rows : 0;
+  return floats;
+}
+
+}  // namespace
+
+bool StreamedNetwork::Segment::normalises() const {
+  return std::any_of(behind.begin(), behind.end(),
+                     [](const StagePlan* stage) { return stage->kind == Kind::kBatchNorm; });
+}
+
+std::vector<StreamedNetwork::Segment> StreamedNetwork::SegmentsOf(const NetworkPlan& plan) {
+  std::vector<Segment> segments;
+  int64_t constants = 0;
+  for (const StagePlan& stage : plan.stages) {
+    if (segments.empty() || stage.kind == Kind::kLinear) {
+      Segment segment;
+      segment.inputs = stage.inputs;
+      segment.outputs = stage.outputs;
+      segment.constants = constants;
+      if (stage.kind == Kind::kLinear) segment.linear = &stage;
+      segments.push_back(segment);
+    }
+    if (stage.kind != Kind::kLinear) segments.back().behind.push_back(&stage);
+    constants += stage.constants();
+  }
+  return segments;
+}
+
+std::vector<StreamedNetwork::Segment> StreamedNetwork::Calibrated(
+    const std::vector<Segment>& segments) {
+  std::vector<Segment> needed = segments;
+  while (!needed.empty() && !needed.back().normalises()) needed.pop_back();
+  return needed;
+}
+
+// A multiple of 16 where there are as many: kernels work on so many neurons at a time.
+int64_t StreamedNetwork::BlockRows(const Options& options, const Segment& segment,
+                                   int64_t examples) {
+  const int64_t wider = std::max(segment.inputs, examples);
+  const int64_t rows = std::max<int64_t>(1, options.block_bytes / kFloatBytes / wider);
+  return std::min(segment.outputs, rows < 16 ? rows : rows / 16 * 16);
+}
+
+StreamedNetwork::Sizes StreamedNetwork::SizesOf(const std::vector<Segment>& segments,
+                                                const Options& options, int64_t examples,
+                                                bool keeps_last) {
+  Sizes sizes;
+  for (size_t s = 0; s < segments.size(); ++s) {
+    const Segment& segment = segments[s];
+    if (keeps_last || s + 1 < segments.size() || segment.linear == nullptr) {
+      int64_t& activations = sizes.activations[s % 2];
+      activations = std::max(activations, examples * segment.outputs);
+    }
+    if (segment.linear == nullptr) continue;
+    const int64_t rows = BlockRows(options, segment, examples);
+    sizes.weights = std::max(sizes.weights, rows * segment.inputs);
+    sizes.sums = std::max(sizes.sums, examples * rows);
+  }
+  return sizes;
+}
+
+int64_t StreamedNetwork::MemoryNeeded(const NetworkPlan& plan, const Options& options,
+                                      int64_t calibration_examples, int64_t score_examples) {
+  const std::vector<Segment> segments = SegmentsOf(plan);
+  const int64_t calibrates =
+      SizesOf(Calibrated(segments), options, calibration_examples, false).floats();
+  const int64_t examples = std::min(options.examples_max, score_examples);
+  const int64_t pass = std::max(calibrates, SizesOf(segments, options, examples, true).floats());
+  return (VectorFloats(plan) + plan.constants + pass) * kFloatBytes +
+         static_cast<int64_t>(sizeof(LossSums));
+}
+
+absl::StatusOr<std::unique_ptr<StreamedNetwork>> StreamedNetwork::Create(const v1::Model& model,
+                                                                         const Options& options,
+                                                                         Backend& backend) {
+  if (options.batch_max < 1 || options.examples_max < 1 || options.block_bytes < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "streamed network: batch_max is ", options.batch_max, ", examples_max ",
+        options.examples_max, ", block_bytes ", options.block_bytes, ", want each at least 1"));
+  }
+  TESSERA_RETURN_IF_ERROR(CheckLoss(model));
+  if (!backend.memory().host_addressable()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "streamed network: the memory of ", backend.description(), " is out of the host's reach"));
+  }
+  TESSERA_ASSIGN_OR_RETURN(NetworkPlan plan, PlanOf(model));
+  if (options.sparse_input && plan.stages.front().kind != Kind::kLinear) {
+    return absl::InvalidArgumentError(
+        "model.layers: the first is no linear layer, want one: no other reads sparse rows");
+  }
+  return std::unique_ptr<StreamedNetwork>(
+      new StreamedNetwork(model, options, std::move(plan), backend));
+}
+
+StreamedNetwork::StreamedNetwork(const v1::Model& model, const Options& options, NetworkPlan plan,
+                                 Backend& backend)
+    : model_(model),
+      options_(options),
+      plan_(std::move(plan)),
+      segments_(SegmentsOf(plan_)),
+      backend_(backend) {}
+
+absl::Status StreamedNetwork::Begin(RowSource* source, std::vector<float> factors) {
+  source_ = source;
+  factors_ = std::move(factors);
+  Memory& memory = backend_.memory();
+  if (sums_.size() == 0) {
+    TESSERA_ASSIGN_OR_RETURN(vectors_, Buffer<float>::Create(memory, VectorFloats(plan_)));
+    TESSERA_ASSIGN_OR_RETURN(constants_, Buffer<float>::Create(memory, plan_.constants));
+    TESSERA_ASSIGN_OR_RETURN(sums_, Buffer<LossSums>::Create(memory, 1));
+  }
+  vector_offsets_.clear();
+  int64_t offset = 0;
+  for (size_t p = 0; p < plan_.shape.parameters.size(); ++p) {
+    const ParameterSpec& spec = plan_.shape.parameters[p];
+    vector_offsets_.push_back(offset);
+    if (!spec.is_vector) continue;
+    TESSERA_RETURN_IF_ERROR(
+        source_->ReadRows({static_cast<int>(p), 0, spec.rows},
+                          {vectors_.data() + offset, static_cast<size_t>(spec.rows)}));
+    offset += spec.rows;
+  }
+  return absl::OkStatus();
+}
+
+const float* StreamedNetwork::Vector(int parameter) const {
+  return parameter < 0 ? nullptr : vectors_.data() + vector_offsets_[parameter];
+}
+
+absl::StatusOr<StreamedNetwork::Buffers> StreamedNetwork::Allocate(
+    const std::vector<Segment>& segments, int64_t examples, bool keeps_last) {
+  const Sizes sizes = SizesOf(segments, options_, examples, keeps_last);
+  Memory& memory = backend_.memory();
+  Buffers buffers;
+  buffers.examples = examples;
+  TESSERA_ASSIGN_OR_RETURN(buffers.weights, Buffer<float>::Create(memory, sizes.weights));
+  TESSERA_ASSIGN_OR_RETURN(buffers.sums, Buffer<float>::Create(memory, sizes.sums));
+  for (int i = 0; i < 2; ++i) {
+    TESSERA_ASSIGN_OR_RETURN(buffers.activations[i],
+                             Buffer<float>::Create(memory, sizes.activations[i]));
+  }
+  return buffers;
+}
+
+absl::StatusOr<std::vector<float>> StreamedNetwork::Calibrate(ExampleSource* examples) {
+  if (plan_.constants == 0) return std::vector<float>();
+  const int64_t count = examples->count();
+  if (count == 0) {
+    return absl::InvalidArgumentError("calibration: the sample is empty, want at least one row");
+  }
+  const std::vector<Segment> segments = Calibrated(segments_);
+  TESSERA_ASSIGN_OR_RETURN(Buffers buffers, Allocate(segments, count, /*keeps_last=*/false));
+  TESSERA_RETURN_IF_ERROR(Run(segments, {examples, 0, count, true, &buffers}).status());
+  std::vector<float> constants(plan_.constants);
+  backend_.memory().CopyOut(constants_.data(), constants_.bytes(), constants.data());
+  TESSERA_RETURN_IF_ERROR(backend_.Finish());
+  return constants;
+}
+
+absl::StatusOr<Scores> StreamedNetwork::Score(ExampleSource* examples,
+                                              absl::Span<const float> constants) {
+  if (static_cast<int64_t>(constants.size()) != plan_.constants) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("score: constants are ", constants.size(), " values, want ", plan_.constants));
+  }
+  backend_.memory().CopyIn(constants.data(), constants_.bytes(), constants_.data());
+  const int64_t all = examples->count();
+  const int64_t outputs = plan_.shape.outputs();
+  TESSERA_ASSIGN_OR_RETURN(
+      Buffers buffers,
+      Allocate(segments_, std::min(options_.examples_max, all), /*keeps_last=*/true));
+  Scores scores;
+  for (int64_t begin = 0; begin < all; begin += options_.examples_max) {
+    const int64_t count = std::min(options_.examples_max, all - begin);
+    TESSERA_ASSIGN_OR_RETURN(const float* const logits,
+                             Run(segments_, {examples, begin, count, false, &buffers}));
+    for (int64_t row = 0; row < count; row += options_.batch_max) {
+      const Batch batch =
+          examples->Labelled(begin + row, std::min(options_.batch_max, count - row));
+      ComputeLoss(model_, batch, outputs, logits + row * outputs, nullptr, sums_.data(), backend_);
+      TESSERA_RETURN_IF_ERROR(backend_.Finish());
+      scores += ScoresOf(*sums_.data(), batch.rows);
+    }
+  }
+  return scores;
+}
+
+absl::StatusOr<const float*> StreamedNetwork::Run(const std::vector<Segment>& segments,
+                                                  const Pass& pass) {
+  const float* x = nullptr;  // null: the examples' own inputs
+  for (size_t s = 0; s < segments.size(); ++s) {
+    const Segment& segment = segments[s];
+    float* const y = pass.buffers->activations[s % 2].data();
+    if (segment.linear == nullptr) {
+      TESSERA_RETURN_IF_ERROR(CopyInputs(pass, segment.inputs, y));
+      SendThrough(segment, pass, 0, segment.outputs, y);
+      x = y;
+      continue;
+    }
+    const bool keeps = !pass.calibrates || s + 1 < segments.size();
+    const int64_t block_rows = BlockRows(options_, segment, pass.buffers->examples);
+    float* const sums = pass.buffers->sums.data();
+    for (int64_t first = 0; first < segment.outputs; first += block_rows) {
+      const int64_t width = std::min(block_rows, segment.outputs - first);
+      const RowRange rows{segment.linear->weight, first, first + width};
+      TESSERA_RETURN_IF_ERROR(ReadBlock(rows, segment.inputs, pass.buffers->weights.data()));
+      Multiply(segment, rows, x, pass);
+      SendThrough(segment, pass, first, width, sums);
+      // The next block is read where this one lies.
+      TESSERA_RETURN_IF_ERROR(backend_.Finish());
+      for (int64_t i = 0; keeps && i < pass.count; ++i) {
+        std::memcpy(y + i * segment.outputs + first, sums + i * width, width * sizeof(float));
+      }
+    }
+    x = y;
+  }
+  return x;
+}
+
+absl::Status StreamedNetwork::CopyInputs(const Pass& pass, int64_t inputs, float* to) {
+  for (int64_t i = 0; i < pass.count; i += options_.batch_max) {
+    const Batch batch =
+        pass.examples->Inputs(pass.begin + i, std::min(options_.batch_max, pass.count - i));
+    backend_.memory().CopyIn(batch.inputs, batch.rows * inputs * kFloatBytes, to + i * inputs);
+  }
+  return backend_.Finish();
+}
+
+absl::Status StreamedNetwork::ReadBlock(const RowRange& rows, int64_t columns, float* to) {
+  const absl::Span<float> block(to, static_cast<size_t>(rows.count() * columns));
+  TESSERA_RETURN_IF_ERROR(source_->ReadRows(rows, block));
+  const float factor = factors_.empty() ? 1.0f : factors_[rows.parameter];
+  if (factor == 1.0f) return absl::OkStatus();
+  for (float& w : block) w *= factor;
+  return absl::OkStatus();
+}
+
+void StreamedNetwork::Multiply(const Segment& segment, const RowRange& rows, const float* x,
+                               const Pass& pass) {
+  const int64_t width = rows.count();
+  const float* const weights = pass.buffers->weights.data();
+  const float* bias = Vector(segment.linear->bias);
+  if (bias != nullptr) bias += rows.row_begin;
+  for (int64_t i = 0; i < pass.count; i += options_.batch_max) {
+    const int64_t count = std::min(options_.batch_max, pass.count - i);
+    const LinearShape shape{count, segment.inputs, width};
+    float* const y = pass.buffers->sums.data() + i * width;
+    if (x != nullptr) {
+      backend_.linear().Forward(shape, x + i * segment.inputs, weights, bias, y);
+      continue;
+    }
+    const Batch batch = pass.examples->Inputs(pass.begin + i, count);
+    if (options_.sparse_input) {
+      backend_.sparse_linear().Forward(shape, batch.sparse, weights, bias, y);
+    } else {
+      backend_.linear().Forward(shape, batch.inputs, weights, bias, y);
+    }
+  }
+}
+
+void StreamedNetwork::SendThrough(const Segment& segment, const Pass& pass, int64_t first,
+                                  int64_t width, float* sums) {
+  const MatrixShape matrix{pass.count, width};
+  float* constants = constants_.data() + segment.constants;
+  for (const StagePlan* const stage : segment.behind) {
+    if (stage->kind == Kind::kRelu) {
+      backend_.activation().Relu(matrix.size(), sums, sums);
+    } else if (stage->kind == Kind::kBatchNorm) {
+      float* const mean = constants + first;
+      float* const inverse_sigma = constants + stage->inputs + first;
+      if (pass.calibrates) {
+        backend_.batch_norm().Statistics(matrix, stage->epsilon, sums, mean, inverse_sigma);
+      }
+      BatchNormKernel::Affine affine{Vector(stage->weight), Vector(stage->bias)};
+      if (affine.scale != nullptr) affine.scale += first;
+      if (affine.shift != nullptr) affine.shift += first;
+      backend_.batch_norm().Normalize(matrix, sums, mean, inverse_sigma, affine, stage->relu, sums);
+      constants += stage->constants();
+    }
+    // Dropout does nothing in evaluation.
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,139 @@
+// The evaluation of a network that nobody holds: its weights are read a block of rows at a time.
+//
+//   for each linear layer, for each block of its rows, which are neurons:
+//     read the block; multiply it with the layer's inputs, for all examples at hand;
+//     send the sums through all that lies between this linear layer and the next one
+//
+// What lies between looks at one neuron at a time, so that a block's neurons go through all of it by
+// themselves. Held are a block, the activations before and behind the layer, and the parameters that
+// are vectors.
+#ifndef TESSERA_WORKER_MODEL_STREAMED_NETWORK_H_
+#define TESSERA_WORKER_MODEL_STREAMED_NETWORK_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "kernels/backend.h"
+#include "proto/job.pb.h"
+#include "worker/exchange/row_source.h"
+#include "worker/model/batch.h"
+#include "worker/model/plan.h"
+
+namespace tessera {
+
+// Examples, made into batches when they are needed, many times over.
+class ExampleSource {
+ public:
+  virtual ~ExampleSource() = default;
+  virtual int64_t count() const = 0;
+  // Examples [begin, begin + count), without labels or targets, or with them. The batch lives until
+  // the next call.
+  virtual Batch Inputs(int64_t begin, int64_t count) = 0;
+  virtual Batch Labelled(int64_t begin, int64_t count) = 0;
+};
+
+// Calibrate and Score give what a whole Network gives: to the bit, but for what a matrix product
+// rounds otherwise when it has fewer columns. All in f32.
+//
+// Threading: one thread at a time, the backend's. Buffers are taken in Begin, Calibrate and Score;
+// those of the latter two are given back when they return.
+class StreamedNetwork {
+ public:
+  struct Options {
+    // Examples of one product: a Network's batch_max.
+    int64_t batch_max = 0;
+    bool sparse_input = false;
+    // Of weights that are held at once, and of sums; at least a row and a column are.
+    int64_t block_bytes = int64_t{8} << 20;
+    // Examples that Score sends through the model together. More take as many readings of it.
+    int64_t examples_max = 0;
+  };
+
+  // `backend` outlives it. kInvalidArgument as Network::Create.
+  static absl::StatusOr<std::unique_ptr<StreamedNetwork>> Create(const v1::Model& model,
+                                                                 const Options& options,
+                                                                 Backend& backend);
+
+  // All that it takes for such numbers of examples, at most.
+  static int64_t MemoryNeeded(const NetworkPlan& plan, const Options& options,
+                              int64_t calibration_examples, int64_t score_examples);
+
+  // Reads the vectors. `source` is read until the last Calibrate or Score; it outlives this.
+  // `factors`, by parameter, multiply weights as they are read; 1 where it is empty.
+  absl::Status Begin(RowSource* source, std::vector<float> factors);
+
+  // As Network's, after Begin. Calibrate reads no weights behind the last batch norm.
+  absl::StatusOr<std::vector<float>> Calibrate(ExampleSource* examples);
+  absl::StatusOr<Scores> Score(ExampleSource* examples, absl::Span<const float> constants);
+
+ private:
+  // A linear layer and all behind it up to the next one. The first has none where a model begins
+  // with something else.
+  struct Segment {
+    const StagePlan* linear = nullptr;
+    int64_t inputs = 0;
+    int64_t outputs = 0;
+    std::vector<const StagePlan*> behind;
+    int64_t constants = 0;  // where those of `behind` begin
+    bool normalises() const;
+  };
+  // What one pass over the model works in.
+  struct Buffers {
+    Buffer<float> weights;
+    Buffer<float> sums;            // [examples, neurons of a block]
+    Buffer<float> activations[2];  // [examples, neurons], by turns
+    int64_t examples = 0;          // that there is room for
+  };
+  struct Sizes {
+    int64_t weights = 0, sums = 0, activations[2] = {};
+    int64_t floats() const { return weights + sums + activations[0] + activations[1]; }
+  };
+  struct Pass {
+    ExampleSource* examples = nullptr;
+    int64_t begin = 0;
+    int64_t count = 0;
+    bool calibrates = false;
+    Buffers* buffers = nullptr;
+  };
+
+  StreamedNetwork(const v1::Model& model, const Options& options, NetworkPlan plan,
+                  Backend& backend);
+  static std::vector<Segment> SegmentsOf(const NetworkPlan& plan);
+  static int64_t BlockRows(const Options& options, const Segment& segment, int64_t examples);
+  // Without keeps_last the last segment's activations are needed column by column only.
+  static Sizes SizesOf(const std::vector<Segment>& segments, const Options& options,
+                       int64_t examples, bool keeps_last);
+  // Segments that calibration must go through: up to the last batch norm.
+  static std::vector<Segment> Calibrated(const std::vector<Segment>& segments);
+  absl::StatusOr<Buffers> Allocate(const std::vector<Segment>& segments, int64_t examples,
+                                   bool keeps_last);
+  // Sends the pass's examples through `segments`. Returns the last one's activations.
+  absl::StatusOr<const float*> Run(const std::vector<Segment>& segments, const Pass& pass);
+  absl::Status CopyInputs(const Pass& pass, int64_t inputs, float* to);
+  absl::Status ReadBlock(const RowRange& rows, int64_t columns, float* to);
+  void Multiply(const Segment& segment, const RowRange& rows, const float* x, const Pass& pass);
+  // Columns [first, first + width) of the segment's outputs, which lie in `sums` [count, width].
+  void SendThrough(const Segment& segment, const Pass& pass, int64_t first, int64_t width,
+                   float* sums);
+  const float* Vector(int parameter) const;
+
+  const v1::Model model_;
+  const Options options_;
+  const NetworkPlan plan_;
+  const std::vector<Segment> segments_;
+  Backend& backend_;
+  RowSource* source_ = nullptr;
+  std::vector<float> factors_;
+  Buffer<float> vectors_;
+  std::vector<int64_t> vector_offsets_;  // by parameter
+  Buffer<float> constants_;
+  Buffer<LossSums> sums_;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_WORKER_MODEL_STREAMED_NETWORK_H_

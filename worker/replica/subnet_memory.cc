@@ -1,0 +1,102 @@
+#include "worker/replica/subnet_memory.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/keyset/subnet.h"
+#include "worker/model/local_optimizer.h"
+#include "worker/model/plan.h"
+#include "worker/replica/replica.h"
+
+namespace tessera {
+namespace {
+
+// A block that costs about as much to ask for as to send, and one beyond which nothing is gained.
+constexpr int64_t kBlockBytesMin = int64_t{64} << 10;
+constexpr int64_t kBlockBytesMax = int64_t{8} << 20;
+
+// The evaluation in blocks with fewest readings of the model that takes at most `bytes_max`, or the
+// least.
+StreamedNetwork::Options StreamedWithin(int64_t bytes_max, const NetworkPlan& whole,
+                                        const EvaluationRowCounts& rows, int64_t share,
+                                        StreamedNetwork::Options options) {
+  const auto fits = [&] {
+    return StreamedNetwork::MemoryNeeded(whole, options, rows.calibration, share) <= bytes_max;
+  };
+  // Whole batches, as a whole network makes them.
+  const int64_t batches = std::max<int64_t>(1, (share + options.batch_max - 1) / options.batch_max);
+  for (int64_t readings = 1; readings <= batches; ++readings) {
+    options.examples_max = (batches + readings - 1) / readings * options.batch_max;
+    for (options.block_bytes = kBlockBytesMax; options.block_bytes >= kBlockBytesMin;
+         options.block_bytes /= 2) {
+      if (fits()) return options;
+    }
+  }
+  options.block_bytes = kBlockBytesMin;
+  return options;
+}
+
+}  // namespace
+
+int64_t SubnetMemory::total() const {
+  if (pulls_apart) return subnet + pulled + evaluation + batches;
+  return std::max(subnet, evaluation) + batches;
+}
+
+std::string SubnetMemory::Describe() const {
+  if (pulls_apart) {
+    return absl::StrCat("subnet ", subnet, " + next subnet ", pulled, " + evaluation ", evaluation,
+                        " + batches ", batches);
+  }
+  if (subnet >= evaluation) return absl::StrCat("subnet ", subnet, " + batches ", batches);
+  return absl::StrCat("evaluation ", evaluation, " + batches ", batches);
+}
+
+absl::StatusOr<SubnetMemory> PlanSubnetMemory(const v1::Job& job, const Recipe& recipe,
+                                              const InputRows& input,
+                                              const EvaluationRowCounts& rows, int64_t bytes_max) {
+  TESSERA_ASSIGN_OR_RETURN(const NetworkPlan whole, PlanOf(job.model()));
+  TESSERA_ASSIGN_OR_RETURN(const Precision precision, PrecisionOf(job.train().precision()));
+  SubnetPlace place;
+  // Rounding gives the last site the largest part.
+  const int64_t workers = std::max<int64_t>(job.cluster().workers(), 1);
+  place.shares.assign(workers, 1);
+  place.site = place.sites() - 1;
+  const Subnet subnet = SubnetOf(whole.shape, GroupsOf(job.model(), whole.shape), place);
+  TESSERA_ASSIGN_OR_RETURN(const NetworkPlan part, PlanOf(SubnetModel(job.model(), subnet)));
+  const int64_t calibrated = whole.constants > 0 ? rows.calibration : 0;
+
+  SubnetMemory held;
+  held.subnet = tessera::MemoryNeeded(part, job.train().batch_size(), precision, 0, input.sparse,
+                                      StepsColumns(job, recipe, input))
+                    .held_bytes +
+                LocalOptimizer::MemoryNeeded(job.train().optimizer(), part);
+  held.pulled = part.parameter_floats * static_cast<int64_t>(sizeof(float));
+  held.batches = BatchRows::MemoryNeeded(job, whole.shape, input, calibrated);
+  const NetworkMemory evaluated =
+      tessera::MemoryNeeded(whole, BatchRowsMax(job), precision, calibrated, input.sparse);
+  held.evaluation = evaluated.evaluation_bytes + evaluated.calibration_bytes;
+  const int64_t evaluation_max = job.cluster().evaluation_memory();
+  if (held.evaluation <= evaluation_max && held.total() <= bytes_max) return held;
+
+  held.evaluates_whole = false;
+  held.streamed.batch_max = BatchRowsMax(job);
+  held.streamed.sparse_input = input.sparse;
+  held.batches = BatchRows::MemoryNeeded(job, whole.shape, input, 0);
+  const int64_t share = (rows.test + workers - 1) / workers;
+  const auto within = [&](bool pulls_apart, int64_t evaluation_bytes) {
+    SubnetMemory way = held;
+    way.pulls_apart = pulls_apart;
+    way.streamed = StreamedWithin(std::min(evaluation_max, evaluation_bytes), whole,
+                                  {calibrated, rows.test}, share, held.streamed);
+    way.evaluation = StreamedNetwork::MemoryNeeded(whole, way.streamed, calibrated, share);
+    return way;
+  };
+  const SubnetMemory apart = within(true, bytes_max - held.subnet - held.pulled - held.batches);
+  const SubnetMemory single = within(false, bytes_max - held.batches);
+  const bool as_few_readings = apart.streamed.examples_max >= single.streamed.examples_max;
+  return apart.total() <= bytes_max && as_few_readings ? apart : single;
+}
+
+}  // namespace tessera
