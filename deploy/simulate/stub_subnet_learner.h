@@ -44,8 +44,12 @@ class StubSubnetLearner final : public Learner {
   absl::Status FormUpdate() override { return absl::OkStatus(); }
   absl::Status AdoptValues() override;
   absl::Status Recut(const SubnetPlace& place) override;
-  const ParameterArrays& evaluation_values() const override { return values(); }
-  absl::Status AdoptEvaluation() override { return absl::OkStatus(); }
+  bool pulls_apart() const override { return true; }
+  absl::StatusOr<ExchangeResult> BeginEvaluation(ParameterClient* servers, Exchange after,
+                                                 RestWord word) override {
+    return servers->Read(after, word, values());
+  }
+  absl::StatusOr<bool> EndEvaluation() override { return false; }
   absl::StatusOr<std::vector<float>> Calibrate(const Dataset& data,
                                                absl::Span<const uint32_t> rows) override {
     return std::vector<float>();
