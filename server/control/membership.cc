@@ -397,7 +397,8 @@ std::vector<std::string> Membership::WaitingFor(const MemberRecord& member) cons
         const MemberRecord& first = *members_.Find(open_->joiner);
         return {absl::StrCat("worker ", first.rank.value(), " to be admitted first")};
       }
-      servers = servers_.Behind(generation_);
+      // A lost site's end is agreed on before anybody is admitted.
+      servers = open_ ? open_->agreement.Missing() : servers_.Behind(generation_);
       break;
     case MemberState::kProposed:
       servers = open_->agreement.Missing();

@@ -58,6 +58,7 @@ std::unique_ptr<ConsistencyPolicy> Checker::Recorded(ShardId shard, const ShardS
   Ledger& ledger = ledgers_[shard.value()];
   ledger.slices = slices;
   ledger.parameters.assign(slices.size, 0);
+  if (options_.subnets != nullptr) ledger.parameters = options_.subnets->InitialValues(slices);
   ledger.pending.assign(slices.size, 0);
   return std::make_unique<RecordedPolicy>(this, shard, std::move(policy));
 }
@@ -100,19 +101,43 @@ void Checker::OnFolded(ShardId shard, const PushFacts& push, const Verdict& verd
   ledger.weights = ledger.folded.empty() ? weight : ledger.weights + weight;
   ledger.clocks[push.member] = push.exchange;
   ledger.highest = std::max(ledger.highest, push.exchange);
+  if (options_.subnets != nullptr) {
+    ReplaceValues(&ledger, push, where);
+  } else {
+    AddUpdate(&ledger, push, weight);
+  }
+  ledger.folded.push_back(push.member);
+  if (verdict.commit) OnCommitted(shard, push.exchange);
+}
+
+void Checker::AddUpdate(Ledger* ledger, const PushFacts& push, float weight) {
   int64_t at = 0;
-  for (const Slice& slice : ledger.slices.slices) {
+  for (const Slice& slice : ledger->slices.slices) {
     // One parameter: entries are numbered over the whole of it.
     for (int64_t entry = slice.row_begin * slice.columns; entry < slice.row_end * slice.columns;
          ++entry) {
       const float part = weight * static_cast<float>(UpdateEntry(options_.seed, push.member,
                                                                  push.exchange, entry));
-      ledger.pending[at] = ledger.folded.empty() ? part : ledger.pending[at] + part;
+      ledger->pending[at] = ledger->folded.empty() ? part : ledger->pending[at] + part;
       ++at;
     }
   }
-  ledger.folded.push_back(push.member);
-  if (verdict.commit) OnCommitted(shard, push.exchange);
+}
+
+// Those of the site that the servers have said the member is. Shared ones wait for the commit.
+void Checker::ReplaceValues(Ledger* ledger, const PushFacts& push, absl::string_view where) {
+  const std::map<MemberId, SubnetPlace>& cut = cuts_[push.exchange.value()];
+  const auto place = cut.find(push.member);
+  if (place == cut.end()) return Violate(absl::StrCat(where, ": folded, but never fetched"));
+  for (const SubnetEntries::Entry& entry :
+       options_.subnets->OnServer(place->second, ledger->slices)) {
+    const int64_t value = UpdateEntry(options_.seed, push.member, push.exchange, entry.number);
+    if (entry.shared) {
+      ledger->shared[entry.position] += static_cast<double>(value);
+    } else {
+      ledger->parameters[entry.position] = static_cast<float>(value);
+    }
+  }
 }
 
 void Checker::OnCommitted(ShardId shard, Exchange exchange) {
@@ -127,6 +152,11 @@ void Checker::OnCommitted(ShardId shard, Exchange exchange) {
     ledger.commits[exchange] = {ledger.folded.begin(), ledger.folded.end()};
     ledger.committed = exchange;
   }
+  for (const auto& [position, sum] : ledger.shared) {
+    ledger.parameters[position] =
+        static_cast<float>(sum / static_cast<double>(ledger.folded.size()));
+  }
+  ledger.shared.clear();
   const float count =
       static_cast<float>(options_.by_examples ? ledger.weights : ledger.folded.size());
   const float scale = options_.mean ? 1.0f / count : 1.0f;
@@ -148,9 +178,56 @@ void Checker::OnCounted(ShardId shard, Version version) {
 
 void Checker::OnRead(ShardId shard, MemberId member, Exchange after, Version version,
                      const std::vector<float>& values) {
-  const Ledger& ledger = ledgers_[shard.value()];
   const std::string where = absl::StrCat("shard ", shard.value(), " read by member ",
                                          member.value(), " after exchange ", after.value());
+  CheckRead(shard, member, after, version, where);
+  CompareValues(ledgers_[shard.value()], values, nullptr, where);
+}
+
+void Checker::OnFetched(ShardId shard, MemberId member, const SubnetPlace& place, Version version,
+                        const std::optional<std::vector<float>>& values) {
+  const Ledger& ledger = ledgers_[shard.value()];
+  const std::string where = absl::StrCat("shard ", shard.value(), " fetch of round ", place.round,
+                                         " by member ", member.value());
+  CheckRead(shard, member, Exchange(place.round - 1), version, where);
+  std::map<MemberId, SubnetPlace>& cut = cuts_[place.round];
+  for (const auto& [other, theirs] : cut) {
+    const bool is_same = other == member
+                             ? theirs == place
+                             : theirs.shares == place.shares && theirs.site != place.site;
+    if (is_same && theirs.seed == place.seed) continue;
+    Violate(absl::StrCat(where, ": site ", place.site, " of ", place.sites(), ", but member ",
+                         other.value(), " is site ", theirs.site, " of ", theirs.sites(),
+                         ": the round is cut in two ways"));
+  }
+  if (cut.empty() && !options_.subnets->IsPartition(place)) {
+    Violate(absl::StrCat(where, ": its ", place.sites(), " parts do not make up the model"));
+  }
+  cut.emplace(member, place);
+  if (!values.has_value()) return;
+  const auto entries = options_.subnets->OnServer(place, ledger.slices);
+  CompareValues(ledger, *values, &entries, where);
+}
+
+bool Checker::IsInRound(ShardId shard) const {
+  const Ledger& ledger = ledgers_[shard.value()];
+  return std::any_of(ledger.folded.begin(), ledger.folded.end(), [&](MemberId member) {
+    const Exchange round = ledger.clocks.at(member);
+    return ledger.applied.count({member, Exchange(round.value() - 1)}) > 0;
+  });
+}
+
+void Checker::OnReadOutside(ShardId shard, MemberId member, Version version,
+                            const std::vector<float>& values) {
+  OnCounted(shard, version);
+  CompareValues(
+      ledgers_[shard.value()], values, nullptr,
+      absl::StrCat("shard ", shard.value(), " read at an evaluation by member ", member.value()));
+}
+
+void Checker::CheckRead(ShardId shard, MemberId member, Exchange after, Version version,
+                        absl::string_view where) {
+  const Ledger& ledger = ledgers_[shard.value()];
   OnCounted(shard, version);
   if (options_.lockstep && after != Exchange(0) && after != ledger.committed) {
     const PlanMember* reader = ledger.plan.Find(member);
@@ -172,15 +249,20 @@ void Checker::OnRead(ShardId shard, MemberId member, Exchange after, Version ver
       Violate(absl::StrCat(where, ": the reader's own push is missing"));
     }
   }
-  if (values.size() != ledger.parameters.size())
-    return Violate(absl::StrCat(where, ": wrong size"));
+}
+
+void Checker::CompareValues(const Ledger& ledger, const std::vector<float>& values,
+                            const std::vector<SubnetEntries::Entry>* wanted,
+                            absl::string_view where) {
+  const size_t size = wanted == nullptr ? ledger.parameters.size() : wanted->size();
+  if (values.size() != size) return Violate(absl::StrCat(where, ": wrong size"));
   for (size_t i = 0; i < values.size(); ++i) {
-    if (std::abs(values[i] - ledger.parameters[i]) <=
-        options_.tolerance * std::max(1000.0f, std::abs(values[i]))) {
+    const float want = ledger.parameters[wanted == nullptr ? i : (*wanted)[i].position];
+    if (std::abs(values[i] - want) <= options_.tolerance * std::max(1000.0f, std::abs(values[i]))) {
       continue;
     }
-    return Violate(absl::StrCat(where, ": entry ", i, " is ", values[i], ", want ",
-                                ledger.parameters[i], " by the updates folded"));
+    return Violate(absl::StrCat(where, ": entry ", i, " is ", values[i], ", want ", want,
+                                " by the updates folded"));
   }
 }
 
@@ -201,9 +283,9 @@ void Checker::CheckGap(ShardId shard, MemberId reader, Exchange after) {
     const uint64_t clock =
         folded != ledger.clocks.end() ? folded->second.value() : m.first_exchange.value() - 1;
     if (after.value() <= clock + *options_.bound) continue;
-    Violate(absl::StrCat("shard ", shard.value(), " read by member ", reader.value(), ": its gap to member ",
-                         m.member.value(), " is ", after.value() - clock, ", want at most ",
-                         *options_.bound));
+    Violate(absl::StrCat("shard ", shard.value(), " read by member ", reader.value(),
+                         ": its gap to member ", m.member.value(), " is ", after.value() - clock,
+                         ", want at most ", *options_.bound));
   }
 }
 

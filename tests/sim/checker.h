@@ -2,7 +2,8 @@
 //
 // Updates are integers that follow from (seed, member, exchange, entry), so the parameters of every
 // shard are known to the bit from the history of what was folded: initial values (zeros) plus those
-// updates, weighed as the method says, and no other.
+// updates, weighed as the method says, and no other. Where subnets are trained the updates are values,
+// and every entry has that of the site that returned it last: the initial one where none did.
 #ifndef TESSERA_TESTS_SIM_CHECKER_H_
 #define TESSERA_TESTS_SIM_CHECKER_H_
 
@@ -19,7 +20,9 @@
 #include "common/base/ids.h"
 #include "common/consistency/plan.h"
 #include "common/consistency/policy.h"
+#include "common/keyset/subnet.h"
 #include "common/layout/shard_map.h"
+#include "tests/sim/subnet_entries.h"
 
 namespace tessera {
 
@@ -48,6 +51,8 @@ class Checker {
     std::optional<uint64_t> bound;
     // A read waits until the round of its exchange has closed.
     bool rounds = false;
+    // Set: subnets of it are trained, in rounds. Outlives the checker.
+    const SubnetEntries* subnets = nullptr;
   };
   explicit Checker(Options options);
 
@@ -63,6 +68,15 @@ class Checker {
   // A member was answered.
   void OnRead(ShardId shard, MemberId member, Exchange after, Version version,
               const std::vector<float>& values);
+  // A member was answered how `place.round` is cut for it, with values if it had asked for that.
+  void OnFetched(ShardId shard, MemberId member, const SubnetPlace& place, Version version,
+                 const std::optional<std::vector<float>>& values);
+  // Somebody who has made earlier rounds has its push of the open one folded. One that begins with it
+  // may be ahead of others that evaluate.
+  bool IsInRound(ShardId shard) const;
+  // All values, as they are just now.
+  void OnReadOutside(ShardId shard, MemberId member, Version version,
+                     const std::vector<float>& values);
   void OnCounted(ShardId shard, Version version);
   void OnResting(ShardId shard, MemberId member, bool resting);
   // A worker has pulled from all shards after `exchange`.
@@ -89,15 +103,17 @@ class Checker {
   class RecordedPolicy;
   // What one shard must look like.
   struct Ledger {
+    // Of parameters that all sites have: the sum of what they returned.
+    std::map<int64_t, double> shared;  // by position
     ShardSlices slices;
     Plan plan;
     std::vector<float> parameters;
     std::vector<float> pending;
-    double weights = 0;                               // folded into pending, by examples
+    double weights = 0;  // folded into pending, by examples
     uint64_t first_examples = 0;
-    std::map<MemberId, Exchange> clocks;              // last exchange folded
-    Exchange highest;                                 // of all pushes folded
-    Exchange round{1};                                // being collected
+    std::map<MemberId, Exchange> clocks;  // last exchange folded
+    Exchange highest;                     // of all pushes folded
+    Exchange round{1};                    // being collected
     std::set<MemberId> resting;
     std::vector<MemberId> folded;                     // into pending
     std::set<std::pair<MemberId, Exchange>> applied;  // ever
@@ -108,12 +124,21 @@ class Checker {
 
   void OnFolded(ShardId shard, const PushFacts& push, const Verdict& verdict);
   void OnCommitted(ShardId shard, Exchange exchange);
+  void AddUpdate(Ledger* ledger, const PushFacts& push, float weight);
+  void ReplaceValues(Ledger* ledger, const PushFacts& push, absl::string_view where);
+  void CheckRead(ShardId shard, MemberId member, Exchange after, Version version,
+                 absl::string_view where);
+  // `wanted` says where each value lies in the shard's dense order; nullptr: they are all.
+  void CompareValues(const Ledger& ledger, const std::vector<float>& values,
+                     const std::vector<SubnetEntries::Entry>* wanted, absl::string_view where);
   void CheckGap(ShardId shard, MemberId reader, Exchange after);
   void CheckSameCommits(const std::set<MemberId>& lost);
 
   const Options options_;
   std::vector<Ledger> ledgers_;
   std::map<Exchange, std::vector<float>> replicas_;  // under lockstep
+  // By round: how it is cut, as servers have said.
+  std::map<uint64_t, std::map<MemberId, SubnetPlace>> cuts_;
   std::optional<std::string> violation_;
 };
 

@@ -15,6 +15,7 @@ enum class Mutation {
   kReadsEarly,            // readers are never made to wait
   kForgetsPromise,        // a server agrees to a joiner's exchange and does not hold it
   kLosesStaged,           // one server acknowledges a push now and then, and forgets it
+  kForgetsFormerSites,    // one server cuts rounds without members that were lost
 };
 
 }  // namespace tessera

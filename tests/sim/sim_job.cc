@@ -76,6 +76,9 @@ v1::Job JobOf(SimMethod name, int workers, Dice* dice) {
     case SimMethod::kDilocoAsynchronous:
       PlainDiloco(&method)->set_asynchronous(true);
       break;
+    case SimMethod::kIst:
+      method.mutable_ist()->set_local_steps(1 + dice->Below(3));
+      break;
   }
   return job;
 }
@@ -87,11 +90,12 @@ Recipe RecipeOf(const v1::Job& job) {
 }
 
 Checker::Options CheckerOptions(uint64_t seed, int servers, SimMethod name, const v1::Job& job,
-                                const Recipe& recipe) {
+                                const Recipe& recipe, const SubnetEntries* subnets) {
   Checker::Options options;
   options.seed = seed;
   options.shards = servers;
   options.lockstep = recipe.lockstep;
+  options.subnets = subnets;
   options.sign = recipe.payload == PayloadKind::kGradient ? -1 : 1;
   const float workers = static_cast<float>(job.cluster().workers());
   if (name == SimMethod::kAsyncSgdInverse || name == SimMethod::kSoftsyncInverse) {
@@ -123,12 +127,14 @@ SimJob::SimJob(SimOptions options)
       job_(JobOf(options.method, workers_count_, &dice_)),
       recipe_(RecipeOf(job_)),
       step_time_(dice_.Between(absl::Milliseconds(1), absl::Milliseconds(60))),
-      checker_(
-          CheckerOptions(options.seed, servers_count_, options.method, job_, recipe_)) {
+      subnets_(recipe_.subnets ? std::make_unique<SubnetEntries>(options.seed, servers_count_)
+                               : nullptr),
+      checker_(CheckerOptions(options.seed, servers_count_, options.method, job_, recipe_,
+                              subnets_.get())) {
   JobFacts facts;
   facts.servers = servers_count_;
   facts.workers = workers_count_;
-  facts.layout_hash = LayoutHash(ZeroMatrix(kRows, kColumns), servers_count_);
+  facts.layout_hash = LayoutHash(Shape(), servers_count_);
   facts.lease_timeout = kLease;
   facts.batch_size = kBatch;
   facts.epochs = steps_ > 0 ? 0 : kEpochs;
@@ -137,6 +143,8 @@ SimJob::SimJob(SimOptions options)
   facts.synchronous = recipe_.lockstep;
   facts.aligned = recipe_.aligned;
   facts.step_budgets = recipe_.step_budgets;
+  facts.subnets = recipe_.subnets;
+  if (subnets_ != nullptr) facts.members_max = subnets_->members_max();
   coordinator_ = std::make_unique<SimCoordinator>(&network_, facts);
   chaos_ = network_.AddNode();
   StartServers();
@@ -145,16 +153,24 @@ SimJob::SimJob(SimOptions options)
   if (options_.faults) PlanFaults();
 }
 
+ModelShape SimJob::Shape() const {
+  return subnets_ != nullptr ? subnets_->shape() : ZeroMatrix(kRows, kColumns);
+}
+
 void SimJob::StartServers() {
   for (int rank = 0; rank < servers_count_; ++rank) {
     Shard::Options options;
-    options.shape = ZeroMatrix(kRows, kColumns);
+    options.shape = Shape();
     options.shard = ShardId(rank);
     options.shard_count = servers_count_;
     options.kind = static_cast<int>(recipe_.payload);
     options.policy = recipe_.make_policy();
     options.rule = recipe_.make_rule();
     options.schedule = recipe_.schedule;
+    if (subnets_ != nullptr) {
+      options.seed = subnets_->seed();
+      options.groups = subnets_->groups();
+    }
     servers_.push_back(std::make_unique<SimServer>(&network_, coordinator_.get(), &checker_,
                                                    std::move(options), options_.mutation));
   }
@@ -174,6 +190,9 @@ void SimJob::StartWorker(std::optional<uint32_t> rank) {
   options.lockstep = recipe_.lockstep;
   options.kind = static_cast<int>(recipe_.payload);
   options.step_time = step_time_ * (0.5 + 0.01 * dice_.Below(150));
+  options.subnets = subnets_.get();
+  options.sites = static_cast<uint32_t>(workers_count_);
+  options.forges = options_.faults;
   workers_.push_back(std::make_unique<SimWorker>(&network_, coordinator_.get(), &checker_,
                                                  std::move(servers), options));
 }

@@ -21,6 +21,7 @@
 #include "tests/sim/sim_network.h"
 #include "tests/sim/sim_server.h"
 #include "tests/sim/sim_worker.h"
+#include "tests/sim/subnet_entries.h"
 
 namespace tessera {
 
@@ -36,6 +37,7 @@ enum class SimMethod {
   kDiloco,
   kDilocoQuorum,
   kDilocoAsynchronous,
+  kIst,
 };
 
 struct SimOptions {
@@ -65,6 +67,7 @@ class SimJob {
   SimOutcome Run();
 
  private:
+  ModelShape Shape() const;
   void StartServers();
   void StartWorker(std::optional<uint32_t> rank);
   void PlanFaults();
@@ -89,6 +92,7 @@ class SimJob {
   const v1::Job job_;
   const Recipe recipe_;
   const absl::Duration step_time_;
+  const std::unique_ptr<SubnetEntries> subnets_;  // nullptr: the method trains none
   Checker checker_;
   std::unique_ptr<SimCoordinator> coordinator_;
   std::vector<std::unique_ptr<SimServer>> servers_;

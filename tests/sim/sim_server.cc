@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/shard/shard_messages.h"
+#include "server/shard/site_subnet.h"
+#include "tests/server/shard/shard_fixture.h"
 
 namespace tessera {
 namespace {
@@ -132,6 +134,7 @@ void SimServer::ApplyPlan(const v1::Plan& text) {
       if (plan.Find(m.member) == nullptr) believed.members.push_back(m);
     }
   }
+  if (mutation_ == Mutation::kForgetsFormerSites && rank_ == ShardId(0)) believed.former.clear();
   for (const Shard::Removed& removed : shard_.SetPlan(believed)) removed_.push_back(removed);
   v1::ShardMessage message;
   v1::PlanApplied& applied = *message.mutable_applied();
@@ -187,17 +190,25 @@ void SimServer::Push(const std::function<ReceivedPush()>& make,
   Work();
 }
 
-Version SimServer::ReadOutside(MemberId member, Exchange after, RestWord word) {
+bool SimServer::ReadOutside(MemberId member, Exchange after, RestWord word) {
   shard_.Rest(member, after, word);
   const ReadResult result = shard_.ReadNow();
+  checker_->OnReadOutside(rank_, member, result.version, ValuesOf(*result.snapshot));
+  const bool in_round = checker_->IsInRound(rank_);
   Work();
-  return result.version;
+  return in_round;
 }
 
 void SimServer::Pull(MemberId member, Exchange after, RestWord word,
                      std::function<void(absl::StatusOr<PulledValues>)> answer) {
   shard_.Rest(member, after, word);
-  reads_.push_back({member, after, std::move(answer)});
+  reads_.push_back({member, after, std::move(answer), std::nullopt, false});
+  Work();
+}
+
+void SimServer::Fetch(MemberId member, const SubnetPlace& asked, bool waits_only,
+                      std::function<void(absl::StatusOr<PulledValues>)> answer) {
+  reads_.push_back({member, Exchange(asked.round - 1), std::move(answer), asked, waits_only});
   Work();
 }
 
@@ -222,24 +233,47 @@ void SimServer::Work() {
 void SimServer::AnswerReads() {
   std::vector<ParkedRead> still;
   for (ParkedRead& read : reads_) {
-    absl::StatusOr<std::optional<ReadResult>> result = shard_.Read(read.member, read.after);
+    absl::StatusOr<std::optional<PulledValues>> result = Try(read);
     if (!result.ok()) {
       read.answer(result.status());
-      continue;
-    }
-    if (!result->has_value()) {
+    } else if (!result->has_value()) {
       still.push_back(std::move(read));
-      continue;
+    } else {
+      read.answer(**std::move(result));
     }
-    PulledValues pulled;
-    pulled.version = (*result)->version;
-    for (const std::shared_ptr<const Block>& block : (*result)->snapshot->blocks()) {
-      pulled.values.insert(pulled.values.end(), block->data(), block->data() + block->size());
-    }
-    checker_->OnRead(rank_, read.member, read.after, pulled.version, pulled.values);
-    read.answer(std::move(pulled));
   }
   reads_ = std::move(still);
+}
+
+absl::StatusOr<std::optional<PulledValues>> SimServer::Try(const ParkedRead& read) {
+  if (read.asked.has_value()) return TryFetch(read);
+  absl::StatusOr<std::optional<ReadResult>> result = shard_.Read(read.member, read.after);
+  if (!result.ok()) return result.status();
+  if (!result->has_value()) return std::optional<PulledValues>();
+  PulledValues pulled;
+  pulled.version = (*result)->version;
+  pulled.values = ValuesOf(*(*result)->snapshot);
+  checker_->OnRead(rank_, read.member, read.after, pulled.version, pulled.values);
+  return std::optional<PulledValues>(std::move(pulled));
+}
+
+absl::StatusOr<std::optional<PulledValues>> SimServer::TryFetch(const ParkedRead& read) {
+  absl::StatusOr<std::optional<SubnetReadResult>> result =
+      shard_.ReadSubnet(read.member, read.after.Next());
+  if (!result.ok()) return result.status();
+  if (!result->has_value()) return std::optional<PulledValues>();
+  PulledValues pulled;
+  pulled.version = (*result)->read.version;
+  pulled.place = (*result)->site->place();
+  std::optional<std::vector<float>> values;
+  if (*pulled.place == *read.asked && !read.waits_only) {
+    SubnetGather gather((*result)->site, (*result)->read.snapshot);
+    pulled.values.resize(gather.left());
+    gather.Next(gather.left(), pulled.values.data());
+    values = pulled.values;
+  }
+  checker_->OnFetched(rank_, read.member, *pulled.place, pulled.version, values);
+  return std::optional<PulledValues>(std::move(pulled));
 }
 
 void SimServer::SetAlarm() {

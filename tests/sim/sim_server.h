@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/base/ids.h"
+#include "common/keyset/subnet.h"
 #include "proto/coordinator.pb.h"
 #include "server/shard/shard.h"
 #include "tests/sim/checker.h"
@@ -24,6 +26,8 @@ namespace tessera {
 struct PulledValues {
   Version version;
   std::vector<float> values;
+  // Of a fetch: how the round is cut for the caller. Without values where it asked otherwise.
+  std::optional<SubnetPlace> place;
 };
 
 class SimServer {
@@ -42,7 +46,12 @@ class SimServer {
   void Pull(MemberId member, Exchange after, RestWord word,
             std::function<void(absl::StatusOr<PulledValues>)> answer);
 
-  Version ReadOutside(MemberId member, Exchange after, RestWord word);
+  // The values of `asked`'s round for `member`, or without values where it `waits_only` for that.
+  void Fetch(MemberId member, const SubnetPlace& asked, bool waits_only,
+             std::function<void(absl::StatusOr<PulledValues>)> answer);
+
+  // Whether the values were of the middle of a round.
+  bool ReadOutside(MemberId member, Exchange after, RestWord word);
 
   // Its connection to the coordinator breaks, with all that is on its way, and is made anew.
   void BreakLink();
@@ -54,6 +63,8 @@ class SimServer {
     MemberId member;
     Exchange after;
     std::function<void(absl::StatusOr<PulledValues>)> answer;
+    std::optional<SubnetPlace> asked;  // of a fetch
+    bool waits_only = false;
   };
 
   void Attach();
@@ -65,6 +76,9 @@ class SimServer {
   // Something has changed: folds, commits and answers, one piece of work after the other.
   void Work();
   void AnswerReads();
+  // nullopt: it must wait.
+  absl::StatusOr<std::optional<PulledValues>> Try(const ParkedRead& read);
+  absl::StatusOr<std::optional<PulledValues>> TryFetch(const ParkedRead& read);
   void SetAlarm();
   void CheckWaiting();
 

@@ -34,15 +34,24 @@ std::string NameOf(SimMethod method) {
       return "diloco quorum";
     case SimMethod::kDilocoAsynchronous:
       return "diloco asynchronous";
+    case SimMethod::kIst:
+      return "ist";
   }
   return "";
 }
 
-constexpr SimMethod kMethods[] = {
-    SimMethod::kDataParallel,    SimMethod::kLocalSgd,        SimMethod::kAsyncSgd,
-    SimMethod::kAsyncSgdDeltas,  SimMethod::kAsyncSgdInverse, SimMethod::kSoftsync,
-    SimMethod::kSoftsyncInverse, SimMethod::kSsp,             SimMethod::kDiloco,
-    SimMethod::kDilocoQuorum,    SimMethod::kDilocoAsynchronous};
+constexpr SimMethod kMethods[] = {SimMethod::kDataParallel,
+                                  SimMethod::kLocalSgd,
+                                  SimMethod::kAsyncSgd,
+                                  SimMethod::kAsyncSgdDeltas,
+                                  SimMethod::kAsyncSgdInverse,
+                                  SimMethod::kSoftsync,
+                                  SimMethod::kSoftsyncInverse,
+                                  SimMethod::kSsp,
+                                  SimMethod::kDiloco,
+                                  SimMethod::kDilocoQuorum,
+                                  SimMethod::kDilocoAsynchronous,
+                                  SimMethod::kIst};
 
 // What to type to see this run again, with its log.
 std::string Replay(uint64_t seed) {
@@ -150,6 +159,11 @@ TEST_CASE("the checker objects to every mutation", "[sim][mutation]") {
       {Mutation::kWeighsAlike, SimMethod::kSoftsyncInverse, "by the updates folded"},
       {Mutation::kPolicyForgetsRemoval, SimMethod::kSsp, "waits for"},
       {Mutation::kPolicyForgetsRemoval, SimMethod::kDilocoQuorum, "waits for"},
+      {Mutation::kForgetsFormerSites, SimMethod::kIst, "cut in two ways"},
+      {Mutation::kForgetsPromise, SimMethod::kIst, ""},
+      {Mutation::kServerForgetsRemoval, SimMethod::kIst, ""},
+      {Mutation::kCountsTwice, SimMethod::kIst, "by the updates folded"},
+      {Mutation::kLosesStaged, SimMethod::kIst, "stuck"},
   };
   for (const Broken& broken : all) {
     std::string seen;

@@ -37,13 +37,17 @@ void SimWorker::Retry(Attempt<Reply> attempt, std::function<void(absl::StatusOr<
 void SimWorker::Crash() { network_->Kill(node_); }
 
 void SimWorker::GiveUp(const absl::Status& status) {
+  CheckIsRemoved(absl::StrCat(doing_, ": ", status.message()));
+  network_->Kill(node_);
+}
+
+void SimWorker::CheckIsRemoved(absl::string_view what) {
   const MemberRecord* record = coordinator_->state().membership().members().Find(member_);
   const bool running = coordinator_->state().outcome().ok() && !coordinator_->state().ended();
   if (record != nullptr && IsLive(record->state) && running &&
       !coordinator_->state().membership().servers().AllClosed()) {
-    checker_->OnLiveMemberRefused(member_, absl::StrCat(doing_, ": ", status.message()));
+    checker_->OnLiveMemberRefused(member_, what);
   }
-  network_->Kill(node_);
 }
 
 // --- the control plane ---
@@ -78,6 +82,7 @@ void SimWorker::OnAdmitted(const v1::JoinReply& reply) {
   exchange_ = Exchange(reply.first_exchange() - 1);
   step_ = reply.first_step();
   epoch_ = reply.epoch();
+  if (options_.subnets != nullptr) ExpectFirst(reply);
   Renew();
   PullFirst();
 }
@@ -232,6 +237,16 @@ void SimWorker::PushPull() {
   const RestWord word = rests ? NextRest() : RestWord();
   exchange_ = exchange_.Next();
   doing_ = absl::StrCat("exchange ", exchange_.value());
+  if (options_.subnets != nullptr) {
+    // The last round's subnets go back, and no other is fetched.
+    FetchAll(/*waits_only=*/Finished());
+    parts_missing_ += servers_.size();
+    for (size_t server = 0; server < servers_.size(); ++server) {
+      if (options_.forges) Forge(server);
+      SendPush(server, SubnetPush(server));
+    }
+    return;
+  }
   parts_missing_ = 2 * servers_.size();
   for (size_t server = 0; server < servers_.size(); ++server) {
     PushTo(server);
@@ -241,30 +256,35 @@ void SimWorker::PushPull() {
 
 void SimWorker::PullFirst() {
   doing_ = absl::StrCat("pull after ", exchange_.value());
+  if (options_.subnets != nullptr) return FetchAll(/*waits_only=*/false);
   parts_missing_ = servers_.size();
-  for (size_t server = 0; server < servers_.size(); ++server) PullFrom(server, exchange_, RestWord());
+  for (size_t server = 0; server < servers_.size(); ++server)
+    PullFrom(server, exchange_, RestWord());
 }
 
 void SimWorker::Arrive() {
   if (rest_.rests || options_.lockstep) return Evaluate(v1::ARRIVE);
   NextRest();
-  ReadOutside([this] { Evaluate(v1::ARRIVE); });
+  ReadOutside(/*evaluates=*/false, [this] { Evaluate(v1::ARRIVE); });
 }
 
-void SimWorker::ReadOutside(std::function<void()> then) {
+void SimWorker::ReadOutside(bool evaluates, std::function<void()> then) {
   doing_ = absl::StrCat("reading at an evaluation after ", exchange_.value());
   const auto missing = std::make_shared<size_t>(servers_.size());
   for (SimServer* const from : servers_) {
-    Retry<Version>(
+    Retry<bool>(
         [this, from](auto done) {
-          network_->Call<absl::StatusOr<Version>>(
+          network_->Call<absl::StatusOr<bool>>(
               node_, from->node(),
               [from, member = member_, after = exchange_, word = rest_](auto answer) {
                 answer(from->ReadOutside(member, after, word));
               },
               done);
         },
-        [missing, then](const absl::StatusOr<Version>&) {
+        [this, missing, evaluates, then](const absl::StatusOr<bool>& in_round) {
+          if (evaluates && *in_round && options_.subnets != nullptr) {
+            CheckIsRemoved("evaluates values of the middle of a round");
+          }
           if (--*missing == 0) then();
         });
   }
@@ -280,8 +300,8 @@ void SimWorker::PushTo(size_t server) {
     }
   }
   const auto make = [member = member_, exchange = exchange_, base = bases_[server],
-                     examples = since_exchange_, kind = options_.kind, layout_hash = to->layout_hash(),
-                     values = std::move(values)] {
+                     examples = since_exchange_, kind = options_.kind,
+                     layout_hash = to->layout_hash(), values = std::move(values)] {
     ReceivedPush push;
     push.member = member;
     push.exchange = exchange;
@@ -292,8 +312,12 @@ void SimWorker::PushTo(size_t server) {
     push.payload = PayloadOf(values);
     return push;
   };
+  SendPush(server, make);
+}
+
+void SimWorker::SendPush(size_t server, std::function<ReceivedPush()> make) {
   Retry<PushAccepted>(
-      [this, to, make](auto done) {
+      [this, to = servers_[server], make = std::move(make)](auto done) {
         network_->Call<absl::StatusOr<PushAccepted>>(
             node_, to->node(), [to, make](auto answer) { to->Push(make, answer); }, done);
       },
@@ -332,7 +356,11 @@ void SimWorker::OnPart() {
 }
 
 void SimWorker::OnExchangeDone() {
-  checker_->OnReplica(member_, exchange_, replica_);
+  if (options_.subnets == nullptr) {
+    checker_->OnReplica(member_, exchange_, replica_);
+  } else if (!FollowCut()) {
+    return;
+  }
   if (!has_pulled_) {
     has_pulled_ = true;
     return BeginTraining();
@@ -355,12 +383,12 @@ void SimWorker::OnEvaluated(v1::EvaluateStage stage, const v1::EvaluateReply& re
   // It ends its rest before anybody goes on, so that none gets ahead of it.
   rest_.rests = false;
   if (!reply.finished() && stage == v1::ARRIVE) {
-    return ReadOutside([this] { Evaluate(v1::CALIBRATE); });
+    return ReadOutside(/*evaluates=*/true, [this] { Evaluate(v1::CALIBRATE); });
   }
   if (!reply.finished() && stage == v1::CALIBRATE) return Evaluate(v1::SCORE);
   evaluation_due_ = false;
   if (reply.stop() || last_) return Leave();
-  if (reply.finished()) return ReadOutside([this] { Train(); });
+  if (reply.finished()) return ReadOutside(/*evaluates=*/false, [this] { Train(); });
   Train();
 }
 

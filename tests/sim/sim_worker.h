@@ -12,10 +12,12 @@
 
 #include "absl/status/statusor.h"
 #include "common/base/ids.h"
+#include "common/keyset/subnet.h"
 #include "tests/sim/checker.h"
 #include "tests/sim/sim_coordinator.h"
 #include "tests/sim/sim_network.h"
 #include "tests/sim/sim_server.h"
+#include "tests/sim/subnet_entries.h"
 
 namespace tessera {
 
@@ -33,6 +35,12 @@ class SimWorker {
     bool lockstep = true;
     int kind = 0;
     absl::Duration step_time;
+    // Set: exchanges are rounds of subnets of it, in the job's beginning with so many sites. Outlives
+    // the worker.
+    const SubnetEntries* subnets = nullptr;
+    uint32_t sites = 0;
+    // It also sends what must be refused.
+    bool forges = false;
   };
   // The pointers outlive it. Begins to join at once.
   SimWorker(SimNetwork* network, SimCoordinator* coordinator, Checker* checker,
@@ -72,10 +80,21 @@ class SimWorker {
   // To the first stage of an evaluation; where members advance on their own, after the word that it
   // rests.
   void Arrive();
-  // What the servers have committed, at an evaluation.
-  void ReadOutside(std::function<void()> then);
+  // What the servers have committed; at an evaluation `evaluates` that, or only goes on from it.
+  void ReadOutside(bool evaluates, std::function<void()> then);
   void PushTo(size_t server);
   void PullFrom(size_t server, Exchange after, RestWord word);
+  void SendPush(size_t server, std::function<ReceivedPush()> make);
+  // --- rounds of subnets (sim_subnets.cc) ---
+  void ExpectFirst(const v1::JoinReply& admission);
+  void FetchAll(bool waits_only);
+  void FetchFrom(size_t server, bool waits_only);
+  void OnFetched(size_t server, bool waits_only, const PulledValues& fetched);
+  // False: the round is cut otherwise, and is fetched again.
+  bool FollowCut();
+  std::function<ReceivedPush()> SubnetPush(size_t server) const;
+  // A push of another site or round, and a fetch of a round that is over.
+  void Forge(size_t server);
   void OnPart();
   void OnExchangeDone();
   void BeginTraining();
@@ -85,6 +104,8 @@ class SimWorker {
   // A refusal: right if it is no member any more or the job has ended, else a violation. Ends the
   // worker.
   void GiveUp(const absl::Status& status);
+  // `what` may happen to one that is no member any more only.
+  void CheckIsRemoved(absl::string_view what);
   v1::Progress ProgressText() const;
 
   SimNetwork* const network_;
@@ -111,6 +132,10 @@ class SimWorker {
   bool last_ = false;
   std::vector<Version> bases_;
   std::vector<float> replica_;
+  SubnetPlace next_;                    // to be fetched
+  std::optional<SubnetPlace> trained_;  // to be returned
+  std::optional<SubnetPlace> recut_;
+  int recuts_ = 0;
   size_t parts_missing_ = 0;
 };
 

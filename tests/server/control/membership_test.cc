@@ -157,6 +157,25 @@ TEST_CASE("a joiner that dies while servers are asked is withdrawn and the next 
   CHECK(f.servers[1].held.empty());
 }
 
+TEST_CASE("a worker that joins before a lost one's part ends is told which servers are asked for that",
+          "[control]") {
+  JobFacts facts = Fixture::Facts(2, 2);
+  facts.subnets = true;
+  Fixture f(facts);
+  f.Start(2);
+  REQUIRE(f.Leave(2, "gone").ok());
+  // Both know the plan without it, but only one has answered from when on nobody has its part.
+  while (f.Step(0)) {
+  }
+  REQUIRE(f.Step(1));
+  CHECK(f.servers[1].plan.members_size() == 1);
+  const auto reply = f.Join();
+  REQUIRE(reply.ok());
+  CHECK(Words(reply->waiting_for()) == "server 1");
+  f.StepAll();
+  CHECK(f.Join(reply->member())->admitted());
+}
+
 TEST_CASE("without a barrier a late worker begins at the least step of the others", "[control]") {
   JobFacts facts = Fixture::Facts(1, 2);
   facts.synchronous = false;

@@ -1,0 +1,150 @@
+// What a simulated worker does where exchanges are rounds of subnets: worker/replica's keys, and
+// worker/train's way with a round that is cut otherwise than it thought.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "tests/server/shard/shard_fixture.h"
+#include "tests/sim/sim_worker.h"
+
+namespace tessera {
+namespace {
+
+// As worker/train/train_loop.cc has it.
+constexpr int kRecutsMax = 10;
+
+}  // namespace
+
+// The guess is that only those who began the job are sites.
+void SimWorker::ExpectFirst(const v1::JoinReply& admission) {
+  next_.seed = options_.subnets->seed();
+  next_.round = admission.first_exchange();
+  next_.site = admission.rank();
+  next_.shares.assign(std::max(options_.sites, admission.rank() + 1), 1);
+}
+
+void SimWorker::FetchAll(bool waits_only) {
+  recut_.reset();
+  parts_missing_ = servers_.size();
+  for (size_t server = 0; server < servers_.size(); ++server) FetchFrom(server, waits_only);
+}
+
+void SimWorker::FetchFrom(size_t server, bool waits_only) {
+  SimServer* const from = servers_[server];
+  Retry<PulledValues>(
+      [this, from, asked = next_, waits_only](auto done) {
+        network_->Call<absl::StatusOr<PulledValues>>(
+            node_, from->node(),
+            [from, member = member_, asked, waits_only](auto answer) {
+              from->Fetch(member, asked, waits_only, answer);
+            },
+            done);
+      },
+      [this, server, waits_only](absl::StatusOr<PulledValues> fetched) {
+        if (!fetched.ok()) return GiveUp(fetched.status());
+        OnFetched(server, waits_only, *fetched);
+        OnPart();
+      });
+}
+
+void SimWorker::OnFetched(size_t server, bool waits_only, const PulledValues& fetched) {
+  bases_[server] = fetched.version;
+  if (fetched.place->round != next_.round || fetched.place->seed != next_.seed) {
+    checker_->Violate(absl::StrCat("member ", member_.value(), ": fetched round ", next_.round,
+                                   ", was answered with round ", fetched.place->round));
+  }
+  // Nothing is fetched after the last round, however the next would be cut.
+  if (waits_only) return;
+  if (!(*fetched.place == next_)) {
+    recut_ = fetched.place;
+    return;
+  }
+  const size_t size = options_.subnets->Numbers(next_, static_cast<int>(server)).size();
+  if (fetched.values.size() != size) {
+    checker_->Violate(absl::StrCat("member ", member_.value(), ": server ", server, " sent ",
+                                   fetched.values.size(), " values, want ", size));
+  }
+}
+
+bool SimWorker::FollowCut() {
+  if (recut_.has_value()) {
+    if (++recuts_ > kRecutsMax) {
+      checker_->Violate(absl::StrCat("member ", member_.value(), ": round ", next_.round,
+                                     " is cut otherwise again and again"));
+      return false;
+    }
+    next_ = *recut_;
+    FetchAll(/*waits_only=*/false);
+    return false;
+  }
+  recuts_ = 0;
+  trained_ = next_;
+  ++next_.round;
+  return true;
+}
+
+std::function<ReceivedPush()> SimWorker::SubnetPush(size_t server) const {
+  std::vector<float> values;
+  for (const int64_t number : options_.subnets->Numbers(*trained_, static_cast<int>(server))) {
+    values.push_back(static_cast<float>(UpdateEntry(options_.seed, member_, exchange_, number)));
+  }
+  return [member = member_, exchange = exchange_, base = bases_[server], examples = since_exchange_,
+          kind = options_.kind, layout_hash = servers_[server]->layout_hash(), place = *trained_,
+          values = std::move(values)] {
+    ReceivedPush push;
+    push.member = member;
+    push.exchange = exchange;
+    push.base = base;
+    push.examples = static_cast<uint64_t>(examples);
+    push.kind = kind;
+    push.layout_hash = layout_hash;
+    push.subnet = place;
+    push.payload = PayloadOf(values);
+    return push;
+  };
+}
+
+void SimWorker::Forge(size_t server) {
+  if (!network_->dice().Chance(0.1)) return;
+  SimServer* const to = servers_[server];
+  SubnetPlace place = *trained_;
+  switch (network_->dice().Below(3)) {
+    case 0:
+      place.shares.push_back(1);
+      break;
+    case 1:
+      ++place.round;
+      break;
+    case 2:
+      place.site = place.sites() - 1 - place.site;
+      break;
+  }
+  if (!(place == *trained_)) {
+    const auto forged = [right = SubnetPush(server), place] {
+      ReceivedPush push = right();
+      push.subnet = place;
+      return push;
+    };
+    network_->Call<absl::StatusOr<PushAccepted>>(
+        node_, to->node(), [to, forged](auto answer) { to->Push(forged, answer); },
+        [this, place](std::optional<absl::StatusOr<PushAccepted>> answer) {
+          // After the right one it is a repeated push, which is dropped.
+          if (!answer.has_value() || !answer->ok() || (*answer)->duplicate) return;
+          checker_->Violate(absl::StrCat("member ", member_.value(), ": a push of round ",
+                                         place.round, " as site ", place.site, " of ",
+                                         place.sites(), " was accepted"));
+        });
+  }
+  if (trained_->round < 2) return;
+  SubnetPlace past = *trained_;
+  --past.round;
+  network_->Call<absl::StatusOr<PulledValues>>(
+      node_, to->node(),
+      [to, past, member = member_](auto answer) { to->Fetch(member, past, false, answer); },
+      [this, past](std::optional<absl::StatusOr<PulledValues>> answer) {
+        if (!answer.has_value() || absl::IsFailedPrecondition(answer->status())) return;
+        checker_->Violate(absl::StrCat("member ", member_.value(), ": round ", past.round,
+                                       " is over, and its fetch was not refused"));
+      });
+}
+
+}  // namespace tessera
