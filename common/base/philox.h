@@ -24,6 +24,9 @@ enum class Stream : uint32_t {
   kCalibration = 3,  // a = 0, b = row
   kDropout = 4,      // a = step, b = rank << 48 | layer << 40 | element / 4
   kSubnet = 5,       // a = round | group << 40, b = neuron
+  kRounding = 6,     // a = exchange or version mod 2^32 | rank << 32 | shard << 48,
+                     // b = bucket << 24 | block (common/codec/stochastic.h)
+  kRoundingMore = 7,  // the same, b = bucket << 24 | entry
 };
 
 using PhiloxBlock = std::array<uint32_t, 4>;

@@ -1,0 +1,87 @@
+#include "common/codec/arrival_check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kHeaderBytes = 4;
+
+}  // namespace
+
+ArrivalCheck::ArrivalCheck(const CodedKeys& keys, CodecPath path)
+    : keys_(keys), loops_(LoopsOf(path)) {}
+
+bool ArrivalCheck::Feed(const char* data, int64_t size) {
+  while (bad_entry_ < 0 && size > 0 && stretch_ < keys_.stretches().size()) {
+    const Stretch& s = keys_.stretches()[stretch_];
+    if (s.has_headers()) {
+      FeedBuckets(&data, &size);
+    } else {
+      FeedPlain(&data, &size);
+    }
+    if (done_ == s.entries && code_bytes_ == 0) {
+      before_ += done_;
+      done_ = 0;
+      ++stretch_;
+    }
+  }
+  return bad_entry_ < 0;
+}
+
+bool ArrivalCheck::Carry(const char** data, int64_t* size, int64_t wanted) {
+  const int64_t taken = std::min(*size, wanted - carry_size_);
+  std::memcpy(carry_ + carry_size_, *data, taken);
+  carry_size_ += taken;
+  *data += taken;
+  *size -= taken;
+  if (carry_size_ < wanted) return false;
+  carry_size_ = 0;
+  return true;
+}
+
+void ArrivalCheck::FeedPlain(const char** data, int64_t* size) {
+  const Stretch& s = keys_.stretches()[stretch_];
+  const int64_t entry_bytes = s.bits / 8;
+  const RunLoops::AnyNotFinite any = loops_.any_not_finite[static_cast<int>(s.form)];
+  const int64_t whole = std::min(s.entries - done_, *size / entry_bytes);
+  if (carry_size_ > 0 || whole == 0) {
+    if (!Carry(data, size, entry_bytes)) return;
+    if (any(carry_, 1)) bad_entry_ = before_ + done_;
+    ++done_;
+    return;
+  }
+  if (any(*data, whole)) {
+    int64_t i = 0;
+    while (!any(*data + entry_bytes * i, 1)) ++i;
+    bad_entry_ = before_ + done_ + i;
+  }
+  *data += whole * entry_bytes;
+  *size -= whole * entry_bytes;
+  done_ += whole;
+}
+
+// Of one bucket: its header, or its codes, which may be anything.
+void ArrivalCheck::FeedBuckets(const char** data, int64_t* size) {
+  const Stretch& s = keys_.stretches()[stretch_];
+  if (code_bytes_ == 0) {
+    if (!Carry(data, size, kHeaderBytes)) return;
+    float header;
+    std::memcpy(&header, carry_, sizeof(header));
+    if (!(header >= 0) || !std::isfinite(header / s.divisor * s.reach)) {
+      bad_entry_ = before_ + done_;
+      return;
+    }
+    const int64_t bucket = s.BucketAt(done_);
+    code_bytes_ = BytesOfEntries(bucket, s.bits);
+    done_ += bucket;
+  }
+  const int64_t skipped = std::min(*size, code_bytes_);
+  *data += skipped;
+  *size -= skipped;
+  code_bytes_ -= skipped;
+}
+
+}  // namespace tessera

@@ -1,0 +1,47 @@
+// Finds the first entry of a payload that is no finite number, in bytes that arrive piece by piece.
+//
+//   f32, bf16, f16  an entry whose exponent is all ones
+//   int8, qsgd      a bucket whose header is no finite number or below 0, or so large that a code
+//                   could stand for an infinite one
+#ifndef TESSERA_COMMON_CODEC_ARRIVAL_CHECK_H_
+#define TESSERA_COMMON_CODEC_ARRIVAL_CHECK_H_
+
+#include <cstdint>
+
+#include "common/codec/coded_keys.h"
+#include "common/codec/path.h"
+#include "common/codec/run_loops.h"
+
+namespace tessera {
+
+// One thread. A header with codes in it is read once, its codes not at all.
+class ArrivalCheck {
+ public:
+  // `keys` must outlive this.
+  explicit ArrivalCheck(const CodedKeys& keys, CodecPath path = BestCodecPath());
+
+  // True while nothing is wrong so far. `data` continues where the last call ended; more bytes than
+  // keys.bytes() are not looked at.
+  bool Feed(const char* data, int64_t size);
+  // The entry, or the first of the bucket, at which Feed first returned false; -1: none.
+  int64_t bad_entry() const { return bad_entry_; }
+
+ private:
+  void FeedPlain(const char** data, int64_t* size);
+  void FeedBuckets(const char** data, int64_t* size);
+  bool Carry(const char** data, int64_t* size, int64_t wanted);
+
+  const CodedKeys& keys_;
+  const RunLoops& loops_;
+  size_t stretch_ = 0;
+  int64_t done_ = 0;        // entries of the stretch
+  int64_t before_ = 0;      // entries of the stretches before
+  int64_t code_bytes_ = 0;  // of the bucket at hand, that are still to come
+  char carry_[4] = {};
+  int64_t carry_size_ = 0;
+  int64_t bad_entry_ = -1;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_COMMON_CODEC_ARRIVAL_CHECK_H_

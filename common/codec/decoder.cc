@@ -1,0 +1,169 @@
+#include "common/codec/decoder.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "common/base/check.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kHeaderBytes = 4;
+// Packed codes that are unpacked at a time.
+constexpr int64_t kTile = 1024;
+
+}  // namespace
+
+Decoder::Decoder(const CodedKeys& keys, CodecPath path)
+    : keys_(keys), loops_(LoopsOf(path)), left_(keys.entries()) {}
+
+Decoder::Step Decoder::Assign(const char* data, int64_t size, float weight, float* sum,
+                              int64_t count) {
+  return Read(loops_.assign, data, size, weight, sum, count);
+}
+
+Decoder::Step Decoder::Accumulate(const char* data, int64_t size, float weight, float* sum,
+                                  int64_t count) {
+  return Read(loops_.accumulate, data, size, weight, sum, count);
+}
+
+Decoder::Step Decoder::Read(RunLoops::Decode const* decode, const char* data, int64_t size,
+                            float weight, float* sum, int64_t count) {
+  TESSERA_CHECK(count <= left_);
+  const int64_t size_before = size;
+  int64_t entries = 0;
+  while (entries < count) {
+    if (bucket_left_ == 0 && !BeginBucket(&data, &size)) break;
+    const Stretch& s = keys_.stretches()[stretch_];
+    const RunLoops::Decode loop = decode[static_cast<int>(s.form)];
+    const int64_t wanted = std::min(count - entries, bucket_left_);
+    const int64_t read = s.bits < 8 ? ReadPacked(loop, &data, &size, weight, sum + entries, wanted)
+                                    : ReadWhole(loop, &data, &size, weight, sum + entries, wanted);
+    if (read == 0) break;
+    entries += read;
+    Advance(read);
+  }
+  return {size_before - size, entries};
+}
+
+bool Decoder::Carry(const char** data, int64_t* size, int64_t wanted) {
+  const int64_t taken = std::min(*size, wanted - carry_size_);
+  std::memcpy(carry_ + carry_size_, *data, taken);
+  carry_size_ += taken;
+  *data += taken;
+  *size -= taken;
+  return carry_size_ == wanted;
+}
+
+bool Decoder::BeginBucket(const char** data, int64_t* size) {
+  const Stretch& s = keys_.stretches()[stretch_];
+  if (s.has_headers()) {
+    if (*size == 0 || !Carry(data, size, kHeaderBytes)) return false;
+    float header;
+    std::memcpy(&header, carry_, sizeof(header));
+    carry_size_ = 0;
+    factor_ = header / s.divisor;
+  }
+  bucket_left_ = s.BucketAt(done_);
+  return true;
+}
+
+// Entries of one, two or four bytes.
+int64_t Decoder::ReadWhole(RunLoops::Decode decode, const char** data, int64_t* size, float weight,
+                           float* sum, int64_t count) {
+  const int64_t entry_bytes = keys_.stretches()[stretch_].bits / 8;
+  if (carry_size_ == 0) {
+    const int64_t taken = std::min(count, *size / entry_bytes);
+    if (taken > 0) {
+      decode(*data, taken, factor_, weight, sum);
+      *data += taken * entry_bytes;
+      *size -= taken * entry_bytes;
+      return taken;
+    }
+  }
+  if (*size == 0 || !Carry(data, size, entry_bytes)) return 0;
+  carry_size_ = 0;
+  decode(carry_, 1, factor_, weight, sum);
+  return 1;
+}
+
+// Groups of 8 entries of `bits`, which are `bits` bytes; the last of a bucket may be shorter.
+int64_t Decoder::ReadPacked(RunLoops::Decode decode, const char** data, int64_t* size, float weight,
+                            float* sum, int64_t count) {
+  const int bits = keys_.stretches()[stretch_].bits;
+  const auto decode_codes = [&](const int8_t* codes, int64_t n) {
+    decode(reinterpret_cast<const char*>(codes), n, factor_, weight, sum);
+    return n;
+  };
+  if (group_begin_ == group_end_ && carry_size_ == 0) {
+    const int64_t groups = std::min({count / kGroup, *size / bits, kTile / kGroup});
+    if (groups > 0) {
+      int8_t codes[kTile];
+      loops_.unpack(*data, groups * kGroup, bits, codes);
+      *data += groups * bits;
+      *size -= groups * bits;
+      return decode_codes(codes, groups * kGroup);
+    }
+  }
+  if (group_begin_ == group_end_) {
+    const int64_t group = std::min(kGroup, bucket_left_);
+    if (*size == 0 || !Carry(data, size, BytesOfEntries(group, bits))) return 0;
+    carry_size_ = 0;
+    loops_.unpack(carry_, group, bits, group_);
+    group_begin_ = 0;
+    group_end_ = group;
+  }
+  const int64_t taken = std::min(count, group_end_ - group_begin_);
+  group_begin_ += taken;
+  return decode_codes(group_ + group_begin_ - taken, taken);
+}
+
+void Decoder::Advance(int64_t entries) {
+  left_ -= entries;
+  done_ += entries;
+  bucket_left_ -= entries;
+  if (done_ < keys_.stretches()[stretch_].entries) return;
+  done_ = 0;
+  ++stretch_;
+}
+
+PayloadReader::PayloadReader(const CodedKeys& keys, const Payload& payload, CodecPath path)
+    : payload_(payload), decoder_(keys, path) {
+  TESSERA_CHECK(payload.size() == keys.bytes());
+}
+
+template <typename Take>
+void PayloadReader::Walk(int64_t count, float* sum, Take take) {
+  const char* data = nullptr;
+  int64_t size = 0;
+  while (true) {
+    if (piece_ < payload_.pieces().size()) {
+      data = payload_.pieces()[piece_].data + offset_;
+      size = payload_.pieces()[piece_].size - offset_;
+    } else {
+      size = 0;
+    }
+    const Decoder::Step step = take(data, size, sum, count);
+    offset_ += step.bytes;
+    sum += step.entries;
+    count -= step.entries;
+    if (count == 0) return;
+    TESSERA_CHECK(step.bytes == size && piece_ < payload_.pieces().size());
+    ++piece_;
+    offset_ = 0;
+  }
+}
+
+void PayloadReader::Assign(int64_t count, float weight, float* sum) {
+  Walk(count, sum, [this, weight](const char* data, int64_t size, float* out, int64_t n) {
+    return decoder_.Assign(data, size, weight, out, n);
+  });
+}
+
+void PayloadReader::Accumulate(int64_t count, float weight, float* sum) {
+  Walk(count, sum, [this, weight](const char* data, int64_t size, float* out, int64_t n) {
+    return decoder_.Accumulate(data, size, weight, out, n);
+  });
+}
+
+}  // namespace tessera

@@ -1,0 +1,26 @@
+// The loops of all codecs exist for three instruction sets and give the same bits on each.
+#ifndef TESSERA_COMMON_CODEC_PATH_H_
+#define TESSERA_COMMON_CODEC_PATH_H_
+
+#if defined(__GNUC__) && defined(__x86_64__)
+#define TESSERA_CODEC_X86 1
+#define TESSERA_CODEC_AVX2 __attribute__((target("avx2,f16c,bmi2")))
+#define TESSERA_CODEC_AVX512 \
+  __attribute__((target("avx2,f16c,bmi2,avx512f,avx512bw,avx512dq,avx512vl")))
+#else
+#define TESSERA_CODEC_AVX2
+#define TESSERA_CODEC_AVX512
+#endif
+
+namespace tessera {
+
+enum class CodecPath { kScalar, kAvx2, kAvx512 };
+
+// Does this CPU have it?
+bool HasCodecPath(CodecPath path);
+// The fastest that it has.
+CodecPath BestCodecPath();
+
+}  // namespace tessera
+
+#endif  // TESSERA_COMMON_CODEC_PATH_H_
