@@ -8,6 +8,7 @@
 
 #include "common/base/process.h"
 #include "deploy/cli/check_command.h"
+#include "deploy/cli/export_command.h"
 #include "deploy/cli/run_command.h"
 #include "deploy/cli/simulate_command.h"
 #include "deploy/cli/status_command.h"
@@ -24,7 +25,6 @@ struct LaterCommand {
 constexpr LaterCommand kLaterCommands[] = {
     {"plan", "traffic prediction comes later; docs/methods.md has the formulas"},
     {"checkpoint", "checkpoints come with the reliability work"},
-    {"export", "checkpoints come with the reliability work"},
     {"eval", "checkpoints come with the reliability work"},
     {"doctor",
      "the preflight comes with the reliability work; `tessera status` names who is missing"},
@@ -101,6 +101,16 @@ int Main(int argc, char** argv) {
   status_command->add_flag("--watch", status.watch, "redraw until the job ends");
   status_command->add_flag("--json", status.json, "as JSON, one object per line");
 
+  ExportOptions exported;
+  CLI::App* export_command =
+      app.add_subcommand("export", "write a checkpoint's model to one safetensors file");
+  export_command
+      ->add_option("CKPT", exported.checkpoint,
+                   "a checkpoint's folder, or the one that has them: the newest is taken")
+      ->required();
+  export_command->add_option("OUT", exported.out_path, "the file to write")->required();
+  export_command->add_flag("--quiet", exported.quiet, "say nothing where all is well");
+
   SimulateOptions simulate;
   CLI::App* simulate_command = AddSimulate(&app, &simulate);
 
@@ -121,6 +131,7 @@ int Main(int argc, char** argv) {
   }
   if (app.got_subcommand(run_command)) return RunJob(run);
   if (app.got_subcommand(check_command)) return CheckJobFile(check);
+  if (app.got_subcommand(export_command)) return ExportCheckpoint(exported);
   if (app.got_subcommand(simulate_command)) return SimulateJob(simulate);
   return ShowStatus(status);
 }

@@ -1,0 +1,92 @@
+#include "common/base/failpoint.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <deque>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+
+namespace tessera {
+namespace {
+
+struct Rule {
+  std::string place;
+  int64_t at = 0;  // 0: every time
+  int error = 0;
+  bool kills = false;
+  absl::Duration sleep;
+  std::atomic<int64_t> passed{0};
+};
+
+bool ParseAction(absl::string_view action, Rule* rule) {
+  int64_t milliseconds = 0;
+  if (action == "kill") {
+    rule->kills = true;
+  } else if (action == "enospc") {
+    rule->error = ENOSPC;
+  } else if (action == "erofs") {
+    rule->error = EROFS;
+  } else if (action == "eio") {
+    rule->error = EIO;
+  } else if (absl::ConsumePrefix(&action, "sleep:") && absl::SimpleAtoi(action, &milliseconds)) {
+    rule->sleep = absl::Milliseconds(milliseconds);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+// Never destroyed: threads may pass places until the process ends.
+std::deque<Rule>& Rules() {
+  static std::deque<Rule>& rules = *[] {
+    auto* parsed = new std::deque<Rule>();
+    const char* text = getenv("TESSERA_FAILPOINTS");
+    if (text == nullptr) return parsed;
+    for (absl::string_view part : absl::StrSplit(text, ';', absl::SkipWhitespace())) {
+      Rule& rule = parsed->emplace_back();
+      const std::pair<absl::string_view, absl::string_view> sides =
+          absl::StrSplit(part, absl::MaxSplits('=', 1));
+      const std::pair<absl::string_view, absl::string_view> where =
+          absl::StrSplit(sides.first, absl::MaxSplits('@', 1));
+      rule.place = std::string(where.first);
+      const bool has_number = absl::StrContains(sides.first, '@');
+      if (!ParseAction(sides.second, &rule) ||
+          (has_number && (!absl::SimpleAtoi(where.second, &rule.at) || rule.at < 1))) {
+        std::fprintf(stderr, "TESSERA_FAILPOINTS: got \"%s\", want PLACE[@N]=ACTION\n",
+                     std::string(part).c_str());
+        _exit(2);
+      }
+    }
+    return parsed;
+  }();
+  return rules;
+}
+
+}  // namespace
+
+int Failpoint(absl::string_view place) {
+  for (Rule& rule : Rules()) {
+    if (rule.place != "*" && rule.place != place) continue;
+    const int64_t passed = ++rule.passed;
+    if (rule.at != 0 && rule.at != passed) continue;
+    if (rule.kills) kill(getpid(), SIGKILL);
+    absl::SleepFor(rule.sleep);
+    if (rule.error != 0) return rule.error;
+  }
+  return 0;
+}
+
+}  // namespace tessera

@@ -1,0 +1,105 @@
+#include "common/checkpoint/checkpoint.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/checkpoint/durable_file.h"
+#include "common/checkpoint/slices.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kFloatBytes = sizeof(float);
+
+}  // namespace
+
+std::vector<TensorSpec> ShardTensors(const Manifest& manifest, int64_t shard) {
+  const int64_t shards = static_cast<int64_t>(manifest.shards.size());
+  std::vector<TensorSpec> tensors;
+  for (int64_t state = -1; state < manifest.states; ++state) {
+    for (const CheckpointParameter& parameter : manifest.parameters) {
+      const OwnedRows rows = OwnedRowsOf(parameter.rows, shard, shards);
+      if ((rows.end - rows.begin) * parameter.columns == 0) continue;
+      TensorSpec tensor;
+      tensor.name = state < 0 ? parameter.name : StateName(state, parameter.name);
+      tensor.dtype = "F32";
+      tensor.shape = parameter.Shape(rows.end - rows.begin);
+      tensors.push_back(std::move(tensor));
+    }
+  }
+  return tensors;
+}
+
+absl::StatusOr<std::unique_ptr<Checkpoint>> Checkpoint::Open(const std::string& path) {
+  std::unique_ptr<Checkpoint> checkpoint(new Checkpoint(path));
+  const std::string manifest_path = checkpoint->PathOf(kManifestName);
+  TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(manifest_path, kManifestBytesMax));
+  TESSERA_ASSIGN_OR_RETURN(checkpoint->manifest_, ParseManifest(manifest_path, text));
+  TESSERA_RETURN_IF_ERROR(checkpoint->OpenShards());
+  return checkpoint;
+}
+
+absl::Status Checkpoint::OpenShards() {
+  const int64_t count = static_cast<int64_t>(manifest_.shards.size());
+  for (int64_t shard = 0; shard < count; ++shard) {
+    const CheckpointFile& file = *manifest_.FindFile(ShardFileName(shard, count));
+    TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsReader> reader,
+                             SafetensorsReader::Open(PathOf(file.name)));
+    if (reader->file_bytes() != file.bytes) {
+      return absl::InvalidArgumentError(absl::StrCat("\"", reader->path(), "\": is ",
+                                                     reader->file_bytes(), " bytes, want ",
+                                                     file.bytes, " as the manifest says"));
+    }
+    const std::vector<TensorSpec> wanted = ShardTensors(manifest_, shard);
+    if (wanted.size() != reader->tensors().size()) {
+      return absl::InvalidArgumentError(absl::StrCat("\"", reader->path(), "\": has ",
+                                                     reader->tensors().size(), " tensors, want ",
+                                                     wanted.size(), " as the manifest says"));
+    }
+    for (const TensorSpec& tensor : wanted) {
+      TESSERA_RETURN_IF_ERROR(reader->Want(tensor.name, tensor.dtype, tensor.shape).status());
+    }
+    shards_.push_back(std::move(reader));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Checkpoint::VerifySums() const {
+  for (const CheckpointFile& file : manifest_.files) {
+    TESSERA_ASSIGN_OR_RETURN(const uint64_t sum, SumOfFile(PathOf(file.name), file.bytes));
+    if (sum == file.sum) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "\"", PathOf(file.name), "\": sum is ", absl::Hex(sum, absl::kZeroPad16), ", want ",
+        absl::Hex(file.sum, absl::kZeroPad16), "; its bytes are not the ones that were written"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Checkpoint::ReadRows(int64_t parameter, int64_t state, int64_t row_begin,
+                                  int64_t row_end, float* out) const {
+  const CheckpointParameter& spec = manifest_.parameters[static_cast<size_t>(parameter)];
+  TESSERA_CHECK(0 <= row_begin && row_begin <= row_end && row_end <= spec.rows);
+  TESSERA_CHECK(-1 <= state && state < manifest_.states);
+  if (spec.columns == 0) return absl::OkStatus();
+  const std::string name = state < 0 ? spec.name : StateName(state, spec.name);
+  const int64_t shard_count = static_cast<int64_t>(shards_.size());
+  for (const SavedRows& run : SavedRowsOf(spec.rows, shard_count, row_begin, row_end)) {
+    const SafetensorsReader& file = *shards_[static_cast<size_t>(run.shard)];
+    const TensorSpec* tensor = file.Find(name);
+    TESSERA_CHECK(tensor != nullptr);
+    const int64_t entries = run.row_count * spec.columns;
+    TESSERA_RETURN_IF_ERROR(
+        file.Read(*tensor, run.row_begin * spec.columns * kFloatBytes, entries * kFloatBytes, out));
+    out += entries;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<SafetensorsReader>> Checkpoint::OpenWorker(uint64_t rank) const {
+  const std::string name = WorkerFileName(rank);
+  if (manifest_.FindFile(name) == nullptr) return std::unique_ptr<SafetensorsReader>();
+  return SafetensorsReader::Open(PathOf(name));
+}
+
+}  // namespace tessera

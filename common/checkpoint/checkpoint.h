@@ -1,0 +1,57 @@
+// A checkpoint that is there, to be read from.
+#ifndef TESSERA_COMMON_CHECKPOINT_CHECKPOINT_H_
+#define TESSERA_COMMON_CHECKPOINT_CHECKPOINT_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/checkpoint/manifest.h"
+#include "common/checkpoint/safetensors_reader.h"
+
+namespace tessera {
+
+// Reads the parameters and states of a checkpoint by rows, wherever they lie. Any thread.
+class Checkpoint {
+ public:
+  // The folder's manifest, and the headers of the shards' files: every tensor has the shape that the
+  // manifest says. No values are read.
+  //   kInvalidArgument  something is broken; the message says what
+  //   kNotFound         a file is missing; and FileError's other codes
+  static absl::StatusOr<std::unique_ptr<Checkpoint>> Open(const std::string& path);
+
+  // Reads every file and compares its sum with the manifest's: kInvalidArgument names one that
+  // differs.
+  absl::Status VerifySums() const;
+
+  const std::string& path() const { return path_; }
+  const Manifest& manifest() const { return manifest_; }
+
+  // Rows [row_begin, row_end) of parameter `parameter` (of the manifest's), row-major; of its state
+  // `state` where that is not -1. They are there.
+  absl::Status ReadRows(int64_t parameter, int64_t state, int64_t row_begin, int64_t row_end,
+                        float* out) const;
+
+  // What worker `rank` saved; nullptr where it saved nothing.
+  absl::StatusOr<std::unique_ptr<SafetensorsReader>> OpenWorker(uint64_t rank) const;
+
+ private:
+  explicit Checkpoint(std::string path) : path_(std::move(path)) {}
+  absl::Status OpenShards();
+  std::string PathOf(const std::string& file) const { return path_ + "/" + file; }
+
+  const std::string path_;
+  Manifest manifest_;
+  std::vector<std::unique_ptr<SafetensorsReader>> shards_;
+};
+
+// The tensors of a shard's file in the order in which they are written: the parameters, then state by
+// state. Those of no rows are left out.
+std::vector<TensorSpec> ShardTensors(const Manifest& manifest, int64_t shard);
+
+}  // namespace tessera
+
+#endif  // TESSERA_COMMON_CHECKPOINT_CHECKPOINT_H_

@@ -1,0 +1,157 @@
+#include "common/checkpoint/durable_file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/failpoint.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kWriteBytesMax = int64_t{64} << 20;
+
+}  // namespace
+
+absl::Status FileError(int error, absl::string_view path, absl::string_view what) {
+  const std::string text =
+      absl::StrCat("checkpoint: \"", path, "\" cannot be ", what, ": ", strerror(error));
+  switch (error) {
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+      return absl::ResourceExhaustedError(text);
+    case EROFS:
+    case EACCES:
+    case EPERM:
+      return absl::PermissionDeniedError(text);
+    case ENOENT:
+    case ENOTDIR:
+      return absl::NotFoundError(text);
+    default:
+      return absl::UnavailableError(text);
+  }
+}
+
+absl::StatusOr<std::unique_ptr<DurableFile>> DurableFile::Create(std::string path) {
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) return FileError(errno, path, "made");
+  std::unique_ptr<DurableFile> file(new DurableFile(std::move(path), fd));
+  if (const int error = Failpoint("file.create")) return FileError(error, file->path_, "made");
+  return file;
+}
+
+DurableFile::~DurableFile() {
+  if (fd_ >= 0) close(fd_);
+}
+
+absl::Status DurableFile::Write(const void* data, int64_t bytes) {
+  const char* at = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t written = write(fd_, at, std::min(bytes, kWriteBytesMax));
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      return FileError(errno, path_, "written");
+    }
+    at += written;
+    bytes -= written;
+  }
+  if (const int error = Failpoint("file.write")) return FileError(error, path_, "written");
+  return absl::OkStatus();
+}
+
+absl::Status DurableFile::Finish() {
+  TESSERA_CHECK(fd_ >= 0);
+  if (fsync(fd_) != 0) return FileError(errno, path_, "written");
+  if (const int error = Failpoint("file.sync")) return FileError(error, path_, "written");
+  // Network file systems may tell of a failed write only now.
+  if (close(std::exchange(fd_, -1)) != 0 && errno != EINTR)
+    return FileError(errno, path_, "written");
+  return absl::OkStatus();
+}
+
+absl::Status MakeFolder(const std::string& path) {
+  if (mkdir(path.c_str(), 0755) != 0) {
+    struct stat info;
+    const int error = errno;
+    const bool is_there = error == EEXIST && stat(path.c_str(), &info) == 0;
+    if (!is_there || !S_ISDIR(info.st_mode)) {
+      return FileError(is_there ? ENOTDIR : error, path, "made");
+    }
+  }
+  if (const int error = Failpoint("folder.make")) return FileError(error, path, "made");
+  return absl::OkStatus();
+}
+
+absl::Status SyncFolder(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return FileError(errno, path, "read");
+  const int error = fsync(fd) == 0 ? 0 : errno;
+  close(fd);
+  // Some file systems have no such thing for folders.
+  if (error != 0 && error != EINVAL) return FileError(error, path, "written");
+  if (const int failed = Failpoint("folder.sync")) return FileError(failed, path, "written");
+  return absl::OkStatus();
+}
+
+absl::Status RenameFolder(const std::string& from, const std::string& to) {
+  if (rename(from.c_str(), to.c_str()) != 0) {
+    return FileError(errno, from, absl::StrCat("renamed to \"", to, "\""));
+  }
+  if (const int error = Failpoint("folder.rename")) return FileError(error, from, "renamed");
+  return absl::OkStatus();
+}
+
+absl::Status RemoveFolder(const std::string& path) {
+  DIR* const folder = opendir(path.c_str());
+  if (folder == nullptr) return errno == ENOENT ? absl::OkStatus() : FileError(errno, path, "read");
+  std::vector<std::string> names;
+  while (const dirent* entry = readdir(folder)) {
+    const absl::string_view name = entry->d_name;
+    if (name != "." && name != "..") names.push_back(std::string(name));
+  }
+  closedir(folder);
+  for (const std::string& name : names) {
+    const std::string file = absl::StrCat(path, "/", name);
+    if (unlink(file.c_str()) != 0 && errno != ENOENT) return FileError(errno, file, "removed");
+    if (const int error = Failpoint("folder.remove")) return FileError(error, file, "removed");
+  }
+  if (rmdir(path.c_str()) != 0 && errno != ENOENT) return FileError(errno, path, "removed");
+  if (const int error = Failpoint("folder.remove")) return FileError(error, path, "removed");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> ReadWholeFile(const std::string& path, int64_t bytes_max) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return FileError(errno, path, "read");
+  std::string text;
+  char piece[16384];
+  while (true) {
+    const ssize_t got = read(fd, piece, sizeof(piece));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) {
+      const int error = got < 0 ? errno : 0;
+      close(fd);
+      if (error != 0) return FileError(error, path, "read");
+      return text;
+    }
+    text.append(piece, got);
+    if (static_cast<int64_t>(text.size()) > bytes_max) {
+      close(fd);
+      return absl::InvalidArgumentError(
+          absl::StrCat("checkpoint: \"", path, "\" is longer than ", bytes_max, " bytes"));
+    }
+  }
+}
+
+}  // namespace tessera

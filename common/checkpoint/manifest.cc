@@ -1,0 +1,323 @@
+#include "common/checkpoint/manifest.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include <xxhash.h>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+#include "common/base/check.h"
+#include "common/checkpoint/strict_json.h"
+
+namespace tessera {
+namespace {
+
+using Json = nlohmann::json;
+using OrderedJson = nlohmann::ordered_json;
+
+constexpr int64_t kFormat = 1;
+constexpr int64_t kShardsMax = 256;
+constexpr int64_t kStatesMax = 16;
+// As many as a header can name.
+constexpr int64_t kTensorsMax = 200'000;
+constexpr uint64_t kRanksMax = 65536;
+constexpr int64_t kEntriesMax = int64_t{1} << 44;
+
+OrderedJson ToJson(const CheckpointParameter& parameter) {
+  OrderedJson json = {{"name", parameter.name}, {"rows", parameter.rows}};
+  json["columns"] = parameter.columns;
+  json["is_vector"] = static_cast<int>(parameter.is_vector);
+  json["export_factor"] = parameter.export_factor;
+  return json;
+}
+
+OrderedJson ToJson(const CheckpointShard& shard) {
+  OrderedJson json = OrderedJson::object();
+  json["version"] = shard.version;
+  json["examples"] = shard.examples;
+  json["pushes"] = shard.pushes;
+  json["staleness_sum"] = shard.staleness_sum;
+  json["staleness_max"] = shard.staleness_max;
+  json["staleness"] = shard.staleness;
+  return json;
+}
+
+OrderedJson ToJson(const CheckpointMember& member) {
+  OrderedJson json = OrderedJson::object();
+  json["member"] = member.member;
+  json["rank"] = member.rank;
+  json["exchange"] = member.exchange;
+  json["step"] = member.step;
+  return json;
+}
+
+OrderedJson ToJson(const CheckpointFile& file) {
+  OrderedJson json = OrderedJson::object();
+  json["name"] = file.name;
+  json["bytes"] = file.bytes;
+  json["xxh3"] = Hex64(file.sum);
+  return json;
+}
+
+template <typename Item>
+OrderedJson ListOf(const std::vector<Item>& items) {
+  OrderedJson list = OrderedJson::array();
+  for (const Item& item : items) list.push_back(ToJson(item));
+  return list;
+}
+
+// The text ends with `"xxh3": "<16 digits>"\n}\n`: the sum of the text with zeros for digits.
+constexpr size_t kSumFromEnd = 16 + sizeof("\"\n}\n") - 1;
+
+uint64_t SumOfText(absl::string_view text) {
+  std::string zeroed(text);
+  zeroed.replace(zeroed.size() - kSumFromEnd, 16, 16, '0');
+  return XXH3_64bits(zeroed.data(), zeroed.size());
+}
+
+absl::Status Wrong(const std::string& where, absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat(where, ": ", what));
+}
+
+absl::Status FromJson(const std::string& where, const Json& json, CheckpointParameter* parameter) {
+  JsonFields fields(where, json);
+  uint64_t is_vector = 0;
+  fields.Get("name", &parameter->name);
+  fields.Get("rows", &parameter->rows);
+  fields.Get("columns", &parameter->columns);
+  fields.Get("is_vector", &is_vector);
+  fields.Get("export_factor", &parameter->export_factor);
+  TESSERA_RETURN_IF_ERROR(fields.Finish());
+  parameter->is_vector = is_vector == 1;
+  int64_t size = 0;
+  if (__builtin_mul_overflow(parameter->rows, parameter->columns, &size) || size > kEntriesMax ||
+      is_vector > 1 || (is_vector == 1 && parameter->columns != 1)) {
+    return Wrong(where, absl::StrCat("rows are ", parameter->rows, " and columns ",
+                                     parameter->columns, ", want at most 2^44 entries"));
+  }
+  if (!std::isfinite(parameter->export_factor)) return Wrong(where, "export_factor is not finite");
+  return absl::OkStatus();
+}
+
+absl::Status FromJson(const std::string& where, const Json& json, CheckpointShard* shard) {
+  JsonFields fields(where, json);
+  fields.Get("version", &shard->version);
+  fields.Get("examples", &shard->examples);
+  fields.Get("pushes", &shard->pushes);
+  fields.Get("staleness_sum", &shard->staleness_sum);
+  fields.Get("staleness_max", &shard->staleness_max);
+  const Json* counts = fields.GetArray("staleness");
+  TESSERA_RETURN_IF_ERROR(fields.Finish());
+  for (const Json& count : *counts) {
+    if (!count.is_number_unsigned()) return Wrong(where, "staleness: want counts");
+    shard->staleness.push_back(count.get<uint64_t>());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FromJson(const std::string& where, const Json& json, CheckpointMember* member) {
+  JsonFields fields(where, json);
+  fields.Get("member", &member->member);
+  fields.Get("rank", &member->rank);
+  fields.Get("exchange", &member->exchange);
+  fields.Get("step", &member->step);
+  TESSERA_RETURN_IF_ERROR(fields.Finish());
+  if (member->rank >= kRanksMax) {
+    return Wrong(where, absl::StrCat("rank is ", member->rank, ", want below ", kRanksMax));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FromJson(const std::string& where, const Json& json, CheckpointFile* file) {
+  JsonFields fields(where, json);
+  std::string sum;
+  fields.Get("name", &file->name);
+  fields.Get("bytes", &file->bytes);
+  fields.Get("xxh3", &sum);
+  TESSERA_RETURN_IF_ERROR(fields.Finish());
+  if (!ParseHex64(sum, &file->sum)) {
+    return Wrong(where, absl::StrCat("xxh3 is \"", sum, "\", want 16 hexadecimal digits"));
+  }
+  return absl::OkStatus();
+}
+
+template <typename Item>
+absl::Status ReadList(const std::string& where, const char* key, JsonFields* fields,
+                      int64_t count_max, std::vector<Item>* items) {
+  const Json* list = fields->GetArray(key);
+  if (list == nullptr) return absl::OkStatus();  // Finish says so.
+  const std::string place = absl::StrCat(where, ".", key);
+  if (static_cast<int64_t>(list->size()) > count_max) {
+    return Wrong(place, absl::StrCat("has ", list->size(), " items, want at most ", count_max));
+  }
+  for (const Json& item : *list) {
+    const std::string item_place = absl::StrCat(place, "[", items->size(), "]");
+    TESSERA_RETURN_IF_ERROR(FromJson(item_place, item, &items->emplace_back()));
+  }
+  return absl::OkStatus();
+}
+
+// Names of a checkpoint's files, each once: all the shards', and some workers'.
+absl::Status CheckFiles(const std::string& where, const Manifest& manifest) {
+  std::set<std::string> workers, missing;
+  for (const CheckpointMember& member : manifest.members) {
+    workers.insert(WorkerFileName(member.rank));
+  }
+  const int64_t shards = static_cast<int64_t>(manifest.shards.size());
+  for (int64_t s = 0; s < shards; ++s) missing.insert(ShardFileName(s, shards));
+  for (const CheckpointFile& file : manifest.files) {
+    if (missing.erase(file.name) == 0 && workers.erase(file.name) == 0) {
+      return Wrong(where,
+                   absl::StrCat("\"", file.name,
+                                "\" is no file of these shards and members, or is there twice"));
+    }
+  }
+  if (missing.empty()) return absl::OkStatus();
+  return Wrong(where, absl::StrCat("\"", *missing.begin(), "\" is missing"));
+}
+
+absl::Status CheckParameters(const std::string& where, const Manifest& manifest) {
+  std::set<std::string> names;
+  for (const CheckpointParameter& parameter : manifest.parameters) {
+    if (!names.insert(parameter.name).second) {
+      return Wrong(where, absl::StrCat("\"", parameter.name, "\" is there twice"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::vector<int64_t> CheckpointParameter::Shape(int64_t row_count) const {
+  if (is_vector) return {row_count};
+  return {row_count, columns};
+}
+
+const CheckpointFile* Manifest::FindFile(absl::string_view name) const {
+  for (const CheckpointFile& file : files) {
+    if (file.name == name) return &file;
+  }
+  return nullptr;
+}
+
+std::string FormatManifest(const Manifest& manifest) {
+  OrderedJson json = OrderedJson::object();
+  json["tessera_checkpoint"] = kFormat;
+  json["job"] = manifest.job;
+  json["job_digest"] = manifest.job_digest;
+  json["job_text"] = manifest.job_text;
+  json["method"] = manifest.method;
+  json["version"] = manifest.version;
+  json["step"] = manifest.step;
+  json["exchange"] = manifest.exchange;
+  json["generation"] = manifest.generation;
+  json["layout_hash"] = Hex64(manifest.layout_hash);
+  json["states"] = manifest.states;
+  json["model_parameters"] = manifest.model_parameters;
+  json["parameters"] = ListOf(manifest.parameters);
+  json["shards"] = ListOf(manifest.shards);
+  json["members"] = ListOf(manifest.members);
+  json["files"] = ListOf(manifest.files);
+  json["coordinator"] =
+      OrderedJson::parse(manifest.coordinator, nullptr, /*allow_exceptions=*/false);
+  TESSERA_CHECK(json["coordinator"].is_object());
+  json["xxh3"] = Hex64(0);
+  std::string text =
+      json.dump(1, ' ', /*ensure_ascii=*/false, OrderedJson::error_handler_t::replace) + "\n";
+  text.replace(text.size() - kSumFromEnd, 16, Hex64(SumOfText(text)));
+  return text;
+}
+
+absl::StatusOr<Manifest> ParseManifest(absl::string_view path, absl::string_view text) {
+  const std::string where = absl::StrCat("\"", path, "\"");
+  TESSERA_ASSIGN_OR_RETURN(const Json json, ParseJsonObject(where, text));
+  JsonFields fields(where, json);
+  Manifest manifest;
+  int64_t format = 0;
+  std::string layout_hash;
+  fields.Get("tessera_checkpoint", &format);
+  if (json.contains("tessera_checkpoint") && format != kFormat) {
+    return Wrong(where, absl::StrCat("tessera_checkpoint is ", format, ", want ", kFormat,
+                                     "; another version of the program wrote it"));
+  }
+  fields.Get("job", &manifest.job);
+  fields.Get("job_digest", &manifest.job_digest);
+  fields.Get("job_text", &manifest.job_text);
+  fields.Get("method", &manifest.method);
+  fields.Get("version", &manifest.version);
+  fields.Get("step", &manifest.step);
+  fields.Get("exchange", &manifest.exchange);
+  fields.Get("generation", &manifest.generation);
+  fields.Get("layout_hash", &layout_hash);
+  fields.Get("states", &manifest.states);
+  fields.Get("model_parameters", &manifest.model_parameters);
+  TESSERA_RETURN_IF_ERROR(
+      ReadList(where, "parameters", &fields, kTensorsMax, &manifest.parameters));
+  TESSERA_RETURN_IF_ERROR(ReadList(where, "shards", &fields, kShardsMax, &manifest.shards));
+  TESSERA_RETURN_IF_ERROR(ReadList(where, "members", &fields, kRanksMax, &manifest.members));
+  TESSERA_RETURN_IF_ERROR(
+      ReadList(where, "files", &fields, kShardsMax + kRanksMax, &manifest.files));
+  const Json* coordinator = fields.GetObject("coordinator");
+  std::string sum_digits;
+  fields.Get("xxh3", &sum_digits);
+  TESSERA_RETURN_IF_ERROR(fields.Finish());
+  manifest.coordinator = coordinator->dump();
+  if (!ParseHex64(layout_hash, &manifest.layout_hash)) {
+    return Wrong(where,
+                 absl::StrCat("layout_hash is \"", layout_hash, "\", want 16 hexadecimal digits"));
+  }
+  if (manifest.shards.empty()) return Wrong(where, "shards is empty, want at least one");
+  if (manifest.states > kStatesMax) {
+    return Wrong(where, absl::StrCat("states is ", manifest.states, ", want at most ", kStatesMax));
+  }
+  const int64_t tensors = (manifest.states + 1) * static_cast<int64_t>(manifest.parameters.size());
+  if (tensors > kTensorsMax) {
+    return Wrong(where, absl::StrCat("parameters and their states are ", tensors,
+                                     " tensors, want at most ", kTensorsMax));
+  }
+  if (manifest.model_parameters > static_cast<int64_t>(manifest.parameters.size())) {
+    return Wrong(where,
+                 absl::StrCat("model_parameters is ", manifest.model_parameters, ", but there are ",
+                              manifest.parameters.size(), " parameters"));
+  }
+  TESSERA_RETURN_IF_ERROR(CheckParameters(absl::StrCat(where, ".parameters"), manifest));
+  TESSERA_RETURN_IF_ERROR(CheckFiles(absl::StrCat(where, ".files"), manifest));
+  uint64_t sum = 0;
+  if (!ParseHex64(sum_digits, &sum) || sum != SumOfText(text)) {
+    return Wrong(where,
+                 "xxh3 is not the sum of the text; its bytes are not the ones that were written");
+  }
+  return manifest;
+}
+
+std::string StepFolderName(uint64_t step) { return absl::StrFormat("step-%012d", step); }
+
+std::string PartialFolderName(uint64_t step) {
+  return absl::StrCat(kPartialPrefix, StepFolderName(step));
+}
+
+bool ParseStepFolderName(absl::string_view name, uint64_t* step) {
+  absl::string_view digits = name;
+  uint64_t read = 0;
+  if (!absl::ConsumePrefix(&digits, "step-") || !absl::SimpleAtoi(digits, &read)) return false;
+  if (StepFolderName(read) != name) return false;
+  *step = read;
+  return true;
+}
+
+std::string ShardFileName(int64_t shard, int64_t shard_count) {
+  return absl::StrCat("shard-", shard, "-of-", shard_count, ".safetensors");
+}
+
+std::string WorkerFileName(uint64_t rank) { return absl::StrCat("worker-", rank, ".safetensors"); }
+
+std::string StateName(int64_t state, absl::string_view parameter) {
+  return absl::StrCat("state.", state, ".", parameter);
+}
+
+}  // namespace tessera

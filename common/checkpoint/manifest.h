@@ -1,0 +1,112 @@
+// What a checkpoint's folder is made of, and what it was taken of.
+//
+//   <directory>/step-000000000400/        the number is the step's, so that names sort by age
+//     manifest.json                       this, written last
+//     shard-0-of-2.safetensors            what server 0 owns (common/layout/shard_map.h): of every
+//     shard-1-of-2.safetensors              parameter its rows, under the parameter's name, and of every
+//                                           state of the servers' rule, under "state.<i>.<parameter>"
+//     worker-0.safetensors                what only worker 0 knows, where the method keeps such things
+//
+// While it is written the folder is "partial-step-000000000400"; whatever begins with "partial-" is
+// nobody's. The manifest is a JSON object, whose keys are the fields below, and after them its own sum.
+// Sums are XXH3, 64 bits.
+#ifndef TESSERA_COMMON_CHECKPOINT_MANIFEST_H_
+#define TESSERA_COMMON_CHECKPOINT_MANIFEST_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace tessera {
+
+constexpr char kManifestName[] = "manifest.json";
+constexpr int64_t kManifestBytesMax = int64_t{64} << 20;
+
+struct CheckpointFile {
+  // Without the folder.
+  std::string name;
+  int64_t bytes = 0;
+  uint64_t sum = 0;
+};
+
+struct CheckpointParameter {
+  std::string name;
+  int64_t rows = 0;
+  int64_t columns = 1;
+  bool is_vector = false;
+  // In an export its values are multiplied by it (common/keyset/mean_share.h).
+  double export_factor = 1;
+
+  std::vector<int64_t> Shape(int64_t row_count) const;
+};
+
+// Of one server, in the order of the shards.
+struct CheckpointShard {
+  uint64_t version = 0;
+  // Rows that its updates were computed from.
+  uint64_t examples = 0;
+  uint64_t pushes = 0;
+  uint64_t staleness_sum = 0;
+  uint64_t staleness_max = 0;
+  std::vector<uint64_t> staleness;
+};
+
+// A worker that took part.
+struct CheckpointMember {
+  uint64_t member = 0;
+  uint64_t rank = 0;
+  // Where it was: the last exchange that the checkpoint has of it, and the minibatches behind it.
+  uint64_t exchange = 0;
+  uint64_t step = 0;
+};
+
+struct Manifest {
+  std::string job;
+  std::string job_digest;
+  // What the digest is made of (common/config/job_digest.h): tells which keys differ.
+  std::string job_text;
+  std::string method;
+  // Of the program that wrote it.
+  std::string version;
+  uint64_t step = 0;
+  // The last exchange that all parameters have; 0 where members advance on their own.
+  uint64_t exchange = 0;
+  uint64_t generation = 0;
+  uint64_t layout_hash = 0;
+  // Arrays of the parameters' size that the servers' rule keeps.
+  int64_t states = 0;
+  // The first so many of `parameters` are the model's; after them come those of averaged states.
+  int64_t model_parameters = 0;
+  std::vector<CheckpointParameter> parameters;
+  std::vector<CheckpointShard> shards;
+  std::vector<CheckpointMember> members;
+  std::vector<CheckpointFile> files;
+  // What the coordinator goes on from: a JSON object, of its own making.
+  std::string coordinator = "{}";
+
+  const CheckpointFile* FindFile(absl::string_view name) const;
+};
+
+std::string FormatManifest(const Manifest& manifest);
+
+// kInvalidArgument, naming `path` and the field, where `text` is no manifest that FormatManifest could
+// have written: unknown or missing keys, wrong kinds, names that are no names of a checkpoint's files,
+// numbers of files that contradict each other, another sum.
+absl::StatusOr<Manifest> ParseManifest(absl::string_view path, absl::string_view text);
+
+// "step-000000000400".
+std::string StepFolderName(uint64_t step);
+std::string PartialFolderName(uint64_t step);
+constexpr char kPartialPrefix[] = "partial-";
+// False where `name` is none that StepFolderName gives.
+bool ParseStepFolderName(absl::string_view name, uint64_t* step);
+std::string ShardFileName(int64_t shard, int64_t shard_count);
+std::string WorkerFileName(uint64_t rank);
+std::string StateName(int64_t state, absl::string_view parameter);
+
+}  // namespace tessera
+
+#endif  // TESSERA_COMMON_CHECKPOINT_MANIFEST_H_

@@ -1,0 +1,72 @@
+#include "common/checkpoint/safetensors_writer.h"
+
+#include <utility>
+
+#include <xxhash.h>
+
+#include "common/base/check.h"
+
+namespace tessera {
+namespace {
+
+// Smaller pieces are collected until there are so many bytes.
+constexpr int64_t kPieceBytes = int64_t{1} << 20;
+
+}  // namespace
+
+SafetensorsWriter::SafetensorsWriter(std::unique_ptr<DurableFile> file, int64_t data_bytes)
+    : file_(std::move(file)), missing_bytes_(data_bytes), sum_(XXH3_createState()) {
+  TESSERA_CHECK(sum_ != nullptr);
+  XXH3_64bits_reset(sum_);
+}
+
+SafetensorsWriter::~SafetensorsWriter() { XXH3_freeState(sum_); }
+
+absl::StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Create(
+    const std::string& path, const std::vector<TensorSpec>& tensors,
+    const TensorMetadata& metadata) {
+  TESSERA_ASSIGN_OR_RETURN(const std::string header, FormatTensorHeader(tensors, metadata));
+  int64_t data_bytes = 0;
+  for (const TensorSpec& tensor : tensors) data_bytes += tensor.bytes();
+  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<DurableFile> file, DurableFile::Create(path));
+  std::unique_ptr<SafetensorsWriter> writer(new SafetensorsWriter(std::move(file), data_bytes));
+  TESSERA_RETURN_IF_ERROR(writer->Write(header.data(), static_cast<int64_t>(header.size())));
+  return writer;
+}
+
+absl::Status SafetensorsWriter::Write(const void* data, int64_t bytes) {
+  XXH3_64bits_update(sum_, data, bytes);
+  written_bytes_ += bytes;
+  return file_->Write(data, bytes);
+}
+
+absl::Status SafetensorsWriter::Append(const void* data, int64_t bytes) {
+  TESSERA_CHECK(bytes <= missing_bytes_);
+  missing_bytes_ -= bytes;
+  const int64_t collected = static_cast<int64_t>(small_.size());
+  if (bytes < kPieceBytes && collected + bytes < kPieceBytes) {
+    small_.append(static_cast<const char*>(data), bytes);
+    return absl::OkStatus();
+  }
+  if (collected > 0) {
+    TESSERA_RETURN_IF_ERROR(Write(small_.data(), collected));
+    small_.clear();
+  }
+  return Write(data, bytes);
+}
+
+absl::StatusOr<CheckpointFile> SafetensorsWriter::Finish() {
+  TESSERA_CHECK(missing_bytes_ == 0);
+  if (!small_.empty()) {
+    TESSERA_RETURN_IF_ERROR(Write(small_.data(), static_cast<int64_t>(small_.size())));
+    small_.clear();
+  }
+  TESSERA_RETURN_IF_ERROR(file_->Finish());
+  CheckpointFile file;
+  file.name = file_->path().substr(file_->path().rfind('/') + 1);
+  file.bytes = written_bytes_;
+  file.sum = XXH3_64bits_digest(sum_);
+  return file;
+}
+
+}  // namespace tessera

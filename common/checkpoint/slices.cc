@@ -1,0 +1,45 @@
+#include "common/checkpoint/slices.h"
+
+#include <algorithm>
+
+namespace tessera {
+
+OwnedRows OwnedRowsOf(int64_t rows, int64_t shard, int64_t shard_count) {
+  // Products of 2^44 rows and 256 servers fit.
+  return {rows * shard / shard_count, rows * (shard + 1) / shard_count};
+}
+
+std::vector<SavedRows> SavedRowsOf(int64_t rows, int64_t shard_count, int64_t row_begin,
+                                   int64_t row_end) {
+  std::vector<SavedRows> runs;
+  for (int64_t shard = 0; shard < shard_count && row_begin < row_end; ++shard) {
+    const OwnedRows owned = OwnedRowsOf(rows, shard, shard_count);
+    const int64_t end = std::min(row_end, owned.end);
+    if (row_begin < owned.begin || row_begin >= end) continue;
+    runs.push_back({shard, row_begin - owned.begin, end - row_begin});
+    row_begin = end;
+  }
+  return runs;
+}
+
+CheckpointShard CountersFor(const std::vector<CheckpointShard>& saved, int64_t shard,
+                            int64_t shard_count) {
+  CheckpointShard counters;
+  for (int64_t s = 0; s < static_cast<int64_t>(saved.size()); ++s) {
+    counters.version = std::max(counters.version, saved[s].version);
+    counters.examples = std::max(counters.examples, saved[s].examples);
+    if (s % shard_count != shard) continue;
+    counters.pushes += saved[s].pushes;
+    counters.staleness_sum += saved[s].staleness_sum;
+    counters.staleness_max = std::max(counters.staleness_max, saved[s].staleness_max);
+    if (counters.staleness.size() < saved[s].staleness.size()) {
+      counters.staleness.resize(saved[s].staleness.size());
+    }
+    for (size_t i = 0; i < saved[s].staleness.size(); ++i) {
+      counters.staleness[i] += saved[s].staleness[i];
+    }
+  }
+  return counters;
+}
+
+}  // namespace tessera

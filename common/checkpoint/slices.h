@@ -1,0 +1,40 @@
+// Where the rows of a parameter lie in a checkpoint of so many servers.
+#ifndef TESSERA_COMMON_CHECKPOINT_SLICES_H_
+#define TESSERA_COMMON_CHECKPOINT_SLICES_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "common/checkpoint/manifest.h"
+
+namespace tessera {
+
+// Rows that lie in one shard's file, one after the other.
+struct SavedRows {
+  int64_t shard = 0;
+  // In the shard's tensor.
+  int64_t row_begin = 0;
+  int64_t row_count = 0;
+};
+
+// Rows [row_begin, row_end) of a parameter of `rows` rows that was saved by `shard_count` servers, in
+// order. Servers own rows as common/layout/shard_map.h says, so that any number of servers can be
+// served from any other's files.
+std::vector<SavedRows> SavedRowsOf(int64_t rows, int64_t shard_count, int64_t row_begin,
+                                   int64_t row_end);
+
+// The rows of a parameter that one of `shard_count` servers owns.
+struct OwnedRows {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+OwnedRows OwnedRowsOf(int64_t rows, int64_t shard, int64_t shard_count);
+
+// What server `shard` of `shard_count` takes over of the saved servers' counters: the sums of its
+// share of them, and the furthest version and number of examples.
+CheckpointShard CountersFor(const std::vector<CheckpointShard>& saved, int64_t shard,
+                            int64_t shard_count);
+
+}  // namespace tessera
+
+#endif  // TESSERA_COMMON_CHECKPOINT_SLICES_H_

@@ -1,0 +1,105 @@
+#include "deploy/cli/export_command.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/checkpoint/durable_file.h"
+#include "common/checkpoint/safetensors_writer.h"
+#include "deploy/cli/open_checkpoint.h"
+
+namespace tessera {
+namespace {
+
+// Values that are held at a time, or one row of them.
+constexpr int64_t kPieceEntries = int64_t{1} << 20;
+
+absl::Status WriteParameter(const Checkpoint& checkpoint, int64_t index, std::vector<float>* piece,
+                            SafetensorsWriter* out) {
+  const CheckpointParameter& parameter =
+      checkpoint.manifest().parameters[static_cast<size_t>(index)];
+  if (parameter.columns == 0) return absl::OkStatus();
+  const int64_t rows_max = std::max<int64_t>(1, kPieceEntries / parameter.columns);
+  const float factor = static_cast<float>(parameter.export_factor);
+  for (int64_t row = 0; row < parameter.rows; row += rows_max) {
+    const int64_t end = std::min(parameter.rows, row + rows_max);
+    piece->resize(static_cast<size_t>((end - row) * parameter.columns));
+    TESSERA_RETURN_IF_ERROR(checkpoint.ReadRows(index, /*state=*/-1, row, end, piece->data()));
+    if (factor != 1) {
+      for (float& value : *piece) value *= factor;
+    }
+    TESSERA_RETURN_IF_ERROR(
+        out->Append(piece->data(), static_cast<int64_t>(piece->size() * sizeof(float))));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteModel(const Checkpoint& checkpoint, const std::string& path) {
+  const Manifest& manifest = checkpoint.manifest();
+  std::vector<TensorSpec> tensors;
+  for (int64_t p = 0; p < manifest.model_parameters; ++p) {
+    const CheckpointParameter& parameter = manifest.parameters[static_cast<size_t>(p)];
+    TensorSpec tensor;
+    tensor.name = parameter.name;
+    tensor.dtype = "F32";
+    tensor.shape = parameter.Shape(parameter.rows);
+    tensors.push_back(std::move(tensor));
+  }
+  const TensorMetadata metadata = {{"format", "pt"},
+                                   {"job", manifest.job},
+                                   {"job_digest", manifest.job_digest},
+                                   {"method", manifest.method},
+                                   {"step", absl::StrCat(manifest.step)}};
+  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsWriter> out,
+                           SafetensorsWriter::Create(path, tensors, metadata));
+  std::vector<float> piece;
+  for (int64_t p = 0; p < manifest.model_parameters; ++p) {
+    TESSERA_RETURN_IF_ERROR(WriteParameter(checkpoint, p, &piece, out.get()));
+  }
+  return out->Finish().status();
+}
+
+absl::Status Export(const ExportOptions& options) {
+  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint,
+                           OpenNamedCheckpoint(options.checkpoint));
+  const std::string part = absl::StrCat(options.out_path, ".part");
+  absl::Status written = WriteModel(*checkpoint, part);
+  if (written.ok() && std::rename(part.c_str(), options.out_path.c_str()) != 0) {
+    written = FileError(errno, options.out_path, "written");
+  }
+  if (!written.ok()) {
+    unlink(part.c_str());
+    // The reader of this is told of an export, not of a checkpoint.
+    return absl::AbortedError(absl::StrCat("export: ", written.message()));
+  }
+  if (options.quiet) return absl::OkStatus();
+  int64_t entries = 0;
+  for (int64_t p = 0; p < checkpoint->manifest().model_parameters; ++p) {
+    const CheckpointParameter& parameter =
+        checkpoint->manifest().parameters[static_cast<size_t>(p)];
+    entries += parameter.rows * parameter.columns;
+  }
+  std::printf("%s: %" PRId64 " parameters in %" PRId64 " tensors, of step %" PRIu64 "\n",
+              options.out_path.c_str(), entries, checkpoint->manifest().model_parameters,
+              checkpoint->manifest().step);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int ExportCheckpoint(const ExportOptions& options) {
+  const absl::Status status = Export(options);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "tessera: %s\n", std::string(status.message()).c_str());
+  return absl::IsNotFound(status) ? 2 : 1;
+}
+
+}  // namespace tessera

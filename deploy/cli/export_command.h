@@ -1,0 +1,27 @@
+// `tessera export CKPT OUT.safetensors`: the whole model of a checkpoint, in one file.
+#ifndef TESSERA_DEPLOY_CLI_EXPORT_COMMAND_H_
+#define TESSERA_DEPLOY_CLI_EXPORT_COMMAND_H_
+
+#include <string>
+
+namespace tessera {
+
+struct ExportOptions {
+  // A checkpoint's folder, or the one that has them: the newest whole one is taken.
+  std::string checkpoint;
+  std::string out_path;
+  bool quiet = false;
+};
+
+// Writes every parameter of the model under its name, whole, as F32; no optimizer's state. Where subnets
+// were trained, weights are multiplied by the mean share, as in evaluation, so that the file is the
+// network that was scored. Whatever the model's size, it holds some megabytes of it at a time. The file
+// appears whole or not at all. Returns the process's exit code:
+//   0  it is there
+//   1  the checkpoint is broken, or the file cannot be written; stderr says why
+//   2  there is no checkpoint
+int ExportCheckpoint(const ExportOptions& options);
+
+}  // namespace tessera
+
+#endif  // TESSERA_DEPLOY_CLI_EXPORT_COMMAND_H_

@@ -1,0 +1,175 @@
+#include "server/checkpoint/checkpoint_directory.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/log.h"
+#include "common/checkpoint/durable_file.h"
+
+namespace tessera {
+namespace {
+
+constexpr char kProbeName[] = "partial-probe";
+
+// The names in a folder, sorted.
+absl::StatusOr<std::vector<std::string>> NamesIn(const std::string& path) {
+  DIR* const folder = opendir(path.c_str());
+  if (folder == nullptr) return FileError(errno, path, "read");
+  std::vector<std::string> names;
+  while (const dirent* entry = readdir(folder)) {
+    const absl::string_view name = entry->d_name;
+    if (name != "." && name != "..") names.push_back(std::string(name));
+  }
+  closedir(folder);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+bool Exists(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0;
+}
+
+absl::Status CheckFile(const std::string& path, int64_t bytes) {
+  struct stat info;
+  if (stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("checkpoint: \"", path,
+                     "\" is not here, but was written; checkpoint.directory "
+                     "must be the same folder for all processes of the job"));
+  }
+  if (info.st_size != bytes) {
+    return absl::FailedPreconditionError(absl::StrCat("checkpoint: \"", path, "\" is ",
+                                                      info.st_size, " bytes, want the ", bytes,
+                                                      " that were written"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CheckpointDirectory>> CheckpointDirectory::Open(std::string path,
+                                                                               int64_t keep) {
+  TESSERA_RETURN_IF_ERROR(MakeFolder(path));
+  std::unique_ptr<CheckpointDirectory> directory(new CheckpointDirectory(std::move(path), keep));
+  TESSERA_RETURN_IF_ERROR(directory->RemoveLeftovers(""));
+  const std::string probe = directory->PathOf(kProbeName);
+  TESSERA_RETURN_IF_ERROR(MakeFolder(probe));
+  TESSERA_RETURN_IF_ERROR(RemoveFolder(probe));
+  return directory;
+}
+
+absl::Status CheckpointDirectory::RemoveLeftovers(const std::string& except) {
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(path_));
+  for (const std::string& name : names) {
+    if (!absl::StartsWith(name, kPartialPrefix) || name == except) continue;
+    TESSERA_RETURN_IF_ERROR(RemoveFolder(PathOf(name)));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> CheckpointDirectory::Begin(uint64_t step) {
+  const std::string name = PartialFolderName(step);
+  TESSERA_RETURN_IF_ERROR(RemoveLeftovers(name));
+  TESSERA_RETURN_IF_ERROR(MakeFolder(PathOf(name)));
+  return PathOf(name);
+}
+
+absl::Status CheckpointDirectory::MoveAway(const std::string& name) {
+  const std::string away = PathOf(absl::StrCat(kPartialPrefix, "old-", name));
+  TESSERA_RETURN_IF_ERROR(RemoveFolder(away));
+  TESSERA_RETURN_IF_ERROR(RenameFolder(PathOf(name), away));
+  return RemoveFolder(away);
+}
+
+absl::Status CheckpointDirectory::Commit(const Manifest& manifest) {
+  const std::string folder = PathOf(PartialFolderName(manifest.step));
+  const std::string name = StepFolderName(manifest.step);
+  if (Exists(PathOf(name))) {
+    if (Checkpoint::Open(PathOf(name)).ok()) {
+      return absl::AlreadyExistsError(
+          absl::StrCat("checkpoint: \"", PathOf(name), "\" is there already"));
+    }
+    TESSERA_RETURN_IF_ERROR(MoveAway(name));
+  }
+  for (const CheckpointFile& file : manifest.files) {
+    TESSERA_RETURN_IF_ERROR(CheckFile(absl::StrCat(folder, "/", file.name), file.bytes));
+  }
+  const std::string text = FormatManifest(manifest);
+  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<DurableFile> file,
+                           DurableFile::Create(absl::StrCat(folder, "/", kManifestName)));
+  TESSERA_RETURN_IF_ERROR(file->Write(text.data(), static_cast<int64_t>(text.size())));
+  TESSERA_RETURN_IF_ERROR(file->Finish());
+  TESSERA_RETURN_IF_ERROR(SyncFolder(folder));
+  TESSERA_RETURN_IF_ERROR(RenameFolder(folder, PathOf(name)));
+  TESSERA_RETURN_IF_ERROR(SyncFolder(path_));
+  if (const absl::Status pruned = Prune(manifest.step); !pruned.ok()) {
+    Log(LogLevel::kWarning,
+        absl::StrCat("checkpoint: old ones stay why=\"", pruned.message(), "\""));
+  }
+  return absl::OkStatus();
+}
+
+void CheckpointDirectory::Abandon(uint64_t step) {
+  const absl::Status removed = RemoveFolder(PathOf(PartialFolderName(step)));
+  if (removed.ok()) return;
+  Log(LogLevel::kWarning, absl::StrCat("checkpoint: a part stays why=\"", removed.message(), "\""));
+}
+
+// Broken ones count: they are somebody's to look at, for as long as they would have stayed. Later ones
+// are of a life of the job that was gone back behind: broken, or it would go on from them.
+absl::Status CheckpointDirectory::Prune(uint64_t newest) {
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(path_));
+  std::vector<std::string> steps;
+  for (const std::string& name : names) {
+    uint64_t step = 0;
+    if (ParseStepFolderName(name, &step) && step <= newest) steps.push_back(name);
+  }
+  for (int64_t i = 0; i + keep_ < static_cast<int64_t>(steps.size()); ++i) {
+    TESSERA_RETURN_IF_ERROR(MoveAway(steps[static_cast<size_t>(i)]));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<ListedCheckpoint>> ListCheckpoints(const std::string& path,
+                                                              bool verify) {
+  std::vector<ListedCheckpoint> listed;
+  const absl::StatusOr<std::vector<std::string>> names = NamesIn(path);
+  if (absl::IsNotFound(names.status())) return listed;
+  if (!names.ok()) return names.status();
+  for (const std::string& name : *names) {
+    ListedCheckpoint entry;
+    if (!ParseStepFolderName(name, &entry.step)) continue;
+    entry.path = absl::StrCat(path, "/", name);
+    const auto checkpoint = Checkpoint::Open(entry.path);
+    entry.status = checkpoint.status();
+    if (verify && entry.status.ok()) entry.status = (*checkpoint)->VerifySums();
+    listed.push_back(std::move(entry));
+  }
+  std::sort(listed.begin(), listed.end(),
+            [](const ListedCheckpoint& a, const ListedCheckpoint& b) { return a.step > b.step; });
+  return listed;
+}
+
+absl::StatusOr<std::unique_ptr<Checkpoint>> NewestCheckpoint(
+    const std::string& path, std::vector<ListedCheckpoint>* broken) {
+  TESSERA_ASSIGN_OR_RETURN(std::vector<ListedCheckpoint> listed,
+                           ListCheckpoints(path, /*verify=*/false));
+  for (ListedCheckpoint& entry : listed) {
+    absl::StatusOr<std::unique_ptr<Checkpoint>> checkpoint = Checkpoint::Open(entry.path);
+    entry.status = checkpoint.ok() ? (*checkpoint)->VerifySums() : checkpoint.status();
+    if (entry.status.ok()) return checkpoint;
+    broken->push_back(std::move(entry));
+  }
+  return absl::NotFoundError(absl::StrCat("checkpoint: \"", path, "\" has no whole checkpoint"));
+}
+
+}  // namespace tessera

@@ -1,0 +1,77 @@
+// The folder in which a job keeps its checkpoints (common/checkpoint/manifest.h says what is in it).
+//
+// A checkpoint comes into being in these steps, each on the disk before the next begins:
+//   1. the folder partial-step-N is made
+//   2. every file is written into it and synced, by whoever has the values
+//   3. the manifest is written and synced, then the folder itself
+//   4. the folder is renamed to step-N, and the directory is synced
+//   5. of the checkpoints beyond the newest `keep` each is renamed to partial-..., then removed
+// So a process may be killed, or the power fail, at any time: there is nothing named step-* but whole
+// checkpoints, and the newest of them stays until a newer one is whole. What begins with partial-* is
+// removed at the next begin.
+#ifndef TESSERA_SERVER_CHECKPOINT_CHECKPOINT_DIRECTORY_H_
+#define TESSERA_SERVER_CHECKPOINT_CHECKPOINT_DIRECTORY_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/manifest.h"
+
+namespace tessera {
+
+// The one process that takes the steps above, but for the second. One thread.
+class CheckpointDirectory {
+ public:
+  // Makes the folder, but not those above it, removes leftovers, and tries to write. FileError's codes.
+  static absl::StatusOr<std::unique_ptr<CheckpointDirectory>> Open(std::string path, int64_t keep);
+
+  // Step 1: the folder for the files. Leftovers of others are removed first.
+  absl::StatusOr<std::string> Begin(uint64_t step);
+  // Steps 3 to 5. All of manifest.files lie in the folder of manifest.step, complete.
+  //   kFailedPrecondition  one of them is not there or has another size: this is not the folder in
+  //                        which it was written
+  //   kAlreadyExists       there is a whole checkpoint of this step
+  // On an error nothing has come into being, and the folder is still there; but for an error of step 5,
+  // which only the log tells of.
+  absl::Status Commit(const Manifest& manifest);
+  // Gives up what Begin began; frees the disk.
+  void Abandon(uint64_t step);
+
+  const std::string& path() const { return path_; }
+
+ private:
+  CheckpointDirectory(std::string path, int64_t keep) : path_(std::move(path)), keep_(keep) {}
+  absl::Status RemoveLeftovers(const std::string& except);
+  absl::Status MoveAway(const std::string& name);
+  absl::Status Prune(uint64_t newest);
+  std::string PathOf(const std::string& name) const { return path_ + "/" + name; }
+
+  const std::string path_;
+  const int64_t keep_;
+};
+
+// What is named like a checkpoint in a directory.
+struct ListedCheckpoint {
+  uint64_t step = 0;
+  std::string path;
+  // OK, or what is broken.
+  absl::Status status;
+};
+
+// Newest first. `verify`: all bytes are read and compared with their sums. An empty list where there
+// is no such folder.
+absl::StatusOr<std::vector<ListedCheckpoint>> ListCheckpoints(const std::string& path, bool verify);
+
+// The newest whole one. `broken` are those that were passed over on the way. kNotFound: there is none.
+absl::StatusOr<std::unique_ptr<Checkpoint>> NewestCheckpoint(const std::string& path,
+                                                             std::vector<ListedCheckpoint>* broken);
+
+}  // namespace tessera
+
+#endif  // TESSERA_SERVER_CHECKPOINT_CHECKPOINT_DIRECTORY_H_

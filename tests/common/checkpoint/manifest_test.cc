@@ -1,0 +1,106 @@
+// The manifest: what is written is read, and nothing else is.
+#include "common/checkpoint/manifest.h"
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+#include "tests/common/checkpoint/saved_model.h"
+
+namespace tessera {
+namespace {
+
+Manifest Full() {
+  Manifest manifest = ManifestOf(2);
+  manifest.files = {{"shard-0-of-2.safetensors", 10, 0xffffffffffffffffu},
+                    {"worker-1.safetensors", 5, 0},
+                    {"shard-1-of-2.safetensors", 12, 7}};
+  return manifest;
+}
+
+std::string ErrorOf(const std::string& text) {
+  const auto parsed = ParseManifest("m.json", text);
+  return parsed.ok() ? "" : std::string(parsed.status().message());
+}
+
+TEST_CASE("a manifest reads back to the same text", "[checkpoint]") {
+  const std::string text = FormatManifest(Full());
+  const auto parsed = ParseManifest("m.json", text);
+  REQUIRE(parsed.ok());
+  CHECK(FormatManifest(*parsed) == text);
+  CHECK(parsed->files[0].sum == 0xffffffffffffffffu);
+  CHECK(parsed->layout_hash == 0xfedcba9876543210u);
+  CHECK(parsed->parameters[1].is_vector);
+  CHECK(parsed->parameters[1].export_factor == 0.5);
+  CHECK(parsed->shards[1].pushes == 41);
+  CHECK(parsed->shards[1].staleness == std::vector<uint64_t>{37, 3});
+  CHECK(parsed->members[1].rank == 1);
+  CHECK(parsed->coordinator == R"({"history":[1,2]})");
+}
+
+TEST_CASE("every field of a manifest is wanted, and no other", "[checkpoint]") {
+  const nlohmann::json whole = nlohmann::json::parse(FormatManifest(Full()));
+  for (const auto& [key, value] : whole.items()) {
+    nlohmann::json less = whole;
+    less.erase(key);
+    CHECK_THAT(ErrorOf(less.dump()), Catch::Contains("." + key + ": is missing"));
+    nlohmann::json other = whole;
+    other[key] = nullptr;
+    CHECK_FALSE(ErrorOf(other.dump()).empty());
+    if (!value.is_array() || value.empty()) continue;
+    for (const auto& [field, unused] : value[0].items()) {
+      nlohmann::json inner = whole;
+      inner[key][0].erase(field);
+      CHECK_THAT(ErrorOf(inner.dump()), Catch::Contains("[0]." + field + ": is missing"));
+    }
+  }
+  std::string text = FormatManifest(Full());
+  text.replace(text.find("\"step\": 400"), 11, "\"step\": 401");
+  CHECK(
+      ErrorOf(text) ==
+      "\"m.json\": xxh3 is not the sum of the text; its bytes are not the ones that were written");
+  nlohmann::json more = whole;
+  more["zeal"] = 1;
+  CHECK(ErrorOf(more.dump()) == "\"m.json\".zeal: unknown key");
+}
+
+TEST_CASE("a manifest that contradicts itself is refused", "[checkpoint]") {
+  const auto broken = [](auto change) {
+    Manifest manifest = Full();
+    change(&manifest);
+    return ErrorOf(FormatManifest(manifest));
+  };
+  CHECK(broken([](Manifest* m) { m->files.pop_back(); }) ==
+        "\"m.json\".files: \"shard-1-of-2.safetensors\" is missing");
+  CHECK(broken([](Manifest* m) { m->files[1].name = "../../passwd"; }) ==
+        "\"m.json\".files: \"../../passwd\" is no file of these shards and members, or is there "
+        "twice");
+  CHECK_FALSE(broken([](Manifest* m) { m->files[1].name = "worker-7.safetensors"; }).empty());
+  CHECK_FALSE(broken([](Manifest* m) { m->files.push_back(m->files[0]); }).empty());
+  CHECK(broken([](Manifest* m) { m->shards.clear(); }) ==
+        "\"m.json\": shards is empty, want at least one");
+  CHECK_FALSE(broken([](Manifest* m) { m->shards.resize(257); }).empty());
+  CHECK_FALSE(broken([](Manifest* m) { m->states = 17; }).empty());
+  CHECK_FALSE(broken([](Manifest* m) { m->model_parameters = 4; }).empty());
+  CHECK_FALSE(broken([](Manifest* m) { m->parameters[0].rows = int64_t{1} << 62; }).empty());
+  CHECK_FALSE(broken([](Manifest* m) { m->parameters[1].name = "layers.0.weight"; }).empty());
+  CHECK_FALSE(broken([](Manifest* m) { m->members[0].rank = 70000; }).empty());
+  CHECK(ErrorOf(R"({"tessera_checkpoint": 2})") ==
+        "\"m.json\": tessera_checkpoint is 2, want 1; another version of the program wrote it");
+}
+
+TEST_CASE("folders are named after steps so that names sort by age", "[checkpoint]") {
+  CHECK(StepFolderName(400) == "step-000000000400");
+  CHECK(StepFolderName(9) < StepFolderName(10));
+  uint64_t step = 1;
+  CHECK(ParseStepFolderName("step-000000000400", &step));
+  CHECK(step == 400);
+  CHECK(ParseStepFolderName(StepFolderName(~uint64_t{0}), &step));
+  for (const char* name :
+       {"step-400", "step-", "step-00000000040x", "step--00000000001", "partial-step-000000000400",
+        "step-000000000400 ", "step-+00000000400"}) {
+    CHECK_FALSE(ParseStepFolderName(name, &step));
+  }
+}
+
+}  // namespace
+}  // namespace tessera
