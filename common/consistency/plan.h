@@ -2,7 +2,7 @@
 #ifndef TESSERA_COMMON_CONSISTENCY_PLAN_H_
 #define TESSERA_COMMON_CONSISTENCY_PLAN_H_
 
-#include <algorithm>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -27,11 +27,21 @@ struct FormerSite {
   Exchange until;
 };
 
+// Parts of different sizes: from round `first` on, until other shares are in force, sites have parts
+// in proportion to these.
+struct PartShares {
+  Exchange first{1};
+  // Each at least 1.
+  std::vector<std::pair<MemberId, uint32_t>> of;
+};
+
 // Members in rank order; ranks are distinct but may have gaps.
 struct Plan {
   Generation generation;
   std::vector<PlanMember> members;
   std::vector<FormerSite> former;
+  // Those in force, and any that will be. Empty: all parts are equal.
+  std::vector<PartShares> shares;
 
   // nullptr if it is no member.
   const PlanMember* Find(MemberId member) const {
@@ -44,21 +54,13 @@ struct Plan {
 
 // Whose parts `round` is cut into: members that have begun and former ones that still count, by rank
 // and then by member. The same on every server that may fold a push of `round`.
-inline std::vector<MemberId> SitesOf(const Plan& plan, Exchange round) {
-  std::vector<std::pair<Rank, MemberId>> order;
-  for (const PlanMember& m : plan.members) {
-    if (m.first_exchange <= round) order.push_back({m.rank, m.member});
-  }
-  for (const FormerSite& m : plan.former) {
-    const bool has_ended = m.until != Exchange(0) && m.until <= round;
-    if (m.first <= round && !has_ended) order.push_back({m.rank, m.member});
-  }
-  std::sort(order.begin(), order.end());
-  std::vector<MemberId> sites;
-  sites.reserve(order.size());
-  for (const auto& [rank, member] : order) sites.push_back(member);
-  return sites;
-}
+std::vector<MemberId> SitesOf(const Plan& plan, Exchange round);
+
+// How large the parts of these sites of `round` are, in proportion: all 1 where they are equal. One
+// that the shares in force leave out has as much as the others on average. The same on every server,
+// too.
+std::vector<uint32_t> SharesOf(const Plan& plan, Exchange round,
+                               const std::vector<MemberId>& sites);
 
 }  // namespace tessera
 

@@ -58,6 +58,10 @@ struct SubnetPlace {
   }
 };
 
+// Where parts differ in size: the least and the largest share, as multiples of the mean.
+constexpr double kPartLeast = 0.25;
+constexpr double kPartMost = 4;
+
 // The neurons of one group that `place` owns, ascending.
 std::vector<int32_t> PartOf(const SubnetPlace& place, int group, int64_t width);
 

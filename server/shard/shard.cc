@@ -96,7 +96,11 @@ absl::Status Shard::Validate(const ReceivedPush& push, const SiteSubnet* site) c
 
 void Shard::OpenRound() {
   const Exchange round = policy_->Collecting();
-  rounds_->Open(round, SitesOf(plan_, round));
+  if (round == opened_round_ && plan_.generation == opened_plan_) return;
+  opened_round_ = round;
+  opened_plan_ = plan_.generation;
+  const std::vector<MemberId> sites = SitesOf(plan_, round);
+  rounds_->Open(round, sites, SharesOf(plan_, round, sites));
 }
 
 // The subnet that `push` must be of: nullptr for all entries.

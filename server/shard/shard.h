@@ -226,6 +226,8 @@ class Shard {
   std::vector<float> pending_;             // one slice's worth, used where updates are sums
   std::vector<std::vector<float>> state_;  // the rule's, each one slice's worth
   std::optional<SubnetRounds> rounds_;     // set: subnets are trained, without pending_ and state_
+  Exchange opened_round_;                  // as rounds_ has it, by the plan opened_plan_
+  Generation opened_plan_;
   std::deque<Staged> staged_;              // complete pushes, in order of arrival
   int64_t pending_count_ = 0;              // pushes folded into pending_
   uint64_t pending_examples_ = 0;          // rows behind them

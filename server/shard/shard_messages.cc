@@ -1,5 +1,8 @@
 #include "server/shard/shard_messages.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace tessera {
 
 Plan ToPlan(const v1::Plan& message) {
@@ -11,6 +14,13 @@ Plan ToPlan(const v1::Plan& message) {
   for (const v1::FormerSite& m : message.former_sites()) {
     plan.former.push_back({MemberId(m.member()), Rank(m.rank()), Exchange(m.first_exchange()),
                            Exchange(m.until_exchange())});
+  }
+  for (const v1::PartShares& s : message.shares()) {
+    PartShares shares;
+    shares.first = Exchange(s.first_exchange());
+    const int count = std::min(s.members_size(), s.shares_size());
+    for (int i = 0; i < count; ++i) shares.of.push_back({MemberId(s.members(i)), s.shares(i)});
+    plan.shares.push_back(std::move(shares));
   }
   return plan;
 }

@@ -55,10 +55,13 @@ SubnetRounds::SubnetRounds(const ModelShape& shape, const ShardSlices& slices, N
   scratch_.resize(row_size);
 }
 
-void SubnetRounds::Open(Exchange round, const std::vector<MemberId>& sites) {
-  if (round == round_ && sites == sites_) return;
+void SubnetRounds::Open(Exchange round, const std::vector<MemberId>& sites,
+                        const std::vector<uint32_t>& shares) {
+  if (round == round_ && sites == sites_ && shares == shares_) return;
+  TESSERA_CHECK(shares.size() == sites.size());
   round_ = round;
   sites_ = sites;
+  shares_ = shares;
   subnets_.assign(sites_.size(), nullptr);
 }
 
@@ -71,7 +74,7 @@ std::shared_ptr<const SiteSubnet> SubnetRounds::Of(MemberId member) {
     place.seed = seed_;
     place.round = round_.value();
     place.site = static_cast<uint32_t>(site);
-    place.shares.assign(sites_.size(), 1);
+    place.shares = shares_;
     subnets_[site] = std::make_shared<const SiteSubnet>(shape_, groups_, std::move(place), slices_);
   }
   return subnets_[site];

@@ -30,9 +30,10 @@ class SubnetRounds {
   SubnetRounds(const ModelShape& shape, const ShardSlices& slices, NeuronGroups groups,
                uint64_t seed);
 
-  // `round` is open and has these sites, in order, with equal shares. What was computed for the
+  // `round` is open and has these sites, in order, with these shares. What was computed for the
   // same ones stays.
-  void Open(Exchange round, const std::vector<MemberId>& sites);
+  void Open(Exchange round, const std::vector<MemberId>& sites,
+            const std::vector<uint32_t>& shares);
   // The open round's cut for `member`, made when first asked for; nullptr: it is no site. Holders
   // may keep it beyond the round.
   std::shared_ptr<const SiteSubnet> Of(MemberId member);
@@ -53,6 +54,7 @@ class SubnetRounds {
 
   Exchange round_;
   std::vector<MemberId> sites_;
+  std::vector<uint32_t> shares_;
   std::vector<std::shared_ptr<const SiteSubnet>> subnets_;  // by site
 
   std::vector<float> scratch_;
