@@ -37,6 +37,11 @@ Recipe Ist(const v1::Job& job) {
       absl::StrCat("independent subnets: in rounds of ", recipe.local_steps,
                    " steps every hidden neuron belongs to one worker, which trains the network of "
                    "its neurons alone; a round ends when all workers have returned theirs");
+  recipe.parts_by_speed = job.method().ist().parts() == "by_speed";
+  if (recipe.parts_by_speed) {
+    absl::StrAppend(&recipe.description,
+                    "; slower workers have fewer neurons, so that all take equally long");
+  }
   return recipe;
 }
 

@@ -40,6 +40,8 @@ struct Recipe {
   // Every exchange is a round in which each member trains a subnet of its own
   // (common/keyset/subnet.h).
   bool subnets = false;
+  // Slower members get smaller subnets.
+  bool parts_by_speed = false;
   // One round is the whole job: nobody can join later.
   bool closed_to_joiners = false;
   // The coordinator gives slower workers fewer local steps.

@@ -121,13 +121,14 @@ std::string Servers(const v1::JobStatus& status, int width) {
   return table.Text(width);
 }
 
-// Workers by rank; speed and budget only where the method deals out steps.
+// Workers by rank; speed, budget and part only where the method deals out steps or neurons.
 std::string Workers(const v1::JobStatus& status, int width) {
   std::vector<const v1::MemberStatus*> by_rank;
-  bool budgets = false;
+  bool budgets = false, parts = false;
   for (const v1::MemberStatus& member : status.members()) {
     by_rank.push_back(&member);
     budgets = budgets || member.step_budget() > 0;
+    parts = parts || member.part() > 0;
   }
   std::stable_sort(by_rank.begin(), by_rank.end(),
                    [](const auto* a, const auto* b) { return a->rank() < b->rank(); });
@@ -136,6 +137,10 @@ std::string Workers(const v1::JobStatus& status, int width) {
   std::vector<int> priorities = {9, 8, 7, 5, 3, 2, 1, 0};
   if (budgets) {
     heads.insert(heads.begin() + 4, {"steps/s", "budget"});
+    priorities.insert(priorities.begin() + 4, {4, 6});
+  }
+  if (parts) {
+    heads.insert(heads.begin() + 4, {"steps/s", "part"});
     priorities.insert(priorities.begin() + 4, {4, 6});
   }
   Table table(std::move(heads), std::move(priorities));
@@ -152,6 +157,11 @@ std::string Workers(const v1::JobStatus& status, int width) {
     if (budgets) {
       const std::string budget = member.step_budget() > 0 ? Count(member.step_budget()) : "-";
       row.insert(row.begin() + 4, {Count(member.progress().steps_per_second()), budget});
+    }
+    if (parts) {
+      const std::string part =
+          member.part() > 0 ? absl::StrFormat("%.1f%%", 100 * member.part()) : "-";
+      row.insert(row.begin() + 4, {Count(member.progress().steps_per_second()), part});
     }
     table.Add(std::move(row));
   }

@@ -345,6 +345,7 @@ void Coordinator::FillMembers(absl::Time now, v1::JobStatus* status) const {
     if (facts_.step_budgets && IsCounted(record.state)) {
       member.set_step_budget(membership_.members().StepBudget(id));
     }
+    member.set_part(membership_.parts().PartOf(id));
     if (record.report) {
       *status->add_worker_reports() = *record.report;
       member.mutable_progress()->set_examples(record.report->examples());

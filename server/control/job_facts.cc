@@ -45,6 +45,7 @@ JobFacts FactsOf(const v1::Job& job, const Recipe& recipe, const ModelShape& sha
   facts.aligned = recipe.aligned;
   facts.step_budgets = recipe.step_budgets;
   facts.subnets = recipe.subnets;
+  facts.parts_by_speed = recipe.parts_by_speed;
   facts.closed_to_joiners = recipe.closed_to_joiners;
   if (recipe.subnets) facts.members_max = LeastCutWidth(GroupsOf(job.model(), shape));
   facts.rows_are_local = job.data().partition() == "local";

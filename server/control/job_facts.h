@@ -46,6 +46,8 @@ struct JobFacts {
   bool step_budgets = false;
   // Every exchange is a round in which each member trains a part of the model.
   bool subnets = false;
+  // Slower members are given smaller parts.
+  bool parts_by_speed = false;
   // Members that there can be: the least hidden layer has so many neurons. 0: any number.
   int64_t members_max = 0;
   // Nobody can join once the job has begun.

@@ -22,7 +22,8 @@ std::string Name(ShardId server) { return absl::StrCat("server ", server.value()
 
 }  // namespace
 
-Membership::Membership(const JobFacts& facts) : facts_(facts), servers_(facts), members_(facts) {}
+Membership::Membership(const JobFacts& facts)
+    : facts_(facts), servers_(facts), members_(facts), parts_(facts) {}
 
 absl::Status Membership::Attach(const v1::ServerHello& hello, absl::Time now) {
   absl::Status attached = servers_.Attach(hello, started_, now);
@@ -187,6 +188,8 @@ void Membership::Tick(absl::Time now) {
            absl::StrCat("last heard ", Seconds(silence), " before its lease of ",
                         Seconds(facts_.lease_timeout), " was ended"));
   }
+  // What members say of their speed comes with renewals; this is often enough.
+  if (facts_.parts_by_speed) ProposeNext();
 }
 
 void Membership::Drain() {
@@ -224,6 +227,7 @@ void Membership::TryStart() {
     member->first_exchange = Exchange(1);
     member->planned_in = generation_.Next();
   }
+  parts_.Begin(Exchange(1), members_, std::nullopt, Exchange(0));
   SendPlan(0);
   Log(LogLevel::kInfo, absl::StrCat("control: all here servers=", facts_.servers,
                                     " workers=", facts_.workers));
@@ -249,6 +253,7 @@ v1::PlanMessage Membership::PlanText() const {
     site.set_first_exchange(member.first_exchange.value());
     site.set_until_exchange(member.site_until->value());
   }
+  parts_.Fill(&plan);
   return message;
 }
 
@@ -260,10 +265,12 @@ bool Membership::AwaitsRecut() const {
   return false;
 }
 
-void Membership::EndFormerSites(Exchange agreed) {
+void Membership::BeginSites(Exchange agreed, const std::optional<Parts::Shares>& shares) {
   for (const auto& [id, member] : members_.all()) {
     if (member.site_until == Exchange(0)) members_.Find(id)->site_until = agreed;
   }
+  parts_.Begin(agreed, members_, shares, servers_.LeastCommitted());
+  sites_begin_ = agreed;
 }
 
 v1::Proposal Membership::ProposalText() const {
@@ -300,7 +307,7 @@ void Membership::SendToAll(const v1::PlanMessage& message) {
 void Membership::Settle() {
   const Exchange agreed = open_->agreement.proposed();
   if (open_->recut) {
-    EndFormerSites(agreed);
+    BeginSites(agreed, open_->shares);
     const uint64_t settled = open_->agreement.number();
     open_.reset();
     SendPlan(settled);
@@ -313,7 +320,6 @@ void Membership::Settle() {
     ReleaseDrain();
     return;
   }
-  EndFormerSites(agreed);
   MemberRecord* member = members_.Find(open_->joiner);
   member->first_exchange = agreed;
   // Where members advance on their own, they may have gone on since the proposal.
@@ -326,6 +332,7 @@ void Membership::Settle() {
   }
   members_.SetState(member, MemberState::kPlanned);
   member->planned_in = generation_.Next();
+  BeginSites(agreed, std::nullopt);
   const uint64_t settled = open_->agreement.number();
   open_.reset();
   SendPlan(settled);
@@ -347,6 +354,7 @@ void Membership::ProposeNext() {
   if (!started_ || closed_ || open_ || !members_.In(MemberState::kPlanned).empty()) return;
   MemberId joiner;
   bool recut = false;
+  std::optional<Parts::Shares> shares;
   if (drain_wanted_) {
     if (drain_released_) return;
     if (!facts_.synchronous) {
@@ -359,19 +367,26 @@ void Membership::ProposeNext() {
     recut = true;
   } else {
     std::vector<MemberRecord*> waiting = members_.In(MemberState::kWaiting);
-    if (waiting.empty()) return;
-    // In the order of arrival.
-    MemberRecord* first =
-        *std::min_element(waiting.begin(), waiting.end(),
-                          [](auto* a, auto* b) { return a->member < b->member; });
-    members_.SetState(first, MemberState::kProposed);
-    joiner = first->member;
+    if (!waiting.empty()) {
+      // In the order of arrival.
+      MemberRecord* first =
+          *std::min_element(waiting.begin(), waiting.end(),
+                            [](auto* a, auto* b) { return a->member < b->member; });
+      members_.SetState(first, MemberState::kProposed);
+      joiner = first->member;
+    } else {
+      if (!training_over_) shares = parts_.Wanted(members_);
+      if (!shares.has_value()) return;
+      recut = true;
+    }
   }
-  const Exchange from =
+  Exchange from =
       facts_.synchronous
           ? Exchange(std::max(members_.HighestExchange(), servers_.HighestCommitted()).value() + 2)
           : Exchange(members_.LeastStep() / facts_.local_steps + 1);
-  open_ = OpenProposal{joiner, recut, Agreement(servers_.count(), ++last_proposal_, from)};
+  // Former sites may have been given until then: whoever joins comes after them.
+  if (facts_.subnets) from = std::max(from, sites_begin_);
+  open_ = OpenProposal{joiner, recut, std::move(shares), Agreement(servers_.count(), ++last_proposal_, from)};
   SendProposal(0);
 }
 

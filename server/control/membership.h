@@ -6,6 +6,8 @@
 //            -> all applied it -> admitted. One at a time; others queue.
 // Removal    a plan without the member, at once. An open proposal stays open: only its withdrawal,
 //            or a plan that adds its member, settles it.
+// New parts  where their sizes go by speed: propose an exchange -> all agree -> plan with the sizes
+//            from then on.
 // Drain      propose an exchange as for a joiner -> all agree -> tell every worker to stop after it
 //            -> all have heard -> withdraw, and all stop at the same place.
 //
@@ -26,6 +28,7 @@
 #include "server/control/agreement.h"
 #include "server/control/job_facts.h"
 #include "server/control/member_table.h"
+#include "server/control/parts.h"
 #include "server/control/server_table.h"
 
 namespace tessera {
@@ -86,6 +89,7 @@ class Membership {
   const std::optional<std::string>& failure() const { return failure_; }
 
   const MemberTable& members() const { return members_; }
+  const Parts& parts() const { return parts_; }
   const ServerTable& servers() const { return servers_; }
   Generation generation() const { return generation_; }
   uint64_t partial_pushes() const { return partial_pushes_; }
@@ -94,9 +98,11 @@ class Membership {
 
  private:
   struct OpenProposal {
-    // Nobody: the drain's, or that of the round from which former sites are none.
+    // Nobody: the drain's, or that of the round from which former sites are none, or parts are of
+    // other sizes.
     MemberId joiner;
     bool recut = false;
+    std::optional<Parts::Shares> shares;  // of the recut
     Agreement agreement;
   };
 
@@ -108,8 +114,9 @@ class Membership {
   v1::Proposal ProposalText() const;
   void SendToAll(const v1::PlanMessage& message);
   void Settle();
-  // Former sites end with the agreed round, which nobody has opened yet.
-  void EndFormerSites(Exchange agreed);
+  // Former sites end with the agreed round, which nobody has opened yet, and parts are those of the
+  // members in the plan.
+  void BeginSites(Exchange agreed, const std::optional<Parts::Shares>& shares);
   bool AwaitsRecut() const;
   void AdmitPlanned();
   void ProposeNext();
@@ -119,6 +126,7 @@ class Membership {
   const JobFacts& facts_;
   ServerTable servers_;
   MemberTable members_;
+  Parts parts_;
   bool started_ = false;
   bool closed_ = false;
   std::string closed_failure_;
@@ -130,6 +138,7 @@ class Membership {
   bool drain_agreed_ = false;
   bool drain_released_ = false;
   Exchange drain_exchange_;
+  Exchange sites_begin_;  // the last one that was agreed on for sites or parts
   uint64_t partial_pushes_ = 0;
   std::optional<std::string> failure_;
   std::vector<Outgoing> outbox_;

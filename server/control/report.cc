@@ -111,6 +111,21 @@ uint64_t Examples(const v1::JobStatus& status) {
   return examples;
 }
 
+// Of members that had a part when the last sizes were agreed on, by rank.
+Json Parts(const v1::JobStatus& status) {
+  std::vector<const v1::MemberStatus*> by_rank;
+  for (const v1::MemberStatus& member : status.members()) {
+    if (member.part() > 0) by_rank.push_back(&member);
+  }
+  std::stable_sort(by_rank.begin(), by_rank.end(),
+                   [](const auto* a, const auto* b) { return a->rank() < b->rank(); });
+  Json parts = Json::array();
+  for (const v1::MemberStatus* member : by_rank) {
+    parts.push_back({{"worker", member->rank()}, {"part", Number(member->part())}});
+  }
+  return parts;
+}
+
 Json Build(const v1::JobStatus& status, const std::vector<v1::WorkerReport>& workers) {
   Json build = {{"version", status.version()}, {"backend", ""}, {"cpu", ""}, {"gpu", ""}};
   if (!workers.empty()) {
@@ -167,6 +182,7 @@ std::string ReportJson(const v1::JobStatus& status) {
       {"layout_hash", absl::StrFormat("%016x", status.layout_hash())},
       {"parameters_hash", absl::StrFormat("%016x", parameters_hash)},
       {"generation", status.generation()},
+      {"parts", Parts(status)},
   };
   // Names in a job file may be any bytes; a report is UTF-8.
   return report.dump(2, ' ', false, Json::error_handler_t::replace);

@@ -37,6 +37,16 @@ StreamedNetwork::Options StreamedWithin(int64_t bytes_max, const NetworkPlan& wh
   return options;
 }
 
+// The last site has as much as it ever may.
+std::vector<uint32_t> MostUnequalShares(uint32_t sites) {
+  constexpr double kUnit = 1 << 16;
+  const double most = std::min(kPartMost, sites - kPartLeast * (sites - 1));
+  const double others = (sites - most) / std::max(1u, sites - 1);
+  std::vector<uint32_t> shares(sites, static_cast<uint32_t>(others * kUnit));
+  shares.back() = static_cast<uint32_t>(most * kUnit) + 1;
+  return shares;
+}
+
 }  // namespace
 
 int64_t SubnetMemory::total() const {
@@ -63,6 +73,7 @@ absl::StatusOr<SubnetMemory> PlanSubnetMemory(const v1::Job& job, const Recipe& 
   const int64_t workers = std::max<int64_t>(job.cluster().workers(), 1);
   place.shares.assign(workers, 1);
   place.site = place.sites() - 1;
+  if (recipe.parts_by_speed) place.shares = MostUnequalShares(place.sites());
   const Subnet subnet = SubnetOf(whole.shape, GroupsOf(job.model(), whole.shape), place);
   TESSERA_ASSIGN_OR_RETURN(const NetworkPlan part, PlanOf(SubnetModel(job.model(), subnet)));
   const int64_t calibrated = whole.constants > 0 ? rows.calibration : 0;

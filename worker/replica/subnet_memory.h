@@ -42,7 +42,7 @@ struct SubnetMemory {
   std::string Describe() const;
 };
 
-// A largest part of an equal cut among the job's workers. Of the ways that fit `bytes_max` the one
+// Of a largest part that a cut among the job's workers may have. Of the ways that fit `bytes_max` the one
 // that reads the model least often, and of these the one that overlaps most; where none fits, the
 // least, whose total() is larger. cluster.evaluation_memory bounds what an evaluation holds, too.
 absl::StatusOr<SubnetMemory> PlanSubnetMemory(

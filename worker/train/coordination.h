@@ -22,6 +22,8 @@ struct TrainProgress {
   double train_loss = 0;
   // Of computing, as of late; 0: not known yet.
   double steps_per_second = 0;
+  // The minibatches that it is of; those of another part of the model do not count.
+  uint64_t speed_steps = 0;
 };
 
 // Whose rows are whose in one epoch.

@@ -27,6 +27,7 @@ v1::Progress ToProto(const TrainProgress& progress) {
   result.set_epoch(progress.epoch);
   result.set_train_loss(progress.train_loss);
   result.set_steps_per_second(progress.steps_per_second);
+  result.set_speed_steps(progress.speed_steps);
   return result;
 }
 

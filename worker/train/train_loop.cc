@@ -51,7 +51,7 @@ bool TrainLoop::Draining() const {
 
 TrainProgress TrainLoop::progress() const {
   return {step_,  exchange_.value(), examples_,
-          epoch_, last_loss_,        step_seconds_ > 0 ? 1 / step_seconds_ : 0};
+          epoch_, last_loss_,        speed_.per_second(), place_.has_value() ? speed_.steps() : 0};
 }
 
 absl::Status TrainLoop::Run() {
@@ -59,7 +59,7 @@ absl::Status TrainLoop::Run() {
                            servers_.Pull(exchange_, learner_.value_keys(), learner_.values()));
   TESSERA_ASSIGN_OR_RETURN(pulled, FollowCut(exchange_, pulled));
   job_examples_ = pulled.job_examples;
-  TESSERA_RETURN_IF_ERROR(learner_.AdoptValues());
+  TESSERA_RETURN_IF_ERROR(AdoptValues());
   TESSERA_RETURN_IF_ERROR(coordination_.BeginTraining());
   phases_.Begin(Phase::kCompute);
   TESSERA_RETURN_IF_ERROR(BeginEpoch());
@@ -133,8 +133,7 @@ absl::Status TrainLoop::TrainStep() {
   const absl::Span<const uint32_t> rows = order_.Rows(in_epoch);
   const absl::Duration begin = options_.clock();
   TESSERA_ASSIGN_OR_RETURN(last_loss_, learner_.Train(data_.train, rows, {step_, Rate()}));
-  const double seconds = absl::ToDoubleSeconds(options_.clock() - begin);
-  step_seconds_ = step_seconds_ == 0 ? seconds : 0.9 * step_seconds_ + 0.1 * seconds;
+  speed_.Add(absl::ToDoubleSeconds(options_.clock() - begin));
   loss_sum_ += last_loss_;
   ++loss_count_;
   ++step_;
@@ -171,7 +170,7 @@ absl::Status TrainLoop::DoExchange() {
   job_examples_ = std::max(job_examples_, result.job_examples);
   if (!only_pushes) {
     TESSERA_ASSIGN_OR_RETURN(result, FollowCut(exchange_, result));
-    TESSERA_RETURN_IF_ERROR(learner_.AdoptValues());
+    TESSERA_RETURN_IF_ERROR(AdoptValues());
   } else if (!no_more) {
     fetch_due_ = true;
     if (!rests) {
@@ -194,8 +193,19 @@ absl::StatusOr<ExchangeResult> TrainLoop::Fetch() {
                            servers_.Pull(exchange_, learner_.value_keys(), learner_.values()));
   TESSERA_ASSIGN_OR_RETURN(pulled, FollowCut(exchange_, pulled));
   job_examples_ = std::max(job_examples_, pulled.job_examples);
-  TESSERA_RETURN_IF_ERROR(learner_.AdoptValues());
+  TESSERA_RETURN_IF_ERROR(AdoptValues());
   return pulled;
+}
+
+absl::Status TrainLoop::AdoptValues() {
+  TESSERA_RETURN_IF_ERROR(learner_.AdoptValues());
+  const std::optional<SubnetPlace>& place = learner_.update_keys().subnet;
+  const bool same = place.has_value() && place_.has_value()
+                        ? place->site == place_->site && place->shares == place_->shares
+                        : place.has_value() == place_.has_value();
+  if (!same) speed_.Restart();
+  place_ = place;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<ExchangeResult> TrainLoop::FollowCut(Exchange after, ExchangeResult pulled) {

@@ -29,6 +29,7 @@
 #include "worker/train/coordination.h"
 #include "worker/train/learner.h"
 #include "worker/train/phase_timer.h"
+#include "worker/train/step_speed.h"
 
 namespace tessera {
 
@@ -79,6 +80,7 @@ class TrainLoop {
   bool Finished() const;
   bool Draining() const;
   TrainProgress progress() const;
+  absl::Status AdoptValues();
 
   const Options options_;
   // Of the worker's own optimizer, where it has one.
@@ -99,7 +101,8 @@ class TrainLoop {
   uint64_t examples_ = 0;
   uint64_t examples_since_exchange_ = 0;
   uint64_t job_examples_ = 0;  // behind the values last pulled
-  double step_seconds_ = 0;    // of late
+  StepSpeed speed_;
+  std::optional<SubnetPlace> place_;  // of the subnet that is trained
   bool evaluation_due_ = false;
   bool fetch_due_ = false;  // after the evaluation
   RestWord rest_;           // the last word to the servers

@@ -275,9 +275,9 @@ TEST_CASE("every mistake in the method and the codecs gets its message", "[job_e
       {"method: {local_sgd: {local_steps: 20}}", "method: slim_dp",
        "x.yaml:19:9: method.slim_dp: slim_dp comes with sparse exchange; local_sgd is the nearest "
        "that runs\n"},
-      {"method: {local_sgd: {local_steps: 20}}", "method: {ist: {parts: by_speed}}",
-       "x.yaml:19:23: method.ist.parts: got \"by_speed\": parts in proportion to measured speed "
-       "come later; use equal\n"},
+      {"method: {local_sgd: {local_steps: 20}}", "method: {ist: {parts: by_sped}}",
+       "x.yaml:19:23: method.ist.parts: got \"by_sped\", want one of equal, by_speed; did you mean "
+       "\"by_speed\"?\n"},
       {"method: {local_sgd: {local_steps: 20}}", "method: [local_sgd]",
        "x.yaml:19:9: method: got a list, want a map with exactly one of data_parallel, "
        "local_sgd, diloco, async_sgd, softsync, ssp, ist, ensemble\n"},

@@ -128,6 +128,18 @@ TEST_CASE("speed and step budget are columns only where steps are dealt out", "[
   CHECK(Says(status, 80, " - "));
 }
 
+TEST_CASE("speed and part are columns only where parts go by speed", "[cli][status]") {
+  CHECK(!Says(Free(), 200, "part"));
+  v1::JobStatus status = Free();
+  status.mutable_members(1)->set_part(0.1234);
+  status.mutable_members(1)->mutable_progress()->set_steps_per_second(321);
+  for (int width : {40, 80}) CHECK(Says(status, width, "part"));
+  CHECK(Says(status, 40, " 12.3%\n"));
+  CHECK(Says(status, 80, " 321 "));
+  // The other has none.
+  CHECK(Says(status, 80, " - "));
+}
+
 TEST_CASE("pulls that wait, workers that rest and the rate's factor are told", "[cli][status]") {
   CHECK(!Says(Free(), 80, " wait"));
   CHECK(!Says(Free(), 80, " rest"));

@@ -70,6 +70,17 @@ TEST_CASE("the report has every key of its contract and sums what it should", "[
   CHECK(report["outcome"] == "finished");
   CHECK(report["method_description"] == "all wait for all");
   CHECK(report["parameter_examples"] == 190);
+  CHECK(report["parts"].empty());
+}
+
+TEST_CASE("parts are those of workers that have one, by rank", "[control][report]") {
+  v1::JobStatus status;
+  for (const auto& [rank, part] : {std::pair<int, double>{1, 0.25}, {0, 0}, {0, 0.75}}) {
+    status.add_members()->set_rank(rank);
+    status.mutable_members(status.members_size() - 1)->set_part(part);
+  }
+  CHECK(nlohmann::json::parse(ReportJson(status))["parts"] ==
+        nlohmann::json::parse(R"([{"worker": 0, "part": 0.75}, {"worker": 1, "part": 0.25}])"));
 }
 
 TEST_CASE("a job that never trained has nulls, not infinities", "[control][report]") {

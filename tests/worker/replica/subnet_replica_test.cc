@@ -356,6 +356,31 @@ TEST_CASE("the way that is chosen fits, and more memory never makes a worse one"
   CHECK(blocks.evaluation < best.evaluation);
 }
 
+TEST_CASE("where parts go by speed, the largest that there may be counts",
+          "[replica][subnet][memory]") {
+  const int workers = GENERATE(1, 2, 3, 6);
+  const bool is_last = GENERATE(true, false);
+  v1::Job job = JobOf("4 linear:90 norm relu linear:70 norm relu linear:3 softmax", workers);
+  const int64_t equal = PlanSubnetMemory(job, *RecipeFor(job), {}, {})->total();
+  job.mutable_method()->mutable_ist()->set_parts("by_speed");
+  const SubnetMemory memory = *PlanSubnetMemory(job, *RecipeFor(job), {}, {});
+  const int64_t need = memory.total();
+  CHECK((workers == 1 ? need == equal : need > equal));
+  const auto cpu = Cpu();
+  CountingBackend backend(*cpu);
+  const auto replica = Made(job, 0, backend, memory);
+  SubnetPlace place = *replica->value_keys().subnet;
+  // One has the most, the others as little as that leaves them.
+  place.site = is_last ? workers - 1 : 0;
+  const double most = std::min(4.0, workers - 0.25 * (workers - 1));
+  place.shares.assign(workers, workers > 1 ? 1000 * (workers - most) / (workers - 1) : 1);
+  place.shares[place.site] = static_cast<uint32_t>(1000 * most);
+  REQUIRE(replica->Recut(place).ok());
+  REQUIRE(replica->AdoptValues().ok());
+  CHECK(backend.counting.most <= need - memory.batches);
+  CHECK(backend.counting.held > 0.95 * static_cast<double>(need - memory.batches));
+}
+
 TEST_CASE("a subnet replica that does not fit is a status", "[replica][subnet][memory]") {
   const auto cpu = Cpu();
   CountingBackend backend(*cpu);

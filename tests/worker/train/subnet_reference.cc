@@ -41,8 +41,8 @@ SubnetReference::SubnetReference(const v1::Job& job, const Dataset* train, int w
   }
 }
 
-std::vector<int> SubnetReference::Part(uint64_t round, int group, int width, int sites,
-                                       int site) const {
+std::vector<int> SubnetReference::Part(uint64_t round, int group, int width,
+                                       const std::vector<int>& shares, int site) const {
   std::vector<std::tuple<uint32_t, uint32_t, int>> order;
   for (int neuron = 0; neuron < width; ++neuron) {
     const PhiloxBlock block =
@@ -50,15 +50,18 @@ std::vector<int> SubnetReference::Part(uint64_t round, int group, int width, int
     order.emplace_back(block[1], block[0], neuron);
   }
   std::sort(order.begin(), order.end());
+  const int all = std::accumulate(shares.begin(), shares.end(), 0);
+  const int before = std::accumulate(shares.begin(), shares.begin() + site, 0);
   std::vector<int> part;
-  for (int i = width * site / sites; i < width * (site + 1) / sites; ++i) {
+  for (int i = width * before / all; i < width * (before + shares[site]) / all; ++i) {
     part.push_back(std::get<2>(order[i]));
   }
   std::sort(part.begin(), part.end());
   return part;
 }
 
-std::vector<SubnetReference::Piece> SubnetReference::PiecesOf(uint64_t round, int sites,
+std::vector<SubnetReference::Piece> SubnetReference::PiecesOf(uint64_t round,
+                                                              const std::vector<int>& shares,
                                                               int site) const {
   std::vector<Piece> pieces;
   const int linears = Linears(job_.model());
@@ -72,7 +75,7 @@ std::vector<SubnetReference::Piece> SubnetReference::PiecesOf(uint64_t round, in
       const int units = static_cast<int>(layer.linear().units());
       ++group;
       whole = group == linears;
-      neurons = whole ? All(units) : Part(round, group, units, sites, site);
+      neurons = whole ? All(units) : Part(round, group, units, shares, site);
       pieces.push_back({neurons, before, whole && before_whole});
       if (layer.linear().bias()) pieces.push_back({neurons, {0}, whole});
     } else if (layer.has_batch_norm() && layer.batch_norm().affine()) {
@@ -146,8 +149,9 @@ std::vector<std::vector<float>> SubnetReference::Train(const std::vector<Piece>&
 }
 
 void SubnetReference::Round(uint64_t round, uint64_t first_step, int64_t steps,
-                            const std::vector<bool>& returns) {
+                            const std::vector<bool>& returns, const std::vector<int>& given) {
   const int sites = static_cast<int>(returns.size());
+  const std::vector<int> shares = given.empty() ? std::vector<int>(sites, 1) : given;
   std::vector<std::vector<float>> next = values_;
   std::vector<std::vector<double>> sums;
   for (const auto& value : values_) sums.emplace_back(value.size());
@@ -155,7 +159,7 @@ void SubnetReference::Round(uint64_t round, uint64_t first_step, int64_t steps,
   for (int site = 0; site < sites; ++site) {
     if (!returns[site]) continue;
     ++returned;
-    const std::vector<Piece> pieces = PiecesOf(round, sites, site);
+    const std::vector<Piece> pieces = PiecesOf(round, shares, site);
     const std::vector<std::vector<float>> trained = Train(pieces, site, first_step, steps);
     for (size_t p = 0; p < pieces.size(); ++p) {
       const float* from = trained[p].data();
@@ -168,7 +172,7 @@ void SubnetReference::Round(uint64_t round, uint64_t first_step, int64_t steps,
       }
     }
   }
-  const std::vector<Piece> any = PiecesOf(round, sites, 0);
+  const std::vector<Piece> any = PiecesOf(round, shares, 0);
   for (size_t p = 0; p < any.size(); ++p) {
     if (!any[p].shared) continue;
     for (size_t i = 0; i < next[p].size(); ++i) {
@@ -184,9 +188,10 @@ std::vector<float> SubnetReference::Parameters() const {
   return all;
 }
 
-int64_t SubnetReference::SubnetSize(uint64_t round, int sites, int site) const {
+int64_t SubnetReference::SubnetSize(uint64_t round, const std::vector<int>& shares,
+                                    int site) const {
   int64_t size = 0;
-  for (const Piece& piece : PiecesOf(round, sites, site)) {
+  for (const Piece& piece : PiecesOf(round, shares, site)) {
     size += static_cast<int64_t>(piece.rows.size() * piece.columns.size());
   }
   return size;

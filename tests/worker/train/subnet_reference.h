@@ -21,13 +21,17 @@ class SubnetReference {
   SubnetReference(const v1::Job& job, const Dataset* train, int workers, Backend* backend);
 
   // One round of `steps` minibatches after `first_step` others, cut among as many sites as `returns`
-  // has. Those where it says false train in vain.
-  void Round(uint64_t round, uint64_t first_step, int64_t steps, const std::vector<bool>& returns);
+  // has. Those where it says false train in vain. Parts are equal unless `shares` say otherwise.
+  void Round(uint64_t round, uint64_t first_step, int64_t steps, const std::vector<bool>& returns,
+             const std::vector<int>& shares = {});
 
   // All parameters, one after the other.
   std::vector<float> Parameters() const;
   // Entries of one site's subnet.
-  int64_t SubnetSize(uint64_t round, int sites, int site) const;
+  int64_t SubnetSize(uint64_t round, int sites, int site) const {
+    return SubnetSize(round, std::vector<int>(sites, 1), site);
+  }
+  int64_t SubnetSize(uint64_t round, const std::vector<int>& shares, int site) const;
 
  private:
   // The rows and columns of a parameter that a site has. Vectors have column 0.
@@ -36,8 +40,9 @@ class SubnetReference {
     std::vector<int> columns;
     bool shared = false;
   };
-  std::vector<Piece> PiecesOf(uint64_t round, int sites, int site) const;
-  std::vector<int> Part(uint64_t round, int group, int width, int sites, int site) const;
+  std::vector<Piece> PiecesOf(uint64_t round, const std::vector<int>& shares, int site) const;
+  std::vector<int> Part(uint64_t round, int group, int width, const std::vector<int>& shares,
+                        int site) const;
   v1::Model SmallModel(const std::vector<Piece>& pieces) const;
   // The site's parameters after the round.
   std::vector<std::vector<float>> Train(const std::vector<Piece>& pieces, int site,

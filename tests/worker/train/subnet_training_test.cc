@@ -304,6 +304,51 @@ TEST_CASE("a lost site leaves its entries alone, and those that stay follow the 
   CHECK(first.client.traffic().exchanges == 5);
 }
 
+Plan PlanWithShares(uint64_t generation, std::vector<uint32_t> shares, uint64_t first) {
+  Plan plan;
+  plan.generation = Generation(generation);
+  PartShares parts;
+  parts.first = Exchange(first);
+  for (size_t k = 0; k < shares.size(); ++k) {
+    plan.members.push_back({MemberId(k + 1), Rank(k), Exchange(1)});
+    parts.of.push_back({MemberId(k + 1), shares[k]});
+  }
+  plan.shares.push_back(std::move(parts));
+  return plan;
+}
+
+TEST_CASE("parts of any sizes are followed, and speeds are told of the present ones",
+          "[subnet][train]") {
+  const std::string model = GENERATE(kTwoHidden, kThreeHidden);
+  const v1::Job job = SubnetJob({model, "train.steps=28"}, 2, 3);
+  const Datasets data = DataOf(job);
+  InProcessServers cluster(job, *RecipeFor(job), 2, 3);
+  // Unequal from round 3 on: 1, 2 and 4 sevenths.
+  cluster.SetPlan(PlanWithShares(2, {1, 2, 4}, 3));
+  const auto ran = Train(job, &data, &cluster, 3);
+  const auto backend = *CreateBackend("cpu", 1);
+  SubnetReference reference(job, &data.train, 3, backend.get());
+  const std::vector<bool> all(3, true);
+  reference.Round(1, 0, 7, all);
+  reference.Round(2, 7, 7, all);
+  reference.Round(3, 14, 7, all, {1, 2, 4});
+  reference.Round(4, 21, 7, all, {1, 2, 4});
+  CHECK(cluster.Parameters() == reference.Parameters());
+  for (int site = 0; site < 3; ++site) {
+    const Traffic traffic = ran[site]->client.traffic();
+    uint64_t floats = 0;
+    for (const int round : {1, 2}) floats += reference.SubnetSize(round, 3, site);
+    for (const int round : {3, 4}) {
+      floats += reference.SubnetSize(round, std::vector<int>{1, 2, 4}, site);
+    }
+    CHECK(traffic.push_payload_bytes == 4 * floats);
+    CHECK(traffic.pull_payload_bytes == 4 * floats);
+    // Two rounds of them, less the first step.
+    CHECK(ran[site]->coordination.last_progress.speed_steps == 13);
+    CHECK(ran[site]->coordination.last_progress.steps_per_second > 0);
+  }
+}
+
 TEST_CASE("a worker that knows of other sites than there are is told how the round is cut",
           "[subnet][train]") {
   v1::Job job = SubnetJob({kThreeHidden}, 2, 2);

@@ -1,0 +1,101 @@
+"""Independent subnets whose sizes follow the workers' speeds, with real processes of which one is slow."""
+import threading
+import time
+import unittest
+
+from cluster import ENDLESS, Cluster, Test, digits, lost, members
+
+
+def parts_job(parts, workers=2, **keys):
+    """Large enough that a step takes some milliseconds."""
+    job = digits(method={"ist": {"local_steps": 10, "parts": parts}}, workers=workers, batch=64, rate=0.1,
+                 epochs=ENDLESS, lease="2s", **keys)
+    layers = []
+    for units in (700, 500):
+        layers += [{"linear": {"units": units, "bias": False}}, "batch_norm", "relu"]
+    job["model"]["layers"] = layers + [{"linear": {"units": 10, "bias": False}}, {"batch_norm": {"affine": False}}]
+    return job
+
+
+class Brake(threading.Thread):
+    """Makes a process several times slower: it stands still for most of the time, in turns shorter than a step."""
+
+    def __init__(self, process, still=0.008, moves=0.002):
+        super().__init__(daemon=True)
+        self.process, self.still, self.moves = process, still, moves
+        self.released = threading.Event()
+        self.start()
+
+    def run(self):
+        while not self.released.is_set() and self.process.alive:
+            self.process.freeze()
+            time.sleep(self.still)
+            self.process.thaw()
+            time.sleep(self.moves)
+
+    def release(self):
+        self.released.set()
+        self.join()
+        self.process.thaw()
+
+
+def part(status, rank):
+    return next(m["part"] for m in status["members"] if m["rank"] == rank and m["state"] != "lost")
+
+
+def wait_share(report, rank):
+    phases = report["phases"][rank]
+    return phases["wait_seconds"] / report["train_seconds"]
+
+
+class Parts(Test):
+    def train(self, job, rounds, settled=None):
+        cluster = Cluster(self, job)
+        cluster.await_step(10)
+        brake = Brake(cluster.workers[1])
+        if settled is not None:
+            cluster.await_status("parts have moved apart", settled)
+        cluster.await_further(10 * rounds)
+        brake.release()
+        cluster.drain()
+        report = cluster.finish()
+        self.assertEqual((report["outcome"], report["members"]["lost"], report["refused_pushes"]), ("finished", 0, 0))
+        self.assertGreater(report["final"]["test_accuracy"], 0.9)
+        return report
+
+    def test_a_slow_worker_gets_less_to_do_and_the_others_wait_less_for_it(self):
+        equal = self.train(parts_job("equal"), 150)
+        self.doCleanups()
+        self.assertEqual(equal["parts"], [])
+        by_speed = self.train(parts_job("by_speed"), 150,
+                              lambda status: part(status, 1) < 0.4 and part(status, 0) > 0.6)
+        parts = by_speed["parts"]
+        self.assertEqual([entry["worker"] for entry in parts], [0, 1])
+        self.assertAlmostEqual(sum(entry["part"] for entry in parts), 1)
+        self.assertIn("slower workers have fewer neurons", by_speed["method_description"])
+        self.assertLess(wait_share(by_speed, 0), 0.8 * wait_share(equal, 0))
+
+    def test_parts_survive_a_death_and_somebody_late(self):
+        cluster = Cluster(self, parts_job("by_speed", workers=3))
+        cluster.await_step(10)
+        brake = Brake(cluster.workers[2])
+        cluster.await_status("parts have moved apart", lambda status: part(status, 2) < 0.28)
+        victim = cluster.workers[0]
+        victim.kill()
+        status = cluster.await_status("a worker is lost", lost)
+        cluster.await_further(40)
+        cluster.start_worker()
+        cluster.await_status("three train again", lambda status: len(members(status, "training")) == 3)
+        cluster.await_further(100)
+        status = cluster.status()
+        self.assertAlmostEqual(sum(m["part"] for m in status["members"]), 1)
+        brake.release()
+        cluster.drain()
+        report = cluster.finish(victim)
+        self.assertEqual((report["outcome"], report["members"]["joined"], report["members"]["lost"]),
+                         ("finished", 4, 1))
+        self.assertGreater(report["final"]["test_accuracy"], 0.9)
+
+
+if __name__ == "__main__":
+    unittest.main()
