@@ -66,6 +66,13 @@ void SimCoordinator::Drain() {
   Deliver();
 }
 
+bool SimCoordinator::training_is_over() const {
+  for (const auto& [member, record] : coordinator_->membership().members().all()) {
+    if (record.state == MemberState::kLeft && record.ended == "finished") return true;
+  }
+  return false;
+}
+
 void SimCoordinator::Deliver() {
   for (Outgoing& outgoing : coordinator_->TakeOutbox()) {
     const auto link = links_.find(outgoing.server);

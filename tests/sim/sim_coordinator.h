@@ -48,6 +48,8 @@ class SimCoordinator {
   }
   void Evaluate(NodeId from, v1::EvaluateRequest request, Done<v1::EvaluateReply> done);
   void Drain();
+  // A member has left because training has ended: a plan may be without it, and without its part.
+  bool training_is_over() const;
 
  private:
   struct Link {
