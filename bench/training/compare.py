@@ -10,12 +10,12 @@ two workers of one thread each. The peer needs Debian's python3-torch and libope
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
 
-ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+from runs import ROOT, crossing, median
+
 # OpenBLAS does not know every CPU and falls back to slow kernels; this is the fastest it has for AVX-512 machines.
 PEER_ENVIRONMENT = {"OPENBLAS_CORETYPE": os.environ.get("OPENBLAS_CORETYPE", "SkylakeX"), "OPENBLAS_NUM_THREADS": "1"}
 
@@ -37,22 +37,6 @@ def peer(folder, method, epochs, seed, evaluate):
     output = subprocess.run(command, check=True, capture_output=True, text=True,
                             env=dict(os.environ, **PEER_ENVIRONMENT)).stdout
     return json.loads(output.splitlines()[-1])
-
-
-def crossing(history, accuracy):
-    """Seconds of training at which the accuracy is first reached, linear between evaluations; None if never."""
-    before = (0.0, 0.0)
-    for entry in history:
-        now = (entry["seconds"], entry["test_accuracy"])
-        if now[1] >= accuracy:
-            return before[0] + (now[0] - before[0]) * (accuracy - before[1]) / (now[1] - before[1])
-        before = now
-    return None
-
-
-def median(values):
-    known = [v for v in values if v is not None]
-    return statistics.median(known) if len(known) * 2 > len(values) else None
 
 
 def show(name, ours, theirs):

@@ -37,12 +37,12 @@ def load(folder, part):
     return torch.from_numpy(x), torch.from_numpy(y.astype(np.int64))
 
 
-def network():
+def network(hidden=WIDTH):
     norm = lambda width, affine: torch.nn.BatchNorm1d(width, affine=affine, track_running_stats=False)
     return torch.nn.Sequential(
-        torch.nn.Linear(4096, WIDTH, bias=False), norm(WIDTH, True), torch.nn.ReLU(),
-        torch.nn.Linear(WIDTH, WIDTH, bias=False), norm(WIDTH, True), torch.nn.ReLU(),
-        torch.nn.Linear(WIDTH, CLASSES, bias=False), norm(CLASSES, False))
+        torch.nn.Linear(4096, hidden, bias=False), norm(hidden, True), torch.nn.ReLU(),
+        torch.nn.Linear(hidden, hidden, bias=False), norm(hidden, True), torch.nn.ReLU(),
+        torch.nn.Linear(hidden, CLASSES, bias=False), norm(CLASSES, False))
 
 
 def accuracy(model, train_x, test_x, test_y):
