@@ -239,6 +239,7 @@ def main():
     if os.geteuid() != 0:
         print("limited.py: network namespaces and limits want root; run it with sudo", file=sys.stderr)
         return 2
+    os.environ["PATH"] += ":/usr/sbin:/sbin"  # ip and tc
     # An end by SIGTERM cleans up like any other.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:

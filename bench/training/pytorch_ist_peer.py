@@ -104,7 +104,7 @@ def batch_accuracy(model, x, y, generator):
     return right / len(x)
 
 
-def train_epoch(options, rank, model, optimizer, exchange, x, y, generator):
+def train_epoch(options, model, optimizer, exchange, x, y, generator):
     """Its number of steps."""
     steps = len(x) // BATCH // options.workers
     order = torch.randperm(len(x), generator=generator)
@@ -139,7 +139,7 @@ def work(rank, options):
     for epoch in range(options.epochs):
         dist.barrier()
         begin = time.monotonic()
-        step += train_epoch(options, rank, part, optimizer, exchange, x, y, generator)
+        step += train_epoch(options, part, optimizer, exchange, x, y, generator)
         seconds += time.monotonic() - begin
         enough = torch.zeros(1)
         if rank == 0:
