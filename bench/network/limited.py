@@ -27,7 +27,6 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import runs
 
 CLONE_NEWNET = 0x40000000
-PR_SET_PDEATHSIG = 1
 HOST = "10.77.0.1"
 SERVERS = ["%s:7000" % HOST, "%s:7001" % HOST]
 PROBE_SECONDS = 2.0
@@ -35,7 +34,6 @@ PROBE_SECONDS = 2.0
 PROBE_WARM_SECONDS = 0.5
 # A process that is told to end, or whose job has ended.
 END_SECONDS_MAX = 120
-libc = ctypes.CDLL(None, use_errno=True)
 
 
 def checked(result, what):
@@ -48,7 +46,7 @@ class Network:
     """This process in a namespace with a switch, and `count` more with a limited link to it each."""
 
     def __init__(self, count, rate):
-        checked(libc.unshare(CLONE_NEWNET), "a network namespace")
+        checked(runs.libc.unshare(CLONE_NEWNET), "a network namespace")
         self.home = os.open("/proc/self/ns/net", os.O_RDONLY)
         self.spaces = []
         self.command("ip link set lo up")
@@ -57,7 +55,7 @@ class Network:
         self.command("ip link set switch up")
         for rank in range(count):
             with self.inside(self.home):
-                checked(libc.unshare(CLONE_NEWNET), "a network namespace")
+                checked(runs.libc.unshare(CLONE_NEWNET), "a network namespace")
                 self.spaces.append(os.open("/proc/self/ns/net", os.O_RDONLY))
             self.command("ip link add port%d type veth peer name uplink netns /proc/%d/fd/%d" % (
                 rank, os.getpid(), self.spaces[rank]))
@@ -72,11 +70,11 @@ class Network:
     @contextlib.contextmanager
     def inside(self, space):
         """What is started, or which socket is opened, belongs to that namespace and stays there."""
-        checked(libc.setns(space, CLONE_NEWNET), "setns")
+        checked(runs.libc.setns(space, CLONE_NEWNET), "setns")
         try:
             yield
         finally:
-            checked(libc.setns(self.home, CLONE_NEWNET), "setns")
+            checked(runs.libc.setns(self.home, CLONE_NEWNET), "setns")
 
     def command(self, text):
         done = subprocess.run(text.split(), capture_output=True, text=True)
@@ -143,10 +141,6 @@ def check_links(network, rate):
             print("  less than the links would carry: the machine is too busy, or too slow for so many", flush=True)
 
 
-def die_with_parent():
-    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 class Cluster:
     """The daemons of one job."""
 
@@ -157,7 +151,7 @@ class Cluster:
         with open(os.path.join(self.folder, name + ".log"), "wb") as log:
             # A session of its own: Ctrl-C is for the script, which ends them.
             self.processes.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                                   start_new_session=True, preexec_fn=die_with_parent))
+                                                   start_new_session=True, preexec_fn=runs.die_with_parent))
         return self.processes[-1]
 
     def kill(self):

@@ -1,7 +1,9 @@
 """What the scripts of bench/training and bench/network share: jobs of several methods, when they reached an accuracy
 and what had been moved by then, and the table of it."""
 import argparse
+import ctypes
 import os
+import signal
 import statistics
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -18,6 +20,15 @@ PAPER = {
     "local_sgd": {2: 2032, 4: 4107, 8: 6539},
     "ist": {2: 812, 4: 664, 8: 1161},
 }
+
+
+PR_SET_PDEATHSIG = 1
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def die_with_parent():
+    """For subprocess: the child does not outlive the script, however that ends."""
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def parser_of(description, methods):

@@ -35,7 +35,7 @@ def run(options, flags):
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "report.json")
         job = subprocess.Popen([options.tessera, "run", options.job, "--quiet", "--report", path] + flags,
-                               stderr=subprocess.PIPE, text=True)
+                               stderr=subprocess.PIPE, text=True, preexec_fn=runs.die_with_parent)
         try:
             try:
                 error = job.communicate(timeout=options.seconds_max)[1]
@@ -56,7 +56,8 @@ def peer(options, workers, seed):
                "--workers", str(workers), "--epochs", str(options.epochs), "--seed", str(seed)]
     if not options.to_the_end:
         command += ["--to", str(options.to)]
-    done = subprocess.run(command, capture_output=True, text=True, env=dict(os.environ, **PEER_ENVIRONMENT))
+    done = subprocess.run(command, capture_output=True, text=True, env=dict(os.environ, **PEER_ENVIRONMENT),
+                          preexec_fn=runs.die_with_parent)
     if done.returncode != 0:
         sys.exit(done.stderr)
     report = json.loads(done.stdout.splitlines()[-1])

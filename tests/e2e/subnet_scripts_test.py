@@ -80,6 +80,19 @@ class Subnets(Test):
         self.assertEqual((code, error), (0, ""))
         self.assertRegex(out, r"\| ist \| > [\d.]+ s, 0\.[89]\d reached, ")
 
+    def test_its_job_ends_with_it(self):
+        script = Process(self, "subnets", [sys.executable, SUBNETS, *DIGITS_JOB, "--workers", "2", *NEVER])
+        family = []
+
+        def complete():
+            family[:] = list(children_of(script.pid))
+            family.extend(grandchild for child in family[:1] for grandchild in children_of(child))
+            return len(family) == 5
+
+        await_true("tessera run, two servers and two workers are there", complete, explain=script.output)
+        script.kill()
+        await_true("they are gone", lambda: not any(exists(process) for process in family))
+
     def test_ensembles_are_compared_at_both_depths(self):
         code, out, error = run(SUBNETS, *DIGITS_JOB, "--ensemble", "--workers", "2", "--epochs", "10", "--width", "32",
                                "--classes", "10")
