@@ -38,6 +38,7 @@
 #include "server/rpc/parameter_service.h"
 #include "server/rpc/status_service.h"
 #include "server/shard/shard.h"
+#include "server/shard/shard_memory.h"
 #include "server/shard/shard_thread.h"
 
 namespace tessera {
@@ -47,9 +48,8 @@ namespace {
 constexpr absl::Duration kEndMargin = absl::Seconds(2);
 // How long status calls may still ask after the job has ended.
 constexpr absl::Duration kLingerAfterEnd = absl::Milliseconds(500);
-// Staged pushes, copies for readers and the program itself, beyond what the shard says
-// (docs/architecture.md).
-constexpr int64_t kProgramBytes = int64_t{64} << 20;
+// The program itself, its libraries and its heap. Each worker's connection comes on top, both ways.
+constexpr int64_t kProgramBytes = int64_t{36} << 20;
 
 // "0.0.0.0:7000" is a place to listen, not one to call.
 bool IsAnyAddress(const std::string& address) {
@@ -69,7 +69,7 @@ class ServerProcess {
   void OnSignal(int count);
 
  private:
-  absl::Status CheckMemory() const;
+  absl::Status CheckMemory(const Recipe& recipe, const ModelShape& shape);
   absl::Status FindAddresses();
   absl::Status StartCoordinator(const ModelShape& shape, const Recipe& recipe);
   absl::Status StartServices();
@@ -86,6 +86,7 @@ class ServerProcess {
   // Where the others reach this server; empty: where it listens.
   std::string announced_;
   std::string coordinator_address_;
+  std::optional<ShardLimits> limits_;  // where memory is limited
 
   std::unique_ptr<LiveCoordinator> coordinator_;  // rank 0
   std::unique_ptr<ShardThread> shard_;
@@ -132,24 +133,39 @@ absl::Status ServerProcess::FindAddresses() {
   return absl::OkStatus();
 }
 
-absl::Status ServerProcess::CheckMemory() const {
+absl::Status ServerProcess::CheckMemory(const Recipe& recipe, const ModelShape& shape) {
   const int64_t limit = job_.cluster().memory_limit();
   if (limit == 0) return absl::OkStatus();
-  TESSERA_ASSIGN_OR_RETURN(const Recipe recipe, RecipeFor(job_));
-  TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ExchangedShape(job_.model(), recipe));
-  const int64_t slice =
-      SlicesOf(shape, ShardId(options_.rank), job_.cluster().servers().count()).bytes();
-  const int64_t states = recipe.make_rule()->state_count();
-  const int64_t need = slice * (5 + states) + kProgramBytes;
-  if (need <= limit) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "cluster.memory_limit: is ", limit, " bytes, but this server needs ", need, " = ", slice,
-      " x (parameters 1 + pending 1 + staged pushes 2 + copies for readers 1 + optimizer state ",
-      states, ") + ", kProgramBytes, "; raise it or use more servers"));
+  ShardNeeds needs;
+  needs.shape = &shape;
+  needs.slices = SlicesOf(shape, ShardId(options_.rank), job_.cluster().servers().count());
+  needs.state_count = recipe.make_rule()->state_count();
+  needs.workers = std::max<int64_t>(1, job_.cluster().workers());
+  std::optional<NeuronGroups> groups;
+  int64_t push = needs.slices.bytes();
+  if (recipe.subnets) {
+    groups = GroupsOf(job_.model(), shape);
+    needs.groups = &*groups;
+    push = LargestPush(shape, *groups, needs.slices, needs.workers);
+  }
+  // Pushes come and fetches go by turns; what is sent has yet to leave when the other begins.
+  const int64_t program = kProgramBytes + 2 * needs.workers * LimitedConnectionBytes(push);
+  const ShardMemory memory = PlanShardMemory(needs, limit - program);
+  limits_ = memory.limits;
+  const int64_t need = memory.total() + program;
+  if (need > limit) {
+    return absl::InvalidArgumentError(absl::StrCat("cluster.memory_limit: is ", limit,
+                                                   " bytes, but this server needs ", need, " = ",
+                                                   memory.Describe(), " + program and connections ",
+                                                   program, "; raise it or use more servers"));
+  }
+  LimitMemory();
+  return absl::OkStatus();
 }
 
 absl::Status ServerProcess::StartCoordinator(const ModelShape& shape, const Recipe& recipe) {
-  TESSERA_ASSIGN_OR_RETURN(coordinator_, LiveCoordinator::Create(FactsOf(job_, recipe, shape, digest_)));
+  TESSERA_ASSIGN_OR_RETURN(coordinator_,
+                           LiveCoordinator::Create(FactsOf(job_, recipe, shape, digest_)));
   return absl::OkStatus();
 }
 
@@ -158,9 +174,9 @@ absl::Status ServerProcess::Start() {
   TESSERA_RETURN_IF_ERROR(CheckReportPath());
   std::error_code none;  // One of an earlier process would be taken for this one's.
   if (!options_.address_file.empty()) std::filesystem::remove(options_.address_file, none);
-  TESSERA_RETURN_IF_ERROR(CheckMemory());
   TESSERA_ASSIGN_OR_RETURN(const Recipe recipe, RecipeFor(job_));
   TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ExchangedShape(job_.model(), recipe));
+  TESSERA_RETURN_IF_ERROR(CheckMemory(recipe, shape));
   if (is_coordinator()) TESSERA_RETURN_IF_ERROR(StartCoordinator(shape, recipe));
 
   Shard::Options shard;
@@ -173,6 +189,7 @@ absl::Status ServerProcess::Start() {
   shard.rule = recipe.make_rule();
   shard.schedule = recipe.schedule;
   if (recipe.subnets) shard.groups = GroupsOf(job_.model(), shape);
+  shard.limits = limits_;
   shard_ = std::make_unique<ShardThread>(std::make_unique<Shard>(std::move(shard)));
   return StartServices();
 }

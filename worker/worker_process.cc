@@ -43,8 +43,9 @@
 namespace tessera {
 namespace {
 
-// The program itself, its libraries and gRPC's buffers.
-constexpr int64_t kProgramBytes = int64_t{96} << 20;
+// The program itself, its libraries and its heap, and what oneDNN prepares. A connection to each server
+// comes on top.
+constexpr int64_t kProgramBytes = int64_t{40} << 20;
 constexpr int64_t kCalibrationRowsMax = 2048;
 
 class WorkerProcess {
@@ -90,6 +91,10 @@ class WorkerProcess {
 
 absl::Status WorkerProcess::CheckMemory() {
   const int64_t limit = job_.cluster().memory_limit();
+  const int64_t servers = job_.cluster().servers().count();
+  const int64_t program =
+      kProgramBytes +
+      servers * LimitedConnectionBytes(shape_.size * static_cast<int64_t>(sizeof(float)) / servers);
   const int64_t data = data_->train.bytes() + data_->test.bytes();
   const InputRows input = InputRowsOf(job_.model(), *data_);
   const EvaluationRowCounts rows{std::min(data_->train.rows(), kCalibrationRowsMax),
@@ -98,7 +103,7 @@ absl::Status WorkerProcess::CheckMemory() {
   std::string parts;
   if (recipe_.subnets) {
     const int64_t bytes_max =
-        limit == 0 ? std::numeric_limits<int64_t>::max() : limit - data - kProgramBytes;
+        limit == 0 ? std::numeric_limits<int64_t>::max() : limit - data - program;
     TESSERA_ASSIGN_OR_RETURN(subnet_memory_,
                              PlanSubnetMemory(job_, recipe_, input, rows, bytes_max));
     replica = subnet_memory_.total();
@@ -108,11 +113,11 @@ absl::Status WorkerProcess::CheckMemory() {
                              Replica::MemoryNeeded(job_, recipe_, rows.calibration, input));
     parts = absl::StrCat("model, gradient, activations and batches ", replica);
   }
-  const int64_t need = data + replica + kProgramBytes;
+  const int64_t need = data + replica + program;
   if (limit == 0 || need <= limit) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("cluster.memory_limit: is ", limit, " bytes, but this worker needs ", need,
-                   " = data ", data, " + ", parts, " + program ", kProgramBytes, "; raise it"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "cluster.memory_limit: is ", limit, " bytes, but this worker needs ", need, " = data ", data,
+      " + ", parts, " + program and connections ", program, "; raise it"));
 }
 
 absl::Status WorkerProcess::Prepare() {
@@ -130,6 +135,7 @@ absl::Status WorkerProcess::Prepare() {
   ends.inputs = shape_.inputs();
   ends.outputs = shape_.outputs();
   ends.sigmoid = job_.model().loss() == "sigmoid_cross_entropy";
+  if (job_.cluster().memory_limit() > 0) LimitMemory();
   absl::StatusOr<Datasets> data = LoadDatasets(job_.data(), ends);
   if (!data.ok()) return data.status();
   data_ = std::make_unique<Datasets>(*std::move(data));

@@ -2,6 +2,8 @@
 
 #include <malloc.h>
 
+#include <algorithm>
+
 #include <grpc/grpc.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
@@ -11,22 +13,47 @@
 #include "common/base/check.h"
 #include "common/rpc/chunk.h"
 
+// There where a program is linked with tcmalloc.
+extern "C" int MallocExtension_SetNumericProperty(const char* property, size_t value)
+    __attribute__((weak));
+
 namespace tessera {
 namespace {
+
+// Set once, before the first connection.
+bool memory_is_limited = false;
+// gRPC reads into pieces of 64 KiB, so many at a time.
+constexpr int kLimitedReadBytes = 256 << 10;
+
+template <typename Set>
+void SetBuffers(Set set) {
+  const int chunk = static_cast<int>(kChunkBytes);
+  if (memory_is_limited) {
+    // Windows stay what they are, however fast the network is.
+    set(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+    set(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, chunk);
+    set(GRPC_ARG_TCP_READ_CHUNK_SIZE, kLimitedReadBytes);
+    set(GRPC_ARG_TCP_MIN_READ_CHUNK_SIZE, kLimitedReadBytes / 4);
+    set(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, kLimitedReadBytes);
+    set(GRPC_ARG_HTTP2_WRITE_BUFFER_SIZE, chunk);
+    return;
+  }
+  // Without probing a connection's window stays near 1 MiB and the sender stalls at every message;
+  // with it, gRPC opens 4 MiB and more as far as memory allows.
+  set(GRPC_ARG_HTTP2_BDP_PROBE, 1);
+  // Reads of a quarter to one chunk (docs/performance.md).
+  set(GRPC_ARG_TCP_READ_CHUNK_SIZE, chunk);
+  set(GRPC_ARG_TCP_MIN_READ_CHUNK_SIZE, chunk / 4);
+  set(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, 4 << 20);
+  set(GRPC_ARG_HTTP2_WRITE_BUFFER_SIZE, 2 * chunk);
+}
 
 // Calls set(name, value) for what both ends have in common.
 template <typename Set>
 void SetCommon(Set set) {
+  SetBuffers(set);
   set(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, static_cast<int>(kFrameBytesMax));
-  // Without probing a connection's window stays near 1 MiB and the sender stalls at every message;
-  // with it, gRPC opens 4 MiB and more as far as memory allows.
-  set(GRPC_ARG_HTTP2_BDP_PROBE, 1);
   set(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, static_cast<int>(kMessageBytesMax));
-  // Reads of a quarter to one chunk (docs/performance.md).
-  set(GRPC_ARG_TCP_READ_CHUNK_SIZE, static_cast<int>(kChunkBytes));
-  set(GRPC_ARG_TCP_MIN_READ_CHUNK_SIZE, static_cast<int>(kChunkBytes / 4));
-  set(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, 4 << 20);
-  set(GRPC_ARG_HTTP2_WRITE_BUFFER_SIZE, static_cast<int>(2 * kChunkBytes));
   set(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
   set(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
   // A pull that waits for others sends nothing for long; its connection must still be watched.
@@ -81,6 +108,25 @@ void ConfigureAllocator() {
   TESSERA_CHECK(mallopt(M_TOP_PAD, 16 << 20) == 1);
   // Every arena keeps buffers of its own; gRPC's few threads share.
   TESSERA_CHECK(mallopt(M_ARENA_MAX, 2) == 1);
+}
+
+void LimitMemory() {
+  memory_is_limited = true;
+  if (MallocExtension_SetNumericProperty != nullptr) {
+    TESSERA_CHECK(MallocExtension_SetNumericProperty("tcmalloc.aggressive_memory_decommit", 1) ==
+                  1);
+    return;
+  }
+  // gRPC's pieces, too, leave no holes between what stays.
+  TESSERA_CHECK(mallopt(M_MMAP_THRESHOLD, 48 << 10) == 1);
+  TESSERA_CHECK(mallopt(M_TRIM_THRESHOLD, 1 << 20) == 1);
+  TESSERA_CHECK(mallopt(M_TOP_PAD, 128 << 10) == 1);
+}
+
+int64_t LimitedConnectionBytes(int64_t bytes) {
+  // A chunk, a window's worth behind it, the pieces that the socket is read into, and an eighth for
+  // what the allocator adds to a piece.
+  return std::min<int64_t>(2 * bytes, 3 * kChunkBytes) * 9 / 8 + (int64_t{64} << 10);
 }
 
 int64_t WireBytes(int64_t message_bytes) {

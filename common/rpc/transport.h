@@ -30,6 +30,15 @@ void ConfigureServer(grpc::ServerBuilder* builder);
 // back cost more than the transfer. Call first thing in main.
 void ConfigureAllocator();
 
+// For a process whose memory is limited, before its first connection and what it holds for long: what
+// is freed goes back to the system at once, and connections read and write in small pieces. That costs
+// some of their speed.
+void LimitMemory();
+
+// What a connection then holds, at most, while messages of `bytes` in all come or go on it: chunks,
+// windows and buffers.
+int64_t LimitedConnectionBytes(int64_t bytes);
+
 // What a message of this many bytes takes on a connection: gRPC's 5-byte prefix and HTTP/2's 9
 // bytes per frame. An estimate: the end of a stream, window updates and pings are not in it.
 int64_t WireBytes(int64_t message_bytes);

@@ -43,6 +43,17 @@ struct CpuLinear<T>::Engine {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
   dnnl::primitive_attr attributes;
+  // Products run one after the other, so that the largest one's is all that there is.
+  memory scratch;
+
+  void* Scratch(const memory::desc& wanted) {
+    if (wanted.get_size() == 0) return nullptr;
+    if (!scratch || scratch.get_desc().get_size() < wanted.get_size()) {
+      scratch = memory();
+      scratch = memory(wanted, engine);
+    }
+    return scratch.get_data_handle();
+  }
 };
 
 template <typename T>
@@ -71,7 +82,7 @@ typename CpuLinear<T>::Product& CpuLinear<T>::Prepared(Kind kind, const LinearSh
     product.a = memory(a_desc, engine, DNNL_MEMORY_NONE);
     product.b = memory(b_desc, engine, DNNL_MEMORY_NONE);
     product.out = memory(out_desc, engine, DNNL_MEMORY_NONE);
-    product.scratch = memory(description.scratchpad_desc(), engine);
+    product.scratch = memory(description.scratchpad_desc(), engine, DNNL_MEMORY_NONE);
     product.arguments = {
         {a, product.a}, {b, product.b}, {out, product.out}, {DNNL_ARG_SCRATCHPAD, product.scratch}};
   };
@@ -123,6 +134,7 @@ void CpuLinear<T>::Run(Kind kind, const LinearShape& shape, const void* a, const
     product.b.set_data_handle(const_cast<void*>(b));
     product.out.set_data_handle(out);
     if (bias != nullptr) product.bias.set_data_handle(const_cast<void*>(bias));
+    product.scratch.set_data_handle(engine_->Scratch(product.scratch.get_desc()));
     product.primitive.execute(engine_->stream, product.arguments);
     engine_->stream.wait();
   } catch (const dnnl::error& error) {

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 
@@ -12,27 +13,60 @@ namespace tessera {
 namespace {
 
 constexpr size_t kLargePage = size_t{2} << 20;
+constexpr size_t kPage = 4096;
 constexpr size_t kCacheLine = 64;
+
+// Such buffers come from the system and go back to it, so that one that is gone leaves no hole.
+bool IsLarge(int64_t bytes) { return static_cast<size_t>(bytes) >= 2 * kLargePage; }
+
+size_t WholePages(int64_t bytes) {
+  return (static_cast<size_t>(bytes) + kPage - 1) / kPage * kPage;
+}
+
+// A weight matrix crosses a 4 KiB page with almost every row; a large page holds hundreds. Null: no
+// room.
+void* MapLarge(int64_t bytes) {
+  const size_t size = WholePages(bytes);
+  void* const mapped =
+      mmap(nullptr, size + kLargePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) return nullptr;
+  // What begins on a large page is kept.
+  char* const begin = static_cast<char*>(mapped);
+  const size_t before = (kLargePage - reinterpret_cast<uintptr_t>(begin) % kLargePage) % kLargePage;
+  if (before > 0) munmap(begin, before);
+  char* const kept = begin + before;
+  munmap(kept + size, kLargePage - before);
+  // Best effort: without large pages it is slower, not wrong.
+  madvise(kept, size, MADV_HUGEPAGE);
+  // It is zero, but its pages are not there yet, and no step should wait for them.
+  std::memset(kept, 0, size);
+  return kept;
+}
+
+void* AllocateSmall(int64_t bytes) {
+  const size_t size = (static_cast<size_t>(bytes) + kCacheLine - 1) / kCacheLine * kCacheLine;
+  void* const address = std::aligned_alloc(kCacheLine, size);
+  if (address != nullptr) std::memset(address, 0, size);
+  return address;
+}
 
 }  // namespace
 
 absl::StatusOr<void*> CpuMemory::Allocate(int64_t bytes) {
   TESSERA_CHECK(bytes >= 0);
   if (bytes == 0) return nullptr;
-  // A weight matrix crosses a 4 KiB page with almost every row; a large page holds hundreds.
-  const size_t alignment = static_cast<size_t>(bytes) >= 2 * kLargePage ? kLargePage : kCacheLine;
-  const size_t size = (static_cast<size_t>(bytes) + alignment - 1) / alignment * alignment;
-  void* address = std::aligned_alloc(alignment, size);
-  if (address == nullptr) {
-    return absl::ResourceExhaustedError(absl::StrCat("cpu memory: no room for ", bytes, " bytes"));
-  }
-  // Best effort: without large pages it is slower, not wrong.
-  if (alignment == kLargePage) madvise(address, size, MADV_HUGEPAGE);
-  std::memset(address, 0, size);
-  return address;
+  void* const address = IsLarge(bytes) ? MapLarge(bytes) : AllocateSmall(bytes);
+  if (address != nullptr) return address;
+  return absl::ResourceExhaustedError(absl::StrCat("cpu memory: no room for ", bytes, " bytes"));
 }
 
-void CpuMemory::Free(void* address, int64_t) { std::free(address); }
+void CpuMemory::Free(void* address, int64_t bytes) {
+  if (IsLarge(bytes)) {
+    munmap(address, WholePages(bytes));
+  } else {
+    std::free(address);
+  }
+}
 
 void CpuMemory::Zero(void* device, int64_t bytes) {
   if (bytes > 0) std::memset(device, 0, bytes);

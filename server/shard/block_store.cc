@@ -133,6 +133,11 @@ std::shared_ptr<const Snapshot> BlockStore::TakeSnapshot() {
   return snapshot;
 }
 
+bool BlockStore::HasReaders() const {
+  return std::any_of(readers_.begin(), readers_.end(),
+                     [](const std::weak_ptr<Snapshot>& reader) { return !reader.expired(); });
+}
+
 int64_t BlockStore::copied_bytes() const {
   return pool_->in_use_bytes() - size_ * static_cast<int64_t>(sizeof(float));
 }

@@ -79,6 +79,9 @@ class BlockStore {
   // values. Valid until the next call on the store.
   float* BeginEdit(int i);
 
+  // Some snapshot is held.
+  bool HasReaders() const;
+
   // References to all blocks as they are now.
   std::shared_ptr<const Snapshot> TakeSnapshot();
 

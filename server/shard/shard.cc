@@ -13,8 +13,6 @@
 namespace tessera {
 namespace {
 
-// Staging below this is always allowed, so that small models are not held up by accounting.
-constexpr int64_t kStagingBytesMin = int64_t{16} << 20;
 // Decoding and the rule work on runs that stay in the first-level cache.
 constexpr int64_t kTileEntries = 4096;
 
@@ -33,7 +31,10 @@ Shard::Shard(Options options)
       policy_(std::move(options.policy)),
       rule_(std::move(options.rule)),
       schedule_(std::move(options.schedule)),
-      store_(slices_, std::max(slices_.bytes(), kBlockBytes)) {
+      limits_(options.limits.has_value()
+                  ? *options.limits
+                  : PlanShardMemory({&shape_, slices_, 0, 1, nullptr}).limits),
+      store_(slices_, std::max(limits_.copy_bytes, kBlockBytes)) {
   int block = 0;
   for (const Slice& slice : slices_.slices) {
     const int64_t slice_end = slice.offset + slice.size();
@@ -184,12 +185,17 @@ bool Shard::Holds(Exchange first, Exchange exchange) const {
 }
 
 bool Shard::Advance(absl::Time now) {
+  gate_.Rest();
   // A proposal that is not settled may add a member to the exchange being collected: wait for the
   // word.
   for (const Open& open : open_proposals_) {
     if (Holds(open.first, policy_->Collecting())) return false;
   }
   const auto next = NextStaged();
+  const bool copies_nothing = rounds_.has_value() && limits_.folds_wait_for_readers;
+  if (next != staged_.end() && copies_nothing && !gate_.Opens(store_.HasReaders(), now)) {
+    return false;
+  }
   if (next == staged_.end()) {
     const std::optional<float> scale = policy_->CommitDue(now);
     if (!scale.has_value()) return false;
@@ -219,6 +225,12 @@ bool Shard::Advance(absl::Time now) {
   if (member.rests_after == push.exchange) policy_->SetResting(push.member, true);
   counters_.staged_bytes -= push.payload.size();
   return true;
+}
+
+std::optional<absl::Time> Shard::Deadline() const {
+  const std::optional<absl::Time> due = policy_->Deadline(), again = gate_.look_again();
+  if (due.has_value() && again.has_value()) return std::min(*due, *again);
+  return due.has_value() ? due : again;
 }
 
 void Shard::Fold(const Payload& payload, float weight) {
@@ -432,8 +444,9 @@ std::vector<MemberId> Shard::WaitsFor() const {
 bool Shard::Reserve(MemberId member, int64_t bytes) {
   const std::optional<MemberId> next = policy_->NextInOrder();
   const int64_t taken = reserved_bytes_ + counters_.staged_bytes;
-  // Where order matters the next in order has a place of its own; elsewhere two pushes fit.
-  const int64_t limit = std::max(kStagingBytesMin, (next.has_value() ? 1 : 2) * slices_.bytes());
+  // Where order matters the next in order has a place of its own; elsewhere what there is for it is
+  // anybody's.
+  const int64_t limit = limits_.staging_bytes + (next.has_value() ? 0 : slices_.bytes());
   const bool is_next = next.has_value() ? *next == member : taken == 0;
   if (!is_next && taken + bytes > limit) return false;
   reserved_[member] += bytes;

@@ -21,6 +21,8 @@
 #include "common/rule/rule.h"
 #include "common/rule/schedule.h"
 #include "server/shard/block_store.h"
+#include "server/shard/reader_gate.h"
+#include "server/shard/shard_memory.h"
 #include "server/shard/site_subnet.h"
 #include "server/shard/subnet_rounds.h"
 
@@ -111,6 +113,8 @@ class Shard {
     RateSchedule schedule;
     // Set: the method trains subnets, under a barrier.
     std::optional<NeuronGroups> groups;
+    // nullopt: those of PlanShardMemory where memory is not limited.
+    std::optional<ShardLimits> limits;
   };
 
   explicit Shard(Options options);
@@ -127,7 +131,7 @@ class Shard {
   // time left complete. Returns whether there was any; call until there is none.
   bool Advance(absl::Time now);
   // When Advance may have work although nothing else happens.
-  std::optional<absl::Time> Deadline() const { return policy_->Deadline(); }
+  std::optional<absl::Time> Deadline() const;
 
   // The current values, or nullopt while the policy makes this member wait. kFailedPrecondition:
   // not a member.
@@ -221,6 +225,7 @@ class Shard {
   const std::unique_ptr<ConsistencyPolicy> policy_;
   const std::unique_ptr<UpdateRule> rule_;
   const RateSchedule schedule_;
+  const ShardLimits limits_;
 
   BlockStore store_;
   std::vector<float> pending_;             // one slice's worth, used where updates are sums
@@ -229,8 +234,9 @@ class Shard {
   Exchange opened_round_;                  // as rounds_ has it, by the plan opened_plan_
   Generation opened_plan_;
   std::deque<Staged> staged_;              // complete pushes, in order of arrival
-  int64_t pending_count_ = 0;              // pushes folded into pending_
-  uint64_t pending_examples_ = 0;          // rows behind them
+  ReaderGate gate_;                        // where folds wait for readers
+  int64_t pending_count_ = 0;      // pushes folded into pending_
+  uint64_t pending_examples_ = 0;  // rows behind them
   Plan plan_;
   absl::flat_hash_map<MemberId, MemberState> members_;
   struct Open {

@@ -29,6 +29,14 @@ class PublicData(Test):
         # Precision at 1; the most frequent label: 0.077.
         self.assertGreaterEqual(self.train("eurlex", "eurlex57k_xc", "train.epochs=2", "cluster.workers=2"), 0.7)
 
+    def test_eurlex_wide(self):
+        # An eighth of the width, where the limit is still less than the parameters' 150 MB.
+        narrow = ("model.layers=[linear: {units: 1024, bias: false}, batch_norm: {}, relu: {}, "
+                  "linear: {units: 4271}]")
+        accuracy = self.train("eurlex_wide", "eurlex57k_xc", narrow, "train.epochs=1", "cluster.servers=3",
+                              "cluster.workers=4", "cluster.memory_limit=148MB")
+        self.assertGreaterEqual(accuracy, 0.3)
+
     def test_mnist(self):
         self.assertGreaterEqual(self.train("mnist", "mnist", "train.epochs=1"), 0.94)
 

@@ -228,8 +228,8 @@ class Refusals(Test):
         self.refused("run", write_job(self, digits(method={"slim_dp": {}})), says=["method.slim_dp", "local_sgd"])
 
     def test_a_memory_limit_that_is_too_small_is_refused_with_the_sum(self):
-        # Servers need 64 MiB, workers 96 MiB and more.
-        for limit, who in (("1MiB", "server"), ("90MiB", "worker")):
+        # Servers need 36 MiB, workers 40 MiB and more.
+        for limit, who in (("1MiB", "server"), ("39MiB", "worker")):
             with self.case(who):
                 path = write_job(self, digits(cluster={"memory_limit": limit}))
                 code, _, error = tessera("run", path, "--quiet", within=30)

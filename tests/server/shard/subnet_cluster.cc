@@ -29,7 +29,8 @@ v1::Model FullyConnected(const std::vector<int64_t>& widths, bool bias, bool nor
   return model;
 }
 
-SubnetCluster::SubnetCluster(const v1::Model& model, int servers, uint64_t seed)
+SubnetCluster::SubnetCluster(const v1::Model& model, int servers, uint64_t seed,
+                             const std::optional<ShardLimits>& limits)
     : description_(model),
       shape_(*ShapeOf(model)),
       groups_(GroupsOf(description_, shape_)),
@@ -44,6 +45,7 @@ SubnetCluster::SubnetCluster(const v1::Model& model, int servers, uint64_t seed)
     options.policy = MakeBarrier();
     options.rule = MakeAdd();
     options.groups = groups_;
+    options.limits = limits;
     shards_.push_back(std::make_unique<Shard>(std::move(options)));
   }
   for (size_t i = 0; i < shape_.parameters.size(); ++i) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -20,7 +21,8 @@ v1::Model FullyConnected(const std::vector<int64_t>& widths, bool bias, bool nor
 
 class SubnetCluster {
  public:
-  SubnetCluster(const v1::Model& model, int servers, uint64_t seed = 5);
+  SubnetCluster(const v1::Model& model, int servers, uint64_t seed = 5,
+                const std::optional<ShardLimits>& limits = std::nullopt);
 
   int servers() const { return static_cast<int>(shards_.size()); }
   Shard& shard(int s) { return *shards_[s]; }

@@ -1,0 +1,94 @@
+#include "server/shard/shard_memory.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "server/shard/block_store.h"
+#include "server/shard/site_subnet.h"
+#include "tests/server/shard/subnet_cluster.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+
+struct Model {
+  explicit Model(const std::vector<int64_t>& widths)
+      : model(FullyConnected(widths, true, true)),
+        shape(*ShapeOf(model)),
+        groups(GroupsOf(model, shape)) {}
+  ShardNeeds Needs(int servers, int64_t workers, bool subnets, int states = 0) const {
+    ShardNeeds needs;
+    needs.shape = &shape;
+    needs.slices = SlicesOf(shape, ShardId(servers - 1), servers);
+    needs.state_count = states;
+    needs.workers = workers;
+    needs.groups = subnets ? &groups : nullptr;
+    return needs;
+  }
+  const v1::Model model;
+  const ModelShape shape;
+  const NeuronGroups groups;
+};
+
+}  // namespace
+
+TEST_CASE("no push of thousands is larger than the largest, which is not much larger than they are",
+          "[shard][memory]") {
+  const Model m({20, 400, 90, 6});
+  const int servers = GENERATE(1, 3, 8);
+  const uint32_t sites = GENERATE(1u, 4u, 8u);
+  const ShardSlices slices = SlicesOf(m.shape, ShardId(0), servers);
+  const int64_t largest = LargestPush(m.shape, m.groups, slices, sites);
+  int64_t most = 0;
+  for (uint64_t round = 0; round < 300; ++round) {
+    const SubnetPlace place{7, round, static_cast<uint32_t>(round % sites),
+                            std::vector<uint32_t>(sites, 1)};
+    most = std::max(most, SiteSubnet(m.shape, m.groups, place, slices).bytes());
+  }
+  CHECK(most <= largest);
+  CHECK(largest <= 2 * most);
+  if (sites == 1) CHECK(largest == slices.bytes());
+}
+
+TEST_CASE("without a limit a shard has room for all that is of use", "[shard][memory]") {
+  const Model m({1000, 9000, 10});
+  const ShardMemory dense = PlanShardMemory(m.Needs(1, 4, false, 2));
+  CHECK(dense.slice == 4 * m.shape.size);
+  CHECK(dense.pending == dense.slice);
+  CHECK(dense.states == 2 * dense.slice);
+  CHECK(dense.limits.staging_bytes == dense.slice);
+  CHECK(dense.limits.copy_bytes == dense.slice);
+  CHECK_FALSE(dense.limits.folds_wait_for_readers);
+  const ShardMemory subnets = PlanShardMemory(m.Needs(1, 4, true, 2));
+  CHECK((subnets.pending == 0 && subnets.states == 0));
+  CHECK(subnets.next_push < dense.next_push / 3);
+  CHECK_FALSE(subnets.limits.folds_wait_for_readers);
+  const ShardMemory small = PlanShardMemory(Model({9, 5}).Needs(1, 4, false));
+  CHECK(small.limits.staging_bytes == 16 * kMiB);
+  CHECK(small.limits.copy_bytes == kBlockBytes);
+}
+
+TEST_CASE("what does not fit makes staging smaller, and copies where folds can wait",
+          "[shard][memory]") {
+  const bool subnets = GENERATE(false, true);
+  const Model m({1000, 9000, 10});
+  const ShardNeeds needs = m.Needs(2, 4, subnets);
+  const ShardMemory all = PlanShardMemory(needs);
+  const ShardMemory least = PlanShardMemory(needs, 0);
+  CHECK(least.limits.staging_bytes == 0);
+  CHECK(least.limits.folds_wait_for_readers == subnets);
+  CHECK(least.limits.copy_bytes == (subnets ? 0 : all.limits.copy_bytes));
+  CHECK(least.total() == least.slice + least.pending + least.next_push + least.limits.copy_bytes);
+  int64_t staging = 0;
+  for (int64_t limit = least.total(); limit < all.total(); limit += kMiB / 2) {
+    const ShardMemory memory = PlanShardMemory(needs, limit);
+    REQUIRE(memory.total() <= limit);
+    REQUIRE(memory.limits.staging_bytes >= staging);
+    staging = memory.limits.staging_bytes;
+  }
+  CHECK(staging > 0);
+  CHECK(PlanShardMemory(needs, all.total()).limits.copy_bytes == all.limits.copy_bytes);
+}
+
+}  // namespace tessera
