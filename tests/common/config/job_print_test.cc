@@ -111,6 +111,7 @@ TEST_CASE("a job is printed whole, defaults included, in the order of the schema
         "  threads: 1\n"
         "  lease_timeout: 10s\n"
         "  memory_limit: 0\n"
+        "  evaluation_memory: 1GiB\n"
         "  replicas: 0\n"
         "checkpoint:\n"
         "  directory: \"\"\n"
