@@ -143,10 +143,12 @@ absl::Status ServerProcess::CheckMemory(const Recipe& recipe, const ModelShape& 
   needs.workers = std::max<int64_t>(1, job_.cluster().workers());
   std::optional<NeuronGroups> groups;
   int64_t push = needs.slices.bytes();
-  if (recipe.subnets) {
+  // Exchanges of all entries, where a job of subnets ends with such, need the most.
+  if (recipe.subnets && recipe.tail_steps == 0) {
     groups = GroupsOf(job_.model(), shape);
     needs.groups = &*groups;
-    push = LargestPush(shape, *groups, needs.slices, needs.workers);
+    if (recipe.parts_by_speed) needs.part = LargestPart(needs.workers);
+    push = LargestPush(shape, *groups, needs.slices, needs.workers, needs.part);
   }
   // Pushes come and fetches go by turns; what is sent has yet to leave when the other begins.
   const int64_t program = kProgramBytes + 2 * needs.workers * LimitedConnectionBytes(push);
@@ -190,6 +192,7 @@ absl::Status ServerProcess::Start() {
   shard.schedule = recipe.schedule;
   if (recipe.subnets) shard.groups = GroupsOf(job_.model(), shape);
   shard.limits = limits_;
+  if (recipe.tail_steps > 0) shard.whole_kind = static_cast<int>(TailOf(recipe).payload);
   shard_ = std::make_unique<ShardThread>(std::make_unique<Shard>(std::move(shard)));
   return StartServices();
 }

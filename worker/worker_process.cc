@@ -32,7 +32,6 @@
 #include "worker/replica/make_replica.h"
 #include "worker/replica/replica.h"
 #include "worker/replica/subnet_memory.h"
-#include "worker/replica/subnet_replica.h"
 #include "worker/rpc/coordinator_client.h"
 #include "worker/rpc/parameter_client_grpc.h"
 #include "worker/rpc/remote_coordination.h"
@@ -102,12 +101,19 @@ absl::Status WorkerProcess::CheckMemory() {
   int64_t replica = 0;
   std::string parts;
   if (recipe_.subnets) {
+    // Both are held for a moment where the job ends on the whole model.
+    int64_t whole = 0;
+    if (recipe_.tail_steps > 0) {
+      TESSERA_ASSIGN_OR_RETURN(
+          whole, Replica::MemoryNeeded(job_, TailOf(recipe_), rows.calibration, input));
+    }
     const int64_t bytes_max =
-        limit == 0 ? std::numeric_limits<int64_t>::max() : limit - data - program;
+        limit == 0 ? std::numeric_limits<int64_t>::max() : limit - data - program - whole;
     TESSERA_ASSIGN_OR_RETURN(subnet_memory_,
                              PlanSubnetMemory(job_, recipe_, input, rows, bytes_max));
-    replica = subnet_memory_.total();
+    replica = subnet_memory_.total() + whole;
     parts = subnet_memory_.Describe();
+    if (whole > 0) absl::StrAppend(&parts, " + whole model at the end ", whole);
   } else if (limit > 0) {
     TESSERA_ASSIGN_OR_RETURN(replica,
                              Replica::MemoryNeeded(job_, recipe_, rows.calibration, input));

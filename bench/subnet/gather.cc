@@ -57,7 +57,7 @@ class Bench {
     }
     std::vector<MemberId> members;
     for (int i = 1; i <= sites; ++i) members.push_back(MemberId(i));
-    rounds_.Open(Exchange(1), members);
+    rounds_.Open(Exchange(1), members, std::vector<uint32_t>(members.size(), 1));
     for (const MemberId member : members) sites_.push_back(rounds_.Of(member));
     memory_ = std::shared_ptr<float>(new float[shape_.size](), std::default_delete<float[]>());
   }

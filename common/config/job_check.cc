@@ -16,6 +16,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/config/job_paths.h"
+#include "common/keyset/mean_share.h"
+#include "common/keyset/subnet.h"
 #include "common/layout/parameters.h"
 #include "common/rule/optimizer.h"
 
@@ -192,7 +194,10 @@ class Checker {
       Pushes("method.softsync.pushes", method.softsync().pushes(), workers);
     }
     if (method.has_diloco()) Quorum(method.diloco(), workers);
-    if (method.has_ist()) Subnets(job, "ist", workers);
+    if (method.has_ist()) {
+      Subnets(job, "ist", workers);
+      Tail(job);
+    }
     if (method.has_ensemble()) Subnets(job, "ensemble", workers);
     const std::string average = "method.local_sgd.average_state";
     if (method.local_sgd().average_state() && Sound(average) && Sound("train.optimizer") &&
@@ -220,6 +225,34 @@ class Checker {
     Fail("cluster.workers", absl::StrCat("got ", workers, ", want at most ", least,
                                          ", the neurons of the smallest hidden layer, so that every "
                                          "worker has a part of each"));
+  }
+
+  // The last minibatches of a job of subnets are on the whole model.
+  void Tail(const v1::Job& job) {
+    const std::string key = "method.ist.tail_steps";
+    const v1::Ist& ist = job.method().ist();
+    if (ist.tail_steps() == 0 || !Sound("method.ist") || !Sound("model") || !Sound("train")) return;
+    const std::string got = absl::StrCat("got ", ist.tail_steps(), ", want ");
+    if (ist.tail_steps() < ist.local_steps()) {
+      Fail(key,
+           absl::StrCat(got, "at least ", ist.local_steps(),
+                        ", which is method.ist.local_steps, or 0: it begins where a round ends"));
+      return;
+    }
+    if (job.train().steps() > 0 && ist.tail_steps() >= job.train().steps()) {
+      Fail(key, absl::StrCat(got, "less than ", job.train().steps(),
+                             ", which is train.steps; for local steps alone use local_sgd"));
+      return;
+    }
+    const absl::StatusOr<ModelShape> shape = ShapeOf(job.model());
+    if (!shape.ok()) return;
+    const std::vector<int> scaled =
+        WeightsOfMeanShare(job.model(), *shape, GroupsOf(job.model(), *shape));
+    if (scaled.empty()) return;
+    Fail(key, absl::StrCat(got, "0 with this model: ", shape->parameters[scaled.front()].name,
+                           " sums over hidden neurons without a batch_norm behind it. Subnets are "
+                           "trained on sums of fewer terms, which evaluation makes up for, and the "
+                           "whole model is not; add a batch_norm after that layer"));
   }
 
   void Nesterov(const v1::Optimizer& optimizer) {

@@ -17,6 +17,7 @@
 #ifndef TESSERA_COMMON_KEYSET_SUBNET_H_
 #define TESSERA_COMMON_KEYSET_SUBNET_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -61,6 +62,10 @@ struct SubnetPlace {
 // Where parts differ in size: the least and the largest share, as multiples of the mean.
 constexpr double kPartLeast = 0.25;
 constexpr double kPartMost = 4;
+// The largest that one of so many sites may have when the others have the least.
+inline double LargestPart(int64_t sites) {
+  return std::min(kPartMost, static_cast<double>(sites) - kPartLeast * static_cast<double>(sites - 1));
+}
 
 // The neurons of one group that `place` owns, ascending.
 std::vector<int32_t> PartOf(const SubnetPlace& place, int group, int64_t width);

@@ -1,5 +1,6 @@
 #include "common/layout/shard_map.h"
 
+#include <algorithm>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -26,6 +27,15 @@ ShardSlices SlicesOf(const ModelShape& shape, ShardId shard, int shard_count) {
     result.slices.push_back(slice);
   }
   return result;
+}
+
+std::string DescribeEntry(const ModelShape& shape, const ShardSlices& slices, int64_t entry) {
+  const auto slice = std::find_if(slices.slices.begin(), slices.slices.end(),
+                                  [&](const Slice& s) { return entry < s.offset + s.size(); });
+  const int64_t within = entry - slice->offset;
+  return absl::StrCat(shape.parameters[slice->parameter].name, "[",
+                      slice->row_begin + within / slice->columns, ", ", within % slice->columns,
+                      "]");
 }
 
 uint64_t LayoutHash(const ModelShape& shape, int shard_count) {

@@ -8,6 +8,7 @@
 #define TESSERA_COMMON_LAYOUT_SHARD_MAP_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "common/base/ids.h"
@@ -37,6 +38,9 @@ struct ShardSlices {
 };
 
 ShardSlices SlicesOf(const ModelShape& shape, ShardId shard, int shard_count);
+
+// An entry of the dense order in words: "layers.0.weight[12, 5]".
+std::string DescribeEntry(const ModelShape& shape, const ShardSlices& slices, int64_t entry);
 
 // A hash of names, shapes and the number of servers: two processes with the same value agree on
 // where every entry lives and what the dense order is.

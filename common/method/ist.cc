@@ -2,6 +2,7 @@
 // Deep Neural Networks using Independent Subnet Training, VLDB 2022.
 //   payload      value                          key set  subnet(seed, round, site)   codec  f32
 //   consistency  round (a barrier)              rule     assign
+// tail_steps > 0: the last ones are those of local_sgd (dense deltas; mean, add).
 // Every J steps all hidden neurons are dealt anew, and each site trains the network of its own.
 // All sites together, per step, up and down: (N_0 N_1 + N_{t-1} N_t) / J + sum of hidden-to-hidden
 // matrices / (K J) floats, where data parallel moves K times all of them.
@@ -41,6 +42,11 @@ Recipe Ist(const v1::Job& job) {
   if (recipe.parts_by_speed) {
     absl::StrAppend(&recipe.description,
                     "; slower workers have fewer neurons, so that all take equally long");
+  }
+  recipe.tail_steps = job.method().ist().tail_steps();
+  if (recipe.tail_steps > 0) {
+    absl::StrAppend(&recipe.description, "; the last ", recipe.tail_steps,
+                    " steps train the whole model, whose changes the servers average");
   }
   return recipe;
 }

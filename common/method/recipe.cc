@@ -34,6 +34,16 @@ absl::StatusOr<Recipe> RecipeFor(const v1::Job& job) {
                                                " is not in this build; see docs/methods.md"));
 }
 
+Recipe TailOf(const Recipe& recipe) {
+  TESSERA_CHECK(recipe.subnets && recipe.tail_steps > 0);
+  Recipe tail = recipe;
+  tail.subnets = false;
+  tail.parts_by_speed = false;
+  tail.tail_steps = 0;
+  tail.payload = PayloadKind::kDelta;
+  return tail;
+}
+
 absl::StatusOr<ModelShape> ExchangedShape(const v1::Model& model, const Recipe& recipe) {
   TESSERA_ASSIGN_OR_RETURN(ModelShape shape, ShapeOf(model));
   const size_t count = shape.parameters.size();

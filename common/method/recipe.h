@@ -42,6 +42,8 @@ struct Recipe {
   bool subnets = false;
   // Slower members get smaller subnets.
   bool parts_by_speed = false;
+  // With subnets: at most so many of the last minibatches are those of another method, TailOf.
+  int64_t tail_steps = 0;
   // One round is the whole job: nobody can join later.
   bool closed_to_joiners = false;
   // The coordinator gives slower workers fewer local steps.
@@ -58,6 +60,10 @@ struct Recipe {
 // The recipe that `job` names. kUnimplemented for a method that is not in this build; the job
 // reader has refused it before.
 absl::StatusOr<Recipe> RecipeFor(const v1::Job& job);
+
+// What the members change to at the first exchange after which at most tail_steps minibatches are left:
+// local_sgd, with the same local steps.
+Recipe TailOf(const Recipe& recipe);
 
 // What the servers hold and exchange: the model's parameters in their order, and after them as many
 // again for each averaged state, which begin at 0.

@@ -29,12 +29,13 @@ struct ParkedRead {
   SimulatedClient* client = nullptr;
   // The client's number of the exchange that asks.
   uint64_t call = 0;
+  // Of its site's subnet in the round after the exchange, rather than of all.
+  bool is_fetch = false;
 };
 
-// The answer to a read: nullopt while it must wait. Where the job trains subnets it is of the
-// member's site in the round after the exchange; elsewhere there is no site.
+// The answer to a read: nullopt while it must wait.
 inline absl::StatusOr<std::optional<SubnetReadResult>> Ask(Shard* shard, const ParkedRead& read) {
-  if (shard->trains_subnets()) return shard->ReadSubnet(read.member, read.after.Next());
+  if (read.is_fetch) return shard->ReadSubnet(read.member, read.after.Next());
   absl::StatusOr<std::optional<ReadResult>> result = shard->Read(read.member, read.after);
   if (!result.ok()) return result.status();
   if (!result->has_value()) return std::optional<SubnetReadResult>();

@@ -176,6 +176,7 @@ absl::StatusOr<ExchangeResult> SimulatedClient::Do(Kind kind, const OutgoingPush
   push_ = push;
   transfer_ = transfer;
   recut_.reset();
+  is_whole_ = false;
   pushes_left_ = kind == Kind::kPushPull ? servers_.size() : 0;
   pulls_left_ = servers_.size();
   job_examples_ = 0;
@@ -202,6 +203,7 @@ absl::StatusOr<ExchangeResult> SimulatedClient::Do(Kind kind, const OutgoingPush
   ExchangeResult result;
   result.job_examples = job_examples_;
   result.recut = recut_;
+  result.is_whole = is_whole_;
   result.push_seconds = ToSeconds(pushed_at_ - begin);
   result.wait_seconds = ToSeconds(first_value - pushed_at_);
   result.pull_seconds = ToSeconds(end - first_value);
@@ -215,7 +217,8 @@ void SimulatedClient::Arrive(uint32_t server, uint64_t call) {
   SimulatedServer::Request request;
   request.kind = kind_;
   request.rest = push_.rest;
-  request.read = {options_.member, push_.exchange, this, call};
+  request.read = {options_.member, push_.exchange, this, call,
+                  transfer_.value_keys->subnet.has_value()};
   if (kind_ == Kind::kPushPull) {
     request.push = MakePush(server);
     traffic_.push_payload_bytes += to.sizes.push_payload_bytes;
@@ -230,7 +233,8 @@ ReceivedPush SimulatedClient::MakePush(size_t server) const {
   push.member = options_.member;
   push.exchange = push_.exchange;
   push.base = to.base;
-  push.kind = options_.kind;
+  push.kind = push_.kind ? static_cast<int>(*push_.kind) : options_.kind;
+  push.whole_next = push_.whole_next;
   push.layout_hash = to.server->shard().layout_hash();
   push.examples = push_.examples;
   push.subnet = transfer_.update_keys->subnet;
@@ -282,6 +286,10 @@ int64_t SimulatedClient::Served(ShardId server, uint64_t call,
   job_examples_ = std::max(job_examples_, result->read.examples);
   if (result->site != nullptr) {
     TakeCut(server.value(), *result);
+  } else if (transfer_.value_keys->subnet.has_value()) {
+    is_whole_ = true;
+    from.sizes.pull_payload_bytes = 0;
+    from.sizes.pull_wire_bytes = AnswerWireBytes(nullptr, 0);
   } else if (options_.moves_values) {
     CopyValues(from.server->shard().slices(), *result->read.snapshot);
   }

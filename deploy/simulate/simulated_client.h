@@ -114,6 +114,7 @@ class SimulatedClient final : public ParameterClient {
   Kind kind_ = Kind::kPull;
   OutgoingPush push_;
   Transfer transfer_;
+  bool is_whole_ = false;
   std::optional<SubnetPlace> recut_;
   size_t pushes_left_ = 0;
   size_t pulls_left_ = 0;

@@ -49,6 +49,7 @@ class SimulatedLearner final : public Learner {
   absl::Status FormUpdate() override { return inner_->FormUpdate(); }
   absl::Status AdoptValues() override { return inner_->AdoptValues(); }
   absl::Status Recut(const SubnetPlace& place) override { return inner_->Recut(place); }
+  absl::Status BeginTail() override { return inner_->BeginTail(); }
   bool pulls_apart() const override { return inner_->pulls_apart(); }
   absl::StatusOr<ExchangeResult> BeginEvaluation(ParameterClient* servers, Exchange after,
                                                  RestWord word) override {
@@ -106,6 +107,7 @@ class StubLearner final : public Learner {
   absl::Status Recut(const SubnetPlace& place) override {
     return absl::UnimplementedError("simulation: stub learners have no subnets");
   }
+  absl::Status BeginTail() override { return Recut({}); }
   bool pulls_apart() const override { return true; }
   absl::StatusOr<ExchangeResult> BeginEvaluation(ParameterClient* servers, Exchange after,
                                                  RestWord word) override {

@@ -147,6 +147,9 @@ absl::Status Simulation::BuildServers(const ModelShape& shape) {
     options.shard.rule = recipe_.make_rule();
     options.shard.schedule = recipe_.schedule;
     if (recipe_.subnets) options.shard.groups = GroupsOf(job_.model(), shape);
+    if (recipe_.tail_steps > 0) {
+      options.shard.whole_kind = static_cast<int>(TailOf(recipe_).payload);
+    }
     options.machine = MachineOf(rank, 0);
     options.rate = options_.server_rate;
     options.counters_interval = std::min(kCountersInterval, job_.cluster().lease_timeout() / 4);

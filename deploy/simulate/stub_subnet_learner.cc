@@ -21,6 +21,10 @@ KeySet StubSubnetLearner::KeysOf(const SubnetPlace& place) const {
 }
 
 absl::Status StubSubnetLearner::AdoptValues() {
+  if (!value_keys_.subnet.has_value()) {
+    update_keys_ = value_keys_;
+    return absl::OkStatus();
+  }
   SubnetPlace next = *value_keys_.subnet;
   ++next.round;
   update_keys_ = std::exchange(value_keys_, KeysOf(next));
@@ -29,6 +33,11 @@ absl::Status StubSubnetLearner::AdoptValues() {
 
 absl::Status StubSubnetLearner::Recut(const SubnetPlace& place) {
   value_keys_ = KeysOf(place);
+  return absl::OkStatus();
+}
+
+absl::Status StubSubnetLearner::BeginTail() {
+  value_keys_ = around_.arrays->keys();
   return absl::OkStatus();
 }
 

@@ -44,6 +44,7 @@ class StubSubnetLearner final : public Learner {
   absl::Status FormUpdate() override { return absl::OkStatus(); }
   absl::Status AdoptValues() override;
   absl::Status Recut(const SubnetPlace& place) override;
+  absl::Status BeginTail() override;
   bool pulls_apart() const override { return true; }
   absl::StatusOr<ExchangeResult> BeginEvaluation(ParameterClient* servers, Exchange after,
                                                  RestWord word) override {

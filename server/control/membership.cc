@@ -369,9 +369,8 @@ void Membership::ProposeNext() {
     std::vector<MemberRecord*> waiting = members_.In(MemberState::kWaiting);
     if (!waiting.empty()) {
       // In the order of arrival.
-      MemberRecord* first =
-          *std::min_element(waiting.begin(), waiting.end(),
-                            [](auto* a, auto* b) { return a->member < b->member; });
+      MemberRecord* first = *std::min_element(
+          waiting.begin(), waiting.end(), [](auto* a, auto* b) { return a->member < b->member; });
       members_.SetState(first, MemberState::kProposed);
       joiner = first->member;
     } else {
@@ -386,7 +385,8 @@ void Membership::ProposeNext() {
           : Exchange(members_.LeastStep() / facts_.local_steps + 1);
   // Former sites may have been given until then: whoever joins comes after them.
   if (facts_.subnets) from = std::max(from, sites_begin_);
-  open_ = OpenProposal{joiner, recut, std::move(shares), Agreement(servers_.count(), ++last_proposal_, from)};
+  open_ = OpenProposal{joiner, recut, std::move(shares),
+                       Agreement(servers_.count(), ++last_proposal_, from)};
   SendProposal(0);
 }
 

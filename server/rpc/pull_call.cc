@@ -171,6 +171,10 @@ void PullCall::SkipTo(int64_t entries) {
 void PullCall::AnswerSubnet(const SubnetPlace& asked, absl::StatusOr<SubnetReadResult> result) {
   if (!result.ok()) return Finish(ToGrpc(result.status()));
   site_ = std::move(result->site);
+  if (site_ == nullptr) {
+    is_whole_model_ = true;
+    return BeginAnswer(std::move(result->read), 0);
+  }
   const bool is_right = site_->place() == asked && !waits_only_;
   if (is_right) gather_.emplace(site_, result->read.snapshot);
   BeginAnswer(std::move(result->read), is_right ? site_->bytes() : 0);
@@ -196,6 +200,7 @@ v1::ChunkHeader PullCall::Header() const {
   header.set_generation(plane_->generation().value());
   header.set_examples(examples_);
   if (site_ != nullptr) *header.mutable_subnet() = ToMessage(site_->place());
+  header.set_whole_model(is_whole_model_);
   return header;
 }
 

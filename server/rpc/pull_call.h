@@ -86,6 +86,7 @@ class PullCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   Version version_;
   uint64_t examples_ = 0;
   bool waits_only_ = false;
+  bool is_whole_model_ = false;             // a fetch that came when there are no rounds any more
   std::shared_ptr<const SiteSubnet> site_;  // of a subnet's answer
   std::optional<SubnetGather> gather_;      // and of its payload, if it has any
   bool is_reader_ = false;

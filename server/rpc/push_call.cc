@@ -80,6 +80,7 @@ absl::Status PushCall::TakeHeader(const v1::PushHeader& header) {
   push_.kind = header.kind();
   push_.layout_hash = header.layout_hash();
   push_.examples = header.examples();
+  push_.whole_next = header.whole_next();
   return absl::OkStatus();
 }
 
@@ -108,7 +109,7 @@ absl::Status PushCall::TakeKeys(const v1::PushHeader& header) {
         absl::StrCat(where_, ": payload is ", bytes, " bytes, want a multiple of 4 of at most ",
                      slices.bytes(), "; layouts differ, compare layout_hash in status"));
   }
-  if (!header.keys().has_dense() || plane_->shard().trains_subnets()) {
+  if (!header.keys().has_dense() || !plane_->shard().takes_whole()) {
     return absl::InvalidArgumentError(
         absl::StrCat(where_, ": keys are ",
                      header.keys().has_dense() ? "dense" : "absent or unknown", ", want ", wanted));

@@ -28,6 +28,7 @@ Shard::Shard(Options options)
       slices_(SlicesOf(shape_, options.shard, options.shard_count)),
       layout_hash_(LayoutHash(shape_, options.shard_count)),
       kind_(options.kind),
+      whole_kind_(options.whole_kind),
       policy_(std::move(options.policy)),
       rule_(std::move(options.rule)),
       schedule_(std::move(options.schedule)),
@@ -50,20 +51,11 @@ Shard::Shard(Options options)
   if (options.groups) {
     TESSERA_CHECK(policy_->Collecting() != Exchange(0));
     rounds_.emplace(shape_, slices_, *std::move(options.groups), options.seed);
+    if (whole_kind_) forms_.emplace();
     return;
   }
   state_.resize(rule_->state_count());
   for (std::vector<float>& state : state_) state.assign(slices_.size, 0.0f);
-}
-
-std::string Shard::DescribeEntry(const SiteSubnet* site, int64_t entry) const {
-  if (site != nullptr) return site->Describe(shape_, entry);
-  const auto slice = std::find_if(slices_.slices.begin(), slices_.slices.end(),
-                                  [&](const Slice& s) { return entry < s.offset + s.size(); });
-  const int64_t within = entry - slice->offset;
-  return absl::StrCat(shape_.parameters[slice->parameter].name, "[",
-                      slice->row_begin + within / slice->columns, ", ", within % slice->columns,
-                      "]");
 }
 
 absl::Status Shard::Validate(const ReceivedPush& push, const SiteSubnet* site) const {
@@ -72,9 +64,10 @@ absl::Status Shard::Validate(const ReceivedPush& push, const SiteSubnet* site) c
         absl::StrCat(Where(push), ": layout_hash is ", absl::Hex(push.layout_hash), ", want ",
                      absl::Hex(layout_hash_), "; the model or the number of servers differs"));
   }
-  if (push.kind != kind_) {
+  const int kind = rounds_ && site == nullptr ? *whole_kind_ : kind_;
+  if (push.kind != kind) {
     return absl::InvalidArgumentError(absl::StrCat(Where(push), ": payload kind is ", push.kind,
-                                                   ", want ", kind_, "; the job's methods differ"));
+                                                   ", want ", kind, "; the job's methods differ"));
   }
   const int64_t bytes = site == nullptr ? slices_.bytes() : site->bytes();
   if (push.payload.size() != bytes) {
@@ -84,7 +77,9 @@ absl::Status Shard::Validate(const ReceivedPush& push, const SiteSubnet* site) c
   }
   if (push.bad_entry >= 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat(Where(push), ": ", DescribeEntry(site, push.bad_entry),
+        absl::StrCat(Where(push), ": ",
+                     site == nullptr ? DescribeEntry(shape_, slices_, push.bad_entry)
+                                     : site->Describe(shape_, push.bad_entry),
                      " is not finite; the training diverged, try a lower learning rate"));
   }
   if (push.base > counters_.version) {
@@ -106,12 +101,12 @@ void Shard::OpenRound() {
 
 // The subnet that `push` must be of: nullptr for all entries.
 absl::StatusOr<std::shared_ptr<const SiteSubnet>> Shard::SiteOf(const ReceivedPush& push) {
-  if (push.subnet.has_value() != rounds_.has_value()) {
+  if (push.subnet ? !trains_subnets() : !takes_whole()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(Where(push), ": keys are ", push.subnet ? "a subnet's" : "dense", ", want ",
-                     rounds_ ? "a subnet's" : "dense", "; the job's methods differ"));
+        absl::StrCat(Where(push), ": keys are ", KeysWord(!push.subnet), ", want ",
+                     KeysWord(push.subnet.has_value()), "; the job's methods differ"));
   }
-  if (!rounds_) return std::shared_ptr<const SiteSubnet>();
+  if (!push.subnet) return std::shared_ptr<const SiteSubnet>();
   const Exchange open = policy_->Collecting();
   if (push.subnet->round != push.exchange.value() || push.exchange != open) {
     return absl::FailedPreconditionError(
@@ -157,12 +152,15 @@ absl::StatusOr<PushAccepted> Shard::Accept(ReceivedPush push) {
         absl::StrCat(Where(push), ": exchange ", policy_->Collecting().value(),
                      " is still being collected; pull before pushing"));
   }
+  const ExchangeForm form{push.exchange, !push.subnet, !push.subnet || push.whole_next};
+  if (status.ok() && forms_) status = forms_->Check(Where(push), form);
   if (!status.ok()) {
     ++counters_.refused;
     if (push.bad_entry >= 0) ++counters_.refused_non_finite;
     return status;
   }
   member.accepted = push.exchange;
+  if (forms_) forms_->Take(form);
   Release(push.member, push.payload.size());
   counters_.staged_bytes += push.payload.size();
   staged_.push_back({push.member, push.exchange, push.base, push.examples, *std::move(site),
@@ -199,7 +197,7 @@ bool Shard::Advance(absl::Time now) {
   if (next == staged_.end()) {
     const std::optional<float> scale = policy_->CommitDue(now);
     if (!scale.has_value()) return false;
-    if (rounds_) {
+    if (rounds_ && pending_count_ == 0) {
       CommitRound();
     } else {
       Commit(*scale);
@@ -212,7 +210,7 @@ bool Shard::Advance(absl::Time now) {
   const Verdict verdict = policy_->OnPush(
       {push.member, push.exchange, push.base, counters_.version, push.examples, now});
   pending_examples_ += push.examples;
-  if (rounds_) {
+  if (push.site != nullptr) {
     rounds_->Fold(*push.site, push.payload, verdict.weight, &store_);
     if (verdict.commit) CommitRound();
   } else if (verdict.commit) {
@@ -346,6 +344,9 @@ absl::StatusOr<std::optional<SubnetReadResult>> Shard::ReadSubnet(MemberId membe
   absl::StatusOr<std::optional<ReadResult>> read = Read(member, Exchange(round.value() - 1));
   if (!read.ok()) return read.status();
   if (!read->has_value() || round != open) return std::optional<SubnetReadResult>();
+  if (forms_ && forms_->IsWhole(round)) {
+    return std::optional<SubnetReadResult>({nullptr, **std::move(read)});
+  }
   OpenRound();
   std::shared_ptr<const SiteSubnet> site = rounds_->Of(member);
   if (site == nullptr) {
@@ -491,7 +492,7 @@ uint64_t Shard::ParametersHash() const {
 }
 
 int64_t Shard::memory_bytes() const {
-  if (rounds_) return slices_.bytes() + rounds_->memory_bytes();
+  if (rounds_) return slices_.bytes() * (whole_kind_ ? 2 : 1) + rounds_->memory_bytes();
   return slices_.bytes() * (2 + static_cast<int64_t>(state_.size()));
 }
 

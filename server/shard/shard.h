@@ -21,6 +21,7 @@
 #include "common/rule/rule.h"
 #include "common/rule/schedule.h"
 #include "server/shard/block_store.h"
+#include "server/shard/exchange_form.h"
 #include "server/shard/reader_gate.h"
 #include "server/shard/shard_memory.h"
 #include "server/shard/site_subnet.h"
@@ -39,6 +40,8 @@ struct ReceivedPush {
   uint64_t examples = 0;
   // nullopt: the payload has all entries.
   std::optional<SubnetPlace> subnet;
+  // Of a subnet: the sender's next exchange is of all entries.
+  bool whole_next = false;
   Payload payload;
   // The first entry of the payload that is infinite or not a number, found while the bytes arrived; -1: none.
   int64_t bad_entry = -1;
@@ -57,7 +60,7 @@ struct ReadResult {
   uint64_t examples = 0;
 };
 
-// As above, and which of it the reader asked for.
+// As above, and which of it the reader asked for. nullptr: exchanges are of all entries by now.
 struct SubnetReadResult {
   std::shared_ptr<const SiteSubnet> site;
   ReadResult read;
@@ -98,6 +101,11 @@ struct ShardCounters {
 // site (common/keyset/subnet.h): a push replaces the site's entries as it is folded, the commit
 // averages the shared ones, and no rule is applied. Values are of a round's end only between its
 // commit and the first fold of the next.
+//
+// Such a job may end with exchanges of all entries (Options::whole_kind), which are folded and applied
+// as they are without subnets. Members say so one exchange ahead, so that whoever comes new can be
+// told; all pushes of an exchange must be of one kind and say the same of the next one. Once an
+// exchange was of all entries, all are.
 class Shard {
  public:
   struct Options {
@@ -113,6 +121,8 @@ class Shard {
     RateSchedule schedule;
     // Set: the method trains subnets, under a barrier.
     std::optional<NeuronGroups> groups;
+    // Beside groups: the payload of exchanges of all entries, where the job ends with such.
+    std::optional<int> whole_kind;
     // nullopt: those of PlanShardMemory where memory is not limited.
     std::optional<ShardLimits> limits;
   };
@@ -123,7 +133,8 @@ class Shard {
   //   kInvalidArgument     size, kind or layout differ, a value is not finite, the base is ahead, a
   //                        subnet where all entries are wanted, or the reverse
   //   kFailedPrecondition  not a member, an exchange that is not its next one, another round's
-  //                        subnet or another site's
+  //                        subnet or another site's, a subnet among pushes of all entries or the
+  //                        reverse
   // A repeated (member, exchange) is accepted and dropped, so a retry is always safe.
   absl::StatusOr<PushAccepted> Accept(ReceivedPush push);
 
@@ -176,6 +187,8 @@ class Shard {
   const ModelShape& shape() const { return shape_; }
   uint64_t layout_hash() const { return layout_hash_; }
   bool trains_subnets() const { return rounds_.has_value(); }
+  // Pushes may be of all entries.
+  bool takes_whole() const { return !rounds_ || forms_.has_value(); }
   ShardCounters counters() const;
   // The sum over rows of a hash of (parameter, row, values).
   uint64_t ParametersHash() const;
@@ -204,7 +217,6 @@ class Shard {
 
   absl::Status Validate(const ReceivedPush& push, const SiteSubnet* site) const;
   absl::StatusOr<std::shared_ptr<const SiteSubnet>> SiteOf(const ReceivedPush& push);
-  std::string DescribeEntry(const SiteSubnet* site, int64_t entry) const;
   void OpenRound();
   // The word on `first` is awaited before this exchange may end.
   bool Holds(Exchange first, Exchange exchange) const;
@@ -222,6 +234,7 @@ class Shard {
   const ShardSlices slices_;
   const uint64_t layout_hash_;
   const int kind_;
+  const std::optional<int> whole_kind_;
   const std::unique_ptr<ConsistencyPolicy> policy_;
   const std::unique_ptr<UpdateRule> rule_;
   const RateSchedule schedule_;
@@ -230,9 +243,10 @@ class Shard {
   BlockStore store_;
   std::vector<float> pending_;             // one slice's worth, used where updates are sums
   std::vector<std::vector<float>> state_;  // the rule's, each one slice's worth
-  std::optional<SubnetRounds> rounds_;     // set: subnets are trained, without pending_ and state_
+  std::optional<SubnetRounds> rounds_;     // set: subnets are trained, without state_
   Exchange opened_round_;                  // as rounds_ has it, by the plan opened_plan_
   Generation opened_plan_;
+  std::optional<ExchangeForms> forms_;     // set: exchanges may be of all entries, too
   std::deque<Staged> staged_;              // complete pushes, in order of arrival
   ReaderGate gate_;                        // where folds wait for readers
   int64_t pending_count_ = 0;      // pushes folded into pending_

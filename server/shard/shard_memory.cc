@@ -22,19 +22,24 @@ int64_t Received(int64_t bytes) { return bytes + bytes / 8; }
 }  // namespace
 
 int64_t LargestPush(const ModelShape& shape, const NeuronGroups& groups, const ShardSlices& slices,
-                    int64_t sites) {
+                    int64_t sites, double part) {
+  const double fraction = part / static_cast<double>(sites);
+  // Of so many neurons or rows, the site's.
+  const auto owned = [&](int64_t count) {
+    return std::min(count, static_cast<int64_t>(std::ceil(static_cast<double>(count) * fraction)));
+  };
   int64_t entries = 0;
   for (const Slice& slice : slices.slices) {
     const NeuronGroups::Use& use = groups.uses[slice.parameter];
     int64_t rows = slice.row_end - slice.row_begin;
     if (groups.IsCut(use.rows)) {
-      const int64_t part = (shape.parameters[slice.parameter].rows + sites - 1) / sites;
-      const double mean = static_cast<double>(rows) / static_cast<double>(sites);
+      const double mean = static_cast<double>(rows) * fraction;
       const double most = mean + kDeviations * std::sqrt(mean) + 1;
-      rows = std::min({rows, part, static_cast<int64_t>(std::ceil(most))});
+      rows = std::min({rows, owned(shape.parameters[slice.parameter].rows),
+                       static_cast<int64_t>(std::ceil(most))});
     }
     const bool cut_columns = use.columns >= 0 && groups.IsCut(use.columns);
-    entries += rows * (cut_columns ? (slice.columns + sites - 1) / sites : slice.columns);
+    entries += rows * (cut_columns ? owned(slice.columns) : slice.columns);
   }
   return entries * static_cast<int64_t>(sizeof(float));
 }
@@ -54,7 +59,8 @@ ShardMemory PlanShardMemory(const ShardNeeds& needs, int64_t bytes_max) {
   memory.pending = subnets ? 0 : memory.slice;
   memory.states = subnets ? 0 : memory.slice * needs.state_count;
   memory.next_push =
-      Received(subnets ? LargestPush(*needs.shape, *needs.groups, needs.slices, needs.workers)
+      Received(subnets ? LargestPush(*needs.shape, *needs.groups, needs.slices, needs.workers,
+                                     needs.part)
                        : memory.slice);
   memory.limits.staging_bytes = std::max(kStagingBytesMin, memory.slice);
   memory.limits.copy_bytes = std::max(memory.slice, kBlockBytes);

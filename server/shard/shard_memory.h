@@ -44,8 +44,10 @@ struct ShardNeeds {
   ShardSlices slices;
   int state_count = 0;
   int64_t workers = 1;
-  // Set: subnets are trained. Parts are taken to be equal.
+  // Set: subnets are trained, and nothing else.
   const NeuronGroups* groups = nullptr;
+  // Of the largest part, as a multiple of the mean.
+  double part = 1;
 };
 
 // As much as is of use, if that fits `bytes_max`. Otherwise staging and copies share what the rest
@@ -53,10 +55,11 @@ struct ShardNeeds {
 ShardMemory PlanShardMemory(const ShardNeeds& needs,
                             int64_t bytes_max = std::numeric_limits<int64_t>::max());
 
-// The bytes of a push of a largest part of a subnet to the owner of `slices`, but for one round in
-// millions: which of a server's rows are a site's is a matter of chance.
+// The bytes of a push of a subnet to the owner of `slices`, of a part that is so many times the mean of
+// so many sites, but for one round in millions: which of a server's rows are a site's is a matter of
+// chance.
 int64_t LargestPush(const ModelShape& shape, const NeuronGroups& groups, const ShardSlices& slices,
-                    int64_t sites);
+                    int64_t sites, double part = 1);
 
 }  // namespace tessera
 

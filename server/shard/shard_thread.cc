@@ -11,7 +11,8 @@ ShardThread::ShardThread(std::unique_ptr<Shard> shard)
     : shard_(std::move(shard)),
       slices_(shard_->slices()),
       layout_hash_(shard_->layout_hash()),
-      trains_subnets_(shard_->trains_subnets()) {
+      trains_subnets_(shard_->trains_subnets()),
+      takes_whole_(shard_->takes_whole()) {
   thread_ = std::thread([this] { Run(); });
 }
 

@@ -68,6 +68,7 @@ class ShardThread {
   const ShardSlices& slices() const { return slices_; }
   uint64_t layout_hash() const { return layout_hash_; }
   bool trains_subnets() const { return trains_subnets_; }
+  bool takes_whole() const { return takes_whole_; }
 
  private:
   struct ParkedRead {
@@ -96,6 +97,7 @@ class ShardThread {
   const ShardSlices slices_;
   const uint64_t layout_hash_;
   const bool trains_subnets_;
+  const bool takes_whole_;
   std::vector<ParkedRead> reads_;            // the thread's
   std::vector<ParkedReserve> reservations_;  // the thread's
 

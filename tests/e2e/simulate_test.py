@@ -14,6 +14,7 @@ METHODS = {
     "local_sgd": {"local_sgd": {"local_steps": 7}},
     "diloco": {"diloco": {"local_steps": 7}},
     "ist": {"ist": {"local_steps": 7}},
+    "ist with a tail": {"ist": {"local_steps": 7, "tail_steps": 30}},
     "ensemble": {"ensemble": {}},
 }
 
@@ -25,7 +26,9 @@ class SimulatedAndReal(Test):
         # Parts of different sizes, and rows that no server has as many of as the next.
         for units in (41, 37):
             layers += [{"linear": {"units": units, "bias": False}}, "batch_norm", "relu"]
-        job["model"]["layers"] = layers + [{"linear": {"units": 10}}]
+        layers.append({"linear": {"units": 10, "bias": False}})
+        # Without one a tail is refused.
+        job["model"]["layers"] = layers + [{"batch_norm": {"affine": False}}] * ("tail" in name)
         return job
 
     def simulate(self, job):

@@ -136,6 +136,9 @@ class Jobs(Test):
     def test_digits_reach_their_accuracy_without_waiting(self):
         self.assertGreaterEqual(run_to_end(self, job_file("digits_async"))["final"]["test_accuracy"], 0.93)
 
+    def test_digits_reach_their_accuracy_with_subnets_and_a_tail(self):
+        self.assertGreaterEqual(run_to_end(self, job_file("digits_ist_tail"))["final"]["test_accuracy"], 0.93)
+
     def test_digits_reach_their_accuracy_with_one_linear_layer(self):
         self.assertGreaterEqual(run_to_end(self, job_file("digits_linear"))["final"]["test_accuracy"], 0.9)
 

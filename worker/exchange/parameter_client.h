@@ -16,6 +16,7 @@
 #include "common/base/ids.h"
 #include "common/keyset/key_set.h"
 #include "common/keyset/subnet.h"
+#include "common/method/recipe.h"
 #include "worker/exchange/row_source.h"
 
 namespace tessera {
@@ -42,6 +43,10 @@ struct OutgoingPush {
   uint64_t examples = 0;
   // An evaluation or the end is due after it, and nobody need wait for this worker meanwhile.
   RestWord rest = {};
+  // nullopt: that of the job's method.
+  std::optional<PayloadKind> kind = std::nullopt;
+  // Of a subnet: this worker's next exchange is of the whole model.
+  bool whole_next = false;
 };
 
 // What an exchange brought beside the values, and where its time went for the thread that called.
@@ -54,6 +59,8 @@ struct ExchangeResult {
   // Of a pull of a subnet: the round is cut otherwise, and so for this worker. What had been pushed
   // is done, but the values are undefined: pull again, with the keys of this place.
   std::optional<SubnetPlace> recut;
+  // Of a pull of a subnet: by now exchanges are of the whole model. As above: pull that.
+  bool is_whole = false;
 };
 
 // Speaks to all servers at once. One thread, the train loop's. Keys and arrays are borrowed for the

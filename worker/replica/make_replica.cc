@@ -2,6 +2,7 @@
 
 #include "worker/replica/replica.h"
 #include "worker/replica/subnet_replica.h"
+#include "worker/replica/tailed_replica.h"
 
 namespace tessera {
 
@@ -9,6 +10,9 @@ absl::StatusOr<std::unique_ptr<Learner>> MakeReplica(const v1::Job& job, const R
                                                      Rank rank, Exchange first, Backend* backend,
                                                      const InputRows& input,
                                                      const SubnetMemory& memory) {
+  if (recipe.tail_steps > 0) {
+    return TailedReplica::Create(job, recipe, rank, first, backend, input, memory);
+  }
   if (recipe.subnets) {
     return SubnetReplica::Create(job, recipe, rank, first, backend, input, memory);
   }

@@ -15,8 +15,9 @@
 
 namespace tessera {
 
-// A SubnetReplica, which begins with the subnet of `first`, where the method trains subnets; else a
-// Replica. Codes as theirs. `memory` is of the former. `backend` outlives the learner.
+// A SubnetReplica, which begins with the subnet of `first`, where the method trains subnets, a
+// TailedReplica where it ends on the whole model; else a Replica. Codes as theirs. `memory` is of the
+// subnets. `backend` outlives the learner.
 absl::StatusOr<std::unique_ptr<Learner>> MakeReplica(const v1::Job& job, const Recipe& recipe,
                                                      Rank rank, Exchange first, Backend* backend,
                                                      const InputRows& input,

@@ -128,6 +128,11 @@ absl::StatusOr<ExchangeResult> Replica::BeginEvaluation(ParameterClient* servers
   return read;
 }
 
+absl::Status Replica::BeginTail() {
+  TESSERA_CHECK(false);  // Exchanges are of the whole model already.
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::vector<float>> Replica::Calibrate(const Dataset& data,
                                                       absl::Span<const uint32_t> rows) {
   return rows_.Calibrate(network_.get(), data, rows);

@@ -40,7 +40,7 @@ StreamedNetwork::Options StreamedWithin(int64_t bytes_max, const NetworkPlan& wh
 // The last site has as much as it ever may.
 std::vector<uint32_t> MostUnequalShares(uint32_t sites) {
   constexpr double kUnit = 1 << 16;
-  const double most = std::min(kPartMost, sites - kPartLeast * (sites - 1));
+  const double most = LargestPart(sites);
   const double others = (sites - most) / std::max(1u, sites - 1);
   std::vector<uint32_t> shares(sites, static_cast<uint32_t>(others * kUnit));
   shares.back() = static_cast<uint32_t>(most * kUnit) + 1;

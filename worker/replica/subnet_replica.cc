@@ -166,6 +166,11 @@ absl::Status SubnetReplica::Recut(const SubnetPlace& place) {
   return Expect(place);
 }
 
+absl::Status SubnetReplica::BeginTail() {
+  TESSERA_CHECK(false);  // TailedReplica's.
+  return absl::OkStatus();
+}
+
 absl::StatusOr<double> SubnetReplica::Train(const Dataset& data, absl::Span<const uint32_t> rows,
                                             const TrainPoint& point) {
   const Batch batch = rows_.Fill(data, rows);

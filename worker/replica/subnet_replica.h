@@ -67,6 +67,7 @@ class SubnetReplica final : public Learner {
   absl::Status FormUpdate() override;
   absl::Status AdoptValues() override;
   absl::Status Recut(const SubnetPlace& place) override;
+  absl::Status BeginTail() override;
 
   bool pulls_apart() const override { return memory_.pulls_apart; }
   absl::StatusOr<ExchangeResult> BeginEvaluation(ParameterClient* servers, Exchange after,

@@ -52,7 +52,6 @@ ParameterClientGrpc::ParameterClientGrpc(Options options)
   caller.set_job_digest(options_.job_digest);
   caller.set_generation(options_.generation.value());
   *header_.mutable_caller() = caller;
-  header_.set_kind(options_.kind);
   header_.set_layout_hash(options_.layout_hash);
   *request_.mutable_caller() = caller;
   *fetch_.mutable_caller() = caller;
@@ -81,7 +80,7 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::PushPull(const OutgoingPush&
                                                              const ConstParameterArrays& update,
                                                              const KeySet& value_keys,
                                                              const ParameterArrays& values) {
-  PrepareHeader(push.exchange, push.examples, update_keys);
+  PrepareHeader(push, update_keys);
   if (value_keys.subnet.has_value()) {
     PrepareFetch(push.exchange, value_keys);
   } else {
@@ -125,7 +124,7 @@ absl::Status ParameterClientGrpc::ReadRows(const RowRange& rows, absl::Span<floa
 absl::StatusOr<ExchangeResult> ParameterClientGrpc::Push(Exchange exchange, uint64_t examples,
                                                          const KeySet& keys,
                                                          const ConstParameterArrays& update) {
-  PrepareHeader(exchange, examples, keys);
+  PrepareHeader({exchange, examples}, keys);
   AddPushes(keys, update);
   return RunTasks();
 }
@@ -135,11 +134,13 @@ void ParameterClientGrpc::Cancel() {
   board_.Notify();
 }
 
-void ParameterClientGrpc::PrepareHeader(Exchange exchange, uint64_t examples, const KeySet& keys) {
-  header_.set_exchange(exchange.value());
-  header_.set_examples(examples);
+void ParameterClientGrpc::PrepareHeader(const OutgoingPush& push, const KeySet& keys) {
+  header_.set_exchange(push.exchange.value());
+  header_.set_examples(push.examples);
+  header_.set_kind(push.kind ? static_cast<v1::PayloadKind>(*push.kind) : options_.kind);
+  header_.set_whole_next(push.whole_next);
   if (keys.subnet.has_value()) {
-    TESSERA_CHECK(keys.subnet->round == exchange.value());
+    TESSERA_CHECK(keys.subnet->round == push.exchange.value());
     *header_.mutable_keys()->mutable_subnet() = ToMessage(*keys.subnet);
   } else {
     header_.mutable_keys()->mutable_dense();
@@ -207,6 +208,7 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::RunTasks() {
   first_value_time_ = absl::InfiniteFuture();
   job_examples_ = 0;
   recut_.reset();
+  is_whole_ = false;
   const bool pulls = !tasks_.empty() && !tasks_.back().is_push;
   absl::Status failed;
   while (true) {
@@ -248,6 +250,7 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::RunTasks() {
   ExchangeResult result;
   result.job_examples = job_examples_;
   result.recut = recut_;
+  result.is_whole = is_whole_;
   result.push_seconds = absl::ToDoubleSeconds(pushed_time_ - begin);
   result.wait_seconds = absl::ToDoubleSeconds(first_value - pushed_time_);
   result.pull_seconds = absl::ToDoubleSeconds(end - first_value);
@@ -304,6 +307,8 @@ absl::Status ParameterClientGrpc::Collect(Task* task, absl::Time now) {
       server.pulled = Version(task->pull->version());
       // Where servers differ, the next pull goes by one of them and finds the others agreed.
       if (task->pull->recut().has_value()) recut_ = task->pull->recut();
+      // One that lost all its members on the way may not have heard of it.
+      is_whole_ = is_whole_ || task->pull->is_whole();
       job_examples_ = std::max(job_examples_, task->pull->job_examples());
     }
     return absl::OkStatus();

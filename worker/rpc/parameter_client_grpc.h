@@ -99,7 +99,7 @@ class ParameterClientGrpc final : public ParameterClient {
   explicit ParameterClientGrpc(Options options);
 
   void Connect(Server* server);
-  void PrepareHeader(Exchange exchange, uint64_t examples, const KeySet& keys);
+  void PrepareHeader(const OutgoingPush& push, const KeySet& keys);
   void PrepareRequest(Exchange after, RestWord word, bool outside_exchange);
   void PrepareFetch(Exchange after, const KeySet& keys);
   void PrepareRows(const RowRange& rows);
@@ -126,6 +126,7 @@ class ParameterClientGrpc final : public ParameterClient {
   // Of the exchange under way.
   std::optional<SubnetPlace> fetches_;  // pulls are of this subnet, or of all entries
   std::optional<SubnetPlace> recut_;
+  bool is_whole_ = false;
   uint64_t job_examples_ = 0;
   absl::Time pushed_time_;
   absl::Time first_value_time_;

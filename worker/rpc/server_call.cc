@@ -152,9 +152,11 @@ absl::Status PullFromServer::TakeChunk() {
                                    : "pull: answer has no header, want it in the first chunk");
   }
   if (head.has_header()) TESSERA_RETURN_IF_ERROR(TakeHeader(head.header()));
-  if (recut_.has_value() && payload.size() > 0) {
-    return absl::InternalError(absl::StrCat("pull: answer has ", payload.size(),
-                                            " bytes of another cut than was asked for, want none"));
+  if ((recut_.has_value() || is_whole_) && payload.size() > 0) {
+    return absl::InternalError(absl::StrCat(
+        "pull: answer has ", payload.size(), " bytes of ",
+        is_whole_ ? "the whole model, which was not asked for" : "another cut than was asked for",
+        ", want none"));
   }
   if (payload.size() > runs_->left()) {
     return absl::InternalError(absl::StrCat("pull: answer is at least ",
@@ -186,6 +188,8 @@ absl::Status PullFromServer::TakeHeader(const v1::ChunkHeader& header) {
 }
 
 absl::Status PullFromServer::TakeCut(const v1::ChunkHeader& header) {
+  is_whole_ = header.whole_model();
+  if (is_whole_) return absl::OkStatus();
   if (!header.has_subnet()) {
     return absl::InternalError("pull: answer has no subnet, want how the round is cut");
   }
@@ -202,7 +206,7 @@ absl::Status PullFromServer::TakeCut(const v1::ChunkHeader& header) {
 absl::Status PullFromServer::Conclude(absl::Status status) {
   if (!broken_.ok()) return broken_;
   if (!status.ok()) return status;
-  if (has_header_ && (runs_->left() == 0 || recut_.has_value())) return status;
+  if (has_header_ && (runs_->left() == 0 || recut_.has_value() || is_whole_)) return status;
   return absl::InternalError(absl::StrCat("pull: answer ended after ", runs_->done(), " of ",
                                           runs_->done() + runs_->left(), " bytes"));
 }

@@ -117,6 +117,8 @@ class PullFromServer final : public ServerCall {
   // Of a successful fetch: set where the caller's place is another than it asked for, and no value
   // came.
   const std::optional<SubnetPlace>& recut() const { return recut_; }
+  // Of a successful fetch: there are no rounds any more, and no value came.
+  bool is_whole() const { return is_whole_; }
   // Of a successful pull: the version of the values.
   uint64_t version() const { return version_; }
   // And the rows that its updates were computed from.
@@ -136,6 +138,7 @@ class PullFromServer final : public ServerCall {
   grpc::ByteBuffer message_;
   bool has_header_ = false;
   std::optional<SubnetPlace> recut_;
+  bool is_whole_ = false;
   uint64_t version_ = 0;
   uint64_t job_examples_ = 0;
   absl::Status broken_;

@@ -50,6 +50,11 @@ class Learner {
   //   kInvalidArgument    there is nothing to train at `place`
   //   kResourceExhausted  no memory
   virtual absl::Status Recut(const SubnetPlace& place) = 0;
+  // The values to be pulled next, and exchanges from then on, are of the whole model: value_keys()
+  // are dense from now on, update_keys() from AdoptValues on. At most once, and only where the
+  // recipe has a tail.
+  //   kResourceExhausted  no memory
+  virtual absl::Status BeginTail() = 0;
 
   // values() have memory of their own, so that they may come while update() is being sent. Otherwise
   // they may be the same arrays, and are pulled when update() has gone and no evaluation is due.

@@ -44,14 +44,33 @@ bool TrainLoop::Finished() const {
   return epoch_ >= static_cast<uint64_t>(train.epochs());
 }
 
+uint64_t TrainLoop::StepsLeft() const {
+  if (Finished()) return 0;
+  const v1::Train& train = options_.job.train();
+  if (train.steps() > 0) return static_cast<uint64_t>(train.steps()) - step_;
+  const auto steps = static_cast<uint64_t>(cut_.steps);
+  return cut_.first_step + steps - step_ +
+         (static_cast<uint64_t>(train.epochs()) - epoch_ - 1) * steps;
+}
+
+bool TrainLoop::TailIsDue() const {
+  return options_.recipe.tail_steps > 0 && learner_.value_keys().subnet.has_value() &&
+         !Finished() && StepsLeft() <= static_cast<uint64_t>(options_.recipe.tail_steps);
+}
+
 bool TrainLoop::Draining() const {
   const Exchange last = coordination_.drain_exchange();
   return last != Exchange(0) && exchange_ >= last;
 }
 
 TrainProgress TrainLoop::progress() const {
-  return {step_,  exchange_.value(), examples_,
-          epoch_, last_loss_,        speed_.per_second(), place_.has_value() ? speed_.steps() : 0};
+  return {step_,
+          exchange_.value(),
+          examples_,
+          epoch_,
+          last_loss_,
+          speed_.per_second(),
+          place_.has_value() ? speed_.steps() : 0};
 }
 
 absl::Status TrainLoop::Run() {
@@ -150,12 +169,17 @@ absl::Status TrainLoop::TrainStep() {
 
 absl::Status TrainLoop::DoExchange() {
   TESSERA_RETURN_IF_ERROR(learner_.FormUpdate());
+  if (TailIsDue()) TESSERA_RETURN_IF_ERROR(learner_.BeginTail());
   phases_.Enter(Phase::kPull);
   const bool rests = evaluation_due_ || Finished() || Draining();
-  const OutgoingPush push{exchange_.Next(), examples_since_exchange_,
-                          rests ? NextRest() : RestWord()};
+  const bool pushes_subnet = learner_.update_keys().subnet.has_value();
+  const bool pulls_subnet = learner_.value_keys().subnet.has_value();
+  OutgoingPush push{exchange_.Next(), examples_since_exchange_, rests ? NextRest() : RestWord()};
+  push.kind = options_.recipe.subnets && !pushes_subnet ? TailOf(options_.recipe).payload
+                                                        : options_.recipe.payload;
+  push.whole_next = pushes_subnet && !pulls_subnet;
   // The last round's subnets go back, and no other is fetched.
-  const bool no_more = options_.recipe.subnets && Finished();
+  const bool no_more = pulls_subnet && Finished();
   const bool only_pushes = no_more || !learner_.pulls_apart();
   KeySet nothing;
   if (only_pushes) {
@@ -209,12 +233,20 @@ absl::Status TrainLoop::AdoptValues() {
 }
 
 absl::StatusOr<ExchangeResult> TrainLoop::FollowCut(Exchange after, ExchangeResult pulled) {
-  for (int recuts = 0; pulled.recut.has_value(); ++recuts) {
+  for (int recuts = 0; pulled.recut.has_value() || pulled.is_whole; ++recuts) {
     if (recuts == kRecutsMax) {
       return absl::InternalError(absl::StrCat("round ", after.Next().value(), ": cut otherwise ",
                                               recuts, " times in a row, want one cut"));
     }
-    TESSERA_RETURN_IF_ERROR(learner_.Recut(*pulled.recut));
+    if (!pulled.is_whole) {
+      TESSERA_RETURN_IF_ERROR(learner_.Recut(*pulled.recut));
+    } else if (options_.recipe.tail_steps > 0) {
+      TESSERA_RETURN_IF_ERROR(learner_.BeginTail());
+    } else {
+      return absl::InternalError(absl::StrCat("round ", after.Next().value(),
+                                              ": servers say that it is of the whole model, want "
+                                              "subnets to the end of this job"));
+    }
     absl::StatusOr<ExchangeResult> again =
         servers_.Pull(after, learner_.value_keys(), learner_.values());
     if (!again.ok()) return again;

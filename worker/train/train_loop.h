@@ -3,7 +3,9 @@
 //   pull -> [ J minibatches -> push and pull ] ... -> evaluation where one is due -> ...
 //
 // Where exchanges are of subnets, a pull may say that the round is cut otherwise than this worker
-// thought; it is then repeated with the right cut.
+// thought; it is then repeated with the right cut. Where such a job ends on the whole model, all
+// members change over at the same exchange: the first after which few enough minibatches are left. One
+// that joins later is told by its first pull.
 //
 // It never knows a transport: values and updates go through ParameterClient, everything that
 // workers do together through Coordination. Nor does it know a clock or what is computed, so that
@@ -78,6 +80,9 @@ class TrainLoop {
   absl::StatusOr<std::optional<EvaluationResult>> EvaluateOnce(
       const Coordination::Arrival& arrival);
   bool Finished() const;
+  // Minibatches that are left, if members stay as they are. The same for all where exchanges are.
+  uint64_t StepsLeft() const;
+  bool TailIsDue() const;
   bool Draining() const;
   TrainProgress progress() const;
   absl::Status AdoptValues();

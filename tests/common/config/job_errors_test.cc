@@ -278,6 +278,14 @@ TEST_CASE("every mistake in the method and the codecs gets its message", "[job_e
       {"method: {local_sgd: {local_steps: 20}}", "method: {ist: {parts: by_sped}}",
        "x.yaml:19:23: method.ist.parts: got \"by_sped\", want one of equal, by_speed; did you mean "
        "\"by_speed\"?\n"},
+      {"method: {local_sgd: {local_steps: 20}}", "method: {ist: {tail_steps: 19}}",
+       "x.yaml:19:28: method.ist.tail_steps: got 19, want at least 20, which is "
+       "method.ist.local_steps, or 0: it begins where a round ends\n"},
+      {"method: {local_sgd: {local_steps: 20}}", "method: {ist: {tail_steps: 20}}",
+       "x.yaml:19:28: method.ist.tail_steps: got 20, want 0 with this model: layers.3.weight sums "
+       "over hidden neurons without a batch_norm behind it. Subnets are trained on sums of fewer "
+       "terms, which evaluation makes up for, and the whole model is not; add a batch_norm after "
+       "that layer\n"},
       {"method: {local_sgd: {local_steps: 20}}", "method: [local_sgd]",
        "x.yaml:19:9: method: got a list, want a map with exactly one of data_parallel, "
        "local_sgd, diloco, async_sgd, softsync, ssp, ist, ensemble\n"},

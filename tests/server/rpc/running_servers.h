@@ -44,8 +44,8 @@ inline ModelShape TestShape(int64_t rows, int64_t columns) {
   return shape;
 }
 
-// Servers that add what is pushed, or, with `groups`, that train subnets. Members are numbered from
-// 1.
+// Servers that add what is pushed, or, with `groups`, that train subnets and, `has_tail`, may end with
+// the mean of what is pushed. Members are numbered from 1.
 class RunningServers {
  public:
   struct One {
@@ -56,7 +56,7 @@ class RunningServers {
 
   RunningServers(const ModelShape& shape, int shard_count,
                  const std::function<std::unique_ptr<ConsistencyPolicy>()>& policy, int members,
-                 const std::optional<NeuronGroups>& groups = std::nullopt)
+                 const std::optional<NeuronGroups>& groups = std::nullopt, bool has_tail = false)
       : shape_(shape), servers_(shard_count) {
     for (int s = 0; s < shard_count; ++s) {
       Shard::Options options;
@@ -68,6 +68,7 @@ class RunningServers {
       options.rule = MakeAdd();
       options.groups = groups;
       options.kind = groups ? 2 : 0;
+      if (has_tail) options.whole_kind = 1;
       servers_[s].thread =
           std::make_unique<ShardThread>(std::make_unique<Shard>(std::move(options)));
       servers_[s].service =

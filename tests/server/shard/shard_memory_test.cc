@@ -38,12 +38,19 @@ TEST_CASE("no push of thousands is larger than the largest, which is not much la
   const Model m({20, 400, 90, 6});
   const int servers = GENERATE(1, 3, 8);
   const uint32_t sites = GENERATE(1u, 4u, 8u);
+  const bool by_speed = GENERATE(false, true);
+  CAPTURE(servers, sites, by_speed);
   const ShardSlices slices = SlicesOf(m.shape, ShardId(0), servers);
-  const int64_t largest = LargestPush(m.shape, m.groups, slices, sites);
+  const double part = by_speed ? LargestPart(sites) : 1;
+  const int64_t largest = LargestPush(m.shape, m.groups, slices, sites, part);
   int64_t most = 0;
   for (uint64_t round = 0; round < 300; ++round) {
-    const SubnetPlace place{7, round, static_cast<uint32_t>(round % sites),
-                            std::vector<uint32_t>(sites, 1)};
+    SubnetPlace place{7, round, static_cast<uint32_t>(round % sites),
+                      std::vector<uint32_t>(sites, 1)};
+    if (by_speed && sites > 1) {
+      place.shares.assign(sites, static_cast<uint32_t>(7000 * (sites - part) / (sites - 1)));
+      place.shares[place.site] = static_cast<uint32_t>(7000 * part);
+    }
     most = std::max(most, SiteSubnet(m.shape, m.groups, place, slices).bytes());
   }
   CHECK(most <= largest);

@@ -12,6 +12,7 @@
 namespace tessera {
 namespace {
 
+constexpr int kDeltaKind = 1;
 constexpr int kValueKind = 2;
 
 }  // namespace
@@ -30,7 +31,7 @@ v1::Model FullyConnected(const std::vector<int64_t>& widths, bool bias, bool nor
 }
 
 SubnetCluster::SubnetCluster(const v1::Model& model, int servers, uint64_t seed,
-                             const std::optional<ShardLimits>& limits)
+                             const std::optional<ShardLimits>& limits, bool has_tail)
     : description_(model),
       shape_(*ShapeOf(model)),
       groups_(GroupsOf(description_, shape_)),
@@ -46,6 +47,7 @@ SubnetCluster::SubnetCluster(const v1::Model& model, int servers, uint64_t seed,
     options.rule = MakeAdd();
     options.groups = groups_;
     options.limits = limits;
+    if (has_tail) options.whole_kind = kDeltaKind;
     shards_.push_back(std::make_unique<Shard>(std::move(options)));
   }
   for (size_t i = 0; i < shape_.parameters.size(); ++i) {
@@ -142,15 +144,34 @@ absl::StatusOr<std::optional<std::vector<float>>> SubnetCluster::Fetch(int serve
 
 ReceivedPush SubnetCluster::Good(int server, uint64_t member, const SubnetPlace& place,
                                  const EntryFunction& f) {
+  ReceivedPush push = GoodPush(server, member, place.round, OnServer(server, place, f));
+  push.kind = kValueKind;
+  push.subnet = place;
+  return push;
+}
+
+ReceivedPush SubnetCluster::GoodWhole(int server, uint64_t member, uint64_t exchange,
+                                      const EntryFunction& f) {
+  std::vector<float> entries;
+  for (const Slice& slice : shards_[server]->slices().slices) {
+    for (int64_t row = slice.row_begin; row < slice.row_end; ++row) {
+      for (int64_t j = 0; j < slice.columns; ++j) entries.push_back(f(slice.parameter, row, j));
+    }
+  }
+  ReceivedPush push = GoodPush(server, member, exchange, std::move(entries));
+  push.kind = kDeltaKind;
+  return push;
+}
+
+ReceivedPush SubnetCluster::GoodPush(int server, uint64_t member, uint64_t exchange,
+                                     std::vector<float> entries) {
   ReceivedPush push;
   push.member = MemberId(member);
-  push.exchange = Exchange(place.round);
+  push.exchange = Exchange(exchange);
   push.base = shards_[server]->counters().version;
-  push.kind = kValueKind;
   push.layout_hash = shards_[server]->layout_hash();
   push.examples = 10;
-  push.subnet = place;
-  auto values = std::make_shared<std::vector<float>>(OnServer(server, place, f));
+  auto values = std::make_shared<std::vector<float>>(std::move(entries));
   const char* const bytes = reinterpret_cast<const char*>(values->data());
   const int64_t size = static_cast<int64_t>(values->size() * sizeof(float));
   for (int64_t begin = 0; begin < size; begin += 37) {

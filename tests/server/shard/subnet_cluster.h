@@ -21,8 +21,9 @@ v1::Model FullyConnected(const std::vector<int64_t>& widths, bool bias, bool nor
 
 class SubnetCluster {
  public:
+  // `has_tail`: pushes of all entries are taken, too, as deltas.
   SubnetCluster(const v1::Model& model, int servers, uint64_t seed = 5,
-                const std::optional<ShardLimits>& limits = std::nullopt);
+                const std::optional<ShardLimits>& limits = std::nullopt, bool has_tail = false);
 
   int servers() const { return static_cast<int>(shards_.size()); }
   Shard& shard(int s) { return *shards_[s]; }
@@ -54,10 +55,14 @@ class SubnetCluster {
                                                           uint64_t round);
   // A push that the shard would like, in pieces with borders inside entries.
   ReceivedPush Good(int server, uint64_t member, const SubnetPlace& place, const EntryFunction& f);
+  // The same of all entries.
+  ReceivedPush GoodWhole(int server, uint64_t member, uint64_t exchange, const EntryFunction& f);
   // Pushes `f` of the site to one server; it must be accepted.
   void Push(int server, uint64_t member, const SubnetPlace& place, const EntryFunction& f);
 
  private:
+  ReceivedPush GoodPush(int server, uint64_t member, uint64_t exchange, std::vector<float> entries);
+
   const v1::Model description_;
   const ModelShape shape_;
   const NeuronGroups groups_;

@@ -65,10 +65,10 @@ struct Site {
 };
 
 struct Servers {
-  explicit Servers(int servers, int members)
+  explicit Servers(int servers, int members, bool has_tail = false)
       : shape(*ShapeOf(TestModel())),
         groups(GroupsOf(TestModel(), shape)),
-        running(shape, servers, MakeBarrier, members, groups),
+        running(shape, servers, MakeBarrier, members, groups, has_tail),
         count(servers) {}
   std::unique_ptr<ParameterClientGrpc> Client(uint64_t member) const {
     ParameterClientGrpc::Options options;
@@ -240,6 +240,60 @@ TEST_CASE("another round's fetch or return is refused by both numbers", "[rpc][c
   CHECK(early.code() == absl::StatusCode::kFailedPrecondition);
 }
 
+TEST_CASE("the last subnet goes up and the whole model comes down, which is then exchanged",
+          "[rpc][client][subnet][tail]") {
+  const int servers = GENERATE(1, 3);
+  Servers all(servers, 1, /*has_tail=*/true);
+  const auto client = all.Client(1);
+  Site one = all.At(Place(1, 0, 1));
+  REQUIRE(client->Pull(Exchange(0), one.keys, one.arrays()).ok());
+  for (auto& values : one.data) {
+    for (float& x : values) x += 1;
+  }
+  const KeySet dense = DenseKeys(all.shape, servers);
+  std::vector<std::vector<float>> pulled, change;
+  ParameterArrays pulled_arrays;
+  ConstParameterArrays change_arrays;
+  for (const ParameterSpec& spec : all.shape.parameters) {
+    pulled.emplace_back(spec.size());
+    change.emplace_back(spec.size(), 0.25f);
+  }
+  for (size_t p = 0; p < pulled.size(); ++p) {
+    pulled_arrays.push_back(absl::MakeSpan(pulled[p]));
+    change_arrays.push_back(absl::MakeConstSpan(change[p]));
+  }
+  OutgoingPush push{Exchange(1), 10};
+  push.whole_next = true;
+  const auto changed = client->PushPull(push, one.keys, one.update(), dense, pulled_arrays);
+  INFO(changed.status());
+  REQUIRE(changed.ok());
+  CHECK_FALSE(changed->is_whole);
+  // One site has all of it.
+  CHECK(pulled == one.data);
+
+  // Who still fetches is told, and gets nothing.
+  Site two = all.At(Place(2, 0, 1));
+  const auto fetched = client->Pull(Exchange(1), two.keys, two.arrays());
+  REQUIRE(fetched.ok());
+  CHECK(fetched->is_whole);
+  CHECK_FALSE(fetched->recut.has_value());
+  CHECK(two.data[0][0] == -1);
+
+  OutgoingPush whole{Exchange(2), 10};
+  const absl::Status as_value =
+      client->PushPull(whole, dense, change_arrays, dense, pulled_arrays).status();
+  CHECK(absl::StrContains(as_value.message(), "payload kind is 2, want 1"));
+  whole.kind = PayloadKind::kDelta;
+  REQUIRE(client->PushPull(whole, dense, change_arrays, dense, pulled_arrays).ok());
+  for (size_t p = 0; p < pulled.size(); ++p) {
+    for (size_t i = 0; i < pulled[p].size(); ++i) {
+      REQUIRE(pulled[p][i] == one.data[p][i] + 0.25f);
+    }
+  }
+  const auto bytes = static_cast<uint64_t>(4 * all.shape.size);
+  CHECK(client->traffic().pull_payload_bytes == one.bytes() + 2 * bytes);
+}
+
 // A server whose answers to fetches a test chooses.
 class ScriptedServer final : public v1::ParameterServer::Service {
  public:
@@ -313,6 +367,7 @@ TEST_CASE("a fetch and a return say which subnet they are of", "[rpc][client][su
   CHECK(scripted.server.header.payload_bytes() == site.bytes());
   CHECK(*PlaceOf(scripted.server.header.keys().subnet()) == place);
   CHECK(scripted.server.header.kind() == v1::VALUE);
+  CHECK_FALSE(scripted.server.header.whole_next());
 }
 
 TEST_CASE("an answer to a fetch that is not what was asked for is refused",
@@ -350,6 +405,11 @@ TEST_CASE("an answer to a fetch that is not what was asked for is refused",
           chunk.mutable_header()->clear_subnet();
           w->Write(chunk);
         }) == "pull: answer has no subnet, want how the round is cut");
+  CHECK(fetch([&](auto* w) {
+          v1::Chunk chunk = Scripted::Answer(place, 2);
+          chunk.mutable_header()->set_whole_model(true);
+          w->Write(chunk);
+        }) == "pull: answer has 8 bytes of the whole model, which was not asked for, want none");
   CHECK(fetch([&](auto* w) { w->Write(Scripted::Answer(place, size - 1)); }) ==
         "pull: answer ended after " + std::to_string(4 * (size - 1)) + " of " +
             std::to_string(4 * size) + " bytes");

@@ -46,6 +46,7 @@ class InProcessServers {
       options.rule = recipe.make_rule();
       options.schedule = recipe.schedule;
       if (recipe.subnets) options.groups = GroupsOf(job.model(), shape_);
+      if (recipe.tail_steps > 0) options.whole_kind = static_cast<int>(TailOf(recipe).payload);
       shards_.push_back(std::make_unique<ShardThread>(std::make_unique<Shard>(std::move(options))));
     }
     SetPlan(plan);
@@ -106,6 +107,10 @@ class InProcessClient final : public ParameterClient {
                                    shard.ReadSubnet(member_, after.Next(), word, std::move(done));
                                  }));
         read = result.read;
+        if (result.site == nullptr) {
+          pulled.is_whole = true;
+          continue;
+        }
         if (keys.waits_only) {
           bases_[s] = read.version;
           continue;
@@ -139,7 +144,8 @@ class InProcessClient final : public ParameterClient {
       push.member = member_;
       push.exchange = note.exchange;
       push.base = bases_[s];
-      push.kind = static_cast<int>(kind_);
+      push.kind = static_cast<int>(note.kind.value_or(kind_));
+      push.whole_next = note.whole_next;
       push.layout_hash = shard.layout_hash();
       push.examples = note.examples;
       // Dense, whatever number of servers the learner was told of.

@@ -8,8 +8,6 @@
 
 #include "common/base/philox.h"
 #include "worker/data/order.h"
-#include "worker/model/local_optimizer.h"
-#include "worker/model/network.h"
 
 namespace tessera {
 namespace {
@@ -110,39 +108,41 @@ std::vector<uint32_t> SubnetReference::Rows(int rank, uint64_t step) const {
   return {rows.begin(), rows.end()};
 }
 
+void SubnetReference::Step(Local* local, int rank, uint64_t step) {
+  std::vector<float> inputs(job_.train().batch_size() * train_.inputs());
+  std::vector<int32_t> labels(job_.train().batch_size());
+  const std::vector<uint32_t> rows = Rows(rank, step);
+  BatchView view;
+  view.features = inputs.data();
+  view.classes = labels.data();
+  train_.FillBatch(rows, view);
+  Batch batch;
+  batch.rows = static_cast<int64_t>(rows.size());
+  batch.inputs = inputs.data();
+  batch.labels = labels.data();
+  REQUIRE(local->network->TrainStep(batch, {job_.seed(), step, static_cast<uint64_t>(rank)}).ok());
+  Update update;
+  update.number = ++local->steps;
+  REQUIRE(local->optimizer->Step(update).ok());
+}
+
 std::vector<std::vector<float>> SubnetReference::Train(const std::vector<Piece>& pieces, int site,
                                                        uint64_t first_step, int64_t steps) {
-  const auto network = *Network::Create(SmallModel(pieces), {job_.train().batch_size()}, backend_);
-  const auto optimizer = *LocalOptimizer::Create(job_.train().optimizer(), *network, backend_);
+  Local local;
+  local.network = *Network::Create(SmallModel(pieces), {job_.train().batch_size()}, backend_);
+  local.optimizer = *LocalOptimizer::Create(job_.train().optimizer(), *local.network, backend_);
   for (size_t p = 0; p < pieces.size(); ++p) {
-    float* to = network->parameter(static_cast<int>(p)).data();
+    float* to = local.network->parameter(static_cast<int>(p)).data();
     for (const int row : pieces[p].rows) {
       for (const int column : pieces[p].columns) {
         *to++ = values_[p][row * shape_.parameters[p].columns + column];
       }
     }
   }
-  std::vector<float> inputs(job_.train().batch_size() * train_.inputs());
-  std::vector<int32_t> labels(job_.train().batch_size());
-  for (int64_t i = 0; i < steps; ++i) {
-    const uint64_t step = first_step + i;
-    const std::vector<uint32_t> rows = Rows(site, step);
-    BatchView view;
-    view.features = inputs.data();
-    view.classes = labels.data();
-    train_.FillBatch(rows, view);
-    Batch batch;
-    batch.rows = static_cast<int64_t>(rows.size());
-    batch.inputs = inputs.data();
-    batch.labels = labels.data();
-    REQUIRE(network->TrainStep(batch, {job_.seed(), step, static_cast<uint64_t>(site)}).ok());
-    Update update;
-    update.number = i + 1;
-    REQUIRE(optimizer->Step(update).ok());
-  }
+  for (int64_t i = 0; i < steps; ++i) Step(&local, site, first_step + i);
   std::vector<std::vector<float>> trained;
   for (size_t p = 0; p < pieces.size(); ++p) {
-    const absl::Span<float> values = network->parameter(static_cast<int>(p));
+    const absl::Span<float> values = local.network->parameter(static_cast<int>(p));
     trained.emplace_back(values.begin(), values.end());
   }
   return trained;
@@ -180,6 +180,33 @@ void SubnetReference::Round(uint64_t round, uint64_t first_step, int64_t steps,
     }
   }
   values_ = next;
+}
+
+void SubnetReference::Whole(uint64_t first_step, int64_t steps, const std::vector<bool>& returns) {
+  std::vector<std::vector<float>> sums;
+  for (size_t rank = 0; rank < returns.size(); ++rank) {
+    if (!returns[rank]) continue;
+    Local& local = locals_[static_cast<int>(rank)];
+    if (local.network == nullptr) {
+      local.network = *Network::Create(job_.model(), {job_.train().batch_size()}, backend_);
+      local.optimizer = *LocalOptimizer::Create(job_.train().optimizer(), *local.network, backend_);
+    }
+    for (size_t p = 0; p < values_.size(); ++p) {
+      std::copy(values_[p].begin(), values_[p].end(),
+                local.network->parameter(static_cast<int>(p)).begin());
+    }
+    for (int64_t i = 0; i < steps; ++i) Step(&local, static_cast<int>(rank), first_step + i);
+    const bool is_first = sums.empty();
+    for (size_t p = 0; p < values_.size(); ++p) {
+      const absl::Span<float> after = local.network->parameter(static_cast<int>(p));
+      if (is_first) sums.emplace_back(values_[p].size(), 0.0f);
+      for (size_t i = 0; i < values_[p].size(); ++i) sums[p][i] += after[i] - values_[p][i];
+    }
+  }
+  const float scale = 1.0f / static_cast<float>(std::count(returns.begin(), returns.end(), true));
+  for (size_t p = 0; p < values_.size(); ++p) {
+    for (size_t i = 0; i < values_[p].size(); ++i) values_[p][i] += scale * sums[p][i];
+  }
 }
 
 std::vector<float> SubnetReference::Parameters() const {

@@ -6,12 +6,16 @@
 #define TESSERA_TESTS_WORKER_TRAIN_SUBNET_REFERENCE_H_
 
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <vector>
 
 #include "common/layout/parameters.h"
 #include "kernels/backend.h"
 #include "proto/job.pb.h"
 #include "worker/data/dataset.h"
+#include "worker/model/local_optimizer.h"
+#include "worker/model/network.h"
 
 namespace tessera {
 
@@ -24,6 +28,10 @@ class SubnetReference {
   // has. Those where it says false train in vain. Parts are equal unless `shares` say otherwise.
   void Round(uint64_t round, uint64_t first_step, int64_t steps, const std::vector<bool>& returns,
              const std::vector<int>& shares = {});
+
+  // An exchange of local SGD on the whole model. Each worker's optimizer begins with its first one.
+  // Those where `returns` says false are gone.
+  void Whole(uint64_t first_step, int64_t steps, const std::vector<bool>& returns);
 
   // All parameters, one after the other.
   std::vector<float> Parameters() const;
@@ -48,6 +56,13 @@ class SubnetReference {
   std::vector<std::vector<float>> Train(const std::vector<Piece>& pieces, int site,
                                         uint64_t first_step, int64_t steps);
   std::vector<uint32_t> Rows(int rank, uint64_t step) const;
+  // A worker that trains the whole model.
+  struct Local {
+    std::unique_ptr<Network> network;
+    std::unique_ptr<LocalOptimizer> optimizer;
+    uint64_t steps = 0;
+  };
+  void Step(Local* local, int rank, uint64_t step);
 
   const v1::Job job_;
   const Dataset& train_;
@@ -55,6 +70,7 @@ class SubnetReference {
   Backend& backend_;
   const ModelShape shape_;
   std::vector<std::vector<float>> values_;  // by parameter
+  std::map<int, Local> locals_;             // by rank
 };
 
 }  // namespace tessera

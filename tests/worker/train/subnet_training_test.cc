@@ -3,158 +3,17 @@
 #include <limits>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "common/config/job_reader.h"
 #include "kernels/devices.h"
-#include "tests/worker/train/in_process_servers.h"
-#include "tests/worker/train/lone_coordination.h"
 #include "tests/worker/train/subnet_reference.h"
+#include "tests/worker/train/subnet_workers.h"
 #include "worker/replica/replica.h"
 #include "worker/replica/subnet_memory.h"
 #include "worker/replica/subnet_replica.h"
-#include "worker/train/train_loop.h"
 
 namespace tessera {
 namespace {
-
-constexpr char kJob[] = R"(
-name: subnets
-seed: 5
-data:
-  format: idx
-  directory: deploy/data/optdigits
-  train: {features: train-images-idx3-ubyte.gz, labels: train-labels-idx1-ubyte.gz}
-  test: {features: test-images-idx3-ubyte.gz, labels: test-labels-idx1-ubyte.gz}
-  normalize: {mean: 0.0, stddev: 0.0627451}
-model: {input: [64], layers: [linear: {units: 24}, relu: {}, linear: {units: 10}]}
-train: {batch_size: 12, steps: 19, evaluate_every: 0, optimizer: {sgd: {learning_rate: 0.05}}}
-method: {local_sgd: {local_steps: 7}}
-)";
-
-const char* const kTwoHidden =
-    "model.layers=[linear: {units: 17}, batch_norm: {}, relu: {}, linear: {units: 13}, "
-    "batch_norm: {}, relu: {}, linear: {units: 10}]";
-const char* const kThreeHidden =
-    "model.layers=[linear: {units: 19, bias: false}, batch_norm: {}, relu: {}, linear: {units: 7}, "
-    "relu: {}, linear: {units: 23, bias: false}, batch_norm: {}, relu: {}, "
-    "linear: {units: 10, bias: false}, batch_norm: {affine: false}]";
-
-v1::Job LocalJob(const std::vector<std::string>& overrides, int servers, int workers) {
-  const JobReading reading =
-      ReadJob({kJob, "subnets.yaml", "", overrides}, {/*check_files=*/false});
-  INFO(FormatJobErrors(reading.errors));
-  REQUIRE(reading.ok());
-  v1::Job job = reading.job;
-  job.mutable_cluster()->mutable_servers()->set_count(servers);
-  job.mutable_cluster()->set_workers(workers);
-  return job;
-}
-
-v1::Job SubnetJob(const std::vector<std::string>& overrides, int servers, int workers) {
-  v1::Job job = LocalJob(overrides, servers, workers);
-  job.mutable_method()->mutable_ist()->set_local_steps(7);
-  return job;
-}
-
-Datasets DataOf(const v1::Job& job) { return *LoadDatasets(job.data(), {64, 10, false}); }
-
-// Remembers what was about to be replaced by the last pull, which is what has been trained.
-class KeepingClient final : public ParameterClient {
- public:
-  explicit KeepingClient(ParameterClient* client) : client_(*client) {}
-  absl::StatusOr<ExchangeResult> Pull(Exchange after, const KeySet& keys,
-                                      const ParameterArrays& values) override {
-    return client_.Pull(after, keys, values);
-  }
-  absl::StatusOr<ExchangeResult> PushPull(const OutgoingPush& push, const KeySet& update_keys,
-                                          const ConstParameterArrays& update,
-                                          const KeySet& value_keys,
-                                          const ParameterArrays& values) override {
-    trained.clear();
-    for (const auto& array : values) trained.insert(trained.end(), array.begin(), array.end());
-    return client_.PushPull(push, update_keys, update, value_keys, values);
-  }
-  absl::StatusOr<ExchangeResult> Read(Exchange after, RestWord word,
-                                      const ParameterArrays& values) override {
-    return client_.Read(after, word, values);
-  }
-  absl::Status ReadRows(const RowRange& rows, absl::Span<float> values) override {
-    return client_.ReadRows(rows, values);
-  }
-  Traffic traffic() const override { return client_.traffic(); }
-
-  std::vector<float> trained;
-
- private:
-  ParameterClient& client_;
-};
-
-// One worker of a job, on its own thread.
-struct Worker {
-  Worker(const v1::Job& job, const Datasets* data, InProcessServers* servers, int rank, int parts,
-         Exchange first = Exchange(1), uint64_t first_step = 0)
-      : backend(*CreateBackend("cpu", 1)),
-        recipe(*RecipeFor(job)),
-        client(servers, MemberId(rank + 1), recipe.payload),
-        keeping(&client),
-        coordination(rank, parts,
-                     *EpochSteps(data->train.rows(), parts, job.train().batch_size())) {
-    if (recipe.subnets) {
-      SubnetMemory memory;
-      if (job.cluster().memory_limit() > 0 || job.cluster().evaluation_memory() == 0) {
-        const int64_t limit = job.cluster().memory_limit() > 0
-                                  ? job.cluster().memory_limit()
-                                  : std::numeric_limits<int64_t>::max();
-        memory = *PlanSubnetMemory(job, recipe, {}, {data->train.rows(), data->test.rows()}, limit);
-      }
-      auto made = SubnetReplica::Create(job, recipe, Rank(rank), first, backend.get(), {}, memory);
-      INFO(made.status());
-      REQUIRE(made.ok());
-      learner = *std::move(made);
-    } else {
-      learner = *Replica::Create(job, recipe, Rank(rank), backend.get());
-    }
-    TrainLoop::Options options;
-    options.job = job;
-    options.recipe = recipe;
-    options.rank = Rank(rank);
-    options.first_exchange = first;
-    options.first_step = first_step;
-    loop = std::make_unique<TrainLoop>(options, data, learner.get(), &keeping, &coordination);
-  }
-  void Start() {
-    thread = std::thread([this] { status = loop->Run(); });
-  }
-  void Join() {
-    thread.join();
-    INFO(status);
-    REQUIRE(status.ok());
-  }
-
-  std::unique_ptr<Backend> backend;
-  const Recipe recipe;
-  InProcessClient client;
-  KeepingClient keeping;
-  LoneCoordination coordination;
-  std::unique_ptr<Learner> learner;
-  std::unique_ptr<TrainLoop> loop;
-  std::thread thread;
-  absl::Status status;
-};
-
-std::vector<std::unique_ptr<Worker>> Train(const v1::Job& job, const Datasets* data,
-                                           InProcessServers* servers, int workers) {
-  std::vector<std::unique_ptr<Worker>> made;
-  for (int k = 0; k < workers; ++k) {
-    made.push_back(std::make_unique<Worker>(job, data, servers, k, workers));
-  }
-  for (auto& worker : made) worker->Start();
-  for (auto& worker : made) worker->Join();
-  return made;
-}
 
 TEST_CASE("subnet training equals a reference in one thread to the bit, and moves what it must",
           "[subnet][train]") {

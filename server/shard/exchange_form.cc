@@ -1,0 +1,37 @@
+#include "server/shard/exchange_form.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace tessera {
+
+const char* KeysWord(bool is_whole) { return is_whole ? "dense" : "a subnet's"; }
+
+absl::Status ExchangeForms::Check(absl::string_view where, const ExchangeForm& push) const {
+  const bool is_first = last_.exchange != push.exchange;
+  const bool wants_whole = is_first ? IsWhole(push.exchange) : last_.is_whole;
+  // The first one may be of all entries before this server has heard of it: then those who said so
+  // here are gone, and the sender was told by another server.
+  if (push.is_whole != wants_whole && !(is_first && push.is_whole)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(where, ": keys are ", KeysWord(push.is_whole), ", want ", KeysWord(wants_whole),
+                     " as the other pushes have",
+                     wants_whole ? absl::StrCat(" since exchange ", whole_from_.value()) : ""));
+  }
+  if (is_first || push.is_whole_next == last_.is_whole_next) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(where, ": keys of its next push are to be ", KeysWord(push.is_whole_next), ", want ",
+                   KeysWord(last_.is_whole_next), " as the other pushes of exchange ",
+                   push.exchange.value(), " say"));
+}
+
+void ExchangeForms::Take(const ExchangeForm& push) {
+  last_ = push;
+  if (whole_from_ != Exchange(0)) return;
+  if (push.is_whole) {
+    whole_from_ = push.exchange;
+  } else if (push.is_whole_next) {
+    whole_from_ = push.exchange.Next();
+  }
+}
+
+}  // namespace tessera
