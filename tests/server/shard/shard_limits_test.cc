@@ -32,7 +32,7 @@ TEST_CASE("a fold waits for those who read, and then copies nothing", "[shard][s
   const std::vector<float> before = ValuesOf(*(*reader)->read.snapshot);
   REQUIRE(shard.Accept(cluster.Good(0, 1, cluster.Place(1, 0, 2), Value(3))).ok());
   CHECK(shard.Advance(begin) == !waits);
-  CHECK(shard.counters().staged_bytes > 0 == waits);
+  CHECK((shard.counters().staged_bytes > 0) == waits);
   CHECK(ValuesOf(*(*reader)->read.snapshot) == before);
   if (!waits) {
     CHECK(shard.counters().copied_bytes_peak > 0);
@@ -43,7 +43,7 @@ TEST_CASE("a fold waits for those who read, and then copies nothing", "[shard][s
   CHECK(*shard.Deadline() > begin);
   CHECK(*shard.Deadline() <= begin + absl::Milliseconds(10));
   CHECK_FALSE(shard.Advance(begin + absl::Seconds(29)));
-  *reader = absl::CancelledError("done");
+  reader = absl::CancelledError("done");
   CHECK(shard.Advance(begin + absl::Seconds(29.5)));
   CHECK(shard.counters().staged_bytes == 0);
   CHECK(shard.counters().copied_bytes_peak == 0);

@@ -33,7 +33,7 @@ struct Model {
 
 }  // namespace
 
-TEST_CASE("no push of thousands is larger than the largest, which is not much larger than they are",
+TEST_CASE("no push of hundreds is larger than the largest, which is of their order",
           "[shard][memory]") {
   const Model m({20, 400, 90, 6});
   const int servers = GENERATE(1, 3, 8);
@@ -54,7 +54,7 @@ TEST_CASE("no push of thousands is larger than the largest, which is not much la
     most = std::max(most, SiteSubnet(m.shape, m.groups, place, slices).bytes());
   }
   CHECK(most <= largest);
-  CHECK(largest <= 2 * most);
+  CHECK(largest <= 3 * most);
   if (sites == 1) CHECK(largest == slices.bytes());
 }
 
