@@ -93,7 +93,8 @@ TEST_CASE("one that joins in the tail trains no subnet", "[replica][subnet][tail
 
 TEST_CASE("at the switch both are held, and afterwards the whole model alone",
           "[replica][subnet][tail][memory]") {
-  const v1::Job job = JobOf(1);
+  v1::Job job = JobOf(1);
+  job.mutable_cluster()->set_evaluation_memory(int64_t{1} << 30);
   const Recipe recipe = *RecipeFor(job);
   const auto cpu = Cpu();
   CountingBackend backend(*cpu);
