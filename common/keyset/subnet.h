@@ -64,7 +64,8 @@ constexpr double kPartLeast = 0.25;
 constexpr double kPartMost = 4;
 // The largest that one of so many sites may have when the others have the least.
 inline double LargestPart(int64_t sites) {
-  return std::min(kPartMost, static_cast<double>(sites) - kPartLeast * static_cast<double>(sites - 1));
+  return std::min(kPartMost,
+                  static_cast<double>(sites) - kPartLeast * static_cast<double>(sites - 1));
 }
 
 // The neurons of one group that `place` owns, ascending.

@@ -58,10 +58,9 @@ ShardMemory PlanShardMemory(const ShardNeeds& needs, int64_t bytes_max) {
   memory.slice = needs.slices.bytes();
   memory.pending = subnets ? 0 : memory.slice;
   memory.states = subnets ? 0 : memory.slice * needs.state_count;
-  memory.next_push =
-      Received(subnets ? LargestPush(*needs.shape, *needs.groups, needs.slices, needs.workers,
-                                     needs.part)
-                       : memory.slice);
+  memory.next_push = Received(
+      subnets ? LargestPush(*needs.shape, *needs.groups, needs.slices, needs.workers, needs.part)
+              : memory.slice);
   memory.limits.staging_bytes = std::max(kStagingBytesMin, memory.slice);
   memory.limits.copy_bytes = std::max(memory.slice, kBlockBytes);
   if (memory.total() <= bytes_max) return memory;

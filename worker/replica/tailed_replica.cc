@@ -4,12 +4,9 @@
 
 namespace tessera {
 
-absl::StatusOr<std::unique_ptr<TailedReplica>> TailedReplica::Create(const v1::Job& job,
-                                                                     const Recipe& recipe,
-                                                                     Rank rank, Exchange first,
-                                                                     Backend* backend,
-                                                                     const InputRows& input,
-                                                                     const SubnetMemory& memory) {
+absl::StatusOr<std::unique_ptr<TailedReplica>> TailedReplica::Create(
+    const v1::Job& job, const Recipe& recipe, Rank rank, Exchange first, Backend* backend,
+    const InputRows& input, const SubnetMemory& memory) {
   std::unique_ptr<TailedReplica> replica(new TailedReplica(job, recipe, rank, backend, input));
   TESSERA_ASSIGN_OR_RETURN(replica->subnets_,
                            SubnetReplica::Create(job, recipe, rank, first, backend, input, memory));

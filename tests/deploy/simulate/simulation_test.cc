@@ -186,10 +186,11 @@ TEST_CASE("parts by speed end the waiting for the slowest", "[simulation]") {
   const bool stubs = GENERATE(true, false);
   options.stub_gradients = stubs;
   const auto run = [&](const std::string& parts) {
-    return Simulate(ReadDigits("digits_ist",
-                               {"cluster.workers=4", "train.epochs=60", "train.evaluate_every=0",
-                                "method={ist: {local_steps: 20, parts: " + parts + "}}"}),
-                    options)
+    return Simulate(
+               ReadDigits("digits_ist", {"cluster.workers=4", "train.epochs=60",
+                                         "cluster.lease_timeout=1s", "train.evaluate_every=0",
+                                         "method={ist: {local_steps: 20, parts: " + parts + "}}"}),
+               options)
         .report;
   };
   const Json equal = run("equal"), by_speed = run("by_speed");
@@ -256,9 +257,14 @@ TEST_CASE("hundreds of stub workers make every exchange under every policy", "[s
   options.stub_gradients = true;
   // Each has a neuron of every layer, where these are dealt.
   const int workers = name.find("digits_ist") == 0 ? 90 : 400;
-  const v1::Job job = ReadDigits(
-      name, {"cluster.workers=" + std::to_string(workers), "cluster.servers=4",
-             "train.batch_size=2", "train.epochs=0", "train.steps=40", "train.evaluate_every=0"});
+  std::vector<std::string> overrides = {"cluster.workers=" + std::to_string(workers),
+                                        "cluster.servers=4",
+                                        "train.batch_size=2",
+                                        "train.epochs=0",
+                                        "train.steps=40",
+                                        "train.evaluate_every=0"};
+  if (name == "digits_ist_tail") overrides.push_back("method.ist.tail_steps=20");
+  const v1::Job job = ReadDigits(name, overrides);
   const Result result = Simulate(job, options);
   CHECK(result.outcome.ok());
   CHECK(result.report["steps"] == 40);
