@@ -187,6 +187,7 @@ absl::Status ServerProcess::Start() {
   shard.shard_count = job_.cluster().servers().count();
   shard.seed = job_.seed();
   shard.kind = static_cast<int>(recipe.payload);
+  shard.codecs = recipe.codecs;
   shard.policy = recipe.make_policy();
   shard.rule = recipe.make_rule();
   shard.schedule = recipe.schedule;

@@ -118,6 +118,9 @@ absl::Status WorkerProcess::CheckMemory() {
     TESSERA_ASSIGN_OR_RETURN(replica,
                              Replica::MemoryNeeded(job_, recipe_, rows.calibration, input));
     parts = absl::StrCat("model, gradient, activations and batches ", replica);
+    const int64_t coder = UpdateCoder::MemoryNeeded(recipe_.codecs, shape_.size);
+    if (coder > 0) absl::StrAppend(&parts, " + held back by codec.push ", coder);
+    replica += coder;
   }
   const int64_t need = data + replica + program;
   if (limit == 0 || need <= limit) return absl::OkStatus();
@@ -177,6 +180,7 @@ absl::Status WorkerProcess::Connect() {
   data.generation = Generation(admission_.generation());
   data.job_digest = digest_;
   data.kind = static_cast<v1::PayloadKind>(recipe_.payload);
+  data.coding = {recipe_.codecs, shape_, job_.seed(), Rank(admission_.rank())};
   data.retry_time = absl::Nanoseconds(admission_.lease_timeout_ns());
   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<ParameterClientGrpc> servers,
                            ParameterClientGrpc::Create(std::move(data)));

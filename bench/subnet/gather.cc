@@ -77,7 +77,7 @@ class Bench {
   void Scatter(int site) {
     Payload payload;
     payload.Append({reinterpret_cast<const char*>(memory_.get()), Bytes(site)}, memory_);
-    rounds_.Fold(*sites_[site], payload, 1.0f, &store_);
+    rounds_.Fold(*sites_[site], *sites_[site]->forms().Find(Codec()), payload, 1.0f, &store_);
   }
   // As many bytes as the site has, from all over the matrix.
   void Copy(int site) {

@@ -84,4 +84,12 @@ void ArrivalCheck::FeedBuckets(const char** data, int64_t* size) {
   code_bytes_ -= skipped;
 }
 
+int64_t FirstBadEntry(const CodedKeys& keys, const Payload& payload) {
+  ArrivalCheck check(keys);
+  for (const Payload::Piece& piece : payload.pieces()) {
+    if (!check.Feed(piece.data, piece.size)) break;
+  }
+  return check.bad_entry();
+}
+
 }  // namespace tessera

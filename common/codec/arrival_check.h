@@ -10,6 +10,7 @@
 
 #include "common/codec/coded_keys.h"
 #include "common/codec/path.h"
+#include "common/codec/payload.h"
 #include "common/codec/run_loops.h"
 
 namespace tessera {
@@ -41,6 +42,9 @@ class ArrivalCheck {
   int64_t carry_size_ = 0;
   int64_t bad_entry_ = -1;
 };
+
+// Of a payload that is complete: the entry, or the first of the bucket, that is wrong; -1: none.
+int64_t FirstBadEntry(const CodedKeys& keys, const Payload& payload);
 
 }  // namespace tessera
 

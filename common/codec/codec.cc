@@ -1,5 +1,6 @@
 #include "common/codec/codec.h"
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 
 namespace tessera {
@@ -10,10 +11,15 @@ bool operator==(const Codec& a, const Codec& b) {
     case CodecKind::kQsgd:
       return a.bits == b.bits && a.bucket == b.bucket && a.l2_norm == b.l2_norm;
     case CodecKind::kThreshold:
-      return a.tau == b.tau && a.density == b.density;
+      return a.tau == b.tau && a.density == b.density && a.packed == b.packed;
     default:
       return true;
   }
+}
+
+bool IsPlain(const Codec& codec) {
+  return codec.kind == CodecKind::kF32 || codec.kind == CodecKind::kBf16 ||
+         codec.kind == CodecKind::kF16;
 }
 
 Codec CodecOf(const v1::Codec& message) {
@@ -38,6 +44,7 @@ Codec CodecOf(const v1::Codec& message) {
       codec.kind = CodecKind::kThreshold;
       codec.tau = message.threshold().tau();
       codec.density = message.threshold().density();
+      codec.packed = message.threshold().packed();
       break;
     case v1::Codec::kF32:
     case v1::Codec::KIND_NOT_SET:
@@ -62,8 +69,23 @@ std::string Describe(const Codec& codec) {
     case CodecKind::kThreshold:
       break;
   }
-  if (codec.tau > 0) return absl::StrCat("threshold (tau ", codec.tau, ")");
-  return absl::StrCat("threshold (density ", codec.density, ")");
+  return absl::StrCat("threshold (", codec.tau > 0 ? "tau " : "density ",
+                      codec.tau > 0 ? codec.tau : codec.density, codec.packed ? ", packed)" : ")");
+}
+
+absl::StatusOr<Codec> NamedCodec(absl::string_view name, const Codec& own) {
+  constexpr size_t kQuotedMax = 64;
+  if (name.empty() || name == Describe(Codec())) return Codec();
+  if (name == Describe(own)) return own;
+  return absl::InvalidArgumentError(
+      absl::StrCat("codec is \"", absl::CEscape(name.substr(0, kQuotedMax)), "\", want ",
+                   Describe(own), own == Codec() ? "" : " or f32"));
+}
+
+std::string Describe(const CodecChoice& codecs) {
+  return absl::StrCat("pushes as ", Describe(codecs.push),
+                      codecs.error_feedback ? " with error feedback" : "", ", pulls as ",
+                      Describe(codecs.pull));
 }
 
 }  // namespace tessera

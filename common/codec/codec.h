@@ -13,6 +13,8 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "proto/job.pb.h"
 
 namespace tessera {
@@ -28,6 +30,7 @@ struct Codec {
   // threshold: a fixed one; 0: adapted, so that this share of the entries is sent.
   double tau = 0;
   double density = 0.002;
+  bool packed = false;  // places are compressed
 
   int levels() const { return (1 << (bits - 1)) - 1; }
 
@@ -35,14 +38,35 @@ struct Codec {
   friend bool operator!=(const Codec& a, const Codec& b) { return !(a == b); }
 };
 
+// How a job's values travel.
+struct CodecChoice {
+  Codec push;
+  Codec pull;
+  // What rounding a push lost is added to the next one (error_feedback.h).
+  bool error_feedback = false;
+  // The job's last push brings, as f32, what was held back.
+  bool flush = false;
+
+  bool holds_back() const { return error_feedback || push.kind == CodecKind::kThreshold; }
+};
+
 // qsgd: a parameter with fewer entries, wherever they lie, is sent as f32.
 constexpr int64_t kQsgdEntriesMin = 10000;
+
+// Every entry is written by itself, in as many bytes as any other: f32, bf16, f16.
+bool IsPlain(const Codec& codec);
 
 // As the job says; one that says nothing is f32.
 Codec CodecOf(const v1::Codec& message);
 
-// "int8", "qsgd (8 bits, buckets of 512, max norm)".
+// "int8", "qsgd (8 bits, buckets of 512, max norm)". Different codecs are described differently:
+// messages name them so.
 std::string Describe(const Codec& codec);
+// The codec that a message names: f32, which needs no name, or `own`, the job's. kInvalidArgument:
+// "codec is ..., want ...".
+absl::StatusOr<Codec> NamedCodec(absl::string_view name, const Codec& own);
+// Of both directions: "pushes as int8 with error feedback, pulls as bf16".
+std::string Describe(const CodecChoice& codecs);
 
 }  // namespace tessera
 

@@ -64,16 +64,23 @@ int64_t Stretch::buckets() const {
 CodedKeys::CodedKeys(const Codec& codec, const ShardSlices& slices, const ModelShape& full)
     : codec_(codec) {
   TESSERA_CHECK(codec.kind != CodecKind::kThreshold);
-  if (codec.kind != CodecKind::kInt8 && codec.kind != CodecKind::kQsgd) {
-    Add(Plain(codec.kind, slices.size));
+  if (IsPlain(codec)) {
+    Add(tessera::Plain(codec.kind, slices.size));
     return;
   }
   for (const Slice& slice : slices.slices) {
     const bool is_small =
         codec.kind == CodecKind::kQsgd && full.parameters[slice.parameter].size() < kQsgdEntriesMin;
-    Add(is_small ? Plain(CodecKind::kF32, slice.size()) : Coded(codec, slice));
+    Add(is_small ? tessera::Plain(CodecKind::kF32, slice.size()) : Coded(codec, slice));
   }
   TESSERA_CHECK(entries_ == slices.size);
+}
+
+CodedKeys CodedKeys::Plain(const Codec& codec, int64_t entries) {
+  TESSERA_CHECK(IsPlain(codec));
+  CodedKeys keys(codec);
+  keys.Add(tessera::Plain(codec.kind, entries));
+  return keys;
 }
 
 void CodedKeys::Add(Stretch stretch) {
@@ -88,6 +95,23 @@ void CodedKeys::Add(Stretch stretch) {
   entries_ += stretch.entries;
   bytes_ += stretch.bytes();
   stretches_.push_back(stretch);
+}
+
+CodedForms::CodedForms(const CodecChoice& codecs, const ShardSlices& slices,
+                       const ModelShape& full) {
+  forms_.reserve(3);
+  for (const Codec& codec : {Codec(), codecs.push, codecs.pull}) {
+    if (Find(codec) == nullptr && codec.kind != CodecKind::kThreshold) {
+      forms_.emplace_back(codec, slices, full);
+    }
+  }
+}
+
+const CodedKeys* CodedForms::Find(const Codec& codec) const {
+  for (const CodedKeys& form : forms_) {
+    if (form.codec() == codec) return &form;
+  }
+  return nullptr;
 }
 
 }  // namespace tessera

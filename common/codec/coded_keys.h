@@ -57,6 +57,8 @@ class CodedKeys {
   // What `slices` say, which may be a subnet's; `full` tells the sizes of whole parameters. Not for
   // threshold, whose payloads have no fixed size (threshold.h).
   CodedKeys(const Codec& codec, const ShardSlices& slices, const ModelShape& full);
+  // So many entries of f32, bf16 or f16, wherever they lie.
+  static CodedKeys Plain(const Codec& codec, int64_t entries);
 
   const Codec& codec() const { return codec_; }
   const std::vector<Stretch>& stretches() const { return stretches_; }
@@ -66,6 +68,7 @@ class CodedKeys {
   int64_t bucket_max() const { return bucket_max_; }
 
  private:
+  explicit CodedKeys(const Codec& codec) : codec_(codec) {}
   void Add(Stretch stretch);
 
   const Codec codec_;
@@ -73,6 +76,19 @@ class CodedKeys {
   int64_t entries_ = 0;
   int64_t bytes_ = 0;
   int64_t bucket_max_ = 1;
+};
+
+// A key set in each of the forms in which a job exchanges it: f32, which is always understood, and
+// those of its codecs. Constant after construction; any thread.
+class CodedForms {
+ public:
+  CodedForms(const CodecChoice& codecs, const ShardSlices& slices, const ModelShape& full);
+
+  // nullptr for threshold. Another codec must be one of the job's.
+  const CodedKeys* Find(const Codec& codec) const;
+
+ private:
+  std::vector<CodedKeys> forms_;
 };
 
 }  // namespace tessera

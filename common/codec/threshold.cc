@@ -139,6 +139,13 @@ std::vector<char> ThresholdEncoder::Finish() {
   return payload;
 }
 
+int64_t ThresholdBytesMax(int64_t entries) {
+  constexpr int64_t kBlockHead = (1 + kPlanes) * sizeof(uint32_t);
+  const int64_t blocks = (entries + kBlockWords - 1) / kBlockWords;
+  const int64_t block = kBlockHead + kPlanes * static_cast<int64_t>(ZSTD_compressBound(kBlockWords));
+  return kHeadBytes + std::max<int64_t>(entries * sizeof(uint32_t), blocks * block);
+}
+
 ThresholdWords::ThresholdWords(const Payload& payload) : payload_(payload), left_(payload.size()) {
   char head[kHeadBytes];
   if (!Take(kHeadBytes, head)) {

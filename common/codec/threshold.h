@@ -105,6 +105,9 @@ class ThresholdWords {
   std::vector<unsigned char> plane_;
 };
 
+// No payload of so many entries is longer, packed or not.
+int64_t ThresholdBytesMax(int64_t entries);
+
 // Is this the payload of an update of so many entries?
 //   kInvalidArgument  cut off, an unknown packing, a frame that does not unpack, a place beyond the
 //                     entries, a tau that is not finite or not above 0

@@ -15,6 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/config/codec_check.h"
 #include "common/config/job_paths.h"
 #include "common/keyset/mean_share.h"
 #include "common/keyset/subnet.h"
@@ -360,6 +361,7 @@ void CheckJob(const Positions& positions, v1::Job* job, JobErrors* errors) {
   checker.Nesterov(job->train().optimizer());
   checker.Schedule(job->train().schedule());
   checker.Method(*job);
+  CheckCodecs(positions, *job, errors);
   checker.Device(job->cluster().device());
   if (job->has_cluster()) checker.Servers(job->mutable_cluster()->mutable_servers());
 }

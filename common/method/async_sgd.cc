@@ -1,5 +1,5 @@
 // Asynchronous SGD (Downpour).  Dean et al.: Large Scale Distributed Deep Networks, NIPS 2012.
-//   payload      gradient, or delta if J > 1    key set  dense      codec  f32
+//   payload      gradient, or delta if J > 1    key set  dense      codec  any
 //   consistency  none, weight lambda(tau)       rule     the job's optimizer; add for deltas
 // Each push is applied when it arrives; tau = version when applied - version when pulled.
 // Weights that fall with tau: Zhang, Gupta, Lian, Liu, IJCAI 2016.

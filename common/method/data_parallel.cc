@@ -1,5 +1,5 @@
 // Data parallel SGD (bulk synchronous).
-//   payload      gradient of one minibatch      key set  dense      codec  f32
+//   payload      gradient of one minibatch      key set  dense      codec  any
 //   consistency  barrier                        rule     the job's optimizer, fed the mean gradient
 // w <- w - eta * (1/K) sum_k g_k.  Per worker and step: up 4n bytes, down 4n bytes, one round trip.
 #include "common/method/methods.h"

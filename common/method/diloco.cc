@@ -1,5 +1,5 @@
 // DiLoCo: local SGD with an outer optimizer.  Douillard et al., arXiv 2311.08105.
-//   payload      delta of H local steps         key set  dense      codec  f32
+//   payload      delta of H local steps         key set  dense      codec  any
 //   consistency  barrier, weighted by examples  rule     outer Nesterov on D = -mean
 // m <- mu m + D, w <- w - eta (D + mu m).  Per worker and H steps: up 4n bytes, down 4n.
 //

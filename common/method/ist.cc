@@ -1,6 +1,6 @@
 // Independent subnet training.  Yuan, Wolfe, Dun, Tang, Kyrillidis, Jermaine: Distributed Learning of
 // Deep Neural Networks using Independent Subnet Training, VLDB 2022.
-//   payload      value                          key set  subnet(seed, round, site)   codec  f32
+//   payload      value                          key set  subnet(seed, round, site)   codec  any
 //   consistency  round (a barrier)              rule     assign
 // tail_steps > 0: the last ones are those of local_sgd (dense deltas; mean, add).
 // Every J steps all hidden neurons are dealt anew, and each site trains the network of its own.

@@ -1,5 +1,5 @@
 // Local SGD, or parameter averaging: every J local steps the replicas are averaged.
-//   payload      delta of J local steps         key set  dense      codec  f32
+//   payload      delta of J local steps         key set  dense      codec  any
 //   consistency  barrier                        rule     mean, add
 // w <- w + (1/K) sum_k delta_k.  Per worker and J steps: up 4n bytes, down 4n, one round trip; with
 // average_state as many again for each state of the optimizer.

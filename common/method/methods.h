@@ -14,6 +14,7 @@ Recipe Softsync(const v1::Job& job);
 Recipe Ssp(const v1::Job& job);
 Recipe Ist(const v1::Job& job);
 Recipe Ensemble(const v1::Job& job);
+Recipe QuantDp(const v1::Job& job);
 
 }  // namespace tessera
 

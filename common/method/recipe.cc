@@ -22,13 +22,28 @@ constexpr Entry kMethods[] = {
     {v1::Method::kSsp, Ssp},
     {v1::Method::kIst, Ist},
     {v1::Method::kEnsemble, Ensemble},
+    {v1::Method::kQuantDp, QuantDp},
 };
+
+// What the job says, and where it says nothing, what the method has chosen.
+void TakeCodecs(const v1::CodecPair& pair, Recipe* recipe) {
+  CodecChoice& codecs = recipe->codecs;
+  if (pair.push().kind_case() != v1::Codec::KIND_NOT_SET) codecs.push = CodecOf(pair.push());
+  if (pair.pull().kind_case() != v1::Codec::KIND_NOT_SET) codecs.pull = CodecOf(pair.pull());
+  codecs.error_feedback = pair.error_feedback();
+  codecs.flush = pair.flush();
+  if (codecs.push == Codec() && codecs.pull == Codec()) return;
+  absl::StrAppend(&recipe->description, "; ", Describe(codecs));
+}
 
 }  // namespace
 
 absl::StatusOr<Recipe> RecipeFor(const v1::Job& job) {
   for (const Entry& entry : kMethods) {
-    if (entry.kind == job.method().kind_case()) return entry.make(job);
+    if (entry.kind != job.method().kind_case()) continue;
+    Recipe recipe = entry.make(job);
+    TakeCodecs(job.codec(), &recipe);
+    return recipe;
   }
   return absl::UnimplementedError(absl::StrCat("method: number ", job.method().kind_case(),
                                                " is not in this build; see docs/methods.md"));

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/codec/codec.h"
 #include "common/consistency/policy.h"
 #include "common/layout/parameters.h"
 #include "common/rule/rule.h"
@@ -50,6 +51,8 @@ struct Recipe {
   bool step_budgets = false;
   // States of the workers' optimizers that are exchanged and averaged beside the parameters.
   std::vector<std::string> averaged_states;
+  // How values are written on the wire.
+  CodecChoice codecs;
   // Of the rate of make_rule's rule. Where workers take steps of their own it is theirs instead.
   RateSchedule schedule;
   // One object per shard.

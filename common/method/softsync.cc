@@ -1,5 +1,5 @@
 // Softsync.  Zhang, Gupta, Lian, Liu: Staleness-aware Async-SGD, IJCAI 2016.
-//   payload      gradient, or delta if J > 1    key set  dense      codec  f32
+//   payload      gradient, or delta if J > 1    key set  dense      codec  any
 //   consistency  softsync(s), lambda(tau) / s   rule     the job's optimizer; add for deltas
 // u = (1/s) sum over s pushes of lambda(tau_j) g_j.  The paper's n-softsync is s = floor(K / n).
 // Per worker and J steps: up 4n bytes, down 4n bytes, nobody waits.

@@ -1,6 +1,6 @@
 // Stale synchronous parallel.  Ho et al.: More Effective Distributed ML via a Stale Synchronous
 // Parallel Parameter Server, NIPS 2013.
-//   payload      delta of J local steps         key set  dense      codec  f32
+//   payload      delta of J local steps         key set  dense      codec  any
 //   consistency  ssp(bound), weight 1/K         rule     add
 // w <- w + (1/K) delta_k at each push, K = cluster.workers.
 // Per worker and J steps: up 4n bytes, down 4n bytes; who is more than `bound` exchanges ahead of the

@@ -7,10 +7,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/codec/arrival_check.h"
 #include "common/codec/f32.h"
+#include "common/codec/threshold.h"
 #include "common/rpc/chunk.h"
 #include "common/rpc/subnet_message.h"
 #include "common/rpc/transport.h"
+#include "worker/rpc/value_writer.h"
 
 namespace tessera {
 namespace {
@@ -113,7 +116,14 @@ SimulatedClient::SimulatedClient(Options options, SimulatedWorld* world, Simulat
     Server entry;
     entry.server = server.get();
     entry.dense = SizesOf(server->shard().slices(), options_.member, options_.job_digest);
-    servers_.push_back(entry);
+    servers_.push_back(std::move(entry));
+  }
+  if (!codes_pushes()) return;
+  // What nobody looks at need not be held back.
+  if (!options_.moves_values) options_.codecs.error_feedback = false;
+  const ModelShape& shape = servers_.front().server->shard().shape();
+  if (options_.moves_values || options_.codecs.push.kind != CodecKind::kThreshold) {
+    coder_.emplace(UpdateCoder::Options{options_.codecs, shape, options_.seed, options_.rank});
   }
 }
 
@@ -183,8 +193,11 @@ absl::StatusOr<ExchangeResult> SimulatedClient::Do(Kind kind, const OutgoingPush
   pushed_at_ = begin;
   first_value_at_ = std::numeric_limits<SimNanos>::max();
   failed_ = absl::OkStatus();
+  const bool codes = kind == Kind::kPushPull && codes_pushes();
+  if (codes && coder_) coder_->Begin(push_, *transfer_.update_keys, *transfer_.update);
   for (uint32_t s = 0; s < servers_.size(); ++s) {
     servers_[s].sizes = SizesAt(s);
+    if (codes) EncodePush(s);
     const auto arrive = [this, s, call = call_] { Arrive(s, call); };
     const int to = servers_[s].server->machine();
     if (kind == Kind::kPushPull) {
@@ -227,8 +240,37 @@ void SimulatedClient::Arrive(uint32_t server, uint64_t call) {
   to.server->Take(std::move(request));
 }
 
-ReceivedPush SimulatedClient::MakePush(size_t server) const {
-  const Server& to = servers_[server];
+void SimulatedClient::EncodePush(size_t server) {
+  Server& to = servers_[server];
+  to.payload = Payload();
+  if (!coder_) {
+    const auto empty = std::make_shared<const std::vector<char>>(
+        ThresholdEncoder(/*tau=*/1, options_.codecs.push.packed).Finish());
+    to.payload.Append({empty->data(), static_cast<int64_t>(empty->size())}, empty);
+    const double entries = static_cast<double>(PushedSlices(server).size);
+    const double sent = entries * options_.codecs.push.density;
+    to.sizes.push_payload_bytes =
+        to.payload.size() + static_cast<int64_t>(sent) * static_cast<int64_t>(sizeof(uint32_t));
+  } else {
+    UpdateRuns runs;
+    const std::unique_ptr<UpdatePayload> payload = coder_->Make(server, &runs);
+    while (payload->left() > 0) {
+      for (const grpc::Slice& made : payload->Next(kChunkBytes, nullptr)) {
+        const auto slice = std::make_shared<const grpc::Slice>(made);
+        to.payload.Append({reinterpret_cast<const char*>(slice->begin()),
+                           static_cast<int64_t>(slice->size())},
+                          slice);
+      }
+    }
+    to.sizes.push_payload_bytes = payload->bytes();
+  }
+  to.sizes.push_wire_bytes =
+      PushWireBytes(CallerOf(options_.member, options_.job_digest), transfer_.update_keys->subnet,
+                    to.sizes.push_payload_bytes);
+}
+
+ReceivedPush SimulatedClient::MakePush(size_t server) {
+  Server& to = servers_[server];
   ReceivedPush push;
   push.member = options_.member;
   push.exchange = push_.exchange;
@@ -238,6 +280,14 @@ ReceivedPush SimulatedClient::MakePush(size_t server) const {
   push.layout_hash = to.server->shard().layout_hash();
   push.examples = push_.examples;
   push.subnet = transfer_.update_keys->subnet;
+  if (codes_pushes()) {
+    push.codec = coder_ ? coder_->codec() : options_.codecs.push;
+    push.payload = std::move(to.payload);
+    const CodedKeys* const keys = to.server->shard().dense_forms().Find(push.codec);
+    // A coded subnet's is for the shard to find.
+    if (keys != nullptr && !push.subnet) push.bad_entry = FirstBadEntry(*keys, push.payload);
+    return push;
+  }
   FiniteCheck finite;
   for (const Slice& slice : PushedSlices(server).slices) {
     const absl::Span<const float> array = (*transfer_.update)[slice.parameter];
@@ -290,6 +340,10 @@ int64_t SimulatedClient::Served(ShardId server, uint64_t call,
     is_whole_ = true;
     from.sizes.pull_payload_bytes = 0;
     from.sizes.pull_wire_bytes = AnswerWireBytes(nullptr, 0);
+  } else if (codes_pulls()) {
+    const Shard& shard = from.server->shard();
+    TakeCoded(server.value(), *shard.dense_forms().Find(options_.codecs.pull),
+              result->read.version, shard.slices(), DenseSource(result->read.snapshot));
   } else if (options_.moves_values) {
     CopyValues(from.server->shard().slices(), *result->read.snapshot);
   }
@@ -309,12 +363,39 @@ void SimulatedClient::TakeCut(size_t server, const SubnetReadResult& result) {
   ExchangeSizes& sizes = servers_[server].sizes;
   sizes.pull_payload_bytes = has_values ? result.site->bytes() : 0;
   sizes.pull_wire_bytes = AnswerWireBytes(result.site.get(), sizes.pull_payload_bytes);
+  if (has_values && codes_pulls()) {
+    TakeCoded(server, *result.site->forms().Find(options_.codecs.pull), result.read.version,
+              keys.slices[server], SubnetSource(result.site, result.read.snapshot));
+    sizes.pull_wire_bytes = AnswerWireBytes(result.site.get(), sizes.pull_payload_bytes);
+    return;
+  }
   if (!has_values || !options_.moves_values) return;
   SubnetGather gather(result.site, result.read.snapshot);
   for (const Slice& slice : keys.slices[server].slices) {
     gather.Next(slice.size(), Begin(slice, (*transfer_.values)[slice.parameter]));
   }
   TESSERA_CHECK(gather.left() == 0);
+}
+
+void SimulatedClient::TakeCoded(size_t server, const CodedKeys& keys, Version version,
+                                const ShardSlices& slices, std::unique_ptr<EntrySource> source) {
+  ExchangeSizes& sizes = servers_[server].sizes;
+  sizes.pull_payload_bytes = keys.bytes();
+  sizes.pull_wire_bytes = AnswerWireBytes(nullptr, sizes.pull_payload_bytes);
+  if (!options_.moves_values) return;
+  const std::unique_ptr<AnswerPayload> payload =
+      CodedPayload(keys,
+                   PayloadRandom::OfValues(options_.seed, version, ShardId(server)),
+                   std::move(source));
+  ValueRuns runs;
+  runs.Assign(slices, *transfer_.values);
+  ValueWriter writer(&runs, &keys);
+  while (payload->left() > 0) {
+    for (const grpc::Slice& slice : payload->Next(kChunkBytes)) {
+      writer.Write(reinterpret_cast<const char*>(slice.begin()),
+                   static_cast<int64_t>(slice.size()));
+    }
+  }
 }
 
 void SimulatedClient::CopyValues(const ShardSlices& slices, const Snapshot& snapshot) const {

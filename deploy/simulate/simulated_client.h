@@ -8,6 +8,10 @@
 // only when it has folded the push. Values are copied once, into the learner, when the server takes
 // the snapshot; that they are on their way for a while is a matter of time only. So it is with
 // subnets, whose values a server gathers for the site that asks, if it asks for the right cut.
+//
+// Other codecs than f32 do write bytes, with the very objects that worker/rpc and server/rpc use. Where
+// nobody looks at values, a threshold payload is empty, and its size on the network follows from the
+// density.
 #ifndef TESSERA_DEPLOY_SIMULATE_SIMULATED_CLIENT_H_
 #define TESSERA_DEPLOY_SIMULATE_SIMULATED_CLIENT_H_
 
@@ -17,12 +21,15 @@
 #include <string>
 #include <vector>
 
+#include "common/codec/codec.h"
 #include "common/keyset/key_set.h"
 #include "deploy/simulate/simulated_process.h"
 #include "deploy/simulate/simulated_server.h"
 #include "deploy/simulate/simulated_world.h"
 #include "proto/parameter_server.pb.h"
+#include "server/rpc/answer_payload.h"
 #include "worker/exchange/parameter_client.h"
+#include "worker/rpc/update_coder.h"
 
 namespace tessera {
 
@@ -45,6 +52,10 @@ class SimulatedClient final : public ParameterClient {
     int machine = 0;
     MemberId member;
     int kind = 0;  // v1::PayloadKind
+    CodecChoice codecs;
+    // The job's, and whose random numbers.
+    uint64_t seed = 0;
+    Rank rank;
     std::string job_digest;
     // False: nobody looks at pulled values, and updates are known to be finite.
     bool moves_values = true;
@@ -76,6 +87,7 @@ class SimulatedClient final : public ParameterClient {
     SimulatedServer* server = nullptr;
     ExchangeSizes dense;
     ExchangeSizes sizes;  // of the exchange under way
+    Payload payload;      // of its push, where that is coded
     Version base;
     Version pulled;
   };
@@ -94,7 +106,14 @@ class SimulatedClient final : public ParameterClient {
   void Arrive(uint32_t server, uint64_t call);
   // Which of its entries are pushed.
   const ShardSlices& PushedSlices(size_t server) const;
-  ReceivedPush MakePush(size_t server) const;
+  ReceivedPush MakePush(size_t server);
+  void EncodePush(size_t server);
+  bool codes_pushes() const { return options_.codecs.push != Codec(); }
+  bool codes_pulls() const {
+    return kind_ != Kind::kReadOutside && options_.codecs.pull != Codec();
+  }
+  void TakeCoded(size_t server, const CodedKeys& keys, Version version, const ShardSlices& slices,
+                 std::unique_ptr<EntrySource> source);
   void CopyValues(const ShardSlices& slices, const Snapshot& snapshot) const;
   void TakeCut(size_t server, const SubnetReadResult& result);
   // An answer is here.
@@ -102,10 +121,11 @@ class SimulatedClient final : public ParameterClient {
   void OnValues(uint32_t server, uint64_t call);
   void Finish();
 
-  const Options options_;
+  Options options_;
   SimulatedWorld& world_;
   SimulatedProcess& process_;
   std::vector<Server> servers_;
+  std::optional<UpdateCoder> coder_;  // where pushes are coded
   Traffic traffic_;
 
   // The exchange under way.

@@ -78,6 +78,9 @@ absl::Status SimulatedWorker::Train(const v1::JoinReply& admission) {
   data.machine = options_.machine;
   data.member = member_;
   data.kind = static_cast<int>(around_.recipe->payload);
+  data.codecs = around_.recipe->codecs;
+  data.seed = around_.job->seed();
+  data.rank = Rank(admission.rank());
   data.job_digest = around_.job_digest;
   data.moves_values = around_.moves_values;
   client_ =

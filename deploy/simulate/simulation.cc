@@ -143,6 +143,7 @@ absl::Status Simulation::BuildServers(const ModelShape& shape) {
     options.shard.shard_count = count;
     options.shard.seed = job_.seed();
     options.shard.kind = static_cast<int>(recipe_.payload);
+    options.shard.codecs = recipe_.codecs;
     options.shard.policy = recipe_.make_policy();
     options.shard.rule = recipe_.make_rule();
     options.shard.schedule = recipe_.schedule;

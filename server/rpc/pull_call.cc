@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
-#include "common/rpc/borrowed_slice.h"
 #include "common/rpc/chunk.h"
 #include "common/rpc/status.h"
 #include "common/rpc/subnet_message.h"
@@ -18,9 +17,6 @@ namespace {
 
 // The first of several chunks. An answer of up to twice this is one chunk.
 constexpr int64_t kFirstChunkBytes = int64_t{64} << 10;
-
-// A slice of so few bytes holds them itself, and they are not aligned there.
-constexpr int64_t kSmallBytes = 256;
 
 // A fetch as it would be answered if the caller is right.
 absl::StatusOr<SubnetPlace> AskedPlace(const v1::SubnetRequest& request) {
@@ -77,6 +73,7 @@ absl::Status PullCall::AskAll(const grpc::ByteBuffer& bytes) {
   TESSERA_RETURN_IF_ERROR(plane_->CheckCaller(where_, request.caller()));
   outside_exchange_ = request.outside_exchange();
   TESSERA_RETURN_IF_ERROR(TakeKeys(request));
+  TESSERA_RETURN_IF_ERROR(TakeCodec(request.codec()));
   const RestWord word{request.rest(), request.rests()};
   const std::shared_ptr<PullCall> self = shared_from_this();
   if (outside_exchange_) {
@@ -113,6 +110,17 @@ absl::Status PullCall::TakeKeys(const v1::PullRequest& request) {
   return absl::InvalidArgumentError(absl::StrCat(where_, ": ", status.message()));
 }
 
+absl::Status PullCall::TakeCodec(absl::string_view name) {
+  const Codec own = outside_exchange_ ? Codec() : plane_->shard().codecs().pull;
+  absl::StatusOr<Codec> codec = NamedCodec(name, own);
+  if (!codec.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        where_, ": ", codec.status().message(), outside_exchange_ ? " outside an exchange" : ""));
+  }
+  codec_ = *codec;
+  return absl::OkStatus();
+}
+
 absl::Status PullCall::AskSubnet(const grpc::ByteBuffer& bytes) {
   v1::SubnetRequest request;
   const absl::Status read = ReadMessage(bytes, &request);
@@ -126,6 +134,7 @@ absl::Status PullCall::AskSubnet(const grpc::ByteBuffer& bytes) {
   if (!asked.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(where_, ": ", asked.status().message()));
   }
+  TESSERA_RETURN_IF_ERROR(TakeCodec(request.codec()));
   waits_only_ = request.waits_only();
   const std::shared_ptr<PullCall> self = shared_from_this();
   CancelWhenGone(plane_->shard().ReadSubnet(
@@ -151,41 +160,47 @@ void PullCall::OnCancel() {
 
 void PullCall::Answer(absl::StatusOr<ReadResult> result) {
   if (!result.ok()) return Finish(ToGrpc(result.status()));
-  if (!rows_.has_value()) {
-    const int64_t bytes = result->snapshot->bytes();
-    return BeginAnswer(*std::move(result), bytes);
+  const ShardSlices& slices = plane_->shard().slices();
+  if (rows_.has_value()) {
+    const Slice owned = OwnedRows(slices, *rows_);
+    payload_ = DensePayload(result->snapshot, owned.offset, owned.size());
+  } else if (codec_ == Codec()) {
+    payload_ = DensePayload(result->snapshot, 0, slices.size);
+  } else {
+    payload_ = Coded(*plane_->shard().dense_forms().Find(codec_), result->version,
+                     DenseSource(result->snapshot));
   }
-  const Slice owned = OwnedRows(plane_->shard().slices(), *rows_);
-  snapshot_ = result->snapshot;
-  if (owned.size() > 0) SkipTo(owned.offset);
-  BeginAnswer(*std::move(result), owned.size() * static_cast<int64_t>(sizeof(float)));
+  BeginAnswer(*std::move(result));
 }
 
-void PullCall::SkipTo(int64_t entries) {
-  while (entries >= snapshot_->blocks()[block_]->size()) {
-    entries -= snapshot_->blocks()[block_++]->size();
-  }
-  offset_ = entries * static_cast<int64_t>(sizeof(float));
+std::unique_ptr<AnswerPayload> PullCall::Coded(const CodedKeys& keys, Version version,
+                                               std::unique_ptr<EntrySource> source) {
+  ShardThread& shard = plane_->shard();
+  return CodedPayload(keys, PayloadRandom::OfValues(shard.seed(), version, shard.shard_id()),
+                      std::move(source));
 }
 
 void PullCall::AnswerSubnet(const SubnetPlace& asked, absl::StatusOr<SubnetReadResult> result) {
   if (!result.ok()) return Finish(ToGrpc(result.status()));
+  ReadResult& read = result->read;
   site_ = std::move(result->site);
-  if (site_ == nullptr) {
-    is_whole_model_ = true;
-    return BeginAnswer(std::move(result->read), 0);
+  is_whole_model_ = site_ == nullptr;
+  const bool is_right = site_ != nullptr && site_->place() == asked && !waits_only_;
+  if (is_right && codec_ == Codec()) {
+    payload_ = SubnetPayload(site_, read.snapshot);
+  } else if (is_right) {
+    payload_ =
+        Coded(*site_->forms().Find(codec_), read.version, SubnetSource(site_, read.snapshot));
   }
-  const bool is_right = site_->place() == asked && !waits_only_;
-  if (is_right) gather_.emplace(site_, result->read.snapshot);
-  BeginAnswer(std::move(result->read), is_right ? site_->bytes() : 0);
+  BeginAnswer(std::move(read));
 }
 
-void PullCall::BeginAnswer(ReadResult result, int64_t bytes) {
+void PullCall::BeginAnswer(ReadResult result) {
   snapshot_ = std::move(result.snapshot);
   version_ = result.version;
   examples_ = result.examples;
-  bytes_ = left_ = bytes;
-  if (left_ > kFirstChunkBytes) {
+  bytes_ = left();
+  if (bytes_ > kFirstChunkBytes) {
     is_reader_ = true;
     plane_->AddReader(this);
   }
@@ -210,64 +225,29 @@ void PullCall::SendNext() {
   if (!has_begun_) {
     has_begun_ = true;
     *head.mutable_header() = Header();
-    room = left_ > 2 * kFirstChunkBytes ? kFirstChunkBytes : left_;
-    if (gather_) room = 0;
+    room = left() > 2 * kFirstChunkBytes ? kFirstChunkBytes : left();
+    // What has to be made first does not hold up the word that the answer has begun.
+    if (payload_ != nullptr && !payload_->is_borrowed()) room = 0;
   }
-  const int64_t left_before = left_;
-  if (gather_) {
-    message_ = WriteChunk(head, {TakeGathered(room)});
-  } else {
-    message_ = WriteChunk(head, TakeBlocks(room));
-  }
-  plane_->CountPull(left_before - left_, WireBytes(message_.Length()), outside_exchange_);
-  if (left_ == 0) {
+  const int64_t left_before = left();
+  std::vector<grpc::Slice> slices;
+  if (room > 0) slices = payload_->Next(room);
+  message_ = WriteChunk(head, slices);
+  plane_->CountPull(left_before - left(), WireBytes(message_.Length()), outside_exchange_);
+  if (left() == 0) {
     StartWriteAndFinish(&message_, grpc::WriteOptions(), grpc::Status());
   } else {
     StartWrite(&message_);
   }
 }
 
-std::vector<grpc::Slice> PullCall::TakeBlocks(int64_t room) {
-  std::vector<grpc::Slice> slices;
-  while (room > 0 && left_ > 0) {
-    const std::shared_ptr<const Block>& block = snapshot_->blocks()[block_];
-    const int64_t block_bytes = block->size() * static_cast<int64_t>(sizeof(float));
-    const int64_t run = std::min({room, left_, block_bytes - offset_});
-    slices.push_back(
-        BorrowSlice(reinterpret_cast<const char*>(block->data()) + offset_, run, block));
-    room -= run;
-    left_ -= run;
-    offset_ += run;
-    if (offset_ == block_bytes) {
-      ++block_;
-      offset_ = 0;
-    }
-  }
-  return slices;
-}
-
-grpc::Slice PullCall::TakeGathered(int64_t room) {
-  const int64_t bytes = std::min(room, left_);
-  left_ -= bytes;
-  const int64_t entries = bytes / static_cast<int64_t>(sizeof(float));
-  if (bytes <= kSmallBytes) {
-    float values[kSmallBytes / sizeof(float)];
-    gather_->Next(entries, values);
-    return grpc::Slice(values, static_cast<size_t>(bytes));
-  }
-  grpc::Slice slice(static_cast<size_t>(bytes));
-  void* const out = const_cast<uint8_t*>(slice.begin());
-  gather_->Next(entries, static_cast<float*>(out));
-  return slice;
-}
-
 void PullCall::OnWriteDone(bool ok) {
   // After StartWriteAndFinish only OnDone matters.
-  if (left_ == 0) return;
+  if (left() == 0) return;
   if (snapshot_->revoked()) {
     plane_->CountCutOff();
     return Finish(ToGrpc(absl::AbortedError(absl::StrCat(
-        where_, ": reader too slow, ", left_, " of ", bytes_, " bytes were left; pull again"))));
+        where_, ": reader too slow, ", left(), " of ", bytes_, " bytes were left; pull again"))));
   }
   if (!ok)
     return Finish(ToGrpc(absl::CancelledError(absl::StrCat(where_, ": the client has gone"))));

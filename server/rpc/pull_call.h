@@ -24,8 +24,10 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "common/codec/codec.h"
 #include "common/keyset/rows.h"
 #include "proto/parameter_server.pb.h"
+#include "server/rpc/answer_payload.h"
 #include "server/rpc/data_plane.h"
 
 namespace tessera {
@@ -56,19 +58,19 @@ class PullCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
                                                            const grpc::ByteBuffer& request);
   absl::Status AskAll(const grpc::ByteBuffer& request);
   absl::Status TakeKeys(const v1::PullRequest& request);
+  absl::Status TakeCodec(absl::string_view name);
   absl::Status AskSubnet(const grpc::ByteBuffer& request);
   // `read`: the shard's number for what was asked.
   void CancelWhenGone(uint64_t read);
   void Answer(absl::StatusOr<ReadResult> result);
   void AnswerSubnet(const SubnetPlace& asked, absl::StatusOr<SubnetReadResult> result);
-  void BeginAnswer(ReadResult result, int64_t bytes);
-  // What is sent begins so many entries into the dense order.
-  void SkipTo(int64_t entries);
+  std::unique_ptr<AnswerPayload> Coded(const CodedKeys& keys, Version version,
+                                       std::unique_ptr<EntrySource> source);
+  void BeginAnswer(ReadResult result);
   void SendNext();
   v1::ChunkHeader Header() const;
-  // The next bytes, at most `room`; shortens left_.
-  std::vector<grpc::Slice> TakeBlocks(int64_t room);
-  grpc::Slice TakeGathered(int64_t room);
+  // Bytes that were not sent.
+  int64_t left() const { return payload_ == nullptr ? 0 : payload_->left(); }
 
   DataPlane* const plane_;
   grpc::CallbackServerContext* const context_;
@@ -76,6 +78,7 @@ class PullCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   std::string where_;
   bool outside_exchange_ = false;
   std::optional<RowRange> rows_;  // all that is asked for
+  Codec codec_;
 
   absl::Mutex mutex_;
   uint64_t read_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -88,13 +91,10 @@ class PullCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   bool waits_only_ = false;
   bool is_whole_model_ = false;             // a fetch that came when there are no rounds any more
   std::shared_ptr<const SiteSubnet> site_;  // of a subnet's answer
-  std::optional<SubnetGather> gather_;      // and of its payload, if it has any
+  std::unique_ptr<AnswerPayload> payload_;  // nullptr: the answer has none
   bool is_reader_ = false;
   bool has_begun_ = false;  // the header was sent
-  size_t block_ = 0;
-  int64_t offset_ = 0;  // bytes of blocks()[block_] that were sent
-  int64_t bytes_ = 0;   // of the answer
-  int64_t left_ = 0;    // of these, not sent
+  int64_t bytes_ = 0;  // of the answer
   grpc::ByteBuffer message_;
 };
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/codec/threshold.h"
 #include "common/rpc/chunk.h"
 #include "common/rpc/status.h"
 #include "common/rpc/subnet_message.h"
@@ -59,7 +60,7 @@ absl::Status PushCall::TakeChunk() {
   wire_bytes_ += wire_bytes;
   plane_->CountPush(payload.size(), wire_bytes);
   for (const Payload::Piece& piece : payload.pieces()) {
-    if (!finite_.Feed(piece.data, piece.size)) break;
+    if (!check_ || !check_->Feed(piece.data, piece.size)) break;
   }
   const auto chunk = std::make_shared<const Payload>(std::move(payload));
   for (const Payload::Piece& piece : chunk->pieces()) push_.payload.Append(piece, chunk);
@@ -71,7 +72,9 @@ absl::Status PushCall::TakeHeader(const v1::PushHeader& header) {
   where_ =
       absl::StrCat("push from member ", header.caller().member(), " exchange ", header.exchange());
   TESSERA_RETURN_IF_ERROR(plane_->CheckCaller(where_, header.caller()));
+  TESSERA_RETURN_IF_ERROR(TakeCodec(header));
   TESSERA_RETURN_IF_ERROR(TakeKeys(header));
+  TESSERA_RETURN_IF_ERROR(CheckSize(header.payload_bytes()));
   declared_bytes_ = static_cast<int64_t>(header.payload_bytes());
   push_.member = MemberId(header.caller().member());
   push_.generation = Generation(header.caller().generation());
@@ -84,10 +87,16 @@ absl::Status PushCall::TakeHeader(const v1::PushHeader& header) {
   return absl::OkStatus();
 }
 
-// What the shard owns bounds what is received. A subnet's exact size is the shard's to know.
+absl::Status PushCall::TakeCodec(const v1::PushHeader& header) {
+  absl::StatusOr<Codec> codec = NamedCodec(header.codec(), plane_->shard().codecs().push);
+  if (!codec.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(where_, ": ", codec.status().message()));
+  }
+  push_.codec = *codec;
+  return absl::OkStatus();
+}
+
 absl::Status PushCall::TakeKeys(const v1::PushHeader& header) {
-  const ShardSlices& slices = plane_->shard().slices();
-  const uint64_t bytes = header.payload_bytes();
   const char* const wanted = plane_->shard().trains_subnets() ? "a subnet's" : "dense";
   if (header.keys().has_subnet()) {
     if (!plane_->shard().trains_subnets()) {
@@ -104,20 +113,49 @@ absl::Status PushCall::TakeKeys(const v1::PushHeader& header) {
       return absl::InvalidArgumentError(absl::StrCat(where_, ": ", place.status().message()));
     }
     push_.subnet = *std::move(place);
-    if (bytes <= static_cast<uint64_t>(slices.bytes()) && bytes % 4 == 0) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        absl::StrCat(where_, ": payload is ", bytes, " bytes, want a multiple of 4 of at most ",
-                     slices.bytes(), "; layouts differ, compare layout_hash in status"));
+    return absl::OkStatus();
   }
   if (!header.keys().has_dense() || !plane_->shard().takes_whole()) {
     return absl::InvalidArgumentError(
         absl::StrCat(where_, ": keys are ",
                      header.keys().has_dense() ? "dense" : "absent or unknown", ", want ", wanted));
   }
-  if (bytes == static_cast<uint64_t>(slices.bytes())) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(where_, ": payload is ", bytes, " bytes, want ", slices.bytes(), " (",
-                   slices.size, " entries as f32); layouts differ, compare layout_hash in status"));
+  return absl::OkStatus();
+}
+
+// What the shard owns bounds what is received. A subnet's exact size is the shard's to know.
+absl::Status PushCall::CheckSize(uint64_t bytes) {
+  const CodedKeys* const keys = plane_->shard().dense_forms().Find(push_.codec);
+  const auto refuse = [&](const std::string& wanted) {
+    return absl::InvalidArgumentError(absl::StrCat(where_, ": payload is ", bytes, " bytes, want ",
+                                                   wanted,
+                                                   "; layouts differ, compare layout_hash in "
+                                                   "status"));
+  };
+  if (keys == nullptr) {
+    const int64_t limit = ThresholdBytesMax(plane_->shard().slices().size);
+    if (bytes <= static_cast<uint64_t>(limit)) return absl::OkStatus();
+    return refuse(absl::StrCat("at most ", limit));
+  }
+  if (!push_.subnet) {
+    if (bytes != static_cast<uint64_t>(keys->bytes())) {
+      return refuse(absl::StrCat(keys->bytes(), " (", keys->entries(), " entries as ",
+                                 Describe(push_.codec), ")"));
+    }
+    check_.emplace(*keys);
+    return absl::OkStatus();
+  }
+  if (!IsPlain(push_.codec)) {
+    if (bytes <= static_cast<uint64_t>(keys->bytes())) return absl::OkStatus();
+    return refuse(absl::StrCat("at most ", keys->bytes()));
+  }
+  const uint64_t entry_bytes = push_.codec.kind == CodecKind::kF32 ? 4 : 2;
+  if (bytes > static_cast<uint64_t>(keys->bytes()) || bytes % entry_bytes != 0) {
+    return refuse(absl::StrCat("a multiple of ", entry_bytes, " of at most ", keys->bytes()));
+  }
+  plain_keys_.emplace(CodedKeys::Plain(push_.codec, static_cast<int64_t>(bytes / entry_bytes)));
+  check_.emplace(*plain_keys_);
+  return absl::OkStatus();
 }
 
 absl::Status PushCall::CheckEnd() const {
@@ -168,7 +206,14 @@ void PushCall::OnCancel() {
 }
 
 void PushCall::Deliver() {
-  push_.bad_entry = finite_.bad_entry();
+  if (check_) push_.bad_entry = check_->bad_entry();
+  if (push_.codec.kind == CodecKind::kThreshold) {
+    const absl::Status status =
+        CheckThresholdPayload(push_.payload, plane_->shard().slices().size);
+    if (!status.ok()) {
+      return Fail(absl::Status(status.code(), absl::StrCat(where_, ": ", status.message())));
+    }
+  }
   const std::shared_ptr<PushCall> self = shared_from_this();
   plane_->shard().Accept(std::move(push_), [self](const absl::StatusOr<PushAccepted>& accepted) {
     self->OnAccepted(accepted);

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <grpcpp/support/byte_buffer.h>
@@ -20,7 +21,8 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
-#include "common/codec/f32.h"
+#include "common/codec/arrival_check.h"
+#include "common/codec/coded_keys.h"
 #include "proto/parameter_server.pb.h"
 #include "server/rpc/data_plane.h"
 
@@ -47,7 +49,9 @@ class PushCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
 
   absl::Status TakeChunk();
   absl::Status TakeHeader(const v1::PushHeader& header);
+  absl::Status TakeCodec(const v1::PushHeader& header);
   absl::Status TakeKeys(const v1::PushHeader& header);
+  absl::Status CheckSize(uint64_t bytes);
   absl::Status CheckEnd() const;
   void AskForPlace();
   void OnPlace(const absl::Status& status);
@@ -68,7 +72,9 @@ class PushCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   bool asked_ = false;  // for a place
   int64_t declared_bytes_ = 0;
   int64_t wire_bytes_ = 0;
-  FiniteCheck finite_;
+  // Of what is checked while it arrives; a coded subnet is not, its buckets are the shard's to know.
+  std::optional<CodedKeys> plain_keys_;
+  std::optional<ArrivalCheck> check_;
   ReceivedPush push_;
 
   absl::Mutex mutex_;

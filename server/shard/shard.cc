@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <utility>
 
-#include <xxhash.h>
-
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
-#include "common/codec/f32.h"
+#include "common/codec/arrival_check.h"
+#include "common/codec/update_reader.h"
+#include "server/shard/stored_values.h"
 
 namespace tessera {
 namespace {
@@ -25,8 +25,12 @@ std::string Where(const ReceivedPush& push) {
 
 Shard::Shard(Options options)
     : shape_(std::move(options.shape)),
+      id_(options.shard),
       slices_(SlicesOf(shape_, options.shard, options.shard_count)),
       layout_hash_(LayoutHash(shape_, options.shard_count)),
+      seed_(options.seed),
+      codecs_(options.codecs),
+      dense_forms_(codecs_, slices_, shape_),
       kind_(options.kind),
       whole_kind_(options.whole_kind),
       policy_(std::move(options.policy)),
@@ -36,21 +40,11 @@ Shard::Shard(Options options)
                   ? *options.limits
                   : PlanShardMemory({&shape_, slices_, 0, 1, nullptr}).limits),
       store_(slices_, std::max(limits_.copy_bytes, kBlockBytes)) {
-  int block = 0;
-  for (const Slice& slice : slices_.slices) {
-    const int64_t slice_end = slice.offset + slice.size();
-    int64_t row = slice.row_begin;
-    for (; block < store_.block_count() && store_.offset(block) < slice_end; ++block) {
-      const BlockStore::Rewrite write = store_.BeginRewrite(block);
-      const int64_t rows = write.size / slice.columns;
-      FillInitialRows(shape_.parameters[slice.parameter], slice.parameter, options.seed, row,
-                      row + rows, write.out);
-      row += rows;
-    }
-  }
+  FillInitial(shape_, slices_, options.seed, &store_);
   if (options.groups) {
     TESSERA_CHECK(policy_->Collecting() != Exchange(0));
-    rounds_.emplace(shape_, slices_, *std::move(options.groups), options.seed);
+    TESSERA_CHECK(!codecs_.holds_back());
+    rounds_.emplace(shape_, slices_, *std::move(options.groups), options.seed, codecs_);
     if (whole_kind_) forms_.emplace();
     return;
   }
@@ -58,7 +52,12 @@ Shard::Shard(Options options)
   for (std::vector<float>& state : state_) state.assign(slices_.size, 0.0f);
 }
 
-absl::Status Shard::Validate(const ReceivedPush& push, const SiteSubnet* site) const {
+const CodedKeys* Shard::KeysOf(const ReceivedPush& push, const SiteSubnet* site) const {
+  return site == nullptr ? dense_forms_.Find(push.codec) : site->forms().Find(push.codec);
+}
+
+absl::Status Shard::Validate(ReceivedPush* received, const SiteSubnet* site) const {
+  ReceivedPush& push = *received;
   if (push.layout_hash != layout_hash_) {
     return absl::InvalidArgumentError(
         absl::StrCat(Where(push), ": layout_hash is ", absl::Hex(push.layout_hash), ", want ",
@@ -69,11 +68,19 @@ absl::Status Shard::Validate(const ReceivedPush& push, const SiteSubnet* site) c
     return absl::InvalidArgumentError(absl::StrCat(Where(push), ": payload kind is ", push.kind,
                                                    ", want ", kind, "; the job's methods differ"));
   }
-  const int64_t bytes = site == nullptr ? slices_.bytes() : site->bytes();
-  if (push.payload.size() != bytes) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        Where(push), ": payload is ", push.payload.size(), " bytes, want ", bytes, " (", bytes / 4,
-        " entries as f32); layouts differ, compare layout_hash in status"));
+  if (push.codec != Codec() && push.codec != codecs_.push) {
+    return absl::InvalidArgumentError(absl::StrCat(Where(push), ": codec is ", Describe(push.codec),
+                                                   ", want ", Describe(codecs_.push), " or f32"));
+  }
+  const CodedKeys* const keys = KeysOf(push, site);
+  if (keys != nullptr && push.payload.size() != keys->bytes()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(Where(push), ": payload is ", push.payload.size(), " bytes, want ",
+                     keys->bytes(), " (", keys->entries(), " entries as ", Describe(push.codec),
+                     "); layouts differ, compare layout_hash in status"));
+  }
+  if (site != nullptr && !IsPlain(push.codec)) {
+    push.bad_entry = FirstBadEntry(*keys, push.payload);
   }
   if (push.bad_entry >= 0) {
     return absl::InvalidArgumentError(
@@ -141,7 +148,7 @@ absl::StatusOr<PushAccepted> Shard::Accept(ReceivedPush push) {
     return PushAccepted{/*duplicate=*/true, counters_.version};
   }
   absl::StatusOr<std::shared_ptr<const SiteSubnet>> site = SiteOf(push);
-  absl::Status status = site.ok() ? Validate(push, site->get()) : site.status();
+  absl::Status status = site.ok() ? Validate(&push, site->get()) : site.status();
   if (status.ok() && push.exchange != member.accepted.Next()) {
     status = absl::FailedPreconditionError(
         absl::StrCat(Where(push), ": want exchange ", member.accepted.Next().value(), " next"));
@@ -163,7 +170,8 @@ absl::StatusOr<PushAccepted> Shard::Accept(ReceivedPush push) {
   if (forms_) forms_->Take(form);
   Release(push.member, push.payload.size());
   counters_.staged_bytes += push.payload.size();
-  staged_.push_back({push.member, push.exchange, push.base, push.examples, *std::move(site),
+  const CodedKeys* const keys = KeysOf(push, site->get());
+  staged_.push_back({push.member, push.exchange, push.base, push.examples, *std::move(site), keys,
                      std::move(push.payload)});
   if (member.rests_after && *member.rests_after < push.exchange) Wake(push.member, &member);
   ++counters_.pushes;
@@ -211,12 +219,12 @@ bool Shard::Advance(absl::Time now) {
       {push.member, push.exchange, push.base, counters_.version, push.examples, now});
   pending_examples_ += push.examples;
   if (push.site != nullptr) {
-    rounds_->Fold(*push.site, push.payload, verdict.weight, &store_);
+    rounds_->Fold(*push.site, *push.keys, push.payload, verdict.weight, &store_);
     if (verdict.commit) CommitRound();
   } else if (verdict.commit) {
-    FoldAndCommit(push.payload, verdict);
+    FoldAndCommit(push, verdict);
   } else {
-    Fold(push.payload, verdict.weight);
+    Fold(push, verdict.weight);
   }
   MemberState& member = members_[push.member];
   member.folded = push.exchange;
@@ -231,9 +239,9 @@ std::optional<absl::Time> Shard::Deadline() const {
   return due.has_value() ? due : again;
 }
 
-void Shard::Fold(const Payload& payload, float weight) {
+void Shard::Fold(const Staged& push, float weight) {
   pending_.resize(slices_.size);
-  F32Reader reader(payload);
+  UpdateReader reader(push.keys, push.payload);
   if (pending_count_++ == 0) {
     reader.Assign(slices_.size, weight, pending_.data());
   } else {
@@ -243,9 +251,9 @@ void Shard::Fold(const Payload& payload, float weight) {
 
 // One pass: the last push of an update is decoded tile by tile, and each tile is applied while it
 // is warm.
-void Shard::FoldAndCommit(const Payload& payload, const Verdict& verdict) {
+void Shard::FoldAndCommit(const Staged& push, const Verdict& verdict) {
   const Update update = BeginCommit(verdict.commit_scale);
-  F32Reader reader(payload);
+  UpdateReader reader(push.keys, push.payload);
   float scratch[kTileEntries];
   std::vector<float*> state(state_.size());
   for (int i = 0; i < store_.block_count(); ++i) {
@@ -473,23 +481,7 @@ ShardCounters Shard::counters() const {
   return counters;
 }
 
-uint64_t Shard::ParametersHash() const {
-  uint64_t sum = 0;
-  int block = 0;
-  for (const Slice& slice : slices_.slices) {
-    const int64_t slice_end = slice.offset + slice.size();
-    int64_t row = slice.row_begin;
-    for (; block < store_.block_count() && store_.offset(block) < slice_end; ++block) {
-      const Block& b = store_.block(block);
-      for (int64_t begin = 0; begin < b.size(); begin += slice.columns, ++row) {
-        const uint64_t name =
-            static_cast<uint64_t>(slice.parameter) << 40 | static_cast<uint64_t>(row);
-        sum += XXH3_64bits_withSeed(b.data() + begin, slice.columns * sizeof(float), name);
-      }
-    }
-  }
-  return sum;
-}
+uint64_t Shard::ParametersHash() const { return HashOf(store_, slices_); }
 
 int64_t Shard::memory_bytes() const {
   if (rounds_) return slices_.bytes() * (whole_kind_ ? 2 : 1) + rounds_->memory_bytes();

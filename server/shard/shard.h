@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/base/ids.h"
+#include "common/codec/coded_keys.h"
 #include "common/codec/payload.h"
 #include "common/consistency/policy.h"
 #include "common/keyset/subnet.h"
@@ -42,8 +43,11 @@ struct ReceivedPush {
   std::optional<SubnetPlace> subnet;
   // Of a subnet: the sender's next exchange is of all entries.
   bool whole_next = false;
+  // How the payload is written: f32, or the job's. A threshold payload has passed its check.
+  Codec codec;
   Payload payload;
-  // The first entry of the payload that is infinite or not a number, found while the bytes arrived; -1: none.
+  // The first entry of the payload that is infinite or not a number, found while the bytes arrived; -1:
+  // none, or for the shard to find: in coded subnets.
   int64_t bad_entry = -1;
 };
 
@@ -113,8 +117,9 @@ class Shard {
     ShardId shard;
     int shard_count = 1;
     uint64_t seed = 0;
-    // The payload that the job's method sends.
+    // The payload that the job's method sends, and how values are written.
     int kind = 0;
+    CodecChoice codecs;
     std::unique_ptr<ConsistencyPolicy> policy;
     std::unique_ptr<UpdateRule> rule;
     // Of the rule's learning rate.
@@ -183,10 +188,15 @@ class Shard {
   bool Reserve(MemberId member, int64_t bytes);
   void Release(MemberId member, int64_t bytes);
 
+  ShardId id() const { return id_; }
   const ShardSlices& slices() const { return slices_; }
   const ModelShape& shape() const { return shape_; }
   uint64_t layout_hash() const { return layout_hash_; }
   bool trains_subnets() const { return rounds_.has_value(); }
+  uint64_t seed() const { return seed_; }
+  const CodecChoice& codecs() const { return codecs_; }
+  // All entries, as pushes and pulls have them.
+  const CodedForms& dense_forms() const { return dense_forms_; }
   // Pushes may be of all entries.
   bool takes_whole() const { return !rounds_ || forms_.has_value(); }
   ShardCounters counters() const;
@@ -212,17 +222,19 @@ class Shard {
     uint64_t examples = 0;
     // The subnet that the payload is of.
     std::shared_ptr<const SiteSubnet> site;
+    const CodedKeys* keys = nullptr;  // of the payload; nullptr: threshold
     Payload payload;
   };
 
-  absl::Status Validate(const ReceivedPush& push, const SiteSubnet* site) const;
+  absl::Status Validate(ReceivedPush* push, const SiteSubnet* site) const;
+  const CodedKeys* KeysOf(const ReceivedPush& push, const SiteSubnet* site) const;
   absl::StatusOr<std::shared_ptr<const SiteSubnet>> SiteOf(const ReceivedPush& push);
   void OpenRound();
   // The word on `first` is awaited before this exchange may end.
   bool Holds(Exchange first, Exchange exchange) const;
   std::deque<Staged>::iterator NextStaged();
-  void Fold(const Payload& payload, float weight);
-  void FoldAndCommit(const Payload& payload, const Verdict& verdict);
+  void Fold(const Staged& push, float weight);
+  void FoldAndCommit(const Staged& push, const Verdict& verdict);
   void Commit(float scale);
   void CommitRound();
   // The update that is being committed, and its examples, which count from now on.
@@ -231,8 +243,12 @@ class Shard {
   void Wake(MemberId id, MemberState* member);
 
   const ModelShape shape_;
+  const ShardId id_;
   const ShardSlices slices_;
   const uint64_t layout_hash_;
+  const uint64_t seed_;
+  const CodecChoice codecs_;
+  const CodedForms dense_forms_;
   const int kind_;
   const std::optional<int> whole_kind_;
   const std::unique_ptr<ConsistencyPolicy> policy_;

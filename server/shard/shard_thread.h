@@ -66,7 +66,11 @@ class ShardThread {
   // Constant after construction.
   const ModelShape& shape() const { return shard_->shape(); }
   const ShardSlices& slices() const { return slices_; }
+  ShardId shard_id() const { return shard_->id(); }
   uint64_t layout_hash() const { return layout_hash_; }
+  uint64_t seed() const { return shard_->seed(); }
+  const CodecChoice& codecs() const { return shard_->codecs(); }
+  const CodedForms& dense_forms() const { return shard_->dense_forms(); }
   bool trains_subnets() const { return trains_subnets_; }
   bool takes_whole() const { return takes_whole_; }
 

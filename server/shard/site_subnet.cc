@@ -25,7 +25,7 @@ std::string DescribeSite(const SubnetPlace& place) {
 }
 
 SiteSubnet::SiteSubnet(const ModelShape& full, const NeuronGroups& groups, SubnetPlace place,
-                       const ShardSlices& slices)
+                       const ShardSlices& slices, const CodecChoice& codecs)
     : place_(std::move(place)),
       subnet_(SubnetOf(full, groups, place_)),
       columns_(groups.widths.size()) {
@@ -56,6 +56,7 @@ SiteSubnet::SiteSubnet(const ModelShape& full, const NeuronGroups& groups, Subne
     parts_.push_back(part);
   }
   size_ = own.size;
+  forms_ = std::make_unique<const CodedForms>(codecs, own, full);
 }
 
 std::string SiteSubnet::Describe(const ModelShape& full, int64_t entry) const {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "common/codec/coded_keys.h"
 #include "common/keyset/gather.h"
 #include "common/keyset/subnet.h"
 #include "common/layout/shard_map.h"
@@ -26,7 +27,7 @@ class SiteSubnet {
   // `place` of `full`, of which the server owns `slices`. Cuts every group: a fraction of a
   // millisecond for thousands of neurons.
   SiteSubnet(const ModelShape& full, const NeuronGroups& groups, SubnetPlace place,
-             const ShardSlices& slices);
+             const ShardSlices& slices, const CodecChoice& codecs = {});
   SiteSubnet(const SiteSubnet&) = delete;
   SiteSubnet& operator=(const SiteSubnet&) = delete;
 
@@ -54,6 +55,8 @@ class SiteSubnet {
   const std::vector<Part>& parts() const { return parts_; }
   int64_t size() const { return size_; }
   int64_t bytes() const { return size_ * static_cast<int64_t>(sizeof(float)); }
+  // As the job exchanges them.
+  const CodedForms& forms() const { return *forms_; }
   int64_t shared_size() const { return shared_size_; }
 
   // An entry in words: "layers.0.weight[12, 5]", in the whole model's indices.
@@ -65,6 +68,7 @@ class SiteSubnet {
   // By group, where it indexes columns.
   std::vector<std::unique_ptr<ColumnSet>> columns_;
   std::vector<Part> parts_;
+  std::unique_ptr<const CodedForms> forms_;
   int64_t size_ = 0;
   int64_t shared_size_ = 0;
 };

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "common/base/check.h"
-#include "common/codec/f32.h"
+#include "common/codec/decoder.h"
 
 namespace tessera {
 namespace {
@@ -42,10 +42,10 @@ class Editor {
 }  // namespace
 
 SubnetRounds::SubnetRounds(const ModelShape& shape, const ShardSlices& slices, NeuronGroups groups,
-                           uint64_t seed)
-    : shape_(shape), slices_(slices), groups_(std::move(groups)), seed_(seed) {
+                           uint64_t seed, const CodecChoice& codecs)
+    : shape_(shape), slices_(slices), groups_(std::move(groups)), seed_(seed), codecs_(codecs) {
   // Shared parameters are the same for all sites of all rounds.
-  const SiteSubnet any(shape_, groups_, {seed_, 0, 0, {1}}, slices_);
+  const SiteSubnet any(shape_, groups_, {seed_, 0, 0, {1}}, slices_, codecs_);
   int64_t row_size = kTileEntries;
   for (const SiteSubnet::Part& part : any.parts()) {
     row_size = std::max(row_size, part.row_size);
@@ -75,15 +75,16 @@ std::shared_ptr<const SiteSubnet> SubnetRounds::Of(MemberId member) {
     place.round = round_.value();
     place.site = static_cast<uint32_t>(site);
     place.shares = shares_;
-    subnets_[site] = std::make_shared<const SiteSubnet>(shape_, groups_, std::move(place), slices_);
+    subnets_[site] =
+        std::make_shared<const SiteSubnet>(shape_, groups_, std::move(place), slices_, codecs_);
   }
   return subnets_[site];
 }
 
-void SubnetRounds::Fold(const SiteSubnet& site, const Payload& payload, float weight,
-                        BlockStore* store) {
-  TESSERA_CHECK(payload.size() == site.bytes());
-  F32Reader reader(payload);
+void SubnetRounds::Fold(const SiteSubnet& site, const CodedKeys& keys, const Payload& payload,
+                        float weight, BlockStore* store) {
+  TESSERA_CHECK(keys.entries() == site.size() && payload.size() == keys.bytes());
+  PayloadReader reader(keys, payload);
   Editor editor(store);
   float* const scratch = scratch_.data();
   for (const SiteSubnet::Part& part : site.parts()) {

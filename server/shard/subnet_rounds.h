@@ -26,9 +26,9 @@ namespace tessera {
 // The shard's thread.
 class SubnetRounds {
  public:
-  // `shape` and `slices` must outlive this. `seed` is the job's.
+  // `shape` and `slices` must outlive this. `seed` and `codecs` are the job's.
   SubnetRounds(const ModelShape& shape, const ShardSlices& slices, NeuronGroups groups,
-               uint64_t seed);
+               uint64_t seed, const CodecChoice& codecs = {});
 
   // `round` is open and has these sites, in order, with these shares. What was computed for the
   // same ones stays.
@@ -38,8 +38,10 @@ class SubnetRounds {
   // may keep it beyond the round.
   std::shared_ptr<const SiteSubnet> Of(MemberId member);
 
-  // `payload` has the site's size. Blocks that none of its rows lie in are not touched.
-  void Fold(const SiteSubnet& site, const Payload& payload, float weight, BlockStore* store);
+  // `payload` is the site's, written as `keys`, one of its forms, say. Blocks that none of its rows
+  // lie in are not touched.
+  void Fold(const SiteSubnet& site, const CodedKeys& keys, const Payload& payload, float weight,
+            BlockStore* store);
   void Commit(BlockStore* store);
 
   int64_t memory_bytes() const {
@@ -51,6 +53,7 @@ class SubnetRounds {
   const ShardSlices& slices_;
   const NeuronGroups groups_;
   const uint64_t seed_;
+  const CodecChoice codecs_;
 
   Exchange round_;
   std::vector<MemberId> sites_;

@@ -47,6 +47,8 @@ struct OutgoingPush {
   std::optional<PayloadKind> kind = std::nullopt;
   // Of a subnet: this worker's next exchange is of the whole model.
   bool whole_next = false;
+  // It brings all that the codec has held back, as f32.
+  bool flush = false;
 };
 
 // What an exchange brought beside the values, and where its time went for the thread that called.

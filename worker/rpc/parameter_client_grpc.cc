@@ -25,6 +25,9 @@ bool IsTransient(absl::StatusCode code) {
          code == absl::StatusCode::kCancelled;
 }
 
+// f32 needs none.
+std::string NameOnWire(const Codec& codec) { return codec == Codec() ? "" : Describe(codec); }
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ParameterClientGrpc>> ParameterClientGrpc::Create(Options options) {
@@ -41,7 +44,9 @@ absl::StatusOr<std::unique_ptr<ParameterClientGrpc>> ParameterClientGrpc::Create
 }
 
 ParameterClientGrpc::ParameterClientGrpc(Options options)
-    : options_(std::move(options)), dense_keys_{std::nullopt, options_.slices} {
+    : options_(std::move(options)),
+      dense_keys_{std::nullopt, options_.slices},
+      coder_(options_.coding) {
   servers_.resize(options_.servers.size());
   for (size_t s = 0; s < servers_.size(); ++s) {
     servers_[s].address = options_.servers[s];
@@ -80,13 +85,13 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::PushPull(const OutgoingPush&
                                                              const ConstParameterArrays& update,
                                                              const KeySet& value_keys,
                                                              const ParameterArrays& values) {
-  PrepareHeader(push, update_keys);
+  PrepareHeader(push, update_keys, update);
   if (value_keys.subnet.has_value()) {
     PrepareFetch(push.exchange, value_keys);
   } else {
     PrepareRequest(push.exchange, push.rest, /*outside_exchange=*/false);
   }
-  AddPushes(update_keys, update);
+  AddPushes(update_keys);
   AddPulls(value_keys, values);
   absl::StatusOr<ExchangeResult> result = RunTasks();
   if (result.ok()) ++traffic_.exchanges;
@@ -124,8 +129,8 @@ absl::Status ParameterClientGrpc::ReadRows(const RowRange& rows, absl::Span<floa
 absl::StatusOr<ExchangeResult> ParameterClientGrpc::Push(Exchange exchange, uint64_t examples,
                                                          const KeySet& keys,
                                                          const ConstParameterArrays& update) {
-  PrepareHeader({exchange, examples}, keys);
-  AddPushes(keys, update);
+  PrepareHeader({exchange, examples}, keys, update);
+  AddPushes(keys);
   return RunTasks();
 }
 
@@ -134,7 +139,10 @@ void ParameterClientGrpc::Cancel() {
   board_.Notify();
 }
 
-void ParameterClientGrpc::PrepareHeader(const OutgoingPush& push, const KeySet& keys) {
+void ParameterClientGrpc::PrepareHeader(const OutgoingPush& push, const KeySet& keys,
+                                        const ConstParameterArrays& update) {
+  coder_.Begin(push, keys, update);
+  header_.set_codec(NameOnWire(coder_.codec()));
   header_.set_exchange(push.exchange.value());
   header_.set_examples(push.examples);
   header_.set_kind(push.kind ? static_cast<v1::PayloadKind>(*push.kind) : options_.kind);
@@ -153,6 +161,7 @@ void ParameterClientGrpc::PrepareRequest(Exchange after, RestWord word, bool out
   request_.set_rest(word.number);
   request_.set_rests(word.rests);
   request_.set_outside_exchange(outside_exchange);
+  request_.set_codec(outside_exchange ? "" : NameOnWire(options_.coding.codecs.pull));
   request_.mutable_keys()->mutable_dense();
 }
 
@@ -169,12 +178,13 @@ void ParameterClientGrpc::PrepareFetch(Exchange after, const KeySet& keys) {
   TESSERA_CHECK(place.round == after.Next().value());
   fetches_ = place;
   SetKeys(keys, &fetch_);
+  fetch_.set_codec(NameOnWire(options_.coding.codecs.pull));
 }
 
-void ParameterClientGrpc::AddPushes(const KeySet& keys, const ConstParameterArrays& update) {
+void ParameterClientGrpc::AddPushes(const KeySet& keys) {
   TESSERA_CHECK(keys.slices.size() == servers_.size());
   for (size_t s = 0; s < servers_.size(); ++s) {
-    servers_[s].update.Assign(keys.slices[s], update);
+    servers_[s].payload = coder_.Make(s, &servers_[s].update);
     tasks_.emplace_back();
     tasks_.back().server = s;
     tasks_.back().is_push = true;
@@ -189,17 +199,24 @@ void ParameterClientGrpc::AddPulls(const KeySet& keys, const ParameterArrays& va
 void ParameterClientGrpc::AddPull(size_t server, const ShardSlices& slices,
                                   const ParameterArrays& values) {
   servers_[server].values.Assign(slices, values);
+  servers_[server].value_keys.reset();
+  const Codec& codec = options_.coding.codecs.pull;
+  if (!reads_outside() && codec != Codec()) {
+    servers_[server].value_keys.emplace(codec, slices, options_.coding.shape);
+  }
   tasks_.emplace_back();
   tasks_.back().server = server;
 }
 
 std::unique_ptr<PullFromServer> ParameterClientGrpc::MakePull(Server* server) {
   server->values.Rewind();
+  ValueWriter values(&server->values, server->value_keys ? &*server->value_keys : nullptr);
   if (fetches_.has_value()) {
     return std::make_unique<PullFromServer>(&board_, fetch_, *fetches_, options_.layout_hash,
-                                            &server->values);
+                                            std::move(values));
   }
-  return std::make_unique<PullFromServer>(&board_, request_, options_.layout_hash, &server->values);
+  return std::make_unique<PullFromServer>(&board_, request_, options_.layout_hash,
+                                          std::move(values));
 }
 
 absl::StatusOr<ExchangeResult> ParameterClientGrpc::RunTasks() {
@@ -270,9 +287,9 @@ absl::Time ParameterClientGrpc::StartDue(absl::Time now) {
     ++task.attempts;
     if (task.is_push) {
       header_.set_base_version(server.base.value());
-      server.update.Rewind();
-      header_.set_payload_bytes(server.update.left());
-      task.push = std::make_unique<PushToServer>(&board_, header_, &server.update);
+      server.payload->Rewind();
+      header_.set_payload_bytes(server.payload->bytes());
+      task.push = std::make_unique<PushToServer>(&board_, header_, server.payload.get());
       task.call = task.push.get();
       task.push->Start(server.stubs.front().get());
     } else {
@@ -291,7 +308,7 @@ absl::Status ParameterClientGrpc::Collect(Task* task, absl::Time now) {
   if (task->is_push) {
     traffic_.push_payload_bytes += call.payload_bytes();
     traffic_.push_wire_bytes += call.wire_bytes();
-  } else if (!fetches_.has_value() && request_.outside_exchange()) {
+  } else if (reads_outside()) {
     traffic_.other_payload_bytes += call.payload_bytes();
   } else {
     traffic_.pull_payload_bytes += call.payload_bytes();

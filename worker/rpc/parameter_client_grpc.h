@@ -28,6 +28,7 @@
 #include "worker/exchange/parameter_client.h"
 #include "worker/rpc/replica_runs.h"
 #include "worker/rpc/server_call.h"
+#include "worker/rpc/update_coder.h"
 
 namespace tessera {
 
@@ -44,6 +45,8 @@ class ParameterClientGrpc final : public ParameterClient {
     Generation generation;
     std::string job_digest;
     v1::PayloadKind kind = v1::GRADIENT;
+    // How values are written, what `slices` are of, whose random numbers.
+    UpdateCoder::Options coding;
     // How long a server that cannot be reached, or that refuses for the moment, is tried again.
     absl::Duration retry_time = absl::Seconds(10);
     // 1, or 2: then pulls have a connection of their own.
@@ -91,7 +94,9 @@ class ParameterClientGrpc final : public ParameterClient {
     std::vector<std::unique_ptr<grpc::GenericStub>>
         stubs;  // pushes go to the first, pulls to the last
     UpdateRuns update;
+    std::unique_ptr<UpdatePayload> payload;
     ValueRuns values;
+    std::optional<CodedKeys> value_keys;  // how values come; nullopt: as f32
     Version base;
     Version pulled;
   };
@@ -99,14 +104,16 @@ class ParameterClientGrpc final : public ParameterClient {
   explicit ParameterClientGrpc(Options options);
 
   void Connect(Server* server);
-  void PrepareHeader(const OutgoingPush& push, const KeySet& keys);
+  void PrepareHeader(const OutgoingPush& push, const KeySet& keys,
+                     const ConstParameterArrays& update);
   void PrepareRequest(Exchange after, RestWord word, bool outside_exchange);
   void PrepareFetch(Exchange after, const KeySet& keys);
   void PrepareRows(const RowRange& rows);
   bool reads_rows() const { return !fetches_.has_value() && request_.keys().has_rows(); }
-  void AddPushes(const KeySet& keys, const ConstParameterArrays& update);
+  void AddPushes(const KeySet& keys);
   void AddPulls(const KeySet& keys, const ParameterArrays& values);
   void AddPull(size_t server, const ShardSlices& slices, const ParameterArrays& values);
+  bool reads_outside() const { return !fetches_.has_value() && request_.outside_exchange(); }
   std::unique_ptr<PullFromServer> MakePull(Server* server);
   absl::StatusOr<ExchangeResult> RunTasks();
   absl::Time StartDue(absl::Time now);
@@ -115,6 +122,7 @@ class ParameterClientGrpc final : public ParameterClient {
 
   const Options options_;
   const KeySet dense_keys_;
+  UpdateCoder coder_;
   std::vector<Server> servers_;
   std::vector<Task> tasks_;
   v1::PushHeader header_;

@@ -68,6 +68,23 @@ class ReplicaRuns {
     }
   }
 
+  // The next entries that lie behind each other: where they are, and how many. All that was taken so
+  // far must be whole entries.
+  struct Stretch {
+    Float* entries = nullptr;
+    int64_t count = 0;
+  };
+  Stretch Ahead() const {
+    if (run_ == runs_.size()) return {};
+    const Run& run = runs_[run_];
+    return {reinterpret_cast<Float*>(run.data + offset_),
+            (run.size - offset_) / static_cast<int64_t>(sizeof(float))};
+  }
+  // Goes on behind `count` of them.
+  void Skip(int64_t count) {
+    Take(count * static_cast<int64_t>(sizeof(float)), [](Byte*, int64_t) {});
+  }
+
  private:
   std::vector<Run> runs_;
   size_t run_ = 0;

@@ -1,7 +1,5 @@
 #include "worker/rpc/server_call.h"
 
-#include <algorithm>
-#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,7 +8,6 @@
 #include "absl/time/clock.h"
 #include "common/base/check.h"
 #include "common/codec/payload.h"
-#include "common/rpc/borrowed_slice.h"
 #include "common/rpc/chunk.h"
 #include "common/rpc/status.h"
 #include "common/rpc/subnet_message.h"
@@ -63,8 +60,8 @@ void ServerCall::DropHolder() {
   board->Notify();
 }
 
-PushToServer::PushToServer(CallBoard* board, const v1::PushHeader& header, UpdateRuns* runs)
-    : ServerCall(board), runs_(runs) {
+PushToServer::PushToServer(CallBoard* board, const v1::PushHeader& header, UpdatePayload* payload)
+    : ServerCall(board), payload_(payload) {
   *head_.mutable_header() = header;
   AddHolder();
   memory_ = std::shared_ptr<const void>(this, [](PushToServer* call) { call->DropHolder(); });
@@ -79,16 +76,12 @@ void PushToServer::Start(grpc::GenericStub* stub) {
 }
 
 void PushToServer::WriteNext() {
-  const int64_t payload_bytes = std::min(kChunkBytes, runs_->left());
-  std::vector<grpc::Slice> slices;
-  runs_->Take(payload_bytes, [&](const char* data, int64_t size) {
-    slices.push_back(BorrowSlice(data, size, memory_));
-  });
-  message_ = WriteChunk(head_, slices);
+  const int64_t left_before = payload_->left();
+  message_ = WriteChunk(head_, payload_->Next(kChunkBytes, memory_));
   head_.Clear();
-  payload_bytes_ += payload_bytes;
+  payload_bytes_ += left_before - payload_->left();
   wire_bytes_ += WireBytes(message_.Length());
-  if (runs_->left() > 0) {
+  if (payload_->left() > 0) {
     StartWrite(&message_);
   } else {
     StartWriteLast(&message_, grpc::WriteOptions());
@@ -96,7 +89,7 @@ void PushToServer::WriteNext() {
 }
 
 void PushToServer::OnWriteDone(bool ok) {
-  if (ok && runs_->left() > 0) WriteNext();
+  if (ok && payload_->left() > 0) WriteNext();
 }
 
 void PushToServer::OnReadDone(bool ok) { replied_ = ok; }
@@ -111,15 +104,19 @@ absl::Status PushToServer::Conclude(absl::Status status) {
 }
 
 PullFromServer::PullFromServer(CallBoard* board, const v1::PullRequest& request,
-                               uint64_t layout_hash, ValueRuns* runs)
-    : ServerCall(board), layout_hash_(layout_hash), runs_(runs), message_(WriteMessage(request)) {}
+                               uint64_t layout_hash, ValueWriter values)
+    : ServerCall(board),
+      layout_hash_(layout_hash),
+      values_(std::move(values)),
+      message_(WriteMessage(request)) {}
 
 PullFromServer::PullFromServer(CallBoard* board, const v1::SubnetRequest& request,
-                               const SubnetPlace& asked, uint64_t layout_hash, ValueRuns* runs)
+                               const SubnetPlace& asked, uint64_t layout_hash,
+                               ValueWriter values)
     : ServerCall(board),
       asked_(asked),
       layout_hash_(layout_hash),
-      runs_(runs),
+      values_(std::move(values)),
       message_(WriteMessage(request)) {}
 
 void PullFromServer::Start(grpc::GenericStub* stub) {
@@ -158,20 +155,14 @@ absl::Status PullFromServer::TakeChunk() {
         is_whole_ ? "the whole model, which was not asked for" : "another cut than was asked for",
         ", want none"));
   }
-  if (payload.size() > runs_->left()) {
-    return absl::InternalError(absl::StrCat("pull: answer is at least ",
-                                            runs_->done() + payload.size(), " bytes, want ",
-                                            runs_->done() + runs_->left()));
+  if (payload.size() > values_.left()) {
+    return absl::InternalError(absl::StrCat(
+        "pull: answer is at least ", values_.bytes() - values_.left() + payload.size(),
+        " bytes, want ", values_.bytes()));
   }
   payload_bytes_ += payload.size();
   wire_bytes_ += WireBytes(message_.Length());
-  for (const Payload::Piece& piece : payload.pieces()) {
-    const char* from = piece.data;
-    runs_->Take(piece.size, [&from](char* to, int64_t size) {
-      std::memcpy(to, from, size);
-      from += size;
-    });
-  }
+  for (const Payload::Piece& piece : payload.pieces()) values_.Write(piece.data, piece.size);
   return absl::OkStatus();
 }
 
@@ -206,9 +197,10 @@ absl::Status PullFromServer::TakeCut(const v1::ChunkHeader& header) {
 absl::Status PullFromServer::Conclude(absl::Status status) {
   if (!broken_.ok()) return broken_;
   if (!status.ok()) return status;
-  if (has_header_ && (runs_->left() == 0 || recut_.has_value() || is_whole_)) return status;
-  return absl::InternalError(absl::StrCat("pull: answer ended after ", runs_->done(), " of ",
-                                          runs_->done() + runs_->left(), " bytes"));
+  if (has_header_ && (values_.left() == 0 || recut_.has_value() || is_whole_)) return status;
+  return absl::InternalError(absl::StrCat("pull: answer ended after ",
+                                          values_.bytes() - values_.left(), " of ",
+                                          values_.bytes(), " bytes"));
 }
 
 }  // namespace tessera

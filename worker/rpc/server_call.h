@@ -21,7 +21,8 @@
 #include "absl/time/time.h"
 #include "common/keyset/subnet.h"
 #include "proto/parameter_server.pb.h"
-#include "worker/rpc/replica_runs.h"
+#include "worker/rpc/update_payload.h"
+#include "worker/rpc/value_writer.h"
 
 namespace tessera {
 
@@ -81,11 +82,11 @@ class ServerCall : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
   std::atomic<int> holders_{1};
 };
 
-// Sends `runs` as the payload of a push.
+// Sends the payload of a push.
 class PushToServer final : public ServerCall {
  public:
-  // `runs` must outlive the call.
-  PushToServer(CallBoard* board, const v1::PushHeader& header, UpdateRuns* runs);
+  // `payload`, which is at its beginning, must outlive the call.
+  PushToServer(CallBoard* board, const v1::PushHeader& header, UpdatePayload* payload);
   void Start(grpc::GenericStub* stub);
 
   void OnWriteDone(bool ok) override;
@@ -96,23 +97,23 @@ class PushToServer final : public ServerCall {
   void WriteNext();
 
   v1::PushChunk head_;
-  UpdateRuns* const runs_;
+  UpdatePayload* const payload_;
   std::shared_ptr<const void> memory_;  // its end says that gRPC holds no slice
   grpc::ByteBuffer message_;
   grpc::ByteBuffer reply_;
   bool replied_ = false;
 };
 
-// Fills `runs` with the answer to a pull, or to the fetch of a subnet.
+// Writes the answer to a pull, or to the fetch of a subnet.
 class PullFromServer final : public ServerCall {
  public:
-  // `runs` must outlive the call; it is written until the call has ended. An answer of another
-  // layout is refused.
+  // What `values` writes to must outlive the call; it is written until the call has ended. An answer
+  // of another layout is refused.
   PullFromServer(CallBoard* board, const v1::PullRequest& request, uint64_t layout_hash,
-                 ValueRuns* runs);
+                 ValueWriter values);
   // The fetch of `asked`.
   PullFromServer(CallBoard* board, const v1::SubnetRequest& request, const SubnetPlace& asked,
-                 uint64_t layout_hash, ValueRuns* runs);
+                 uint64_t layout_hash, ValueWriter values);
   void Start(grpc::GenericStub* stub);
   // Of a successful fetch: set where the caller's place is another than it asked for, and no value
   // came.
@@ -134,7 +135,7 @@ class PullFromServer final : public ServerCall {
 
   const std::optional<SubnetPlace> asked_;
   const uint64_t layout_hash_;
-  ValueRuns* const runs_;
+  ValueWriter values_;
   grpc::ByteBuffer message_;
   bool has_header_ = false;
   std::optional<SubnetPlace> recut_;

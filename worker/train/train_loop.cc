@@ -178,6 +178,7 @@ absl::Status TrainLoop::DoExchange() {
   push.kind = options_.recipe.subnets && !pushes_subnet ? TailOf(options_.recipe).payload
                                                         : options_.recipe.payload;
   push.whole_next = pushes_subnet && !pulls_subnet;
+  push.flush = options_.recipe.codecs.flush && (Finished() || Draining());
   // The last round's subnets go back, and no other is fetched.
   const bool no_more = pulls_subnet && Finished();
   const bool only_pushes = no_more || !learner_.pulls_apart();

@@ -130,6 +130,8 @@ TEST_CASE("the canonical text is these lines, whoever builds it", "[job_digest]"
         "cluster.replicas=0\n"
         "cluster.servers.count=2\n"
         "cluster.workers=2\n"
+        "codec.error_feedback=false\n"
+        "codec.flush=false\n"
         "codec.push=f32\n"
         "data.format=\"idx\"\n"
         "data.normalize.mean=0\n"
@@ -166,7 +168,7 @@ TEST_CASE("the canonical text is these lines, whoever builds it", "[job_digest]"
         "train.schedule.decay=constant\n"
         "train.schedule.warmup=0\n"
         "train.target_accuracy=0\n");
-  CHECK(JobDigest(job) == "87c883f52edd9730b72dfe6aa4ee914e60ed61187cca814179cd7da45cc4c274");
+  CHECK(JobDigest(job) == "8f191da1c9c716409fefbd59066bd4c1684540d73dd10ac7f4be1e364ca85c5b");
 }
 
 }  // namespace

@@ -241,20 +241,20 @@ TEST_CASE("every mistake in the method and the codecs gets its message", "[job_e
   CheckAll({
       {"method: {local_sgd: {local_steps: 20}}", "method:",
        "x.yaml:19:1: method: got nothing, want exactly one of data_parallel, "
-       "local_sgd, diloco, async_sgd, softsync, ssp, ist, ensemble\n"},
+       "local_sgd, diloco, async_sgd, softsync, ssp, quant_dp, ist, ensemble\n"},
       {"method: {local_sgd: {local_steps: 20}}", "method: {}",
        "x.yaml:19:1: method: got nothing, want exactly one of data_parallel, "
-       "local_sgd, diloco, async_sgd, softsync, ssp, ist, ensemble\n"},
+       "local_sgd, diloco, async_sgd, softsync, ssp, quant_dp, ist, ensemble\n"},
       {"method: {local_sgd: {local_steps: 20}}", "# none",
        "x.yaml:1:1: method: missing, want exactly one of data_parallel, "
-       "local_sgd, diloco, async_sgd, softsync, ssp, ist, ensemble\n"},
+       "local_sgd, diloco, async_sgd, softsync, ssp, quant_dp, ist, ensemble\n"},
       {"method: {local_sgd: {local_steps: 20}}", "method: localsgd",
        "x.yaml:19:9: method: got \"localsgd\", want exactly one of data_parallel, "
-       "local_sgd, diloco, async_sgd, softsync, ssp, ist, ensemble; did you mean \"local_sgd\"?\n"},
+       "local_sgd, diloco, async_sgd, softsync, ssp, quant_dp, ist, ensemble; did you mean \"local_sgd\"?\n"},
       {"method: {local_sgd: {local_steps: 20}}", "method: {local_sgd: {}, async_sgd: {}}",
        "x.yaml:19:25: method: got both local_sgd and async_sgd, want exactly one of "
        "data_parallel, "
-       "local_sgd, diloco, async_sgd, softsync, ssp, ist, ensemble\n"},
+       "local_sgd, diloco, async_sgd, softsync, ssp, quant_dp, ist, ensemble\n"},
       {"method: {local_sgd: {local_steps: 20}}", "method: {softsync: {pushes: four}}",
        "x.yaml:19:29: method.softsync.pushes: got \"four\", want an integer in [1, 65535]\n"},
       {"method: {local_sgd: {local_steps: 20}}", "method: {softsync: {pushes: 3}}",
@@ -288,7 +288,7 @@ TEST_CASE("every mistake in the method and the codecs gets its message", "[job_e
        "that layer\n"},
       {"method: {local_sgd: {local_steps: 20}}", "method: [local_sgd]",
        "x.yaml:19:9: method: got a list, want a map with exactly one of data_parallel, "
-       "local_sgd, diloco, async_sgd, softsync, ssp, ist, ensemble\n"},
+       "local_sgd, diloco, async_sgd, softsync, ssp, quant_dp, ist, ensemble\n"},
       {"method: {local_sgd: {local_steps: 20}}", "method: {local_sgd: {average_state: true}}",
        "x.yaml:19:37: method.local_sgd.average_state: got true, want false: sgd without momentum "
        "has no state, so that there is nothing to average\n"},
@@ -301,9 +301,41 @@ TEST_CASE("every mistake in the method and the codecs gets its message", "[job_e
        "x.yaml:19:52: method.async_sgd.staleness.constant.scale: got \"0\", want a number above "
        "0\n"},
       {"push: f32", "push: f33",
-       "x.yaml:20:15: codec.push: got \"f33\", want f32; did you mean \"f32\"?\n"},
-      {"push: f32", "push: int8",
-       "x.yaml:20:15: codec.push.int8: int8 comes with the codecs; use f32\n"},
+       "x.yaml:20:15: codec.push: got \"f33\", want exactly one of f32, bf16, f16, int8, qsgd, "
+       "threshold; did you mean \"f32\"?\n"},
+      {"push: f32", "push: {qsgd: {bits: 9}}",
+       "x.yaml:20:29: codec.push.qsgd.bits: got \"9\", want an integer in [2, 8]\n"},
+      {"push: f32", "pull: threshold",
+       "x.yaml:20:9: codec.pull: got threshold, want f32, bf16, f16, int8 or qsgd: it sends parts "
+       "of changes, and a pull brings values\n"},
+      {"push: f32", "error_feedback: true",
+       "x.yaml:20:25: codec.error_feedback: got true, want false with codec.push f32, which loses "
+       "nothing\n"},
+      {"push: f32", "push: qsgd, error_feedback: true",
+       "x.yaml:20:37: codec.error_feedback: got true, want false with codec.push qsgd: its rounding "
+       "has no bias to correct, and what is held back would only add to the noise\n"},
+      {"push: f32", "push: threshold, error_feedback: true",
+       "x.yaml:20:42: codec.error_feedback: got true, want false with codec.push threshold, which "
+       "keeps what it does not send by itself\n"},
+      {"push: f32", "push: int8, flush: true",
+       "x.yaml:20:28: codec.flush: got true, want false: with this codec.push nothing is held back "
+       "that a last push could bring; that is so of threshold, and with error_feedback\n"},
+      {"method: {local_sgd: {local_steps: 20}}\ncodec: {push: f32}",
+       "method: quant_dp\ncodec: {push: int8}",
+       "x.yaml:20:9: codec.push: got int8, want no codec.push with method quant_dp, which has qsgd "
+       "(8 bits, buckets of 512, max norm); for another codec use data_parallel\n"},
+      {"method: {local_sgd: {local_steps: 20}}\ncodec: {push: f32}",
+       "method: quant_dp\ncodec: {error_feedback: true}",
+       "x.yaml:20:25: codec.error_feedback: got true, want false with method quant_dp: qsgd's "
+       "rounding has no bias\n"},
+      {"method: {local_sgd: {local_steps: 20}}\ncodec: {push: f32}",
+       "method: ist\ncodec: {push: threshold}",
+       "x.yaml:20:9: codec.push: got threshold, want another codec with method ist: it sends parts "
+       "of changes, and a push of ist brings values, all of which replace what is there\n"},
+      {"method: {local_sgd: {local_steps: 20}}\ncodec: {push: f32}",
+       "method: ist\ncodec: {push: int8, error_feedback: true}",
+       "x.yaml:20:37: codec.error_feedback: got true, want false with method ist: it corrects sums "
+       "of changes, and a push of ist brings values\n"},
       {"push: f32", "push: {f32: {bits: 3}}",
        "x.yaml:20:22: codec.push.f32.bits: unknown key, want none here\n"},
       {"push: f32", "pushes: f32",

@@ -103,6 +103,8 @@ TEST_CASE("a job is printed whole, defaults included, in the order of the schema
         "codec:\n"
         "  push:\n"
         "    f32: {}\n"
+        "  error_feedback: false\n"
+        "  flush: false\n"
         "cluster:\n"
         "  servers:\n"
         "    count: 2\n"

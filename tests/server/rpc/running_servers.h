@@ -45,7 +45,7 @@ inline ModelShape TestShape(int64_t rows, int64_t columns) {
 }
 
 // Servers that add what is pushed, or, with `groups`, that train subnets and, `has_tail`, may end with
-// the mean of what is pushed. Members are numbered from 1.
+// the mean of what is pushed. Values travel as `codecs` say. Members are numbered from 1.
 class RunningServers {
  public:
   struct One {
@@ -56,7 +56,8 @@ class RunningServers {
 
   RunningServers(const ModelShape& shape, int shard_count,
                  const std::function<std::unique_ptr<ConsistencyPolicy>()>& policy, int members,
-                 const std::optional<NeuronGroups>& groups = std::nullopt, bool has_tail = false)
+                 const std::optional<NeuronGroups>& groups = std::nullopt, bool has_tail = false,
+               const CodecChoice& codecs = {})
       : shape_(shape), servers_(shard_count) {
     for (int s = 0; s < shard_count; ++s) {
       Shard::Options options;
@@ -66,6 +67,7 @@ class RunningServers {
       options.seed = 7;
       options.policy = policy();
       options.rule = MakeAdd();
+      options.codecs = codecs;
       options.groups = groups;
       options.kind = groups ? 2 : 0;
       if (has_tail) options.whole_kind = 1;

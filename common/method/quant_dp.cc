@@ -1,0 +1,22 @@
+// Data parallel SGD with quantised gradients.  Alistarh, Grubic, Li, Tomioka, Vojnovic: QSGD:
+// Communication-Efficient SGD via Gradient Quantization and Encoding, NIPS 2017.
+//   payload      gradient of one minibatch      key set  dense      codec  qsgd up, f32 down
+//   consistency  barrier                        rule     the job's optimizer, fed the mean gradient
+// Rounding has no bias, so that steps go where data_parallel's go, with some noise. Per worker and
+// step: up (bits/8 + 4/bucket) n bytes, down 4n bytes, or as the job's codec.pull has it.
+#include "common/method/methods.h"
+
+namespace tessera {
+
+Recipe QuantDp(const v1::Job& job) {
+  Recipe recipe = DataParallel(job);
+  recipe.name = "quant_dp";
+  const v1::QuantDp& quant = job.method().quant_dp();
+  recipe.codecs.push.kind = CodecKind::kQsgd;
+  recipe.codecs.push.bits = static_cast<int>(quant.bits());
+  recipe.codecs.push.bucket = quant.bucket();
+  recipe.codecs.push.l2_norm = quant.norm() == "l2";
+  return recipe;
+}
+
+}  // namespace tessera

@@ -1,0 +1,59 @@
+// The payload of an answer to a pull or a fetch, made as the network takes it.
+#ifndef TESSERA_SERVER_RPC_ANSWER_PAYLOAD_H_
+#define TESSERA_SERVER_RPC_ANSWER_PAYLOAD_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <grpcpp/support/slice.h>
+
+#include "common/codec/coded_keys.h"
+#include "common/codec/encoder.h"
+#include "server/shard/block_store.h"
+#include "server/shard/site_subnet.h"
+
+namespace tessera {
+
+// One thread at a time.
+class AnswerPayload {
+ public:
+  // With less room than this nothing may come, unless it is all that is left.
+  static constexpr int64_t kRoomMin = Encoder::kRoomMin;
+
+  virtual ~AnswerPayload() = default;
+  // Bytes that are left.
+  virtual int64_t left() const = 0;
+  // The next bytes, at most `room`; some, if `room` is kRoomMin or more.
+  virtual std::vector<grpc::Slice> Next(int64_t room) = 0;
+  // Values lie in memory that is sent as it is.
+  virtual bool is_borrowed() const { return false; }
+};
+
+// Entries in an order of their own.
+class EntrySource {
+ public:
+  virtual ~EntrySource() = default;
+  // The next `count`, which must be left: where they lie, or copied to `scratch`. Valid until the next
+  // call.
+  virtual const float* Next(int64_t count, float* scratch) = 0;
+};
+
+// All that the shard owns.
+std::unique_ptr<EntrySource> DenseSource(std::shared_ptr<const Snapshot> snapshot);
+std::unique_ptr<EntrySource> SubnetSource(std::shared_ptr<const SiteSubnet> site,
+                                          std::shared_ptr<const Snapshot> snapshot);
+
+// f32, from where the values lie: `entries` from entry `begin` of the dense order on.
+std::unique_ptr<AnswerPayload> DensePayload(std::shared_ptr<const Snapshot> snapshot, int64_t begin,
+                                            int64_t entries);
+// f32, gathered.
+std::unique_ptr<AnswerPayload> SubnetPayload(std::shared_ptr<const SiteSubnet> site,
+                                             std::shared_ptr<const Snapshot> snapshot);
+// `keys`, which must outlive this, say how the entries of `source` are written.
+std::unique_ptr<AnswerPayload> CodedPayload(const CodedKeys& keys, const PayloadRandom& random,
+                                            std::unique_ptr<EntrySource> source);
+
+}  // namespace tessera
+
+#endif  // TESSERA_SERVER_RPC_ANSWER_PAYLOAD_H_

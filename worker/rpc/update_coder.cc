@@ -1,0 +1,91 @@
+#include "worker/rpc/update_coder.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "common/base/check.h"
+
+namespace tessera {
+
+UpdateCoder::UpdateCoder(Options options) : options_(std::move(options)) {
+  const CodecChoice& codecs = options_.codecs;
+  if (codecs.holds_back()) residual_.emplace(options_.shape);
+  if (codecs.push.kind == CodecKind::kThreshold) {
+    tau_.emplace(codecs.push.tau, codecs.push.density);
+  }
+}
+
+int64_t UpdateCoder::MemoryNeeded(const CodecChoice& codecs, int64_t entries) {
+  if (!codecs.holds_back()) return 0;
+  int64_t bytes = entries * static_cast<int64_t>(sizeof(float));
+  // Payloads are kept to be sent again: at most half of the entries' bytes, but for a flush.
+  return codecs.flush ? 2 * bytes : bytes + bytes / 2;
+}
+
+void UpdateCoder::Begin(const OutgoingPush& push, const KeySet& keys,
+                        const ConstParameterArrays& update) {
+  TESSERA_CHECK(!residual_ || !keys.subnet.has_value());
+  flushes_ = residual_.has_value() && push.flush;
+  codec_ = flushes_ ? Codec() : options_.codecs.push;
+  exchange_ = push.exchange;
+  keys_ = &keys;
+  update_ = &update;
+  if (tau_ && !flushes_) LeadTau();
+}
+
+void UpdateCoder::LeadTau() {
+  const int64_t wanted = tau_->sample_size();
+  if (wanted == 0) return;
+  std::vector<float> magnitudes;
+  for (size_t p = 0; p < update_->size(); ++p) {
+    const absl::Span<const float> entries = (*update_)[p];
+    const int64_t count = static_cast<int64_t>(entries.size());
+    const double share = static_cast<double>(count) / static_cast<double>(options_.shape.size);
+    SampleMagnitudes(entries.data(), residual_->of(static_cast<int>(p)).data(), count,
+                     std::max<int64_t>(1, static_cast<int64_t>(share * wanted)), &magnitudes);
+  }
+  tau_->Lead(std::move(magnitudes));
+}
+
+std::unique_ptr<UpdatePayload> UpdateCoder::Make(size_t server, UpdateRuns* runs) {
+  const ShardSlices& slices = keys_->slices[server];
+  if (flushes_) return MakeFlush(slices);
+  if (codec_.kind == CodecKind::kThreshold) return MakeThreshold(slices);
+  runs->Assign(slices, *update_);
+  if (codec_ == Codec()) return PlainUpdate(runs);
+  CodedKeys keys(codec_, slices, options_.shape);
+  const PayloadRandom random =
+      PayloadRandom::OfPush(options_.seed, options_.rank, exchange_, slices.shard);
+  if (!residual_) return CodedUpdate(std::move(keys), random, runs);
+  return FeedbackUpdate(std::move(keys), random, runs, ResidualCursor(&*residual_, slices, nullptr));
+}
+
+std::unique_ptr<UpdatePayload> UpdateCoder::MakeThreshold(const ShardSlices& slices) {
+  ThresholdEncoder encoder(tau_->value(), codec_.packed);
+  for (const Slice& slice : slices.slices) {
+    const int64_t begin = slice.row_begin * slice.columns;
+    encoder.Encode((*update_)[slice.parameter].data() + begin,
+                   residual_->of(slice.parameter).data() + begin, slice.size());
+  }
+  return MadeUpdate(encoder.Finish());
+}
+
+std::unique_ptr<UpdatePayload> UpdateCoder::MakeFlush(const ShardSlices& slices) {
+  std::vector<char> bytes(slices.bytes());
+  char* out = bytes.data();
+  for (const Slice& slice : slices.slices) {
+    const int64_t begin = slice.row_begin * slice.columns;
+    const float* const update = (*update_)[slice.parameter].data() + begin;
+    float* const held = residual_->of(slice.parameter).data() + begin;
+    for (int64_t i = 0; i < slice.size(); ++i, out += sizeof(float)) {
+      const float sum = update[i] + held[i];
+      std::memcpy(out, &sum, sizeof(sum));
+      held[i] = 0;
+    }
+  }
+  return MadeUpdate(std::move(bytes));
+}
+
+}  // namespace tessera

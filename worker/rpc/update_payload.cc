@@ -1,0 +1,163 @@
+#include "worker/rpc/update_payload.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "common/rpc/borrowed_slice.h"
+
+namespace tessera {
+namespace {
+
+// Entries that are coded at a time where buckets have no headers: they stay in the first-level cache.
+constexpr int64_t kTileEntries = 4096;
+
+class Plain final : public UpdatePayload {
+ public:
+  explicit Plain(UpdateRuns* runs) : runs_(*runs) {}
+
+  int64_t bytes() const override { return runs_.left() + runs_.done(); }
+  int64_t left() const override { return runs_.left(); }
+  void Rewind() override { runs_.Rewind(); }
+  std::vector<grpc::Slice> Next(int64_t room, const std::shared_ptr<const void>& memory) override {
+    std::vector<grpc::Slice> slices;
+    runs_.Take(std::min(room, runs_.left()), [&](const char* data, int64_t size) {
+      slices.push_back(BorrowSlice(data, size, memory));
+    });
+    return slices;
+  }
+
+ private:
+  UpdateRuns& runs_;
+};
+
+// Encodes `runs` into `room` bytes at `out` with Encoder or FeedbackEncoder; returns the bytes
+// written. A bucket lies in one run.
+template <typename AnyEncoder>
+int64_t EncodeRuns(AnyEncoder* encoder, UpdateRuns* runs, char* out, int64_t room) {
+  int64_t written = 0;
+  while (encoder->left() > 0) {
+    const Encoder::Ahead ahead = encoder->ahead();
+    const int64_t wanted = ahead.whole ? ahead.entries : std::min(ahead.entries, kTileEntries);
+    const auto [entries, run] = runs->Ahead();
+    const int64_t count = std::min(wanted, run);
+    const Encoder::Step step = encoder->Encode(entries, count, out + written, room - written);
+    runs->Skip(step.entries);
+    written += step.bytes;
+    if (step.entries < count) break;
+  }
+  return written;
+}
+
+// Room that is not written is not touched.
+std::shared_ptr<char> NewBytes(int64_t size) {
+  return std::shared_ptr<char>(new char[size], std::default_delete<char[]>());
+}
+
+class Coded final : public UpdatePayload {
+ public:
+  Coded(CodedKeys keys, const PayloadRandom& random, UpdateRuns* runs)
+      : keys_(std::move(keys)), random_(random), runs_(*runs) {
+    encoder_.emplace(keys_, random_);
+  }
+
+  int64_t bytes() const override { return keys_.bytes(); }
+  int64_t left() const override { return encoder_->left(); }
+  void Rewind() override {
+    runs_.Rewind();
+    encoder_.emplace(keys_, random_);
+  }
+  std::vector<grpc::Slice> Next(int64_t room, const std::shared_ptr<const void>& memory) override {
+    room = std::min(room, left());
+    const std::shared_ptr<char> bytes = NewBytes(room);
+    const int64_t written = EncodeRuns(&*encoder_, &runs_, bytes.get(), room);
+    return {BorrowSlice(bytes.get(), written, bytes)};
+  }
+
+ private:
+  const CodedKeys keys_;
+  const PayloadRandom random_;
+  UpdateRuns& runs_;
+  std::optional<Encoder> encoder_;
+};
+
+class Feedback final : public UpdatePayload {
+ public:
+  Feedback(CodedKeys keys, const PayloadRandom& random, UpdateRuns* runs,
+           const ResidualCursor& residual)
+      : keys_(std::move(keys)),
+        runs_(*runs),
+        residual_(residual),
+        encoder_(keys_, random),
+        feedback_(&encoder_, &residual_),
+        left_(keys_.bytes()) {}
+
+  int64_t bytes() const override { return keys_.bytes(); }
+  int64_t left() const override { return left_; }
+  void Rewind() override {
+    left_ = keys_.bytes();
+    next_ = 0;
+  }
+  std::vector<grpc::Slice> Next(int64_t room, const std::shared_ptr<const void>&) override {
+    if (next_ == made_.size()) {
+      room = std::min(room, encoder_.left());
+      const std::shared_ptr<char> bytes = NewBytes(room);
+      const int64_t written = EncodeRuns(&feedback_, &runs_, bytes.get(), room);
+      made_.push_back(BorrowSlice(bytes.get(), written, bytes));
+    }
+    left_ -= static_cast<int64_t>(made_[next_].size());
+    return {made_[next_++]};
+  }
+
+ private:
+  const CodedKeys keys_;
+  UpdateRuns& runs_;
+  ResidualCursor residual_;
+  Encoder encoder_;
+  FeedbackEncoder feedback_;
+  int64_t left_;
+  std::vector<grpc::Slice> made_;
+  size_t next_ = 0;  // of made_, to be sent
+};
+
+class Made final : public UpdatePayload {
+ public:
+  explicit Made(std::vector<char> bytes)
+      : bytes_(std::make_shared<const std::vector<char>>(std::move(bytes))) {}
+
+  int64_t bytes() const override { return static_cast<int64_t>(bytes_->size()); }
+  int64_t left() const override { return bytes() - done_; }
+  void Rewind() override { done_ = 0; }
+  std::vector<grpc::Slice> Next(int64_t room, const std::shared_ptr<const void>&) override {
+    const int64_t size = std::min(room, left());
+    const char* const begin = bytes_->data() + done_;
+    done_ += size;
+    return {BorrowSlice(begin, size, bytes_)};
+  }
+
+ private:
+  const std::shared_ptr<const std::vector<char>> bytes_;
+  int64_t done_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<UpdatePayload> PlainUpdate(UpdateRuns* runs) {
+  return std::make_unique<Plain>(runs);
+}
+
+std::unique_ptr<UpdatePayload> CodedUpdate(CodedKeys keys, const PayloadRandom& random,
+                                           UpdateRuns* runs) {
+  return std::make_unique<Coded>(std::move(keys), random, runs);
+}
+
+std::unique_ptr<UpdatePayload> FeedbackUpdate(CodedKeys keys, const PayloadRandom& random,
+                                              UpdateRuns* runs, const ResidualCursor& residual) {
+  return std::make_unique<Feedback>(std::move(keys), random, runs, residual);
+}
+
+std::unique_ptr<UpdatePayload> MadeUpdate(std::vector<char> bytes) {
+  return std::make_unique<Made>(std::move(bytes));
+}
+
+}  // namespace tessera

@@ -1,0 +1,47 @@
+// One server's part of a push, as bytes.
+#ifndef TESSERA_WORKER_RPC_UPDATE_PAYLOAD_H_
+#define TESSERA_WORKER_RPC_UPDATE_PAYLOAD_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <grpcpp/support/slice.h>
+
+#include "common/codec/coded_keys.h"
+#include "common/codec/encoder.h"
+#include "common/codec/error_feedback.h"
+#include "worker/rpc/replica_runs.h"
+
+namespace tessera {
+
+// One thread at a time. However often it is rewound, the bytes are the same.
+class UpdatePayload {
+ public:
+  virtual ~UpdatePayload() = default;
+  // Of all of it, and of what is left.
+  virtual int64_t bytes() const = 0;
+  virtual int64_t left() const = 0;
+  virtual void Rewind() = 0;
+  // The next bytes, at most `room`, which is Encoder::kRoomMin or more. `memory` is what slices hold
+  // that lie in the replica.
+  virtual std::vector<grpc::Slice> Next(int64_t room,
+                                        const std::shared_ptr<const void>& memory) = 0;
+};
+
+// f32, from where the entries lie. `runs` must outlive it.
+std::unique_ptr<UpdatePayload> PlainUpdate(UpdateRuns* runs);
+// As `keys` say, made as it is sent, and made again when it is sent again. `runs` must outlive it, and
+// bytes that were taken stay while a slice of them does.
+std::unique_ptr<UpdatePayload> CodedUpdate(CodedKeys keys, const PayloadRandom& random,
+                                           UpdateRuns* runs);
+// The same with error feedback: made once, and kept to be sent again. `residual` stands where the
+// entries of `runs` begin; what it refers to must outlive this, too.
+std::unique_ptr<UpdatePayload> FeedbackUpdate(CodedKeys keys, const PayloadRandom& random,
+                                              UpdateRuns* runs, const ResidualCursor& residual);
+// Bytes that are there.
+std::unique_ptr<UpdatePayload> MadeUpdate(std::vector<char> bytes);
+
+}  // namespace tessera
+
+#endif  // TESSERA_WORKER_RPC_UPDATE_PAYLOAD_H_
