@@ -65,6 +65,20 @@ class SimulatedAndReal(Test):
                 self.assertEqual(len(report["history"]), 4 if every else 1)
                 self.assertGreater(report["final"]["test_accuracy"], 0.4)
 
+    def test_coded_jobs_learn_and_move_the_same(self):
+        for name, codec in (("data_parallel", {"push": "int8", "pull": "bf16", "error_feedback": True}),
+                            ("local_sgd", {"push": {"threshold": {"density": 0.05}}, "flush": True}),
+                            ("diloco", {"push": {"qsgd": {"bits": 6, "bucket": 16}}, "pull": "f16"}),
+                            ("ist", {"push": {"qsgd": {"norm": "l2"}}, "pull": "int8"}),
+                            ("ist with a tail", {"push": "f16", "pull": "qsgd"})):
+            with self.subTest(name, codec=codec):
+                job = self.job(name, workers=3, servers=2, evaluate_every=2)
+                # Some matrices are large enough to be rounded at random.
+                job["model"]["layers"][0]["linear"]["units"] = 157
+                job["codec"] = codec
+                report = self.assert_same(job)
+                self.assertGreater(report["final"]["test_accuracy"], 0.4)
+
     def test_sparse_rows_are_read_as_such(self):
         files = {}
         for part in ("train", "test"):

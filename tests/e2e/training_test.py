@@ -139,6 +139,9 @@ class Jobs(Test):
     def test_digits_reach_their_accuracy_with_subnets_and_a_tail(self):
         self.assertGreaterEqual(run_to_end(self, job_file("digits_ist_tail"))["final"]["test_accuracy"], 0.93)
 
+    def test_digits_reach_their_accuracy_in_a_byte_an_entry(self):
+        self.assertGreaterEqual(run_to_end(self, job_file("digits_quant"))["final"]["test_accuracy"], 0.93)
+
     def test_digits_reach_their_accuracy_with_one_linear_layer(self):
         self.assertGreaterEqual(run_to_end(self, job_file("digits_linear"))["final"]["test_accuracy"], 0.9)
 

@@ -20,7 +20,8 @@ using Json = nlohmann::json;
 
 const char* const kJobs[] = {"digits",        "digits_async",        "digits_local_sgd",
                              "digits_diloco", "digits_diloco_async", "digits_softsync",
-                             "digits_ssp",    "digits_ist",          "digits_ist_tail"};
+                             "digits_ssp",    "digits_ist",          "digits_ist_tail",
+                             "digits_quant"};
 
 v1::Job ReadDigits(const std::string& name, std::vector<std::string> overrides = {}) {
   SetLogLevel(LogLevel::kError);

@@ -1,0 +1,134 @@
+"""Coded pushes and pulls with real processes: what they move, that it learns, and that a loss costs what it did."""
+from cluster import DIGITS_ROWS, ENDLESS, Cluster, Test, digits, job_size, lost, run_to_end, tessera, write_job
+
+import unittest
+
+UNITS = 200
+
+
+def coded(codec, method=None, **keys):
+    job = digits(method=method, units=UNITS, batch=16, rate=0.1, **keys)
+    job["codec"] = codec
+    return job
+
+
+def matrices(job):
+    """(rows, columns) of each matrix, and the sizes of the vectors."""
+    weights, vectors, inputs = [], [], 64
+    for layer in job["model"]["layers"]:
+        if layer == "batch_norm":
+            vectors += [inputs, inputs]
+        elif "linear" in layer:
+            weights.append((layer["linear"]["units"], inputs))
+            inputs = layer["linear"]["units"]
+            vectors.append(inputs)
+    return weights, vectors
+
+
+def pushed(job, codec, servers):
+    """Bytes of one push to all servers, by docs/methods.md."""
+    weights, vectors = matrices(job)
+    size = job_size(job)
+    if codec == "f32":
+        return 4 * size
+    if codec in ("bf16", "f16"):
+        return 2 * size
+    if codec == "int8":
+        # Every server has a piece of every vector.
+        return sum(rows * (4 + columns) for rows, columns in weights) + sum(n + 4 * servers for n in vectors)
+    bits, bucket = codec["qsgd"]["bits"], codec["qsgd"]["bucket"]
+    total = 4 * sum(vectors)
+    for rows, columns in weights:
+        if rows * columns < 10000:
+            total += 4 * rows * columns
+            continue
+        full, rest = divmod(columns, bucket)
+        total += rows * (full * (4 + -(-bucket * bits // 8)) + (4 + -(-rest * bits // 8) if rest else 0))
+    return total
+
+
+class Codecs(Test):
+    def test_traffic_is_what_the_format_says_in_each_direction(self):
+        qsgd = {"qsgd": {"bits": 5, "bucket": 48}}
+        for push, pull, servers in (("bf16", "f32", 1), ("f32", "int8", 2), ("int8", "bf16", 3), (qsgd, "f16", 2),
+                                    ("f16", qsgd, 2)):
+            with self.subTest(push=push, pull=pull):
+                job = coded({"push": push, "pull": pull}, workers=2, servers=servers, epochs=8)
+                report = run_to_end(self, job)
+                exchanges = report["traffic"]["exchanges"]
+                self.assertEqual(exchanges, 2 * 8 * (DIGITS_ROWS // 32))
+                self.assertEqual(report["traffic"]["push_payload_bytes"], exchanges * pushed(job, push, servers))
+                self.assertEqual(report["traffic"]["pull_payload_bytes"], (exchanges + 2) * pushed(job, pull, servers))
+                self.assertEqual(report["refused_pushes"], 0)
+                self.contains(report["method_description"], "pushes as ", "pulls as ")
+                self.assertGreaterEqual(report["final"]["test_accuracy"], 0.9)
+
+    def test_the_same_job_again_ends_with_the_same_bits(self):
+        for codec in ({"push": "int8", "error_feedback": True}, {"push": {"qsgd": {"bits": 4}}, "pull": "qsgd"},
+                      {"push": "threshold"}):
+            with self.subTest(codec=codec):
+                job = coded(codec, workers=3, steps=60)
+                hashes = {run_to_end(self, job)["parameters_hash"] for _ in range(2)}
+                self.assertEqual(len(hashes), 1)
+
+    def test_every_method_takes_codecs(self):
+        methods = {
+            "local_sgd": {"local_sgd": {"local_steps": 5, "average_state": False}},
+            "diloco": {"diloco": {"local_steps": 10}},
+            "async_sgd": {"async_sgd": {}},
+            "softsync": {"softsync": {"pushes": 2}},
+            "ssp": {"ssp": {"bound": 2, "local_steps": 3}},
+            "ist": {"ist": {"local_steps": 7}},
+            "ensemble": {"ensemble": {}},
+        }
+        for name, method in methods.items():
+            with self.subTest(name):
+                job = coded({"push": "int8", "pull": "bf16"}, method=method, workers=2, epochs=12)
+                report = run_to_end(self, job)
+                self.assertEqual((report["outcome"], report["refused_pushes"]), ("finished", 0))
+                self.assertGreaterEqual(report["final"]["test_accuracy"], 0.8)
+                self.assertLess(report["traffic"]["push_payload_bytes"], 0.62 * report["traffic"]["pull_payload_bytes"])
+
+    def test_quant_dp_pushes_a_quarter_and_learns_as_data_parallel_does(self):
+        plain = run_to_end(self, coded({}, workers=2, epochs=10))
+        job = coded({}, method={"quant_dp": {"bucket": 64}}, workers=2, epochs=10)
+        quant = run_to_end(self, job)
+        self.assertEqual(quant["method"], "quant_dp")
+        exchanges = quant["traffic"]["exchanges"]
+        self.assertEqual(quant["traffic"]["push_payload_bytes"],
+                         exchanges * pushed(job, {"qsgd": {"bits": 8, "bucket": 64}}, 2))
+        self.assertGreaterEqual(quant["final"]["test_accuracy"], plain["final"]["test_accuracy"] - 0.02)
+
+    def test_threshold_sends_about_its_density_and_flushes_at_the_end(self):
+        job = coded({"push": {"threshold": {"density": 0.01}}, "flush": True}, workers=2, epochs=12)
+        report = run_to_end(self, job)
+        exchanges = report["traffic"]["exchanges"]
+        size = job_size(job)
+        # Two servers, two workers; the last pushes are whole, the others have a head of 8 bytes for each server.
+        entries = (report["traffic"]["push_payload_bytes"] - 2 * 4 * size - (exchanges - 2) * 16) / 4
+        self.assertAlmostEqual(entries / (exchanges - 2) / size, 0.01, delta=0.005)
+        self.assertGreaterEqual(report["final"]["test_accuracy"], 0.85)
+
+    def test_a_killed_worker_takes_only_what_it_held_back(self):
+        for codec in ({"push": "int8", "error_feedback": True}, {"push": "threshold"}, {"push": "qsgd", "pull": "int8"}):
+            with self.case("codec %s" % codec):
+                cluster = Cluster(self, coded(codec, workers=3, epochs=ENDLESS, lease="1500ms"))
+                cluster.await_step(50)
+                victim = cluster.workers[1]
+                victim.kill()
+                cluster.await_status("a worker is lost", lost)
+                cluster.await_further(50)
+                cluster.drain()
+                report = cluster.finish(victim)
+                self.assertEqual((report["outcome"], report["members"]["lost"]), ("finished", 1))
+                self.assertGreaterEqual(report["final"]["test_accuracy"], 0.8)
+
+    def test_what_does_not_go_together_is_refused_before_anything_starts(self):
+        job = coded({"pull": "threshold"}, method={"ist": {"local_steps": 7}})
+        code, out, error = tessera("run", write_job(self, job))
+        self.assertEqual((code, out), (2, ""))
+        self.contains(error, "codec.pull: got threshold, want f32, bf16, f16, int8 or qsgd")
+
+
+if __name__ == "__main__":
+    unittest.main()
