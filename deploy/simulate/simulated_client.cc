@@ -117,6 +117,7 @@ SimulatedClient::SimulatedClient(Options options, SimulatedWorld* world, Simulat
     entry.server = server.get();
     entry.dense = SizesOf(server->shard().slices(), options_.member, options_.job_digest);
     servers_.push_back(std::move(entry));
+    dense_keys_.slices.push_back(server->shard().slices());
   }
   if (!codes_pushes()) return;
   // What nobody looks at need not be held back.
@@ -194,7 +195,11 @@ absl::StatusOr<ExchangeResult> SimulatedClient::Do(Kind kind, const OutgoingPush
   first_value_at_ = std::numeric_limits<SimNanos>::max();
   failed_ = absl::OkStatus();
   const bool codes = kind == Kind::kPushPull && codes_pushes();
-  if (codes && coder_) coder_->Begin(push_, *transfer_.update_keys, *transfer_.update);
+  if (codes && coder_) {
+    // Learners without values of their own name no entries where all are meant.
+    const KeySet& keys = *transfer_.update_keys;
+    coder_->Begin(push_, keys.subnet.has_value() ? keys : dense_keys_, *transfer_.update);
+  }
   for (uint32_t s = 0; s < servers_.size(); ++s) {
     servers_[s].sizes = SizesAt(s);
     if (codes) EncodePush(s);

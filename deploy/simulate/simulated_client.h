@@ -125,6 +125,7 @@ class SimulatedClient final : public ParameterClient {
   SimulatedWorld& world_;
   SimulatedProcess& process_;
   std::vector<Server> servers_;
+  KeySet dense_keys_;
   std::optional<UpdateCoder> coder_;  // where pushes are coded
   Traffic traffic_;
 
