@@ -195,21 +195,21 @@ def ended(cluster, coordinator, seconds):
     return True
 
 
-def run(options, network, method, workers, seed):
-    """The report of one job."""
-    flags = runs.overrides(options, method, workers, seed, **{"cluster.servers": "[%s]" % ", ".join(SERVERS)})
+def run(options, network, job, flags, workers):
+    """The report of one job, whose --set flags leave the servers out."""
+    flags = flags + ["--set", "cluster.servers=[%s]" % ", ".join(SERVERS)]
     with tempfile.TemporaryDirectory() as folder:
         report = os.path.join(folder, "report.json")
         cluster = Cluster(folder)
         try:
             for rank in range(len(SERVERS)):
-                cluster.start("server-%d" % rank, [program(options, "tessera-server", "server"), "--job", options.job,
+                cluster.start("server-%d" % rank, [program(options, "tessera-server", "server"), "--job", job,
                                                    "--rank", str(rank)] + flags +
                               (["--report", report] if rank == 0 else []))
             for rank in range(workers):
                 with network.inside(network.spaces[rank]):
-                    cluster.start("worker-%d" % rank, [program(options, "tessera-worker", "worker"), "--job",
-                                                       options.job, "--rank", str(rank)] + flags)
+                    cluster.start("worker-%d" % rank, [program(options, "tessera-worker", "worker"), "--job", job,
+                                                       "--rank", str(rank)] + flags)
             coordinator = cluster.processes[0]
             if not ended(cluster, coordinator, options.seconds_max):
                 coordinator.send_signal(signal.SIGTERM)
@@ -224,26 +224,35 @@ def run(options, network, method, workers, seed):
             cluster.kill()
 
 
+def network_of(options, workers):
+    """The limited network, measured; exits where it cannot be."""
+    if os.geteuid() != 0:
+        print("%s: network namespaces and limits want root; run it with sudo" % os.path.basename(sys.argv[0]),
+              file=sys.stderr)
+        sys.exit(2)
+    os.environ["PATH"] += ":/usr/sbin:/sbin"  # ip and tc
+    # An end by SIGTERM cleans up like any other.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    try:
+        network = Network(workers, options.rate)
+    except OSError as error:
+        print("%s: the limited network cannot be made here: %s" % (os.path.basename(sys.argv[0]), error),
+              file=sys.stderr)
+        sys.exit(2)
+    check_links(network, options.rate)
+    return network
+
+
 def main():
     parser = runs.parser_of(__doc__, list(runs.METHODS))
     parser.add_argument("--rate", default="200mbit", help="of each worker's link, each way, as tc writes it")
     options = parser.parse_args()
     if megabits(options.rate) is None:
         parser.error('--rate: got "%s", want a number with kbit, mbit or gbit' % options.rate)
-    if os.geteuid() != 0:
-        print("limited.py: network namespaces and limits want root; run it with sudo", file=sys.stderr)
-        return 2
-    os.environ["PATH"] += ":/usr/sbin:/sbin"  # ip and tc
-    # An end by SIGTERM cleans up like any other.
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
-        network = Network(max(options.workers), options.rate)
-    except OSError as error:
-        print("limited.py: the limited network cannot be made here: %s" % error, file=sys.stderr)
-        return 2
-    try:
-        check_links(network, options.rate)
-        found = runs.measure(options, lambda *which: {which[0]: run(options, network, *which)})
+        network = network_of(options, max(options.workers))
+        found = runs.measure(options, lambda method, workers, seed: {
+            method: run(options, network, options.job, runs.overrides(options, method, workers, seed), workers)})
     except KeyboardInterrupt:
         return 130
     print("\n%s each way per worker\n\n%s" % (options.rate, runs.table(options, found)))

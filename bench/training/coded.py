@@ -39,19 +39,25 @@ ROWS = {
 }
 
 
-def train(options, name, keys, seed):
+def job_of(options, name, keys, seed):
+    """The job file and the --set flags, but for the servers."""
     job, folder, settings = SETS[name]
+    merged = dict(settings, **keys)
+    merged.update({"data.directory": os.path.abspath(os.path.join(options.folder, folder)), "seed": seed,
+                   "train.evaluate_every": 0, "cluster.workers": options.workers})
+    if options.epochs:
+        merged["train.epochs"] = options.epochs
+    return (os.path.join(runs.ROOT, "deploy/jobs", job),
+            [word for key, value in merged.items() for word in ("--set", "%s=%s" % (key, value))])
+
+
+def train(options, name, keys, seed):
+    job, flags = job_of(options, name, keys, seed)
     with tempfile.TemporaryDirectory() as scratch:
         report = os.path.join(scratch, "report.json")
-        command = [options.tessera, "run", os.path.join(runs.ROOT, "deploy/jobs", job), "--quiet", "--report", report]
-        merged = dict(settings, **keys)
-        merged.update({"data.directory": os.path.abspath(os.path.join(options.folder, folder)), "seed": seed,
-                       "train.evaluate_every": 0, "cluster.workers": options.workers, "cluster.servers": options.servers})
-        if options.epochs:
-            merged["train.epochs"] = options.epochs
-        for key, value in merged.items():
-            command += ["--set", "%s=%s" % (key, value)]
-        subprocess.run(command, check=True, preexec_fn=runs.die_with_parent)
+        command = [options.tessera, "run", job, "--quiet", "--report", report,
+                   "--set", "cluster.servers=%d" % options.servers]
+        subprocess.run(command + flags, check=True, preexec_fn=runs.die_with_parent)
         with open(report) as file:
             return json.load(file)
 
@@ -66,7 +72,7 @@ def communication(report):
     return statistics.mean(p["pull_seconds"] + p["push_seconds"] + p["wait_seconds"] for p in phases)
 
 
-def line(options, name, row, base, coded):
+def line(name, row, base, coded):
     accuracy = [r["final"]["test_accuracy"] for r in coded]
     difference = [a - r["final"]["test_accuracy"] for a, r in zip(accuracy, base)]
     share = lambda key: (statistics.mean(r["traffic"][key] for r in coded) /
@@ -78,8 +84,8 @@ def line(options, name, row, base, coded):
         statistics.median(map(communication, coded)), statistics.median(map(communication, base)))
 
 
-def parser_of(rows):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def parser_of(description, rows):
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder")
     parser.add_argument("--sets", nargs="+", choices=list(SETS), default=list(SETS))
     parser.add_argument("--rows", nargs="+", choices=list(rows), default=list(rows))
@@ -91,22 +97,30 @@ def parser_of(rows):
     return parser
 
 
-def main():
-    options = parser_of(ROWS).parse_args()
-    print("| data | row | accuracy, % | less the base's (standard error) | push | pull | training, base's | "
-          "exchanging, base's |\n|---|---|---|---|---|---|---|---|", flush=True)
+HEADER = ("| data | row | accuracy, % | less the base's (standard error) | push | pull | training, base's | "
+          "exchanging, base's |\n|---|---|---|---|---|---|---|---|")
+
+
+def tabulate(options, rows, train):
+    """Prints the table. train(name, keys, seed) gives a report; a base is trained once for all its rows."""
+    print(HEADER, flush=True)
     for name in options.sets:
         found = {}
 
         def reports(keys):
             label = json.dumps(keys)
             if label not in found:
-                found[label] = [train(options, name, keys, seed) for seed in options.seeds]
+                found[label] = [train(name, keys, seed) for seed in options.seeds]
             return found[label]
 
         for row in options.rows:
-            keys, base = ROWS[row]
-            print(line(options, name, row, reports(base), reports(keys)), flush=True)
+            keys, base = rows[row]
+            print(line(name, row, reports(base), reports(keys)), flush=True)
+
+
+def main():
+    options = parser_of(__doc__, ROWS).parse_args()
+    tabulate(options, ROWS, lambda name, keys, seed: train(options, name, keys, seed))
 
 
 if __name__ == "__main__":
