@@ -27,6 +27,8 @@ enum class Stream : uint32_t {
   kRounding = 6,     // a = exchange or version mod 2^32 | rank << 32 | shard << 48,
                      // b = bucket << 24 | block (common/codec/stochastic.h)
   kRoundingMore = 7,  // the same, b = bucket << 24 | entry
+  kExplorer = 8,  // a = exchange mod 2^32 | rank << 32 | shard << 48, b = draw / 2
+                  // (common/keyset/explorer.h)
 };
 
 using PhiloxBlock = std::array<uint32_t, 4>;

@@ -1,0 +1,68 @@
+// The coordinator's part in selecting a core: from all servers' counts to one threshold.
+#ifndef TESSERA_SERVER_CORE_CORE_AGREEMENT_H_
+#define TESSERA_SERVER_CORE_CORE_AGREEMENT_H_
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/keyset/significance.h"
+#include "server/core/core_words.h"
+
+namespace tessera {
+
+// Pure: reports come in, questions come out. Bounded by buckets and parameters.
+class CoreAgreement {
+ public:
+  struct Options {
+    int servers = 1;
+    int parameters = 1;
+    // Entries of the whole model, and of those the core's.
+    uint64_t entries = 0;
+    uint64_t core_entries = 0;
+    // Of |g|; 0: sum |w| / sum |g|.
+    double gradient_weight = 0;
+  };
+
+  explicit CoreAgreement(const Options& options);
+
+  using Questions = std::vector<std::pair<ShardId, CoreQuestion>>;
+  // What is to be asked now. Reports that nobody waits for, or that contradict the model's size, are
+  // dropped; one that is behind is answered with the question that it has missed.
+  Questions OnReport(ShardId server, const CoreReport& report);
+
+  // The core being selected, and the last one that was; nullopt: none yet.
+  uint64_t core() const { return core_; }
+  std::optional<uint64_t> selected() const { return selected_; }
+
+ private:
+  bool IsSound(const CoreReport& report) const;
+  void Take(ShardId server, const CoreReport& report);
+  // By what all have counted, the last core entry is in this range.
+  bool IsIn(const BucketRange& range) const;
+  // All have answered.
+  void Advance();
+  void EndTies();
+  Questions AskAll() const;
+  const CoreQuestion& QuestionTo(ShardId server) const { return questions_[server.value()]; }
+
+  const Options options_;
+  uint64_t core_ = 0;
+  CoreStage stage_ = CoreStage::kSums;  // of what is waited for
+  std::vector<bool> answered_;
+  std::optional<uint64_t> selected_;
+  // The last questions, and after a selection its outcome.
+  std::vector<CoreQuestion> questions_;
+
+  // By server, as they are summed in that order.
+  std::vector<MagnitudeSums> sums_;
+  std::vector<uint64_t> counts_;
+  std::vector<std::vector<uint64_t>> ties_;
+  uint64_t above_ = 0;  // entries that are core for certain
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_SERVER_CORE_CORE_AGREEMENT_H_
