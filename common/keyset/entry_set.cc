@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/keyset/word_bits.h"
 
 #if defined(__GNUC__) && defined(__x86_64__)
 #include <immintrin.h>
@@ -139,7 +140,7 @@ EntrySet::EntrySet(int64_t size, std::vector<uint64_t> words)
     : size_(size), words_(std::move(words)) {
   TESSERA_CHECK(static_cast<int64_t>(words_.size()) == (size + kWord - 1) / kWord);
   TESSERA_CHECK(size % kWord == 0 || words_.back() >> size % kWord == 0);
-  for (const uint64_t word : words_) count_ += __builtin_popcountll(word);
+  for (const uint64_t word : words_) count_ += CountBits(word);
 }
 
 EntrySet EntrySet::All(int64_t size) {
@@ -161,7 +162,7 @@ EntrySet EntrySet::Joined(const EntrySet& a, const EntrySet& b) {
 
 int64_t EntrySet::CountIn(int64_t begin, int64_t end) const {
   const auto bits = [](uint64_t word, int64_t, int64_t) {
-    return static_cast<int64_t>(__builtin_popcountll(word));
+    return CountBits(word);
   };
   return ForRange(*this, begin, end, bits, BitByBit(bits));
 }
@@ -230,7 +231,7 @@ EntryWalk::Run EntryWalk::Next(int64_t end, int64_t count_max) {
     const int64_t word = run.end / kWord;
     const int64_t stop = std::min(end, (word + 1) * kWord);
     uint64_t bits = set_->words()[word] & BitRange(run.end - word * kWord, stop - word * kWord);
-    const int64_t count = __builtin_popcountll(bits);
+    const int64_t count = CountBits(bits);
     if (run.count + count <= count_max) {
       run.count += count;
       run.end = stop;

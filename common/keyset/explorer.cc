@@ -7,6 +7,7 @@
 #include "common/base/check.h"
 #include "common/base/philox.h"
 #include "common/base/vector_clones.h"
+#include "common/keyset/word_bits.h"
 
 #if defined(__GNUC__) && defined(__x86_64__)
 #include <immintrin.h>
@@ -132,7 +133,7 @@ EntrySet DrawExplorer(const ExplorerPlace& place, const EntrySet& core, int64_t 
     if (is_last) places &= (uint64_t{1} << core.size() % 64) - 1;
     explorer[w] = deposit(BitsFrom(drawn, at), places);
     if (leaves_out) explorer[w] ^= places;
-    at += __builtin_popcountll(places);
+    at += CountBits(places);
   }
   return EntrySet(core.size(), std::move(explorer));
 }

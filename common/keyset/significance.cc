@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "common/base/vector_clones.h"
+#include "common/keyset/word_bits.h"
 
 #if defined(__GNUC__) && defined(__x86_64__)
 #include <immintrin.h>
@@ -62,67 +63,114 @@ void ForTiles(const SignificanceRun& run, float c, Visit visit) {
   }
 }
 
-void Or(uint64_t bits, int64_t at, uint64_t* words) {
-  if (bits == 0) return;
-  words[at / 64] |= bits << at % 64;
-  if (at % 64 != 0 && bits >> (64 - at % 64) != 0) words[at / 64 + 1] |= bits >> (64 - at % 64);
-}
-
-// Of up to 64 entries: which are above the bucket, and which in it.
+// A tile by bucket: which entries are above the range, and which in it.
 struct Sides {
-  uint64_t above = 0;
-  uint64_t within = 0;
+  uint64_t above[kTile / 64];
+  uint64_t within[kTile / 64];
+  uint32_t values[kTile + 16];  // S of the latter, and room to store a register
+  int64_t value_count = 0;
+  int64_t above_count = 0;
 };
 
-Sides SidesScalar(const uint32_t* bits, int64_t count, uint32_t low, uint32_t high) {
-  Sides sides;
-  for (int64_t i = 0; i < count; ++i) {
-    sides.above |= static_cast<uint64_t>(bits[i] > high) << i;
-    sides.within |= static_cast<uint64_t>(bits[i] >= low && bits[i] <= high) << i;
+// The words [word, ..) of a tile of `count` entries.
+void SortScalar(const uint32_t* bits, int64_t word, int64_t count, uint32_t low, uint32_t high,
+                Sides* sides) {
+  for (int64_t i = 64 * word; i < count; i += 64) {
+    uint64_t above = 0;
+    uint64_t within = 0;
+    const int64_t end = std::min<int64_t>(64, count - i);
+    for (int64_t k = 0; k < end; ++k) {
+      const uint32_t s = bits[i + k];
+      above |= static_cast<uint64_t>(s > high) << k;
+      const bool is_within = s >= low && s <= high;
+      within |= static_cast<uint64_t>(is_within) << k;
+      sides->values[sides->value_count] = s;
+      sides->value_count += is_within;
+    }
+    sides->above[i / 64] = above;
+    sides->within[i / 64] = within;
+    sides->above_count += CountBits(above);
   }
-  return sides;
 }
 
 #ifdef TESSERA_SIGNIFICANCE_X86
-// All values are below 2^31, so that signed comparisons do.
-__attribute__((target("avx2"))) Sides SidesAvx2(const uint32_t* bits, uint32_t low, uint32_t high) {
+// All values are below 2^31, so that signed comparisons do. The words that are full; returns how many.
+__attribute__((target("avx2,popcnt"))) int64_t SortAvx2(const uint32_t* bits, int64_t count,
+                                                        uint32_t low, uint32_t high, Sides* sides) {
   const __m256i below = _mm256_set1_epi32(static_cast<int>(low) - 1);
   const __m256i top = _mm256_set1_epi32(static_cast<int>(high));
-  Sides sides;
-  for (int k = 0; k < 8; ++k) {
-    const __m256i x = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(bits + 8 * k));
-    const uint64_t above = static_cast<uint32_t>(
-        _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpgt_epi32(x, top))));
-    const uint64_t reached = static_cast<uint32_t>(
-        _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpgt_epi32(x, below))));
-    sides.above |= above << 8 * k;
-    sides.within |= (reached & ~above) << 8 * k;
+  uint32_t* out = sides->values;
+  for (int64_t w = 0; w < count / 64; ++w) {
+    const uint32_t* const in = bits + 64 * w;
+    uint64_t above = 0;
+    uint64_t reached = 0;
+    for (int k = 0; k < 8; ++k) {
+      const __m256i x = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(in + 8 * k));
+      const int over = _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpgt_epi32(x, top)));
+      const int at_least = _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpgt_epi32(x, below)));
+      above |= static_cast<uint64_t>(over) << 8 * k;
+      reached |= static_cast<uint64_t>(at_least) << 8 * k;
+    }
+    sides->above[w] = above;
+    sides->within[w] = reached & ~above;
+    sides->above_count += __builtin_popcountll(above);
+    for (uint64_t word = reached & ~above; word != 0; word &= word - 1) {
+      *out++ = in[__builtin_ctzll(word)];
+    }
   }
-  return sides;
+  sides->value_count = out - sides->values;
+  return count / 64;
 }
 
-__attribute__((target("avx512f"))) Sides SidesAvx512(const uint32_t* bits, uint32_t low,
-                                                     uint32_t high) {
+// Without a branch: what is stored too much is overwritten next.
+__attribute__((target("avx512f,popcnt"))) int64_t SortAvx512(const uint32_t* bits, int64_t count,
+                                                             uint32_t low, uint32_t high,
+                                                             Sides* sides) {
   const __m512i bottom = _mm512_set1_epi32(static_cast<int>(low));
   const __m512i top = _mm512_set1_epi32(static_cast<int>(high));
-  Sides sides;
-  for (int k = 0; k < 4; ++k) {
-    const __m512i x = _mm512_loadu_si512(bits + 16 * k);
-    const uint64_t above = _mm512_cmpgt_epi32_mask(x, top);
-    const uint64_t reached = _mm512_cmpge_epi32_mask(x, bottom);
-    sides.above |= above << 16 * k;
-    sides.within |= (reached & ~above) << 16 * k;
+  uint32_t* out = sides->values;
+  for (int64_t w = 0; w < count / 64; ++w) {
+    uint64_t above = 0;
+    uint64_t within = 0;
+    for (int k = 0; k < 4; ++k) {
+      const __m512i x = _mm512_loadu_si512(bits + 64 * w + 16 * k);
+      const __mmask16 over = _mm512_cmpgt_epi32_mask(x, top);
+      const __mmask16 in =
+          static_cast<__mmask16>(_mm512_cmpge_epi32_mask(x, bottom) & ~static_cast<int>(over));
+      _mm512_storeu_si512(out, _mm512_maskz_compress_epi32(in, x));
+      out += __builtin_popcount(in);
+      above |= static_cast<uint64_t>(over) << 16 * k;
+      within |= static_cast<uint64_t>(in) << 16 * k;
+    }
+    sides->above[w] = above;
+    sides->within[w] = within;
+    sides->above_count += __builtin_popcountll(above);
   }
-  return sides;
+  sides->value_count = out - sides->values;
+  return count / 64;
 }
 #endif
 
-Sides SidesOf(const uint32_t* bits, int64_t count, uint32_t low, uint32_t high, GatherPath path) {
+void SortTile(const uint32_t* bits, int64_t count, uint32_t low, uint32_t high, GatherPath path,
+              Sides* sides) {
+  sides->value_count = 0;
+  sides->above_count = 0;
+  int64_t done = 0;
 #ifdef TESSERA_SIGNIFICANCE_X86
-  if (count == 64 && path == GatherPath::kAvx512) return SidesAvx512(bits, low, high);
-  if (count == 64 && path == GatherPath::kAvx2) return SidesAvx2(bits, low, high);
+  if (path == GatherPath::kAvx512) done = SortAvx512(bits, count, low, high, sides);
+  if (path == GatherPath::kAvx2) done = SortAvx2(bits, count, low, high, sides);
 #endif
-  return SidesScalar(bits, count, low, high);
+  SortScalar(bits, done, count, low, high, sides);
+}
+
+// Sets bits from bit `at` on.
+void Or(const uint64_t* bits, int64_t count, int64_t at, uint64_t* words) {
+  uint64_t* to = words + at / 64;
+  const int shift = static_cast<int>(at % 64);
+  for (int64_t i = 0; i < (count + 63) / 64; ++i, ++to) {
+    *to |= bits[i] << shift;
+    if (shift != 0 && bits[i] >> (64 - shift) != 0) to[1] |= bits[i] >> (64 - shift);
+  }
 }
 
 }  // namespace
@@ -141,21 +189,18 @@ void AddMagnitudes(const SignificanceRun& run, MagnitudeSums* sums) {
 }
 
 uint64_t SplitAt(const BucketRange& range, const SignificanceRun& run, float c, int64_t first,
-                 uint64_t* above, uint64_t* within, std::vector<uint64_t>* counts,
+                 uint64_t* above, uint64_t* within, std::vector<uint32_t>* values,
                  GatherPath path) {
   const uint32_t low = range.first << 16;
   const uint32_t high = range.last << 16 | 0xffff;
   uint64_t above_count = 0;
+  Sides sides;
   ForTiles(run, c, [&](const uint32_t* bits, int64_t at, int64_t count) {
-    for (int64_t i = 0; i < count; i += 64) {
-      const Sides sides = SidesOf(bits + i, std::min<int64_t>(64, count - i), low, high, path);
-      above_count += static_cast<uint64_t>(__builtin_popcountll(sides.above));
-      Or(sides.above, first + at + i, above);
-      Or(sides.within, first + at + i, within);
-      for (uint64_t word = sides.within; word != 0; word &= word - 1) {
-        ++(*counts)[bits[i + __builtin_ctzll(word)] >> 16];
-      }
-    }
+    SortTile(bits, count, low, high, path, &sides);
+    above_count += static_cast<uint64_t>(sides.above_count);
+    Or(sides.above, count, first + at, above);
+    Or(sides.within, count, first + at, within);
+    values->insert(values->end(), sides.values, sides.values + sides.value_count);
   });
   return above_count;
 }

@@ -54,11 +54,11 @@ struct BucketRange {
   uint32_t last = kCoarseBuckets - 1;
 };
 
-// One pass that sorts entries by bucket: places, by bit, of those above `range` and those in it, and the
-// counts of the latter by bucket. `above` and `within` have a bit for each of the run's entries from
-// bit `first` on; they are 0 there before. Returns the number of those above.
+// One pass that sorts entries by bucket: places, by bit, of those above `range` and those in it; S of the
+// latter is appended to `values`, in order. `above` and `within` have a bit for each of the run's
+// entries from bit `first` on; they are 0 there before. Returns the number of those above.
 uint64_t SplitAt(const BucketRange& range, const SignificanceRun& run, float c, int64_t first,
-                 uint64_t* above, uint64_t* within, std::vector<uint64_t>* counts,
+                 uint64_t* above, uint64_t* within, std::vector<uint32_t>* values,
                  GatherPath path = BestGatherPath());
 
 // A part of a model of `entries` that tells where about a threshold is: every stride-th entry.

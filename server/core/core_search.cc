@@ -43,13 +43,15 @@ void CoreSearch::Ask(const CoreQuestion& question) {
   if (stage() == CoreStage::kCoarse || stage() == CoreStage::kWide) {
     above_ = BitsFor(options_.slices->size);
     within_ = above_;
+    values_.clear();
   }
 }
 
 bool CoreSearch::Advance() {
   if (!working_) return false;
   // What comes later is about the candidates, which are few.
-  if (stage() <= CoreStage::kWide && run_ < options_.runs.size()) {
+  const bool reads = stage() > CoreStage::kSums && stage() <= CoreStage::kWide;
+  if (reads && run_ < options_.runs.size()) {
     const SignificanceRun& run = options_.runs[run_++];
     Work(run);
     place_ += run.size;
@@ -61,14 +63,11 @@ bool CoreSearch::Advance() {
 }
 
 void CoreSearch::Work(const SignificanceRun& run) {
-  if (stage() == CoreStage::kSums) {
-    // Of no use without a gradient.
-    if (run.g != nullptr) AddMagnitudes(run, &sums_);
-  } else if (stage() == CoreStage::kSample) {
+  if (stage() == CoreStage::kSample) {
     Sample(run);
   } else {
     above_count_ += SplitAt(question_.buckets, run, question_.gradient_weight, place_,
-                            above_.data(), within_.data(), &counts_);
+                            above_.data(), within_.data(), &values_);
   }
 }
 
@@ -88,17 +87,20 @@ void CoreSearch::EndStage() {
   switch (stage()) {
     case CoreStage::kSums:
     case CoreStage::kSample:
+      break;
     case CoreStage::kCoarse:
     case CoreStage::kWide:
+      for (const uint32_t s : values_) ++counts_[s >> 16];
       break;
     case CoreStage::kFine:
-      CountCandidates();
+      NarrowTo(question_.buckets.first << 16, question_.buckets.first << 16 | 0xffff);
+      for (const uint32_t s : values_) ++counts_[s & 0xffff];
       break;
     case CoreStage::kTies:
-      SortCandidates();
+      NarrowTo(threshold(), threshold());
       break;
     case CoreStage::kDone:
-      if (question_.all_ties) SortCandidates();
+      if (question_.all_ties) NarrowTo(threshold(), threshold());
       TakeTies();
       return;
   }
@@ -109,8 +111,8 @@ void CoreSearch::Report() {
   report_.emplace();
   report_->core = options_.core;
   report_->stage = stage();
-  report_->weight_sum = sums_.w;
-  report_->gradient_sum = sums_.g;
+  report_->weight_sum = options_.sums.w;
+  report_->gradient_sum = options_.sums.g;
   report_->above = above_count_;
   if (stage() == CoreStage::kTies) return CountTies();
   for (size_t i = 0; i < counts_.size(); ++i) {
@@ -120,38 +122,25 @@ void CoreSearch::Report() {
   }
 }
 
-template <typename Visit>
-void CoreSearch::ForCandidates(Visit visit) {
-  size_t run = 0;
-  int64_t run_begin = 0;
+void CoreSearch::NarrowTo(uint32_t first, uint32_t last) {
+  size_t next = 0;
+  size_t kept = 0;
   for (size_t w = 0; w < within_.size(); ++w) {
+    uint64_t above = 0;
+    uint64_t within = 0;
     for (uint64_t word = within_[w]; word != 0; word &= word - 1) {
-      const int64_t place = static_cast<int64_t>(w) * 64 + __builtin_ctzll(word);
-      while (place - run_begin >= options_.runs[run].size) run_begin += options_.runs[run++].size;
-      const SignificanceRun& in = options_.runs[run];
-      visit(w, word & -word, SignificanceAt(in, place - run_begin));
+      const uint32_t s = values_[next++];
+      const uint64_t bit = word & -word;
+      above |= s > last ? bit : 0;
+      const bool stays = s >= first && s <= last;
+      within |= stays ? bit : 0;
+      values_[kept] = s;
+      kept += stays;
     }
+    above_[w] |= above;
+    within_[w] = within;
   }
-}
-
-void CoreSearch::CountCandidates() {
-  const uint32_t bucket = question_.buckets.first;
-  ForCandidates([&](size_t w, uint64_t bit, uint32_t s) {
-    if (s >> 16 == bucket) {
-      ++counts_[s & 0xffff];
-      return;
-    }
-    if (s >> 16 > bucket) above_[w] |= bit;
-    within_[w] &= ~bit;
-  });
-}
-
-void CoreSearch::SortCandidates() {
-  const uint32_t threshold = question_.buckets.first << 16 | question_.fine;
-  ForCandidates([&](size_t w, uint64_t bit, uint32_t s) {
-    if (s > threshold) above_[w] |= bit;
-    if (s != threshold) within_[w] &= ~bit;
-  });
+  values_.resize(kept);
 }
 
 void CoreSearch::CountTies() {
@@ -180,6 +169,7 @@ void CoreSearch::TakeTies() {
   core_.emplace(options_.slices->size, std::move(above_));
   above_ = {};
   within_ = {};
+  values_ = {};
 }
 
 }  // namespace tessera

@@ -32,6 +32,8 @@ class CoreSearch {
     int parameters = 1;
     // Of the whole model.
     int64_t entries = 0;
+    // Of these runs, where there is a g: who writes g has them at hand.
+    MagnitudeSums sums;
   };
 
   explicit CoreSearch(Options options);
@@ -52,16 +54,12 @@ class CoreSearch {
   void Sample(const SignificanceRun& run);
   void EndStage();
   void Report();
-  // Calls visit(word, bit, significance) for each candidate.
-  template <typename Visit>
-  void ForCandidates(Visit visit);
-  // Candidates above the bucket become core, those below it go; the others are counted.
-  void CountCandidates();
-  // The same at the significance itself.
-  void SortCandidates();
+  // Candidates above `last` become core, those below `first` go.
+  void NarrowTo(uint32_t first, uint32_t last);
   void CountTies();
   void TakeTies();
   uint32_t SignificanceAt(const SignificanceRun& run, int64_t i) const;
+  uint32_t threshold() const { return question_.buckets.first << 16 | question_.fine; }
   CoreStage stage() const { return question_.stage; }
 
   const Options options_;
@@ -69,11 +67,12 @@ class CoreSearch {
   bool working_ = false;
   size_t run_ = 0;
   int64_t place_ = 0;  // where the run begins
-  MagnitudeSums sums_;
   std::vector<uint64_t> counts_;
   uint64_t above_count_ = 0;
   std::vector<uint64_t> above_;   // bits of core entries
   std::vector<uint64_t> within_;  // of candidates
+  // Their significances. Few, but where nearly all entries are alike.
+  std::vector<uint32_t> values_;
   std::optional<CoreReport> report_;
   std::optional<EntrySet> core_;
 };

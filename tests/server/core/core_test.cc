@@ -101,7 +101,9 @@ class Cluster {
         for (const auto& [from, to] : {std::pair<int64_t, int64_t>{0, slice.size() / 3},
                                        {slice.size() / 3, slice.size()}}) {
           const float* const g = g_ == nullptr ? nullptr : (*g_)[slice.parameter].data() + at + from;
-          options.runs.push_back({(*w_)[slice.parameter].data() + at + from, g, to - from});
+          const SignificanceRun run{(*w_)[slice.parameter].data() + at + from, g, to - from};
+          options.runs.push_back(run);
+          AddMagnitudes(run, &options.sums);
         }
       }
       searches_.push_back(std::make_unique<CoreSearch>(std::move(options)));
@@ -223,7 +225,8 @@ TEST_CASE("where a sample misleads, all entries are counted", "[core]") {
   // The largest entries are just those that no sample sees, or just those that are seen.
   for (const bool hidden : {true, false}) {
     const Parameters w = Fill(Model(), [&] {
-      return ((i++ % stride == 0) != hidden ? 1.0f : 0.001f) + 1e-5f * static_cast<float>(i % 97);
+      const bool is_sample = i % stride == 0;
+      return (is_sample != hidden ? 1.0f : 0.001f) + 1e-5f * static_cast<float>(i++ % 97);
     });
     for (const uint64_t count : {uint64_t{40}, uint64_t{300}, uint64_t{1200}}) {
       Cluster cluster(1, w, nullptr, count);
