@@ -28,6 +28,7 @@
 #include "common/keyset/subnet.h"
 #include "common/layout/parameters.h"
 #include "common/method/recipe.h"
+#include "common/rpc/security.h"
 #include "common/rpc/transport.h"
 #include "common/rule/schedule.h"
 #include "server/control/job_facts.h"
@@ -71,6 +72,7 @@ class ServerProcess {
  private:
   absl::Status CheckMemory(const Recipe& recipe, const ModelShape& shape);
   absl::Status FindAddresses();
+  absl::Status CheckSecurity() const;
   absl::Status StartCoordinator(const ModelShape& shape, const Recipe& recipe);
   absl::Status StartServices();
   absl::Status WriteAddressFile() const;
@@ -133,6 +135,25 @@ absl::Status ServerProcess::FindAddresses() {
   return absl::OkStatus();
 }
 
+absl::Status ServerProcess::CheckSecurity() const {
+  const Security& security = CurrentSecurity();
+  if (security.calls_tls() && !security.serves_tls()) {
+    return absl::InvalidArgumentError(
+        "security.certificate: missing beside authority, want this server's certificate and "
+        "private_key: the others will call it with TLS");
+  }
+  // What is no address is refused when it is listened on.
+  if (security.serves_tls() || job_.security().insecure() || IsLoopback(listen_) ||
+      listen_.find(':') == std::string::npos) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "security: none, and \"", listen_,
+      "\" can be reached from other machines: anybody there could read and change the model. Set "
+      "security.certificate and private_key (docs/operating.md, Security), or, in a network that "
+      "nobody else is in, security.insecure: true"));
+}
+
 absl::Status ServerProcess::CheckMemory(const Recipe& recipe, const ModelShape& shape) {
   const int64_t limit = job_.cluster().memory_limit();
   if (limit == 0) return absl::OkStatus();
@@ -172,7 +193,9 @@ absl::Status ServerProcess::StartCoordinator(const ModelShape& shape, const Reci
 }
 
 absl::Status ServerProcess::Start() {
+  TESSERA_RETURN_IF_ERROR(UseSecurity(FilesOf(job_.security())));
   TESSERA_RETURN_IF_ERROR(FindAddresses());
+  TESSERA_RETURN_IF_ERROR(CheckSecurity());
   TESSERA_RETURN_IF_ERROR(CheckReportPath());
   std::error_code none;  // One of an earlier process would be taken for this one's.
   if (!options_.address_file.empty()) std::filesystem::remove(options_.address_file, none);
@@ -311,7 +334,7 @@ void ServerProcess::OnSignal(int count) {
     return;
   }
   // The job cannot go on without this server: ask for its end, and keep serving until then.
-  const auto stub = v1::Admin::NewStub(OpenChannel(coordinator_address_));
+  const auto stub = v1::Admin::NewStub(OpenChannel(coordinator_address_, Role::kOperator));
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(2));
   v1::AdminRequest request;

@@ -25,6 +25,7 @@
 #include "common/layout/shard_map.h"
 #include "common/method/recipe.h"
 #include "common/metrics/process_memory.h"
+#include "common/rpc/security.h"
 #include "common/rpc/transport.h"
 #include "kernels/devices.h"
 #include "worker/data/dataset.h"
@@ -130,6 +131,7 @@ absl::Status WorkerProcess::CheckMemory() {
 }
 
 absl::Status WorkerProcess::Prepare() {
+  TESSERA_RETURN_IF_ERROR(UseSecurity(FilesOf(job_.security())));
   TESSERA_ASSIGN_OR_RETURN(recipe_, RecipeFor(job_));
   TESSERA_ASSIGN_OR_RETURN(shape_, ExchangedShape(job_.model(), recipe_));
   if (options_.coordinator.empty() && job_.cluster().servers().addresses().empty()) {
@@ -297,7 +299,9 @@ int RunWorker(const WorkerOptions& options) {
   }
   Log(LogLevel::kError, absl::StrCat("worker: ended error=\"", status.message(), "\""));
   // Refused for what the job says: as wrong as if it had been found before.
-  return absl::IsInvalidArgument(status) && !process.joined() ? 2 : 1;
+  const bool is_wrong = absl::IsInvalidArgument(status) || absl::IsUnauthenticated(status) ||
+                        absl::IsPermissionDenied(status);
+  return is_wrong && !process.joined() ? 2 : 1;
 }
 
 }  // namespace tessera

@@ -3,10 +3,10 @@
 
     bench/training/coded.py FOLDER [--sets fashion speech cifar] [--rows quant threshold ...] [--seeds 1 2 3 4 5]
 
-FOLDER holds the data sets, each in its folder (fashion_mnist, arabic_speech_commands, cifar10_12k). Every row is a method
-with a codec, beside the same steps over the same rows in f32: the same seeds, the same order of data. Prints a table of
-accuracies (means over the seeds, with the standard error of the difference), of payload bytes up and down as shares of the
-base's, and of seconds of training. Two workers and two servers.
+FOLDER holds the data sets, each in its folder (fashion_mnist, arabic_speech_commands, cifar10_12k). Every row is a
+method with a codec, beside the same steps over the same rows in f32: the same seeds, the same order of data. Prints a
+table of accuracies (means over the seeds, with the standard error of the difference), of payload bytes up and down as
+shares of the base's, and of seconds of training. Two workers and two servers.
 """
 import argparse
 import json
@@ -67,7 +67,7 @@ def standard_error(values):
 
 
 def communication(report):
-    """Seconds that a worker's loop spent on exchanges, the mean over the workers: pull, push, and waiting for the others'."""
+    """Seconds that a worker's loop spent on exchanges, the mean over the workers: pull, push, and waiting in them."""
     phases = report["phases"]
     return statistics.mean(p["pull_seconds"] + p["push_seconds"] + p["wait_seconds"] for p in phases)
 

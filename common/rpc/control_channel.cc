@@ -1,8 +1,9 @@
 #include "common/rpc/control_channel.h"
 
 #include <grpcpp/create_channel.h>
-#include <grpcpp/security/credentials.h>
 #include <grpcpp/support/channel_arguments.h>
+
+#include "common/rpc/security.h"
 
 namespace tessera {
 
@@ -12,7 +13,8 @@ std::shared_ptr<grpc::Channel> OpenControlChannel(const std::string& address) {
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectMsMin);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kReconnectMsMin);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMsMax);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  return grpc::CreateCustomChannel(address, CurrentSecurity().ForChannel(Role::kWorker),
+                                   arguments);
 }
 
 }  // namespace tessera

@@ -6,7 +6,6 @@
 
 #include <grpc/grpc.h>
 #include <grpcpp/create_channel.h>
-#include <grpcpp/security/credentials.h>
 #include <grpcpp/support/channel_arguments.h>
 
 #include "absl/synchronization/mutex.h"
@@ -77,7 +76,7 @@ void PrepareLibrary() {
 
 }  // namespace
 
-std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address) {
+std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address, Role role) {
   PrepareLibrary();
   grpc::ChannelArguments arguments;
   SetCommon([&arguments](const char* name, int value) { arguments.SetInt(name, value); });
@@ -88,7 +87,7 @@ std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address) {
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  return grpc::CreateCustomChannel(address, CurrentSecurity().ForChannel(role), arguments);
 }
 
 void ConfigureServer(grpc::ServerBuilder* builder) {

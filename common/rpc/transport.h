@@ -9,6 +9,8 @@
 #include <grpcpp/channel.h>
 #include <grpcpp/server_builder.h>
 
+#include "common/rpc/security.h"
+
 namespace tessera {
 
 // An HTTP/2 DATA frame. Each costs a 9-byte piece of a system call that takes few pieces.
@@ -19,8 +21,9 @@ constexpr int kStreamsPerConnectionMax = 128;
 constexpr int kKeepaliveTimeMs = 10000;
 constexpr int kKeepaliveTimeoutMs = 10000;
 
-// A connection of its own, not shared with other channels to the same address. Connects when used.
-std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address);
+// A connection of its own, not shared with other channels to the same address, with the process's
+// security (security.h), for calls of `role`. Connects when used.
+std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address, Role role = Role::kWorker);
 
 // The server's side of the same settings. A taken port is an error (gRPC would share it).
 void ConfigureServer(grpc::ServerBuilder* builder);

@@ -30,6 +30,16 @@ constexpr LaterCommand kLaterCommands[] = {
      "the preflight comes with the reliability work; `tessera status` names who is missing"},
 };
 
+// Of commands that call a running job without its job file.
+void AddSecurity(CLI::App* command, SecurityFiles* files) {
+  command->add_option("--authority", files->authority,
+                      "TLS: certificates whose signature on the server's is believed (PEM)");
+  command->add_option("--certificate", files->certificate,
+                      "TLS: shown to servers that ask for one (PEM)");
+  command->add_option("--private-key", files->private_key, "TLS: the certificate's (PEM)");
+  command->add_option("--token-file", files->token_file, "a token that may look");
+}
+
 void AddSet(CLI::App* command, std::vector<std::string>* overrides) {
   command->add_option("--set", *overrides, "change a key of the job: a.b.c=value; may be repeated")
       ->type_name("KEY=VALUE")
@@ -100,6 +110,7 @@ int Main(int argc, char** argv) {
       ->required();
   status_command->add_flag("--watch", status.watch, "redraw until the job ends");
   status_command->add_flag("--json", status.json, "as JSON, one object per line");
+  AddSecurity(status_command, &status.security);
 
   ExportOptions exported;
   CLI::App* export_command =

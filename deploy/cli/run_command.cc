@@ -21,6 +21,7 @@
 #include "common/base/check.h"
 #include "common/base/termination.h"
 #include "common/config/job_reader.h"
+#include "common/rpc/security.h"
 #include "deploy/cli/child_process.h"
 #include "deploy/cli/progress.h"
 #include "deploy/cli/status_stream.h"
@@ -112,6 +113,7 @@ JobRun::~JobRun() {
 }
 
 absl::Status JobRun::Prepare() {
+  TESSERA_RETURN_IF_ERROR(UseSecurity(FilesOf(job_.security())));
   TESSERA_ASSIGN_OR_RETURN(server_program_, FindProgram("tessera-server", "server"));
   TESSERA_ASSIGN_OR_RETURN(worker_program_, FindProgram("tessera-worker", "worker"));
   if (!options_.report_path.empty()) {

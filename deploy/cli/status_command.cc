@@ -31,8 +31,8 @@ int Unreachable(const std::string& address, const grpc::Status& status) {
 }
 
 int ShowOnce(const StatusOptions& options) {
-  const auto stub =
-      v1::Status::NewStub(grpc::CreateChannel(options.address, grpc::InsecureChannelCredentials()));
+  const auto stub = v1::Status::NewStub(
+      grpc::CreateChannel(options.address, CurrentSecurity().ForChannel(Role::kViewer)));
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + kAnswerMax);
   v1::JobStatus status;
@@ -78,6 +78,10 @@ int Follow(const StatusOptions& options) {
 int ShowStatus(const StatusOptions& options) {
   if (!IsHostPort(options.address)) {
     std::fprintf(stderr, "tessera: ADDRESS: got \"%s\", want HOST:PORT\n", options.address.c_str());
+    return 2;
+  }
+  if (const absl::Status status = UseSecurity(options.security); !status.ok()) {
+    std::fprintf(stderr, "tessera: %s\n", std::string(status.message()).c_str());
     return 2;
   }
   return options.watch ? Follow(options) : ShowOnce(options);

@@ -4,12 +4,15 @@
 
 #include <string>
 
+#include "common/rpc/security.h"
+
 namespace tessera {
 
 struct StatusOptions {
   std::string address;
   bool watch = false;
   bool json = false;
+  SecurityFiles security;
 };
 
 // Prints the status once, or with `watch` a live table until the job ends or Ctrl-C. Returns 0, 1

@@ -48,6 +48,7 @@ JobFacts FactsOf(const v1::Job& job, const Recipe& recipe, const ModelShape& sha
   facts.parts_by_speed = recipe.parts_by_speed;
   facts.closed_to_joiners = recipe.closed_to_joiners;
   if (recipe.subnets) facts.members_max = LeastCutWidth(GroupsOf(job.model(), shape));
+  facts.insecure = job.security().certificate().empty();
   facts.rows_are_local = job.data().partition() == "local";
   facts.target_accuracy = job.train().target_accuracy();
   const v1::Schedule& schedule = job.train().schedule();

@@ -11,12 +11,12 @@
 
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
-#include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server_builder.h>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/rpc/security.h"
 #include "common/rpc/transport.h"
 
 namespace tessera {
@@ -86,7 +86,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const Options& opt
   grpc::ServerBuilder builder;
   ConfigureServer(&builder);
   int port = 0;
-  builder.AddListeningPort(options.address, grpc::InsecureServerCredentials(), &port);
+  builder.AddListeningPort(options.address, CurrentSecurity().ForServer(), &port);
   for (grpc::Service* service : options.services) builder.RegisterService(service);
   std::unique_ptr<GrpcServer> result(new GrpcServer);
   result->server_ = builder.BuildAndStart();

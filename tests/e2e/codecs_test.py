@@ -110,7 +110,8 @@ class Codecs(Test):
         self.assertGreaterEqual(report["final"]["test_accuracy"], 0.85)
 
     def test_a_killed_worker_takes_only_what_it_held_back(self):
-        for codec in ({"push": "int8", "error_feedback": True}, {"push": "threshold"}, {"push": "qsgd", "pull": "int8"}):
+        for codec in ({"push": "int8", "error_feedback": True}, {"push": "threshold"},
+                      {"push": "qsgd", "pull": "int8"}):
             with self.case("codec %s" % codec):
                 cluster = Cluster(self, coded(codec, workers=3, epochs=ENDLESS, lease="1500ms"))
                 cluster.await_step(50)

@@ -42,6 +42,7 @@ class ByHand(Test):
         ports = free_ports(2)
         job = digits(epochs=2)
         job["cluster"]["servers"] = ["127.0.0.1:%d" % port for port in ports]
+        job["security"] = {"insecure": True}
         cluster = Cluster(self, job, servers=0, workers=0)
         for rank, port in enumerate(ports):
             cluster.start_server(rank, "--listen", "0.0.0.0:%d" % port)

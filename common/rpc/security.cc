@@ -1,0 +1,242 @@
+#include "common/rpc/security.h"
+
+#include <openssl/crypto.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include <grpcpp/security/auth_metadata_processor.h>
+#include <grpcpp/security/server_credentials.h>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "common/base/check.h"
+
+namespace tessera {
+namespace {
+
+constexpr size_t kTokenCharactersMin = 16;
+constexpr absl::string_view kRoleNames[] = {"worker", "operator", "viewer"};
+
+absl::string_view NameOf(Role role) { return kRoleNames[static_cast<int>(role)]; }
+
+// What calls of a service want. Unknown ones want the most.
+Role RoleFor(absl::string_view path) {
+  for (const absl::string_view service : {"/tessera.v1.ParameterServer/", "/tessera.v1.Coordinator/"}) {
+    if (absl::StartsWith(path, service)) return Role::kWorker;
+  }
+  for (const absl::string_view service :
+       {"/tessera.v1.Status/", "/grpc.health.v1.Health/", "/grpc.reflection."}) {
+    if (absl::StartsWith(path, service)) return Role::kViewer;
+  }
+  return Role::kOperator;
+}
+
+bool SameText(absl::string_view a, absl::string_view b) {
+  return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
+absl::StatusOr<std::string> ReadAll(absl::string_view key, const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  if (file) text << file.rdbuf();
+  if (!file || file.bad()) {
+    return absl::InvalidArgumentError(absl::StrCat("security.", key, ": got \"", path,
+                                                   "\", want a file that can be read: ",
+                                                   std::strerror(errno == 0 ? EIO : errno)));
+  }
+  return text.str();
+}
+
+absl::StatusOr<std::string> ReadPem(absl::string_view key, const std::string& path,
+                                    absl::string_view what) {
+  if (path.empty()) return std::string();
+  TESSERA_ASSIGN_OR_RETURN(std::string text, ReadAll(key, path));
+  if (absl::StrContains(text, "-----BEGIN ") && absl::StrContains(text, what)) return text;
+  return absl::InvalidArgumentError(absl::StrCat("security.", key, ": \"", path,
+                                                 "\" has no PEM block with a ", what));
+}
+
+class TokenProcessor final : public grpc::AuthMetadataProcessor {
+ public:
+  explicit TokenProcessor(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
+
+  bool IsBlocking() const override { return false; }
+  grpc::Status Process(const InputMetadata& metadata, grpc::AuthContext*,
+                       OutputMetadata* consumed, OutputMetadata*) override {
+    const auto find = [&](const char* key) {
+      const auto found = metadata.find(key);
+      return found == metadata.end()
+                 ? absl::string_view()
+                 : absl::string_view(found->second.data(), found->second.size());
+    };
+    const absl::string_view authorization = find("authorization");
+    const absl::Status status = Authorize(tokens_, find(":path"), authorization);
+    if (!authorization.empty()) consumed->emplace("authorization", std::string(authorization));
+    return grpc::Status(static_cast<grpc::StatusCode>(status.code()),
+                        std::string(status.message()));
+  }
+
+ private:
+  const std::vector<Token> tokens_;
+};
+
+std::shared_ptr<const Security>& ProcessSecurity() {
+  static auto* const security =
+      new std::shared_ptr<const Security>(std::make_shared<const Security>());
+  return *security;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Token>> ParseTokens(absl::string_view text) {
+  std::vector<Token> tokens;
+  int number = 0;
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
+    ++number;
+    line = line.substr(0, line.find('#'));
+    const std::vector<std::string> words =
+        absl::StrSplit(line, absl::ByAnyChar(" \t\r"), absl::SkipEmpty());
+    if (words.empty()) continue;
+    Token token;
+    token.text = words.back();
+    bool is_known = words.size() == 1;
+    for (int role = 0; role < 3; ++role) {
+      const bool named = words.size() == 2 && words[0] == kRoleNames[role];
+      is_known = is_known || named;
+      token.may[role] = words.size() == 1 || named;
+    }
+    token.may[static_cast<int>(Role::kViewer)] = true;
+    // Tokens are secret: no message quotes what may be one.
+    if (!is_known || words.size() > 2) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "line ", number, ": want a token, or a role (worker, operator, viewer) and a token"));
+    }
+    if (token.text.size() < kTokenCharactersMin) {
+      return absl::InvalidArgumentError(absl::StrCat("line ", number, ": the token has ",
+                                                     token.text.size(), " characters, want ",
+                                                     kTokenCharactersMin, " or more"));
+    }
+    tokens.push_back(std::move(token));
+  }
+  if (tokens.empty()) return absl::InvalidArgumentError("has no tokens, want one on each line");
+  return tokens;
+}
+
+absl::Status Authorize(const std::vector<Token>& tokens, absl::string_view path,
+                       absl::string_view authorization) {
+  if (authorization.empty()) {
+    return absl::UnauthenticatedError(
+        absl::StrCat("token: none came with ", path, ", want one; set security.token_file"));
+  }
+  absl::ConsumePrefix(&authorization, "Bearer ");
+  const Role role = RoleFor(path);
+  bool is_known = false;
+  bool may = false;
+  for (const Token& token : tokens) {
+    const bool same = SameText(token.text, authorization);
+    is_known = is_known || same;
+    may = may || (same && token.may[static_cast<int>(role)]);
+  }
+  if (may) return absl::OkStatus();
+  if (!is_known) {
+    return absl::UnauthenticatedError(
+        absl::StrCat("token: the one that came with ", path, " is not one of this job's"));
+  }
+  return absl::PermissionDeniedError(absl::StrCat("token: its role does not allow ", path, ", want one of ",
+                                                  NameOf(role)));
+}
+
+absl::StatusOr<std::shared_ptr<const Security>> Security::Load(const SecurityFiles& files) {
+  const auto security = std::make_shared<Security>();
+  if (files.certificate.empty() != files.private_key.empty()) {
+    return absl::InvalidArgumentError(
+        files.certificate.empty()
+            ? "security.certificate: missing beside private_key, want both or neither"
+            : "security.private_key: missing beside certificate, want both or neither");
+  }
+  TESSERA_ASSIGN_OR_RETURN(security->certificate_,
+                           ReadPem("certificate", files.certificate, "CERTIFICATE"));
+  TESSERA_ASSIGN_OR_RETURN(security->private_key_,
+                           ReadPem("private_key", files.private_key, "PRIVATE KEY"));
+  TESSERA_ASSIGN_OR_RETURN(security->authority_,
+                           ReadPem("authority", files.authority, "CERTIFICATE"));
+  if (files.token_file.empty()) return security;
+  if (!security->calls_tls()) {
+    return absl::InvalidArgumentError(
+        "security.token_file: got a file without certificate or authority, want TLS beside it: "
+        "whoever listens on the way could read the token and use it");
+  }
+  TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadAll("token_file", files.token_file));
+  absl::StatusOr<std::vector<Token>> tokens = ParseTokens(text);
+  if (!tokens.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("security.token_file: \"", files.token_file,
+                                                   "\": ", tokens.status().message()));
+  }
+  security->tokens_ = *std::move(tokens);
+  return security;
+}
+
+std::string Security::Describe() const {
+  if (!serves_tls()) return "none";
+  return absl::StrCat("TLS", authority_.empty() ? "" : ", clients show certificates",
+                      tokens_.empty() ? "" : ", tokens");
+}
+
+std::shared_ptr<grpc::ServerCredentials> Security::ForServer() const {
+  if (!serves_tls()) return grpc::InsecureServerCredentials();
+  grpc::SslServerCredentialsOptions options(
+      authority_.empty() ? GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE
+                         : GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  options.pem_key_cert_pairs.push_back({private_key_, certificate_});
+  options.pem_root_certs = authority_;
+  const std::shared_ptr<grpc::ServerCredentials> credentials = grpc::SslServerCredentials(options);
+  if (!tokens_.empty()) {
+    credentials->SetAuthMetadataProcessor(std::make_shared<TokenProcessor>(tokens_));
+  }
+  return credentials;
+}
+
+std::shared_ptr<grpc::ChannelCredentials> Security::ForChannel(Role role) const {
+  if (!calls_tls()) return grpc::InsecureChannelCredentials();
+  grpc::SslCredentialsOptions options;
+  // One that signed itself is its own authority.
+  options.pem_root_certs = authority_.empty() ? certificate_ : authority_;
+  options.pem_private_key = private_key_;
+  options.pem_cert_chain = certificate_;
+  const std::shared_ptr<grpc::ChannelCredentials> channel = grpc::SslCredentials(options);
+  // The one that may do the least beside this.
+  const Token* best = nullptr;
+  const auto power = [](const Token& t) { return t.may[0] + t.may[1] + t.may[2]; };
+  for (const Token& token : tokens_) {
+    if (!token.may[static_cast<int>(role)]) continue;
+    if (best == nullptr || power(token) < power(*best)) best = &token;
+  }
+  if (best == nullptr) return channel;
+  return grpc::CompositeChannelCredentials(channel, grpc::AccessTokenCredentials(best->text));
+}
+
+SecurityFiles FilesOf(const v1::Security& security) {
+  return {security.certificate(), security.private_key(), security.authority(),
+          security.token_file()};
+}
+
+absl::Status UseSecurity(const SecurityFiles& files) {
+  TESSERA_ASSIGN_OR_RETURN(ProcessSecurity(), Security::Load(files));
+  return absl::OkStatus();
+}
+
+const Security& CurrentSecurity() { return *ProcessSecurity(); }
+
+bool IsLoopback(absl::string_view address) {
+  const absl::string_view host = address.substr(0, address.rfind(':'));
+  return host == "localhost" || host == "[::1]" || absl::StartsWith(host, "127.") ||
+         absl::StartsWith(address, "unix:");
+}
+
+}  // namespace tessera

@@ -1,0 +1,94 @@
+// Who may speak to whom: TLS from PEM files, and bearer tokens with roles.
+//
+//   certificate, private_key   who this process is: a server shows it to all, a client to servers that ask
+//   authority                  who is believed: the certificates that the other side's must be signed by. A
+//                              server that has it asks its clients for theirs (mutual TLS)
+//   tokens                     what a caller may do; sent with every call, over TLS only
+//
+// A token file has lines `ROLE TOKEN`, ROLE one of worker, operator and viewer, or a TOKEN alone, which
+// may do everything; # begins a comment. Every token may look (viewer), too.
+//
+//   worker    the data plane and the coordinator: what workers and servers need
+//   operator  draining and ending the job
+//   viewer    status, health, reflection
+#ifndef TESSERA_COMMON_RPC_SECURITY_H_
+#define TESSERA_COMMON_RPC_SECURITY_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <grpcpp/security/credentials.h>
+#include <grpcpp/security/server_credentials.h>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "proto/job.pb.h"
+
+namespace tessera {
+
+enum class Role { kWorker, kOperator, kViewer };
+
+// Paths; empty: none.
+struct SecurityFiles {
+  std::string certificate;
+  std::string private_key;
+  std::string authority;
+  std::string token_file;
+};
+
+SecurityFiles FilesOf(const v1::Security& security);
+
+struct Token {
+  std::string text;
+  bool may[3] = {};  // by Role
+};
+
+// kInvalidArgument: a line is none of the above, or a token has fewer than 16 characters.
+absl::StatusOr<std::vector<Token>> ParseTokens(absl::string_view text);
+
+// May whoever calls `path` ("/tessera.v1.Admin/Drain") with this authorization ("Bearer ...", empty: none)?
+// Takes as long for a wrong token as for a right one.
+//   kUnauthenticated   no token, or none of the job's
+//   kPermissionDenied  its role does not allow that call; the message names both
+absl::Status Authorize(const std::vector<Token>& tokens, absl::string_view path,
+                       absl::string_view authorization);
+
+// Constant after construction; any thread.
+class Security {
+ public:
+  // Plain text, and everybody may do everything.
+  Security() = default;
+  // kInvalidArgument: a file cannot be read, holds no PEM or no tokens, or files are missing that others
+  // need; the message names key and file.
+  static absl::StatusOr<std::shared_ptr<const Security>> Load(const SecurityFiles& files);
+
+  // This process can serve TLS; it can call with TLS.
+  bool serves_tls() const { return !certificate_.empty(); }
+  bool calls_tls() const { return serves_tls() || !authority_.empty(); }
+  // "TLS, clients show certificates, tokens", "none".
+  std::string Describe() const;
+
+  std::shared_ptr<grpc::ServerCredentials> ForServer() const;
+  // Of a connection on which calls of `role` are made.
+  std::shared_ptr<grpc::ChannelCredentials> ForChannel(Role role) const;
+
+ private:
+  std::string certificate_;
+  std::string private_key_;
+  std::string authority_;
+  std::vector<Token> tokens_;
+};
+
+// The process's own, for all its connections: loaded once, before the first. Plain text until then.
+// Errors as of Load.
+absl::Status UseSecurity(const SecurityFiles& files);
+const Security& CurrentSecurity();
+
+// Only this machine can connect to `address` (host:port).
+bool IsLoopback(absl::string_view address);
+
+}  // namespace tessera
+
+#endif  // TESSERA_COMMON_RPC_SECURITY_H_

@@ -1,0 +1,103 @@
+#include "common/rpc/security.h"
+
+#include <catch2/catch.hpp>
+
+#include <string>
+
+namespace tessera {
+namespace {
+
+const std::string kAll = "everything-0123456789";
+const std::string kWorker = "worker-token-0123456789";
+const std::string kOperator = "operator-token-0123456789";
+const std::string kViewer = "viewer-token-0123456789";
+
+std::vector<Token> Tokens() {
+  auto tokens = ParseTokens("# of a job\n\n" + kAll + "\nworker " + kWorker + "\n  operator\t" +
+                            kOperator + " # may end it\r\nviewer " + kViewer);
+  REQUIRE(tokens.ok());
+  REQUIRE(tokens->size() == 4);
+  return *tokens;
+}
+
+TEST_CASE("a token may do what its role allows, and everybody who has one may look",
+          "[rpc][security]") {
+  const std::vector<Token> tokens = Tokens();
+  struct {
+    const char* path;
+    bool worker, operator_, viewer;
+  } calls[] = {
+      {"/tessera.v1.ParameterServer/Push", true, false, false},
+      {"/tessera.v1.ParameterServer/Pull", true, false, false},
+      {"/tessera.v1.Coordinator/Join", true, false, false},
+      {"/tessera.v1.Coordinator/Attach", true, false, false},
+      {"/tessera.v1.Admin/Drain", false, true, false},
+      {"/tessera.v1.Admin/Stop", false, true, false},
+      {"/tessera.v1.Status/Get", true, true, true},
+      {"/grpc.health.v1.Health/Check", true, true, true},
+      {"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", true, true, true},
+      // What nobody has thought of is the operator's.
+      {"/tessera.v1.Parameter/Push", false, true, false},
+      {"", false, true, false},
+  };
+  for (const auto& call : calls) {
+    INFO(call.path);
+    CHECK(Authorize(tokens, call.path, "Bearer " + kAll).ok());
+    CHECK(Authorize(tokens, call.path, "Bearer " + kWorker).ok() == call.worker);
+    CHECK(Authorize(tokens, call.path, "Bearer " + kOperator).ok() == call.operator_);
+    CHECK(Authorize(tokens, call.path, "Bearer " + kViewer).ok() == call.viewer);
+    for (const std::string& wrong :
+         {std::string(), std::string("Bearer "), std::string("Bearer x"), "Bearer " + kAll + "x",
+          "Bearer " + kAll.substr(1), "Basic " + kAll}) {
+      CHECK(Authorize(tokens, call.path, wrong).code() == absl::StatusCode::kUnauthenticated);
+    }
+  }
+  CHECK(Authorize(tokens, "/tessera.v1.Admin/Drain", "Bearer " + kViewer).message() ==
+        "token: its role does not allow /tessera.v1.Admin/Drain, want one of operator");
+  CHECK(Authorize(tokens, "/tessera.v1.Admin/Drain", "").message() ==
+        "token: none came with /tessera.v1.Admin/Drain, want one; set security.token_file");
+}
+
+TEST_CASE("a token file that is not one is refused, and no token is quoted", "[rpc][security]") {
+  const auto refused = [](const std::string& text) {
+    return std::string(ParseTokens(text).status().message());
+  };
+  CHECK(refused("") == "has no tokens, want one on each line");
+  CHECK(refused("# nothing\n \n") == "has no tokens, want one on each line");
+  CHECK(refused(kAll + "\nshort") == "line 2: the token has 5 characters, want 16 or more");
+  const std::string unknown = "line 1: want a token, or a role (worker, operator, viewer) and a token";
+  CHECK(refused("admin " + kAll) == unknown);
+  CHECK(refused("worker viewer " + kAll) == unknown);
+  CHECK(refused("secret-of-some-length secret-of-some-length") == unknown);
+}
+
+TEST_CASE("files that do not fit together are named", "[rpc][security]") {
+  const auto refused = [](const SecurityFiles& files) {
+    return std::string(Security::Load(files).status().message());
+  };
+  CHECK(refused({"a.pem", "", "", ""}) ==
+        "security.private_key: missing beside certificate, want both or neither");
+  CHECK(refused({"", "a.pem", "", ""}) ==
+        "security.certificate: missing beside private_key, want both or neither");
+  CHECK(refused({"", "", "/nowhere/a.pem", ""}) ==
+        "security.authority: got \"/nowhere/a.pem\", want a file that can be read: No such file or "
+        "directory");
+  CHECK(refused({"", "", "", "/nowhere/tokens"}).find("want TLS beside it") != std::string::npos);
+  CHECK(refused({"", "", "tests/common/rpc/BUILD.bazel", ""}).find("BUILD.bazel") !=
+        std::string::npos);
+  CHECK(refused({}).empty());
+  CHECK((*Security::Load({}))->Describe() == "none");
+}
+
+TEST_CASE("what only this machine can reach", "[rpc][security]") {
+  for (const char* address : {"127.0.0.1:7000", "localhost:0", "[::1]:7000", "127.9.9.9:1"}) {
+    CHECK(IsLoopback(address));
+  }
+  for (const char* address : {"0.0.0.0:7000", "[::]:7000", "10.0.0.1:7000", "example.org:1",
+                              "localhost.example.org:1", ":7000"}) {
+    CHECK_FALSE(IsLoopback(address));
+  }
+}
+
+}  // namespace
+}  // namespace tessera

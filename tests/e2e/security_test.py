@@ -1,0 +1,161 @@
+"""TLS, certificates of clients, tokens and their roles, with real processes."""
+import json
+import os
+import subprocess
+import unittest
+
+import grpc
+
+from cluster import Cluster, Test, await_true, digits, run_to_end, tessera, write_job
+
+WORKER = "worker-token-0123456789"
+OPERATOR = "operator-token-0123456789"
+VIEWER = "viewer-token-0123456789"
+ENDLESS = 1000000
+
+
+class Authority:
+    """Signs certificates for this machine."""
+
+    def __init__(self, test, name):
+        self.test, self.key, self.certificate = test, test.path(name + "-ca.key"), test.path(name + "-ca.pem")
+        self.openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", self.key, "-out", self.certificate,
+                     "-days", "2", "-subj", "/CN=" + name)
+
+    def openssl(self, *arguments):
+        subprocess.run(("openssl",) + arguments, check=True, capture_output=True)
+
+    def sign(self, name):
+        """(certificate, private key)"""
+        key, request, certificate = (self.test.path(name + end) for end in (".key", ".csr", ".pem"))
+        self.openssl("req", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", request, "-subj", "/CN=" + name)
+        with open(self.test.path("names.cnf"), "w") as file:
+            file.write("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
+        self.openssl("x509", "-req", "-in", request, "-CA", self.certificate, "-CAkey", self.key, "-CAcreateserial",
+                     "-out", certificate, "-days", "2", "-extfile", file.name)
+        return certificate, key
+
+
+class Security(Test):
+    def secure(self, authority, tokens=None, name="all", **keys):
+        job = digits(**keys)
+        certificate, key = authority.sign(name)
+        job["security"] = {"certificate": certificate, "private_key": key, "authority": authority.certificate}
+        if tokens:
+            job["security"]["token_file"] = self.tokens("tokens-" + name, tokens)
+        return job
+
+    def tokens(self, name, text):
+        with open(self.path(name), "w") as file:
+            file.write(text)
+        return file.name
+
+    def all_tokens(self):
+        return "worker %s\noperator %s\nviewer %s\n" % (WORKER, OPERATOR, VIEWER)
+
+    def test_a_secured_job_ends_with_the_same_bits(self):
+        authority = Authority(self, "home")
+        plain = run_to_end(self, digits(epochs=2))
+        for tokens in (None, self.all_tokens()):
+            report = run_to_end(self, self.secure(authority, tokens, epochs=2))
+            self.assertEqual(report["parameters_hash"], plain["parameters_hash"])
+
+    def test_who_may_look_and_who_may_end_it(self):
+        authority = Authority(self, "home")
+        job = self.secure(authority, self.all_tokens(), epochs=ENDLESS)
+        cluster = Cluster(self, job)
+        files = job["security"]
+        viewer = self.tokens("viewer", "viewer %s\n" % VIEWER)
+        flags = ["--authority", files["authority"], "--certificate", files["certificate"],
+                 "--private-key", files["private_key"]]
+
+        def status(*extra):
+            return tessera("status", cluster.coordinator, "--json", *extra, within=20)
+
+        await_true("it trains", lambda: status(*flags, "--token-file", viewer)[0] == 0 and
+                   int(json.loads(status(*flags, "--token-file", viewer)[1])["step"]) > 5, explain=cluster.logs)
+        self.assertFalse(json.loads(status(*flags, "--token-file", viewer)[1]).get("insecure"))
+        # In plain text, without a certificate, without a token, with another's.
+        for extra, words in (((), "no status from"), (flags[:2], "no status from"), (flags, "token: none came with"),
+                             (flags + ["--token-file", self.tokens("other", "x" * 20)], "is not one of this job's")):
+            code, out, error = status(*extra)
+            self.assertEqual((code, out), (1, ""), words)
+            self.assertIn(words, error)
+
+        def drain(token):
+            with open(files["authority"], "rb") as a, open(files["private_key"], "rb") as k, \
+                    open(files["certificate"], "rb") as c:
+                credentials = grpc.ssl_channel_credentials(a.read(), k.read(), c.read())
+            with grpc.secure_channel(cluster.coordinator, credentials) as channel:
+                call = channel.unary_unary("/tessera.v1.Admin/Drain")
+                return call(b"", metadata=(("authorization", "Bearer " + token),), timeout=20)
+
+        for token, code in ((VIEWER, grpc.StatusCode.PERMISSION_DENIED), (WORKER, grpc.StatusCode.PERMISSION_DENIED),
+                            ("y" * 20, grpc.StatusCode.UNAUTHENTICATED)):
+            with self.assertRaises(grpc.RpcError) as refused:
+                drain(token)
+            self.assertEqual(refused.exception.code(), code)
+        drain(OPERATOR)
+        self.assertEqual(cluster.finish()["outcome"], "finished")
+
+    def test_a_worker_that_nobody_knows_stays_out_and_says_why(self):
+        home, other = Authority(self, "home"), Authority(self, "other")
+        job = self.secure(home, self.all_tokens(), workers=1, epochs=ENDLESS, lease="2s")
+        cluster = Cluster(self, job, workers=0)
+
+        def worker(name, security):
+            path = write_job(self, dict(job, security=security), name + ".yaml")
+            return cluster.start_worker(path=path)
+
+        stranger = worker("stranger", dict(job["security"], token_file=self.tokens("other", "z" * 20)))
+        self.assertIn("is not one of this job's", stranger.expect_exit(2))
+        viewer = worker("viewer", dict(job["security"], token_file=self.tokens("viewer", "viewer %s" % VIEWER)))
+        self.assertIn("token: none came with /tessera.v1.Coordinator/Join", viewer.expect_exit(2))
+        # It believes another authority, and shows a certificate of that.
+        certificate, key = other.sign("other")
+        forged = worker("forged", dict(job["security"], certificate=certificate, private_key=key,
+                                       authority=other.certificate))
+        forged.await_output("waiting for")
+        plain = worker("plain", {})
+        plain.await_output("waiting for")
+        # One that has only what workers need.
+        good = worker("good", dict(job["security"], token_file=self.tokens("worker", "worker %s" % WORKER)))
+        good.await_output("joined rank=0")
+        forged.end()
+        plain.end()
+        cluster.drain()
+        self.assertEqual(cluster.finish(stranger, viewer, forged, plain)["members"]["joined"], 1)
+
+    def test_servers_do_not_listen_to_the_world_by_mistake(self):
+        job = digits(workers=1)
+        job["cluster"]["servers"] = ["192.0.2.1:7000"]
+        cluster = Cluster(self, job, start=False)
+        with self.assertRaises(AssertionError) as refused:
+            cluster.start_server(0)
+        self.contains(str(refused.exception), "can be reached from other machines", "security.insecure: true")
+        self.assertEqual(cluster.servers[0].exit_code(), 2)
+        job["security"] = {"insecure": True}
+        cluster = Cluster(self, job, start=False)
+        with self.assertRaises(AssertionError) as refused:
+            cluster.start_server(0)
+        # Not this machine's address: it got as far as listening.
+        self.contains(str(refused.exception), "cannot be listened on")
+
+    def test_files_that_do_not_fit_are_named_before_anything_starts(self):
+        authority = Authority(self, "home")
+        certificate, key = authority.sign("all")
+        for security, words in (
+                ({"certificate": certificate}, "security.private_key: missing beside certificate"),
+                ({"certificate": self.path("none.pem"), "private_key": key}, "want a file that can be read"),
+                ({"certificate": key, "private_key": key}, "has no PEM block with a CERTIFICATE"),
+                ({"token_file": self.tokens("t", "x" * 20)}, "want TLS beside it"),
+                ({"authority": authority.certificate}, "security.certificate: missing beside authority")):
+            job = digits()
+            job["security"] = security
+            code, out, error = tessera("run", write_job(self, job))
+            self.assertNotEqual(code, 0)
+            self.assertIn(words, error)
+
+
+if __name__ == "__main__":
+    unittest.main()
