@@ -275,8 +275,16 @@ absl::Status ServerProcess::WriteAddressFile() const {
 }
 
 v1::JobStatus ServerProcess::CurrentStatus() const {
-  if (is_coordinator()) return coordinator_->Status();
-  return link_ != nullptr ? link_->OwnStatus() : v1::JobStatus();
+  v1::JobStatus status;
+  if (is_coordinator()) {
+    status = coordinator_->Status();
+  } else if (link_ != nullptr) {
+    status = link_->OwnStatus();
+  }
+  status.set_version(kVersion);
+  status.set_clock_ns(absl::GetCurrentTimeNanos());
+  status.set_security(CurrentSecurity().Describe());
+  return status;
 }
 
 absl::Status ServerProcess::CheckReportPath() const {

@@ -1,15 +1,55 @@
 #include "deploy/cli/check_command.h"
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 
+#include "common/codec/coded_keys.h"
 #include "common/config/job_digest.h"
 #include "common/config/job_print.h"
 #include "common/config/job_reader.h"
+#include "common/keyset/key_set.h"
 #include "common/layout/parameters.h"
 #include "common/method/recipe.h"
 
 namespace tessera {
+
+namespace {
+
+// Of one exchange of one worker with all servers. A subnet's: that of site 0 in round 1, where all
+// have the same share.
+int64_t PayloadBytes(const Codec& codec, const v1::Job& job, const Recipe& recipe,
+                     const ModelShape& shape) {
+  const int servers = static_cast<int>(job.cluster().servers().count());
+  KeySet keys = DenseKeys(shape, servers);
+  if (recipe.subnets) {
+    SubnetPlace place;
+    place.seed = job.seed();
+    place.round = 1;
+    place.shares.assign(std::max<int64_t>(1, job.cluster().workers()), 1);
+    keys = SubnetKeys(shape, SubnetOf(shape, GroupsOf(job.model(), shape), place), place, servers);
+  }
+  int64_t bytes = 0;
+  for (const ShardSlices& slices : keys.slices) {
+    bytes += codec.kind == CodecKind::kThreshold
+                 ? static_cast<int64_t>(4 * codec.density * static_cast<double>(slices.size))
+                 : CodedKeys(codec, slices, shape).bytes();
+  }
+  return bytes;
+}
+
+void PrintTraffic(const v1::Job& job, const Recipe& recipe) {
+  const absl::StatusOr<ModelShape> shape = ExchangedShape(job.model(), recipe);
+  if (!shape.ok()) return;
+  const int64_t pushed = PayloadBytes(recipe.codecs.push, job, recipe, *shape);
+  const int64_t pulled = PayloadBytes(recipe.codecs.pull, job, recipe, *shape);
+  std::printf("# traffic     each worker pushes %s%" PRId64 " bytes and pulls %" PRId64
+              " every %" PRId64 " steps\n",
+              recipe.codecs.push.kind == CodecKind::kThreshold ? "about " : "", pushed, pulled,
+              recipe.local_steps);
+}
+
+}  // namespace
 
 int CheckJobFile(const CheckOptions& options) {
   const JobReading reading = ReadJobFile(options.job_path, options.overrides, JobOptions{});
@@ -30,9 +70,7 @@ int CheckJobFile(const CheckOptions& options) {
   std::printf("# parameters  %" PRId64 " (%.1f MiB as f32)\n", shape->size,
               shape->size * 4.0 / (1 << 20));
   std::printf("# method      %s\n", recipe->description.c_str());
-  std::printf("# traffic     each worker pulls and pushes %" PRId64 " bytes every %" PRId64
-              " steps\n",
-              shape->size * 4, recipe->local_steps);
+  PrintTraffic(reading.job, *recipe);
   std::fputs(PrintJob(reading.job).c_str(), stdout);
   return 0;
 }

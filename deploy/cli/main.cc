@@ -8,6 +8,7 @@
 
 #include "common/base/process.h"
 #include "deploy/cli/check_command.h"
+#include "deploy/cli/doctor_command.h"
 #include "deploy/cli/export_command.h"
 #include "deploy/cli/run_command.h"
 #include "deploy/cli/simulate_command.h"
@@ -26,8 +27,6 @@ constexpr LaterCommand kLaterCommands[] = {
     {"plan", "traffic prediction comes later; docs/methods.md has the formulas"},
     {"checkpoint", "checkpoints come with the reliability work"},
     {"eval", "checkpoints come with the reliability work"},
-    {"doctor",
-     "the preflight comes with the reliability work; `tessera status` names who is missing"},
 };
 
 // Of commands that call a running job without its job file.
@@ -122,6 +121,13 @@ int Main(int argc, char** argv) {
   export_command->add_option("OUT", exported.out_path, "the file to write")->required();
   export_command->add_flag("--quiet", exported.quiet, "say nothing where all is well");
 
+  DoctorOptions doctor;
+  CLI::App* doctor_command = app.add_subcommand(
+      "doctor", "is all there that a job needs? each finding with what to do");
+  doctor_command->add_option("JOB", doctor.job_path, "the job file")->required();
+  AddSet(doctor_command, &doctor.overrides);
+  doctor_command->add_flag("--no-data", doctor.no_data, "this machine has servers only");
+
   SimulateOptions simulate;
   CLI::App* simulate_command = AddSimulate(&app, &simulate);
 
@@ -143,6 +149,7 @@ int Main(int argc, char** argv) {
   if (app.got_subcommand(run_command)) return RunJob(run);
   if (app.got_subcommand(check_command)) return CheckJobFile(check);
   if (app.got_subcommand(export_command)) return ExportCheckpoint(exported);
+  if (app.got_subcommand(doctor_command)) return ExamineJob(doctor);
   if (app.got_subcommand(simulate_command)) return SimulateJob(simulate);
   return ShowStatus(status);
 }

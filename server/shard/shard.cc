@@ -41,6 +41,7 @@ Shard::Shard(Options options)
                   : PlanShardMemory({&shape_, slices_, 0, 1, nullptr}).limits),
       store_(slices_, std::max(limits_.copy_bytes, kBlockBytes)) {
   FillInitial(shape_, slices_, options.seed, &store_);
+  counters_.initial_hash = HashOf(store_, slices_);
   if (options.groups) {
     TESSERA_CHECK(policy_->Collecting() != Exchange(0));
     TESSERA_CHECK(!codecs_.holds_back());

@@ -88,6 +88,8 @@ struct ShardCounters {
   uint64_t examples = 0;
   // Members that rest: nobody waits for them.
   uint64_t resting = 0;
+  // Of the parameters before the first update (ParametersHash).
+  uint64_t initial_hash = 0;
 };
 
 // Folds pushes into its parameters as the consistency policy decides.

@@ -39,6 +39,7 @@ v1::ServerCounters ToMessage(const ShardCounters& in) {
   out.set_staleness_max(in.staleness_max);
   out.set_staged_bytes(in.staged_bytes);
   out.set_resting(in.resting);
+  out.set_initial_hash(in.initial_hash);
   out.set_examples(in.examples);
   if (in.collecting > Exchange(0)) out.set_exchange_committed(in.collecting.value() - 1);
   return out;

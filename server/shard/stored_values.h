@@ -14,6 +14,9 @@ namespace tessera {
 void FillInitial(const ModelShape& shape, const ShardSlices& slices, uint64_t seed,
                  BlockStore* store);
 
+// HashOf a store that FillInitial has filled, without one.
+uint64_t InitialHash(const ModelShape& shape, const ShardSlices& slices, uint64_t seed);
+
 // The sum over rows of a hash of (parameter, row, values): that of a model is the sum of its shards'.
 uint64_t HashOf(const BlockStore& store, const ShardSlices& slices);
 

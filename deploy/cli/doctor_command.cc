@@ -1,0 +1,256 @@
+#include "deploy/cli/doctor_command.h"
+
+#include <openssl/pem.h>
+#include <openssl/x509.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+#include <utility>
+
+#include <grpcpp/grpcpp.h>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "common/base/process.h"
+#include "common/config/job_digest.h"
+#include "common/config/job_reader.h"
+#include "common/layout/parameters.h"
+#include "common/layout/shard_map.h"
+#include "common/method/recipe.h"
+#include "common/rpc/security.h"
+#include "deploy/cli/terminal.h"
+#include "deploy/cli/wrap.h"
+#include "deploy/doctor/findings.h"
+#include "deploy/doctor/reachability.h"
+#include "deploy/doctor/server_check.h"
+#include "proto/status.grpc.pb.h"
+#include "server/shard/stored_values.h"
+
+namespace tessera {
+namespace {
+
+constexpr absl::Duration kConnectMax = absl::Seconds(3);
+constexpr std::chrono::seconds kAnswerMax{10};
+constexpr int kCertificateDaysMin = 7;
+
+class Examination {
+ public:
+  Examination(const DoctorOptions& options, v1::Job job, Recipe recipe, ModelShape shape)
+      : options_(options),
+        job_(std::move(job)),
+        recipe_(std::move(recipe)),
+        shape_(std::move(shape)) {}
+
+  Findings Run() {
+    const int servers = static_cast<int>(job_.cluster().servers().count());
+    Good(absl::StrFormat("job: %s, %d parameters (%.1f MiB), %d servers, %d workers, digest %s",
+                         recipe_.name, shape_.size, shape_.size * 4.0 / (1 << 20), servers,
+                         job_.cluster().workers(), JobDigest(job_).substr(0, 12)));
+    if (!options_.no_data) Data();
+    Certificates();
+    Disk();
+    Servers();
+    return std::move(findings_);
+  }
+
+ private:
+  void Good(std::string what) { findings_.push_back({Finding::Kind::kGood, std::move(what), ""}); }
+  void Note(std::string what, std::string advice) {
+    findings_.push_back({Finding::Kind::kNote, std::move(what), std::move(advice)});
+  }
+  void Problem(std::string what, std::string advice) {
+    findings_.push_back({Finding::Kind::kProblem, std::move(what), std::move(advice)});
+  }
+
+  void Data() {
+    const JobReading reading = ReadJobFile(options_.job_path, options_.overrides, JobOptions{});
+    for (const JobError& error : reading.errors) {
+      Problem(absl::StrCat(error.key, ": ", error.message),
+              "workers need the data; on a machine that has servers only, use --no-data");
+    }
+    if (reading.ok()) Good(absl::StrCat("data: all files in ", job_.data().directory()));
+  }
+
+  void Certificates() {
+    const SecurityFiles files = FilesOf(job_.security());
+    if (const absl::Status status = UseSecurity(files); !status.ok()) {
+      return Problem(std::string(status.message()), "correct the file, or the key under security");
+    }
+    if (CurrentSecurity().calls_tls()) Good(absl::StrCat("security: ", CurrentSecurity().Describe()));
+    for (const auto& [key, path] :
+         {std::pair("certificate", files.certificate), std::pair("authority", files.authority)}) {
+      if (!path.empty()) Expiry(key, path);
+    }
+  }
+
+  void Expiry(const char* key, const std::string& path) {
+    const std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path.c_str(), "r"), std::fclose);
+    if (file == nullptr) return;
+    const std::unique_ptr<X509, void (*)(X509*)> certificate(
+        PEM_read_X509(file.get(), nullptr, nullptr, nullptr), X509_free);
+    int days = 0, seconds = 0;
+    if (certificate == nullptr ||
+        ASN1_TIME_diff(&days, &seconds, nullptr, X509_get0_notAfter(certificate.get())) != 1) {
+      return Problem(absl::StrCat("security.", key, ": \"", path, "\" holds no certificate that can be read"),
+                     "make it anew; docs/operating.md, Security");
+    }
+    if (days < 0 || seconds < 0) {
+      Problem(absl::StrCat("security.", key, ": \"", path, "\" has expired"), "sign a new one");
+    } else if (days < kCertificateDaysMin) {
+      Note(absl::StrCat("security.", key, ": \"", path, "\" expires in ", days, " days"),
+           "sign a new one before the job is long under way");
+    }
+  }
+
+  // Where checkpoints go.
+  void Disk() {
+    const std::string& directory = job_.checkpoint().directory();
+    if (directory.empty()) return;
+    std::error_code error;
+    std::filesystem::path at = directory;
+    while (!std::filesystem::exists(at, error) && at.has_parent_path() && at != at.parent_path()) {
+      at = at.parent_path();
+    }
+    if (access(at.c_str(), W_OK | X_OK) != 0) {
+      return Problem(absl::StrCat("checkpoint.directory: \"", directory, "\" cannot be written"),
+                     "give this user the right to write there, or name another folder");
+    }
+    const std::filesystem::space_info space = std::filesystem::space(at, error);
+    if (error) return;
+    const double states = 1.0 + recipe_.make_rule()->state_count();
+    // One more is there while an old one is not yet gone.
+    const double need = 4.0 * states * shape_.size * (job_.checkpoint().keep() + 1) /
+                        job_.cluster().servers().count();
+    if (static_cast<double>(space.available) < need) {
+      return Problem(
+          absl::StrFormat("checkpoint.directory: \"%s\" has %.1f GB left, want %.1f GB for %d "
+                          "checkpoints of one server",
+                          directory, space.available / 1e9, need / 1e9,
+                          job_.checkpoint().keep() + 1),
+          "make room, keep fewer (checkpoint.keep), or name another folder");
+    }
+    Good(absl::StrFormat("checkpoints: %.1f GB left in %s", space.available / 1e9, directory));
+  }
+
+  void Servers() {
+    const auto& addresses = job_.cluster().servers().addresses();
+    if (addresses.empty()) {
+      return Note("servers: cluster.servers is a number, so that there is nobody to call",
+                  "`tessera run` starts them on this machine; for several machines list host:port");
+    }
+    for (int rank = 0; rank < addresses.size(); ++rank) Server(rank, addresses[rank]);
+  }
+
+  void Server(int rank, const std::string& address) {
+    const std::string who = absl::StrCat("server ", rank, " at ", address);
+    switch (TryConnect(address, kConnectMax)) {
+      case Reach::kOpen:
+        break;
+      case Reach::kRefused:
+        return Problem(absl::StrCat(who, ": its machine refuses connections to that port"),
+                       absl::StrCat("start it there: tessera-server --job JOB --rank ", rank,
+                                    "; if it runs, it listens on another port or on loopback alone"));
+      case Reach::kSilent:
+        return Problem(absl::StrCat(who, ": no answer within ", absl::FormatDuration(kConnectMax)),
+                       "its machine is down, or a firewall drops TCP to that port");
+      case Reach::kNoRoute:
+        return Problem(absl::StrCat(who, ": this machine knows no way there"),
+                       "look at the address in cluster.servers and at this machine's network");
+      case Reach::kUnknownHost:
+        return Problem(absl::StrCat(who, ": the host's name is not known here"),
+                       "correct the name in cluster.servers, or use an IP address");
+    }
+    const auto stub = v1::Status::NewStub(
+        grpc::CreateChannel(address, CurrentSecurity().ForChannel(Role::kViewer)));
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kAnswerMax);
+    v1::JobStatus status;
+    const absl::Time asked = absl::Now();
+    const grpc::Status result = stub->Get(&context, v1::StatusRequest(), &status);
+    if (!result.ok()) {
+      return Problem(
+          absl::StrCat(who, ": somebody listens there and gives no status: ",
+                       result.error_message()),
+          CurrentSecurity().calls_tls()
+              ? "another program, a server without TLS, or certificates and tokens that do not fit; "
+                "docs/operating.md, Security"
+              : "another program, or a server with TLS: then the job here wants security.authority");
+    }
+    WantedServer want;
+    want.rank = rank;
+    want.address = address;
+    want.job_digest = JobDigest(job_);
+    want.layout_hash = LayoutHash(shape_, job_.cluster().servers().count());
+    want.initial_hash = InitialHash(
+        shape_, SlicesOf(shape_, ShardId(rank), job_.cluster().servers().count()), job_.seed());
+    want.version = kVersion;
+    for (Finding& finding : JudgeServer(want, status, asked, absl::Now())) {
+      findings_.push_back(std::move(finding));
+    }
+    // In training, workers wait for each other all the time.
+    if (rank == 0 && status.state() == "waiting" && !status.waiting_for().empty()) {
+      Note(absl::StrCat("the job waits for ", absl::StrJoin(status.waiting_for(), ", ")),
+           "start what is missing, or see the log of what was started");
+    }
+  }
+
+  const DoctorOptions& options_;
+  const v1::Job job_;
+  const Recipe recipe_;
+  const ModelShape shape_;
+  Findings findings_;
+};
+
+void Print(const Finding& finding, int width) {
+  static constexpr const char* kMarks[] = {"ok       ", "note     ", "PROBLEM  "};
+  constexpr int kIndent = 9;
+  const auto print = [&](const char* lead, const std::string& text) {
+    for (const std::string& line : Wrap(text, std::max(30, width - kIndent))) {
+      std::printf("%s%s\n", lead, line.c_str());
+      lead = "         ";
+    }
+  };
+  print(kMarks[static_cast<int>(finding.kind)], finding.what);
+  if (!finding.advice.empty()) print("      -> ", finding.advice);
+}
+
+}  // namespace
+
+int ExamineJob(const DoctorOptions& options) {
+  const JobReading reading =
+      ReadJobFile(options.job_path, options.overrides, JobOptions{/*check_files=*/false});
+  if (!reading.ok()) {
+    std::fputs(FormatJobErrors(reading.errors).c_str(), stderr);
+    return 2;
+  }
+  absl::StatusOr<Recipe> recipe = RecipeFor(reading.job);
+  const absl::StatusOr<ModelShape> shape =
+      recipe.ok() ? ExchangedShape(reading.job.model(), *recipe) : recipe.status();
+  if (!shape.ok()) {
+    std::fprintf(stderr, "%s: %s\n", options.job_path.c_str(),
+                 std::string(shape.status().message()).c_str());
+    return 2;
+  }
+  const Findings findings =
+      Examination(options, reading.job, *std::move(recipe), *shape).Run();
+  int problems = 0;
+  for (const Finding& finding : findings) {
+    Print(finding, TerminalWidth());
+    problems += finding.kind == Finding::Kind::kProblem;
+  }
+  if (problems == 0) {
+    std::printf("no problem found\n");
+    return 0;
+  }
+  std::printf("%d %s\n", problems, problems == 1 ? "problem" : "problems");
+  return 1;
+}
+
+}  // namespace tessera

@@ -1,0 +1,66 @@
+"""`tessera doctor`: every finding comes with what to do, and a healthy job has none."""
+import socket
+import unittest
+
+from cluster import Cluster, Test, digits, free_ports, tessera, write_job
+
+ENDLESS = 1000000
+
+
+class Doctor(Test):
+    def examine(self, job, code, *says, extra=()):
+        path = job if isinstance(job, str) else write_job(self, job, "examined.yaml")
+        got, out, error = tessera("doctor", path, *extra, within=60)
+        text = " ".join(out.split())
+        self.assertEqual((got, error), (code, ""), out)
+        self.contains(text, *says)
+        return text
+
+    def job(self, ports, **keys):
+        job = digits(workers=2, epochs=ENDLESS, **keys)
+        job["cluster"]["servers"] = ["127.0.0.1:%d" % port for port in ports]
+        return job
+
+    def test_it_follows_a_job_from_nobody_there_to_training(self):
+        ports = free_ports(2)
+        job = self.job(ports)
+        self.examine(job, 1, "server 0 at 127.0.0.1:%d: its machine refuses connections" % ports[0],
+                     "tessera-server --job JOB --rank 1", "2 problems")
+        cluster = Cluster(self, job, workers=0)
+        cluster.await_status("both servers are here", lambda s: all(x["address"] for x in s["servers"]))
+        text = self.examine(job, 0, "server 0 at", "server 1 at", "the job waits for", "worker", "no problem found")
+        self.assertNotIn("PROBLEM", text)
+        for rank in range(2):
+            cluster.start_worker(rank)
+        cluster.await_step(5)
+        text = self.examine(job, 0, "training, security none", "no problem found")
+        self.assertNotIn("waits for", text)
+        # Another job file than the servers have.
+        self.examine(dict(job, seed=9), 1, "its job's digest is", "compare `tessera check` on both machines")
+        cluster.drain()
+        cluster.finish()
+
+    def test_what_else_may_be_wrong(self):
+        ports = free_ports(1)
+        job = self.job(ports)
+        with socket.create_server(("127.0.0.1", ports[0])):
+            self.examine(job, 1, "somebody listens there and gives no status")
+        job["cluster"]["servers"] = ["nowhere.invalid:7000"]
+        self.examine(job, 1, "the host's name is not known here")
+        job["data"]["directory"] = self.path("nothing")
+        self.examine(job, 1, "data.directory:", "use --no-data")
+        self.assertNotIn("data.directory:", self.examine(job, 1, extra=("--no-data",)))
+        job = digits()
+        job["security"] = {"token_file": "tokens"}
+        self.examine(job, 1, "want TLS beside it")
+        self.examine(digits(), 0, "cluster.servers is a number", "no problem found")
+
+    def test_a_bad_job_is_said_to_be_one(self):
+        path = write_job(self, dict(digits(), sed=7))
+        code, out, error = tessera("doctor", path)
+        self.assertEqual((code, out), (2, ""))
+        self.contains(error, 'unknown key; did you mean "seed"?')
+
+
+if __name__ == "__main__":
+    unittest.main()
