@@ -32,16 +32,25 @@ class Backend {
 
   // For the report: "cpu (8 threads, avx512_core_bf16)".
   virtual std::string description() const = 0;
+  // The GPU's name, for the report; empty where there is none.
+  virtual std::string gpu() const = 0;
 
   virtual Memory& memory() = 0;
   virtual LinearKernel<float>& linear() = 0;
   // kFailedPrecondition where the device has no bf16 arithmetic. Owned by the backend.
   virtual absl::StatusOr<LinearKernel<Bf16>*> linear_bf16() = 0;
+  // The same for factors rounded to 10 bits of mantissa, where the device has them.
+  virtual absl::StatusOr<LinearKernel<float>*> linear_tf32() = 0;
   virtual SparseLinearKernel& sparse_linear() = 0;
   virtual BatchNormKernel& batch_norm() = 0;
   virtual ActivationKernel& activation() = 0;
   virtual LossKernel& loss() = 0;
   virtual VectorKernel& vector() = 0;
+
+  // Names this moment: everything queued so far, copies included. Wait returns when that is done, and
+  // reports as Finish does. Only the latest moment may be waited for.
+  virtual void Mark() = 0;
+  virtual absl::Status Wait() = 0;
 
   // Waits until everything queued is done. Reports the first failure since the last Finish; what
   // was queued behind it is undefined.

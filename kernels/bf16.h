@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "common/base/host_device.h"
+
 namespace tessera {
 
 struct Bf16 {
@@ -17,7 +19,7 @@ constexpr float kBf16RelativeError = 0x1p-8f;
 
 // To nearest, ties to even; what is too large becomes infinite and a NaN stays one. Free of
 // branches, so that loops over it vectorise.
-inline Bf16 RoundToBf16(float value) {
+TESSERA_HOST_DEVICE inline Bf16 RoundToBf16(float value) {
   uint32_t bits;
   std::memcpy(&bits, &value, sizeof(bits));
   const uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
@@ -26,7 +28,7 @@ inline Bf16 RoundToBf16(float value) {
 }
 
 // Exact.
-inline float Widen(Bf16 value) {
+TESSERA_HOST_DEVICE inline float Widen(Bf16 value) {
   const uint32_t bits = static_cast<uint32_t>(value.bits) << 16;
   float widened;
   std::memcpy(&widened, &bits, sizeof(widened));

@@ -1,18 +1,32 @@
 #include "kernels/devices.h"
 
-#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "kernels/cpu/backend.h"
+#ifdef TESSERA_CUDA
+#include "kernels/cuda/backend.h"
+#endif
 
 namespace tessera {
 
 absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(absl::string_view device, int threads) {
   if (device == "cpu") return CreateCpuBackend({threads});
-  if (device == "cuda" || absl::StartsWith(device, "cuda:")) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("cluster.device: \"", device, "\" is not in this build, want cpu"));
+  absl::string_view number = device;
+  int ordinal = 0;
+  const bool cuda = device == "cuda" || (absl::ConsumePrefix(&number, "cuda:") &&
+                                         absl::SimpleAtoi(number, &ordinal) && ordinal >= 0);
+  if (!cuda) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cluster.device: got \"", device, "\", want cpu, cuda or cuda:N"));
   }
-  return absl::InvalidArgumentError(absl::StrCat("cluster.device: got \"", device, "\", want cpu"));
+#ifdef TESSERA_CUDA
+  return CreateCudaBackend(ordinal);
+#else
+  return absl::FailedPreconditionError(
+      absl::StrCat("cluster.device: \"", device, "\" is not in this build, want cpu; ",
+                   "bazel build --config=cuda has it"));
+#endif
 }
 
 }  // namespace tessera

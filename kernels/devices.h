@@ -10,9 +10,10 @@
 
 namespace tessera {
 
-// `device` is cluster.device of the job ("cpu"), `threads` is cluster.threads.
+// `device` is cluster.device of the job ("cpu", "cuda", "cuda:1"), `threads` is cluster.threads; a
+// GPU's backend uses the calling thread alone.
 //   kInvalidArgument     no such device, or no such number of threads
-//   kFailedPrecondition  the device is not in this build
+//   kFailedPrecondition  the device is not in this build or in this machine
 absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(absl::string_view device, int threads);
 
 }  // namespace tessera

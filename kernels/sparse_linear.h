@@ -18,6 +18,8 @@
 
 namespace tessera {
 
+// In the host's memory, whatever the device; the arrays may be reused when a call returns.
+//
 // Rows of which only some entries are stored (CSR); all others are 0. Row r has the entries
 // [begin[r], begin[r + 1]), whose columns ascend and are in [0, inputs). begin[0] need not be 0.
 struct SparseRows {

@@ -14,6 +14,8 @@
 #include <array>
 #include <cstdint>
 
+#include "common/base/host_device.h"
+
 namespace tessera {
 
 // Numbers of different streams never meet.
@@ -35,7 +37,7 @@ using PhiloxBlock = std::array<uint32_t, 4>;
 
 namespace philox_internal {
 
-inline PhiloxBlock Rounds(PhiloxBlock c, uint32_t k0, uint32_t k1) {
+TESSERA_HOST_DEVICE inline PhiloxBlock Rounds(PhiloxBlock c, uint32_t k0, uint32_t k1) {
   for (int round = 0; round < 10; ++round) {
     const uint64_t p0 = uint64_t{0xD2511F53u} * c[0];
     const uint64_t p1 = uint64_t{0xCD9E8D57u} * c[2];
@@ -50,7 +52,8 @@ inline PhiloxBlock Rounds(PhiloxBlock c, uint32_t k0, uint32_t k1) {
 }  // namespace philox_internal
 
 // Four uniform 32-bit numbers.
-inline PhiloxBlock Philox(uint64_t seed, Stream stream, uint64_t a, uint64_t b) {
+TESSERA_HOST_DEVICE inline PhiloxBlock Philox(uint64_t seed, Stream stream, uint64_t a,
+                                              uint64_t b) {
   return philox_internal::Rounds(
       {static_cast<uint32_t>(b), static_cast<uint32_t>(b >> 32), static_cast<uint32_t>(a),
        static_cast<uint32_t>(stream) << 24 | (static_cast<uint32_t>(a >> 32) & 0xffffffu)},
@@ -58,7 +61,9 @@ inline PhiloxBlock Philox(uint64_t seed, Stream stream, uint64_t a, uint64_t b) 
 }
 
 // In [0, 1), a multiple of 2^-24: exact in a float.
-inline float UnitFloat(uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24f; }
+TESSERA_HOST_DEVICE inline float UnitFloat(uint32_t bits) {
+  return static_cast<float>(bits >> 8) * 0x1p-24f;
+}
 
 }  // namespace tessera
 

@@ -12,9 +12,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "common/config/codec_check.h"
 #include "common/config/job_paths.h"
 #include "common/keyset/mean_share.h"
@@ -133,10 +133,14 @@ class Checker {
   }
 
   void Device(const std::string& device) {
-    if (!Sound("cluster.device") || device == "cpu") return;
-    const bool cuda = device == "cuda" || absl::StartsWith(device, "cuda:");
-    Fail("cluster.device", absl::StrCat("got ", Quoted(device), ", want cpu",
-                                        cuda ? "; cuda comes with the GPU backend" : ""));
+    // Whether the machine and the build have it only its worker can say.
+    if (!Sound("cluster.device") || device == "cpu" || device == "cuda") return;
+    absl::string_view ordinal = device;
+    const bool digits = absl::ConsumePrefix(&ordinal, "cuda:") && !ordinal.empty() &&
+                        ordinal.size() <= 3 &&
+                        std::all_of(ordinal.begin(), ordinal.end(), absl::ascii_isdigit);
+    if (digits) return;
+    Fail("cluster.device", absl::StrCat("got ", Quoted(device), ", want cpu, cuda or cuda:N"));
   }
 
   void Servers(v1::Servers* servers) {

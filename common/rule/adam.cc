@@ -10,23 +10,9 @@
 namespace tessera {
 namespace {
 
-// One update's constants, rounded once.
-struct Coefficients {
-  float scale = 0;
-  float coupled_decay = 0;    // of w, into g
-  float decoupled_decay = 0;  // of w, off w
-  float beta1 = 0;
-  float beta1_rest = 0;  // 1 - beta1
-  float beta2 = 0;
-  float beta2_rest = 0;
-  float step_size = 0;   // learning rate / (1 - beta1^t)
-  float root_scale = 0;  // 1 / sqrt(1 - beta2^t)
-  float epsilon = 0;
-};
-
 // Reads 16n bytes, writes 12n.
 TESSERA_VECTOR_CLONES
-void AdamRun(const Coefficients c, const float* u, const float* w_in, float* w_out,
+void AdamRun(const AdamCoefficients c, const float* u, const float* w_in, float* w_out,
              float* __restrict m, float* __restrict v, int64_t count) {
 #pragma GCC ivdep
   for (int64_t i = 0; i < count; ++i) {
@@ -57,32 +43,31 @@ class Adam final : public UpdateRule {
 
   void Apply(const Update& update, const float* u, const float* w_in, float* w_out,
              float* const* state, int64_t count) const override {
-    AdamRun(CoefficientsOf(update), u, w_in, w_out, state[0], state[1], count);
+    AdamRun(CoefficientsOf(options_, update), u, w_in, w_out, state[0], state[1], count);
   }
 
  private:
-  Coefficients CoefficientsOf(const Update& update) const {
-    TESSERA_CHECK(update.number >= 1);
-    const AdamOptions& o = options_;
-    const double eta = o.learning_rate * update.rate;
-    const double decay = o.decoupled ? eta * o.weight_decay : o.weight_decay;
-    Coefficients c;
-    c.scale = update.scale;
-    (o.decoupled ? c.decoupled_decay : c.coupled_decay) = static_cast<float>(decay);
-    c.beta1 = static_cast<float>(o.beta1);
-    c.beta1_rest = static_cast<float>(1 - o.beta1);
-    c.beta2 = static_cast<float>(o.beta2);
-    c.beta2_rest = static_cast<float>(1 - o.beta2);
-    c.step_size = static_cast<float>(eta / (1 - Power(o.beta1, update.number)));
-    c.root_scale = static_cast<float>(1 / std::sqrt(1 - Power(o.beta2, update.number)));
-    c.epsilon = std::max(static_cast<float>(o.epsilon), std::numeric_limits<float>::min());
-    return c;
-  }
-
   const AdamOptions options_;
 };
 
 }  // namespace
+
+AdamCoefficients CoefficientsOf(const AdamOptions& o, const Update& update) {
+  TESSERA_CHECK(update.number >= 1);
+  const double eta = o.learning_rate * update.rate;
+  const double decay = o.decoupled ? eta * o.weight_decay : o.weight_decay;
+  AdamCoefficients c;
+  c.scale = update.scale;
+  (o.decoupled ? c.decoupled_decay : c.coupled_decay) = static_cast<float>(decay);
+  c.beta1 = static_cast<float>(o.beta1);
+  c.beta1_rest = static_cast<float>(1 - o.beta1);
+  c.beta2 = static_cast<float>(o.beta2);
+  c.beta2_rest = static_cast<float>(1 - o.beta2);
+  c.step_size = static_cast<float>(eta / (1 - Power(o.beta1, update.number)));
+  c.root_scale = static_cast<float>(1 / std::sqrt(1 - Power(o.beta2, update.number)));
+  c.epsilon = std::max(static_cast<float>(o.epsilon), std::numeric_limits<float>::min());
+  return c;
+}
 
 std::unique_ptr<UpdateRule> MakeAdam(AdamOptions options) {
   return std::make_unique<Adam>(options);

@@ -24,6 +24,21 @@ struct AdamOptions {
   bool decoupled = false;
 };
 
+// One update's constants, rounded once. Shared with the devices' own kernels.
+struct AdamCoefficients {
+  float scale = 0;
+  float coupled_decay = 0;    // of w, into g
+  float decoupled_decay = 0;  // of w, off w
+  float beta1 = 0;
+  float beta1_rest = 0;  // 1 - beta1
+  float beta2 = 0;
+  float beta2_rest = 0;
+  float step_size = 0;   // learning rate / (1 - beta1^t)
+  float root_scale = 0;  // 1 / sqrt(1 - beta2^t)
+  float epsilon = 0;
+};
+AdamCoefficients CoefficientsOf(const AdamOptions& options, const Update& update);
+
 // Keeps two state arrays: m, v. A v below 0, which the mean of several replicas' v can be by a
 // rounding, counts as 0.
 std::unique_ptr<UpdateRule> MakeAdam(AdamOptions options);

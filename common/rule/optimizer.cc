@@ -3,16 +3,13 @@
 #include <cstdlib>
 
 #include "common/base/check.h"
-#include "common/rule/adagrad.h"
-#include "common/rule/adam.h"
-#include "common/rule/sgd.h"
 
 namespace tessera {
 namespace {
 
 // Adam and AdamW have the same keys.
 template <typename Keys>
-AdamOptions AdamOptionsOf(const Keys& keys, bool decoupled) {
+AdamOptions AdamOptionsFrom(const Keys& keys, bool decoupled) {
   AdamOptions options;
   options.learning_rate = keys.learning_rate();
   options.beta1 = keys.beta1();
@@ -22,6 +19,8 @@ AdamOptions AdamOptionsOf(const Keys& keys, bool decoupled) {
   options.decoupled = decoupled;
   return options;
 }
+
+}  // namespace
 
 SgdOptions SgdOptionsOf(const v1::Sgd& keys) {
   SgdOptions options;
@@ -40,7 +39,10 @@ AdagradOptions AdagradOptionsOf(const v1::Adagrad& keys) {
   return options;
 }
 
-}  // namespace
+AdamOptions AdamOptionsOf(const v1::Optimizer& optimizer) {
+  return optimizer.has_adamw() ? AdamOptionsFrom(optimizer.adamw(), true)
+                               : AdamOptionsFrom(optimizer.adam(), false);
+}
 
 std::unique_ptr<UpdateRule> MakeOptimizer(const v1::Optimizer& optimizer) {
   switch (optimizer.kind_case()) {
@@ -49,9 +51,8 @@ std::unique_ptr<UpdateRule> MakeOptimizer(const v1::Optimizer& optimizer) {
     case v1::Optimizer::kAdagrad:
       return MakeAdagrad(AdagradOptionsOf(optimizer.adagrad()));
     case v1::Optimizer::kAdam:
-      return MakeAdam(AdamOptionsOf(optimizer.adam(), false));
     case v1::Optimizer::kAdamw:
-      return MakeAdam(AdamOptionsOf(optimizer.adamw(), true));
+      return MakeAdam(AdamOptionsOf(optimizer));
     case v1::Optimizer::KIND_NOT_SET:
       break;
   }

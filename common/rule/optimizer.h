@@ -7,13 +7,22 @@
 #include <string>
 #include <vector>
 
+#include "common/rule/adagrad.h"
+#include "common/rule/adam.h"
 #include "common/rule/rule.h"
+#include "common/rule/sgd.h"
 #include "proto/job.pb.h"
 
 namespace tessera {
 
 // `optimizer` names one of its kinds (the job reader sees to that).
 std::unique_ptr<UpdateRule> MakeOptimizer(const v1::Optimizer& optimizer);
+
+// The same, for kernels that do what these rules do on other devices. AdamOptionsOf takes Adam's or
+// AdamW's.
+SgdOptions SgdOptionsOf(const v1::Sgd& keys);
+AdagradOptions AdagradOptionsOf(const v1::Adagrad& keys);
+AdamOptions AdamOptionsOf(const v1::Optimizer& optimizer);
 
 // Of the rule's state arrays, in their order: "momentum"; "squares"; "mean", "squares".
 std::vector<std::string> StateNames(const v1::Optimizer& optimizer);

@@ -49,6 +49,8 @@ class CpuBackend final : public Backend {
                         threads_.count() == 1 ? " thread, " : " threads, ", InstructionSet(), ")");
   }
 
+  std::string gpu() const override { return ""; }
+
   Memory& memory() override { return memory_; }
   LinearKernel<float>& linear() override { return linear_; }
   absl::StatusOr<LinearKernel<Bf16>*> linear_bf16() override {
@@ -59,12 +61,18 @@ class CpuBackend final : public Backend {
     }
     return &linear_bf16_;
   }
+  absl::StatusOr<LinearKernel<float>*> linear_tf32() override {
+    return absl::FailedPreconditionError(
+        "train.precision: got \"tf32\", want f32 or bf16 on a CPU; GPUs have tf32");
+  }
   SparseLinearKernel& sparse_linear() override { return sparse_linear_; }
   BatchNormKernel& batch_norm() override { return batch_norm_; }
   ActivationKernel& activation() override { return activation_; }
   LossKernel& loss() override { return loss_; }
   VectorKernel& vector() override { return vector_; }
 
+  void Mark() override {}
+  absl::Status Wait() override { return Finish(); }
   absl::Status Finish() override {
     absl::Status status = linear_.TakeStatus();
     status.Update(linear_bf16_.TakeStatus());

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/cpu/exponential.h"
 #include "common/base/vector_clones.h"
+#include "kernels/exponential.h"
 
 namespace tessera {
 namespace {

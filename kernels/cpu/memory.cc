@@ -72,6 +72,14 @@ void CpuMemory::Zero(void* device, int64_t bytes) {
   if (bytes > 0) std::memset(device, 0, bytes);
 }
 
+void CpuMemory::CopyRows(const void* from, int64_t from_stride, int64_t rows, int64_t bytes,
+                         void* to, int64_t to_stride) {
+  for (int64_t row = 0; bytes > 0 && row < rows; ++row) {
+    std::memcpy(static_cast<char*>(to) + row * to_stride,
+                static_cast<const char*>(from) + row * from_stride, bytes);
+  }
+}
+
 void CpuMemory::CopyIn(const void* host, int64_t bytes, void* device) {
   if (bytes > 0) std::memcpy(device, host, bytes);
 }

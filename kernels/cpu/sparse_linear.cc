@@ -2,7 +2,6 @@
 
 #include <omp.h>
 
-#include "common/base/check.h"
 #include "common/base/vector_clones.h"
 
 namespace tessera {
@@ -75,63 +74,18 @@ constexpr float kZeros[kWidth] = {};
 
 }  // namespace
 
-void CpuSparseLinear::FindColumns(const LinearShape& shape, const SparseRows& x) {
-  first_ = shape.rows > 0 ? x.begin[0] : 0;
-  entries_ = shape.rows > 0 ? x.begin[shape.rows] - first_ : 0;
-  if (static_cast<int64_t>(place_.size()) < shape.inputs) {
-    place_.resize(shape.inputs);
-    present_.resize((shape.inputs + 63) / 64);
-  }
-  columns_.clear();
-  for (int64_t e = first_; e < first_ + entries_; ++e) {
-    const int32_t c = x.column[e];
-    TESSERA_CHECK(c >= 0 && c < shape.inputs);
-    present_[c / 64] |= uint64_t{1} << c % 64;
-  }
-  for (int64_t word = 0; word < (shape.inputs + 63) / 64; ++word) {
-    for (uint64_t bits = present_[word]; bits != 0; bits &= bits - 1) {
-      const int64_t c = word * 64 + __builtin_ctzll(bits);
-      place_[c] = static_cast<int32_t>(columns_.size());
-      columns_.push_back(static_cast<int32_t>(c));
-    }
-    present_[word] = 0;
-  }
-}
-
-void CpuSparseLinear::PlaceEntries(const SparseRows& x) {
-  slot_.resize(entries_);
-  for (int64_t e = 0; e < entries_; ++e) slot_[e] = place_[x.column[first_ + e]];
-}
-
-void CpuSparseLinear::SortByColumn(const LinearShape& shape, const SparseRows& x) {
-  ByColumn& sorted = by_column_;
-  sorted.begin.assign(columns_.size() + 2, 0);
-  sorted.row.resize(entries_);
-  sorted.value.resize(entries_);
-  // Counts two places ahead, so that filling leaves each beginning where it belongs.
-  for (int64_t e = first_; e < first_ + entries_; ++e) ++sorted.begin[place_[x.column[e]] + 2];
-  for (size_t i = 2; i < sorted.begin.size(); ++i) sorted.begin[i] += sorted.begin[i - 1];
-  for (int64_t row = 0; row < shape.rows; ++row) {
-    for (int64_t e = x.begin[row]; e < x.begin[row + 1]; ++e) {
-      const int64_t to = sorted.begin[place_[x.column[e]] + 1]++;
-      sorted.row[to] = static_cast<int32_t>(row);
-      sorted.value[to] = x.value[e];
-    }
-  }
-}
-
 template <typename F>
 void CpuSparseLinear::ForBlocks(const LinearShape& shape, const F& f) {
   scratch_.resize(threads_.count());
   for (Scratch& scratch : scratch_) {
-    if (scratch.panel.size() < columns_.size() * kWidth) {
-      scratch.panel.resize(columns_.size() * kWidth);
+    if (scratch.panel.size() < batch_.columns().size() * kWidth) {
+      scratch.panel.resize(batch_.columns().size() * kWidth);
     }
     if (static_cast<int64_t>(scratch.block.size()) < shape.rows * kWidth) {
       scratch.block.resize(shape.rows * kWidth);
     }
   }
-  const int64_t cost = entries_ + 2 * static_cast<int64_t>(columns_.size());
+  const int64_t cost = batch_.entries() + 2 * static_cast<int64_t>(batch_.columns().size());
   threads_.Split(shape.outputs, cost, [&](int64_t begin, int64_t end) {
     Scratch& scratch = scratch_[omp_get_thread_num()];
     for (int64_t o = begin; o < end; o += kWidth) f(o, std::min(kWidth, end - o), &scratch);
@@ -141,14 +95,14 @@ void CpuSparseLinear::ForBlocks(const LinearShape& shape, const F& f) {
 void CpuSparseLinear::Forward(const LinearShape& shape, const SparseRows& x, const float* weight,
                               const float* bias, float* y) {
   if (shape.rows == 0 || shape.outputs == 0) return;
-  FindColumns(shape, x);
-  PlaceEntries(x);
+  batch_.Find(shape, x);
+  batch_.PlaceEntries(x);
   ForBlocks(shape, [&](int64_t o, int64_t count, Scratch* scratch) {
-    GatherColumns(weight + o * shape.inputs, shape.inputs, count, columns_, scratch->panel.data());
+    GatherColumns(weight + o * shape.inputs, shape.inputs, count, batch_.columns(), scratch->panel.data());
     float initial[kWidth] = {};
     if (bias != nullptr) std::copy_n(bias + o, count, initial);
     float* const block = scratch->block.data();
-    SumRuns(shape.rows, x.begin, slot_.data(), x.value + first_, scratch->panel.data(), initial,
+    SumRuns(shape.rows, x.begin, batch_.slot().data(), x.value + batch_.first_entry(), scratch->panel.data(), initial,
             block);
     for (int64_t row = 0; row < shape.rows; ++row) {
       std::copy_n(block + row * kWidth, count, y + row * shape.outputs + o);
@@ -163,15 +117,15 @@ void CpuSparseLinear::SumColumns(const LinearShape& shape, const float* dy, int6
   for (int64_t row = 0; row < shape.rows; ++row) {
     std::copy_n(dy + row * shape.outputs + first, count, block + row * kWidth);
   }
-  SumRuns(columns_.size(), by_column_.begin.data(), by_column_.row.data(), by_column_.value.data(),
+  SumRuns(batch_.columns().size(), batch_.by_column().begin.data(), batch_.by_column().row.data(), batch_.by_column().value.data(),
           block, kZeros, scratch->panel.data());
 }
 
 void CpuSparseLinear::WeightGradient(const LinearShape& shape, const SparseRows& x, const float* dy,
                                      TouchedColumns* touched, float* dweight) {
   if (shape.outputs == 0) return;
-  FindColumns(shape, x);
-  SortByColumn(shape, x);
+  batch_.Find(shape, x);
+  batch_.SortByColumn(shape, x);
   const std::vector<int32_t>& before = touched->columns;
   ForBlocks(shape, [&](int64_t o, int64_t count, Scratch* scratch) {
     SumColumns(shape, dy, o, count, scratch);
@@ -180,20 +134,20 @@ void CpuSparseLinear::WeightGradient(const LinearShape& shape, const SparseRows&
       for (const int32_t c : before) rows[i * shape.inputs + c] = 0;
     }
     const auto put = [](float& to, float value) { to = value; };
-    ScatterColumns(scratch->panel.data(), shape.inputs, count, columns_, put, rows);
+    ScatterColumns(scratch->panel.data(), shape.inputs, count, batch_.columns(), put, rows);
   });
-  touched->columns = columns_;
+  touched->columns = batch_.columns();
 }
 
 void CpuSparseLinear::AddWeightGradient(const LinearShape& shape, const SparseRows& x,
                                         const float* dy, float a, float* weight) {
   if (shape.outputs == 0) return;
-  FindColumns(shape, x);
-  SortByColumn(shape, x);
+  batch_.Find(shape, x);
+  batch_.SortByColumn(shape, x);
   ForBlocks(shape, [&](int64_t o, int64_t count, Scratch* scratch) {
     SumColumns(shape, dy, o, count, scratch);
     const auto add = [a](float& to, float value) { to += a * value; };
-    ScatterColumns(scratch->panel.data(), shape.inputs, count, columns_, add,
+    ScatterColumns(scratch->panel.data(), shape.inputs, count, batch_.columns(), add,
                    weight + o * shape.inputs);
   });
 }

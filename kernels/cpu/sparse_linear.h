@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/cpu/threads.h"
+#include "kernels/sparse_columns.h"
 #include "kernels/sparse_linear.h"
 
 namespace tessera {
@@ -31,12 +32,6 @@ class CpuSparseLinear final : public SparseLinearKernel {
     std::vector<float> block;  // [rows, 16]: of y, or of dy
   };
 
-  // Sets first_, entries_, columns_, and place_ of each column.
-  void FindColumns(const LinearShape& shape, const SparseRows& x);
-  // Sets slot_.
-  void PlaceEntries(const SparseRows& x);
-  // Sets by_column_.
-  void SortByColumn(const LinearShape& shape, const SparseRows& x);
   // Calls f(first output, outputs up to 16, scratch) for each block, on all threads.
   template <typename F>
   void ForBlocks(const LinearShape& shape, const F& f);
@@ -46,20 +41,7 @@ class CpuSparseLinear final : public SparseLinearKernel {
 
   const CpuThreads threads_;
   std::vector<Scratch> scratch_;  // one for each thread
-
-  // The batch at hand: its entries, and the columns that occur in it, ascending.
-  int64_t first_ = 0;
-  int64_t entries_ = 0;
-  std::vector<int32_t> columns_;
-  std::vector<int32_t> place_;     // by input: its index in columns_, where it occurs
-  std::vector<uint64_t> present_;  // a bit for each input; all 0 between calls
-  std::vector<int32_t> slot_;      // by entry: the place of its column
-  // The entries by columns, rows ascending: column i has [begin[i], begin[i + 1]).
-  struct ByColumn {
-    std::vector<int64_t> begin;
-    std::vector<int32_t> row;
-    std::vector<float> value;
-  } by_column_;
+  SparseColumns batch_;            // of the batch at hand
 };
 
 }  // namespace tessera

@@ -16,8 +16,10 @@ TEST_CASE("an unknown device and a bad number of threads are refused, with what 
   const auto unknown = CreateBackend("tpu", 1);
   REQUIRE_FALSE(unknown.ok());
   CHECK(unknown.status().code() == absl::StatusCode::kInvalidArgument);
-  CHECK(std::string(unknown.status().message()) == "cluster.device: got \"tpu\", want cpu");
-  CHECK(CreateBackend("", 1).status().code() == absl::StatusCode::kInvalidArgument);
+  CHECK(std::string(unknown.status().message()) == "cluster.device: got \"tpu\", want cpu, cuda or cuda:N");
+  for (const char* device : {"", "cuda:", "cuda:x", "cuda:-1", "cuda:1x"}) {
+    CHECK(CreateBackend(device, 1).status().code() == absl::StatusCode::kInvalidArgument);
+  }
   for (const int threads : {0, -1, 1025}) {
     const auto backend = CreateBackend("cpu", threads);
     REQUIRE_FALSE(backend.ok());

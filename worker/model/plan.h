@@ -15,7 +15,7 @@ namespace tessera {
 
 // The factors of matrix products in training. Sums, parameters, activations between layers and all
 // of evaluation are f32.
-enum class Precision { kF32, kBf16 };
+enum class Precision { kF32, kTf32, kBf16 };
 
 // From train.precision. kInvalidArgument for another word.
 absl::StatusOr<Precision> PrecisionOf(absl::string_view name);

@@ -189,7 +189,7 @@ TEST_CASE("every mistake in training gets its message", "[job_errors]") {
        "x.yaml:16:15: train.batch_size: got 1, want at least 2: batch_norm makes every "
        "activation of a single row 0\n"},
       {"batch_size: 16", "batch_size: 16\n  precision: f16",
-       "x.yaml:17:14: train.precision: got \"f16\", want one of f32, bf16; did you mean "
+       "x.yaml:17:14: train.precision: got \"f16\", want one of f32, tf32, bf16; did you mean "
        "\"bf16\"?\n"},
       {"batch_size: 16", "batch_size: 16\n  target_accuracy: 1.5",
        "x.yaml:17:20: train.target_accuracy: got \"1.5\", want a number in [0, 1]\n"},
@@ -389,10 +389,10 @@ TEST_CASE("every mistake in the cluster gets its message", "[job_errors]") {
       {"lease_timeout: 10s", "lease_timeout: 10s, memory_limit: 1.5GiB",
        "x.yaml:21:69: cluster.memory_limit: got \"1.5GiB\", want a size such as 4MiB, of at "
        "least 0\n"},
-      {"lease_timeout: 10s", "lease_timeout: 10s, device: cuda:1",
-       "x.yaml:21:63: cluster.device: got \"cuda:1\", want cpu; cuda comes with the GPU backend\n"},
+      {"lease_timeout: 10s", "lease_timeout: 10s, device: cuda:x",
+       "x.yaml:21:63: cluster.device: got \"cuda:x\", want cpu, cuda or cuda:N\n"},
       {"lease_timeout: 10s", "lease_timeout: 10s, device: gpu",
-       "x.yaml:21:63: cluster.device: got \"gpu\", want cpu\n"},
+       "x.yaml:21:63: cluster.device: got \"gpu\", want cpu, cuda or cuda:N\n"},
       {"lease_timeout: 10s", "lease_timeout: 10s, replicas: 1",
        "x.yaml:21:65: cluster.replicas: got \"1\"; hot standbys come with the reliability work\n"},
   });

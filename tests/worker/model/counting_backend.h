@@ -32,11 +32,23 @@ class CountingMemory final : public Memory {
   void CopyOut(const void* device, int64_t bytes, void* host) override {
     memory_.CopyOut(device, bytes, host);
   }
-  bool host_addressable() const override { return addressable; }
+  void CopyRows(const void* from, int64_t from_stride, int64_t rows, int64_t bytes, void* to,
+                int64_t to_stride) override {
+    memory_.CopyRows(from, from_stride, rows, bytes, to, to_stride);
+  }
+  absl::StatusOr<void*> AllocateHost(int64_t bytes) override { return memory_.AllocateHost(bytes); }
+  void FreeHost(void* address, int64_t bytes) override { memory_.FreeHost(address, bytes); }
+  void Fetch(const void* device, int64_t bytes, void* host) override {
+    memory_.Fetch(device, bytes, host);
+  }
+  void Send(const void* host, int64_t bytes, void* device) override {
+    memory_.Send(host, bytes, device);
+  }
+  bool host_addressable() const override { return memory_.host_addressable(); }
+  int64_t available() const override { return memory_.available(); }
 
   int64_t calls = 0, held = 0, most = 0;
   int64_t limit = int64_t{1} << 40;
-  bool addressable = true;
 
  private:
   Memory& memory_;
@@ -46,14 +58,18 @@ class CountingBackend final : public Backend {
  public:
   explicit CountingBackend(Backend& backend) : counting(backend.memory()), backend_(backend) {}
   std::string description() const override { return backend_.description(); }
+  std::string gpu() const override { return backend_.gpu(); }
   Memory& memory() override { return counting; }
   LinearKernel<float>& linear() override { return backend_.linear(); }
   absl::StatusOr<LinearKernel<Bf16>*> linear_bf16() override { return backend_.linear_bf16(); }
+  absl::StatusOr<LinearKernel<float>*> linear_tf32() override { return backend_.linear_tf32(); }
   SparseLinearKernel& sparse_linear() override { return backend_.sparse_linear(); }
   BatchNormKernel& batch_norm() override { return backend_.batch_norm(); }
   ActivationKernel& activation() override { return backend_.activation(); }
   LossKernel& loss() override { return backend_.loss(); }
   VectorKernel& vector() override { return backend_.vector(); }
+  void Mark() override { backend_.Mark(); }
+  absl::Status Wait() override { return backend_.Wait(); }
   absl::Status Finish() override { return backend_.Finish(); }
 
   CountingMemory counting;

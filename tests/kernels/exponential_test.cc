@@ -1,4 +1,4 @@
-#include "kernels/cpu/exponential.h"
+#include "kernels/exponential.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>

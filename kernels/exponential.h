@@ -1,10 +1,12 @@
 // exp and log(1 + e) of floats, as loops without branches: they vectorise, and give the same bits
-// on every CPU, which the C library's do not promise.
-#ifndef TESSERA_KERNELS_CPU_EXPONENTIAL_H_
-#define TESSERA_KERNELS_CPU_EXPONENTIAL_H_
+// on every CPU and GPU, which the C library's do not promise.
+#ifndef TESSERA_KERNELS_EXPONENTIAL_H_
+#define TESSERA_KERNELS_EXPONENTIAL_H_
 
 #include <cstdint>
 #include <cstring>
+
+#include "common/base/host_device.h"
 
 namespace tessera {
 
@@ -12,7 +14,7 @@ namespace tessera {
 //
 // x = k ln 2 + r with |r| <= ln 2 / 2; exp(r) by its Taylor polynomial of degree 7, whose next term
 // is below 2^-27; then the exponent grows by k.
-inline __attribute__((always_inline)) float FastExp(float x) {
+TESSERA_HOST_DEVICE inline __attribute__((always_inline)) float FastExp(float x) {
   constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
   const float bounded = x < -87.0f ? -87.0f : (x > 88.0f ? 88.0f : x);
   const float k = (bounded * 1.44269504088896341f + kRound) - kRound;
@@ -35,7 +37,7 @@ inline __attribute__((always_inline)) float FastExp(float x) {
 
 // log(1 + e) for e in [0, 1], to a few units in the last place: 2 atanh(s) with s = e / (2 + e) <=
 // 1/3, whose series is cut at s^17 / 17 < 2^-31.
-inline __attribute__((always_inline)) float FastLog1p(float e) {
+TESSERA_HOST_DEVICE inline __attribute__((always_inline)) float FastLog1p(float e) {
   const float s = e / (2.0f + e);
   const float q = s * s;
   float p = 1.0f / 15.0f;
@@ -51,4 +53,4 @@ inline __attribute__((always_inline)) float FastLog1p(float e) {
 
 }  // namespace tessera
 
-#endif  // TESSERA_KERNELS_CPU_EXPONENTIAL_H_
+#endif  // TESSERA_KERNELS_EXPONENTIAL_H_

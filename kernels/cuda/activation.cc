@@ -1,0 +1,37 @@
+#include "kernels/cuda/activation.h"
+
+#include <cmath>
+
+#include "common/base/check.h"
+#include "kernels/cuda/activation_kernels.h"
+
+namespace tessera {
+
+void CudaActivation::Relu(int64_t n, const float* x, float* y) {
+  const cuda::Elementwise<cuda::ReluOp> kernel({{{}, {x}, {y}}}, n);
+  device_.Launch(kernel.blocks(), kernel);
+}
+
+void CudaActivation::ReluBackward(int64_t n, const float* y, const float* dy, float* dx) {
+  const cuda::Elementwise<cuda::ReluBackwardOp> kernel({{{}, {y, dy}, {dx}}}, n);
+  device_.Launch(kernel.blocks(), kernel);
+}
+
+void CudaActivation::Dropout(int64_t n, const DropoutKey& key, double probability, const float* x,
+                             float* y) {
+  TESSERA_CHECK(probability >= 0 && probability < 1);
+  TESSERA_CHECK(key.rank < uint64_t{1} << 16 && key.layer < 1u << 8 && n / 4 < int64_t{1} << 40);
+  cuda::DropoutOp op;
+  op.in[0] = x;
+  op.out[0] = y;
+  op.seed = key.seed;
+  op.a = key.step;
+  op.b = key.rank << 48 | key.layer << 40;
+  // k / 2^24 < probability for just the integers k below this.
+  op.drop = static_cast<uint32_t>(std::ceil(probability * 0x1p24));
+  op.scale = static_cast<float>(1.0 / (1.0 - probability));
+  const cuda::Elementwise<cuda::DropoutOp> kernel(op, n);
+  device_.Launch(kernel.blocks(), kernel);
+}
+
+}  // namespace tessera

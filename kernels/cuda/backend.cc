@@ -1,0 +1,92 @@
+#include "kernels/cuda/backend.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "kernels/cuda/activation.h"
+#include "kernels/cuda/batch_norm.h"
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/linear.h"
+#include "kernels/cuda/loss.h"
+#include "kernels/cuda/memory.h"
+#include "kernels/cuda/scratch.h"
+#include "kernels/cuda/sparse_linear.h"
+#include "kernels/cuda/vector.h"
+
+namespace tessera {
+namespace {
+
+using Factors = cuda::Product::Factors;
+
+class CudaBackend final : public Backend {
+ public:
+  CudaBackend(int ordinal, std::unique_ptr<cuda::Device> device)
+      : ordinal_(ordinal),
+        device_(std::move(device)),
+        memory_(device_.get()),
+        scratch_(&memory_),
+        linear_(device_.get(), Factors::kF32),
+        linear_tf32_(device_.get(), Factors::kTf32),
+        linear_bf16_(device_.get(), Factors::kBf16),
+        sparse_linear_(device_.get(), &memory_),
+        batch_norm_(device_.get(), &scratch_),
+        activation_(device_.get()),
+        loss_(device_.get(), &scratch_),
+        vector_(device_.get(), &scratch_),
+        marked_(device_->MakeEvent()) {}
+
+  std::string description() const override {
+    return absl::StrCat("cuda:", ordinal_, " (", gpu(), ", ", device_->memory_total() >> 20,
+                        " MiB)");
+  }
+  std::string gpu() const override { return device_->name(); }
+
+  Memory& memory() override { return memory_; }
+  LinearKernel<float>& linear() override { return linear_; }
+  absl::StatusOr<LinearKernel<Bf16>*> linear_bf16() override { return &linear_bf16_; }
+  absl::StatusOr<LinearKernel<float>*> linear_tf32() override { return &linear_tf32_; }
+  SparseLinearKernel& sparse_linear() override { return sparse_linear_; }
+  BatchNormKernel& batch_norm() override { return batch_norm_; }
+  ActivationKernel& activation() override { return activation_; }
+  LossKernel& loss() override { return loss_; }
+  VectorKernel& vector() override { return vector_; }
+
+  void Mark() override {
+    memory_.CopiesFollowKernels();
+    device_->Record(marked_, cuda::Stream::kCopy);
+  }
+  absl::Status Wait() override {
+    device_->HostWait(marked_);
+    return Failure(device_->TakeStatus());
+  }
+  absl::Status Finish() override { return Failure(device_->Synchronize()); }
+
+ private:
+  absl::Status Failure(absl::Status status) {
+    status.Update(scratch_.TakeStatus());
+    status.Update(sparse_linear_.TakeStatus());
+    return status;
+  }
+
+  const int ordinal_;
+  const std::unique_ptr<cuda::Device> device_;
+  CudaMemory memory_;
+  CudaScratch scratch_;
+  CudaLinear<float> linear_;
+  CudaLinear<float> linear_tf32_;
+  CudaLinear<Bf16> linear_bf16_;
+  CudaSparseLinear sparse_linear_;
+  CudaBatchNorm batch_norm_;
+  CudaActivation activation_;
+  CudaLoss loss_;
+  CudaVector vector_;
+  const cuda::Device::Event marked_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(int ordinal) {
+  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<cuda::Device> device, cuda::Device::Open(ordinal));
+  return std::make_unique<CudaBackend>(ordinal, std::move(device));
+}
+
+}  // namespace tessera

@@ -1,0 +1,274 @@
+#include "kernels/cuda/device.h"
+
+#include <cublas_v2.h>
+#include <cuda_runtime_api.h>
+
+#include <cstring>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+
+namespace tessera::cuda {
+namespace {
+
+// Fixed, so that products choose the same algorithm whatever else goes on.
+constexpr int64_t kWorkspaceBytes = int64_t{32} << 20;
+// The oldest generation that the build has code for (kernels/cuda/BUILD.bazel).
+constexpr int kMajorMin = 8;
+
+std::string VersionText(int version) {
+  return absl::StrCat(version / 1000, ".", version % 1000 / 10);
+}
+
+absl::Status Refused(int ordinal, absl::string_view what) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("cluster.device: cuda:", ordinal, ": ", what));
+}
+
+// Says in words what is usually wrong.
+absl::Status CheckMachine(int ordinal) {
+  int driver = 0, runtime = 0, count = 0;
+  cudaRuntimeGetVersion(&runtime);
+  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
+    return Refused(ordinal, "this machine has no NVIDIA driver, want one; or use cpu");
+  }
+  if (driver / 1000 < runtime / 1000) {
+    return Refused(ordinal, absl::StrCat("the driver supports CUDA ", VersionText(driver),
+                                         ", want ", VersionText(runtime), " or newer"));
+  }
+  if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess) {
+    return Refused(ordinal, absl::StrCat("no GPU can be used: ", cudaGetErrorString(error)));
+  }
+  if (ordinal >= count) {
+    return Refused(ordinal, absl::StrCat("this machine has ", count,
+                                         count == 1 ? " GPU, want cuda" : " GPUs, want less"));
+  }
+  return absl::OkStatus();
+}
+
+cudaDataType_t TypeOf(Product::Factors factors) {
+  return factors == Product::Factors::kBf16 ? CUDA_R_16BF : CUDA_R_32F;
+}
+
+}  // namespace
+
+struct Device::State {
+  int ordinal = 0;
+  std::string name;
+  int64_t memory_total = 0;
+  cudaStream_t streams[2] = {};
+  cublasHandle_t cublas = nullptr;
+  void* workspace = nullptr;
+  std::vector<cudaEvent_t> events;
+  absl::Status status;
+
+  cudaStream_t stream(Stream which) const { return streams[static_cast<int>(which)]; }
+  void Note(cudaError_t error, absl::string_view what) {
+    if (error == cudaSuccess) return;
+    cudaGetLastError();
+    status.Update(absl::InternalError(
+        absl::StrCat("cuda:", ordinal, ": ", what, ": ", cudaGetErrorString(error))));
+  }
+  void Note(cublasStatus_t error, absl::string_view what) {
+    if (error == CUBLAS_STATUS_SUCCESS) return;
+    status.Update(absl::InternalError(
+        absl::StrCat("cuda:", ordinal, ": ", what, ": ", cublasGetStatusString(error))));
+  }
+  // The calling thread's GPU is the thread's own setting.
+  void Enter() { Note(cudaSetDevice(ordinal), "choosing the GPU"); }
+};
+
+absl::StatusOr<std::unique_ptr<Device>> Device::Open(int ordinal) {
+  TESSERA_RETURN_IF_ERROR(CheckMachine(ordinal));
+  auto state = std::make_unique<State>();
+  state->ordinal = ordinal;
+  cudaDeviceProp properties;
+  if (const cudaError_t error = cudaGetDeviceProperties(&properties, ordinal);
+      error != cudaSuccess) {
+    return Refused(ordinal, cudaGetErrorString(error));
+  }
+  state->name = properties.name;
+  state->memory_total = static_cast<int64_t>(properties.totalGlobalMem);
+  if (properties.major < kMajorMin) {
+    return Refused(ordinal, absl::StrCat(state->name, " has compute capability ", properties.major,
+                                         ".", properties.minor, ", want ", kMajorMin,
+                                         ".0 or newer"));
+  }
+  // From here on its destructor cleans up.
+  std::unique_ptr<Device> device(new Device(std::move(state)));
+  State& s = *device->state_;
+  // The host sleeps while it waits: other workers may share the cores. Best effort.
+  cudaInitDevice(ordinal, cudaDeviceScheduleBlockingSync, cudaInitDeviceFlagsAreValid);
+  cudaGetLastError();
+  s.Enter();
+  for (cudaStream_t& stream : s.streams) {
+    s.Note(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
+  }
+  if (s.status.ok()) s.Note(cublasCreate(&s.cublas), "starting cuBLAS");
+  if (s.status.ok()) s.Note(cudaMalloc(&s.workspace, kWorkspaceBytes), "memory for cuBLAS");
+  if (s.status.ok()) {
+    s.Note(cublasSetStream(s.cublas, s.stream(Stream::kCompute)), "cuBLAS's stream");
+    s.Note(cublasSetWorkspace(s.cublas, s.workspace, kWorkspaceBytes), "cuBLAS's workspace");
+  }
+  if (!s.status.ok()) return absl::FailedPreconditionError(
+      absl::StrCat("cluster.device: ", s.status.message()));
+  return device;
+}
+
+Device::Device(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+Device::~Device() {
+  State& s = *state_;
+  cudaSetDevice(s.ordinal);
+  if (s.cublas != nullptr) cublasDestroy(s.cublas);
+  cudaFree(s.workspace);
+  for (const cudaEvent_t event : s.events) cudaEventDestroy(event);
+  for (const cudaStream_t stream : s.streams) {
+    if (stream != nullptr) cudaStreamDestroy(stream);
+  }
+}
+
+const std::string& Device::name() const { return state_->name; }
+int64_t Device::memory_total() const { return state_->memory_total; }
+
+int64_t Device::memory_free() {
+  state_->Enter();
+  size_t free = 0, total = 0;
+  state_->Note(cudaMemGetInfo(&free, &total), "asking for its memory");
+  return static_cast<int64_t>(free);
+}
+
+absl::StatusOr<void*> Device::Allocate(int64_t bytes) {
+  state_->Enter();
+  void* address = nullptr;
+  const cudaError_t error = cudaMalloc(&address, static_cast<size_t>(bytes));
+  if (error == cudaSuccess) return address;
+  cudaGetLastError();  // It is dealt with; the next call must not find it.
+  const std::string what = absl::StrCat("cuda:", state_->ordinal, ": ");
+  if (error != cudaErrorMemoryAllocation) {
+    return absl::InternalError(absl::StrCat(what, cudaGetErrorString(error)));
+  }
+  return absl::ResourceExhaustedError(absl::StrCat(what, "no room for ", bytes, " bytes, ",
+                                                   memory_free(), " of ", state_->memory_total,
+                                                   " are free"));
+}
+
+void Device::Free(void* address) {
+  state_->Enter();
+  state_->Note(cudaFree(address), "giving memory back");
+}
+
+absl::StatusOr<void*> Device::AllocateHost(int64_t bytes) {
+  state_->Enter();
+  void* address = nullptr;
+  const cudaError_t error = cudaMallocHost(&address, static_cast<size_t>(bytes));
+  if (error == cudaSuccess) {
+    std::memset(address, 0, static_cast<size_t>(bytes));
+    return address;
+  }
+  cudaGetLastError();
+  return absl::ResourceExhaustedError(absl::StrCat("cuda:", state_->ordinal, ": no room for ",
+                                                   bytes, " bytes of page-locked host memory: ",
+                                                   cudaGetErrorString(error)));
+}
+
+void Device::FreeHost(void* address) {
+  state_->Enter();
+  for (const cudaStream_t stream : state_->streams) {
+    state_->Note(cudaStreamSynchronize(stream), "what was queued");
+  }
+  state_->Note(cudaFreeHost(address), "giving host memory back");
+}
+
+void Device::Copy(Stream stream, const void* from, int64_t from_stride, int64_t rows,
+                  int64_t bytes, void* to, int64_t to_stride) {
+  if (rows == 0 || bytes == 0) return;
+  state_->Enter();
+  if (rows == 1) {
+    state_->Note(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault,
+                                 state_->stream(stream)),
+                 "a copy");
+    return;
+  }
+  state_->Note(cudaMemcpy2DAsync(to, static_cast<size_t>(to_stride), from,
+                                 static_cast<size_t>(from_stride), static_cast<size_t>(bytes),
+                                 static_cast<size_t>(rows), cudaMemcpyDefault,
+                                 state_->stream(stream)),
+               "a copy of rows");
+}
+
+void Device::Zero(Stream stream, void* address, int64_t bytes) {
+  if (bytes == 0) return;
+  state_->Enter();
+  state_->Note(
+      cudaMemsetAsync(address, 0, static_cast<size_t>(bytes), state_->stream(stream)), "a memset");
+}
+
+// cuBLAS is column-major: it sees each array as its transpose, and computes c^T = op(b)^T op(a)^T.
+void Device::Multiply(const Product& p) {
+  TESSERA_CHECK(p.rows > 0 && p.columns > 0 && p.terms > 0);
+  state_->Enter();
+  const float alpha = 1;
+  const cudaDataType_t type = TypeOf(p.factors);
+  state_->Note(
+      cublasGemmEx_64(state_->cublas, p.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
+                      p.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N, p.columns, p.rows, p.terms,
+                      &alpha, p.b, type, p.b_transposed ? p.terms : p.columns, p.a, type,
+                      p.a_transposed ? p.rows : p.terms, &p.beta, p.c, CUDA_R_32F, p.columns,
+                      p.factors == Product::Factors::kTf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                                           : CUBLAS_COMPUTE_32F,
+                      CUBLAS_GEMM_DEFAULT),
+      "a product");
+}
+
+bool Device::Admits(int64_t blocks) {
+  TESSERA_CHECK(blocks > 0 && blocks <= kBlocksMax);
+  state_->Enter();
+  return state_->status.ok();
+}
+
+void* Device::compute() { return state_->stream(Stream::kCompute); }
+
+void Device::NoteLaunch(int error) { state_->Note(static_cast<cudaError_t>(error), "a kernel"); }
+
+Device::Event Device::MakeEvent() {
+  state_->Enter();
+  cudaEvent_t event = nullptr;
+  state_->Note(cudaEventCreateWithFlags(
+                   &event, cudaEventDisableTiming | cudaEventBlockingSync),
+               "making an event");
+  state_->events.push_back(event);
+  return static_cast<Event>(state_->events.size()) - 1;
+}
+
+void Device::Record(Event event, Stream stream) {
+  state_->Enter();
+  state_->Note(cudaEventRecord(state_->events[event], state_->stream(stream)), "an event");
+}
+
+void Device::StreamWait(Stream stream, Event event) {
+  state_->Enter();
+  state_->Note(cudaStreamWaitEvent(state_->stream(stream), state_->events[event], 0), "a wait");
+}
+
+void Device::HostWait(Event event) {
+  state_->Enter();
+  state_->Note(cudaEventSynchronize(state_->events[event]), "what was queued");
+}
+
+absl::Status Device::Synchronize() {
+  state_->Enter();
+  for (const cudaStream_t stream : state_->streams) {
+    state_->Note(cudaStreamSynchronize(stream), "what was queued");
+  }
+  return TakeStatus();
+}
+
+absl::Status Device::TakeStatus() {
+  absl::Status status = std::move(state_->status);
+  state_->status = absl::OkStatus();
+  return status;
+}
+
+}  // namespace tessera::cuda

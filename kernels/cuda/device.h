@@ -1,0 +1,99 @@
+// One GPU, as this room sees it: its memory, two streams, and matrix products.
+//
+// The only door to the CUDA runtime and cuBLAS, which are behind device.cc. Tests link another
+// implementation, which emulates a GPU on the host (tests/kernels/cuda/emulation).
+#ifndef TESSERA_KERNELS_CUDA_DEVICE_H_
+#define TESSERA_KERNELS_CUDA_DEVICE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "kernels/cuda/launch.h"
+
+namespace tessera::cuda {
+
+// Work within a stream is done in order; streams wait for each other only where they are told to.
+enum class Stream { kCompute, kCopy };
+
+// c = op(a) op(b) + beta c, all row-major: c [rows, columns], op(a) [rows, terms], op(b) [terms,
+// columns]. All extents are above 0.
+struct Product {
+  // Of a and b; c and sums are f32.
+  enum class Factors { kF32, kTf32, kBf16 };
+  Factors factors = Factors::kF32;
+  int64_t rows = 0;
+  int64_t columns = 0;
+  int64_t terms = 0;
+  const void* a = nullptr;
+  bool a_transposed = false;  // a is stored as [terms, rows]
+  const void* b = nullptr;
+  bool b_transposed = false;  // b is stored as [columns, terms]
+  float beta = 0;
+  float* c = nullptr;
+};
+
+// What is queued fails later: TakeStatus and Synchronize report the first failure. After one, CUDA
+// refuses everything, so that nothing but ending is left.
+//
+// Threading: one thread at a time, whichever.
+class Device {
+ public:
+  // GPU number `ordinal` of this machine, from 0.
+  //   kFailedPrecondition  no GPU, no driver or one too old, no such GPU, or one that this build
+  //                        has no code for
+  static absl::StatusOr<std::unique_ptr<Device>> Open(int ordinal);
+  ~Device();
+
+  const std::string& name() const;  // "NVIDIA H200"
+  int64_t memory_total() const;
+  int64_t memory_free();
+
+  // Aligned to 256 bytes, above 0 bytes, contents undefined. kResourceExhausted.
+  absl::StatusOr<void*> Allocate(int64_t bytes);
+  // Waits for all that is queued.
+  void Free(void* address);
+  // Page-locked host memory, zeroed.
+  absl::StatusOr<void*> AllocateHost(int64_t bytes);
+  void FreeHost(void* address);  // waits, too
+
+  // Queued. `rows` pieces of `bytes`; host memory is AllocateHost's, or any where it is only read or
+  // written before Synchronize returns.
+  void Copy(Stream stream, const void* from, int64_t from_stride, int64_t rows, int64_t bytes,
+            void* to, int64_t to_stride);
+  void Zero(Stream stream, void* address, int64_t bytes);
+  void Multiply(const Product& product);
+  // On Stream::kCompute; none where `blocks` is 0.
+  template <typename Kernel>
+  void Launch(int64_t blocks, const Kernel& kernel) {
+    if (blocks == 0 || !Admits(blocks)) return;
+    NoteLaunch(LaunchOn(compute(), blocks, kernel));
+  }
+
+  // A moment of a stream. Made once, recorded again and again; waiting for one that was never
+  // recorded does not wait.
+  using Event = int;
+  Event MakeEvent();
+  void Record(Event event, Stream stream);
+  void StreamWait(Stream stream, Event event);
+  void HostWait(Event event);
+
+  absl::Status Synchronize();
+  absl::Status TakeStatus();
+
+ private:
+  struct State;
+  explicit Device(std::unique_ptr<State> state);
+  bool Admits(int64_t blocks);
+  void* compute();
+  void NoteLaunch(int error);
+
+  const std::unique_ptr<State> state_;
+};
+
+}  // namespace tessera::cuda
+
+#endif  // TESSERA_KERNELS_CUDA_DEVICE_H_

@@ -1,0 +1,80 @@
+// The kernels on the GPU. Standard and CUDA headers only: nvcc sees nothing else.
+#include <cuda_runtime.h>
+
+#include <cstring>
+
+#include "kernels/cuda/kernel_list.h"
+#include "kernels/cuda/launch.h"
+
+namespace tessera::cuda {
+namespace {
+
+constexpr unsigned kWarp = 32;
+
+// The value of the lane `offset` above, one word at a time.
+template <typename Value>
+__device__ Value FromAbove(const Value& value, unsigned offset) {
+  static_assert(sizeof(Value) % 4 == 0);
+  uint32_t words[sizeof(Value) / 4];
+  std::memcpy(words, &value, sizeof(Value));
+#pragma unroll
+  for (uint32_t& word : words) word = __shfl_down_sync(0xffffffffu, word, offset);
+  Value above;
+  std::memcpy(&above, words, sizeof(Value));
+  return above;
+}
+
+// Each warp's values as a tree, then the warps' in their order.
+template <typename Kernel>
+__device__ void Reduce(typename Kernel::Value value, typename Kernel::Shared& shared,
+                       typename Kernel::Value* warps) {
+#pragma unroll
+  for (unsigned offset = kWarp / 2; offset > 0; offset /= 2) {
+    value = Kernel::Combine(value, FromAbove(value, offset));
+  }
+  if (threadIdx.x % kWarp == 0) warps[threadIdx.x / kWarp] = value;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    for (unsigned warp = 1; warp < Kernel::kThreads / kWarp; ++warp) {
+      value = Kernel::Combine(value, warps[warp]);
+    }
+    shared.total = value;
+  }
+}
+
+template <int phase, typename Kernel>
+__device__ void RunPhases(const Kernel& kernel, const Lane& lane, typename Kernel::Shared& shared,
+                          typename Kernel::Own& own) {
+  kernel.template Run<phase>(lane, shared, own);
+  if constexpr (phase + 1 < Kernel::kPhases) {
+    if constexpr (Kernel::Reduces(phase)) {
+      __shared__ typename Kernel::Value warps[Kernel::kThreads / kWarp];
+      Reduce<Kernel>(own.value, shared, warps);
+    }
+    __syncthreads();
+    RunPhases<phase + 1>(kernel, lane, shared, own);
+  }
+}
+
+template <typename Kernel>
+__global__ void __launch_bounds__(Kernel::kThreads) Run(const Kernel kernel) {
+  static_assert(Kernel::kThreads % kWarp == 0 && Kernel::kThreads <= 1024);
+  __shared__ typename Kernel::Shared shared;
+  typename Kernel::Own own;
+  RunPhases<0>(kernel, Lane{static_cast<int>(threadIdx.x), blockIdx.x}, shared, own);
+}
+
+}  // namespace
+
+template <typename Kernel>
+int LaunchOn(void* stream, int64_t blocks, const Kernel& kernel) {
+  Run<<<static_cast<unsigned>(blocks), Kernel::kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
+      kernel);
+  return static_cast<int>(cudaGetLastError());
+}
+
+#define TESSERA_LAUNCH(...) template int LaunchOn(void*, int64_t, const __VA_ARGS__&);
+TESSERA_FOR_EACH_KERNEL(TESSERA_LAUNCH)
+#undef TESSERA_LAUNCH
+
+}  // namespace tessera::cuda

@@ -1,0 +1,31 @@
+// Loops over whole arrays on a GPU, optimizers among them.
+#ifndef TESSERA_KERNELS_CUDA_VECTOR_H_
+#define TESSERA_KERNELS_CUDA_VECTOR_H_
+
+#include <memory>
+
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/scratch.h"
+#include "kernels/vector.h"
+
+namespace tessera {
+
+class CudaVector final : public VectorKernel {
+ public:
+  CudaVector(cuda::Device* device, CudaScratch* scratch) : device_(*device), scratch_(*scratch) {}
+
+  void Axpy(int64_t n, float a, const float* x, float* y) override;
+  void Subtract(int64_t n, const float* a, const float* b, float* out) override;
+  std::unique_ptr<OptimizerKernel> MakeOptimizer(const v1::Optimizer& optimizer) override;
+  void ColumnSums(const MatrixShape& shape, const float* x, float* sums) override;
+  void Round(int64_t n, const float* x, Bf16* y) override;
+  void Widen(int64_t n, const Bf16* x, float* y) override;
+
+ private:
+  cuda::Device& device_;
+  CudaScratch& scratch_;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_KERNELS_CUDA_VECTOR_H_

@@ -1,0 +1,14 @@
+// The CUDA backend passes the battery of all backends: on a GPU, and on one that the host plays.
+#include "kernels/cuda/backend.h"
+#include "tests/kernels/conformance/backend_under_test.h"
+
+namespace tessera {
+
+std::unique_ptr<Backend> BackendUnderTest(int) {
+  auto backend = CreateCudaBackend(0);
+  INFO(backend.status());
+  REQUIRE(backend.ok());
+  return std::move(*backend);
+}
+
+}  // namespace tessera

@@ -1,0 +1,208 @@
+// A GPU that the host plays. Its memory lies where the host faults when it touches it, but for the
+// time in which queued work is done.
+#include "kernels/cuda/device.h"
+
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "kernels/bf16.h"
+#include "tests/kernels/cuda/emulation/stream.h"
+
+namespace tessera::cuda {
+namespace {
+
+constexpr int64_t kMemoryBytes = int64_t{2} << 30;
+constexpr int64_t kAlignment = 256;
+
+// To nearest, ties to even, at 10 bits of mantissa.
+float RoundToTf32(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof(bits));
+  if ((bits & 0x7f800000u) == 0x7f800000u) return value;
+  bits = (bits + 0xfffu + (bits >> 13 & 1u)) & ~0x1fffu;
+  std::memcpy(&value, &bits, sizeof(bits));
+  return value;
+}
+
+double FactorAt(const void* factors, Product::Factors type, int64_t i) {
+  if (type == Product::Factors::kBf16) return Widen(static_cast<const Bf16*>(factors)[i]);
+  const float value = static_cast<const float*>(factors)[i];
+  return type == Product::Factors::kTf32 ? RoundToTf32(value) : value;
+}
+
+void Compute(const Product& p) {
+  std::vector<double> a(p.terms), sums(p.columns), b(p.terms * p.columns);
+  for (int64_t k = 0; k < p.terms; ++k) {
+    for (int64_t j = 0; j < p.columns; ++j) {
+      b[k * p.columns + j] =
+          FactorAt(p.b, p.factors, p.b_transposed ? j * p.terms + k : k * p.columns + j);
+    }
+  }
+  for (int64_t i = 0; i < p.rows; ++i) {
+    for (int64_t j = 0; j < p.columns; ++j) {
+      sums[j] = p.beta == 0 ? 0.0 : double{p.beta} * p.c[i * p.columns + j];
+    }
+    for (int64_t k = 0; k < p.terms; ++k) {
+      const double factor =
+          FactorAt(p.a, p.factors, p.a_transposed ? k * p.rows + i : i * p.terms + k);
+      const double* const row = &b[k * p.columns];
+      for (int64_t j = 0; j < p.columns; ++j) sums[j] += factor * row[j];
+    }
+    for (int64_t j = 0; j < p.columns; ++j) p.c[i * p.columns + j] = static_cast<float>(sums[j]);
+  }
+}
+
+}  // namespace
+
+struct Device::State {
+  struct Moment {
+    EmulatedStream* stream = nullptr;  // null: never recorded
+    uint64_t end = 0;
+  };
+
+  std::string name = "emulated GPU";
+  char* memory = nullptr;
+  std::map<int64_t, int64_t> taken;  // offset -> bytes, each with a gap behind it
+  int64_t used = 0;
+  EmulatedStream streams[2];
+  std::vector<Moment> events;
+  absl::Status status;
+
+  EmulatedStream& stream(Stream which) { return streams[static_cast<int>(which)]; }
+  void Run(const Moment& moment) {
+    if (moment.stream == nullptr) return;
+    TESSERA_CHECK(mprotect(memory, kMemoryBytes, PROT_READ | PROT_WRITE) == 0);
+    moment.stream->RunTo(moment.end);
+    TESSERA_CHECK(mprotect(memory, kMemoryBytes, PROT_NONE) == 0);
+  }
+  void RunAll() {
+    for (EmulatedStream& each : streams) Run({&each, each.end()});
+  }
+};
+
+absl::StatusOr<std::unique_ptr<Device>> Device::Open(int ordinal) {
+  if (ordinal != 0) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "cluster.device: cuda:", ordinal, ": this machine has 1 GPU, want cuda"));
+  }
+  auto state = std::make_unique<State>();
+  void* const memory = mmap(nullptr, kMemoryBytes, PROT_NONE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  TESSERA_CHECK(memory != MAP_FAILED);
+  state->memory = static_cast<char*>(memory);
+  return std::unique_ptr<Device>(new Device(std::move(state)));
+}
+
+Device::Device(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+Device::~Device() {
+  state_->RunAll();
+  TESSERA_CHECK(state_->taken.empty());  // Somebody kept memory of a GPU that is gone.
+  munmap(state_->memory, kMemoryBytes);
+}
+
+const std::string& Device::name() const { return state_->name; }
+int64_t Device::memory_total() const { return kMemoryBytes; }
+int64_t Device::memory_free() { return kMemoryBytes - state_->used; }
+
+absl::StatusOr<void*> Device::Allocate(int64_t bytes) {
+  TESSERA_CHECK(bytes > 0);
+  int64_t offset = 0;
+  for (const auto& [begin, size] : state_->taken) {
+    if (begin - offset >= bytes) break;
+    offset = (begin + size + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  if (bytes > kMemoryBytes - offset) {
+    return absl::ResourceExhaustedError(absl::StrCat("cuda:0: no room for ", bytes, " bytes, ",
+                                                     memory_free(), " of ", kMemoryBytes,
+                                                     " are free"));
+  }
+  state_->taken[offset] = bytes;
+  state_->used += bytes;
+  char* const address = state_->memory + offset;
+  state_->stream(Stream::kCompute).Queue([address, bytes] { std::memset(address, 0xa5, bytes); });
+  return address;
+}
+
+void Device::Free(void* address) {
+  state_->RunAll();
+  const auto found = state_->taken.find(static_cast<char*>(address) - state_->memory);
+  TESSERA_CHECK(found != state_->taken.end());
+  state_->used -= found->second;
+  state_->taken.erase(found);
+}
+
+absl::StatusOr<void*> Device::AllocateHost(int64_t bytes) {
+  TESSERA_CHECK(bytes > 0);
+  void* const address = std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
+  TESSERA_CHECK(address != nullptr);
+  std::memset(address, 0, bytes);
+  return address;
+}
+
+void Device::FreeHost(void* address) {
+  state_->RunAll();
+  std::free(address);
+}
+
+void Device::Copy(Stream stream, const void* from, int64_t from_stride, int64_t rows,
+                  int64_t bytes, void* to, int64_t to_stride) {
+  state_->stream(stream).Queue([=] {
+    for (int64_t row = 0; row < rows; ++row) {
+      std::memcpy(static_cast<char*>(to) + row * to_stride,
+                  static_cast<const char*>(from) + row * from_stride, bytes);
+    }
+  });
+}
+
+void Device::Zero(Stream stream, void* address, int64_t bytes) {
+  if (bytes == 0) return;
+  state_->stream(stream).Queue([=] { std::memset(address, 0, bytes); });
+}
+
+void Device::Multiply(const Product& product) {
+  TESSERA_CHECK(product.rows > 0 && product.columns > 0 && product.terms > 0);
+  state_->stream(Stream::kCompute).Queue([product] { Compute(product); });
+}
+
+bool Device::Admits(int64_t blocks) {
+  TESSERA_CHECK(blocks > 0 && blocks <= kBlocksMax);
+  return true;
+}
+
+void* Device::compute() { return &state_->stream(Stream::kCompute); }
+
+void Device::NoteLaunch(int error) { TESSERA_CHECK(error == 0); }
+
+Device::Event Device::MakeEvent() {
+  state_->events.emplace_back();
+  return static_cast<Event>(state_->events.size()) - 1;
+}
+
+void Device::Record(Event event, Stream stream) {
+  EmulatedStream& recorded = state_->stream(stream);
+  state_->events[event] = {&recorded, recorded.end()};
+}
+
+void Device::StreamWait(Stream stream, Event event) {
+  const State::Moment moment = state_->events[event];
+  if (moment.stream == nullptr) return;
+  state_->stream(stream).Queue([moment] { moment.stream->RunTo(moment.end); });
+}
+
+void Device::HostWait(Event event) { state_->Run(state_->events[event]); }
+
+absl::Status Device::Synchronize() {
+  state_->RunAll();
+  return TakeStatus();
+}
+
+absl::Status Device::TakeStatus() { return absl::OkStatus(); }
+
+}  // namespace tessera::cuda

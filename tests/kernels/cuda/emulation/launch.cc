@@ -1,0 +1,68 @@
+// Kernels on the host: every thread of every block, phase by phase. Threads take turns in rising
+// order in one block and in falling order in the next, and shared memory starts as garbage, so that
+// a kernel that counts on an order within a phase gives itself away.
+#include "kernels/cuda/launch.h"
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "kernels/cuda/kernel_list.h"
+#include "tests/kernels/cuda/emulation/stream.h"
+
+namespace tessera::cuda {
+namespace {
+
+constexpr int kWarp = 32;
+
+// As launch.cu combines them.
+template <typename Kernel>
+typename Kernel::Value Reduced(const std::vector<typename Kernel::Own>& own) {
+  std::vector<typename Kernel::Value> values;
+  for (const typename Kernel::Own& each : own) values.push_back(each.value);
+  typename Kernel::Value total;
+  for (int first = 0; first < Kernel::kThreads; first += kWarp) {
+    for (int offset = kWarp / 2; offset > 0; offset /= 2) {
+      for (int lane = 0; lane + offset < kWarp; ++lane) {
+        values[first + lane] = Kernel::Combine(values[first + lane], values[first + lane + offset]);
+      }
+    }
+    total = first == 0 ? values[0] : Kernel::Combine(total, values[first]);
+  }
+  return total;
+}
+
+template <int phase, typename Kernel>
+void RunPhases(const Kernel& kernel, int64_t block, typename Kernel::Shared& shared,
+               std::vector<typename Kernel::Own>& own) {
+  for (int i = 0; i < Kernel::kThreads; ++i) {
+    const int thread = block % 2 == 0 ? i : Kernel::kThreads - 1 - i;
+    kernel.template Run<phase>(Lane{thread, block}, shared, own[thread]);
+  }
+  if constexpr (phase + 1 < Kernel::kPhases) {
+    if constexpr (Kernel::Reduces(phase)) shared.total = Reduced<Kernel>(own);
+    RunPhases<phase + 1>(kernel, block, shared, own);
+  }
+}
+
+}  // namespace
+
+template <typename Kernel>
+int LaunchOn(void* stream, int64_t blocks, const Kernel& kernel) {
+  static_cast<EmulatedStream*>(stream)->Queue([kernel, blocks] {
+    std::vector<typename Kernel::Own> own(Kernel::kThreads);
+    const auto shared = std::make_unique<typename Kernel::Shared>();
+    // From the last block to the first: none may wait for another.
+    for (int64_t block = blocks; block-- > 0;) {
+      std::memset(static_cast<void*>(shared.get()), 0xff, sizeof(*shared));
+      RunPhases<0>(kernel, block, *shared, own);
+    }
+  });
+  return 0;
+}
+
+#define TESSERA_LAUNCH(...) template int LaunchOn(void*, int64_t, const __VA_ARGS__&);
+TESSERA_FOR_EACH_KERNEL(TESSERA_LAUNCH)
+#undef TESSERA_LAUNCH
+
+}  // namespace tessera::cuda
