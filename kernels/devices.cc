@@ -23,9 +23,9 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(absl::string_view device,
 #ifdef TESSERA_CUDA
   return CreateCudaBackend(ordinal);
 #else
-  return absl::FailedPreconditionError(
-      absl::StrCat("cluster.device: \"", device, "\" is not in this build, want cpu; ",
-                   "bazel build --config=cuda has it"));
+  return absl::FailedPreconditionError(absl::StrCat("cluster.device: \"", device,
+                                                    "\" is not in this build, want cpu; ",
+                                                    "bazel build --config=cuda has it"));
 #endif
 }
 

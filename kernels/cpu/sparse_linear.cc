@@ -98,12 +98,13 @@ void CpuSparseLinear::Forward(const LinearShape& shape, const SparseRows& x, con
   batch_.Find(shape, x);
   batch_.PlaceEntries(x);
   ForBlocks(shape, [&](int64_t o, int64_t count, Scratch* scratch) {
-    GatherColumns(weight + o * shape.inputs, shape.inputs, count, batch_.columns(), scratch->panel.data());
+    GatherColumns(weight + o * shape.inputs, shape.inputs, count, batch_.columns(),
+                  scratch->panel.data());
     float initial[kWidth] = {};
     if (bias != nullptr) std::copy_n(bias + o, count, initial);
     float* const block = scratch->block.data();
-    SumRuns(shape.rows, x.begin, batch_.slot().data(), x.value + batch_.first_entry(), scratch->panel.data(), initial,
-            block);
+    SumRuns(shape.rows, x.begin, batch_.slot().data(), x.value + batch_.first_entry(),
+            scratch->panel.data(), initial, block);
     for (int64_t row = 0; row < shape.rows; ++row) {
       std::copy_n(block + row * kWidth, count, y + row * shape.outputs + o);
     }
@@ -117,8 +118,8 @@ void CpuSparseLinear::SumColumns(const LinearShape& shape, const float* dy, int6
   for (int64_t row = 0; row < shape.rows; ++row) {
     std::copy_n(dy + row * shape.outputs + first, count, block + row * kWidth);
   }
-  SumRuns(batch_.columns().size(), batch_.by_column().begin.data(), batch_.by_column().row.data(), batch_.by_column().value.data(),
-          block, kZeros, scratch->panel.data());
+  SumRuns(batch_.columns().size(), batch_.by_column().begin.data(), batch_.by_column().row.data(),
+          batch_.by_column().value.data(), block, kZeros, scratch->panel.data());
 }
 
 void CpuSparseLinear::WeightGradient(const LinearShape& shape, const SparseRows& x, const float* dy,

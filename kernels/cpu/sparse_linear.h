@@ -41,7 +41,7 @@ class CpuSparseLinear final : public SparseLinearKernel {
 
   const CpuThreads threads_;
   std::vector<Scratch> scratch_;  // one for each thread
-  SparseColumns batch_;            // of the batch at hand
+  SparseColumns batch_;           // of the batch at hand
 };
 
 }  // namespace tessera

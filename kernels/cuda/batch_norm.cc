@@ -24,10 +24,9 @@ void CudaBatchNorm::Statistics(const MatrixShape& shape, double epsilon, const f
 void CudaBatchNorm::Normalize(const MatrixShape& shape, const float* x, const float* mean,
                               const float* inverse_sigma, const Affine& affine, bool relu,
                               float* y) {
-  MapColumns<cuda::NormalizeOp>(shape,
-                                {{x}, y, mean, inverse_sigma, affine.scale, affine.shift,
-                                 relu ? 0.0f : kNoFloor},
-                                &device_);
+  MapColumns<cuda::NormalizeOp>(
+      shape, {{x}, y, mean, inverse_sigma, affine.scale, affine.shift, relu ? 0.0f : kNoFloor},
+      &device_);
 }
 
 void CudaBatchNorm::Backward(const MatrixShape& shape, const BackwardInput& in, float* dscale,
@@ -48,10 +47,10 @@ void CudaBatchNorm::Backward(const MatrixShape& shape, const BackwardInput& in, 
                   mean_g, mean_g_x_hat},
                  reinterpret_cast<double*>(scratch), &device_);
   if (dx == nullptr) return;
-  MapColumns<cuda::BackwardValuesOp>(shape,
-                                     {{in.x, in.dy, gate}, dx, floor, in.mean, in.inverse_sigma,
-                                      in.scale, mean_g, mean_g_x_hat},
-                                     &device_);
+  MapColumns<cuda::BackwardValuesOp>(
+      shape,
+      {{in.x, in.dy, gate}, dx, floor, in.mean, in.inverse_sigma, in.scale, mean_g, mean_g_x_hat},
+      &device_);
 }
 
 }  // namespace tessera

@@ -75,10 +75,10 @@ struct BackwardSumsOp {
   float floor;
   const float* mean;
   const float* inverse_sigma;
-  double share;            // 1 / rows
-  float* dscale;           // null: not wanted
-  float* dshift;           // null: not wanted
-  float* mean_g;           // of rows
+  double share;   // 1 / rows
+  float* dscale;  // null: not wanted
+  float* dshift;  // null: not wanted
+  float* mean_g;  // of rows
   float* mean_g_x_hat;
   TESSERA_HOST_DEVICE Column At(int64_t c) const { return {mean[c], inverse_sigma[c]}; }
   TESSERA_HOST_DEVICE void Add(const Column& column, int64_t i, double* sums) const {

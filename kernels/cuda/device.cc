@@ -22,8 +22,7 @@ std::string VersionText(int version) {
 }
 
 absl::Status Refused(int ordinal, absl::string_view what) {
-  return absl::FailedPreconditionError(
-      absl::StrCat("cluster.device: cuda:", ordinal, ": ", what));
+  return absl::FailedPreconditionError(absl::StrCat("cluster.device: cuda:", ordinal, ": ", what));
 }
 
 // Says in words what is usually wrong.
@@ -91,9 +90,9 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(int ordinal) {
   state->name = properties.name;
   state->memory_total = static_cast<int64_t>(properties.totalGlobalMem);
   if (properties.major < kMajorMin) {
-    return Refused(ordinal, absl::StrCat(state->name, " has compute capability ", properties.major,
-                                         ".", properties.minor, ", want ", kMajorMin,
-                                         ".0 or newer"));
+    return Refused(ordinal,
+                   absl::StrCat(state->name, " has compute capability ", properties.major, ".",
+                                properties.minor, ", want ", kMajorMin, ".0 or newer"));
   }
   // From here on its destructor cleans up.
   std::unique_ptr<Device> device(new Device(std::move(state)));
@@ -111,8 +110,8 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(int ordinal) {
     s.Note(cublasSetStream(s.cublas, s.stream(Stream::kCompute)), "cuBLAS's stream");
     s.Note(cublasSetWorkspace(s.cublas, s.workspace, kWorkspaceBytes), "cuBLAS's workspace");
   }
-  if (!s.status.ok()) return absl::FailedPreconditionError(
-      absl::StrCat("cluster.device: ", s.status.message()));
+  if (!s.status.ok())
+    return absl::FailedPreconditionError(absl::StrCat("cluster.device: ", s.status.message()));
   return device;
 }
 
@@ -168,9 +167,9 @@ absl::StatusOr<void*> Device::AllocateHost(int64_t bytes) {
     return address;
   }
   cudaGetLastError();
-  return absl::ResourceExhaustedError(absl::StrCat("cuda:", state_->ordinal, ": no room for ",
-                                                   bytes, " bytes of page-locked host memory: ",
-                                                   cudaGetErrorString(error)));
+  return absl::ResourceExhaustedError(
+      absl::StrCat("cuda:", state_->ordinal, ": no room for ", bytes,
+                   " bytes of page-locked host memory: ", cudaGetErrorString(error)));
 }
 
 void Device::FreeHost(void* address) {
@@ -181,8 +180,8 @@ void Device::FreeHost(void* address) {
   state_->Note(cudaFreeHost(address), "giving host memory back");
 }
 
-void Device::Copy(Stream stream, const void* from, int64_t from_stride, int64_t rows,
-                  int64_t bytes, void* to, int64_t to_stride) {
+void Device::Copy(Stream stream, const void* from, int64_t from_stride, int64_t rows, int64_t bytes,
+                  void* to, int64_t to_stride) {
   if (rows == 0 || bytes == 0) return;
   state_->Enter();
   if (rows == 1) {
@@ -191,18 +190,18 @@ void Device::Copy(Stream stream, const void* from, int64_t from_stride, int64_t 
                  "a copy");
     return;
   }
-  state_->Note(cudaMemcpy2DAsync(to, static_cast<size_t>(to_stride), from,
-                                 static_cast<size_t>(from_stride), static_cast<size_t>(bytes),
-                                 static_cast<size_t>(rows), cudaMemcpyDefault,
-                                 state_->stream(stream)),
-               "a copy of rows");
+  state_->Note(
+      cudaMemcpy2DAsync(to, static_cast<size_t>(to_stride), from, static_cast<size_t>(from_stride),
+                        static_cast<size_t>(bytes), static_cast<size_t>(rows), cudaMemcpyDefault,
+                        state_->stream(stream)),
+      "a copy of rows");
 }
 
 void Device::Zero(Stream stream, void* address, int64_t bytes) {
   if (bytes == 0) return;
   state_->Enter();
-  state_->Note(
-      cudaMemsetAsync(address, 0, static_cast<size_t>(bytes), state_->stream(stream)), "a memset");
+  state_->Note(cudaMemsetAsync(address, 0, static_cast<size_t>(bytes), state_->stream(stream)),
+               "a memset");
 }
 
 // cuBLAS is column-major: it sees each array as its transpose, and computes c^T = op(b)^T op(a)^T.
@@ -212,13 +211,13 @@ void Device::Multiply(const Product& p) {
   const float alpha = 1;
   const cudaDataType_t type = TypeOf(p.factors);
   state_->Note(
-      cublasGemmEx_64(state_->cublas, p.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
-                      p.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N, p.columns, p.rows, p.terms,
-                      &alpha, p.b, type, p.b_transposed ? p.terms : p.columns, p.a, type,
-                      p.a_transposed ? p.rows : p.terms, &p.beta, p.c, CUDA_R_32F, p.columns,
-                      p.factors == Product::Factors::kTf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
-                                                           : CUBLAS_COMPUTE_32F,
-                      CUBLAS_GEMM_DEFAULT),
+      cublasGemmEx_64(
+          state_->cublas, p.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
+          p.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N, p.columns, p.rows, p.terms, &alpha, p.b, type,
+          p.b_transposed ? p.terms : p.columns, p.a, type, p.a_transposed ? p.rows : p.terms,
+          &p.beta, p.c, CUDA_R_32F, p.columns,
+          p.factors == Product::Factors::kTf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
+          CUBLAS_GEMM_DEFAULT),
       "a product");
 }
 
@@ -235,8 +234,7 @@ void Device::NoteLaunch(int error) { state_->Note(static_cast<cudaError_t>(error
 Device::Event Device::MakeEvent() {
   state_->Enter();
   cudaEvent_t event = nullptr;
-  state_->Note(cudaEventCreateWithFlags(
-                   &event, cudaEventDisableTiming | cudaEventBlockingSync),
+  state_->Note(cudaEventCreateWithFlags(&event, cudaEventDisableTiming | cudaEventBlockingSync),
                "making an event");
   state_->events.push_back(event);
   return static_cast<Event>(state_->events.size()) - 1;

@@ -9,41 +9,40 @@
 #include "kernels/cuda/sparse_linear_kernels.h"
 #include "kernels/cuda/vector_kernels.h"
 
-
 // X takes a type, which may hold commas.
-#define TESSERA_FOR_EACH_KERNEL(X)     \
-  X(AddRows)                           \
-  X(ClearColumns)                      \
-  X(ColumnFinish<BackwardSumsOp>)      \
-  X(ColumnFinish<StatisticsOp>)        \
-  X(ColumnFinish<SumOp>)               \
+#define TESSERA_FOR_EACH_KERNEL(X)      \
+  X(AddRows)                            \
+  X(ClearColumns)                       \
+  X(ColumnFinish<BackwardSumsOp>)       \
+  X(ColumnFinish<StatisticsOp>)         \
+  X(ColumnFinish<SumOp>)                \
   X(ColumnMap<BackwardValuesOp, false>) \
-  X(ColumnMap<BackwardValuesOp, true>) \
-  X(ColumnMap<BiasOp, false>)          \
-  X(ColumnMap<BiasOp, true>)           \
-  X(ColumnMap<NormalizeOp, false>)     \
-  X(ColumnMap<NormalizeOp, true>)      \
-  X(ColumnSums<BackwardSumsOp>)        \
-  X(ColumnSums<StatisticsOp>)          \
-  X(ColumnSums<SumOp>)                 \
-  X(Elementwise<AdagradOp>)            \
-  X(Elementwise<AdamOp>)               \
-  X(Elementwise<AxpyOp>)               \
-  X(Elementwise<DropoutOp>)            \
-  X(Elementwise<MomentumOp>)           \
-  X(Elementwise<NesterovOp>)           \
-  X(Elementwise<PlainSgdOp>)           \
-  X(Elementwise<ReluBackwardOp>)       \
-  X(Elementwise<ReluOp>)               \
-  X(Elementwise<RoundOp>)              \
-  X(Elementwise<SubtractOp>)           \
-  X(Elementwise<WidenOp>)              \
-  X(GatherColumns)                     \
-  X(ScatterColumns<false>)             \
-  X(ScatterColumns<true>)              \
-  X(SigmoidRows<false>)                \
-  X(SigmoidRows<true>)                 \
-  X(SoftmaxRows)                       \
+  X(ColumnMap<BackwardValuesOp, true>)  \
+  X(ColumnMap<BiasOp, false>)           \
+  X(ColumnMap<BiasOp, true>)            \
+  X(ColumnMap<NormalizeOp, false>)      \
+  X(ColumnMap<NormalizeOp, true>)       \
+  X(ColumnSums<BackwardSumsOp>)         \
+  X(ColumnSums<StatisticsOp>)           \
+  X(ColumnSums<SumOp>)                  \
+  X(Elementwise<AdagradOp>)             \
+  X(Elementwise<AdamOp>)                \
+  X(Elementwise<AxpyOp>)                \
+  X(Elementwise<DropoutOp>)             \
+  X(Elementwise<MomentumOp>)            \
+  X(Elementwise<NesterovOp>)            \
+  X(Elementwise<PlainSgdOp>)            \
+  X(Elementwise<ReluBackwardOp>)        \
+  X(Elementwise<ReluOp>)                \
+  X(Elementwise<RoundOp>)               \
+  X(Elementwise<SubtractOp>)            \
+  X(Elementwise<WidenOp>)               \
+  X(GatherColumns)                      \
+  X(ScatterColumns<false>)              \
+  X(ScatterColumns<true>)               \
+  X(SigmoidRows<false>)                 \
+  X(SigmoidRows<true>)                  \
+  X(SoftmaxRows)                        \
   X(SumRuns)
 
 #endif  // TESSERA_KERNELS_CUDA_KERNEL_LIST_H_

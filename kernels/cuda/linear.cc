@@ -33,8 +33,8 @@ void CudaLinear<T>::WeightGradient(const LinearShape& shape, const T* x, const T
                                    float* dweight) {
   if (shape.inputs == 0 || shape.outputs == 0) return;
   if (shape.rows == 0) return Zero(dweight, shape.outputs * shape.inputs);
-  device_.Multiply({factors_, shape.outputs, shape.inputs, shape.rows, dy, true, x, false, 0.0f,
-                    dweight});
+  device_.Multiply(
+      {factors_, shape.outputs, shape.inputs, shape.rows, dy, true, x, false, 0.0f, dweight});
 }
 
 template <typename T>
@@ -42,8 +42,8 @@ void CudaLinear<T>::InputGradient(const LinearShape& shape, const T* dy, const T
                                   float* dx) {
   if (shape.rows == 0 || shape.inputs == 0) return;
   if (shape.outputs == 0) return Zero(dx, shape.rows * shape.inputs);
-  device_.Multiply({factors_, shape.rows, shape.inputs, shape.outputs, dy, false, weight, false,
-                    0.0f, dx});
+  device_.Multiply(
+      {factors_, shape.rows, shape.inputs, shape.outputs, dy, false, weight, false, 0.0f, dx});
 }
 
 template class CudaLinear<float>;

@@ -17,8 +17,8 @@ static_assert(kPrecisionDepths.size() == cuda::kDepths && kPrecisionDepths[0] ==
 
 template <typename Rows>
 void CudaLoss::Run(const MatrixShape& shape, Rows rows, LossSums* sums) {
-  auto* const by_row = static_cast<RowLoss*>(
-      scratch_.Of(shape.rows * static_cast<int64_t>(sizeof(RowLoss))));
+  auto* const by_row =
+      static_cast<RowLoss*>(scratch_.Of(shape.rows * static_cast<int64_t>(sizeof(RowLoss))));
   if (by_row == nullptr && shape.rows > 0) return;
   rows.rows = by_row;
   rows.columns = shape.columns;

@@ -199,8 +199,8 @@ struct SigmoidRows {
       for (int64_t i = lane.thread; i < columns; i += kThreads) {
         const float logit = z[i];
         const float e = FastExp(logit < 0.0f ? logit : -logit);
-        value.standing.sum += static_cast<double>(logit < 0.0f ? 0.0f : logit) +
-                              static_cast<double>(FastLog1p(e));
+        value.standing.sum +=
+            static_cast<double>(logit < 0.0f ? 0.0f : logit) + static_cast<double>(FastLog1p(e));
         float slope = share * ((logit < 0.0f ? e : 1.0f) / (1.0f + e));
         if constexpr (kTargets) {
           const float target = t[i];

@@ -76,9 +76,10 @@ void CudaSparseLinear::Forward(const LinearShape& shape, const SparseRows& x, co
     gather.w = weight + o * shape.inputs;
     gather.panel = panel;
     device_.Launch(gather.blocks(), gather);
-    const cuda::SumRuns sums{{},    shape.rows, count,  lists.begin, lists.place,
-                             lists.value, panel, count, bias == nullptr ? nullptr : bias + o,
-                             y + o, shape.outputs};
+    const cuda::SumRuns sums{{},          shape.rows,   count,
+                             lists.begin, lists.place,  lists.value,
+                             panel,       count,        bias == nullptr ? nullptr : bias + o,
+                             y + o,       shape.outputs};
     device_.Launch(sums.blocks(), sums);
   });
 }
@@ -88,8 +89,9 @@ void CudaSparseLinear::SumColumns(const LinearShape& shape, const Lists& lists, 
                                   const F& scatter) {
   if (batch_.present() == 0) return;
   ForBlocks(shape.outputs, [&](int64_t o, int64_t count, float* panel) {
-    const cuda::SumRuns sums{{},    batch_.present(), count,   lists.begin, lists.place,
-                             lists.value, dy + o, shape.outputs, nullptr, panel, count};
+    const cuda::SumRuns sums{{},          batch_.present(), count,         lists.begin, lists.place,
+                             lists.value, dy + o,           shape.outputs, nullptr,     panel,
+                             count};
     device_.Launch(sums.blocks(), sums);
     const auto fill = [&](auto kernel) {
       kernel.columns = lists.columns;
@@ -112,8 +114,9 @@ void CudaSparseLinear::WeightGradient(const LinearShape& shape, const SparseRows
   const Lists lists = SendLists(batch_.present(), sorted.begin.data(), sorted.row.data(),
                                 sorted.value.data(), touched->columns);
   if (lists.begin == nullptr) return;
-  const cuda::ClearColumns clear{{}, lists.before, static_cast<int64_t>(touched->columns.size()),
-                                 shape.inputs, shape.outputs, dweight};
+  const cuda::ClearColumns clear{
+      {},           lists.before,  static_cast<int64_t>(touched->columns.size()),
+      shape.inputs, shape.outputs, dweight};
   device_.Launch(clear.blocks(), clear);
   SumColumns(shape, lists, dy, [&](int64_t o, const auto& fill) {
     cuda::ScatterColumns<false> put = fill(cuda::ScatterColumns<false>{});
@@ -129,8 +132,8 @@ void CudaSparseLinear::AddWeightGradient(const LinearShape& shape, const SparseR
   batch_.Find(shape, x);
   batch_.SortByColumn(shape, x);
   const SparseColumns::ByColumn& sorted = batch_.by_column();
-  const Lists lists = SendLists(batch_.present(), sorted.begin.data(), sorted.row.data(),
-                                sorted.value.data(), {});
+  const Lists lists =
+      SendLists(batch_.present(), sorted.begin.data(), sorted.row.data(), sorted.value.data(), {});
   if (lists.begin == nullptr) return;
   SumColumns(shape, lists, dy, [&](int64_t o, const auto& fill) {
     cuda::ScatterColumns<true> add = fill(cuda::ScatterColumns<true>{});

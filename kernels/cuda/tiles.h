@@ -106,8 +106,8 @@ struct Alone {
 // How the rows of a matrix are cut among blocks for sums over columns: by its shape alone, so that
 // sums have the same bits on every GPU.
 struct ColumnCut {
-  static constexpr int kWidth = 32;         // columns of a block
-  static constexpr int kRowsMin = 64;       // of a block, so that the second pass is short
+  static constexpr int kWidth = 32;           // columns of a block
+  static constexpr int kRowsMin = 64;         // of a block, so that the second pass is short
   static constexpr int kBlocksWanted = 1024;  // keeps the largest GPU busy
 
   int64_t tiles;  // of columns

@@ -4,7 +4,7 @@ def cuda_only():
     """For target_compatible_with: such targets are left out of builds without --config=cuda."""
     return select({
         "//third_party/cuda:enabled": [],
-        "//conditions:default": ["@platforms//:incompatible"],
+        "//conditions:default": ["//third_party/cuda:absent"],
     })
 
 def cuda_object(name, src, architectures, deps):

@@ -7,8 +7,8 @@ namespace tessera {
 namespace {
 
 std::vector<float> Dropped(Backend& backend, const DropoutKey& key, double probability,
-                           const std::vector<float>& x, bool in_place = false) {
-  const DeviceArray<float> from(backend, x, 1), to(backend, x.size(), 1);
+                           const std::vector<float>& x, bool in_place = false, int64_t shift = 1) {
+  const DeviceArray<float> from(backend, x, shift), to(backend, x.size(), shift);
   float* out = in_place ? from.data() : to.data();
   backend.activation().Dropout(x.size(), key, probability, from.data(), out);
   return in_place ? from.Read() : to.Read();
@@ -19,12 +19,13 @@ std::vector<float> Dropped(Backend& backend, const DropoutKey& key, double proba
 TEST_CASE("relu keeps positive values and NaN, and its gradient follows the output",
           "[activation]") {
   const auto backend = BackendUnderTest(GENERATE(1, 2));
+  const int64_t misaligned = GENERATE(0, 1);
   for (const int64_t n : Sizes()) {
     for (const bool in_place : {false, true}) {
       CAPTURE(n, in_place);
       const std::vector<float> x = RandomValues(n, 1), dy = RandomValues(n, 2);
-      const DeviceArray<float> dev_x(*backend, x, 1), dev_y(*backend, n, 1),
-          dev_dy(*backend, dy, 1), dev_dx(*backend, n, 1);
+      const DeviceArray<float> dev_x(*backend, x, misaligned), dev_y(*backend, n, misaligned),
+          dev_dy(*backend, dy, misaligned), dev_dx(*backend, n, misaligned);
       const DeviceArray<float>& y = in_place ? dev_x : dev_y;
       const DeviceArray<float>& dx = in_place ? dev_dy : dev_dx;
       backend->activation().Relu(n, dev_x.data(), y.data());
@@ -48,6 +49,7 @@ TEST_CASE("relu keeps positive values and NaN, and its gradient follows the outp
 
 TEST_CASE("dropout decides element by element as Philox says", "[activation][dropout]") {
   const auto backend = BackendUnderTest(GENERATE(1, 2));
+  const int64_t misaligned = GENERATE(0, 1);
   const std::vector<DropoutKey> keys = {{0, 0, 0, 0},
                                         {0x123456789abcdef0u, 0xfedcba9876543u, 0xffff, 0xff},
                                         {7, uint64_t{1} << 40, 3, 2}};
@@ -56,7 +58,8 @@ TEST_CASE("dropout decides element by element as Philox says", "[activation][dro
       for (const int64_t n : Sizes()) {
         CAPTURE(key.seed, probability, n);
         const std::vector<float> x = RandomValues(n, 3);
-        const std::vector<float> got = Dropped(*backend, key, probability, x, n % 2 == 1);
+        const std::vector<float> got =
+            Dropped(*backend, key, probability, x, n % 2 == 1, misaligned);
         const float scale = static_cast<float>(1 / (1 - probability));
         for (int64_t i = 0; i < n; ++i) {
           const PhiloxBlock block = Philox(key.seed, Stream::kDropout, key.step,

@@ -67,6 +67,7 @@ TEST_CASE("normalising applies the given statistics, scale, shift and relu", "[b
   const auto backend = BackendUnderTest(GENERATE(1, 2));
   const bool affine = GENERATE(false, true), relu = GENERATE(false, true),
              in_place = GENERATE(false, true);
+  const int64_t misaligned = GENERATE(0, 1);
   for (const Case& c : Cases()) {
     CAPTURE(c.shape.rows, c.shape.columns, c.spread, c.center, affine, relu, in_place);
     const int64_t n = c.shape.columns;
@@ -74,10 +75,11 @@ TEST_CASE("normalising applies the given statistics, scale, shift and relu", "[b
                              mean = RandomValues(n, 6, 1, c.center),
                              inverse_sigma = RandomValues(n, 7, 0.1f, 1),
                              scale = RandomValues(n, 8), shift = RandomValues(n, 9);
-    const DeviceArray<float> dev_mean(*backend, mean, 1),
-        dev_inverse_sigma(*backend, inverse_sigma, 1), dev_scale(*backend, scale, 1),
-        dev_shift(*backend, shift, 1), dev_x(*backend, x, 1);
-    const DeviceArray<float> y(*backend, c.shape.size(), 1);
+    const DeviceArray<float> dev_mean(*backend, mean, misaligned),
+        dev_inverse_sigma(*backend, inverse_sigma, misaligned),
+        dev_scale(*backend, scale, misaligned), dev_shift(*backend, shift, misaligned),
+        dev_x(*backend, x, misaligned);
+    const DeviceArray<float> y(*backend, c.shape.size(), misaligned);
     const BatchNormKernel::Affine with =
         affine ? BatchNormKernel::Affine{dev_scale.data(), dev_shift.data()}
                : BatchNormKernel::Affine{};
@@ -102,6 +104,7 @@ TEST_CASE("the gradient goes through the statistics and stops at relu's zeros", 
   const auto backend = BackendUnderTest(GENERATE(1, 2));
   const bool affine = GENERATE(false, true), relu = GENERATE(false, true),
              in_place = GENERATE(false, true);
+  const int64_t misaligned = GENERATE(0, 1);
   for (const Case& c : Cases()) {
     CAPTURE(c.shape.rows, c.shape.columns, c.spread, c.center, affine, relu, in_place);
     const int64_t n = c.shape.columns, rows = c.shape.rows;
@@ -109,9 +112,11 @@ TEST_CASE("the gradient goes through the statistics and stops at relu's zeros", 
                              dy = RandomValues(c.shape.size(), 6),
                              y = RandomValues(c.shape.size(), 7), scale = RandomValues(n, 8);
     const Exact exact = StatisticsOf(c.shape, x);
-    const DeviceArray<float> dev_x(*backend, x, 1), dev_y(*backend, y, 1), dev_dy(*backend, dy, 1),
-        dev_scale(*backend, scale, 1), mean(*backend, n, 1), inverse_sigma(*backend, n, 1),
-        dx(*backend, c.shape.size(), 1), dscale(*backend, n, 1), dshift(*backend, n, 1);
+    const DeviceArray<float> dev_x(*backend, x, misaligned), dev_y(*backend, y, misaligned),
+        dev_dy(*backend, dy, misaligned), dev_scale(*backend, scale, misaligned),
+        mean(*backend, n, misaligned), inverse_sigma(*backend, n, misaligned),
+        dx(*backend, c.shape.size(), misaligned), dscale(*backend, n, misaligned),
+        dshift(*backend, n, misaligned);
     backend->batch_norm().Statistics(c.shape, kEpsilon, dev_x.data(), mean.data(),
                                      inverse_sigma.data());
     BatchNormKernel::BackwardInput in;

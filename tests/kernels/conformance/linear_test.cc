@@ -119,6 +119,42 @@ TEST_CASE("bf16 products equal f64 loops over the same bf16 values within f32 ro
   for (const LinearShape& shape : Shapes()) CheckShape(*backend, **linear, shape, 1);
 }
 
+// A factor that has no more than tf32's 10 bits of mantissa is not rounded, so that the bound of f32
+// holds; one that has more moves by 2^-11 of itself at most.
+TEST_CASE("tf32 products round their factors and nothing else", "[linear]") {
+  const auto backend = BackendUnderTest(1);
+  const auto linear = backend->linear_tf32();
+  if (!linear.ok()) {
+    CHECK(linear.status().code() == absl::StatusCode::kFailedPrecondition);
+    return;
+  }
+  const LinearShape s{33, 130, 65};
+  for (const bool rounded : {true, false}) {
+    std::vector<float> x = RandomValues(s.rows * s.inputs, 1),
+                       w = RandomValues(s.outputs * s.inputs, 2);
+    for (std::vector<float>* const values : {&x, &w}) {
+      for (float& value : *values) value = rounded ? Widen(RoundToBf16(value)) : value;
+    }
+    const DeviceArray<float> dev_x(*backend, x), dev_w(*backend, w);
+    const DeviceArray<float> y(*backend, s.rows * s.outputs);
+    (*linear)->Forward(s, dev_x.data(), dev_w.data(), nullptr, y.data());
+    const std::vector<float> got = y.Read();
+    const double factors = rounded ? 0.0 : 2 * 0x1p-11 + 0x1p-22;
+    for (int64_t r = 0; r < s.rows; ++r) {
+      for (int64_t o = 0; o < s.outputs; ++o) {
+        double want = 0, magnitude = 0;
+        for (int64_t i = 0; i < s.inputs; ++i) {
+          const double term = double{x[r * s.inputs + i]} * w[o * s.inputs + i];
+          want += term;
+          magnitude += std::fabs(term);
+        }
+        REQUIRE(std::fabs(got[r * s.outputs + o] - want) <=
+                ((s.inputs + 2) * kRoundoff + factors) * magnitude);
+      }
+    }
+  }
+}
+
 TEST_CASE("products have the same bits in every run of the same options", "[linear][determinism]") {
   const int threads = GENERATE(1, 2);
   const LinearShape shape{128, 700, 300};

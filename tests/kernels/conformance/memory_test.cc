@@ -36,6 +36,63 @@ TEST_CASE("zero bytes are a null address, and more than there is a status", "[me
   CHECK(endless.status().code() == absl::StatusCode::kResourceExhausted);
 }
 
+TEST_CASE("what is copied in may be overwritten at once, however large", "[memory]") {
+  const auto backend = BackendUnderTest(1);
+  for (const int64_t n : {int64_t{1}, int64_t{300000}, int64_t{3000001}}) {
+    std::vector<float> values = RandomValues(n, 1);
+    const std::vector<float> kept = values;
+    const auto buffer = Buffer<float>::Create(backend->memory(), n);
+    REQUIRE(buffer.ok());
+    backend->memory().CopyIn(values.data(), buffer->bytes(), buffer->data());
+    std::fill(values.begin(), values.end(), -1.0f);
+    backend->memory().CopyOut(buffer->data(), buffer->bytes(), values.data());
+    CHECK(values == kept);
+  }
+}
+
+TEST_CASE("rows are copied between strides, and what lies between them stays", "[memory]") {
+  const auto backend = BackendUnderTest(1);
+  const int64_t rows = 7, from_width = 11, to_width = 13, width = 5;
+  const std::vector<float> from = RandomValues(rows * from_width, 1),
+                           to = RandomValues(rows * to_width, 2);
+  const DeviceArray<float> dev_from(*backend, from, 1), dev_to(*backend, to, 1);
+  backend->memory().CopyRows(dev_from.data() + 2, from_width * 4, rows, width * 4,
+                             dev_to.data() + 3, to_width * 4);
+  backend->memory().CopyRows(dev_from.data(), 4, 0, 4, dev_to.data(), 4);
+  const std::vector<float> got = dev_to.Read();
+  for (int64_t i = 0; i < rows * to_width; ++i) {
+    const int64_t column = i % to_width - 3;
+    const bool copied = column >= 0 && column < width;
+    REQUIRE(got[i] == (copied ? from[i / to_width * from_width + column + 2] : to[i]));
+  }
+}
+
+TEST_CASE("copies beside the kernels follow earlier kernels, and later kernels follow them",
+          "[memory]") {
+  const auto backend = BackendUnderTest(1);
+  Memory& memory = backend->memory();
+  const int64_t n = 100003;
+  const std::vector<float> x = RandomValues(n, 1);
+  auto host = Buffer<float>::CreateHost(memory, n), back = Buffer<float>::CreateHost(memory, n);
+  auto one = Buffer<float>::Create(memory, n), two = Buffer<float>::Create(memory, n);
+  REQUIRE((host.ok() && back.ok() && one.ok() && two.ok()));
+  for (int round = 0; round < 3; ++round) {
+    for (int64_t i = 0; i < n; ++i) host->data()[i] = x[i] + static_cast<float>(round);
+    memory.Send(host->data(), host->bytes(), one->data());
+    backend->activation().Relu(n, one->data(), two->data());
+    memory.Fetch(two->data(), back->bytes(), back->data());
+    backend->Mark();
+    // Queued behind the mark, and not waited for.
+    backend->activation().Relu(n, one->data(), one->data());
+    REQUIRE(backend->Wait().ok());
+    for (int64_t i = 0; i < n; ++i) {
+      REQUIRE(back->data()[i] == std::max(host->data()[i], 0.0f));
+    }
+    REQUIRE(backend->Finish().ok());
+  }
+  CHECK(backend->memory().available() > 0);
+}
+
 TEST_CASE("a moved buffer has one owner", "[memory]") {
   const auto backend = BackendUnderTest(1);
   auto first = Buffer<float>::Create(backend->memory(), 100);

@@ -49,14 +49,15 @@ void RequireClose(const std::vector<float>& got, const std::vector<float>& want)
 
 TEST_CASE("every optimizer does on the device what its rule does on the host", "[optimizer]") {
   const auto backend = BackendUnderTest(GENERATE(1, 2));
+  const int64_t misaligned = GENERATE(0, 1);
   for (const v1::Optimizer& optimizer : AllOptimizers()) {
     const auto rule = MakeOptimizer(optimizer);
     const auto kernel = backend->vector().MakeOptimizer(optimizer);
     for (const int64_t n : Sizes()) {
       CAPTURE(optimizer.ShortDebugString(), n);
       std::vector<float> w = RandomValues(n, 1), first(n), second(n);
-      const DeviceArray<float> dev_w(*backend, w, 1), dev_first(*backend, n, 2),
-          dev_second(*backend, n, 3);
+      const DeviceArray<float> dev_w(*backend, w, misaligned),
+          dev_first(*backend, n, 2 * misaligned), dev_second(*backend, n, 3 * misaligned);
       float* const states[] = {first.data(), second.data()};
       float* const dev_states[] = {dev_first.data(), dev_second.data()};
       for (unsigned number = 1; number <= 3; ++number) {
@@ -65,7 +66,7 @@ TEST_CASE("every optimizer does on the device what its rule does on the host", "
         update.number = number;
         update.rate = 1.0f / static_cast<float>(number);
         const std::vector<float> g = RandomValues(n, 10 + number);
-        const DeviceArray<float> dev_g(*backend, g, 1);
+        const DeviceArray<float> dev_g(*backend, g, misaligned);
         rule->Apply(update, g.data(), w.data(), w.data(), states, n);
         kernel->Step(update, n, dev_g.data(), dev_states, dev_w.data());
         REQUIRE(dev_g.Read() == g);

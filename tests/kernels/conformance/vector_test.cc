@@ -7,11 +7,12 @@ namespace tessera {
 
 TEST_CASE("axpy adds and subtract subtracts, at every length", "[vector]") {
   const auto backend = BackendUnderTest(GENERATE(1, 2));
+  const int64_t misaligned = GENERATE(0, 1);
   for (const int64_t n : Sizes()) {
     CAPTURE(n);
     const std::vector<float> x = RandomValues(n, 1), y = RandomValues(n, 2);
-    const DeviceArray<float> dev_x(*backend, x, 1), dev_y(*backend, y, 2),
-        difference(*backend, n, 3);
+    const DeviceArray<float> dev_x(*backend, x, misaligned), dev_y(*backend, y, 2 * misaligned),
+        difference(*backend, n, 3 * misaligned);
     backend->vector().Subtract(n, dev_x.data(), dev_y.data(), difference.data());
     backend->vector().Axpy(n, -0.37f, dev_x.data(), dev_y.data());
     const std::vector<float> sum = dev_y.Read(), got = difference.Read();
@@ -103,11 +104,12 @@ TEST_CASE("a NaN stays a NaN in bf16, whatever its payload", "[vector][bf16]") {
 
 TEST_CASE("conversions cover every length", "[vector][bf16]") {
   const auto backend = BackendUnderTest(GENERATE(1, 2));
+  const int64_t misaligned = GENERATE(0, 1);
   for (const int64_t n : Sizes()) {
     CAPTURE(n);
     const std::vector<float> x = RandomValues(n, 1);
-    const DeviceArray<float> from(*backend, x, 1), back(*backend, n, 1);
-    const DeviceArray<Bf16> rounded(*backend, n, 1);
+    const DeviceArray<float> from(*backend, x, misaligned), back(*backend, n, misaligned);
+    const DeviceArray<Bf16> rounded(*backend, n, misaligned);
     backend->vector().Round(n, from.data(), rounded.data());
     backend->vector().Widen(n, rounded.data(), back.data());
     (void)rounded.Read();

@@ -88,12 +88,12 @@ struct Device::State {
 
 absl::StatusOr<std::unique_ptr<Device>> Device::Open(int ordinal) {
   if (ordinal != 0) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "cluster.device: cuda:", ordinal, ": this machine has 1 GPU, want cuda"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("cluster.device: cuda:", ordinal, ": this machine has 1 GPU, want cuda"));
   }
   auto state = std::make_unique<State>();
-  void* const memory = mmap(nullptr, kMemoryBytes, PROT_NONE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* const memory =
+      mmap(nullptr, kMemoryBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   TESSERA_CHECK(memory != MAP_FAILED);
   state->memory = static_cast<char*>(memory);
   return std::unique_ptr<Device>(new Device(std::move(state)));
@@ -140,7 +140,8 @@ void Device::Free(void* address) {
 
 absl::StatusOr<void*> Device::AllocateHost(int64_t bytes) {
   TESSERA_CHECK(bytes > 0);
-  void* const address = std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
+  void* const address =
+      std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
   TESSERA_CHECK(address != nullptr);
   std::memset(address, 0, bytes);
   return address;
@@ -151,8 +152,8 @@ void Device::FreeHost(void* address) {
   std::free(address);
 }
 
-void Device::Copy(Stream stream, const void* from, int64_t from_stride, int64_t rows,
-                  int64_t bytes, void* to, int64_t to_stride) {
+void Device::Copy(Stream stream, const void* from, int64_t from_stride, int64_t rows, int64_t bytes,
+                  void* to, int64_t to_stride) {
   state_->stream(stream).Queue([=] {
     for (int64_t row = 0; row < rows; ++row) {
       std::memcpy(static_cast<char*>(to) + row * to_stride,
