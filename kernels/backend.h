@@ -52,6 +52,9 @@ class Backend {
   virtual void Mark() = 0;
   virtual absl::Status Wait() = 0;
 
+  // What has failed as far as is known, as Finish reports it; waits for nothing.
+  virtual absl::Status TakeFailure() = 0;
+
   // Waits until everything queued is done. Reports the first failure since the last Finish; what
   // was queued behind it is undefined.
   virtual absl::Status Finish() = 0;

@@ -73,6 +73,7 @@ class CpuBackend final : public Backend {
 
   void Mark() override {}
   absl::Status Wait() override { return Finish(); }
+  absl::Status TakeFailure() override { return Finish(); }
   absl::Status Finish() override {
     absl::Status status = linear_.TakeStatus();
     status.Update(linear_bf16_.TakeStatus());

@@ -58,6 +58,7 @@ class CudaBackend final : public Backend {
     device_->HostWait(marked_);
     return Failure(device_->TakeStatus());
   }
+  absl::Status TakeFailure() override { return Failure(device_->TakeStatus()); }
   absl::Status Finish() override { return Failure(device_->Synchronize()); }
 
  private:

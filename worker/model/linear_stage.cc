@@ -9,6 +9,9 @@ absl::StatusOr<std::unique_ptr<Stage>> LinearStage::Create(const StagePlan& plan
                                                            const StageParameters& parameters,
                                                            Bf16* dy_bf16, Backend& backend) {
   auto stage = std::unique_ptr<LinearStage>(new LinearStage(plan, parameters, backend));
+  if (precision == Precision::kTf32) {
+    TESSERA_ASSIGN_OR_RETURN(stage->f32_, backend.linear_tf32());
+  }
   if (precision == Precision::kBf16) {
     TESSERA_ASSIGN_OR_RETURN(stage->bf16_, backend.linear_bf16());
     TESSERA_ASSIGN_OR_RETURN(stage->x_bf16_,
@@ -22,7 +25,7 @@ absl::StatusOr<std::unique_ptr<Stage>> LinearStage::Create(const StagePlan& plan
 
 void LinearStage::Forward(const StepKey&, int64_t rows, const float* x, float* y) {
   if (bf16_ == nullptr) {
-    backend_.linear().Forward(Shape(rows), x, parameters_.weight, parameters_.bias, y);
+    f32_->Forward(Shape(rows), x, parameters_.weight, parameters_.bias, y);
     return;
   }
   backend_.vector().Round(rows * plan_.inputs, x, x_bf16_.data());
@@ -36,8 +39,8 @@ void LinearStage::Backward(const StepKey&, int64_t rows, const float* x, const f
     backend_.vector().ColumnSums({rows, plan_.outputs}, dy, parameters_.bias_gradient);
   }
   if (bf16_ == nullptr) {
-    backend_.linear().WeightGradient(Shape(rows), x, dy, parameters_.weight_gradient);
-    if (dx != nullptr) backend_.linear().InputGradient(Shape(rows), dy, parameters_.weight, dx);
+    f32_->WeightGradient(Shape(rows), x, dy, parameters_.weight_gradient);
+    if (dx != nullptr) f32_->InputGradient(Shape(rows), dy, parameters_.weight, dx);
     return;
   }
   backend_.vector().Round(rows * plan_.outputs, dy, dy_bf16_);

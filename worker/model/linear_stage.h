@@ -11,14 +11,14 @@
 
 namespace tessera {
 
-// In bf16, the factors x, W and dy of the three products are rounded once each; evaluation stays in
-// f32.
+// In bf16 and tf32, the factors x, W and dy of the three products are rounded once each; evaluation
+// stays in f32.
 class LinearStage final : public Stage {
  public:
   // `dy_bf16` has room for batch_max * outputs values and may be shared between stages; it is not
   // used in f32.
   //   kResourceExhausted   no memory
-  //   kFailedPrecondition  bf16, and the device has none
+  //   kFailedPrecondition  tf32 or bf16, and the device has none
   static absl::StatusOr<std::unique_ptr<Stage>> Create(const StagePlan& plan, Precision precision,
                                                        int64_t batch_max,
                                                        const StageParameters& parameters,
@@ -31,14 +31,16 @@ class LinearStage final : public Stage {
 
  private:
   LinearStage(const StagePlan& plan, const StageParameters& parameters, Backend& backend)
-      : plan_(plan), parameters_(parameters), backend_(backend) {}
+      : plan_(plan), parameters_(parameters), backend_(backend), f32_(&backend.linear()) {}
   LinearShape Shape(int64_t rows) const { return {rows, plan_.inputs, plan_.outputs}; }
 
   const StagePlan plan_;
   const StageParameters parameters_;
   Backend& backend_;
 
-  // Null in f32.
+  // In training without bf16: exact, or with factors in tf32.
+  LinearKernel<float>* f32_ = nullptr;
+  // Null otherwise.
   LinearKernel<Bf16>* bf16_ = nullptr;
   Buffer<Bf16> x_bf16_;
   Buffer<Bf16> weight_bf16_;

@@ -6,7 +6,7 @@
 namespace tessera {
 
 absl::StatusOr<std::unique_ptr<LocalOptimizer>> LocalOptimizer::Create(
-    const v1::Optimizer& optimizer, Network& network, Backend& backend) {
+    const v1::Optimizer& optimizer, Network& network, Backend& backend, bool shows_states) {
   if (optimizer.kind_case() == v1::Optimizer::KIND_NOT_SET) {
     return absl::InvalidArgumentError(
         "train.optimizer: there is none, want sgd, adam, adamw or adagrad");
@@ -17,6 +17,12 @@ absl::StatusOr<std::unique_ptr<LocalOptimizer>> LocalOptimizer::Create(
     Buffer<float> state;
     TESSERA_ASSIGN_OR_RETURN(
         state, Buffer<float>::Create(backend.memory(), network.plan().parameter_floats));
+    if (shows_states || backend.memory().host_addressable()) {
+      TESSERA_ASSIGN_OR_RETURN(
+          HostView<float> view,
+          HostView<float>::Create(backend.memory(), state.data(), state.size()));
+      made->views_.push_back(std::move(view));
+    }
     made->state_addresses_.push_back(state.data());
     made->states_.push_back(std::move(state));
   }
@@ -41,9 +47,9 @@ absl::Status LocalOptimizer::Step(const Update& update) {
     TESSERA_CHECK(update.scale == 1);
     network_.StepFirstWeight(-(first_weight_rate_ * update.rate));
   }
-  kernel_->Step(update, plan.parameter_floats - first, network_.gradients().data(),
-                state_addresses_.data(), network_.parameters().data() + first);
-  return backend_.Finish();
+  kernel_->Step(update, plan.parameter_floats - first, network_.device_gradients(),
+                state_addresses_.data(), network_.device_parameters() + first);
+  return backend_.TakeFailure();
 }
 
 absl::Status LocalOptimizer::Reset() {
@@ -53,7 +59,7 @@ absl::Status LocalOptimizer::Reset() {
 
 std::vector<absl::Span<float>> LocalOptimizer::states() const {
   std::vector<absl::Span<float>> views;
-  for (const Buffer<float>& state : states_) views.emplace_back(state.data(), state.size());
+  for (const HostView<float>& view : views_) views.emplace_back(view.data(), view.size());
   return views;
 }
 

@@ -11,6 +11,7 @@
 #include "absl/types/span.h"
 #include "common/rule/rule.h"
 #include "kernels/backend.h"
+#include "kernels/host_view.h"
 #include "proto/job.pb.h"
 #include "worker/model/network.h"
 
@@ -25,8 +26,11 @@ class LocalOptimizer {
   // Both outlive the optimizer.
   //   kInvalidArgument    `optimizer` names no kind
   //   kResourceExhausted  no memory
+  // states() are there for a device whose memory is out of the host's reach only where
+  // `shows_states`.
   static absl::StatusOr<std::unique_ptr<LocalOptimizer>> Create(const v1::Optimizer& optimizer,
-                                                                Network& network, Backend& backend);
+                                                                Network& network, Backend& backend,
+                                                                bool shows_states = false);
 
   // Entries without gradient stay what they are, and nothing is kept for them: the network may have
   // Options::steps_first_weight.
@@ -35,15 +39,22 @@ class LocalOptimizer {
   // Bytes of state, for the worker's sum.
   static int64_t MemoryNeeded(const v1::Optimizer& optimizer, const NetworkPlan& plan);
 
-  // Moves the parameters by the gradients that TrainStep left.
+  // Moves the parameters by the gradients that TrainStep left. Queued: a failure that is not known
+  // yet is the next call's, or Backend::Finish's.
   absl::Status Step(const Update& update);
   // The state becomes zero, as it was made.
   absl::Status Reset();
 
   // One view per state, in the order of StateNames, laid out as Network::parameters(). Between
-  // calls the caller may write them; the next step goes on from there. They live as long as the
-  // optimizer.
+  // calls the caller may write them; after SendStates the next step goes on from there. They live as
+  // long as the optimizer.
   std::vector<absl::Span<float>> states() const;
+  // The same for kernels.
+  const std::vector<float*>& device_states() const { return state_addresses_; }
+  // As Network::SendParameters.
+  void SendStates() {
+    for (HostView<float>& view : views_) view.Send();
+  }
 
  private:
   LocalOptimizer(const v1::Optimizer& optimizer, Network& network, Backend& backend)
@@ -58,6 +69,7 @@ class LocalOptimizer {
   Network& network_;
   Backend& backend_;
   std::vector<Buffer<float>> states_;
+  std::vector<HostView<float>> views_;  // where they are shown
   std::vector<float*> state_addresses_;
 };
 

@@ -35,10 +35,6 @@ absl::StatusOr<std::unique_ptr<Network>> Network::Create(const v1::Model& model,
         absl::StrCat("network: batch_max is ", options.batch_max, ", want at least 1"));
   }
   TESSERA_RETURN_IF_ERROR(CheckLoss(model));
-  if (!backend.memory().host_addressable()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "network: the memory of ", backend.description(), " is out of the host's reach"));
-  }
   TESSERA_ASSIGN_OR_RETURN(NetworkPlan plan, PlanOf(model));
   if (options.sparse_input && plan.stages.front().kind != StagePlan::Kind::kLinear) {
     return absl::InvalidArgumentError(
@@ -50,19 +46,30 @@ absl::StatusOr<std::unique_ptr<Network>> Network::Create(const v1::Model& model,
 }
 
 Network::Network(const v1::Model& model, const Options& options, NetworkPlan plan, Backend& backend)
-    : model_(model), options_(options), plan_(std::move(plan)), backend_(backend) {}
+    : model_(model),
+      options_(options),
+      plan_(std::move(plan)),
+      backend_(backend),
+      staging_(&backend.memory()) {}
 
 absl::Status Network::Allocate() {
   Memory& memory = backend_.memory();
   TESSERA_ASSIGN_OR_RETURN(parameters_, Buffer<float>::Create(memory, plan_.parameter_floats));
+  TESSERA_ASSIGN_OR_RETURN(parameters_view_, HostView<float>::Create(memory, parameters_.data(),
+                                                                     plan_.parameter_floats));
   const bool trains = !options_.evaluates_only;
   if (trains) {
     gradients_begin_ = GradientsBegin(plan_, options_.steps_first_weight);
     TESSERA_ASSIGN_OR_RETURN(
         gradients_, Buffer<float>::Create(memory, plan_.parameter_floats - gradients_begin_));
+    if (options_.fetches_gradients || memory.host_addressable()) {
+      TESSERA_ASSIGN_OR_RETURN(
+          gradients_view_, HostView<float>::Create(memory, gradients_.data(), gradients_.size()));
+    }
   }
   TESSERA_ASSIGN_OR_RETURN(constants_, Buffer<float>::Create(memory, plan_.constants));
   TESSERA_ASSIGN_OR_RETURN(sums_, Buffer<LossSums>::Create(memory, 1));
+  TESSERA_ASSIGN_OR_RETURN(sums_view_, HostView<LossSums>::Create(memory, sums_.data(), 1));
   for (Buffer<float>& flow : flow_) {
     TESSERA_ASSIGN_OR_RETURN(flow,
                              Buffer<float>::Create(memory, options_.batch_max * plan_.width_max));
@@ -131,21 +138,22 @@ float* Network::GradientAt(int i) const {
 }
 
 absl::Span<float> Network::parameter(int i) {
-  return {parameters_.data() + plan_.parameter_offsets[i],
+  return {parameters_view_.data() + plan_.parameter_offsets[i],
           static_cast<size_t>(shape().parameters[i].size())};
 }
 
 absl::Span<const float> Network::gradient(int i) const {
-  const float* const begin = GradientAt(i);
-  return {begin, begin == nullptr ? 0 : static_cast<size_t>(shape().parameters[i].size())};
+  const int64_t offset = plan_.parameter_offsets[i] - gradients_begin_;
+  if (offset < 0 || gradients_view_.size() == 0) return {};
+  return {gradients_view_.data() + offset, static_cast<size_t>(shape().parameters[i].size())};
 }
 
 absl::Span<float> Network::parameters() {
-  return {parameters_.data(), static_cast<size_t>(parameters_.size())};
+  return {parameters_view_.data(), static_cast<size_t>(parameters_.size())};
 }
 
 absl::Span<const float> Network::gradients() const {
-  return {gradients_.data(), static_cast<size_t>(gradients_.size())};
+  return {gradients_view_.data(), static_cast<size_t>(gradients_view_.size())};
 }
 
 void Network::SetInitialValues(uint64_t seed) {
@@ -154,6 +162,7 @@ void Network::SetInitialValues(uint64_t seed) {
     FillInitialRows(spec, static_cast<int>(i), seed, 0, spec.rows,
                     parameter(static_cast<int>(i)).data());
   }
+  SendParameters();
 }
 
 absl::Status Network::Check(const Batch& batch) const {
@@ -202,20 +211,25 @@ absl::StatusOr<LossAndCount> Network::TrainStep(const Batch& batch, const StepKe
   TESSERA_CHECK(!options_.evaluates_only);
   TESSERA_RETURN_IF_ERROR(Check(batch));
   last_batch_ = Batch();
-  const float* x = batch.inputs;
+  TESSERA_ASSIGN_OR_RETURN(const Batch staged,
+                           staging_.Stage(batch, shape().inputs(), shape().outputs()));
+  const float* x = staged.inputs;
   for (size_t i = 0; i < stages_.size(); ++i) {
     if (stages_[i] == nullptr) {
-      sparse_first_->Forward(batch.rows, batch.sparse, values_[i + 1]);
+      sparse_first_->Forward(staged.rows, staged.sparse, values_[i + 1]);
     } else {
-      stages_[i]->Forward(key, batch.rows, x, values_[i + 1]);
+      stages_[i]->Forward(key, staged.rows, x, values_[i + 1]);
     }
     x = values_[i + 1];
   }
-  ComputeLoss(model_, batch, shape().outputs(), x, flow_[0].data(), sums_.data(), backend_);
-  Backward(key, batch);
-  TESSERA_RETURN_IF_ERROR(backend_.Finish());
-  return LossAndCount{sums_.data()->loss / static_cast<double>(batch.rows), sums_.data()->correct,
-                      batch.rows};
+  ComputeLoss(model_, staged, shape().outputs(), x, flow_[0].data(), sums_.data(), backend_);
+  sums_view_.Fetch();
+  backend_.Mark();
+  Backward(key, staged);
+  // Until the loss is known, not until the backward pass is done: the next batch is made meanwhile.
+  TESSERA_RETURN_IF_ERROR(backend_.Wait());
+  const LossSums& sums = *sums_view_.data();
+  return LossAndCount{sums.loss / static_cast<double>(batch.rows), sums.correct, batch.rows};
 }
 
 void Network::Backward(const StepKey& key, const Batch& batch) {
@@ -228,17 +242,31 @@ void Network::Backward(const StepKey& key, const Batch& batch) {
     if (!plan.wants_input_gradient) {
       // Nothing before it learns; it may itself.
       if (plan.weight >= 0) stages_[i]->Backward(key, batch.rows, x, values_[i + 1], dy, nullptr);
-      return;
+      return FetchGradients(plan);
     }
     float* dx = plan.backward_in_place() ? dy : spare;
     stages_[i]->Backward(key, batch.rows, x, values_[i + 1], dy, dx);
+    FetchGradients(plan);
     if (dx == spare) std::swap(dy, spare);
   }
 }
 
+void Network::FetchGradients(const StagePlan& plan) {
+  if (gradients_view_.size() == 0) return;
+  for (const int parameter : {plan.weight, plan.bias}) {
+    if (parameter < 0 || GradientAt(parameter) == nullptr) continue;
+    gradients_view_.Fetch(plan_.parameter_offsets[parameter] - gradients_begin_,
+                          shape().parameters[parameter].size());
+  }
+}
+
 void Network::BackwardSparse(const Batch& batch, const float* dy) {
-  if (!options_.steps_first_weight) return sparse_first_->Backward(batch.rows, batch.sparse, dy);
+  if (!options_.steps_first_weight) {
+    sparse_first_->Backward(batch.rows, batch.sparse, dy);
+    return FetchGradients(plan_.stages[0]);
+  }
   sparse_first_->BackwardBias(batch.rows, dy);
+  FetchGradients(plan_.stages[0]);
   last_batch_ = batch;
   last_dy_ = dy;
 }
@@ -256,26 +284,29 @@ absl::StatusOr<Scores> Network::Score(const Batch& batch, absl::Span<const float
     return absl::InvalidArgumentError(
         absl::StrCat("score: constants are ", constants.size(), " values, want ", plan_.constants));
   }
+  TESSERA_ASSIGN_OR_RETURN(const Batch staged,
+                           staging_.Stage(batch, shape().inputs(), shape().outputs()));
   backend_.memory().CopyIn(constants.data(), constants_.bytes(), constants_.data());
-  const float* x = batch.inputs;
+  const float* x = staged.inputs;
   const float* own = constants_.data();
   for (size_t i = 0; i < stages_.size(); ++i) {
     // Dropout does nothing here; otherwise the batch itself is never written.
     const StagePlan::Kind kind = plan_.stages[i].kind;
     const bool in_place = kind == StagePlan::Kind::kDropout ||
-                          (x != batch.inputs && kind != StagePlan::Kind::kLinear);
+                          (x != staged.inputs && kind != StagePlan::Kind::kLinear);
     float* y = in_place ? const_cast<float*>(x) : flow_[x == flow_[0].data() ? 1 : 0].data();
     if (stages_[i] == nullptr) {
-      sparse_first_->Forward(batch.rows, batch.sparse, y);
+      sparse_first_->Forward(staged.rows, staged.sparse, y);
     } else {
-      stages_[i]->Evaluate(batch.rows, x, own, y);
+      stages_[i]->Evaluate(staged.rows, x, own, y);
     }
     own += plan_.stages[i].constants();
     x = y;
   }
-  ComputeLoss(model_, batch, shape().outputs(), x, nullptr, sums_.data(), backend_);
+  ComputeLoss(model_, staged, shape().outputs(), x, nullptr, sums_.data(), backend_);
+  sums_view_.Fetch();
   TESSERA_RETURN_IF_ERROR(backend_.Finish());
-  return ScoresOf(*sums_.data(), batch.rows);
+  return ScoresOf(*sums_view_.data(), batch.rows);
 }
 
 // The first layer's outputs for all rows of the sample, in pieces of batch_max.
@@ -307,11 +338,14 @@ absl::StatusOr<std::vector<float>> Network::Calibrate(absl::Span<const Batch> sa
 
   using Kind = StagePlan::Kind;
   Memory& memory = backend_.memory();
-  const bool first_is_linear = plan_.stages.front().kind == Kind::kLinear;
-  const int64_t width = std::max(plan_.width_max, first_is_linear ? 0 : shape().inputs());
+  // A product reads the sample where it lies, if the device can.
+  const bool reads_in_place =
+      plan_.stages.front().kind == Kind::kLinear && memory.host_addressable();
+  const bool copies_inputs = !reads_in_place && !options_.sparse_input;
+  const int64_t width = std::max(plan_.width_max, copies_inputs ? shape().inputs() : 0);
   TESSERA_ASSIGN_OR_RETURN(Buffer<float> here, Buffer<float>::Create(memory, rows * width));
   TESSERA_ASSIGN_OR_RETURN(Buffer<float> there, Buffer<float>::Create(memory, rows * width));
-  if (!first_is_linear) {
+  if (copies_inputs) {
     float* to = here.data();
     for (const Chunk& chunk : chunks) {
       memory.CopyIn(chunk.values,

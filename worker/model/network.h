@@ -8,8 +8,10 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/backend.h"
+#include "kernels/host_view.h"
 #include "proto/job.pb.h"
 #include "worker/model/batch.h"
+#include "worker/model/batch_staging.h"
 #include "worker/model/plan.h"
 #include "worker/model/sparse_linear_stage.h"
 #include "worker/model/stage.h"
@@ -18,7 +20,9 @@ namespace tessera {
 
 // Owns one array of all parameters and one of all gradients, in ModelShape's order, and the
 // activations of batch_max rows: all that MemoryNeeded says, and nothing more later. The exchange
-// reads and writes the arrays in place.
+// reads and writes the arrays in place, where the host can address the device's memory. Elsewhere
+// it has copies, which SendParameters and the Fetch functions bring up to date, and batches have
+// two places on the device.
 //
 // Evaluation is in f32 whatever the precision of training, so that workers of one job that differ
 // in it agree on the model's scores.
@@ -36,33 +40,45 @@ class Network {
     bool steps_first_weight = false;
     // It only evaluates: it holds no gradients and nothing else of training, whose calls it refuses.
     bool evaluates_only = false;
+    // gradient() is there for a device whose memory is out of the host's reach, too. Each layer's
+    // part comes while the layers before it are at work.
+    bool fetches_gradients = false;
   };
 
   // Parameters and gradients start at zero. `backend` outlives the network.
   //   kInvalidArgument     no such model or loss, batch_max below 1, or sparse_input for a model
   //                        whose first layer is not linear
   //   kResourceExhausted   no memory
-  //   kFailedPrecondition  bf16 on a device without it, or a device whose memory the host cannot
-  //   address
+  //   kFailedPrecondition  tf32 or bf16 on a device without it
   static absl::StatusOr<std::unique_ptr<Network>> Create(const v1::Model& model,
                                                          const Options& options, Backend& backend);
 
   const NetworkPlan& plan() const { return plan_; }
   const ModelShape& shape() const { return plan_.shape; }
 
-  // Row-major values of parameter i of shape(). The views live as long as the network. Between
-  // calls the caller may write parameters; the next call sees them.
+  // Row-major values of parameter i of shape(), as the host sees them. The views live as long as the
+  // network. Between calls the caller may write parameters; after SendParameters the next call sees
+  // them.
   absl::Span<float> parameter(int i);
   absl::Span<const float> gradient(int i) const;
   // All of them with what pads each to a cache line, which stays zero. With steps_first_weight the
   // gradients begin with the second parameter's, and gradient(0) is empty.
   absl::Span<float> parameters();
   absl::Span<const float> gradients() const;
+  // The same for the backend's kernels.
+  float* device_parameters() { return parameters_.data(); }
+  const float* device_gradients() const { return gradients_.data(); }
+  // Queued: what the host wrote goes to the device, or what kernels wrote comes to the host, where it
+  // is there after Backend::Finish.
+  void SendParameters() { parameters_view_.Send(); }
+  void FetchParameters() { parameters_view_.Fetch(); }
 
   // As the servers do at the job's start.
   void SetInitialValues(uint64_t seed);
 
   // Forward, backward: the gradients become those of the mean loss of the batch. Parameters stay.
+  // On return the loss is known; the backward pass is queued, and its failures are the next call's
+  // or Backend::Finish's. The batch may be reused.
   // kInvalidArgument, with nothing changed: rows outside [1, batch_max], no labels or targets, a
   // label that the model does not have. Values that are not finite are no error: they show in the
   // loss.
@@ -70,7 +86,7 @@ class Network {
 
   bool steps_first_weight() const { return options_.steps_first_weight; }
   // Where steps_first_weight: adds `a` times the first weight's gradient to it, in the columns of
-  // the batch alone. Directly after TrainStep, while the batch is still there.
+  // the batch alone. Directly after TrainStep, while the batch is still there. Queued.
   void StepFirstWeight(float a);
 
   // The constants of every batch norm, over all rows of the sample together: stage by stage its
@@ -95,6 +111,7 @@ class Network {
   void ForwardSparse(absl::Span<const Batch> sample, float* y);
   float* GradientAt(int i) const;  // null: there is none
   void Backward(const StepKey& key, const Batch& batch);
+  void FetchGradients(const StagePlan& plan);
   void BackwardSparse(const Batch& batch, const float* dy);
 
   const v1::Model model_;
@@ -103,9 +120,12 @@ class Network {
   Backend& backend_;
 
   Buffer<float> parameters_;
+  HostView<float> parameters_view_;
   // From the parameter on whose gradient is the first there is.
   Buffer<float> gradients_;
   int64_t gradients_begin_ = 0;
+  HostView<float> gradients_view_;  // where fetches_gradients
+  BatchStaging staging_;
   std::vector<std::unique_ptr<Stage>> stages_;
   // With sparse_input; stages_[0] is null then.
   std::unique_ptr<SparseLinearStage> sparse_first_;
@@ -121,6 +141,7 @@ class Network {
   Buffer<Bf16> dy_bf16_;
   Buffer<float> constants_;
   Buffer<LossSums> sums_;
+  HostView<LossSums> sums_view_;
 };
 
 }  // namespace tessera

@@ -1,7 +1,6 @@
 #include "worker/model/streamed_network.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -98,10 +97,6 @@ absl::StatusOr<std::unique_ptr<StreamedNetwork>> StreamedNetwork::Create(const v
         options.examples_max, ", block_bytes ", options.block_bytes, ", want each at least 1"));
   }
   TESSERA_RETURN_IF_ERROR(CheckLoss(model));
-  if (!backend.memory().host_addressable()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "streamed network: the memory of ", backend.description(), " is out of the host's reach"));
-  }
   TESSERA_ASSIGN_OR_RETURN(NetworkPlan plan, PlanOf(model));
   if (options.sparse_input && plan.stages.front().kind != Kind::kLinear) {
     return absl::InvalidArgumentError(
@@ -117,7 +112,8 @@ StreamedNetwork::StreamedNetwork(const v1::Model& model, const Options& options,
       options_(options),
       plan_(std::move(plan)),
       segments_(SegmentsOf(plan_)),
-      backend_(backend) {}
+      backend_(backend),
+      staging_(&backend.memory()) {}
 
 absl::Status StreamedNetwork::Begin(RowSource* source, std::vector<float> factors) {
   source_ = source;
@@ -127,6 +123,9 @@ absl::Status StreamedNetwork::Begin(RowSource* source, std::vector<float> factor
     TESSERA_ASSIGN_OR_RETURN(vectors_, Buffer<float>::Create(memory, VectorFloats(plan_)));
     TESSERA_ASSIGN_OR_RETURN(constants_, Buffer<float>::Create(memory, plan_.constants));
     TESSERA_ASSIGN_OR_RETURN(sums_, Buffer<LossSums>::Create(memory, 1));
+    TESSERA_ASSIGN_OR_RETURN(vectors_view_,
+                             HostView<float>::Create(memory, vectors_.data(), vectors_.size()));
+    TESSERA_ASSIGN_OR_RETURN(sums_view_, HostView<LossSums>::Create(memory, sums_.data(), 1));
   }
   vector_offsets_.clear();
   int64_t offset = 0;
@@ -136,9 +135,10 @@ absl::Status StreamedNetwork::Begin(RowSource* source, std::vector<float> factor
     if (!spec.is_vector) continue;
     TESSERA_RETURN_IF_ERROR(
         source_->ReadRows({static_cast<int>(p), 0, spec.rows},
-                          {vectors_.data() + offset, static_cast<size_t>(spec.rows)}));
+                          {vectors_view_.data() + offset, static_cast<size_t>(spec.rows)}));
     offset += spec.rows;
   }
+  vectors_view_.Send();
   return absl::OkStatus();
 }
 
@@ -153,6 +153,8 @@ absl::StatusOr<StreamedNetwork::Buffers> StreamedNetwork::Allocate(
   Buffers buffers;
   buffers.examples = examples;
   TESSERA_ASSIGN_OR_RETURN(buffers.weights, Buffer<float>::Create(memory, sizes.weights));
+  TESSERA_ASSIGN_OR_RETURN(buffers.weights_view,
+                           HostView<float>::Create(memory, buffers.weights.data(), sizes.weights));
   TESSERA_ASSIGN_OR_RETURN(buffers.sums, Buffer<float>::Create(memory, sizes.sums));
   for (int i = 0; i < 2; ++i) {
     TESSERA_ASSIGN_OR_RETURN(buffers.activations[i],
@@ -194,11 +196,13 @@ absl::StatusOr<Scores> StreamedNetwork::Score(ExampleSource* examples,
     TESSERA_ASSIGN_OR_RETURN(const float* const logits,
                              Run(segments_, {examples, begin, count, false, &buffers}));
     for (int64_t row = 0; row < count; row += options_.batch_max) {
-      const Batch batch =
-          examples->Labelled(begin + row, std::min(options_.batch_max, count - row));
+      Batch batch = examples->Labelled(begin + row, std::min(options_.batch_max, count - row));
+      batch.inputs = nullptr;
+      TESSERA_ASSIGN_OR_RETURN(batch, staging_.Stage(batch, plan_.shape.inputs(), outputs));
       ComputeLoss(model_, batch, outputs, logits + row * outputs, nullptr, sums_.data(), backend_);
+      sums_view_.Fetch();
       TESSERA_RETURN_IF_ERROR(backend_.Finish());
-      scores += ScoresOf(*sums_.data(), batch.rows);
+      scores += ScoresOf(*sums_view_.data(), batch.rows);
     }
   }
   return scores;
@@ -222,14 +226,15 @@ absl::StatusOr<const float*> StreamedNetwork::Run(const std::vector<Segment>& se
     for (int64_t first = 0; first < segment.outputs; first += block_rows) {
       const int64_t width = std::min(block_rows, segment.outputs - first);
       const RowRange rows{segment.linear->weight, first, first + width};
-      TESSERA_RETURN_IF_ERROR(ReadBlock(rows, segment.inputs, pass.buffers->weights.data()));
-      Multiply(segment, rows, x, pass);
+      TESSERA_RETURN_IF_ERROR(ReadBlock(rows, segment.inputs, &pass.buffers->weights_view));
+      TESSERA_RETURN_IF_ERROR(Multiply(segment, rows, x, pass));
       SendThrough(segment, pass, first, width, sums);
+      if (keeps) {
+        backend_.memory().CopyRows(sums, width * kFloatBytes, pass.count, width * kFloatBytes,
+                                   y + first, segment.outputs * kFloatBytes);
+      }
       // The next block is read where this one lies.
       TESSERA_RETURN_IF_ERROR(backend_.Finish());
-      for (int64_t i = 0; keeps && i < pass.count; ++i) {
-        std::memcpy(y + i * segment.outputs + first, sums + i * width, width * sizeof(float));
-      }
     }
     x = y;
   }
@@ -245,17 +250,20 @@ absl::Status StreamedNetwork::CopyInputs(const Pass& pass, int64_t inputs, float
   return backend_.Finish();
 }
 
-absl::Status StreamedNetwork::ReadBlock(const RowRange& rows, int64_t columns, float* to) {
-  const absl::Span<float> block(to, static_cast<size_t>(rows.count() * columns));
+absl::Status StreamedNetwork::ReadBlock(const RowRange& rows, int64_t columns,
+                                        HostView<float>* to) {
+  const absl::Span<float> block(to->data(), static_cast<size_t>(rows.count() * columns));
   TESSERA_RETURN_IF_ERROR(source_->ReadRows(rows, block));
   const float factor = factors_.empty() ? 1.0f : factors_[rows.parameter];
-  if (factor == 1.0f) return absl::OkStatus();
-  for (float& w : block) w *= factor;
+  if (factor != 1.0f) {
+    for (float& w : block) w *= factor;
+  }
+  to->Send();
   return absl::OkStatus();
 }
 
-void StreamedNetwork::Multiply(const Segment& segment, const RowRange& rows, const float* x,
-                               const Pass& pass) {
+absl::Status StreamedNetwork::Multiply(const Segment& segment, const RowRange& rows, const float* x,
+                                       const Pass& pass) {
   const int64_t width = rows.count();
   const float* const weights = pass.buffers->weights.data();
   const float* bias = Vector(segment.linear->bias);
@@ -268,13 +276,18 @@ void StreamedNetwork::Multiply(const Segment& segment, const RowRange& rows, con
       backend_.linear().Forward(shape, x + i * segment.inputs, weights, bias, y);
       continue;
     }
-    const Batch batch = pass.examples->Inputs(pass.begin + i, count);
+    TESSERA_ASSIGN_OR_RETURN(
+        const Batch batch,
+        staging_.Stage(pass.examples->Inputs(pass.begin + i, count), segment.inputs, 0));
     if (options_.sparse_input) {
       backend_.sparse_linear().Forward(shape, batch.sparse, weights, bias, y);
     } else {
       backend_.linear().Forward(shape, batch.inputs, weights, bias, y);
     }
+    // The next examples may come where these lie.
+    TESSERA_RETURN_IF_ERROR(backend_.Finish());
   }
+  return absl::OkStatus();
 }
 
 void StreamedNetwork::SendThrough(const Segment& segment, const Pass& pass, int64_t first,

@@ -18,9 +18,11 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/backend.h"
+#include "kernels/host_view.h"
 #include "proto/job.pb.h"
 #include "worker/exchange/row_source.h"
 #include "worker/model/batch.h"
+#include "worker/model/batch_staging.h"
 #include "worker/model/plan.h"
 
 namespace tessera {
@@ -84,6 +86,7 @@ class StreamedNetwork {
   // What one pass over the model works in.
   struct Buffers {
     Buffer<float> weights;
+    HostView<float> weights_view;
     Buffer<float> sums;            // [examples, neurons of a block]
     Buffer<float> activations[2];  // [examples, neurons], by turns
     int64_t examples = 0;          // that there is room for
@@ -114,8 +117,9 @@ class StreamedNetwork {
   // Sends the pass's examples through `segments`. Returns the last one's activations.
   absl::StatusOr<const float*> Run(const std::vector<Segment>& segments, const Pass& pass);
   absl::Status CopyInputs(const Pass& pass, int64_t inputs, float* to);
-  absl::Status ReadBlock(const RowRange& rows, int64_t columns, float* to);
-  void Multiply(const Segment& segment, const RowRange& rows, const float* x, const Pass& pass);
+  absl::Status ReadBlock(const RowRange& rows, int64_t columns, HostView<float>* to);
+  absl::Status Multiply(const Segment& segment, const RowRange& rows, const float* x,
+                        const Pass& pass);
   // Columns [first, first + width) of the segment's outputs, which lie in `sums` [count, width].
   void SendThrough(const Segment& segment, const Pass& pass, int64_t first, int64_t width,
                    float* sums);
@@ -128,10 +132,13 @@ class StreamedNetwork {
   Backend& backend_;
   RowSource* source_ = nullptr;
   std::vector<float> factors_;
+  BatchStaging staging_;
   Buffer<float> vectors_;
+  HostView<float> vectors_view_;
   std::vector<int64_t> vector_offsets_;  // by parameter
   Buffer<float> constants_;
   Buffer<LossSums> sums_;
+  HostView<LossSums> sums_view_;
 };
 
 }  // namespace tessera

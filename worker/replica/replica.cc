@@ -24,6 +24,7 @@ absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(const v1::Job& job, con
   options.sparse_input = input.sparse;
   options.steps_first_weight = StepsColumns(job, recipe, input);
   options.batch_max = BatchRowsMax(job);
+  options.fetches_gradients = recipe.payload == PayloadKind::kGradient;
   TESSERA_ASSIGN_OR_RETURN(options.precision, PrecisionOf(job.train().precision()));
   TESSERA_ASSIGN_OR_RETURN(replica->network_, Network::Create(job.model(), options, *backend));
   Network& network = *replica->network_;
@@ -45,21 +46,25 @@ absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(const v1::Job& job, con
 }
 
 absl::Status Replica::AddLocalOptimizer() {
-  TESSERA_ASSIGN_OR_RETURN(optimizer_,
-                           LocalOptimizer::Create(job_.train().optimizer(), *network_, backend_));
-  exchanged_.push_back(network_->parameters());
+  TESSERA_ASSIGN_OR_RETURN(optimizer_, LocalOptimizer::Create(job_.train().optimizer(), *network_,
+                                                              backend_, averages_states_));
+  std::vector<absl::Span<float>> shown = {network_->parameters()};
+  exchanged_.push_back(network_->device_parameters());
   if (averages_states_) {
-    for (const absl::Span<float> state : optimizer_->states()) exchanged_.push_back(state);
+    for (float* const state : optimizer_->device_states()) exchanged_.push_back(state);
+    for (const absl::Span<float> state : optimizer_->states()) shown.push_back(state);
   }
   const NetworkPlan& plan = network_->plan();
   const int64_t floats = static_cast<int64_t>(exchanged_.size()) * plan.parameter_floats;
   TESSERA_ASSIGN_OR_RETURN(pulled_, Buffer<float>::Create(backend_.memory(), floats));
+  TESSERA_ASSIGN_OR_RETURN(pulled_view_,
+                           HostView<float>::Create(backend_.memory(), pulled_.data(), floats));
   for (size_t a = 0; a < exchanged_.size(); ++a) {
-    const float* const pulled = pulled_.data() + a * plan.parameter_floats;
+    const float* const pulled = pulled_view_.data() + a * plan.parameter_floats;
     for (size_t i = 0; i < plan.shape.parameters.size(); ++i) {
       const int64_t offset = plan.parameter_offsets[i];
       const int64_t size = plan.shape.parameters[i].size();
-      values_.push_back(exchanged_[a].subspan(offset, size));
+      values_.push_back(shown[a].subspan(offset, size));
       update_.push_back(absl::MakeConstSpan(pulled + offset, size));
     }
   }
@@ -99,19 +104,32 @@ absl::StatusOr<double> Replica::Train(const Dataset& data, absl::Span<const uint
 }
 
 absl::Status Replica::FormUpdate() {
-  float* pulled = pulled_.data();
-  for (const absl::Span<float> now : exchanged_) {
-    backend_.vector().Subtract(now.size(), now.data(), pulled, pulled);
-    pulled += now.size();
+  const NetworkPlan& plan = network_->plan();
+  for (size_t a = 0; a < exchanged_.size(); ++a) {
+    const int64_t begin = static_cast<int64_t>(a) * plan.parameter_floats;
+    for (size_t i = 0; i < plan.shape.parameters.size(); ++i) {
+      const int64_t offset = plan.parameter_offsets[i];
+      const int64_t size = plan.shape.parameters[i].size();
+      float* const pulled = pulled_.data() + begin + offset;
+      backend_.vector().Subtract(size, exchanged_[a] + offset, pulled, pulled);
+      pulled_view_.Fetch(begin + offset, size);
+    }
   }
   return backend_.Finish();
 }
 
+void Replica::SendValues() {
+  network_->SendParameters();
+  if (averages_states_) optimizer_->SendStates();
+}
+
 absl::Status Replica::AdoptValues() {
+  SendValues();
+  const int64_t floats = network_->plan().parameter_floats;
   float* pulled = pulled_.data();
-  for (const absl::Span<float> now : exchanged_) {
-    backend_.memory().CopyIn(now.data(), now.size() * sizeof(float), pulled);
-    pulled += now.size();
+  for (const float* const now : exchanged_) {
+    backend_.memory().Copy(now, floats * static_cast<int64_t>(sizeof(float)), pulled);
+    pulled += floats;
   }
   return backend_.Finish();
 }

@@ -12,6 +12,7 @@
 #include "common/base/ids.h"
 #include "common/method/recipe.h"
 #include "kernels/backend.h"
+#include "kernels/host_view.h"
 #include "kernels/memory.h"
 #include "proto/job.pb.h"
 #include "worker/data/dataset.h"
@@ -32,6 +33,12 @@ bool StepsColumns(const v1::Job& job, const Recipe& recipe, const InputRows& inp
 // What is exchanged are the parameters, and where the recipe averages states, each state of the
 // local optimizer after them, as ExchangedShape has it. Such states are the job's: the optimizer's
 // updates are then counted by the job's steps. Its own states are counted by its own steps.
+//
+// values() and update() lie in the host's memory. Where the backend's is out of its reach, parameters,
+// gradient, state and pulled values live there all the same, and what is exchanged has a copy:
+//   gradient   comes layer by layer as the backward pass goes on
+//   delta      is formed on the device and comes parameter by parameter
+//   values     go there in AdoptValues
 //
 // One thread, the train loop's. No allocation after Create but in evaluations.
 class Replica final : public Learner {
@@ -80,6 +87,8 @@ class Replica final : public Learner {
         averages_states_(!recipe.averaged_states.empty()),
         rows_(job, input) {}
   absl::Status AddLocalOptimizer();
+  // From where values() came to the device.
+  void SendValues();
 
   const v1::Job job_;
   const Rank rank_;
@@ -88,10 +97,11 @@ class Replica final : public Learner {
   std::unique_ptr<Network> network_;
   std::unique_ptr<LocalOptimizer> optimizer_;  // where the method steps locally
   uint64_t local_steps_ = 0;
-  // Where the method steps locally: the arrays that are exchanged, the parameters' and each averaged
-  // state's, and what they were at the last pull, one after the other, or their deltas.
-  std::vector<absl::Span<float>> exchanged_;
+  // Where the method steps locally: the device's arrays that are exchanged, the parameters' and each
+  // averaged state's, and what they were at the last pull, one after the other, or their deltas.
+  std::vector<float*> exchanged_;
   Buffer<float> pulled_;
+  HostView<float> pulled_view_;
   KeySet keys_;
   ParameterArrays values_;
   ConstParameterArrays update_;

@@ -99,12 +99,11 @@ absl::Status SubnetReplica::Expect(const SubnetPlace& place) {
 absl::Status SubnetReplica::MakePulled() {
   if (pulled_.size() < next_plan_.parameter_floats) {
     pulled_ = Buffer<float>();
-    TESSERA_ASSIGN_OR_RETURN(pulled_,
-                             Buffer<float>::Create(backend_.memory(), next_plan_.parameter_floats));
+    TESSERA_ASSIGN_OR_RETURN(
+        pulled_, Buffer<float>::CreateHost(backend_.memory(), next_plan_.parameter_floats));
   } else {
     // What pads parameters is zero, and stays so.
-    backend_.memory().Zero(pulled_.data(), pulled_.bytes());
-    TESSERA_RETURN_IF_ERROR(backend_.Finish());
+    std::fill_n(pulled_.data(), pulled_.size(), 0.0f);
   }
   values_.clear();
   for (size_t i = 0; i < next_plan_.shape.parameters.size(); ++i) {
@@ -140,6 +139,7 @@ absl::Status SubnetReplica::MakeNetwork() {
 absl::Status SubnetReplica::FormUpdate() {
   sites_ = update_keys_.subnet->sites();
   trains_ = false;
+  network_->FetchParameters();
   return backend_.Finish();
 }
 
@@ -151,10 +151,13 @@ absl::Status SubnetReplica::AdoptValues() {
     TESSERA_RETURN_IF_ERROR(optimizer_->Reset());
   }
   if (memory_.pulls_apart) {
-    const absl::Span<float> parameters = network_->parameters();
-    backend_.memory().CopyIn(pulled_.data(), parameters.size() * sizeof(float), parameters.data());
-    TESSERA_RETURN_IF_ERROR(backend_.Finish());
+    backend_.memory().Send(pulled_.data(),
+                           next_plan_.parameter_floats * static_cast<int64_t>(sizeof(float)),
+                           network_->device_parameters());
+  } else {
+    network_->SendParameters();
   }
+  TESSERA_RETURN_IF_ERROR(backend_.Finish());
   local_steps_ = 0;
   trains_ = true;
   update_keys_ = value_keys_;
@@ -192,6 +195,7 @@ absl::StatusOr<ExchangeResult> SubnetReplica::BeginEvaluation(ParameterClient* s
     for (const int weight : weights_of_mean_share_) {
       for (float& w : evaluation_values_[weight]) w *= mean_share;
     }
+    whole_->SendParameters();
     return read;
   }
   // What is fetched into its place is not lost: EndEvaluation has it pulled again.

@@ -102,7 +102,8 @@ class SubnetReplica final : public Learner {
   KeySet value_keys_;
   v1::Model next_model_;
   NetworkPlan next_plan_;
-  Buffer<float> pulled_;  // where it is apart: as Network::parameters() of next_plan_, or longer
+  Buffer<float> pulled_;  // where it is apart, on the host: as Network::parameters() of next_plan_,
+                          // or longer
   ParameterArrays values_;
 
   // This round. Where values are pulled apart, no network before the first have come.

@@ -132,7 +132,7 @@ TEST_CASE("every error is reported at once, in the order of the file", "[job_rea
         "x.yaml:5:21: train.batch_size: got \"none\", want an integer in [1, 1048576]\n"
         "x.yaml:5:60: train.optimizer.sgd.learning_rate: got \"-1\", want a number in [0, 1e+06]\n"
         "x.yaml:6:20: cluster.workers: got \"0\", want an integer in [1, 1024]\n"
-        "x.yaml:6:31: cluster.device: got \"tpu\", want cpu\n"
+        "x.yaml:6:31: cluster.device: got \"tpu\", want cpu, cuda or cuda:N\n"
         "x.yaml:6:51: cluster.lease_timeout: got \"5\", want a duration such as 10s, in [200ms, "
         "1h]\n");
 }

@@ -15,10 +15,7 @@ class CountingMemory final : public Memory {
  public:
   explicit CountingMemory(Memory& memory) : memory_(memory) {}
   absl::StatusOr<void*> Allocate(int64_t bytes) override {
-    if (held + bytes > limit) return absl::ResourceExhaustedError("counting memory: full");
-    ++calls;
-    held += bytes;
-    most = std::max(most, held);
+    if (!Count(bytes)) return absl::ResourceExhaustedError("counting memory: full");
     return memory_.Allocate(bytes);
   }
   void Free(void* address, int64_t bytes) override {
@@ -36,8 +33,14 @@ class CountingMemory final : public Memory {
                 int64_t to_stride) override {
     memory_.CopyRows(from, from_stride, rows, bytes, to, to_stride);
   }
-  absl::StatusOr<void*> AllocateHost(int64_t bytes) override { return memory_.AllocateHost(bytes); }
-  void FreeHost(void* address, int64_t bytes) override { memory_.FreeHost(address, bytes); }
+  absl::StatusOr<void*> AllocateHost(int64_t bytes) override {
+    if (!Count(bytes)) return absl::ResourceExhaustedError("counting memory: full");
+    return memory_.AllocateHost(bytes);
+  }
+  void FreeHost(void* address, int64_t bytes) override {
+    held -= bytes;
+    memory_.FreeHost(address, bytes);
+  }
   void Fetch(const void* device, int64_t bytes, void* host) override {
     memory_.Fetch(device, bytes, host);
   }
@@ -51,6 +54,13 @@ class CountingMemory final : public Memory {
   int64_t limit = int64_t{1} << 40;
 
  private:
+  bool Count(int64_t bytes) {
+    if (held + bytes > limit) return false;
+    ++calls;
+    held += bytes;
+    most = std::max(most, held);
+    return true;
+  }
   Memory& memory_;
 };
 
@@ -70,6 +80,7 @@ class CountingBackend final : public Backend {
   VectorKernel& vector() override { return backend_.vector(); }
   void Mark() override { backend_.Mark(); }
   absl::Status Wait() override { return backend_.Wait(); }
+  absl::Status TakeFailure() override { return backend_.TakeFailure(); }
   absl::Status Finish() override { return backend_.Finish(); }
 
   CountingMemory counting;

@@ -106,17 +106,9 @@ TEST_CASE("where memory runs out, there is a status and nothing stays behind", "
   CHECK(backend.counting.held == need.held_bytes);
 }
 
-TEST_CASE("a network wants memory that the host can address", "[plan][memory]") {
-  const auto cpu = Cpu();
-  CountingBackend backend(*cpu);
-  backend.counting.addressable = false;
-  const auto network =
-      Network::Create(ModelOf("3 linear:2 softmax"), {1, Precision::kF32}, backend);
-  CHECK(network.status().code() == absl::StatusCode::kFailedPrecondition);
-}
-
-TEST_CASE("precision is f32 or bf16", "[plan]") {
+TEST_CASE("precision is f32, tf32 or bf16", "[plan]") {
   CHECK(*PrecisionOf("f32") == Precision::kF32);
+  CHECK(*PrecisionOf("tf32") == Precision::kTf32);
   CHECK(*PrecisionOf("bf16") == Precision::kBf16);
   CHECK(PrecisionOf("f16").status().code() == absl::StatusCode::kInvalidArgument);
   CHECK(PrecisionOf("").status().code() == absl::StatusCode::kInvalidArgument);

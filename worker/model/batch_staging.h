@@ -1,0 +1,50 @@
+// Brings the host's batches to where kernels read them.
+#ifndef TESSERA_WORKER_MODEL_BATCH_STAGING_H_
+#define TESSERA_WORKER_MODEL_BATCH_STAGING_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "kernels/memory.h"
+#include "worker/model/batch.h"
+
+namespace tessera {
+
+// Where the host can address the device's memory a batch is used where it lies. Elsewhere it is
+// copied beside the kernels, into one of two places by turns: while kernels still read the last
+// batch the next one comes. Buffers grow at first use.
+//
+// One thread, the backend's.
+class BatchStaging {
+ public:
+  // `memory` outlives it.
+  explicit BatchStaging(Memory* memory) : memory_(*memory) {}
+
+  // `batch` in the device's memory, with rows of so many inputs and outputs; sparse rows stay the
+  // host's. Kernels queued from now on may read it. It lives until the second call after this, and
+  // before that, the last but one must be done with.
+  //   kResourceExhausted  no memory
+  absl::StatusOr<Batch> Stage(const Batch& batch, int64_t inputs, int64_t outputs);
+
+ private:
+  template <typename T>
+  struct Place {
+    Buffer<T> host;
+    Buffer<T> device;
+  };
+  struct Places {
+    Place<float> inputs;
+    Place<int32_t> labels;
+    Place<float> targets;
+  };
+  template <typename T>
+  absl::StatusOr<const T*> Send(const T* from, int64_t count, Place<T>* place);
+
+  Memory& memory_;
+  Places places_[2];
+  int turn_ = 0;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_WORKER_MODEL_BATCH_STAGING_H_
