@@ -4,6 +4,7 @@
 #define TESSERA_TESTS_WORKER_TRAIN_SUBNET_WORKERS_H_
 
 #include <catch2/catch.hpp>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <string>
@@ -95,11 +96,16 @@ class KeepingClient final : public ParameterClient {
   ParameterClient& client_;
 };
 
+using BackendMaker = std::function<std::unique_ptr<Backend>()>;
+
+inline std::unique_ptr<Backend> OnCpu() { return *CreateBackend("cpu", 1); }
+
 // One worker of a job, on its own thread.
 struct Worker {
   Worker(const v1::Job& job, const Datasets* data, InProcessServers* servers, int rank, int parts,
-         Exchange first = Exchange(1), uint64_t first_step = 0)
-      : backend(*CreateBackend("cpu", 1)),
+         Exchange first = Exchange(1), uint64_t first_step = 0,
+         const BackendMaker& make_backend = OnCpu)
+      : backend(make_backend()),
         recipe(*RecipeFor(job)),
         client(servers, MemberId(rank + 1), recipe.payload),
         keeping(&client),
@@ -145,10 +151,12 @@ struct Worker {
 };
 
 inline std::vector<std::unique_ptr<Worker>> Train(const v1::Job& job, const Datasets* data,
-                                                  InProcessServers* servers, int workers) {
+                                                  InProcessServers* servers, int workers,
+                                                  const BackendMaker& make_backend = OnCpu) {
   std::vector<std::unique_ptr<Worker>> made;
   for (int k = 0; k < workers; ++k) {
-    made.push_back(std::make_unique<Worker>(job, data, servers, k, workers));
+    made.push_back(
+        std::make_unique<Worker>(job, data, servers, k, workers, Exchange(1), 0, make_backend));
   }
   for (auto& worker : made) worker->Start();
   for (auto& worker : made) worker->Join();

@@ -1,0 +1,110 @@
+// Whole jobs with workers on a GPU against the same jobs with workers on the CPU. Runs on a GPU, and
+// on one that the host plays.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/cuda/backend.h"
+#include "tests/worker/train/subnet_workers.h"
+
+namespace tessera {
+namespace {
+
+std::unique_ptr<Backend> OnDevice() {
+  auto backend = CreateCudaBackend(0);
+  INFO(backend.status());
+  REQUIRE(backend.ok());
+  return *std::move(backend);
+}
+
+struct Run {
+  std::vector<float> parameters;
+  std::vector<std::unique_ptr<Worker>> workers;
+};
+
+Run RunOn(const BackendMaker& make_backend, const v1::Job& job, const Datasets& data, int servers,
+          int workers) {
+  InProcessServers cluster(job, *RecipeFor(job), servers, workers);
+  Run run;
+  run.workers = Train(job, &data, &cluster, workers, make_backend);
+  run.parameters = cluster.Parameters();
+  return run;
+}
+
+// Loss curves, final parameters, traffic and scores.
+void CheckSame(const v1::Job& job, int servers, int workers) {
+  const Datasets data = DataOf(job);
+  const Run cpu = RunOn(OnCpu, job, data, servers, workers);
+  const Run device = RunOn(OnDevice, job, data, servers, workers);
+  for (int k = 0; k < workers; ++k) {
+    const LoneCoordination &want = cpu.workers[k]->coordination,
+                           &got = device.workers[k]->coordination;
+    REQUIRE(got.losses.size() == want.losses.size());
+    REQUIRE(got.losses.size() == static_cast<size_t>(job.train().steps()));
+    for (size_t step = 0; step < want.losses.size(); ++step) {
+      CAPTURE(k, step);
+      REQUIRE(got.losses[step] == Approx(want.losses[step]).epsilon(1e-3));
+    }
+    REQUIRE(got.scores.size() == want.scores.size());
+    for (size_t i = 0; i < want.scores.size(); ++i) {
+      CHECK(got.scores[i].loss_sum == Approx(want.scores[i].loss_sum).epsilon(1e-2));
+      // A row between two classes may fall either way.
+      CHECK(std::fabs(got.scores[i].correct - want.scores[i].correct) <= 2);
+    }
+    const Traffic a = cpu.workers[k]->client.traffic(), b = device.workers[k]->client.traffic();
+    CHECK(a.push_payload_bytes == b.push_payload_bytes);
+    CHECK(a.pull_payload_bytes == b.pull_payload_bytes);
+    CHECK(a.exchanges == b.exchanges);
+  }
+  REQUIRE(device.parameters.size() == cpu.parameters.size());
+  for (size_t i = 0; i < cpu.parameters.size(); ++i) {
+    REQUIRE(std::fabs(device.parameters[i] - cpu.parameters[i]) <= 1e-3);
+  }
+}
+
+// Wide enough that a part of it is no net of two neurons, in which a rounding may decide what lives.
+constexpr char kNormed[] =
+    "model.layers=[linear: {units: 66, bias: false}, batch_norm: {}, relu: {}, "
+    "linear: {units: 48, bias: false}, batch_norm: {}, relu: {}, linear: {units: 10, bias: false}, "
+    "batch_norm: {affine: false}]";
+constexpr char kMixed[] =
+    "model.layers=[linear: {units: 61}, batch_norm: {}, relu: {}, linear: {units: 50}, "
+    "batch_norm: {}, relu: {}, linear: {units: 10}]";
+constexpr char kAdamW[] =
+    "train.optimizer={adamw: {learning_rate: 0.001, epsilon: 0.001, weight_decay: 0.01}}";
+constexpr char kMomentum[] =
+    "train.optimizer={sgd: {learning_rate: 0.02, momentum: 0.9, weight_decay: 0.01}}";
+
+}  // namespace
+
+TEST_CASE("a job on the whole model learns on a GPU as it does on the CPU", "[device][train]") {
+  const int workers = GENERATE(1, 2);
+  const std::string method =
+      GENERATE("method={data_parallel: {}}", "method={local_sgd: {local_steps: 7}}",
+               "method={local_sgd: {local_steps: 7, average_state: true}}",
+               "method={diloco: {local_steps: 5}}");
+  const std::string model = GENERATE(kNormed, kMixed);
+  const std::string optimizer = GENERATE(kAdamW, kMomentum);
+  CAPTURE(workers, method, model, optimizer);
+  CheckSame(LocalJob({method, model, optimizer, "train.steps=50"}, 2, workers), 2, workers);
+}
+
+TEST_CASE("subnets are cut, moved and learned on a GPU as on the CPU", "[device][train]") {
+  const int workers = GENERATE(1, 3);
+  const std::string model = GENERATE(kNormed, kMixed);
+  const std::string tail = GENERATE("name=no_tail", "method.ist.tail_steps=14");
+  // Whole evaluation, in blocks, and with a subnet's memory used for all in turn.
+  const std::string memory =
+      GENERATE("name=roomy", "cluster.evaluation_memory=0", "cluster.memory_limit=1");
+  CAPTURE(workers, model, tail, memory);
+  const bool has_tail = tail != "name=no_tail";
+  if (has_tail && (model == kMixed || memory == "cluster.memory_limit=1")) return;
+  const v1::Job job = LocalJob({"method={ist: {local_steps: 7}}", model, "train.steps=50", tail,
+                                memory, "cluster.workers=" + std::to_string(workers)},
+                               2, workers);
+  CheckSame(job, 2, workers);
+}
+
+}  // namespace tessera
