@@ -29,6 +29,7 @@
 #include "common/rpc/transport.h"
 #include "kernels/devices.h"
 #include "worker/data/dataset.h"
+#include "worker/model/plan.h"
 #include "worker/replica/batch_rows.h"
 #include "worker/replica/make_replica.h"
 #include "worker/replica/replica.h"
@@ -63,6 +64,9 @@ class WorkerProcess {
 
  private:
   absl::Status CheckMemory();
+  absl::Status CheckPrecision() const;
+  // Of a device with memory of its own.
+  absl::Status CheckDeviceMemory(int64_t replica, const std::string& parts) const;
   absl::Status Connect();
   absl::Status MakeLearner();
   v1::WorkerReport Report() const;
@@ -99,6 +103,13 @@ absl::Status WorkerProcess::CheckMemory() {
   const InputRows input = InputRowsOf(job_.model(), *data_);
   const EvaluationRowCounts rows{std::min(data_->train.rows(), kCalibrationRowsMax),
                                  data_->test.rows()};
+  const bool on_host = backend_->memory().host_addressable();
+  if (limit > 0 && !on_host) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cluster.memory_limit: got ", limit, " bytes beside cluster.device \"",
+                     job_.cluster().device(), "\", want 0: what the driver of a GPU takes of the ",
+                     "host's memory is in no sum"));
+  }
   int64_t replica = 0;
   std::string parts;
   if (recipe_.subnets) {
@@ -108,14 +119,15 @@ absl::Status WorkerProcess::CheckMemory() {
       TESSERA_ASSIGN_OR_RETURN(
           whole, Replica::MemoryNeeded(job_, TailOf(recipe_), rows.calibration, input));
     }
-    const int64_t bytes_max =
-        limit == 0 ? std::numeric_limits<int64_t>::max() : limit - data - program - whole;
+    int64_t bytes_max = std::numeric_limits<int64_t>::max();
+    if (limit > 0) bytes_max = limit - data - program - whole;
+    if (!on_host) bytes_max = backend_->memory().available() - whole;
     TESSERA_ASSIGN_OR_RETURN(subnet_memory_,
                              PlanSubnetMemory(job_, recipe_, input, rows, bytes_max));
     replica = subnet_memory_.total() + whole;
     parts = subnet_memory_.Describe();
     if (whole > 0) absl::StrAppend(&parts, " + whole model at the end ", whole);
-  } else if (limit > 0) {
+  } else if (limit > 0 || !on_host) {
     TESSERA_ASSIGN_OR_RETURN(replica,
                              Replica::MemoryNeeded(job_, recipe_, rows.calibration, input));
     parts = absl::StrCat("model, gradient, activations and batches ", replica);
@@ -123,11 +135,28 @@ absl::Status WorkerProcess::CheckMemory() {
     if (coder > 0) absl::StrAppend(&parts, " + held back by codec.push ", coder);
     replica += coder;
   }
+  if (!on_host) return CheckDeviceMemory(replica, parts);
   const int64_t need = data + replica + program;
   if (limit == 0 || need <= limit) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "cluster.memory_limit: is ", limit, " bytes, but this worker needs ", need, " = data ", data,
       " + ", parts, " + program and connections ", program, "; raise it"));
+}
+
+absl::Status WorkerProcess::CheckDeviceMemory(int64_t replica, const std::string& parts) const {
+  const int64_t available = backend_->memory().available();
+  if (replica <= available) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "cluster.device: ", backend_->description(), " has ", available,
+      " bytes free, but this worker needs ", replica, " = ", parts,
+      "; use another GPU, fewer workers on this one, or cpu"));
+}
+
+absl::Status WorkerProcess::CheckPrecision() const {
+  TESSERA_ASSIGN_OR_RETURN(const Precision precision, PrecisionOf(job_.train().precision()));
+  if (precision == Precision::kTf32) return backend_->linear_tf32().status();
+  if (precision == Precision::kBf16) return backend_->linear_bf16().status();
+  return absl::OkStatus();
 }
 
 absl::Status WorkerProcess::Prepare() {
@@ -142,6 +171,7 @@ absl::Status WorkerProcess::Prepare() {
   }
   TESSERA_ASSIGN_OR_RETURN(backend_,
                            CreateBackend(job_.cluster().device(), job_.cluster().threads()));
+  TESSERA_RETURN_IF_ERROR(CheckPrecision());
   ModelEnds ends;
   ends.inputs = shape_.inputs();
   ends.outputs = shape_.outputs();
@@ -238,6 +268,7 @@ v1::WorkerReport WorkerProcess::Report() const ABSL_NO_THREAD_SAFETY_ANALYSIS {
   report.set_peak_rss_bytes(ReadProcessMemory().peak_rss_bytes);
   report.set_backend(backend_->description());
   report.set_cpu(CpuName());
+  report.set_gpu(backend_->gpu());
   return report;
 }
 

@@ -183,6 +183,12 @@ class Refused(Test):
         self.refused([WORKER, "--job", write_job(self, digits(cluster={"device": "cuda"})), "--coordinator",
                       "127.0.0.1:1"], "device", "cuda")
 
+    def test_a_precision_that_the_device_has_not_is_refused_before_joining(self):
+        job = digits()
+        job["train"]["precision"] = "tf32"
+        self.refused([WORKER, "--job", write_job(self, job), "--coordinator", "127.0.0.1:1"], "train.precision",
+                     "tf32", "f32 or bf16")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -89,6 +89,12 @@ TEST_CASE("copies beside the kernels follow earlier kernels, and later kernels f
       REQUIRE(back->data()[i] == std::max(host->data()[i], 0.0f));
     }
     REQUIRE(backend->Finish().ok());
+    for (int64_t i = 0; i < n; ++i) host->data()[i] = -x[i];
+    memory.Send(host->data(), host->bytes(), one->data());
+    backend->activation().Relu(n, one->data(), two->data());
+    std::vector<float> got(n);
+    memory.CopyOut(two->data(), two->bytes(), got.data());
+    for (int64_t i = 0; i < n; ++i) REQUIRE(got[i] == std::max(-x[i], 0.0f));
   }
   CHECK(backend->memory().available() > 0);
 }
