@@ -1,0 +1,12 @@
+#!/bin/sh
+# The benchmark checks its results and prints its tables, on a device that every machine has.
+set -eu
+bench/gpu/gpu --device cpu --tiny | tee "$TEST_TMPDIR/out"
+grep -q '^device copy .* 1.00$' "$TEST_TMPDIR/out"
+grep -q '^batch norm: backward, relu ' "$TEST_TMPDIR/out"
+grep -q '^f32 step, batch 32 ' "$TEST_TMPDIR/out"
+cat >"$TEST_TMPDIR/report.json" <<'END'
+{"examples_per_second": 1234.5, "final": {"train_loss": 0.25},
+ "phases": [{"worker": 0, "compute_seconds": 3.0, "pull_seconds": 0.5, "push_seconds": 0.25, "wait_seconds": 0.25}]}
+END
+bench/gpu/gpu --reports "ist=$TEST_TMPDIR/report.json" | grep -q '^ist .* 1234.5 .* 3.00 .* 0.25 '

@@ -1,0 +1,33 @@
+// Every kernel of a GPU that is bound by memory, on arrays of one size: checked against the CPU
+// backend, then timed against the device's own copy.
+#ifndef TESSERA_BENCH_GPU_KERNELS_H_
+#define TESSERA_BENCH_GPU_KERNELS_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+
+namespace tessera {
+
+// Median seconds of one call, over enough calls to fill `seconds`: the queue never runs dry, so that
+// launches cost what they cost in a training step.
+absl::StatusOr<double> SecondsPerCall(Backend& backend, double seconds,
+                                      const std::function<void()>& call);
+
+struct KernelRate {
+  std::string name;
+  double bytes_per_second = 0;  // of the bytes that it must read and write
+};
+
+// On matrices of `shape`, whose columns are a multiple of 4. The first entry is the copy.
+//   kInternal  a kernel's results are not the CPU's
+absl::StatusOr<std::vector<KernelRate>> KernelRates(Backend& device, const MatrixShape& shape,
+                                                    double seconds);
+
+}  // namespace tessera
+
+#endif  // TESSERA_BENCH_GPU_KERNELS_H_

@@ -1,0 +1,251 @@
+// What a GPU reaches: every kernel against the device's copy, products and whole training steps
+// against its largest matrix rate, all measured in this run; and, from reports of jobs that were run
+// before, what workers on it reach end to end.
+//
+//   bazel run --config=cuda //bench/gpu [-- --device cuda:0 --tiny]
+//   gpu --reports ist_1=ist_1.json,ist_4=ist_4.json
+//
+// Kernels and steps are checked against the CPU backend before they are timed. deploy/gpu_bundle.sh
+// packs it for machines without build tools.
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "bench/gpu/kernels.h"
+#include "common/base/check.h"
+#include "kernels/devices.h"
+#include "worker/model/local_optimizer.h"
+#include "worker/model/network.h"
+
+namespace tessera {
+namespace {
+
+struct Flags {
+  std::string device = "cuda";
+  int64_t rows = 2048;
+  int64_t columns = 8192;
+  int64_t width = 8192;  // of the layers of the step, and of the large product
+  int64_t batch = 512;
+  double seconds = 0.5;
+  bool tiny = false;
+  std::vector<std::string> reports;
+};
+
+constexpr Precision kPrecisions[] = {Precision::kF32, Precision::kTf32, Precision::kBf16};
+constexpr const char* kNames[] = {"f32", "tf32", "bf16"};
+
+bool Has(Backend& device, Precision precision) {
+  if (precision == Precision::kTf32) return device.linear_tf32().ok();
+  if (precision == Precision::kBf16) return device.linear_bf16().ok();
+  return true;
+}
+
+v1::Model Perceptron(int64_t width, int layers) {
+  v1::Model model;
+  model.set_loss("softmax_cross_entropy");
+  model.add_input(width);
+  for (int i = 0; i < layers; ++i) {
+    model.add_layers()->mutable_linear()->set_units(width);
+    v1::BatchNorm* const norm = model.add_layers()->mutable_batch_norm();
+    norm->set_affine(i + 1 < layers);
+    norm->set_epsilon(1e-5);
+    if (i + 1 < layers) model.add_layers()->mutable_relu();
+  }
+  return model;
+}
+
+absl::Status Kernels(const Flags& flags, Backend& device) {
+  std::vector<KernelRate> rates;
+  TESSERA_ASSIGN_OR_RETURN(rates, KernelRates(device, {flags.rows, flags.columns}, flags.seconds));
+  std::printf("\n%-34s %12s %8s\n", "kernel", "GB/s", "of copy");
+  for (const KernelRate& rate : rates) {
+    std::printf("%-34s %12.1f %8.2f\n", rate.name.c_str(), rate.bytes_per_second * 1e-9,
+                rate.bytes_per_second / rates.front().bytes_per_second);
+  }
+  return absl::OkStatus();
+}
+
+// FLOP/s of width^3, of random numbers: zeros would run faster.
+absl::StatusOr<double> ProductRate(const Flags& flags, Backend& device, Precision precision) {
+  const int64_t n = flags.width;
+  std::mt19937 random(3);
+  std::vector<float> values(n * n);
+  for (float& value : values) value = static_cast<float>(random() >> 8) * 0x1p-23f - 1;
+  Memory& memory = device.memory();
+  TESSERA_ASSIGN_OR_RETURN(const Buffer<float> x, Buffer<float>::Create(memory, n * n));
+  TESSERA_ASSIGN_OR_RETURN(const Buffer<float> y, Buffer<float>::Create(memory, n * n));
+  TESSERA_ASSIGN_OR_RETURN(const Buffer<Bf16> halves, Buffer<Bf16>::Create(memory, n * n));
+  memory.CopyIn(values.data(), x.bytes(), x.data());
+  device.vector().Round(n * n, x.data(), halves.data());
+  LinearKernel<float>* f32 = &device.linear();
+  LinearKernel<Bf16>* bf16 = nullptr;
+  if (precision == Precision::kTf32) {
+    TESSERA_ASSIGN_OR_RETURN(f32, device.linear_tf32());
+  }
+  if (precision == Precision::kBf16) {
+    TESSERA_ASSIGN_OR_RETURN(bf16, device.linear_bf16());
+  }
+  TESSERA_ASSIGN_OR_RETURN(
+      const double each, SecondsPerCall(device, flags.seconds, [&] {
+        if (bf16 != nullptr) {
+          bf16->Forward({n, n, n}, halves.data(), halves.data(), nullptr, y.data());
+        } else {
+          f32->Forward({n, n, n}, x.data(), x.data(), nullptr, y.data());
+        }
+      }));
+  return 2.0 * static_cast<double>(n) * n * n / each;
+}
+
+// The first losses of a small step against the CPU's.
+absl::Status CheckSteps(Backend& device, Precision precision) {
+  const v1::Model model = Perceptron(64, 2);
+  std::unique_ptr<Backend> cpu;
+  TESSERA_ASSIGN_OR_RETURN(cpu, CreateBackend("cpu", 1));
+  v1::Optimizer sgd;
+  sgd.mutable_sgd()->set_learning_rate(0.01);
+  std::mt19937 random(5);
+  std::vector<float> inputs(32 * 64);
+  for (float& x : inputs) x = static_cast<float>(random() >> 8) * 0x1p-23f - 1;
+  std::vector<int32_t> labels(32);
+  for (int32_t& label : labels) label = static_cast<int32_t>(random() % 64);
+  Batch batch;
+  batch.rows = 32;
+  batch.inputs = inputs.data();
+  batch.labels = labels.data();
+  double losses[2][10];
+  for (Backend* const backend : {cpu.get(), &device}) {
+    Network::Options options;
+    options.batch_max = 32;
+    options.precision = backend == &device ? precision : Precision::kF32;
+    std::unique_ptr<Network> network;
+    TESSERA_ASSIGN_OR_RETURN(network, Network::Create(model, options, *backend));
+    network->SetInitialValues(1);
+    std::unique_ptr<LocalOptimizer> optimizer;
+    TESSERA_ASSIGN_OR_RETURN(optimizer, LocalOptimizer::Create(sgd, *network, *backend));
+    for (uint64_t step = 0; step < 10; ++step) {
+      TESSERA_ASSIGN_OR_RETURN(const LossAndCount got, network->TrainStep(batch, {0, step, 0}));
+      losses[backend == &device ? 1 : 0][step] = got.loss;
+      TESSERA_RETURN_IF_ERROR(optimizer->Step({}));
+    }
+  }
+  const double bound = precision == Precision::kF32 ? 1e-3 : 5e-2;
+  for (int step = 0; step < 10; ++step) {
+    if (std::fabs(losses[1][step] / losses[0][step] - 1) < bound) continue;
+    return absl::InternalError("a training step's losses are not the CPU's");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Steps(const Flags& flags, Backend& device) {
+  const v1::Model model = Perceptron(flags.width, 2);
+  std::vector<float> inputs(flags.batch * flags.width);
+  std::mt19937 random(5);
+  for (float& x : inputs) x = static_cast<float>(random() >> 8) * 0x1p-23f - 1;
+  std::vector<int32_t> labels(flags.batch);
+  for (int32_t& label : labels) label = static_cast<int32_t>(random() % flags.width);
+  Batch batch;
+  batch.rows = flags.batch;
+  batch.inputs = inputs.data();
+  batch.labels = labels.data();
+  v1::Optimizer sgd;
+  sgd.mutable_sgd()->set_learning_rate(0.01);
+  // Two layers forward and two weight gradients; the first one has no input gradient.
+  const double flops = 2.0 * 5 * flags.batch * flags.width * flags.width;
+  std::printf("\n%-34s %12s %8s\n", "products and steps", "TFLOP/s", "of large");
+  for (int p = 0; p < 3; ++p) {
+    if (!Has(device, kPrecisions[p])) continue;
+    TESSERA_RETURN_IF_ERROR(CheckSteps(device, kPrecisions[p]));
+    TESSERA_ASSIGN_OR_RETURN(const double limit, ProductRate(flags, device, kPrecisions[p]));
+    std::printf("%-34s %12.1f %8.2f\n",
+                absl::StrCat(kNames[p], " product of ", flags.width, "^3").c_str(), limit * 1e-12,
+                1.0);
+    Network::Options options;
+    options.batch_max = flags.batch;
+    options.precision = kPrecisions[p];
+    std::unique_ptr<Network> network;
+    TESSERA_ASSIGN_OR_RETURN(network, Network::Create(model, options, device));
+    network->SetInitialValues(1);
+    std::unique_ptr<LocalOptimizer> optimizer;
+    TESSERA_ASSIGN_OR_RETURN(optimizer, LocalOptimizer::Create(sgd, *network, device));
+    absl::Status status;
+    uint64_t step = 0;
+    TESSERA_ASSIGN_OR_RETURN(const double each, SecondsPerCall(device, flags.seconds, [&] {
+                               status.Update(network->TrainStep(batch, {0, ++step, 0}).status());
+                               status.Update(optimizer->Step({}));
+                             }));
+    TESSERA_RETURN_IF_ERROR(status);
+    std::printf("%-34s %12.1f %8.2f\n",
+                absl::StrCat(kNames[p], " step, batch ", flags.batch).c_str(), flops / each * 1e-12,
+                flops / each / limit);
+  }
+  return absl::OkStatus();
+}
+
+// name=report.json, as `tessera run --report` writes it.
+absl::Status Reports(const std::vector<std::string>& reports) {
+  std::printf("\n%-26s %12s %10s %8s %8s\n", "job", "examples/s", "compute s", "waits", "loss");
+  for (const std::string& item : reports) {
+    const std::vector<std::string> parts = absl::StrSplit(item, absl::MaxSplits('=', 1));
+    std::ifstream file(parts.back());
+    const nlohmann::json report = nlohmann::json::parse(file, nullptr, false);
+    if (report.is_discarded()) {
+      return absl::InvalidArgumentError(absl::StrCat(parts.back(), ": no report"));
+    }
+    double compute = 0, rest = 0;
+    for (const auto& phase : report["phases"]) {
+      compute += phase["compute_seconds"].get<double>();
+      for (const char* other : {"pull_seconds", "push_seconds", "wait_seconds"}) {
+        rest += phase[other].get<double>();
+      }
+    }
+    std::printf("%-26s %12.1f %10.2f %8.2f %8.4f\n", parts.front().c_str(),
+                report["examples_per_second"].get<double>(), compute, rest / (compute + rest),
+                report["final"]["train_loss"].get<double>());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Run(const Flags& flags) {
+  if (!flags.reports.empty()) return Reports(flags.reports);
+  std::unique_ptr<Backend> device;
+  TESSERA_ASSIGN_OR_RETURN(device, CreateBackend(flags.device, 1));
+  std::printf("%s\narrays of %.1f MiB\n", device->description().c_str(),
+              static_cast<double>(flags.rows * flags.columns) * 4 / (1 << 20));
+  TESSERA_RETURN_IF_ERROR(Kernels(flags, *device));
+  return Steps(flags, *device);
+}
+
+}  // namespace
+}  // namespace tessera
+
+int main(int argc, char** argv) {
+  tessera::Flags flags;
+  CLI::App app("Times a GPU's kernels, products and training steps against its own limits.");
+  app.add_option("--device", flags.device, "as cluster.device");
+  app.add_option("--rows", flags.rows, "of the kernels' matrices");
+  app.add_option("--columns", flags.columns, "of the kernels' matrices, a multiple of 4");
+  app.add_option("--width", flags.width, "of the step's layers and the large product");
+  app.add_option("--batch", flags.batch, "rows of the step");
+  app.add_option("--seconds", flags.seconds, "to measure each for");
+  app.add_option("--reports", flags.reports, "name=report.json of jobs, instead")->delimiter(',');
+  app.add_flag("--tiny", flags.tiny, "small sizes for a moment, as a test");
+  CLI11_PARSE(app, argc, argv);
+  if (flags.tiny) {
+    flags.rows = 96;
+    flags.columns = 128;
+    flags.width = 128;
+    flags.batch = 32;
+    flags.seconds = 0.01;
+  }
+  const absl::Status status = tessera::Run(flags);
+  if (!status.ok()) std::fprintf(stderr, "gpu: %s\n", std::string(status.message()).c_str());
+  return status.ok() ? 0 : 1;
+}
