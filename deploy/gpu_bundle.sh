@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Packs programs, GPU tests and benchmark into one folder that runs on another Linux machine with an NVIDIA driver,
+# Packs programs, GPU tests and benchmark into one folder, and that into one file, which run on another Linux machine with an NVIDIA driver,
 # the CUDA 13 runtime with cuBLAS, and a C library no older than this machine's: no build tools are needed there.
 #
 # There: FOLDER/check.sh runs all of it once; FOLDER/run.sh COMMAND runs one program, such as
@@ -93,4 +93,5 @@ echo "$passed passed, $failed failed"
 [[ $failed -eq 0 ]]
 END
 chmod +x "$out/run.sh" "$out/check.sh"
-echo "gpu_bundle: $out holds $(du -sh "$out" | cut -f1); it wants CUDA 13 and glibc $(ldd --version | head -1 | grep -oE '[0-9.]+$') or newer"
+tar -C "$(dirname "$out")" -czf "$out.tar.gz" "$(basename "$out")"
+echo "gpu_bundle: $out holds $(du -sh "$out" | cut -f1), $out.tar.gz $(du -sh "$out.tar.gz" | cut -f1); it wants CUDA 13 and glibc $(ldd --version | head -1 | grep -oE '[0-9.]+$') or newer"

@@ -2,7 +2,8 @@
 # Installs what is missing, builds everything and runs every test. The last line is `N passed, N failed`.
 #
 # Tests that need more than the data inside the project read it from TESSERA_DATA (default ../shared/data);
-# where that is absent they are listed as excluded. So are tests that need a GPU where there is none.
+# where that is absent they are listed as excluded. So are tests that need a GPU where
+# there is none, or no CUDA toolkit to build them with.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 if [[ "${1:-}" == "--help" ]]; then
@@ -14,14 +15,20 @@ fi
 export TESSERA_DATA=${TESSERA_DATA:-$PWD/../shared/data}
 filters=()
 [[ -d "$TESSERA_DATA/fashion_mnist" ]] || filters+=(-needs_data)
-command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1 || filters+=(-needs_gpu)
+config=()
+if command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1 &&
+  [[ -x "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" ]]; then
+  config=(--config=cuda)
+else
+  filters+=(-needs_gpu)
+fi
 filter=$(IFS=,; echo "${filters[*]-}")
 targets=("$@")
 [[ ${#targets[@]} -gt 0 ]] || targets=(//...)
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-bazel test --test_env=TESSERA_DATA="$(realpath -m "$TESSERA_DATA")" --test_tag_filters="$filter" --keep_going \
+bazel test ${config[@]+"${config[@]}"} --test_env=TESSERA_DATA="$(realpath -m "$TESSERA_DATA")" --test_tag_filters="$filter" --keep_going \
   "${targets[@]}" >"$log" 2>&1
 bazel_exit=$?
 grep -v -e 'linux-sandbox' -e '^INFO: From ' -e '^Loading' -e '^Analyzing' -e '^\[' "$log"

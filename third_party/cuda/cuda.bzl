@@ -29,8 +29,8 @@ def cuda_object(name, src, architectures, deps):
     )
 
 def _headers_impl(ctx):
-    headers = [dep[CcInfo].compilation_context.headers for dep in ctx.attr.deps]
-    return [DefaultInfo(files = depset(transitive = headers))]
+    headers = depset(transitive = [dep[CcInfo].compilation_context.headers for dep in ctx.attr.deps])
+    return [DefaultInfo(files = headers, runfiles = ctx.runfiles(transitive_files = headers))]
 
 _headers = rule(
     implementation = _headers_impl,

@@ -23,7 +23,7 @@ absl::StatusOr<const T*> BatchStaging::Send(const T* from, int64_t count, Place<
 absl::StatusOr<Batch> BatchStaging::Stage(const Batch& batch, int64_t inputs, int64_t outputs) {
   if (memory_.host_addressable()) return batch;
   Places& places = places_[turn_];
-  turn_ = 1 - turn_;
+  turn_ = (turn_ + 1) % kPlaces;
   Batch staged = batch;
   TESSERA_ASSIGN_OR_RETURN(staged.inputs, Send(batch.inputs, batch.rows * inputs, &places.inputs));
   TESSERA_ASSIGN_OR_RETURN(staged.labels, Send(batch.labels, batch.rows, &places.labels));

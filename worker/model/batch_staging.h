@@ -11,8 +11,8 @@
 namespace tessera {
 
 // Where the host can address the device's memory a batch is used where it lies. Elsewhere it is
-// copied beside the kernels, into one of two places by turns: while kernels still read the last
-// batch the next one comes. Buffers grow at first use.
+// copied beside the kernels, into one of three places by turns: the next batch may come while kernels
+// read this one, and before it is known that they are done with the last. Buffers grow at first use.
 //
 // One thread, the backend's.
 class BatchStaging {
@@ -21,8 +21,8 @@ class BatchStaging {
   explicit BatchStaging(Memory* memory) : memory_(*memory) {}
 
   // `batch` in the device's memory, with rows of so many inputs and outputs; sparse rows stay the
-  // host's. Kernels queued from now on may read it. It lives until the second call after this, and
-  // before that, the last but one must be done with.
+  // host's. Kernels queued from now on may read it. It lives until the third call after this, by
+  // which they must be done with it.
   //   kResourceExhausted  no memory
   absl::StatusOr<Batch> Stage(const Batch& batch, int64_t inputs, int64_t outputs);
 
@@ -41,7 +41,8 @@ class BatchStaging {
   absl::StatusOr<const T*> Send(const T* from, int64_t count, Place<T>* place);
 
   Memory& memory_;
-  Places places_[2];
+  static constexpr int kPlaces = 3;
+  Places places_[kPlaces];
   int turn_ = 0;
 };
 

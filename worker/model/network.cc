@@ -208,11 +208,42 @@ absl::Status Network::CheckInputs(const Batch& batch) const {
 }
 
 absl::StatusOr<LossAndCount> Network::TrainStep(const Batch& batch, const StepKey& key) {
+  TESSERA_RETURN_IF_ERROR(BeginStep(batch, key));
+  return EndStep();
+}
+
+absl::Status Network::BeginStep(const Batch& batch, const StepKey& key) {
   TESSERA_CHECK(!options_.evaluates_only);
   TESSERA_RETURN_IF_ERROR(Check(batch));
-  last_batch_ = Batch();
+  next_ = Batch();
   TESSERA_ASSIGN_OR_RETURN(const Batch staged,
                            staging_.Stage(batch, shape().inputs(), shape().outputs()));
+  QueueStep(staged, key);
+  return absl::OkStatus();
+}
+
+bool Network::wants_next() const {
+  return !options_.sparse_input && !backend_.memory().host_addressable();
+}
+
+absl::Status Network::SendNext(const Batch& batch) {
+  TESSERA_CHECK(wants_next());
+  TESSERA_RETURN_IF_ERROR(Check(batch));
+  TESSERA_ASSIGN_OR_RETURN(next_, staging_.Stage(batch, shape().inputs(), shape().outputs()));
+  return absl::OkStatus();
+}
+
+absl::Status Network::BeginStepOnNext(const StepKey& key) {
+  TESSERA_CHECK(holds_next());
+  const Batch staged = next_;
+  next_ = Batch();
+  QueueStep(staged, key);
+  return absl::OkStatus();
+}
+
+void Network::QueueStep(const Batch& staged, const StepKey& key) {
+  last_batch_ = Batch();
+  step_rows_ = staged.rows;
   const float* x = staged.inputs;
   for (size_t i = 0; i < stages_.size(); ++i) {
     if (stages_[i] == nullptr) {
@@ -226,10 +257,16 @@ absl::StatusOr<LossAndCount> Network::TrainStep(const Batch& batch, const StepKe
   sums_view_.Fetch();
   backend_.Mark();
   Backward(key, staged);
-  // Until the loss is known, not until the backward pass is done: the next batch is made meanwhile.
+}
+
+absl::StatusOr<LossAndCount> Network::EndStep() {
+  TESSERA_CHECK(step_rows_ > 0);
+  // Until the loss is known, not until the backward pass is done.
   TESSERA_RETURN_IF_ERROR(backend_.Wait());
   const LossSums& sums = *sums_view_.data();
-  return LossAndCount{sums.loss / static_cast<double>(batch.rows), sums.correct, batch.rows};
+  const int64_t rows = step_rows_;
+  step_rows_ = 0;
+  return LossAndCount{sums.loss / static_cast<double>(rows), sums.correct, rows};
 }
 
 void Network::Backward(const StepKey& key, const Batch& batch) {
@@ -284,6 +321,7 @@ absl::StatusOr<Scores> Network::Score(const Batch& batch, absl::Span<const float
     return absl::InvalidArgumentError(
         absl::StrCat("score: constants are ", constants.size(), " values, want ", plan_.constants));
   }
+  next_ = Batch();  // Its place is taken.
   TESSERA_ASSIGN_OR_RETURN(const Batch staged,
                            staging_.Stage(batch, shape().inputs(), shape().outputs()));
   backend_.memory().CopyIn(constants.data(), constants_.bytes(), constants_.data());

@@ -84,6 +84,17 @@ class Network {
   // loss.
   absl::StatusOr<LossAndCount> TrainStep(const Batch& batch, const StepKey& key);
 
+  // TrainStep in two: BeginStep queues it and checks what TrainStep checks, EndStep waits for the
+  // loss. Kernels queued in between find the gradients. One step at a time.
+  absl::Status BeginStep(const Batch& batch, const StepKey& key);
+  absl::StatusOr<LossAndCount> EndStep();
+  // For a device that works on its own: dense batches may be sent ahead, between BeginStep and
+  // EndStep, and the next step may be on what was sent. A batch that is not used is dropped.
+  bool wants_next() const;
+  bool holds_next() const { return next_.rows > 0; }
+  absl::Status SendNext(const Batch& batch);
+  absl::Status BeginStepOnNext(const StepKey& key);
+
   bool steps_first_weight() const { return options_.steps_first_weight; }
   // Where steps_first_weight: adds `a` times the first weight's gradient to it, in the columns of
   // the batch alone. Directly after TrainStep, while the batch is still there. Queued.
@@ -110,6 +121,7 @@ class Network {
   absl::Status CheckInputs(const Batch& batch) const;
   void ForwardSparse(absl::Span<const Batch> sample, float* y);
   float* GradientAt(int i) const;  // null: there is none
+  void QueueStep(const Batch& staged, const StepKey& key);
   void Backward(const StepKey& key, const Batch& batch);
   void FetchGradients(const StagePlan& plan);
   void BackwardSparse(const Batch& batch, const float* dy);
@@ -126,6 +138,8 @@ class Network {
   int64_t gradients_begin_ = 0;
   HostView<float> gradients_view_;  // where fetches_gradients
   BatchStaging staging_;
+  Batch next_;             // as it was staged; no rows: there is none
+  int64_t step_rows_ = 0;  // of the step that was begun
   std::vector<std::unique_ptr<Stage>> stages_;
   // With sparse_input; stages_[0] is null then.
   std::unique_ptr<SparseLinearStage> sparse_first_;

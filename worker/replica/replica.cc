@@ -91,16 +91,12 @@ absl::StatusOr<int64_t> Replica::MemoryNeeded(const v1::Job& job, const Recipe& 
 
 absl::StatusOr<double> Replica::Train(const Dataset& data, absl::Span<const uint32_t> rows,
                                       const TrainPoint& point) {
-  const Batch batch = rows_.Fill(data, rows);
-  TESSERA_ASSIGN_OR_RETURN(const LossAndCount result,
-                           network_->TrainStep(batch, {job_.seed(), point.step, rank_.value()}));
-  if (optimizer_ == nullptr) return result.loss;
-  ++local_steps_;
   Update update;
+  if (optimizer_ != nullptr) ++local_steps_;
   update.number = averages_states_ ? point.step + 1 : local_steps_;
   update.rate = point.rate;
-  TESSERA_RETURN_IF_ERROR(optimizer_->Step(update));
-  return result.loss;
+  return steps_.Run(network_.get(), optimizer_.get(), data, rows, point,
+                    {job_.seed(), point.step, rank_.value()}, update);
 }
 
 absl::Status Replica::FormUpdate() {

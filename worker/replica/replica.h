@@ -20,6 +20,7 @@
 #include "worker/model/local_optimizer.h"
 #include "worker/model/network.h"
 #include "worker/replica/batch_rows.h"
+#include "worker/replica/minibatch_steps.h"
 #include "worker/train/learner.h"
 
 namespace tessera {
@@ -106,6 +107,7 @@ class Replica final : public Learner {
   ParameterArrays values_;
   ConstParameterArrays update_;
   BatchRows rows_;
+  MinibatchSteps steps_{&rows_};
 };
 
 }  // namespace tessera

@@ -176,14 +176,11 @@ absl::Status SubnetReplica::BeginTail() {
 
 absl::StatusOr<double> SubnetReplica::Train(const Dataset& data, absl::Span<const uint32_t> rows,
                                             const TrainPoint& point) {
-  const Batch batch = rows_.Fill(data, rows);
-  TESSERA_ASSIGN_OR_RETURN(const LossAndCount result,
-                           network_->TrainStep(batch, {job_.seed(), point.step, rank_.value()}));
   Update update;
   update.number = ++local_steps_;
   update.rate = point.rate;
-  TESSERA_RETURN_IF_ERROR(optimizer_->Step(update));
-  return result.loss;
+  return steps_.Run(network_.get(), optimizer_.get(), data, rows, point,
+                    {job_.seed(), point.step, rank_.value()}, update);
 }
 
 absl::StatusOr<ExchangeResult> SubnetReplica::BeginEvaluation(ParameterClient* servers,

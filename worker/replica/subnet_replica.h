@@ -24,6 +24,7 @@
 #include "worker/model/network.h"
 #include "worker/model/streamed_network.h"
 #include "worker/replica/batch_rows.h"
+#include "worker/replica/minibatch_steps.h"
 #include "worker/replica/subnet_memory.h"
 #include "worker/train/learner.h"
 
@@ -97,6 +98,7 @@ class SubnetReplica final : public Learner {
   ModelShape shape_;
   NeuronGroups groups_;
   BatchRows rows_;
+  MinibatchSteps steps_{&rows_};
 
   // The next round.
   KeySet value_keys_;

@@ -22,6 +22,9 @@ struct TrainPoint {
   uint64_t step = 0;
   // What the learning rate of a local optimizer is multiplied by.
   float rate = 1;
+  // The rows of the minibatch after this one, where they are known: they may be made ready meanwhile.
+  // Lives as long as the call.
+  absl::Span<const uint32_t> next = {};
 };
 
 // One thread, the train loop's.

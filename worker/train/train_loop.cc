@@ -149,9 +149,14 @@ int64_t TrainLoop::StepsUntilExchange() const {
 absl::Status TrainLoop::TrainStep() {
   const uint64_t in_epoch = step_ - cut_.first_step;
   TESSERA_CHECK(in_epoch < static_cast<uint64_t>(cut_.steps));
+  next_rows_.clear();
+  if (in_epoch + 1 < static_cast<uint64_t>(cut_.steps)) {
+    const absl::Span<const uint32_t> next = order_.Rows(in_epoch + 1);
+    next_rows_.assign(next.begin(), next.end());
+  }
   const absl::Span<const uint32_t> rows = order_.Rows(in_epoch);
   const absl::Duration begin = options_.clock();
-  TESSERA_ASSIGN_OR_RETURN(last_loss_, learner_.Train(data_.train, rows, {step_, Rate()}));
+  TESSERA_ASSIGN_OR_RETURN(last_loss_, learner_.Train(data_.train, rows, {step_, Rate(), next_rows_}));
   speed_.Add(absl::ToDoubleSeconds(options_.clock() - begin));
   loss_sum_ += last_loss_;
   ++loss_count_;

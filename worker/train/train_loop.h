@@ -95,6 +95,7 @@ class TrainLoop {
   ParameterClient& servers_;
   Coordination& coordination_;
   EpochOrder order_;
+  std::vector<uint32_t> next_rows_;
   PhaseTimer phases_;
   std::atomic<bool> stopping_{false};
 

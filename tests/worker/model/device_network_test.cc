@@ -256,6 +256,46 @@ TEST_CASE("calibration and scores on the device are the CPU's, whole and in bloc
   }
 }
 
+TEST_CASE("a batch that was sent ahead trains as one that was not, and scoring drops it",
+          "[device]") {
+  const auto device = Device();
+  const v1::Model model = ModelOf("6 linear:8 norm relu linear:4 softmax");
+  Network::Options options;
+  options.batch_max = kBatch;
+  const auto ahead = Make(model, options, *device), plain = Make(model, options, *device);
+  v1::Optimizer sgd;
+  sgd.mutable_sgd()->set_learning_rate(0.05);
+  const auto ahead_optimizer = *LocalOptimizer::Create(sgd, *ahead, *device),
+             plain_optimizer = *LocalOptimizer::Create(sgd, *plain, *device);
+  REQUIRE(ahead->wants_next());
+  Rows rows(model, kBatch, 1);
+  const std::vector<float> constants(ahead->plan().constants, 1.0f);
+  for (uint64_t step = 0; step < 8; ++step) {
+    CAPTURE(step);
+    const Rows batch(model, kBatch, 10 + static_cast<unsigned>(step)),
+        next(model, kBatch, 11 + static_cast<unsigned>(step));
+    CHECK(ahead->holds_next() == (step > 0 && step != 5));
+    REQUIRE((ahead->holds_next() ? ahead->BeginStepOnNext({0, step, 0})
+                                 : ahead->BeginStep(batch.batch(), {0, step, 0}))
+                .ok());
+    REQUIRE(ahead_optimizer->Step({}).ok());
+    // The same host memory each time.
+    rows.inputs = next.inputs;
+    rows.labels = next.labels;
+    REQUIRE(ahead->SendNext(rows.batch()).ok());
+    const auto got = ahead->EndStep();
+    const auto want = plain->TrainStep(batch.batch(), {0, step, 0});
+    REQUIRE(plain_optimizer->Step({}).ok());
+    REQUIRE((got.ok() && want.ok()));
+    CHECK(got->loss == want->loss);
+    if (step == 4) REQUIRE(ahead->Score(batch.batch(), constants).ok());
+  }
+  ahead->FetchParameters();
+  plain->FetchParameters();
+  REQUIRE(device->Finish().ok());
+  CHECK(ahead->parameters() == plain->parameters());
+}
+
 TEST_CASE("gradients come to the host only where they are asked for", "[device]") {
   const auto device = Device();
   const v1::Model model = ModelOf("6 linear:8 relu linear:4 softmax");

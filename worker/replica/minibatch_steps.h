@@ -1,0 +1,44 @@
+// Training steps of a network on rows of a data set, with the next batch on its way meanwhile.
+#ifndef TESSERA_WORKER_REPLICA_MINIBATCH_STEPS_H_
+#define TESSERA_WORKER_REPLICA_MINIBATCH_STEPS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "worker/data/dataset.h"
+#include "worker/model/local_optimizer.h"
+#include "worker/model/network.h"
+#include "worker/replica/batch_rows.h"
+#include "worker/train/learner.h"
+
+namespace tessera {
+
+// Everything of a step is queued before the next batch is made, and only then does the host wait for
+// the loss: a device that works on its own is never without work while there are batches. Where the
+// host does the arithmetic itself the next batch is left for the next step.
+//
+// One thread, the network's.
+class MinibatchSteps {
+ public:
+  // `rows` outlives it.
+  explicit MinibatchSteps(BatchRows* rows) : rows_(*rows) {}
+
+  // One minibatch on `rows` of `data`; `optimizer` may be null. Returns the mean loss. Codes as
+  // Network::BeginStep.
+  absl::StatusOr<double> Run(Network* network, LocalOptimizer* optimizer, const Dataset& data,
+                             absl::Span<const uint32_t> rows, const TrainPoint& point,
+                             const StepKey& key, const Update& update);
+
+ private:
+  BatchRows& rows_;
+  // What the network has been sent ahead, if it has.
+  const Dataset* ahead_data_ = nullptr;
+  std::vector<uint32_t> ahead_;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_WORKER_REPLICA_MINIBATCH_STEPS_H_
