@@ -91,6 +91,14 @@ class Others(unittest.TestCase):
         self.assertEqual((code, out), (2, ""))
         self.assertIn('unknown argument "--wrong"', error)
 
+    def test_gpu_bundle_writes_over_nothing_but_a_bundle(self):
+        with tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR")) as folder:
+            code, _, error = run("gpu_bundle.sh", folder)
+            self.assertEqual(code, 2)
+            self.assertIn("%s: exists and is no bundle" % folder, error)
+            self.assertEqual(os.listdir(folder), [])
+        self.assertEqual(run("gpu_bundle.sh", "a", "b")[0], 2)
+
     def test_quickstart_takes_no_arguments(self):
         code, out, error = run("quickstart.sh", "now")
         self.assertEqual((code, out), (2, ""))
