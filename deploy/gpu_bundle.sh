@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Packs programs, GPU tests and benchmark into one folder, and that into one file, which run on another Linux machine with an NVIDIA driver,
-# the CUDA 13 runtime with cuBLAS, and a C library no older than this machine's: no build tools are needed there.
+# Packs programs, GPU tests and benchmark into one folder, and that into one file, which run on another Linux machine
+# with an NVIDIA driver, the CUDA 13 runtime with cuBLAS, and a C library no older than this machine's: no build tools
+# are needed there.
 #
 # There: FOLDER/check.sh runs all of it once; FOLDER/run.sh COMMAND runs one program, such as
 # FOLDER/run.sh tessera run jobs/digits.yaml --set cluster.device=cuda.
@@ -76,7 +77,8 @@ if [[ "$quick" != "--quick" ]]; then
   fi
   step "benchmark" ./run.sh gpu_bench
 fi
-wide='model.layers=[linear: {units: 8192, bias: false}, batch_norm: {}, relu: {}, linear: {units: 8192, bias: false}, batch_norm: {}, relu: {}, linear: {units: 10, bias: false}, batch_norm: {affine: false}]'
+hidden='linear: {units: 8192, bias: false}, batch_norm: {}, relu: {}'
+wide="model.layers=[$hidden, $hidden, linear: {units: 10, bias: false}, batch_norm: {affine: false}]"
 reports=()
 for workers in 1 4; do
   for method in 'data_parallel: {}' 'local_sgd: {local_steps: 2}' 'ist: {local_steps: 20}'; do
@@ -94,4 +96,6 @@ echo "$passed passed, $failed failed"
 END
 chmod +x "$out/run.sh" "$out/check.sh"
 tar -C "$(dirname "$out")" -czf "$out.tar.gz" "$(basename "$out")"
-echo "gpu_bundle: $out holds $(du -sh "$out" | cut -f1), $out.tar.gz $(du -sh "$out.tar.gz" | cut -f1); it wants CUDA 13 and glibc $(ldd --version | head -1 | grep -oE '[0-9.]+$') or newer"
+glibc=$(ldd --version | head -1 | grep -oE '[0-9.]+$')
+echo "gpu_bundle: $out holds $(du -sh "$out" | cut -f1), $out.tar.gz $(du -sh "$out.tar.gz" | cut -f1)"
+echo "gpu_bundle: it wants CUDA 13 and glibc $glibc or newer"

@@ -28,7 +28,8 @@ targets=("$@")
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-bazel test ${config[@]+"${config[@]}"} --test_env=TESSERA_DATA="$(realpath -m "$TESSERA_DATA")" --test_tag_filters="$filter" --keep_going \
+bazel test "${config[@]}" \
+  --test_env=TESSERA_DATA="$(realpath -m "$TESSERA_DATA")" --test_tag_filters="$filter" --keep_going \
   "${targets[@]}" >"$log" 2>&1
 bazel_exit=$?
 grep -v -e 'linux-sandbox' -e '^INFO: From ' -e '^Loading' -e '^Analyzing' -e '^\[' "$log"

@@ -105,7 +105,7 @@ class Others(unittest.TestCase):
         self.assertIn('takes no arguments, got "now"', error)
 
     def test_help_ends_with_0(self):
-        for script in ("fetch_data.sh", "install_deps.sh", "quickstart.sh", "test.sh"):
+        for script in ("fetch_data.sh", "gpu_bundle.sh", "install_deps.sh", "quickstart.sh", "test.sh"):
             code, out, error = run(script, "--help")
             self.assertEqual((code, error), (0, ""), script)
             self.assertIn("usage: ", out)

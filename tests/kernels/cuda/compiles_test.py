@@ -1,4 +1,7 @@
-"""nvcc takes the kernels, for every architecture that the build names, without a warning. Skipped where there is no nvcc."""
+"""nvcc takes the kernels, for every architecture that the build names, without a warning.
+
+Skipped where there is no nvcc.
+"""
 import os
 import re
 import subprocess
