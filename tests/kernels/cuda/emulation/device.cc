@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "kernels/bf16.h"
+#include "tests/kernels/cuda/emulation/faults.h"
 #include "tests/kernels/cuda/emulation/stream.h"
 
 namespace tessera::cuda {
@@ -60,6 +61,11 @@ void Compute(const Product& p) {
 
 }  // namespace
 
+EmulatedFaults& Faults() {
+  static EmulatedFaults faults;
+  return faults;
+}
+
 struct Device::State {
   struct Moment {
     EmulatedStream* stream = nullptr;  // null: never recorded
@@ -72,7 +78,7 @@ struct Device::State {
   int64_t used = 0;
   EmulatedStream streams[2];
   std::vector<Moment> events;
-  absl::Status status;
+  bool broken = false;
 
   EmulatedStream& stream(Stream which) { return streams[static_cast<int>(which)]; }
   void Run(const Moment& moment) {
@@ -118,7 +124,7 @@ absl::StatusOr<void*> Device::Allocate(int64_t bytes) {
     if (begin - offset >= bytes) break;
     offset = (begin + size + kAlignment - 1) / kAlignment * kAlignment;
   }
-  if (bytes > kMemoryBytes - offset) {
+  if (bytes > kMemoryBytes - offset || state_->used + bytes > Faults().memory_bytes) {
     return absl::ResourceExhaustedError(absl::StrCat("cuda:0: no room for ", bytes, " bytes, ",
                                                      memory_free(), " of ", kMemoryBytes,
                                                      " are free"));
@@ -174,7 +180,8 @@ void Device::Multiply(const Product& product) {
 
 bool Device::Admits(int64_t blocks) {
   TESSERA_CHECK(blocks > 0 && blocks <= kBlocksMax);
-  return true;
+  if (Faults().launches_left >= 0 && Faults().launches_left-- == 0) state_->broken = true;
+  return !state_->broken;
 }
 
 void* Device::compute() { return &state_->stream(Stream::kCompute); }
@@ -204,6 +211,9 @@ absl::Status Device::Synchronize() {
   return TakeStatus();
 }
 
-absl::Status Device::TakeStatus() { return absl::OkStatus(); }
+absl::Status Device::TakeStatus() {
+  if (!state_->broken) return absl::OkStatus();
+  return absl::InternalError("cuda:0: a kernel: an illegal memory access was encountered");
+}
 
 }  // namespace tessera::cuda

@@ -1,0 +1,73 @@
+// A GPU that fails in the middle of a job, and one with too little memory.
+#include <catch2/catch.hpp>
+#include <memory>
+#include <string>
+
+#include "kernels/cuda/backend.h"
+#include "tests/kernels/cuda/emulation/faults.h"
+#include "tests/worker/train/subnet_workers.h"
+
+namespace tessera {
+namespace {
+
+std::unique_ptr<Backend> OnDevice() {
+  auto backend = CreateCudaBackend(0);
+  REQUIRE(backend.ok());
+  return *std::move(backend);
+}
+
+v1::Job JobOf(const std::string& method) {
+  return LocalJob({method, kTwoHidden, "train.steps=20"}, 2, 1);
+}
+
+}  // namespace
+
+TEST_CASE("a kernel that fails ends the worker with its cause, whichever it is",
+          "[device][fault]") {
+  const std::string method =
+      GENERATE("method={data_parallel: {}}", "method={local_sgd: {local_steps: 7}}",
+               "method={ist: {local_steps: 7}}");
+  CAPTURE(method);
+  const v1::Job job = JobOf(method);
+  const Datasets data = DataOf(job);
+  int failed = 0;
+  for (const int64_t launch : {0, 1, 7, 30, 31, 40, 101, 250, 400, 1000000}) {
+    CAPTURE(launch);
+    InProcessServers cluster(job, *RecipeFor(job), 2, 1);
+    Worker worker(job, &data, &cluster, 0, 1, Exchange(1), 0, OnDevice);
+    cuda::Faults().launches_left = launch;
+    worker.Start();
+    worker.thread.join();
+    const bool reached = cuda::Faults().launches_left < 0;
+    cuda::Faults().launches_left = -1;
+    failed += reached ? 1 : 0;
+    CHECK(worker.status.ok() == !reached);
+    if (!reached) continue;
+    CHECK(worker.status.code() == absl::StatusCode::kInternal);
+    CHECK(std::string(worker.status.message()) ==
+          "cuda:0: a kernel: an illegal memory access was encountered");
+  }
+  CHECK(failed >= 8);
+}
+
+TEST_CASE("a model that does not fit the GPU is a status, however much is missing",
+          "[device][fault]") {
+  const std::string method =
+      GENERATE("method={data_parallel: {}}", "method={local_sgd: {local_steps: 7}}",
+               "method={ist: {local_steps: 7}}");
+  const v1::Job job = JobOf(method);
+  int refused = 0;
+  for (int64_t bytes = 0;; bytes += 512) {
+    const std::unique_ptr<Backend> backend = OnDevice();
+    cuda::Faults().memory_bytes = bytes;
+    const auto replica = MakeReplica(job, *RecipeFor(job), Rank(0), Exchange(1), backend.get(), {});
+    cuda::Faults().memory_bytes = std::numeric_limits<int64_t>::max();
+    if (replica.ok()) break;
+    ++refused;
+    REQUIRE(replica.status().code() == absl::StatusCode::kResourceExhausted);
+    REQUIRE(std::string(replica.status().message()).find("cuda:0: no room for ") == 0);
+  }
+  CHECK(refused >= 10);
+}
+
+}  // namespace tessera
