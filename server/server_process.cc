@@ -32,11 +32,13 @@
 #include "common/rpc/transport.h"
 #include "common/rule/schedule.h"
 #include "server/control/job_facts.h"
+#include "server/control/server_table.h"
 #include "server/rpc/attach_link.h"
 #include "server/rpc/coordinator_service.h"
 #include "server/rpc/grpc_server.h"
 #include "server/rpc/live_coordinator.h"
 #include "server/rpc/parameter_service.h"
+#include "server/rpc/replica_copier.h"
 #include "server/rpc/status_service.h"
 #include "server/shard/shard.h"
 #include "server/shard/shard_memory.h"
@@ -89,6 +91,7 @@ class ServerProcess {
   std::string announced_;
   std::string coordinator_address_;
   std::optional<ShardLimits> limits_;  // where memory is limited
+  bool is_replica_ = false;
 
   std::unique_ptr<LiveCoordinator> coordinator_;  // rank 0
   std::unique_ptr<ShardThread> shard_;
@@ -97,6 +100,7 @@ class ServerProcess {
   std::unique_ptr<AdminService> admin_service_;
   std::unique_ptr<StatusService> status_service_;
   std::unique_ptr<GrpcServer> server_;
+  std::unique_ptr<ReplicaCopier> copier_;  // where servers are replicas
   std::unique_ptr<AttachLink> link_;
   absl::Mutex mutex_;
   std::optional<absl::Status> link_ended_ ABSL_GUARDED_BY(mutex_);
@@ -105,12 +109,19 @@ class ServerProcess {
 absl::Status ServerProcess::FindAddresses() {
   const auto& addresses = job_.cluster().servers().addresses();
   const int64_t count = job_.cluster().servers().count();
-  if (options_.rank < 0 || options_.rank >= count) {
+  // A replica may join a running job beyond those that it began with.
+  const int64_t ranks = is_replica_ ? kServersMax : count;
+  if (options_.rank < 0 || options_.rank >= ranks) {
     return absl::InvalidArgumentError(absl::StrCat("--rank: got ", options_.rank, ", want 0 to ",
-                                                   count - 1, " (cluster.servers)"));
+                                                   ranks - 1, " (cluster.servers)"));
   }
   listen_ = options_.listen;
-  if (listen_.empty() && !addresses.empty()) listen_ = addresses[options_.rank];
+  const bool is_listed = options_.rank < addresses.size();
+  if (listen_.empty() && is_listed) listen_ = addresses[options_.rank];
+  if (listen_.empty() && !addresses.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--listen: not given, and cluster.servers has no address of rank ", options_.rank));
+  }
   if (listen_.empty()) {
     return absl::InvalidArgumentError(
         "--listen: not given, and cluster.servers is only a count; list the servers' host:port "
@@ -118,7 +129,7 @@ absl::Status ServerProcess::FindAddresses() {
         "`tessera run`");
   }
   if (IsAnyAddress(listen_)) {
-    if (addresses.empty()) {
+    if (!is_listed) {
       return absl::InvalidArgumentError(
           absl::StrCat("--listen: got \"", listen_,
                        "\", want an address that the other machines can call, or list the "
@@ -159,7 +170,9 @@ absl::Status ServerProcess::CheckMemory(const Recipe& recipe, const ModelShape& 
   if (limit == 0) return absl::OkStatus();
   ShardNeeds needs;
   needs.shape = &shape;
-  needs.slices = SlicesOf(shape, ShardId(options_.rank), job_.cluster().servers().count());
+  const auto servers = static_cast<int>(job_.cluster().servers().count());
+  needs.slices = SlicesOf(shape, ShardAt(recipe.placement, options_.rank),
+                          ShardCount(recipe.placement, servers));
   needs.state_count = recipe.make_rule()->state_count();
   needs.workers = std::max<int64_t>(1, job_.cluster().workers());
   std::optional<NeuronGroups> groups;
@@ -172,7 +185,9 @@ absl::Status ServerProcess::CheckMemory(const Recipe& recipe, const ModelShape& 
     push = LargestPush(shape, *groups, needs.slices, needs.workers, needs.part);
   }
   // Pushes come and fetches go by turns; what is sent has yet to leave when the other begins.
-  const int64_t program = kProgramBytes + 2 * needs.workers * LimitedConnectionBytes(push);
+  int64_t program = kProgramBytes + 2 * needs.workers * LimitedConnectionBytes(push);
+  // It may have to copy another replica, and keep what comes meanwhile.
+  if (is_replica_) program += needs.slices.bytes() + kKeptBytesLeast;
   const ShardMemory memory = PlanShardMemory(needs, limit - program);
   limits_ = memory.limits;
   const int64_t need = memory.total() + program;
@@ -194,20 +209,23 @@ absl::Status ServerProcess::StartCoordinator(const ModelShape& shape, const Reci
 
 absl::Status ServerProcess::Start() {
   TESSERA_RETURN_IF_ERROR(UseSecurity(FilesOf(job_.security())));
+  TESSERA_ASSIGN_OR_RETURN(const Recipe recipe, RecipeFor(job_));
+  is_replica_ = recipe.placement == Placement::kReplicated;
   TESSERA_RETURN_IF_ERROR(FindAddresses());
   TESSERA_RETURN_IF_ERROR(CheckSecurity());
   TESSERA_RETURN_IF_ERROR(CheckReportPath());
   std::error_code none;  // One of an earlier process would be taken for this one's.
   if (!options_.address_file.empty()) std::filesystem::remove(options_.address_file, none);
-  TESSERA_ASSIGN_OR_RETURN(const Recipe recipe, RecipeFor(job_));
   TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ExchangedShape(job_.model(), recipe));
   TESSERA_RETURN_IF_ERROR(CheckMemory(recipe, shape));
   if (is_coordinator()) TESSERA_RETURN_IF_ERROR(StartCoordinator(shape, recipe));
 
   Shard::Options shard;
   shard.shape = shape;
-  shard.shard = ShardId(options_.rank);
-  shard.shard_count = job_.cluster().servers().count();
+  shard.shard = ShardAt(recipe.placement, options_.rank);
+  shard.shard_count =
+      ShardCount(recipe.placement, static_cast<int>(job_.cluster().servers().count()));
+  shard.placement = recipe.placement;
   shard.seed = job_.seed();
   shard.kind = static_cast<int>(recipe.payload);
   shard.codecs = recipe.codecs;
@@ -250,6 +268,10 @@ absl::Status ServerProcess::StartServices() {
     counters->set_push_payload_bytes(traffic.push_payload_bytes);
     counters->set_pull_payload_bytes(traffic.pull_payload_bytes);
   };
+  if (is_replica_) {
+    copier_ = std::make_unique<ReplicaCopier>(shard_.get(), digest_);
+    link.copy_from = [this](const std::string& donor) { copier_->CopyFrom(donor); };
+  }
   link.on_end = [this](absl::Status status) {
     absl::MutexLock lock(&mutex_);
     link_ended_ = std::move(status);
@@ -333,6 +355,11 @@ absl::Status ServerProcess::AwaitEnd() {
 
 void ServerProcess::OnSignal(int count) {
   if (count > 1) _exit(1);
+  if (is_replica_ && !is_coordinator()) {
+    Log(LogLevel::kInfo, "server: signal received, leaving the job; again to end at once");
+    link_->Leave();
+    return;
+  }
   Log(LogLevel::kInfo, "server: signal received, draining the job; again to end at once");
   if (is_coordinator()) {
     coordinator_->Run([](Coordinator& coordinator, absl::Time now) {

@@ -48,6 +48,8 @@ namespace {
 // comes on top.
 constexpr int64_t kProgramBytes = int64_t{40} << 20;
 constexpr int64_t kCalibrationRowsMax = 2048;
+// Where servers are replicas: how long a peer is tried that cannot be reached, in leases.
+constexpr int64_t kPeerRetryLeases = 3;
 
 class WorkerProcess {
  public:
@@ -71,6 +73,7 @@ class WorkerProcess {
   absl::Status MakeLearner();
   v1::WorkerReport Report() const;
   void OnLost(absl::Status why);
+  void OnServers(const v1::ServerList& list);
 
   const WorkerOptions& options_;
   const v1::Job job_;
@@ -89,6 +92,7 @@ class WorkerProcess {
   // Set while they may be told to stop.
   std::unique_ptr<ParameterClientGrpc> servers_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<TrainLoop> loop_ ABSL_GUARDED_BY(mutex_);
+  v1::ServerList server_list_ ABSL_GUARDED_BY(mutex_);  // as of the last renewal that brought one
   bool asked_to_leave_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status lost_ ABSL_GUARDED_BY(mutex_);
 };
@@ -96,9 +100,10 @@ class WorkerProcess {
 absl::Status WorkerProcess::CheckMemory() {
   const int64_t limit = job_.cluster().memory_limit();
   const int64_t servers = job_.cluster().servers().count();
+  const int64_t shards = ShardCount(recipe_.placement, static_cast<int>(servers));
   const int64_t program =
       kProgramBytes +
-      servers * LimitedConnectionBytes(shape_.size * static_cast<int64_t>(sizeof(float)) / servers);
+      servers * LimitedConnectionBytes(shape_.size * static_cast<int64_t>(sizeof(float)) / shards);
   const int64_t data = data_->train.bytes() + data_->test.bytes();
   const InputRows input = InputRowsOf(job_.model(), *data_);
   const EvaluationRowCounts rows{std::min(data_->train.rows(), kCalibrationRowsMax),
@@ -188,7 +193,8 @@ absl::Status WorkerProcess::Connect() {
   control.address =
       options_.coordinator.empty() ? job_.cluster().servers().addresses(0) : options_.coordinator;
   control.job_digest = digest_;
-  const int shards = job_.cluster().servers().count();
+  const int shards =
+      ShardCount(recipe_.placement, static_cast<int>(job_.cluster().servers().count()));
   control.layout_hash = LayoutHash(shape_, shards);
   if (options_.rank >= 0) control.rank = Rank(options_.rank);
   control.description = ProcessDescription();
@@ -200,11 +206,16 @@ absl::Status WorkerProcess::Connect() {
   Log(LogLevel::kInfo,
       absl::StrCat("worker: joined rank=", admission_.rank(), " member=", admission_.member(),
                    " first_exchange=", admission_.first_exchange()));
-  coordinator_->StartRenewing([this](absl::Status why) { OnLost(std::move(why)); });
+  coordinator_->StartRenewing([this](absl::Status why) { OnLost(std::move(why)); },
+                              [this](const v1::ServerList& list) { OnServers(list); });
   coordination_ = std::make_unique<RemoteCoordination>(coordinator_.get());
 
   ParameterClientGrpc::Options data;
-  data.servers.assign(admission_.servers().begin(), admission_.servers().end());
+  data.placement = recipe_.placement;
+  data.home = admission_.rank();
+  if (recipe_.placement == Placement::kSharded) {
+    data.servers.assign(admission_.servers().begin(), admission_.servers().end());
+  }
   for (int shard = 0; shard < shards; ++shard)
     data.slices.push_back(SlicesOf(shape_, ShardId(shard), shards));
   data.layout_hash = LayoutHash(shape_, shards);
@@ -212,11 +223,16 @@ absl::Status WorkerProcess::Connect() {
   data.generation = Generation(admission_.generation());
   data.job_digest = digest_;
   data.kind = static_cast<v1::PayloadKind>(recipe_.payload);
-  data.coding = {recipe_.codecs, shape_, job_.seed(), Rank(admission_.rank())};
+  data.coding = {recipe_.codecs, shape_, job_.seed(), Rank(admission_.rank()),
+                 recipe_.placement};
   data.retry_time = absl::Nanoseconds(admission_.lease_timeout_ns());
+  // A peer that dies is out of the list after its lease, which may begin a little later.
+  if (recipe_.placement == Placement::kReplicated) data.retry_time *= kPeerRetryLeases;
   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<ParameterClientGrpc> servers,
                            ParameterClientGrpc::Create(std::move(data)));
+  servers->SetServers(admission_.server_list());
   absl::MutexLock lock(&mutex_);
+  servers->SetServers(server_list_);
   servers_ = std::move(servers);
   return absl::OkStatus();
 }
@@ -279,6 +295,12 @@ void WorkerProcess::OnLost(absl::Status why) {
   if (loop_ != nullptr) loop_->Stop();
   if (servers_ != nullptr) servers_->Cancel();
   coordinator_->Cancel();
+}
+
+void WorkerProcess::OnServers(const v1::ServerList& list) {
+  absl::MutexLock lock(&mutex_);
+  server_list_ = list;
+  if (servers_ != nullptr) servers_->SetServers(list);
 }
 
 void WorkerProcess::OnSignal(int count) {

@@ -30,6 +30,10 @@ class CodecChecker {
   bool sends_values() const { return job_.method().has_ist() || job_.method().has_ensemble(); }
   std::string method() const { return job_.method().has_ist() ? "ist" : "ensemble"; }
   const v1::CodecPair& pair() const { return job_.codec(); }
+  bool pushes_threshold() const {
+    const bool is_own = pair().push().kind_case() == v1::Codec::KIND_NOT_SET;
+    return pair().push().has_threshold() || (is_own && job_.method().has_decentralized());
+  }
 
   void Push() {
     if (pair().push().kind_case() == v1::Codec::KIND_NOT_SET) return;
@@ -83,6 +87,11 @@ class CodecChecker {
       default:
         break;
     }
+    if (pushes_threshold()) {
+      return Fail(key,
+                  "got true, want false with method decentralized, whose codec, threshold, keeps what "
+                  "it does not send by itself");
+    }
     if (job_.method().has_quant_dp()) {
       return Fail(key, "got true, want false with method quant_dp: qsgd's rounding has no bias");
     }
@@ -90,7 +99,7 @@ class CodecChecker {
   }
 
   void Flush() {
-    if (!pair().flush() || pair().error_feedback() || pair().push().has_threshold()) return;
+    if (!pair().flush() || pair().error_feedback() || pushes_threshold()) return;
     Fail("codec.flush",
          "got true, want false: with this codec.push nothing is held back that a last push could "
          "bring; that is so of threshold, and with error_feedback");

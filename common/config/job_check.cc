@@ -204,6 +204,7 @@ class Checker {
       Tail(job);
     }
     if (method.has_ensemble()) Subnets(job, "ensemble", workers);
+    if (method.has_decentralized()) WarmUp(job);
     const std::string average = "method.local_sgd.average_state";
     if (method.local_sgd().average_state() && Sound(average) && Sound("train.optimizer") &&
         StateNames(job.train().optimizer()).empty()) {
@@ -211,6 +212,30 @@ class Checker {
            "got true, want false: sgd without momentum has no state, so that there is nothing to "
            "average");
     }
+  }
+
+  // The rest of the job follows it.
+  void WarmUp(const v1::Job& job) {
+    const std::string key = "method.decentralized.warmup_steps";
+    const int64_t warmup = job.method().decentralized().warmup_steps();
+    if (!Sound(key) || !Sound("train") || job.train().steps() == 0) return;
+    if (warmup == 0 || warmup < job.train().steps()) return;
+    Fail(key, absl::StrCat("got ", warmup, ", want less than ", job.train().steps(),
+                           ", which is train.steps: the others would never begin"));
+  }
+
+  // Every worker has a server of its own.
+  void ServersBeside(const v1::Job& job) {
+    if (!job.method().has_decentralized()) return;
+    if (!Sound("cluster.servers") || !Sound("cluster.workers")) return;
+    const int64_t servers = job.cluster().servers().count();
+    const int64_t workers = job.cluster().workers();
+    if (servers == workers) return;
+    const bool is_listed = !job.cluster().servers().addresses().empty();
+    Fail(is_listed ? "cluster.servers.addresses" : "cluster.servers.count",
+         absl::StrCat("got ", servers, ", want ", workers,
+                      ", the number of workers (cluster.workers): with decentralized every worker "
+                      "has a server of its own beside it"));
   }
 
   // Hidden neurons are dealt to the workers.
@@ -368,6 +393,7 @@ void CheckJob(const Positions& positions, v1::Job* job, JobErrors* errors) {
   CheckCodecs(positions, *job, errors);
   checker.Device(job->cluster().device());
   if (job->has_cluster()) checker.Servers(job->mutable_cluster()->mutable_servers());
+  checker.ServersBeside(*job);
 }
 
 void CheckDataFiles(const Positions& positions, const v1::Job& job, JobErrors* errors) {

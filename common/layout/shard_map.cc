@@ -8,6 +8,14 @@
 
 namespace tessera {
 
+int ShardCount(Placement placement, int servers) {
+  return placement == Placement::kReplicated ? 1 : servers;
+}
+
+ShardId ShardAt(Placement placement, int server) {
+  return ShardId(placement == Placement::kReplicated ? 0 : server);
+}
+
 ShardSlices SlicesOf(const ModelShape& shape, ShardId shard, int shard_count) {
   TESSERA_CHECK(shard_count >= 1 && shard.value() < static_cast<uint64_t>(shard_count));
   ShardSlices result;

@@ -16,6 +16,17 @@
 
 namespace tessera {
 
+// Where entries live.
+enum class Placement {
+  kSharded,     // each row on one server
+  kReplicated,  // all of them on every server
+};
+
+// How many shards so many servers make, and which of them `server` has: with replicated placement every
+// server has shard 0 of 1.
+int ShardCount(Placement placement, int servers);
+ShardId ShardAt(Placement placement, int server);
+
 // One shard's rows of one parameter.
 struct Slice {
   int parameter = 0;  // index into ModelShape.parameters
@@ -42,7 +53,7 @@ ShardSlices SlicesOf(const ModelShape& shape, ShardId shard, int shard_count);
 // An entry of the dense order in words: "layers.0.weight[12, 5]".
 std::string DescribeEntry(const ModelShape& shape, const ShardSlices& slices, int64_t entry);
 
-// A hash of names, shapes and the number of servers: two processes with the same value agree on
+// A hash of names, shapes and the number of shards: two processes with the same value agree on
 // where every entry lives and what the dense order is.
 uint64_t LayoutHash(const ModelShape& shape, int shard_count);
 

@@ -15,6 +15,7 @@ Recipe Ssp(const v1::Job& job);
 Recipe Ist(const v1::Job& job);
 Recipe Ensemble(const v1::Job& job);
 Recipe QuantDp(const v1::Job& job);
+Recipe Decentralized(const v1::Job& job);
 
 }  // namespace tessera
 

@@ -23,6 +23,7 @@ constexpr Entry kMethods[] = {
     {v1::Method::kIst, Ist},
     {v1::Method::kEnsemble, Ensemble},
     {v1::Method::kQuantDp, QuantDp},
+    {v1::Method::kDecentralized, Decentralized},
 };
 
 // What the job says, and where it says nothing, what the method has chosen.

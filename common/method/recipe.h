@@ -14,6 +14,7 @@
 #include "common/codec/codec.h"
 #include "common/consistency/policy.h"
 #include "common/layout/parameters.h"
+#include "common/layout/shard_map.h"
 #include "common/rule/rule.h"
 #include "common/rule/schedule.h"
 #include "proto/job.pb.h"
@@ -34,6 +35,8 @@ struct Recipe {
   // Minibatches between exchanges.
   int64_t local_steps = 1;
   PayloadKind payload = PayloadKind::kGradient;
+  // Replicated: rank k has server k beside it and pulls from that one alone; pushes go to all.
+  Placement placement = Placement::kSharded;
   // All members make the same exchange together.
   bool lockstep = true;
   // A member's exchange tells its step: one that joins begins where its first exchange does.
@@ -47,6 +50,8 @@ struct Recipe {
   int64_t tail_steps = 0;
   // One round is the whole job: nobody can join later.
   bool closed_to_joiners = false;
+  // Rank 0 trains so many minibatches before the others join.
+  int64_t warmup_steps = 0;
   // The coordinator gives slower workers fewer local steps.
   bool step_budgets = false;
   // States of the workers' optimizers that are exchanged and averaged beside the parameters.

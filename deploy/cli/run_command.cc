@@ -21,6 +21,7 @@
 #include "common/base/check.h"
 #include "common/base/termination.h"
 #include "common/config/job_reader.h"
+#include "common/method/recipe.h"
 #include "common/rpc/security.h"
 #include "deploy/cli/child_process.h"
 #include "deploy/cli/progress.h"
@@ -74,7 +75,8 @@ class JobRun {
   absl::Status AwaitFirstServer(const std::atomic<int>& signals);
   absl::Status StartWorker(int rank);
   absl::Status Follow(const std::atomic<int>& signals);
-  absl::Status CheckServers();
+  // A server that ended with an error, where the job cannot go on without it.
+  absl::Status CheckServers(const std::optional<v1::JobStatus>& status);
   // Workers that ended with an error are told of; an error where the job cannot begin or go on
   // without them.
   absl::Status CheckWorkers(const std::optional<v1::JobStatus>& status);
@@ -95,7 +97,9 @@ class JobRun {
   std::string directory_;
   bool keep_directory_ = false;
   std::string coordinator_;
+  bool servers_may_go_ = false;  // they are replicas
   std::vector<ChildProcess> servers_;
+  std::vector<bool> server_noticed_;
   std::vector<ChildProcess> workers_;
   std::vector<absl::Time> worker_ended_;  // when it was seen
   std::vector<bool> worker_noticed_;
@@ -116,6 +120,8 @@ absl::Status JobRun::Prepare() {
   TESSERA_RETURN_IF_ERROR(UseSecurity(FilesOf(job_.security())));
   TESSERA_ASSIGN_OR_RETURN(server_program_, FindProgram("tessera-server", "server"));
   TESSERA_ASSIGN_OR_RETURN(worker_program_, FindProgram("tessera-worker", "worker"));
+  TESSERA_ASSIGN_OR_RETURN(const Recipe recipe, RecipeFor(job_));
+  servers_may_go_ = recipe.placement == Placement::kReplicated;
   if (!options_.report_path.empty()) {
     std::ofstream probe(options_.report_path, std::ios::app);
     if (!probe) {
@@ -174,6 +180,7 @@ absl::Status JobRun::StartServer(int rank) {
   child.log_path = LogPath(absl::StrCat("server-", rank));
   TESSERA_ASSIGN_OR_RETURN(ChildProcess started, ChildProcess::Start(std::move(child)));
   servers_.push_back(std::move(started));
+  server_noticed_.push_back(false);
   return absl::OkStatus();
 }
 
@@ -183,7 +190,7 @@ absl::Status JobRun::AwaitFirstServer(const std::atomic<int>& signals) {
   while (true) {
     std::ifstream file(path);
     if (std::getline(file, coordinator_) && !coordinator_.empty()) return absl::OkStatus();
-    TESSERA_RETURN_IF_ERROR(CheckServers());
+    TESSERA_RETURN_IF_ERROR(CheckServers(std::nullopt));
     if (signals > 0) return absl::CancelledError("stopped before the job began");
     if (absl::Now() > limit) {
       return absl::DeadlineExceededError(absl::StrCat("server 0 has not come up within ",
@@ -208,10 +215,18 @@ absl::Status JobRun::StartWorker(int rank) {
   return absl::OkStatus();
 }
 
-absl::Status JobRun::CheckServers() {
-  for (ChildProcess& server : servers_) {
-    const std::optional<ChildProcess::Exit> exit = server.Poll();
-    if (exit.has_value() && !exit->ok()) return ChildError(server, *exit, "");
+absl::Status JobRun::CheckServers(const std::optional<v1::JobStatus>& status) {
+  const bool begun = status.has_value() && status->generation() > 0;
+  for (size_t i = 0; i < servers_.size(); ++i) {
+    const std::optional<ChildProcess::Exit> exit = servers_[i].Poll();
+    if (!exit.has_value() || exit->ok() || server_noticed_[i]) continue;
+    if (!servers_may_go_ || i == 0 || !begun) return ChildError(servers_[i], *exit, "");
+    server_noticed_[i] = true;
+    keep_directory_ = true;
+    progress_.Clear();
+    std::fprintf(
+        stderr, "tessera: %s\n",
+        std::string(ChildError(servers_[i], *exit, "; the others go on").message()).c_str());
   }
   return absl::OkStatus();
 }
@@ -270,7 +285,7 @@ absl::Status JobRun::Follow(const std::atomic<int>& signals) {
     if (ended.has_value() || (status.has_value() && !status->report_json().empty()))
       return absl::OkStatus();
     TESSERA_RETURN_IF_ERROR(CheckWorkers(status));
-    if (const absl::Status servers = CheckServers(); !servers.ok()) {
+    if (const absl::Status servers = CheckServers(status); !servers.ok()) {
       // A server ends with the job; why the job did says more.
       return JobFailed(kLastWordsMax) ? absl::OkStatus() : servers;
     }
@@ -315,7 +330,7 @@ absl::Status JobRun::Conclude() {
     return absl::AbortedError(absl::StrCat("the job has failed: ", status->failure()));
   }
   TESSERA_RETURN_IF_ERROR(CheckWorkers(status));
-  TESSERA_RETURN_IF_ERROR(CheckServers());
+  TESSERA_RETURN_IF_ERROR(CheckServers(status));
   if (!reported) {
     const std::optional<absl::Status> ended = status_->ended();
     return absl::AbortedError(absl::StrCat("the job ended without a report; ",

@@ -64,6 +64,13 @@ absl::Status Simulation::Build() {
   digest_ = JobDigest(job_);
   TESSERA_ASSIGN_OR_RETURN(recipe_, RecipeFor(job_));
   TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ExchangedShape(job_.model(), recipe_));
+  if (recipe_.placement == Placement::kReplicated) {
+    return absl::UnimplementedError(
+        absl::StrCat("simulation: method ", recipe_.name,
+                     " is not simulated, as each of its servers has the whole model and a worker "
+                     "beside it; tessera run runs it, and async_sgd with local_steps is the nearest "
+                     "that is simulated"));
+  }
   const JobFacts facts = FactsOf(job_, recipe_, shape, digest_);
   if (facts.members_max > 0 && facts.workers > facts.members_max) {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -12,18 +12,32 @@ Agreement::Agreement(int servers, uint64_t number, Exchange proposed, uint64_t m
       proposed_(proposed),
       margin_(margin),
       highest_(proposed),
-      answered_(servers, false) {}
+      answered_(servers, false),
+      dropped_(servers, false) {}
 
 Agreement Agreement::Raised(uint64_t number) const {
-  return Agreement(static_cast<int>(answered_.size()), number,
-                   Exchange(highest_.value() + margin_),
+  Agreement raised(static_cast<int>(answered_.size()), number, Exchange(highest_.value() + margin_),
                    std::min(kMarginMax, std::max<uint64_t>(1, 2 * margin_)));
+  raised.answered_ = dropped_;
+  raised.dropped_ = dropped_;
+  return raised;
 }
 
 Agreement::Outcome Agreement::OnReply(ShardId server, uint64_t number, Exchange promised) {
   if (number != number_ || server.value() >= answered_.size()) return Outcome::kWaiting;
   answered_[server.value()] = true;
   highest_ = std::max(highest_, promised);
+  return Conclude();
+}
+
+Agreement::Outcome Agreement::Drop(ShardId server) {
+  if (server.value() >= answered_.size()) return Outcome::kWaiting;
+  answered_[server.value()] = true;
+  dropped_[server.value()] = true;
+  return Conclude();
+}
+
+Agreement::Outcome Agreement::Conclude() const {
   if (std::find(answered_.begin(), answered_.end(), false) != answered_.end()) {
     return Outcome::kWaiting;
   }

@@ -32,6 +32,8 @@ class Agreement {
   };
   // A repeated answer changes nothing. `promised` before proposed() counts as proposed().
   Outcome OnReply(ShardId server, uint64_t number, Exchange promised);
+  // `server` is none any more: nobody waits for its answer, to this proposal or a raised one.
+  Outcome Drop(ShardId server);
 
   uint64_t number() const { return number_; }
   Exchange proposed() const { return proposed_; }
@@ -43,7 +45,10 @@ class Agreement {
   Exchange proposed_;
   uint64_t margin_;
   Exchange highest_;
+  Outcome Conclude() const;
+
   std::vector<bool> answered_;
+  std::vector<bool> dropped_;
 };
 
 }  // namespace tessera

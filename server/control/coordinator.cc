@@ -104,6 +104,7 @@ absl::StatusOr<v1::JoinReply> Coordinator::Join(const v1::JoinRequest& request, 
   for (int i = 0; i < facts_.servers; ++i) {
     reply.add_servers(membership_.servers().at(ShardId(i)).address);
   }
+  if (facts_.replicated) *reply.mutable_server_list() = membership_.ServerListText();
   reply.set_first_exchange(member.first_exchange.value());
   reply.set_first_step(member.first_step);
   reply.set_generation(membership_.generation().value());
@@ -121,6 +122,9 @@ absl::StatusOr<v1::RenewReply> Coordinator::Renew(const v1::RenewRequest& reques
   reply.set_drain_exchange(membership_.drain_exchange().value());
   if (facts_.step_budgets) {
     reply.set_step_budget(membership_.members().StepBudget(MemberId(request.member())));
+  }
+  if (facts_.replicated && request.servers_known() != membership_.server_list_generation()) {
+    *reply.mutable_server_list() = membership_.ServerListText();
   }
   return reply;
 }
@@ -242,7 +246,7 @@ void Coordinator::Settle(absl::Time now) {
     std::string last;
     for (const auto& [id, record] : membership_.members().all()) {
       finished += record.state == MemberState::kLeft && record.first_exchange != Exchange();
-      waiting += IsLive(record.state);
+      waiting += IsLive(record.state) && membership_.MayBegin(record);
       if (record.state == MemberState::kFailed || record.state == MemberState::kLost) {
         last = absl::StrCat("; worker ", record.rank.value(), ": ", record.ended);
       }
@@ -367,8 +371,9 @@ void Coordinator::FillMembers(absl::Time now, v1::JobStatus* status) const {
 
 void Coordinator::FillServers(absl::Time now, v1::JobStatus* status) const {
   uint64_t examples = std::numeric_limits<uint64_t>::max();
-  for (int i = 0; i < facts_.servers; ++i) {
+  for (int i = 0; i < membership_.servers().count(); ++i) {
     const ServerRecord& record = membership_.servers().at(ShardId(i));
+    if (facts_.replicated && record.gone) continue;
     v1::ServerStatus& server = *status->add_servers();
     server.set_rank(i);
     if (!record.known) continue;

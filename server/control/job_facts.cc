@@ -32,7 +32,8 @@ JobFacts FactsOf(const v1::Job& job, const Recipe& recipe, const ModelShape& sha
   facts.method_description = recipe.description;
   facts.digest = std::move(digest);
   facts.version = kVersion;
-  facts.layout_hash = LayoutHash(shape, cluster.servers().count());
+  facts.layout_hash =
+      LayoutHash(shape, ShardCount(recipe.placement, static_cast<int>(cluster.servers().count())));
   facts.seed = job.seed();
   facts.servers = cluster.servers().count();
   facts.workers = cluster.workers();
@@ -46,6 +47,8 @@ JobFacts FactsOf(const v1::Job& job, const Recipe& recipe, const ModelShape& sha
   facts.step_budgets = recipe.step_budgets;
   facts.subnets = recipe.subnets;
   facts.parts_by_speed = recipe.parts_by_speed;
+  facts.replicated = recipe.placement == Placement::kReplicated;
+  facts.warmup_steps = static_cast<uint64_t>(recipe.warmup_steps);
   facts.closed_to_joiners = recipe.closed_to_joiners;
   if (recipe.subnets) facts.members_max = LeastCutWidth(GroupsOf(job.model(), shape));
   facts.insecure = job.security().certificate().empty();

@@ -50,6 +50,11 @@ struct JobFacts {
   bool parts_by_speed = false;
   // Members that there can be: the least hidden layer has so many neurons. 0: any number.
   int64_t members_max = 0;
+  // Every server holds all entries and has the worker of its rank beside it. Servers may come and go
+  // while the job runs, but for server 0.
+  bool replicated = false;
+  // Rank 0 makes so many steps before the others are admitted.
+  uint64_t warmup_steps = 0;
   // Nobody can join once the job has begun.
   bool closed_to_joiners = false;
   // data.partition: every worker's rows are its own.

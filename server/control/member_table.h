@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -57,7 +58,9 @@ struct MemberRecord {
   // Subnets: it was removed, and is a site of the rounds before this one; 0: not agreed on yet.
   std::optional<Exchange> site_until;
   std::optional<v1::WorkerReport> report;
-  // After its removal: the last exchange of it that each server counted.
+  // After its removal: the servers that had all pushes until then, and the last exchange of it that
+  // each of them counted.
+  std::set<ShardId> counted_by;
   std::map<ShardId, Exchange> last_counted;
 };
 

@@ -1,7 +1,6 @@
 #include "server/control/membership.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,9 +14,6 @@ std::string Seconds(absl::Duration duration) {
   return absl::FormatDuration(absl::Trunc(duration, absl::Milliseconds(1)));
 }
 
-// Said by name when many are waited for.
-constexpr size_t kNamesMax = 16;
-
 std::string Name(ShardId server) { return absl::StrCat("server ", server.value()); }
 
 }  // namespace
@@ -26,8 +22,17 @@ Membership::Membership(const JobFacts& facts)
     : facts_(facts), servers_(facts), members_(facts), parts_(facts) {}
 
 absl::Status Membership::Attach(const v1::ServerHello& hello, absl::Time now) {
+  const ShardId server(hello.rank());
+  const bool is_known = servers_.IsHere(server) && servers_.at(server).known;
+  const bool is_other = is_known && servers_.at(server).life != hello.life();
+  if (facts_.replicated && started_ && !closed_ && is_other && !servers_.at(server).attached &&
+      server != ShardId(0)) {
+    LoseServer(server, "its server was restarted");
+  }
   absl::Status attached = servers_.Attach(hello, started_, now);
-  if (absl::IsFailedPrecondition(attached) && !failure_) failure_ = std::string(attached.message());
+  if (absl::IsFailedPrecondition(attached) && !failure_ && !facts_.replicated) {
+    failure_ = std::string(attached.message());
+  }
   TESSERA_RETURN_IF_ERROR(attached);
   Log(LogLevel::kInfo, absl::StrCat("control: server attached rank=", hello.rank(),
                                     " address=", hello.address()));
@@ -43,6 +48,10 @@ absl::Status Membership::Attach(const v1::ServerHello& hello, absl::Time now) {
     if (open_) *state.mutable_propose() = ProposalText();
     // It may have missed the outcome of earlier ones.
     state.set_withdraw(open_ ? open_->agreement.number() - 1 : last_proposal_);
+    if (const std::optional<ShardId> donor = DonorFor(server); donor.has_value()) {
+      state.set_copy_from(servers_.at(*donor).address);
+      if (!is_known || is_other) ++server_list_generation_;
+    }
     outbox_.push_back({ShardId(hello.rank()), state});
   }
   TryStart();
@@ -61,39 +70,57 @@ void Membership::OnShardMessage(ShardId server, const v1::ShardMessage& message,
   if (message.has_counters()) servers_.OnCounters(server, message.counters(), now);
   if (message.has_applied()) {
     servers_.OnApplied(server, Generation(message.applied().generation()), now);
-    for (const auto& removed : message.applied().removed()) CountPartialPush(removed, server);
+    for (const auto& removed : message.applied().removed()) OnRemoved(removed, server);
     AdmitPlanned();
   }
   if (message.has_proposal_reply() && open_) {
     const v1::ProposalReply& reply = message.proposal_reply();
-    switch (open_->agreement.OnReply(server, reply.proposal(), Exchange(reply.first_exchange()))) {
-      case Agreement::Outcome::kWaiting:
-        break;
-      case Agreement::Outcome::kRaised: {
-        const uint64_t replaced = open_->agreement.number();
-        open_->agreement = open_->agreement.Raised(++last_proposal_);
-        SendProposal(replaced);
-        break;
-      }
-      case Agreement::Outcome::kAgreed:
-        Settle();
-        break;
-    }
+    OnAgreement(
+        open_->agreement.OnReply(server, reply.proposal(), Exchange(reply.first_exchange())));
+  }
+  if (!facts_.replicated || !servers_.IsHere(server)) return;
+  if (message.counters().copied() && !servers_.at(server).ready) {
+    servers_.SetReady(server);
+    Log(LogLevel::kInfo, absl::StrCat("control: server ready rank=", server.value()));
+    ProposeNext();
+  }
+  if (message.leaves() && server != ShardId(0) && started_ && !closed_) {
+    LoseServer(server, "its server was asked to end");
   }
 }
 
-void Membership::CountPartialPush(const v1::PlanApplied::Removed& removed, ShardId server) {
-  MemberRecord* member = members_.Find(MemberId(removed.member()));
-  if (member == nullptr || !member->last_counted.emplace(server, removed.last_exchange()).second) {
-    return;
+void Membership::OnAgreement(Agreement::Outcome outcome) {
+  switch (outcome) {
+    case Agreement::Outcome::kWaiting:
+      break;
+    case Agreement::Outcome::kRaised: {
+      const uint64_t replaced = open_->agreement.number();
+      open_->agreement = open_->agreement.Raised(++last_proposal_);
+      SendProposal(replaced);
+      break;
+    }
+    case Agreement::Outcome::kAgreed:
+      Settle();
+      break;
   }
-  if (static_cast<int>(member->last_counted.size()) != servers_.count()) return;
+}
+
+void Membership::OnRemoved(const v1::PlanApplied::Removed& removed, ShardId server) {
+  MemberRecord* member = members_.Find(MemberId(removed.member()));
+  if (member == nullptr || member->counted_by.count(server) == 0) return;
+  if (member->last_counted.emplace(server, removed.last_exchange()).second) {
+    CountPartialPush(member);
+  }
+}
+
+void Membership::CountPartialPush(MemberRecord* member) {
+  if (member->last_counted.size() != member->counted_by.size()) return;
+  member->counted_by.clear();
   for (const auto& [other, exchange] : member->last_counted) {
     if (exchange == member->last_counted.begin()->second) continue;
     ++partial_pushes_;
-    Log(LogLevel::kWarning,
-        absl::StrCat("control: partial push worker=", member->rank.value(),
-                     " member=", member->member.value()));
+    Log(LogLevel::kWarning, absl::StrCat("control: partial push worker=", member->rank.value(),
+                                         " member=", member->member.value()));
     return;
   }
 }
@@ -108,7 +135,10 @@ absl::StatusOr<const MemberRecord*> Membership::Join(const v1::JoinRequest& requ
           "join: the job has begun, and its only round is cut among those who began it");
     }
     const size_t known = members_.all().size();
-    TESSERA_ASSIGN_OR_RETURN(member, members_.Add(request, now));
+    v1::JoinRequest wanted = request;
+    const std::optional<uint32_t> beside = RankBeside();
+    if (!request.has_rank() && beside.has_value()) wanted.set_rank(*beside);
+    TESSERA_ASSIGN_OR_RETURN(member, members_.Add(wanted, now));
     if (members_.all().size() > known) {
       Log(LogLevel::kInfo, absl::StrCat("control: worker joined worker=",
                                         members_.Find(member)->rank.value(),
@@ -129,11 +159,18 @@ absl::Status Membership::Renew(const v1::RenewRequest& request, absl::Time now) 
   MemberRecord* record = members_.Find(member);
   record->drain_seen = std::max(record->drain_seen, request.drain_seen());
   ReleaseDrain();
+  // The warm-up may be over.
+  if (facts_.warmup_steps > 0) ProposeNext();
   return absl::OkStatus();
 }
 
 void Membership::Remove(MemberId member, MemberState how, absl::string_view why) {
   const MemberState was = members_.Find(member)->state;
+  for (int i = 0; i < servers_.count(); ++i) {
+    // A replica that has yet to copy another one knows nothing of its own.
+    const bool counts = !facts_.replicated || servers_.IsReady(ShardId(i));
+    if (counts) members_.Find(member)->counted_by.insert(ShardId(i));
+  }
   members_.End(member, how, why);
   const MemberRecord& record = *members_.Find(member);
   Log(how == MemberState::kLeft ? LogLevel::kInfo : LogLevel::kWarning,
@@ -171,6 +208,11 @@ void Membership::Tick(absl::Time now) {
     // One that falls silent while the job closes may come back with its last counters: the end has
     // a limit of its own.
     if (closed_) continue;
+    if (facts_.replicated && server != ShardId(0)) {
+      LoseServer(server, absl::StrCat("its server was last heard ", silence, " ago, lease ",
+                                      Seconds(facts_.lease_timeout)));
+      continue;
+    }
     servers_.SetGone(server);
     if (!failure_) {
       failure_ = absl::StrCat(Name(server), " is gone: last heard ", silence, " ago, lease ",
@@ -222,7 +264,8 @@ void Membership::TryStart() {
   }
   started_ = true;
   for (MemberRecord* member : members_.In(MemberState::kWaiting)) {
-    if (member->rank.value() >= facts_.workers) continue;  // It joins late.
+    // Others join late.
+    if (member->rank.value() >= (facts_.warmup_steps > 0 ? 1 : facts_.workers)) continue;
     members_.SetState(member, MemberState::kPlanned);
     member->first_exchange = Exchange(1);
     member->planned_in = generation_.Next();
@@ -301,7 +344,9 @@ void Membership::SendProposal(uint64_t replaced) {
 }
 
 void Membership::SendToAll(const v1::PlanMessage& message) {
-  for (int i = 0; i < servers_.count(); ++i) outbox_.push_back({ShardId(i), message});
+  for (int i = 0; i < servers_.count(); ++i) {
+    if (servers_.IsHere(ShardId(i))) outbox_.push_back({ShardId(i), message});
+  }
 }
 
 void Membership::Settle() {
@@ -367,6 +412,15 @@ void Membership::ProposeNext() {
     recut = true;
   } else {
     std::vector<MemberRecord*> waiting = members_.In(MemberState::kWaiting);
+    if (facts_.replicated) {
+      const bool is_warming_up = IsWarmingUp();
+      waiting.erase(std::remove_if(waiting.begin(), waiting.end(),
+                                   [&](const MemberRecord* member) {
+                                     return is_warming_up ||
+                                            !servers_.IsReady(ShardId(member->rank.value()));
+                                   }),
+                    waiting.end());
+    }
     if (!waiting.empty()) {
       // In the order of arrival.
       MemberRecord* first = *std::min_element(
@@ -387,6 +441,9 @@ void Membership::ProposeNext() {
   if (facts_.subnets) from = std::max(from, sites_begin_);
   open_ = OpenProposal{joiner, recut, std::move(shares),
                        Agreement(servers_.count(), ++last_proposal_, from)};
+  for (int i = 0; i < servers_.count(); ++i) {
+    if (!servers_.IsHere(ShardId(i))) open_->agreement.Drop(ShardId(i));
+  }
   SendProposal(0);
 }
 
@@ -400,61 +457,6 @@ void Membership::ReleaseDrain() {
   message.set_withdraw(open_->agreement.number());
   open_.reset();
   SendToAll(message);
-}
-
-std::vector<std::string> Membership::WaitingFor(const MemberRecord& member) const {
-  std::vector<std::string> names;
-  std::vector<ShardId> servers;
-  switch (member.state) {
-    case MemberState::kWaiting:
-      if (!started_) return WaitingFor();
-      if (open_ && open_->joiner != MemberId()) {
-        const MemberRecord& first = *members_.Find(open_->joiner);
-        return {absl::StrCat("worker ", first.rank.value(), " to be admitted first")};
-      }
-      // A lost site's end is agreed on before anybody is admitted.
-      servers = open_ ? open_->agreement.Missing() : servers_.Behind(generation_);
-      break;
-    case MemberState::kProposed:
-      servers = open_->agreement.Missing();
-      break;
-    case MemberState::kPlanned:
-      servers = servers_.Behind(member.planned_in);
-      break;
-    default:
-      break;
-  }
-  for (ShardId server : servers) names.push_back(Name(server));
-  return names;
-}
-
-std::vector<std::string> Membership::WaitingFor() const {
-  std::vector<std::string> names;
-  if (!started_) {
-    for (ShardId server : servers_.Unknown()) names.push_back(Name(server));
-    for (int rank = 0; rank < facts_.workers; ++rank) {
-      if (members_.LiveAt(Rank(rank)) != nullptr) continue;
-      if (names.size() >= kNamesMax) {
-        names.push_back("more workers");
-        break;
-      }
-      names.push_back(absl::StrCat("worker ", rank));
-    }
-    return names;
-  }
-  std::set<uint32_t> ranks;
-  for (int i = 0; i < servers_.count(); ++i) {
-    const v1::ServerCounters& counters = servers_.at(ShardId(i)).counters;
-    ranks.insert(counters.waits_for_ranks().begin(), counters.waits_for_ranks().end());
-  }
-  for (uint32_t rank : ranks) {
-    if (names.size() == kNamesMax) {
-      names.push_back(absl::StrCat(ranks.size() - kNamesMax, " more workers"));
-      break;
-    }
-    names.push_back(absl::StrCat("worker ", rank));
-  }
-  return names;
 }
 
 std::vector<Outgoing> Membership::TakeOutbox() { return std::exchange(outbox_, {}); }

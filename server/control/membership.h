@@ -11,7 +11,10 @@
 // Drain      propose an exchange as for a joiner -> all agree -> tell every worker to stop after it
 //            -> all have heard -> withdraw, and all stop at the same place.
 //
-// A lost server's parameters are gone: the job fails.
+// A lost server's parameters are gone: the job fails. Where servers are replicas the others go on:
+// Lost server   it and the worker beside it are removed, and nobody pushes to it any more.
+// New server    workers are told to push to it -> it copies a replica (server/shard/replica.h) -> a
+//               worker of its rank may join.
 #ifndef TESSERA_SERVER_CONTROL_MEMBERSHIP_H_
 #define TESSERA_SERVER_CONTROL_MEMBERSHIP_H_
 
@@ -92,6 +95,14 @@ class Membership {
   const Parts& parts() const { return parts_; }
   const ServerTable& servers() const { return servers_; }
   Generation generation() const { return generation_; }
+  // A live member that the job need not end without: not one that waits for a replica beside it which
+  // nobody has started.
+  bool MayBegin(const MemberRecord& member) const {
+    return !facts_.replicated || servers_.IsHere(ShardId(member.rank.value()));
+  }
+  // Where servers are replicas: those to push to.
+  v1::ServerList ServerListText() const;
+  uint64_t server_list_generation() const { return server_list_generation_; }
   uint64_t partial_pushes() const { return partial_pushes_; }
 
   std::vector<Outgoing> TakeOutbox();
@@ -105,6 +116,18 @@ class Membership {
     std::optional<Parts::Shares> shares;  // of the recut
     Agreement agreement;
   };
+
+  void OnAgreement(Agreement::Outcome outcome);
+  // Replicas.
+  void LoseServer(ShardId server, absl::string_view why);
+  bool IsWarmingUp() const;
+  // Every server that awaits a copy is told of whom.
+  void OrderCopies();
+  std::optional<ShardId> DonorFor(ShardId server) const;
+  // That of a server that has no worker.
+  std::optional<uint32_t> RankBeside() const;
+  // It says no more of removed members.
+  void CountPartialPushesWithout(ShardId server);
 
   void TryStart();
   // A new plan goes out; `settled`, if not 0, is the proposal that it answers.
@@ -121,7 +144,8 @@ class Membership {
   void AdmitPlanned();
   void ProposeNext();
   void ReleaseDrain();
-  void CountPartialPush(const v1::PlanApplied::Removed& removed, ShardId server);
+  void OnRemoved(const v1::PlanApplied::Removed& removed, ShardId server);
+  void CountPartialPush(MemberRecord* member);
 
   const JobFacts& facts_;
   ServerTable servers_;
@@ -140,6 +164,7 @@ class Membership {
   Exchange drain_exchange_;
   Exchange sites_begin_;  // the last one that was agreed on for sites or parts
   uint64_t partial_pushes_ = 0;
+  uint64_t server_list_generation_ = 1;
   std::optional<std::string> failure_;
   std::vector<Outgoing> outbox_;
 };

@@ -4,17 +4,28 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/base/check.h"
 
 namespace tessera {
 
 ServerTable::ServerTable(const JobFacts& facts) : facts_(facts), records_(facts.servers) {}
 
+absl::Status ServerTable::CheckRank(uint32_t rank, bool started) const {
+  if (rank < records_.size()) return absl::OkStatus();
+  if (!facts_.replicated || rank >= kServersMax) {
+    return absl::InvalidArgumentError(absl::StrCat("server ", rank, ": rank is ", rank,
+                                                   ", want one in [0, ",
+                                                   facts_.replicated ? kServersMax : records_.size(), ")"));
+  }
+  if (started) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("server ", rank, ": the job has not begun with its first ", records_.size(),
+                   " servers, want that before others join"));
+}
+
 absl::Status ServerTable::Attach(const v1::ServerHello& hello, bool started, absl::Time now) {
   const std::string who = absl::StrCat("server ", hello.rank());
-  if (hello.rank() >= records_.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(who, ": rank is ", hello.rank(), ", want one in [0, ", records_.size(), ")"));
-  }
+  TESSERA_RETURN_IF_ERROR(CheckRank(hello.rank(), started));
   if (hello.job_digest() != facts_.digest) {
     return absl::InvalidArgumentError(absl::StrCat(who, ": job digest is \"", hello.job_digest(),
                                                    "\", want \"", facts_.digest,
@@ -25,13 +36,18 @@ absl::Status ServerTable::Attach(const v1::ServerHello& hello, bool started, abs
         absl::StrFormat("%s: layout hash is %016x, want %016x; all must run the same build", who,
                         hello.layout_hash(), facts_.layout_hash));
   }
+  if (hello.rank() >= records_.size()) records_.resize(hello.rank() + 1);
   ServerRecord& record = records_[hello.rank()];
+  if (facts_.replicated && record.gone && record.life == hello.life()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(who, " was removed; the others have trained on, start it again to join"));
+  }
   if (record.known && record.life != hello.life()) {
-    if (record.attached) {
+    if (record.attached && !(facts_.replicated && record.gone)) {
       return absl::AlreadyExistsError(
           absl::StrCat(who, ": another process at ", record.address, " holds this rank"));
     }
-    if (started) {
+    if (started && !facts_.replicated) {
       record.gone = true;
       return absl::FailedPreconditionError(
           absl::StrCat(who, " is gone: it was restarted at ", hello.address(),
@@ -39,6 +55,7 @@ absl::Status ServerTable::Attach(const v1::ServerHello& hello, bool started, abs
     }
     record = ServerRecord();
   }
+  if (!started) record.ready = true;
   record.known = true;
   record.attached = true;
   record.life = hello.life();
@@ -76,6 +93,7 @@ void ServerTable::OnHeard(ShardId server, absl::Time now) {
 std::vector<ShardId> ServerTable::Expired(absl::Time now) const {
   std::vector<ShardId> expired;
   for (size_t i = 0; i < records_.size(); ++i) {
+    if (facts_.replicated && records_[i].gone) continue;
     if (records_[i].known && now - records_[i].last_heard > facts_.lease_timeout) {
       expired.push_back(ShardId(i));
     }
@@ -89,7 +107,9 @@ bool ServerTable::AllKnown() const { return Unknown().empty(); }
 
 Generation ServerTable::AppliedByAll() const {
   Generation least = records_[0].applied;
-  for (const ServerRecord& record : records_) least = std::min(least, record.applied);
+  for (const ServerRecord& record : records_) {
+    if (Counts(record)) least = std::min(least, record.applied);
+  }
   return least;
 }
 
@@ -104,7 +124,7 @@ std::vector<ShardId> ServerTable::Unknown() const {
 std::vector<ShardId> ServerTable::Behind(Generation generation) const {
   std::vector<ShardId> behind;
   for (size_t i = 0; i < records_.size(); ++i) {
-    if (records_[i].applied < generation) behind.push_back(ShardId(i));
+    if (Counts(records_[i]) && records_[i].applied < generation) behind.push_back(ShardId(i));
   }
   return behind;
 }

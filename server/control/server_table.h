@@ -14,9 +14,14 @@
 
 namespace tessera {
 
+// Of a job whose servers come and go. cluster.servers has the same limit.
+constexpr uint32_t kServersMax = 256;
+
 struct ServerRecord {
   // It said hello, and its parameters are the job's.
   bool known = false;
+  // It has all that was pushed: it was there when the job began, or it has copied a replica.
+  bool ready = false;
   // Its parameters are lost for good: nobody waits for its last counters.
   bool gone = false;
   // A connection stands. A known server without one has a lease to come back.
@@ -31,6 +36,9 @@ struct ServerRecord {
   absl::Time counters_at;
 };
 
+// Where servers are replicas, those that are gone or have not come count for nothing in what follows,
+// and another one may take a rank that is free, or the next.
+//
 // Time comes in as an argument; nothing here locks or sleeps.
 class ServerTable {
  public:
@@ -39,7 +47,8 @@ class ServerTable {
   // A server says hello. On error the table stays as it was, but for a restarted one's `gone`:
   //   kInvalidArgument     another digest, layout or rank than the job's
   //   kAlreadyExists       a server with this rank is attached
-  //   kFailedPrecondition  it was restarted after the job had `started`: its parameters are gone
+  //   kFailedPrecondition  it was restarted after the job had `started`: its parameters are gone;
+  //                        of a replica, that it was removed, or has come too early
   absl::Status Attach(const v1::ServerHello& hello, bool started, absl::Time now);
   // The connection of `life` ended. Before the job has started that frees the rank at once.
   void Detach(ShardId server, uint64_t life, bool started);
@@ -52,6 +61,12 @@ class ServerTable {
   std::vector<ShardId> Expired(absl::Time now) const;
   void Forget(ShardId server);
   void SetGone(ShardId server) { records_[server.value()].gone = true; }
+  void SetReady(ShardId server) { records_[server.value()].ready = true; }
+  // It takes part: pushes go to it.
+  bool IsHere(ShardId server) const {
+    return server.value() < records_.size() && Counts(records_[server.value()]);
+  }
+  bool IsReady(ShardId server) const { return IsHere(server) && at(server).ready; }
 
   const ServerRecord& at(ShardId server) const { return records_[server.value()]; }
   int count() const { return static_cast<int>(records_.size()); }
@@ -66,6 +81,11 @@ class ServerTable {
   Exchange LeastCommitted() const;
 
  private:
+  absl::Status CheckRank(uint32_t rank, bool started) const;
+  bool Counts(const ServerRecord& record) const {
+    return !facts_.replicated || (record.known && !record.gone);
+  }
+
   const JobFacts& facts_;
   std::vector<ServerRecord> records_;
 };

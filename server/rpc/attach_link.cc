@@ -76,6 +76,7 @@ struct AttachLink::State : std::enable_shared_from_this<AttachLink::State> {
   std::deque<v1::ShardMessage> queue ABSL_GUARDED_BY(mutex);
   bool inspecting ABSL_GUARDED_BY(mutex) = false;
   bool draining ABSL_GUARDED_BY(mutex) = false;
+  bool leaving ABSL_GUARDED_BY(mutex) = false;
   std::string job_failure ABSL_GUARDED_BY(mutex);
   Plan plan ABSL_GUARDED_BY(mutex);
   std::vector<v1::PlanApplied::Removed> removed ABSL_GUARDED_BY(mutex);
@@ -166,6 +167,10 @@ void AttachLink::State::Handle(const v1::PlanMessage& message) {
     last_heard = absl::Now();
     heard_once = true;
   }
+  if (!message.copy_from().empty()) {
+    options.shard->AwaitCopy();
+    if (options.copy_from) options.copy_from(message.copy_from());
+  }
   if (message.has_plan()) HandlePlan(message.plan());
   if (message.has_propose()) HandlePropose(message.propose());
   if (message.withdraw() != 0) HandleWithdraw(message.withdraw());
@@ -225,17 +230,21 @@ void AttachLink::State::Read() {
       queue.clear();
       queue.emplace_back();
       *queue.back().mutable_hello() = hello;
+      if (leaving) queue.back().set_leaves(true);
       stream = opened.get();
       connected = true;
     }
     v1::PlanMessage message;
     std::string refusal;
     while (opened->Read(&message)) {
-      if (!message.refuse().empty()) refusal = message.refuse();
+      if (!message.refuse().empty()) {
+        refusal = message.refuse();
+        call.TryCancel();
+      }
       Handle(message);
       message.Clear();
     }
-    bool was_draining;
+    bool was_draining, was_leaving;
     absl::Status job_outcome;
     {
       absl::MutexLock lock(&mutex);
@@ -244,6 +253,7 @@ void AttachLink::State::Read() {
       const auto idle = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex) { return !writing; };
       mutex.Await(absl::Condition(&idle));
       was_draining = draining && counters.closing();
+      was_leaving = leaving;
       if (!job_failure.empty())
         job_outcome = absl::AbortedError("the job has failed: " + job_failure);
     }
@@ -252,7 +262,9 @@ void AttachLink::State::Read() {
       absl::MutexLock lock(&mutex);
       context = nullptr;
     }
-    if (!refusal.empty()) {
+    if (!refusal.empty() && was_leaving) {
+      End(absl::OkStatus());
+    } else if (!refusal.empty()) {
       End(absl::FailedPreconditionError(
           absl::StrCat("coordinator at ", options.coordinator, " refused this server: ", refusal)));
     } else if (was_draining) {
@@ -325,6 +337,16 @@ AttachLink::~AttachLink() {
   }
   reader_.join();
   writer_.join();
+}
+
+void AttachLink::Leave() {
+  {
+    absl::MutexLock lock(&state_->mutex);
+    state_->leaving = true;
+  }
+  v1::ShardMessage message;
+  message.set_leaves(true);
+  state_->Queue(std::move(message));
 }
 
 v1::JobStatus AttachLink::OwnStatus() const {

@@ -43,6 +43,9 @@ class AttachLink {
     // Adds what the shard does not know (payload bytes). May be empty; called on the shard's
     // thread.
     std::function<void(v1::ServerCounters*)> fill_counters;
+    // Where servers are replicas: the address of the server to copy. Called on a thread of the link; may
+    // come again, with another one.
+    std::function<void(const std::string& donor)> copy_from;
     // Called once, on a thread of the link, when the link has ended by itself:
     //   OK                   the job has ended, all is reported
     //   kUnavailable         the coordinator was lost
@@ -53,6 +56,9 @@ class AttachLink {
   explicit AttachLink(Options options);
   // Closes the connection. on_end is not called afterwards.
   ~AttachLink();
+
+  // Where servers are replicas: this one wants to end while the others go on. on_end follows, with OK.
+  void Leave();
 
   // What a server that is not the coordinator's can say of the job: itself.
   v1::JobStatus OwnStatus() const;

@@ -35,11 +35,7 @@ class AttachCall final : public grpc::ServerBidiReactor<v1::ShardMessage, v1::Pl
     if (!hello_) {
       if (!Register()) return;
     } else {
-      const ShardId server(hello_->rank());
-      live_->Run([&](Coordinator& coordinator, absl::Time now) {
-        coordinator.OnShardMessage(server, incoming_, now);
-        return 0;
-      });
+      live_->OnShardMessage(*hello_, this, incoming_);
       // So that the server knows that the coordinator lives.
       if (incoming_.has_counters()) Send(v1::PlanMessage());
     }
@@ -67,6 +63,7 @@ class AttachCall final : public grpc::ServerBidiReactor<v1::ShardMessage, v1::Pl
             : absl::InvalidArgumentError("attach: first message has no hello, want one");
     if (attached.ok()) {
       hello_ = incoming_.hello();
+      if (incoming_.leaves()) live_->OnShardMessage(*hello_, this, incoming_);
       return true;
     }
     Log(LogLevel::kWarning,

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/check.h"
 
 namespace tessera {
 namespace {
@@ -12,12 +13,15 @@ constexpr size_t kDigestQuoted = 64;
 
 }  // namespace
 
+absl::Status DataPlane::CheckJob(absl::string_view where, const v1::Caller& caller) const {
+  if (caller.job_digest() == job_digest_) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(where, ": job digest is \"", caller.job_digest().substr(0, kDigestQuoted),
+                   "\", want \"", job_digest_, "\"; start both ends from the same job file"));
+}
+
 absl::Status DataPlane::CheckCaller(absl::string_view where, const v1::Caller& caller) const {
-  if (caller.job_digest() != job_digest_) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(where, ": job digest is \"", caller.job_digest().substr(0, kDigestQuoted),
-                     "\", want \"", job_digest_, "\"; start both ends from the same job file"));
-  }
+  TESSERA_RETURN_IF_ERROR(CheckJob(where, caller));
   if (caller.member() == 0) {
     return absl::FailedPreconditionError(
         absl::StrCat(where, ": member is 0, want the number that JoinReply gave; join first"));

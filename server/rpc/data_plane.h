@@ -57,6 +57,8 @@ class DataPlane {
   //   kInvalidArgument     another job
   //   kFailedPrecondition  no member, or of an older generation
   absl::Status CheckCaller(absl::string_view where, const v1::Caller& caller) const;
+  // Only of this job? kInvalidArgument: no.
+  absl::Status CheckJob(absl::string_view where, const v1::Caller& caller) const;
 
   // --- counting ---
   void CountPull(int64_t payload_bytes, int64_t wire_bytes, bool outside_exchange);

@@ -71,6 +71,18 @@ absl::Status LiveCoordinator::Attach(const v1::ServerHello& hello, const void* c
   });
 }
 
+void LiveCoordinator::OnShardMessage(const v1::ServerHello& hello, const void* connection,
+                                     const v1::ShardMessage& message) {
+  const ShardId server(hello.rank());
+  Run([&](Coordinator& coordinator, absl::Time now) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    const auto sink = sinks_.find(server);
+    if (sink != sinks_.end() && sink->second.connection == connection) {
+      coordinator.OnShardMessage(server, message, now);
+    }
+    return 0;
+  });
+}
+
 void LiveCoordinator::Detach(const v1::ServerHello& hello, const void* connection) {
   const ShardId server(hello.rank());
   Run([&](Coordinator& coordinator, absl::Time now) ABSL_NO_THREAD_SAFETY_ANALYSIS {

@@ -52,6 +52,9 @@ class LiveCoordinator {
   // --- a server's connection: `connection` names it ---
   // On error nothing is registered.
   absl::Status Attach(const v1::ServerHello& hello, const void* connection, PlanSink sink);
+  // Dropped if the server has connected anew, or another one of its rank has.
+  void OnShardMessage(const v1::ServerHello& hello, const void* connection,
+                      const v1::ShardMessage& message);
   // Its sink is not called afterwards. No effect on a server that has connected anew.
   void Detach(const v1::ServerHello& hello, const void* connection);
 

@@ -11,6 +11,7 @@
 #include "common/rpc/status.h"
 #include "common/rpc/subnet_message.h"
 #include "common/rpc/transport.h"
+#include "server/rpc/replica_table_message.h"
 
 namespace tessera {
 namespace {
@@ -67,6 +68,7 @@ absl::Status PullCall::AskAll(const grpc::ByteBuffer& bytes) {
   if (!read.ok())
     return absl::InvalidArgumentError(
         absl::StrCat("pull from ", context_->peer(), ": ", read.message()));
+  if (request.copies_replica()) return AskCopy(request);
   const MemberId member(request.caller().member());
   where_ = absl::StrCat("pull from member ", member.value(), " after exchange ",
                         request.after_exchange());
@@ -84,6 +86,19 @@ absl::Status PullCall::AskAll(const grpc::ByteBuffer& bytes) {
   CancelWhenGone(plane_->shard().Read(
       member, Exchange(request.after_exchange()), word,
       [self](absl::StatusOr<ReadResult> result) { self->Answer(std::move(result)); }));
+  return absl::OkStatus();
+}
+
+absl::Status PullCall::AskCopy(const v1::PullRequest& request) {
+  where_ = absl::StrCat("copy for ", context_->peer());
+  TESSERA_RETURN_IF_ERROR(plane_->CheckJob(where_, request.caller()));
+  outside_exchange_ = true;
+  const std::shared_ptr<PullCall> self = shared_from_this();
+  plane_->shard().CopyReplica([self](absl::StatusOr<ReplicaCopy> copy) {
+    if (!copy.ok()) return self->Finish(ToGrpc(copy.status()));
+    self->table_ = std::move(copy->table);
+    self->Answer(std::move(copy->read));
+  });
   return absl::OkStatus();
 }
 
@@ -216,6 +231,7 @@ v1::ChunkHeader PullCall::Header() const {
   header.set_examples(examples_);
   if (site_ != nullptr) *header.mutable_subnet() = ToMessage(site_->place());
   header.set_whole_model(is_whole_model_);
+  if (table_.has_value()) *header.mutable_replica() = ToMessage(*table_);
   return header;
 }
 

@@ -60,6 +60,7 @@ class PullCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   absl::Status TakeKeys(const v1::PullRequest& request);
   absl::Status TakeCodec(absl::string_view name);
   absl::Status AskSubnet(const grpc::ByteBuffer& request);
+  absl::Status AskCopy(const v1::PullRequest& request);
   // `read`: the shard's number for what was asked.
   void CancelWhenGone(uint64_t read);
   void Answer(absl::StatusOr<ReadResult> result);
@@ -90,6 +91,7 @@ class PullCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   uint64_t examples_ = 0;
   bool waits_only_ = false;
   bool is_whole_model_ = false;             // a fetch that came when there are no rounds any more
+  std::optional<ReplicaTable> table_;       // of a replica's copy
   std::shared_ptr<const SiteSubnet> site_;  // of a subnet's answer
   std::unique_ptr<AnswerPayload> payload_;  // nullptr: the answer has none
   bool is_reader_ = false;

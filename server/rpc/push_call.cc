@@ -84,6 +84,7 @@ absl::Status PushCall::TakeHeader(const v1::PushHeader& header) {
   push_.layout_hash = header.layout_hash();
   push_.examples = header.examples();
   push_.whole_next = header.whole_next();
+  push_.from_peer = header.from_peer();
   return absl::OkStatus();
 }
 

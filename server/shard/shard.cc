@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/codec/arrival_check.h"
@@ -40,6 +39,7 @@ Shard::Shard(Options options)
                   ? *options.limits
                   : PlanShardMemory({&shape_, slices_, 0, 1, nullptr}).limits),
       store_(slices_, std::max(limits_.copy_bytes, kBlockBytes)) {
+  if (options.placement == Placement::kReplicated) replica_.emplace();
   FillInitial(shape_, slices_, options.seed, &store_);
   counters_.initial_hash = HashOf(store_, slices_);
   if (options.groups) {
@@ -90,7 +90,11 @@ absl::Status Shard::Validate(ReceivedPush* received, const SiteSubnet* site) con
                                      : site->Describe(shape_, push.bad_entry),
                      " is not finite; the training diverged, try a lower learning rate"));
   }
-  if (push.base > counters_.version) {
+  if (push.from_peer && !replica_) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        Where(push), ": sender pulls from another replica, want none; the job's methods differ"));
+  }
+  if (!push.from_peer && push.base > counters_.version) {
     return absl::InvalidArgumentError(absl::StrCat(Where(push), ": base version is ",
                                                    push.base.value(), ", ahead of the shard's ",
                                                    counters_.version.value()));
@@ -138,6 +142,9 @@ absl::StatusOr<std::shared_ptr<const SiteSubnet>> Shard::SiteOf(const ReceivedPu
 absl::StatusOr<PushAccepted> Shard::Accept(ReceivedPush push) {
   const auto found = members_.find(push.member);
   if (found == members_.end()) {
+    if (replica_ && plan_.generation == Generation()) {
+      return absl::UnavailableError(absl::StrCat(Where(push), ": the server has just begun"));
+    }
     ++counters_.refused;
     return absl::FailedPreconditionError(
         absl::StrCat(Where(push), ": not a member of the current plan (generation ",
@@ -148,9 +155,10 @@ absl::StatusOr<PushAccepted> Shard::Accept(ReceivedPush push) {
     ++counters_.duplicates;
     return PushAccepted{/*duplicate=*/true, counters_.version};
   }
+  if (awaits_copy()) TESSERA_RETURN_IF_ERROR(CheckKept(push, member));
   absl::StatusOr<std::shared_ptr<const SiteSubnet>> site = SiteOf(push);
   absl::Status status = site.ok() ? Validate(&push, site->get()) : site.status();
-  if (status.ok() && push.exchange != member.accepted.Next()) {
+  if (status.ok() && push.exchange != member.accepted.Next() && !IsUnheard(push.member)) {
     status = absl::FailedPreconditionError(
         absl::StrCat(Where(push), ": want exchange ", member.accepted.Next().value(), " next"));
   }
@@ -168,12 +176,13 @@ absl::StatusOr<PushAccepted> Shard::Accept(ReceivedPush push) {
     return status;
   }
   member.accepted = push.exchange;
+  if (!member.heard_from.has_value()) member.heard_from = push.exchange;
   if (forms_) forms_->Take(form);
   Release(push.member, push.payload.size());
   counters_.staged_bytes += push.payload.size();
   const CodedKeys* const keys = KeysOf(push, site->get());
-  staged_.push_back({push.member, push.exchange, push.base, push.examples, *std::move(site), keys,
-                     std::move(push.payload)});
+  staged_.push_back({push.member, push.exchange, push.base, push.from_peer, push.examples,
+                     *std::move(site), keys, std::move(push.payload)});
   if (member.rests_after && *member.rests_after < push.exchange) Wake(push.member, &member);
   ++counters_.pushes;
   return PushAccepted{/*duplicate=*/false, counters_.version};
@@ -192,6 +201,7 @@ bool Shard::Holds(Exchange first, Exchange exchange) const {
 }
 
 bool Shard::Advance(absl::Time now) {
+  if (awaits_copy()) return false;
   gate_.Rest();
   // A proposal that is not settled may add a member to the exchange being collected: wait for the
   // word.
@@ -215,9 +225,10 @@ bool Shard::Advance(absl::Time now) {
   }
   const Staged push = std::move(*next);
   staged_.erase(next);
-  CountStaleness(push.base);
+  const Version base = push.from_peer ? counters_.version : push.base;
+  if (!push.from_peer) CountStaleness(base);
   const Verdict verdict = policy_->OnPush(
-      {push.member, push.exchange, push.base, counters_.version, push.examples, now});
+      {push.member, push.exchange, base, counters_.version, push.examples, now});
   pending_examples_ += push.examples;
   if (push.site != nullptr) {
     rounds_->Fold(*push.site, *push.keys, push.payload, verdict.weight, &store_);
@@ -227,10 +238,14 @@ bool Shard::Advance(absl::Time now) {
   } else {
     Fold(push, verdict.weight);
   }
-  MemberState& member = members_[push.member];
-  member.folded = push.exchange;
-  if (member.rests_after == push.exchange) policy_->SetResting(push.member, true);
   counters_.staged_bytes -= push.payload.size();
+  const auto found = members_.find(push.member);
+  if (found == members_.end()) {
+    replica_->Remember(push.member, push.exchange);
+    return true;
+  }
+  found->second.folded = push.exchange;
+  if (found->second.rests_after == push.exchange) policy_->SetResting(push.member, true);
   return true;
 }
 
@@ -318,6 +333,7 @@ absl::StatusOr<std::optional<ReadResult>> Shard::Read(MemberId member, Exchange 
         "pull from member ", member.value(), ": not a member of the current plan (generation ",
         plan_.generation.value(), "); its lease has ended, or it never joined"));
   }
+  if (awaits_copy()) return std::optional<ReadResult>();
   // A worker always sees its own pushes.
   const MemberState& state = found->second;
   if (after >= state.first && state.folded < after) return std::optional<ReadResult>();
@@ -392,65 +408,6 @@ ReadResult Shard::ReadNow() {
   return {store_.TakeSnapshot(), counters_.version, counters_.examples};
 }
 
-std::vector<Shard::Removed> Shard::SetPlan(const Plan& plan) {
-  std::vector<Removed> removed;
-  if (plan.generation <= plan_.generation) return removed;
-  absl::flat_hash_set<MemberId> stay;
-  for (const PlanMember& m : plan.members) stay.insert(m.member);
-  for (const PlanMember& m : plan_.members) {
-    if (stay.contains(m.member)) continue;
-    removed.push_back({m.member, members_[m.member].folded});
-    members_.erase(m.member);
-  }
-  for (auto it = staged_.begin(); !removed.empty() && it != staged_.end();) {
-    if (stay.contains(it->member)) {
-      ++it;
-      continue;
-    }
-    counters_.staged_bytes -= it->payload.size();
-    it = staged_.erase(it);
-  }
-  for (const PlanMember& m : plan.members) {
-    if (members_.contains(m.member)) continue;
-    const Exchange before(m.first_exchange.value() - 1);
-    members_[m.member] = {m.first_exchange, before, before, std::nullopt, 0};
-    open_proposals_.clear();
-  }
-  plan_ = plan;
-  policy_->SetMembers(plan);
-  return removed;
-}
-
-Exchange Shard::Propose(uint64_t proposal, Exchange first) {
-  if (rounds_) {
-    // The open round may be folded in part, and its end opens the next one.
-    const uint64_t open = policy_->Collecting().value();
-    if (first.value() < open + 2) first = Exchange(open + 3);
-  } else {
-    first = policy_->FirstExchange(first);
-  }
-  open_proposals_.push_back({proposal, first});
-  return first;
-}
-
-void Shard::Withdraw(uint64_t proposal) {
-  open_proposals_.erase(std::remove_if(open_proposals_.begin(), open_proposals_.end(),
-                                       [&](const Open& open) { return open.proposal == proposal; }),
-                        open_proposals_.end());
-}
-
-std::vector<MemberId> Shard::WaitsFor() const {
-  std::vector<MemberId> missing = policy_->WaitsFor();
-  missing.erase(std::remove_if(missing.begin(), missing.end(),
-                               [&](MemberId member) {
-                                 return std::any_of(
-                                     staged_.begin(), staged_.end(),
-                                     [&](const Staged& s) { return s.member == member; });
-                               }),
-                missing.end());
-  return missing;
-}
-
 bool Shard::Reserve(MemberId member, int64_t bytes) {
   const std::optional<MemberId> next = policy_->NextInOrder();
   const int64_t taken = reserved_bytes_ + counters_.staged_bytes;
@@ -458,7 +415,7 @@ bool Shard::Reserve(MemberId member, int64_t bytes) {
   // anybody's.
   const int64_t limit = limits_.staging_bytes + (next.has_value() ? 0 : slices_.bytes());
   const bool is_next = next.has_value() ? *next == member : taken == 0;
-  if (!is_next && taken + bytes > limit) return false;
+  if (!is_next && taken + bytes > limit && !IsUnheard(member)) return false;
   reserved_[member] += bytes;
   reserved_bytes_ += bytes;
   return true;

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "common/base/ids.h"
 #include "common/codec/coded_keys.h"
 #include "common/codec/payload.h"
@@ -24,6 +25,7 @@
 #include "server/shard/block_store.h"
 #include "server/shard/exchange_form.h"
 #include "server/shard/reader_gate.h"
+#include "server/shard/replica.h"
 #include "server/shard/shard_memory.h"
 #include "server/shard/site_subnet.h"
 #include "server/shard/subnet_rounds.h"
@@ -45,6 +47,8 @@ struct ReceivedPush {
   bool whole_next = false;
   // How the payload is written: f32, or the job's. A threshold payload has passed its check.
   Codec codec;
+  // The sender pulls from another replica: `base` says nothing.
+  bool from_peer = false;
   Payload payload;
   // The first entry of the payload that is infinite or not a number, found while the bytes arrived; -1:
   // none, or for the shard to find: in coded subnets.
@@ -70,6 +74,12 @@ struct SubnetReadResult {
   ReadResult read;
 };
 
+// All that a replica holds, for one that joins.
+struct ReplicaCopy {
+  ReadResult read;
+  ReplicaTable table;
+};
+
 struct ShardCounters {
   Version version;
   Exchange collecting;
@@ -90,6 +100,8 @@ struct ShardCounters {
   uint64_t resting = 0;
   // Of the parameters before the first update (ParametersHash).
   uint64_t initial_hash = 0;
+  // The replica was copied from another one.
+  bool copied = false;
 };
 
 // Folds pushes into its parameters as the consistency policy decides.
@@ -112,6 +124,10 @@ struct ShardCounters {
 // as they are without subnets. Members say so one exchange ahead, so that whoever comes new can be
 // told; all pushes of an exchange must be of one kind and say the same of the next one. Once an
 // exchange was of all entries, all are.
+//
+// Where placement is replicated every server's shard is the whole model, and all fold the same pushes,
+// whatever becomes of their senders: a push that was accepted is folded although its sender was removed.
+// One that joins a running job keeps what is pushed until it has a copy (replica.h has the steps).
 class Shard {
  public:
   struct Options {
@@ -122,6 +138,8 @@ class Shard {
     // The payload that the job's method sends, and how values are written.
     int kind = 0;
     CodecChoice codecs;
+    // Replicated: `shard` is 0 of 1, and members advance on their own.
+    Placement placement = Placement::kSharded;
     std::unique_ptr<ConsistencyPolicy> policy;
     std::unique_ptr<UpdateRule> rule;
     // Of the rule's learning rate.
@@ -163,10 +181,33 @@ class Shard {
   // A read outside the exchange: evaluation, joining. Never waits.
   ReadResult ReadNow();
 
+  // --- replicas (shard_replica.cc) ---
+
+  bool is_replica() const { return replica_.has_value(); }
+  // This server has joined a running job: from now on pushes are kept, and nothing is folded or read,
+  // until TakeCopy. No effect once there was one.
+  void AwaitCopy();
+  // Every member of the plan has pushed here, so that a copy made from now on has what was pushed before.
+  bool HeardFromAll() const;
+  // So, or there is so much here by now that some of it should go, which is what any copy contains.
+  bool WantsCopy() const;
+  // Values and table of another replica. Kept pushes that are in them are dropped, also where the copy
+  // will not do.
+  //   kUnavailable      they lack pushes that did not come here, or the other one's plan is older: copy
+  //                     again
+  //   kInvalidArgument  the size is not the shard's
+  absl::Status TakeCopy(const ReplicaTable& table, absl::Span<const float> values);
+  // All that was accepted, folded, and the table of it. kUnavailable: this one awaits a copy itself.
+  absl::StatusOr<ReplicaCopy> CopyReplica(absl::Time now);
+  // Where this is a replica: folds all that was accepted, so that all replicas that were sent the same
+  // are the same.
+  void FoldAccepted(absl::Time now);
+
   // --- membership: the coordinator's plan (docs/architecture.md) ---
 
-  // `plan` counts from now on. Pushes of removed members that were not folded are dropped. Returns
-  // for every removed member the last exchange of it that is in the parameters.
+  // `plan` counts from now on. Pushes of removed members that were not folded are dropped, but for
+  // replicas. Returns for every removed member the last exchange of it that is, or will be, in the
+  // parameters.
   struct Removed {
     MemberId member;
     Exchange last_exchange;
@@ -214,13 +255,16 @@ class Shard {
     Exchange accepted;  // last exchange accepted
     Exchange folded;    // last exchange folded
     // It rests once this exchange is folded.
-    std::optional<Exchange> rests_after;
+    std::optional<Exchange> rests_after = std::nullopt;
     uint64_t rest_number = 0;  // of its latest word
+    // The first exchange of it that was pushed here and need not be in a copy.
+    std::optional<Exchange> heard_from = std::nullopt;
   };
   struct Staged {
     MemberId member;
     Exchange exchange;
     Version base;
+    bool from_peer = false;
     uint64_t examples = 0;
     // The subnet that the payload is of.
     std::shared_ptr<const SiteSubnet> site;
@@ -243,6 +287,11 @@ class Shard {
   Update BeginCommit(float scale);
   void CountStaleness(Version base);
   void Wake(MemberId id, MemberState* member);
+  bool awaits_copy() const { return replica_ && replica_->awaits_copy(); }
+  bool IsUnheard(MemberId member) const;
+  int64_t kept_bytes_max() const;
+  void DropContained(const ReplicaTable& table);
+  absl::Status CheckKept(const ReceivedPush& push, const MemberState& member) const;
 
   const ModelShape shape_;
   const ShardId id_;
@@ -265,6 +314,7 @@ class Shard {
   Exchange opened_round_;                  // as rounds_ has it, by the plan opened_plan_
   Generation opened_plan_;
   std::optional<ExchangeForms> forms_;     // set: exchanges may be of all entries, too
+  std::optional<Replica> replica_;         // set: every server holds all entries
   std::deque<Staged> staged_;              // complete pushes, in order of arrival
   ReaderGate gate_;                        // where folds wait for readers
   int64_t pending_count_ = 0;      // pushes folded into pending_

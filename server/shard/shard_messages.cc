@@ -41,6 +41,7 @@ v1::ServerCounters ToMessage(const ShardCounters& in) {
   out.set_resting(in.resting);
   out.set_initial_hash(in.initial_hash);
   out.set_examples(in.examples);
+  out.set_copied(in.copied);
   if (in.collecting > Exchange(0)) out.set_exchange_committed(in.collecting.value() - 1);
   return out;
 }

@@ -159,7 +159,28 @@ void ShardThread::ReadOutside(MemberId member, Exchange after, RestWord word,
                               std::function<void(ReadResult)> done) {
   Post([this, member, after, word, done = std::move(done)] {
     shard_->Rest(member, after, word);
+    shard_->FoldAccepted(absl::Now());
     done(shard_->ReadNow());
+  });
+}
+
+void ShardThread::AwaitCopy() {
+  Post([this] { shard_->AwaitCopy(); });
+}
+
+void ShardThread::WantsCopy(std::function<void(bool)> done) {
+  Post([this, done = std::move(done)] { done(shard_->WantsCopy()); });
+}
+
+void ShardThread::CopyReplica(std::function<void(absl::StatusOr<ReplicaCopy>)> done) {
+  Post([this, done = std::move(done)] { done(shard_->CopyReplica(absl::Now())); });
+}
+
+void ShardThread::TakeCopy(ReplicaTable table, std::vector<float> values,
+                           std::function<void(absl::Status)> done) {
+  const auto copied = std::make_shared<const std::vector<float>>(std::move(values));
+  Post([this, table = std::move(table), copied, done = std::move(done)] {
+    done(shard_->TakeCopy(table, *copied));
   });
 }
 

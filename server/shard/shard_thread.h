@@ -48,6 +48,14 @@ class ShardThread {
   void ReadOutside(MemberId member, Exchange after, RestWord word,
                    std::function<void(ReadResult)> done);
 
+  // --- replicas: as Shard's ---
+
+  void AwaitCopy();
+  void WantsCopy(std::function<void(bool)> done);
+  void CopyReplica(std::function<void(absl::StatusOr<ReplicaCopy>)> done);
+  void TakeCopy(ReplicaTable table, std::vector<float> values,
+                std::function<void(absl::Status)> done);
+
   // --- control plane ---
 
   void SetPlan(Plan plan, std::function<void(std::vector<Shard::Removed>)> done);

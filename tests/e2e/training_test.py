@@ -136,6 +136,9 @@ class Jobs(Test):
     def test_digits_reach_their_accuracy_without_waiting(self):
         self.assertGreaterEqual(run_to_end(self, job_file("digits_async"))["final"]["test_accuracy"], 0.93)
 
+    def test_the_job_without_central_servers_reaches_what_it_should(self):
+        self.assertGreaterEqual(run_to_end(self, job_file("digits_decentralized"))["final"]["test_accuracy"], 0.93)
+
     def test_digits_reach_their_accuracy_with_subnets_and_a_tail(self):
         self.assertGreaterEqual(run_to_end(self, job_file("digits_ist_tail"))["final"]["test_accuracy"], 0.93)
 

@@ -22,14 +22,24 @@ void SimCoordinator::Tick() {
 void SimCoordinator::Attach(NodeId server, v1::ServerHello hello,
                             std::function<void(const v1::PlanMessage&)> deliver) {
   network_->Stream(server, node_, [this, server, hello, deliver = std::move(deliver)] {
-    links_[ShardId(hello.rank())] = {server, hello.life(), deliver};
-    TESSERA_CHECK(coordinator_->Attach(hello, network_->now()).ok());
+    const absl::Status attached = coordinator_->Attach(hello, network_->now());
+    // One that joins may be too early: another one of its rank is not known to be gone yet.
+    TESSERA_CHECK(attached.ok() || coordinator_->facts().replicated);
+    if (attached.ok()) {
+      links_[ShardId(hello.rank())] = {server, hello.life(), deliver};
+    } else {
+      v1::PlanMessage refusal;
+      refusal.set_refuse(std::string(attached.message()));
+      network_->Stream(node_, server, [deliver, refusal] { deliver(refusal); });
+    }
     Deliver();
   });
 }
 
 void SimCoordinator::FromServer(NodeId server, ShardId rank, v1::ShardMessage message) {
-  network_->Stream(server, node_, [this, rank, message = std::move(message)] {
+  network_->Stream(server, node_, [this, server, rank, message = std::move(message)] {
+    // Another server has come in its place.
+    if (links_[rank].node != server) return;
     coordinator_->OnShardMessage(rank, message, network_->now());
     Deliver();
   });

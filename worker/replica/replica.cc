@@ -29,7 +29,8 @@ absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(const v1::Job& job, con
   TESSERA_ASSIGN_OR_RETURN(replica->network_, Network::Create(job.model(), options, *backend));
   Network& network = *replica->network_;
   TESSERA_ASSIGN_OR_RETURN(const ModelShape exchanged, ExchangedShape(job.model(), recipe));
-  replica->keys_ = DenseKeys(exchanged, static_cast<int>(job.cluster().servers().count()));
+  replica->keys_ = DenseKeys(
+      exchanged, ShardCount(recipe.placement, static_cast<int>(job.cluster().servers().count())));
   const int count = static_cast<int>(network.shape().parameters.size());
   if (recipe.payload == PayloadKind::kGradient) {
     TESSERA_CHECK(recipe.averaged_states.empty());

@@ -106,12 +106,16 @@ absl::StatusOr<v1::JoinReply> CoordinatorClient::Join(
   request.set_life((uint64_t{device()} << 32) | device() | 1);
   if (options_.rank) request.set_rank(options_.rank->value());
   const absl::Time give_up = absl::Now() + options_.join_timeout;
+  absl::Time last_answer = absl::Now();
   std::string told;
   while (true) {
     v1::JoinReply reply;
     std::string waiting;
     absl::Status status = Once(&Stub::Join, request, &reply, lease_, true);
+    // Before its first answer the coordinator may not have been started yet; later it has gone.
+    const bool has_gone = request.member() != 0 && absl::Now() - last_answer > lease_;
     if (status.ok()) {
+      last_answer = absl::Now();
       request.set_member(reply.member());
       lease_ = absl::Nanoseconds(reply.lease_timeout_ns());
       if (reply.layout_hash() != options_.layout_hash) {
@@ -125,6 +129,9 @@ absl::StatusOr<v1::JoinReply> CoordinatorClient::Join(
         return reply;
       }
       waiting = absl::StrJoin(reply.waiting_for(), ", ");
+    } else if (MayRepeat(status) && has_gone) {
+      return absl::UnavailableError(absl::StrCat(
+          status.message(), "; not reached for the lease of ", absl::FormatDuration(lease_)));
     } else if (MayRepeat(status)) {
       waiting = absl::StrCat("coordinator at ", options_.address);
     } else {
@@ -141,9 +148,11 @@ absl::StatusOr<v1::JoinReply> CoordinatorClient::Join(
   }
 }
 
-void CoordinatorClient::StartRenewing(std::function<void(absl::Status)> on_lost) {
+void CoordinatorClient::StartRenewing(std::function<void(absl::Status)> on_lost,
+                                      std::function<void(const v1::ServerList&)> on_servers) {
   TESSERA_CHECK(member_ != MemberId() && !renewer_.joinable());
   on_lost_ = std::move(on_lost);
+  on_servers_ = std::move(on_servers);
   renewer_ = std::thread([this] { Renew(); });
 }
 
@@ -159,7 +168,7 @@ void CoordinatorClient::StopRenewing() {
 void CoordinatorClient::Renew() {
   const absl::Duration interval = std::min(kRenewInterval, lease_ / 4);
   absl::Time last_answer = absl::Now();
-  uint64_t told = 0;
+  uint64_t told = 0, servers_known = 0;
   bool answered = true;
   while (true) {
     v1::RenewRequest request;
@@ -173,6 +182,7 @@ void CoordinatorClient::Renew() {
     }
     request.set_member(member_.value());
     request.set_drain_seen(drain_exchange_.load());
+    request.set_servers_known(servers_known);
     v1::RenewReply reply;
     absl::Status status = Once(&Stub::Renew, request, &reply, lease_ / 2, false);
     answered = status.ok();
@@ -181,6 +191,10 @@ void CoordinatorClient::Renew() {
       last_answer = absl::Now();
       drain_exchange_.store(reply.drain_exchange());
       step_budget_.store(reply.step_budget());
+      if (reply.has_server_list()) {
+        servers_known = reply.server_list().generation();
+        if (on_servers_) on_servers_(reply.server_list());
+      }
       absl::MutexLock lock(&mutex_);
       waiting_for_.assign(reply.waiting_for().begin(), reply.waiting_for().end());
       continue;

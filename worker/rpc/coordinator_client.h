@@ -61,7 +61,9 @@ class CoordinatorClient {
 
   // Keeps the lease from now on, on a thread of its own. `on_lost` is called there, once, when this
   // worker may not go on: end every wait, then the train loop. It must not call Leave itself.
-  void StartRenewing(std::function<void(absl::Status)> on_lost);
+  // Where servers are replicas `on_servers` hears there of those that come and go.
+  void StartRenewing(std::function<void(absl::Status)> on_lost,
+                     std::function<void(const v1::ServerList&)> on_servers = nullptr);
   // What the next renewals say.
   void SetProgress(const v1::Progress& progress);
   // The job is to end early: evaluate, as the last time, at the end of this exchange or at once if
@@ -127,6 +129,7 @@ class CoordinatorClient {
   std::vector<std::string> waiting_for_ ABSL_GUARDED_BY(mutex_);
   bool stop_renewing_ ABSL_GUARDED_BY(mutex_) = false;
   std::function<void(absl::Status)> on_lost_;
+  std::function<void(const v1::ServerList&)> on_servers_;
   std::thread renewer_;
 };
 

@@ -19,6 +19,9 @@ constexpr absl::Duration kBackoffLast = absl::Seconds(1);
 // connection is given up.
 constexpr absl::Duration kLetGoTime = absl::Seconds(1);
 
+// More servers than a job has.
+constexpr uint32_t kServerRankEnd = 256;
+
 // A server cuts off a reader whose network stands still with CANCELLED.
 bool IsTransient(absl::StatusCode code) {
   return code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kAborted ||
@@ -31,7 +34,13 @@ std::string NameOnWire(const Codec& codec) { return codec == Codec() ? "" : Desc
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ParameterClientGrpc>> ParameterClientGrpc::Create(Options options) {
-  if (options.servers.empty() || options.servers.size() != options.slices.size()) {
+  if (options.placement == Placement::kReplicated && options.slices.size() != 1) {
+    return absl::InvalidArgumentError(absl::StrCat("parameter client: slices are of ",
+                                                   options.slices.size(),
+                                                   " shards, want one, which all servers hold"));
+  }
+  if (options.placement == Placement::kSharded &&
+      (options.servers.empty() || options.servers.size() != options.slices.size())) {
     return absl::InvalidArgumentError(
         absl::StrCat("parameter client: servers are ", options.servers.size(),
                      ", want one or more, one for each of the ", options.slices.size(), " shards"));
@@ -109,8 +118,10 @@ absl::Status ParameterClientGrpc::ReadRows(const RowRange& rows, absl::Span<floa
   PrepareRows(rows);
   const ParameterArrays arrays = {values};
   int64_t entries = 0;
+  if (replicated()) FollowServers(/*between_exchanges=*/true);
   for (size_t s = 0; s < servers_.size(); ++s) {
-    Slice owned = OwnedRows(options_.slices[s], rows);
+    if (!pulls_from(s)) continue;
+    Slice owned = OwnedRows(options_.slices[replicated() ? 0 : s], rows);
     if (owned.size() == 0) continue;
     // In the caller's memory, which begins with the first of the rows.
     owned.parameter = 0;
@@ -132,6 +143,44 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::Push(Exchange exchange, uint
   PrepareHeader({exchange, examples}, keys, update);
   AddPushes(keys);
   return RunTasks();
+}
+
+void ParameterClientGrpc::SetServers(const v1::ServerList& list) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (list.generation() <= wanted_servers_.generation()) return;
+    wanted_servers_ = list;
+  }
+  servers_changed_.store(true, std::memory_order_release);
+  board_.Notify();
+}
+
+void ParameterClientGrpc::FollowServers(bool between_exchanges) {
+  if (!replicated() || !servers_changed_.load(std::memory_order_acquire)) return;
+  v1::ServerList list;
+  {
+    absl::MutexLock lock(&mutex_);
+    list = wanted_servers_;
+    if (between_exchanges) servers_changed_.store(false, std::memory_order_relaxed);
+  }
+  std::vector<const v1::ServerEntry*> by_rank(servers_.size());
+  for (const v1::ServerEntry& entry : list.servers()) {
+    if (entry.rank() >= kServerRankEnd) continue;
+    if (entry.rank() >= by_rank.size()) by_rank.resize(entry.rank() + 1);
+    by_rank[entry.rank()] = &entry;
+  }
+  if (between_exchanges) servers_.resize(by_rank.size());
+  for (size_t s = 0; s < servers_.size(); ++s) {
+    const uint64_t life = by_rank[s] == nullptr ? 0 : by_rank[s]->life();
+    if (servers_[s].life == life) continue;
+    for (Task& task : tasks_) task.given_up = task.given_up || task.server == s;
+    if (!between_exchanges) continue;
+    servers_[s].life = life;
+    servers_[s].stubs.clear();
+    if (life == 0) continue;
+    servers_[s].address = by_rank[s]->address();
+    Connect(&servers_[s]);
+  }
 }
 
 void ParameterClientGrpc::Cancel() {
@@ -182,9 +231,11 @@ void ParameterClientGrpc::PrepareFetch(Exchange after, const KeySet& keys) {
 }
 
 void ParameterClientGrpc::AddPushes(const KeySet& keys) {
-  TESSERA_CHECK(keys.slices.size() == servers_.size());
+  FollowServers(/*between_exchanges=*/true);
+  TESSERA_CHECK(replicated() || keys.slices.size() == servers_.size());
   for (size_t s = 0; s < servers_.size(); ++s) {
-    servers_[s].payload = coder_.Make(s, &servers_[s].update);
+    if (replicated() && servers_[s].life == 0) continue;
+    servers_[s].payload = coder_.Make(replicated() ? 0 : s, &servers_[s].update);
     tasks_.emplace_back();
     tasks_.back().server = s;
     tasks_.back().is_push = true;
@@ -192,6 +243,15 @@ void ParameterClientGrpc::AddPushes(const KeySet& keys) {
 }
 
 void ParameterClientGrpc::AddPulls(const KeySet& keys, const ParameterArrays& values) {
+  if (tasks_.empty()) FollowServers(/*between_exchanges=*/true);
+  if (replicated()) {
+    TESSERA_CHECK(keys.slices.size() == 1);
+    // Without a server beside it this worker is no member any more, which its lease will say.
+    if (options_.home < servers_.size() && servers_[options_.home].life != 0) {
+      AddPull(options_.home, keys.slices[0], values);
+    }
+    return;
+  }
   TESSERA_CHECK(keys.slices.size() == servers_.size());
   for (size_t s = 0; s < servers_.size(); ++s) AddPull(s, keys.slices[s], values);
 }
@@ -233,10 +293,15 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::RunTasks() {
     if (failed.ok() && cancelled_.load(std::memory_order_acquire)) {
       failed = absl::CancelledError("parameter client: cancelled");
     }
+    FollowServers(/*between_exchanges=*/false);
     bool all_done = true;
     bool any_running = false;
     absl::Time wake = absl::InfiniteFuture();
     for (Task& task : tasks_) {
+      if (task.given_up && !task.done) {
+        if (task.call != nullptr) task.call->Cancel();
+        if (task.call == nullptr && task.is_push) task.done = true;
+      }
       if (task.call != nullptr && task.call->answered()) task.call->LetGo();
       if (task.call != nullptr && task.call->ended()) {
         const absl::Status status = Collect(&task, now);
@@ -286,7 +351,8 @@ absl::Time ParameterClientGrpc::StartDue(absl::Time now) {
     Server& server = servers_[task.server];
     ++task.attempts;
     if (task.is_push) {
-      header_.set_base_version(server.base.value());
+      header_.set_from_peer(is_peer(task.server));
+      header_.set_base_version(is_peer(task.server) ? 0 : server.base.value());
       server.payload->Rewind();
       header_.set_payload_bytes(server.payload->bytes());
       task.push = std::make_unique<PushToServer>(&board_, header_, server.payload.get());
@@ -306,8 +372,11 @@ absl::Status ParameterClientGrpc::Collect(Task* task, absl::Time now) {
   Server& server = servers_[task->server];
   const ServerCall& call = *std::exchange(task->call, nullptr);
   if (task->is_push) {
-    traffic_.push_payload_bytes += call.payload_bytes();
-    traffic_.push_wire_bytes += call.wire_bytes();
+    // What goes to the server beside this worker leaves no machine.
+    if (!replicated() || is_peer(task->server)) {
+      traffic_.push_payload_bytes += call.payload_bytes();
+      traffic_.push_wire_bytes += call.wire_bytes();
+    }
   } else if (reads_outside()) {
     traffic_.other_payload_bytes += call.payload_bytes();
   } else {
@@ -328,6 +397,10 @@ absl::Status ParameterClientGrpc::Collect(Task* task, absl::Time now) {
       is_whole_ = is_whole_ || task->pull->is_whole();
       job_examples_ = std::max(job_examples_, task->pull->job_examples());
     }
+    return absl::OkStatus();
+  }
+  if (task->given_up && task->is_push) {
+    task->done = true;
     return absl::OkStatus();
   }
   if (task->give_up == absl::InfiniteFuture()) task->give_up = now + options_.retry_time;

@@ -5,6 +5,10 @@
 // worker's push. Retries live here
 // and only here: UNAVAILABLE and ABORTED are tried again under the same exchange number, which
 // makes a repeat harmless.
+//
+// Where placement is replicated an exchange is a Push to every server and a Pull from the one beside this
+// worker. Servers come and go: a push to one that has gone is given up, and one that has come is pushed
+// to from the next exchange on.
 #ifndef TESSERA_WORKER_RPC_PARAMETER_CLIENT_GRPC_H_
 #define TESSERA_WORKER_RPC_PARAMETER_CLIENT_GRPC_H_
 
@@ -18,12 +22,15 @@
 #include <grpcpp/channel.h>
 #include <grpcpp/generic/generic_stub.h>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/base/ids.h"
 #include "common/keyset/key_set.h"
 #include "common/layout/shard_map.h"
+#include "proto/coordinator.pb.h"
 #include "proto/parameter_server.pb.h"
 #include "worker/exchange/parameter_client.h"
 #include "worker/rpc/replica_runs.h"
@@ -37,9 +44,13 @@ namespace tessera {
 class ParameterClientGrpc final : public ParameterClient {
  public:
   struct Options {
-    // host:port by shard, and what each of them owns.
+    // host:port by shard, and what each of them owns. Replicated: what all of them hold, alone; the
+    // servers are those of SetServers, which comes before the first call.
     std::vector<std::string> servers;
     std::vector<ShardSlices> slices;
+    Placement placement = Placement::kSharded;
+    // Replicated: the server beside this worker.
+    size_t home = 0;
     uint64_t layout_hash = 0;
     MemberId member;
     Generation generation;
@@ -72,6 +83,9 @@ class ParameterClientGrpc final : public ParameterClient {
   const KeySet& dense_keys() const { return dense_keys_; }
   Traffic traffic() const override { return traffic_; }
 
+  // Replicated: the servers to push to. An older list than the last one changes nothing. Any thread.
+  void SetServers(const v1::ServerList& list);
+
   // Ends the call under way and all later ones with kCancelled. Any thread; not from a signal
   // handler.
   void Cancel();
@@ -85,6 +99,7 @@ class ParameterClientGrpc final : public ParameterClient {
     ServerCall* call = nullptr;  // the attempt under way
     bool is_push = false;
     bool done = false;
+    bool given_up = false;  // its server has gone
     int attempts = 0;
     absl::Time give_up = absl::InfiniteFuture();
     absl::Time start = absl::InfinitePast();
@@ -99,10 +114,17 @@ class ParameterClientGrpc final : public ParameterClient {
     std::optional<CodedKeys> value_keys;  // how values come; nullopt: as f32
     Version base;
     Version pulled;
+    uint64_t life = 0;  // replicated; 0: none has this rank
   };
 
   explicit ParameterClientGrpc(Options options);
 
+  bool replicated() const { return options_.placement == Placement::kReplicated; }
+  bool is_peer(size_t server) const { return replicated() && server != options_.home; }
+  // Pulls are from this one, and where sharded from the others, too.
+  bool pulls_from(size_t server) const { return !is_peer(server); }
+  // Replicated: takes up the list of SetServers; in mid-exchange only what has gone.
+  void FollowServers(bool between_exchanges);
   void Connect(Server* server);
   void PrepareHeader(const OutgoingPush& push, const KeySet& keys,
                      const ConstParameterArrays& update);
@@ -130,6 +152,9 @@ class ParameterClientGrpc final : public ParameterClient {
   v1::SubnetRequest fetch_;
   CallBoard board_;
   std::atomic<bool> cancelled_{false};
+  std::atomic<bool> servers_changed_{false};
+  absl::Mutex mutex_;
+  v1::ServerList wanted_servers_ ABSL_GUARDED_BY(mutex_);
   Traffic traffic_;
   // Of the exchange under way.
   std::optional<SubnetPlace> fetches_;  // pulls are of this subnet, or of all entries

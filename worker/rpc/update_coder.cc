@@ -9,6 +9,23 @@
 
 namespace tessera {
 
+namespace {
+
+constexpr int64_t kRoom = int64_t{1} << 20;
+
+std::shared_ptr<const std::vector<char>> BytesOf(UpdatePayload* payload) {
+  const auto bytes = std::make_shared<std::vector<char>>();
+  bytes->reserve(payload->bytes());
+  while (payload->left() > 0) {
+    for (const grpc::Slice& slice : payload->Next(kRoom, nullptr)) {
+      bytes->insert(bytes->end(), slice.begin(), slice.end());
+    }
+  }
+  return bytes;
+}
+
+}  // namespace
+
 UpdateCoder::UpdateCoder(Options options) : options_(std::move(options)) {
   const CodecChoice& codecs = options_.codecs;
   if (codecs.holds_back()) residual_.emplace(options_.shape);
@@ -32,6 +49,7 @@ void UpdateCoder::Begin(const OutgoingPush& push, const KeySet& keys,
   exchange_ = push.exchange;
   keys_ = &keys;
   update_ = &update;
+  made_.reset();
   if (tau_ && !flushes_) LeadTau();
 }
 
@@ -50,6 +68,12 @@ void UpdateCoder::LeadTau() {
 }
 
 std::unique_ptr<UpdatePayload> UpdateCoder::Make(size_t server, UpdateRuns* runs) {
+  if (options_.placement == Placement::kSharded || !residual_) return MakeOnce(server, runs);
+  if (made_ == nullptr) made_ = BytesOf(MakeOnce(server, runs).get());
+  return MadeUpdate(made_);
+}
+
+std::unique_ptr<UpdatePayload> UpdateCoder::MakeOnce(size_t server, UpdateRuns* runs) {
   const ShardSlices& slices = keys_->slices[server];
   if (flushes_) return MakeFlush(slices);
   if (codec_.kind == CodecKind::kThreshold) return MakeThreshold(slices);

@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "common/codec/codec.h"
 #include "common/codec/residual.h"
 #include "common/codec/threshold.h"
 #include "common/layout/parameters.h"
+#include "common/layout/shard_map.h"
 #include "worker/exchange/parameter_client.h"
 #include "worker/rpc/update_payload.h"
 
@@ -25,6 +27,8 @@ class UpdateCoder {
     // The job's, and whose random numbers.
     uint64_t seed = 0;
     Rank rank;
+    // Replicated: the one part is asked for once for every server, and all get the same bytes.
+    Placement placement = Placement::kSharded;
   };
   explicit UpdateCoder(Options options);
 
@@ -42,6 +46,7 @@ class UpdateCoder {
 
  private:
   void LeadTau();
+  std::unique_ptr<UpdatePayload> MakeOnce(size_t server, UpdateRuns* runs);
   std::unique_ptr<UpdatePayload> MakeThreshold(const ShardSlices& slices);
   std::unique_ptr<UpdatePayload> MakeFlush(const ShardSlices& slices);
 
@@ -54,6 +59,8 @@ class UpdateCoder {
   Exchange exchange_;
   const KeySet* keys_ = nullptr;
   const ConstParameterArrays* update_ = nullptr;
+  // Of all servers, where something is held back: what was sent is taken from that once.
+  std::shared_ptr<const std::vector<char>> made_;
 };
 
 }  // namespace tessera

@@ -122,8 +122,7 @@ class Feedback final : public UpdatePayload {
 
 class Made final : public UpdatePayload {
  public:
-  explicit Made(std::vector<char> bytes)
-      : bytes_(std::make_shared<const std::vector<char>>(std::move(bytes))) {}
+  explicit Made(std::shared_ptr<const std::vector<char>> bytes) : bytes_(std::move(bytes)) {}
 
   int64_t bytes() const override { return static_cast<int64_t>(bytes_->size()); }
   int64_t left() const override { return bytes() - done_; }
@@ -157,6 +156,10 @@ std::unique_ptr<UpdatePayload> FeedbackUpdate(CodedKeys keys, const PayloadRando
 }
 
 std::unique_ptr<UpdatePayload> MadeUpdate(std::vector<char> bytes) {
+  return MadeUpdate(std::make_shared<const std::vector<char>>(std::move(bytes)));
+}
+
+std::unique_ptr<UpdatePayload> MadeUpdate(std::shared_ptr<const std::vector<char>> bytes) {
   return std::make_unique<Made>(std::move(bytes));
 }
 

@@ -41,6 +41,7 @@ std::unique_ptr<UpdatePayload> FeedbackUpdate(CodedKeys keys, const PayloadRando
                                               UpdateRuns* runs, const ResidualCursor& residual);
 // Bytes that are there.
 std::unique_ptr<UpdatePayload> MadeUpdate(std::vector<char> bytes);
+std::unique_ptr<UpdatePayload> MadeUpdate(std::shared_ptr<const std::vector<char>> bytes);
 
 }  // namespace tessera
 

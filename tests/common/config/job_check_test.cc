@@ -47,6 +47,27 @@ TEST_CASE("subnets need hidden neurons, one for each worker", "[job_check]") {
         "hidden neurons to the workers, and there are none\n");
 }
 
+TEST_CASE("without central servers every worker has a server beside it", "[job_check]") {
+  const DataDirectory data;
+  const std::vector<std::string> four = {"method=decentralized", "cluster.workers=4",
+                                         "cluster.servers=4", "train.steps=100"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), four.begin(), four.end());
+    return data.Errors(more);
+  };
+  CHECK(with({}).empty());
+  CHECK(with({"cluster.servers=2"}) ==
+        "--set cluster.servers: cluster.servers.count: got 2, want 4, the number of workers "
+        "(cluster.workers): with decentralized every worker has a server of its own beside it\n");
+  CHECK(with({"cluster.servers=[a:1, b:1, c:1, d:1, e:1]"}) ==
+        "--set cluster.servers: cluster.servers.addresses: got 5, want 4, the number of workers "
+        "(cluster.workers): with decentralized every worker has a server of its own beside it\n");
+  CHECK(with({"method={decentralized: {warmup_steps: 99}}"}).empty());
+  CHECK(with({"method={decentralized: {warmup_steps: 100}}"}) ==
+        "--set method: method.decentralized.warmup_steps: got 100, want less than 100, which is "
+        "train.steps: the others would never begin\n");
+}
+
 TEST_CASE("every data file that is missing is named with its path", "[job_check]") {
   const DataDirectory data;
   CHECK(data.Errors({"data.train.features=[a.gz, no.gz]", "data.test.labels=/none/d.gz"}) ==

@@ -269,5 +269,28 @@ TEST_CASE("snapshots are read and dropped on other threads while commits go on",
   CHECK(torn == 0);
 }
 
+TEST_CASE("a read at an evaluation has all that a replica has accepted", "[shard_thread][replica]") {
+  Shard::Options options;
+  options.shape = ZeroMatrix(kRows, 1);
+  options.placement = Placement::kReplicated;
+  options.policy = MakeNone(1);
+  options.rule = MakeAdd();
+  ShardThread shard(std::make_unique<Shard>(std::move(options)));
+  shard.SetPlan(PlanOfFirst(2), [](const std::vector<Shard::Removed>&) {});
+  // Held up, so that the rest is found at once.
+  absl::Notification go_on;
+  shard.Inspect(false, [&](const ShardThread::View&) { go_on.WaitForNotification(); });
+  std::vector<PushAnswer> pushed(3);
+  for (uint64_t exchange = 1; exchange <= 3; ++exchange) {
+    ReceivedPush push = PushOf(shard, 1, exchange, 1);
+    push.from_peer = true;
+    shard.Accept(std::move(push), pushed[exchange - 1].Callback());
+  }
+  Answer<ReadResult> read;
+  shard.ReadOutside(MemberId(2), Exchange(0), RestWord(), read.Callback());
+  go_on.Notify();
+  CHECK(ValuesOf(*read.Wait().snapshot) == std::vector<float>(kRows, 3));
+}
+
 }  // namespace
 }  // namespace tessera

@@ -1,0 +1,92 @@
+// Membership: servers that hold all entries, and come and go while the job runs.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/log.h"
+#include "server/control/membership.h"
+
+namespace tessera {
+
+v1::ServerList Membership::ServerListText() const {
+  v1::ServerList list;
+  list.set_generation(server_list_generation_);
+  for (int i = 0; i < servers_.count(); ++i) {
+    if (!servers_.IsHere(ShardId(i))) continue;
+    const ServerRecord& record = servers_.at(ShardId(i));
+    v1::ServerEntry& entry = *list.add_servers();
+    entry.set_rank(static_cast<uint32_t>(i));
+    entry.set_address(record.address);
+    entry.set_life(record.life);
+  }
+  return list;
+}
+
+// A server and the worker of its rank are one site: what ends the one ends the other.
+void Membership::LoseServer(ShardId server, absl::string_view why) {
+  servers_.SetGone(server);
+  ++server_list_generation_;
+  Log(LogLevel::kWarning,
+      absl::StrCat("control: server removed rank=", server.value(), " why=\"", why, "\""));
+  v1::PlanMessage refusal;
+  refusal.set_refuse(absl::StrCat("server ", server.value(), " was removed: ", why));
+  outbox_.push_back({server, refusal});
+  if (const MemberRecord* beside = members_.LiveAt(Rank(server.value())); beside != nullptr) {
+    Remove(beside->member, MemberState::kLost, why);
+  }
+  if (open_) OnAgreement(open_->agreement.Drop(server));
+  OrderCopies();
+  CountPartialPushesWithout(server);
+  AdmitPlanned();
+}
+
+void Membership::CountPartialPushesWithout(ShardId server) {
+  for (const auto& [id, member] : members_.all()) {
+    if (member.counted_by.count(server) == 0) continue;
+    MemberRecord* record = members_.Find(id);
+    record->counted_by.erase(server);
+    record->last_counted.erase(server);
+    CountPartialPush(record);
+  }
+}
+
+bool Membership::IsWarmingUp() const {
+  if (facts_.warmup_steps == 0 || members_.Counted().empty()) return false;
+  for (const auto& [id, member] : members_.all()) {
+    if (member.progress.step() >= facts_.warmup_steps) return false;
+  }
+  return true;
+}
+
+// The next one in a ring, so that those who come together do not all ask the same one.
+std::optional<ShardId> Membership::DonorFor(ShardId server) const {
+  if (!facts_.replicated || servers_.at(server).ready) return std::nullopt;
+  for (int i = 1; i < servers_.count(); ++i) {
+    const ShardId donor((server.value() + i) % servers_.count());
+    if (servers_.IsReady(donor)) return donor;
+  }
+  return std::nullopt;
+}
+
+void Membership::OrderCopies() {
+  for (int i = 0; i < servers_.count(); ++i) {
+    const ShardId server(i);
+    if (!servers_.IsHere(server)) continue;
+    const std::optional<ShardId> donor = DonorFor(server);
+    if (!donor.has_value()) continue;
+    v1::PlanMessage message;
+    message.set_copy_from(servers_.at(*donor).address);
+    outbox_.push_back({server, message});
+  }
+}
+
+std::optional<uint32_t> Membership::RankBeside() const {
+  if (!facts_.replicated || !started_) return std::nullopt;
+  for (int i = 0; i < servers_.count(); ++i) {
+    if (servers_.IsHere(ShardId(i)) && members_.LiveAt(Rank(i)) == nullptr) {
+      return static_cast<uint32_t>(i);
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace tessera

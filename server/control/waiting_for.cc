@@ -1,0 +1,77 @@
+// Membership: for whom a member and the job wait, in words.
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "server/control/membership.h"
+
+namespace tessera {
+namespace {
+
+// Said by name when many are waited for.
+constexpr size_t kNamesMax = 16;
+
+std::string Name(ShardId server) { return absl::StrCat("server ", server.value()); }
+
+}  // namespace
+
+std::vector<std::string> Membership::WaitingFor(const MemberRecord& member) const {
+  std::vector<std::string> names;
+  std::vector<ShardId> servers;
+  switch (member.state) {
+    case MemberState::kWaiting:
+      if (!started_) return WaitingFor();
+      if (open_ && open_->joiner != MemberId()) {
+        const MemberRecord& first = *members_.Find(open_->joiner);
+        return {absl::StrCat("worker ", first.rank.value(), " to be admitted first")};
+      }
+      if (facts_.replicated && IsWarmingUp()) return {"the warm-up of worker 0"};
+      if (facts_.replicated && !servers_.IsReady(ShardId(member.rank.value()))) {
+        return {Name(ShardId(member.rank.value()))};
+      }
+      // A lost site's end is agreed on before anybody is admitted.
+      servers = open_ ? open_->agreement.Missing() : servers_.Behind(generation_);
+      break;
+    case MemberState::kProposed:
+      servers = open_->agreement.Missing();
+      break;
+    case MemberState::kPlanned:
+      servers = servers_.Behind(member.planned_in);
+      break;
+    default:
+      break;
+  }
+  for (ShardId server : servers) names.push_back(Name(server));
+  return names;
+}
+
+std::vector<std::string> Membership::WaitingFor() const {
+  std::vector<std::string> names;
+  if (!started_) {
+    for (ShardId server : servers_.Unknown()) names.push_back(Name(server));
+    for (int rank = 0; rank < facts_.workers; ++rank) {
+      if (members_.LiveAt(Rank(rank)) != nullptr) continue;
+      if (names.size() >= kNamesMax) {
+        names.push_back("more workers");
+        break;
+      }
+      names.push_back(absl::StrCat("worker ", rank));
+    }
+    return names;
+  }
+  std::set<uint32_t> ranks;
+  for (int i = 0; i < servers_.count(); ++i) {
+    const v1::ServerCounters& counters = servers_.at(ShardId(i)).counters;
+    ranks.insert(counters.waits_for_ranks().begin(), counters.waits_for_ranks().end());
+  }
+  for (uint32_t rank : ranks) {
+    if (names.size() == kNamesMax) {
+      names.push_back(absl::StrCat(ranks.size() - kNamesMax, " more workers"));
+      break;
+    }
+    names.push_back(absl::StrCat("worker ", rank));
+  }
+  return names;
+}
+
+}  // namespace tessera

@@ -1,0 +1,45 @@
+// Brings a server that has joined a running job up to the others (server/shard/replica.h has the steps).
+#ifndef TESSERA_SERVER_RPC_REPLICA_COPIER_H_
+#define TESSERA_SERVER_RPC_REPLICA_COPIER_H_
+
+#include <string>
+#include <thread>
+
+#include <grpcpp/client_context.h>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "server/shard/shard_thread.h"
+
+namespace tessera {
+
+// Begins with the first donor, on a thread of its own, and tries until it has a copy that will do.
+class ReplicaCopier {
+ public:
+  // `shard` outlives this.
+  ReplicaCopier(ShardThread* shard, std::string job_digest)
+      : shard_(*shard), job_digest_(std::move(job_digest)) {}
+  // Gives up.
+  ~ReplicaCopier();
+
+  // Copies that server's replica, or goes on with it where another one was named before. Any thread.
+  void CopyFrom(const std::string& donor);
+
+ private:
+  void Run();
+  absl::Status CopyOnce(const std::string& donor);
+  bool WantsCopy();
+
+  ShardThread& shard_;
+  const std::string job_digest_;
+  absl::Mutex mutex_;
+  std::string donor_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  grpc::ClientContext* call_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  std::thread thread_;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_SERVER_RPC_REPLICA_COPIER_H_

@@ -1,0 +1,152 @@
+"""Training without central servers: a replica beside every worker, and sites that die, leave and come."""
+import signal
+import unittest
+
+from cluster import ENDLESS, Cluster, Test, digits, job_size, lost, members, run_to_end, tessera, write_job
+
+
+def replicated(workers=3, lease="2s", f32=True, **keys):
+    """Lossless unless `f32` is off: then with the method's own codec."""
+    method = keys.pop("method", {"decentralized": {}})
+    job = digits(servers=workers, workers=workers, method=method, rate=0.06, batch=16, lease=lease, **keys)
+    if f32:
+        job["codec"] = {"push": "f32"}
+    return job
+
+
+def endless(**keys):
+    return replicated(epochs=ENDLESS, **keys)
+
+
+class Replicas(Test):
+    def check_end(self, report, joined, lost_workers, removed_alive=0):
+        self.assertEqual((report["outcome"], report["members"]["joined"], report["members"]["lost"]),
+                         ("finished", joined, lost_workers))
+        # One that trains when it is removed may be in the middle of an exchange with every peer.
+        self.assertLessEqual(report["refused_pushes"], removed_alive * joined)
+
+    def test_pushes_go_to_all_peers_and_what_goes_to_oneself_is_not_counted(self):
+        job = replicated(epochs=8)
+        report = run_to_end(self, job)
+        self.check_end(report, 3, 0)
+        traffic, size = report["traffic"], 4 * job_size(job)
+        self.assertEqual(traffic["push_payload_bytes"], traffic["exchanges"] * 2 * size)
+        self.assertEqual(traffic["pull_payload_bytes"], (traffic["exchanges"] + 3) * size)
+        self.assertEqual(report["memory"]["parameter_bytes"], 3 * size)
+        self.assertEqual(sum(report["staleness"]["histogram"]), traffic["exchanges"])
+        self.assertGreater(report["final"]["test_accuracy"], 0.88)
+
+    def test_the_methods_own_codec_sends_few_entries_and_if_asked_all_the_rest_at_the_end(self):
+        for flush in (False, True):
+            with self.case("flush %s" % flush):
+                job = replicated(f32=False, epochs=20)
+                if flush:
+                    job["codec"] = {"flush": True}
+                report = run_to_end(self, job)
+                self.check_end(report, 3, 0)
+                traffic, size = report["traffic"], 4 * job_size(job)
+                # The last push of each is whole; of the others a few in a thousand entries go.
+                flushed = 3 * 2 * size if flush else 0
+                self.assertGreater(traffic["push_payload_bytes"], flushed)
+                self.assertLess(traffic["push_payload_bytes"] - flushed, 0.02 * traffic["exchanges"] * 2 * size)
+                self.assertGreater(report["final"]["test_accuracy"], 0.88)
+
+    def test_a_server_that_dies_takes_its_worker_with_it_and_the_others_go_on(self):
+        cluster = Cluster(self, endless())
+        cluster.await_step(20)
+        cluster.servers[1].kill()
+        cluster.await_status("its worker is lost", lambda status: lost(status) == 1)
+        self.contains(cluster.workers[1].expect_exit(1), "its server was last heard")
+        cluster.await_further()
+        cluster.drain()
+        self.check_end(cluster.finish(cluster.servers[1], cluster.workers[1]), 3, 1, removed_alive=1)
+        self.assertIn("server removed rank=1", cluster.servers[0].output())
+
+    def test_a_frozen_server_is_removed_and_ends_when_it_thaws(self):
+        cluster = Cluster(self, endless(lease="1s"))
+        cluster.await_step(20)
+        cluster.servers[2].freeze()
+        cluster.await_status("its worker is lost", lambda status: lost(status) == 1)
+        cluster.await_further()
+        cluster.servers[2].thaw()
+        # Told so, or by itself, as it has not heard the coordinator for a lease.
+        self.assertRegex(cluster.servers[2].expect_exit(1), "server 2 was removed|not heard for the lease")
+        cluster.await_further()
+        cluster.drain()
+        self.check_end(cluster.finish(cluster.servers[2], cluster.workers[2]), 3, 1, removed_alive=1)
+
+    def test_a_worker_that_dies_may_be_replaced_beside_its_server(self):
+        cluster = Cluster(self, endless())
+        cluster.await_step(20)
+        cluster.workers[1].kill()
+        cluster.await_status("it is lost", lambda status: lost(status) == 1)
+        late = cluster.start_worker()
+        late.await_output("joined rank=1")
+        cluster.await_status("three train", lambda status: len(members(status, "training")) == 3)
+        cluster.await_further()
+        cluster.drain()
+        self.check_end(cluster.finish(cluster.workers[1]), 4, 1)
+
+    def test_a_site_that_comes_copies_a_replica_and_trains(self):
+        cluster = Cluster(self, endless())
+        cluster.await_step(20)
+        # One more than the job began with, and one in a lost one's place.
+        cluster.servers[2].kill()
+        cluster.await_status("its worker is lost", lambda status: lost(status) == 1)
+        for rank in (2, 3):
+            server = cluster.start_server(rank)
+            server.await_output("replica copied")
+            late = cluster.start_worker()
+            late.await_output("joined rank=%d" % rank)
+        cluster.await_status("four train", lambda status: len(members(status, "training")) == 4)
+        cluster.await_further(40)
+        cluster.drain()
+        report = cluster.finish(cluster.servers[2], cluster.workers[2])
+        self.check_end(report, 5, 1, removed_alive=1)
+        # All replicas score alike: one that had missed a push would not.
+        self.assertGreater(report["final"]["test_accuracy"], 0.8)
+
+    def test_a_server_that_is_asked_to_end_leaves_and_the_others_go_on(self):
+        cluster = Cluster(self, endless())
+        cluster.await_step(20)
+        cluster.servers[1].signal(signal.SIGTERM)
+        cluster.servers[1].expect_exit(0)
+        self.contains(cluster.workers[1].expect_exit(1), "its server was asked to end")
+        cluster.await_further()
+        cluster.drain()
+        self.check_end(cluster.finish(cluster.workers[1]), 3, 1, removed_alive=1)
+
+    def test_the_job_ends_with_server_0_which_has_the_coordinator(self):
+        cluster = Cluster(self, endless(lease="1s"))
+        cluster.await_step(20)
+        cluster.servers[0].kill()
+        for process in cluster.servers[1:] + cluster.workers:
+            process.expect_exit(1)
+
+    def test_others_begin_when_the_warm_up_is_over(self):
+        warmup = 200
+        job = endless(workers=2, method={"decentralized": {"warmup_steps": warmup}})
+        cluster = Cluster(self, job)
+        cluster.workers[1].await_output("waiting for the warm-up of worker 0")
+        cluster.workers[1].await_output("joined rank=1")
+        first = int(cluster.workers[1].output().split("first_exchange=")[1].split()[0])
+        self.assertGreater(first, warmup)
+        cluster.await_further(40)
+        cluster.drain()
+        report = cluster.finish()
+        self.check_end(report, 2, 0)
+        self.assertGreater(report["traffic"]["by_worker"][1]["exchanges"], 0)
+
+    def test_jobs_that_cannot_be_are_refused(self):
+        job = replicated(epochs=1)
+        job["cluster"]["servers"] = 2
+        code, _, error = tessera("run", write_job(self, job))
+        self.assertEqual(code, 2)
+        self.contains(error, "cluster.servers.count: got 2, want 3, the number of workers (cluster.workers)")
+        code, _, error = tessera("simulate", write_job(self, replicated(epochs=1)), "--step-time", "1ms")
+        self.assertEqual(code, 2)
+        self.contains(error, "method decentralized is not simulated")
+
+
+if __name__ == "__main__":
+    unittest.main()
