@@ -187,9 +187,11 @@ class Examination {
     want.rank = rank;
     want.address = address;
     want.job_digest = JobDigest(job_);
-    want.layout_hash = LayoutHash(shape_, job_.cluster().servers().count());
+    const int shards = ShardCount(recipe_.placement,
+                                  static_cast<int>(job_.cluster().servers().count()));
+    want.layout_hash = LayoutHash(shape_, shards);
     want.initial_hash = InitialHash(
-        shape_, SlicesOf(shape_, ShardId(rank), job_.cluster().servers().count()), job_.seed());
+        shape_, SlicesOf(shape_, ShardAt(recipe_.placement, rank), shards), job_.seed());
     want.version = kVersion;
     for (Finding& finding : JudgeServer(want, status, asked, absl::Now())) {
       findings_.push_back(std::move(finding));
