@@ -174,6 +174,11 @@ absl::Status ServerProcess::CheckMemory(const Recipe& recipe, const ModelShape& 
   needs.slices = SlicesOf(shape, ShardAt(recipe.placement, options_.rank),
                           ShardCount(recipe.placement, servers));
   needs.state_count = recipe.make_rule()->state_count();
+  // What pushes of all entries have changed, once to add to and once for a selection to read; and a bit
+  // for each entry of every worker's exchange, of the cores and the selection.
+  if (recipe.core) {
+    needs.state_count += 2 + static_cast<int>((2 * job_.cluster().workers() + 8 + 31) / 32);
+  }
   needs.workers = std::max<int64_t>(1, job_.cluster().workers());
   std::optional<NeuronGroups> groups;
   int64_t push = needs.slices.bytes();
@@ -233,6 +238,7 @@ absl::Status ServerProcess::Start() {
   shard.rule = recipe.make_rule();
   shard.schedule = recipe.schedule;
   if (recipe.subnets) shard.groups = GroupsOf(job_.model(), shape);
+  shard.core = recipe.core;
   shard.limits = limits_;
   if (recipe.tail_steps > 0) shard.whole_kind = static_cast<int>(TailOf(recipe).payload);
   shard_ = std::make_unique<ShardThread>(std::make_unique<Shard>(std::move(shard)));

@@ -107,6 +107,25 @@ CodedForms::CodedForms(const CodecChoice& codecs, const ShardSlices& slices,
   }
 }
 
+ShardSlices EntriesAsSlices(int64_t entries) {
+  Slice vector;
+  vector.row_end = entries;
+  ShardSlices slices;
+  if (entries > 0) slices.slices.push_back(vector);
+  slices.size = entries;
+  return slices;
+}
+
+CodedForms CodedForms::OfEntries(const CodecChoice& codecs, int64_t entries) {
+  ModelShape shape;
+  ParameterSpec vector;
+  vector.rows = entries;
+  vector.is_vector = true;
+  shape.parameters.push_back(vector);
+  shape.size = entries;
+  return CodedForms(codecs, EntriesAsSlices(entries), shape);
+}
+
 const CodedKeys* CodedForms::Find(const Codec& codec) const {
   for (const CodedKeys& form : forms_) {
     if (form.codec() == codec) return &form;

@@ -78,11 +78,17 @@ class CodedKeys {
   int64_t bucket_max_ = 1;
 };
 
+// So many entries, wherever they lie, as the rows of one vector.
+ShardSlices EntriesAsSlices(int64_t entries);
+
 // A key set in each of the forms in which a job exchanges it: f32, which is always understood, and
 // those of its codecs. Constant after construction; any thread.
 class CodedForms {
  public:
   CodedForms(const CodecChoice& codecs, const ShardSlices& slices, const ModelShape& full);
+
+  // So many entries, wherever they lie: a vector of them.
+  static CodedForms OfEntries(const CodecChoice& codecs, int64_t entries);
 
   // nullptr for threshold. Another codec must be one of the job's.
   const CodedKeys* Find(const Codec& codec) const;

@@ -43,6 +43,11 @@ class CodecChecker {
                                       ": it sends parts of changes, and a push of ", method(),
                                       " brings values, all of which replace what is there"));
     }
+    if (push.kind == CodecKind::kThreshold && job_.method().has_slim_dp()) {
+      Fail("codec.push",
+           "got threshold, want another codec with method slim_dp: what threshold holds back would be "
+           "held for entries that are not exchanged again soon");
+    }
     if (!job_.method().has_quant_dp()) return;
     const v1::QuantDp& quant = job_.method().quant_dp();
     Codec own;
@@ -70,6 +75,11 @@ class CodecChecker {
       return Fail(key, absl::StrCat("got true, want false with method ", method(),
                                     ": it corrects sums of changes, and a push of ", method(),
                                     " brings values"));
+    }
+    if (job_.method().has_slim_dp()) {
+      return Fail(key,
+                  "got true, want false with method slim_dp: what it holds back would be held for "
+                  "entries that are not exchanged again soon");
     }
     switch (pair().push().kind_case()) {
       case v1::Codec::kBf16:

@@ -199,6 +199,7 @@ class Checker {
       Pushes("method.softsync.pushes", method.softsync().pushes(), workers);
     }
     if (method.has_diloco()) Quorum(method.diloco(), workers);
+    if (method.has_slim_dp()) Core(method.slim_dp());
     if (method.has_ist()) {
       Subnets(job, "ist", workers);
       Tail(job);
@@ -236,6 +237,13 @@ class Checker {
          absl::StrCat("got ", servers, ", want ", workers,
                       ", the number of workers (cluster.workers): with decentralized every worker "
                       "has a server of its own beside it"));
+  }
+
+  void Core(const v1::SlimDp& slim) {
+    if (!Sound("method.slim_dp") || slim.beta() <= slim.alpha()) return;
+    Fail("method.slim_dp.beta",
+         absl::StrCat("got ", slim.beta(), ", want at most ", slim.alpha(),
+                      ", which is method.slim_dp.alpha: the core is a part of what is exchanged"));
   }
 
   // Hidden neurons are dealt to the workers.

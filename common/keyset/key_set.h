@@ -3,9 +3,11 @@
 #define TESSERA_COMMON_KEYSET_KEY_SET_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
+#include "common/keyset/sparse_keys.h"
 #include "common/keyset/subnet.h"
 #include "common/layout/shard_map.h"
 
@@ -19,6 +21,10 @@ struct KeySet {
   // Nothing is moved: a worker that has made its last round waits for that to close. `slices` are
   // empty.
   bool waits_only = false;
+  // Not empty: by server, its entries that are moved (sparse_keys.h), out of `slices`.
+  std::vector<std::shared_ptr<const SparseKeys>> sparse;
+
+  bool is_sparse() const { return !sparse.empty(); }
 };
 
 // All entries of `shape` on so many servers.

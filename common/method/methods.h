@@ -16,6 +16,7 @@ Recipe Ist(const v1::Job& job);
 Recipe Ensemble(const v1::Job& job);
 Recipe QuantDp(const v1::Job& job);
 Recipe Decentralized(const v1::Job& job);
+Recipe SlimDp(const v1::Job& job);
 
 }  // namespace tessera
 

@@ -24,6 +24,7 @@ constexpr Entry kMethods[] = {
     {v1::Method::kEnsemble, Ensemble},
     {v1::Method::kQuantDp, QuantDp},
     {v1::Method::kDecentralized, Decentralized},
+    {v1::Method::kSlimDp, SlimDp},
 };
 
 // What the job says, and where it says nothing, what the method has chosen.

@@ -7,12 +7,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/codec/codec.h"
 #include "common/consistency/policy.h"
+#include "common/keyset/core_share.h"
 #include "common/layout/parameters.h"
 #include "common/layout/shard_map.h"
 #include "common/rule/rule.h"
@@ -56,6 +58,8 @@ struct Recipe {
   bool step_budgets = false;
   // States of the workers' optimizers that are exchanged and averaged beside the parameters.
   std::vector<std::string> averaged_states;
+  // Set: exchanges move a core and an explorer (common/keyset/sparse_keys.h).
+  std::optional<CoreShare> core;
   // How values are written on the wire.
   CodecChoice codecs;
   // Of the rate of make_rule's rule. Where workers take steps of their own it is theirs instead.

@@ -9,6 +9,7 @@
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "server/control/report.h"
+#include "server/core/core_messages.h"
 
 namespace tessera {
 namespace {
@@ -43,7 +44,16 @@ Coordinator::Coordinator(JobFacts facts, absl::Time now)
       created_(now),
       membership_(facts_),
       epochs_(facts_),
-      evaluation_(facts_, &clock_, &epochs_) {}
+      evaluation_(facts_, &clock_, &epochs_) {
+  if (!facts_.core) return;
+  CoreAgreement::Options cores;
+  cores.servers = facts_.servers;
+  cores.parameters = facts_.parameters;
+  cores.entries = static_cast<uint64_t>(facts_.entries);
+  cores.core_entries = static_cast<uint64_t>(CoreCount(*facts_.core, facts_.entries));
+  cores.gradient_weight = facts_.core->gradient_weight;
+  cores_.emplace(cores);
+}
 
 absl::Status Coordinator::Attach(const v1::ServerHello& hello, absl::Time now) {
   absl::Status attached = membership_.Attach(hello, now);
@@ -58,6 +68,14 @@ void Coordinator::Detach(ShardId server, uint64_t life, absl::Time now) {
 
 void Coordinator::OnShardMessage(ShardId server, const v1::ShardMessage& message, absl::Time now) {
   membership_.OnShardMessage(server, message, now);
+  if (cores_ && message.has_core_report()) {
+    for (const auto& [to, question] :
+         cores_->OnReport(server, FromMessage(message.core_report()))) {
+      v1::PlanMessage asked;
+      *asked.mutable_core_question() = ToMessage(question);
+      core_outbox_.push_back({to, std::move(asked)});
+    }
+  }
   Settle(now);
 }
 
@@ -274,7 +292,12 @@ void Coordinator::Settle(absl::Time now) {
   }
 }
 
-std::vector<Outgoing> Coordinator::TakeOutbox() { return membership_.TakeOutbox(); }
+std::vector<Outgoing> Coordinator::TakeOutbox() {
+  std::vector<Outgoing> outbox = membership_.TakeOutbox();
+  for (Outgoing& asked : core_outbox_) outbox.push_back(std::move(asked));
+  core_outbox_.clear();
+  return outbox;
+}
 
 std::vector<Coordinator::EvaluateAnswer> Coordinator::TakeReplies() {
   std::vector<EvaluateAnswer> answers = std::exchange(refused_, {});

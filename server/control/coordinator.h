@@ -30,6 +30,7 @@
 #include "server/control/job_clock.h"
 #include "server/control/job_facts.h"
 #include "server/control/membership.h"
+#include "server/core/core_agreement.h"
 
 namespace tessera {
 
@@ -104,6 +105,8 @@ class Coordinator {
   Membership membership_;
   Epochs epochs_;
   Evaluation evaluation_;
+  std::optional<CoreAgreement> cores_;  // set: servers select cores
+  std::vector<Outgoing> core_outbox_;
   Phase phase_ = Phase::kRunning;
   bool removed_late_ = false;
   absl::Status outcome_;

@@ -49,6 +49,9 @@ JobFacts FactsOf(const v1::Job& job, const Recipe& recipe, const ModelShape& sha
   facts.parts_by_speed = recipe.parts_by_speed;
   facts.replicated = recipe.placement == Placement::kReplicated;
   facts.warmup_steps = static_cast<uint64_t>(recipe.warmup_steps);
+  facts.core = recipe.core;
+  facts.entries = shape.size;
+  facts.parameters = static_cast<int>(shape.parameters.size());
   facts.closed_to_joiners = recipe.closed_to_joiners;
   if (recipe.subnets) facts.members_max = LeastCutWidth(GroupsOf(job.model(), shape));
   facts.insecure = job.security().certificate().empty();

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "common/keyset/core_share.h"
 #include "common/layout/parameters.h"
 #include "common/method/recipe.h"
 #include "common/rule/schedule.h"
@@ -48,6 +49,10 @@ struct JobFacts {
   bool subnets = false;
   // Slower members are given smaller parts.
   bool parts_by_speed = false;
+  // Exchanges move a core, which servers select together out of so many entries and parameters.
+  std::optional<CoreShare> core;
+  int64_t entries = 0;
+  int parameters = 0;
   // Members that there can be: the least hidden layer has so many neurons. 0: any number.
   int64_t members_max = 0;
   // Every server holds all entries and has the worker of its rank beside it. Servers may come and go

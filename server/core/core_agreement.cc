@@ -47,6 +47,8 @@ CoreAgreement::Questions CoreAgreement::OnReport(ShardId server, const CoreRepor
   if (server.value() >= answered_.size() || !IsSound(report)) return {};
   // The outcome got lost on the way to it.
   if (selected_.has_value() && report.core == *selected_) return {{server, QuestionTo(server)}};
+  // A core was for exchanges that nobody was left to make.
+  if (report.core > core_ && report.stage == CoreStage::kSums) Begin(report.core);
   if (report.core != core_) return {};
   if (report.stage < stage_) return {{server, QuestionTo(server)}};
   if (report.stage != stage_ || answered_[server.value()]) return {};
@@ -77,6 +79,12 @@ void CoreAgreement::Take(ShardId server, const CoreReport& report) {
     case CoreStage::kDone:
       break;
   }
+}
+
+void CoreAgreement::Begin(uint64_t core) {
+  core_ = core;
+  stage_ = CoreStage::kSums;
+  answered_.assign(answered_.size(), false);
 }
 
 bool CoreAgreement::IsIn(const BucketRange& range) const {
@@ -138,8 +146,8 @@ void CoreAgreement::Advance() {
   for (CoreQuestion& question : questions_) question = next;
   if (stage_ != CoreStage::kDone) return;
   if (!next.all_ties) EndTies();
-  selected_ = core_++;
-  stage_ = CoreStage::kSums;
+  selected_ = core_;
+  Begin(core_ + 1);
 }
 
 // In the order of the model: by parameter, and of each by server, as their rows follow each other.

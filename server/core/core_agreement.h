@@ -40,6 +40,7 @@ class CoreAgreement {
  private:
   bool IsSound(const CoreReport& report) const;
   void Take(ShardId server, const CoreReport& report);
+  void Begin(uint64_t core);
   // By what all have counted, the last core entry is in this range.
   bool IsIn(const BucketRange& range) const;
   // All have answered.

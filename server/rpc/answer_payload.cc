@@ -84,6 +84,34 @@ class SubnetEntries final : public EntrySource {
   SubnetGather gather_;
 };
 
+class SparseEntries final : public EntrySource {
+ public:
+  SparseEntries(std::shared_ptr<const SparsePlace> place, std::shared_ptr<const Snapshot> snapshot)
+      : place_(std::move(place)), snapshot_(std::move(snapshot)), walk_(place_->keys.entries) {}
+
+  const float* Next(int64_t count, float* scratch) override {
+    for (int64_t done = 0; done < count;) {
+      const Block& block = *snapshot_->blocks()[block_];
+      const int64_t end = block_begin_ + block.size();
+      const EntryWalk::Run run = walk_.Next(end, count - done);
+      GatherEntries(place_->keys.entries, run.begin, run.end,
+                    block.data() + (run.begin - block_begin_), scratch + done);
+      done += run.count;
+      if (walk_.place() < end) continue;
+      ++block_;
+      block_begin_ = end;
+    }
+    return scratch;
+  }
+
+ private:
+  const std::shared_ptr<const SparsePlace> place_;
+  const std::shared_ptr<const Snapshot> snapshot_;
+  EntryWalk walk_;
+  size_t block_ = 0;
+  int64_t block_begin_ = 0;  // in the dense order
+};
+
 class Borrowed final : public AnswerPayload {
  public:
   Borrowed(std::shared_ptr<const Snapshot> snapshot, int64_t begin, int64_t entries)
@@ -172,7 +200,35 @@ class CodedAnswer final : public AnswerPayload {
   int64_t count_ = 0;
 };
 
+class Bytes final : public AnswerPayload {
+ public:
+  explicit Bytes(std::string bytes)
+      : bytes_(std::make_shared<const std::string>(std::move(bytes))) {}
+
+  int64_t left() const override { return static_cast<int64_t>(bytes_->size()) - done_; }
+  bool is_borrowed() const override { return true; }
+  std::vector<grpc::Slice> Next(int64_t room) override {
+    const int64_t size = std::min(room, left());
+    const char* const begin = bytes_->data() + done_;
+    done_ += size;
+    return {BorrowSlice(begin, size, bytes_)};
+  }
+
+ private:
+  const std::shared_ptr<const std::string> bytes_;
+  int64_t done_ = 0;
+};
+
 }  // namespace
+
+std::unique_ptr<EntrySource> SparseSource(std::shared_ptr<const SparsePlace> place,
+                                          std::shared_ptr<const Snapshot> snapshot) {
+  return std::make_unique<SparseEntries>(std::move(place), std::move(snapshot));
+}
+
+std::unique_ptr<AnswerPayload> BytesPayload(std::string bytes) {
+  return std::make_unique<Bytes>(std::move(bytes));
+}
 
 std::unique_ptr<EntrySource> DenseSource(std::shared_ptr<const Snapshot> snapshot) {
   return std::make_unique<DenseEntries>(std::move(snapshot));

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <grpcpp/support/slice.h>
@@ -11,6 +12,7 @@
 #include "common/codec/coded_keys.h"
 #include "common/codec/encoder.h"
 #include "server/shard/block_store.h"
+#include "server/shard/core_exchange.h"
 #include "server/shard/site_subnet.h"
 
 namespace tessera {
@@ -41,6 +43,9 @@ class EntrySource {
 
 // All that the shard owns.
 std::unique_ptr<EntrySource> DenseSource(std::shared_ptr<const Snapshot> snapshot);
+// The entries of `place`.
+std::unique_ptr<EntrySource> SparseSource(std::shared_ptr<const SparsePlace> place,
+                                          std::shared_ptr<const Snapshot> snapshot);
 std::unique_ptr<EntrySource> SubnetSource(std::shared_ptr<const SiteSubnet> site,
                                           std::shared_ptr<const Snapshot> snapshot);
 
@@ -53,6 +58,9 @@ std::unique_ptr<AnswerPayload> SubnetPayload(std::shared_ptr<const SiteSubnet> s
 // `keys`, which must outlive this, say how the entries of `source` are written.
 std::unique_ptr<AnswerPayload> CodedPayload(const CodedKeys& keys, const PayloadRandom& random,
                                             std::unique_ptr<EntrySource> source);
+
+// Bytes that are there.
+std::unique_ptr<AnswerPayload> BytesPayload(std::string bytes);
 
 }  // namespace tessera
 

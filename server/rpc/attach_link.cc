@@ -18,6 +18,7 @@
 #include "common/rpc/control_channel.h"
 #include "common/rpc/status.h"
 #include "proto/coordinator.grpc.pb.h"
+#include "server/core/core_messages.h"
 #include "server/shard/shard_messages.h"
 
 namespace tessera {
@@ -174,6 +175,7 @@ void AttachLink::State::Handle(const v1::PlanMessage& message) {
   if (message.has_plan()) HandlePlan(message.plan());
   if (message.has_propose()) HandlePropose(message.propose());
   if (message.withdraw() != 0) HandleWithdraw(message.withdraw());
+  if (message.has_core_question()) options.shard->AskCore(FromMessage(message.core_question()));
   if (message.drain()) {
     {
       absl::MutexLock lock(&mutex);
@@ -188,6 +190,7 @@ void AttachLink::State::Inspect(bool closing) {
   auto self = shared_from_this();
   options.shard->Inspect(closing, [self, closing](ShardThread::View view) {
     v1::ShardMessage message;
+    if (view.core_report) *message.mutable_core_report() = ToMessage(*view.core_report);
     v1::ServerCounters& counters = *message.mutable_counters();
     counters = ToMessage(view.counters);
     counters.set_parked_pulls(view.parked_reads);
@@ -325,6 +328,12 @@ void AttachLink::State::Write() {
 }
 
 AttachLink::AttachLink(Options options) : state_(std::make_shared<State>(std::move(options))) {
+  // What is said before there is a connection is said again with the counters.
+  state_->options.shard->SetCoreListener([state = state_](const CoreReport& report) {
+    v1::ShardMessage message;
+    *message.mutable_core_report() = ToMessage(report);
+    state->Queue(std::move(message));
+  });
   reader_ = std::thread([state = state_] { state->Read(); });
   writer_ = std::thread([state = state_] { state->Write(); });
 }
@@ -335,6 +344,7 @@ AttachLink::~AttachLink() {
     state_->stopping = true;
     if (state_->context != nullptr) state_->context->TryCancel();
   }
+  state_->options.shard->SetCoreListener(nullptr);
   reader_.join();
   writer_.join();
 }

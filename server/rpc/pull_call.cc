@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/rpc/chunk.h"
+#include "common/rpc/core_message.h"
 #include "common/rpc/status.h"
 #include "common/rpc/subnet_message.h"
 #include "common/rpc/transport.h"
@@ -74,6 +75,15 @@ absl::Status PullCall::AskAll(const grpc::ByteBuffer& bytes) {
                         request.after_exchange());
   TESSERA_RETURN_IF_ERROR(plane_->CheckCaller(where_, request.caller()));
   outside_exchange_ = request.outside_exchange();
+  if (request.has_core_wanted()) {
+    CancelWhenGone(plane_->shard().ReadCore(
+        member, request.core_wanted(),
+        [self = shared_from_this()](absl::StatusOr<std::shared_ptr<const Core>> core) {
+          self->AnswerCore(std::move(core));
+        }));
+    return absl::OkStatus();
+  }
+  if (request.keys().has_sparse()) return AskSparse(request);
   TESSERA_RETURN_IF_ERROR(TakeKeys(request));
   TESSERA_RETURN_IF_ERROR(TakeCodec(request.codec()));
   const RestWord word{request.rest(), request.rests()};
@@ -99,6 +109,24 @@ absl::Status PullCall::AskCopy(const v1::PullRequest& request) {
     self->table_ = std::move(copy->table);
     self->Answer(std::move(copy->read));
   });
+  return absl::OkStatus();
+}
+
+absl::Status PullCall::AskSparse(const v1::PullRequest& request) {
+  TESSERA_RETURN_IF_ERROR(TakeCodec(request.codec()));
+  const absl::StatusOr<CoreName> core = CoreOf(request.keys().sparse());
+  if (!core.ok() || outside_exchange_) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        where_, ": ",
+        core.ok() ? "keys are sparse, want dense or rows outside an exchange"
+                  : core.status().message()));
+  }
+  CancelWhenGone(plane_->shard().ReadSparse(
+      MemberId(request.caller().member()), Exchange(request.after_exchange()), *core,
+      {request.rest(), request.rests()},
+      [self = shared_from_this()](absl::StatusOr<SparseReadResult> result) {
+        self->AnswerSparse(std::move(result));
+      }));
   return absl::OkStatus();
 }
 
@@ -195,6 +223,28 @@ std::unique_ptr<AnswerPayload> PullCall::Coded(const CodedKeys& keys, Version ve
                       std::move(source));
 }
 
+void PullCall::AnswerSparse(absl::StatusOr<SparseReadResult> result) {
+  if (!result.ok()) return Finish(ToGrpc(result.status()));
+  place_ = std::move(result->place);
+  need_keys_ = place_ == nullptr;
+  if (place_ != nullptr) {
+    payload_ = Coded(*place_->forms.Find(codec_), result->read.version,
+                     SparseSource(place_, result->read.snapshot));
+  }
+  BeginAnswer(std::move(result->read));
+}
+
+void PullCall::AnswerCore(absl::StatusOr<std::shared_ptr<const Core>> core) {
+  if (!core.ok()) return Finish(ToGrpc(core.status()));
+  core_ = *std::move(core);
+  EncodedKeys keys = EncodeKeys(core_->keys);
+  core_form_ = static_cast<int>(keys.form);
+  payload_ = BytesPayload(std::move(keys.bytes));
+  ReadResult nothing;
+  nothing.snapshot = std::make_shared<const Snapshot>();
+  BeginAnswer(std::move(nothing));
+}
+
 void PullCall::AnswerSubnet(const SubnetPlace& asked, absl::StatusOr<SubnetReadResult> result) {
   if (!result.ok()) return Finish(ToGrpc(result.status()));
   ReadResult& read = result->read;
@@ -214,6 +264,7 @@ void PullCall::BeginAnswer(ReadResult result) {
   snapshot_ = std::move(result.snapshot);
   version_ = result.version;
   examples_ = result.examples;
+  cores_ = result.cores;
   bytes_ = left();
   if (bytes_ > kFirstChunkBytes) {
     is_reader_ = true;
@@ -232,6 +283,13 @@ v1::ChunkHeader PullCall::Header() const {
   if (site_ != nullptr) *header.mutable_subnet() = ToMessage(site_->place());
   header.set_whole_model(is_whole_model_);
   if (table_.has_value()) *header.mutable_replica() = ToMessage(*table_);
+  header.set_cores(cores_);
+  header.set_need_keys(need_keys_);
+  if (core_ != nullptr) {
+    *header.mutable_core() = ToMessage(core_->name);
+    header.mutable_core()->set_keys_bytes(static_cast<uint64_t>(bytes_));
+    header.mutable_core()->set_key_form(static_cast<uint32_t>(core_form_));
+  }
   return header;
 }
 

@@ -58,12 +58,15 @@ class PullCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
                                                            const grpc::ByteBuffer& request);
   absl::Status AskAll(const grpc::ByteBuffer& request);
   absl::Status TakeKeys(const v1::PullRequest& request);
+  absl::Status AskSparse(const v1::PullRequest& request);
   absl::Status TakeCodec(absl::string_view name);
   absl::Status AskSubnet(const grpc::ByteBuffer& request);
   absl::Status AskCopy(const v1::PullRequest& request);
   // `read`: the shard's number for what was asked.
   void CancelWhenGone(uint64_t read);
   void Answer(absl::StatusOr<ReadResult> result);
+  void AnswerSparse(absl::StatusOr<SparseReadResult> result);
+  void AnswerCore(absl::StatusOr<std::shared_ptr<const Core>> core);
   void AnswerSubnet(const SubnetPlace& asked, absl::StatusOr<SubnetReadResult> result);
   std::unique_ptr<AnswerPayload> Coded(const CodedKeys& keys, Version version,
                                        std::unique_ptr<EntrySource> source);
@@ -94,6 +97,11 @@ class PullCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   std::optional<ReplicaTable> table_;       // of a replica's copy
   std::shared_ptr<const SiteSubnet> site_;  // of a subnet's answer
   std::unique_ptr<AnswerPayload> payload_;  // nullptr: the answer has none
+  std::shared_ptr<const SparsePlace> place_;  // of a core's and an explorer's entries
+  std::shared_ptr<const Core> core_;          // whose keys are the answer
+  int core_form_ = 0;
+  uint64_t cores_ = 0;
+  bool need_keys_ = false;
   bool is_reader_ = false;
   bool has_begun_ = false;  // the header was sent
   int64_t bytes_ = 0;  // of the answer

@@ -1,5 +1,6 @@
 #include "server/rpc/push_call.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -7,6 +8,7 @@
 #include "common/base/check.h"
 #include "common/codec/threshold.h"
 #include "common/rpc/chunk.h"
+#include "common/rpc/core_message.h"
 #include "common/rpc/status.h"
 #include "common/rpc/subnet_message.h"
 #include "common/rpc/transport.h"
@@ -32,7 +34,8 @@ void PushCall::OnReadDone(bool ok) {
   const absl::Status status = TakeChunk();
   message_.Clear();
   if (!status.ok()) return Fail(status);
-  if (!asked_ && push_.payload.size() < declared_bytes_) return AskForPlace();
+  if (needs_keys_) return AskForKeys();
+  if (!asked_ && received() < declared_bytes_) return AskForPlace();
   StartRead(&message_);
 }
 
@@ -51,14 +54,16 @@ absl::Status PushCall::TakeChunk() {
                                    ": header is absent, want it in the first chunk"));
   }
   if (head.has_header()) TESSERA_RETURN_IF_ERROR(TakeHeader(head.header()));
-  const int64_t received = push_.payload.size() + payload.size();
-  if (received > declared_bytes_) {
-    return absl::InvalidArgumentError(absl::StrCat(where_, ": payload is at least ", received,
+  if (received() + payload.size() > declared_bytes_) {
+    return absl::InvalidArgumentError(absl::StrCat(where_, ": payload is at least ",
+                                                   received() + payload.size(),
                                                    " bytes, want the declared ", declared_bytes_));
   }
   const int64_t wire_bytes = WireBytes(message_.Length());
   wire_bytes_ += wire_bytes;
   plane_->CountPush(payload.size(), wire_bytes);
+  if (needs_keys_) return absl::OkStatus();
+  if (push_.core && push_.core->keys) payload = TakeCoreKeys(std::move(payload));
   for (const Payload::Piece& piece : payload.pieces()) {
     if (!check_ || !check_->Feed(piece.data, piece.size)) break;
   }
@@ -116,12 +121,66 @@ absl::Status PushCall::TakeKeys(const v1::PushHeader& header) {
     push_.subnet = *std::move(place);
     return absl::OkStatus();
   }
+  if (header.keys().has_sparse()) return TakeCore(header.keys().sparse());
   if (!header.keys().has_dense() || !plane_->shard().takes_whole()) {
     return absl::InvalidArgumentError(
         absl::StrCat(where_, ": keys are ",
                      header.keys().has_dense() ? "dense" : "absent or unknown", ", want ", wanted));
   }
   return absl::OkStatus();
+}
+
+absl::Status PushCall::TakeCore(const v1::SparseKeys& keys) {
+  const ShardThread& shard = plane_->shard();
+  if (!shard.moves_cores()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where_, ": keys are sparse, want ",
+                     shard.trains_subnets() ? "a subnet's" : "dense", "; the job's methods differ"));
+  }
+  const absl::StatusOr<CoreName> name = CoreOf(keys);
+  if (!name.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(where_, ": ", name.status().message()));
+  }
+  const int64_t limit = KeyBytesMax(shard.slices().size);
+  if (keys.keys_bytes() > static_cast<uint64_t>(limit)) {
+    return absl::InvalidArgumentError(absl::StrCat(where_, ": keys are ", keys.keys_bytes(),
+                                                   " bytes, want at most ", limit));
+  }
+  key_bytes_ = static_cast<int64_t>(keys.keys_bytes());
+  push_.core.emplace();
+  push_.core->name = *name;
+  push_.core->key_form = static_cast<int>(std::min<uint32_t>(keys.key_form(), 255));
+  if (key_bytes_ > 0) push_.core->keys.emplace();
+  needs_keys_ = key_bytes_ == 0 && !shard.KnowsCore(*name);
+  return absl::OkStatus();
+}
+
+int64_t PushCall::received() const {
+  const bool has_keys = push_.core && push_.core->keys;
+  return push_.payload.size() + (has_keys ? static_cast<int64_t>(push_.core->keys->size()) : 0);
+}
+
+Payload PushCall::TakeCoreKeys(Payload payload) {
+  std::string& keys = *push_.core->keys;
+  if (static_cast<int64_t>(keys.size()) == key_bytes_) return payload;
+  const auto owner = std::make_shared<const Payload>(std::move(payload));
+  Payload rest;
+  for (Payload::Piece piece : owner->pieces()) {
+    const int64_t taken =
+        std::min(piece.size, key_bytes_ - static_cast<int64_t>(keys.size()));
+    keys.append(piece.data, static_cast<size_t>(taken));
+    rest.Append({piece.data + taken, piece.size - taken}, owner);
+  }
+  return rest;
+}
+
+// Before any of the payload is staged.
+void PushCall::AskForKeys() {
+  v1::PushReply reply;
+  reply.set_need_keys(true);
+  *reply_ = WriteMessage(reply);
+  GiveBackPlace();
+  Finish(grpc::Status());
 }
 
 // What the shard owns bounds what is received. A subnet's exact size is the shard's to know.
@@ -138,7 +197,13 @@ absl::Status PushCall::CheckSize(uint64_t bytes) {
     if (bytes <= static_cast<uint64_t>(limit)) return absl::OkStatus();
     return refuse(absl::StrCat("at most ", limit));
   }
-  if (!push_.subnet) {
+  if (push_.core) {
+    if (bytes < static_cast<uint64_t>(key_bytes_)) {
+      return refuse(absl::StrCat("at least the ", key_bytes_, " of the keys"));
+    }
+    bytes -= static_cast<uint64_t>(key_bytes_);
+  }
+  if (!push_.subnet && !push_.core) {
     if (bytes != static_cast<uint64_t>(keys->bytes())) {
       return refuse(absl::StrCat(keys->bytes(), " (", keys->entries(), " entries as ",
                                  Describe(push_.codec), ")"));
@@ -147,8 +212,10 @@ absl::Status PushCall::CheckSize(uint64_t bytes) {
     return absl::OkStatus();
   }
   if (!IsPlain(push_.codec)) {
-    if (bytes <= static_cast<uint64_t>(keys->bytes())) return absl::OkStatus();
-    return refuse(absl::StrCat("at most ", keys->bytes()));
+    // Rows of a core's entries are others than those of the matrices, but no entry takes more than f32.
+    const int64_t limit = push_.core ? plane_->shard().slices().bytes() : keys->bytes();
+    if (bytes <= static_cast<uint64_t>(limit)) return absl::OkStatus();
+    return refuse(absl::StrCat("at most ", limit));
   }
   const uint64_t entry_bytes = push_.codec.kind == CodecKind::kF32 ? 4 : 2;
   if (bytes > static_cast<uint64_t>(keys->bytes()) || bytes % entry_bytes != 0) {
@@ -164,9 +231,9 @@ absl::Status PushCall::CheckEnd() const {
     return absl::InvalidArgumentError(absl::StrCat(
         "push from ", context_->peer(), ": ended before its header, want one in the first chunk"));
   }
-  if (push_.payload.size() == declared_bytes_) return absl::OkStatus();
+  if (received() == declared_bytes_) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
-      where_, ": payload ended after ", push_.payload.size(), " of ", declared_bytes_, " bytes"));
+      where_, ": payload ended after ", received(), " of ", declared_bytes_, " bytes"));
 }
 
 void PushCall::AskForPlace() {
@@ -223,6 +290,7 @@ void PushCall::Deliver() {
 
 void PushCall::OnAccepted(const absl::StatusOr<PushAccepted>& accepted) {
   if (!accepted.ok()) return Fail(accepted.status());
+  if (accepted->need_keys) return AskForKeys();
   // A repeated push was dropped, and with it nothing of its place was used.
   if (accepted->duplicate) GiveBackPlace();
   v1::PushReply reply;

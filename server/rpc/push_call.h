@@ -51,6 +51,11 @@ class PushCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   absl::Status TakeHeader(const v1::PushHeader& header);
   absl::Status TakeCodec(const v1::PushHeader& header);
   absl::Status TakeKeys(const v1::PushHeader& header);
+  absl::Status TakeCore(const v1::SparseKeys& keys);
+  // Of a payload that begins with a core's keys: takes these off.
+  Payload TakeCoreKeys(Payload payload);
+  void AskForKeys();
+  int64_t received() const;  // bytes of the payload
   absl::Status CheckSize(uint64_t bytes);
   absl::Status CheckEnd() const;
   void AskForPlace();
@@ -72,6 +77,8 @@ class PushCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   bool asked_ = false;  // for a place
   int64_t declared_bytes_ = 0;
   int64_t wire_bytes_ = 0;
+  int64_t key_bytes_ = 0;  // of these, a core's keys, which come first
+  bool needs_keys_ = false;
   // Of what is checked while it arrives; a coded subnet is not, its buckets are the shard's to know.
   std::optional<CodedKeys> plain_keys_;
   std::optional<ArrivalCheck> check_;

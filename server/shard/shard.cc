@@ -49,16 +49,32 @@ Shard::Shard(Options options)
     if (whole_kind_) forms_.emplace();
     return;
   }
+  if (options.core) {
+    // Entries that nobody sends are not touched, and a state would have to be.
+    TESSERA_CHECK(rule_->state_count() == 0 && !codecs_.holds_back());
+    CoreExchange::Options cores{&shape_,        &slices_, layout_hash_, seed_,
+                                *options.core, codecs_,  policy_->Collecting() != Exchange(0)};
+    cores_ = std::make_unique<CoreExchange>(cores, &store_);
+    return;
+  }
   state_.resize(rule_->state_count());
   for (std::vector<float>& state : state_) state.assign(slices_.size, 0.0f);
 }
 
-const CodedKeys* Shard::KeysOf(const ReceivedPush& push, const SiteSubnet* site) const {
-  return site == nullptr ? dense_forms_.Find(push.codec) : site->forms().Find(push.codec);
+const CodedKeys* Shard::KeysOf(const Codec& codec, const PushedEntries& of) const {
+  if (of.place != nullptr) return of.place->forms.Find(codec);
+  return of.site == nullptr ? dense_forms_.Find(codec) : of.site->forms().Find(codec);
 }
 
-absl::Status Shard::Validate(ReceivedPush* received, const SiteSubnet* site) const {
+std::string Shard::DescribeEntryOf(const PushedEntries& of, int64_t entry) const {
+  if (of.site != nullptr) return of.site->Describe(shape_, entry);
+  if (of.place != nullptr) entry = of.place->keys.entries.places()[entry];
+  return DescribeEntry(shape_, slices_, entry);
+}
+
+absl::Status Shard::Validate(ReceivedPush* received, const PushedEntries& of) const {
   ReceivedPush& push = *received;
+  const SiteSubnet* const site = of.site.get();
   if (push.layout_hash != layout_hash_) {
     return absl::InvalidArgumentError(
         absl::StrCat(Where(push), ": layout_hash is ", absl::Hex(push.layout_hash), ", want ",
@@ -73,21 +89,19 @@ absl::Status Shard::Validate(ReceivedPush* received, const SiteSubnet* site) con
     return absl::InvalidArgumentError(absl::StrCat(Where(push), ": codec is ", Describe(push.codec),
                                                    ", want ", Describe(codecs_.push), " or f32"));
   }
-  const CodedKeys* const keys = KeysOf(push, site);
+  const CodedKeys* const keys = KeysOf(push.codec, of);
   if (keys != nullptr && push.payload.size() != keys->bytes()) {
     return absl::InvalidArgumentError(
         absl::StrCat(Where(push), ": payload is ", push.payload.size(), " bytes, want ",
                      keys->bytes(), " (", keys->entries(), " entries as ", Describe(push.codec),
                      "); layouts differ, compare layout_hash in status"));
   }
-  if (site != nullptr && !IsPlain(push.codec)) {
+  if ((site != nullptr || of.place != nullptr) && !IsPlain(push.codec)) {
     push.bad_entry = FirstBadEntry(*keys, push.payload);
   }
   if (push.bad_entry >= 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat(Where(push), ": ",
-                     site == nullptr ? DescribeEntry(shape_, slices_, push.bad_entry)
-                                     : site->Describe(shape_, push.bad_entry),
+        absl::StrCat(Where(push), ": ", DescribeEntryOf(of, push.bad_entry),
                      " is not finite; the training diverged, try a lower learning rate"));
   }
   if (push.from_peer && !replica_) {
@@ -139,6 +153,24 @@ absl::StatusOr<std::shared_ptr<const SiteSubnet>> Shard::SiteOf(const ReceivedPu
   return site;
 }
 
+absl::StatusOr<Shard::PushedEntries> Shard::EntriesOf(const ReceivedPush& push) {
+  PushedEntries of;
+  if (cores_ == nullptr && push.core) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        Where(push), ": keys are a core's, want ", KeysWord(!rounds_), "; the job's methods differ"));
+  }
+  if (cores_ == nullptr || push.subnet) {
+    TESSERA_ASSIGN_OR_RETURN(of.site, SiteOf(push));
+    return of;
+  }
+  TESSERA_ASSIGN_OR_RETURN(const CoreExchange::Found found,
+                           cores_->PlaceOfPush(Where(push), *plan_.Find(push.member),
+                                               push.exchange, push.core));
+  of.place = found.place;
+  of.need_keys = found.need_keys;
+  return of;
+}
+
 absl::StatusOr<PushAccepted> Shard::Accept(ReceivedPush push) {
   const auto found = members_.find(push.member);
   if (found == members_.end()) {
@@ -156,8 +188,9 @@ absl::StatusOr<PushAccepted> Shard::Accept(ReceivedPush push) {
     return PushAccepted{/*duplicate=*/true, counters_.version};
   }
   if (awaits_copy()) TESSERA_RETURN_IF_ERROR(CheckKept(push, member));
-  absl::StatusOr<std::shared_ptr<const SiteSubnet>> site = SiteOf(push);
-  absl::Status status = site.ok() ? Validate(&push, site->get()) : site.status();
+  absl::StatusOr<PushedEntries> of = EntriesOf(push);
+  if (of.ok() && of->need_keys) return PushAccepted{false, counters_.version, /*need_keys=*/true};
+  absl::Status status = of.ok() ? Validate(&push, *of) : of.status();
   if (status.ok() && push.exchange != member.accepted.Next() && !IsUnheard(push.member)) {
     status = absl::FailedPreconditionError(
         absl::StrCat(Where(push), ": want exchange ", member.accepted.Next().value(), " next"));
@@ -180,9 +213,9 @@ absl::StatusOr<PushAccepted> Shard::Accept(ReceivedPush push) {
   if (forms_) forms_->Take(form);
   Release(push.member, push.payload.size());
   counters_.staged_bytes += push.payload.size();
-  const CodedKeys* const keys = KeysOf(push, site->get());
+  const CodedKeys* const keys = KeysOf(push.codec, *of);
   staged_.push_back({push.member, push.exchange, push.base, push.from_peer, push.examples,
-                     *std::move(site), keys, std::move(push.payload)});
+                     *std::move(of), keys, std::move(push.payload)});
   if (member.rests_after && *member.rests_after < push.exchange) Wake(push.member, &member);
   ++counters_.pushes;
   return PushAccepted{/*duplicate=*/false, counters_.version};
@@ -202,6 +235,12 @@ bool Shard::Holds(Exchange first, Exchange exchange) const {
 
 bool Shard::Advance(absl::Time now) {
   if (awaits_copy()) return false;
+  // A piece at a time: what comes meanwhile is answered.
+  if (cores_ != nullptr && cores_->AdvanceSelection()) return true;
+  return AdvancePushes(now) || PrepareKeys();
+}
+
+bool Shard::AdvancePushes(absl::Time now) {
   gate_.Rest();
   // A proposal that is not settled may add a member to the exchange being collected: wait for the
   // word.
@@ -216,7 +255,9 @@ bool Shard::Advance(absl::Time now) {
   if (next == staged_.end()) {
     const std::optional<float> scale = policy_->CommitDue(now);
     if (!scale.has_value()) return false;
-    if (rounds_ && pending_count_ == 0) {
+    if (cores_ != nullptr) {
+      CommitEntries(*scale);
+    } else if (rounds_ && pending_count_ == 0) {
       CommitRound();
     } else {
       Commit(*scale);
@@ -230,9 +271,14 @@ bool Shard::Advance(absl::Time now) {
   const Verdict verdict = policy_->OnPush(
       {push.member, push.exchange, base, counters_.version, push.examples, now});
   pending_examples_ += push.examples;
-  if (push.site != nullptr) {
-    rounds_->Fold(*push.site, *push.keys, push.payload, verdict.weight, &store_);
+  if (push.of.site != nullptr) {
+    rounds_->Fold(*push.of.site, *push.keys, push.payload, verdict.weight, &store_);
     if (verdict.commit) CommitRound();
+  } else if (cores_ != nullptr) {
+    cores_->Fold(push.of.place.get(), *push.keys, push.payload, verdict.weight);
+    cores_->OnPush(push.member, push.exchange);
+    members_[push.member].folded = push.exchange;
+    if (verdict.commit) CommitEntries(verdict.commit_scale);
   } else if (verdict.commit) {
     FoldAndCommit(push, verdict);
   } else {
@@ -314,6 +360,28 @@ void Shard::Commit(float scale) {
   pending_count_ = 0;
 }
 
+void Shard::CommitEntries(float scale) {
+  cores_->Commit(BeginCommit(scale), *rule_, &store_);
+  MaybeSelectCore();
+}
+
+void Shard::MaybeSelectCore() {
+  if (cores_ == nullptr) return;
+  absl::flat_hash_set<MemberId> begun;
+  for (const auto& [id, member] : members_) {
+    if (member.folded >= member.first) begun.insert(id);
+  }
+  cores_->MaybeSelect(begun, policy_->Collecting(), &store_);
+}
+
+// Draws explorers while nothing else is to be done.
+bool Shard::PrepareKeys() {
+  if (cores_ == nullptr) return false;
+  absl::flat_hash_map<MemberId, Exchange> next;
+  for (const auto& [id, member] : members_) next[id] = member.accepted.Next();
+  return cores_->Prepare(plan_, next);
+}
+
 void Shard::CommitRound() {
   BeginCommit(/*scale=*/1);
   rounds_->Commit(&store_);
@@ -344,6 +412,30 @@ absl::StatusOr<std::optional<ReadResult>> Shard::Read(MemberId member, Exchange 
     if (Holds(open.first, after)) return std::optional<ReadResult>();
   }
   return std::optional<ReadResult>(ReadNow());
+}
+
+absl::StatusOr<std::optional<SparseReadResult>> Shard::ReadSparse(MemberId member, Exchange after,
+                                                                  const CoreName& core) {
+  if (cores_ == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("pull from member ", member.value(), ": keys are sparse, want dense"));
+  }
+  absl::StatusOr<std::optional<ReadResult>> read = Read(member, after);
+  if (!read.ok()) return read.status();
+  if (!read->has_value()) return std::optional<SparseReadResult>();
+  return std::optional<SparseReadResult>(
+      {cores_->PlaceOfPull(*plan_.Find(member), after, core), **std::move(read)});
+}
+
+absl::StatusOr<std::optional<std::shared_ptr<const Core>>> Shard::ReadCore(MemberId member,
+                                                                           uint64_t number) {
+  if (cores_ == nullptr || !members_.contains(member)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "pull from member ", member.value(), ": ",
+        cores_ == nullptr ? "the job's method has no core" : "not a member of the current plan"));
+  }
+  if (cores_->cores() <= number) return std::optional<std::shared_ptr<const Core>>();
+  return std::make_optional(cores_->core());
 }
 
 absl::StatusOr<std::optional<SubnetReadResult>> Shard::ReadSubnet(MemberId member, Exchange round) {
@@ -382,52 +474,9 @@ absl::StatusOr<std::optional<SubnetReadResult>> Shard::ReadSubnet(MemberId membe
   return std::optional<SubnetReadResult>({std::move(site), **std::move(read)});
 }
 
-void Shard::Rest(MemberId id, Exchange after, RestWord word) {
-  const auto found = members_.find(id);
-  if (found == members_.end()) return;
-  MemberState& member = found->second;
-  // Words of one number come in the order rest, end of rest; repeated ones may come at any time.
-  const bool is_new = word.rests ? word.number > member.rest_number
-                                 : word.number >= member.rest_number && word.number > 0;
-  if (!is_new) return;
-  member.rest_number = word.number;
-  if (!word.rests) {
-    if (member.rests_after) Wake(id, &member);
-    return;
-  }
-  member.rests_after = after;
-  if (member.folded == after) policy_->SetResting(id, true);
-}
-
-void Shard::Wake(MemberId id, MemberState* member) {
-  member->rests_after.reset();
-  policy_->SetResting(id, false);
-}
-
 ReadResult Shard::ReadNow() {
-  return {store_.TakeSnapshot(), counters_.version, counters_.examples};
-}
-
-bool Shard::Reserve(MemberId member, int64_t bytes) {
-  const std::optional<MemberId> next = policy_->NextInOrder();
-  const int64_t taken = reserved_bytes_ + counters_.staged_bytes;
-  // Where order matters the next in order has a place of its own; elsewhere what there is for it is
-  // anybody's.
-  const int64_t limit = limits_.staging_bytes + (next.has_value() ? 0 : slices_.bytes());
-  const bool is_next = next.has_value() ? *next == member : taken == 0;
-  if (!is_next && taken + bytes > limit && !IsUnheard(member)) return false;
-  reserved_[member] += bytes;
-  reserved_bytes_ += bytes;
-  return true;
-}
-
-void Shard::Release(MemberId member, int64_t bytes) {
-  const auto found = reserved_.find(member);
-  if (found == reserved_.end()) return;  // Small pushes arrive whole and reserve nothing.
-  const int64_t given_back = std::min(bytes, found->second);
-  found->second -= given_back;
-  reserved_bytes_ -= given_back;
-  if (found->second == 0) reserved_.erase(found);
+  return {store_.TakeSnapshot(), counters_.version, counters_.examples,
+          cores_ == nullptr ? 0 : cores_->cores()};
 }
 
 ShardCounters Shard::counters() const {
@@ -443,6 +492,7 @@ uint64_t Shard::ParametersHash() const { return HashOf(store_, slices_); }
 
 int64_t Shard::memory_bytes() const {
   if (rounds_) return slices_.bytes() * (whole_kind_ ? 2 : 1) + rounds_->memory_bytes();
+  if (cores_ != nullptr) return slices_.bytes() + cores_->memory_bytes();
   return slices_.bytes() * (2 + static_cast<int64_t>(state_.size()));
 }
 

@@ -7,6 +7,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -23,6 +24,7 @@
 #include "common/rule/rule.h"
 #include "common/rule/schedule.h"
 #include "server/shard/block_store.h"
+#include "server/shard/core_exchange.h"
 #include "server/shard/exchange_form.h"
 #include "server/shard/reader_gate.h"
 #include "server/shard/replica.h"
@@ -43,6 +45,8 @@ struct ReceivedPush {
   uint64_t examples = 0;
   // nullopt: the payload has all entries.
   std::optional<SubnetPlace> subnet;
+  // Set: the payload has the entries of this core and of the sender's explorer.
+  std::optional<NamedCore> core;
   // Of a subnet: the sender's next exchange is of all entries.
   bool whole_next = false;
   // How the payload is written: f32, or the job's. A threshold payload has passed its check.
@@ -58,6 +62,8 @@ struct ReceivedPush {
 struct PushAccepted {
   bool duplicate = false;
   Version version;
+  // The core is not known: nothing was accepted, push again with its keys.
+  bool need_keys = false;
 };
 
 // A consistent read of everything the shard owns.
@@ -66,6 +72,14 @@ struct ReadResult {
   Version version;
   // Rows that its updates were computed from.
   uint64_t examples = 0;
+  // Where exchanges move a core: those that have been selected.
+  uint64_t cores = 0;
+};
+
+// As above, and the entries that the reader asked for. nullptr: their core is not known.
+struct SparseReadResult {
+  std::shared_ptr<const SparsePlace> place;
+  ReadResult read;
 };
 
 // As above, and which of it the reader asked for. nullptr: exchanges are of all entries by now.
@@ -148,6 +162,9 @@ class Shard {
     std::optional<NeuronGroups> groups;
     // Beside groups: the payload of exchanges of all entries, where the job ends with such.
     std::optional<int> whole_kind;
+    // Set: exchanges move a core and an explorer, but for every q-th push (core_exchange.h). The
+    // rule keeps no state, and the push codec holds nothing back.
+    std::optional<CoreShare> core;
     // nullopt: those of PlanShardMemory where memory is not limited.
     std::optional<ShardLimits> limits;
   };
@@ -159,7 +176,7 @@ class Shard {
   //                        subnet where all entries are wanted, or the reverse
   //   kFailedPrecondition  not a member, an exchange that is not its next one, another round's
   //                        subnet or another site's, a subnet among pushes of all entries or the
-  //                        reverse
+  //                        reverse, a core that is not the exchange's
   // A repeated (member, exchange) is accepted and dropped, so a retry is always safe.
   absl::StatusOr<PushAccepted> Accept(ReceivedPush push);
 
@@ -175,6 +192,12 @@ class Shard {
   // Where subnets are trained: the current values for this member's place in `round`, or nullopt
   // while that is to open yet. kFailedPrecondition: not a member or a site, or `round` is over.
   absl::StatusOr<std::optional<SubnetReadResult>> ReadSubnet(MemberId member, Exchange round);
+  // Where exchanges move a core: the values of the member's entries in exchange `after`, as Read.
+  absl::StatusOr<std::optional<SparseReadResult>> ReadSparse(MemberId member, Exchange after,
+                                                             const CoreName& core);
+  // The core of this number or a later one; nullopt: it is not selected yet. Codes as Read.
+  absl::StatusOr<std::optional<std::shared_ptr<const Core>>> ReadCore(MemberId member,
+                                                                      uint64_t number);
   // `member` rests from when its exchange `after` is folded, or it goes on. A push after `after`
   // ends its rest, too.
   void Rest(MemberId member, Exchange after, RestWord word);
@@ -231,6 +254,9 @@ class Shard {
   bool Reserve(MemberId member, int64_t bytes);
   void Release(MemberId member, int64_t bytes);
 
+  // nullptr: all entries are moved, or subnets.
+  CoreExchange* cores() { return cores_.get(); }
+  const CoreExchange* cores() const { return cores_.get(); }
   ShardId id() const { return id_; }
   const ShardSlices& slices() const { return slices_; }
   const ModelShape& shape() const { return shape_; }
@@ -260,20 +286,27 @@ class Shard {
     // The first exchange of it that was pushed here and need not be in a copy.
     std::optional<Exchange> heard_from = std::nullopt;
   };
+  // What a payload is of: a subnet, a core and an explorer, or all entries.
+  struct PushedEntries {
+    std::shared_ptr<const SiteSubnet> site;
+    std::shared_ptr<const SparsePlace> place;
+    bool need_keys = false;
+  };
   struct Staged {
     MemberId member;
     Exchange exchange;
     Version base;
     bool from_peer = false;
     uint64_t examples = 0;
-    // The subnet that the payload is of.
-    std::shared_ptr<const SiteSubnet> site;
+    PushedEntries of;
     const CodedKeys* keys = nullptr;  // of the payload; nullptr: threshold
     Payload payload;
   };
 
-  absl::Status Validate(ReceivedPush* push, const SiteSubnet* site) const;
-  const CodedKeys* KeysOf(const ReceivedPush& push, const SiteSubnet* site) const;
+  absl::Status Validate(ReceivedPush* push, const PushedEntries& of) const;
+  const CodedKeys* KeysOf(const Codec& codec, const PushedEntries& of) const;
+  std::string DescribeEntryOf(const PushedEntries& of, int64_t entry) const;
+  absl::StatusOr<PushedEntries> EntriesOf(const ReceivedPush& push);
   absl::StatusOr<std::shared_ptr<const SiteSubnet>> SiteOf(const ReceivedPush& push);
   void OpenRound();
   // The word on `first` is awaited before this exchange may end.
@@ -283,6 +316,10 @@ class Shard {
   void FoldAndCommit(const Staged& push, const Verdict& verdict);
   void Commit(float scale);
   void CommitRound();
+  bool AdvancePushes(absl::Time now);
+  void CommitEntries(float scale);
+  void MaybeSelectCore();
+  bool PrepareKeys();
   // The update that is being committed, and its examples, which count from now on.
   Update BeginCommit(float scale);
   void CountStaleness(Version base);
@@ -315,6 +352,7 @@ class Shard {
   Generation opened_plan_;
   std::optional<ExchangeForms> forms_;     // set: exchanges may be of all entries, too
   std::optional<Replica> replica_;         // set: every server holds all entries
+  std::unique_ptr<CoreExchange> cores_;    // set: exchanges move a core; without pending_, state_
   std::deque<Staged> staged_;              // complete pushes, in order of arrival
   ReaderGate gate_;                        // where folds wait for readers
   int64_t pending_count_ = 0;      // pushes folded into pending_

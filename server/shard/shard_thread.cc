@@ -12,7 +12,8 @@ ShardThread::ShardThread(std::unique_ptr<Shard> shard)
       slices_(shard_->slices()),
       layout_hash_(shard_->layout_hash()),
       trains_subnets_(shard_->trains_subnets()),
-      takes_whole_(shard_->takes_whole()) {
+      takes_whole_(shard_->takes_whole()),
+      cores_(shard_->cores()) {
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -54,6 +55,7 @@ void ShardThread::Run() {
     if (worked || had_events) {
       AnswerReads();
       GrantReservations();
+      TellCoreReport();
     }
     idle = !worked;
     deadline = shard_->Deadline().value_or(absl::InfiniteFuture());
@@ -68,6 +70,12 @@ void ShardThread::AnswerReads() {
       ++i;
     }
   }
+}
+
+void ShardThread::TellCoreReport() {
+  if (cores_ == nullptr || !core_listener_ || cores_->report_number() == core_reports_told_) return;
+  core_reports_told_ = cores_->report_number();
+  if (const std::optional<CoreReport> report = cores_->report()) core_listener_(*report);
 }
 
 void ShardThread::GrantReservations() {
@@ -144,6 +152,36 @@ uint64_t ShardThread::ReadSubnet(MemberId member, Exchange round, RestWord word,
       std::move(done));
 }
 
+uint64_t ShardThread::ReadSparse(MemberId member, Exchange after, const CoreName& core,
+                                 RestWord word,
+                                 std::function<void(absl::StatusOr<SparseReadResult>)> done) {
+  return Park<SparseReadResult>(
+      member, after, word,
+      [this, member, after, core] { return shard_->ReadSparse(member, after, core); },
+      std::move(done));
+}
+
+uint64_t ShardThread::ReadCore(
+    MemberId member, uint64_t number,
+    std::function<void(absl::StatusOr<std::shared_ptr<const Core>>)> done) {
+  return Park<std::shared_ptr<const Core>>(
+      member, Exchange(0), RestWord(),
+      [this, member, number] { return shard_->ReadCore(member, number); }, std::move(done));
+}
+
+void ShardThread::SetCoreListener(std::function<void(const CoreReport&)> listener) {
+  Post([this, listener = std::move(listener)]() mutable {
+    core_listener_ = std::move(listener);
+    core_reports_told_ = 0;
+  });
+}
+
+void ShardThread::AskCore(const CoreQuestion& question) {
+  Post([this, question] {
+    if (shard_->cores() != nullptr) shard_->cores()->Ask(question);
+  });
+}
+
 void ShardThread::CancelRead(uint64_t read) {
   Post([this, read] {
     const auto found = std::find_if(reads_.begin(), reads_.end(),
@@ -202,6 +240,7 @@ void ShardThread::Inspect(bool with_hash, std::function<void(View)> done) {
     view.counters = shard_->counters();
     view.waits_for = shard_->WaitsFor();
     view.parked_reads = reads_.size();
+    if (cores_ != nullptr) view.core_report = cores_->report();
     if (with_hash) view.parameters_hash = shard_->ParametersHash();
     done(std::move(view));
   });

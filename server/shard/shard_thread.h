@@ -43,6 +43,12 @@ class ShardThread {
   // As Read, for this member's subnet in `round` (Shard::ReadSubnet).
   uint64_t ReadSubnet(MemberId member, Exchange round, RestWord word,
                       std::function<void(absl::StatusOr<SubnetReadResult>)> done);
+  // As Read, for the entries of this member's exchange `after`, and for a core's keys
+  // (Shard::ReadSparse, ReadCore).
+  uint64_t ReadSparse(MemberId member, Exchange after, const CoreName& core, RestWord word,
+                      std::function<void(absl::StatusOr<SparseReadResult>)> done);
+  uint64_t ReadCore(MemberId member, uint64_t number,
+                    std::function<void(absl::StatusOr<std::shared_ptr<const Core>>)> done);
   // Forgets a waiting read, whose client has gone; its callback gets kCancelled.
   void CancelRead(uint64_t read);
   void ReadOutside(MemberId member, Exchange after, RestWord word,
@@ -61,12 +67,18 @@ class ShardThread {
   void SetPlan(Plan plan, std::function<void(std::vector<Shard::Removed>)> done);
   void Propose(uint64_t proposal, Exchange first, std::function<void(Exchange)> done);
   void Withdraw(uint64_t proposal);
+  // Where exchanges move a core: `listener` hears of every report, from now on and on the shard's
+  // thread. It must not block.
+  void SetCoreListener(std::function<void(const CoreReport&)> listener);
+  void AskCore(const CoreQuestion& question);
   // Counters, and for whom the shard waits.
   struct View {
     ShardCounters counters;
     std::vector<MemberId> waits_for;
     uint64_t parked_reads = 0;
     uint64_t parameters_hash = 0;
+    // While a core is being selected.
+    std::optional<CoreReport> core_report;
   };
   // The hash reads every parameter: ask for it rarely.
   void Inspect(bool with_hash, std::function<void(View)> done);
@@ -81,6 +93,9 @@ class ShardThread {
   const CodedForms& dense_forms() const { return shard_->dense_forms(); }
   bool trains_subnets() const { return trains_subnets_; }
   bool takes_whole() const { return takes_whole_; }
+  bool moves_cores() const { return cores_ != nullptr; }
+  // A push that names another core is asked for its keys. Changes as cores are selected.
+  bool KnowsCore(const CoreName& core) const { return cores_->Knows(core); }
 
  private:
   struct ParkedRead {
@@ -103,6 +118,7 @@ class ShardThread {
                 std::function<void(absl::StatusOr<Result>)> done);
   void Run();
   void AnswerReads();
+  void TellCoreReport();
   void GrantReservations();
 
   const std::unique_ptr<Shard> shard_;  // the thread's
@@ -110,8 +126,11 @@ class ShardThread {
   const uint64_t layout_hash_;
   const bool trains_subnets_;
   const bool takes_whole_;
+  const CoreExchange* const cores_;  // for Knows; nullptr: there is none
   std::vector<ParkedRead> reads_;            // the thread's
   std::vector<ParkedReserve> reservations_;  // the thread's
+  std::function<void(const CoreReport&)> core_listener_;  // the thread's
+  uint64_t core_reports_told_ = 0;                        // the thread's
 
   absl::Mutex mutex_;
   std::vector<std::function<void()>> events_ ABSL_GUARDED_BY(mutex_);

@@ -7,6 +7,7 @@
 #define TESSERA_WORKER_EXCHANGE_PARAMETER_CLIENT_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -63,7 +64,15 @@ struct ExchangeResult {
   std::optional<SubnetPlace> recut;
   // Of a pull of a subnet: by now exchanges are of the whole model. As above: pull that.
   bool is_whole = false;
+  // Where exchanges move a core: those that have been selected so far, by the server that has most.
+  uint64_t cores = 0;
+  // Of a pull of a core's entries: a server does not know that core. What had been pushed is done, but
+  // the values are undefined: pull all.
+  bool needs_all = false;
 };
+
+// By server, its part of a core.
+using Cores = std::vector<std::shared_ptr<const Core>>;
 
 // Speaks to all servers at once. One thread, the train loop's. Keys and arrays are borrowed for the
 // length of a call.
@@ -96,6 +105,15 @@ class ParameterClient : public RowSource {
   // on, or no longer.
   virtual absl::StatusOr<ExchangeResult> Read(Exchange after, RestWord word,
                                               const ParameterArrays& values) = 0;
+
+  // Where exchanges move a core: asks all servers for the keys of this one, or of a later one where it
+  // is not the last, and returns at once; TakeCores returns them once all have selected it. They come
+  // while something else is done, but nothing else is asked for meanwhile than exchanges. Errors as of
+  // Pull, and of TakeCores alone. A client that is never used there need not have them.
+  virtual void AskCores(uint64_t number) {}
+  virtual absl::StatusOr<Cores> TakeCores() {
+    return absl::UnimplementedError("parameter client: exchanges move no core");
+  }
 
   virtual Traffic traffic() const = 0;
 };

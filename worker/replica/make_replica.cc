@@ -16,7 +16,7 @@ absl::StatusOr<std::unique_ptr<Learner>> MakeReplica(const v1::Job& job, const R
   if (recipe.subnets) {
     return SubnetReplica::Create(job, recipe, rank, first, backend, input, memory);
   }
-  return Replica::Create(job, recipe, rank, backend, input);
+  return Replica::Create(job, recipe, rank, backend, input, first);
 }
 
 }  // namespace tessera

@@ -14,7 +14,7 @@ bool StepsColumns(const v1::Job& job, const Recipe& recipe, const InputRows& inp
 
 absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(const v1::Job& job, const Recipe& recipe,
                                                          Rank rank, Backend* backend,
-                                                         const InputRows& input) {
+                                                         const InputRows& input, Exchange first) {
   if (recipe.subnets) {
     return absl::UnimplementedError(
         "replica: holds the whole model, but the method trains subnets");
@@ -31,6 +31,11 @@ absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(const v1::Job& job, con
   TESSERA_ASSIGN_OR_RETURN(const ModelShape exchanged, ExchangedShape(job.model(), recipe));
   replica->keys_ = DenseKeys(
       exchanged, ShardCount(recipe.placement, static_cast<int>(job.cluster().servers().count())));
+  if (recipe.core) {
+    replica->core_ = std::make_unique<ExchangeKeys>(
+        ExchangeKeys::Options{exchanged, static_cast<int>(job.cluster().servers().count()),
+                              *recipe.core, job.seed(), rank, first, recipe.lockstep});
+  }
   const int count = static_cast<int>(network.shape().parameters.size());
   if (recipe.payload == PayloadKind::kGradient) {
     TESSERA_CHECK(recipe.averaged_states.empty());
@@ -87,6 +92,11 @@ absl::StatusOr<int64_t> Replica::MemoryNeeded(const v1::Job& job, const Recipe& 
     bytes += arrays * plan.parameter_floats * static_cast<int64_t>(sizeof(float)) +
              LocalOptimizer::MemoryNeeded(job.train().optimizer(), plan);
   }
+  if (recipe.core) {
+    // Entries on their way, each direction, and bits: core, explorer, both, as they are drawn.
+    bytes += static_cast<int64_t>(2 * recipe.core->alpha * plan.parameter_floats * sizeof(float)) +
+             plan.parameter_floats;
+  }
   return bytes;
 }
 
@@ -139,8 +149,20 @@ absl::Status Replica::Recut(const SubnetPlace&) {
 absl::StatusOr<ExchangeResult> Replica::BeginEvaluation(ParameterClient* servers, Exchange after,
                                                         RestWord word) {
   TESSERA_ASSIGN_OR_RETURN(const ExchangeResult read, servers->Read(after, word, values_));
-  TESSERA_RETURN_IF_ERROR(AdoptValues());
+  // What was trained here and not sent is still in pulled_, as nothing was trained since.
+  if (core_ == nullptr) TESSERA_RETURN_IF_ERROR(AdoptValues());
   return read;
+}
+
+absl::StatusOr<bool> Replica::EndEvaluation() {
+  if (core_ == nullptr) return false;
+  const float* pulled = pulled_.data();
+  for (const absl::Span<float> now : exchanged_) {
+    backend_.memory().CopyIn(pulled, now.size() * sizeof(float), now.data());
+    pulled += now.size();
+  }
+  TESSERA_RETURN_IF_ERROR(backend_.Finish());
+  return false;
 }
 
 absl::Status Replica::BeginTail() {

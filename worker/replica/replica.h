@@ -48,10 +48,11 @@ class Replica final : public Learner {
   //   kResourceExhausted   no memory
   //   kFailedPrecondition  the job's precision is not to be had on this machine
   //   kUnimplemented       the method trains subnets: SubnetReplica does
-  // Without `input` it reads all rows dense.
+  // Without `input` it reads all rows dense. `first`: its first exchange.
   static absl::StatusOr<std::unique_ptr<Replica>> Create(const v1::Job& job, const Recipe& recipe,
                                                          Rank rank, Backend* backend,
-                                                         const InputRows& input = {});
+                                                         const InputRows& input = {},
+                                                         Exchange first = Exchange(1));
 
   // Bytes that a replica of this job takes, evaluation included; `calibration_rows` are its sample.
   static absl::StatusOr<int64_t> MemoryNeeded(const v1::Job& job, const Recipe& recipe,
@@ -60,9 +61,10 @@ class Replica final : public Learner {
 
   // For a gradient update() is the gradient itself, for a delta the change since the last pull.
   const ParameterArrays& values() const override { return values_; }
-  const KeySet& value_keys() const override { return keys_; }
+  const KeySet& value_keys() const override { return core_ ? core_->value_keys() : keys_; }
   const ConstParameterArrays& update() const override { return update_; }
-  const KeySet& update_keys() const override { return keys_; }
+  const KeySet& update_keys() const override { return core_ ? core_->update_keys() : keys_; }
+  ExchangeKeys* exchange_keys() override { return core_.get(); }
 
   absl::StatusOr<double> Train(const Dataset& data, absl::Span<const uint32_t> rows,
                                const TrainPoint& point) override;
@@ -73,7 +75,7 @@ class Replica final : public Learner {
   bool pulls_apart() const override { return true; }
   absl::StatusOr<ExchangeResult> BeginEvaluation(ParameterClient* servers, Exchange after,
                                                  RestWord word) override;
-  absl::StatusOr<bool> EndEvaluation() override { return false; }
+  absl::StatusOr<bool> EndEvaluation() override;
   absl::StatusOr<std::vector<float>> Calibrate(const Dataset& data,
                                                absl::Span<const uint32_t> rows) override;
   absl::StatusOr<Scores> Score(const Dataset& data, absl::Span<const uint32_t> rows,
@@ -104,6 +106,8 @@ class Replica final : public Learner {
   Buffer<float> pulled_;
   HostView<float> pulled_view_;
   KeySet keys_;
+  // Set: exchanges move a core. What they do not move is this replica's own, and stays.
+  std::unique_ptr<ExchangeKeys> core_;
   ParameterArrays values_;
   ConstParameterArrays update_;
   BatchRows rows_;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/base/check.h"
+#include "common/rpc/core_message.h"
 #include "common/rpc/subnet_message.h"
 #include "common/rpc/transport.h"
 
@@ -54,8 +55,9 @@ absl::StatusOr<std::unique_ptr<ParameterClientGrpc>> ParameterClientGrpc::Create
 
 ParameterClientGrpc::ParameterClientGrpc(Options options)
     : options_(std::move(options)),
-      dense_keys_{std::nullopt, options_.slices},
-      coder_(options_.coding) {
+      dense_keys_{std::nullopt, options_.slices, false, {}},
+      coder_(options_.coding),
+      cores_(CoreOptions()) {
   servers_.resize(options_.servers.size());
   for (size_t s = 0; s < servers_.size(); ++s) {
     servers_[s].address = options_.servers[s];
@@ -69,6 +71,18 @@ ParameterClientGrpc::ParameterClientGrpc(Options options)
   header_.set_layout_hash(options_.layout_hash);
   *request_.mutable_caller() = caller;
   *fetch_.mutable_caller() = caller;
+}
+
+CoreCalls::Options ParameterClientGrpc::CoreOptions() {
+  CoreCalls::Options cores;
+  cores.caller.set_member(options_.member.value());
+  cores.caller.set_job_digest(options_.job_digest);
+  cores.caller.set_generation(options_.generation.value());
+  cores.layout_hash = options_.layout_hash;
+  for (const ShardSlices& slices : options_.slices) cores.entries.push_back(slices.size);
+  cores.retry_time = options_.retry_time;
+  cores.stub = [this](size_t server) { return servers_[server].stubs.back().get(); };
+  return cores;
 }
 
 void ParameterClientGrpc::Connect(Server* server) {
@@ -186,6 +200,7 @@ void ParameterClientGrpc::FollowServers(bool between_exchanges) {
 void ParameterClientGrpc::Cancel() {
   cancelled_.store(true, std::memory_order_release);
   board_.Notify();
+  cores_.Cancel();
 }
 
 void ParameterClientGrpc::PrepareHeader(const OutgoingPush& push, const KeySet& keys,
@@ -232,10 +247,12 @@ void ParameterClientGrpc::PrepareFetch(Exchange after, const KeySet& keys) {
 
 void ParameterClientGrpc::AddPushes(const KeySet& keys) {
   FollowServers(/*between_exchanges=*/true);
+  sparse_push_ = keys.is_sparse() ? &keys : nullptr;
   TESSERA_CHECK(replicated() || keys.slices.size() == servers_.size());
   for (size_t s = 0; s < servers_.size(); ++s) {
     if (replicated() && servers_[s].life == 0) continue;
     servers_[s].payload = coder_.Make(replicated() ? 0 : s, &servers_[s].update);
+    servers_[s].sends_keys = false;
     tasks_.emplace_back();
     tasks_.back().server = s;
     tasks_.back().is_push = true;
@@ -253,7 +270,47 @@ void ParameterClientGrpc::AddPulls(const KeySet& keys, const ParameterArrays& va
     return;
   }
   TESSERA_CHECK(keys.slices.size() == servers_.size());
-  for (size_t s = 0; s < servers_.size(); ++s) AddPull(s, keys.slices[s], values);
+  if (!keys.is_sparse()) {
+    for (size_t s = 0; s < servers_.size(); ++s) AddPull(s, keys.slices[s], values);
+    return;
+  }
+  sparse_pull_ = &keys;
+  sparse_values_ = &values;
+  for (size_t s = 0; s < servers_.size(); ++s) AddSparsePull(s, keys.sparse[s]->entries);
+}
+
+void ParameterClientGrpc::AddSparsePull(size_t s, const EntrySet& entries) {
+  Server& server = servers_[s];
+  server.entries.resize(entries.count());
+  AddPull(s, EntriesAsSlices(entries.count()), {absl::MakeSpan(server.entries)});
+  const Codec& codec = options_.coding.codecs.pull;
+  if (codec == Codec()) return;
+  const CodedForms forms = CodedForms::OfEntries(options_.coding.codecs, entries.count());
+  server.value_keys.emplace(*forms.Find(codec));
+}
+
+void ParameterClientGrpc::ScatterValues() {
+  for (size_t s = 0; s < servers_.size(); ++s) {
+    const EntrySet& entries = sparse_pull_->sparse[s]->entries;
+    const float* values = servers_[s].entries.data();
+    for (const Slice& slice : options_.slices[s].slices) {
+      values += ScatterEntries(
+          entries, slice.offset, slice.offset + slice.size(), values,
+          (*sparse_values_)[slice.parameter].data() + slice.row_begin * slice.columns);
+    }
+  }
+}
+
+absl::Status ParameterClientGrpc::AddKeys(size_t s) {
+  Server& server = servers_[s];
+  if (sparse_push_ == nullptr || server.sends_keys) {
+    return absl::InternalError(absl::StrCat("server ", s, " at ", server.address,
+                                            ": wants the keys of a core that came with the push"));
+  }
+  server.sends_keys = true;
+  const EncodedKeys keys = EncodeKeys(sparse_push_->sparse[s]->core->keys);
+  server.payload = PrefixedUpdate(keys.bytes, std::move(server.payload));
+  return absl::OkStatus();
 }
 
 void ParameterClientGrpc::AddPull(size_t server, const ShardSlices& slices,
@@ -270,6 +327,10 @@ void ParameterClientGrpc::AddPull(size_t server, const ShardSlices& slices,
 
 std::unique_ptr<PullFromServer> ParameterClientGrpc::MakePull(Server* server) {
   server->values.Rewind();
+  if (sparse_pull_ != nullptr) {
+    *request_.mutable_keys()->mutable_sparse() =
+        ToMessage(sparse_pull_->sparse[server - servers_.data()]->core->name);
+  }
   ValueWriter values(&server->values, server->value_keys ? &*server->value_keys : nullptr);
   if (fetches_.has_value()) {
     return std::make_unique<PullFromServer>(&board_, fetch_, *fetches_, options_.layout_hash,
@@ -286,6 +347,8 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::RunTasks() {
   job_examples_ = 0;
   recut_.reset();
   is_whole_ = false;
+  needs_all_ = false;
+  core_count_ = 0;
   const bool pulls = !tasks_.empty() && !tasks_.back().is_push;
   absl::Status failed;
   while (true) {
@@ -325,6 +388,9 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::RunTasks() {
     board_.Wait(wake);
   }
   tasks_.clear();
+  if (failed.ok() && sparse_pull_ != nullptr && !needs_all_) ScatterValues();
+  sparse_push_ = nullptr;
+  sparse_pull_ = nullptr;
   if (!failed.ok()) return failed;
   if (pulls && !reads_rows()) RememberVersions();
   const absl::Time end = absl::Now();
@@ -333,10 +399,22 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::RunTasks() {
   result.job_examples = job_examples_;
   result.recut = recut_;
   result.is_whole = is_whole_;
+  result.needs_all = needs_all_;
+  result.cores = core_count_;
   result.push_seconds = absl::ToDoubleSeconds(pushed_time_ - begin);
   result.wait_seconds = absl::ToDoubleSeconds(first_value - pushed_time_);
   result.pull_seconds = absl::ToDoubleSeconds(end - first_value);
   return result;
+}
+
+void ParameterClientGrpc::NameCore(size_t s) {
+  const Core& core = *sparse_push_->sparse[s]->core;
+  v1::SparseKeys& keys = *header_.mutable_keys()->mutable_sparse();
+  keys = ToMessage(core.name);
+  if (!servers_[s].sends_keys) return;
+  const EncodedKeys encoded = EncodeKeys(core.keys);
+  keys.set_keys_bytes(encoded.bytes.size());
+  keys.set_key_form(static_cast<uint32_t>(encoded.form));
 }
 
 // Returns when the next one is due that is not yet.
@@ -355,6 +433,7 @@ absl::Time ParameterClientGrpc::StartDue(absl::Time now) {
       header_.set_base_version(is_peer(task.server) ? 0 : server.base.value());
       server.payload->Rewind();
       header_.set_payload_bytes(server.payload->bytes());
+      if (sparse_push_ != nullptr) NameCore(task.server);
       task.push = std::make_unique<PushToServer>(&board_, header_, server.payload.get());
       task.call = task.push.get();
       task.push->Start(server.stubs.front().get());
@@ -384,6 +463,7 @@ absl::Status ParameterClientGrpc::Collect(Task* task, absl::Time now) {
     traffic_.pull_wire_bytes += call.wire_bytes();
   }
   const absl::Status& status = call.status();
+  if (status.ok() && task->is_push && task->push->need_keys()) return AddKeys(task->server);
   if (status.ok()) {
     task->done = true;
     if (task->is_push) {
@@ -396,6 +476,8 @@ absl::Status ParameterClientGrpc::Collect(Task* task, absl::Time now) {
       // One that lost all its members on the way may not have heard of it.
       is_whole_ = is_whole_ || task->pull->is_whole();
       job_examples_ = std::max(job_examples_, task->pull->job_examples());
+      needs_all_ = needs_all_ || task->pull->needs_all();
+      core_count_ = std::max(core_count_, task->pull->cores());
     }
     return absl::OkStatus();
   }

@@ -33,6 +33,7 @@
 #include "proto/coordinator.pb.h"
 #include "proto/parameter_server.pb.h"
 #include "worker/exchange/parameter_client.h"
+#include "worker/rpc/core_calls.h"
 #include "worker/rpc/replica_runs.h"
 #include "worker/rpc/server_call.h"
 #include "worker/rpc/update_coder.h"
@@ -79,6 +80,8 @@ class ParameterClientGrpc final : public ParameterClient {
   // The first half of PushPull alone.
   absl::StatusOr<ExchangeResult> Push(Exchange exchange, uint64_t examples, const KeySet& keys,
                                       const ConstParameterArrays& update);
+  void AskCores(uint64_t number) override { cores_.Ask(number); }
+  absl::StatusOr<Cores> TakeCores() override { return cores_.Take(&traffic_); }
   // What Options.slices say.
   const KeySet& dense_keys() const { return dense_keys_; }
   Traffic traffic() const override { return traffic_; }
@@ -112,6 +115,8 @@ class ParameterClientGrpc final : public ParameterClient {
     std::unique_ptr<UpdatePayload> payload;
     ValueRuns values;
     std::optional<CodedKeys> value_keys;  // how values come; nullopt: as f32
+    std::vector<float> entries;           // a core's and an explorer's values, as they come
+    bool sends_keys = false;              // the core's, before the push's entries
     Version base;
     Version pulled;
     uint64_t life = 0;  // replicated; 0: none has this rank
@@ -134,6 +139,13 @@ class ParameterClientGrpc final : public ParameterClient {
   bool reads_rows() const { return !fetches_.has_value() && request_.keys().has_rows(); }
   void AddPushes(const KeySet& keys);
   void AddPulls(const KeySet& keys, const ParameterArrays& values);
+  void AddSparsePull(size_t server, const EntrySet& entries);
+  // Puts the values that have come where they belong.
+  void ScatterValues();
+  // The push is sent again, with the keys of its core.
+  absl::Status AddKeys(size_t server);
+  void NameCore(size_t server);
+  CoreCalls::Options CoreOptions();
   void AddPull(size_t server, const ShardSlices& slices, const ParameterArrays& values);
   bool reads_outside() const { return !fetches_.has_value() && request_.outside_exchange(); }
   std::unique_ptr<PullFromServer> MakePull(Server* server);
@@ -156,7 +168,13 @@ class ParameterClientGrpc final : public ParameterClient {
   absl::Mutex mutex_;
   v1::ServerList wanted_servers_ ABSL_GUARDED_BY(mutex_);
   Traffic traffic_;
+  CoreCalls cores_;
   // Of the exchange under way.
+  const KeySet* sparse_push_ = nullptr;  // of a core's and an explorer's entries; nullptr: of others
+  const KeySet* sparse_pull_ = nullptr;
+  const ParameterArrays* sparse_values_ = nullptr;
+  bool needs_all_ = false;
+  uint64_t core_count_ = 0;
   std::optional<SubnetPlace> fetches_;  // pulls are of this subnet, or of all entries
   std::optional<SubnetPlace> recut_;
   bool is_whole_ = false;

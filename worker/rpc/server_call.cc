@@ -100,7 +100,9 @@ absl::Status PushToServer::Conclude(absl::Status status) {
   if (!status.ok()) return status;
   v1::PushReply reply;
   if (!replied_) return absl::InternalError("push: the server sent no reply, want one");
-  return ReadMessage(reply_, &reply);
+  TESSERA_RETURN_IF_ERROR(ReadMessage(reply_, &reply));
+  need_keys_ = reply.need_keys();
+  return absl::OkStatus();
 }
 
 PullFromServer::PullFromServer(CallBoard* board, const v1::PullRequest& request,
@@ -170,6 +172,8 @@ absl::Status PullFromServer::TakeHeader(const v1::ChunkHeader& header) {
   has_header_ = true;
   version_ = header.version();
   job_examples_ = header.examples();
+  cores_ = header.cores();
+  needs_all_ = header.need_keys();
   if (header.layout_hash() != layout_hash_) {
     return absl::InvalidArgumentError(
         absl::StrCat("pull: layout_hash is ", absl::Hex(header.layout_hash()), ", want ",
@@ -197,7 +201,9 @@ absl::Status PullFromServer::TakeCut(const v1::ChunkHeader& header) {
 absl::Status PullFromServer::Conclude(absl::Status status) {
   if (!broken_.ok()) return broken_;
   if (!status.ok()) return status;
-  if (has_header_ && (values_.left() == 0 || recut_.has_value() || is_whole_)) return status;
+  if (has_header_ && (values_.left() == 0 || recut_.has_value() || is_whole_ || needs_all_)) {
+    return status;
+  }
   return absl::InternalError(absl::StrCat("pull: answer ended after ",
                                           values_.bytes() - values_.left(), " of ",
                                           values_.bytes(), " bytes"));

@@ -89,6 +89,9 @@ class PushToServer final : public ServerCall {
   PushToServer(CallBoard* board, const v1::PushHeader& header, UpdatePayload* payload);
   void Start(grpc::GenericStub* stub);
 
+  // Of a successful push: nothing was accepted, the core's keys are wanted with it.
+  bool need_keys() const { return need_keys_; }
+
   void OnWriteDone(bool ok) override;
   void OnReadDone(bool ok) override;
 
@@ -102,6 +105,7 @@ class PushToServer final : public ServerCall {
   grpc::ByteBuffer message_;
   grpc::ByteBuffer reply_;
   bool replied_ = false;
+  bool need_keys_ = false;
 };
 
 // Writes the answer to a pull, or to the fetch of a subnet.
@@ -120,6 +124,10 @@ class PullFromServer final : public ServerCall {
   const std::optional<SubnetPlace>& recut() const { return recut_; }
   // Of a successful fetch: there are no rounds any more, and no value came.
   bool is_whole() const { return is_whole_; }
+  // Of a successful pull: no value came, as the server does not know the core that was asked for.
+  bool needs_all() const { return needs_all_; }
+  // Cores that have been selected.
+  uint64_t cores() const { return cores_; }
   // Of a successful pull: the version of the values.
   uint64_t version() const { return version_; }
   // And the rows that its updates were computed from.
@@ -140,6 +148,8 @@ class PullFromServer final : public ServerCall {
   bool has_header_ = false;
   std::optional<SubnetPlace> recut_;
   bool is_whole_ = false;
+  bool needs_all_ = false;
+  uint64_t cores_ = 0;
   uint64_t version_ = 0;
   uint64_t job_examples_ = 0;
   absl::Status broken_;

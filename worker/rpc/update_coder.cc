@@ -75,6 +75,7 @@ std::unique_ptr<UpdatePayload> UpdateCoder::Make(size_t server, UpdateRuns* runs
 
 std::unique_ptr<UpdatePayload> UpdateCoder::MakeOnce(size_t server, UpdateRuns* runs) {
   const ShardSlices& slices = keys_->slices[server];
+  if (keys_->is_sparse()) return MakeSparse(server, runs);
   if (flushes_) return MakeFlush(slices);
   if (codec_.kind == CodecKind::kThreshold) return MakeThreshold(slices);
   runs->Assign(slices, *update_);
@@ -84,6 +85,28 @@ std::unique_ptr<UpdatePayload> UpdateCoder::MakeOnce(size_t server, UpdateRuns* 
       PayloadRandom::OfPush(options_.seed, options_.rank, exchange_, slices.shard);
   if (!residual_) return CodedUpdate(std::move(keys), random, runs);
   return FeedbackUpdate(std::move(keys), random, runs, ResidualCursor(&*residual_, slices, nullptr));
+}
+
+std::unique_ptr<UpdatePayload> UpdateCoder::MakeSparse(size_t server, UpdateRuns* runs) {
+  TESSERA_CHECK(!residual_.has_value());
+  const EntrySet& entries = keys_->sparse[server]->entries;
+  if (sparse_.size() <= server) sparse_.resize(keys_->slices.size());
+  std::vector<float>& values = sparse_[server];
+  values.resize(entries.count());
+  int64_t done = 0;
+  for (const Slice& slice : keys_->slices[server].slices) {
+    const float* const all = (*update_)[slice.parameter].data() + slice.row_begin * slice.columns;
+    done += GatherEntries(entries, slice.offset, slice.offset + slice.size(), all,
+                          values.data() + done);
+  }
+  const ConstParameterArrays arrays = {absl::MakeConstSpan(values)};
+  runs->Assign(EntriesAsSlices(done), arrays);
+  if (codec_ == Codec()) return PlainUpdate(runs);
+  const CodedForms forms = CodedForms::OfEntries(options_.codecs, done);
+  return CodedUpdate(*forms.Find(codec_),
+                     PayloadRandom::OfPush(options_.seed, options_.rank, exchange_,
+                                           keys_->slices[server].shard),
+                     runs);
 }
 
 std::unique_ptr<UpdatePayload> UpdateCoder::MakeThreshold(const ShardSlices& slices) {

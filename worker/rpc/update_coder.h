@@ -47,6 +47,8 @@ class UpdateCoder {
  private:
   void LeadTau();
   std::unique_ptr<UpdatePayload> MakeOnce(size_t server, UpdateRuns* runs);
+  // The entries of a core and an explorer, put together.
+  std::unique_ptr<UpdatePayload> MakeSparse(size_t server, UpdateRuns* runs);
   std::unique_ptr<UpdatePayload> MakeThreshold(const ShardSlices& slices);
   std::unique_ptr<UpdatePayload> MakeFlush(const ShardSlices& slices);
 
@@ -61,6 +63,7 @@ class UpdateCoder {
   const ConstParameterArrays* update_ = nullptr;
   // Of all servers, where something is held back: what was sent is taken from that once.
   std::shared_ptr<const std::vector<char>> made_;
+  std::vector<std::vector<float>> sparse_;  // by server
 };
 
 }  // namespace tessera

@@ -139,7 +139,32 @@ class Made final : public UpdatePayload {
   int64_t done_ = 0;
 };
 
+class Prefixed final : public UpdatePayload {
+ public:
+  Prefixed(std::string bytes, std::unique_ptr<UpdatePayload> rest)
+      : prefix_(std::vector<char>(bytes.begin(), bytes.end())), rest_(std::move(rest)) {}
+
+  int64_t bytes() const override { return prefix_.bytes() + rest_->bytes(); }
+  int64_t left() const override { return prefix_.left() + rest_->left(); }
+  void Rewind() override {
+    prefix_.Rewind();
+    rest_->Rewind();
+  }
+  std::vector<grpc::Slice> Next(int64_t room, const std::shared_ptr<const void>& memory) override {
+    return prefix_.left() > 0 ? prefix_.Next(room, memory) : rest_->Next(room, memory);
+  }
+
+ private:
+  Made prefix_;
+  const std::unique_ptr<UpdatePayload> rest_;
+};
+
 }  // namespace
+
+std::unique_ptr<UpdatePayload> PrefixedUpdate(std::string bytes,
+                                              std::unique_ptr<UpdatePayload> rest) {
+  return std::make_unique<Prefixed>(std::move(bytes), std::move(rest));
+}
 
 std::unique_ptr<UpdatePayload> PlainUpdate(UpdateRuns* runs) {
   return std::make_unique<Plain>(runs);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <grpcpp/support/slice.h>
@@ -42,6 +43,10 @@ std::unique_ptr<UpdatePayload> FeedbackUpdate(CodedKeys keys, const PayloadRando
 // Bytes that are there.
 std::unique_ptr<UpdatePayload> MadeUpdate(std::vector<char> bytes);
 std::unique_ptr<UpdatePayload> MadeUpdate(std::shared_ptr<const std::vector<char>> bytes);
+
+// Other bytes, and then `rest`.
+std::unique_ptr<UpdatePayload> PrefixedUpdate(std::string bytes,
+                                              std::unique_ptr<UpdatePayload> rest);
 
 }  // namespace tessera
 

@@ -12,6 +12,7 @@
 #include "common/keyset/key_set.h"
 #include "common/keyset/subnet.h"
 #include "worker/data/dataset.h"
+#include "worker/exchange/exchange_keys.h"
 #include "worker/exchange/parameter_client.h"
 #include "worker/model/batch.h"
 
@@ -58,6 +59,9 @@ class Learner {
   // recipe has a tail.
   //   kResourceExhausted  no memory
   virtual absl::Status BeginTail() = 0;
+
+  // Where exchanges move a core: what update_keys() and value_keys() follow from; nullptr elsewhere.
+  virtual ExchangeKeys* exchange_keys() { return nullptr; }
 
   // values() have memory of their own, so that they may come while update() is being sent. Otherwise
   // they may be the same arrays, and are pulled when update() has gone and no evaluation is due.

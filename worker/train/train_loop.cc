@@ -79,6 +79,7 @@ absl::Status TrainLoop::Run() {
   TESSERA_ASSIGN_OR_RETURN(pulled, FollowCut(exchange_, pulled));
   job_examples_ = pulled.job_examples;
   TESSERA_RETURN_IF_ERROR(AdoptValues());
+  AskCores(pulled);
   TESSERA_RETURN_IF_ERROR(coordination_.BeginTraining());
   phases_.Begin(Phase::kCompute);
   TESSERA_RETURN_IF_ERROR(BeginEpoch());
@@ -172,7 +173,29 @@ absl::Status TrainLoop::TrainStep() {
   return Finished() ? absl::OkStatus() : BeginEpoch();
 }
 
+// A core's keys come while the next minibatches are computed.
+void TrainLoop::AskCores(const ExchangeResult& pulled) {
+  ExchangeKeys* const keys = learner_.exchange_keys();
+  if (keys == nullptr || cores_due_) return;
+  keys->Tell(pulled.cores);
+  const std::optional<uint64_t> wanted = keys->wanted();
+  if (!wanted.has_value()) return;
+  servers_.AskCores(*wanted);
+  cores_due_ = true;
+}
+
+absl::Status TrainLoop::TakeCores() {
+  if (!cores_due_) return absl::OkStatus();
+  cores_due_ = false;
+  phases_.Enter(Phase::kWait);
+  TESSERA_ASSIGN_OR_RETURN(Cores cores, servers_.TakeCores());
+  learner_.exchange_keys()->Adopt(std::move(cores));
+  phases_.Enter(Phase::kCompute);
+  return absl::OkStatus();
+}
+
 absl::Status TrainLoop::DoExchange() {
+  TESSERA_RETURN_IF_ERROR(TakeCores());
   TESSERA_RETURN_IF_ERROR(learner_.FormUpdate());
   if (TailIsDue()) TESSERA_RETURN_IF_ERROR(learner_.BeginTail());
   phases_.Enter(Phase::kPull);
@@ -201,6 +224,8 @@ absl::Status TrainLoop::DoExchange() {
   if (!only_pushes) {
     TESSERA_ASSIGN_OR_RETURN(result, FollowCut(exchange_, result));
     TESSERA_RETURN_IF_ERROR(AdoptValues());
+    if (learner_.exchange_keys() != nullptr) learner_.exchange_keys()->Advance();
+    if (!Finished()) AskCores(result);
   } else if (!no_more) {
     fetch_due_ = true;
     if (!rests) {
@@ -239,6 +264,10 @@ absl::Status TrainLoop::AdoptValues() {
 }
 
 absl::StatusOr<ExchangeResult> TrainLoop::FollowCut(Exchange after, ExchangeResult pulled) {
+  if (pulled.needs_all) {
+    learner_.exchange_keys()->Drop();
+    return servers_.Pull(after, learner_.value_keys(), learner_.values());
+  }
   for (int recuts = 0; pulled.recut.has_value() || pulled.is_whole; ++recuts) {
     if (recuts == kRecutsMax) {
       return absl::InternalError(absl::StrCat("round ", after.Next().value(), ": cut otherwise ",

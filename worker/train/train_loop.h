@@ -70,6 +70,8 @@ class TrainLoop {
   absl::Status DoExchange();
   // Pulls again for as long as `pulled` says that the round is cut otherwise.
   absl::StatusOr<ExchangeResult> FollowCut(Exchange after, ExchangeResult pulled);
+  void AskCores(const ExchangeResult& pulled);
+  absl::Status TakeCores();
   // Where values are pulled apart from the push: those that follow the last exchange.
   absl::StatusOr<ExchangeResult> Fetch();
   // What the rate of the next minibatch is multiplied by.
@@ -110,6 +112,7 @@ class TrainLoop {
   StepSpeed speed_;
   std::optional<SubnetPlace> place_;  // of the subnet that is trained
   bool evaluation_due_ = false;
+  bool cores_due_ = false;  // asked for
   bool fetch_due_ = false;  // after the evaluation
   RestWord rest_;           // the last word to the servers
   bool stop_ = false;

@@ -1,10 +1,32 @@
-// Shard: who may push, as the coordinator's plans say, and what was promised to those who come.
+// The shard's members: who is counted from which exchange on, who rests, whose pushes have a place.
 #include <algorithm>
 
 #include "absl/container/flat_hash_set.h"
 #include "server/shard/shard.h"
 
 namespace tessera {
+
+void Shard::Rest(MemberId id, Exchange after, RestWord word) {
+  const auto found = members_.find(id);
+  if (found == members_.end()) return;
+  MemberState& member = found->second;
+  // Words of one number come in the order rest, end of rest; repeated ones may come at any time.
+  const bool is_new = word.rests ? word.number > member.rest_number
+                                 : word.number >= member.rest_number && word.number > 0;
+  if (!is_new) return;
+  member.rest_number = word.number;
+  if (!word.rests) {
+    if (member.rests_after) Wake(id, &member);
+    return;
+  }
+  member.rests_after = after;
+  if (member.folded == after) policy_->SetResting(id, true);
+}
+
+void Shard::Wake(MemberId id, MemberState* member) {
+  member->rests_after.reset();
+  policy_->SetResting(id, false);
+}
 
 std::vector<Shard::Removed> Shard::SetPlan(const Plan& plan) {
   std::vector<Removed> removed;
@@ -17,6 +39,7 @@ std::vector<Shard::Removed> Shard::SetPlan(const Plan& plan) {
     removed.push_back({m.member, replica_ ? state.accepted : state.folded});
     if (replica_) replica_->Remember(m.member, state.folded);
     members_.erase(m.member);
+    if (cores_ != nullptr) cores_->Forget(m.member);
   }
   // The other replicas may have folded what this one has accepted.
   const bool drops = !removed.empty() && !replica_;
@@ -36,6 +59,7 @@ std::vector<Shard::Removed> Shard::SetPlan(const Plan& plan) {
   }
   plan_ = plan;
   policy_->SetMembers(plan);
+  MaybeSelectCore();
   return removed;
 }
 
@@ -67,6 +91,28 @@ std::vector<MemberId> Shard::WaitsFor() const {
                                }),
                 missing.end());
   return missing;
+}
+
+bool Shard::Reserve(MemberId member, int64_t bytes) {
+  const std::optional<MemberId> next = policy_->NextInOrder();
+  const int64_t taken = reserved_bytes_ + counters_.staged_bytes;
+  // Where order matters the next in order has a place of its own; elsewhere what there is for it is
+  // anybody's.
+  const int64_t limit = limits_.staging_bytes + (next.has_value() ? 0 : slices_.bytes());
+  const bool is_next = next.has_value() ? *next == member : taken == 0;
+  if (!is_next && taken + bytes > limit && !IsUnheard(member)) return false;
+  reserved_[member] += bytes;
+  reserved_bytes_ += bytes;
+  return true;
+}
+
+void Shard::Release(MemberId member, int64_t bytes) {
+  const auto found = reserved_.find(member);
+  if (found == reserved_.end()) return;  // Small pushes arrive whole and reserve nothing.
+  const int64_t given_back = std::min(bytes, found->second);
+  found->second -= given_back;
+  reserved_bytes_ -= given_back;
+  if (found->second == 0) reserved_.erase(found);
 }
 
 }  // namespace tessera

@@ -1,0 +1,289 @@
+#include "server/shard/core_exchange.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/codec/decoder.h"
+
+namespace tessera {
+namespace {
+
+// Decoding and the rule work on runs that stay in the first-level cache.
+constexpr int64_t kTileEntries = 4096;
+// Where nobody waits for anybody, somebody may be a core behind.
+constexpr size_t kKnownMax = 4;
+
+}  // namespace
+
+CoreExchange::CoreExchange(const Options& options, BlockStore* store)
+    : options_(options),
+      sums_(options.slices->size),
+      touched_((options.slices->size + 63) / 64) {
+  BeginSelection(0, store);
+}
+
+bool CoreExchange::Knows(const CoreName& name) const {
+  absl::MutexLock lock(&names_mutex_);
+  return std::find(names_.begin(), names_.end(), name) != names_.end();
+}
+
+std::shared_ptr<const Core> CoreExchange::Find(const CoreName& name) const {
+  for (const std::shared_ptr<const Core>& core : known_) {
+    if (core->name == name) return core;
+  }
+  return nullptr;
+}
+
+void CoreExchange::Remember(std::shared_ptr<const Core> core) {
+  if (latest_ == nullptr || core->name.number > latest_->name.number) {
+    latest_ = core;
+    known_.push_back(std::move(core));
+  } else {
+    known_.push_front(std::move(core));
+  }
+  // The latest stays whatever comes.
+  if (known_.size() > kKnownMax) known_.pop_front();
+  absl::MutexLock lock(&names_mutex_);
+  names_.clear();
+  for (const std::shared_ptr<const Core>& known : known_) names_.push_back(known->name);
+}
+
+absl::StatusOr<std::shared_ptr<const Core>> CoreExchange::Read(absl::string_view where,
+                                                               const NamedCore& named) const {
+  for (const std::shared_ptr<const Core>& core : known_) {
+    if (core->name.number != named.name.number) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        where, ": core ", named.name.number, " has other keys here; pull before pushing"));
+  }
+  absl::StatusOr<EntrySet> keys = DecodeKeys(named.key_form, *named.keys, options_.slices->size);
+  if (!keys.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(where, ": ", keys.status().message()));
+  }
+  if (SignatureOf(options_.layout_hash, named.name.number, *keys) != named.name.signature) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        where, ": keys of core ", named.name.number, " are not those that its signature names"));
+  }
+  return std::make_shared<const Core>(Core{named.name, *std::move(keys)});
+}
+
+absl::StatusOr<CoreExchange::Found> CoreExchange::PlaceOfPush(
+    absl::string_view where, const PlanMember& member, Exchange exchange,
+    const std::optional<NamedCore>& named) {
+  const bool wants_all = PushesAll(options_.share, exchange.value());
+  if (wants_all == named.has_value()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(where, ": keys are ", named ? "sparse" : "dense", ", want ",
+                     wants_all ? "dense" : "sparse", " in this exchange, as every ",
+                     options_.share.every, "th pushes all entries"));
+  }
+  if (wants_all) return Found();
+  const uint64_t number = named->name.number;
+  const uint64_t wanted =
+      options_.lockstep ? CoreOf(options_.share, exchange.value()) : cores() - 1;
+  if (options_.lockstep ? number != wanted : number >= cores()) {
+    return absl::FailedPreconditionError(absl::StrCat(where, ": core is ", number, ", want ",
+                                                      options_.lockstep ? "" : "at most ", wanted,
+                                                      "; ask for its keys before pushing"));
+  }
+  std::shared_ptr<const Core> core = Find(named->name);
+  if (core == nullptr && !named->keys.has_value()) return Found{nullptr, true};
+  if (core == nullptr) {
+    TESSERA_ASSIGN_OR_RETURN(core, Read(where, *named));
+    Remember(core);
+  }
+  return Found{Place(member, exchange, std::move(core)), false};
+}
+
+std::shared_ptr<const SparsePlace> CoreExchange::PlaceOfPull(const PlanMember& member,
+                                                             Exchange exchange,
+                                                             const CoreName& name) {
+  std::shared_ptr<const Core> core = Find(name);
+  return core == nullptr ? nullptr : Place(member, exchange, std::move(core));
+}
+
+bool CoreExchange::IsDrawn(MemberId member, Exchange exchange, uint64_t core) const {
+  const auto found = drawn_.find(member);
+  if (found == drawn_.end()) return false;
+  const Drawn& drawn = found->second[exchange.value() % 2];
+  return drawn.exchange == exchange && drawn.place->keys.core->name.number == core;
+}
+
+std::shared_ptr<const SparsePlace> CoreExchange::Place(const PlanMember& member, Exchange exchange,
+                                                       std::shared_ptr<const Core> core) {
+  Drawn& drawn = drawn_[member.member][exchange.value() % 2];
+  if (drawn.exchange == exchange && drawn.place->keys.core->name == core->name) return drawn.place;
+  SparseKeys keys = DrawKeys(options_.share, ExplorerOf(member, exchange), options_.shape->size,
+                             std::move(core));
+  const int64_t count = keys.entries.count();
+  drawn.exchange = exchange;
+  drawn.place = std::make_shared<const SparsePlace>(
+      SparsePlace{std::move(keys), CodedForms::OfEntries(options_.codecs, count)});
+  return drawn.place;
+}
+
+bool CoreExchange::Prepare(const Plan& plan,
+                           const absl::flat_hash_map<MemberId, Exchange>& next) {
+  if (latest_ == nullptr) return false;
+  for (const PlanMember& member : plan.members) {
+    const auto found = next.find(member.member);
+    if (found == next.end()) continue;
+    const Exchange exchange = found->second;
+    // The core of that exchange is still to come.
+    if (options_.lockstep && CoreOf(options_.share, exchange.value()) != latest_->name.number) {
+      continue;
+    }
+    if (IsDrawn(member.member, exchange, latest_->name.number)) continue;
+    Place(member, exchange, latest_);
+    return true;
+  }
+  return false;
+}
+
+void CoreExchange::Forget(MemberId member) {
+  drawn_.erase(member);
+  pushed_all_.erase(member);
+}
+
+void CoreExchange::Fold(const SparsePlace* place, const CodedKeys& keys, const Payload& payload,
+                        float weight) {
+  PayloadReader reader(keys, payload);
+  if (place == nullptr) {
+    reader.Accumulate(options_.slices->size, weight, sums_.data());
+    has_all_ = true;
+    return;
+  }
+  const EntrySet& entries = place->keys.entries;
+  float tile[kTileEntries];
+  for (EntryWalk walk(entries); walk.left() > 0;) {
+    const EntryWalk::Run run = walk.Next(entries.size(), kTileEntries);
+    reader.Assign(run.count, weight, tile);
+    AddEntries(entries, run.begin, run.end, tile, sums_.data() + run.begin);
+  }
+  for (size_t w = 0; w < touched_.size(); ++w) touched_[w] |= entries.words()[w];
+}
+
+void CoreExchange::Commit(const Update& update, const UpdateRule& rule, BlockStore* store) {
+  if (has_all_) {
+    CommitAll(update, rule, store);
+  } else {
+    CommitTouched(update, rule, store);
+  }
+  std::fill(touched_.begin(), touched_.end(), 0);
+  has_all_ = false;
+}
+
+void CoreExchange::CommitAll(const Update& update, const UpdateRule& rule, BlockStore* store) {
+  gradient_.resize(sums_.size());
+  magnitudes_ = {};
+  for (int i = 0; i < store->block_count(); ++i) {
+    const BlockStore::Rewrite block = store->BeginRewrite(i);
+    for (int64_t begin = 0; begin < block.size; begin += kTileEntries) {
+      const int64_t count = std::min(kTileEntries, block.size - begin);
+      float* const u = sums_.data() + store->offset(i) + begin;
+      float* const g = gradient_.data() + store->offset(i) + begin;
+      rule.Apply(update, u, block.in + begin, block.out + begin, nullptr, count);
+      for (int64_t k = 0; k < count; ++k) g[k] += update.scale * u[k];
+      std::fill_n(u, count, 0.0f);
+      AddMagnitudes({block.out + begin, g, count}, &magnitudes_);
+    }
+  }
+}
+
+void CoreExchange::CommitTouched(const Update& update, const UpdateRule& rule, BlockStore* store) {
+  const EntrySet touched(options_.slices->size, touched_);
+  float u[kTileEntries];
+  float w[kTileEntries];
+  EntryWalk walk(touched);
+  for (int i = 0; i < store->block_count() && walk.left() > 0; ++i) {
+    const int64_t begin = store->offset(i);
+    const int64_t end = begin + store->block(i).size();
+    if (touched.CountIn(begin, end) == 0) continue;
+    walk.Next(begin, 0);
+    float* const values = store->BeginEdit(i);
+    while (walk.place() < end) {
+      const EntryWalk::Run run = walk.Next(end, kTileEntries);
+      float* const all = values + (run.begin - begin);
+      float* const sums = sums_.data() + run.begin;
+      GatherEntries(touched, run.begin, run.end, sums, u);
+      GatherEntries(touched, run.begin, run.end, all, w);
+      rule.Apply(update, u, w, w, nullptr, run.count);
+      ScatterEntries(touched, run.begin, run.end, w, all);
+      std::fill_n(u, run.count, 0.0f);
+      ScatterEntries(touched, run.begin, run.end, u, sums);
+    }
+  }
+}
+
+void CoreExchange::MaybeSelect(const absl::flat_hash_set<MemberId>& begun, Exchange collecting,
+                               BlockStore* store) {
+  const uint64_t last = search_.has_value() ? search_number_ : cores() - 1;
+  if (options_.lockstep) {
+    // Also where exchanges were nobody's: whoever makes the next one waits for its core.
+    const uint64_t wanted = CoreOf(options_.share, collecting.value());
+    if (wanted > last) BeginSelection(wanted, store);
+    return;
+  }
+  if (search_.has_value() || pushed_all_.empty()) return;
+  for (const MemberId member : begun) {
+    if (!pushed_all_.contains(member)) return;
+  }
+  BeginSelection(last + 1, store);
+}
+
+void CoreExchange::BeginSelection(uint64_t number, BlockStore* store) {
+  // What is read stays as it is: a snapshot, and a gradient that nothing is added to any more.
+  struct Owner {
+    std::shared_ptr<const Snapshot> snapshot;
+    std::vector<float> gradient;
+  };
+  auto owner = std::make_shared<Owner>();
+  owner->snapshot = store->TakeSnapshot();
+  owner->gradient = std::exchange(gradient_, {});
+  CoreSearch::Options search;
+  search.core = number;
+  search.slices = options_.slices;
+  search.parameters = static_cast<int>(options_.shape->parameters.size());
+  search.entries = options_.shape->size;
+  search.sums = std::exchange(magnitudes_, {});
+  const float* g = owner->gradient.empty() ? nullptr : owner->gradient.data();
+  for (const std::shared_ptr<const Block>& block : owner->snapshot->blocks()) {
+    search.runs.push_back({block->data(), g, block->size()});
+    if (g != nullptr) g += block->size();
+  }
+  search.owner = std::move(owner);
+  search_number_ = number;
+  search_.emplace(std::move(search));
+  pushed_all_.clear();
+}
+
+bool CoreExchange::AdvanceSelection() {
+  if (!search_.has_value() || !search_->Advance()) return false;
+  if (search_->report().has_value()) ++report_number_;
+  if (search_->core().has_value()) EndSelection();
+  return true;
+}
+
+void CoreExchange::EndSelection() {
+  const EntrySet& keys = *search_->core();
+  const CoreName name{search_number_, SignatureOf(options_.layout_hash, search_number_, keys)};
+  Remember(std::make_shared<const Core>(Core{name, keys}));
+  search_.reset();
+}
+
+std::optional<CoreReport> CoreExchange::report() const {
+  return search_.has_value() ? search_->report() : std::nullopt;
+}
+
+void CoreExchange::Ask(const CoreQuestion& question) {
+  if (search_.has_value()) search_->Ask(question);
+}
+
+int64_t CoreExchange::memory_bytes() const {
+  const int64_t slice = options_.slices->bytes();
+  // Sums, gradient, and the one that a selection reads; bits.
+  return 3 * slice + slice / 32 * (4 + static_cast<int64_t>(known_.size() + 2 * drawn_.size()));
+}
+
+}  // namespace tessera

@@ -1,0 +1,73 @@
+#include "worker/exchange/exchange_keys.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/check.h"
+
+namespace tessera {
+
+ExchangeKeys::ExchangeKeys(const Options& options)
+    : options_(options),
+      dense_(DenseKeys(options.shape, options.servers)),
+      sparse_(dense_),
+      exchange_(options.first) {}
+
+ExchangeKeys::~ExchangeKeys() {
+  if (drawn_.valid()) drawn_.wait();
+}
+
+const KeySet& ExchangeKeys::update_keys() {
+  return is_ready() && !PushesAll(options_.share, exchange_.value()) ? sparse_keys() : dense_;
+}
+
+const KeySet& ExchangeKeys::value_keys() { return is_ready() ? sparse_keys() : dense_; }
+
+const KeySet& ExchangeKeys::sparse_keys() {
+  if (drawn_.valid()) sparse_.sparse = drawn_.get();
+  return sparse_;
+}
+
+void ExchangeKeys::Advance() {
+  exchange_ = exchange_.Next();
+  if (is_ready() && !wanted().has_value()) BeginDraw();
+}
+
+std::optional<uint64_t> ExchangeKeys::wanted() const {
+  const uint64_t number =
+      options_.lockstep ? CoreOf(options_.share, exchange_.value()) : std::max<uint64_t>(told_, 1) - 1;
+  if (is_ready() && known_ >= number) return std::nullopt;
+  return number;
+}
+
+void ExchangeKeys::Tell(uint64_t cores) {
+  if (!options_.lockstep) told_ = std::max(told_, cores);
+}
+
+void ExchangeKeys::Adopt(Cores cores) {
+  TESSERA_CHECK(static_cast<int>(cores.size()) == options_.servers);
+  cores_ = std::move(cores);
+  known_ = cores_.front()->name.number;
+  for (const std::shared_ptr<const Core>& core : cores_) {
+    known_ = std::min(known_, core->name.number);
+  }
+  BeginDraw();
+}
+
+void ExchangeKeys::Drop() { cores_.clear(); }
+
+void ExchangeKeys::BeginDraw() {
+  if (drawn_.valid()) drawn_.wait();
+  drawn_ = std::async(std::launch::async, [cores = cores_, options = &options_,
+                                           exchange = exchange_] {
+    Sparse keys;
+    for (size_t s = 0; s < cores.size(); ++s) {
+      const ExplorerPlace place{options->seed, options->rank, exchange, ShardId(s)};
+      keys.push_back(std::make_shared<const SparseKeys>(
+          DrawKeys(options->share, place, options->shape.size, cores[s])));
+    }
+    return keys;
+  });
+}
+
+}  // namespace tessera

@@ -1,0 +1,162 @@
+#include "worker/rpc/core_calls.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/base/check.h"
+#include "common/rpc/chunk.h"
+#include "common/rpc/core_message.h"
+#include "common/rpc/transport.h"
+
+namespace tessera {
+namespace {
+
+constexpr absl::Duration kPause = absl::Milliseconds(20);
+
+const std::string& PullMethod() {
+  static const auto* const name = new std::string("/tessera.v1.ParameterServer/Pull");
+  return *name;
+}
+
+bool IsTransient(absl::StatusCode code) {
+  return code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kAborted ||
+         code == absl::StatusCode::kCancelled;
+}
+
+}  // namespace
+
+CoreFromServer::CoreFromServer(CallBoard* board, const v1::PullRequest& request,
+                               uint64_t layout_hash, int64_t entries)
+    : ServerCall(board),
+      layout_hash_(layout_hash),
+      entries_(entries),
+      message_(WriteMessage(request)) {}
+
+void CoreFromServer::Start(grpc::GenericStub* stub) {
+  wire_bytes_ += kCallWireBytes + WireBytes(message_.Length());
+  stub->PrepareBidiStreamingCall(context_.get(), PullMethod(), {}, this);
+  const grpc::ByteBuffer request = std::exchange(message_, grpc::ByteBuffer());
+  // gRPC takes references to the request's bytes before this returns.
+  StartWriteLast(&request, grpc::WriteOptions());
+  StartRead(&message_);
+  StartCall();
+}
+
+void CoreFromServer::OnReadDone(bool ok) {
+  if (!ok) return;
+  broken_ = TakeChunk();
+  message_.Clear();
+  if (!broken_.ok()) return context_->TryCancel();
+  StartRead(&message_);
+}
+
+absl::Status CoreFromServer::TakeChunk() {
+  v1::Chunk head;
+  Payload payload;
+  TESSERA_RETURN_IF_ERROR(ReadChunk(message_, &head, &payload));
+  if (head.has_header() == has_header_) {
+    return absl::InternalError("core: answer has no header or two, want one in the first chunk");
+  }
+  if (head.has_header()) {
+    has_header_ = true;
+    if (head.header().layout_hash() != layout_hash_) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "core: layout_hash is ", absl::Hex(head.header().layout_hash()), ", want ",
+          absl::Hex(layout_hash_), "; the model or the number of servers differs"));
+    }
+    named_ = head.header().core();
+  }
+  payload_bytes_ += payload.size();
+  wire_bytes_ += WireBytes(message_.Length());
+  const int64_t size = static_cast<int64_t>(keys_.size()) + payload.size();
+  if (size > KeyBytesMax(entries_)) {
+    return absl::InternalError(absl::StrCat("core: keys are at least ", size,
+                                            " bytes, want at most ", KeyBytesMax(entries_)));
+  }
+  for (const Payload::Piece& piece : payload.pieces()) keys_.append(piece.data, piece.size);
+  return absl::OkStatus();
+}
+
+absl::Status CoreFromServer::Conclude(absl::Status status) {
+  if (!broken_.ok()) return broken_;
+  if (!status.ok()) return status;
+  TESSERA_ASSIGN_OR_RETURN(const CoreName name, CoreOf(named_));
+  TESSERA_ASSIGN_OR_RETURN(EntrySet keys,
+                           DecodeKeys(static_cast<int>(named_.key_form()), keys_, entries_));
+  if (SignatureOf(layout_hash_, name.number, keys) != name.signature) {
+    return absl::InternalError(
+        absl::StrCat("core: keys of core ", name.number, " are not those that it is named by"));
+  }
+  core_ = std::make_shared<const Core>(Core{name, std::move(keys)});
+  return absl::OkStatus();
+}
+
+CoreCalls::CoreCalls(Options options) : options_(std::move(options)) {
+  *request_.mutable_caller() = options_.caller;
+}
+
+CoreCalls::~CoreCalls() { End(); }
+
+void CoreCalls::Cancel() {
+  cancelled_.store(true, std::memory_order_release);
+  board_.Notify();
+}
+
+void CoreCalls::Start(size_t server) {
+  calls_[server] = std::make_unique<CoreFromServer>(&board_, request_, options_.layout_hash,
+                                                    options_.entries[server]);
+  calls_[server]->Start(options_.stub(server));
+}
+
+void CoreCalls::Ask(uint64_t number) {
+  End();
+  request_.set_core_wanted(number);
+  calls_.resize(options_.entries.size());
+  for (size_t server = 0; server < calls_.size(); ++server) Start(server);
+}
+
+absl::StatusOr<Cores> CoreCalls::Take(Traffic* traffic) {
+  Cores cores(calls_.size());
+  const absl::Time give_up = absl::Now() + options_.retry_time;
+  absl::Status failed;
+  for (size_t server = 0; server < calls_.size() && failed.ok();) {
+    if (cancelled_.load(std::memory_order_acquire)) {
+      failed = absl::CancelledError("parameter client: cancelled");
+      break;
+    }
+    if (!calls_[server]->ended()) {
+      board_.Wait(absl::InfiniteFuture());
+      continue;
+    }
+    const std::unique_ptr<CoreFromServer> call = std::move(calls_[server]);
+    traffic->pull_payload_bytes += call->payload_bytes();
+    traffic->pull_wire_bytes += call->wire_bytes();
+    const absl::Status& status = call->status();
+    if (status.ok()) {
+      cores[server++] = call->core();
+    } else if (IsTransient(status.code()) && absl::Now() < give_up) {
+      board_.Wait(absl::Now() + kPause);
+      Start(server);
+    } else {
+      failed = absl::Status(status.code(),
+                            absl::StrCat("server ", server, ": ", status.message()));
+    }
+  }
+  End();
+  if (!failed.ok()) return failed;
+  return cores;
+}
+
+void CoreCalls::End() {
+  for (const auto& call : calls_) {
+    if (call != nullptr && !call->ended()) call->Cancel();
+  }
+  for (const auto& call : calls_) {
+    while (call != nullptr && !call->ended()) board_.Wait(absl::InfiniteFuture());
+  }
+  calls_.clear();
+}
+
+}  // namespace tessera

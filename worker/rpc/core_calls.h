@@ -1,0 +1,83 @@
+// The keys of a core, from all servers: asked for, and taken when they are needed, so that they come
+// while minibatches are computed.
+#ifndef TESSERA_WORKER_RPC_CORE_CALLS_H_
+#define TESSERA_WORKER_RPC_CORE_CALLS_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <grpcpp/generic/generic_stub.h>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "proto/parameter_server.pb.h"
+#include "worker/exchange/parameter_client.h"
+#include "worker/rpc/server_call.h"
+
+namespace tessera {
+
+// One server's answer: a single attempt.
+class CoreFromServer final : public ServerCall {
+ public:
+  // A core of `entries` entries.
+  CoreFromServer(CallBoard* board, const v1::PullRequest& request, uint64_t layout_hash,
+                 int64_t entries);
+  void Start(grpc::GenericStub* stub);
+  // Of a successful call.
+  const std::shared_ptr<const Core>& core() const { return core_; }
+
+  void OnReadDone(bool ok) override;
+
+ private:
+  absl::Status Conclude(absl::Status status) override;
+  absl::Status TakeChunk();
+
+  const uint64_t layout_hash_;
+  const int64_t entries_;
+  grpc::ByteBuffer message_;
+  bool has_header_ = false;
+  v1::SparseKeys named_;
+  std::string keys_;
+  std::shared_ptr<const Core> core_;
+  absl::Status broken_;
+};
+
+// One thread, the train loop's, but for Cancel.
+class CoreCalls {
+ public:
+  struct Options {
+    v1::Caller caller;
+    uint64_t layout_hash = 0;
+    // By server.
+    std::vector<int64_t> entries;
+    // How long a server that cannot be reached is tried again once the answer is waited for.
+    absl::Duration retry_time = absl::Seconds(10);
+    std::function<grpc::GenericStub*(size_t server)> stub;
+  };
+  explicit CoreCalls(Options options);
+  ~CoreCalls();
+
+  void Ask(uint64_t number);
+  // Codes as ParameterClient::Pull. `traffic` counts what came since Ask, with or without success.
+  absl::StatusOr<Cores> Take(Traffic* traffic);
+  void Cancel();
+
+ private:
+  void Start(size_t server);
+  void End();
+
+  const Options options_;
+  v1::PullRequest request_;
+  CallBoard board_;
+  std::vector<std::unique_ptr<CoreFromServer>> calls_;  // by server; nullptr: taken
+  std::atomic<bool> cancelled_{false};
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_WORKER_RPC_CORE_CALLS_H_
