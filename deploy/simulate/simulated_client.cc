@@ -119,7 +119,8 @@ SimulatedClient::SimulatedClient(Options options, SimulatedWorld* world, Simulat
     servers_.push_back(std::move(entry));
     dense_keys_.slices.push_back(server->shard().slices());
   }
-  if (!codes_pushes()) return;
+  const bool moves_cores = servers_.front().server->shard().cores() != nullptr;
+  if (!codes_pushes() && !moves_cores) return;
   // What nobody looks at need not be held back.
   if (!options_.moves_values) options_.codecs.error_feedback = false;
   const ModelShape& shape = servers_.front().server->shard().shape();
@@ -188,17 +189,20 @@ absl::StatusOr<ExchangeResult> SimulatedClient::Do(Kind kind, const OutgoingPush
   transfer_ = transfer;
   recut_.reset();
   is_whole_ = false;
+  needs_all_ = false;
+  core_count_ = 0;
   pushes_left_ = kind == Kind::kPushPull ? servers_.size() : 0;
   pulls_left_ = servers_.size();
   job_examples_ = 0;
   pushed_at_ = begin;
   first_value_at_ = std::numeric_limits<SimNanos>::max();
   failed_ = absl::OkStatus();
-  const bool codes = kind == Kind::kPushPull && codes_pushes();
+  const bool codes = kind == Kind::kPushPull && (codes_pushes() || pushes_sparse());
   if (codes && coder_) {
     // Learners without values of their own name no entries where all are meant.
     const KeySet& keys = *transfer_.update_keys;
-    coder_->Begin(push_, keys.subnet.has_value() ? keys : dense_keys_, *transfer_.update);
+    coder_->Begin(push_, keys.subnet.has_value() || keys.is_sparse() ? keys : dense_keys_,
+                  *transfer_.update);
   }
   for (uint32_t s = 0; s < servers_.size(); ++s) {
     servers_[s].sizes = SizesAt(s);
@@ -222,6 +226,8 @@ absl::StatusOr<ExchangeResult> SimulatedClient::Do(Kind kind, const OutgoingPush
   result.job_examples = job_examples_;
   result.recut = recut_;
   result.is_whole = is_whole_;
+  result.needs_all = needs_all_;
+  result.cores = core_count_;
   result.push_seconds = ToSeconds(pushed_at_ - begin);
   result.wait_seconds = ToSeconds(first_value - pushed_at_);
   result.pull_seconds = ToSeconds(end - first_value);
@@ -236,13 +242,26 @@ void SimulatedClient::Arrive(uint32_t server, uint64_t call) {
   request.kind = kind_;
   request.rest = push_.rest;
   request.read = {options_.member, push_.exchange, this, call,
-                  transfer_.value_keys->subnet.has_value()};
+                  transfer_.value_keys->subnet.has_value(), std::nullopt};
+  if (transfer_.value_keys->is_sparse()) {
+    request.read.core = transfer_.value_keys->sparse[server]->core->name;
+  }
   if (kind_ == Kind::kPushPull) {
     request.push = MakePush(server);
     traffic_.push_payload_bytes += to.sizes.push_payload_bytes;
     traffic_.push_wire_bytes += to.sizes.push_wire_bytes;
   }
   to.server->Take(std::move(request));
+}
+
+void SimulatedClient::EncodeSparse(size_t server, ReceivedPush* push) const {
+  const SparseKeys& keys = *transfer_.update_keys->sparse[server];
+  push->codec = coder_->codec();
+  push->core = NamedCore{keys.core->name, 0, std::nullopt};
+  // Elsewhere it is for the shard to find.
+  if (!IsPlain(push->codec)) return;
+  push->bad_entry = FirstBadEntry(CodedKeys::Plain(push->codec, keys.entries.count()),
+                                  servers_[server].payload);
 }
 
 void SimulatedClient::EncodePush(size_t server) {
@@ -285,6 +304,11 @@ ReceivedPush SimulatedClient::MakePush(size_t server) {
   push.layout_hash = to.server->shard().layout_hash();
   push.examples = push_.examples;
   push.subnet = transfer_.update_keys->subnet;
+  if (pushes_sparse()) {
+    EncodeSparse(server, &push);
+    push.payload = std::move(to.payload);
+    return push;
+  }
   if (codes_pushes()) {
     push.codec = coder_ ? coder_->codec() : options_.codecs.push;
     push.payload = std::move(to.payload);
@@ -323,7 +347,7 @@ void SimulatedClient::OnAcknowledged(uint64_t call) {
 }
 
 int64_t SimulatedClient::Served(ShardId server, uint64_t call,
-                                absl::StatusOr<SubnetReadResult> result) {
+                                absl::StatusOr<ServedRead> result) {
   if (call != call_) return 0;
   Server& from = servers_[server.value()];
   const int machine = from.server->machine();
@@ -338,9 +362,12 @@ int64_t SimulatedClient::Served(ShardId server, uint64_t call,
     return 0;
   }
   from.pulled = result->read.version;
+  core_count_ = std::max(core_count_, result->read.cores);
   job_examples_ = std::max(job_examples_, result->read.examples);
   if (result->site != nullptr) {
     TakeCut(server.value(), *result);
+  } else if (transfer_.value_keys->is_sparse()) {
+    TakeSparse(server.value(), *result);
   } else if (transfer_.value_keys->subnet.has_value()) {
     is_whole_ = true;
     from.sizes.pull_payload_bytes = 0;
@@ -360,7 +387,7 @@ int64_t SimulatedClient::Served(ShardId server, uint64_t call,
 
 // As server/rpc/pull_call.cc answers a fetch, and worker/rpc takes it: values where the cut is the
 // one asked for, and the right one where it is not.
-void SimulatedClient::TakeCut(size_t server, const SubnetReadResult& result) {
+void SimulatedClient::TakeCut(size_t server, const ServedRead& result) {
   const KeySet& keys = *transfer_.value_keys;
   const bool is_right = result.site->place() == *keys.subnet;
   const bool has_values = is_right && !keys.waits_only;
@@ -382,19 +409,92 @@ void SimulatedClient::TakeCut(size_t server, const SubnetReadResult& result) {
   TESSERA_CHECK(gather.left() == 0);
 }
 
+void SimulatedClient::TakeSparse(size_t server, const ServedRead& result) {
+  ExchangeSizes& sizes = servers_[server].sizes;
+  sizes.pull_payload_bytes = 0;
+  sizes.pull_wire_bytes = AnswerWireBytes(nullptr, 0);
+  needs_all_ = needs_all_ || result.place == nullptr;
+  if (result.place == nullptr) return;
+  const EntrySet& entries = result.place->keys.entries;
+  const CodedKeys& keys = *result.place->forms.Find(options_.codecs.pull);
+  sizes.pull_payload_bytes = keys.bytes();
+  sizes.pull_wire_bytes = AnswerWireBytes(nullptr, keys.bytes());
+  if (!options_.moves_values) return;
+  std::vector<float> values(entries.count());
+  ValueRuns runs;
+  runs.Assign(EntriesAsSlices(entries.count()), {absl::MakeSpan(values)});
+  WriteCoded(server, keys, result.read.version, &runs,
+             SparseSource(result.place, result.read.snapshot));
+  const float* next = values.data();
+  for (const Slice& slice : servers_[server].server->shard().slices().slices) {
+    next += ScatterEntries(entries, slice.offset, slice.offset + slice.size(), next,
+                           Begin(slice, (*transfer_.values)[slice.parameter]));
+  }
+}
+
+void SimulatedClient::AskCores(uint64_t number) {
+  cores_.assign(servers_.size(), nullptr);
+  cores_left_ = servers_.size();
+  cores_failed_ = absl::OkStatus();
+  ++core_call_;
+  core_wanted_ = number;
+  for (uint32_t s = 0; s < servers_.size(); ++s) {
+    world_.network.Signal(options_.machine, servers_[s].server->machine(),
+                          [this, s, call = core_call_] {
+                            if (call != core_call_ || process_.crashed()) return;
+                            servers_[s].server->TakeCoreRequest(
+                                {options_.member, core_wanted_, this, call});
+                          });
+  }
+}
+
+int64_t SimulatedClient::TakeCore(ShardId server, uint64_t call,
+                                  absl::StatusOr<std::shared_ptr<const Core>> core) {
+  if (call != core_call_) return 0;
+  const int64_t bytes =
+      core.ok() ? static_cast<int64_t>(EncodeKeys((*core)->keys).bytes.size()) : 0;
+  traffic_.pull_payload_bytes += bytes;
+  traffic_.pull_wire_bytes += AnswerWireBytes(nullptr, bytes);
+  // It is on its way for a while; nobody looks at it before it has come.
+  if (core.ok()) cores_[server.value()] = *std::move(core);
+  if (!core.ok() && cores_failed_.ok()) cores_failed_ = core.status();
+  world_.network.Send(servers_[server.value()].server->machine(), options_.machine,
+                      AnswerWireBytes(nullptr, bytes), [this, call] {
+                        if (call != core_call_) return;
+                        if (--cores_left_ == 0 && waits_for_cores_) process_.Wake(ticket_);
+                      });
+  return bytes;
+}
+
+absl::StatusOr<Cores> SimulatedClient::TakeCores() {
+  if (cores_left_ > 0) {
+    ticket_ = process_.Ticket();
+    waits_for_cores_ = true;
+    const bool woken = process_.WaitInterruptibly();
+    waits_for_cores_ = false;
+    if (!woken) return absl::CancelledError("parameter client: cancelled");
+  }
+  if (!cores_failed_.ok()) return cores_failed_;
+  return cores_;
+}
+
 void SimulatedClient::TakeCoded(size_t server, const CodedKeys& keys, Version version,
                                 const ShardSlices& slices, std::unique_ptr<EntrySource> source) {
   ExchangeSizes& sizes = servers_[server].sizes;
   sizes.pull_payload_bytes = keys.bytes();
   sizes.pull_wire_bytes = AnswerWireBytes(nullptr, sizes.pull_payload_bytes);
   if (!options_.moves_values) return;
-  const std::unique_ptr<AnswerPayload> payload =
-      CodedPayload(keys,
-                   PayloadRandom::OfValues(options_.seed, version, ShardId(server)),
-                   std::move(source));
   ValueRuns runs;
   runs.Assign(slices, *transfer_.values);
-  ValueWriter writer(&runs, &keys);
+  WriteCoded(server, keys, version, &runs, std::move(source));
+}
+
+void SimulatedClient::WriteCoded(size_t server, const CodedKeys& keys, Version version,
+                                 ValueRuns* runs, std::unique_ptr<EntrySource> source) const {
+  const std::unique_ptr<AnswerPayload> payload =
+      CodedPayload(keys, PayloadRandom::OfValues(options_.seed, version, ShardId(server)),
+                   std::move(source));
+  ValueWriter writer(runs, &keys);
   while (payload->left() > 0) {
     for (const grpc::Slice& slice : payload->Next(kChunkBytes)) {
       writer.Write(reinterpret_cast<const char*>(slice.begin()),

@@ -74,12 +74,15 @@ class SimulatedClient final : public ParameterClient {
   absl::StatusOr<ExchangeResult> Read(Exchange after, RestWord word,
                                       const ParameterArrays& values) override;
   absl::Status ReadRows(const RowRange& rows, absl::Span<float> values) override;
+  void AskCores(uint64_t number) override;
+  absl::StatusOr<Cores> TakeCores() override;
   Traffic traffic() const override { return traffic_; }
 
   // --- the servers' answers, called when they are given ---
   void Acknowledged(ShardId server, uint64_t call, const absl::Status& accepted);
-  // Returns the bytes of the payload.
-  int64_t Served(ShardId server, uint64_t call, absl::StatusOr<SubnetReadResult> result);
+  // Both return the bytes of the payload.
+  int64_t TakeCore(ShardId server, uint64_t call, absl::StatusOr<std::shared_ptr<const Core>> core);
+  int64_t Served(ShardId server, uint64_t call, absl::StatusOr<ServedRead> result);
 
  private:
   using Kind = SimulatedServer::Request::Kind;
@@ -114,8 +117,14 @@ class SimulatedClient final : public ParameterClient {
   }
   void TakeCoded(size_t server, const CodedKeys& keys, Version version, const ShardSlices& slices,
                  std::unique_ptr<EntrySource> source);
+  // The entries that the push is of, and those that were read, written into the learner's arrays.
+  void EncodeSparse(size_t server, ReceivedPush* push) const;
+  void TakeSparse(size_t server, const ServedRead& result);
+  bool pushes_sparse() const { return transfer_.update_keys->is_sparse(); }
+  void WriteCoded(size_t server, const CodedKeys& keys, Version version, ValueRuns* runs,
+                  std::unique_ptr<EntrySource> source) const;
   void CopyValues(const ShardSlices& slices, const Snapshot& snapshot) const;
-  void TakeCut(size_t server, const SubnetReadResult& result);
+  void TakeCut(size_t server, const ServedRead& result);
   // An answer is here.
   void OnAcknowledged(uint64_t call);
   void OnValues(uint32_t server, uint64_t call);
@@ -143,6 +152,16 @@ class SimulatedClient final : public ParameterClient {
   SimNanos pushed_at_ = 0;
   SimNanos first_value_at_ = 0;
   absl::Status failed_;
+  bool needs_all_ = false;
+  uint64_t core_count_ = 0;
+
+  // The cores that were asked for.
+  uint64_t core_call_ = 0;
+  uint64_t core_wanted_ = 0;
+  size_t cores_left_ = 0;
+  bool waits_for_cores_ = false;
+  Cores cores_;
+  absl::Status cores_failed_;
 };
 
 }  // namespace tessera

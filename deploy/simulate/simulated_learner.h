@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "common/layout/parameters.h"
@@ -44,6 +45,7 @@ class SimulatedLearner final : public Learner {
   const KeySet& value_keys() const override { return inner_->value_keys(); }
   const ConstParameterArrays& update() const override { return inner_->update(); }
   const KeySet& update_keys() const override { return inner_->update_keys(); }
+  ExchangeKeys* exchange_keys() override { return inner_->exchange_keys(); }
   absl::StatusOr<double> Train(const Dataset& data, absl::Span<const uint32_t> rows,
                                const TrainPoint& point) override;
   absl::Status FormUpdate() override { return inner_->FormUpdate(); }
@@ -92,12 +94,19 @@ class StubArrays {
 // simulations of time and traffic alone.
 class StubLearner final : public Learner {
  public:
-  explicit StubLearner(const StubArrays* arrays) : arrays_(*arrays) {}
+  // `core`: of which entries its exchanges are, where these are of a core and an explorer.
+  explicit StubLearner(const StubArrays* arrays, std::unique_ptr<ExchangeKeys> core = nullptr)
+      : arrays_(*arrays), core_(std::move(core)) {}
 
   const ParameterArrays& values() const override { return arrays_.values(); }
-  const KeySet& value_keys() const override { return arrays_.keys(); }
+  const KeySet& value_keys() const override {
+    return core_ != nullptr ? core_->value_keys() : arrays_.keys();
+  }
+  ExchangeKeys* exchange_keys() override { return core_.get(); }
   const ConstParameterArrays& update() const override { return arrays_.update(); }
-  const KeySet& update_keys() const override { return arrays_.keys(); }
+  const KeySet& update_keys() const override {
+    return core_ != nullptr ? core_->update_keys() : arrays_.keys();
+  }
   absl::StatusOr<double> Train(const Dataset& data, absl::Span<const uint32_t> rows,
                                const TrainPoint& point) override {
     return 1.0;
@@ -125,6 +134,7 @@ class StubLearner final : public Learner {
 
  private:
   const StubArrays& arrays_;
+  const std::unique_ptr<ExchangeKeys> core_;
 };
 
 }  // namespace tessera

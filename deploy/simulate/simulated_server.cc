@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "deploy/simulate/simulated_client.h"
 #include "deploy/simulate/simulated_coordinator.h"
+#include "server/core/core_messages.h"
 #include "server/shard/shard_messages.h"
 
 namespace tessera {
@@ -42,6 +43,38 @@ void SimulatedServer::Start() {
   hello.set_life(1);
   coordinator_.Attach(this, std::move(hello));
   world_.events.After(counters_interval_, [this] { Heartbeat(); });
+  Work();
+}
+
+void SimulatedServer::TakeCoreRequest(const CoreRequest& request) {
+  core_requests_.push_back(request);
+  AnswerCores();
+}
+
+void SimulatedServer::AnswerCores() {
+  for (size_t i = 0; i < core_requests_.size();) {
+    const CoreRequest& request = core_requests_[i];
+    absl::StatusOr<std::optional<std::shared_ptr<const Core>>> core =
+        shard_.ReadCore(request.member, request.number);
+    if (core.ok() && !core->has_value()) {
+      ++i;
+      continue;
+    }
+    pull_payload_bytes_ += request.client->TakeCore(
+        rank_, request.call,
+        core.ok() ? absl::StatusOr<std::shared_ptr<const Core>>(**core) : core.status());
+    core_requests_.erase(core_requests_.begin() + static_cast<int64_t>(i));
+  }
+}
+
+void SimulatedServer::TellCoreReport() {
+  const CoreExchange* const cores = shard_.cores();
+  if (cores == nullptr || cores->report_number() == core_reports_told_) return;
+  core_reports_told_ = cores->report_number();
+  if (!cores->report().has_value()) return;
+  v1::ShardMessage message;
+  *message.mutable_core_report() = ToMessage(*cores->report());
+  coordinator_.FromServer(this, std::move(message));
 }
 
 void SimulatedServer::Take(Request request) {
@@ -54,6 +87,7 @@ void SimulatedServer::Work() {
     for (; !inbox_.empty(); inbox_.pop_front()) Handle(std::move(inbox_.front()));
     news_.folded = MemberId();
     const bool worked = shard_.Advance(world_.time());
+    TellCoreReport();
     const SimNanos work = worked ? WorkTime() : 0;
     if (work > 0) {
       busy_ = true;
@@ -67,11 +101,13 @@ void SimulatedServer::Work() {
     AnswerReads();
     if (!worked) break;
   }
+  AnswerCores();
   SetAlarm();
 }
 
+// Selecting a core and drawing explorers is done while nothing else is, and takes no time here.
 SimNanos SimulatedServer::WorkTime() {
-  if (!shard_.trains_subnets()) return work_time_;
+  if (!shard_.trains_subnets() && shard_.cores() == nullptr) return work_time_;
   const auto folded = subnet_bytes_.find(news_.folded);
   // A round that is committed without a push has only shared entries to write.
   if (folded == subnet_bytes_.end()) return 0;
@@ -85,7 +121,7 @@ void SimulatedServer::Handle(Request request) {
   const ParkedRead& read = request.read;
   if (request.kind == Request::Kind::kReadOutside) {
     shard_.Rest(read.member, read.after, request.rest);
-    client.Served(rank_, read.call, SubnetReadResult{nullptr, shard_.ReadNow()});
+    client.Served(rank_, read.call, ServedRead{nullptr, nullptr, shard_.ReadNow()});
     return;
   }
   bool behind_push = false;
@@ -96,29 +132,29 @@ void SimulatedServer::Handle(Request request) {
     client.Acknowledged(rank_, read.call, accepted.status());
     if (!accepted.ok()) return;
     behind_push = !accepted->duplicate;
-    if (behind_push && shard_.trains_subnets()) subnet_bytes_[read.member] = bytes;
+    if (behind_push && (shard_.trains_subnets() || shard_.cores() != nullptr)) subnet_bytes_[read.member] = bytes;
   }
   shard_.Rest(read.member, read.after, request.rest);
   // Before its push is folded a member may not read; then it is asked for by name.
   if (behind_push) {
     reads_.ParkBehindPush(read);
   } else {
-    absl::StatusOr<std::optional<SubnetReadResult>> result = Ask(&shard_, read);
+    absl::StatusOr<std::optional<ServedRead>> result = Ask(&shard_, read);
     if (result.ok() && !result->has_value()) return reads_.Park(read);
-    Answer(read, result.ok() ? absl::StatusOr<SubnetReadResult>(**std::move(result))
-                             : absl::StatusOr<SubnetReadResult>(result.status()));
+    Answer(read, result.ok() ? absl::StatusOr<ServedRead>(**std::move(result))
+                             : absl::StatusOr<ServedRead>(result.status()));
   }
 }
 
 void SimulatedServer::AnswerReads() {
   reads_.Serve(&shard_, news_,
-               [this](const ParkedRead& read, absl::StatusOr<SubnetReadResult> result) {
+               [this](const ParkedRead& read, absl::StatusOr<ServedRead> result) {
                  Answer(read, std::move(result));
                });
   news_ = PolicyNews();
 }
 
-void SimulatedServer::Answer(const ParkedRead& read, absl::StatusOr<SubnetReadResult> result) {
+void SimulatedServer::Answer(const ParkedRead& read, absl::StatusOr<ServedRead> result) {
   pull_payload_bytes_ += read.client->Served(rank_, read.call, std::move(result));
 }
 
@@ -141,6 +177,9 @@ void SimulatedServer::OnPlanMessage(const v1::PlanMessage& message) {
   while (!proposals_.empty() && *proposals_.begin() <= message.withdraw()) {
     shard_.Withdraw(*proposals_.begin());
     proposals_.erase(proposals_.begin());
+  }
+  if (message.has_core_question() && shard_.cores() != nullptr) {
+    shard_.cores()->Ask(FromMessage(message.core_question()));
   }
   if (message.drain()) {
     closed_ = true;

@@ -52,6 +52,14 @@ class SimulatedServer {
   // Attaches to the coordinator, and keeps telling it of this server.
   void Start();
   void Take(Request request);
+  // The keys of a core: the answer is the client's TakeCore.
+  struct CoreRequest {
+    MemberId member;
+    uint64_t number = 0;
+    SimulatedClient* client = nullptr;
+    uint64_t call = 0;
+  };
+  void TakeCoreRequest(const CoreRequest& request);
   void OnPlanMessage(const v1::PlanMessage& message);
 
   int machine() const { return machine_; }
@@ -66,7 +74,9 @@ class SimulatedServer {
   // Of the piece of work that has just been done.
   SimNanos WorkTime();
   void AnswerReads();
-  void Answer(const ParkedRead& read, absl::StatusOr<SubnetReadResult> result);
+  void Answer(const ParkedRead& read, absl::StatusOr<ServedRead> result);
+  void AnswerCores();
+  void TellCoreReport();
   void SetAlarm();
   void ApplyPlan(const v1::Plan& text);
   void AnswerProposal(const v1::Proposal& proposal);
@@ -84,8 +94,10 @@ class SimulatedServer {
   Shard shard_;
   ParkedReads reads_;
   std::deque<Request> inbox_;
-  // Bytes of pushes that are staged, where subnets are trained.
+  // Bytes of pushes that are staged, where these are of a part of the entries.
   std::map<MemberId, int64_t> subnet_bytes_;
+  std::vector<CoreRequest> core_requests_;  // that wait
+  uint64_t core_reports_told_ = 0;
   bool busy_ = false;
   bool closed_ = false;
   // When the shard asked to be called; the number tells the last alarm from earlier ones.

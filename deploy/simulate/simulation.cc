@@ -118,6 +118,7 @@ absl::Status Simulation::Build() {
 
 absl::Status Simulation::BuildLearning(const ModelShape& shape) {
   input_ = InputRowsOf(job_.model(), data_);
+  shape_ = shape;
   step_share_ = StepShareOf(shape, data_.train, input_);
   if (!options_.stub_gradients) {
     TESSERA_ASSIGN_OR_RETURN(backend_,
@@ -137,6 +138,13 @@ absl::Status Simulation::BuildLearning(const ModelShape& shape) {
 
 absl::StatusOr<std::unique_ptr<Learner>> Simulation::MakeLearner(Rank rank, Exchange first) {
   if (stub_ == nullptr) return MakeReplica(job_, recipe_, rank, first, backend_.get(), input_);
+  if (recipe_.core) {
+    ExchangeKeys::Options keys{shape_,         static_cast<int>(job_.cluster().servers().count()),
+                               *recipe_.core,  job_.seed(),
+                               rank,           first,
+                               recipe_.lockstep};
+    return std::make_unique<StubLearner>(stub_.get(), std::make_unique<ExchangeKeys>(keys));
+  }
   if (!recipe_.subnets) return std::make_unique<StubLearner>(stub_.get());
   return std::make_unique<StubSubnetLearner>(&stub_subnets_, rank, first);
 }
@@ -154,6 +162,7 @@ absl::Status Simulation::BuildServers(const ModelShape& shape) {
     options.shard.policy = recipe_.make_policy();
     options.shard.rule = recipe_.make_rule();
     options.shard.schedule = recipe_.schedule;
+    options.shard.core = recipe_.core;
     if (recipe_.subnets) options.shard.groups = GroupsOf(job_.model(), shape);
     if (recipe_.tail_steps > 0) {
       options.shard.whole_kind = static_cast<int>(TailOf(recipe_).payload);

@@ -123,6 +123,7 @@ class Simulation {
   Recipe recipe_;
   std::unique_ptr<Backend> backend_;
   InputRows input_;
+  ModelShape shape_;  // of what is exchanged
   std::optional<StepShare> step_share_;
   std::unique_ptr<StubArrays> stub_;
   StubSubnetLearner::Surroundings stub_subnets_;
