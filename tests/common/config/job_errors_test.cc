@@ -241,21 +241,26 @@ TEST_CASE("every mistake in the method and the codecs gets its message", "[job_e
   CheckAll({
       {"method: {local_sgd: {local_steps: 20}}", "method:",
        "x.yaml:19:1: method: got nothing, want exactly one of data_parallel, "
-       "local_sgd, diloco, async_sgd, softsync, ssp, quant_dp, ist, ensemble, decentralized\n"},
+       "local_sgd, diloco, async_sgd, softsync, ssp, quant_dp, ist, ensemble, slim_dp, "
+       "decentralized\n"},
       {"method: {local_sgd: {local_steps: 20}}", "method: {}",
        "x.yaml:19:1: method: got nothing, want exactly one of data_parallel, "
-       "local_sgd, diloco, async_sgd, softsync, ssp, quant_dp, ist, ensemble, decentralized\n"},
+       "local_sgd, diloco, async_sgd, softsync, ssp, quant_dp, ist, ensemble, slim_dp, "
+       "decentralized\n"},
       {"method: {local_sgd: {local_steps: 20}}", "# none",
        "x.yaml:1:1: method: missing, want exactly one of data_parallel, "
-       "local_sgd, diloco, async_sgd, softsync, ssp, quant_dp, ist, ensemble, decentralized\n"},
+       "local_sgd, diloco, async_sgd, softsync, ssp, quant_dp, ist, ensemble, slim_dp, "
+       "decentralized\n"},
       {"method: {local_sgd: {local_steps: 20}}", "method: localsgd",
        "x.yaml:19:9: method: got \"localsgd\", want exactly one of data_parallel, "
-       "local_sgd, diloco, async_sgd, softsync, ssp, quant_dp, ist, ensemble, decentralized; did "
+       "local_sgd, diloco, async_sgd, softsync, ssp, quant_dp, ist, ensemble, slim_dp, "
+       "decentralized; did "
        "you mean \"local_sgd\"?\n"},
       {"method: {local_sgd: {local_steps: 20}}", "method: {local_sgd: {}, async_sgd: {}}",
        "x.yaml:19:25: method: got both local_sgd and async_sgd, want exactly one of "
        "data_parallel, "
-       "local_sgd, diloco, async_sgd, softsync, ssp, quant_dp, ist, ensemble, decentralized\n"},
+       "local_sgd, diloco, async_sgd, softsync, ssp, quant_dp, ist, ensemble, slim_dp, "
+       "decentralized\n"},
       {"method: {local_sgd: {local_steps: 20}}", "method: {softsync: {pushes: four}}",
        "x.yaml:19:29: method.softsync.pushes: got \"four\", want an integer in [1, 65535]\n"},
       {"method: {local_sgd: {local_steps: 20}}", "method: {softsync: {pushes: 3}}",
@@ -273,9 +278,18 @@ TEST_CASE("every mistake in the method and the codecs gets its message", "[job_e
        "method: {diloco: {asynchronous: true, quorum: {pushes: 1}}}",
        "x.yaml:19:39: method.diloco.quorum: got a quorum beside asynchronous, want one or the "
        "other: with asynchronous nobody waits, so that there is nothing to close\n"},
-      {"method: {local_sgd: {local_steps: 20}}", "method: slim_dp",
-       "x.yaml:19:9: method.slim_dp: slim_dp comes with sparse exchange; local_sgd is the nearest "
-       "that runs\n"},
+      {"method: {local_sgd: {local_steps: 20}}", "method: {slim_dp: {alpha: 0.1, beta: 0.2}}",
+       "x.yaml:19:33: method.slim_dp.beta: got 0.2, want at most 0.1, which is "
+       "method.slim_dp.alpha: the core is a part of what is exchanged\n"},
+      {"method: {local_sgd: {local_steps: 20}}", "method: {slim_dp: {alpha: 0}}",
+       "x.yaml:19:27: method.slim_dp.alpha: got \"0\", want a number in (0, 1]\n"},
+      {"method: {local_sgd: {local_steps: 20}}",
+       "method: slim_dp\ncodec: {push: int8, error_feedback: true}",
+       "x.yaml:20:21: codec.error_feedback: got true, want false with method slim_dp: what it holds "
+       "back would be held for entries that are not exchanged again soon\n"},
+      {"method: {local_sgd: {local_steps: 20}}", "method: slim_dp\ncodec: {push: threshold}",
+       "x.yaml:20:9: codec.push: got threshold, want another codec with method slim_dp: what "
+       "threshold holds back would be held for entries that are not exchanged again soon\n"},
       {"method: {local_sgd: {local_steps: 20}}", "method: {ist: {parts: by_sped}}",
        "x.yaml:19:23: method.ist.parts: got \"by_sped\", want one of equal, by_speed; did you mean "
        "\"by_speed\"?\n"},
@@ -289,7 +303,8 @@ TEST_CASE("every mistake in the method and the codecs gets its message", "[job_e
        "that layer\n"},
       {"method: {local_sgd: {local_steps: 20}}", "method: [local_sgd]",
        "x.yaml:19:9: method: got a list, want a map with exactly one of data_parallel, "
-       "local_sgd, diloco, async_sgd, softsync, ssp, quant_dp, ist, ensemble, decentralized\n"},
+       "local_sgd, diloco, async_sgd, softsync, ssp, quant_dp, ist, ensemble, slim_dp, "
+       "decentralized\n"},
       {"method: {local_sgd: {local_steps: 20}}", "method: {local_sgd: {average_state: true}}",
        "x.yaml:19:37: method.local_sgd.average_state: got true, want false: sgd without momentum "
        "has no state, so that there is nothing to average\n"},

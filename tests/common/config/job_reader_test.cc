@@ -114,7 +114,8 @@ TEST_CASE("every error is reported at once, in the order of the file", "[job_rea
       "cluster: {workers: 0, device: tpu, lease_timeout: 5}\n";
   CHECK(Errors(text) ==
         "x.yaml:1:1: method: missing, want exactly one of data_parallel, "
-        "local_sgd, diloco, async_sgd, softsync, ssp, quant_dp, ist, ensemble, decentralized\n"
+        "local_sgd, diloco, async_sgd, softsync, ssp, quant_dp, ist, ensemble, slim_dp, "
+       "decentralized\n"
         "x.yaml:1:7: name: got a list, want text\n"
         "x.yaml:2:1: sed: unknown key; did you mean \"seed\"?\n"
         "x.yaml:3:1: data.test: missing, want a map of features, labels\n"

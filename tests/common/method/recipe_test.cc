@@ -88,6 +88,37 @@ TEST_CASE("local_sgd averages the states that the optimizer has", "[method]") {
   CHECK(Applied(RecipeOf(job), 4) == 5.0f);
 }
 
+TEST_CASE("slim_dp sends deltas of a core and an explorer and adds their mean", "[method]") {
+  v1::Job job = WithSgd(0.5);
+  job.mutable_cluster()->set_workers(4);
+  v1::SlimDp& keys = *job.mutable_method()->mutable_slim_dp();
+  keys.set_alpha(0.25);
+  keys.set_beta(0.125);
+  keys.set_local_steps(3);
+  keys.set_core_every(50);
+  Recipe recipe = RecipeOf(job);
+  CHECK(recipe.payload == PayloadKind::kDelta);
+  CHECK(recipe.local_steps == 3);
+  CHECK(recipe.lockstep);
+  CHECK(IsBarrier(recipe));
+  CHECK(Applied(recipe, 4) == 5.0f);
+  CHECK(Says(recipe, "25% of the entries, of which 12.5% are the core"));
+  REQUIRE(recipe.core.has_value());
+  CHECK(recipe.core->every == 50);
+
+  keys.set_asynchronous(true);
+  recipe = RecipeOf(job);
+  CHECK_FALSE(recipe.lockstep);
+  CHECK_FALSE(recipe.aligned);
+  CHECK(First(recipe, 7).commit);
+  CHECK(First(recipe, 7).weight == 0.25f);
+  CHECK(Says(recipe, "nobody waits"));
+
+  // All entries: there is nothing to select.
+  keys.set_alpha(1);
+  CHECK_FALSE(RecipeOf(job).core.has_value());
+}
+
 TEST_CASE("diloco sends deltas through a weighted barrier to an outer optimizer", "[method]") {
   v1::Job job = WithSgd(0.5);
   v1::Diloco& keys = *job.mutable_method()->mutable_diloco();
