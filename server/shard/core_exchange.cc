@@ -37,14 +37,10 @@ std::shared_ptr<const Core> CoreExchange::Find(const CoreName& name) const {
 }
 
 void CoreExchange::Remember(std::shared_ptr<const Core> core) {
-  if (latest_ == nullptr || core->name.number > latest_->name.number) {
-    latest_ = core;
-    known_.push_back(std::move(core));
-  } else {
-    known_.push_front(std::move(core));
-  }
+  if (latest_ == nullptr || core->name.number > latest_->name.number) latest_ = core;
+  known_.push_back(std::move(core));
   // The latest stays whatever comes.
-  if (known_.size() > kKnownMax) known_.pop_front();
+  if (known_.size() > kKnownMax) known_.erase(known_.begin() + (known_.front() == latest_));
   absl::MutexLock lock(&names_mutex_);
   names_.clear();
   for (const std::shared_ptr<const Core>& known : known_) names_.push_back(known->name);
@@ -107,13 +103,17 @@ bool CoreExchange::IsDrawn(MemberId member, Exchange exchange, uint64_t core) co
   const auto found = drawn_.find(member);
   if (found == drawn_.end()) return false;
   const Drawn& drawn = found->second[exchange.value() % 2];
-  return drawn.exchange == exchange && drawn.place->keys.core->name.number == core;
+  return drawn.place != nullptr && drawn.exchange == exchange &&
+         drawn.place->keys.core->name.number == core;
 }
 
 std::shared_ptr<const SparsePlace> CoreExchange::Place(const PlanMember& member, Exchange exchange,
                                                        std::shared_ptr<const Core> core) {
   Drawn& drawn = drawn_[member.member][exchange.value() % 2];
-  if (drawn.exchange == exchange && drawn.place->keys.core->name == core->name) return drawn.place;
+  if (drawn.place != nullptr && drawn.exchange == exchange &&
+      drawn.place->keys.core->name == core->name) {
+    return drawn.place;
+  }
   SparseKeys keys = DrawKeys(options_.share, ExplorerOf(member, exchange), options_.shape->size,
                              std::move(core));
   const int64_t count = keys.entries.count();

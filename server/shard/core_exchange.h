@@ -139,7 +139,7 @@ class CoreExchange {
 
   const Options options_;
 
-  // Cores that pushes may name, the latest last.
+  // Cores that pushes may name, by when they became known.
   std::deque<std::shared_ptr<const Core>> known_;
   std::shared_ptr<const Core> latest_;
   mutable absl::Mutex names_mutex_;

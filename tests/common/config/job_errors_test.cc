@@ -279,17 +279,10 @@ TEST_CASE("every mistake in the method and the codecs gets its message", "[job_e
        "x.yaml:19:39: method.diloco.quorum: got a quorum beside asynchronous, want one or the "
        "other: with asynchronous nobody waits, so that there is nothing to close\n"},
       {"method: {local_sgd: {local_steps: 20}}", "method: {slim_dp: {alpha: 0.1, beta: 0.2}}",
-       "x.yaml:19:33: method.slim_dp.beta: got 0.2, want at most 0.1, which is "
+       "x.yaml:19:38: method.slim_dp.beta: got 0.2, want at most 0.1, which is "
        "method.slim_dp.alpha: the core is a part of what is exchanged\n"},
       {"method: {local_sgd: {local_steps: 20}}", "method: {slim_dp: {alpha: 0}}",
        "x.yaml:19:27: method.slim_dp.alpha: got \"0\", want a number in (0, 1]\n"},
-      {"method: {local_sgd: {local_steps: 20}}",
-       "method: slim_dp\ncodec: {push: int8, error_feedback: true}",
-       "x.yaml:20:21: codec.error_feedback: got true, want false with method slim_dp: what it holds "
-       "back would be held for entries that are not exchanged again soon\n"},
-      {"method: {local_sgd: {local_steps: 20}}", "method: slim_dp\ncodec: {push: threshold}",
-       "x.yaml:20:9: codec.push: got threshold, want another codec with method slim_dp: what "
-       "threshold holds back would be held for entries that are not exchanged again soon\n"},
       {"method: {local_sgd: {local_steps: 20}}", "method: {ist: {parts: by_sped}}",
        "x.yaml:19:23: method.ist.parts: got \"by_sped\", want one of equal, by_speed; did you mean "
        "\"by_speed\"?\n"},
@@ -336,6 +329,14 @@ TEST_CASE("every mistake in the method and the codecs gets its message", "[job_e
       {"push: f32", "push: int8, flush: true",
        "x.yaml:20:28: codec.flush: got true, want false: with this codec.push nothing is held back "
        "that a last push could bring; that is so of threshold, and with error_feedback\n"},
+      {"method: {local_sgd: {local_steps: 20}}\ncodec: {push: f32}",
+       "method: slim_dp\ncodec: {push: int8, error_feedback: true}",
+       "x.yaml:20:37: codec.error_feedback: got true, want false with method slim_dp: what it holds "
+       "back would be held for entries that are not exchanged again soon\n"},
+      {"method: {local_sgd: {local_steps: 20}}\ncodec: {push: f32}",
+       "method: slim_dp\ncodec: {push: threshold}",
+       "x.yaml:20:9: codec.push: got threshold, want another codec with method slim_dp: what "
+       "threshold holds back would be held for entries that are not exchanged again soon\n"},
       {"method: {local_sgd: {local_steps: 20}}\ncodec: {push: f32}",
        "method: quant_dp\ncodec: {push: int8}",
        "x.yaml:20:9: codec.push: got int8, want no codec.push with method quant_dp, which has qsgd "

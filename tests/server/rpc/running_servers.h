@@ -12,6 +12,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/consistency/policy.h"
+#include "common/keyset/core_share.h"
 #include "common/keyset/subnet.h"
 #include "common/layout/parameters.h"
 #include "common/layout/shard_map.h"
@@ -45,7 +46,8 @@ inline ModelShape TestShape(int64_t rows, int64_t columns) {
 }
 
 // Servers that add what is pushed, or, with `groups`, that train subnets and, `has_tail`, may end with
-// the mean of what is pushed. Values travel as `codecs` say. Members are numbered from 1.
+// the mean of what is pushed, or, with `core`, that exchange a core and explorers. Values travel as
+// `codecs` say. Members are numbered from 1.
 class RunningServers {
  public:
   struct One {
@@ -57,7 +59,8 @@ class RunningServers {
   RunningServers(const ModelShape& shape, int shard_count,
                  const std::function<std::unique_ptr<ConsistencyPolicy>()>& policy, int members,
                  const std::optional<NeuronGroups>& groups = std::nullopt, bool has_tail = false,
-               const CodecChoice& codecs = {})
+                 const CodecChoice& codecs = {},
+                 const std::optional<CoreShare>& core = std::nullopt)
       : shape_(shape), servers_(shard_count) {
     for (int s = 0; s < shard_count; ++s) {
       Shard::Options options;
@@ -69,6 +72,7 @@ class RunningServers {
       options.rule = MakeAdd();
       options.codecs = codecs;
       options.groups = groups;
+      options.core = core;
       options.kind = groups ? 2 : 0;
       if (has_tail) options.whole_kind = 1;
       servers_[s].thread =
