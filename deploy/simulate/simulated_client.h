@@ -23,6 +23,7 @@
 
 #include "common/codec/codec.h"
 #include "common/keyset/key_set.h"
+#include "deploy/simulate/exchange_sizes.h"
 #include "deploy/simulate/simulated_process.h"
 #include "deploy/simulate/simulated_server.h"
 #include "deploy/simulate/simulated_world.h"
@@ -32,18 +33,6 @@
 #include "worker/rpc/update_coder.h"
 
 namespace tessera {
-
-// Bytes on the network of what passes between a worker and one server. Estimates, as
-// common/rpc/transport.h makes them; payloads are exact.
-struct ExchangeSizes {
-  int64_t push_payload_bytes = 0;
-  int64_t push_wire_bytes = 0;
-  int64_t pull_request_wire_bytes = 0;
-  int64_t pull_payload_bytes = 0;
-  int64_t pull_wire_bytes = 0;
-};
-// Of all that the server owns, each way.
-ExchangeSizes SizesOf(const ShardSlices& slices, MemberId member, absl::string_view job_digest);
 
 // Lives as long as the simulation: messages refer to it.
 class SimulatedClient final : public ParameterClient {

@@ -145,6 +145,9 @@ class Jobs(Test):
     def test_digits_reach_their_accuracy_in_a_byte_an_entry(self):
         self.assertGreaterEqual(run_to_end(self, job_file("digits_quant"))["final"]["test_accuracy"], 0.93)
 
+    def test_digits_reach_their_accuracy_with_a_core_and_explorers(self):
+        self.assertGreaterEqual(run_to_end(self, job_file("digits_slim_dp"))["final"]["test_accuracy"], 0.93)
+
     def test_digits_reach_their_accuracy_with_one_linear_layer(self):
         self.assertGreaterEqual(run_to_end(self, job_file("digits_linear"))["final"]["test_accuracy"], 0.9)
 

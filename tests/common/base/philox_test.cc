@@ -25,6 +25,13 @@ TEST_CASE("seed, stream, a and b take the documented places in key and counter",
                                 0x11111111));
 }
 
+TEST_CASE("explorers draw from a stream of their own", "[base][philox]") {
+  CHECK(Philox(7, Stream::kExplorer, 0x100000003, 0) ==
+        PhiloxBlock{0x3ccc2e1e, 0x7938a773, 0xb215d605, 0x2c91d0dd});
+  CHECK(Philox(7, Stream::kExplorer, 0x1000200000003, 0x12345) ==
+        PhiloxBlock{0x7fa79ef0, 0xc0525dc1, 0xa8b25b1d, 0x19867810});
+}
+
 TEST_CASE("a change of seed, stream, a or b changes the block", "[base][philox]") {
   std::set<PhiloxBlock> blocks;
   blocks.insert(Philox(1, Stream::kInitialValues, 0, 0));

@@ -21,7 +21,7 @@ using Json = nlohmann::json;
 const char* const kJobs[] = {"digits",        "digits_async",        "digits_local_sgd",
                              "digits_diloco", "digits_diloco_async", "digits_softsync",
                              "digits_ssp",    "digits_ist",          "digits_ist_tail",
-                             "digits_quant"};
+                             "digits_quant",  "digits_slim_dp"};
 
 v1::Job ReadDigits(const std::string& name, std::vector<std::string> overrides = {}) {
   SetLogLevel(LogLevel::kError);
@@ -234,7 +234,7 @@ TEST_CASE("a lost worker's neurons are dealt anew, and none is left untrained", 
 }
 
 TEST_CASE("stub gradients move the same bytes in the same time as real ones", "[simulation]") {
-  const std::string name = GENERATE("digits", "digits_async", "digits_ssp", "digits_ist");
+  const std::string name = GENERATE("digits", "digits_async", "digits_ssp", "digits_ist", "digits_slim_dp");
   SimulationOptions options = Cluster();
   options.speed_spread = 0.4;
   const v1::Job job = ReadDigits(
@@ -273,7 +273,7 @@ TEST_CASE("hundreds of stub workers make every exchange under every policy", "[s
 }
 
 TEST_CASE("a job that is drained evaluates and ends early", "[simulation]") {
-  const std::string name = GENERATE("digits", "digits_async", "digits_ssp", "digits_ist");
+  const std::string name = GENERATE("digits", "digits_async", "digits_ssp", "digits_ist", "digits_slim_dp");
   const auto simulation = Simulation::Create(ReadDigits(name), Cluster(), &Digits());
   REQUIRE(simulation.ok());
   REQUIRE_FALSE((*simulation)->Run(1500));

@@ -1,0 +1,97 @@
+#include "deploy/simulate/exchange_sizes.h"
+
+#include <algorithm>
+#include <string>
+
+#include "common/rpc/chunk.h"
+#include "common/rpc/subnet_message.h"
+#include "common/rpc/transport.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kFieldHeadBytes = 5;  // tag and length of a payload
+
+// So far numbers grow in a job: what is taken for each.
+constexpr uint64_t kExchanges = 1000;
+constexpr uint64_t kExamples = 1000000;
+
+// A stream of chunks whose first one carries `head_bytes` beside its payload.
+int64_t StreamWireBytes(int64_t head_bytes, int64_t payload_bytes) {
+  int64_t bytes = 0;
+  do {
+    const int64_t piece = std::min(kChunkBytes, payload_bytes);
+    bytes += WireBytes(head_bytes + piece + (piece > 0 ? kFieldHeadBytes : 0));
+    head_bytes = 0;
+    payload_bytes -= piece;
+  } while (payload_bytes > 0);
+  return bytes;
+}
+
+}  // namespace
+
+v1::Caller CallerOf(MemberId member, absl::string_view job_digest) {
+  v1::Caller caller;
+  caller.set_member(member.value());
+  caller.set_job_digest(std::string(job_digest));
+  caller.set_generation(1);
+  return caller;
+}
+
+int64_t PushWireBytes(const v1::Caller& caller, const std::optional<SubnetPlace>& place,
+                      int64_t payload_bytes) {
+  v1::PushChunk push;
+  v1::PushHeader& header = *push.mutable_header();
+  *header.mutable_caller() = caller;
+  if (place.has_value()) {
+    *header.mutable_keys()->mutable_subnet() = ToMessage(*place);
+  } else {
+    header.mutable_keys()->mutable_dense();
+  }
+  header.set_exchange(kExchanges);
+  header.set_base_version(kExchanges);
+  header.set_layout_hash(~uint64_t{0});
+  header.set_examples(kExchanges);
+  header.set_payload_bytes(payload_bytes);
+  return kCallWireBytes + StreamWireBytes(push.ByteSizeLong(), payload_bytes);
+}
+
+int64_t PullWireBytes(const v1::Caller& caller) {
+  v1::PullRequest request;
+  *request.mutable_caller() = caller;
+  request.mutable_keys()->mutable_dense();
+  request.set_after_exchange(kExchanges);
+  return kCallWireBytes + WireBytes(request.ByteSizeLong());
+}
+
+int64_t FetchWireBytes(const v1::Caller& caller, const KeySet& keys) {
+  v1::SubnetRequest request;
+  *request.mutable_caller() = caller;
+  SetKeys(keys, &request);
+  return kCallWireBytes + WireBytes(request.ByteSizeLong());
+}
+
+int64_t AnswerWireBytes(const SiteSubnet* site, int64_t payload_bytes) {
+  v1::Chunk answer;
+  answer.mutable_header()->set_version(kExchanges);
+  answer.mutable_header()->set_layout_hash(~uint64_t{0});
+  answer.mutable_header()->set_examples(kExamples);
+  if (site == nullptr) return StreamWireBytes(answer.ByteSizeLong(), payload_bytes);
+  answer.mutable_header()->set_payload_bytes(payload_bytes);
+  *answer.mutable_header()->mutable_subnet() = ToMessage(site->place());
+  return StreamWireBytes(answer.ByteSizeLong(), 0) +
+         (payload_bytes > 0 ? StreamWireBytes(0, payload_bytes) : 0);
+}
+
+ExchangeSizes SizesOf(const ShardSlices& slices, MemberId member, absl::string_view job_digest) {
+  const v1::Caller caller = CallerOf(member, job_digest);
+  ExchangeSizes sizes;
+  sizes.push_payload_bytes = slices.bytes();
+  sizes.push_wire_bytes = PushWireBytes(caller, std::nullopt, slices.bytes());
+  sizes.pull_request_wire_bytes = PullWireBytes(caller);
+  sizes.pull_payload_bytes = slices.bytes();
+  sizes.pull_wire_bytes = AnswerWireBytes(nullptr, slices.bytes());
+  return sizes;
+}
+
+}  // namespace tessera
