@@ -111,6 +111,8 @@ absl::StatusOr<double> Replica::Train(const Dataset& data, absl::Span<const uint
 }
 
 absl::Status Replica::FormUpdate() {
+  // What comes overwrites some of the entries, the others go back to the device as they are.
+  if (core_ != nullptr) network_->FetchParameters();
   const NetworkPlan& plan = network_->plan();
   for (size_t a = 0; a < exchanged_.size(); ++a) {
     const int64_t begin = static_cast<int64_t>(a) * plan.parameter_floats;
@@ -149,17 +151,23 @@ absl::Status Replica::Recut(const SubnetPlace&) {
 absl::StatusOr<ExchangeResult> Replica::BeginEvaluation(ParameterClient* servers, Exchange after,
                                                         RestWord word) {
   TESSERA_ASSIGN_OR_RETURN(const ExchangeResult read, servers->Read(after, word, values_));
+  if (core_ == nullptr) {
+    TESSERA_RETURN_IF_ERROR(AdoptValues());
+    return read;
+  }
   // What was trained here and not sent is still in pulled_, as nothing was trained since.
-  if (core_ == nullptr) TESSERA_RETURN_IF_ERROR(AdoptValues());
+  SendValues();
+  TESSERA_RETURN_IF_ERROR(backend_.Finish());
   return read;
 }
 
 absl::StatusOr<bool> Replica::EndEvaluation() {
   if (core_ == nullptr) return false;
+  const int64_t floats = network_->plan().parameter_floats;
   const float* pulled = pulled_.data();
-  for (const absl::Span<float> now : exchanged_) {
-    backend_.memory().CopyIn(pulled, now.size() * sizeof(float), now.data());
-    pulled += now.size();
+  for (float* const now : exchanged_) {
+    backend_.memory().Copy(pulled, floats * static_cast<int64_t>(sizeof(float)), now);
+    pulled += floats;
   }
   TESSERA_RETURN_IF_ERROR(backend_.Finish());
   return false;
