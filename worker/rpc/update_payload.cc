@@ -142,7 +142,8 @@ class Made final : public UpdatePayload {
 class Prefixed final : public UpdatePayload {
  public:
   Prefixed(std::string bytes, std::unique_ptr<UpdatePayload> rest)
-      : prefix_(std::vector<char>(bytes.begin(), bytes.end())), rest_(std::move(rest)) {}
+      : prefix_(std::make_shared<const std::vector<char>>(bytes.begin(), bytes.end())),
+        rest_(std::move(rest)) {}
 
   int64_t bytes() const override { return prefix_.bytes() + rest_->bytes(); }
   int64_t left() const override { return prefix_.left() + rest_->left(); }
