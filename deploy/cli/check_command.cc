@@ -21,7 +21,11 @@ namespace {
 int64_t PayloadBytes(const Codec& codec, const v1::Job& job, const Recipe& recipe,
                      const ModelShape& shape) {
   const int servers = static_cast<int>(job.cluster().servers().count());
-  KeySet keys = DenseKeys(shape, servers);
+  if (recipe.core) {
+    const auto entries = static_cast<int64_t>(recipe.core->alpha * static_cast<double>(shape.size));
+    return CodedForms::OfEntries(recipe.codecs, entries).Find(codec)->bytes();
+  }
+  KeySet keys = DenseKeys(shape, ShardCount(recipe.placement, servers));
   if (recipe.subnets) {
     SubnetPlace place;
     place.seed = job.seed();
@@ -41,7 +45,9 @@ int64_t PayloadBytes(const Codec& codec, const v1::Job& job, const Recipe& recip
 void PrintTraffic(const v1::Job& job, const Recipe& recipe) {
   const absl::StatusOr<ModelShape> shape = ExchangedShape(job.model(), recipe);
   if (!shape.ok()) return;
-  const int64_t pushed = PayloadBytes(recipe.codecs.push, job, recipe, *shape);
+  int64_t pushed = PayloadBytes(recipe.codecs.push, job, recipe, *shape);
+  // To every peer, and none to oneself.
+  if (recipe.placement == Placement::kReplicated) pushed *= job.cluster().servers().count() - 1;
   const int64_t pulled = PayloadBytes(recipe.codecs.pull, job, recipe, *shape);
   std::printf("# traffic     each worker pushes %s%" PRId64 " bytes and pulls %" PRId64
               " every %" PRId64 " steps\n",
