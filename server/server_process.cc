@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -40,6 +41,7 @@
 #include "server/rpc/parameter_service.h"
 #include "server/rpc/replica_copier.h"
 #include "server/rpc/status_service.h"
+#include "server/server_checkpoints.h"
 #include "server/shard/shard.h"
 #include "server/shard/shard_memory.h"
 #include "server/shard/shard_thread.h"
@@ -75,7 +77,7 @@ class ServerProcess {
   absl::Status CheckMemory(const Recipe& recipe, const ModelShape& shape);
   absl::Status FindAddresses();
   absl::Status CheckSecurity() const;
-  absl::Status StartCoordinator(const ModelShape& shape, const Recipe& recipe);
+  std::unique_ptr<Shard> MakeShard() const;
   absl::Status StartServices();
   absl::Status WriteAddressFile() const;
   absl::Status CheckReportPath() const;
@@ -92,8 +94,11 @@ class ServerProcess {
   std::string coordinator_address_;
   std::optional<ShardLimits> limits_;  // where memory is limited
   bool is_replica_ = false;
+  Recipe recipe_;
+  ModelShape shape_;
 
   std::unique_ptr<LiveCoordinator> coordinator_;  // rank 0
+  std::unique_ptr<ServerCheckpoints> checkpoints_;
   std::unique_ptr<ShardThread> shard_;
   std::unique_ptr<ParameterService> parameter_service_;
   std::unique_ptr<CoordinatorService> coordinator_service_;
@@ -193,56 +198,66 @@ absl::Status ServerProcess::CheckMemory(const Recipe& recipe, const ModelShape& 
   int64_t program = kProgramBytes + 2 * needs.workers * LimitedConnectionBytes(push);
   // It may have to copy another replica, and keep what comes meanwhile.
   if (is_replica_) program += needs.slices.bytes() + kKeptBytesLeast;
-  const ShardMemory memory = PlanShardMemory(needs, limit - program);
+  // A checkpoint holds what the shard has replaced since, and a copy of the rule's states.
+  int64_t checkpoint = 0;
+  if (!job_.checkpoint().directory().empty() && needs.groups == nullptr) {
+    checkpoint = needs.slices.bytes() * (1 + needs.state_count);
+  }
+  const ShardMemory memory = PlanShardMemory(needs, limit - program - checkpoint);
   limits_ = memory.limits;
-  const int64_t need = memory.total() + program;
+  const int64_t need = memory.total() + program + checkpoint;
   if (need > limit) {
     return absl::InvalidArgumentError(absl::StrCat("cluster.memory_limit: is ", limit,
                                                    " bytes, but this server needs ", need, " = ",
-                                                   memory.Describe(), " + program and connections ",
+                                                   memory.Describe(), " + checkpoints ", checkpoint,
+                                                   " + program and connections ",
                                                    program, "; raise it or use more servers"));
   }
   LimitMemory();
   return absl::OkStatus();
 }
 
-absl::Status ServerProcess::StartCoordinator(const ModelShape& shape, const Recipe& recipe) {
-  TESSERA_ASSIGN_OR_RETURN(coordinator_,
-                           LiveCoordinator::Create(FactsOf(job_, recipe, shape, digest_)));
-  return absl::OkStatus();
-}
-
 absl::Status ServerProcess::Start() {
   TESSERA_RETURN_IF_ERROR(UseSecurity(FilesOf(job_.security())));
-  TESSERA_ASSIGN_OR_RETURN(const Recipe recipe, RecipeFor(job_));
-  is_replica_ = recipe.placement == Placement::kReplicated;
+  TESSERA_ASSIGN_OR_RETURN(recipe_, RecipeFor(job_));
+  is_replica_ = recipe_.placement == Placement::kReplicated;
   TESSERA_RETURN_IF_ERROR(FindAddresses());
   TESSERA_RETURN_IF_ERROR(CheckSecurity());
   TESSERA_RETURN_IF_ERROR(CheckReportPath());
   std::error_code none;  // One of an earlier process would be taken for this one's.
   if (!options_.address_file.empty()) std::filesystem::remove(options_.address_file, none);
-  TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ExchangedShape(job_.model(), recipe));
-  TESSERA_RETURN_IF_ERROR(CheckMemory(recipe, shape));
-  if (is_coordinator()) TESSERA_RETURN_IF_ERROR(StartCoordinator(shape, recipe));
-
-  Shard::Options shard;
-  shard.shape = shape;
-  shard.shard = ShardAt(recipe.placement, options_.rank);
-  shard.shard_count =
-      ShardCount(recipe.placement, static_cast<int>(job_.cluster().servers().count()));
-  shard.placement = recipe.placement;
-  shard.seed = job_.seed();
-  shard.kind = static_cast<int>(recipe.payload);
-  shard.codecs = recipe.codecs;
-  shard.policy = recipe.make_policy();
-  shard.rule = recipe.make_rule();
-  shard.schedule = recipe.schedule;
-  if (recipe.subnets) shard.groups = GroupsOf(job_.model(), shape);
-  shard.core = recipe.core;
-  shard.limits = limits_;
-  if (recipe.tail_steps > 0) shard.whole_kind = static_cast<int>(TailOf(recipe).payload);
-  shard_ = std::make_unique<ShardThread>(std::make_unique<Shard>(std::move(shard)));
+  TESSERA_ASSIGN_OR_RETURN(shape_, ExchangedShape(job_.model(), recipe_));
+  TESSERA_RETURN_IF_ERROR(CheckMemory(recipe_, shape_));
+  JobFacts facts = FactsOf(job_, recipe_, shape_, digest_);
+  checkpoints_ = std::make_unique<ServerCheckpoints>(job_, facts, options_.rank);
+  TESSERA_RETURN_IF_ERROR(checkpoints_->Prepare());
+  if (is_coordinator()) {
+    facts.restored = checkpoints_->restored();
+    TESSERA_ASSIGN_OR_RETURN(coordinator_, LiveCoordinator::Create(std::move(facts)));
+    checkpoints_->Serve(coordinator_.get());
+  }
+  shard_ = std::make_unique<ShardThread>(MakeShard());
   return StartServices();
+}
+
+std::unique_ptr<Shard> ServerProcess::MakeShard() const {
+  Shard::Options shard;
+  shard.shape = shape_;
+  shard.shard = ShardAt(recipe_.placement, options_.rank);
+  shard.shard_count =
+      ShardCount(recipe_.placement, static_cast<int>(job_.cluster().servers().count()));
+  shard.placement = recipe_.placement;
+  shard.seed = job_.seed();
+  shard.kind = static_cast<int>(recipe_.payload);
+  shard.codecs = recipe_.codecs;
+  shard.policy = recipe_.make_policy();
+  shard.rule = recipe_.make_rule();
+  shard.schedule = recipe_.schedule;
+  if (recipe_.subnets) shard.groups = GroupsOf(job_.model(), shape_);
+  shard.core = recipe_.core;
+  shard.limits = limits_;
+  if (recipe_.tail_steps > 0) shard.whole_kind = static_cast<int>(TailOf(recipe_).payload);
+  return std::make_unique<Shard>(std::move(shard));
 }
 
 absl::Status ServerProcess::StartServices() {
@@ -278,6 +293,17 @@ absl::Status ServerProcess::StartServices() {
     copier_ = std::make_unique<ReplicaCopier>(shard_.get(), digest_);
     link.copy_from = [this](const std::string& donor) { copier_->CopyFrom(donor); };
   }
+  if (checkpoints_->writes()) {
+    link.save = [this](const v1::CheckpointOrder& order,
+                       std::function<void(v1::CheckpointPart)> done) {
+      checkpoints_->Save(order, shard_.get(), std::move(done));
+    };
+  }
+  link.restore = [this](const v1::RestoreOrder& order, std::function<void(absl::Status)> done) {
+    // Nobody is to push to the old shard any more what the new one would not know of.
+    parameter_service_->SetGeneration(Generation(order.generation()));
+    checkpoints_->Restore(order, shard_.get(), [this] { return MakeShard(); }, std::move(done));
+  };
   link.on_end = [this](absl::Status status) {
     absl::MutexLock lock(&mutex_);
     link_ended_ = std::move(status);

@@ -15,10 +15,12 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/process.h"
 #include "common/base/termination.h"
+#include "common/checkpoint/checkpoint.h"
 #include "common/config/job_digest.h"
 #include "common/config/job_reader.h"
 #include "common/layout/parameters.h"
@@ -29,6 +31,7 @@
 #include "common/rpc/transport.h"
 #include "kernels/devices.h"
 #include "worker/data/dataset.h"
+#include "worker/checkpoint/worker_saver.h"
 #include "worker/model/plan.h"
 #include "worker/replica/batch_rows.h"
 #include "worker/replica/make_replica.h"
@@ -50,6 +53,8 @@ constexpr int64_t kProgramBytes = int64_t{40} << 20;
 constexpr int64_t kCalibrationRowsMax = 2048;
 // Where servers are replicas: how long a peer is tried that cannot be reached, in leases.
 constexpr int64_t kPeerRetryLeases = 3;
+constexpr absl::Duration kPausePoll = absl::Milliseconds(50);
+constexpr absl::Duration kNoticeMargin = absl::Seconds(1);
 
 class WorkerProcess {
  public:
@@ -58,7 +63,7 @@ class WorkerProcess {
 
   // Everything that can be wrong before anybody is told of this worker.
   absl::Status Prepare();
-  // From joining to leaving.
+  // From joining to leaving; joins again where the job goes back to a checkpoint.
   absl::Status Train();
   // From the signal thread.
   void OnSignal(int count);
@@ -71,9 +76,23 @@ class WorkerProcess {
   absl::Status CheckDeviceMemory(int64_t replica, const std::string& parts) const;
   absl::Status Connect();
   absl::Status MakeLearner();
+  // As one member.
+  absl::Status TrainOnce();
+  // After an error of TrainOnce: whether the job went back to a checkpoint, or is about to.
+  bool MayRejoin(const absl::Status& status);
+  // Ends this member's life; its work is in the report of the next.
+  void Forget();
+  void MakeSaver();
   v1::WorkerReport Report() const;
   void OnLost(absl::Status why);
   void OnServers(const v1::ServerList& list);
+  bool has_checkpoints() const {
+    return !job_.checkpoint().directory().empty() || !job_.checkpoint().restore().empty();
+  }
+  bool loop_exists() const {
+    absl::MutexLock lock(&mutex_);
+    return loop_ != nullptr;
+  }
 
   const WorkerOptions& options_;
   const v1::Job job_;
@@ -86,9 +105,11 @@ class WorkerProcess {
   std::unique_ptr<Learner> learner_;
   std::unique_ptr<CoordinatorClient> coordinator_;
   std::unique_ptr<RemoteCoordination> coordination_;
+  std::unique_ptr<WorkerSaver> saver_;
+  v1::WorkerReport before_;  // of the lives before this one
   v1::JoinReply admission_;
 
-  absl::Mutex mutex_;
+  mutable absl::Mutex mutex_;
   // Set while they may be told to stop.
   std::unique_ptr<ParameterClientGrpc> servers_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<TrainLoop> loop_ ABSL_GUARDED_BY(mutex_);
@@ -197,6 +218,7 @@ absl::Status WorkerProcess::Connect() {
       ShardCount(recipe_.placement, static_cast<int>(job_.cluster().servers().count()));
   control.layout_hash = LayoutHash(shape_, shards);
   if (options_.rank >= 0) control.rank = Rank(options_.rank);
+  if (admission_.admitted()) control.rank = Rank(admission_.rank());  // As before.
   control.description = ProcessDescription();
   control.rows = data_->train.rows();
   coordinator_ = std::make_unique<CoordinatorClient>(std::move(control));
@@ -206,8 +228,12 @@ absl::Status WorkerProcess::Connect() {
   Log(LogLevel::kInfo,
       absl::StrCat("worker: joined rank=", admission_.rank(), " member=", admission_.member(),
                    " first_exchange=", admission_.first_exchange()));
-  coordinator_->StartRenewing([this](absl::Status why) { OnLost(std::move(why)); },
-                              [this](const v1::ServerList& list) { OnServers(list); });
+  // It may come while this client is being destroyed.
+  CoordinatorClient* const client = coordinator_.get();
+  client->StartRenewing([this, client](absl::Status why) {
+    OnLost(std::move(why));
+    client->Cancel();
+  }, [this](const v1::ServerList& list) { OnServers(list); });
   coordination_ = std::make_unique<RemoteCoordination>(coordinator_.get());
 
   ParameterClientGrpc::Options data;
@@ -245,9 +271,25 @@ absl::Status WorkerProcess::MakeLearner() {
   return absl::OkStatus();
 }
 
-absl::Status WorkerProcess::Train() {
+void WorkerProcess::MakeSaver() {
+  const v1::Checkpoint& checkpoint = job_.checkpoint();
+  WorkerSaver::Options saver;
+  saver.directory = checkpoint.directory();
+  saver.rank = Rank(admission_.rank());
+  saver.workers = job_.cluster().workers();
+  saver.tell = [this](v1::SavedRequest request) { return coordinator_->Saved(std::move(request)); };
+  if (admission_.has_resume()) {
+    const v1::Resume& resume = admission_.resume();
+    saver.restored = CheckpointPath(
+        resume.from_restore() ? checkpoint.restore() : checkpoint.directory(), resume.step());
+  }
+  saver_ = std::make_unique<WorkerSaver>(std::move(saver));
+}
+
+absl::Status WorkerProcess::TrainOnce() {
   TESSERA_RETURN_IF_ERROR(Connect());
   TESSERA_RETURN_IF_ERROR(MakeLearner());
+  if (has_checkpoints()) MakeSaver();
   TrainLoop::Options options;
   options.job = job_;
   options.recipe = recipe_;
@@ -255,6 +297,10 @@ absl::Status WorkerProcess::Train() {
   options.first_exchange = Exchange(admission_.first_exchange());
   options.first_step = admission_.first_step();
   options.first_epoch = admission_.epoch();
+  options.store = saver_.get();
+  options.resumes = saver_ != nullptr && admission_.has_resume();
+  options.evaluation_due = admission_.resume().evaluation_due();
+  options.checkpoint_number = admission_.checkpoint_number();
   TrainLoop* loop = nullptr;
   {
     absl::MutexLock lock(&mutex_);
@@ -269,8 +315,59 @@ absl::Status WorkerProcess::Train() {
     // What ended the calls says more than that they were cancelled.
     if (!lost_.ok()) status = lost_;
   }
+  return status;
+}
+
+bool WorkerProcess::MayRejoin(const absl::Status& status) {
+  // A server that is lost is noticed by whoever wants something of it first; the coordinator knows when
+  // its lease is over.
+  const absl::Time notice =
+      absl::Now() + 2 * absl::Nanoseconds(admission_.lease_timeout_ns()) + kNoticeMargin;
+  const bool may_be_server = absl::IsUnavailable(status) || absl::IsAborted(status) ||
+                             absl::IsFailedPrecondition(status) || absl::IsCancelled(status);
+  while (may_be_server && has_checkpoints()) {
+    {
+      absl::MutexLock lock(&mutex_);
+      if (absl::IsAborted(lost_)) return true;
+      if (!lost_.ok() || asked_to_leave_) return false;
+    }
+    const absl::StatusOr<v1::RenewReply> word = coordinator_->AskMembership();
+    if (!word.ok()) return false;
+    if (word->rejoin()) return true;
+    const bool is_told = absl::IsFailedPrecondition(status) && !word->paused();
+    if (is_told || (!word->paused() && absl::Now() > notice)) return false;
+    absl::SleepFor(kPausePoll);
+  }
+  absl::MutexLock lock(&mutex_);
+  return absl::IsAborted(lost_);
+}
+
+void WorkerProcess::Forget() {
+  before_ = Report();
+  Log(LogLevel::kWarning, absl::StrCat("worker: joining again rank=", admission_.rank()));
+  coordinator_->Cancel();
+  saver_.reset();
+  {
+    absl::MutexLock lock(&mutex_);
+    loop_.reset();
+    servers_.reset();
+  }
+  coordination_.reset();
+  coordinator_.reset();  // Waits for the thread that renews.
+  learner_.reset();
+  absl::MutexLock lock(&mutex_);
+  lost_ = absl::OkStatus();
+}
+
+absl::Status WorkerProcess::Train() {
+  absl::Status status = TrainOnce();
+  while (!status.ok() && loop_exists() && MayRejoin(status)) {
+    Forget();
+    status = TrainOnce();
+  }
+  if (!loop_exists()) return status;
   if (absl::IsFailedPrecondition(status)) {
-    const absl::Status word = coordinator_->AskMembership();
+    const absl::Status word = coordinator_->AskMembership().status();
     if (absl::IsFailedPrecondition(word)) status = word;
   }
   // Without the lock: it waits for the renewing thread, which may be about to say that all is lost.
@@ -280,6 +377,7 @@ absl::Status WorkerProcess::Train() {
 
 v1::WorkerReport WorkerProcess::Report() const ABSL_NO_THREAD_SAFETY_ANALYSIS {
   v1::WorkerReport report = ReportOf(*loop_, servers_->traffic());
+  AddWork(before_, &report);
   report.set_rank(admission_.rank());
   report.set_peak_rss_bytes(ReadProcessMemory().peak_rss_bytes);
   report.set_backend(backend_->description());
@@ -294,7 +392,6 @@ void WorkerProcess::OnLost(absl::Status why) {
   lost_ = std::move(why);
   if (loop_ != nullptr) loop_->Stop();
   if (servers_ != nullptr) servers_->Cancel();
-  coordinator_->Cancel();
 }
 
 void WorkerProcess::OnServers(const v1::ServerList& list) {

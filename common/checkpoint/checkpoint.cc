@@ -1,5 +1,7 @@
 #include "common/checkpoint/checkpoint.h"
 
+#include <sys/stat.h>
+
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +15,12 @@ namespace {
 constexpr int64_t kFloatBytes = sizeof(float);
 
 }  // namespace
+
+std::string CheckpointPath(const std::string& directory, uint64_t step) {
+  struct stat info;
+  const bool is_one = stat(absl::StrCat(directory, "/", kManifestName).c_str(), &info) == 0;
+  return is_one ? directory : absl::StrCat(directory, "/", StepFolderName(step));
+}
 
 std::vector<TensorSpec> ShardTensors(const Manifest& manifest, int64_t shard) {
   const int64_t shards = static_cast<int64_t>(manifest.shards.size());

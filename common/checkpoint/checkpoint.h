@@ -48,6 +48,9 @@ class Checkpoint {
   std::vector<std::unique_ptr<SafetensorsReader>> shards_;
 };
 
+// Where the checkpoint of `step` lies, of those in `directory`; or `directory` itself, where that is one.
+std::string CheckpointPath(const std::string& directory, uint64_t step);
+
 // The tensors of a shard's file in the order in which they are written: the parameters, then state by
 // state. Those of no rows are left out.
 std::vector<TensorSpec> ShardTensors(const Manifest& manifest, int64_t shard);

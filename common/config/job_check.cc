@@ -345,6 +345,24 @@ class Checker {
     File(data, key + ".labels", files.labels());
   }
 
+  void Checkpoints(const v1::Job& job) {
+    const v1::Checkpoint& checkpoint = job.checkpoint();
+    if (!Sound("checkpoint") || !Sound("method")) return;
+    // What their workers and servers keep beside the parameters is not saved yet.
+    const bool has_more = job.method().has_slim_dp() || job.method().has_decentralized();
+    for (const auto& [key, path] : {std::make_pair("checkpoint.directory", &checkpoint.directory()),
+                                    std::make_pair("checkpoint.restore", &checkpoint.restore())}) {
+      if (!has_more || path->empty()) continue;
+      Fail(key, absl::StrCat("got ", Quoted(*path), ", want none with ",
+                             job.method().has_slim_dp() ? "slim_dp" : "decentralized",
+                             ": checkpoints do not have all that this method keeps"));
+    }
+    if (checkpoint.every_steps() == 0 || !checkpoint.directory().empty()) return;
+    Fail("checkpoint.every_steps", absl::StrCat("got ", checkpoint.every_steps(),
+                                                ", want checkpoint.directory as well, where they "
+                                                "are kept"));
+  }
+
   void Directory(const v1::Data& data) {
     struct stat info;
     const bool there = stat(data.directory().c_str(), &info) == 0 && S_ISDIR(info.st_mode);
@@ -397,6 +415,7 @@ void CheckJob(const Positions& positions, v1::Job* job, JobErrors* errors) {
   checker.Model(job->model());
   checker.Nesterov(job->train().optimizer());
   checker.Schedule(job->train().schedule());
+  checker.Checkpoints(*job);
   checker.Method(*job);
   CheckCodecs(positions, *job, errors);
   checker.Device(job->cluster().device());

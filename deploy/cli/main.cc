@@ -8,7 +8,9 @@
 
 #include "common/base/process.h"
 #include "deploy/cli/check_command.h"
+#include "deploy/cli/checkpoint_command.h"
 #include "deploy/cli/doctor_command.h"
+#include "deploy/cli/eval_command.h"
 #include "deploy/cli/export_command.h"
 #include "deploy/cli/run_command.h"
 #include "deploy/cli/simulate_command.h"
@@ -25,8 +27,6 @@ struct LaterCommand {
 };
 constexpr LaterCommand kLaterCommands[] = {
     {"plan", "traffic prediction comes later; docs/methods.md has the formulas"},
-    {"checkpoint", "checkpoints come with the reliability work"},
-    {"eval", "checkpoints come with the reliability work"},
 };
 
 // Of commands that call a running job without its job file.
@@ -128,6 +128,24 @@ int Main(int argc, char** argv) {
   AddSet(doctor_command, &doctor.overrides);
   doctor_command->add_flag("--no-data", doctor.no_data, "this machine has servers only");
 
+  CheckpointOptions checkpoint;
+  CLI::App* checkpoint_command =
+      app.add_subcommand("checkpoint", "have a running job write a checkpoint now");
+  checkpoint_command->add_option("ADDRESS", checkpoint.address, "HOST:PORT of server 0")->required();
+  checkpoint_command->add_flag("--quiet", checkpoint.quiet, "say nothing where all is well");
+  AddSecurity(checkpoint_command, &checkpoint.security);
+
+  EvalOptions eval;
+  CLI::App* eval_command =
+      app.add_subcommand("eval", "score a checkpoint's model on a job's test data");
+  eval_command
+      ->add_option("CKPT", eval.checkpoint,
+                   "a checkpoint's folder, or the one that has them: the newest is taken")
+      ->required();
+  eval_command->add_option("JOB", eval.job_path, "the job file")->required();
+  AddSet(eval_command, &eval.overrides);
+  eval_command->add_flag("--json", eval.json, "as one JSON object");
+
   SimulateOptions simulate;
   CLI::App* simulate_command = AddSimulate(&app, &simulate);
 
@@ -149,7 +167,9 @@ int Main(int argc, char** argv) {
   if (app.got_subcommand(run_command)) return RunJob(run);
   if (app.got_subcommand(check_command)) return CheckJobFile(check);
   if (app.got_subcommand(export_command)) return ExportCheckpoint(exported);
+  if (app.got_subcommand(checkpoint_command)) return RequestCheckpoint(checkpoint);
   if (app.got_subcommand(doctor_command)) return ExamineJob(doctor);
+  if (app.got_subcommand(eval_command)) return EvaluateCheckpoint(eval);
   if (app.got_subcommand(simulate_command)) return SimulateJob(simulate);
   return ShowStatus(status);
 }

@@ -201,6 +201,32 @@ std::vector<std::string> Consistency(const v1::JobStatus& status, int width) {
   return lines;
 }
 
+std::vector<std::string> CheckpointLines(const v1::JobStatus& status) {
+  std::vector<std::string> lines;
+  if (!status.has_checkpoint()) return lines;
+  const v1::CheckpointStatus& checkpoint = status.checkpoint();
+  if (checkpoint.count() > 0) {
+    lines.push_back(absl::StrCat("checkpoint of step ", Count(checkpoint.step()), ", ",
+                                 Seconds(checkpoint.age_seconds()), " ago: ",
+                                 Bytes(checkpoint.bytes()), " in ",
+                                 absl::StrFormat("%.2f s", checkpoint.write_seconds())));
+  }
+  if (!checkpoint.failure().empty()) {
+    lines.push_back(absl::StrCat("checkpoint failed: ", checkpoint.failure()));
+  }
+  if (checkpoint.has_resumed_step() || checkpoint.rollbacks() > 0) {
+    std::string line = checkpoint.has_resumed_step()
+                           ? absl::StrCat("resumed from step ", Count(checkpoint.resumed_step()))
+                           : "";
+    if (checkpoint.rollbacks() > 0) {
+      absl::StrAppend(&line, line.empty() ? "" : ", ", "went back to a checkpoint ",
+                      checkpoint.rollbacks(), checkpoint.rollbacks() == 1 ? " time" : " times");
+    }
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
 std::string History(const v1::JobStatus& status, int width) {
   Table table({"epoch", "step", "seconds", "train loss", "test loss", "accuracy"},
               {7, 6, 5, 3, 4, 8});
@@ -239,6 +265,7 @@ std::string StatusText(const v1::JobStatus& status, int width) {
     say(absl::StrCat("lost ", status.members_lost(), " of ", status.members_joined(), " workers, ",
                      status.partial_pushes(), " partial pushes"));
   }
+  for (const std::string& line : CheckpointLines(status)) say(line);
   if (status.refused_pushes() > 0) say(absl::StrCat("refused pushes ", status.refused_pushes()));
   if (status.servers_size() > 0) absl::StrAppend(&text, "\n", Servers(status, width));
   if (status.members_size() > 0) absl::StrAppend(&text, "\n", Workers(status, width));

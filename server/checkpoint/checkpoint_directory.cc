@@ -90,8 +90,8 @@ absl::Status CheckpointDirectory::MoveAway(const std::string& name) {
   return RemoveFolder(away);
 }
 
-absl::Status CheckpointDirectory::Commit(const Manifest& manifest) {
-  const std::string folder = PathOf(PartialFolderName(manifest.step));
+absl::Status CheckpointDirectory::Commit(const Manifest& manifest, uint64_t begun) {
+  const std::string folder = PathOf(PartialFolderName(begun));
   const std::string name = StepFolderName(manifest.step);
   if (Exists(PathOf(name))) {
     if (Checkpoint::Open(PathOf(name)).ok()) {

@@ -33,13 +33,14 @@ class CheckpointDirectory {
 
   // Step 1: the folder for the files. Leftovers of others are removed first.
   absl::StatusOr<std::string> Begin(uint64_t step);
-  // Steps 3 to 5. All of manifest.files lie in the folder of manifest.step, complete.
+  // Steps 3 to 5. All of manifest.files lie in the folder that Begin made for `begun`, complete.
   //   kFailedPrecondition  one of them is not there or has another size: this is not the folder in
   //                        which it was written
   //   kAlreadyExists       there is a whole checkpoint of this step
   // On an error nothing has come into being, and the folder is still there; but for an error of step 5,
   // which only the log tells of.
-  absl::Status Commit(const Manifest& manifest);
+  absl::Status Commit(const Manifest& manifest, uint64_t begun);
+  absl::Status Commit(const Manifest& manifest) { return Commit(manifest, manifest.step); }
   // Gives up what Begin began; frees the disk.
   void Abandon(uint64_t step);
 

@@ -44,7 +44,13 @@ Coordinator::Coordinator(JobFacts facts, absl::Time now)
       created_(now),
       membership_(facts_),
       epochs_(facts_),
-      evaluation_(facts_, &clock_, &epochs_) {
+      evaluation_(facts_, &clock_, &epochs_),
+      checkpoints_(facts_) {
+  if (facts_.restored != nullptr) {
+    checkpoints_.SetLast(facts_.restored);
+    clock_.Restore(absl::Seconds(facts_.restored->job.train_seconds));
+    Restore();
+  }
   if (!facts_.core) return;
   CoreAgreement::Options cores;
   cores.servers = facts_.servers;
@@ -56,6 +62,9 @@ Coordinator::Coordinator(JobFacts facts, absl::Time now)
 }
 
 absl::Status Coordinator::Attach(const v1::ServerHello& hello, absl::Time now) {
+  const bool is_replaced = phase_ == Phase::kRunning && membership_.started() &&
+                           membership_.CanGoBack() && membership_.servers().IsReplaced(hello);
+  if (is_replaced) GoBack(absl::StrCat("server ", hello.rank(), " was started again"), now);
   absl::Status attached = membership_.Attach(hello, now);
   Settle(now);
   return attached;
@@ -68,6 +77,7 @@ void Coordinator::Detach(ShardId server, uint64_t life, absl::Time now) {
 
 void Coordinator::OnShardMessage(ShardId server, const v1::ShardMessage& message, absl::Time now) {
   membership_.OnShardMessage(server, message, now);
+  if (message.has_part()) checkpoints_.OnPart(server, message.part(), now);
   if (cores_ && message.has_core_report()) {
     for (const auto& [to, question] :
          cores_->OnReport(server, FromMessage(message.core_report()))) {
@@ -127,17 +137,33 @@ absl::StatusOr<v1::JoinReply> Coordinator::Join(const v1::JoinRequest& request, 
   reply.set_first_step(member.first_step);
   reply.set_generation(membership_.generation().value());
   reply.set_epoch(epochs_.EpochOf(member.first_step));
+  // In lockstep the exchange tells; elsewhere one that is under way was ordered without this member.
+  reply.set_checkpoint_number(membership_.MarkTold(
+      member.member, facts_.synchronous || !checkpoints_.order() ? 0 : checkpoints_.number()));
+  if (const SavedState* saved = membership_.begun_from();
+      saved != nullptr && member.planned_in == membership_.first_plan()) {
+    reply.mutable_resume()->set_step(saved->manifest.step);
+    reply.mutable_resume()->set_from_restore(saved->from_restore);
+    reply.mutable_resume()->set_evaluation_due(saved->job.evaluation_due);
+  }
   return reply;
 }
 
 absl::StatusOr<v1::RenewReply> Coordinator::Renew(const v1::RenewRequest& request, absl::Time now) {
   TESSERA_RETURN_IF_ERROR(Refusal(MemberId(request.member())));
+  const MemberRecord* record = membership_.members().Find(MemberId(request.member()));
+  if (record != nullptr && record->state == MemberState::kRejoins) {
+    v1::RenewReply reply;
+    reply.set_rejoin(true);
+    return reply;
+  }
   absl::Status renewed = membership_.Renew(request, now);
   Settle(now);
   TESSERA_RETURN_IF_ERROR(renewed);
   v1::RenewReply reply;
   for (std::string& name : WaitingFor()) reply.add_waiting_for(std::move(name));
   reply.set_drain_exchange(membership_.drain_exchange().value());
+  reply.set_paused(membership_.paused());
   if (facts_.step_budgets) {
     reply.set_step_budget(membership_.members().StepBudget(MemberId(request.member())));
   }
@@ -150,6 +176,7 @@ absl::StatusOr<v1::RenewReply> Coordinator::Renew(const v1::RenewRequest& reques
 absl::Status Coordinator::BeginTraining(MemberId member, absl::Time now) {
   TESSERA_RETURN_IF_ERROR(Admitted(member, now).status());
   clock_.Start(now);
+  if (!evaluation_.standing()) clock_.Resume(now);  // The job went back to a checkpoint.
   return absl::OkStatus();
 }
 
@@ -251,6 +278,7 @@ void Coordinator::Settle(absl::Time now) {
     Fail(*membership_.failure(), now);
     return;
   }
+  DriveCheckpoint(now);
   evaluation_.OnPlans(membership_.servers().AppliedByAll() >= membership_.generation(), now);
   evaluation_.OnMembers(membership_.members(), now);
   if (evaluation_.stop() && !removed_late_) {
@@ -292,6 +320,8 @@ void Coordinator::Settle(absl::Time now) {
   }
 }
 
+std::vector<DiskTask> Coordinator::TakeDiskTasks() { return checkpoints_.TakeTasks(); }
+
 std::vector<Outgoing> Coordinator::TakeOutbox() {
   std::vector<Outgoing> outbox = membership_.TakeOutbox();
   for (Outgoing& asked : core_outbox_) outbox.push_back(std::move(asked));
@@ -318,6 +348,7 @@ std::vector<Coordinator::EvaluateAnswer> Coordinator::TakeReplies() {
 std::string Coordinator::StateWord() const {
   if (phase_ == Phase::kEnded) return "done";
   if (phase_ == Phase::kEnding || membership_.draining()) return "draining";
+  if (membership_.paused()) return "waiting";
   if (evaluation_.standing()) return "evaluating";
   const auto& counted = membership_.members().Counted();
   const bool running = std::any_of(counted.begin(), counted.end(), [](const MemberRecord* member) {
@@ -358,6 +389,7 @@ void Coordinator::FillMembers(absl::Time now, v1::JobStatus* status) const {
                                                                          : "training");
         break;
       case MemberState::kLeft:
+      case MemberState::kRejoins:
         member.set_state("left");
         break;
       case MemberState::kFailed:
@@ -378,7 +410,7 @@ void Coordinator::FillMembers(absl::Time now, v1::JobStatus* status) const {
       member.mutable_progress()->set_examples(record.report->examples());
     }
     // Those that never took part are neither.
-    if (record.first_exchange == Exchange()) continue;
+    if (record.first_exchange == Exchange() || record.state == MemberState::kRejoins) continue;
     ++joined;
     lost += record.state == MemberState::kLost || record.state == MemberState::kFailed;
     rate += record.examples_per_second;
@@ -446,6 +478,7 @@ v1::JobStatus Coordinator::Status(absl::Time now) const {
   status.set_insecure(facts_.insecure);
   status.set_free_running(!facts_.synchronous);
   status.set_layout_hash(facts_.layout_hash);
+  FillCheckpoint(now, &status);
   if (!outcome_.ok()) status.set_failure(std::string(outcome_.message()));
   if (phase_ == Phase::kEnded) status.set_report_json(ReportJson(status));
   return status;

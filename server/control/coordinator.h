@@ -25,6 +25,7 @@
 #include "absl/time/time.h"
 #include "proto/coordinator.pb.h"
 #include "proto/status.pb.h"
+#include "server/control/checkpoints.h"
 #include "server/control/epochs.h"
 #include "server/control/evaluation.h"
 #include "server/control/job_clock.h"
@@ -56,6 +57,14 @@ class Coordinator {
   // A repeated one is answered with OK.
   absl::Status Leave(const v1::LeaveRequest& request, absl::Time now);
 
+  // A worker's file of a checkpoint (coordinator.proto).
+  absl::StatusOr<v1::SavedReply> Saved(const v1::SavedRequest& request, absl::Time now);
+  // A checkpoint at the next exchange boundary; its number.
+  //   kFailedPrecondition  the job keeps none, or does not train
+  absl::StatusOr<uint64_t> Checkpoint(absl::string_view reason, absl::Time now);
+  // What became of a task that TakeDiskTasks gave.
+  void OnDisk(const DiskTask& task, const absl::Status& status, absl::Time now);
+
   // Leases. Call several times per lease.
   void Tick(absl::Time now);
   // Evaluate soon and end. A job that has not started ends at once, as failed.
@@ -69,6 +78,8 @@ class Coordinator {
   };
   std::vector<Outgoing> TakeOutbox();
   std::vector<EvaluateAnswer> TakeReplies();
+  // In order. Empty where the job keeps no checkpoints.
+  std::vector<DiskTask> TakeDiskTasks();
 
   // --- views ---
   v1::JobStatus Status(absl::Time now) const;
@@ -94,6 +105,13 @@ class Coordinator {
   void RemoveLate();
   void Fail(absl::string_view why, absl::Time now);
   void BeginEnd(absl::Status outcome, absl::Time now);
+  // coordinator_checkpoints.cc
+  void DriveCheckpoint(absl::Time now);
+  SavedJob SaveJob(absl::Time now) const;
+  // From the last checkpoint, of this run or of the one before.
+  void Restore();
+  void GoBack(absl::string_view why, absl::Time now);
+  void FillCheckpoint(absl::Time now, v1::JobStatus* status) const;
   void FillMembers(absl::Time now, v1::JobStatus* status) const;
   void FillServers(absl::Time now, v1::JobStatus* status) const;
   std::string StateWord() const;
@@ -107,6 +125,8 @@ class Coordinator {
   Evaluation evaluation_;
   std::optional<CoreAgreement> cores_;  // set: servers select cores
   std::vector<Outgoing> core_outbox_;
+  Checkpoints checkpoints_;
+  uint64_t rollbacks_ = 0;
   Phase phase_ = Phase::kRunning;
   bool removed_late_ = false;
   absl::Status outcome_;

@@ -64,6 +64,35 @@ absl::StatusOr<v1::EpochCut> Epochs::Begin(const MemberRecord& asker, uint64_t e
   return reply;
 }
 
+std::vector<SavedCut> Epochs::Save(uint64_t least, uint64_t most) const {
+  std::vector<SavedCut> saved;
+  for (const auto& [epoch, cut] : cuts_) {
+    // The last one tells where the next begins; one that begins later was cut by then, too, but may be
+    // cut anew.
+    const bool is_over = cut.first_step + cut.steps < least;
+    const bool is_later = cut.first_step > most;
+    if (is_over || is_later) continue;
+    SavedCut entry{epoch, cut.first_step, cut.steps, cut.rows_total, {}};
+    for (const Seat& seat : *cut.seats) entry.ranks.push_back(seat.rank.value());
+    saved.push_back(std::move(entry));
+  }
+  return saved;
+}
+
+void Epochs::Restore(const std::vector<SavedCut>& cuts) {
+  cuts_.clear();
+  asked_.clear();
+  for (const SavedCut& saved : cuts) {
+    Cut& cut = cuts_[saved.epoch];
+    auto seats = std::make_shared<std::vector<Seat>>();
+    for (const uint64_t rank : saved.ranks) seats->push_back({MemberId(), Rank(rank)});
+    cut.seats = std::move(seats);
+    cut.steps = saved.steps;
+    cut.first_step = saved.first_step;
+    cut.rows_total = saved.rows_total;
+  }
+}
+
 void Epochs::Prune(const MemberTable& members) {
   uint64_t least = cuts_.rbegin()->first;
   for (auto it = asked_.begin(); it != asked_.end();) {

@@ -17,6 +17,7 @@
 #include "proto/coordinator.pb.h"
 #include "server/control/job_facts.h"
 #include "server/control/member_table.h"
+#include "server/control/saved_job.h"
 
 namespace tessera {
 
@@ -30,6 +31,11 @@ class Epochs {
   //   kFailedPrecondition  fewer rows than one minibatch for each
   absl::StatusOr<v1::EpochCut> Begin(const MemberRecord& asker, uint64_t epoch,
                                      const MemberTable& members);
+
+  // The cuts of the epochs that members at steps `least` to `most` are in, and their inverse: whoever has a
+  // rank of a saved cut has its place. Forgets what was cut before.
+  std::vector<SavedCut> Save(uint64_t least, uint64_t most) const;
+  void Restore(const std::vector<SavedCut>& cuts);
 
   // The epoch in which a worker with `step` minibatches behind it is: the next one if its cut is
   // not made yet.

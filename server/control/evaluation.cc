@@ -73,7 +73,7 @@ void Evaluation::DropLater(const MemberTable& members) {
   if (ending_ && !facts_.synchronous) return;
   for (auto it = seats_.begin(); it != seats_.end();) {
     const Seat& seat = it->second;
-    const bool later = !seat.arrived && members.Find(seat.member)->first_step >= due_step_;
+    const bool later = !seat.arrived && members.Find(seat.member)->BeginsAfter(due_step_);
     it = later ? seats_.erase(it) : std::next(it);
   }
 }
@@ -165,7 +165,7 @@ void Evaluation::OnMembers(const MemberTable& members, absl::Time now) {
   if (arriving_) {
     for (const MemberRecord* member : members.Counted()) {
       if (member->state != MemberState::kAdmitted || FindSeat(*member) != nullptr) continue;
-      if ((ending_ && !facts_.synchronous) || member->first_step < due_step_) AddSeat(*member);
+      if ((ending_ && !facts_.synchronous) || !member->BeginsAfter(due_step_)) AddSeat(*member);
     }
   }
   Advance(now);
@@ -278,6 +278,22 @@ void Evaluation::Finish(absl::Time now) {
   } else {
     clock_->Resume(now);
   }
+}
+
+void Evaluation::GoBack(const std::vector<v1::HistoryEntry>& history) {
+  for (const auto& [rank, seat] : seats_) {
+    if (open_ && seat.parked) replies_.push_back({seat.member, {}, true});
+  }
+  seats_.clear();
+  open_ = false;
+  arriving_ = false;
+  ending_ = false;
+  attempt_ = 0;
+  stop_ = false;
+  history_ = history;
+  evaluation_ = history_.size();
+  due_step_ = history_.empty() ? 0 : history_.back().step();
+  result_.Clear();
 }
 
 std::vector<Evaluation::Reply> Evaluation::TakeReplies() { return std::exchange(replies_, {}); }

@@ -55,6 +55,9 @@ class Evaluation {
   // Members came or went.
   void OnMembers(const MemberTable& members, absl::Time now);
 
+  // The job goes back to where these had been made: whoever waits is told that it is no member.
+  void GoBack(const std::vector<v1::HistoryEntry>& history);
+
   std::vector<Reply> TakeReplies();
 
   // From the first arrival to the last score.

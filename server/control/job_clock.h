@@ -15,6 +15,8 @@ class JobClock {
   void Pause(absl::Time now);
   // Runs again after Pause. No effect before Start or after End.
   void Resume(absl::Time now);
+  // Stands, and has run for this long; before Start only.
+  void Restore(absl::Duration trained) { trained_ = trained; }
   // Stops for good.
   void End(absl::Time now);
 

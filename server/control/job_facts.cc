@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "common/base/process.h"
+#include "common/config/job_digest.h"
+#include "common/keyset/mean_share.h"
 #include "common/keyset/subnet.h"
 #include "common/layout/shard_map.h"
 
@@ -19,6 +21,26 @@ int64_t LeastCutWidth(const NeuronGroups& groups) {
     least = least == 0 ? groups.widths[group] : std::min(least, groups.widths[group]);
   }
   return least;
+}
+
+Manifest ModelManifest(const v1::Job& job, const Recipe& recipe, const ModelShape& shape,
+                       const JobFacts& facts) {
+  Manifest manifest;
+  manifest.job = facts.name;
+  manifest.job_digest = facts.digest;
+  manifest.job_text = CanonicalJobText(job);
+  manifest.method = facts.method;
+  manifest.version = facts.version;
+  manifest.layout_hash = facts.layout_hash;
+  manifest.states = recipe.subnets ? 0 : recipe.make_rule()->state_count();
+  for (const ParameterSpec& spec : shape.parameters) {
+    manifest.parameters.push_back({spec.name, spec.rows, spec.columns, spec.is_vector, 1});
+  }
+  // Averaged states come after the model's own.
+  manifest.model_parameters =
+      static_cast<int64_t>(shape.parameters.size() / (1 + recipe.averaged_states.size()));
+  manifest.shards.resize(static_cast<size_t>(facts.servers));
+  return manifest;
 }
 
 }  // namespace
@@ -60,6 +82,14 @@ JobFacts FactsOf(const v1::Job& job, const Recipe& recipe, const ModelShape& sha
   const v1::Schedule& schedule = job.train().schedule();
   if (schedule.warmup() > 0 || schedule.decay().has_step() || schedule.decay().has_cosine()) {
     facts.schedule = RateSchedule(schedule);
+  }
+  facts.checkpoints = !job.checkpoint().directory().empty();
+  facts.checkpoint_every = job.checkpoint().every_steps();
+  facts.model_manifest =
+      std::make_shared<const Manifest>(ModelManifest(job, recipe, shape, facts));
+  if (recipe.subnets) {
+    facts.weights_of_mean_share =
+        WeightsOfMeanShare(job.model(), shape, GroupsOf(job.model(), shape));
   }
   return facts;
 }

@@ -3,10 +3,13 @@
 #define TESSERA_SERVER_CONTROL_JOB_FACTS_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
+#include "common/checkpoint/manifest.h"
 #include "common/keyset/core_share.h"
 #include "common/layout/parameters.h"
 #include "common/method/recipe.h"
@@ -17,6 +20,8 @@ namespace tessera {
 
 // Ranks stay below this one: random keys hold them in 16 bits.
 constexpr uint64_t kRankEnd = 65535;
+
+struct SavedState;
 
 struct JobFacts {
   std::string name;
@@ -70,9 +75,19 @@ struct JobFacts {
   std::optional<RateSchedule> schedule;
   // The connections are not encrypted.
   bool insecure = true;
+  // Checkpoints are written: every so many steps, where that is not 0.
+  bool checkpoints = false;
+  int64_t checkpoint_every = 0;
+  // What of a manifest follows from the job. Never nullptr where checkpoints are written.
+  std::shared_ptr<const Manifest> model_manifest;
+  // Of its parameters: those that evaluation multiplies by the mean share (common/keyset/mean_share.h).
+  std::vector<int> weights_of_mean_share;
+  // What the job goes on from; nullptr: it begins anew.
+  std::shared_ptr<const SavedState> restored;
 };
 
 // `job` is resolved, and `recipe` and `shape` follow from it (common/method/recipe.h).
+// Without `restored`.
 JobFacts FactsOf(const v1::Job& job, const Recipe& recipe, const ModelShape& shape,
                  std::string digest);
 

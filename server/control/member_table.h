@@ -29,6 +29,7 @@ enum class MemberState {
   kLeft,      // finished
   kFailed,    // gave up, and said so
   kLost,      // its lease expired
+  kRejoins,   // the job went back to a checkpoint, and the worker joins as another member
 };
 
 inline bool IsLive(MemberState state) { return state <= MemberState::kAdmitted; }
@@ -54,14 +55,23 @@ struct MemberRecord {
   Exchange first_exchange;
   uint64_t first_step = 0;
   Generation planned_in;
+  // It goes on from a checkpoint of first_step: what is due there is due for it.
+  bool restored = false;
   uint64_t drain_seen = 0;
   // Subnets: it was removed, and is a site of the rounds before this one; 0: not agreed on yet.
   std::optional<Exchange> site_until;
+  // It writes checkpoints from the one after this number on; nullopt: it was not told yet.
+  std::optional<uint64_t> told_checkpoint;
   std::optional<v1::WorkerReport> report;
   // After its removal: the servers that had all pushes until then, and the last exchange of it that
   // each of them counted.
   std::set<ShardId> counted_by;
   std::map<ShardId, Exchange> last_counted;
+
+  // An evaluation at `step` is not its.
+  bool BeginsAfter(uint64_t step) const {
+    return restored ? first_step > step : first_step >= step;
+  }
 };
 
 // Time comes in as an argument; nothing here locks or sleeps. Member ids count from 1 and are never
@@ -117,7 +127,7 @@ class MemberTable {
   // Found again after every event, by jobs of a thousand workers: kept rather than searched for.
   std::map<Rank, MemberId> live_;
   absl::flat_hash_map<uint64_t, MemberId> by_life_;  // 0 is not in it
-  std::array<size_t, 7> in_state_{};
+  std::array<size_t, 8> in_state_{};
   uint64_t changes_ = 0;
   mutable std::vector<const MemberRecord*> counted_;
   mutable uint64_t counted_at_ = 0;  // changes_ when counted_ was made

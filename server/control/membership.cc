@@ -14,12 +14,14 @@ std::string Seconds(absl::Duration duration) {
   return absl::FormatDuration(absl::Trunc(duration, absl::Milliseconds(1)));
 }
 
-std::string Name(ShardId server) { return absl::StrCat("server ", server.value()); }
-
 }  // namespace
 
 Membership::Membership(const JobFacts& facts)
-    : facts_(facts), servers_(facts), members_(facts), parts_(facts) {}
+    : facts_(facts), servers_(facts), members_(facts), parts_(facts) {
+  if (facts.restored == nullptr) return;
+  saved_ = facts.restored;
+  GoBack();
+}
 
 absl::Status Membership::Attach(const v1::ServerHello& hello, absl::Time now) {
   const ShardId server(hello.rank());
@@ -52,7 +54,12 @@ absl::Status Membership::Attach(const v1::ServerHello& hello, absl::Time now) {
       state.set_copy_from(servers_.at(*donor).address);
       if (!is_known || is_other) ++server_list_generation_;
     }
+    if (checkpoint_order_) *state.mutable_checkpoint() = *checkpoint_order_;
     outbox_.push_back({ShardId(hello.rank()), state});
+  } else if (restore_generation_ != Generation()) {
+    v1::PlanMessage restore;
+    *restore.mutable_restore() = RestoreText();
+    outbox_.push_back({ShardId(hello.rank()), restore});
   }
   TryStart();
   return absl::OkStatus();
@@ -73,6 +80,7 @@ void Membership::OnShardMessage(ShardId server, const v1::ShardMessage& message,
     for (const auto& removed : message.applied().removed()) OnRemoved(removed, server);
     AdmitPlanned();
   }
+  if (message.has_restored()) OnRestored(server, message.restored(), now);
   if (message.has_proposal_reply() && open_) {
     const v1::ProposalReply& reply = message.proposal_reply();
     OnAgreement(
@@ -200,7 +208,6 @@ void Membership::SetReport(MemberId member, const v1::WorkerReport& report) {
 
 void Membership::Tick(absl::Time now) {
   for (ShardId server : servers_.Expired(now)) {
-    const std::string silence = Seconds(now - servers_.at(server).last_heard);
     if (!started_) {
       servers_.Forget(server);
       continue;
@@ -209,16 +216,12 @@ void Membership::Tick(absl::Time now) {
     // a limit of its own.
     if (closed_) continue;
     if (facts_.replicated && server != ShardId(0)) {
+      const std::string silence = Seconds(now - servers_.at(server).last_heard);
       LoseServer(server, absl::StrCat("its server was last heard ", silence, " ago, lease ",
                                       Seconds(facts_.lease_timeout)));
       continue;
     }
-    servers_.SetGone(server);
-    if (!failure_) {
-      failure_ = absl::StrCat(Name(server), " is gone: last heard ", silence, " ago, lease ",
-                              Seconds(facts_.lease_timeout),
-                              "; its parameters are lost, start the job again");
-    }
+    OnServerLost(server, now - servers_.at(server).last_heard);
   }
   for (MemberId member : members_.Expired(now)) {
     const absl::Duration silence = now - members_.Find(member)->last_heard;
@@ -259,6 +262,7 @@ void Membership::CloseServers(absl::string_view failure) {
 
 void Membership::TryStart() {
   if (started_ || closed_ || !servers_.AllKnown()) return;
+  if (!servers_.AllRestored(restore_generation_)) return;
   for (int rank = 0; rank < facts_.workers; ++rank) {
     if (members_.LiveAt(Rank(rank)) == nullptr) return;
   }
@@ -267,10 +271,12 @@ void Membership::TryStart() {
     // Others join late.
     if (member->rank.value() >= (facts_.warmup_steps > 0 ? 1 : facts_.workers)) continue;
     members_.SetState(member, MemberState::kPlanned);
-    member->first_exchange = Exchange(1);
+    BeginMember(member);
     member->planned_in = generation_.Next();
   }
-  parts_.Begin(Exchange(1), members_, std::nullopt, Exchange(0));
+  const Exchange first(begun_from_ != nullptr ? begun_from_->manifest.exchange + 1 : 1);
+  parts_.Begin(first, members_, std::nullopt, Exchange(0));
+  first_plan_ = generation_.Next();
   SendPlan(0);
   Log(LogLevel::kInfo, absl::StrCat("control: all here servers=", facts_.servers,
                                     " workers=", facts_.workers));
@@ -359,6 +365,10 @@ void Membership::Settle() {
     ProposeNext();
     return;
   }
+  if (open_->checkpoint) {
+    agreed_checkpoint_ = agreed;  // The promise holds until the order is out.
+    return;
+  }
   if (open_->joiner == MemberId()) {
     drain_exchange_ = agreed;
     drain_agreed_ = true;
@@ -429,18 +439,20 @@ void Membership::ProposeNext() {
       joiner = first->member;
     } else {
       if (!training_over_) shares = parts_.Wanted(members_);
-      if (!shares.has_value()) return;
-      recut = true;
+      recut = shares.has_value();
+      if (!recut && !checkpoint_first_) return;
     }
   }
+  const bool checkpoint = !drain_wanted_ && !recut && joiner == MemberId();
   Exchange from =
       facts_.synchronous
           ? Exchange(std::max(members_.HighestExchange(), servers_.HighestCommitted()).value() + 2)
           : Exchange(members_.LeastStep() / facts_.local_steps + 1);
   // Former sites may have been given until then: whoever joins comes after them.
   if (facts_.subnets) from = std::max(from, sites_begin_);
+  if (checkpoint) from = std::max(from, *checkpoint_first_);
   open_ = OpenProposal{joiner, recut, std::move(shares),
-                       Agreement(servers_.count(), ++last_proposal_, from)};
+                       Agreement(servers_.count(), ++last_proposal_, from), checkpoint};
   for (int i = 0; i < servers_.count(); ++i) {
     if (!servers_.IsHere(ShardId(i))) open_->agreement.Drop(ShardId(i));
   }

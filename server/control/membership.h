@@ -11,7 +11,13 @@
 // Drain      propose an exchange as for a joiner -> all agree -> tell every worker to stop after it
 //            -> all have heard -> withdraw, and all stop at the same place.
 //
-// A lost server's parameters are gone: the job fails. Where servers are replicas the others go on:
+// Checkpoint propose an exchange as for a joiner -> all agree -> order -> withdraw.
+//
+// A lost server's parameters are gone: the job fails, unless it can go back to a checkpoint
+// (membership_restore.cc):
+// Restore    all servers attached -> told to read the checkpoint -> all have -> as at the start, with the
+//            exchange after the checkpoint's.
+// Where servers are replicas the others go on:
 // Lost server   it and the worker beside it are removed, and nobody pushes to it any more.
 // New server    workers are told to push to it -> it copies a replica (server/shard/replica.h) -> a
 //               worker of its rank may join.
@@ -19,8 +25,10 @@
 #define TESSERA_SERVER_CONTROL_MEMBERSHIP_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -32,6 +40,7 @@
 #include "server/control/job_facts.h"
 #include "server/control/member_table.h"
 #include "server/control/parts.h"
+#include "server/control/saved_job.h"
 #include "server/control/server_table.h"
 
 namespace tessera {
@@ -77,6 +86,31 @@ class Membership {
   void Tick(absl::Time now);
   // The job is to end early. Nobody is admitted any more.
   void Drain();
+  // --- checkpoints ---
+
+  // All servers are to promise an exchange, `first` or a later one: agreed_checkpoint() says which.
+  void ProposeCheckpoint(Exchange first);
+  const std::optional<Exchange>& agreed_checkpoint() const { return agreed_checkpoint_; }
+  // Tells all servers, and those that connect anew; ends the promise.
+  void OrderCheckpoint(const v1::CheckpointOrder& order);
+  // The order, or the proposal of one, is void.
+  void DropCheckpoint();
+  // Where the job goes back to when a server is lost; nullptr: nowhere. From the start on: what it begins
+  // from.
+  void SetSaved(std::shared_ptr<const SavedState> saved) { saved_ = std::move(saved); }
+  // Begins from saved_, or again from there: whoever was a member is none.
+  void GoBack();
+  bool CanGoBack() const { return saved_ != nullptr && !training_over_ && !drain_wanted_ && !closed_; }
+  // A server is lost, and the job waits for it.
+  bool paused() const { return paused_; }
+  // The member is told which checkpoints are not its to write, once and for all: `number`, or what it was
+  // told before, which is returned.
+  uint64_t MarkTold(MemberId member, uint64_t number);
+  // The plan of those that begin together.
+  Generation first_plan() const { return first_plan_; }
+  // The checkpoint that the members begin from; nullptr: none.
+  const SavedState* begun_from() const { return begun_from_.get(); }
+
   // Tells all servers that the job has ended; `failure` says why it failed, if it did.
   void CloseServers(absl::string_view failure);
 
@@ -115,6 +149,7 @@ class Membership {
     bool recut = false;
     std::optional<Parts::Shares> shares;  // of the recut
     Agreement agreement;
+    bool checkpoint = false;
   };
 
   void OnAgreement(Agreement::Outcome outcome);
@@ -144,6 +179,11 @@ class Membership {
   void AdmitPlanned();
   void ProposeNext();
   void ReleaseDrain();
+  v1::RestoreOrder RestoreText() const;
+  void BeginMember(MemberRecord* member) const;
+  void OnRestored(ShardId server, const v1::RestoreReply& reply, absl::Time now);
+  // A server that was silent too long.
+  void OnServerLost(ShardId server, absl::Duration silence);
   void OnRemoved(const v1::PlanApplied::Removed& removed, ShardId server);
   void CountPartialPush(MemberRecord* member);
 
@@ -165,6 +205,14 @@ class Membership {
   Exchange sites_begin_;  // the last one that was agreed on for sites or parts
   uint64_t partial_pushes_ = 0;
   uint64_t server_list_generation_ = 1;
+  std::optional<Exchange> checkpoint_first_;  // to be proposed
+  std::optional<Exchange> agreed_checkpoint_;
+  std::optional<v1::CheckpointOrder> checkpoint_order_;
+  std::shared_ptr<const SavedState> saved_;
+  std::shared_ptr<const SavedState> begun_from_;
+  Generation first_plan_;
+  Generation restore_generation_;  // 0: nothing is to be restored
+  bool paused_ = false;
   std::optional<std::string> failure_;
   std::vector<Outgoing> outbox_;
 };

@@ -33,6 +33,9 @@ class Parts {
   void Begin(Exchange first, const MemberTable& members, const std::optional<Shares>& wanted,
              Exchange done);
 
+  // All rounds are to be agreed on anew.
+  void Clear() { shares_.clear(); }
+
   void Fill(v1::Plan* plan) const;
 
   // The part of the hidden neurons that is the member's by what was last agreed; 0: none.

@@ -126,6 +126,21 @@ Json Parts(const v1::JobStatus& status) {
   return parts;
 }
 
+// nullptr: the job keeps none.
+Json Checkpoint(const v1::JobStatus& status) {
+  if (!status.has_checkpoint()) return nullptr;
+  const v1::CheckpointStatus& checkpoint = status.checkpoint();
+  Json json = {{"count", checkpoint.count()},
+               {"step", checkpoint.step()},
+               {"bytes", checkpoint.bytes()},
+               {"write_seconds", Number(checkpoint.write_seconds())},
+               {"failure", checkpoint.failure()},
+               {"rollbacks", checkpoint.rollbacks()},
+               {"resumed_step", nullptr}};
+  if (checkpoint.has_resumed_step()) json["resumed_step"] = checkpoint.resumed_step();
+  return json;
+}
+
 Json Build(const v1::JobStatus& status, const std::vector<v1::WorkerReport>& workers) {
   Json build = {{"version", status.version()}, {"backend", ""}, {"cpu", ""}, {"gpu", ""}};
   if (!workers.empty()) {
@@ -183,6 +198,7 @@ std::string ReportJson(const v1::JobStatus& status) {
       {"parameters_hash", absl::StrFormat("%016x", parameters_hash)},
       {"generation", status.generation()},
       {"parts", Parts(status)},
+      {"checkpoint", Checkpoint(status)},
   };
   // Names in a job file may be any bytes; a report is UTF-8.
   return report.dump(2, ' ', false, Json::error_handler_t::replace);

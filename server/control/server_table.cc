@@ -86,6 +86,36 @@ void ServerTable::OnApplied(ShardId server, Generation generation, absl::Time no
   record.applied = std::max(record.applied, generation);
 }
 
+void ServerTable::OnRestored(ShardId server, Generation generation, absl::Time now) {
+  ServerRecord& record = records_[server.value()];
+  record.last_heard = now;
+  record.restored = std::max(record.restored, generation);
+}
+
+bool ServerTable::AllRestored(Generation generation) const {
+  return std::all_of(records_.begin(), records_.end(), [&](const ServerRecord& record) {
+    return record.restored >= generation;
+  });
+}
+
+void ServerTable::GoBack() {
+  for (ServerRecord& record : records_) {
+    if (record.gone || !record.attached) {
+      record = ServerRecord();
+      continue;
+    }
+    record.applied = Generation();
+    record.counters.Clear();
+    record.counters_at = absl::Time();
+  }
+}
+
+bool ServerTable::IsReplaced(const v1::ServerHello& hello) const {
+  if (hello.rank() >= records_.size()) return false;
+  const ServerRecord& record = records_[hello.rank()];
+  return record.known && !record.attached && (record.gone || record.life != hello.life());
+}
+
 void ServerTable::OnHeard(ShardId server, absl::Time now) {
   records_[server.value()].last_heard = now;
 }

@@ -32,6 +32,8 @@ struct ServerRecord {
   absl::Time last_heard;
   // The last plan that it acknowledged.
   Generation applied;
+  // It has the parameters of the checkpoint that was ordered under this generation.
+  Generation restored;
   v1::ServerCounters counters;
   absl::Time counters_at;
 };
@@ -53,6 +55,7 @@ class ServerTable {
   // The connection of `life` ended. Before the job has started that frees the rank at once.
   void Detach(ShardId server, uint64_t life, bool started);
   void OnCounters(ShardId server, const v1::ServerCounters& counters, absl::Time now);
+  void OnRestored(ShardId server, Generation generation, absl::Time now);
   void OnApplied(ShardId server, Generation generation, absl::Time now);
   // Any other message.
   void OnHeard(ShardId server, absl::Time now);
@@ -71,6 +74,14 @@ class ServerTable {
   const ServerRecord& at(ShardId server) const { return records_[server.value()]; }
   int count() const { return static_cast<int>(records_.size()); }
   bool AllKnown() const;
+  bool AllRestored(Generation generation) const;
+  // It was there and is not; its parameters are lost unless there is a checkpoint.
+  bool IsLost(ShardId server) const { return records_[server.value()].gone; }
+  // The job goes back to a checkpoint: nothing that was said of parameters holds any more, and those that
+  // are lost may come anew.
+  void GoBack();
+  // The rank was another process's, or one's that was given up: its parameters are lost.
+  bool IsReplaced(const v1::ServerHello& hello) const;
   // The least generation that all have applied.
   Generation AppliedByAll() const;
   std::vector<ShardId> Unknown() const;

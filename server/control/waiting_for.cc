@@ -47,8 +47,19 @@ std::vector<std::string> Membership::WaitingFor(const MemberRecord& member) cons
 
 std::vector<std::string> Membership::WaitingFor() const {
   std::vector<std::string> names;
+  if (paused_) {
+    for (int i = 0; i < servers_.count(); ++i) {
+      if (servers_.IsLost(ShardId(i))) names.push_back(Name(ShardId(i)));
+    }
+    return names;
+  }
   if (!started_) {
-    for (ShardId server : servers_.Unknown()) names.push_back(Name(server));
+    for (int i = 0; i < servers_.count(); ++i) {
+      const ServerRecord& server = servers_.at(ShardId(i));
+      if (!server.known || server.restored < restore_generation_) {
+        names.push_back(Name(ShardId(i)));
+      }
+    }
     for (int rank = 0; rank < facts_.workers; ++rank) {
       if (members_.LiveAt(Rank(rank)) != nullptr) continue;
       if (names.size() >= kNamesMax) {

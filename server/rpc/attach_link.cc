@@ -51,6 +51,8 @@ struct AttachLink::State : std::enable_shared_from_this<AttachLink::State> {
   void HandlePlan(const v1::Plan& message);
   void HandlePropose(const v1::Proposal& proposal);
   void HandleWithdraw(uint64_t last);
+  void HandleCheckpoint(const v1::CheckpointOrder& order);
+  void HandleRestore(const v1::RestoreOrder& order);
   // Asks the shard for counters; they are sent when they come.
   void Inspect(bool closing);
   void Queue(v1::ShardMessage message) {
@@ -85,6 +87,9 @@ struct AttachLink::State : std::enable_shared_from_this<AttachLink::State> {
   std::vector<uint64_t> proposals ABSL_GUARDED_BY(mutex);  // made and not withdrawn, ascending
   v1::ShardMessage last_answer ABSL_GUARDED_BY(mutex);
   v1::ServerCounters counters ABSL_GUARDED_BY(mutex);
+  v1::ShardMessage last_part ABSL_GUARDED_BY(mutex);
+  uint64_t restoring ABSL_GUARDED_BY(mutex) = 0;  // generations
+  uint64_t restored ABSL_GUARDED_BY(mutex) = 0;
 };
 
 void AttachLink::State::End(absl::Status status) {
@@ -162,17 +167,70 @@ void AttachLink::State::HandleWithdraw(uint64_t last) {
   for (uint64_t number : ended) options.shard->Withdraw(number);
 }
 
+void AttachLink::State::HandleCheckpoint(const v1::CheckpointOrder& order) {
+  {
+    absl::MutexLock lock(&mutex);
+    if (last_part.part().number() == order.mark().number()) {
+      queue.push_back(last_part);  // The connection was made anew.
+      return;
+    }
+  }
+  auto self = shared_from_this();
+  const auto done = [self](v1::CheckpointPart part) {
+    v1::ShardMessage answer;
+    *answer.mutable_part() = std::move(part);
+    {
+      absl::MutexLock lock(&self->mutex);
+      self->last_part = answer;
+    }
+    self->Queue(std::move(answer));
+  };
+  if (options.save) return options.save(order, done);
+  v1::CheckpointPart refusal;
+  refusal.set_number(order.mark().number());
+  refusal.set_error("checkpoint.directory is not set here");
+  done(std::move(refusal));
+}
+
+void AttachLink::State::HandleRestore(const v1::RestoreOrder& order) {
+  auto self = shared_from_this();
+  const uint64_t generation = order.generation();
+  const auto done = [self, generation](absl::Status status) {
+    v1::ShardMessage answer;
+    answer.mutable_restored()->set_generation(generation);
+    answer.mutable_restored()->set_error(std::string(status.message()));
+    {
+      absl::MutexLock lock(&self->mutex);
+      if (status.ok()) self->restored = std::max(self->restored, generation);
+    }
+    self->Queue(std::move(answer));
+  };
+  bool is_done = false;
+  {
+    absl::MutexLock lock(&mutex);
+    is_done = restored >= generation;
+    if (!is_done && restoring >= generation) return;  // Its answer comes by itself.
+    restoring = std::max(restoring, generation);
+    removed.clear();
+  }
+  if (is_done) return done(absl::OkStatus());
+  if (options.restore) return options.restore(order, done);
+  done(absl::FailedPreconditionError("it has no way to read checkpoints"));
+}
+
 void AttachLink::State::Handle(const v1::PlanMessage& message) {
   {
     absl::MutexLock lock(&mutex);
     last_heard = absl::Now();
     heard_once = true;
   }
+  if (message.has_restore()) HandleRestore(message.restore());
   if (!message.copy_from().empty()) {
     options.shard->AwaitCopy();
     if (options.copy_from) options.copy_from(message.copy_from());
   }
   if (message.has_plan()) HandlePlan(message.plan());
+  if (message.has_checkpoint()) HandleCheckpoint(message.checkpoint());
   if (message.has_propose()) HandlePropose(message.propose());
   if (message.withdraw() != 0) HandleWithdraw(message.withdraw());
   if (message.has_core_question()) options.shard->AskCore(FromMessage(message.core_question()));

@@ -2,6 +2,7 @@
 //
 //   1. Connect and say hello.
 //   2. Apply every plan message to the shard, in order, and acknowledge it.
+//      Checkpoints are written and read through callbacks.
 //   3. Send counters four times per lease, or every 250 ms.
 //   4. On drain: send the last counters, with the hash of the parameters, and close.
 //
@@ -46,6 +47,13 @@ class AttachLink {
     // Where servers are replicas: the address of the server to copy. Called on a thread of the link; may
     // come again, with another one.
     std::function<void(const std::string& donor)> copy_from;
+    // Copies and writes what the shard has when the order is due; `done` is called with what became of
+    // it, by any thread. Empty: checkpoints are not kept here.
+    std::function<void(const v1::CheckpointOrder&, std::function<void(v1::CheckpointPart)> done)>
+        save;
+    // Goes back to a checkpoint; `done` is called by any thread. Orders that come later find the other
+    // shard. Where it fails the server had better end.
+    std::function<void(const v1::RestoreOrder&, std::function<void(absl::Status)> done)> restore;
     // Called once, on a thread of the link, when the link has ended by itself:
     //   OK                   the job has ended, all is reported
     //   kUnavailable         the coordinator was lost

@@ -188,4 +188,12 @@ grpc::ServerUnaryReactor* CoordinatorService::Leave(grpc::CallbackServerContext*
   }));
 }
 
+grpc::ServerUnaryReactor* CoordinatorService::Saved(grpc::CallbackServerContext* context,
+                                                    const v1::SavedRequest* request,
+                                                    v1::SavedReply* reply) {
+  return Finished(context, live_->Run([&](Coordinator& coordinator, absl::Time now) {
+    return coordinator.Saved(*request, now);
+  }), reply);
+}
+
 }  // namespace tessera

@@ -32,6 +32,9 @@ class CoordinatorService final : public v1::Coordinator::CallbackService {
                                      v1::EvaluateReply* reply) override;
   grpc::ServerUnaryReactor* Leave(grpc::CallbackServerContext* context,
                                   const v1::LeaveRequest* request, v1::LeaveReply* reply) override;
+  grpc::ServerUnaryReactor* Saved(grpc::CallbackServerContext* context,
+                                  const v1::SavedRequest* request,
+                                  v1::SavedReply* reply) override;
 
  private:
   LiveCoordinator* const live_;

@@ -46,6 +46,9 @@ LiveCoordinator::Answers LiveCoordinator::Dispatch() {
     auto sink = sinks_.find(outgoing.server);
     if (sink != sinks_.end()) sink->second.send(outgoing.message);
   }
+  for (DiskTask& task : coordinator_->TakeDiskTasks()) {
+    if (disk_) disk_(std::move(task));
+  }
   Answers answers;
   for (Coordinator::EvaluateAnswer& answer : coordinator_->TakeReplies()) {
     auto waiter = waiters_.find(answer.member);

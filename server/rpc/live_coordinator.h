@@ -31,6 +31,13 @@ class LiveCoordinator {
   using PlanSink = std::function<void(const v1::PlanMessage&)>;
   using EvaluateDone = std::function<void(absl::StatusOr<v1::EvaluateReply>)>;
 
+  // Takes what the coordinator wants done with checkpoints' folders. Called under the mutex: it must
+  // queue and return. Before anybody attaches; without one nothing is done.
+  void SetDisk(std::function<void(DiskTask)> disk) {
+    absl::MutexLock lock(&mutex_);
+    disk_ = std::move(disk);
+  }
+
   // kInvalidArgument as Coordinator::Create.
   static absl::StatusOr<std::unique_ptr<LiveCoordinator>> Create(JobFacts facts);
   ~LiveCoordinator();
@@ -91,6 +98,7 @@ class LiveCoordinator {
   std::unique_ptr<Coordinator> coordinator_ ABSL_GUARDED_BY(mutex_);
   std::map<ShardId, Sink> sinks_ ABSL_GUARDED_BY(mutex_);
   std::map<MemberId, Waiter> waiters_ ABSL_GUARDED_BY(mutex_);
+  std::function<void(DiskTask)> disk_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread ticker_;
 };

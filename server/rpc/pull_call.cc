@@ -265,6 +265,7 @@ void PullCall::BeginAnswer(ReadResult result) {
   version_ = result.version;
   examples_ = result.examples;
   cores_ = result.cores;
+  checkpoint_ = result.checkpoint;
   bytes_ = left();
   if (bytes_ > kFirstChunkBytes) {
     is_reader_ = true;
@@ -290,6 +291,8 @@ v1::ChunkHeader PullCall::Header() const {
     header.mutable_core()->set_keys_bytes(static_cast<uint64_t>(bytes_));
     header.mutable_core()->set_key_form(static_cast<uint32_t>(core_form_));
   }
+  header.set_checkpoint_number(checkpoint_.number);
+  header.set_checkpoint_step(checkpoint_.folder_step);
   return header;
 }
 

@@ -7,6 +7,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "common/rpc/status.h"
 
 namespace tessera {
 namespace {
@@ -113,6 +114,18 @@ grpc::ServerUnaryReactor* AdminService::Stop(grpc::CallbackServerContext* contex
     return 0;
   });
   return Done(context);
+}
+
+grpc::ServerUnaryReactor* AdminService::Checkpoint(grpc::CallbackServerContext* context,
+                                                   const v1::AdminRequest* request,
+                                                   v1::CheckpointReply* reply) {
+  const absl::StatusOr<uint64_t> number = live_->Run([&](Coordinator& coordinator, absl::Time now) {
+    return coordinator.Checkpoint(request->reason(), now);
+  });
+  if (number.ok()) reply->set_number(*number);
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  reactor->Finish(ToGrpc(number.status()));
+  return reactor;
 }
 
 }  // namespace tessera

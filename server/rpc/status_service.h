@@ -41,6 +41,9 @@ class AdminService final : public v1::Admin::CallbackService {
                                   const v1::AdminRequest* request, v1::AdminReply* reply) override;
   grpc::ServerUnaryReactor* Stop(grpc::CallbackServerContext* context,
                                  const v1::AdminRequest* request, v1::AdminReply* reply) override;
+  grpc::ServerUnaryReactor* Checkpoint(grpc::CallbackServerContext* context,
+                                       const v1::AdminRequest* request,
+                                       v1::CheckpointReply* reply) override;
 
  private:
   LiveCoordinator* const live_;

@@ -411,7 +411,7 @@ absl::StatusOr<std::optional<ReadResult>> Shard::Read(MemberId member, Exchange 
   for (const Open& open : open_proposals_) {
     if (Holds(open.first, after)) return std::optional<ReadResult>();
   }
-  return std::optional<ReadResult>(ReadNow());
+  return std::optional<ReadResult>(ReadAfter(after));
 }
 
 absl::StatusOr<std::optional<SparseReadResult>> Shard::ReadSparse(MemberId member, Exchange after,
@@ -476,7 +476,7 @@ absl::StatusOr<std::optional<SubnetReadResult>> Shard::ReadSubnet(MemberId membe
 
 ReadResult Shard::ReadNow() {
   return {store_.TakeSnapshot(), counters_.version, counters_.examples,
-          cores_ == nullptr ? 0 : cores_->cores()};
+          cores_ == nullptr ? 0 : cores_->cores(), {}};
 }
 
 ShardCounters Shard::counters() const {

@@ -5,9 +5,11 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -24,6 +26,7 @@
 #include "common/rule/rule.h"
 #include "common/rule/schedule.h"
 #include "server/shard/block_store.h"
+#include "server/shard/checkpoint_mark.h"
 #include "server/shard/core_exchange.h"
 #include "server/shard/exchange_form.h"
 #include "server/shard/reader_gate.h"
@@ -74,6 +77,8 @@ struct ReadResult {
   uint64_t examples = 0;
   // Where exchanges move a core: those that have been selected.
   uint64_t cores = 0;
+  // The checkpoint that has these values, of an exchange: its reader has a file of it to write.
+  CheckpointMark checkpoint;
 };
 
 // As above, and the entries that the reader asked for. nullptr: their core is not known.
@@ -116,6 +121,40 @@ struct ShardCounters {
   uint64_t initial_hash = 0;
   // The replica was copied from another one.
   bool copied = false;
+};
+
+// When a checkpoint's copy is to be made.
+struct CopyOrder {
+  CheckpointMark mark;
+  // Once this exchange is committed and nothing of the next one is folded, which all servers have agreed
+  // on. 0: as soon as no update is half collected.
+  Exchange after;
+};
+
+// All that a checkpoint keeps of a shard, as it was at one moment.
+struct ShardCopy {
+  CopyOrder order;
+  ReadResult values;
+  // The rule's, each one slice's worth.
+  std::vector<std::shared_ptr<const std::vector<float>>> states;
+  ShardCounters counters;
+  // The last exchange of each member that is in the values.
+  std::vector<std::pair<MemberId, Exchange>> folded;
+  // In a job of subnets: the next exchange is of all entries.
+  bool whole_next = false;
+};
+
+// What a shard begins with instead of initial values.
+struct SavedShard {
+  // Rows [row_begin, row_end) of a parameter; of its state where that is not -1.
+  std::function<absl::Status(int parameter, int state, int64_t row_begin, int64_t row_end,
+                             float* out)>
+      read_rows;
+  // version, pushes, staleness, examples.
+  ShardCounters counters;
+  // The last exchange in the values; 0 where members advance on their own.
+  Exchange exchange;
+  bool whole_next = false;
 };
 
 // Folds pushes into its parameters as the consistency policy decides.
@@ -246,6 +285,16 @@ class Shard {
   // The members whose pushes are missing here: neither folded nor staged.
   std::vector<MemberId> WaitsFor() const;
 
+  // --- checkpoints (shard_copies.cc) ---
+
+  // Replaces an order whose copy is not due yet.
+  void Order(const CopyOrder& order);
+  // The copy that was ordered, where it is due now: call after every Advance. Parameters are shared
+  // with the shard, block by block; states are copied.
+  std::optional<ShardCopy> TakeCopy();
+  // Before anything else but construction. read_rows' errors; the shard is of no use after one.
+  absl::Status Load(const SavedShard& saved);
+
   // --- staging: how many bytes of pushes may wait here ---
 
   // True if a push of `bytes` from `member` may start to arrive: it is the next to be folded, which
@@ -323,6 +372,9 @@ class Shard {
   // The update that is being committed, and its examples, which count from now on.
   Update BeginCommit(float scale);
   void CountStaleness(Version base);
+  bool IsCopyDue() const;
+  // ReadNow, and the checkpoint that has what exchange `after` brought.
+  ReadResult ReadAfter(Exchange after);
   void Wake(MemberId id, MemberState* member);
   bool awaits_copy() const { return replica_ && replica_->awaits_copy(); }
   bool IsUnheard(MemberId member) const;
@@ -355,6 +407,9 @@ class Shard {
   std::unique_ptr<CoreExchange> cores_;    // set: exchanges move a core; without pending_, state_
   std::deque<Staged> staged_;              // complete pushes, in order of arrival
   ReaderGate gate_;                        // where folds wait for readers
+  std::optional<CopyOrder> order_;         // a copy to be made
+  CopyOrder copied_;                       // the last one that was made
+  std::vector<std::shared_ptr<std::vector<float>>> state_copies_;  // of the last copy, or free
   int64_t pending_count_ = 0;      // pushes folded into pending_
   uint64_t pending_examples_ = 0;  // rows behind them
   Plan plan_;

@@ -25,6 +25,24 @@ Plan ToPlan(const v1::Plan& message) {
   return plan;
 }
 
+v1::CheckpointPart ToPart(const ShardCopy& copy) {
+  v1::CheckpointPart part;
+  const v1::ServerCounters counters = ToMessage(copy.counters);
+  part.set_number(copy.order.mark.number);
+  part.set_version(counters.version());
+  part.set_examples(counters.examples());
+  part.set_pushes(counters.pushes());
+  *part.mutable_staleness_histogram() = counters.staleness_histogram();
+  part.set_staleness_sum(counters.staleness_sum());
+  part.set_staleness_max(counters.staleness_max());
+  for (const auto& [member, exchange] : copy.folded) {
+    part.add_members(member.value());
+    part.add_exchanges(exchange.value());
+  }
+  part.set_whole_next(copy.whole_next);
+  return part;
+}
+
 v1::ServerCounters ToMessage(const ShardCounters& in) {
   v1::ServerCounters out;
   out.set_version(in.version.value());

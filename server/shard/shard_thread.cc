@@ -9,6 +9,7 @@ namespace tessera {
 
 ShardThread::ShardThread(std::unique_ptr<Shard> shard)
     : shard_(std::move(shard)),
+      shape_(shard_->shape()),
       slices_(shard_->slices()),
       layout_hash_(shard_->layout_hash()),
       trains_subnets_(shard_->trains_subnets()),
@@ -23,9 +24,12 @@ ShardThread::~ShardThread() {
     stopping_ = true;
   }
   thread_.join();
-  const absl::Status stopped = absl::CancelledError("shard: the server is stopping");
-  for (ParkedRead& read : reads_) read.fail(stopped);
-  for (ParkedReserve& reserve : reservations_) reserve.granted(stopped);
+  Refuse(absl::CancelledError("shard: the server is stopping"));
+}
+
+void ShardThread::Refuse(const absl::Status& why) {
+  for (ParkedRead& read : std::exchange(reads_, {})) read.fail(why);
+  for (ParkedReserve& reserve : std::exchange(reservations_, {})) reserve.granted(why);
 }
 
 void ShardThread::Post(std::function<void()> event) {
@@ -52,6 +56,8 @@ void ShardThread::Run() {
     events.clear();
     // One piece of work at a time, so that pushes and reads that come meanwhile are answered soon.
     const bool worked = shard_->Advance(absl::Now());
+    // Before anybody reads: whoever is told of a checkpoint must find that it has been made.
+    if (std::optional<ShardCopy> copy = shard_->TakeCopy()) copy_taken_(*std::move(copy));
     if (worked || had_events) {
       AnswerReads();
       GrantReservations();
@@ -232,6 +238,25 @@ void ShardThread::Propose(uint64_t proposal, Exchange first, std::function<void(
 
 void ShardThread::Withdraw(uint64_t proposal) {
   Post([this, proposal] { shard_->Withdraw(proposal); });
+}
+
+void ShardThread::Order(const CopyOrder& order, std::function<void(ShardCopy)> taken) {
+  Post([this, order, taken = std::move(taken)]() mutable {
+    copy_taken_ = std::move(taken);
+    shard_->Order(order);
+    // It may be due already, and what is to be folded next is none of it.
+    if (std::optional<ShardCopy> copy = shard_->TakeCopy()) copy_taken_(*std::move(copy));
+  });
+}
+
+void ShardThread::Replace(MakeShard make, std::function<void(absl::Status)> done) {
+  Post([this, make = std::move(make), done = std::move(done)] {
+    Refuse(absl::FailedPreconditionError(
+        "the job was restored, drop the update and pull; its members join again"));
+    absl::StatusOr<std::unique_ptr<Shard>> made = make();
+    if (made.ok()) shard_ = *std::move(made);
+    done(made.status());
+  });
 }
 
 void ShardThread::Inspect(bool with_hash, std::function<void(View)> done) {

@@ -83,8 +83,19 @@ class ShardThread {
   // The hash reads every parameter: ask for it rarely.
   void Inspect(bool with_hash, std::function<void(View)> done);
 
+  // --- checkpoints ---
+
+  // `taken` is called on the shard's thread when the copy is due; not at all where another order comes
+  // before that.
+  void Order(const CopyOrder& order, std::function<void(ShardCopy)> taken);
+  // Another shard of the same layout takes this one's place. Whoever waits here is answered with
+  // kFailedPrecondition. `make` is called on the shard's thread; for a moment both are there. Where it
+  // fails the old one stays.
+  using MakeShard = std::function<absl::StatusOr<std::unique_ptr<Shard>>()>;
+  void Replace(MakeShard make, std::function<void(absl::Status)> done);
+
   // Constant after construction.
-  const ModelShape& shape() const { return shard_->shape(); }
+  const ModelShape& shape() const { return shape_; }
   const ShardSlices& slices() const { return slices_; }
   ShardId shard_id() const { return shard_->id(); }
   uint64_t layout_hash() const { return layout_hash_; }
@@ -120,8 +131,10 @@ class ShardThread {
   void AnswerReads();
   void TellCoreReport();
   void GrantReservations();
+  void Refuse(const absl::Status& why);
 
-  const std::unique_ptr<Shard> shard_;  // the thread's
+  std::unique_ptr<Shard> shard_;  // the thread's
+  const ModelShape shape_;
   const ShardSlices slices_;
   const uint64_t layout_hash_;
   const bool trains_subnets_;
@@ -131,6 +144,7 @@ class ShardThread {
   std::vector<ParkedReserve> reservations_;  // the thread's
   std::function<void(const CoreReport&)> core_listener_;  // the thread's
   uint64_t core_reports_told_ = 0;                        // the thread's
+  std::function<void(ShardCopy)> copy_taken_;  // the thread's
 
   absl::Mutex mutex_;
   std::vector<std::function<void()>> events_ ABSL_GUARDED_BY(mutex_);

@@ -69,6 +69,9 @@ struct ExchangeResult {
   // Of a pull of a core's entries: a server does not know that core. What had been pushed is done, but
   // the values are undefined: pull all.
   bool needs_all = false;
+  // The values after the caller's exchange are in this checkpoint (worker_state.h); 0: none.
+  uint64_t checkpoint_number = 0;
+  uint64_t checkpoint_step = 0;
 };
 
 // By server, its part of a core.
@@ -116,6 +119,10 @@ class ParameterClient : public RowSource {
   }
 
   virtual Traffic traffic() const = 0;
+
+  // Between calls: views of what a codec holds back of each exchanged parameter, which may be written to
+  // go on from there. Most hold back nothing.
+  virtual std::vector<absl::Span<float>> held_back() { return {}; }
 };
 
 }  // namespace tessera

@@ -51,6 +51,10 @@ class LocalOptimizer {
   std::vector<absl::Span<float>> states() const;
   // The same for kernels.
   const std::vector<float*>& device_states() const { return state_addresses_; }
+  // states() show what the device has, once its work is finished.
+  void FetchStates() {
+    for (HostView<float>& view : views_) view.Fetch();
+  }
   // As Network::SendParameters.
   void SendStates() {
     for (HostView<float>& view : views_) view.Send();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/rule/optimizer.h"
 
@@ -52,8 +53,11 @@ absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(const v1::Job& job, con
 }
 
 absl::Status Replica::AddLocalOptimizer() {
+  const v1::Checkpoint& checkpoint = job_.checkpoint();
+  const bool shows_states =
+      averages_states_ || !checkpoint.directory().empty() || !checkpoint.restore().empty();
   TESSERA_ASSIGN_OR_RETURN(optimizer_, LocalOptimizer::Create(job_.train().optimizer(), *network_,
-                                                              backend_, averages_states_));
+                                                              backend_, shows_states));
   std::vector<absl::Span<float>> shown = {network_->parameters()};
   exchanged_.push_back(network_->device_parameters());
   if (averages_states_) {
@@ -141,6 +145,31 @@ absl::Status Replica::AdoptValues() {
     pulled += floats;
   }
   return backend_.Finish();
+}
+
+absl::Status Replica::AdoptPrivateState() {
+  if (optimizer_ == nullptr || averages_states_) return absl::OkStatus();
+  optimizer_->SendStates();
+  return backend_.Finish();
+}
+
+absl::StatusOr<PrivateState> Replica::private_state() {
+  PrivateState state;
+  // Averaged states are the servers'.
+  if (optimizer_ == nullptr || averages_states_) return state;
+  optimizer_->FetchStates();
+  TESSERA_RETURN_IF_ERROR(backend_.Finish());
+  state.local_steps = &local_steps_;
+  const NetworkPlan& plan = network_->plan();
+  const std::vector<absl::Span<float>> arrays = optimizer_->states();
+  for (size_t s = 0; s < arrays.size(); ++s) {
+    for (size_t p = 0; p < plan.shape.parameters.size(); ++p) {
+      const ParameterSpec& spec = plan.shape.parameters[p];
+      state.arrays.push_back({absl::StrCat("state.", s, ".", spec.name),
+                              arrays[s].subspan(plan.parameter_offsets[p], spec.size())});
+    }
+  }
+  return state;
 }
 
 absl::Status Replica::Recut(const SubnetPlace&) {

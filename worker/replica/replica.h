@@ -72,6 +72,8 @@ class Replica final : public Learner {
   absl::Status AdoptValues() override;
   absl::Status Recut(const SubnetPlace& place) override;
   absl::Status BeginTail() override;
+  absl::StatusOr<PrivateState> private_state() override;
+  absl::Status AdoptPrivateState() override;
   bool pulls_apart() const override { return true; }
   absl::StatusOr<ExchangeResult> BeginEvaluation(ParameterClient* servers, Exchange after,
                                                  RestWord word) override;

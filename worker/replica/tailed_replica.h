@@ -50,6 +50,8 @@ class TailedReplica final : public Learner {
   // kResourceExhausted: no memory
   absl::Status BeginTail() override;
 
+  absl::StatusOr<PrivateState> private_state() override { return now().private_state(); }
+  absl::Status AdoptPrivateState() override { return now().AdoptPrivateState(); }
   bool pulls_apart() const override { return next().pulls_apart(); }
   absl::StatusOr<ExchangeResult> BeginEvaluation(ParameterClient* servers, Exchange after,
                                                  RestWord word) override {

@@ -185,6 +185,10 @@ void CoordinatorClient::Renew() {
     request.set_servers_known(servers_known);
     v1::RenewReply reply;
     absl::Status status = Once(&Stub::Renew, request, &reply, lease_ / 2, false);
+    if (status.ok() && reply.rejoin()) {
+      if (on_lost_) on_lost_(absl::AbortedError("the job went back to a checkpoint"));
+      return;
+    }
     answered = status.ok();
     if (answered) {
       told = request.drain_seen();
@@ -223,7 +227,14 @@ std::vector<std::string> CoordinatorClient::WaitingFor() const {
   return waiting_for_;
 }
 
-absl::Status CoordinatorClient::AskMembership() {
+absl::StatusOr<v1::SavedReply> CoordinatorClient::Saved(v1::SavedRequest request) {
+  request.set_member(member_.value());
+  v1::SavedReply reply;
+  TESSERA_RETURN_IF_ERROR(Call(&Stub::Saved, request, &reply, lease_));
+  return reply;
+}
+
+absl::StatusOr<v1::RenewReply> CoordinatorClient::AskMembership() {
   v1::RenewRequest request;
   {
     absl::MutexLock lock(&mutex_);
@@ -232,7 +243,8 @@ absl::Status CoordinatorClient::AskMembership() {
   request.set_member(member_.value());
   request.set_drain_seen(drain_exchange_.load());
   v1::RenewReply reply;
-  return Once(&Stub::Renew, request, &reply, lease_ / 2, false);
+  TESSERA_RETURN_IF_ERROR(Once(&Stub::Renew, request, &reply, lease_ / 2, false));
+  return reply;
 }
 
 absl::Status CoordinatorClient::BeginTraining() {

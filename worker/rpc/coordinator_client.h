@@ -61,6 +61,7 @@ class CoordinatorClient {
 
   // Keeps the lease from now on, on a thread of its own. `on_lost` is called there, once, when this
   // worker may not go on: end every wait, then the train loop. It must not call Leave itself.
+  //   kAborted  the job went back to a checkpoint: join again, as another client
   // Where servers are replicas `on_servers` hears there of those that come and go.
   void StartRenewing(std::function<void(absl::Status)> on_lost,
                      std::function<void(const v1::ServerList&)> on_servers = nullptr);
@@ -76,7 +77,7 @@ class CoordinatorClient {
 
   // Asks whether this worker still is a member, once and at once. A server may be the first to refuse
   // one that was removed, but only the coordinator knows why it was.
-  absl::Status AskMembership();
+  absl::StatusOr<v1::RenewReply> AskMembership();
 
   absl::Status BeginTraining();
   // Epochs are begun one by one, the first being JoinReply.epoch; a worker that has all of an
@@ -87,6 +88,8 @@ class CoordinatorClient {
   //   restart   begin again with ARRIVE and reply.attempt
   //   finished  the others have ended it; the result is there, leave out the other stages
   absl::StatusOr<v1::EvaluateReply> Evaluate(v1::EvaluateRequest request);
+  // A file of a checkpoint is written, or is to be (coordinator.proto). Any thread.
+  absl::StatusOr<v1::SavedReply> Saved(v1::SavedRequest request);
   // An empty `error`: the work is done. Not cancelled by Cancel, but bounded to a few seconds. Ends
   // the renewals.
   absl::Status Leave(const v1::WorkerReport& report, absl::string_view error);

@@ -345,6 +345,7 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::RunTasks() {
   pushed_time_ = begin;
   first_value_time_ = absl::InfiniteFuture();
   job_examples_ = 0;
+  checkpoint_number_ = 0;
   recut_.reset();
   is_whole_ = false;
   needs_all_ = false;
@@ -401,6 +402,8 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::RunTasks() {
   result.is_whole = is_whole_;
   result.needs_all = needs_all_;
   result.cores = core_count_;
+  result.checkpoint_number = checkpoint_number_;
+  result.checkpoint_step = checkpoint_step_;
   result.push_seconds = absl::ToDoubleSeconds(pushed_time_ - begin);
   result.wait_seconds = absl::ToDoubleSeconds(first_value - pushed_time_);
   result.pull_seconds = absl::ToDoubleSeconds(end - first_value);
@@ -478,6 +481,10 @@ absl::Status ParameterClientGrpc::Collect(Task* task, absl::Time now) {
       job_examples_ = std::max(job_examples_, task->pull->job_examples());
       needs_all_ = needs_all_ || task->pull->needs_all();
       core_count_ = std::max(core_count_, task->pull->cores());
+      if (task->pull->checkpoint_number() > checkpoint_number_) {
+        checkpoint_number_ = task->pull->checkpoint_number();
+        checkpoint_step_ = task->pull->checkpoint_step();
+      }
     }
     return absl::OkStatus();
   }

@@ -85,6 +85,7 @@ class ParameterClientGrpc final : public ParameterClient {
   // What Options.slices say.
   const KeySet& dense_keys() const { return dense_keys_; }
   Traffic traffic() const override { return traffic_; }
+  std::vector<absl::Span<float>> held_back() override { return coder_.held_back(); }
 
   // Replicated: the servers to push to. An older list than the last one changes nothing. Any thread.
   void SetServers(const v1::ServerList& list);
@@ -179,6 +180,8 @@ class ParameterClientGrpc final : public ParameterClient {
   std::optional<SubnetPlace> recut_;
   bool is_whole_ = false;
   uint64_t job_examples_ = 0;
+  uint64_t checkpoint_number_ = 0;
+  uint64_t checkpoint_step_ = 0;
   absl::Time pushed_time_;
   absl::Time first_value_time_;
 };

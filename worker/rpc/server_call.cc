@@ -174,6 +174,8 @@ absl::Status PullFromServer::TakeHeader(const v1::ChunkHeader& header) {
   job_examples_ = header.examples();
   cores_ = header.cores();
   needs_all_ = header.need_keys();
+  checkpoint_number_ = header.checkpoint_number();
+  checkpoint_step_ = header.checkpoint_step();
   if (header.layout_hash() != layout_hash_) {
     return absl::InvalidArgumentError(
         absl::StrCat("pull: layout_hash is ", absl::Hex(header.layout_hash()), ", want ",

@@ -135,4 +135,13 @@ std::unique_ptr<UpdatePayload> UpdateCoder::MakeFlush(const ShardSlices& slices)
   return MadeUpdate(std::move(bytes));
 }
 
+std::vector<absl::Span<float>> UpdateCoder::held_back() {
+  std::vector<absl::Span<float>> views;
+  if (!residual_.has_value()) return views;
+  for (size_t p = 0; p < options_.shape.parameters.size(); ++p) {
+    views.push_back(absl::MakeSpan(residual_->of(static_cast<int>(p))));
+  }
+  return views;
+}
+
 }  // namespace tessera

@@ -41,6 +41,8 @@ class UpdateCoder {
 
   // nullptr: the codec holds nothing back.
   const Residual* residual() const { return residual_.has_value() ? &*residual_ : nullptr; }
+  // By parameter; empty: nothing is held back. Between pushes.
+  std::vector<absl::Span<float>> held_back();
   // Bytes that are held beside the update, of a model of so many entries.
   static int64_t MemoryNeeded(const CodecChoice& codecs, int64_t entries);
 

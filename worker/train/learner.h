@@ -4,6 +4,7 @@
 #define TESSERA_WORKER_TRAIN_LEARNER_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -26,6 +27,17 @@ struct TrainPoint {
   // The rows of the minibatch after this one, where they are known: they may be made ready meanwhile.
   // Lives as long as the call.
   absl::Span<const uint32_t> next = {};
+};
+
+// What a learner keeps from one exchange to the next that no server has: its optimizer's state.
+struct PrivateState {
+  struct Array {
+    std::string name;
+    absl::Span<float> values;
+  };
+  std::vector<Array> arrays;
+  // Of the optimizer, where it counts its own.
+  uint64_t* local_steps = nullptr;
 };
 
 // One thread, the train loop's.
@@ -62,6 +74,11 @@ class Learner {
 
   // Where exchanges move a core: what update_keys() and value_keys() follow from; nullptr elsewhere.
   virtual ExchangeKeys* exchange_keys() { return nullptr; }
+  // After AdoptValues, until the next call of a method: views of what a checkpoint must keep. They may be
+  // written, and AdoptPrivateState goes on from there. Most learners keep nothing. An error is the
+  // device's.
+  virtual absl::StatusOr<PrivateState> private_state() { return PrivateState(); }
+  virtual absl::Status AdoptPrivateState() { return absl::OkStatus(); }
 
   // values() have memory of their own, so that they may come while update() is being sent. Otherwise
   // they may be the same arrays, and are pulled when update() has gone and no evaluation is due.

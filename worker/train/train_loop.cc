@@ -36,7 +36,8 @@ TrainLoop::TrainLoop(Options options, const Datasets* data, Learner* learner,
       phases_(options_.clock),
       step_(options_.first_step),
       epoch_(options_.first_epoch),
-      exchange_(options_.first_exchange.value() - 1) {}
+      exchange_(options_.first_exchange.value() - 1),
+      checkpoint_number_(options_.checkpoint_number) {}
 
 bool TrainLoop::Finished() const {
   const v1::Train& train = options_.job.train();
@@ -80,11 +81,16 @@ absl::Status TrainLoop::Run() {
   job_examples_ = pulled.job_examples;
   TESSERA_RETURN_IF_ERROR(AdoptValues());
   AskCores(pulled);
+  if (options_.resumes) TESSERA_RETURN_IF_ERROR(Resume());
   TESSERA_RETURN_IF_ERROR(coordination_.BeginTraining());
   phases_.Begin(Phase::kCompute);
   TESSERA_RETURN_IF_ERROR(BeginEpoch());
   // It joined when no step was left: it only evaluates with the others.
-  if (Finished()) TESSERA_RETURN_IF_ERROR(Evaluate(/*last=*/true));
+  if (Finished()) {
+    TESSERA_RETURN_IF_ERROR(Evaluate(/*last=*/true));
+  } else if (options_.evaluation_due) {
+    TESSERA_RETURN_IF_ERROR(Evaluate(/*last=*/false));
+  }
   int64_t interval = StepsUntilExchange();
   while (!stop_ && !stopping_ && !Finished()) {
     TESSERA_RETURN_IF_ERROR(TrainStep());
@@ -102,6 +108,46 @@ absl::Status TrainLoop::Run() {
     interval = StepsUntilExchange();
   }
   phases_.Enter(Phase::kOutside);
+  if (options_.store != nullptr && (stop_ || Finished())) {
+    // As it was before the evaluation, which is made again where it was not for the end alone.
+    TESSERA_ASSIGN_OR_RETURN(const PrivateState state, private_state());
+    options_.store->SaveLast(evaluated_, state);
+  }
+  return absl::OkStatus();
+}
+
+WorkerCursor TrainLoop::cursor() const {
+  return {progress(), evaluation_due_, loss_sum_, loss_count_};
+}
+
+absl::StatusOr<PrivateState> TrainLoop::private_state() {
+  TESSERA_ASSIGN_OR_RETURN(PrivateState state, learner_.private_state());
+  const std::vector<absl::Span<float>> held_back = servers_.held_back();
+  for (size_t p = 0; p < held_back.size(); ++p) {
+    state.arrays.push_back({absl::StrCat("residual.", p), held_back[p]});
+  }
+  return state;
+}
+
+absl::Status TrainLoop::SaveIfAsked(const ExchangeResult& result) {
+  if (options_.store == nullptr || result.checkpoint_number <= checkpoint_number_) {
+    return absl::OkStatus();
+  }
+  checkpoint_number_ = result.checkpoint_number;
+  TESSERA_ASSIGN_OR_RETURN(const PrivateState state, private_state());
+  options_.store->Save(result.checkpoint_number, result.checkpoint_step, cursor(), state);
+  return absl::OkStatus();
+}
+
+absl::Status TrainLoop::Resume() {
+  TESSERA_ASSIGN_OR_RETURN(const PrivateState state, private_state());
+  TESSERA_ASSIGN_OR_RETURN(const std::optional<WorkerCursor> saved, options_.store->Load(state));
+  if (!saved.has_value()) return absl::OkStatus();
+  TESSERA_RETURN_IF_ERROR(learner_.AdoptPrivateState());
+  examples_ = saved->progress.examples;
+  last_loss_ = saved->progress.train_loss;
+  loss_sum_ = saved->loss_sum;
+  loss_count_ = saved->loss_count;
   return absl::OkStatus();
 }
 
@@ -239,7 +285,7 @@ absl::Status TrainLoop::DoExchange() {
   since_exchange_ = 0;
   examples_since_exchange_ = 0;
   coordination_.SetProgress(progress());
-  return absl::OkStatus();
+  return SaveIfAsked(result);
 }
 
 absl::StatusOr<ExchangeResult> TrainLoop::Fetch() {
@@ -294,6 +340,7 @@ absl::StatusOr<ExchangeResult> TrainLoop::FollowCut(Exchange after, ExchangeResu
 }
 
 absl::Status TrainLoop::Evaluate(bool last) {
+  evaluated_ = cursor();
   Coordination::Arrival arrival;
   arrival.progress = progress();
   arrival.loss_sum = loss_sum_;

@@ -32,6 +32,7 @@
 #include "worker/train/learner.h"
 #include "worker/train/phase_timer.h"
 #include "worker/train/step_speed.h"
+#include "worker/train/worker_state.h"
 
 namespace tessera {
 
@@ -48,6 +49,14 @@ class TrainLoop {
     Clock clock = SteadyClock();
     // Where several loops live in one process, they share sorted orders of rows here.
     OrderCache* orders = nullptr;
+    // Where checkpoints are kept; nullptr: nowhere.
+    WorkerStore* store = nullptr;
+    // The job goes on from a checkpoint, in which this worker may have saved its state.
+    bool resumes = false;
+    // And an evaluation was due there.
+    bool evaluation_due = false;
+    // Checkpoints up to this number are not this worker's to write.
+    uint64_t checkpoint_number = 0;
   };
 
   // All outlive the loop.
@@ -88,6 +97,12 @@ class TrainLoop {
   bool Draining() const;
   TrainProgress progress() const;
   absl::Status AdoptValues();
+  WorkerCursor cursor() const;
+  // The learner's, and what the codec holds back.
+  absl::StatusOr<PrivateState> private_state();
+  // The servers' answer may say that it is in a checkpoint.
+  absl::Status SaveIfAsked(const ExchangeResult& result);
+  absl::Status Resume();
 
   const Options options_;
   // Of the worker's own optimizer, where it has one.
@@ -119,6 +134,8 @@ class TrainLoop {
   double loss_sum_ = 0;
   uint64_t loss_count_ = 0;
   double last_loss_ = 0;
+  WorkerCursor evaluated_;          // at the last evaluation
+  uint64_t checkpoint_number_ = 0;  // the last one that this worker had to do with
 };
 
 }  // namespace tessera

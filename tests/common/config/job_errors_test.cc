@@ -73,12 +73,13 @@ TEST_CASE("a key that is wrong by itself gets its message", "[job_errors]") {
        "cluster, checkpoint, security\n"},
       {"checkpoint: {", "checkpoint: {evry: 3, ",
        "x.yaml:22:14: checkpoint.evry: unknown key; did you mean \"every_steps\"?\n"},
-      {"checkpoint: {directory: \"\"", "checkpoint: {directory: ck",
-       "x.yaml:22:25: checkpoint.directory: got \"ck\"; checkpoints come with the reliability "
-       "work; leave it empty\n"},
-      {"every_steps: 0", "every_steps: 10",
-       "x.yaml:22:42: checkpoint.every_steps: got \"10\"; checkpoints come with the reliability "
-       "work; leave it 0\n"},
+      {"every_steps: 0", "every_steps: -1",
+       "x.yaml:22:42: checkpoint.every_steps: got \"-1\", want an integer of at least 0\n"},
+      {"every_steps: 0", "every_steps: 30",
+       "x.yaml:22:42: checkpoint.every_steps: got 30, want checkpoint.directory as well, where they are "
+       "kept\n"},
+      {"keep: 3", "keep: 0",
+       "x.yaml:22:51: checkpoint.keep: got \"0\", want an integer in [1, 1000000]\n"},
   });
 }
 

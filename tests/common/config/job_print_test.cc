@@ -119,6 +119,7 @@ TEST_CASE("a job is printed whole, defaults included, in the order of the schema
         "  directory: \"\"\n"
         "  every_steps: 0\n"
         "  keep: 3\n"
+        "  restore: \"\"\n"
         "security:\n"
         "  certificate: \"\"\n"
         "  private_key: \"\"\n"

@@ -28,6 +28,9 @@ struct FakeServer {
   std::map<uint64_t, uint64_t> counted;
   v1::PlanApplied applied;
   bool drained = false;
+  // The last ones that it was given.
+  v1::CheckpointOrder order;
+  v1::RestoreOrder restore;
 };
 
 class ControlFixture {
@@ -149,6 +152,15 @@ class ControlFixture {
     if (server.inbox.empty()) return false;
     const v1::PlanMessage message = server.inbox.front();
     server.inbox.pop_front();
+    if (message.has_restore()) {
+      server.restore = message.restore();
+      server.plan.Clear();
+      server.applied.Clear();
+      v1::ShardMessage answer;
+      answer.mutable_restored()->set_generation(message.restore().generation());
+      Answer(i, answer);
+    }
+    if (message.has_checkpoint()) server.order = message.checkpoint();
     if (message.has_plan()) {
       for (const v1::Member& old : server.plan.members()) {
         bool stays = false;
@@ -195,6 +207,38 @@ class ControlFixture {
     }
   }
 
+  // Server `i` has written its part of the checkpoint that it was told of last, or could not.
+  void Part(int i, const std::string& error = "") {
+    v1::ShardMessage message;
+    v1::CheckpointPart& part = *message.mutable_part();
+    part.set_number(servers[i].order.mark().number());
+    part.set_error(error);
+    part.mutable_file()->set_name("shard-" + std::to_string(i) + "-of-" +
+                                  std::to_string(servers.size()) + ".safetensors");
+    part.set_version(servers[i].order.after_exchange());
+    Answer(i, message);
+  }
+  // A worker has written its file.
+  absl::Status Saved(uint64_t member, uint64_t number, uint64_t exchange, uint64_t step) {
+    v1::SavedRequest request;
+    request.set_member(member);
+    request.set_number(number);
+    request.mutable_file()->set_name("worker-" + std::to_string(member - 1) + ".safetensors");
+    request.mutable_progress()->set_exchange(exchange);
+    request.mutable_progress()->set_step(step);
+    const absl::Status status = coordinator->Saved(request, now).status();
+    Collect();
+    return status;
+  }
+  // The disk does the oldest thing that is wanted of it, and forgets it.
+  DiskTask Disk(const absl::Status& status = absl::OkStatus()) {
+    DiskTask task = tasks.front();
+    tasks.pop_front();
+    if (task.kind != DiskTask::Kind::kAbandon) coordinator->OnDisk(task, status, now);
+    Collect();
+    return task;
+  }
+
   // All attached, `workers` joined and admitted as members 1, 2, ...
   void Start(int workers) {
     for (size_t i = 0; i < servers.size(); ++i) (void)Attach(i);
@@ -210,6 +254,7 @@ class ControlFixture {
   std::unique_ptr<Coordinator> coordinator;
   std::vector<FakeServer> servers;
   std::vector<Coordinator::EvaluateAnswer> answers;
+  std::deque<DiskTask> tasks;
 
  private:
   void Answer(int server, const v1::ShardMessage& message) {
@@ -223,6 +268,7 @@ class ControlFixture {
         servers[out.server.value()].inbox.push_back(out.message);
       }
     }
+    for (DiskTask& task : coordinator->TakeDiskTasks()) tasks.push_back(std::move(task));
     for (auto& answer : coordinator->TakeReplies()) answers.push_back(std::move(answer));
   }
 };

@@ -1,0 +1,77 @@
+#include "deploy/cli/checkpoint_command.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+#include <cinttypes>
+#include <cstdio>
+#include <memory>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/config/job_check.h"
+#include "proto/status.grpc.pb.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::chrono::seconds kAnswerMax{5};
+constexpr absl::Duration kAskAgain = absl::Milliseconds(50);
+
+void SetDeadline(grpc::ClientContext* context) {
+  context->set_deadline(std::chrono::system_clock::now() + kAnswerMax);
+}
+
+int Fail(const CheckpointOptions& options, const std::string& why) {
+  std::fprintf(stderr, "tessera: no checkpoint from %s: %s\n", options.address.c_str(),
+               why.c_str());
+  return 1;
+}
+
+}  // namespace
+
+int RequestCheckpoint(const CheckpointOptions& options) {
+  if (!IsHostPort(options.address)) {
+    std::fprintf(stderr, "tessera: ADDRESS: got \"%s\", want HOST:PORT\n", options.address.c_str());
+    return 2;
+  }
+  if (const absl::Status status = UseSecurity(options.security); !status.ok()) {
+    std::fprintf(stderr, "tessera: %s\n", std::string(status.message()).c_str());
+    return 2;
+  }
+  const auto channel = grpc::CreateChannel(options.address, CurrentSecurity().ForChannel(Role::kOperator));
+  const auto admin = v1::Admin::NewStub(channel);
+  const auto status_stub = v1::Status::NewStub(channel);
+  v1::CheckpointReply reply;
+  {
+    grpc::ClientContext context;
+    SetDeadline(&context);
+    v1::AdminRequest request;
+    request.set_reason("tessera checkpoint");
+    const grpc::Status asked = admin->Checkpoint(&context, request, &reply);
+    if (asked.error_code() == grpc::StatusCode::UNIMPLEMENTED) {
+      return Fail(options, "only server 0 writes checkpoints; ask that one");
+    }
+    if (!asked.ok()) return Fail(options, asked.error_message());
+  }
+  while (true) {
+    grpc::ClientContext context;
+    SetDeadline(&context);
+    v1::JobStatus status;
+    const grpc::Status got = status_stub->Get(&context, v1::StatusRequest(), &status);
+    if (!got.ok()) return Fail(options, got.error_message());
+    const v1::CheckpointStatus& checkpoint = status.checkpoint();
+    if (checkpoint.failed_number() >= reply.number()) return Fail(options, checkpoint.failure());
+    if (checkpoint.number() >= reply.number()) {
+      if (!options.quiet) {
+        std::printf("step %" PRIu64 ": %" PRIu64 " bytes in %.3f s\n", checkpoint.step(),
+                    checkpoint.bytes(), checkpoint.write_seconds());
+      }
+      return 0;
+    }
+    if (status.state() == "done") return Fail(options, "the job has ended");
+    absl::SleepFor(kAskAgain);
+  }
+}
+
+}  // namespace tessera

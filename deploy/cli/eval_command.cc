@@ -1,0 +1,141 @@
+#include "deploy/cli/eval_command.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/config/job_reader.h"
+#include "common/layout/parameters.h"
+#include "common/method/recipe.h"
+#include "deploy/cli/open_checkpoint.h"
+#include "kernels/devices.h"
+#include "worker/data/dataset.h"
+#include "worker/data/order.h"
+#include "worker/model/network.h"
+#include "worker/replica/batch_rows.h"
+
+namespace tessera {
+namespace {
+
+struct Evaluated {
+  uint64_t step = 0;
+  Scores scores;
+};
+
+// The model's parameters, as an export has them.
+absl::Status Load(const Checkpoint& checkpoint, Network* network) {
+  const Manifest& manifest = checkpoint.manifest();
+  const std::vector<ParameterSpec>& specs = network->shape().parameters;
+  if (manifest.model_parameters != static_cast<int64_t>(specs.size())) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("eval: checkpoint has ", manifest.model_parameters,
+                     " parameters, want the job's ", specs.size()));
+  }
+  for (size_t p = 0; p < specs.size(); ++p) {
+    const CheckpointParameter& saved = manifest.parameters[p];
+    const ParameterSpec& spec = specs[p];
+    if (saved.name != spec.name || saved.rows != spec.rows || saved.columns != spec.columns) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "eval: checkpoint has parameter \"", saved.name, "\" [", saved.rows, ", ", saved.columns,
+          "], want the job's \"", spec.name, "\" [", spec.rows, ", ", spec.columns, "]"));
+    }
+    const absl::Span<float> values = network->parameter(static_cast<int>(p));
+    TESSERA_RETURN_IF_ERROR(
+        checkpoint.ReadRows(static_cast<int64_t>(p), /*state=*/-1, 0, spec.rows, values.data()));
+    if (saved.export_factor == 1) continue;
+    const float factor = static_cast<float>(saved.export_factor);
+    for (float& value : values) value *= factor;
+  }
+  network->SendParameters();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Evaluated> Evaluate(const EvalOptions& options, const v1::Job& job) {
+  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint,
+                           OpenNamedCheckpoint(options.checkpoint));
+  TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ShapeOf(job.model()));
+  TESSERA_ASSIGN_OR_RETURN(const Recipe recipe, RecipeFor(job));
+  ModelEnds ends;
+  ends.inputs = shape.inputs();
+  ends.outputs = shape.outputs();
+  ends.sigmoid = job.model().loss() == "sigmoid_cross_entropy";
+  TESSERA_ASSIGN_OR_RETURN(const Datasets data, LoadDatasets(job.data(), ends));
+  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
+                           CreateBackend(job.cluster().device(), job.cluster().threads()));
+  const InputRows input = InputRowsOf(job.model(), data);
+  Network::Options network_options;
+  network_options.batch_max = BatchRowsMax(job);
+  network_options.sparse_input = input.sparse;
+  network_options.evaluates_only = true;
+  if (!recipe.subnets) {
+    TESSERA_ASSIGN_OR_RETURN(network_options.precision, PrecisionOf(job.train().precision()));
+  }
+  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Network> network,
+                           Network::Create(job.model(), network_options, *backend));
+  TESSERA_RETURN_IF_ERROR(Load(*checkpoint, network.get()));
+  const int64_t parts =
+      std::max<int64_t>(1, static_cast<int64_t>(checkpoint->manifest().members.size()));
+  const int64_t calibration_parts = job.data().partition() == "shard" ? parts : 1;
+  BatchRows rows(job, input);
+  TESSERA_ASSIGN_OR_RETURN(
+      const std::vector<float> constants,
+      rows.Calibrate(network.get(), data.train,
+                     CalibrationRows(job.seed(), data.train.rows(), 0, calibration_parts)));
+  Evaluated evaluated;
+  evaluated.step = checkpoint->manifest().step;
+  for (int64_t part = 0; part < parts; ++part) {
+    const std::vector<uint32_t> own = EvaluationRows(data.test.rows(), part, parts);
+    TESSERA_ASSIGN_OR_RETURN(const Scores scores,
+                             rows.Score(network.get(), data.test, own, constants));
+    evaluated.scores.loss_sum += scores.loss_sum;
+    evaluated.scores.correct += scores.correct;
+    evaluated.scores.rows += scores.rows;
+    for (int i = 0; i < 3; ++i) evaluated.scores.precision_hits[i] += scores.precision_hits[i];
+  }
+  return evaluated;
+}
+
+void Print(const Evaluated& evaluated, bool json) {
+  const Scores& scores = evaluated.scores;
+  const double rows = static_cast<double>(scores.rows);
+  const double loss = scores.loss_sum / rows, accuracy = static_cast<double>(scores.correct) / rows;
+  const double at[3] = {scores.precision_hits[0] / rows, scores.precision_hits[1] / (3 * rows),
+                        scores.precision_hits[2] / (5 * rows)};
+  if (json) {
+    const nlohmann::json text = {{"step", evaluated.step},
+                                 {"test_rows", scores.rows},
+                                 {"test_loss", loss},
+                                 {"test_accuracy", accuracy},
+                                 {"precision_at", {{"1", at[0]}, {"3", at[1]}, {"5", at[2]}}}};
+    std::printf("%s\n", text.dump().c_str());
+    return;
+  }
+  std::printf("step %" PRIu64 ", %" PRIu64
+              " test rows: loss %.4f, accuracy %.4f, precision at 1, 3, 5 "
+              "%.4f, %.4f, %.4f\n",
+              evaluated.step, static_cast<uint64_t>(scores.rows), loss, accuracy, at[0], at[1],
+              at[2]);
+}
+
+}  // namespace
+
+int EvaluateCheckpoint(const EvalOptions& options) {
+  const JobReading reading = ReadJobFile(options.job_path, options.overrides, JobOptions{});
+  if (!reading.ok()) {
+    std::fputs(FormatJobErrors(reading.errors).c_str(), stderr);
+    return 2;
+  }
+  const absl::StatusOr<Evaluated> evaluated = Evaluate(options, reading.job);
+  if (!evaluated.ok()) {
+    std::fprintf(stderr, "tessera: %s\n", std::string(evaluated.status().message()).c_str());
+    return absl::IsNotFound(evaluated.status()) ? 2 : 1;
+  }
+  Print(*evaluated, options.json);
+  return 0;
+}
+
+}  // namespace tessera

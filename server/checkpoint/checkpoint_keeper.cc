@@ -1,0 +1,56 @@
+#include "server/checkpoint/checkpoint_keeper.h"
+
+#include <utility>
+
+namespace tessera {
+
+CheckpointKeeper::CheckpointKeeper(std::unique_ptr<CheckpointDirectory> directory, Done done)
+    : directory_(std::move(directory)), done_(std::move(done)) {
+  thread_ = std::thread([this] { Run(); });
+}
+
+CheckpointKeeper::~CheckpointKeeper() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+  }
+  thread_.join();
+}
+
+void CheckpointKeeper::Do(DiskTask task) {
+  absl::MutexLock lock(&mutex_);
+  tasks_.push_back(std::move(task));
+}
+
+absl::Status CheckpointKeeper::Perform(const DiskTask& task) {
+  switch (task.kind) {
+    case DiskTask::Kind::kBegin:
+      return directory_->Begin(task.folder_step).status();
+    case DiskTask::Kind::kCommit:
+      return directory_->Commit(task.manifest, task.folder_step);
+    case DiskTask::Kind::kAbandon:
+      directory_->Abandon(task.folder_step);
+      return absl::OkStatus();
+  }
+  return absl::OkStatus();
+}
+
+void CheckpointKeeper::Run() {
+  while (true) {
+    DiskTask task;
+    {
+      absl::MutexLock lock(&mutex_);
+      const auto has_task = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+        return stopping_ || !tasks_.empty();
+      };
+      mutex_.Await(absl::Condition(&has_task));
+      if (tasks_.empty()) return;
+      task = std::move(tasks_.front());
+      tasks_.pop_front();
+    }
+    const absl::Status status = Perform(task);
+    if (task.kind != DiskTask::Kind::kAbandon) done_(task, status);
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,115 @@
+#include "server/checkpoint/restore.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/base/check.h"
+#include "common/base/log.h"
+#include "common/checkpoint/slices.h"
+#include "server/checkpoint/checkpoint_directory.h"
+
+namespace tessera {
+namespace {
+
+std::set<std::string> LinesOf(const std::string& text) {
+  return absl::StrSplit(text, '\n', absl::SkipEmpty());
+}
+
+std::string Describe(const CheckpointParameter& parameter) {
+  return absl::StrCat("\"", parameter.name, "\" [", parameter.rows, ", ", parameter.columns, "]");
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Checkpoint>> OpenForRestore(const std::string& path) {
+  struct stat info;
+  if (stat(absl::StrCat(path, "/", kManifestName).c_str(), &info) == 0) {
+    TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Checkpoint> checkpoint, Checkpoint::Open(path));
+    TESSERA_RETURN_IF_ERROR(checkpoint->VerifySums());
+    return checkpoint;
+  }
+  std::vector<ListedCheckpoint> broken;
+  absl::StatusOr<std::unique_ptr<Checkpoint>> newest = NewestCheckpoint(path, &broken);
+  for (const ListedCheckpoint& entry : broken) {
+    Log(LogLevel::kWarning, absl::StrCat("checkpoint: passed over step=", entry.step, " why=\"",
+                                         entry.status.message(), "\""));
+  }
+  return newest;
+}
+
+absl::Status CheckRestorable(const Manifest& saved, const Manifest& model) {
+  const auto differs = [](absl::string_view what) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("checkpoint: ", what, "; it is of another model or another method"));
+  };
+  if (saved.states != model.states) {
+    return differs(absl::StrCat("states of the servers' optimizer are ", saved.states, ", want ",
+                                model.states));
+  }
+  if (saved.model_parameters != model.model_parameters) {
+    return differs(absl::StrCat("parameters of the model are ", saved.model_parameters, ", want ",
+                                model.model_parameters));
+  }
+  if (saved.parameters.size() != model.parameters.size()) {
+    return differs(absl::StrCat("parameters are ", saved.parameters.size(), ", want ",
+                                model.parameters.size()));
+  }
+  for (size_t p = 0; p < saved.parameters.size(); ++p) {
+    const CheckpointParameter& a = saved.parameters[p];
+    const CheckpointParameter& b = model.parameters[p];
+    if (a.name == b.name && a.rows == b.rows && a.columns == b.columns) continue;
+    return differs(absl::StrCat("parameter ", p, " is ", Describe(a), ", want ", Describe(b)));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::string> ChangedKeys(const Manifest& saved, const Manifest& model) {
+  const std::set<std::string> before = LinesOf(saved.job_text), now = LinesOf(model.job_text);
+  std::vector<std::string> lines;
+  std::set_symmetric_difference(before.begin(), before.end(), now.begin(), now.end(),
+                                std::back_inserter(lines));
+  std::set<std::string> keys;
+  for (const std::string& line : lines) keys.insert(line.substr(0, line.find('=')));
+  return std::vector<std::string>(keys.begin(), keys.end());
+}
+
+absl::StatusOr<std::shared_ptr<const SavedState>> SavedStateOf(const Checkpoint& checkpoint,
+                                                               bool from_restore) {
+  auto state = std::make_shared<SavedState>();
+  state->manifest = checkpoint.manifest();
+  state->from_restore = from_restore;
+  TESSERA_ASSIGN_OR_RETURN(state->job, ParseSavedJob(absl::StrCat("\"", checkpoint.path(), "/",
+                                                                  kManifestName, "\": coordinator"),
+                                                     state->manifest.coordinator));
+  return std::shared_ptr<const SavedState>(std::move(state));
+}
+
+absl::Status LoadShard(const Checkpoint& checkpoint, Shard* shard) {
+  const Manifest& manifest = checkpoint.manifest();
+  TESSERA_ASSIGN_OR_RETURN(const auto state, SavedStateOf(checkpoint, false));
+  SavedShard saved;
+  saved.read_rows = [&checkpoint](int parameter, int state_index, int64_t row_begin,
+                                  int64_t row_end, float* out) {
+    return checkpoint.ReadRows(parameter, state_index, row_begin, row_end, out);
+  };
+  const ShardSlices& slices = shard->slices();
+  const CheckpointShard counters =
+      CountersFor(manifest.shards, static_cast<int64_t>(slices.shard.value()), slices.shard_count);
+  saved.counters.version = Version(counters.version);
+  saved.counters.examples = counters.examples;
+  saved.counters.pushes = counters.pushes;
+  saved.counters.staleness_sum = counters.staleness_sum;
+  saved.counters.staleness_max = counters.staleness_max;
+  const size_t entries = std::min(counters.staleness.size(), saved.counters.staleness.size());
+  std::copy_n(counters.staleness.begin(), entries, saved.counters.staleness.begin());
+  saved.exchange = Exchange(manifest.exchange);
+  saved.whole_next = state->job.whole_next;
+  return shard->Load(saved);
+}
+
+}  // namespace tessera

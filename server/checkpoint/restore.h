@@ -1,0 +1,38 @@
+// What a server begins with when the job goes on from a checkpoint.
+#ifndef TESSERA_SERVER_CHECKPOINT_RESTORE_H_
+#define TESSERA_SERVER_CHECKPOINT_RESTORE_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/manifest.h"
+#include "server/control/saved_job.h"
+#include "server/shard/shard.h"
+
+namespace tessera {
+
+// The checkpoint that `path` names: its own folder, or the newest whole one of those in it. All its sums
+// are right; broken ones that were passed over are logged.
+absl::StatusOr<std::unique_ptr<Checkpoint>> OpenForRestore(const std::string& path);
+
+// Can a job of `model` (JobFacts::model_manifest) go on from `saved`? The parameters and the states of the
+// servers' rule must be the same; the numbers of servers and workers need not.
+// kFailedPrecondition says what differs.
+absl::Status CheckRestorable(const Manifest& saved, const Manifest& model);
+// The keys of the job that are others now, for people: "cluster.servers.count", "train.steps".
+std::vector<std::string> ChangedKeys(const Manifest& saved, const Manifest& model);
+
+// For the coordinator. kInvalidArgument: its part of the manifest is broken.
+absl::StatusOr<std::shared_ptr<const SavedState>> SavedStateOf(const Checkpoint& checkpoint,
+                                                               bool from_restore);
+
+// Gives `shard`, which was just made, its share of the checkpoint. Codes as Checkpoint::ReadRows.
+absl::Status LoadShard(const Checkpoint& checkpoint, Shard* shard);
+
+}  // namespace tessera
+
+#endif  // TESSERA_SERVER_CHECKPOINT_RESTORE_H_

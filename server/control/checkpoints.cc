@@ -1,0 +1,265 @@
+#include "server/control/checkpoints.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/log.h"
+
+namespace tessera {
+namespace {
+
+CheckpointFile FileOf(const v1::SavedFile& message) {
+  return {message.name(), static_cast<int64_t>(message.bytes()), message.sum()};
+}
+
+}  // namespace
+
+v1::CheckpointMark Checkpoints::mark() const {
+  v1::CheckpointMark mark;
+  mark.set_number(number_);
+  mark.set_folder_step(folder_step_);
+  return mark;
+}
+
+uint64_t Checkpoints::Ask() {
+  asked_ = true;
+  return number_ + 1;
+}
+
+void Checkpoints::SetLast(std::shared_ptr<const SavedState> last) {
+  last_ = std::move(last);
+  done_step_ = last_->manifest.step;
+}
+
+void Checkpoints::Begin(uint64_t step, Exchange after, absl::Time now) {
+  if (stage_ != Stage::kIdle) {
+    tasks_.push_back({DiskTask::Kind::kAbandon, number_, folder_step_, {}});
+  }
+  stage_ = Stage::kBeginning;
+  ++number_;
+  folder_step_ = step;
+  after_ = after;
+  order_.reset();
+  parts_.clear();
+  saved_.clear();
+  copied_at_ = now;
+  tasks_.push_back({DiskTask::Kind::kBegin, number_, folder_step_, {}});
+}
+
+bool Checkpoints::BeginLast(const MemberRecord& member, absl::Time now) {
+  finished_.insert(member.member);
+  if (is_last_ || last_made_) return true;
+  const bool is_busy = stage_ == Stage::kCommitting || stage_ == Stage::kBeginning ||
+                       (stage_ == Stage::kWriting && !IsUntouched());
+  if (is_busy) return false;
+  is_last_ = true;
+  asked_ = false;
+  Begin(std::max(done_step_, folder_step_) + 1, Exchange(0), now);
+  return true;
+}
+
+void Checkpoints::Drive(Exchange highest_exchange, uint64_t highest_step, absl::Time now) {
+  const uint64_t every = static_cast<uint64_t>(facts_.checkpoint_every);
+  const uint64_t local = static_cast<uint64_t>(facts_.local_steps);
+  if (asked_) {
+    const bool is_free = stage_ == Stage::kIdle ||
+                         (stage_ == Stage::kWriting && IsUntouched() && facts_.synchronous &&
+                          after_ > Exchange(highest_exchange.value() + 2));
+    if (!is_free) return;
+    asked_ = false;
+    Begin(highest_step + 1, facts_.synchronous ? highest_exchange.Next() : Exchange(0), now);
+    return;
+  }
+  if (stage_ != Stage::kIdle || every == 0) return;
+  if (!facts_.synchronous) {
+    if (highest_step / every > done_step_ / every) Begin(highest_step, Exchange(0), now);
+    return;
+  }
+  // The exchange at whose end the next multiple is reached, agreed on before it comes.
+  const uint64_t due = (std::max(done_step_, highest_exchange.value() * local) / every + 1) * every;
+  const Exchange after((due + local - 1) / local);
+  const uint64_t steps = static_cast<uint64_t>(facts_.steps);
+  if (steps > 0 && after.value() > (steps + local - 1) / local) return;
+  Begin(due, after, now);
+}
+
+v1::CheckpointOrder Checkpoints::OnAgreed(Exchange first) {
+  stage_ = Stage::kWriting;
+  after_ = first;
+  order_.emplace();
+  *order_->mutable_mark() = mark();
+  order_->set_after_exchange(after_.value());
+  return *order_;
+}
+
+void Checkpoints::OnDisk(const DiskTask& task, const absl::Status& status, absl::Time now) {
+  if (task.number != number_ || stage_ == Stage::kIdle) return;
+  if (!status.ok()) {
+    Fail(status.message());
+    return;
+  }
+  if (task.kind == DiskTask::Kind::kBegin && stage_ == Stage::kBeginning) {
+    stage_ = Stage::kAgreeing;
+    return;
+  }
+  if (task.kind != DiskTask::Kind::kCommit || stage_ != Stage::kCommitting) return;
+  stage_ = Stage::kIdle;
+  last_made_ = last_made_ || is_last_;
+  last_ = std::move(open_state_);
+  done_step_ = std::max(done_step_, last_->manifest.step);
+  whole_number_ = number_;
+  whole_step_ = last_->manifest.step;
+  whole_bytes_ = 0;
+  for (const CheckpointFile& file : last_->manifest.files) whole_bytes_ += file.bytes;
+  whole_taken_ = now - copied_at_;
+  whole_at_ = now;
+  ++count_;
+  failed_number_ = 0;
+  failure_.clear();
+  Log(LogLevel::kInfo,
+      absl::StrCat("checkpoint: whole number=", number_, " step=", whole_step_,
+                   " bytes=", whole_bytes_, " ms=", absl::ToInt64Milliseconds(whole_taken_)));
+}
+
+void Checkpoints::Fail(absl::string_view why) {
+  if (stage_ == Stage::kIdle) return;
+  // The next one is due a whole interval later: a disk that is full is not asked at every exchange.
+  const bool has_exchange = facts_.synchronous && after_ != Exchange(0);
+  done_step_ = std::max<uint64_t>(
+      done_step_, has_exchange ? after_.value() * facts_.local_steps : folder_step_);
+  stage_ = Stage::kIdle;
+  order_.reset();
+  last_made_ = last_made_ || is_last_;
+  failed_number_ = number_;
+  failure_ = std::string(why);
+  tasks_.push_back({DiskTask::Kind::kAbandon, number_, folder_step_, {}});
+  Log(LogLevel::kWarning,
+      absl::StrCat("checkpoint: failed number=", number_, " why=\"", why, "\"; training goes on"));
+}
+
+void Checkpoints::GoBack(uint64_t step) {
+  finished_.clear();
+  Fail("the job goes back to an earlier one");
+  done_step_ = step;
+}
+
+void Checkpoints::OnPart(ShardId server, const v1::CheckpointPart& part, absl::Time now) {
+  if (part.number() != number_ || stage_ != Stage::kWriting) return;
+  if (!part.error().empty()) {
+    Fail(absl::StrCat("server ", server.value(), ": ", part.error()));
+    return;
+  }
+  const absl::Time copied = now - absl::Seconds(part.seconds());
+  copied_at_ = parts_.empty() ? std::max(copied_at_, copied) : std::min(copied_at_, copied);
+  parts_[server] = part;
+}
+
+void Checkpoints::OnSaved(const MemberRecord& member, const v1::SavedRequest& request) {
+  if (request.number() != number_ || stage_ != Stage::kWriting) return;
+  if (!request.error().empty()) {
+    Fail(absl::StrCat("worker ", member.rank.value(), ": ", request.error()));
+    return;
+  }
+  saved_[member.rank] = {member.member, request};
+}
+
+bool Checkpoints::IsAwaited(const MemberRecord& member) const {
+  if (member.state != MemberState::kAdmitted) return false;
+  const auto saved = saved_.find(member.rank);
+  if (saved != saved_.end() && saved->second.member == member.member) return false;
+  if (!is_last_ && finished_.count(member.member) > 0) return false;
+  // One that begins after the exchange, or was told that this one is not its to write.
+  if (facts_.synchronous && after_ != Exchange(0)) return member.first_exchange <= after_;
+  return member.told_checkpoint.has_value() && *member.told_checkpoint < number_;
+}
+
+bool Checkpoints::IsComplete(const MemberTable& members) const {
+  if (stage_ != Stage::kWriting || static_cast<int>(parts_.size()) != facts_.servers) return false;
+  for (const MemberRecord* member : members.Counted()) {
+    if (IsAwaited(*member)) return false;
+  }
+  return true;
+}
+
+uint64_t Checkpoints::saved_step() const {
+  uint64_t step = 0;
+  for (const auto& [rank, saved] : saved_) {
+    step = std::max<uint64_t>(step, saved.request.progress().step());
+  }
+  return saved_.empty() ? folder_step_ : step;
+}
+
+uint64_t Checkpoints::saved_step_least() const {
+  uint64_t step = saved_step();
+  for (const auto& [rank, saved] : saved_) {
+    step = std::min<uint64_t>(step, saved.request.progress().step());
+  }
+  return step;
+}
+
+bool Checkpoints::evaluation_due() const {
+  return std::any_of(saved_.begin(), saved_.end(),
+                     [](const auto& entry) { return entry.second.request.evaluation_due(); });
+}
+
+Manifest Checkpoints::MakeManifest(const SavedJob& job, Generation generation) const {
+  Manifest manifest = *facts_.model_manifest;
+  manifest.step = saved_step();
+  manifest.generation = generation.value();
+  for (const auto& [rank, saved] : saved_) {
+    const v1::Progress& progress = saved.request.progress();
+    manifest.members.push_back(
+        {saved.member.value(), rank.value(), progress.exchange(), progress.step()});
+    manifest.files.push_back(FileOf(saved.request.file()));
+    if (facts_.synchronous) manifest.exchange = std::max(manifest.exchange, progress.exchange());
+  }
+  if (facts_.synchronous && manifest.exchange == 0) manifest.exchange = after_.value();
+  for (const auto& [server, part] : parts_) {
+    CheckpointShard& shard = manifest.shards[server.value()];
+    shard.version = part.version();
+    shard.examples = part.examples();
+    shard.pushes = part.pushes();
+    shard.staleness_sum = part.staleness_sum();
+    shard.staleness_max = part.staleness_max();
+    shard.staleness.assign(part.staleness_histogram().begin(), part.staleness_histogram().end());
+    manifest.files.push_back(FileOf(part.file()));
+  }
+  if (!job.whole_next && facts_.subnets && !saved_.empty()) {
+    for (const int weight : facts_.weights_of_mean_share) {
+      manifest.parameters[weight].export_factor = 1.0 / static_cast<double>(saved_.size());
+    }
+  }
+  manifest.coordinator = FormatSavedJob(job);
+  return manifest;
+}
+
+void Checkpoints::Commit(SavedJob job, Generation generation) {
+  stage_ = Stage::kCommitting;
+  order_.reset();
+  job.whole_next = false;
+  for (const auto& [server, part] : parts_) job.whole_next = job.whole_next || part.whole_next();
+  auto state = std::make_shared<SavedState>();
+  state->manifest = MakeManifest(job, generation);
+  state->job = std::move(job);
+  tasks_.push_back({DiskTask::Kind::kCommit, number_, folder_step_, state->manifest});
+  open_state_ = std::move(state);
+}
+
+std::vector<DiskTask> Checkpoints::TakeTasks() { return std::exchange(tasks_, {}); }
+
+void Checkpoints::Fill(absl::Time now, v1::CheckpointStatus* status) const {
+  status->set_number(whole_number_);
+  status->set_step(whole_step_);
+  status->set_bytes(whole_bytes_);
+  status->set_count(count_);
+  if (count_ > 0) {
+    status->set_write_seconds(absl::ToDoubleSeconds(whole_taken_));
+    status->set_age_seconds(absl::ToDoubleSeconds(now - whole_at_));
+  }
+  status->set_failed_number(failed_number_);
+  status->set_failure(failure_);
+  if (stage_ != Stage::kIdle) status->set_open_number(number_);
+}
+
+}  // namespace tessera

@@ -1,0 +1,153 @@
+// How a checkpoint of a running job comes into being, as the coordinator sees it.
+//
+//   begin    the folder for the files is made (DiskTask::kBegin)
+//   agree    members in lockstep: all servers promise an exchange, as for a joiner (agreement.h), long
+//            before it comes, so that nobody waits. Elsewhere nothing need be agreed on: what a checkpoint
+//            has of each server is what a pull at that moment would have got.
+//   write    servers copy what they have after that exchange, and go on; members learn from their next
+//            pull that they have a file to write, too
+//   commit   all files are on the disk: the manifest is written, and the folder gets its name
+//            (DiskTask::kCommit)
+//
+// One at a time. What goes wrong on the way ends that one; the next is begun when it is due.
+#ifndef TESSERA_SERVER_CONTROL_CHECKPOINTS_H_
+#define TESSERA_SERVER_CONTROL_CHECKPOINTS_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "common/base/ids.h"
+#include "common/checkpoint/manifest.h"
+#include "proto/coordinator.pb.h"
+#include "proto/status.pb.h"
+#include "server/control/job_facts.h"
+#include "server/control/member_table.h"
+#include "server/control/saved_job.h"
+
+namespace tessera {
+
+// Something that the coordinator wants done with checkpoint.directory (checkpoint_directory.h).
+struct DiskTask {
+  enum class Kind { kBegin, kCommit, kAbandon };
+  Kind kind = Kind::kBegin;
+  uint64_t number = 0;
+  uint64_t folder_step = 0;
+  // Of a commit.
+  Manifest manifest;
+};
+
+// Pure: events and the time come in; what the disk has to do comes out of TakeTasks.
+class Checkpoints {
+ public:
+  // `facts` outlives it.
+  explicit Checkpoints(const JobFacts& facts) : facts_(facts) {}
+
+  enum class Stage {
+    kIdle,
+    kBeginning,   // the folder is being made
+    kAgreeing,    // the exchange is not known yet
+    kWriting,     // ordered
+    kCommitting,  // all files are there
+  };
+  Stage stage() const { return stage_; }
+
+  // One is wanted as soon as may be. Returns its number.
+  uint64_t Ask();
+  // Training is over for `member`, which has written what it was asked to: a last one, of where everybody
+  // stands. Whether it can begin now; if not, ask again.
+  bool BeginLast(const MemberRecord& member, absl::Time now);
+
+  // Begins one where it is time for it. `highest`: the furthest exchange and step known.
+  void Drive(Exchange highest_exchange, uint64_t highest_step, absl::Time now);
+  // While agreeing: the exchange that all are to promise is at least this one. None of it is folded before
+  // the order has come, so that nobody can read what it brings without being told.
+  Exchange first_promised() const { return after_; }
+  // All have promised `first`, and what it brings is taken. 0, without lockstep: now. Returns what to tell the servers.
+  v1::CheckpointOrder OnAgreed(Exchange first);
+  bool needs_agreement() const { return facts_.synchronous && !is_last_; }
+  bool is_last() const { return is_last_; }
+
+  void OnDisk(const DiskTask& task, const absl::Status& status, absl::Time now);
+  void OnPart(ShardId server, const v1::CheckpointPart& part, absl::Time now);
+  void OnSaved(const MemberRecord& member, const v1::SavedRequest& request);
+  // All parts and files are there: commits, with what only the coordinator knows.
+  bool IsComplete(const MemberTable& members) const;
+  void Commit(SavedJob job, Generation generation);
+  // The step that the files are of, where some worker told.
+  uint64_t saved_step() const;
+  // Members that advance on their own are at different steps.
+  uint64_t saved_step_least() const;
+  bool evaluation_due() const;
+  // The moment that the values are of, or the last that is known to lie before it.
+  absl::Time copied_at() const { return copied_at_; }
+
+  // Gives the open one up.
+  void Fail(absl::string_view why);
+  // The job goes back to `step`: gives the open one up, and counts from there.
+  void GoBack(uint64_t step);
+
+  // The order that servers must have heard of; nullopt: none.
+  const std::optional<v1::CheckpointOrder>& order() const { return order_; }
+  v1::CheckpointMark mark() const;
+  uint64_t number() const { return number_; }
+  // The last whole one; nullptr: none.
+  const std::shared_ptr<const SavedState>& last() const { return last_; }
+  void SetLast(std::shared_ptr<const SavedState> last);
+  bool has_last_of_all() const { return last_made_; }
+
+  std::vector<DiskTask> TakeTasks();
+  void Fill(absl::Time now, v1::CheckpointStatus* status) const;
+
+ private:
+  struct Saved {
+    MemberId member;
+    v1::SavedRequest request;
+  };
+
+  void Begin(uint64_t step, Exchange after, absl::Time now);
+  // No server has made its copy yet, as far as is known.
+  bool IsUntouched() const { return parts_.empty() && saved_.empty(); }
+  bool IsAwaited(const MemberRecord& member) const;
+  Manifest MakeManifest(const SavedJob& job, Generation generation) const;
+
+  const JobFacts& facts_;
+  Stage stage_ = Stage::kIdle;
+  uint64_t number_ = 0;
+  uint64_t folder_step_ = 0;
+  Exchange after_;
+  bool is_last_ = false;
+  std::set<MemberId> finished_;  // they write no more but to the last one
+  bool last_made_ = false;       // the last one of all is whole, or has failed
+  bool asked_ = false;
+  std::optional<v1::CheckpointOrder> order_;
+  std::map<ShardId, v1::CheckpointPart> parts_;
+  std::map<Rank, Saved> saved_;
+  absl::Time copied_at_;
+  // Checkpoints are due after these.
+  uint64_t done_step_ = 0;
+  std::shared_ptr<const SavedState> open_state_;  // being committed
+  std::shared_ptr<const SavedState> last_;
+  std::vector<DiskTask> tasks_;
+
+  // For people.
+  uint64_t whole_number_ = 0;
+  uint64_t whole_step_ = 0;
+  uint64_t whole_bytes_ = 0;
+  absl::Duration whole_taken_;
+  absl::Time whole_at_;
+  uint64_t count_ = 0;
+  uint64_t failed_number_ = 0;
+  std::string failure_;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_SERVER_CONTROL_CHECKPOINTS_H_

@@ -1,0 +1,142 @@
+// The coordinator's part in checkpoints, and how it goes on from one.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/log.h"
+#include "server/control/coordinator.h"
+
+namespace tessera {
+
+void Coordinator::DriveCheckpoint(absl::Time now) {
+  using Stage = Checkpoints::Stage;
+  const bool trains = facts_.checkpoints && phase_ == Phase::kRunning && membership_.started() &&
+                      !membership_.paused();
+  if (!trains) return;
+  const auto& members = membership_.members();
+  if (!evaluation_.stop() && !membership_.draining()) {
+    const Exchange highest =
+        std::max(members.HighestExchange(), membership_.servers().HighestCommitted());
+    uint64_t step = 0;
+    for (const MemberRecord* member : members.Counted()) {
+      step = std::max<uint64_t>(step, member->progress.step());
+    }
+    checkpoints_.Drive(highest, step, now);
+  }
+  if (checkpoints_.stage() == Stage::kAgreeing) {
+    if (!checkpoints_.needs_agreement()) {
+      membership_.OrderCheckpoint(checkpoints_.OnAgreed(Exchange(0)));
+    } else if (!membership_.agreed_checkpoint()) {
+      membership_.ProposeCheckpoint(checkpoints_.first_promised());
+    } else {
+      membership_.OrderCheckpoint(checkpoints_.OnAgreed(*membership_.agreed_checkpoint()));
+    }
+  }
+  if (checkpoints_.IsComplete(members)) {
+    checkpoints_.Commit(SaveJob(now), membership_.generation());
+  }
+  if (!checkpoints_.order() && checkpoints_.stage() != Stage::kAgreeing) {
+    membership_.DropCheckpoint();
+  }
+}
+
+SavedJob Coordinator::SaveJob(absl::Time now) const {
+  const uint64_t step = checkpoints_.saved_step();
+  SavedJob job;
+  job.train_seconds = absl::ToDoubleSeconds(clock_.Trained(now));
+  job.evaluation_due = checkpoints_.evaluation_due();
+  // What was found at this very step is found again.
+  for (const v1::HistoryEntry& entry : evaluation_.history()) {
+    if (entry.step() < step) job.history.push_back(entry);
+  }
+  job.cuts = epochs_.Save(checkpoints_.saved_step_least(), step);
+  job.partial_pushes = membership_.partial_pushes();
+  for (const auto& [id, record] : membership_.members().all()) {
+    if (record.first_exchange == Exchange() || record.state == MemberState::kRejoins) continue;
+    ++job.joined;
+    job.lost += record.state == MemberState::kLost || record.state == MemberState::kFailed;
+  }
+  return job;
+}
+
+absl::StatusOr<v1::SavedReply> Coordinator::Saved(const v1::SavedRequest& request, absl::Time now) {
+  TESSERA_ASSIGN_OR_RETURN(const MemberRecord* member, Admitted(MemberId(request.member()), now));
+  v1::SavedReply reply;
+  if (request.number() != 0) {
+    checkpoints_.OnSaved(*member, request);
+    Settle(now);
+    return reply;
+  }
+  // One that leaves before the end has nothing to do with it.
+  if (!facts_.checkpoints || !evaluation_.stop() || !evaluation_.Takes(*member)) return reply;
+  if (!checkpoints_.BeginLast(*member, now)) {
+    reply.set_wait(true);
+    Settle(now);
+    return reply;
+  }
+  Settle(now);
+  if (checkpoints_.has_last_of_all()) return reply;
+  if (checkpoints_.stage() == Checkpoints::Stage::kWriting) {
+    *reply.mutable_mark() = checkpoints_.mark();
+  } else {
+    reply.set_wait(true);
+  }
+  return reply;
+}
+
+absl::StatusOr<uint64_t> Coordinator::Checkpoint(absl::string_view reason, absl::Time now) {
+  const auto refuse = [](absl::string_view why) {
+    return absl::FailedPreconditionError(absl::StrCat("checkpoint: ", why));
+  };
+  if (!facts_.checkpoints) {
+    return refuse("the job has no checkpoint.directory; it can only be given at the start");
+  }
+  if (phase_ != Phase::kRunning || membership_.draining() || evaluation_.stop()) {
+    return refuse("the job is ending");
+  }
+  if (!membership_.started() || membership_.paused()) return refuse("the job does not train yet");
+  Log(LogLevel::kInfo, absl::StrCat("checkpoint: asked for reason=\"", reason, "\""));
+  const uint64_t number = checkpoints_.Ask();
+  Settle(now);
+  return number;
+}
+
+void Coordinator::OnDisk(const DiskTask& task, const absl::Status& status, absl::Time now) {
+  checkpoints_.OnDisk(task, status, now);
+  if (checkpoints_.last() != nullptr) membership_.SetSaved(checkpoints_.last());
+  Settle(now);
+}
+
+void Coordinator::Restore() {
+  const SavedJob& job = checkpoints_.last()->job;
+  epochs_.Restore(job.cuts);
+  evaluation_.GoBack(job.history);
+  removed_late_ = false;
+}
+
+void Coordinator::GoBack(absl::string_view why, absl::Time now) {
+  const Manifest& manifest = checkpoints_.last()->manifest;
+  Log(LogLevel::kWarning, absl::StrCat("control: going back step=", manifest.step,
+                                       " exchange=", manifest.exchange, " why=\"", why, "\""));
+  ++rollbacks_;
+  // The time was spent: it counts, but not the wait.
+  clock_.Pause(now);
+  checkpoints_.GoBack(manifest.step);
+  Restore();
+  membership_.GoBack();
+}
+
+void Coordinator::FillCheckpoint(absl::Time now, v1::JobStatus* status) const {
+  if (!facts_.checkpoints && facts_.restored == nullptr) return;
+  checkpoints_.Fill(now, status->mutable_checkpoint());
+  status->mutable_checkpoint()->set_rollbacks(rollbacks_);
+  if (facts_.restored != nullptr) {
+    status->mutable_checkpoint()->set_resumed_step(facts_.restored->manifest.step);
+  }
+  if (checkpoints_.last() != nullptr) {
+    status->set_checkpoint_step(checkpoints_.last()->manifest.step);
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,139 @@
+// Checkpoints, and going back to one: what servers and members are told.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/log.h"
+#include "server/control/membership.h"
+
+namespace tessera {
+
+void Membership::ProposeCheckpoint(Exchange first) {
+  if (open_ && open_->checkpoint) return;
+  checkpoint_first_ = first;
+  ProposeNext();
+}
+
+void Membership::OrderCheckpoint(const v1::CheckpointOrder& order) {
+  checkpoint_first_.reset();
+  agreed_checkpoint_.reset();
+  checkpoint_order_ = order;
+  v1::PlanMessage message;
+  *message.mutable_checkpoint() = order;
+  if (open_ && open_->checkpoint) {
+    message.set_withdraw(open_->agreement.number());
+    open_.reset();
+  }
+  SendToAll(message);
+  ProposeNext();
+}
+
+void Membership::DropCheckpoint() {
+  checkpoint_first_.reset();
+  agreed_checkpoint_.reset();
+  checkpoint_order_.reset();
+  if (!open_ || !open_->checkpoint) return;
+  v1::PlanMessage message;
+  message.set_withdraw(open_->agreement.number());
+  open_.reset();
+  SendToAll(message);
+  ProposeNext();
+}
+
+uint64_t Membership::MarkTold(MemberId member, uint64_t number) {
+  MemberRecord* const record = members_.Find(member);
+  if (!record->told_checkpoint) record->told_checkpoint = number;
+  return *record->told_checkpoint;
+}
+
+void Membership::OnServerLost(ShardId server, absl::Duration silence) {
+  if (paused_ && servers_.IsLost(server)) return;
+  servers_.SetGone(server);
+  const std::string told =
+      absl::StrCat("server ", server.value(), " is gone: last heard ",
+                   absl::FormatDuration(absl::Trunc(silence, absl::Milliseconds(1))),
+                   " ago, lease ", absl::FormatDuration(facts_.lease_timeout));
+  if (CanGoBack()) {
+    paused_ = true;
+    Log(LogLevel::kWarning, absl::StrCat("control: paused why=\"", told,
+                                         "; start it again, and the job goes on from step ",
+                                         saved_->manifest.step, "\""));
+    return;
+  }
+  if (!failure_) failure_ = absl::StrCat(told, "; its parameters are lost, start the job again");
+}
+
+void Membership::GoBack() {
+  for (const auto& [id, record] : members_.all()) {
+    if (!IsLive(record.state)) continue;
+    members_.End(id, MemberState::kRejoins,
+                 absl::StrCat("the job went back to step ", saved_->manifest.step));
+  }
+  // What they did since is undone: nobody is to count by it.
+  for (const auto& [id, record] : members_.all()) {
+    MemberRecord* const member = members_.Find(id);
+    member->site_until.reset();
+    member->progress.set_exchange(0);
+    if (record.state == MemberState::kRejoins) member->progress.Clear();
+  }
+  begun_from_ = saved_;
+  started_ = false;
+  paused_ = false;
+  open_.reset();
+  checkpoint_first_.reset();
+  agreed_checkpoint_.reset();
+  checkpoint_order_.reset();
+  sites_begin_ = Exchange();
+  parts_.Clear();
+  servers_.GoBack();
+  generation_ = std::max(generation_, Generation(saved_->manifest.generation)).Next();
+  restore_generation_ = generation_;
+  v1::PlanMessage message;
+  *message.mutable_restore() = RestoreText();
+  message.set_withdraw(last_proposal_);
+  SendToAll(message);
+}
+
+v1::RestoreOrder Membership::RestoreText() const {
+  v1::RestoreOrder order;
+  order.set_generation(restore_generation_.value());
+  order.set_step(begun_from_->manifest.step);
+  order.set_from_restore(begun_from_->from_restore);
+  return order;
+}
+
+void Membership::OnRestored(ShardId server, const v1::RestoreReply& reply, absl::Time now) {
+  if (!reply.error().empty()) {
+    if (!failure_) failure_ = absl::StrCat("server ", server.value(), ": ", reply.error());
+    return;
+  }
+  servers_.OnRestored(server, Generation(reply.generation()), now);
+  TryStart();
+}
+
+void Membership::BeginMember(MemberRecord* member) const {
+  member->first_exchange = Exchange(1);
+  if (begun_from_ == nullptr) return;
+  const Manifest& manifest = begun_from_->manifest;
+  member->restored = true;
+  if (facts_.synchronous) {
+    member->first_exchange = Exchange(manifest.exchange + 1);
+    member->first_step = manifest.step;
+    return;
+  }
+  // Members advanced on their own: each goes on from where it was, and one more from the last of them.
+  const CheckpointMember* from = nullptr;
+  for (const CheckpointMember& saved : manifest.members) {
+    if (saved.rank == member->rank.value()) {
+      from = &saved;
+      break;
+    }
+    if (from == nullptr || saved.step < from->step) from = &saved;
+  }
+  member->first_step = from != nullptr ? from->step : manifest.step;
+  member->first_exchange =
+      Exchange(from != nullptr ? from->exchange + 1 : manifest.step / facts_.local_steps + 1);
+}
+
+}  // namespace tessera

@@ -1,0 +1,171 @@
+#include "server/control/saved_job.h"
+
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/base/check.h"
+#include "common/checkpoint/strict_json.h"
+
+namespace tessera {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int64_t kFormat = 1;
+constexpr size_t kCutsMax = 1 << 16;
+constexpr size_t kHistoryMax = 1 << 20;
+constexpr size_t kRanksMax = 1 << 16;
+
+std::string Text(double value) { return absl::StrFormat("%.17g", value); }
+
+absl::Status Wrong(const std::string& where, absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat(where, ": ", what));
+}
+
+absl::Status GetNumber(const std::string& where, const char* key, JsonFields* fields,
+                       double* value) {
+  std::string text = "0";
+  fields->Get(key, &text);
+  if (absl::SimpleAtod(text, value)) return absl::OkStatus();
+  return Wrong(where, absl::StrCat(key, " is \"", text, "\", want a number"));
+}
+
+Json ToJson(const SavedCut& cut) {
+  return {{"epoch", cut.epoch},
+          {"first_step", cut.first_step},
+          {"steps", cut.steps},
+          {"rows_total", cut.rows_total},
+          {"ranks", cut.ranks}};
+}
+
+Json ToJson(const v1::HistoryEntry& entry) {
+  Json precision = Json::array();
+  for (const double value : entry.precision_at()) precision.push_back(Text(value));
+  return {{"seconds", Text(entry.seconds())},
+          {"step", entry.step()},
+          {"epoch", Text(entry.epoch())},
+          {"round", entry.round()},
+          {"train_loss", Text(entry.train_loss())},
+          {"test_loss", Text(entry.test_loss())},
+          {"test_accuracy", Text(entry.test_accuracy())},
+          {"precision_at", std::move(precision)}};
+}
+
+absl::StatusOr<SavedCut> ReadCut(const std::string& where, const Json& json) {
+  if (!json.is_object()) return Wrong(where, "is no object");
+  JsonFields fields(where, json);
+  SavedCut cut;
+  fields.Get("epoch", &cut.epoch);
+  fields.Get("first_step", &cut.first_step);
+  fields.Get("steps", &cut.steps);
+  fields.Get("rows_total", &cut.rows_total);
+  const Json* ranks = fields.GetArray("ranks");
+  TESSERA_RETURN_IF_ERROR(fields.Finish());
+  if (cut.steps == 0) return Wrong(where, "steps is 0, want at least 1");
+  if (ranks->empty() || ranks->size() > kRanksMax) {
+    return Wrong(where, absl::StrCat("ranks are ", ranks->size(), ", want 1 to ", kRanksMax));
+  }
+  for (const Json& rank : *ranks) {
+    if (!rank.is_number_unsigned() ||
+        (!cut.ranks.empty() && rank.get<uint64_t>() <= cut.ranks.back())) {
+      return Wrong(where, "ranks do not ascend");
+    }
+    cut.ranks.push_back(rank.get<uint64_t>());
+  }
+  return cut;
+}
+
+absl::StatusOr<v1::HistoryEntry> ReadEntry(const std::string& where, const Json& json) {
+  if (!json.is_object()) return Wrong(where, "is no object");
+  JsonFields fields(where, json);
+  v1::HistoryEntry entry;
+  uint64_t step = 0, round = 0;
+  double seconds = 0, epoch = 0, train_loss = 0, test_loss = 0, test_accuracy = 0;
+  TESSERA_RETURN_IF_ERROR(GetNumber(where, "seconds", &fields, &seconds));
+  fields.Get("step", &step);
+  TESSERA_RETURN_IF_ERROR(GetNumber(where, "epoch", &fields, &epoch));
+  fields.Get("round", &round);
+  TESSERA_RETURN_IF_ERROR(GetNumber(where, "train_loss", &fields, &train_loss));
+  TESSERA_RETURN_IF_ERROR(GetNumber(where, "test_loss", &fields, &test_loss));
+  TESSERA_RETURN_IF_ERROR(GetNumber(where, "test_accuracy", &fields, &test_accuracy));
+  const Json* precision = fields.GetArray("precision_at");
+  TESSERA_RETURN_IF_ERROR(fields.Finish());
+  for (const Json& text : *precision) {
+    double value = 0;
+    if (!text.is_string() || !absl::SimpleAtod(text.get<std::string>(), &value)) {
+      return Wrong(where, "precision_at has no numbers");
+    }
+    entry.add_precision_at(value);
+  }
+  entry.set_seconds(seconds);
+  entry.set_step(step);
+  entry.set_epoch(epoch);
+  entry.set_round(round);
+  entry.set_train_loss(train_loss);
+  entry.set_test_loss(test_loss);
+  entry.set_test_accuracy(test_accuracy);
+  return entry;
+}
+
+}  // namespace
+
+std::string FormatSavedJob(const SavedJob& job) {
+  Json cuts = Json::array(), history = Json::array();
+  for (const SavedCut& cut : job.cuts) cuts.push_back(ToJson(cut));
+  for (const v1::HistoryEntry& entry : job.history) history.push_back(ToJson(entry));
+  const Json json = {{"format", kFormat},
+                     {"train_seconds", Text(job.train_seconds)},
+                     {"evaluation_due", job.evaluation_due ? 1 : 0},
+                     {"whole_next", job.whole_next ? 1 : 0},
+                     {"joined", job.joined},
+                     {"lost", job.lost},
+                     {"partial_pushes", job.partial_pushes},
+                     {"cuts", std::move(cuts)},
+                     {"history", std::move(history)}};
+  return json.dump();
+}
+
+absl::StatusOr<SavedJob> ParseSavedJob(const std::string& where, absl::string_view text) {
+  TESSERA_ASSIGN_OR_RETURN(const Json json, ParseJsonObject(where, text));
+  JsonFields fields(where, json);
+  SavedJob job;
+  int64_t format = 0;
+  uint64_t evaluation_due = 0, whole_next = 0;
+  fields.Get("format", &format);
+  TESSERA_RETURN_IF_ERROR(GetNumber(where, "train_seconds", &fields, &job.train_seconds));
+  fields.Get("evaluation_due", &evaluation_due);
+  fields.Get("whole_next", &whole_next);
+  fields.Get("joined", &job.joined);
+  fields.Get("lost", &job.lost);
+  fields.Get("partial_pushes", &job.partial_pushes);
+  const Json* cuts = fields.GetArray("cuts");
+  const Json* history = fields.GetArray("history");
+  TESSERA_RETURN_IF_ERROR(fields.Finish());
+  if (format != kFormat)
+    return Wrong(where, absl::StrCat("format is ", format, ", want ", kFormat));
+  if (!(job.train_seconds >= 0)) return Wrong(where, "train_seconds is below 0");
+  if (cuts->size() > kCutsMax || history->size() > kHistoryMax) {
+    return Wrong(where, "cuts or history are too many");
+  }
+  job.evaluation_due = evaluation_due != 0;
+  job.whole_next = whole_next != 0;
+  for (const Json& entry : *cuts) {
+    TESSERA_ASSIGN_OR_RETURN(SavedCut cut, ReadCut(absl::StrCat(where, ".cuts"), entry));
+    if (!job.cuts.empty() &&
+        (cut.epoch != job.cuts.back().epoch + 1 ||
+         cut.first_step != job.cuts.back().first_step + job.cuts.back().steps)) {
+      return Wrong(where, "cuts have a gap");
+    }
+    job.cuts.push_back(std::move(cut));
+  }
+  for (const Json& json_entry : *history) {
+    TESSERA_ASSIGN_OR_RETURN(v1::HistoryEntry entry,
+                             ReadEntry(absl::StrCat(where, ".history"), json_entry));
+    job.history.push_back(std::move(entry));
+  }
+  return job;
+}
+
+}  // namespace tessera

@@ -1,0 +1,139 @@
+#include "server/server_checkpoints.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "common/base/check.h"
+#include "common/base/log.h"
+#include "server/checkpoint/checkpoint_directory.h"
+#include "server/checkpoint/restore.h"
+#include "server/shard/shard_messages.h"
+
+namespace tessera {
+
+ServerCheckpoints::ServerCheckpoints(const v1::Job& job, const JobFacts& facts, int rank)
+    : directory_path_(job.checkpoint().directory()),
+      restore_path_(job.checkpoint().restore()),
+      keep_(job.checkpoint().keep()),
+      rank_(rank),
+      model_(*facts.model_manifest) {}
+
+ServerCheckpoints::~ServerCheckpoints() {
+  if (coordinator_ != nullptr) coordinator_->SetDisk({});
+}
+
+absl::Status ServerCheckpoints::Prepare() {
+  if (!restore_path_.empty()) {
+    absl::StatusOr<std::unique_ptr<Checkpoint>> checkpoint = OpenForRestore(restore_path_);
+    absl::Status status = checkpoint.status();
+    if (status.ok()) status = CheckRestorable((*checkpoint)->manifest(), model_);
+    if (!status.ok()) {
+      return absl::Status(status.code(), absl::StrCat("checkpoint.restore: ", status.message()));
+    }
+    TESSERA_ASSIGN_OR_RETURN(restored_, SavedStateOf(**checkpoint, /*from_restore=*/true));
+    const std::vector<std::string> keys = ChangedKeys(restored_->manifest, model_);
+    if (!keys.empty() && rank_ == 0) {
+      Log(LogLevel::kWarning,
+          absl::StrCat("checkpoint: keys of the job have changed since step ",
+                       restored_->manifest.step, ": ", absl::StrJoin(keys, ", ")));
+    }
+  }
+  if (directory_path_.empty()) return absl::OkStatus();
+  if (rank_ == 0) {
+    TESSERA_RETURN_IF_ERROR(CheckDirectory());
+    TESSERA_ASSIGN_OR_RETURN(directory_, CheckpointDirectory::Open(directory_path_, keep_));
+  }
+  saver_ = std::make_unique<ShardSaver>(directory_path_, model_, rank_);
+  return absl::OkStatus();
+}
+
+// Two lives of a job in one folder would take each other's checkpoints for their own.
+absl::Status ServerCheckpoints::CheckDirectory() const {
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<ListedCheckpoint> listed,
+                           ListCheckpoints(directory_path_, /*verify=*/false));
+  if (listed.empty()) return absl::OkStatus();
+  const uint64_t newest = listed.front().step;
+  if (restored_ == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("checkpoint.directory: \"", directory_path_,
+                     "\" has checkpoints already, the newest of step ", newest,
+                     "; set checkpoint.restore to go on from there, or name an empty folder"));
+  }
+  if (newest > restored_->manifest.step && listed.front().status.ok()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "checkpoint.directory: \"", directory_path_, "\" has a later checkpoint, of step ", newest,
+        ", than checkpoint.restore, which is of step ", restored_->manifest.step,
+        "; restore that one, or name an empty folder"));
+  }
+  return absl::OkStatus();
+}
+
+void ServerCheckpoints::Serve(LiveCoordinator* coordinator) {
+  if (directory_ == nullptr) return;
+  coordinator_ = coordinator;
+  keeper_ = std::make_unique<CheckpointKeeper>(
+      std::move(directory_), [coordinator](const DiskTask& task, const absl::Status& status) {
+        coordinator->Run([&](Coordinator& state, absl::Time now) {
+          state.OnDisk(task, status, now);
+          return 0;
+        });
+      });
+  coordinator->SetDisk([keeper = keeper_.get()](DiskTask task) { keeper->Do(std::move(task)); });
+}
+
+void ServerCheckpoints::Save(const v1::CheckpointOrder& order, ShardThread* shard,
+                             std::function<void(v1::CheckpointPart)> done) {
+  CopyOrder wanted;
+  wanted.mark = {order.mark().number(), order.mark().folder_step()};
+  wanted.after = Exchange(order.after_exchange());
+  shard->Order(wanted, [this, done = std::move(done)](ShardCopy copy) {
+    saver_->Save(std::move(copy), [done](const ShardCopy& written,
+                                         const absl::StatusOr<CheckpointFile>& file,
+                                         absl::Duration taken) {
+      v1::CheckpointPart part = ToPart(written);
+      part.set_seconds(absl::ToDoubleSeconds(taken));
+      if (file.ok()) {
+        part.mutable_file()->set_name(file->name);
+        part.mutable_file()->set_bytes(static_cast<uint64_t>(file->bytes));
+        part.mutable_file()->set_sum(file->sum);
+      } else {
+        part.set_error(std::string(file.status().message()));
+        Log(LogLevel::kWarning, absl::StrCat("checkpoint: part not written number=", part.number(),
+                                             " why=\"", part.error(), "\""));
+      }
+      done(std::move(part));
+    });
+  });
+}
+
+void ServerCheckpoints::Restore(const v1::RestoreOrder& order, ShardThread* shard,
+                                std::function<std::unique_ptr<Shard>()> make,
+                                std::function<void(absl::Status)> done) {
+  const std::string path =
+      CheckpointPath(order.from_restore() ? restore_path_ : directory_path_, order.step());
+  const uint64_t step = order.step();
+  shard->Replace(
+      [this, path, step, make = std::move(make)]() -> absl::StatusOr<std::unique_ptr<Shard>> {
+        const absl::Time begin = absl::Now();
+        TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint,
+                                 Checkpoint::Open(path));
+        TESSERA_RETURN_IF_ERROR(CheckRestorable(checkpoint->manifest(), model_));
+        TESSERA_RETURN_IF_ERROR(checkpoint->VerifySums());
+        if (checkpoint->manifest().step != step) {
+          return absl::FailedPreconditionError(
+              absl::StrCat("checkpoint: \"", path, "\" is of step ", checkpoint->manifest().step,
+                           ", want ", step));
+        }
+        std::unique_ptr<Shard> fresh = make();
+        TESSERA_RETURN_IF_ERROR(LoadShard(*checkpoint, fresh.get()));
+        Log(LogLevel::kInfo, absl::StrCat("checkpoint: restored step=", step,
+                                          " ms=", absl::ToInt64Milliseconds(absl::Now() - begin)));
+        return fresh;
+      },
+      std::move(done));
+}
+
+}  // namespace tessera

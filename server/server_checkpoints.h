@@ -1,0 +1,62 @@
+// A server process's part in checkpoints: where it reads and writes them.
+#ifndef TESSERA_SERVER_SERVER_CHECKPOINTS_H_
+#define TESSERA_SERVER_SERVER_CHECKPOINTS_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/coordinator.pb.h"
+#include "proto/job.pb.h"
+#include "server/checkpoint/checkpoint_keeper.h"
+#include "server/checkpoint/shard_saver.h"
+#include "server/control/job_facts.h"
+#include "server/rpc/live_coordinator.h"
+#include "server/shard/shard_thread.h"
+
+namespace tessera {
+
+// Any thread, once started.
+class ServerCheckpoints {
+ public:
+  // `facts` follow from `job`.
+  ServerCheckpoints(const v1::Job& job, const JobFacts& facts, int rank);
+  ~ServerCheckpoints();
+
+  // Before the coordinator is made: finds what the job begins from and whether checkpoints can be
+  // written. Says no early: kFailedPrecondition and the codes of the disk, with what to do.
+  absl::Status Prepare();
+  // What the job begins from; nullptr: it begins anew. Rank 0's.
+  const std::shared_ptr<const SavedState>& restored() const { return restored_; }
+
+  // Rank 0: does from now on what `coordinator` wants done with the disk.
+  void Serve(LiveCoordinator* coordinator);
+  // For AttachLink. Both outlive their calls. `make` makes a shard with initial values; `begin` is
+  // called before it takes the old one's place.
+  void Save(const v1::CheckpointOrder& order, ShardThread* shard,
+            std::function<void(v1::CheckpointPart)> done);
+  void Restore(const v1::RestoreOrder& order, ShardThread* shard,
+               std::function<std::unique_ptr<Shard>()> make,
+               std::function<void(absl::Status)> done);
+  bool writes() const { return saver_ != nullptr; }
+
+ private:
+  absl::Status CheckDirectory() const;
+
+  const std::string directory_path_;
+  const std::string restore_path_;
+  const int64_t keep_;
+  const int rank_;
+  const Manifest model_;
+  std::shared_ptr<const SavedState> restored_;
+  std::unique_ptr<CheckpointDirectory> directory_;
+  std::unique_ptr<ShardSaver> saver_;
+  LiveCoordinator* coordinator_ = nullptr;
+  std::unique_ptr<CheckpointKeeper> keeper_;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_SERVER_SERVER_CHECKPOINTS_H_

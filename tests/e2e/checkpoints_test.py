@@ -1,0 +1,316 @@
+"""Checkpoints of running jobs, and jobs that go on from them."""
+import glob
+import json
+import os
+import struct
+import subprocess
+import unittest
+
+import cluster
+from cluster import ENDLESS, Cluster, Test, digits, run_to_end, tessera, write_job
+
+PLAIN = {"sgd": {"learning_rate": 0.05}}
+MOMENTUM = {"sgd": {"learning_rate": 0.1, "momentum": 0.9}}
+ADAMW = {"adamw": {"learning_rate": 0.003}}
+
+
+def steps_in(folder):
+    """The steps of the whole checkpoints in a directory, ascending."""
+    return sorted(int(name[5:]) for name in os.listdir(folder) if name.startswith("step-"))
+
+
+def step_folder(folder, step):
+    return os.path.join(folder, "step-%012d" % step)
+
+
+def read_tensors(path):
+    """name -> (shape, bytes), by the safetensors layout alone."""
+    with open(path, "rb") as file:
+        text = file.read()
+    begin = 8 + struct.unpack("<Q", text[:8])[0]
+    header = json.loads(text[8:begin])
+    return {name: (spec["shape"], text[begin + spec["data_offsets"][0]:begin + spec["data_offsets"][1]])
+            for name, spec in header.items() if name != "__metadata__"}
+
+
+def keeping(job, folder, every, keep=100):
+    return dict(job, checkpoint={"directory": folder, "every_steps": every, "keep": keep})
+
+
+def restoring(job, path):
+    return dict(job, checkpoint={"restore": path})
+
+
+def sameness(report):
+    """What must be the same however often a job was stopped."""
+    return {
+        "parameters": report["parameters_hash"],
+        "steps": report["steps"],
+        "final": report["final"],
+        "history": [{key: value for key, value in entry.items() if key != "seconds"} for entry in report["history"]],
+        "rounds": report["rounds"],
+        "examples": report["parameter_examples"],
+    }
+
+
+class Checkpoints(Test):
+    def small(self, **changes):
+        return digits(**dict({"evaluate_every": 1, "steps": 90, "lease": "4s"}, **changes))
+
+    def resume_all(self, job, every, servers=None):
+        """Every checkpoint that a job leaves ends as the job itself did."""
+        folder = self.path("checkpoints")
+        whole = run_to_end(self, keeping(job, folder, every))
+        steps = steps_in(folder)
+        self.assertGreaterEqual(len(steps), 2, "checkpoints of steps %s" % steps)
+        self.assertEqual(steps[-1], 90)
+        self.assertEqual(glob.glob(os.path.join(folder, "partial-*")), [])
+        for step in (steps[0], steps[-1]):
+            again = restoring(job, step_folder(folder, step))
+            if servers:
+                again["cluster"] = dict(job["cluster"], servers=servers)
+            report = run_to_end(self, again)
+            with self.subTest("from step %d" % step):
+                if servers:  # Hashes of rows add up the same however they are sharded.
+                    self.assertEqual(report["parameters_hash"], whole["parameters_hash"])
+                self.assertEqual(sameness(report), sameness(whole))
+        subprocess.run(["rm", "-rf", folder], check=True)
+
+    def test_a_resumed_job_ends_bit_equal_to_one_that_never_stopped(self):
+        methods = (({"data_parallel": {}}, 21), ({"local_sgd": {"local_steps": 7}}, 21),
+                   ({"diloco": {"local_steps": 5}}, 25), ({"ist": {"local_steps": 5}}, 25))
+        for method, every in methods:
+            for optimizer in (MOMENTUM, ADAMW):
+                for servers in (1, 2):
+                    with self.case("%s %s %d" % (list(method)[0], list(optimizer)[0], servers)):
+                        self.resume_all(self.small(method=method, optimizer=optimizer, servers=servers), every)
+
+    def test_a_tail_on_the_whole_model_is_resumed(self):
+        job = self.small(method={"ist": {"local_steps": 5, "tail_steps": 40}}, optimizer=MOMENTUM)
+        job["model"]["layers"].append({"batch_norm": {"affine": False}})
+        self.resume_all(job, 30)
+
+    def test_averaged_states_are_resumed(self):
+        job = self.small(method={"local_sgd": {"local_steps": 5, "average_state": True}}, optimizer=ADAMW)
+        self.resume_all(job, 35)
+
+    def test_a_job_goes_on_with_another_number_of_servers(self):
+        for before, after in ((2, 1), (1, 3), (3, 2)):
+            with self.case("%d to %d" % (before, after)):
+                self.resume_all(self.small(method={"local_sgd": {"local_steps": 5}}, optimizer=MOMENTUM,
+                                           servers=before), 35, servers=after)
+
+    def test_what_a_codec_holds_back_is_resumed(self):
+        job = dict(self.small(method={"local_sgd": {"local_steps": 5}}, optimizer=MOMENTUM),
+                   codec={"push": "int8", "error_feedback": True})
+        self.resume_all(job, 35)
+
+    def test_a_drained_job_goes_on_as_if_it_had_not_been(self):
+        job = dict(self.small(method={"local_sgd": {"local_steps": 4}}, optimizer=ADAMW, steps=6000), name="long")
+        folder = self.path("checkpoints")
+        job_cluster = Cluster(self, keeping(job, folder, 0))
+        job_cluster.await_step(50)
+        job_cluster.drain()
+        drained = job_cluster.finish()
+        self.assertEqual(steps_in(folder), [drained["steps"]])
+        self.assertLess(drained["steps"], 6000)
+        whole = run_to_end(self, job)
+        self.assertEqual(sameness(run_to_end(self, restoring(job, folder))), sameness(whole))
+
+    def test_methods_without_lockstep_go_on_from_where_each_worker_was(self):
+        methods = ({"async_sgd": {}}, {"softsync": {"pushes": 2}}, {"ssp": {"bound": 2, "local_steps": 3}},
+                   {"diloco": {"local_steps": 4, "asynchronous": True}},
+                   {"diloco": {"local_steps": 4, "quorum": {"pushes": 1, "grace": "10ms"}}})
+        for method in methods:
+            with self.case(str(method)):
+                job = self.small(method=method, steps=400, lease="1s", rate=0.05)
+                folder = self.path("checkpoints")
+                job_cluster = Cluster(self, keeping(dict(job, train=dict(job["train"], steps=ENDLESS)), folder, 0))
+                job_cluster.await_step(60)
+                code, out, error = tessera("checkpoint", job_cluster.coordinator)
+                self.assertEqual(code, 0, error + job_cluster.logs())
+                saved = steps_in(folder)[0]
+                self.assertIn("step %d: " % saved, out)
+                job_cluster.drain()
+                job_cluster.finish()
+                again = dict(job, train=dict(job["train"], steps=saved + 400))
+                report = run_to_end(self, restoring(again, step_folder(folder, saved)))
+                self.assertEqual(report["steps"], saved + 400)
+                self.assertGreater(report["final"]["test_accuracy"], 0.8)
+                subprocess.run(["rm", "-rf", folder], check=True)
+
+    def test_a_job_goes_on_with_other_workers(self):
+        job = self.small(method={"local_sgd": {"local_steps": 5}}, optimizer=MOMENTUM)
+        folder = self.path("checkpoints")
+        run_to_end(self, keeping(job, folder, 40))
+        for workers in (1, 3):
+            with self.case("%d workers" % workers):
+                again = restoring(dict(job, cluster=dict(job["cluster"], workers=workers),
+                                       train=dict(job["train"], steps=200)), folder)
+                logs = self.path("logs-%d" % workers)
+                report = run_to_end(self, again, "--logs", logs)
+                self.assertEqual((report["steps"], report["members"]["joined"]), (200, workers))
+                self.assertGreater(report["final"]["test_accuracy"], 0.85)
+                with open(os.path.join(logs, "worker-0.log")) as file:
+                    self.contains(file.read(), "worker state dropped rank=0", "workers were 2, now %d" % workers)
+                with open(os.path.join(logs, "server-0.log")) as file:
+                    self.contains(file.read(), "keys of the job have changed", "cluster.workers", "train.steps")
+
+    def test_a_server_that_is_killed_and_started_again_takes_the_job_back_to_the_last_checkpoint(self):
+        for name, method in (("data_parallel", {"data_parallel": {}}), ("local_sgd", {"local_sgd": {"local_steps": 4}}),
+                             ("async_sgd", {"async_sgd": {}}), ("ist", {"ist": {"local_steps": 4}})):
+            with self.case(name):
+                job = self.small(method=method, optimizer=PLAIN if name == "async_sgd" else MOMENTUM, steps=ENDLESS,
+                                 evaluate_every=5, lease="1s")
+                folder = self.path("checkpoints")
+                job_cluster = Cluster(self, keeping(job, folder, 50))
+                job_cluster.await_status("a checkpoint", lambda s: int(s["checkpoint"]["count"]) > 0)
+                job_cluster.servers[1].kill()
+                job_cluster.await_status("it is waited for",
+                                     lambda s: s["waiting_for"] == ["server 1"] and s["state"] == "waiting")
+                before = int(job_cluster.status()["checkpoint_step"])
+                victim = job_cluster.servers.pop(1)
+                job_cluster.start_server(1)
+                status = job_cluster.await_status("training goes on", lambda s: int(s["step"]) > before + 60)
+                self.assertEqual(int(status["checkpoint"]["rollbacks"]), 1)
+                self.assertEqual(int(status["members_lost"]), 0)
+                self.assertIn("restored step=%d" % before, job_cluster.servers[1].output())
+                job_cluster.drain()
+                report = job_cluster.finish(victim)
+                self.assertEqual(report["members"], {"joined": 2, "lost": 0, "partial_pushes": 0})
+                subprocess.run(["rm", "-rf", folder], check=True)
+
+    def test_a_job_that_went_back_ends_as_one_that_did_not(self):
+        job = self.small(method={"local_sgd": {"local_steps": 5}}, optimizer=ADAMW, steps=8000, evaluate_every=20,
+                         lease="1s")
+        whole = run_to_end(self, job)
+        job_cluster = Cluster(self, keeping(job, self.path("checkpoints"), 100, keep=2))
+        job_cluster.await_status("a checkpoint", lambda s: int(s["checkpoint"]["count"]) > 0)
+        victim = job_cluster.servers[1]
+        victim.kill()
+        victim.exit_code()
+        job_cluster.servers.pop(1)
+        job_cluster.start_server(1)
+        report = job_cluster.finish(within=100)
+        self.assertEqual(report["checkpoint"]["rollbacks"], 1)
+        self.assertEqual(sameness(report), sameness(whole))
+        self.assertEqual(len(steps_in(self.path("checkpoints"))), 2)
+
+    def test_an_old_folder_or_another_model_is_refused_before_anybody_joins(self):
+        job = self.small(steps=30)
+        folder = self.path("checkpoints")
+        run_to_end(self, keeping(job, folder, 20))
+        wide = restoring(self.small(steps=30, units=48), folder)
+        file = self.path("no-folder")
+        open(file, "w").close()
+        older = restoring(job, step_folder(folder, 20))
+        older["checkpoint"]["directory"] = folder
+        for what, bad, words in (
+                ("begun anew", keeping(job, folder, 20), ("has checkpoints already", "step 30", "checkpoint.restore")),
+                ("an older one", older, ("later checkpoint, of step 30", "of step 20")),
+                ("another model", wide, ("checkpoint.restore", "layers.0.weight", "another model")),
+                ("no checkpoint", restoring(job, self.path("nothing")), ("checkpoint.restore", "no whole checkpoint")),
+                ("no folder", keeping(job, os.path.join(file, "x"), 20), ("cannot be made",))):
+            with self.subTest(what):
+                code, _, error = tessera("run", write_job(self, bad, "bad.yaml"), "--quiet")
+                self.assertEqual(code, 2, error)
+                self.contains(error, *words)
+
+    def test_a_full_disk_costs_a_checkpoint_and_no_step(self):
+        job = self.small(steps=ENDLESS, lease="2s")
+        folder = self.path("checkpoints")
+        os.environ["TESSERA_FAILPOINTS"] = "file.write@4=enospc"
+        try:
+            job_cluster = Cluster(self, keeping(job, folder, 0))
+        finally:
+            del os.environ["TESSERA_FAILPOINTS"]
+        job_cluster.await_step(20)
+        seen = []
+        for attempt in range(6):
+            code, _, error = tessera("checkpoint", job_cluster.coordinator)
+            if code != 0:
+                seen.append(error)
+                status = job_cluster.status()
+                self.contains(status["checkpoint"]["failure"], "No space left on device")
+                self.contains(tessera("status", job_cluster.coordinator)[1], "checkpoint failed: ")
+        self.assertTrue(seen)
+        self.contains(seen[0], "cannot be written: No space left on device")
+        self.assertEqual(tessera("checkpoint", job_cluster.coordinator)[0], 0)
+        self.assertEqual(job_cluster.status()["checkpoint"]["failure"], "")
+        self.assertEqual(glob.glob(os.path.join(folder, "partial-*")), [])
+        job_cluster.await_further()
+        job_cluster.drain()
+        self.assertEqual(job_cluster.finish()["outcome"], "finished")
+
+    def test_only_the_newest_stay(self):
+        job = self.small(steps=ENDLESS)
+        folder = self.path("checkpoints")
+        job_cluster = Cluster(self, keeping(job, folder, 0, keep=2))
+        job_cluster.await_step(20)
+        said = [int(tessera("checkpoint", job_cluster.coordinator)[1].split(":")[0].split()[1]) for _ in range(4)]
+        self.assertEqual(steps_in(folder), said[-2:])
+        job_cluster.drain()
+        job_cluster.finish()
+
+    def test_an_export_is_the_servers_files_put_together(self):
+        folder, model = self.path("checkpoints"), self.path("model.safetensors")
+        run_to_end(self, keeping(self.small(steps=20, method={"local_sgd": {"local_steps": 5}}, optimizer=MOMENTUM),
+                                 folder, 0))
+        code, _, error = tessera("export", folder, model)
+        self.assertEqual(code, 0, error)
+        exported = read_tensors(model)
+        shards = [read_tensors(os.path.join(step_folder(folder, 20), "shard-%d-of-2.safetensors" % s))
+                  for s in range(2)]
+        self.assertEqual(exported["layers.0.weight"][0], [32, 64])
+        for name, (shape, data) in exported.items():
+            parts = [shard[name] for shard in shards]
+            self.assertEqual(shape, [sum(part[0][0] for part in parts)] + parts[0][0][1:])
+            self.assertEqual(data, b"".join(part[1] for part in parts))
+        # Momentum is the workers' own.
+        for rank in range(2):
+            own = read_tensors(os.path.join(step_folder(folder, 20), "worker-%d.safetensors" % rank))
+            self.assertEqual(set(own), {"state.0." + name for name in exported})
+            self.assertTrue(any(own["state.0.layers.0.weight"][1]))
+
+    def test_eval_scores_a_checkpoint_as_the_job_did(self):
+        for method in ({"local_sgd": {"local_steps": 5}}, {"ist": {"local_steps": 5}}):
+            with self.case(list(method)[0]):
+                folder = self.path("checkpoints")
+                job = self.small(method=method)
+                report = run_to_end(self, keeping(job, folder, 0))
+                code, out, error = tessera("eval", folder, write_job(self, job), "--json")
+                self.assertEqual(code, 0, error)
+                scores = json.loads(out)
+                self.assertEqual(scores["step"], 90)
+                for key in ("test_loss", "test_accuracy", "precision_at"):
+                    self.assertEqual(scores[key], report["final"][key])
+                subprocess.run(["rm", "-rf", folder], check=True)
+        self.assertEqual(tessera("eval", self.path("nothing"), write_job(self, self.small()))[0], 2)
+
+    def test_whatever_moment_a_job_is_killed_at_its_checkpoints_are_whole(self):
+        job = self.small(steps=60, method={"local_sgd": {"local_steps": 5}}, optimizer=MOMENTUM, evaluate_every=0,
+                         lease="1s")
+        whole = run_to_end(self, job)
+        kills = survived = 0
+        for place in range(1, 200, 3):
+            with self.subTest("every process dies at its place %d" % place):
+                folder = self.path("checkpoints-%d" % place)
+                done = subprocess.run([cluster.TESSERA, "run", write_job(self, keeping(job, folder, 15)), "--quiet"],
+                                      env=dict(os.environ, TESSERA_FAILPOINTS="*@%d=kill" % place),
+                                      capture_output=True, timeout=60)
+                steps = steps_in(folder) if os.path.exists(folder) else []
+                for step in steps:
+                    code, _, error = tessera("export", step_folder(folder, step), self.path("model"), "--quiet")
+                    self.assertEqual(code, 0, error)
+                kills += done.returncode != 0
+                survived = survived + 1 if done.returncode == 0 else 0
+                if steps and kills % 4 == 0:
+                    self.assertEqual(sameness(run_to_end(self, restoring(job, folder))), sameness(whole))
+            if survived == 2:
+                break
+        self.assertGreater(kills, 5)
+        self.assertEqual(survived, 2)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,148 @@
+#include "worker/checkpoint/worker_saver.h"
+
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "absl/synchronization/mutex.h"
+
+namespace tessera {
+namespace {
+
+std::string EmptyFolder() {
+  const char* root = getenv("TEST_TMPDIR");
+  std::string path = std::string(root != nullptr ? root : "/tmp") + "/worker-XXXXXX";
+  REQUIRE(mkdtemp(path.data()) != nullptr);
+  return path;
+}
+
+// What the coordinator is told, and what it answers to who asks for a last one.
+struct Coordinator {
+  absl::Mutex mutex;
+  std::vector<v1::SavedRequest> told;
+  std::vector<v1::SavedReply> answers;
+
+  std::function<absl::StatusOr<v1::SavedReply>(v1::SavedRequest)> Tell() {
+    return [this](v1::SavedRequest request) -> absl::StatusOr<v1::SavedReply> {
+      absl::MutexLock lock(&mutex);
+      v1::SavedReply reply;
+      if (request.number() == 0 && !answers.empty()) {
+        reply = answers.front();
+        answers.erase(answers.begin());
+      }
+      told.push_back(std::move(request));
+      return reply;
+    };
+  }
+};
+
+struct State {
+  std::vector<float> a = {1, 2, 3}, b = {4};
+  uint64_t local_steps = 17;
+  PrivateState view() {
+    return {{{"state.0.w", absl::MakeSpan(a)}, {"state.1.w", absl::MakeSpan(b)}}, &local_steps};
+  }
+};
+
+WorkerCursor Cursor() {
+  WorkerCursor cursor;
+  cursor.progress.step = 60;
+  cursor.progress.exchange = 12;
+  cursor.progress.epoch = 2;
+  cursor.progress.examples = 1920;
+  cursor.progress.train_loss = 0.1;
+  cursor.loss_sum = 1.0 / 3.0;
+  cursor.loss_count = 20;
+  return cursor;
+}
+
+TEST_CASE("a worker's file brings back what was in it", "[worker_saver]") {
+  const std::string folder = EmptyFolder();
+  WorkerCopy copy;
+  copy.cursor = Cursor();
+  copy.local_steps = 17;
+  copy.arrays = {{"state.0.w", {1, 2, 3}}, {"state.1.w", {4}}};
+  const absl::StatusOr<CheckpointFile> file = WriteWorkerFile(folder, Rank(3), copy);
+  REQUIRE(file.ok());
+  CHECK(file->name == "worker-3.safetensors");
+  State state;
+  state.a = {0, 0, 0};
+  state.b = {0};
+  state.local_steps = 0;
+  const std::string path = folder + "/worker-3.safetensors";
+  const absl::StatusOr<WorkerCursor> cursor = ReadWorkerFile(path, state.view());
+  REQUIRE(cursor.ok());
+  CHECK(state.a == std::vector<float>{1, 2, 3});
+  CHECK(state.b == std::vector<float>{4});
+  CHECK(state.local_steps == 17);
+  CHECK(cursor->loss_sum == 1.0 / 3.0);
+  CHECK(cursor->progress.step == 60);
+  CHECK(cursor->progress.examples == 1920);
+
+  SECTION("an array of another size is refused") {
+    state.b = {0, 0};
+    CHECK(absl::IsInvalidArgument(ReadWorkerFile(path, state.view()).status()));
+  }
+  SECTION("a file that is cut off is refused") {
+    REQUIRE(truncate(path.c_str(), 100) == 0);
+    CHECK_FALSE(ReadWorkerFile(path, state.view()).ok());
+  }
+}
+
+TEST_CASE("the state is written as it was when it was saved", "[worker_saver]") {
+  const std::string folder = EmptyFolder();
+  REQUIRE(mkdir((folder + "/" + PartialFolderName(60)).c_str(), 0777) == 0);
+  Coordinator coordinator;
+  State state;
+  {
+    WorkerSaver saver({folder, "", Rank(1), 2, coordinator.Tell()});
+    saver.Save(5, 60, Cursor(), state.view());
+    state.a = {9, 9, 9};
+  }
+  REQUIRE(coordinator.told.size() == 1);
+  const v1::SavedRequest& told = coordinator.told[0];
+  CHECK(told.error().empty());
+  CHECK(told.number() == 5);
+  CHECK(told.progress().step() == 60);
+  CHECK(told.file().name() == "worker-1.safetensors");
+  const std::string path = folder + "/" + PartialFolderName(60) + "/worker-1.safetensors";
+  REQUIRE(ReadWorkerFile(path, state.view()).ok());
+  CHECK(state.a == std::vector<float>{1, 2, 3});
+}
+
+TEST_CASE("the coordinator is told why a file is not there", "[worker_saver]") {
+  Coordinator coordinator;
+  State state;
+  const std::string folder = GENERATE(std::string(), std::string("/nowhere"));
+  { WorkerSaver({folder, "", Rank(0), 1, coordinator.Tell()}).Save(5, 60, Cursor(), state.view()); }
+  REQUIRE(coordinator.told.size() == 1);
+  CHECK_FALSE(coordinator.told[0].error().empty());
+}
+
+TEST_CASE("at the end a worker waits, writes once, and goes", "[worker_saver]") {
+  const std::string folder = EmptyFolder();
+  REQUIRE(mkdir((folder + "/" + PartialFolderName(9)).c_str(), 0777) == 0);
+  Coordinator coordinator;
+  v1::SavedReply wait, mark;
+  wait.set_wait(true);
+  mark.mutable_mark()->set_number(4);
+  mark.mutable_mark()->set_folder_step(9);
+  coordinator.answers = {wait, mark, mark, wait, {}};
+  State state;
+  {
+    WorkerSaver saver({folder, "", Rank(0), 1, coordinator.Tell()});
+    saver.SaveLast(Cursor(), state.view());
+  }
+  int written = 0;
+  for (const v1::SavedRequest& told : coordinator.told) written += told.number() == 4;
+  CHECK(written == 1);
+  CHECK(coordinator.answers.empty());
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,236 @@
+#include "worker/checkpoint/worker_saver.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "common/base/check.h"
+#include "common/base/log.h"
+#include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/safetensors_reader.h"
+#include "common/checkpoint/safetensors_writer.h"
+#include "worker/train/message_coordination.h"
+
+namespace tessera {
+namespace {
+
+constexpr absl::Duration kAskAgain = absl::Milliseconds(20);
+
+std::string Text(double value) { return absl::StrFormat("%.17g", value); }
+
+// Metadata that must be there.
+class Facts {
+ public:
+  Facts(const SafetensorsReader& file) : file_(file) {}
+
+  void Get(const char* key, uint64_t* value) {
+    const std::string text = Find(key);
+    if (!absl::SimpleAtoi(text, value)) Wrong(key, text);
+  }
+  void Get(const char* key, double* value) {
+    const std::string text = Find(key);
+    if (!absl::SimpleAtod(text, value)) Wrong(key, text);
+  }
+  const absl::Status& status() const { return status_; }
+
+ private:
+  std::string Find(const char* key) const {
+    const auto found = file_.metadata().find(key);
+    return found == file_.metadata().end() ? "" : found->second;
+  }
+  void Wrong(const char* key, const std::string& text) {
+    if (!status_.ok()) return;
+    status_ = absl::InvalidArgumentError(
+        absl::StrCat("\"", file_.path(), "\": ", key, " is \"", text, "\", want a number"));
+  }
+
+  const SafetensorsReader& file_;
+  absl::Status status_;
+};
+
+}  // namespace
+
+absl::StatusOr<CheckpointFile> WriteWorkerFile(const std::string& folder, Rank rank,
+                                               const WorkerCopy& copy) {
+  std::vector<TensorSpec> tensors;
+  for (const auto& [name, values] : copy.arrays) {
+    TensorSpec tensor;
+    tensor.name = name;
+    tensor.dtype = "F32";
+    tensor.shape = {static_cast<int64_t>(values.size())};
+    tensors.push_back(std::move(tensor));
+  }
+  const TrainProgress& progress = copy.cursor.progress;
+  const TensorMetadata metadata = {{"step", absl::StrCat(progress.step)},
+                                   {"exchange", absl::StrCat(progress.exchange)},
+                                   {"epoch", absl::StrCat(progress.epoch)},
+                                   {"examples", absl::StrCat(progress.examples)},
+                                   {"train_loss", Text(progress.train_loss)},
+                                   {"loss_sum", Text(copy.cursor.loss_sum)},
+                                   {"loss_count", absl::StrCat(copy.cursor.loss_count)},
+                                   {"local_steps", absl::StrCat(copy.local_steps)}};
+  TESSERA_ASSIGN_OR_RETURN(
+      std::unique_ptr<SafetensorsWriter> writer,
+      SafetensorsWriter::Create(absl::StrCat(folder, "/", WorkerFileName(rank.value())), tensors,
+                                metadata));
+  for (const auto& [name, values] : copy.arrays) {
+    const int64_t bytes = static_cast<int64_t>(values.size() * sizeof(float));
+    TESSERA_RETURN_IF_ERROR(writer->Append(values.data(), bytes));
+  }
+  return writer->Finish();
+}
+
+absl::StatusOr<WorkerCursor> ReadWorkerFile(const std::string& path, const PrivateState& state) {
+  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsReader> file,
+                           SafetensorsReader::Open(path));
+  WorkerCursor cursor;
+  uint64_t local_steps = 0;
+  Facts facts(*file);
+  facts.Get("step", &cursor.progress.step);
+  facts.Get("exchange", &cursor.progress.exchange);
+  facts.Get("epoch", &cursor.progress.epoch);
+  facts.Get("examples", &cursor.progress.examples);
+  facts.Get("train_loss", &cursor.progress.train_loss);
+  facts.Get("loss_sum", &cursor.loss_sum);
+  facts.Get("loss_count", &cursor.loss_count);
+  facts.Get("local_steps", &local_steps);
+  TESSERA_RETURN_IF_ERROR(facts.status());
+  for (const PrivateState::Array& array : state.arrays) {
+    const int64_t size = static_cast<int64_t>(array.values.size());
+    TESSERA_ASSIGN_OR_RETURN(const TensorSpec* tensor, file->Want(array.name, "F32", {size}));
+    TESSERA_RETURN_IF_ERROR(
+        file->Read(*tensor, 0, size * static_cast<int64_t>(sizeof(float)), array.values.data()));
+  }
+  if (state.local_steps != nullptr) *state.local_steps = local_steps;
+  return cursor;
+}
+
+WorkerSaver::WorkerSaver(Options options) : options_(std::move(options)) {
+  thread_ = std::thread([this] { Run(); });
+}
+
+WorkerSaver::~WorkerSaver() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+  }
+  thread_.join();
+}
+
+void WorkerSaver::AwaitIdle() {
+  absl::MutexLock lock(&mutex_);
+  const auto is_idle = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return !task_.has_value(); };
+  mutex_.Await(absl::Condition(&is_idle));
+}
+
+void WorkerSaver::Save(uint64_t number, uint64_t folder_step, const WorkerCursor& cursor,
+                       const PrivateState& state) {
+  AwaitIdle();  // The coordinator begins none before the one before it is over, one way or another.
+  copy_.cursor = cursor;
+  copy_.local_steps = state.local_steps != nullptr ? *state.local_steps : 0;
+  copy_.arrays.resize(state.arrays.size());
+  for (size_t i = 0; i < state.arrays.size(); ++i) {
+    copy_.arrays[i].first = state.arrays[i].name;
+    copy_.arrays[i].second.assign(state.arrays[i].values.begin(), state.arrays[i].values.end());
+  }
+  absl::MutexLock lock(&mutex_);
+  task_ = Task{number, folder_step};
+}
+
+void WorkerSaver::SaveLast(const WorkerCursor& cursor, const PrivateState& state) {
+  AwaitIdle();
+  bool has_saved = false;
+  while (true) {
+    const absl::StatusOr<v1::SavedReply> reply = options_.tell(v1::SavedRequest());
+    if (!reply.ok()) return;
+    if (reply->has_mark() && !has_saved) {
+      has_saved = true;
+      Save(reply->mark().number(), reply->mark().folder_step(), cursor, state);
+      AwaitIdle();
+    } else if (!reply->wait() && !reply->has_mark()) {
+      return;
+    }
+    absl::SleepFor(kAskAgain);
+  }
+}
+
+void WorkerSaver::Run() {
+  while (true) {
+    Task task;
+    {
+      absl::MutexLock lock(&mutex_);
+      const auto has_task = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+        return stopping_ || task_.has_value();
+      };
+      mutex_.Await(absl::Condition(&has_task));
+      if (!task_.has_value()) return;
+      task = *task_;
+    }
+    v1::SavedRequest request;
+    request.set_number(task.number);
+    *request.mutable_progress() = ToProto(copy_.cursor.progress);
+    request.set_evaluation_due(copy_.cursor.evaluation_due);
+    const absl::StatusOr<CheckpointFile> file =
+        options_.directory.empty()
+            ? absl::FailedPreconditionError("checkpoint.directory is not set here")
+            : WriteWorkerFile(
+                  absl::StrCat(options_.directory, "/", PartialFolderName(task.folder_step)),
+                  options_.rank, copy_);
+    if (file.ok()) {
+      request.mutable_file()->set_name(file->name);
+      request.mutable_file()->set_bytes(static_cast<uint64_t>(file->bytes));
+      request.mutable_file()->set_sum(file->sum);
+    } else {
+      request.set_error(std::string(file.status().message()));
+      Log(LogLevel::kWarning, absl::StrCat("checkpoint: worker file not written number=",
+                                           task.number, " why=\"", request.error(), "\""));
+    }
+    if (const auto told = options_.tell(std::move(request)); !told.ok()) {
+      Log(LogLevel::kWarning, absl::StrCat("checkpoint: worker file not told of number=",
+                                           task.number, " why=\"", told.status().message(), "\""));
+    }
+    absl::MutexLock lock(&mutex_);
+    task_.reset();
+  }
+}
+
+absl::StatusOr<std::optional<WorkerCursor>> WorkerSaver::Load(const PrivateState& state) {
+  if (options_.restored.empty()) return std::optional<WorkerCursor>();
+  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint,
+                           Checkpoint::Open(options_.restored));
+  const Manifest& manifest = checkpoint->manifest();
+  const auto drop = [&](absl::string_view why) {
+    Log(LogLevel::kWarning,
+        absl::StrCat("checkpoint: worker state dropped rank=", options_.rank.value(),
+                     " step=", manifest.step, " why=\"", why, "\""));
+    return std::optional<WorkerCursor>();
+  };
+  if (static_cast<int64_t>(manifest.members.size()) != options_.workers) {
+    return drop(absl::StrCat("workers were ", manifest.members.size(), ", now ", options_.workers));
+  }
+  const CheckpointFile* const listed = manifest.FindFile(WorkerFileName(options_.rank.value()));
+  if (listed == nullptr) return drop("there is none of this rank");
+  const std::string path = absl::StrCat(options_.restored, "/", listed->name);
+  TESSERA_ASSIGN_OR_RETURN(const uint64_t sum, SumOfFile(path, listed->bytes));
+  if (sum != listed->sum) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "\"", path, "\": sum is not the manifest's; its bytes are not the ones that were written"));
+  }
+  {
+    TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsReader> file,
+                             SafetensorsReader::Open(path));
+    for (const PrivateState::Array& array : state.arrays) {
+      const auto wanted =
+          file->Want(array.name, "F32", {static_cast<int64_t>(array.values.size())});
+      // Another optimizer or codec than before.
+      if (!wanted.ok()) return drop(wanted.status().message());
+    }
+  }
+  TESSERA_ASSIGN_OR_RETURN(WorkerCursor cursor, ReadWorkerFile(path, state));
+  return std::optional<WorkerCursor>(std::move(cursor));
+}
+
+}  // namespace tessera

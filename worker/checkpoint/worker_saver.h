@@ -1,0 +1,86 @@
+// A worker's file in a checkpoint: worker-<rank>.safetensors.
+//
+//   __metadata__   {"step", "exchange", "epoch", "examples", "train_loss", "loss_sum", "loss_count",
+//                   "local_steps"}: where the worker was, as decimal text
+//   tensors        PrivateState's arrays, F32, one dimension each: "state.<i>.<parameter>" of the worker's
+//                  optimizer, "residual.<i>" of its codec
+#ifndef TESSERA_WORKER_CHECKPOINT_WORKER_SAVER_H_
+#define TESSERA_WORKER_CHECKPOINT_WORKER_SAVER_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "common/base/ids.h"
+#include "common/checkpoint/manifest.h"
+#include "proto/coordinator.pb.h"
+#include "worker/train/worker_state.h"
+
+namespace tessera {
+
+// What Save copies.
+struct WorkerCopy {
+  WorkerCursor cursor;
+  uint64_t local_steps = 0;
+  std::vector<std::pair<std::string, std::vector<float>>> arrays;
+};
+
+// `folder` is there. DurableFile's codes.
+absl::StatusOr<CheckpointFile> WriteWorkerFile(const std::string& folder, Rank rank,
+                                               const WorkerCopy& copy);
+// Of a file that is one of a checkpoint's and has the right sum. Arrays that the file does not have in this
+// size are kInvalidArgument, and `state` may then be filled in part.
+absl::StatusOr<WorkerCursor> ReadWorkerFile(const std::string& path, const PrivateState& state);
+
+// Runs a thread from construction to destruction. The calls are the train loop's thread's.
+class WorkerSaver final : public WorkerStore {
+ public:
+  struct Options {
+    // checkpoint.directory; empty: nothing is written.
+    std::string directory;
+    // What the job goes on from; empty: nothing.
+    std::string restored;
+    Rank rank;
+    // Members that the job has; with others than were saved nobody takes up the state of its rank.
+    int64_t workers = 1;
+    // Tells the coordinator, on either thread.
+    std::function<absl::StatusOr<v1::SavedReply>(v1::SavedRequest)> tell;
+  };
+
+  explicit WorkerSaver(Options options);
+  // Finishes what is being written.
+  ~WorkerSaver();
+
+  void Save(uint64_t number, uint64_t folder_step, const WorkerCursor& cursor,
+            const PrivateState& state) override;
+  void SaveLast(const WorkerCursor& cursor, const PrivateState& state) override;
+  absl::StatusOr<std::optional<WorkerCursor>> Load(const PrivateState& state) override;
+
+ private:
+  struct Task {
+    uint64_t number = 0;
+    uint64_t folder_step = 0;
+  };
+
+  void Run();
+  void AwaitIdle();
+
+  const Options options_;
+  WorkerCopy copy_;  // the saving thread's while task_ is set, else the train loop's
+  absl::Mutex mutex_;
+  std::optional<Task> task_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_WORKER_CHECKPOINT_WORKER_SAVER_H_
