@@ -20,9 +20,6 @@ constexpr absl::Duration kBackoffLast = absl::Seconds(1);
 // connection is given up.
 constexpr absl::Duration kLetGoTime = absl::Seconds(1);
 
-// More servers than a job has.
-constexpr uint32_t kServerRankEnd = 256;
-
 // A server cuts off a reader whose network stands still with CANCELLED.
 bool IsTransient(absl::StatusCode code) {
   return code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kAborted ||
@@ -159,44 +156,6 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::Push(Exchange exchange, uint
   return RunTasks();
 }
 
-void ParameterClientGrpc::SetServers(const v1::ServerList& list) {
-  {
-    absl::MutexLock lock(&mutex_);
-    if (list.generation() <= wanted_servers_.generation()) return;
-    wanted_servers_ = list;
-  }
-  servers_changed_.store(true, std::memory_order_release);
-  board_.Notify();
-}
-
-void ParameterClientGrpc::FollowServers(bool between_exchanges) {
-  if (!replicated() || !servers_changed_.load(std::memory_order_acquire)) return;
-  v1::ServerList list;
-  {
-    absl::MutexLock lock(&mutex_);
-    list = wanted_servers_;
-    if (between_exchanges) servers_changed_.store(false, std::memory_order_relaxed);
-  }
-  std::vector<const v1::ServerEntry*> by_rank(servers_.size());
-  for (const v1::ServerEntry& entry : list.servers()) {
-    if (entry.rank() >= kServerRankEnd) continue;
-    if (entry.rank() >= by_rank.size()) by_rank.resize(entry.rank() + 1);
-    by_rank[entry.rank()] = &entry;
-  }
-  if (between_exchanges) servers_.resize(by_rank.size());
-  for (size_t s = 0; s < servers_.size(); ++s) {
-    const uint64_t life = by_rank[s] == nullptr ? 0 : by_rank[s]->life();
-    if (servers_[s].life == life) continue;
-    for (Task& task : tasks_) task.given_up = task.given_up || task.server == s;
-    if (!between_exchanges) continue;
-    servers_[s].life = life;
-    servers_[s].stubs.clear();
-    if (life == 0) continue;
-    servers_[s].address = by_rank[s]->address();
-    Connect(&servers_[s]);
-  }
-}
-
 void ParameterClientGrpc::Cancel() {
   cancelled_.store(true, std::memory_order_release);
   board_.Notify();
@@ -277,40 +236,6 @@ void ParameterClientGrpc::AddPulls(const KeySet& keys, const ParameterArrays& va
   sparse_pull_ = &keys;
   sparse_values_ = &values;
   for (size_t s = 0; s < servers_.size(); ++s) AddSparsePull(s, keys.sparse[s]->entries);
-}
-
-void ParameterClientGrpc::AddSparsePull(size_t s, const EntrySet& entries) {
-  Server& server = servers_[s];
-  server.entries.resize(entries.count());
-  AddPull(s, EntriesAsSlices(entries.count()), {absl::MakeSpan(server.entries)});
-  const Codec& codec = options_.coding.codecs.pull;
-  if (codec == Codec()) return;
-  const CodedForms forms = CodedForms::OfEntries(options_.coding.codecs, entries.count());
-  server.value_keys.emplace(*forms.Find(codec));
-}
-
-void ParameterClientGrpc::ScatterValues() {
-  for (size_t s = 0; s < servers_.size(); ++s) {
-    const EntrySet& entries = sparse_pull_->sparse[s]->entries;
-    const float* values = servers_[s].entries.data();
-    for (const Slice& slice : options_.slices[s].slices) {
-      values += ScatterEntries(
-          entries, slice.offset, slice.offset + slice.size(), values,
-          (*sparse_values_)[slice.parameter].data() + slice.row_begin * slice.columns);
-    }
-  }
-}
-
-absl::Status ParameterClientGrpc::AddKeys(size_t s) {
-  Server& server = servers_[s];
-  if (sparse_push_ == nullptr || server.sends_keys) {
-    return absl::InternalError(absl::StrCat("server ", s, " at ", server.address,
-                                            ": wants the keys of a core that came with the push"));
-  }
-  server.sends_keys = true;
-  const EncodedKeys keys = EncodeKeys(sparse_push_->sparse[s]->core->keys);
-  server.payload = PrefixedUpdate(keys.bytes, std::move(server.payload));
-  return absl::OkStatus();
 }
 
 void ParameterClientGrpc::AddPull(size_t server, const ShardSlices& slices,

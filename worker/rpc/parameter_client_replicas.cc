@@ -1,0 +1,50 @@
+// The parameter client where every worker has a replica of the model beside it: whom it pushes to.
+#include "worker/rpc/parameter_client_grpc.h"
+
+namespace tessera {
+namespace {
+
+// More servers than a job has.
+constexpr uint32_t kServerRankEnd = 256;
+
+}  // namespace
+
+void ParameterClientGrpc::SetServers(const v1::ServerList& list) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (list.generation() <= wanted_servers_.generation()) return;
+    wanted_servers_ = list;
+  }
+  servers_changed_.store(true, std::memory_order_release);
+  board_.Notify();
+}
+
+void ParameterClientGrpc::FollowServers(bool between_exchanges) {
+  if (!replicated() || !servers_changed_.load(std::memory_order_acquire)) return;
+  v1::ServerList list;
+  {
+    absl::MutexLock lock(&mutex_);
+    list = wanted_servers_;
+    if (between_exchanges) servers_changed_.store(false, std::memory_order_relaxed);
+  }
+  std::vector<const v1::ServerEntry*> by_rank(servers_.size());
+  for (const v1::ServerEntry& entry : list.servers()) {
+    if (entry.rank() >= kServerRankEnd) continue;
+    if (entry.rank() >= by_rank.size()) by_rank.resize(entry.rank() + 1);
+    by_rank[entry.rank()] = &entry;
+  }
+  if (between_exchanges) servers_.resize(by_rank.size());
+  for (size_t s = 0; s < servers_.size(); ++s) {
+    const uint64_t life = by_rank[s] == nullptr ? 0 : by_rank[s]->life();
+    if (servers_[s].life == life) continue;
+    for (Task& task : tasks_) task.given_up = task.given_up || task.server == s;
+    if (!between_exchanges) continue;
+    servers_[s].life = life;
+    servers_[s].stubs.clear();
+    if (life == 0) continue;
+    servers_[s].address = by_rank[s]->address();
+    Connect(&servers_[s]);
+  }
+}
+
+}  // namespace tessera
