@@ -269,12 +269,7 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::RunTasks() {
   const absl::Time begin = absl::Now();
   pushed_time_ = begin;
   first_value_time_ = absl::InfiniteFuture();
-  job_examples_ = 0;
-  checkpoint_number_ = 0;
-  recut_.reset();
-  is_whole_ = false;
-  needs_all_ = false;
-  core_count_ = 0;
+  answer_ = ExchangeResult();
   const bool pulls = !tasks_.empty() && !tasks_.back().is_push;
   absl::Status failed;
   while (true) {
@@ -314,21 +309,14 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::RunTasks() {
     board_.Wait(wake);
   }
   tasks_.clear();
-  if (failed.ok() && sparse_pull_ != nullptr && !needs_all_) ScatterValues();
+  if (failed.ok() && sparse_pull_ != nullptr && !answer_.needs_all) ScatterValues();
   sparse_push_ = nullptr;
   sparse_pull_ = nullptr;
   if (!failed.ok()) return failed;
   if (pulls && !reads_rows()) RememberVersions();
   const absl::Time end = absl::Now();
   const absl::Time first_value = std::min(end, std::max(pushed_time_, first_value_time_));
-  ExchangeResult result;
-  result.job_examples = job_examples_;
-  result.recut = recut_;
-  result.is_whole = is_whole_;
-  result.needs_all = needs_all_;
-  result.cores = core_count_;
-  result.checkpoint_number = checkpoint_number_;
-  result.checkpoint_step = checkpoint_step_;
+  ExchangeResult result = answer_;
   result.push_seconds = absl::ToDoubleSeconds(pushed_time_ - begin);
   result.wait_seconds = absl::ToDoubleSeconds(first_value - pushed_time_);
   result.pull_seconds = absl::ToDoubleSeconds(end - first_value);
@@ -400,15 +388,15 @@ absl::Status ParameterClientGrpc::Collect(Task* task, absl::Time now) {
       first_value_time_ = std::min(first_value_time_, call.first_byte_time());
       server.pulled = Version(task->pull->version());
       // Where servers differ, the next pull goes by one of them and finds the others agreed.
-      if (task->pull->recut().has_value()) recut_ = task->pull->recut();
+      if (task->pull->recut().has_value()) answer_.recut = task->pull->recut();
       // One that lost all its members on the way may not have heard of it.
-      is_whole_ = is_whole_ || task->pull->is_whole();
-      job_examples_ = std::max(job_examples_, task->pull->job_examples());
-      needs_all_ = needs_all_ || task->pull->needs_all();
-      core_count_ = std::max(core_count_, task->pull->cores());
-      if (task->pull->checkpoint_number() > checkpoint_number_) {
-        checkpoint_number_ = task->pull->checkpoint_number();
-        checkpoint_step_ = task->pull->checkpoint_step();
+      answer_.is_whole = answer_.is_whole || task->pull->is_whole();
+      answer_.job_examples = std::max(answer_.job_examples, task->pull->job_examples());
+      answer_.needs_all = answer_.needs_all || task->pull->needs_all();
+      answer_.cores = std::max(answer_.cores, task->pull->cores());
+      if (task->pull->checkpoint_number() > answer_.checkpoint_number) {
+        answer_.checkpoint_number = task->pull->checkpoint_number();
+        answer_.checkpoint_step = task->pull->checkpoint_step();
       }
     }
     return absl::OkStatus();

@@ -174,14 +174,8 @@ class ParameterClientGrpc final : public ParameterClient {
   const KeySet* sparse_push_ = nullptr;  // of a core's and an explorer's entries; nullptr: of others
   const KeySet* sparse_pull_ = nullptr;
   const ParameterArrays* sparse_values_ = nullptr;
-  bool needs_all_ = false;
-  uint64_t core_count_ = 0;
   std::optional<SubnetPlace> fetches_;  // pulls are of this subnet, or of all entries
-  std::optional<SubnetPlace> recut_;
-  bool is_whole_ = false;
-  uint64_t job_examples_ = 0;
-  uint64_t checkpoint_number_ = 0;
-  uint64_t checkpoint_step_ = 0;
+  ExchangeResult answer_;  // without times
   absl::Time pushed_time_;
   absl::Time first_value_time_;
 };
