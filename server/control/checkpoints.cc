@@ -47,12 +47,16 @@ void Checkpoints::Begin(uint64_t step, Exchange after, absl::Time now) {
   tasks_.push_back({DiskTask::Kind::kBegin, number_, folder_step_, {}});
 }
 
-bool Checkpoints::BeginLast(const MemberRecord& member, absl::Time now) {
+bool Checkpoints::BeginLast(const MemberRecord& member, uint64_t step, absl::Time now) {
   finished_.insert(member.member);
   if (is_last_ || last_made_) return true;
   const bool is_busy = stage_ == Stage::kCommitting || stage_ == Stage::kBeginning ||
                        (stage_ == Stage::kWriting && !IsUntouched());
   if (is_busy) return false;
+  if (last_ != nullptr && last_->manifest.step == step) {
+    last_made_ = true;
+    return true;
+  }
   is_last_ = true;
   asked_ = false;
   Begin(std::max(done_step_, folder_step_) + 1, Exchange(0), now);

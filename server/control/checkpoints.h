@@ -62,8 +62,9 @@ class Checkpoints {
   // One is wanted as soon as may be. Returns its number.
   uint64_t Ask();
   // Training is over for `member`, which has written what it was asked to: a last one, of where everybody
-  // stands. Whether it can begin now; if not, ask again.
-  bool BeginLast(const MemberRecord& member, absl::Time now);
+  // stands, which is `step`; none where there is one of that step. Whether it can begin now; if not, ask
+  // again.
+  bool BeginLast(const MemberRecord& member, uint64_t step, absl::Time now);
 
   // Begins one where it is time for it. `highest`: the furthest exchange and step known.
   void Drive(Exchange highest_exchange, uint64_t highest_step, absl::Time now);

@@ -64,6 +64,7 @@ class Checkpoints(Test):
         steps = steps_in(folder)
         self.assertGreaterEqual(len(steps), 2, "checkpoints of steps %s" % steps)
         self.assertEqual(steps[-1], 90)
+        self.assertEqual((whole["checkpoint"]["failure"], whole["checkpoint"]["count"]), ("", len(steps)))
         self.assertEqual(glob.glob(os.path.join(folder, "partial-*")), [])
         for step in (steps[0], steps[-1]):
             again = restoring(job, step_folder(folder, step))
