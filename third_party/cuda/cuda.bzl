@@ -60,6 +60,16 @@ cc_library(
 )
 """
 
+_ABSENT = """package(default_visibility = ["//visibility:public"])
+
+filegroup(
+    name = "nvcc",
+    srcs = ["nvcc.sh"],
+)
+
+cc_library(name = "runtime")
+"""
+
 def _toolkit_impl(repository_ctx):
     named = repository_ctx.os.environ.get("CUDA_HOME", "")
     for root in [named] if named else _PLACES:
@@ -68,10 +78,15 @@ def _toolkit_impl(repository_ctx):
             repository_ctx.file("nvcc.sh", "#!/bin/sh\nexec %s/bin/nvcc \"$@\"\n" % root)
             repository_ctx.file("BUILD.bazel", _BUILD.format(root = root))
             return
-    fail("--config=cuda: no bin/nvcc in %s, want the CUDA 13 toolkit; say where it is with CUDA_HOME" %
-         (named or ", ".join(_PLACES)))
 
-# Looks for the toolkit when something of it is first built: in CUDA_HOME where that is set.
+    # Every build reads this, so that what is missing is said only to those that compile with it.
+    missing = "--config=cuda: no bin/nvcc in %s, want the CUDA 13 toolkit; say where it is with CUDA_HOME" % (
+        named or ", ".join(_PLACES)
+    )
+    repository_ctx.file("nvcc.sh", "#!/bin/sh\necho \"%s\" >&2\nexit 1\n" % missing)
+    repository_ctx.file("BUILD.bazel", _ABSENT)
+
+# Looks for the toolkit in CUDA_HOME where that is set, else where it usually is.
 cuda_toolkit = repository_rule(
     implementation = _toolkit_impl,
     environ = ["CUDA_HOME"],
