@@ -4,6 +4,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -20,6 +21,7 @@ namespace {
 
 constexpr int64_t kMemoryBytes = int64_t{2} << 30;
 constexpr int64_t kAlignment = 256;
+constexpr int64_t kPage = 4096;
 
 // To nearest, ties to even, at 10 bits of mantissa.
 float RoundToTf32(float value) {
@@ -76,6 +78,7 @@ struct Device::State {
   char* memory = nullptr;
   std::map<int64_t, int64_t> taken;  // offset -> bytes, each with a gap behind it
   int64_t used = 0;
+  int64_t end = 0;  // in whole pages: nothing was ever allocated behind it
   EmulatedStream streams[2];
   std::vector<Moment> events;
   bool broken = false;
@@ -83,9 +86,9 @@ struct Device::State {
   EmulatedStream& stream(Stream which) { return streams[static_cast<int>(which)]; }
   void Run(const Moment& moment) {
     if (moment.stream == nullptr) return;
-    TESSERA_CHECK(mprotect(memory, kMemoryBytes, PROT_READ | PROT_WRITE) == 0);
+    TESSERA_CHECK(mprotect(memory, end, PROT_READ | PROT_WRITE) == 0);
     moment.stream->RunTo(moment.end);
-    TESSERA_CHECK(mprotect(memory, kMemoryBytes, PROT_NONE) == 0);
+    TESSERA_CHECK(mprotect(memory, end, PROT_NONE) == 0);
   }
   void RunAll() {
     for (EmulatedStream& each : streams) Run({&each, each.end()});
@@ -131,6 +134,7 @@ absl::StatusOr<void*> Device::Allocate(int64_t bytes) {
   }
   state_->taken[offset] = bytes;
   state_->used += bytes;
+  state_->end = std::max(state_->end, (offset + bytes + kPage - 1) / kPage * kPage);
   char* const address = state_->memory + offset;
   state_->stream(Stream::kCompute).Queue([address, bytes] { std::memset(address, 0xa5, bytes); });
   return address;
@@ -142,6 +146,11 @@ void Device::Free(void* address) {
   TESSERA_CHECK(found != state_->taken.end());
   state_->used -= found->second;
   state_->taken.erase(found);
+  // The pages go, so that the next lock and unlock need not walk through them.
+  if (state_->taken.empty()) {
+    madvise(state_->memory, state_->end, MADV_DONTNEED);
+    state_->end = 0;
+  }
 }
 
 absl::StatusOr<void*> Device::AllocateHost(int64_t bytes) {
