@@ -175,6 +175,10 @@ void Device::Copy(Stream stream, const void* from, int64_t from_stride, int64_t 
                   static_cast<const char*>(from) + row * from_stride, bytes);
     }
   });
+  if (stream == Stream::kCopy && Faults().eager_copies) {
+    EmulatedStream& copies = state_->stream(stream);
+    state_->Run({&copies, copies.end()});
+  }
 }
 
 void Device::Zero(Stream stream, void* address, int64_t bytes) {

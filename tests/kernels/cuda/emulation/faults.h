@@ -1,4 +1,4 @@
-// What goes wrong on the played GPU, when a test says so. For all devices of the process.
+// What goes wrong on the played GPU, and in which order it works, when a test says so. For all devices of the process.
 #ifndef TESSERA_TESTS_KERNELS_CUDA_EMULATION_FAULTS_H_
 #define TESSERA_TESTS_KERNELS_CUDA_EMULATION_FAULTS_H_
 
@@ -12,6 +12,9 @@ struct EmulatedFaults {
   // So many launches from now the kernel fails, and with it all that follows on its device, as CUDA
   // has it. Below 0: none.
   std::atomic<int64_t> launches_left{-1};
+  // The copy stream does at once what it need not wait for, so that a copy which should have waited
+  // for a kernel comes before it. Otherwise it is as lazy as the other.
+  std::atomic<bool> eager_copies{false};
   // Of each device.
   std::atomic<int64_t> memory_bytes{std::numeric_limits<int64_t>::max()};
 };
