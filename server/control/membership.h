@@ -19,7 +19,7 @@
 //            exchange after the checkpoint's.
 // Where servers are replicas the others go on:
 // Lost server   it and the worker beside it are removed, and nobody pushes to it any more.
-// New server    workers are told to push to it -> it copies a replica (server/shard/replica.h) -> a
+// New server    workers are told to push to it -> it copies a replica (server/shard/replica_copying.h) -> a
 //               worker of its rank may join.
 #ifndef TESSERA_SERVER_CONTROL_MEMBERSHIP_H_
 #define TESSERA_SERVER_CONTROL_MEMBERSHIP_H_

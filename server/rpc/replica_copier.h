@@ -1,4 +1,4 @@
-// Brings a server that has joined a running job up to the others (server/shard/replica.h has the steps).
+// Brings a server that has joined a running job up to the others (server/shard/replica_copying.h has the steps).
 #ifndef TESSERA_SERVER_RPC_REPLICA_COPIER_H_
 #define TESSERA_SERVER_RPC_REPLICA_COPIER_H_
 

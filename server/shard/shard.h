@@ -30,7 +30,7 @@
 #include "server/shard/core_exchange.h"
 #include "server/shard/exchange_form.h"
 #include "server/shard/reader_gate.h"
-#include "server/shard/replica.h"
+#include "server/shard/replica_copying.h"
 #include "server/shard/shard_memory.h"
 #include "server/shard/site_subnet.h"
 #include "server/shard/subnet_rounds.h"
@@ -403,7 +403,7 @@ class Shard {
   Exchange opened_round_;                  // as rounds_ has it, by the plan opened_plan_
   Generation opened_plan_;
   std::optional<ExchangeForms> forms_;     // set: exchanges may be of all entries, too
-  std::optional<Replica> replica_;         // set: every server holds all entries
+  std::optional<ReplicaCopying> replica_;         // set: every server holds all entries
   std::unique_ptr<CoreExchange> cores_;    // set: exchanges move a core; without pending_, state_
   std::deque<Staged> staged_;              // complete pushes, in order of arrival
   ReaderGate gate_;                        // where folds wait for readers

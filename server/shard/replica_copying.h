@@ -12,8 +12,8 @@
 // contain.
 //
 // From then on it is like the others, but for the order in which pushes were added.
-#ifndef TESSERA_SERVER_SHARD_REPLICA_H_
-#define TESSERA_SERVER_SHARD_REPLICA_H_
+#ifndef TESSERA_SERVER_SHARD_REPLICA_COPYING_H_
+#define TESSERA_SERVER_SHARD_REPLICA_COPYING_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -36,7 +36,7 @@ struct ReplicaTable {
 };
 
 // The part of a shard's state that there is only where it is a replica.
-class Replica {
+class ReplicaCopying {
  public:
   // Removed members of which the last exchange is remembered, newest first.
   static constexpr size_t kRemovedMax = 4096;
@@ -64,4 +64,4 @@ class Replica {
 
 }  // namespace tessera
 
-#endif  // TESSERA_SERVER_SHARD_REPLICA_H_
+#endif  // TESSERA_SERVER_SHARD_REPLICA_COPYING_H_
