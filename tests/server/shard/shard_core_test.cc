@@ -183,7 +183,7 @@ TEST_CASE("an entry moves by the sum of what was sent of it over the number of p
 TEST_CASE("after a full push the core is selected from values and changes", "[shard][core]") {
   CoreShard shard(/*lockstep=*/true);
   for (uint64_t e = 1; e <= 2; ++e) {
-    for (const uint64_t member : {1, 2}) shard.Push(shard.SparseOf(member, e, shard.core(), 0.01f));
+    for (const uint64_t member : {1, 2}) shard.Push(shard.SparseOf(member, e, shard.core(), 0.7f));
   }
   const std::shared_ptr<const Core> first = shard.core();
   CHECK(first->name.number == 0);
