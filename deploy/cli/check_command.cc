@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
+#include <string>
 
+#include "absl/strings/str_cat.h"
 #include "common/codec/coded_keys.h"
 #include "common/config/job_digest.h"
 #include "common/config/job_print.h"
@@ -49,10 +51,11 @@ void PrintTraffic(const v1::Job& job, const Recipe& recipe) {
   // To every peer, and none to oneself.
   if (recipe.placement == Placement::kReplicated) pushed *= job.cluster().servers().count() - 1;
   const int64_t pulled = PayloadBytes(recipe.codecs.pull, job, recipe, *shape);
-  std::printf("# traffic     each worker pushes %s%" PRId64 " bytes and pulls %" PRId64
-              " every %" PRId64 " steps\n",
+  const std::string interval =
+      recipe.local_steps == 1 ? "step" : absl::StrCat(recipe.local_steps, " steps");
+  std::printf("# traffic     each worker pushes %s%" PRId64 " bytes and pulls %" PRId64 " every %s\n",
               recipe.codecs.push.kind == CodecKind::kThreshold ? "about " : "", pushed, pulled,
-              recipe.local_steps);
+              interval.c_str());
 }
 
 }  // namespace
