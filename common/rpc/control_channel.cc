@@ -3,18 +3,16 @@
 #include <grpcpp/create_channel.h>
 #include <grpcpp/support/channel_arguments.h>
 
-#include "common/rpc/security.h"
-
 namespace tessera {
 
-std::shared_ptr<grpc::Channel> OpenControlChannel(const std::string& address) {
+std::shared_ptr<grpc::Channel> OpenControlChannel(const std::string& address, Role role) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectMsMin);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kReconnectMsMin);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMsMax);
-  return grpc::CreateCustomChannel(address, CurrentSecurity().ForChannel(Role::kWorker),
-                                   arguments);
+  return grpc::CreateCustomChannel(address, CurrentSecurity().ForChannel(role), arguments);
 }
 
 }  // namespace tessera

@@ -8,14 +8,17 @@
 
 #include <grpcpp/channel.h>
 
+#include "common/rpc/security.h"
+
 namespace tessera {
 
 // Between attempts to connect, in milliseconds: well under the shortest lease.
 constexpr int kReconnectMsMin = 50;
 constexpr int kReconnectMsMax = 500;
 
-// A connection of its own. Connects when used.
-std::shared_ptr<grpc::Channel> OpenControlChannel(const std::string& address);
+// A connection of its own, never by an HTTP proxy, for calls of `role`. Connects when used.
+std::shared_ptr<grpc::Channel> OpenControlChannel(const std::string& address,
+                                                  Role role = Role::kWorker);
 
 }  // namespace tessera
 

@@ -52,7 +52,9 @@ void PrintTraffic(const v1::Job& job, const Recipe& recipe) {
   if (recipe.placement == Placement::kReplicated) pushed *= job.cluster().servers().count() - 1;
   const int64_t pulled = PayloadBytes(recipe.codecs.pull, job, recipe, *shape);
   const std::string interval =
-      recipe.local_steps == 1 ? "step" : absl::StrCat(recipe.local_steps, " steps");
+      recipe.closed_to_joiners ? "job"
+      : recipe.local_steps == 1 ? "step"
+                                : absl::StrCat(recipe.local_steps, " steps");
   std::printf("# traffic     each worker pushes %s%" PRId64 " bytes and pulls %" PRId64 " every %s\n",
               recipe.codecs.push.kind == CodecKind::kThreshold ? "about " : "", pushed, pulled,
               interval.c_str());

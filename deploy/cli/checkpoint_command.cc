@@ -7,9 +7,11 @@
 #include <cstdio>
 #include <memory>
 
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/config/job_check.h"
+#include "common/rpc/control_channel.h"
 #include "proto/status.grpc.pb.h"
 
 namespace tessera {
@@ -17,6 +19,8 @@ namespace {
 
 constexpr std::chrono::seconds kAnswerMax{5};
 constexpr absl::Duration kAskAgain = absl::Milliseconds(50);
+// Then it is said what the job waits for.
+constexpr absl::Duration kTellAfter = absl::Seconds(5);
 
 void SetDeadline(grpc::ClientContext* context) {
   context->set_deadline(std::chrono::system_clock::now() + kAnswerMax);
@@ -39,7 +43,7 @@ int RequestCheckpoint(const CheckpointOptions& options) {
     std::fprintf(stderr, "tessera: %s\n", std::string(status.message()).c_str());
     return 2;
   }
-  const auto channel = grpc::CreateChannel(options.address, CurrentSecurity().ForChannel(Role::kOperator));
+  const auto channel = OpenControlChannel(options.address, Role::kOperator);
   const auto admin = v1::Admin::NewStub(channel);
   const auto status_stub = v1::Status::NewStub(channel);
   v1::CheckpointReply reply;
@@ -54,7 +58,8 @@ int RequestCheckpoint(const CheckpointOptions& options) {
     }
     if (!asked.ok()) return Fail(options, asked.error_message());
   }
-  while (true) {
+  bool told = options.quiet;
+  for (const absl::Time begin = absl::Now(); true;) {
     grpc::ClientContext context;
     SetDeadline(&context);
     v1::JobStatus status;
@@ -70,6 +75,12 @@ int RequestCheckpoint(const CheckpointOptions& options) {
       return 0;
     }
     if (status.state() == "done") return Fail(options, "the job has ended");
+    if (!told && absl::Now() - begin > kTellAfter) {
+      told = true;
+      const std::string who = absl::StrJoin(status.waiting_for(), ", ");
+      std::fprintf(stderr, "tessera: the job is %s and has not come to a checkpoint yet%s%s\n",
+                   status.state().c_str(), who.empty() ? "" : "; it waits for ", who.c_str());
+    }
     absl::SleepFor(kAskAgain);
   }
 }

@@ -24,6 +24,7 @@
 #include "common/layout/parameters.h"
 #include "common/layout/shard_map.h"
 #include "common/method/recipe.h"
+#include "common/rpc/control_channel.h"
 #include "common/rpc/security.h"
 #include "deploy/cli/terminal.h"
 #include "deploy/cli/wrap.h"
@@ -168,7 +169,7 @@ class Examination {
                        "correct the name in cluster.servers, or use an IP address");
     }
     const auto stub = v1::Status::NewStub(
-        grpc::CreateChannel(address, CurrentSecurity().ForChannel(Role::kViewer)));
+        OpenControlChannel(address, Role::kViewer));
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + kAnswerMax);
     v1::JobStatus status;

@@ -1,7 +1,5 @@
 #include "deploy/cli/open_checkpoint.h"
 
-#include <sys/stat.h>
-
 #include <cstdio>
 #include <vector>
 
@@ -12,14 +10,8 @@
 namespace tessera {
 
 absl::StatusOr<std::unique_ptr<Checkpoint>> OpenNamedCheckpoint(const std::string& path) {
-  struct stat info;
-  if (stat(absl::StrCat(path, "/", kManifestName).c_str(), &info) == 0) {
-    TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Checkpoint> checkpoint, Checkpoint::Open(path));
-    TESSERA_RETURN_IF_ERROR(checkpoint->VerifySums());
-    return checkpoint;
-  }
   std::vector<ListedCheckpoint> broken;
-  absl::StatusOr<std::unique_ptr<Checkpoint>> newest = NewestCheckpoint(path, &broken);
+  absl::StatusOr<std::unique_ptr<Checkpoint>> newest = NamedCheckpoint(path, &broken);
   for (const ListedCheckpoint& entry : broken) {
     std::fprintf(stderr, "tessera: the checkpoint of step %llu is broken: %s\n",
                  static_cast<unsigned long long>(entry.step),

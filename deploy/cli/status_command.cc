@@ -13,6 +13,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/config/job_check.h"
+#include "common/rpc/control_channel.h"
 #include "deploy/cli/status_stream.h"
 #include "deploy/cli/status_view.h"
 #include "deploy/cli/terminal.h"
@@ -32,7 +33,7 @@ int Unreachable(const std::string& address, const grpc::Status& status) {
 
 int ShowOnce(const StatusOptions& options) {
   const auto stub = v1::Status::NewStub(
-      grpc::CreateChannel(options.address, CurrentSecurity().ForChannel(Role::kViewer)));
+      OpenControlChannel(options.address, Role::kViewer));
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + kAnswerMax);
   v1::JobStatus status;

@@ -3,6 +3,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include "absl/strings/str_cat.h"
+#include "common/rpc/control_channel.h"
 #include "common/rpc/security.h"
 #include "common/rpc/status.h"
 
@@ -19,7 +20,7 @@ absl::Status Annotate(const std::string& address, const grpc::Status& status) {
 
 StatusStream::StatusStream(const std::string& address, absl::Duration interval)
     : address_(address),
-      channel_(grpc::CreateChannel(address, CurrentSecurity().ForChannel(Role::kViewer))) {
+      channel_(OpenControlChannel(address, Role::kViewer)) {
   thread_ = std::thread([this, interval] { Follow(interval); });
 }
 
@@ -55,7 +56,7 @@ std::optional<absl::Status> StatusStream::ended() const {
 
 absl::Status StatusStream::Drain(const std::string& reason) {
   const std::unique_ptr<v1::Admin::Stub> stub = v1::Admin::NewStub(
-      grpc::CreateChannel(address_, CurrentSecurity().ForChannel(Role::kOperator)));
+      OpenControlChannel(address_, Role::kOperator));
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(2));
   v1::AdminRequest request;

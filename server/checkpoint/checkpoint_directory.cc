@@ -172,4 +172,15 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> NewestCheckpoint(
   return absl::NotFoundError(absl::StrCat("checkpoint: \"", path, "\" has no whole checkpoint"));
 }
 
+absl::StatusOr<std::unique_ptr<Checkpoint>> NamedCheckpoint(const std::string& path,
+                                                            std::vector<ListedCheckpoint>* broken) {
+  struct stat info;
+  if (stat(absl::StrCat(path, "/", kManifestName).c_str(), &info) != 0) {
+    return NewestCheckpoint(path, broken);
+  }
+  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Checkpoint> checkpoint, Checkpoint::Open(path));
+  TESSERA_RETURN_IF_ERROR(checkpoint->VerifySums());
+  return checkpoint;
+}
+
 }  // namespace tessera

@@ -72,6 +72,10 @@ absl::StatusOr<std::vector<ListedCheckpoint>> ListCheckpoints(const std::string&
 // The newest whole one. `broken` are those that were passed over on the way. kNotFound: there is none.
 absl::StatusOr<std::unique_ptr<Checkpoint>> NewestCheckpoint(const std::string& path,
                                                              std::vector<ListedCheckpoint>* broken);
+// The checkpoint in the folder `path`, read and compared with its sums; where `path` has checkpoints, the
+// newest, as above.
+absl::StatusOr<std::unique_ptr<Checkpoint>> NamedCheckpoint(const std::string& path,
+                                                            std::vector<ListedCheckpoint>* broken);
 
 }  // namespace tessera
 

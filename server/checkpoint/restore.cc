@@ -1,7 +1,5 @@
 #include "server/checkpoint/restore.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -27,14 +25,8 @@ std::string Describe(const CheckpointParameter& parameter) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Checkpoint>> OpenForRestore(const std::string& path) {
-  struct stat info;
-  if (stat(absl::StrCat(path, "/", kManifestName).c_str(), &info) == 0) {
-    TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Checkpoint> checkpoint, Checkpoint::Open(path));
-    TESSERA_RETURN_IF_ERROR(checkpoint->VerifySums());
-    return checkpoint;
-  }
   std::vector<ListedCheckpoint> broken;
-  absl::StatusOr<std::unique_ptr<Checkpoint>> newest = NewestCheckpoint(path, &broken);
+  absl::StatusOr<std::unique_ptr<Checkpoint>> newest = NamedCheckpoint(path, &broken);
   for (const ListedCheckpoint& entry : broken) {
     Log(LogLevel::kWarning, absl::StrCat("checkpoint: passed over step=", entry.step, " why=\"",
                                          entry.status.message(), "\""));
