@@ -28,19 +28,31 @@ ROWS = {
     "slim": {"alpha": 0.2, "beta": 0.1},
     "wide": {"alpha": 0.3, "beta": 0.15},
     "asynchronous": {"alpha": 0.2, "beta": 0.1, "asynchronous": "true"},
+    "held back": {"alpha": 0.2, "beta": 0.1},
+    "held back, int8": {"alpha": 0.2, "beta": 0.1},
+    "held back, asynchronous": {"alpha": 0.2, "beta": 0.1, "asynchronous": "true"},
     "core alone": {"alpha": 0.2, "beta": 0.2},
     "explorer alone": {"alpha": 0.2, "beta": 0},
+}
+# What an exchange does not move is sent with a later one.
+CODECS = {
+    "held back": "{error_feedback: true}",
+    "held back, int8": "{error_feedback: true, push: int8}",
+    "held back, asynchronous": "{error_feedback: true}",
 }
 POINTS_LOST_MAX = 0.5
 PAYLOAD_MAX = 0.30
 
 
-def train(options, name, method, seed):
+def train(options, name, method, codec, seed):
     job, folder, settings = SETS[name]
     keys = dict(settings)
     keys.update({"data.directory": os.path.abspath(os.path.join(options.folder, folder)), "method": method,
                  "seed": seed, "train.evaluate_every": 0, "cluster.workers": options.workers,
-                 "cluster.servers": options.servers})
+                 "cluster.servers": options.servers,
+                 "cluster.lease_timeout": "60s"})
+    if codec:
+        keys["codec"] = codec
     if options.epochs:
         keys["train.epochs"] = options.epochs
     flags = [word for key, value in keys.items() for word in ("--set", "%s=%s" % (key, value))]
@@ -93,7 +105,7 @@ def main():
             base = "{local_sgd: {local_steps: %d}}" % options.local_steps
             for row in ["local_sgd"] + options.rows:
                 method = base if row == "local_sgd" else row_of(options, ROWS[row])
-                report = train(options, name, method, seed)
+                report = train(options, name, method, CODECS.get(row), seed)
                 found.setdefault(row, []).append(report)
                 print("%s, %s, seed %d: %.2f%%, %s, %.1f s" % (
                     name, row, seed, points(report), runs.size(runs.payload(report)), report["train_seconds"]),

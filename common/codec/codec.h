@@ -42,7 +42,8 @@ struct Codec {
 struct CodecChoice {
   Codec push;
   Codec pull;
-  // What rounding a push lost is added to the next one (error_feedback.h).
+  // What rounding a push lost is added to the next one (error_feedback.h), and where pushes are of some
+  // entries what the others have changed to the next that moves them.
   bool error_feedback = false;
   // The job's last push brings, as f32, what was held back.
   bool flush = false;

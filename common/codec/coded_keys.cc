@@ -116,14 +116,18 @@ ShardSlices EntriesAsSlices(int64_t entries) {
   return slices;
 }
 
-CodedForms CodedForms::OfEntries(const CodecChoice& codecs, int64_t entries) {
-  ModelShape shape;
+ModelShape VectorShape(int64_t entries) {
   ParameterSpec vector;
   vector.rows = entries;
   vector.is_vector = true;
+  ModelShape shape;
   shape.parameters.push_back(vector);
   shape.size = entries;
-  return CodedForms(codecs, EntriesAsSlices(entries), shape);
+  return shape;
+}
+
+CodedForms CodedForms::OfEntries(const CodecChoice& codecs, int64_t entries) {
+  return CodedForms(codecs, EntriesAsSlices(entries), VectorShape(entries));
 }
 
 const CodedKeys* CodedForms::Find(const Codec& codec) const {

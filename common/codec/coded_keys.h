@@ -80,6 +80,8 @@ class CodedKeys {
 
 // So many entries, wherever they lie, as the rows of one vector.
 ShardSlices EntriesAsSlices(int64_t entries);
+// The model that is this vector.
+ModelShape VectorShape(int64_t entries);
 
 // A key set in each of the forms in which a job exchanges it: f32, which is always understood, and
 // those of its codecs. Constant after construction; any thread.

@@ -52,17 +52,6 @@ double SumOfMagnitudes(const float* x, int64_t count) {
   return sum;
 }
 
-// Runs over tiles: visit(bits of S, first entry, entries).
-template <typename Visit>
-void ForTiles(const SignificanceRun& run, float c, Visit visit) {
-  uint32_t bits[kTile];
-  for (int64_t at = 0; at < run.size; at += kTile) {
-    const int64_t count = std::min(kTile, run.size - at);
-    Significances({run.w + at, run.g == nullptr ? nullptr : run.g + at, count}, c, bits);
-    visit(bits, at, count);
-  }
-}
-
 // A tile by bucket: which entries are above the range, and which in it.
 struct Sides {
   uint64_t above[kTile / 64];
@@ -122,18 +111,31 @@ __attribute__((target("avx2,popcnt"))) int64_t SortAvx2(const uint32_t* bits, in
   return count / 64;
 }
 
-// Without a branch: what is stored too much is overwritten next.
-__attribute__((target("avx512f,popcnt"))) int64_t SortAvx512(const uint32_t* bits, int64_t count,
+// From the arrays themselves: S is never stored. Without a branch: what is stored too much of the values is
+// overwritten next.
+template <bool with_gradient>
+__attribute__((target("avx512f,popcnt"))) int64_t SortAvx512(const SignificanceRun& run, float c,
                                                              uint32_t low, uint32_t high,
                                                              Sides* sides) {
+  const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
+  const __m512i most = _mm512_set1_epi32(static_cast<int>(kSignificanceMax));
   const __m512i bottom = _mm512_set1_epi32(static_cast<int>(low));
   const __m512i top = _mm512_set1_epi32(static_cast<int>(high));
+  const __m512 weight = _mm512_set1_ps(c);
   uint32_t* out = sides->values;
-  for (int64_t w = 0; w < count / 64; ++w) {
+  for (int64_t w = 0; w < run.size / 64; ++w) {
     uint64_t above = 0;
     uint64_t within = 0;
     for (int k = 0; k < 4; ++k) {
-      const __m512i x = _mm512_loadu_si512(bits + 64 * w + 16 * k);
+      const int64_t at = 64 * w + 16 * k;
+      __m512i x = _mm512_and_si512(_mm512_loadu_si512(run.w + at), magnitude);
+      if (with_gradient) {
+        const __m512i g = _mm512_and_si512(_mm512_loadu_si512(run.g + at), magnitude);
+        const __m512 product = _mm512_mul_ps(weight, _mm512_castsi512_ps(g));
+        x = _mm512_castps_si512(_mm512_add_ps(_mm512_castsi512_ps(x), product));
+        x = _mm512_and_si512(x, magnitude);
+      }
+      x = _mm512_min_epu32(x, most);
       const __mmask16 over = _mm512_cmpgt_epi32_mask(x, top);
       const __mmask16 in =
           static_cast<__mmask16>(_mm512_cmpge_epi32_mask(x, bottom) & ~static_cast<int>(over));
@@ -147,20 +149,33 @@ __attribute__((target("avx512f,popcnt"))) int64_t SortAvx512(const uint32_t* bit
     sides->above_count += __builtin_popcountll(above);
   }
   sides->value_count = out - sides->values;
-  return count / 64;
+  return run.size / 64;
 }
 #endif
 
-void SortTile(const uint32_t* bits, int64_t count, uint32_t low, uint32_t high, GatherPath path,
+SignificanceRun PartOf(const SignificanceRun& run, int64_t at, int64_t count) {
+  return {run.w + at, run.g == nullptr ? nullptr : run.g + at, count};
+}
+
+// A tile of at most kTile entries.
+void SortTile(const SignificanceRun& tile, float c, uint32_t low, uint32_t high, GatherPath path,
               Sides* sides) {
   sides->value_count = 0;
   sides->above_count = 0;
-  int64_t done = 0;
+  int64_t done = 0;  // words
+  uint32_t bits[kTile];
 #ifdef TESSERA_SIGNIFICANCE_X86
-  if (path == GatherPath::kAvx512) done = SortAvx512(bits, count, low, high, sides);
-  if (path == GatherPath::kAvx2) done = SortAvx2(bits, count, low, high, sides);
+  if (path == GatherPath::kAvx512) {
+    done = tile.g == nullptr || c == 0 ? SortAvx512<false>(tile, c, low, high, sides)
+                                       : SortAvx512<true>(tile, c, low, high, sides);
+    if (64 * done == tile.size) return;
+  }
 #endif
-  SortScalar(bits, done, count, low, high, sides);
+  Significances(PartOf(tile, 64 * done, tile.size - 64 * done), c, bits + 64 * done);
+#ifdef TESSERA_SIGNIFICANCE_X86
+  if (path == GatherPath::kAvx2) done = SortAvx2(bits, tile.size, low, high, sides);
+#endif
+  SortScalar(bits, done, tile.size, low, high, sides);
 }
 
 // Sets bits from bit `at` on.
@@ -182,9 +197,9 @@ void Significances(const SignificanceRun& run, float c, uint32_t* out) {
 
 void AddMagnitudes(const SignificanceRun& run, MagnitudeSums* sums) {
   for (int64_t at = 0; at < run.size; at += kTile) {
-    const int64_t count = std::min(kTile, run.size - at);
-    sums->w += SumOfMagnitudes(run.w + at, count);
-    if (run.g != nullptr) sums->g += SumOfMagnitudes(run.g + at, count);
+    const SignificanceRun tile = PartOf(run, at, std::min(kTile, run.size - at));
+    sums->w += SumOfMagnitudes(tile.w, tile.size);
+    if (tile.g != nullptr) sums->g += SumOfMagnitudes(tile.g, tile.size);
   }
 }
 
@@ -195,13 +210,14 @@ uint64_t SplitAt(const BucketRange& range, const SignificanceRun& run, float c, 
   const uint32_t high = range.last << 16 | 0xffff;
   uint64_t above_count = 0;
   Sides sides;
-  ForTiles(run, c, [&](const uint32_t* bits, int64_t at, int64_t count) {
-    SortTile(bits, count, low, high, path, &sides);
+  for (int64_t at = 0; at < run.size; at += kTile) {
+    const int64_t count = std::min(kTile, run.size - at);
+    SortTile(PartOf(run, at, count), c, low, high, path, &sides);
     above_count += static_cast<uint64_t>(sides.above_count);
     Or(sides.above, count, first + at, above);
     Or(sides.within, count, first + at, within);
     values->insert(values->end(), sides.values, sides.values + sides.value_count);
-  });
+  }
   return above_count;
 }
 

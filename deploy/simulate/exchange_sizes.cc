@@ -4,6 +4,7 @@
 #include <string>
 
 #include "common/rpc/chunk.h"
+#include "common/rpc/core_message.h"
 #include "common/rpc/subnet_message.h"
 #include "common/rpc/transport.h"
 
@@ -38,13 +39,14 @@ v1::Caller CallerOf(MemberId member, absl::string_view job_digest) {
   return caller;
 }
 
-int64_t PushWireBytes(const v1::Caller& caller, const std::optional<SubnetPlace>& place,
-                      int64_t payload_bytes) {
+int64_t PushWireBytes(const v1::Caller& caller, const KeySet& keys, int64_t payload_bytes) {
   v1::PushChunk push;
   v1::PushHeader& header = *push.mutable_header();
   *header.mutable_caller() = caller;
-  if (place.has_value()) {
-    *header.mutable_keys()->mutable_subnet() = ToMessage(*place);
+  if (keys.subnet.has_value()) {
+    *header.mutable_keys()->mutable_subnet() = ToMessage(*keys.subnet);
+  } else if (keys.is_sparse()) {
+    *header.mutable_keys()->mutable_sparse() = ToMessage(keys.sparse.front()->core->name);
   } else {
     header.mutable_keys()->mutable_dense();
   }
@@ -56,10 +58,14 @@ int64_t PushWireBytes(const v1::Caller& caller, const std::optional<SubnetPlace>
   return kCallWireBytes + StreamWireBytes(push.ByteSizeLong(), payload_bytes);
 }
 
-int64_t PullWireBytes(const v1::Caller& caller) {
+int64_t PullWireBytes(const v1::Caller& caller, const KeySet& keys) {
   v1::PullRequest request;
   *request.mutable_caller() = caller;
-  request.mutable_keys()->mutable_dense();
+  if (keys.is_sparse()) {
+    *request.mutable_keys()->mutable_sparse() = ToMessage(keys.sparse.front()->core->name);
+  } else {
+    request.mutable_keys()->mutable_dense();
+  }
   request.set_after_exchange(kExchanges);
   return kCallWireBytes + WireBytes(request.ByteSizeLong());
 }
@@ -87,8 +93,8 @@ ExchangeSizes SizesOf(const ShardSlices& slices, MemberId member, absl::string_v
   const v1::Caller caller = CallerOf(member, job_digest);
   ExchangeSizes sizes;
   sizes.push_payload_bytes = slices.bytes();
-  sizes.push_wire_bytes = PushWireBytes(caller, std::nullopt, slices.bytes());
-  sizes.pull_request_wire_bytes = PullWireBytes(caller);
+  sizes.push_wire_bytes = PushWireBytes(caller, KeySet(), slices.bytes());
+  sizes.pull_request_wire_bytes = PullWireBytes(caller, KeySet());
   sizes.pull_payload_bytes = slices.bytes();
   sizes.pull_wire_bytes = AnswerWireBytes(nullptr, slices.bytes());
   return sizes;

@@ -78,12 +78,14 @@ ExchangeSizes SimulatedClient::SizesAt(size_t server) const {
   ExchangeSizes sizes = servers_[server].dense;
   const bool pushes_subnet =
       transfer_.update_keys != nullptr && transfer_.update_keys->subnet.has_value();
-  if (!pushes_subnet && !transfer_.value_keys->subnet.has_value()) return sizes;
+  const bool is_sparse = transfer_.value_keys->is_sparse();
+  if (!pushes_subnet && !transfer_.value_keys->subnet.has_value() && !is_sparse) return sizes;
   const v1::Caller caller = CallerOf(options_.member, options_.job_digest);
+  if (is_sparse) sizes.pull_request_wire_bytes = PullWireBytes(caller, *transfer_.value_keys);
   if (pushes_subnet) {
     sizes.push_payload_bytes = PushedSlices(server).bytes();
     sizes.push_wire_bytes =
-        PushWireBytes(caller, transfer_.update_keys->subnet, sizes.push_payload_bytes);
+        PushWireBytes(caller, *transfer_.update_keys, sizes.push_payload_bytes);
   }
   if (transfer_.value_keys->subnet.has_value()) {
     sizes.pull_request_wire_bytes = FetchWireBytes(caller, *transfer_.value_keys);
@@ -206,7 +208,7 @@ void SimulatedClient::EncodePush(size_t server) {
     to.sizes.push_payload_bytes = payload->bytes();
   }
   to.sizes.push_wire_bytes =
-      PushWireBytes(CallerOf(options_.member, options_.job_digest), transfer_.update_keys->subnet,
+      PushWireBytes(CallerOf(options_.member, options_.job_digest), *transfer_.update_keys,
                     to.sizes.push_payload_bytes);
 }
 
@@ -371,7 +373,8 @@ int64_t SimulatedClient::TakeCore(ShardId server, uint64_t call,
   const int64_t bytes =
       core.ok() ? static_cast<int64_t>(EncodeKeys((*core)->keys).bytes.size()) : 0;
   traffic_.pull_payload_bytes += bytes;
-  traffic_.pull_wire_bytes += AnswerWireBytes(nullptr, bytes);
+  traffic_.pull_wire_bytes +=
+      servers_[server.value()].dense.pull_request_wire_bytes + AnswerWireBytes(nullptr, bytes);
   // It is on its way for a while; nobody looks at it before it has come.
   if (core.ok()) cores_[server.value()] = *std::move(core);
   if (!core.ok() && cores_failed_.ok()) cores_failed_ = core.status();

@@ -100,7 +100,9 @@ class SimulatedClient final : public ParameterClient {
   const ShardSlices& PushedSlices(size_t server) const;
   ReceivedPush MakePush(size_t server);
   void EncodePush(size_t server);
-  bool codes_pushes() const { return options_.codecs.push != Codec(); }
+  bool codes_pushes() const {
+    return options_.codecs.push != Codec() || options_.codecs.holds_back();
+  }
   bool codes_pulls() const {
     return kind_ != Kind::kReadOutside && options_.codecs.pull != Codec();
   }

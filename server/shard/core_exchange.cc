@@ -67,14 +67,12 @@ absl::StatusOr<std::shared_ptr<const Core>> CoreExchange::Read(absl::string_view
 absl::StatusOr<CoreExchange::Found> CoreExchange::PlaceOfPush(
     absl::string_view where, const PlanMember& member, Exchange exchange,
     const std::optional<NamedCore>& named) {
-  const bool wants_all = PushesAll(options_.share, exchange.value());
-  if (wants_all == named.has_value()) {
+  if (!named.has_value()) return Found();
+  if (PushesAll(options_.share, exchange.value())) {
     return absl::FailedPreconditionError(
-        absl::StrCat(where, ": keys are ", named ? "sparse" : "dense", ", want ",
-                     wants_all ? "dense" : "sparse", " in this exchange, as every ",
+        absl::StrCat(where, ": keys are sparse, want dense in this exchange, as every ",
                      options_.share.every, "th pushes all entries"));
   }
-  if (wants_all) return Found();
   const uint64_t number = named->name.number;
   const uint64_t wanted =
       options_.lockstep ? CoreOf(options_.share, exchange.value()) : cores() - 1;

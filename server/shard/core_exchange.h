@@ -79,9 +79,10 @@ class CoreExchange {
     std::shared_ptr<const SparsePlace> place;
     bool need_keys = false;
   };
-  // Of a push, `where` in words. `core` nullopt: of all entries.
-  //   kFailedPrecondition  all entries where a core's are wanted or the reverse, a core that is not
-  //                        that of the exchange, or that is not the one known by its number
+  // Of a push, `where` in words. `core` nullopt: of all entries, which is always welcome: so are a
+  // worker's last ones where they bring what it held back.
+  //   kFailedPrecondition  a core's entries where all are wanted, a core that is not that of the
+  //                        exchange, or that is not the one known by its number
   //   kInvalidArgument     what came as keys are none, or not those of the signature
   absl::StatusOr<Found> PlaceOfPush(absl::string_view where, const PlanMember& member,
                                     Exchange exchange, const std::optional<NamedCore>& core);

@@ -51,7 +51,7 @@ Shard::Shard(Options options)
   }
   if (options.core) {
     // Entries that nobody sends are not touched, and a state would have to be.
-    TESSERA_CHECK(rule_->state_count() == 0 && !codecs_.holds_back());
+    TESSERA_CHECK(rule_->state_count() == 0);
     CoreExchange::Options cores{&shape_,        &slices_, layout_hash_, seed_,
                                 *options.core, codecs_,  policy_->Collecting() != Exchange(0)};
     cores_ = std::make_unique<CoreExchange>(cores, &store_);

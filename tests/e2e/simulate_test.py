@@ -13,6 +13,7 @@ METHODS = {
     "data_parallel": {"data_parallel": {}},
     "local_sgd": {"local_sgd": {"local_steps": 7}},
     "diloco": {"diloco": {"local_steps": 7}},
+    "slim_dp": {"slim_dp": {"local_steps": 2, "core_every": 5}},
     "ist": {"ist": {"local_steps": 7}},
     "ist with a tail": {"ist": {"local_steps": 7, "tail_steps": 30}},
     "ensemble": {"ensemble": {}},
@@ -70,6 +71,8 @@ class SimulatedAndReal(Test):
                             ("local_sgd", {"push": {"threshold": {"density": 0.05}}, "flush": True}),
                             ("diloco", {"push": {"qsgd": {"bits": 6, "bucket": 16}}, "pull": "f16"}),
                             ("ist", {"push": {"qsgd": {"norm": "l2"}}, "pull": "int8"}),
+                            ("slim_dp", {"error_feedback": True, "flush": True}),
+                            ("slim_dp", {"push": "int8", "error_feedback": True}),
                             ("ist with a tail", {"push": "f16", "pull": "qsgd"})):
             with self.subTest(name, codec=codec):
                 job = self.job(name, workers=3, servers=2, evaluate_every=2)

@@ -83,6 +83,28 @@ class Slim(Test):
                 self.assertLessEqual(report["traffic"]["push_payload_bytes"],
                                      ratio * plain["traffic"]["push_payload_bytes"])
 
+    def test_what_is_not_moved_may_be_held_back_and_sent_later(self):
+        steps = 57  # The last exchange is none that pushes all by itself.
+        plain = digits(servers=2, workers=3, batch=16, method=slim(local_steps=1), steps=steps, rate=0.05)
+        for method in (slim(local_steps=1), slim(local_steps=1, asynchronous=True)):
+            for codec in ({"error_feedback": True}, {"error_feedback": True, "push": "int8"},
+                          {"error_feedback": True, "flush": True}):
+                with self.case("%s %s" % (method, codec)):
+                    job = dict(plain, codec=codec, method=method)
+                    report = run_to_end(self, job)
+                    self.assertEqual((report["outcome"], report["refused_pushes"]), ("finished", 0))
+                    self.assertGreater(report["final"]["test_accuracy"], 0.75)
+                    if not method["slim_dp"].get("asynchronous"):
+                        again = run_to_end(self, job)
+                        self.assertEqual(report["parameters_hash"], again["parameters_hash"])
+        base = run_to_end(self, plain)["traffic"]["push_payload_bytes"]
+        held, flushed = (run_to_end(self, dict(plain, codec=codec))["traffic"]["push_payload_bytes"] for codec in (
+            {"error_feedback": True}, {"error_feedback": True, "flush": True}))
+        self.assertEqual(held, base)
+        # One push of all entries in the place of one of a fifth, by each worker.
+        all_entries = 3 * 4 * job_size(plain)
+        self.assertAlmostEqual(flushed - base, 0.8 * all_entries, delta=0.001 * all_entries)
+
 
 class SlimFaults(Test):
     METHODS = {"barrier": slim(), "asynchronous": slim(asynchronous=True), "every push is full": slim(core_every=1)}

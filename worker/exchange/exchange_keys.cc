@@ -18,7 +18,9 @@ ExchangeKeys::~ExchangeKeys() {
 }
 
 const KeySet& ExchangeKeys::update_keys() {
-  return is_ready() && !PushesAll(options_.share, exchange_.value()) ? sparse_keys() : dense_;
+  const bool is_sparse =
+      is_ready() && !pushes_all_ && !PushesAll(options_.share, exchange_.value());
+  return is_sparse ? sparse_keys() : dense_;
 }
 
 const KeySet& ExchangeKeys::value_keys() { return is_ready() ? sparse_keys() : dense_; }
@@ -30,6 +32,7 @@ const KeySet& ExchangeKeys::sparse_keys() {
 
 void ExchangeKeys::Advance() {
   exchange_ = exchange_.Next();
+  pushes_all_ = false;
   if (is_ready() && !wanted().has_value()) BeginDraw();
 }
 

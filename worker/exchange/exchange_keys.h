@@ -40,6 +40,8 @@ class ExchangeKeys {
   // Of the next exchange. All entries until there is a core: so is the first pull.
   const KeySet& update_keys();
   const KeySet& value_keys();
+  // The next push is of all entries in any case.
+  void PushAll() { pushes_all_ = true; }
   // That exchange has been made.
   void Advance();
 
@@ -62,6 +64,7 @@ class ExchangeKeys {
   KeySet sparse_;
   std::future<Sparse> drawn_;  // valid: sparse_ is of an earlier exchange or core
   Exchange exchange_;          // the next
+  bool pushes_all_ = false;
   Cores cores_;                // empty: none yet
   uint64_t known_ = 0;         // least number among cores_
   uint64_t told_ = 0;          // cores that there are

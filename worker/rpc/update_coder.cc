@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/base/check.h"
+#include "common/base/vector_clones.h"
 
 namespace tessera {
 
@@ -24,6 +25,10 @@ std::shared_ptr<const std::vector<char>> BytesOf(UpdatePayload* payload) {
   return bytes;
 }
 
+TESSERA_VECTOR_CLONES void AddEach(int64_t count, const float* from, float* to) {
+  for (int64_t i = 0; i < count; ++i) to[i] += from[i];
+}
+
 }  // namespace
 
 UpdateCoder::UpdateCoder(Options options) : options_(std::move(options)) {
@@ -37,8 +42,9 @@ UpdateCoder::UpdateCoder(Options options) : options_(std::move(options)) {
 int64_t UpdateCoder::MemoryNeeded(const CodecChoice& codecs, int64_t entries) {
   if (!codecs.holds_back()) return 0;
   int64_t bytes = entries * static_cast<int64_t>(sizeof(float));
-  // Payloads are kept to be sent again: at most half of the entries' bytes, but for a flush.
-  return codecs.flush ? 2 * bytes : bytes + bytes / 2;
+  // Payloads are kept to be sent again: at most half of the entries' bytes, but where they are f32.
+  const bool is_f32 = codecs.flush || codecs.push.kind == CodecKind::kF32;
+  return is_f32 ? 2 * bytes : bytes + bytes / 2;
 }
 
 void UpdateCoder::Begin(const OutgoingPush& push, const KeySet& keys,
@@ -76,7 +82,8 @@ std::unique_ptr<UpdatePayload> UpdateCoder::Make(size_t server, UpdateRuns* runs
 std::unique_ptr<UpdatePayload> UpdateCoder::MakeOnce(size_t server, UpdateRuns* runs) {
   const ShardSlices& slices = keys_->slices[server];
   if (keys_->is_sparse()) return MakeSparse(server, runs);
-  if (flushes_) return MakeFlush(slices);
+  // Entries that no exchange moved may be held back where the codec itself loses nothing.
+  if (flushes_ || (residual_ && codec_ == Codec())) return MakeFlush(slices);
   if (codec_.kind == CodecKind::kThreshold) return MakeThreshold(slices);
   runs->Assign(slices, *update_);
   if (codec_ == Codec()) return PlainUpdate(runs);
@@ -88,25 +95,48 @@ std::unique_ptr<UpdatePayload> UpdateCoder::MakeOnce(size_t server, UpdateRuns* 
 }
 
 std::unique_ptr<UpdatePayload> UpdateCoder::MakeSparse(size_t server, UpdateRuns* runs) {
-  TESSERA_CHECK(!residual_.has_value());
+  const ShardSlices& slices = keys_->slices[server];
   const EntrySet& entries = keys_->sparse[server]->entries;
   if (sparse_.size() <= server) sparse_.resize(keys_->slices.size());
   std::vector<float>& values = sparse_[server];
   values.resize(entries.count());
   int64_t done = 0;
-  for (const Slice& slice : keys_->slices[server].slices) {
-    const float* const all = (*update_)[slice.parameter].data() + slice.row_begin * slice.columns;
+  for (const Slice& slice : slices.slices) {
+    const int64_t begin = slice.row_begin * slice.columns;
+    const float* all = (*update_)[slice.parameter].data() + begin;
+    if (residual_) {
+      float* const held = residual_->of(slice.parameter).data() + begin;
+      AddEach(slice.size(), all, held);
+      all = held;
+    }
     done += GatherEntries(entries, slice.offset, slice.offset + slice.size(), all,
                           values.data() + done);
   }
   const ConstParameterArrays arrays = {absl::MakeConstSpan(values)};
-  runs->Assign(EntriesAsSlices(done), arrays);
-  if (codec_ == Codec()) return PlainUpdate(runs);
+  const ShardSlices vector = EntriesAsSlices(done);
+  runs->Assign(vector, arrays);
+  const PayloadRandom random =
+      PayloadRandom::OfPush(options_.seed, options_.rank, exchange_, slices.shard);
   const CodedForms forms = CodedForms::OfEntries(options_.codecs, done);
-  return CodedUpdate(*forms.Find(codec_),
-                     PayloadRandom::OfPush(options_.seed, options_.rank, exchange_,
-                                           keys_->slices[server].shard),
-                     runs);
+  if (!residual_) {
+    return codec_ == Codec() ? PlainUpdate(runs) : CodedUpdate(*forms.Find(codec_), random, runs);
+  }
+  // Of what is sent the codec's own losses stay, and all of what is not.
+  Residual lost(VectorShape(done));
+  std::unique_ptr<UpdatePayload> payload;
+  if (codec_ == Codec()) {
+    payload = PlainUpdate(runs);
+  } else {
+    payload = MadeUpdate(BytesOf(FeedbackUpdate(*forms.Find(codec_), random, runs,
+                                                ResidualCursor(&lost, vector, nullptr))
+                                     .get()));
+  }
+  const float* left = lost.of(0).data();
+  for (const Slice& slice : slices.slices) {
+    left += ScatterEntries(entries, slice.offset, slice.offset + slice.size(), left,
+                           residual_->of(slice.parameter).data() + slice.row_begin * slice.columns);
+  }
+  return payload;
 }
 
 std::unique_ptr<UpdatePayload> UpdateCoder::MakeThreshold(const ShardSlices& slices) {

@@ -253,6 +253,7 @@ absl::Status TrainLoop::DoExchange() {
                                                         : options_.recipe.payload;
   push.whole_next = pushes_subnet && !pulls_subnet;
   push.flush = options_.recipe.codecs.flush && (Finished() || Draining());
+  if (push.flush && learner_.exchange_keys() != nullptr) learner_.exchange_keys()->PushAll();
   // The last round's subnets go back, and no other is fetched.
   const bool no_more = pulls_subnet && Finished();
   const bool only_pushes = no_more || !learner_.pulls_apart();

@@ -331,13 +331,13 @@ TEST_CASE("every mistake in the method and the codecs gets its message", "[job_e
        "x.yaml:20:28: codec.flush: got true, want false: with this codec.push nothing is held back "
        "that a last push could bring; that is so of threshold, and with error_feedback\n"},
       {"method: {local_sgd: {local_steps: 20}}\ncodec: {push: f32}",
-       "method: slim_dp\ncodec: {push: int8, error_feedback: true}",
-       "x.yaml:20:37: codec.error_feedback: got true, want false with method slim_dp: what it holds "
-       "back would be held for entries that are not exchanged again soon\n"},
+       "method: slim_dp\ncodec: {push: qsgd, error_feedback: true}",
+       "x.yaml:20:37: codec.error_feedback: got true, want false with codec.push qsgd: its rounding "
+       "has no bias to correct, and what is held back would only add to the noise\n"},
       {"method: {local_sgd: {local_steps: 20}}\ncodec: {push: f32}",
        "method: slim_dp\ncodec: {push: threshold}",
-       "x.yaml:20:9: codec.push: got threshold, want another codec with method slim_dp: what "
-       "threshold holds back would be held for entries that are not exchanged again soon\n"},
+       "x.yaml:20:9: codec.push: got threshold, want another codec with method slim_dp, "
+       "which chooses the entries that a push moves by itself\n"},
       {"method: {local_sgd: {local_steps: 20}}\ncodec: {push: f32}",
        "method: quant_dp\ncodec: {push: int8}",
        "x.yaml:20:9: codec.push: got int8, want no codec.push with method quant_dp, which has qsgd "

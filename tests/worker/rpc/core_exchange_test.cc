@@ -1,5 +1,7 @@
 // The parameter client and real servers, where exchanges move a core and explorers.
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -121,6 +123,49 @@ TEST_CASE("an exchange moves the entries of a core and an explorer, and no other
   CHECK(after.pull_payload_bytes - before.pull_payload_bytes == static_cast<uint64_t>(4 * moved));
 }
 
+TEST_CASE("what an exchange does not move is held back, and comes with a later one",
+          "[client][core][codec]") {
+  CodecChoice codecs;
+  codecs.error_feedback = true;
+  codecs.push.kind = GENERATE(CodecKind::kF32, CodecKind::kBf16, CodecKind::kInt8);
+  const bool loses = codecs.push.kind != CodecKind::kF32;
+  CoreServers job(codecs);
+  for (size_t p = 0; p < job.changes_.size(); ++p) {
+    for (size_t i = 0; i < job.changes_[p].size(); ++i) {
+      job.changes_[p][i] = (loses ? 0.3f : 0.25f) * static_cast<float>((p + 7 * i) % 13);
+    }
+    std::fill(job.memory_[p].begin(), job.memory_[p].end(), 0.0f);
+  }
+  REQUIRE(job.client_->Pull(Exchange(0), job.client_->dense_keys(), job.values_).ok());
+  const std::vector<std::vector<float>> first = job.memory_;
+  const auto held = [&] { return job.client_->held_back(); };
+  // Some pushes of all entries among them, and some changes of the core.
+  constexpr uint64_t kExchanges = 11;
+  for (uint64_t e = 1; e <= kExchanges; ++e) {
+    const Cores cores = job.Ask(CoreOf(kShare, e));
+    const KeySet keys = job.KeysOf(e, cores);
+    const bool is_last = e == kExchanges;
+    OutgoingPush push{Exchange(e), 1};
+    push.flush = is_last;
+    const bool is_full = is_last || PushesAll(kShare, e);
+    const auto result = job.client_->PushPull(push, is_full ? job.client_->dense_keys() : keys,
+                                              job.update_, keys, job.values_);
+    INFO(result.status());
+    REQUIRE(result.ok());
+    REQUIRE(job.client_->Read(Exchange(e), RestWord(), job.values_).ok());
+    bool holds_some = false;
+    for (size_t p = 0; p < first.size(); ++p) {
+      for (size_t i = 0; i < first[p].size(); ++i) {
+        const double wanted = first[p][i] + static_cast<double>(e) * job.changes_[p][i];
+        const double found = static_cast<double>(job.memory_[p][i]) + held()[p][i];
+        REQUIRE(std::fabs(found - wanted) <= e * 2e-7 * (1 + std::fabs(wanted)));
+        holds_some = holds_some || held()[p][i] != 0;
+      }
+    }
+    CHECK(holds_some == (is_last ? false : !is_full || loses));
+  }
+}
+
 TEST_CASE("a core that servers have forgotten comes with the push, once", "[client][core]") {
   CoreServers job;
   REQUIRE(job.client_->Pull(Exchange(0), job.client_->dense_keys(), job.values_).ok());
@@ -191,6 +236,10 @@ TEST_CASE("the keys of a worker's exchanges follow from its cores", "[client][co
   // The fourth pushes all, and pulls a part.
   CHECK_FALSE(keys.update_keys().is_sparse());
   CHECK(keys.value_keys().sparse[1]->entries == job.KeysOf(4, cores).sparse[1]->entries);
+  keys.Advance();
+  keys.PushAll();
+  CHECK_FALSE(keys.update_keys().is_sparse());
+  CHECK(keys.value_keys().is_sparse());
   keys.Advance();
   CHECK(keys.wanted() == uint64_t{1});
   keys.Drop();
