@@ -36,6 +36,8 @@ ROWS = {
     "threshold": ({"method": "{data_parallel: {}}", "codec.push": "threshold"}, DATA_PARALLEL),
     "threshold_local": ({"method": "{local_sgd: {local_steps: 4}}", "codec.push": "threshold"}, LOCAL_SGD),
     "slim": ({"method": "{slim_dp: {alpha: 0.2, beta: 0.1, local_steps: 1}}"}, DATA_PARALLEL),
+    "slim_held": ({"method": "{slim_dp: {alpha: 0.2, beta: 0.1, local_steps: 1}}", "codec.error_feedback": "true"},
+                  DATA_PARALLEL),
     "bf16_local": ({"method": "{local_sgd: {local_steps: 4}}", "codec.push": "bf16", "codec.pull": "bf16"}, LOCAL_SGD),
 }
 

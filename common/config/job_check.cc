@@ -348,14 +348,14 @@ class Checker {
   void Checkpoints(const v1::Job& job) {
     const v1::Checkpoint& checkpoint = job.checkpoint();
     if (!Sound("checkpoint") || !Sound("method")) return;
-    // What their workers and servers keep beside the parameters is not saved yet.
-    const bool has_more = job.method().has_slim_dp() || job.method().has_decentralized();
+    // Replicas that go on by themselves have no state in common.
+    const bool has_more = job.method().has_decentralized();
     for (const auto& [key, path] : {std::make_pair("checkpoint.directory", &checkpoint.directory()),
                                     std::make_pair("checkpoint.restore", &checkpoint.restore())}) {
       if (!has_more || path->empty()) continue;
-      Fail(key, absl::StrCat("got ", Quoted(*path), ", want none with ",
-                             job.method().has_slim_dp() ? "slim_dp" : "decentralized",
-                             ": checkpoints do not have all that this method keeps"));
+      Fail(key, absl::StrCat("got ", Quoted(*path),
+                             ", want none with decentralized: every replica is a copy of the model, and "
+                             "a new server copies one that is there"));
     }
     if (checkpoint.every_steps() == 0 || !checkpoint.directory().empty()) return;
     Fail("checkpoint.every_steps", absl::StrCat("got ", checkpoint.every_steps(),

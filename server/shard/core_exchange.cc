@@ -234,18 +234,19 @@ void CoreExchange::BeginSelection(uint64_t number, BlockStore* store) {
   // What is read stays as it is: a snapshot, and a gradient that nothing is added to any more.
   struct Owner {
     std::shared_ptr<const Snapshot> snapshot;
-    std::vector<float> gradient;
+    std::shared_ptr<const std::vector<float>> gradient;
   };
   auto owner = std::make_shared<Owner>();
   owner->snapshot = store->TakeSnapshot();
-  owner->gradient = std::exchange(gradient_, {});
+  owner->gradient = std::make_shared<const std::vector<float>>(std::exchange(gradient_, {}));
+  searched_gradient_ = owner->gradient;
   CoreSearch::Options search;
   search.core = number;
   search.slices = options_.slices;
   search.parameters = static_cast<int>(options_.shape->parameters.size());
   search.entries = options_.shape->size;
   search.sums = std::exchange(magnitudes_, {});
-  const float* g = owner->gradient.empty() ? nullptr : owner->gradient.data();
+  const float* g = owner->gradient->empty() ? nullptr : owner->gradient->data();
   for (const std::shared_ptr<const Block>& block : owner->snapshot->blocks()) {
     search.runs.push_back({block->data(), g, block->size()});
     if (g != nullptr) g += block->size();
@@ -268,6 +269,48 @@ void CoreExchange::EndSelection() {
   const CoreName name{search_number_, SignatureOf(options_.layout_hash, search_number_, keys)};
   Remember(std::make_shared<const Core>(Core{name, keys}));
   search_.reset();
+  searched_gradient_.reset();
+}
+
+void CoreExchange::Save(Exchange exchange, std::vector<float>* saved) const {
+  saved->assign(options_.slices->size, 0.0f);
+  if (PushesAll(options_.share, exchange.value())) {
+    // A copy is made before anything else is done, and a selection takes an answer from all servers.
+    const bool has_gradient = searched_gradient_ != nullptr && !searched_gradient_->empty();
+    if (has_gradient) saved->assign(searched_gradient_->begin(), searched_gradient_->end());
+  } else if (latest_ != nullptr) {
+    const std::vector<float> ones(latest_->keys.count(), 1.0f);
+    ScatterEntries(latest_->keys, 0, latest_->keys.size(), ones.data(), saved->data());
+  }
+}
+
+void CoreExchange::Load(Exchange exchange, std::vector<float> saved, BlockStore* store) {
+  search_.reset();
+  searched_gradient_.reset();
+  if (!options_.lockstep) return BeginSelection(0, store);
+  const uint64_t number = CoreOf(options_.share, exchange.Next().value());
+  if (!PushesAll(options_.share, exchange.value())) {
+    std::vector<uint64_t> words((saved.size() + 63) / 64);
+    for (size_t i = 0; i < saved.size(); ++i) {
+      words[i / 64] |= static_cast<uint64_t>(saved[i] != 0) << i % 64;
+    }
+    EntrySet keys(options_.slices->size, std::move(words));
+    const CoreName name{number, SignatureOf(options_.layout_hash, number, keys)};
+    return Remember(std::make_shared<const Core>(Core{name, std::move(keys)}));
+  }
+  gradient_ = std::move(saved);
+  magnitudes_ = {};
+  // The sums that the commit made, in its order.
+  const auto snapshot = store->TakeSnapshot();
+  const float* g = gradient_.data();
+  for (const std::shared_ptr<const Block>& block : snapshot->blocks()) {
+    for (int64_t begin = 0; begin < block->size(); begin += kTileEntries) {
+      const int64_t count = std::min(kTileEntries, block->size() - begin);
+      AddMagnitudes({block->data() + begin, g + begin, count}, &magnitudes_);
+    }
+    g += block->size();
+  }
+  BeginSelection(number, store);
 }
 
 std::optional<CoreReport> CoreExchange::report() const {

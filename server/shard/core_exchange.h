@@ -120,6 +120,16 @@ class CoreExchange {
   // Cores that there were.
   uint64_t cores() const { return latest_ == nullptr ? 0 : latest_->name.number + 1; }
 
+  // --- checkpoints ---
+
+  // Where all make the same exchange together: an entry's 1 where it is core and 0 where not, after an
+  // exchange that pushed a part; and what it changed of the entry after one that pushed all, as the
+  // next core is selected from that.
+  void Save(Exchange exchange, std::vector<float>* saved) const;
+  // What was saved after `exchange`; `store` has the values of then. Elsewhere `saved` is not looked at,
+  // and the first core is that of the values.
+  void Load(Exchange exchange, std::vector<float> saved, BlockStore* store);
+
   int64_t memory_bytes() const;
 
  private:
@@ -161,6 +171,7 @@ class CoreExchange {
 
   absl::flat_hash_set<MemberId> pushed_all_;  // since the last selection
   std::optional<CoreSearch> search_;
+  std::shared_ptr<const std::vector<float>> searched_gradient_;  // which it reads
   uint64_t search_number_ = 0;
   uint64_t report_number_ = 0;
 };

@@ -28,12 +28,17 @@ std::optional<ShardCopy> Shard::TakeCopy() {
   for (const auto& [id, member] : members_) copy.folded.push_back({id, member.folded});
   std::sort(copy.folded.begin(), copy.folded.end());
   copy.whole_next = forms_ && forms_->IsWhole(policy_->Collecting());
-  state_copies_.resize(state_.size());
-  for (size_t s = 0; s < state_.size(); ++s) {
+  const bool saves_core = cores_ != nullptr && policy_->Collecting() != Exchange(0);
+  state_copies_.resize(state_.size() + (saves_core ? 1 : 0));
+  for (size_t s = 0; s < state_copies_.size(); ++s) {
     std::shared_ptr<std::vector<float>>& kept = state_copies_[s];
     // The memory of the last copy, unless that is still being written.
     if (kept == nullptr || kept.use_count() > 1) kept = std::make_shared<std::vector<float>>();
-    kept->assign(state_[s].begin(), state_[s].end());
+    if (s < state_.size()) {
+      kept->assign(state_[s].begin(), state_[s].end());
+    } else {
+      cores_->Save(copied_.after, kept.get());
+    }
     copy.states.push_back(kept);
   }
   return copy;
@@ -46,6 +51,8 @@ ReadResult Shard::ReadAfter(Exchange after) {
 }
 
 absl::Status Shard::Load(const SavedShard& saved) {
+  const bool has_core = cores_ != nullptr && policy_->Collecting() != Exchange(0);
+  std::vector<float> core(has_core ? slices_.size : 0);
   int block = 0;
   for (const Slice& slice : slices_.slices) {
     const int64_t slice_end = slice.offset + slice.size();
@@ -61,7 +68,13 @@ absl::Status Shard::Load(const SavedShard& saved) {
       TESSERA_RETURN_IF_ERROR(saved.read_rows(slice.parameter, static_cast<int>(s), slice.row_begin,
                                               slice.row_end, state_[s].data() + slice.offset));
     }
+    if (has_core) {
+      TESSERA_RETURN_IF_ERROR(saved.read_rows(slice.parameter, static_cast<int>(state_.size()),
+                                              slice.row_begin, slice.row_end,
+                                              core.data() + slice.offset));
+    }
   }
+  if (cores_ != nullptr) cores_->Load(saved.exchange, std::move(core), &store_);
   counters_ = saved.counters;
   if (saved.whole_next && forms_) {
     forms_->Take({saved.exchange, /*is_whole=*/false, /*is_whole_next=*/true});

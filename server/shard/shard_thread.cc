@@ -12,9 +12,13 @@ ShardThread::ShardThread(std::unique_ptr<Shard> shard)
       shape_(shard_->shape()),
       slices_(shard_->slices()),
       layout_hash_(shard_->layout_hash()),
+      seed_(shard_->seed()),
+      codecs_(shard_->codecs()),
+      dense_forms_(shard_->dense_forms()),
       trains_subnets_(shard_->trains_subnets()),
       takes_whole_(shard_->takes_whole()),
-      cores_(shard_->cores()) {
+      moves_cores_(shard_->cores() != nullptr),
+      names_(shard_->cores()) {
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -79,9 +83,15 @@ void ShardThread::AnswerReads() {
 }
 
 void ShardThread::TellCoreReport() {
-  if (cores_ == nullptr || !core_listener_ || cores_->report_number() == core_reports_told_) return;
-  core_reports_told_ = cores_->report_number();
-  if (const std::optional<CoreReport> report = cores_->report()) core_listener_(*report);
+  const CoreExchange* const cores = shard_->cores();
+  if (cores == nullptr || !core_listener_ || cores->report_number() == core_reports_told_) return;
+  core_reports_told_ = cores->report_number();
+  if (const std::optional<CoreReport> report = cores->report()) core_listener_(*report);
+}
+
+bool ShardThread::KnowsCore(const CoreName& core) const {
+  absl::MutexLock lock(&names_mutex_);
+  return names_->Knows(core);
 }
 
 void ShardThread::GrantReservations() {
@@ -254,7 +264,12 @@ void ShardThread::Replace(MakeShard make, std::function<void(absl::Status)> done
     Refuse(absl::FailedPreconditionError(
         "the job was restored, drop the update and pull; its members join again"));
     absl::StatusOr<std::unique_ptr<Shard>> made = make();
-    if (made.ok()) shard_ = *std::move(made);
+    if (made.ok()) {
+      absl::MutexLock lock(&names_mutex_);
+      shard_ = *std::move(made);
+      names_ = shard_->cores();
+      core_reports_told_ = 0;
+    }
     done(made.status());
   });
 }
@@ -265,7 +280,7 @@ void ShardThread::Inspect(bool with_hash, std::function<void(View)> done) {
     view.counters = shard_->counters();
     view.waits_for = shard_->WaitsFor();
     view.parked_reads = reads_.size();
-    if (cores_ != nullptr) view.core_report = cores_->report();
+    if (const CoreExchange* cores = shard_->cores()) view.core_report = cores->report();
     if (with_hash) view.parameters_hash = shard_->ParametersHash();
     done(std::move(view));
   });

@@ -99,14 +99,14 @@ class ShardThread {
   const ShardSlices& slices() const { return slices_; }
   ShardId shard_id() const { return shard_->id(); }
   uint64_t layout_hash() const { return layout_hash_; }
-  uint64_t seed() const { return shard_->seed(); }
-  const CodecChoice& codecs() const { return shard_->codecs(); }
-  const CodedForms& dense_forms() const { return shard_->dense_forms(); }
+  uint64_t seed() const { return seed_; }
+  const CodecChoice& codecs() const { return codecs_; }
+  const CodedForms& dense_forms() const { return dense_forms_; }
   bool trains_subnets() const { return trains_subnets_; }
   bool takes_whole() const { return takes_whole_; }
-  bool moves_cores() const { return cores_ != nullptr; }
+  bool moves_cores() const { return moves_cores_; }
   // A push that names another core is asked for its keys. Changes as cores are selected.
-  bool KnowsCore(const CoreName& core) const { return cores_->Knows(core); }
+  bool KnowsCore(const CoreName& core) const;
 
  private:
   struct ParkedRead {
@@ -134,12 +134,18 @@ class ShardThread {
   void Refuse(const absl::Status& why);
 
   std::unique_ptr<Shard> shard_;  // the thread's
+  // What other threads ask for outlives every shard that is restored in the place of another.
   const ModelShape shape_;
   const ShardSlices slices_;
   const uint64_t layout_hash_;
+  const uint64_t seed_;
+  const CodecChoice codecs_;
+  const CodedForms dense_forms_;
   const bool trains_subnets_;
   const bool takes_whole_;
-  const CoreExchange* const cores_;  // for Knows; nullptr: there is none
+  const bool moves_cores_;
+  mutable absl::Mutex names_mutex_;
+  const CoreExchange* names_ ABSL_GUARDED_BY(names_mutex_);  // for Knows; the shard's
   std::vector<ParkedRead> reads_;            // the thread's
   std::vector<ParkedReserve> reservations_;  // the thread's
   std::function<void(const CoreReport&)> core_listener_;  // the thread's

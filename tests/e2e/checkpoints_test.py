@@ -106,6 +106,14 @@ class Checkpoints(Test):
                    codec={"push": "int8", "error_feedback": True})
         self.resume_all(job, 35)
 
+    def test_cores_and_what_workers_keep_to_themselves_are_resumed(self):
+        # After exchanges that push a part, and after one that pushes all, from which a core is selected.
+        for every, codec in ((14, {}), (20, {}), (20, {"error_feedback": True}),
+                             (14, {"push": "int8", "error_feedback": True})):
+            with self.case("%d %s" % (every, codec)):
+                method = {"slim_dp": {"local_steps": 2, "core_every": 5}}
+                self.resume_all(dict(self.small(method=method, optimizer=MOMENTUM, servers=2), codec=codec), every)
+
     def test_a_drained_job_goes_on_as_if_it_had_not_been(self):
         job = dict(self.small(method={"local_sgd": {"local_steps": 4}}, optimizer=ADAMW, steps=6000), name="long")
         folder = self.path("checkpoints")
@@ -121,6 +129,7 @@ class Checkpoints(Test):
     def test_methods_without_lockstep_go_on_from_where_each_worker_was(self):
         methods = ({"async_sgd": {}}, {"softsync": {"pushes": 2}}, {"ssp": {"bound": 2, "local_steps": 3}},
                    {"diloco": {"local_steps": 4, "asynchronous": True}},
+                   {"slim_dp": {"local_steps": 2, "core_every": 5, "asynchronous": True}},
                    {"diloco": {"local_steps": 4, "quorum": {"pushes": 1, "grace": "10ms"}}})
         for method in methods:
             with self.case(str(method)):

@@ -3,7 +3,8 @@
 //   __metadata__   {"step", "exchange", "epoch", "examples", "train_loss", "loss_sum", "loss_count",
 //                   "local_steps"}: where the worker was, as decimal text
 //   tensors        PrivateState's arrays, F32, one dimension each: "state.<i>.<parameter>" of the worker's
-//                  optimizer, "residual.<i>" of its codec
+//                  optimizer, "replica.<parameter>" where the worker's values are its own, "residual.<i>" of
+//                  its codec
 #ifndef TESSERA_WORKER_CHECKPOINT_WORKER_SAVER_H_
 #define TESSERA_WORKER_CHECKPOINT_WORKER_SAVER_H_
 

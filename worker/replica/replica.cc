@@ -150,6 +150,7 @@ absl::Status Replica::AdoptValues() {
 absl::Status Replica::AdoptPrivateState() {
   if (optimizer_ == nullptr || averages_states_) return absl::OkStatus();
   optimizer_->SendStates();
+  if (core_ != nullptr) return AdoptValues();
   return backend_.Finish();
 }
 
@@ -158,6 +159,7 @@ absl::StatusOr<PrivateState> Replica::private_state() {
   // Averaged states are the servers'.
   if (optimizer_ == nullptr || averages_states_) return state;
   optimizer_->FetchStates();
+  if (core_ != nullptr) network_->FetchParameters();
   TESSERA_RETURN_IF_ERROR(backend_.Finish());
   state.local_steps = &local_steps_;
   const NetworkPlan& plan = network_->plan();
@@ -168,6 +170,10 @@ absl::StatusOr<PrivateState> Replica::private_state() {
       state.arrays.push_back({absl::StrCat("state.", s, ".", spec.name),
                               arrays[s].subspan(plan.parameter_offsets[p], spec.size())});
     }
+  }
+  // What exchanges have not moved is this replica's own.
+  for (size_t p = 0; core_ != nullptr && p < plan.shape.parameters.size(); ++p) {
+    state.arrays.push_back({absl::StrCat("replica.", plan.shape.parameters[p].name), values_[p]});
   }
   return state;
 }

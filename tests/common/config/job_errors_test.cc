@@ -78,6 +78,11 @@ TEST_CASE("a key that is wrong by itself gets its message", "[job_errors]") {
       {"every_steps: 0", "every_steps: 30",
        "x.yaml:22:42: checkpoint.every_steps: got 30, want checkpoint.directory as well, where they are "
        "kept\n"},
+      {"method: {local_sgd: {local_steps: 20}}\ncodec: {push: f32}\n"
+       "cluster: {servers: 2, workers: 2, lease_timeout: 10s}\ncheckpoint: {directory: \"\"",
+       "method: decentralized\ncheckpoint: {directory: ckpt",
+       "x.yaml:20:25: checkpoint.directory: got \"/jobs/ckpt\", want none with decentralized: every replica is "
+       "a copy of the model, and a new server copies one that is there\n"},
       {"keep: 3", "keep: 0",
        "x.yaml:22:51: checkpoint.keep: got \"0\", want an integer in [1, 1000000]\n"},
   });
