@@ -27,7 +27,7 @@ std::vector<TensorSpec> ShardTensors(const Manifest& manifest, int64_t shard) {
   std::vector<TensorSpec> tensors;
   for (int64_t state = -1; state < manifest.states; ++state) {
     for (const CheckpointParameter& parameter : manifest.parameters) {
-      const OwnedRows rows = OwnedRowsOf(parameter.rows, shard, shards);
+      const ShardRows rows = ShardRowsOf(parameter.rows, shard, shards);
       if ((rows.end - rows.begin) * parameter.columns == 0) continue;
       TensorSpec tensor;
       tensor.name = state < 0 ? parameter.name : StateName(state, parameter.name);

@@ -4,7 +4,7 @@
 
 namespace tessera {
 
-OwnedRows OwnedRowsOf(int64_t rows, int64_t shard, int64_t shard_count) {
+ShardRows ShardRowsOf(int64_t rows, int64_t shard, int64_t shard_count) {
   // Products of 2^44 rows and 256 servers fit.
   return {rows * shard / shard_count, rows * (shard + 1) / shard_count};
 }
@@ -13,7 +13,7 @@ std::vector<SavedRows> SavedRowsOf(int64_t rows, int64_t shard_count, int64_t ro
                                    int64_t row_end) {
   std::vector<SavedRows> runs;
   for (int64_t shard = 0; shard < shard_count && row_begin < row_end; ++shard) {
-    const OwnedRows owned = OwnedRowsOf(rows, shard, shard_count);
+    const ShardRows owned = ShardRowsOf(rows, shard, shard_count);
     const int64_t end = std::min(row_end, owned.end);
     if (row_begin < owned.begin || row_begin >= end) continue;
     runs.push_back({shard, row_begin - owned.begin, end - row_begin});

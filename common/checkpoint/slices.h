@@ -24,11 +24,11 @@ std::vector<SavedRows> SavedRowsOf(int64_t rows, int64_t shard_count, int64_t ro
                                    int64_t row_end);
 
 // The rows of a parameter that one of `shard_count` servers owns.
-struct OwnedRows {
+struct ShardRows {
   int64_t begin = 0;
   int64_t end = 0;
 };
-OwnedRows OwnedRowsOf(int64_t rows, int64_t shard, int64_t shard_count);
+ShardRows ShardRowsOf(int64_t rows, int64_t shard, int64_t shard_count);
 
 // What server `shard` of `shard_count` takes over of the saved servers' counters: the sums of its
 // share of them, and the furthest version and number of examples.

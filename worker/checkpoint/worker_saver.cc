@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -17,6 +18,7 @@
 namespace tessera {
 namespace {
 
+constexpr absl::string_view kResidualPrefix = "residual.";
 constexpr absl::Duration kAskAgain = absl::Milliseconds(20);
 
 std::string Text(double value) { return absl::StrFormat("%.17g", value); }
@@ -50,6 +52,17 @@ class Facts {
   const SafetensorsReader& file_;
   absl::Status status_;
 };
+
+// A file of a checkpoint, whose sum is that of the manifest.
+absl::StatusOr<std::unique_ptr<SafetensorsReader>> OpenListed(const std::string& path,
+                                                              const CheckpointFile& listed) {
+  TESSERA_ASSIGN_OR_RETURN(const uint64_t sum, SumOfFile(path, listed.bytes));
+  if (sum != listed.sum) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "\"", path, "\": sum is not the manifest's; its bytes are not the ones that were written"));
+  }
+  return SafetensorsReader::Open(path);
+}
 
 }  // namespace
 
@@ -197,6 +210,33 @@ void WorkerSaver::Run() {
   }
 }
 
+absl::Status WorkerSaver::TakeResiduals(const Checkpoint& checkpoint,
+                                        const PrivateState& state) const {
+  const Manifest& manifest = checkpoint.manifest();
+  const float factor =
+      static_cast<float>(options_.workers) / static_cast<float>(manifest.members.size());
+  std::vector<float> held;
+  for (const CheckpointMember& member : manifest.members) {
+    if (member.rank % options_.workers != options_.rank.value()) continue;
+    const CheckpointFile* const listed = manifest.FindFile(WorkerFileName(member.rank));
+    if (listed == nullptr) continue;
+    TESSERA_ASSIGN_OR_RETURN(
+        const std::unique_ptr<SafetensorsReader> file,
+        OpenListed(absl::StrCat(options_.restored, "/", listed->name), *listed));
+    for (const PrivateState::Array& array : state.arrays) {
+      if (!absl::StartsWith(array.name, kResidualPrefix)) continue;
+      const int64_t size = static_cast<int64_t>(array.values.size());
+      const auto tensor = file->Want(array.name, "F32", {size});
+      if (!tensor.ok()) continue;  // Another codec than before.
+      held.resize(size);
+      TESSERA_RETURN_IF_ERROR(
+          file->Read(**tensor, 0, size * static_cast<int64_t>(sizeof(float)), held.data()));
+      for (int64_t i = 0; i < size; ++i) array.values[i] += factor * held[i];
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::optional<WorkerCursor>> WorkerSaver::Load(const PrivateState& state) {
   if (options_.restored.empty()) return std::optional<WorkerCursor>();
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint,
@@ -209,19 +249,15 @@ absl::StatusOr<std::optional<WorkerCursor>> WorkerSaver::Load(const PrivateState
     return std::optional<WorkerCursor>();
   };
   if (static_cast<int64_t>(manifest.members.size()) != options_.workers) {
+    TESSERA_RETURN_IF_ERROR(TakeResiduals(*checkpoint, state));
     return drop(absl::StrCat("workers were ", manifest.members.size(), ", now ", options_.workers));
   }
   const CheckpointFile* const listed = manifest.FindFile(WorkerFileName(options_.rank.value()));
   if (listed == nullptr) return drop("there is none of this rank");
   const std::string path = absl::StrCat(options_.restored, "/", listed->name);
-  TESSERA_ASSIGN_OR_RETURN(const uint64_t sum, SumOfFile(path, listed->bytes));
-  if (sum != listed->sum) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "\"", path, "\": sum is not the manifest's; its bytes are not the ones that were written"));
-  }
   {
     TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsReader> file,
-                             SafetensorsReader::Open(path));
+                             OpenListed(path, *listed));
     for (const PrivateState::Array& array : state.arrays) {
       const auto wanted =
           file->Want(array.name, "F32", {static_cast<int64_t>(array.values.size())});

@@ -21,6 +21,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "common/base/ids.h"
+#include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/manifest.h"
 #include "proto/coordinator.pb.h"
 #include "worker/train/worker_state.h"
@@ -50,7 +51,9 @@ class WorkerSaver final : public WorkerStore {
     // What the job goes on from; empty: nothing.
     std::string restored;
     Rank rank;
-    // Members that the job has; with others than were saved nobody takes up the state of its rank.
+    // Members that the job has; with others than were saved nobody takes up the state of its rank, but what
+  // codecs held back is dealt to those there are, who push it: rank r's goes to rank r modulo this, times
+  // this over those there were, so that a mean over the pushes has the same of it.
     int64_t workers = 1;
     // Tells the coordinator, on either thread.
     std::function<absl::StatusOr<v1::SavedReply>(v1::SavedRequest)> tell;
@@ -73,6 +76,7 @@ class WorkerSaver final : public WorkerStore {
 
   void Run();
   void AwaitIdle();
+  absl::Status TakeResiduals(const Checkpoint& checkpoint, const PrivateState& state) const;
 
   const Options options_;
   WorkerCopy copy_;  // the saving thread's while task_ is set, else the train loop's

@@ -28,8 +28,8 @@ TEST_CASE("the rows of a shard are those of the layout", "[checkpoint]") {
   for (const int shards : {1, 2, 3, 7, 256}) {
     for (int s = 0; s < shards; ++s) {
       for (const Slice& slice : SlicesOf(shape, ShardId(static_cast<uint64_t>(s)), shards).slices) {
-        const OwnedRows rows =
-            OwnedRowsOf(shape.parameters[static_cast<size_t>(slice.parameter)].rows, s, shards);
+        const ShardRows rows =
+            ShardRowsOf(shape.parameters[static_cast<size_t>(slice.parameter)].rows, s, shards);
         CHECK(rows.begin == slice.row_begin);
         CHECK(rows.end == slice.row_end);
       }
@@ -44,7 +44,7 @@ TEST_CASE("any rows are found in the files of any number of servers, each once",
         for (int64_t end = begin; end <= rows; ++end) {
           int64_t next = begin;
           for (const SavedRows& run : SavedRowsOf(rows, shards, begin, end)) {
-            const OwnedRows owned = OwnedRowsOf(rows, run.shard, shards);
+            const ShardRows owned = ShardRowsOf(rows, run.shard, shards);
             CHECK(run.row_count > 0);
             CHECK(owned.begin + run.row_begin == next);
             next += run.row_count;

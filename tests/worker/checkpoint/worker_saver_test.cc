@@ -1,6 +1,5 @@
 #include "worker/checkpoint/worker_saver.h"
 
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,16 +9,10 @@
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
+#include "tests/common/checkpoint/saved_model.h"
 
 namespace tessera {
 namespace {
-
-std::string EmptyFolder() {
-  const char* root = getenv("TEST_TMPDIR");
-  std::string path = std::string(root != nullptr ? root : "/tmp") + "/worker-XXXXXX";
-  REQUIRE(mkdtemp(path.data()) != nullptr);
-  return path;
-}
 
 // What the coordinator is told, and what it answers to who asks for a last one.
 struct Coordinator {
@@ -142,6 +135,61 @@ TEST_CASE("at the end a worker waits, writes once, and goes", "[worker_saver]") 
   for (const v1::SavedRequest& told : coordinator.told) written += told.number() == 4;
   CHECK(written == 1);
   CHECK(coordinator.answers.empty());
+}
+
+// A checkpoint of three workers, rank r of which held back {r + 1, 10 (r + 1)}.
+std::string SavedByThree() {
+  const std::string folder = EmptyFolder();
+  Manifest manifest = ManifestOf(1);
+  manifest.members = {{1, 0, 20, 400}, {5, 1, 20, 400}, {6, 2, 20, 400}};
+  REQUIRE(SaveShards(folder, &manifest).ok());
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    const float held = static_cast<float>(rank + 1);
+    WorkerCopy copy;
+    copy.cursor = Cursor();
+    copy.arrays = {{"state.0.w", {7}}, {"residual.0", {held, 10 * held}}};
+    const absl::StatusOr<CheckpointFile> file = WriteWorkerFile(folder, Rank(rank), copy);
+    REQUIRE(file.ok());
+    manifest.files.push_back(*file);
+  }
+  WriteText(folder + "/" + kManifestName, FormatManifest(manifest));
+  return folder;
+}
+
+TEST_CASE("what was held back is dealt to other workers, and the rest is dropped",
+          "[worker_saver]") {
+  const std::string folder = SavedByThree();
+  Coordinator coordinator;
+  const int64_t workers = GENERATE(1, 2, 3, 5);
+  CAPTURE(workers);
+  std::vector<float> mean(2);
+  for (uint32_t rank = 0; rank < workers; ++rank) {
+    std::vector<float> state = {0}, held = {0, 0};
+    const PrivateState view{{{"state.0.w", absl::MakeSpan(state)},
+                             {"residual.0", absl::MakeSpan(held)}}, nullptr};
+    WorkerSaver saver({"", folder, Rank(rank), workers, coordinator.Tell()});
+    const auto cursor = saver.Load(view);
+    REQUIRE(cursor.ok());
+    CHECK(cursor->has_value() == (workers == 3));
+    CHECK(state[0] == (workers == 3 ? 7 : 0));
+    for (int i = 0; i < 2; ++i) mean[i] += held[i] / static_cast<float>(workers);
+  }
+  // As a mean over all who pushed it would have had it before.
+  CHECK(mean[0] == Approx(2));
+  CHECK(mean[1] == Approx(20));
+}
+
+TEST_CASE("a file of another worker that was changed is not taken up", "[worker_saver]") {
+  const std::string folder = SavedByThree();
+  const std::string path = folder + "/worker-2.safetensors";
+  std::string bytes = TextOf(path);
+  bytes.back() ^= 1;
+  WriteText(path, bytes);
+  Coordinator coordinator;
+  std::vector<float> held = {0, 0};
+  const PrivateState view{{{"residual.0", absl::MakeSpan(held)}}, nullptr};
+  WorkerSaver saver({"", folder, Rank(0), 2, coordinator.Tell()});
+  CHECK(absl::IsInvalidArgument(saver.Load(view).status()));
 }
 
 }  // namespace
