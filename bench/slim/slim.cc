@@ -26,6 +26,7 @@
 #include "common/keyset/explorer.h"
 #include "common/layout/parameters.h"
 #include "common/layout/shard_map.h"
+#include "common/rpc/transport.h"
 #include "server/core/core_agreement.h"
 #include "server/core/core_search.h"
 
@@ -191,5 +192,7 @@ int main(int argc, char** argv) {
     flags.entries = 50000;
     flags.seconds = 0.01;
   }
+  // As in the server's process: freed memory is kept.
+  tessera::ConfigureAllocator();
   return tessera::Run(flags);
 }
