@@ -9,6 +9,7 @@
 #include "kernels/activation.h"
 #include "kernels/batch_norm.h"
 #include "kernels/bf16.h"
+#include "kernels/exchange.h"
 #include "kernels/linear.h"
 #include "kernels/loss.h"
 #include "kernels/memory.h"
@@ -46,6 +47,7 @@ class Backend {
   virtual ActivationKernel& activation() = 0;
   virtual LossKernel& loss() = 0;
   virtual VectorKernel& vector() = 0;
+  virtual ExchangeKernel& exchange() = 0;
 
   // Names this moment: everything queued so far, copies included. Wait returns when that is done, and
   // reports as Finish does. Only the latest moment may be waited for.

@@ -83,6 +83,12 @@ CodedKeys CodedKeys::Plain(const Codec& codec, int64_t entries) {
   return keys;
 }
 
+CodedKeys CodedKeys::OfStretch(const Codec& codec, const Stretch& stretch) {
+  CodedKeys keys(codec);
+  keys.Add(stretch);
+  return keys;
+}
+
 void CodedKeys::Add(Stretch stretch) {
   if (stretch.entries == 0) return;
   if (!stretches_.empty()) {

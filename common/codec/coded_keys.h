@@ -59,6 +59,8 @@ class CodedKeys {
   CodedKeys(const Codec& codec, const ShardSlices& slices, const ModelShape& full);
   // So many entries of f32, bf16 or f16, wherever they lie.
   static CodedKeys Plain(const Codec& codec, int64_t entries);
+  // One stretch of a payload alone, whose buckets keep their numbers.
+  static CodedKeys OfStretch(const Codec& codec, const Stretch& stretch);
 
   const Codec& codec() const { return codec_; }
   const std::vector<Stretch>& stretches() const { return stretches_; }

@@ -1,10 +1,10 @@
 #include "common/codec/encoder.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "common/base/check.h"
+#include "common/codec/bucket_scale.h"
 
 namespace tessera {
 namespace {
@@ -12,16 +12,15 @@ namespace {
 constexpr int64_t kHeaderBytes = 4;
 // Codes that are packed at a time: whole groups, small enough for the stack.
 constexpr int64_t kTile = 8 * kRandomGroup;
-constexpr float kLargestCode = 127.0f;
-// Whose reciprocal times any number of levels is finite.
-constexpr float kLargestMin = 0x1p-100f;
 
 static_assert(Encoder::kRoomMin >= kHeaderBytes + kRandomGroup);
 
 }  // namespace
 
 Encoder::Encoder(const CodedKeys& keys, const PayloadRandom& random, CodecPath path)
-    : keys_(keys), random_(random), loops_(LoopsOf(path)), left_(keys.bytes()) {}
+    : keys_(keys), random_(random), loops_(LoopsOf(path)), left_(keys.bytes()) {
+  if (!keys.stretches().empty()) bucket_ = keys.stretches().front().first_bucket;
+}
 
 Encoder::Ahead Encoder::ahead() const {
   if (stretch_ == keys_.stretches().size()) return {};
@@ -63,27 +62,12 @@ Encoder::Step Encoder::EncodePlain(const float* entries, int64_t count, char* ou
 void Encoder::BeginBucket(const float* entries, char* header) {
   const Stretch& s = keys_.stretches()[stretch_];
   const Codec& codec = keys_.codec();
-  const uint32_t bits = loops_.largest(entries, bucket_size_);
-  float largest;
-  std::memcpy(&largest, &bits, sizeof(largest));
-  float written = largest;
-  if (!std::isfinite(largest)) {
-    inverse_ = factor_ = 0;
-  } else if (largest < kLargestMin) {
-    inverse_ = factor_ = written = 0;
-  } else if (codec.kind == CodecKind::kInt8) {
-    written = largest / kLargestCode;
-    inverse_ = kLargestCode / largest;
-  } else {
-    if (codec.l2_norm) {
-      // Rounded, it could fall below the only entry that is not 0, and it may not.
-      const double norm = std::sqrt(loops_.square_sum(entries, bucket_size_));
-      written = std::max(largest, static_cast<float>(norm));
-    }
-    inverse_ = std::isfinite(written) ? s.divisor / written : 0;
-  }
-  factor_ = written / s.divisor;
-  std::memcpy(header, &written, kHeaderBytes);
+  const BucketScale scale = BucketScaleOf(
+      codec.kind == CodecKind::kInt8, s.divisor, loops_.largest(entries, bucket_size_),
+      codec.l2_norm ? loops_.square_sum(entries, bucket_size_) : -1.0);
+  inverse_ = scale.inverse;
+  factor_ = scale.factor;
+  std::memcpy(header, &scale.header, kHeaderBytes);
 }
 
 Encoder::Step Encoder::EncodeBucket(const float* entries, int64_t count, char* out, int64_t room,
@@ -108,7 +92,7 @@ Encoder::Step Encoder::EncodeBucket(const float* entries, int64_t count, char* o
   const bool nearest = keys_.codec().kind == CodecKind::kInt8;
   if (inverse_ == 0) {
     std::memset(codes_out, 0, bytes);
-    if (decoded != nullptr) std::fill_n(decoded, taken, factor_ == 0 ? 0.0f : factor_);
+    if (decoded != nullptr) std::fill_n(decoded, taken, UncodedEntry({0, 0, factor_}));
   } else if (nearest) {
     loops_.encode[static_cast<int>(EntryForm::kCode)](entries, taken, inverse_, codes_out);
     if (decoded != nullptr)

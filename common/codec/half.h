@@ -12,10 +12,12 @@
 #include <cstdint>
 #include <cstring>
 
+#include "common/base/host_device.h"
+
 namespace tessera {
 
 // Free of branches, so that loops over these vectorise.
-inline uint16_t ToBf16(float value) {
+TESSERA_HOST_DEVICE inline uint16_t ToBf16(float value) {
   uint32_t bits;
   std::memcpy(&bits, &value, sizeof(bits));
   const uint32_t sign = bits >> 16 & 0x8000u;
@@ -26,14 +28,14 @@ inline uint16_t ToBf16(float value) {
   return static_cast<uint16_t>(sign | (abs >= 0x7f800000u ? quiet : finite));
 }
 
-inline float FromBf16(uint16_t half) {
+TESSERA_HOST_DEVICE inline float FromBf16(uint16_t half) {
   const uint32_t bits = static_cast<uint32_t>(half) << 16;
   float value;
   std::memcpy(&value, &bits, sizeof(value));
   return value;
 }
 
-inline uint16_t ToF16(float value) {
+TESSERA_HOST_DEVICE inline uint16_t ToF16(float value) {
   uint32_t bits;
   std::memcpy(&bits, &value, sizeof(bits));
   const uint32_t sign = bits >> 16 & 0x8000u;
@@ -52,7 +54,7 @@ inline uint16_t ToF16(float value) {
   return static_cast<uint16_t>(sign | (abs >= 0x7f800000u ? quiet : clamped));
 }
 
-inline float FromF16(uint16_t half) {
+TESSERA_HOST_DEVICE inline float FromF16(uint16_t half) {
   const uint32_t abs = half & 0x7fffu;
   // A subnormal is its mantissa times 2^-24.
   const float small = static_cast<float>(static_cast<int32_t>(abs)) * 0x1p-24f;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "common/codec/bucket_scale.h"
 #include "common/codec/half.h"
 
 #ifdef TESSERA_CODEC_X86
@@ -29,8 +30,6 @@
 namespace tessera {
 namespace {
 
-// Adding it leaves a number's nearest integer in the lowest bits of the sum, ties to even.
-constexpr float kRounder = 0x1.8p23f;
 // Partial sums that do not depend on the width of a register.
 constexpr int kLanes = 16;
 
@@ -120,10 +119,7 @@ TESSERA_LOOP void EncodeF16Loop(const float* __restrict in, int64_t count, float
 TESSERA_LOOP void EncodeCodeLoop(const float* __restrict in, int64_t count, float inverse,
                                  char* __restrict out) {
   for (int64_t i = 0; i < count; ++i) {
-    const float rounded = in[i] * inverse + kRounder;
-    uint32_t bits;
-    __builtin_memcpy(&bits, &rounded, 4);
-    out[i] = static_cast<char>(bits);
+    out[i] = static_cast<char>(NearestCode(in[i], inverse));
   }
 }
 TESSERA_ENCODE_PATHS(EncodeF32)

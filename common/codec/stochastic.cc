@@ -6,6 +6,7 @@
 
 #include "common/base/philox.h"
 #include "common/codec/path.h"
+#include "common/codec/stochastic_entry.h"
 
 #ifdef TESSERA_CODEC_X86
 #include <immintrin.h>
@@ -14,43 +15,11 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kLanes = 16;
 // In the place of a rank: no worker's.
 constexpr uint64_t kServersRank = 0xffff;
 
 uint64_t RandomA(uint64_t number, uint64_t rank, ShardId shard) {
   return (number & 0xffffffffu) | (rank & 0xffff) << 32 | (shard.value() & 0xff) << 48;
-}
-
-uint64_t RandomB(const BucketRandom& random, int64_t within) {
-  return random.bucket << 24 | static_cast<uint64_t>(within);
-}
-
-// r and t are equal: is it up?
-bool MoreIsUp(const BucketRandom& random, int64_t entry, float rest) {
-  const uint32_t more = Philox(random.payload.seed, Stream::kRoundingMore, random.payload.a,
-                               RandomB(random, entry))[0];
-  return static_cast<double>(more) < static_cast<double>(rest) * 0x1p32;
-}
-
-struct Split {
-  int32_t whole = 0;
-  int32_t t = 0;
-  float rest = 0;
-};
-
-Split SplitOf(float v, float inverse, float levels) {
-  const float x = std::min(std::fabs(v) * inverse, levels);
-  Split split;
-  split.whole = static_cast<int32_t>(x);
-  const float scaled = (x - static_cast<float>(split.whole)) * 65536.0f;
-  split.t = static_cast<int32_t>(scaled);
-  split.rest = scaled - static_cast<float>(split.t);
-  return split;
-}
-
-int8_t Signed(float v, int32_t magnitude) {
-  return static_cast<int8_t>(std::signbit(v) ? -magnitude : magnitude);
 }
 
 }  // namespace
@@ -67,16 +36,13 @@ void RoundAtRandomScalar(const float* in, int64_t count, float inverse, int leve
                          const BucketRandom& random, int64_t first, int8_t* codes) {
   for (int64_t begin = 0; begin < count; begin += kRandomGroup) {
     const int64_t end = std::min(count, begin + kRandomGroup);
-    const int64_t block = (first + begin) / kRandomGroup * kLanes;
-    for (int64_t lane = 0; lane < std::min(kLanes, end - begin); ++lane) {
-      const PhiloxBlock words = Philox(random.payload.seed, Stream::kRounding, random.payload.a,
-                                       RandomB(random, block + lane));
-      for (int64_t i = begin + lane; i < end; i += kLanes) {
-        const int64_t half = (i - begin) / kLanes;
-        const int32_t r = static_cast<int32_t>(words[half / 2] >> 16 * (half % 2) & 0xffff);
-        const Split s = SplitOf(in[i], inverse, static_cast<float>(levels));
-        const bool up = r < s.t || (r == s.t && MoreIsUp(random, first + i, s.rest));
-        codes[i] = Signed(in[i], s.whole + (up ? 1 : 0));
+    const int64_t group = (first + begin) / kRandomGroup;
+    for (int64_t lane = 0; lane < std::min(kRandomLanes, end - begin); ++lane) {
+      const PhiloxBlock words = RoundingWords(random, group, lane);
+      for (int64_t i = begin + lane; i < end; i += kRandomLanes) {
+        const int half = static_cast<int>((i - begin) / kRandomLanes);
+        codes[i] = RoundedAtRandom(in[i], inverse, static_cast<float>(levels), words, half, random,
+                                   first + i);
       }
     }
   }
@@ -96,7 +62,7 @@ __attribute__((noinline)) void SettleTies(uint32_t ties, const float* in, int64_
                                           int8_t* codes) {
   for (; ties != 0; ties &= ties - 1) {
     const int lane = __builtin_ctz(ties);
-    const Split s = SplitOf(in[lane], inverse, static_cast<float>(levels));
+    const RoundingSplit s = SplitOf(in[lane], inverse, static_cast<float>(levels));
     const bool up = MoreIsUp(random, entry + lane, s.rest);
     codes[lane] = Signed(in[lane], s.whole + (up ? 1 : 0));
   }
@@ -169,14 +135,14 @@ void RoundAtRandomAvx512(const float* in, int64_t count, float inverse, int leve
   const __m512 limits = _mm512_set1_ps(static_cast<float>(levels));
   for (int64_t begin = 0; begin < count; begin += kRandomGroup) {
     __m512i words[4];
-    Blocks512(random.payload, RandomB(random, (first + begin) / kRandomGroup * kLanes), words);
+    Blocks512(random.payload, RoundingB(random, (first + begin) / kRandomGroup * kRandomLanes), words);
     const int64_t end = std::min(count, begin + kRandomGroup);
-    for (int64_t i = begin; i < end; i += kLanes) {
-      const int64_t half = (i - begin) / kLanes;
+    for (int64_t i = begin; i < end; i += kRandomLanes) {
+      const int64_t half = (i - begin) / kRandomLanes;
       const __m512i word = words[half / 2];
       const __m512i r = half % 2 == 0 ? _mm512_and_si512(word, _mm512_set1_epi32(0xffff))
                                       : _mm512_srli_epi32(word, 16);
-      const int64_t taken = std::min(kLanes, end - i);
+      const int64_t taken = std::min(kRandomLanes, end - i);
       const __mmask16 lanes = static_cast<__mmask16>((1u << taken) - 1);
       __m512i rounded;
       const __mmask16 ties =
@@ -259,13 +225,13 @@ void RoundAtRandomAvx2(const float* in, int64_t count, float inverse, int levels
   const __m256 inverses = _mm256_set1_ps(inverse);
   const __m256 limits = _mm256_set1_ps(static_cast<float>(levels));
   for (int64_t begin = 0; begin < count; begin += kRandomGroup) {
-    const uint64_t block = RandomB(random, (first + begin) / kRandomGroup * kLanes);
+    const uint64_t block = RoundingB(random, (first + begin) / kRandomGroup * kRandomLanes);
     __m256i words[2][4];
     Blocks256(random.payload, block, words[0]);
     Blocks256(random.payload, block + 8, words[1]);
     const int64_t end = std::min(count, begin + kRandomGroup);
     for (int64_t i = begin; i < end; i += 8) {
-      const int64_t half = (i - begin) / kLanes;
+      const int64_t half = (i - begin) / kRandomLanes;
       const __m256i word = words[(i - begin) / 8 % 2][half / 2];
       const __m256i r = half % 2 == 0 ? _mm256_and_si256(word, _mm256_set1_epi32(0xffff))
                                       : _mm256_srli_epi32(word, 16);

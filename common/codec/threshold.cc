@@ -10,7 +10,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
-#include "common/codec/threshold_run.h"
 
 namespace tessera {
 namespace {
@@ -85,10 +84,13 @@ void Tau::Lead(std::vector<float> magnitudes) {
   is_known_ = true;
 }
 
+int64_t SampleDistance(int64_t count, int64_t wanted) {
+  return std::max<int64_t>(count / std::max<int64_t>(wanted, 1), 1) | 1;
+}
+
 void SampleMagnitudes(const float* update, const float* residual, int64_t count, int64_t wanted,
                       std::vector<float>* magnitudes) {
-  // An odd distance does not stay in one column of a matrix.
-  const int64_t distance = std::max<int64_t>(count / std::max<int64_t>(wanted, 1), 1) | 1;
+  const int64_t distance = SampleDistance(count, wanted);
   for (int64_t i = 0; i < count; i += distance) {
     magnitudes->push_back(std::fabs(update[i] + residual[i]));
   }
@@ -103,20 +105,22 @@ void ThresholdEncoder::Encode(const float* update, float* residual, int64_t coun
   uint32_t marks[kThresholdRun + kThresholdSlack];
   for (int64_t begin = 0; begin < count; begin += kThresholdRun) {
     const int64_t size = std::min(kThresholdRun, count - begin);
-    const ThresholdRun run =
-        RunThreshold(path_, update + begin, residual + begin, size, tau_, marks);
-    if (run.largest >= 0x7f800000u) all_finite_ = false;
-    int64_t last = -1 - skipped_;
-    for (int64_t i = 0; i < run.marks; ++i) {
-      const int64_t place = marks[i] >> 1;
-      int64_t gap = place - last - 1;
-      for (; gap >= kSkipped; gap -= kSkipped) words_.push_back(kSkip);
-      words_.push_back(static_cast<uint32_t>(gap) << 1 | (marks[i] & 1u));
-      last = place;
-    }
-    sent_ += run.marks;
-    skipped_ = size - 1 - last;
+    Add(RunThreshold(path_, update + begin, residual + begin, size, tau_, marks), marks, size);
   }
+}
+
+void ThresholdEncoder::Add(const ThresholdRun& run, const uint32_t* marks, int64_t count) {
+  if (run.largest >= 0x7f800000u) all_finite_ = false;
+  int64_t last = -1 - skipped_;
+  for (int64_t i = 0; i < run.marks; ++i) {
+    const int64_t place = marks[i] >> 1;
+    int64_t gap = place - last - 1;
+    for (; gap >= kSkipped; gap -= kSkipped) words_.push_back(kSkip);
+    words_.push_back(static_cast<uint32_t>(gap) << 1 | (marks[i] & 1u));
+    last = place;
+  }
+  sent_ += run.marks;
+  skipped_ = count - 1 - last;
 }
 
 std::vector<char> ThresholdEncoder::Finish() {

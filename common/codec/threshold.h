@@ -23,6 +23,7 @@
 #include "absl/status/status.h"
 #include "common/codec/path.h"
 #include "common/codec/payload.h"
+#include "common/codec/threshold_run.h"
 
 namespace tessera {
 
@@ -47,7 +48,10 @@ class Tau {
   bool is_known_;
 };
 
-// Appends |update + residual| of about `wanted` of the entries, at even distances.
+// The even distance at which about `wanted` of `count` entries lie; odd, so that they do not stay in one
+// column of a matrix.
+int64_t SampleDistance(int64_t count, int64_t wanted);
+// Appends |update + residual| of about `wanted` of the entries, at that distance.
 void SampleMagnitudes(const float* update, const float* residual, int64_t count, int64_t wanted,
                       std::vector<float>* magnitudes);
 
@@ -59,6 +63,9 @@ class ThresholdEncoder {
 
   // The next `count` entries, and what is held back of them, which changes.
   void Encode(const float* update, float* residual, int64_t count);
+  // The same where the loop over the entries was done elsewhere: what RunThreshold says of the next
+  // `count` entries, at most kThresholdRun, and its marks.
+  void Add(const ThresholdRun& run, const uint32_t* marks, int64_t count);
   // The payload. Nothing may be encoded after it.
   std::vector<char> Finish();
 

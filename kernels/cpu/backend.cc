@@ -4,6 +4,7 @@
 #include "dnnl.hpp"
 #include "kernels/cpu/activation.h"
 #include "kernels/cpu/batch_norm.h"
+#include "kernels/cpu/exchange.h"
 #include "kernels/cpu/linear.h"
 #include "kernels/cpu/loss.h"
 #include "kernels/cpu/memory.h"
@@ -70,6 +71,7 @@ class CpuBackend final : public Backend {
   ActivationKernel& activation() override { return activation_; }
   LossKernel& loss() override { return loss_; }
   VectorKernel& vector() override { return vector_; }
+  ExchangeKernel& exchange() override { return exchange_; }
 
   void Mark() override {}
   absl::Status Wait() override { return Finish(); }
@@ -90,6 +92,7 @@ class CpuBackend final : public Backend {
   CpuActivation activation_;
   CpuLoss loss_;
   CpuVector vector_;
+  CpuExchange exchange_;
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "kernels/cuda/activation.h"
 #include "kernels/cuda/batch_norm.h"
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/exchange.h"
 #include "kernels/cuda/linear.h"
 #include "kernels/cuda/loss.h"
 #include "kernels/cuda/memory.h"
@@ -32,6 +33,7 @@ class CudaBackend final : public Backend {
         activation_(device_.get()),
         loss_(device_.get(), &scratch_),
         vector_(device_.get(), &scratch_),
+        exchange_(device_.get(), &scratch_),
         marked_(device_->MakeEvent()) {}
 
   std::string description() const override {
@@ -49,6 +51,7 @@ class CudaBackend final : public Backend {
   ActivationKernel& activation() override { return activation_; }
   LossKernel& loss() override { return loss_; }
   VectorKernel& vector() override { return vector_; }
+  ExchangeKernel& exchange() override { return exchange_; }
 
   void Mark() override {
     memory_.CopiesFollowKernels();
@@ -80,6 +83,7 @@ class CudaBackend final : public Backend {
   CudaActivation activation_;
   CudaLoss loss_;
   CudaVector vector_;
+  CudaExchange exchange_;
   const cuda::Device::Event marked_;
 };
 

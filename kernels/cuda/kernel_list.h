@@ -4,8 +4,10 @@
 
 #include "kernels/cuda/activation_kernels.h"
 #include "kernels/cuda/batch_norm_kernels.h"
+#include "kernels/cuda/exchange_kernels.h"
 #include "kernels/cuda/linear_kernels.h"
 #include "kernels/cuda/loss_kernels.h"
+#include "kernels/cuda/selection_kernels.h"
 #include "kernels/cuda/sparse_linear_kernels.h"
 #include "kernels/cuda/vector_kernels.h"
 
@@ -25,6 +27,9 @@
   X(ColumnSums<BackwardSumsOp>)         \
   X(ColumnSums<StatisticsOp>)           \
   X(ColumnSums<SumOp>)                  \
+  X(DecodeBuckets)                      \
+  X(DecodePlain<AsBf16>)                \
+  X(DecodePlain<AsF16>)                 \
   X(Elementwise<AdagradOp>)             \
   X(Elementwise<AdamOp>)                \
   X(Elementwise<AxpyOp>)                \
@@ -37,7 +42,20 @@
   X(Elementwise<RoundOp>)               \
   X(Elementwise<SubtractOp>)            \
   X(Elementwise<WidenOp>)               \
+  X(EncodeBuckets<false, false>)        \
+  X(EncodeBuckets<false, true>)         \
+  X(EncodeBuckets<true, false>)         \
+  X(EncodeBuckets<true, true>)          \
+  X(EncodePlain<AsBf16>)                \
+  X(EncodePlain<AsF16>)                 \
+  X(EncodePlain<AsF32>)                 \
+  X(FindMarks)                          \
   X(GatherColumns)                      \
+  X(ListMarks)                          \
+  X(MovePlaces<false>)                  \
+  X(MovePlaces<true>)                   \
+  X(SampleEntries)                      \
+  X(ScaleBuckets)                       \
   X(ScatterColumns<false>)              \
   X(ScatterColumns<true>)               \
   X(SigmoidRows<false>)                 \

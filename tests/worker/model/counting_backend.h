@@ -78,6 +78,7 @@ class CountingBackend final : public Backend {
   ActivationKernel& activation() override { return backend_.activation(); }
   LossKernel& loss() override { return backend_.loss(); }
   VectorKernel& vector() override { return backend_.vector(); }
+  ExchangeKernel& exchange() override { return backend_.exchange(); }
   void Mark() override { backend_.Mark(); }
   absl::Status Wait() override { return backend_.Wait(); }
   absl::Status TakeFailure() override { return backend_.TakeFailure(); }

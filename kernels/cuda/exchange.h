@@ -1,0 +1,40 @@
+// The codecs, and sets of entries, on a GPU.
+#ifndef TESSERA_KERNELS_CUDA_EXCHANGE_H_
+#define TESSERA_KERNELS_CUDA_EXCHANGE_H_
+
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/scratch.h"
+#include "kernels/exchange.h"
+
+namespace tessera {
+
+class CudaExchange final : public ExchangeKernel {
+ public:
+  CudaExchange(cuda::Device* device, CudaScratch* scratch) : device_(*device), scratch_(*scratch) {}
+
+  void Encode(const Codec& codec, const Stretch& stretch, const PayloadRandom& random,
+              const float* entries, float* residual, char* out) override;
+  void Decode(const Stretch& stretch, const char* in, float* entries) override;
+  void SampleMagnitudes(int64_t entries, int64_t distance, const float* update,
+                        const float* residual, float* magnitudes) override;
+  void FindMarks(int64_t entries, float tau, const float* update, float* residual,
+                 ThresholdTile* tiles, uint32_t* bits) override;
+  void ListMarks(int64_t tiles, const uint32_t* bits, const int64_t* begin,
+                 uint32_t* marks) override;
+  void Gather(const PlaceSet& set, int64_t begin, int64_t end, const float* all,
+              float* values) override;
+  void Scatter(const PlaceSet& set, int64_t begin, int64_t end, const float* values,
+               float* all) override;
+
+ private:
+  template <bool kRandom>
+  void EncodeCodes(const Codec& codec, const Stretch& stretch, const PayloadRandom& random,
+                   const float* entries, float* residual, char* out);
+
+  cuda::Device& device_;
+  CudaScratch& scratch_;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_KERNELS_CUDA_EXCHANGE_H_

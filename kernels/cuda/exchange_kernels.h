@@ -1,0 +1,423 @@
+// What exchange.cc runs: the codecs of common/codec, an entry at a time and bit for bit, and entries
+// taken out of an array and put back.
+#ifndef TESSERA_KERNELS_CUDA_EXCHANGE_KERNELS_H_
+#define TESSERA_KERNELS_CUDA_EXCHANGE_KERNELS_H_
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "common/codec/bucket_scale.h"
+#include "common/codec/half.h"
+#include "common/codec/stochastic_entry.h"
+#include "kernels/cuda/tiles.h"
+
+namespace tessera::cuda {
+
+TESSERA_HOST_DEVICE inline bool IsMultiple(const void* address, int64_t of) {
+  return reinterpret_cast<uintptr_t>(address) % static_cast<uintptr_t>(of) == 0;
+}
+
+TESSERA_HOST_DEVICE inline uint32_t MagnitudeBits(float x) {
+  uint32_t bits;
+  std::memcpy(&bits, &x, sizeof(bits));
+  return bits & 0x7fffffffu;
+}
+
+TESSERA_HOST_DEVICE inline int CountBits(uint64_t word) {
+#ifdef __CUDA_ARCH__
+  return __popcll(word);
+#else
+  return __builtin_popcountll(word);
+#endif
+}
+
+// The lowest `count` bytes of `bytes` (0 to 8), wherever they go.
+TESSERA_HOST_DEVICE inline void PutBytes(uint64_t bytes, int count, char* out) {
+  const auto low = static_cast<uint32_t>(bytes), high = static_cast<uint32_t>(bytes >> 32);
+  if (IsMultiple(out, 4) && (count == 4 || count == 8)) {
+    *reinterpret_cast<uint32_t*>(out) = low;
+    if (count == 8) *reinterpret_cast<uint32_t*>(out + 4) = high;
+    return;
+  }
+  for (int i = 0; i < count; ++i) out[i] = static_cast<char>(bytes >> 8 * i);
+}
+
+TESSERA_HOST_DEVICE inline uint64_t TakeBytes(const char* in, int count) {
+  if (IsMultiple(in, 4) && (count == 4 || count == 8)) {
+    const uint64_t low = *reinterpret_cast<const uint32_t*>(in);
+    return count == 4 ? low
+                      : low | static_cast<uint64_t>(*reinterpret_cast<const uint32_t*>(in + 4)) << 32;
+  }
+  uint64_t bytes = 0;
+  for (int i = 0; i < count; ++i) {
+    bytes |= static_cast<uint64_t>(static_cast<unsigned char>(in[i])) << 8 * i;
+  }
+  return bytes;
+}
+
+TESSERA_HOST_DEVICE inline void PutFloat(float value, char* out) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof(bits));
+  PutBytes(bits, 4, out);
+}
+
+TESSERA_HOST_DEVICE inline float TakeFloat(const char* in) {
+  const auto bits = static_cast<uint32_t>(TakeBytes(in, 4));
+  float value;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+// Entries without headers, as they are written.
+struct AsF32 {
+  using Code = uint32_t;
+  TESSERA_HOST_DEVICE static Code Of(float x) {
+    uint32_t bits;
+    std::memcpy(&bits, &x, sizeof(bits));
+    return bits;
+  }
+  TESSERA_HOST_DEVICE static float From(Code code) {
+    float x;
+    std::memcpy(&x, &code, sizeof(x));
+    return x;
+  }
+};
+struct AsBf16 {
+  using Code = uint16_t;
+  TESSERA_HOST_DEVICE static Code Of(float x) { return ToBf16(x); }
+  TESSERA_HOST_DEVICE static float From(Code code) { return FromBf16(code); }
+};
+struct AsF16 {
+  using Code = uint16_t;
+  TESSERA_HOST_DEVICE static Code Of(float x) { return ToF16(x); }
+  TESSERA_HOST_DEVICE static float From(Code code) { return FromF16(code); }
+};
+
+// Four entries of a thread. Reads 4n bytes, or 8n with a residual, of which it writes 4n.
+template <typename Form>
+struct EncodePlain : OnePhase {
+  using Code = typename Form::Code;
+  const float* entries;
+  float* residual;  // null: nothing is held back
+  char* out;
+  int64_t n;
+
+  int64_t blocks() const { return CeilDiv(n, 4 * kThreads); }
+
+  template <int phase>
+  TESSERA_HOST_DEVICE void Run(const Lane& lane, Shared&, Own&) const {
+    const int64_t i = 4 * (lane.block * kThreads + lane.thread);
+    const int count = n - i < 4 ? static_cast<int>(n - i) : 4;
+    if (count <= 0) return;
+    float v[4] = {};
+    Load(entries + i, count, v);
+    if (residual != nullptr) {
+      float held[4] = {};
+      Load(residual + i, count, held);
+      TESSERA_UNROLL for (int k = 0; k < 4; ++k) v[k] = held[k] + v[k];
+    }
+    Code codes[4];
+    TESSERA_UNROLL for (int k = 0; k < 4; ++k) codes[k] = Form::Of(v[k]);
+    char* const to = out + i * static_cast<int64_t>(sizeof(Code));
+    if (count == 4 && IsMultiple(to, 4 * sizeof(Code))) {
+      StoreFour(codes, true, reinterpret_cast<Code*>(to));
+    } else {
+      for (int k = 0; k < count; ++k) PutBytes(codes[k], sizeof(Code), to + k * sizeof(Code));
+    }
+    if (residual == nullptr) return;
+    TESSERA_UNROLL for (int k = 0; k < 4; ++k) v[k] = v[k] - Form::From(codes[k]);
+    if (count == 4) return StoreFour(v, IsMultiple(residual + i, 16), residual + i);
+    for (int k = 0; k < count; ++k) residual[i + k] = v[k];
+  }
+
+ private:
+  TESSERA_HOST_DEVICE static void Load(const float* from, int count, float* to) {
+    if (count == 4) return LoadFour(from, IsMultiple(from, 16), to);
+    for (int k = 0; k < count; ++k) to[k] = from[k];
+  }
+};
+
+template <typename Form>
+struct DecodePlain : OnePhase {
+  using Code = typename Form::Code;
+  const char* in;
+  float* entries;
+  int64_t n;
+
+  int64_t blocks() const { return CeilDiv(n, 4 * kThreads); }
+
+  template <int phase>
+  TESSERA_HOST_DEVICE void Run(const Lane& lane, Shared&, Own&) const {
+    const int64_t i = 4 * (lane.block * kThreads + lane.thread);
+    const char* const from = in + i * static_cast<int64_t>(sizeof(Code));
+    if (i + 4 <= n && IsMultiple(from, 4 * sizeof(Code))) {
+      Code codes[4];
+      float v[4];
+      LoadFour(reinterpret_cast<const Code*>(from), true, codes);
+      TESSERA_UNROLL for (int k = 0; k < 4; ++k) v[k] = Form::From(codes[k]);
+      return StoreFour(v, IsMultiple(entries + i, 16), entries + i);
+    }
+    for (int k = 0; k < 4 && i + k < n; ++k) {
+      entries[i + k] = Form::From(static_cast<Code>(
+          TakeBytes(from + k * static_cast<int64_t>(sizeof(Code)), sizeof(Code))));
+    }
+  }
+};
+
+// Where the buckets of a stretch are (common/codec/coded_keys.h), and the tiles that blocks take.
+struct BucketGrid {
+  static constexpr int kThreads = 64;
+  static constexpr int kOwn = 8;  // entries of a thread
+  static constexpr int kTile = kOwn * kThreads;
+
+  int64_t entries, row, bucket;
+  int64_t row_buckets, row_bytes;  // of a whole row
+  int64_t bucket_bytes;            // of a whole bucket
+  int64_t buckets;
+  int64_t first_bucket;
+  int bits;
+  float divisor;
+
+  struct Bucket {
+    int64_t number;  // in the stretch
+    int64_t begin;   // its first entry
+    int64_t size;
+    int64_t byte;
+  };
+  TESSERA_HOST_DEVICE Bucket At(int64_t number) const {
+    const int64_t r = number / row_buckets, k = number % row_buckets;
+    Bucket at = {number, r * row + k * bucket, bucket, r * row_bytes + k * bucket_bytes};
+    const int64_t in_row = row - k * bucket, left = entries - at.begin;
+    at.size = at.size < in_row ? at.size : in_row;
+    at.size = at.size < left ? at.size : left;
+    return at;
+  }
+  TESSERA_HOST_DEVICE int64_t tiles() const {
+    return CeilDiv(bucket < entries ? bucket : entries, kTile);  // of a bucket
+  }
+  int64_t blocks() const { return buckets * tiles(); }
+};
+
+// The norm's sum in the order of the CPU's 16 lanes (common/codec/run_loops.cc).
+constexpr int kNormLanes = 16;
+
+// The sum `held + entry` of error feedback, or the entry.
+TESSERA_HOST_DEVICE inline float EntryAt(const float* entries, const float* residual, int64_t i) {
+  return residual == nullptr ? entries[i] : residual[i] + entries[i];
+}
+
+TESSERA_HOST_DEVICE inline double NormLane(const float* entries, const float* residual,
+                                           int64_t begin, int64_t size, int lane) {
+  double sum = 0;
+  for (int64_t i = lane; i < size; i += kNormLanes) {
+    const double x = EntryAt(entries, residual, begin + i);
+    sum += x * x;
+  }
+  return sum;
+}
+
+TESSERA_HOST_DEVICE inline double NormSum(const double* lanes) {
+  double sum = 0;
+  for (int lane = 0; lane < kNormLanes; ++lane) sum += lanes[lane];
+  return sum;
+}
+
+// Of buckets that are longer than a tile: a block for each finds its scale, and writes its header.
+struct ScaleBuckets {
+  static constexpr int kThreads = 256;
+  static constexpr int kPhases = 2;
+  static constexpr bool Reduces(int phase) { return phase == 0; }
+  struct Value {
+    uint32_t largest;
+  };
+  struct Shared {
+    Value total;
+    double lanes[kNormLanes];
+  };
+  struct Own {
+    Value value;
+  };
+  BucketGrid grid;
+  bool nearest, l2_norm;
+  const float* entries;
+  const float* residual;
+  char* out;
+  BucketScale* scales;
+
+  TESSERA_HOST_DEVICE static Value Combine(const Value& a, const Value& b) {
+    return {a.largest < b.largest ? b.largest : a.largest};
+  }
+
+  template <int phase>
+  TESSERA_HOST_DEVICE void Run(const Lane& lane, Shared& shared, Own& own) const {
+    const BucketGrid::Bucket bucket = grid.At(lane.block);
+    if constexpr (phase == 0) {
+      own.value = {0};
+      TESSERA_UNROLL_8 for (int64_t i = lane.thread; i < bucket.size; i += kThreads) {
+        own.value = Combine(own.value, {MagnitudeBits(EntryAt(entries, residual, bucket.begin + i))});
+      }
+      if (l2_norm && lane.thread < kNormLanes) {
+        shared.lanes[lane.thread] =
+            NormLane(entries, residual, bucket.begin, bucket.size, lane.thread);
+      }
+    } else {
+      if (lane.thread > 0) return;
+      scales[bucket.number] = BucketScaleOf(nearest, grid.divisor, shared.total.largest,
+                                            l2_norm ? NormSum(shared.lanes) : -1.0);
+      PutFloat(scales[bucket.number].header, out + bucket.byte);
+    }
+  }
+};
+
+// The codes of a tile of a bucket. kWhole: no bucket is longer than a tile, so that its scale is found
+// on the way, and entries are read once. Else ScaleBuckets was there before.
+//   phase 0  the largest magnitude     1  codes, and what is held back     2  bytes
+// A thread's entries are those that share a block of random numbers: every 16th of a group.
+template <bool kRandom, bool kWhole>
+struct EncodeBuckets {
+  static constexpr int kThreads = BucketGrid::kThreads;
+  static constexpr int kPhases = 3;
+  static constexpr bool Reduces(int phase) { return kWhole && phase == 0; }
+  using Value = ScaleBuckets::Value;
+  struct Shared {
+    Value total;
+    double lanes[kNormLanes];
+    int8_t codes[BucketGrid::kTile];
+  };
+  struct Own {
+    Value value;
+    float v[BucketGrid::kOwn];
+  };
+  BucketGrid grid;
+  bool l2_norm;
+  PayloadRandom random;
+  const float* entries;
+  float* residual;  // null: nothing is held back
+  char* out;
+  const BucketScale* scales;  // unless kWhole
+
+  TESSERA_HOST_DEVICE static Value Combine(const Value& a, const Value& b) {
+    return ScaleBuckets::Combine(a, b);
+  }
+
+  template <int phase>
+  TESSERA_HOST_DEVICE void Run(const Lane& lane, Shared& shared, Own& own) const {
+    const int64_t tiles = kWhole ? 1 : grid.tiles();
+    const BucketGrid::Bucket bucket = grid.At(lane.block / tiles);
+    const int64_t tile = lane.block % tiles * BucketGrid::kTile;
+    if constexpr (phase == 0) {
+      own.value = {0};
+      TESSERA_UNROLL for (int k = 0; k < BucketGrid::kOwn; ++k) {
+        const int64_t i = tile + Place(lane.thread, k);
+        own.v[k] = i < bucket.size ? EntryAt(entries, residual, bucket.begin + i) : 0.0f;
+        own.value = Combine(own.value, {MagnitudeBits(own.v[k])});
+      }
+      if (kWhole && l2_norm && lane.thread < kNormLanes) {
+        shared.lanes[lane.thread] =
+            NormLane(entries, residual, bucket.begin, bucket.size, lane.thread);
+      }
+    } else if constexpr (phase == 1) {
+      BucketScale scale;
+      if constexpr (kWhole) {
+        scale = BucketScaleOf(!kRandom, grid.divisor, shared.total.largest,
+                              l2_norm ? NormSum(shared.lanes) : -1.0);
+        if (lane.thread == 0) PutFloat(scale.header, out + bucket.byte);
+      } else {
+        scale = scales[bucket.number];
+      }
+      Code(lane.thread, tile, bucket, scale, shared, own);
+    } else {
+      const int first = 8 * lane.thread;
+      const int64_t left = bucket.size - tile - first;
+      if (left <= 0) return;
+      const int count = left < 8 ? static_cast<int>(left) : 8;
+      const uint64_t mask = (uint64_t{1} << grid.bits) - 1;
+      uint64_t packed = 0;
+      for (int i = 0; i < count; ++i) {
+        packed |= (static_cast<uint64_t>(shared.codes[first + i]) & mask) << grid.bits * i;
+      }
+      // Codes before this thread's fill whole bytes: there are a multiple of 8.
+      const int64_t before = (tile + first) / 8 * grid.bits;
+      PutBytes(packed, (count * grid.bits + 7) / 8, out + bucket.byte + 4 + before);
+    }
+  }
+
+ private:
+  // In the tile, of entry k of a thread's.
+  TESSERA_HOST_DEVICE static int Place(int thread, int k) {
+    constexpr int kLanes = static_cast<int>(kRandomLanes);
+    return thread / kLanes * static_cast<int>(kRandomGroup) + thread % kLanes + kLanes * k;
+  }
+
+  TESSERA_HOST_DEVICE void Code(int thread, int64_t tile, const BucketGrid::Bucket& bucket,
+                                const BucketScale& scale, Shared& shared, const Own& own) const {
+    const BucketRandom here = {random, static_cast<uint64_t>(grid.first_bucket + bucket.number)};
+    const int64_t first = tile + Place(thread, 0);
+    if (first >= bucket.size) return;
+    PhiloxBlock words = {};
+    if (kRandom && scale.inverse != 0) {
+      words = RoundingWords(here, first / kRandomGroup, first % kRandomLanes);
+    }
+    TESSERA_UNROLL for (int k = 0; k < BucketGrid::kOwn; ++k) {
+      const int64_t i = tile + Place(thread, k);
+      if (i >= bucket.size) continue;
+      int8_t code = 0;
+      if (scale.inverse != 0) {
+        code = kRandom ? RoundedAtRandom(own.v[k], scale.inverse, grid.divisor, words, k, here, i)
+                       : NearestCode(own.v[k], scale.inverse);
+      }
+      shared.codes[i - tile] = code;
+      if (residual == nullptr) continue;
+      const float sent = scale.inverse == 0 ? UncodedEntry(scale)
+                                            : static_cast<float>(code) * scale.factor;
+      residual[bucket.begin + i] = own.v[k] - sent;
+    }
+  }
+};
+
+// Eight entries of a thread.
+struct DecodeBuckets {
+  static constexpr int kThreads = BucketGrid::kThreads;
+  static constexpr int kPhases = 1;
+  struct Shared {};
+  struct Own {};
+  static constexpr bool Reduces(int) { return false; }
+  BucketGrid grid;
+  const char* in;
+  float* entries;
+
+  template <int phase>
+  TESSERA_HOST_DEVICE void Run(const Lane& lane, Shared&, Own&) const {
+    const int64_t tiles = grid.tiles();
+    const BucketGrid::Bucket bucket = grid.At(lane.block / tiles);
+    const int64_t first = lane.block % tiles * BucketGrid::kTile + 8 * lane.thread;
+    const int64_t left = bucket.size - first;
+    if (left <= 0) return;
+    const int count = left < 8 ? static_cast<int>(left) : 8;
+    const char* const at = in + bucket.byte;
+    const float factor = TakeFloat(at) / grid.divisor;
+    const uint64_t packed =
+        TakeBytes(at + 4 + first / 8 * grid.bits, (count * grid.bits + 7) / 8);
+    const int unused = 64 - grid.bits;
+    float v[8];
+    TESSERA_UNROLL for (int i = 0; i < 8; ++i) {
+      // Shifted up and back its highest bit extends it.
+      const auto code = static_cast<int64_t>(packed >> grid.bits * i << unused) >> unused;
+      v[i] = static_cast<float>(static_cast<int32_t>(code)) * factor;
+    }
+    float* const to = entries + bucket.begin + first;
+    if (count < 8) {
+      for (int i = 0; i < count; ++i) to[i] = v[i];
+      return;
+    }
+    const bool aligned = IsMultiple(to, 16);
+    StoreFour(v, aligned, to);
+    StoreFour(v + 4, aligned, to + 4);
+  }
+};
+
+}  // namespace tessera::cuda
+
+#endif  // TESSERA_KERNELS_CUDA_EXCHANGE_KERNELS_H_

@@ -1,0 +1,199 @@
+// What exchange.cc runs where only some entries are sent: those that have grown to a threshold, and those
+// of a set.
+#ifndef TESSERA_KERNELS_CUDA_SELECTION_KERNELS_H_
+#define TESSERA_KERNELS_CUDA_SELECTION_KERNELS_H_
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include "common/codec/threshold_run.h"
+#include "kernels/cuda/exchange_kernels.h"
+
+namespace tessera::cuda {
+
+struct SampleEntries : OnePhase {
+  const float* update;
+  const float* residual;
+  float* magnitudes;
+  int64_t count, distance;
+
+  int64_t blocks() const { return CeilDiv(count, kThreads); }
+
+  template <int phase>
+  TESSERA_HOST_DEVICE void Run(const Lane& lane, Shared&, Own&) const {
+    const int64_t k = lane.block * kThreads + lane.thread;
+    if (k >= count) return;
+    magnitudes[k] = std::fabs(update[k * distance] + residual[k * distance]);
+  }
+};
+
+// ThresholdTile of kernels/exchange.h.
+struct TileMarks {
+  uint32_t marks;
+  uint32_t largest;
+};
+
+// A block for each run of kThresholdRun entries. Reads 8n bytes, writes 4n and two bits an entry.
+//   phase 0  residuals, and a flag for each entry: 1 it is sent, 2 it is negative     1  the bits
+struct FindMarks {
+  static constexpr int kThreads = 256;
+  static constexpr int kPhases = 2;
+  static constexpr int kWords = static_cast<int>(kThresholdRun / 32);
+  static constexpr bool Reduces(int phase) { return phase == 0; }
+  using Value = TileMarks;
+  struct Shared {
+    Value total;
+    uint8_t flags[kThresholdRun];
+  };
+  struct Own {
+    Value value;
+  };
+  const float* update;
+  float* residual;
+  int64_t n;
+  float tau;
+  TileMarks* tiles;
+  uint32_t* bits;
+
+  int64_t blocks() const { return CeilDiv(n, kThresholdRun); }
+
+  TESSERA_HOST_DEVICE static Value Combine(const Value& a, const Value& b) {
+    return {a.marks + b.marks, a.largest < b.largest ? b.largest : a.largest};
+  }
+
+  template <int phase>
+  TESSERA_HOST_DEVICE void Run(const Lane& lane, Shared& shared, Own& own) const {
+    if constexpr (phase == 0) {
+      own.value = {0, 0};
+      TESSERA_UNROLL for (int step = 0; step < kThresholdRun / (4 * kThreads); ++step) {
+        Four(lane, 4 * (step * kThreads + lane.thread), shared, own);
+      }
+    } else {
+      if (lane.thread == 0) tiles[lane.block] = shared.total;
+      const int word = lane.thread % kWords;
+      // The first half of the threads packs which are sent, the second which are negative.
+      const uint32_t flag = lane.thread < kWords ? 1 : 2;
+      uint32_t packed = 0;
+      for (int i = 0; i < 32; ++i) {
+        // Side by side threads begin at different banks.
+        const int bit = (i + word) % 32;
+        packed |= (shared.flags[32 * word + bit] & flag) != 0 ? 1u << bit : 0u;
+      }
+      bits[lane.block * 2 * kWords + lane.thread] = packed;
+    }
+  }
+
+ private:
+  static_assert(kThreads == 2 * kWords);
+
+  TESSERA_HOST_DEVICE void Four(const Lane& lane, int place, Shared& shared, Own& own) const {
+    const int64_t i = lane.block * kThresholdRun + place;
+    const int count = n - i >= 4 ? 4 : (n - i > 0 ? static_cast<int>(n - i) : 0);
+    float u[4] = {}, r[4] = {};
+    if (count == 4) {
+      LoadFour(update + i, IsMultiple(update + i, 16), u);
+      LoadFour(residual + i, IsMultiple(residual + i, 16), r);
+    } else {
+      for (int k = 0; k < count; ++k) u[k] = update[i + k];
+      for (int k = 0; k < count; ++k) r[k] = residual[i + k];
+    }
+    TESSERA_UNROLL for (int k = 0; k < 4; ++k) {
+      const float v = u[k] + r[k];
+      const uint32_t magnitude = MagnitudeBits(v);
+      const bool sent = k < count && std::fabs(v) >= tau;
+      const bool negative = v < 0.0f;
+      r[k] = sent ? v - (negative ? -tau : tau) : v;
+      shared.flags[place + k] = static_cast<uint8_t>(sent ? (negative ? 3 : 1) : 0);
+      own.value = Combine(own.value, {sent ? 1u : 0u, k < count ? magnitude : 0u});
+    }
+    if (count == 4) return StoreFour(r, IsMultiple(residual + i, 16), residual + i);
+    for (int k = 0; k < count; ++k) residual[i + k] = r[k];
+  }
+};
+
+// A thread lists the marks of a word of bits.
+struct ListMarks {
+  static constexpr int kThreads = FindMarks::kWords;
+  static constexpr int kPhases = 2;
+  static constexpr bool Reduces(int) { return false; }
+  struct Shared {
+    int counts[kThreads];
+  };
+  struct Own {
+    uint32_t sent;
+  };
+  const uint32_t* bits;
+  const int64_t* begin;
+  uint32_t* marks;
+
+  template <int phase>
+  TESSERA_HOST_DEVICE void Run(const Lane& lane, Shared& shared, Own& own) const {
+    const uint32_t* const words = bits + lane.block * 2 * kThreads;
+    if constexpr (phase == 0) {
+      own.sent = words[lane.thread];
+      shared.counts[lane.thread] = CountBits(own.sent);
+    } else {
+      if (own.sent == 0) return;
+      int64_t at = begin[lane.block];
+      for (int word = 0; word < lane.thread; ++word) at += shared.counts[word];
+      const uint32_t negative = words[kThreads + lane.thread];
+      for (uint32_t bit = 0; bit < 32; ++bit) {
+        if ((own.sent >> bit & 1u) == 0) continue;
+        marks[at++] = (32u * static_cast<uint32_t>(lane.thread) + bit) << 1 | (negative >> bit & 1u);
+      }
+    }
+  }
+};
+
+// PlaceSet of kernels/exchange.h.
+struct SetOfPlaces {
+  static constexpr int kRankPlaces = 256;
+  const uint64_t* words;
+  const int64_t* ranks;
+};
+
+// The places [begin, end), kPlaces of them for a thread. kGathers: from `all` to `values`; else back.
+template <bool kGathers>
+struct MovePlaces : OnePhase {
+  static constexpr int kPlaces = 8;
+  static_assert(kThreads == SetOfPlaces::kRankPlaces);
+  SetOfPlaces set;
+  int64_t begin, end;
+  const float* from;
+  float* to;
+
+  int64_t first() const { return begin / kThreads; }
+  int64_t blocks() const {
+    return begin == end ? 0 : CeilDiv(CeilDiv(end, kThreads) - first(), kPlaces);
+  }
+
+  template <int phase>
+  TESSERA_HOST_DEVICE void Run(const Lane& lane, Shared&, Own&) const {
+    float v[kPlaces];
+    int64_t rank[kPlaces];
+    TESSERA_UNROLL for (int k = 0; k < kPlaces; ++k) {
+      const int64_t group = begin / kThreads + lane.block * kPlaces + k;
+      const int64_t place = group * kThreads + lane.thread;
+      rank[k] = -1;
+      if (place < begin || place >= end) continue;
+      const uint64_t word = set.words[place / 64];
+      const int bit = static_cast<int>(place % 64);
+      if ((word >> bit & 1) == 0) continue;
+      rank[k] = set.ranks[group] + CountBits(word & ((uint64_t{1} << bit) - 1));
+      for (int64_t w = group * (kThreads / 64); w < place / 64; ++w) {
+        rank[k] += CountBits(set.words[w]);
+      }
+      v[k] = from[kGathers ? place - begin : rank[k]];
+    }
+    TESSERA_UNROLL for (int k = 0; k < kPlaces; ++k) {
+      if (rank[k] < 0) continue;
+      const int64_t group = begin / kThreads + lane.block * kPlaces + k;
+      to[kGathers ? rank[k] : group * kThreads + lane.thread - begin] = v[k];
+    }
+  }
+};
+
+}  // namespace tessera::cuda
+
+#endif  // TESSERA_KERNELS_CUDA_SELECTION_KERNELS_H_

@@ -1,0 +1,287 @@
+// What every backend's codecs write and read, against common/codec's own.
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "common/codec/decoder.h"
+#include "common/codec/encoder.h"
+#include "common/codec/error_feedback.h"
+#include "common/codec/threshold.h"
+#include "common/keyset/entry_set.h"
+#include "tests/kernels/conformance/backend_under_test.h"
+
+namespace tessera {
+namespace {
+
+constexpr PayloadRandom kRandom{0x123456789abcdefULL, 0x30002000000007ULL};
+
+Codec Of(CodecKind kind, int bits = 8, int64_t bucket = 512, bool l2_norm = false) {
+  Codec codec;
+  codec.kind = kind;
+  codec.bits = bits;
+  codec.bucket = bucket;
+  codec.l2_norm = l2_norm;
+  return codec;
+}
+
+std::vector<Codec> AllCodecs() {
+  std::vector<Codec> codecs = {Of(CodecKind::kF32), Of(CodecKind::kBf16), Of(CodecKind::kF16),
+                               Of(CodecKind::kInt8)};
+  for (int bits = 2; bits <= 8; ++bits) codecs.push_back(Of(CodecKind::kQsgd, bits));
+  codecs.push_back(Of(CodecKind::kQsgd, 3, 37));
+  codecs.push_back(Of(CodecKind::kQsgd, 8, 1));
+  codecs.push_back(Of(CodecKind::kQsgd, 4, 1 << 20));
+  codecs.push_back(Of(CodecKind::kQsgd, 8, 512, /*l2_norm=*/true));
+  codecs.push_back(Of(CodecKind::kQsgd, 5, 1700, /*l2_norm=*/true));
+  return codecs;
+}
+
+// Rows of many lengths, and a vector, of which qsgd leaves one parameter as it is.
+ModelShape ShapeOf(const std::vector<std::pair<int64_t, int64_t>>& sizes) {
+  ModelShape shape;
+  for (const auto& [rows, columns] : sizes) {
+    ParameterSpec spec;
+    spec.name = "p" + std::to_string(shape.parameters.size());
+    spec.rows = rows;
+    spec.columns = columns;
+    spec.is_vector = columns == 1;
+    shape.size += spec.size();
+    shape.parameters.push_back(spec);
+  }
+  return shape;
+}
+
+std::vector<ModelShape> Shapes() {
+  return {ShapeOf({{13, 801}, {10, 20}, {11000, 1}}), ShapeOf({{3, 4096}, {2, 5001}, {10003, 1}}),
+          ShapeOf({{1, 1}}), ShapeOf({{40, 257}, {1, 10001}, {20, 512}})};
+}
+
+// Of many magnitudes, with rows of zeros and of what is next to nothing.
+std::vector<float> Entries(int64_t n, unsigned seed) {
+  std::vector<float> values = RandomValues(n, seed);
+  for (int64_t i = 0; i < n; ++i) {
+    values[i] = std::ldexp(values[i], -static_cast<int>(i / 700 % 40));
+    if (i / 1500 % 7 == 3) values[i] = 0;
+    if (i / 1500 % 7 == 5) values[i] *= 0x1p-120f;
+  }
+  return values;
+}
+
+std::vector<char> Written(const CodedKeys& keys, const std::vector<float>& entries) {
+  std::vector<char> bytes(keys.bytes());
+  Encoder encoder(keys, kRandom);
+  encoder.Encode(entries.data(), entries.size(), bytes.data(), bytes.size());
+  return bytes;
+}
+
+// All stretches of a payload that begins `shift` bytes behind an aligned address.
+void Encode(Backend& backend, const CodedKeys& keys, const float* entries, float* residual,
+            char* out) {
+  for (const Stretch& stretch : keys.stretches()) {
+    backend.exchange().Encode(keys.codec(), stretch, kRandom, entries, residual, out);
+    entries += stretch.entries;
+    if (residual != nullptr) residual += stretch.entries;
+    out += stretch.bytes();
+  }
+}
+
+bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+}  // namespace
+
+TEST_CASE("a device writes and reads the bytes that the codec says", "[exchange]") {
+  const auto backend = BackendUnderTest(1);
+  const int64_t shift = GENERATE(0, 1, 2, 4);
+  for (const ModelShape& shape : Shapes()) {
+    const std::vector<float> entries = Entries(shape.size, 1);
+    const DeviceArray<float> from(*backend, entries, shift), back(*backend, shape.size, shift);
+    for (const Codec& codec : AllCodecs()) {
+      CAPTURE(Describe(codec), shape.size, shift);
+      const CodedKeys keys(codec, SlicesOf(shape, ShardId(0), 1), shape);
+      const DeviceArray<char> bytes(*backend, keys.bytes(), shift);
+      Encode(*backend, keys, from.data(), nullptr, bytes.data());
+      const std::vector<char> want = Written(keys, entries);
+      REQUIRE(bytes.Read() == want);
+      const char* in = bytes.data();
+      float* out = back.data();
+      for (const Stretch& stretch : keys.stretches()) {
+        backend->exchange().Decode(stretch, in, out);
+        in += stretch.bytes();
+        out += stretch.entries;
+      }
+      std::vector<float> seen(shape.size);
+      Decoder(keys).Assign(want.data(), want.size(), 1, seen.data(), shape.size);
+      REQUIRE(SameBits(back.Read(), seen));
+    }
+  }
+}
+
+TEST_CASE("what a device's codec loses of one update is in the next one", "[exchange]") {
+  const auto backend = BackendUnderTest(1);
+  const int64_t shift = GENERATE(0, 3);
+  for (const ModelShape& shape : Shapes()) {
+    const ShardSlices slices = SlicesOf(shape, ShardId(0), 1);
+    for (const Codec& codec : AllCodecs()) {
+      CAPTURE(Describe(codec), shape.size, shift);
+      const CodedKeys keys(codec, slices, shape);
+      Residual residual(shape);
+      const DeviceArray<float> held(*backend, shape.size, shift);
+      for (unsigned round = 0; round < 3; ++round) {
+        const std::vector<float> entries = Entries(shape.size, round);
+        std::vector<char> want(keys.bytes());
+        Encoder encoder(keys, kRandom);
+        ResidualCursor cursor(&residual, slices, nullptr);
+        FeedbackEncoder(&encoder, &cursor)
+            .Encode(entries.data(), entries.size(), want.data(), want.size());
+        const DeviceArray<float> from(*backend, entries, 2 * shift);
+        const DeviceArray<char> bytes(*backend, keys.bytes(), shift);
+        Encode(*backend, keys, from.data(), held.data(), bytes.data());
+        REQUIRE(bytes.Read() == want);
+        std::vector<float> kept;
+        for (size_t p = 0; p < shape.parameters.size(); ++p) {
+          kept.insert(kept.end(), residual.of(p).begin(), residual.of(p).end());
+        }
+        REQUIRE(SameBits(held.Read(), kept));
+      }
+    }
+  }
+}
+
+TEST_CASE("a device's payload shows what is not finite, as the codec's own does", "[exchange]") {
+  const auto backend = BackendUnderTest(1);
+  const ModelShape shape = ShapeOf({{20, 601}, {11, 1100}});
+  for (const float bad : {std::numeric_limits<float>::infinity(),
+                          -std::numeric_limits<float>::infinity(),
+                          std::numeric_limits<float>::quiet_NaN()}) {
+    std::vector<float> entries = Entries(shape.size, 1);
+    entries[700] = entries[19 * 601 + 77] = entries[shape.size - 1] = bad;
+    const DeviceArray<float> from(*backend, entries);
+    for (const Codec& codec : AllCodecs()) {
+      CAPTURE(Describe(codec), bad);
+      const CodedKeys keys(codec, SlicesOf(shape, ShardId(0), 1), shape);
+      const DeviceArray<char> bytes(*backend, keys.bytes());
+      Encode(*backend, keys, from.data(), nullptr, bytes.data());
+      REQUIRE(bytes.Read() == Written(keys, entries));
+    }
+  }
+}
+
+TEST_CASE("a part of a stretch without headers is written as in the whole", "[exchange]") {
+  const auto backend = BackendUnderTest(1);
+  for (const int64_t n : Sizes()) {
+    const std::vector<float> entries = Entries(n, 1);
+    const DeviceArray<float> from(*backend, entries, 1);
+    for (const CodecKind kind : {CodecKind::kF32, CodecKind::kBf16, CodecKind::kF16}) {
+      const CodedKeys keys = CodedKeys::Plain(Of(kind), n);
+      const DeviceArray<char> bytes(*backend, keys.bytes(), 2);
+      const int64_t first = n / 3;
+      const std::pair<int64_t, int64_t> parts[] = {{0, first}, {first, n - first}};
+      for (const auto& [begin, count] : parts) {
+        if (n == 0) continue;
+        Stretch part = keys.stretches().front();
+        part.entries = count;
+        backend->exchange().Encode(keys.codec(), part, kRandom, from.data() + begin, nullptr,
+                                   bytes.data() + begin * part.bits / 8);
+      }
+      CAPTURE(n, Describe(keys.codec()));
+      REQUIRE(bytes.Read() == Written(keys, entries));
+    }
+  }
+}
+
+TEST_CASE("a device finds the marks of a threshold, and holds back the rest", "[exchange]") {
+  const auto backend = BackendUnderTest(1);
+  const int64_t shift = GENERATE(0, 1);
+  const float tau = GENERATE(0.5f, 1.5f, 0x1p-60f, 9.0f);
+  for (const int64_t n : {int64_t{0}, int64_t{1}, int64_t{31}, int64_t{4095}, int64_t{4096},
+                          int64_t{4099}, int64_t{50001}}) {
+    CAPTURE(n, tau, shift);
+    const std::vector<float> update = Entries(n, 1);
+    std::vector<float> held = RandomValues(n, 2, 0.5f);
+    const DeviceArray<float> from(*backend, update, shift), residual(*backend, held, 2 * shift);
+    const int64_t tiles = ThresholdTiles(n);
+    const DeviceArray<ThresholdTile> found(*backend, tiles);
+    const DeviceArray<uint32_t> bits(*backend, tiles * kTileWords);
+    ExchangeKernel& exchange = backend->exchange();
+    exchange.FindMarks(n, tau, from.data(), residual.data(), found.data(), bits.data());
+    const std::vector<ThresholdTile> by_tile = found.Read();
+    std::vector<int64_t> begin;
+    int64_t count = 0;
+    for (const ThresholdTile& tile : by_tile) {
+      begin.push_back(count);
+      count += tile.marks;
+    }
+    const DeviceArray<int64_t> starts(*backend, begin);
+    const DeviceArray<uint32_t> marks(*backend, count);
+    exchange.ListMarks(tiles, bits.data(), starts.data(), marks.data());
+    const std::vector<uint32_t> listed = marks.Read();
+    ThresholdEncoder want(tau, false), got(tau, false);
+    want.Encode(update.data(), held.data(), n);
+    for (int64_t t = 0; t < tiles; ++t) {
+      got.Add({by_tile[t].marks, by_tile[t].largest}, listed.data() + begin[t],
+              std::min(kThresholdRun, n - t * kThresholdRun));
+    }
+    REQUIRE(got.Finish() == want.Finish());
+    REQUIRE(SameBits(residual.Read(), held));
+  }
+}
+
+TEST_CASE("a threshold's samples are those of the host", "[exchange]") {
+  const auto backend = BackendUnderTest(1);
+  for (const int64_t n : Sizes()) {
+    for (const int64_t wanted : {1, 7, 1000}) {
+      const std::vector<float> update = Entries(n, 1), held = RandomValues(n, 2);
+      std::vector<float> want;
+      SampleMagnitudes(update.data(), held.data(), n, wanted, &want);
+      const DeviceArray<float> from(*backend, update, 1), residual(*backend, held),
+          got(*backend, want.size());
+      backend->exchange().SampleMagnitudes(n, SampleDistance(n, wanted), from.data(),
+                                           residual.data(), got.data());
+      REQUIRE(SameBits(got.Read(), want));
+    }
+  }
+}
+
+TEST_CASE("entries of a set are taken out and put back, in any part of its places", "[exchange]") {
+  const auto backend = BackendUnderTest(1);
+  // A share of the places, 0 for none and 1 for all, of so many.
+  const double share = GENERATE(0.0, 0.003, 0.2, 1.0);
+  for (const int64_t size : {int64_t{1}, int64_t{64}, int64_t{257}, int64_t{5000}, int64_t{70001}}) {
+    std::vector<uint64_t> words((size + 63) / 64);
+    std::mt19937 random(3);
+    for (int64_t i = 0; i < size; ++i) {
+      if (random() < share * 4294967296.0) words[i / 64] |= uint64_t{1} << i % 64;
+    }
+    const EntrySet set(size, words);
+    std::vector<int64_t> ranks;
+    for (int64_t i = 0; i < size; i += PlaceSet::kRankPlaces) ranks.push_back(set.CountIn(0, i));
+    const DeviceArray<uint64_t> device_words(*backend, words);
+    const DeviceArray<int64_t> device_ranks(*backend, ranks);
+    const PlaceSet places{device_words.data(), device_ranks.data()};
+    const std::vector<float> all = RandomValues(size, 1);
+    const std::vector<float> other = RandomValues(size, 2);
+    const std::pair<int64_t, int64_t> ranges[] = {
+        {0, size}, {0, 0}, {size / 2, size}, {std::min<int64_t>(1, size), size - size / 3}};
+    for (const auto& [begin, end] : ranges) {
+      if (begin > end) continue;
+      CAPTURE(share, size, begin, end);
+      const int64_t before = set.CountIn(0, begin), count = set.CountIn(begin, end);
+      const std::vector<float> part(all.begin() + begin, all.begin() + end);
+      const DeviceArray<float> from(*backend, part, 1), values(*backend, other, 1);
+      backend->exchange().Gather(places, begin, end, from.data(), values.data());
+      std::vector<float> want = other;
+      GatherEntries(set, begin, end, part.data(), want.data() + before);
+      REQUIRE(SameBits(values.Read(), want));
+      std::vector<float> back(other.begin(), other.begin() + (end - begin));
+      const DeviceArray<float> to(*backend, back, 1);
+      backend->exchange().Scatter(places, begin, end, values.data(), to.data());
+      ScatterEntries(set, begin, end, want.data() + before, back.data());
+      REQUIRE(SameBits(to.Read(), back));
+      CHECK(count <= end - begin);
+    }
+  }
+}
+
+}  // namespace tessera
