@@ -5,9 +5,13 @@
 #include <cmath>
 #include <memory>
 #include <random>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/codec/coded_keys.h"
+#include "common/layout/parameters.h"
+#include "common/layout/shard_map.h"
 #include "kernels/devices.h"
 #include "proto/job.pb.h"
 
@@ -18,6 +22,13 @@ namespace {
 constexpr int kMatrices = 5;
 constexpr int kVectors = 6;
 
+// Of the copy's bytes per second, for arrays that no cache holds.
+constexpr double kAim = 0.8;
+// One of so many places is in the set of those that move.
+constexpr uint64_t kPlacesPerEntry = 5;
+// A threshold that one in a few hundred normal values reaches.
+constexpr float kTau = 3.0f;
+
 struct Arrays {
   MatrixShape shape;
   Buffer<float> matrix[kMatrices];
@@ -25,6 +36,12 @@ struct Arrays {
   Buffer<Bf16> halves;
   Buffer<int32_t> labels;
   Buffer<LossSums> sums;
+  // Of an exchange: what is written, and which entries move.
+  Buffer<char> bytes;
+  Buffer<uint64_t> words;
+  Buffer<int64_t> ranks;
+  Buffer<ThresholdTile> tiles;
+  Buffer<uint32_t> bits;
 };
 
 struct Kernel {
@@ -32,6 +49,7 @@ struct Kernel {
   // Bytes that must move for each entry of the matrix.
   double bytes_per_entry;
   std::function<void(Backend&, Arrays&)> run;
+  double aim = kAim;
 };
 
 v1::Optimizer OptimizerOf(const std::string& kind) {
@@ -57,11 +75,69 @@ Kernel Optimizer(const std::string& kind, double bytes) {
           }};
 }
 
+Codec CodecOf(CodecKind kind) {
+  Codec codec;
+  codec.kind = kind;
+  return codec;
+}
+
+// All of the matrix as one parameter.
+Stretch StretchOf(const Codec& codec, const MatrixShape& shape) {
+  ModelShape model;
+  ParameterSpec weight;
+  weight.rows = shape.rows;
+  weight.columns = shape.columns;
+  model.parameters.push_back(weight);
+  model.size = shape.size();
+  return CodedKeys(codec, SlicesOf(model, ShardId(0), 1), model).stretches().front();
+}
+
+Kernel Encoding(const std::string& name, CodecKind kind, bool holds_back, double bytes) {
+  return {name, bytes, [kind, holds_back](Backend& b, Arrays& a) {
+            const Codec codec = CodecOf(kind);
+            b.exchange().Encode(codec, StretchOf(codec, a.shape), {7, 8}, a.matrix[0].data(),
+                                holds_back ? a.matrix[2].data() : nullptr, a.bytes.data());
+          }};
+}
+
+Kernel Decoding(const std::string& name, CodecKind kind, double bytes) {
+  return {name, bytes, [kind](Backend& b, Arrays& a) {
+            b.exchange().Decode(StretchOf(CodecOf(kind), a.shape), a.bytes.data(),
+                                a.matrix[2].data());
+          }};
+}
+
+std::vector<Kernel> ExchangeKernels() {
+  std::vector<Kernel> kernels;
+  kernels.push_back(Encoding("encode bf16", CodecKind::kBf16, false, 6));
+  kernels.push_back(Decoding("decode bf16", CodecKind::kBf16, 6));
+  // Rows are longer than a tile: read for their scale first.
+  kernels.push_back(Encoding("encode int8", CodecKind::kInt8, false, 9));
+  kernels.push_back(Decoding("decode int8", CodecKind::kInt8, 5));
+  kernels.push_back(Encoding("encode qsgd, buckets of 512", CodecKind::kQsgd, false, 5));
+  kernels.push_back(Encoding("encode qsgd, held back", CodecKind::kQsgd, true, 13));
+  kernels.push_back({"threshold: marks, held back", 12, [](Backend& b, Arrays& a) {
+                       b.exchange().FindMarks(a.shape.size(), kTau, a.matrix[0].data(),
+                                              a.matrix[2].data(), a.tiles.data(), a.bits.data());
+                     }});
+  const double entry = 4.0 / kPlacesPerEntry;
+  kernels.push_back({"gather one in 5", 4 + entry, [](Backend& b, Arrays& a) {
+                       b.exchange().Gather({a.words.data(), a.ranks.data()}, 0, a.shape.size(),
+                                           a.matrix[0].data(), a.matrix[2].data());
+                     }});
+  kernels.push_back({"scatter one in 5", 4 + entry, [](Backend& b, Arrays& a) {
+                       b.exchange().Scatter({a.words.data(), a.ranks.data()}, 0, a.shape.size(),
+                                            a.matrix[0].data(), a.matrix[2].data());
+                     }});
+  return kernels;
+}
+
 std::vector<Kernel> Kernels() {
   std::vector<Kernel> kernels;
   kernels.push_back({"device copy", 8, [](Backend& b, Arrays& a) {
                        b.memory().Copy(a.matrix[0].data(), a.matrix[0].bytes(), a.matrix[2].data());
-                     }});
+                     },
+                     0});
   kernels.push_back({"batch norm: statistics", 4, [](Backend& b, Arrays& a) {
                        b.batch_norm().Statistics(a.shape, 1e-5, a.matrix[0].data(),
                                                  a.vector[0].data(), a.vector[1].data());
@@ -107,6 +183,7 @@ std::vector<Kernel> Kernels() {
   kernels.push_back({"round to bf16", 6, [](Backend& b, Arrays& a) {
                        b.vector().Round(a.shape.size(), a.matrix[0].data(), a.halves.data());
                      }});
+  for (Kernel& kernel : ExchangeKernels()) kernels.push_back(std::move(kernel));
   return kernels;
 }
 
@@ -133,6 +210,24 @@ absl::StatusOr<std::unique_ptr<Arrays>> Fill(Backend& backend, const MatrixShape
   memory.CopyIn(labels.data(), arrays->labels.bytes(), arrays->labels.data());
   TESSERA_ASSIGN_OR_RETURN(arrays->halves, Buffer<Bf16>::Create(memory, shape.size()));
   TESSERA_ASSIGN_OR_RETURN(arrays->sums, Buffer<LossSums>::Create(memory, 1));
+  const int64_t n = shape.size(), tiles = ThresholdTiles(n);
+  std::vector<uint64_t> words((n + 63) / 64);
+  std::vector<int64_t> ranks;
+  int64_t rank = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    if (i % PlaceSet::kRankPlaces == 0) ranks.push_back(rank);
+    if (random() % kPlacesPerEntry > 0) continue;
+    words[i / 64] |= uint64_t{1} << i % 64;
+    ++rank;
+  }
+  // No codec here takes more than two bytes an entry.
+  TESSERA_ASSIGN_OR_RETURN(arrays->bytes, Buffer<char>::Create(memory, 2 * n));
+  TESSERA_ASSIGN_OR_RETURN(arrays->words, Buffer<uint64_t>::Create(memory, words.size()));
+  TESSERA_ASSIGN_OR_RETURN(arrays->ranks, Buffer<int64_t>::Create(memory, ranks.size()));
+  TESSERA_ASSIGN_OR_RETURN(arrays->tiles, Buffer<ThresholdTile>::Create(memory, tiles));
+  TESSERA_ASSIGN_OR_RETURN(arrays->bits, Buffer<uint32_t>::Create(memory, tiles * kTileWords));
+  memory.CopyIn(words.data(), arrays->words.bytes(), arrays->words.data());
+  memory.CopyIn(ranks.data(), arrays->ranks.bytes(), arrays->ranks.data());
   return arrays;
 }
 
@@ -145,6 +240,15 @@ std::vector<float> Read(Backend& backend, const Arrays& arrays) {
   };
   for (const Buffer<float>& matrix : arrays.matrix) read(matrix);
   for (const Buffer<float>& vector : arrays.vector) read(vector);
+  return all;
+}
+
+// What an exchange wrote; nothing but these may be compared bit for bit.
+std::vector<char> ReadBytes(Backend& backend, const Arrays& arrays) {
+  const int64_t bits = arrays.bits.bytes();
+  std::vector<char> all(arrays.bytes.size() + bits);
+  backend.memory().CopyOut(arrays.bytes.data(), arrays.bytes.bytes(), all.data());
+  backend.memory().CopyOut(arrays.bits.data(), bits, all.data() + arrays.bytes.size());
   return all;
 }
 
@@ -161,6 +265,9 @@ absl::Status Check(const Kernel& kernel, Backend& device, Backend& cpu) {
     if (std::fabs(a[i] - b[i]) <= 1e-5f * (1 + std::fabs(a[i]))) continue;
     return absl::InternalError(
         absl::StrCat(kernel.name, ": value ", i, " is ", b[i], ", want ", a[i], " as on the CPU"));
+  }
+  if (ReadBytes(cpu, *want) != ReadBytes(device, *got)) {
+    return absl::InternalError(absl::StrCat(kernel.name, ": bytes are not the CPU's"));
   }
   return absl::OkStatus();
 }
@@ -199,7 +306,8 @@ absl::StatusOr<std::vector<KernelRate>> KernelRates(Backend& device, const Matri
     TESSERA_ASSIGN_OR_RETURN(const double each,
                              SecondsPerCall(device, seconds, [&] { kernel.run(device, *arrays); }));
     rates.push_back(
-        {kernel.name, kernel.bytes_per_entry * static_cast<double>(shape.size()) / each});
+        {kernel.name, kernel.bytes_per_entry * static_cast<double>(shape.size()) / each,
+         kernel.aim});
   }
   return rates;
 }

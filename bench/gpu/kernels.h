@@ -21,6 +21,7 @@ absl::StatusOr<double> SecondsPerCall(Backend& backend, double seconds,
 struct KernelRate {
   std::string name;
   double bytes_per_second = 0;  // of the bytes that it must read and write
+  double aim = 0;               // share of the copy's that is aimed at; 0: none
 };
 
 // On matrices of `shape`, whose columns are a multiple of 4. The first entry is the copy.

@@ -4,6 +4,10 @@
 //
 //   bazel run --config=cuda //bench/gpu [-- --device cuda:0 --tiny]
 //   gpu --reports ist_1=ist_1.json,ist_4=ist_4.json
+//   gpu --same ist_cpu.json,ist_cuda.json       two jobs that differ in their device alone
+//
+// Where an aim is set (80 % of the copy for arrays of 64 MiB, 70 % of the matrix rate for the step in
+// bf16, less than 10 % of a job's time waited) the line ends with `met` or `MISSED`.
 //
 // Kernels and steps are checked against the CPU backend before they are timed. deploy/gpu_bundle.sh
 // packs it for machines without build tools.
@@ -37,7 +41,15 @@ struct Flags {
   double seconds = 0.5;
   bool tiny = false;
   std::vector<std::string> reports;
+  std::vector<std::string> same;
 };
+
+constexpr double kStepAim = 0.7;
+constexpr double kWaitsMax = 0.1;
+// Of the training loss, between devices.
+constexpr double kLossDifference = 1e-3;
+
+const char* Verdict(bool has_aim, bool met) { return !has_aim ? "" : met ? "  met" : "  MISSED"; }
 
 constexpr Precision kPrecisions[] = {Precision::kF32, Precision::kTf32, Precision::kBf16};
 constexpr const char* kNames[] = {"f32", "tf32", "bf16"};
@@ -67,8 +79,9 @@ absl::Status Kernels(const Flags& flags, Backend& device) {
   TESSERA_ASSIGN_OR_RETURN(rates, KernelRates(device, {flags.rows, flags.columns}, flags.seconds));
   std::printf("\n%-34s %12s %8s\n", "kernel", "GB/s", "of copy");
   for (const KernelRate& rate : rates) {
-    std::printf("%-34s %12.1f %8.2f\n", rate.name.c_str(), rate.bytes_per_second * 1e-9,
-                rate.bytes_per_second / rates.front().bytes_per_second);
+    const double share = rate.bytes_per_second / rates.front().bytes_per_second;
+    std::printf("%-34s %12.1f %8.2f%s\n", rate.name.c_str(), rate.bytes_per_second * 1e-9, share,
+                Verdict(rate.aim > 0, share >= rate.aim));
   }
   return absl::OkStatus();
 }
@@ -188,11 +201,13 @@ absl::Status Steps(const Flags& flags, Backend& device) {
                                  status.Update(network->EndStep().status());
                                }));
       TESSERA_RETURN_IF_ERROR(status);
+      const bool has_aim = updates && kPrecisions[p] == Precision::kBf16;
       std::printf(
-          "%-34s %12.1f %8.2f\n",
+          "%-34s %12.1f %8.2f%s\n",
           absl::StrCat(kNames[p], updates ? " step, batch " : " gradient, batch ", flags.batch)
               .c_str(),
-          flops / each * 1e-12, flops / each / limit);
+          flops / each * 1e-12, flops / each / limit,
+          Verdict(has_aim, flops / each >= kStepAim * limit));
     }
   }
   return absl::OkStatus();
@@ -215,15 +230,43 @@ absl::Status Reports(const std::vector<std::string>& reports) {
         rest += phase[other].get<double>();
       }
     }
-    std::printf("%-26s %12.1f %10.2f %8.2f %8.4f\n", parts.front().c_str(),
-                report["examples_per_second"].get<double>(), compute, rest / (compute + rest),
-                report["final"]["train_loss"].get<double>());
+    const double waits = rest / (compute + rest);
+    const bool has_aim = parts.front().find("overlap") != std::string::npos;
+    std::printf("%-26s %12.1f %10.2f %8.2f %8.4f%s\n", parts.front().c_str(),
+                report["examples_per_second"].get<double>(), compute, waits,
+                report["final"]["train_loss"].get<double>(), Verdict(has_aim, waits < kWaitsMax));
   }
   return absl::OkStatus();
 }
 
+// Two reports of one job on different devices: the same traffic to the byte, and nearly the same losses.
+absl::Status Same(const std::vector<std::string>& paths) {
+  if (paths.size() != 2) return absl::InvalidArgumentError("--same: want two reports");
+  nlohmann::json reports[2];
+  for (int i = 0; i < 2; ++i) {
+    std::ifstream file(paths[i]);
+    reports[i] = nlohmann::json::parse(file, nullptr, false);
+    if (reports[i].is_discarded()) {
+      return absl::InvalidArgumentError(absl::StrCat(paths[i], ": no report"));
+    }
+  }
+  for (const char* key : {"push_payload_bytes", "pull_payload_bytes", "exchanges"}) {
+    const auto a = reports[0]["traffic"][key].get<uint64_t>(),
+               b = reports[1]["traffic"][key].get<uint64_t>();
+    std::printf("%-26s %16llu %16llu\n", key, static_cast<unsigned long long>(a),
+                static_cast<unsigned long long>(b));
+    if (a != b) return absl::InternalError(absl::StrCat(key, " differ"));
+  }
+  const auto a = reports[0]["final"]["train_loss"].get<double>(),
+             b = reports[1]["final"]["train_loss"].get<double>();
+  std::printf("%-26s %16.6f %16.6f\n", "train_loss", a, b);
+  if (std::fabs(a / b - 1) <= kLossDifference) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("train_loss differs by more than ", kLossDifference));
+}
+
 absl::Status Run(const Flags& flags) {
   if (!flags.reports.empty()) return Reports(flags.reports);
+  if (!flags.same.empty()) return Same(flags.same);
   std::unique_ptr<Backend> device;
   TESSERA_ASSIGN_OR_RETURN(device, CreateBackend(flags.device, 1));
   std::printf("%s\narrays of %.1f MiB\n", device->description().c_str(),
@@ -245,6 +288,7 @@ int main(int argc, char** argv) {
   app.add_option("--batch", flags.batch, "rows of the step");
   app.add_option("--seconds", flags.seconds, "to measure each for");
   app.add_option("--reports", flags.reports, "name=report.json of jobs, instead")->delimiter(',');
+  app.add_option("--same", flags.same, "two reports of one job, instead")->delimiter(',');
   app.add_flag("--tiny", flags.tiny, "small sizes for a moment, as a test");
   CLI11_PARSE(app, argc, argv);
   if (flags.tiny) {
