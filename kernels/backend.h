@@ -2,6 +2,7 @@
 #ifndef TESSERA_KERNELS_BACKEND_H_
 #define TESSERA_KERNELS_BACKEND_H_
 
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
@@ -13,6 +14,7 @@
 #include "kernels/linear.h"
 #include "kernels/loss.h"
 #include "kernels/memory.h"
+#include "kernels/sequence.h"
 #include "kernels/shape.h"
 #include "kernels/sparse_linear.h"
 #include "kernels/vector.h"
@@ -48,6 +50,8 @@ class Backend {
   virtual LossKernel& loss() = 0;
   virtual VectorKernel& vector() = 0;
   virtual ExchangeKernel& exchange() = 0;
+
+  virtual std::unique_ptr<Sequence> MakeSequence() = 0;
 
   // Names this moment: everything queued so far, copies included. Wait returns when that is done, and
   // reports as Finish does. Only the latest moment may be waited for.

@@ -1,28 +1,4 @@
 // tessera-worker: computes for one job.
-#include <CLI/CLI.hpp>
-#include <string>
+#include "worker/worker_command.h"
 
-#include "common/base/process.h"
-#include "worker/worker_process.h"
-
-int main(int argc, char** argv) {
-  CLI::App app("Computes for one job.", "tessera-worker");
-  app.set_version_flag("--version", std::string("tessera-worker ") + tessera::kVersion);
-  tessera::WorkerOptions options;
-  app.add_option("--job", options.job_path, "the job file")->required();
-  app.add_option("--rank", options.rank,
-                 "the wanted place among the workers, from 0; default: the lowest free one")
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--set", options.overrides,
-                 "change a key of the job: a.b.c=value; may be repeated")
-      ->type_name("KEY=VALUE")
-      ->allow_extra_args(false);
-  app.add_option("--coordinator", options.coordinator,
-                 "HOST:PORT of server 0; default: its address in the job");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
-  return tessera::RunWorker(options);
-}
+int main(int argc, char** argv) { return tessera::WorkerCommand(argc, argv, {}); }

@@ -29,7 +29,6 @@
 #include "common/metrics/process_memory.h"
 #include "common/rpc/security.h"
 #include "common/rpc/transport.h"
-#include "kernels/devices.h"
 #include "worker/data/dataset.h"
 #include "worker/checkpoint/worker_saver.h"
 #include "worker/model/plan.h"
@@ -37,9 +36,12 @@
 #include "worker/replica/make_replica.h"
 #include "worker/replica/replica.h"
 #include "worker/replica/subnet_memory.h"
+#include "worker/exchange/device_sides.h"
 #include "worker/rpc/coordinator_client.h"
+#include "worker/rpc/device_memory.h"
 #include "worker/rpc/parameter_client_grpc.h"
 #include "worker/rpc/remote_coordination.h"
+#include "worker/rpc/update_coder.h"
 #include "worker/train/learner.h"
 #include "worker/train/train_loop.h"
 #include "worker/train/worker_report.h"
@@ -157,11 +159,17 @@ absl::Status WorkerProcess::CheckMemory() {
     TESSERA_ASSIGN_OR_RETURN(replica,
                              Replica::MemoryNeeded(job_, recipe_, rows.calibration, input));
     parts = absl::StrCat("model, gradient, activations and batches ", replica);
-    const int64_t coder = UpdateCoder::MemoryNeeded(recipe_.codecs, shape_.size);
+    const int64_t coder = on_host ? UpdateCoder::MemoryNeeded(recipe_.codecs, shape_.size) : 0;
     if (coder > 0) absl::StrAppend(&parts, " + held back by codec.push ", coder);
     replica += coder;
   }
-  if (!on_host) return CheckDeviceMemory(replica, parts);
+  if (!on_host) {
+    // A subnet's payloads are no longer than the whole model's.
+    const int64_t coding = DeviceCodingBytes(
+        recipe_.codecs, DeviceSidesOf(recipe_, backend_->memory()), shape_, recipe_.core);
+    if (coding > 0) absl::StrAppend(&parts, " + coding ", coding);
+    return CheckDeviceMemory(replica + coding, parts);
+  }
   const int64_t need = data + replica + program;
   if (limit == 0 || need <= limit) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
@@ -196,7 +204,7 @@ absl::Status WorkerProcess::Prepare() {
         "`tessera run`");
   }
   TESSERA_ASSIGN_OR_RETURN(backend_,
-                           CreateBackend(job_.cluster().device(), job_.cluster().threads()));
+                           options_.make_backend(job_.cluster().device(), job_.cluster().threads()));
   TESSERA_RETURN_IF_ERROR(CheckPrecision());
   ModelEnds ends;
   ends.inputs = shape_.inputs();
@@ -250,7 +258,7 @@ absl::Status WorkerProcess::Connect() {
   data.job_digest = digest_;
   data.kind = static_cast<v1::PayloadKind>(recipe_.payload);
   data.coding = {recipe_.codecs, shape_, job_.seed(), Rank(admission_.rank()),
-                 recipe_.placement};
+                 recipe_.placement, DeviceSidesOf(recipe_, backend_->memory()), backend_.get()};
   data.retry_time = absl::Nanoseconds(admission_.lease_timeout_ns());
   // A peer that dies is out of the list after its lease, which may begin a little later.
   if (recipe_.placement == Placement::kReplicated) data.retry_time *= kPeerRetryLeases;

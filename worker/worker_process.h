@@ -2,8 +2,15 @@
 #ifndef TESSERA_WORKER_WORKER_PROCESS_H_
 #define TESSERA_WORKER_WORKER_PROCESS_H_
 
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "kernels/backend.h"
+#include "kernels/devices.h"
 
 namespace tessera {
 
@@ -15,6 +22,9 @@ struct WorkerOptions {
   int rank = -1;
   // host:port of server 0; empty: the first address in cluster.servers.
   std::string coordinator;
+  // The devices that there are.
+  std::function<absl::StatusOr<std::unique_ptr<Backend>>(absl::string_view device, int threads)>
+      make_backend = CreateBackend;
 };
 
 // Trains and returns the process's exit code:

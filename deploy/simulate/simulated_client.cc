@@ -120,8 +120,9 @@ absl::StatusOr<ExchangeResult> SimulatedClient::Do(Kind kind, const OutgoingPush
   if (codes && coder_) {
     // Learners without values of their own name no entries where all are meant.
     const KeySet& keys = *transfer_.update_keys;
-    coder_->Begin(push_, keys.subnet.has_value() || keys.is_sparse() ? keys : dense_keys_,
-                  *transfer_.update);
+    const bool names_entries = keys.subnet.has_value() || keys.is_sparse();
+    TESSERA_CHECK(
+        coder_->Begin(push_, names_entries ? keys : dense_keys_, *transfer_.update).ok());
   }
   for (uint32_t s = 0; s < servers_.size(); ++s) {
     servers_[s].sizes = SizesAt(s);

@@ -33,6 +33,12 @@ absl::string_view InstructionSet() {
   return "sse4.1";
 }
 
+// There is nothing to be saved: a call is the work.
+class CpuSequence final : public Sequence {
+ public:
+  void Run(absl::FunctionRef<void()> queue) override { queue(); }
+};
+
 class CpuBackend final : public Backend {
  public:
   explicit CpuBackend(const CpuOptions& options)
@@ -72,6 +78,8 @@ class CpuBackend final : public Backend {
   LossKernel& loss() override { return loss_; }
   VectorKernel& vector() override { return vector_; }
   ExchangeKernel& exchange() override { return exchange_; }
+
+  std::unique_ptr<Sequence> MakeSequence() override { return std::make_unique<CpuSequence>(); }
 
   void Mark() override {}
   absl::Status Wait() override { return Finish(); }

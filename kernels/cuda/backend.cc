@@ -10,6 +10,7 @@
 #include "kernels/cuda/loss.h"
 #include "kernels/cuda/memory.h"
 #include "kernels/cuda/scratch.h"
+#include "kernels/cuda/sequence.h"
 #include "kernels/cuda/sparse_linear.h"
 #include "kernels/cuda/vector.h"
 
@@ -52,6 +53,10 @@ class CudaBackend final : public Backend {
   LossKernel& loss() override { return loss_; }
   VectorKernel& vector() override { return vector_; }
   ExchangeKernel& exchange() override { return exchange_; }
+
+  std::unique_ptr<Sequence> MakeSequence() override {
+    return std::make_unique<CudaSequence>(device_.get(), &memory_, &scratch_);
+  }
 
   void Mark() override {
     memory_.CopiesFollowKernels();

@@ -4,46 +4,27 @@
 #include <cuda_runtime_api.h>
 
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "kernels/cuda/machine.h"
 
 namespace tessera::cuda {
 namespace {
 
 // Fixed, so that products choose the same algorithm whatever else goes on.
 constexpr int64_t kWorkspaceBytes = int64_t{32} << 20;
-// The oldest generation that the build has code for (kernels/cuda/BUILD.bazel).
-constexpr int kMajorMin = 8;
-
-std::string VersionText(int version) {
-  return absl::StrCat(version / 1000, ".", version % 1000 / 10);
-}
-
-absl::Status Refused(int ordinal, absl::string_view what) {
-  return absl::FailedPreconditionError(absl::StrCat("cluster.device: cuda:", ordinal, ": ", what));
-}
-
-// Says in words what is usually wrong.
-absl::Status CheckMachine(int ordinal) {
-  int driver = 0, runtime = 0, count = 0;
-  cudaRuntimeGetVersion(&runtime);
-  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
-    return Refused(ordinal, "this machine has no NVIDIA driver, want one; or use cpu");
+Machine ThisMachine() {
+  Machine machine;
+  cudaRuntimeGetVersion(&machine.runtime);
+  if (cudaDriverGetVersion(&machine.driver) != cudaSuccess) machine.driver = 0;
+  if (machine.driver == 0) return machine;
+  if (const cudaError_t error = cudaGetDeviceCount(&machine.gpus); error != cudaSuccess) {
+    machine.failure = cudaGetErrorString(error);
   }
-  if (driver / 1000 < runtime / 1000) {
-    return Refused(ordinal, absl::StrCat("the driver supports CUDA ", VersionText(driver),
-                                         ", want ", VersionText(runtime), " or newer"));
-  }
-  if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess) {
-    return Refused(ordinal, absl::StrCat("no GPU can be used: ", cudaGetErrorString(error)));
-  }
-  if (ordinal >= count) {
-    return Refused(ordinal, absl::StrCat("this machine has ", count,
-                                         count == 1 ? " GPU, want cuda" : " GPUs, want less"));
-  }
-  return absl::OkStatus();
+  return machine;
 }
 
 cudaDataType_t TypeOf(Product::Factors factors) {
@@ -60,7 +41,9 @@ struct Device::State {
   cublasHandle_t cublas = nullptr;
   void* workspace = nullptr;
   std::vector<cudaEvent_t> events;
+  std::vector<cudaGraphExec_t> graphs;  // null: dropped
   absl::Status status;
+  absl::Status before_recording;
 
   cudaStream_t stream(Stream which) const { return streams[static_cast<int>(which)]; }
   void Note(cudaError_t error, absl::string_view what) {
@@ -79,7 +62,7 @@ struct Device::State {
 };
 
 absl::StatusOr<std::unique_ptr<Device>> Device::Open(int ordinal) {
-  TESSERA_RETURN_IF_ERROR(CheckMachine(ordinal));
+  TESSERA_RETURN_IF_ERROR(CheckMachine(ordinal, ThisMachine()));
   auto state = std::make_unique<State>();
   state->ordinal = ordinal;
   cudaDeviceProp properties;
@@ -89,11 +72,7 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(int ordinal) {
   }
   state->name = properties.name;
   state->memory_total = static_cast<int64_t>(properties.totalGlobalMem);
-  if (properties.major < kMajorMin) {
-    return Refused(ordinal,
-                   absl::StrCat(state->name, " has compute capability ", properties.major, ".",
-                                properties.minor, ", want ", kMajorMin, ".0 or newer"));
-  }
+  TESSERA_RETURN_IF_ERROR(CheckGpu(ordinal, {state->name, properties.major, properties.minor}));
   // From here on its destructor cleans up.
   std::unique_ptr<Device> device(new Device(std::move(state)));
   State& s = *device->state_;
@@ -122,6 +101,9 @@ Device::~Device() {
   cudaSetDevice(s.ordinal);
   if (s.cublas != nullptr) cublasDestroy(s.cublas);
   cudaFree(s.workspace);
+  for (const cudaGraphExec_t graph : s.graphs) {
+    if (graph != nullptr) cudaGraphExecDestroy(graph);
+  }
   for (const cudaEvent_t event : s.events) cudaEventDestroy(event);
   for (const cudaStream_t stream : s.streams) {
     if (stream != nullptr) cudaStreamDestroy(stream);
@@ -253,6 +235,47 @@ void Device::StreamWait(Stream stream, Event event) {
 void Device::HostWait(Event event) {
   state_->Enter();
   state_->Note(cudaEventSynchronize(state_->events[event]), "what was queued");
+}
+
+void Device::BeginRecording() {
+  State& s = *state_;
+  s.Enter();
+  s.before_recording = s.status;
+  s.Note(cudaStreamBeginCapture(s.stream(Stream::kCompute), cudaStreamCaptureModeThreadLocal),
+         "beginning a record");
+}
+
+Device::Graph Device::EndRecording() {
+  State& s = *state_;
+  s.Enter();
+  cudaGraph_t graph = nullptr;
+  s.Note(cudaStreamEndCapture(s.stream(Stream::kCompute), &graph), "ending a record");
+  cudaGraphExec_t executable = nullptr;
+  if (s.status == s.before_recording && graph != nullptr) {
+    s.Note(cudaGraphInstantiate(&executable, graph, 0), "a record");
+  }
+  if (graph != nullptr) cudaGraphDestroy(graph);
+  if (s.status != s.before_recording || executable == nullptr) {
+    // Nothing of it was done. Whatever was wrong, the same work can be queued piece by piece.
+    cudaGetLastError();
+    s.status = s.before_recording;
+    return kNoGraph;
+  }
+  s.graphs.push_back(executable);
+  return static_cast<Graph>(s.graphs.size()) - 1;
+}
+
+void Device::Replay(Graph graph) {
+  state_->Enter();
+  if (!state_->status.ok()) return;
+  state_->Note(cudaGraphLaunch(state_->graphs[graph], state_->stream(Stream::kCompute)),
+               "a record of kernels");
+}
+
+void Device::Drop(Graph graph) {
+  state_->Enter();
+  // One that is at work is freed when it is done.
+  cudaGraphExecDestroy(std::exchange(state_->graphs[graph], nullptr));
 }
 
 absl::Status Device::Synchronize() {

@@ -81,6 +81,18 @@ class Device {
   void StreamWait(Stream stream, Event event);
   void HostWait(Event event);
 
+  // Between the two nothing is done: what is queued is recorded, on Stream::kCompute and on what is told
+  // to wait for it and waited for by it in turn. Nothing is allocated, freed or waited for by the host
+  // meanwhile. kNoGraph: it could not be recorded, and was not done.
+  using Graph = int;
+  static constexpr Graph kNoGraph = -1;
+  void BeginRecording();
+  Graph EndRecording();
+  // Queues all of it on Stream::kCompute.
+  void Replay(Graph graph);
+  // It is not needed any more; waits for nothing.
+  void Drop(Graph graph);
+
   absl::Status Synchronize();
   absl::Status TakeStatus();
 

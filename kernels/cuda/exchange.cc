@@ -64,15 +64,15 @@ void CudaExchange::EncodeCodes(const Codec& codec, const Stretch& stretch,
   const BucketGrid grid = GridOf(stretch);
   const bool l2_norm = kRandom && codec.l2_norm;
   if (grid.tiles() == 1) {
-    return device_.Launch(grid.blocks(),
-                          cuda::EncodeBuckets<kRandom, true>{grid, l2_norm, random, entries,
-                                                             residual, out, nullptr});
+    return device_.Launch(
+        grid.blocks(),
+        cuda::EncodeBuckets<kRandom, true>{grid, l2_norm, random, entries, residual, out, nullptr});
   }
   auto* const scales = static_cast<BucketScale*>(
       scratch_.Of(grid.buckets * static_cast<int64_t>(sizeof(BucketScale))));
   if (scales == nullptr) return;
-  device_.Launch(grid.buckets, cuda::ScaleBuckets{grid, !kRandom, l2_norm, entries, residual, out,
-                                                  scales});
+  device_.Launch(grid.buckets,
+                 cuda::ScaleBuckets{grid, !kRandom, l2_norm, entries, residual, out, scales});
   device_.Launch(grid.blocks(), cuda::EncodeBuckets<kRandom, false>{grid, l2_norm, random, entries,
                                                                     residual, out, scales});
 }
@@ -124,8 +124,8 @@ void CudaExchange::SampleMagnitudes(int64_t entries, int64_t distance, const flo
 void CudaExchange::FindMarks(int64_t entries, float tau, const float* update, float* residual,
                              ThresholdTile* tiles, uint32_t* bits) {
   TESSERA_CHECK(tau > 0);
-  const cuda::FindMarks kernel{update, residual, entries, tau,
-                               reinterpret_cast<cuda::TileMarks*>(tiles), bits};
+  const cuda::FindMarks kernel{
+      update, residual, entries, tau, reinterpret_cast<cuda::TileMarks*>(tiles), bits};
   device_.Launch(kernel.blocks(), kernel);
 }
 

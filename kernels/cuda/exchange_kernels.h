@@ -47,8 +47,9 @@ TESSERA_HOST_DEVICE inline void PutBytes(uint64_t bytes, int count, char* out) {
 TESSERA_HOST_DEVICE inline uint64_t TakeBytes(const char* in, int count) {
   if (IsMultiple(in, 4) && (count == 4 || count == 8)) {
     const uint64_t low = *reinterpret_cast<const uint32_t*>(in);
-    return count == 4 ? low
-                      : low | static_cast<uint64_t>(*reinterpret_cast<const uint32_t*>(in + 4)) << 32;
+    return count == 4
+               ? low
+               : low | static_cast<uint64_t>(*reinterpret_cast<const uint32_t*>(in + 4)) << 32;
   }
   uint64_t bytes = 0;
   for (int i = 0; i < count; ++i) {
@@ -124,18 +125,22 @@ struct EncodePlain : OnePhase {
     if (count == 4 && IsMultiple(to, 4 * sizeof(Code))) {
       StoreFour(codes, true, reinterpret_cast<Code*>(to));
     } else {
-      for (int k = 0; k < count; ++k) PutBytes(codes[k], sizeof(Code), to + k * sizeof(Code));
+      TESSERA_UNROLL for (int k = 0; k < 4; ++k) {
+        if (k < count) PutBytes(codes[k], sizeof(Code), to + k * sizeof(Code));
+      }
     }
     if (residual == nullptr) return;
     TESSERA_UNROLL for (int k = 0; k < 4; ++k) v[k] = v[k] - Form::From(codes[k]);
     if (count == 4) return StoreFour(v, IsMultiple(residual + i, 16), residual + i);
-    for (int k = 0; k < count; ++k) residual[i + k] = v[k];
+    TESSERA_UNROLL for (int k = 0; k < 4; ++k) {
+      if (k < count) residual[i + k] = v[k];
+    }
   }
 
  private:
   TESSERA_HOST_DEVICE static void Load(const float* from, int count, float* to) {
     if (count == 4) return LoadFour(from, IsMultiple(from, 16), to);
-    for (int k = 0; k < count; ++k) to[k] = from[k];
+    TESSERA_UNROLL for (int k = 0; k < 4; ++k) to[k] = k < count ? from[k] : 0.0f;
   }
 };
 
@@ -256,7 +261,8 @@ struct ScaleBuckets {
     if constexpr (phase == 0) {
       own.value = {0};
       TESSERA_UNROLL_8 for (int64_t i = lane.thread; i < bucket.size; i += kThreads) {
-        own.value = Combine(own.value, {MagnitudeBits(EntryAt(entries, residual, bucket.begin + i))});
+        own.value =
+            Combine(own.value, {MagnitudeBits(EntryAt(entries, residual, bucket.begin + i))});
       }
       if (l2_norm && lane.thread < kNormLanes) {
         shared.lanes[lane.thread] =
@@ -370,8 +376,8 @@ struct EncodeBuckets {
       }
       shared.codes[i - tile] = code;
       if (residual == nullptr) continue;
-      const float sent = scale.inverse == 0 ? UncodedEntry(scale)
-                                            : static_cast<float>(code) * scale.factor;
+      const float sent =
+          scale.inverse == 0 ? UncodedEntry(scale) : static_cast<float>(code) * scale.factor;
       residual[bucket.begin + i] = own.v[k] - sent;
     }
   }
@@ -398,8 +404,7 @@ struct DecodeBuckets {
     const int count = left < 8 ? static_cast<int>(left) : 8;
     const char* const at = in + bucket.byte;
     const float factor = TakeFloat(at) / grid.divisor;
-    const uint64_t packed =
-        TakeBytes(at + 4 + first / 8 * grid.bits, (count * grid.bits + 7) / 8);
+    const uint64_t packed = TakeBytes(at + 4 + first / 8 * grid.bits, (count * grid.bits + 7) / 8);
     const int unused = 64 - grid.bits;
     float v[8];
     TESSERA_UNROLL for (int i = 0; i < 8; ++i) {
@@ -409,7 +414,9 @@ struct DecodeBuckets {
     }
     float* const to = entries + bucket.begin + first;
     if (count < 8) {
-      for (int i = 0; i < count; ++i) to[i] = v[i];
+      TESSERA_UNROLL for (int i = 0; i < 8; ++i) {
+        if (i < count) to[i] = v[i];
+      }
       return;
     }
     const bool aligned = IsMultiple(to, 16);

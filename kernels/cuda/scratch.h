@@ -20,6 +20,7 @@ class CudaScratch {
   void* Of(int64_t bytes) {
     if (buffer_.size() >= bytes) return buffer_.data();
     buffer_ = Buffer<char>();
+    ++moves_;
     absl::StatusOr<Buffer<char>> larger = Buffer<char>::Create(memory_, bytes);
     if (!larger.ok()) {
       status_.Update(larger.status());
@@ -28,6 +29,9 @@ class CudaScratch {
     buffer_ = std::move(*larger);
     return buffer_.data();
   }
+
+  // How often it has come to lie elsewhere.
+  uint64_t moves() const { return moves_; }
 
   absl::Status TakeStatus() {
     absl::Status status = std::move(status_);
@@ -38,6 +42,7 @@ class CudaScratch {
  private:
   CudaMemory& memory_;
   Buffer<char> buffer_;
+  uint64_t moves_ = 0;
   absl::Status status_;
 };
 

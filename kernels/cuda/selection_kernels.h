@@ -140,7 +140,8 @@ struct ListMarks {
       const uint32_t negative = words[kThreads + lane.thread];
       for (uint32_t bit = 0; bit < 32; ++bit) {
         if ((own.sent >> bit & 1u) == 0) continue;
-        marks[at++] = (32u * static_cast<uint32_t>(lane.thread) + bit) << 1 | (negative >> bit & 1u);
+        marks[at++] =
+            (32u * static_cast<uint32_t>(lane.thread) + bit) << 1 | (negative >> bit & 1u);
       }
     }
   }

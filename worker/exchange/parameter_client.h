@@ -23,7 +23,8 @@
 namespace tessera {
 
 // One array per parameter, whole, in the order of ModelShape.parameters. For the keys of a subnet:
-// the subnet's own parameters.
+// the subnet's own parameters. In the host's memory, but for the values and updates of exchanges where
+// DeviceSides (device_sides.h) says otherwise; Read's are the host's always.
 using ParameterArrays = std::vector<absl::Span<float>>;
 using ConstParameterArrays = std::vector<absl::Span<const float>>;
 
@@ -120,9 +121,12 @@ class ParameterClient : public RowSource {
 
   virtual Traffic traffic() const = 0;
 
-  // Between calls: views of what a codec holds back of each exchanged parameter, which may be written to
-  // go on from there. Most hold back nothing.
-  virtual std::vector<absl::Span<float>> held_back() { return {}; }
+  // Between calls: views of what a codec holds back of each exchanged parameter, which may be written;
+  // AdoptHeldBack goes on from there. Most hold back nothing. An error is a device's.
+  virtual absl::StatusOr<std::vector<absl::Span<float>>> held_back() {
+    return std::vector<absl::Span<float>>();
+  }
+  virtual absl::Status AdoptHeldBack() { return absl::OkStatus(); }
 };
 
 }  // namespace tessera

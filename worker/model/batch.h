@@ -23,6 +23,13 @@ struct Batch {
   SparseRows sparse;
 };
 
+// Where a batch may be written, so that it need not be copied; null: anywhere.
+struct BatchPlace {
+  float* inputs = nullptr;
+  int32_t* labels = nullptr;
+  float* targets = nullptr;
+};
+
 // Names one training step, for everything random in it.
 struct StepKey {
   uint64_t seed = 0;

@@ -7,15 +7,35 @@
 namespace tessera {
 
 template <typename T>
+absl::Status BatchStaging::MakeRoom(int64_t count, Place<T>* place) {
+  if (place->device.size() >= count) return absl::OkStatus();
+  place->host = Buffer<T>();
+  place->device = Buffer<T>();
+  TESSERA_ASSIGN_OR_RETURN(place->host, Buffer<T>::CreateHost(memory_, count));
+  TESSERA_ASSIGN_OR_RETURN(place->device, Buffer<T>::Create(memory_, count));
+  return absl::OkStatus();
+}
+
+BatchPlace BatchStaging::Room(int64_t rows, int64_t inputs, bool has_labels, int64_t outputs) {
+  BatchPlace room;
+  if (memory_.host_addressable()) return room;
+  Places& places = places_[turn_];
+  if (MakeRoom(rows * inputs, &places.inputs).ok()) room.inputs = places.inputs.host.data();
+  if (has_labels) {
+    if (MakeRoom(rows, &places.labels).ok()) room.labels = places.labels.host.data();
+  } else if (MakeRoom(rows * outputs, &places.targets).ok()) {
+    room.targets = places.targets.host.data();
+  }
+  return room;
+}
+
+template <typename T>
 absl::StatusOr<const T*> BatchStaging::Send(const T* from, int64_t count, Place<T>* place) {
   if (from == nullptr) return nullptr;
-  if (place->device.size() < count) {
-    place->host = Buffer<T>();
-    place->device = Buffer<T>();
-    TESSERA_ASSIGN_OR_RETURN(place->host, Buffer<T>::CreateHost(memory_, count));
-    TESSERA_ASSIGN_OR_RETURN(place->device, Buffer<T>::Create(memory_, count));
+  if (from != place->host.data()) {
+    TESSERA_RETURN_IF_ERROR(MakeRoom(count, place));
+    std::copy_n(from, count, place->host.data());
   }
-  std::copy_n(from, count, place->host.data());
   memory_.Send(place->host.data(), count * static_cast<int64_t>(sizeof(T)), place->device.data());
   return place->device.data();
 }

@@ -11,7 +11,7 @@
 namespace tessera {
 
 // Where the host can address the device's memory a batch is used where it lies. Elsewhere it is
-// copied beside the kernels, into one of three places by turns: the next batch may come while kernels
+// sent beside the kernels, into one of three places by turns: the next batch may come while kernels
 // read this one, and before it is known that they are done with the last. Buffers grow at first use.
 //
 // One thread, the backend's.
@@ -19,6 +19,11 @@ class BatchStaging {
  public:
   // `memory` outlives it.
   explicit BatchStaging(Memory* memory) : memory_(*memory) {}
+
+  // Where the batch that Stage is given next may be written, of so many rows, inputs (0 where they are
+  // sparse) and either labels or so many targets: it is sent from there. Null where batches are used
+  // where they lie, and where there is no memory, which Stage reports.
+  BatchPlace Room(int64_t rows, int64_t inputs, bool has_labels, int64_t outputs);
 
   // `batch` in the device's memory, with rows of so many inputs and outputs; sparse rows stay the
   // host's. Kernels queued from now on may read it. It lives until the third call after this, by
@@ -37,6 +42,8 @@ class BatchStaging {
     Place<int32_t> labels;
     Place<float> targets;
   };
+  template <typename T>
+  absl::Status MakeRoom(int64_t count, Place<T>* place);
   template <typename T>
   absl::StatusOr<const T*> Send(const T* from, int64_t count, Place<T>* place);
 

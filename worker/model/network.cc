@@ -13,6 +13,9 @@
 namespace tessera {
 namespace {
 
+// Where batches lie: the places of BatchStaging, and one more for those of another number of rows.
+constexpr size_t kRepeatedMax = 6;
+
 // Rows that one product takes.
 struct Chunk {
   const float* values;
@@ -83,8 +86,11 @@ absl::Status Network::Allocate() {
     TESSERA_ASSIGN_OR_RETURN(dy_bf16_,
                              Buffer<Bf16>::Create(memory, options_.batch_max * outputs_max));
   }
+  // Dropout's kernels have the step's number in their arguments, and sparse rows lie elsewhere each time.
+  repeats_ = trains && wants_next();
   values_.push_back(nullptr);
   for (const StagePlan& stage : plan_.stages) {
+    repeats_ = repeats_ && stage.kind != StagePlan::Kind::kDropout;
     std::unique_ptr<Stage> made;
     if (stages_.empty() && options_.sparse_input) {
       sparse_first_ = std::make_unique<SparseLinearStage>(stage, ParametersOf(stage), backend_);
@@ -146,6 +152,15 @@ absl::Span<const float> Network::gradient(int i) const {
   const int64_t offset = plan_.parameter_offsets[i] - gradients_begin_;
   if (offset < 0 || gradients_view_.size() == 0) return {};
   return {gradients_view_.data() + offset, static_cast<size_t>(shape().parameters[i].size())};
+}
+
+absl::Span<float> Network::device_parameter(int i) const {
+  return {parameters_.data() + plan_.parameter_offsets[i],
+          static_cast<size_t>(shape().parameters[i].size())};
+}
+
+absl::Span<const float> Network::device_gradient(int i) const {
+  return {GradientAt(i), static_cast<size_t>(shape().parameters[i].size())};
 }
 
 absl::Span<float> Network::parameters() {
@@ -241,9 +256,40 @@ absl::Status Network::BeginStepOnNext(const StepKey& key) {
   return absl::OkStatus();
 }
 
+Network::Repeated* Network::RepeatedOn(const Batch& staged) {
+  if (!repeats_) return nullptr;
+  for (Repeated& each : repeated_) {
+    if (each.batch.rows == staged.rows && each.batch.inputs == staged.inputs &&
+        each.batch.labels == staged.labels && each.batch.targets == staged.targets) {
+      return &each;
+    }
+  }
+  if (repeated_.size() == kRepeatedMax) repeated_.clear();
+  repeated_.push_back({staged, backend_.MakeSequence(), backend_.MakeSequence()});
+  return &repeated_.back();
+}
+
 void Network::QueueStep(const Batch& staged, const StepKey& key) {
   last_batch_ = Batch();
   step_rows_ = staged.rows;
+  Repeated* const repeated = RepeatedOn(staged);
+  const auto forward = [&] { QueueForward(staged, key); };
+  const auto backward = [&] { Backward(key, staged); };
+  if (repeated != nullptr) {
+    repeated->forward->Run(forward);
+  } else {
+    forward();
+  }
+  sums_view_.Fetch();
+  backend_.Mark();
+  if (repeated != nullptr) {
+    repeated->backward->Run(backward);
+  } else {
+    backward();
+  }
+}
+
+void Network::QueueForward(const Batch& staged, const StepKey& key) {
   const float* x = staged.inputs;
   for (size_t i = 0; i < stages_.size(); ++i) {
     if (stages_[i] == nullptr) {
@@ -254,9 +300,6 @@ void Network::QueueStep(const Batch& staged, const StepKey& key) {
     x = values_[i + 1];
   }
   ComputeLoss(model_, staged, shape().outputs(), x, flow_[0].data(), sums_.data(), backend_);
-  sums_view_.Fetch();
-  backend_.Mark();
-  Backward(key, staged);
 }
 
 absl::StatusOr<LossAndCount> Network::EndStep() {

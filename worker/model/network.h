@@ -22,7 +22,7 @@ namespace tessera {
 // activations of batch_max rows: all that MemoryNeeded says, and nothing more later. The exchange
 // reads and writes the arrays in place, where the host can address the device's memory. Elsewhere
 // it has copies, which SendParameters and the Fetch functions bring up to date, and batches have
-// two places on the device.
+// three places on the device.
 //
 // Evaluation is in f32 whatever the precision of training, so that workers of one job that differ
 // in it agree on the model's scores.
@@ -66,6 +66,8 @@ class Network {
   absl::Span<float> parameters();
   absl::Span<const float> gradients() const;
   // The same for the backend's kernels.
+  absl::Span<float> device_parameter(int i) const;
+  absl::Span<const float> device_gradient(int i) const;
   float* device_parameters() { return parameters_.data(); }
   const float* device_gradients() const { return gradients_.data(); }
   // Queued: what the host wrote goes to the device, or what kernels wrote comes to the host, where it
@@ -93,6 +95,12 @@ class Network {
   bool wants_next() const;
   bool holds_next() const { return next_.rows > 0; }
   absl::Status SendNext(const Batch& batch);
+  // Where the next batch that any call is given may be written, with labels or targets; elsewhere it is
+  // copied first.
+  BatchPlace Room(int64_t rows, bool has_labels) {
+    return staging_.Room(rows, options_.sparse_input ? 0 : shape().inputs(), has_labels,
+                         shape().outputs());
+  }
   absl::Status BeginStepOnNext(const StepKey& key);
 
   bool steps_first_weight() const { return options_.steps_first_weight; }
@@ -122,6 +130,10 @@ class Network {
   void ForwardSparse(absl::Span<const Batch> sample, float* y);
   float* GradientAt(int i) const;  // null: there is none
   void QueueStep(const Batch& staged, const StepKey& key);
+  void QueueForward(const Batch& staged, const StepKey& key);
+  // What is repeated on batches that lie where this one does; nullptr: nothing is.
+  struct Repeated;
+  Repeated* RepeatedOn(const Batch& staged);
   void Backward(const StepKey& key, const Batch& batch);
   void FetchGradients(const StagePlan& plan);
   void BackwardSparse(const Batch& batch, const float* dy);
@@ -143,6 +155,14 @@ class Network {
   std::vector<std::unique_ptr<Stage>> stages_;
   // With sparse_input; stages_[0] is null then.
   std::unique_ptr<SparseLinearStage> sparse_first_;
+  // A step's kernels, by where its batch lies.
+  struct Repeated {
+    Batch batch;
+    std::unique_ptr<Sequence> forward;
+    std::unique_ptr<Sequence> backward;
+  };
+  std::vector<Repeated> repeated_;
+  bool repeats_ = false;
   // What StepFirstWeight works on; no rows after it.
   Batch last_batch_;
   const float* last_dy_ = nullptr;

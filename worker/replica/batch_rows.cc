@@ -23,6 +23,13 @@ int64_t InputBytes(const v1::Job& job, const ModelShape& shape, const InputRows&
          SparseScratchBytes(shape.inputs(), batch, batch * input.entries_max, threads);
 }
 
+// A buffer of at least so many values.
+template <typename T>
+T* Own(size_t count, std::vector<T>* buffer) {
+  if (buffer->size() < count) buffer->resize(count);
+  return buffer->data();
+}
+
 }  // namespace
 
 InputRows InputRowsOf(const v1::Model& model, const Datasets& data) {
@@ -44,16 +51,17 @@ int64_t BatchRows::MemoryNeeded(const v1::Job& job, const ModelShape& shape, con
          batch * (shape.outputs() + 1) * static_cast<int64_t>(sizeof(float));
 }
 
-Batch BatchRows::FillInputs(const Dataset& data, absl::Span<const uint32_t> rows) {
+Batch BatchRows::FillInputs(const Dataset& data, absl::Span<const uint32_t> rows,
+                            const BatchPlace& place) {
   Batch batch;
   batch.rows = rows.size();
   BatchView view;
   if (sparse_) {
     view.sparse = &sparse_inputs_;
   } else {
-    if (inputs_.size() < rows.size() * data.inputs()) inputs_.resize(rows.size() * data.inputs());
-    view.features = inputs_.data();
-    batch.inputs = inputs_.data();
+    view.features = place.inputs != nullptr ? place.inputs
+                                            : Own(rows.size() * data.inputs(), &inputs_);
+    batch.inputs = view.features;
   }
   data.FillBatch(rows, view);
   if (sparse_) {
@@ -63,18 +71,17 @@ Batch BatchRows::FillInputs(const Dataset& data, absl::Span<const uint32_t> rows
   return batch;
 }
 
-Batch BatchRows::Fill(const Dataset& data, absl::Span<const uint32_t> rows) {
+Batch BatchRows::Fill(const Dataset& data, absl::Span<const uint32_t> rows,
+                      const BatchPlace& place) {
   const size_t count = rows.size();
-  Batch batch = FillInputs(data, rows);
+  Batch batch = FillInputs(data, rows, place);
   BatchView view;
   if (data.has_classes()) {
-    if (labels_.size() < count) labels_.resize(count);
-    view.classes = labels_.data();
-    batch.labels = labels_.data();
+    view.classes = place.labels != nullptr ? place.labels : Own(count, &labels_);
+    batch.labels = view.classes;
   } else {
-    if (targets_.size() < count * data.outputs()) targets_.resize(count * data.outputs());
-    view.targets = targets_.data();
-    batch.targets = targets_.data();
+    view.targets = place.targets != nullptr ? place.targets : Own(count * data.outputs(), &targets_);
+    batch.targets = view.targets;
   }
   data.FillBatch(rows, view);
   return batch;
@@ -92,7 +99,8 @@ absl::StatusOr<Scores> BatchRows::Score(Network* network, const Dataset& data,
                                         absl::Span<const float> constants) {
   Scores sums;
   for (size_t begin = 0; begin < rows.size(); begin += rows_max_) {
-    const Batch batch = Fill(data, rows.subspan(begin, rows_max_));
+    const absl::Span<const uint32_t> part = rows.subspan(begin, rows_max_);
+    const Batch batch = Fill(data, part, network->Room(part.size(), data.has_classes()));
     TESSERA_ASSIGN_OR_RETURN(const Scores scores, network->Score(batch, constants));
     sums += scores;
   }

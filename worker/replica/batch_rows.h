@@ -41,10 +41,12 @@ class BatchRows {
   static int64_t MemoryNeeded(const v1::Job& job, const ModelShape& shape, const InputRows& input,
                               int64_t calibration_rows);
 
-  // `rows` of `data`, and what they are. The batch lives until the next call of a method.
-  Batch Fill(const Dataset& data, absl::Span<const uint32_t> rows);
+  // `rows` of `data`, and what they are, in `place` or buffers of its own. The batch lives until the next
+  // call of a method, or as long as its place.
+  Batch Fill(const Dataset& data, absl::Span<const uint32_t> rows, const BatchPlace& place = {});
   // The same without what they are.
-  Batch FillInputs(const Dataset& data, absl::Span<const uint32_t> rows);
+  Batch FillInputs(const Dataset& data, absl::Span<const uint32_t> rows,
+                   const BatchPlace& place = {});
 
   // Network::Calibrate and Network::Score over `rows` of `data`.
   absl::StatusOr<std::vector<float>> Calibrate(Network* network, const Dataset& data,

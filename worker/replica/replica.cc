@@ -25,7 +25,8 @@ absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(const v1::Job& job, con
   options.sparse_input = input.sparse;
   options.steps_first_weight = StepsColumns(job, recipe, input);
   options.batch_max = BatchRowsMax(job);
-  options.fetches_gradients = recipe.payload == PayloadKind::kGradient;
+  options.fetches_gradients =
+      recipe.payload == PayloadKind::kGradient && !replica->sides_.update;
   TESSERA_ASSIGN_OR_RETURN(options.precision, PrecisionOf(job.train().precision()));
   TESSERA_ASSIGN_OR_RETURN(replica->network_, Network::Create(job.model(), options, *backend));
   Network& network = *replica->network_;
@@ -41,8 +42,11 @@ absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(const v1::Job& job, con
   if (recipe.payload == PayloadKind::kGradient) {
     TESSERA_CHECK(recipe.averaged_states.empty());
     for (int i = 0; i < count; ++i) {
-      replica->values_.push_back(network.parameter(i));
-      replica->update_.push_back(network.gradient(i));
+      replica->shown_.push_back(network.parameter(i));
+      replica->values_.push_back(replica->sides_.values ? network.device_parameter(i)
+                                                        : network.parameter(i));
+      replica->update_.push_back(replica->sides_.update ? network.device_gradient(i)
+                                                        : network.gradient(i));
     }
     return replica;
   }
@@ -67,14 +71,19 @@ absl::Status Replica::AddLocalOptimizer() {
   const NetworkPlan& plan = network_->plan();
   const int64_t floats = static_cast<int64_t>(exchanged_.size()) * plan.parameter_floats;
   TESSERA_ASSIGN_OR_RETURN(pulled_, Buffer<float>::Create(backend_.memory(), floats));
-  TESSERA_ASSIGN_OR_RETURN(pulled_view_,
-                           HostView<float>::Create(backend_.memory(), pulled_.data(), floats));
+  if (!sides_.update) {
+    TESSERA_ASSIGN_OR_RETURN(pulled_view_,
+                             HostView<float>::Create(backend_.memory(), pulled_.data(), floats));
+  }
   for (size_t a = 0; a < exchanged_.size(); ++a) {
-    const float* const pulled = pulled_view_.data() + a * plan.parameter_floats;
+    const float* const pulled =
+        (sides_.update ? pulled_.data() : pulled_view_.data()) + a * plan.parameter_floats;
     for (size_t i = 0; i < plan.shape.parameters.size(); ++i) {
       const int64_t offset = plan.parameter_offsets[i];
       const int64_t size = plan.shape.parameters[i].size();
-      values_.push_back(shown[a].subspan(offset, size));
+      shown_.push_back(shown[a].subspan(offset, size));
+      values_.push_back(sides_.values ? absl::MakeSpan(exchanged_[a] + offset, size)
+                                      : shown_.back());
       update_.push_back(absl::MakeConstSpan(pulled + offset, size));
     }
   }
@@ -115,8 +124,6 @@ absl::StatusOr<double> Replica::Train(const Dataset& data, absl::Span<const uint
 }
 
 absl::Status Replica::FormUpdate() {
-  // What comes overwrites some of the entries, the others go back to the device as they are.
-  if (core_ != nullptr) network_->FetchParameters();
   const NetworkPlan& plan = network_->plan();
   for (size_t a = 0; a < exchanged_.size(); ++a) {
     const int64_t begin = static_cast<int64_t>(a) * plan.parameter_floats;
@@ -125,7 +132,7 @@ absl::Status Replica::FormUpdate() {
       const int64_t size = plan.shape.parameters[i].size();
       float* const pulled = pulled_.data() + begin + offset;
       backend_.vector().Subtract(size, exchanged_[a] + offset, pulled, pulled);
-      pulled_view_.Fetch(begin + offset, size);
+      if (!sides_.update) pulled_view_.Fetch(begin + offset, size);
     }
   }
   return backend_.Finish();
@@ -137,20 +144,27 @@ void Replica::SendValues() {
 }
 
 absl::Status Replica::AdoptValues() {
-  SendValues();
+  if (!sides_.values) SendValues();
+  KeepPulled();
+  return backend_.Finish();
+}
+
+void Replica::KeepPulled() {
   const int64_t floats = network_->plan().parameter_floats;
   float* pulled = pulled_.data();
   for (const float* const now : exchanged_) {
     backend_.memory().Copy(now, floats * static_cast<int64_t>(sizeof(float)), pulled);
     pulled += floats;
   }
-  return backend_.Finish();
 }
 
 absl::Status Replica::AdoptPrivateState() {
   if (optimizer_ == nullptr || averages_states_) return absl::OkStatus();
   optimizer_->SendStates();
-  if (core_ != nullptr) return AdoptValues();
+  if (core_ != nullptr) {
+    SendValues();
+    KeepPulled();
+  }
   return backend_.Finish();
 }
 
@@ -173,7 +187,7 @@ absl::StatusOr<PrivateState> Replica::private_state() {
   }
   // What exchanges have not moved is this replica's own.
   for (size_t p = 0; core_ != nullptr && p < plan.shape.parameters.size(); ++p) {
-    state.arrays.push_back({absl::StrCat("replica.", plan.shape.parameters[p].name), values_[p]});
+    state.arrays.push_back({absl::StrCat("replica.", plan.shape.parameters[p].name), shown_[p]});
   }
   return state;
 }
@@ -185,13 +199,11 @@ absl::Status Replica::Recut(const SubnetPlace&) {
 
 absl::StatusOr<ExchangeResult> Replica::BeginEvaluation(ParameterClient* servers, Exchange after,
                                                         RestWord word) {
-  TESSERA_ASSIGN_OR_RETURN(const ExchangeResult read, servers->Read(after, word, values_));
-  if (core_ == nullptr) {
-    TESSERA_RETURN_IF_ERROR(AdoptValues());
-    return read;
-  }
-  // What was trained here and not sent is still in pulled_, as nothing was trained since.
+  TESSERA_ASSIGN_OR_RETURN(const ExchangeResult read, servers->Read(after, word, shown_));
   SendValues();
+  // What was trained here and not sent is still in pulled_ where exchanges move a core, as nothing was
+  // trained since.
+  if (core_ == nullptr) KeepPulled();
   TESSERA_RETURN_IF_ERROR(backend_.Finish());
   return read;
 }

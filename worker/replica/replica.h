@@ -16,6 +16,7 @@
 #include "kernels/memory.h"
 #include "proto/job.pb.h"
 #include "worker/data/dataset.h"
+#include "worker/exchange/device_sides.h"
 #include "worker/exchange/parameter_client.h"
 #include "worker/model/local_optimizer.h"
 #include "worker/model/network.h"
@@ -40,6 +41,8 @@ bool StepsColumns(const v1::Job& job, const Recipe& recipe, const InputRows& inp
 //   gradient   comes layer by layer as the backward pass goes on
 //   delta      is formed on the device and comes parameter by parameter
 //   values     go there in AdoptValues
+// Where DeviceSides says so update(), or values(), are the device's arrays themselves, and no copy of all
+// entries crosses but in an evaluation.
 //
 // One thread, the train loop's. No allocation after Create but in evaluations.
 class Replica final : public Learner {
@@ -90,15 +93,19 @@ class Replica final : public Learner {
         rank_(rank),
         backend_(*backend),
         averages_states_(!recipe.averaged_states.empty()),
+        sides_(DeviceSidesOf(recipe, backend->memory())),
         rows_(job, input) {}
   absl::Status AddLocalOptimizer();
-  // From where values() came to the device.
+  // shown_ to the device.
   void SendValues();
+  // What deltas are formed from.
+  void KeepPulled();
 
   const v1::Job job_;
   const Rank rank_;
   Backend& backend_;
   const bool averages_states_;
+  const DeviceSides sides_;
   std::unique_ptr<Network> network_;
   std::unique_ptr<LocalOptimizer> optimizer_;  // where the method steps locally
   uint64_t local_steps_ = 0;
@@ -111,6 +118,7 @@ class Replica final : public Learner {
   // Set: exchanges move a core. What they do not move is this replica's own, and stays.
   std::unique_ptr<ExchangeKeys> core_;
   ParameterArrays values_;
+  ParameterArrays shown_;  // the same entries in the host's memory
   ConstParameterArrays update_;
   BatchRows rows_;
   MinibatchSteps steps_{&rows_};

@@ -45,6 +45,7 @@ SubnetReplica::SubnetReplica(const v1::Job& job, const Recipe& recipe, Rank rank
       input_(input),
       memory_(memory),
       steps_columns_(StepsColumns(job, recipe, input)),
+      sides_(DeviceSidesOf(recipe, backend->memory())),
       rows_(job, input) {}
 
 absl::StatusOr<std::unique_ptr<SubnetReplica>> SubnetReplica::Create(
@@ -91,7 +92,8 @@ absl::Status SubnetReplica::Expect(const SubnetPlace& place) {
   if (memory_.pulls_apart) return MakePulled();
   TESSERA_RETURN_IF_ERROR(MakeNetwork());
   for (size_t i = 0; i < shape_.parameters.size(); ++i) {
-    values_.push_back(network_->parameter(static_cast<int>(i)));
+    values_.push_back(sides_.values ? network_->device_parameter(static_cast<int>(i))
+                                    : network_->parameter(static_cast<int>(i)));
   }
   return absl::OkStatus();
 }
@@ -99,8 +101,12 @@ absl::Status SubnetReplica::Expect(const SubnetPlace& place) {
 absl::Status SubnetReplica::MakePulled() {
   if (pulled_.size() < next_plan_.parameter_floats) {
     pulled_ = Buffer<float>();
-    TESSERA_ASSIGN_OR_RETURN(
-        pulled_, Buffer<float>::CreateHost(backend_.memory(), next_plan_.parameter_floats));
+    const int64_t floats = next_plan_.parameter_floats;
+    TESSERA_ASSIGN_OR_RETURN(pulled_,
+                             sides_.values ? Buffer<float>::Create(backend_.memory(), floats)
+                                           : Buffer<float>::CreateHost(backend_.memory(), floats));
+  } else if (sides_.values) {
+    backend_.memory().Zero(pulled_.data(), pulled_.bytes());
   } else {
     // What pads parameters is zero, and stays so.
     std::fill_n(pulled_.data(), pulled_.size(), 0.0f);
@@ -131,7 +137,8 @@ absl::Status SubnetReplica::MakeNetwork() {
   TESSERA_ASSIGN_OR_RETURN(optimizer_,
                            LocalOptimizer::Create(job_.train().optimizer(), *network_, backend_));
   for (size_t i = 0; i < shape_.parameters.size(); ++i) {
-    update_.push_back(network_->parameter(static_cast<int>(i)));
+    update_.push_back(sides_.update ? network_->device_parameter(static_cast<int>(i))
+                                    : network_->parameter(static_cast<int>(i)));
   }
   return absl::OkStatus();
 }
@@ -139,7 +146,7 @@ absl::Status SubnetReplica::MakeNetwork() {
 absl::Status SubnetReplica::FormUpdate() {
   sites_ = update_keys_.subnet->sites();
   trains_ = false;
-  network_->FetchParameters();
+  if (!sides_.update) network_->FetchParameters();
   return backend_.Finish();
 }
 
@@ -150,11 +157,12 @@ absl::Status SubnetReplica::AdoptValues() {
   } else {
     TESSERA_RETURN_IF_ERROR(optimizer_->Reset());
   }
-  if (memory_.pulls_apart) {
-    backend_.memory().Send(pulled_.data(),
-                           next_plan_.parameter_floats * static_cast<int64_t>(sizeof(float)),
-                           network_->device_parameters());
-  } else {
+  const int64_t bytes = next_plan_.parameter_floats * static_cast<int64_t>(sizeof(float));
+  if (memory_.pulls_apart && sides_.values) {
+    backend_.memory().Copy(pulled_.data(), bytes, network_->device_parameters());
+  } else if (memory_.pulls_apart) {
+    backend_.memory().Send(pulled_.data(), bytes, network_->device_parameters());
+  } else if (!sides_.values) {
     network_->SendParameters();
   }
   TESSERA_RETURN_IF_ERROR(backend_.Finish());

@@ -19,6 +19,7 @@
 #include "kernels/memory.h"
 #include "proto/job.pb.h"
 #include "worker/data/dataset.h"
+#include "worker/exchange/device_sides.h"
 #include "worker/exchange/parameter_client.h"
 #include "worker/model/local_optimizer.h"
 #include "worker/model/network.h"
@@ -95,6 +96,7 @@ class SubnetReplica final : public Learner {
   const InputRows input_;
   const SubnetMemory memory_;
   const bool steps_columns_;
+  const DeviceSides sides_;
   ModelShape shape_;
   NeuronGroups groups_;
   BatchRows rows_;
@@ -104,8 +106,8 @@ class SubnetReplica final : public Learner {
   KeySet value_keys_;
   v1::Model next_model_;
   NetworkPlan next_plan_;
-  Buffer<float> pulled_;  // where it is apart, on the host: as Network::parameters() of next_plan_,
-                          // or longer
+  Buffer<float> pulled_;  // where it is apart, on the side of its values: as Network::parameters()
+                          // of next_plan_, or longer
   ParameterArrays values_;
 
   // This round. Where values are pulled apart, no network before the first have come.

@@ -9,6 +9,8 @@
 #include "common/rpc/core_message.h"
 #include "common/rpc/subnet_message.h"
 #include "common/rpc/transport.h"
+#include "worker/rpc/device_update_coder.h"
+#include "worker/rpc/update_coder.h"
 
 namespace tessera {
 namespace {
@@ -47,13 +49,27 @@ absl::StatusOr<std::unique_ptr<ParameterClientGrpc>> ParameterClientGrpc::Create
     return absl::InvalidArgumentError(absl::StrCat("parameter client: channels_per_server is ",
                                                    options.channels_per_server, ", want 1 or 2"));
   }
-  return std::unique_ptr<ParameterClientGrpc>(new ParameterClientGrpc(std::move(options)));
+  const CodingOptions& coding = options.coding;
+  std::shared_ptr<DeviceEntrySets> sets;
+  if (coding.device != nullptr) sets = std::make_shared<DeviceEntrySets>(&coding.device->memory());
+  std::unique_ptr<PushCoder> coder;
+  if (coding.sides.update) {
+    TESSERA_ASSIGN_OR_RETURN(coder, DeviceUpdateCoder::Create(coding, sets));
+  } else {
+    coder = std::make_unique<UpdateCoder>(coding);
+  }
+  std::unique_ptr<DeviceValues> device_values;
+  if (coding.sides.values) device_values = std::make_unique<DeviceValues>(coding.device, sets);
+  return std::unique_ptr<ParameterClientGrpc>(new ParameterClientGrpc(
+      std::move(options), std::move(coder), std::move(device_values)));
 }
 
-ParameterClientGrpc::ParameterClientGrpc(Options options)
+ParameterClientGrpc::ParameterClientGrpc(Options options, std::unique_ptr<PushCoder> coder,
+                                         std::unique_ptr<DeviceValues> device_values)
     : options_(std::move(options)),
       dense_keys_{std::nullopt, options_.slices, false, {}},
-      coder_(options_.coding),
+      coder_(std::move(coder)),
+      device_values_(std::move(device_values)),
       cores_(CoreOptions()) {
   servers_.resize(options_.servers.size());
   for (size_t s = 0; s < servers_.size(); ++s) {
@@ -96,7 +112,7 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::Pull(Exchange after, const K
   } else {
     PrepareRequest(after, RestWord(), /*outside_exchange=*/false);
   }
-  AddPulls(keys, values);
+  TESSERA_RETURN_IF_ERROR(AddPulls(keys, values));
   return RunTasks();
 }
 
@@ -105,14 +121,14 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::PushPull(const OutgoingPush&
                                                              const ConstParameterArrays& update,
                                                              const KeySet& value_keys,
                                                              const ParameterArrays& values) {
-  PrepareHeader(push, update_keys, update);
+  TESSERA_RETURN_IF_ERROR(PrepareHeader(push, update_keys, update));
   if (value_keys.subnet.has_value()) {
     PrepareFetch(push.exchange, value_keys);
   } else {
     PrepareRequest(push.exchange, push.rest, /*outside_exchange=*/false);
   }
   AddPushes(update_keys);
-  AddPulls(value_keys, values);
+  TESSERA_RETURN_IF_ERROR(AddPulls(value_keys, values));
   absl::StatusOr<ExchangeResult> result = RunTasks();
   if (result.ok()) ++traffic_.exchanges;
   return result;
@@ -121,7 +137,7 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::PushPull(const OutgoingPush&
 absl::StatusOr<ExchangeResult> ParameterClientGrpc::Read(Exchange after, RestWord word,
                                                          const ParameterArrays& values) {
   PrepareRequest(after, word, /*outside_exchange=*/true);
-  AddPulls(dense_keys_, values);
+  TESSERA_RETURN_IF_ERROR(AddPulls(dense_keys_, values));
   return RunTasks();
 }
 
@@ -151,7 +167,7 @@ absl::Status ParameterClientGrpc::ReadRows(const RowRange& rows, absl::Span<floa
 absl::StatusOr<ExchangeResult> ParameterClientGrpc::Push(Exchange exchange, uint64_t examples,
                                                          const KeySet& keys,
                                                          const ConstParameterArrays& update) {
-  PrepareHeader({exchange, examples}, keys, update);
+  TESSERA_RETURN_IF_ERROR(PrepareHeader({exchange, examples}, keys, update));
   AddPushes(keys);
   return RunTasks();
 }
@@ -162,10 +178,10 @@ void ParameterClientGrpc::Cancel() {
   cores_.Cancel();
 }
 
-void ParameterClientGrpc::PrepareHeader(const OutgoingPush& push, const KeySet& keys,
-                                        const ConstParameterArrays& update) {
-  coder_.Begin(push, keys, update);
-  header_.set_codec(NameOnWire(coder_.codec()));
+absl::Status ParameterClientGrpc::PrepareHeader(const OutgoingPush& push, const KeySet& keys,
+                                                const ConstParameterArrays& update) {
+  TESSERA_RETURN_IF_ERROR(coder_->Begin(push, keys, update));
+  header_.set_codec(NameOnWire(coder_->codec()));
   header_.set_exchange(push.exchange.value());
   header_.set_examples(push.examples);
   header_.set_kind(push.kind ? static_cast<v1::PayloadKind>(*push.kind) : options_.kind);
@@ -176,6 +192,7 @@ void ParameterClientGrpc::PrepareHeader(const OutgoingPush& push, const KeySet& 
   } else {
     header_.mutable_keys()->mutable_dense();
   }
+  return absl::OkStatus();
 }
 
 void ParameterClientGrpc::PrepareRequest(Exchange after, RestWord word, bool outside_exchange) {
@@ -210,7 +227,7 @@ void ParameterClientGrpc::AddPushes(const KeySet& keys) {
   TESSERA_CHECK(replicated() || keys.slices.size() == servers_.size());
   for (size_t s = 0; s < servers_.size(); ++s) {
     if (replicated() && servers_[s].life == 0) continue;
-    servers_[s].payload = coder_.Make(replicated() ? 0 : s, &servers_[s].update);
+    servers_[s].payload = coder_->Make(replicated() ? 0 : s, &servers_[s].update);
     servers_[s].sends_keys = false;
     tasks_.emplace_back();
     tasks_.back().server = s;
@@ -218,24 +235,26 @@ void ParameterClientGrpc::AddPushes(const KeySet& keys) {
   }
 }
 
-void ParameterClientGrpc::AddPulls(const KeySet& keys, const ParameterArrays& values) {
+absl::Status ParameterClientGrpc::AddPulls(const KeySet& keys, const ParameterArrays& values) {
   if (tasks_.empty()) FollowServers(/*between_exchanges=*/true);
+  if (device_values_ != nullptr && !reads_outside()) return AddDevicePulls(keys, values);
   if (replicated()) {
     TESSERA_CHECK(keys.slices.size() == 1);
     // Without a server beside it this worker is no member any more, which its lease will say.
     if (options_.home < servers_.size() && servers_[options_.home].life != 0) {
       AddPull(options_.home, keys.slices[0], values);
     }
-    return;
+    return absl::OkStatus();
   }
   TESSERA_CHECK(keys.slices.size() == servers_.size());
   if (!keys.is_sparse()) {
     for (size_t s = 0; s < servers_.size(); ++s) AddPull(s, keys.slices[s], values);
-    return;
+    return absl::OkStatus();
   }
   sparse_pull_ = &keys;
   sparse_values_ = &values;
   for (size_t s = 0; s < servers_.size(); ++s) AddSparsePull(s, keys.sparse[s]->entries);
+  return absl::OkStatus();
 }
 
 void ParameterClientGrpc::AddPull(size_t server, const ShardSlices& slices,
@@ -256,7 +275,10 @@ std::unique_ptr<PullFromServer> ParameterClientGrpc::MakePull(Server* server) {
     *request_.mutable_keys()->mutable_sparse() =
         ToMessage(sparse_pull_->sparse[server - servers_.data()]->core->name);
   }
-  ValueWriter values(&server->values, server->value_keys ? &*server->value_keys : nullptr);
+  ValueWriter values =
+      device_pull_ != nullptr
+          ? ValueWriter(server->received, server->value_keys->bytes())
+          : ValueWriter(&server->values, server->value_keys ? &*server->value_keys : nullptr);
   if (fetches_.has_value()) {
     return std::make_unique<PullFromServer>(&board_, fetch_, *fetches_, options_.layout_hash,
                                             std::move(values));
@@ -309,9 +331,15 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::RunTasks() {
     board_.Wait(wake);
   }
   tasks_.clear();
-  if (failed.ok() && sparse_pull_ != nullptr && !answer_.needs_all) ScatterValues();
+  const bool has_values = !answer_.needs_all && !answer_.recut.has_value() && !answer_.is_whole;
+  if (failed.ok() && device_pull_ != nullptr) {
+    if (has_values) failed = WriteDeviceValues();
+  } else if (failed.ok() && sparse_pull_ != nullptr && has_values) {
+    ScatterValues();
+  }
   sparse_push_ = nullptr;
   sparse_pull_ = nullptr;
+  device_pull_ = nullptr;
   if (!failed.ok()) return failed;
   if (pulls && !reads_rows()) RememberVersions();
   const absl::Time end = absl::Now();

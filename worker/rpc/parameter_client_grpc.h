@@ -34,9 +34,10 @@
 #include "proto/parameter_server.pb.h"
 #include "worker/exchange/parameter_client.h"
 #include "worker/rpc/core_calls.h"
+#include "worker/rpc/device_values.h"
+#include "worker/rpc/push_coder.h"
 #include "worker/rpc/replica_runs.h"
 #include "worker/rpc/server_call.h"
-#include "worker/rpc/update_coder.h"
 
 namespace tessera {
 
@@ -58,14 +59,16 @@ class ParameterClientGrpc final : public ParameterClient {
     std::string job_digest;
     v1::PayloadKind kind = v1::GRADIENT;
     // How values are written, what `slices` are of, whose random numbers.
-    UpdateCoder::Options coding;
+    CodingOptions coding;
     // How long a server that cannot be reached, or that refuses for the moment, is tried again.
     absl::Duration retry_time = absl::Seconds(10);
     // 1, or 2: then pulls have a connection of their own.
     int channels_per_server = 1;
   };
 
-  // Connects when first used.  kInvalidArgument: servers and slices do not match
+  // Connects when first used.
+  //   kInvalidArgument    servers and slices do not match
+  //   kResourceExhausted  a device has no memory for what is held back
   static absl::StatusOr<std::unique_ptr<ParameterClientGrpc>> Create(Options options);
 
   absl::StatusOr<ExchangeResult> Pull(Exchange after, const KeySet& keys,
@@ -85,7 +88,10 @@ class ParameterClientGrpc final : public ParameterClient {
   // What Options.slices say.
   const KeySet& dense_keys() const { return dense_keys_; }
   Traffic traffic() const override { return traffic_; }
-  std::vector<absl::Span<float>> held_back() override { return coder_.held_back(); }
+  absl::StatusOr<std::vector<absl::Span<float>>> held_back() override {
+    return coder_->held_back();
+  }
+  absl::Status AdoptHeldBack() override { return coder_->AdoptHeldBack(); }
 
   // Replicated: the servers to push to. An older list than the last one changes nothing. Any thread.
   void SetServers(const v1::ServerList& list);
@@ -117,13 +123,15 @@ class ParameterClientGrpc final : public ParameterClient {
     ValueRuns values;
     std::optional<CodedKeys> value_keys;  // how values come; nullopt: as f32
     std::vector<float> entries;           // a core's and an explorer's values, as they come
+    char* received = nullptr;             // where values are the device's
     bool sends_keys = false;              // the core's, before the push's entries
     Version base;
     Version pulled;
     uint64_t life = 0;  // replicated; 0: none has this rank
   };
 
-  explicit ParameterClientGrpc(Options options);
+  ParameterClientGrpc(Options options, std::unique_ptr<PushCoder> coder,
+                      std::unique_ptr<DeviceValues> device_values);
 
   bool replicated() const { return options_.placement == Placement::kReplicated; }
   bool is_peer(size_t server) const { return replicated() && server != options_.home; }
@@ -132,14 +140,17 @@ class ParameterClientGrpc final : public ParameterClient {
   // Replicated: takes up the list of SetServers; in mid-exchange only what has gone.
   void FollowServers(bool between_exchanges);
   void Connect(Server* server);
-  void PrepareHeader(const OutgoingPush& push, const KeySet& keys,
-                     const ConstParameterArrays& update);
+  absl::Status PrepareHeader(const OutgoingPush& push, const KeySet& keys,
+                             const ConstParameterArrays& update);
   void PrepareRequest(Exchange after, RestWord word, bool outside_exchange);
   void PrepareFetch(Exchange after, const KeySet& keys);
   void PrepareRows(const RowRange& rows);
   bool reads_rows() const { return !fetches_.has_value() && request_.keys().has_rows(); }
   void AddPushes(const KeySet& keys);
-  void AddPulls(const KeySet& keys, const ParameterArrays& values);
+  absl::Status AddPulls(const KeySet& keys, const ParameterArrays& values);
+  // Where values are the device's: the answers come to the host first.
+  absl::Status AddDevicePulls(const KeySet& keys, const ParameterArrays& values);
+  absl::Status WriteDeviceValues();
   void AddSparsePull(size_t server, const EntrySet& entries);
   // Puts the values that have come where they belong.
   void ScatterValues();
@@ -157,7 +168,8 @@ class ParameterClientGrpc final : public ParameterClient {
 
   const Options options_;
   const KeySet dense_keys_;
-  UpdateCoder coder_;
+  const std::unique_ptr<PushCoder> coder_;
+  const std::unique_ptr<DeviceValues> device_values_;  // nullptr: values are the host's
   std::vector<Server> servers_;
   std::vector<Task> tasks_;
   v1::PushHeader header_;
@@ -174,6 +186,8 @@ class ParameterClientGrpc final : public ParameterClient {
   const KeySet* sparse_push_ = nullptr;  // of a core's and an explorer's entries; nullptr: of others
   const KeySet* sparse_pull_ = nullptr;
   const ParameterArrays* sparse_values_ = nullptr;
+  const KeySet* device_pull_ = nullptr;  // of values that are the device's
+  const ParameterArrays* pulled_arrays_ = nullptr;
   std::optional<SubnetPlace> fetches_;  // pulls are of this subnet, or of all entries
   ExchangeResult answer_;  // without times
   absl::Time pushed_time_;

@@ -47,8 +47,8 @@ int64_t UpdateCoder::MemoryNeeded(const CodecChoice& codecs, int64_t entries) {
   return is_f32 ? 2 * bytes : bytes + bytes / 2;
 }
 
-void UpdateCoder::Begin(const OutgoingPush& push, const KeySet& keys,
-                        const ConstParameterArrays& update) {
+absl::Status UpdateCoder::Begin(const OutgoingPush& push, const KeySet& keys,
+                                const ConstParameterArrays& update) {
   TESSERA_CHECK(!residual_ || !keys.subnet.has_value());
   flushes_ = residual_.has_value() && push.flush;
   codec_ = flushes_ ? Codec() : options_.codecs.push;
@@ -57,6 +57,7 @@ void UpdateCoder::Begin(const OutgoingPush& push, const KeySet& keys,
   update_ = &update;
   made_.reset();
   if (tau_ && !flushes_) LeadTau();
+  return absl::OkStatus();
 }
 
 void UpdateCoder::LeadTau() {
@@ -165,7 +166,7 @@ std::unique_ptr<UpdatePayload> UpdateCoder::MakeFlush(const ShardSlices& slices)
   return MadeUpdate(std::move(bytes));
 }
 
-std::vector<absl::Span<float>> UpdateCoder::held_back() {
+absl::StatusOr<std::vector<absl::Span<float>>> UpdateCoder::held_back() {
   std::vector<absl::Span<float>> views;
   if (!residual_.has_value()) return views;
   for (size_t p = 0; p < options_.shape.parameters.size(); ++p) {

@@ -1,4 +1,4 @@
-// How a worker's updates become payloads, push by push, and what its codec has held back.
+// Payloads of updates that lie in the host's memory.
 #ifndef TESSERA_WORKER_RPC_UPDATE_CODER_H_
 #define TESSERA_WORKER_RPC_UPDATE_CODER_H_
 
@@ -13,36 +13,25 @@
 #include "common/layout/parameters.h"
 #include "common/layout/shard_map.h"
 #include "worker/exchange/parameter_client.h"
+#include "worker/rpc/push_coder.h"
 #include "worker/rpc/update_payload.h"
 
 namespace tessera {
 
-// One thread, but that payloads of different servers may be read on different ones.
-class UpdateCoder {
+class UpdateCoder final : public PushCoder {
  public:
-  struct Options {
-    CodecChoice codecs;
-    // What is exchanged; used where the codec looks at whole parameters or holds something back.
-    ModelShape shape;
-    // The job's, and whose random numbers.
-    uint64_t seed = 0;
-    Rank rank;
-    // Replicated: the one part is asked for once for every server, and all get the same bytes.
-    Placement placement = Placement::kSharded;
-  };
+  using Options = CodingOptions;
   explicit UpdateCoder(Options options);
 
-  // A push begins, whose payloads are asked for next. All are borrowed until the next one.
-  void Begin(const OutgoingPush& push, const KeySet& keys, const ConstParameterArrays& update);
-  // The codec of that push: f32 where it is flushed.
-  const Codec& codec() const { return codec_; }
-  // The part of keys.slices[server], whose entries are in `runs`, which must outlive it.
-  std::unique_ptr<UpdatePayload> Make(size_t server, UpdateRuns* runs);
+  // Does not fail.
+  absl::Status Begin(const OutgoingPush& push, const KeySet& keys,
+                     const ConstParameterArrays& update) override;
+  const Codec& codec() const override { return codec_; }
+  std::unique_ptr<UpdatePayload> Make(size_t server, UpdateRuns* runs) override;
 
   // nullptr: the codec holds nothing back.
   const Residual* residual() const { return residual_.has_value() ? &*residual_ : nullptr; }
-  // By parameter; empty: nothing is held back. Between pushes.
-  std::vector<absl::Span<float>> held_back();
+  absl::StatusOr<std::vector<absl::Span<float>>> held_back() override;
   // Bytes that are held beside the update, of a model of so many entries.
   static int64_t MemoryNeeded(const CodecChoice& codecs, int64_t entries);
 

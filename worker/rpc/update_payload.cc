@@ -139,6 +139,26 @@ class Made final : public UpdatePayload {
   int64_t done_ = 0;
 };
 
+class Borrowed final : public UpdatePayload {
+ public:
+  Borrowed(const char* data, int64_t size) : data_(data), size_(size) {}
+
+  int64_t bytes() const override { return size_; }
+  int64_t left() const override { return size_ - done_; }
+  void Rewind() override { done_ = 0; }
+  std::vector<grpc::Slice> Next(int64_t room, const std::shared_ptr<const void>& memory) override {
+    const int64_t size = std::min(room, left());
+    const char* const begin = data_ + done_;
+    done_ += size;
+    return {BorrowSlice(begin, size, memory)};
+  }
+
+ private:
+  const char* const data_;
+  const int64_t size_;
+  int64_t done_ = 0;
+};
+
 class Prefixed final : public UpdatePayload {
  public:
   Prefixed(std::string bytes, std::unique_ptr<UpdatePayload> rest)
@@ -179,6 +199,10 @@ std::unique_ptr<UpdatePayload> CodedUpdate(CodedKeys keys, const PayloadRandom& 
 std::unique_ptr<UpdatePayload> FeedbackUpdate(CodedKeys keys, const PayloadRandom& random,
                                               UpdateRuns* runs, const ResidualCursor& residual) {
   return std::make_unique<Feedback>(std::move(keys), random, runs, residual);
+}
+
+std::unique_ptr<UpdatePayload> BorrowedUpdate(const char* bytes, int64_t size) {
+  return std::make_unique<Borrowed>(bytes, size);
 }
 
 std::unique_ptr<UpdatePayload> MadeUpdate(std::vector<char> bytes) {

@@ -44,6 +44,9 @@ std::unique_ptr<UpdatePayload> FeedbackUpdate(CodedKeys keys, const PayloadRando
 std::unique_ptr<UpdatePayload> MadeUpdate(std::vector<char> bytes);
 std::unique_ptr<UpdatePayload> MadeUpdate(std::shared_ptr<const std::vector<char>> bytes);
 
+// Bytes that are there, where they lie.
+std::unique_ptr<UpdatePayload> BorrowedUpdate(const char* bytes, int64_t size);
+
 // Other bytes, and then `rest`.
 std::unique_ptr<UpdatePayload> PrefixedUpdate(std::string bytes,
                                               std::unique_ptr<UpdatePayload> rest);

@@ -18,9 +18,12 @@ class ValueWriter {
  public:
   // Both must outlive this. `keys`: how the values are written; nullptr: f32, all of `runs`.
   ValueWriter(ValueRuns* runs, const CodedKeys* keys)
-      : runs_(*runs), bytes_(keys == nullptr ? runs->left() : keys->bytes()), left_(bytes_) {
+      : runs_(runs), bytes_(keys == nullptr ? runs->left() : keys->bytes()), left_(bytes_) {
     if (keys != nullptr && !(keys->codec() == Codec())) decoder_.emplace(*keys);
   }
+
+  // As they come, to be read by somebody else. `to` must outlive this.
+  ValueWriter(char* to, int64_t bytes) : to_(to), bytes_(bytes), left_(bytes) {}
 
   // Bytes of the whole payload, and those that are still to come.
   int64_t bytes() const { return bytes_; }
@@ -30,16 +33,21 @@ class ValueWriter {
   void Write(const char* data, int64_t size) {
     TESSERA_CHECK(size <= left_);
     left_ -= size;
+    if (runs_ == nullptr) {
+      std::memcpy(to_, data, size);
+      to_ += size;
+      return;
+    }
     if (!decoder_) {
-      return runs_.Take(size, [&data](char* to, int64_t count) {
+      return runs_->Take(size, [&data](char* to, int64_t count) {
         std::memcpy(to, data, count);
         data += count;
       });
     }
     while (size > 0) {
-      const auto [to, run] = runs_.Ahead();
+      const auto [to, run] = runs_->Ahead();
       const Decoder::Step step = decoder_->Assign(data, size, 1.0f, to, run);
-      runs_.Skip(step.entries);
+      runs_->Skip(step.entries);
       data += step.bytes;
       size -= step.bytes;
       TESSERA_CHECK(step.bytes > 0 || step.entries > 0);
@@ -47,7 +55,8 @@ class ValueWriter {
   }
 
  private:
-  ValueRuns& runs_;
+  ValueRuns* runs_ = nullptr;
+  char* to_ = nullptr;  // where there are no runs
   const int64_t bytes_;
   int64_t left_;
   std::optional<Decoder> decoder_;

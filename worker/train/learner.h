@@ -47,7 +47,7 @@ class Learner {
 
   // Where pulled values are written, and from where the update is sent, each with its keys. One
   // array per exchanged parameter. Where keys are dense the arrays stay where they are; those of
-  // subnets change with AdoptValues and Recut.
+  // subnets change with AdoptValues and Recut. Whose memory it is: worker/exchange/device_sides.h.
   virtual const ParameterArrays& values() const = 0;
   virtual const KeySet& value_keys() const = 0;
   virtual const ConstParameterArrays& update() const = 0;

@@ -122,7 +122,7 @@ WorkerCursor TrainLoop::cursor() const {
 
 absl::StatusOr<PrivateState> TrainLoop::private_state() {
   TESSERA_ASSIGN_OR_RETURN(PrivateState state, learner_.private_state());
-  const std::vector<absl::Span<float>> held_back = servers_.held_back();
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<absl::Span<float>> held_back, servers_.held_back());
   for (size_t p = 0; p < held_back.size(); ++p) {
     state.arrays.push_back({absl::StrCat("residual.", p), held_back[p]});
   }
@@ -142,6 +142,8 @@ absl::Status TrainLoop::SaveIfAsked(const ExchangeResult& result) {
 absl::Status TrainLoop::Resume() {
   TESSERA_ASSIGN_OR_RETURN(const PrivateState state, private_state());
   TESSERA_ASSIGN_OR_RETURN(const std::optional<WorkerCursor> saved, options_.store->Load(state));
+  // What others held back may have been dealt to this one.
+  TESSERA_RETURN_IF_ERROR(servers_.AdoptHeldBack());
   if (!saved.has_value()) return absl::OkStatus();
   TESSERA_RETURN_IF_ERROR(learner_.AdoptPrivateState());
   examples_ = saved->progress.examples;

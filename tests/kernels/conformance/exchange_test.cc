@@ -152,9 +152,9 @@ TEST_CASE("what a device's codec loses of one update is in the next one", "[exch
 TEST_CASE("a device's payload shows what is not finite, as the codec's own does", "[exchange]") {
   const auto backend = BackendUnderTest(1);
   const ModelShape shape = ShapeOf({{20, 601}, {11, 1100}});
-  for (const float bad : {std::numeric_limits<float>::infinity(),
-                          -std::numeric_limits<float>::infinity(),
-                          std::numeric_limits<float>::quiet_NaN()}) {
+  for (const float bad :
+       {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+        std::numeric_limits<float>::quiet_NaN()}) {
     std::vector<float> entries = Entries(shape.size, 1);
     entries[700] = entries[19 * 601 + 77] = entries[shape.size - 1] = bad;
     const DeviceArray<float> from(*backend, entries);
@@ -248,7 +248,8 @@ TEST_CASE("entries of a set are taken out and put back, in any part of its place
   const auto backend = BackendUnderTest(1);
   // A share of the places, 0 for none and 1 for all, of so many.
   const double share = GENERATE(0.0, 0.003, 0.2, 1.0);
-  for (const int64_t size : {int64_t{1}, int64_t{64}, int64_t{257}, int64_t{5000}, int64_t{70001}}) {
+  for (const int64_t size :
+       {int64_t{1}, int64_t{64}, int64_t{257}, int64_t{5000}, int64_t{70001}}) {
     std::vector<uint64_t> words((size + 63) / 64);
     std::mt19937 random(3);
     for (int64_t i = 0; i < size; ++i) {

@@ -79,6 +79,7 @@ class CountingBackend final : public Backend {
   LossKernel& loss() override { return backend_.loss(); }
   VectorKernel& vector() override { return backend_.vector(); }
   ExchangeKernel& exchange() override { return backend_.exchange(); }
+  std::unique_ptr<Sequence> MakeSequence() override { return backend_.MakeSequence(); }
   void Mark() override { backend_.Mark(); }
   absl::Status Wait() override { return backend_.Wait(); }
   absl::Status TakeFailure() override { return backend_.TakeFailure(); }

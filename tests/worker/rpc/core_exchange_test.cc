@@ -138,7 +138,7 @@ TEST_CASE("what an exchange does not move is held back, and comes with a later o
   }
   REQUIRE(job.client_->Pull(Exchange(0), job.client_->dense_keys(), job.values_).ok());
   const std::vector<std::vector<float>> first = job.memory_;
-  const auto held = [&] { return job.client_->held_back(); };
+  const auto held = [&] { return *job.client_->held_back(); };
   // Some pushes of all entries among them, and some changes of the core.
   constexpr uint64_t kExchanges = 11;
   for (uint64_t e = 1; e <= kExchanges; ++e) {

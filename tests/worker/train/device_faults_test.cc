@@ -50,6 +50,31 @@ TEST_CASE("a kernel that fails ends the worker with its cause, whichever it is",
   CHECK(failed >= 8);
 }
 
+TEST_CASE("steps are repeated from records where the GPU takes them, and are the same without",
+          "[device][fault]") {
+  const std::string method =
+      GENERATE("method={data_parallel: {}}", "method={local_sgd: {local_steps: 7}}",
+               "method={ist: {local_steps: 7}}");
+  CAPTURE(method);
+  const v1::Job job = JobOf(method);
+  const Datasets data = DataOf(job);
+  std::vector<std::vector<float>> parameters;
+  std::vector<std::vector<double>> losses;
+  for (const bool records : {true, false}) {
+    cuda::Faults().records_nothing = !records;
+    cuda::Faults().replays = 0;
+    InProcessServers cluster(job, *RecipeFor(job), 2, 1);
+    const auto workers = Train(job, &data, &cluster, 1, OnDevice);
+    // Three places for batches, each recorded at its second use: forward and backward.
+    CHECK((cuda::Faults().replays > 10) == records);
+    parameters.push_back(cluster.Parameters());
+    losses.push_back(workers[0]->coordination.losses);
+  }
+  cuda::Faults().records_nothing = false;
+  CHECK(parameters[0] == parameters[1]);
+  CHECK(losses[0] == losses[1]);
+}
+
 TEST_CASE("a model that does not fit the GPU is a status, however much is missing",
           "[device][fault]") {
   const std::string method =

@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
+#include <memory>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -82,9 +84,17 @@ struct Device::State {
   EmulatedStream streams[2];
   std::vector<Moment> events;
   bool broken = false;
+  using Record = std::vector<std::function<void()>>;
+  struct Recorded {
+    Record record;
+    int64_t launches = 0;
+  };
+  std::vector<std::unique_ptr<Recorded>> graphs;
+  Recorded* recording = nullptr;
 
   EmulatedStream& stream(Stream which) { return streams[static_cast<int>(which)]; }
   void Run(const Moment& moment) {
+    TESSERA_CHECK(recording == nullptr);  // Nobody waits for what is not done.
     if (moment.stream == nullptr) return;
     TESSERA_CHECK(mprotect(memory, end, PROT_READ | PROT_WRITE) == 0);
     moment.stream->RunTo(moment.end);
@@ -96,10 +106,8 @@ struct Device::State {
 };
 
 absl::StatusOr<std::unique_ptr<Device>> Device::Open(int ordinal) {
-  if (ordinal != 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("cluster.device: cuda:", ordinal, ": this machine has 1 GPU, want cuda"));
-  }
+  TESSERA_RETURN_IF_ERROR(CheckMachine(ordinal, Faults().machine));
+  TESSERA_RETURN_IF_ERROR(CheckGpu(ordinal, Faults().gpu));
   auto state = std::make_unique<State>();
   void* const memory =
       mmap(nullptr, kMemoryBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -118,10 +126,12 @@ Device::~Device() {
 
 const std::string& Device::name() const { return state_->name; }
 int64_t Device::memory_total() const { return kMemoryBytes; }
-int64_t Device::memory_free() { return kMemoryBytes - state_->used; }
+int64_t Device::memory_free() {
+  return std::min<int64_t>(kMemoryBytes, Faults().memory_bytes) - state_->used;
+}
 
 absl::StatusOr<void*> Device::Allocate(int64_t bytes) {
-  TESSERA_CHECK(bytes > 0);
+  TESSERA_CHECK(bytes > 0 && state_->recording == nullptr);
   int64_t offset = 0;
   for (const auto& [begin, size] : state_->taken) {
     if (begin - offset >= bytes) break;
@@ -175,7 +185,7 @@ void Device::Copy(Stream stream, const void* from, int64_t from_stride, int64_t 
                   static_cast<const char*>(from) + row * from_stride, bytes);
     }
   });
-  if (stream == Stream::kCopy && Faults().eager_copies) {
+  if (stream == Stream::kCopy && Faults().eager_copies && state_->recording == nullptr) {
     EmulatedStream& copies = state_->stream(stream);
     state_->Run({&copies, copies.end()});
   }
@@ -193,6 +203,10 @@ void Device::Multiply(const Product& product) {
 
 bool Device::Admits(int64_t blocks) {
   TESSERA_CHECK(blocks > 0 && blocks <= kBlocksMax);
+  if (state_->recording != nullptr) {
+    ++state_->recording->launches;
+    return !state_->broken;
+  }
   if (Faults().launches_left >= 0 && Faults().launches_left-- == 0) state_->broken = true;
   return !state_->broken;
 }
@@ -207,17 +221,57 @@ Device::Event Device::MakeEvent() {
 }
 
 void Device::Record(Event event, Stream stream) {
+  if (state_->recording != nullptr) {
+    state_->recording->record.push_back([this, event, stream] { Record(event, stream); });
+    return;
+  }
   EmulatedStream& recorded = state_->stream(stream);
   state_->events[event] = {&recorded, recorded.end()};
 }
 
 void Device::StreamWait(Stream stream, Event event) {
+  if (state_->recording != nullptr) {
+    state_->recording->record.push_back([this, event, stream] { StreamWait(stream, event); });
+    return;
+  }
   const State::Moment moment = state_->events[event];
   if (moment.stream == nullptr) return;
   state_->stream(stream).Queue([moment] { moment.stream->RunTo(moment.end); });
 }
 
 void Device::HostWait(Event event) { state_->Run(state_->events[event]); }
+
+void Device::BeginRecording() {
+  TESSERA_CHECK(state_->recording == nullptr);
+  state_->graphs.push_back(std::make_unique<State::Recorded>());
+  state_->recording = state_->graphs.back().get();
+  for (EmulatedStream& stream : state_->streams) stream.record = &state_->recording->record;
+}
+
+Device::Graph Device::EndRecording() {
+  TESSERA_CHECK(state_->recording != nullptr);
+  state_->recording = nullptr;
+  for (EmulatedStream& stream : state_->streams) stream.record = nullptr;
+  if (Faults().records_nothing) {
+    state_->graphs.pop_back();
+    return kNoGraph;
+  }
+  return static_cast<Graph>(state_->graphs.size()) - 1;
+}
+
+void Device::Replay(Graph graph) {
+  const State::Recorded& recorded = *state_->graphs[graph];
+  for (int64_t i = 0; i < recorded.launches; ++i) {
+    if (!Admits(1)) return;
+  }
+  ++Faults().replays;
+  for (const std::function<void()>& work : recorded.record) work();
+}
+
+void Device::Drop(Graph graph) {
+  TESSERA_CHECK(state_->graphs[graph] != nullptr);
+  state_->graphs[graph] = nullptr;
+}
 
 absl::Status Device::Synchronize() {
   state_->RunAll();

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "kernels/cuda/machine.h"
+
 namespace tessera::cuda {
 
 struct EmulatedFaults {
@@ -15,6 +17,13 @@ struct EmulatedFaults {
   // The copy stream does at once what it need not wait for, so that a copy which should have waited
   // for a kernel comes before it. Otherwise it is as lazy as the other.
   std::atomic<bool> eager_copies{false};
+  // What is found when a device is opened.
+  Machine machine{13000, 13000, 1, ""};
+  Gpu gpu{"emulated GPU", 9, 0};
+  // Work that is recorded is lost, as on a device that cannot record it.
+  std::atomic<bool> records_nothing{false};
+  // So often was a record repeated.
+  std::atomic<int64_t> replays{0};
   // Of each device.
   std::atomic<int64_t> memory_bytes{std::numeric_limits<int64_t>::max()};
 };

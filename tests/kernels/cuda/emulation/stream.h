@@ -8,15 +8,23 @@
 #include <deque>
 #include <functional>
 #include <utility>
+#include <vector>
 
 namespace tessera::cuda {
 
 class EmulatedStream {
  public:
   void Queue(std::function<void()> work) {
+    if (record != nullptr) {
+      record->push_back([this, work = std::move(work)] { Queue(work); });
+      return;
+    }
     queued_.push_back(std::move(work));
     ++end_;
   }
+  // Set: what is queued is put down there, to be queued again and again.
+  std::vector<std::function<void()>>* record = nullptr;
+
   // The number of all that was ever queued: a moment of this stream.
   uint64_t end() const { return end_; }
   // Does what comes before that moment.

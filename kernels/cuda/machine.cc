@@ -1,0 +1,49 @@
+#include "kernels/cuda/machine.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace tessera::cuda {
+namespace {
+
+// The oldest generation that the build has code for (kernels/cuda/BUILD.bazel).
+constexpr int kMajorMin = 8;
+
+std::string VersionText(int version) {
+  return absl::StrCat(version / 1000, ".", version % 1000 / 10);
+}
+
+}  // namespace
+
+absl::Status Refused(int ordinal, const std::string& what) {
+  return absl::FailedPreconditionError(absl::StrCat("cluster.device: cuda:", ordinal, ": ", what));
+}
+
+absl::Status CheckMachine(int ordinal, const Machine& machine) {
+  if (machine.driver == 0) {
+    return Refused(ordinal, "this machine has no NVIDIA driver, want one; or use cpu");
+  }
+  if (machine.driver / 1000 < machine.runtime / 1000) {
+    return Refused(ordinal, absl::StrCat("the driver supports CUDA ", VersionText(machine.driver),
+                                         ", want ", VersionText(machine.runtime), " or newer"));
+  }
+  if (!machine.failure.empty()) {
+    return Refused(ordinal, absl::StrCat("no GPU can be used: ", machine.failure));
+  }
+  if (machine.gpus == 0) {
+    return Refused(ordinal, "this machine has no GPU, want one; or use cpu");
+  }
+  if (ordinal >= machine.gpus) {
+    return Refused(ordinal,
+                   absl::StrCat("this machine has ", machine.gpus,
+                                machine.gpus == 1 ? " GPU, want cuda" : " GPUs, want less"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckGpu(int ordinal, const Gpu& gpu) {
+  if (gpu.major >= kMajorMin) return absl::OkStatus();
+  return Refused(ordinal, absl::StrCat(gpu.name, " has compute capability ", gpu.major, ".",
+                                       gpu.minor, ", want ", kMajorMin, ".0 or newer"));
+}
+
+}  // namespace tessera::cuda

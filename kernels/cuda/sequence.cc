@@ -1,0 +1,31 @@
+#include "kernels/cuda/sequence.h"
+
+namespace tessera {
+
+void CudaSequence::Forget() {
+  if (graph_ != cuda::Device::kNoGraph) device_.Drop(graph_);
+  graph_ = cuda::Device::kNoGraph;
+}
+
+void CudaSequence::Run(absl::FunctionRef<void()> queue) {
+  const bool is_known = prepared_ && scratch_moves_ == scratch_.moves();
+  if (is_known && graph_ != cuda::Device::kNoGraph) return device_.Replay(graph_);
+  Forget();
+  if (!is_known || refused_) {
+    queue();
+    prepared_ = true;
+    scratch_moves_ = scratch_.moves();
+    return;
+  }
+  device_.BeginRecording();
+  // The copy stream is part of the record, from its begin to its end.
+  memory_.CopiesFollowKernels();
+  queue();
+  memory_.KernelsFollowCopies();
+  graph_ = device_.EndRecording();
+  refused_ = graph_ == cuda::Device::kNoGraph;
+  if (refused_) return queue();
+  device_.Replay(graph_);
+}
+
+}  // namespace tessera

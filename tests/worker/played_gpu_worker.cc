@@ -1,0 +1,38 @@
+// tessera-worker with a GPU that the host plays in the place of "cuda".
+//
+//   PLAYED_GPU  what is wrong with it: no_driver | old_driver | no_gpu | old_gpu | memory=BYTES
+#include <cstdlib>
+#include <string>
+
+#include "kernels/cuda/backend.h"
+#include "kernels/devices.h"
+#include "tests/kernels/cuda/emulation/faults.h"
+#include "worker/worker_command.h"
+
+namespace tessera {
+namespace {
+
+void Spoil(const std::string& what) {
+  cuda::EmulatedFaults& faults = cuda::Faults();
+  const std::string memory = "memory=";
+  if (what == "no_driver") faults.machine.driver = 0;
+  if (what == "old_driver") faults.machine.driver = 12080;
+  if (what == "no_gpu") faults.machine.gpus = 0;
+  if (what == "old_gpu") faults.gpu = {"NVIDIA Tesla V100", 7, 0};
+  if (what.rfind(memory, 0) == 0) faults.memory_bytes = std::stoll(what.substr(memory.size()));
+}
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(absl::string_view device, int threads) {
+  if (device == "cuda" || device == "cuda:1") return CreateCudaBackend(device == "cuda" ? 0 : 1);
+  return CreateBackend(device, threads);
+}
+
+}  // namespace
+}  // namespace tessera
+
+int main(int argc, char** argv) {
+  if (const char* const what = std::getenv("PLAYED_GPU")) tessera::Spoil(what);
+  tessera::WorkerOptions options;
+  options.make_backend = tessera::MakeBackend;
+  return tessera::WorkerCommand(argc, argv, options);
+}

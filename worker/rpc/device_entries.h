@@ -1,0 +1,88 @@
+// What an exchange's entries are on a device: the runs of a key set that are coded one by one, and the
+// bits of a set of entries.
+#ifndef TESSERA_WORKER_RPC_DEVICE_ENTRIES_H_
+#define TESSERA_WORKER_RPC_DEVICE_ENTRIES_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/base/check.h"
+#include "common/codec/coded_keys.h"
+#include "common/keyset/sparse_keys.h"
+#include "common/layout/shard_map.h"
+#include "kernels/exchange.h"
+#include "kernels/memory.h"
+
+namespace tessera {
+
+// Calls visit(slice, stretch, byte) for each slice, whose entries are those of `stretch` and begin at
+// `byte` of the payload.
+template <typename Visit>
+void EachCodedSlice(const CodedKeys& keys, const ShardSlices& slices, Visit visit) {
+  int64_t byte = 0;
+  size_t next = 0;
+  for (const Slice& slice : slices.slices) {
+    Stretch stretch = keys.stretches()[IsPlain(keys.codec()) ? 0 : next++];
+    TESSERA_CHECK(IsPlain(keys.codec()) || stretch.entries == slice.size());
+    stretch.entries = slice.size();
+    visit(slice, stretch, byte);
+    byte += stretch.bytes();
+  }
+}
+
+// As many bytes as are asked for; grows and stays. Old contents are gone.
+template <typename T>
+absl::Status Grow(Memory& memory, bool on_host, int64_t size, Buffer<T>* buffer) {
+  if (buffer->size() >= size) return absl::OkStatus();
+  *buffer = Buffer<T>();
+  TESSERA_ASSIGN_OR_RETURN(
+      *buffer, on_host ? Buffer<T>::CreateHost(memory, size) : Buffer<T>::Create(memory, size));
+  return absl::OkStatus();
+}
+
+// The sets of the exchange under way, by server. One thread.
+class DeviceEntrySets {
+ public:
+  // `memory` outlives it.
+  explicit DeviceEntrySets(Memory* memory) : memory_(*memory) {}
+
+  // Sent once, however often it is asked for; until another one of this server is.
+  absl::StatusOr<PlaceSet> Of(size_t server, const std::shared_ptr<const SparseKeys>& keys) {
+    if (held_.size() <= server) held_.resize(server + 1);
+    Held& held = held_[server];
+    if (held.keys == keys) return PlaceSet{held.words.data(), held.ranks.data()};
+    held.keys = nullptr;
+    const std::vector<uint64_t>& words = keys->entries.words();
+    constexpr int64_t kWords = PlaceSet::kRankPlaces / 64;
+    const int64_t count = static_cast<int64_t>(words.size());
+    ranks_.clear();
+    int64_t rank = 0;
+    for (int64_t w = 0; w < count; ++w) {
+      if (w % kWords == 0) ranks_.push_back(rank);
+      rank += __builtin_popcountll(words[w]);
+    }
+    const int64_t groups = static_cast<int64_t>(ranks_.size());
+    TESSERA_RETURN_IF_ERROR(Grow(memory_, /*on_host=*/false, count, &held.words));
+    TESSERA_RETURN_IF_ERROR(Grow(memory_, /*on_host=*/false, groups, &held.ranks));
+    memory_.CopyIn(words.data(), count * 8, held.words.data());
+    memory_.CopyIn(ranks_.data(), groups * 8, held.ranks.data());
+    held.keys = keys;
+    return PlaceSet{held.words.data(), held.ranks.data()};
+  }
+
+ private:
+  struct Held {
+    std::shared_ptr<const SparseKeys> keys;
+    Buffer<uint64_t> words;
+    Buffer<int64_t> ranks;
+  };
+  Memory& memory_;
+  std::vector<Held> held_;
+  std::vector<int64_t> ranks_;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_WORKER_RPC_DEVICE_ENTRIES_H_
