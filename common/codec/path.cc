@@ -1,12 +1,26 @@
 #include "common/codec/path.h"
 
+#ifdef TESSERA_CODEC_X86
+#include <cpuid.h>
+#endif
+
 namespace tessera {
+#ifdef TESSERA_CODEC_X86
+namespace {
+
+// Clang's __builtin_cpu_supports does not know it.
+bool HasF16c() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+
+}  // namespace
+#endif
 
 bool HasCodecPath(CodecPath path) {
   if (path == CodecPath::kScalar) return true;
 #ifdef TESSERA_CODEC_X86
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c") &&
-                    __builtin_cpu_supports("bmi2");
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2") && HasF16c();
   if (path == CodecPath::kAvx2) return avx2;
   return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");

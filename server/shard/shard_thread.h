@@ -97,7 +97,7 @@ class ShardThread {
   // Constant after construction.
   const ModelShape& shape() const { return shape_; }
   const ShardSlices& slices() const { return slices_; }
-  ShardId shard_id() const { return shard_->id(); }
+  ShardId shard_id() const { return slices_.shard; }
   uint64_t layout_hash() const { return layout_hash_; }
   uint64_t seed() const { return seed_; }
   const CodecChoice& codecs() const { return codecs_; }

@@ -269,6 +269,34 @@ TEST_CASE("snapshots are read and dropped on other threads while commits go on",
   CHECK(torn == 0);
 }
 
+TEST_CASE("what other threads see of a shard stays when another takes its place", "[shard_thread]") {
+  const auto make = []() -> absl::StatusOr<std::unique_ptr<Shard>> {
+    Shard::Options options;
+    options.shape = ZeroMatrix(kRows, 1);
+    options.policy = MakeNone(1);
+    options.rule = MakeAdd();
+    options.codecs.push.kind = CodecKind::kBf16;
+    options.core = CoreShare{0.5, 0.25, 2, 0};
+    return std::make_unique<Shard>(std::move(options));
+  };
+  ShardThread shard(*make());
+  // A push or a pull that is under way holds these.
+  const CodedKeys* const keys = shard.dense_forms().Find(shard.codecs().push);
+  const CodecChoice* const codecs = &shard.codecs();
+  REQUIRE(keys != nullptr);
+  Answer<absl::Status> replaced;
+  shard.Replace(make, replaced.Callback());
+  REQUIRE(replaced.Wait().ok());
+  CHECK(shard.dense_forms().Find(shard.codecs().push) == keys);
+  CHECK(&shard.codecs() == codecs);
+  CHECK(keys->bytes() == 2 * kRows);
+  CHECK_FALSE(shard.KnowsCore(CoreName()));
+  // The new one's selection is reported, as the old one's was.
+  const ShardThread::View view = Inspect(shard);
+  REQUIRE(view.core_report.has_value());
+  CHECK(view.core_report->stage == CoreStage::kSums);
+}
+
 TEST_CASE("a read at an evaluation has all that a replica has accepted", "[shard_thread][replica]") {
   Shard::Options options;
   options.shape = ZeroMatrix(kRows, 1);
