@@ -105,7 +105,7 @@ class Others(unittest.TestCase):
         self.assertIn('takes no arguments, got "now"', error)
 
     def test_help_ends_with_0(self):
-        for script in ("fetch_data.sh", "gpu_bundle.sh", "install_deps.sh", "quickstart.sh", "test.sh"):
+        for script in ("fetch_data.sh", "fuzz.sh", "gpu_bundle.sh", "install_deps.sh", "quickstart.sh", "test.sh"):
             code, out, error = run(script, "--help")
             self.assertEqual((code, error), (0, ""), script)
             self.assertIn("usage: ", out)
@@ -120,6 +120,18 @@ class Others(unittest.TestCase):
                 text = file.read()
             self.assertTrue(text.startswith("#!/usr/bin/env bash\n# "), script)
             self.assertRegex(text, r"\nset -e?uo pipefail\n", script)
+
+
+class Fuzz(unittest.TestCase):
+    def test_wrong_arguments_are_refused(self):
+        for arguments, words in ((["--wrong"], 'unknown argument "--wrong"'),
+                                 (["--seconds"], "--seconds wants a number"),
+                                 (["--seconds", "soon"], 'got "soon", want a number'),
+                                 (["nothing"], 'no target "nothing"')):
+            with self.subTest(arguments):
+                code, out, error = run("fuzz.sh", *arguments)
+                self.assertEqual((code, out), (2, ""))
+                self.assertIn(words, error)
 
 
 if __name__ == "__main__":
