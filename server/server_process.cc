@@ -56,6 +56,17 @@ constexpr absl::Duration kLingerAfterEnd = absl::Milliseconds(500);
 // The program itself, its libraries and its heap. Each worker's connection comes on top, both ways.
 constexpr int64_t kProgramBytes = int64_t{36} << 20;
 
+// What connections may hold of received bytes: several times what the job's own pushes ever are (next push
+// and staging, one slice each), so that only strangers come near it.
+constexpr int64_t kReceiveBytesBase = int64_t{1} << 30;
+constexpr int64_t kReceiveSlices = 8;
+
+// All workers may be on one host, or behind one address; each has a connection or two for pushes and pulls, one
+// to the coordinator, and as many that the other side has yet to give up.
+int64_t ConnectionsPerHost(const v1::Job& job) { return 64 + 8 * job.cluster().workers(); }
+// All push at the same time. Some more may have joined.
+int64_t HalfOpenPushesPerHost(const v1::Job& job) { return 64 + 2 * job.cluster().workers(); }
+
 // "0.0.0.0:7000" is a place to listen, not one to call.
 bool IsAnyAddress(const std::string& address) {
   return absl::StartsWith(address, "0.0.0.0:") || absl::StartsWith(address, "[::]:");
@@ -261,11 +272,14 @@ std::unique_ptr<Shard> ServerProcess::MakeShard() const {
 }
 
 absl::Status ServerProcess::StartServices() {
-  parameter_service_ = std::make_unique<ParameterService>(shard_.get(), digest_, Generation(0));
+  parameter_service_ = std::make_unique<ParameterService>(shard_.get(), digest_, Generation(0),
+                                                          HalfOpenPushesPerHost(job_));
   status_service_ = std::make_unique<StatusService>([this] { return CurrentStatus(); });
   GrpcServer::Options options;
   options.address = listen_;
   options.services = {parameter_service_->service(), status_service_.get()};
+  options.connections_per_host_max = static_cast<int>(ConnectionsPerHost(job_));
+  options.receive_bytes_max = kReceiveBytesBase + kReceiveSlices * shard_->slices().bytes();
   if (is_coordinator()) {
     coordinator_service_ = std::make_unique<CoordinatorService>(coordinator_.get());
     admin_service_ = std::make_unique<AdminService>(coordinator_.get());

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include <google/protobuf/stubs/logging.h>
 #include <grpc/grpc.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/support/channel_arguments.h>
@@ -63,6 +64,8 @@ void SetCommon(Set set) {
 // Once per process, before gRPC is used.
 void PrepareLibrary() {
   static const bool prepared = [] {
+    // Whoever sends what is no message is told so; protobuf would say it in the log as well, each time.
+    google::protobuf::SetLogHandler(nullptr);
     // gRPC ends its threads when its last object goes, and then waits up to 10 s for the one that
     // polls on behalf of a write that had stalled. Held to the end of the process, it never does.
     grpc_init();
@@ -93,7 +96,7 @@ std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address, Role role
 void ConfigureServer(grpc::ServerBuilder* builder) {
   PrepareLibrary();
   SetCommon([builder](const char* name, int value) { builder->AddChannelArgument(name, value); });
-  builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeTimeoutMs);
   builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kStreamsPerConnectionMax);
   // Clients ping every kKeepaliveTimeMs; more often than half of that counts as abuse.
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,

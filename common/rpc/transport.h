@@ -16,7 +16,9 @@ namespace tessera {
 // An HTTP/2 DATA frame. Each costs a 9-byte piece of a system call that takes few pieces.
 constexpr int64_t kFrameBytesMax = int64_t{4} << 20;
 // Calls at once on one connection; a worker has two or three.
-constexpr int kStreamsPerConnectionMax = 128;
+constexpr int kStreamsPerConnectionMax = 32;
+// A connection that has not said what it is by then is closed.
+constexpr int kHandshakeTimeoutMs = 20000;
 // A peer that does not answer a ping for the timeout is gone: its calls end with UNAVAILABLE.
 constexpr int kKeepaliveTimeMs = 10000;
 constexpr int kKeepaliveTimeoutMs = 10000;

@@ -14,6 +14,12 @@ namespace {
 
 // Weight of the newest rate: about the last five renewals count.
 constexpr double kRateWeight = 0.4;
+// A speed beyond it is no measurement: as if none had been told.
+constexpr double kStepsPerSecondMax = 1e9;
+// Of a worker in words: host and process.
+constexpr size_t kDescriptionBytesMax = 1024;
+// A record is kept of every worker that ever joined.
+constexpr size_t kMembersEver = size_t{1} << 17;
 
 }  // namespace
 
@@ -56,6 +62,16 @@ absl::Status MemberTable::Check(const v1::JoinRequest& request) const {
   if (request.has_rank() && request.rank() >= kRankEnd) {
     return absl::InvalidArgumentError(
         absl::StrCat("join: rank is ", request.rank(), ", want one in [0, ", kRankEnd, ")"));
+  }
+  if (request.description().size() > kDescriptionBytesMax) {
+    return absl::InvalidArgumentError(absl::StrCat("join: description is ",
+                                                   request.description().size(),
+                                                   " bytes, want at most ", kDescriptionBytesMax));
+  }
+  if (records_.size() >= kMembersEver) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "join: ", records_.size(), " workers have joined since the coordinator began, want at most ",
+        kMembersEver, "; let the job go on from a checkpoint"));
   }
   if (request.rows() == 0) {
     return absl::InvalidArgumentError("join: training rows are 0, want at least 1");
@@ -139,6 +155,9 @@ void MemberTable::OnProgress(MemberId member, const v1::Progress& progress, absl
     record->progressed_at = now;
   }
   record->progress = progress;
+  // Shares and budgets are made of it, and whoever says that it is infinitely fast would spoil the others'.
+  const double speed = progress.steps_per_second();
+  if (!(speed >= 0 && speed <= kStepsPerSecondMax)) record->progress.set_steps_per_second(0);
 }
 
 void MemberTable::SetState(MemberRecord* record, MemberState state) {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
 #include "common/rpc/status.h"
+#include "server/rpc/message_limits.h"
 
 namespace tessera {
 namespace {
@@ -34,6 +35,8 @@ class AttachCall final : public grpc::ServerBidiReactor<v1::ShardMessage, v1::Pl
     }
     if (!hello_) {
       if (!Register()) return;
+    } else if (!CheckTexts(incoming_).ok()) {
+      context_->TryCancel();  // No server of ours.
     } else {
       live_->OnShardMessage(*hello_, this, incoming_);
       // So that the server knows that the coordinator lives.
@@ -58,9 +61,12 @@ class AttachCall final : public grpc::ServerBidiReactor<v1::ShardMessage, v1::Pl
   bool Register() {
     absl::Status attached =
         incoming_.has_hello()
-            ? live_->Attach(incoming_.hello(), this,
-                            [this](const v1::PlanMessage& message) { Send(message); })
+            ? CheckTexts(incoming_)
             : absl::InvalidArgumentError("attach: first message has no hello, want one");
+    if (attached.ok()) {
+      attached = live_->Attach(incoming_.hello(), this,
+                               [this](const v1::PlanMessage& message) { Send(message); });
+    }
     if (attached.ok()) {
       hello_ = incoming_.hello();
       if (incoming_.leaves()) live_->OnShardMessage(*hello_, this, incoming_);
@@ -104,6 +110,7 @@ class EvaluateCall final : public grpc::ServerUnaryReactor {
  public:
   EvaluateCall(LiveCoordinator* live, const v1::EvaluateRequest* request, v1::EvaluateReply* reply)
       : live_(live), member_(request->member()), reply_(reply) {
+    // Its messages have no texts.
     live_->Evaluate(*request, this, [this](absl::StatusOr<v1::EvaluateReply> answer) {
       if (answer.ok()) *reply_ = *std::move(answer);
       Finish(ToGrpc(answer.status()));
@@ -129,10 +136,22 @@ grpc::ServerUnaryReactor* Finished(grpc::CallbackServerContext* context,
 }
 
 template <typename Reply>
-grpc::ServerUnaryReactor* Finished(grpc::CallbackServerContext* context,
-                                   absl::StatusOr<Reply> result, Reply* reply) {
+absl::Status TakeReply(absl::StatusOr<Reply> result, Reply* reply) {
   if (result.ok()) *reply = *std::move(result);
-  return Finished(context, result.status());
+  return result.status();
+}
+template <typename Reply>
+absl::Status TakeReply(absl::Status result, Reply*) {
+  return result;
+}
+
+// The answer that event(coordinator, now) gives to `request`, if that is within the limits.
+template <typename Request, typename Reply, typename Event>
+grpc::ServerUnaryReactor* Answer(LiveCoordinator* live, grpc::CallbackServerContext* context,
+                                 const Request& request, Reply* reply, Event event) {
+  const absl::Status texts = CheckTexts(request);
+  if (!texts.ok()) return Finished(context, texts);
+  return Finished(context, TakeReply(live->Run(event), reply));
 }
 
 }  // namespace
@@ -145,33 +164,33 @@ grpc::ServerBidiReactor<v1::ShardMessage, v1::PlanMessage>* CoordinatorService::
 grpc::ServerUnaryReactor* CoordinatorService::Join(grpc::CallbackServerContext* context,
                                                    const v1::JoinRequest* request,
                                                    v1::JoinReply* reply) {
-  return Finished(context, live_->Run([&](Coordinator& coordinator, absl::Time now) {
+  return Answer(live_, context, *request, reply, [&](Coordinator& coordinator, absl::Time now) {
     return coordinator.Join(*request, now);
-  }), reply);
+  });
 }
 
 grpc::ServerUnaryReactor* CoordinatorService::Renew(grpc::CallbackServerContext* context,
                                                     const v1::RenewRequest* request,
                                                     v1::RenewReply* reply) {
-  return Finished(context, live_->Run([&](Coordinator& coordinator, absl::Time now) {
+  return Answer(live_, context, *request, reply, [&](Coordinator& coordinator, absl::Time now) {
     return coordinator.Renew(*request, now);
-  }), reply);
+  });
 }
 
 grpc::ServerUnaryReactor* CoordinatorService::BeginTraining(
     grpc::CallbackServerContext* context, const v1::BeginTrainingRequest* request,
     v1::BeginTrainingReply* reply) {
-  return Finished(context, live_->Run([&](Coordinator& coordinator, absl::Time now) {
+  return Answer(live_, context, *request, reply, [&](Coordinator& coordinator, absl::Time now) {
     return coordinator.BeginTraining(MemberId(request->member()), now);
-  }));
+  });
 }
 
 grpc::ServerUnaryReactor* CoordinatorService::BeginEpoch(grpc::CallbackServerContext* context,
                                                          const v1::BeginEpochRequest* request,
                                                          v1::EpochCut* reply) {
-  return Finished(context, live_->Run([&](Coordinator& coordinator, absl::Time now) {
+  return Answer(live_, context, *request, reply, [&](Coordinator& coordinator, absl::Time now) {
     return coordinator.BeginEpoch(*request, now);
-  }), reply);
+  });
 }
 
 grpc::ServerUnaryReactor* CoordinatorService::Evaluate(grpc::CallbackServerContext* context,
@@ -183,17 +202,17 @@ grpc::ServerUnaryReactor* CoordinatorService::Evaluate(grpc::CallbackServerConte
 grpc::ServerUnaryReactor* CoordinatorService::Leave(grpc::CallbackServerContext* context,
                                                     const v1::LeaveRequest* request,
                                                     v1::LeaveReply* reply) {
-  return Finished(context, live_->Run([&](Coordinator& coordinator, absl::Time now) {
+  return Answer(live_, context, *request, reply, [&](Coordinator& coordinator, absl::Time now) {
     return coordinator.Leave(*request, now);
-  }));
+  });
 }
 
 grpc::ServerUnaryReactor* CoordinatorService::Saved(grpc::CallbackServerContext* context,
                                                     const v1::SavedRequest* request,
                                                     v1::SavedReply* reply) {
-  return Finished(context, live_->Run([&](Coordinator& coordinator, absl::Time now) {
+  return Answer(live_, context, *request, reply, [&](Coordinator& coordinator, absl::Time now) {
     return coordinator.Saved(*request, now);
-  }), reply);
+  });
 }
 
 }  // namespace tessera

@@ -3,6 +3,7 @@
 #define TESSERA_SERVER_RPC_DATA_PLANE_H_
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -13,12 +14,19 @@
 #include "absl/synchronization/mutex.h"
 #include "common/base/ids.h"
 #include "proto/parameter_server.pb.h"
+#include "server/rpc/call_limit.h"
 #include "server/shard/shard_thread.h"
 
 namespace tessera {
 
 // Sites of a round that a request may name: their shares fit well into a message's head.
 constexpr uint32_t kSitesMax = 4096;
+
+// Pushes of one host of which not even the header has come, where the job does not say how many workers
+// there may be.
+constexpr int64_t kHalfOpenPushesPerHost = 64;
+// Pushes of one member. It makes one at a time; one that it began anew may still be here.
+constexpr size_t kPushesPerMemberMax = 4;
 
 // Bytes since the start. Payload is what codecs wrote; wire adds framing (common/rpc/transport.h).
 struct DataPlaneTraffic {
@@ -43,8 +51,12 @@ class ActiveReader {
 class DataPlane {
  public:
   // `shard` must outlive this.
-  DataPlane(ShardThread* shard, std::string job_digest, Generation generation)
-      : shard_(shard), job_digest_(std::move(job_digest)), generation_(generation.value()) {}
+  DataPlane(ShardThread* shard, std::string job_digest, Generation generation,
+            int64_t half_open_pushes_per_host = kHalfOpenPushesPerHost)
+      : shard_(shard),
+        job_digest_(std::move(job_digest)),
+        generation_(generation.value()),
+        half_open_pushes_(static_cast<size_t>(half_open_pushes_per_host)) {}
 
   ShardThread& shard() { return *shard_; }
   Generation generation() const { return Generation(generation_.load(std::memory_order_relaxed)); }
@@ -66,6 +78,12 @@ class DataPlane {
   void CountCutOff() { readers_cut_off_.fetch_add(1, std::memory_order_relaxed); }
   DataPlaneTraffic traffic() const;
 
+  // --- pushes that may have to give way ---
+  // By host (NumberOfHost).
+  CallLimit& half_open_pushes() { return half_open_pushes_; }
+  // By member.
+  CallLimit& member_pushes() { return member_pushes_; }
+
   // --- readers whose snapshot may be taken back while gRPC waits for their network ---
   void AddReader(ActiveReader* reader);
   // No call on `reader` is under way afterwards.
@@ -83,6 +101,8 @@ class DataPlane {
   std::atomic<uint64_t> push_wire_bytes_{0};
   std::atomic<uint64_t> other_payload_bytes_{0};
   std::atomic<uint64_t> readers_cut_off_{0};
+  CallLimit half_open_pushes_;
+  CallLimit member_pushes_{kPushesPerMemberMax};
   absl::Mutex mutex_;
   std::vector<ActiveReader*> readers_ ABSL_GUARDED_BY(mutex_);
 };

@@ -2,6 +2,7 @@
 #ifndef TESSERA_SERVER_RPC_GRPC_SERVER_H_
 #define TESSERA_SERVER_RPC_GRPC_SERVER_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "server/rpc/listener.h"
 
 namespace tessera {
 
@@ -22,6 +24,11 @@ class GrpcServer {
     std::string address;
     // Must outlive the server.
     std::vector<grpc::Service*> services;
+    // Connections of one host; more are closed as they come.
+    int connections_per_host_max = 1024;
+    // What connections may hold of bytes that came, those of staged pushes included; beyond it gRPC stops
+    // reading, and then ends calls. 0: no limit.
+    int64_t receive_bytes_max = 0;
   };
 
   //   kInvalidArgument     the address is none
@@ -30,9 +37,11 @@ class GrpcServer {
   // As Shutdown(absl::ZeroDuration()).
   ~GrpcServer();
 
-  int port() const { return port_; }
+  int port() const { return listener_->port(); }
   // host:port with the port that was taken.
-  const std::string& address() const { return address_; }
+  const std::string& address() const { return listener_->address(); }
+  // Connections that were too many.
+  uint64_t connections_refused() const { return listener_->refused(); }
 
   // What health checks are told. Serving from the start.
   void SetServing(bool serving);
@@ -44,9 +53,8 @@ class GrpcServer {
  private:
   GrpcServer() = default;
 
-  std::string address_;
-  int port_ = 0;
   bool stopped_ = false;
+  std::unique_ptr<Listener> listener_;
   std::unique_ptr<grpc::Server> server_;
 };
 

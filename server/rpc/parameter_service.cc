@@ -39,8 +39,8 @@ class ParameterService::Service final : public RawMethods {
 };
 
 ParameterService::ParameterService(ShardThread* shard, std::string job_digest,
-                                   Generation generation)
-    : plane_(shard, std::move(job_digest), generation),
+                                   Generation generation, int64_t half_open_pushes_per_host)
+    : plane_(shard, std::move(job_digest), generation, half_open_pushes_per_host),
       service_(std::make_unique<Service>(&plane_)) {}
 
 ParameterService::~ParameterService() = default;

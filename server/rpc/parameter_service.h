@@ -20,8 +20,10 @@ namespace tessera {
 class ParameterService {
  public:
   // `shard` must outlive this. Calls of another job or of a generation before `generation` are
-  // refused.
-  ParameterService(ShardThread* shard, std::string job_digest, Generation generation);
+  // refused. Of one host so many pushes may be open of which not even the header has come; each may hold a
+  // message of memory. Another one makes the oldest give way.
+  ParameterService(ShardThread* shard, std::string job_digest, Generation generation,
+                   int64_t half_open_pushes_per_host = kHalfOpenPushesPerHost);
   ~ParameterService();
 
   // To be given to GrpcServer.

@@ -21,11 +21,40 @@ grpc::ServerReadReactor<grpc::ByteBuffer>* PushCall::Start(DataPlane* plane,
   const std::shared_ptr<PushCall> call(new PushCall(plane, context, reply));
   call->self_ = call;
   call->where_ = "push";
+  plane->half_open_pushes().Add(call->host_, call);
   call->StartRead(&call->message_);
   return call.get();
 }
 
+bool PushCall::EndHalfOpen() {
+  if (!was_half_open_) return true;
+  was_half_open_ = false;
+  plane_->half_open_pushes().Remove(host_, this);
+  absl::MutexLock lock(&mutex_);
+  half_open_ = false;
+  return !gave_way_;
+}
+
+void PushCall::GiveWay() {
+  bool is_half_open = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    is_half_open = half_open_;
+    if (is_half_open) {
+      half_open_ = false;
+      gave_way_ = true;
+    }
+  }
+  // One whose header has come makes place for a later one of its member: reading fails.
+  if (!is_half_open) return context_->TryCancel();
+  Finish(ToGrpc(absl::ResourceExhaustedError(absl::StrCat(
+      "push from ", context_->peer(), ": header has not come, and ",
+      plane_->half_open_pushes().most(), " later pushes of this host wait for theirs, want at most ",
+      plane_->half_open_pushes().most()))));
+}
+
 void PushCall::OnReadDone(bool ok) {
+  if (!EndHalfOpen()) return;
   if (!ok) {
     const absl::Status status = CheckEnd();
     if (!status.ok()) return Fail(status);
@@ -80,6 +109,7 @@ absl::Status PushCall::TakeHeader(const v1::PushHeader& header) {
   TESSERA_RETURN_IF_ERROR(TakeCodec(header));
   TESSERA_RETURN_IF_ERROR(TakeKeys(header));
   TESSERA_RETURN_IF_ERROR(CheckSize(header.payload_bytes()));
+  plane_->member_pushes().Add(header.caller().member(), shared_from_this());
   declared_bytes_ = static_cast<int64_t>(header.payload_bytes());
   push_.member = MemberId(header.caller().member());
   push_.generation = Generation(header.caller().generation());
@@ -318,6 +348,8 @@ void PushCall::Fail(const absl::Status& status) {
 }
 
 void PushCall::OnDone() {
+  plane_->half_open_pushes().Remove(host_, this);
+  if (has_header_) plane_->member_pushes().Remove(push_.member.value(), this);
   // Ends this object unless the shard still holds it.
   const std::shared_ptr<PushCall> self = std::move(self_);
 }

@@ -1,7 +1,7 @@
 // One Push: its bytes stay in the memory that the network gave them, and go to the shard whole.
 //
 //   1. The first message carries the header: caller and declared size are checked before more
-//      is read.
+//      is read. Until it has come the call is half open, and there are only so many (data_plane.h).
 //   2. A payload that is not complete by then waits for a place in staging; until it is granted
 //      nothing is read, so the network's flow control holds the sender.
 //   3. Each chunk is checked for infinities and NaN while it is warm.
@@ -15,6 +15,7 @@
 #include <optional>
 #include <string>
 
+#include <grpcpp/server_context.h>
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/server_callback.h>
 
@@ -24,12 +25,15 @@
 #include "common/codec/arrival_check.h"
 #include "common/codec/coded_keys.h"
 #include "proto/parameter_server.pb.h"
+#include "server/rpc/call_limit.h"
 #include "server/rpc/data_plane.h"
 
 namespace tessera {
 
-// Keeps itself alive until gRPC and the shard are done with it. All but OnCancel runs in sequence.
+// Keeps itself alive until gRPC and the shard are done with it. All but OnCancel and GiveWay runs in
+// sequence.
 class PushCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
+                       public LimitedCall,
                        public std::enable_shared_from_this<PushCall> {
  public:
   static grpc::ServerReadReactor<grpc::ByteBuffer>* Start(DataPlane* plane,
@@ -39,14 +43,20 @@ class PushCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   void OnReadDone(bool ok) override;
   void OnCancel() override;
   void OnDone() override;
+  void GiveWay() override;
 
  private:
   // Where the call stands with the shard's staging.
   enum class Place { kNone, kAsked, kGranted, kAbandoned };
 
   PushCall(DataPlane* plane, grpc::CallbackServerContext* context, grpc::ByteBuffer* reply)
-      : plane_(plane), context_(context), reply_(reply) {}
+      : plane_(plane),
+        context_(context),
+        reply_(reply),
+        host_(NumberOfHost(context->peer())) {}
 
+  // The first message is here: this call gives way to others no more. False: it has.
+  bool EndHalfOpen();
   absl::Status TakeChunk();
   absl::Status TakeHeader(const v1::PushHeader& header);
   absl::Status TakeCodec(const v1::PushHeader& header);
@@ -71,8 +81,10 @@ class PushCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   grpc::ByteBuffer* const reply_;
   std::shared_ptr<PushCall> self_;
 
+  const uint64_t host_;
   grpc::ByteBuffer message_;
   std::string where_;
+  bool was_half_open_ = true;
   bool has_header_ = false;
   bool asked_ = false;  // for a place
   int64_t declared_bytes_ = 0;
@@ -87,6 +99,8 @@ class PushCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   absl::Mutex mutex_;
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
   Place place_ ABSL_GUARDED_BY(mutex_) = Place::kNone;
+  bool half_open_ ABSL_GUARDED_BY(mutex_) = true;
+  bool gave_way_ ABSL_GUARDED_BY(mutex_) = false;  // and is finished
 };
 
 }  // namespace tessera

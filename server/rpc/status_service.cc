@@ -8,6 +8,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "common/rpc/status.h"
+#include "server/rpc/message_limits.h"
 
 namespace tessera {
 namespace {
@@ -76,9 +77,10 @@ class WatchCall final : public grpc::ServerWriteReactor<v1::JobStatus> {
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-grpc::ServerUnaryReactor* Done(grpc::CallbackServerContext* context) {
+grpc::ServerUnaryReactor* Done(grpc::CallbackServerContext* context,
+                               const absl::Status& status = absl::OkStatus()) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(grpc::Status::OK);
+  reactor->Finish(ToGrpc(status));
   return reactor;
 }
 
@@ -99,6 +101,8 @@ grpc::ServerWriteReactor<v1::JobStatus>* StatusService::Watch(grpc::CallbackServ
 grpc::ServerUnaryReactor* AdminService::Drain(grpc::CallbackServerContext* context,
                                               const v1::AdminRequest* request,
                                               v1::AdminReply* reply) {
+  const absl::Status texts = CheckTexts(*request);
+  if (!texts.ok()) return Done(context, texts);
   live_->Run([&](Coordinator& coordinator, absl::Time now) {
     coordinator.Drain(request->reason(), now);
     return 0;
@@ -109,6 +113,8 @@ grpc::ServerUnaryReactor* AdminService::Drain(grpc::CallbackServerContext* conte
 grpc::ServerUnaryReactor* AdminService::Stop(grpc::CallbackServerContext* context,
                                              const v1::AdminRequest* request,
                                              v1::AdminReply* reply) {
+  const absl::Status texts = CheckTexts(*request);
+  if (!texts.ok()) return Done(context, texts);
   live_->Run([&](Coordinator& coordinator, absl::Time now) {
     coordinator.Stop(request->reason(), now);
     return 0;
@@ -119,13 +125,13 @@ grpc::ServerUnaryReactor* AdminService::Stop(grpc::CallbackServerContext* contex
 grpc::ServerUnaryReactor* AdminService::Checkpoint(grpc::CallbackServerContext* context,
                                                    const v1::AdminRequest* request,
                                                    v1::CheckpointReply* reply) {
+  const absl::Status texts = CheckTexts(*request);
+  if (!texts.ok()) return Done(context, texts);
   const absl::StatusOr<uint64_t> number = live_->Run([&](Coordinator& coordinator, absl::Time now) {
     return coordinator.Checkpoint(request->reason(), now);
   });
   if (number.ok()) reply->set_number(*number);
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpc(number.status()));
-  return reactor;
+  return Done(context, number.status());
 }
 
 }  // namespace tessera

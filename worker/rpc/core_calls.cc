@@ -22,6 +22,7 @@ const std::string& PullMethod() {
 
 bool IsTransient(absl::StatusCode code) {
   return code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kAborted ||
+         code == absl::StatusCode::kResourceExhausted ||
          code == absl::StatusCode::kCancelled;
 }
 

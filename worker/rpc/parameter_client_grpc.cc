@@ -25,6 +25,7 @@ constexpr absl::Duration kLetGoTime = absl::Seconds(1);
 // A server cuts off a reader whose network stands still with CANCELLED.
 bool IsTransient(absl::StatusCode code) {
   return code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kAborted ||
+         code == absl::StatusCode::kResourceExhausted ||
          code == absl::StatusCode::kCancelled;
 }
 

@@ -1,4 +1,5 @@
 #include <catch2/catch.hpp>
+#include <cmath>
 
 #include "tests/server/control/control_fixture.h"
 
@@ -56,6 +57,28 @@ TEST_CASE("status gives the learning rate's factor where it changes", "[control]
   Counters(f, 0, 5000, 0, 0);
   CHECK(f.coordinator->Status(f.now).rate_factor() == 1);
   CHECK(f.coordinator->Status(f.now).free_running());
+}
+
+TEST_CASE("a speed that no worker can have is as if it were not known", "[control][status]") {
+  JobFacts facts = Fixture::Facts(1, 2);
+  facts.local_steps = 20;
+  facts.synchronous = false;
+  facts.step_budgets = true;
+  Fixture f(facts);
+  f.Start(2);
+  Speed(f, 1, 10, 100);
+  uint64_t step = 10;
+  for (double speed : {HUGE_VAL, -HUGE_VAL, std::nan(""), -1.0, 1e300}) {
+    INFO(speed);
+    Speed(f, 2, ++step, speed);
+    const v1::JobStatus status = f.coordinator->Status(f.now);
+    // The other's budget is not spoiled.
+    CHECK(status.members(0).step_budget() == 20);
+    CHECK(status.members(1).step_budget() == 0);
+    CHECK(status.members(1).progress().steps_per_second() == 0);
+  }
+  Speed(f, 2, ++step, 25);
+  CHECK(f.coordinator->Status(f.now).members(1).step_budget() == 5);
 }
 
 TEST_CASE("status shows the steps that a slower worker is given, only where it is",

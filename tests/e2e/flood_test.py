@@ -1,0 +1,99 @@
+"""Strangers who open connections and calls and finish none of them, with real processes."""
+import socket
+import struct
+import unittest
+
+from cluster import Cluster, Test, await_true, digits
+
+ENDLESS = 1000000
+CONNECTIONS = 36
+STREAMS = 30  # of each connection
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+DATA, HEADERS, SETTINGS = 0, 1, 4
+END_HEADERS = 4
+
+
+def frame(kind, flags, stream, payload):
+    return struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + payload
+
+
+def field(name, value):
+    """A header, in the form that needs no tables."""
+    return b"\x00" + bytes([len(name)]) + name + bytes([len(value)]) + value
+
+
+def begin_call(stream, method):
+    fields = field(b":method", b"POST") + field(b":scheme", b"http") + field(b":path", method) + \
+        field(b":authority", b"x") + field(b"content-type", b"application/grpc") + field(b"te", b"trailers")
+    return frame(HEADERS, END_HEADERS, stream, fields)
+
+
+def half_a_message(stream):
+    """The prefix of a message of 4 MB, and some of it."""
+    return frame(DATA, 0, stream, b"\x00" + struct.pack(">I", 4000000) + b"\x0a" * 1500)
+
+
+def connect(address):
+    host, port = address.rsplit(":", 1)
+    return socket.create_connection((host, int(port)), timeout=10)
+
+
+def flood(address, method):
+    """A connection with calls of which no message ever ends; None: the server would not have it."""
+    try:
+        stranger = connect(address)
+        stranger.sendall(PREFACE + frame(SETTINGS, 0, 0, b""))
+        for i in range(STREAMS):
+            stranger.sendall(begin_call(2 * i + 1, method) + half_a_message(2 * i + 1))
+        return stranger
+    except OSError:
+        return None
+
+
+def memory(process):
+    with open("/proc/%d/status" % process.pid) as lines:
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) << 10
+
+
+class Flood(Test):
+    def test_a_thousand_calls_that_never_end_do_not_stop_a_job(self):
+        cluster = Cluster(self, digits(epochs=ENDLESS))
+        cluster.await_step(20)
+        before = [memory(server) for server in cluster.servers]
+        strangers = []
+        for method in (b"/tessera.v1.ParameterServer/Push", b"/tessera.v1.ParameterServer/Pull",
+                       b"/tessera.v1.Coordinator/Join"):
+            for server in cluster.servers:
+                strangers += [flood(server.address, method) for _ in range(CONNECTIONS // 3)]
+        self.assertGreater(len([s for s in strangers if s]) * STREAMS, 1000)
+        cluster.await_further(100)
+        for server, was in zip(cluster.servers, before):
+            self.assertTrue(server.alive)
+            self.assertLess(memory(server) - was, 256 << 20)
+        for stranger in strangers:
+            if stranger:
+                stranger.close()
+        cluster.drain()
+        report = cluster.finish()
+        self.assertEqual((report["outcome"], report["members"]["lost"]), ("finished", 0))
+
+    def test_connections_that_say_nothing_do_not_stop_a_job(self):
+        cluster = Cluster(self, digits(epochs=ENDLESS))
+        cluster.await_step(20)
+        # 64 and 8 for each worker are one host's; all are this one's.
+        strangers = [connect(cluster.coordinator) for _ in range(300)]
+        await_true("the server refuses some", lambda: "connection refused host=127.0.0.1" in
+                   cluster.servers[0].output(), explain=cluster.logs)
+        for worker in cluster.workers:
+            self.assertTrue(worker.alive)
+        for stranger in strangers:
+            stranger.close()
+        # Whoever was there trains on, and there is room again for those who come.
+        cluster.await_further(50)
+        cluster.drain()
+        report = cluster.finish()
+        self.assertEqual((report["outcome"], report["members"]["lost"]), ("finished", 0))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,79 @@
+// Pushes that never come to an end: whose they are, how many there may be, and who gives way.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "common/consistency/none.h"
+#include "server/rpc/data_plane.h"
+#include "tests/server/rpc/plain_client.h"
+#include "tests/server/rpc/running_servers.h"
+
+namespace tessera {
+namespace {
+
+std::unique_ptr<ConsistencyPolicy> None() { return MakeNone(1); }
+
+// Pushes that have begun and said nothing, on connections of their own.
+class SilentPushes {
+ public:
+  SilentPushes(RunningServers& servers, int count) {
+    for (int i = 0; i < count; ++i) {
+      if (i % 16 == 0) clients_.push_back(std::make_unique<PlainClient>(servers));
+      contexts_.push_back(std::make_unique<PlainContext>());
+      calls_.push_back(clients_.back()->stub().Push(contexts_.back().get(), &reply_));
+    }
+  }
+  // What the server answers, which it need not before the call has ended.
+  grpc::Status Finish(int i) { return calls_[i]->Finish(); }
+  ~SilentPushes() {
+    for (size_t i = 0; i < calls_.size(); ++i) contexts_[i]->TryCancel();
+  }
+
+ private:
+  v1::PushReply reply_;
+  std::vector<std::unique_ptr<PlainClient>> clients_;
+  std::vector<std::unique_ptr<PlainContext>> contexts_;
+  std::vector<std::unique_ptr<grpc::ClientWriter<v1::PushChunk>>> calls_;
+};
+
+TEST_CASE("pushes whose header does not come give way to later ones, and good pushes pass",
+          "[rpc][service][limits]") {
+  RunningServers servers(TestShape(30, 10), 1, None, 1);
+  PlainClient client(servers);
+  const int most = static_cast<int>(kHalfOpenPushesPerHost);
+  SilentPushes silent(servers, most + 8);
+  for (uint64_t exchange = 1; exchange <= 3; ++exchange) {
+    REQUIRE(client.Push(client.Chunks(1, exchange, 1.0f)).ok());
+  }
+  CHECK(At(client.Now().bytes, 0) != 0);
+  // Connections may overtake each other: any of the first ones.
+  grpc::Status status;
+  for (int i = 0; i < 8 && status.ok(); ++i) status = silent.Finish(i);
+  CHECK(status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED);
+  CHECK(status.error_message().find("header has not come, and 64 later pushes of this host wait for "
+                                    "theirs, want at most 64") != std::string::npos);
+}
+
+TEST_CASE("a member's push gives way when it has begun too many others", "[rpc][service][limits]") {
+  RunningServers servers(TestShape(1200, 1000), 1, None, 1);
+  PlainClient client(servers);
+  std::vector<std::unique_ptr<PlainContext>> contexts;
+  std::vector<std::unique_ptr<grpc::ClientWriter<v1::PushChunk>>> calls;
+  v1::PushReply reply;
+  const auto chunks = client.Chunks(1, 1, 1.0f);
+  for (size_t i = 0; i < kPushesPerMemberMax; ++i) {
+    contexts.push_back(std::make_unique<PlainContext>());
+    calls.push_back(client.stub().Push(contexts.back().get(), &reply));
+    REQUIRE(calls.back()->Write(chunks[0]));
+  }
+  // As many as may be: the member's next one is whole, and takes the place of the first.
+  REQUIRE(client.Push(chunks).ok());
+  CHECK(calls[0]->Finish().error_code() == grpc::StatusCode::CANCELLED);
+  for (const auto& context : contexts) context->TryCancel();
+  CHECK(At(client.Now().bytes, 1200 * 1000) == 1.5f);
+}
+
+}  // namespace
+}  // namespace tessera
