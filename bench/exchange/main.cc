@@ -3,7 +3,8 @@
 //
 // Per size: a server process with one parameter of that size, and this process as the worker.
 // Values are verified first. Then dense pulls and pushes are timed in turn with a plain blocking
-// socket between the same two processes; medians over the repetitions.
+// socket between the same two processes; medians over the repetitions. With --tls both sides show each
+// other a certificate that is made for the run, and the plain socket stays plain.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -25,6 +26,7 @@
 #include "common/consistency/none.h"
 #include "common/layout/parameters.h"
 #include "common/layout/shard_map.h"
+#include "common/rpc/security.h"
 #include "common/rpc/transport.h"
 #include "common/rule/add.h"
 #include "server/rpc/grpc_server.h"
@@ -74,10 +76,38 @@ int Serve(int64_t entries) {
   return 0;
 }
 
+// A folder with a certificate for this machine and its key; empty: plain text.
+std::string MakeIdentity(bool tls) {
+  if (!tls) return "";
+  const char* const base = std::getenv("TEST_TMPDIR");
+  std::string folder = absl::StrCat(base == nullptr ? "/tmp" : base, "/exchange-XXXXXX");
+  TESSERA_CHECK(mkdtemp(&folder[0]) != nullptr);
+  const std::string command = absl::StrCat(
+      "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=exchange -addext "
+      "subjectAltName=IP:127.0.0.1 -keyout ",
+      folder, "/key -out ", folder, "/certificate 2>/dev/null");
+  TESSERA_CHECK(std::system(command.c_str()) == 0);
+  return folder;
+}
+
+void TakeIdentity(const std::string& folder) {
+  if (folder.empty()) return;
+  SecurityFiles files;
+  files.certificate = files.authority = folder + "/certificate";
+  files.private_key = folder + "/key";
+  TESSERA_CHECK(UseSecurity(files).ok());
+}
+
+void ForgetIdentity(const std::string& folder) {
+  if (folder.empty()) return;
+  for (const char* name : {"/certificate", "/key"}) std::remove((folder + name).c_str());
+  rmdir(folder.c_str());
+}
+
 // This binary again, as the server.
 class ServerProcess {
  public:
-  explicit ServerProcess(int64_t entries) {
+  ServerProcess(int64_t entries, const std::string& identity) {
     int to_child[2];
     int from_child[2];
     TESSERA_CHECK(pipe(to_child) == 0 && pipe(from_child) == 0);
@@ -88,7 +118,8 @@ class ServerProcess {
       dup2(to_child[0], STDIN_FILENO);
       dup2(from_child[1], STDOUT_FILENO);
       for (const int fd : {to_child[0], to_child[1], from_child[0], from_child[1]}) close(fd);
-      execl("/proc/self/exe", "exchange", "--serve", count.c_str(), nullptr);
+      execl("/proc/self/exe", "exchange", "--serve", count.c_str(), "--identity", identity.c_str(),
+            nullptr);
       _exit(127);
     }
     close(to_child[0]);
@@ -127,9 +158,9 @@ double Median(std::vector<double> v) {
 // One worker with its server.
 class Pair {
  public:
-  Pair(int64_t entries, int channels)
+  Pair(int64_t entries, int channels, const std::string& identity)
       : shape_(OneParameter(entries)),
-        process_(entries),
+        process_(entries, identity),
         plain_(process_.plain_port, 4 * shape_.size),
         update_(shape_.size, 0.25f),
         values_(shape_.size) {
@@ -204,8 +235,8 @@ std::string Copies(PlainStreamClient& plain, int64_t bytes, Run run) {
   return text;
 }
 
-void RunSize(int64_t bytes, int repetitions, int channels) {
-  Pair pair(bytes / 4 / kColumns * kColumns, channels);
+void RunSize(int64_t bytes, int repetitions, int channels, const std::string& identity) {
+  Pair pair(bytes / 4 / kColumns * kColumns, channels, identity);
   pair.Verify();
   if (CopiedBytes() > 0) {
     const std::string pull = Copies(pair.plain(), pair.bytes(), [&] { pair.Pull(); });
@@ -237,8 +268,8 @@ void RunSize(int64_t bytes, int repetitions, int channels) {
   std::fflush(stdout);
 }
 
-void RunRoundTrip(int repetitions, int channels) {
-  Pair pair(1000, channels);
+void RunRoundTrip(int repetitions, int channels, const std::string& identity) {
+  Pair pair(1000, channels, identity);
   pair.Verify();
   std::vector<double> seconds;
   for (int i = -repetitions / 10; i < repetitions; ++i) {
@@ -255,7 +286,8 @@ int Main(int argc, char** argv) {
   ConfigureAllocator();
   CLI::App app("Times pulls and pushes between one worker and one server process.");
   std::vector<int64_t> sizes = {64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20};
-  bool tiny = false;
+  bool tiny = false, tls = false;
+  std::string identity;
   int channels = 1;
   double gigabytes = 0.7;
   int64_t serve = -1;
@@ -263,8 +295,12 @@ int Main(int argc, char** argv) {
   app.add_option("--channels", channels, "connections per server, 1 or 2");
   app.add_option("--gigabytes", gigabytes, "moved per size and direction");
   app.add_flag("--tiny", tiny, "small sizes, few repetitions: a test");
+  app.add_flag("--tls", tls, "TLS, each side with a certificate");
   app.add_option("--serve", serve, "")->group("");
+  app.add_option("--identity", identity, "")->group("");
   CLI11_PARSE(app, argc, argv);
+  if (serve < 0) identity = MakeIdentity(tls);
+  TakeIdentity(identity);
   if (serve >= 0) return Serve(serve);
   if (tiny) {
     sizes = {64 << 10, 1 << 20};
@@ -273,9 +309,11 @@ int Main(int argc, char** argv) {
   std::printf("            plain GB/s      tessera GB/s (share of plain)\n");
   std::printf("     bytes     in    out     pull            push\n");
   for (const int64_t size : sizes) {
-    RunSize(size, std::max(9, std::min(400, static_cast<int>(1e9 * gigabytes / size))), channels);
+    RunSize(size, std::max(9, std::min(400, static_cast<int>(1e9 * gigabytes / size))), channels,
+            identity);
   }
-  RunRoundTrip(tiny ? 100 : 3000, channels);
+  RunRoundTrip(tiny ? 100 : 3000, channels, identity);
+  ForgetIdentity(identity);
   return 0;
 }
 
