@@ -5,9 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
 #include "common/base/check.h"
 #include "common/base/log.h"
+#include "common/base/steady_clock.h"
 #include "server/checkpoint/checkpoint_directory.h"
 #include "server/checkpoint/restore.h"
 #include "server/shard/shard_messages.h"
@@ -117,7 +117,7 @@ void ServerCheckpoints::Restore(const v1::RestoreOrder& order, ShardThread* shar
   const uint64_t step = order.step();
   shard->Replace(
       [this, path, step, make = std::move(make)]() -> absl::StatusOr<std::unique_ptr<Shard>> {
-        const absl::Time begin = absl::Now();
+        const absl::Time begin = SteadyNow();
         TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint,
                                  Checkpoint::Open(path));
         TESSERA_RETURN_IF_ERROR(CheckRestorable(checkpoint->manifest(), model_));
@@ -130,7 +130,7 @@ void ServerCheckpoints::Restore(const v1::RestoreOrder& order, ShardThread* shar
         std::unique_ptr<Shard> fresh = make();
         TESSERA_RETURN_IF_ERROR(LoadShard(*checkpoint, fresh.get()));
         Log(LogLevel::kInfo, absl::StrCat("checkpoint: restored step=", step,
-                                          " ms=", absl::ToInt64Milliseconds(absl::Now() - begin)));
+                                          " ms=", absl::ToInt64Milliseconds(SteadyNow() - begin)));
         return fresh;
       },
       std::move(done));

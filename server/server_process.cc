@@ -18,11 +18,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/process.h"
+#include "common/base/steady_clock.h"
 #include "common/base/termination.h"
 #include "common/config/job_digest.h"
 #include "common/config/job_reader.h"
@@ -387,7 +387,7 @@ absl::Status ServerProcess::AwaitEnd() {
     outcome = *link_ended_;
   }
   if (is_coordinator()) {
-    coordinator_->AwaitEnd(absl::Now() + absl::Nanoseconds(job_.cluster().lease_timeout()) +
+    coordinator_->AwaitEnd(SteadyNow() + absl::Nanoseconds(job_.cluster().lease_timeout()) +
                            kEndMargin);
     if (const absl::Status job = coordinator_->outcome(); !job.ok()) outcome = job;
     const absl::Status written = WriteReport(coordinator_->Status());

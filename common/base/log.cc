@@ -19,8 +19,10 @@ std::atomic<LogLevel> least_level{LogLevel::kInfo};
 
 void SetLogLevel(LogLevel level) { least_level = level; }
 
+bool IsLogged(LogLevel level) { return level >= least_level; }
+
 void Log(LogLevel level, absl::string_view line) {
-  if (level < least_level) return;
+  if (!IsLogged(level)) return;
   static constexpr char kLetters[] = {'D', 'I', 'W', 'E'};
   // User text may hold line breaks; one event stays one line.
   const std::string text =

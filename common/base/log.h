@@ -11,7 +11,7 @@
 namespace tessera {
 
 enum class LogLevel {
-  kDebug,    // for whoever reads the code: one line per exchange at most
+  kDebug,    // for whoever reads the code, or audits a run: one line per exchange at most
   kInfo,     // a state change that belongs to a healthy job: joined, plan, evaluation
   kWarning,  // something was lost and the job goes on: a lease, a refused push
   kError,    // this process ends because of it
@@ -19,6 +19,8 @@ enum class LogLevel {
 
 // Lines below this level are dropped. Default kInfo. Call before threads start.
 void SetLogLevel(LogLevel level);
+// Whether lines of this level are written, where making one is work.
+bool IsLogged(LogLevel level);
 
 // Writes one line whole, from any thread.
 void Log(LogLevel level, absl::string_view line);

@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/base/steady_clock.h"
 #include "common/config/job_check.h"
 #include "common/rpc/control_channel.h"
 #include "proto/status.grpc.pb.h"
@@ -59,7 +60,7 @@ int RequestCheckpoint(const CheckpointOptions& options) {
     if (!asked.ok()) return Fail(options, asked.error_message());
   }
   bool told = options.quiet;
-  for (const absl::Time begin = absl::Now(); true;) {
+  for (const absl::Time begin = SteadyNow(); true;) {
     grpc::ClientContext context;
     SetDeadline(&context);
     v1::JobStatus status;
@@ -75,7 +76,7 @@ int RequestCheckpoint(const CheckpointOptions& options) {
       return 0;
     }
     if (status.state() == "done") return Fail(options, "the job has ended");
-    if (!told && absl::Now() - begin > kTellAfter) {
+    if (!told && SteadyNow() - begin > kTellAfter) {
       told = true;
       const std::string who = absl::StrJoin(status.waiting_for(), ", ");
       std::fprintf(stderr, "tessera: the job is %s and has not come to a checkpoint yet%s%s\n",

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
+#include "common/base/steady_clock.h"
 #include "common/metrics/staleness.h"
 #include "deploy/cli/terminal.h"
 #include "deploy/cli/wrap.h"
@@ -70,7 +70,7 @@ void Progress::Show(const v1::JobStatus& status) {
                         entry.train_loss(), entry.test_loss(), entry.test_accuracy()));
   }
   if (!live_) return;
-  const absl::Time now = absl::Now();
+  const absl::Time now = SteadyNow();
   if (status.step() != step_ || step_moved_ == absl::InfiniteFuture()) step_moved_ = now;
   step_ = status.step();
   const bool stalled = now - step_moved_ > kStalledAfter;

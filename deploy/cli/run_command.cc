@@ -19,6 +19,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/base/check.h"
+#include "common/base/steady_clock.h"
 #include "common/base/termination.h"
 #include "common/config/job_reader.h"
 #include "common/method/recipe.h"
@@ -186,13 +187,13 @@ absl::Status JobRun::StartServer(int rank) {
 
 absl::Status JobRun::AwaitFirstServer(const std::atomic<int>& signals) {
   const std::string path = absl::StrCat(directory_, "/server-0.address");
-  const absl::Time limit = absl::Now() + kServerStartMax;
+  const absl::Time limit = SteadyNow() + kServerStartMax;
   while (true) {
     std::ifstream file(path);
     if (std::getline(file, coordinator_) && !coordinator_.empty()) return absl::OkStatus();
     TESSERA_RETURN_IF_ERROR(CheckServers(std::nullopt));
     if (signals > 0) return absl::CancelledError("stopped before the job began");
-    if (absl::Now() > limit) {
+    if (SteadyNow() > limit) {
       return absl::DeadlineExceededError(absl::StrCat("server 0 has not come up within ",
                                                       absl::FormatDuration(kServerStartMax),
                                                       "; its log: ", LogPath("server-0")));
@@ -239,9 +240,9 @@ absl::Status JobRun::CheckWorkers(const std::optional<v1::JobStatus>& status) {
     const std::optional<ChildProcess::Exit> exit = workers_[i].Poll();
     all_ended = all_ended && exit.has_value();
     if (!exit.has_value() || exit->ok() || worker_noticed_[i]) continue;
-    worker_ended_[i] = std::min(worker_ended_[i], absl::Now());
+    worker_ended_[i] = std::min(worker_ended_[i], SteadyNow());
     // What is known of the job may be older than the worker's end.
-    if (exit->code == 2 || (!begun && absl::Now() - worker_ended_[i] > kLastWordsMax)) {
+    if (exit->code == 2 || (!begun && SteadyNow() - worker_ended_[i] > kLastWordsMax)) {
       return ChildError(workers_[i], *exit, ", and the job cannot begin without it");
     }
     if (!begun) continue;
@@ -254,9 +255,9 @@ absl::Status JobRun::CheckWorkers(const std::optional<v1::JobStatus>& status) {
   }
   if (!all_ended) return absl::OkStatus();
   // The servers notice by themselves; but not one that hangs.
-  if (workers_ended_ == absl::InfiniteFuture()) workers_ended_ = absl::Now();
+  if (workers_ended_ == absl::InfiniteFuture()) workers_ended_ = SteadyNow();
   const absl::Duration limit = absl::Nanoseconds(job_.cluster().lease_timeout()) + kChildEndMax;
-  if (absl::Now() - workers_ended_ < limit) return absl::OkStatus();
+  if (SteadyNow() - workers_ended_ < limit) return absl::OkStatus();
   return absl::AbortedError(absl::StrCat("all workers have ended, but the servers have not within ",
                                          absl::FormatDuration(limit), "; server 0's last lines:\n",
                                          servers_[0].LogTail(8)));
@@ -264,8 +265,8 @@ absl::Status JobRun::CheckWorkers(const std::optional<v1::JobStatus>& status) {
 
 // Whether server 0 says that the job has failed. One that is about to say so gets `patience`.
 bool JobRun::JobFailed(absl::Duration patience) const {
-  const absl::Time limit = absl::Now() + patience;
-  while (!status_->ended().has_value() && absl::Now() < limit) absl::SleepFor(kPollInterval);
+  const absl::Time limit = SteadyNow() + patience;
+  while (!status_->ended().has_value() && SteadyNow() < limit) absl::SleepFor(kPollInterval);
   const std::optional<v1::JobStatus> status = status_->latest();
   return status.has_value() && !status->failure().empty();
 }
@@ -278,9 +279,9 @@ absl::Status JobRun::Follow(const std::atomic<int>& signals) {
     const std::optional<absl::Status> ended = status_->ended();
     const std::optional<v1::JobStatus> status = status_->latest();
     if (status.has_value() && !options_.quiet &&
-        (ended.has_value() || absl::Now() - shown > absl::Milliseconds(100))) {
+        (ended.has_value() || SteadyNow() - shown > absl::Milliseconds(100))) {
       progress_.Show(*status);
-      shown = absl::Now();
+      shown = SteadyNow();
     }
     if (ended.has_value() || (status.has_value() && !status->report_json().empty()))
       return absl::OkStatus();
@@ -302,14 +303,14 @@ absl::Status JobRun::Follow(const std::atomic<int>& signals) {
 }
 
 void JobRun::AwaitChildren(absl::Duration limit) {
-  const absl::Time end = absl::Now() + limit;
+  const absl::Time end = SteadyNow() + limit;
   const auto all_ended = [this] {
     bool all = true;
     for (ChildProcess& child : workers_) all = child.Poll().has_value() && all;
     for (ChildProcess& child : servers_) all = child.Poll().has_value() && all;
     return all;
   };
-  while (!all_ended() && absl::Now() < end) absl::SleepFor(absl::Milliseconds(5));
+  while (!all_ended() && SteadyNow() < end) absl::SleepFor(absl::Milliseconds(5));
 }
 
 absl::Status JobRun::WriteReport(const v1::JobStatus& status) const {

@@ -15,10 +15,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/base/check.h"
 #include "common/base/log.h"
+#include "common/base/steady_clock.h"
 #include "common/base/termination.h"
 #include "common/config/job_reader.h"
 #include "common/config/quantity.h"
@@ -147,7 +147,7 @@ absl::Status Simulate(const SimulateOptions& options, SimulationOptions simulate
                               FormatDuration(simulated.step_time), " a step of the whole model"));
   }
   bool draining = false;
-  absl::Time shown = absl::Now();
+  absl::Time shown = SteadyNow();
   while (!simulation->Run(kEventsAtOnce)) {
     if (signals > 1) return absl::CancelledError("stopped at once; no report");
     if (signals == 1 && !draining) {
@@ -156,9 +156,9 @@ absl::Status Simulate(const SimulateOptions& options, SimulationOptions simulate
       std::fprintf(stderr, "tessera: ending the simulated job; again to stop at once\n");
       simulation->Drain("interrupted");
     }
-    if (options.quiet || absl::Now() - shown < kShowInterval) continue;
+    if (options.quiet || SteadyNow() - shown < kShowInterval) continue;
     progress.Show(simulation->Status());
-    shown = absl::Now();
+    shown = SteadyNow();
   }
   const v1::JobStatus status = simulation->Status();
   if (!options.quiet) progress.Show(status);

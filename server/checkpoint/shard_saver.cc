@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "common/base/check.h"
+#include "common/base/steady_clock.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/durable_file.h"
 #include "common/checkpoint/safetensors_writer.h"
@@ -36,7 +36,7 @@ void ShardSaver::Save(ShardCopy copy, Done done) {
   {
     absl::MutexLock lock(&mutex_);
     if (tasks_.size() < kTasksMax) {
-      tasks_.push_back({std::move(copy), std::move(done), absl::Now()});
+      tasks_.push_back({std::move(copy), std::move(done), SteadyNow()});
       return;
     }
   }
@@ -84,7 +84,7 @@ void ShardSaver::Run() {
       absl::MutexLock lock(&mutex_);
       tasks_.pop_front();
     }
-    task.done(task.copy, file, absl::Now() - task.copied);
+    task.done(task.copy, file, SteadyNow() - task.copied);
   }
 }
 

@@ -12,8 +12,9 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
 #include "common/base/log.h"
+#include "common/base/steady_clock.h"
+#include "common/base/wakeup.h"
 #include "common/metrics/process_memory.h"
 #include "common/rpc/control_channel.h"
 #include "common/rpc/status.h"
@@ -56,8 +57,16 @@ struct AttachLink::State : std::enable_shared_from_this<AttachLink::State> {
   // Asks the shard for counters; they are sent when they come.
   void Inspect(bool closing);
   void Queue(v1::ShardMessage message) {
-    absl::MutexLock lock(&mutex);
-    if (connected) queue.push_back(std::move(message));
+    {
+      absl::MutexLock lock(&mutex);
+      if (connected) queue.push_back(std::move(message));
+    }
+    write.Notify();
+  }
+  // Both threads have to look whether this is the end.
+  void Wake() {
+    pause.Notify();
+    write.Notify();
   }
   void End(absl::Status status);
   bool Stopping() {
@@ -67,13 +76,15 @@ struct AttachLink::State : std::enable_shared_from_this<AttachLink::State> {
 
   const Options options;
   v1::ServerHello hello;  // constant
+  Wakeup pause;  // of the thread that reads
+  Wakeup write;  // there is something to write
   absl::Mutex mutex;
   bool stopping ABSL_GUARDED_BY(mutex) = false;
   bool ended ABSL_GUARDED_BY(mutex) = false;
   bool connected ABSL_GUARDED_BY(mutex) = false;
   bool writing ABSL_GUARDED_BY(mutex) = false;
   bool heard_once ABSL_GUARDED_BY(mutex) = false;
-  absl::Time last_heard ABSL_GUARDED_BY(mutex) = absl::Now();
+  absl::Time last_heard ABSL_GUARDED_BY(mutex) = SteadyNow();
   grpc::ClientContext* context ABSL_GUARDED_BY(mutex) = nullptr;
   Stream* stream ABSL_GUARDED_BY(mutex) = nullptr;
   std::deque<v1::ShardMessage> queue ABSL_GUARDED_BY(mutex);
@@ -99,6 +110,7 @@ void AttachLink::State::End(absl::Status status) {
     ended = true;
     if (context != nullptr && !status.ok()) context->TryCancel();
   }
+  Wake();
   if (options.on_end) options.on_end(std::move(status));
 }
 
@@ -135,6 +147,7 @@ void AttachLink::State::HandlePropose(const v1::Proposal& proposal) {
     if (number == last_proposal) {
       // The connection was made anew. An answer that is not there yet comes by itself.
       if (last_answer.has_proposal_reply()) queue.push_back(last_answer);
+      write.Notify();
       return;
     }
     last_proposal = number;
@@ -172,6 +185,7 @@ void AttachLink::State::HandleCheckpoint(const v1::CheckpointOrder& order) {
     absl::MutexLock lock(&mutex);
     if (last_part.part().number() == order.mark().number()) {
       queue.push_back(last_part);  // The connection was made anew.
+      write.Notify();
       return;
     }
   }
@@ -221,7 +235,7 @@ void AttachLink::State::HandleRestore(const v1::RestoreOrder& order) {
 void AttachLink::State::Handle(const v1::PlanMessage& message) {
   {
     absl::MutexLock lock(&mutex);
-    last_heard = absl::Now();
+    last_heard = SteadyNow();
     heard_once = true;
   }
   if (message.has_restore()) HandleRestore(message.restore());
@@ -276,7 +290,7 @@ void AttachLink::State::Inspect(bool closing) {
 // One connection after another.
 void AttachLink::State::Read() {
   auto stub = v1::Coordinator::NewStub(OpenControlChannel(options.coordinator));
-  absl::Time next_log = absl::Now() + kWaitingLogInterval;
+  absl::Time next_log = SteadyNow() + kWaitingLogInterval;
   while (!Stopping()) {
     grpc::ClientContext call;
     {
@@ -295,6 +309,7 @@ void AttachLink::State::Read() {
       stream = opened.get();
       connected = true;
     }
+    write.Notify();
     v1::PlanMessage message;
     std::string refusal;
     while (opened->Read(&message)) {
@@ -305,7 +320,7 @@ void AttachLink::State::Read() {
       Handle(message);
       message.Clear();
     }
-    bool was_draining, was_leaving;
+    bool was_draining, was_leaving, never_heard;
     absl::Status job_outcome;
     {
       absl::MutexLock lock(&mutex);
@@ -331,41 +346,42 @@ void AttachLink::State::Read() {
     } else if (was_draining) {
       End(job_outcome);
     }
-    absl::MutexLock lock(&mutex);
-    if (!heard_once && absl::Now() > next_log) {
-      next_log = absl::Now() + kWaitingLogInterval;
+    {
+      absl::MutexLock lock(&mutex);
+      never_heard = !heard_once;
+    }
+    if (never_heard && SteadyNow() > next_log) {
+      next_log = SteadyNow() + kWaitingLogInterval;
       Log(LogLevel::kInfo, absl::StrCat("control: waiting for the coordinator at=",
                                         options.coordinator, " why=\"", status.message(), "\""));
     }
-    const auto done = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex) { return stopping || ended; };
-    mutex.AwaitWithTimeout(absl::Condition(&done), kRetryPause);
+    pause.WaitFor(kRetryPause);
   }
 }
 
 // Sends what is queued, asks for counters when it is time, and watches the lease.
 void AttachLink::State::Write() {
   const absl::Duration interval = std::min(kCountersInterval, options.lease_timeout / 4);
-  absl::Time next_counters = absl::Now() + interval;
+  absl::Time next_counters = SteadyNow() + interval;
+  bool has_more = false;
   while (true) {
     v1::ShardMessage message;
     Stream* to = nullptr;
     bool inspect = false, lost = false;
+    if (!has_more) write.WaitUntil(next_counters);
     {
       absl::MutexLock lock(&mutex);
-      const auto due = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex) {
-        return stopping || ended || (stream != nullptr && !queue.empty());
-      };
-      mutex.AwaitWithDeadline(absl::Condition(&due), next_counters);
       if (stopping || ended) return;
-      lost = heard_once && absl::Now() - last_heard > options.lease_timeout;
+      lost = heard_once && SteadyNow() - last_heard > options.lease_timeout;
       if (stream != nullptr && !queue.empty()) {
         to = stream;
         message = std::move(queue.front());
         queue.pop_front();
         writing = true;
       }
-      if (absl::Now() >= next_counters) {
-        next_counters = absl::Now() + interval;
+      has_more = to != nullptr && !queue.empty();
+      if (SteadyNow() >= next_counters) {
+        next_counters = SteadyNow() + interval;
         inspect = !inspecting && !draining;
         inspecting = inspecting || inspect;
       }
@@ -402,6 +418,7 @@ AttachLink::~AttachLink() {
     state_->stopping = true;
     if (state_->context != nullptr) state_->context->TryCancel();
   }
+  state_->Wake();
   state_->options.shard->SetCoreListener(nullptr);
   reader_.join();
   writer_.join();

@@ -4,12 +4,13 @@
 
 #include "absl/memory/memory.h"
 #include "common/base/check.h"
+#include "common/base/steady_clock.h"
 
 namespace tessera {
 
 absl::StatusOr<std::unique_ptr<LiveCoordinator>> LiveCoordinator::Create(JobFacts facts) {
   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Coordinator> coordinator,
-                           Coordinator::Create(std::move(facts), absl::Now()));
+                           Coordinator::Create(std::move(facts), SteadyNow()));
   return absl::WrapUnique(new LiveCoordinator(std::move(coordinator)));
 }
 
@@ -21,19 +22,12 @@ LiveCoordinator::LiveCoordinator(std::unique_ptr<Coordinator> coordinator)
 }
 
 LiveCoordinator::~LiveCoordinator() {
-  {
-    absl::MutexLock lock(&mutex_);
-    stopping_ = true;
-  }
+  stop_.Notify();
   ticker_.join();
 }
 
 void LiveCoordinator::Tick() {
-  while (true) {
-    {
-      absl::MutexLock lock(&mutex_);
-      if (mutex_.AwaitWithTimeout(absl::Condition(&stopping_), tick_)) return;
-    }
+  while (!stop_.WaitFor(tick_)) {
     Run([](Coordinator& coordinator, absl::Time now) {
       coordinator.Tick(now);
       return 0;
@@ -128,13 +122,17 @@ bool LiveCoordinator::Forget(MemberId member, const void* call) {
 
 v1::JobStatus LiveCoordinator::Status() {
   absl::MutexLock lock(&mutex_);
-  return coordinator_->Status(absl::Now());
+  return coordinator_->Status(SteadyNow());
 }
 
 bool LiveCoordinator::AwaitEnd(absl::Time deadline) {
-  absl::MutexLock lock(&mutex_);
-  const auto ended = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return coordinator_->ended(); };
-  return mutex_.AwaitWithDeadline(absl::Condition(&ended), deadline);
+  while (true) {
+    {
+      absl::MutexLock lock(&mutex_);
+      if (coordinator_->ended()) return true;
+    }
+    if (!end_.WaitUntil(deadline)) return false;
+  }
 }
 
 absl::Status LiveCoordinator::outcome() {

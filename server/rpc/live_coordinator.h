@@ -15,8 +15,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/base/steady_clock.h"
+#include "common/base/wakeup.h"
 #include "proto/coordinator.pb.h"
 #include "proto/status.pb.h"
 #include "server/control/coordinator.h"
@@ -48,8 +49,9 @@ class LiveCoordinator {
     Answers answers;
     auto result = [&] {
       absl::MutexLock lock(&mutex_);
-      auto value = event(*coordinator_, absl::Now());
+      auto value = event(*coordinator_, SteadyNow());
       answers = Dispatch();
+      if (coordinator_->ended()) end_.Notify();
       return value;
     }();
     Deliver(std::move(answers));
@@ -72,7 +74,7 @@ class LiveCoordinator {
   bool Forget(MemberId member, const void* call);
 
   v1::JobStatus Status();
-  // Blocks until the job has ended or `deadline`; false: it runs on.
+  // Blocks until the job has ended or `deadline` of SteadyNow; false: it runs on. One thread.
   bool AwaitEnd(absl::Time deadline);
   // OK: the job finished. Call when it has ended.
   absl::Status outcome();
@@ -99,7 +101,8 @@ class LiveCoordinator {
   std::map<ShardId, Sink> sinks_ ABSL_GUARDED_BY(mutex_);
   std::map<MemberId, Waiter> waiters_ ABSL_GUARDED_BY(mutex_);
   std::function<void(DiskTask)> disk_ ABSL_GUARDED_BY(mutex_);
-  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  Wakeup stop_;
+  Wakeup end_;  // whenever the job may have ended
   std::thread ticker_;
 };
 

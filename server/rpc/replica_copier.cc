@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "common/base/check.h"
 #include "common/base/log.h"
+#include "common/base/steady_clock.h"
 #include "common/rpc/status.h"
 #include "common/rpc/transport.h"
 #include "proto/parameter_server.grpc.pb.h"
@@ -31,6 +32,7 @@ ReplicaCopier::~ReplicaCopier() {
   {
     absl::MutexLock lock(&mutex_);
     stopping_ = true;
+    stop_.Notify();
     if (call_ != nullptr) call_->TryCancel();
   }
   if (thread_.joinable()) thread_.join();
@@ -55,13 +57,13 @@ bool ReplicaCopier::WantsCopy() {
 }
 
 void ReplicaCopier::Run() {
-  absl::Time next_log = absl::Now() + kLogInterval;
+  absl::Time next_log = SteadyNow() + kLogInterval;
   absl::Duration pause = kPause;
   while (true) {
     std::string donor;
+    if (stop_.WaitFor(pause)) return;
     {
       absl::MutexLock lock(&mutex_);
-      if (mutex_.AwaitWithTimeout(absl::Condition(&stopping_), pause)) return;
       donor = donor_;
     }
     absl::Status status = absl::UnavailableError("not all workers push here yet");
@@ -74,8 +76,8 @@ void ReplicaCopier::Run() {
       Log(LogLevel::kInfo, absl::StrCat("server: replica copied from=", donor));
       return;
     }
-    if (absl::Now() < next_log) continue;
-    next_log = absl::Now() + kLogInterval;
+    if (SteadyNow() < next_log) continue;
+    next_log = SteadyNow() + kLogInterval;
     Log(LogLevel::kInfo,
         absl::StrCat("server: waiting for a copy from=", donor, " why=\"", status.message(), "\""));
   }

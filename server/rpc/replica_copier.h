@@ -10,6 +10,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "common/base/wakeup.h"
 #include "server/shard/shard_thread.h"
 
 namespace tessera {
@@ -36,6 +37,7 @@ class ReplicaCopier {
   absl::Mutex mutex_;
   std::string donor_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  Wakeup stop_;  // notified with stopping_
   grpc::ClientContext* call_ ABSL_GUARDED_BY(mutex_) = nullptr;
   std::thread thread_;
 };

@@ -1,9 +1,9 @@
 #include "server/shard/shard_thread.h"
+#include "common/base/steady_clock.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "absl/time/clock.h"
 
 namespace tessera {
 
@@ -27,6 +27,7 @@ ShardThread::~ShardThread() {
     absl::MutexLock lock(&mutex_);
     stopping_ = true;
   }
+  wakeup_.Notify();
   thread_.join();
   Refuse(absl::CancelledError("shard: the server is stopping"));
 }
@@ -37,29 +38,30 @@ void ShardThread::Refuse(const absl::Status& why) {
 }
 
 void ShardThread::Post(std::function<void()> event) {
-  absl::MutexLock lock(&mutex_);
-  events_.push_back(std::move(event));
+  {
+    absl::MutexLock lock(&mutex_);
+    events_.push_back(std::move(event));
+  }
+  wakeup_.Notify();
 }
 
 void ShardThread::Run() {
   std::vector<std::function<void()>> events;
-  bool idle = false;
+  bool idle = false, stopping = false;
   absl::Time deadline = absl::InfiniteFuture();
   while (true) {
+    if (idle) wakeup_.WaitUntil(deadline);
     {
       absl::MutexLock lock(&mutex_);
-      const auto has_event = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-        return !events_.empty() || stopping_;
-      };
-      if (idle) mutex_.AwaitWithDeadline(absl::Condition(&has_event), deadline);
       events.swap(events_);
-      if (events.empty() && stopping_) return;
+      stopping = stopping_;
     }
+    if (events.empty() && stopping) return;
     for (std::function<void()>& event : events) event();
     const bool had_events = !events.empty();
     events.clear();
     // One piece of work at a time, so that pushes and reads that come meanwhile are answered soon.
-    const bool worked = shard_->Advance(absl::Now());
+    const bool worked = shard_->Advance(SteadyNow());
     // Before anybody reads: whoever is told of a checkpoint must find that it has been made.
     if (std::optional<ShardCopy> copy = shard_->TakeCopy()) copy_taken_(*std::move(copy));
     if (worked || had_events) {
@@ -67,7 +69,7 @@ void ShardThread::Run() {
       GrantReservations();
       TellCoreReport();
     }
-    idle = !worked;
+    idle = !worked && !stopping;
     deadline = shard_->Deadline().value_or(absl::InfiniteFuture());
   }
 }
@@ -144,12 +146,16 @@ uint64_t ShardThread::Park(MemberId member, Exchange after, RestWord word,
     done(**std::move(result));
     return true;
   };
-  absl::MutexLock lock(&mutex_);
-  const uint64_t id = read.id = next_read_++;
-  events_.push_back([this, member, after, word, read = std::move(read)]() mutable {
-    shard_->Rest(member, after, word);
-    reads_.push_back(std::move(read));
-  });
+  uint64_t id = 0;
+  {
+    absl::MutexLock lock(&mutex_);
+    id = read.id = next_read_++;
+    events_.push_back([this, member, after, word, read = std::move(read)]() mutable {
+      shard_->Rest(member, after, word);
+      reads_.push_back(std::move(read));
+    });
+  }
+  wakeup_.Notify();
   return id;
 }
 
@@ -213,7 +219,7 @@ void ShardThread::ReadOutside(MemberId member, Exchange after, RestWord word,
                               std::function<void(ReadResult)> done) {
   Post([this, member, after, word, done = std::move(done)] {
     shard_->Rest(member, after, word);
-    shard_->FoldAccepted(absl::Now());
+    shard_->FoldAccepted(SteadyNow());
     done(shard_->ReadNow());
   });
 }
@@ -227,7 +233,7 @@ void ShardThread::WantsCopy(std::function<void(bool)> done) {
 }
 
 void ShardThread::CopyReplica(std::function<void(absl::StatusOr<ReplicaCopy>)> done) {
-  Post([this, done = std::move(done)] { done(shard_->CopyReplica(absl::Now())); });
+  Post([this, done = std::move(done)] { done(shard_->CopyReplica(SteadyNow())); });
 }
 
 void ShardThread::TakeCopy(ReplicaTable table, std::vector<float> values,

@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "common/base/wakeup.h"
 #include "server/shard/shard.h"
 
 namespace tessera {
@@ -155,6 +156,7 @@ class ShardThread {
   absl::Mutex mutex_;
   std::vector<std::function<void()>> events_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  Wakeup wakeup_;  // after a change of either
   uint64_t next_read_ ABSL_GUARDED_BY(mutex_) = 1;
   std::thread thread_;
 };

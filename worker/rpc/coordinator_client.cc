@@ -12,6 +12,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "common/base/check.h"
+#include "common/base/steady_clock.h"
+#include "common/base/wakeup.h"
 #include "common/rpc/control_channel.h"
 #include "common/rpc/control_protocol.h"
 #include "common/rpc/status.h"
@@ -46,19 +48,16 @@ absl::Status CoordinatorClient::Once(Method<Request, Reply> method, const Reques
   if (patience != absl::InfiniteDuration()) {
     context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoNanoseconds(patience));
   }
-  absl::Mutex mutex;
-  bool done = false;
+  Wakeup answered;
   grpc::Status result;
   (stub_->async()->*method)(&context, &request, reply, [&](grpc::Status status) {
-    absl::MutexLock lock(&mutex);
     result = std::move(status);
-    done = true;
+    answered.Notify();
   });
-  absl::MutexLock lock(&mutex);
-  while (!mutex.AwaitWithTimeout(absl::Condition(&done), kCancelPoll)) {
+  while (!answered.WaitFor(kCancelPoll)) {
     if (cancellable && cancelled_.load(std::memory_order_relaxed)) {
       context.TryCancel();
-      mutex.Await(absl::Condition(&done));
+      answered.WaitUntil(absl::InfiniteFuture());
       return absl::CancelledError("cancelled");
     }
   }
@@ -76,8 +75,8 @@ absl::Status CoordinatorClient::Call(Method<Request, Reply> method, const Reques
     if (cancelled_.load(std::memory_order_relaxed)) return absl::CancelledError("cancelled");
     absl::Status status = Once(method, request, reply, patience, true);
     if (!MayRepeat(status)) return status;
-    if (!give_up) give_up = absl::Now() + lease_;
-    if (absl::Now() > *give_up) {
+    if (!give_up) give_up = SteadyNow() + lease_;
+    if (SteadyNow() > *give_up) {
       return absl::UnavailableError(absl::StrCat(
           status.message(), "; not reached for the lease of ", absl::FormatDuration(lease_)));
     }
@@ -86,10 +85,10 @@ absl::Status CoordinatorClient::Call(Method<Request, Reply> method, const Reques
 }
 
 absl::Status CoordinatorClient::Pause(absl::Duration duration) {
-  const absl::Time until = absl::Now() + duration;
-  while (absl::Now() < until) {
+  const absl::Time until = SteadyNow() + duration;
+  while (SteadyNow() < until) {
     if (cancelled_.load(std::memory_order_relaxed)) return absl::CancelledError("cancelled");
-    absl::SleepFor(std::min(kCancelPoll, until - absl::Now()));
+    absl::SleepFor(std::min(kCancelPoll, until - SteadyNow()));
   }
   return absl::OkStatus();
 }
@@ -105,17 +104,17 @@ absl::StatusOr<v1::JoinReply> CoordinatorClient::Join(
   request.set_rows(options_.rows);
   request.set_life((uint64_t{device()} << 32) | device() | 1);
   if (options_.rank) request.set_rank(options_.rank->value());
-  const absl::Time give_up = absl::Now() + options_.join_timeout;
-  absl::Time last_answer = absl::Now();
+  const absl::Time give_up = SteadyNow() + options_.join_timeout;
+  absl::Time last_answer = SteadyNow();
   std::string told;
   while (true) {
     v1::JoinReply reply;
     std::string waiting;
     absl::Status status = Once(&Stub::Join, request, &reply, lease_, true);
     // Before its first answer the coordinator may not have been started yet; later it has gone.
-    const bool has_gone = request.member() != 0 && absl::Now() - last_answer > lease_;
+    const bool has_gone = request.member() != 0 && SteadyNow() - last_answer > lease_;
     if (status.ok()) {
-      last_answer = absl::Now();
+      last_answer = SteadyNow();
       request.set_member(reply.member());
       lease_ = absl::Nanoseconds(reply.lease_timeout_ns());
       if (reply.layout_hash() != options_.layout_hash) {
@@ -139,7 +138,7 @@ absl::StatusOr<v1::JoinReply> CoordinatorClient::Join(
     }
     if (!waiting.empty() && waiting != told && on_waiting) on_waiting(waiting);
     told = waiting;
-    if (absl::Now() > give_up) {
+    if (SteadyNow() > give_up) {
       return absl::DeadlineExceededError(absl::StrCat("join: still waiting for ", waiting,
                                                       " after ",
                                                       absl::FormatDuration(options_.join_timeout)));
@@ -162,22 +161,22 @@ void CoordinatorClient::StopRenewing() {
     absl::MutexLock lock(&mutex_);
     stop_renewing_ = true;
   }
+  stop_.Notify();
   renewer_.join();
 }
 
 void CoordinatorClient::Renew() {
   const absl::Duration interval = std::min(kRenewInterval, lease_ / 4);
-  absl::Time last_answer = absl::Now();
+  absl::Time last_answer = SteadyNow();
   uint64_t told = 0, servers_known = 0;
   bool answered = true;
   while (true) {
     v1::RenewRequest request;
+    // A drain is acknowledged at once: all members wait for it.
+    const bool is_urgent = answered && drain_exchange_.load() != told;
+    if (stop_.WaitFor(is_urgent ? absl::ZeroDuration() : interval)) return;
     {
       absl::MutexLock lock(&mutex_);
-      // A drain is acknowledged at once: all members wait for it.
-      const absl::Duration pause =
-          answered && drain_exchange_.load() != told ? absl::ZeroDuration() : interval;
-      if (mutex_.AwaitWithTimeout(absl::Condition(&stop_renewing_), pause)) return;
       *request.mutable_progress() = progress_;
     }
     request.set_member(member_.value());
@@ -192,7 +191,7 @@ void CoordinatorClient::Renew() {
     answered = status.ok();
     if (answered) {
       told = request.drain_seen();
-      last_answer = absl::Now();
+      last_answer = SteadyNow();
       drain_exchange_.store(reply.drain_exchange());
       step_budget_.store(reply.step_budget());
       if (reply.has_server_list()) {
@@ -207,7 +206,7 @@ void CoordinatorClient::Renew() {
       absl::MutexLock lock(&mutex_);
       if (stop_renewing_) return;
     }
-    if (MayRepeat(status) && absl::Now() - last_answer <= lease_) continue;
+    if (MayRepeat(status) && SteadyNow() - last_answer <= lease_) continue;
     if (MayRepeat(status)) {
       status = absl::UnavailableError(absl::StrCat(
           status.message(), "; not reached for the lease of ", absl::FormatDuration(lease_)));
@@ -285,11 +284,11 @@ absl::Status CoordinatorClient::Leave(const v1::WorkerReport& report, absl::stri
   request.set_member(member_.value());
   *request.mutable_report() = report;
   request.set_error(std::string(error));
-  const absl::Time give_up = absl::Now() + kLeavePatience;
+  const absl::Time give_up = SteadyNow() + kLeavePatience;
   while (true) {
     v1::LeaveReply reply;
-    absl::Status status = Once(&Stub::Leave, request, &reply, give_up - absl::Now(), false);
-    if (!MayRepeat(status) || absl::Now() + kRetryPause > give_up) return status;
+    absl::Status status = Once(&Stub::Leave, request, &reply, give_up - SteadyNow(), false);
+    if (!MayRepeat(status) || SteadyNow() + kRetryPause > give_up) return status;
     absl::SleepFor(kRetryPause);
   }
 }

@@ -23,6 +23,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/base/ids.h"
+#include "common/base/wakeup.h"
 #include "proto/coordinator.grpc.pb.h"
 
 namespace tessera {
@@ -131,6 +132,7 @@ class CoordinatorClient {
   v1::Progress progress_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> waiting_for_ ABSL_GUARDED_BY(mutex_);
   bool stop_renewing_ ABSL_GUARDED_BY(mutex_) = false;
+  Wakeup stop_;  // notified with stop_renewing_
   std::function<void(absl::Status)> on_lost_;
   std::function<void(const v1::ServerList&)> on_servers_;
   std::thread renewer_;

@@ -4,8 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "common/base/check.h"
+#include "common/base/steady_clock.h"
+#include "common/base/wakeup.h"
 #include "common/rpc/chunk.h"
 #include "common/rpc/core_message.h"
 #include "common/rpc/transport.h"
@@ -28,7 +29,7 @@ bool IsTransient(absl::StatusCode code) {
 
 }  // namespace
 
-CoreFromServer::CoreFromServer(CallBoard* board, const v1::PullRequest& request,
+CoreFromServer::CoreFromServer(Wakeup* board, const v1::PullRequest& request,
                                uint64_t layout_hash, int64_t entries)
     : ServerCall(board),
       layout_hash_(layout_hash),
@@ -120,7 +121,7 @@ void CoreCalls::Ask(uint64_t number) {
 
 absl::StatusOr<Cores> CoreCalls::Take(Traffic* traffic) {
   Cores cores(calls_.size());
-  const absl::Time give_up = absl::Now() + options_.retry_time;
+  const absl::Time give_up = SteadyNow() + options_.retry_time;
   absl::Status failed;
   for (size_t server = 0; server < calls_.size() && failed.ok();) {
     if (cancelled_.load(std::memory_order_acquire)) {
@@ -128,7 +129,7 @@ absl::StatusOr<Cores> CoreCalls::Take(Traffic* traffic) {
       break;
     }
     if (!calls_[server]->ended()) {
-      board_.Wait(absl::InfiniteFuture());
+      board_.WaitUntil(absl::InfiniteFuture());
       continue;
     }
     const std::unique_ptr<CoreFromServer> call = std::move(calls_[server]);
@@ -137,8 +138,8 @@ absl::StatusOr<Cores> CoreCalls::Take(Traffic* traffic) {
     const absl::Status& status = call->status();
     if (status.ok()) {
       cores[server++] = call->core();
-    } else if (IsTransient(status.code()) && absl::Now() < give_up) {
-      board_.Wait(absl::Now() + kPause);
+    } else if (IsTransient(status.code()) && SteadyNow() < give_up) {
+      board_.WaitUntil(SteadyNow() + kPause);
       Start(server);
     } else {
       failed = absl::Status(status.code(),
@@ -155,7 +156,7 @@ void CoreCalls::End() {
     if (call != nullptr && !call->ended()) call->Cancel();
   }
   for (const auto& call : calls_) {
-    while (call != nullptr && !call->ended()) board_.Wait(absl::InfiniteFuture());
+    while (call != nullptr && !call->ended()) board_.WaitUntil(absl::InfiniteFuture());
   }
   calls_.clear();
 }

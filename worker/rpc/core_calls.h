@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/base/wakeup.h"
 #include "proto/parameter_server.pb.h"
 #include "worker/exchange/parameter_client.h"
 #include "worker/rpc/server_call.h"
@@ -25,7 +26,7 @@ namespace tessera {
 class CoreFromServer final : public ServerCall {
  public:
   // A core of `entries` entries.
-  CoreFromServer(CallBoard* board, const v1::PullRequest& request, uint64_t layout_hash,
+  CoreFromServer(Wakeup* board, const v1::PullRequest& request, uint64_t layout_hash,
                  int64_t entries);
   void Start(grpc::GenericStub* stub);
   // Of a successful call.
@@ -73,7 +74,7 @@ class CoreCalls {
 
   const Options options_;
   v1::PullRequest request_;
-  CallBoard board_;
+  Wakeup board_;
   std::vector<std::unique_ptr<CoreFromServer>> calls_;  // by server; nullptr: taken
   std::atomic<bool> cancelled_{false};
 };

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "common/base/check.h"
+#include "common/base/steady_clock.h"
 #include "common/rpc/core_message.h"
 #include "common/rpc/subnet_message.h"
 #include "common/rpc/transport.h"
@@ -289,14 +289,14 @@ std::unique_ptr<PullFromServer> ParameterClientGrpc::MakePull(Server* server) {
 }
 
 absl::StatusOr<ExchangeResult> ParameterClientGrpc::RunTasks() {
-  const absl::Time begin = absl::Now();
+  const absl::Time begin = SteadyNow();
   pushed_time_ = begin;
   first_value_time_ = absl::InfiniteFuture();
   answer_ = ExchangeResult();
   const bool pulls = !tasks_.empty() && !tasks_.back().is_push;
   absl::Status failed;
   while (true) {
-    const absl::Time now = absl::Now();
+    const absl::Time now = SteadyNow();
     if (failed.ok() && cancelled_.load(std::memory_order_acquire)) {
       failed = absl::CancelledError("parameter client: cancelled");
     }
@@ -329,7 +329,7 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::RunTasks() {
         if (task.call != nullptr) task.call->Cancel();
       }
     }
-    board_.Wait(wake);
+    board_.WaitUntil(wake);
   }
   tasks_.clear();
   const bool has_values = !answer_.needs_all && !answer_.recut.has_value() && !answer_.is_whole;
@@ -343,7 +343,7 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::RunTasks() {
   device_pull_ = nullptr;
   if (!failed.ok()) return failed;
   if (pulls && !reads_rows()) RememberVersions();
-  const absl::Time end = absl::Now();
+  const absl::Time end = SteadyNow();
   const absl::Time first_value = std::min(end, std::max(pushed_time_, first_value_time_));
   ExchangeResult result = answer_;
   result.push_seconds = absl::ToDoubleSeconds(pushed_time_ - begin);

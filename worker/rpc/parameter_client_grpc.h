@@ -28,6 +28,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/base/ids.h"
+#include "common/base/wakeup.h"
 #include "common/keyset/key_set.h"
 #include "common/layout/shard_map.h"
 #include "proto/coordinator.pb.h"
@@ -175,7 +176,7 @@ class ParameterClientGrpc final : public ParameterClient {
   v1::PushHeader header_;
   v1::PullRequest request_;
   v1::SubnetRequest fetch_;
-  CallBoard board_;
+  Wakeup board_;
   std::atomic<bool> cancelled_{false};
   std::atomic<bool> servers_changed_{false};
   absl::Mutex mutex_;

@@ -5,8 +5,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "common/base/check.h"
+#include "common/base/steady_clock.h"
+#include "common/base/wakeup.h"
 #include "common/codec/payload.h"
 #include "common/rpc/chunk.h"
 #include "common/rpc/status.h"
@@ -33,21 +34,8 @@ const std::string& FetchMethod() {
 
 }  // namespace
 
-void CallBoard::Notify() {
-  absl::MutexLock lock(&mutex_);
-  notified_ = true;
-  changed_.Signal();
-}
-
-void CallBoard::Wait(absl::Time deadline) {
-  absl::MutexLock lock(&mutex_);
-  while (!notified_ && !changed_.WaitWithDeadline(&mutex_, deadline)) {
-  }
-  notified_ = false;
-}
-
 void ServerCall::OnDone(const grpc::Status& status) {
-  end_time_ = absl::Now();
+  end_time_ = SteadyNow();
   status_ = Conclude(FromGrpc(status));
   answered_.store(true, std::memory_order_release);
   DropHolder();
@@ -55,12 +43,12 @@ void ServerCall::OnDone(const grpc::Status& status) {
 
 void ServerCall::DropHolder() {
   // Once the last holder is gone, the waiting thread may delete this at any moment.
-  CallBoard* const board = board_;
+  Wakeup* const board = board_;
   holders_.fetch_sub(1, std::memory_order_acq_rel);
   board->Notify();
 }
 
-PushToServer::PushToServer(CallBoard* board, const v1::PushHeader& header, UpdatePayload* payload)
+PushToServer::PushToServer(Wakeup* board, const v1::PushHeader& header, UpdatePayload* payload)
     : ServerCall(board), payload_(payload) {
   *head_.mutable_header() = header;
   AddHolder();
@@ -105,14 +93,14 @@ absl::Status PushToServer::Conclude(absl::Status status) {
   return absl::OkStatus();
 }
 
-PullFromServer::PullFromServer(CallBoard* board, const v1::PullRequest& request,
+PullFromServer::PullFromServer(Wakeup* board, const v1::PullRequest& request,
                                uint64_t layout_hash, ValueWriter values)
     : ServerCall(board),
       layout_hash_(layout_hash),
       values_(std::move(values)),
       message_(WriteMessage(request)) {}
 
-PullFromServer::PullFromServer(CallBoard* board, const v1::SubnetRequest& request,
+PullFromServer::PullFromServer(Wakeup* board, const v1::SubnetRequest& request,
                                const SubnetPlace& asked, uint64_t layout_hash,
                                ValueWriter values)
     : ServerCall(board),
@@ -134,7 +122,7 @@ void PullFromServer::Start(grpc::GenericStub* stub) {
 
 void PullFromServer::OnReadDone(bool ok) {
   if (!ok) return;
-  if (first_byte_time_ == absl::InfinitePast()) first_byte_time_ = absl::Now();
+  if (first_byte_time_ == absl::InfinitePast()) first_byte_time_ = SteadyNow();
   broken_ = TakeChunk();
   message_.Clear();
   if (!broken_.ok()) return context_->TryCancel();

@@ -2,7 +2,7 @@
 //
 // The caller's thread starts calls; gRPC's threads run them. A pull writes received values straight
 // into the replica as they arrive; a push sends the replica's own memory. A call has ended when
-// gRPC has let go of that memory too, which is what CallBoard tells.
+// gRPC has let go of that memory too, which is what the Wakeup tells.
 #ifndef TESSERA_WORKER_RPC_SERVER_CALL_H_
 #define TESSERA_WORKER_RPC_SERVER_CALL_H_
 
@@ -15,10 +15,9 @@
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/support/byte_buffer.h>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/base/wakeup.h"
 #include "common/keyset/subnet.h"
 #include "proto/parameter_server.pb.h"
 #include "worker/rpc/update_payload.h"
@@ -26,23 +25,10 @@
 
 namespace tessera {
 
-// Where the thread that waits learns that a call has moved on.
-class CallBoard {
- public:
-  // Something has happened. Any thread.
-  void Notify();
-  // Waits for the next Notify since the last Wait, or until `deadline`.
-  void Wait(absl::Time deadline);
-
- private:
-  absl::Mutex mutex_;
-  absl::CondVar changed_;
-  bool notified_ ABSL_GUARDED_BY(mutex_) = false;
-};
-
 class ServerCall : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
-  explicit ServerCall(CallBoard* board) : board_(board) {}
+  // `board` is told whenever the call has moved on.
+  explicit ServerCall(Wakeup* board) : board_(board) {}
 
   // The starting thread's, as LetGo.
   void Cancel() {
@@ -75,7 +61,7 @@ class ServerCall : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
   int64_t wire_bytes_ = 0;
 
  private:
-  CallBoard* const board_;
+  Wakeup* const board_;
   absl::Status status_;
   absl::Time end_time_;
   std::atomic<bool> answered_{false};
@@ -86,7 +72,7 @@ class ServerCall : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
 class PushToServer final : public ServerCall {
  public:
   // `payload`, which is at its beginning, must outlive the call.
-  PushToServer(CallBoard* board, const v1::PushHeader& header, UpdatePayload* payload);
+  PushToServer(Wakeup* board, const v1::PushHeader& header, UpdatePayload* payload);
   void Start(grpc::GenericStub* stub);
 
   // Of a successful push: nothing was accepted, the core's keys are wanted with it.
@@ -113,10 +99,10 @@ class PullFromServer final : public ServerCall {
  public:
   // What `values` writes to must outlive the call; it is written until the call has ended. An answer
   // of another layout is refused.
-  PullFromServer(CallBoard* board, const v1::PullRequest& request, uint64_t layout_hash,
+  PullFromServer(Wakeup* board, const v1::PullRequest& request, uint64_t layout_hash,
                  ValueWriter values);
   // The fetch of `asked`.
-  PullFromServer(CallBoard* board, const v1::SubnetRequest& request, const SubnetPlace& asked,
+  PullFromServer(Wakeup* board, const v1::SubnetRequest& request, const SubnetPlace& asked,
                  uint64_t layout_hash, ValueWriter values);
   void Start(grpc::GenericStub* stub);
   // Of a successful fetch: set where the caller's place is another than it asked for, and no value

@@ -14,6 +14,7 @@
 #include "absl/time/clock.h"
 #include "common/base/check.h"
 #include "common/base/log.h"
+#include "common/base/steady_clock.h"
 #include "common/consistency/barrier.h"
 #include "common/rule/add.h"
 #include "server/rpc/attach_link.h"
@@ -229,7 +230,7 @@ TEST_CASE("a whole job: train, evaluate, leave, and every server ends well", "[c
     CHECK(end->evaluation() == 2);
     CHECK(end->test_accuracy() == 0.75);
   }
-  REQUIRE(job.live_->AwaitEnd(absl::Now() + kPatience));
+  REQUIRE(job.live_->AwaitEnd(SteadyNow() + kPatience));
   CHECK(job.live_->outcome().ok());
   CHECK(zero.end.get_future().get().ok());
   CHECK(one.end.get_future().get().ok());
@@ -278,7 +279,7 @@ TEST_CASE("a lost server ends the job and the workers hear its name", "[control]
   one.link.reset();
   REQUIRE(lost.wait_for(std::chrono::seconds(20)) == std::future_status::ready);
   CHECK(std::string(lost.get().message()).find("server 1 is gone") != std::string::npos);
-  REQUIRE(job.live_->AwaitEnd(absl::Now() + kPatience));
+  REQUIRE(job.live_->AwaitEnd(SteadyNow() + kPatience));
   CHECK(!job.live_->outcome().ok());
   // The server that is left is told why, so that its process ends with an error too.
   const absl::Status end = zero.end.get_future().get();

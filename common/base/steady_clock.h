@@ -1,0 +1,23 @@
+// The clock of leases, time limits and measured times.
+//
+// It goes on evenly whatever is done to the system's clock, which a person, a time server or a virtual
+// machine's host may set forward or back at any time. Only log lines tell the time of day.
+#ifndef TESSERA_COMMON_BASE_STEADY_CLOCK_H_
+#define TESSERA_COMMON_BASE_STEADY_CLOCK_H_
+
+#include <chrono>
+
+#include "absl/time/time.h"
+
+namespace tessera {
+
+// Since some moment that all of a process have in common: two of them may be compared and subtracted, and
+// mean nothing to another process or as a date.
+inline absl::Time SteadyNow() {
+  return absl::UnixEpoch() +
+         absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
+}
+
+}  // namespace tessera
+
+#endif  // TESSERA_COMMON_BASE_STEADY_CLOCK_H_

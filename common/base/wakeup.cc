@@ -1,0 +1,36 @@
+#include "common/base/wakeup.h"
+
+#include <chrono>
+
+#include "common/base/steady_clock.h"
+
+namespace tessera {
+
+void Wakeup::Notify() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (notified_) return;
+  notified_ = true;
+  // With the lock: the waiting thread cannot have destroyed it yet.
+  changed_.notify_one();
+}
+
+bool Wakeup::WaitUntil(absl::Time deadline) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  const auto notified = [this] { return notified_; };
+  // Further away than anybody waits, and than the library's arithmetic goes.
+  if (deadline - SteadyNow() > absl::Hours(24 * 365)) {
+    changed_.wait(lock, notified);
+  } else {
+    changed_.wait_until(lock,
+                        std::chrono::steady_clock::time_point(
+                            absl::ToChronoNanoseconds(deadline - absl::UnixEpoch())),
+                        notified);
+  }
+  const bool was = notified_;
+  notified_ = false;
+  return was;
+}
+
+bool Wakeup::WaitFor(absl::Duration limit) { return WaitUntil(SteadyNow() + limit); }
+
+}  // namespace tessera

@@ -1,0 +1,35 @@
+// A wait that another thread ends, with a limit by the steady clock.
+//
+// Abseil's waits count their limits by the system's clock: where that is set back by an hour, a wait of a
+// second lasts an hour. No thread that has a lease to keep may wait like that.
+#ifndef TESSERA_COMMON_BASE_WAKEUP_H_
+#define TESSERA_COMMON_BASE_WAKEUP_H_
+
+#include <condition_variable>
+#include <mutex>
+
+#include "absl/time/time.h"
+
+namespace tessera {
+
+// One thread waits, any thread notifies. What has changed is the caller's to look up, after the wait and
+// under its own lock: notify after the change.
+class Wakeup {
+ public:
+  // Ends the wait under way, or the next one at once. However often, it counts once. The waiting thread
+  // may destroy this as soon as it has returned.
+  void Notify();
+  // Waits for a Notify since the last wait, or until `deadline` of SteadyNow. True: it was notified.
+  bool WaitUntil(absl::Time deadline);
+  bool WaitFor(absl::Duration limit);
+
+ private:
+  // Not an absl::Mutex: only the standard library's waits go by the steady clock.
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool notified_ = false;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_COMMON_BASE_WAKEUP_H_
