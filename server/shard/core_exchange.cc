@@ -175,6 +175,7 @@ void CoreExchange::Commit(const Update& update, const UpdateRule& rule, BlockSto
 void CoreExchange::CommitAll(const Update& update, const UpdateRule& rule, BlockStore* store) {
   gradient_.resize(sums_.size());
   magnitudes_ = {};
+  moved_since_ = false;
   for (int i = 0; i < store->block_count(); ++i) {
     const BlockStore::Rewrite block = store->BeginRewrite(i);
     for (int64_t begin = 0; begin < block.size; begin += kTileEntries) {
@@ -190,6 +191,7 @@ void CoreExchange::CommitAll(const Update& update, const UpdateRule& rule, Block
 }
 
 void CoreExchange::CommitTouched(const Update& update, const UpdateRule& rule, BlockStore* store) {
+  moved_since_ = true;
   const EntrySet touched(options_.slices->size, touched_);
   float u[kTileEntries];
   float w[kTileEntries];
@@ -250,6 +252,11 @@ void CoreExchange::BeginSelection(uint64_t number, BlockStore* store) {
   for (const std::shared_ptr<const Block>& block : owner->snapshot->blocks()) {
     search.runs.push_back({block->data(), g, block->size()});
     if (g != nullptr) g += block->size();
+  }
+  // A member that left was waited for, and others have pushed meanwhile.
+  if (g != nullptr && moved_since_) {
+    search.sums = {};
+    for (const SignificanceRun& run : search.runs) AddMagnitudes(run, &search.sums);
   }
   search.owner = std::move(owner);
   search_number_ = number;

@@ -168,6 +168,7 @@ class CoreExchange {
   bool has_all_ = false;            // somebody sent all entries
   std::vector<float> gradient_;     // what pushes of all entries have changed; empty: none came
   MagnitudeSums magnitudes_;        // of the values and of gradient_, after the last of them
+  bool moved_since_ = false;        // values are others by now
 
   absl::flat_hash_set<MemberId> pushed_all_;  // since the last selection
   std::optional<CoreSearch> search_;

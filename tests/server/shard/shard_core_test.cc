@@ -41,9 +41,9 @@ using Values = std::vector<float>;
 // One shard, two members and the coordinator's part.
 class CoreShard {
  public:
-  explicit CoreShard(bool lockstep)
+  explicit CoreShard(bool lockstep, double gradient_weight = kShare.gradient_weight)
       : agreement_({1, 1, kEntries, static_cast<uint64_t>(CoreCount(kShare, kEntries)),
-                    kShare.gradient_weight}) {
+                    gradient_weight}) {
     Shard::Options options;
     options.shape = OneMatrix();
     options.seed = 7;
@@ -249,6 +249,34 @@ TEST_CASE("a push of another core than the exchange's is refused, and of other e
   CHECK(shard.Now() == before);
   CHECK(shard.shard().counters().pushes == 0);
   CHECK(shard.shard().counters().staged_bytes == 0);
+}
+
+TEST_CASE("a core is selected by the values that there are, also where others have pushed since",
+          "[shard][core]") {
+  // The changes weigh as much as the values, all together.
+  CoreShard shard(/*lockstep=*/false, /*gradient_weight=*/0);
+  const std::shared_ptr<const Core> first = shard.core();
+  shard.Push(shard.SparseOf(2, 1, first, 0.1f));
+  for (uint64_t e = 1; e <= 2; ++e) shard.Push(shard.SparseOf(1, e, first, 0.1f));
+  Values g(kEntries);
+  for (int64_t i = 0; i < kEntries; ++i) g[i] = static_cast<float>(i % 11) - 5;
+  shard.Push(shard.PushOf(1, 3, g));
+  // Member 2 moves the values, and goes before it has pushed all entries.
+  shard.Push(shard.SparseOf(2, 2, first, 100));
+  CHECK(shard.core() == first);
+  const Values w = shard.Now();
+  shard.SetMembers({1});
+  double w_sum = 0, g_sum = 0;
+  for (int64_t i = 0; i < kEntries; ++i) {
+    g[i] *= 0.5f;
+    w_sum += std::abs(static_cast<double>(w[i]));
+    g_sum += std::abs(static_cast<double>(g[i]));
+  }
+  const auto c = static_cast<float>(w_sum / g_sum);
+  Values s(kEntries);
+  for (int64_t i = 0; i < kEntries; ++i) s[i] = std::abs(w[i]) + c * std::abs(g[i]);
+  REQUIRE(shard.core()->name.number == 1);
+  CHECK(shard.core()->keys.places() == Largest(s, CoreCount(kShare, kEntries)));
 }
 
 TEST_CASE("where nobody waits an old core's keys are asked for and taken", "[shard][core]") {
