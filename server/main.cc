@@ -1,7 +1,9 @@
 // tessera-server: owns slices of the parameters of one job.
 #include <CLI/CLI.hpp>
+#include <map>
 #include <string>
 
+#include "common/base/log.h"
 #include "common/base/process.h"
 #include "server/server_process.h"
 
@@ -23,10 +25,18 @@ int main(int argc, char** argv) {
                  "write the address that was taken here, once reachable");
   app.add_option("--report", options.report_path,
                  "rank 0: write the report here at the end, as JSON");
+  tessera::LogLevel log_level = tessera::LogLevel::kInfo;
+  app.add_option("--log-level", log_level, "the least that is logged: debug, info, warning or error")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, tessera::LogLevel>{
+          {"debug", tessera::LogLevel::kDebug},
+          {"info", tessera::LogLevel::kInfo},
+          {"warning", tessera::LogLevel::kWarning},
+          {"error", tessera::LogLevel::kError}}));
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
+  tessera::SetLogLevel(log_level);
   return tessera::RunServer(options);
 }

@@ -19,7 +19,9 @@
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/process.h"
+#include "common/base/steady_clock.h"
 #include "common/base/termination.h"
+#include "common/base/wakeup.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/config/job_digest.h"
 #include "common/config/job_reader.h"
@@ -57,6 +59,8 @@ constexpr int64_t kCalibrationRowsMax = 2048;
 constexpr int64_t kPeerRetryLeases = 3;
 constexpr absl::Duration kPausePoll = absl::Milliseconds(50);
 constexpr absl::Duration kNoticeMargin = absl::Seconds(1);
+// For a train loop that has been told to end, at least; a minibatch may be under way.
+constexpr absl::Duration kLoopPatience = absl::Seconds(2);
 
 class WorkerProcess {
  public:
@@ -87,6 +91,8 @@ class WorkerProcess {
   void MakeSaver();
   v1::WorkerReport Report() const;
   void OnLost(absl::Status why);
+  // Ends the process if the train loop does not, because it hangs.
+  void EndStalled();
   void OnServers(const v1::ServerList& list);
   bool has_checkpoints() const {
     return !job_.checkpoint().directory().empty() || !job_.checkpoint().restore().empty();
@@ -118,6 +124,7 @@ class WorkerProcess {
   v1::ServerList server_list_ ABSL_GUARDED_BY(mutex_);  // as of the last renewal that brought one
   bool asked_to_leave_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status lost_ ABSL_GUARDED_BY(mutex_);
+  Wakeup loop_over_;  // its train loop has returned
 };
 
 absl::Status WorkerProcess::CheckMemory() {
@@ -239,8 +246,10 @@ absl::Status WorkerProcess::Connect() {
   // It may come while this client is being destroyed.
   CoordinatorClient* const client = coordinator_.get();
   client->StartRenewing([this, client](absl::Status why) {
+    const bool rejoins = absl::IsAborted(why);
     OnLost(std::move(why));
     client->Cancel();
+    if (!rejoins) EndStalled();
   }, [this](const v1::ServerList& list) { OnServers(list); });
   coordination_ = std::make_unique<RemoteCoordination>(coordinator_.get());
 
@@ -317,7 +326,9 @@ absl::Status WorkerProcess::TrainOnce() {
     loop = loop_.get();
     if (asked_to_leave_) loop->Stop();
   }
+  loop_over_.WaitFor(absl::ZeroDuration());  // Of the life before.
   absl::Status status = loop->Run();
+  loop_over_.Notify();
   {
     absl::MutexLock lock(&mutex_);
     // What ended the calls says more than that they were cancelled.
@@ -330,7 +341,7 @@ bool WorkerProcess::MayRejoin(const absl::Status& status) {
   // A server that is lost is noticed by whoever wants something of it first; the coordinator knows when
   // its lease is over.
   const absl::Time notice =
-      absl::Now() + 2 * absl::Nanoseconds(admission_.lease_timeout_ns()) + kNoticeMargin;
+      SteadyNow() + 2 * absl::Nanoseconds(admission_.lease_timeout_ns()) + kNoticeMargin;
   const bool may_be_server = absl::IsUnavailable(status) || absl::IsAborted(status) ||
                              absl::IsFailedPrecondition(status) || absl::IsCancelled(status);
   while (may_be_server && has_checkpoints()) {
@@ -343,7 +354,7 @@ bool WorkerProcess::MayRejoin(const absl::Status& status) {
     if (!word.ok()) return false;
     if (word->rejoin()) return true;
     const bool is_told = absl::IsFailedPrecondition(status) && !word->paused();
-    if (is_told || (!word->paused() && absl::Now() > notice)) return false;
+    if (is_told || (!word->paused() && SteadyNow() > notice)) return false;
     absl::SleepFor(kPausePoll);
   }
   absl::MutexLock lock(&mutex_);
@@ -400,6 +411,23 @@ void WorkerProcess::OnLost(absl::Status why) {
   lost_ = std::move(why);
   if (loop_ != nullptr) loop_->Stop();
   if (servers_ != nullptr) servers_->Cancel();
+}
+
+// Called once this worker is no member any more, on the thread that renewed its lease.
+void WorkerProcess::EndStalled() {
+  if (!loop_exists()) return;
+  const absl::Duration patience =
+      std::max(kLoopPatience, absl::Nanoseconds(admission_.lease_timeout_ns()));
+  if (loop_over_.WaitFor(patience)) return;
+  std::string why;
+  {
+    absl::MutexLock lock(&mutex_);
+    why = std::string(lost_.message());
+  }
+  Log(LogLevel::kError, absl::StrCat("worker: ended error=\"", why,
+                                     "; its train loop has not come back for ",
+                                     absl::FormatDuration(patience), "\""));
+  _exit(1);
 }
 
 void WorkerProcess::OnServers(const v1::ServerList& list) {

@@ -154,6 +154,7 @@ void MemberTable::OnProgress(MemberId member, const v1::Progress& progress, absl
     }
     record->progressed_at = now;
   }
+  record->stall.OnProgress(progress, now);
   record->progress = progress;
   // Shares and budgets are made of it, and whoever says that it is infinitely fast would spoil the others'.
   const double speed = progress.steps_per_second();
@@ -184,6 +185,16 @@ std::vector<MemberId> MemberTable::Expired(absl::Time now) const {
     }
   }
   return expired;
+}
+
+std::vector<MemberId> MemberTable::Stalled(absl::Time now) const {
+  std::vector<MemberId> stalled;
+  for (const auto& [id, record] : records_) {
+    if (IsLive(record.state) && record.stall.IsOver(now, facts_.lease_timeout)) {
+      stalled.push_back(id);
+    }
+  }
+  return stalled;
 }
 
 MemberRecord* MemberTable::Find(MemberId member) {

@@ -18,6 +18,7 @@
 #include "common/base/ids.h"
 #include "proto/coordinator.pb.h"
 #include "server/control/job_facts.h"
+#include "server/control/stall_watch.h"
 
 namespace tessera {
 
@@ -28,7 +29,7 @@ enum class MemberState {
   kAdmitted,  // takes part
   kLeft,      // finished
   kFailed,    // gave up, and said so
-  kLost,      // its lease expired
+  kLost,      // its lease expired, or its training stood still
   kRejoins,   // the job went back to a checkpoint, and the worker joins as another member
 };
 
@@ -50,6 +51,7 @@ struct MemberRecord {
   absl::Time last_heard;
   absl::Time progressed_at;
   v1::Progress progress;
+  StallWatch stall;
   double examples_per_second = 0;
   // Set when it is planned.
   Exchange first_exchange;
@@ -97,6 +99,8 @@ class MemberTable {
   void End(MemberId member, MemberState how, absl::string_view why);
   // Live members whose lease is over.
   std::vector<MemberId> Expired(absl::Time now) const;
+  // Live members that keep their lease and go on with nothing.
+  std::vector<MemberId> Stalled(absl::Time now) const;
 
   // nullptr: never existed.
   MemberRecord* Find(MemberId member);
@@ -108,6 +112,7 @@ class MemberTable {
   // Those in the plan, by rank. Valid until a state changes.
   const std::vector<const MemberRecord*>& Counted() const;
   const MemberRecord* LiveAt(Rank rank) const;
+  bool has_live() const { return !live_.empty(); }
   // Grows with every change of a state.
   uint64_t changes() const { return changes_; }
   Exchange HighestExchange() const;

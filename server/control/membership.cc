@@ -74,6 +74,7 @@ void Membership::Detach(ShardId server, uint64_t life) {
 
 void Membership::OnShardMessage(ShardId server, const v1::ShardMessage& message, absl::Time now) {
   servers_.OnHeard(server, now);
+  if (paused_ && servers_.IsLost(server)) OnServerBack(server);
   if (message.has_counters()) servers_.OnCounters(server, message.counters(), now);
   if (message.has_applied()) {
     servers_.OnApplied(server, Generation(message.applied().generation()), now);
@@ -223,6 +224,7 @@ void Membership::Tick(absl::Time now) {
     }
     OnServerLost(server, now - servers_.at(server).last_heard);
   }
+  LimitRejoining(now);
   for (MemberId member : members_.Expired(now)) {
     const absl::Duration silence = now - members_.Find(member)->last_heard;
     Log(LogLevel::kWarning,
@@ -232,6 +234,18 @@ void Membership::Tick(absl::Time now) {
     Remove(member, MemberState::kLost,
            absl::StrCat("last heard ", Seconds(silence), " before its lease of ",
                         Seconds(facts_.lease_timeout), " was ended"));
+  }
+  for (MemberId member : members_.Stalled(now)) {
+    const MemberRecord& record = *members_.Find(member);
+    const absl::Duration standing = record.stall.Standing(now);
+    Log(LogLevel::kWarning,
+        absl::StrCat("control: training stands worker=", record.rank.value(),
+                     " step=", record.progress.step(),
+                     " standing_ms=", absl::ToInt64Milliseconds(standing), " limit_ms=",
+                     absl::ToInt64Milliseconds(record.stall.Limit(facts_.lease_timeout))));
+    Remove(member, MemberState::kLost,
+           absl::StrCat("it kept its lease, but its training stood still for ", Seconds(standing),
+                        " after step ", record.progress.step()));
   }
   // What members say of their speed comes with renewals; this is often enough.
   if (facts_.parts_by_speed) ProposeNext();
@@ -263,13 +277,12 @@ void Membership::CloseServers(absl::string_view failure) {
 void Membership::TryStart() {
   if (started_ || closed_ || !servers_.AllKnown()) return;
   if (!servers_.AllRestored(restore_generation_)) return;
-  for (int rank = 0; rank < facts_.workers; ++rank) {
-    if (members_.LiveAt(Rank(rank)) == nullptr) return;
-  }
+  if (!AllHere()) return;
   started_ = true;
   for (MemberRecord* member : members_.In(MemberState::kWaiting)) {
     // Others join late.
-    if (member->rank.value() >= (facts_.warmup_steps > 0 ? 1 : facts_.workers)) continue;
+    const bool is_late = member->rank.value() >= (facts_.warmup_steps > 0 ? 1 : facts_.workers);
+    if (is_late && rejoining_.empty()) continue;
     members_.SetState(member, MemberState::kPlanned);
     BeginMember(member);
     member->planned_in = generation_.Next();
@@ -279,7 +292,7 @@ void Membership::TryStart() {
   first_plan_ = generation_.Next();
   SendPlan(0);
   Log(LogLevel::kInfo, absl::StrCat("control: all here servers=", facts_.servers,
-                                    " workers=", facts_.workers));
+                                    " workers=", members_.Counted().size()));
 }
 
 v1::PlanMessage Membership::PlanText() const {

@@ -27,6 +27,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -165,6 +166,11 @@ class Membership {
   void CountPartialPushesWithout(ShardId server);
 
   void TryStart();
+  // At the first start the ranks that the job asks for; when it goes back those that were members, or who
+  // has come of them within their time.
+  bool AllHere() const;
+  // Of a job that goes back: no more than this is waited for its members.
+  void LimitRejoining(absl::Time now);
   // A new plan goes out; `settled`, if not 0, is the proposal that it answers.
   void SendPlan(uint64_t settled);
   void SendProposal(uint64_t replaced);
@@ -184,6 +190,8 @@ class Membership {
   void OnRestored(ShardId server, const v1::RestoreReply& reply, absl::Time now);
   // A server that was silent too long.
   void OnServerLost(ShardId server, absl::Duration silence);
+  // One that the job waits for was only silent: it has all that it had.
+  void OnServerBack(ShardId server);
   void OnRemoved(const v1::PlanApplied::Removed& removed, ShardId server);
   void CountPartialPush(MemberRecord* member);
 
@@ -212,6 +220,8 @@ class Membership {
   std::shared_ptr<const SavedState> begun_from_;
   Generation first_plan_;
   Generation restore_generation_;  // 0: nothing is to be restored
+  std::set<Rank> rejoining_;  // who was a member when the job went back; empty: it has not begun yet
+  absl::Time rejoin_until_ = absl::InfiniteFuture();
   bool paused_ = false;
   std::optional<std::string> failure_;
   std::vector<Outgoing> outbox_;

@@ -8,6 +8,13 @@
 #include "server/control/membership.h"
 
 namespace tessera {
+namespace {
+
+// How long a job that goes back waits for its members, once the servers have read the checkpoint: each learns
+// of it with its next renewal, and may be in the middle of a minibatch.
+constexpr int kRejoinLeases = 3;
+
+}  // namespace
 
 void Membership::ProposeCheckpoint(Exchange first) {
   if (open_ && open_->checkpoint) return;
@@ -64,12 +71,47 @@ void Membership::OnServerLost(ShardId server, absl::Duration silence) {
   if (!failure_) failure_ = absl::StrCat(told, "; its parameters are lost, start the job again");
 }
 
+void Membership::OnServerBack(ShardId server) {
+  servers_.SetBack(server);
+  Log(LogLevel::kInfo, absl::StrCat("control: server back rank=", server.value()));
+  for (int i = 0; i < servers_.count(); ++i) {
+    if (servers_.IsLost(ShardId(i))) return;
+  }
+  paused_ = false;
+}
+
+bool Membership::AllHere() const {
+  if (rejoining_.empty()) {
+    for (int rank = 0; rank < facts_.workers; ++rank) {
+      if (members_.LiveAt(Rank(rank)) == nullptr) return false;
+    }
+    return true;
+  }
+  const auto is_here = [this](Rank rank) { return members_.LiveAt(rank) != nullptr; };
+  if (std::all_of(rejoining_.begin(), rejoining_.end(), is_here)) return true;
+  return rejoin_until_ == absl::InfinitePast() && members_.has_live();
+}
+
+void Membership::LimitRejoining(absl::Time now) {
+  if (started_ || rejoining_.empty() || !servers_.AllRestored(restore_generation_)) return;
+  if (rejoin_until_ == absl::InfiniteFuture()) rejoin_until_ = now + kRejoinLeases * facts_.lease_timeout;
+  if (now <= rejoin_until_) return;
+  // They were lost with the server, or since.
+  rejoin_until_ = absl::InfinitePast();
+  TryStart();
+}
+
 void Membership::GoBack() {
+  rejoin_until_ = absl::InfiniteFuture();
+  std::set<Rank> rejoining;
   for (const auto& [id, record] : members_.all()) {
     if (!IsLive(record.state)) continue;
+    if (started_) rejoining.insert(record.rank);
     members_.End(id, MemberState::kRejoins,
                  absl::StrCat("the job went back to step ", saved_->manifest.step));
   }
+  // A job that goes back once more while its members are still coming waits for the same ones.
+  if (started_) rejoining_ = std::move(rejoining);
   // What they did since is undone: nobody is to count by it.
   for (const auto& [id, record] : members_.all()) {
     MemberRecord* const member = members_.Find(id);

@@ -64,6 +64,7 @@ class ServerTable {
   std::vector<ShardId> Expired(absl::Time now) const;
   void Forget(ShardId server);
   void SetGone(ShardId server) { records_[server.value()].gone = true; }
+  void SetBack(ShardId server) { records_[server.value()].gone = false; }
   void SetReady(ShardId server) { records_[server.value()].ready = true; }
   // It takes part: pushes go to it.
   bool IsHere(ShardId server) const {

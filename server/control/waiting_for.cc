@@ -60,13 +60,15 @@ std::vector<std::string> Membership::WaitingFor() const {
         names.push_back(Name(ShardId(i)));
       }
     }
-    for (int rank = 0; rank < facts_.workers; ++rank) {
-      if (members_.LiveAt(Rank(rank)) != nullptr) continue;
+    std::set<Rank> wanted = rejoining_;
+    for (int rank = 0; rejoining_.empty() && rank < facts_.workers; ++rank) wanted.insert(Rank(rank));
+    for (const Rank rank : wanted) {
+      if (members_.LiveAt(rank) != nullptr) continue;
       if (names.size() >= kNamesMax) {
         names.push_back("more workers");
         break;
       }
-      names.push_back(absl::StrCat("worker ", rank));
+      names.push_back(absl::StrCat("worker ", rank.value()));
     }
     return names;
   }

@@ -13,6 +13,9 @@
 
 namespace tessera {
 
+// What the train loop is at by itself; kNothing while it waits for others.
+enum class TrainWork { kNothing, kMinibatch, kEvaluation };
+
 // Where a worker is.
 struct TrainProgress {
   uint64_t step = 0;
@@ -24,6 +27,9 @@ struct TrainProgress {
   double steps_per_second = 0;
   // The minibatches that it is of; those of another part of the model do not count.
   uint64_t speed_steps = 0;
+  TrainWork work = TrainWork::kNothing;
+  // Grows whenever the loop begins or ends something.
+  uint64_t beats = 0;
 };
 
 // Whose rows are whose in one epoch.

@@ -28,6 +28,8 @@ v1::Progress ToProto(const TrainProgress& progress) {
   result.set_train_loss(progress.train_loss);
   result.set_steps_per_second(progress.steps_per_second);
   result.set_speed_steps(progress.speed_steps);
+  result.set_work(static_cast<v1::Progress::Work>(progress.work));
+  result.set_beats(progress.beats);
   return result;
 }
 

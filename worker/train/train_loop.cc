@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/failpoint.h"
+#include "common/base/log.h"
 
 namespace tessera {
 namespace {
@@ -71,7 +73,15 @@ TrainProgress TrainLoop::progress() const {
           epoch_,
           last_loss_,
           speed_.per_second(),
-          place_.has_value() ? speed_.steps() : 0};
+          place_.has_value() ? speed_.steps() : 0,
+          work_,
+          beats_};
+}
+
+void TrainLoop::Begin(TrainWork work) {
+  work_ = work;
+  ++beats_;
+  coordination_.SetProgress(progress());
 }
 
 absl::Status TrainLoop::Run() {
@@ -156,6 +166,7 @@ absl::Status TrainLoop::Resume() {
 // Also right for a worker that joined in the middle of an epoch.
 absl::Status TrainLoop::BeginEpoch() {
   const Phase before = phases_.Enter(Phase::kWait);
+  Begin(TrainWork::kNothing);
   // Epochs get shorter as workers join: one that joins late may begin past the epoch that it was
   // told.
   for (; !Finished(); ++epoch_) {
@@ -196,6 +207,8 @@ int64_t TrainLoop::StepsUntilExchange() const {
 }
 
 absl::Status TrainLoop::TrainStep() {
+  if (work_ != TrainWork::kMinibatch) Begin(TrainWork::kMinibatch);
+  Failpoint("worker.step");
   const uint64_t in_epoch = step_ - cut_.first_step;
   TESSERA_CHECK(in_epoch < static_cast<uint64_t>(cut_.steps));
   next_rows_.clear();
@@ -213,6 +226,7 @@ absl::Status TrainLoop::TrainStep() {
   ++since_exchange_;
   examples_ += rows.size();
   examples_since_exchange_ += rows.size();
+  ++beats_;
   coordination_.SetProgress(progress());
   if (in_epoch + 1 < static_cast<uint64_t>(cut_.steps)) return absl::OkStatus();
   ++epoch_;
@@ -236,6 +250,7 @@ absl::Status TrainLoop::TakeCores() {
   if (!cores_due_) return absl::OkStatus();
   cores_due_ = false;
   phases_.Enter(Phase::kWait);
+  Begin(TrainWork::kNothing);
   TESSERA_ASSIGN_OR_RETURN(Cores cores, servers_.TakeCores());
   learner_.exchange_keys()->Adopt(std::move(cores));
   phases_.Enter(Phase::kCompute);
@@ -247,6 +262,7 @@ absl::Status TrainLoop::DoExchange() {
   TESSERA_RETURN_IF_ERROR(learner_.FormUpdate());
   if (TailIsDue()) TESSERA_RETURN_IF_ERROR(learner_.BeginTail());
   phases_.Enter(Phase::kPull);
+  Begin(TrainWork::kNothing);
   const bool rests = evaluation_due_ || Finished() || Draining();
   const bool pushes_subnet = learner_.update_keys().subnet.has_value();
   const bool pulls_subnet = learner_.value_keys().subnet.has_value();
@@ -269,6 +285,9 @@ absl::Status TrainLoop::DoExchange() {
       servers_.PushPull(push, learner_.update_keys(), learner_.update(),
                         only_pushes ? nothing : learner_.value_keys(), learner_.values()));
   exchange_ = push.exchange;
+  if (IsLogged(LogLevel::kDebug)) {
+    Log(LogLevel::kDebug, absl::StrCat("worker: acknowledged exchange=", exchange_.value()));
+  }
   job_examples_ = std::max(job_examples_, result.job_examples);
   if (!only_pushes) {
     TESSERA_ASSIGN_OR_RETURN(result, FollowCut(exchange_, result));
@@ -344,6 +363,7 @@ absl::StatusOr<ExchangeResult> TrainLoop::FollowCut(Exchange after, ExchangeResu
 
 absl::Status TrainLoop::Evaluate(bool last) {
   evaluated_ = cursor();
+  Begin(TrainWork::kNothing);
   Coordination::Arrival arrival;
   arrival.progress = progress();
   arrival.loss_sum = loss_sum_;
@@ -393,13 +413,17 @@ absl::StatusOr<std::optional<EvaluationResult>> TrainLoop::EvaluateOnce(
     const std::vector<uint32_t> rows =
         CalibrationRows(options_.job.seed(), data_.train.rows(), owns_part ? cut_.part : 0,
                         owns_part ? cut_.parts : 1);
+    Begin(TrainWork::kEvaluation);
     TESSERA_ASSIGN_OR_RETURN(constants, learner_.Calibrate(data_.train, rows));
+    Begin(TrainWork::kNothing);
   }
   TESSERA_ASSIGN_OR_RETURN(const std::optional<std::vector<float>> shared,
                            coordination_.ShareConstants(place, std::move(constants)));
   if (!shared.has_value()) return std::optional<EvaluationResult>();
   const std::vector<uint32_t> rows = EvaluationRows(data_.test.rows(), place.part, place.parts);
+  Begin(TrainWork::kEvaluation);
   TESSERA_ASSIGN_OR_RETURN(const Scores scores, learner_.Score(data_.test, rows, *shared));
+  Begin(TrainWork::kNothing);
   EvaluationScores sums;
   sums.loss_sum = scores.loss_sum;
   sums.correct = scores.correct;

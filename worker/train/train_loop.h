@@ -96,6 +96,8 @@ class TrainLoop {
   bool TailIsDue() const;
   bool Draining() const;
   TrainProgress progress() const;
+  // From now on the loop is at this; whoever watches over it is told.
+  void Begin(TrainWork work);
   absl::Status AdoptValues();
   WorkerCursor cursor() const;
   // The learner's, and what the codec holds back.
@@ -125,6 +127,8 @@ class TrainLoop {
   uint64_t examples_since_exchange_ = 0;
   uint64_t job_examples_ = 0;  // behind the values last pulled
   StepSpeed speed_;
+  TrainWork work_ = TrainWork::kNothing;
+  uint64_t beats_ = 0;
   std::optional<SubnetPlace> place_;  // of the subnet that is trained
   bool evaluation_due_ = false;
   bool cores_due_ = false;  // asked for

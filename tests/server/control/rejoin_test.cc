@@ -1,0 +1,146 @@
+// Who is waited for when a job goes back to a checkpoint.
+#include <catch2/catch.hpp>
+
+#include "tests/server/control/control_fixture.h"
+
+namespace tessera {
+namespace {
+
+// A job of two that has a checkpoint of step 10.
+JobFacts Facts() {
+  JobFacts facts = ControlFixture::Facts(2, 2);
+  facts.epochs = 0;
+  facts.steps = 1000;
+  facts.checkpoints = true;
+  facts.checkpoint_every = 10;
+  Manifest model;
+  model.parameters = {{"w", 4, 2, false, 1}};
+  model.model_parameters = 1;
+  model.shards.resize(2);
+  facts.model_manifest = std::make_shared<const Manifest>(std::move(model));
+  return facts;
+}
+
+void MakeCheckpoint(ControlFixture* control) {
+  control->Disk();
+  control->StepAll();
+  const uint64_t number = control->servers[0].order.mark().number();
+  control->Part(0);
+  control->Part(1);
+  REQUIRE(control->Saved(1, number, 10, 10).ok());
+  REQUIRE(control->Saved(2, number, 10, 10).ok());
+  control->Disk();
+}
+
+void ReplaceServer(ControlFixture* control) {
+  control->coordinator->Detach(ShardId(1), control->servers[1].hello.life(), control->now);
+  control->servers[1].hello.set_life(4711);
+  control->servers[1].inbox.clear();
+  REQUIRE(control->Attach(1).ok());
+  control->StepAll();
+}
+
+bool IsAdmitted(ControlFixture* control, uint64_t member) {
+  const auto reply = control->Join(member);
+  REQUIRE(reply.ok());
+  return reply->admitted();
+}
+
+TEST_CASE("a job that goes back begins with those who were its members, whatever their ranks",
+          "[rejoin]") {
+  ControlFixture control(Facts());
+  control.Start(2);
+  MakeCheckpoint(&control);
+  const auto late = control.Join(0, 5);
+  REQUIRE(late.ok());
+  control.StepAll();
+  REQUIRE(IsAdmitted(&control, late->member()));
+  REQUIRE(control.Leave(2, "its memory is gone").ok());
+  control.StepAll();
+
+  ReplaceServer(&control);
+  const auto first = control.Join(0, 0);
+  control.StepAll();
+  CHECK_FALSE(IsAdmitted(&control, first->member()));
+  CHECK(Words(control.coordinator->Status(control.now).waiting_for()) == "worker 5");
+  const auto second = control.Join(0, 5);
+  control.StepAll();
+  CHECK(IsAdmitted(&control, first->member()));
+  CHECK(IsAdmitted(&control, second->member()));
+  CHECK(control.servers[0].plan.members_size() == 2);
+}
+
+TEST_CASE("a job that goes back does not wait for ever for one that was lost with the server",
+          "[rejoin]") {
+  ControlFixture control(Facts());
+  control.Start(2);
+  MakeCheckpoint(&control);
+  ReplaceServer(&control);
+  const auto first = control.Join(0, 0);
+  const absl::Duration lease = control.coordinator->facts().lease_timeout;
+  const auto pass = [&](double leases) {
+    for (int i = 0; i < 10 * leases; ++i) {
+      control.Heartbeat();
+      CHECK(control.Join(first->member()).ok());
+      control.Tick(lease / 10);
+      control.StepAll();
+    }
+  };
+  pass(2.5);
+  CHECK_FALSE(IsAdmitted(&control, first->member()));
+  CHECK(Words(control.coordinator->Status(control.now).waiting_for()) == "worker 1");
+  pass(1);
+  CHECK(IsAdmitted(&control, first->member()));
+  // It may still come, as one that is late.
+  const auto second = control.Join(0, 1);
+  control.StepAll();
+  CHECK(IsAdmitted(&control, second->member()));
+}
+
+TEST_CASE("a server that was only silent is taken back, and the job goes on from where it was",
+          "[rejoin]") {
+  ControlFixture control(Facts());
+  control.Start(2);
+  MakeCheckpoint(&control);
+  v1::ShardMessage alive;
+  alive.mutable_counters();
+  for (int i = 0; i < 12; ++i) {
+    control.coordinator->OnShardMessage(ShardId(0), alive, control.now);
+    for (const uint64_t member : {1, 2}) REQUIRE(control.Renew(member).ok());
+    control.Tick(control.coordinator->facts().lease_timeout / 10);
+  }
+  CHECK(Words(control.coordinator->Status(control.now).waiting_for()) == "server 1");
+  CHECK(control.Renew(1)->paused());
+  control.coordinator->OnShardMessage(ShardId(1), alive, control.now);
+  CHECK_FALSE(control.Renew(1)->paused());
+  CHECK_FALSE(control.Renew(1)->rejoin());
+  CHECK(control.coordinator->Status(control.now).state() == "training");
+  CHECK(control.coordinator->Status(control.now).checkpoint().rollbacks() == 0);
+  // It may be lost again.
+  for (int i = 0; i < 12; ++i) {
+    control.coordinator->OnShardMessage(ShardId(0), alive, control.now);
+    for (const uint64_t member : {1, 2}) REQUIRE(control.Renew(member).ok());
+    control.Tick(control.coordinator->facts().lease_timeout / 10);
+  }
+  CHECK(control.Renew(1)->paused());
+}
+
+TEST_CASE("a job that goes back with nobody waits for somebody", "[rejoin]") {
+  ControlFixture control(Facts());
+  control.Start(2);
+  MakeCheckpoint(&control);
+  ReplaceServer(&control);
+  for (int i = 0; i < 60; ++i) {
+    control.Heartbeat();
+    control.Tick(control.coordinator->facts().lease_timeout / 10);
+    control.StepAll();
+  }
+  CHECK(control.coordinator->Status(control.now).failure().empty());
+  const auto other = control.Join();
+  control.Tick(absl::Milliseconds(1));
+  control.StepAll();
+  CHECK(IsAdmitted(&control, other->member()));
+}
+
+}  // namespace
+}  // namespace tessera
