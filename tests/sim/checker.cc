@@ -51,7 +51,9 @@ class Checker::RecordedPolicy final : public ConsistencyPolicy {
   const std::unique_ptr<ConsistencyPolicy> policy_;
 };
 
-Checker::Checker(Options options) : options_(options), ledgers_(options.shards) {}
+Checker::Checker(Options options) : options_(options), ledgers_(options.shards) {
+  if (options_.core) cores_.emplace(*options_.core, options_.job_seed, options_.shards);
+}
 
 std::unique_ptr<ConsistencyPolicy> Checker::Recorded(ShardId shard, const ShardSlices& slices,
                                                      std::unique_ptr<ConsistencyPolicy> policy) {
@@ -60,6 +62,7 @@ std::unique_ptr<ConsistencyPolicy> Checker::Recorded(ShardId shard, const ShardS
   ledger.parameters.assign(slices.size, 0);
   if (options_.subnets != nullptr) ledger.parameters = options_.subnets->InitialValues(slices);
   ledger.pending.assign(slices.size, 0);
+  if (cores_) cores_->SetSlices(shard, slices);
   return std::make_unique<RecordedPolicy>(this, shard, std::move(policy));
 }
 
@@ -111,13 +114,23 @@ void Checker::OnFolded(ShardId shard, const PushFacts& push, const Verdict& verd
 }
 
 void Checker::AddUpdate(Ledger* ledger, const PushFacts& push, float weight) {
+  std::vector<bool> is_sent(ledger->pending.size(), true);
+  if (const auto keys = ledger->keys.find({push.member, push.exchange}); keys != ledger->keys.end()) {
+    if (keys->second) {
+      is_sent.assign(is_sent.size(), false);
+      for (const int64_t place : *keys->second) is_sent[place] = true;
+    }
+    ledger->has_all = ledger->has_all || !keys->second;
+  }
   int64_t at = 0;
   for (const Slice& slice : ledger->slices.slices) {
     // One parameter: entries are numbered over the whole of it.
     for (int64_t entry = slice.row_begin * slice.columns; entry < slice.row_end * slice.columns;
          ++entry) {
-      const float part = weight * static_cast<float>(UpdateEntry(options_.seed, push.member,
-                                                                 push.exchange, entry));
+      const float part =
+          is_sent[at] ? weight * static_cast<float>(UpdateEntry(options_.seed, push.member,
+                                                                push.exchange, entry))
+                      : 0;
       ledger->pending[at] = ledger->folded.empty() ? part : ledger->pending[at] + part;
       ++at;
     }
@@ -160,10 +173,13 @@ void Checker::OnCommitted(ShardId shard, Exchange exchange) {
   const float count =
       static_cast<float>(options_.by_examples ? ledger.weights : ledger.folded.size());
   const float scale = options_.mean ? 1.0f / count : 1.0f;
+  if (ledger.has_all) ledger.gradient.resize(ledger.pending.size());
   for (size_t i = 0; i < ledger.pending.size(); ++i) {
     const float mean = options_.factor * (scale * ledger.pending[i]);
     ledger.parameters[i] += static_cast<float>(options_.sign) * mean;
+    if (ledger.has_all) ledger.gradient[i] += mean;
   }
+  ledger.has_all = false;
   ledger.folded.clear();
   ledger.round = std::max(ledger.round, ledger.highest).Next();
   ++ledger.version;
@@ -205,8 +221,11 @@ void Checker::OnFetched(ShardId shard, MemberId member, const SubnetPlace& place
   }
   cut.emplace(member, place);
   if (!values.has_value()) return;
-  const auto entries = options_.subnets->OnServer(place, ledger.slices);
-  CompareValues(ledger, *values, &entries, where);
+  std::vector<int64_t> positions;
+  for (const SubnetEntries::Entry& entry : options_.subnets->OnServer(place, ledger.slices)) {
+    positions.push_back(entry.position);
+  }
+  CompareValues(ledger, *values, &positions, where);
 }
 
 bool Checker::IsInRound(ShardId shard) const {
@@ -215,6 +234,56 @@ bool Checker::IsInRound(ShardId shard) const {
     const Exchange round = ledger.clocks.at(member);
     return ledger.applied.count({member, Exchange(round.value() - 1)}) > 0;
   });
+}
+
+void Checker::OnSelection(ShardId shard, uint64_t number) {
+  Ledger& ledger = ledgers_[shard.value()];
+  if (!cores_->OnSelection(shard, number, ledger.parameters, ledger.gradient)) {
+    Violate(absl::StrCat("shard ", shard.value(), " selects core ", number, " twice"));
+  }
+  ledger.gradient.clear();
+}
+
+void Checker::OnCore(ShardId shard, const Core& core) {
+  const std::string where = absl::StrCat("shard ", shard.value(), " core ", core.name.number);
+  const std::optional<std::vector<int64_t>> want = cores_->CoreOn(shard, core.name.number);
+  if (!want) return Violate(absl::StrCat(where, ": selected before all shards had begun to"));
+  if (core.keys.places() != *want) {
+    Violate(absl::StrCat(where, ": not the entries of the largest significance"));
+  }
+}
+
+void Checker::CheckEntries(ShardId shard, Rank rank, Exchange exchange, uint64_t core,
+                           const EntrySet& entries, absl::string_view where) {
+  const std::optional<std::vector<int64_t>> keys = cores_->CoreOn(shard, core);
+  if (!keys) return Violate(absl::StrCat(where, ": core ", core, " is selected nowhere"));
+  if (entries.places() != cores_->EntriesOn(shard, rank, exchange, *keys)) {
+    Violate(absl::StrCat(where, ": entries are not those of core ", core, " and the explorer"));
+  }
+}
+
+void Checker::OnKeys(ShardId shard, MemberId member, Rank rank, Exchange exchange,
+                     const SparseKeys* keys) {
+  const std::string where = absl::StrCat("shard ", shard.value(), " push of member ",
+                                         member.value(), " exchange ", exchange.value());
+  std::optional<std::vector<int64_t>>& sent = ledgers_[shard.value()].keys[{member, exchange}];
+  if (PushesAll(*options_.core, exchange.value()) == (keys != nullptr)) {
+    Violate(absl::StrCat(where, ": every ", options_.core->every, "th is of all entries"));
+  }
+  if (keys == nullptr) return;
+  CheckEntries(shard, rank, exchange, keys->core->name.number, keys->entries, where);
+  sent = keys->entries.places();
+}
+
+void Checker::OnSparseRead(ShardId shard, MemberId member, Rank rank, Exchange after,
+                           Version version, uint64_t core, const EntrySet& entries,
+                           const std::vector<float>& values) {
+  const std::string where = absl::StrCat("shard ", shard.value(), " read by member ",
+                                         member.value(), " after exchange ", after.value());
+  CheckRead(shard, member, after, version, where);
+  CheckEntries(shard, rank, after, core, entries, where);
+  const std::vector<int64_t> places = entries.places();
+  CompareValues(ledgers_[shard.value()], values, &places, where);
 }
 
 void Checker::OnReadOutside(ShardId shard, MemberId member, Version version,
@@ -252,12 +321,11 @@ void Checker::CheckRead(ShardId shard, MemberId member, Exchange after, Version 
 }
 
 void Checker::CompareValues(const Ledger& ledger, const std::vector<float>& values,
-                            const std::vector<SubnetEntries::Entry>* wanted,
-                            absl::string_view where) {
+                            const std::vector<int64_t>* wanted, absl::string_view where) {
   const size_t size = wanted == nullptr ? ledger.parameters.size() : wanted->size();
   if (values.size() != size) return Violate(absl::StrCat(where, ": wrong size"));
   for (size_t i = 0; i < values.size(); ++i) {
-    const float want = ledger.parameters[wanted == nullptr ? i : (*wanted)[i].position];
+    const float want = ledger.parameters[wanted == nullptr ? i : (*wanted)[i]];
     if (std::abs(values[i] - want) <= options_.tolerance * std::max(1000.0f, std::abs(values[i]))) {
       continue;
     }
@@ -290,7 +358,8 @@ void Checker::CheckGap(ShardId shard, MemberId reader, Exchange after) {
 }
 
 void Checker::OnReplica(MemberId member, Exchange exchange, const std::vector<float>& values) {
-  if (!options_.lockstep) return;
+  // What is not exchanged is a replica's own.
+  if (!options_.lockstep || cores_) return;
   const auto [found, is_new] = replicas_.emplace(exchange, values);
   if (!is_new && found->second != values) {
     Violate(absl::StrCat("member ", member.value(), ": its replica after exchange ",

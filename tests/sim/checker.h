@@ -20,8 +20,11 @@
 #include "common/base/ids.h"
 #include "common/consistency/plan.h"
 #include "common/consistency/policy.h"
+#include "common/keyset/core_share.h"
+#include "common/keyset/sparse_keys.h"
 #include "common/keyset/subnet.h"
 #include "common/layout/shard_map.h"
+#include "tests/sim/core_checker.h"
 #include "tests/sim/subnet_entries.h"
 
 namespace tessera {
@@ -53,6 +56,9 @@ class Checker {
     bool rounds = false;
     // Set: subnets of it are trained, in rounds. Outlives the checker.
     const SubnetEntries* subnets = nullptr;
+    // Set: exchanges move a core and an explorer, under this seed of the job.
+    std::optional<CoreShare> core;
+    uint64_t job_seed = 0;
   };
   explicit Checker(Options options);
 
@@ -78,6 +84,15 @@ class Checker {
   void OnReadOutside(ShardId shard, MemberId member, Version version,
                      const std::vector<float>& values);
   void OnCounted(ShardId shard, Version version);
+  // The shard has begun to select this core, of the values that it has just now.
+  void OnSelection(ShardId shard, uint64_t number);
+  // It has selected this one.
+  void OnCore(ShardId shard, const Core& core);
+  // What a member is about to push to the shard: `keys` nullptr: all entries.
+  void OnKeys(ShardId shard, MemberId member, Rank rank, Exchange exchange, const SparseKeys* keys);
+  // As OnRead, of these places, which are to be those of core `core` in exchange `after`.
+  void OnSparseRead(ShardId shard, MemberId member, Rank rank, Exchange after, Version version,
+                    uint64_t core, const EntrySet& entries, const std::vector<float>& values);
   void OnResting(ShardId shard, MemberId member, bool resting);
   // A worker has pulled from all shards after `exchange`.
   void OnReplica(MemberId member, Exchange exchange, const std::vector<float>& values);
@@ -120,6 +135,11 @@ class Checker {
     std::map<Exchange, std::set<MemberId>> commits;   // under lockstep
     Exchange committed;                               // the last one
     uint64_t version = 0;
+    // What pushes of all entries have changed since the last selection; empty: none came.
+    std::vector<float> gradient;
+    bool has_all = false;  // one of them is in pending
+    // What members push: places, ascending; nullopt: all.
+    std::map<std::pair<MemberId, Exchange>, std::optional<std::vector<int64_t>>> keys;
   };
 
   void OnFolded(ShardId shard, const PushFacts& push, const Verdict& verdict);
@@ -128,9 +148,12 @@ class Checker {
   void ReplaceValues(Ledger* ledger, const PushFacts& push, absl::string_view where);
   void CheckRead(ShardId shard, MemberId member, Exchange after, Version version,
                  absl::string_view where);
-  // `wanted` says where each value lies in the shard's dense order; nullptr: they are all.
+  // `wanted`: where each value lies in the shard's dense order; nullptr: they are all.
   void CompareValues(const Ledger& ledger, const std::vector<float>& values,
-                     const std::vector<SubnetEntries::Entry>* wanted, absl::string_view where);
+                     const std::vector<int64_t>* wanted, absl::string_view where);
+  // Those of core `core`, if all shards have one of this number.
+  void CheckEntries(ShardId shard, Rank rank, Exchange exchange, uint64_t core,
+                    const EntrySet& entries, absl::string_view where);
   void CheckGap(ShardId shard, MemberId reader, Exchange after);
   void CheckSameCommits(const std::set<MemberId>& lost);
 
@@ -139,6 +162,7 @@ class Checker {
   std::map<Exchange, std::vector<float>> replicas_;  // under lockstep
   // By round: how it is cut, as servers have said.
   std::map<uint64_t, std::map<MemberId, SubnetPlace>> cuts_;
+  std::optional<CoreChecker> cores_;
   std::optional<std::string> violation_;
 };
 

@@ -15,6 +15,8 @@ enum class Mutation {
   kReadsEarly,            // readers are never made to wait
   kForgetsPromise,        // a server agrees to a joiner's exchange and does not hold it
   kLosesStaged,           // one server acknowledges a push now and then, and forgets it
+  kTakesAllTies,          // a server takes all entries that are as significant as the core's last
+  kSaysReportsOnce,       // a server does not repeat what it says of a core
   kForgetsFormerSites,    // one server cuts rounds without members that were lost
 };
 

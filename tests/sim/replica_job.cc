@@ -84,12 +84,7 @@ void ReplicaJob::StartWorker(std::optional<uint32_t> rank) {
 
 void ReplicaJob::PlanFaults() {
   faults_end_ = queue_.now() + kFaultsLast;
-  NetworkFaults faults;
-  if (dice_.Chance(0.7)) faults.drop = 0.01 * dice_.Below(12);
-  if (dice_.Chance(0.7)) faults.duplicate = 0.01 * dice_.Below(15);
-  if (dice_.Chance(0.7)) faults.straggle = 0.01 * dice_.Below(12);
-  if (dice_.Chance(0.7)) faults.sever = 0.01 * dice_.Below(8);
-  network_.set_faults(faults);
+  network_.set_faults(NetworkFaults::Drawn(&dice_));
   queue_.At(faults_end_, [this] { network_.set_faults({}); });
   Strike();
 }
@@ -97,7 +92,7 @@ void ReplicaJob::PlanFaults() {
 void ReplicaJob::Strike() {
   network_.After(chaos_, dice_.Between(absl::Milliseconds(50), absl::Milliseconds(700)), [this] {
     if (queue_.now() >= faults_end_) return;
-    const uint64_t what = dice_.Below(12);
+    const uint64_t what = dice_.Below(16);
     ReplicaWorker& worker = *workers_[dice_.Below(workers_.size())];
     ReplicaServer& server = *servers_[dice_.Below(servers_.size())];
     if (!coordinator_->state().membership().started()) return Strike();
@@ -113,7 +108,14 @@ void ReplicaJob::Strike() {
       network_.Freeze(worker.node(),
                       queue_.now() + dice_.Between(absl::ZeroDuration(), 2.5 * kLease));
     }
-    if (what >= 8) StartSite();
+    if (what >= 8 && what < 12) StartSite();
+    if (what == 12) network_.CutLink(worker.node(), coordinator_->node(), 2.5 * kLease);
+    if (what == 13) network_.CutLink(worker.node(), server.node(), 2.5 * kLease);
+    if (what == 14) {
+      const bool may_be_lost = server.rank() != 0;
+      network_.CutLink(server.node(), coordinator_->node(), may_be_lost ? 2.5 * kLease : kLease / 3);
+    }
+    if (what == 15) worker.Hang();
     Strike();
   });
 }

@@ -76,6 +76,8 @@ void ReplicaWorker::Renew() {
   request.set_servers_known(list_generation_);
   request.mutable_progress()->set_step(step_);
   request.mutable_progress()->set_exchange(exchange_.value());
+  request.mutable_progress()->set_work(work_);
+  request.mutable_progress()->set_beats(beats_);
   world_.coordinator->Ask<v1::RenewReply>(
       node_, [request](Coordinator& c, absl::Time now) { return c.Renew(request, now); },
       [this](std::optional<absl::StatusOr<v1::RenewReply>> reply) {
@@ -99,8 +101,13 @@ void ReplicaWorker::TakeList(const v1::ServerList& list) {
 
 void ReplicaWorker::Step() {
   if (step_ >= options_.steps || stopping_) return Leave();
+  work_ = v1::Progress::MINIBATCH;
+  ++beats_;
   world_.network->After(
       node_, options_.step_time * (0.5 + 0.01 * world_.network->dice().Below(100)), [this] {
+        if (hangs_) return;
+        work_ = v1::Progress::NOTHING;
+        ++beats_;
         ++step_;
         PushPull();
       });

@@ -28,6 +28,8 @@ class ReplicaWorker {
   bool is_over() const { return !world_.network->IsAlive(node_); }
   // It finishes after its exchange, as when it is asked to leave.
   void Stop() { stopping_ = true; }
+  // Its training stands still from its next step on, while it goes on renewing its lease.
+  void Hang() { hangs_ = true; }
 
  private:
   void Join();
@@ -58,6 +60,9 @@ class ReplicaWorker {
   bool pulled_ = false;
   bool has_begun_ = false;
   bool stopping_ = false;
+  bool hangs_ = false;
+  v1::Progress::Work work_ = v1::Progress::NOTHING;
+  uint64_t beats_ = 0;
   bool exchanging_ = false;
 };
 

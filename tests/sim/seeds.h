@@ -11,7 +11,7 @@ struct Seeds {
   uint64_t count = 300;
 };
 
-// Set by main from --seed (that one only) and --seeds (so many).
+// Set by main from --seed (that one only), --seeds (so many) and --first.
 Seeds& ChosenSeeds();
 
 }  // namespace tessera

@@ -29,6 +29,14 @@ v1::Diloco* PlainDiloco(v1::Method* method) {
   return diloco;
 }
 
+void DrawSlimDp(v1::SlimDp* slim, Dice* dice) {
+  slim->set_alpha(0.2 + 0.1 * dice->Below(8));
+  slim->set_beta(slim->alpha() * 0.25 * dice->Below(5));
+  slim->set_local_steps(1 + dice->Below(2));
+  slim->set_core_every(1 + dice->Below(6));
+  slim->set_gradient_weight(0.5 * dice->Below(3));
+}
+
 // What is not fixed by the method is drawn.
 v1::Job JobOf(SimMethod name, int workers, Dice* dice) {
   v1::Job job;
@@ -79,6 +87,11 @@ v1::Job JobOf(SimMethod name, int workers, Dice* dice) {
     case SimMethod::kIst:
       method.mutable_ist()->set_local_steps(1 + dice->Below(3));
       break;
+    case SimMethod::kSlimDp:
+    case SimMethod::kSlimDpAsynchronous:
+      DrawSlimDp(method.mutable_slim_dp(), dice);
+      method.mutable_slim_dp()->set_asynchronous(name == SimMethod::kSlimDpAsynchronous);
+      break;
   }
   return job;
 }
@@ -106,6 +119,12 @@ Checker::Options CheckerOptions(uint64_t seed, int servers, SimMethod name, cons
     options.mean = false;
     options.bound = job.method().ssp().bound();
   }
+  options.core = recipe.core;
+  options.job_seed = seed;
+  if (name == SimMethod::kSlimDpAsynchronous) {
+    options.weight = [workers](uint64_t) { return 1.0f / workers; };
+    options.mean = false;
+  }
   options.by_examples = name == SimMethod::kDiloco || name == SimMethod::kDilocoQuorum;
   options.rounds = name == SimMethod::kDilocoQuorum;
   if (name == SimMethod::kDilocoAsynchronous) {
@@ -129,12 +148,13 @@ SimJob::SimJob(SimOptions options)
       step_time_(dice_.Between(absl::Milliseconds(1), absl::Milliseconds(60))),
       subnets_(recipe_.subnets ? std::make_unique<SubnetEntries>(options.seed, servers_count_)
                                : nullptr),
+      shape_(subnets_ != nullptr ? subnets_->shape() : ZeroMatrix(kRows, kColumns)),
       checker_(CheckerOptions(options.seed, servers_count_, options.method, job_, recipe_,
                               subnets_.get())) {
   JobFacts facts;
   facts.servers = servers_count_;
   facts.workers = workers_count_;
-  facts.layout_hash = LayoutHash(Shape(), servers_count_);
+  facts.layout_hash = LayoutHash(shape_, servers_count_);
   facts.lease_timeout = kLease;
   facts.batch_size = kBatch;
   facts.epochs = steps_ > 0 ? 0 : kEpochs;
@@ -144,6 +164,9 @@ SimJob::SimJob(SimOptions options)
   facts.aligned = recipe_.aligned;
   facts.step_budgets = recipe_.step_budgets;
   facts.subnets = recipe_.subnets;
+  facts.core = recipe_.core;
+  facts.entries = shape_.size;
+  facts.parameters = static_cast<int>(shape_.parameters.size());
   if (subnets_ != nullptr) facts.members_max = subnets_->members_max();
   coordinator_ = std::make_unique<SimCoordinator>(&network_, facts);
   chaos_ = network_.AddNode();
@@ -153,20 +176,18 @@ SimJob::SimJob(SimOptions options)
   if (options_.faults) PlanFaults();
 }
 
-ModelShape SimJob::Shape() const {
-  return subnets_ != nullptr ? subnets_->shape() : ZeroMatrix(kRows, kColumns);
-}
-
 void SimJob::StartServers() {
   for (int rank = 0; rank < servers_count_; ++rank) {
     Shard::Options options;
-    options.shape = Shape();
+    options.shape = shape_;
     options.shard = ShardId(rank);
     options.shard_count = servers_count_;
     options.kind = static_cast<int>(recipe_.payload);
     options.policy = recipe_.make_policy();
     options.rule = recipe_.make_rule();
     options.schedule = recipe_.schedule;
+    options.core = recipe_.core;
+    options.seed = options_.seed;
     if (subnets_ != nullptr) {
       options.seed = subnets_->seed();
       options.groups = subnets_->groups();
@@ -192,6 +213,9 @@ void SimJob::StartWorker(std::optional<uint32_t> rank) {
   options.step_time = step_time_ * (0.5 + 0.01 * dice_.Below(150));
   options.subnets = subnets_.get();
   options.sites = static_cast<uint32_t>(workers_count_);
+  options.core = recipe_.core;
+  options.shape = &shape_;
+  options.job_seed = options_.seed;
   options.forges = options_.faults;
   workers_.push_back(std::make_unique<SimWorker>(&network_, coordinator_.get(), &checker_,
                                                  std::move(servers), options));
@@ -199,12 +223,7 @@ void SimJob::StartWorker(std::optional<uint32_t> rank) {
 
 void SimJob::PlanFaults() {
   faults_end_ = queue_.now() + kFaultsLast;
-  NetworkFaults faults;
-  if (dice_.Chance(0.7)) faults.drop = 0.01 * dice_.Below(12);
-  if (dice_.Chance(0.7)) faults.duplicate = 0.01 * dice_.Below(15);
-  if (dice_.Chance(0.7)) faults.straggle = 0.01 * dice_.Below(12);
-  if (dice_.Chance(0.7)) faults.sever = 0.01 * dice_.Below(8);
-  network_.set_faults(faults);
+  network_.set_faults(NetworkFaults::Drawn(&dice_));
   queue_.At(faults_end_, [this] { network_.set_faults({}); });
   Strike();
 }
@@ -212,7 +231,7 @@ void SimJob::PlanFaults() {
 void SimJob::Strike() {
   network_.After(chaos_, dice_.Between(absl::Milliseconds(20), absl::Milliseconds(900)), [this] {
     if (queue_.now() >= faults_end_) return;
-    const uint64_t what = dice_.Below(20);
+    const uint64_t what = dice_.Below(26);
     if (what < 7) CrashWorker();
     if (what >= 7 && what < 11) FreezeSomebody();
     if (what >= 11 && what < 15) StartLateWorker();
@@ -222,8 +241,24 @@ void SimJob::Strike() {
       drained_ = true;
       coordinator_->Drain();
     }
+    if (what >= 20 && what < 24) CutSomeLink();
+    if (what >= 24) workers_[dice_.Below(workers_.size())]->Hang();
     Strike();
   });
+}
+
+void SimJob::CutSomeLink() {
+  const NodeId server = servers_[dice_.Below(servers_.size())]->node();
+  const NodeId worker = workers_[dice_.Below(workers_.size())]->node();
+  switch (dice_.Below(3)) {
+    case 0:
+      return network_.CutLink(worker, server, 2.5 * kLease);
+    case 1:
+      return network_.CutLink(worker, coordinator_->node(), 2.5 * kLease);
+    case 2:
+      // A server that is silent for a lease ends the job: stay below.
+      return network_.CutLink(server, coordinator_->node(), kLease / 3);
+  }
 }
 
 void SimJob::CrashWorker() {

@@ -38,6 +38,8 @@ enum class SimMethod {
   kDilocoQuorum,
   kDilocoAsynchronous,
   kIst,
+  kSlimDp,
+  kSlimDpAsynchronous,
 };
 
 struct SimOptions {
@@ -67,7 +69,6 @@ class SimJob {
   SimOutcome Run();
 
  private:
-  ModelShape Shape() const;
   void StartServers();
   void StartWorker(std::optional<uint32_t> rank);
   void PlanFaults();
@@ -75,6 +76,7 @@ class SimJob {
   void Strike();
   void CrashWorker();
   void FreezeSomebody();
+  void CutSomeLink();
   void KillServer();
   void StartLateWorker();
   bool AllOver() const;
@@ -93,6 +95,7 @@ class SimJob {
   const Recipe recipe_;
   const absl::Duration step_time_;
   const std::unique_ptr<SubnetEntries> subnets_;  // nullptr: the method trains none
+  const ModelShape shape_;
   Checker checker_;
   std::unique_ptr<SimCoordinator> coordinator_;
   std::vector<std::unique_ptr<SimServer>> servers_;

@@ -4,6 +4,15 @@
 
 namespace tessera {
 
+NetworkFaults NetworkFaults::Drawn(Dice* dice) {
+  NetworkFaults faults;
+  if (dice->Chance(0.7)) faults.drop = 0.01 * dice->Below(12);
+  if (dice->Chance(0.7)) faults.duplicate = 0.01 * dice->Below(15);
+  if (dice->Chance(0.7)) faults.straggle = 0.01 * dice->Below(12);
+  if (dice->Chance(0.7)) faults.sever = 0.01 * dice->Below(8);
+  return faults;
+}
+
 NodeId SimNetwork::AddNode() {
   nodes_.emplace_back();
   return NodeId(nodes_.size() - 1);
@@ -20,6 +29,23 @@ void SimNetwork::Kill(NodeId node) {
 void SimNetwork::Freeze(NodeId node, absl::Time until) {
   absl::Time& frozen_until = nodes_[node.value()].frozen_until;
   frozen_until = std::max(frozen_until, until);
+}
+
+void SimNetwork::Cut(NodeId from, NodeId to, absl::Time until) {
+  absl::Time& open = cuts_[{from, to}];
+  open = std::max(open, until);
+}
+
+void SimNetwork::CutLink(NodeId a, NodeId b, absl::Duration longest) {
+  const absl::Time until = queue_->now() + dice_->Between(absl::ZeroDuration(), longest);
+  const uint64_t which = dice_->Below(3);
+  if (which != 1) Cut(a, b, until);
+  if (which != 0) Cut(b, a, until);
+}
+
+absl::Time SimNetwork::WayIsOpen(NodeId from, NodeId to) const {
+  const auto cut = cuts_.find({from, to});
+  return cut == cuts_.end() ? queue_->now() : std::max(queue_->now(), cut->second);
 }
 
 absl::Duration SimNetwork::Delay() {
@@ -44,7 +70,7 @@ void SimNetwork::After(NodeId node, absl::Duration delay, std::function<void()> 
 
 void SimNetwork::Stream(NodeId from, NodeId to, std::function<void()> deliver) {
   StreamState& stream = streams_[{from, to}];
-  stream.last = std::max(stream.last, queue_->now() + Delay());
+  stream.last = std::max(stream.last, WayIsOpen(from, to) + Delay());
   RunAt(to, stream.last, [&stream, cuts = stream.cuts, deliver = std::move(deliver)] {
     if (stream.cuts == cuts) deliver();
   });
@@ -80,14 +106,19 @@ void SimNetwork::Lose(const std::shared_ptr<Pending>& call) {
 void SimNetwork::Request(const std::shared_ptr<Pending>& call, NodeId from, NodeId to,
                          std::function<void()> deliver) {
   if (!IsAlive(to) || dice_->Chance(faults_.drop)) return Lose(call);
+  const absl::Time open = WayIsOpen(from, to);
+  if (open > queue_->now()) {
+    Lose(call);
+    if (dice_->Chance(0.7)) return;
+  }
   const auto arrive = [this, from, deliver] {
     if (!IsAlive(from) && dice_->Chance(0.5)) return;
     deliver();
   };
-  RunAt(to, queue_->now() + Delay(), arrive);
+  RunAt(to, open + Delay(), arrive);
   if (dice_->Chance(faults_.duplicate)) {
     RunAt(to,
-          queue_->now() + Delay() + dice_->Between(absl::ZeroDuration(), absl::Milliseconds(200)),
+          open + Delay() + dice_->Between(absl::ZeroDuration(), absl::Milliseconds(200)),
           arrive);
   }
   if (dice_->Chance(faults_.sever)) Lose(call);
@@ -96,7 +127,8 @@ void SimNetwork::Request(const std::shared_ptr<Pending>& call, NodeId from, Node
 void SimNetwork::Answer(const std::shared_ptr<Pending>& call, NodeId from, NodeId to,
                         std::function<void()> done) {
   if (call->over) return;
-  if (dice_->Chance(faults_.drop)) return Lose(call);
+  const bool is_cut = WayIsOpen(from, to) > queue_->now();
+  if (is_cut || dice_->Chance(faults_.drop)) return Lose(call);
   RunAt(to, queue_->now() + Delay(), [call, done = std::move(done)] {
     if (call->over) return;
     call->over = true;

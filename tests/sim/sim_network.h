@@ -27,6 +27,9 @@ struct NetworkFaults {
   double duplicate = 0;  // arrives a second time, perhaps long after
   double straggle = 0;   // is much later than usual, so that others overtake it
   double sever = 0;      // the caller loses a call that has arrived and is being worked on
+
+  // Those of one run: each kind is there more often than not.
+  static NetworkFaults Drawn(Dice* dice);
 };
 
 class SimNetwork {
@@ -40,6 +43,11 @@ class SimNetwork {
   bool IsAlive(NodeId node) const { return nodes_[node.value()].alive; }
   // Nothing happens at it until then; it notices nothing.
   void Freeze(NodeId node, absl::Time until);
+  // Nothing that `from` sends arrives at `to` before then: calls are lost, though some arrive when it is
+  // over, and streams stand still. The other direction is as it was.
+  void Cut(NodeId from, NodeId to, absl::Time until);
+  // One direction between the two, or both, as chance has it.
+  void CutLink(NodeId a, NodeId b, absl::Duration longest);
   void set_faults(NetworkFaults faults) { faults_ = faults; }
   absl::Time now() const { return queue_->now(); }
   Dice& dice() { return *dice_; }
@@ -81,6 +89,8 @@ class SimNetwork {
   };
 
   absl::Duration Delay();
+  // When what is sent now begins to travel: later where the way is cut.
+  absl::Time WayIsOpen(NodeId from, NodeId to) const;
   // Runs `event` at `node` at `time`, or when it thaws, or never.
   void RunAt(NodeId node, absl::Time time, std::function<void()> event);
   std::shared_ptr<Pending> Begin(NodeId from, NodeId to, std::function<void()> lost);
@@ -95,6 +105,7 @@ class SimNetwork {
   NetworkFaults faults_;
   std::vector<Node> nodes_;
   std::map<std::pair<NodeId, NodeId>, StreamState> streams_;
+  std::map<std::pair<NodeId, NodeId>, absl::Time> cuts_;
   std::vector<std::weak_ptr<Pending>> pending_;  // calls to nodes, for when one dies
 };
 

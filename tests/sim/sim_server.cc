@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/core/core_messages.h"
 #include "server/shard/shard_messages.h"
 #include "server/shard/site_subnet.h"
 #include "tests/server/shard/shard_fixture.h"
@@ -104,6 +105,7 @@ void SimServer::OnPlanMessage(const v1::PlanMessage& message) {
     shard_.Withdraw(*promises_.begin());
     promises_.erase(promises_.begin());
   }
+  if (message.has_core_question()) HearQuestion(message.core_question());
   if (message.drain()) {
     closed_ = true;
     SendCounters(/*closing=*/true);
@@ -162,6 +164,11 @@ void SimServer::SendCounters(bool closing) {
     text.add_waits_for_ranks(shard_.plan().Find(member)->rank.value());
   }
   text.set_closing(closing);
+  // What is said before there is a connection, or while it breaks, is said again.
+  const bool repeats = mutation_ != Mutation::kSaysReportsOnce;
+  if (shard_.cores() != nullptr && shard_.cores()->report() && repeats) {
+    *message.mutable_core_report() = ToMessage(*shard_.cores()->report());
+  }
   coordinator_->FromServer(node_, rank_, message);
 }
 
@@ -199,16 +206,22 @@ bool SimServer::ReadOutside(MemberId member, Exchange after, RestWord word) {
   return in_round;
 }
 
-void SimServer::Pull(MemberId member, Exchange after, RestWord word,
+void SimServer::Pull(MemberId member, Exchange after, RestWord word, std::optional<CoreName> core,
                      std::function<void(absl::StatusOr<PulledValues>)> answer) {
   shard_.Rest(member, after, word);
-  reads_.push_back({member, after, std::move(answer), std::nullopt, false});
+  reads_.push_back({member, after, std::move(answer), std::nullopt, false, core});
+  Work();
+}
+
+void SimServer::ReadCore(MemberId member, uint64_t number,
+                         std::function<void(absl::StatusOr<std::shared_ptr<const Core>>)> answer) {
+  core_reads_.push_back({member, number, std::move(answer)});
   Work();
 }
 
 void SimServer::Fetch(MemberId member, const SubnetPlace& asked, bool waits_only,
                       std::function<void(absl::StatusOr<PulledValues>)> answer) {
-  reads_.push_back({member, Exchange(asked.round - 1), std::move(answer), asked, waits_only});
+  reads_.push_back({member, Exchange(asked.round - 1), std::move(answer), asked, waits_only, std::nullopt});
   Work();
 }
 
@@ -220,7 +233,9 @@ void SimServer::Work() {
   network_->After(node_, network_->dice().Between(absl::ZeroDuration(), absl::Milliseconds(1)),
                   [this] {
                     working_ = false;
-                    if (shard_.Advance(network_->now())) {
+                    const bool worked = shard_.Advance(network_->now());
+                    FollowSelection();
+                    if (worked) {
                       Work();
                     } else {
                       AnswerReads();
@@ -243,16 +258,83 @@ void SimServer::AnswerReads() {
     }
   }
   reads_ = std::move(still);
+  AnswerCores();
+}
+
+void SimServer::AnswerCores() {
+  std::vector<ParkedCore> still;
+  for (ParkedCore& read : core_reads_) {
+    absl::StatusOr<std::optional<std::shared_ptr<const Core>>> core =
+        shard_.ReadCore(read.member, read.number);
+    if (!core.ok()) {
+      read.answer(core.status());
+    } else if (core->has_value()) {
+      read.answer(**core);
+    } else {
+      still.push_back(std::move(read));
+    }
+  }
+  core_reads_ = std::move(still);
+}
+
+absl::StatusOr<std::optional<PulledValues>> SimServer::TrySparse(const ParkedRead& read) {
+  absl::StatusOr<std::optional<SparseReadResult>> result =
+      shard_.ReadSparse(read.member, read.after, *read.core);
+  if (!result.ok()) return result.status();
+  if (!result->has_value()) return std::optional<PulledValues>();
+  PulledValues pulled;
+  pulled.version = (*result)->read.version;
+  pulled.cores = (*result)->read.cores;
+  pulled.needs_all = (*result)->place == nullptr;
+  if (pulled.needs_all) return std::optional<PulledValues>(std::move(pulled));
+  const EntrySet& entries = (*result)->place->keys.entries;
+  const std::vector<float> all = ValuesOf(*(*result)->read.snapshot);
+  for (const int64_t place : entries.places()) pulled.values.push_back(all[place]);
+  checker_->OnSparseRead(rank_, read.member, shard_.plan().Find(read.member)->rank, read.after,
+                         pulled.version, read.core->number, entries, pulled.values);
+  return std::optional<PulledValues>(std::move(pulled));
+}
+
+void SimServer::HearQuestion(v1::CoreQuestion question) {
+  if (shard_.cores() == nullptr) return;
+  if (mutation_ == Mutation::kTakesAllTies && question.ties_size() > 0) {
+    question.set_all_ties(true);
+    question.clear_ties();
+  }
+  shard_.cores()->Ask(FromMessage(question));
+}
+
+void SimServer::FollowSelection() {
+  CoreExchange* const cores = shard_.cores();
+  if (cores == nullptr) return;
+  const std::optional<CoreReport> report = cores->report();
+  // Selections begin with a report, and nothing is folded before it.
+  if (report && selecting_ != report->core) {
+    selecting_ = report->core;
+    checker_->OnSelection(rank_, report->core);
+  }
+  if (report && cores->report_number() != reports_sent_) {
+    reports_sent_ = cores->report_number();
+    v1::ShardMessage message;
+    *message.mutable_core_report() = ToMessage(*report);
+    coordinator_->FromServer(node_, rank_, message);
+  }
+  if (cores->core() != nullptr && selected_ != cores->core()->name.number) {
+    selected_ = cores->core()->name.number;
+    checker_->OnCore(rank_, *cores->core());
+  }
 }
 
 absl::StatusOr<std::optional<PulledValues>> SimServer::Try(const ParkedRead& read) {
   if (read.asked.has_value()) return TryFetch(read);
+  if (read.core.has_value()) return TrySparse(read);
   absl::StatusOr<std::optional<ReadResult>> result = shard_.Read(read.member, read.after);
   if (!result.ok()) return result.status();
   if (!result->has_value()) return std::optional<PulledValues>();
   PulledValues pulled;
   pulled.version = (*result)->version;
   pulled.values = ValuesOf(*(*result)->snapshot);
+  pulled.cores = (*result)->cores;
   checker_->OnRead(rank_, read.member, read.after, pulled.version, pulled.values);
   return std::optional<PulledValues>(std::move(pulled));
 }

@@ -28,6 +28,9 @@ struct PulledValues {
   std::vector<float> values;
   // Of a fetch: how the round is cut for the caller. Without values where it asked otherwise.
   std::optional<SubnetPlace> place;
+  // Of a core's entries: the core is not known, and no value came. Cores that there are.
+  bool needs_all = false;
+  uint64_t cores = 0;
 };
 
 class SimServer {
@@ -43,8 +46,12 @@ class SimServer {
   // `make` gives the push as it arrived.
   void Push(const std::function<ReceivedPush()>& make,
             std::function<void(absl::StatusOr<PushAccepted>)> answer);
-  void Pull(MemberId member, Exchange after, RestWord word,
+  // `core` set: of its entries and the explorer's.
+  void Pull(MemberId member, Exchange after, RestWord word, std::optional<CoreName> core,
             std::function<void(absl::StatusOr<PulledValues>)> answer);
+  // The keys of this core or a later one, once there is one.
+  void ReadCore(MemberId member, uint64_t number,
+                std::function<void(absl::StatusOr<std::shared_ptr<const Core>>)> answer);
 
   // The values of `asked`'s round for `member`, or without values where it `waits_only` for that.
   void Fetch(MemberId member, const SubnetPlace& asked, bool waits_only,
@@ -65,6 +72,12 @@ class SimServer {
     std::function<void(absl::StatusOr<PulledValues>)> answer;
     std::optional<SubnetPlace> asked;  // of a fetch
     bool waits_only = false;
+    std::optional<CoreName> core;
+  };
+  struct ParkedCore {
+    MemberId member;
+    uint64_t number = 0;
+    std::function<void(absl::StatusOr<std::shared_ptr<const Core>>)> answer;
   };
 
   void Attach();
@@ -79,6 +92,11 @@ class SimServer {
   // nullopt: it must wait.
   absl::StatusOr<std::optional<PulledValues>> Try(const ParkedRead& read);
   absl::StatusOr<std::optional<PulledValues>> TryFetch(const ParkedRead& read);
+  absl::StatusOr<std::optional<PulledValues>> TrySparse(const ParkedRead& read);
+  void AnswerCores();
+  void HearQuestion(v1::CoreQuestion question);
+  // Tells the checker of selections, and the coordinator of reports that are new.
+  void FollowSelection();
   void SetAlarm();
   void CheckWaiting();
 
@@ -93,6 +111,10 @@ class SimServer {
   absl::Time alarm_ = absl::InfiniteFuture();  // of the shard's deadline
   bool closed_ = false;
   std::vector<ParkedRead> reads_;
+  std::vector<ParkedCore> core_reads_;
+  std::optional<uint64_t> selecting_;  // the last core that a selection was begun of
+  std::optional<uint64_t> selected_;   // the last one that was selected
+  uint64_t reports_sent_ = 0;
   std::set<uint64_t> promises_;  // proposals that are not settled
   v1::ProposalReply last_reply_;
   std::vector<Shard::Removed> removed_;  // all that ever were

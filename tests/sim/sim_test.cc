@@ -36,6 +36,10 @@ std::string NameOf(SimMethod method) {
       return "diloco asynchronous";
     case SimMethod::kIst:
       return "ist";
+    case SimMethod::kSlimDp:
+      return "slim_dp";
+    case SimMethod::kSlimDpAsynchronous:
+      return "slim_dp asynchronous";
   }
   return "";
 }
@@ -51,7 +55,9 @@ constexpr SimMethod kMethods[] = {SimMethod::kDataParallel,
                                   SimMethod::kDiloco,
                                   SimMethod::kDilocoQuorum,
                                   SimMethod::kDilocoAsynchronous,
-                                  SimMethod::kIst};
+                                  SimMethod::kIst,
+                                  SimMethod::kSlimDp,
+                                  SimMethod::kSlimDpAsynchronous};
 
 // What to type to see this run again, with its log.
 std::string Replay(uint64_t seed) {
@@ -164,6 +170,13 @@ TEST_CASE("the checker objects to every mutation", "[sim][mutation]") {
       {Mutation::kServerForgetsRemoval, SimMethod::kIst, ""},
       {Mutation::kCountsTwice, SimMethod::kIst, "by the updates folded"},
       {Mutation::kLosesStaged, SimMethod::kIst, "stuck"},
+      {Mutation::kCountsTwice, SimMethod::kSlimDp, "by the updates folded"},
+      {Mutation::kForgetsPromise, SimMethod::kSlimDp, ""},
+      {Mutation::kTakesAllTies, SimMethod::kSlimDp, "not the entries of the largest significance"},
+      {Mutation::kTakesAllTies, SimMethod::kSlimDpAsynchronous, "not the entries of the largest"},
+      {Mutation::kSaysReportsOnce, SimMethod::kSlimDp, "stuck"},
+      {Mutation::kReadsEarly, SimMethod::kSlimDp, "contains exchange"},
+      {Mutation::kAppliesDuplicates, SimMethod::kSlimDpAsynchronous, ""},
   };
   for (const Broken& broken : all) {
     std::string seen;

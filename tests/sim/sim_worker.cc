@@ -25,15 +25,6 @@ SimWorker::SimWorker(SimNetwork* network, SimCoordinator* coordinator, Checker* 
   network_->After(node_, absl::ZeroDuration(), [this] { Join(); });
 }
 
-template <typename Reply>
-void SimWorker::Retry(Attempt<Reply> attempt, std::function<void(absl::StatusOr<Reply>)> done) {
-  attempt([this, attempt, done](std::optional<absl::StatusOr<Reply>> reply) {
-    if (reply.has_value() && !absl::IsAborted(reply->status())) return done(*std::move(reply));
-    network_->After(node_, network_->dice().Between(absl::Milliseconds(5), absl::Milliseconds(40)),
-                    [this, attempt, done] { Retry<Reply>(attempt, done); });
-  });
-}
-
 void SimWorker::Crash() { network_->Kill(node_); }
 
 void SimWorker::GiveUp(const absl::Status& status) {
@@ -83,6 +74,7 @@ void SimWorker::OnAdmitted(const v1::JoinReply& reply) {
   step_ = reply.first_step();
   epoch_ = reply.epoch();
   if (options_.subnets != nullptr) ExpectFirst(reply);
+  if (options_.core.has_value()) BeginKeys(Rank(reply.rank()));
   Renew();
   PullFirst();
 }
@@ -111,6 +103,8 @@ v1::Progress SimWorker::ProgressText() const {
   progress.set_step(step_);
   progress.set_exchange(exchange_.value());
   progress.set_epoch(epoch_);
+  progress.set_work(work_);
+  progress.set_beats(beats_);
   progress.set_steps_per_second(1 / absl::ToDoubleSeconds(options_.step_time));
   return progress;
 }
@@ -215,13 +209,16 @@ void SimWorker::Train() {
   }
   // A budget may have shrunk meanwhile.
   if (since_exchange_ > 0 && (since_exchange_ >= StepsUntilExchange() || Finished()))
-    return PushPull();
+    return TakeCores([this] { PushPull(); });
   doing_ = "computing";
+  Begin(v1::Progress::MINIBATCH);
   network_->After(node_, options_.step_time * (0.5 + 0.01 * network_->dice().Below(100)),
                   [this] { OnStep(); });
 }
 
 void SimWorker::OnStep() {
+  if (hangs_) return;
+  Begin(v1::Progress::NOTHING);
   ++step_;
   ++since_exchange_;
   if (step_ < cut_.first_step() + cut_.steps()) return Train();
@@ -291,6 +288,11 @@ void SimWorker::ReadOutside(bool evaluates, std::function<void()> then) {
 }
 
 void SimWorker::PushTo(size_t server) {
+  if (keys_ != nullptr) {
+    const std::function<ReceivedPush()> push = SparsePush(server);
+    if (options_.forges) ForgeSparse(server, push);
+    return SendPush(server, push);
+  }
   SimServer* const to = servers_[server];
   std::vector<float> values;
   for (const Slice& slice : to->slices().slices) {
@@ -323,6 +325,7 @@ void SimWorker::SendPush(size_t server, std::function<ReceivedPush()> make) {
       },
       [this](absl::StatusOr<PushAccepted> accepted) {
         if (!accepted.ok()) return GiveUp(accepted.status());
+        if (accepted->need_keys) checker_->Violate("a server forgot a core that is in force");
         OnPart();
       });
 }
@@ -330,17 +333,21 @@ void SimWorker::SendPush(size_t server, std::function<ReceivedPush()> make) {
 void SimWorker::PullFrom(size_t server, Exchange after, RestWord word) {
   SimServer* const from = servers_[server];
   Retry<PulledValues>(
-      [this, from, after, word](auto done) {
+      [this, from, after, word, core = PulledCore(server)](auto done) {
         network_->Call<absl::StatusOr<PulledValues>>(
             node_, from->node(),
-            [from, member = member_, after, word](auto answer) {
-              from->Pull(member, after, word, answer);
+            [from, member = member_, after, word, core](auto answer) {
+              from->Pull(member, after, word, core, answer);
             },
             done);
       },
       [this, server](absl::StatusOr<PulledValues> pulled) {
         if (!pulled.ok()) return GiveUp(pulled.status());
         bases_[server] = pulled->version;
+        cores_told_ = std::max(cores_told_, pulled->cores);
+        needs_all_ = needs_all_ || pulled->needs_all;
+        // The servers' values are checked where they are read.
+        if (keys_ != nullptr) return OnPart();
         int64_t at = 0;
         for (const Slice& slice : servers_[server]->slices().slices) {
           std::copy_n(pulled->values.begin() + at, slice.size(),
@@ -356,6 +363,7 @@ void SimWorker::OnPart() {
 }
 
 void SimWorker::OnExchangeDone() {
+  if (keys_ != nullptr && !FollowKeys()) return;
   if (options_.subnets == nullptr) {
     checker_->OnReplica(member_, exchange_, replica_);
   } else if (!FollowCut()) {

@@ -18,6 +18,7 @@
 #include "tests/sim/sim_network.h"
 #include "tests/sim/sim_server.h"
 #include "tests/sim/subnet_entries.h"
+#include "worker/exchange/exchange_keys.h"
 
 namespace tessera {
 
@@ -39,6 +40,10 @@ class SimWorker {
     // the worker.
     const SubnetEntries* subnets = nullptr;
     uint32_t sites = 0;
+    // Set: exchanges move a core and an explorer of this model. Outlives the worker.
+    std::optional<CoreShare> core;
+    const ModelShape* shape = nullptr;
+    uint64_t job_seed = 0;
     // It also sends what must be refused.
     bool forges = false;
   };
@@ -51,6 +56,8 @@ class SimWorker {
   bool is_over() const { return !network_->IsAlive(node_); }
   MemberId member() const { return member_; }
   void Crash();
+  // Its training stands still from its next step on, while it goes on renewing its lease.
+  void Hang() { hangs_ = true; }
   std::string Describe() const;
 
  private:
@@ -95,6 +102,20 @@ class SimWorker {
   std::function<ReceivedPush()> SubnetPush(size_t server) const;
   // A push of another site or round, and a fetch of a round that is over.
   void Forge(size_t server);
+  // --- a core and an explorer (sim_cores.cc) ---
+  void BeginKeys(Rank rank);
+  // From all servers; they come while the next steps are computed.
+  void AskCores();
+  void TakeCores(std::function<void()> then);
+  std::function<ReceivedPush()> SparsePush(size_t server);
+  // A push that must not be accepted.
+  void ForgeSparse(size_t server, const std::function<ReceivedPush()>& right);
+  bool FollowKeys();
+  // The core whose entries are pulled; nullopt: all entries are.
+  std::optional<CoreName> PulledCore(size_t server) {
+    if (keys_ == nullptr || !keys_->value_keys().is_sparse()) return std::nullopt;
+    return keys_->value_keys().sparse[server]->core->name;
+  }
   void OnPart();
   void OnExchangeDone();
   void BeginTraining();
@@ -107,6 +128,10 @@ class SimWorker {
   // `what` may happen to one that is no member any more only.
   void CheckIsRemoved(absl::string_view what);
   v1::Progress ProgressText() const;
+  void Begin(v1::Progress::Work work) {
+    work_ = work;
+    ++beats_;
+  }
 
   SimNetwork* const network_;
   SimCoordinator* const coordinator_;
@@ -120,6 +145,9 @@ class SimWorker {
   Exchange exchange_;  // the last one begun
   uint64_t step_ = 0;
   uint64_t epoch_ = 0;
+  bool hangs_ = false;
+  v1::Progress::Work work_ = v1::Progress::NOTHING;
+  uint64_t beats_ = 0;
   v1::EpochCut cut_;
   int64_t since_exchange_ = 0;
   bool evaluation_due_ = false;
@@ -136,8 +164,25 @@ class SimWorker {
   std::optional<SubnetPlace> trained_;  // to be returned
   std::optional<SubnetPlace> recut_;
   int recuts_ = 0;
+  Rank rank_;
+  std::unique_ptr<ExchangeKeys> keys_;  // set: exchanges move a core
+  Cores cores_;                         // asked for
+  size_t cores_missing_ = 0;
+  bool cores_due_ = false;
+  uint64_t cores_told_ = 0;
+  bool needs_all_ = false;
+  std::function<void()> take_cores_;
   size_t parts_missing_ = 0;
 };
+
+template <typename Reply>
+void SimWorker::Retry(Attempt<Reply> attempt, std::function<void(absl::StatusOr<Reply>)> done) {
+  attempt([this, attempt, done](std::optional<absl::StatusOr<Reply>> reply) {
+    if (reply.has_value() && !absl::IsAborted(reply->status())) return done(*std::move(reply));
+    network_->After(node_, network_->dice().Between(absl::Milliseconds(5), absl::Milliseconds(40)),
+                    [this, attempt, done] { Retry<Reply>(attempt, done); });
+  });
+}
 
 }  // namespace tessera
 

@@ -1,0 +1,156 @@
+// What a simulated worker does where exchanges move a core and an explorer: worker/exchange's keys, and the
+// order in which worker/train asks for cores and takes them.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/keyset/entry_keys.h"
+#include "tests/server/shard/shard_fixture.h"
+#include "tests/sim/sim_worker.h"
+
+namespace tessera {
+
+void SimWorker::BeginKeys(Rank rank) {
+  rank_ = rank;
+  ExchangeKeys::Options keys;
+  keys.shape = *options_.shape;
+  keys.servers = static_cast<int>(servers_.size());
+  keys.share = *options_.core;
+  keys.seed = options_.job_seed;
+  keys.rank = rank;
+  keys.first = exchange_.Next();
+  keys.lockstep = options_.lockstep;
+  keys_ = std::make_unique<ExchangeKeys>(keys);
+}
+
+void SimWorker::AskCores() {
+  if (cores_due_) return;
+  keys_->Tell(cores_told_);
+  const std::optional<uint64_t> wanted = keys_->wanted();
+  if (!wanted.has_value()) return;
+  cores_due_ = true;
+  cores_.assign(servers_.size(), nullptr);
+  cores_missing_ = servers_.size();
+  for (size_t server = 0; server < servers_.size(); ++server) {
+    SimServer* const from = servers_[server];
+    Retry<std::shared_ptr<const Core>>(
+        [this, from, number = *wanted](auto done) {
+          network_->Call<absl::StatusOr<std::shared_ptr<const Core>>>(
+              node_, from->node(),
+              [from, member = member_, number](auto answer) {
+                from->ReadCore(member, number, answer);
+              },
+              done);
+        },
+        [this, server](absl::StatusOr<std::shared_ptr<const Core>> core) {
+          if (!core.ok()) return GiveUp(core.status());
+          cores_[server] = *std::move(core);
+          if (--cores_missing_ > 0 || !take_cores_) return;
+          std::exchange(take_cores_, nullptr)();
+        });
+  }
+}
+
+void SimWorker::TakeCores(std::function<void()> then) {
+  if (!cores_due_) return then();
+  doing_ = absl::StrCat("waiting for the core of exchange ", exchange_.value() + 1);
+  const auto adopt = [this, then = std::move(then)] {
+    cores_due_ = false;
+    keys_->Adopt(cores_);
+    then();
+  };
+  if (cores_missing_ == 0) return adopt();
+  take_cores_ = adopt;
+}
+
+// The first attempt of a push names its core, as the servers know it; some bring its keys as well.
+std::function<ReceivedPush()> SimWorker::SparsePush(size_t server) {
+  const KeySet& keys = keys_->update_keys();
+  const SparseKeys* const sparse = keys.is_sparse() ? keys.sparse[server].get() : nullptr;
+  checker_->OnKeys(ShardId(server), member_, rank_, exchange_, sparse);
+  std::vector<float> values;
+  int64_t place = 0;
+  for (const Slice& slice : servers_[server]->slices().slices) {
+    for (int64_t entry = slice.row_begin * slice.columns; entry < slice.row_end * slice.columns;
+         ++entry, ++place) {
+      if (sparse != nullptr && !sparse->entries.Contains(place)) continue;
+      values.push_back(static_cast<float>(UpdateEntry(options_.seed, member_, exchange_, entry)));
+    }
+  }
+  std::optional<NamedCore> core;
+  if (sparse != nullptr) {
+    core.emplace();
+    core->name = sparse->core->name;
+    if (network_->dice().Chance(0.2)) {
+      const EncodedKeys encoded = EncodeKeys(sparse->core->keys);
+      core->key_form = static_cast<int>(encoded.form);
+      core->keys = encoded.bytes;
+    }
+  }
+  return [member = member_, exchange = exchange_, base = bases_[server],
+          examples = since_exchange_, kind = options_.kind,
+          layout_hash = servers_[server]->layout_hash(), values = std::move(values),
+          core = std::move(core)] {
+    ReceivedPush push;
+    push.member = member;
+    push.exchange = exchange;
+    push.base = base;
+    push.examples = static_cast<uint64_t>(examples);
+    push.kind = kind;
+    push.layout_hash = layout_hash;
+    push.core = core;
+    push.payload = PayloadOf(values);
+    return push;
+  };
+}
+
+void SimWorker::ForgeSparse(size_t server, const std::function<ReceivedPush()>& right) {
+  if (!network_->dice().Chance(0.15)) return;
+  ReceivedPush push = right();
+  // A core that nobody knows, by its name; the same with keys that are not those of the name; a core of
+  // another exchange; a core's entries where all are wanted.
+  const uint64_t what = network_->dice().Below(3);
+  const bool asks = what == 0 && push.core && !push.core->keys;
+  const std::string keys = EncodeKeys(EntrySet::All(servers_[server]->slices().size)).bytes;
+  if (!push.core) {
+    push.core = NamedCore{{7, {1, 2}}, 0, keys};
+  } else if (what == 2) {
+    push.core->name.number += 1000;
+  } else {
+    push.core->name.signature.low ^= 1;
+    if (what == 1) push.core->keys = keys;
+  }
+  const auto forged = [right, core = push.core] {
+    ReceivedPush made = right();
+    made.core = core;
+    return made;
+  };
+  SimServer* const to = servers_[server];
+  network_->Call<absl::StatusOr<PushAccepted>>(
+      node_, to->node(), [to, forged](auto answer) { to->Push(forged, answer); },
+      [this, asks, what](std::optional<absl::StatusOr<PushAccepted>> answer) {
+        if (!answer.has_value() || !answer->ok() || (*answer)->duplicate) return;
+        if (asks && (*answer)->need_keys) return;
+        checker_->Violate(absl::StrCat("member ", member_.value(),
+                                       ": a push of other entries than its own (kind ", what,
+                                       ") was ",
+                                       (*answer)->need_keys ? "asked for keys" : "accepted"));
+      });
+}
+
+// False: a server did not know the core, and all entries are pulled.
+bool SimWorker::FollowKeys() {
+  if (needs_all_) {
+    needs_all_ = false;
+    keys_->Drop();
+    parts_missing_ = servers_.size();
+    for (size_t server = 0; server < servers_.size(); ++server) {
+      PullFrom(server, exchange_, RestWord());
+    }
+    return false;
+  }
+  if (has_pulled_) keys_->Advance();
+  if (!has_pulled_ || !Finished()) AskCores();
+  return true;
+}
+
+}  // namespace tessera
