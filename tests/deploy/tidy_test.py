@@ -66,6 +66,31 @@ class Tidy(unittest.TestCase):
         self.none("%s:%d" % (path, number) for path, text in self.of(*CODE).items() if not path.endswith(FREE_COLUMNS)
                   for number, line in enumerate(text.splitlines(), 1) if len(line) > COLUMNS_MAX)
 
+    def test_time_is_taken_from_the_steady_clock(self):
+        # Abseil's waits with a limit go by the clock of the day (common/base/wakeup.h).
+        day = re.compile(r"absl::Now\(|\b(Await|Wait|Lock\w*)With(Timeout|Deadline)\(")
+        may = ("common/base/log.cc", "deploy/cli/doctor_command.cc")
+        self.none("%s: %s" % (path, word.group(0)) for path, text in self.of(".cc", ".h").items()
+                  if not path.startswith(("tests/", "bench/")) and path not in may for word in day.finditer(text))
+
+    def test_every_cell_about_a_failure_names_a_test_that_exists(self):
+        text = self.texts["docs/operating.md"].split("## What happens when\n")[1].split("\n## ")[0]
+        rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
+        failures = [row[2:] for row in rows if len(row) == 5][2:]
+        tests = dict(row for row in rows if len(row) == 2 and re.fullmatch("[A-Z]+", row[0]))
+        self.assertGreater(len(failures), 20)
+        named = set()
+        for cells in failures:
+            # What to do may go without, and a cell that says nothing.
+            self.none(cell for cell in cells[:2] if cell and not re.search(r"\[[A-Z]+\]", cell))
+            named.update(re.findall(r"\[([A-Z]+)\]", " ".join(cells)))
+        self.assertEqual(named, set(tests))
+        for where in tests.values():
+            path, name = re.fullmatch("`(.+)` `(.+)`", where).groups()
+            # A name may go on in the next line.
+            source = re.sub(r'"\s+"', "", self.texts["tests/" + path])
+            self.assertIn("def %s(self)" % name if path.endswith(".py") else 'TEST_CASE("%s"' % name, source)
+
     def test_no_tabs_and_no_spaces_at_the_end_of_a_line(self):
         self.none("%s:%d" % (path, number) for path, text in self.of(*CODE).items()
                   for number, line in enumerate(text.splitlines(), 1) if "\t" in line or line != line.rstrip())

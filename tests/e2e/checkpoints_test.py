@@ -7,7 +7,7 @@ import subprocess
 import unittest
 
 import cluster
-from cluster import ENDLESS, Cluster, Test, digits, run_to_end, tessera, write_job
+from cluster import ENDLESS, Cluster, Process, Test, digits, run_to_end, tessera, write_job
 
 PLAIN = {"sgd": {"learning_rate": 0.05}}
 MOMENTUM = {"sgd": {"learning_rate": 0.1, "momentum": 0.9}}
@@ -251,6 +251,51 @@ class Checkpoints(Test):
         job_cluster.await_further()
         job_cluster.drain()
         self.assertEqual(job_cluster.finish()["outcome"], "finished")
+
+    def test_a_slow_disk_costs_no_step(self):
+        folder = self.path("checkpoints")
+        os.environ["TESSERA_FAILPOINTS"] = "file.write=sleep:3000"
+        try:
+            job_cluster = Cluster(self, keeping(self.small(steps=ENDLESS, lease="1s"), folder, 0))
+        finally:
+            del os.environ["TESSERA_FAILPOINTS"]
+        job_cluster.await_step(20)
+        asked = Process(self, "checkpoint", [cluster.TESSERA, "checkpoint", job_cluster.coordinator])
+        writing = job_cluster.await_status("it is being written",
+                                           lambda status: glob.glob(os.path.join(folder, "partial-*")))
+        job_cluster.await_step(int(writing["step"]) + 50)
+        self.assertTrue(asked.alive, "it was written before anybody could train on")
+        asked.expect_exit(0)
+        status = job_cluster.status()
+        self.assertGreater(status["checkpoint"]["write_seconds"], 3)
+        self.assertEqual(int(status["members_lost"]), 0)
+        job_cluster.drain()
+        self.assertEqual(job_cluster.finish()["outcome"], "finished")
+
+    def test_a_checkpoint_with_a_wrong_bit_is_named_and_the_one_before_it_is_taken(self):
+        job = self.small(method={"local_sgd": {"local_steps": 5}}, optimizer=MOMENTUM)
+        folder = self.path("checkpoints")
+        whole = run_to_end(self, keeping(job, folder, 30))
+        self.assertEqual(steps_in(folder), [30, 60, 90])
+        for name in sorted(os.listdir(step_folder(folder, 90))):
+            with self.subTest(name):
+                path = os.path.join(step_folder(folder, 90), name)
+                with open(path, "rb") as file:
+                    right = file.read()
+                wrong = bytearray(right)
+                wrong[len(wrong) // 2] ^= 0x10
+                with open(path, "wb") as file:
+                    file.write(wrong)
+                # Asked for by its own name it is refused.
+                code, _, error = tessera("run", write_job(self, restoring(job, step_folder(folder, 90))), "--quiet")
+                self.assertEqual(code, 2, error)
+                self.contains(error, step_folder(folder, 90), name)
+                logs = self.path("logs-" + name)
+                self.assertEqual(sameness(run_to_end(self, restoring(job, folder), "--logs", logs)), sameness(whole))
+                with open(os.path.join(logs, "server-0.log")) as file:
+                    self.contains(file.read(), name)
+                with open(path, "wb") as file:
+                    file.write(right)
 
     def test_only_the_newest_stay(self):
         job = self.small(steps=ENDLESS)

@@ -269,7 +269,7 @@ class Cluster:
         for rank in range(job["cluster"]["workers"] if workers is None else workers):
             self.start_worker(rank)
 
-    def start_server(self, rank, *extra):
+    def start_server(self, rank, *extra, env=None, coordinator=None):
         command = [SERVER, "--job", self.path, "--rank", str(rank)]
         file = self.test.path("server-%d.address" % rank)
         if os.path.exists(file):
@@ -277,10 +277,10 @@ class Cluster:
         if not self.named:
             command += ["--listen", "127.0.0.1:0"]
             if rank > 0:
-                command += ["--coordinator", self.coordinator]
+                command += ["--coordinator", coordinator or self.coordinator]
         if rank == 0:
             command += ["--report", self.report_path]
-        server = Process(self.test, "server %d" % rank, command + ["--address-file", file] + list(extra))
+        server = Process(self.test, "server %d" % rank, command + ["--address-file", file] + list(extra), env)
         self.servers.append(server)
         await_true("server %d is up" % rank, lambda: os.path.exists(file) or not server.alive, explain=server.output)
         if not os.path.exists(file):
@@ -291,13 +291,13 @@ class Cluster:
             self.coordinator = server.address
         return server
 
-    def start_worker(self, rank=None, *extra, path=None):
+    def start_worker(self, rank=None, *extra, path=None, env=None, coordinator=None):
         command = [WORKER, "--job", path or self.path]
         if not self.named:
-            command += ["--coordinator", self.coordinator]
+            command += ["--coordinator", coordinator or self.coordinator]
         if rank is not None:
             command += ["--rank", str(rank)]
-        worker = Process(self.test, "worker %s" % ("any" if rank is None else rank), command + list(extra))
+        worker = Process(self.test, "worker %s" % ("any" if rank is None else rank), command + list(extra), env)
         self.workers.append(worker)
         return worker
 

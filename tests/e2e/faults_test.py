@@ -57,6 +57,21 @@ class WorkerFaults(Test):
                 cluster.drain()
                 self.assertEqual(cluster.finish(frozen)["members"]["lost"], 1)
 
+    def test_a_worker_that_keeps_its_lease_and_trains_no_more_is_removed_and_ends(self):
+        for name, method in self.METHODS.items():
+            with self.case(name):
+                cluster = Cluster(self, endless(workers=2, method=method), workers=1)
+                hanging = cluster.start_worker(1, env={"TESSERA_FAILPOINTS": "worker.step@60=sleep:600000"})
+                cluster.await_status("it is lost", lambda status: lost(status) == 1)
+                cluster.await_further()
+                self.contains(cluster.servers[0].output(), "training stands worker=1 step=59")
+                self.assertNotIn("lease expired", cluster.servers[0].output())
+                self.contains(hanging.expect_exit(1), "it kept its lease, but its training stood still",
+                              "after step 59", "its train loop has not come back")
+                cluster.drain()
+                report = cluster.finish(hanging)
+                self.assertEqual((report["outcome"], report["members"]["lost"]), ("finished", 1))
+
     def test_a_late_worker_takes_part_from_mid_run_on(self):
         for name, method in self.METHODS.items():
             with self.case(name):
@@ -126,6 +141,16 @@ class WorkerFaults(Test):
         self.assertIn("all workers are gone", cluster.servers[0].output())
         report = cluster.report()
         self.assertEqual((report["outcome"], report["members"]["lost"]), ("failed", 2))
+
+    def test_a_job_that_diverges_fails_and_says_so(self):
+        cluster = Cluster(self, digits(epochs=ENDLESS, rate=1e6, norm=False, lease="10s"))
+        for process in cluster.workers + cluster.servers:
+            process.expect_exit(1)
+        self.assertTrue(any("is not finite; the training diverged" in worker.output() for worker in cluster.workers),
+                        cluster.logs())
+        report = cluster.report()
+        self.assertEqual(report["outcome"], "failed")
+        self.assertGreater(report["refused_pushes"], 0)
 
     def test_a_worker_lost_in_an_evaluation_does_not_hold_it_up(self):
         cluster = Cluster(self, endless(workers=3, evaluate_every=1, servers=1))

@@ -1,0 +1,161 @@
+"""Links that carry nothing any more, in one direction or both, for less and for longer than a lease."""
+import select
+import socket
+import threading
+import time
+import unittest
+
+from cluster import ENDLESS, Cluster, Test, digits, lost
+
+LEASE = 1.5
+SHORT = 0.6
+BOTH = ("up", "down")
+
+
+class Link:
+    """A TCP proxy. What it holds back of a direction waits with the sender, as with a network that drops all
+    packets until it is repaired: TCP sends them again."""
+
+    def __init__(self, test, target):
+        self.target = target.rsplit(":", 1)
+        self.held = set()
+        self.over = False
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
+        threading.Thread(target=self.accept, daemon=True).start()
+        test.addCleanup(self.end)
+
+    def end(self):
+        self.over = True
+        self.listener.close()
+
+    def hold(self, *directions):
+        self.held = set(directions)
+
+    def accept(self):
+        while not self.over:
+            try:
+                client = self.listener.accept()[0]
+            except OSError:
+                return
+            try:
+                server = socket.create_connection((self.target[0], int(self.target[1])), 5)
+            except OSError:
+                client.close()
+                continue
+            for direction, source, sink in (("up", client, server), ("down", server, client)):
+                threading.Thread(target=self.carry, args=(direction, source, sink), daemon=True).start()
+
+    def carry(self, direction, source, sink):
+        try:
+            while not self.over:
+                if direction in self.held or not select.select([source], [], [], 0.02)[0]:
+                    if direction in self.held:
+                        time.sleep(0.02)
+                    continue
+                data = source.recv(1 << 16)
+                while direction in self.held and not self.over:
+                    time.sleep(0.02)
+                if not data:
+                    break
+                sink.sendall(data)
+        except OSError:
+            pass
+        finally:
+            for end in (source, sink):
+                end.close()
+
+
+def endless(**keys):
+    return digits(epochs=ENDLESS, batch=16, lease="%dms" % (1000 * LEASE), **keys)
+
+
+def named(directions):
+    return " and ".join(directions)
+
+
+class Partitions(Test):
+    def behind_a_link(self, **keys):
+        """Worker 1 reaches the coordinator through the link."""
+        cluster = Cluster(self, endless(**keys), workers=1)
+        link = Link(self, cluster.coordinator)
+        worker = cluster.start_worker(1, coordinator=link.address)
+        cluster.await_step(20)
+        return cluster, worker, link
+
+    def test_a_link_to_the_coordinator_that_breaks_for_less_than_a_lease_costs_nothing(self):
+        for directions in (("up",), ("down",), BOTH):
+            with self.case(named(directions)):
+                cluster, _, link = self.behind_a_link()
+                for _ in range(2):
+                    link.hold(*directions)
+                    time.sleep(SHORT)
+                    link.hold()
+                    cluster.await_further()
+                cluster.drain()
+                report = cluster.finish()
+                self.assertEqual(report["members"], {"joined": 2, "lost": 0, "partial_pushes": 0})
+
+    def test_a_worker_that_loses_the_coordinator_in_one_direction_is_removed_and_the_others_go_on(self):
+        # What it sends does not arrive: its lease ends. What is sent to it does not: it gives up by itself.
+        for directions, words in ((("up",), "worker"), (("down",), "not reached for the lease"), (BOTH, "worker")):
+            with self.case(named(directions)):
+                cluster, worker, link = self.behind_a_link()
+                link.hold(*directions)
+                cluster.await_status("it is lost", lambda status: lost(status) == 1)
+                cluster.await_further()
+                self.contains(worker.expect_exit(1), words)
+                cluster.drain()
+                report = cluster.finish(worker)
+                self.assertEqual((report["outcome"], report["members"]["lost"]), ("finished", 1))
+
+    def test_a_link_to_a_server_that_breaks_for_less_than_a_lease_stalls_and_counts_nothing_twice(self):
+        for name, method in (("data_parallel", {"data_parallel": {}}), ("async_sgd", {"async_sgd": {}})):
+            for directions in (("up",), ("down",)):
+                with self.case("%s %s" % (name, named(directions))):
+                    cluster, links = self.with_data_links(method)
+                    cluster.await_step(20)
+                    for _ in range(2):
+                        links[1].hold(*directions)
+                        time.sleep(SHORT)
+                        links[1].hold()
+                        cluster.await_further()
+                    cluster.drain()
+                    report = cluster.finish()
+                    self.assertEqual(report["members"], {"joined": 2, "lost": 0, "partial_pushes": 0})
+                    # Each push counted once on each server.
+                    self.assertEqual(sum(report["staleness"]["histogram"]), 2 * report["traffic"]["exchanges"])
+
+    def with_data_links(self, method):
+        """Workers reach server 1 through links[1] alone: it is at that address in the job."""
+        real = socket.create_server(("127.0.0.1", 0))
+        port = real.getsockname()[1]
+        real.close()
+        direct = socket.create_server(("127.0.0.1", 0))
+        first = "127.0.0.1:%d" % direct.getsockname()[1]
+        direct.close()
+        link = Link(self, "127.0.0.1:%d" % port)
+        cluster = Cluster(self, endless(method=method, servers=[first, link.address]), start=False)
+        cluster.start_server(0)
+        cluster.start_server(1, "--listen", "127.0.0.1:%d" % port)
+        for rank in range(2):
+            cluster.start_worker(rank)
+        return cluster, {1: link}
+
+    def test_a_server_that_loses_the_coordinator_in_one_direction_ends_the_job_by_name(self):
+        for directions in (("up",), ("down",)):
+            with self.case(named(directions)):
+                cluster = Cluster(self, endless(), servers=1, workers=0)
+                link = Link(self, cluster.coordinator)
+                cluster.start_server(1, coordinator=link.address)
+                for rank in range(2):
+                    cluster.start_worker(rank)
+                cluster.await_step(20)
+                link.hold(*directions)
+                for process in cluster.servers + cluster.workers:
+                    process.expect_exit(1)
+                self.assertIn("server 1 is gone", cluster.report()["failure"])
+
+
+if __name__ == "__main__":
+    unittest.main()
