@@ -34,17 +34,16 @@
 #include "common/rule/schedule.h"
 #include "server/control/job_facts.h"
 #include "server/control/server_table.h"
-#include "server/rpc/attach_link.h"
 #include "server/rpc/coordinator_service.h"
 #include "server/rpc/grpc_server.h"
 #include "server/rpc/live_coordinator.h"
-#include "server/rpc/parameter_service.h"
-#include "server/rpc/replica_copier.h"
+#include "server/rpc/standby_control_service.h"
 #include "server/rpc/status_service.h"
 #include "server/server_checkpoints.h"
+#include "server/shard/replica_copying.h"
 #include "server/shard/shard.h"
 #include "server/shard/shard_memory.h"
-#include "server/shard/shard_thread.h"
+#include "server/shard_host.h"
 
 namespace tessera {
 namespace {
@@ -77,6 +76,9 @@ class ServerProcess {
  public:
   ServerProcess(const ServerOptions& options, v1::Job job)
       : options_(options), job_(std::move(job)), digest_(JobDigest(job_)) {}
+  ~ServerProcess() {
+    if (host_ != nullptr) host_->Disconnect();
+  }
 
   absl::Status Start();
   // Until the job has ended. OK: normally.
@@ -88,7 +90,8 @@ class ServerProcess {
   absl::Status CheckMemory(const Recipe& recipe, const ModelShape& shape);
   absl::Status FindAddresses();
   absl::Status CheckSecurity() const;
-  std::unique_ptr<Shard> MakeShard() const;
+  std::unique_ptr<Shard> MakeShard(int rank) const;
+  void MakeHost(const JobFacts& facts);
   absl::Status StartServices();
   absl::Status WriteAddressFile() const;
   absl::Status CheckReportPath() const;
@@ -110,14 +113,12 @@ class ServerProcess {
 
   std::unique_ptr<LiveCoordinator> coordinator_;  // rank 0
   std::unique_ptr<ServerCheckpoints> checkpoints_;
-  std::unique_ptr<ShardThread> shard_;
-  std::unique_ptr<ParameterService> parameter_service_;
+  std::unique_ptr<ShardHost> host_;
   std::unique_ptr<CoordinatorService> coordinator_service_;
+  std::unique_ptr<StandbyControlService> standby_control_service_;  // rank 0
   std::unique_ptr<AdminService> admin_service_;
   std::unique_ptr<StatusService> status_service_;
   std::unique_ptr<GrpcServer> server_;
-  std::unique_ptr<ReplicaCopier> copier_;  // where servers are replicas
-  std::unique_ptr<AttachLink> link_;
   absl::Mutex mutex_;
   std::optional<absl::Status> link_ended_ ABSL_GUARDED_BY(mutex_);
 };
@@ -209,6 +210,11 @@ absl::Status ServerProcess::CheckMemory(const Recipe& recipe, const ModelShape& 
   int64_t program = kProgramBytes + 2 * needs.workers * LimitedConnectionBytes(push);
   // It may have to copy another replica, and keep what comes meanwhile.
   if (is_replica_) program += needs.slices.bytes() + kKeptBytesLeast;
+  // A standby of another shard: parameters, states, and an update on its way.
+  if (job_.cluster().replicas() > 0) {
+    const ShardSlices other = SlicesOf(shape, ShardId((options_.rank + servers - 1) % servers), servers);
+    program += other.bytes() * (2 + needs.state_count);
+  }
   // A checkpoint holds what the shard has replaced since, and a copy of the rule's states.
   int64_t checkpoint = 0;
   if (!job_.checkpoint().directory().empty() && needs.groups == nullptr) {
@@ -242,19 +248,43 @@ absl::Status ServerProcess::Start() {
   JobFacts facts = FactsOf(job_, recipe_, shape_, digest_);
   checkpoints_ = std::make_unique<ServerCheckpoints>(job_, facts, options_.rank);
   TESSERA_RETURN_IF_ERROR(checkpoints_->Prepare());
+  MakeHost(facts);
   if (is_coordinator()) {
     facts.restored = checkpoints_->restored();
     TESSERA_ASSIGN_OR_RETURN(coordinator_, LiveCoordinator::Create(std::move(facts)));
     checkpoints_->Serve(coordinator_.get());
   }
-  shard_ = std::make_unique<ShardThread>(MakeShard());
   return StartServices();
 }
 
-std::unique_ptr<Shard> ServerProcess::MakeShard() const {
+void ServerProcess::MakeHost(const JobFacts& facts) {
+  ShardHost::Options host;
+  host.rank = static_cast<uint32_t>(options_.rank);
+  host.job_digest = digest_;
+  host.layout_hash = facts.layout_hash;
+  host.lease_timeout = absl::Nanoseconds(job_.cluster().lease_timeout());
+  host.half_open_pushes_per_host = HalfOpenPushesPerHost(job_);
+  host.is_replica = is_replica_;
+  host.keeps_standbys = facts.standbys;
+  host.make_shard = [this](uint32_t rank) { return MakeShard(static_cast<int>(rank)); };
+  host.make_checkpoints = [this, facts](uint32_t rank)
+      -> absl::StatusOr<std::unique_ptr<ServerCheckpoints>> {
+    auto made = std::make_unique<ServerCheckpoints>(job_, facts, static_cast<int>(rank));
+    TESSERA_RETURN_IF_ERROR(made->Prepare());
+    return made;
+  };
+  host.checkpoints = checkpoints_.get();
+  host.on_end = [this](absl::Status status) {
+    absl::MutexLock lock(&mutex_);
+    link_ended_ = std::move(status);
+  };
+  host_ = std::make_unique<ShardHost>(std::move(host));
+}
+
+std::unique_ptr<Shard> ServerProcess::MakeShard(int rank) const {
   Shard::Options shard;
   shard.shape = shape_;
-  shard.shard = ShardAt(recipe_.placement, options_.rank);
+  shard.shard = ShardAt(recipe_.placement, rank);
   shard.shard_count =
       ShardCount(recipe_.placement, static_cast<int>(job_.cluster().servers().count()));
   shard.placement = recipe_.placement;
@@ -272,57 +302,32 @@ std::unique_ptr<Shard> ServerProcess::MakeShard() const {
 }
 
 absl::Status ServerProcess::StartServices() {
-  parameter_service_ = std::make_unique<ParameterService>(shard_.get(), digest_, Generation(0),
-                                                          HalfOpenPushesPerHost(job_));
   status_service_ = std::make_unique<StatusService>([this] { return CurrentStatus(); });
   GrpcServer::Options options;
   options.address = listen_;
-  options.services = {parameter_service_->service(), status_service_.get()};
+  options.services = host_->services();
+  options.services.push_back(status_service_.get());
   options.connections_per_host_max = static_cast<int>(ConnectionsPerHost(job_));
-  options.receive_bytes_max = kReceiveBytesBase + kReceiveSlices * shard_->slices().bytes();
+  // It may lead and follow others' shards, too.
+  const auto servers = static_cast<int>(job_.cluster().servers().count());
+  const int64_t shards = job_.cluster().replicas() > 0 ? servers : 1;
+  const int64_t slice = SlicesOf(shape_, ShardAt(recipe_.placement, options_.rank),
+                                 ShardCount(recipe_.placement, servers)).bytes();
+  options.receive_bytes_max = kReceiveBytesBase + kReceiveSlices * shards * slice;
   if (is_coordinator()) {
     coordinator_service_ = std::make_unique<CoordinatorService>(coordinator_.get());
+    standby_control_service_ = std::make_unique<StandbyControlService>(coordinator_.get());
     admin_service_ = std::make_unique<AdminService>(coordinator_.get());
     options.services.push_back(coordinator_service_.get());
+    options.services.push_back(standby_control_service_.get());
     options.services.push_back(admin_service_.get());
   }
   TESSERA_ASSIGN_OR_RETURN(server_, GrpcServer::Start(options));
   Log(LogLevel::kInfo, absl::StrCat("server: serving rank=", options_.rank, " address=",
-                                    server_->address(), " entries=", shard_->slices().size,
-                                    " job=", job_.name(), " digest=", digest_.substr(0, 12)));
-
-  AttachLink::Options link;
-  link.coordinator = is_coordinator() ? server_->address() : coordinator_address_;
-  link.rank = options_.rank;
-  link.job_digest = digest_;
-  link.address = announced_.empty() ? server_->address() : announced_;
-  link.lease_timeout = absl::Nanoseconds(job_.cluster().lease_timeout());
-  link.shard = shard_.get();
-  link.fill_counters = [this](v1::ServerCounters* counters) {
-    const DataPlaneTraffic traffic = parameter_service_->traffic();
-    counters->set_push_payload_bytes(traffic.push_payload_bytes);
-    counters->set_pull_payload_bytes(traffic.pull_payload_bytes);
-  };
-  if (is_replica_) {
-    copier_ = std::make_unique<ReplicaCopier>(shard_.get(), digest_);
-    link.copy_from = [this](const std::string& donor) { copier_->CopyFrom(donor); };
-  }
-  if (checkpoints_->writes()) {
-    link.save = [this](const v1::CheckpointOrder& order,
-                       std::function<void(v1::CheckpointPart)> done) {
-      checkpoints_->Save(order, shard_.get(), std::move(done));
-    };
-  }
-  link.restore = [this](const v1::RestoreOrder& order, std::function<void(absl::Status)> done) {
-    // Nobody is to push to the old shard any more what the new one would not know of.
-    parameter_service_->SetGeneration(Generation(order.generation()));
-    checkpoints_->Restore(order, shard_.get(), [this] { return MakeShard(); }, std::move(done));
-  };
-  link.on_end = [this](absl::Status status) {
-    absl::MutexLock lock(&mutex_);
-    link_ended_ = std::move(status);
-  };
-  link_ = std::make_unique<AttachLink>(std::move(link));
+                                    server_->address(), " job=", job_.name(),
+                                    " digest=", digest_.substr(0, 12)));
+  host_->Start(is_coordinator() ? server_->address() : coordinator_address_,
+               announced_.empty() ? server_->address() : announced_);
   return WriteAddressFile();
 }
 
@@ -346,8 +351,8 @@ v1::JobStatus ServerProcess::CurrentStatus() const {
   v1::JobStatus status;
   if (is_coordinator()) {
     status = coordinator_->Status();
-  } else if (link_ != nullptr) {
-    status = link_->OwnStatus();
+  } else {
+    status = host_->OwnStatus();
   }
   status.set_version(kVersion);
   status.set_clock_ns(absl::GetCurrentTimeNanos());
@@ -393,7 +398,7 @@ absl::Status ServerProcess::AwaitEnd() {
     const absl::Status written = WriteReport(coordinator_->Status());
     if (outcome.ok()) outcome = written;
   }
-  link_.reset();
+  host_->Disconnect();
   server_->SetServing(false);
   server_->Shutdown(is_coordinator() ? kLingerAfterEnd : absl::Milliseconds(100));
   return outcome;
@@ -403,7 +408,7 @@ void ServerProcess::OnSignal(int count) {
   if (count > 1) _exit(1);
   if (is_replica_ && !is_coordinator()) {
     Log(LogLevel::kInfo, "server: signal received, leaving the job; again to end at once");
-    link_->Leave();
+    host_->Leave();
     return;
   }
   Log(LogLevel::kInfo, "server: signal received, draining the job; again to end at once");

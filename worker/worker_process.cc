@@ -32,6 +32,7 @@
 #include "common/rpc/security.h"
 #include "common/rpc/transport.h"
 #include "worker/data/dataset.h"
+#include "worker/moved_shards.h"
 #include "worker/checkpoint/worker_saver.h"
 #include "worker/model/plan.h"
 #include "worker/replica/batch_rows.h"
@@ -271,10 +272,14 @@ absl::Status WorkerProcess::Connect() {
   data.retry_time = absl::Nanoseconds(admission_.lease_timeout_ns());
   // A peer that dies is out of the list after its lease, which may begin a little later.
   if (recipe_.placement == Placement::kReplicated) data.retry_time *= kPeerRetryLeases;
+  data.has_standbys = job_.cluster().replicas() > 0;
+  if (data.has_standbys) data.retry_time *= kPeerRetryLeases;  // As above.
+  if (data.has_standbys) data.on_trouble = [client] { client->RenewSoon(); };
   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<ParameterClientGrpc> servers,
                            ParameterClientGrpc::Create(std::move(data)));
   servers->SetServers(admission_.server_list());
   absl::MutexLock lock(&mutex_);
+  if (server_list_.servers().empty()) server_list_ = admission_.server_list();
   servers->SetServers(server_list_);
   servers_ = std::move(servers);
   return absl::OkStatus();
@@ -432,6 +437,7 @@ void WorkerProcess::EndStalled() {
 
 void WorkerProcess::OnServers(const v1::ServerList& list) {
   absl::MutexLock lock(&mutex_);
+  if (job_.cluster().replicas() > 0) LogMovedShards(server_list_, list);
   server_list_ = list;
   if (servers_ != nullptr) servers_->SetServers(list);
 }

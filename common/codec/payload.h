@@ -12,7 +12,7 @@
 
 namespace tessera {
 
-// Movable, not copied. Reading is safe from one thread at a time.
+// Movable, not copied.
 class Payload {
  public:
   struct Piece {
@@ -30,6 +30,15 @@ class Payload {
     size_ += piece.size;
     pieces_.push_back(piece);
     if (owners_.empty() || owners_.back() != owner) owners_.push_back(std::move(owner));
+  }
+
+  // The same bytes once more.
+  Payload Share() const {
+    Payload shared;
+    shared.pieces_ = pieces_;
+    shared.owners_ = owners_;
+    shared.size_ = size_;
+    return shared;
   }
 
   int64_t size() const { return size_; }

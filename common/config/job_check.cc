@@ -239,6 +239,20 @@ class Checker {
                       "has a server of its own beside it"));
   }
 
+  void Standbys(const v1::Job& job) {
+    if (!Sound("cluster.replicas") || !Sound("cluster.servers") || !Sound("method")) return;
+    const v1::Cluster& cluster = job.cluster();
+    if (cluster.replicas() == 0) return;
+    if (job.method().has_decentralized()) {
+      Fail("cluster.replicas",
+           "got 1, want 0 with method decentralized: every server has the whole model already");
+    } else if (cluster.servers().count() < 2) {
+      Fail("cluster.replicas",
+           absl::StrCat("got 1, want 0 with cluster.servers ", cluster.servers().count(),
+                        ": a standby is on another server than the one that it stands by"));
+    }
+  }
+
   void Core(const v1::SlimDp& slim) {
     if (!Sound("method.slim_dp") || slim.beta() <= slim.alpha()) return;
     Fail("method.slim_dp.beta",
@@ -421,6 +435,7 @@ void CheckJob(const Positions& positions, v1::Job* job, JobErrors* errors) {
   checker.Device(job->cluster().device());
   if (job->has_cluster()) checker.Servers(job->mutable_cluster()->mutable_servers());
   checker.ServersBeside(*job);
+  checker.Standbys(*job);
 }
 
 void CheckDataFiles(const Positions& positions, const v1::Job& job, JobErrors* errors) {

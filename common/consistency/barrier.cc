@@ -66,6 +66,12 @@ class Barrier final : public ConsistencyPolicy {
     return missing;
   }
 
+  PolicyState State() const override { return {next_, {}, {}}; }
+  void SetState(const PolicyState& state) override {
+    next_ = state.next;
+    Collect();
+  }
+
  private:
   bool Missing(size_t i) const {
     return plan_.members[i].first_exchange <= collecting_ && !is_folded_[i];

@@ -4,6 +4,8 @@
 #ifndef TESSERA_COMMON_CONSISTENCY_POLICY_H_
 #define TESSERA_COMMON_CONSISTENCY_POLICY_H_
 
+#include <cstdint>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -32,6 +34,14 @@ struct Verdict {
   bool commit = false;
   // What pending is multiplied by when it is applied (1 / number of folded pushes for a mean).
   float commit_scale = 1;
+};
+
+// What a policy that has just been told of its members must know to go on as another one, at a moment when
+// no update is half collected. Rests are told apart.
+struct PolicyState {
+  Exchange next;                 // the exchange that is collected next, where there is such a thing
+  std::vector<uint64_t> counts;  // the policy's own
+  std::map<MemberId, uint64_t> members;
 };
 
 // One shard's. All calls come from the shard's thread.
@@ -74,6 +84,11 @@ class ConsistencyPolicy {
 
   // The members whose pushes others wait for.
   virtual std::vector<MemberId> WaitsFor() const = 0;
+
+  // For a standby: of a policy that keeps nothing beside its members and their rests, nothing.
+  virtual PolicyState State() const { return {}; }
+  // After SetMembers. Members that there are not are passed over.
+  virtual void SetState(const PolicyState& state) {}
 };
 
 }  // namespace tessera

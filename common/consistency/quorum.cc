@@ -19,21 +19,13 @@ class Quorum final : public ConsistencyPolicy {
 
   void SetMembers(const Plan& plan) override {
     const auto before = std::exchange(members_, {});
-    later_.clear();
-    missing_ = 0;
-    expected_ = 0;
     for (const PlanMember& m : plan.members) {
       Member member;
       member.first = m.first_exchange;
       if (const auto known = before.find(m.member); known != before.end()) member = known->second;
       members_[m.member] = member;
-      if (Begun(member)) {
-        expected_ += !member.resting;
-        missing_ += Missing(member);
-      } else {
-        later_.insert({member.first, m.member});
-      }
     }
+    Count();
   }
 
   std::optional<MemberId> NextInOrder() const override { return std::nullopt; }
@@ -105,6 +97,23 @@ class Quorum final : public ConsistencyPolicy {
     return missing;
   }
 
+  PolicyState State() const override {
+    PolicyState state{collecting_, {round_, highest_.value()}, {}};
+    for (const auto& [id, member] : members_) state.members[id] = member.round;
+    return state;
+  }
+  void SetState(const PolicyState& state) override {
+    if (state.counts.size() != 2) return;
+    collecting_ = state.next;
+    round_ = state.counts[0];
+    highest_ = Exchange(state.counts[1]);
+    for (const auto& [id, round] : state.members) {
+      const auto found = members_.find(id);
+      if (found != members_.end()) found->second.round = round;
+    }
+    Count();
+  }
+
  private:
   struct Member {
     Exchange first{1};
@@ -112,6 +121,21 @@ class Quorum final : public ConsistencyPolicy {
     // The last round with a push of it; 0: none yet.
     uint64_t round = 0;
   };
+
+  // Who has begun, and whose pushes the open round waits for.
+  void Count() {
+    later_.clear();
+    missing_ = 0;
+    expected_ = 0;
+    for (const auto& [id, member] : members_) {
+      if (Begun(member)) {
+        expected_ += !member.resting;
+        missing_ += Missing(member);
+      } else {
+        later_.insert({member.first, id});
+      }
+    }
+  }
 
   // Its first round has come, or it has come early.
   bool Begun(const Member& m) const { return m.first <= collecting_ || m.round != 0; }

@@ -95,6 +95,24 @@ class Ssp final : public ConsistencyPolicy {
     return slowest;
   }
 
+  PolicyState State() const override {
+    PolicyState state;
+    for (const auto& [id, member] : members_) state.members[id] = member.clock;
+    return state;
+  }
+  void SetState(const PolicyState& state) override {
+    for (const auto& [id, clock] : state.members) {
+      const auto found = members_.find(id);
+      if (found == members_.end()) continue;
+      Member& member = found->second;
+      all_.Remove(member.clock);
+      if (!member.resting) awake_.Remove(member.clock);
+      member.clock = clock;
+      all_.Add(clock);
+      if (!member.resting) awake_.Add(clock);
+    }
+  }
+
  private:
   struct Member {
     uint64_t clock = 0;

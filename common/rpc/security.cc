@@ -27,7 +27,9 @@ absl::string_view NameOf(Role role) { return kRoleNames[static_cast<int>(role)];
 
 // What calls of a service want. Unknown ones want the most.
 Role RoleFor(absl::string_view path) {
-  for (const absl::string_view service : {"/tessera.v1.ParameterServer/", "/tessera.v1.Coordinator/"}) {
+  for (const absl::string_view service :
+       {"/tessera.v1.ParameterServer/", "/tessera.v1.Coordinator/", "/tessera.v1.StandbyControl/",
+        "/tessera.v1.Replication/"}) {
     if (absl::StartsWith(path, service)) return Role::kWorker;
   }
   for (const absl::string_view service :

@@ -98,7 +98,7 @@ class JobRun {
   std::string directory_;
   bool keep_directory_ = false;
   std::string coordinator_;
-  bool servers_may_go_ = false;  // they are replicas
+  bool servers_may_go_ = false;  // they are replicas, or have standbys
   std::vector<ChildProcess> servers_;
   std::vector<bool> server_noticed_;
   std::vector<ChildProcess> workers_;
@@ -122,7 +122,8 @@ absl::Status JobRun::Prepare() {
   TESSERA_ASSIGN_OR_RETURN(server_program_, FindProgram("tessera-server", "server"));
   TESSERA_ASSIGN_OR_RETURN(worker_program_, FindProgram("tessera-worker", "worker"));
   TESSERA_ASSIGN_OR_RETURN(const Recipe recipe, RecipeFor(job_));
-  servers_may_go_ = recipe.placement == Placement::kReplicated;
+  servers_may_go_ =
+      recipe.placement == Placement::kReplicated || job_.cluster().replicas() > 0;
   if (!options_.report_path.empty()) {
     std::ofstream probe(options_.report_path, std::ios::app);
     if (!probe) {

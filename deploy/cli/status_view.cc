@@ -239,6 +239,24 @@ std::string History(const v1::JobStatus& status, int width) {
   return table.Text(width);
 }
 
+// "standbys of 2 of 3 shards, none of shard 1; 1 takeover, the last in 0.2 s"
+std::string StandbyLine(const v1::JobStatus& status) {
+  int in_sync = 0;
+  std::vector<std::string> bare;
+  for (const v1::ShardOwner& owner : status.owners()) {
+    in_sync += owner.in_sync();
+    if (!owner.in_sync()) bare.push_back(absl::StrCat(owner.shard()));
+  }
+  std::string line = absl::StrCat("standbys of ", in_sync, " of ", status.owners_size(), " shards");
+  if (!bare.empty()) absl::StrAppend(&line, ", none of shard ", absl::StrJoin(bare, ", "));
+  if (status.takeovers() == 0) return line;
+  absl::StrAppend(&line, "; ", status.takeovers(),
+                  status.takeovers() == 1 ? " takeover" : " takeovers");
+  if (status.takeover_seconds().empty()) return line;
+  return absl::StrCat(line, ", the last in ",
+                      Seconds(status.takeover_seconds(status.takeover_seconds_size() - 1)));
+}
+
 }  // namespace
 
 std::string StatusText(const v1::JobStatus& status, int width) {
@@ -266,6 +284,7 @@ std::string StatusText(const v1::JobStatus& status, int width) {
                      status.partial_pushes(), " partial pushes"));
   }
   for (const std::string& line : CheckpointLines(status)) say(line);
+  if (!status.owners().empty()) say(StandbyLine(status));
   if (status.refused_pushes() > 0) say(absl::StrCat("refused pushes ", status.refused_pushes()));
   if (status.servers_size() > 0) absl::StrAppend(&text, "\n", Servers(status, width));
   if (status.members_size() > 0) absl::StrAppend(&text, "\n", Workers(status, width));

@@ -45,6 +45,8 @@ class ObservedPolicy final : public ConsistencyPolicy {
   }
   Exchange Collecting() const override { return policy_->Collecting(); }
   std::vector<MemberId> WaitsFor() const override { return policy_->WaitsFor(); }
+  PolicyState State() const override { return policy_->State(); }
+  void SetState(const PolicyState& state) override { policy_->SetState(state); }
 
  private:
   const std::unique_ptr<ConsistencyPolicy> policy_;

@@ -71,7 +71,8 @@ absl::Status Simulation::Build() {
                      "beside it; tessera run runs it, and async_sgd with local_steps is the nearest "
                      "that is simulated"));
   }
-  const JobFacts facts = FactsOf(job_, recipe_, shape, digest_);
+  JobFacts facts = FactsOf(job_, recipe_, shape, digest_);
+  facts.standbys = false;  // Servers do not fail here.
   if (facts.members_max > 0 && facts.workers > facts.members_max) {
     return absl::InvalidArgumentError(absl::StrCat(
         "simulation: workers are ", facts.workers, ", want at most ", facts.members_max,

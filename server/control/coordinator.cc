@@ -51,14 +51,7 @@ Coordinator::Coordinator(JobFacts facts, absl::Time now)
     clock_.Restore(absl::Seconds(facts_.restored->job.train_seconds));
     Restore();
   }
-  if (!facts_.core) return;
-  CoreAgreement::Options cores;
-  cores.servers = facts_.servers;
-  cores.parameters = facts_.parameters;
-  cores.entries = static_cast<uint64_t>(facts_.entries);
-  cores.core_entries = static_cast<uint64_t>(CoreCount(*facts_.core, facts_.entries));
-  cores.gradient_weight = facts_.core->gradient_weight;
-  cores_.emplace(cores);
+  BeginCores();
 }
 
 absl::Status Coordinator::Attach(const v1::ServerHello& hello, absl::Time now) {
@@ -132,7 +125,7 @@ absl::StatusOr<v1::JoinReply> Coordinator::Join(const v1::JoinRequest& request, 
   for (int i = 0; i < facts_.servers; ++i) {
     reply.add_servers(membership_.servers().at(ShardId(i)).address);
   }
-  if (facts_.replicated) *reply.mutable_server_list() = membership_.ServerListText();
+  if (facts_.replicated || facts_.standbys) *reply.mutable_server_list() = membership_.ServerListText();
   reply.set_first_exchange(member.first_exchange.value());
   reply.set_first_step(member.first_step);
   reply.set_generation(membership_.generation().value());
@@ -167,7 +160,7 @@ absl::StatusOr<v1::RenewReply> Coordinator::Renew(const v1::RenewRequest& reques
   if (facts_.step_budgets) {
     reply.set_step_budget(membership_.members().StepBudget(MemberId(request.member())));
   }
-  if (facts_.replicated && request.servers_known() != membership_.server_list_generation()) {
+  if ((facts_.replicated || facts_.standbys) && request.servers_known() != membership_.server_list_generation()) {
     *reply.mutable_server_list() = membership_.ServerListText();
   }
   return reply;
@@ -222,6 +215,7 @@ absl::Status Coordinator::Leave(const v1::LeaveRequest& request, absl::Time now)
 
 void Coordinator::Tick(absl::Time now) {
   membership_.Tick(now);
+  FollowLosses(now);
   Settle(now);
 }
 
@@ -479,6 +473,7 @@ v1::JobStatus Coordinator::Status(absl::Time now) const {
   status.set_free_running(!facts_.synchronous);
   status.set_layout_hash(facts_.layout_hash);
   FillCheckpoint(now, &status);
+  if (membership_.owners() != nullptr) membership_.owners()->Fill(&status);
   if (!outcome_.ok()) status.set_failure(std::string(outcome_.message()));
   if (phase_ == Phase::kEnded) status.set_report_json(ReportJson(status));
   return status;

@@ -65,6 +65,13 @@ class Coordinator {
   // What became of a task that TakeDiskTasks gave.
   void OnDisk(const DiskTask& task, const absl::Status& status, absl::Time now);
 
+  // --- hosts of shards (coordinator_standbys.cc): see ShardOwners; kFailedPrecondition also where the job
+  // keeps no standbys ---
+  absl::Status AttachHost(const v1::HostHello& hello, absl::Time now);
+  void DetachHost(uint32_t host, uint64_t life, absl::Time now);
+  void OnHostMessage(uint32_t host, const v1::HostMessage& message, absl::Time now);
+  std::vector<HostOutgoing> TakeHostOutbox();
+
   // Leases. Call several times per lease.
   void Tick(absl::Time now);
   // Evaluate soon and end. A job that has not started ends at once, as failed.
@@ -111,6 +118,8 @@ class Coordinator {
   // From the last checkpoint, of this run or of the one before.
   void Restore();
   void GoBack(absl::string_view why, absl::Time now);
+  void BeginCores();
+  void FollowLosses(absl::Time now);
   void FillCheckpoint(absl::Time now, v1::JobStatus* status) const;
   void FillMembers(absl::Time now, v1::JobStatus* status) const;
   void FillServers(absl::Time now, v1::JobStatus* status) const;

@@ -124,7 +124,20 @@ void Coordinator::GoBack(absl::string_view why, absl::Time now) {
   clock_.Pause(now);
   checkpoints_.GoBack(manifest.step);
   Restore();
+  // Servers select anew what they had selected since.
+  BeginCores();
   membership_.GoBack();
+}
+
+void Coordinator::BeginCores() {
+  if (!facts_.core) return;
+  CoreAgreement::Options cores;
+  cores.servers = facts_.servers;
+  cores.parameters = facts_.parameters;
+  cores.entries = static_cast<uint64_t>(facts_.entries);
+  cores.core_entries = static_cast<uint64_t>(CoreCount(*facts_.core, facts_.entries));
+  cores.gradient_weight = facts_.core->gradient_weight;
+  cores_.emplace(cores);
 }
 
 void Coordinator::FillCheckpoint(absl::Time now, v1::JobStatus* status) const {

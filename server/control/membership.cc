@@ -18,6 +18,7 @@ std::string Seconds(absl::Duration duration) {
 
 Membership::Membership(const JobFacts& facts)
     : facts_(facts), servers_(facts), members_(facts), parts_(facts) {
+  if (facts.standbys) owners_.emplace(facts);
   if (facts.restored == nullptr) return;
   saved_ = facts.restored;
   GoBack();
@@ -25,6 +26,7 @@ Membership::Membership(const JobFacts& facts)
 
 absl::Status Membership::Attach(const v1::ServerHello& hello, absl::Time now) {
   const ShardId server(hello.rank());
+  TESSERA_RETURN_IF_ERROR(CheckLeader(hello));
   const bool is_known = servers_.IsHere(server) && servers_.at(server).known;
   const bool is_other = is_known && servers_.at(server).life != hello.life();
   if (facts_.replicated && started_ && !closed_ && is_other && !servers_.at(server).attached &&
@@ -36,6 +38,7 @@ absl::Status Membership::Attach(const v1::ServerHello& hello, absl::Time now) {
     failure_ = std::string(attached.message());
   }
   TESSERA_RETURN_IF_ERROR(attached);
+  if (owners_) ++server_list_generation_;
   Log(LogLevel::kInfo, absl::StrCat("control: server attached rank=", hello.rank(),
                                     " address=", hello.address()));
   if (closed_) {
@@ -79,6 +82,7 @@ void Membership::OnShardMessage(ShardId server, const v1::ShardMessage& message,
   if (message.has_applied()) {
     servers_.OnApplied(server, Generation(message.applied().generation()), now);
     for (const auto& removed : message.applied().removed()) OnRemoved(removed, server);
+    if (owners_ && servers_.at(server).applied >= generation_) owners_->OnLed(server, now);
     AdmitPlanned();
   }
   if (message.has_restored()) OnRestored(server, message.restored(), now);
@@ -208,6 +212,7 @@ void Membership::SetReport(MemberId member, const v1::WorkerReport& report) {
 }
 
 void Membership::Tick(absl::Time now) {
+  if (owners_) owners_->Tick(now);
   for (ShardId server : servers_.Expired(now)) {
     if (!started_) {
       servers_.Forget(server);
@@ -222,7 +227,7 @@ void Membership::Tick(absl::Time now) {
                                       Seconds(facts_.lease_timeout)));
       continue;
     }
-    OnServerLost(server, now - servers_.at(server).last_heard);
+    OnServerSilent(server, now);
   }
   LimitRejoining(now);
   for (MemberId member : members_.Expired(now)) {
@@ -267,6 +272,7 @@ void Membership::CloseServers(absl::string_view failure) {
   if (closed_) return;
   closed_ = true;
   closed_failure_ = std::string(failure);
+  if (owners_) owners_->End(failure);
   open_.reset();
   v1::PlanMessage message;
   message.set_drain(true);
@@ -277,8 +283,10 @@ void Membership::CloseServers(absl::string_view failure) {
 void Membership::TryStart() {
   if (started_ || closed_ || !servers_.AllKnown()) return;
   if (!servers_.AllRestored(restore_generation_)) return;
+  if (owners_ && !owners_->MayStart()) return;
   if (!AllHere()) return;
   started_ = true;
+  if (owners_) owners_->OnStarted();
   for (MemberRecord* member : members_.In(MemberState::kWaiting)) {
     // Others join late.
     const bool is_late = member->rank.value() >= (facts_.warmup_steps > 0 ? 1 : facts_.workers);

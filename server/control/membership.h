@@ -43,6 +43,7 @@
 #include "server/control/parts.h"
 #include "server/control/saved_job.h"
 #include "server/control/server_table.h"
+#include "server/control/shard_owners.h"
 
 namespace tessera {
 
@@ -112,6 +113,16 @@ class Membership {
   // The checkpoint that the members begin from; nullptr: none.
   const SavedState* begun_from() const { return begun_from_.get(); }
 
+  // --- standbys (standbys.cc) ---
+
+  // nullptr: the job keeps none.
+  ShardOwners* owners() { return owners_ ? &*owners_ : nullptr; }
+  const ShardOwners* owners() const { return owners_ ? &*owners_ : nullptr; }
+  // Does what follows from lost leaders. Those of shards that were taken over are what it returns.
+  std::vector<ShardId> FollowLosses(absl::Time now);
+  // A standby is ready: the job may begin.
+  void OnProtected() { TryStart(); }
+
   // Tells all servers that the job has ended; `failure` says why it failed, if it did.
   void CloseServers(absl::string_view failure);
 
@@ -171,6 +182,7 @@ class Membership {
   bool AllHere() const;
   // Of a job that goes back: no more than this is waited for its members.
   void LimitRejoining(absl::Time now);
+  absl::Status CheckLeader(const v1::ServerHello& hello) const;
   // A new plan goes out; `settled`, if not 0, is the proposal that it answers.
   void SendPlan(uint64_t settled);
   void SendProposal(uint64_t replaced);
@@ -189,7 +201,8 @@ class Membership {
   void BeginMember(MemberRecord* member) const;
   void OnRestored(ShardId server, const v1::RestoreReply& reply, absl::Time now);
   // A server that was silent too long.
-  void OnServerLost(ShardId server, absl::Duration silence);
+  void OnServerSilent(ShardId server, absl::Time now);
+  void OnServerLost(ShardId server, absl::string_view why);
   // One that the job waits for was only silent: it has all that it had.
   void OnServerBack(ShardId server);
   void OnRemoved(const v1::PlanApplied::Removed& removed, ShardId server);
@@ -199,6 +212,7 @@ class Membership {
   ServerTable servers_;
   MemberTable members_;
   Parts parts_;
+  std::optional<ShardOwners> owners_;
   bool started_ = false;
   bool closed_ = false;
   std::string closed_failure_;

@@ -54,13 +54,10 @@ uint64_t Membership::MarkTold(MemberId member, uint64_t number) {
   return *record->told_checkpoint;
 }
 
-void Membership::OnServerLost(ShardId server, absl::Duration silence) {
+void Membership::OnServerLost(ShardId server, absl::string_view why) {
   if (paused_ && servers_.IsLost(server)) return;
   servers_.SetGone(server);
-  const std::string told =
-      absl::StrCat("server ", server.value(), " is gone: last heard ",
-                   absl::FormatDuration(absl::Trunc(silence, absl::Milliseconds(1))),
-                   " ago, lease ", absl::FormatDuration(facts_.lease_timeout));
+  const std::string told = absl::StrCat("server ", server.value(), " is gone: ", why);
   if (CanGoBack()) {
     paused_ = true;
     Log(LogLevel::kWarning, absl::StrCat("control: paused why=\"", told,
@@ -128,6 +125,7 @@ void Membership::GoBack() {
   checkpoint_order_.reset();
   sites_begin_ = Exchange();
   parts_.Clear();
+  if (owners_) owners_->GoBack();
   servers_.GoBack();
   generation_ = std::max(generation_, Generation(saved_->manifest.generation)).Next();
   restore_generation_ = generation_;

@@ -52,8 +52,10 @@ Json TrafficOf(const v1::WorkerReport& worker) {
           {"exchanges", worker.exchanges()}};
 }
 
-Json Traffic(const std::vector<v1::WorkerReport>& workers) {
+Json Traffic(const v1::JobStatus& status, const std::vector<v1::WorkerReport>& workers) {
   v1::WorkerReport sum;
+  // What went between servers is nobody's of the workers.
+  sum.set_other_payload_bytes(status.replication_payload_bytes());
   Json by_worker = Json::array();
   for (const v1::WorkerReport& worker : workers) {
     sum.set_pull_payload_bytes(sum.pull_payload_bytes() + worker.pull_payload_bytes());
@@ -141,6 +143,20 @@ Json Checkpoint(const v1::JobStatus& status) {
   return json;
 }
 
+// nullptr: the job keeps none.
+Json Standbys(const v1::JobStatus& status) {
+  if (status.owners().empty()) return nullptr;
+  int in_sync = 0;
+  for (const v1::ShardOwner& owner : status.owners()) in_sync += owner.in_sync();
+  Json seconds = Json::array();
+  for (double taken : status.takeover_seconds()) seconds.push_back(Number(taken));
+  return {{"shards", status.owners_size()},
+          {"in_sync", in_sync},
+          {"takeovers", status.takeovers()},
+          {"takeover_seconds", seconds},
+          {"payload_bytes", status.replication_payload_bytes()}};
+}
+
 Json Build(const v1::JobStatus& status, const std::vector<v1::WorkerReport>& workers) {
   Json build = {{"version", status.version()}, {"backend", ""}, {"cpu", ""}, {"gpu", ""}};
   if (!workers.empty()) {
@@ -180,7 +196,7 @@ std::string ReportJson(const v1::JobStatus& status) {
       {"examples_per_second", Number(examples / status.train_seconds())},
       {"final", Final(status)},
       {"history", history},
-      {"traffic", Traffic(workers)},
+      {"traffic", Traffic(status, workers)},
       {"staleness", StalenessEntry(status)},
       {"memory", Memory(status, workers)},
       {"phases", Phases(workers)},
@@ -199,6 +215,7 @@ std::string ReportJson(const v1::JobStatus& status) {
       {"generation", status.generation()},
       {"parts", Parts(status)},
       {"checkpoint", Checkpoint(status)},
+      {"standbys", Standbys(status)},
   };
   // Names in a job file may be any bytes; a report is UTF-8.
   return report.dump(2, ' ', false, Json::error_handler_t::replace);

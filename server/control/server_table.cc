@@ -47,13 +47,17 @@ absl::Status ServerTable::Attach(const v1::ServerHello& hello, bool started, abs
       return absl::AlreadyExistsError(
           absl::StrCat(who, ": another process at ", record.address, " holds this rank"));
     }
-    if (started && !facts_.replicated) {
+    if (started && !facts_.replicated && !record.handed_over) {
       record.gone = true;
       return absl::FailedPreconditionError(
           absl::StrCat(who, " is gone: it was restarted at ", hello.address(),
                        " and its parameters are lost; start the job again"));
     }
+    // What it counted holds until the new one has counted.
+    v1::ServerCounters counters;
+    if (record.handed_over) counters = record.counters;
     record = ServerRecord();
+    record.counters = std::move(counters);
   }
   if (!started) record.ready = true;
   record.known = true;
@@ -113,6 +117,7 @@ void ServerTable::GoBack() {
 bool ServerTable::IsReplaced(const v1::ServerHello& hello) const {
   if (hello.rank() >= records_.size()) return false;
   const ServerRecord& record = records_[hello.rank()];
+  if (record.handed_over) return false;
   return record.known && !record.attached && (record.gone || record.life != hello.life());
 }
 
@@ -129,6 +134,13 @@ std::vector<ShardId> ServerTable::Expired(absl::Time now) const {
     }
   }
   return expired;
+}
+
+void ServerTable::HandOver(ShardId server, absl::Time now) {
+  ServerRecord& record = records_[server.value()];
+  record.attached = false;
+  record.handed_over = true;
+  record.last_heard = now;
 }
 
 void ServerTable::Forget(ShardId server) { records_[server.value()] = ServerRecord(); }

@@ -24,6 +24,8 @@ struct ServerRecord {
   bool ready = false;
   // Its parameters are lost for good: nobody waits for its last counters.
   bool gone = false;
+  // Another process is to speak for it, with the same parameters.
+  bool handed_over = false;
   // A connection stands. A known server without one has a lease to come back.
   bool attached = false;
   uint64_t life = 0;
@@ -63,7 +65,12 @@ class ServerTable {
   // Servers that have been silent for longer than the lease; they are still in the table.
   std::vector<ShardId> Expired(absl::Time now) const;
   void Forget(ShardId server);
-  void SetGone(ShardId server) { records_[server.value()].gone = true; }
+  void SetGone(ShardId server) {
+    records_[server.value()].gone = true;
+    records_[server.value()].handed_over = false;
+  }
+  // Its standby leads from now on, and has a lease to say so.
+  void HandOver(ShardId server, absl::Time now);
   void SetBack(ShardId server) { records_[server.value()].gone = false; }
   void SetReady(ShardId server) { records_[server.value()].ready = true; }
   // It takes part: pushes go to it.

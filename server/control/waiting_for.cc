@@ -47,6 +47,9 @@ std::vector<std::string> Membership::WaitingFor(const MemberRecord& member) cons
 
 std::vector<std::string> Membership::WaitingFor() const {
   std::vector<std::string> names;
+  if (!started_ && owners_ && servers_.AllKnown() && !owners_->MayStart()) {
+    names = owners_->WaitingFor();
+  }
   if (paused_) {
     for (int i = 0; i < servers_.count(); ++i) {
       if (servers_.IsLost(ShardId(i))) names.push_back(Name(ShardId(i)));

@@ -40,6 +40,7 @@ struct AttachLink::State : std::enable_shared_from_this<AttachLink::State> {
     std::random_device device;
     hello.set_life((uint64_t{device()} << 32) | device() | 1);
     hello.set_rank(options.rank);
+    hello.set_lead_term(options.lead_term);
     hello.set_job_digest(options.job_digest);
     hello.set_address(options.address);
     hello.set_layout_hash(options.shard->layout_hash());
@@ -95,7 +96,6 @@ struct AttachLink::State : std::enable_shared_from_this<AttachLink::State> {
   Plan plan ABSL_GUARDED_BY(mutex);
   std::vector<v1::PlanApplied::Removed> removed ABSL_GUARDED_BY(mutex);
   uint64_t last_proposal ABSL_GUARDED_BY(mutex) = 0;
-  std::vector<uint64_t> proposals ABSL_GUARDED_BY(mutex);  // made and not withdrawn, ascending
   v1::ShardMessage last_answer ABSL_GUARDED_BY(mutex);
   v1::ServerCounters counters ABSL_GUARDED_BY(mutex);
   v1::ShardMessage last_part ABSL_GUARDED_BY(mutex);
@@ -151,7 +151,6 @@ void AttachLink::State::HandlePropose(const v1::Proposal& proposal) {
       return;
     }
     last_proposal = number;
-    proposals.push_back(number);
     last_answer.Clear();
   }
   auto self = shared_from_this();
@@ -169,15 +168,8 @@ void AttachLink::State::HandlePropose(const v1::Proposal& proposal) {
 }
 
 void AttachLink::State::HandleWithdraw(uint64_t last) {
-  std::vector<uint64_t> ended;
-  {
-    absl::MutexLock lock(&mutex);
-    auto first_open = std::partition_point(proposals.begin(), proposals.end(),
-                                           [&](uint64_t number) { return number <= last; });
-    ended.assign(proposals.begin(), first_open);
-    proposals.erase(proposals.begin(), first_open);
-  }
-  for (uint64_t number : ended) options.shard->Withdraw(number);
+  // Also those that the shard knows from the one that it followed.
+  options.shard->Withdraw(last);
 }
 
 void AttachLink::State::HandleCheckpoint(const v1::CheckpointOrder& order) {
@@ -247,6 +239,7 @@ void AttachLink::State::Handle(const v1::PlanMessage& message) {
   if (message.has_checkpoint()) HandleCheckpoint(message.checkpoint());
   if (message.has_propose()) HandlePropose(message.propose());
   if (message.withdraw() != 0) HandleWithdraw(message.withdraw());
+  if (options.on_begun && (message.has_plan() || message.has_restore())) options.on_begun();
   if (message.has_core_question()) options.shard->AskCore(FromMessage(message.core_question()));
   if (message.drain()) {
     {

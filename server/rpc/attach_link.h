@@ -36,6 +36,8 @@ class AttachLink {
     std::string coordinator;
     // `life` is drawn here; layout_hash and parameter_bytes come from the shard.
     uint32_t rank = 0;
+    // Where the job keeps standbys: ServerHello.lead_term.
+    uint64_t lead_term = 0;
     std::string job_digest;
     std::string address;
     absl::Duration lease_timeout;
@@ -44,6 +46,8 @@ class AttachLink {
     // Adds what the shard does not know (payload bytes). May be empty; called on the shard's
     // thread.
     std::function<void(v1::ServerCounters*)> fill_counters;
+    // The shard has been told the plan, or to go back to a checkpoint; may come again. May be empty.
+    std::function<void()> on_begun;
     // Where servers are replicas: the address of the server to copy. Called on a thread of the link; may
     // come again, with another one.
     std::function<void(const std::string& donor)> copy_from;

@@ -75,4 +75,43 @@ void DataPlane::CutOffRevoked() {
   for (ActiveReader* reader : readers_) reader->CutOffIfRevoked();
 }
 
+void DataPlanes::SetGeneration(Generation generation) {
+  absl::MutexLock lock(&mutex_);
+  generation_ = generation;
+  for (const auto& [shard, plane] : planes_) plane->SetGeneration(generation);
+}
+
+DataPlane* DataPlanes::Add(ShardThread* shard) {
+  absl::MutexLock lock(&mutex_);
+  std::unique_ptr<DataPlane>& plane = planes_[shard->shard_id()];
+  if (plane != nullptr) return plane.get();
+  plane = std::make_unique<DataPlane>(shard, job_digest_, generation_);
+  return plane.get();
+}
+
+absl::StatusOr<DataPlane*> DataPlanes::Find(absl::string_view where,
+                                            const v1::Caller& caller) const {
+  const ShardId shard = caller.has_shard() ? ShardId(caller.shard()) : own_;
+  absl::MutexLock lock(&mutex_);
+  const auto found = planes_.find(shard);
+  if (found != planes_.end()) return found->second.get();
+  return absl::UnavailableError(
+      absl::StrCat(where, ": shard ", shard.value(), " is not led by this server"));
+}
+
+DataPlaneTraffic DataPlanes::traffic() const {
+  DataPlaneTraffic sum;
+  absl::MutexLock lock(&mutex_);
+  for (const auto& [shard, plane] : planes_) {
+    const DataPlaneTraffic traffic = plane->traffic();
+    sum.pull_payload_bytes += traffic.pull_payload_bytes;
+    sum.pull_wire_bytes += traffic.pull_wire_bytes;
+    sum.push_payload_bytes += traffic.push_payload_bytes;
+    sum.push_wire_bytes += traffic.push_wire_bytes;
+    sum.other_payload_bytes += traffic.other_payload_bytes;
+    sum.readers_cut_off += traffic.readers_cut_off;
+  }
+  return sum;
+}
+
 }  // namespace tessera

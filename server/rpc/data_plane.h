@@ -5,11 +5,15 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "common/base/ids.h"
@@ -51,12 +55,8 @@ class ActiveReader {
 class DataPlane {
  public:
   // `shard` must outlive this.
-  DataPlane(ShardThread* shard, std::string job_digest, Generation generation,
-            int64_t half_open_pushes_per_host = kHalfOpenPushesPerHost)
-      : shard_(shard),
-        job_digest_(std::move(job_digest)),
-        generation_(generation.value()),
-        half_open_pushes_(static_cast<size_t>(half_open_pushes_per_host)) {}
+  DataPlane(ShardThread* shard, std::string job_digest, Generation generation)
+      : shard_(shard), job_digest_(std::move(job_digest)), generation_(generation.value()) {}
 
   ShardThread& shard() { return *shard_; }
   Generation generation() const { return Generation(generation_.load(std::memory_order_relaxed)); }
@@ -78,10 +78,7 @@ class DataPlane {
   void CountCutOff() { readers_cut_off_.fetch_add(1, std::memory_order_relaxed); }
   DataPlaneTraffic traffic() const;
 
-  // --- pushes that may have to give way ---
-  // By host (NumberOfHost).
-  CallLimit& half_open_pushes() { return half_open_pushes_; }
-  // By member.
+  // Pushes that may have to give way, by member.
   CallLimit& member_pushes() { return member_pushes_; }
 
   // --- readers whose snapshot may be taken back while gRPC waits for their network ---
@@ -101,10 +98,37 @@ class DataPlane {
   std::atomic<uint64_t> push_wire_bytes_{0};
   std::atomic<uint64_t> other_payload_bytes_{0};
   std::atomic<uint64_t> readers_cut_off_{0};
-  CallLimit half_open_pushes_;
   CallLimit member_pushes_{kPushesPerMemberMax};
   absl::Mutex mutex_;
   std::vector<ActiveReader*> readers_ ABSL_GUARDED_BY(mutex_);
+};
+
+// The shards that a server leads: one, unless it has taken over another's. Any thread.
+class DataPlanes {
+ public:
+  // Who names no shard means `own`.
+  DataPlanes(ShardId own, std::string job_digest, int64_t half_open_pushes_per_host)
+      : own_(own),
+        job_digest_(std::move(job_digest)),
+        half_open_pushes_(static_cast<size_t>(half_open_pushes_per_host)) {}
+
+  // `shard` must outlive this. The plane stays until the end; another time is no change.
+  DataPlane* Add(ShardThread* shard);
+  // kUnavailable: another server leads it
+  absl::StatusOr<DataPlane*> Find(absl::string_view where, const v1::Caller& caller) const;
+  // Of all that there are and will be.
+  void SetGeneration(Generation generation);
+  DataPlaneTraffic traffic() const;
+  // Pushes whose header has not come and that may have to give way, by host (NumberOfHost).
+  CallLimit& half_open_pushes() { return half_open_pushes_; }
+
+ private:
+  const ShardId own_;
+  const std::string job_digest_;
+  CallLimit half_open_pushes_;
+  mutable absl::Mutex mutex_;
+  Generation generation_ ABSL_GUARDED_BY(mutex_);
+  std::map<ShardId, std::unique_ptr<DataPlane>> planes_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace tessera

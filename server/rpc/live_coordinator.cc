@@ -40,6 +40,10 @@ LiveCoordinator::Answers LiveCoordinator::Dispatch() {
     auto sink = sinks_.find(outgoing.server);
     if (sink != sinks_.end()) sink->second.send(outgoing.message);
   }
+  for (const HostOutgoing& outgoing : coordinator_->TakeHostOutbox()) {
+    auto host = hosts_.find(outgoing.host);
+    if (host != hosts_.end()) host->second.send(outgoing.order);
+  }
   for (DiskTask& task : coordinator_->TakeDiskTasks()) {
     if (disk_) disk_(std::move(task));
   }
@@ -87,6 +91,36 @@ void LiveCoordinator::Detach(const v1::ServerHello& hello, const void* connectio
     if (sink == sinks_.end() || sink->second.connection != connection) return 0;
     sinks_.erase(sink);
     coordinator.Detach(server, hello.life(), now);
+    return 0;
+  });
+}
+
+absl::Status LiveCoordinator::AttachHost(const v1::HostHello& hello, const void* connection,
+                                         HostSink sink) {
+  return Run([&](Coordinator& coordinator, absl::Time now) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    absl::Status attached = coordinator.AttachHost(hello, now);
+    if (attached.ok()) hosts_[hello.rank()] = {connection, std::move(sink)};
+    return attached;
+  });
+}
+
+void LiveCoordinator::OnHostMessage(const v1::HostHello& hello, const void* connection,
+                                    const v1::HostMessage& message) {
+  Run([&](Coordinator& coordinator, absl::Time now) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    const auto host = hosts_.find(hello.rank());
+    if (host != hosts_.end() && host->second.connection == connection) {
+      coordinator.OnHostMessage(hello.rank(), message, now);
+    }
+    return 0;
+  });
+}
+
+void LiveCoordinator::DetachHost(const v1::HostHello& hello, const void* connection) {
+  Run([&](Coordinator& coordinator, absl::Time now) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    const auto host = hosts_.find(hello.rank());
+    if (host == hosts_.end() || host->second.connection != connection) return 0;
+    hosts_.erase(host);
+    coordinator.DetachHost(hello.rank(), hello.life(), now);
     return 0;
   });
 }

@@ -30,6 +30,7 @@ class LiveCoordinator {
  public:
   // Takes a plan message to a server. Called under the mutex, in order: it must queue and return.
   using PlanSink = std::function<void(const v1::PlanMessage&)>;
+  using HostSink = std::function<void(const v1::HostOrder&)>;
   using EvaluateDone = std::function<void(absl::StatusOr<v1::EvaluateReply>)>;
 
   // Takes what the coordinator wants done with checkpoints' folders. Called under the mutex: it must
@@ -67,6 +68,12 @@ class LiveCoordinator {
   // Its sink is not called afterwards. No effect on a server that has connected anew.
   void Detach(const v1::ServerHello& hello, const void* connection);
 
+  // --- a host's connection, as a server's ---
+  absl::Status AttachHost(const v1::HostHello& hello, const void* connection, HostSink sink);
+  void OnHostMessage(const v1::HostHello& hello, const void* connection,
+                     const v1::HostMessage& message);
+  void DetachHost(const v1::HostHello& hello, const void* connection);
+
   // --- a worker's evaluation: `call` names it ---
   // `done` is called once, from any thread and without the mutex, unless Forget comes first.
   void Evaluate(const v1::EvaluateRequest& request, const void* call, EvaluateDone done);
@@ -85,6 +92,10 @@ class LiveCoordinator {
     const void* connection = nullptr;
     PlanSink send;
   };
+  struct HostEnd {
+    const void* connection = nullptr;
+    HostSink send;
+  };
   struct Waiter {
     const void* call = nullptr;
     EvaluateDone done;
@@ -99,6 +110,7 @@ class LiveCoordinator {
   absl::Mutex mutex_;
   std::unique_ptr<Coordinator> coordinator_ ABSL_GUARDED_BY(mutex_);
   std::map<ShardId, Sink> sinks_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint32_t, HostEnd> hosts_ ABSL_GUARDED_BY(mutex_);
   std::map<MemberId, Waiter> waiters_ ABSL_GUARDED_BY(mutex_);
   std::function<void(DiskTask)> disk_ ABSL_GUARDED_BY(mutex_);
   Wakeup stop_;

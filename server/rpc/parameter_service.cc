@@ -17,31 +17,38 @@ using RawMethods =
 
 class ParameterService::Service final : public RawMethods {
  public:
-  explicit Service(DataPlane* plane) : plane_(plane) {}
+  explicit Service(DataPlanes* planes) : planes_(planes) {}
 
   grpc::ServerWriteReactor<grpc::ByteBuffer>* Pull(grpc::CallbackServerContext* context,
                                                    const grpc::ByteBuffer* request) override {
-    return PullCall::Start(plane_, context, *request);
+    return PullCall::Start(planes_, context, *request);
   }
 
   grpc::ServerReadReactor<grpc::ByteBuffer>* Push(grpc::CallbackServerContext* context,
                                                   grpc::ByteBuffer* reply) override {
-    return PushCall::Start(plane_, context, reply);
+    return PushCall::Start(planes_, context, reply);
   }
 
   grpc::ServerWriteReactor<grpc::ByteBuffer>* FetchSubnet(
       grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) override {
-    return PullCall::StartFetch(plane_, context, *request);
+    return PullCall::StartFetch(planes_, context, *request);
   }
 
  private:
-  DataPlane* const plane_;
+  DataPlanes* const planes_;
 };
+
+ParameterService::ParameterService(ShardId own, std::string job_digest,
+                                   int64_t half_open_pushes_per_host)
+    : planes_(own, std::move(job_digest), half_open_pushes_per_host),
+      service_(std::make_unique<Service>(&planes_)) {}
 
 ParameterService::ParameterService(ShardThread* shard, std::string job_digest,
                                    Generation generation, int64_t half_open_pushes_per_host)
-    : plane_(shard, std::move(job_digest), generation, half_open_pushes_per_host),
-      service_(std::make_unique<Service>(&plane_)) {}
+    : ParameterService(shard->shard_id(), std::move(job_digest), half_open_pushes_per_host) {
+  planes_.SetGeneration(generation);
+  planes_.Add(shard);
+}
 
 ParameterService::~ParameterService() = default;
 

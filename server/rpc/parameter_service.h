@@ -24,19 +24,23 @@ class ParameterService {
   // message of memory. Another one makes the oldest give way.
   ParameterService(ShardThread* shard, std::string job_digest, Generation generation,
                    int64_t half_open_pushes_per_host = kHalfOpenPushesPerHost);
+  // Of no shard yet. Who names none means `own`.
+  ParameterService(ShardId own, std::string job_digest,
+                   int64_t half_open_pushes_per_host = kHalfOpenPushesPerHost);
   ~ParameterService();
 
   // To be given to GrpcServer.
   grpc::Service* service();
 
-  // Any thread.
-  void SetGeneration(Generation generation) { plane_.SetGeneration(generation); }
-  DataPlaneTraffic traffic() const { return plane_.traffic(); }
+  // Any thread. `shard` must outlive this.
+  void Add(ShardThread* shard) { planes_.Add(shard); }
+  void SetGeneration(Generation generation) { planes_.SetGeneration(generation); }
+  DataPlaneTraffic traffic() const { return planes_.traffic(); }
 
  private:
   class Service;
 
-  DataPlane plane_;
+  DataPlanes planes_;
   const std::unique_ptr<Service> service_;
 };
 

@@ -42,15 +42,15 @@ absl::StatusOr<SubnetPlace> AskedPlace(const v1::SubnetRequest& request) {
 
 }  // namespace
 
-grpc::ServerWriteReactor<grpc::ByteBuffer>* PullCall::Start(DataPlane* plane,
+grpc::ServerWriteReactor<grpc::ByteBuffer>* PullCall::Start(DataPlanes* planes,
                                                             grpc::CallbackServerContext* context,
                                                             const grpc::ByteBuffer& request) {
-  return Begin(std::shared_ptr<PullCall>(new PullCall(plane, context)), &PullCall::AskAll, request);
+  return Begin(std::shared_ptr<PullCall>(new PullCall(planes, context)), &PullCall::AskAll, request);
 }
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* PullCall::StartFetch(
-    DataPlane* plane, grpc::CallbackServerContext* context, const grpc::ByteBuffer& request) {
-  return Begin(std::shared_ptr<PullCall>(new PullCall(plane, context)), &PullCall::AskSubnet,
+    DataPlanes* planes, grpc::CallbackServerContext* context, const grpc::ByteBuffer& request) {
+  return Begin(std::shared_ptr<PullCall>(new PullCall(planes, context)), &PullCall::AskSubnet,
                request);
 }
 
@@ -73,6 +73,7 @@ absl::Status PullCall::AskAll(const grpc::ByteBuffer& bytes) {
   const MemberId member(request.caller().member());
   where_ = absl::StrCat("pull from member ", member.value(), " after exchange ",
                         request.after_exchange());
+  TESSERA_ASSIGN_OR_RETURN(plane_, planes_->Find(where_, request.caller()));
   TESSERA_RETURN_IF_ERROR(plane_->CheckCaller(where_, request.caller()));
   outside_exchange_ = request.outside_exchange();
   if (request.has_core_wanted()) {
@@ -101,6 +102,7 @@ absl::Status PullCall::AskAll(const grpc::ByteBuffer& bytes) {
 
 absl::Status PullCall::AskCopy(const v1::PullRequest& request) {
   where_ = absl::StrCat("copy for ", context_->peer());
+  TESSERA_ASSIGN_OR_RETURN(plane_, planes_->Find(where_, request.caller()));
   TESSERA_RETURN_IF_ERROR(plane_->CheckJob(where_, request.caller()));
   outside_exchange_ = true;
   const std::shared_ptr<PullCall> self = shared_from_this();
@@ -172,6 +174,7 @@ absl::Status PullCall::AskSubnet(const grpc::ByteBuffer& bytes) {
         absl::StrCat("fetch from ", context_->peer(), ": ", read.message()));
   const MemberId member(request.caller().member());
   where_ = absl::StrCat("fetch from member ", member.value(), " round ", request.round());
+  TESSERA_ASSIGN_OR_RETURN(plane_, planes_->Find(where_, request.caller()));
   TESSERA_RETURN_IF_ERROR(plane_->CheckCaller(where_, request.caller()));
   absl::StatusOr<SubnetPlace> asked = AskedPlace(request);
   if (!asked.ok()) {

@@ -37,11 +37,11 @@ class PullCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
                        public ActiveReader,
                        public std::enable_shared_from_this<PullCall> {
  public:
-  static grpc::ServerWriteReactor<grpc::ByteBuffer>* Start(DataPlane* plane,
+  static grpc::ServerWriteReactor<grpc::ByteBuffer>* Start(DataPlanes* planes,
                                                            grpc::CallbackServerContext* context,
                                                            const grpc::ByteBuffer& request);
   static grpc::ServerWriteReactor<grpc::ByteBuffer>* StartFetch(
-      DataPlane* plane, grpc::CallbackServerContext* context, const grpc::ByteBuffer& request);
+      DataPlanes* planes, grpc::CallbackServerContext* context, const grpc::ByteBuffer& request);
 
   void OnWriteDone(bool ok) override;
   void OnCancel() override;
@@ -49,8 +49,8 @@ class PullCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   void CutOffIfRevoked() override;
 
  private:
-  PullCall(DataPlane* plane, grpc::CallbackServerContext* context)
-      : plane_(plane), context_(context) {}
+  PullCall(DataPlanes* planes, grpc::CallbackServerContext* context)
+      : planes_(planes), context_(context) {}
 
   using AskFunction = absl::Status (PullCall::*)(const grpc::ByteBuffer& request);
   static grpc::ServerWriteReactor<grpc::ByteBuffer>* Begin(std::shared_ptr<PullCall> call,
@@ -76,7 +76,8 @@ class PullCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   // Bytes that were not sent.
   int64_t left() const { return payload_ == nullptr ? 0 : payload_->left(); }
 
-  DataPlane* const plane_;
+  DataPlanes* const planes_;
+  DataPlane* plane_ = nullptr;  // once the caller has named the shard
   grpc::CallbackServerContext* const context_;
   std::shared_ptr<PullCall> self_;
   std::string where_;

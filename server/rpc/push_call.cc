@@ -15,13 +15,13 @@
 
 namespace tessera {
 
-grpc::ServerReadReactor<grpc::ByteBuffer>* PushCall::Start(DataPlane* plane,
+grpc::ServerReadReactor<grpc::ByteBuffer>* PushCall::Start(DataPlanes* planes,
                                                            grpc::CallbackServerContext* context,
                                                            grpc::ByteBuffer* reply) {
-  const std::shared_ptr<PushCall> call(new PushCall(plane, context, reply));
+  const std::shared_ptr<PushCall> call(new PushCall(planes, context, reply));
   call->self_ = call;
   call->where_ = "push";
-  plane->half_open_pushes().Add(call->host_, call);
+  planes->half_open_pushes().Add(call->host_, call);
   call->StartRead(&call->message_);
   return call.get();
 }
@@ -29,7 +29,7 @@ grpc::ServerReadReactor<grpc::ByteBuffer>* PushCall::Start(DataPlane* plane,
 bool PushCall::EndHalfOpen() {
   if (!was_half_open_) return true;
   was_half_open_ = false;
-  plane_->half_open_pushes().Remove(host_, this);
+  planes_->half_open_pushes().Remove(host_, this);
   absl::MutexLock lock(&mutex_);
   half_open_ = false;
   return !gave_way_;
@@ -49,8 +49,8 @@ void PushCall::GiveWay() {
   if (!is_half_open) return context_->TryCancel();
   Finish(ToGrpc(absl::ResourceExhaustedError(absl::StrCat(
       "push from ", context_->peer(), ": header has not come, and ",
-      plane_->half_open_pushes().most(), " later pushes of this host wait for theirs, want at most ",
-      plane_->half_open_pushes().most()))));
+      planes_->half_open_pushes().most(), " later pushes of this host wait for theirs, want at most ",
+      planes_->half_open_pushes().most()))));
 }
 
 void PushCall::OnReadDone(bool ok) {
@@ -105,6 +105,7 @@ absl::Status PushCall::TakeHeader(const v1::PushHeader& header) {
   has_header_ = true;
   where_ =
       absl::StrCat("push from member ", header.caller().member(), " exchange ", header.exchange());
+  TESSERA_ASSIGN_OR_RETURN(plane_, planes_->Find(where_, header.caller()));
   TESSERA_RETURN_IF_ERROR(plane_->CheckCaller(where_, header.caller()));
   TESSERA_RETURN_IF_ERROR(TakeCodec(header));
   TESSERA_RETURN_IF_ERROR(TakeKeys(header));
@@ -348,8 +349,8 @@ void PushCall::Fail(const absl::Status& status) {
 }
 
 void PushCall::OnDone() {
-  plane_->half_open_pushes().Remove(host_, this);
-  if (has_header_) plane_->member_pushes().Remove(push_.member.value(), this);
+  planes_->half_open_pushes().Remove(host_, this);
+  if (plane_ != nullptr) plane_->member_pushes().Remove(push_.member.value(), this);
   // Ends this object unless the shard still holds it.
   const std::shared_ptr<PushCall> self = std::move(self_);
 }

@@ -36,7 +36,7 @@ class PushCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
                        public LimitedCall,
                        public std::enable_shared_from_this<PushCall> {
  public:
-  static grpc::ServerReadReactor<grpc::ByteBuffer>* Start(DataPlane* plane,
+  static grpc::ServerReadReactor<grpc::ByteBuffer>* Start(DataPlanes* planes,
                                                           grpc::CallbackServerContext* context,
                                                           grpc::ByteBuffer* reply);
 
@@ -49,8 +49,8 @@ class PushCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   // Where the call stands with the shard's staging.
   enum class Place { kNone, kAsked, kGranted, kAbandoned };
 
-  PushCall(DataPlane* plane, grpc::CallbackServerContext* context, grpc::ByteBuffer* reply)
-      : plane_(plane),
+  PushCall(DataPlanes* planes, grpc::CallbackServerContext* context, grpc::ByteBuffer* reply)
+      : planes_(planes),
         context_(context),
         reply_(reply),
         host_(NumberOfHost(context->peer())) {}
@@ -76,7 +76,8 @@ class PushCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   void GiveBackPlace();
   void Fail(const absl::Status& status);
 
-  DataPlane* const plane_;
+  DataPlanes* const planes_;
+  DataPlane* plane_ = nullptr;  // once the caller has named the shard
   grpc::CallbackServerContext* const context_;
   grpc::ByteBuffer* const reply_;
   std::shared_ptr<PushCall> self_;

@@ -4,12 +4,22 @@
 
 #include <cstdint>
 
+#include "common/base/ids.h"
+
 namespace tessera {
 
 // As v1::CheckpointMark. Number 0: none.
 struct CheckpointMark {
   uint64_t number = 0;
   uint64_t folder_step = 0;
+};
+
+// When a checkpoint's copy is to be made.
+struct CopyOrder {
+  CheckpointMark mark;
+  // Once this exchange is committed and nothing of the next one is folded, which all servers have agreed
+  // on. 0: as soon as no update is half collected.
+  Exchange after;
 };
 
 }  // namespace tessera

@@ -130,6 +130,13 @@ class CoreExchange {
   // and the first core is that of the values.
   void Load(Exchange exchange, std::vector<float> saved, BlockStore* store);
 
+  // All that there is to save after `exchange` is the core: none is being selected, nor collected for.
+  bool IsSettled(Exchange exchange) const {
+    return options_.lockstep && !search_ && latest_ != nullptr &&
+           !PushesAll(options_.share, exchange.value()) &&
+           latest_->name.number == CoreOf(options_.share, exchange.Next().value());
+  }
+
   int64_t memory_bytes() const;
 
  private:

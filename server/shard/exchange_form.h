@@ -34,6 +34,10 @@ class ExchangeForms {
     return whole_from_ != Exchange(0) && exchange >= whole_from_;
   }
 
+  // 0: not known. With it, at the end of an exchange, another one can go on.
+  Exchange whole_from() const { return whole_from_; }
+  void SetWholeFrom(Exchange first) { whole_from_ = first; }
+
  private:
   ExchangeForm last_;
   Exchange whole_from_;  // 0: not known

@@ -6,14 +6,10 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/codec/arrival_check.h"
-#include "common/codec/update_reader.h"
 #include "server/shard/stored_values.h"
 
 namespace tessera {
 namespace {
-
-// Decoding and the rule work on runs that stay in the first-level cache.
-constexpr int64_t kTileEntries = 4096;
 
 std::string Where(const ReceivedPush& push) {
   return absl::StrCat("push from member ", push.member.value(), " exchange ",
@@ -214,9 +210,8 @@ absl::StatusOr<PushAccepted> Shard::Accept(ReceivedPush push) {
   Release(push.member, push.payload.size());
   counters_.staged_bytes += push.payload.size();
   const CodedKeys* const keys = KeysOf(push.codec, *of);
-  staged_.push_back({push.member, push.exchange, push.base, push.from_peer, push.examples,
-                     *std::move(of), keys, std::move(push.payload)});
   if (member.rests_after && *member.rests_after < push.exchange) Wake(push.member, &member);
+  staged_.push_back({std::move(push), *std::move(of), keys});
   ++counters_.pushes;
   return PushAccepted{/*duplicate=*/false, counters_.version};
 }
@@ -235,9 +230,11 @@ bool Shard::Holds(Exchange first, Exchange exchange) const {
 
 bool Shard::Advance(absl::Time now) {
   if (awaits_copy()) return false;
+  advanced_pushes_ = false;
   // A piece at a time: what comes meanwhile is answered.
   if (cores_ != nullptr && cores_->AdvanceSelection()) return true;
-  return AdvancePushes(now) || PrepareKeys();
+  advanced_pushes_ = AdvancePushes(now);
+  return advanced_pushes_ || PrepareKeys();
 }
 
 bool Shard::AdvancePushes(absl::Time now) {
@@ -260,7 +257,7 @@ bool Shard::AdvancePushes(absl::Time now) {
     } else if (rounds_ && pending_count_ == 0) {
       CommitRound();
     } else {
-      Commit(*scale);
+      Commit(*scale, now);
     }
     return true;
   }
@@ -271,6 +268,10 @@ bool Shard::AdvancePushes(absl::Time now) {
   const Verdict verdict = policy_->OnPush(
       {push.member, push.exchange, base, counters_.version, push.examples, now});
   pending_examples_ += push.examples;
+  ++open_folds_;
+  if (records_) {
+    recorded_.push_back(FoldEvent{push.member, push.exchange, push.base, push.examples, now});
+  }
   if (push.of.site != nullptr) {
     rounds_->Fold(*push.of.site, *push.keys, push.payload, verdict.weight, &store_);
     if (verdict.commit) CommitRound();
@@ -279,10 +280,11 @@ bool Shard::AdvancePushes(absl::Time now) {
     cores_->OnPush(push.member, push.exchange);
     members_[push.member].folded = push.exchange;
     if (verdict.commit) CommitEntries(verdict.commit_scale);
-  } else if (verdict.commit) {
+  } else if (verdict.commit && !records_) {
     FoldAndCommit(push, verdict);
   } else {
     Fold(push, verdict.weight);
+    if (verdict.commit) Commit(verdict.commit_scale, now);
   }
   counters_.staged_bytes -= push.payload.size();
   const auto found = members_.find(push.member);
@@ -299,99 +301,6 @@ std::optional<absl::Time> Shard::Deadline() const {
   const std::optional<absl::Time> due = policy_->Deadline(), again = gate_.look_again();
   if (due.has_value() && again.has_value()) return std::min(*due, *again);
   return due.has_value() ? due : again;
-}
-
-void Shard::Fold(const Staged& push, float weight) {
-  pending_.resize(slices_.size);
-  UpdateReader reader(push.keys, push.payload);
-  if (pending_count_++ == 0) {
-    reader.Assign(slices_.size, weight, pending_.data());
-  } else {
-    reader.Accumulate(slices_.size, weight, pending_.data());
-  }
-}
-
-// One pass: the last push of an update is decoded tile by tile, and each tile is applied while it
-// is warm.
-void Shard::FoldAndCommit(const Staged& push, const Verdict& verdict) {
-  const Update update = BeginCommit(verdict.commit_scale);
-  UpdateReader reader(push.keys, push.payload);
-  float scratch[kTileEntries];
-  std::vector<float*> state(state_.size());
-  for (int i = 0; i < store_.block_count(); ++i) {
-    const BlockStore::Rewrite block = store_.BeginRewrite(i);
-    for (int64_t begin = 0; begin < block.size; begin += kTileEntries) {
-      const int64_t count = std::min(kTileEntries, block.size - begin);
-      const int64_t at = store_.offset(i) + begin;
-      float* u = scratch;
-      if (pending_count_ == 0) {
-        reader.Assign(count, verdict.weight, u);
-      } else {
-        u = pending_.data() + at;
-        reader.Accumulate(count, verdict.weight, u);
-      }
-      for (size_t s = 0; s < state_.size(); ++s) state[s] = state_[s].data() + at;
-      rule_->Apply(update, u, block.in + begin, block.out + begin, state.data(), count);
-    }
-  }
-  pending_count_ = 0;
-}
-
-Update Shard::BeginCommit(float scale) {
-  counters_.version = counters_.version.Next();
-  Update update;
-  update.scale = scale;
-  update.number = counters_.version.value();
-  update.rate = static_cast<float>(schedule_.Factor(counters_.examples, pending_examples_));
-  counters_.examples += pending_examples_;
-  pending_examples_ = 0;
-  return update;
-}
-
-void Shard::Commit(float scale) {
-  const Update update = BeginCommit(scale);
-  std::vector<float*> state(state_.size());
-  for (int i = 0; i < store_.block_count(); ++i) {
-    const BlockStore::Rewrite block = store_.BeginRewrite(i);
-    const int64_t at = store_.offset(i);
-    for (size_t s = 0; s < state_.size(); ++s) state[s] = state_[s].data() + at;
-    rule_->Apply(update, pending_.data() + at, block.in, block.out, state.data(), block.size);
-  }
-  pending_count_ = 0;
-}
-
-void Shard::CommitEntries(float scale) {
-  cores_->Commit(BeginCommit(scale), *rule_, &store_);
-  MaybeSelectCore();
-}
-
-void Shard::MaybeSelectCore() {
-  if (cores_ == nullptr) return;
-  absl::flat_hash_set<MemberId> begun;
-  for (const auto& [id, member] : members_) {
-    if (member.folded >= member.first) begun.insert(id);
-  }
-  cores_->MaybeSelect(begun, policy_->Collecting(), &store_);
-}
-
-// Draws explorers while nothing else is to be done.
-bool Shard::PrepareKeys() {
-  if (cores_ == nullptr) return false;
-  absl::flat_hash_map<MemberId, Exchange> next;
-  for (const auto& [id, member] : members_) next[id] = member.accepted.Next();
-  return cores_->Prepare(plan_, next);
-}
-
-void Shard::CommitRound() {
-  BeginCommit(/*scale=*/1);
-  rounds_->Commit(&store_);
-}
-
-void Shard::CountStaleness(Version base) {
-  const uint64_t staleness = counters_.version.value() - base.value();
-  ++counters_.staleness[std::min<uint64_t>(staleness, counters_.staleness.size() - 1)];
-  counters_.staleness_sum += staleness;
-  counters_.staleness_max = std::max(counters_.staleness_max, staleness);
 }
 
 absl::StatusOr<std::optional<ReadResult>> Shard::Read(MemberId member, Exchange after) {

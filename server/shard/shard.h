@@ -30,37 +30,15 @@
 #include "server/shard/core_exchange.h"
 #include "server/shard/exchange_form.h"
 #include "server/shard/reader_gate.h"
+#include "server/shard/received_push.h"
 #include "server/shard/replica_copying.h"
+#include "server/shard/shard_counters.h"
+#include "server/shard/shard_event.h"
 #include "server/shard/shard_memory.h"
 #include "server/shard/site_subnet.h"
 #include "server/shard/subnet_rounds.h"
 
 namespace tessera {
-
-// A complete push as the transport received it: header facts and bytes, not yet trusted.
-struct ReceivedPush {
-  MemberId member;
-  Generation generation;
-  Exchange exchange;
-  Version base;
-  int kind = 0;  // v1::PayloadKind
-  uint64_t layout_hash = 0;
-  uint64_t examples = 0;
-  // nullopt: the payload has all entries.
-  std::optional<SubnetPlace> subnet;
-  // Set: the payload has the entries of this core and of the sender's explorer.
-  std::optional<NamedCore> core;
-  // Of a subnet: the sender's next exchange is of all entries.
-  bool whole_next = false;
-  // How the payload is written: f32, or the job's. A threshold payload has passed its check.
-  Codec codec;
-  // The sender pulls from another replica: `base` says nothing.
-  bool from_peer = false;
-  Payload payload;
-  // The first entry of the payload that is infinite or not a number, found while the bytes arrived; -1:
-  // none, or for the shard to find: in coded subnets.
-  int64_t bad_entry = -1;
-};
 
 struct PushAccepted {
   bool duplicate = false;
@@ -97,38 +75,6 @@ struct SubnetReadResult {
 struct ReplicaCopy {
   ReadResult read;
   ReplicaTable table;
-};
-
-struct ShardCounters {
-  Version version;
-  Exchange collecting;
-  uint64_t pushes = 0;
-  uint64_t duplicates = 0;
-  uint64_t refused = 0;
-  uint64_t refused_non_finite = 0;
-  int64_t staged_bytes = 0;
-  int64_t copied_bytes_peak = 0;
-  int64_t blocks_allocated = 0;
-  // Entry i counts pushes applied i versions late; the last one also all above.
-  std::array<uint64_t, 65> staleness{};
-  uint64_t staleness_sum = 0;
-  uint64_t staleness_max = 0;
-  // Rows that the committed updates were computed from.
-  uint64_t examples = 0;
-  // Members that rest: nobody waits for them.
-  uint64_t resting = 0;
-  // Of the parameters before the first update (ParametersHash).
-  uint64_t initial_hash = 0;
-  // The replica was copied from another one.
-  bool copied = false;
-};
-
-// When a checkpoint's copy is to be made.
-struct CopyOrder {
-  CheckpointMark mark;
-  // Once this exchange is committed and nothing of the next one is folded, which all servers have agreed
-  // on. 0: as soon as no update is half collected.
-  Exchange after;
 };
 
 // All that a checkpoint keeps of a shard, as it was at one moment.
@@ -280,6 +226,7 @@ class Shard {
   // exchange is folded; where subnets are trained, nothing of the one before, as its end opens the
   // promised one, whose sites are not known yet.
   Exchange Propose(uint64_t proposal, Exchange first);
+  // That proposal is void, and all before it: their numbers grow.
   void Withdraw(uint64_t proposal);
   const Plan& plan() const { return plan_; }
   // The members whose pushes are missing here: neither folded nor staged.
@@ -294,6 +241,32 @@ class Shard {
   std::optional<ShardCopy> TakeCopy();
   // Before anything else but construction. read_rows' errors; the shard is of no use after one.
   absl::Status Load(const SavedShard& saved);
+
+  // --- standbys (shard_standby.cc) ---
+
+  // Pushes are summed, and all members make the same exchange together: a standby is told of folds and
+  // of the sum.
+  bool CombinesPushes() const;
+  // What Advance does is kept for TakeRecords, where pushes are combined. When an update begins.
+  void Record(bool records) { records_ = records && CombinesPushes(); }
+  // The last Advance folded or committed something, which a standby must do, too; the rest of its work
+  // changes nothing that anybody could tell.
+  bool advanced_pushes() const { return advanced_pushes_; }
+  std::vector<ShardEvent> TakeRecords() { return std::exchange(recorded_, {}); }
+  // True once no member's push of `exchange` can change the parameters any more.
+  bool IsOver(Exchange exchange) const { return policy_->Collecting() > exchange; }
+  // Does again what another shard has done. Once it has failed the shard is of no use.
+  //   kInvalidArgument    it cannot have happened here
+  absl::Status Apply(ShardEvent event);
+  // An ImageEvent can be made of this shard: not of one that moves cores for members that advance on
+  // their own.
+  bool HasImage() const {
+    return !replica_ && (cores_ == nullptr || policy_->Collecting() != Exchange(0));
+  }
+  // nullopt: an update is half collected, or a core half selected.
+  std::optional<ImageEvent> TakeImage();
+  // What is staged, as the events that brought it; empty where pushes are combined.
+  std::vector<ShardEvent> StagedPushes() const;
 
   // --- staging: how many bytes of pushes may wait here ---
 
@@ -341,15 +314,9 @@ class Shard {
     std::shared_ptr<const SparsePlace> place;
     bool need_keys = false;
   };
-  struct Staged {
-    MemberId member;
-    Exchange exchange;
-    Version base;
-    bool from_peer = false;
-    uint64_t examples = 0;
+  struct Staged : ReceivedPush {
     PushedEntries of;
     const CodedKeys* keys = nullptr;  // of the payload; nullptr: threshold
-    Payload payload;
   };
 
   absl::Status Validate(ReceivedPush* push, const PushedEntries& of) const;
@@ -363,7 +330,7 @@ class Shard {
   std::deque<Staged>::iterator NextStaged();
   void Fold(const Staged& push, float weight);
   void FoldAndCommit(const Staged& push, const Verdict& verdict);
-  void Commit(float scale);
+  void Commit(float scale, absl::Time now);
   void CommitRound();
   bool AdvancePushes(absl::Time now);
   void CommitEntries(float scale);
@@ -379,6 +346,10 @@ class Shard {
   bool awaits_copy() const { return replica_ && replica_->awaits_copy(); }
   bool IsUnheard(MemberId member) const;
   int64_t kept_bytes_max() const;
+  absl::Status Follow(const FoldEvent& event);
+  absl::Status Follow(const CommitEvent& event);
+  absl::Status Follow(const ImageEvent& event);
+  void RecordCommit(absl::Time now);
   void DropContained(const ReplicaTable& table);
   absl::Status CheckKept(const ReceivedPush& push, const MemberState& member) const;
 
@@ -411,6 +382,7 @@ class Shard {
   CopyOrder copied_;                       // the last one that was made
   std::vector<std::shared_ptr<std::vector<float>>> state_copies_;  // of the last copy, or free
   int64_t pending_count_ = 0;      // pushes folded into pending_
+  int64_t open_folds_ = 0;         // pushes folded since the last commit
   uint64_t pending_examples_ = 0;  // rows behind them
   Plan plan_;
   absl::flat_hash_map<MemberId, MemberState> members_;
@@ -419,6 +391,11 @@ class Shard {
     Exchange first;
   };
   std::vector<Open> open_proposals_;
+  bool advanced_pushes_ = false;
+  bool records_ = false;
+  std::vector<ShardEvent> recorded_;
+  std::vector<std::shared_ptr<std::vector<float>>> sums_;  // of recorded commits, or free
+  std::optional<float> followed_scale_;  // of the commit that is to come
   int64_t reserved_bytes_ = 0;
   absl::flat_hash_map<MemberId, int64_t> reserved_;
   ShardCounters counters_;

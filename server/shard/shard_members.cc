@@ -77,7 +77,7 @@ Exchange Shard::Propose(uint64_t proposal, Exchange first) {
 
 void Shard::Withdraw(uint64_t proposal) {
   open_proposals_.erase(std::remove_if(open_proposals_.begin(), open_proposals_.end(),
-                                       [&](const Open& open) { return open.proposal == proposal; }),
+                                       [&](const Open& open) { return open.proposal <= proposal; }),
                         open_proposals_.end());
 }
 

@@ -9,6 +9,7 @@ namespace tessera {
 
 ShardThread::ShardThread(std::unique_ptr<Shard> shard)
     : shard_(std::move(shard)),
+      gate_(shard_.get()),
       shape_(shard_->shape()),
       slices_(shard_->slices()),
       layout_hash_(shard_->layout_hash()),
@@ -35,6 +36,7 @@ ShardThread::~ShardThread() {
 void ShardThread::Refuse(const absl::Status& why) {
   for (ParkedRead& read : std::exchange(reads_, {})) read.fail(why);
   for (ParkedReserve& reserve : std::exchange(reservations_, {})) reserve.granted(why);
+  gate_.Refuse(why);
 }
 
 void ShardThread::Post(std::function<void()> event) {
@@ -61,9 +63,11 @@ void ShardThread::Run() {
     const bool had_events = !events.empty();
     events.clear();
     // One piece of work at a time, so that pushes and reads that come meanwhile are answered soon.
-    const bool worked = shard_->Advance(SteadyNow());
+    const absl::Time now = SteadyNow();
+    const bool worked = shard_->Advance(now);
+    if (worked || had_events) gate_.Settle(worked, now);
     // Before anybody reads: whoever is told of a checkpoint must find that it has been made.
-    if (std::optional<ShardCopy> copy = shard_->TakeCopy()) copy_taken_(*std::move(copy));
+    TakeCopy();
     if (worked || had_events) {
       AnswerReads();
       GrantReservations();
@@ -72,6 +76,18 @@ void ShardThread::Run() {
     idle = !worked && !stopping;
     deadline = shard_->Deadline().value_or(absl::InfiniteFuture());
   }
+}
+
+void ShardThread::TakeCopy() {
+  std::optional<ShardCopy> copy = shard_->TakeCopy();
+  if (!copy.has_value()) return;
+  gate_.Append(CopiedEvent{copy->order});
+  copy_taken_(*std::move(copy));
+}
+
+void ShardThread::Rest(MemberId member, Exchange after, RestWord word) {
+  shard_->Rest(member, after, word);
+  if (word.number > 0) gate_.Append(RestEvent{member, after, word});
 }
 
 void ShardThread::AnswerReads() {
@@ -127,7 +143,19 @@ void ShardThread::Accept(ReceivedPush push,
                          std::function<void(absl::StatusOr<PushAccepted>)> done) {
   // std::function wants copyable captures; the push is moved, not copied.
   auto moved = std::make_shared<ReceivedPush>(std::move(push));
-  Post([this, moved, done = std::move(done)] { done(shard_->Accept(std::move(*moved))); });
+  Post([this, moved, done = std::move(done)] {
+    const MemberId member = moved->member;
+    const Exchange exchange = moved->exchange;
+    std::optional<ReceivedPush> logged;
+    if (gate_.records_pushes()) logged = moved->Share();
+    absl::StatusOr<PushAccepted> accepted = shard_->Accept(std::move(*moved));
+    if (!accepted.ok() || accepted->need_keys) return done(std::move(accepted));
+    if (logged && !accepted->duplicate) gate_.Append(PushEvent{*std::move(logged)});
+    gate_.SayAccepted(member, exchange, [done, accepted = *accepted](const absl::Status& status) {
+      if (!status.ok()) return done(status);
+      done(accepted);
+    });
+  });
 }
 
 template <typename Result>
@@ -136,14 +164,14 @@ uint64_t ShardThread::Park(MemberId member, Exchange after, RestWord word,
                            std::function<void(absl::StatusOr<Result>)> done) {
   ParkedRead read;
   read.fail = done;
-  read.answer = [ask = std::move(ask), done = std::move(done)] {
+  read.answer = [this, member, after, ask = std::move(ask), done = std::move(done)] {
     absl::StatusOr<std::optional<Result>> result = ask();
     if (!result.ok()) {
       done(result.status());
       return true;
     }
     if (!result->has_value()) return false;
-    done(**std::move(result));
+    gate_.SayTo(member, after, [done, answer = **std::move(result)] { done(answer); });
     return true;
   };
   uint64_t id = 0;
@@ -151,7 +179,7 @@ uint64_t ShardThread::Park(MemberId member, Exchange after, RestWord word,
     absl::MutexLock lock(&mutex_);
     id = read.id = next_read_++;
     events_.push_back([this, member, after, word, read = std::move(read)]() mutable {
-      shard_->Rest(member, after, word);
+      Rest(member, after, word);
       reads_.push_back(std::move(read));
     });
   }
@@ -200,7 +228,9 @@ void ShardThread::SetCoreListener(std::function<void(const CoreReport&)> listene
 
 void ShardThread::AskCore(const CoreQuestion& question) {
   Post([this, question] {
-    if (shard_->cores() != nullptr) shard_->cores()->Ask(question);
+    if (shard_->cores() == nullptr) return;
+    shard_->cores()->Ask(question);
+    gate_.Append(CoreQuestionEvent{question});
   });
 }
 
@@ -218,9 +248,9 @@ void ShardThread::CancelRead(uint64_t read) {
 void ShardThread::ReadOutside(MemberId member, Exchange after, RestWord word,
                               std::function<void(ReadResult)> done) {
   Post([this, member, after, word, done = std::move(done)] {
-    shard_->Rest(member, after, word);
+    Rest(member, after, word);
     shard_->FoldAccepted(SteadyNow());
-    done(shard_->ReadNow());
+    gate_.Say([done, read = shard_->ReadNow()] { done(read); });
   });
 }
 
@@ -245,15 +275,27 @@ void ShardThread::TakeCopy(ReplicaTable table, std::vector<float> values,
 }
 
 void ShardThread::SetPlan(Plan plan, std::function<void(std::vector<Shard::Removed>)> done) {
-  Post([this, plan = std::move(plan), done = std::move(done)] { done(shard_->SetPlan(plan)); });
+  Post([this, plan = std::move(plan), done = std::move(done)] {
+    std::vector<Shard::Removed> removed = shard_->SetPlan(plan);
+    gate_.Append(PlanEvent{plan});
+    gate_.OnMembers();
+    done(std::move(removed));
+  });
 }
 
 void ShardThread::Propose(uint64_t proposal, Exchange first, std::function<void(Exchange)> done) {
-  Post([this, proposal, first, done = std::move(done)] { done(shard_->Propose(proposal, first)); });
+  Post([this, proposal, first, done = std::move(done)] {
+    const Exchange promised = shard_->Propose(proposal, first);
+    gate_.Append(ProposeEvent{proposal, promised});
+    done(promised);
+  });
 }
 
 void ShardThread::Withdraw(uint64_t proposal) {
-  Post([this, proposal] { shard_->Withdraw(proposal); });
+  Post([this, proposal] {
+    shard_->Withdraw(proposal);
+    gate_.Append(WithdrawEvent{proposal});
+  });
 }
 
 void ShardThread::Order(const CopyOrder& order, std::function<void(ShardCopy)> taken) {
@@ -261,7 +303,7 @@ void ShardThread::Order(const CopyOrder& order, std::function<void(ShardCopy)> t
     copy_taken_ = std::move(taken);
     shard_->Order(order);
     // It may be due already, and what is to be folded next is none of it.
-    if (std::optional<ShardCopy> copy = shard_->TakeCopy()) copy_taken_(*std::move(copy));
+    TakeCopy();
   });
 }
 
@@ -275,9 +317,21 @@ void ShardThread::Replace(MakeShard make, std::function<void(absl::Status)> done
       shard_ = *std::move(made);
       names_ = shard_->cores();
       core_reports_told_ = 0;
+      gate_.Watch(shard_.get());
     }
     done(made.status());
   });
+}
+
+void ShardThread::SetStandby(std::shared_ptr<LogSink> sink) {
+  Post([this, sink = std::move(sink)]() mutable {
+    if (sink == nullptr) return gate_.Detach();
+    gate_.Attach(std::move(sink));
+  });
+}
+
+void ShardThread::OnAcknowledged(std::shared_ptr<LogSink> from, uint64_t position) {
+  Post([this, from = std::move(from), position] { gate_.OnAcknowledged(from.get(), position); });
 }
 
 void ShardThread::Inspect(bool with_hash, std::function<void(View)> done) {

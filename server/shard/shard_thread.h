@@ -18,7 +18,9 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "common/base/wakeup.h"
+#include "server/shard/log_sink.h"
 #include "server/shard/shard.h"
+#include "server/shard/standby_gate.h"
 
 namespace tessera {
 
@@ -72,6 +74,12 @@ class ShardThread {
   // thread. It must not block.
   void SetCoreListener(std::function<void(const CoreReport&)> listener);
   void AskCore(const CoreQuestion& question);
+  // --- a standby (standby_gate.h) ---
+
+  // Events go to `sink` from now on, and answers wait for it; nullptr: to nobody.
+  void SetStandby(std::shared_ptr<LogSink> sink);
+  void OnAcknowledged(std::shared_ptr<LogSink> from, uint64_t position);
+
   // Counters, and for whom the shard waits.
   struct View {
     ShardCounters counters;
@@ -130,11 +138,14 @@ class ShardThread {
                 std::function<void(absl::StatusOr<Result>)> done);
   void Run();
   void AnswerReads();
+  void TakeCopy();
   void TellCoreReport();
   void GrantReservations();
+  void Rest(MemberId member, Exchange after, RestWord word);
   void Refuse(const absl::Status& why);
 
   std::unique_ptr<Shard> shard_;  // the thread's
+  StandbyGate gate_;              // the thread's
   // What other threads ask for outlives every shard that is restored in the place of another.
   const ModelShape shape_;
   const ShardSlices slices_;

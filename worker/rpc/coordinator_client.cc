@@ -174,7 +174,11 @@ void CoordinatorClient::Renew() {
     v1::RenewRequest request;
     // A drain is acknowledged at once: all members wait for it.
     const bool is_urgent = answered && drain_exchange_.load() != told;
-    if (stop_.WaitFor(is_urgent ? absl::ZeroDuration() : interval)) return;
+    // Notified without a stop: a renewal is wanted soon, but for a short pause.
+    if (stop_.WaitFor(is_urgent ? absl::ZeroDuration() : interval) && !StopsRenewing()) {
+      stop_.WaitFor(kRetryPause);
+    }
+    if (StopsRenewing()) return;
     {
       absl::MutexLock lock(&mutex_);
       *request.mutable_progress() = progress_;
@@ -214,6 +218,13 @@ void CoordinatorClient::Renew() {
     if (on_lost_) on_lost_(status);
     return;
   }
+}
+
+void CoordinatorClient::RenewSoon() { stop_.Notify(); }
+
+bool CoordinatorClient::StopsRenewing() {
+  absl::MutexLock lock(&mutex_);
+  return stop_renewing_;
 }
 
 void CoordinatorClient::SetProgress(const v1::Progress& progress) {

@@ -66,6 +66,8 @@ class CoordinatorClient {
   // Where servers are replicas `on_servers` hears there of those that come and go.
   void StartRenewing(std::function<void(absl::Status)> on_lost,
                      std::function<void(const v1::ServerList&)> on_servers = nullptr);
+  // The next renewal is due now, but for a short pause after the last one. Any thread.
+  void RenewSoon();
   // What the next renewals say.
   void SetProgress(const v1::Progress& progress);
   // The job is to end early: evaluate, as the last time, at the end of this exchange or at once if
@@ -116,6 +118,7 @@ class CoordinatorClient {
   absl::Status Pause(absl::Duration duration);
   void Renew();
   void StopRenewing();
+  bool StopsRenewing();
 
   const Options options_;
   const std::unique_ptr<v1::Coordinator::Stub> stub_;
@@ -132,7 +135,7 @@ class CoordinatorClient {
   v1::Progress progress_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> waiting_for_ ABSL_GUARDED_BY(mutex_);
   bool stop_renewing_ ABSL_GUARDED_BY(mutex_) = false;
-  Wakeup stop_;  // notified with stop_renewing_
+  Wakeup stop_;  // notified with stop_renewing_, and where a renewal is wanted soon
   std::function<void(absl::Status)> on_lost_;
   std::function<void(const v1::ServerList&)> on_servers_;
   std::thread renewer_;

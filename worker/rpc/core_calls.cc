@@ -107,6 +107,9 @@ void CoreCalls::Cancel() {
 }
 
 void CoreCalls::Start(size_t server) {
+  if (options_.names_shards) {
+    request_.mutable_caller()->set_shard(static_cast<uint32_t>(server));
+  }
   calls_[server] = std::make_unique<CoreFromServer>(&board_, request_, options_.layout_hash,
                                                     options_.entries[server]);
   calls_[server]->Start(options_.stub(server));
@@ -119,6 +122,10 @@ void CoreCalls::Ask(uint64_t number) {
   for (size_t server = 0; server < calls_.size(); ++server) Start(server);
 }
 
+void CoreCalls::Repeat(size_t server) {
+  if (server < calls_.size() && calls_[server] != nullptr) calls_[server]->Cancel();
+}
+
 absl::StatusOr<Cores> CoreCalls::Take(Traffic* traffic) {
   Cores cores(calls_.size());
   const absl::Time give_up = SteadyNow() + options_.retry_time;
@@ -128,6 +135,7 @@ absl::StatusOr<Cores> CoreCalls::Take(Traffic* traffic) {
       failed = absl::CancelledError("parameter client: cancelled");
       break;
     }
+    if (options_.look_around) options_.look_around();
     if (!calls_[server]->ended()) {
       board_.WaitUntil(absl::InfiniteFuture());
       continue;

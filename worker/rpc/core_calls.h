@@ -58,6 +58,10 @@ class CoreCalls {
     std::vector<int64_t> entries;
     // How long a server that cannot be reached is tried again once the answer is waited for.
     absl::Duration retry_time = absl::Seconds(10);
+    // Requests say which shard they are for, as another server may lead it.
+    bool names_shards = false;
+    // Called while Take waits: it may call Repeat, after which `stub` is of another server. May be empty.
+    std::function<void()> look_around;
     std::function<grpc::GenericStub*(size_t server)> stub;
   };
   explicit CoreCalls(Options options);
@@ -67,6 +71,10 @@ class CoreCalls {
   // Codes as ParameterClient::Pull. `traffic` counts what came since Ask, with or without success.
   absl::StatusOr<Cores> Take(Traffic* traffic);
   void Cancel();
+  // Cuts off the call to this server, if there is one: Take makes another.
+  void Repeat(size_t server);
+  // Take looks around. Any thread.
+  void Notify() { board_.Notify(); }
 
  private:
   void Start(size_t server);

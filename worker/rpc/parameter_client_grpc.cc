@@ -95,6 +95,8 @@ CoreCalls::Options ParameterClientGrpc::CoreOptions() {
   cores.layout_hash = options_.layout_hash;
   for (const ShardSlices& slices : options_.slices) cores.entries.push_back(slices.size);
   cores.retry_time = options_.retry_time;
+  cores.names_shards = options_.has_standbys;
+  cores.look_around = [this] { FollowLeaders(); };
   cores.stub = [this](size_t server) { return servers_[server].stubs.back().get(); };
   return cores;
 }
@@ -280,6 +282,9 @@ std::unique_ptr<PullFromServer> ParameterClientGrpc::MakePull(Server* server) {
       device_pull_ != nullptr
           ? ValueWriter(server->received, server->value_keys->bytes())
           : ValueWriter(&server->values, server->value_keys ? &*server->value_keys : nullptr);
+  const auto shard = static_cast<size_t>(server - servers_.data());
+  NameShard(shard, request_.mutable_caller());
+  NameShard(shard, fetch_.mutable_caller());
   if (fetches_.has_value()) {
     return std::make_unique<PullFromServer>(&board_, fetch_, *fetches_, options_.layout_hash,
                                             std::move(values));
@@ -301,6 +306,7 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::RunTasks() {
       failed = absl::CancelledError("parameter client: cancelled");
     }
     FollowServers(/*between_exchanges=*/false);
+    FollowLeaders();
     bool all_done = true;
     bool any_running = false;
     absl::Time wake = absl::InfiniteFuture();
@@ -379,6 +385,7 @@ absl::Time ParameterClientGrpc::StartDue(absl::Time now) {
       server.payload->Rewind();
       header_.set_payload_bytes(server.payload->bytes());
       if (sparse_push_ != nullptr) NameCore(task.server);
+      NameShard(task.server, header_.mutable_caller());
       task.push = std::make_unique<PushToServer>(&board_, header_, server.payload.get());
       task.call = task.push.get();
       task.push->Start(server.stubs.front().get());
@@ -441,6 +448,7 @@ absl::Status ParameterClientGrpc::Collect(Task* task, absl::Time now) {
     return absl::Status(status.code(), absl::StrCat("server ", task->server, " at ", server.address,
                                                     ": ", status.message(), tries));
   }
+  if (options_.on_trouble) options_.on_trouble();
   task->start =
       now + std::min(kBackoffLast, kBackoffFirst * (1 << std::min(task->attempts - 1, 10)));
   return absl::OkStatus();

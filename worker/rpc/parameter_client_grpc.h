@@ -14,6 +14,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -61,6 +62,10 @@ class ParameterClientGrpc final : public ParameterClient {
     v1::PayloadKind kind = v1::GRADIENT;
     // How values are written, what `slices` are of, whose random numbers.
     CodingOptions coding;
+    // Another server may take over a shard (SetServers); requests say which shard they are for.
+    bool has_standbys = false;
+    // A server does not answer as it should: SetServers may be due. Any thread.
+    std::function<void()> on_trouble;
     // How long a server that cannot be reached, or that refuses for the moment, is tried again.
     absl::Duration retry_time = absl::Seconds(10);
     // 1, or 2: then pulls have a connection of their own.
@@ -94,7 +99,8 @@ class ParameterClientGrpc final : public ParameterClient {
   }
   absl::Status AdoptHeldBack() override { return coder_->AdoptHeldBack(); }
 
-  // Replicated: the servers to push to. An older list than the last one changes nothing. Any thread.
+  // Replicated: the servers to push to. With standbys: who leads which shard. An older list than the last
+  // one changes nothing. Any thread.
   void SetServers(const v1::ServerList& list);
 
   // Ends the call under way and all later ones with kCancelled. Any thread; not from a signal
@@ -140,6 +146,11 @@ class ParameterClientGrpc final : public ParameterClient {
   bool pulls_from(size_t server) const { return !is_peer(server); }
   // Replicated: takes up the list of SetServers; in mid-exchange only what has gone.
   void FollowServers(bool between_exchanges);
+  // With standbys: goes where shards are led now, and repeats there what is not answered.
+  void FollowLeaders();
+  void NameShard(size_t server, v1::Caller* caller) const {
+    if (options_.has_standbys) caller->set_shard(static_cast<uint32_t>(server));
+  }
   void Connect(Server* server);
   absl::Status PrepareHeader(const OutgoingPush& push, const KeySet& keys,
                              const ConstParameterArrays& update);

@@ -1,5 +1,7 @@
-// The parameter client where every worker has a replica of the model beside it: whom it pushes to.
+// The parameter client where servers change: replicas that come and go, and standbys that take over.
 #include "worker/rpc/parameter_client_grpc.h"
+
+#include <algorithm>
 
 namespace tessera {
 namespace {
@@ -17,6 +19,7 @@ void ParameterClientGrpc::SetServers(const v1::ServerList& list) {
   }
   servers_changed_.store(true, std::memory_order_release);
   board_.Notify();
+  cores_.Notify();
 }
 
 void ParameterClientGrpc::FollowServers(bool between_exchanges) {
@@ -44,6 +47,39 @@ void ParameterClientGrpc::FollowServers(bool between_exchanges) {
     if (life == 0) continue;
     servers_[s].address = by_rank[s]->address();
     Connect(&servers_[s]);
+  }
+}
+
+void ParameterClientGrpc::FollowLeaders() {
+  if (!options_.has_standbys || !servers_changed_.exchange(false, std::memory_order_acquire)) return;
+  v1::ServerList list;
+  {
+    absl::MutexLock lock(&mutex_);
+    list = wanted_servers_;
+  }
+  for (const v1::ServerEntry& entry : list.servers()) {
+    if (entry.rank() >= servers_.size()) continue;
+    Server& server = servers_[entry.rank()];
+    if (server.life == entry.life()) continue;
+    const bool is_other = server.life != 0 || server.address != entry.address();
+    server.life = entry.life();
+    if (!is_other) continue;
+    server.address = entry.address();
+    Connect(&server);
+    const bool pushes = std::any_of(tasks_.begin(), tasks_.end(), [&](const Task& task) {
+      return task.server == entry.rank() && task.is_push && !task.done;
+    });
+    for (Task& task : tasks_) {
+      if (task.server != entry.rank()) continue;
+      // What it answered while the push was open may have been lost with it.
+      if (pushes && !task.is_push) task.done = false;
+      if (task.done) continue;
+      task.give_up = absl::InfiniteFuture();
+      task.start = absl::InfinitePast();
+      task.attempts = 0;
+      if (task.call != nullptr) task.call->Cancel();
+    }
+    cores_.Repeat(entry.rank());
   }
 }
 

@@ -47,6 +47,19 @@ TEST_CASE("subnets need hidden neurons, one for each worker", "[job_check]") {
         "hidden neurons to the workers, and there are none\n");
 }
 
+TEST_CASE("a standby wants another server, and a method whose servers have parts", "[job_check]") {
+  const DataDirectory data;
+  CHECK(data.Errors({"cluster.replicas=1", "cluster.servers=2"}).empty());
+  CHECK(data.Errors({"cluster.replicas=1", "cluster.servers=2", "method=slim_dp"}).empty());
+  CHECK(data.Errors({"cluster.replicas=1", "cluster.servers=1"}) ==
+        "--set cluster.replicas: got 1, want 0 with cluster.servers 1: a standby is on another "
+        "server than the one that it stands by\n");
+  CHECK(data.Errors({"cluster.replicas=1", "cluster.servers=2", "cluster.workers=2",
+                     "method=decentralized"}) ==
+        "--set cluster.replicas: got 1, want 0 with method decentralized: every server has the "
+        "whole model already\n");
+}
+
 TEST_CASE("without central servers every worker has a server beside it", "[job_check]") {
   const DataDirectory data;
   const std::vector<std::string> four = {"method=decentralized", "cluster.workers=4",

@@ -93,7 +93,6 @@ TEST_CASE("durations and sizes carry their units", "[job_reader]") {
 }
 
 TEST_CASE("a key for later may be written with its default", "[job_reader]") {
-  Good(JobWith("lease_timeout: 10s", "lease_timeout: 10s, replicas: 0"));
   Good(JobWith("security: {}", "security: {certificate: \"\", insecure: false}"));
   Good(JobWith("{local_steps: 20}", "{local_steps: 20, average_state: false}"));
 }

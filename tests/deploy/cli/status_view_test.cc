@@ -47,6 +47,24 @@ v1::JobStatus Busy() {
   return status;
 }
 
+TEST_CASE("it says which shards have a standby, and what takeovers took", "[cli][status]") {
+  v1::JobStatus status;
+  CHECK(StatusText(status, 80).find("standbys") == std::string::npos);
+  for (int shard = 0; shard < 2; ++shard) {
+    v1::ShardOwner& owner = *status.add_owners();
+    owner.set_shard(shard);
+    owner.set_in_sync(shard == 1);
+  }
+  CHECK(StatusText(status, 80).find("standbys of 1 of 2 shards, none of shard 0\n") !=
+        std::string::npos);
+  status.set_takeovers(2);
+  status.add_takeover_seconds(9);
+  status.add_takeover_seconds(0.25);
+  const std::string text = StatusText(status, 80);
+  INFO(text);
+  CHECK(text.find("none of shard 0; 2 takeovers, the last in 0.") != std::string::npos);
+}
+
 TEST_CASE("no line is wider than the terminal, whatever the width", "[cli][status]") {
   for (int width : {0, 24, 40, 79, 80, 132, 400}) {
     const std::string text = StatusText(Busy(), width);

@@ -83,6 +83,22 @@ TEST_CASE("parts are those of workers that have one, by rank", "[control][report
         nlohmann::json::parse(R"([{"worker": 0, "part": 0.75}, {"worker": 1, "part": 0.25}])"));
 }
 
+TEST_CASE("what went to standbys is other traffic, and takeovers are told", "[control][report]") {
+  v1::JobStatus status;
+  CHECK(nlohmann::json::parse(ReportJson(status))["standbys"].is_null());
+  status.add_worker_reports()->set_other_payload_bytes(7);
+  status.set_replication_payload_bytes(100);
+  status.add_owners()->set_in_sync(true);
+  status.add_owners();
+  status.set_takeovers(1);
+  status.add_takeover_seconds(0.5);
+  const nlohmann::json report = nlohmann::json::parse(ReportJson(status));
+  CHECK(report["traffic"]["other_payload_bytes"] == 107);
+  CHECK(report["traffic"]["by_worker"][0]["other_payload_bytes"] == 7);
+  CHECK(report["standbys"] == nlohmann::json::parse(R"({"shards": 2, "in_sync": 1,
+    "takeovers": 1, "takeover_seconds": [0.5], "payload_bytes": 100})"));
+}
+
 TEST_CASE("a job that never trained has nulls, not infinities", "[control][report]") {
   v1::JobStatus status;
   status.set_job("name \xff is not UTF-8");

@@ -1,0 +1,299 @@
+#include "server/control/shard_owners.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/log.h"
+
+namespace tessera {
+namespace {
+
+// A host whose connection has ended may make another one in this time, where the lease is not shorter.
+constexpr absl::Duration kGrace = absl::Milliseconds(500);
+// After a stream that broke off.
+constexpr absl::Duration kRetryPause = absl::Seconds(1);
+// In status.
+constexpr size_t kSecondsMax = 256;
+
+std::string Ago(absl::Duration duration) {
+  return absl::FormatDuration(absl::Trunc(duration, absl::Milliseconds(1)));
+}
+
+}  // namespace
+
+ShardOwners::ShardOwners(const JobFacts& facts)
+    : facts_(facts), hosts_(facts.servers), shards_(facts.servers), progress_(facts.servers) {}
+
+absl::Status ShardOwners::Attach(const v1::HostHello& hello, absl::Time now) {
+  const std::string who = absl::StrCat("server ", hello.rank());
+  if (hello.rank() >= hosts_.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(who, ": want a rank in [0, ", hosts_.size(), ")"));
+  }
+  if (hello.job_digest() != facts_.digest || hello.layout_hash() != facts_.layout_hash) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(who, ": job or layout differ; start it with the same job file and build"));
+  }
+  Host& host = hosts_[hello.rank()];
+  if (hello.life() == host.lost_life) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(who, " was given up, and its shards have moved; start it again"));
+  }
+  if (host.known && host.life != hello.life()) {
+    if (host.attached) {
+      return absl::AlreadyExistsError(
+          absl::StrCat(who, ": another process at ", host.address, " holds this rank"));
+    }
+    Lose(hello.rank(), "it was started again", now);
+  }
+  host.known = true;
+  host.attached = true;
+  host.life = hello.life();
+  host.address = hello.address();
+  host.last_heard = now;
+  Log(LogLevel::kInfo,
+      absl::StrCat("standby: host attached rank=", hello.rank(), " address=", hello.address()));
+  for (size_t s = 0; s < shards_.size(); ++s) {
+    // Before the start each leads its own; later whoever comes anew leads what was lost.
+    if (!shards_[s].leader && (started_ || s == hello.rank())) Lead(s, hello.rank());
+  }
+  changed_.insert(hello.rank());
+  Assign(now);
+  return absl::OkStatus();
+}
+
+void ShardOwners::Detach(uint32_t host, uint64_t life, absl::Time now) {
+  Host& record = hosts_[host];
+  if (!record.known || record.life != life) return;
+  record.attached = false;
+  record.detached = now;
+}
+
+void ShardOwners::OnMessage(uint32_t host, const v1::HostMessage& message, absl::Time now) {
+  hosts_[host].last_heard = now;
+  changed_.insert(host);  // So that it knows that the coordinator lives.
+  for (const v1::ShardOrder& follows : message.follows()) {
+    if (follows.shard() >= shards_.size()) continue;
+    const ShardOwnership& shard = shards_[follows.shard()];
+    Progress& progress = progress_[follows.shard()];
+    if (shard.standby != host || shard.term != follows.term()) continue;
+    if (progress.ready_term == shard.term) continue;
+    progress.ready_term = shard.term;
+    MarkShard(shard);
+  }
+  for (const v1::LeaderReport& report : message.leads()) {
+    if (report.shard() >= shards_.size()) continue;
+    ShardOwnership& shard = shards_[report.shard()];
+    if (shard.leader != host || shard.term != report.term() || !shard.standby) continue;
+    Progress& progress = progress_[report.shard()];
+    if (report.payload_bytes() > progress.payload_bytes) {
+      payload_bytes_ += report.payload_bytes() - progress.payload_bytes;
+      progress.payload_bytes = report.payload_bytes();
+    }
+    if (!report.broken().empty()) {
+      Log(LogLevel::kWarning, absl::StrCat("standby: lost shard=", report.shard(), " host=",
+                                           *shard.standby, " why=\"", report.broken(), "\""));
+      DropStandby(report.shard());
+      progress.retry = now + kRetryPause;
+    } else if (report.in_sync() && !shard.in_sync) {
+      shard.in_sync = true;
+      Log(LogLevel::kInfo, absl::StrCat("standby: protected shard=", report.shard(), " leader=",
+                                        host, " standby=", *shard.standby, " term=", shard.term));
+    }
+  }
+}
+
+void ShardOwners::Tick(absl::Time now) {
+  if (ended_) return;
+  const absl::Duration grace = std::min(kGrace, facts_.lease_timeout / 2);
+  for (uint32_t h = 0; h < hosts_.size(); ++h) {
+    const Host& host = hosts_[h];
+    if (!host.known) continue;
+    if (now - host.last_heard > facts_.lease_timeout) {
+      Lose(h, absl::StrCat("it was last heard ", Ago(now - host.last_heard), " ago, lease ",
+                           absl::FormatDuration(facts_.lease_timeout)), now);
+    } else if (!host.attached && now - host.detached > grace) {
+      Lose(h, absl::StrCat("its connection ended ", Ago(now - host.detached), " ago"), now);
+    }
+  }
+  Assign(now);
+}
+
+void ShardOwners::OnShardSilent(ShardId shard, absl::Time now) {
+  const std::optional<uint32_t> leader = shards_[shard.value()].leader;
+  // Its leader was just lost, and the next one has had no time to speak.
+  const bool is_known = std::any_of(losses_.begin(), losses_.end(),
+                                    [&](const Loss& loss) { return loss.shard == shard; });
+  if (leader.has_value() && !is_known && !ended_) Lose(*leader, "its shard was silent for a lease", now);
+}
+
+void ShardOwners::MarkShard(const ShardOwnership& shard) {
+  if (shard.leader) changed_.insert(*shard.leader);
+  if (shard.standby) changed_.insert(*shard.standby);
+}
+
+void ShardOwners::DropStandby(size_t s) {
+  ShardOwnership& shard = shards_[s];
+  MarkShard(shard);
+  shard.standby.reset();
+  shard.in_sync = false;
+  ++shard.term;
+}
+
+void ShardOwners::Lead(size_t s, uint32_t host) {
+  DropStandby(s);
+  shards_[s].leader = host;
+  shards_[s].lead_term = shards_[s].term;
+  MarkShard(shards_[s]);
+}
+
+void ShardOwners::Lose(uint32_t h, absl::string_view why, absl::Time now) {
+  Host& host = hosts_[h];
+  if (!host.known) return;
+  Log(LogLevel::kWarning, absl::StrCat("standby: host lost rank=", h, " why=\"", why, "\""));
+  if (host.attached) {
+    refusals_.emplace_back(h, absl::StrCat("server ", h, " was given up: ", why));
+  }
+  const uint64_t life = host.life;
+  host = Host();
+  host.lost_life = life;
+  for (size_t s = 0; s < shards_.size(); ++s) {
+    ShardOwnership& shard = shards_[s];
+    if (shard.standby == h) DropStandby(s);
+    if (shard.leader != h) continue;
+    const bool is_safe = shard.standby && shard.in_sync && hosts_[*shard.standby].known;
+    if (is_safe) {
+      Lead(s, *shard.standby);
+      ++takeovers_;
+      // Before the start there is no plan to lead by.
+      if (started_) progress_[s].noticed = now;
+      Log(LogLevel::kWarning, absl::StrCat("standby: takes over shard=", s, " host=",
+                                           *shard.leader, " term=", shard.term));
+    } else {
+      DropStandby(s);
+      shard.leader.reset();
+      progress_[s].noticed.reset();
+    }
+    losses_.push_back({ShardId(s), is_safe, std::string(why)});
+  }
+  changed_.erase(h);
+}
+
+// The next host in the ring, so that load is spread.
+void ShardOwners::Assign(absl::Time now) {
+  if (ended_) return;
+  const auto is_led = [](const ShardOwnership& shard) { return shard.leader.has_value(); };
+  if (!std::all_of(shards_.begin(), shards_.end(), is_led)) return;
+  if (started_ && !facts_.standby_copies) return;
+  for (size_t s = 0; s < shards_.size(); ++s) {
+    ShardOwnership& shard = shards_[s];
+    if (shard.standby || progress_[s].noticed || progress_[s].retry > now) continue;
+    for (size_t i = 1; i <= hosts_.size(); ++i) {
+      const auto h = static_cast<uint32_t>((s + i) % hosts_.size());
+      if (!hosts_[h].known || !hosts_[h].attached || h == *shard.leader) continue;
+      shard.standby = h;
+      ++shard.term;
+      progress_[s].payload_bytes = 0;
+      MarkShard(shard);
+      break;
+    }
+  }
+}
+
+void ShardOwners::GoBack() {
+  for (size_t s = 0; s < shards_.size(); ++s) {
+    DropStandby(s);
+    progress_[s].noticed.reset();
+  }
+}
+
+void ShardOwners::End(absl::string_view failure) {
+  ended_ = true;
+  failure_ = std::string(failure);
+  for (uint32_t h = 0; h < hosts_.size(); ++h) {
+    if (hosts_[h].known) changed_.insert(h);
+  }
+}
+
+bool ShardOwners::Leads(ShardId s, uint64_t lead_term, absl::string_view address) const {
+  const ShardOwnership& shard = shards_[s.value()];
+  return shard.leader && shard.lead_term == lead_term && hosts_[*shard.leader].address == address;
+}
+
+void ShardOwners::OnLed(ShardId shard, absl::Time now) {
+  Progress& progress = progress_[shard.value()];
+  if (!progress.noticed) return;
+  const double seconds = absl::ToDoubleSeconds(now - *std::exchange(progress.noticed, std::nullopt));
+  takeover_seconds_.push_back(seconds);
+  if (takeover_seconds_.size() > kSecondsMax) takeover_seconds_.erase(takeover_seconds_.begin());
+  Log(LogLevel::kInfo, absl::StrCat("standby: leads shard=", shard.value(), " seconds=", seconds));
+  Assign(now);
+}
+
+bool ShardOwners::MayStart() const {
+  const bool can_wait = facts_.standby_copies || facts_.restored == nullptr;
+  return started_ || !can_wait || AllProtected();
+}
+
+bool ShardOwners::AllProtected() const {
+  return std::all_of(shards_.begin(), shards_.end(),
+                     [](const ShardOwnership& shard) { return shard.leader && shard.in_sync; });
+}
+
+std::vector<std::string> ShardOwners::WaitingFor() const {
+  std::vector<std::string> names;
+  for (size_t s = 0; s < shards_.size(); ++s) {
+    if (shards_[s].leader && !shards_[s].in_sync) {
+      names.push_back(absl::StrCat("standby of shard ", s));
+    }
+  }
+  return names;
+}
+
+void ShardOwners::Fill(v1::JobStatus* status) const {
+  for (size_t s = 0; s < shards_.size(); ++s) {
+    const ShardOwnership& shard = shards_[s];
+    v1::ShardOwner& owner = *status->add_owners();
+    owner.set_shard(static_cast<uint32_t>(s));
+    owner.set_term(shard.term);
+    owner.set_lead_term(shard.lead_term);
+    if (shard.leader) owner.set_leader(*shard.leader);
+    if (shard.standby) owner.set_standby(*shard.standby);
+    owner.set_in_sync(shard.in_sync);
+  }
+  status->set_takeovers(takeovers_);
+  for (double seconds : takeover_seconds_) status->add_takeover_seconds(seconds);
+  status->set_replication_payload_bytes(payload_bytes_);
+}
+
+v1::HostOrder ShardOwners::OrderFor(uint32_t host) const {
+  v1::HostOrder order;
+  order.set_end(ended_);
+  order.set_failure(failure_);
+  for (size_t s = 0; s < shards_.size(); ++s) {
+    const ShardOwnership& shard = shards_[s];
+    if (shard.leader != host && shard.standby != host) continue;
+    v1::ShardOrder& role = *order.add_shards();
+    role.set_shard(static_cast<uint32_t>(s));
+    role.set_role(shard.leader == host ? v1::LEAD : v1::FOLLOW);
+    role.set_term(shard.term);
+    if (shard.leader != host) continue;
+    role.set_lead_term(shard.lead_term);
+    // A log that comes before the standby knows of it would be refused.
+    const bool is_ready = shard.standby && progress_[s].ready_term == shard.term;
+    if (is_ready) role.set_standby(hosts_[*shard.standby].address);
+  }
+  return order;
+}
+
+std::vector<HostOutgoing> ShardOwners::TakeOutbox() {
+  std::vector<HostOutgoing> outbox;
+  for (auto& [host, why] : std::exchange(refusals_, {})) {
+    outbox.push_back({host, {}});
+    outbox.back().order.set_refuse(why);
+  }
+  for (uint32_t host : std::exchange(changed_, {})) outbox.push_back({host, OrderFor(host)});
+  return outbox;
+}
+
+}  // namespace tessera

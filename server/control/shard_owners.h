@@ -1,0 +1,133 @@
+// Which host leads each shard, and which one follows it (proto/replication.proto).
+//
+//   hosts come           host r leads shard r; once all are there each shard gets a standby
+//   a standby is lost    its leader is told to go on without; another host follows
+//   a leader is lost     its standby leads, if it had all that was acknowledged. Otherwise the shard is
+//                        lost, and a host that comes anew leads it, with nothing in it
+// A host is lost when it is silent for a lease, or when its connection has ended and no other one comes for a
+// moment, or when another process comes in its place. Every change raises the shard's term.
+#ifndef TESSERA_SERVER_CONTROL_SHARD_OWNERS_H_
+#define TESSERA_SERVER_CONTROL_SHARD_OWNERS_H_
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "common/base/ids.h"
+#include "proto/replication.pb.h"
+#include "proto/status.pb.h"
+#include "server/control/job_facts.h"
+
+namespace tessera {
+
+// All that must outlive a coordinator.
+struct ShardOwnership {
+  std::optional<uint32_t> leader;   // ranks of hosts
+  std::optional<uint32_t> standby;
+  bool in_sync = false;
+  uint64_t term = 0;
+  uint64_t lead_term = 0;
+};
+
+// A message for one host.
+struct HostOutgoing {
+  uint32_t host = 0;
+  v1::HostOrder order;
+};
+
+// Pure: events and the time come in, orders come out.
+class ShardOwners {
+ public:
+  explicit ShardOwners(const JobFacts& facts);
+
+  // --- hosts ---
+
+  //   kInvalidArgument     another job, layout or rank
+  //   kAlreadyExists       another process holds the rank
+  //   kFailedPrecondition  it was given up: others have its shards
+  absl::Status Attach(const v1::HostHello& hello, absl::Time now);
+  void Detach(uint32_t host, uint64_t life, absl::Time now);
+  void OnMessage(uint32_t host, const v1::HostMessage& message, absl::Time now);
+  void Tick(absl::Time now);
+  // Nothing was heard of the shard for a lease, whatever its host says.
+  void OnShardSilent(ShardId shard, absl::Time now);
+
+  // --- the job ---
+
+  // Shards are as they begin, and each has a standby, or can have none.
+  bool MayStart() const;
+  // Shards are no longer as they began: a standby needs a copy.
+  void OnStarted() { started_ = true; }
+  // All shards go back to a checkpoint: what standbys have is of no use.
+  void GoBack();
+  void End(absl::string_view failure);
+
+  // --- shards ---
+
+  // Whoever serves the shard from this address, and says that it began in this term, is its leader.
+  bool Leads(ShardId shard, uint64_t lead_term, absl::string_view address) const;
+  // The shard's new leader has the plan of members.
+  void OnLed(ShardId shard, absl::Time now);
+  // Every shard has a standby that could take over.
+  bool AllProtected() const;
+  struct Loss {
+    ShardId shard;
+    bool taken_over = false;
+    std::string why;
+  };
+  std::vector<Loss> TakeLosses() { return std::exchange(losses_, {}); }
+  // "standby of shard 1"
+  std::vector<std::string> WaitingFor() const;
+  void Fill(v1::JobStatus* status) const;
+  const std::vector<ShardOwnership>& shards() const { return shards_; }
+
+  std::vector<HostOutgoing> TakeOutbox();
+
+ private:
+  struct Host {
+    bool known = false;
+    bool attached = false;
+    uint64_t life = 0;
+    uint64_t lost_life = 0;
+    std::string address;
+    absl::Time last_heard;
+    absl::Time detached;
+  };
+  struct Progress {
+    absl::Time retry;                     // no standby before that
+    std::optional<absl::Time> noticed;    // a takeover is under way
+    uint64_t payload_bytes = 0;           // of the term
+    uint64_t ready_term = 0;              // in which the standby takes the log
+  };
+
+  void Lose(uint32_t host, absl::string_view why, absl::Time now);
+  void DropStandby(size_t shard);
+  void Lead(size_t shard, uint32_t host);
+  void Assign(absl::Time now);
+  v1::HostOrder OrderFor(uint32_t host) const;
+  void MarkShard(const ShardOwnership& shard);
+
+  const JobFacts& facts_;
+  std::vector<Host> hosts_;
+  std::vector<ShardOwnership> shards_;
+  std::vector<Progress> progress_;  // by shard
+  bool started_ = false;
+  bool ended_ = false;
+  std::string failure_;
+  std::vector<Loss> losses_;
+  std::set<uint32_t> changed_;  // hosts whose order is to be sent
+  std::vector<std::pair<uint32_t, std::string>> refusals_;
+  uint64_t takeovers_ = 0;
+  std::vector<double> takeover_seconds_;
+  uint64_t payload_bytes_ = 0;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_SERVER_CONTROL_SHARD_OWNERS_H_

@@ -1,0 +1,89 @@
+// Sends what a leading shard does to its standby, in one stream (proto/replication.proto).
+//
+// Values go from where they lie. A stream that has ended is not made anew: what the standby has by then
+// only the coordinator knows, and it orders another one.
+#ifndef TESSERA_SERVER_RPC_REPLICATOR_H_
+#define TESSERA_SERVER_RPC_REPLICATOR_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <grpcpp/client_context.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/support/byte_buffer.h>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "proto/replication.pb.h"
+#include "server/shard/log_sink.h"
+#include "server/shard/shard_thread.h"
+
+namespace tessera {
+
+class Replicator final : public LogSink, public std::enable_shared_from_this<Replicator> {
+ public:
+  struct Options {
+    std::string address;
+    // Digest, shard, term and layout.
+    v1::LogHeader header;
+    // Outlives the stream: End comes before its end.
+    ShardThread* shard = nullptr;
+    // Of values that wait to be sent; past that the standby is too slow.
+    int64_t queue_bytes_max = 0;
+    // Something of report() has changed. Any thread.
+    std::function<void()> on_change;
+  };
+
+  static std::shared_ptr<Replicator> Make(Options options);
+
+  // The shard is told to feed this.
+  void Start();
+  // Nothing is sent, and the shard is told nothing, afterwards.
+  void End();
+  v1::LeaderReport report() const;
+  uint64_t term() const { return options_.header.term(); }
+
+  // --- LogSink ---
+  void Begin(bool copies) override;
+  void Add(uint64_t position, Version version, ShardEvent event) override;
+  void OnInSync() override;
+  void Break(const std::string& why) override;
+
+ private:
+  class Call;
+  struct Queued {
+    v1::LogEntry entry;
+    Payload payload;
+  };
+
+  explicit Replicator(Options options) : options_(std::move(options)) {}
+  // The call's: what is to be written next; false: nothing yet.
+  bool NextMessage(grpc::ByteBuffer* message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void OnWritten(bool ok);
+  void OnAck(uint64_t position);
+  void OnEnded(const std::string& why);
+  void BreakLocked(const std::string& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const Options options_;
+  mutable absl::Mutex mutex_;
+  std::unique_ptr<grpc::GenericStub> stub_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<Call> call_ ABSL_GUARDED_BY(mutex_);
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  std::optional<v1::LogHeader> header_ ABSL_GUARDED_BY(mutex_);  // to be sent
+  std::deque<Queued> queue_ ABSL_GUARDED_BY(mutex_);
+  int64_t queued_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::shared_ptr<const Payload> sending_ ABSL_GUARDED_BY(mutex_);  // of the entry that was sent
+  size_t piece_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t offset_ ABSL_GUARDED_BY(mutex_) = 0;  // in that piece
+  v1::LeaderReport report_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_SERVER_RPC_REPLICATOR_H_

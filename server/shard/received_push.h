@@ -1,0 +1,50 @@
+// A push on its way from the transport to the shard.
+#ifndef TESSERA_SERVER_SHARD_RECEIVED_PUSH_H_
+#define TESSERA_SERVER_SHARD_RECEIVED_PUSH_H_
+
+#include <cstdint>
+#include <optional>
+
+#include "common/base/ids.h"
+#include "common/codec/codec.h"
+#include "common/codec/payload.h"
+#include "common/keyset/subnet.h"
+#include "server/shard/core_exchange.h"
+
+namespace tessera {
+
+// A complete push as the transport received it: header facts and bytes, not yet trusted.
+struct ReceivedPush {
+  MemberId member;
+  Generation generation;
+  Exchange exchange;
+  Version base;
+  int kind = 0;  // v1::PayloadKind
+  uint64_t layout_hash = 0;
+  uint64_t examples = 0;
+  // nullopt: the payload has all entries.
+  std::optional<SubnetPlace> subnet;
+  // Set: the payload has the entries of this core and of the sender's explorer.
+  std::optional<NamedCore> core;
+  // Of a subnet: the sender's next exchange is of all entries.
+  bool whole_next = false;
+  // How the payload is written: f32, or the job's. A threshold payload has passed its check.
+  Codec codec;
+  // The sender pulls from another replica: `base` says nothing.
+  bool from_peer = false;
+  Payload payload;
+  // The first entry of the payload that is infinite or not a number, found while the bytes arrived; -1:
+  // none, or for the shard to find: in coded subnets.
+  int64_t bad_entry = -1;
+
+  // The same push once more: of the payload's bytes there is one copy.
+  ReceivedPush Share() const {
+    return {member, generation, exchange, base,      kind,  layout_hash,     examples, subnet,
+            core,   whole_next, codec,    from_peer, payload.Share(), bad_entry};
+  }
+};
+
+
+}  // namespace tessera
+
+#endif  // TESSERA_SERVER_SHARD_RECEIVED_PUSH_H_

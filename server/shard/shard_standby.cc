@@ -1,0 +1,219 @@
+// Shard: what a standby is told, and how it does the same.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "server/shard/shard.h"
+
+namespace tessera {
+namespace {
+
+absl::Status Contradicts(const std::string& what) {
+  return absl::InvalidArgumentError(absl::StrCat("log of a shard: ", what));
+}
+
+// Puts `size` bytes of a payload, from `begin` on, into place.
+void CopyBytes(const Payload& payload, int64_t begin, int64_t size, char* out) {
+  for (const Payload::Piece& piece : payload.pieces()) {
+    if (size == 0) return;
+    if (begin >= piece.size) {
+      begin -= piece.size;
+      continue;
+    }
+    const int64_t taken = std::min(size, piece.size - begin);
+    std::memcpy(out, piece.data + begin, static_cast<size_t>(taken));
+    out += taken;
+    size -= taken;
+    begin = 0;
+  }
+}
+
+}  // namespace
+
+bool Shard::CombinesPushes() const {
+  return policy_->Collecting() != Exchange(0) && !rounds_ && cores_ == nullptr && !replica_;
+}
+
+// The sum is sent from where it is; the next one is formed elsewhere.
+void Shard::RecordCommit(absl::Time now) {
+  std::shared_ptr<std::vector<float>> sent;
+  for (std::shared_ptr<std::vector<float>>& kept : sums_) {
+    if (kept.use_count() == 1) sent = kept;
+  }
+  if (sent == nullptr) sent = sums_.emplace_back(std::make_shared<std::vector<float>>());
+  std::swap(*sent, pending_);
+  CommitEvent commit;
+  commit.time = now;
+  commit.sum.Append({reinterpret_cast<const char*>(sent->data()), slices_.bytes()}, sent);
+  recorded_.push_back(std::move(commit));
+}
+
+std::vector<ShardEvent> Shard::StagedPushes() const {
+  std::vector<ShardEvent> events;
+  if (CombinesPushes()) return events;
+  for (const Staged& push : staged_) events.push_back(PushEvent{push.Share()});
+  return events;
+}
+
+std::optional<ImageEvent> Shard::TakeImage() {
+  if (open_folds_ > 0 || pending_count_ > 0) return std::nullopt;
+  const Exchange last(std::max<uint64_t>(1, policy_->State().next.value()) - 1);
+  if (cores_ != nullptr && !cores_->IsSettled(last)) return std::nullopt;
+  ImageEvent image;
+  image.plan = plan_;
+  for (const auto& [id, member] : members_) {
+    image.members.push_back({id, member.folded, member.rests_after, member.rest_number});
+  }
+  std::sort(image.members.begin(), image.members.end(),
+            [](const auto& a, const auto& b) { return a.member < b.member; });
+  image.policy = policy_->State();
+  for (const Open& open : open_proposals_) image.proposals.push_back({open.proposal, open.first});
+  image.counters = counters_;
+  image.counters.pushes -= staged_.size();
+  if (forms_) image.whole_from = forms_->whole_from();
+  image.copied = copied_;
+  const auto snapshot = store_.TakeSnapshot();
+  for (const std::shared_ptr<const Block>& block : snapshot->blocks()) {
+    image.values.Append({reinterpret_cast<const char*>(block->data()),
+                         block->size() * static_cast<int64_t>(sizeof(float))},
+                        snapshot);
+  }
+  for (const std::vector<float>& state : state_) {
+    const auto copy = std::make_shared<const std::vector<float>>(state);
+    image.values.Append({reinterpret_cast<const char*>(copy->data()), slices_.bytes()}, copy);
+  }
+  if (cores_ != nullptr) {
+    const auto core = std::make_shared<std::vector<float>>();
+    cores_->Save(last, core.get());
+    image.values.Append({reinterpret_cast<const char*>(core->data()), slices_.bytes()}, core);
+  }
+  return image;
+}
+
+absl::Status Shard::Apply(ShardEvent event) {
+  // A selection works on a snapshot, so that it does not matter when its pieces are done, but that they
+  // are before their result is asked for.
+  while (cores_ != nullptr && cores_->AdvanceSelection()) {
+  }
+  if (auto* push = std::get_if<PushEvent>(&event)) {
+    if (CombinesPushes()) return Contradicts("has a push, want folds and their sum");
+    TESSERA_ASSIGN_OR_RETURN(const PushAccepted accepted, Accept(std::move(push->push)));
+    if (accepted.need_keys || accepted.duplicate) return Contradicts("has a push that is none here");
+    return absl::OkStatus();
+  }
+  if (const auto* advance = std::get_if<AdvanceEvent>(&event)) {
+    AdvancePushes(advance->now);
+  } else if (const auto* fold = std::get_if<FoldEvent>(&event)) {
+    return Follow(*fold);
+  } else if (const auto* commit = std::get_if<CommitEvent>(&event)) {
+    return Follow(*commit);
+  } else if (const auto* plan = std::get_if<PlanEvent>(&event)) {
+    SetPlan(plan->plan);
+  } else if (const auto* proposal = std::get_if<ProposeEvent>(&event)) {
+    open_proposals_.push_back({proposal->proposal, proposal->first});
+  } else if (const auto* withdraw = std::get_if<WithdrawEvent>(&event)) {
+    Withdraw(withdraw->proposal);
+  } else if (const auto* rest = std::get_if<RestEvent>(&event)) {
+    Rest(rest->member, rest->after, rest->word);
+  } else if (const auto* core = std::get_if<CoreQuestionEvent>(&event)) {
+    if (cores_ != nullptr) cores_->Ask(core->question);
+  } else if (const auto* copied = std::get_if<CopiedEvent>(&event)) {
+    copied_ = copied->order;
+  } else {
+    return Follow(std::get<ImageEvent>(event));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Shard::Follow(const FoldEvent& fold) {
+  const auto found = members_.find(fold.member);
+  if (!CombinesPushes() || found == members_.end() || fold.exchange != policy_->Collecting() ||
+      policy_->NextInOrder() != fold.member || fold.base > counters_.version || followed_scale_) {
+    return Contradicts(absl::StrCat("has a fold of member ", fold.member.value(), " exchange ",
+                                    fold.exchange.value(), ", want another"));
+  }
+  CountStaleness(fold.base);
+  const Verdict verdict = policy_->OnPush(
+      {fold.member, fold.exchange, fold.base, counters_.version, fold.examples, fold.time});
+  pending_examples_ += fold.examples;
+  ++open_folds_;
+  ++counters_.pushes;
+  MemberState& member = found->second;
+  member.accepted = fold.exchange;
+  member.folded = fold.exchange;
+  if (!member.heard_from.has_value()) member.heard_from = fold.exchange;
+  if (member.rests_after && *member.rests_after < fold.exchange) Wake(fold.member, &member);
+  if (member.rests_after == fold.exchange) policy_->SetResting(fold.member, true);
+  if (verdict.commit) followed_scale_ = verdict.commit_scale;
+  return absl::OkStatus();
+}
+
+absl::Status Shard::Follow(const CommitEvent& commit) {
+  if (!CombinesPushes() || commit.sum.size() != slices_.bytes()) {
+    return Contradicts(absl::StrCat("has a sum of ", commit.sum.size(), " bytes, want ",
+                                    slices_.bytes()));
+  }
+  std::optional<float> scale = std::exchange(followed_scale_, std::nullopt);
+  if (!scale.has_value()) scale = policy_->CommitDue(commit.time);
+  if (!scale.has_value()) return Contradicts("has a commit, and none is due");
+  pending_.resize(slices_.size);
+  CopyBytes(commit.sum, 0, slices_.bytes(), reinterpret_cast<char*>(pending_.data()));
+  Commit(*scale, commit.time);
+  return absl::OkStatus();
+}
+
+absl::Status Shard::Follow(const ImageEvent& image) {
+  if (!HasImage() || counters_.version != Version() || plan_.generation != Generation()) {
+    return Contradicts("has an image, want it at the beginning");
+  }
+  const int64_t parts = 1 + static_cast<int64_t>(state_.size()) + (cores_ != nullptr ? 1 : 0);
+  const int64_t bytes = slices_.bytes() * parts;
+  if (image.values.size() != bytes) {
+    return Contradicts(
+        absl::StrCat("has an image of ", image.values.size(), " bytes, want ", bytes));
+  }
+  for (int i = 0; i < store_.block_count(); ++i) {
+    const BlockStore::Rewrite block = store_.BeginRewrite(i);
+    CopyBytes(image.values, store_.offset(i) * static_cast<int64_t>(sizeof(float)),
+              block.size * static_cast<int64_t>(sizeof(float)), reinterpret_cast<char*>(block.out));
+  }
+  for (size_t s = 0; s < state_.size(); ++s) {
+    CopyBytes(image.values, slices_.bytes() * static_cast<int64_t>(s + 1), slices_.bytes(),
+              reinterpret_cast<char*>(state_[s].data()));
+  }
+  if (cores_ != nullptr) {
+    std::vector<float> core(slices_.size);
+    CopyBytes(image.values, bytes - slices_.bytes(), slices_.bytes(),
+              reinterpret_cast<char*>(core.data()));
+    const Exchange last(std::max<uint64_t>(1, image.policy.next.value()) - 1);
+    if (PushesAll(cores_->share(), last.value())) return Contradicts("has an image without a core");
+    cores_->Load(last, std::move(core), &store_);
+  }
+  SetPlan(image.plan);
+  policy_->SetState(image.policy);
+  for (const ImageEvent::Member& m : image.members) {
+    const auto found = members_.find(m.member);
+    if (found == members_.end()) return Contradicts("has an image with a member of no plan");
+    MemberState& member = found->second;
+    member.accepted = m.folded;
+    member.folded = m.folded;
+    member.heard_from = m.folded;
+    member.rests_after = m.rests_after;
+    member.rest_number = m.rest_number;
+    if (m.rests_after == m.folded) policy_->SetResting(m.member, true);
+  }
+  for (const ProposeEvent& open : image.proposals) {
+    open_proposals_.push_back({open.proposal, open.first});
+  }
+  const uint64_t initial_hash = counters_.initial_hash;
+  counters_ = image.counters;
+  counters_.staged_bytes = 0;
+  counters_.initial_hash = initial_hash;
+  if (forms_) forms_->SetWholeFrom(image.whole_from);
+  copied_ = image.copied;
+  return absl::OkStatus();
+}
+
+}  // namespace tessera

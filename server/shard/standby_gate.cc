@@ -1,0 +1,166 @@
+#include "server/shard/standby_gate.h"
+
+#include <algorithm>
+
+namespace tessera {
+
+void StandbyGate::Watch(Shard* shard) {
+  if (sink_ != nullptr) sink_->Break("the shard was replaced, and its standby has the old one");
+  begun_ = false;
+  shard_ = shard;
+  combines_ = shard->CombinesPushes();
+}
+
+void StandbyGate::Attach(std::shared_ptr<LogSink> sink) {
+  Detach();
+  sink_ = std::move(sink);
+  state_ = State::kCopying;
+  position_ = 0;
+  acknowledged_ = 0;
+  early_is_over_ = false;
+  TryBegin();
+}
+
+void StandbyGate::Detach() {
+  sink_.reset();
+  begun_ = false;
+  shard_->Record(false);
+  state_ = State::kAlone;
+  Release();
+}
+
+void StandbyGate::TryBegin() {
+  if (sink_ == nullptr || begun_ || state_ != State::kCopying) return;
+  const bool is_untouched =
+      shard_->plan().generation == Generation() && shard_->counters().version == Version();
+  std::optional<ImageEvent> image;
+  if (!is_untouched) {
+    if (!shard_->HasImage()) {
+      sink_->Break("a shard that moves cores of members on their own cannot be copied");
+      return Detach();
+    }
+    image = shard_->TakeImage();
+    if (!image.has_value()) return;
+  }
+  begun_ = true;
+  shard_->Record(true);
+  sink_->Begin(/*copies=*/!is_untouched);
+  if (image.has_value()) {
+    Append(*std::move(image));
+    for (ShardEvent& push : shard_->StagedPushes()) Append(std::move(push));
+  }
+  image_position_ = position_;
+}
+
+void StandbyGate::OnAcknowledged(const LogSink* from, uint64_t position) {
+  if (from != sink_.get()) return;
+  acknowledged_ = std::max(acknowledged_, position);
+  if (begun_ && state_ == State::kCopying && acknowledged_ >= image_position_) {
+    state_ = State::kClosing;
+  }
+  TryFinish();
+  Release();
+}
+
+// Where pushes are combined, one that was acknowledged early is with the standby when its update is.
+void StandbyGate::TryFinish() {
+  if (state_ != State::kClosing) return;
+  if (!early_is_over_) {
+    if (combines_ && !shard_->IsOver(said_early_)) return;
+    early_is_over_ = true;
+    early_position_ = position_;
+  }
+  if (acknowledged_ < early_position_) return;
+  state_ = State::kInSync;
+  sink_->OnInSync();
+}
+
+void StandbyGate::Append(ShardEvent event) {
+  if (!begun_) return;
+  sink_->Add(++position_, shard_->counters().version, std::move(event));
+}
+
+void StandbyGate::Settle(bool worked, absl::Time now) {
+  if (combines_) {
+    for (ShardEvent& event : shard_->TakeRecords()) Append(std::move(event));
+  } else if (worked && shard_->advanced_pushes()) {
+    Append(AdvanceEvent{now});
+  }
+  TryBegin();
+  TryFinish();
+  // In the order of their arrival: updates are committed one after the other.
+  for (size_t i = 0; i < pushes_.size();) {
+    if (waits() && !shard_->IsOver(pushes_[i].exchange)) {
+      ++i;
+      continue;
+    }
+    Say([this, member = pushes_[i].member, exchange = pushes_[i].exchange,
+         answer = std::move(pushes_[i].answer)] {
+      if (unsaid_[member] == exchange) unsaid_.erase(member);
+      answer(absl::OkStatus());
+    });
+    pushes_.erase(pushes_.begin() + static_cast<int64_t>(i));
+  }
+}
+
+void StandbyGate::Say(std::function<void()> answer) {
+  if (!waits() || acknowledged_ >= position_) return answer();
+  waiting_.push_back({position_, std::move(answer)});
+}
+
+void StandbyGate::SayTo(MemberId member, Exchange after, std::function<void()> answer) {
+  const auto unsaid = unsaid_.find(member);
+  if (unsaid != unsaid_.end() && unsaid->second == after) return answer();
+  Say(std::move(answer));
+}
+
+void StandbyGate::SayAccepted(MemberId member, Exchange exchange,
+                              std::function<void(absl::Status)> answer) {
+  if (!waits()) {
+    said_early_ = std::max(said_early_, exchange);
+    return answer(absl::OkStatus());
+  }
+  if (combines_ && !shard_->IsOver(exchange)) {
+    unsaid_[member] = exchange;
+    pushes_.push_back({member, exchange, std::move(answer)});
+    return;
+  }
+  Say([answer = std::move(answer)] { answer(absl::OkStatus()); });
+}
+
+void StandbyGate::OnMembers() {
+  for (size_t i = 0; i < pushes_.size();) {
+    if (shard_->plan().Find(pushes_[i].member) != nullptr) {
+      ++i;
+      continue;
+    }
+    const auto answer = std::move(pushes_[i].answer);
+    unsaid_.erase(pushes_[i].member);
+    pushes_.erase(pushes_.begin() + static_cast<int64_t>(i));
+    answer(absl::FailedPreconditionError(
+        "push: not a member of the current plan; its lease has ended, or it never joined"));
+  }
+}
+
+void StandbyGate::Release() {
+  while (!waiting_.empty() && (!waits() || waiting_.front().position <= acknowledged_)) {
+    const std::function<void()> answer = std::move(waiting_.front().answer);
+    waiting_.pop_front();
+    answer();
+  }
+  if (waits()) return;
+  unsaid_.clear();
+  for (WaitingPush& push : std::exchange(pushes_, {})) {
+    said_early_ = std::max(said_early_, push.exchange);
+    push.answer(absl::OkStatus());
+  }
+}
+
+void StandbyGate::Refuse(const absl::Status& why) {
+  unsaid_.clear();
+  for (WaitingPush& push : std::exchange(pushes_, {})) push.answer(why);
+  // What is to be said is true; it may only be lost.
+  for (Waiting& waiting : std::exchange(waiting_, {})) waiting.answer();
+}
+
+}  // namespace tessera

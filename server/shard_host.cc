@@ -1,0 +1,282 @@
+#include "server/shard_host.h"
+
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/log.h"
+
+namespace tessera {
+namespace {
+
+// Of values on their way to a standby, beside twice the shard.
+constexpr int64_t kQueueBytes = int64_t{64} << 20;
+
+}  // namespace
+
+ShardHost::ShardHost(Options options)
+    : options_(std::move(options)),
+      service_(std::make_unique<ParameterService>(
+          ShardId(options_.is_replica ? 0 : options_.rank), options_.job_digest,
+          options_.half_open_pushes_per_host)) {
+  if (!options_.keeps_standbys) return;
+  StandbyHost::Options standbys;
+  standbys.job_digest = options_.job_digest;
+  standbys.layout_hash = options_.layout_hash;
+  standbys.make_shard = [this](ShardId shard) {
+    return options_.make_shard(static_cast<uint32_t>(shard.value()));
+  };
+  standbys_ = std::make_unique<StandbyHost>(std::move(standbys));
+}
+
+ShardHost::~ShardHost() { Disconnect(); }
+
+std::vector<grpc::Service*> ShardHost::services() {
+  std::vector<grpc::Service*> services = {service_->service()};
+  if (standbys_ != nullptr) services.push_back(standbys_->service());
+  return services;
+}
+
+void ShardHost::Start(const std::string& coordinator, const std::string& address) {
+  coordinator_ = coordinator;
+  address_ = address;
+  if (!options_.keeps_standbys) {
+    absl::MutexLock lock(&mutex_);
+    const absl::Status led = Lead(options_.rank, options_.make_shard(options_.rank), 0);
+    TESSERA_CHECK(led.ok());  // The checkpoints are there.
+    return;
+  }
+  HostLink::Options link;
+  link.coordinator = coordinator_;
+  link.hello.set_rank(options_.rank);
+  link.hello.set_job_digest(options_.job_digest);
+  link.hello.set_address(address_);
+  link.hello.set_layout_hash(options_.layout_hash);
+  link.lease_timeout = options_.lease_timeout;
+  link.on_order = [this](const v1::HostOrder& order) { OnOrder(order); };
+  link.message = [this] { return Message(); };
+  link.on_end = [this](absl::Status status) { End(std::move(status)); };
+  absl::MutexLock lock(&mutex_);
+  host_link_ = std::make_unique<HostLink>(std::move(link));
+  absl::MutexLock bell(&bell_->mutex);
+  bell_->link = host_link_.get();
+}
+
+void ShardHost::Disconnect() {
+  std::unique_ptr<HostLink> host_link;
+  std::vector<std::unique_ptr<AttachLink>> links;
+  {
+    absl::MutexLock lock(&mutex_);
+    disconnected_ = true;
+    host_link = std::move(host_link_);
+    for (auto& [rank, led] : led_) links.push_back(std::move(led.link));
+  }
+  {
+    absl::MutexLock lock(&bell_->mutex);
+    bell_->link = nullptr;
+  }
+  // Their threads may wait for the mutex.
+  host_link.reset();
+  links.clear();
+  absl::MutexLock lock(&mutex_);
+  for (auto& [rank, led] : led_) {
+    led.copier.reset();
+    if (led.replicator != nullptr) led.replicator->End();
+    led.shard->SetStandby(nullptr);
+  }
+}
+
+void ShardHost::End(absl::Status status) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (ended_ || disconnected_) return;
+    ended_ = true;
+  }
+  options_.on_end(std::move(status));
+}
+
+void ShardHost::OnLinkEnded(uint32_t rank, absl::Status status) {
+  {
+    absl::MutexLock lock(&mutex_);
+    led_[rank].ended = true;
+    // All have last words to say.
+    for (const auto& [other, led] : led_) {
+      if (status.ok() && !led.ended) return;
+    }
+  }
+  End(std::move(status));
+}
+
+AttachLink::Options ShardHost::LinkOptions(uint32_t rank, Led* led) {
+  ShardThread* const shard = led->shard.get();
+  ServerCheckpoints* const checkpoints = led->checkpoints;
+  AttachLink::Options link;
+  link.coordinator = coordinator_;
+  link.rank = rank;
+  link.lead_term = led->lead_term;
+  link.job_digest = options_.job_digest;
+  link.address = address_;
+  link.lease_timeout = options_.lease_timeout;
+  link.shard = shard;
+  link.fill_counters = [this](v1::ServerCounters* counters) {
+    const DataPlaneTraffic traffic = service_->traffic();
+    counters->set_push_payload_bytes(traffic.push_payload_bytes);
+    counters->set_pull_payload_bytes(traffic.pull_payload_bytes);
+  };
+  if (options_.keeps_standbys) link.on_begun = [this, shard] { service_->Add(shard); };
+  if (led->copier != nullptr) {
+    link.copy_from = [copier = led->copier.get()](const std::string& donor) {
+      copier->CopyFrom(donor);
+    };
+  }
+  if (checkpoints->writes()) {
+    link.save = [checkpoints, shard](const v1::CheckpointOrder& order,
+                                     std::function<void(v1::CheckpointPart)> done) {
+      checkpoints->Save(order, shard, std::move(done));
+    };
+  }
+  link.restore = [this, rank, checkpoints, shard](const v1::RestoreOrder& order,
+                                                  std::function<void(absl::Status)> done) {
+    // Nobody is to push to the old shard any more what the new one would not know of.
+    service_->SetGeneration(Generation(order.generation()));
+    checkpoints->Restore(order, shard, [this, rank] { return options_.make_shard(rank); },
+                         std::move(done));
+  };
+  link.on_end = [this, rank](absl::Status status) { OnLinkEnded(rank, std::move(status)); };
+  return link;
+}
+
+absl::Status ShardHost::Lead(uint32_t rank, std::unique_ptr<Shard> shard, uint64_t lead_term) {
+  Led& led = led_[rank];
+  led.lead_term = lead_term;
+  led.checkpoints = options_.checkpoints;
+  if (rank != options_.rank) {
+    TESSERA_ASSIGN_OR_RETURN(led.own_checkpoints, options_.make_checkpoints(rank));
+    led.checkpoints = led.own_checkpoints.get();
+  }
+  led.shard = std::make_unique<ShardThread>(std::move(shard));
+  // One that takes over keeps what its predecessor promised: nobody is to push before it has the plan.
+  if (!options_.keeps_standbys) service_->Add(led.shard.get());
+  if (options_.is_replica) {
+    led.copier = std::make_unique<ReplicaCopier>(led.shard.get(), options_.job_digest);
+  }
+  led.link = std::make_unique<AttachLink>(LinkOptions(rank, &led));
+  return absl::OkStatus();
+}
+
+void ShardHost::OnOrder(const v1::HostOrder& order) {
+  absl::Status status;
+  bool is_over = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (disconnected_ || ended_) return;
+    if (order.end()) {
+      // Where it leads, its links have last words to say.
+      if (!led_.empty()) return;
+      is_over = true;
+      if (!order.failure().empty()) {
+        status = absl::AbortedError("the job has failed: " + order.failure());
+      }
+    } else {
+      const std::string text = order.SerializeAsString();
+      if (text == last_order_) return;
+      last_order_ = text;
+      status = Obey(order);
+      if (host_link_ != nullptr) host_link_->SaySoon();
+    }
+  }
+  if (is_over || !status.ok()) End(std::move(status));
+}
+
+absl::Status ShardHost::Obey(const v1::HostOrder& order) {
+  std::set<ShardId> kept;
+  std::set<uint32_t> leads;
+  followed_.clear();
+  for (const v1::ShardOrder& role : order.shards()) {
+    const ShardId shard(role.shard());
+    if (role.role() == v1::FOLLOW) {
+      standbys_->Follow(shard, role.term());
+      followed_[role.shard()] = role.term();
+      kept.insert(shard);
+      continue;
+    }
+    leads.insert(role.shard());
+    const auto found = led_.find(role.shard());
+    if (found == led_.end()) {
+      std::unique_ptr<Shard> mine = standbys_->TakeOver(shard);
+      Log(LogLevel::kInfo, absl::StrCat("standby: leads shard=", role.shard(), " term=",
+                                        role.term(), mine != nullptr ? " as its standby" : ""));
+      if (mine == nullptr) mine = options_.make_shard(role.shard());
+      TESSERA_RETURN_IF_ERROR(Lead(role.shard(), std::move(mine), role.lead_term()));
+    } else if (found->second.lead_term != role.lead_term()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("shard ", role.shard(), " was led by another meanwhile; start it again"));
+    }
+    Feed(role, &led_[role.shard()]);
+  }
+  standbys_->Keep(kept);
+  for (const auto& [rank, led] : led_) {
+    if (leads.count(rank) > 0) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("shard ", rank, " is led by another; start it again"));
+  }
+  return absl::OkStatus();
+}
+
+void ShardHost::Feed(const v1::ShardOrder& order, Led* led) {
+  if (led->term == order.term() && led->standby == order.standby()) return;
+  led->term = order.term();
+  led->standby = order.standby();
+  if (led->replicator != nullptr) led->replicator->End();
+  led->replicator.reset();
+  if (order.standby().empty()) return led->shard->SetStandby(nullptr);
+  Replicator::Options options;
+  options.address = order.standby();
+  options.header.set_job_digest(options_.job_digest);
+  options.header.set_shard(order.shard());
+  options.header.set_term(order.term());
+  options.header.set_layout_hash(options_.layout_hash);
+  options.shard = led->shard.get();
+  options.queue_bytes_max = 2 * led->shard->slices().bytes() + kQueueBytes;
+  options.on_change = [bell = bell_] {
+    absl::MutexLock lock(&bell->mutex);
+    if (bell->link != nullptr) bell->link->SaySoon();
+  };
+  led->replicator = Replicator::Make(std::move(options));
+  led->replicator->Start();
+}
+
+v1::HostMessage ShardHost::Message() {
+  v1::HostMessage message;
+  absl::MutexLock lock(&mutex_);
+  for (const auto& [rank, led] : led_) {
+    if (led.replicator != nullptr) *message.add_leads() = led.replicator->report();
+  }
+  for (const auto& [shard, term] : followed_) {
+    v1::ShardOrder& follows = *message.add_follows();
+    follows.set_shard(shard);
+    follows.set_term(term);
+  }
+  return message;
+}
+
+void ShardHost::Leave() {
+  absl::MutexLock lock(&mutex_);
+  const auto own = led_.find(options_.rank);
+  if (own != led_.end() && own->second.link != nullptr) own->second.link->Leave();
+}
+
+v1::JobStatus ShardHost::OwnStatus() const {
+  absl::MutexLock lock(&mutex_);
+  for (const auto& [rank, led] : led_) {
+    if (led.link != nullptr) return led.link->OwnStatus();
+  }
+  v1::JobStatus status;
+  status.set_job_digest(options_.job_digest);
+  status.set_layout_hash(options_.layout_hash);
+  status.set_state("waiting");
+  return status;
+}
+
+}  // namespace tessera

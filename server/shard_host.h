@@ -1,0 +1,120 @@
+// The shards that one server process answers for: its own, and where the job keeps standbys those that it
+// follows and has taken over.
+#ifndef TESSERA_SERVER_SHARD_HOST_H_
+#define TESSERA_SERVER_SHARD_HOST_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "proto/replication.pb.h"
+#include "proto/status.pb.h"
+#include "server/rpc/attach_link.h"
+#include "server/rpc/host_link.h"
+#include "server/rpc/parameter_service.h"
+#include "server/rpc/replica_copier.h"
+#include "server/rpc/replicator.h"
+#include "server/rpc/standby_host.h"
+#include "server/server_checkpoints.h"
+#include "server/shard/shard_thread.h"
+
+namespace tessera {
+
+// Any thread.
+class ShardHost {
+ public:
+  struct Options {
+    uint32_t rank = 0;
+    std::string job_digest;
+    uint64_t layout_hash = 0;
+    absl::Duration lease_timeout;
+    // As ParameterService's.
+    int64_t half_open_pushes_per_host = 0;
+    // Every server holds the whole model, and copies another one where it joins late.
+    bool is_replica = false;
+    // The coordinator says what is led and what is followed (proto/replication.proto). Otherwise the
+    // server's own shard is led from the start.
+    bool keeps_standbys = false;
+    // A shard before its first update, by the rank whose it is.
+    std::function<std::unique_ptr<Shard>(uint32_t rank)> make_shard;
+    std::function<absl::StatusOr<std::unique_ptr<ServerCheckpoints>>(uint32_t rank)>
+        make_checkpoints;
+    // The server's own; outlives this.
+    ServerCheckpoints* checkpoints = nullptr;
+    // Called once, by any thread, when the job has ended for this process, or it cannot go on: as
+    // AttachLink's on_end.
+    std::function<void(absl::Status)> on_end;
+  };
+
+  explicit ShardHost(Options options);
+  // After the gRPC server's end.
+  ~ShardHost();
+
+  // To be given to GrpcServer, and to outlive that.
+  std::vector<grpc::Service*> services();
+  // The server is reached at `address` from now on.
+  void Start(const std::string& coordinator, const std::string& address);
+  // Nothing is said or heard afterwards; calls are still answered.
+  void Disconnect();
+
+  // As AttachLink's, of the server's own shard.
+  void Leave();
+  v1::JobStatus OwnStatus() const;
+
+ private:
+  // Rings while there is a link.
+  struct Bell {
+    absl::Mutex mutex;
+    HostLink* link ABSL_GUARDED_BY(mutex) = nullptr;
+  };
+  // One shard that is led.
+  struct Led {
+    uint64_t lead_term = 0;
+    std::unique_ptr<ServerCheckpoints> own_checkpoints;
+    ServerCheckpoints* checkpoints = nullptr;
+    std::unique_ptr<ShardThread> shard;
+    std::unique_ptr<ReplicaCopier> copier;  // where servers are replicas
+    std::shared_ptr<Replicator> replicator;
+    uint64_t term = 0;    // of the last order
+    std::string standby;  // so
+    std::unique_ptr<AttachLink> link;
+    bool ended = false;
+  };
+
+  absl::Status Lead(uint32_t rank, std::unique_ptr<Shard> shard, uint64_t lead_term)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  AttachLink::Options LinkOptions(uint32_t rank, Led* led) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void OnOrder(const v1::HostOrder& order);
+  absl::Status Obey(const v1::HostOrder& order) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Feed(const v1::ShardOrder& order, Led* led) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  v1::HostMessage Message();
+  void OnLinkEnded(uint32_t rank, absl::Status status);
+  void End(absl::Status status);
+
+  const Options options_;
+  std::string coordinator_;
+  std::string address_;
+  mutable absl::Mutex mutex_;
+  std::map<uint32_t, Led> led_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint32_t, uint64_t> followed_ ABSL_GUARDED_BY(mutex_);  // terms
+  bool disconnected_ ABSL_GUARDED_BY(mutex_) = false;
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  std::string last_order_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<ParameterService> service_;
+  std::unique_ptr<StandbyHost> standbys_;  // where the job keeps any
+  const std::shared_ptr<Bell> bell_ = std::make_shared<Bell>();
+  std::unique_ptr<HostLink> host_link_;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_SERVER_SHARD_HOST_H_

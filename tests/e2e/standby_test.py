@@ -1,0 +1,143 @@
+"""Servers that die or freeze in mid-run while others follow their shards."""
+import unittest
+
+from cluster import ENDLESS, Cluster, Test, digits, run_to_end
+
+LEASE = "1500ms"
+
+METHODS = {
+    "data_parallel": {"data_parallel": {}},
+    "async_sgd": {"async_sgd": {}},
+    "ssp": {"ssp": {"bound": 2}},
+    "ist": {"ist": {"local_steps": 4}},
+    "slim_dp": {"slim_dp": {"core_every": 10}},
+    "slim_dp async": {"slim_dp": {"core_every": 10, "asynchronous": True}},
+    "softsync": {"softsync": {"pushes": 2}},
+}
+SYNCHRONOUS = ("data_parallel", "ist", "slim_dp")
+# A core of workers on their own cannot be copied: these go on without a standby after a loss.
+NO_COPIES = ("slim_dp async",)
+
+
+def protected(status):
+    return all(owner["in_sync"] for owner in status["owners"])
+
+
+def takeovers(count):
+    return lambda status: int(status["takeovers"]) >= count
+
+
+class Standbys(Test):
+    def job(self, method, servers=3, workers=3, lease=LEASE, **keys):
+        if "steps" not in keys:
+            keys.setdefault("epochs", ENDLESS)
+        return digits(servers=servers, workers=workers, batch=16, lease=lease, method=METHODS[method],
+                      cluster={"replicas": 1}, **keys)
+
+    def test_training_goes_on_when_a_server_is_killed(self):
+        for name in METHODS:
+            with self.case(name):
+                cluster = Cluster(self, self.job(name))
+                cluster.await_status("all have standbys", protected)
+                cluster.await_step(20)
+                victim = cluster.servers[1]
+                victim.kill()
+                status = cluster.await_status("its standby leads", takeovers(1))
+                self.assertEqual(status["owners"][1]["leader"], 2)
+                cluster.await_further()
+                if name not in NO_COPIES:
+                    cluster.await_status("all have standbys again", protected)
+                cluster.drain()
+                report = cluster.finish(victim)
+                self.assertEqual(report["outcome"], "finished")
+                self.assertEqual(report["members"]["lost"], 0)
+                self.assertEqual(report["standbys"]["takeovers"], 1)
+                self.assertEqual(len(report["standbys"]["takeover_seconds"]), 1)
+                self.assertGreater(report["standbys"]["payload_bytes"], 0)
+
+    def test_a_synchronous_job_has_the_same_bits_whatever_dies(self):
+        for name in SYNCHRONOUS:
+            with self.case(name):
+                job = self.job(name, steps=400)
+                plain = dict(job, cluster=dict(job["cluster"], replicas=0))
+                wanted = run_to_end(self, plain)
+                cluster = Cluster(self, job)
+                cluster.await_step(50)
+                cluster.servers[1].kill()
+                cluster.await_status("its standby leads", takeovers(1))
+                report = cluster.finish(cluster.servers[1])
+                self.assertEqual(report["parameters_hash"], wanted["parameters_hash"])
+                self.assertEqual(report["examples"], wanted["examples"])
+                self.assertEqual(report["rounds"], wanted["rounds"])
+
+    def test_one_after_the_other_dies_and_comes_back(self):
+        for name in ("data_parallel", "async_sgd", "ist", "slim_dp"):
+            with self.case(name):
+                cluster = Cluster(self, self.job(name))
+                cluster.await_status("all have standbys", protected)
+                gone = []
+                for number, rank in enumerate((1, 2, 1), start=1):
+                    victim = [s for s in cluster.servers if s.name == "server %d" % rank and s.alive][0]
+                    victim.kill()
+                    gone.append(victim)
+                    cluster.await_status("takeover %d" % number, takeovers(number))
+                    cluster.start_server(rank)
+                    cluster.await_status("all have standbys again", protected)
+                    cluster.await_further()
+                cluster.drain()
+                self.assertEqual(cluster.finish(*gone)["outcome"], "finished")
+
+    def test_a_frozen_server_costs_a_lease_and_ends_when_it_thaws(self):
+        for name in METHODS:
+            with self.case(name):
+                cluster = Cluster(self, self.job(name))
+                cluster.await_status("all have standbys", protected)
+                cluster.await_step(20)
+                frozen = cluster.servers[2]
+                frozen.freeze()
+                status = cluster.await_status("its standby leads", takeovers(1))
+                self.assertEqual(status["owners"][2]["leader"], 0)
+                cluster.await_further()
+                frozen.thaw()
+                frozen.expect_exit(1)
+                cluster.await_further()
+                cluster.drain()
+                self.assertEqual(cluster.finish(frozen)["standbys"]["takeovers"], 1)
+
+    def test_with_one_server_left_the_job_goes_on_and_says_so(self):
+        cluster = Cluster(self, self.job("data_parallel", servers=2, workers=2))
+        cluster.await_status("all have standbys", protected)
+        cluster.servers[1].kill()
+        cluster.await_status("its standby leads", takeovers(1))
+        cluster.await_further()
+        status = cluster.status()
+        self.assertFalse(any(owner["in_sync"] for owner in status["owners"]))
+        self.assertEqual([owner["leader"] for owner in status["owners"]], [0, 0])
+        cluster.drain()
+        self.assertEqual(cluster.finish(cluster.servers[1])["standbys"]["in_sync"], 0)
+
+    def test_a_shard_that_is_lost_with_its_standby_comes_back_from_a_checkpoint(self):
+        for name in ("data_parallel", "slim_dp"):
+            with self.case(name):
+                job = dict(self.job(name), checkpoint={"directory": self.path("saved-" + name), "every_steps": 50})
+                cluster = Cluster(self, job)
+                cluster.await_status("all have standbys", protected)
+                cluster.await_status("a checkpoint", lambda s: int(s["checkpoint"]["count"]) > 0)
+                gone = cluster.servers[1:3]
+                for victim in gone:
+                    victim.kill()
+                cluster.await_status("it waits", lambda s: s.get("waiting_for") == ["server 1"])
+                cluster.start_server(1)
+                cluster.await_status("it went back", lambda s: int(s["checkpoint"]["rollbacks"]) == 1)
+                cluster.await_further()
+                cluster.start_server(2)
+                cluster.await_status("all have standbys again", protected)
+                cluster.await_further()
+                cluster.drain()
+                report = cluster.finish(*gone)
+                self.assertEqual(report["outcome"], "finished")
+                self.assertEqual(report["checkpoint"]["rollbacks"], 1)
+
+
+if __name__ == "__main__":
+    unittest.main()

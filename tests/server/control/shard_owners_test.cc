@@ -1,0 +1,257 @@
+#include "server/control/shard_owners.h"
+
+#include <map>
+#include <string>
+
+#include <catch2/catch.hpp>
+
+namespace tessera {
+namespace {
+
+// Hosts that do as they are told.
+class Hosts {
+ public:
+  explicit Hosts(int count) : facts_(FactsOf(count)), owners(facts_) {
+    for (int rank = 0; rank < count; ++rank) REQUIRE(Attach(rank).ok());
+    Obey();
+  }
+
+  static JobFacts FactsOf(int count) {
+    JobFacts facts;
+    facts.servers = count;
+    facts.digest = "d";
+    facts.standbys = true;
+    facts.lease_timeout = absl::Seconds(4);
+    return facts;
+  }
+
+  absl::Status Attach(uint32_t rank) {
+    v1::HostHello hello;
+    hello.set_rank(rank);
+    hello.set_job_digest("d");
+    hello.set_life(lives_[rank] == 0 ? ++next_life_ : lives_[rank]);
+    hello.set_address(Address(rank));
+    const absl::Status status = owners.Attach(hello, now);
+    if (status.ok()) lives_[rank] = hello.life();
+    return status;
+  }
+  static std::string Address(uint32_t rank) { return "host-" + std::to_string(rank); }
+
+  void Kill(uint32_t rank) {
+    owners.Detach(rank, lives_[rank], now);
+    lives_[rank] = 0;
+    orders.erase(rank);
+  }
+
+  // Everybody hears its orders and says what it does, until nothing changes. Frozen ones do not.
+  void Obey() {
+    for (int round = 0; round < 8; ++round) {
+      for (HostOutgoing& out : owners.TakeOutbox()) orders[out.host] = std::move(out.order);
+      for (const auto& [rank, order] : orders) {
+        if (lives_[rank] == 0 || frozen == static_cast<int>(rank)) continue;
+        v1::HostMessage message;
+        for (const v1::ShardOrder& role : order.shards()) {
+          if (role.role() == v1::FOLLOW) {
+            *message.add_follows() = role;
+          } else if (!role.standby().empty()) {
+            v1::LeaderReport& report = *message.add_leads();
+            report.set_shard(role.shard());
+            report.set_term(role.term());
+            report.set_in_sync(true);
+            report.set_payload_bytes(10);
+          }
+        }
+        owners.OnMessage(rank, message, now);
+      }
+    }
+  }
+
+  void Pass(absl::Duration time) {
+    for (const absl::Time end = now + time; now < end; now += absl::Milliseconds(100)) {
+      Obey();
+      owners.Tick(now);
+    }
+    Obey();
+  }
+
+  const ShardOwnership& shard(int s) const { return owners.shards()[s]; }
+
+  std::map<uint32_t, uint64_t> lives_;
+  uint64_t next_life_ = 0;
+  absl::Time now = absl::UnixEpoch();
+  const JobFacts facts_;
+  ShardOwners owners;
+  std::map<uint32_t, v1::HostOrder> orders;
+  int frozen = -1;
+};
+
+TEST_CASE("each host leads its shard, and the next one follows it", "[standby][control]") {
+  Hosts hosts(3);
+  CHECK(hosts.owners.AllProtected());
+  for (int s = 0; s < 3; ++s) {
+    CHECK(hosts.shard(s).leader == s);
+    CHECK(hosts.shard(s).standby == (s + 1) % 3);
+    CHECK(hosts.owners.Leads(ShardId(s), hosts.shard(s).lead_term, Hosts::Address(s)));
+    CHECK_FALSE(hosts.owners.Leads(ShardId(s), hosts.shard(s).lead_term, Hosts::Address(s + 1)));
+  }
+}
+
+TEST_CASE("a standby takes over when the connection has ended for a moment, and is followed anew",
+          "[standby][control]") {
+  Hosts hosts(3);
+  hosts.owners.OnStarted();
+  const uint64_t term = hosts.shard(1).term, lead_term = hosts.shard(1).lead_term;
+  hosts.Kill(1);
+  hosts.Pass(absl::Milliseconds(400));
+  CHECK(hosts.shard(1).leader == 1u);
+  hosts.Pass(absl::Milliseconds(400));
+  CHECK(hosts.shard(1).leader == 2u);
+  CHECK(hosts.shard(1).term > term);
+  CHECK(hosts.shard(1).lead_term > lead_term);
+  CHECK_FALSE(hosts.shard(1).in_sync);
+  // Shard 0 had its standby there.
+  CHECK(hosts.shard(0).standby == 2u);
+  const auto losses = hosts.owners.TakeLosses();
+  REQUIRE(losses.size() == 1);
+  CHECK(losses[0].shard == ShardId(1));
+  CHECK(losses[0].taken_over);
+  // No standby before it leads: it has enough to do.
+  CHECK_FALSE(hosts.shard(1).standby.has_value());
+  hosts.owners.OnLed(ShardId(1), hosts.now);
+  hosts.Pass(absl::Seconds(2));
+  CHECK(hosts.shard(1).standby == 0u);
+  CHECK(hosts.owners.AllProtected());
+  // The dead one comes back and has nothing to lead; the next loss falls on it.
+  REQUIRE(hosts.Attach(1).ok());
+  hosts.Pass(absl::Seconds(1));
+  CHECK(hosts.shard(1).leader == 2u);
+  hosts.Kill(2);
+  hosts.Pass(absl::Seconds(1));
+  CHECK(hosts.shard(1).leader == 0u);
+  hosts.owners.OnLed(ShardId(1), hosts.now);
+  hosts.owners.OnLed(ShardId(2), hosts.now);
+  hosts.Pass(absl::Seconds(2));
+  CHECK(hosts.owners.AllProtected());
+  CHECK(hosts.shard(1).standby == 1u);
+}
+
+TEST_CASE("a host that is lost before the start does not hold it up", "[standby][control]") {
+  Hosts hosts(3);
+  hosts.Kill(1);
+  hosts.Pass(absl::Seconds(2));
+  CHECK(hosts.shard(1).leader == 2u);
+  CHECK(hosts.owners.MayStart());
+}
+
+TEST_CASE("a connection that breaks and is made anew costs nothing", "[standby][control]") {
+  Hosts hosts(2);
+  hosts.owners.OnStarted();
+  const uint64_t term = hosts.shard(1).term;
+  hosts.owners.Detach(1, hosts.lives_[1], hosts.now);
+  hosts.now += absl::Milliseconds(300);
+  hosts.owners.Tick(hosts.now);
+  REQUIRE(hosts.Attach(1).ok());
+  hosts.Pass(absl::Seconds(2));
+  CHECK(hosts.shard(1).term == term);
+  CHECK(hosts.owners.TakeLosses().empty());
+}
+
+TEST_CASE("one that was silent for a lease is told to end, and may not come back", "[standby][control]") {
+  Hosts hosts(2);
+  hosts.owners.OnStarted();
+  hosts.frozen = 1;
+  hosts.Pass(absl::Seconds(3));
+  CHECK(hosts.shard(1).leader == 1u);
+  hosts.Pass(absl::Seconds(2));
+  CHECK(hosts.shard(1).leader == 0u);
+  CHECK_FALSE(hosts.orders[1].refuse().empty());
+  CHECK(absl::IsFailedPrecondition(hosts.Attach(1)));
+  // With one host left there is nobody to follow.
+  hosts.owners.OnLed(ShardId(1), hosts.now);
+  hosts.Pass(absl::Seconds(2));
+  CHECK_FALSE(hosts.shard(0).standby.has_value());
+  CHECK_FALSE(hosts.shard(1).standby.has_value());
+  hosts.lives_[1] = 0;
+  hosts.frozen = -1;
+  REQUIRE(hosts.Attach(1).ok());
+  hosts.Pass(absl::Seconds(1));
+  CHECK(hosts.owners.AllProtected());
+  CHECK(hosts.shard(1).standby == 1u);
+}
+
+TEST_CASE("a shard whose standby had not everything is lost", "[standby][control]") {
+  Hosts hosts(3);
+  hosts.owners.OnStarted();
+  hosts.Kill(2);
+  hosts.Pass(absl::Seconds(1));
+  hosts.owners.OnLed(ShardId(2), hosts.now);
+  // Shard 1 lost its standby. The new one is told, but has yet to copy when the leader dies.
+  hosts.owners.TakeLosses();
+  v1::HostMessage broken;
+  v1::LeaderReport& report = *broken.add_leads();
+  report.set_shard(1);
+  report.set_term(hosts.shard(1).term);
+  report.set_broken("reset");
+  hosts.owners.OnMessage(1, broken, hosts.now);
+  CHECK_FALSE(hosts.shard(1).in_sync);
+  CHECK_FALSE(hosts.shard(1).standby.has_value());
+  hosts.Kill(1);
+  hosts.Pass(absl::Seconds(1));
+  CHECK_FALSE(hosts.shard(1).leader.has_value());
+  const auto losses = hosts.owners.TakeLosses();
+  REQUIRE(losses.size() == 1);
+  CHECK_FALSE(losses[0].taken_over);
+  // Whoever comes anew leads it, with nothing in it.
+  REQUIRE(hosts.Attach(2).ok());
+  CHECK(hosts.shard(1).leader == 2u);
+}
+
+TEST_CASE("a leader is told of its standby once that takes the log", "[standby][control]") {
+  Hosts hosts(2);
+  hosts.owners.OnStarted();
+  hosts.Kill(1);
+  hosts.Pass(absl::Seconds(1));
+  hosts.owners.OnLed(ShardId(1), hosts.now);
+  REQUIRE(hosts.Attach(1).ok());
+  hosts.frozen = 1;
+  hosts.Pass(absl::Seconds(1));
+  for (const v1::ShardOrder& role : hosts.orders[0].shards()) CHECK(role.standby().empty());
+  hosts.frozen = -1;
+  hosts.Pass(absl::Seconds(1));
+  for (const v1::ShardOrder& role : hosts.orders[0].shards()) CHECK(role.standby() == "host-1");
+}
+
+TEST_CASE("of another job, of another rank, or twice: a host is refused", "[standby][control]") {
+  Hosts hosts(2);
+  v1::HostHello hello;
+  hello.set_rank(1);
+  hello.set_job_digest("d");
+  hello.set_life(99);
+  CHECK(absl::IsAlreadyExists(hosts.owners.Attach(hello, hosts.now)));
+  hello.set_rank(2);
+  CHECK(absl::IsInvalidArgument(hosts.owners.Attach(hello, hosts.now)));
+  hello.set_rank(1);
+  hello.set_job_digest("e");
+  CHECK(absl::IsInvalidArgument(hosts.owners.Attach(hello, hosts.now)));
+}
+
+TEST_CASE("status names who leads and who follows", "[standby][control]") {
+  Hosts hosts(2);
+  hosts.owners.OnStarted();
+  hosts.Kill(1);
+  hosts.Pass(absl::Seconds(1));
+  hosts.now += absl::Milliseconds(200);
+  hosts.owners.OnLed(ShardId(1), hosts.now);
+  v1::JobStatus status;
+  hosts.owners.Fill(&status);
+  REQUIRE(status.owners_size() == 2);
+  CHECK(status.owners(1).leader() == 0);
+  CHECK_FALSE(status.owners(1).has_standby());
+  CHECK(status.takeovers() == 1);
+  REQUIRE(status.takeover_seconds_size() == 1);
+  CHECK(status.takeover_seconds(0) >= 0.2);
+  CHECK(status.replication_payload_bytes() == 20);
+}
+
+}  // namespace
+}  // namespace tessera
