@@ -19,9 +19,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "absl/time/clock.h"
 #include "common/base/check.h"
 #include "common/base/log.h"
+#include "common/base/steady_clock.h"
 
 namespace tessera {
 namespace {
@@ -231,8 +231,8 @@ bool Listener::Accept(int listening) {
     if (fd < 0) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
       const bool has_none = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
-      if (has_none && absl::Now() >= next_log_) {
-        next_log_ = absl::Now() + kLogInterval;
+      if (has_none && SteadyNow() >= next_log_) {
+        next_log_ = SteadyNow() + kLogInterval;
         Log(LogLevel::kWarning,
             absl::StrCat("server: connections wait why=\"", std::strerror(errno), "\""));
       }
@@ -263,8 +263,8 @@ bool Listener::IsTooMany(const std::string& host) {
   if (has_room()) return false;
   Sweep();
   if (has_room()) return false;
-  if (absl::Now() >= next_log_) {
-    next_log_ = absl::Now() + kLogInterval;
+  if (SteadyNow() >= next_log_) {
+    next_log_ = SteadyNow() + kLogInterval;
     Log(LogLevel::kWarning,
         absl::StrCat("server: connection refused host=", host, " open=", by_host_[host],
                      " want_at_most=", connections_per_host_max_, " open_of_all=", open_.size(),

@@ -44,6 +44,9 @@ def text_of(path):
 class ThreadSafety(unittest.TestCase):
     def test_there_is_one_kind_of_mutex(self):
         for path in sources(".h", ".cc"):
+            # Abseil's conditions wait by the clock that people set; this one is for those that may not.
+            if os.path.relpath(path, ROOT) in ("common/base/wakeup.h", "common/base/wakeup.cc"):
+                continue
             self.assertNotRegex(text_of(path), r"std::(\w+_)?mutex|std::condition_variable|pthread_mutex", path)
 
     def test_every_mutex_guards_something(self):
