@@ -103,6 +103,21 @@ std::function<ReceivedPush()> SimWorker::SparsePush(size_t server) {
   };
 }
 
+std::function<ReceivedPush()> SimWorker::WithKeys(size_t server,
+                                                  const std::function<ReceivedPush()>& push) {
+  const ReceivedPush asked = push();
+  if (options_.lockstep || !asked.core || asked.core->keys) {
+    checker_->Violate(absl::StrCat("member ", member_.value(), ": server ", server,
+                                   " asks for the keys of a core that is in force"));
+  }
+  return [push, keys = EncodeKeys(keys_->update_keys().sparse[server]->core->keys)] {
+    ReceivedPush made = push();
+    made.core->key_form = static_cast<int>(keys.form);
+    made.core->keys = keys.bytes;
+    return made;
+  };
+}
+
 void SimWorker::ForgeSparse(size_t server, const std::function<ReceivedPush()>& right) {
   if (!network_->dice().Chance(0.15)) return;
   ReceivedPush push = right();

@@ -111,6 +111,7 @@ struct FoundBug {
 constexpr FoundBug kFoundBugs[] = {
     {31959, SimMethod::kLocalSgd, "a barrier skipped an exchange that was promised to a joiner"},
     {5102, SimMethod::kAsyncSgd, "a server cut off while the job closed was not awaited"},
+    {70, SimMethod::kSlimDpAsynchronous, "a core's selection weighed values that had moved on"},
 };
 
 TEST_CASE("seeds that found a bug pass", "[sim]") {

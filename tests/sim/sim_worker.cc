@@ -319,13 +319,13 @@ void SimWorker::PushTo(size_t server) {
 
 void SimWorker::SendPush(size_t server, std::function<ReceivedPush()> make) {
   Retry<PushAccepted>(
-      [this, to = servers_[server], make = std::move(make)](auto done) {
+      [this, to = servers_[server], make](auto done) {
         network_->Call<absl::StatusOr<PushAccepted>>(
             node_, to->node(), [to, make](auto answer) { to->Push(make, answer); }, done);
       },
-      [this](absl::StatusOr<PushAccepted> accepted) {
+      [this, server, make](absl::StatusOr<PushAccepted> accepted) {
         if (!accepted.ok()) return GiveUp(accepted.status());
-        if (accepted->need_keys) checker_->Violate("a server forgot a core that is in force");
+        if (accepted->need_keys) return SendPush(server, WithKeys(server, make));
         OnPart();
       });
 }

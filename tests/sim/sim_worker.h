@@ -108,6 +108,8 @@ class SimWorker {
   void AskCores();
   void TakeCores(std::function<void()> then);
   std::function<ReceivedPush()> SparsePush(size_t server);
+  // The same push with its core's keys, which the server does not know any more.
+  std::function<ReceivedPush()> WithKeys(size_t server, const std::function<ReceivedPush()>& push);
   // A push that must not be accepted.
   void ForgeSparse(size_t server, const std::function<ReceivedPush()>& right);
   bool FollowKeys();
