@@ -270,6 +270,21 @@ TEST_CASE("a worker may join while others train", "[control][rpc]") {
   CHECK(reply->generation() == 2);
 }
 
+TEST_CASE("a server whose shard hangs is lost, although its connection lives", "[control][rpc]") {
+  Job job(2, 1, absl::Milliseconds(400));
+  job.Attach(0);
+  ServerProcess& one = job.Attach(1);
+  auto clients = job.Admit(1);
+  auto lost = RenewInBackground(clients[0].get());
+  std::promise<void> over;
+  std::shared_future<void> hangs = over.get_future().share();
+  one.shard->Inspect(/*with_hash=*/false, [hangs](const ShardThread::View&) { hangs.wait(); });
+  const bool is_told = lost.wait_for(std::chrono::seconds(20)) == std::future_status::ready;
+  over.set_value();
+  REQUIRE(is_told);
+  CHECK(std::string(lost.get().message()).find("server 1 is gone") != std::string::npos);
+}
+
 TEST_CASE("a lost server ends the job and the workers hear its name", "[control][rpc]") {
   Job job(2, 1, absl::Milliseconds(400));
   ServerProcess& zero = job.Attach(0);
