@@ -3,7 +3,7 @@
 #
 # Tests that need more than the data inside the project read it from TESSERA_DATA (default ../shared/data);
 # where that is absent they are listed as excluded. So are tests that need a GPU where
-# there is none, or no CUDA toolkit to build them with.
+# there is none, or no CUDA toolkit to build them with, and those that need etcd where that is not installed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 if [[ "${1:-}" == "--help" ]]; then
@@ -15,6 +15,7 @@ fi
 export TESSERA_DATA=${TESSERA_DATA:-$PWD/../shared/data}
 filters=()
 [[ -d "$TESSERA_DATA/fashion_mnist" ]] || filters+=(-needs_data)
+command -v etcd >/dev/null || filters+=(-needs_etcd)
 config=()
 if command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1 &&
   [[ -x "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" ]]; then

@@ -23,6 +23,8 @@ int main(int argc, char** argv) {
                  "HOST:PORT of server 0; default: its address in the job");
   app.add_option("--address-file", options.address_file,
                  "write the address that was taken here, once reachable");
+  app.add_flag("--no-takeover", options.no_takeover,
+               "rank 0: keep nothing of the coordinator; nobody will start this server again");
   app.add_option("--report", options.report_path,
                  "rank 0: write the report here at the end, as JSON");
   tessera::LogLevel log_level = tessera::LogLevel::kInfo;

@@ -21,12 +21,10 @@ ServerCheckpoints::ServerCheckpoints(const v1::Job& job, const JobFacts& facts, 
       rank_(rank),
       model_(*facts.model_manifest) {}
 
-ServerCheckpoints::~ServerCheckpoints() {
-  if (coordinator_ != nullptr) coordinator_->SetDisk({});
-}
+ServerCheckpoints::~ServerCheckpoints() { Release(); }
 
-absl::Status ServerCheckpoints::Prepare() {
-  if (!restore_path_.empty()) {
+absl::Status ServerCheckpoints::Prepare(bool goes_on) {
+  if (!restore_path_.empty() && !goes_on) {
     absl::StatusOr<std::unique_ptr<Checkpoint>> checkpoint = OpenForRestore(restore_path_);
     absl::Status status = checkpoint.status();
     if (status.ok()) status = CheckRestorable((*checkpoint)->manifest(), model_);
@@ -42,10 +40,6 @@ absl::Status ServerCheckpoints::Prepare() {
     }
   }
   if (directory_path_.empty()) return absl::OkStatus();
-  if (rank_ == 0) {
-    TESSERA_RETURN_IF_ERROR(CheckDirectory());
-    TESSERA_ASSIGN_OR_RETURN(directory_, CheckpointDirectory::Open(directory_path_, keep_));
-  }
   saver_ = std::make_unique<ShardSaver>(directory_path_, model_, rank_);
   return absl::OkStatus();
 }
@@ -71,17 +65,28 @@ absl::Status ServerCheckpoints::CheckDirectory() const {
   return absl::OkStatus();
 }
 
-void ServerCheckpoints::Serve(LiveCoordinator* coordinator) {
-  if (directory_ == nullptr) return;
+absl::Status ServerCheckpoints::Keep(LiveCoordinator* coordinator, bool goes_on) {
+  if (directory_path_.empty()) return absl::OkStatus();
+  if (!goes_on) TESSERA_RETURN_IF_ERROR(CheckDirectory());
+  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<CheckpointDirectory> directory,
+                           CheckpointDirectory::Open(directory_path_, keep_));
   coordinator_ = coordinator;
   keeper_ = std::make_unique<CheckpointKeeper>(
-      std::move(directory_), [coordinator](const DiskTask& task, const absl::Status& status) {
-        coordinator->Run([&](Coordinator& state, absl::Time now) {
+      std::move(directory), [coordinator](const DiskTask& task, const absl::Status& status) {
+        (void)coordinator->Run([&](Coordinator& state, absl::Time now) {
           state.OnDisk(task, status, now);
-          return 0;
+          return absl::OkStatus();
         });
       });
   coordinator->SetDisk([keeper = keeper_.get()](DiskTask task) { keeper->Do(std::move(task)); });
+  return absl::OkStatus();
+}
+
+void ServerCheckpoints::Release() {
+  if (coordinator_ == nullptr) return;
+  coordinator_->SetDisk({});
+  coordinator_ = nullptr;
+  keeper_.reset();
 }
 
 void ServerCheckpoints::Save(const v1::CheckpointOrder& order, ShardThread* shard,

@@ -25,14 +25,17 @@ class ServerCheckpoints {
   ServerCheckpoints(const v1::Job& job, const JobFacts& facts, int rank);
   ~ServerCheckpoints();
 
-  // Before the coordinator is made: finds what the job begins from and whether checkpoints can be
-  // written. Says no early: kFailedPrecondition and the codes of the disk, with what to do.
-  absl::Status Prepare();
-  // What the job begins from; nullptr: it begins anew. Rank 0's.
+  // Before the coordinator is made: finds what the job begins from, unless it `goes_on` with what the
+  // coordinator has kept.
+  absl::Status Prepare(bool goes_on);
+  // What the job begins from; nullptr: it begins anew.
   const std::shared_ptr<const SavedState>& restored() const { return restored_; }
 
-  // Rank 0: does from now on what `coordinator` wants done with the disk.
-  void Serve(LiveCoordinator* coordinator);
+  // Where the coordinator is: does from now on what it wants done with the disk. Says no early, where
+  // checkpoints cannot be written: kFailedPrecondition and the codes of the disk, with what to do.
+  absl::Status Keep(LiveCoordinator* coordinator, bool goes_on);
+  // It is here no longer.
+  void Release();
   // For AttachLink. Both outlive their calls. `make` makes a shard with initial values; `begin` is
   // called before it takes the old one's place.
   void Save(const v1::CheckpointOrder& order, ShardThread* shard,
@@ -51,7 +54,6 @@ class ServerCheckpoints {
   const int rank_;
   const Manifest model_;
   std::shared_ptr<const SavedState> restored_;
-  std::unique_ptr<CheckpointDirectory> directory_;
   std::unique_ptr<ShardSaver> saver_;
   LiveCoordinator* coordinator_ = nullptr;
   std::unique_ptr<CheckpointKeeper> keeper_;

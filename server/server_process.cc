@@ -40,6 +40,7 @@
 #include "server/rpc/standby_control_service.h"
 #include "server/rpc/status_service.h"
 #include "server/server_checkpoints.h"
+#include "server/server_control.h"
 #include "server/shard/replica_copying.h"
 #include "server/shard/shard.h"
 #include "server/shard/shard_memory.h"
@@ -97,7 +98,10 @@ class ServerProcess {
   absl::Status CheckReportPath() const;
   absl::Status WriteReport(const v1::JobStatus& status) const;
   v1::JobStatus CurrentStatus() const;
-  bool is_coordinator() const { return options_.rank == 0; }
+  // The servers elect the one that is the coordinator.
+  bool elects() const { return job_.cluster().coordinator().etcd_size() > 0; }
+  bool may_coordinate() const { return elects() || options_.rank == 0; }
+  bool is_coordinator() const { return coordinator_ != nullptr && coordinator_->is_here(); }
 
   const ServerOptions& options_;
   const v1::Job job_;
@@ -111,7 +115,8 @@ class ServerProcess {
   Recipe recipe_;
   ModelShape shape_;
 
-  std::unique_ptr<LiveCoordinator> coordinator_;  // rank 0
+  std::unique_ptr<ServerControl> control_;  // where it may be the coordinator
+  LiveCoordinator* coordinator_ = nullptr;  // control_'s
   std::unique_ptr<ServerCheckpoints> checkpoints_;
   std::unique_ptr<ShardHost> host_;
   std::unique_ptr<CoordinatorService> coordinator_service_;
@@ -156,7 +161,7 @@ absl::Status ServerProcess::FindAddresses() {
   }
   coordinator_address_ = options_.coordinator;
   if (coordinator_address_.empty() && !addresses.empty()) coordinator_address_ = addresses[0];
-  if (coordinator_address_.empty() && !is_coordinator()) {
+  if (coordinator_address_.empty() && !may_coordinate()) {
     return absl::InvalidArgumentError(
         "--coordinator: not given, and cluster.servers is only a count; want server 0's host:port");
   }
@@ -245,14 +250,21 @@ absl::Status ServerProcess::Start() {
   if (!options_.address_file.empty()) std::filesystem::remove(options_.address_file, none);
   TESSERA_ASSIGN_OR_RETURN(shape_, ExchangedShape(job_.model(), recipe_));
   TESSERA_RETURN_IF_ERROR(CheckMemory(recipe_, shape_));
-  JobFacts facts = FactsOf(job_, recipe_, shape_, digest_);
+  const JobFacts facts = FactsOf(job_, recipe_, shape_, digest_);
   checkpoints_ = std::make_unique<ServerCheckpoints>(job_, facts, options_.rank);
-  TESSERA_RETURN_IF_ERROR(checkpoints_->Prepare());
+  if (may_coordinate()) {
+    control_ = std::make_unique<ServerControl>(job_, facts, !options_.no_takeover && !facts.standbys);
+    coordinator_ = control_->live();
+    TESSERA_RETURN_IF_ERROR(control_->Open());
+  }
+  TESSERA_RETURN_IF_ERROR(checkpoints_->Prepare(control_ != nullptr && control_->goes_on()));
   MakeHost(facts);
-  if (is_coordinator()) {
-    facts.restored = checkpoints_->restored();
-    TESSERA_ASSIGN_OR_RETURN(coordinator_, LiveCoordinator::Create(std::move(facts)));
-    checkpoints_->Serve(coordinator_.get());
+  if (may_coordinate() && !elects()) {
+    coordinator_->SetOnVacated([this](absl::Status why) {
+      absl::MutexLock lock(&mutex_);
+      if (!link_ended_) link_ended_ = std::move(why);
+    });
+    TESSERA_RETURN_IF_ERROR(control_->Begin(checkpoints_.get()));
   }
   return StartServices();
 }
@@ -270,13 +282,14 @@ void ServerProcess::MakeHost(const JobFacts& facts) {
   host.make_checkpoints = [this, facts](uint32_t rank)
       -> absl::StatusOr<std::unique_ptr<ServerCheckpoints>> {
     auto made = std::make_unique<ServerCheckpoints>(job_, facts, static_cast<int>(rank));
-    TESSERA_RETURN_IF_ERROR(made->Prepare());
+    TESSERA_RETURN_IF_ERROR(made->Prepare(/*goes_on=*/false));
     return made;
   };
   host.checkpoints = checkpoints_.get();
+  if (elects()) host.find_coordinator = [this] { return control_->Find(); };
   host.on_end = [this](absl::Status status) {
     absl::MutexLock lock(&mutex_);
-    link_ended_ = std::move(status);
+    if (!link_ended_) link_ended_ = std::move(status);
   };
   host_ = std::make_unique<ShardHost>(std::move(host));
 }
@@ -314,10 +327,10 @@ absl::Status ServerProcess::StartServices() {
   const int64_t slice = SlicesOf(shape_, ShardAt(recipe_.placement, options_.rank),
                                  ShardCount(recipe_.placement, servers)).bytes();
   options.receive_bytes_max = kReceiveBytesBase + kReceiveSlices * shards * slice;
-  if (is_coordinator()) {
-    coordinator_service_ = std::make_unique<CoordinatorService>(coordinator_.get());
-    standby_control_service_ = std::make_unique<StandbyControlService>(coordinator_.get());
-    admin_service_ = std::make_unique<AdminService>(coordinator_.get());
+  if (may_coordinate()) {
+    coordinator_service_ = std::make_unique<CoordinatorService>(coordinator_);
+    standby_control_service_ = std::make_unique<StandbyControlService>(coordinator_);
+    admin_service_ = std::make_unique<AdminService>(coordinator_);
     options.services.push_back(coordinator_service_.get());
     options.services.push_back(standby_control_service_.get());
     options.services.push_back(admin_service_.get());
@@ -326,8 +339,11 @@ absl::Status ServerProcess::StartServices() {
   Log(LogLevel::kInfo, absl::StrCat("server: serving rank=", options_.rank, " address=",
                                     server_->address(), " job=", job_.name(),
                                     " digest=", digest_.substr(0, 12)));
-  host_->Start(is_coordinator() ? server_->address() : coordinator_address_,
-               announced_.empty() ? server_->address() : announced_);
+  const std::string reached_at = announced_.empty() ? server_->address() : announced_;
+  host_->Start(may_coordinate() ? server_->address() : coordinator_address_, reached_at);
+  if (elects()) {
+    control_->StandForElection({reached_at, checkpoints_.get(), [this] { return host_->run(); }});
+  }
   return WriteAddressFile();
 }
 
@@ -362,7 +378,7 @@ v1::JobStatus ServerProcess::CurrentStatus() const {
 
 absl::Status ServerProcess::CheckReportPath() const {
   if (options_.report_path.empty()) return absl::OkStatus();
-  if (!is_coordinator())
+  if (!may_coordinate())
     return absl::InvalidArgumentError("--report: only server 0 has the report, want --rank 0");
   if (std::ofstream(options_.report_path, std::ios::app)) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -391,16 +407,20 @@ absl::Status ServerProcess::AwaitEnd() {
     mutex_.Await(absl::Condition(&has_ended));
     outcome = *link_ended_;
   }
-  if (is_coordinator()) {
+  const bool was_coordinator = is_coordinator();
+  if (was_coordinator) {
     coordinator_->AwaitEnd(SteadyNow() + absl::Nanoseconds(job_.cluster().lease_timeout()) +
                            kEndMargin);
     if (const absl::Status job = coordinator_->outcome(); !job.ok()) outcome = job;
-    const absl::Status written = WriteReport(coordinator_->Status());
-    if (outcome.ok()) outcome = written;
+    if (coordinator_->is_here()) {
+      const absl::Status written = WriteReport(coordinator_->Status());
+      if (outcome.ok()) outcome = written;
+    }
   }
+  if (elects()) control_->StopElection();
   host_->Disconnect();
   server_->SetServing(false);
-  server_->Shutdown(is_coordinator() ? kLingerAfterEnd : absl::Milliseconds(100));
+  server_->Shutdown(was_coordinator ? kLingerAfterEnd : absl::Milliseconds(100));
   return outcome;
 }
 
@@ -413,14 +433,15 @@ void ServerProcess::OnSignal(int count) {
   }
   Log(LogLevel::kInfo, "server: signal received, draining the job; again to end at once");
   if (is_coordinator()) {
-    coordinator_->Run([](Coordinator& coordinator, absl::Time now) {
+    (void)coordinator_->Run([](Coordinator& coordinator, absl::Time now) {
       coordinator.Drain("server 0 was asked to end", now);
-      return true;
+      return absl::OkStatus();
     });
     return;
   }
   // The job cannot go on without this server: ask for its end, and keep serving until then.
-  const auto stub = v1::Admin::NewStub(OpenChannel(coordinator_address_, Role::kOperator));
+  const std::string coordinator = elects() ? host_->coordinator() : coordinator_address_;
+  const auto stub = v1::Admin::NewStub(OpenChannel(coordinator, Role::kOperator));
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(2));
   v1::AdminRequest request;

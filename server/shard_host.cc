@@ -114,6 +114,8 @@ AttachLink::Options ShardHost::LinkOptions(uint32_t rank, Led* led) {
   AttachLink::Options link;
   link.coordinator = coordinator_;
   link.rank = rank;
+  link.find_coordinator = options_.find_coordinator;
+  link.on_away = [this](bool is_away) { service_->SetAway(is_away); };
   link.lead_term = led->lead_term;
   link.job_digest = options_.job_digest;
   link.address = address_;
@@ -267,11 +269,28 @@ void ShardHost::Leave() {
   if (own != led_.end() && own->second.link != nullptr) own->second.link->Leave();
 }
 
+const AttachLink* ShardHost::AnyLink() const {
+  for (const auto& [rank, led] : led_) {
+    if (led.link != nullptr) return led.link.get();
+  }
+  return nullptr;
+}
+
+std::string ShardHost::coordinator() const {
+  absl::MutexLock lock(&mutex_);
+  const AttachLink* const link = AnyLink();
+  return link != nullptr ? link->coordinator() : coordinator_;
+}
+
+uint64_t ShardHost::run() const {
+  absl::MutexLock lock(&mutex_);
+  const AttachLink* const link = AnyLink();
+  return link != nullptr ? link->word().run() : 0;
+}
+
 v1::JobStatus ShardHost::OwnStatus() const {
   absl::MutexLock lock(&mutex_);
-  for (const auto& [rank, led] : led_) {
-    if (led.link != nullptr) return led.link->OwnStatus();
-  }
+  if (const AttachLink* const link = AnyLink()) return link->OwnStatus();
   v1::JobStatus status;
   status.set_job_digest(options_.job_digest);
   status.set_layout_hash(options_.layout_hash);

@@ -50,6 +50,8 @@ class ShardHost {
         make_checkpoints;
     // The server's own; outlives this.
     ServerCheckpoints* checkpoints = nullptr;
+    // As AttachLink's; empty: the coordinator stays where it is.
+    std::function<std::string()> find_coordinator;
     // Called once, by any thread, when the job has ended for this process, or it cannot go on: as
     // AttachLink's on_end.
     std::function<void(absl::Status)> on_end;
@@ -69,6 +71,9 @@ class ShardHost {
   // As AttachLink's, of the server's own shard.
   void Leave();
   v1::JobStatus OwnStatus() const;
+  // Where the coordinator was heard last, and of which run of the job: 0 where it was not.
+  std::string coordinator() const;
+  uint64_t run() const;
 
  private:
   // Rings while there is a link.
@@ -93,6 +98,7 @@ class ShardHost {
   absl::Status Lead(uint32_t rank, std::unique_ptr<Shard> shard, uint64_t lead_term)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   AttachLink::Options LinkOptions(uint32_t rank, Led* led) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  const AttachLink* AnyLink() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnOrder(const v1::HostOrder& order);
   absl::Status Obey(const v1::HostOrder& order) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Feed(const v1::ShardOrder& order, Led* led) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

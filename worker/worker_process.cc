@@ -25,6 +25,8 @@
 #include "common/checkpoint/checkpoint.h"
 #include "common/config/job_digest.h"
 #include "common/config/job_reader.h"
+#include "common/etcd/coordinator_key.h"
+#include "common/etcd/etcd_client.h"
 #include "common/layout/parameters.h"
 #include "common/layout/shard_map.h"
 #include "common/method/recipe.h"
@@ -48,14 +50,11 @@
 #include "worker/train/learner.h"
 #include "worker/train/train_loop.h"
 #include "worker/train/worker_report.h"
+#include "worker/worker_life.h"
 
 namespace tessera {
 namespace {
 
-// The program itself, its libraries and its heap, and what oneDNN prepares. A connection to each server
-// comes on top.
-constexpr int64_t kProgramBytes = int64_t{40} << 20;
-constexpr int64_t kCalibrationRowsMax = 2048;
 // Where servers are replicas: how long a peer is tried that cannot be reached, in leases.
 constexpr int64_t kPeerRetryLeases = 3;
 constexpr absl::Duration kPausePoll = absl::Milliseconds(50);
@@ -63,149 +62,19 @@ constexpr absl::Duration kNoticeMargin = absl::Seconds(1);
 // For a train loop that has been told to end, at least; a minibatch may be under way.
 constexpr absl::Duration kLoopPatience = absl::Seconds(2);
 
-class WorkerProcess {
- public:
-  WorkerProcess(const WorkerOptions& options, v1::Job job)
-      : options_(options), job_(std::move(job)), digest_(JobDigest(job_)) {}
-
-  // Everything that can be wrong before anybody is told of this worker.
-  absl::Status Prepare();
-  // From joining to leaving; joins again where the job goes back to a checkpoint.
-  absl::Status Train();
-  // From the signal thread.
-  void OnSignal(int count);
-  bool joined() const { return admission_.admitted(); }
-
- private:
-  absl::Status CheckMemory();
-  absl::Status CheckPrecision() const;
-  // Of a device with memory of its own.
-  absl::Status CheckDeviceMemory(int64_t replica, const std::string& parts) const;
-  absl::Status Connect();
-  absl::Status MakeLearner();
-  // As one member.
-  absl::Status TrainOnce();
-  // After an error of TrainOnce: whether the job went back to a checkpoint, or is about to.
-  bool MayRejoin(const absl::Status& status);
-  // Ends this member's life; its work is in the report of the next.
-  void Forget();
-  void MakeSaver();
-  v1::WorkerReport Report() const;
-  void OnLost(absl::Status why);
-  // Ends the process if the train loop does not, because it hangs.
-  void EndStalled();
-  void OnServers(const v1::ServerList& list);
-  bool has_checkpoints() const {
-    return !job_.checkpoint().directory().empty() || !job_.checkpoint().restore().empty();
-  }
-  bool loop_exists() const {
-    absl::MutexLock lock(&mutex_);
-    return loop_ != nullptr;
-  }
-
-  const WorkerOptions& options_;
-  const v1::Job job_;
-  const std::string digest_;
-  ModelShape shape_;
-  Recipe recipe_;
-  std::unique_ptr<Backend> backend_;
-  std::unique_ptr<Datasets> data_;
-  SubnetMemory subnet_memory_;  // where subnets are trained
-  std::unique_ptr<Learner> learner_;
-  std::unique_ptr<CoordinatorClient> coordinator_;
-  std::unique_ptr<RemoteCoordination> coordination_;
-  std::unique_ptr<WorkerSaver> saver_;
-  v1::WorkerReport before_;  // of the lives before this one
-  v1::JoinReply admission_;
-
-  mutable absl::Mutex mutex_;
-  // Set while they may be told to stop.
-  std::unique_ptr<ParameterClientGrpc> servers_ ABSL_GUARDED_BY(mutex_);
-  std::unique_ptr<TrainLoop> loop_ ABSL_GUARDED_BY(mutex_);
-  v1::ServerList server_list_ ABSL_GUARDED_BY(mutex_);  // as of the last renewal that brought one
-  bool asked_to_leave_ ABSL_GUARDED_BY(mutex_) = false;
-  absl::Status lost_ ABSL_GUARDED_BY(mutex_);
-  Wakeup loop_over_;  // its train loop has returned
-};
-
-absl::Status WorkerProcess::CheckMemory() {
-  const int64_t limit = job_.cluster().memory_limit();
-  const int64_t servers = job_.cluster().servers().count();
-  const int64_t shards = ShardCount(recipe_.placement, static_cast<int>(servers));
-  const int64_t program =
-      kProgramBytes +
-      servers * LimitedConnectionBytes(shape_.size * static_cast<int64_t>(sizeof(float)) / shards);
-  const int64_t data = data_->train.bytes() + data_->test.bytes();
-  const InputRows input = InputRowsOf(job_.model(), *data_);
-  const EvaluationRowCounts rows{std::min(data_->train.rows(), kCalibrationRowsMax),
-                                 data_->test.rows()};
-  const bool on_host = backend_->memory().host_addressable();
-  if (limit > 0 && !on_host) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("cluster.memory_limit: got ", limit, " bytes beside cluster.device \"",
-                     job_.cluster().device(), "\", want 0: what the driver of a GPU takes of the ",
-                     "host's memory is in no sum"));
-  }
-  int64_t replica = 0;
-  std::string parts;
-  if (recipe_.subnets) {
-    // Both are held for a moment where the job ends on the whole model.
-    int64_t whole = 0;
-    if (recipe_.tail_steps > 0) {
-      TESSERA_ASSIGN_OR_RETURN(
-          whole, Replica::MemoryNeeded(job_, TailOf(recipe_), rows.calibration, input));
-    }
-    int64_t bytes_max = std::numeric_limits<int64_t>::max();
-    if (limit > 0) bytes_max = limit - data - program - whole;
-    if (!on_host) bytes_max = backend_->memory().available() - whole;
-    TESSERA_ASSIGN_OR_RETURN(subnet_memory_,
-                             PlanSubnetMemory(job_, recipe_, input, rows, bytes_max));
-    replica = subnet_memory_.total() + whole;
-    parts = subnet_memory_.Describe();
-    if (whole > 0) absl::StrAppend(&parts, " + whole model at the end ", whole);
-  } else if (limit > 0 || !on_host) {
-    TESSERA_ASSIGN_OR_RETURN(replica,
-                             Replica::MemoryNeeded(job_, recipe_, rows.calibration, input));
-    parts = absl::StrCat("model, gradient, activations and batches ", replica);
-    const int64_t coder = on_host ? UpdateCoder::MemoryNeeded(recipe_.codecs, shape_.size) : 0;
-    if (coder > 0) absl::StrAppend(&parts, " + held back by codec.push ", coder);
-    replica += coder;
-  }
-  if (!on_host) {
-    // A subnet's payloads are no longer than the whole model's.
-    const int64_t coding = DeviceCodingBytes(
-        recipe_.codecs, DeviceSidesOf(recipe_, backend_->memory()), shape_, recipe_.core);
-    if (coding > 0) absl::StrAppend(&parts, " + coding ", coding);
-    return CheckDeviceMemory(replica + coding, parts);
-  }
-  const int64_t need = data + replica + program;
-  if (limit == 0 || need <= limit) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "cluster.memory_limit: is ", limit, " bytes, but this worker needs ", need, " = data ", data,
-      " + ", parts, " + program and connections ", program, "; raise it"));
-}
-
-absl::Status WorkerProcess::CheckDeviceMemory(int64_t replica, const std::string& parts) const {
-  const int64_t available = backend_->memory().available();
-  if (replica <= available) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "cluster.device: ", backend_->description(), " has ", available,
-      " bytes free, but this worker needs ", replica, " = ", parts,
-      "; use another GPU, fewer workers on this one, or cpu"));
-}
-
-absl::Status WorkerProcess::CheckPrecision() const {
-  TESSERA_ASSIGN_OR_RETURN(const Precision precision, PrecisionOf(job_.train().precision()));
-  if (precision == Precision::kTf32) return backend_->linear_tf32().status();
-  if (precision == Precision::kBf16) return backend_->linear_bf16().status();
-  return absl::OkStatus();
-}
+}  // namespace
 
 absl::Status WorkerProcess::Prepare() {
   TESSERA_RETURN_IF_ERROR(UseSecurity(FilesOf(job_.security())));
   TESSERA_ASSIGN_OR_RETURN(recipe_, RecipeFor(job_));
   TESSERA_ASSIGN_OR_RETURN(shape_, ExchangedShape(job_.model(), recipe_));
-  if (options_.coordinator.empty() && job_.cluster().servers().addresses().empty()) {
+  const auto& etcd = job_.cluster().coordinator().etcd();
+  if (!etcd.empty()) {
+    TESSERA_ASSIGN_OR_RETURN(etcd_, EtcdClient::Create({{etcd.begin(), etcd.end()}}));
+    const auto& servers = job_.cluster().servers().addresses();
+    finder_ = std::make_unique<CoordinatorFinder>(
+        etcd_.get(), digest_, std::vector<std::string>(servers.begin(), servers.end()));
+  } else if (options_.coordinator.empty() && job_.cluster().servers().addresses().empty()) {
     return absl::InvalidArgumentError(
         "--coordinator: not given, and cluster.servers is only a count; list the servers' "
         "host:port there, or use "
@@ -227,8 +96,12 @@ absl::Status WorkerProcess::Prepare() {
 
 absl::Status WorkerProcess::Connect() {
   CoordinatorClient::Options control;
-  control.address =
-      options_.coordinator.empty() ? job_.cluster().servers().addresses(0) : options_.coordinator;
+  if (finder_ != nullptr) {
+    control.find = [this] { return finder_->Find(); };
+  } else {
+    control.address =
+        options_.coordinator.empty() ? job_.cluster().servers().addresses(0) : options_.coordinator;
+  }
   control.job_digest = digest_;
   const int shards =
       ShardCount(recipe_.placement, static_cast<int>(job_.cluster().servers().count()));
@@ -251,7 +124,8 @@ absl::Status WorkerProcess::Connect() {
     OnLost(std::move(why));
     client->Cancel();
     if (!rejoins) EndStalled();
-  }, [this](const v1::ServerList& list) { OnServers(list); });
+  }, [this](const v1::ServerList& list) { OnServers(list); },
+                         [this](bool is_away) { OnAway(is_away); });
   coordination_ = std::make_unique<RemoteCoordination>(coordinator_.get());
 
   ParameterClientGrpc::Options data;
@@ -281,6 +155,7 @@ absl::Status WorkerProcess::Connect() {
   absl::MutexLock lock(&mutex_);
   if (server_list_.servers().empty()) server_list_ = admission_.server_list();
   servers->SetServers(server_list_);
+  servers->SetAway(is_away_);
   servers_ = std::move(servers);
   return absl::OkStatus();
 }
@@ -345,8 +220,9 @@ absl::Status WorkerProcess::TrainOnce() {
 bool WorkerProcess::MayRejoin(const absl::Status& status) {
   // A server that is lost is noticed by whoever wants something of it first; the coordinator knows when
   // its lease is over.
-  const absl::Time notice =
-      SteadyNow() + 2 * absl::Nanoseconds(admission_.lease_timeout_ns()) + kNoticeMargin;
+  const absl::Duration notice_after =
+      2 * absl::Nanoseconds(admission_.lease_timeout_ns()) + kNoticeMargin;
+  absl::Time notice = SteadyNow() + notice_after;
   const bool may_be_server = absl::IsUnavailable(status) || absl::IsAborted(status) ||
                              absl::IsFailedPrecondition(status) || absl::IsCancelled(status);
   while (may_be_server && has_checkpoints()) {
@@ -356,6 +232,12 @@ bool WorkerProcess::MayRejoin(const absl::Status& status) {
       if (!lost_.ok() || asked_to_leave_) return false;
     }
     const absl::StatusOr<v1::RenewReply> word = coordinator_->AskMembership();
+    if (coordinator_->MayReturn(word.status())) {
+      // It was with the server that is lost, and comes back with it; the renewals say if it does not.
+      notice = SteadyNow() + notice_after;
+      absl::SleepFor(kPausePoll);
+      continue;
+    }
     if (!word.ok()) return false;
     if (word->rejoin()) return true;
     const bool is_told = absl::IsFailedPrecondition(status) && !word->paused();
@@ -380,6 +262,7 @@ void WorkerProcess::Forget() {
   coordinator_.reset();  // Waits for the thread that renews.
   learner_.reset();
   absl::MutexLock lock(&mutex_);
+  is_away_ = false;
   lost_ = absl::OkStatus();
 }
 
@@ -442,6 +325,12 @@ void WorkerProcess::OnServers(const v1::ServerList& list) {
   if (servers_ != nullptr) servers_->SetServers(list);
 }
 
+void WorkerProcess::OnAway(bool is_away) {
+  absl::MutexLock lock(&mutex_);
+  is_away_ = is_away;
+  if (servers_ != nullptr) servers_->SetAway(is_away);
+}
+
 void WorkerProcess::OnSignal(int count) {
   if (count > 1) _exit(1);
   absl::MutexLock lock(&mutex_);
@@ -452,8 +341,6 @@ void WorkerProcess::OnSignal(int count) {
       "worker: signal received, leaving after this exchange; again to end at once");
   loop_->Stop();
 }
-
-}  // namespace
 
 int RunWorker(const WorkerOptions& options) {
   ConfigureAllocator();

@@ -112,6 +112,19 @@ absl::Status RenameFolder(const std::string& from, const std::string& to) {
   return absl::OkStatus();
 }
 
+absl::Status ReplaceFile(const std::string& from, const std::string& to) {
+  if (rename(from.c_str(), to.c_str()) != 0) {
+    return FileError(errno, from, absl::StrCat("renamed to \"", to, "\""));
+  }
+  if (const int error = Failpoint("file.rename")) return FileError(error, from, "renamed");
+  return absl::OkStatus();
+}
+
+absl::Status RemoveFile(const std::string& path) {
+  if (unlink(path.c_str()) != 0 && errno != ENOENT) return FileError(errno, path, "removed");
+  return absl::OkStatus();
+}
+
 absl::Status RemoveFolder(const std::string& path) {
   DIR* const folder = opendir(path.c_str());
   if (folder == nullptr) return errno == ENOENT ? absl::OkStatus() : FileError(errno, path, "read");

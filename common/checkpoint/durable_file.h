@@ -1,7 +1,7 @@
 // Files and folders that are on the disk when a function says so, and what can go wrong on the way.
 //
-// Every step is a failpoint (common/base/failpoint.h): file.create, file.write, file.sync, folder.make,
-// folder.sync, folder.rename, folder.remove. A failure is told as
+// Every step is a failpoint (common/base/failpoint.h): file.create, file.write, file.sync, file.rename,
+// folder.make, folder.sync, folder.rename, folder.remove. A failure is told as
 //   checkpoint: "<path>" cannot be written: No space left on device
 // with a code that says what kind it is:
 //   kResourceExhausted  the disk or the quota is full
@@ -52,6 +52,10 @@ absl::Status MakeFolder(const std::string& path);
 absl::Status SyncFolder(const std::string& path);
 // Moves a folder; `to` is not there.
 absl::Status RenameFolder(const std::string& from, const std::string& to);
+// Gives a file another name, in place of the file that has it.
+absl::Status ReplaceFile(const std::string& from, const std::string& to);
+// Removes a file. OK if it is not there.
+absl::Status RemoveFile(const std::string& path);
 // Removes a folder and the files in it. OK if it is not there.
 absl::Status RemoveFolder(const std::string& path);
 

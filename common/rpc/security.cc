@@ -204,14 +204,18 @@ std::shared_ptr<grpc::ServerCredentials> Security::ForServer() const {
   return credentials;
 }
 
-std::shared_ptr<grpc::ChannelCredentials> Security::ForChannel(Role role) const {
-  if (!calls_tls()) return grpc::InsecureChannelCredentials();
+std::shared_ptr<grpc::ChannelCredentials> Security::ForStranger() const {
   grpc::SslCredentialsOptions options;
   // One that signed itself is its own authority.
   options.pem_root_certs = authority_.empty() ? certificate_ : authority_;
   options.pem_private_key = private_key_;
   options.pem_cert_chain = certificate_;
-  const std::shared_ptr<grpc::ChannelCredentials> channel = grpc::SslCredentials(options);
+  return grpc::SslCredentials(options);
+}
+
+std::shared_ptr<grpc::ChannelCredentials> Security::ForChannel(Role role) const {
+  if (!calls_tls()) return grpc::InsecureChannelCredentials();
+  const std::shared_ptr<grpc::ChannelCredentials> channel = ForStranger();
   // The one that may do the least beside this.
   const Token* best = nullptr;
   const auto power = [](const Token& t) { return t.may[0] + t.may[1] + t.may[2]; };

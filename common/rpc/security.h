@@ -71,6 +71,8 @@ class Security {
   std::string Describe() const;
 
   std::shared_ptr<grpc::ServerCredentials> ForServer() const;
+  // TLS to a program that is none of the job's: it gets no token.
+  std::shared_ptr<grpc::ChannelCredentials> ForStranger() const;
   // Of a connection on which calls of `role` are made.
   std::shared_ptr<grpc::ChannelCredentials> ForChannel(Role role) const;
 

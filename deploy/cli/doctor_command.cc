@@ -21,6 +21,8 @@
 #include "common/base/process.h"
 #include "common/config/job_digest.h"
 #include "common/config/job_reader.h"
+#include "common/etcd/coordinator_key.h"
+#include "common/etcd/etcd_client.h"
 #include "common/layout/parameters.h"
 #include "common/layout/shard_map.h"
 #include "common/method/recipe.h"
@@ -57,6 +59,7 @@ class Examination {
     if (!options_.no_data) Data();
     Certificates();
     Disk();
+    Etcd();
     Servers();
     return std::move(findings_);
   }
@@ -138,6 +141,31 @@ class Examination {
           "make room, keep fewer (checkpoint.keep), or name another folder");
     }
     Good(absl::StrFormat("checkpoints: %.1f GB left in %s", space.available / 1e9, directory));
+  }
+
+  // Where the servers elect the coordinator.
+  void Etcd() {
+    const auto& members = job_.cluster().coordinator().etcd();
+    for (const std::string& member : members) {
+      const absl::StatusOr<std::unique_ptr<EtcdClient>> etcd =
+          EtcdClient::Create({{member}, absl::Seconds(3)});
+      if (!etcd.ok()) {
+        Problem(std::string(etcd.status().message()), "correct cluster.coordinator.etcd");
+        continue;
+      }
+      const absl::StatusOr<std::optional<EtcdValue>> coordinator =
+          (*etcd)->Get(EtcdPrefix(JobDigest(job_)) + "/coordinator");
+      if (!coordinator.ok()) {
+        Problem(std::string(coordinator.status().message()),
+                "start etcd there, look at its client URLs and at the firewall; without most of its "
+                "members no server can be elected");
+        continue;
+      }
+      Good(absl::StrCat("etcd at ", member, ": ",
+                        coordinator->has_value()
+                            ? absl::StrCat("the coordinator is at ", (*coordinator)->value)
+                            : "no server has been elected yet"));
+    }
   }
 
   void Servers() {

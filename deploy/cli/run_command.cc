@@ -155,6 +155,10 @@ std::vector<std::string> JobRun::CommonArguments() const {
     arguments.push_back("--set");
     arguments.push_back(override);
   }
+  // All of them end with one: there is nobody to elect.
+  if (job_.cluster().coordinator().etcd_size() > 0) {
+    arguments.insert(arguments.end(), {"--set", "cluster.coordinator.etcd=[]"});
+  }
   if (!coordinator_.empty()) {
     arguments.push_back("--coordinator");
     arguments.push_back(coordinator_);
@@ -174,6 +178,8 @@ absl::Status JobRun::StartServer(int rank) {
     child.arguments.insert(child.arguments.end(), {"--listen", "127.0.0.1:0"});
   }
   if (rank == 0) {
+    // Nobody here would start it again.
+    child.arguments.push_back("--no-takeover");
     const std::string address_file = absl::StrCat(directory_, "/server-0.address");
     std::error_code none;  // An earlier run may have left one in --logs.
     std::filesystem::remove(address_file, none);

@@ -227,6 +227,18 @@ std::vector<std::string> CheckpointLines(const v1::JobStatus& status) {
   return lines;
 }
 
+// Where it may be another process than it was, or is away.
+std::vector<std::string> CoordinatorLines(const v1::JobStatus& status) {
+  const v1::CoordinatorStatus& coordinator = status.coordinator();
+  if (coordinator.is_away()) {
+    return {absl::StrCat("coordinator is away: last heard ", Seconds(coordinator.silent_seconds()),
+                         " ago, waits another ", Seconds(coordinator.waits_seconds()))};
+  }
+  if (coordinator.term() == 0 || coordinator.store().empty()) return {};
+  return {absl::StrCat("coordinator of term ", coordinator.term(), ", kept in ",
+                       coordinator.store())};
+}
+
 std::string History(const v1::JobStatus& status, int width) {
   Table table({"epoch", "step", "seconds", "train loss", "test loss", "accuracy"},
               {7, 6, 5, 3, 4, 8});
@@ -285,6 +297,7 @@ std::string StatusText(const v1::JobStatus& status, int width) {
   }
   for (const std::string& line : CheckpointLines(status)) say(line);
   if (!status.owners().empty()) say(StandbyLine(status));
+  for (const std::string& line : CoordinatorLines(status)) say(line);
   if (status.refused_pushes() > 0) say(absl::StrCat("refused pushes ", status.refused_pushes()));
   if (status.servers_size() > 0) absl::StrAppend(&text, "\n", Servers(status, width));
   if (status.members_size() > 0) absl::StrAppend(&text, "\n", Workers(status, width));

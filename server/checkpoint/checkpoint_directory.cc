@@ -94,7 +94,12 @@ absl::Status CheckpointDirectory::Commit(const Manifest& manifest, uint64_t begu
   const std::string folder = PathOf(PartialFolderName(begun));
   const std::string name = StepFolderName(manifest.step);
   if (Exists(PathOf(name))) {
-    if (Checkpoint::Open(PathOf(name)).ok()) {
+    const absl::StatusOr<std::unique_ptr<Checkpoint>> there = Checkpoint::Open(PathOf(name));
+    // Whoever asked was not told that it was done, and asks again.
+    if (there.ok() && FormatManifest((*there)->manifest()) == FormatManifest(manifest)) {
+      return absl::OkStatus();
+    }
+    if (there.ok()) {
       return absl::AlreadyExistsError(
           absl::StrCat("checkpoint: \"", PathOf(name), "\" is there already"));
     }

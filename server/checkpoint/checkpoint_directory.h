@@ -36,7 +36,7 @@ class CheckpointDirectory {
   // Steps 3 to 5. All of manifest.files lie in the folder that Begin made for `begun`, complete.
   //   kFailedPrecondition  one of them is not there or has another size: this is not the folder in
   //                        which it was written
-  //   kAlreadyExists       there is a whole checkpoint of this step
+  //   kAlreadyExists       there is another whole checkpoint of this step
   // On an error nothing has come into being, and the folder is still there; but for an error of step 5,
   // which only the log tells of.
   absl::Status Commit(const Manifest& manifest, uint64_t begun);

@@ -44,6 +44,27 @@ Agreement::Outcome Agreement::Conclude() const {
   return highest_ == proposed_ ? Outcome::kAgreed : Outcome::kRaised;
 }
 
+void Agreement::Save(v1::OpenProposal* state) const {
+  state->set_number(number_);
+  state->set_proposed(proposed_.value());
+  state->set_margin(margin_);
+  state->set_highest(highest_.value());
+  for (const bool answered : answered_) state->add_answered(answered);
+  for (const bool dropped : dropped_) state->add_dropped(dropped);
+}
+
+Agreement Agreement::Load(const v1::OpenProposal& state, int servers) {
+  Agreement agreement(servers, state.number(), Exchange(state.proposed()), state.margin());
+  agreement.highest_ = Exchange(state.highest());
+  for (int i = 0; i < std::min(servers, state.answered_size()); ++i) {
+    agreement.answered_[i] = state.answered(i);
+  }
+  for (int i = 0; i < std::min(servers, state.dropped_size()); ++i) {
+    agreement.dropped_[i] = state.dropped(i);
+  }
+  return agreement;
+}
+
 std::vector<ShardId> Agreement::Missing() const {
   std::vector<ShardId> missing;
   for (size_t i = 0; i < answered_.size(); ++i) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "common/base/ids.h"
+#include "proto/coordinator_state.pb.h"
 
 namespace tessera {
 
@@ -39,6 +40,10 @@ class Agreement {
   Exchange proposed() const { return proposed_; }
   // Servers that have not answered.
   std::vector<ShardId> Missing() const;
+
+  void Save(v1::OpenProposal* state) const;
+  // What Save wrote, for `servers` of them.
+  static Agreement Load(const v1::OpenProposal& state, int servers);
 
  private:
   uint64_t number_;

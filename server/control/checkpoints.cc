@@ -24,11 +24,13 @@ v1::CheckpointMark Checkpoints::mark() const {
 
 uint64_t Checkpoints::Ask() {
   asked_ = true;
+  ++changes_;
   return number_ + 1;
 }
 
 void Checkpoints::SetLast(std::shared_ptr<const SavedState> last) {
   last_ = std::move(last);
+  ++changes_;
   done_step_ = last_->manifest.step;
 }
 
@@ -37,6 +39,7 @@ void Checkpoints::Begin(uint64_t step, Exchange after, absl::Time now) {
     tasks_.push_back({DiskTask::Kind::kAbandon, number_, folder_step_, {}});
   }
   stage_ = Stage::kBeginning;
+  ++changes_;
   ++number_;
   folder_step_ = step;
   after_ = after;
@@ -48,13 +51,14 @@ void Checkpoints::Begin(uint64_t step, Exchange after, absl::Time now) {
 }
 
 bool Checkpoints::BeginLast(const MemberRecord& member, uint64_t step, absl::Time now) {
-  finished_.insert(member.member);
+  if (finished_.insert(member.member).second) ++changes_;
   if (is_last_ || last_made_) return true;
   const bool is_busy = stage_ == Stage::kCommitting || stage_ == Stage::kBeginning ||
                        (stage_ == Stage::kWriting && !IsUntouched());
   if (is_busy) return false;
   if (last_ != nullptr && last_->manifest.step == step) {
     last_made_ = true;
+    ++changes_;
     return true;
   }
   is_last_ = true;
@@ -90,6 +94,7 @@ void Checkpoints::Drive(Exchange highest_exchange, uint64_t highest_step, absl::
 
 v1::CheckpointOrder Checkpoints::OnAgreed(Exchange first) {
   stage_ = Stage::kWriting;
+  ++changes_;
   after_ = first;
   order_.emplace();
   *order_->mutable_mark() = mark();
@@ -99,6 +104,7 @@ v1::CheckpointOrder Checkpoints::OnAgreed(Exchange first) {
 
 void Checkpoints::OnDisk(const DiskTask& task, const absl::Status& status, absl::Time now) {
   if (task.number != number_ || stage_ == Stage::kIdle) return;
+  ++changes_;
   if (!status.ok()) {
     Fail(status.message());
     return;
@@ -128,6 +134,7 @@ void Checkpoints::OnDisk(const DiskTask& task, const absl::Status& status, absl:
 
 void Checkpoints::Fail(absl::string_view why) {
   if (stage_ == Stage::kIdle) return;
+  ++changes_;
   // The next one is due a whole interval later: a disk that is full is not asked at every exchange.
   const bool has_exchange = facts_.synchronous && after_ != Exchange(0);
   done_step_ = std::max<uint64_t>(
@@ -144,6 +151,7 @@ void Checkpoints::Fail(absl::string_view why) {
 
 void Checkpoints::GoBack(uint64_t step) {
   finished_.clear();
+  ++changes_;
   Fail("the job goes back to an earlier one");
   done_step_ = step;
 }
@@ -157,6 +165,7 @@ void Checkpoints::OnPart(ShardId server, const v1::CheckpointPart& part, absl::T
   const absl::Time copied = now - absl::Seconds(part.seconds());
   copied_at_ = parts_.empty() ? std::max(copied_at_, copied) : std::min(copied_at_, copied);
   parts_[server] = part;
+  ++changes_;
 }
 
 void Checkpoints::OnSaved(const MemberRecord& member, const v1::SavedRequest& request) {
@@ -166,6 +175,7 @@ void Checkpoints::OnSaved(const MemberRecord& member, const v1::SavedRequest& re
     return;
   }
   saved_[member.rank] = {member.member, request};
+  ++changes_;
 }
 
 bool Checkpoints::IsAwaited(const MemberRecord& member) const {
@@ -240,6 +250,7 @@ Manifest Checkpoints::MakeManifest(const SavedJob& job, Generation generation) c
 
 void Checkpoints::Commit(SavedJob job, Generation generation) {
   stage_ = Stage::kCommitting;
+  ++changes_;
   order_.reset();
   job.whole_next = false;
   for (const auto& [server, part] : parts_) job.whole_next = job.whole_next || part.whole_next();

@@ -27,10 +27,12 @@
 #include "common/base/ids.h"
 #include "common/checkpoint/manifest.h"
 #include "proto/coordinator.pb.h"
+#include "proto/coordinator_state.pb.h"
 #include "proto/status.pb.h"
 #include "server/control/job_facts.h"
 #include "server/control/member_table.h"
 #include "server/control/saved_job.h"
+#include "server/control/saved_states.h"
 
 namespace tessera {
 
@@ -107,6 +109,15 @@ class Checkpoints {
   std::vector<DiskTask> TakeTasks();
   void Fill(absl::Time now, v1::CheckpointStatus* status) const;
 
+  // Grows with every step of the above, and with every file that is there.
+  uint64_t changes() const { return changes_; }
+  v1::CheckpointsState Save(SavedStates* saved) const;
+  //   kInvalidArgument  a stage or a checkpoint that there is none of
+  absl::Status Load(const v1::CheckpointsState& state, const SavedStates& saved);
+  // What was wanted of the disk may or may not have been done. A commit is wanted again, as the checkpoint
+  // may be whole; one that has not come so far is given up.
+  void Reconnect();
+
  private:
   struct Saved {
     MemberId member;
@@ -137,6 +148,7 @@ class Checkpoints {
   std::shared_ptr<const SavedState> open_state_;  // being committed
   std::shared_ptr<const SavedState> last_;
   std::vector<DiskTask> tasks_;
+  uint64_t changes_ = 0;
 
   // For people.
   uint64_t whole_number_ = 0;

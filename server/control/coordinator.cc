@@ -84,7 +84,7 @@ void Coordinator::OnShardMessage(ShardId server, const v1::ShardMessage& message
 
 absl::Status Coordinator::Refusal(MemberId member) {
   if (phase_ == Phase::kRunning) return absl::OkStatus();
-  untold_.erase(member);
+  changes_ += untold_.erase(member);
   return absl::FailedPreconditionError(
       outcome_.ok() ? std::string("the job has ended")
                     : absl::StrCat("the job has failed: ", outcome_.message()));
@@ -168,6 +168,7 @@ absl::StatusOr<v1::RenewReply> Coordinator::Renew(const v1::RenewRequest& reques
 
 absl::Status Coordinator::BeginTraining(MemberId member, absl::Time now) {
   TESSERA_RETURN_IF_ERROR(Admitted(member, now).status());
+  changes_ += clock_.running() ? 0 : 1;
   clock_.Start(now);
   if (!evaluation_.standing()) clock_.Resume(now);  // The job went back to a checkpoint.
   return absl::OkStatus();
@@ -250,6 +251,7 @@ void Coordinator::Fail(absl::string_view why, absl::Time now) {
 
 void Coordinator::BeginEnd(absl::Status outcome, absl::Time now) {
   phase_ = Phase::kEnding;
+  ++changes_;
   outcome_ = std::move(outcome);
   ending_since_ = now;
   clock_.End(now);
@@ -277,6 +279,7 @@ void Coordinator::Settle(absl::Time now) {
   evaluation_.OnMembers(membership_.members(), now);
   if (evaluation_.stop() && !removed_late_) {
     removed_late_ = true;
+    ++changes_;
     RemoveLate();
     membership_.OnTrainingOver();
   }
@@ -308,6 +311,7 @@ void Coordinator::Settle(absl::Time now) {
   const bool all_know = membership_.servers().AllClosed() && untold_.empty();
   if (all_know || now - ending_since_ > facts_.lease_timeout) {
     phase_ = Phase::kEnded;
+    ++changes_;
     ended_at_ = now;
     Log(LogLevel::kInfo, absl::StrCat("control: job ended outcome=\"",
                                       outcome_.ok() ? "finished" : outcome_.message(), "\""));

@@ -24,6 +24,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "proto/coordinator.pb.h"
+#include "proto/coordinator_state.pb.h"
 #include "proto/status.pb.h"
 #include "server/control/checkpoints.h"
 #include "server/control/epochs.h"
@@ -39,6 +40,17 @@ class Coordinator {
  public:
   // kInvalidArgument: the facts contradict themselves.
   static absl::StatusOr<std::unique_ptr<Coordinator>> Create(JobFacts facts, absl::Time now);
+  // The one that was saved, in another process (coordinator_state.cc): it goes on as that one would have.
+  //   kInvalidArgument  the state contradicts itself, or is of another job
+  static absl::StatusOr<std::unique_ptr<Coordinator>> Load(JobFacts facts,
+                                                           const v1::CoordinatorState& state);
+  // All of it but `run`, `term` and `saved_at`, which are of whoever keeps it.
+  v1::CoordinatorState Save() const;
+  // Grows whenever something changes that others may go by once they hear of it, or that they would not say
+  // again: what must be kept before anything is sent. Renewals and counters change it not.
+  uint64_t changes() const;
+  // After Load, in another process: all connections are gone, and leases begin anew.
+  void Reconnect(absl::Time now);
 
   // --- servers: see Membership ---
   absl::Status Attach(const v1::ServerHello& hello, absl::Time now);
@@ -74,6 +86,8 @@ class Coordinator {
 
   // Leases. Call several times per lease.
   void Tick(absl::Time now);
+  // Nobody was listening until now: nobody's lease is over because of it.
+  void ExtendLeases(absl::Time now) { membership_.ExtendLeases(now); }
   // Evaluate soon and end. A job that has not started ends at once, as failed.
   void Drain(absl::string_view reason, absl::Time now);
   // End now, as failed.
@@ -100,6 +114,7 @@ class Coordinator {
   enum class Phase { kRunning, kEnding, kEnded };
 
   Coordinator(JobFacts facts, absl::Time now);
+  absl::Status LoadAll(const v1::CoordinatorState& state, const SavedStates& saved);
   Coordinator(const Coordinator&) = delete;
 
   // Why no worker may go on; OK while the job runs.
@@ -126,8 +141,8 @@ class Coordinator {
   std::string StateWord() const;
   std::vector<std::string> WaitingFor() const;
 
-  const JobFacts facts_;
-  const absl::Time created_;
+  JobFacts facts_;  // constant after construction
+  absl::Time created_;
   JobClock clock_;
   Membership membership_;
   Epochs epochs_;
@@ -144,7 +159,12 @@ class Coordinator {
   // Workers that took part when the job failed and do not know yet.
   std::set<MemberId> untold_;
   std::vector<EvaluateAnswer> refused_;
+  uint64_t changes_ = 0;
 };
+
+// What was kept by another process, as if it had been kept at `now` of this one's clock: as long ago as things
+// were then, so long they are now. The time between is nobody's, nor the job's.
+void ShiftTimes(absl::Time now, v1::CoordinatorState* state);
 
 }  // namespace tessera
 

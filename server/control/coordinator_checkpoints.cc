@@ -120,6 +120,7 @@ void Coordinator::GoBack(absl::string_view why, absl::Time now) {
   Log(LogLevel::kWarning, absl::StrCat("control: going back step=", manifest.step,
                                        " exchange=", manifest.exchange, " why=\"", why, "\""));
   ++rollbacks_;
+  ++changes_;
   // The time was spent: it counts, but not the wait.
   clock_.Pause(now);
   checkpoints_.GoBack(manifest.step);

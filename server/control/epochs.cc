@@ -45,6 +45,7 @@ absl::StatusOr<v1::EpochCut> Epochs::Begin(const MemberRecord& asker, uint64_t e
   if (is_new) {
     TESSERA_ASSIGN_OR_RETURN(Cut cut, MakeCut(epoch, members));
     cuts_[epoch] = std::move(cut);
+    ++changes_;
   }
   const Cut& cut = cuts_[epoch];
   v1::EpochCut reply;
@@ -79,7 +80,60 @@ std::vector<SavedCut> Epochs::Save(uint64_t least, uint64_t most) const {
   return saved;
 }
 
+v1::EpochsState Epochs::SaveAll() const {
+  v1::EpochsState state;
+  for (const auto& [epoch, cut] : cuts_) {
+    v1::EpochsState::Cut& entry = *state.add_cuts();
+    entry.set_epoch(epoch);
+    entry.set_first_step(cut.first_step);
+    entry.set_steps(cut.steps);
+    entry.set_rows_total(cut.rows_total);
+    for (const Seat& seat : *cut.seats) {
+      entry.add_members(seat.member.value());
+      entry.add_ranks(static_cast<uint32_t>(seat.rank.value()));
+    }
+  }
+  for (const auto& [member, epoch] : asked_) {
+    state.add_members(member.value());
+    state.add_asked(epoch);
+  }
+  return state;
+}
+
+absl::Status Epochs::Load(const v1::EpochsState& state, const MemberTable& members) {
+  cuts_.clear();
+  asked_.clear();
+  for (const v1::EpochsState::Cut& entry : state.cuts()) {
+    const bool is_next = cuts_.empty() || entry.epoch() == cuts_.rbegin()->first + 1;
+    if (!is_next || entry.steps() == 0 || entry.ranks_size() != entry.members_size()) {
+      return absl::InvalidArgumentError(absl::StrCat("epoch ", entry.epoch(), " has ",
+                                                     entry.steps(), " steps, ",
+                                                     entry.ranks_size(), " ranks and ",
+                                                     entry.members_size(), " members"));
+    }
+    Cut& cut = cuts_[entry.epoch()];
+    auto seats = std::make_shared<std::vector<Seat>>();
+    for (int i = 0; i < entry.ranks_size(); ++i) {
+      seats->push_back({MemberId(entry.members(i)), Rank(entry.ranks(i))});
+    }
+    cut.seats = std::move(seats);
+    cut.steps = entry.steps();
+    cut.first_step = entry.first_step();
+    cut.rows_total = entry.rows_total();
+  }
+  for (int i = 0; i < std::min(state.members_size(), state.asked_size()); ++i) {
+    const MemberId member(state.members(i));
+    if (members.Find(member) == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("member ", member.value(), " began an epoch, and there is none"));
+    }
+    asked_[member] = state.asked(i);
+  }
+  return absl::OkStatus();
+}
+
 void Epochs::Restore(const std::vector<SavedCut>& cuts) {
+  ++changes_;
   cuts_.clear();
   asked_.clear();
   for (const SavedCut& saved : cuts) {

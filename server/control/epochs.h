@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "common/base/ids.h"
 #include "proto/coordinator.pb.h"
+#include "proto/coordinator_state.pb.h"
 #include "server/control/job_facts.h"
 #include "server/control/member_table.h"
 #include "server/control/saved_job.h"
@@ -36,6 +37,13 @@ class Epochs {
   // rank of a saved cut has its place. Forgets what was cut before.
   std::vector<SavedCut> Save(uint64_t least, uint64_t most) const;
   void Restore(const std::vector<SavedCut>& cuts);
+
+  // Cuts that were made, and who was told: all of it.
+  v1::EpochsState SaveAll() const;
+  //   kInvalidArgument  an epoch is missing, or has no steps
+  absl::Status Load(const v1::EpochsState& state, const MemberTable& members);
+  // Grows with every cut.
+  uint64_t changes() const { return changes_; }
 
   // The epoch in which a worker with `step` minibatches behind it is: the next one if its cut is
   // not made yet.
@@ -64,6 +72,7 @@ class Epochs {
   // By epoch, without gaps. Those that every member has finished are dropped.
   std::map<uint64_t, Cut> cuts_;
   std::map<MemberId, uint64_t> asked_;
+  uint64_t changes_ = 0;
 };
 
 }  // namespace tessera

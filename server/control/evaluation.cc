@@ -46,6 +46,7 @@ void Evaluation::AddSeat(const MemberRecord& member) {
 
 void Evaluation::Open(const v1::EvaluateRequest& request, const MemberTable& members, bool ending) {
   open_ = true;
+  ++changes_;
   arriving_ = true;
   ending_ = ending;
   ++evaluation_;
@@ -131,6 +132,7 @@ absl::Status Evaluation::OnRequest(const v1::EvaluateRequest& request, const Mem
   if (request.stage() == v1::CALIBRATE && seat == &seats_.begin()->second && !has_constants_) {
     has_constants_ = true;
     constants_ = request.constants();
+    ++changes_;
   }
   if (request.stage() == v1::SCORE) {
     seat->scored = true;
@@ -152,6 +154,7 @@ void Evaluation::OnMembers(const MemberTable& members, absl::Time now) {
     }
     if (seat.parked) replies_.push_back({seat.member, {}, true});
     it = seats_.erase(it);
+    ++changes_;
   }
   const bool lost = seats_.size() != before;
   if (seats_.empty()) {
@@ -178,6 +181,7 @@ void Evaluation::OnPlans(bool applied_by_all, absl::Time now) {
 }
 
 void Evaluation::Restart() {
+  ++changes_;
   arriving_ = true;
   seen_ = 0;
   has_constants_ = false;
@@ -204,6 +208,7 @@ void Evaluation::Advance(absl::Time now) {
     }
     arriving_ = false;
     has_constants_ = false;
+    ++changes_;
     clock_->Pause(now);
   }
   bool scored = true;
@@ -228,6 +233,7 @@ void Evaluation::Advance(absl::Time now) {
 }
 
 void Evaluation::Finish(absl::Time now) {
+  ++changes_;
   v1::HistoryEntry entry;
   double train_sum = 0, test_sum = 0;
   uint64_t train_count = 0, correct = 0, rows = 0;
@@ -281,6 +287,7 @@ void Evaluation::Finish(absl::Time now) {
 }
 
 void Evaluation::GoBack(const std::vector<v1::HistoryEntry>& history) {
+  ++changes_;
   for (const auto& [rank, seat] : seats_) {
     if (open_ && seat.parked) replies_.push_back({seat.member, {}, true});
   }

@@ -19,6 +19,7 @@
 #include "absl/time/time.h"
 #include "common/base/ids.h"
 #include "proto/coordinator.pb.h"
+#include "proto/coordinator_state.pb.h"
 #include "proto/status.pb.h"
 #include "server/control/epochs.h"
 #include "server/control/job_clock.h"
@@ -74,6 +75,14 @@ class Evaluation {
   bool stop() const { return stop_; }
   const std::vector<v1::HistoryEntry>& history() const { return history_; }
 
+  // Grows whenever a stage begins or ends: what has only arrived will be said again.
+  uint64_t changes() const { return changes_; }
+  v1::EvaluationState Save() const;
+  //   kInvalidArgument  a member or a stage that there is none of
+  absl::Status Load(const v1::EvaluationState& state, const MemberTable& members);
+  // Nobody waits for an answer any more: all who did will ask again.
+  void Reconnect();
+
  private:
   struct Seat {
     MemberId member;
@@ -118,6 +127,7 @@ class Evaluation {
   v1::EvaluateReply result_;  // of the last one that ended
   std::vector<v1::HistoryEntry> history_;
   std::vector<Reply> replies_;
+  uint64_t changes_ = 0;
 };
 
 }  // namespace tessera

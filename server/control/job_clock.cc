@@ -29,4 +29,22 @@ absl::Duration JobClock::Trained(absl::Time now) const {
   return running_ ? trained_ + (now - since_) : trained_;
 }
 
+v1::ClockState JobClock::Save() const {
+  v1::ClockState state;
+  state.set_started(started_);
+  state.set_running(running_);
+  state.set_ended(ended_);
+  state.set_since(absl::ToUnixNanos(since_));
+  state.set_trained(absl::ToInt64Nanoseconds(trained_));
+  return state;
+}
+
+void JobClock::Load(const v1::ClockState& state) {
+  started_ = state.started();
+  running_ = state.running();
+  ended_ = state.ended();
+  since_ = absl::FromUnixNanos(state.since());
+  trained_ = absl::Nanoseconds(state.trained());
+}
+
 }  // namespace tessera

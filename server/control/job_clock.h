@@ -3,6 +3,7 @@
 #define TESSERA_SERVER_CONTROL_JOB_CLOCK_H_
 
 #include "absl/time/time.h"
+#include "proto/coordinator_state.pb.h"
 
 namespace tessera {
 
@@ -23,6 +24,10 @@ class JobClock {
   bool started() const { return started_; }
   bool running() const { return running_; }
   absl::Duration Trained(absl::Time now) const;
+
+  v1::ClockState Save() const;
+  // As it was when it was saved: if it ran it has run since.
+  void Load(const v1::ClockState& state);
 
  private:
   bool started_ = false;

@@ -17,6 +17,7 @@
 #include "absl/time/time.h"
 #include "common/base/ids.h"
 #include "proto/coordinator.pb.h"
+#include "proto/coordinator_state.pb.h"
 #include "server/control/job_facts.h"
 #include "server/control/stall_watch.h"
 
@@ -123,9 +124,17 @@ class MemberTable {
   // dynamic local updates.
   uint64_t StepBudget(MemberId member) const;
 
+  void Save(v1::MembershipState* state) const;
+  //   kInvalidArgument  a member or rank that there cannot be
+  absl::Status Load(const v1::MembershipState& state);
+  // Every live member was heard just now.
+  void ExtendLeases(absl::Time now);
+
  private:
   absl::Status Check(const v1::JoinRequest& request) const;
   absl::Status CheckRows(const v1::JoinRequest& request) const;
+
+  static absl::StatusOr<MemberRecord> LoadRecord(const v1::MemberState& state);
 
   const JobFacts& facts_;
   std::map<MemberId, MemberRecord> records_;

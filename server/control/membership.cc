@@ -36,6 +36,7 @@ absl::Status Membership::Attach(const v1::ServerHello& hello, absl::Time now) {
   absl::Status attached = servers_.Attach(hello, started_, now);
   if (absl::IsFailedPrecondition(attached) && !failure_ && !facts_.replicated) {
     failure_ = std::string(attached.message());
+    ++changes_;
   }
   TESSERA_RETURN_IF_ERROR(attached);
   if (owners_) ++server_list_generation_;
@@ -55,7 +56,10 @@ absl::Status Membership::Attach(const v1::ServerHello& hello, absl::Time now) {
     state.set_withdraw(open_ ? open_->agreement.number() - 1 : last_proposal_);
     if (const std::optional<ShardId> donor = DonorFor(server); donor.has_value()) {
       state.set_copy_from(servers_.at(*donor).address);
-      if (!is_known || is_other) ++server_list_generation_;
+      if (!is_known || is_other) {
+        ++server_list_generation_;
+        ++changes_;
+      }
     }
     if (checkpoint_order_) *state.mutable_checkpoint() = *checkpoint_order_;
     outbox_.push_back({ShardId(hello.rank()), state});
@@ -129,6 +133,7 @@ void Membership::OnRemoved(const v1::PlanApplied::Removed& removed, ShardId serv
 void Membership::CountPartialPush(MemberRecord* member) {
   if (member->last_counted.size() != member->counted_by.size()) return;
   member->counted_by.clear();
+  ++changes_;
   for (const auto& [other, exchange] : member->last_counted) {
     if (exchange == member->last_counted.begin()->second) continue;
     ++partial_pushes_;
@@ -190,10 +195,11 @@ void Membership::Remove(MemberId member, MemberState how, absl::string_view why)
       absl::StrCat("control: worker ", how == MemberState::kLeft ? "left" : "removed",
                    " worker=", record.rank.value(), " member=", member.value(), " why=\"", why,
                    "\" members=", members_.Counted().size()));
-  if (was == MemberState::kProposed) {
+  if (was == MemberState::kProposed && open_) {
     v1::PlanMessage message;
     message.set_withdraw(open_->agreement.number());
     open_.reset();
+    ++changes_;
     SendToAll(message);
   } else if (IsCounted(was) && !(training_over_ && how == MemberState::kLeft)) {
     if (facts_.subnets) members_.Find(member)->site_until = Exchange(0);
@@ -209,6 +215,7 @@ void Membership::SetReport(MemberId member, const v1::WorkerReport& report) {
   TESSERA_CHECK(record != nullptr);
   record->report = report;
   record->report->set_rank(record->rank.value());
+  ++changes_;
 }
 
 void Membership::Tick(absl::Time now) {
@@ -254,30 +261,6 @@ void Membership::Tick(absl::Time now) {
   }
   // What members say of their speed comes with renewals; this is often enough.
   if (facts_.parts_by_speed) ProposeNext();
-}
-
-void Membership::Drain() {
-  if (drain_wanted_) return;
-  drain_wanted_ = true;
-  for (MemberRecord* waiting : members_.In(MemberState::kWaiting)) {
-    Remove(waiting->member, MemberState::kLeft, "the job is ending");
-  }
-  if (open_ && open_->joiner != MemberId()) {
-    Remove(open_->joiner, MemberState::kLeft, "the job is ending");
-  }
-  ProposeNext();
-}
-
-void Membership::CloseServers(absl::string_view failure) {
-  if (closed_) return;
-  closed_ = true;
-  closed_failure_ = std::string(failure);
-  if (owners_) owners_->End(failure);
-  open_.reset();
-  v1::PlanMessage message;
-  message.set_drain(true);
-  message.set_failure(closed_failure_);
-  SendToAll(message);
 }
 
 void Membership::TryStart() {
@@ -356,6 +339,7 @@ v1::Proposal Membership::ProposalText() const {
 
 void Membership::SendPlan(uint64_t settled) {
   generation_ = generation_.Next();
+  ++changes_;
   v1::PlanMessage message = PlanText();
   if (settled != 0) message.set_withdraw(settled);
   Log(LogLevel::kInfo, absl::StrCat("control: plan generation=", generation_.value(),
@@ -364,6 +348,7 @@ void Membership::SendPlan(uint64_t settled) {
 }
 
 void Membership::SendProposal(uint64_t replaced) {
+  ++changes_;
   v1::PlanMessage message;
   *message.mutable_propose() = ProposalText();
   if (replaced != 0) message.set_withdraw(replaced);
@@ -377,6 +362,7 @@ void Membership::SendToAll(const v1::PlanMessage& message) {
 }
 
 void Membership::Settle() {
+  ++changes_;
   const Exchange agreed = open_->agreement.proposed();
   if (open_->recut) {
     BeginSites(agreed, open_->shares);
@@ -437,6 +423,7 @@ void Membership::ProposeNext() {
       // Nobody waits for anybody: each stops where it is.
       drain_exchange_ = Exchange(1);
       drain_released_ = true;
+      ++changes_;
       return;
     }
   } else if (AwaitsRecut()) {
@@ -478,18 +465,6 @@ void Membership::ProposeNext() {
     if (!servers_.IsHere(ShardId(i))) open_->agreement.Drop(ShardId(i));
   }
   SendProposal(0);
-}
-
-void Membership::ReleaseDrain() {
-  if (!drain_agreed_ || drain_released_) return;
-  for (const MemberRecord* member : members_.Counted()) {
-    if (member->drain_seen != drain_exchange_.value()) return;
-  }
-  drain_released_ = true;
-  v1::PlanMessage message;
-  message.set_withdraw(open_->agreement.number());
-  open_.reset();
-  SendToAll(message);
 }
 
 std::vector<Outgoing> Membership::TakeOutbox() { return std::exchange(outbox_, {}); }

@@ -42,6 +42,7 @@
 #include "server/control/member_table.h"
 #include "server/control/parts.h"
 #include "server/control/saved_job.h"
+#include "server/control/saved_states.h"
 #include "server/control/server_table.h"
 #include "server/control/shard_owners.h"
 
@@ -81,7 +82,10 @@ class Membership {
   void Remove(MemberId member, MemberState how, absl::string_view why);
   // Training is over: members that leave now need no plan without them, which is much work where
   // there are thousands.
-  void OnTrainingOver() { training_over_ = true; }
+  void OnTrainingOver() {
+    training_over_ = true;
+    ++changes_;
+  }
   void SetReport(MemberId member, const v1::WorkerReport& report);
 
   // Ends leases. A lost server is told by failure().
@@ -99,7 +103,10 @@ class Membership {
   void DropCheckpoint();
   // Where the job goes back to when a server is lost; nullptr: nowhere. From the start on: what it begins
   // from.
-  void SetSaved(std::shared_ptr<const SavedState> saved) { saved_ = std::move(saved); }
+  void SetSaved(std::shared_ptr<const SavedState> saved) {
+    saved_ = std::move(saved);
+    ++changes_;
+  }
   // Begins from saved_, or again from there: whoever was a member is none.
   void GoBack();
   bool CanGoBack() const { return saved_ != nullptr && !training_over_ && !drain_wanted_ && !closed_; }
@@ -152,6 +159,18 @@ class Membership {
   uint64_t partial_pushes() const { return partial_pushes_; }
 
   std::vector<Outgoing> TakeOutbox();
+
+  // --- another process goes on in this one's place (membership_state.cc) ---
+
+  // Grows whenever something changes that others go by, or that nobody would say again.
+  uint64_t changes() const { return changes_ + members_.changes() + servers_.changes(); }
+  void Save(SavedStates* saved, v1::MembershipState* state) const;
+  //   kInvalidArgument  it contradicts itself, or is of another job
+  absl::Status Load(const v1::MembershipState& state, const SavedStates& saved);
+  // No server is connected any more, and all leases begin anew.
+  void Reconnect(absl::Time now);
+  // As if all had been heard just now.
+  void ExtendLeases(absl::Time now);
 
  private:
   struct OpenProposal {
@@ -239,6 +258,7 @@ class Membership {
   bool paused_ = false;
   std::optional<std::string> failure_;
   std::vector<Outgoing> outbox_;
+  uint64_t changes_ = 0;
 };
 
 }  // namespace tessera

@@ -19,6 +19,7 @@ constexpr int kRejoinLeases = 3;
 void Membership::ProposeCheckpoint(Exchange first) {
   if (open_ && open_->checkpoint) return;
   checkpoint_first_ = first;
+  ++changes_;
   ProposeNext();
 }
 
@@ -26,6 +27,7 @@ void Membership::OrderCheckpoint(const v1::CheckpointOrder& order) {
   checkpoint_first_.reset();
   agreed_checkpoint_.reset();
   checkpoint_order_ = order;
+  ++changes_;
   v1::PlanMessage message;
   *message.mutable_checkpoint() = order;
   if (open_ && open_->checkpoint) {
@@ -37,6 +39,7 @@ void Membership::OrderCheckpoint(const v1::CheckpointOrder& order) {
 }
 
 void Membership::DropCheckpoint() {
+  changes_ += checkpoint_first_ || agreed_checkpoint_ || checkpoint_order_ ? 1 : 0;
   checkpoint_first_.reset();
   agreed_checkpoint_.reset();
   checkpoint_order_.reset();
@@ -44,18 +47,23 @@ void Membership::DropCheckpoint() {
   v1::PlanMessage message;
   message.set_withdraw(open_->agreement.number());
   open_.reset();
+  ++changes_;
   SendToAll(message);
   ProposeNext();
 }
 
 uint64_t Membership::MarkTold(MemberId member, uint64_t number) {
   MemberRecord* const record = members_.Find(member);
-  if (!record->told_checkpoint) record->told_checkpoint = number;
+  if (!record->told_checkpoint) {
+    record->told_checkpoint = number;
+    ++changes_;
+  }
   return *record->told_checkpoint;
 }
 
 void Membership::OnServerLost(ShardId server, absl::string_view why) {
   if (paused_ && servers_.IsLost(server)) return;
+  ++changes_;
   servers_.SetGone(server);
   const std::string told = absl::StrCat("server ", server.value(), " is gone: ", why);
   if (CanGoBack()) {
@@ -75,6 +83,7 @@ void Membership::OnServerBack(ShardId server) {
     if (servers_.IsLost(ShardId(i))) return;
   }
   paused_ = false;
+  ++changes_;
 }
 
 bool Membership::AllHere() const {
@@ -99,6 +108,7 @@ void Membership::LimitRejoining(absl::Time now) {
 }
 
 void Membership::GoBack() {
+  ++changes_;
   rejoin_until_ = absl::InfiniteFuture();
   std::set<Rank> rejoining;
   for (const auto& [id, record] : members_.all()) {
@@ -146,6 +156,7 @@ v1::RestoreOrder Membership::RestoreText() const {
 void Membership::OnRestored(ShardId server, const v1::RestoreReply& reply, absl::Time now) {
   if (!reply.error().empty()) {
     if (!failure_) failure_ = absl::StrCat("server ", server.value(), ": ", reply.error());
+    ++changes_;
     return;
   }
   servers_.OnRestored(server, Generation(reply.generation()), now);

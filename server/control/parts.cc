@@ -77,9 +77,22 @@ void Parts::Begin(Exchange first, const MemberTable& members, const std::optiona
       absl::StrCat("control: parts first_exchange=", first.value(), " shares=", text));
 }
 
-void Parts::Fill(v1::Plan* plan) const {
+void Parts::Fill(v1::Plan* plan) const { Save(plan->mutable_shares()); }
+
+void Parts::Load(const google::protobuf::RepeatedPtrField<v1::PartShares>& state) {
+  shares_.clear();
+  for (const v1::PartShares& entry : state) {
+    PartShares& shares = shares_.emplace_back();
+    shares.first = Exchange(entry.first_exchange());
+    for (int i = 0; i < std::min(entry.members_size(), entry.shares_size()); ++i) {
+      shares.of.push_back({MemberId(entry.members(i)), entry.shares(i)});
+    }
+  }
+}
+
+void Parts::Save(google::protobuf::RepeatedPtrField<v1::PartShares>* state) const {
   for (const PartShares& shares : shares_) {
-    v1::PartShares& entry = *plan->add_shares();
+    v1::PartShares& entry = *state->Add();
     entry.set_first_exchange(shares.first.value());
     for (const auto& [member, share] : shares.of) {
       entry.add_members(member.value());

@@ -38,6 +38,9 @@ class Parts {
 
   void Fill(v1::Plan* plan) const;
 
+  void Save(google::protobuf::RepeatedPtrField<v1::PartShares>* state) const;
+  void Load(const google::protobuf::RepeatedPtrField<v1::PartShares>& state);
+
   // The part of the hidden neurons that is the member's by what was last agreed; 0: none.
   double PartOf(MemberId member) const;
 

@@ -25,11 +25,15 @@ v1::ServerList Membership::ServerListText() const {
 void Membership::LoseServer(ShardId server, absl::string_view why) {
   servers_.SetGone(server);
   ++server_list_generation_;
+  ++changes_;
   Log(LogLevel::kWarning,
       absl::StrCat("control: server removed rank=", server.value(), " why=\"", why, "\""));
-  v1::PlanMessage refusal;
-  refusal.set_refuse(absl::StrCat("server ", server.value(), " was removed: ", why));
-  outbox_.push_back({server, refusal});
+  // Without a connection it hears it when it comes back; whoever comes in its place is not meant.
+  if (servers_.at(server).attached) {
+    v1::PlanMessage refusal;
+    refusal.set_refuse(absl::StrCat("server ", server.value(), " was removed: ", why));
+    outbox_.push_back({server, refusal});
+  }
   if (const MemberRecord* beside = members_.LiveAt(Rank(server.value())); beside != nullptr) {
     Remove(beside->member, MemberState::kLost, why);
   }

@@ -49,6 +49,7 @@ absl::Status ServerTable::Attach(const v1::ServerHello& hello, bool started, abs
     }
     if (started && !facts_.replicated && !record.handed_over) {
       record.gone = true;
+      ++changes_;
       return absl::FailedPreconditionError(
           absl::StrCat(who, " is gone: it was restarted at ", hello.address(),
                        " and its parameters are lost; start the job again"));
@@ -59,6 +60,7 @@ absl::Status ServerTable::Attach(const v1::ServerHello& hello, bool started, abs
     record = ServerRecord();
     record.counters = std::move(counters);
   }
+  ++changes_;
   if (!started) record.ready = true;
   record.known = true;
   record.attached = true;
@@ -82,6 +84,7 @@ void ServerTable::OnCounters(ShardId server, const v1::ServerCounters& counters,
   if (record.counters.closing()) return;
   record.counters = counters;
   record.counters_at = now;
+  changes_ += counters.closing() ? 1 : 0;
 }
 
 void ServerTable::OnApplied(ShardId server, Generation generation, absl::Time now) {
@@ -94,6 +97,7 @@ void ServerTable::OnRestored(ShardId server, Generation generation, absl::Time n
   ServerRecord& record = records_[server.value()];
   record.last_heard = now;
   record.restored = std::max(record.restored, generation);
+  ++changes_;
 }
 
 bool ServerTable::AllRestored(Generation generation) const {
@@ -103,6 +107,7 @@ bool ServerTable::AllRestored(Generation generation) const {
 }
 
 void ServerTable::GoBack() {
+  ++changes_;
   for (ServerRecord& record : records_) {
     if (record.gone || !record.attached) {
       record = ServerRecord();
@@ -141,9 +146,13 @@ void ServerTable::HandOver(ShardId server, absl::Time now) {
   record.attached = false;
   record.handed_over = true;
   record.last_heard = now;
+  ++changes_;
 }
 
-void ServerTable::Forget(ShardId server) { records_[server.value()] = ServerRecord(); }
+void ServerTable::Forget(ShardId server) {
+  records_[server.value()] = ServerRecord();
+  ++changes_;
+}
 
 bool ServerTable::AllKnown() const { return Unknown().empty(); }
 
@@ -183,6 +192,60 @@ Exchange ServerTable::HighestCommitted() const {
     highest = std::max(highest, Exchange(record.counters.exchange_committed()));
   }
   return highest;
+}
+
+void ServerTable::Save(v1::MembershipState* state) const {
+  for (const ServerRecord& record : records_) {
+    v1::ServerState& server = *state->add_servers();
+    server.set_known(record.known);
+    server.set_ready(record.ready);
+    server.set_gone(record.gone);
+    server.set_life(record.life);
+    server.set_address(record.address);
+    server.set_parameter_bytes(record.parameter_bytes);
+    server.set_applied(record.applied.value());
+    server.set_restored(record.restored.value());
+    *server.mutable_counters() = record.counters;
+    server.set_counters_at(absl::ToUnixNanos(record.counters_at));
+    server.set_attached(record.attached);
+    server.set_last_heard(absl::ToUnixNanos(record.last_heard));
+  }
+}
+
+absl::Status ServerTable::Load(const v1::MembershipState& state) {
+  const int count = state.servers_size();
+  const bool is_right = facts_.replicated ? count >= 1 && count <= static_cast<int>(kServersMax)
+                                          : count == facts_.servers;
+  if (!is_right) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("servers are ", count, ", want ", facts_.servers));
+  }
+  records_.clear();
+  for (const v1::ServerState& server : state.servers()) {
+    ServerRecord& record = records_.emplace_back();
+    record.known = server.known();
+    record.ready = server.ready();
+    record.gone = server.gone();
+    record.life = server.life();
+    record.address = server.address();
+    record.parameter_bytes = server.parameter_bytes();
+    record.applied = Generation(server.applied());
+    record.restored = Generation(server.restored());
+    record.counters = server.counters();
+    record.counters_at = absl::FromUnixNanos(server.counters_at());
+    record.attached = server.attached();
+    record.last_heard = absl::FromUnixNanos(server.last_heard());
+  }
+  return absl::OkStatus();
+}
+
+void ServerTable::Reconnect(absl::Time now) {
+  for (ServerRecord& record : records_) record.attached = false;
+  ExtendLeases(now);
+}
+
+void ServerTable::ExtendLeases(absl::Time now) {
+  for (ServerRecord& record : records_) record.last_heard = now;
 }
 
 Exchange ServerTable::LeastCommitted() const {

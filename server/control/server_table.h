@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "common/base/ids.h"
 #include "proto/coordinator.pb.h"
+#include "proto/coordinator_state.pb.h"
 #include "server/control/job_facts.h"
 
 namespace tessera {
@@ -68,11 +69,18 @@ class ServerTable {
   void SetGone(ShardId server) {
     records_[server.value()].gone = true;
     records_[server.value()].handed_over = false;
+    ++changes_;
   }
   // Its standby leads from now on, and has a lease to say so.
   void HandOver(ShardId server, absl::Time now);
-  void SetBack(ShardId server) { records_[server.value()].gone = false; }
-  void SetReady(ShardId server) { records_[server.value()].ready = true; }
+  void SetBack(ShardId server) {
+    records_[server.value()].gone = false;
+    ++changes_;
+  }
+  void SetReady(ShardId server) {
+    records_[server.value()].ready = true;
+    ++changes_;
+  }
   // It takes part: pushes go to it.
   bool IsHere(ShardId server) const {
     return server.value() < records_.size() && Counts(records_[server.value()]);
@@ -99,6 +107,15 @@ class ServerTable {
   Exchange HighestCommitted() const;
   Exchange LeastCommitted() const;
 
+  // What others go by has changed: who is here and what each has said for good.
+  uint64_t changes() const { return changes_; }
+  void Save(v1::MembershipState* state) const;
+  //   kInvalidArgument  there cannot be so many servers
+  absl::Status Load(const v1::MembershipState& state);
+  // No connection stands any more, and leases begin anew.
+  void Reconnect(absl::Time now);
+  void ExtendLeases(absl::Time now);
+
  private:
   absl::Status CheckRank(uint32_t rank, bool started) const;
   bool Counts(const ServerRecord& record) const {
@@ -107,6 +124,7 @@ class ServerTable {
 
   const JobFacts& facts_;
   std::vector<ServerRecord> records_;
+  uint64_t changes_ = 0;
 };
 
 }  // namespace tessera

@@ -82,6 +82,7 @@ void CoreAgreement::Take(ShardId server, const CoreReport& report) {
 }
 
 void CoreAgreement::Begin(uint64_t core) {
+  ++changes_;
   core_ = core;
   stage_ = CoreStage::kSums;
   answered_.assign(answered_.size(), false);
@@ -95,6 +96,7 @@ bool CoreAgreement::IsIn(const BucketRange& range) const {
 }
 
 void CoreAgreement::Advance() {
+  ++changes_;
   answered_.assign(answered_.size(), false);
   CoreQuestion next = questions_.front();
   const uint64_t wanted = options_.core_entries;

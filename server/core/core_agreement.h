@@ -7,8 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "common/base/ids.h"
 #include "common/keyset/significance.h"
+#include "proto/coordinator_state.pb.h"
 #include "server/core/core_words.h"
 
 namespace tessera {
@@ -37,6 +39,12 @@ class CoreAgreement {
   uint64_t core() const { return core_; }
   std::optional<uint64_t> selected() const { return selected_; }
 
+  // Grows with every stage: the reports of one that is not over will be said again.
+  uint64_t changes() const { return changes_; }
+  v1::CoreAgreementState Save() const;
+  //   kInvalidArgument  it is of another model, or of other servers
+  absl::Status Load(const v1::CoreAgreementState& state);
+
  private:
   bool IsSound(const CoreReport& report) const;
   void Take(ShardId server, const CoreReport& report);
@@ -62,6 +70,7 @@ class CoreAgreement {
   std::vector<uint64_t> counts_;
   std::vector<std::vector<uint64_t>> ties_;
   uint64_t above_ = 0;  // entries that are core for certain
+  uint64_t changes_ = 0;
 };
 
 }  // namespace tessera

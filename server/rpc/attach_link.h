@@ -7,8 +7,11 @@
 //   4. On drain: send the last counters, with the hash of the parameters, and close.
 //
 // A broken connection is made anew; the coordinator repeats its plan, and applying it twice is
-// harmless. A server that has not heard the coordinator for a lease ends: another coordinator may
-// be in charge.
+// harmless.
+//
+// A server that has not heard the coordinator for a lease stands still, as the others may have gone on
+// without it: on_away. It ends once the coordinator has been away for as long as CoordinatorWord says. It
+// believes no coordinator of an earlier term than it has heard of, and none of another run of the job.
 #ifndef TESSERA_SERVER_RPC_ATTACH_LINK_H_
 #define TESSERA_SERVER_RPC_ATTACH_LINK_H_
 
@@ -34,6 +37,9 @@ class AttachLink {
   struct Options {
     // The coordinator's, host:port.
     std::string coordinator;
+    // Where servers elect the coordinator: its address now, asked before every connection; empty: there is
+    // none. Called on a thread of the link, may block for a second.
+    std::function<std::string()> find_coordinator;
     // `life` is drawn here; layout_hash and parameter_bytes come from the shard.
     uint32_t rank = 0;
     // Where the job keeps standbys: ServerHello.lead_term.
@@ -58,6 +64,8 @@ class AttachLink {
     // Goes back to a checkpoint; `done` is called by any thread. Orders that come later find the other
     // shard. Where it fails the server had better end.
     std::function<void(const v1::RestoreOrder&, std::function<void(absl::Status)> done)> restore;
+    // The coordinator is away for longer than a lease, or it is back. Called on a thread of the link.
+    std::function<void(bool is_away)> on_away;
     // Called once, on a thread of the link, when the link has ended by itself:
     //   OK                   the job has ended, all is reported
     //   kUnavailable         the coordinator was lost
@@ -74,6 +82,10 @@ class AttachLink {
 
   // What a server that is not the coordinator's can say of the job: itself.
   v1::JobStatus OwnStatus() const;
+  // The last one that was heard.
+  v1::CoordinatorWord word() const;
+  // host:port, as far as it is known.
+  std::string coordinator() const;
 
  private:
   struct State;

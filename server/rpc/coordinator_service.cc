@@ -39,8 +39,6 @@ class AttachCall final : public grpc::ServerBidiReactor<v1::ShardMessage, v1::Pl
       context_->TryCancel();  // No server of ours.
     } else {
       live_->OnShardMessage(*hello_, this, incoming_);
-      // So that the server knows that the coordinator lives.
-      if (incoming_.has_counters()) Send(v1::PlanMessage());
     }
     incoming_.Clear();
     StartRead(&incoming_);
@@ -65,12 +63,17 @@ class AttachCall final : public grpc::ServerBidiReactor<v1::ShardMessage, v1::Pl
             : absl::InvalidArgumentError("attach: first message has no hello, want one");
     if (attached.ok()) {
       attached = live_->Attach(incoming_.hello(), this,
-                               [this](const v1::PlanMessage& message) { Send(message); });
+                               [this](const v1::PlanMessage* message) { Send(message); });
     }
     if (attached.ok()) {
       hello_ = incoming_.hello();
       if (incoming_.leaves()) live_->OnShardMessage(*hello_, this, incoming_);
       return true;
+    }
+    if (absl::IsUnavailable(attached)) {
+      // The server is to look for the coordinator elsewhere.
+      Finish(ToGrpc(attached));
+      return false;
     }
     Log(LogLevel::kWarning,
         absl::StrCat("control: server refused why=\"", attached.message(), "\""));
@@ -80,14 +83,14 @@ class AttachCall final : public grpc::ServerBidiReactor<v1::ShardMessage, v1::Pl
     return false;
   }
 
-  void Send(const v1::PlanMessage& message) {
+  void Send(const v1::PlanMessage* message) {
     absl::MutexLock lock(&mutex_);
     if (finished_) return;
-    if (queue_.size() >= kPlanQueueMax) {
+    if (message == nullptr || queue_.size() >= kPlanQueueMax) {
       context_->TryCancel();
       return;
     }
-    queue_.push_back(message);
+    queue_.push_back(*message);
     if (queue_.size() == 1) WriteNext();
   }
 
@@ -151,7 +154,7 @@ grpc::ServerUnaryReactor* Answer(LiveCoordinator* live, grpc::CallbackServerCont
                                  const Request& request, Reply* reply, Event event) {
   const absl::Status texts = CheckTexts(request);
   if (!texts.ok()) return Finished(context, texts);
-  return Finished(context, TakeReply(live->Run(event), reply));
+  return Finished(context, TakeReply(live->Run(request.run(), event), reply));
 }
 
 }  // namespace
@@ -164,17 +167,27 @@ grpc::ServerBidiReactor<v1::ShardMessage, v1::PlanMessage>* CoordinatorService::
 grpc::ServerUnaryReactor* CoordinatorService::Join(grpc::CallbackServerContext* context,
                                                    const v1::JoinRequest* request,
                                                    v1::JoinReply* reply) {
-  return Answer(live_, context, *request, reply, [&](Coordinator& coordinator, absl::Time now) {
-    return coordinator.Join(*request, now);
+  if (const absl::Status texts = CheckTexts(*request); !texts.ok()) return Finished(context, texts);
+  // A worker that waits for the start of a run which is no more waits for that of this one.
+  v1::JoinRequest asked = *request;
+  const v1::CoordinatorWord word = live_->word();
+  if (asked.run() != 0 && asked.run() != word.run()) asked.set_member(0);
+  auto joined = live_->Run([&](Coordinator& coordinator, absl::Time now) {
+    return coordinator.Join(asked, now);
   });
+  if (joined.ok()) *joined->mutable_word() = word;
+  return Finished(context, TakeReply(std::move(joined), reply));
 }
 
 grpc::ServerUnaryReactor* CoordinatorService::Renew(grpc::CallbackServerContext* context,
                                                     const v1::RenewRequest* request,
                                                     v1::RenewReply* reply) {
-  return Answer(live_, context, *request, reply, [&](Coordinator& coordinator, absl::Time now) {
+  if (const absl::Status texts = CheckTexts(*request); !texts.ok()) return Finished(context, texts);
+  auto renewed = live_->Run(request->run(), [&](Coordinator& coordinator, absl::Time now) {
     return coordinator.Renew(*request, now);
   });
+  if (renewed.ok()) *renewed->mutable_word() = live_->word();
+  return Finished(context, TakeReply(std::move(renewed), reply));
 }
 
 grpc::ServerUnaryReactor* CoordinatorService::BeginTraining(

@@ -22,6 +22,10 @@ absl::Status DataPlane::CheckJob(absl::string_view where, const v1::Caller& call
 
 absl::Status DataPlane::CheckCaller(absl::string_view where, const v1::Caller& caller) const {
   TESSERA_RETURN_IF_ERROR(CheckJob(where, caller));
+  if (away_.load(std::memory_order_relaxed)) {
+    return absl::UnavailableError(
+        absl::StrCat(where, ": this server waits for the coordinator, which is away"));
+  }
   if (caller.member() == 0) {
     return absl::FailedPreconditionError(
         absl::StrCat(where, ": member is 0, want the number that JoinReply gave; join first"));
@@ -81,11 +85,18 @@ void DataPlanes::SetGeneration(Generation generation) {
   for (const auto& [shard, plane] : planes_) plane->SetGeneration(generation);
 }
 
+void DataPlanes::SetAway(bool away) {
+  absl::MutexLock lock(&mutex_);
+  away_ = away;
+  for (const auto& [shard, plane] : planes_) plane->SetAway(away);
+}
+
 DataPlane* DataPlanes::Add(ShardThread* shard) {
   absl::MutexLock lock(&mutex_);
   std::unique_ptr<DataPlane>& plane = planes_[shard->shard_id()];
   if (plane != nullptr) return plane.get();
   plane = std::make_unique<DataPlane>(shard, job_digest_, generation_);
+  plane->SetAway(away_);
   return plane.get();
 }
 

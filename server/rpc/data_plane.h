@@ -65,9 +65,14 @@ class DataPlane {
     generation_.store(generation.value(), std::memory_order_relaxed);
   }
 
+  // This server has not heard the coordinator for a lease: the others may have gone on without it, and nobody
+  // is to train with what it has.
+  void SetAway(bool away) { away_.store(away, std::memory_order_relaxed); }
+
   // Is this a worker of this job? `where` begins the message.
   //   kInvalidArgument     another job
   //   kFailedPrecondition  no member, or of an older generation
+  //   kUnavailable         the coordinator is away
   absl::Status CheckCaller(absl::string_view where, const v1::Caller& caller) const;
   // Only of this job? kInvalidArgument: no.
   absl::Status CheckJob(absl::string_view where, const v1::Caller& caller) const;
@@ -92,6 +97,7 @@ class DataPlane {
   ShardThread* const shard_;
   const std::string job_digest_;
   std::atomic<uint64_t> generation_;
+  std::atomic<bool> away_{false};
   std::atomic<uint64_t> pull_payload_bytes_{0};
   std::atomic<uint64_t> pull_wire_bytes_{0};
   std::atomic<uint64_t> push_payload_bytes_{0};
@@ -118,6 +124,7 @@ class DataPlanes {
   absl::StatusOr<DataPlane*> Find(absl::string_view where, const v1::Caller& caller) const;
   // Of all that there are and will be.
   void SetGeneration(Generation generation);
+  void SetAway(bool away);
   DataPlaneTraffic traffic() const;
   // Pushes whose header has not come and that may have to give way, by host (NumberOfHost).
   CallLimit& half_open_pushes() { return half_open_pushes_; }
@@ -128,6 +135,7 @@ class DataPlanes {
   CallLimit half_open_pushes_;
   mutable absl::Mutex mutex_;
   Generation generation_ ABSL_GUARDED_BY(mutex_);
+  bool away_ ABSL_GUARDED_BY(mutex_) = false;
   std::map<ShardId, std::unique_ptr<DataPlane>> planes_ ABSL_GUARDED_BY(mutex_);
 };
 

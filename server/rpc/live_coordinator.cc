@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/log.h"
 #include "common/base/steady_clock.h"
 
 namespace tessera {
@@ -11,13 +13,14 @@ namespace tessera {
 absl::StatusOr<std::unique_ptr<LiveCoordinator>> LiveCoordinator::Create(JobFacts facts) {
   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Coordinator> coordinator,
                            Coordinator::Create(std::move(facts), SteadyNow()));
-  return absl::WrapUnique(new LiveCoordinator(std::move(coordinator)));
+  auto live = std::make_unique<LiveCoordinator>(coordinator->facts().lease_timeout);
+  TESSERA_RETURN_IF_ERROR(live->Install(std::move(coordinator), {}, nullptr));
+  return live;
 }
 
-LiveCoordinator::LiveCoordinator(std::unique_ptr<Coordinator> coordinator)
-    : tick_(std::clamp(coordinator->facts().lease_timeout / 8, absl::Milliseconds(10),
-                       absl::Milliseconds(250))),
-      coordinator_(std::move(coordinator)) {
+LiveCoordinator::LiveCoordinator(absl::Duration lease_timeout)
+    : lease_timeout_(lease_timeout),
+      tick_(std::clamp(lease_timeout / 8, absl::Milliseconds(10), absl::Milliseconds(250))) {
   ticker_ = std::thread([this] { Tick(); });
 }
 
@@ -26,19 +29,113 @@ LiveCoordinator::~LiveCoordinator() {
   ticker_.join();
 }
 
+absl::Status LiveCoordinator::Install(std::unique_ptr<Coordinator> coordinator,
+                                      const v1::CoordinatorWord& word, StateStore* store) {
+  absl::MutexLock lock(&mutex_);
+  TESSERA_CHECK(coordinator_ == nullptr);
+  coordinator_ = std::move(coordinator);
+  word_ = word;
+  store_ = store;
+  // The term is kept before anybody hears of it.
+  kept_ = coordinator_->changes() - 1;
+  TESSERA_RETURN_IF_ERROR(Keep());
+  Answers none = Dispatch();
+  TESSERA_CHECK(none.empty());  // Nobody has asked yet.
+  return absl::OkStatus();
+}
+
+void LiveCoordinator::Vacate(absl::string_view why) {
+  Answers gone;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (coordinator_ == nullptr) return;
+    Log(LogLevel::kWarning, absl::StrCat("control: the coordinator is here no longer term=",
+                                         word_.term(), " why=\"", why, "\""));
+    Clear();
+    gone = std::exchange(gone_, {});
+  }
+  Deliver(std::move(gone));
+}
+
+// What the state machine wanted sent goes with it.
+void LiveCoordinator::Clear() {
+  coordinator_.reset();
+  store_ = nullptr;
+  end_.Notify();
+  for (auto& [server, sink] : sinks_) sink.send(nullptr);
+  sinks_.clear();
+  for (auto& [member, waiter] : waiters_) {
+    gone_.push_back({std::move(waiter.done), absl::UnavailableError("the coordinator is gone")});
+  }
+  waiters_.clear();
+}
+
+absl::Status LiveCoordinator::Check(uint64_t run) const {
+  if (coordinator_ == nullptr) {
+    return absl::UnavailableError("the coordinator is not here");
+  }
+  if (store_ != nullptr && !store_->IsHeld(SteadyNow())) {
+    return absl::UnavailableError("the coordinator is not sure whether another one has taken over");
+  }
+  if (run == 0 || run == word_.run()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "the caller is of another run of this job, which was begun anew; start it again");
+}
+
+absl::Status LiveCoordinator::Keep() {
+  if (store_ == nullptr || coordinator_->changes() == kept_) return absl::OkStatus();
+  v1::CoordinatorState state = coordinator_->Save();
+  state.set_run(word_.run());
+  state.set_term(word_.term());
+  state.set_saved_at(absl::ToUnixNanos(SteadyNow()));
+  const absl::Status written = store_->Write(state);
+  if (written.ok()) {
+    kept_ = coordinator_->changes();
+    return absl::OkStatus();
+  }
+  Clear();
+  return absl::UnavailableError(
+      absl::StrCat("the coordinator cannot keep its state: ", written.message()));
+}
+
+void LiveCoordinator::TellVacated(const absl::Status& why) {
+  Answers gone;
+  std::function<void(absl::Status)> tell;
+  {
+    absl::MutexLock lock(&mutex_);
+    gone = std::exchange(gone_, {});
+    tell = on_vacated_;
+  }
+  Log(LogLevel::kWarning,
+      absl::StrCat("control: the coordinator is here no longer why=\"", why.message(), "\""));
+  Deliver(std::move(gone));
+  if (tell) tell(why);
+}
+
 void LiveCoordinator::Tick() {
+  absl::Time last = SteadyNow();
   while (!stop_.WaitFor(tick_)) {
-    Run([](Coordinator& coordinator, absl::Time now) {
+    (void)Run([&](Coordinator& coordinator, absl::Time now) {
+      // This process did not run: others may have spoken, and nobody was listening.
+      if (now - last > lease_timeout_ / 2) {
+        Log(LogLevel::kWarning,
+            absl::StrCat("control: did not run for ms=", absl::ToInt64Milliseconds(now - last),
+                         ", leases begin anew"));
+        coordinator.ExtendLeases(now);
+      }
       coordinator.Tick(now);
-      return 0;
+      return absl::OkStatus();
     });
+    last = SteadyNow();
   }
 }
 
 LiveCoordinator::Answers LiveCoordinator::Dispatch() {
+  Answers answers;
+  if (coordinator_ == nullptr) return answers;
   for (Outgoing& outgoing : coordinator_->TakeOutbox()) {
     auto sink = sinks_.find(outgoing.server);
-    if (sink != sinks_.end()) sink->second.send(outgoing.message);
+    if (sink != sinks_.end()) sink->second.send(&outgoing.message);
   }
   for (const HostOutgoing& outgoing : coordinator_->TakeHostOutbox()) {
     auto host = hosts_.find(outgoing.host);
@@ -47,7 +144,6 @@ LiveCoordinator::Answers LiveCoordinator::Dispatch() {
   for (DiskTask& task : coordinator_->TakeDiskTasks()) {
     if (disk_) disk_(std::move(task));
   }
-  Answers answers;
   for (Coordinator::EvaluateAnswer& answer : coordinator_->TakeReplies()) {
     auto waiter = waiters_.find(answer.member);
     // Nobody waits: the connection broke, and the worker will ask again.
@@ -65,9 +161,19 @@ void LiveCoordinator::Deliver(Answers answers) {
 absl::Status LiveCoordinator::Attach(const v1::ServerHello& hello, const void* connection,
                                      PlanSink sink) {
   const ShardId server(hello.rank());
-  return Run([&](Coordinator& coordinator, absl::Time now) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  return Run(hello.run(), [&](Coordinator& coordinator, absl::Time now)
+                              ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    if (hello.term() > word_.term()) {
+      return absl::UnavailableError(
+          absl::StrCat("a coordinator of term ", hello.term(), " has spoken, and this one is of term ",
+                       word_.term()));
+    }
     absl::Status attached = coordinator.Attach(hello, now);
-    if (attached.ok()) sinks_[server] = {connection, std::move(sink)};
+    if (!attached.ok()) return attached;
+    v1::PlanMessage first;
+    *first.mutable_word() = word_;
+    sink(&first);
+    sinks_[server] = {connection, std::move(sink)};
     return attached;
   });
 }
@@ -75,23 +181,28 @@ absl::Status LiveCoordinator::Attach(const v1::ServerHello& hello, const void* c
 void LiveCoordinator::OnShardMessage(const v1::ServerHello& hello, const void* connection,
                                      const v1::ShardMessage& message) {
   const ShardId server(hello.rank());
-  Run([&](Coordinator& coordinator, absl::Time now) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  (void)Run([&](Coordinator& coordinator, absl::Time now) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     const auto sink = sinks_.find(server);
-    if (sink != sinks_.end() && sink->second.connection == connection) {
-      coordinator.OnShardMessage(server, message, now);
+    if (sink == sinks_.end() || sink->second.connection != connection) return absl::OkStatus();
+    coordinator.OnShardMessage(server, message, now);
+    if (message.has_counters()) {
+      // So that the server knows that the coordinator lives.
+      v1::PlanMessage alive;
+      *alive.mutable_word() = word_;
+      sink->second.send(&alive);
     }
-    return 0;
+    return absl::OkStatus();
   });
 }
 
 void LiveCoordinator::Detach(const v1::ServerHello& hello, const void* connection) {
   const ShardId server(hello.rank());
-  Run([&](Coordinator& coordinator, absl::Time now) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  (void)Run([&](Coordinator& coordinator, absl::Time now) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     auto sink = sinks_.find(server);
-    if (sink == sinks_.end() || sink->second.connection != connection) return 0;
+    if (sink == sinks_.end() || sink->second.connection != connection) return absl::OkStatus();
     sinks_.erase(sink);
     coordinator.Detach(server, hello.life(), now);
-    return 0;
+    return absl::OkStatus();
   });
 }
 
@@ -128,22 +239,27 @@ void LiveCoordinator::DetachHost(const v1::HostHello& hello, const void* connect
 void LiveCoordinator::Evaluate(const v1::EvaluateRequest& request, const void* call,
                                EvaluateDone done) {
   const MemberId member(request.member());
-  Answers replaced;
-  Run([&](Coordinator& coordinator, absl::Time now) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  Answers refused;
+  bool is_waiting = false;
+  const absl::Status asked = Run(request.run(), [&](Coordinator& coordinator, absl::Time now)
+                                                    ABSL_NO_THREAD_SAFETY_ANALYSIS {
     auto old = waiters_.find(member);
     if (old != waiters_.end()) {
-      replaced.push_back({std::move(old->second.done),
-                          absl::AbortedError("evaluate: a later call of this member replaced it")});
+      refused.push_back({std::move(old->second.done),
+                         absl::AbortedError("evaluate: a later call of this member replaced it")});
     }
     waiters_[member] = {call, std::move(done)};
-    absl::Status asked = coordinator.Evaluate(request, now);
-    if (!asked.ok()) {
-      replaced.push_back({std::move(waiters_[member].done), asked});
+    is_waiting = true;
+    absl::Status status = coordinator.Evaluate(request, now);
+    if (!status.ok()) {
+      refused.push_back({std::move(waiters_[member].done), status});
       waiters_.erase(member);
     }
-    return 0;
+    return absl::OkStatus();
   });
-  Deliver(std::move(replaced));
+  // Where the coordinator went in mid-call `done` was told.
+  if (!asked.ok() && !is_waiting) refused.push_back({std::move(done), asked});
+  Deliver(std::move(refused));
 }
 
 bool LiveCoordinator::Forget(MemberId member, const void* call) {
@@ -156,13 +272,18 @@ bool LiveCoordinator::Forget(MemberId member, const void* call) {
 
 v1::JobStatus LiveCoordinator::Status() {
   absl::MutexLock lock(&mutex_);
-  return coordinator_->Status(SteadyNow());
+  if (coordinator_ == nullptr) return {};
+  v1::JobStatus status = coordinator_->Status(SteadyNow());
+  status.mutable_coordinator()->set_term(word_.term());
+  if (store_ != nullptr) status.mutable_coordinator()->set_store(store_->Describe());
+  return status;
 }
 
 bool LiveCoordinator::AwaitEnd(absl::Time deadline) {
   while (true) {
     {
       absl::MutexLock lock(&mutex_);
+      if (coordinator_ == nullptr) return false;
       if (coordinator_->ended()) return true;
     }
     if (!end_.WaitUntil(deadline)) return false;
@@ -171,6 +292,7 @@ bool LiveCoordinator::AwaitEnd(absl::Time deadline) {
 
 absl::Status LiveCoordinator::outcome() {
   absl::MutexLock lock(&mutex_);
+  if (coordinator_ == nullptr) return absl::UnavailableError("the coordinator is not here");
   return coordinator_->outcome();
 }
 

@@ -1,5 +1,7 @@
-// The coordinator's state machine among real threads: one mutex, the clock, and who gets which
-// message.
+// The coordinator's state machine among real threads: one mutex, the clock, who gets which message, and
+// that nothing is sent before the state that it follows from is kept.
+//
+// Where the servers elect a coordinator there is none here most of the time: Install and Vacate.
 #ifndef TESSERA_SERVER_RPC_LIVE_COORDINATOR_H_
 #define TESSERA_SERVER_RPC_LIVE_COORDINATOR_H_
 
@@ -7,20 +9,25 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <string>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/base/check.h"
 #include "common/base/steady_clock.h"
 #include "common/base/wakeup.h"
 #include "proto/coordinator.pb.h"
 #include "proto/status.pb.h"
 #include "server/control/coordinator.h"
+#include "server/control/state_store.h"
 
 namespace tessera {
 
@@ -29,7 +36,8 @@ namespace tessera {
 class LiveCoordinator {
  public:
   // Takes a plan message to a server. Called under the mutex, in order: it must queue and return.
-  using PlanSink = std::function<void(const v1::PlanMessage&)>;
+  // nullptr: there will be no more, the connection is to end.
+  using PlanSink = std::function<void(const v1::PlanMessage*)>;
   using HostSink = std::function<void(const v1::HostOrder&)>;
   using EvaluateDone = std::function<void(absl::StatusOr<v1::EvaluateReply>)>;
 
@@ -40,23 +48,59 @@ class LiveCoordinator {
     disk_ = std::move(disk);
   }
 
-  // kInvalidArgument as Coordinator::Create.
+  // One that is not kept.  kInvalidArgument as Coordinator::Create.
   static absl::StatusOr<std::unique_ptr<LiveCoordinator>> Create(JobFacts facts);
+  // None yet.
+  explicit LiveCoordinator(absl::Duration lease_timeout);
   ~LiveCoordinator();
 
-  // Runs `event(coordinator, now)` under the mutex, then sends what follows from it.
+  // The coordinator of the job is here from now on, in `word`'s term; its state is kept before this returns.
+  // `store` outlives its stay; nullptr: it is kept nowhere. On an error of the store none is here.
+  absl::Status Install(std::unique_ptr<Coordinator> coordinator, const v1::CoordinatorWord& word,
+                       StateStore* store);
+  // It is here no longer: servers and workers are to look for it elsewhere. It may be told so itself, by an
+  // error of the store: `on_vacated` is then called, without the mutex.
+  void Vacate(absl::string_view why);
+  void SetOnVacated(std::function<void(absl::Status)> on_vacated) {
+    absl::MutexLock lock(&mutex_);
+    on_vacated_ = std::move(on_vacated);
+  }
+  bool is_here() const {
+    absl::MutexLock lock(&mutex_);
+    return coordinator_ != nullptr;
+  }
+  // What every answer to a server or a worker begins with.
+  v1::CoordinatorWord word() const {
+    absl::MutexLock lock(&mutex_);
+    return word_;
+  }
+
+  // Runs `event(coordinator, now)` under the mutex, keeps what has changed, then sends what follows from it.
+  // The result must be made from a status, which tells where it was not run, or did not come to pass:
+  //   kUnavailable         the coordinator is not here (any more)
+  //   kFailedPrecondition  `run`, where it is not 0, is another run of the job
   template <typename Event>
-  auto Run(Event event) {
+  auto Run(uint64_t run, Event event)
+      -> std::invoke_result_t<Event, Coordinator&, absl::Time> {
     Answers answers;
-    auto result = [&] {
+    absl::Status kept;
+    auto result = [&]() -> std::invoke_result_t<Event, Coordinator&, absl::Time> {
       absl::MutexLock lock(&mutex_);
+      TESSERA_RETURN_IF_ERROR(Check(run));
       auto value = event(*coordinator_, SteadyNow());
+      kept = Keep();
       answers = Dispatch();
-      if (coordinator_->ended()) end_.Notify();
+      if (coordinator_ == nullptr || coordinator_->ended()) end_.Notify();
+      TESSERA_RETURN_IF_ERROR(kept);
       return value;
     }();
     Deliver(std::move(answers));
+    if (!kept.ok()) TellVacated(kept);
     return result;
+  }
+  template <typename Event>
+  auto Run(Event event) {
+    return Run(0, std::move(event));
   }
 
   // --- a server's connection: `connection` names it ---
@@ -80,8 +124,9 @@ class LiveCoordinator {
   // The caller has gone. True if `done` will not be called any more.
   bool Forget(MemberId member, const void* call);
 
+  // Empty where it is not here.
   v1::JobStatus Status();
-  // Blocks until the job has ended or `deadline` of SteadyNow; false: it runs on. One thread.
+  // Blocks until the job has ended or `deadline` of SteadyNow; false: it runs on, or elsewhere. One thread.
   bool AwaitEnd(absl::Time deadline);
   // OK: the job finished. Call when it has ended.
   absl::Status outcome();
@@ -101,14 +146,25 @@ class LiveCoordinator {
     EvaluateDone done;
   };
 
-  explicit LiveCoordinator(std::unique_ptr<Coordinator> coordinator);
+  absl::Status Check(uint64_t run) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // On an error the coordinator is gone.
+  absl::Status Keep() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Clear() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TellVacated(const absl::Status& why);
   Answers Dispatch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static void Deliver(Answers answers);
   void Tick();
 
+  const absl::Duration lease_timeout_;
   const absl::Duration tick_;
-  absl::Mutex mutex_;
-  std::unique_ptr<Coordinator> coordinator_ ABSL_GUARDED_BY(mutex_);
+  mutable absl::Mutex mutex_;
+  std::unique_ptr<Coordinator> coordinator_ ABSL_GUARDED_BY(mutex_);  // nullptr: it is not here
+  StateStore* store_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  uint64_t kept_ ABSL_GUARDED_BY(mutex_) = 0;  // the coordinator's changes() that the store has
+  v1::CoordinatorWord word_ ABSL_GUARDED_BY(mutex_);
+  std::function<void(absl::Status)> on_vacated_ ABSL_GUARDED_BY(mutex_);
+  // To those that were waiting when the coordinator went.
+  Answers gone_ ABSL_GUARDED_BY(mutex_);
   std::map<ShardId, Sink> sinks_ ABSL_GUARDED_BY(mutex_);
   std::map<uint32_t, HostEnd> hosts_ ABSL_GUARDED_BY(mutex_);
   std::map<MemberId, Waiter> waiters_ ABSL_GUARDED_BY(mutex_);

@@ -35,6 +35,8 @@ class ParameterService {
   // Any thread. `shard` must outlive this.
   void Add(ShardThread* shard) { planes_.Add(shard); }
   void SetGeneration(Generation generation) { planes_.SetGeneration(generation); }
+  // Members are refused with kUnavailable while the coordinator is away.
+  void SetAway(bool away) { planes_.SetAway(away); }
   DataPlaneTraffic traffic() const { return planes_.traffic(); }
 
  private:

@@ -103,11 +103,10 @@ grpc::ServerUnaryReactor* AdminService::Drain(grpc::CallbackServerContext* conte
                                               v1::AdminReply* reply) {
   const absl::Status texts = CheckTexts(*request);
   if (!texts.ok()) return Done(context, texts);
-  live_->Run([&](Coordinator& coordinator, absl::Time now) {
+  return Done(context, live_->Run([&](Coordinator& coordinator, absl::Time now) {
     coordinator.Drain(request->reason(), now);
-    return 0;
-  });
-  return Done(context);
+    return absl::OkStatus();
+  }));
 }
 
 grpc::ServerUnaryReactor* AdminService::Stop(grpc::CallbackServerContext* context,
@@ -115,11 +114,10 @@ grpc::ServerUnaryReactor* AdminService::Stop(grpc::CallbackServerContext* contex
                                              v1::AdminReply* reply) {
   const absl::Status texts = CheckTexts(*request);
   if (!texts.ok()) return Done(context, texts);
-  live_->Run([&](Coordinator& coordinator, absl::Time now) {
+  return Done(context, live_->Run([&](Coordinator& coordinator, absl::Time now) {
     coordinator.Stop(request->reason(), now);
-    return 0;
-  });
-  return Done(context);
+    return absl::OkStatus();
+  }));
 }
 
 grpc::ServerUnaryReactor* AdminService::Checkpoint(grpc::CallbackServerContext* context,

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "common/base/check.h"
+#include "common/base/log.h"
 #include "common/base/steady_clock.h"
 #include "common/base/wakeup.h"
 #include "common/rpc/control_channel.h"
@@ -32,13 +33,68 @@ bool MayRepeat(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) || absl::IsAborted(status);
 }
 
+absl::Status NotReached(const absl::Status& status, absl::Duration patience) {
+  return absl::UnavailableError(
+      absl::StrCat(status.message(), "; not reached for ", absl::FormatDuration(patience)));
+}
+
+absl::Status Superseded() {
+  return absl::UnavailableError("an earlier coordinator has answered than the last one");
+}
+
 }  // namespace
 
 CoordinatorClient::CoordinatorClient(Options options)
-    : options_(std::move(options)),
-      stub_(v1::Coordinator::NewStub(OpenControlChannel(options_.address))) {}
+    : options_(std::move(options)), address_(options_.address) {
+  if (!address_.empty()) stub_ = v1::Coordinator::NewStub(OpenControlChannel(address_));
+}
 
 CoordinatorClient::~CoordinatorClient() { StopRenewing(); }
+
+std::shared_ptr<v1::Coordinator::Stub> CoordinatorClient::CurrentStub(std::string* address) {
+  absl::MutexLock lock(&mutex_);
+  *address = address_;
+  return stub_;
+}
+
+void CoordinatorClient::FindAgain() {
+  if (!options_.find) return;
+  const std::string address = options_.find();
+  absl::MutexLock lock(&mutex_);
+  if (address.empty() || address == address_) return;
+  address_ = address;
+  stub_ = v1::Coordinator::NewStub(OpenControlChannel(address_));
+}
+
+bool CoordinatorClient::HasMoved(const std::string& from) const {
+  absl::MutexLock lock(&mutex_);
+  return address_ != from;
+}
+
+bool CoordinatorClient::Heed(const v1::CoordinatorWord& word) {
+  absl::MutexLock lock(&mutex_);
+  if (word.term() < term_) return false;
+  term_ = word.term();
+  run_.store(word.run());
+  away_timeout_ns_.store(word.away_timeout_ns());
+  return true;
+}
+
+void CoordinatorClient::SetAway(bool away, absl::Duration silence) {
+  if (is_away_ == away) return;
+  is_away_ = away;
+  const int64_t seconds = absl::ToInt64Seconds(silence);
+  Log(LogLevel::kWarning,
+      away ? absl::StrCat("worker: coordinator is away last_heard_s=", seconds,
+                          "; standing still, waiting for another s=",
+                          absl::ToInt64Seconds(silence_max() - silence))
+           : absl::StrCat("worker: coordinator is back after s=", seconds));
+  if (on_away_) on_away_(away);
+}
+
+bool CoordinatorClient::MayReturn(const absl::Status& status) const {
+  return MayRepeat(status) && away_timeout_ns_.load() > 0;
+}
 
 // The reply's callback may outlive neither `context` nor `reply`: this waits for it in any case.
 template <typename Request, typename Reply>
@@ -50,7 +106,14 @@ absl::Status CoordinatorClient::Once(Method<Request, Reply> method, const Reques
   }
   Wakeup answered;
   grpc::Status result;
-  (stub_->async()->*method)(&context, &request, reply, [&](grpc::Status status) {
+  std::string address;
+  std::shared_ptr<v1::Coordinator::Stub> stub = CurrentStub(&address);
+  if (stub == nullptr) {
+    FindAgain();
+    stub = CurrentStub(&address);
+  }
+  if (stub == nullptr) return absl::UnavailableError("no server has been elected coordinator");
+  (stub->async()->*method)(&context, &request, reply, [&](grpc::Status status) {
     result = std::move(status);
     answered.Notify();
   });
@@ -60,10 +123,18 @@ absl::Status CoordinatorClient::Once(Method<Request, Reply> method, const Reques
       answered.WaitUntil(absl::InfiniteFuture());
       return absl::CancelledError("cancelled");
     }
+    // A renewal has found the coordinator elsewhere: where this call went nobody may answer it.
+    if (options_.find && HasMoved(address)) {
+      context.TryCancel();
+      answered.WaitUntil(absl::InfiniteFuture());
+      return absl::UnavailableError(absl::StrCat("coordinator at ", address, " is elsewhere now"));
+    }
   }
   if (result.ok()) return absl::OkStatus();
-  return absl::Status(FromGrpc(result).code(), absl::StrCat("coordinator at ", options_.address,
-                                                            ": ", result.error_message()));
+  const absl::Status status(FromGrpc(result).code(), absl::StrCat("coordinator at ", address, ": ",
+                                                                  result.error_message()));
+  if (MayRepeat(status)) FindAgain();
+  return status;
 }
 
 template <typename Request, typename Reply>
@@ -75,11 +146,8 @@ absl::Status CoordinatorClient::Call(Method<Request, Reply> method, const Reques
     if (cancelled_.load(std::memory_order_relaxed)) return absl::CancelledError("cancelled");
     absl::Status status = Once(method, request, reply, patience, true);
     if (!MayRepeat(status)) return status;
-    if (!give_up) give_up = SteadyNow() + lease_;
-    if (SteadyNow() > *give_up) {
-      return absl::UnavailableError(absl::StrCat(
-          status.message(), "; not reached for the lease of ", absl::FormatDuration(lease_)));
-    }
+    if (!give_up) give_up = SteadyNow() + silence_max();
+    if (SteadyNow() > *give_up) return NotReached(status, silence_max());
     TESSERA_RETURN_IF_ERROR(Pause(kRetryPause));
   }
 }
@@ -112,15 +180,17 @@ absl::StatusOr<v1::JoinReply> CoordinatorClient::Join(
     std::string waiting;
     absl::Status status = Once(&Stub::Join, request, &reply, lease_, true);
     // Before its first answer the coordinator may not have been started yet; later it has gone.
-    const bool has_gone = request.member() != 0 && SteadyNow() - last_answer > lease_;
+    const bool has_gone = request.member() != 0 && SteadyNow() - last_answer > silence_max();
+    if (status.ok() && !Heed(reply.word())) status = Superseded();
     if (status.ok()) {
+      request.set_run(reply.word().run());
       last_answer = SteadyNow();
       request.set_member(reply.member());
       lease_ = absl::Nanoseconds(reply.lease_timeout_ns());
       if (reply.layout_hash() != options_.layout_hash) {
         return absl::InvalidArgumentError(absl::StrFormat(
-            "coordinator at %s: layout hash is %016x, want %016x; all must run the same build",
-            options_.address, reply.layout_hash(), options_.layout_hash));
+            "join: layout hash is %016x, want %016x; all must run the same build",
+            reply.layout_hash(), options_.layout_hash));
       }
       if (reply.admitted()) {
         member_ = MemberId(reply.member());
@@ -129,10 +199,12 @@ absl::StatusOr<v1::JoinReply> CoordinatorClient::Join(
       }
       waiting = absl::StrJoin(reply.waiting_for(), ", ");
     } else if (MayRepeat(status) && has_gone) {
-      return absl::UnavailableError(absl::StrCat(
-          status.message(), "; not reached for the lease of ", absl::FormatDuration(lease_)));
+      return NotReached(status, silence_max());
     } else if (MayRepeat(status)) {
-      waiting = absl::StrCat("coordinator at ", options_.address);
+      std::string address;
+      CurrentStub(&address);
+      waiting = address.empty() ? "a coordinator to be elected"
+                                : absl::StrCat("coordinator at ", address);
     } else {
       return status;
     }
@@ -148,10 +220,12 @@ absl::StatusOr<v1::JoinReply> CoordinatorClient::Join(
 }
 
 void CoordinatorClient::StartRenewing(std::function<void(absl::Status)> on_lost,
-                                      std::function<void(const v1::ServerList&)> on_servers) {
+                                      std::function<void(const v1::ServerList&)> on_servers,
+                                      std::function<void(bool)> on_away) {
   TESSERA_CHECK(member_ != MemberId() && !renewer_.joinable());
   on_lost_ = std::move(on_lost);
   on_servers_ = std::move(on_servers);
+  on_away_ = std::move(on_away);
   renewer_ = std::thread([this] { Renew(); });
 }
 
@@ -186,8 +260,14 @@ void CoordinatorClient::Renew() {
     request.set_member(member_.value());
     request.set_drain_seen(drain_exchange_.load());
     request.set_servers_known(servers_known);
+    request.set_run(run_.load());
     v1::RenewReply reply;
-    absl::Status status = Once(&Stub::Renew, request, &reply, lease_ / 2, false);
+    // The lease's end is noticed when it comes.
+    const absl::Duration left = last_answer + lease_ - SteadyNow();
+    const absl::Duration patience_of_call =
+        left > absl::ZeroDuration() ? std::clamp(left, kRetryPause, lease_ / 2) : lease_ / 2;
+    absl::Status status = Once(&Stub::Renew, request, &reply, patience_of_call, false);
+    if (status.ok() && !Heed(reply.word())) status = Superseded();
     if (status.ok() && reply.rejoin()) {
       if (on_lost_) on_lost_(absl::AbortedError("the job went back to a checkpoint"));
       return;
@@ -195,6 +275,7 @@ void CoordinatorClient::Renew() {
     answered = status.ok();
     if (answered) {
       told = request.drain_seen();
+      SetAway(false, SteadyNow() - last_answer);
       last_answer = SteadyNow();
       drain_exchange_.store(reply.drain_exchange());
       step_budget_.store(reply.step_budget());
@@ -210,11 +291,12 @@ void CoordinatorClient::Renew() {
       absl::MutexLock lock(&mutex_);
       if (stop_renewing_) return;
     }
-    if (MayRepeat(status) && SteadyNow() - last_answer <= lease_) continue;
-    if (MayRepeat(status)) {
-      status = absl::UnavailableError(absl::StrCat(
-          status.message(), "; not reached for the lease of ", absl::FormatDuration(lease_)));
+    const absl::Duration silence = SteadyNow() - last_answer;
+    if (MayRepeat(status) && silence <= silence_max()) {
+      if (silence > lease_) SetAway(true, silence);
+      continue;
     }
+    if (MayRepeat(status)) status = NotReached(status, silence_max());
     if (on_lost_) on_lost_(status);
     return;
   }
@@ -239,6 +321,7 @@ std::vector<std::string> CoordinatorClient::WaitingFor() const {
 
 absl::StatusOr<v1::SavedReply> CoordinatorClient::Saved(v1::SavedRequest request) {
   request.set_member(member_.value());
+  request.set_run(run_.load());
   v1::SavedReply reply;
   TESSERA_RETURN_IF_ERROR(Call(&Stub::Saved, request, &reply, lease_));
   return reply;
@@ -252,6 +335,7 @@ absl::StatusOr<v1::RenewReply> CoordinatorClient::AskMembership() {
   }
   request.set_member(member_.value());
   request.set_drain_seen(drain_exchange_.load());
+  request.set_run(run_.load());
   v1::RenewReply reply;
   TESSERA_RETURN_IF_ERROR(Once(&Stub::Renew, request, &reply, lease_ / 2, false));
   return reply;
@@ -259,6 +343,7 @@ absl::StatusOr<v1::RenewReply> CoordinatorClient::AskMembership() {
 
 absl::Status CoordinatorClient::BeginTraining() {
   v1::BeginTrainingRequest request;
+  request.set_run(run_.load());
   request.set_member(member_.value());
   v1::BeginTrainingReply reply;
   return Call(&Stub::BeginTraining, request, &reply, lease_);
@@ -266,6 +351,7 @@ absl::Status CoordinatorClient::BeginTraining() {
 
 absl::StatusOr<v1::EpochCut> CoordinatorClient::BeginEpoch(uint64_t epoch, Step step) {
   v1::BeginEpochRequest request;
+  request.set_run(run_.load());
   request.set_member(member_.value());
   request.set_epoch(epoch);
   request.set_step(step.value());
@@ -275,6 +361,7 @@ absl::StatusOr<v1::EpochCut> CoordinatorClient::BeginEpoch(uint64_t epoch, Step 
 }
 
 absl::StatusOr<v1::EvaluateReply> CoordinatorClient::Evaluate(v1::EvaluateRequest request) {
+  request.set_run(run_.load());
   request.set_member(member_.value());
   if (request.stage() == v1::ARRIVE) {
     request.set_evaluation(request.attempt() > 0 ? evaluation_
@@ -295,10 +382,14 @@ absl::Status CoordinatorClient::Leave(const v1::WorkerReport& report, absl::stri
   request.set_member(member_.value());
   *request.mutable_report() = report;
   request.set_error(std::string(error));
-  const absl::Time give_up = SteadyNow() + kLeavePatience;
+  request.set_run(run_.load());
+  // Work that is done is worth waiting with its report.
+  const bool may_return = error.empty() && away_timeout_ns_.load() > 0;
+  const absl::Time give_up = SteadyNow() + (may_return ? silence_max() : kLeavePatience);
   while (true) {
     v1::LeaveReply reply;
-    absl::Status status = Once(&Stub::Leave, request, &reply, give_up - SteadyNow(), false);
+    const absl::Duration patience = std::min(kLeavePatience, give_up - SteadyNow());
+    absl::Status status = Once(&Stub::Leave, request, &reply, patience, false);
     if (!MayRepeat(status) || SteadyNow() + kRetryPause > give_up) return status;
     absl::SleepFor(kRetryPause);
   }

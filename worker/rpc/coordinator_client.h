@@ -2,11 +2,13 @@
 //
 //   Join -> StartRenewing -> BeginTraining -> BeginEpoch ... Evaluate ... -> Leave
 //
-// A connection that breaks is made anew and the call repeated, for up to a lease; every call may be
-// repeated without harm.
+// A connection that breaks is made anew and the call repeated, for as long as the coordinator has said that
+// it may be away (CoordinatorWord); every call may be repeated without harm. A worker that has heard nothing
+// for a lease is told so, and stands still: the others may have gone on without it.
 #ifndef TESSERA_WORKER_RPC_COORDINATOR_CLIENT_H_
 #define TESSERA_WORKER_RPC_COORDINATOR_CLIENT_H_
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -31,7 +33,7 @@ namespace tessera {
 // The train loop's thread makes the calls; Cancel may come from anywhere, a signal handler
 // included. Errors of all calls begin with the coordinator's address, and are beyond those named:
 //   kCancelled           Cancel was called
-//   kUnavailable         the coordinator was not reached for a lease
+//   kUnavailable         the coordinator was not reached for as long as it may be away
 //   kFailedPrecondition  this worker is no longer a member, or the job has ended; the message says
 //                        why
 class CoordinatorClient {
@@ -39,6 +41,9 @@ class CoordinatorClient {
   struct Options {
     // host:port.
     std::string address;
+    // Where servers elect the coordinator: its address now, asked before the first call and when one has
+    // failed; empty: there is none. May block for a second. Any thread.
+    std::function<std::string()> find;
     std::string job_digest;
     uint64_t layout_hash = 0;
     // nullopt: the lowest free one.
@@ -63,9 +68,11 @@ class CoordinatorClient {
   // Keeps the lease from now on, on a thread of its own. `on_lost` is called there, once, when this
   // worker may not go on: end every wait, then the train loop. It must not call Leave itself.
   //   kAborted  the job went back to a checkpoint: join again, as another client
-  // Where servers are replicas `on_servers` hears there of those that come and go.
+  // Where servers are replicas `on_servers` hears there of those that come and go. `on_away` hears there
+  // that the coordinator was silent for a lease, and that it is back.
   void StartRenewing(std::function<void(absl::Status)> on_lost,
-                     std::function<void(const v1::ServerList&)> on_servers = nullptr);
+                     std::function<void(const v1::ServerList&)> on_servers = nullptr,
+                     std::function<void(bool is_away)> on_away = nullptr);
   // The next renewal is due now, but for a short pause after the last one. Any thread.
   void RenewSoon();
   // What the next renewals say.
@@ -78,6 +85,9 @@ class CoordinatorClient {
   // For whom the shards wait, as of the last renewal.
   std::vector<std::string> WaitingFor() const;
 
+  // `status`, an error of AskMembership, says that the coordinator is away, and there is time to wait for it:
+  // what is to become of this worker is heard from the renewals.
+  bool MayReturn(const absl::Status& status) const;
   // Asks whether this worker still is a member, once and at once. A server may be the first to refuse
   // one that was removed, but only the coordinator knows why it was.
   absl::StatusOr<v1::RenewReply> AskMembership();
@@ -119,9 +129,19 @@ class CoordinatorClient {
   void Renew();
   void StopRenewing();
   bool StopsRenewing();
+  std::shared_ptr<v1::Coordinator::Stub> CurrentStub(std::string* address);
+  // A call has failed: it may be elsewhere by now.
+  void FindAgain();
+  bool HasMoved(const std::string& from) const;
+  // False: the answer is of an earlier term, and not to be believed.
+  bool Heed(const v1::CoordinatorWord& word);
+  void SetAway(bool away, absl::Duration silence);
+  // How long the coordinator may be silent.
+  absl::Duration silence_max() const {
+    return std::max(lease_, absl::Nanoseconds(away_timeout_ns_.load()));
+  }
 
   const Options options_;
-  const std::unique_ptr<v1::Coordinator::Stub> stub_;
   std::atomic<bool> cancelled_{false};
   std::atomic<uint64_t> drain_exchange_{0};
   std::atomic<int64_t> step_budget_{0};
@@ -130,14 +150,21 @@ class CoordinatorClient {
   Rank rank_;
   absl::Duration lease_ = absl::Seconds(10);
   uint64_t evaluation_ = 0;  // the train loop's
+  std::atomic<uint64_t> run_{0};
+  std::atomic<int64_t> away_timeout_ns_{0};
+  bool is_away_ = false;  // the renewing thread's
 
   mutable absl::Mutex mutex_;
+  std::string address_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<v1::Coordinator::Stub> stub_ ABSL_GUARDED_BY(mutex_);
+  uint64_t term_ ABSL_GUARDED_BY(mutex_) = 0;
   v1::Progress progress_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> waiting_for_ ABSL_GUARDED_BY(mutex_);
   bool stop_renewing_ ABSL_GUARDED_BY(mutex_) = false;
   Wakeup stop_;  // notified with stop_renewing_, and where a renewal is wanted soon
   std::function<void(absl::Status)> on_lost_;
   std::function<void(const v1::ServerList&)> on_servers_;
+  std::function<void(bool)> on_away_;
   std::thread renewer_;
 };
 

@@ -175,6 +175,11 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::Push(Exchange exchange, uint
   return RunTasks();
 }
 
+void ParameterClientGrpc::SetAway(bool away) {
+  away_.store(away, std::memory_order_release);
+  board_.Notify();
+}
+
 void ParameterClientGrpc::Cancel() {
   cancelled_.store(true, std::memory_order_release);
   board_.Notify();
@@ -328,7 +333,10 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::RunTasks() {
       if (!task.done) all_done = false;
     }
     if (all_done || (!failed.ok() && !any_running)) break;
-    if (failed.ok()) {
+    if (failed.ok() && away_.load(std::memory_order_acquire)) {
+      // What has failed meanwhile is tried anew, for the whole time.
+      for (Task& task : tasks_) task.give_up = absl::InfiniteFuture();
+    } else if (failed.ok()) {
       wake = std::min(wake, StartDue(now));
     } else {
       for (Task& task : tasks_) {
@@ -442,7 +450,8 @@ absl::Status ParameterClientGrpc::Collect(Task* task, absl::Time now) {
     return absl::OkStatus();
   }
   if (task->give_up == absl::InfiniteFuture()) task->give_up = now + options_.retry_time;
-  if (!IsTransient(status.code()) || now >= task->give_up) {
+  const bool is_late = now >= task->give_up && !away_.load(std::memory_order_acquire);
+  if (!IsTransient(status.code()) || is_late) {
     const std::string tries =
         task->attempts > 1 ? absl::StrCat(" (", task->attempts, " attempts)") : "";
     return absl::Status(status.code(), absl::StrCat("server ", task->server, " at ", server.address,

@@ -103,6 +103,10 @@ class ParameterClientGrpc final : public ParameterClient {
   // one changes nothing. Any thread.
   void SetServers(const v1::ServerList& list);
 
+  // The coordinator is away for longer than a lease: others may have gone on without this worker. No call
+  // to a server is begun until it is back, and none is given up. Any thread.
+  void SetAway(bool away);
+
   // Ends the call under way and all later ones with kCancelled. Any thread; not from a signal
   // handler.
   void Cancel();
@@ -189,6 +193,7 @@ class ParameterClientGrpc final : public ParameterClient {
   v1::SubnetRequest fetch_;
   Wakeup board_;
   std::atomic<bool> cancelled_{false};
+  std::atomic<bool> away_{false};
   std::atomic<bool> servers_changed_{false};
   absl::Mutex mutex_;
   v1::ServerList wanted_servers_ ABSL_GUARDED_BY(mutex_);

@@ -126,6 +126,7 @@ TEST_CASE("the canonical text is these lines, whoever builds it", "[job_digest]"
         "tessera job 1\n"
         "checkpoint.every_steps=0\n"
         "checkpoint.keep=3\n"
+        "cluster.coordinator.away_timeout=5m\n"
         "cluster.lease_timeout=10s\n"
         "cluster.replicas=0\n"
         "cluster.servers.count=2\n"
@@ -168,7 +169,7 @@ TEST_CASE("the canonical text is these lines, whoever builds it", "[job_digest]"
         "train.schedule.decay=constant\n"
         "train.schedule.warmup=0\n"
         "train.target_accuracy=0\n");
-  CHECK(JobDigest(job) == "8f191da1c9c716409fefbd59066bd4c1684540d73dd10ac7f4be1e364ca85c5b");
+  CHECK(JobDigest(job) == "48aa8255ac0557f06f86659ed08b5d4e6dc3e17eae7988be7eed133f71f58490");
 }
 
 }  // namespace

@@ -38,7 +38,9 @@ class ControlFixture {
   explicit ControlFixture(JobFacts facts) : now(absl::FromUnixSeconds(1000)) {
     facts.digest = "d1";
     facts.layout_hash = 77;
+    facts_ = facts;
     coordinator = std::move(Coordinator::Create(facts, now)).value();
+    kept_ = coordinator->Save();
     servers.resize(facts.servers);
     for (int i = 0; i < facts.servers; ++i) {
       v1::ServerHello& hello = servers[i].hello;
@@ -246,6 +248,18 @@ class ControlFixture {
     StepAll();
   }
 
+  // The coordinator's process is killed, and another one goes on from what was kept. All connections and
+  // calls have broken.
+  void Restart() {
+    coordinator = std::move(Coordinator::Load(facts_, kept_)).value();
+    for (FakeServer& server : servers) server.inbox.clear();
+    answers.clear();
+    tasks.clear();
+    coordinator->Reconnect(now);
+    kept_changes_ = coordinator->changes() - 1;
+    Collect();
+  }
+
   MemberState StateOf(uint64_t member) const {
     return coordinator->membership().members().Find(MemberId(member))->state;
   }
@@ -255,6 +269,12 @@ class ControlFixture {
   std::vector<FakeServer> servers;
   std::vector<Coordinator::EvaluateAnswer> answers;
   std::deque<DiskTask> tasks;
+  // After every event the coordinator is saved, and the one that is loaded goes on.
+#ifdef TESSERA_RELOAD
+  bool reload = true;
+#else
+  bool reload = false;
+#endif
 
  private:
   void Answer(int server, const v1::ShardMessage& message) {
@@ -263,6 +283,20 @@ class ControlFixture {
   }
 
   void Collect() {
+    if (coordinator->changes() != kept_changes_) {
+      kept_changes_ = coordinator->changes();
+      kept_ = coordinator->Save();
+    }
+    Send();
+    if (!reload) return;
+    const v1::CoordinatorState state = coordinator->Save();
+    // A case may look at its records while it makes the next events.
+    replaced_.push_back(std::move(coordinator));
+    if (replaced_.size() > 16) replaced_.pop_front();
+    coordinator = std::move(Coordinator::Load(facts_, state)).value();
+  }
+
+  void Send() {
     for (Outgoing& out : coordinator->TakeOutbox()) {
       if (coordinator->membership().servers().at(out.server).attached) {
         servers[out.server.value()].inbox.push_back(out.message);
@@ -271,6 +305,11 @@ class ControlFixture {
     for (DiskTask& task : coordinator->TakeDiskTasks()) tasks.push_back(std::move(task));
     for (auto& answer : coordinator->TakeReplies()) answers.push_back(std::move(answer));
   }
+
+  JobFacts facts_;
+  v1::CoordinatorState kept_;
+  std::deque<std::unique_ptr<Coordinator>> replaced_;
+  uint64_t kept_changes_ = 0;
 };
 
 inline std::string Words(const google::protobuf::RepeatedPtrField<std::string>& words) {

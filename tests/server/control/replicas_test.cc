@@ -143,6 +143,8 @@ TEST_CASE("a joiner is given another donor when its donor goes", "[control][repl
   REQUIRE(sites.AttachNew(1, 1000).ok());
   CHECK(sites.StateOf(2) == MemberState::kLost);
   CHECK(sites.Donor(1) == "server:7002");
+  // That the other one was removed is not said to this one.
+  for (const v1::PlanMessage& message : sites.servers[1].inbox) CHECK(message.refuse().empty());
   sites.Outlive(2);
   CHECK(sites.Donor(1) == "server:7000");
   CHECK(sites.List(1) == "0 1* ");

@@ -1,4 +1,5 @@
 // The control plane over real connections: one coordinator, servers and workers in this process.
+#include <atomic>
 #include <deque>
 #include <future>
 #include <memory>
@@ -44,15 +45,29 @@ ModelShape TinyShape() {
 
 template <typename Condition>
 bool Eventually(Condition condition) {
-  const absl::Time end = absl::Now() + kPatience;
-  while (absl::Now() < end) {
+  const absl::Time end = SteadyNow() + kPatience;
+  while (SteadyNow() < end) {
     if (condition()) return true;
     absl::SleepFor(absl::Milliseconds(5));
   }
   return false;
 }
 
+// Keeps the last state, whoever wrote it.
+class MemoryStore final : public StateStore {
+ public:
+  absl::Status Write(const v1::CoordinatorState& state) override {
+    kept = state;
+    return absl::OkStatus();
+  }
+  bool IsHeld(absl::Time now) const override { return true; }
+  std::string Describe() const override { return "memory"; }
+  v1::CoordinatorState kept;
+};
+
 struct ServerProcess {
+  std::atomic<int> away{0};  // times that the coordinator was
+  std::atomic<int> back{0};
   std::unique_ptr<ShardThread> shard;
   std::promise<absl::Status> end;
   std::unique_ptr<AttachLink> link;
@@ -60,10 +75,11 @@ struct ServerProcess {
 
 class Job {
  public:
-  explicit Job(int servers, int workers, absl::Duration lease = absl::Seconds(10))
+  explicit Job(int servers, int workers, absl::Duration lease = absl::Seconds(10),
+               bool is_kept = false)
       : lease_(lease), servers_(servers) {
     SetLogLevel(LogLevel::kError);
-    JobFacts facts;
+    JobFacts& facts = facts_;
     facts.name = "tiny";
     facts.digest = "d1";
     facts.layout_hash = LayoutHash(TinyShape(), servers);
@@ -72,14 +88,49 @@ class Job {
     facts.lease_timeout = lease;
     facts.epochs = 2;
     facts.batch_size = 10;
-    live_ = std::move(LiveCoordinator::Create(facts)).value();
-    service_ = std::make_unique<CoordinatorService>(live_.get());
-    status_ = std::make_unique<StatusService>([this] { return live_->Status(); });
-    admin_ = std::make_unique<AdminService>(live_.get());
-    Serve("127.0.0.1:0");
+    if (is_kept) {
+      live_ = std::make_unique<LiveCoordinator>(lease);
+      Install(*Coordinator::Create(facts, SteadyNow()), 1);
+    } else {
+      live_ = std::move(LiveCoordinator::Create(facts)).value();
+    }
+    Serve();
   }
   ~Job() {
     for (ServerProcess& server : processes_) server.link.reset();
+  }
+
+  void Install(std::unique_ptr<Coordinator> coordinator, uint64_t term) {
+    v1::CoordinatorWord word;
+    word.set_run(7);
+    word.set_term(term);
+    word.set_away_timeout_ns(absl::ToInt64Nanoseconds(kPatience));
+    REQUIRE(live_->Install(std::move(coordinator), word, &store_).ok());
+  }
+
+  // The coordinator's process dies.
+  void Die() {
+    grpc_->Shutdown(absl::ZeroDuration());
+    grpc_.reset();
+    status_.reset();
+    admin_.reset();
+    service_.reset();
+    live_.reset();
+  }
+  // Another one goes on from what it has kept.
+  void GoOn(uint64_t term) {
+    live_ = std::make_unique<LiveCoordinator>(lease_);
+    std::unique_ptr<Coordinator> coordinator = *Coordinator::Load(facts_, store_.kept);
+    coordinator->Reconnect(SteadyNow());
+    Install(std::move(coordinator), term);
+    Serve();
+  }
+
+  void Serve() {
+    service_ = std::make_unique<CoordinatorService>(live_.get());
+    status_ = std::make_unique<StatusService>([this] { return live_->Status(); });
+    admin_ = std::make_unique<AdminService>(live_.get());
+    Serve(address_.empty() ? "127.0.0.1:0" : address_);
   }
 
   void Serve(const std::string& address) {
@@ -106,6 +157,7 @@ class Job {
     options.address = absl::StrCat("server:", rank);
     options.lease_timeout = lease_;
     options.shard = process.shard.get();
+    options.on_away = [&process](bool is_away) { ++(is_away ? process.away : process.back); };
     options.on_end = [&process](absl::Status status) { process.end.set_value(status); };
     process.link = std::make_unique<AttachLink>(std::move(options));
     return process;
@@ -138,6 +190,8 @@ class Job {
 
   const absl::Duration lease_;
   const int servers_;
+  JobFacts facts_;
+  MemoryStore store_;
   std::unique_ptr<LiveCoordinator> live_;
   std::unique_ptr<CoordinatorService> service_;
   std::unique_ptr<StatusService> status_;
@@ -331,6 +385,38 @@ TEST_CASE("servers and workers end when the coordinator is lost for a lease", "[
   CHECK(absl::IsUnavailable(lost.get()));
 }
 
+TEST_CASE("a coordinator that goes on from its state finds its servers and workers", "[control][rpc]") {
+  Job job(1, 1, absl::Seconds(3), /*is_kept=*/true);
+  ServerProcess& server = job.Attach(0);
+  auto clients = job.Admit(1);
+  std::atomic<int> away{0}, back{0};
+  auto lost = std::make_shared<std::promise<absl::Status>>();
+  clients[0]->StartRenewing([lost](absl::Status status) { lost->set_value(status); }, nullptr,
+                            [&](bool is_away) { ++(is_away ? away : back); });
+  REQUIRE(clients[0]->BeginTraining().ok());
+  // Both notice, and neither ends.
+  job.Die();
+  CHECK(Eventually([&] { return server.away == 1 && away == 1; }));
+  CHECK(server.link->OwnStatus().coordinator().is_away());
+  CHECK(server.link->OwnStatus().state() == "waiting");
+  job.GoOn(2);
+  CHECK(Eventually([&] { return server.back == 1 && back == 1; }));
+  CHECK(server.link->OwnStatus().coordinator().term() == 2);
+  // A call that failed meanwhile is made again; nobody was lost.
+  CHECK(Evaluate(clients[0].get(), 1, true).ok());
+  CHECK(job.live_->Status().members_lost() == 0);
+  CHECK(lost->get_future().wait_for(std::chrono::seconds(0)) == std::future_status::timeout);
+
+  // One of an earlier term is not believed, however it came to speak.
+  job.Die();
+  job.GoOn(1);
+  CHECK(Eventually([&] { return server.away == 2; }));
+  CHECK(server.link->OwnStatus().coordinator().term() == 2);
+  job.Die();
+  job.GoOn(3);
+  CHECK(Eventually([&] { return server.back == 2; }));
+}
+
 TEST_CASE("a server of another job is refused and told why", "[control][rpc]") {
   Job job(1, 1);
   const absl::Status ended = job.Attach(0, "d2").end.get_future().get();
@@ -384,9 +470,9 @@ TEST_CASE("status can be asked once, watched until the end, and the job stopped"
   request.set_interval_ns(1);  // Bounded to 100 ms.
   auto reader = stub->Watch(&watch, request);
   REQUIRE(reader->Read(&status));
-  const absl::Time begin = absl::Now();
+  const absl::Time begin = SteadyNow();
   REQUIRE(reader->Read(&status));
-  CHECK(absl::Now() - begin > absl::Milliseconds(50));
+  CHECK(SteadyNow() - begin > absl::Milliseconds(50));
   grpc::ClientContext stop;
   v1::AdminRequest why;
   why.set_reason("enough");

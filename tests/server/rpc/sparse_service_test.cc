@@ -192,13 +192,6 @@ TEST_CASE("a bad exchange of a core gets a precise answer and changes nothing", 
       refused, "core is 3, want at most 0");
   push([&](auto* c) { c->mutable_header()->set_exchange(3); }, refused,
        "keys are sparse, want dense");
-  push(
-      [&](auto* c) {
-        c->mutable_header()->mutable_keys()->mutable_dense();
-        c->mutable_header()->set_payload_bytes(4 * kEntries);
-        c->set_payload(std::string(4 * kEntries, '\0'));
-      },
-      refused, "keys are dense, want sparse");
   // Keys that come though they are known are not looked at.
   v1::PushChunk chunk = job.ChunkOf(core, 124);
   keys(&chunk)->set_keys_bytes(2);

@@ -1,0 +1,48 @@
+// Where in etcd a job's coordinator says where it is (server/election/etcd_store.h has the rest).
+#ifndef TESSERA_COMMON_ETCD_COORDINATOR_KEY_H_
+#define TESSERA_COMMON_ETCD_COORDINATOR_KEY_H_
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/etcd/etcd_client.h"
+#include "proto/status.grpc.pb.h"
+
+namespace tessera {
+
+// What all keys of the job begin with.
+std::string EtcdPrefix(const std::string& job_digest);
+
+// Any thread.
+class CoordinatorFinder {
+ public:
+  // `etcd` outlives it. `servers`: those of the job that are known, host:port.
+  CoordinatorFinder(EtcdClient* etcd, const std::string& job_digest,
+                    std::vector<std::string> servers);
+
+  // host:port; empty: there is none, or nobody says. Asks etcd, and where that does not answer here the
+  // job's servers, as it may answer there. Not more often than five times a second: whoever comes earlier gets
+  // the last answer. May be wrong by the time it is used: terms tell (CoordinatorWord).
+  std::string Find();
+
+ private:
+  std::string AskServers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  EtcdClient* const etcd_;
+  const std::string key_;
+  absl::Mutex mutex_;
+  absl::Time asked_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
+  std::string address_ ABSL_GUARDED_BY(mutex_);
+  // Their addresses, and connections once one was needed.
+  std::vector<std::pair<std::string, std::unique_ptr<v1::Status::Stub>>> servers_
+      ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_COMMON_ETCD_COORDINATOR_KEY_H_

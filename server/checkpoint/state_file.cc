@@ -1,0 +1,99 @@
+#include "server/checkpoint/state_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <cstring>
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/log.h"
+#include "common/checkpoint/durable_file.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kStateBytesMax = int64_t{1} << 30;
+constexpr size_t kSumBytes = 8;
+
+std::string SumOf(const std::string& bytes) {
+  uint64_t sum = XXH3_64bits(bytes.data(), bytes.size());
+  std::string text;
+  for (size_t i = 0; i < kSumBytes; ++i, sum >>= 8) text.push_back(static_cast<char>(sum & 0xff));
+  return text;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<StateFile>> StateFile::Open(std::string folder) {
+  TESSERA_RETURN_IF_ERROR(MakeFolder(folder));
+  const std::string path = absl::StrCat(folder, "/lock");
+  const int lock = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (lock < 0) return FileError(errno, path, "made");
+  if (flock(lock, LOCK_EX | LOCK_NB) != 0) {
+    const int error = errno;
+    close(lock);
+    if (error != EWOULDBLOCK) return FileError(error, path, "locked");
+    return absl::FailedPreconditionError(absl::StrCat(
+        "\"", folder, "\" is in use by another process: the coordinator of this job runs already"));
+  }
+  return absl::WrapUnique(new StateFile(std::move(folder), lock));
+}
+
+StateFile::~StateFile() { close(lock_); }
+
+absl::StatusOr<std::optional<v1::CoordinatorState>> StateFile::Read() const {
+  const absl::StatusOr<std::string> text = ReadWholeFile(path(), kStateBytesMax);
+  if (absl::IsNotFound(text.status())) return std::nullopt;
+  if (!text.ok()) return text.status();
+  v1::CoordinatorState state;
+  const bool is_whole = text->size() >= kSumBytes &&
+                        text->compare(0, kSumBytes, SumOf(text->substr(kSumBytes))) == 0 &&
+                        state.ParseFromString(text->substr(kSumBytes));
+  if (!is_whole) {
+    return absl::DataLossError(absl::StrCat(
+        "\"", path(), "\" is not what was written; remove it to begin the job anew"));
+  }
+  return state;
+}
+
+absl::Status StateFile::WriteWhole(const std::string& bytes) {
+  const std::string part = absl::StrCat(path(), ".part");
+  const std::string sum = SumOf(bytes);
+  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<DurableFile> file, DurableFile::Create(part));
+  TESSERA_RETURN_IF_ERROR(file->Write(sum.data(), static_cast<int64_t>(sum.size())));
+  TESSERA_RETURN_IF_ERROR(file->Write(bytes.data(), static_cast<int64_t>(bytes.size())));
+  TESSERA_RETURN_IF_ERROR(file->Finish());
+  TESSERA_RETURN_IF_ERROR(ReplaceFile(part, path()));
+  return SyncFolder(folder_);
+}
+
+absl::Status StateFile::Write(const v1::CoordinatorState& state) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!broken_.ok()) return absl::OkStatus();
+  }
+  const absl::Status written = WriteWhole(state.SerializeAsString());
+  if (written.ok()) return written;
+  Log(LogLevel::kError, absl::StrCat("control: state cannot be kept why=\"", written.message(),
+                                     "\"; the job goes on, and will end if this server does"));
+  absl::Status removed = RemoveFile(path());
+  if (removed.ok()) removed = SyncFolder(folder_);
+  if (!removed.ok()) return removed;
+  absl::MutexLock lock(&mutex_);
+  broken_ = written;
+  return absl::OkStatus();
+}
+
+std::string StateFile::Describe() const {
+  absl::MutexLock lock(&mutex_);
+  if (!broken_.ok()) return absl::StrCat("nowhere: ", broken_.message());
+  return folder_;
+}
+
+}  // namespace tessera

@@ -1,0 +1,52 @@
+// The coordinator's state on a disk: a folder with
+//
+//   state   8 bytes, the XXH3 sum of what follows, little-endian; then a CoordinatorState
+//           (proto/coordinator_state.proto). Written under another name, synced and renamed: it is whole,
+//           whenever the process was killed or the power failed.
+//   lock    held (flock) by the process whose state this is
+#ifndef TESSERA_SERVER_CHECKPOINT_STATE_FILE_H_
+#define TESSERA_SERVER_CHECKPOINT_STATE_FILE_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "server/control/state_store.h"
+
+namespace tessera {
+
+class StateFile final : public StateStore {
+ public:
+  // Makes the folder, but not those above it, and takes the lock.
+  //   kFailedPrecondition  another process has it
+  //   and durable_file.h's codes
+  static absl::StatusOr<std::unique_ptr<StateFile>> Open(std::string folder);
+  ~StateFile() override;
+
+  // What was written last; nullopt: nothing. kDataLoss: it is not what was written.
+  absl::StatusOr<std::optional<v1::CoordinatorState>> Read() const;
+
+  // A disk that fails does not end the job: what was kept is removed, as nobody may go on from it, and
+  // nothing is kept any more. An error: it could not be removed, either.
+  absl::Status Write(const v1::CoordinatorState& state) override;
+  bool IsHeld(absl::Time now) const override { return true; }
+  std::string Describe() const override;
+
+ private:
+  StateFile(std::string folder, int lock) : folder_(std::move(folder)), lock_(lock) {}
+  absl::Status WriteWhole(const std::string& bytes);
+  std::string path() const { return folder_ + "/state"; }
+
+  const std::string folder_;
+  const int lock_;
+  mutable absl::Mutex mutex_;
+  absl::Status broken_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_SERVER_CHECKPOINT_STATE_FILE_H_

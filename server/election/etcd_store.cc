@@ -1,0 +1,110 @@
+#include "server/election/etcd_store.h"
+
+#include <xxhash.h>
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "common/base/check.h"
+#include "common/base/steady_clock.h"
+
+namespace tessera {
+namespace {
+
+constexpr absl::Duration kRetryPause = absl::Milliseconds(50);
+constexpr uint32_t kPiecesMax = kEtcdStateBytesMax / kEtcdPieceBytes;
+
+std::string SumOf(absl::string_view bytes) {
+  return absl::StrFormat("%016x", XXH3_64bits(bytes.data(), bytes.size()));
+}
+
+}  // namespace
+
+EtcdStore::EtcdStore(EtcdClient* etcd, std::string prefix, int64_t revision,
+                     std::function<absl::Time()> held_until)
+    : etcd_(etcd),
+      prefix_(std::move(prefix)),
+      revision_(revision),
+      held_until_(std::move(held_until)) {}
+
+absl::StatusOr<std::optional<v1::CoordinatorState>> EtcdStore::Read() {
+  TESSERA_ASSIGN_OR_RETURN(const std::optional<EtcdValue> head, etcd_->Get(prefix_ + "/state"));
+  if (!head) return std::nullopt;
+  const absl::Status broken = absl::DataLossError(absl::StrCat(
+      "etcd: \"", prefix_, "/state\" is not what was written; remove it to begin the job anew"));
+  const size_t end = head->value.find('\n');
+  if (end == std::string::npos) return broken;
+  const std::vector<std::string> words = absl::StrSplit(head->value.substr(0, end), ' ');
+  uint32_t pieces = 0, slot = 0;
+  if (words.size() != 4 || words[0] != "1" || !absl::SimpleAtoi(words[1], &pieces) ||
+      !absl::SimpleAtoi(words[2], &slot) || pieces > kPiecesMax || slot > 1) {
+    return broken;
+  }
+  std::string bytes = head->value.substr(end + 1);
+  for (uint32_t i = 0; i < pieces; ++i) {
+    TESSERA_ASSIGN_OR_RETURN(const std::optional<EtcdValue> piece,
+                             etcd_->Get(absl::StrCat(prefix_, "/state-", slot, "/", i)));
+    if (!piece) return broken;
+    bytes += piece->value;
+  }
+  v1::CoordinatorState state;
+  if (SumOf(bytes) != words[3] || !state.ParseFromString(bytes)) return broken;
+  slot_ = slot;
+  return state;
+}
+
+absl::Status EtcdStore::Commit(EtcdTransaction transaction) {
+  transaction.guard = prefix_ + "/coordinator";
+  transaction.guard_revision = revision_;
+  while (true) {
+    if (!IsHeld(SteadyNow())) {
+      return absl::UnavailableError("etcd has not answered for as long as the lease lasts");
+    }
+    const absl::StatusOr<EtcdOutcome> outcome = etcd_->Commit(transaction);
+    if (outcome.ok() && outcome->done) return absl::OkStatus();
+    if (outcome.ok()) {
+      return absl::AbortedError(absl::StrCat(
+          "another server has taken over",
+          outcome->guard ? absl::StrCat(" at ", outcome->guard->value) : std::string()));
+    }
+    const bool may_repeat =
+        absl::IsUnavailable(outcome.status()) || absl::IsDeadlineExceeded(outcome.status());
+    if (!may_repeat) return outcome.status();
+    absl::SleepFor(kRetryPause);
+  }
+}
+
+absl::Status EtcdStore::Write(const v1::CoordinatorState& state) {
+  const std::string bytes = state.SerializeAsString();
+  if (bytes.size() > kEtcdStateBytesMax) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("its state is ", bytes.size(), " bytes, want at most ", kEtcdStateBytesMax));
+  }
+  const std::string sum = SumOf(bytes);
+  EtcdTransaction last;
+  if (bytes.size() <= kEtcdPieceBytes) {
+    last.puts.push_back({prefix_ + "/state", absl::StrCat("1 0 0 ", sum, "\n", bytes)});
+    return Commit(std::move(last));
+  }
+  const uint32_t slot = 1 - slot_;
+  uint32_t pieces = 0;
+  for (size_t at = 0; at < bytes.size(); at += kEtcdPieceBytes, ++pieces) {
+    EtcdTransaction piece;
+    piece.puts.push_back({absl::StrCat(prefix_, "/state-", slot, "/", pieces),
+                          bytes.substr(at, kEtcdPieceBytes)});
+    TESSERA_RETURN_IF_ERROR(Commit(std::move(piece)));
+  }
+  last.puts.push_back({prefix_ + "/state", absl::StrCat("1 ", pieces, " ", slot, " ", sum, "\n")});
+  TESSERA_RETURN_IF_ERROR(Commit(std::move(last)));
+  slot_ = slot;
+  return absl::OkStatus();
+}
+
+std::string EtcdStore::Describe() const { return absl::StrCat("etcd at ", etcd_->member()); }
+
+}  // namespace tessera

@@ -1,0 +1,164 @@
+#include "server/election/server_election.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/base/log.h"
+#include "common/base/steady_clock.h"
+
+namespace tessera {
+namespace {
+
+// How long the key is watched before it is looked at again: a watch may end without a word.
+constexpr absl::Duration kWatchTime = absl::Seconds(2);
+
+}  // namespace
+
+ServerElection::ServerElection(Options options)
+    : options_(std::move(options)), key_(options_.prefix + "/coordinator") {}
+
+ServerElection::~ServerElection() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  Stop();
+  if (election_.lease() != 0) (void)options_.etcd->Revoke(election_.lease());
+}
+
+void ServerElection::Start() {
+  thread_ = std::thread([this] { Run(); });
+}
+
+void ServerElection::Stop() {
+  if (!thread_.joinable()) return;
+  {
+    absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+  }
+  wake_.Notify();
+  options_.etcd->Cancel();
+  thread_.join();
+}
+
+absl::Time ServerElection::held_until() const {
+  absl::MutexLock lock(&mutex_);
+  return election_.revision() != 0 ? election_.held_until() : absl::InfinitePast();
+}
+
+void ServerElection::Resign() {
+  {
+    absl::MutexLock lock(&mutex_);
+    resigns_ = true;
+  }
+  wake_.Notify();
+}
+
+void ServerElection::Perform(Election::Step step) {
+  const absl::Time asked = SteadyNow();
+  int64_t lease = 0;
+  {
+    absl::MutexLock lock(&mutex_);
+    lease = election_.lease();
+  }
+  switch (step) {
+    case Election::Step::kGrant: {
+      const absl::StatusOr<EtcdLease> granted = options_.etcd->Grant(options_.ttl);
+      absl::StatusOr<Election::Lease> told(Election::Lease{});
+      if (granted.ok()) {
+        told = Election::Lease{granted->id, granted->ttl};
+      } else {
+        told = granted.status();
+      }
+      absl::MutexLock lock(&mutex_);
+      election_.OnGranted(asked, told, SteadyNow());
+      break;
+    }
+    case Election::Step::kCampaign: {
+      EtcdTransaction wanted;
+      wanted.guard = key_;
+      wanted.puts.push_back({key_, options_.address});
+      wanted.lease = lease;
+      const absl::StatusOr<EtcdOutcome> outcome = options_.etcd->Commit(wanted);
+      absl::StatusOr<Election::Holder> holder(Election::Holder{});
+      if (!outcome.ok()) {
+        holder = outcome.status();
+      } else if (outcome->done) {
+        holder = Election::Holder{lease, outcome->revision};
+      } else if (outcome->guard) {
+        holder = Election::Holder{outcome->guard->lease, outcome->guard->create_revision};
+        seen_revision_ = outcome->guard->mod_revision;
+      } else {
+        holder = absl::UnavailableError("the key went just now");
+      }
+      absl::MutexLock lock(&mutex_);
+      election_.OnCampaign(holder, SteadyNow());
+      break;
+    }
+    case Election::Step::kAwait: {
+      // An error is as good as a change: the key is looked at.
+      const absl::Status changed =
+          options_.etcd->AwaitChange(key_, seen_revision_, asked + kWatchTime);
+      if (!changed.ok()) absl::SleepFor(absl::Milliseconds(20));
+      absl::MutexLock lock(&mutex_);
+      election_.OnAwaited(SteadyNow());
+      break;
+    }
+    case Election::Step::kKeep: {
+      const absl::StatusOr<absl::Duration> ttl = options_.etcd->KeepAlive(lease);
+      absl::MutexLock lock(&mutex_);
+      election_.OnKept(asked, ttl, SteadyNow());
+      break;
+    }
+  }
+}
+
+// Says what has become of this server's stay.
+void ServerElection::Settle() {
+  int64_t stay = 0, lease = 0;
+  bool resigned = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (resigns_) {
+      lease = election_.lease();
+      resigned = true;
+      resigns_ = false;
+      election_.Resign(SteadyNow());
+    }
+    stay = election_.Leads(SteadyNow()) ? election_.revision() : 0;
+  }
+  if (stay_ != 0 && stay != stay_) {
+    stay_ = 0;
+    options_.on_deposed(resigned ? "it has resigned" : "its lease in etcd is over");
+  }
+  if (lease != 0) (void)options_.etcd->Revoke(lease);
+  if (stay == 0 || stay == stay_) return;
+  stay_ = stay;
+  Log(LogLevel::kInfo, absl::StrCat("control: elected coordinator revision=", stay));
+  const absl::Status taken = options_.on_elected(stay);
+  if (taken.ok()) return;
+  Log(LogLevel::kError,
+      absl::StrCat("control: elected, and cannot be the coordinator why=\"", taken.message(), "\""));
+  Resign();
+}
+
+void ServerElection::Run() {
+  while (true) {
+    Election::Task task;
+    absl::Time until;
+    {
+      absl::MutexLock lock(&mutex_);
+      // Its stay may end before the next step is due.
+      until = election_.Next().at;
+      if (stay_ != 0) until = std::min(until, election_.held_until());
+    }
+    wake_.WaitUntil(until);
+    {
+      absl::MutexLock lock(&mutex_);
+      if (stopping_) return;
+      task = election_.Next();
+    }
+    if (SteadyNow() >= task.at) Perform(task.step);
+    Settle();
+  }
+}
+
+}  // namespace tessera

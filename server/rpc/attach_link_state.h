@@ -1,0 +1,108 @@
+// What AttachLink's threads and the shard's callbacks share.
+#ifndef TESSERA_SERVER_RPC_ATTACH_LINK_STATE_H_
+#define TESSERA_SERVER_RPC_ATTACH_LINK_STATE_H_
+
+#include <algorithm>
+#include <deque>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <grpcpp/client_context.h>
+#include <grpcpp/support/sync_stream.h>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "common/base/steady_clock.h"
+#include "common/base/wakeup.h"
+#include "server/rpc/attach_link.h"
+
+namespace tessera {
+
+// Shared with the callbacks that the shard's thread may still hold when the link goes.
+struct AttachLink::State : std::enable_shared_from_this<AttachLink::State> {
+  explicit State(Options o) : options(std::move(o)) {
+    std::random_device device;
+    hello.set_life((uint64_t{device()} << 32) | device() | 1);
+    hello.set_rank(options.rank);
+    hello.set_lead_term(options.lead_term);
+    hello.set_job_digest(options.job_digest);
+    hello.set_address(options.address);
+    hello.set_layout_hash(options.shard->layout_hash());
+    hello.set_parameter_bytes(options.shard->slices().bytes());
+  }
+
+  void Read();
+  void Write();
+  void Handle(const v1::PlanMessage& message);
+  void HandlePlan(const v1::Plan& message);
+  void HandlePropose(const v1::Proposal& proposal);
+  void HandleWithdraw(uint64_t last);
+  void HandleCheckpoint(const v1::CheckpointOrder& order);
+  void HandleRestore(const v1::RestoreOrder& order);
+  // Asks the shard for counters; they are sent when they come.
+  void Inspect(bool closing);
+  void Queue(v1::ShardMessage message) {
+    {
+      absl::MutexLock lock(&mutex);
+      if (connected) queue.push_back(std::move(message));
+    }
+    write.Notify();
+  }
+  // Both threads have to look whether this is the end.
+  void Wake() {
+    pause.Notify();
+    write.Notify();
+  }
+  void End(absl::Status status);
+  // How long the coordinator may be silent before this server ends.
+  absl::Duration patience() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    if (draining) return options.lease_timeout;  // There is nothing to go on with.
+    return std::max(options.lease_timeout, absl::Nanoseconds(word.away_timeout_ns()));
+  }
+  // False: it is not to be believed, and the connection is to end.
+  bool Heed(const v1::PlanMessage& message);
+  void SetAway(bool away, absl::Duration silence);
+  void LookElsewhere();
+  bool Stopping() {
+    absl::MutexLock lock(&mutex);
+    return stopping || ended;
+  }
+
+  const Options options;
+  v1::ServerHello hello;  // constant, but for run and term, which are the reading thread's
+  Wakeup pause;  // of the thread that reads
+  Wakeup write;  // there is something to write
+  absl::Mutex mutex;
+  bool stopping ABSL_GUARDED_BY(mutex) = false;
+  bool ended ABSL_GUARDED_BY(mutex) = false;
+  bool connected ABSL_GUARDED_BY(mutex) = false;
+  bool writing ABSL_GUARDED_BY(mutex) = false;
+  bool heard_once ABSL_GUARDED_BY(mutex) = false;
+  absl::Time last_heard ABSL_GUARDED_BY(mutex) = SteadyNow();
+  v1::CoordinatorWord word ABSL_GUARDED_BY(mutex);  // the last one
+  bool is_away ABSL_GUARDED_BY(mutex) = false;
+  std::string address ABSL_GUARDED_BY(mutex);  // of the coordinator
+  using Stream = grpc::ClientReaderWriter<v1::ShardMessage, v1::PlanMessage>;
+  grpc::ClientContext* context ABSL_GUARDED_BY(mutex) = nullptr;
+  Stream* stream ABSL_GUARDED_BY(mutex) = nullptr;
+  std::deque<v1::ShardMessage> queue ABSL_GUARDED_BY(mutex);
+  bool inspecting ABSL_GUARDED_BY(mutex) = false;
+  bool draining ABSL_GUARDED_BY(mutex) = false;
+  bool leaving ABSL_GUARDED_BY(mutex) = false;
+  std::string job_failure ABSL_GUARDED_BY(mutex);
+  Plan plan ABSL_GUARDED_BY(mutex);
+  std::vector<v1::PlanApplied::Removed> removed ABSL_GUARDED_BY(mutex);
+  uint64_t last_proposal ABSL_GUARDED_BY(mutex) = 0;
+  v1::ShardMessage last_answer ABSL_GUARDED_BY(mutex);
+  v1::ServerCounters counters ABSL_GUARDED_BY(mutex);
+  v1::ShardMessage last_part ABSL_GUARDED_BY(mutex);
+  uint64_t restoring ABSL_GUARDED_BY(mutex) = 0;  // generations
+  uint64_t restored ABSL_GUARDED_BY(mutex) = 0;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_SERVER_RPC_ATTACH_LINK_STATE_H_

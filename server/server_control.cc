@@ -1,0 +1,156 @@
+#include "server/server_control.h"
+
+#include <algorithm>
+#include <optional>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/log.h"
+#include "common/base/steady_clock.h"
+#include "common/checkpoint/durable_file.h"
+
+namespace tessera {
+namespace {
+
+// Of the election's lease: shorter than etcd grants by default it cannot be, and nobody waits for longer.
+constexpr absl::Duration kElectionLeaseMin = absl::Seconds(2);
+constexpr absl::Duration kElectionLeaseMax = absl::Seconds(30);
+
+std::string StateFolder(const v1::Job& job) {
+  const std::string& folder = job.cluster().coordinator().directory();
+  if (!folder.empty() || job.checkpoint().directory().empty()) return folder;
+  return absl::StrCat(job.checkpoint().directory(), "/coordinator");
+}
+
+uint64_t DrawRun() {
+  std::random_device device;
+  return (uint64_t{device()} << 32) | device() | 1;
+}
+
+// Why nobody can go on from it; empty: somebody can.
+std::string WhyNot(const Coordinator& coordinator, bool is_elected) {
+  if (coordinator.ended()) return "it has ended";
+  // In server 0 this process was started in the place of the one that had server 0's parameters.
+  const Membership& membership = coordinator.membership();
+  const bool is_lost = !is_elected && membership.started();
+  if (is_lost && !membership.CanGoBack()) return "server 0's parameters are lost";
+  return "";
+}
+
+}  // namespace
+
+ServerControl::ServerControl(const v1::Job& job, const JobFacts& facts, bool is_kept)
+    : facts_(facts),
+      folder_(is_kept ? StateFolder(job) : ""),
+      members_(job.cluster().coordinator().etcd().begin(),
+               job.cluster().coordinator().etcd().end()),
+      servers_(job.cluster().servers().addresses().begin(),
+               job.cluster().servers().addresses().end()),
+      away_timeout_(absl::Nanoseconds(job.cluster().coordinator().away_timeout())),
+      live_(facts.lease_timeout) {}
+
+ServerControl::~ServerControl() {
+  if (election_ == nullptr) return;
+  election_->Stop();
+  live_.Vacate("the server ends");
+  election_.reset();
+}
+
+absl::Status ServerControl::Open() {
+  word_.set_away_timeout_ns(absl::ToInt64Nanoseconds(away_timeout_));
+  if (!members_.empty()) {
+    TESSERA_ASSIGN_OR_RETURN(etcd_, EtcdClient::Create({members_}));
+    finder_ = std::make_unique<CoordinatorFinder>(etcd_.get(), facts_.digest, servers_);
+    return absl::OkStatus();
+  }
+  if (folder_.empty()) {
+    word_.set_away_timeout_ns(0);
+    return absl::OkStatus();
+  }
+  const std::string parent = folder_.substr(0, folder_.rfind('/'));
+  if (!parent.empty()) TESSERA_RETURN_IF_ERROR(MakeFolder(parent));
+  absl::StatusOr<std::unique_ptr<StateFile>> file = StateFile::Open(folder_);
+  if (!file.ok()) {
+    return absl::Status(file.status().code(), absl::StrCat("cluster.coordinator.directory: ",
+                                                           file.status().message()));
+  }
+  file_ = *std::move(file);
+  TESSERA_ASSIGN_OR_RETURN(const std::optional<v1::CoordinatorState> state, file_->Read());
+  if (state) Take(*state);
+  return absl::OkStatus();
+}
+
+void ServerControl::Take(v1::CoordinatorState state) {
+  ShiftTimes(SteadyNow(), &state);
+  absl::StatusOr<std::unique_ptr<Coordinator>> found = Coordinator::Load(facts_, state);
+  const std::string why = found.ok() ? WhyNot(**found, is_elected())
+                                     : std::string(found.status().message());
+  if (!why.empty()) {
+    Log(LogLevel::kInfo, absl::StrCat("control: begins anew, not from what was kept why=\"", why,
+                                      "\""));
+    return;
+  }
+  found_ = *std::move(found);
+  word_.set_run(state.run());
+  word_.set_term(state.term() + 1);
+}
+
+absl::Status ServerControl::Install(ServerCheckpoints* checkpoints, StateStore* store) {
+  TESSERA_RETURN_IF_ERROR(checkpoints->Keep(&live_, goes_on()));
+  const absl::Time now = SteadyNow();
+  std::unique_ptr<Coordinator> coordinator = std::move(found_);
+  if (coordinator != nullptr) {
+    Log(LogLevel::kWarning,
+        absl::StrCat("control: goes on with the job from what was kept term=", word_.term(),
+                     " generation=", coordinator->membership().generation().value()));
+    coordinator->Reconnect(now);
+  } else {
+    word_.set_run(DrawRun());
+    word_.set_term(1);
+    JobFacts facts = facts_;
+    facts.restored = checkpoints->restored();
+    TESSERA_ASSIGN_OR_RETURN(coordinator, Coordinator::Create(std::move(facts), now));
+  }
+  return live_.Install(std::move(coordinator), word_, store);
+}
+
+absl::Status ServerControl::Begin(ServerCheckpoints* checkpoints) {
+  return Install(checkpoints, file_.get());
+}
+
+void ServerControl::StandForElection(Stand stand) {
+  stand_ = std::move(stand);
+  ServerElection::Options options;
+  options.etcd = etcd_.get();
+  options.prefix = EtcdPrefix(facts_.digest);
+  options.address = stand_.address;
+  options.ttl = std::clamp(facts_.lease_timeout, kElectionLeaseMin, kElectionLeaseMax);
+  options.on_elected = [this](int64_t revision) { return OnElected(revision); };
+  options.on_deposed = [this](absl::string_view why) { OnDeposed(why); };
+  election_ = std::make_unique<ServerElection>(std::move(options));
+  // What cannot be written in this stay is for another server to decide.
+  live_.SetOnVacated([this](absl::Status why) { election_->Resign(); });
+  election_->Start();
+}
+
+absl::Status ServerControl::OnElected(int64_t revision) {
+  store_ = std::make_unique<EtcdStore>(etcd_.get(), EtcdPrefix(facts_.digest), revision,
+                                       [this] { return election_->held_until(); });
+  TESSERA_ASSIGN_OR_RETURN(const std::optional<v1::CoordinatorState> state, store_->Read());
+  found_.reset();
+  if (state) Take(*state);
+  if (found_ == nullptr && state && stand_.run() == state->run()) {
+    return absl::FailedPreconditionError("the job has ended, and this server has yet to end");
+  }
+  return Install(stand_.checkpoints, store_.get());
+}
+
+void ServerControl::OnDeposed(absl::string_view why) {
+  live_.Vacate(why);
+  stand_.checkpoints->Release();
+  store_.reset();
+}
+
+}  // namespace tessera

@@ -1,0 +1,203 @@
+"""The coordinator's process dies, freezes or is cut off, and the job goes on."""
+import subprocess
+import unittest
+
+from cluster import ENDLESS, Cluster, Test, await_true, digits, free_ports, status_of
+from partition import Cut
+
+LEASE = "1500ms"
+METHODS = {"data_parallel": {"data_parallel": {}}, "async_sgd": {"async_sgd": {}}}
+
+
+def sameness(report):
+    """What must be the same whoever was the coordinator."""
+    return {
+        "parameters": report["parameters_hash"],
+        "steps": report["steps"],
+        "final": report["final"],
+        "history": [{key: value for key, value in entry.items() if key != "seconds"} for entry in report["history"]],
+    }
+
+
+class Embedded(Test):
+    """In server 0, its state in a folder."""
+
+    def cluster(self, job, servers=2, away="1m", keep=True, start=True, **coordinator):
+        ports = free_ports(servers)
+        job["cluster"]["servers"] = ["127.0.0.1:%d" % port for port in ports]
+        job["cluster"]["coordinator"] = dict({"away_timeout": away}, **coordinator)
+        if keep:
+            job["checkpoint"] = {"directory": self.path("checkpoints"), "every_steps": 50, "keep": 3}
+        return Cluster(self, job, start=start)
+
+    def await_checkpoint(self, cluster):
+        return cluster.await_status("a checkpoint", lambda s: int(s["checkpoint"]["count"]) > 0)
+
+    def restart_server_0(self, cluster):
+        dead = cluster.servers.pop(0)
+        cluster.start_server(0)
+        cluster.servers.insert(0, cluster.servers.pop())
+        return dead
+
+    def test_server_0_is_killed_and_started_again_and_the_job_goes_on_from_its_checkpoint(self):
+        for name, method in METHODS.items():
+            with self.case(name):
+                cluster = self.cluster(digits(epochs=ENDLESS, batch=16, lease=LEASE, method=method))
+                before = int(self.await_checkpoint(cluster)["checkpoint_step"])
+                cluster.servers[0].kill()
+                cluster.servers[0].exit_code()
+                other = cluster.servers[1]
+                # Those that are left say for whom they wait, and for how long.
+                other.await_output("coordinator is away")
+                for worker in cluster.workers:
+                    worker.await_output("coordinator is away")
+                away = status_of(other.address)
+                self.assertEqual(away["state"], "waiting")
+                self.assertEqual(away["waiting_for"], ["the coordinator at %s" % cluster.coordinator])
+                self.assertTrue(away["coordinator"]["is_away"])
+                self.assertLess(away["coordinator"]["waits_seconds"], 60)
+                dead = self.restart_server_0(cluster)
+                status = cluster.await_status("training goes on", lambda s: int(s["step"]) > before + 60)
+                self.assertEqual(int(status["checkpoint"]["rollbacks"]), 1)
+                self.assertEqual(int(status["coordinator"]["term"]), 2)
+                self.assertEqual(int(status["members_lost"]), 0)
+                self.assertIn("goes on with the job", cluster.servers[0].output())
+                self.assertIn("coordinator is back", cluster.servers[1].output())
+                cluster.drain()
+                report = cluster.finish(dead)
+                self.assertEqual(report["members"], {"joined": 2, "lost": 0, "partial_pushes": 0})
+                self.assertEqual(report["outcome"], "finished")
+                subprocess.run(["rm", "-rf", self.path("checkpoints")], check=True)
+
+    def test_a_job_whose_server_0_was_killed_ends_as_one_whose_was_not(self):
+        job = digits(steps=6000, batch=16, lease=LEASE, method={"local_sgd": {"local_steps": 5}}, evaluate_every=10)
+        whole = self.cluster(dict(job, cluster=dict(job["cluster"])), keep=False).finish(within=100)
+        cluster = self.cluster(job)
+        self.await_checkpoint(cluster)
+        cluster.servers[0].kill()
+        cluster.servers[0].exit_code()
+        self.restart_server_0(cluster)
+        report = cluster.finish(within=100)
+        self.assertEqual(report["checkpoint"]["rollbacks"], 1)
+        self.assertEqual(sameness(report), sameness(whole))
+
+    def test_server_0_is_killed_again_and_again(self):
+        cluster = self.cluster(digits(epochs=ENDLESS, batch=16, lease=LEASE))
+        dead = []
+        for times in range(1, 4):
+            before = int(self.await_checkpoint(cluster)["checkpoint_step"])
+            cluster.servers[0].kill()
+            cluster.servers[0].exit_code()
+            dead.append(self.restart_server_0(cluster))
+            status = cluster.await_status("it goes on", lambda s: int(s["checkpoint_step"]) > before + 50)
+            self.assertEqual(int(status["coordinator"]["term"]), times + 1)
+        cluster.drain()
+        cluster.finish(*dead)
+
+    def test_a_job_that_waits_for_a_worker_waits_for_the_same_after_a_restart(self):
+        job = digits(epochs=ENDLESS, batch=16, lease=LEASE)
+        job["cluster"]["workers"] = 2
+        cluster = self.cluster(job)
+        for worker in cluster.workers[1:]:
+            worker.end()
+        cluster.workers[1:] = []
+        cluster.await_status("worker 1 is missing", lambda s: s.get("waiting_for") == ["worker 1"])
+        cluster.servers[0].kill()
+        cluster.servers[0].exit_code()
+        dead = self.restart_server_0(cluster)
+        cluster.await_status("it still is", lambda s: s.get("waiting_for") == ["worker 1"])
+        cluster.start_worker(1)
+        cluster.await_step(20)
+        cluster.drain()
+        cluster.finish(dead)
+
+    def test_a_frozen_coordinator_that_wakes_finds_all_its_members(self):
+        for name, method in METHODS.items():
+            with self.case(name):
+                cluster = self.cluster(digits(epochs=ENDLESS, batch=16, lease=LEASE, method=method), keep=False,
+                                       directory=self.path("state-" + name))
+                cluster.await_step(20)
+                cluster.servers[0].freeze()
+                cluster.servers[1].await_output("coordinator is away")
+                for worker in cluster.workers:
+                    worker.await_output("coordinator is away")
+                cluster.servers[0].thaw()
+                cluster.await_further(60)
+                self.assertIn("leases begin anew", cluster.servers[0].output())
+                for worker in cluster.workers:
+                    worker.await_output("coordinator is back")
+                cluster.drain()
+                report = cluster.finish()
+                self.assertEqual(report["members"]["lost"], 0)
+
+    def test_nobody_waits_for_longer_than_the_job_says(self):
+        cluster = self.cluster(digits(epochs=ENDLESS, batch=16, lease=LEASE), away="3s")
+        self.await_checkpoint(cluster)
+        cluster.servers[0].kill()
+        for process in cluster.servers[1:] + cluster.workers:
+            self.contains(process.expect_exit(1), "coordinator at %s" % cluster.coordinator)
+        for process in cluster.servers[1:] + cluster.workers:
+            self.assertIn("coordinator is away", process.output())
+
+    def test_who_is_cut_off_from_the_coordinator_trains_no_more_however_well_the_rest_of_the_network_works(self):
+        cut_port, = free_ports(1)
+        cluster = self.cluster(digits(epochs=ENDLESS, batch=16, lease=LEASE, method={"async_sgd": {}}), keep=False,
+                               directory=self.path("state"), start=False)
+        cluster.start_server(0)
+        cut = Cut(self, cut_port, int(cluster.coordinator.rsplit(":")[-1]))
+        through = "--coordinator", "127.0.0.1:%d" % cut_port
+        cluster.start_server(1, *through)
+        for rank in range(2):
+            cluster.start_worker(rank, *through)
+        cluster.await_step(20)
+        cut.cut.set()
+        # The coordinator takes them for lost; both servers can be reached all the time.
+        other = cluster.servers[1]
+        other.await_output("coordinator is away")
+        for worker in cluster.workers:
+            worker.await_output("coordinator is away")
+        before = status_of(other.address)["servers"][0]["counters"]
+        await_true("two leases have passed", lambda: status_of(other.address)["coordinator"]["silent_seconds"] > 4.5)
+        after = status_of(other.address)["servers"][0]["counters"]
+        self.assertEqual((after["version"], after["pushes"]), (before["version"], before["pushes"]))
+        for process in cluster.workers + [other]:
+            self.assertTrue(process.alive)
+        self.contains(cluster.servers[0].expect_exit(1), "lease expired worker=0", "lease expired worker=1")
+
+    def test_one_folder_has_one_coordinator(self):
+        cluster = self.cluster(digits(epochs=ENDLESS, batch=16, lease=LEASE))
+        cluster.await_step(20)
+        with self.assertRaises(AssertionError) as refused:
+            cluster.start_server(0, "--listen", "127.0.0.1:0")
+        self.assertIn("cluster.coordinator.directory", str(refused.exception))
+        self.assertIn("in use by another process", str(refused.exception))
+        second = cluster.servers.pop()
+        second.expect_exit(2)
+        cluster.coordinator = cluster.servers[0].address
+        cluster.await_further()
+        cluster.drain()
+        cluster.finish()
+
+    def test_without_a_checkpoint_a_restarted_server_0_begins_anew_and_others_of_the_old_run_end(self):
+        cluster = self.cluster(digits(epochs=ENDLESS, batch=16, lease=LEASE), keep=False, directory=self.path("state"))
+        cluster.await_step(20)
+        cluster.servers[0].kill()
+        cluster.servers[0].exit_code()
+        self.restart_server_0(cluster)
+        self.assertIn("server 0's parameters are lost", cluster.servers[0].output())
+        for process in [cluster.servers[1]] + cluster.workers:
+            self.assertIn("another run of this job", process.expect_exit(1))
+        # Its supervisors start them again.
+        old = cluster.servers.pop(), list(cluster.workers)
+        del cluster.workers[:]
+        cluster.start_server(1)
+        for rank in range(2):
+            cluster.start_worker(rank)
+        cluster.await_step(20)
+        cluster.drain()
+        cluster.finish()
+        self.assertEqual(len(old), 2)
+
+
+if __name__ == "__main__":
+    unittest.main()

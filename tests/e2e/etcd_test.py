@@ -1,0 +1,215 @@
+"""The servers elect the coordinator in a real etcd, and it may go without the job."""
+import socket
+import unittest
+import urllib.request
+
+from authority import Authority
+from cluster import (ENDLESS, SOON, Cluster, Process, Test, await_true, digits, free_ports, status_of, tessera,
+                     write_job)
+from partition import Cut
+
+LEASE = "2s"
+METHODS = {"data_parallel": {"data_parallel": {}}, "async_sgd": {"async_sgd": {}}}
+
+
+class Etcd(Process):
+    """One member alone."""
+
+    def __init__(self, test, tls=None):
+        """`tls`: (certificate, private key, authority); clients must show theirs, too."""
+        self.port, peer = free_ports(2)
+        self.folder = test.path("etcd-%d" % self.port)
+        at, peers = "%s://127.0.0.1:%d" % ("https" if tls else "http", self.port), "http://127.0.0.1:%d" % peer
+        secure = ["--cert-file", tls[0], "--key-file", tls[1], "--client-cert-auth", "--trusted-ca-file",
+                  tls[2]] if tls else []
+        super().__init__(test, "etcd", ["etcd", "--data-dir", self.folder, "--listen-client-urls", at,
+                                        "--advertise-client-urls", at, "--listen-peer-urls", peers,
+                                        "--initial-advertise-peer-urls", peers, "--initial-cluster", "default=" + peers,
+                                        "--log-level", "error"] + secure)
+        await_true("etcd serves", self.serves if tls is None else self.listens, explain=self.output)
+
+    @property
+    def address(self):
+        return "127.0.0.1:%d" % self.port
+
+    def listens(self):
+        with socket.socket() as s:
+            return s.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def serves(self):
+        try:
+            with urllib.request.urlopen("http://%s/health" % self.address, timeout=2) as answer:
+                return b"true" in answer.read()
+        except OSError:
+            return False
+
+
+class Elected(Test):
+    def cluster(self, etcds, servers=2, workers=2, away="1m", checkpoints=False, start=True, method=None, lease=LEASE,
+                **keys):
+        job = digits(batch=16, lease=lease, method=method, workers=workers, **keys)
+        ports = free_ports(servers)
+        job["cluster"]["servers"] = ["127.0.0.1:%d" % port for port in ports]
+        job["cluster"]["coordinator"] = {"etcd": etcds, "away_timeout": away}
+        if checkpoints:
+            job["checkpoint"] = {"directory": self.path("checkpoints"), "every_steps": 50, "keep": 3}
+        return Cluster(self, job, start=start)
+
+    def leader(self, cluster):
+        """(the server that is the coordinator, its status)"""
+        found = []
+
+        def has_leader():
+            for server in cluster.servers:
+                status = status_of(server.address) if server.alive else None
+                if status and status["coordinator"]["store"].startswith("etcd"):
+                    found.append((server, status))
+                    cluster.coordinator = server.address
+                    return True
+            return False
+
+        await_true("a server is elected", has_leader, explain=cluster.logs)
+        return found[0]
+
+    def drain(self, cluster):
+        self.leader(cluster)[0].signal(15)
+
+    def test_a_job_runs_and_any_server_may_be_asked_to_end_it(self):
+        etcd = Etcd(self)
+        cluster = self.cluster([etcd.address], epochs=ENDLESS)
+        self.leader(cluster)
+        cluster.await_step(20)
+        for server in cluster.servers:
+            self.assertEqual(status_of(server.address)["coordinator"]["term"], "1")
+        other = [s for s in cluster.servers if s.address != cluster.coordinator][0]
+        other.signal(15)
+        for process in cluster.workers + cluster.servers:
+            process.expect_exit(0)
+
+    def test_the_coordinator_is_cut_off_from_etcd_and_another_server_takes_over_without_loss(self):
+        for name, method in METHODS.items():
+            with self.case(name):
+                etcd = Etcd(self)
+                ports = free_ports(2)
+                cuts = [Cut(self, port, etcd.port) for port in ports]
+                cluster = self.cluster([etcd.address], epochs=ENDLESS, method=method, start=False, lease="4s")
+                for rank, port in enumerate(ports):
+                    cluster.start_server(rank, "--set", "cluster.coordinator.etcd=[127.0.0.1:%d]" % port)
+                for rank in range(2):
+                    cluster.start_worker(rank)
+                old, _ = self.leader(cluster)
+                cluster.await_step(20)
+                cuts[cluster.servers.index(old)].cut.set()
+                await_true("it steps down", lambda: "is here no longer" in old.output(), explain=cluster.logs)
+                new, status = self.leader(cluster)
+                self.assertIsNot(new, old)
+                self.assertEqual(status["coordinator"]["term"], "2")
+                cluster.await_further(60)
+                # The one that stepped down serves its parameters: it has found the new one by the other servers.
+                self.assertEqual(int(status_of(new.address)["members_lost"]), 0)
+                cuts[cluster.servers.index(old)].cut.clear()
+                self.drain(cluster)
+                for process in cluster.workers + cluster.servers:
+                    self.assertEqual(process.exit_code(), 0, cluster.logs())
+
+    def test_the_coordinators_process_is_killed_and_the_job_goes_on_from_its_checkpoint(self):
+        etcd = Etcd(self)
+        cluster = self.cluster([etcd.address], epochs=ENDLESS, checkpoints=True)
+        old, _ = self.leader(cluster)
+        status = cluster.await_status("a checkpoint", lambda s: int(s["checkpoint"]["count"]) > 0)
+        before = int(status["checkpoint_step"])
+        rank = cluster.servers.index(old)
+        old.kill()
+        old.exit_code()
+        new, status = self.leader(cluster)
+        self.assertEqual(status["coordinator"]["term"], "2")
+        cluster.await_status("it is waited for", lambda s: s.get("waiting_for") == ["server %d" % rank])
+        cluster.servers.remove(old)
+        cluster.start_server(rank)
+        cluster.coordinator = new.address
+        status = cluster.await_status("it goes on", lambda s: int(s["step"]) > before + 60)
+        self.assertEqual(int(status["checkpoint"]["rollbacks"]), 1)
+        self.assertEqual(int(status["members_lost"]), 0)
+        self.drain(cluster)
+        for process in cluster.workers + cluster.servers:
+            self.assertEqual(process.exit_code(), 0, cluster.logs())
+
+    def test_a_frozen_coordinator_that_wakes_is_none_any_more(self):
+        etcd = Etcd(self)
+        cluster = self.cluster([etcd.address], epochs=ENDLESS, checkpoints=True)
+        old, _ = self.leader(cluster)
+        cluster.await_status("a checkpoint", lambda s: int(s["checkpoint"]["count"]) > 0)
+        old.freeze()
+        rest = [s for s in cluster.servers if s is not old]
+        await_true("another one is elected", lambda: "elected coordinator" in rest[0].output(), explain=cluster.logs)
+        old.thaw()
+        old.await_output("is here no longer")
+        cluster.servers.remove(old)
+        new, _ = self.leader(cluster)
+        cluster.servers.append(old)
+        self.assertIsNot(new, old)
+        cluster.await_further(60)
+        self.drain(cluster)
+        for process in cluster.workers + cluster.servers:
+            self.assertEqual(process.exit_code(), 0, cluster.logs())
+
+    def test_etcd_goes_away_and_everybody_waits_and_goes_on_when_it_is_back(self):
+        etcd = Etcd(self)
+        cluster = self.cluster([etcd.address], epochs=ENDLESS)
+        self.leader(cluster)
+        cluster.await_step(20)
+        etcd.freeze()
+        for process in cluster.servers + cluster.workers:
+            process.await_output("coordinator is away")
+        statuses = [status_of(server.address) for server in cluster.servers]
+        for status in statuses:
+            self.assertTrue(status["coordinator"]["is_away"], status)
+            self.assertGreater(status["coordinator"]["waits_seconds"], 10)
+        etcd.thaw()
+        self.leader(cluster)
+        cluster.await_further(60)
+        self.assertEqual(int(cluster.status()["members_lost"]), 0)
+        self.drain(cluster)
+        for process in cluster.workers + cluster.servers:
+            self.assertEqual(process.exit_code(), 0, cluster.logs())
+
+    def test_the_doctor_says_whether_etcd_can_be_reached(self):
+        etcd = Etcd(self)
+        dead, = free_ports(1)
+        cluster = self.cluster([etcd.address, "127.0.0.1:%d" % dead], epochs=ENDLESS, start=False)
+        code, out, _ = tessera("doctor", cluster.path)
+        self.assertEqual(code, 1)
+        self.contains(" ".join(out.split()), "etcd at %s: no server has been elected yet" % etcd.address,
+                      "PROBLEM etcd at 127.0.0.1:%d" % dead)
+
+    def test_etcd_may_want_tls_and_certificates(self):
+        authority = Authority(self, "job")
+        certificate, key = authority.sign("all")
+        etcd = Etcd(self, tls=(certificate, key, authority.certificate))
+        cluster = self.cluster(["https://" + etcd.address], epochs=1, start=False)
+        cluster.job["security"] = {"certificate": certificate, "private_key": key, "authority": authority.certificate}
+        cluster.path = write_job(self, cluster.job)
+        for rank in range(2):
+            cluster.start_server(rank)
+        for rank in range(2):
+            cluster.start_worker(rank)
+        for process in cluster.workers + cluster.servers:
+            self.assertEqual(process.exit_code(), 0, cluster.logs())
+        # In a job with TLS nobody speaks to it without, but on the same machine.
+        refused = self.cluster(["10.0.0.1:1"], epochs=1, start=False)
+        refused.job["security"] = cluster.job["security"]
+        refused.path = write_job(self, refused.job)
+        with self.assertRaises(AssertionError) as error:
+            refused.start_server(0)
+        self.contains(str(error.exception), "cluster.coordinator.etcd", "want https://10.0.0.1:1")
+
+    def test_an_address_that_is_none_is_refused(self):
+        cluster = self.cluster(["nowhere"], epochs=ENDLESS, start=False)
+        with self.assertRaises(AssertionError) as refused:
+            cluster.start_server(0)
+        self.contains(str(refused.exception), "cluster.coordinator.etcd", "nowhere")
+        cluster.servers[0].expect_exit(2, SOON)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,86 @@
+// A member of etcd, alone, for as long as a test lasts.
+#ifndef TESSERA_TESTS_SERVER_ELECTION_REAL_ETCD_H_
+#define TESSERA_TESTS_SERVER_ELECTION_REAL_ETCD_H_
+
+#include <arpa/inet.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+
+#include <catch2/catch.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/base/steady_clock.h"
+#include "common/etcd/etcd_client.h"
+
+namespace tessera {
+
+class RealEtcd {
+ public:
+  RealEtcd() : port_(FreePort()) {
+    const char* temporary = getenv("TEST_TMPDIR");
+    std::string folder = absl::StrCat(temporary != nullptr ? temporary : "/tmp", "/etcd-XXXXXX");
+    REQUIRE(mkdtemp(folder.data()) != nullptr);
+    const std::string client = absl::StrCat("http://127.0.0.1:", port_);
+    const std::string peer = absl::StrCat("http://127.0.0.1:", FreePort());
+    const std::string cluster = "default=" + peer;
+    process_ = fork();
+    REQUIRE(process_ >= 0);
+    if (process_ == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      execlp("etcd", "etcd", "--data-dir", folder.c_str(), "--listen-client-urls", client.c_str(),
+             "--advertise-client-urls", client.c_str(), "--listen-peer-urls", peer.c_str(),
+             "--initial-advertise-peer-urls", peer.c_str(), "--initial-cluster", cluster.c_str(),
+             "--log-level", "error", static_cast<char*>(nullptr));
+      _exit(127);
+    }
+    const auto probe = Client();
+    const absl::Time end = SteadyNow() + absl::Seconds(30);
+    while (true) {
+      const absl::Status answer = probe->Get("probe").status();
+      if (answer.ok()) break;
+      INFO(answer.ToString());
+      REQUIRE(SteadyNow() < end);
+      absl::SleepFor(absl::Milliseconds(50));
+    }
+  }
+  ~RealEtcd() {
+    kill(process_, SIGCONT);
+    kill(process_, SIGKILL);
+    waitpid(process_, nullptr, 0);
+  }
+
+  std::unique_ptr<EtcdClient> Client() const {
+    return *EtcdClient::Create({{absl::StrCat("127.0.0.1:", port_)}});
+  }
+  void Freeze() { kill(process_, SIGSTOP); }
+  void Thaw() { kill(process_, SIGCONT); }
+
+ private:
+  // It was, a moment ago.
+  static int FreePort() {
+    const int s = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    REQUIRE(bind(s, reinterpret_cast<sockaddr*>(&address), size) == 0);
+    REQUIRE(getsockname(s, reinterpret_cast<sockaddr*>(&address), &size) == 0);
+    close(s);
+    return ntohs(address.sin_port);
+  }
+
+  const int port_;
+  pid_t process_ = -1;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_TESTS_SERVER_ELECTION_REAL_ETCD_H_

@@ -1,0 +1,101 @@
+// A worker process: what it has, and the lives that it may have as a member of its job.
+#ifndef TESSERA_WORKER_WORKER_LIFE_H_
+#define TESSERA_WORKER_WORKER_LIFE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "common/base/wakeup.h"
+#include "common/config/job_digest.h"
+#include "common/etcd/coordinator_key.h"
+#include "common/etcd/etcd_client.h"
+#include "common/layout/parameters.h"
+#include "common/method/recipe.h"
+#include "worker/checkpoint/worker_saver.h"
+#include "worker/data/dataset.h"
+#include "worker/replica/subnet_memory.h"
+#include "worker/rpc/coordinator_client.h"
+#include "worker/rpc/parameter_client_grpc.h"
+#include "worker/rpc/remote_coordination.h"
+#include "worker/train/learner.h"
+#include "worker/train/train_loop.h"
+#include "worker/worker_process.h"
+
+namespace tessera {
+
+class WorkerProcess {
+ public:
+  WorkerProcess(const WorkerOptions& options, v1::Job job)
+      : options_(options), job_(std::move(job)), digest_(JobDigest(job_)) {}
+
+  // Everything that can be wrong before anybody is told of this worker.
+  absl::Status Prepare();
+  // From joining to leaving; joins again where the job goes back to a checkpoint.
+  absl::Status Train();
+  // From the signal thread.
+  void OnSignal(int count);
+  bool joined() const { return admission_.admitted(); }
+
+ private:
+  absl::Status CheckMemory();
+  absl::Status CheckPrecision() const;
+  // Of a device with memory of its own.
+  absl::Status CheckDeviceMemory(int64_t replica, const std::string& parts) const;
+  absl::Status Connect();
+  absl::Status MakeLearner();
+  // As one member.
+  absl::Status TrainOnce();
+  // After an error of TrainOnce: whether the job went back to a checkpoint, or is about to.
+  bool MayRejoin(const absl::Status& status);
+  // Ends this member's life; its work is in the report of the next.
+  void Forget();
+  void MakeSaver();
+  v1::WorkerReport Report() const;
+  void OnLost(absl::Status why);
+  // Ends the process if the train loop does not, because it hangs.
+  void EndStalled();
+  void OnServers(const v1::ServerList& list);
+  void OnAway(bool is_away);
+  bool has_checkpoints() const {
+    return !job_.checkpoint().directory().empty() || !job_.checkpoint().restore().empty();
+  }
+  bool loop_exists() const {
+    absl::MutexLock lock(&mutex_);
+    return loop_ != nullptr;
+  }
+
+  const WorkerOptions& options_;
+  const v1::Job job_;
+  const std::string digest_;
+  ModelShape shape_;
+  Recipe recipe_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Datasets> data_;
+  SubnetMemory subnet_memory_;  // where subnets are trained
+  std::unique_ptr<Learner> learner_;
+  std::unique_ptr<EtcdClient> etcd_;  // where the servers elect the coordinator
+  std::unique_ptr<CoordinatorFinder> finder_;
+  std::unique_ptr<CoordinatorClient> coordinator_;
+  std::unique_ptr<RemoteCoordination> coordination_;
+  std::unique_ptr<WorkerSaver> saver_;
+  v1::WorkerReport before_;  // of the lives before this one
+  v1::JoinReply admission_;
+
+  mutable absl::Mutex mutex_;
+  // Set while they may be told to stop.
+  std::unique_ptr<ParameterClientGrpc> servers_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<TrainLoop> loop_ ABSL_GUARDED_BY(mutex_);
+  v1::ServerList server_list_ ABSL_GUARDED_BY(mutex_);  // as of the last renewal that brought one
+  bool is_away_ ABSL_GUARDED_BY(mutex_) = false;  // the coordinator
+  bool asked_to_leave_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status lost_ ABSL_GUARDED_BY(mutex_);
+  Wakeup loop_over_;  // its train loop has returned
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_WORKER_WORKER_LIFE_H_
