@@ -217,22 +217,22 @@ absl::Status LiveCoordinator::AttachHost(const v1::HostHello& hello, const void*
 
 void LiveCoordinator::OnHostMessage(const v1::HostHello& hello, const void* connection,
                                     const v1::HostMessage& message) {
-  Run([&](Coordinator& coordinator, absl::Time now) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  (void)Run([&](Coordinator& coordinator, absl::Time now) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     const auto host = hosts_.find(hello.rank());
     if (host != hosts_.end() && host->second.connection == connection) {
       coordinator.OnHostMessage(hello.rank(), message, now);
     }
-    return 0;
+    return absl::OkStatus();
   });
 }
 
 void LiveCoordinator::DetachHost(const v1::HostHello& hello, const void* connection) {
-  Run([&](Coordinator& coordinator, absl::Time now) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  (void)Run([&](Coordinator& coordinator, absl::Time now) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     const auto host = hosts_.find(hello.rank());
-    if (host == hosts_.end() || host->second.connection != connection) return 0;
+    if (host == hosts_.end() || host->second.connection != connection) return absl::OkStatus();
     hosts_.erase(host);
     coordinator.DetachHost(hello.rank(), hello.life(), now);
-    return 0;
+    return absl::OkStatus();
   });
 }
 
