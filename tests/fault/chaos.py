@@ -39,7 +39,6 @@ METHODS = {"local_sgd": {"local_sgd": {"local_steps": 4}},
 # A checkpoint is of the same exchange of all members, so that it is known which acknowledged pushes it is without.
 LOCKSTEP = ("local_sgd", "data_parallel", "ist")
 WORKERS, SERVERS = 4, 3
-LEASE = 2.0
 # A quiet job's accuracy less that of the job with faults.
 MARGIN = 0.03
 QUIET_EPOCHS = 30
@@ -100,7 +99,7 @@ class Chaos(Test):
 
     def job(self, **train):
         job = digits(servers=SERVERS, workers=WORKERS, batch=16, rate=0.1 if ARGUMENTS.method != "ssp" else 0.05,
-                     method=METHODS[ARGUMENTS.method], lease="%dms" % (1000 * LEASE), **train)
+                     method=METHODS[ARGUMENTS.method], lease="%dms" % (1000 * ARGUMENTS.lease), **train)
         return job
 
     def start_worker(self):
@@ -130,13 +129,13 @@ class Chaos(Test):
             return how
         victim.freeze()
         # Some wake up before their lease is over, some after.
-        pause = self.dice.uniform(0, 2.5 * LEASE) if how == "stop for a while" else 3 * LEASE
+        pause = self.dice.uniform(0, 2.5 * ARGUMENTS.lease) if how == "stop for a while" else 3 * ARGUMENTS.lease
         threading.Timer(pause, victim.thaw).start()
-        time.sleep(min(pause, 1.5 * LEASE))
-        if pause > 0.7 * LEASE:
+        time.sleep(min(pause, 1.5 * ARGUMENTS.lease))
+        if pause > 0.7 * ARGUMENTS.lease:
             # It may be removed: then it ends by itself, and another one is there for it.
             try:
-                victim.popen.wait(3 * LEASE + 3)
+                victim.popen.wait(3 * ARGUMENTS.lease + 3)
                 self.retire(self.cluster.workers, victim)
                 self.start_worker()
             except subprocess.TimeoutExpired:
@@ -150,7 +149,7 @@ class Chaos(Test):
         print("  server %d %s" % (rank, how), flush=True)
         if how == "stop for a while":
             victim.freeze()
-            time.sleep(self.dice.uniform(0, 0.4 * LEASE))
+            time.sleep(self.dice.uniform(0, 0.4 * ARGUMENTS.lease))
             victim.thaw()
             return how
         before = rollbacks(self.watch.latest)
@@ -163,7 +162,7 @@ class Chaos(Test):
             victim.thaw()
             try:
                 # It may notice first that it has not heard of the coordinator for a lease.
-                victim.popen.wait(LEASE)
+                victim.popen.wait(ARGUMENTS.lease)
             except subprocess.TimeoutExpired:
                 self.await_recovery("server woken late", begin)
                 return how
@@ -280,6 +279,8 @@ if __name__ == "__main__":
     parser.add_argument("-v", action="store_true")
     parser.add_argument("--faults", type=int, default=5)
     parser.add_argument("--seed", type=int, default=7)
+    # Of seconds. On a machine that does much else a short one is lost without any fault.
+    parser.add_argument("--lease", type=float, default=4.0)
     parser.add_argument("--method", choices=sorted(METHODS), default="local_sgd")
     ARGUMENTS = parser.parse_args()
     unittest.main(argv=sys.argv[:1] + ["-v"])
