@@ -417,7 +417,7 @@ TEST_CASE("every mistake in the cluster gets its message", "[job_errors]") {
       {"lease_timeout: 10s", "lease_timeout: 10s, device: gpu",
        "x.yaml:21:63: cluster.device: got \"gpu\", want cpu, cuda or cuda:N\n"},
       {"lease_timeout: 10s", "lease_timeout: 10s, replicas: 2",
-       "x.yaml:21:65: cluster.replicas: got \"2\", want an integer from 0 to 1\n"},
+       "x.yaml:21:65: cluster.replicas: got \"2\", want an integer in [0, 1]\n"},
   });
 }
 
