@@ -232,7 +232,10 @@ void ShardOwners::OnLed(ShardId shard, absl::Time now) {
 
 bool ShardOwners::MayStart() const {
   const bool can_wait = facts_.standby_copies || facts_.restored == nullptr;
-  return started_ || !can_wait || AllProtected();
+  // One that was lost before the start need not come back for it.
+  const auto known = std::count_if(hosts_.begin(), hosts_.end(),
+                                   [](const Host& host) { return host.known; });
+  return started_ || !can_wait || AllProtected() || known < 2;
 }
 
 bool ShardOwners::AllProtected() const {

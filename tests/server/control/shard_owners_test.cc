@@ -141,6 +141,11 @@ TEST_CASE("a host that is lost before the start does not hold it up", "[standby]
   hosts.Pass(absl::Seconds(2));
   CHECK(hosts.shard(1).leader == 2u);
   CHECK(hosts.owners.MayStart());
+  // With one host left there is nobody to wait for.
+  hosts.Kill(2);
+  hosts.Pass(absl::Seconds(2));
+  CHECK_FALSE(hosts.owners.AllProtected());
+  CHECK(hosts.owners.MayStart());
 }
 
 TEST_CASE("a connection that breaks and is made anew costs nothing", "[standby][control]") {
