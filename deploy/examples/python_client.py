@@ -122,7 +122,7 @@ class Worker:
         return replies
 
     def renew(self, step):
-        progress = self.co.Progress(step=step, exchange=self.exchange)
+        progress = {"step": step, "exchange": self.exchange}
         return self.coordinator("Renew", self.co.RenewRequest(member=self.member, progress=progress),
                                 self.co.RenewReply)
 

@@ -45,8 +45,13 @@ void PushCall::GiveWay() {
       gave_way_ = true;
     }
   }
-  // One whose header has come makes place for a later one of its member: reading fails.
-  if (!is_half_open) return context_->TryCancel();
+  if (!is_half_open) {
+    // One whose header has come makes place for a later one of its member: reading fails. The context goes
+    // once OnDone has returned, though this object may still be held.
+    absl::MutexLock lock(&context_mutex_);
+    if (!done_) context_->TryCancel();
+    return;
+  }
   Finish(ToGrpc(absl::ResourceExhaustedError(absl::StrCat(
       "push from ", context_->peer(), ": header has not come, and ",
       planes_->half_open_pushes().most(), " later pushes of this host wait for theirs, want at most ",
@@ -211,7 +216,7 @@ void PushCall::AskForKeys() {
   reply.set_need_keys(true);
   *reply_ = WriteMessage(reply);
   GiveBackPlace();
-  Finish(grpc::Status());
+  End(grpc::Status());
 }
 
 // What the shard owns bounds what is received. A subnet's exact size is the shard's to know.
@@ -328,7 +333,7 @@ void PushCall::OnAccepted(const absl::StatusOr<PushAccepted>& accepted) {
   reply.set_duplicate(accepted->duplicate);
   reply.set_version(accepted->version.value());
   *reply_ = WriteMessage(reply);
-  Finish(grpc::Status());
+  End(grpc::Status());
   plane_->CutOffRevoked();
 }
 
@@ -345,12 +350,21 @@ void PushCall::GiveBackPlace() {
 
 void PushCall::Fail(const absl::Status& status) {
   GiveBackPlace();
-  Finish(ToGrpc(status));
+  End(ToGrpc(status));
+}
+
+void PushCall::End(const grpc::Status& status) {
+  if (plane_ != nullptr) plane_->member_pushes().Remove(push_.member.value(), this);
+  Finish(status);
 }
 
 void PushCall::OnDone() {
   planes_->half_open_pushes().Remove(host_, this);
   if (plane_ != nullptr) plane_->member_pushes().Remove(push_.member.value(), this);
+  {
+    absl::MutexLock lock(&context_mutex_);
+    done_ = true;
+  }
   // Ends this object unless the shard still holds it.
   const std::shared_ptr<PushCall> self = std::move(self_);
 }

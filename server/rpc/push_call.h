@@ -75,6 +75,8 @@ class PushCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   absl::Status Gone() const;
   void GiveBackPlace();
   void Fail(const absl::Status& status);
+  // Finish, and no later push of the member wants its place.
+  void End(const grpc::Status& status);
 
   DataPlanes* const planes_;
   DataPlane* plane_ = nullptr;  // once the caller has named the shard
@@ -102,6 +104,9 @@ class PushCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   Place place_ ABSL_GUARDED_BY(mutex_) = Place::kNone;
   bool half_open_ ABSL_GUARDED_BY(mutex_) = true;
   bool gave_way_ ABSL_GUARDED_BY(mutex_) = false;  // and is finished
+
+  absl::Mutex context_mutex_;
+  bool done_ ABSL_GUARDED_BY(context_mutex_) = false;  // the context is about to go
 };
 
 }  // namespace tessera
