@@ -98,7 +98,7 @@ class Partitions(Test):
 
     def test_a_worker_that_loses_the_coordinator_in_one_direction_is_removed_and_the_others_go_on(self):
         # What it sends does not arrive: its lease ends. What is sent to it does not: it gives up by itself.
-        for directions, words in ((("up",), "worker"), (("down",), "not reached for the lease"), (BOTH, "worker")):
+        for directions, words in ((("up",), "worker"), (("down",), "not reached for 1.5s"), (BOTH, "worker")):
             with self.case(named(directions)):
                 cluster, worker, link = self.behind_a_link()
                 link.hold(*directions)
