@@ -64,8 +64,9 @@ class ThreadSafety(unittest.TestCase):
     @unittest.skipUnless(shutil.which("clang++"), "no clang++ here")
     def test_clang_finds_no_access_without_the_lock(self):
         with tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR")) as made:
-            protos = [os.path.join("proto", name) for name in sorted(os.listdir(os.path.join(ROOT, "proto")))
-                      if name.endswith(".proto")]
+            protos = [os.path.relpath(os.path.join(folder, name), ROOT)
+                      for folder, _, names in sorted(os.walk(os.path.join(ROOT, "proto")))
+                      for name in sorted(names) if name.endswith(".proto")]
             plugin = "--plugin=protoc-gen-grpc=" + shutil.which("grpc_cpp_plugin")
             subprocess.run(["protoc", "-I.", "--cpp_out=" + made, "--grpc_out=" + made, plugin] + protos, cwd=ROOT,
                            check=True)

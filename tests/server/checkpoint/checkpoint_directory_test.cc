@@ -199,7 +199,9 @@ TEST_CASE("a file that lies elsewhere, or is another, is not committed", "[check
 TEST_CASE("a whole checkpoint is never replaced, a broken one is", "[checkpoint]") {
   const std::string path = EmptyFolder();
   Write(path, "100 200", "");
-  CHECK(Write(path, "200", "").Steps("failed") == std::vector<uint64_t>{200});
+  CHECK(Write(path, "--shards 3 200", "").Steps("failed") == std::vector<uint64_t>{200});
+  // Who asks again for what is there had not been told that it was done.
+  CHECK(Write(path, "200", "").Steps("whole") == std::vector<uint64_t>{200});
   REQUIRE(unlink((path + "/step-000000000200/manifest.json").c_str()) == 0);
   std::vector<ListedCheckpoint> broken;
   const auto newest = NewestCheckpoint(path, &broken);
