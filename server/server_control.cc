@@ -18,12 +18,6 @@ namespace {
 constexpr absl::Duration kElectionLeaseMin = absl::Seconds(2);
 constexpr absl::Duration kElectionLeaseMax = absl::Seconds(30);
 
-std::string StateFolder(const v1::Job& job) {
-  const std::string& folder = job.cluster().coordinator().directory();
-  if (!folder.empty() || job.checkpoint().directory().empty()) return folder;
-  return absl::StrCat(job.checkpoint().directory(), "/coordinator");
-}
-
 uint64_t DrawRun() {
   std::random_device device;
   return (uint64_t{device()} << 32) | device() | 1;
@@ -43,7 +37,7 @@ std::string WhyNot(const Coordinator& coordinator, bool is_elected) {
 
 ServerControl::ServerControl(const v1::Job& job, const JobFacts& facts, bool is_kept)
     : facts_(facts),
-      folder_(is_kept ? StateFolder(job) : ""),
+      folder_(is_kept ? job.cluster().coordinator().directory() : ""),
       members_(job.cluster().coordinator().etcd().begin(),
                job.cluster().coordinator().etcd().end()),
       servers_(job.cluster().servers().addresses().begin(),

@@ -28,6 +28,7 @@ class Embedded(Test):
         job["cluster"]["coordinator"] = dict({"away_timeout": away}, **coordinator)
         if keep:
             job["checkpoint"] = {"directory": self.path("checkpoints"), "every_steps": 50, "keep": 3}
+            job["cluster"]["coordinator"].setdefault("directory", self.path("coordinator"))
         return Cluster(self, job, start=start)
 
     def await_checkpoint(self, cluster):
