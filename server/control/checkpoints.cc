@@ -249,6 +249,8 @@ Manifest Checkpoints::MakeManifest(const SavedJob& job, Generation generation) c
 }
 
 void Checkpoints::Commit(SavedJob job, Generation generation) {
+  // Nobody is left to say at which step it is.
+  if (saved_.empty()) return Fail("all workers that were in it are gone");
   stage_ = Stage::kCommitting;
   ++changes_;
   order_.reset();
