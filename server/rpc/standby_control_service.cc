@@ -8,6 +8,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/base/log.h"
 #include "common/rpc/status.h"
+#include "server/rpc/message_limits.h"
 
 namespace tessera {
 namespace {
@@ -15,7 +16,10 @@ namespace {
 // One attached host. Deletes itself when the call is over.
 class HostCall final : public grpc::ServerBidiReactor<v1::HostMessage, v1::HostOrder> {
  public:
-  explicit HostCall(LiveCoordinator* live) : live_(live) { StartRead(&incoming_); }
+  HostCall(LiveCoordinator* live, grpc::CallbackServerContext* context)
+      : live_(live), context_(context) {
+    StartRead(&incoming_);
+  }
 
   void OnReadDone(bool ok) override {
     if (!ok) {
@@ -29,6 +33,8 @@ class HostCall final : public grpc::ServerBidiReactor<v1::HostMessage, v1::HostO
     }
     if (!hello_) {
       if (!Register()) return;
+    } else if (!CheckTexts(incoming_).ok()) {
+      context_->TryCancel();  // No server of ours.
     } else {
       live_->OnHostMessage(*hello_, this, incoming_);
     }
@@ -47,11 +53,14 @@ class HostCall final : public grpc::ServerBidiReactor<v1::HostMessage, v1::HostO
  private:
   // False: the host was refused.
   bool Register() {
-    const absl::Status attached =
+    absl::Status attached =
         incoming_.has_hello()
-            ? live_->AttachHost(incoming_.hello(), this,
-                                [this](const v1::HostOrder& order) { Send(order); })
+            ? CheckTexts(incoming_)
             : absl::InvalidArgumentError("attach: first message has no hello, want one");
+    if (attached.ok()) {
+      attached = live_->AttachHost(incoming_.hello(), this,
+                                   [this](const v1::HostOrder& order) { Send(order); });
+    }
     if (attached.ok()) {
       hello_ = incoming_.hello();
       return true;
@@ -79,6 +88,7 @@ class HostCall final : public grpc::ServerBidiReactor<v1::HostMessage, v1::HostO
   }
 
   LiveCoordinator* const live_;
+  grpc::CallbackServerContext* const context_;
   v1::HostMessage incoming_;
   std::optional<v1::HostHello> hello_;  // read by OnReadDone only
   absl::Mutex mutex_;
@@ -92,7 +102,7 @@ class HostCall final : public grpc::ServerBidiReactor<v1::HostMessage, v1::HostO
 
 grpc::ServerBidiReactor<v1::HostMessage, v1::HostOrder>* StandbyControlService::Attach(
     grpc::CallbackServerContext* context) {
-  return new HostCall(live_);
+  return new HostCall(live_, context);
 }
 
 }  // namespace tessera
