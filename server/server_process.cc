@@ -253,7 +253,7 @@ absl::Status ServerProcess::Start() {
   const JobFacts facts = FactsOf(job_, recipe_, shape_, digest_);
   checkpoints_ = std::make_unique<ServerCheckpoints>(job_, facts, options_.rank);
   if (may_coordinate()) {
-    control_ = std::make_unique<ServerControl>(job_, facts, !options_.no_takeover && !facts.standbys);
+    control_ = std::make_unique<ServerControl>(job_, facts, !options_.no_takeover);
     coordinator_ = control_->live();
     TESSERA_RETURN_IF_ERROR(control_->Open());
   }

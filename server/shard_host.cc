@@ -49,6 +49,7 @@ void ShardHost::Start(const std::string& coordinator, const std::string& address
   }
   HostLink::Options link;
   link.coordinator = coordinator_;
+  link.find_coordinator = options_.find_coordinator;
   link.hello.set_rank(options_.rank);
   link.hello.set_job_digest(options_.job_digest);
   link.hello.set_address(address_);
@@ -278,14 +279,14 @@ const AttachLink* ShardHost::AnyLink() const {
 
 std::string ShardHost::coordinator() const {
   absl::MutexLock lock(&mutex_);
-  const AttachLink* const link = AnyLink();
-  return link != nullptr ? link->coordinator() : coordinator_;
+  if (const AttachLink* const link = AnyLink()) return link->coordinator();
+  return host_link_ != nullptr ? host_link_->coordinator() : coordinator_;
 }
 
 uint64_t ShardHost::run() const {
   absl::MutexLock lock(&mutex_);
-  const AttachLink* const link = AnyLink();
-  return link != nullptr ? link->word().run() : 0;
+  if (const AttachLink* const link = AnyLink()) return link->word().run();
+  return host_link_ != nullptr ? host_link_->word().run() : 0;
 }
 
 v1::JobStatus ShardHost::OwnStatus() const {

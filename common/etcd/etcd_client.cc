@@ -150,6 +150,13 @@ absl::StatusOr<EtcdOutcome> EtcdClient::Commit(const EtcdTransaction& transactio
   compare.set_target(etcdserverpb::Compare::CREATE);
   compare.set_result(etcdserverpb::Compare::EQUAL);
   compare.set_create_revision(transaction.guard_revision);
+  if (!transaction.unchanged.empty()) {
+    etcdserverpb::Compare& unchanged = *request.add_compare();
+    unchanged.set_key(transaction.unchanged);
+    unchanged.set_target(etcdserverpb::Compare::MOD);
+    unchanged.set_result(etcdserverpb::Compare::EQUAL);
+    unchanged.set_mod_revision(transaction.unchanged_revision);
+  }
   for (const std::string& key : transaction.deletes) {
     request.add_success()->mutable_request_delete_range()->set_key(key);
   }
@@ -160,6 +167,9 @@ absl::StatusOr<EtcdOutcome> EtcdClient::Commit(const EtcdTransaction& transactio
     put.set_lease(transaction.lease);
   }
   request.add_failure()->mutable_request_range()->set_key(transaction.guard);
+  if (!transaction.unchanged.empty()) {
+    request.add_failure()->mutable_request_range()->set_key(transaction.unchanged);
+  }
   etcdserverpb::TxnResponse response;
   TESSERA_RETURN_IF_ERROR(With(options_.timeout, [&](const auto& channel, auto* context) {
     return etcdserverpb::KV::NewStub(channel)->Txn(context, request, &response);
@@ -167,10 +177,15 @@ absl::StatusOr<EtcdOutcome> EtcdClient::Commit(const EtcdTransaction& transactio
   EtcdOutcome outcome;
   outcome.done = response.succeeded();
   outcome.revision = response.header().revision();
-  if (!outcome.done && response.responses_size() == 1 &&
-      response.responses(0).response_range().kvs_size() == 1) {
-    outcome.guard = ToValue(response.responses(0).response_range().kvs(0));
-  }
+  if (outcome.done) return outcome;
+  const auto found = [&](int i) -> std::optional<EtcdValue> {
+    if (i >= response.responses_size()) return std::nullopt;
+    const etcdserverpb::RangeResponse& range = response.responses(i).response_range();
+    if (range.kvs_size() != 1) return std::nullopt;
+    return ToValue(range.kvs(0));
+  };
+  outcome.guard = found(0);
+  outcome.unchanged = found(1);
   return outcome;
 }
 

@@ -42,11 +42,15 @@ struct EtcdLease {
   absl::Duration ttl;
 };
 
-// What a transaction does if the key `guard` was made at `guard_revision` (0: is not there): all of it, or
-// nothing.
+// What a transaction does if the key `guard` was made at `guard_revision` (0: is not there), and `unchanged`,
+// where it is named, was last written at `unchanged_revision` (so): all of it, or nothing.
+//
+// One whose answer did not come may come to pass long after, and after those that were sent later.
 struct EtcdTransaction {
   std::string guard;
   int64_t guard_revision = 0;
+  std::string unchanged;
+  int64_t unchanged_revision = 0;
   // Keys and values; bound to `lease` where that is not 0.
   std::vector<std::pair<std::string, std::string>> puts;
   int64_t lease = 0;
@@ -54,12 +58,13 @@ struct EtcdTransaction {
 };
 
 struct EtcdOutcome {
-  // The guard held, and it is done.
+  // Both held, and it is done.
   bool done = false;
-  // The store's revision after it: that of the keys which were made.
+  // The store's revision after it: that of the keys which were written.
   int64_t revision = 0;
-  // Not done: the guard's key as it is.
+  // Not done: the keys as they are.
   std::optional<EtcdValue> guard;
+  std::optional<EtcdValue> unchanged;
 };
 
 // Every method may be called from any thread.

@@ -358,6 +358,8 @@ std::string Coordinator::StateWord() const {
 // Where members advance on their own, the servers may wait for nobody while an evaluation does.
 std::vector<std::string> Coordinator::WaitingFor() const {
   std::vector<std::string> names = membership_.WaitingFor();
+  // Whoever has yet to come to an evaluation waits for these servers, too.
+  if (membership_.paused()) return names;
   for (Rank rank : evaluation_.Missing()) {
     if (names.size() >= kNamesMax) break;
     std::string name = absl::StrCat("worker ", rank.value());

@@ -114,6 +114,16 @@ void ShiftTimes(absl::Time now, v1::CoordinatorState* state) {
     member.set_progressed_at(shifted(member.progressed_at()));
     member.set_last_heard(shifted(member.last_heard()));
   }
+  if (membership.has_owners()) {
+    for (v1::OwnersState::Host& host : *membership.mutable_owners()->mutable_hosts()) {
+      host.set_last_heard(shifted(host.last_heard()));
+      host.set_detached(shifted(host.detached()));
+    }
+    for (v1::OwnersState::Shard& shard : *membership.mutable_owners()->mutable_shards()) {
+      shard.set_noticed(shifted(shard.noticed()));
+      shard.set_retry(shifted(shard.retry()));
+    }
+  }
   v1::CheckpointsState& checkpoints = *state->mutable_checkpoints();
   checkpoints.set_copied_at(shifted(checkpoints.copied_at()));
   checkpoints.set_whole_at(shifted(checkpoints.whole_at()));

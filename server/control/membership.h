@@ -163,7 +163,9 @@ class Membership {
   // --- another process goes on in this one's place (membership_state.cc) ---
 
   // Grows whenever something changes that others go by, or that nobody would say again.
-  uint64_t changes() const { return changes_ + members_.changes() + servers_.changes(); }
+  uint64_t changes() const {
+    return changes_ + members_.changes() + servers_.changes() + (owners_ ? owners_->changes() : 0);
+  }
   void Save(SavedStates* saved, v1::MembershipState* state) const;
   //   kInvalidArgument  it contradicts itself, or is of another job
   absl::Status Load(const v1::MembershipState& state, const SavedStates& saved);

@@ -9,6 +9,7 @@ void Membership::Save(SavedStates* saved, v1::MembershipState* state) const {
   servers_.Save(state);
   members_.Save(state);
   parts_.Save(state->mutable_shares());
+  if (owners_) *state->mutable_owners() = owners_->Save();
   state->set_started(started_);
   state->set_closed(closed_);
   state->set_closed_failure(closed_failure_);
@@ -55,6 +56,10 @@ absl::Status Membership::Load(const v1::MembershipState& state, const SavedState
   TESSERA_RETURN_IF_ERROR(servers_.Load(state));
   TESSERA_RETURN_IF_ERROR(members_.Load(state));
   parts_.Load(state.shares());
+  if (state.has_owners() != owners_.has_value()) {
+    return absl::InvalidArgumentError("it has standbys where the job does not, or the reverse");
+  }
+  if (owners_) TESSERA_RETURN_IF_ERROR(owners_->Load(state.owners()));
   started_ = state.started();
   closed_ = state.closed();
   closed_failure_ = state.closed_failure();
@@ -120,6 +125,7 @@ absl::Status Membership::Load(const v1::MembershipState& state, const SavedState
 void Membership::Reconnect(absl::Time now) {
   servers_.Reconnect(now);
   members_.ExtendLeases(now);
+  if (owners_) owners_->Reconnect(now);
   if (started_) return;
   // Servers whose connection ends before the start are forgotten (ServerTable::Detach).
   for (int i = 0; i < servers_.count(); ++i) servers_.Forget(ShardId(i));
@@ -128,6 +134,7 @@ void Membership::Reconnect(absl::Time now) {
 void Membership::ExtendLeases(absl::Time now) {
   servers_.ExtendLeases(now);
   members_.ExtendLeases(now);
+  if (owners_) owners_->ExtendLeases(now);
 }
 
 }  // namespace tessera

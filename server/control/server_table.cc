@@ -209,6 +209,7 @@ void ServerTable::Save(v1::MembershipState* state) const {
     server.set_counters_at(absl::ToUnixNanos(record.counters_at));
     server.set_attached(record.attached);
     server.set_last_heard(absl::ToUnixNanos(record.last_heard));
+    server.set_handed_over(record.handed_over);
   }
 }
 
@@ -235,6 +236,7 @@ absl::Status ServerTable::Load(const v1::MembershipState& state) {
     record.counters_at = absl::FromUnixNanos(server.counters_at());
     record.attached = server.attached();
     record.last_heard = absl::FromUnixNanos(server.last_heard());
+    record.handed_over = server.handed_over();
   }
   return absl::OkStatus();
 }

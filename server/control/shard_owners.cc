@@ -58,6 +58,7 @@ absl::Status ShardOwners::Attach(const v1::HostHello& hello, absl::Time now) {
     if (!shards_[s].leader && (started_ || s == hello.rank())) Lead(s, hello.rank());
   }
   changed_.insert(hello.rank());
+  ++changes_;
   Assign(now);
   return absl::OkStatus();
 }
@@ -79,6 +80,7 @@ void ShardOwners::OnMessage(uint32_t host, const v1::HostMessage& message, absl:
     if (shard.standby != host || shard.term != follows.term()) continue;
     if (progress.ready_term == shard.term) continue;
     progress.ready_term = shard.term;
+    ++changes_;
     MarkShard(shard);
   }
   for (const v1::LeaderReport& report : message.leads()) {
@@ -97,6 +99,7 @@ void ShardOwners::OnMessage(uint32_t host, const v1::HostMessage& message, absl:
       progress.retry = now + kRetryPause;
     } else if (report.in_sync() && !shard.in_sync) {
       shard.in_sync = true;
+      ++changes_;
       Log(LogLevel::kInfo, absl::StrCat("standby: protected shard=", report.shard(), " leader=",
                                         host, " standby=", *shard.standby, " term=", shard.term));
     }
@@ -138,6 +141,7 @@ void ShardOwners::DropStandby(size_t s) {
   shard.standby.reset();
   shard.in_sync = false;
   ++shard.term;
+  ++changes_;
 }
 
 void ShardOwners::Lead(size_t s, uint32_t host) {
@@ -150,6 +154,7 @@ void ShardOwners::Lead(size_t s, uint32_t host) {
 void ShardOwners::Lose(uint32_t h, absl::string_view why, absl::Time now) {
   Host& host = hosts_[h];
   if (!host.known) return;
+  ++changes_;
   Log(LogLevel::kWarning, absl::StrCat("standby: host lost rank=", h, " why=\"", why, "\""));
   if (host.attached) {
     refusals_.emplace_back(h, absl::StrCat("server ", h, " was given up: ", why));
@@ -193,6 +198,7 @@ void ShardOwners::Assign(absl::Time now) {
       if (!hosts_[h].known || !hosts_[h].attached || h == *shard.leader) continue;
       shard.standby = h;
       ++shard.term;
+      ++changes_;
       progress_[s].payload_bytes = 0;
       MarkShard(shard);
       break;
@@ -209,6 +215,7 @@ void ShardOwners::GoBack() {
 
 void ShardOwners::End(absl::string_view failure) {
   ended_ = true;
+  ++changes_;
   failure_ = std::string(failure);
   for (uint32_t h = 0; h < hosts_.size(); ++h) {
     if (hosts_[h].known) changed_.insert(h);
@@ -223,6 +230,7 @@ bool ShardOwners::Leads(ShardId s, uint64_t lead_term, absl::string_view address
 void ShardOwners::OnLed(ShardId shard, absl::Time now) {
   Progress& progress = progress_[shard.value()];
   if (!progress.noticed) return;
+  ++changes_;
   const double seconds = absl::ToDoubleSeconds(now - *std::exchange(progress.noticed, std::nullopt));
   takeover_seconds_.push_back(seconds);
   if (takeover_seconds_.size() > kSecondsMax) takeover_seconds_.erase(takeover_seconds_.begin());
@@ -243,6 +251,12 @@ bool ShardOwners::AllProtected() const {
                      [](const ShardOwnership& shard) { return shard.leader && shard.in_sync; });
 }
 
+bool ShardOwners::CanDoWithout(uint32_t host) const {
+  return std::all_of(shards_.begin(), shards_.end(), [&](const ShardOwnership& shard) {
+    return shard.leader != host || (shard.standby && shard.in_sync && hosts_[*shard.standby].known);
+  });
+}
+
 std::vector<std::string> ShardOwners::WaitingFor() const {
   std::vector<std::string> names;
   for (size_t s = 0; s < shards_.size(); ++s) {
@@ -253,17 +267,20 @@ std::vector<std::string> ShardOwners::WaitingFor() const {
   return names;
 }
 
+v1::ShardOwner ShardOwners::OwnerText(size_t s) const {
+  const ShardOwnership& shard = shards_[s];
+  v1::ShardOwner owner;
+  owner.set_shard(static_cast<uint32_t>(s));
+  owner.set_term(shard.term);
+  owner.set_lead_term(shard.lead_term);
+  if (shard.leader) owner.set_leader(*shard.leader);
+  if (shard.standby) owner.set_standby(*shard.standby);
+  owner.set_in_sync(shard.in_sync);
+  return owner;
+}
+
 void ShardOwners::Fill(v1::JobStatus* status) const {
-  for (size_t s = 0; s < shards_.size(); ++s) {
-    const ShardOwnership& shard = shards_[s];
-    v1::ShardOwner& owner = *status->add_owners();
-    owner.set_shard(static_cast<uint32_t>(s));
-    owner.set_term(shard.term);
-    owner.set_lead_term(shard.lead_term);
-    if (shard.leader) owner.set_leader(*shard.leader);
-    if (shard.standby) owner.set_standby(*shard.standby);
-    owner.set_in_sync(shard.in_sync);
-  }
+  for (size_t s = 0; s < shards_.size(); ++s) *status->add_owners() = OwnerText(s);
   status->set_takeovers(takeovers_);
   for (double seconds : takeover_seconds_) status->add_takeover_seconds(seconds);
   status->set_replication_payload_bytes(payload_bytes_);

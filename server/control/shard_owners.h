@@ -6,6 +6,9 @@
 //                        lost, and a host that comes anew leads it, with nothing in it
 // A host is lost when it is silent for a lease, or when its connection has ended and no other one comes for a
 // moment, or when another process comes in its place. Every change raises the shard's term.
+//
+// It is part of the coordinator's state: another coordinator goes on with the same leaders and terms. What an
+// order follows from is kept before the order is given.
 #ifndef TESSERA_SERVER_CONTROL_SHARD_OWNERS_H_
 #define TESSERA_SERVER_CONTROL_SHARD_OWNERS_H_
 
@@ -20,13 +23,13 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/base/ids.h"
+#include "proto/coordinator_state.pb.h"
 #include "proto/replication.pb.h"
 #include "proto/status.pb.h"
 #include "server/control/job_facts.h"
 
 namespace tessera {
 
-// All that must outlive a coordinator.
 struct ShardOwnership {
   std::optional<uint32_t> leader;   // ranks of hosts
   std::optional<uint32_t> standby;
@@ -46,6 +49,17 @@ class ShardOwners {
  public:
   explicit ShardOwners(const JobFacts& facts);
 
+  // shard_owners_state.cc.
+  v1::OwnersState Save() const;
+  //   kInvalidArgument  it contradicts itself, or the job
+  absl::Status Load(const v1::OwnersState& state);
+  // Grows whenever something changes that orders follow from, or that nobody would say again.
+  uint64_t changes() const { return changes_; }
+  // After Load, in another process: no host is attached, and all have a lease to come back.
+  void Reconnect(absl::Time now);
+  // Nobody was listening until now.
+  void ExtendLeases(absl::Time now);
+
   // --- hosts ---
 
   //   kInvalidArgument     another job, layout or rank
@@ -63,7 +77,10 @@ class ShardOwners {
   // Shards are as they begin, and each has a standby, or can have none.
   bool MayStart() const;
   // Shards are no longer as they began: a standby needs a copy.
-  void OnStarted() { started_ = true; }
+  void OnStarted() {
+    started_ = true;
+    ++changes_;
+  }
   // All shards go back to a checkpoint: what standbys have is of no use.
   void GoBack();
   void End(absl::string_view failure);
@@ -76,6 +93,8 @@ class ShardOwners {
   void OnLed(ShardId shard, absl::Time now);
   // Every shard has a standby that could take over.
   bool AllProtected() const;
+  // Nothing that was acknowledged is lost with this host.
+  bool CanDoWithout(uint32_t host) const;
   struct Loss {
     ShardId shard;
     bool taken_over = false;
@@ -111,6 +130,7 @@ class ShardOwners {
   void Lead(size_t shard, uint32_t host);
   void Assign(absl::Time now);
   v1::HostOrder OrderFor(uint32_t host) const;
+  v1::ShardOwner OwnerText(size_t shard) const;
   void MarkShard(const ShardOwnership& shard);
 
   const JobFacts& facts_;
@@ -126,6 +146,7 @@ class ShardOwners {
   uint64_t takeovers_ = 0;
   std::vector<double> takeover_seconds_;
   uint64_t payload_bytes_ = 0;
+  uint64_t changes_ = 0;
 };
 
 }  // namespace tessera

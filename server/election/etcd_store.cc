@@ -33,7 +33,8 @@ EtcdStore::EtcdStore(EtcdClient* etcd, std::string prefix, int64_t revision,
       held_until_(std::move(held_until)) {}
 
 absl::StatusOr<std::optional<v1::CoordinatorState>> EtcdStore::Read() {
-  TESSERA_ASSIGN_OR_RETURN(const std::optional<EtcdValue> head, etcd_->Get(prefix_ + "/state"));
+  TESSERA_ASSIGN_OR_RETURN(const std::optional<EtcdValue> head, etcd_->Get(StateKey()));
+  written_ = head ? head->mod_revision : 0;
   if (!head) return std::nullopt;
   const absl::Status broken = absl::DataLossError(absl::StrCat(
       "etcd: \"", prefix_, "/state\" is not what was written; remove it to begin the job anew"));
@@ -58,25 +59,44 @@ absl::StatusOr<std::optional<v1::CoordinatorState>> EtcdStore::Read() {
   return state;
 }
 
-absl::Status EtcdStore::Commit(EtcdTransaction transaction) {
+absl::Status EtcdStore::Commit(std::pair<std::string, std::string> put) {
+  EtcdTransaction transaction;
   transaction.guard = prefix_ + "/coordinator";
   transaction.guard_revision = revision_;
-  while (true) {
-    if (!IsHeld(SteadyNow())) {
-      return absl::UnavailableError("etcd has not answered for as long as the lease lasts");
+  transaction.unchanged = StateKey();
+  transaction.puts.push_back(std::move(put));
+  const auto& [key, value] = transaction.puts[0];
+  for (; IsHeld(SteadyNow()); absl::SleepFor(kRetryPause)) {
+    absl::Status failed;
+    if (!written_) {
+      const absl::StatusOr<std::optional<EtcdValue>> head = etcd_->Get(StateKey());
+      failed = head.status();
+      if (head.ok()) written_ = *head ? (*head)->mod_revision : 0;
     }
-    const absl::StatusOr<EtcdOutcome> outcome = etcd_->Commit(transaction);
-    if (outcome.ok() && outcome->done) return absl::OkStatus();
-    if (outcome.ok()) {
-      return absl::AbortedError(absl::StrCat(
-          "another server has taken over",
-          outcome->guard ? absl::StrCat(" at ", outcome->guard->value) : std::string()));
+    if (failed.ok()) {
+      transaction.unchanged_revision = *written_;
+      const absl::StatusOr<EtcdOutcome> outcome = etcd_->Commit(transaction);
+      failed = outcome.status();
+      if (outcome.ok() && outcome->done) {
+        if (key == StateKey()) written_ = outcome->revision;
+        return absl::OkStatus();
+      }
+      if (outcome.ok()) {
+        if (!outcome->guard || outcome->guard->create_revision != revision_) {
+          return absl::AbortedError(absl::StrCat(
+              "another server has taken over",
+              outcome->guard ? absl::StrCat(" at ", outcome->guard->value) : std::string()));
+        }
+        // An earlier attempt came to pass, whose answer did not come: perhaps of this very write.
+        written_ = outcome->unchanged ? outcome->unchanged->mod_revision : 0;
+        const bool is_this = key == StateKey() && outcome->unchanged && outcome->unchanged->value == value;
+        if (is_this) return absl::OkStatus();
+        continue;
+      }
     }
-    const bool may_repeat =
-        absl::IsUnavailable(outcome.status()) || absl::IsDeadlineExceeded(outcome.status());
-    if (!may_repeat) return outcome.status();
-    absl::SleepFor(kRetryPause);
+    if (!absl::IsUnavailable(failed) && !absl::IsDeadlineExceeded(failed)) return failed;
   }
+  return absl::UnavailableError("etcd has not answered for as long as the lease lasts");
 }
 
 absl::Status EtcdStore::Write(const v1::CoordinatorState& state) {
@@ -86,21 +106,16 @@ absl::Status EtcdStore::Write(const v1::CoordinatorState& state) {
         absl::StrCat("its state is ", bytes.size(), " bytes, want at most ", kEtcdStateBytesMax));
   }
   const std::string sum = SumOf(bytes);
-  EtcdTransaction last;
   if (bytes.size() <= kEtcdPieceBytes) {
-    last.puts.push_back({prefix_ + "/state", absl::StrCat("1 0 0 ", sum, "\n", bytes)});
-    return Commit(std::move(last));
+    return Commit({StateKey(), absl::StrCat("1 0 0 ", sum, "\n", bytes)});
   }
   const uint32_t slot = 1 - slot_;
   uint32_t pieces = 0;
   for (size_t at = 0; at < bytes.size(); at += kEtcdPieceBytes, ++pieces) {
-    EtcdTransaction piece;
-    piece.puts.push_back({absl::StrCat(prefix_, "/state-", slot, "/", pieces),
-                          bytes.substr(at, kEtcdPieceBytes)});
-    TESSERA_RETURN_IF_ERROR(Commit(std::move(piece)));
+    TESSERA_RETURN_IF_ERROR(Commit({absl::StrCat(prefix_, "/state-", slot, "/", pieces),
+                                    bytes.substr(at, kEtcdPieceBytes)}));
   }
-  last.puts.push_back({prefix_ + "/state", absl::StrCat("1 ", pieces, " ", slot, " ", sum, "\n")});
-  TESSERA_RETURN_IF_ERROR(Commit(std::move(last)));
+  TESSERA_RETURN_IF_ERROR(Commit({StateKey(), absl::StrCat("1 ", pieces, " ", slot, " ", sum, "\n")}));
   slot_ = slot;
   return absl::OkStatus();
 }

@@ -3,7 +3,9 @@
 //   PREFIX/coordinator      host:port of the coordinator. Bound to its lease; its create_revision names the
 //                           stay, and every write below is guarded by it: one that has been superseded can
 //                           write nothing
-//   PREFIX/state            "1 PIECES SLOT SUM\n", and where PIECES is 0 the state itself
+//   PREFIX/state            "1 PIECES SLOT SUM\n", and where PIECES is 0 the state itself. Every write below is
+//                           guarded by its mod_revision, too: one that was given up, and repeated, may reach
+//                           etcd after later ones
 //   PREFIX/state-SLOT/I     piece I of a state that does not fit into one value; SLOT is 0 and 1 by turns, so
 //                           that what PREFIX/state speaks of is whole at any moment
 //
@@ -15,6 +17,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -47,13 +50,15 @@ class EtcdStore final : public StateStore {
   std::string Describe() const override;
 
  private:
-  absl::Status Commit(EtcdTransaction transaction);
+  absl::Status Commit(std::pair<std::string, std::string> put);
+  std::string StateKey() const { return prefix_ + "/state"; }
 
   EtcdClient* const etcd_;
   const std::string prefix_;
   const int64_t revision_;
   const std::function<absl::Time()> held_until_;
   uint32_t slot_ = 0;  // of the last state in pieces
+  std::optional<int64_t> written_;  // the mod_revision of the state's key, 0: it is not there; once it is known
 };
 
 }  // namespace tessera

@@ -8,7 +8,6 @@
 #include "common/base/steady_clock.h"
 #include "common/rpc/control_channel.h"
 #include "common/rpc/status.h"
-#include "proto/replication.grpc.pb.h"
 
 namespace tessera {
 namespace {
@@ -55,53 +54,93 @@ void HostLink::End(absl::Status status) {
   options_.on_end(std::move(status));
 }
 
+absl::Duration HostLink::patience() const {
+  return std::max(options_.lease_timeout, absl::Nanoseconds(word_.away_timeout_ns()));
+}
+
+std::string HostLink::coordinator() const {
+  absl::MutexLock lock(&mutex_);
+  return address_;
+}
+
+v1::CoordinatorWord HostLink::word() const {
+  absl::MutexLock lock(&mutex_);
+  return word_;
+}
+
+bool HostLink::Heed(const v1::HostOrder& order) {
+  absl::MutexLock lock(&mutex_);
+  if (order.word().term() < word_.term()) return false;
+  // A refusal has none.
+  if (order.has_word()) word_ = order.word();
+  last_heard_ = SteadyNow();
+  heard_once_ = true;
+  return true;
+}
+
+void HostLink::LookElsewhere() {
+  if (!options_.find_coordinator) return;
+  const std::string at = options_.find_coordinator();
+  absl::MutexLock lock(&mutex_);
+  if (!at.empty() && at != address_ && context_ != nullptr) context_->TryCancel();
+}
+
+std::string HostLink::Converse(v1::StandbyControl::Stub* stub) {
+  grpc::ClientContext call;
+  v1::HostMessage first = options_.message();
+  *first.mutable_hello() = options_.hello;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (stopping_ || ended_) return "";
+    context_ = &call;
+    first.mutable_hello()->set_run(word_.run());
+    first.mutable_hello()->set_term(word_.term());
+  }
+  const auto stream = stub->Attach(&call);
+  if (stream->Write(first)) {
+    absl::MutexLock lock(&mutex_);
+    stream_ = stream.get();
+  }
+  std::string refusal;
+  for (v1::HostOrder order; refusal.empty() && stream->Read(&order);) {
+    refusal = order.refuse();
+    if (!refusal.empty()) break;
+    if (!Heed(order)) break;
+    options_.on_order(order);
+  }
+  call.TryCancel();
+  {
+    absl::MutexLock lock(&mutex_);
+    stream_ = nullptr;
+    const auto idle = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return !writing_; };
+    mutex_.Await(absl::Condition(&idle));
+  }
+  stream->Finish();
+  absl::MutexLock lock(&mutex_);
+  context_ = nullptr;
+  return refusal;
+}
+
 void HostLink::Read() {
-  const auto stub = v1::StandbyControl::NewStub(OpenControlChannel(options_.coordinator));
+  std::unique_ptr<v1::StandbyControl::Stub> stub;
+  std::string connected_to;
   while (true) {
-    grpc::ClientContext call;
     {
       absl::MutexLock lock(&mutex_);
       if (stopping_ || ended_) return;
-      context_ = &call;
     }
-    const auto stream = stub->Attach(&call);
-    v1::HostMessage first = options_.message();
-    *first.mutable_hello() = options_.hello;
-    std::string refusal;
-    if (stream->Write(first)) {
-      {
-        absl::MutexLock lock(&mutex_);
-        stream_ = stream.get();
-      }
-      for (v1::HostOrder order; refusal.empty() && stream->Read(&order);) {
-        {
-          absl::MutexLock lock(&mutex_);
-          if (stopping_) break;
-          last_heard_ = SteadyNow();
-          heard_once_ = true;
-        }
-        refusal = order.refuse();
-        if (refusal.empty()) options_.on_order(order);
-      }
-    } else {
-      v1::HostOrder order;
-      if (stream->Read(&order)) refusal = order.refuse();
-    }
-    call.TryCancel();
-    {
+    const std::string at =
+        options_.find_coordinator ? options_.find_coordinator() : options_.coordinator;
+    if (!at.empty() && at != connected_to) {
+      stub = v1::StandbyControl::NewStub(OpenControlChannel(at));
+      connected_to = at;
       absl::MutexLock lock(&mutex_);
-      stream_ = nullptr;
-      const auto idle = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return !writing_; };
-      mutex_.Await(absl::Condition(&idle));
+      address_ = at;
     }
-    stream->Finish();
-    {
-      absl::MutexLock lock(&mutex_);
-      context_ = nullptr;
-    }
+    const std::string refusal = stub != nullptr ? Converse(stub.get()) : "";
     if (!refusal.empty()) {
-      End(absl::FailedPreconditionError(absl::StrCat(
-          "coordinator at ", options_.coordinator, " refused this server: ", refusal)));
+      End(absl::FailedPreconditionError(absl::StrCat("coordinator at ", connected_to,
+                                                     " refused this server: ", refusal)));
     }
     pause_.WaitFor(kRetryPause);
   }
@@ -111,12 +150,15 @@ void HostLink::Write() {
   const absl::Duration interval = std::min(kInterval, options_.lease_timeout / 4);
   while (true) {
     grpc::ClientReaderWriter<v1::HostMessage, v1::HostOrder>* to = nullptr;
-    bool lost = false;
+    absl::Duration silence, waited;
+    std::string at;
     {
       write_.WaitFor(interval);
       absl::MutexLock lock(&mutex_);
       if (stopping_ || ended_) return;
-      lost = heard_once_ && SteadyNow() - last_heard_ > options_.lease_timeout;
+      silence = heard_once_ ? SteadyNow() - last_heard_ : absl::ZeroDuration();
+      waited = patience();
+      at = address_;
       to = stream_;
       writing_ = to != nullptr;
     }
@@ -125,10 +167,11 @@ void HostLink::Write() {
       absl::MutexLock lock(&mutex_);
       writing_ = false;
     }
-    if (lost) {
-      End(absl::UnavailableError(
-          absl::StrCat("coordinator at ", options_.coordinator, " was not heard for the lease of ",
-                       absl::FormatDuration(options_.lease_timeout))));
+    if (silence > options_.lease_timeout / 2) LookElsewhere();
+    if (silence > waited) {
+      End(absl::UnavailableError(absl::StrCat("coordinator at ", at, " was not heard for ",
+                                              waited == options_.lease_timeout ? "the lease of " : "",
+                                              absl::FormatDuration(waited))));
     }
   }
 }

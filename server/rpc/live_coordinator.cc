@@ -64,6 +64,8 @@ void LiveCoordinator::Clear() {
   end_.Notify();
   for (auto& [server, sink] : sinks_) sink.send(nullptr);
   sinks_.clear();
+  for (auto& [rank, host] : hosts_) host.send(nullptr);
+  hosts_.clear();
   for (auto& [member, waiter] : waiters_) {
     gone_.push_back({std::move(waiter.done), absl::UnavailableError("the coordinator is gone")});
   }
@@ -80,6 +82,13 @@ absl::Status LiveCoordinator::Check(uint64_t run) const {
   if (run == 0 || run == word_.run()) return absl::OkStatus();
   return absl::FailedPreconditionError(
       "the caller is of another run of this job, which was begun anew; start it again");
+}
+
+absl::Status LiveCoordinator::CheckTerm(uint64_t heard) const {
+  if (heard <= word_.term()) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("a coordinator of term ", heard,
+                                             " has spoken, and this one is of term ",
+                                             word_.term()));
 }
 
 absl::Status LiveCoordinator::Keep() {
@@ -137,9 +146,11 @@ LiveCoordinator::Answers LiveCoordinator::Dispatch() {
     auto sink = sinks_.find(outgoing.server);
     if (sink != sinks_.end()) sink->second.send(&outgoing.message);
   }
-  for (const HostOutgoing& outgoing : coordinator_->TakeHostOutbox()) {
+  for (HostOutgoing& outgoing : coordinator_->TakeHostOutbox()) {
     auto host = hosts_.find(outgoing.host);
-    if (host != hosts_.end()) host->second.send(outgoing.order);
+    if (host == hosts_.end()) continue;
+    *outgoing.order.mutable_word() = word_;
+    host->second.send(&outgoing.order);
   }
   for (DiskTask& task : coordinator_->TakeDiskTasks()) {
     if (disk_) disk_(std::move(task));
@@ -163,11 +174,7 @@ absl::Status LiveCoordinator::Attach(const v1::ServerHello& hello, const void* c
   const ShardId server(hello.rank());
   return Run(hello.run(), [&](Coordinator& coordinator, absl::Time now)
                               ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    if (hello.term() > word_.term()) {
-      return absl::UnavailableError(
-          absl::StrCat("a coordinator of term ", hello.term(), " has spoken, and this one is of term ",
-                       word_.term()));
-    }
+    TESSERA_RETURN_IF_ERROR(CheckTerm(hello.term()));
     absl::Status attached = coordinator.Attach(hello, now);
     if (!attached.ok()) return attached;
     v1::PlanMessage first;
@@ -208,7 +215,9 @@ void LiveCoordinator::Detach(const v1::ServerHello& hello, const void* connectio
 
 absl::Status LiveCoordinator::AttachHost(const v1::HostHello& hello, const void* connection,
                                          HostSink sink) {
-  return Run([&](Coordinator& coordinator, absl::Time now) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  return Run(hello.run(), [&](Coordinator& coordinator, absl::Time now)
+                              ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    TESSERA_RETURN_IF_ERROR(CheckTerm(hello.term()));
     absl::Status attached = coordinator.AttachHost(hello, now);
     if (attached.ok()) hosts_[hello.rank()] = {connection, std::move(sink)};
     return attached;

@@ -38,7 +38,7 @@ class LiveCoordinator {
   // Takes a plan message to a server. Called under the mutex, in order: it must queue and return.
   // nullptr: there will be no more, the connection is to end.
   using PlanSink = std::function<void(const v1::PlanMessage*)>;
-  using HostSink = std::function<void(const v1::HostOrder&)>;
+  using HostSink = std::function<void(const v1::HostOrder*)>;
   using EvaluateDone = std::function<void(absl::StatusOr<v1::EvaluateReply>)>;
 
   // Takes what the coordinator wants done with checkpoints' folders. Called under the mutex: it must
@@ -147,6 +147,8 @@ class LiveCoordinator {
   };
 
   absl::Status Check(uint64_t run) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whoever has heard of a later term is not to hear this one.
+  absl::Status CheckTerm(uint64_t heard) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // On an error the coordinator is gone.
   absl::Status Keep() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Clear() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -59,11 +59,15 @@ class HostCall final : public grpc::ServerBidiReactor<v1::HostMessage, v1::HostO
             : absl::InvalidArgumentError("attach: first message has no hello, want one");
     if (attached.ok()) {
       attached = live_->AttachHost(incoming_.hello(), this,
-                                   [this](const v1::HostOrder& order) { Send(order); });
+                                   [this](const v1::HostOrder* order) { Send(order); });
     }
     if (attached.ok()) {
       hello_ = incoming_.hello();
       return true;
+    }
+    if (absl::IsUnavailable(attached)) {
+      Finish(ToGrpc(attached));  // The coordinator is elsewhere.
+      return false;
     }
     Log(LogLevel::kWarning, absl::StrCat("standby: host refused why=\"", attached.message(), "\""));
     order_.set_refuse(std::string(attached.message()));
@@ -73,10 +77,15 @@ class HostCall final : public grpc::ServerBidiReactor<v1::HostMessage, v1::HostO
   }
 
   // An order has all roles: a later one says all that an earlier one did.
-  void Send(const v1::HostOrder& order) {
+  void Send(const v1::HostOrder* order) {
     absl::MutexLock lock(&mutex_);
+    if (finished_) return;
+    if (order == nullptr) {
+      context_->TryCancel();
+      return;
+    }
     const bool was_refused = next_.has_value() && !next_->refuse().empty();
-    if (!was_refused) next_ = order;
+    if (!was_refused) next_ = *order;
     if (!writing_) WriteNext();
   }
 

@@ -309,16 +309,14 @@ class Cluster:
 
     def await_status(self, what, condition, within=SOON):
         """The first status that fulfils `condition`."""
-        found = []
+        seen = [None]
 
         def fulfilled():
-            status = self.status()
-            if status is not None and condition(status):
-                found.append(status)
-            return bool(found)
+            seen[0] = self.status()
+            return seen[0] is not None and condition(seen[0])
 
-        await_true(what, fulfilled, within, self.logs)
-        return found[0]
+        await_true(what, fulfilled, within, lambda: "the last status: %s\n%s" % (seen[0], self.logs()))
+        return seen[0]
 
     def await_step(self, step, within=SOON):
         return self.await_status("step %d" % step, lambda status: int(status["step"]) >= step, within)

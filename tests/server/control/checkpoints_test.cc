@@ -200,21 +200,25 @@ TEST_CASE("a server that comes anew takes all back to the last checkpoint", "[ch
 
 TEST_CASE("a silent server is waited for where there is a checkpoint, and ends the job where not",
           "[checkpoints]") {
-  ControlFixture control(Facts(2, 1, 10));
-  control.Start(1);
+  ControlFixture control(Facts(2, 2, 10));
+  control.Start(2);
   const bool has_checkpoint = GENERATE(false, true);
   if (has_checkpoint) {
     const uint64_t number = Ordered(&control);
     control.Part(0);
     control.Part(1);
     REQUIRE(control.Saved(1, number, 10, 10).ok());
+    REQUIRE(control.Saved(2, number, 10, 10).ok());
     control.Disk();
+    // Worker 1 cannot come to the evaluation that this one begins: it waits for the server, as the job does.
+    REQUIRE(control.Evaluate(1, v1::ARRIVE, 11).ok());
   }
   for (int i = 0; i < 30; ++i) {
     v1::ShardMessage alive;
     alive.mutable_counters();
     control.coordinator->OnShardMessage(ShardId(0), alive, control.now);
     (void)control.Renew(1);
+    (void)control.Renew(2);
     control.Tick(absl::Seconds(1));
   }
   const v1::JobStatus status = control.coordinator->Status(control.now);

@@ -106,6 +106,38 @@ TEST_CASE("a write waits for etcd for as long as the stay lasts", "[election][et
   CHECK((*store.Read())->term() == 3);
 }
 
+TEST_CASE("a write that was given up changes nothing when it comes after others", "[election][etcd]") {
+  RealEtcd etcd;
+  const auto client = etcd.Client();
+  const auto lease = client->Grant(absl::Seconds(60));
+  const int64_t stay = Stay(client.get(), "one:1", lease->id);
+  EtcdStore store(client.get(), kPrefix, stay, Later);
+  REQUIRE(store.Write(State(1)).ok());
+  const auto first = client->Get("tessera/digest/state");
+  REQUIRE(first.ok());
+  // As a write of this stay that hangs somewhere on its way, and is repeated.
+  EtcdTransaction late;
+  late.guard = kKey;
+  late.guard_revision = stay;
+  late.unchanged = "tessera/digest/state";
+  late.unchanged_revision = (*first)->mod_revision;
+  late.puts = {{"tessera/digest/state", (*first)->value}};
+  REQUIRE(store.Write(State(2)).ok());
+  const auto outcome = client->Commit(late);
+  REQUIRE(outcome.ok());
+  CHECK_FALSE(outcome->done);
+  CHECK(outcome->guard->create_revision == stay);
+  CHECK(outcome->unchanged->mod_revision > late.unchanged_revision);
+  CHECK((*store.Read())->term() == 2);
+  // One that comes to pass behind the store's back does not keep the next from being written.
+  late.unchanged_revision = outcome->unchanged->mod_revision;
+  REQUIRE(client->Commit(late)->done);
+  CHECK(store.Write(State(3)).ok());
+  CHECK((*store.Read())->term() == 3);
+  REQUIRE(store.Write(State(4, 2 * kEtcdPieceBytes)).ok());
+  CHECK((*store.Read())->term() == 4);
+}
+
 TEST_CASE("a change is heard of, and what was before is not", "[election][etcd]") {
   RealEtcd etcd;
   const auto client = etcd.Client();
