@@ -19,6 +19,10 @@ def sameness(report):
     }
 
 
+def protected(status):
+    return all(owner["in_sync"] for owner in status["owners"])
+
+
 class Embedded(Test):
     """In server 0, its state in a folder."""
 
@@ -80,6 +84,46 @@ class Embedded(Test):
         self.restart_server_0(cluster)
         report = cluster.finish(within=100)
         self.assertEqual(report["checkpoint"]["rollbacks"], 1)
+        self.assertEqual(sameness(report), sameness(whole))
+
+    def test_with_standbys_server_0_is_killed_and_nothing_is_lost(self):
+        for name, method in METHODS.items():
+            with self.case(name):
+                job = digits(epochs=ENDLESS, batch=16, lease=LEASE, method=method, workers=3)
+                job["cluster"]["replicas"] = 1
+                cluster = self.cluster(job, servers=3, keep=False, directory=self.path("coordinator-" + name))
+                cluster.await_status("all have standbys", protected)
+                cluster.await_step(20)
+                cluster.servers[0].kill()
+                cluster.servers[0].exit_code()
+                dead = self.restart_server_0(cluster)
+                # There is no checkpoint: the standby has all that was acknowledged.
+                status = cluster.await_status("its standby leads", lambda s: int(s["takeovers"]) == 1)
+                self.assertEqual(status["owners"][0]["leader"], 1)
+                self.assertEqual(int(status["coordinator"]["term"]), 2)
+                cluster.await_further()
+                cluster.await_status("all have standbys again", protected)
+                # Then the one that took over, and server 0 leads again.
+                cluster.servers[1].kill()
+                status = cluster.await_status("its standby leads", lambda s: int(s["takeovers"]) == 3)
+                cluster.await_further()
+                cluster.drain()
+                report = cluster.finish(dead, cluster.servers[1])
+                self.assertEqual(report["outcome"], "finished")
+                self.assertEqual(report["members"]["lost"], 0)
+
+    def test_with_standbys_a_killed_server_0_changes_no_bit(self):
+        job = digits(steps=6000, batch=16, lease=LEASE, workers=3)
+        job["cluster"]["replicas"] = 1
+        # `finish` wants the report of server 0.
+        whole = self.cluster(dict(job, cluster=dict(job["cluster"])), servers=3, keep=False).finish(within=100)
+        cluster = self.cluster(job, servers=3, keep=False, directory=self.path("coordinator"))
+        cluster.await_step(50)
+        cluster.servers[0].kill()
+        cluster.servers[0].exit_code()
+        dead = self.restart_server_0(cluster)
+        report = cluster.finish(dead, within=100)
+        self.assertEqual(report["standbys"]["takeovers"], 1)
         self.assertEqual(sameness(report), sameness(whole))
 
     def test_server_0_is_killed_again_and_again(self):

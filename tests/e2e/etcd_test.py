@@ -46,8 +46,9 @@ class Etcd(Process):
 
 class Elected(Test):
     def cluster(self, etcds, servers=2, workers=2, away="1m", checkpoints=False, start=True, method=None, lease=LEASE,
-                **keys):
+                replicas=0, **keys):
         job = digits(batch=16, lease=lease, method=method, workers=workers, **keys)
+        job["cluster"]["replicas"] = replicas
         ports = free_ports(servers)
         job["cluster"]["servers"] = ["127.0.0.1:%d" % port for port in ports]
         job["cluster"]["coordinator"] = {"etcd": etcds, "away_timeout": away}
@@ -133,6 +134,30 @@ class Elected(Test):
         self.drain(cluster)
         for process in cluster.workers + cluster.servers:
             self.assertEqual(process.exit_code(), 0, cluster.logs())
+
+    def test_with_standbys_the_coordinators_machine_is_lost_and_the_job_goes_on_without_it(self):
+        for name, method in METHODS.items():
+            with self.case(name):
+                etcd = Etcd(self)
+                cluster = self.cluster([etcd.address], servers=3, workers=3, epochs=ENDLESS, method=method, replicas=1)
+                old, _ = self.leader(cluster)
+                cluster.await_status("all have standbys", lambda s: all(owner["in_sync"] for owner in s["owners"]))
+                cluster.await_step(20)
+                rank = cluster.servers.index(old)
+                old.kill()
+                old.exit_code()
+                new, status = self.leader(cluster)
+                self.assertEqual(status["coordinator"]["term"], "2")
+                status = cluster.await_status("its standby leads", lambda s: int(s["takeovers"]) == 1)
+                self.assertNotEqual(status["owners"][rank]["leader"], rank)
+                cluster.await_further(60)
+                cluster.await_status("all have standbys again",
+                                     lambda s: all(owner["in_sync"] for owner in s["owners"]))
+                self.assertEqual(int(cluster.status()["members_lost"]), 0)
+                cluster.servers.remove(old)
+                self.drain(cluster)
+                for process in cluster.workers + cluster.servers:
+                    self.assertEqual(process.exit_code(), 0, cluster.logs())
 
     def test_a_frozen_coordinator_that_wakes_is_none_any_more(self):
         etcd = Etcd(self)
