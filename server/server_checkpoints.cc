@@ -73,7 +73,7 @@ absl::Status ServerCheckpoints::Keep(LiveCoordinator* coordinator, bool goes_on)
   coordinator_ = coordinator;
   keeper_ = std::make_unique<CheckpointKeeper>(
       std::move(directory), [coordinator](const DiskTask& task, const absl::Status& status) {
-        (void)coordinator->Run([&](Coordinator& state, absl::Time now) {
+        (void)coordinator->Post([&](Coordinator& state, absl::Time now) {
           state.OnDisk(task, status, now);
           return absl::OkStatus();
         });

@@ -18,6 +18,12 @@ namespace {
 constexpr absl::Duration kElectionLeaseMin = absl::Seconds(2);
 constexpr absl::Duration kElectionLeaseMax = absl::Seconds(30);
 
+std::string StateFolder(const v1::Job& job) {
+  const std::string& folder = job.cluster().coordinator().directory();
+  if (!folder.empty() || job.checkpoint().directory().empty()) return folder;
+  return absl::StrCat(job.checkpoint().directory(), "/coordinator");
+}
+
 uint64_t DrawRun() {
   std::random_device device;
   return (uint64_t{device()} << 32) | device() | 1;
@@ -38,7 +44,7 @@ std::string WhyNot(const Coordinator& coordinator, bool is_elected) {
 
 ServerControl::ServerControl(const v1::Job& job, const JobFacts& facts, bool is_kept)
     : facts_(facts),
-      folder_(is_kept ? job.cluster().coordinator().directory() : ""),
+      folder_(is_kept ? StateFolder(job) : ""),
       members_(job.cluster().coordinator().etcd().begin(),
                job.cluster().coordinator().etcd().end()),
       servers_(job.cluster().servers().addresses().begin(),
@@ -90,6 +96,7 @@ void ServerControl::Take(v1::CoordinatorState state) {
   found_ = *std::move(found);
   word_.set_run(state.run());
   word_.set_term(state.term() + 1);
+  word_.set_changes(state.changes());
 }
 
 absl::Status ServerControl::Install(ServerCheckpoints* checkpoints, StateStore* store) {
@@ -104,6 +111,7 @@ absl::Status ServerControl::Install(ServerCheckpoints* checkpoints, StateStore* 
   } else {
     word_.set_run(DrawRun());
     word_.set_term(1);
+    word_.set_changes(0);
     JobFacts facts = facts_;
     facts.restored = checkpoints->restored();
     TESSERA_ASSIGN_OR_RETURN(coordinator, Coordinator::Create(std::move(facts), now));

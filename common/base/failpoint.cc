@@ -75,11 +75,20 @@ std::deque<Rule>& Rules() {
   return rules;
 }
 
+thread_local absl::string_view prefix;
+
+bool Matches(absl::string_view rule, absl::string_view place) {
+  return rule == "*" || (absl::ConsumePrefix(&rule, prefix) && rule == place);
+}
+
 }  // namespace
+
+FailpointScope::FailpointScope(absl::string_view in_front) { prefix = in_front; }
+FailpointScope::~FailpointScope() { prefix = {}; }
 
 int Failpoint(absl::string_view place) {
   for (Rule& rule : Rules()) {
-    if (rule.place != "*" && rule.place != place) continue;
+    if (!Matches(rule.place, place)) continue;
     const int64_t passed = ++rule.passed;
     if (rule.at != 0 && rule.at != passed) continue;
     if (rule.kills) kill(getpid(), SIGKILL);

@@ -20,6 +20,16 @@ namespace tessera {
 // had ended with it. May sleep, or not return. Any thread.
 int Failpoint(absl::string_view place);
 
+// The places that this thread passes meanwhile have this in front of their names: "state." makes
+// "state.file.write". Not one within another.
+class FailpointScope {
+ public:
+  explicit FailpointScope(absl::string_view prefix);
+  ~FailpointScope();
+  FailpointScope(const FailpointScope&) = delete;
+  FailpointScope& operator=(const FailpointScope&) = delete;
+};
+
 }  // namespace tessera
 
 #endif  // TESSERA_COMMON_BASE_FAILPOINT_H_

@@ -23,6 +23,7 @@ namespace {
 constexpr char kTls[] = "https://";
 constexpr int kHandshakeMsMax = 1000;
 constexpr absl::Duration kConnectPause = absl::Milliseconds(300);
+constexpr absl::Duration kDeadlineSlack = absl::Milliseconds(20);
 
 EtcdValue ToValue(const mvccpb::KeyValue& kv) {
   return {kv.key(), kv.value(), kv.create_revision(), kv.mod_revision(), kv.lease()};
@@ -260,6 +261,10 @@ absl::Status EtcdClient::AwaitChange(const std::string& key, int64_t revision,
         return changed ? grpc::Status::OK : ended;
       });
   if (changed) return absl::OkStatus();
+  // Both ends watch the deadline, and etcd may be the first to say so, in other words.
+  if (SteadyNow() >= deadline - kDeadlineSlack) {
+    return absl::DeadlineExceededError("etcd: nothing has changed");
+  }
   return status.ok() ? absl::UnavailableError("etcd: the watch has ended") : status;
 }
 

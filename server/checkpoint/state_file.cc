@@ -12,6 +12,7 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/checkpoint/durable_file.h"
 
@@ -78,6 +79,7 @@ absl::Status StateFile::Write(const v1::CoordinatorState& state) {
     absl::MutexLock lock(&mutex_);
     if (!broken_.ok()) return absl::OkStatus();
   }
+  const FailpointScope scope("state.");
   const absl::Status written = WriteWhole(state.SerializeAsString());
   if (written.ok()) return written;
   Log(LogLevel::kError, absl::StrCat("control: state cannot be kept why=\"", written.message(),

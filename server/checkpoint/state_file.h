@@ -31,8 +31,10 @@ class StateFile final : public StateStore {
   absl::StatusOr<std::optional<v1::CoordinatorState>> Read() const;
 
   // A disk that fails does not end the job: what was kept is removed, as nobody may go on from it, and
-  // nothing is kept any more. An error: it could not be removed, either.
+  // nothing is kept any more. An error: it could not be removed, either. Its failpoints are "state.file.write"
+  // and so on (common/checkpoint/durable_file.h).
   absl::Status Write(const v1::CoordinatorState& state) override;
+  bool MayLag() const override { return true; }
   bool IsHeld(absl::Time now) const override { return true; }
   std::string Describe() const override;
 

@@ -236,6 +236,11 @@ void Coordinator::Stop(absl::string_view reason, absl::Time now) {
   Fail(absl::StrCat("stopped: ", reason.empty() ? "no reason given" : reason), now);
 }
 
+void Coordinator::GiveUp(absl::string_view why, absl::Time now) {
+  has_strangers_ = true;
+  Fail(why, now);
+}
+
 void Coordinator::Fail(absl::string_view why, absl::Time now) {
   if (phase_ != Phase::kRunning) return;
   Log(LogLevel::kError, absl::StrCat("control: job failed why=\"", why, "\""));
@@ -308,7 +313,8 @@ void Coordinator::Settle(absl::Time now) {
   for (auto it = untold_.begin(); it != untold_.end();) {
     it = IsLive(membership_.members().Find(*it)->state) ? std::next(it) : untold_.erase(it);
   }
-  const bool all_know = membership_.servers().AllClosed() && untold_.empty();
+  const bool all_know =
+      membership_.servers().AllClosed() && untold_.empty() && !has_strangers_;
   if (all_know || now - ending_since_ > facts_.lease_timeout) {
     phase_ = Phase::kEnded;
     ++changes_;

@@ -44,7 +44,7 @@ class Coordinator {
   //   kInvalidArgument  the state contradicts itself, or is of another job
   static absl::StatusOr<std::unique_ptr<Coordinator>> Load(JobFacts facts,
                                                            const v1::CoordinatorState& state);
-  // All of it but `run`, `term` and `saved_at`, which are of whoever keeps it.
+  // All of it but `run`, `term`, `saved_at` and `changes`, which are of whoever keeps it.
   v1::CoordinatorState Save() const;
   // Grows whenever something changes that others may go by once they hear of it, or that they would not say
   // again: what must be kept before anything is sent. Renewals and counters change it not.
@@ -92,6 +92,8 @@ class Coordinator {
   void Drain(absl::string_view reason, absl::Time now);
   // End now, as failed.
   void Stop(absl::string_view reason, absl::Time now);
+  // So, where others may take part than this one knows of: they have a lease to hear it.
+  void GiveUp(absl::string_view why, absl::Time now);
 
   struct EvaluateAnswer {
     MemberId member;
@@ -155,6 +157,7 @@ class Coordinator {
   bool removed_late_ = false;
   absl::Status outcome_;
   absl::Time ending_since_;
+  bool has_strangers_ = false;
   absl::Time ended_at_;
   // Workers that took part when the job failed and do not know yet.
   std::set<MemberId> untold_;

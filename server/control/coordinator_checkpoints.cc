@@ -138,6 +138,7 @@ void Coordinator::BeginCores() {
   cores.entries = static_cast<uint64_t>(facts_.entries);
   cores.core_entries = static_cast<uint64_t>(CoreCount(*facts_.core, facts_.entries));
   cores.gradient_weight = facts_.core->gradient_weight;
+  if (cores_) changes_ += cores_->changes() + 1;
   cores_.emplace(cores);
 }
 

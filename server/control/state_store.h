@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-// One thread at a time.
+// One write at a time; the rest may be called beside it.
 class StateStore {
  public:
   virtual ~StateStore() = default;
@@ -18,6 +18,9 @@ class StateStore {
   // Once this returns OK the state is kept, whatever becomes of this process. On an error the coordinator
   // may go on no longer: another one may have taken over, or will go on from an earlier state.
   virtual absl::Status Write(const v1::CoordinatorState& state) = 0;
+  // A job may go on before a write has returned, where it takes long: nobody takes over while this process
+  // lives. Whoever goes on from an earlier state finds out (CoordinatorWord.changes).
+  virtual bool MayLag() const { return false; }
   // Nobody else can have taken over by `now`.
   virtual bool IsHeld(absl::Time now) const = 0;
   // In words, for people.

@@ -146,6 +146,7 @@ bool AttachLink::State::Heed(const v1::PlanMessage& message) {
       word = message.word();
       hello.set_run(word.run());
       hello.set_term(word.term());
+      hello.set_changes(word.changes());
     }
     silence = SteadyNow() - last_heard;
     last_heard = SteadyNow();

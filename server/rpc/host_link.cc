@@ -95,6 +95,7 @@ std::string HostLink::Converse(v1::StandbyControl::Stub* stub) {
     context_ = &call;
     first.mutable_hello()->set_run(word_.run());
     first.mutable_hello()->set_term(word_.term());
+    first.mutable_hello()->set_changes(word_.changes());
   }
   const auto stream = stub->Attach(&call);
   if (stream->Write(first)) {

@@ -22,24 +22,56 @@ LiveCoordinator::LiveCoordinator(absl::Duration lease_timeout)
     : lease_timeout_(lease_timeout),
       tick_(std::clamp(lease_timeout / 8, absl::Milliseconds(10), absl::Milliseconds(250))) {
   ticker_ = std::thread([this] { Tick(); });
+  keeper_ = std::thread([this] { Keep(); });
 }
 
 LiveCoordinator::~LiveCoordinator() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+  }
   stop_.Notify();
   ticker_.join();
+  keeper_.join();
+}
+
+v1::CoordinatorWord LiveCoordinator::WordNow() const {
+  v1::CoordinatorWord word = word_;
+  if (store_ != nullptr) word.set_changes(is_late_ ? Changes() : kept_);
+  return word;
+}
+
+v1::CoordinatorState LiveCoordinator::State() const {
+  v1::CoordinatorState state = coordinator_->Save();
+  state.set_run(word_.run());
+  state.set_term(word_.term());
+  state.set_changes(Changes());
+  state.set_saved_at(absl::ToUnixNanos(SteadyNow()));
+  return state;
 }
 
 absl::Status LiveCoordinator::Install(std::unique_ptr<Coordinator> coordinator,
                                       const v1::CoordinatorWord& word, StateStore* store) {
   absl::MutexLock lock(&mutex_);
-  TESSERA_CHECK(coordinator_ == nullptr);
+  TESSERA_CHECK(coordinator_ == nullptr && !is_writing_);
   coordinator_ = std::move(coordinator);
+  ++stay_;
   word_ = word;
+  begun_at_ = word.changes();
   store_ = store;
+  is_late_ = false;
   // The term is kept before anybody hears of it.
-  kept_ = coordinator_->changes() - 1;
-  TESSERA_RETURN_IF_ERROR(Keep());
-  Answers none = Dispatch();
+  if (store_ != nullptr) {
+    const absl::Status written = store_->Write(State());
+    if (!written.ok()) {
+      Clear();
+      return absl::UnavailableError(
+          absl::StrCat("the coordinator cannot keep its state: ", written.message()));
+    }
+    kept_ = Changes();
+  }
+  Collect();
+  Answers none = Release();
   TESSERA_CHECK(none.empty());  // Nobody has asked yet.
   return absl::OkStatus();
 }
@@ -48,10 +80,13 @@ void LiveCoordinator::Vacate(absl::string_view why) {
   Answers gone;
   {
     absl::MutexLock lock(&mutex_);
-    if (coordinator_ == nullptr) return;
-    Log(LogLevel::kWarning, absl::StrCat("control: the coordinator is here no longer term=",
-                                         word_.term(), " why=\"", why, "\""));
-    Clear();
+    if (coordinator_ != nullptr) {
+      Log(LogLevel::kWarning, absl::StrCat("control: the coordinator is here no longer term=",
+                                           word_.term(), " why=\"", why, "\""));
+      Clear();
+    }
+    const auto is_idle = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return !is_writing_; };
+    mutex_.Await(absl::Condition(&is_idle));
     gone = std::exchange(gone_, {});
   }
   Deliver(std::move(gone));
@@ -61,6 +96,7 @@ void LiveCoordinator::Vacate(absl::string_view why) {
 void LiveCoordinator::Clear() {
   coordinator_.reset();
   store_ = nullptr;
+  pending_.clear();
   end_.Notify();
   for (auto& [server, sink] : sinks_) sink.send(nullptr);
   sinks_.clear();
@@ -84,27 +120,144 @@ absl::Status LiveCoordinator::Check(uint64_t run) const {
       "the caller is of another run of this job, which was begun anew; start it again");
 }
 
-absl::Status LiveCoordinator::CheckTerm(uint64_t heard) const {
-  if (heard <= word_.term()) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("a coordinator of term ", heard,
-                                             " has spoken, and this one is of term ",
-                                             word_.term()));
+template <typename Hello>
+absl::Status LiveCoordinator::CheckHello(const Hello& hello, Coordinator* coordinator,
+                                         absl::Time now) const {
+  if (hello.term() > word_.term()) {
+    return absl::UnavailableError(absl::StrCat("a coordinator of term ", hello.term(),
+                                               " has spoken, and this one is of term ",
+                                               word_.term()));
+  }
+  if (hello.term() == word_.term() || hello.changes() <= begun_at_) return absl::OkStatus();
+  const std::string why = absl::StrCat(
+      "server ", hello.rank(), " was told what the coordinator had not kept when it died (change ",
+      hello.changes(), ", kept ", begun_at_,
+      "): its disk was too slow. Start the job again, with checkpoint.restore if there is one");
+  coordinator->GiveUp(why, now);
+  return absl::FailedPreconditionError(why);
 }
 
-absl::Status LiveCoordinator::Keep() {
-  if (store_ == nullptr || coordinator_->changes() == kept_) return absl::OkStatus();
-  v1::CoordinatorState state = coordinator_->Save();
-  state.set_run(word_.run());
-  state.set_term(word_.term());
-  state.set_saved_at(absl::ToUnixNanos(SteadyNow()));
-  const absl::Status written = store_->Write(state);
-  if (written.ok()) {
-    kept_ = coordinator_->changes();
-    return absl::OkStatus();
+LiveCoordinator::Ticket LiveCoordinator::Collect() {
+  Batch batch;
+  batch.changes = Changes();
+  batch.outbox = coordinator_->TakeOutbox();
+  batch.host_outbox = coordinator_->TakeHostOutbox();
+  batch.tasks = coordinator_->TakeDiskTasks();
+  batch.replies = coordinator_->TakeReplies();
+  const Ticket ticket{stay_, batch.changes};
+  const bool is_empty = batch.outbox.empty() && batch.host_outbox.empty() && batch.tasks.empty() &&
+                        batch.replies.empty();
+  if (!is_empty) pending_.push_back(std::move(batch));
+  return ticket;
+}
+
+LiveCoordinator::Answers LiveCoordinator::Release() {
+  Answers answers;
+  if (coordinator_ == nullptr) return answers;
+  if (is_late_ && told_ != Changes()) {
+    // Before anybody acts upon what may not be kept.
+    told_ = Changes();
+    v1::PlanMessage heard;
+    *heard.mutable_word() = WordNow();
+    for (auto& [server, sink] : sinks_) sink.send(&heard);
   }
-  Clear();
-  return absl::UnavailableError(
-      absl::StrCat("the coordinator cannot keep its state: ", written.message()));
+  while (!pending_.empty() && MayBeTold(pending_.front().changes)) {
+    Send(std::move(pending_.front()), &answers);
+    pending_.pop_front();
+  }
+  if (coordinator_->ended()) end_.Notify();
+  return answers;
+}
+
+void LiveCoordinator::Send(Batch batch, Answers* answers) {
+  for (Outgoing& outgoing : batch.outbox) {
+    auto sink = sinks_.find(outgoing.server);
+    if (sink != sinks_.end()) sink->second.send(&outgoing.message);
+  }
+  for (HostOutgoing& outgoing : batch.host_outbox) {
+    auto host = hosts_.find(outgoing.host);
+    if (host == hosts_.end()) continue;
+    *outgoing.order.mutable_word() = WordNow();
+    host->second.send(&outgoing.order);
+  }
+  for (DiskTask& task : batch.tasks) {
+    if (disk_) disk_(std::move(task));
+  }
+  for (Coordinator::EvaluateAnswer& answer : batch.replies) {
+    auto waiter = waiters_.find(answer.member);
+    // Nobody waits: the connection broke, and the worker will ask again.
+    if (waiter == waiters_.end()) continue;
+    answers->push_back({std::move(waiter->second.done), std::move(answer.reply)});
+    waiters_.erase(waiter);
+  }
+}
+
+absl::Status LiveCoordinator::AwaitKept(const Ticket& ticket) {
+  if (ticket.stay == 0) return absl::OkStatus();
+  absl::MutexLock lock(&mutex_);
+  const auto is_decided = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return coordinator_ == nullptr || stay_ != ticket.stay || MayBeTold(ticket.changes);
+  };
+  mutex_.Await(absl::Condition(&is_decided));
+  if (coordinator_ != nullptr && stay_ == ticket.stay) return absl::OkStatus();
+  return absl::UnavailableError("the coordinator could not keep its state");
+}
+
+void LiveCoordinator::Keep() {
+  while (true) {
+    Answers answers;
+    absl::Status written;
+    {
+      absl::MutexLock lock(&mutex_);
+      const auto has_more = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+        return stopping_ || (coordinator_ != nullptr && store_ != nullptr && Changes() != kept_);
+      };
+      mutex_.Await(absl::Condition(&has_more));
+      if (stopping_) return;
+      const v1::CoordinatorState state = State();
+      StateStore* const store = store_;
+      is_writing_ = true;
+      write_began_ = SteadyNow();
+      mutex_.Unlock();
+      written = store->Write(state);
+      mutex_.Lock();
+      is_writing_ = false;
+      if (coordinator_ == nullptr) continue;
+      if (written.ok()) {
+        kept_ = state.changes();
+        const bool was_slow = SteadyNow() - write_began_ > kKeepPatience;
+        if (is_late_ && !was_slow && kept_ == Changes()) {
+          is_late_ = false;
+          Log(LogLevel::kInfo, "control: state is kept in time again");
+        }
+        answers = Release();
+      } else {
+        Clear();
+      }
+    }
+    Deliver(std::move(answers));
+    if (!written.ok()) {
+      TellVacated(absl::UnavailableError(
+          absl::StrCat("the coordinator cannot keep its state: ", written.message())));
+    }
+  }
+}
+
+void LiveCoordinator::WatchStore() {
+  Answers answers;
+  {
+    absl::MutexLock lock(&mutex_);
+    const absl::Duration taken = SteadyNow() - write_began_;
+    if (!is_writing_ || is_late_ || store_ == nullptr || !store_->MayLag() || taken < kKeepPatience) {
+      return;
+    }
+    is_late_ = true;
+    Log(LogLevel::kWarning, absl::StrCat("control: state is kept late, a write has taken ms=",
+                                         absl::ToInt64Milliseconds(taken),
+                                         "; the job goes on without waiting for the disk"));
+    answers = Release();
+  }
+  Deliver(std::move(answers));
 }
 
 void LiveCoordinator::TellVacated(const absl::Status& why) {
@@ -124,7 +277,7 @@ void LiveCoordinator::TellVacated(const absl::Status& why) {
 void LiveCoordinator::Tick() {
   absl::Time last = SteadyNow();
   while (!stop_.WaitFor(tick_)) {
-    (void)Run([&](Coordinator& coordinator, absl::Time now) {
+    (void)Post([&](Coordinator& coordinator, absl::Time now) {
       // This process did not run: others may have spoken, and nobody was listening.
       if (now - last > lease_timeout_ / 2) {
         Log(LogLevel::kWarning,
@@ -135,34 +288,9 @@ void LiveCoordinator::Tick() {
       coordinator.Tick(now);
       return absl::OkStatus();
     });
+    WatchStore();
     last = SteadyNow();
   }
-}
-
-LiveCoordinator::Answers LiveCoordinator::Dispatch() {
-  Answers answers;
-  if (coordinator_ == nullptr) return answers;
-  for (Outgoing& outgoing : coordinator_->TakeOutbox()) {
-    auto sink = sinks_.find(outgoing.server);
-    if (sink != sinks_.end()) sink->second.send(&outgoing.message);
-  }
-  for (HostOutgoing& outgoing : coordinator_->TakeHostOutbox()) {
-    auto host = hosts_.find(outgoing.host);
-    if (host == hosts_.end()) continue;
-    *outgoing.order.mutable_word() = word_;
-    host->second.send(&outgoing.order);
-  }
-  for (DiskTask& task : coordinator_->TakeDiskTasks()) {
-    if (disk_) disk_(std::move(task));
-  }
-  for (Coordinator::EvaluateAnswer& answer : coordinator_->TakeReplies()) {
-    auto waiter = waiters_.find(answer.member);
-    // Nobody waits: the connection broke, and the worker will ask again.
-    if (waiter == waiters_.end()) continue;
-    answers.push_back({std::move(waiter->second.done), std::move(answer.reply)});
-    waiters_.erase(waiter);
-  }
-  return answers;
 }
 
 void LiveCoordinator::Deliver(Answers answers) {
@@ -174,11 +302,11 @@ absl::Status LiveCoordinator::Attach(const v1::ServerHello& hello, const void* c
   const ShardId server(hello.rank());
   return Run(hello.run(), [&](Coordinator& coordinator, absl::Time now)
                               ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    TESSERA_RETURN_IF_ERROR(CheckTerm(hello.term()));
+    TESSERA_RETURN_IF_ERROR(CheckHello(hello, &coordinator, now));
     absl::Status attached = coordinator.Attach(hello, now);
     if (!attached.ok()) return attached;
     v1::PlanMessage first;
-    *first.mutable_word() = word_;
+    *first.mutable_word() = WordNow();
     sink(&first);
     sinks_[server] = {connection, std::move(sink)};
     return attached;
@@ -188,14 +316,14 @@ absl::Status LiveCoordinator::Attach(const v1::ServerHello& hello, const void* c
 void LiveCoordinator::OnShardMessage(const v1::ServerHello& hello, const void* connection,
                                      const v1::ShardMessage& message) {
   const ShardId server(hello.rank());
-  (void)Run([&](Coordinator& coordinator, absl::Time now) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  (void)Post([&](Coordinator& coordinator, absl::Time now) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     const auto sink = sinks_.find(server);
     if (sink == sinks_.end() || sink->second.connection != connection) return absl::OkStatus();
     coordinator.OnShardMessage(server, message, now);
     if (message.has_counters()) {
       // So that the server knows that the coordinator lives.
       v1::PlanMessage alive;
-      *alive.mutable_word() = word_;
+      *alive.mutable_word() = WordNow();
       sink->second.send(&alive);
     }
     return absl::OkStatus();
@@ -204,7 +332,7 @@ void LiveCoordinator::OnShardMessage(const v1::ServerHello& hello, const void* c
 
 void LiveCoordinator::Detach(const v1::ServerHello& hello, const void* connection) {
   const ShardId server(hello.rank());
-  (void)Run([&](Coordinator& coordinator, absl::Time now) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  (void)Post([&](Coordinator& coordinator, absl::Time now) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     auto sink = sinks_.find(server);
     if (sink == sinks_.end() || sink->second.connection != connection) return absl::OkStatus();
     sinks_.erase(sink);
@@ -217,7 +345,7 @@ absl::Status LiveCoordinator::AttachHost(const v1::HostHello& hello, const void*
                                          HostSink sink) {
   return Run(hello.run(), [&](Coordinator& coordinator, absl::Time now)
                               ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    TESSERA_RETURN_IF_ERROR(CheckTerm(hello.term()));
+    TESSERA_RETURN_IF_ERROR(CheckHello(hello, &coordinator, now));
     absl::Status attached = coordinator.AttachHost(hello, now);
     if (attached.ok()) hosts_[hello.rank()] = {connection, std::move(sink)};
     return attached;
@@ -226,7 +354,7 @@ absl::Status LiveCoordinator::AttachHost(const v1::HostHello& hello, const void*
 
 void LiveCoordinator::OnHostMessage(const v1::HostHello& hello, const void* connection,
                                     const v1::HostMessage& message) {
-  (void)Run([&](Coordinator& coordinator, absl::Time now) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  (void)Post([&](Coordinator& coordinator, absl::Time now) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     const auto host = hosts_.find(hello.rank());
     if (host != hosts_.end() && host->second.connection == connection) {
       coordinator.OnHostMessage(hello.rank(), message, now);
@@ -236,7 +364,7 @@ void LiveCoordinator::OnHostMessage(const v1::HostHello& hello, const void* conn
 }
 
 void LiveCoordinator::DetachHost(const v1::HostHello& hello, const void* connection) {
-  (void)Run([&](Coordinator& coordinator, absl::Time now) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  (void)Post([&](Coordinator& coordinator, absl::Time now) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     const auto host = hosts_.find(hello.rank());
     if (host == hosts_.end() || host->second.connection != connection) return absl::OkStatus();
     hosts_.erase(host);
@@ -250,8 +378,9 @@ void LiveCoordinator::Evaluate(const v1::EvaluateRequest& request, const void* c
   const MemberId member(request.member());
   Answers refused;
   bool is_waiting = false;
-  const absl::Status asked = Run(request.run(), [&](Coordinator& coordinator, absl::Time now)
-                                                    ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  Ticket ticket;
+  const absl::Status asked = Post(request.run(), [&](Coordinator& coordinator, absl::Time now)
+                                                     ABSL_NO_THREAD_SAFETY_ANALYSIS {
     auto old = waiters_.find(member);
     if (old != waiters_.end()) {
       refused.push_back({std::move(old->second.done),
@@ -265,7 +394,7 @@ void LiveCoordinator::Evaluate(const v1::EvaluateRequest& request, const void* c
       waiters_.erase(member);
     }
     return absl::OkStatus();
-  });
+  }, &ticket);
   // Where the coordinator went in mid-call `done` was told.
   if (!asked.ok() && !is_waiting) refused.push_back({std::move(done), asked});
   Deliver(std::move(refused));
@@ -284,7 +413,10 @@ v1::JobStatus LiveCoordinator::Status() {
   if (coordinator_ == nullptr) return {};
   v1::JobStatus status = coordinator_->Status(SteadyNow());
   status.mutable_coordinator()->set_term(word_.term());
-  if (store_ != nullptr) status.mutable_coordinator()->set_store(store_->Describe());
+  if (store_ != nullptr) {
+    status.mutable_coordinator()->set_store(
+        absl::StrCat(store_->Describe(), is_late_ ? " (late: its disk is slow)" : ""));
+  }
   return status;
 }
 
@@ -293,7 +425,7 @@ bool LiveCoordinator::AwaitEnd(absl::Time deadline) {
     {
       absl::MutexLock lock(&mutex_);
       if (coordinator_ == nullptr) return false;
-      if (coordinator_->ended()) return true;
+      if (coordinator_->ended() && MayBeTold(Changes())) return true;
     }
     if (!end_.WaitUntil(deadline)) return false;
   }

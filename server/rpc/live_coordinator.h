@@ -1,11 +1,16 @@
 // The coordinator's state machine among real threads: one mutex, the clock, who gets which message, and
 // that nothing is sent before the state that it follows from is kept.
 //
+// A thread writes the state, with the mutex free: what happens meanwhile is written together, next. What is to
+// be sent waits in a queue for its state. Where the store may lag, and takes longer than `kKeepPatience`, nothing
+// waits until it has caught up, and words say what they follow from (CoordinatorWord.changes).
+//
 // Where the servers elect a coordinator there is none here most of the time: Install and Vacate.
 #ifndef TESSERA_SERVER_RPC_LIVE_COORDINATOR_H_
 #define TESSERA_SERVER_RPC_LIVE_COORDINATOR_H_
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -31,8 +36,11 @@
 
 namespace tessera {
 
-// Owns the coordinator and a thread that ends leases. Every method may be called from any thread.
-// It must outlive the services that use it, and their gRPC server.
+// For a store that may lag.
+constexpr absl::Duration kKeepPatience = absl::Milliseconds(250);
+
+// Owns the coordinator, a thread that ends leases and one that writes its state. Every method may be called
+// from any thread. It must outlive the services that use it, and their gRPC server.
 class LiveCoordinator {
  public:
   // Takes a plan message to a server. Called under the mutex, in order: it must queue and return.
@@ -54,12 +62,13 @@ class LiveCoordinator {
   explicit LiveCoordinator(absl::Duration lease_timeout);
   ~LiveCoordinator();
 
-  // The coordinator of the job is here from now on, in `word`'s term; its state is kept before this returns.
-  // `store` outlives its stay; nullptr: it is kept nowhere. On an error of the store none is here.
+  // The coordinator of the job is here from now on, in `word`'s term, going on from a state of `word`'s changes;
+  // its state is kept before this returns. `store` outlives its stay; nullptr: it is kept nowhere. On an error
+  // of the store none is here.
   absl::Status Install(std::unique_ptr<Coordinator> coordinator, const v1::CoordinatorWord& word,
                        StateStore* store);
-  // It is here no longer: servers and workers are to look for it elsewhere. It may be told so itself, by an
-  // error of the store: `on_vacated` is then called, without the mutex.
+  // It is here no longer: servers and workers are to look for it elsewhere. The store is used no more when this
+  // returns. It may be told so itself, by an error of the store: `on_vacated` is then called, without the mutex.
   void Vacate(absl::string_view why);
   void SetOnVacated(std::function<void(absl::Status)> on_vacated) {
     absl::MutexLock lock(&mutex_);
@@ -72,35 +81,30 @@ class LiveCoordinator {
   // What every answer to a server or a worker begins with.
   v1::CoordinatorWord word() const {
     absl::MutexLock lock(&mutex_);
-    return word_;
+    return WordNow();
   }
 
-  // Runs `event(coordinator, now)` under the mutex, keeps what has changed, then sends what follows from it.
+  // Runs `event(coordinator, now)` under the mutex. What follows from it is sent once it is kept, and then this
+  // returns.
   // The result must be made from a status, which tells where it was not run, or did not come to pass:
   //   kUnavailable         the coordinator is not here (any more)
   //   kFailedPrecondition  `run`, where it is not 0, is another run of the job
   template <typename Event>
-  auto Run(uint64_t run, Event event)
-      -> std::invoke_result_t<Event, Coordinator&, absl::Time> {
-    Answers answers;
-    absl::Status kept;
-    auto result = [&]() -> std::invoke_result_t<Event, Coordinator&, absl::Time> {
-      absl::MutexLock lock(&mutex_);
-      TESSERA_RETURN_IF_ERROR(Check(run));
-      auto value = event(*coordinator_, SteadyNow());
-      kept = Keep();
-      answers = Dispatch();
-      if (coordinator_ == nullptr || coordinator_->ended()) end_.Notify();
-      TESSERA_RETURN_IF_ERROR(kept);
-      return value;
-    }();
-    Deliver(std::move(answers));
-    if (!kept.ok()) TellVacated(kept);
+  auto Run(uint64_t run, Event event) -> std::invoke_result_t<Event, Coordinator&, absl::Time> {
+    Ticket ticket;
+    auto result = Post(run, std::move(event), &ticket);
+    TESSERA_RETURN_IF_ERROR(AwaitKept(ticket));
     return result;
   }
   template <typename Event>
   auto Run(Event event) {
     return Run(0, std::move(event));
+  }
+  // So, but returns at once: for events whose result nobody goes by.
+  template <typename Event>
+  auto Post(Event event) {
+    Ticket ticket;
+    return Post(0, std::move(event), &ticket);
   }
 
   // --- a server's connection: `connection` names it ---
@@ -145,24 +149,76 @@ class LiveCoordinator {
     const void* call = nullptr;
     EvaluateDone done;
   };
+  // What follows from an event, and the changes that it follows from.
+  struct Batch {
+    uint64_t changes = 0;
+    std::vector<Outgoing> outbox;
+    std::vector<HostOutgoing> host_outbox;
+    std::vector<DiskTask> tasks;
+    std::vector<Coordinator::EvaluateAnswer> replies;
+  };
+  struct Ticket {
+    uint64_t stay = 0;  // 0: nothing came to pass
+    uint64_t changes = 0;
+  };
+
+  template <typename Event>
+  auto Post(uint64_t run, Event event, Ticket* ticket)
+      -> std::invoke_result_t<Event, Coordinator&, absl::Time> {
+    Answers answers;
+    auto result = [&]() -> std::invoke_result_t<Event, Coordinator&, absl::Time> {
+      absl::MutexLock lock(&mutex_);
+      TESSERA_RETURN_IF_ERROR(Check(run));
+      auto value = event(*coordinator_, SteadyNow());
+      *ticket = Collect();
+      answers = Release();
+      return value;
+    }();
+    Deliver(std::move(answers));
+    return result;
+  }
 
   absl::Status Check(uint64_t run) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Whoever has heard of a later term is not to hear this one.
-  absl::Status CheckTerm(uint64_t heard) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // On an error the coordinator is gone.
-  absl::Status Keep() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whoever has heard of a later term is not to hear this one. Whoever was told what was not kept ends the job.
+  template <typename Hello>
+  absl::Status CheckHello(const Hello& hello, Coordinator* coordinator, absl::Time now) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  uint64_t Changes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return begun_at_ + 1 + coordinator_->changes();
+  }
+  bool MayBeTold(uint64_t changes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return store_ == nullptr || is_late_ || changes <= kept_;
+  }
+  v1::CoordinatorWord WordNow() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  v1::CoordinatorState State() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Queues what the coordinator wants sent.
+  Ticket Collect() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Sends what may be told, in order.
+  Answers Release() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Send(Batch batch, Answers* answers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // kUnavailable: it cannot be kept any more.
+  absl::Status AwaitKept(const Ticket& ticket);
   void Clear() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TellVacated(const absl::Status& why);
-  Answers Dispatch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static void Deliver(Answers answers);
   void Tick();
+  void Keep();
+  void WatchStore();
 
   const absl::Duration lease_timeout_;
   const absl::Duration tick_;
   mutable absl::Mutex mutex_;
   std::unique_ptr<Coordinator> coordinator_ ABSL_GUARDED_BY(mutex_);  // nullptr: it is not here
   StateStore* store_ ABSL_GUARDED_BY(mutex_) = nullptr;
-  uint64_t kept_ ABSL_GUARDED_BY(mutex_) = 0;  // the coordinator's changes() that the store has
+  uint64_t stay_ ABSL_GUARDED_BY(mutex_) = 0;      // counts Install
+  uint64_t begun_at_ ABSL_GUARDED_BY(mutex_) = 0;  // changes of the state that it goes on from
+  uint64_t kept_ ABSL_GUARDED_BY(mutex_) = 0;      // changes of the state that the store has
+  uint64_t told_ ABSL_GUARDED_BY(mutex_) = 0;      // changes that servers have heard of while it is late
+  std::deque<Batch> pending_ ABSL_GUARDED_BY(mutex_);
+  bool is_writing_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Time write_began_ ABSL_GUARDED_BY(mutex_);
+  bool is_late_ ABSL_GUARDED_BY(mutex_) = false;  // the store: nothing waits for it
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   v1::CoordinatorWord word_ ABSL_GUARDED_BY(mutex_);
   std::function<void(absl::Status)> on_vacated_ ABSL_GUARDED_BY(mutex_);
   // To those that were waiting when the coordinator went.
@@ -174,6 +230,7 @@ class LiveCoordinator {
   Wakeup stop_;
   Wakeup end_;  // whenever the job may have ended
   std::thread ticker_;
+  std::thread keeper_;
 };
 
 }  // namespace tessera

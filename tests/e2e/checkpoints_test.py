@@ -254,7 +254,7 @@ class Checkpoints(Test):
 
     def test_a_slow_disk_costs_no_step(self):
         folder = self.path("checkpoints")
-        os.environ["TESSERA_FAILPOINTS"] = "file.write=sleep:3000"
+        os.environ["TESSERA_FAILPOINTS"] = "file.write=sleep:3000;state.file.write=sleep:3000"
         try:
             job_cluster = Cluster(self, keeping(self.small(steps=ENDLESS, lease="1s"), folder, 0))
         finally:

@@ -1,4 +1,5 @@
 """The coordinator's process dies, freezes or is cut off, and the job goes on."""
+import os
 import subprocess
 import unittest
 
@@ -33,6 +34,8 @@ class Embedded(Test):
         if keep:
             job["checkpoint"] = {"directory": self.path("checkpoints"), "every_steps": 50, "keep": 3}
             job["cluster"]["coordinator"].setdefault("directory", self.path("coordinator"))
+            if not job["cluster"]["coordinator"]["directory"]:
+                del job["cluster"]["coordinator"]["directory"]
         return Cluster(self, job, start=start)
 
     def await_checkpoint(self, cluster):
@@ -125,6 +128,40 @@ class Embedded(Test):
         report = cluster.finish(dead, within=100)
         self.assertEqual(report["standbys"]["takeovers"], 1)
         self.assertEqual(sameness(report), sameness(whole))
+
+    def test_the_state_is_beside_the_checkpoints_where_the_job_names_no_folder(self):
+        job = digits(epochs=ENDLESS, batch=16, lease=LEASE)
+        cluster = self.cluster(job, directory=None)
+        self.await_checkpoint(cluster)
+        folder = self.path("checkpoints") + "/coordinator"
+        self.assertEqual(cluster.status()["coordinator"]["store"], folder)
+        cluster.servers[0].kill()
+        cluster.servers[0].exit_code()
+        dead = self.restart_server_0(cluster)
+        cluster.await_status("it goes on", lambda s: int(s["coordinator"]["term"]) == 2)
+        cluster.await_further()
+        cluster.drain()
+        cluster.finish(dead)
+
+    def test_a_disk_that_is_slow_holds_nobody_up_and_what_it_did_not_keep_is_not_gone_by(self):
+        job = digits(epochs=ENDLESS, batch=16, lease=LEASE)
+        cluster = self.cluster(job, start=False)
+        # The first state is kept before the server serves.
+        cluster.start_server(0, env=dict(os.environ, TESSERA_FAILPOINTS="state.file.sync@2=sleep:600000"))
+        cluster.start_server(1)
+        for rank in range(2):
+            cluster.start_worker(rank)
+        cluster.await_step(100)
+        self.contains(cluster.status()["coordinator"]["store"], "late: its disk is slow")
+        self.assertEqual(int(cluster.status()["members_lost"]), 0)
+        cluster.servers[0].kill()
+        cluster.servers[0].exit_code()
+        dead = self.restart_server_0(cluster)
+        # The job that it kept has not begun, which the others know better.
+        for process in cluster.workers + cluster.servers:
+            self.assertEqual(process.exit_code(), 1, cluster.logs())
+        self.contains(cluster.servers[0].output(), "was told what the coordinator had not kept", "checkpoint.restore")
+        self.assertFalse(dead.alive)
 
     def test_server_0_is_killed_again_and_again(self):
         cluster = self.cluster(digits(epochs=ENDLESS, batch=16, lease=LEASE))

@@ -59,7 +59,7 @@ class Standbys(Test):
     def test_a_synchronous_job_has_the_same_bits_whatever_dies(self):
         for name in SYNCHRONOUS:
             with self.case(name):
-                job = self.job(name, steps=6000)
+                job = self.job(name, steps=3000)
                 plain = dict(job, cluster=dict(job["cluster"], replicas=0))
                 wanted = run_to_end(self, plain)
                 cluster = Cluster(self, job)

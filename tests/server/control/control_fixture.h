@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_join.h"
+#include "common/base/check.h"
 #include "common/rpc/control_protocol.h"
 #include "server/control/coordinator.h"
 
@@ -256,7 +257,7 @@ class ControlFixture {
     answers.clear();
     tasks.clear();
     coordinator->Reconnect(now);
-    kept_changes_ = coordinator->changes() - 1;
+    kept_changes_ = 0;
     Collect();
   }
 
@@ -283,6 +284,8 @@ class ControlFixture {
   }
 
   void Collect() {
+    // What waits for a state to be kept waits for so many changes.
+    if (!reload) TESSERA_CHECK(coordinator->changes() >= kept_changes_);
     if (coordinator->changes() != kept_changes_) {
       kept_changes_ = coordinator->changes();
       kept_ = coordinator->Save();

@@ -1,6 +1,7 @@
 // Who is waited for when a job goes back to a checkpoint.
 #include <catch2/catch.hpp>
 
+#include "server/core/core_messages.h"
 #include "tests/server/control/control_fixture.h"
 
 namespace tessera {
@@ -140,6 +141,30 @@ TEST_CASE("a job that goes back with nobody waits for somebody", "[rejoin]") {
   control.Tick(absl::Milliseconds(1));
   control.StepAll();
   CHECK(IsAdmitted(&control, other->member()));
+}
+
+TEST_CASE("changes are counted on when a job goes back and selects its core anew", "[rejoin]") {
+  JobFacts facts = Facts();
+  facts.core = CoreShare{0.5, 0.25, 4, 1};
+  facts.parameters = 1;
+  facts.entries = 8;
+  ControlFixture control(facts);
+  control.Start(2);
+  MakeCheckpoint(&control);
+  const uint64_t begun = control.coordinator->changes();
+  for (uint64_t core = 1; core <= 30; ++core) {
+    CoreReport report;
+    report.core = core;
+    for (int server = 0; server < 2; ++server) {
+      v1::ShardMessage message;
+      *message.mutable_core_report() = ToMessage(report);
+      control.coordinator->OnShardMessage(ShardId(server), message, control.now);
+    }
+  }
+  const uint64_t before = control.coordinator->changes();
+  REQUIRE(before >= begun + 30);
+  ReplaceServer(&control);
+  CHECK(control.coordinator->changes() > before);
 }
 
 }  // namespace

@@ -104,6 +104,7 @@ class Job {
     v1::CoordinatorWord word;
     word.set_run(7);
     word.set_term(term);
+    word.set_changes(store_.kept.changes());
     word.set_away_timeout_ns(absl::ToInt64Nanoseconds(kPatience));
     REQUIRE(live_->Install(std::move(coordinator), word, &store_).ok());
   }

@@ -1,14 +1,17 @@
 // What LiveCoordinator adds to the state machine: nothing is sent that is not kept, runs and terms.
 #include "server/rpc/live_coordinator.h"
 
-#include <deque>
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include <catch2/catch.hpp>
 
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "common/base/steady_clock.h"
 #include "common/base/log.h"
@@ -38,27 +41,81 @@ v1::CoordinatorWord Word(uint64_t run, uint64_t term) {
   return word;
 }
 
-// In memory; fails when told to.
+// In memory; fails, or hangs, when told to.
 class FakeStore final : public StateStore {
  public:
   absl::Status Write(const v1::CoordinatorState& state) override {
-    ++writes;
-    if (!fails.ok()) return fails;
-    kept = state;
+    absl::MutexLock lock(&mutex_);
+    ++writes_;
+    mutex_.Await(absl::Condition(+[](bool* hangs) { return !*hangs; }, &hangs_));
+    if (!fails_.ok()) return fails_;
+    kept_ = state;
     return absl::OkStatus();
   }
+  bool MayLag() const override { return may_lag; }
   bool IsHeld(absl::Time now) const override { return held; }
   std::string Describe() const override { return "memory"; }
 
-  int writes = 0;
-  absl::Status fails;
-  bool held = true;
-  v1::CoordinatorState kept;
+  void Fail(absl::Status status) {
+    absl::MutexLock lock(&mutex_);
+    fails_ = std::move(status);
+  }
+  void Hang(bool hangs) {
+    absl::MutexLock lock(&mutex_);
+    hangs_ = hangs;
+  }
+  int writes() {
+    absl::MutexLock lock(&mutex_);
+    return writes_;
+  }
+  v1::CoordinatorState kept() {
+    absl::MutexLock lock(&mutex_);
+    return kept_;
+  }
+
+  std::atomic<bool> held{true};
+  bool may_lag = false;
+
+ private:
+  absl::Mutex mutex_;
+  int writes_ = 0;
+  absl::Status fails_;
+  bool hangs_ = false;
+  v1::CoordinatorState kept_;
+};
+
+// What callbacks say, by any thread.
+template <typename T>
+class Heard {
+ public:
+  void Add(T value) {
+    absl::MutexLock lock(&mutex_);
+    values_.push_back(std::move(value));
+  }
+  // All of them, once there are so many; fails after ten seconds.
+  std::vector<T> Await(size_t count) {
+    absl::MutexLock lock(&mutex_);
+    const auto enough = [&] { return values_.size() >= count; };
+    REQUIRE(mutex_.AwaitWithTimeout(absl::Condition(&enough), absl::Seconds(10)));
+    return values_;
+  }
+  size_t size() {
+    absl::MutexLock lock(&mutex_);
+    return values_.size();
+  }
+  void Clear() {
+    absl::MutexLock lock(&mutex_);
+    values_.clear();
+  }
+
+ private:
+  absl::Mutex mutex_;
+  std::vector<T> values_;
 };
 
 class Fixture {
  public:
-  Fixture() : live(absl::Seconds(60)) {
+  explicit Fixture(int workers = 1) : workers_(workers), live(absl::Seconds(2)) {
     SetLogLevel(LogLevel::kError);
     hello.set_rank(0);
     hello.set_job_digest("d1");
@@ -68,13 +125,15 @@ class Fixture {
   }
 
   void Install(const v1::CoordinatorWord& word) {
-    auto coordinator = Coordinator::Create(Facts(), SteadyNow());
+    JobFacts facts = Facts();
+    facts.workers = workers_;
+    auto coordinator = Coordinator::Create(std::move(facts), SteadyNow());
     REQUIRE(live.Install(*std::move(coordinator), word, &store).ok());
   }
 
   absl::Status Attach() {
     return live.Attach(hello, this, [this](const v1::PlanMessage* message) {
-      inbox.push_back(message == nullptr ? std::nullopt : std::make_optional(*message));
+      inbox.Add(message == nullptr ? std::nullopt : std::make_optional(*message));
     });
   }
 
@@ -91,10 +150,11 @@ class Fixture {
   }
 
   FakeStore store;
-  LiveCoordinator live;
   v1::ServerHello hello;
   // nullopt: the connection is to end.
-  std::deque<std::optional<v1::PlanMessage>> inbox;
+  Heard<std::optional<v1::PlanMessage>> inbox;
+  const int workers_;
+  LiveCoordinator live;
 };
 
 TEST_CASE("the term is kept before anybody hears of it, and every connection begins with it",
@@ -102,12 +162,12 @@ TEST_CASE("the term is kept before anybody hears of it, and every connection beg
   Fixture f;
   CHECK(absl::IsUnavailable(f.Attach()));
   f.Install(Word(9, 3));
-  CHECK(f.store.kept.run() == 9);
-  CHECK(f.store.kept.term() == 3);
+  CHECK(f.store.kept().run() == 9);
+  CHECK(f.store.kept().term() == 3);
   REQUIRE(f.Attach().ok());
-  REQUIRE(f.inbox.size() == 1);
-  CHECK(f.inbox[0]->word().term() == 3);
-  CHECK(f.inbox[0]->word().run() == 9);
+  const auto inbox = f.inbox.Await(1);
+  CHECK(inbox[0]->word().term() == 3);
+  CHECK(inbox[0]->word().run() == 9);
 }
 
 TEST_CASE("a state is written when others may go by it, and not when nothing changes",
@@ -118,11 +178,10 @@ TEST_CASE("a state is written when others may go by it, and not when nothing cha
   const auto joined = f.Join();
   REQUIRE(joined.ok());
   // The plan that followed has been kept: it was sent.
-  CHECK(f.store.kept.membership().members_size() == 1);
-  CHECK(f.store.kept.membership().generation() == 1);
-  REQUIRE(f.inbox.size() == 2);
-  CHECK(f.inbox[1]->plan().generation() == 1);
-  const int writes = f.store.writes;
+  CHECK(f.store.kept().membership().members_size() == 1);
+  CHECK(f.store.kept().membership().generation() == 1);
+  CHECK(f.inbox.Await(2)[1]->plan().generation() == 1);
+  const int writes = f.store.writes();
   for (int i = 0; i < 10; ++i) {
     v1::RenewRequest request;
     request.set_member(1);
@@ -135,24 +194,25 @@ TEST_CASE("a state is written when others may go by it, and not when nothing cha
     f.live.OnShardMessage(f.hello, &f, message);
     REQUIRE(f.Join(9, 1).ok());
   }
-  CHECK(f.store.writes == writes);
+  CHECK(f.store.writes() == writes);
 }
 
 TEST_CASE("what cannot be kept is not sent, and the coordinator is gone", "[control][live]") {
   Fixture f;
   f.Install(Word(9, 1));
   REQUIRE(f.Attach().ok());
-  std::optional<absl::Status> vacated;
-  f.live.SetOnVacated([&](absl::Status why) { vacated = why; });
-  f.inbox.clear();
-  f.store.fails = absl::AbortedError("another one has taken over");
+  Heard<absl::Status> vacated;
+  f.live.SetOnVacated([&](absl::Status why) { vacated.Add(why); });
+  f.inbox.Clear();
+  f.store.Fail(absl::AbortedError("another one has taken over"));
   const auto joined = f.Join();
   CHECK(absl::IsUnavailable(joined.status()));
-  REQUIRE(vacated.has_value());
+  vacated.Await(1);
   CHECK_FALSE(f.live.is_here());
   // No plan: only that the connection is to end.
-  REQUIRE(f.inbox.size() == 1);
-  CHECK_FALSE(f.inbox[0].has_value());
+  const auto inbox = f.inbox.Await(1);
+  REQUIRE(inbox.size() == 1);
+  CHECK_FALSE(inbox[0].has_value());
   CHECK(absl::IsUnavailable(f.Attach()));
 }
 
@@ -191,22 +251,101 @@ TEST_CASE("evaluations that wait are answered when the coordinator goes", "[cont
   REQUIRE(f.Join(9, 1)->admitted());
   v1::EvaluateRequest request;
   request.set_member(1);
-  std::vector<absl::Status> answers;
-  const auto done = [&](absl::StatusOr<v1::EvaluateReply> reply) { answers.push_back(reply.status()); };
+  Heard<absl::Status> answers;
+  const auto done = [&](absl::StatusOr<v1::EvaluateReply> reply) { answers.Add(reply.status()); };
   f.live.Evaluate(request, &f, done);
-  REQUIRE(answers.size() == 1);  // The only one there.
-  CHECK(answers[0].ok());
+  CHECK(answers.Await(1)[0].ok());  // The only one there.
   request.set_stage(v1::SCORE);
   request.set_evaluation(1);
   request.set_attempt(1);
-  f.store.fails = absl::UnavailableError("etcd is away");
+  f.store.Fail(absl::UnavailableError("etcd is away"));
   f.live.Evaluate(request, &f, done);
-  REQUIRE(answers.size() == 2);
-  CHECK(absl::IsUnavailable(answers[1]));
+  CHECK(absl::IsUnavailable(answers.Await(2)[1]));
   CHECK_FALSE(f.live.is_here());
   f.live.Evaluate(request, &f, done);
-  REQUIRE(answers.size() == 3);
-  CHECK(absl::IsUnavailable(answers[2]));
+  CHECK(absl::IsUnavailable(answers.Await(3)[2]));
+}
+
+TEST_CASE("while a state is written others are heard, and one write keeps all that they change",
+          "[control][live]") {
+  Fixture f(4);
+  f.Install(Word(9, 1));
+  REQUIRE(f.Attach().ok());
+  const int before = f.store.writes();
+  f.store.Hang(true);
+  Heard<uint64_t> joined;
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 4; ++i) {
+    callers.emplace_back([&] { joined.Add(f.Join()->member()); });
+  }
+  const absl::Time deadline = SteadyNow() + absl::Seconds(10);
+  while (f.live.Status().members_size() < 4 && SteadyNow() < deadline) absl::SleepFor(absl::Milliseconds(1));
+  CHECK(f.live.Status().members_size() == 4);
+  // The store may not lag: nobody is told, however long it takes.
+  absl::SleepFor(2 * kKeepPatience);
+  CHECK(joined.size() == 0);
+  CHECK(f.inbox.size() == 1);
+  f.store.Hang(false);
+  for (std::thread& caller : callers) caller.join();
+  CHECK(joined.size() == 4);
+  CHECK(f.store.kept().membership().members_size() == 4);
+  // The first one, and one of all who came meanwhile; or one more, where that had just begun.
+  CHECK(f.store.writes() <= before + 3);
+}
+
+TEST_CASE("a store that may lag and is slow holds nobody up, and words say what was told",
+          "[control][live]") {
+  Fixture f(2);
+  f.store.may_lag = true;
+  f.Install(Word(9, 1));
+  REQUIRE(f.Attach().ok());
+  const uint64_t kept = f.store.kept().changes();
+  CHECK(f.live.word().changes() >= kept);
+  f.store.Hang(true);
+  const absl::Time began = SteadyNow();
+  REQUIRE(f.Join().ok());
+  CHECK(SteadyNow() - began >= kKeepPatience);
+  const uint64_t told = f.live.word().changes();
+  CHECK(told > f.store.kept().changes());
+  CHECK(f.live.Status().coordinator().store() == "memory (late: its disk is slow)");
+  // From now on nobody waits, and servers hear of it first.
+  f.inbox.Clear();
+  REQUIRE(f.Join().ok());
+  const auto inbox = f.inbox.Await(2);
+  CHECK(inbox[0]->word().changes() == f.live.word().changes());
+  CHECK(inbox[1]->has_plan());
+  f.store.Hang(false);
+  const absl::Time deadline = SteadyNow() + absl::Seconds(10);
+  while (f.live.Status().coordinator().store() != "memory" && SteadyNow() < deadline) {
+    f.live.OnShardMessage(f.hello, &f, {});
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  CHECK(f.store.kept().changes() == f.live.word().changes());
+  CHECK(f.store.kept().membership().members_size() == 2);
+}
+
+TEST_CASE("who was told what was not kept ends the job", "[control][live]") {
+  Fixture f;
+  v1::CoordinatorWord word = Word(9, 2);
+  word.set_changes(100);
+  f.Install(word);
+  f.hello.set_run(9);
+  f.hello.set_term(1);
+  f.hello.set_changes(100);
+  REQUIRE(f.Attach().ok());
+  CHECK(f.live.word().changes() > 100);
+  f.live.Detach(f.hello, &f);
+  // What it heard in this term is no news.
+  f.hello.set_term(2);
+  f.hello.set_changes(f.live.word().changes());
+  REQUIRE(f.Attach().ok());
+  f.live.Detach(f.hello, &f);
+  f.hello.set_term(1);
+  f.hello.set_changes(101);
+  const absl::Status refused = f.Attach();
+  CHECK(absl::IsFailedPrecondition(refused));
+  CHECK(std::string(refused.message()).find("its disk was too slow") != std::string::npos);
+  CHECK_FALSE(f.live.outcome().ok());
 }
 
 }  // namespace
