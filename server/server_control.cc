@@ -34,8 +34,8 @@ std::string WhyNot(const Coordinator& coordinator, bool is_elected) {
   if (coordinator.ended()) return "it has ended";
   // In server 0 this process was started in the place of the one that had server 0's parameters.
   const Membership& membership = coordinator.membership();
-  const bool is_covered = membership.owners() != nullptr && membership.owners()->CanDoWithout(0);
-  const bool is_lost = !is_elected && membership.started() && !is_covered;
+  const bool is_lost =
+      !is_elected && membership.started() && !membership.CanDoWithout(ShardId(0));
   if (is_lost && !membership.CanGoBack()) return "server 0's parameters are lost";
   return "";
 }

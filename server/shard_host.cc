@@ -1,5 +1,6 @@
 #include "server/shard_host.h"
 
+#include <random>
 #include <set>
 #include <utility>
 
@@ -20,6 +21,11 @@ ShardHost::ShardHost(Options options)
       service_(std::make_unique<ParameterService>(
           ShardId(options_.is_replica ? 0 : options_.rank), options_.job_digest,
           options_.half_open_pushes_per_host)) {
+  if (options_.is_replica) {
+    std::random_device device;
+    life_ = (uint64_t{device()} << 32) | device() | 1;
+    service_->SetLife(life_);
+  }
   if (!options_.keeps_standbys) return;
   StandbyHost::Options standbys;
   standbys.job_digest = options_.job_digest;
@@ -115,6 +121,7 @@ AttachLink::Options ShardHost::LinkOptions(uint32_t rank, Led* led) {
   AttachLink::Options link;
   link.coordinator = coordinator_;
   link.rank = rank;
+  link.life = life_;
   link.find_coordinator = options_.find_coordinator;
   link.on_away = [this](bool is_away) { service_->SetAway(is_away); };
   link.lead_term = led->lead_term;

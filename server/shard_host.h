@@ -109,6 +109,7 @@ class ShardHost {
   const Options options_;
   std::string coordinator_;
   std::string address_;
+  uint64_t life_ = 0;  // as replica
   mutable absl::Mutex mutex_;
   std::map<uint32_t, Led> led_ ABSL_GUARDED_BY(mutex_);
   std::map<uint32_t, uint64_t> followed_ ABSL_GUARDED_BY(mutex_);  // terms

@@ -29,8 +29,7 @@ absl::Status Membership::Attach(const v1::ServerHello& hello, absl::Time now) {
   TESSERA_RETURN_IF_ERROR(CheckLeader(hello));
   const bool is_known = servers_.IsHere(server) && servers_.at(server).known;
   const bool is_other = is_known && servers_.at(server).life != hello.life();
-  if (facts_.replicated && started_ && !closed_ && is_other && !servers_.at(server).attached &&
-      server != ShardId(0)) {
+  if (facts_.replicated && started_ && !closed_ && is_other && !servers_.at(server).attached) {
     LoseServer(server, "its server was restarted");
   }
   absl::Status attached = servers_.Attach(hello, started_, now);
@@ -101,7 +100,7 @@ void Membership::OnShardMessage(ShardId server, const v1::ShardMessage& message,
     Log(LogLevel::kInfo, absl::StrCat("control: server ready rank=", server.value()));
     ProposeNext();
   }
-  if (message.leaves() && server != ShardId(0) && started_ && !closed_) {
+  if (message.leaves() && started_ && !closed_) {
     LoseServer(server, "its server was asked to end");
   }
 }
@@ -228,7 +227,7 @@ void Membership::Tick(absl::Time now) {
     // One that falls silent while the job closes may come back with its last counters: the end has
     // a limit of its own.
     if (closed_) continue;
-    if (facts_.replicated && server != ShardId(0)) {
+    if (facts_.replicated) {
       const std::string silence = Seconds(now - servers_.at(server).last_heard);
       LoseServer(server, absl::StrCat("its server was last heard ", silence, " ago, lease ",
                                       Seconds(facts_.lease_timeout)));

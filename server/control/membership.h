@@ -109,6 +109,8 @@ class Membership {
   }
   // Begins from saved_, or again from there: whoever was a member is none.
   void GoBack();
+  // Nothing of the job is lost with this server: its shards have standbys, or others have all entries.
+  bool CanDoWithout(ShardId server) const;
   bool CanGoBack() const { return saved_ != nullptr && !training_over_ && !drain_wanted_ && !closed_; }
   // A server is lost, and the job waits for it.
   bool paused() const { return paused_; }

@@ -71,6 +71,14 @@ std::optional<ShardId> Membership::DonorFor(ShardId server) const {
   return std::nullopt;
 }
 
+bool Membership::CanDoWithout(ShardId server) const {
+  if (owners_) return owners_->CanDoWithout(static_cast<uint32_t>(server.value()));
+  for (int i = 0; facts_.replicated && i < servers_.count(); ++i) {
+    if (ShardId(i) != server && servers_.IsReady(ShardId(i))) return true;
+  }
+  return false;
+}
+
 void Membership::OrderCopies() {
   for (int i = 0; i < servers_.count(); ++i) {
     const ShardId server(i);

@@ -42,6 +42,8 @@ class AttachLink {
     std::function<std::string()> find_coordinator;
     // `life` is drawn here; layout_hash and parameter_bytes come from the shard.
     uint32_t rank = 0;
+    // ServerHello.life; 0: it is drawn.
+    uint64_t life = 0;
     // Where the job keeps standbys: ServerHello.lead_term.
     uint64_t lead_term = 0;
     std::string job_digest;

@@ -25,7 +25,7 @@ namespace tessera {
 struct AttachLink::State : std::enable_shared_from_this<AttachLink::State> {
   explicit State(Options o) : options(std::move(o)) {
     std::random_device device;
-    hello.set_life((uint64_t{device()} << 32) | device() | 1);
+    hello.set_life(options.life != 0 ? options.life : (uint64_t{device()} << 32) | device() | 1);
     hello.set_rank(options.rank);
     hello.set_lead_term(options.lead_term);
     hello.set_job_digest(options.job_digest);

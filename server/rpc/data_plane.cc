@@ -85,6 +85,11 @@ void DataPlanes::SetGeneration(Generation generation) {
   for (const auto& [shard, plane] : planes_) plane->SetGeneration(generation);
 }
 
+void DataPlanes::SetLife(uint64_t life) {
+  absl::MutexLock lock(&mutex_);
+  life_ = life;
+}
+
 void DataPlanes::SetAway(bool away) {
   absl::MutexLock lock(&mutex_);
   away_ = away;
@@ -104,6 +109,10 @@ absl::StatusOr<DataPlane*> DataPlanes::Find(absl::string_view where,
                                             const v1::Caller& caller) const {
   const ShardId shard = caller.has_shard() ? ShardId(caller.shard()) : own_;
   absl::MutexLock lock(&mutex_);
+  if (caller.life() != 0 && life_ != 0 && caller.life() != life_) {
+    return absl::UnavailableError(
+        absl::StrCat(where, ": another server process is here than the one that is meant"));
+  }
   const auto found = planes_.find(shard);
   if (found != planes_.end()) return found->second.get();
   return absl::UnavailableError(

@@ -120,8 +120,10 @@ class DataPlanes {
 
   // `shard` must outlive this. The plane stays until the end; another time is no change.
   DataPlane* Add(ShardThread* shard);
-  // kUnavailable: another server leads it
+  // kUnavailable: another server leads it, or another process is meant
   absl::StatusOr<DataPlane*> Find(absl::string_view where, const v1::Caller& caller) const;
+  // Of this process, for callers that name one.
+  void SetLife(uint64_t life);
   // Of all that there are and will be.
   void SetGeneration(Generation generation);
   void SetAway(bool away);
@@ -136,6 +138,7 @@ class DataPlanes {
   mutable absl::Mutex mutex_;
   Generation generation_ ABSL_GUARDED_BY(mutex_);
   bool away_ ABSL_GUARDED_BY(mutex_) = false;
+  uint64_t life_ ABSL_GUARDED_BY(mutex_) = 0;  // 0: whoever is meant
   std::map<ShardId, std::unique_ptr<DataPlane>> planes_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -34,6 +34,7 @@ class ParameterService {
 
   // Any thread. `shard` must outlive this.
   void Add(ShardThread* shard) { planes_.Add(shard); }
+  void SetLife(uint64_t life) { planes_.SetLife(life); }
   void SetGeneration(Generation generation) { planes_.SetGeneration(generation); }
   // Members are refused with kUnavailable while the coordinator is away.
   void SetAway(bool away) { planes_.SetAway(away); }

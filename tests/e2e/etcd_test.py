@@ -159,6 +159,25 @@ class Elected(Test):
                 for process in cluster.workers + cluster.servers:
                     self.assertEqual(process.exit_code(), 0, cluster.logs())
 
+    def test_sites_go_on_without_the_one_that_had_the_coordinator(self):
+        etcd = Etcd(self)
+        cluster = self.cluster([etcd.address], servers=3, workers=3, epochs=ENDLESS, method={"decentralized": {}})
+        old, _ = self.leader(cluster)
+        cluster.await_step(20)
+        rank = cluster.servers.index(old)
+        old.kill()
+        old.exit_code()
+        self.leader(cluster)
+        cluster.await_status("its worker is lost", lambda s: int(s["members_lost"]) == 1)
+        cluster.workers[rank].expect_exit(1)
+        cluster.await_further(60)
+        cluster.servers.remove(old)
+        del cluster.workers[rank]
+        for process in cluster.workers:
+            process.signal(15)
+        for process in cluster.workers + cluster.servers:
+            self.assertEqual(process.exit_code(), 0, cluster.logs())
+
     def test_a_frozen_coordinator_that_wakes_is_none_any_more(self):
         etcd = Etcd(self)
         cluster = self.cluster([etcd.address], epochs=ENDLESS, checkpoints=True)

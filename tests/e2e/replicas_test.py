@@ -2,7 +2,7 @@
 import signal
 import unittest
 
-from cluster import ENDLESS, Cluster, Test, digits, job_size, lost, members, run_to_end, tessera, write_job
+from cluster import ENDLESS, Cluster, Test, digits, free_ports, job_size, lost, members, run_to_end, tessera, write_job
 
 
 def replicated(workers=3, lease="2s", f32=True, **keys):
@@ -122,6 +122,26 @@ class Replicas(Test):
         cluster.servers[0].kill()
         for process in cluster.servers[1:] + cluster.workers:
             process.expect_exit(1)
+
+    def test_the_job_goes_on_when_server_0_is_started_again_and_its_state_is_kept(self):
+        job = endless(lease="1500ms")
+        job["cluster"]["servers"] = ["127.0.0.1:%d" % port for port in free_ports(3)]
+        job["cluster"]["coordinator"] = {"directory": self.path("coordinator"), "away_timeout": "1m"}
+        cluster = Cluster(self, job)
+        cluster.await_step(20)
+        dead = cluster.servers.pop(0), cluster.workers[0]
+        dead[0].kill()
+        dead[0].exit_code()
+        cluster.start_server(0)
+        cluster.servers.insert(0, cluster.servers.pop())
+        self.contains(dead[1].expect_exit(1), "its server was restarted")
+        cluster.await_further()
+        late = cluster.start_worker()
+        late.await_output("joined rank=0")
+        cluster.await_status("three train", lambda status: len(members(status, "training")) == 3)
+        cluster.await_further()
+        cluster.drain()
+        self.check_end(cluster.finish(*dead), 4, 1, removed_alive=1)
 
     def test_others_begin_when_the_warm_up_is_over(self):
         warmup = 200

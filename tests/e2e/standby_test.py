@@ -66,7 +66,7 @@ class Standbys(Test):
                 cluster.await_step(50)
                 cluster.servers[1].kill()
                 cluster.await_status("its standby leads", takeovers(1))
-                report = cluster.finish(cluster.servers[1])
+                report = cluster.finish(cluster.servers[1], within=60)
                 self.assertEqual(report["parameters_hash"], wanted["parameters_hash"])
                 self.assertEqual(report["examples"], wanted["examples"])
                 self.assertEqual(report["rounds"], wanted["rounds"])

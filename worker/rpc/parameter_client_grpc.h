@@ -154,6 +154,7 @@ class ParameterClientGrpc final : public ParameterClient {
   void FollowLeaders();
   void NameShard(size_t server, v1::Caller* caller) const {
     if (options_.has_standbys) caller->set_shard(static_cast<uint32_t>(server));
+    if (replicated()) caller->set_life(servers_[server].life);
   }
   void Connect(Server* server);
   absl::Status PrepareHeader(const OutgoingPush& push, const KeySet& keys,
