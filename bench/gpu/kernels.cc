@@ -111,8 +111,8 @@ std::vector<Kernel> ExchangeKernels() {
   std::vector<Kernel> kernels;
   kernels.push_back(Encoding("encode bf16", CodecKind::kBf16, false, 6));
   kernels.push_back(Decoding("decode bf16", CodecKind::kBf16, 6));
-  // Rows are longer than a tile: read for their scale first.
-  kernels.push_back(Encoding("encode int8", CodecKind::kInt8, false, 9));
+  // Rows fit a block's registers: read once.
+  kernels.push_back(Encoding("encode int8", CodecKind::kInt8, false, 5));
   kernels.push_back(Decoding("decode int8", CodecKind::kInt8, 5));
   kernels.push_back(Encoding("encode qsgd, buckets of 512", CodecKind::kQsgd, false, 5));
   kernels.push_back(Encoding("encode qsgd, held back", CodecKind::kQsgd, true, 13));

@@ -1,9 +1,11 @@
 #include "kernels/cuda/exchange.h"
 
+#include <algorithm>
 #include <cstddef>
 
 #include "common/base/check.h"
 #include "kernels/cuda/exchange_kernels.h"
+#include "kernels/cuda/row_code_kernels.h"
 #include "kernels/cuda/selection_kernels.h"
 
 namespace tessera {
@@ -57,6 +59,12 @@ void MovePlaces(const PlaceSet& set, int64_t begin, int64_t end, const float* fr
 
 }  // namespace
 
+template <int kSteps>
+void CudaExchange::LaunchRows(const BucketGrid& grid, const float* entries, float* residual,
+                              char* out) {
+  device_.Launch(grid.buckets, cuda::EncodeRows<kSteps>{grid, entries, residual, out});
+}
+
 template <bool kRandom>
 void CudaExchange::EncodeCodes(const Codec& codec, const Stretch& stretch,
                                const PayloadRandom& random, const float* entries, float* residual,
@@ -67,6 +75,15 @@ void CudaExchange::EncodeCodes(const Codec& codec, const Stretch& stretch,
     return device_.Launch(
         grid.blocks(),
         cuda::EncodeBuckets<kRandom, true>{grid, l2_norm, random, entries, residual, out, nullptr});
+  }
+  if constexpr (!kRandom) {
+    const int64_t longest = std::min(grid.bucket, grid.entries);
+    if (longest <= cuda::EncodeRows<2>::kEntriesMax)
+      return LaunchRows<2>(grid, entries, residual, out);
+    if (longest <= cuda::EncodeRows<4>::kEntriesMax)
+      return LaunchRows<4>(grid, entries, residual, out);
+    if (longest <= cuda::EncodeRows<8>::kEntriesMax)
+      return LaunchRows<8>(grid, entries, residual, out);
   }
   auto* const scales = static_cast<BucketScale*>(
       scratch_.Of(grid.buckets * static_cast<int64_t>(sizeof(BucketScale))));

@@ -8,6 +8,10 @@
 
 namespace tessera {
 
+namespace cuda {
+struct BucketGrid;
+}  // namespace cuda
+
 class CudaExchange final : public ExchangeKernel {
  public:
   CudaExchange(cuda::Device* device, CudaScratch* scratch) : device_(*device), scratch_(*scratch) {}
@@ -27,6 +31,9 @@ class CudaExchange final : public ExchangeKernel {
                float* all) override;
 
  private:
+  // Of int8 rows that fit a block's registers.
+  template <int kSteps>
+  void LaunchRows(const cuda::BucketGrid& grid, const float* entries, float* residual, char* out);
   template <bool kRandom>
   void EncodeCodes(const Codec& codec, const Stretch& stretch, const PayloadRandom& random,
                    const float* entries, float* residual, char* out);

@@ -7,6 +7,7 @@
 #include "kernels/cuda/exchange_kernels.h"
 #include "kernels/cuda/linear_kernels.h"
 #include "kernels/cuda/loss_kernels.h"
+#include "kernels/cuda/row_code_kernels.h"
 #include "kernels/cuda/selection_kernels.h"
 #include "kernels/cuda/sparse_linear_kernels.h"
 #include "kernels/cuda/vector_kernels.h"
@@ -49,6 +50,9 @@
   X(EncodePlain<AsBf16>)                \
   X(EncodePlain<AsF16>)                 \
   X(EncodePlain<AsF32>)                 \
+  X(EncodeRows<2>)                      \
+  X(EncodeRows<4>)                      \
+  X(EncodeRows<8>)                      \
   X(FindMarks)                          \
   X(GatherColumns)                      \
   X(ListMarks)                          \

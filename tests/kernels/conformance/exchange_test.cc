@@ -53,7 +53,9 @@ ModelShape ShapeOf(const std::vector<std::pair<int64_t, int64_t>>& sizes) {
 
 std::vector<ModelShape> Shapes() {
   return {ShapeOf({{13, 801}, {10, 20}, {11000, 1}}), ShapeOf({{3, 4096}, {2, 5001}, {10003, 1}}),
-          ShapeOf({{1, 1}}), ShapeOf({{40, 257}, {1, 10001}, {20, 512}})};
+          ShapeOf({{1, 1}}), ShapeOf({{40, 257}, {1, 10001}, {20, 512}}),
+          // Around the lengths at which rows are coded in another way.
+          ShapeOf({{3, 513}, {2, 2048}, {2, 2049}, {2, 8192}, {2, 8193}})};
 }
 
 // Of many magnitudes, with rows of zeros and of what is next to nothing.
