@@ -40,9 +40,10 @@ class HostView {
     if (is_copy_) memory_->Fetch(device_ + begin, Bytes(count), copy_.data() + begin);
   }
   void Fetch() { Fetch(0, size_); }
-  void Send() {
-    if (is_copy_) memory_->Send(copy_.data(), Bytes(size_), device_);
+  void Send(int64_t begin, int64_t count) {
+    if (is_copy_) memory_->Send(copy_.data() + begin, Bytes(count), device_ + begin);
   }
+  void Send() { Send(0, size_); }
 
  private:
   static int64_t Bytes(int64_t count) { return count * static_cast<int64_t>(sizeof(T)); }

@@ -1,12 +1,16 @@
-// A job's optimizer as a kernel: one update of whole arrays in a device's memory.
+// A job's optimizer as a kernel: one update of arrays in a device's memory.
 #ifndef TESSERA_KERNELS_OPTIMIZER_H_
 #define TESSERA_KERNELS_OPTIMIZER_H_
 
 #include <cstdint>
 
-#include "common/rule/rule.h"
+#include "kernels/optimizer_numbers.h"
+#include "proto/job.pb.h"
 
 namespace tessera {
+
+// What a step of `optimizer`, which names one of its kinds, reads for `update`.
+OptimizerNumbers NumbersOf(const v1::Optimizer& optimizer, const Update& update);
 
 // Made by VectorKernel::MakeOptimizer, whose backend outlives it. Keeps no state of its own: the
 // arrays are the caller's. Queued like every kernel.
@@ -15,9 +19,10 @@ class OptimizerKernel {
   virtual ~OptimizerKernel() = default;
 
   // Moves the n values of w by update.scale * g, as the rule that common/rule/optimizer.h makes of
-  // the same optimizer. `state` holds one array of n values for each of StateNames, in their order;
-  // they start at 0. The pointers themselves are the host's and may be reused on return.
-  virtual void Step(const Update& update, int64_t n, const float* g, float* const* state,
+  // the same optimizer. `numbers`, of NumbersOf, are in the device's memory and read when the kernel
+  // runs. `state` holds one array of n values for each of StateNames, in their order; they start at 0.
+  // The pointers themselves are the host's and may be reused on return.
+  virtual void Step(const OptimizerNumbers* numbers, int64_t n, const float* g, float* const* state,
                     float* w) = 0;
 };
 

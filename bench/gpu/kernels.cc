@@ -36,6 +36,8 @@ struct Arrays {
   Buffer<Bf16> halves;
   Buffer<int32_t> labels;
   Buffer<LossSums> sums;
+  Buffer<DropoutKey> key;
+  Buffer<OptimizerNumbers> numbers;
   // Of an exchange: what is written, and which entries move.
   Buffer<char> bytes;
   Buffer<uint64_t> words;
@@ -71,7 +73,8 @@ Kernel Optimizer(const std::string& kind, double bytes) {
             float* const states[] = {a.matrix[3].data(), a.matrix[4].data()};
             backend.vector()
                 .MakeOptimizer(OptimizerOf(kind))
-                ->Step({}, a.shape.size(), a.matrix[1].data(), states, a.matrix[2].data());
+                ->Step(a.numbers.data(), a.shape.size(), a.matrix[1].data(), states,
+                       a.matrix[2].data());
           }};
 }
 
@@ -134,7 +137,8 @@ std::vector<Kernel> ExchangeKernels() {
 
 std::vector<Kernel> Kernels() {
   std::vector<Kernel> kernels;
-  kernels.push_back({"device copy", 8, [](Backend& b, Arrays& a) {
+  kernels.push_back({"device copy", 8,
+                     [](Backend& b, Arrays& a) {
                        b.memory().Copy(a.matrix[0].data(), a.matrix[0].bytes(), a.matrix[2].data());
                      },
                      0});
@@ -158,8 +162,8 @@ std::vector<Kernel> Kernels() {
                        b.activation().Relu(a.shape.size(), a.matrix[0].data(), a.matrix[2].data());
                      }});
   kernels.push_back({"dropout", 8, [](Backend& b, Arrays& a) {
-                       b.activation().Dropout(a.shape.size(), {1, 2, 3, 4}, 0.3, a.matrix[0].data(),
-                                              a.matrix[2].data());
+                       b.activation().Dropout(a.shape.size(), a.key.data(), 4, 0.3,
+                                              a.matrix[0].data(), a.matrix[2].data());
                      }});
   kernels.push_back({"softmax, loss, gradient", 8, [](Backend& b, Arrays& a) {
                        b.loss().SoftmaxCrossEntropy(a.shape, a.matrix[0].data(), a.labels.data(),
@@ -208,6 +212,13 @@ absl::StatusOr<std::unique_ptr<Arrays>> Fill(Backend& backend, const MatrixShape
   for (int32_t& label : labels) label = static_cast<int32_t>(random() % shape.columns);
   TESSERA_ASSIGN_OR_RETURN(arrays->labels, Buffer<int32_t>::Create(memory, shape.rows));
   memory.CopyIn(labels.data(), arrays->labels.bytes(), arrays->labels.data());
+  const DropoutKey key{1, 2, 3};
+  TESSERA_ASSIGN_OR_RETURN(arrays->key, Buffer<DropoutKey>::Create(memory, 1));
+  memory.CopyIn(&key, sizeof(key), arrays->key.data());
+  // Sgd reads those that all have in common.
+  const OptimizerNumbers numbers = NumbersOf(OptimizerOf("adamw"), {});
+  TESSERA_ASSIGN_OR_RETURN(arrays->numbers, Buffer<OptimizerNumbers>::Create(memory, 1));
+  memory.CopyIn(&numbers, sizeof(numbers), arrays->numbers.data());
   TESSERA_ASSIGN_OR_RETURN(arrays->halves, Buffer<Bf16>::Create(memory, shape.size()));
   TESSERA_ASSIGN_OR_RETURN(arrays->sums, Buffer<LossSums>::Create(memory, 1));
   const int64_t n = shape.size(), tiles = ThresholdTiles(n);
@@ -305,9 +316,8 @@ absl::StatusOr<std::vector<KernelRate>> KernelRates(Backend& device, const Matri
     TESSERA_RETURN_IF_ERROR(Check(kernel, device, *cpu));
     TESSERA_ASSIGN_OR_RETURN(const double each,
                              SecondsPerCall(device, seconds, [&] { kernel.run(device, *arrays); }));
-    rates.push_back(
-        {kernel.name, kernel.bytes_per_entry * static_cast<double>(shape.size()) / each,
-         kernel.aim});
+    rates.push_back({kernel.name, kernel.bytes_per_entry * static_cast<double>(shape.size()) / each,
+                     kernel.aim});
   }
   return rates;
 }

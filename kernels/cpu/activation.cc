@@ -95,17 +95,17 @@ void CpuActivation::ReluBackward(int64_t n, const float* y, const float* dy, flo
   });
 }
 
-void CpuActivation::Dropout(int64_t n, const DropoutKey& key, double probability, const float* x,
-                            float* y) {
+void CpuActivation::Dropout(int64_t n, const DropoutKey* key, uint64_t layer, double probability,
+                            const float* x, float* y) {
   TESSERA_CHECK(probability >= 0 && probability < 1);
-  TESSERA_CHECK(key.rank < uint64_t{1} << 16 && key.layer < 1u << 8 && n / 4 < int64_t{1} << 40);
+  TESSERA_CHECK(key->rank < uint64_t{1} << 16 && layer < 1u << 8 && n / 4 < int64_t{1} << 40);
   // k / 2^24 < probability for just the integers k below this.
   const uint32_t drop = static_cast<uint32_t>(std::ceil(probability * 0x1p24));
   const float scale = static_cast<float>(1.0 / (1.0 - probability));
   threads_.Split(
       n, 8, [&](int64_t begin, int64_t end) {  // Parts begin at multiples of 16, so at a block.
         const uint64_t block = static_cast<uint64_t>(begin) / 4;
-        const PhiloxCounter counter{key.seed, key.step, key.rank << 48 | key.layer << 40 | block};
+        const PhiloxCounter counter{key->seed, key->step, key->rank << 48 | layer << 40 | block};
         DropoutLoop(end - begin, counter, drop, scale, x + begin, y + begin);
       });
 }

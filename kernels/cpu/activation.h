@@ -13,7 +13,7 @@ class CpuActivation final : public ActivationKernel {
 
   void Relu(int64_t n, const float* x, float* y) override;
   void ReluBackward(int64_t n, const float* y, const float* dy, float* dx) override;
-  void Dropout(int64_t n, const DropoutKey& key, double probability, const float* x,
+  void Dropout(int64_t n, const DropoutKey* key, uint64_t layer, double probability, const float* x,
                float* y) override;
 
  private:

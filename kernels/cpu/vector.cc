@@ -52,13 +52,13 @@ class CpuOptimizer final : public OptimizerKernel {
     TESSERA_CHECK(rule_->state_count() <= kStatesMax);
   }
 
-  void Step(const Update& update, int64_t n, const float* g, float* const* state,
+  void Step(const OptimizerNumbers* numbers, int64_t n, const float* g, float* const* state,
             float* w) override {
     const int states = rule_->state_count();
     threads_.Split(n, 3 + 2 * states, [&](int64_t begin, int64_t end) {
       float* part[kStatesMax] = {};
       for (int s = 0; s < states; ++s) part[s] = state[s] + begin;
-      rule_->Apply(update, g + begin, w + begin, w + begin, part, end - begin);
+      rule_->Apply(numbers->update, g + begin, w + begin, w + begin, part, end - begin);
     });
   }
 

@@ -17,16 +17,15 @@ void CudaActivation::ReluBackward(int64_t n, const float* y, const float* dy, fl
   device_.Launch(kernel.blocks(), kernel);
 }
 
-void CudaActivation::Dropout(int64_t n, const DropoutKey& key, double probability, const float* x,
-                             float* y) {
+void CudaActivation::Dropout(int64_t n, const DropoutKey* key, uint64_t layer, double probability,
+                             const float* x, float* y) {
   TESSERA_CHECK(probability >= 0 && probability < 1);
-  TESSERA_CHECK(key.rank < uint64_t{1} << 16 && key.layer < 1u << 8 && n / 4 < int64_t{1} << 40);
+  TESSERA_CHECK(layer < 1u << 8 && n / 4 < int64_t{1} << 40);
   cuda::DropoutOp op;
   op.in[0] = x;
   op.out[0] = y;
-  op.seed = key.seed;
-  op.a = key.step;
-  op.b = key.rank << 48 | key.layer << 40;
+  op.key = key;
+  op.layer = layer;
   // k / 2^24 < probability for just the integers k below this.
   op.drop = static_cast<uint32_t>(std::ceil(probability * 0x1p24));
   op.scale = static_cast<float>(1.0 / (1.0 - probability));

@@ -6,6 +6,7 @@
 
 #include "common/base/philox.h"
 #include "kernels/cuda/vector_kernels.h"
+#include "kernels/dropout_key.h"
 
 namespace tessera::cuda {
 
@@ -32,11 +33,13 @@ struct DropoutOp {
   static constexpr int kOut = 1;
   const float* in[1];
   float* out[1];
-  uint64_t seed, a, b;
+  const DropoutKey* key;  // read when the kernel runs
+  uint64_t layer;
   uint32_t drop;
   float scale;
   TESSERA_HOST_DEVICE Common Prepare(int64_t i) const {
-    return Philox(seed, tessera::Stream::kDropout, a, b | static_cast<uint64_t>(i / 4));
+    return Philox(key->seed, tessera::Stream::kDropout, key->step,
+                  key->rank << 48 | layer << 40 | static_cast<uint64_t>(i / 4));
   }
   TESSERA_HOST_DEVICE void operator()(int64_t, int k, const Common& block, const float* v,
                                       float* r) const {

@@ -40,25 +40,28 @@ class CudaOptimizer final : public OptimizerKernel {
     TESSERA_CHECK(optimizer.kind_case() != v1::Optimizer::KIND_NOT_SET);
   }
 
-  void Step(const Update& update, int64_t n, const float* g, float* const* state,
+  void Step(const OptimizerNumbers* numbers, int64_t n, const float* g, float* const* state,
             float* w) override {
     switch (optimizer_.kind_case()) {
       case v1::Optimizer::kSgd:
-        return Sgd(update, n, g, state, w);
+        return Sgd(numbers, n, g, state, w);
       case v1::Optimizer::kAdagrad:
-        return Adagrad(update, n, g, state, w);
-      default:
-        return Adam(update, n, g, state, w);
+        return Adagrad(numbers, n, g, state, w);
+      default: {
+        auto op = OnArrays<cuda::AdamOp>(g, state, w);
+        op.numbers = numbers;
+        return LaunchElements(op, n, &device_);
+      }
     }
   }
 
  private:
-  void Sgd(const Update& update, int64_t n, const float* g, float* const* state, float* w) {
+  void Sgd(const OptimizerNumbers* numbers, int64_t n, const float* g, float* const* state,
+           float* w) {
     const SgdOptions options = SgdOptionsOf(optimizer_.sgd());
-    const float eta = options.learning_rate * update.rate;
     const auto set = [&](auto op) {
-      op.scale = update.scale;
-      op.eta = eta;
+      op.numbers = numbers;
+      op.learning_rate = options.learning_rate;
       op.decay = options.weight_decay;
       return op;
     };
@@ -76,29 +79,14 @@ class CudaOptimizer final : public OptimizerKernel {
     }
   }
 
-  void Adagrad(const Update& update, int64_t n, const float* g, float* const* state, float* w) {
+  void Adagrad(const OptimizerNumbers* numbers, int64_t n, const float* g, float* const* state,
+               float* w) {
     const AdagradOptions options = AdagradOptionsOf(optimizer_.adagrad());
     auto op = OnArrays<cuda::AdagradOp>(g, state, w);
-    op.scale = update.scale;
-    op.eta = options.learning_rate * update.rate;
+    op.numbers = numbers;
+    op.learning_rate = options.learning_rate;
     op.epsilon = std::max(options.epsilon, std::numeric_limits<float>::min());
     op.decay = options.weight_decay;
-    LaunchElements(op, n, &device_);
-  }
-
-  void Adam(const Update& update, int64_t n, const float* g, float* const* state, float* w) {
-    const AdamCoefficients c = CoefficientsOf(AdamOptionsOf(optimizer_), update);
-    auto op = OnArrays<cuda::AdamOp>(g, state, w);
-    op.scale = c.scale;
-    op.coupled_decay = c.coupled_decay;
-    op.decoupled_decay = c.decoupled_decay;
-    op.beta1 = c.beta1;
-    op.beta1_rest = c.beta1_rest;
-    op.beta2 = c.beta2;
-    op.beta2_rest = c.beta2_rest;
-    op.step_size = c.step_size;
-    op.root_scale = c.root_scale;
-    op.epsilon = c.epsilon;
     LaunchElements(op, n, &device_);
   }
 

@@ -8,6 +8,7 @@
 
 #include "kernels/bf16.h"
 #include "kernels/cuda/tiles.h"
+#include "kernels/optimizer_numbers.h"
 
 namespace tessera::cuda {
 
@@ -75,59 +76,77 @@ struct SumOp {
   }
 };
 
-// Optimizers. Inputs g, w and the states; outputs w and the states.
+// Optimizers. Inputs g, w and the states; outputs w and the states. `numbers` are read when the kernel
+// runs.
+
+// Of a rule with a learning rate: what a thread's entries share.
+struct Rates {
+  float scale, eta;
+};
+template <int inputs, int outputs>
+struct RatedFloats : Floats<inputs, outputs> {
+  using Common = Rates;
+  const OptimizerNumbers* numbers;
+  float learning_rate, decay;
+  TESSERA_HOST_DEVICE Rates Prepare(int64_t) const {
+    return {numbers->update.scale, learning_rate * numbers->update.rate};
+  }
+};
 
 // Reads 8n bytes, writes 4n.
-struct PlainSgdOp : Floats<2, 1> {
-  float scale, eta, decay;
-  TESSERA_HOST_DEVICE void operator()(int64_t, int, const Common&, const float* v, float* r) const {
-    const float g = scale * v[0] + decay * v[1];
-    r[0] = v[1] - eta * g;
+struct PlainSgdOp : RatedFloats<2, 1> {
+  TESSERA_HOST_DEVICE void operator()(int64_t, int, const Rates& of, const float* v,
+                                      float* r) const {
+    const float g = of.scale * v[0] + decay * v[1];
+    r[0] = v[1] - of.eta * g;
   }
 };
 
 // Reads 12n bytes, writes 8n; so do the next two.
-struct MomentumOp : Floats<3, 2> {
-  float scale, eta, mu, decay;
-  TESSERA_HOST_DEVICE void operator()(int64_t, int, const Common&, const float* v, float* r) const {
-    const float g = scale * v[0] + decay * v[1];
+struct MomentumOp : RatedFloats<3, 2> {
+  float mu;
+  TESSERA_HOST_DEVICE void operator()(int64_t, int, const Rates& of, const float* v,
+                                      float* r) const {
+    const float g = of.scale * v[0] + decay * v[1];
     r[1] = mu * v[2] + g;
-    r[0] = v[1] - eta * r[1];
+    r[0] = v[1] - of.eta * r[1];
   }
 };
 
-struct NesterovOp : Floats<3, 2> {
-  float scale, eta, mu, decay;
-  TESSERA_HOST_DEVICE void operator()(int64_t, int, const Common&, const float* v, float* r) const {
-    const float g = scale * v[0] + decay * v[1];
+struct NesterovOp : RatedFloats<3, 2> {
+  float mu;
+  TESSERA_HOST_DEVICE void operator()(int64_t, int, const Rates& of, const float* v,
+                                      float* r) const {
+    const float g = of.scale * v[0] + decay * v[1];
     r[1] = mu * v[2] + g;
-    r[0] = v[1] - eta * (g + mu * r[1]);
+    r[0] = v[1] - of.eta * (g + mu * r[1]);
   }
 };
 
-struct AdagradOp : Floats<3, 2> {
-  float scale, eta, epsilon, decay;
-  TESSERA_HOST_DEVICE void operator()(int64_t, int, const Common&, const float* v, float* r) const {
-    const float g = scale * v[0] + decay * v[1];
+struct AdagradOp : RatedFloats<3, 2> {
+  float epsilon;
+  TESSERA_HOST_DEVICE void operator()(int64_t, int, const Rates& of, const float* v,
+                                      float* r) const {
+    const float g = of.scale * v[0] + decay * v[1];
     r[1] = v[2] + g * g;
-    r[0] = v[1] - eta * (g / (std::sqrt(r[1]) + epsilon));
+    r[0] = v[1] - of.eta * (g / (std::sqrt(r[1]) + epsilon));
   }
 };
 
-// AdamCoefficients of common/rule/adam.h, whose header nvcc need not see.
 // Reads 16n bytes, writes 12n.
 struct AdamOp : Floats<4, 3> {
-  float scale, coupled_decay, decoupled_decay;
-  float beta1, beta1_rest, beta2, beta2_rest;
-  float step_size, root_scale, epsilon;
-  TESSERA_HOST_DEVICE void operator()(int64_t, int, const Common&, const float* v, float* r) const {
+  using Common = AdamCoefficients;
+  const OptimizerNumbers* numbers;
+  TESSERA_HOST_DEVICE AdamCoefficients Prepare(int64_t) const { return numbers->adam; }
+  TESSERA_HOST_DEVICE void operator()(int64_t, int, const AdamCoefficients& c, const float* v,
+                                      float* r) const {
     const float w = v[1];
-    const float g = scale * v[0] + coupled_decay * w;
-    r[1] = beta1 * v[2] + beta1_rest * g;
-    r[2] = beta2 * v[3] + beta2_rest * (g * g);
+    const float g = c.scale * v[0] + c.coupled_decay * w;
+    r[1] = c.beta1 * v[2] + c.beta1_rest * g;
+    r[2] = c.beta2 * v[3] + c.beta2_rest * (g * g);
     const float square = r[2] < 0.0f ? 0.0f : r[2];
-    const float root = std::sqrt(square) * root_scale + epsilon;
-    r[0] = (w - decoupled_decay * w) - step_size * (r[1] / root);
+    const float root = std::sqrt(square) * c.root_scale + c.epsilon;
+    r[0] = (w - c.decoupled_decay * w) - c.step_size * (r[1] / root);
   }
 };
 

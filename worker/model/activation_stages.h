@@ -12,9 +12,8 @@ class ReluStage final : public Stage {
  public:
   ReluStage(const StagePlan& plan, Backend& backend) : plan_(plan), backend_(backend) {}
 
-  void Forward(const StepKey& key, int64_t rows, const float* x, float* y) override;
-  void Backward(const StepKey& key, int64_t rows, const float* x, const float* y, const float* dy,
-                float* dx) override;
+  void Forward(int64_t rows, const float* x, float* y) override;
+  void Backward(int64_t rows, const float* x, const float* y, const float* dy, float* dx) override;
   void Evaluate(int64_t rows, const float* x, const float* constants, float* y) override;
 
  private:
@@ -25,17 +24,19 @@ class ReluStage final : public Stage {
 // Off in evaluation.
 class DropoutStage final : public Stage {
  public:
-  DropoutStage(const StagePlan& plan, Backend& backend) : plan_(plan), backend_(backend) {}
+  // `key` names the step under way, in the backend's memory; where it only evaluates there is none.
+  DropoutStage(const StagePlan& plan, const DropoutKey* key, Backend& backend)
+      : plan_(plan), key_(key), backend_(backend) {}
 
-  void Forward(const StepKey& key, int64_t rows, const float* x, float* y) override;
-  void Backward(const StepKey& key, int64_t rows, const float* x, const float* y, const float* dy,
-                float* dx) override;
+  void Forward(int64_t rows, const float* x, float* y) override;
+  void Backward(int64_t rows, const float* x, const float* y, const float* dy, float* dx) override;
   void Evaluate(int64_t rows, const float* x, const float* constants, float* y) override;
 
  private:
-  void Drop(const StepKey& key, int64_t rows, const float* from, float* to);
+  void Drop(int64_t rows, const float* from, float* to);
 
   const StagePlan plan_;
+  const DropoutKey* const key_;
   Backend& backend_;
 };
 

@@ -13,15 +13,15 @@ absl::StatusOr<std::unique_ptr<Stage>> BatchNormStage::Create(const StagePlan& p
   return stage;
 }
 
-void BatchNormStage::Forward(const StepKey&, int64_t rows, const float* x, float* y) {
+void BatchNormStage::Forward(int64_t rows, const float* x, float* y) {
   const MatrixShape shape{rows, plan_.inputs};
   backend_.batch_norm().Statistics(shape, plan_.epsilon, x, mean(), inverse_sigma());
   backend_.batch_norm().Normalize(shape, x, mean(), inverse_sigma(),
                                   {parameters_.weight, parameters_.bias}, plan_.relu, y);
 }
 
-void BatchNormStage::Backward(const StepKey&, int64_t rows, const float* x, const float* y,
-                              const float* dy, float* dx) {
+void BatchNormStage::Backward(int64_t rows, const float* x, const float* y, const float* dy,
+                              float* dx) {
   BatchNormKernel::BackwardInput in;
   in.x = x;
   in.mean = mean();

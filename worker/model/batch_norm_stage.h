@@ -20,9 +20,8 @@ class BatchNormStage final : public Stage {
                                                        const StageParameters& parameters,
                                                        Backend& backend);
 
-  void Forward(const StepKey& key, int64_t rows, const float* x, float* y) override;
-  void Backward(const StepKey& key, int64_t rows, const float* x, const float* y, const float* dy,
-                float* dx) override;
+  void Forward(int64_t rows, const float* x, float* y) override;
+  void Backward(int64_t rows, const float* x, const float* y, const float* dy, float* dx) override;
   void Evaluate(int64_t rows, const float* x, const float* constants, float* y) override;
 
  private:

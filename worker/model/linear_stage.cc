@@ -23,7 +23,7 @@ absl::StatusOr<std::unique_ptr<Stage>> LinearStage::Create(const StagePlan& plan
   return stage;
 }
 
-void LinearStage::Forward(const StepKey&, int64_t rows, const float* x, float* y) {
+void LinearStage::Forward(int64_t rows, const float* x, float* y) {
   if (bf16_ == nullptr) {
     f32_->Forward(Shape(rows), x, parameters_.weight, parameters_.bias, y);
     return;
@@ -33,8 +33,7 @@ void LinearStage::Forward(const StepKey&, int64_t rows, const float* x, float* y
   bf16_->Forward(Shape(rows), x_bf16_.data(), weight_bf16_.data(), parameters_.bias, y);
 }
 
-void LinearStage::Backward(const StepKey&, int64_t rows, const float* x, const float*,
-                           const float* dy, float* dx) {
+void LinearStage::Backward(int64_t rows, const float* x, const float*, const float* dy, float* dx) {
   if (parameters_.bias_gradient != nullptr) {
     backend_.vector().ColumnSums({rows, plan_.outputs}, dy, parameters_.bias_gradient);
   }

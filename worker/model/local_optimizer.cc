@@ -4,6 +4,11 @@
 #include "common/rule/optimizer.h"
 
 namespace tessera {
+namespace {
+
+constexpr size_t kStatesMax = 2;
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<LocalOptimizer>> LocalOptimizer::Create(
     const v1::Optimizer& optimizer, Network& network, Backend& backend, bool shows_states) {
@@ -13,6 +18,7 @@ absl::StatusOr<std::unique_ptr<LocalOptimizer>> LocalOptimizer::Create(
   }
   TESSERA_CHECK(!network.steps_first_weight() || LeavesZeroGradients(optimizer));
   auto made = std::unique_ptr<LocalOptimizer>(new LocalOptimizer(optimizer, network, backend));
+  TESSERA_CHECK(StateNames(optimizer).size() <= kStatesMax);
   for (size_t i = 0; i < StateNames(optimizer).size(); ++i) {
     Buffer<float> state;
     TESSERA_ASSIGN_OR_RETURN(
@@ -38,7 +44,21 @@ bool LocalOptimizer::LeavesZeroGradients(const v1::Optimizer& optimizer) {
          optimizer.sgd().weight_decay() == 0;
 }
 
+void LocalOptimizer::Begin(const Update& update) {
+  const OptimizerNumbers numbers = NumbersOf(optimizer_, update);
+  backend_.memory().CopyIn(&numbers, sizeof(numbers), network_.device_numbers());
+}
+
+void LocalOptimizer::Queue(int i) {
+  const int64_t offset = network_.plan().parameter_offsets[i];
+  float* states[kStatesMax] = {};
+  for (size_t s = 0; s < state_addresses_.size(); ++s) states[s] = state_addresses_[s] + offset;
+  kernel_->Step(network_.device_numbers(), network_.shape().parameters[i].size(),
+                network_.device_gradient(i).data(), states, network_.device_parameters() + offset);
+}
+
 absl::Status LocalOptimizer::Step(const Update& update) {
+  Begin(update);
   const NetworkPlan& plan = network_.plan();
   int64_t first = 0;
   if (network_.steps_first_weight()) {
@@ -47,8 +67,9 @@ absl::Status LocalOptimizer::Step(const Update& update) {
     TESSERA_CHECK(update.scale == 1);
     network_.StepFirstWeight(-(first_weight_rate_ * update.rate));
   }
-  kernel_->Step(update, plan.parameter_floats - first, network_.device_gradients(),
-                state_addresses_.data(), network_.device_parameters() + first);
+  kernel_->Step(network_.device_numbers(), plan.parameter_floats - first,
+                network_.device_gradients(), state_addresses_.data(),
+                network_.device_parameters() + first);
   return backend_.TakeFailure();
 }
 

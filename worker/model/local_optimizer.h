@@ -20,8 +20,11 @@ namespace tessera {
 // Owns the optimizer's state for one network: as many floats as it has parameters for each of
 // StateNames (common/rule/optimizer.h).
 //
+// Where the network takes work each parameter may be stepped as soon as its gradient is there: Begin,
+// then a step of the network with this as its work.
+//
 // Threading: the network's thread.
-class LocalOptimizer {
+class LocalOptimizer final : public GradientWork {
  public:
   // Both outlive the optimizer.
   //   kInvalidArgument    `optimizer` names no kind
@@ -42,6 +45,9 @@ class LocalOptimizer {
   // Moves the parameters by the gradients that TrainStep left. Queued: a failure that is not known
   // yet is the next call's, or Backend::Finish's.
   absl::Status Step(const Update& update);
+  // What follows is of this update. Queued.
+  void Begin(const Update& update);
+  void Queue(int i) override;
   // The state becomes zero, as it was made.
   absl::Status Reset();
 
@@ -59,14 +65,20 @@ class LocalOptimizer {
   void SendStates() {
     for (HostView<float>& view : views_) view.Send();
   }
+  // Parameter i's of state s.
+  void SendState(int s, int i) {
+    views_[s].Send(network_.plan().parameter_offsets[i], network_.shape().parameters[i].size());
+  }
 
  private:
   LocalOptimizer(const v1::Optimizer& optimizer, Network& network, Backend& backend)
-      : kernel_(backend.vector().MakeOptimizer(optimizer)),
+      : optimizer_(optimizer),
+        kernel_(backend.vector().MakeOptimizer(optimizer)),
         first_weight_rate_(static_cast<float>(optimizer.sgd().learning_rate())),
         network_(network),
         backend_(backend) {}
 
+  const v1::Optimizer optimizer_;
   const std::unique_ptr<OptimizerKernel> kernel_;
   // Of plain sgd, where the network steps its first weight itself.
   const float first_weight_rate_;

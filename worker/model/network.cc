@@ -13,21 +13,8 @@
 namespace tessera {
 namespace {
 
-// Where batches lie: the places of BatchStaging, and one more for those of another number of rows.
+// Where batches lie: the places of BatchStaging, each for two numbers of rows.
 constexpr size_t kRepeatedMax = 6;
-
-// Rows that one product takes.
-struct Chunk {
-  const float* values;
-  int64_t rows;
-};
-
-void AppendChunks(const float* values, int64_t rows, int64_t columns, int64_t rows_max,
-                  std::vector<Chunk>* chunks) {
-  for (int64_t row = 0; row < rows; row += rows_max) {
-    chunks->push_back({values + row * columns, std::min(rows_max, rows - row)});
-  }
-}
 
 }  // namespace
 
@@ -77,6 +64,9 @@ absl::Status Network::Allocate() {
     TESSERA_ASSIGN_OR_RETURN(flow,
                              Buffer<float>::Create(memory, options_.batch_max * plan_.width_max));
   }
+  if (trains) {
+    TESSERA_ASSIGN_OR_RETURN(numbers_, Buffer<StepNumbers>::Create(memory, 1));
+  }
   if (trains && options_.precision == Precision::kBf16) {
     int64_t outputs_max = 0;
     for (const StagePlan& stage : plan_.stages) {
@@ -86,11 +76,11 @@ absl::Status Network::Allocate() {
     TESSERA_ASSIGN_OR_RETURN(dy_bf16_,
                              Buffer<Bf16>::Create(memory, options_.batch_max * outputs_max));
   }
-  // Dropout's kernels have the step's number in their arguments, and sparse rows lie elsewhere each time.
+  // Sparse rows lie elsewhere each time.
   repeats_ = trains && wants_next();
   values_.push_back(nullptr);
   for (const StagePlan& stage : plan_.stages) {
-    repeats_ = repeats_ && stage.kind != StagePlan::Kind::kDropout;
+    draws_ = draws_ || (trains && stage.kind == StagePlan::Kind::kDropout);
     std::unique_ptr<Stage> made;
     if (stages_.empty() && options_.sparse_input) {
       sparse_first_ = std::make_unique<SparseLinearStage>(stage, ParametersOf(stage), backend_);
@@ -121,7 +111,8 @@ absl::StatusOr<std::unique_ptr<Stage>> Network::MakeStage(const StagePlan& plan)
     case StagePlan::Kind::kRelu:
       return std::make_unique<ReluStage>(plan, backend_);
     case StagePlan::Kind::kDropout:
-      return std::make_unique<DropoutStage>(plan, backend_);
+      return std::make_unique<DropoutStage>(
+          plan, options_.evaluates_only ? nullptr : &numbers_.data()->dropout, backend_);
   }
   return absl::InternalError("network: a stage of no kind");
 }
@@ -227,13 +218,13 @@ absl::StatusOr<LossAndCount> Network::TrainStep(const Batch& batch, const StepKe
   return EndStep();
 }
 
-absl::Status Network::BeginStep(const Batch& batch, const StepKey& key) {
+absl::Status Network::BeginStep(const Batch& batch, const StepKey& key, GradientWork* work) {
   TESSERA_CHECK(!options_.evaluates_only);
   TESSERA_RETURN_IF_ERROR(Check(batch));
   next_ = Batch();
   TESSERA_ASSIGN_OR_RETURN(const Batch staged,
                            staging_.Stage(batch, shape().inputs(), shape().outputs()));
-  QueueStep(staged, key);
+  QueueStep(staged, key, work);
   return absl::OkStatus();
 }
 
@@ -248,11 +239,11 @@ absl::Status Network::SendNext(const Batch& batch) {
   return absl::OkStatus();
 }
 
-absl::Status Network::BeginStepOnNext(const StepKey& key) {
+absl::Status Network::BeginStepOnNext(const StepKey& key, GradientWork* work) {
   TESSERA_CHECK(holds_next());
   const Batch staged = next_;
   next_ = Batch();
-  QueueStep(staged, key);
+  QueueStep(staged, key, work);
   return absl::OkStatus();
 }
 
@@ -265,16 +256,30 @@ Network::Repeated* Network::RepeatedOn(const Batch& staged) {
     }
   }
   if (repeated_.size() == kRepeatedMax) repeated_.clear();
-  repeated_.push_back({staged, backend_.MakeSequence(), backend_.MakeSequence()});
+  repeated_.push_back({staged, backend_.MakeSequence(), {}});
   return &repeated_.back();
 }
 
-void Network::QueueStep(const Batch& staged, const StepKey& key) {
+Sequence* Network::BackwardOf(Repeated* repeated, const GradientWork* work) {
+  for (auto& [of, sequence] : repeated->backward) {
+    if (of == work) return sequence.get();
+  }
+  repeated->backward.emplace_back(work, backend_.MakeSequence());
+  return repeated->backward.back().second.get();
+}
+
+void Network::QueueStep(const Batch& staged, const StepKey& key, GradientWork* work) {
+  TESSERA_CHECK(work == nullptr || takes_work());
   last_batch_ = Batch();
   step_rows_ = staged.rows;
+  if (draws_) {
+    TESSERA_CHECK(key.rank < uint64_t{1} << 16);
+    const DropoutKey dropout{key.seed, key.step, key.rank};
+    backend_.memory().CopyIn(&dropout, sizeof(dropout), &numbers_.data()->dropout);
+  }
   Repeated* const repeated = RepeatedOn(staged);
-  const auto forward = [&] { QueueForward(staged, key); };
-  const auto backward = [&] { Backward(key, staged); };
+  const auto forward = [&] { QueueForward(staged); };
+  const auto backward = [&] { Backward(staged, work); };
   if (repeated != nullptr) {
     repeated->forward->Run(forward);
   } else {
@@ -283,19 +288,19 @@ void Network::QueueStep(const Batch& staged, const StepKey& key) {
   sums_view_.Fetch();
   backend_.Mark();
   if (repeated != nullptr) {
-    repeated->backward->Run(backward);
+    BackwardOf(repeated, work)->Run(backward);
   } else {
     backward();
   }
 }
 
-void Network::QueueForward(const Batch& staged, const StepKey& key) {
+void Network::QueueForward(const Batch& staged) {
   const float* x = staged.inputs;
   for (size_t i = 0; i < stages_.size(); ++i) {
     if (stages_[i] == nullptr) {
       sparse_first_->Forward(staged.rows, staged.sparse, values_[i + 1]);
     } else {
-      stages_[i]->Forward(key, staged.rows, x, values_[i + 1]);
+      stages_[i]->Forward(staged.rows, x, values_[i + 1]);
     }
     x = values_[i + 1];
   }
@@ -312,7 +317,7 @@ absl::StatusOr<LossAndCount> Network::EndStep() {
   return LossAndCount{sums.loss / static_cast<double>(rows), sums.correct, rows};
 }
 
-void Network::Backward(const StepKey& key, const Batch& batch) {
+void Network::Backward(const Batch& batch, GradientWork* work) {
   float* dy = flow_[0].data();
   float* spare = flow_[1].data();
   for (int i = static_cast<int>(stages_.size()) - 1; i >= 0; --i) {
@@ -321,13 +326,21 @@ void Network::Backward(const StepKey& key, const Batch& batch) {
     if (stages_[i] == nullptr) return BackwardSparse(batch, dy);
     if (!plan.wants_input_gradient) {
       // Nothing before it learns; it may itself.
-      if (plan.weight >= 0) stages_[i]->Backward(key, batch.rows, x, values_[i + 1], dy, nullptr);
-      return FetchGradients(plan);
+      if (plan.weight >= 0) stages_[i]->Backward(batch.rows, x, values_[i + 1], dy, nullptr);
+      return FollowGradients(plan, work);
     }
     float* dx = plan.backward_in_place() ? dy : spare;
-    stages_[i]->Backward(key, batch.rows, x, values_[i + 1], dy, dx);
-    FetchGradients(plan);
+    stages_[i]->Backward(batch.rows, x, values_[i + 1], dy, dx);
+    FollowGradients(plan, work);
     if (dx == spare) std::swap(dy, spare);
+  }
+}
+
+void Network::FollowGradients(const StagePlan& plan, GradientWork* work) {
+  FetchGradients(plan);
+  if (work == nullptr) return;
+  for (const int parameter : {plan.weight, plan.bias}) {
+    if (parameter >= 0) work->Queue(parameter);
   }
 }
 
@@ -356,118 +369,6 @@ void Network::StepFirstWeight(float a) {
   float* const weight = parameters_.data() + plan_.parameter_offsets[plan_.stages[0].weight];
   sparse_first_->AddWeightGradient(last_batch_.rows, last_batch_.sparse, last_dy_, a, weight);
   last_batch_ = Batch();
-}
-
-absl::StatusOr<Scores> Network::Score(const Batch& batch, absl::Span<const float> constants) {
-  TESSERA_RETURN_IF_ERROR(Check(batch));
-  if (static_cast<int64_t>(constants.size()) != plan_.constants) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("score: constants are ", constants.size(), " values, want ", plan_.constants));
-  }
-  next_ = Batch();  // Its place is taken.
-  TESSERA_ASSIGN_OR_RETURN(const Batch staged,
-                           staging_.Stage(batch, shape().inputs(), shape().outputs()));
-  backend_.memory().CopyIn(constants.data(), constants_.bytes(), constants_.data());
-  const float* x = staged.inputs;
-  const float* own = constants_.data();
-  for (size_t i = 0; i < stages_.size(); ++i) {
-    // Dropout does nothing here; otherwise the batch itself is never written.
-    const StagePlan::Kind kind = plan_.stages[i].kind;
-    const bool in_place = kind == StagePlan::Kind::kDropout ||
-                          (x != staged.inputs && kind != StagePlan::Kind::kLinear);
-    float* y = in_place ? const_cast<float*>(x) : flow_[x == flow_[0].data() ? 1 : 0].data();
-    if (stages_[i] == nullptr) {
-      sparse_first_->Forward(staged.rows, staged.sparse, y);
-    } else {
-      stages_[i]->Evaluate(staged.rows, x, own, y);
-    }
-    own += plan_.stages[i].constants();
-    x = y;
-  }
-  ComputeLoss(model_, staged, shape().outputs(), x, nullptr, sums_.data(), backend_);
-  sums_view_.Fetch();
-  TESSERA_RETURN_IF_ERROR(backend_.Finish());
-  return ScoresOf(*sums_view_.data(), batch.rows);
-}
-
-// The first layer's outputs for all rows of the sample, in pieces of batch_max.
-void Network::ForwardSparse(absl::Span<const Batch> sample, float* y) {
-  for (const Batch& batch : sample) {
-    for (int64_t row = 0; row < batch.rows; row += options_.batch_max) {
-      const int64_t rows = std::min(options_.batch_max, batch.rows - row);
-      SparseRows x = batch.sparse;
-      x.begin += row;
-      sparse_first_->Forward(rows, x, y);
-      y += rows * plan_.stages[0].outputs;
-    }
-  }
-}
-
-absl::StatusOr<std::vector<float>> Network::Calibrate(absl::Span<const Batch> sample) {
-  if (plan_.constants == 0) return std::vector<float>();
-  std::vector<Chunk> chunks;
-  int64_t rows = 0;
-  for (const Batch& batch : sample) {
-    if (batch.rows > 0) TESSERA_RETURN_IF_ERROR(CheckInputs(batch));
-    if (!options_.sparse_input) {
-      AppendChunks(batch.inputs, batch.rows, shape().inputs(), options_.batch_max, &chunks);
-    }
-    rows += batch.rows;
-  }
-  if (rows == 0)
-    return absl::InvalidArgumentError("calibration: the sample is empty, want at least one row");
-
-  using Kind = StagePlan::Kind;
-  Memory& memory = backend_.memory();
-  // A product reads the sample where it lies, if the device can.
-  const bool reads_in_place =
-      plan_.stages.front().kind == Kind::kLinear && memory.host_addressable();
-  const bool copies_inputs = !reads_in_place && !options_.sparse_input;
-  const int64_t width = std::max(plan_.width_max, copies_inputs ? shape().inputs() : 0);
-  TESSERA_ASSIGN_OR_RETURN(Buffer<float> here, Buffer<float>::Create(memory, rows * width));
-  TESSERA_ASSIGN_OR_RETURN(Buffer<float> there, Buffer<float>::Create(memory, rows * width));
-  if (copies_inputs) {
-    float* to = here.data();
-    for (const Chunk& chunk : chunks) {
-      memory.CopyIn(chunk.values,
-                    chunk.rows * shape().inputs() * static_cast<int64_t>(sizeof(float)), to);
-      to += chunk.rows * shape().inputs();
-    }
-    chunks.clear();
-    AppendChunks(here.data(), rows, shape().inputs(), options_.batch_max, &chunks);
-  }
-  if (options_.sparse_input) {
-    ForwardSparse(sample, here.data());
-    chunks.clear();
-    AppendChunks(here.data(), rows, plan_.stages[0].outputs, options_.batch_max, &chunks);
-  }
-  int64_t done = 0;
-  for (size_t i = options_.sparse_input ? 1 : 0; i < stages_.size() && done < plan_.constants;
-       ++i) {
-    const StagePlan& plan = plan_.stages[i];
-    if (plan.kind == Kind::kLinear) {
-      float* to = there.data();
-      for (const Chunk& chunk : chunks) {
-        stages_[i]->Evaluate(chunk.rows, chunk.values, nullptr, to);
-        to += chunk.rows * plan.outputs;
-      }
-      std::swap(here, there);
-      chunks.clear();
-      AppendChunks(here.data(), rows, plan.outputs, options_.batch_max, &chunks);
-      continue;
-    }
-    float* constants = constants_.data() + done;
-    if (plan.kind == Kind::kBatchNorm) {
-      backend_.batch_norm().Statistics({rows, plan.inputs}, plan.epsilon, here.data(), constants,
-                                       constants + plan.inputs);
-    }
-    stages_[i]->Evaluate(rows, here.data(), constants, here.data());
-    done += plan.constants();
-  }
-  std::vector<float> constants(plan_.constants);
-  memory.CopyOut(constants_.data(), constants_.bytes(), constants.data());
-  TESSERA_RETURN_IF_ERROR(backend_.Finish());
-  return constants;
 }
 
 }  // namespace tessera

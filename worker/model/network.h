@@ -3,6 +3,7 @@
 #define TESSERA_WORKER_MODEL_NETWORK_H_
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -15,8 +16,18 @@
 #include "worker/model/plan.h"
 #include "worker/model/sparse_linear_stage.h"
 #include "worker/model/stage.h"
+#include "worker/model/step_numbers.h"
 
 namespace tessera {
+
+// What follows on gradients in the backward pass, while the layers before are at work.
+class GradientWork {
+ public:
+  virtual ~GradientWork() = default;
+  // The gradient of parameter i is the last thing queued in this step that reads the parameter. Calls
+  // kernels and Memory::Fetch, the same ones in every step.
+  virtual void Queue(int i) = 0;
+};
 
 // Owns one array of all parameters and one of all gradients, in ModelShape's order, and the
 // activations of batch_max rows: all that MemoryNeeded says, and nothing more later. The exchange
@@ -74,6 +85,15 @@ class Network {
   // is there after Backend::Finish.
   void SendParameters() { parameters_view_.Send(); }
   void FetchParameters() { parameters_view_.Fetch(); }
+  // The same for one of them.
+  void SendParameter(int i) {
+    parameters_view_.Send(plan_.parameter_offsets[i], shape().parameters[i].size());
+  }
+  void FetchParameter(int i) {
+    parameters_view_.Fetch(plan_.parameter_offsets[i], shape().parameters[i].size());
+  }
+  // What an optimizer's kernels read in this network's steps.
+  OptimizerNumbers* device_numbers() { return &numbers_.data()->optimizer; }
 
   // As the servers do at the job's start.
   void SetInitialValues(uint64_t seed);
@@ -88,7 +108,8 @@ class Network {
 
   // TrainStep in two: BeginStep queues it and checks what TrainStep checks, EndStep waits for the
   // loss. Kernels queued in between find the gradients. One step at a time.
-  absl::Status BeginStep(const Batch& batch, const StepKey& key);
+  // `work`, which stays for as long as the network takes steps, only where it takes_work.
+  absl::Status BeginStep(const Batch& batch, const StepKey& key, GradientWork* work = nullptr);
   absl::StatusOr<LossAndCount> EndStep();
   // For a device that works on its own: dense batches may be sent ahead, between BeginStep and
   // EndStep, and the next step may be on what was sent. A batch that is not used is dropped.
@@ -101,7 +122,9 @@ class Network {
     return staging_.Room(rows, options_.sparse_input ? 0 : shape().inputs(), has_labels,
                          shape().outputs());
   }
-  absl::Status BeginStepOnNext(const StepKey& key);
+  absl::Status BeginStepOnNext(const StepKey& key, GradientWork* work = nullptr);
+  // On such a device work may follow each gradient in the backward pass.
+  bool takes_work() const { return wants_next() && !options_.evaluates_only; }
 
   bool steps_first_weight() const { return options_.steps_first_weight; }
   // Where steps_first_weight: adds `a` times the first weight's gradient to it, in the columns of
@@ -129,12 +152,14 @@ class Network {
   absl::Status CheckInputs(const Batch& batch) const;
   void ForwardSparse(absl::Span<const Batch> sample, float* y);
   float* GradientAt(int i) const;  // null: there is none
-  void QueueStep(const Batch& staged, const StepKey& key);
-  void QueueForward(const Batch& staged, const StepKey& key);
+  void QueueStep(const Batch& staged, const StepKey& key, GradientWork* work);
+  void QueueForward(const Batch& staged);
   // What is repeated on batches that lie where this one does; nullptr: nothing is.
   struct Repeated;
   Repeated* RepeatedOn(const Batch& staged);
-  void Backward(const StepKey& key, const Batch& batch);
+  Sequence* BackwardOf(Repeated* repeated, const GradientWork* work);
+  void Backward(const Batch& batch, GradientWork* work);
+  void FollowGradients(const StagePlan& plan, GradientWork* work);
   void FetchGradients(const StagePlan& plan);
   void BackwardSparse(const Batch& batch, const float* dy);
 
@@ -159,10 +184,13 @@ class Network {
   struct Repeated {
     Batch batch;
     std::unique_ptr<Sequence> forward;
-    std::unique_ptr<Sequence> backward;
+    // By the work that follows.
+    std::vector<std::pair<const GradientWork*, std::unique_ptr<Sequence>>> backward;
   };
   std::vector<Repeated> repeated_;
   bool repeats_ = false;
+  bool draws_ = false;  // has dropout
+  Buffer<StepNumbers> numbers_;
   // What StepFirstWeight works on; no rows after it.
   Batch last_batch_;
   const float* last_dy_ = nullptr;

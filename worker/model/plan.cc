@@ -6,6 +6,7 @@
 #include "common/base/check.h"
 #include "kernels/bf16.h"
 #include "kernels/loss.h"
+#include "worker/model/step_numbers.h"
 
 namespace tessera {
 namespace {
@@ -107,7 +108,8 @@ NetworkMemory MemoryNeeded(const NetworkPlan& plan, int64_t batch_max, Precision
   NetworkMemory memory;
   memory.evaluation_bytes =
       evaluation_floats * kFloatBytes + static_cast<int64_t>(sizeof(LossSums));
-  memory.held_bytes = floats * kFloatBytes + static_cast<int64_t>(sizeof(LossSums));
+  memory.held_bytes =
+      floats * kFloatBytes + static_cast<int64_t>(sizeof(LossSums) + sizeof(StepNumbers));
   if (precision == Precision::kBf16) memory.held_bytes += bf16 * kBf16Bytes;
   if (plan.constants > 0) {
     const bool first_is_linear = plan.stages.front().kind == StagePlan::Kind::kLinear;

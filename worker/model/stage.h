@@ -5,8 +5,6 @@
 
 #include <cstdint>
 
-#include "worker/model/batch.h"
-
 namespace tessera {
 
 // Device addresses of a layer's parameters and gradients; null where it has none.
@@ -25,13 +23,13 @@ class Stage {
   virtual ~Stage() = default;
 
   // In training. y may be x where the plan says forward_in_place.
-  virtual void Forward(const StepKey& key, int64_t rows, const float* x, float* y) = 0;
+  virtual void Forward(int64_t rows, const float* x, float* y) = 0;
 
-  // Follows Forward with the same key and rows; x and y hold what they held then (y may have been
+  // Follows Forward of the same step, with the same rows; x and y hold what they held then (y may have been
   // overwritten by an elementwise stage behind this one). Overwrites the gradients of the stage's
   // parameters, and dx unless it is null. dx may be dy where the plan says backward_in_place.
-  virtual void Backward(const StepKey& key, int64_t rows, const float* x, const float* y,
-                        const float* dy, float* dx) = 0;
+  virtual void Backward(int64_t rows, const float* x, const float* y, const float* dy,
+                        float* dx) = 0;
 
   // In evaluation, with the stage's own constants. A linear stage wants y apart from x, dropout
   // wants it to be x (and leaves it alone), the others take either.

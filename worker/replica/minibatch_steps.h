@@ -26,11 +26,12 @@ class MinibatchSteps {
   // `rows` outlives it.
   explicit MinibatchSteps(BatchRows* rows) : rows_(*rows) {}
 
-  // One minibatch on `rows` of `data`; `optimizer` may be null. Returns the mean loss. Codes as
-  // Network::BeginStep.
+  // One minibatch on `rows` of `data`; `optimizer` may be null. With `work`, where the network takes it,
+  // that has the optimizer step each parameter. Returns the mean loss. Codes as Network::BeginStep.
   absl::StatusOr<double> Run(Network* network, LocalOptimizer* optimizer, const Dataset& data,
                              absl::Span<const uint32_t> rows, const TrainPoint& point,
-                             const StepKey& key, const Update& update);
+                             const StepKey& key, const Update& update,
+                             GradientWork* work = nullptr);
 
  private:
   BatchRows& rows_;

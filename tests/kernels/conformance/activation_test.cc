@@ -6,11 +6,18 @@
 namespace tessera {
 namespace {
 
-std::vector<float> Dropped(Backend& backend, const DropoutKey& key, double probability,
+// One layer's dropout in one step.
+struct Use {
+  DropoutKey key;
+  uint64_t layer = 0;
+};
+
+std::vector<float> Dropped(Backend& backend, const Use& use, double probability,
                            const std::vector<float>& x, bool in_place = false, int64_t shift = 1) {
   const DeviceArray<float> from(backend, x, shift), to(backend, x.size(), shift);
   float* out = in_place ? from.data() : to.data();
-  backend.activation().Dropout(x.size(), key, probability, from.data(), out);
+  const DeviceArray<DropoutKey> key(backend, {use.key});
+  backend.activation().Dropout(x.size(), key.data(), use.layer, probability, from.data(), out);
   return in_place ? from.Read() : to.Read();
 }
 
@@ -50,20 +57,21 @@ TEST_CASE("relu keeps positive values and NaN, and its gradient follows the outp
 TEST_CASE("dropout decides element by element as Philox says", "[activation][dropout]") {
   const auto backend = BackendUnderTest(GENERATE(1, 2));
   const int64_t misaligned = GENERATE(0, 1);
-  const std::vector<DropoutKey> keys = {{0, 0, 0, 0},
-                                        {0x123456789abcdef0u, 0xfedcba9876543u, 0xffff, 0xff},
-                                        {7, uint64_t{1} << 40, 3, 2}};
-  for (const DropoutKey& key : keys) {
+  const std::vector<Use> uses = {{{0, 0, 0}, 0},
+                                 {{0x123456789abcdef0u, 0xfedcba9876543u, 0xffff}, 0xff},
+                                 {{7, uint64_t{1} << 40, 3}, 2}};
+  for (const Use& use : uses) {
+    const DropoutKey& key = use.key;
     for (const double probability : {0.1, 0.5, 0.999}) {
       for (const int64_t n : Sizes()) {
         CAPTURE(key.seed, probability, n);
         const std::vector<float> x = RandomValues(n, 3);
         const std::vector<float> got =
-            Dropped(*backend, key, probability, x, n % 2 == 1, misaligned);
+            Dropped(*backend, use, probability, x, n % 2 == 1, misaligned);
         const float scale = static_cast<float>(1 / (1 - probability));
         for (int64_t i = 0; i < n; ++i) {
           const PhiloxBlock block = Philox(key.seed, Stream::kDropout, key.step,
-                                           key.rank << 48 | key.layer << 40 | (i / 4));
+                                           key.rank << 48 | use.layer << 40 | (i / 4));
           const bool dropped = double{UnitFloat(block[i % 4])} < probability;
           REQUIRE(got[i] == (dropped ? 0.0f : x[i] * scale));
         }
@@ -75,13 +83,14 @@ TEST_CASE("dropout decides element by element as Philox says", "[activation][dro
 TEST_CASE("probability 0 drops nothing", "[activation][dropout]") {
   const auto backend = BackendUnderTest(1);
   const std::vector<float> x = RandomValues(5000, 3);
-  CHECK(Dropped(*backend, {1, 2, 3, 4}, 0, x) == x);
+  CHECK(Dropped(*backend, {{1, 2, 3}, 4}, 0, x) == x);
 }
 
 TEST_CASE("dropout keeps the expected share and mean", "[activation][dropout]") {
   const auto backend = BackendUnderTest(1);
   const int64_t n = 1000000;
-  const std::vector<float> got = Dropped(*backend, {11, 5, 0, 3}, 0.3, std::vector<float>(n, 1.0f));
+  const std::vector<float> got =
+      Dropped(*backend, {{11, 5, 0}, 3}, 0.3, std::vector<float>(n, 1.0f));
   const double kept = n - std::count(got.begin(), got.end(), 0.0f);
   CHECK(std::fabs(kept / n - 0.7) < 5 * std::sqrt(0.3 * 0.7 / n));  // Five standard deviations.
 }
@@ -89,9 +98,8 @@ TEST_CASE("dropout keeps the expected share and mean", "[activation][dropout]") 
 TEST_CASE("another step, rank, layer or seed drops other elements", "[activation][dropout]") {
   const auto backend = BackendUnderTest(1);
   const std::vector<float> x(1000, 1.0f);
-  const std::vector<float> base = Dropped(*backend, {1, 1, 1, 1}, 0.5, x);
-  for (const DropoutKey& other :
-       {DropoutKey{2, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 2, 1}, {1, 1, 1, 2}}) {
+  const std::vector<float> base = Dropped(*backend, {{1, 1, 1}, 1}, 0.5, x);
+  for (const Use& other : {Use{{2, 1, 1}, 1}, {{1, 2, 1}, 1}, {{1, 1, 2}, 1}, {{1, 1, 1}, 2}}) {
     const std::vector<float> got = Dropped(*backend, other, 0.5, x);
     int64_t same = 0;
     for (size_t i = 0; i < x.size(); ++i) same += got[i] == base[i] ? 1 : 0;

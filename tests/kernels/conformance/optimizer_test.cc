@@ -68,7 +68,8 @@ TEST_CASE("every optimizer does on the device what its rule does on the host", "
         const std::vector<float> g = RandomValues(n, 10 + number);
         const DeviceArray<float> dev_g(*backend, g, misaligned);
         rule->Apply(update, g.data(), w.data(), w.data(), states, n);
-        kernel->Step(update, n, dev_g.data(), dev_states, dev_w.data());
+        const DeviceArray<OptimizerNumbers> numbers(*backend, {NumbersOf(optimizer, update)});
+        kernel->Step(numbers.data(), n, dev_g.data(), dev_states, dev_w.data());
         REQUIRE(dev_g.Read() == g);
       }
       RequireClose(dev_w.Read(), w);
@@ -89,10 +90,12 @@ TEST_CASE("sgd with momentum and decay walks PyTorch's sequence", "[optimizer]")
       w(*backend, std::vector<float>(33, 1.0f));
   const float moments[] = {0.51f, 0.96849f, 1.38016251f};
   const float weights[] = {0.949f, 0.852151f, 0.714134749f};
-  const auto kernel = backend->vector().MakeOptimizer(Sgd(0.9, 0.01, false));
+  const v1::Optimizer sgd = Sgd(0.9, 0.01, false);
+  const auto kernel = backend->vector().MakeOptimizer(sgd);
+  const DeviceArray<OptimizerNumbers> numbers(*backend, {NumbersOf(sgd, {})});
   float* const states[] = {m.data()};
   for (int step = 0; step < 3; ++step) {
-    kernel->Step({}, 33, g.data(), states, w.data());
+    kernel->Step(numbers.data(), 33, g.data(), states, w.data());
     for (const float got : m.Read()) REQUIRE(got == Approx(moments[step]).epsilon(1e-6));
     for (const float got : w.Read()) REQUIRE(got == Approx(weights[step]).epsilon(1e-6));
   }

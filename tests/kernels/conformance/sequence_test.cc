@@ -61,4 +61,62 @@ TEST_CASE("sequences run between other kernels, in the order of the calls", "[se
   CHECK(sum.Read() == std::vector<float>(1000, want));
 }
 
+TEST_CASE("repeated dropouts and updates go by the numbers that lie there by then", "[sequence]") {
+  const auto backend = BackendUnderTest(1), plain = BackendUnderTest(1);
+  Memory& memory = backend->memory();
+  const int64_t n = 1001;
+  v1::Optimizer adamw;
+  adamw.mutable_adamw()->set_learning_rate(0.05);
+  adamw.mutable_adamw()->set_beta1(0.8);
+  adamw.mutable_adamw()->set_beta2(0.9);
+  adamw.mutable_adamw()->set_epsilon(1e-3);
+  v1::Optimizer momentum;
+  momentum.mutable_sgd()->set_learning_rate(0.1);
+  momentum.mutable_sgd()->set_momentum(0.9);
+  for (const v1::Optimizer& optimizer : {adamw, momentum}) {
+    const std::vector<float> x = RandomValues(n, 1), w = RandomValues(n, 2);
+    // One backend repeats, the other is asked anew each time.
+    struct Arrays {
+      explicit Arrays(Backend& backend, const std::vector<float>& x, const std::vector<float>& w)
+          : key(backend, 1),
+            numbers(backend, 1),
+            x(backend, x),
+            w(backend, w),
+            g(backend, x.size()),
+            first(backend, x.size()),
+            second(backend, x.size()) {}
+      DeviceArray<DropoutKey> key;
+      DeviceArray<OptimizerNumbers> numbers;
+      DeviceArray<float> x, w, g, first, second;
+    };
+    Arrays repeated(*backend, x, w), anew(*plain, x, w);
+    const auto queue = [&](Backend& on, Arrays& a, OptimizerKernel* kernel) {
+      float* const states[] = {a.first.data(), a.second.data()};
+      on.activation().Dropout(n, a.key.data(), 3, 0.4, a.x.data(), a.g.data());
+      kernel->Step(a.numbers.data(), n, a.g.data(), states, a.w.data());
+    };
+    const auto kernel = backend->vector().MakeOptimizer(optimizer),
+               plain_kernel = plain->vector().MakeOptimizer(optimizer);
+    const std::unique_ptr<Sequence> sequence = backend->MakeSequence();
+    std::vector<float> last;
+    for (uint64_t step = 1; step <= 5; ++step) {
+      CAPTURE(optimizer.ShortDebugString(), step);
+      const DropoutKey key{7, step, 2};
+      const OptimizerNumbers numbers =
+          NumbersOf(optimizer, {0.5f, step, 1.0f / static_cast<float>(step)});
+      memory.CopyIn(&key, sizeof(key), repeated.key.data());
+      memory.CopyIn(&numbers, sizeof(numbers), repeated.numbers.data());
+      plain->memory().CopyIn(&key, sizeof(key), anew.key.data());
+      plain->memory().CopyIn(&numbers, sizeof(numbers), anew.numbers.data());
+      sequence->Run([&] { queue(*backend, repeated, kernel.get()); });
+      queue(*plain, anew, plain_kernel.get());
+      const std::vector<float> got = repeated.g.Read();
+      REQUIRE(got == anew.g.Read());
+      REQUIRE(got != last);
+      last = got;
+      REQUIRE(repeated.w.Read() == anew.w.Read());
+    }
+  }
+}
+
 }  // namespace tessera

@@ -217,7 +217,8 @@ TEST_CASE("adding minus the rate times the gradient is plain sgd's step to the b
   backend->sparse_linear().WeightGradient(s, x.rows(), dev_dy.data(), &touched, dw.data());
   v1::Optimizer optimizer;
   optimizer.mutable_sgd()->set_learning_rate(0.1);
-  backend->vector().MakeOptimizer(optimizer)->Step({}, w.size(), dw.data(), nullptr,
+  const DeviceArray<OptimizerNumbers> numbers(*backend, {NumbersOf(optimizer, {})});
+  backend->vector().MakeOptimizer(optimizer)->Step(numbers.data(), w.size(), dw.data(), nullptr,
                                                    by_rule.data());
   CHECK(by_columns.Read() == by_rule.Read());
 }

@@ -37,7 +37,8 @@ uint64_t HashOfKernels(int threads) {
   backend.batch_norm().Statistics(s, 1e-5, x.data(), mean.data(), inverse_sigma.data());
   backend.batch_norm().Normalize(s, x.data(), mean.data(), inverse_sigma.data(),
                                  {scale.data(), shift.data()}, true, y.data());
-  backend.activation().Dropout(s.size(), {1, 2, 3, 4}, 0.4, y.data(), y.data());
+  const DeviceArray<DropoutKey> key(backend, {DropoutKey{1, 2, 3}});
+  backend.activation().Dropout(s.size(), key.data(), 4, 0.4, y.data(), y.data());
   backend.batch_norm().Backward(
       s, {x.data(), mean.data(), inverse_sigma.data(), scale.data(), y.data(), dy.data()},
       dscale.data(), dshift.data(), dx.data());
@@ -56,7 +57,9 @@ uint64_t HashOfKernels(int threads) {
   sgd.mutable_sgd()->set_momentum(0.9);
   sgd.mutable_sgd()->set_weight_decay(0.01);
   float* const momentum[] = {y.data()};
-  backend.vector().MakeOptimizer(sgd)->Step({}, s.size(), x.data(), momentum, dy.data());
+  const DeviceArray<OptimizerNumbers> numbers(backend, {NumbersOf(sgd, {})});
+  backend.vector().MakeOptimizer(sgd)->Step(numbers.data(), s.size(), x.data(), momentum,
+                                            dy.data());
   backend.vector().ColumnSums(s, dy.data(), mean.data());
   for (const auto* array : {&y, &dy, &mean}) hash = HashOf(array->Read(), hash);
   return hash;
@@ -93,7 +96,8 @@ uint64_t HashOfOptimizers(int threads) {
     float* const states[] = {first.data(), second.data()};
     for (unsigned step = 1; step <= 5; ++step) {
       const DeviceArray<float> g(backend, Values(n, 1 + step, 1));
-      kernel->Step({1, step, 0.5f}, n, g.data(), states, w.data());
+      const DeviceArray<OptimizerNumbers> numbers(backend, {NumbersOf(optimizer, {1, step, 0.5f})});
+      kernel->Step(numbers.data(), n, g.data(), states, w.data());
     }
     for (const auto* array : {&w, &first, &second}) hash = HashOf(array->Read(), hash);
   }

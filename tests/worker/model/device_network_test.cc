@@ -296,6 +296,74 @@ TEST_CASE("a batch that was sent ahead trains as one that was not, and scoring d
   CHECK(ahead->parameters() == plain->parameters());
 }
 
+TEST_CASE("an optimizer that follows each gradient leaves what one behind all of them does",
+          "[device]") {
+  const auto device = Device();
+  const std::string optimizer = GENERATE("momentum", "adamw");
+  v1::Optimizer options;
+  if (optimizer == "momentum") {
+    options.mutable_sgd()->set_learning_rate(0.05);
+    options.mutable_sgd()->set_momentum(0.9);
+  } else {
+    options.mutable_adamw()->set_learning_rate(0.01);
+    options.mutable_adamw()->set_beta1(0.8);
+    options.mutable_adamw()->set_beta2(0.9);
+    options.mutable_adamw()->set_epsilon(1e-3);
+    options.mutable_adamw()->set_weight_decay(0.1);
+  }
+  // Some steps fetch what they have trained, as the last one before an exchange does.
+  struct Fetching final : GradientWork {
+    Fetching(LocalOptimizer* optimizer, Network* network)
+        : optimizer(*optimizer), network(*network) {}
+    void Queue(int i) override {
+      order.push_back(i);
+      optimizer.Queue(i);
+      network.FetchParameter(i);
+    }
+    LocalOptimizer& optimizer;
+    Network& network;
+    std::vector<int> order;
+  };
+  for (const std::string& text : Models()) {
+    CAPTURE(text, optimizer);
+    const v1::Model model = ModelOf(text);
+    Network::Options with;
+    with.batch_max = kBatch;
+    const auto network = Make(model, with, *device), plain = Make(model, with, *device);
+    const auto following = *LocalOptimizer::Create(options, *network, *device),
+               behind = *LocalOptimizer::Create(options, *plain, *device);
+    REQUIRE(network->takes_work());
+    Fetching fetching(following.get(), network.get());
+    for (uint64_t step = 0; step < 18; ++step) {
+      CAPTURE(step);
+      const Rows batch(model, kBatch - (step == 7 ? 3 : 0), 10 + static_cast<unsigned>(step));
+      const bool fetches = step % 3 == 2 || step == 9;
+      Update update;
+      update.number = step + 1;
+      update.rate = 1.0f / static_cast<float>(1 + step);
+      following->Begin(update);
+      GradientWork* const work = fetches ? static_cast<GradientWork*>(&fetching) : following.get();
+      REQUIRE(network->BeginStep(batch.batch(), {3, step, 1}, work).ok());
+      const auto got = network->EndStep(), want = plain->TrainStep(batch.batch(), {3, step, 1});
+      REQUIRE(behind->Step(update).ok());
+      REQUIRE((got.ok() && want.ok()));
+      REQUIRE(got->loss == want->loss);
+      if (!fetches) network->FetchParameters();
+      plain->FetchParameters();
+      REQUIRE(device->Finish().ok());
+      REQUIRE(network->parameters() == plain->parameters());
+    }
+    // From the last layer to the first, each once.
+    const int count =
+        static_cast<int>(model.layers_size() == 0 ? 0 : plain->shape().parameters.size());
+    REQUIRE(fetching.order.size() >= static_cast<size_t>(count));
+    std::vector<int> first(fetching.order.begin(), fetching.order.begin() + count);
+    CHECK(first.back() <= 1);
+    std::sort(first.begin(), first.end());
+    for (int i = 0; i < count; ++i) CHECK(first[i] == i);
+  }
+}
+
 TEST_CASE("gradients come to the host only where they are asked for", "[device]") {
   const auto device = Device();
   const v1::Model model = ModelOf("6 linear:8 relu linear:4 softmax");

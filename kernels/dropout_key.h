@@ -1,0 +1,22 @@
+// Names the dropout of one step.
+#ifndef TESSERA_KERNELS_DROPOUT_KEY_H_
+#define TESSERA_KERNELS_DROPOUT_KEY_H_
+
+#include <cstdint>
+
+namespace tessera {
+
+// The same key, layer and element give the same decision on every backend:
+//   block = Philox(seed, kDropout, step, rank << 48 | layer << 40 | element / 4)
+//   the element is dropped if UnitFloat(block[element % 4]) < probability
+// with element = row * columns + column, so a forward and a backward pass agree without a stored
+// mask. Lies in device memory, so that a kernel that is recorded once and repeated draws anew.
+struct DropoutKey {
+  uint64_t seed = 0;
+  uint64_t step = 0;
+  uint64_t rank = 0;  // below 2^16
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_KERNELS_DROPOUT_KEY_H_
