@@ -159,7 +159,8 @@ large() {  # name, workers, precision, method
     --set train.epochs=10 --set train.evaluate_every=0 && reports+=("$1=logs/$1.json")
 }
 for precision in f32 tf32 bf16; do large "local_sgd_$precision" 1 "$precision" 'local_sgd: {local_steps: 20}'; done
-# The aim: less than a tenth of the time is waited, with an exchange every two steps.
+# The aim: less than a tenth of the time is waited, with an exchange every two steps. All of this model goes up and
+# down then; where GB/s comes near the link's own rate it is the link that is waited for.
 large overlap 1 bf16 'local_sgd: {local_steps: 2}'
 for workers in 1 4; do
   large "data_parallel_$workers" "$workers" bf16 'data_parallel: {}'

@@ -7,9 +7,10 @@ grep -q '^batch norm: backward, relu ' "$TEST_TMPDIR/out"
 grep -q '^f32 step, batch 32 ' "$TEST_TMPDIR/out"
 cat >"$TEST_TMPDIR/report.json" <<'END'
 {"examples_per_second": 1234.5, "final": {"train_loss": 0.25},
+ "traffic": {"push_payload_bytes": 1500000000, "pull_payload_bytes": 500000000, "exchanges": 2},
  "phases": [{"worker": 0, "compute_seconds": 3.0, "pull_seconds": 0.5, "push_seconds": 0.25, "wait_seconds": 0.25}]}
 END
-bench/gpu/gpu --reports "ist=$TEST_TMPDIR/report.json" | grep -q '^ist .* 1234.5 .* 3.00 .* 0.25 '
+bench/gpu/gpu --reports "ist=$TEST_TMPDIR/report.json" | grep -q '^ist .* 1234.5 .* 3.00 .* 0.25 .* 2.00 '
 bench/gpu/gpu --reports "overlap=$TEST_TMPDIR/report.json" | grep -q ' MISSED$'
 traffic='"traffic": {"push_payload_bytes": 12, "pull_payload_bytes": 8, "exchanges": 2}'
 echo "{\"final\": {\"train_loss\": 0.25}, $traffic}" >"$TEST_TMPDIR/a.json"

@@ -215,7 +215,8 @@ absl::Status Steps(const Flags& flags, Backend& device) {
 
 // name=report.json, as `tessera run --report` writes it.
 absl::Status Reports(const std::vector<std::string>& reports) {
-  std::printf("\n%-26s %12s %10s %8s %8s\n", "job", "examples/s", "compute s", "waits", "loss");
+  std::printf("\n%-26s %12s %10s %8s %8s %8s\n", "job", "examples/s", "compute s", "waits", "GB/s",
+              "loss");
   for (const std::string& item : reports) {
     const std::vector<std::string> parts = absl::StrSplit(item, absl::MaxSplits('=', 1));
     std::ifstream file(parts.back());
@@ -231,9 +232,13 @@ absl::Status Reports(const std::vector<std::string>& reports) {
       }
     }
     const double waits = rest / (compute + rest);
+    // What was moved in the time that was waited: near the link's own rate, nothing but the link is left.
+    const auto& traffic = report["traffic"];
+    const double moved = traffic["push_payload_bytes"].get<double>() +
+                         traffic["pull_payload_bytes"].get<double>();
     const bool has_aim = parts.front().find("overlap") != std::string::npos;
-    std::printf("%-26s %12.1f %10.2f %8.2f %8.4f%s\n", parts.front().c_str(),
-                report["examples_per_second"].get<double>(), compute, waits,
+    std::printf("%-26s %12.1f %10.2f %8.2f %8.2f %8.4f%s\n", parts.front().c_str(),
+                report["examples_per_second"].get<double>(), compute, waits, moved / rest * 1e-9,
                 report["final"]["train_loss"].get<double>(), Verdict(has_aim, waits < kWaitsMax));
   }
   return absl::OkStatus();

@@ -6,6 +6,7 @@
 #ifndef TESSERA_WORKER_EXCHANGE_PARAMETER_CLIENT_H_
 #define TESSERA_WORKER_EXCHANGE_PARAMETER_CLIENT_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -38,6 +39,15 @@ struct Traffic {
   uint64_t exchanges = 0;
 };
 
+// Told of pulled values as they come, so that they may go on while others are on their way.
+class ValueSink {
+ public:
+  virtual ~ValueSink() = default;
+  // All of values[parameter] is there. Parameters come in their order, on the thread that pulls. Where a
+  // server has to be asked again they come again, from the first on: what is there then counts.
+  virtual void Take(size_t parameter) = 0;
+};
+
 // One push, beside its values.
 struct OutgoingPush {
   Exchange exchange;
@@ -51,6 +61,8 @@ struct OutgoingPush {
   bool whole_next = false;
   // It brings all that the codec has held back, as f32.
   bool flush = false;
+  // Told of the values that are pulled behind it; it need not be told of all. nullptr: nobody.
+  ValueSink* sink = nullptr;
 };
 
 // What an exchange brought beside the values, and where its time went for the thread that called.

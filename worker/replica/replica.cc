@@ -25,8 +25,7 @@ absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(const v1::Job& job, con
   options.sparse_input = input.sparse;
   options.steps_first_weight = StepsColumns(job, recipe, input);
   options.batch_max = BatchRowsMax(job);
-  options.fetches_gradients =
-      recipe.payload == PayloadKind::kGradient && !replica->sides_.update;
+  options.fetches_gradients = recipe.payload == PayloadKind::kGradient && !replica->sides_.update;
   TESSERA_ASSIGN_OR_RETURN(options.precision, PrecisionOf(job.train().precision()));
   TESSERA_ASSIGN_OR_RETURN(replica->network_, Network::Create(job.model(), options, *backend));
   Network& network = *replica->network_;
@@ -119,34 +118,58 @@ absl::StatusOr<double> Replica::Train(const Dataset& data, absl::Span<const uint
   if (optimizer_ != nullptr) ++local_steps_;
   update.number = averages_states_ ? point.step + 1 : local_steps_;
   update.rate = point.rate;
+  GradientWork* work = nullptr;
+  if (optimizer_ != nullptr && network_->takes_work()) {
+    work = point.last ? static_cast<GradientWork*>(&last_step_) : optimizer_.get();
+  }
+  formed_ = work == &last_step_;
   return steps_.Run(network_.get(), optimizer_.get(), data, rows, point,
-                    {job_.seed(), point.step, rank_.value()}, update);
+                    {job_.seed(), point.step, rank_.value()}, update, work);
+}
+
+void Replica::FormDelta(int i) {
+  const NetworkPlan& plan = network_->plan();
+  const int64_t size = plan.shape.parameters[i].size();
+  for (size_t a = 0; a < exchanged_.size(); ++a) {
+    const int64_t offset = plan.parameter_offsets[i];
+    const int64_t place = static_cast<int64_t>(a) * plan.parameter_floats + offset;
+    float* const pulled = pulled_.data() + place;
+    backend_.vector().Subtract(size, exchanged_[a] + offset, pulled, pulled);
+    if (!sides_.update) pulled_view_.Fetch(place, size);
+  }
 }
 
 absl::Status Replica::FormUpdate() {
-  const NetworkPlan& plan = network_->plan();
-  for (size_t a = 0; a < exchanged_.size(); ++a) {
-    const int64_t begin = static_cast<int64_t>(a) * plan.parameter_floats;
-    for (size_t i = 0; i < plan.shape.parameters.size(); ++i) {
-      const int64_t offset = plan.parameter_offsets[i];
-      const int64_t size = plan.shape.parameters[i].size();
-      float* const pulled = pulled_.data() + begin + offset;
-      backend_.vector().Subtract(size, exchanged_[a] + offset, pulled, pulled);
-      if (!sides_.update) pulled_view_.Fetch(begin + offset, size);
-    }
+  if (optimizer_ != nullptr && !formed_) {
+    for (size_t i = 0; i < network_->shape().parameters.size(); ++i) FormDelta(static_cast<int>(i));
   }
-  return backend_.Finish();
+  formed_ = false;
+  // What the device itself sends on need not be waited for.
+  return sides_.update ? backend_.TakeFailure() : backend_.Finish();
+}
+
+void Replica::SendValue(size_t i) {
+  const size_t count = network_->shape().parameters.size();
+  const int parameter = static_cast<int>(i % count);
+  if (i < count) {
+    network_->SendParameter(parameter);
+  } else {
+    optimizer_->SendState(static_cast<int>(i / count) - 1, parameter);
+  }
 }
 
 void Replica::SendValues() {
-  network_->SendParameters();
-  if (averages_states_) optimizer_->SendStates();
+  for (size_t i = 0; i < shown_.size(); ++i) SendValue(i);
 }
 
 absl::Status Replica::AdoptValues() {
-  if (!sides_.values) SendValues();
+  if (!sides_.values) {
+    for (size_t i = sent_; i < shown_.size(); ++i) SendValue(i);
+  }
+  sent_ = 0;
   KeepPulled();
-  return backend_.Finish();
+  // What comes next is queued behind it.
+  return backend_.TakeFailure();
 }
 
 void Replica::KeepPulled() {
@@ -199,6 +222,8 @@ absl::Status Replica::Recut(const SubnetPlace&) {
 
 absl::StatusOr<ExchangeResult> Replica::BeginEvaluation(ParameterClient* servers, Exchange after,
                                                         RestWord word) {
+  // Values that are on their way to the device are overwritten here.
+  TESSERA_RETURN_IF_ERROR(backend_.Finish());
   TESSERA_ASSIGN_OR_RETURN(const ExchangeResult read, servers->Read(after, word, shown_));
   SendValues();
   // What was trained here and not sent is still in pulled_ where exchanges move a core, as nothing was

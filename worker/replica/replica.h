@@ -39,8 +39,8 @@ bool StepsColumns(const v1::Job& job, const Recipe& recipe, const InputRows& inp
 // values() and update() lie in the host's memory. Where the backend's is out of its reach, parameters,
 // gradient, state and pulled values live there all the same, and what is exchanged has a copy:
 //   gradient   comes layer by layer as the backward pass goes on
-//   delta      is formed on the device and comes parameter by parameter
-//   values     go there in AdoptValues
+//   delta      is formed on the device, and comes, layer by layer as the last step's backward pass goes on
+//   values     go there parameter by parameter, as they come from the servers
 // Where DeviceSides says so update(), or values(), are the device's arrays themselves, and no copy of all
 // entries crosses but in an evaluation.
 //
@@ -73,6 +73,7 @@ class Replica final : public Learner {
                                const TrainPoint& point) override;
   absl::Status FormUpdate() override;
   absl::Status AdoptValues() override;
+  ValueSink* value_sink() override { return sends_early_ ? &sender_ : nullptr; }
   absl::Status Recut(const SubnetPlace& place) override;
   absl::Status BeginTail() override;
   absl::StatusOr<PrivateState> private_state() override;
@@ -94,10 +95,39 @@ class Replica final : public Learner {
         backend_(*backend),
         averages_states_(!recipe.averaged_states.empty()),
         sides_(DeviceSidesOf(recipe, backend->memory())),
+        sends_early_(!backend->memory().host_addressable() && !sides_.values),
         rows_(job, input) {}
+  // The last local step: the optimizer's, and the delta behind it.
+  class LastStep final : public GradientWork {
+   public:
+    explicit LastStep(Replica* replica) : replica_(*replica) {}
+    void Queue(int i) override {
+      replica_.optimizer_->Queue(i);
+      replica_.FormDelta(i);
+    }
+
+   private:
+    Replica& replica_;
+  };
+  class Sender final : public ValueSink {
+   public:
+    explicit Sender(Replica* replica) : replica_(*replica) {}
+    void Take(size_t i) override {
+      replica_.SendValue(i);
+      replica_.sent_ = i + 1;
+    }
+
+   private:
+    Replica& replica_;
+  };
+
   absl::Status AddLocalOptimizer();
-  // shown_ to the device.
+  // Of parameter i and its averaged states: pulled_ becomes the change since the last pull, and comes to
+  // the host where it is sent from there.
+  void FormDelta(int i);
+  // shown_ to the device, and one of its arrays.
   void SendValues();
+  void SendValue(size_t i);
   // What deltas are formed from.
   void KeepPulled();
 
@@ -106,6 +136,7 @@ class Replica final : public Learner {
   Backend& backend_;
   const bool averages_states_;
   const DeviceSides sides_;
+  const bool sends_early_;
   std::unique_ptr<Network> network_;
   std::unique_ptr<LocalOptimizer> optimizer_;  // where the method steps locally
   uint64_t local_steps_ = 0;
@@ -120,6 +151,10 @@ class Replica final : public Learner {
   ParameterArrays values_;
   ParameterArrays shown_;  // the same entries in the host's memory
   ConstParameterArrays update_;
+  LastStep last_step_{this};
+  bool formed_ = false;  // the last step has formed the delta
+  Sender sender_{this};
+  size_t sent_ = 0;  // of shown_, so many have been sent as they came
   BatchRows rows_;
   MinibatchSteps steps_{&rows_};
 };

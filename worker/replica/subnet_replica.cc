@@ -102,9 +102,9 @@ absl::Status SubnetReplica::MakePulled() {
   if (pulled_.size() < next_plan_.parameter_floats) {
     pulled_ = Buffer<float>();
     const int64_t floats = next_plan_.parameter_floats;
-    TESSERA_ASSIGN_OR_RETURN(pulled_,
-                             sides_.values ? Buffer<float>::Create(backend_.memory(), floats)
-                                           : Buffer<float>::CreateHost(backend_.memory(), floats));
+    TESSERA_ASSIGN_OR_RETURN(pulled_, sides_.values
+                                          ? Buffer<float>::Create(backend_.memory(), floats)
+                                          : Buffer<float>::CreateHost(backend_.memory(), floats));
   } else if (sides_.values) {
     backend_.memory().Zero(pulled_.data(), pulled_.bytes());
   } else {
@@ -146,8 +146,9 @@ absl::Status SubnetReplica::MakeNetwork() {
 absl::Status SubnetReplica::FormUpdate() {
   sites_ = update_keys_.subnet->sites();
   trains_ = false;
-  if (!sides_.update) network_->FetchParameters();
-  return backend_.Finish();
+  if (!sides_.update && !fetched_) network_->FetchParameters();
+  fetched_ = false;
+  return sides_.update ? backend_.TakeFailure() : backend_.Finish();
 }
 
 absl::Status SubnetReplica::AdoptValues() {
@@ -187,8 +188,13 @@ absl::StatusOr<double> SubnetReplica::Train(const Dataset& data, absl::Span<cons
   Update update;
   update.number = ++local_steps_;
   update.rate = point.rate;
+  GradientWork* work = nullptr;
+  if (network_->takes_work()) {
+    work = point.last ? static_cast<GradientWork*>(&last_step_) : optimizer_.get();
+  }
+  fetched_ = work == &last_step_;
   return steps_.Run(network_.get(), optimizer_.get(), data, rows, point,
-                    {job_.seed(), point.step, rank_.value()}, update);
+                    {job_.seed(), point.step, rank_.value()}, update, work);
 }
 
 absl::StatusOr<ExchangeResult> SubnetReplica::BeginEvaluation(ParameterClient* servers,

@@ -81,6 +81,19 @@ class SubnetReplica final : public Learner {
                                absl::Span<const float> constants) override;
 
  private:
+  // The last local step: what it has trained comes as soon as it has.
+  class LastStep final : public GradientWork {
+   public:
+    explicit LastStep(SubnetReplica* replica) : replica_(*replica) {}
+    void Queue(int i) override {
+      replica_.optimizer_->Queue(i);
+      if (!replica_.sides_.update) replica_.network_->FetchParameter(i);
+    }
+
+   private:
+    SubnetReplica& replica_;
+  };
+
   SubnetReplica(const v1::Job& job, const Recipe& recipe, Rank rank, Backend* backend,
                 const InputRows& input, const SubnetMemory& memory);
   absl::Status MakeWhole();
@@ -117,6 +130,8 @@ class SubnetReplica final : public Learner {
   uint64_t local_steps_ = 0;
   ConstParameterArrays update_;
   bool trains_ = false;  // values were adopted since the last update
+  LastStep last_step_{this};
+  bool fetched_ = false;  // the last step has fetched what it has trained
 
   // Evaluation: either one.
   std::unique_ptr<Network> whole_;

@@ -46,6 +46,7 @@ class TailedReplica final : public Learner {
   }
   absl::Status FormUpdate() override { return now().FormUpdate(); }
   absl::Status AdoptValues() override;
+  ValueSink* value_sink() override { return next().value_sink(); }
   absl::Status Recut(const SubnetPlace& place) override { return next().Recut(place); }
   // kResourceExhausted: no memory
   absl::Status BeginTail() override;

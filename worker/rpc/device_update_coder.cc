@@ -76,10 +76,9 @@ absl::Status DeviceUpdateCoder::MakeRoom(const std::vector<CodedKeys>& keys) {
   return Grow(device_.memory(), /*on_host=*/false, end, &bytes_);
 }
 
-void DeviceUpdateCoder::FetchParts() {
-  for (const Part& part : parts_) {
-    device_.memory().Fetch(bytes_.data() + part.begin, part.size, host_bytes_.data() + part.begin);
-  }
+void DeviceUpdateCoder::FetchPart(size_t server) {
+  const Part& part = parts_[server];
+  device_.memory().Fetch(bytes_.data() + part.begin, part.size, host_bytes_.data() + part.begin);
 }
 
 absl::Status DeviceUpdateCoder::CodeDense() {
@@ -99,10 +98,11 @@ absl::Status DeviceUpdateCoder::CodeDense() {
           } else {
             device_.exchange().Encode(codec_, stretch, random, UpdateAt(slice), HeldAt(slice),
                                       bytes_.data() + at);
+            // Crosses while the next one is coded.
+            device_.memory().Fetch(bytes_.data() + at, stretch.bytes(), host_bytes_.data() + at);
           }
         });
   }
-  if (!as_they_lie) FetchParts();
   return device_.Finish();
 }
 
@@ -138,6 +138,7 @@ absl::Status DeviceUpdateCoder::CodeSparse() {
                                 holds_back ? lost_.data() : nullptr,
                                 bytes_.data() + parts_[s].begin);
     }
+    FetchPart(s);
     if (!holds_back) continue;
     // Of what is sent the codec's own losses stay.
     for (const Slice& slice : keys_->slices[s].slices) {
@@ -145,7 +146,6 @@ absl::Status DeviceUpdateCoder::CodeSparse() {
                                  HeldAt(slice));
     }
   }
-  if (codec_ != Codec() || holds_back) FetchParts();
   return device_.Finish();
 }
 

@@ -48,7 +48,8 @@ class DeviceUpdateCoder final : public PushCoder {
   absl::Status CodeSparse();
   absl::Status CodeThreshold();
   absl::Status MakeRoom(const std::vector<CodedKeys>& keys);
-  void FetchParts();
+  // What was coded for it comes to the host, while the next one's is coded.
+  void FetchPart(size_t server);
 
   const CodingOptions options_;
   Backend& device_;

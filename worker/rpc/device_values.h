@@ -25,7 +25,7 @@ class DeviceValues {
   //   kResourceExhausted  no memory
   absl::StatusOr<char*> Receive(size_t server, int64_t bytes);
 
-  // What Receive gave room for is there: the payload of `keys`. Queued, until Finish.
+  // What Receive gave room for is there: the payload of `keys`. Queued, and in use until Finish.
   absl::Status Write(size_t server, const CodedKeys& keys, const ShardSlices& slices,
                      const ParameterArrays& values);
   // The same where it has the entries of `sparse` alone; other values stay.

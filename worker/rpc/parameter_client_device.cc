@@ -1,4 +1,7 @@
 // The parameter client where values belong into a device's memory.
+#include <algorithm>
+#include <limits>
+
 #include "common/base/check.h"
 #include "worker/rpc/parameter_client_grpc.h"
 
@@ -6,6 +9,8 @@ namespace tessera {
 
 absl::Status ParameterClientGrpc::AddDevicePulls(const KeySet& keys,
                                                  const ParameterArrays& values) {
+  // What was received before may be on its way still.
+  TESSERA_RETURN_IF_ERROR(device_values_->Finish());
   device_pull_ = &keys;
   sparse_pull_ = keys.is_sparse() ? &keys : nullptr;
   pulled_arrays_ = &values;
@@ -37,20 +42,40 @@ absl::Status ParameterClientGrpc::AddDevicePulls(const KeySet& keys,
   return absl::OkStatus();
 }
 
-absl::Status ParameterClientGrpc::WriteDeviceValues() {
+absl::Status ParameterClientGrpc::WriteDeviceValues(size_t server) {
   const KeySet& keys = *device_pull_;
-  for (size_t part = 0; part < keys.slices.size(); ++part) {
-    const size_t s = replicated() ? options_.home : part;
-    if (s >= servers_.size() || !servers_[s].value_keys.has_value()) continue;
-    const CodedKeys& coded = *servers_[s].value_keys;
-    if (keys.is_sparse()) {
-      TESSERA_RETURN_IF_ERROR(device_values_->WriteSparse(s, coded, keys.slices[part],
-                                                          keys.sparse[part], *pulled_arrays_));
+  const size_t part = replicated() ? 0 : server;
+  const CodedKeys& coded = *servers_[server].value_keys;
+  if (keys.is_sparse()) {
+    return device_values_->WriteSparse(server, coded, keys.slices[part], keys.sparse[part],
+                                       *pulled_arrays_);
+  }
+  return device_values_->Write(server, coded, keys.slices[part], *pulled_arrays_);
+}
+
+void ParameterClientGrpc::WatchValues(ValueSink* sink, const KeySet& keys) {
+  const bool as_they_lie = options_.coding.codecs.pull == Codec() && device_pull_ == nullptr &&
+                           !keys.is_sparse() && !keys.subnet.has_value();
+  if (!as_they_lie) sink = nullptr;
+  int parameters = 0;
+  for (const ShardSlices& part : keys.slices) {
+    if (!part.slices.empty()) parameters = std::max(parameters, part.slices.back().parameter + 1);
+  }
+  watch_.Begin(sink, keys.slices, static_cast<size_t>(parameters));
+  written_.resize(keys.slices.size());
+}
+
+void ParameterClientGrpc::TellValues() {
+  for (const Task& task : tasks_) {
+    if (task.is_push) continue;
+    int64_t& written = written_[replicated() ? 0 : task.server];
+    if (task.done) {
+      written = std::numeric_limits<int64_t>::max();
     } else {
-      TESSERA_RETURN_IF_ERROR(device_values_->Write(s, coded, keys.slices[part], *pulled_arrays_));
+      written = task.call == nullptr ? 0 : task.pull->written();
     }
   }
-  return device_values_->Finish();
+  watch_.Tell(written_);
 }
 
 }  // namespace tessera

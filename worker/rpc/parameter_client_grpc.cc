@@ -132,6 +132,7 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::PushPull(const OutgoingPush&
   }
   AddPushes(update_keys);
   TESSERA_RETURN_IF_ERROR(AddPulls(value_keys, values));
+  WatchValues(push.sink, value_keys);
   absl::StatusOr<ExchangeResult> result = RunTasks();
   if (result.ok()) ++traffic_.exchanges;
   return result;
@@ -332,6 +333,7 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::RunTasks() {
       if (task.call != nullptr) any_running = true;
       if (!task.done) all_done = false;
     }
+    if (failed.ok() && watch_.is_on()) TellValues();
     if (all_done || (!failed.ok() && !any_running)) break;
     if (failed.ok() && away_.load(std::memory_order_acquire)) {
       // What has failed meanwhile is tried anew, for the whole time.
@@ -347,11 +349,10 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::RunTasks() {
   }
   tasks_.clear();
   const bool has_values = !answer_.needs_all && !answer_.recut.has_value() && !answer_.is_whole;
-  if (failed.ok() && device_pull_ != nullptr) {
-    if (has_values) failed = WriteDeviceValues();
-  } else if (failed.ok() && sparse_pull_ != nullptr && has_values) {
+  if (failed.ok() && device_pull_ == nullptr && sparse_pull_ != nullptr && has_values) {
     ScatterValues();
   }
+  watch_.End();
   sparse_push_ = nullptr;
   sparse_pull_ = nullptr;
   device_pull_ = nullptr;
@@ -398,7 +399,9 @@ absl::Time ParameterClientGrpc::StartDue(absl::Time now) {
       task.call = task.push.get();
       task.push->Start(server.stubs.front().get());
     } else {
+      watch_.Restart();
       task.pull = MakePull(&server);
+      if (watch_.is_on()) task.pull->TellWritten();
       task.call = task.pull.get();
       task.pull->Start(server.stubs.back().get());
     }
@@ -441,6 +444,9 @@ absl::Status ParameterClientGrpc::Collect(Task* task, absl::Time now) {
       if (task->pull->checkpoint_number() > answer_.checkpoint_number) {
         answer_.checkpoint_number = task->pull->checkpoint_number();
         answer_.checkpoint_step = task->pull->checkpoint_step();
+      }
+      if (device_pull_ != nullptr && task->pull->has_values()) {
+        return WriteDeviceValues(task->server);
       }
     }
     return absl::OkStatus();

@@ -40,6 +40,7 @@
 #include "worker/rpc/push_coder.h"
 #include "worker/rpc/replica_runs.h"
 #include "worker/rpc/server_call.h"
+#include "worker/rpc/value_watch.h"
 
 namespace tessera {
 
@@ -165,9 +166,13 @@ class ParameterClientGrpc final : public ParameterClient {
   bool reads_rows() const { return !fetches_.has_value() && request_.keys().has_rows(); }
   void AddPushes(const KeySet& keys);
   absl::Status AddPulls(const KeySet& keys, const ParameterArrays& values);
-  // Where values are the device's: the answers come to the host first.
+  // Where values are the device's: each answer comes to the host, and goes on from there while others
+  // are still coming.
   absl::Status AddDevicePulls(const KeySet& keys, const ParameterArrays& values);
-  absl::Status WriteDeviceValues();
+  absl::Status WriteDeviceValues(size_t server);
+  // Whoever sends values on to a device hears which are there.
+  void WatchValues(ValueSink* sink, const KeySet& keys);
+  void TellValues();
   void AddSparsePull(size_t server, const EntrySet& entries);
   // Puts the values that have come where they belong.
   void ScatterValues();
@@ -206,6 +211,8 @@ class ParameterClientGrpc final : public ParameterClient {
   const ParameterArrays* sparse_values_ = nullptr;
   const KeySet* device_pull_ = nullptr;  // of values that are the device's
   const ParameterArrays* pulled_arrays_ = nullptr;
+  ValueWatch watch_;
+  std::vector<int64_t> written_;        // what it is told
   std::optional<SubnetPlace> fetches_;  // pulls are of this subnet, or of all entries
   ExchangeResult answer_;  // without times
   absl::Time pushed_time_;

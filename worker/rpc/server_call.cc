@@ -93,16 +93,15 @@ absl::Status PushToServer::Conclude(absl::Status status) {
   return absl::OkStatus();
 }
 
-PullFromServer::PullFromServer(Wakeup* board, const v1::PullRequest& request,
-                               uint64_t layout_hash, ValueWriter values)
+PullFromServer::PullFromServer(Wakeup* board, const v1::PullRequest& request, uint64_t layout_hash,
+                               ValueWriter values)
     : ServerCall(board),
       layout_hash_(layout_hash),
       values_(std::move(values)),
       message_(WriteMessage(request)) {}
 
 PullFromServer::PullFromServer(Wakeup* board, const v1::SubnetRequest& request,
-                               const SubnetPlace& asked, uint64_t layout_hash,
-                               ValueWriter values)
+                               const SubnetPlace& asked, uint64_t layout_hash, ValueWriter values)
     : ServerCall(board),
       asked_(asked),
       layout_hash_(layout_hash),
@@ -126,6 +125,8 @@ void PullFromServer::OnReadDone(bool ok) {
   broken_ = TakeChunk();
   message_.Clear();
   if (!broken_.ok()) return context_->TryCancel();
+  written_.store(values_.bytes() - values_.left(), std::memory_order_release);
+  if (tells_written_) Moved();
   StartRead(&message_);
 }
 
@@ -146,9 +147,9 @@ absl::Status PullFromServer::TakeChunk() {
         ", want none"));
   }
   if (payload.size() > values_.left()) {
-    return absl::InternalError(absl::StrCat(
-        "pull: answer is at least ", values_.bytes() - values_.left() + payload.size(),
-        " bytes, want ", values_.bytes()));
+    return absl::InternalError(absl::StrCat("pull: answer is at least ",
+                                            values_.bytes() - values_.left() + payload.size(),
+                                            " bytes, want ", values_.bytes()));
   }
   payload_bytes_ += payload.size();
   wire_bytes_ += WireBytes(message_.Length());
@@ -195,8 +196,8 @@ absl::Status PullFromServer::Conclude(absl::Status status) {
     return status;
   }
   return absl::InternalError(absl::StrCat("pull: answer ended after ",
-                                          values_.bytes() - values_.left(), " of ",
-                                          values_.bytes(), " bytes"));
+                                          values_.bytes() - values_.left(), " of ", values_.bytes(),
+                                          " bytes"));
 }
 
 }  // namespace tessera

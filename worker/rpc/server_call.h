@@ -52,6 +52,7 @@ class ServerCall : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
  protected:
   // The call's status, now that gRPC's is known.
   virtual absl::Status Conclude(absl::Status status) = 0;
+  void Moved() { board_->Notify(); }
   void AddHolder() { holders_.fetch_add(1, std::memory_order_relaxed); }
   void DropHolder();
 
@@ -105,6 +106,12 @@ class PullFromServer final : public ServerCall {
   PullFromServer(Wakeup* board, const v1::SubnetRequest& request, const SubnetPlace& asked,
                  uint64_t layout_hash, ValueWriter values);
   void Start(grpc::GenericStub* stub);
+  // Before Start: the board is told of each piece of the answer, too.
+  void TellWritten() { tells_written_ = true; }
+  // Bytes of values that are where they belong. Any thread.
+  int64_t written() const { return written_.load(std::memory_order_acquire); }
+  // Of a successful answer: what was asked for came, and no word in its place.
+  bool has_values() const { return !recut_.has_value() && !is_whole_ && !needs_all_; }
   // Of a successful fetch: set where the caller's place is another than it asked for, and no value
   // came.
   const std::optional<SubnetPlace>& recut() const { return recut_; }
@@ -133,6 +140,8 @@ class PullFromServer final : public ServerCall {
   const std::optional<SubnetPlace> asked_;
   const uint64_t layout_hash_;
   ValueWriter values_;
+  bool tells_written_ = false;
+  std::atomic<int64_t> written_{0};
   grpc::ByteBuffer message_;
   bool has_header_ = false;
   std::optional<SubnetPlace> recut_;

@@ -24,6 +24,8 @@ struct TrainPoint {
   uint64_t step = 0;
   // What the learning rate of a local optimizer is multiplied by.
   float rate = 1;
+  // FormUpdate follows, so that its work may begin with this minibatch's.
+  bool last = false;
   // The rows of the minibatch after this one, where they are known: they may be made ready meanwhile.
   // Lives as long as the call.
   absl::Span<const uint32_t> next = {};
@@ -61,6 +63,9 @@ class Learner {
   virtual absl::Status FormUpdate() = 0;
   // values() have just been replaced by the servers'.
   virtual absl::Status AdoptValues() = 0;
+  // Whom an exchange tells of values() as they come; nullptr: AdoptValues is early enough. Between
+  // exchanges the same for as long as value_keys() stay dense, or a subnet's.
+  virtual ValueSink* value_sink() { return nullptr; }
   // The values to be pulled next are those of `place`, which is of the same round. Only where
   // value_keys() are a subnet's.
   //   kInvalidArgument    there is nothing to train at `place`

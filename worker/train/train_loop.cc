@@ -103,7 +103,7 @@ absl::Status TrainLoop::Run() {
   }
   int64_t interval = StepsUntilExchange();
   while (!stop_ && !stopping_ && !Finished()) {
-    TESSERA_RETURN_IF_ERROR(TrainStep());
+    TESSERA_RETURN_IF_ERROR(TrainStep(since_exchange_ + 1 >= interval || StepsLeft() == 1));
     if (since_exchange_ < interval && !Finished()) continue;
     TESSERA_RETURN_IF_ERROR(DoExchange());
     if (Finished()) {
@@ -206,7 +206,7 @@ int64_t TrainLoop::StepsUntilExchange() const {
   return budget > 0 ? budget : options_.recipe.local_steps;
 }
 
-absl::Status TrainLoop::TrainStep() {
+absl::Status TrainLoop::TrainStep(bool last) {
   if (work_ != TrainWork::kMinibatch) Begin(TrainWork::kMinibatch);
   Failpoint("worker.step");
   const uint64_t in_epoch = step_ - cut_.first_step;
@@ -218,7 +218,8 @@ absl::Status TrainLoop::TrainStep() {
   }
   const absl::Span<const uint32_t> rows = order_.Rows(in_epoch);
   const absl::Duration begin = options_.clock();
-  TESSERA_ASSIGN_OR_RETURN(last_loss_, learner_.Train(data_.train, rows, {step_, Rate(), next_rows_}));
+  TESSERA_ASSIGN_OR_RETURN(last_loss_,
+                           learner_.Train(data_.train, rows, {step_, Rate(), last, next_rows_}));
   speed_.Add(absl::ToDoubleSeconds(options_.clock() - begin));
   loss_sum_ += last_loss_;
   ++loss_count_;
@@ -271,6 +272,7 @@ absl::Status TrainLoop::DoExchange() {
                                                         : options_.recipe.payload;
   push.whole_next = pushes_subnet && !pulls_subnet;
   push.flush = options_.recipe.codecs.flush && (Finished() || Draining());
+  push.sink = learner_.value_sink();
   if (push.flush && learner_.exchange_keys() != nullptr) learner_.exchange_keys()->PushAll();
   // The last round's subnets go back, and no other is fetched.
   const bool no_more = pulls_subnet && Finished();

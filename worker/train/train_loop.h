@@ -75,7 +75,8 @@ class TrainLoop {
 
  private:
   absl::Status BeginEpoch();
-  absl::Status TrainStep();
+  // `last`: an exchange follows.
+  absl::Status TrainStep(bool last);
   absl::Status DoExchange();
   // Pulls again for as long as `pulled` says that the round is cut otherwise.
   absl::StatusOr<ExchangeResult> FollowCut(Exchange after, ExchangeResult pulled);

@@ -1,17 +1,20 @@
 #include "worker/rpc/parameter_client_grpc.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <functional>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <catch2/catch.hpp>
 #include <grpcpp/grpcpp.h>
 
 #include "absl/strings/match.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "common/consistency/barrier.h"
 #include "common/consistency/none.h"
@@ -371,6 +374,83 @@ TEST_CASE("both halves of an exchange are repeated after a passing error", "[rpc
   scripted.server.on_push = [](int, const std::string&) { return grpc::Status(); };
   REQUIRE(scripted.client->Push(Exchange(7), 1, scripted.client->dense_keys(), update).ok());
   CHECK(scripted.server.header.base_version() == 17);
+}
+
+// What was told, with the first value that was there then.
+class Told final : public ValueSink {
+ public:
+  explicit Told(const Replica* values) : values_(*values) {}
+  void Take(size_t parameter) override {
+    told.emplace_back(parameter, values_.data[parameter].front());
+    if (!first.HasBeenNotified()) first.Notify();
+  }
+  std::vector<std::pair<size_t, float>> told;
+  absl::Notification first;
+
+ private:
+  const Replica& values_;
+};
+
+TEST_CASE("pulled values are told of as they come, and again where a server is asked again",
+          "[rpc][client]") {
+  Scripted scripted;
+  Replica values(scripted.shape);
+  Told sink(&values);
+  bool told_early = false;
+  scripted.server.on_push = [](int, const std::string&) { return grpc::Status(); };
+  scripted.server.on_pull = [&](int call, grpc::ServerWriter<v1::Chunk>* writer) {
+    if (call == 2) {
+      writer->Write(scripted.Chunk(2, 20, true));
+      return grpc::Status();
+    }
+    // The weight and a part of the bias.
+    writer->Write(scripted.Chunk(1, 18, true));
+    told_early = sink.first.WaitForNotificationWithTimeout(absl::Seconds(20));
+    return grpc::Status(grpc::StatusCode::UNAVAILABLE, "not now");
+  };
+  OutgoingPush push{Exchange(1), 1};
+  push.sink = &sink;
+  const Replica update(scripted.shape, 3.0f);
+  REQUIRE(scripted.client
+              ->PushPull(push, scripted.client->dense_keys(), update, scripted.client->dense_keys(),
+                         values)
+              .status()
+              .message() == "");
+  CHECK(told_early);
+  CHECK(sink.told == std::vector<std::pair<size_t, float>>{{0, 1.0f}, {0, 2.0f}, {1, 2.0f}});
+}
+
+TEST_CASE("a parameter is told of when the last of its servers has sent it", "[rpc][client]") {
+  // Some servers own nothing of the bias, or nothing at all.
+  const int count = GENERATE(1, 3, 5, 40);
+  const ModelShape shape = TestShape(4, 700);
+  RunningServers servers(shape, count, None, 1);
+  const auto client = Client(OptionsFor(servers, 1));
+  Replica values(shape);
+  REQUIRE(client->Pull(Exchange(0), client->dense_keys(), values).ok());
+  for (uint64_t exchange = 1; exchange <= 3; ++exchange) {
+    const float want = values.data[1][0] + 1.0f;
+    for (auto& d : values.data) std::fill(d.begin(), d.end(), -77.0f);
+    struct Complete final : ValueSink {
+      explicit Complete(const Replica* values) : values(*values) {}
+      void Take(size_t p) override {
+        told.push_back(p);
+        for (const float x : values.data[p]) missing += x == -77.0f ? 1 : 0;
+      }
+      const Replica& values;
+      std::vector<size_t> told;
+      int missing = 0;
+    } sink(&values);
+    OutgoingPush push{Exchange(exchange), 1};
+    push.sink = &sink;
+    REQUIRE(client
+                ->PushPull(push, client->dense_keys(), Replica(shape, 1.0f), client->dense_keys(),
+                           values)
+                .ok());
+    CHECK(sink.told == std::vector<size_t>{0, 1});
+    CHECK(sink.missing == 0);
+    CHECK(values.data[1][0] == want);
+  }
 }
 
 TEST_CASE("an answer that is not what was asked for is refused", "[rpc][client]") {

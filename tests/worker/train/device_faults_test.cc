@@ -75,6 +75,59 @@ TEST_CASE("steps are repeated from records where the GPU takes them, and are the
   CHECK(losses[0] == losses[1]);
 }
 
+TEST_CASE("dropout is repeated from records, and draws anew each time", "[device][fault]") {
+  const std::string method =
+      GENERATE("method={data_parallel: {}}", "method={local_sgd: {local_steps: 3}}");
+  const v1::Job job =
+      LocalJob({method, "train.steps=40",
+                "model.layers=[linear: {units: 20}, relu: {}, dropout: {probability: 0.3}, "
+                "linear: {units: 10}]"},
+               2, 1);
+  const Datasets data = DataOf(job);
+  std::vector<std::vector<double>> losses;
+  for (const bool records : {true, false}) {
+    cuda::Faults().records_nothing = !records;
+    cuda::Faults().replays = 0;
+    InProcessServers cluster(job, *RecipeFor(job), 2, 1);
+    const auto workers = Train(job, &data, &cluster, 1, OnDevice);
+    // All but the first two uses of each of three places, forward and backward.
+    if (records) CHECK(cuda::Faults().replays >= 60);
+    losses.push_back(workers[0]->coordination.losses);
+  }
+  cuda::Faults().records_nothing = false;
+  CHECK(losses[0] == losses[1]);
+  InProcessServers cluster(job, *RecipeFor(job), 2, 1);
+  const auto workers = Train(job, &data, &cluster, 1, OnCpu);
+  const std::vector<double>& want = workers[0]->coordination.losses;
+  REQUIRE(losses[0].size() == want.size());
+  for (size_t step = 0; step < want.size(); ++step) {
+    CHECK(losses[0][step] == Approx(want[step]).epsilon(1e-3));
+  }
+}
+
+TEST_CASE("where an exchange follows, the last step leaves nothing to compute for it",
+          "[device][fault]") {
+  const std::string method = GENERATE("method={local_sgd: {local_steps: 7}}",
+                                      "method={local_sgd: {local_steps: 7, average_state: true}}",
+                                      "method={ist: {local_steps: 7}}");
+  const bool last = GENERATE(true, false);
+  CAPTURE(method, last);
+  const v1::Job job =
+      LocalJob({method, kTwoHidden, "train.optimizer.sgd.momentum=0.9", "cluster.workers=1"}, 2, 1);
+  const Datasets data = DataOf(job);
+  const std::unique_ptr<Backend> backend = OnDevice();
+  const auto learner = *MakeReplica(job, *RecipeFor(job), Rank(0), Exchange(1), backend.get(), {});
+  REQUIRE(learner->AdoptValues().ok());
+  const std::vector<uint32_t> rows = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+  REQUIRE(learner->Train(data.train, rows, {0, 1.0f, last, {}}).ok());
+  REQUIRE(backend->Finish().ok());
+  cuda::Faults().launches_left = 0;
+  const absl::Status formed = learner->FormUpdate();
+  cuda::Faults().launches_left = -1;
+  // Deltas are a kernel's; a subnet is sent as it is.
+  CHECK(formed.ok() == (last || method == "method={ist: {local_steps: 7}}"));
+}
+
 TEST_CASE("a model that does not fit the GPU is a status, however much is missing",
           "[device][fault]") {
   const std::string method =

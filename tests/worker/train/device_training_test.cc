@@ -91,6 +91,19 @@ TEST_CASE("a job on the whole model learns on a GPU as it does on the CPU", "[de
   CheckSame(LocalJob({method, model, optimizer, "train.steps=50"}, 2, workers), 2, workers);
 }
 
+TEST_CASE("a job with dropout drops the same on a GPU as on the CPU, step after step",
+          "[device][train]") {
+  const std::string method =
+      GENERATE("method={data_parallel: {}}", "method={local_sgd: {local_steps: 7}}");
+  CAPTURE(method);
+  CheckSame(LocalJob({method, kMomentum, "train.steps=50",
+                      "model.layers=[linear: {units: 61}, batch_norm: {}, relu: {}, "
+                      "dropout: {probability: 0.2}, linear: {units: 50}, relu: {}, "
+                      "dropout: {probability: 0.4}, linear: {units: 10}]"},
+                     2, 2),
+            2, 2);
+}
+
 TEST_CASE("subnets are cut, moved and learned on a GPU as on the CPU", "[device][train]") {
   const int workers = GENERATE(1, 3);
   const std::string model = GENERATE(kNormed, kMixed);
