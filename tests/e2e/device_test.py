@@ -25,6 +25,8 @@ class Device(Test):
     def test_every_kind_of_exchange_moves_and_learns_what_it_does_on_the_cpu(self):
         sizes = {"units": 200, "batch": 16, "rate": 0.1}
         jobs = {
+            "as it is": digits(method={"local_sgd": {"local_steps": 4}}, steps=120, **sizes),
+            "subnets as they are": digits(method={"ist": {"local_steps": 5}}, steps=160, **sizes),
             "quantised": digits(method={"quant_dp": {}}, steps=120, **sizes),
             "int8 with feedback": dict(digits(method={"local_sgd": {"local_steps": 4}}, steps=120, **sizes),
                                        codec={"push": "int8", "error_feedback": True, "pull": "f16"}),

@@ -75,7 +75,7 @@ absl::Status LocalOptimizer::Step(const Update& update) {
 
 absl::Status LocalOptimizer::Reset() {
   for (const Buffer<float>& state : states_) backend_.memory().Zero(state.data(), state.bytes());
-  return backend_.Finish();
+  return backend_.TakeFailure();
 }
 
 std::vector<absl::Span<float>> LocalOptimizer::states() const {

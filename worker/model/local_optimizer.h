@@ -48,7 +48,7 @@ class LocalOptimizer final : public GradientWork {
   // What follows is of this update. Queued.
   void Begin(const Update& update);
   void Queue(int i) override;
-  // The state becomes zero, as it was made.
+  // The state becomes zero, as it was made. Queued.
   absl::Status Reset();
 
   // One view per state, in the order of StateNames, laid out as Network::parameters(). Between

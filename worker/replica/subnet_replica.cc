@@ -99,6 +99,8 @@ absl::Status SubnetReplica::Expect(const SubnetPlace& place) {
 }
 
 absl::Status SubnetReplica::MakePulled() {
+  // What is there may be on its way still.
+  TESSERA_RETURN_IF_ERROR(backend_.Finish());
   if (pulled_.size() < next_plan_.parameter_floats) {
     pulled_ = Buffer<float>();
     const int64_t floats = next_plan_.parameter_floats;
@@ -151,22 +153,34 @@ absl::Status SubnetReplica::FormUpdate() {
   return sides_.update ? backend_.TakeFailure() : backend_.Finish();
 }
 
+bool SubnetReplica::FitsNext() const {
+  return network_ != nullptr && SameSizes(network_->shape(), next_plan_.shape);
+}
+
+void SubnetReplica::SendValue(size_t i) {
+  const int64_t bytes = static_cast<int64_t>(values_[i].size() * sizeof(float));
+  backend_.memory().Send(values_[i].data(), bytes,
+                         network_->device_parameters() + next_plan_.parameter_offsets[i]);
+}
+
 absl::Status SubnetReplica::AdoptValues() {
   sites_ = (update_keys_.subnet.has_value() ? update_keys_ : value_keys_).subnet->sites();
-  if (network_ == nullptr || !SameSizes(network_->shape(), next_plan_.shape)) {
+  if (!FitsNext()) {
+    TESSERA_CHECK(sent_ == 0);
     TESSERA_RETURN_IF_ERROR(MakeNetwork());
   } else {
     TESSERA_RETURN_IF_ERROR(optimizer_->Reset());
   }
-  const int64_t bytes = next_plan_.parameter_floats * static_cast<int64_t>(sizeof(float));
   if (memory_.pulls_apart && sides_.values) {
+    const int64_t bytes = next_plan_.parameter_floats * static_cast<int64_t>(sizeof(float));
     backend_.memory().Copy(pulled_.data(), bytes, network_->device_parameters());
   } else if (memory_.pulls_apart) {
-    backend_.memory().Send(pulled_.data(), bytes, network_->device_parameters());
+    for (size_t i = sent_; i < values_.size(); ++i) SendValue(i);
   } else if (!sides_.values) {
     network_->SendParameters();
   }
-  TESSERA_RETURN_IF_ERROR(backend_.Finish());
+  sent_ = 0;
+  TESSERA_RETURN_IF_ERROR(backend_.TakeFailure());
   local_steps_ = 0;
   trains_ = true;
   update_keys_ = value_keys_;
@@ -175,6 +189,7 @@ absl::Status SubnetReplica::AdoptValues() {
 
 absl::Status SubnetReplica::Recut(const SubnetPlace& place) {
   TESSERA_CHECK(place.round == value_keys_.subnet->round);
+  sent_ = 0;
   return Expect(place);
 }
 

@@ -68,6 +68,8 @@ class SubnetReplica final : public Learner {
                                const TrainPoint& point) override;
   absl::Status FormUpdate() override;
   absl::Status AdoptValues() override;
+  // While the next round's subnet has this one's sizes: what is trained has gone by then.
+  ValueSink* value_sink() override { return sends_early() && FitsNext() ? &sender_ : nullptr; }
   absl::Status Recut(const SubnetPlace& place) override;
   absl::Status BeginTail() override;
 
@@ -94,8 +96,27 @@ class SubnetReplica final : public Learner {
     SubnetReplica& replica_;
   };
 
+  class Sender final : public ValueSink {
+   public:
+    explicit Sender(SubnetReplica* replica) : replica_(*replica) {}
+    void Take(size_t i) override {
+      replica_.SendValue(i);
+      replica_.sent_ = i + 1;
+    }
+
+   private:
+    SubnetReplica& replica_;
+  };
+
   SubnetReplica(const v1::Job& job, const Recipe& recipe, Rank rank, Backend* backend,
                 const InputRows& input, const SubnetMemory& memory);
+  bool sends_early() const {
+    return memory_.pulls_apart && !sides_.values && !backend_.memory().host_addressable();
+  }
+  // The network has the sizes of the next round's.
+  bool FitsNext() const;
+  // values()[i] to where the network has it.
+  void SendValue(size_t i);
   absl::Status MakeWhole();
   // The next round's keys and arrays.
   absl::Status Expect(const SubnetPlace& place);
@@ -122,6 +143,8 @@ class SubnetReplica final : public Learner {
   Buffer<float> pulled_;  // where it is apart, on the side of its values: as Network::parameters()
                           // of next_plan_, or longer
   ParameterArrays values_;
+  Sender sender_{this};
+  size_t sent_ = 0;  // of values_, so many have gone to the network as they came
 
   // This round. Where values are pulled apart, no network before the first have come.
   KeySet update_keys_;

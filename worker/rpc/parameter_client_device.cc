@@ -10,7 +10,10 @@ namespace tessera {
 absl::Status ParameterClientGrpc::AddDevicePulls(const KeySet& keys,
                                                  const ParameterArrays& values) {
   // What was received before may be on its way still.
-  TESSERA_RETURN_IF_ERROR(device_values_->Finish());
+  if (absl::Status status = device_values_->Finish(); !status.ok()) {
+    tasks_.clear();
+    return status;
+  }
   device_pull_ = &keys;
   sparse_pull_ = keys.is_sparse() ? &keys : nullptr;
   pulled_arrays_ = &values;
@@ -54,15 +57,15 @@ absl::Status ParameterClientGrpc::WriteDeviceValues(size_t server) {
 }
 
 void ParameterClientGrpc::WatchValues(ValueSink* sink, const KeySet& keys) {
-  const bool as_they_lie = options_.coding.codecs.pull == Codec() && device_pull_ == nullptr &&
-                           !keys.is_sparse() && !keys.subnet.has_value();
+  const bool as_they_lie =
+      options_.coding.codecs.pull == Codec() && device_pull_ == nullptr && !keys.is_sparse();
   if (!as_they_lie) sink = nullptr;
   int parameters = 0;
   for (const ShardSlices& part : keys.slices) {
     if (!part.slices.empty()) parameters = std::max(parameters, part.slices.back().parameter + 1);
   }
   watch_.Begin(sink, keys.slices, static_cast<size_t>(parameters));
-  written_.resize(keys.slices.size());
+  written_.assign(keys.slices.size(), 0);
 }
 
 void ParameterClientGrpc::TellValues() {

@@ -1,5 +1,6 @@
 // Fetches and returns of subnets over gRPC: against real servers, and against one whose answers a test
 // chooses.
+#include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <cstring>
@@ -98,6 +99,23 @@ float InitialEntry(const ModelShape& shape, int p, int64_t row, int64_t column) 
   return values[column];
 }
 
+constexpr float kMissing = -77.0f;
+
+// Is told of parameters in their order, and finds each complete.
+class Complete final : public ValueSink {
+ public:
+  explicit Complete(const Site* site) : site_(*site) {}
+  void Take(size_t p) override {
+    missing += p == told++ ? 0 : 1;
+    for (const float x : site_.data[p]) missing += x == kMissing ? 1 : 0;
+  }
+  size_t told = 0;
+  int missing = 0;
+
+ private:
+  const Site& site_;
+};
+
 TEST_CASE("subnets come straight into their arrays and go back to where they came from",
           "[rpc][client][subnet]") {
   const int servers = GENERATE(1, 2, 7);
@@ -126,9 +144,14 @@ TEST_CASE("subnets come straight into their arrays and go back to where they cam
         }
         Site next = all.At(Place(round + 1, w, 2));
         bytes[w][round + 1] = next.bytes();
-        const auto result = client->PushPull({Exchange(round), 10}, now.keys, now.update(),
-                                             next.keys, next.arrays());
+        for (auto& values : next.data) std::fill(values.begin(), values.end(), kMissing);
+        Complete sink(&next);
+        OutgoingPush push{Exchange(round), 10};
+        push.sink = &sink;
+        const auto result =
+            client->PushPull(push, now.keys, now.update(), next.keys, next.arrays());
         if (!result.ok() || result->recut.has_value()) ++failures;
+        if (sink.missing > 0 || sink.told != next.data.size()) ++failures;
         now = std::move(next);
       }
       traffic[w] = client->traffic();

@@ -161,7 +161,7 @@ class InProcessClient final : public ParameterClient {
     }
     ++traffic_.exchanges;
     // As if a server had to be asked again in between: what was there first is not what counts.
-    const size_t early = note.sink != nullptr && !value_keys.subnet.has_value() ? values.size() : 0;
+    const size_t early = note.sink != nullptr && !value_keys.waits_only ? values.size() : 0;
     for (size_t p = 0; p < early; ++p) {
       std::fill(values[p].begin(), values[p].end(), 17.0f);
       note.sink->Take(p);
