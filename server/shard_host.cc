@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/log.h"
+#include "common/base/steady_clock.h"
 
 namespace tessera {
 namespace {
@@ -249,6 +250,7 @@ void ShardHost::Feed(const v1::ShardOrder& order, Led* led) {
   options.header.set_layout_hash(options_.layout_hash);
   options.shard = led->shard.get();
   options.queue_bytes_max = 2 * led->shard->slices().bytes() + kQueueBytes;
+  options.silence_max = options_.lease_timeout;
   options.on_change = [bell = bell_] {
     absl::MutexLock lock(&bell->mutex);
     if (bell->link != nullptr) bell->link->SaySoon();
@@ -261,7 +263,9 @@ v1::HostMessage ShardHost::Message() {
   v1::HostMessage message;
   absl::MutexLock lock(&mutex_);
   for (const auto& [rank, led] : led_) {
-    if (led.replicator != nullptr) *message.add_leads() = led.replicator->report();
+    if (led.replicator == nullptr) continue;
+    led.replicator->CheckProgress(SteadyNow());
+    *message.add_leads() = led.replicator->report();
   }
   for (const auto& [shard, term] : followed_) {
     v1::ShardOrder& follows = *message.add_follows();

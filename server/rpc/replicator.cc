@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
+#include "common/base/steady_clock.h"
 #include "common/rpc/borrowed_slice.h"
 #include "common/rpc/chunk.h"
 #include "common/rpc/status.h"
@@ -91,6 +92,17 @@ void Replicator::End() {
   BreakLocked("it was ended");
 }
 
+void Replicator::CheckProgress(absl::Time now) {
+  absl::MutexLock lock(&mutex_);
+  const absl::Duration pause = now - std::exchange(checked_, now);
+  if (pause > options_.silence_max / 2) moved_ = now;
+  if (ended_ || !IsOwed() || now - moved_ <= options_.silence_max) return;
+  const std::string why =
+      absl::StrCat("the standby has not answered for ",
+                   absl::FormatDuration(absl::Trunc(now - moved_, absl::Milliseconds(1))));
+  BreakLocked(why);
+}
+
 v1::LeaderReport Replicator::report() const {
   absl::MutexLock lock(&mutex_);
   return report_;
@@ -101,6 +113,7 @@ void Replicator::Begin(bool copies) {
   if (ended_) return;
   header_ = options_.header;
   header_->set_copies(copies);
+  moved_ = SteadyNow();
   stub_ = std::make_unique<grpc::GenericStub>(OpenChannel(options_.address));
   call_ = std::make_shared<Call>(shared_from_this());
   call_->Start(stub_.get());
@@ -118,6 +131,8 @@ void Replicator::Add(uint64_t position, Version version, ShardEvent event) {
   const bool is_too_much =
       queued_bytes_ > 0 && queued_bytes_ + queued.payload.size() > options_.queue_bytes_max;
   if (is_too_much && !queued.entry.has_image()) return BreakLocked("the standby is too slow");
+  if (!IsOwed()) moved_ = SteadyNow();
+  added_ = position;
   queued_bytes_ += queued.payload.size();
   queue_.push_back(std::move(queued));
   if (!writing_) WriteNext();
@@ -157,12 +172,16 @@ void Replicator::BreakLocked(const std::string& why) {
 void Replicator::OnAck(uint64_t position) {
   absl::MutexLock lock(&mutex_);
   if (ended_) return;
+  has_answered_ = true;
+  acknowledged_ = position;
+  moved_ = SteadyNow();
   options_.shard->OnAcknowledged(shared_from_this(), position);
 }
 
 void Replicator::OnWritten(bool ok) {
   absl::MutexLock lock(&mutex_);
   writing_ = false;
+  if (ok) moved_ = SteadyNow();
   if (ok) WriteNext();  // Otherwise the read that fails tells.
 }
 

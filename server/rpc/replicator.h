@@ -1,7 +1,7 @@
 // Sends what a leading shard does to its standby, in one stream (proto/replication.proto).
 //
-// Values go from where they lie. A stream that has ended is not made anew: what the standby has by then
-// only the coordinator knows, and it orders another one.
+// Values go from where they lie. A stream that has ended, or stands still, is not made anew: what the standby
+// has by then only the coordinator knows, and it orders another one.
 #ifndef TESSERA_SERVER_RPC_REPLICATOR_H_
 #define TESSERA_SERVER_RPC_REPLICATOR_H_
 
@@ -18,6 +18,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "proto/replication.pb.h"
 #include "server/shard/log_sink.h"
 #include "server/shard/shard_thread.h"
@@ -34,6 +35,8 @@ class Replicator final : public LogSink, public std::enable_shared_from_this<Rep
     ShardThread* shard = nullptr;
     // Of values that wait to be sent; past that the standby is too slow.
     int64_t queue_bytes_max = 0;
+    // For so long the standby may take nothing of what is there for it, and say nothing.
+    absl::Duration silence_max = absl::InfiniteDuration();
     // Something of report() has changed. Any thread.
     std::function<void()> on_change;
   };
@@ -44,6 +47,10 @@ class Replicator final : public LogSink, public std::enable_shared_from_this<Rep
   void Start();
   // Nothing is sent, and the shard is told nothing, afterwards.
   void End();
+  // Gives a standby up that has stood still for too long: the network between may carry nothing although
+  // the coordinator hears both. Every now and then, before report(); after a pause of half that time this
+  // process may have stood still itself, and the standby has its time anew.
+  void CheckProgress(absl::Time now);
   v1::LeaderReport report() const;
   uint64_t term() const { return options_.header.term(); }
 
@@ -64,6 +71,9 @@ class Replicator final : public LogSink, public std::enable_shared_from_this<Rep
   // The call's: what is to be written next; false: nothing yet.
   bool NextMessage(grpc::ByteBuffer* message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsOwed() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return call_ != nullptr && (!has_answered_ || acknowledged_ < added_);
+  }
   void OnWritten(bool ok);
   void OnAck(uint64_t position);
   void OnEnded(const std::string& why);
@@ -81,6 +91,12 @@ class Replicator final : public LogSink, public std::enable_shared_from_this<Rep
   std::shared_ptr<const Payload> sending_ ABSL_GUARDED_BY(mutex_);  // of the entry that was sent
   size_t piece_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t offset_ ABSL_GUARDED_BY(mutex_) = 0;  // in that piece
+  bool has_answered_ ABSL_GUARDED_BY(mutex_) = false;
+  uint64_t added_ ABSL_GUARDED_BY(mutex_) = 0;         // positions
+  uint64_t acknowledged_ ABSL_GUARDED_BY(mutex_) = 0;  // so
+  // When it last took or said something, or began to owe an answer.
+  absl::Time moved_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
+  absl::Time checked_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   v1::LeaderReport report_ ABSL_GUARDED_BY(mutex_);
 };
 
