@@ -69,6 +69,7 @@ void Coordinator::Detach(ShardId server, uint64_t life, absl::Time now) {
 }
 
 void Coordinator::OnShardMessage(ShardId server, const v1::ShardMessage& message, absl::Time now) {
+  if (!membership_.Hears(server)) return;
   membership_.OnShardMessage(server, message, now);
   if (message.has_part()) checkpoints_.OnPart(server, message.part(), now);
   if (cores_ && message.has_core_report()) {

@@ -127,6 +127,8 @@ class Membership {
   // nullptr: the job keeps none.
   ShardOwners* owners() { return owners_ ? &*owners_ : nullptr; }
   const ShardOwners* owners() const { return owners_ ? &*owners_ : nullptr; }
+  // False: whoever speaks for the shard was given up, and has yet to hear of it.
+  bool Hears(ShardId shard) const { return !owners_ || servers_.at(shard).attached; }
   // Does what follows from lost leaders. Those of shards that were taken over are what it returns.
   std::vector<ShardId> FollowLosses(absl::Time now);
   // A standby is ready: the job may begin.

@@ -167,5 +167,67 @@ TEST_CASE("changes are counted on when a job goes back and selects its core anew
   CHECK(control.coordinator->changes() > before);
 }
 
+// The process of server `rank`, which leads its shard and follows the other one.
+void AttachHost(ControlFixture* control, uint32_t rank, uint64_t life) {
+  v1::HostHello hello;
+  hello.set_rank(rank);
+  hello.set_life(life);
+  hello.set_job_digest("d1");
+  hello.set_layout_hash(77);
+  hello.set_address(control->servers[rank].hello.address());
+  REQUIRE(control->coordinator->AttachHost(hello, control->now).ok());
+}
+
+// What a host says of the shard that it leads.
+void SayOfStandbys(ControlFixture* control, uint32_t host, bool in_sync) {
+  v1::HostMessage message;
+  v1::LeaderReport& report = *message.add_leads();
+  report.set_shard(host);
+  report.set_term(control->coordinator->membership().owners()->shards()[host].term);
+  report.set_in_sync(in_sync);
+  if (!in_sync) report.set_broken("its stream ended");
+  control->coordinator->OnHostMessage(host, message, control->now);
+}
+
+void AttachLeader(ControlFixture* control, int rank) {
+  control->servers[rank].hello.set_lead_term(
+      control->coordinator->membership().owners()->shards()[rank].lead_term);
+  REQUIRE(control->Attach(rank).ok());
+}
+
+TEST_CASE("a leader that was given up is not taken back when it wakes: its shard is lost",
+          "[rejoin][standby]") {
+  JobFacts facts = Facts();
+  facts.standbys = true;
+  ControlFixture control(facts);
+  for (uint32_t host : {0, 1}) AttachHost(&control, host, 10 + host);
+  for (uint32_t host : {0, 1}) SayOfStandbys(&control, host, true);
+  for (int rank : {0, 1}) AttachLeader(&control, rank);
+  control.Start(2);
+  MakeCheckpoint(&control);
+  // Shard 1 is without a standby when its leader freezes.
+  SayOfStandbys(&control, 1, false);
+  v1::ShardMessage alive;
+  alive.mutable_counters();
+  for (int i = 0; i < 12; ++i) {
+    control.coordinator->OnHostMessage(0, v1::HostMessage(), control.now);
+    control.coordinator->OnShardMessage(ShardId(0), alive, control.now);
+    for (const uint64_t member : {1, 2}) REQUIRE(control.Renew(member).ok());
+    control.Tick(control.coordinator->facts().lease_timeout / 10);
+  }
+  REQUIRE(control.Renew(1)->paused());
+  // It wakes, and says more on its connection before it is told.
+  control.coordinator->OnShardMessage(ShardId(1), alive, control.now);
+  CHECK(control.Renew(1)->paused());
+  CHECK(Words(control.coordinator->Status(control.now).waiting_for()) == "server 1");
+
+  AttachHost(&control, 1, 4711);
+  control.servers[1].hello.set_life(4711);
+  AttachLeader(&control, 1);
+  control.StepAll();
+  CHECK(control.coordinator->Status(control.now).checkpoint().rollbacks() == 1);
+  CHECK(control.servers[1].restore.step() == 10);
+}
+
 }  // namespace
 }  // namespace tessera
