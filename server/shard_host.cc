@@ -88,10 +88,12 @@ void ShardHost::Disconnect() {
   host_link.reset();
   links.clear();
   absl::MutexLock lock(&mutex_);
+  // What waits for a standby is not said: that may lead by now, without it.
+  const absl::Status gone = absl::UnavailableError("the server ends, and another may lead its shard");
   for (auto& [rank, led] : led_) {
     led.copier.reset();
     if (led.replicator != nullptr) led.replicator->End();
-    led.shard->SetStandby(nullptr);
+    led.shard->Abdicate(gone);
   }
 }
 

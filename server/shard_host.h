@@ -65,7 +65,7 @@ class ShardHost {
   std::vector<grpc::Service*> services();
   // The server is reached at `address` from now on.
   void Start(const std::string& coordinator, const std::string& address);
-  // Nothing is said or heard afterwards; calls are still answered.
+  // Nothing is said or heard afterwards; calls are still answered, but for what a standby has yet to get.
   void Disconnect();
 
   // As AttachLink's, of the server's own shard.

@@ -91,7 +91,9 @@ absl::Status PullCall::AskAll(const grpc::ByteBuffer& bytes) {
   const std::shared_ptr<PullCall> self = shared_from_this();
   if (outside_exchange_) {
     plane_->shard().ReadOutside(member, Exchange(request.after_exchange()), word,
-                                [self](ReadResult result) { self->Answer(std::move(result)); });
+                                [self](absl::StatusOr<ReadResult> result) {
+                                  self->Answer(std::move(result));
+                                });
     return absl::OkStatus();
   }
   CancelWhenGone(plane_->shard().Read(

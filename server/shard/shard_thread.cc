@@ -171,7 +171,10 @@ uint64_t ShardThread::Park(MemberId member, Exchange after, RestWord word,
       return true;
     }
     if (!result->has_value()) return false;
-    gate_.SayTo(member, after, [done, answer = **std::move(result)] { done(answer); });
+    gate_.SayTo(member, after, [done, answer = **std::move(result)](const absl::Status& status) {
+      if (!status.ok()) return done(status);
+      done(answer);
+    });
     return true;
   };
   uint64_t id = 0;
@@ -246,11 +249,14 @@ void ShardThread::CancelRead(uint64_t read) {
 }
 
 void ShardThread::ReadOutside(MemberId member, Exchange after, RestWord word,
-                              std::function<void(ReadResult)> done) {
+                              std::function<void(absl::StatusOr<ReadResult>)> done) {
   Post([this, member, after, word, done = std::move(done)] {
     Rest(member, after, word);
     shard_->FoldAccepted(SteadyNow());
-    gate_.Say([done, read = shard_->ReadNow()] { done(read); });
+    gate_.Say([done, read = shard_->ReadNow()](const absl::Status& status) {
+      if (!status.ok()) return done(status);
+      done(read);
+    });
   });
 }
 
@@ -328,6 +334,10 @@ void ShardThread::SetStandby(std::shared_ptr<LogSink> sink) {
     if (sink == nullptr) return gate_.Detach();
     gate_.Attach(std::move(sink));
   });
+}
+
+void ShardThread::Abdicate(const absl::Status& why) {
+  Post([this, why] { gate_.Abdicate(why); });
 }
 
 void ShardThread::OnAcknowledged(std::shared_ptr<LogSink> from, uint64_t position) {

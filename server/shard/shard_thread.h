@@ -55,7 +55,7 @@ class ShardThread {
   // Forgets a waiting read, whose client has gone; its callback gets kCancelled.
   void CancelRead(uint64_t read);
   void ReadOutside(MemberId member, Exchange after, RestWord word,
-                   std::function<void(ReadResult)> done);
+                   std::function<void(absl::StatusOr<ReadResult>)> done);
 
   // --- replicas: as Shard's ---
 
@@ -79,6 +79,8 @@ class ShardThread {
   // Events go to `sink` from now on, and answers wait for it; nullptr: to nobody.
   void SetStandby(std::shared_ptr<LogSink> sink);
   void OnAcknowledged(std::shared_ptr<LogSink> from, uint64_t position);
+  // As StandbyGate's.
+  void Abdicate(const absl::Status& why);
 
   // Counters, and for whom the shard waits.
   struct View {

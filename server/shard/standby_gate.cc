@@ -95,22 +95,24 @@ void StandbyGate::Settle(bool worked, absl::Time now) {
       continue;
     }
     Say([this, member = pushes_[i].member, exchange = pushes_[i].exchange,
-         answer = std::move(pushes_[i].answer)] {
+         answer = std::move(pushes_[i].answer)](const absl::Status& status) {
       if (unsaid_[member] == exchange) unsaid_.erase(member);
-      answer(absl::OkStatus());
+      answer(status);
     });
     pushes_.erase(pushes_.begin() + static_cast<int64_t>(i));
   }
 }
 
-void StandbyGate::Say(std::function<void()> answer) {
-  if (!waits() || acknowledged_ >= position_) return answer();
+void StandbyGate::Say(std::function<void(absl::Status)> answer) {
+  if (!waits() || acknowledged_ >= position_) return answer(absl::OkStatus());
+  if (!abdicated_.ok()) return answer(abdicated_);
   waiting_.push_back({position_, std::move(answer)});
 }
 
-void StandbyGate::SayTo(MemberId member, Exchange after, std::function<void()> answer) {
+void StandbyGate::SayTo(MemberId member, Exchange after,
+                        std::function<void(absl::Status)> answer) {
   const auto unsaid = unsaid_.find(member);
-  if (unsaid != unsaid_.end() && unsaid->second == after) return answer();
+  if (unsaid != unsaid_.end() && unsaid->second == after) return answer(absl::OkStatus());
   Say(std::move(answer));
 }
 
@@ -121,11 +123,12 @@ void StandbyGate::SayAccepted(MemberId member, Exchange exchange,
     return answer(absl::OkStatus());
   }
   if (combines_ && !shard_->IsOver(exchange)) {
+    if (!abdicated_.ok()) return answer(abdicated_);
     unsaid_[member] = exchange;
     pushes_.push_back({member, exchange, std::move(answer)});
     return;
   }
-  Say([answer = std::move(answer)] { answer(absl::OkStatus()); });
+  Say(std::move(answer));
 }
 
 void StandbyGate::OnMembers() {
@@ -144,9 +147,9 @@ void StandbyGate::OnMembers() {
 
 void StandbyGate::Release() {
   while (!waiting_.empty() && (!waits() || waiting_.front().position <= acknowledged_)) {
-    const std::function<void()> answer = std::move(waiting_.front().answer);
+    const auto answer = std::move(waiting_.front().answer);
     waiting_.pop_front();
-    answer();
+    answer(absl::OkStatus());
   }
   if (waits()) return;
   unsaid_.clear();
@@ -160,7 +163,15 @@ void StandbyGate::Refuse(const absl::Status& why) {
   unsaid_.clear();
   for (WaitingPush& push : std::exchange(pushes_, {})) push.answer(why);
   // What is to be said is true; it may only be lost.
-  for (Waiting& waiting : std::exchange(waiting_, {})) waiting.answer();
+  for (Waiting& waiting : std::exchange(waiting_, {})) waiting.answer(absl::OkStatus());
+}
+
+void StandbyGate::Abdicate(const absl::Status& why) {
+  if (!waits()) return;
+  abdicated_ = why;
+  unsaid_.clear();
+  for (WaitingPush& push : std::exchange(pushes_, {})) push.answer(why);
+  for (Waiting& waiting : std::exchange(waiting_, {})) waiting.answer(why);
 }
 
 }  // namespace tessera

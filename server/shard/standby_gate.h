@@ -7,7 +7,7 @@
 //   in sync    it has all that was ever said
 //
 // A standby that is lost holds everything up until Detach: only the coordinator may decide that the shard
-// goes on without, as it may have decided that the standby takes over.
+// goes on without, as it may have decided that the standby takes over. A leader that ends before refuses it.
 #ifndef TESSERA_SERVER_SHARD_STANDBY_GATE_H_
 #define TESSERA_SERVER_SHARD_STANDBY_GATE_H_
 
@@ -51,24 +51,26 @@ class StandbyGate {
 
   // --- answers ---
 
-  // Calls `answer` once the standby has all that has happened so far.
-  void Say(std::function<void()> answer);
+  // Calls `answer` once the standby has all that has happened so far, or with Abdicate's reason.
+  void Say(std::function<void(absl::Status)> answer);
   // So, to a member that has made exchange `after`. At once, where pushes are combined and that exchange's
   // push is still to be acknowledged: until then it does nothing with what it reads, and reads again
   // if its leader is lost before. So values are on their way while the standby gets the update.
-  void SayTo(MemberId member, Exchange after, std::function<void()> answer);
+  void SayTo(MemberId member, Exchange after, std::function<void(absl::Status)> answer);
   // Acknowledges a push that was accepted: once it cannot be lost.
   void SayAccepted(MemberId member, Exchange exchange, std::function<void(absl::Status)> answer);
   // Fails acknowledgements of members that are none any more.
   void OnMembers();
   // All that waits is answered with `why`, or dropped where that is all it can be.
   void Refuse(const absl::Status& why);
+  // The standby may lead by now: from now on all that it has yet to get is refused with `why`.
+  void Abdicate(const absl::Status& why);
 
  private:
   enum class State { kAlone, kCopying, kClosing, kInSync };
   struct Waiting {
     uint64_t position = 0;
-    std::function<void()> answer;
+    std::function<void(absl::Status)> answer;
   };
   struct WaitingPush {
     MemberId member;
@@ -92,6 +94,7 @@ class StandbyGate {
   Exchange said_early_;              // the last exchange of which a push was acknowledged at once
   bool early_is_over_ = false;
   uint64_t early_position_ = 0;      // kClosing: all that was said early
+  absl::Status abdicated_;           // not OK: why
   std::deque<Waiting> waiting_;
   std::vector<WaitingPush> pushes_;  // of updates that are not committed
   std::map<MemberId, Exchange> unsaid_;  // pushes that are not acknowledged, where they are combined

@@ -5,7 +5,7 @@ import threading
 import time
 import unittest
 
-from cluster import ENDLESS, Cluster, Test, digits, lost
+from cluster import ENDLESS, Cluster, Test, digits, free_ports, lost
 
 LEASE = 1.5
 SHORT = 0.6
@@ -59,7 +59,7 @@ class Link:
                 if not data:
                     break
                 sink.sendall(data)
-        except OSError:
+        except (OSError, ValueError):  # The other direction's thread has closed both.
             pass
         finally:
             for end in (source, sink):
@@ -68,6 +68,10 @@ class Link:
 
 def endless(**keys):
     return digits(epochs=ENDLESS, batch=16, lease="%dms" % (1000 * LEASE), **keys)
+
+
+def protected(status):
+    return all(owner["in_sync"] for owner in status["owners"])
 
 
 def named(directions):
@@ -155,6 +159,62 @@ class Partitions(Test):
                 for process in cluster.servers + cluster.workers:
                     process.expect_exit(1)
                 self.assertIn("server 1 is gone", cluster.report()["failure"])
+
+    def test_a_leader_that_wakes_when_it_was_given_up_acknowledges_nothing_more(self):
+        lease = 3
+        for name, method in (("data_parallel", {"data_parallel": {}}), ("async_sgd", {"async_sgd": {}})):
+            with self.case(name):
+                cluster = Cluster(self, digits(epochs=ENDLESS, batch=16, lease="%ds" % lease, method=method,
+                                               cluster={"replicas": 1, "coordinator": {
+                                                   "directory": self.path("state-" + name)}}), workers=0)
+                link = Link(self, cluster.coordinator)
+                for rank in range(2):
+                    cluster.start_worker(rank, coordinator=link.address)
+                cluster.await_status("all have standbys", protected)
+                cluster.await_step(20)
+                old = cluster.servers[1]
+                old.freeze()
+                # Workers hear late of its standby: they are still there, with what it has yet to acknowledge.
+                time.sleep(0.7 * lease)
+                link.hold("down")
+                cluster.servers[0].await_output("host lost rank=1")
+                old.thaw()
+                old.expect_exit(1)
+                link.hold()
+                cluster.await_further()
+                cluster.drain()
+                report = cluster.finish(old)
+                self.assertEqual(report["members"], {"joined": 2, "lost": 0, "partial_pushes": 0})
+                self.assertEqual(sum(report["staleness"]["histogram"]), 2 * report["traffic"]["exchanges"])
+
+    def test_a_standby_that_no_leader_reaches_holds_nobody_up_for_longer_than_a_lease(self):
+        # Of two servers the second one, started again, leads nothing: only its leaders need to reach it.
+        first, port = ("127.0.0.1:%d" % port for port in free_ports(2))
+        link = Link(self, port)
+        job = endless(servers=[first, link.address], cluster={"replicas": 1})
+        # It listens everywhere, and tells the others the address that the job has for it.
+        job["security"] = {"insecure": True}
+        everywhere = "0.0.0.0:" + port.split(":")[1]
+        cluster = Cluster(self, job, start=False)
+        cluster.start_server(0)
+        old = cluster.start_server(1, "--listen", everywhere)
+        for rank in range(2):
+            cluster.start_worker(rank)
+        cluster.await_status("all have standbys", protected)
+        old.kill()
+        cluster.await_status("server 0 leads all", lambda status: int(status["takeovers"]) == 1)
+        old.exit_code()
+        cluster.start_server(1, "--listen", everywhere)
+        cluster.await_status("all have standbys again", protected)
+        link.hold(*BOTH)
+        # gRPC's own pings would notice after 20 s.
+        cluster.await_status("it is given up", lambda status: not protected(status), within=5 * LEASE)
+        cluster.await_further()
+        self.assertTrue(cluster.servers[-1].alive)
+        link.hold()
+        cluster.await_status("all have standbys at last", protected, within=60)
+        cluster.drain()
+        self.assertEqual(cluster.finish(old)["members"]["lost"], 0)
 
 
 if __name__ == "__main__":

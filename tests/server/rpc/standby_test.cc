@@ -168,7 +168,7 @@ class Run {
     if (!read->has_value()) return;
     // What it computes from it has seen counts only once it is told.
     const uint64_t version = (*read)->version.value(), exchange = worker.exchange;
-    leader_->gate.Say([this, member, version, exchange] {
+    leader_->gate.Say([this, member, version, exchange](const absl::Status&) {
       Worker& told = workers_[member - 1];
       if (told.exchange != exchange) return;
       for (size_t i = 0; i < told.update.size(); ++i) sum_[i] += told.update[i];
@@ -334,7 +334,7 @@ TEST_CASE("a leader whose standby does not answer says nothing", "[standby]") {
     leader.Push(push.Share(), [&](const absl::Status&) { ++said; });
     while (leader.Advance(absl::UnixEpoch())) {
     }
-    leader.gate.Say([&] { ++said; });
+    leader.gate.Say([&](const absl::Status&) { ++said; });
     // The copy has been sealed: it takes nothing more.
     CHECK(said == 0);
     SECTION("the coordinator lets it go on without") {
@@ -346,6 +346,43 @@ TEST_CASE("a leader whose standby does not answer says nothing", "[standby]") {
       }
       CHECK(said == 2);
     }
+  }
+}
+
+TEST_CASE("a leader that ends refuses what its standby has yet to get", "[standby]") {
+  for (const std::string policy : {"barrier", "none"}) {
+    INFO(policy);
+    Leader leader(ShardOf(policy, false));
+    const auto standby = std::make_shared<Standby>(ShardOf(policy, false));
+    leader.gate.Attach(standby);
+    leader.SetPlan(PlanOfFirst(2));
+    while (standby->Deliver(&leader.gate)) {
+    }
+    REQUIRE(standby->in_sync);
+    std::vector<absl::StatusCode> said;
+    const auto answer = [&](const absl::Status& status) { said.push_back(status.code()); };
+    const auto push = [&](int member, int exchange) {
+      ReceivedPush push;
+      push.member = MemberId(member);
+      push.exchange = Exchange(exchange);
+      push.layout_hash = leader.shard->layout_hash();
+      push.payload = PayloadOf(std::vector<float>(kRows * kColumns, 1.0f));
+      leader.Push(std::move(push), answer);
+      while (leader.Advance(absl::UnixEpoch())) {
+      }
+    };
+    const auto refused = [&](size_t count) {
+      return said == std::vector<absl::StatusCode>(count, absl::StatusCode::kUnavailable);
+    };
+    push(1, 1);
+    leader.gate.Say(answer);
+    CHECK(said.empty());
+    leader.gate.Abdicate(absl::UnavailableError("it ends"));
+    CHECK(refused(2));
+    said.clear();
+    push(2, 1);
+    leader.gate.Say(answer);
+    CHECK(refused(2));
   }
 }
 
@@ -368,15 +405,15 @@ TEST_CASE("only who waits for an acknowledgement may read what the standby has y
   while (leader.Advance(absl::UnixEpoch())) {
   }
   REQUIRE(leader.shard->counters().version == Version(1));
-  leader.gate.SayTo(MemberId(1), Exchange(1), [&] { said.push_back("member 1"); });
-  leader.gate.SayTo(MemberId(3), Exchange(0), [&] { said.push_back("member 3"); });
+  leader.gate.SayTo(MemberId(1), Exchange(1), [&](const absl::Status&) { said.push_back("member 1"); });
+  leader.gate.SayTo(MemberId(3), Exchange(0), [&](const absl::Status&) { said.push_back("member 3"); });
   CHECK(said == std::vector<std::string>{"member 1"});
   while (standby->Deliver(&leader.gate)) {
   }
   CHECK(said == std::vector<std::string>{"member 1", "acknowledged", "acknowledged", "member 3"});
   // Once it is acknowledged there is nothing to wait for: the next one is read like any other.
   leader.SetPlan(PlanOfFirst(2));
-  leader.gate.SayTo(MemberId(1), Exchange(1), [&] { said.push_back("again"); });
+  leader.gate.SayTo(MemberId(1), Exchange(1), [&](const absl::Status&) { said.push_back("again"); });
   CHECK(said.size() == 4);
 }
 

@@ -119,7 +119,7 @@ TEST_CASE("asynchronous pushes from many threads are all counted once", "[shard_
     });
   }
   for (std::thread& thread : threads) thread.join();
-  Answer<ReadResult> now;
+  ReadAnswer now;
   shard->ReadOutside(MemberId(1), Exchange(0), RestWord(), now.Callback());
   // The last push may be staged still: a worker's own read waits for it.
   for (int worker = 1; worker <= workers; ++worker) {
@@ -130,9 +130,9 @@ TEST_CASE("asynchronous pushes from many threads are all counted once", "[shard_
   const ShardThread::View view = Inspect(*shard);
   CHECK(view.counters.version == Version(workers * exchanges));
   CHECK(view.counters.duplicates == workers * exchanges);
-  Answer<ReadResult> last;
+  ReadAnswer last;
   shard->ReadOutside(MemberId(1), Exchange(0), RestWord(), last.Callback());
-  CHECK(ValuesOf(*last.Wait().snapshot) == std::vector<float>(kRows, workers * exchanges));
+  CHECK(ValuesOf(*last.Wait()->snapshot) == std::vector<float>(kRows, workers * exchanges));
 }
 
 TEST_CASE("a parked read wakes by the missing push, or by the missing member's removal",
@@ -250,9 +250,9 @@ TEST_CASE("snapshots are read and dropped on other threads while commits go on",
   for (int i = 0; i < 3; ++i) {
     readers.emplace_back([&] {
       while (!done) {
-        Answer<ReadResult> read;
+        ReadAnswer read;
         shard->ReadOutside(MemberId(1), Exchange(0), RestWord(), read.Callback());
-        const ReadResult result = std::move(read.Wait());
+        const ReadResult result = *std::move(read.Wait());
         const std::vector<float> values = ValuesOf(*result.snapshot);
         // Every entry is the version: anything else is a torn read.
         if (values != std::vector<float>(kRows, static_cast<float>(result.version.value()))) ++torn;
@@ -314,10 +314,10 @@ TEST_CASE("a read at an evaluation has all that a replica has accepted", "[shard
     push.from_peer = true;
     shard.Accept(std::move(push), pushed[exchange - 1].Callback());
   }
-  Answer<ReadResult> read;
+  ReadAnswer read;
   shard.ReadOutside(MemberId(2), Exchange(0), RestWord(), read.Callback());
   go_on.Notify();
-  CHECK(ValuesOf(*read.Wait().snapshot) == std::vector<float>(kRows, 3));
+  CHECK(ValuesOf(*read.Wait()->snapshot) == std::vector<float>(kRows, 3));
 }
 
 }  // namespace

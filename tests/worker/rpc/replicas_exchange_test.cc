@@ -117,8 +117,8 @@ class Replicas {
     std::vector<float> values;
     absl::Notification read;
     sites_[server].thread->ReadOutside(
-        MemberId(1), Exchange(0), RestWord(), [&](ReadResult result) {
-          for (const auto& block : result.snapshot->blocks()) {
+        MemberId(1), Exchange(0), RestWord(), [&](absl::StatusOr<ReadResult> result) {
+          for (const auto& block : result->snapshot->blocks()) {
             values.insert(values.end(), block->data(), block->data() + block->size());
           }
           read.Notify();
