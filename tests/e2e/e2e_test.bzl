@@ -2,12 +2,12 @@
 
 # A unittest file. It finds the programs, the jobs and the built-in data where they lie in the tree.
 # It counts as two cores' worth of load, so that nothing runs beside it on a small machine.
-def e2e_test(name, src, data = [], size = "medium", tags = [], **kwargs):
+def e2e_test(name, src, data = [], size = "medium", tags = [], arguments = [], **kwargs):
     native.sh_test(
         name = name,
         size = size,
         srcs = ["//tests/e2e:run_python.sh"],
-        args = ["$(location %s)" % src],
+        args = ["$(location %s)" % src] + arguments,
         data = [
             src,
             "//deploy/cli:tessera",
