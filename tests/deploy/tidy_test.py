@@ -77,7 +77,9 @@ class Tidy(unittest.TestCase):
         text = self.texts["docs/operating.md"].split("## What happens when\n")[1].split("\n## ")[0]
         rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
         failures = [row[2:] for row in rows if len(row) == 5][2:]
-        tests = dict(row for row in rows if len(row) == 2 and re.fullmatch("[A-Z]+", row[0]))
+        listed = [row for row in rows if len(row) == 2 and re.fullmatch("[A-Z]+", row[0])]
+        tests = dict(listed)
+        self.assertEqual(len(tests), len(listed), "two tests have the same letters")
         self.assertGreater(len(failures), 20)
         named = set()
         for cells in failures:
