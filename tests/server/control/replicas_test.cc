@@ -99,10 +99,35 @@ TEST_CASE("a server that is lost takes the worker beside it along", "[control][r
   CHECK(sites.coordinator->outcome().ok());
 }
 
-TEST_CASE("server 0 has the coordinator: the job ends with it", "[control][replicas]") {
+TEST_CASE("server 0 is one as any, and the job ends with the last of them", "[control][replicas]") {
   Sites sites(2);
+  CHECK(sites.coordinator->membership().CanDoWithout(ShardId(0)));
   sites.Outlive(0);
+  sites.StepAll();
+  CHECK(sites.StateOf(1) == MemberState::kLost);
+  CHECK(sites.StateOf(2) == MemberState::kAdmitted);
+  CHECK(sites.coordinator->outcome().ok());
+  CHECK_FALSE(sites.coordinator->membership().CanDoWithout(ShardId(1)));
+  sites.Outlive(1);
   CHECK_FALSE(sites.coordinator->outcome().ok());
+}
+
+TEST_CASE("a server 0 that was started again copies another one, and its site begins anew",
+          "[control][replicas]") {
+  Sites sites(2);
+  sites.coordinator->Detach(ShardId(0), sites.servers[0].hello.life(), sites.now);
+  sites.servers[0].hello.set_life(4711);
+  REQUIRE(sites.Attach(0).ok());
+  CHECK(sites.StateOf(1) == MemberState::kLost);
+  CHECK(sites.Donor(0) == "server:7001");
+  sites.StepAll();
+  const auto late = sites.Join();
+  REQUIRE(late.ok());
+  CHECK(late->rank() == 0);
+  CHECK(Words(late->waiting_for()) == "server 0");
+  sites.SayCopied(0);
+  sites.StepAll();
+  CHECK(sites.Join(late->member())->admitted());
 }
 
 TEST_CASE("a worker that is lost leaves its server where it is", "[control][replicas]") {
