@@ -1,7 +1,6 @@
 #include "server/shard_host.h"
 
 #include <random>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -28,13 +27,14 @@ ShardHost::ShardHost(Options options)
     service_->SetLife(life_);
   }
   if (!options_.keeps_standbys) return;
-  StandbyHost::Options standbys;
-  standbys.job_digest = options_.job_digest;
-  standbys.layout_hash = options_.layout_hash;
-  standbys.make_shard = [this](ShardId shard) {
+  FollowedShards::Options followed;
+  followed.job_digest = options_.job_digest;
+  followed.layout_hash = options_.layout_hash;
+  followed.make_shard = [this](ShardId shard) {
     return options_.make_shard(static_cast<uint32_t>(shard.value()));
   };
-  standbys_ = std::make_unique<StandbyHost>(std::move(standbys));
+  followed_ = std::make_unique<FollowedShards>(std::move(followed));
+  standbys_ = std::make_unique<StandbyHost>(followed_.get());
 }
 
 ShardHost::~ShardHost() { Disconnect(); }
@@ -192,73 +192,50 @@ void ShardHost::OnOrder(const v1::HostOrder& order) {
         status = absl::AbortedError("the job has failed: " + order.failure());
       }
     } else {
-      const std::string text = order.SerializeAsString();
-      if (text == last_order_) return;
-      last_order_ = text;
-      status = Obey(order);
+      const absl::StatusOr<RoleChanges> changes = roles_.Take(order);
+      if (changes.ok() && changes->is_same) return;
+      status = changes.ok() ? Obey(*changes) : changes.status();
       if (host_link_ != nullptr) host_link_->SaySoon();
     }
   }
   if (is_over || !status.ok()) End(std::move(status));
 }
 
-absl::Status ShardHost::Obey(const v1::HostOrder& order) {
-  std::set<ShardId> kept;
-  std::set<uint32_t> leads;
-  followed_.clear();
-  for (const v1::ShardOrder& role : order.shards()) {
-    const ShardId shard(role.shard());
-    if (role.role() == v1::FOLLOW) {
-      standbys_->Follow(shard, role.term());
-      followed_[role.shard()] = role.term();
-      kept.insert(shard);
-      continue;
-    }
-    leads.insert(role.shard());
-    const auto found = led_.find(role.shard());
-    if (found == led_.end()) {
-      std::unique_ptr<Shard> mine = standbys_->TakeOver(shard);
-      Log(LogLevel::kInfo, absl::StrCat("standby: leads shard=", role.shard(), " term=",
-                                        role.term(), mine != nullptr ? " as its standby" : ""));
-      if (mine == nullptr) mine = options_.make_shard(role.shard());
-      TESSERA_RETURN_IF_ERROR(Lead(role.shard(), std::move(mine), role.lead_term()));
-    } else if (found->second.lead_term != role.lead_term()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("shard ", role.shard(), " was led by another meanwhile; start it again"));
-    }
-    Feed(role, &led_[role.shard()]);
+absl::Status ShardHost::Obey(const RoleChanges& changes) {
+  for (const auto& [shard, term] : changes.follow) followed_->Follow(shard, term);
+  for (const auto& [shard, lead_term] : changes.lead) {
+    const auto rank = static_cast<uint32_t>(shard.value());
+    std::unique_ptr<Shard> mine = followed_->TakeOver(shard);
+    Log(LogLevel::kInfo, absl::StrCat("standby: leads shard=", rank, " term=", lead_term,
+                                      mine != nullptr ? " as its standby" : ""));
+    if (mine == nullptr) mine = options_.make_shard(rank);
+    TESSERA_RETURN_IF_ERROR(Lead(rank, std::move(mine), lead_term));
   }
-  standbys_->Keep(kept);
-  for (const auto& [rank, led] : led_) {
-    if (leads.count(rank) > 0) continue;
-    return absl::FailedPreconditionError(
-        absl::StrCat("shard ", rank, " is led by another; start it again"));
-  }
+  followed_->Keep(changes.followed);
+  for (const RoleChanges::Feed& feed : changes.feed) Feed(feed);
   return absl::OkStatus();
 }
 
-void ShardHost::Feed(const v1::ShardOrder& order, Led* led) {
-  if (led->term == order.term() && led->standby == order.standby()) return;
-  led->term = order.term();
-  led->standby = order.standby();
-  if (led->replicator != nullptr) led->replicator->End();
-  led->replicator.reset();
-  if (order.standby().empty()) return led->shard->SetStandby(nullptr);
+void ShardHost::Feed(const RoleChanges::Feed& feed) {
+  Led& led = led_[static_cast<uint32_t>(feed.shard.value())];
+  if (led.replicator != nullptr) led.replicator->End();
+  led.replicator.reset();
+  if (feed.standby.empty()) return led.shard->SetStandby(nullptr);
   Replicator::Options options;
-  options.address = order.standby();
+  options.address = feed.standby;
   options.header.set_job_digest(options_.job_digest);
-  options.header.set_shard(order.shard());
-  options.header.set_term(order.term());
+  options.header.set_shard(static_cast<uint32_t>(feed.shard.value()));
+  options.header.set_term(feed.term);
   options.header.set_layout_hash(options_.layout_hash);
-  options.shard = led->shard.get();
-  options.queue_bytes_max = 2 * led->shard->slices().bytes() + kQueueBytes;
+  options.shard = led.shard.get();
+  options.queue_bytes_max = 2 * led.shard->slices().bytes() + kQueueBytes;
   options.silence_max = options_.lease_timeout;
   options.on_change = [bell = bell_] {
     absl::MutexLock lock(&bell->mutex);
     if (bell->link != nullptr) bell->link->SaySoon();
   };
-  led->replicator = Replicator::Make(std::move(options));
-  led->replicator->Start();
+  led.replicator = Replicator::Make(std::move(options));
+  led.replicator->Start();
 }
 
 v1::HostMessage ShardHost::Message() {
@@ -269,11 +246,7 @@ v1::HostMessage ShardHost::Message() {
     led.replicator->CheckProgress(SteadyNow());
     *message.add_leads() = led.replicator->report();
   }
-  for (const auto& [shard, term] : followed_) {
-    v1::ShardOrder& follows = *message.add_follows();
-    follows.set_shard(shard);
-    follows.set_term(term);
-  }
+  roles_.Fill(&message);
   return message;
 }
 

@@ -19,7 +19,9 @@
 #include "proto/replication.pb.h"
 #include "proto/status.pb.h"
 #include "server/rpc/attach_link.h"
+#include "server/rpc/followed_shards.h"
 #include "server/rpc/host_link.h"
+#include "server/rpc/host_roles.h"
 #include "server/rpc/parameter_service.h"
 #include "server/rpc/replica_copier.h"
 #include "server/rpc/replicator.h"
@@ -89,8 +91,6 @@ class ShardHost {
     std::unique_ptr<ShardThread> shard;
     std::unique_ptr<ReplicaCopier> copier;  // where servers are replicas
     std::shared_ptr<Replicator> replicator;
-    uint64_t term = 0;    // of the last order
-    std::string standby;  // so
     std::unique_ptr<AttachLink> link;
     bool ended = false;
   };
@@ -100,8 +100,8 @@ class ShardHost {
   AttachLink::Options LinkOptions(uint32_t rank, Led* led) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   const AttachLink* AnyLink() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnOrder(const v1::HostOrder& order);
-  absl::Status Obey(const v1::HostOrder& order) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Feed(const v1::ShardOrder& order, Led* led) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Obey(const RoleChanges& changes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Feed(const RoleChanges::Feed& feed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   v1::HostMessage Message();
   void OnLinkEnded(uint32_t rank, absl::Status status);
   void End(absl::Status status);
@@ -112,12 +112,13 @@ class ShardHost {
   uint64_t life_ = 0;  // as replica
   mutable absl::Mutex mutex_;
   std::map<uint32_t, Led> led_ ABSL_GUARDED_BY(mutex_);
-  std::map<uint32_t, uint64_t> followed_ ABSL_GUARDED_BY(mutex_);  // terms
+  HostRoles roles_ ABSL_GUARDED_BY(mutex_);
   bool disconnected_ ABSL_GUARDED_BY(mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
-  std::string last_order_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<ParameterService> service_;
-  std::unique_ptr<StandbyHost> standbys_;  // where the job keeps any
+  // Where the job keeps standbys.
+  std::unique_ptr<FollowedShards> followed_;
+  std::unique_ptr<StandbyHost> standbys_;
   const std::shared_ptr<Bell> bell_ = std::make_shared<Bell>();
   std::unique_ptr<HostLink> host_link_;
 };

@@ -6,10 +6,8 @@
 #define TESSERA_SERVER_RPC_REPLICATOR_H_
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include <grpcpp/client_context.h>
@@ -20,6 +18,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "proto/replication.pb.h"
+#include "server/rpc/log_queue.h"
 #include "server/shard/log_sink.h"
 #include "server/shard/shard_thread.h"
 
@@ -62,14 +61,8 @@ class Replicator final : public LogSink, public std::enable_shared_from_this<Rep
 
  private:
   class Call;
-  struct Queued {
-    v1::LogEntry entry;
-    Payload payload;
-  };
 
-  explicit Replicator(Options options) : options_(std::move(options)) {}
-  // The call's: what is to be written next; false: nothing yet.
-  bool NextMessage(grpc::ByteBuffer* message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  explicit Replicator(Options options);
   void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool IsOwed() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return call_ != nullptr && (!has_answered_ || acknowledged_ < added_);
@@ -77,27 +70,21 @@ class Replicator final : public LogSink, public std::enable_shared_from_this<Rep
   void OnWritten(bool ok);
   void OnAck(uint64_t position);
   void OnEnded(const std::string& why);
-  void BreakLocked(const std::string& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The stream ends where the queue is broken.
+  void EndBroken() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Options options_;
   mutable absl::Mutex mutex_;
   std::unique_ptr<grpc::GenericStub> stub_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<Call> call_ ABSL_GUARDED_BY(mutex_);
-  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
-  std::optional<v1::LogHeader> header_ ABSL_GUARDED_BY(mutex_);  // to be sent
-  std::deque<Queued> queue_ ABSL_GUARDED_BY(mutex_);
-  int64_t queued_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::shared_ptr<const Payload> sending_ ABSL_GUARDED_BY(mutex_);  // of the entry that was sent
-  size_t piece_ ABSL_GUARDED_BY(mutex_) = 0;
-  int64_t offset_ ABSL_GUARDED_BY(mutex_) = 0;  // in that piece
+  LogQueue queue_ ABSL_GUARDED_BY(mutex_);
   bool has_answered_ ABSL_GUARDED_BY(mutex_) = false;
   uint64_t added_ ABSL_GUARDED_BY(mutex_) = 0;         // positions
   uint64_t acknowledged_ ABSL_GUARDED_BY(mutex_) = 0;  // so
   // When it last took or said something, or began to owe an answer.
   absl::Time moved_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
   absl::Time checked_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
-  v1::LeaderReport report_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace tessera

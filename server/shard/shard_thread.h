@@ -19,8 +19,8 @@
 #include "absl/synchronization/mutex.h"
 #include "common/base/wakeup.h"
 #include "server/shard/log_sink.h"
+#include "server/shard/served_shard.h"
 #include "server/shard/shard.h"
-#include "server/shard/standby_gate.h"
 
 namespace tessera {
 
@@ -120,18 +120,6 @@ class ShardThread {
   bool KnowsCore(const CoreName& core) const;
 
  private:
-  struct ParkedRead {
-    uint64_t id = 0;
-    // Answers unless it must still wait; returns whether it did.
-    std::function<bool()> answer;
-    std::function<void(absl::Status)> fail;
-  };
-  struct ParkedReserve {
-    MemberId member;
-    int64_t bytes = 0;
-    std::function<void(absl::Status)> granted;
-  };
-
   void Post(std::function<void()> event);
   // `ask` is called on the shard's thread until it answers.
   template <typename Result>
@@ -139,15 +127,8 @@ class ShardThread {
                 std::function<absl::StatusOr<std::optional<Result>>()> ask,
                 std::function<void(absl::StatusOr<Result>)> done);
   void Run();
-  void AnswerReads();
-  void TakeCopy();
-  void TellCoreReport();
-  void GrantReservations();
-  void Rest(MemberId member, Exchange after, RestWord word);
-  void Refuse(const absl::Status& why);
 
-  std::unique_ptr<Shard> shard_;  // the thread's
-  StandbyGate gate_;              // the thread's
+  ServedShard served_;  // the thread's
   // What other threads ask for outlives every shard that is restored in the place of another.
   const ModelShape shape_;
   const ShardSlices slices_;
@@ -160,11 +141,6 @@ class ShardThread {
   const bool moves_cores_;
   mutable absl::Mutex names_mutex_;
   const CoreExchange* names_ ABSL_GUARDED_BY(names_mutex_);  // for Knows; the shard's
-  std::vector<ParkedRead> reads_;            // the thread's
-  std::vector<ParkedReserve> reservations_;  // the thread's
-  std::function<void(const CoreReport&)> core_listener_;  // the thread's
-  uint64_t core_reports_told_ = 0;                        // the thread's
-  std::function<void(ShardCopy)> copy_taken_;  // the thread's
 
   absl::Mutex mutex_;
   std::vector<std::function<void()>> events_ ABSL_GUARDED_BY(mutex_);

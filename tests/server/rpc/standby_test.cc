@@ -16,8 +16,8 @@
 #include "common/consistency/ssp.h"
 #include "common/rule/add.h"
 #include "common/rule/sgd.h"
+#include "server/rpc/followed_shards.h"
 #include "server/rpc/shard_log_message.h"
-#include "server/rpc/standby_host.h"
 #include "server/shard/standby_gate.h"
 #include "tests/server/shard/shard_fixture.h"
 
@@ -71,7 +71,8 @@ class Standby final : public LogSink {
     uint64_t position = 0;
     if (!queue_.empty()) {
       const absl::StatusOr<uint64_t> taken =
-          copy_.Take(queue_.front().first, std::move(queue_.front().second));
+          copy_.Take(queue_.front().first, std::move(queue_.front().second),
+                     absl::UnixEpoch());
       INFO(taken.status());
       REQUIRE(taken.ok());
       position = *taken;
@@ -422,7 +423,7 @@ TEST_CASE("a log that cannot be is refused, and leaves no copy", "[standby]") {
     FollowedShard copy(ShardOf(policy, false));
     v1::LogChunk chunk;
     *chunk.add_entries() = entry;
-    const absl::StatusOr<uint64_t> taken = copy.Take(chunk, std::move(payload));
+    const absl::StatusOr<uint64_t> taken = copy.Take(chunk, std::move(payload), absl::UnixEpoch());
     INFO(taken.status());
     CHECK_FALSE(taken.ok());
     CHECK(copy.TakeOver() == nullptr);

@@ -1,0 +1,171 @@
+#include "server/rpc/followed_shards.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "server/rpc/shard_log_message.h"
+
+namespace tessera {
+
+absl::StatusOr<uint64_t> FollowedShard::Take(const v1::LogChunk& chunk, Payload payload,
+                                             absl::Time now) {
+  absl::MutexLock lock(&mutex_);
+  if (shard_ == nullptr) {
+    return absl::FailedPreconditionError("log of a shard: the standby leads it by now");
+  }
+  absl::Status status;
+  for (const v1::LogEntry& entry : chunk.entries()) {
+    if (partial_.has_value()) {
+      status = absl::InvalidArgumentError("log of a shard: an entry begins before the last one ends");
+      break;
+    }
+    if (entry.payload_bytes() > 0) {
+      partial_ = entry;
+      received_ = Payload();
+      continue;
+    }
+    status = Apply(entry, Payload(), now);
+    if (!status.ok()) break;
+  }
+  if (status.ok() && payload.size() > 0) {
+    const uint64_t wanted = partial_.has_value() ? partial_->payload_bytes() : 0;
+    if (static_cast<uint64_t>(received_.size() + payload.size()) > wanted) {
+      status = absl::InvalidArgumentError("log of a shard: has more values than it says");
+    } else {
+      const auto owner = std::make_shared<const Payload>(std::move(payload));
+      for (const Payload::Piece& piece : owner->pieces()) received_.Append(piece, owner);
+      if (static_cast<uint64_t>(received_.size()) == wanted) {
+        const v1::LogEntry entry = *std::exchange(partial_, std::nullopt);
+        status = Apply(entry, std::exchange(received_, Payload()), now);
+      }
+    }
+  }
+  if (status.ok()) return position_;
+  shard_.reset();
+  return status;
+}
+
+void FollowedShard::MoveTime(absl::Time now, ShardEvent* event) {
+  absl::Time* time = nullptr;
+  if (auto* advance = std::get_if<AdvanceEvent>(event)) time = &advance->now;
+  if (auto* fold = std::get_if<FoldEvent>(event)) time = &fold->time;
+  if (auto* commit = std::get_if<CommitEvent>(event)) time = &commit->time;
+  if (time == nullptr) return;
+  if (!clock_offset_.has_value()) clock_offset_ = now - *time;
+  *time += *clock_offset_;
+}
+
+// Folds are applied with their sum: a log that ends between them ends before them.
+absl::Status FollowedShard::Apply(const v1::LogEntry& entry, Payload payload,
+                                  absl::Time now) {
+  if (entry.position() != position_ + 1) {
+    return absl::InvalidArgumentError(absl::StrCat("log of a shard: entry is ", entry.position(),
+                                                   ", want ", position_ + 1));
+  }
+  position_ = entry.position();
+  TESSERA_ASSIGN_OR_RETURN(ShardEvent event,
+                           FromMessage(entry, std::move(payload), shard_->codecs().push));
+  MoveTime(now, &event);
+  const bool is_open = entry.has_fold() || !held_.empty();
+  held_.emplace_back(entry, std::move(event));
+  if (is_open && !entry.has_commit()) return absl::OkStatus();
+  for (auto& [held, change] : std::exchange(held_, {})) {
+    TESSERA_RETURN_IF_ERROR(shard_->Apply(std::move(change)));
+    // Folds and what comes between say the version before their commit.
+    const bool is_told = !held.has_fold();
+    if (is_told && shard_->counters().version != Version(held.version())) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "log of a shard: version is ", shard_->counters().version.value(), " after entry ",
+          held.position(), ", want ", held.version()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::unique_ptr<Shard> FollowedShard::TakeOver() {
+  absl::MutexLock lock(&mutex_);
+  held_.clear();
+  return std::move(shard_);
+}
+
+absl::StatusOr<std::shared_ptr<FollowedShard>> FollowedShards::Begin(const v1::LogHeader& header) {
+  const std::string where = absl::StrCat("log of shard ", header.shard());
+  if (header.job_digest() != options_.job_digest || header.layout_hash() != options_.layout_hash) {
+    return absl::InvalidArgumentError(absl::StrCat(where, ": is of another job or layout"));
+  }
+  const ShardId shard(header.shard());
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto found = shards_.find(shard);
+    if (found == shards_.end() || found->second.term != header.term()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(where, ": term is ", header.term(), ", want ",
+                       found == shards_.end() ? 0 : found->second.term));
+    }
+  }
+  const auto copy = std::make_shared<FollowedShard>(options_.make_shard(shard));
+  absl::MutexLock lock(&mutex_);
+  const auto found = shards_.find(shard);
+  if (found == shards_.end() || found->second.term != header.term()) {
+    return absl::FailedPreconditionError(absl::StrCat(where, ": the term has ended"));
+  }
+  if (found->second.copy != nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(where, ": the term has a stream already"));
+  }
+  found->second.copy = copy;
+  return copy;
+}
+
+void FollowedShards::Follow(ShardId shard, uint64_t term) {
+  std::shared_ptr<FollowedShard> dropped;
+  {
+    absl::MutexLock lock(&mutex_);
+    Followed& followed = shards_[shard];
+    if (followed.term == term) return;
+    followed.term = term;
+    dropped = std::exchange(followed.copy, nullptr);
+  }
+  if (dropped != nullptr) dropped->TakeOver();
+}
+
+void FollowedShards::Keep(const std::set<ShardId>& shards) {
+  std::vector<std::shared_ptr<FollowedShard>> dropped;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (auto it = shards_.begin(); it != shards_.end();) {
+      if (shards.count(it->first) > 0) {
+        ++it;
+        continue;
+      }
+      dropped.push_back(std::move(it->second.copy));
+      it = shards_.erase(it);
+    }
+  }
+  for (const auto& copy : dropped) {
+    if (copy != nullptr) copy->TakeOver();
+  }
+}
+
+std::unique_ptr<Shard> FollowedShards::TakeOver(ShardId shard) {
+  std::shared_ptr<FollowedShard> copy;
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto found = shards_.find(shard);
+    if (found == shards_.end()) return nullptr;
+    copy = found->second.copy;
+    shards_.erase(found);
+  }
+  return copy == nullptr ? nullptr : copy->TakeOver();
+}
+
+absl::StatusOr<uint64_t> LogReader::Take(const v1::LogChunk& chunk, Payload payload,
+                                         absl::Time now) {
+  if (chunk.has_header() == (shard_ != nullptr)) {
+    return absl::InvalidArgumentError("log of a shard: want one header, in the first chunk");
+  }
+  if (shard_ == nullptr) {
+    TESSERA_ASSIGN_OR_RETURN(shard_, shards_->Begin(chunk.header()));
+  }
+  return shard_->Take(chunk, std::move(payload), now);
+}
+
+}  // namespace tessera

@@ -1,0 +1,56 @@
+#include "server/rpc/host_roles.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace tessera {
+
+absl::StatusOr<RoleChanges> HostRoles::Take(const v1::HostOrder& order) {
+  RoleChanges changes;
+  std::string text = order.SerializeAsString();
+  changes.is_same = text == last_order_;
+  if (changes.is_same) return changes;
+  last_order_ = std::move(text);
+  std::set<ShardId> leads;
+  followed_.clear();
+  for (const v1::ShardOrder& role : order.shards()) {
+    const ShardId shard(role.shard());
+    if (role.role() == v1::FOLLOW) {
+      changes.follow[shard] = role.term();
+      changes.followed.insert(shard);
+      followed_[shard] = role.term();
+      continue;
+    }
+    leads.insert(shard);
+    const auto [found, is_new] = led_.try_emplace(shard);
+    Led& led = found->second;
+    if (is_new) {
+      led.lead_term = role.lead_term();
+      changes.lead[shard] = role.lead_term();
+    } else if (led.lead_term != role.lead_term()) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "shard ", role.shard(), " was led by another meanwhile; start it again"));
+    }
+    if (led.term == role.term() && led.standby == role.standby()) continue;
+    led.term = role.term();
+    led.standby = role.standby();
+    changes.feed.push_back({shard, role.term(), role.standby()});
+  }
+  for (const auto& [shard, led] : led_) {
+    if (leads.count(shard) > 0) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("shard ", shard.value(), " is led by another; start it again"));
+  }
+  return changes;
+}
+
+void HostRoles::Fill(v1::HostMessage* message) const {
+  for (const auto& [shard, term] : followed_) {
+    v1::ShardOrder& follows = *message->add_follows();
+    follows.set_shard(static_cast<uint32_t>(shard.value()));
+    follows.set_term(term);
+  }
+}
+
+}  // namespace tessera

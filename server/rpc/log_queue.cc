@@ -1,0 +1,90 @@
+#include "server/rpc/log_queue.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "server/rpc/shard_log_message.h"
+
+namespace tessera {
+namespace {
+
+// Entries without values that go together: well under a head's limit, with one that is as large as a
+// single one may be.
+constexpr size_t kEntryBytes = size_t{8} << 10;
+
+}  // namespace
+
+LogQueue::LogQueue(v1::LogHeader header, int64_t bytes_max)
+    : header_(std::move(header)), bytes_max_(bytes_max) {
+  report_.set_shard(header_.shard());
+  report_.set_term(header_.term());
+}
+
+LogQueue::Entry LogQueue::ToEntry(uint64_t position, Version version, ShardEvent event) {
+  Entry made;
+  made.entry = ToMessage(std::move(event), &made.payload);
+  made.entry.set_position(position);
+  made.entry.set_version(version.value());
+  return made;
+}
+
+void LogQueue::Begin(bool copies) {
+  unsent_header_ = header_;
+  unsent_header_->set_copies(copies);
+}
+
+void LogQueue::Add(Entry added) {
+  if (broken_) return;
+  // An image is always taken.
+  const bool is_too_much = bytes_ > 0 && bytes_ + added.payload.size() > bytes_max_;
+  if (is_too_much && !added.entry.has_image()) {
+    Break("the standby is too slow");
+    return;
+  }
+  bytes_ += added.payload.size();
+  entries_.push_back(std::move(added));
+}
+
+bool LogQueue::Break(const std::string& why) {
+  if (broken_) return false;
+  broken_ = true;
+  report_.set_broken(why);
+  entries_.clear();
+  sending_.reset();
+  return true;
+}
+
+std::optional<LogQueue::Message> LogQueue::Next(int64_t room) {
+  if (broken_) return std::nullopt;
+  Message message;
+  size_t entry_bytes = 0;
+  bool has_any = unsent_header_.has_value();
+  if (has_any) *message.head.mutable_header() = *std::exchange(unsent_header_, std::nullopt);
+  while (sending_ == nullptr && !entries_.empty() && entry_bytes < kEntryBytes) {
+    Entry next = std::move(entries_.front());
+    entries_.pop_front();
+    entry_bytes += next.entry.ByteSizeLong();
+    *message.head.add_entries() = std::move(next.entry);
+    has_any = true;
+    if (next.payload.size() == 0) continue;
+    sending_ = std::make_shared<const Payload>(std::move(next.payload));
+    piece_ = 0;
+    offset_ = 0;
+  }
+  while (sending_ != nullptr && room > 0) {
+    const Payload::Piece& piece = sending_->pieces()[piece_];
+    const int64_t taken = std::min(room, piece.size - offset_);
+    message.values.Append({piece.data + offset_, taken}, sending_);
+    room -= taken;
+    offset_ += taken;
+    bytes_ -= taken;
+    report_.set_payload_bytes(report_.payload_bytes() + static_cast<uint64_t>(taken));
+    if (offset_ < piece.size) continue;
+    offset_ = 0;
+    if (++piece_ == sending_->pieces().size()) sending_.reset();
+  }
+  if (!has_any && message.values.size() == 0) return std::nullopt;
+  return message;
+}
+
+}  // namespace tessera

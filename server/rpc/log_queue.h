@@ -1,0 +1,70 @@
+// A shard's log on its way to the standby: what is to be sent, in order, and what becomes of it. Replicator
+// sends it over gRPC, tests/sim over a simulated network.
+#ifndef TESSERA_SERVER_RPC_LOG_QUEUE_H_
+#define TESSERA_SERVER_RPC_LOG_QUEUE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "common/base/ids.h"
+#include "common/codec/payload.h"
+#include "proto/replication.pb.h"
+#include "server/shard/shard_event.h"
+
+namespace tessera {
+
+// Of one stream, in one term. One thread at a time.
+class LogQueue {
+ public:
+  struct Entry {
+    v1::LogEntry entry;
+    Payload payload;
+  };
+  // One chunk of the log: its values follow the last of its entries.
+  struct Message {
+    v1::LogChunk head;
+    Payload values;
+  };
+
+  // `header` has digest, shard, term and layout. Values that wait to be sent may be of so many bytes; past
+  // that the standby is too slow.
+  LogQueue(v1::LogHeader header, int64_t bytes_max);
+
+  static Entry ToEntry(uint64_t position, Version version, ShardEvent event);
+
+  // The stream begins: LogSink::Begin.
+  void Begin(bool copies);
+  // It may break because of it.
+  void Add(Entry entry);
+  void SetInSync() { report_.set_in_sync(true); }
+  // Nothing more is sent. False: it was broken before.
+  bool Break(const std::string& why);
+  bool broken() const { return broken_; }
+
+  // What is to be sent next, with up to `room` bytes of values; nullopt: nothing yet.
+  std::optional<Message> Next(int64_t room);
+
+  // For the coordinator.
+  const v1::LeaderReport& report() const { return report_; }
+  const v1::LogHeader& header() const { return header_; }
+
+ private:
+  const v1::LogHeader header_;
+  const int64_t bytes_max_;
+  bool broken_ = false;
+  std::optional<v1::LogHeader> unsent_header_;
+  std::deque<Entry> entries_;
+  int64_t bytes_ = 0;
+  std::shared_ptr<const Payload> sending_;  // of the last entry that was sent
+  size_t piece_ = 0;
+  int64_t offset_ = 0;  // in that piece
+  v1::LeaderReport report_;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_SERVER_RPC_LOG_QUEUE_H_

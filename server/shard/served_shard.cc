@@ -1,0 +1,165 @@
+#include "server/shard/served_shard.h"
+
+#include <algorithm>
+
+namespace tessera {
+
+ServedShard::ServedShard(std::unique_ptr<Shard> shard)
+    : shard_(std::move(shard)), gate_(shard_.get()) {}
+
+bool ServedShard::Work(bool had_events, absl::Time now) {
+  const bool worked = shard_->Advance(now);
+  if (worked || had_events) gate_.Settle(worked, now);
+  // Before anybody reads: whoever is told of a checkpoint must find that it has been made.
+  TakeCopy();
+  if (worked || had_events) {
+    AnswerReads();
+    GrantReservations();
+    TellCoreReport();
+  }
+  return worked;
+}
+
+void ServedShard::Refuse(const absl::Status& why) {
+  for (ParkedRead& read : std::exchange(reads_, {})) read.fail(why);
+  for (ParkedReserve& reserve : std::exchange(reservations_, {})) reserve.granted(why);
+  gate_.Refuse(why);
+}
+
+void ServedShard::TakeCopy() {
+  std::optional<ShardCopy> copy = shard_->TakeCopy();
+  if (!copy.has_value()) return;
+  gate_.Append(CopiedEvent{copy->order});
+  copy_taken_(*std::move(copy));
+}
+
+void ServedShard::Rest(MemberId member, Exchange after, RestWord word) {
+  shard_->Rest(member, after, word);
+  if (word.number > 0) gate_.Append(RestEvent{member, after, word});
+}
+
+void ServedShard::AnswerReads() {
+  for (size_t i = 0; i < reads_.size();) {
+    if (reads_[i].answer()) {
+      reads_.erase(reads_.begin() + i);
+    } else {
+      ++i;
+    }
+  }
+}
+
+void ServedShard::TellCoreReport() {
+  const CoreExchange* const cores = shard_->cores();
+  if (cores == nullptr || !core_listener_ || cores->report_number() == core_reports_told_) return;
+  core_reports_told_ = cores->report_number();
+  if (const std::optional<CoreReport> report = cores->report()) core_listener_(*report);
+}
+
+void ServedShard::GrantReservations() {
+  for (size_t i = 0; i < reservations_.size();) {
+    const bool is_member = shard_->plan().Find(reservations_[i].member) != nullptr;
+    if (is_member && !shard_->Reserve(reservations_[i].member, reservations_[i].bytes)) {
+      ++i;
+      continue;
+    }
+    const ParkedReserve reserve = std::move(reservations_[i]);
+    reservations_.erase(reservations_.begin() + i);
+    reserve.granted(
+        is_member ? absl::OkStatus()
+                  : absl::FailedPreconditionError("push: not a member of the current plan; its "
+                                                  "lease has ended, or it never joined"));
+  }
+}
+
+void ServedShard::Reserve(MemberId member, int64_t bytes,
+                          std::function<void(absl::Status)> granted) {
+  reservations_.push_back({member, bytes, std::move(granted)});
+}
+
+void ServedShard::Accept(ReceivedPush push,
+                         std::function<void(absl::StatusOr<PushAccepted>)> done) {
+  const MemberId member = push.member;
+  const Exchange exchange = push.exchange;
+  std::optional<ReceivedPush> logged;
+  if (gate_.records_pushes()) logged = push.Share();
+  absl::StatusOr<PushAccepted> accepted = shard_->Accept(std::move(push));
+  if (!accepted.ok() || accepted->need_keys) return done(std::move(accepted));
+  if (logged && !accepted->duplicate) gate_.Append(PushEvent{*std::move(logged)});
+  gate_.SayAccepted(member, exchange,
+                    [done = std::move(done), accepted = *accepted](const absl::Status& status) {
+                      if (!status.ok()) return done(status);
+                      done(accepted);
+                    });
+}
+
+void ServedShard::CancelRead(uint64_t read) {
+  const auto found = std::find_if(reads_.begin(), reads_.end(),
+                                  [read](const ParkedRead& r) { return r.id == read; });
+  if (found == reads_.end()) return;
+  const ParkedRead cancelled = std::move(*found);
+  reads_.erase(found);
+  cancelled.fail(absl::CancelledError("pull: the client has gone"));
+}
+
+void ServedShard::ReadOutside(MemberId member, Exchange after, RestWord word, absl::Time now,
+                              std::function<void(absl::StatusOr<ReadResult>)> done) {
+  Rest(member, after, word);
+  shard_->FoldAccepted(now);
+  gate_.Say([done = std::move(done), read = shard_->ReadNow()](const absl::Status& status) {
+    if (!status.ok()) return done(status);
+    done(read);
+  });
+}
+
+std::vector<Shard::Removed> ServedShard::SetPlan(const Plan& plan) {
+  std::vector<Shard::Removed> removed = shard_->SetPlan(plan);
+  gate_.Append(PlanEvent{plan});
+  gate_.OnMembers();
+  return removed;
+}
+
+Exchange ServedShard::Propose(uint64_t proposal, Exchange first) {
+  const Exchange promised = shard_->Propose(proposal, first);
+  gate_.Append(ProposeEvent{proposal, promised});
+  return promised;
+}
+
+void ServedShard::Withdraw(uint64_t proposal) {
+  shard_->Withdraw(proposal);
+  gate_.Append(WithdrawEvent{proposal});
+}
+
+void ServedShard::SetCoreListener(std::function<void(const CoreReport&)> listener) {
+  core_listener_ = std::move(listener);
+  core_reports_told_ = 0;
+}
+
+void ServedShard::AskCore(const CoreQuestion& question) {
+  if (shard_->cores() == nullptr) return;
+  shard_->cores()->Ask(question);
+  gate_.Append(CoreQuestionEvent{question});
+}
+
+void ServedShard::SetStandby(std::shared_ptr<LogSink> sink) {
+  if (sink == nullptr) return gate_.Detach();
+  gate_.Attach(std::move(sink));
+}
+
+void ServedShard::OnAcknowledged(const LogSink* from, uint64_t position) {
+  gate_.OnAcknowledged(from, position);
+}
+
+void ServedShard::Order(const CopyOrder& order, std::function<void(ShardCopy)> taken) {
+  copy_taken_ = std::move(taken);
+  shard_->Order(order);
+  // It may be due already, and what is to be folded next is none of it.
+  TakeCopy();
+}
+
+void ServedShard::Replace(std::unique_ptr<Shard> shard) {
+  shard_ = std::move(shard);
+  core_reports_told_ = 0;
+  gate_.Watch(shard_.get());
+}
+
+}  // namespace tessera
