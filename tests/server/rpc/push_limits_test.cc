@@ -5,6 +5,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "absl/time/clock.h"
 #include "common/consistency/none.h"
 #include "server/rpc/data_plane.h"
 #include "tests/server/rpc/plain_client.h"
@@ -67,6 +68,7 @@ TEST_CASE("a member's push gives way when it has begun too many others", "[rpc][
     contexts.push_back(std::make_unique<PlainContext>());
     calls.push_back(client.stub().Push(contexts.back().get(), &reply));
     REQUIRE(calls.back()->Write(chunks[0]));
+    absl::SleepFor(absl::Milliseconds(50));  // Calls may overtake each other.
   }
   // As many as may be: the member's next one is whole, and takes the place of the first.
   REQUIRE(client.Push(chunks).ok());
