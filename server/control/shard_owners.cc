@@ -180,6 +180,8 @@ void ShardOwners::Lose(uint32_t h, absl::string_view why, absl::Time now) {
       progress_[s].noticed.reset();
     }
     losses_.push_back({ShardId(s), is_safe, std::string(why)});
+    // Before the start its own host may be back already, and nobody else will come for it.
+    if (!is_safe && !started_ && s != h && hosts_[s].attached) Lead(s, static_cast<uint32_t>(s));
   }
   changed_.erase(h);
 }

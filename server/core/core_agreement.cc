@@ -46,17 +46,39 @@ bool CoreAgreement::IsSound(const CoreReport& report) const {
 CoreAgreement::Questions CoreAgreement::OnReport(ShardId server, const CoreReport& report) {
   if (server.value() >= answered_.size() || !IsSound(report)) return {};
   // The outcome got lost on the way to it.
-  if (selected_.has_value() && report.core == *selected_) return {{server, QuestionTo(server)}};
+  if (selected_.has_value() && report.core == *selected_) {
+    return {{server, QuestionAfter(report.stage, server)}};
+  }
   // A core was for exchanges that nobody was left to make.
   if (report.core > core_ && report.stage == CoreStage::kSums) Begin(report.core);
   if (report.core != core_) return {};
-  if (report.stage < stage_) return {{server, QuestionTo(server)}};
+  if (report.stage < stage_) return {{server, QuestionAfter(report.stage, server)}};
   if (report.stage != stage_ || answered_[server.value()]) return {};
   Take(server, report);
   answered_[server.value()] = true;
   if (std::find(answered_.begin(), answered_.end(), false) != answered_.end()) return {};
   Advance();
   return AskAll();
+}
+
+// Earlier questions follow from the last: of the buckets that they asked for, the one that the last core entry
+// was found in is enough.
+CoreQuestion CoreAgreement::QuestionAfter(CoreStage stage, ShardId server) const {
+  const CoreQuestion& last = questions_[server.value()];
+  CoreStage next = last.stage;
+  if (stage == CoreStage::kSums) next = CoreStage::kSample;
+  if (stage == CoreStage::kSample) next = CoreStage::kCoarse;
+  if (stage == CoreStage::kCoarse && last.stage > CoreStage::kFine) next = CoreStage::kFine;
+  if (stage == CoreStage::kWide) next = CoreStage::kFine;
+  if (stage == CoreStage::kFine && !last.all_ties) next = CoreStage::kTies;
+  if (next >= last.stage) return last;
+  CoreQuestion question = last;
+  question.stage = next;
+  question.all_ties = false;
+  question.ties.clear();
+  if (next == CoreStage::kSample) question.buckets = BucketRange();
+  if (next < CoreStage::kTies) question.fine = 0;
+  return question;
 }
 
 void CoreAgreement::Take(ShardId server, const CoreReport& report) {

@@ -32,7 +32,8 @@ class CoreAgreement {
 
   using Questions = std::vector<std::pair<ShardId, CoreQuestion>>;
   // What is to be asked now. Reports that nobody waits for, or that contradict the model's size, are
-  // dropped; one that is behind is answered with the question that it has missed.
+  // dropped; one that is behind is answered with the question that it has missed, also where that is
+  // not the last: it may be of a server that was started anew, or of a standby that leads now.
   Questions OnReport(ShardId server, const CoreReport& report);
 
   // The core being selected, and the last one that was; nullopt: none yet.
@@ -55,7 +56,7 @@ class CoreAgreement {
   void Advance();
   void EndTies();
   Questions AskAll() const;
-  const CoreQuestion& QuestionTo(ShardId server) const { return questions_[server.value()]; }
+  CoreQuestion QuestionAfter(CoreStage stage, ShardId server) const;
 
   const Options options_;
   uint64_t core_ = 0;

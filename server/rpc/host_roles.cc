@@ -29,8 +29,8 @@ absl::StatusOr<RoleChanges> HostRoles::Take(const v1::HostOrder& order) {
       led.lead_term = role.lead_term();
       changes.lead[shard] = role.lead_term();
     } else if (led.lead_term != role.lead_term()) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "shard ", role.shard(), " was led by another meanwhile; start it again"));
+      return absl::FailedPreconditionError(
+          absl::StrCat("shard ", role.shard(), " was led by another meanwhile; start it again"));
     }
     if (led.term == role.term() && led.standby == role.standby()) continue;
     led.term = role.term();

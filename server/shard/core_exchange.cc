@@ -325,6 +325,9 @@ std::optional<CoreReport> CoreExchange::report() const {
 }
 
 void CoreExchange::Ask(const CoreQuestion& question) {
+  const bool is_next =
+      first_questions_.empty() || first_questions_.back().stage < question.stage;
+  if (question.core == 0 && is_next) first_questions_.push_back(question);
   if (search_.has_value()) search_->Ask(question);
 }
 

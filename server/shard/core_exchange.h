@@ -115,6 +115,8 @@ class CoreExchange {
   // Counts the reports: a new one is to be sent.
   uint64_t report_number() const { return report_number_; }
   void Ask(const CoreQuestion& question);
+  // That were asked of the first core, one of each stage: a standby that begins as this one did needs them.
+  const std::vector<CoreQuestion>& first_questions() const { return first_questions_; }
   // The latest core; nullptr: none yet.
   const std::shared_ptr<const Core>& core() const { return latest_; }
   // Cores that there were.
@@ -182,6 +184,7 @@ class CoreExchange {
   std::shared_ptr<const std::vector<float>> searched_gradient_;  // which it reads
   uint64_t search_number_ = 0;
   uint64_t report_number_ = 0;
+  std::vector<CoreQuestion> first_questions_;
 };
 
 }  // namespace tessera

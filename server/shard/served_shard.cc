@@ -48,11 +48,23 @@ void ServedShard::AnswerReads() {
   }
 }
 
+// Others count by it: who takes over must have begun the same selection.
 void ServedShard::TellCoreReport() {
   const CoreExchange* const cores = shard_->cores();
-  if (cores == nullptr || !core_listener_ || cores->report_number() == core_reports_told_) return;
-  core_reports_told_ = cores->report_number();
-  if (const std::optional<CoreReport> report = cores->report()) core_listener_(*report);
+  if (cores == nullptr || cores->report_number() == core_reports_seen_) return;
+  core_reports_seen_ = cores->report_number();
+  gate_.Say([this, number = core_reports_seen_](const absl::Status& status) {
+    if (!status.ok()) return;
+    core_reports_told_ = number;
+    const std::optional<CoreReport> report = core_report();
+    if (report && core_listener_) core_listener_(*report);
+  });
+}
+
+std::optional<CoreReport> ServedShard::core_report() const {
+  const CoreExchange* const cores = shard_->cores();
+  if (cores == nullptr || cores->report_number() != core_reports_told_) return std::nullopt;
+  return cores->report();
 }
 
 void ServedShard::GrantReservations() {
@@ -131,7 +143,9 @@ void ServedShard::Withdraw(uint64_t proposal) {
 
 void ServedShard::SetCoreListener(std::function<void(const CoreReport&)> listener) {
   core_listener_ = std::move(listener);
-  core_reports_told_ = 0;
+  if (const std::optional<CoreReport> report = core_report(); report && core_listener_) {
+    core_listener_(*report);
+  }
 }
 
 void ServedShard::AskCore(const CoreQuestion& question) {
@@ -158,6 +172,7 @@ void ServedShard::Order(const CopyOrder& order, std::function<void(ShardCopy)> t
 
 void ServedShard::Replace(std::unique_ptr<Shard> shard) {
   shard_ = std::move(shard);
+  core_reports_seen_ = 0;
   core_reports_told_ = 0;
   gate_.Watch(shard_.get());
 }

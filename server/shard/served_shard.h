@@ -55,6 +55,8 @@ class ServedShard {
   void Withdraw(uint64_t proposal);
   void SetCoreListener(std::function<void(const CoreReport&)> listener);
   void AskCore(const CoreQuestion& question);
+  // For the coordinator, while a core is being selected and the standby has what it is selected from.
+  std::optional<CoreReport> core_report() const;
 
   // --- a standby ---
 
@@ -94,6 +96,7 @@ class ServedShard {
   std::vector<ParkedRead> reads_;
   std::vector<ParkedReserve> reservations_;
   std::function<void(const CoreReport&)> core_listener_;
+  uint64_t core_reports_seen_ = 0;
   uint64_t core_reports_told_ = 0;
   std::function<void(ShardCopy)> copy_taken_;
 };

@@ -119,6 +119,9 @@ absl::Status Shard::Apply(ShardEvent event) {
     Rest(rest->member, rest->after, rest->word);
   } else if (const auto* core = std::get_if<CoreQuestionEvent>(&event)) {
     if (cores_ != nullptr) cores_->Ask(core->question);
+    // Who takes over has what its predecessor told of it.
+    while (cores_ != nullptr && cores_->AdvanceSelection()) {
+    }
   } else if (const auto* copied = std::get_if<CopiedEvent>(&event)) {
     copied_ = copied->order;
   } else {

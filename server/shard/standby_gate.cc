@@ -31,10 +31,11 @@ void StandbyGate::Detach() {
 
 void StandbyGate::TryBegin() {
   if (sink_ == nullptr || begun_ || state_ != State::kCopying) return;
-  const bool is_untouched =
-      shard_->plan().generation == Generation() && shard_->counters().version == Version();
+  // As it began, but for what it was asked of its first core.
+  const bool copies =
+      shard_->plan().generation != Generation() || shard_->counters().version != Version();
   std::optional<ImageEvent> image;
-  if (!is_untouched) {
+  if (copies) {
     if (!shard_->HasImage()) {
       sink_->Break("a shard that moves cores of members on their own cannot be copied");
       return Detach();
@@ -44,7 +45,12 @@ void StandbyGate::TryBegin() {
   }
   begun_ = true;
   shard_->Record(true);
-  sink_->Begin(/*copies=*/!is_untouched);
+  sink_->Begin(copies);
+  if (!copies && shard_->cores() != nullptr) {
+    for (const CoreQuestion& asked : shard_->cores()->first_questions()) {
+      Append(CoreQuestionEvent{asked});
+    }
+  }
   if (image.has_value()) {
     Append(*std::move(image));
     for (ShardEvent& push : shard_->StagedPushes()) Append(std::move(push));

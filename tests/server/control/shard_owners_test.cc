@@ -148,6 +148,28 @@ TEST_CASE("a host that is lost before the start does not hold it up", "[standby]
   CHECK(hosts.owners.MayStart());
 }
 
+TEST_CASE("a shard that is lost before the start goes back to its own host, which has come again",
+          "[standby][control]") {
+  Hosts hosts(3);
+  hosts.Kill(1);
+  hosts.Pass(absl::Seconds(2));
+  REQUIRE(hosts.shard(1).leader == 2u);
+  REQUIRE(hosts.Attach(1).ok());
+  // Its new leader dies before anybody has a copy.
+  v1::HostMessage broken;
+  v1::LeaderReport& report = *broken.add_leads();
+  report.set_shard(1);
+  report.set_term(hosts.shard(1).term);
+  report.set_broken("reset");
+  hosts.owners.OnMessage(2, broken, hosts.now);
+  hosts.owners.TakeOutbox();
+  hosts.Kill(2);
+  hosts.now += absl::Milliseconds(600);
+  hosts.owners.Tick(hosts.now);
+  CHECK(hosts.shard(1).leader == 1u);
+  CHECK(hosts.shard(1).lead_term == hosts.shard(1).term);
+}
+
 TEST_CASE("a connection that breaks and is made anew costs nothing", "[standby][control]") {
   Hosts hosts(2);
   hosts.owners.OnStarted();
