@@ -17,20 +17,30 @@ int64_t UpdateEntry(uint64_t seed, MemberId member, Exchange exchange, int64_t e
 // Forwards everything, and tells.
 class Checker::RecordedPolicy final : public ConsistencyPolicy {
  public:
-  RecordedPolicy(Checker* checker, ShardId shard, std::unique_ptr<ConsistencyPolicy> policy)
-      : checker_(checker), shard_(shard), policy_(std::move(policy)) {}
+  RecordedPolicy(Checker* checker, CopyId copy, std::unique_ptr<ConsistencyPolicy> policy)
+      : checker_(checker), copy_(copy), policy_(std::move(policy)) {}
 
-  void SetMembers(const Plan& plan) override { policy_->SetMembers(plan); }
+  void SetMembers(const Plan& plan) override {
+    // A standby hears of it through the log.
+    checker_->OnPlan(copy_, plan);
+    policy_->SetMembers(plan);
+  }
+  PolicyState State() const override { return policy_->State(); }
+  void SetState(const PolicyState& state) override {
+    checker_->OnImage(copy_);
+    policy_->SetState(state);
+  }
   std::optional<MemberId> NextInOrder() const override { return policy_->NextInOrder(); }
   Verdict OnPush(const PushFacts& push) override {
+    checker_->FollowSelection(copy_);
     const Verdict verdict = policy_->OnPush(push);
-    checker_->OnFolded(shard_, push, verdict);
+    checker_->OnFolded(copy_, push, verdict);
     return verdict;
   }
   std::optional<float> CommitDue(absl::Time now) override {
     const Exchange exchange = policy_->Collecting();
     const std::optional<float> scale = policy_->CommitDue(now);
-    if (scale.has_value()) checker_->OnCommitted(shard_, exchange);
+    if (scale.has_value()) checker_->OnCommitted(copy_, exchange);
     return scale;
   }
   bool MayRead(MemberId member, Exchange after) const override {
@@ -40,52 +50,48 @@ class Checker::RecordedPolicy final : public ConsistencyPolicy {
   std::vector<MemberId> WaitsFor() const override { return policy_->WaitsFor(); }
   std::optional<absl::Time> Deadline() const override { return policy_->Deadline(); }
   void SetResting(MemberId member, bool resting) override {
-    checker_->OnResting(shard_, member, resting);
+    checker_->OnResting(copy_, member, resting);
     policy_->SetResting(member, resting);
   }
   Exchange FirstExchange(Exchange wanted) const override { return policy_->FirstExchange(wanted); }
 
  private:
   Checker* const checker_;
-  const ShardId shard_;
+  const CopyId copy_;
   const std::unique_ptr<ConsistencyPolicy> policy_;
 };
 
-Checker::Checker(Options options) : options_(options), ledgers_(options.shards) {
+Checker::Checker(Options options)
+    : options_(options), leaders_(options.shards), told_(options.shards), keys_(options.shards) {
   if (options_.core) cores_.emplace(*options_.core, options_.job_seed, options_.shards);
 }
 
-std::unique_ptr<ConsistencyPolicy> Checker::Recorded(ShardId shard, const ShardSlices& slices,
+std::unique_ptr<ConsistencyPolicy> Checker::Recorded(CopyId copy,
                                                      std::unique_ptr<ConsistencyPolicy> policy) {
-  Ledger& ledger = ledgers_[shard.value()];
-  ledger.slices = slices;
-  ledger.parameters.assign(slices.size, 0);
-  if (options_.subnets != nullptr) ledger.parameters = options_.subnets->InitialValues(slices);
-  ledger.pending.assign(slices.size, 0);
-  if (cores_) cores_->SetSlices(shard, slices);
-  return std::make_unique<RecordedPolicy>(this, shard, std::move(policy));
+  return std::make_unique<RecordedPolicy>(this, copy, std::move(policy));
 }
 
 void Checker::Violate(absl::string_view what) {
   if (!violation_.has_value()) violation_ = std::string(what);
 }
 
-void Checker::OnPlan(ShardId shard, const Plan& plan) {
-  Ledger& ledger = ledgers_[shard.value()];
+void Checker::OnPlan(CopyId copy, const Plan& plan) {
+  Ledger& ledger = ledgers_[copy.value()];
   if (plan.generation > ledger.plan.generation) ledger.plan = plan;
 }
 
-void Checker::OnAccepted(ShardId shard, MemberId member) {
-  const Ledger& ledger = ledgers_[shard.value()];
-  if (ledger.plan.Find(member) == nullptr) {
-    Violate(absl::StrCat("shard ", shard.value(), " accepted a push of removed member ",
-                         member.value()));
-  }
+bool Checker::IsMember(CopyId copy, MemberId member) const {
+  return ledgers_[copy.value()].plan.Find(member) != nullptr;
 }
 
-void Checker::OnFolded(ShardId shard, const PushFacts& push, const Verdict& verdict) {
-  Ledger& ledger = ledgers_[shard.value()];
-  const std::string where = absl::StrCat("shard ", shard.value(), " member ", push.member.value(),
+void Checker::OnAcceptedOfNone(CopyId copy, MemberId member) {
+  Violate(absl::StrCat("shard ", ShardOf(copy), " accepted a push of removed member ",
+                       member.value()));
+}
+
+void Checker::OnFolded(CopyId copy, const PushFacts& push, const Verdict& verdict) {
+  Ledger& ledger = ledgers_[copy.value()];
+  const std::string where = absl::StrCat("shard ", ShardOf(copy), " member ", push.member.value(),
                                          " exchange ", push.exchange.value());
   const PlanMember* member = ledger.plan.Find(push.member);
   if (member == nullptr || push.exchange < member->first_exchange) {
@@ -110,12 +116,13 @@ void Checker::OnFolded(ShardId shard, const PushFacts& push, const Verdict& verd
     AddUpdate(&ledger, push, weight);
   }
   ledger.folded.push_back(push.member);
-  if (verdict.commit) OnCommitted(shard, push.exchange);
+  if (verdict.commit) OnCommitted(copy, push.exchange);
 }
 
 void Checker::AddUpdate(Ledger* ledger, const PushFacts& push, float weight) {
   std::vector<bool> is_sent(ledger->pending.size(), true);
-  if (const auto keys = ledger->keys.find({push.member, push.exchange}); keys != ledger->keys.end()) {
+  const auto& all_keys = keys_[ledger->shard.value()];
+  if (const auto keys = all_keys.find({push.member, push.exchange}); keys != all_keys.end()) {
     if (keys->second) {
       is_sent.assign(is_sent.size(), false);
       for (const int64_t place : *keys->second) is_sent[place] = true;
@@ -153,13 +160,13 @@ void Checker::ReplaceValues(Ledger* ledger, const PushFacts& push, absl::string_
   }
 }
 
-void Checker::OnCommitted(ShardId shard, Exchange exchange) {
-  Ledger& ledger = ledgers_[shard.value()];
+void Checker::OnCommitted(CopyId copy, Exchange exchange) {
+  Ledger& ledger = ledgers_[copy.value()];
   if (ledger.folded.empty())
-    return Violate(absl::StrCat("shard ", shard.value(), " committed nothing"));
+    return Violate(absl::StrCat("shard ", ShardOf(copy), " committed nothing"));
   if (options_.lockstep) {
     if (exchange <= ledger.committed) {
-      Violate(absl::StrCat("shard ", shard.value(), " committed exchange ", exchange.value(),
+      Violate(absl::StrCat("shard ", ShardOf(copy), " committed exchange ", exchange.value(),
                            " after ", ledger.committed.value()));
     }
     ledger.commits[exchange] = {ledger.folded.begin(), ledger.folded.end()};
@@ -180,32 +187,37 @@ void Checker::OnCommitted(ShardId shard, Exchange exchange) {
     if (ledger.has_all) ledger.gradient[i] += mean;
   }
   ledger.has_all = false;
+  uint64_t hash = Scrambled(ledger.history.back() + 1);
+  for (const MemberId member : ledger.folded) {
+    hash = Scrambled(hash + (member.value() << 32) + ledger.clocks[member].value());
+  }
+  ledger.history.push_back(hash);
   ledger.folded.clear();
   ledger.round = std::max(ledger.round, ledger.highest).Next();
   ++ledger.version;
 }
 
-void Checker::OnCounted(ShardId shard, Version version) {
-  if (version.value() != ledgers_[shard.value()].version) {
-    Violate(absl::StrCat("shard ", shard.value(), ": version is ", version.value(), ", want ",
-                         ledgers_[shard.value()].version, " commits"));
+void Checker::OnCounted(CopyId copy, Version version) {
+  if (version.value() != ledgers_[copy.value()].version) {
+    Violate(absl::StrCat("shard ", ShardOf(copy), ": version is ", version.value(), ", want ",
+                         ledgers_[copy.value()].version, " commits"));
   }
 }
 
-void Checker::OnRead(ShardId shard, MemberId member, Exchange after, Version version,
+void Checker::OnRead(CopyId copy, MemberId member, Exchange after, Version version,
                      const std::vector<float>& values) {
-  const std::string where = absl::StrCat("shard ", shard.value(), " read by member ",
+  const std::string where = absl::StrCat("shard ", ShardOf(copy), " read by member ",
                                          member.value(), " after exchange ", after.value());
-  CheckRead(shard, member, after, version, where);
-  CompareValues(ledgers_[shard.value()], values, nullptr, where);
+  CheckRead(copy, member, after, version, where);
+  CompareValues(ledgers_[copy.value()], values, nullptr, where);
 }
 
-void Checker::OnFetched(ShardId shard, MemberId member, const SubnetPlace& place, Version version,
+void Checker::OnFetched(CopyId copy, MemberId member, const SubnetPlace& place, Version version,
                         const std::optional<std::vector<float>>& values) {
-  const Ledger& ledger = ledgers_[shard.value()];
-  const std::string where = absl::StrCat("shard ", shard.value(), " fetch of round ", place.round,
+  const Ledger& ledger = ledgers_[copy.value()];
+  const std::string where = absl::StrCat("shard ", ShardOf(copy), " fetch of round ", place.round,
                                          " by member ", member.value());
-  CheckRead(shard, member, Exchange(place.round - 1), version, where);
+  CheckRead(copy, member, Exchange(place.round - 1), version, where);
   std::map<MemberId, SubnetPlace>& cut = cuts_[place.round];
   for (const auto& [other, theirs] : cut) {
     const bool is_same = other == member
@@ -228,25 +240,34 @@ void Checker::OnFetched(ShardId shard, MemberId member, const SubnetPlace& place
   CompareValues(ledger, *values, &positions, where);
 }
 
-bool Checker::IsInRound(ShardId shard) const {
-  const Ledger& ledger = ledgers_[shard.value()];
+bool Checker::IsInRound(CopyId copy) const {
+  const Ledger& ledger = ledgers_[copy.value()];
   return std::any_of(ledger.folded.begin(), ledger.folded.end(), [&](MemberId member) {
     const Exchange round = ledger.clocks.at(member);
     return ledger.applied.count({member, Exchange(round.value() - 1)}) > 0;
   });
 }
 
-void Checker::OnSelection(ShardId shard, uint64_t number) {
-  Ledger& ledger = ledgers_[shard.value()];
-  if (!cores_->OnSelection(shard, number, ledger.parameters, ledger.gradient)) {
-    Violate(absl::StrCat("shard ", shard.value(), " selects core ", number, " twice"));
-  }
-  ledger.gradient.clear();
+// Selections begin with a report, and nothing is folded before it.
+void Checker::FollowSelection(CopyId copy) {
+  Ledger& ledger = ledgers_[copy.value()];
+  const CoreExchange* const cores = ledger.copy == nullptr ? nullptr : ledger.copy->cores();
+  if (cores == nullptr) return;
+  const std::optional<CoreReport> report = cores->report();
+  if (!report && cores->cores() == 0) return;
+  // One that has begun and ended since was of the same values.
+  const uint64_t number = report ? report->core : cores->cores() - 1;
+  if (ledger.selecting && *ledger.selecting >= number) return;
+  ledger.selecting = number;
+  ledger.selected_values = ledger.parameters;
+  ledger.selected_gradient = std::exchange(ledger.gradient, {});
+  if (!ledger.leads) return;
+  cores_->OnSelection(ledger.shard, number, ledger.selected_values, ledger.selected_gradient);
 }
 
-void Checker::OnCore(ShardId shard, const Core& core) {
-  const std::string where = absl::StrCat("shard ", shard.value(), " core ", core.name.number);
-  const std::optional<std::vector<int64_t>> want = cores_->CoreOn(shard, core.name.number);
+void Checker::OnCore(CopyId copy, const Core& core) {
+  const std::string where = absl::StrCat("shard ", ShardOf(copy), " core ", core.name.number);
+  const std::optional<std::vector<int64_t>> want = cores_->CoreOn(ledgers_[copy.value()].shard, core.name.number);
   if (!want) return Violate(absl::StrCat(where, ": selected before all shards had begun to"));
   if (core.keys.places() != *want) {
     Violate(absl::StrCat(where, ": not the entries of the largest significance"));
@@ -266,7 +287,7 @@ void Checker::OnKeys(ShardId shard, MemberId member, Rank rank, Exchange exchang
                      const SparseKeys* keys) {
   const std::string where = absl::StrCat("shard ", shard.value(), " push of member ",
                                          member.value(), " exchange ", exchange.value());
-  std::optional<std::vector<int64_t>>& sent = ledgers_[shard.value()].keys[{member, exchange}];
+  std::optional<std::vector<int64_t>>& sent = keys_[shard.value()][{member, exchange}];
   if (PushesAll(*options_.core, exchange.value()) == (keys != nullptr)) {
     Violate(absl::StrCat(where, ": every ", options_.core->every, "th is of all entries"));
   }
@@ -275,29 +296,29 @@ void Checker::OnKeys(ShardId shard, MemberId member, Rank rank, Exchange exchang
   sent = keys->entries.places();
 }
 
-void Checker::OnSparseRead(ShardId shard, MemberId member, Rank rank, Exchange after,
+void Checker::OnSparseRead(CopyId copy, MemberId member, Rank rank, Exchange after,
                            Version version, uint64_t core, const EntrySet& entries,
                            const std::vector<float>& values) {
-  const std::string where = absl::StrCat("shard ", shard.value(), " read by member ",
+  const std::string where = absl::StrCat("shard ", ShardOf(copy), " read by member ",
                                          member.value(), " after exchange ", after.value());
-  CheckRead(shard, member, after, version, where);
-  CheckEntries(shard, rank, after, core, entries, where);
+  CheckRead(copy, member, after, version, where);
+  CheckEntries(ledgers_[copy.value()].shard, rank, after, core, entries, where);
   const std::vector<int64_t> places = entries.places();
-  CompareValues(ledgers_[shard.value()], values, &places, where);
+  CompareValues(ledgers_[copy.value()], values, &places, where);
 }
 
-void Checker::OnReadOutside(ShardId shard, MemberId member, Version version,
+void Checker::OnReadOutside(CopyId copy, MemberId member, Version version,
                             const std::vector<float>& values) {
-  OnCounted(shard, version);
+  OnCounted(copy, version);
   CompareValues(
-      ledgers_[shard.value()], values, nullptr,
-      absl::StrCat("shard ", shard.value(), " read at an evaluation by member ", member.value()));
+      ledgers_[copy.value()], values, nullptr,
+      absl::StrCat("shard ", ShardOf(copy), " read at an evaluation by member ", member.value()));
 }
 
-void Checker::CheckRead(ShardId shard, MemberId member, Exchange after, Version version,
+void Checker::CheckRead(CopyId copy, MemberId member, Exchange after, Version version,
                         absl::string_view where) {
-  const Ledger& ledger = ledgers_[shard.value()];
-  OnCounted(shard, version);
+  const Ledger& ledger = ledgers_[copy.value()];
+  OnCounted(copy, version);
   if (options_.lockstep && after != Exchange(0) && after != ledger.committed) {
     const PlanMember* reader = ledger.plan.Find(member);
     // A joiner may be the first after all others have gone: what was last committed is then older.
@@ -308,7 +329,7 @@ void Checker::CheckRead(ShardId shard, MemberId member, Exchange after, Version 
     if (!skipped && !belated)
       Violate(absl::StrCat(where, ": contains exchange ", ledger.committed.value()));
   }
-  if (options_.bound) CheckGap(shard, member, after);
+  if (options_.bound) CheckGap(copy, member, after);
   if (options_.rounds && after >= ledger.round && ledger.clocks.count(member) > 0) {
     Violate(absl::StrCat(where, ": round ", ledger.round.value(), " is open"));
   }
@@ -334,8 +355,8 @@ void Checker::CompareValues(const Ledger& ledger, const std::vector<float>& valu
   }
 }
 
-void Checker::OnResting(ShardId shard, MemberId member, bool resting) {
-  std::set<MemberId>& all = ledgers_[shard.value()].resting;
+void Checker::OnResting(CopyId copy, MemberId member, bool resting) {
+  std::set<MemberId>& all = ledgers_[copy.value()].resting;
   if (resting) {
     all.insert(member);
   } else {
@@ -343,15 +364,15 @@ void Checker::OnResting(ShardId shard, MemberId member, bool resting) {
   }
 }
 
-void Checker::CheckGap(ShardId shard, MemberId reader, Exchange after) {
-  const Ledger& ledger = ledgers_[shard.value()];
+void Checker::CheckGap(CopyId copy, MemberId reader, Exchange after) {
+  const Ledger& ledger = ledgers_[copy.value()];
   for (const PlanMember& m : ledger.plan.members) {
     if (ledger.resting.count(m.member) > 0) continue;
     const auto folded = ledger.clocks.find(m.member);
     const uint64_t clock =
         folded != ledger.clocks.end() ? folded->second.value() : m.first_exchange.value() - 1;
     if (after.value() <= clock + *options_.bound) continue;
-    Violate(absl::StrCat("shard ", shard.value(), " read by member ", reader.value(),
+    Violate(absl::StrCat("shard ", ShardOf(copy), " read by member ", reader.value(),
                          ": its gap to member ", m.member.value(), " is ", after.value() - clock,
                          ", want at most ", *options_.bound));
   }
@@ -367,12 +388,12 @@ void Checker::OnReplica(MemberId member, Exchange exchange, const std::vector<fl
   }
 }
 
-void Checker::OnWaiting(ShardId shard, const std::vector<Reader>& readers,
+void Checker::OnWaiting(CopyId copy, const std::vector<Reader>& readers,
                         const std::vector<MemberId>& waits_for, bool will_go_on) {
-  const Ledger& ledger = ledgers_[shard.value()];
+  const Ledger& ledger = ledgers_[copy.value()];
   for (const MemberId member : waits_for) {
     if (ledger.plan.Find(member) == nullptr) {
-      Violate(absl::StrCat("shard ", shard.value(), " waits for ", member.value(),
+      Violate(absl::StrCat("shard ", ShardOf(copy), " waits for ", member.value(),
                            ", which is no member"));
     }
   }
@@ -385,16 +406,19 @@ void Checker::OnWaiting(ShardId shard, const std::vector<Reader>& readers,
     const auto clock = ledger.clocks.find(reader.member);
     const Exchange folded = clock == ledger.clocks.end() ? Exchange(0) : clock->second;
     if (reader.after >= member->first_exchange && folded < reader.after) continue;
-    Violate(absl::StrCat("shard ", shard.value(), ": member ", reader.member.value(),
+    Violate(absl::StrCat("shard ", ShardOf(copy), ": member ", reader.member.value(),
                          " waits for nobody"));
   }
 }
 
 void Checker::OnAdmitted(MemberId member, Exchange first) {
-  for (size_t shard = 0; shard < ledgers_.size(); ++shard) {
-    const PlanMember* planned = ledgers_[shard].plan.Find(member);
+  for (size_t shard = 0; shard < leaders_.size(); ++shard) {
+    const Ledger* const ledger = LeaderOf(shard);
+    // A standby that is to lead is told before it takes requests.
+    if (ledger == nullptr || !ledger->serves) continue;
+    const PlanMember* planned = ledger->plan.Find(member);
     // It may have been removed there already.
-    if (planned == nullptr && ledgers_[shard].plan.generation == Generation(0)) {
+    if (planned == nullptr && ledger->plan.generation == Generation(0)) {
       Violate(absl::StrCat("member ", member.value(), " was admitted before shard ", shard,
                            " had a plan"));
     }
@@ -402,7 +426,7 @@ void Checker::OnAdmitted(MemberId member, Exchange first) {
       Violate(absl::StrCat("member ", member.value(), " begins with exchange ", first.value(),
                            ", shard ", shard, " expects ", planned->first_exchange.value()));
     }
-    if (planned != nullptr && options_.lockstep && ledgers_[shard].committed >= first) {
+    if (planned != nullptr && options_.lockstep && ledger->committed >= first) {
       Violate(absl::StrCat("member ", member.value(), " begins with exchange ", first.value(),
                            ", which shard ", shard, " has committed"));
     }
@@ -414,13 +438,13 @@ void Checker::OnLiveMemberRefused(MemberId member, absl::string_view message) {
 }
 
 void Checker::CheckSameCommits(const std::set<MemberId>& lost) {
-  for (size_t a = 0; a < ledgers_.size(); ++a) {
-    for (const auto& [exchange, members] : ledgers_[a].commits) {
-      for (size_t b = 0; b < ledgers_.size(); ++b) {
-        const auto other = ledgers_[b].commits.find(exchange);
+  for (size_t a = 0; a < leaders_.size(); ++a) {
+    for (const auto& [exchange, members] : LeaderOf(a)->commits) {
+      for (size_t b = 0; b < leaders_.size(); ++b) {
+        const auto other = LeaderOf(b)->commits.find(exchange);
         for (const MemberId member : members) {
           if (lost.count(member) > 0) continue;
-          if (other != ledgers_[b].commits.end() && other->second.count(member) > 0) continue;
+          if (other != LeaderOf(b)->commits.end() && other->second.count(member) > 0) continue;
           Violate(absl::StrCat("exchange ", exchange.value(), ": shard ", a, " counted member ",
                                member.value(), ", shard ", b, " did not, and it was not lost"));
         }
@@ -431,10 +455,11 @@ void Checker::CheckSameCommits(const std::set<MemberId>& lost) {
 
 uint64_t Checker::partial_pushes() const {
   std::map<MemberId, std::vector<Exchange>> last_by_shard;
-  for (size_t shard = 0; shard < ledgers_.size(); ++shard) {
-    for (const auto& [member, exchange] : ledgers_[shard].applied) {
+  for (size_t shard = 0; shard < leaders_.size(); ++shard) {
+    if (LeaderOf(shard) == nullptr) continue;
+    for (const auto& [member, exchange] : LeaderOf(shard)->applied) {
       std::vector<Exchange>& exchanges = last_by_shard[member];
-      exchanges.resize(ledgers_.size());
+      exchanges.resize(leaders_.size());
       exchanges[shard] = std::max(exchanges[shard], exchange);
     }
   }
@@ -448,14 +473,23 @@ uint64_t Checker::partial_pushes() const {
 
 uint64_t Checker::commits() const {
   uint64_t commits = 0;
-  for (const Ledger& ledger : ledgers_) commits += ledger.version;
+  for (size_t shard = 0; shard < leaders_.size(); ++shard) {
+    if (LeaderOf(shard) != nullptr) commits += LeaderOf(shard)->version;
+  }
   return commits;
 }
 
-void Checker::OnEnd(const std::set<MemberId>& lost, uint64_t counted) {
+void Checker::OnEnd(const std::set<MemberId>& lost, std::optional<uint64_t> counted) {
   if (options_.lockstep) CheckSameCommits(lost);
-  if (counted != partial_pushes()) {
-    Violate(absl::StrCat("partial pushes are ", counted, " by the coordinator, want ",
+  for (size_t shard = 0; shard < leaders_.size(); ++shard) {
+    for (const auto& [member, exchange] : told_[shard].acknowledged) {
+      if (lost.count(member) > 0 || LeaderOf(shard)->applied.count({member, exchange}) > 0) continue;
+      Violate(absl::StrCat("shard ", shard, ": exchange ", exchange.value(), " of member ",
+                           member.value(), " was acknowledged, and is not in the parameters"));
+    }
+  }
+  if (counted && *counted != partial_pushes()) {
+    Violate(absl::StrCat("partial pushes are ", *counted, " by the coordinator, want ",
                          partial_pushes()));
   }
 }

@@ -8,6 +8,7 @@
 #define TESSERA_TESTS_SIM_CHECKER_H_
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -24,10 +25,14 @@
 #include "common/keyset/sparse_keys.h"
 #include "common/keyset/subnet.h"
 #include "common/layout/shard_map.h"
+#include "server/shard/shard.h"
 #include "tests/sim/core_checker.h"
 #include "tests/sim/subnet_entries.h"
 
 namespace tessera {
+
+// One copy of a shard: the one that a leader has, or a standby. In jobs without standbys every shard has one.
+using CopyId = Id<struct CopyTag>;
 
 // A whole run of them stays within a float's 24 bits.
 int64_t UpdateEntry(uint64_t seed, MemberId member, Exchange exchange, int64_t entry);
@@ -62,38 +67,64 @@ class Checker {
   };
   explicit Checker(Options options);
 
-  // A policy for `shard` that tells the checker what `policy` decides.
-  std::unique_ptr<ConsistencyPolicy> Recorded(ShardId shard, const ShardSlices& slices,
+  // A copy that begins with the initial values, or with an image of this term.
+  CopyId AddCopy(ShardId shard, const ShardSlices& slices, uint64_t term);
+  // A policy for the copy that tells the checker what `policy` decides.
+  std::unique_ptr<ConsistencyPolicy> Recorded(CopyId copy,
                                               std::unique_ptr<ConsistencyPolicy> policy);
+  // The copy itself, for as long as it lives.
+  void SetShard(CopyId copy, const Shard* shard) { ledgers_[copy.value()].copy = shard; }
+
+  // --- standbys ---
+
+  // `leader` was asked for an image of itself just now, for the log of this term.
+  void OnImageTaken(CopyId leader, uint64_t term);
+  // The copy's host leads it, as it was told in this term. If nobody was told so later members go by this copy
+  // from now on, and it must have all that anybody was told.
+  void OnLeads(CopyId copy, uint64_t lead_term);
+  // It takes requests from now on.
+  void OnServes(CopyId copy) { ledgers_[copy.value()].serves = true; }
+  // The push was acknowledged.
+  void OnAcknowledged(CopyId copy, MemberId member, Exchange exchange);
+  // What a member knows of a shard: the version, and the history of that version.
+  struct Knowledge {
+    Version version;
+    uint64_t history = 0;
+  };
+  Knowledge KnowledgeOf(CopyId copy) const;
+  // A member goes by it.
+  void OnTold(ShardId shard, MemberId member, Knowledge knowledge);
 
   // --- events ---
 
   // The coordinator's word has reached the shard.
-  void OnPlan(ShardId shard, const Plan& plan);
-  void OnAccepted(ShardId shard, MemberId member);
+  void OnPlan(CopyId copy, const Plan& plan);
+  bool IsMember(CopyId copy, MemberId member) const;
+  // It took a push of one that is no member.
+  void OnAcceptedOfNone(CopyId copy, MemberId member);
   // A member was answered.
-  void OnRead(ShardId shard, MemberId member, Exchange after, Version version,
+  void OnRead(CopyId copy, MemberId member, Exchange after, Version version,
               const std::vector<float>& values);
   // A member was answered how `place.round` is cut for it, with values if it had asked for that.
-  void OnFetched(ShardId shard, MemberId member, const SubnetPlace& place, Version version,
+  void OnFetched(CopyId copy, MemberId member, const SubnetPlace& place, Version version,
                  const std::optional<std::vector<float>>& values);
   // Somebody who has made earlier rounds has its push of the open one folded. One that begins with it
   // may be ahead of others that evaluate.
-  bool IsInRound(ShardId shard) const;
+  bool IsInRound(CopyId copy) const;
   // All values, as they are just now.
-  void OnReadOutside(ShardId shard, MemberId member, Version version,
+  void OnReadOutside(CopyId copy, MemberId member, Version version,
                      const std::vector<float>& values);
-  void OnCounted(ShardId shard, Version version);
-  // The shard has begun to select this core, of the values that it has just now.
-  void OnSelection(ShardId shard, uint64_t number);
+  void OnCounted(CopyId copy, Version version);
+  // Sees whether it has begun to select a core, of the values that it has just now.
+  void FollowSelection(CopyId copy);
   // It has selected this one.
-  void OnCore(ShardId shard, const Core& core);
+  void OnCore(CopyId copy, const Core& core);
   // What a member is about to push to the shard: `keys` nullptr: all entries.
   void OnKeys(ShardId shard, MemberId member, Rank rank, Exchange exchange, const SparseKeys* keys);
   // As OnRead, of these places, which are to be those of core `core` in exchange `after`.
-  void OnSparseRead(ShardId shard, MemberId member, Rank rank, Exchange after, Version version,
+  void OnSparseRead(CopyId copy, MemberId member, Rank rank, Exchange after, Version version,
                     uint64_t core, const EntrySet& entries, const std::vector<float>& values);
-  void OnResting(ShardId shard, MemberId member, bool resting);
+  void OnResting(CopyId copy, MemberId member, bool resting);
   // A worker has pulled from all shards after `exchange`.
   void OnReplica(MemberId member, Exchange exchange, const std::vector<float>& values);
   // Reads are parked: `waits_for`, an open promise and a time are all that the status can name.
@@ -101,12 +132,12 @@ class Checker {
     MemberId member;
     Exchange after;
   };
-  void OnWaiting(ShardId shard, const std::vector<Reader>& readers,
+  void OnWaiting(CopyId copy, const std::vector<Reader>& readers,
                  const std::vector<MemberId>& waits_for, bool will_go_on);
   void OnAdmitted(MemberId member, Exchange first);
   void OnLiveMemberRefused(MemberId member, absl::string_view message);
-  // The run is over; `lost` did not finish.
-  void OnEnd(const std::set<MemberId>& lost, uint64_t partial_pushes);
+  // The run is over; `lost` did not finish. nullopt: partial pushes were not counted by all servers.
+  void OnEnd(const std::set<MemberId>& lost, std::optional<uint64_t> partial_pushes);
 
   // The first thing that was wrong.
   const std::optional<std::string>& violation() const { return violation_; }
@@ -116,8 +147,14 @@ class Checker {
 
  private:
   class RecordedPolicy;
-  // What one shard must look like.
+  // What one copy must look like.
   struct Ledger {
+    ShardId shard;
+    uint64_t term = 0;
+    const Shard* copy = nullptr;
+    bool leads = false;
+    uint64_t lead_term = 0;
+    bool serves = false;
     // Of parameters that all sites have: the sum of what they returned.
     std::map<int64_t, double> shared;  // by position
     ShardSlices slices;
@@ -135,18 +172,27 @@ class Checker {
     std::map<Exchange, std::set<MemberId>> commits;   // under lockstep
     Exchange committed;                               // the last one
     uint64_t version = 0;
+    std::vector<uint64_t> history = {0};  // by version: of all that is in it
+    // The last core that it has begun to select, and of what.
+    std::optional<uint64_t> selecting;
+    std::vector<float> selected_values;
+    std::vector<float> selected_gradient;
     // What pushes of all entries have changed since the last selection; empty: none came.
     std::vector<float> gradient;
     bool has_all = false;  // one of them is in pending
-    // What members push: places, ascending; nullopt: all.
-    std::map<std::pair<MemberId, Exchange>, std::optional<std::vector<int64_t>>> keys;
   };
 
-  void OnFolded(ShardId shard, const PushFacts& push, const Verdict& verdict);
-  void OnCommitted(ShardId shard, Exchange exchange);
+  uint64_t ShardOf(CopyId copy) const { return ledgers_[copy.value()].shard.value(); }
+  // Of a shard, the one that members go by; nullptr: none yet.
+  const Ledger* LeaderOf(size_t shard) const;
+  bool Has(const Ledger& ledger, MemberId member, Exchange exchange) const;
+  void CheckKnows(const Ledger& ledger, Knowledge knowledge, absl::string_view where);
+  void OnImage(CopyId copy);
+  void OnFolded(CopyId copy, const PushFacts& push, const Verdict& verdict);
+  void OnCommitted(CopyId copy, Exchange exchange);
   void AddUpdate(Ledger* ledger, const PushFacts& push, float weight);
   void ReplaceValues(Ledger* ledger, const PushFacts& push, absl::string_view where);
-  void CheckRead(ShardId shard, MemberId member, Exchange after, Version version,
+  void CheckRead(CopyId copy, MemberId member, Exchange after, Version version,
                  absl::string_view where);
   // `wanted`: where each value lies in the shard's dense order; nullptr: they are all.
   void CompareValues(const Ledger& ledger, const std::vector<float>& values,
@@ -154,11 +200,20 @@ class Checker {
   // Those of core `core`, if all shards have one of this number.
   void CheckEntries(ShardId shard, Rank rank, Exchange exchange, uint64_t core,
                     const EntrySet& entries, absl::string_view where);
-  void CheckGap(ShardId shard, MemberId reader, Exchange after);
+  void CheckGap(CopyId copy, MemberId reader, Exchange after);
   void CheckSameCommits(const std::set<MemberId>& lost);
 
   const Options options_;
-  std::vector<Ledger> ledgers_;
+  std::deque<Ledger> ledgers_;                 // by copy
+  std::vector<std::optional<CopyId>> leaders_;  // by shard
+  std::map<std::pair<ShardId, uint64_t>, Ledger> images_;  // by shard and term
+  struct Told {
+    std::set<std::pair<MemberId, Exchange>> acknowledged;
+    Knowledge knowledge;  // the latest version
+  };
+  std::vector<Told> told_;  // by shard
+  // What members push to a shard: places, ascending; nullopt: all.
+  std::vector<std::map<std::pair<MemberId, Exchange>, std::optional<std::vector<int64_t>>>> keys_;
   std::map<Exchange, std::vector<float>> replicas_;  // under lockstep
   // By round: how it is cut, as servers have said.
   std::map<uint64_t, std::map<MemberId, SubnetPlace>> cuts_;

@@ -25,9 +25,9 @@ int64_t CoreChecker::entries() const {
   return entries;
 }
 
-bool CoreChecker::OnSelection(ShardId shard, uint64_t number, const std::vector<float>& w,
+void CoreChecker::OnSelection(ShardId shard, uint64_t number, const std::vector<float>& w,
                               const std::vector<float>& g) {
-  return selections_[number].emplace(shard.value(), Values{w, g}).second;
+  selections_[number][shard.value()] = Values{w, g};
 }
 
 std::vector<int64_t> CoreChecker::Select(const Selection& from) const {

@@ -24,8 +24,9 @@ class CoreChecker {
   void SetSlices(ShardId shard, const ShardSlices& slices) { slices_[shard.value()] = slices; }
 
   // The shard begins to select core `number` out of its values w; g is what pushes of all entries have
-  // added to them since the last selection, empty where none came. False: it did before.
-  bool OnSelection(ShardId shard, uint64_t number, const std::vector<float>& w,
+  // added to them since the last selection, empty where none came. A standby that takes over before all have
+  // selected it may do so of other values: the last word counts.
+  void OnSelection(ShardId shard, uint64_t number, const std::vector<float>& w,
                    const std::vector<float>& g);
   // Places in the shard's dense order, ascending; nullopt: not all shards have begun to select it.
   std::optional<std::vector<int64_t>> CoreOn(ShardId shard, uint64_t number);

@@ -18,6 +18,9 @@ enum class Mutation {
   kTakesAllTies,          // a server takes all entries that are as significant as the core's last
   kSaysReportsOnce,       // a server does not repeat what it says of a core
   kForgetsFormerSites,    // one server cuts rounds without members that were lost
+  kAcknowledgesEarly,     // a leader acknowledges before its standby has it
+  kTakesOldTerm,          // a standby that leads acknowledges its predecessor's log still
+  kLeadsUnsynced,         // the coordinator takes every standby for one that could take over
 };
 
 }  // namespace tessera

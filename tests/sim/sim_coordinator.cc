@@ -20,34 +20,84 @@ void SimCoordinator::Tick() {
 }
 
 void SimCoordinator::Attach(NodeId server, v1::ServerHello hello,
-                            std::function<void(const v1::PlanMessage&)> deliver) {
-  network_->Stream(server, node_, [this, server, hello, deliver = std::move(deliver)] {
+                            std::function<void(const v1::PlanMessage&)> deliver,
+                            uint64_t connection) {
+  const auto arrive = [this, server, hello, deliver = std::move(deliver), connection] {
     const absl::Status attached = coordinator_->Attach(hello, network_->now());
-    // One that joins may be too early: another one of its rank is not known to be gone yet.
-    TESSERA_CHECK(attached.ok() || coordinator_->facts().replicated);
+    // One that joins may be too early: another one of its rank is not known to be gone yet. One that
+    // leads may be superseded.
+    TESSERA_CHECK(attached.ok() || coordinator_->facts().replicated ||
+                  coordinator_->facts().standbys);
     if (attached.ok()) {
-      links_[ShardId(hello.rank())] = {server, hello.life(), deliver};
+      links_[ShardId(hello.rank())] = {server, hello.life(), connection, deliver};
     } else {
       v1::PlanMessage refusal;
       refusal.set_refuse(std::string(attached.message()));
-      network_->Stream(node_, server, [deliver, refusal] { deliver(refusal); });
+      network_->Stream(node_, server, [deliver, refusal] { deliver(refusal); }, connection);
     }
     Deliver();
-  });
+  };
+  network_->Stream(server, node_, arrive, connection);
 }
 
-void SimCoordinator::FromServer(NodeId server, ShardId rank, v1::ShardMessage message) {
-  network_->Stream(server, node_, [this, server, rank, message = std::move(message)] {
-    // Another server has come in its place.
-    if (links_[rank].node != server) return;
+void SimCoordinator::FromServer(NodeId server, ShardId rank, v1::ShardMessage message,
+                                uint64_t connection) {
+  const auto arrive = [this, server, rank, message = std::move(message), connection] {
+    // Another server has come in its place, or it has made another connection.
+    const auto link = links_.find(rank);
+    if (link == links_.end() || link->second.node != server) return;
+    if (link->second.connection != connection) return;
     coordinator_->OnShardMessage(rank, message, network_->now());
+    Deliver();
+  };
+  network_->Stream(server, node_, arrive, connection);
+}
+
+void SimCoordinator::Detach(ShardId rank, uint64_t connection) {
+  network_->After(node_, absl::Milliseconds(20), [this, rank, connection] {
+    const auto link = links_.find(rank);
+    if (link == links_.end() || link->second.connection != connection) return;
+    coordinator_->Detach(rank, link->second.life, network_->now());
     Deliver();
   });
 }
 
-void SimCoordinator::Detach(ShardId rank) {
-  network_->After(node_, absl::Milliseconds(20), [this, rank] {
-    coordinator_->Detach(rank, links_[rank].life, network_->now());
+void SimCoordinator::AttachHost(NodeId host, v1::HostMessage message,
+                                std::function<void(const v1::HostOrder&)> deliver,
+                                uint64_t connection) {
+  const auto arrive = [this, host, message = std::move(message), deliver, connection] {
+    const v1::HostHello& hello = message.hello();
+    const absl::Status attached = coordinator_->AttachHost(hello, network_->now());
+    if (attached.ok()) {
+      hosts_[hello.rank()] = {host, hello.life(), connection, deliver};
+    } else {
+      v1::HostOrder refusal;
+      refusal.set_refuse(std::string(attached.message()));
+      network_->Stream(node_, host, [deliver, refusal] { deliver(refusal); }, connection);
+    }
+    Deliver();
+  };
+  network_->Stream(host, node_, arrive, connection);
+}
+
+void SimCoordinator::FromHost(NodeId host, uint32_t rank, v1::HostMessage message,
+                              uint64_t connection) {
+  const auto arrive = [this, rank, message = std::move(message), connection] {
+    const auto link = hosts_.find(rank);
+    if (link == hosts_.end() || link->second.connection != connection) return;
+    coordinator_->OnHostMessage(rank, message, network_->now());
+    Deliver();
+  };
+  network_->Stream(host, node_, arrive, connection);
+}
+
+void SimCoordinator::DetachHost(uint32_t rank, uint64_t connection) {
+  network_->After(node_, absl::Milliseconds(5), [this, rank, connection] {
+    const auto found = hosts_.find(rank);
+    if (found == hosts_.end() || found->second.connection != connection) return;
+    const uint64_t life = found->second.life;
+    hosts_.erase(found);
+    coordinator_->DetachHost(rank, life, network_->now());
     Deliver();
   });
 }
@@ -90,7 +140,17 @@ void SimCoordinator::Deliver() {
     network_->Stream(node_, link->second.node,
                      [deliver = link->second.deliver, message = std::move(outgoing.message)] {
                        deliver(message);
-                     });
+                     },
+                     link->second.connection);
+  }
+  for (HostOutgoing& outgoing : coordinator_->TakeHostOutbox()) {
+    const auto link = hosts_.find(outgoing.host);
+    if (link == hosts_.end()) continue;
+    network_->Stream(node_, link->second.node,
+                     [deliver = link->second.deliver, order = std::move(outgoing.order)] {
+                       deliver(order);
+                     },
+                     link->second.connection);
   }
   for (Coordinator::EvaluateAnswer& answer : coordinator_->TakeReplies()) {
     const auto parked = parked_.find(answer.member);

@@ -27,10 +27,16 @@ class SimCoordinator {
 
   // A server's standing connection. Its messages go to `deliver`, on its own node.
   void Attach(NodeId server, v1::ServerHello hello,
-              std::function<void(const v1::PlanMessage&)> deliver);
-  void FromServer(NodeId server, ShardId rank, v1::ShardMessage message);
+              std::function<void(const v1::PlanMessage&)> deliver, uint64_t connection = 0);
+  void FromServer(NodeId server, ShardId rank, v1::ShardMessage message, uint64_t connection = 0);
   // The connection of a dead server ends.
-  void Detach(ShardId rank);
+  void Detach(ShardId rank, uint64_t connection = 0);
+
+  // A host's. Its message is the first that is said over it.
+  void AttachHost(NodeId host, v1::HostMessage message,
+                  std::function<void(const v1::HostOrder&)> deliver, uint64_t connection);
+  void FromHost(NodeId host, uint32_t rank, v1::HostMessage message, uint64_t connection);
+  void DetachHost(uint32_t rank, uint64_t connection);
 
   // One request of a worker; nullopt: the call was lost, ask again.
   template <typename Reply>
@@ -55,7 +61,14 @@ class SimCoordinator {
   struct Link {
     NodeId node;
     uint64_t life = 0;
+    uint64_t connection = 0;
     std::function<void(const v1::PlanMessage&)> deliver;
+  };
+  struct HostLink {
+    NodeId node;
+    uint64_t life = 0;
+    uint64_t connection = 0;
+    std::function<void(const v1::HostOrder&)> deliver;
   };
 
   void Tick();
@@ -66,6 +79,7 @@ class SimCoordinator {
   const NodeId node_;
   std::unique_ptr<Coordinator> coordinator_;
   std::map<ShardId, Link> links_;
+  std::map<uint32_t, HostLink> hosts_;
   std::map<MemberId, std::function<void(absl::StatusOr<v1::EvaluateReply>)>> parked_;
 };
 

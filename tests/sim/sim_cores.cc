@@ -13,7 +13,7 @@ void SimWorker::BeginKeys(Rank rank) {
   rank_ = rank;
   ExchangeKeys::Options keys;
   keys.shape = *options_.shape;
-  keys.servers = static_cast<int>(servers_.size());
+  keys.servers = static_cast<int>(doors_.size());
   keys.share = *options_.core;
   keys.seed = options_.job_seed;
   keys.rank = rank;
@@ -28,18 +28,13 @@ void SimWorker::AskCores() {
   const std::optional<uint64_t> wanted = keys_->wanted();
   if (!wanted.has_value()) return;
   cores_due_ = true;
-  cores_.assign(servers_.size(), nullptr);
-  cores_missing_ = servers_.size();
-  for (size_t server = 0; server < servers_.size(); ++server) {
-    SimServer* const from = servers_[server];
-    Retry<std::shared_ptr<const Core>>(
-        [this, from, number = *wanted](auto done) {
-          network_->Call<absl::StatusOr<std::shared_ptr<const Core>>>(
-              node_, from->node(),
-              [from, member = member_, number](auto answer) {
-                from->ReadCore(member, number, answer);
-              },
-              done);
+  cores_.assign(doors_.size(), nullptr);
+  cores_missing_ = doors_.size();
+  for (size_t server = 0; server < doors_.size(); ++server) {
+    CallShard<std::shared_ptr<const Core>>(
+        server, CallKind::kOther,
+        [member = member_, number = *wanted](SimServer* from, auto answer) {
+          from->ReadCore(member, number, answer);
         },
         [this, server](absl::StatusOr<std::shared_ptr<const Core>> core) {
           if (!core.ok()) return GiveUp(core.status());
@@ -69,7 +64,7 @@ std::function<ReceivedPush()> SimWorker::SparsePush(size_t server) {
   checker_->OnKeys(ShardId(server), member_, rank_, exchange_, sparse);
   std::vector<float> values;
   int64_t place = 0;
-  for (const Slice& slice : servers_[server]->slices().slices) {
+  for (const Slice& slice : options_.slices[server].slices) {
     for (int64_t entry = slice.row_begin * slice.columns; entry < slice.row_end * slice.columns;
          ++entry, ++place) {
       if (sparse != nullptr && !sparse->entries.Contains(place)) continue;
@@ -88,7 +83,7 @@ std::function<ReceivedPush()> SimWorker::SparsePush(size_t server) {
   }
   return [member = member_, exchange = exchange_, base = bases_[server],
           examples = since_exchange_, kind = options_.kind,
-          layout_hash = servers_[server]->layout_hash(), values = std::move(values),
+          layout_hash = options_.layout_hash, values = std::move(values),
           core = std::move(core)] {
     ReceivedPush push;
     push.member = member;
@@ -125,7 +120,7 @@ void SimWorker::ForgeSparse(size_t server, const std::function<ReceivedPush()>& 
   // another exchange; a core's entries where all are wanted.
   const uint64_t what = network_->dice().Below(3);
   const bool asks = what == 0 && push.core && !push.core->keys;
-  const std::string keys = EncodeKeys(EntrySet::All(servers_[server]->slices().size)).bytes;
+  const std::string keys = EncodeKeys(EntrySet::All(options_.slices[server].size)).bytes;
   if (!push.core) {
     push.core = NamedCore{{7, {1, 2}}, 0, keys};
   } else if (what == 2) {
@@ -139,9 +134,12 @@ void SimWorker::ForgeSparse(size_t server, const std::function<ReceivedPush()>& 
     made.core = core;
     return made;
   };
-  SimServer* const to = servers_[server];
+  ShardDoor* const door = doors_[server];
   network_->Call<absl::StatusOr<PushAccepted>>(
-      node_, to->node(), [to, forged](auto answer) { to->Push(forged, answer); },
+      node_, door->node(),
+      [door, forged, shard = ShardId(server)](auto answer) {
+        if (SimServer* const to = door->Find(shard)) to->Push(forged, answer);
+      },
       [this, asks, what](std::optional<absl::StatusOr<PushAccepted>> answer) {
         if (!answer.has_value() || !answer->ok() || (*answer)->duplicate) return;
         if (asks && (*answer)->need_keys) return;
@@ -157,8 +155,8 @@ bool SimWorker::FollowKeys() {
   if (needs_all_) {
     needs_all_ = false;
     keys_->Drop();
-    parts_missing_ = servers_.size();
-    for (size_t server = 0; server < servers_.size(); ++server) {
+    parts_missing_ = doors_.size();
+    for (size_t server = 0; server < doors_.size(); ++server) {
       PullFrom(server, exchange_, RestWord());
     }
     return false;

@@ -140,7 +140,8 @@ SimJob::SimJob(SimOptions options)
     : options_(options),
       dice_(options.seed),
       network_(&queue_, &dice_),
-      servers_count_(1 + static_cast<int>(dice_.Below(4))),
+      servers_count_(options.standbys ? 2 + static_cast<int>(dice_.Below(3))
+                                      : 1 + static_cast<int>(dice_.Below(4))),
       workers_count_(1 + static_cast<int>(dice_.Below(4))),
       steps_(dice_.Chance(0.3) ? 10 + dice_.Below(20) : 0),
       job_(JobOf(options.method, workers_count_, &dice_)),
@@ -165,6 +166,8 @@ SimJob::SimJob(SimOptions options)
   facts.step_budgets = recipe_.step_budgets;
   facts.subnets = recipe_.subnets;
   facts.core = recipe_.core;
+  facts.standbys = options_.standbys;
+  facts.standby_copies = !recipe_.core.has_value() || recipe_.lockstep;
   facts.entries = shape_.size;
   facts.parameters = static_cast<int>(shape_.parameters.size());
   if (subnets_ != nullptr) facts.members_max = subnets_->members_max();
@@ -176,30 +179,45 @@ SimJob::SimJob(SimOptions options)
   if (options_.faults) PlanFaults();
 }
 
+Shard::Options SimJob::ShardOptions(ShardId shard) {
+  Shard::Options options;
+  options.shape = shape_;
+  options.shard = shard;
+  options.shard_count = servers_count_;
+  options.kind = static_cast<int>(recipe_.payload);
+  options.policy = recipe_.make_policy();
+  options.rule = recipe_.make_rule();
+  options.schedule = recipe_.schedule;
+  options.core = recipe_.core;
+  options.seed = options_.seed;
+  if (subnets_ != nullptr) {
+    options.seed = subnets_->seed();
+    options.groups = subnets_->groups();
+  }
+  return options;
+}
+
 void SimJob::StartServers() {
   for (int rank = 0; rank < servers_count_; ++rank) {
-    Shard::Options options;
-    options.shape = shape_;
-    options.shard = ShardId(rank);
-    options.shard_count = servers_count_;
-    options.kind = static_cast<int>(recipe_.payload);
-    options.policy = recipe_.make_policy();
-    options.rule = recipe_.make_rule();
-    options.schedule = recipe_.schedule;
-    options.core = recipe_.core;
-    options.seed = options_.seed;
-    if (subnets_ != nullptr) {
-      options.seed = subnets_->seed();
-      options.groups = subnets_->groups();
+    if (options_.standbys) {
+      StartHost(static_cast<uint32_t>(rank));
+      continue;
     }
+    const ShardId shard(rank);
+    Shard::Options made = ShardOptions(shard);
+    SimServer::Options server;
+    server.rank = shard;
+    server.copy = checker_.AddCopy(shard, SlicesOf(shape_, shard, servers_count_), 0);
+    server.mutation = options_.mutation;
+    made.policy = checker_.Recorded(server.copy, Mutated(std::move(made.policy), options_.mutation));
+    server.shard = std::make_unique<Shard>(std::move(made));
+    checker_.SetShard(server.copy, server.shard.get());
     servers_.push_back(std::make_unique<SimServer>(&network_, coordinator_.get(), &checker_,
-                                                   std::move(options), options_.mutation));
+                                                   std::move(server)));
   }
 }
 
 void SimJob::StartWorker(std::optional<uint32_t> rank) {
-  std::vector<SimServer*> servers;
-  for (const std::unique_ptr<SimServer>& server : servers_) servers.push_back(server.get());
   SimWorker::Options options;
   options.seed = options_.seed;
   options.life = workers_.size() + 1;
@@ -217,26 +235,51 @@ void SimJob::StartWorker(std::optional<uint32_t> rank) {
   options.shape = &shape_;
   options.job_seed = options_.seed;
   options.forges = options_.faults;
+  options.layout_hash = coordinator_->state().facts().layout_hash;
+  for (int shard = 0; shard < servers_count_; ++shard) {
+    options.slices.push_back(SlicesOf(shape_, ShardId(shard), servers_count_));
+    if (options_.standbys) {
+      options.doors.push_back(hosts_[shard].get());
+    } else {
+      options.doors.push_back(servers_[shard].get());
+    }
+  }
+  if (options_.standbys) {
+    options.find = [this](const std::string& address) -> ShardDoor* {
+      const auto found = directory_.find(address);
+      return found == directory_.end() ? nullptr : found->second;
+    };
+  }
   workers_.push_back(std::make_unique<SimWorker>(&network_, coordinator_.get(), &checker_,
-                                                 std::move(servers), options));
+                                                 std::move(options)));
 }
 
 void SimJob::PlanFaults() {
   faults_end_ = queue_.now() + kFaultsLast;
   network_.set_faults(NetworkFaults::Drawn(&dice_));
   queue_.At(faults_end_, [this] { network_.set_faults({}); });
+  if (options_.standbys) {
+    network_.After(chaos_, absl::Milliseconds(500), [this] { KeepWorkers(); });
+    queue_.At(faults_end_, [this] { CheckProtected(); });
+  }
   Strike();
 }
 
 void SimJob::Strike() {
   network_.After(chaos_, dice_.Between(absl::Milliseconds(20), absl::Milliseconds(900)), [this] {
     if (queue_.now() >= faults_end_) return;
+    if (options_.standbys && dice_.Chance(0.5)) {
+      StrikeHost();
+      return Strike();
+    }
     const uint64_t what = dice_.Below(26);
     if (what < 7) CrashWorker();
     if (what >= 7 && what < 11) FreezeSomebody();
     if (what >= 11 && what < 15) StartLateWorker();
-    if (what >= 15 && what < 18) servers_[dice_.Below(servers_.size())]->BreakLink();
-    if (what == 18 && dice_.Chance(0.2)) KillServer();
+    if (what >= 15 && what < 18 && !options_.standbys) {
+      servers_[dice_.Below(servers_.size())]->BreakLink();
+    }
+    if (what == 18 && !options_.standbys && dice_.Chance(0.2)) KillServer();
     if (what == 19 && dice_.Chance(0.3) && coordinator_->state().membership().started()) {
       drained_ = true;
       coordinator_->Drain();
@@ -248,6 +291,7 @@ void SimJob::Strike() {
 }
 
 void SimJob::CutSomeLink() {
+  if (options_.standbys) return CutHostLink();
   const NodeId server = servers_[dice_.Below(servers_.size())]->node();
   const NodeId worker = workers_[dice_.Below(workers_.size())]->node();
   switch (dice_.Below(3)) {
@@ -283,7 +327,7 @@ void SimJob::StartLateWorker() {
 }
 
 void SimJob::FreezeSomebody() {
-  if (dice_.Chance(0.3)) {
+  if (!options_.standbys && dice_.Chance(0.3)) {
     // A server that is silent for a lease ends the job: stay below.
     const SimServer& server = *servers_[dice_.Below(servers_.size())];
     network_.Freeze(server.node(), queue_.now() + dice_.Between(absl::ZeroDuration(), kLease / 3));
@@ -326,6 +370,7 @@ std::string SimJob::Describe() const {
   for (const std::string& name : coordinator_->state().membership().WaitingFor())
     absl::StrAppend(&text, " ", name);
   for (const auto& server : servers_) absl::StrAppend(&text, "\n  ", server->Describe());
+  for (const auto& host : hosts_) absl::StrAppend(&text, "\n  ", host->Describe());
   for (const auto& worker : workers_) absl::StrAppend(&text, "\n  ", worker->Describe());
   return text;
 }
@@ -355,7 +400,10 @@ SimOutcome SimJob::Judge() {
   outcome.finished = coordinator.ended() && coordinator.outcome().ok();
   // The report is exact where every server was there to the end.
   if (!checker_.violation().has_value() && outcome.finished && membership.servers().AllClosed()) {
-    checker_.OnEnd(lost, membership.partial_pushes());
+    // Who takes a shard over does not say of members that were removed before, how far they were counted.
+    std::optional<uint64_t> partial = membership.partial_pushes();
+    if (options_.standbys && coordinator.Status(queue_.now()).takeovers() > 0) partial.reset();
+    checker_.OnEnd(lost, partial);
   }
   if (!checker_.violation().has_value() && !options_.faults && !outcome.finished) {
     checker_.Violate(absl::StrCat("no faults, but: ", coordinator.outcome().message()));
@@ -366,6 +414,8 @@ SimOutcome SimJob::Judge() {
   for (const auto& [member, record] : membership.members().all())
     outcome.joined_late += record.first_exchange > Exchange(1);
   outcome.partial_pushes = membership.partial_pushes();
+  if (options_.standbys) outcome.takeovers = coordinator.Status(queue_.now()).takeovers();
+  outcome.protected_again = protected_again_;
   outcome.duration = queue_.now() - absl::UnixEpoch();
   outcome.fingerprint =
       Scrambled(outcome.commits + 1000003 * absl::ToInt64Nanoseconds(outcome.duration)) +

@@ -18,6 +18,7 @@
 #include "tests/sim/event_queue.h"
 #include "tests/sim/mutation.h"
 #include "tests/sim/sim_coordinator.h"
+#include "tests/sim/sim_host.h"
 #include "tests/sim/sim_network.h"
 #include "tests/sim/sim_server.h"
 #include "tests/sim/sim_worker.h"
@@ -48,6 +49,8 @@ struct SimOptions {
   Mutation mutation = Mutation::kNone;
   // Without faults nothing is lost and nobody dies, but messages still overtake each other.
   bool faults = true;
+  // Every shard has a standby, and servers may die and come back.
+  bool standbys = false;
 };
 
 struct SimOutcome {
@@ -58,6 +61,8 @@ struct SimOutcome {
   uint64_t lost = 0;      // members
   uint64_t joined_late = 0;
   uint64_t partial_pushes = 0;
+  uint64_t takeovers = 0;
+  bool protected_again = false;  // all shards had standbys some time after the last fault
   absl::Duration duration;
   // Equal for equal runs.
   uint64_t fingerprint = 0;
@@ -69,6 +74,7 @@ class SimJob {
   SimOutcome Run();
 
  private:
+  Shard::Options ShardOptions(ShardId shard);
   void StartServers();
   void StartWorker(std::optional<uint32_t> rank);
   void PlanFaults();
@@ -78,6 +84,20 @@ class SimJob {
   void FreezeSomebody();
   void CutSomeLink();
   void KillServer();
+  // --- where shards have standbys (sim_standbys.cc) ---
+  void StartHost(uint32_t rank);
+  // Some time after its process has ended.
+  void RestartHost(uint32_t rank);
+  void StrikeHost();
+  void KillHost();
+  void FreezeHosts();
+  void CutHostLink();
+  SimHost* LatestHost(uint32_t rank) const;
+  // A host of those that live; nullptr: none does.
+  SimHost* SomeHost();
+  void CheckProtected();
+  // Before the start a job waits for its workers: somebody starts those again that were given up.
+  void KeepWorkers();
   void StartLateWorker();
   bool AllOver() const;
   std::set<MemberId> Lost() const;
@@ -99,6 +119,9 @@ class SimJob {
   Checker checker_;
   std::unique_ptr<SimCoordinator> coordinator_;
   std::vector<std::unique_ptr<SimServer>> servers_;
+  HostDirectory directory_;
+  std::vector<std::unique_ptr<SimHost>> hosts_;  // all that ever were
+  bool protected_again_ = false;
   std::vector<std::unique_ptr<SimWorker>> workers_;
   NodeId chaos_;
   absl::Time faults_end_;

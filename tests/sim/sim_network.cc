@@ -57,28 +57,45 @@ absl::Duration SimNetwork::Delay() {
 
 void SimNetwork::RunAt(NodeId node, absl::Time time, std::function<void()> event) {
   queue_->At(time, [this, node, event = std::move(event)]() mutable {
-    const Node& at = nodes_[node.value()];
+    Node& at = nodes_[node.value()];
     if (!at.alive) return;
-    if (at.frozen_until > queue_->now()) return RunAt(node, at.frozen_until, std::move(event));
-    event();
+    const bool is_first = at.held.empty();
+    if (is_first && at.frozen_until <= queue_->now()) return event();
+    at.held.push_back(std::move(event));
+    if (is_first) queue_->At(at.frozen_until, [this, node] { Thaw(node); });
   });
+}
+
+void SimNetwork::Thaw(NodeId node) {
+  while (true) {
+    Node& at = nodes_[node.value()];
+    if (!at.alive || at.held.empty()) return at.held.clear();
+    if (at.frozen_until > queue_->now()) {
+      return queue_->At(at.frozen_until, [this, node] { Thaw(node); });
+    }
+    // What happens may add nodes.
+    const std::function<void()> event = std::move(at.held.front());
+    at.held.pop_front();
+    event();
+  }
 }
 
 void SimNetwork::After(NodeId node, absl::Duration delay, std::function<void()> event) {
   RunAt(node, queue_->now() + delay, std::move(event));
 }
 
-void SimNetwork::Stream(NodeId from, NodeId to, std::function<void()> deliver) {
-  StreamState& stream = streams_[{from, to}];
+void SimNetwork::Stream(NodeId from, NodeId to, std::function<void()> deliver,
+                        uint64_t connection) {
+  StreamState& stream = streams_[{from, to, connection}];
   stream.last = std::max(stream.last, WayIsOpen(from, to) + Delay());
   RunAt(to, stream.last, [&stream, cuts = stream.cuts, deliver = std::move(deliver)] {
     if (stream.cuts == cuts) deliver();
   });
 }
 
-void SimNetwork::CutStreams(NodeId a, NodeId b) {
-  ++streams_[{a, b}].cuts;
-  ++streams_[{b, a}].cuts;
+void SimNetwork::CutStreams(NodeId a, NodeId b, uint64_t connection) {
+  ++streams_[{a, b, connection}].cuts;
+  ++streams_[{b, a, connection}].cuts;
 }
 
 std::shared_ptr<SimNetwork::Pending> SimNetwork::Begin(NodeId from, NodeId to,

@@ -4,10 +4,12 @@
 #define TESSERA_TESTS_SIM_SIM_NETWORK_H_
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -54,10 +56,12 @@ class SimNetwork {
 
   // A timer of `node`.
   void After(NodeId node, absl::Duration delay, std::function<void()> event);
-  // Messages of one stream arrive in order, none is lost unless the stream is cut.
-  void Stream(NodeId from, NodeId to, std::function<void()> deliver);
+  // A connection of its own between any two nodes. 0 is one that all have.
+  uint64_t AddConnection() { return ++connections_; }
+  // Messages of one connection arrive in order, none is lost unless it is cut.
+  void Stream(NodeId from, NodeId to, std::function<void()> deliver, uint64_t connection = 0);
   // What is on its way between the two is lost; what is sent from now on arrives.
-  void CutStreams(NodeId a, NodeId b);
+  void CutStreams(NodeId a, NodeId b, uint64_t connection = 0);
 
   // `handler` runs at `to`, perhaps twice or never, and answers through its argument, now or later.
   // `done` runs at `from` once, with the first answer, or with nullopt when the call was lost;
@@ -76,6 +80,7 @@ class SimNetwork {
   struct Node {
     bool alive = true;
     absl::Time frozen_until = absl::InfinitePast();
+    std::deque<std::function<void()>> held;  // what would have happened since, in order
   };
   struct StreamState {
     absl::Time last;  // when its last message arrives
@@ -93,6 +98,7 @@ class SimNetwork {
   absl::Time WayIsOpen(NodeId from, NodeId to) const;
   // Runs `event` at `node` at `time`, or when it thaws, or never.
   void RunAt(NodeId node, absl::Time time, std::function<void()> event);
+  void Thaw(NodeId node);
   std::shared_ptr<Pending> Begin(NodeId from, NodeId to, std::function<void()> lost);
   void Request(const std::shared_ptr<Pending>& call, NodeId from, NodeId to,
                std::function<void()> deliver);
@@ -104,7 +110,8 @@ class SimNetwork {
   Dice* const dice_;
   NetworkFaults faults_;
   std::vector<Node> nodes_;
-  std::map<std::pair<NodeId, NodeId>, StreamState> streams_;
+  uint64_t connections_ = 0;
+  std::map<std::tuple<NodeId, NodeId, uint64_t>, StreamState> streams_;
   std::map<std::pair<NodeId, NodeId>, absl::Time> cuts_;
   std::vector<std::weak_ptr<Pending>> pending_;  // calls to nodes, for when one dies
 };

@@ -47,6 +47,8 @@ class Mutant final : public ConsistencyPolicy {
   }
   Exchange Collecting() const override { return policy_->Collecting(); }
   std::vector<MemberId> WaitsFor() const override { return policy_->WaitsFor(); }
+  PolicyState State() const override { return policy_->State(); }
+  void SetState(const PolicyState& state) override { policy_->SetState(state); }
 
  private:
   const std::unique_ptr<ConsistencyPolicy> policy_;
@@ -55,56 +57,79 @@ class Mutant final : public ConsistencyPolicy {
   int pushes_ = 0;
 };
 
-Shard::Options Prepared(Checker* checker, Shard::Options options, Mutation mutation) {
-  const ShardSlices slices = SlicesOf(options.shape, options.shard, options.shard_count);
-  options.policy = checker->Recorded(options.shard, slices,
-                                     std::make_unique<Mutant>(std::move(options.policy), mutation));
-  return options;
-}
-
 }  // namespace
 
+std::unique_ptr<ConsistencyPolicy> Mutated(std::unique_ptr<ConsistencyPolicy> policy,
+                                           Mutation mutation) {
+  return std::make_unique<Mutant>(std::move(policy), mutation);
+}
+
 SimServer::SimServer(SimNetwork* network, SimCoordinator* coordinator, Checker* checker,
-                     Shard::Options options, Mutation mutation)
+                     Options options)
     : network_(network),
       coordinator_(coordinator),
       checker_(checker),
-      mutation_(mutation),
-      node_(network->AddNode()),
-      rank_(options.shard),
-      shard_(Prepared(checker, std::move(options), mutation)) {
-  network_->After(node_, network_->dice().Between(absl::ZeroDuration(), absl::Milliseconds(100)),
-                  [this] {
-                    Attach();
-                    Heartbeat();
-                  });
+      options_(std::move(options)),
+      mutation_(options_.mutation),
+      node_(options_.node ? *options_.node : network->AddNode()),
+      rank_(options_.rank),
+      served_(std::move(options_.shard)) {
+  checker_->OnLeads(options_.copy, options_.lead_term);
+  if (!options_.node) Begin();
+  served_.SetCoreListener([this](const CoreReport& report) {
+    v1::ShardMessage message;
+    *message.mutable_core_report() = ToMessage(report);
+    Say(std::move(message));
+  });
+  const absl::Duration begins = options_.node ? absl::Milliseconds(2) : absl::Milliseconds(100);
+  network_->After(node_, network_->dice().Between(absl::ZeroDuration(), begins), [this] {
+    Attach();
+    Heartbeat();
+  });
+}
+
+void SimServer::SetStandby(std::shared_ptr<LogSink> sink) {
+  served_.SetStandby(std::move(sink));
+  Work();
+}
+
+void SimServer::OnAcknowledged(const LogSink* from, uint64_t position) {
+  served_.OnAcknowledged(from, position);
+  Work();
 }
 
 void SimServer::Attach() {
+  connection_ = network_->AddConnection();
   v1::ServerHello hello;
   hello.set_rank(rank_.value());
   hello.set_layout_hash(coordinator_->state().facts().layout_hash);
-  hello.set_life(1);
-  coordinator_->Attach(node_, hello,
-                       [this](const v1::PlanMessage& message) { OnPlanMessage(message); });
+  // Another one for every copy that has led.
+  hello.set_life(options_.copy.value() + 1);
+  hello.set_address(options_.address);
+  hello.set_lead_term(options_.lead_term);
+  coordinator_->Attach(
+      node_, hello, [this](const v1::PlanMessage& message) { OnPlanMessage(message); },
+      connection_);
 }
 
 void SimServer::BreakLink() {
-  network_->CutStreams(node_, coordinator_->node());
-  coordinator_->Detach(rank_);
+  network_->CutStreams(node_, coordinator_->node(), connection_);
+  coordinator_->Detach(rank_, connection_);
   network_->After(node_, network_->dice().Between(absl::Milliseconds(30), absl::Milliseconds(150)),
                   [this] { Attach(); });
 }
 
 void SimServer::OnPlanMessage(const v1::PlanMessage& message) {
+  if (!message.refuse().empty()) return options_.on_refused();
   // In the order of the fields.
   if (message.has_plan()) ApplyPlan(message.plan());
   if (message.has_propose()) Answer(message.propose());
   // Numbers ascend: this one and all before it are void.
+  if (message.withdraw() != 0) served_.Withdraw(message.withdraw());
   while (!promises_.empty() && *promises_.begin() <= message.withdraw()) {
-    shard_.Withdraw(*promises_.begin());
     promises_.erase(promises_.begin());
   }
+  if (message.has_plan()) Begin();
   if (message.has_core_question()) HearQuestion(message.core_question());
   if (message.drain()) {
     closed_ = true;
@@ -118,26 +143,26 @@ void SimServer::Answer(const v1::Proposal& proposal) {
   if (last_reply_.proposal() != proposal.proposal()) {
     Exchange first(proposal.member().first_exchange());
     promises_.insert(proposal.proposal());
-    if (mutation_ != Mutation::kForgetsPromise) first = shard_.Propose(proposal.proposal(), first);
+    if (mutation_ != Mutation::kForgetsPromise) first = served_.Propose(proposal.proposal(), first);
     last_reply_.set_proposal(proposal.proposal());
     last_reply_.set_first_exchange(first.value());
   }
   v1::ShardMessage message;
   *message.mutable_proposal_reply() = last_reply_;
-  coordinator_->FromServer(node_, rank_, message);
+  Say(std::move(message));
 }
 
 void SimServer::ApplyPlan(const v1::Plan& text) {
   const Plan plan = ToPlan(text);
-  checker_->OnPlan(rank_, plan);
+  checker_->OnPlan(options_.copy, plan);
   Plan believed = plan;
   if (mutation_ == Mutation::kServerForgetsRemoval && rank_ == ShardId(0)) {
-    for (const PlanMember& m : shard_.plan().members) {
+    for (const PlanMember& m : shard().plan().members) {
       if (plan.Find(m.member) == nullptr) believed.members.push_back(m);
     }
   }
   if (mutation_ == Mutation::kForgetsFormerSites && rank_ == ShardId(0)) believed.former.clear();
-  for (const Shard::Removed& removed : shard_.SetPlan(believed)) removed_.push_back(removed);
+  for (const Shard::Removed& removed : served_.SetPlan(believed)) removed_.push_back(removed);
   v1::ShardMessage message;
   v1::PlanApplied& applied = *message.mutable_applied();
   applied.set_generation(plan.generation.value());
@@ -146,12 +171,12 @@ void SimServer::ApplyPlan(const v1::Plan& text) {
     entry.set_member(removed.member.value());
     entry.set_last_exchange(removed.last_exchange.value());
   }
-  coordinator_->FromServer(node_, rank_, message);
+  Say(std::move(message));
 }
 
 void SimServer::SendCounters(bool closing) {
-  const ShardCounters counters = shard_.counters();
-  checker_->OnCounted(rank_, counters.version);
+  const ShardCounters counters = shard().counters();
+  checker_->OnCounted(options_.copy, counters.version);
   v1::ShardMessage message;
   v1::ServerCounters& text = *message.mutable_counters();
   text.set_rank(rank_.value());
@@ -160,16 +185,15 @@ void SimServer::SendCounters(bool closing) {
   text.set_parked_pulls(reads_.size());
   if (counters.collecting != Exchange(0))
     text.set_exchange_committed(counters.collecting.value() - 1);
-  for (const MemberId member : shard_.WaitsFor()) {
-    text.add_waits_for_ranks(shard_.plan().Find(member)->rank.value());
+  for (const MemberId member : shard().WaitsFor()) {
+    text.add_waits_for_ranks(shard().plan().Find(member)->rank.value());
   }
   text.set_closing(closing);
   // What is said before there is a connection, or while it breaks, is said again.
   const bool repeats = mutation_ != Mutation::kSaysReportsOnce;
-  if (shard_.cores() != nullptr && shard_.cores()->report() && repeats) {
-    *message.mutable_core_report() = ToMessage(*shard_.cores()->report());
-  }
-  coordinator_->FromServer(node_, rank_, message);
+  const std::optional<CoreReport> report = served_.core_report();
+  if (report && repeats) *message.mutable_core_report() = ToMessage(*report);
+  Say(std::move(message));
 }
 
 void SimServer::Heartbeat() {
@@ -183,103 +207,98 @@ void SimServer::Push(const std::function<ReceivedPush()>& make,
                      std::function<void(absl::StatusOr<PushAccepted>)> answer) {
   ReceivedPush push = make();
   const MemberId member = push.member;
+  const Exchange exchange = push.exchange;
   const bool loses =
       mutation_ == Mutation::kLosesStaged && rank_ == ShardId(0) && network_->dice().Chance(0.05);
-  absl::StatusOr<PushAccepted> accepted(PushAccepted{});
-  if (!loses) accepted = shard_.Accept(std::move(push));
-  if (accepted.ok()) checker_->OnAccepted(rank_, member);
-  if (mutation_ == Mutation::kAppliesDuplicates && accepted.ok() && accepted->duplicate) {
-    ReceivedPush again = make();
-    again.exchange = again.exchange.Next();
-    shard_.Accept(std::move(again)).IgnoreError();
-  }
-  answer(accepted);
+  if (loses) return answer(PushAccepted{});
+  const bool is_member = checker_->IsMember(options_.copy, member);
+  served_.Accept(std::move(push), [=](absl::StatusOr<PushAccepted> accepted) {
+    if (accepted.ok() && !is_member) checker_->OnAcceptedOfNone(options_.copy, member);
+    if (accepted.ok() && !accepted->need_keys) {
+      checker_->OnAcknowledged(options_.copy, member, exchange);
+    }
+    if (mutation_ == Mutation::kAppliesDuplicates && accepted.ok() && accepted->duplicate) {
+      ReceivedPush again = make();
+      again.exchange = again.exchange.Next();
+      shard().Accept(std::move(again)).IgnoreError();
+    }
+    answer(accepted);
+  });
   Work();
 }
 
-bool SimServer::ReadOutside(MemberId member, Exchange after, RestWord word) {
-  shard_.Rest(member, after, word);
-  const ReadResult result = shard_.ReadNow();
-  checker_->OnReadOutside(rank_, member, result.version, ValuesOf(*result.snapshot));
-  const bool in_round = checker_->IsInRound(rank_);
+void SimServer::ReadOutside(MemberId member, Exchange after, RestWord word,
+                            std::function<void(absl::StatusOr<ReadOfMoment>)> answer) {
+  const ReadResult now = shard().ReadNow();
+  checker_->OnReadOutside(options_.copy, member, now.version, ValuesOf(*now.snapshot));
+  const ReadOfMoment read{checker_->IsInRound(options_.copy),
+                          checker_->KnowledgeOf(options_.copy)};
+  served_.ReadOutside(member, after, word, Clock(), [answer, read](const absl::StatusOr<ReadResult>& told) {
+    if (!told.ok()) return answer(told.status());
+    answer(read);
+  });
   Work();
-  return in_round;
 }
 
 void SimServer::Pull(MemberId member, Exchange after, RestWord word, std::optional<CoreName> core,
                      std::function<void(absl::StatusOr<PulledValues>)> answer) {
-  shard_.Rest(member, after, word);
-  reads_.push_back({member, after, std::move(answer), std::nullopt, false, core});
+  Read({member, after, std::nullopt, false, core}, word, std::move(answer));
+}
+
+void SimServer::Fetch(MemberId member, const SubnetPlace& asked, bool waits_only,
+                      std::function<void(absl::StatusOr<PulledValues>)> answer) {
+  Read({member, Exchange(asked.round - 1), asked, waits_only, std::nullopt}, RestWord(),
+       std::move(answer));
+}
+
+void SimServer::Read(AskedRead read, RestWord word,
+                     std::function<void(absl::StatusOr<PulledValues>)> answer) {
+  const uint64_t id = next_read_++;
+  reads_[id] = {read.member, read.after};
+  served_.Read<PulledValues>(
+      id, read.member, read.after, word,
+      [this, id, read] {
+        absl::StatusOr<std::optional<PulledValues>> result = Try(read);
+        if (!result.ok() || result->has_value()) reads_.erase(id);
+        if (result.ok() && result->has_value()) {
+          (**result).known = checker_->KnowledgeOf(options_.copy);
+        }
+        return result;
+      },
+      std::move(answer));
   Work();
 }
 
 void SimServer::ReadCore(MemberId member, uint64_t number,
                          std::function<void(absl::StatusOr<std::shared_ptr<const Core>>)> answer) {
-  core_reads_.push_back({member, number, std::move(answer)});
-  Work();
-}
-
-void SimServer::Fetch(MemberId member, const SubnetPlace& asked, bool waits_only,
-                      std::function<void(absl::StatusOr<PulledValues>)> answer) {
-  reads_.push_back({member, Exchange(asked.round - 1), std::move(answer), asked, waits_only, std::nullopt});
+  served_.Read<std::shared_ptr<const Core>>(
+      next_read_++, member, Exchange(0), RestWord(),
+      [this, member, number] { return shard().ReadCore(member, number); }, std::move(answer));
   Work();
 }
 
 void SimServer::Work() {
-  AnswerReads();
+  had_events_ = true;
   if (working_) return;
   working_ = true;
   // Folding takes time, in which other things arrive.
   network_->After(node_, network_->dice().Between(absl::ZeroDuration(), absl::Milliseconds(1)),
                   [this] {
                     working_ = false;
-                    const bool worked = shard_.Advance(network_->now());
+                    const bool worked = served_.Work(std::exchange(had_events_, false), Clock());
                     FollowSelection();
                     if (worked) {
                       Work();
                     } else {
-                      AnswerReads();
                       CheckWaiting();
                       SetAlarm();
                     }
                   });
 }
 
-void SimServer::AnswerReads() {
-  std::vector<ParkedRead> still;
-  for (ParkedRead& read : reads_) {
-    absl::StatusOr<std::optional<PulledValues>> result = Try(read);
-    if (!result.ok()) {
-      read.answer(result.status());
-    } else if (!result->has_value()) {
-      still.push_back(std::move(read));
-    } else {
-      read.answer(**std::move(result));
-    }
-  }
-  reads_ = std::move(still);
-  AnswerCores();
-}
-
-void SimServer::AnswerCores() {
-  std::vector<ParkedCore> still;
-  for (ParkedCore& read : core_reads_) {
-    absl::StatusOr<std::optional<std::shared_ptr<const Core>>> core =
-        shard_.ReadCore(read.member, read.number);
-    if (!core.ok()) {
-      read.answer(core.status());
-    } else if (core->has_value()) {
-      read.answer(**core);
-    } else {
-      still.push_back(std::move(read));
-    }
-  }
-  core_reads_ = std::move(still);
-}
-
-absl::StatusOr<std::optional<PulledValues>> SimServer::TrySparse(const ParkedRead& read) {
+absl::StatusOr<std::optional<PulledValues>> SimServer::TrySparse(const AskedRead& read) {
   absl::StatusOr<std::optional<SparseReadResult>> result =
-      shard_.ReadSparse(read.member, read.after, *read.core);
+      shard().ReadSparse(read.member, read.after, *read.core);
   if (!result.ok()) return result.status();
   if (!result->has_value()) return std::optional<PulledValues>();
   PulledValues pulled;
@@ -290,58 +309,46 @@ absl::StatusOr<std::optional<PulledValues>> SimServer::TrySparse(const ParkedRea
   const EntrySet& entries = (*result)->place->keys.entries;
   const std::vector<float> all = ValuesOf(*(*result)->read.snapshot);
   for (const int64_t place : entries.places()) pulled.values.push_back(all[place]);
-  checker_->OnSparseRead(rank_, read.member, shard_.plan().Find(read.member)->rank, read.after,
+  checker_->OnSparseRead(options_.copy, read.member, shard().plan().Find(read.member)->rank, read.after,
                          pulled.version, read.core->number, entries, pulled.values);
   return std::optional<PulledValues>(std::move(pulled));
 }
 
 void SimServer::HearQuestion(v1::CoreQuestion question) {
-  if (shard_.cores() == nullptr) return;
   if (mutation_ == Mutation::kTakesAllTies && question.ties_size() > 0) {
     question.set_all_ties(true);
     question.clear_ties();
   }
-  shard_.cores()->Ask(FromMessage(question));
+  served_.AskCore(FromMessage(question));
 }
 
 void SimServer::FollowSelection() {
-  CoreExchange* const cores = shard_.cores();
+  const CoreExchange* const cores = shard().cores();
   if (cores == nullptr) return;
-  const std::optional<CoreReport> report = cores->report();
-  // Selections begin with a report, and nothing is folded before it.
-  if (report && selecting_ != report->core) {
-    selecting_ = report->core;
-    checker_->OnSelection(rank_, report->core);
-  }
-  if (report && cores->report_number() != reports_sent_) {
-    reports_sent_ = cores->report_number();
-    v1::ShardMessage message;
-    *message.mutable_core_report() = ToMessage(*report);
-    coordinator_->FromServer(node_, rank_, message);
-  }
+  checker_->FollowSelection(options_.copy);
   if (cores->core() != nullptr && selected_ != cores->core()->name.number) {
     selected_ = cores->core()->name.number;
-    checker_->OnCore(rank_, *cores->core());
+    checker_->OnCore(options_.copy, *cores->core());
   }
 }
 
-absl::StatusOr<std::optional<PulledValues>> SimServer::Try(const ParkedRead& read) {
+absl::StatusOr<std::optional<PulledValues>> SimServer::Try(const AskedRead& read) {
   if (read.asked.has_value()) return TryFetch(read);
   if (read.core.has_value()) return TrySparse(read);
-  absl::StatusOr<std::optional<ReadResult>> result = shard_.Read(read.member, read.after);
+  absl::StatusOr<std::optional<ReadResult>> result = shard().Read(read.member, read.after);
   if (!result.ok()) return result.status();
   if (!result->has_value()) return std::optional<PulledValues>();
   PulledValues pulled;
   pulled.version = (*result)->version;
   pulled.values = ValuesOf(*(*result)->snapshot);
   pulled.cores = (*result)->cores;
-  checker_->OnRead(rank_, read.member, read.after, pulled.version, pulled.values);
+  checker_->OnRead(options_.copy, read.member, read.after, pulled.version, pulled.values);
   return std::optional<PulledValues>(std::move(pulled));
 }
 
-absl::StatusOr<std::optional<PulledValues>> SimServer::TryFetch(const ParkedRead& read) {
+absl::StatusOr<std::optional<PulledValues>> SimServer::TryFetch(const AskedRead& read) {
   absl::StatusOr<std::optional<SubnetReadResult>> result =
-      shard_.ReadSubnet(read.member, read.after.Next());
+      shard().ReadSubnet(read.member, read.after.Next());
   if (!result.ok()) return result.status();
   if (!result->has_value()) return std::optional<PulledValues>();
   PulledValues pulled;
@@ -356,38 +363,38 @@ absl::StatusOr<std::optional<PulledValues>> SimServer::TryFetch(const ParkedRead
   }
   // Whoever still asks has its answer already, and nobody trains the round.
   if (!coordinator_->training_is_over()) {
-    checker_->OnFetched(rank_, read.member, *pulled.place, pulled.version, values);
+    checker_->OnFetched(options_.copy, read.member, *pulled.place, pulled.version, values);
   }
   return std::optional<PulledValues>(std::move(pulled));
 }
 
 void SimServer::SetAlarm() {
-  const absl::Time deadline = shard_.Deadline().value_or(absl::InfiniteFuture());
+  const absl::Time deadline = shard().Deadline().value_or(absl::InfiniteFuture());
   if (deadline >= alarm_) return;
   alarm_ = deadline;
-  network_->After(node_, std::max(absl::ZeroDuration(), deadline - network_->now()), [this] {
+  network_->After(node_, std::max(absl::ZeroDuration(), deadline - Clock()), [this] {
     alarm_ = absl::InfiniteFuture();
     Work();
   });
 }
 
 void SimServer::CheckWaiting() {
-  if (working_) return;
+  if (working_ || !has_begun_) return;
   std::vector<Checker::Reader> readers;
-  for (const ParkedRead& read : reads_) readers.push_back({read.member, read.after});
-  checker_->OnWaiting(rank_, readers, shard_.WaitsFor(),
-                      !promises_.empty() || shard_.Deadline().has_value());
+  for (const auto& [id, reader] : reads_) readers.push_back(reader);
+  checker_->OnWaiting(options_.copy, readers, shard().WaitsFor(),
+                      !promises_.empty() || shard().Deadline().has_value());
 }
 
 std::string SimServer::Describe() const {
   std::string text =
-      absl::StrCat("server ", rank_.value(), ": collecting ", shard_.counters().collecting.value(),
-                   ", staged bytes ", shard_.counters().staged_bytes, ", promises ",
+      absl::StrCat("server ", rank_.value(), ": collecting ", shard().counters().collecting.value(),
+                   ", staged bytes ", shard().counters().staged_bytes, ", promises ",
                    promises_.size(), ", waits for members");
-  for (const MemberId member : shard_.WaitsFor()) absl::StrAppend(&text, " ", member.value());
+  for (const MemberId member : shard().WaitsFor()) absl::StrAppend(&text, " ", member.value());
   absl::StrAppend(&text, "; reads of");
-  for (const ParkedRead& read : reads_) {
-    absl::StrAppend(&text, " ", read.member.value(), "@", read.after.value());
+  for (const auto& [id, reader] : reads_) {
+    absl::StrAppend(&text, " ", reader.member.value(), "@", reader.after.value());
   }
   return text;
 }

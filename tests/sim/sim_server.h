@@ -4,16 +4,20 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/base/ids.h"
 #include "common/keyset/subnet.h"
 #include "proto/coordinator.pb.h"
+#include "server/shard/log_sink.h"
+#include "server/shard/served_shard.h"
 #include "server/shard/shard.h"
 #include "tests/sim/checker.h"
 #include "tests/sim/mutation.h"
@@ -31,17 +35,62 @@ struct PulledValues {
   // Of a core's entries: the core is not known, and no value came. Cores that there are.
   bool needs_all = false;
   uint64_t cores = 0;
+  // What the reader knows by it.
+  Checker::Knowledge known;
 };
 
-class SimServer {
- public:
-  // The pointers outlive it.
-  SimServer(SimNetwork* network, SimCoordinator* coordinator, Checker* checker,
-            Shard::Options options, Mutation mutation);
+// An answer to a read at an evaluation.
+struct ReadOfMoment {
+  // The values were of the middle of a round.
+  bool in_round = false;
+  Checker::Knowledge known;
+};
 
-  NodeId node() const { return node_; }
-  const ShardSlices& slices() const { return shard_.slices(); }
-  uint64_t layout_hash() const { return shard_.layout_hash(); }
+class SimServer;
+
+// With the mutations that sit in a policy.
+std::unique_ptr<ConsistencyPolicy> Mutated(std::unique_ptr<ConsistencyPolicy> policy,
+                                           Mutation mutation);
+
+// Where a shard is reached.
+class ShardDoor {
+ public:
+  virtual ~ShardDoor() = default;
+  virtual NodeId node() const = 0;
+  // nullptr: it is not led here, or not yet.
+  virtual SimServer* Find(ShardId shard) = 0;
+};
+
+class SimServer final : public ShardDoor {
+ public:
+  struct Options {
+    ShardId rank;
+    std::unique_ptr<Shard> shard;
+    CopyId copy;
+    Mutation mutation = Mutation::kNone;
+    // By how much this process's clock is wrong.
+    absl::Duration clock_error;
+    // Of a host of shards: of its node, and what it says of itself. The coordinator refuses a leader that
+    // was superseded: its process ends.
+    std::optional<NodeId> node;
+    std::string address;
+    uint64_t lead_term = 0;
+    std::function<void()> on_refused;
+  };
+  // The pointers outlive it.
+  SimServer(SimNetwork* network, SimCoordinator* coordinator, Checker* checker, Options options);
+
+  NodeId node() const override { return node_; }
+  SimServer* Find(ShardId) override { return this; }
+  ShardId rank() const { return rank_; }
+  CopyId copy() const { return options_.copy; }
+  // Requests are refused before it has heard the plan.
+  bool has_begun() const { return has_begun_; }
+  uint64_t connection() const { return connection_; }
+
+  // A standby, or none, and what it has.
+  void SetStandby(std::shared_ptr<LogSink> sink);
+  void OnAcknowledged(const LogSink* from, uint64_t position);
 
   // `make` gives the push as it arrived.
   void Push(const std::function<ReceivedPush()>& make,
@@ -57,8 +106,8 @@ class SimServer {
   void Fetch(MemberId member, const SubnetPlace& asked, bool waits_only,
              std::function<void(absl::StatusOr<PulledValues>)> answer);
 
-  // Whether the values were of the middle of a round.
-  bool ReadOutside(MemberId member, Exchange after, RestWord word);
+  void ReadOutside(MemberId member, Exchange after, RestWord word,
+                   std::function<void(absl::StatusOr<ReadOfMoment>)> answer);
 
   // Its connection to the coordinator breaks, with all that is on its way, and is made anew.
   void BreakLink();
@@ -66,20 +115,24 @@ class SimServer {
   std::string Describe() const;
 
  private:
-  struct ParkedRead {
+  struct AskedRead {
     MemberId member;
     Exchange after;
-    std::function<void(absl::StatusOr<PulledValues>)> answer;
     std::optional<SubnetPlace> asked;  // of a fetch
     bool waits_only = false;
     std::optional<CoreName> core;
   };
-  struct ParkedCore {
-    MemberId member;
-    uint64_t number = 0;
-    std::function<void(absl::StatusOr<std::shared_ptr<const Core>>)> answer;
-  };
 
+  absl::Time Clock() const { return network_->now() + options_.clock_error; }
+  Shard& shard() { return served_.shard(); }
+  const Shard& shard() const { return served_.shard(); }
+  void Say(v1::ShardMessage message) {
+    coordinator_->FromServer(node_, rank_, std::move(message), connection_);
+  }
+  void Begin() {
+    has_begun_ = true;
+    checker_->OnServes(options_.copy);
+  }
   void Attach();
   void OnPlanMessage(const v1::PlanMessage& message);
   void ApplyPlan(const v1::Plan& plan);
@@ -88,14 +141,14 @@ class SimServer {
   void Heartbeat();
   // Something has changed: folds, commits and answers, one piece of work after the other.
   void Work();
-  void AnswerReads();
+  void Read(AskedRead read, RestWord word,
+            std::function<void(absl::StatusOr<PulledValues>)> answer);
   // nullopt: it must wait.
-  absl::StatusOr<std::optional<PulledValues>> Try(const ParkedRead& read);
-  absl::StatusOr<std::optional<PulledValues>> TryFetch(const ParkedRead& read);
-  absl::StatusOr<std::optional<PulledValues>> TrySparse(const ParkedRead& read);
-  void AnswerCores();
+  absl::StatusOr<std::optional<PulledValues>> Try(const AskedRead& read);
+  absl::StatusOr<std::optional<PulledValues>> TryFetch(const AskedRead& read);
+  absl::StatusOr<std::optional<PulledValues>> TrySparse(const AskedRead& read);
   void HearQuestion(v1::CoreQuestion question);
-  // Tells the checker of selections, and the coordinator of reports that are new.
+  // Tells the checker of selections.
   void FollowSelection();
   void SetAlarm();
   void CheckWaiting();
@@ -103,18 +156,20 @@ class SimServer {
   SimNetwork* const network_;
   SimCoordinator* const coordinator_;
   Checker* const checker_;
+  Options options_;
   const Mutation mutation_;
   const NodeId node_;
   const ShardId rank_;
-  Shard shard_;
+  uint64_t connection_ = 0;
+  ServedShard served_;
+  bool has_begun_ = false;
+  bool had_events_ = false;
   bool working_ = false;
   absl::Time alarm_ = absl::InfiniteFuture();  // of the shard's deadline
   bool closed_ = false;
-  std::vector<ParkedRead> reads_;
-  std::vector<ParkedCore> core_reads_;
-  std::optional<uint64_t> selecting_;  // the last core that a selection was begun of
-  std::optional<uint64_t> selected_;   // the last one that was selected
-  uint64_t reports_sent_ = 0;
+  uint64_t next_read_ = 1;
+  std::map<uint64_t, Checker::Reader> reads_;  // that wait
+  std::optional<uint64_t> selected_;           // the last core that was selected
   std::set<uint64_t> promises_;  // proposals that are not settled
   v1::ProposalReply last_reply_;
   std::vector<Shard::Removed> removed_;  // all that ever were

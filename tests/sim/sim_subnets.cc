@@ -24,20 +24,15 @@ void SimWorker::ExpectFirst(const v1::JoinReply& admission) {
 
 void SimWorker::FetchAll(bool waits_only) {
   recut_.reset();
-  parts_missing_ = servers_.size();
-  for (size_t server = 0; server < servers_.size(); ++server) FetchFrom(server, waits_only);
+  parts_missing_ = doors_.size();
+  for (size_t server = 0; server < doors_.size(); ++server) FetchFrom(server, waits_only);
 }
 
 void SimWorker::FetchFrom(size_t server, bool waits_only) {
-  SimServer* const from = servers_[server];
-  Retry<PulledValues>(
-      [this, from, asked = next_, waits_only](auto done) {
-        network_->Call<absl::StatusOr<PulledValues>>(
-            node_, from->node(),
-            [from, member = member_, asked, waits_only](auto answer) {
-              from->Fetch(member, asked, waits_only, answer);
-            },
-            done);
+  CallShard<PulledValues>(
+      server, CallKind::kPull,
+      [member = member_, asked = next_, waits_only](SimServer* from, auto answer) {
+        from->Fetch(member, asked, waits_only, answer);
       },
       [this, server, waits_only](absl::StatusOr<PulledValues> fetched) {
         if (!fetched.ok()) return GiveUp(fetched.status());
@@ -48,6 +43,7 @@ void SimWorker::FetchFrom(size_t server, bool waits_only) {
 
 void SimWorker::OnFetched(size_t server, bool waits_only, const PulledValues& fetched) {
   bases_[server] = fetched.version;
+  known_[server] = fetched.known;
   if (fetched.place->round != next_.round || fetched.place->seed != next_.seed) {
     checker_->Violate(absl::StrCat("member ", member_.value(), ": fetched round ", next_.round,
                                    ", was answered with round ", fetched.place->round));
@@ -88,7 +84,7 @@ std::function<ReceivedPush()> SimWorker::SubnetPush(size_t server) const {
     values.push_back(static_cast<float>(UpdateEntry(options_.seed, member_, exchange_, number)));
   }
   return [member = member_, exchange = exchange_, base = bases_[server], examples = since_exchange_,
-          kind = options_.kind, layout_hash = servers_[server]->layout_hash(), place = *trained_,
+          kind = options_.kind, layout_hash = options_.layout_hash, place = *trained_,
           values = std::move(values)] {
     ReceivedPush push;
     push.member = member;
@@ -105,7 +101,7 @@ std::function<ReceivedPush()> SimWorker::SubnetPush(size_t server) const {
 
 void SimWorker::Forge(size_t server) {
   if (!network_->dice().Chance(0.1)) return;
-  SimServer* const to = servers_[server];
+  ShardDoor* const door = doors_[server];
   SubnetPlace place = *trained_;
   switch (network_->dice().Below(3)) {
     case 0:
@@ -125,7 +121,10 @@ void SimWorker::Forge(size_t server) {
       return push;
     };
     network_->Call<absl::StatusOr<PushAccepted>>(
-        node_, to->node(), [to, forged](auto answer) { to->Push(forged, answer); },
+        node_, door->node(),
+        [door, forged, shard = ShardId(server)](auto answer) {
+          if (SimServer* const to = door->Find(shard)) to->Push(forged, answer);
+        },
         [this, place](std::optional<absl::StatusOr<PushAccepted>> answer) {
           // After the right one it is a repeated push, which is dropped.
           if (!answer.has_value() || !answer->ok() || (*answer)->duplicate) return;
@@ -138,8 +137,10 @@ void SimWorker::Forge(size_t server) {
   SubnetPlace past = *trained_;
   --past.round;
   network_->Call<absl::StatusOr<PulledValues>>(
-      node_, to->node(),
-      [to, past, member = member_](auto answer) { to->Fetch(member, past, false, answer); },
+      node_, door->node(),
+      [door, past, member = member_, shard = ShardId(server)](auto answer) {
+        if (SimServer* const to = door->Find(shard)) to->Fetch(member, past, false, answer);
+      },
       [this, past](std::optional<absl::StatusOr<PulledValues>> answer) {
         if (!answer.has_value() || absl::IsFailedPrecondition(answer->status())) return;
         checker_->Violate(absl::StrCat("member ", member_.value(), ": round ", past.round,

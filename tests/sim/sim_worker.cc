@@ -11,16 +11,18 @@
 namespace tessera {
 
 SimWorker::SimWorker(SimNetwork* network, SimCoordinator* coordinator, Checker* checker,
-                     std::vector<SimServer*> servers, Options options)
+                     Options options)
     : network_(network),
       coordinator_(coordinator),
       checker_(checker),
-      servers_(std::move(servers)),
-      options_(options),
+      options_(std::move(options)),
       node_(network->AddNode()),
-      bases_(servers_.size()) {
+      doors_(options_.doors),
+      lives_(doors_.size()),
+      known_(doors_.size()),
+      bases_(doors_.size()) {
   int64_t size = 0;
-  for (const SimServer* server : servers_) size += server->slices().size;
+  for (const ShardSlices& slices : options_.slices) size += slices.size;
   replica_.resize(size);
   network_->After(node_, absl::ZeroDuration(), [this] { Join(); });
 }
@@ -70,6 +72,7 @@ void SimWorker::Join() {
 
 void SimWorker::OnAdmitted(const v1::JoinReply& reply) {
   checker_->OnAdmitted(member_, Exchange(reply.first_exchange()));
+  if (reply.has_server_list()) FollowLeaders(reply.server_list());
   exchange_ = Exchange(reply.first_exchange() - 1);
   step_ = reply.first_step();
   epoch_ = reply.epoch();
@@ -109,23 +112,63 @@ v1::Progress SimWorker::ProgressText() const {
   return progress;
 }
 
-void SimWorker::Renew() {
+void SimWorker::AskRenewal(std::function<void(bool heard)> then) {
   v1::RenewRequest request;
   request.set_member(member_.value());
   *request.mutable_progress() = ProgressText();
   request.set_drain_seen(drain_exchange_);
+  request.set_servers_known(servers_known_);
   coordinator_->Ask<v1::RenewReply>(
       node_, [request](Coordinator& c, absl::Time now) { return c.Renew(request, now); },
-      [this](std::optional<absl::StatusOr<v1::RenewReply>> reply) {
+      [this, then](std::optional<absl::StatusOr<v1::RenewReply>> reply) {
         if (reply.has_value() && !reply->ok()) return GiveUp(reply->status());
         if (reply.has_value()) {
           drain_exchange_ = std::max(drain_exchange_, (*reply)->drain_exchange());
           step_budget_ = (*reply)->step_budget();
           if (step_budget_ > options_.local_steps) checker_->Violate("a budget above the job's");
+          if ((*reply)->has_server_list()) FollowLeaders((*reply)->server_list());
         }
-        const absl::Duration lease = coordinator_->state().facts().lease_timeout;
-        network_->After(node_, reply.has_value() ? lease / 4 : lease / 20, [this] { Renew(); });
+        then(reply.has_value());
       });
+}
+
+void SimWorker::Renew() {
+  AskRenewal([this](bool heard) {
+    const absl::Duration lease = coordinator_->state().facts().lease_timeout;
+    network_->After(node_, heard ? lease / 4 : lease / 20, [this] { Renew(); });
+  });
+}
+
+void SimWorker::OnTrouble() {
+  if (!options_.find || std::exchange(renews_soon_, true)) return;
+  AskRenewal([this](bool) { renews_soon_ = false; });
+}
+
+// As ParameterClientGrpc::FollowLeaders.
+void SimWorker::FollowLeaders(const v1::ServerList& list) {
+  if (!options_.find || list.generation() <= servers_known_) return;
+  servers_known_ = list.generation();
+  for (const v1::ServerEntry& entry : list.servers()) {
+    const size_t server = entry.rank();
+    ShardDoor* const door = options_.find(entry.address());
+    if (lives_[server] == entry.life() || door == nullptr) continue;
+    lives_[server] = entry.life();
+    doors_[server] = door;
+    bool pushes = false;
+    for (const auto& call : calls_) {
+      pushes = pushes || (call->server == server && call->kind == CallKind::kPush && !call->done);
+    }
+    const std::vector<std::shared_ptr<ShardCall>> calls = calls_;
+    for (const auto& call : calls) {
+      if (call->server != server) continue;
+      // What it answered while the push was open may have been lost with it.
+      if (pushes && call->kind == CallKind::kPull && call->done) {
+        call->done = false;
+        ++parts_missing_;
+      }
+      if (!call->done) call->start();
+    }
+  }
 }
 
 void SimWorker::BeginEpoch(std::function<void()> then) {
@@ -237,15 +280,15 @@ void SimWorker::PushPull() {
   if (options_.subnets != nullptr) {
     // The last round's subnets go back, and no other is fetched.
     FetchAll(/*waits_only=*/Finished());
-    parts_missing_ += servers_.size();
-    for (size_t server = 0; server < servers_.size(); ++server) {
+    parts_missing_ += doors_.size();
+    for (size_t server = 0; server < doors_.size(); ++server) {
       if (options_.forges) Forge(server);
       SendPush(server, SubnetPush(server));
     }
     return;
   }
-  parts_missing_ = 2 * servers_.size();
-  for (size_t server = 0; server < servers_.size(); ++server) {
+  parts_missing_ = 2 * doors_.size();
+  for (size_t server = 0; server < doors_.size(); ++server) {
     PushTo(server);
     PullFrom(server, exchange_, word);
   }
@@ -254,8 +297,8 @@ void SimWorker::PushPull() {
 void SimWorker::PullFirst() {
   doing_ = absl::StrCat("pull after ", exchange_.value());
   if (options_.subnets != nullptr) return FetchAll(/*waits_only=*/false);
-  parts_missing_ = servers_.size();
-  for (size_t server = 0; server < servers_.size(); ++server)
+  parts_missing_ = doors_.size();
+  for (size_t server = 0; server < doors_.size(); ++server)
     PullFrom(server, exchange_, RestWord());
 }
 
@@ -267,19 +310,17 @@ void SimWorker::Arrive() {
 
 void SimWorker::ReadOutside(bool evaluates, std::function<void()> then) {
   doing_ = absl::StrCat("reading at an evaluation after ", exchange_.value());
-  const auto missing = std::make_shared<size_t>(servers_.size());
-  for (SimServer* const from : servers_) {
-    Retry<bool>(
-        [this, from](auto done) {
-          network_->Call<absl::StatusOr<bool>>(
-              node_, from->node(),
-              [from, member = member_, after = exchange_, word = rest_](auto answer) {
-                answer(from->ReadOutside(member, after, word));
-              },
-              done);
+  const auto missing = std::make_shared<size_t>(doors_.size());
+  for (size_t server = 0; server < doors_.size(); ++server) {
+    CallShard<ReadOfMoment>(
+        server, CallKind::kOther,
+        [member = member_, after = exchange_, word = rest_](SimServer* from, auto answer) {
+          from->ReadOutside(member, after, word, answer);
         },
-        [this, missing, evaluates, then](const absl::StatusOr<bool>& in_round) {
-          if (evaluates && *in_round && options_.subnets != nullptr) {
+        [this, server, missing, evaluates, then](const absl::StatusOr<ReadOfMoment>& read) {
+          if (!read.ok()) return GiveUp(read.status());
+          checker_->OnTold(ShardId(server), member_, read->known);
+          if (evaluates && read->in_round && options_.subnets != nullptr) {
             CheckIsRemoved("evaluates values of the middle of a round");
           }
           if (--*missing == 0) then();
@@ -293,9 +334,8 @@ void SimWorker::PushTo(size_t server) {
     if (options_.forges) ForgeSparse(server, push);
     return SendPush(server, push);
   }
-  SimServer* const to = servers_[server];
   std::vector<float> values;
-  for (const Slice& slice : to->slices().slices) {
+  for (const Slice& slice : options_.slices[server].slices) {
     for (int64_t entry = slice.row_begin * slice.columns; entry < slice.row_end * slice.columns;
          ++entry) {
       values.push_back(static_cast<float>(UpdateEntry(options_.seed, member_, exchange_, entry)));
@@ -303,7 +343,7 @@ void SimWorker::PushTo(size_t server) {
   }
   const auto make = [member = member_, exchange = exchange_, base = bases_[server],
                      examples = since_exchange_, kind = options_.kind,
-                     layout_hash = to->layout_hash(), values = std::move(values)] {
+                     layout_hash = options_.layout_hash, values = std::move(values)] {
     ReceivedPush push;
     push.member = member;
     push.exchange = exchange;
@@ -318,11 +358,8 @@ void SimWorker::PushTo(size_t server) {
 }
 
 void SimWorker::SendPush(size_t server, std::function<ReceivedPush()> make) {
-  Retry<PushAccepted>(
-      [this, to = servers_[server], make](auto done) {
-        network_->Call<absl::StatusOr<PushAccepted>>(
-            node_, to->node(), [to, make](auto answer) { to->Push(make, answer); }, done);
-      },
+  CallShard<PushAccepted>(
+      server, CallKind::kPush, [make](SimServer* to, auto answer) { to->Push(make, answer); },
       [this, server, make](absl::StatusOr<PushAccepted> accepted) {
         if (!accepted.ok()) return GiveUp(accepted.status());
         if (accepted->need_keys) return SendPush(server, WithKeys(server, make));
@@ -331,25 +368,21 @@ void SimWorker::SendPush(size_t server, std::function<ReceivedPush()> make) {
 }
 
 void SimWorker::PullFrom(size_t server, Exchange after, RestWord word) {
-  SimServer* const from = servers_[server];
-  Retry<PulledValues>(
-      [this, from, after, word, core = PulledCore(server)](auto done) {
-        network_->Call<absl::StatusOr<PulledValues>>(
-            node_, from->node(),
-            [from, member = member_, after, word, core](auto answer) {
-              from->Pull(member, after, word, core, answer);
-            },
-            done);
+  CallShard<PulledValues>(
+      server, CallKind::kPull,
+      [member = member_, after, word, core = PulledCore(server)](SimServer* from, auto answer) {
+        from->Pull(member, after, word, core, answer);
       },
       [this, server](absl::StatusOr<PulledValues> pulled) {
         if (!pulled.ok()) return GiveUp(pulled.status());
         bases_[server] = pulled->version;
+        known_[server] = pulled->known;
         cores_told_ = std::max(cores_told_, pulled->cores);
         needs_all_ = needs_all_ || pulled->needs_all;
         // The servers' values are checked where they are read.
         if (keys_ != nullptr) return OnPart();
         int64_t at = 0;
-        for (const Slice& slice : servers_[server]->slices().slices) {
+        for (const Slice& slice : options_.slices[server].slices) {
           std::copy_n(pulled->values.begin() + at, slice.size(),
                       replica_.begin() + slice.row_begin * slice.columns);
           at += slice.size();
@@ -359,7 +392,17 @@ void SimWorker::PullFrom(size_t server, Exchange after, RestWord word) {
 }
 
 void SimWorker::OnPart() {
-  if (--parts_missing_ == 0) OnExchangeDone();
+  if (--parts_missing_ > 0) return;
+  // Those of a core may go on.
+  calls_.erase(std::remove_if(calls_.begin(), calls_.end(),
+                              [](const auto& call) {
+                                return call->done || call->kind != CallKind::kOther;
+                              }),
+               calls_.end());
+  for (size_t server = 0; server < known_.size(); ++server) {
+    checker_->OnTold(ShardId(server), member_, known_[server]);
+  }
+  OnExchangeDone();
 }
 
 void SimWorker::OnExchangeDone() {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -46,10 +47,16 @@ class SimWorker {
     uint64_t job_seed = 0;
     // It also sends what must be refused.
     bool forges = false;
+    // Of each shard, and of all.
+    std::vector<ShardSlices> slices;
+    uint64_t layout_hash = 0;
+    // Where each shard is reached; where shards move, until the coordinator says where.
+    std::vector<ShardDoor*> doors;
+    // Set: who is at an address.
+    std::function<ShardDoor*(const std::string& address)> find;
   };
   // The pointers outlive it. Begins to join at once.
-  SimWorker(SimNetwork* network, SimCoordinator* coordinator, Checker* checker,
-            std::vector<SimServer*> servers, Options options);
+  SimWorker(SimNetwork* network, SimCoordinator* coordinator, Checker* checker, Options options);
 
   NodeId node() const { return node_; }
   // Its process is gone: it finished, gave up, or was killed.
@@ -67,9 +74,29 @@ class SimWorker {
   template <typename Reply>
   void Retry(Attempt<Reply> attempt, std::function<void(absl::StatusOr<Reply>)> done);
 
+  // One request to a shard, with its repetitions, wherever the shard goes.
+  enum class CallKind { kPush, kPull, kOther };
+  struct ShardCall {
+    size_t server = 0;
+    CallKind kind = CallKind::kOther;
+    bool done = false;
+    uint64_t attempt = 0;
+    std::function<void()> start;
+  };
+  template <typename Reply>
+  using Asking = std::function<void(SimServer*, std::function<void(absl::StatusOr<Reply>)>)>;
+  template <typename Reply>
+  void CallShard(size_t server, CallKind kind, Asking<Reply> ask,
+                 std::function<void(absl::StatusOr<Reply>)> done);
+  // The coordinator says who leads which shard.
+  void FollowLeaders(const v1::ServerList& list);
+  // A server does not answer as it should.
+  void OnTrouble();
+
   void Join();
   void OnAdmitted(const v1::JoinReply& reply);
   void Renew();
+  void AskRenewal(std::function<void(bool heard)> then);
   // `then` runs when the cut is there.
   void BeginEpoch(std::function<void()> then);
   bool Finished() const {
@@ -138,10 +165,15 @@ class SimWorker {
   SimNetwork* const network_;
   SimCoordinator* const coordinator_;
   Checker* const checker_;
-  const std::vector<SimServer*> servers_;
   const Options options_;
   const NodeId node_;
 
+  std::vector<ShardDoor*> doors_;
+  std::vector<uint64_t> lives_;  // of those who lead, as far as it is known
+  std::vector<std::shared_ptr<ShardCall>> calls_;
+  uint64_t servers_known_ = 0;
+  bool renews_soon_ = false;
+  std::vector<Checker::Knowledge> known_;  // by shard, of the last pull
   std::string doing_ = "joining";
   MemberId member_;
   Exchange exchange_;  // the last one begun
@@ -184,6 +216,50 @@ void SimWorker::Retry(Attempt<Reply> attempt, std::function<void(absl::StatusOr<
     network_->After(node_, network_->dice().Between(absl::Milliseconds(5), absl::Milliseconds(40)),
                     [this, attempt, done] { Retry<Reply>(attempt, done); });
   });
+}
+
+template <typename Reply>
+void SimWorker::CallShard(size_t server, CallKind kind, Asking<Reply> ask,
+                          std::function<void(absl::StatusOr<Reply>)> done) {
+  const auto call = std::make_shared<ShardCall>();
+  call->server = server;
+  call->kind = kind;
+  const std::weak_ptr<ShardCall> weak = call;
+  const auto end = [this, weak, done](uint64_t attempt,
+                                      std::optional<absl::StatusOr<Reply>> reply) {
+    const std::shared_ptr<ShardCall> call = weak.lock();
+    if (call == nullptr || call->done || attempt != call->attempt) return;
+    const bool is_over = reply.has_value() && !absl::IsAborted(reply->status()) &&
+                         !absl::IsUnavailable(reply->status());
+    if (is_over) {
+      call->done = true;
+      return done(*std::move(reply));
+    }
+    OnTrouble();
+    network_->After(node_, network_->dice().Between(absl::Milliseconds(5), absl::Milliseconds(40)),
+                    [weak, attempt] {
+                      const std::shared_ptr<ShardCall> call = weak.lock();
+                      if (call != nullptr && !call->done && attempt == call->attempt) call->start();
+                    });
+  };
+  call->start = [this, weak, ask, end] {
+    const std::shared_ptr<ShardCall> call = weak.lock();
+    const uint64_t attempt = ++call->attempt;
+    ShardDoor* const door = doors_[call->server];
+    network_->Call<absl::StatusOr<Reply>>(
+        node_, door->node(),
+        [door, shard = ShardId(call->server),
+         ask](std::function<void(absl::StatusOr<Reply>)> answer) {
+          SimServer* const to = door->Find(shard);
+          if (to == nullptr) return answer(absl::UnavailableError("not led by this server"));
+          ask(to, answer);
+        },
+        [end, attempt](std::optional<absl::StatusOr<Reply>> reply) {
+          end(attempt, std::move(reply));
+        });
+  };
+  calls_.push_back(call);
+  call->start();
 }
 
 }  // namespace tessera

@@ -1,0 +1,137 @@
+// What happens to the servers of a simulated job with standbys.
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "tests/sim/sim_job.h"
+
+namespace tessera {
+namespace {
+
+// After the last fault. A worker that hangs may keep a round open, which is not copied, for ten leases.
+constexpr absl::Duration kProtectedWithin = absl::Seconds(25);
+
+}  // namespace
+
+void SimJob::StartHost(uint32_t rank) {
+  SimHost::Options host;
+  host.rank = rank;
+  host.life = hosts_.size() + 1;
+  host.shard_options = [this](ShardId shard) { return ShardOptions(shard); };
+  host.mutation = options_.mutation;
+  // Clocks of processes begin when they like.
+  host.clock_error = dice_.Between(absl::ZeroDuration(), absl::Hours(1));
+  host.hosts = &directory_;
+  host.on_end = [this](uint32_t ended) { RestartHost(ended); };
+  hosts_.push_back(
+      std::make_unique<SimHost>(&network_, coordinator_.get(), &checker_, std::move(host)));
+}
+
+SimHost* SimJob::LatestHost(uint32_t rank) const {
+  SimHost* latest = nullptr;
+  for (const auto& host : hosts_) {
+    if (host->rank() == rank) latest = host.get();
+  }
+  return latest;
+}
+
+SimHost* SimJob::SomeHost() {
+  return LatestHost(static_cast<uint32_t>(dice_.Below(servers_count_)));
+}
+
+void SimJob::RestartHost(uint32_t rank) {
+  network_.After(chaos_, dice_.Between(absl::Milliseconds(20), absl::Seconds(2)), [this, rank] {
+    if (LatestHost(rank)->is_alive() || coordinator_->state().ended()) return;
+    StartHost(rank);
+  });
+}
+
+void SimJob::StrikeHost() {
+  switch (dice_.Below(8)) {
+    case 0:
+    case 1:
+      return KillHost();
+    case 2:
+      return FreezeHosts();
+    case 3:
+      return SomeHost()->BreakLink();
+    case 4:
+      return SomeHost()->BreakLog();
+    default:
+      return CutHostLink();
+  }
+}
+
+void SimJob::KillHost() {
+  SimHost* const host = SomeHost();
+  const ShardOwners& owners = *coordinator_->state().membership().owners();
+  // A shard that is lost for good ends the job: seldom.
+  if (!host->is_alive() || (!owners.CanDoWithout(host->rank()) && !dice_.Chance(0.1))) return;
+  host->Die(/*is_silent=*/dice_.Chance(0.3));
+  RestartHost(host->rank());
+  if (!dice_.Chance(0.05)) return;
+  SimHost* const other = SomeHost();
+  if (!other->is_alive()) return;
+  other->Die(/*is_silent=*/dice_.Chance(0.3));
+  RestartHost(other->rank());
+}
+
+void SimJob::FreezeHosts() {
+  const SimHost* const host = SomeHost();
+  const ShardOwners& owners = *coordinator_->state().membership().owners();
+  const absl::Duration longest = owners.CanDoWithout(host->rank()) || dice_.Chance(0.1)
+                                     ? 2.5 * coordinator_->state().facts().lease_timeout
+                                     : coordinator_->state().facts().lease_timeout / 3;
+  network_.Freeze(host->node(), queue_.now() + dice_.Between(absl::ZeroDuration(), longest));
+  if (!dice_.Chance(0.1)) return;
+  const absl::Duration other = coordinator_->state().facts().lease_timeout / 3;
+  network_.Freeze(SomeHost()->node(), queue_.now() + dice_.Between(absl::ZeroDuration(), other));
+}
+
+void SimJob::CutHostLink() {
+  const absl::Duration lease = coordinator_->state().facts().lease_timeout;
+  const SimHost* const host = SomeHost();
+  const ShardOwners& owners = *coordinator_->state().membership().owners();
+  switch (dice_.Below(4)) {
+    case 0:
+      return network_.CutLink(host->node(), SomeHost()->node(), 2.5 * lease);
+    case 1: {
+      const bool may = owners.CanDoWithout(host->rank()) || dice_.Chance(0.1);
+      return network_.CutLink(host->node(), coordinator_->node(), may ? 2.5 * lease : lease / 3);
+    }
+    case 2:
+      return network_.CutLink(host->node(), workers_[dice_.Below(workers_.size())]->node(),
+                              2.5 * lease);
+    case 3:
+      return network_.CutLink(workers_[dice_.Below(workers_.size())]->node(), coordinator_->node(),
+                              2.5 * lease);
+  }
+}
+
+void SimJob::KeepWorkers() {
+  if (coordinator_->state().membership().started() || coordinator_->state().ended()) return;
+  for (const std::string& name : coordinator_->state().membership().WaitingFor()) {
+    if (!absl::StartsWith(name, "worker")) continue;
+    StartWorker(std::nullopt);
+    break;
+  }
+  network_.After(chaos_, absl::Milliseconds(500), [this] { KeepWorkers(); });
+}
+
+void SimJob::CheckProtected() {
+  const Coordinator& coordinator = coordinator_->state();
+  const std::string state = coordinator.Status(queue_.now()).state();
+  // A core is copied between two selections, where there is time between them.
+  const bool can_copy =
+      coordinator.facts().standby_copies && (!recipe_.core.has_value() || recipe_.core->every > 1);
+  const bool trains = state == "training" || state == "evaluating";
+  if (!coordinator.outcome().ok() || coordinator.ended() || !can_copy || !trains) return;
+  protected_again_ = coordinator.membership().owners()->AllProtected();
+  if (protected_again_) return;
+  if (queue_.now() > faults_end_ + kProtectedWithin) {
+    return checker_.Violate(absl::StrCat("no standbys long after the last fault: ", Describe()));
+  }
+  network_.After(chaos_, absl::Milliseconds(200), [this] { CheckProtected(); });
+}
+
+}  // namespace tessera
