@@ -87,7 +87,10 @@ absl::Status Evaluation::OnRequest(const v1::EvaluateRequest& request, const Mem
     return absl::InvalidArgumentError(absl::StrCat("evaluation is ", request.evaluation(),
                                                    ", want at most ", next));
   }
-  const bool missed = stop_ || (request.evaluation() == 0 && !open_ && evaluation_ > 0 &&
+  // Its number was told since: this one has been on its way for long, and was asked again meanwhile.
+  const auto told = told_.find(member);
+  const bool is_late = request.evaluation() == 0 && told != told_.end() && told->second < next;
+  const bool missed = stop_ || is_late || (request.evaluation() == 0 && !open_ && evaluation_ > 0 &&
                                 request.progress().step() <= due_step_);
   if (missed || (request.evaluation() != 0 && request.evaluation() < next)) {
     AnswerFinished(member);
@@ -303,6 +306,11 @@ void Evaluation::GoBack(const std::vector<v1::HistoryEntry>& history) {
   result_.Clear();
 }
 
-std::vector<Evaluation::Reply> Evaluation::TakeReplies() { return std::exchange(replies_, {}); }
+std::vector<Evaluation::Reply> Evaluation::TakeReplies() {
+  for (const Reply& reply : replies_) {
+    if (reply.reply.evaluation() > 0) told_[reply.member] = reply.reply.evaluation();
+  }
+  return std::exchange(replies_, {});
+}
 
 }  // namespace tessera

@@ -127,6 +127,7 @@ class Evaluation {
   v1::EvaluateReply result_;  // of the last one that ended
   std::vector<v1::HistoryEntry> history_;
   std::vector<Reply> replies_;
+  std::map<MemberId, uint64_t> told_;  // the last evaluation that a member was told of
   uint64_t changes_ = 0;
 };
 

@@ -1,4 +1,6 @@
 // Evaluation: to and from the coordinator's state.
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "server/control/evaluation.h"
 
@@ -29,6 +31,10 @@ v1::EvaluationState Evaluation::Save() const {
   state.set_stop(stop_);
   *state.mutable_result() = result_;
   for (const v1::HistoryEntry& entry : history_) *state.add_history() = entry;
+  for (const auto& [member, evaluation] : told_) {
+    state.add_told_members(member.value());
+    state.add_told(evaluation);
+  }
   return state;
 }
 
@@ -69,6 +75,10 @@ absl::Status Evaluation::Load(const v1::EvaluationState& state, const MemberTabl
   history_.assign(state.history().begin(), state.history().end());
   if (stop_ && history_.empty()) {
     return absl::InvalidArgumentError("training has ended, and nothing was evaluated");
+  }
+  told_.clear();
+  for (int i = 0; i < std::min(state.told_members_size(), state.told_size()); ++i) {
+    told_[MemberId(state.told_members(i))] = state.told(i);
   }
   replies_.clear();
   return absl::OkStatus();

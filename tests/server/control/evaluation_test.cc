@@ -273,5 +273,25 @@ TEST_CASE("local rows are added up, and too few are an error", "[control][epochs
   }
 }
 
+TEST_CASE("an arrival that comes long after it was asked again is none at the next evaluation",
+          "[control]") {
+  JobFacts facts = Fixture::Facts(1, 2);
+  facts.synchronous = false;
+  Fixture f(facts);
+  f.Start(2);
+  Score(f, {1, 2}, 5, 0);
+  // Member 1 has come to the next one. Member 2 trains on, and its first arrival reaches the coordinator anew.
+  REQUIRE(f.Evaluate(1, v1::ARRIVE, 10, 0, 2).ok());
+  REQUIRE(f.Evaluate(2, v1::ARRIVE, 5).ok());
+  const auto late = f.Answer(2);
+  REQUIRE(late);
+  CHECK((*late)->finished());
+  CHECK((*late)->evaluation() == 1);
+  CHECK(!f.Answer(1));
+  CHECK(Words(f.coordinator->Status(f.now).waiting_for()) == "worker 1");
+  REQUIRE(f.Evaluate(2, v1::ARRIVE, 10, 0, 2).ok());
+  CHECK((*f.Answer(1))->parts() == 2);
+}
+
 }  // namespace
 }  // namespace tessera
