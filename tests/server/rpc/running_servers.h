@@ -11,6 +11,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "absl/synchronization/notification.h"
 #include "common/consistency/policy.h"
 #include "common/keyset/core_share.h"
 #include "common/keyset/subnet.h"
@@ -96,6 +97,15 @@ class RunningServers {
   }
 
   One& operator[](int s) { return servers_[s]; }
+  // No listener is called any more when this returns.
+  void EndCoreListeners() {
+    for (One& server : servers_) {
+      absl::Notification ended;
+      server.thread->SetCoreListener(nullptr);
+      server.thread->Inspect(false, [&ended](const ShardThread::View&) { ended.Notify(); });
+      ended.WaitForNotification();
+    }
+  }
   const ModelShape& shape() const { return shape_; }
   uint64_t layout_hash() const { return servers_[0].thread->layout_hash(); }
   std::vector<std::string> addresses() const {

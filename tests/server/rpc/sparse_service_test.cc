@@ -44,7 +44,7 @@ class Job {
     stub_ = v1::ParameterServer::NewStub(
         grpc::CreateChannel(servers_.addresses()[0], grpc::InsecureChannelCredentials()));
   }
-  ~Job() { servers_[0].thread->SetCoreListener(nullptr); }
+  ~Job() { servers_.EndCoreListeners(); }
 
   static v1::Caller Caller() {
     v1::Caller caller;

@@ -51,9 +51,7 @@ class CoreServers {
     for (auto& values : memory_) values_.push_back(absl::MakeSpan(values));
     for (auto& change : changes_) update_.push_back(absl::MakeConstSpan(change));
   }
-  ~CoreServers() {
-    for (int s = 0; s < 2; ++s) servers_[s].thread->SetCoreListener(nullptr);
-  }
+  ~CoreServers() { servers_.EndCoreListeners(); }
 
   Cores Ask(uint64_t number) {
     client_->AskCores(number);
