@@ -128,9 +128,11 @@ absl::StatusOr<v1::JoinReply> Coordinator::Join(const v1::JoinRequest& request, 
   }
   if (facts_.replicated || facts_.standbys) *reply.mutable_server_list() = membership_.ServerListText();
   reply.set_first_exchange(member.first_exchange.value());
-  reply.set_first_step(member.first_step);
+  // Others may have gone on for epochs since its first exchange was agreed on.
+  const uint64_t first_step = std::max(member.first_step, epochs_.FirstStep());
+  reply.set_first_step(first_step);
   reply.set_generation(membership_.generation().value());
-  reply.set_epoch(epochs_.EpochOf(member.first_step));
+  reply.set_epoch(epochs_.EpochOf(first_step));
   // In lockstep the exchange tells; elsewhere one that is under way was ordered without this member.
   reply.set_checkpoint_number(membership_.MarkTold(
       member.member, facts_.synchronous || !checkpoints_.order() ? 0 : checkpoints_.number()));

@@ -48,6 +48,8 @@ class Epochs {
   // The epoch in which a worker with `step` minibatches behind it is: the next one if its cut is
   // not made yet.
   uint64_t EpochOf(uint64_t step) const;
+  // The least step that is in an epoch still known.
+  uint64_t FirstStep() const { return cuts_.empty() ? 0 : cuts_.begin()->second.first_step; }
   // Epochs done at `step`, with the fraction.
   double EpochsDone(uint64_t step) const;
   // Minibatches per worker in the whole job, if members stay as they are; 0: not known yet.

@@ -293,5 +293,37 @@ TEST_CASE("an arrival that comes long after it was asked again is none at the ne
   CHECK((*f.Answer(1))->parts() == 2);
 }
 
+TEST_CASE("who is admitted long after it was agreed on begins within an epoch that is known",
+          "[control]") {
+  JobFacts facts = Fixture::Facts(1, 1);
+  facts.synchronous = false;
+  facts.epochs = 10;
+  Fixture f(facts);
+  f.Start(1);
+  const auto begin = [&f](uint64_t member, uint64_t epoch, uint64_t step) {
+    v1::BeginEpochRequest request;
+    request.set_member(member);
+    request.set_epoch(epoch);
+    request.set_step(step);
+    return f.coordinator->BeginEpoch(request, f.now);
+  };
+  REQUIRE(begin(1, 0, 0).ok());
+  // The server is slow to promise, and worker 0 trains on.
+  const auto late = f.Join();
+  REQUIRE(late.ok());
+  for (uint64_t epoch = 1; epoch < 5; ++epoch) {
+    REQUIRE(f.Renew(1, 10 * epoch, 10 * epoch).ok());
+    REQUIRE(begin(1, epoch, 10 * epoch).ok());
+  }
+  f.StepAll();
+  const auto admitted = f.Join(late->member());
+  REQUIRE(admitted.ok());
+  REQUIRE(admitted->admitted());
+  const auto cut = begin(late->member(), admitted->epoch(), admitted->first_step());
+  REQUIRE(cut.ok());
+  CHECK(admitted->first_step() >= cut->first_step());
+  CHECK(admitted->first_step() < cut->first_step() + cut->steps());
+}
+
 }  // namespace
 }  // namespace tessera
