@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "server/rpc/shard_log_message.h"
 
 namespace tessera {
@@ -14,8 +15,8 @@ constexpr size_t kEntryBytes = size_t{8} << 10;
 
 }  // namespace
 
-LogQueue::LogQueue(v1::LogHeader header, int64_t bytes_max)
-    : header_(std::move(header)), bytes_max_(bytes_max) {
+LogQueue::LogQueue(v1::LogHeader header, int64_t bytes_max, absl::Duration silence_max)
+    : header_(std::move(header)), bytes_max_(bytes_max), silence_max_(silence_max) {
   report_.set_shard(header_.shard());
   report_.set_term(header_.term());
 }
@@ -28,12 +29,14 @@ LogQueue::Entry LogQueue::ToEntry(uint64_t position, Version version, ShardEvent
   return made;
 }
 
-void LogQueue::Begin(bool copies) {
+void LogQueue::Begin(bool copies, absl::Time now) {
+  begun_ = true;
+  moved_ = now;
   unsent_header_ = header_;
   unsent_header_->set_copies(copies);
 }
 
-void LogQueue::Add(Entry added) {
+void LogQueue::Add(Entry added, absl::Time now) {
   if (broken_) return;
   // An image is always taken.
   const bool is_too_much = bytes_ > 0 && bytes_ + added.payload.size() > bytes_max_;
@@ -41,8 +44,24 @@ void LogQueue::Add(Entry added) {
     Break("the standby is too slow");
     return;
   }
+  if (!IsOwed()) moved_ = now;
+  added_ = added.entry.position();
   bytes_ += added.payload.size();
   entries_.push_back(std::move(added));
+}
+
+void LogQueue::OnAcknowledged(uint64_t position, absl::Time now) {
+  has_answered_ = true;
+  acknowledged_ = position;
+  moved_ = now;
+}
+
+bool LogQueue::CheckProgress(absl::Time now) {
+  const absl::Duration pause = now - std::exchange(checked_, now);
+  if (pause > silence_max_ / 2) moved_ = now;
+  if (broken_ || !IsOwed() || now - moved_ <= silence_max_) return false;
+  return Break(absl::StrCat("the standby has not answered for ",
+                            absl::FormatDuration(absl::Trunc(now - moved_, absl::Milliseconds(1)))));
 }
 
 bool LogQueue::Break(const std::string& why) {

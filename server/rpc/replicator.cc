@@ -73,7 +73,7 @@ class Replicator::Call final : public grpc::ClientBidiReactor<grpc::ByteBuffer, 
 };
 
 Replicator::Replicator(Options options)
-    : options_(std::move(options)), queue_(options_.header, options_.queue_bytes_max) {}
+    : options_(std::move(options)), queue_(options_.header, options_.queue_bytes_max, options_.silence_max) {}
 
 std::shared_ptr<Replicator> Replicator::Make(Options options) {
   return std::shared_ptr<Replicator>(new Replicator(std::move(options)));
@@ -89,12 +89,7 @@ void Replicator::End() {
 
 void Replicator::CheckProgress(absl::Time now) {
   absl::MutexLock lock(&mutex_);
-  const absl::Duration pause = now - std::exchange(checked_, now);
-  if (pause > options_.silence_max / 2) moved_ = now;
-  if (queue_.broken() || !IsOwed() || now - moved_ <= options_.silence_max) return;
-  queue_.Break(absl::StrCat("the standby has not answered for ",
-                            absl::FormatDuration(absl::Trunc(now - moved_, absl::Milliseconds(1)))));
-  EndBroken();
+  if (queue_.CheckProgress(now)) EndBroken();
 }
 
 v1::LeaderReport Replicator::report() const {
@@ -105,8 +100,7 @@ v1::LeaderReport Replicator::report() const {
 void Replicator::Begin(bool copies) {
   absl::MutexLock lock(&mutex_);
   if (queue_.broken()) return;
-  queue_.Begin(copies);
-  moved_ = SteadyNow();
+  queue_.Begin(copies, SteadyNow());
   stub_ = std::make_unique<grpc::GenericStub>(OpenChannel(options_.address));
   call_ = std::make_shared<Call>(shared_from_this());
   call_->Start(stub_.get());
@@ -116,9 +110,7 @@ void Replicator::Begin(bool copies) {
 void Replicator::Add(uint64_t position, Version version, ShardEvent event) {
   LogQueue::Entry entry = LogQueue::ToEntry(position, version, std::move(event));
   absl::MutexLock lock(&mutex_);
-  if (!IsOwed()) moved_ = SteadyNow();
-  added_ = position;
-  queue_.Add(std::move(entry));
+  queue_.Add(std::move(entry), SteadyNow());
   EndBroken();
   if (!writing_) WriteNext();
 }
@@ -152,16 +144,14 @@ void Replicator::EndBroken() {
 void Replicator::OnAck(uint64_t position) {
   absl::MutexLock lock(&mutex_);
   if (queue_.broken()) return;
-  has_answered_ = true;
-  acknowledged_ = position;
-  moved_ = SteadyNow();
+  queue_.OnAcknowledged(position, SteadyNow());
   options_.shard->OnAcknowledged(shared_from_this(), position);
 }
 
 void Replicator::OnWritten(bool ok) {
   absl::MutexLock lock(&mutex_);
   writing_ = false;
-  if (ok) moved_ = SteadyNow();
+  if (ok) queue_.OnWritten(SteadyNow());
   if (ok) WriteNext();  // Otherwise the read that fails tells.
 }
 

@@ -46,9 +46,7 @@ class Replicator final : public LogSink, public std::enable_shared_from_this<Rep
   void Start();
   // Nothing is sent, and the shard is told nothing, afterwards.
   void End();
-  // Gives a standby up that has stood still for too long: the network between may carry nothing although
-  // the coordinator hears both. Every now and then, before report(); after a pause of half that time this
-  // process may have stood still itself, and the standby has its time anew.
+  // As LogQueue's.
   void CheckProgress(absl::Time now);
   v1::LeaderReport report() const;
   uint64_t term() const { return options_.header.term(); }
@@ -64,9 +62,6 @@ class Replicator final : public LogSink, public std::enable_shared_from_this<Rep
 
   explicit Replicator(Options options);
   void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool IsOwed() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return call_ != nullptr && (!has_answered_ || acknowledged_ < added_);
-  }
   void OnWritten(bool ok);
   void OnAck(uint64_t position);
   void OnEnded(const std::string& why);
@@ -79,12 +74,6 @@ class Replicator final : public LogSink, public std::enable_shared_from_this<Rep
   std::shared_ptr<Call> call_ ABSL_GUARDED_BY(mutex_);
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   LogQueue queue_ ABSL_GUARDED_BY(mutex_);
-  bool has_answered_ ABSL_GUARDED_BY(mutex_) = false;
-  uint64_t added_ ABSL_GUARDED_BY(mutex_) = 0;         // positions
-  uint64_t acknowledged_ ABSL_GUARDED_BY(mutex_) = 0;  // so
-  // When it last took or said something, or began to owe an answer.
-  absl::Time moved_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
-  absl::Time checked_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
 };
 
 }  // namespace tessera

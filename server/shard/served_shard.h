@@ -62,6 +62,8 @@ class ServedShard {
 
   void SetStandby(std::shared_ptr<LogSink> sink);
   void OnAcknowledged(const LogSink* from, uint64_t position);
+
+  // As StandbyGate's.
   void Abdicate(const absl::Status& why) { gate_.Abdicate(why); }
 
   // --- checkpoints ---

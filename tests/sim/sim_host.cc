@@ -31,7 +31,8 @@ SimLog::SimLog(SimHost* from, SimServer* shard, SimHost* to, v1::LogHeader heade
       shard_(shard),
       to_(to),
       connection_(from->network_->AddConnection()),
-      queue_(std::move(header), kQueueBytes) {}
+      queue_(std::move(header), kQueueBytes,
+             from->coordinator_->state().facts().lease_timeout) {}
 
 void SimLog::End() {
   queue_.Break("it was ended");
@@ -52,6 +53,7 @@ void SimLog::Break() {
 
 void SimLog::OnAck(uint64_t position) {
   if (queue_.broken()) return;
+  queue_.OnAcknowledged(position, from_->Clock());
   shard_->OnAcknowledged(this, position);
 }
 
@@ -61,7 +63,7 @@ void SimLog::OnEnded(const std::string& why) {
 
 void SimLog::Begin(bool copies) {
   if (queue_.broken()) return;
-  queue_.Begin(copies);
+  queue_.Begin(copies, from_->Clock());
   Pump();
 }
 
@@ -69,7 +71,7 @@ void SimLog::Add(uint64_t position, Version version, ShardEvent event) {
   if (std::holds_alternative<ImageEvent>(event)) {
     from_->checker_->OnImageTaken(shard_->copy(), queue_.header().term());
   }
-  queue_.Add(LogQueue::ToEntry(position, version, std::move(event)));
+  queue_.Add(LogQueue::ToEntry(position, version, std::move(event)), from_->Clock());
   if (from_->options_.mutation == Mutation::kAcknowledgesEarly) {
     from_->network_->After(from_->node(), absl::ZeroDuration(),
                            [self = shared_from_this(), position] { self->OnAck(position); });
@@ -82,6 +84,8 @@ void SimLog::OnInSync() {
   queue_.SetInSync();
   from_->SaySoon();
 }
+
+void SimLog::CheckProgress() { queue_.CheckProgress(from_->Clock()); }
 
 void SimLog::Pump() {
   if (writing_ || cut_) return;
@@ -109,7 +113,7 @@ void SimHost::Take(SimLog* from, LogQueue::Message message) {
   const uint64_t last =
       message.head.entries_size() > 0 ? message.head.entries().rbegin()->position() : 0;
   absl::StatusOr<uint64_t> taken =
-      reader.Take(message.head, std::move(message.values), network_->now() + options_.clock_error);
+      reader.Take(message.head, std::move(message.values), Clock());
   if (options_.mutation == Mutation::kTakesOldTerm && absl::IsFailedPrecondition(taken.status())) {
     taken = last;
   }
@@ -199,6 +203,7 @@ void SimHost::SaySoon() {
 v1::HostMessage SimHost::Message() {
   v1::HostMessage message;
   for (const auto& [shard, log] : logs_) {
+    log->CheckProgress();
     v1::LeaderReport& report = *message.add_leads();
     report = log->queue().report();
     if (options_.mutation == Mutation::kLeadsUnsynced) report.set_in_sync(true);

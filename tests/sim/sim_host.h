@@ -71,6 +71,7 @@ class SimHost final : public ShardDoor {
  private:
   friend class SimLog;
 
+  absl::Time Clock() const { return network_->now() + options_.clock_error; }
   void Attach();
   void Heartbeat();
   v1::HostMessage Message();
@@ -116,6 +117,7 @@ class SimLog final : public LogSink, public std::enable_shared_from_this<SimLog>
   void Break();
   void OnAck(uint64_t position);
   void OnEnded(const std::string& why);
+  void CheckProgress();
 
   // --- LogSink ---
   void Begin(bool copies) override;

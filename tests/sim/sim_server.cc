@@ -233,8 +233,8 @@ void SimServer::ReadOutside(MemberId member, Exchange after, RestWord word,
   checker_->OnReadOutside(options_.copy, member, now.version, ValuesOf(*now.snapshot));
   const ReadOfMoment read{checker_->IsInRound(options_.copy),
                           checker_->KnowledgeOf(options_.copy)};
-  served_.ReadOutside(member, after, word, Clock(), [answer, read](const absl::StatusOr<ReadResult>& told) {
-    if (!told.ok()) return answer(told.status());
+  served_.ReadOutside(member, after, word, Clock(), [answer, read](const absl::StatusOr<ReadResult>& said) {
+    if (!said.ok()) return answer(said.status());
     answer(read);
   });
   Work();
