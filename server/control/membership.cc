@@ -79,7 +79,7 @@ void Membership::Detach(ShardId server, uint64_t life) {
 }
 
 void Membership::OnShardMessage(ShardId server, const v1::ShardMessage& message, absl::Time now) {
-  servers_.OnHeard(server, now);
+  const bool was_missed = servers_.OnHeard(server, now);
   if (paused_ && servers_.IsLost(server)) OnServerBack(server);
   if (message.has_counters()) servers_.OnCounters(server, message.counters(), now);
   if (message.has_applied()) {
@@ -89,6 +89,7 @@ void Membership::OnShardMessage(ShardId server, const v1::ShardMessage& message,
     AdmitPlanned();
   }
   if (message.has_restored()) OnRestored(server, message.restored(), now);
+  if (was_missed) TryStart();
   if (message.has_proposal_reply() && open_) {
     const v1::ProposalReply& reply = message.proposal_reply();
     OnAgreement(
@@ -221,7 +222,7 @@ void Membership::Tick(absl::Time now) {
   if (owners_) owners_->Tick(now);
   for (ShardId server : servers_.Expired(now)) {
     if (!started_) {
-      servers_.Forget(server);
+      servers_.Miss(server);
       continue;
     }
     // One that falls silent while the job closes may come back with its last counters: the end has

@@ -73,7 +73,7 @@ absl::Status ServerTable::Attach(const v1::ServerHello& hello, bool started, abs
 
 void ServerTable::Detach(ShardId server, uint64_t life, bool started) {
   ServerRecord& record = records_[server.value()];
-  if (!record.known || record.life != life) return;
+  if (record.life != life) return;
   record.attached = false;
   if (!started) record = ServerRecord();
 }
@@ -126,8 +126,13 @@ bool ServerTable::IsReplaced(const v1::ServerHello& hello) const {
   return record.known && !record.attached && (record.gone || record.life != hello.life());
 }
 
-void ServerTable::OnHeard(ShardId server, absl::Time now) {
-  records_[server.value()].last_heard = now;
+bool ServerTable::OnHeard(ShardId server, absl::Time now) {
+  ServerRecord& record = records_[server.value()];
+  record.last_heard = now;
+  const bool is_back = !record.known && record.attached;
+  record.known = record.known || is_back;
+  changes_ += is_back ? 1 : 0;
+  return is_back;
 }
 
 std::vector<ShardId> ServerTable::Expired(absl::Time now) const {
@@ -146,6 +151,11 @@ void ServerTable::HandOver(ShardId server, absl::Time now) {
   record.attached = false;
   record.handed_over = true;
   record.last_heard = now;
+  ++changes_;
+}
+
+void ServerTable::Miss(ShardId server) {
+  records_[server.value()].known = false;
   ++changes_;
 }
 

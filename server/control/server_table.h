@@ -60,11 +60,13 @@ class ServerTable {
   void OnCounters(ShardId server, const v1::ServerCounters& counters, absl::Time now);
   void OnRestored(ShardId server, Generation generation, absl::Time now);
   void OnApplied(ShardId server, Generation generation, absl::Time now);
-  // Any other message.
-  void OnHeard(ShardId server, absl::Time now);
+  // Any message. True: it was missed before.
+  bool OnHeard(ShardId server, absl::Time now);
 
   // Servers that have been silent for longer than the lease; they are still in the table.
   std::vector<ShardId> Expired(absl::Time now) const;
+  // Before the start: it is waited for until it attaches anew, or speaks where its connection has stood.
+  void Miss(ShardId server);
   void Forget(ShardId server);
   void SetGone(ShardId server) {
     records_[server.value()].gone = true;

@@ -142,5 +142,28 @@ TEST_CASE("a lost worker is not named any more", "[control][status]") {
   CHECK(Words(f.coordinator->Status(f.now).waiting_for()) == "");
 }
 
+TEST_CASE("a server that was silent before the start is waited for, and is there again when it speaks",
+          "[control][status]") {
+  Fixture f(Fixture::Facts(2, 1));
+  REQUIRE(f.Attach(0).ok());
+  REQUIRE(f.Attach(1).ok());
+  // Its connection stands.
+  for (int i = 0; i < 5; ++i) {
+    f.now += absl::Seconds(3);
+    Counters(f, 0, 0, 0, 0);
+    f.Tick(absl::ZeroDuration());
+  }
+  const auto waits = [&f] { return Words(f.coordinator->Status(f.now).waiting_for()); };
+  CHECK_THAT(waits(), Catch::Contains("server 1"));
+  const auto joined = f.Join();
+  REQUIRE(joined.ok());
+  CHECK(waits() == "server 1");
+  Counters(f, 1, 0, 0, 0);
+  f.Tick(absl::ZeroDuration());
+  f.StepAll();
+  CHECK(f.Join(joined->member())->admitted());
+  CHECK(waits() == "");
+}
+
 }  // namespace
 }  // namespace tessera
