@@ -15,6 +15,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
+#include "tests/sanitizers/tsan_grpc.h"
 
 extern "C" {
 void __tsan_acquire(void* address);
@@ -36,7 +37,21 @@ Function Next(const char* symbol) {
 void Acquire(const void* lock) { __tsan_acquire(const_cast<void*>(lock)); }
 void Release(const void* lock) { __tsan_release(const_cast<void*>(lock)); }
 
+// gRPC's locks are these, too, but it does not lock for all that it hands over.
+void Locked(const void* lock, const void* caller) {
+  Acquire(lock);
+  if (tessera::IsGrpc(caller)) tessera::AfterGrpc();
+}
+
+void Unlocking(const void* lock, const void* caller) {
+  if (tessera::IsGrpc(caller)) tessera::BeforeGrpc();
+  Release(lock);
+}
+
 }  // namespace
+
+// Where the function returns to.
+#define TESSERA_CALLER __builtin_return_address(0)
 
 // A method of the library's class: `symbol` is its mangled name after the namespace.
 #define TESSERA_NEXT(symbol, result, ...) \
@@ -50,19 +65,19 @@ ABSL_NAMESPACE_BEGIN
 void Mutex::Lock() {
   TESSERA_NEXT("5Mutex4LockEv", void, Mutex*);
   next(this);
-  Acquire(this);
+  Locked(this, TESSERA_CALLER);
 }
 
 void Mutex::Unlock() {
   TESSERA_NEXT("5Mutex6UnlockEv", void, Mutex*);
-  Release(this);
+  Unlocking(this, TESSERA_CALLER);
   next(this);
 }
 
 bool Mutex::TryLock() {
   TESSERA_NEXT("5Mutex7TryLockEv", bool, Mutex*);
   const bool locked = next(this);
-  if (locked) Acquire(this);
+  if (locked) Locked(this, TESSERA_CALLER);
   return locked;
 }
 
@@ -135,25 +150,25 @@ bool Condition::Eval() const {
 
 void CondVar::Wait(Mutex* mutex) {
   TESSERA_NEXT("7CondVar4WaitEPNS0_5MutexE", void, CondVar*, Mutex*);
-  Release(mutex);
+  Unlocking(mutex, TESSERA_CALLER);
   next(this, mutex);
-  Acquire(mutex);
+  Locked(mutex, TESSERA_CALLER);
 }
 
 bool CondVar::WaitWithTimeout(Mutex* mutex, Duration timeout) {
   TESSERA_NEXT("7CondVar15WaitWithTimeoutEPNS0_5MutexENS0_8DurationE", bool, CondVar*, Mutex*,
                Duration);
-  Release(mutex);
+  Unlocking(mutex, TESSERA_CALLER);
   const bool timed_out = next(this, mutex, timeout);
-  Acquire(mutex);
+  Locked(mutex, TESSERA_CALLER);
   return timed_out;
 }
 
 bool CondVar::WaitWithDeadline(Mutex* mutex, Time deadline) {
   TESSERA_NEXT("7CondVar16WaitWithDeadlineEPNS0_5MutexENS0_4TimeE", bool, CondVar*, Mutex*, Time);
-  Release(mutex);
+  Unlocking(mutex, TESSERA_CALLER);
   const bool timed_out = next(this, mutex, deadline);
-  Acquire(mutex);
+  Locked(mutex, TESSERA_CALLER);
   return timed_out;
 }
 
@@ -190,6 +205,17 @@ bool Notification::WaitForNotificationWithDeadline(Time deadline) const {
 ABSL_NAMESPACE_END
 }  // namespace absl
 
+// absl::Status::UnrefNonInlined, which is private: counts references, and the last one deletes.
+extern "C" void UnrefStatus(uintptr_t rep) __asm__("_ZN4absl7debian36Status15UnrefNonInlinedEm");
+extern "C" void UnrefStatus(uintptr_t rep) {
+  static const auto next = Next<void (*)(uintptr_t)>("_ZN4absl7debian36Status15UnrefNonInlinedEm");
+  Release(reinterpret_cast<const void*>(rep));
+  Acquire(reinterpret_cast<const void*>(rep));
+  // What is called from the library is not looked at: this call may not become its caller's.
+  next(rep);
+  __asm__ volatile("");
+}
+
 extern "C" const char* __tsan_default_suppressions();
 const char* __tsan_default_suppressions() {
   // gRPC hands memory of its own from thread to thread by queues without locks, which are not seen, and
@@ -197,7 +223,9 @@ const char* __tsan_default_suppressions() {
   // that they run, are.
   return "called_from_lib:libgrpc.so\n"
          "called_from_lib:libgrpc++.so\n"
-         "called_from_lib:libgpr.so\n";
+         "called_from_lib:libgpr.so\n"
+         "called_from_lib:libabsl_status.so\n"
+         "called_from_lib:libabsl_cord.so\n";
 }
 
 extern "C" const char* __tsan_default_options();
