@@ -6,8 +6,7 @@
 
 namespace tessera {
 
-void Wakeup::Notify() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+void Wakeup::NotifyLocked() {
   if (notified_) return;
   notified_ = true;
   // With the lock: the waiting thread cannot have destroyed it yet.

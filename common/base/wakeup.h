@@ -16,14 +16,32 @@ namespace tessera {
 // under its own lock: notify after the change.
 class Wakeup {
  public:
+  Wakeup() = default;
+  Wakeup(const Wakeup&) = delete;
+  Wakeup& operator=(const Wakeup&) = delete;
+  // Waits for a notification that is under way.
+  ~Wakeup() { const std::lock_guard<std::mutex> lock(mutex_); }
+
   // Ends the wait under way, or the next one at once. However often, it counts once. The waiting thread
   // may destroy this as soon as it has returned.
-  void Notify();
+  void Notify() {
+    NotifyAfter([] {});
+  }
+  // Makes a change and notifies. The waiting thread may destroy this as soon as it sees the change, which
+  // may be after a wait that an earlier notification ended.
+  template <typename Change>
+  void NotifyAfter(const Change& change) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    change();
+    NotifyLocked();
+  }
   // Waits for a Notify since the last wait, or until `deadline` of SteadyNow. True: it was notified.
   bool WaitUntil(absl::Time deadline);
   bool WaitFor(absl::Duration limit);
 
  private:
+  void NotifyLocked();
+
   // Not an absl::Mutex: only the standard library's waits go by the steady clock.
   std::mutex mutex_;
   std::condition_variable changed_;

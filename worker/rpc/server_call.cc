@@ -42,10 +42,9 @@ void ServerCall::OnDone(const grpc::Status& status) {
 }
 
 void ServerCall::DropHolder() {
-  // Once the last holder is gone, the waiting thread may delete this at any moment.
+  // Once the last holder is gone, the waiting thread may delete this at any moment, and then the board.
   Wakeup* const board = board_;
-  holders_.fetch_sub(1, std::memory_order_acq_rel);
-  board->Notify();
+  board->NotifyAfter([this] { holders_.fetch_sub(1, std::memory_order_acq_rel); });
 }
 
 PushToServer::PushToServer(Wakeup* board, const v1::PushHeader& header, UpdatePayload* payload)

@@ -1,5 +1,6 @@
 #include "common/base/wakeup.h"
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <memory>
 #include <thread>
@@ -31,6 +32,21 @@ TEST_CASE("another thread ends a wait without limit, which may then be destroyed
     auto wakeup = std::make_unique<Wakeup>();
     std::thread other([&wakeup = *wakeup] { wakeup.Notify(); });
     CHECK(wakeup->WaitUntil(absl::InfiniteFuture()));
+    wakeup.reset();
+    other.join();
+  }
+}
+
+TEST_CASE("whoever sees the change may destroy it, whatever ended the wait before", "[base]") {
+  for (int i = 0; i < 200; ++i) {
+    auto wakeup = std::make_unique<Wakeup>();
+    std::atomic<bool> changed{false};
+    std::thread other([&wakeup = *wakeup, &changed] {
+      wakeup.Notify();
+      wakeup.NotifyAfter([&changed] { changed.store(true); });
+    });
+    while (!changed.load()) {
+    }
     wakeup.reset();
     other.join();
   }
