@@ -68,6 +68,7 @@ absl::StatusOr<CoreExchange::Found> CoreExchange::PlaceOfPush(
     absl::string_view where, const PlanMember& member, Exchange exchange,
     const std::optional<NamedCore>& named) {
   if (!named.has_value()) return Found();
+  EndDecided();
   if (PushesAll(options_.share, exchange.value())) {
     return absl::FailedPreconditionError(
         absl::StrCat(where, ": keys are sparse, want dense in this exchange, as every ",
@@ -225,6 +226,7 @@ void CoreExchange::MaybeSelect(const absl::flat_hash_set<MemberId>& begun, Excha
     if (wanted > last) BeginSelection(wanted, store);
     return;
   }
+  EndDecided();
   if (search_.has_value() || pushed_all_.empty()) return;
   for (const MemberId member : begun) {
     if (!pushed_all_.contains(member)) return;
@@ -253,8 +255,9 @@ void CoreExchange::BeginSelection(uint64_t number, BlockStore* store) {
     search.runs.push_back({block->data(), g, block->size()});
     if (g != nullptr) g += block->size();
   }
-  // A member that left was waited for, and others have pushed meanwhile.
-  if (g != nullptr && moved_since_) {
+  // Those of the last push of all entries will not do where that came elsewhere only, as its sender was lost
+  // in the middle of it, nor where others have pushed since. Before the first core there is no g anywhere.
+  if (number > 0 && (g == nullptr || moved_since_)) {
     search.sums = {};
     for (const SignificanceRun& run : search.runs) AddMagnitudes(run, &search.sums);
   }
@@ -269,6 +272,11 @@ bool CoreExchange::AdvanceSelection() {
   if (search_->report().has_value()) ++report_number_;
   if (search_->core().has_value()) EndSelection();
   return true;
+}
+
+void CoreExchange::EndDecided() {
+  while (search_.has_value() && search_->is_decided() && AdvanceSelection()) {
+  }
 }
 
 void CoreExchange::EndSelection() {

@@ -143,6 +143,9 @@ class CoreExchange {
 
  private:
   void BeginSelection(uint64_t number, BlockStore* store);
+  // What the last word of a selection has decided holds for all that comes after it, though the work is not
+  // done: a standby, which hears the same words and events, works at other times.
+  void EndDecided();
   void EndSelection();
   void Remember(std::shared_ptr<const Core> core);
   std::shared_ptr<const Core> Find(const CoreName& name) const;
