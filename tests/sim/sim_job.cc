@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "tests/server/shard/shard_fixture.h"
@@ -258,10 +259,8 @@ void SimJob::PlanFaults() {
   faults_end_ = queue_.now() + kFaultsLast;
   network_.set_faults(NetworkFaults::Drawn(&dice_));
   queue_.At(faults_end_, [this] { network_.set_faults({}); });
-  if (options_.standbys) {
-    network_.After(chaos_, absl::Milliseconds(500), [this] { KeepWorkers(); });
-    queue_.At(faults_end_, [this] { CheckProtected(); });
-  }
+  network_.After(chaos_, absl::Milliseconds(500), [this] { KeepWorkers(); });
+  if (options_.standbys) queue_.At(faults_end_, [this] { CheckProtected(); });
   Strike();
 }
 
@@ -318,6 +317,16 @@ void SimJob::CrashWorker() {
   if (record != nullptr && dice_.Chance(0.4)) rank = record->rank.value();
   network_.After(chaos_, dice_.Between(absl::Milliseconds(10), absl::Milliseconds(1500)),
                  [this, rank] { StartWorker(rank); });
+}
+
+void SimJob::KeepWorkers() {
+  if (coordinator_->state().membership().started() || coordinator_->state().ended()) return;
+  for (const std::string& name : coordinator_->state().membership().WaitingFor()) {
+    if (!absl::StartsWith(name, "worker")) continue;
+    StartWorker(std::nullopt);
+    break;
+  }
+  network_.After(chaos_, absl::Milliseconds(500), [this] { KeepWorkers(); });
 }
 
 void SimJob::StartLateWorker() {

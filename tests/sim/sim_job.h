@@ -80,6 +80,8 @@ class SimJob {
   void PlanFaults();
   // Now and then, until faults end: one of the faults below.
   void Strike();
+  // Before the start a job waits for its workers: somebody starts those again that were given up.
+  void KeepWorkers();
   void CrashWorker();
   void FreezeSomebody();
   void CutSomeLink();
@@ -96,8 +98,6 @@ class SimJob {
   // A host of those that live; nullptr: none does.
   SimHost* SomeHost();
   void CheckProtected();
-  // Before the start a job waits for its workers: somebody starts those again that were given up.
-  void KeepWorkers();
   void StartLateWorker();
   bool AllOver() const;
   std::set<MemberId> Lost() const;

@@ -88,14 +88,14 @@ void SimNetwork::Stream(NodeId from, NodeId to, std::function<void()> deliver,
                         uint64_t connection) {
   StreamState& stream = streams_[{from, to, connection}];
   stream.last = std::max(stream.last, WayIsOpen(from, to) + Delay());
-  RunAt(to, stream.last, [&stream, cuts = stream.cuts, deliver = std::move(deliver)] {
-    if (stream.cuts == cuts) deliver();
+  RunAt(to, stream.last, [&stream, deliver = std::move(deliver)] {
+    if (!stream.is_cut) deliver();
   });
 }
 
 void SimNetwork::CutStreams(NodeId a, NodeId b, uint64_t connection) {
-  ++streams_[{a, b, connection}].cuts;
-  ++streams_[{b, a, connection}].cuts;
+  streams_[{a, b, connection}].is_cut = true;
+  streams_[{b, a, connection}].is_cut = true;
 }
 
 std::shared_ptr<SimNetwork::Pending> SimNetwork::Begin(NodeId from, NodeId to,

@@ -60,8 +60,9 @@ class SimNetwork {
   uint64_t AddConnection() { return ++connections_; }
   // Messages of one connection arrive in order, none is lost unless it is cut.
   void Stream(NodeId from, NodeId to, std::function<void()> deliver, uint64_t connection = 0);
-  // What is on its way between the two is lost; what is sent from now on arrives.
-  void CutStreams(NodeId a, NodeId b, uint64_t connection = 0);
+  // The connection is broken for good: what is on its way between the two is lost, and so is what one that has
+  // not noticed sends from now on.
+  void CutStreams(NodeId a, NodeId b, uint64_t connection);
 
   // `handler` runs at `to`, perhaps twice or never, and answers through its argument, now or later.
   // `done` runs at `from` once, with the first answer, or with nullopt when the call was lost;
@@ -84,7 +85,7 @@ class SimNetwork {
   };
   struct StreamState {
     absl::Time last;  // when its last message arrives
-    uint64_t cuts = 0;
+    bool is_cut = false;
   };
   struct Pending {
     bool over = false;

@@ -1,7 +1,6 @@
 // What happens to the servers of a simulated job with standbys.
 #include <algorithm>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "tests/sim/sim_job.h"
 
@@ -106,16 +105,6 @@ void SimJob::CutHostLink() {
       return network_.CutLink(workers_[dice_.Below(workers_.size())]->node(), coordinator_->node(),
                               2.5 * lease);
   }
-}
-
-void SimJob::KeepWorkers() {
-  if (coordinator_->state().membership().started() || coordinator_->state().ended()) return;
-  for (const std::string& name : coordinator_->state().membership().WaitingFor()) {
-    if (!absl::StartsWith(name, "worker")) continue;
-    StartWorker(std::nullopt);
-    break;
-  }
-  network_.After(chaos_, absl::Milliseconds(500), [this] { KeepWorkers(); });
 }
 
 void SimJob::CheckProtected() {
