@@ -74,7 +74,6 @@ JobFacts FactsOf(const v1::Job& job, const Recipe& recipe, const ModelShape& sha
   facts.replicated = recipe.placement == Placement::kReplicated;
   facts.standbys = job.cluster().replicas() > 0;
   // Shards of members that advance on their own are never between cores.
-  facts.standby_copies = !recipe.core.has_value() || facts.synchronous;
   facts.warmup_steps = static_cast<uint64_t>(recipe.warmup_steps);
   facts.core = recipe.core;
   facts.entries = shape.size;

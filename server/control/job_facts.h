@@ -63,9 +63,8 @@ struct JobFacts {
   // Every server holds all entries and has the worker of its rank beside it. Servers may come and go
   // while the job runs, but for server 0.
   bool replicated = false;
-  // Every shard has a standby on another server (shard_owners.h); a new one can be made while the job runs.
+  // Every shard has a standby on another server (shard_owners.h).
   bool standbys = false;
-  bool standby_copies = true;
   // Rank 0 makes so many steps before the others are admitted.
   uint64_t warmup_steps = 0;
   // Nobody can join once the job has begun.

@@ -191,7 +191,6 @@ void ShardOwners::Assign(absl::Time now) {
   if (ended_) return;
   const auto is_led = [](const ShardOwnership& shard) { return shard.leader.has_value(); };
   if (!std::all_of(shards_.begin(), shards_.end(), is_led)) return;
-  if (started_ && !facts_.standby_copies) return;
   for (size_t s = 0; s < shards_.size(); ++s) {
     ShardOwnership& shard = shards_[s];
     if (shard.standby || progress_[s].noticed || progress_[s].retry > now) continue;
@@ -241,11 +240,10 @@ void ShardOwners::OnLed(ShardId shard, absl::Time now) {
 }
 
 bool ShardOwners::MayStart() const {
-  const bool can_wait = facts_.standby_copies || facts_.restored == nullptr;
   // One that was lost before the start need not come back for it.
   const auto known = std::count_if(hosts_.begin(), hosts_.end(),
                                    [](const Host& host) { return host.known; });
-  return started_ || !can_wait || AllProtected() || known < 2;
+  return started_ || AllProtected() || known < 2;
 }
 
 bool ShardOwners::AllProtected() const {

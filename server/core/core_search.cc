@@ -27,12 +27,12 @@ CoreSearch::CoreSearch(Options options) : options_(std::move(options)) {
   working_ = true;
 }
 
-void CoreSearch::Ask(const CoreQuestion& question) {
-  if (question.core != options_.core || working_ || core_.has_value()) return;
-  if (!Follows(stage(), question.stage, question.all_ties)) return;
-  if (question.buckets.last >= kCoarseBuckets || question.fine >= kFineBuckets) return;
+bool CoreSearch::Ask(const CoreQuestion& question) {
+  if (question.core != options_.core || working_ || core_.has_value()) return false;
+  if (!Follows(stage(), question.stage, question.all_ties)) return false;
+  if (question.buckets.last >= kCoarseBuckets || question.fine >= kFineBuckets) return false;
   const bool has_ties = static_cast<int>(question.ties.size()) == options_.parameters;
-  if (question.stage == CoreStage::kDone && !question.all_ties && !has_ties) return;
+  if (question.stage == CoreStage::kDone && !question.all_ties && !has_ties) return false;
   question_ = question;
   report_.reset();
   working_ = true;
@@ -45,6 +45,7 @@ void CoreSearch::Ask(const CoreQuestion& question) {
     within_ = above_;
     values_.clear();
   }
+  return true;
 }
 
 bool CoreSearch::Advance() {

@@ -32,20 +32,19 @@ class CoreSearch {
     int parameters = 1;
     // Of the whole model.
     int64_t entries = 0;
-    // Of these runs, unless no server has a g: who writes g has them at hand.
+    // Of these runs, where there is a g: who writes g has them at hand.
     MagnitudeSums sums;
   };
 
   explicit CoreSearch(Options options);
+  const Options& options() const { return options_; }
 
   // The answer to the last question, unless that is still being worked out. Said again whenever it
   // is wanted.
   const std::optional<CoreReport>& report() const { return report_; }
   // Anything but the question that follows the last report is dropped. A question that does not fit
-  // the report is too: its sender's mistake.
-  void Ask(const CoreQuestion& question);
-  // The last question was asked: what is left to do is about the candidates.
-  bool is_decided() const { return stage() == CoreStage::kDone; }
+  // the report is too: its sender's mistake. Returns whether it was taken.
+  bool Ask(const CoreQuestion& question);
   // Works on one run; false: there was nothing to do.
   bool Advance();
   // Set after kDone.

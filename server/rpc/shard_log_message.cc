@@ -144,6 +144,58 @@ CopyOrder FromMessage(const v1::CheckpointOrder& message) {
           Exchange(message.after_exchange())};
 }
 
+v1::CoresImage ToMessage(const CoresImage& cores) {
+  v1::CoresImage message;
+  for (const CoresImage::Known& known : cores.known) {
+    v1::SparseKeys& keys = *message.add_known();
+    keys = tessera::ToMessage(known.name);
+    keys.set_key_form(static_cast<uint32_t>(known.key_form));
+    keys.set_keys_bytes(static_cast<uint64_t>(known.keys_bytes));
+  }
+  for (const MemberId member : cores.pushed_all) message.add_pushed_all(member.value());
+  message.set_has_gradient(cores.has_gradient);
+  message.set_weight_sum(cores.magnitudes.w);
+  message.set_gradient_sum(cores.magnitudes.g);
+  message.set_moved_since(cores.moved_since);
+  if (!cores.selection.has_value()) return message;
+  v1::CoresImage::Selection& selection = *message.mutable_selection();
+  selection.set_core(cores.selection->core);
+  selection.set_weight_sum(cores.selection->sums.w);
+  selection.set_gradient_sum(cores.selection->sums.g);
+  selection.set_has_values(cores.selection->has_values);
+  selection.set_has_gradient(cores.selection->has_gradient);
+  for (const CoreQuestion& question : cores.selection->questions) {
+    *selection.add_questions() = tessera::ToMessage(question);
+  }
+  return message;
+}
+
+absl::StatusOr<CoresImage> FromMessage(const v1::CoresImage& message, int64_t bytes) {
+  CoresImage cores;
+  for (const v1::SparseKeys& keys : message.known()) {
+    TESSERA_ASSIGN_OR_RETURN(const CoreName name, CoreOf(keys));
+    if (keys.keys_bytes() > static_cast<uint64_t>(bytes)) {
+      return absl::InvalidArgumentError("image has fewer bytes than its keys");
+    }
+    cores.known.push_back({name, static_cast<int>(std::min<uint32_t>(keys.key_form(), 255)),
+                           static_cast<int64_t>(keys.keys_bytes())});
+  }
+  for (const uint64_t member : message.pushed_all()) cores.pushed_all.push_back(MemberId(member));
+  cores.has_gradient = message.has_gradient();
+  cores.magnitudes = {message.weight_sum(), message.gradient_sum()};
+  cores.moved_since = message.moved_since();
+  if (!message.has_selection()) return cores;
+  CoresImage::Selection& selection = cores.selection.emplace();
+  selection.core = message.selection().core();
+  selection.sums = {message.selection().weight_sum(), message.selection().gradient_sum()};
+  selection.has_values = message.selection().has_values();
+  selection.has_gradient = message.selection().has_gradient();
+  for (const v1::CoreQuestion& question : message.selection().questions()) {
+    selection.questions.push_back(tessera::FromMessage(question));
+  }
+  return cores;
+}
+
 v1::ShardImage ToMessage(ImageEvent image, Payload* payload) {
   v1::ShardImage message;
   *message.mutable_plan() = ToMessage(image.plan);
@@ -166,11 +218,13 @@ v1::ShardImage ToMessage(ImageEvent image, Payload* payload) {
   for (uint64_t count : image.policy.counts) message.add_policy(count);
   message.set_whole_from(image.whole_from.value());
   *message.mutable_checkpoint() = ToMessage(image.copied);
+  if (image.cores) *message.mutable_cores() = ToMessage(*image.cores);
   *payload = std::move(image.values);
   return message;
 }
 
-ImageEvent FromMessage(const v1::ShardImage& message, Version version, Payload payload) {
+absl::StatusOr<ImageEvent> FromMessage(const v1::ShardImage& message, Version version,
+                                       Payload payload) {
   ImageEvent image;
   image.plan = ToPlan(message.plan());
   image.policy.next = Exchange(message.next_exchange());
@@ -194,6 +248,9 @@ ImageEvent FromMessage(const v1::ShardImage& message, Version version, Payload p
   counters.staleness_max = message.staleness_max();
   image.whole_from = Exchange(message.whole_from());
   image.copied = FromMessage(message.checkpoint());
+  if (message.has_cores()) {
+    TESSERA_ASSIGN_OR_RETURN(image.cores, FromMessage(message.cores(), payload.size()));
+  }
   image.values = std::move(payload);
   return image;
 }
@@ -274,8 +331,12 @@ absl::StatusOr<ShardEvent> FromMessage(const v1::LogEntry& entry, Payload payloa
       return ShardEvent(CoreQuestionEvent{FromMessage(entry.core_question())});
     case Kind::kCheckpoint:
       return ShardEvent(CopiedEvent{FromMessage(entry.checkpoint())});
-    case Kind::kImage:
-      return ShardEvent(FromMessage(entry.image(), Version(entry.version()), std::move(payload)));
+    case Kind::kImage: {
+      TESSERA_ASSIGN_OR_RETURN(
+          ImageEvent image,
+          FromMessage(entry.image(), Version(entry.version()), std::move(payload)));
+      return ShardEvent(std::move(image));
+    }
     case Kind::KIND_NOT_SET:
       break;
   }

@@ -12,8 +12,6 @@ namespace {
 
 // Decoding and the rule work on runs that stay in the first-level cache.
 constexpr int64_t kTileEntries = 4096;
-// Where nobody waits for anybody, somebody may be a core behind.
-constexpr size_t kKnownMax = 4;
 
 }  // namespace
 
@@ -68,7 +66,6 @@ absl::StatusOr<CoreExchange::Found> CoreExchange::PlaceOfPush(
     absl::string_view where, const PlanMember& member, Exchange exchange,
     const std::optional<NamedCore>& named) {
   if (!named.has_value()) return Found();
-  EndDecided();
   if (PushesAll(options_.share, exchange.value())) {
     return absl::FailedPreconditionError(
         absl::StrCat(where, ": keys are sparse, want dense in this exchange, as every ",
@@ -83,12 +80,20 @@ absl::StatusOr<CoreExchange::Found> CoreExchange::PlaceOfPush(
                                                       "; ask for its keys before pushing"));
   }
   std::shared_ptr<const Core> core = Find(named->name);
-  if (core == nullptr && !named->keys.has_value()) return Found{nullptr, true};
-  if (core == nullptr) {
+  if (core == nullptr && !named->keys.has_value()) {
+    // Of a core that has no entries here no bytes are all the keys.
+    const NamedCore empty{named->name, static_cast<int>(KeyForm::kGaps), std::string()};
+    absl::StatusOr<std::shared_ptr<const Core>> read = Read(where, empty);
+    if (!read.ok()) return Found{nullptr, true};
+    core = *std::move(read);
+  } else if (core == nullptr) {
     TESSERA_ASSIGN_OR_RETURN(core, Read(where, *named));
-    Remember(core);
   }
   return Found{Place(member, exchange, std::move(core)), false};
+}
+
+void CoreExchange::OnAccepted(const SparsePlace& place) {
+  if (Find(place.keys.core->name) == nullptr) Remember(place.keys.core);
 }
 
 std::shared_ptr<const SparsePlace> CoreExchange::PlaceOfPull(const PlanMember& member,
@@ -226,7 +231,6 @@ void CoreExchange::MaybeSelect(const absl::flat_hash_set<MemberId>& begun, Excha
     if (wanted > last) BeginSelection(wanted, store);
     return;
   }
-  EndDecided();
   if (search_.has_value() || pushed_all_.empty()) return;
   for (const MemberId member : begun) {
     if (!pushed_all_.contains(member)) return;
@@ -244,27 +248,36 @@ void CoreExchange::BeginSelection(uint64_t number, BlockStore* store) {
   owner->snapshot = store->TakeSnapshot();
   owner->gradient = std::make_shared<const std::vector<float>>(std::exchange(gradient_, {}));
   searched_gradient_ = owner->gradient;
-  CoreSearch::Options search;
-  search.core = number;
-  search.slices = options_.slices;
-  search.parameters = static_cast<int>(options_.shape->parameters.size());
-  search.entries = options_.shape->size;
-  search.sums = std::exchange(magnitudes_, {});
+  std::vector<SignificanceRun> runs;
   const float* g = owner->gradient->empty() ? nullptr : owner->gradient->data();
   for (const std::shared_ptr<const Block>& block : owner->snapshot->blocks()) {
-    search.runs.push_back({block->data(), g, block->size()});
+    runs.push_back({block->data(), g, block->size()});
     if (g != nullptr) g += block->size();
   }
+  MagnitudeSums sums = std::exchange(magnitudes_, {});
   // Those of the last push of all entries will not do where that came elsewhere only, as its sender was lost
   // in the middle of it, nor where others have pushed since. Before the first core there is no g anywhere.
   if (number > 0 && (g == nullptr || moved_since_)) {
-    search.sums = {};
-    for (const SignificanceRun& run : search.runs) AddMagnitudes(run, &search.sums);
+    sums = {};
+    for (const SignificanceRun& run : runs) AddMagnitudes(run, &sums);
   }
+  Search(number, std::move(runs), sums, std::move(owner));
+  pushed_all_.clear();
+}
+
+void CoreExchange::Search(uint64_t number, std::vector<SignificanceRun> runs, MagnitudeSums sums,
+                          std::shared_ptr<const void> owner) {
+  CoreSearch::Options search;
+  search.core = number;
+  search.runs = std::move(runs);
   search.owner = std::move(owner);
+  search.slices = options_.slices;
+  search.parameters = static_cast<int>(options_.shape->parameters.size());
+  search.entries = options_.shape->size;
+  search.sums = sums;
   search_number_ = number;
   search_.emplace(std::move(search));
-  pushed_all_.clear();
+  questions_.clear();
 }
 
 bool CoreExchange::AdvanceSelection() {
@@ -272,11 +285,6 @@ bool CoreExchange::AdvanceSelection() {
   if (search_->report().has_value()) ++report_number_;
   if (search_->core().has_value()) EndSelection();
   return true;
-}
-
-void CoreExchange::EndDecided() {
-  while (search_.has_value() && search_->is_decided() && AdvanceSelection()) {
-  }
 }
 
 void CoreExchange::EndSelection() {
@@ -332,11 +340,14 @@ std::optional<CoreReport> CoreExchange::report() const {
   return search_.has_value() ? search_->report() : std::nullopt;
 }
 
+// A core is known from its last question on, not from when the work for it was done: among the others it has
+// the same place on a standby.
 void CoreExchange::Ask(const CoreQuestion& question) {
-  const bool is_next =
-      first_questions_.empty() || first_questions_.back().stage < question.stage;
-  if (question.core == 0 && is_next) first_questions_.push_back(question);
-  if (search_.has_value()) search_->Ask(question);
+  while (AdvanceSelection()) {
+  }
+  if (!search_.has_value() || !search_->Ask(question)) return;
+  questions_.push_back(question);
+  if (question.stage == CoreStage::kDone) AdvanceSelection();
 }
 
 int64_t CoreExchange::memory_bytes() const {

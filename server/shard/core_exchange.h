@@ -34,6 +34,8 @@
 #include "common/rule/rule.h"
 #include "server/core/core_search.h"
 #include "server/shard/block_store.h"
+#include "server/shard/cores_image.h"
+#include "server/shard/image_reader.h"
 
 namespace tessera {
 
@@ -53,6 +55,9 @@ struct SparsePlace {
 // The shard's thread, but for Knows.
 class CoreExchange {
  public:
+  // Cores that pushes may name: where nobody waits for anybody, somebody may be a core behind.
+  static constexpr size_t kKnownMax = 4;
+
   struct Options {
     // Must outlive this.
     const ModelShape* shape = nullptr;
@@ -86,6 +91,8 @@ class CoreExchange {
   //   kInvalidArgument     what came as keys are none, or not those of the signature
   absl::StatusOr<Found> PlaceOfPush(absl::string_view where, const PlanMember& member,
                                     Exchange exchange, const std::optional<NamedCore>& core);
+  // The push with that place was accepted: from now on its core is known by name.
+  void OnAccepted(const SparsePlace& place);
   // Of the pull behind `exchange`. nullptr: the core is not known.
   std::shared_ptr<const SparsePlace> PlaceOfPull(const PlanMember& member, Exchange exchange,
                                                  const CoreName& core);
@@ -115,8 +122,8 @@ class CoreExchange {
   // Counts the reports: a new one is to be sent.
   uint64_t report_number() const { return report_number_; }
   void Ask(const CoreQuestion& question);
-  // That were asked of the first core, one of each stage: a standby that begins as this one did needs them.
-  const std::vector<CoreQuestion>& first_questions() const { return first_questions_; }
+  // That were asked for the last selection, one of each stage: a standby that begins as this one did needs them.
+  const std::vector<CoreQuestion>& questions() const { return questions_; }
   // The latest core; nullptr: none yet.
   const std::shared_ptr<const Core>& core() const { return latest_; }
   // Cores that there were.
@@ -132,20 +139,23 @@ class CoreExchange {
   // and the first core is that of the values.
   void Load(Exchange exchange, std::vector<float> saved, BlockStore* store);
 
-  // All that there is to save after `exchange` is the core: none is being selected, nor collected for.
-  bool IsSettled(Exchange exchange) const {
-    return options_.lockstep && !search_ && latest_ != nullptr &&
-           !PushesAll(options_.share, exchange.value()) &&
-           latest_->name.number == CoreOf(options_.share, exchange.Next().value());
-  }
+  // --- standbys (core_exchange_image.cc) ---
+
+  // All of it, while no update is half collected. `now`: the shard's values; what else has arrays goes to the end
+  // of `values`.
+  CoresImage TakeImage(const Snapshot& now, Payload* values) const;
+  // The inverse, before anything else but construction; `store` has the shard's values. It is of no use after
+  // an error.
+  //   kInvalidArgument  it contradicts itself, or `values` are fewer
+  absl::Status SetImage(const CoresImage& image, ImageReader* values, BlockStore* store);
 
   int64_t memory_bytes() const;
 
  private:
   void BeginSelection(uint64_t number, BlockStore* store);
-  // What the last word of a selection has decided holds for all that comes after it, though the work is not
-  // done: a standby, which hears the same words and events, works at other times.
-  void EndDecided();
+  // Of what `owner` keeps.
+  void Search(uint64_t number, std::vector<SignificanceRun> runs, MagnitudeSums sums,
+              std::shared_ptr<const void> owner);
   void EndSelection();
   void Remember(std::shared_ptr<const Core> core);
   std::shared_ptr<const Core> Find(const CoreName& name) const;
@@ -187,7 +197,7 @@ class CoreExchange {
   std::shared_ptr<const std::vector<float>> searched_gradient_;  // which it reads
   uint64_t search_number_ = 0;
   uint64_t report_number_ = 0;
-  std::vector<CoreQuestion> first_questions_;
+  std::vector<CoreQuestion> questions_;  // of the last selection
 };
 
 }  // namespace tessera

@@ -207,6 +207,8 @@ absl::StatusOr<PushAccepted> Shard::Accept(ReceivedPush push) {
   member.accepted = push.exchange;
   if (!member.heard_from.has_value()) member.heard_from = push.exchange;
   if (forms_) forms_->Take(form);
+  // Not before: whoever follows hears of no push that was refused.
+  if (of->place != nullptr) cores_->OnAccepted(*of->place);
   Release(push.member, push.payload.size());
   counters_.staged_bytes += push.payload.size();
   const CodedKeys* const keys = KeysOf(push.codec, *of);

@@ -258,12 +258,8 @@ class Shard {
   // Does again what another shard has done. Once it has failed the shard is of no use.
   //   kInvalidArgument    it cannot have happened here
   absl::Status Apply(ShardEvent event);
-  // An ImageEvent can be made of this shard: not of one that moves cores for members that advance on
-  // their own.
-  bool HasImage() const {
-    return !replica_ && (cores_ == nullptr || policy_->Collecting() != Exchange(0));
-  }
-  // nullopt: an update is half collected, or a core half selected.
+  // nullopt: an update is half collected, or what is staged is of a core whose keys are forgotten. Not of
+  // replicas.
   std::optional<ImageEvent> TakeImage();
   // What is staged, as the events that brought it; empty where pushes are combined.
   std::vector<ShardEvent> StagedPushes() const;

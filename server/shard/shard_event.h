@@ -19,6 +19,7 @@
 #include "common/consistency/policy.h"
 #include "server/core/core_words.h"
 #include "server/shard/checkpoint_mark.h"
+#include "server/shard/cores_image.h"
 #include "server/shard/received_push.h"
 #include "server/shard/shard_counters.h"
 
@@ -92,7 +93,8 @@ struct ImageEvent {
   ShardCounters counters;
   Exchange whole_from;  // ExchangeForms; 0: not known
   CopyOrder copied;
-  Payload values;  // and the rule's states behind them, f32
+  std::optional<CoresImage> cores;  // where exchanges are of a core
+  Payload values;  // f32, and behind them the rule's states, and what `cores` says
 };
 
 using ShardEvent =

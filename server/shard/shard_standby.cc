@@ -1,10 +1,10 @@
 // Shard: what a standby is told, and how it does the same.
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "server/shard/image_reader.h"
 #include "server/shard/shard.h"
 
 namespace tessera {
@@ -12,22 +12,6 @@ namespace {
 
 absl::Status Contradicts(const std::string& what) {
   return absl::InvalidArgumentError(absl::StrCat("log of a shard: ", what));
-}
-
-// Puts `size` bytes of a payload, from `begin` on, into place.
-void CopyBytes(const Payload& payload, int64_t begin, int64_t size, char* out) {
-  for (const Payload::Piece& piece : payload.pieces()) {
-    if (size == 0) return;
-    if (begin >= piece.size) {
-      begin -= piece.size;
-      continue;
-    }
-    const int64_t taken = std::min(size, piece.size - begin);
-    std::memcpy(out, piece.data + begin, static_cast<size_t>(taken));
-    out += taken;
-    size -= taken;
-    begin = 0;
-  }
 }
 
 }  // namespace
@@ -58,9 +42,12 @@ std::vector<ShardEvent> Shard::StagedPushes() const {
 }
 
 std::optional<ImageEvent> Shard::TakeImage() {
+  TESSERA_CHECK(!replica_);
   if (open_folds_ > 0 || pending_count_ > 0) return std::nullopt;
-  const Exchange last(std::max<uint64_t>(1, policy_->State().next.value()) - 1);
-  if (cores_ != nullptr && !cores_->IsSettled(last)) return std::nullopt;
+  // Who follows would ask for the keys; it is folded in a moment.
+  for (const Staged& push : staged_) {
+    if (push.core && !cores_->Knows(push.core->name)) return std::nullopt;
+  }
   ImageEvent image;
   image.plan = plan_;
   for (const auto& [id, member] : members_) {
@@ -84,11 +71,7 @@ std::optional<ImageEvent> Shard::TakeImage() {
     const auto copy = std::make_shared<const std::vector<float>>(state);
     image.values.Append({reinterpret_cast<const char*>(copy->data()), slices_.bytes()}, copy);
   }
-  if (cores_ != nullptr) {
-    const auto core = std::make_shared<std::vector<float>>();
-    cores_->Save(last, core.get());
-    image.values.Append({reinterpret_cast<const char*>(core->data()), slices_.bytes()}, core);
-  }
+  if (cores_ != nullptr) image.cores = cores_->TakeImage(*snapshot, &image.values);
   return image;
 }
 
@@ -99,9 +82,12 @@ absl::Status Shard::Apply(ShardEvent event) {
   }
   if (auto* push = std::get_if<PushEvent>(&event)) {
     if (CombinesPushes()) return Contradicts("has a push, want folds and their sum");
+    const std::string which = absl::StrCat("member ", push->push.member.value(), " exchange ",
+                                           push->push.exchange.value());
     TESSERA_ASSIGN_OR_RETURN(const PushAccepted accepted, Accept(std::move(push->push)));
-    if (accepted.need_keys || accepted.duplicate) return Contradicts("has a push that is none here");
-    return absl::OkStatus();
+    if (!accepted.need_keys && !accepted.duplicate) return absl::OkStatus();
+    return Contradicts(absl::StrCat("has a push of ", which, ", which ",
+                                    accepted.duplicate ? "is here" : "names a core that is not here"));
   }
   if (const auto* advance = std::get_if<AdvanceEvent>(&event)) {
     AdvancePushes(advance->now);
@@ -162,38 +148,30 @@ absl::Status Shard::Follow(const CommitEvent& commit) {
   if (!scale.has_value()) scale = policy_->CommitDue(commit.time);
   if (!scale.has_value()) return Contradicts("has a commit, and none is due");
   pending_.resize(slices_.size);
-  CopyBytes(commit.sum, 0, slices_.bytes(), reinterpret_cast<char*>(pending_.data()));
+  ImageReader(commit.sum).Read(slices_.size, pending_.data());
   Commit(*scale, commit.time);
   return absl::OkStatus();
 }
 
 absl::Status Shard::Follow(const ImageEvent& image) {
-  if (!HasImage() || counters_.version != Version() || plan_.generation != Generation()) {
+  if (replica_ || counters_.version != Version() || plan_.generation != Generation()) {
     return Contradicts("has an image, want it at the beginning");
   }
-  const int64_t parts = 1 + static_cast<int64_t>(state_.size()) + (cores_ != nullptr ? 1 : 0);
-  const int64_t bytes = slices_.bytes() * parts;
-  if (image.values.size() != bytes) {
+  if ((cores_ != nullptr) != image.cores.has_value()) {
+    return Contradicts("has an image of another method");
+  }
+  ImageReader values(image.values);
+  const int64_t bytes = slices_.bytes() * (1 + static_cast<int64_t>(state_.size()));
+  const int64_t more = image.values.size() - bytes;
+  if (more < 0 || (more > 0 && cores_ == nullptr)) {
     return Contradicts(
         absl::StrCat("has an image of ", image.values.size(), " bytes, want ", bytes));
   }
   for (int i = 0; i < store_.block_count(); ++i) {
     const BlockStore::Rewrite block = store_.BeginRewrite(i);
-    CopyBytes(image.values, store_.offset(i) * static_cast<int64_t>(sizeof(float)),
-              block.size * static_cast<int64_t>(sizeof(float)), reinterpret_cast<char*>(block.out));
+    values.Read(block.size, block.out);
   }
-  for (size_t s = 0; s < state_.size(); ++s) {
-    CopyBytes(image.values, slices_.bytes() * static_cast<int64_t>(s + 1), slices_.bytes(),
-              reinterpret_cast<char*>(state_[s].data()));
-  }
-  if (cores_ != nullptr) {
-    std::vector<float> core(slices_.size);
-    CopyBytes(image.values, bytes - slices_.bytes(), slices_.bytes(),
-              reinterpret_cast<char*>(core.data()));
-    const Exchange last(std::max<uint64_t>(1, image.policy.next.value()) - 1);
-    if (PushesAll(cores_->share(), last.value())) return Contradicts("has an image without a core");
-    cores_->Load(last, std::move(core), &store_);
-  }
+  for (std::vector<float>& state : state_) values.Read(slices_.size, state.data());
   SetPlan(image.plan);
   policy_->SetState(image.policy);
   for (const ImageEvent::Member& m : image.members) {
@@ -216,6 +194,10 @@ absl::Status Shard::Follow(const ImageEvent& image) {
   counters_.initial_hash = initial_hash;
   if (forms_) forms_->SetWholeFrom(image.whole_from);
   copied_ = image.copied;
+  if (cores_ == nullptr) return absl::OkStatus();
+  // After the plan, which may begin a selection where one is due.
+  TESSERA_RETURN_IF_ERROR(cores_->SetImage(*image.cores, &values, &store_));
+  if (values.left() > 0) return Contradicts("has an image with more values than it says");
   return absl::OkStatus();
 }
 

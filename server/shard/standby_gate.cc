@@ -36,10 +36,6 @@ void StandbyGate::TryBegin() {
       shard_->plan().generation != Generation() || shard_->counters().version != Version();
   std::optional<ImageEvent> image;
   if (copies) {
-    if (!shard_->HasImage()) {
-      sink_->Break("a shard that moves cores of members on their own cannot be copied");
-      return Detach();
-    }
     image = shard_->TakeImage();
     if (!image.has_value()) return;
   }
@@ -47,7 +43,7 @@ void StandbyGate::TryBegin() {
   shard_->Record(true);
   sink_->Begin(copies);
   if (!copies && shard_->cores() != nullptr) {
-    for (const CoreQuestion& asked : shard_->cores()->first_questions()) {
+    for (const CoreQuestion& asked : shard_->cores()->questions()) {
       Append(CoreQuestionEvent{asked});
     }
   }

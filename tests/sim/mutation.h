@@ -20,6 +20,7 @@ enum class Mutation {
   kForgetsFormerSites,    // one server cuts rounds without members that were lost
   kAcknowledgesEarly,     // a leader acknowledges before its standby has it
   kTakesOldTerm,          // a standby that leads acknowledges its predecessor's log still
+  kNeverCopies,           // a leader has a standby only from the beginning
   kLeadsUnsynced,         // the coordinator takes every standby for one that could take over
 };
 

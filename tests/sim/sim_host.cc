@@ -62,12 +62,14 @@ void SimLog::OnEnded(const std::string& why) {
 }
 
 void SimLog::Begin(bool copies) {
-  if (queue_.broken()) return;
+  is_mute_ = copies && from_->options_.mutation == Mutation::kNeverCopies;
+  if (queue_.broken() || is_mute_) return;
   queue_.Begin(copies, from_->Clock());
   Pump();
 }
 
 void SimLog::Add(uint64_t position, Version version, ShardEvent event) {
+  if (is_mute_) return;
   if (std::holds_alternative<ImageEvent>(event)) {
     from_->checker_->OnImageTaken(shard_->copy(), queue_.header().term());
   }

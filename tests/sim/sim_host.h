@@ -136,6 +136,7 @@ class SimLog final : public LogSink, public std::enable_shared_from_this<SimLog>
   LogQueue queue_;
   bool writing_ = false;
   bool cut_ = false;
+  bool is_mute_ = false;
 };
 
 }  // namespace tessera

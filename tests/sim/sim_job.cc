@@ -168,7 +168,6 @@ SimJob::SimJob(SimOptions options)
   facts.subnets = recipe_.subnets;
   facts.core = recipe_.core;
   facts.standbys = options_.standbys;
-  facts.standby_copies = !recipe_.core.has_value() || recipe_.lockstep;
   facts.entries = shape_.size;
   facts.parameters = static_cast<int>(shape_.parameters.size());
   if (subnets_ != nullptr) facts.members_max = subnets_->members_max();

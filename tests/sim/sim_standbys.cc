@@ -110,11 +110,8 @@ void SimJob::CutHostLink() {
 void SimJob::CheckProtected() {
   const Coordinator& coordinator = coordinator_->state();
   const std::string state = coordinator.Status(queue_.now()).state();
-  // A core is copied between two selections, where there is time between them.
-  const bool can_copy =
-      coordinator.facts().standby_copies && (!recipe_.core.has_value() || recipe_.core->every > 1);
   const bool trains = state == "training" || state == "evaluating";
-  if (!coordinator.outcome().ok() || coordinator.ended() || !can_copy || !trains) return;
+  if (!coordinator.outcome().ok() || coordinator.ended() || !trains) return;
   protected_again_ = coordinator.membership().owners()->AllProtected();
   if (protected_again_) return;
   if (queue_.now() > faults_end_ + kProtectedWithin) {

@@ -328,6 +328,24 @@ TEST_CASE("where nobody waits an old core's keys are asked for and taken", "[sha
              absl::StatusCode::kFailedPrecondition, "core is 9, want at most 5"));
 }
 
+TEST_CASE("keys that came with a push which was refused are not kept", "[shard][core]") {
+  CoreShard shard(/*lockstep=*/false);
+  const std::shared_ptr<const Core> first = shard.core();
+  shard.SetMembers({2});
+  for (uint64_t e = 1; shard.core()->name.number < 5; ++e) {
+    shard.Push(e % 3 == 0 ? shard.PushOf(2, e, Values(kEntries, 0.5f))
+                          : shard.SparseOf(2, e, shard.core(), 0.1f));
+  }
+  shard.SetMembers({2, 3});
+  ReceivedPush push = shard.SparseOf(3, 2, first, 1);
+  const EncodedKeys keys = EncodeKeys(first->keys);
+  push.core->key_form = static_cast<int>(keys.form);
+  push.core->keys = keys.bytes;
+  CHECK(Says(shard.Accept(std::move(push)).status(), absl::StatusCode::kFailedPrecondition,
+             "want exchange 1 next"));
+  CHECK_FALSE(shard.shard().cores()->Knows(first->name));
+}
+
 TEST_CASE("a core's keys are read once it is selected, by members", "[shard][core]") {
   CoreShard shard(/*lockstep=*/true);
   const auto first = shard.shard().ReadCore(MemberId(1), 0);
