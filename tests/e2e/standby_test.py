@@ -12,12 +12,11 @@ METHODS = {
     "ssp": {"ssp": {"bound": 2}},
     "ist": {"ist": {"local_steps": 4}},
     "slim_dp": {"slim_dp": {"core_every": 10}},
+    "slim_dp every": {"slim_dp": {"core_every": 1}},
     "slim_dp async": {"slim_dp": {"core_every": 10, "asynchronous": True}},
     "softsync": {"softsync": {"pushes": 2}},
 }
 SYNCHRONOUS = ("data_parallel", "ist", "slim_dp")
-# A core of workers on their own cannot be copied: these go on without a standby after a loss.
-NO_COPIES = ("slim_dp async",)
 
 
 def protected(status):
@@ -46,8 +45,7 @@ class Standbys(Test):
                 status = cluster.await_status("its standby leads", takeovers(1))
                 self.assertEqual(status["owners"][1]["leader"], 2)
                 cluster.await_further()
-                if name not in NO_COPIES:
-                    cluster.await_status("all have standbys again", protected)
+                cluster.await_status("all have standbys again", protected)
                 cluster.drain()
                 report = cluster.finish(victim)
                 self.assertEqual(report["outcome"], "finished")
@@ -72,7 +70,7 @@ class Standbys(Test):
                 self.assertEqual(report["rounds"], wanted["rounds"])
 
     def test_one_after_the_other_dies_and_comes_back(self):
-        for name in ("data_parallel", "async_sgd", "ist", "slim_dp"):
+        for name in ("data_parallel", "async_sgd", "ist", "slim_dp every", "slim_dp async"):
             with self.case(name):
                 cluster = Cluster(self, self.job(name))
                 cluster.await_status("all have standbys", protected)

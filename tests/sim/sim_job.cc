@@ -97,6 +97,14 @@ v1::Job JobOf(SimMethod name, int workers, Dice* dice) {
   return job;
 }
 
+// Some jobs with standbys are so slow that they last until all shards must have standbys again.
+absl::Duration DrawnStepTime(bool standbys, Dice* dice) {
+  if (standbys && dice->Chance(0.2)) {
+    return dice->Between(absl::Milliseconds(100), absl::Milliseconds(250));
+  }
+  return dice->Between(absl::Milliseconds(1), absl::Milliseconds(60));
+}
+
 Recipe RecipeOf(const v1::Job& job) {
   absl::StatusOr<Recipe> recipe = RecipeFor(job);
   TESSERA_CHECK(recipe.ok());
@@ -147,7 +155,7 @@ SimJob::SimJob(SimOptions options)
       steps_(dice_.Chance(0.3) ? 10 + dice_.Below(20) : 0),
       job_(JobOf(options.method, workers_count_, &dice_)),
       recipe_(RecipeOf(job_)),
-      step_time_(dice_.Between(absl::Milliseconds(1), absl::Milliseconds(60))),
+      step_time_(DrawnStepTime(options.standbys, &dice_)),
       subnets_(recipe_.subnets ? std::make_unique<SubnetEntries>(options.seed, servers_count_)
                                : nullptr),
       shape_(subnets_ != nullptr ? subnets_->shape() : ZeroMatrix(kRows, kColumns)),
@@ -283,7 +291,10 @@ void SimJob::Strike() {
       coordinator_->Drain();
     }
     if (what >= 20 && what < 24) CutSomeLink();
-    if (what >= 24) workers_[dice_.Below(workers_.size())]->Hang();
+    if (what >= 24) {
+      has_hung_ = true;
+      workers_[dice_.Below(workers_.size())]->Hang();
+    }
     Strike();
   });
 }

@@ -122,6 +122,7 @@ class SimJob {
   HostDirectory directory_;
   std::vector<std::unique_ptr<SimHost>> hosts_;  // all that ever were
   bool protected_again_ = false;
+  bool has_hung_ = false;  // a worker, and so perhaps a round
   std::vector<std::unique_ptr<SimWorker>> workers_;
   NodeId chaos_;
   absl::Time faults_end_;

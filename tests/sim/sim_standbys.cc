@@ -7,8 +7,10 @@
 namespace tessera {
 namespace {
 
-// After the last fault. A worker that hangs may keep a round open, which is not copied, for ten leases.
-constexpr absl::Duration kProtectedWithin = absl::Seconds(25);
+// After the last fault. Hosts are started again within 2 s. A worker that hangs may keep a round open, which is
+// not copied, for ten leases.
+constexpr absl::Duration kProtectedWithin = absl::Seconds(8);
+constexpr absl::Duration kProtectedWithinHung = absl::Seconds(25);
 
 }  // namespace
 
@@ -114,7 +116,7 @@ void SimJob::CheckProtected() {
   if (!coordinator.outcome().ok() || coordinator.ended() || !trains) return;
   protected_again_ = coordinator.membership().owners()->AllProtected();
   if (protected_again_) return;
-  if (queue_.now() > faults_end_ + kProtectedWithin) {
+  if (queue_.now() > faults_end_ + (has_hung_ ? kProtectedWithinHung : kProtectedWithin)) {
     return checker_.Violate(absl::StrCat("no standbys long after the last fault: ", Describe()));
   }
   network_.After(chaos_, absl::Milliseconds(200), [this] { CheckProtected(); });
