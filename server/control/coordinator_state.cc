@@ -122,6 +122,7 @@ void ShiftTimes(absl::Time now, v1::CoordinatorState* state) {
     for (v1::OwnersState::Shard& shard : *membership.mutable_owners()->mutable_shards()) {
       shard.set_noticed(shifted(shard.noticed()));
       shard.set_retry(shifted(shard.retry()));
+      shard.set_lost(shifted(shard.lost()));
     }
   }
   v1::CheckpointsState& checkpoints = *state->mutable_checkpoints();

@@ -68,8 +68,14 @@ void Membership::OnServerLost(ShardId server, absl::string_view why) {
   const std::string told = absl::StrCat("server ", server.value(), " is gone: ", why);
   if (CanGoBack()) {
     paused_ = true;
-    Log(LogLevel::kWarning, absl::StrCat("control: paused why=\"", told,
-                                         "; start it again, and the job goes on from step ",
+    std::string others;
+    if (owners_) {
+      const absl::Duration patience = ShardOwners::kPatienceLeases * facts_.lease_timeout;
+      others = absl::StrCat(" within ", absl::FormatDuration(patience),
+                            ", or another server leads its shard");
+    }
+    Log(LogLevel::kWarning, absl::StrCat("control: paused why=\"", told, "; start it again", others,
+                                         ", and the job goes on from step ",
                                          saved_->manifest.step, "\""));
     return;
   }

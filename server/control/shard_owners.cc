@@ -119,6 +119,7 @@ void ShardOwners::Tick(absl::Time now) {
       Lose(h, absl::StrCat("its connection ended ", Ago(now - host.detached), " ago"), now);
     }
   }
+  LeadLost(now);
   Assign(now);
 }
 
@@ -148,7 +149,32 @@ void ShardOwners::Lead(size_t s, uint32_t host) {
   DropStandby(s);
   shards_[s].leader = host;
   shards_[s].lead_term = shards_[s].term;
+  progress_[s].lost.reset();
   MarkShard(shards_[s]);
+}
+
+// The one that leads the fewest, the next in the ring of these.
+void ShardOwners::LeadLost(absl::Time now) {
+  for (size_t s = 0; started_ && s < shards_.size(); ++s) {
+    const std::optional<absl::Time> lost = progress_[s].lost;
+    if (!lost.has_value() || now - *lost < kPatienceLeases * facts_.lease_timeout) continue;
+    std::optional<uint32_t> chosen;
+    int64_t least = 0;
+    for (size_t i = 1; i <= hosts_.size(); ++i) {
+      const auto h = static_cast<uint32_t>((s + i) % hosts_.size());
+      if (!hosts_[h].known || !hosts_[h].attached) continue;
+      const int64_t led = std::count_if(shards_.begin(), shards_.end(), [h](const auto& shard) {
+        return shard.leader == h;
+      });
+      if (chosen.has_value() && led >= least) continue;
+      chosen = h;
+      least = led;
+    }
+    if (!chosen.has_value()) return;
+    Lead(s, *chosen);
+    Log(LogLevel::kWarning, absl::StrCat("standby: leads what was lost shard=", s, " host=", *chosen,
+                                         " term=", shards_[s].term));
+  }
 }
 
 void ShardOwners::Lose(uint32_t h, absl::string_view why, absl::Time now) {
@@ -178,6 +204,7 @@ void ShardOwners::Lose(uint32_t h, absl::string_view why, absl::Time now) {
       DropStandby(s);
       shard.leader.reset();
       progress_[s].noticed.reset();
+      progress_[s].lost = now;
     }
     losses_.push_back({ShardId(s), is_safe, std::string(why)});
     // Before the start its own host may be back already, and nobody else will come for it.

@@ -3,7 +3,8 @@
 //   hosts come           host r leads shard r; once all are there each shard gets a standby
 //   a standby is lost    its leader is told to go on without; another host follows
 //   a leader is lost     its standby leads, if it had all that was acknowledged. Otherwise the shard is
-//                        lost, and a host that comes anew leads it, with nothing in it
+//                        lost, and a host that comes anew leads it, with nothing in it. If none comes for
+//                        kPatienceLeases, one of those that are there does
 // A host is lost when it is silent for a lease, or when its connection has ended and no other one comes for a
 // moment, or when another process comes in its place. Every change raises the shard's term.
 //
@@ -47,6 +48,10 @@ struct HostOutgoing {
 // Pure: events and the time come in, orders come out.
 class ShardOwners {
  public:
+  // A process that is started again takes its shard without loading another host: it has so long to come, as
+  // members have of a job that goes back to a checkpoint.
+  static constexpr int kPatienceLeases = 3;
+
   explicit ShardOwners(const JobFacts& facts);
 
   // shard_owners_state.cc.
@@ -123,11 +128,14 @@ class ShardOwners {
     std::optional<absl::Time> noticed;    // a takeover is under way
     uint64_t payload_bytes = 0;           // of the term
     uint64_t ready_term = 0;              // in which the standby takes the log
+    std::optional<absl::Time> lost;       // since then nobody leads it
   };
 
   void Lose(uint32_t host, absl::string_view why, absl::Time now);
   void DropStandby(size_t shard);
   void Lead(size_t shard, uint32_t host);
+  // A host that is there leads what nobody has come for.
+  void LeadLost(absl::Time now);
   void Assign(absl::Time now);
   v1::HostOrder OrderFor(uint32_t host) const;
   v1::ShardOwner OwnerText(size_t shard) const;

@@ -25,6 +25,7 @@ v1::OwnersState ShardOwners::Save() const {
     saved.set_noticed(progress_[s].noticed ? absl::ToUnixNanos(*progress_[s].noticed) : 0);
     saved.set_retry(absl::ToUnixNanos(progress_[s].retry));
     saved.set_payload_bytes(progress_[s].payload_bytes);
+    saved.set_lost(progress_[s].lost ? absl::ToUnixNanos(*progress_[s].lost) : 0);
   }
   state.set_started(started_);
   state.set_ended(ended_);
@@ -83,6 +84,9 @@ absl::Status ShardOwners::Load(const v1::OwnersState& state) {
     }
     progress.retry = absl::FromUnixNanos(state.shards(s).retry());
     progress.payload_bytes = state.shards(s).payload_bytes();
+    if (state.shards(s).lost() != 0) {
+      progress.lost = absl::FromUnixNanos(state.shards(s).lost());
+    }
   }
   started_ = state.started();
   ended_ = state.ended();

@@ -137,6 +137,29 @@ class Standbys(Test):
                 self.assertEqual(report["outcome"], "finished")
                 self.assertEqual(report["checkpoint"]["rollbacks"], 1)
 
+    def test_a_shard_that_is_lost_with_its_standby_for_good_is_led_by_another(self):
+        for name in ("data_parallel", "slim_dp async"):
+            with self.case(name):
+                job = dict(self.job(name), checkpoint={"directory": self.path("saved-" + name), "every_steps": 50})
+                cluster = Cluster(self, job)
+                cluster.await_status("all have standbys", protected)
+                cluster.await_status("a checkpoint", lambda s: int(s["checkpoint"]["count"]) > 0)
+                gone = cluster.servers[1:3]
+                for victim in gone:
+                    victim.kill()
+                cluster.await_status("it waits", lambda s: s.get("waiting_for") == ["server 1"])
+                # Nobody comes: three leases later the one that is left leads all.
+                status = cluster.await_status("it went back", lambda s: int(s["checkpoint"]["rollbacks"]) == 1)
+                self.assertEqual([owner["leader"] for owner in status["owners"]], [0, 0, 0])
+                cluster.await_further()
+                cluster.start_server(2)
+                cluster.await_status("all have standbys again", protected)
+                cluster.await_further()
+                cluster.drain()
+                report = cluster.finish(*gone)
+                self.assertEqual(report["outcome"], "finished")
+                self.assertEqual(report["members"]["lost"], 0)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -233,6 +233,56 @@ TEST_CASE("a shard whose standby had not everything is lost", "[standby][control
   CHECK(hosts.shard(1).leader == 2u);
 }
 
+TEST_CASE("a shard that was lost is led by one that is there once nobody has come for it",
+          "[standby][control]") {
+  // Servers 1 and 2 go at once: with them shard 1, and its standby.
+  Hosts hosts(4);
+  hosts.owners.OnStarted();
+  hosts.Kill(1);
+  hosts.Kill(2);
+  hosts.Pass(absl::Seconds(1));
+  REQUIRE_FALSE(hosts.shard(1).leader.has_value());
+  CHECK(hosts.shard(2).leader == 3u);
+  const absl::Duration patience = ShardOwners::kPatienceLeases * hosts.facts_.lease_timeout;
+  hosts.Pass(patience - absl::Seconds(1));
+  CHECK_FALSE(hosts.shard(1).leader.has_value());
+  const uint64_t term = hosts.shard(1).term;
+  hosts.Pass(absl::Seconds(1));
+  // Server 3 leads two by now.
+  CHECK(hosts.shard(1).leader == 0u);
+  CHECK(hosts.shard(1).lead_term > term);
+  hosts.owners.OnLed(ShardId(2), hosts.now);
+  hosts.Pass(absl::Seconds(2));
+  CHECK(hosts.owners.AllProtected());
+  // One that comes after that has nothing to lead.
+  REQUIRE(hosts.Attach(1).ok());
+  hosts.Pass(absl::Seconds(1));
+  CHECK(hosts.shard(1).leader == 0u);
+}
+
+TEST_CASE("one that is started again in time leads what was lost, and one without connection leads nothing",
+          "[standby][control]") {
+  Hosts hosts(3);
+  hosts.owners.OnStarted();
+  hosts.Kill(1);
+  hosts.Kill(2);
+  hosts.Pass(absl::Seconds(5));
+  REQUIRE_FALSE(hosts.shard(1).leader.has_value());
+  SECTION("in time") {
+    REQUIRE(hosts.Attach(2).ok());
+    CHECK(hosts.shard(1).leader == 2u);
+    hosts.Pass(absl::Seconds(20));
+    CHECK(hosts.shard(1).leader == 2u);
+  }
+  SECTION("nobody is there") {
+    hosts.Kill(0);
+    hosts.Pass(absl::Seconds(20));
+    CHECK_FALSE(hosts.shard(1).leader.has_value());
+    REQUIRE(hosts.Attach(0).ok());
+    for (int s = 0; s < 3; ++s) CHECK(hosts.shard(s).leader == 0u);
+  }
+}
+
 TEST_CASE("a leader is told of its standby once that takes the log", "[standby][control]") {
   Hosts hosts(2);
   hosts.owners.OnStarted();
