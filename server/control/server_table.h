@@ -75,6 +75,11 @@ class ServerTable {
   }
   // Its standby leads from now on, and has a lease to say so.
   void HandOver(ShardId server, absl::Time now);
+  // It has a lease to speak, from now on.
+  void GiveTime(ShardId server, absl::Time now) {
+    records_[server.value()].last_heard = now;
+    ++changes_;
+  }
   void SetBack(ShardId server) {
     records_[server.value()].gone = false;
     ++changes_;

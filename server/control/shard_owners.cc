@@ -149,6 +149,7 @@ void ShardOwners::Lead(size_t s, uint32_t host) {
   DropStandby(s);
   shards_[s].leader = host;
   shards_[s].lead_term = shards_[s].term;
+  if (progress_[s].lost.has_value()) losses_.push_back({ShardId(s), false, "", /*led_anew=*/true});
   progress_[s].lost.reset();
   MarkShard(shards_[s]);
 }

@@ -104,6 +104,8 @@ class ShardOwners {
     ShardId shard;
     bool taken_over = false;
     std::string why;
+    // It was lost before, and somebody leads it from now on, with nothing in it.
+    bool led_anew = false;
   };
   std::vector<Loss> TakeLosses() { return std::exchange(losses_, {}); }
   // "standby of shard 1"

@@ -31,6 +31,10 @@ std::vector<ShardId> Membership::FollowLosses(absl::Time now) {
   std::vector<ShardId> taken_over;
   if (!owners_) return taken_over;
   for (const ShardOwners::Loss& loss : owners_->TakeLosses()) {
+    if (loss.led_anew) {
+      servers_.GiveTime(loss.shard, now);
+      continue;
+    }
     if (!started_ || closed_) {
       servers_.Forget(loss.shard);
       continue;

@@ -134,7 +134,7 @@ class Drama {
     }
     for (const ShardOwners::Loss& loss : owners_->TakeLosses()) {
       takeovers_ += loss.taken_over;
-      if (!loss.taken_over) acknowledged_[loss.shard.value()] = {};
+      if (!loss.led_anew && !loss.taken_over) acknowledged_[loss.shard.value()] = {};
     }
     if (owners_->changes() != kept_changes_) {
       kept_changes_ = owners_->changes();
