@@ -60,18 +60,28 @@ void AppendBlock(const uint32_t* words, int64_t count, std::vector<char>* out) {
 }  // namespace
 
 Tau::Tau(double fixed, double density)
-    : is_fixed_(fixed > 0),
-      density_(density),
-      value_(is_fixed_ ? static_cast<float>(fixed) : kTauMax),
-      is_known_(is_fixed_) {}
+    : fixed_(std::max(0.0f, static_cast<float>(fixed))), density_(density) {}
+
+bool Tau::is_known() const {
+  return state_[1] == 1 && state_[0] >= kTauMin && state_[0] <= kTauMax;
+}
+
+float Tau::value() const {
+  if (fixed_ > 0) return fixed_;
+  return is_known() ? state_[0] : kTauMax;
+}
+
+absl::Span<float> Tau::state() {
+  return fixed_ > 0 ? absl::Span<float>() : absl::MakeSpan(state_);
+}
 
 int64_t Tau::sample_size() const {
-  if (is_fixed_) return 0;
+  if (fixed_ > 0) return 0;
   return static_cast<int64_t>(std::clamp(kSampleAbove / density_, kSampleMin, kSampleMax));
 }
 
 void Tau::Lead(std::vector<float> magnitudes) {
-  if (is_fixed_) return;
+  if (fixed_ > 0) return;
   const size_t above = static_cast<size_t>(density_ * magnitudes.size());
   const auto is_of_no_use = [](float x) { return !(x > 0) || !std::isfinite(x); };
   magnitudes.erase(std::remove_if(magnitudes.begin(), magnitudes.end(), is_of_no_use),
@@ -80,8 +90,9 @@ void Tau::Lead(std::vector<float> magnitudes) {
   const auto found = magnitudes.begin() + std::min(above, magnitudes.size() - 1);
   std::nth_element(magnitudes.begin(), found, magnitudes.end(), std::greater<float>());
   const float quantile = std::clamp(*found, kTauMin, kTauMax);
-  value_ = is_known_ ? value_ * std::pow(quantile / value_, kFollow) : quantile;
-  is_known_ = true;
+  const float value = state_[0];
+  state_[0] = is_known() ? value * std::pow(quantile / value, kFollow) : quantile;
+  state_[1] = 1;
 }
 
 int64_t SampleDistance(int64_t count, int64_t wanted) {

@@ -17,10 +17,12 @@
 #define TESSERA_COMMON_CODEC_THRESHOLD_H_
 
 #include <cstdint>
+#include <array>
 #include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "common/codec/path.h"
 #include "common/codec/payload.h"
 #include "common/codec/threshold_run.h"
@@ -34,18 +36,22 @@ class Tau {
   Tau(double fixed, double density);
 
   // While it is led and nothing but zeros was seen: so large that nothing is sent.
-  float value() const { return value_; }
+  float value() const;
   // Magnitudes that Lead would like to see.
   int64_t sample_size() const;
   // Before each update, with the magnitudes of some of its entries, residual included. Follows a
   // single sample by a third, so that its chance does not lead. A fixed one stays.
   void Lead(std::vector<float> magnitudes);
+  // All that it goes by, which may be kept and written back; empty where it is fixed. What was never a state
+  // of one is as if nothing had been seen.
+  absl::Span<float> state();
 
  private:
-  const bool is_fixed_;
+  bool is_known() const;
+
+  const float fixed_;  // 0: led
   const double density_;
-  float value_;
-  bool is_known_;
+  std::array<float, 2> state_{};  // the value, and 1 once it is known
 };
 
 // The even distance at which about `wanted` of `count` entries lie; odd, so that they do not stay in one

@@ -106,6 +106,13 @@ class Checkpoints(Test):
                    codec={"push": "int8", "error_feedback": True})
         self.resume_all(job, 35)
 
+    def test_a_led_threshold_is_resumed(self):
+        # It follows what was to be sent so far, a third at each push.
+        for method in ({"data_parallel": {}}, {"local_sgd": {"local_steps": 5}}):
+            with self.case(list(method)[0]):
+                self.resume_all(dict(self.small(method=method),
+                                     codec={"push": {"threshold": {"tau": 0, "density": 0.05}}}), 35)
+
     def test_cores_and_what_workers_keep_to_themselves_are_resumed(self):
         # After exchanges that push a part, and after one that pushes all, from which a core is selected.
         for every, codec in ((14, {}), (20, {}), (20, {"error_feedback": True}),

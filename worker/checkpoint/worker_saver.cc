@@ -19,6 +19,7 @@ namespace tessera {
 namespace {
 
 constexpr absl::string_view kResidualPrefix = "residual.";
+constexpr absl::string_view kLearned = "codec";
 constexpr absl::Duration kAskAgain = absl::Milliseconds(20);
 
 std::string Text(double value) { return absl::StrFormat("%.17g", value); }
@@ -113,6 +114,7 @@ absl::StatusOr<WorkerCursor> ReadWorkerFile(const std::string& path, const Priva
   TESSERA_RETURN_IF_ERROR(facts.status());
   for (const PrivateState::Array& array : state.arrays) {
     const int64_t size = static_cast<int64_t>(array.values.size());
+    if (array.may_lack && file->Find(array.name) == nullptr) continue;
     TESSERA_ASSIGN_OR_RETURN(const TensorSpec* tensor, file->Want(array.name, "F32", {size}));
     TESSERA_RETURN_IF_ERROR(
         file->Read(*tensor, 0, size * static_cast<int64_t>(sizeof(float)), array.values.data()));
@@ -216,6 +218,7 @@ absl::Status WorkerSaver::TakeResiduals(const Checkpoint& checkpoint,
   const float factor =
       static_cast<float>(options_.workers) / static_cast<float>(manifest.members.size());
   std::vector<float> held;
+  bool has_learned = false;
   for (const CheckpointMember& member : manifest.members) {
     if (member.rank % options_.workers != options_.rank.value()) continue;
     const CheckpointFile* const listed = manifest.FindFile(WorkerFileName(member.rank));
@@ -224,14 +227,18 @@ absl::Status WorkerSaver::TakeResiduals(const Checkpoint& checkpoint,
         const std::unique_ptr<SafetensorsReader> file,
         OpenListed(absl::StrCat(options_.restored, "/", listed->name), *listed));
     for (const PrivateState::Array& array : state.arrays) {
-      if (!absl::StartsWith(array.name, kResidualPrefix)) continue;
+      const bool is_learned = array.name == kLearned;
+      if (is_learned ? has_learned : !absl::StartsWith(array.name, kResidualPrefix)) continue;
       const int64_t size = static_cast<int64_t>(array.values.size());
       const auto tensor = file->Want(array.name, "F32", {size});
       if (!tensor.ok()) continue;  // Another codec than before.
       held.resize(size);
       TESSERA_RETURN_IF_ERROR(
           file->Read(**tensor, 0, size * static_cast<int64_t>(sizeof(float)), held.data()));
-      for (int64_t i = 0; i < size; ++i) array.values[i] += factor * held[i];
+      has_learned |= is_learned;
+      for (int64_t i = 0; i < size; ++i) {
+        array.values[i] = is_learned ? held[i] : array.values[i] + factor * held[i];
+      }
     }
   }
   return absl::OkStatus();
@@ -259,6 +266,7 @@ absl::StatusOr<std::optional<WorkerCursor>> WorkerSaver::Load(const PrivateState
     TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsReader> file,
                              OpenListed(path, *listed));
     for (const PrivateState::Array& array : state.arrays) {
+      if (array.may_lack && file->Find(array.name) == nullptr) continue;
       const auto wanted =
           file->Want(array.name, "F32", {static_cast<int64_t>(array.values.size())});
       // Another optimizer or codec than before.

@@ -4,7 +4,7 @@
 //                   "local_steps"}: where the worker was, as decimal text
 //   tensors        PrivateState's arrays, F32, one dimension each: "state.<i>.<parameter>" of the worker's
 //                  optimizer, "replica.<parameter>" where the worker's values are its own, "residual.<i>" of
-//                  its codec
+//                  its codec, "codec": what that has learned of updates
 #ifndef TESSERA_WORKER_CHECKPOINT_WORKER_SAVER_H_
 #define TESSERA_WORKER_CHECKPOINT_WORKER_SAVER_H_
 
@@ -52,8 +52,9 @@ class WorkerSaver final : public WorkerStore {
     std::string restored;
     Rank rank;
     // Members that the job has; with others than were saved nobody takes up the state of its rank, but what
-  // codecs held back is dealt to those there are, who push it: rank r's goes to rank r modulo this, times
-  // this over those there were, so that a mean over the pushes has the same of it.
+    // codecs held back is dealt to those there are, who push it: rank r's goes to rank r modulo this, times
+    // this over those there were, so that a mean over the pushes has the same of it. What a codec has learned goes
+    // with the first of them.
     int64_t workers = 1;
     // Tells the coordinator, on either thread.
     std::function<absl::StatusOr<v1::SavedReply>(v1::SavedRequest)> tell;

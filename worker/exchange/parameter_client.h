@@ -139,6 +139,8 @@ class ParameterClient : public RowSource {
     return std::vector<absl::Span<float>>();
   }
   virtual absl::Status AdoptHeldBack() { return absl::OkStatus(); }
+  // Between calls: what a codec has learned of updates and goes by, which may be written. Most learn nothing.
+  virtual absl::Span<float> learned() { return {}; }
 };
 
 }  // namespace tessera

@@ -30,6 +30,7 @@ class DeviceUpdateCoder final : public PushCoder {
   std::unique_ptr<UpdatePayload> Make(size_t server, UpdateRuns* runs) override;
   absl::StatusOr<std::vector<absl::Span<float>>> held_back() override;
   absl::Status AdoptHeldBack() override;
+  absl::Span<float> learned() override { return tau_ ? tau_->state() : absl::Span<float>(); }
 
  private:
   DeviceUpdateCoder(CodingOptions options, std::shared_ptr<DeviceEntrySets> sets);

@@ -99,6 +99,7 @@ class ParameterClientGrpc final : public ParameterClient {
     return coder_->held_back();
   }
   absl::Status AdoptHeldBack() override { return coder_->AdoptHeldBack(); }
+  absl::Span<float> learned() override { return coder_->learned(); }
 
   // Replicated: the servers to push to. With standbys: who leads which shard. An older list than the last
   // one changes nothing. Any thread.

@@ -50,6 +50,8 @@ class PushCoder {
   // AdoptHeldBack.
   virtual absl::StatusOr<std::vector<absl::Span<float>>> held_back() = 0;
   virtual absl::Status AdoptHeldBack() { return absl::OkStatus(); }
+  // Between pushes: what the codec has learned of updates, which may be written; empty: nothing.
+  virtual absl::Span<float> learned() { return {}; }
 };
 
 }  // namespace tessera

@@ -32,6 +32,7 @@ class UpdateCoder final : public PushCoder {
   // nullptr: the codec holds nothing back.
   const Residual* residual() const { return residual_.has_value() ? &*residual_ : nullptr; }
   absl::StatusOr<std::vector<absl::Span<float>>> held_back() override;
+  absl::Span<float> learned() override { return tau_ ? tau_->state() : absl::Span<float>(); }
   // Bytes that are held beside the update, of a model of so many entries.
   static int64_t MemoryNeeded(const CodecChoice& codecs, int64_t entries);
 

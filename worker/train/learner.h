@@ -36,6 +36,8 @@ struct PrivateState {
   struct Array {
     std::string name;
     absl::Span<float> values;
+    // A file without it is one of before there was such: it stays as it is.
+    bool may_lack = false;
   };
   std::vector<Array> arrays;
   // Of the optimizer, where it counts its own.

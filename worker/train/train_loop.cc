@@ -136,6 +136,9 @@ absl::StatusOr<PrivateState> TrainLoop::private_state() {
   for (size_t p = 0; p < held_back.size(); ++p) {
     state.arrays.push_back({absl::StrCat("residual.", p), held_back[p]});
   }
+  if (const absl::Span<float> learned = servers_.learned(); !learned.empty()) {
+    state.arrays.push_back({"codec", learned, /*may_lack=*/true});
+  }
   return state;
 }
 

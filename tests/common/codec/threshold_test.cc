@@ -141,6 +141,37 @@ TEST_CASE("while every update is zero nothing is sent, and the first other one s
   CHECK(fixed.value() == 0.5f);
 }
 
+TEST_CASE("a led tau that was kept goes on as one that never stopped", "[codec][threshold]") {
+  const auto lead = [](Tau* tau, int step) { tau->Lead(Normal(1000, step, 1.0f + 0.1f * step)); };
+  Tau whole(0, 0.05), first(0, 0.05), second(0, 0.05), anew(0, 0.05);
+  for (int step = 0; step < 20; ++step) lead(&whole, step);
+  for (int step = 0; step < 10; ++step) lead(&first, step);
+  const std::vector<float> kept(first.state().begin(), first.state().end());
+  REQUIRE(second.state().size() == kept.size());
+  std::copy(kept.begin(), kept.end(), second.state().begin());
+  for (int step = 10; step < 20; ++step) {
+    lead(&second, step);
+    lead(&anew, step);
+  }
+  CHECK(second.value() == whole.value());
+  CHECK(anew.value() != whole.value());
+  CHECK(Tau(0.5, 0).state().empty());
+}
+
+TEST_CASE("a state that no tau can have is none", "[codec][threshold]") {
+  const float nan = std::nanf(""), infinity = std::numeric_limits<float>::infinity();
+  for (const float wrong : {nan, infinity, -infinity, -3.0f, 0.0f, 1e-38f}) {
+    for (const float known : {1.0f, nan, 2.0f}) {
+      Tau tau(0, 0.01);
+      tau.state()[0] = wrong;
+      tau.state()[1] = known;
+      CHECK(tau.value() == Tau(0, 0.01).value());
+      tau.Lead({0, 0, 3, 0});
+      CHECK(tau.value() == 3);
+    }
+  }
+}
+
 TEST_CASE("a sample is spread over all entries", "[codec][threshold]") {
   std::vector<float> update(1000);
   for (int i = 0; i < 1000; ++i) update[i] = static_cast<float>(-i);

@@ -137,7 +137,7 @@ TEST_CASE("at the end a worker waits, writes once, and goes", "[worker_saver]") 
   CHECK(coordinator.answers.empty());
 }
 
-// A checkpoint of three workers, rank r of which held back {r + 1, 10 (r + 1)}.
+// A checkpoint of three workers, rank r of which held back {r + 1, 10 (r + 1)} and had learned 10 (r + 1).
 std::string SavedByThree() {
   const std::string folder = EmptyFolder();
   Manifest manifest = ManifestOf(1);
@@ -147,7 +147,7 @@ std::string SavedByThree() {
     const float held = static_cast<float>(rank + 1);
     WorkerCopy copy;
     copy.cursor = Cursor();
-    copy.arrays = {{"state.0.w", {7}}, {"residual.0", {held, 10 * held}}};
+    copy.arrays = {{"state.0.w", {7}}, {"residual.0", {held, 10 * held}}, {"codec", {10 * held}}};
     const absl::StatusOr<CheckpointFile> file = WriteWorkerFile(folder, Rank(rank), copy);
     REQUIRE(file.ok());
     manifest.files.push_back(*file);
@@ -177,6 +177,26 @@ TEST_CASE("what was held back is dealt to other workers, and the rest is dropped
   // As a mean over all who pushed it would have had it before.
   CHECK(mean[0] == Approx(2));
   CHECK(mean[1] == Approx(20));
+}
+
+TEST_CASE("what a codec has learned is taken up, from a file that has it", "[worker_saver]") {
+  const std::string folder = SavedByThree();
+  Coordinator coordinator;
+  const bool was_saved = GENERATE(false, true);
+  const int64_t workers = GENERATE(1, 2, 3, 5);
+  CAPTURE(was_saved, workers);
+  for (uint32_t rank = 0; rank < workers; ++rank) {
+    std::vector<float> held = {0, 0}, learned = {5};
+    const PrivateState view{{{"residual.0", absl::MakeSpan(held)},
+                             {was_saved ? "codec" : "codec.other", absl::MakeSpan(learned), true}},
+                            nullptr};
+    WorkerSaver saver({"", folder, Rank(rank), workers, coordinator.Tell()});
+    const auto cursor = saver.Load(view);
+    REQUIRE(cursor.ok());
+    CHECK(cursor->has_value() == (workers == 3));
+    // Of rank 3 and 4 there was none, nor of what is called otherwise.
+    CHECK(learned[0] == (was_saved && rank < 3 ? 10 * (rank + 1) : 5));
+  }
 }
 
 TEST_CASE("a file of another worker that was changed is not taken up", "[worker_saver]") {
