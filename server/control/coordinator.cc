@@ -484,6 +484,7 @@ v1::JobStatus Coordinator::Status(absl::Time now) const {
   status.set_steps_planned(epochs_.StepsPlanned());
   status.set_version(facts_.version);
   status.set_partial_pushes(membership_.partial_pushes());
+  if (facts_.holds_back) status.set_residuals_lost(membership_.residuals_lost());
   status.set_insecure(facts_.insecure);
   status.set_free_running(!facts_.synchronous);
   status.set_layout_hash(facts_.layout_hash);

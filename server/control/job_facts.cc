@@ -73,13 +73,13 @@ JobFacts FactsOf(const v1::Job& job, const Recipe& recipe, const ModelShape& sha
   facts.parts_by_speed = recipe.parts_by_speed;
   facts.replicated = recipe.placement == Placement::kReplicated;
   facts.standbys = job.cluster().replicas() > 0;
-  // Shards of members that advance on their own are never between cores.
   facts.warmup_steps = static_cast<uint64_t>(recipe.warmup_steps);
   facts.core = recipe.core;
   facts.entries = shape.size;
   facts.parameters = static_cast<int>(shape.parameters.size());
   facts.closed_to_joiners = recipe.closed_to_joiners;
   if (recipe.subnets) facts.members_max = LeastCutWidth(GroupsOf(job.model(), shape));
+  facts.holds_back = recipe.codecs.holds_back();
   facts.insecure = job.security().certificate().empty();
   facts.rows_are_local = job.data().partition() == "local";
   facts.target_accuracy = job.train().target_accuracy();

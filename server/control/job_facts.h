@@ -71,6 +71,8 @@ struct JobFacts {
   bool closed_to_joiners = false;
   // data.partition: every worker's rows are its own.
   bool rows_are_local = false;
+  // Workers hold back what their codec does not send.
+  bool holds_back = false;
   // Training ends when an evaluation reaches it; 0: off.
   double target_accuracy = 0;
   // How the learning rate changes; nullopt: it does not.

@@ -23,6 +23,13 @@ constexpr size_t kMembersEver = size_t{1} << 17;
 
 }  // namespace
 
+bool MemberRecord::has_partial_push() const {
+  if (last_counted.size() != counted_by.size()) return false;
+  return std::any_of(last_counted.begin(), last_counted.end(), [this](const auto& counted) {
+    return counted.second != last_counted.begin()->second;
+  });
+}
+
 MemberTable::MemberTable(const JobFacts& facts) : facts_(facts) {}
 
 // Those that the job waits for are told when it begins; this is for one more.

@@ -66,10 +66,13 @@ struct MemberRecord {
   // It writes checkpoints from the one after this number on; nullopt: it was not told yet.
   std::optional<uint64_t> told_checkpoint;
   std::optional<v1::WorkerReport> report;
-  // After its removal: the servers that had all pushes until then, and the last exchange of it that
-  // each of them counted.
+  // After its removal: the servers that had all pushes until then, and the last exchange of it that each of
+  // them counted, as the one that leads the shard said last.
   std::set<ShardId> counted_by;
   std::map<ShardId, Exchange> last_counted;
+
+  // All of them have said so, and not the same.
+  bool has_partial_push() const;
 
   // An evaluation at `step` is not its.
   bool BeginsAfter(uint64_t step) const {

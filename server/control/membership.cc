@@ -125,22 +125,25 @@ void Membership::OnAgreement(Agreement::Outcome outcome) {
 void Membership::OnRemoved(const v1::PlanApplied::Removed& removed, ShardId server) {
   MemberRecord* member = members_.Find(MemberId(removed.member()));
   if (member == nullptr || member->counted_by.count(server) == 0) return;
-  if (member->last_counted.emplace(server, removed.last_exchange()).second) {
-    CountPartialPush(member);
-  }
+  const Exchange exchange(removed.last_exchange());
+  const auto [found, is_new] = member->last_counted.emplace(server, exchange);
+  if (!is_new && found->second == exchange) return;
+  const bool was_partial = member->has_partial_push();
+  found->second = exchange;
+  ++changes_;
+  if (!was_partial) LogPartialPush(*member);
 }
 
-void Membership::CountPartialPush(MemberRecord* member) {
-  if (member->last_counted.size() != member->counted_by.size()) return;
-  member->counted_by.clear();
-  ++changes_;
-  for (const auto& [other, exchange] : member->last_counted) {
-    if (exchange == member->last_counted.begin()->second) continue;
-    ++partial_pushes_;
-    Log(LogLevel::kWarning, absl::StrCat("control: partial push worker=", member->rank.value(),
-                                         " member=", member->member.value()));
-    return;
-  }
+void Membership::LogPartialPush(const MemberRecord& member) const {
+  if (!member.has_partial_push()) return;
+  Log(LogLevel::kWarning, absl::StrCat("control: partial push worker=", member.rank.value(),
+                                       " member=", member.member.value()));
+}
+
+uint64_t Membership::partial_pushes() const {
+  uint64_t partial = partial_pushes_;
+  for (const auto& [id, member] : members_.all()) partial += member.has_partial_push();
+  return partial;
 }
 
 absl::StatusOr<const MemberRecord*> Membership::Join(const v1::JoinRequest& request,
@@ -195,6 +198,7 @@ void Membership::Remove(MemberId member, MemberState how, absl::string_view why)
       absl::StrCat("control: worker ", how == MemberState::kLeft ? "left" : "removed",
                    " worker=", record.rank.value(), " member=", member.value(), " why=\"", why,
                    "\" members=", members_.Counted().size()));
+  if (facts_.holds_back && IsCounted(was) && how != MemberState::kLeft) ++residuals_lost_;
   if (was == MemberState::kProposed && open_) {
     v1::PlanMessage message;
     message.set_withdraw(open_->agreement.number());
@@ -269,6 +273,7 @@ void Membership::TryStart() {
   if (owners_ && !owners_->MayStart()) return;
   if (!AllHere()) return;
   started_ = true;
+  CountResiduals();
   if (owners_) owners_->OnStarted();
   for (MemberRecord* member : members_.In(MemberState::kWaiting)) {
     // Others join late.

@@ -160,7 +160,10 @@ class Membership {
   // Where servers are replicas: those to push to.
   v1::ServerList ServerListText() const;
   uint64_t server_list_generation() const { return server_list_generation_; }
-  uint64_t partial_pushes() const { return partial_pushes_; }
+  // Members whose last push only some shards have. A shard that is taken over may have lost it meanwhile.
+  uint64_t partial_pushes() const;
+  // Members that are gone with what their codec had held back.
+  uint64_t residuals_lost() const { return residuals_lost_; }
 
   std::vector<Outgoing> TakeOutbox();
 
@@ -198,7 +201,7 @@ class Membership {
   std::optional<ShardId> DonorFor(ShardId server) const;
   // That of a server that has no worker.
   std::optional<uint32_t> RankBeside() const;
-  // It says no more of removed members.
+  // What it has yet to say of removed members it never will.
   void CountPartialPushesWithout(ShardId server);
 
   void TryStart();
@@ -231,7 +234,10 @@ class Membership {
   // One that the job waits for was only silent: it has all that it had.
   void OnServerBack(ShardId server);
   void OnRemoved(const v1::PlanApplied::Removed& removed, ShardId server);
-  void CountPartialPush(MemberRecord* member);
+  void LogPartialPush(const MemberRecord& member) const;
+  // Of a job that begins from a checkpoint again: what was held back there is taken up by those who have
+  // come.
+  void CountResiduals();
 
   const JobFacts& facts_;
   ServerTable servers_;
@@ -250,7 +256,8 @@ class Membership {
   bool drain_released_ = false;
   Exchange drain_exchange_;
   Exchange sites_begin_;  // the last one that was agreed on for sites or parts
-  uint64_t partial_pushes_ = 0;
+  uint64_t partial_pushes_ = 0;  // before the job went back
+  uint64_t residuals_lost_ = 0;
   uint64_t server_list_generation_ = 1;
   std::optional<Exchange> checkpoint_first_;  // to be proposed
   std::optional<Exchange> agreed_checkpoint_;

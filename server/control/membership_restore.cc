@@ -104,6 +104,20 @@ bool Membership::AllHere() const {
   return rejoin_until_ == absl::InfinitePast() && members_.has_live();
 }
 
+// As WorkerSaver deals it. Of those that were lost before it was counted then.
+void Membership::CountResiduals() {
+  if (!facts_.holds_back || begun_from_ == nullptr) return;
+  const std::vector<CheckpointMember>& saved = begun_from_->manifest.members;
+  const auto workers = static_cast<uint64_t>(facts_.workers);
+  for (const CheckpointMember& member : saved) {
+    if (rejoining_.count(Rank(member.rank)) == 0) continue;
+    const uint64_t taker = saved.size() == workers ? member.rank : member.rank % workers;
+    if (members_.LiveAt(Rank(taker)) != nullptr) continue;
+    ++residuals_lost_;
+    ++changes_;
+  }
+}
+
 void Membership::LimitRejoining(absl::Time now) {
   if (started_ || rejoining_.empty() || !servers_.AllRestored(restore_generation_)) return;
   if (rejoin_until_ == absl::InfiniteFuture()) rejoin_until_ = now + kRejoinLeases * facts_.lease_timeout;
@@ -125,9 +139,12 @@ void Membership::GoBack() {
   }
   // A job that goes back once more while its members are still coming waits for the same ones.
   if (started_) rejoining_ = std::move(rejoining);
+  partial_pushes_ = partial_pushes();
   // What they did since is undone: nobody is to count by it.
   for (const auto& [id, record] : members_.all()) {
     MemberRecord* const member = members_.Find(id);
+    member->counted_by.clear();
+    member->last_counted.clear();
     member->site_until.reset();
     member->progress.set_exchange(0);
     if (record.state == MemberState::kRejoins) member->progress.Clear();

@@ -36,6 +36,7 @@ void Membership::Save(SavedStates* saved, v1::MembershipState* state) const {
   state->set_drain_exchange(drain_exchange_.value());
   state->set_sites_begin(sites_begin_.value());
   state->set_partial_pushes(partial_pushes_);
+  state->set_residuals_lost(residuals_lost_);
   state->set_server_list_generation(server_list_generation_);
   if (checkpoint_first_) state->set_checkpoint_first(checkpoint_first_->value());
   if (agreed_checkpoint_) state->set_agreed_checkpoint(agreed_checkpoint_->value());
@@ -96,6 +97,7 @@ absl::Status Membership::Load(const v1::MembershipState& state, const SavedState
   drain_exchange_ = Exchange(state.drain_exchange());
   sites_begin_ = Exchange(state.sites_begin());
   partial_pushes_ = state.partial_pushes();
+  residuals_lost_ = state.residuals_lost();
   server_list_generation_ = state.server_list_generation();
   checkpoint_first_.reset();
   if (state.has_checkpoint_first()) checkpoint_first_ = Exchange(state.checkpoint_first());

@@ -45,11 +45,11 @@ void Membership::LoseServer(ShardId server, absl::string_view why) {
 
 void Membership::CountPartialPushesWithout(ShardId server) {
   for (const auto& [id, member] : members_.all()) {
-    if (member.counted_by.count(server) == 0) continue;
+    if (member.counted_by.count(server) == 0 || member.last_counted.count(server) > 0) continue;
     MemberRecord* record = members_.Find(id);
     record->counted_by.erase(server);
-    record->last_counted.erase(server);
-    CountPartialPush(record);
+    ++changes_;
+    LogPartialPush(*record);
   }
 }
 

@@ -157,6 +157,11 @@ Json Standbys(const v1::JobStatus& status) {
           {"payload_bytes", status.replication_payload_bytes()}};
 }
 
+// nullptr: the codec holds nothing back.
+Json ResidualsLost(const v1::JobStatus& status) {
+  return status.has_residuals_lost() ? Json(status.residuals_lost()) : Json(nullptr);
+}
+
 Json Build(const v1::JobStatus& status, const std::vector<v1::WorkerReport>& workers) {
   Json build = {{"version", status.version()}, {"backend", ""}, {"cpu", ""}, {"gpu", ""}};
   if (!workers.empty()) {
@@ -208,6 +213,7 @@ std::string ReportJson(const v1::JobStatus& status) {
       {"outcome", status.failure().empty() ? "finished" : "failed"},
       {"failure", status.failure()},
       {"refused_pushes", status.refused_pushes()},
+      {"residuals_lost", ResidualsLost(status)},
       {"method_description", status.method_description()},
       {"parameter_examples", status.parameter_examples()},
       {"layout_hash", absl::StrFormat("%016x", status.layout_hash())},

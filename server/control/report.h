@@ -10,7 +10,9 @@
 //   phases [{worker, compute_seconds, pull_seconds, push_seconds, wait_seconds, evaluate_seconds}],
 //   members {joined, lost, partial_pushes}, build {version, backend, cpu, gpu}
 // and, beyond that contract: outcome, failure, refused_pushes, method_description,
-// parameter_examples, layout_hash, parameters_hash, generation, parts, and
+// parameter_examples, layout_hash, parameters_hash, generation, parts,
+//   residuals_lost: workers that are gone with what their codec had held back, or null where it holds nothing
+//   back, and
 //   checkpoint {count, step, bytes, write_seconds, failure, rollbacks, resumed_step}: the last one of this
 //   run, or null where the job keeps none.
 //

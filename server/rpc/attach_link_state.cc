@@ -8,12 +8,6 @@
 #include "server/shard/shard_messages.h"
 
 namespace tessera {
-namespace {
-
-// Removed members that an acknowledgement repeats, newest last.
-constexpr size_t kRemovedMax = 256;
-
-}  // namespace
 
 void AttachLink::State::End(absl::Status status) {
   {
@@ -37,16 +31,10 @@ void AttachLink::State::HandlePlan(const v1::Plan& message) {
   options.shard->SetPlan(std::move(wanted), [self, generation](std::vector<Shard::Removed> gone) {
     v1::ShardMessage answer;
     answer.mutable_applied()->set_generation(generation);
-    {
-      absl::MutexLock lock(&self->mutex);
-      for (const Shard::Removed& r : gone) {
-        v1::PlanApplied::Removed entry;
-        entry.set_member(r.member.value());
-        entry.set_last_exchange(r.last_exchange.value());
-        self->removed.push_back(std::move(entry));
-        if (self->removed.size() > kRemovedMax) self->removed.erase(self->removed.begin());
-      }
-      for (const auto& entry : self->removed) *answer.mutable_applied()->add_removed() = entry;
+    for (const Shard::Removed& r : gone) {
+      v1::PlanApplied::Removed& entry = *answer.mutable_applied()->add_removed();
+      entry.set_member(r.member.value());
+      entry.set_last_exchange(r.last_exchange.value());
     }
     self->Queue(std::move(answer));
   });
@@ -129,7 +117,6 @@ void AttachLink::State::HandleRestore(const v1::RestoreOrder& order) {
     is_done = restored >= generation;
     if (!is_done && restoring >= generation) return;  // Its answer comes by itself.
     restoring = std::max(restoring, generation);
-    removed.clear();
   }
   if (is_done) return done(absl::OkStatus());
   if (options.restore) return options.restore(order, done);

@@ -94,7 +94,6 @@ struct AttachLink::State : std::enable_shared_from_this<AttachLink::State> {
   bool leaving ABSL_GUARDED_BY(mutex) = false;
   std::string job_failure ABSL_GUARDED_BY(mutex);
   Plan plan ABSL_GUARDED_BY(mutex);
-  std::vector<v1::PlanApplied::Removed> removed ABSL_GUARDED_BY(mutex);
   uint64_t last_proposal ABSL_GUARDED_BY(mutex) = 0;
   v1::ShardMessage last_answer ABSL_GUARDED_BY(mutex);
   v1::ServerCounters counters ABSL_GUARDED_BY(mutex);

@@ -218,6 +218,11 @@ v1::ShardImage ToMessage(ImageEvent image, Payload* payload) {
   for (uint64_t count : image.policy.counts) message.add_policy(count);
   message.set_whole_from(image.whole_from.value());
   *message.mutable_checkpoint() = ToMessage(image.copied);
+  for (const RemovedMember& r : image.removed) {
+    v1::PlanApplied::Removed& removed = *message.add_removed();
+    removed.set_member(r.member.value());
+    removed.set_last_exchange(r.last_exchange.value());
+  }
   if (image.cores) *message.mutable_cores() = ToMessage(*image.cores);
   *payload = std::move(image.values);
   return message;
@@ -248,6 +253,9 @@ absl::StatusOr<ImageEvent> FromMessage(const v1::ShardImage& message, Version ve
   counters.staleness_max = message.staleness_max();
   image.whole_from = Exchange(message.whole_from());
   image.copied = FromMessage(message.checkpoint());
+  for (const v1::PlanApplied::Removed& r : message.removed()) {
+    image.removed.push_back({MemberId(r.member()), Exchange(r.last_exchange())});
+  }
   if (message.has_cores()) {
     TESSERA_ASSIGN_OR_RETURN(image.cores, FromMessage(message.cores(), payload.size()));
   }

@@ -124,10 +124,10 @@ void ServedShard::ReadOutside(MemberId member, Exchange after, RestWord word, ab
 }
 
 std::vector<Shard::Removed> ServedShard::SetPlan(const Plan& plan) {
-  std::vector<Shard::Removed> removed = shard_->SetPlan(plan);
+  shard_->SetPlan(plan);
   gate_.Append(PlanEvent{plan});
   gate_.OnMembers();
-  return removed;
+  return {shard_->removed().begin(), shard_->removed().end()};
 }
 
 Exchange ServedShard::Propose(uint64_t proposal, Exchange first) {

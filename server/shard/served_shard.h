@@ -50,6 +50,8 @@ class ServedShard {
 
   // --- control plane ---
 
+  // Returns all members that were ever removed, so that an acknowledgement which got lost costs nothing:
+  // Shard::removed.
   std::vector<Shard::Removed> SetPlan(const Plan& plan);
   Exchange Propose(uint64_t proposal, Exchange first);
   void Withdraw(uint64_t proposal);

@@ -213,14 +213,13 @@ class Shard {
 
   // --- membership: the coordinator's plan (docs/architecture.md) ---
 
+  using Removed = RemovedMember;
   // `plan` counts from now on. Pushes of removed members that were not folded are dropped, but for
-  // replicas. Returns for every removed member the last exchange of it that is, or will be, in the
-  // parameters.
-  struct Removed {
-    MemberId member;
-    Exchange last_exchange;
-  };
+  // replicas. Returns those whom it removes.
   std::vector<Removed> SetPlan(const Plan& plan);
+  // Of all plans so far, the newest kRemovedMax.
+  static constexpr size_t kRemovedMax = 256;
+  const std::deque<Removed>& removed() const { return removed_; }
   // A member asks to be counted from `first` on. Returns the first exchange this shard can promise
   // it: `first`, or a later one. Until SetPlan or Withdraw settles it nothing of the promised
   // exchange is folded; where subnets are trained, nothing of the one before, as its end opens the
@@ -382,6 +381,7 @@ class Shard {
   uint64_t pending_examples_ = 0;  // rows behind them
   Plan plan_;
   absl::flat_hash_map<MemberId, MemberState> members_;
+  std::deque<Removed> removed_;
   struct Open {
     uint64_t proposal = 0;
     Exchange first;

@@ -54,6 +54,12 @@ struct PlanEvent {
   Plan plan;
 };
 
+// A member that was removed, and the last exchange of it that is, or will be, in the parameters.
+struct RemovedMember {
+  MemberId member;
+  Exchange last_exchange;
+};
+
 struct ProposeEvent {
   uint64_t proposal = 0;
   Exchange first;
@@ -93,6 +99,7 @@ struct ImageEvent {
   ShardCounters counters;
   Exchange whole_from;  // ExchangeForms; 0: not known
   CopyOrder copied;
+  std::vector<RemovedMember> removed;
   std::optional<CoresImage> cores;  // where exchanges are of a core
   Payload values;  // f32, and behind them the rule's states, and what `cores` says
 };

@@ -41,6 +41,8 @@ std::vector<Shard::Removed> Shard::SetPlan(const Plan& plan) {
     members_.erase(m.member);
     if (cores_ != nullptr) cores_->Forget(m.member);
   }
+  removed_.insert(removed_.end(), removed.begin(), removed.end());
+  while (removed_.size() > kRemovedMax) removed_.pop_front();
   // The other replicas may have folded what this one has accepted.
   const bool drops = !removed.empty() && !replica_;
   for (auto it = staged_.begin(); drops && it != staged_.end();) {

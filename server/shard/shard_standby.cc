@@ -61,6 +61,7 @@ std::optional<ImageEvent> Shard::TakeImage() {
   image.counters.pushes -= staged_.size();
   if (forms_) image.whole_from = forms_->whole_from();
   image.copied = copied_;
+  image.removed.assign(removed_.begin(), removed_.end());
   const auto snapshot = store_.TakeSnapshot();
   for (const std::shared_ptr<const Block>& block : snapshot->blocks()) {
     image.values.Append({reinterpret_cast<const char*>(block->data()),
@@ -194,6 +195,7 @@ absl::Status Shard::Follow(const ImageEvent& image) {
   counters_.initial_hash = initial_hash;
   if (forms_) forms_->SetWholeFrom(image.whole_from);
   copied_ = image.copied;
+  removed_.assign(image.removed.begin(), image.removed.end());
   if (cores_ == nullptr) return absl::OkStatus();
   // After the plan, which may begin a selection where one is due.
   TESSERA_RETURN_IF_ERROR(cores_->SetImage(*image.cores, &values, &store_));

@@ -122,6 +122,8 @@ class Codecs(Test):
                 cluster.drain()
                 report = cluster.finish(victim)
                 self.assertEqual((report["outcome"], report["members"]["lost"]), ("finished", 1))
+                holds_back = codec["push"] == "threshold" or codec.get("error_feedback", False)
+                self.assertEqual(report["residuals_lost"], 1 if holds_back else None)
                 self.assertGreaterEqual(report["final"]["test_accuracy"], 0.8)
 
     def test_what_does_not_go_together_is_refused_before_anything_starts(self):

@@ -419,10 +419,7 @@ SimOutcome SimJob::Judge() {
   outcome.finished = coordinator.ended() && coordinator.outcome().ok();
   // The report is exact where every server was there to the end.
   if (!checker_.violation().has_value() && outcome.finished && membership.servers().AllClosed()) {
-    // Who takes a shard over does not say of members that were removed before, how far they were counted.
-    std::optional<uint64_t> partial = membership.partial_pushes();
-    if (options_.standbys && coordinator.Status(queue_.now()).takeovers() > 0) partial.reset();
-    checker_.OnEnd(lost, partial);
+    checker_.OnEnd(lost, membership.partial_pushes());
   }
   if (!checker_.violation().has_value() && !options_.faults && !outcome.finished) {
     checker_.Violate(absl::StrCat("no faults, but: ", coordinator.outcome().message()));

@@ -162,11 +162,10 @@ void SimServer::ApplyPlan(const v1::Plan& text) {
     }
   }
   if (mutation_ == Mutation::kForgetsFormerSites && rank_ == ShardId(0)) believed.former.clear();
-  for (const Shard::Removed& removed : served_.SetPlan(believed)) removed_.push_back(removed);
   v1::ShardMessage message;
   v1::PlanApplied& applied = *message.mutable_applied();
   applied.set_generation(plan.generation.value());
-  for (const Shard::Removed& removed : removed_) {
+  for (const Shard::Removed& removed : served_.SetPlan(believed)) {
     v1::PlanApplied::Removed& entry = *applied.add_removed();
     entry.set_member(removed.member.value());
     entry.set_last_exchange(removed.last_exchange.value());

@@ -172,7 +172,6 @@ class SimServer final : public ShardDoor {
   std::optional<uint64_t> selected_;           // the last core that was selected
   std::set<uint64_t> promises_;  // proposals that are not settled
   v1::ProposalReply last_reply_;
-  std::vector<Shard::Removed> removed_;  // all that ever were
 };
 
 }  // namespace tessera

@@ -203,6 +203,61 @@ TEST_CASE("servers that counted different pushes of a lost worker are a partial 
   CHECK(f.coordinator->membership().partial_pushes() == 1);
 }
 
+TEST_CASE("who takes a shard over says what of a removed member is there, whatever was said before",
+          "[control]") {
+  Fixture f(Fixture::Facts(2, 3));
+  f.Start(3);
+  f.servers[0].counted = {{2, 7}, {3, 8}};
+  f.servers[1].counted = {{2, 7}, {3, 7}};
+  REQUIRE(f.Leave(2, "died").ok());
+  REQUIRE(f.Leave(3, "died").ok());
+  f.StepAll();
+  const Membership& membership = f.coordinator->membership();
+  CHECK(membership.partial_pushes() == 1);
+  // Its leader had folded more than its standby has.
+  v1::ShardMessage message;
+  v1::PlanApplied& applied = *message.mutable_applied();
+  applied.set_generation(membership.generation().value());
+  const auto says = [&](uint64_t member, uint64_t exchange) {
+    applied.clear_removed();
+    v1::PlanApplied::Removed& removed = *applied.add_removed();
+    removed.set_member(member);
+    removed.set_last_exchange(exchange);
+    f.coordinator->OnShardMessage(ShardId(0), message, f.now);
+  };
+  says(2, 6);
+  CHECK(membership.partial_pushes() == 2);
+  says(3, 7);
+  CHECK(membership.partial_pushes() == 1);
+  const auto loaded = Coordinator::Load(f.coordinator->facts(), f.coordinator->Save());
+  REQUIRE(loaded.ok());
+  CHECK((*loaded)->membership().partial_pushes() == 1);
+}
+
+TEST_CASE("what the codec of a removed worker had held back is counted as lost", "[control]") {
+  for (const bool holds_back : {true, false}) {
+    JobFacts facts = Fixture::Facts(1, 3);
+    facts.holds_back = holds_back;
+    Fixture f(facts);
+    f.Start(3);
+    REQUIRE(f.Leave(1).ok());
+    f.StepAll();
+    CHECK(f.coordinator->membership().residuals_lost() == 0);
+    REQUIRE(f.Leave(2, "died").ok());
+    // One that has not begun holds nothing back.
+    const auto late = f.Join();
+    REQUIRE(late.ok());
+    REQUIRE(f.Leave(late->member(), "died").ok());
+    f.StepAll();
+    CHECK(f.coordinator->membership().residuals_lost() == (holds_back ? 1 : 0));
+    const v1::JobStatus status = f.coordinator->Status(f.now);
+    CHECK(status.has_residuals_lost() == holds_back);
+    const auto loaded = Coordinator::Load(f.coordinator->facts(), f.coordinator->Save());
+    REQUIRE(loaded.ok());
+    CHECK((*loaded)->Status(f.now).residuals_lost() == status.residuals_lost());
+  }
+}
+
 TEST_CASE("a lost server fails the job, and every worker hears why", "[control]") {
   Fixture f(Fixture::Facts(2, 1));
   f.Start(1);

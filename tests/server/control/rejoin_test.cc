@@ -98,6 +98,42 @@ TEST_CASE("a job that goes back does not wait for ever for one that was lost wit
   CHECK(IsAdmitted(&control, second->member()));
 }
 
+TEST_CASE("what one that does not come back had held back at the checkpoint is counted as lost, once",
+          "[rejoin]") {
+  JobFacts facts = Facts();
+  facts.holds_back = true;
+  ControlFixture control(facts);
+  control.Start(2);
+  MakeCheckpoint(&control);
+  const auto lost = [&] { return control.coordinator->membership().residuals_lost(); };
+  const auto pass = [&](const std::vector<uint64_t>& members) {
+    for (int i = 0; i < 40; ++i) {
+      control.Heartbeat();
+      for (const uint64_t member : members) CHECK(control.Join(member).ok());
+      control.Tick(control.coordinator->facts().lease_timeout / 10);
+      control.StepAll();
+    }
+  };
+  SECTION("it is gone with the server") {
+    ReplaceServer(&control);
+    pass({control.Join(0, 0)->member()});
+    CHECK(lost() == 1);
+  }
+  SECTION("it was gone before") {
+    REQUIRE(control.Leave(2, "died").ok());
+    CHECK(lost() == 1);
+    ReplaceServer(&control);
+    pass({control.Join(0, 0)->member()});
+    CHECK(lost() == 1);
+  }
+  SECTION("all come back") {
+    ReplaceServer(&control);
+    const uint64_t first = control.Join(0, 0)->member();
+    pass({first, control.Join(0, 1)->member()});
+    CHECK(lost() == 0);
+  }
+}
+
 TEST_CASE("a server that was only silent is taken back, and the job goes on from where it was",
           "[rejoin]") {
   ControlFixture control(Facts());
@@ -227,6 +263,49 @@ TEST_CASE("a leader that was given up is not taken back when it wakes: its shard
   control.StepAll();
   CHECK(control.coordinator->Status(control.now).checkpoint().rollbacks() == 1);
   CHECK(control.servers[1].restore.step() == 10);
+}
+
+TEST_CASE("a living host that is to lead what was lost has a lease to begin, and the job goes back with it",
+          "[rejoin][standby]") {
+  JobFacts facts = Facts();
+  facts.standbys = true;
+  ControlFixture control(facts);
+  for (uint32_t host : {0, 1}) AttachHost(&control, host, 10 + host);
+  for (uint32_t host : {0, 1}) SayOfStandbys(&control, host, true);
+  for (int rank : {0, 1}) AttachLeader(&control, rank);
+  control.Start(2);
+  MakeCheckpoint(&control);
+  SayOfStandbys(&control, 1, false);
+  const Coordinator& coordinator = *control.coordinator;
+  const ShardOwners& owners = *coordinator.membership().owners();
+  v1::ShardMessage alive;
+  alive.mutable_counters();
+  const auto pass = [&](double leases) {
+    for (int i = 0; i < 10 * leases; ++i) {
+      control.coordinator->OnHostMessage(0, v1::HostMessage(), control.now);
+      control.coordinator->OnShardMessage(ShardId(0), alive, control.now);
+      for (const uint64_t member : {1, 2}) REQUIRE(control.Renew(member).ok());
+      control.Tick(coordinator.facts().lease_timeout / 10);
+    }
+  };
+  // Host 1 freezes, and nobody comes in its place.
+  pass(1.5);
+  REQUIRE(control.Renew(1)->paused());
+  CHECK_FALSE(owners.shards()[1].leader.has_value());
+  pass(3);
+  REQUIRE(owners.shards()[1].leader == 0u);
+  CHECK(owners.shards()[0].leader == 0u);
+  // It is slow to begin.
+  pass(0.5);
+  CHECK(owners.shards()[1].leader == 0u);
+  CHECK(coordinator.Status(control.now).failure().empty());
+  control.servers[1].hello.set_life(4711);
+  control.servers[1].hello.set_address(control.servers[0].hello.address());
+  control.servers[1].inbox.clear();
+  AttachLeader(&control, 1);
+  CHECK(coordinator.Status(control.now).checkpoint().rollbacks() == 1);
+  control.StepAll();
+  for (const int rank : {0, 1}) CHECK(control.servers[rank].restore.step() == 10);
 }
 
 }  // namespace

@@ -71,6 +71,9 @@ TEST_CASE("the report has every key of its contract and sums what it should", "[
   CHECK(report["method_description"] == "all wait for all");
   CHECK(report["parameter_examples"] == 190);
   CHECK(report["parts"].empty());
+  CHECK(report["residuals_lost"].is_null());
+  status.set_residuals_lost(0);
+  CHECK(nlohmann::json::parse(ReportJson(status))["residuals_lost"] == 0);
 }
 
 TEST_CASE("parts are those of workers that have one, by rank", "[control][report]") {
