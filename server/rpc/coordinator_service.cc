@@ -1,13 +1,11 @@
 #include "server/rpc/coordinator_service.h"
 
 #include <deque>
-#include <optional>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "common/base/log.h"
 #include "common/rpc/status.h"
 #include "server/rpc/message_limits.h"
+#include "server/rpc/standing_call.h"
 
 namespace tessera {
 namespace {
@@ -15,97 +13,30 @@ namespace {
 // More plan messages than this wait for a server that does not read: its connection is cut.
 constexpr size_t kPlanQueueMax = 4096;
 
-// One attached server. Deletes itself when the call is over.
-class AttachCall final : public grpc::ServerBidiReactor<v1::ShardMessage, v1::PlanMessage> {
- public:
-  AttachCall(LiveCoordinator* live, grpc::CallbackServerContext* context)
-      : live_(live), context_(context) {
-    StartRead(&incoming_);
+struct ServerPeer {
+  using Incoming = v1::ShardMessage;
+  using Outgoing = v1::PlanMessage;
+  using Hello = v1::ServerHello;
+  static constexpr char kWho[] = "control: server";
+
+  static absl::Status Attach(LiveCoordinator* live, const Incoming& first, const void* connection,
+                             LiveCoordinator::PlanSink sink) {
+    absl::Status attached = live->Attach(first.hello(), connection, std::move(sink));
+    if (attached.ok() && first.leaves()) live->OnShardMessage(first.hello(), connection, first);
+    return attached;
   }
-
-  void OnReadDone(bool ok) override {
-    if (!ok) {
-      if (hello_) live_->Detach(*hello_, this);
-      {
-        absl::MutexLock lock(&mutex_);
-        finished_ = true;
-      }
-      Finish(grpc::Status::OK);  // After this the call may be gone.
-      return;
-    }
-    if (!hello_) {
-      if (!Register()) return;
-    } else if (!CheckTexts(incoming_).ok()) {
-      context_->TryCancel();  // No server of ours.
-    } else {
-      live_->OnShardMessage(*hello_, this, incoming_);
-    }
-    incoming_.Clear();
-    StartRead(&incoming_);
+  static void OnMessage(LiveCoordinator* live, const Hello& hello, const void* connection,
+                        const Incoming& message) {
+    live->OnShardMessage(hello, connection, message);
   }
-
-  void OnWriteDone(bool ok) override {
-    absl::MutexLock lock(&mutex_);
-    queue_.pop_front();
-    if (!ok) queue_.clear();
-    WriteNext();
+  static void Detach(LiveCoordinator* live, const Hello& hello, const void* connection) {
+    live->Detach(hello, connection);
   }
-
-  void OnCancel() override {}  // Reading fails, which ends the call.
-  void OnDone() override { delete this; }
-
- private:
-  // False: the server was refused.
-  bool Register() {
-    absl::Status attached =
-        incoming_.has_hello()
-            ? CheckTexts(incoming_)
-            : absl::InvalidArgumentError("attach: first message has no hello, want one");
-    if (attached.ok()) {
-      attached = live_->Attach(incoming_.hello(), this,
-                               [this](const v1::PlanMessage* message) { Send(message); });
-    }
-    if (attached.ok()) {
-      hello_ = incoming_.hello();
-      if (incoming_.leaves()) live_->OnShardMessage(*hello_, this, incoming_);
-      return true;
-    }
-    if (absl::IsUnavailable(attached)) {
-      // The server is to look for the coordinator elsewhere.
-      Finish(ToGrpc(attached));
-      return false;
-    }
-    Log(LogLevel::kWarning,
-        absl::StrCat("control: server refused why=\"", attached.message(), "\""));
-    refusal_.set_refuse(std::string(attached.message()));
-    // Nothing was registered, so nobody else writes.
-    StartWriteAndFinish(&refusal_, grpc::WriteOptions(), ToGrpc(attached));
-    return false;
+  static bool Queue(const Outgoing& message, std::deque<Outgoing>* queue) {
+    if (queue->size() >= kPlanQueueMax) return false;
+    queue->push_back(message);
+    return true;
   }
-
-  void Send(const v1::PlanMessage* message) {
-    absl::MutexLock lock(&mutex_);
-    if (finished_) return;
-    if (message == nullptr || queue_.size() >= kPlanQueueMax) {
-      context_->TryCancel();
-      return;
-    }
-    queue_.push_back(*message);
-    if (queue_.size() == 1) WriteNext();
-  }
-
-  void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (!queue_.empty() && !finished_) StartWrite(&queue_.front());
-  }
-
-  LiveCoordinator* const live_;
-  grpc::CallbackServerContext* const context_;
-  v1::ShardMessage incoming_;
-  std::optional<v1::ServerHello> hello_;  // read by OnReadDone only
-  v1::PlanMessage refusal_;
-  absl::Mutex mutex_;
-  std::deque<v1::PlanMessage> queue_ ABSL_GUARDED_BY(mutex_);  // the first one is being written
-  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 // One stage of one worker's evaluation. Deletes itself when the call is over.
@@ -161,7 +92,7 @@ grpc::ServerUnaryReactor* Answer(LiveCoordinator* live, grpc::CallbackServerCont
 
 grpc::ServerBidiReactor<v1::ShardMessage, v1::PlanMessage>* CoordinatorService::Attach(
     grpc::CallbackServerContext* context) {
-  return new AttachCall(live_, context);
+  return new StandingCall<ServerPeer>(live_, context);
 }
 
 grpc::ServerUnaryReactor* CoordinatorService::Join(grpc::CallbackServerContext* context,

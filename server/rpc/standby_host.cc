@@ -21,10 +21,10 @@ class FollowCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::
   explicit FollowCall(FollowedShards* shards) : log_(shards) { StartRead(&message_); }
 
   void OnReadDone(bool ok) override {
-    if (!ok) return Finish(grpc::Status::OK);
+    if (!ok) return End(absl::OkStatus());
     const absl::Status status = TakeChunk();
     message_.Clear();
-    if (!status.ok()) return Finish(ToGrpc(status));
+    if (!status.ok()) return End(status);
     Acknowledge();
     StartRead(&message_);
   }
@@ -32,7 +32,7 @@ class FollowCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::
   void OnWriteDone(bool ok) override {
     absl::MutexLock lock(&mutex_);
     writing_ = false;
-    if (ok && acknowledged_ != applied_) WriteNext();
+    if (ok && !finished_ && acknowledged_ != applied_) WriteNext();
   }
 
   void OnDone() override { delete this; }
@@ -44,6 +44,15 @@ class FollowCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::
     TESSERA_RETURN_IF_ERROR(ReadChunk(message_, &chunk, &payload));
     TESSERA_ASSIGN_OR_RETURN(position_, log_.Take(chunk, std::move(payload), SteadyNow()));
     return absl::OkStatus();
+  }
+
+  // Once. Nothing is acknowledged behind it.
+  void End(const absl::Status& status) {
+    {
+      absl::MutexLock lock(&mutex_);
+      finished_ = true;
+    }
+    Finish(ToGrpc(status));  // After this the call may be gone.
   }
 
   void Acknowledge() {
@@ -69,6 +78,7 @@ class FollowCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::
   grpc::ByteBuffer ack_ ABSL_GUARDED_BY(mutex_);
   bool has_begun_ ABSL_GUARDED_BY(mutex_) = false;
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
   uint64_t applied_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t acknowledged_ ABSL_GUARDED_BY(mutex_) = 0;
 };
