@@ -112,7 +112,7 @@ bool FiniteCheck::Feed(const char* data, int64_t size) {
   entries_ += count;
   if (carry_size_ == 0) {
     const int rest = static_cast<int>(size - 4 * count);
-    std::memcpy(carry_, data + 4 * count, rest);
+    if (rest > 0) std::memcpy(carry_, data + 4 * count, rest);
     carry_size_ = rest;
   }
   return true;

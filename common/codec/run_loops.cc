@@ -97,7 +97,7 @@ TESSERA_DECODE_PATHS(AssignCode)
 TESSERA_DECODE_PATHS(AddCode)
 
 TESSERA_LOOP void EncodeF32Loop(const float* in, int64_t count, float, char* out) {
-  std::memcpy(out, in, count * sizeof(float));
+  if (count > 0) std::memcpy(out, in, count * sizeof(float));
 }
 
 TESSERA_LOOP void EncodeBf16Loop(const float* __restrict in, int64_t count, float,

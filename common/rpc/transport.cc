@@ -11,6 +11,7 @@
 
 #include "absl/synchronization/mutex.h"
 #include "common/base/check.h"
+#include "common/base/sanitizer.h"
 #include "common/rpc/chunk.h"
 
 // There where a program is linked with tcmalloc.
@@ -104,6 +105,7 @@ void ConfigureServer(grpc::ServerBuilder* builder) {
 }
 
 void ConfigureAllocator() {
+  if (kHasSanitizer) return;
   // glibc takes no larger mmap threshold than this one.
   TESSERA_CHECK(mallopt(M_MMAP_THRESHOLD, 32 << 20) == 1);
   TESSERA_CHECK(mallopt(M_TRIM_THRESHOLD, 512 << 20) == 1);
@@ -115,6 +117,7 @@ void ConfigureAllocator() {
 void LimitMemory() {
   memory_is_limited = true;
   if (MallocExtension_SetNumericProperty != nullptr) {
+  if (kHasSanitizer) return;
     TESSERA_CHECK(MallocExtension_SetNumericProperty("tcmalloc.aggressive_memory_decommit", 1) ==
                   1);
     return;

@@ -465,8 +465,9 @@ uint64_t Checker::partial_pushes() const {
   }
   uint64_t partial = 0;
   for (const auto& [member, exchanges] : last_by_shard) {
+    const Exchange first = exchanges[0];
     partial += std::any_of(exchanges.begin(), exchanges.end(),
-                           [&](Exchange e) { return e != exchanges[0]; });
+                           [first](Exchange e) { return e != first; });
   }
   return partial;
 }

@@ -84,7 +84,7 @@ absl::StatusOr<std::optional<std::vector<float>>> MessageCoordination::ShareCons
         absl::StrCat("evaluation: constants are ", bytes.size(), " bytes, want whole floats"));
   }
   std::vector<float> shared(bytes.size() / sizeof(float));
-  std::memcpy(shared.data(), bytes.data(), bytes.size());
+  if (!bytes.empty()) std::memcpy(shared.data(), bytes.data(), bytes.size());
   return std::optional<std::vector<float>>(std::move(shared));
 }
 

@@ -17,7 +17,7 @@ std::vector<char> Words(float tau, uint32_t packing, const std::vector<uint32_t>
   std::vector<char> bytes(8 + 4 * words.size());
   std::memcpy(bytes.data(), &tau, 4);
   std::memcpy(bytes.data() + 4, &packing, 4);
-  std::memcpy(bytes.data() + 8, words.data(), 4 * words.size());
+  if (!words.empty()) std::memcpy(bytes.data() + 8, words.data(), 4 * words.size());
   return bytes;
 }
 

@@ -45,7 +45,7 @@ TEST_CASE("a process that has crashed does not wake, and is unwound at its end",
   // Through the pointer, which the body still uses.
   process->~SimulatedProcess();
   CHECK(said == "---");
-  static_cast<void>(process.release());
+  ::operator delete(static_cast<void*>(process.release()));
 }
 
 TEST_CASE("an interrupt ends interruptible waits, now and later, and no others", "[process]") {

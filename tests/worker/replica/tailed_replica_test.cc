@@ -98,6 +98,7 @@ TEST_CASE("at the switch both are held, and afterwards the whole model alone",
   const Recipe recipe = *RecipeFor(job);
   const auto cpu = Cpu();
   CountingBackend backend(*cpu);
+  CountingBackend small(*cpu);
   auto replica = *TailedReplica::Create(job, recipe, Rank(0), Exchange(1), &backend);
   CHECK(replica->pulls_apart());
   REQUIRE(replica->AdoptValues().ok());
@@ -111,7 +112,6 @@ TEST_CASE("at the switch both are held, and afterwards the whole model alone",
   CHECK(backend.counting.held == whole);
 
   // Where there is no room for it the switch is a status.
-  CountingBackend small(*cpu);
   replica = *TailedReplica::Create(job, recipe, Rank(0), Exchange(1), &small);
   REQUIRE(replica->AdoptValues().ok());
   small.counting.limit = small.counting.held + 512;
