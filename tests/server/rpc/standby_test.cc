@@ -231,6 +231,39 @@ TEST_CASE("what was acknowledged counts once, whenever leaders die", "[standby]"
   }
 }
 
+TEST_CASE("a standby knows how far removed members were counted, before it began and since", "[standby]") {
+  for (const std::string policy : {"barrier", "none"}) {
+    INFO(policy);
+    Leader leader(ShardOf(policy, false));
+    leader.SetPlan(PlanOfFirst(3));
+    const auto push = [&](uint64_t member, uint64_t exchange) {
+      ReceivedPush push;
+      push.member = MemberId(member);
+      push.exchange = Exchange(exchange);
+      push.layout_hash = leader.shard->layout_hash();
+      push.payload = PayloadOf(std::vector<float>(kRows * kColumns, 1.0f));
+      leader.Push(std::move(push), [](const absl::Status&) {});
+      while (leader.Advance(absl::UnixEpoch())) {
+      }
+    };
+    for (const uint64_t member : {1, 2, 3}) push(member, 1);
+    leader.SetPlan(PlanOf(2, {{1, 1}, {2, 1}}));
+    const auto standby = std::make_shared<Standby>(ShardOf(policy, false));
+    leader.gate.Attach(standby);
+    for (const uint64_t member : {1, 2}) push(member, 2);
+    leader.SetPlan(PlanOf(3, {{1, 1}}));
+    while (standby->Deliver(&leader.gate)) {
+    }
+    REQUIRE(standby->in_sync);
+    const std::unique_ptr<Shard> copy = standby->TakeOver();
+    REQUIRE(copy->removed().size() == 2);
+    CHECK(copy->removed()[0].member == MemberId(3));
+    CHECK(copy->removed()[0].last_exchange == Exchange(1));
+    CHECK(copy->removed()[1].member == MemberId(2));
+    CHECK(copy->removed()[1].last_exchange == Exchange(2));
+  }
+}
+
 TEST_CASE("a leader whose standby does not answer says nothing", "[standby]") {
   for (const std::string policy : {"barrier", "none"}) {
     INFO(policy);
