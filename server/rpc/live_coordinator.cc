@@ -35,42 +35,26 @@ LiveCoordinator::~LiveCoordinator() {
   keeper_.join();
 }
 
-v1::CoordinatorWord LiveCoordinator::WordNow() const {
-  v1::CoordinatorWord word = word_;
-  if (store_ != nullptr) word.set_changes(is_late_ ? Changes() : kept_);
-  return word;
-}
-
-v1::CoordinatorState LiveCoordinator::State() const {
-  v1::CoordinatorState state = coordinator_->Save();
-  state.set_run(word_.run());
-  state.set_term(word_.term());
-  state.set_changes(Changes());
-  state.set_saved_at(absl::ToUnixNanos(SteadyNow()));
-  return state;
-}
-
 absl::Status LiveCoordinator::Install(std::unique_ptr<Coordinator> coordinator,
                                       const v1::CoordinatorWord& word, StateStore* store) {
   absl::MutexLock lock(&mutex_);
-  TESSERA_CHECK(coordinator_ == nullptr && !is_writing_);
-  coordinator_ = std::move(coordinator);
+  TESSERA_CHECK(kept_ == nullptr && !is_writing_);
+  kept_ = std::make_unique<KeptCoordinator>(std::move(coordinator), word, store != nullptr);
   ++stay_;
   word_ = word;
-  begun_at_ = word.changes();
   store_ = store;
-  is_late_ = false;
   // The term is kept before anybody hears of it.
   if (store_ != nullptr) {
-    const absl::Status written = store_->Write(State());
+    const v1::CoordinatorState state = kept_->State(SteadyNow());
+    const absl::Status written = store_->Write(state);
     if (!written.ok()) {
       Clear();
       return absl::UnavailableError(
           absl::StrCat("the coordinator cannot keep its state: ", written.message()));
     }
-    kept_ = Changes();
+    kept_->OnKept(state.changes(), /*in_time=*/true);
   }
-  Collect();
+  kept_->Collect();
   Answers none = Release();
   TESSERA_CHECK(none.empty());  // Nobody has asked yet.
   return absl::OkStatus();
@@ -80,7 +64,7 @@ void LiveCoordinator::Vacate(absl::string_view why) {
   Answers gone;
   {
     absl::MutexLock lock(&mutex_);
-    if (coordinator_ != nullptr) {
+    if (kept_ != nullptr) {
       Log(LogLevel::kWarning, absl::StrCat("control: the coordinator is here no longer term=",
                                            word_.term(), " why=\"", why, "\""));
       Clear();
@@ -94,9 +78,8 @@ void LiveCoordinator::Vacate(absl::string_view why) {
 
 // What the state machine wanted sent goes with it.
 void LiveCoordinator::Clear() {
-  coordinator_.reset();
+  kept_.reset();
   store_ = nullptr;
-  pending_.clear();
   end_.Notify();
   for (auto& [server, sink] : sinks_) sink.send(nullptr);
   sinks_.clear();
@@ -109,7 +92,7 @@ void LiveCoordinator::Clear() {
 }
 
 absl::Status LiveCoordinator::Check(uint64_t run) const {
-  if (coordinator_ == nullptr) {
+  if (kept_ == nullptr) {
     return absl::UnavailableError("the coordinator is not here");
   }
   if (store_ != nullptr && !store_->IsHeld(SteadyNow())) {
@@ -120,56 +103,21 @@ absl::Status LiveCoordinator::Check(uint64_t run) const {
       "the caller is of another run of this job, which was begun anew; start it again");
 }
 
-template <typename Hello>
-absl::Status LiveCoordinator::CheckHello(const Hello& hello, Coordinator* coordinator,
-                                         absl::Time now) const {
-  if (hello.term() > word_.term()) {
-    return absl::UnavailableError(absl::StrCat("a coordinator of term ", hello.term(),
-                                               " has spoken, and this one is of term ",
-                                               word_.term()));
-  }
-  if (hello.term() == word_.term() || hello.changes() <= begun_at_) return absl::OkStatus();
-  const std::string why = absl::StrCat(
-      "server ", hello.rank(), " was told what the coordinator had not kept when it died (change ",
-      hello.changes(), ", kept ", begun_at_,
-      "): its disk was too slow. Start the job again, with checkpoint.restore if there is one");
-  coordinator->GiveUp(why, now);
-  return absl::FailedPreconditionError(why);
-}
-
-LiveCoordinator::Ticket LiveCoordinator::Collect() {
-  Batch batch;
-  batch.changes = Changes();
-  batch.outbox = coordinator_->TakeOutbox();
-  batch.host_outbox = coordinator_->TakeHostOutbox();
-  batch.tasks = coordinator_->TakeDiskTasks();
-  batch.replies = coordinator_->TakeReplies();
-  const Ticket ticket{stay_, batch.changes};
-  const bool is_empty = batch.outbox.empty() && batch.host_outbox.empty() && batch.tasks.empty() &&
-                        batch.replies.empty();
-  if (!is_empty) pending_.push_back(std::move(batch));
-  return ticket;
-}
-
 LiveCoordinator::Answers LiveCoordinator::Release() {
   Answers answers;
-  if (coordinator_ == nullptr) return answers;
-  if (is_late_ && told_ != Changes()) {
-    // Before anybody acts upon what may not be kept.
-    told_ = Changes();
+  if (kept_ == nullptr) return answers;
+  KeptCoordinator::Told told = kept_->Release();
+  if (told.ahead) {
     v1::PlanMessage heard;
-    *heard.mutable_word() = WordNow();
+    *heard.mutable_word() = *told.ahead;
     for (auto& [server, sink] : sinks_) sink.send(&heard);
   }
-  while (!pending_.empty() && MayBeTold(pending_.front().changes)) {
-    Send(std::move(pending_.front()), &answers);
-    pending_.pop_front();
-  }
-  if (coordinator_->ended()) end_.Notify();
+  for (KeptCoordinator::Batch& batch : told.batches) Send(std::move(batch), &answers);
+  if (kept_->coordinator().ended()) end_.Notify();
   return answers;
 }
 
-void LiveCoordinator::Send(Batch batch, Answers* answers) {
+void LiveCoordinator::Send(KeptCoordinator::Batch batch, Answers* answers) {
   for (Outgoing& outgoing : batch.outbox) {
     auto sink = sinks_.find(outgoing.server);
     if (sink != sinks_.end()) sink->second.send(&outgoing.message);
@@ -185,8 +133,8 @@ void LiveCoordinator::Send(Batch batch, Answers* answers) {
   }
   for (Coordinator::EvaluateAnswer& answer : batch.replies) {
     auto waiter = waiters_.find(answer.member);
-    // Nobody waits: the connection broke, and the worker will ask again.
-    if (waiter == waiters_.end()) continue;
+    // Nobody waits: the connection broke, and the worker will ask again, or has, and perhaps for what is next.
+    if (waiter == waiters_.end() || waiter->second.after_event >= batch.event) continue;
     answers->push_back({std::move(waiter->second.done), std::move(answer.reply)});
     waiters_.erase(waiter);
   }
@@ -196,10 +144,10 @@ absl::Status LiveCoordinator::AwaitKept(const Ticket& ticket) {
   if (ticket.stay == 0) return absl::OkStatus();
   absl::MutexLock lock(&mutex_);
   const auto is_decided = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    return coordinator_ == nullptr || stay_ != ticket.stay || MayBeTold(ticket.changes);
+    return kept_ == nullptr || stay_ != ticket.stay || kept_->MayBeTold(ticket.changes);
   };
   mutex_.Await(absl::Condition(&is_decided));
-  if (coordinator_ != nullptr && stay_ == ticket.stay) return absl::OkStatus();
+  if (kept_ != nullptr && stay_ == ticket.stay) return absl::OkStatus();
   return absl::UnavailableError("the coordinator could not keep its state");
 }
 
@@ -210,11 +158,11 @@ void LiveCoordinator::Keep() {
     {
       absl::MutexLock lock(&mutex_);
       const auto has_more = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) ABSL_NO_THREAD_SAFETY_ANALYSIS {
-        return stopping_ || (coordinator_ != nullptr && store_ != nullptr && Changes() != kept_);
+        return stopping_ || (kept_ != nullptr && kept_->IsAhead());
       };
       mutex_.Await(absl::Condition(&has_more));
       if (stopping_) return;
-      const v1::CoordinatorState state = State();
+      const v1::CoordinatorState state = kept_->State(SteadyNow());
       StateStore* const store = store_;
       is_writing_ = true;
       write_began_ = SteadyNow();
@@ -222,12 +170,11 @@ void LiveCoordinator::Keep() {
       written = store->Write(state);
       mutex_.Lock();
       is_writing_ = false;
-      if (coordinator_ == nullptr) continue;
+      if (kept_ == nullptr) continue;
       if (written.ok()) {
-        kept_ = state.changes();
-        const bool was_slow = SteadyNow() - write_began_ > kKeepPatience;
-        if (is_late_ && !was_slow && kept_ == Changes()) {
-          is_late_ = false;
+        const bool was_late = kept_->is_late();
+        kept_->OnKept(state.changes(), SteadyNow() - write_began_ <= kKeepPatience);
+        if (was_late && !kept_->is_late()) {
           Log(LogLevel::kInfo, "control: state is kept in time again");
         }
         answers = Release();
@@ -248,10 +195,9 @@ void LiveCoordinator::WatchStore() {
   {
     absl::MutexLock lock(&mutex_);
     const absl::Duration taken = SteadyNow() - write_began_;
-    if (!is_writing_ || is_late_ || store_ == nullptr || !store_->MayLag() || taken < kKeepPatience) {
-      return;
-    }
-    is_late_ = true;
+    const bool may_lag = kept_ != nullptr && store_ != nullptr && store_->MayLag();
+    if (!is_writing_ || !may_lag || kept_->is_late() || taken < kKeepPatience) return;
+    kept_->SetLate();
     Log(LogLevel::kWarning, absl::StrCat("control: state is kept late, a write has taken ms=",
                                          absl::ToInt64Milliseconds(taken),
                                          "; the job goes on without waiting for the disk"));
@@ -302,9 +248,11 @@ absl::Status LiveCoordinator::Attach(const v1::ServerHello& hello, const void* c
   const ShardId server(hello.rank());
   return Run(hello.run(), [&](Coordinator& coordinator, absl::Time now)
                               ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    TESSERA_RETURN_IF_ERROR(CheckHello(hello, &coordinator, now));
+    TESSERA_RETURN_IF_ERROR(
+        kept_->CheckHello(hello.rank(), hello.term(), hello.changes(), now));
     absl::Status attached = coordinator.Attach(hello, now);
     if (!attached.ok()) return attached;
+    kept_->DropFor(server);
     v1::PlanMessage first;
     *first.mutable_word() = WordNow();
     sink(&first);
@@ -345,9 +293,12 @@ absl::Status LiveCoordinator::AttachHost(const v1::HostHello& hello, const void*
                                          HostSink sink) {
   return Run(hello.run(), [&](Coordinator& coordinator, absl::Time now)
                               ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    TESSERA_RETURN_IF_ERROR(CheckHello(hello, &coordinator, now));
+    TESSERA_RETURN_IF_ERROR(
+        kept_->CheckHello(hello.rank(), hello.term(), hello.changes(), now));
     absl::Status attached = coordinator.AttachHost(hello, now);
-    if (attached.ok()) hosts_[hello.rank()] = {connection, std::move(sink)};
+    if (!attached.ok()) return attached;
+    kept_->DropForHost(hello.rank());
+    hosts_[hello.rank()] = {connection, std::move(sink)};
     return attached;
   });
 }
@@ -386,7 +337,7 @@ void LiveCoordinator::Evaluate(const v1::EvaluateRequest& request, const void* c
       refused.push_back({std::move(old->second.done),
                          absl::AbortedError("evaluate: a later call of this member replaced it")});
     }
-    waiters_[member] = {call, std::move(done)};
+    waiters_[member] = {call, kept_->events(), std::move(done)};
     is_waiting = true;
     absl::Status status = coordinator.Evaluate(request, now);
     if (!status.ok()) {
@@ -410,12 +361,12 @@ bool LiveCoordinator::Forget(MemberId member, const void* call) {
 
 v1::JobStatus LiveCoordinator::Status() {
   absl::MutexLock lock(&mutex_);
-  if (coordinator_ == nullptr) return {};
-  v1::JobStatus status = coordinator_->Status(SteadyNow());
+  if (kept_ == nullptr) return {};
+  v1::JobStatus status = kept_->coordinator().Status(SteadyNow());
   status.mutable_coordinator()->set_term(word_.term());
   if (store_ != nullptr) {
     status.mutable_coordinator()->set_store(
-        absl::StrCat(store_->Describe(), is_late_ ? " (late: its disk is slow)" : ""));
+        absl::StrCat(store_->Describe(), kept_->is_late() ? " (late: its disk is slow)" : ""));
   }
   return status;
 }
@@ -424,8 +375,8 @@ bool LiveCoordinator::AwaitEnd(absl::Time deadline) {
   while (true) {
     {
       absl::MutexLock lock(&mutex_);
-      if (coordinator_ == nullptr) return false;
-      if (coordinator_->ended() && MayBeTold(Changes())) return true;
+      if (kept_ == nullptr) return false;
+      if (kept_->coordinator().ended() && kept_->MayBeTold(kept_->changes())) return true;
     }
     if (!end_.WaitUntil(deadline)) return false;
   }
@@ -433,8 +384,8 @@ bool LiveCoordinator::AwaitEnd(absl::Time deadline) {
 
 absl::Status LiveCoordinator::outcome() {
   absl::MutexLock lock(&mutex_);
-  if (coordinator_ == nullptr) return absl::UnavailableError("the coordinator is not here");
-  return coordinator_->outcome();
+  if (kept_ == nullptr) return absl::UnavailableError("the coordinator is not here");
+  return kept_->coordinator().outcome();
 }
 
 }  // namespace tessera

@@ -1,16 +1,14 @@
-// The coordinator's state machine among real threads: one mutex, the clock, who gets which message, and
-// that nothing is sent before the state that it follows from is kept.
+// The coordinator's state machine among real threads: one mutex, the clock, who gets which message, and the store
+// that its state is kept in. What may be told when is KeptCoordinator's.
 //
-// A thread writes the state, with the mutex free: what happens meanwhile is written together, next. What is to
-// be sent waits in a queue for its state. Where the store may lag, and takes longer than `kKeepPatience`, nothing
-// waits until it has caught up, and words say what they follow from (CoordinatorWord.changes).
+// A thread writes the state, with the mutex free. Where the store may lag, and takes longer than `kKeepPatience`,
+// nothing waits until it has caught up.
 //
 // Where the servers elect a coordinator there is none here most of the time: Install and Vacate.
 #ifndef TESSERA_SERVER_RPC_LIVE_COORDINATOR_H_
 #define TESSERA_SERVER_RPC_LIVE_COORDINATOR_H_
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -32,6 +30,7 @@
 #include "proto/coordinator.pb.h"
 #include "proto/status.pb.h"
 #include "server/control/coordinator.h"
+#include "server/control/kept_coordinator.h"
 #include "server/control/state_store.h"
 
 namespace tessera {
@@ -76,7 +75,7 @@ class LiveCoordinator {
   }
   bool is_here() const {
     absl::MutexLock lock(&mutex_);
-    return coordinator_ != nullptr;
+    return kept_ != nullptr;
   }
   // What every answer to a server or a worker begins with.
   v1::CoordinatorWord word() const {
@@ -147,15 +146,8 @@ class LiveCoordinator {
   };
   struct Waiter {
     const void* call = nullptr;
+    uint64_t after_event = 0;  // it came
     EvaluateDone done;
-  };
-  // What follows from an event, and the changes that it follows from.
-  struct Batch {
-    uint64_t changes = 0;
-    std::vector<Outgoing> outbox;
-    std::vector<HostOutgoing> host_outbox;
-    std::vector<DiskTask> tasks;
-    std::vector<Coordinator::EvaluateAnswer> replies;
   };
   struct Ticket {
     uint64_t stay = 0;  // 0: nothing came to pass
@@ -169,8 +161,8 @@ class LiveCoordinator {
     auto result = [&]() -> std::invoke_result_t<Event, Coordinator&, absl::Time> {
       absl::MutexLock lock(&mutex_);
       TESSERA_RETURN_IF_ERROR(Check(run));
-      auto value = event(*coordinator_, SteadyNow());
-      *ticket = Collect();
+      auto value = event(kept_->coordinator(), SteadyNow());
+      *ticket = {stay_, kept_->Collect()};
       answers = Release();
       return value;
     }();
@@ -179,23 +171,12 @@ class LiveCoordinator {
   }
 
   absl::Status Check(uint64_t run) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Whoever has heard of a later term is not to hear this one. Whoever was told what was not kept ends the job.
-  template <typename Hello>
-  absl::Status CheckHello(const Hello& hello, Coordinator* coordinator, absl::Time now) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  uint64_t Changes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return begun_at_ + 1 + coordinator_->changes();
+  v1::CoordinatorWord WordNow() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return kept_ != nullptr ? kept_->Word() : word_;
   }
-  bool MayBeTold(uint64_t changes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return store_ == nullptr || is_late_ || changes <= kept_;
-  }
-  v1::CoordinatorWord WordNow() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  v1::CoordinatorState State() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Queues what the coordinator wants sent.
-  Ticket Collect() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Sends what may be told, in order.
   Answers Release() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Send(Batch batch, Answers* answers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Send(KeptCoordinator::Batch batch, Answers* answers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // kUnavailable: it cannot be kept any more.
   absl::Status AwaitKept(const Ticket& ticket);
   void Clear() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -208,18 +189,13 @@ class LiveCoordinator {
   const absl::Duration lease_timeout_;
   const absl::Duration tick_;
   mutable absl::Mutex mutex_;
-  std::unique_ptr<Coordinator> coordinator_ ABSL_GUARDED_BY(mutex_);  // nullptr: it is not here
+  std::unique_ptr<KeptCoordinator> kept_ ABSL_GUARDED_BY(mutex_);  // nullptr: it is not here
   StateStore* store_ ABSL_GUARDED_BY(mutex_) = nullptr;
-  uint64_t stay_ ABSL_GUARDED_BY(mutex_) = 0;      // counts Install
-  uint64_t begun_at_ ABSL_GUARDED_BY(mutex_) = 0;  // changes of the state that it goes on from
-  uint64_t kept_ ABSL_GUARDED_BY(mutex_) = 0;      // changes of the state that the store has
-  uint64_t told_ ABSL_GUARDED_BY(mutex_) = 0;      // changes that servers have heard of while it is late
-  std::deque<Batch> pending_ ABSL_GUARDED_BY(mutex_);
+  uint64_t stay_ ABSL_GUARDED_BY(mutex_) = 0;  // counts Install
   bool is_writing_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Time write_began_ ABSL_GUARDED_BY(mutex_);
-  bool is_late_ ABSL_GUARDED_BY(mutex_) = false;  // the store: nothing waits for it
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  v1::CoordinatorWord word_ ABSL_GUARDED_BY(mutex_);
+  v1::CoordinatorWord word_ ABSL_GUARDED_BY(mutex_);  // that it began with
   std::function<void(absl::Status)> on_vacated_ ABSL_GUARDED_BY(mutex_);
   // To those that were waiting when the coordinator went.
   Answers gone_ ABSL_GUARDED_BY(mutex_);

@@ -1,6 +1,7 @@
 // What LiveCoordinator adds to the state machine: nothing is sent that is not kept, runs and terms.
 #include "server/rpc/live_coordinator.h"
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -11,11 +12,13 @@
 
 #include <catch2/catch.hpp>
 
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "common/base/steady_clock.h"
 #include "common/base/log.h"
 #include "common/rpc/control_protocol.h"
+#include "proto/replication.pb.h"
 
 namespace tessera {
 namespace {
@@ -346,6 +349,108 @@ TEST_CASE("who was told what was not kept ends the job", "[control][live]") {
   CHECK(absl::IsFailedPrecondition(refused));
   CHECK(std::string(refused.message()).find("its disk was too slow") != std::string::npos);
   CHECK_FALSE(f.live.outcome().ok());
+}
+
+TEST_CASE("an answer that waits to be kept is not given to a later call", "[control][live]") {
+  Fixture f;
+  f.Install(Word(9, 1));
+  REQUIRE(f.Attach().ok());
+  REQUIRE(f.Join().ok());
+  v1::ShardMessage applied;
+  applied.mutable_applied()->set_generation(1);
+  f.live.OnShardMessage(f.hello, &f, applied);
+  REQUIRE(f.Join(9, 1)->admitted());
+  v1::EvaluateRequest request;
+  request.set_member(1);
+  Heard<absl::StatusOr<v1::EvaluateReply>> first, second;
+  f.live.Evaluate(request, &f, [&](absl::StatusOr<v1::EvaluateReply> reply) { first.Add(reply); });
+  REQUIRE(first.Await(1)[0].ok());
+  first.Clear();
+  f.store.Hang(true);
+  request.set_evaluation(1);
+  request.set_attempt(1);
+  request.set_stage(v1::CALIBRATE);
+  request.set_constants("mu and sigma");
+  f.live.Evaluate(request, &first, [&](absl::StatusOr<v1::EvaluateReply> reply) { first.Add(reply); });
+  // Its connection breaks, and the next call comes.
+  request.set_stage(v1::SCORE);
+  request.mutable_scores()->set_rows(1);
+  request.mutable_scores()->set_correct(1);
+  f.live.Evaluate(request, &second,
+                  [&](absl::StatusOr<v1::EvaluateReply> reply) { second.Add(reply); });
+  CHECK(absl::IsAborted(first.Await(1)[0].status()));
+  CHECK(second.size() == 0);
+  f.store.Hang(false);
+  const absl::StatusOr<v1::EvaluateReply> scored = second.Await(1)[0];
+  REQUIRE(scored.ok());
+  CHECK(scored->constants().empty());
+  CHECK(scored->test_accuracy() == 1);
+}
+
+// A host's process on its connection.
+struct HostProcess {
+  explicit HostProcess(uint32_t rank, uint64_t life) {
+    hello.set_rank(rank);
+    hello.set_job_digest("d1");
+    hello.set_layout_hash(77);
+    hello.set_life(life);
+    hello.set_address(absl::StrCat("host-", rank, "-", life));
+  }
+  absl::Status Attach(LiveCoordinator* live) {
+    return live->AttachHost(hello, this, [this](const v1::HostOrder* order) {
+      if (order != nullptr) inbox.Add(*order);
+    });
+  }
+  bool Leads(const v1::HostOrder& order, uint32_t shard) const {
+    return std::any_of(order.shards().begin(), order.shards().end(), [shard](const auto& role) {
+      return role.shard() == shard && role.role() == v1::LEAD;
+    });
+  }
+  v1::HostHello hello;
+  Heard<v1::HostOrder> inbox;
+};
+
+TEST_CASE("what waits to be told to a host is not told to another process of its rank",
+          "[control][live]") {
+  Fixture f;
+  JobFacts facts = Facts();
+  facts.servers = 2;
+  facts.standbys = true;
+  auto coordinator = Coordinator::Create(std::move(facts), SteadyNow());
+  REQUIRE(f.live.Install(*std::move(coordinator), Word(9, 1), &f.store).ok());
+  HostProcess zero(0, 1), one(1, 2), next_zero(0, 3), next_one(1, 4);
+  REQUIRE(zero.Attach(&f.live).ok());
+  REQUIRE(one.Attach(&f.live).ok());
+  // Host 1 could take over shard 0.
+  v1::HostMessage in_sync;
+  v1::LeaderReport& report = *in_sync.add_leads();
+  report.set_shard(0);
+  report.set_term(f.live.Status().owners(0).term());
+  report.set_in_sync(true);
+  f.live.OnHostMessage(zero.hello, &zero, in_sync);
+  REQUIRE(f.live.Status().owners(0).in_sync());
+
+  // Host 0 is gone, and so is host 1 before it can hear that it is to lead.
+  f.store.Hang(true);
+  f.live.DetachHost(zero.hello, &zero);
+  std::thread first([&] { (void)next_zero.Attach(&f.live); });
+  const absl::Time deadline = SteadyNow() + absl::Seconds(10);
+  while (f.live.Status().owners(0).leader() != 1 && SteadyNow() < deadline) {
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  CHECK(f.live.Status().owners(0).leader() == 1);
+  f.live.DetachHost(one.hello, &one);
+  std::thread second([&] { (void)next_one.Attach(&f.live); });
+  while (f.live.Status().owners(0).leader() != 0 && SteadyNow() < deadline) {
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  f.store.Hang(false);
+  first.join();
+  second.join();
+  for (const v1::HostOrder& order : next_one.inbox.Await(1)) {
+    CHECK_FALSE(next_one.Leads(order, 0));
+    CHECK(next_one.Leads(order, 1));
+  }
 }
 
 }  // namespace

@@ -1,0 +1,98 @@
+#include "server/control/kept_coordinator.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace tessera {
+
+KeptCoordinator::KeptCoordinator(std::unique_ptr<Coordinator> coordinator,
+                                 const v1::CoordinatorWord& word, bool is_kept)
+    : coordinator_(std::move(coordinator)),
+      word_(word),
+      is_kept_(is_kept),
+      begun_at_(word.changes()) {}
+
+v1::CoordinatorWord KeptCoordinator::Word() const {
+  v1::CoordinatorWord word = word_;
+  if (is_kept_) word.set_changes(is_late_ ? changes() : kept_);
+  return word;
+}
+
+v1::CoordinatorState KeptCoordinator::State(absl::Time now) const {
+  v1::CoordinatorState state = coordinator_->Save();
+  state.set_run(word_.run());
+  state.set_term(word_.term());
+  state.set_changes(changes());
+  state.set_saved_at(absl::ToUnixNanos(now));
+  return state;
+}
+
+void KeptCoordinator::OnKept(uint64_t changes, bool in_time) {
+  kept_ = changes;
+  if (in_time && !IsAhead()) is_late_ = false;
+}
+
+uint64_t KeptCoordinator::Collect() {
+  Batch batch;
+  batch.changes = changes();
+  batch.event = ++events_;
+  batch.outbox = coordinator_->TakeOutbox();
+  batch.host_outbox = coordinator_->TakeHostOutbox();
+  batch.tasks = coordinator_->TakeDiskTasks();
+  batch.replies = coordinator_->TakeReplies();
+  const uint64_t follows_from = batch.changes;
+  const bool is_empty = batch.outbox.empty() && batch.host_outbox.empty() && batch.tasks.empty() &&
+                        batch.replies.empty();
+  if (!is_empty) pending_.push_back(std::move(batch));
+  return follows_from;
+}
+
+KeptCoordinator::Told KeptCoordinator::Release() {
+  Told told;
+  if (is_late_ && told_ != changes()) {
+    told_ = changes();
+    told.ahead = Word();
+  }
+  while (!pending_.empty() && MayBeTold(pending_.front().changes)) {
+    told.batches.push_back(std::move(pending_.front()));
+    pending_.pop_front();
+  }
+  return told;
+}
+
+void KeptCoordinator::DropFor(ShardId server) {
+  for (Batch& batch : pending_) {
+    const auto is_its = [server](const Outgoing& outgoing) { return outgoing.server == server; };
+    batch.outbox.erase(std::remove_if(batch.outbox.begin(), batch.outbox.end(), is_its),
+                       batch.outbox.end());
+  }
+}
+
+void KeptCoordinator::DropForHost(uint32_t host) {
+  for (Batch& batch : pending_) {
+    const auto is_its = [host](const HostOutgoing& outgoing) { return outgoing.host == host; };
+    batch.host_outbox.erase(
+        std::remove_if(batch.host_outbox.begin(), batch.host_outbox.end(), is_its),
+        batch.host_outbox.end());
+  }
+}
+
+absl::Status KeptCoordinator::CheckHello(uint64_t rank, uint64_t term, uint64_t changes,
+                                         absl::Time now) {
+  if (term > word_.term()) {
+    return absl::UnavailableError(absl::StrCat(
+        "a coordinator of term ", term, " has spoken, and this one is of term ", word_.term()));
+  }
+  if (term == word_.term() || changes <= begun_at_) return absl::OkStatus();
+  const std::string why = absl::StrCat(
+      "server ", rank, " was told what the coordinator had not kept when it died (change ", changes,
+      ", kept ", begun_at_,
+      "): its disk was too slow. Start the job again, with checkpoint.restore if there is one");
+  coordinator_->GiveUp(why, now);
+  return absl::FailedPreconditionError(why);
+}
+
+}  // namespace tessera
