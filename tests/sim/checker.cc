@@ -72,7 +72,7 @@ std::unique_ptr<ConsistencyPolicy> Checker::Recorded(CopyId copy,
 }
 
 void Checker::Violate(absl::string_view what) {
-  if (!violation_.has_value()) violation_ = std::string(what);
+  if (!violation_.has_value() && !is_forgiven_) violation_ = std::string(what);
 }
 
 void Checker::OnPlan(CopyId copy, const Plan& plan) {

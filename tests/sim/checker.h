@@ -135,6 +135,14 @@ class Checker {
   void OnWaiting(CopyId copy, const std::vector<Reader>& readers,
                  const std::vector<MemberId>& waits_for, bool will_go_on);
   void OnAdmitted(MemberId member, Exchange first);
+  // A server was told a plan: there is one of each generation, whoever is the coordinator.
+  void OnPlanTold(const Plan& plan);
+  // A worker's process was told who it is.
+  void OnNamed(MemberId member, uint64_t life);
+  // Somebody may have been told what the coordinator does not know any more: the job is to end, and nothing else
+  // is held.
+  void Forgive() { is_forgiven_ = true; }
+  void OnStuck(absl::string_view what);
   void OnLiveMemberRefused(MemberId member, absl::string_view message);
   // The run is over; `lost` did not finish. nullopt: partial pushes were not counted by all servers.
   void OnEnd(const std::set<MemberId>& lost, std::optional<uint64_t> partial_pushes);
@@ -217,6 +225,9 @@ class Checker {
   std::map<Exchange, std::vector<float>> replicas_;  // under lockstep
   // By round: how it is cut, as servers have said.
   std::map<uint64_t, std::map<MemberId, SubnetPlace>> cuts_;
+  std::map<Generation, Plan> plans_;
+  std::map<MemberId, uint64_t> lives_;  // of workers
+  bool is_forgiven_ = false;
   std::optional<CoreChecker> cores_;
   std::optional<std::string> violation_;
 };

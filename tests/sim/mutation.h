@@ -22,6 +22,7 @@ enum class Mutation {
   kTakesOldTerm,          // a standby that leads acknowledges its predecessor's log still
   kNeverCopies,           // a leader has a standby only from the beginning
   kLeadsUnsynced,         // the coordinator takes every standby for one that could take over
+  kTellsUnkept,           // the coordinator tells what it has not kept, and tells nobody so
 };
 
 }  // namespace tessera

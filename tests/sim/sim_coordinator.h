@@ -1,7 +1,9 @@
-// The real coordinator on a simulated node.
+// The real coordinator on a simulated node. Where its state is kept its process may die, and another one goes on.
 #ifndef TESSERA_TESTS_SIM_SIM_COORDINATOR_H_
 #define TESSERA_TESTS_SIM_SIM_COORDINATOR_H_
 
+#include <algorithm>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -13,17 +15,51 @@
 #include "common/base/ids.h"
 #include "proto/coordinator.pb.h"
 #include "server/control/coordinator.h"
+#include "server/control/kept_coordinator.h"
+#include "tests/sim/mutation.h"
 #include "tests/sim/sim_network.h"
 
 namespace tessera {
 
 class SimCoordinator {
  public:
-  SimCoordinator(SimNetwork* network, JobFacts facts);
+  struct Options {
+    // Its state is kept, and this long it may be away before servers end.
+    bool is_kept = false;
+    absl::Duration away_timeout = absl::ZeroDuration();
+    // Some writes take longer than anybody waits.
+    bool is_slow = false;
+    Mutation mutation = Mutation::kNone;
+  };
+  SimCoordinator(SimNetwork* network, JobFacts facts, Options options);
+  SimCoordinator(SimNetwork* network, JobFacts facts)
+      : SimCoordinator(network, std::move(facts), Options()) {}
 
   NodeId node() const { return node_; }
-  Coordinator& state() { return *coordinator_; }
-  const Coordinator& state() const { return *coordinator_; }
+  // Of the process that lives, or of the one that lived last.
+  Coordinator& state() { return kept_->coordinator(); }
+  const Coordinator& state() const { return kept_->coordinator(); }
+  bool is_kept() const { return options_.is_kept; }
+  // The end of the job is kept: nobody goes on with it.
+  bool ended() const { return state().ended() && kept_->MayBeTold(kept_->changes()); }
+
+  // --- its death ---
+
+  // The process dies. What it was writing is kept or not.
+  void Die();
+  // Another one goes on from what is kept.
+  void Begin();
+  bool is_here() const { return network_->IsAlive(node_); }
+  bool has_kept_all() const { return is_here() && !kept_->IsAhead(); }
+  // Counts processes: connections are to one of them.
+  uint64_t life() const { return life_; }
+  absl::Duration patience() const {
+    return std::max(state().facts().lease_timeout, options_.away_timeout);
+  }
+  // Somebody was told what no later process knows of.
+  bool has_told_unkept() const { return has_told_unkept_; }
+  // A server has said so, and the job ends.
+  bool has_given_up() const { return has_given_up_; }
 
   // A server's standing connection. Its messages go to `deliver`, on its own node.
   void Attach(NodeId server, v1::ServerHello hello,
@@ -47,7 +83,8 @@ class SimCoordinator {
     network_->Call<absl::StatusOr<Reply>>(
         from, node_,
         [this, request = std::move(request)](std::function<void(absl::StatusOr<Reply>)> answer) {
-          answer(request(*coordinator_, network_->now()));
+          absl::StatusOr<Reply> reply = request(state(), network_->now());
+          WhenTold([answer = std::move(answer), reply = std::move(reply)] { answer(reply); });
           Deliver();
         },
         std::move(done));
@@ -71,16 +108,48 @@ class SimCoordinator {
     std::function<void(const v1::HostOrder&)> deliver;
   };
 
+  // Now, or once it is kept what has just happened.
+  void WhenTold(std::function<void()> then);
+  void Install(std::unique_ptr<Coordinator> coordinator, const v1::CoordinatorWord& word);
   void Tick();
-  // Sends what the state machine wants sent.
+  // Sends what the state machine wants sent and may be told.
   void Deliver();
+  void Send(KeptCoordinator::Batch batch);
+  void SendWord(ShardId server);
+  template <typename Hello>
+  absl::Status CheckHello(const Hello& hello) {
+    absl::Status checked =
+        kept_->CheckHello(hello.rank(), hello.term(), hello.changes(), network_->now());
+    has_given_up_ = has_given_up_ || absl::IsFailedPrecondition(checked);
+    return checked;
+  }
+  // As LiveCoordinator's thread.
+  void Keep();
 
   SimNetwork* const network_;
-  const NodeId node_;
-  std::unique_ptr<Coordinator> coordinator_;
+  const JobFacts facts_;
+  const Options options_;
+  NodeId node_;
+  uint64_t life_ = 0;
+  absl::Time ticked_;
+  std::unique_ptr<KeptCoordinator> kept_;
+  v1::CoordinatorState stored_;
+  std::optional<v1::CoordinatorState> writing_;
+  uint64_t writes_ = 0;
+  bool has_told_unkept_ = false;
+  bool has_given_up_ = false;
+  struct Waiting {
+    uint64_t changes = 0;
+    std::function<void()> then;
+  };
+  std::deque<Waiting> waiting_;
   std::map<ShardId, Link> links_;
   std::map<uint32_t, HostLink> hosts_;
-  std::map<MemberId, std::function<void(absl::StatusOr<v1::EvaluateReply>)>> parked_;
+  struct Parked {
+    uint64_t after_event = 0;
+    std::function<void(absl::StatusOr<v1::EvaluateReply>)> answer;
+  };
+  std::map<MemberId, Parked> parked_;
 };
 
 }  // namespace tessera

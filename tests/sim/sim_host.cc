@@ -167,16 +167,20 @@ std::unique_ptr<Shard> SimHost::MakeShard(ShardId shard, uint64_t term) {
 
 SimServer* SimHost::Find(ShardId shard) {
   const auto found = led_.find(shard);
-  return found == led_.end() || !found->second->has_begun() ? nullptr : found->second.get();
+  if (found == led_.end() || !found->second->has_begun() || found->second->IsAway()) return nullptr;
+  return found->second.get();
 }
 
 void SimHost::Attach() {
   connection_ = network_->AddConnection();
+  coordinator_life_ = coordinator_->life();
   v1::HostMessage first = Message();
   v1::HostHello& hello = *first.mutable_hello();
   hello.set_rank(options_.rank);
   hello.set_life(options_.life);
   hello.set_address(address_);
+  hello.set_term(word_.term());
+  hello.set_changes(options_.mutation == Mutation::kTellsUnkept ? 0 : word_.changes());
   hello.set_layout_hash(coordinator_->state().facts().layout_hash);
   coordinator_->AttachHost(
       node_, first,
@@ -188,7 +192,8 @@ void SimHost::Attach() {
 
 void SimHost::Heartbeat() {
   const absl::Duration lease = coordinator_->state().facts().lease_timeout;
-  if (heard_once_ && network_->now() - last_heard_ > lease) return End();
+  if (heard_once_ && network_->now() - last_heard_ > coordinator_->patience()) return End();
+  if (coordinator_->is_here() && coordinator_life_ != coordinator_->life()) Attach();
   coordinator_->FromHost(node_, options_.rank, Message(), connection_);
   network_->After(node_, std::min(kInterval, lease / 4), [this] { Heartbeat(); });
 }
@@ -217,6 +222,7 @@ v1::HostMessage SimHost::Message() {
 void SimHost::OnOrder(const v1::HostOrder& order) {
   last_heard_ = network_->now();
   heard_once_ = true;
+  if (order.has_word()) word_ = order.word();
   if (!order.refuse().empty()) return End();
   // At the end its shards have last words to say.
   if (order.end()) return;

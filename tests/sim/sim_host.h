@@ -91,6 +91,8 @@ class SimHost final : public ShardDoor {
   const NodeId node_;
   const std::string address_;
   uint64_t connection_ = 0;
+  uint64_t coordinator_life_ = 0;
+  v1::CoordinatorWord word_;
   bool heard_once_ = false;
   absl::Time last_heard_;
   bool says_soon_ = false;

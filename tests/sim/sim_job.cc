@@ -1,5 +1,6 @@
 #include "tests/sim/sim_job.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -179,7 +180,14 @@ SimJob::SimJob(SimOptions options)
   facts.entries = shape_.size;
   facts.parameters = static_cast<int>(shape_.parameters.size());
   if (subnets_ != nullptr) facts.members_max = subnets_->members_max();
-  coordinator_ = std::make_unique<SimCoordinator>(&network_, facts);
+  SimCoordinator::Options control;
+  control.mutation = options.mutation;
+  if (options_.coordinator_dies) {
+    control.is_kept = true;
+    control.away_timeout = kPatience;
+    control.is_slow = dice_.Chance(0.2);
+  }
+  coordinator_ = std::make_unique<SimCoordinator>(&network_, facts, control);
   chaos_ = network_.AddNode();
   StartServers();
   for (int worker = 0; worker < workers_count_; ++worker) StartWorker(std::nullopt);
@@ -274,6 +282,10 @@ void SimJob::PlanFaults() {
 void SimJob::Strike() {
   network_.After(chaos_, dice_.Between(absl::Milliseconds(20), absl::Milliseconds(900)), [this] {
     if (queue_.now() >= faults_end_) return;
+    if (options_.coordinator_dies && dice_.Chance(0.45)) {
+      StrikeCoordinator();
+      return Strike();
+    }
     if (options_.standbys && dice_.Chance(0.5)) {
       StrikeHost();
       return Strike();
@@ -286,7 +298,8 @@ void SimJob::Strike() {
       servers_[dice_.Below(servers_.size())]->BreakLink();
     }
     if (what == 18 && !options_.standbys && dice_.Chance(0.2)) KillServer();
-    if (what == 19 && dice_.Chance(0.3) && coordinator_->state().membership().started()) {
+    if (what == 19 && dice_.Chance(0.3) && coordinator_->state().membership().started() &&
+        coordinator_->is_here()) {
       drained_ = true;
       coordinator_->Drain();
     }
@@ -330,12 +343,13 @@ void SimJob::CrashWorker() {
 }
 
 void SimJob::KeepWorkers() {
-  if (coordinator_->state().membership().started() || coordinator_->state().ended()) return;
-  for (const std::string& name : coordinator_->state().membership().WaitingFor()) {
-    if (!absl::StartsWith(name, "worker")) continue;
-    StartWorker(std::nullopt);
-    break;
-  }
+  if (coordinator_->ended()) return;
+  const Membership& membership = coordinator_->state().membership();
+  const std::vector<std::string> waiting_for = membership.WaitingFor();
+  const bool lacks_one =
+      std::any_of(waiting_for.begin(), waiting_for.end(),
+                  [](const std::string& name) { return absl::StartsWith(name, "worker"); });
+  if (!membership.started() && lacks_one && coordinator_->is_here()) StartWorker(std::nullopt);
   network_.After(chaos_, absl::Milliseconds(500), [this] { KeepWorkers(); });
 }
 
@@ -356,9 +370,27 @@ void SimJob::FreezeSomebody() {
   network_.Freeze(worker.node(), queue_.now() + dice_.Between(absl::ZeroDuration(), 2.5 * kLease));
 }
 
+void SimJob::StrikeCoordinator() {
+  if (!coordinator_->is_here() || coordinator_->ended()) return;
+  if (dice_.Chance(0.2)) {
+    return network_.Freeze(coordinator_->node(),
+                           queue_.now() + dice_.Between(absl::ZeroDuration(), 2.5 * kLease));
+  }
+  coordinator_->Die();
+  if (coordinator_->has_told_unkept()) checker_.Forgive();
+  network_.After(chaos_, dice_.Between(absl::Milliseconds(10), 2.5 * kLease), [this] {
+    coordinator_->Begin();
+    ++coordinators_;
+  });
+  // Its machine was others', too.
+  if (dice_.Chance(0.2)) CrashWorker();
+  if (options_.standbys && dice_.Chance(0.3)) KillHost();
+}
+
 void SimJob::KillServer() {
   // Before the start a job waits for another server to come, which no fault of ours brings.
   if (server_killed_ || !coordinator_->state().membership().started()) return;
+  if (!coordinator_->has_kept_all()) return;  // The start may be undone.
   server_killed_ = true;
   const int rank = static_cast<int>(dice_.Below(servers_.size()));
   network_.Kill(servers_[rank]->node());
@@ -396,11 +428,13 @@ std::string SimJob::Describe() const {
 
 SimOutcome SimJob::Run() {
   const absl::Time give_up = faults_end_ + kPatience;
-  const Coordinator& coordinator = coordinator_->state();
   while (!checker_.violation().has_value()) {
-    if (coordinator.ended() && AllOver() && queue_.now() > faults_end_) break;
+    if (coordinator_->ended() && AllOver() && queue_.now() > faults_end_) break;
     if (queue_.now() > give_up) {
-      checker_.Violate(absl::StrCat("stuck: ", Describe()));
+      // What was told and not kept may have reached workers only, as its way to all servers was longer than the
+      // coordinator lived. Then nobody can know.
+      if (coordinator_->has_told_unkept() && !coordinator_->has_given_up()) break;
+      checker_.OnStuck(Describe());
       break;
     }
     TESSERA_CHECK(queue_.RunNext());
@@ -432,6 +466,8 @@ SimOutcome SimJob::Judge() {
   outcome.partial_pushes = membership.partial_pushes();
   if (options_.standbys) outcome.takeovers = coordinator.Status(queue_.now()).takeovers();
   outcome.protected_again = protected_again_;
+  outcome.coordinators = coordinators_;
+  outcome.forgiven = coordinator_->has_told_unkept();
   outcome.duration = queue_.now() - absl::UnixEpoch();
   outcome.fingerprint =
       Scrambled(outcome.commits + 1000003 * absl::ToInt64Nanoseconds(outcome.duration)) +

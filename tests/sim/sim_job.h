@@ -51,6 +51,8 @@ struct SimOptions {
   bool faults = true;
   // Every shard has a standby, and servers may die and come back.
   bool standbys = false;
+  // The coordinator's state is kept, and its process may die.
+  bool coordinator_dies = false;
 };
 
 struct SimOutcome {
@@ -62,6 +64,8 @@ struct SimOutcome {
   uint64_t joined_late = 0;
   uint64_t partial_pushes = 0;
   uint64_t takeovers = 0;
+  uint64_t coordinators = 1;  // processes
+  bool forgiven = false;      // the job could not go on from what was kept
   bool protected_again = false;  // all shards had standbys some time after the last fault
   absl::Duration duration;
   // Equal for equal runs.
@@ -86,6 +90,8 @@ class SimJob {
   void FreezeSomebody();
   void CutSomeLink();
   void KillServer();
+  // Its process stands still, or dies alone or with others.
+  void StrikeCoordinator();
   // --- where shards have standbys (sim_standbys.cc) ---
   void StartHost(uint32_t rank);
   // Some time after its process has ended.
@@ -128,6 +134,7 @@ class SimJob {
   absl::Time faults_end_;
   bool server_killed_ = false;
   bool drained_ = false;
+  uint64_t coordinators_ = 1;
 };
 
 }  // namespace tessera

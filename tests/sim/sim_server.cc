@@ -73,6 +73,7 @@ SimServer::SimServer(SimNetwork* network, SimCoordinator* coordinator, Checker* 
       mutation_(options_.mutation),
       node_(options_.node ? *options_.node : network->AddNode()),
       rank_(options_.rank),
+      last_heard_(network->now()),
       served_(std::move(options_.shard)) {
   checker_->OnLeads(options_.copy, options_.lead_term);
   if (!options_.node) Begin();
@@ -100,6 +101,7 @@ void SimServer::OnAcknowledged(const LogSink* from, uint64_t position) {
 
 void SimServer::Attach() {
   connection_ = network_->AddConnection();
+  coordinator_life_ = coordinator_->life();
   v1::ServerHello hello;
   hello.set_rank(rank_.value());
   hello.set_layout_hash(coordinator_->state().facts().layout_hash);
@@ -107,9 +109,19 @@ void SimServer::Attach() {
   hello.set_life(options_.copy.value() + 1);
   hello.set_address(options_.address);
   hello.set_lead_term(options_.lead_term);
+  hello.set_term(word_.term());
+  hello.set_changes(mutation_ == Mutation::kTellsUnkept ? 0 : word_.changes());
   coordinator_->Attach(
-      node_, hello, [this](const v1::PlanMessage& message) { OnPlanMessage(message); },
+      node_, hello,
+      [this, connection = connection_](const v1::PlanMessage& message) {
+        if (connection == connection_) OnPlanMessage(message);
+      },
       connection_);
+}
+
+bool SimServer::IsAway() const {
+  return coordinator_->is_kept() &&
+         network_->now() - last_heard_ > coordinator_->state().facts().lease_timeout;
 }
 
 void SimServer::BreakLink() {
@@ -120,7 +132,12 @@ void SimServer::BreakLink() {
 }
 
 void SimServer::OnPlanMessage(const v1::PlanMessage& message) {
-  if (!message.refuse().empty()) return options_.on_refused();
+  last_heard_ = network_->now();
+  if (message.has_word()) word_ = message.word();
+  if (!message.refuse().empty()) {
+    if (options_.on_refused) options_.on_refused();
+    return;
+  }
   // In the order of the fields.
   if (message.has_plan()) ApplyPlan(message.plan());
   if (message.has_propose()) Answer(message.propose());
@@ -154,6 +171,7 @@ void SimServer::Answer(const v1::Proposal& proposal) {
 
 void SimServer::ApplyPlan(const v1::Plan& text) {
   const Plan plan = ToPlan(text);
+  checker_->OnPlanTold(plan);
   checker_->OnPlan(options_.copy, plan);
   Plan believed = plan;
   if (mutation_ == Mutation::kServerForgetsRemoval && rank_ == ShardId(0)) {
@@ -196,10 +214,21 @@ void SimServer::SendCounters(bool closing) {
 }
 
 void SimServer::Heartbeat() {
-  if (closed_) return;
+  if (closed_) return AwaitEnd();
   CheckWaiting();
+  if (coordinator_->is_here() && coordinator_life_ != coordinator_->life()) Attach();
   SendCounters(/*closing=*/false);
   network_->After(node_, absl::Milliseconds(100), [this] { Heartbeat(); });
+}
+
+// As AttachLink: once it has said its last counters its process ends with the connection.
+void SimServer::AwaitEnd() {
+  if (!coordinator_->is_kept()) return;
+  if (coordinator_life_ == coordinator_->life() && coordinator_->is_here()) {
+    return network_->After(node_, absl::Milliseconds(100), [this] { AwaitEnd(); });
+  }
+  if (options_.on_refused) return options_.on_refused();
+  network_->Kill(node_);
 }
 
 void SimServer::Push(const std::function<ReceivedPush()>& make,

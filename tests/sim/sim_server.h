@@ -81,11 +81,13 @@ class SimServer final : public ShardDoor {
   SimServer(SimNetwork* network, SimCoordinator* coordinator, Checker* checker, Options options);
 
   NodeId node() const override { return node_; }
-  SimServer* Find(ShardId) override { return this; }
+  SimServer* Find(ShardId) override { return IsAway() ? nullptr : this; }
   ShardId rank() const { return rank_; }
   CopyId copy() const { return options_.copy; }
   // Requests are refused before it has heard the plan.
   bool has_begun() const { return has_begun_; }
+  // The coordinator is not heard: nothing is taken, and nothing told.
+  bool IsAway() const;
   uint64_t connection() const { return connection_; }
 
   // A standby, or none, and what it has.
@@ -139,6 +141,7 @@ class SimServer final : public ShardDoor {
   void Answer(const v1::Proposal& proposal);
   void SendCounters(bool closing);
   void Heartbeat();
+  void AwaitEnd();
   // Something has changed: folds, commits and answers, one piece of work after the other.
   void Work();
   void Read(AskedRead read, RestWord word,
@@ -161,6 +164,9 @@ class SimServer final : public ShardDoor {
   const NodeId node_;
   const ShardId rank_;
   uint64_t connection_ = 0;
+  uint64_t coordinator_life_ = 0;  // of the process that it has connected to
+  absl::Time last_heard_;
+  v1::CoordinatorWord word_;  // the last one
   ServedShard served_;
   bool has_begun_ = false;
   bool had_events_ = false;

@@ -68,12 +68,14 @@ std::string Replay(uint64_t seed) {
 }
 
 // Every seed of one method; the totals show that the faults were there.
-SimOutcome RunAll(SimMethod method, bool faults, bool standbys, uint64_t count) {
+SimOutcome RunAll(SimMethod method, bool faults, bool standbys, uint64_t count,
+                  bool coordinator_dies = false) {
   SimOutcome total;
   const Seeds seeds{ChosenSeeds().first, count};
-  uint64_t finished = 0, protected_again = 0;
+  uint64_t finished = 0, protected_again = 0, forgiven = 0;
   for (uint64_t seed = seeds.first; seed < seeds.first + seeds.count; ++seed) {
-    const SimOutcome outcome = SimJob({seed, method, Mutation::kNone, faults, standbys}).Run();
+    const SimOutcome outcome =
+        SimJob({seed, method, Mutation::kNone, faults, standbys, coordinator_dies}).Run();
     INFO(NameOf(method) << ": " << Replay(seed));
     INFO(outcome.violation.value_or(""));
     REQUIRE_FALSE(outcome.violation.has_value());
@@ -83,9 +85,12 @@ SimOutcome RunAll(SimMethod method, bool faults, bool standbys, uint64_t count) 
     total.joined_late += outcome.joined_late;
     total.partial_pushes += outcome.partial_pushes;
     total.takeovers += outcome.takeovers;
+    total.coordinators += outcome.coordinators - 1;
+    forgiven += outcome.forgiven ? 1 : 0;
     protected_again += outcome.protected_again ? 1 : 0;
   }
   total.protected_again = protected_again * 10 > seeds.count;
+  total.forgiven = forgiven > 0;
   total.finished = finished * 2 > seeds.count;
   return total;
 }
@@ -122,6 +127,27 @@ TEST_CASE("whatever happens to servers, standbys take over and nothing acknowled
   }
 }
 
+// Where nobody says how many: what there is to see is the coordinator's, whatever the method.
+uint64_t CoordinatorSeeds() {
+  return ChosenSeeds().count == Seeds().count ? 60 : ChosenSeeds().count;
+}
+
+TEST_CASE("whoever goes on as the coordinator knows all that anybody was told", "[sim]") {
+  for (const SimMethod method : kMethods) {
+    for (const bool standbys : {false, true}) {
+      DYNAMIC_SECTION(NameOf(method) << (standbys ? " with standbys" : "")) {
+        const uint64_t count = CoordinatorSeeds();
+        const SimOutcome total = RunAll(method, /*faults=*/true, standbys, count,
+                                        /*coordinator_dies=*/true);
+        if (count < 20) continue;
+        CHECK(total.coordinators > count);
+        CHECK(total.finished);
+        if (count >= 100) CHECK(total.forgiven);
+      }
+    }
+  }
+}
+
 // Seeds that once found a bug, and what it was. What a seed does changes with the simulator; each is kept
 // for as long as it is cheap.
 struct FoundBug {
@@ -129,6 +155,7 @@ struct FoundBug {
   SimMethod method;
   const char* bug;
   bool standbys = false;
+  bool coordinator_dies = false;
 };
 
 constexpr FoundBug kFoundBugs[] = {
@@ -148,12 +175,16 @@ constexpr FoundBug kFoundBugs[] = {
      true},
     {83, SimMethod::kSoftsync, "a shard lost before the start was nobody's, though its host was back",
      true},
+    {71, SimMethod::kLocalSgd, "a host was told what a process before it was to lead", true, true},
+    {392, SimMethod::kSsp, "a call was given the answer to the one that it had replaced", false, true},
 };
 
 TEST_CASE("seeds that found a bug pass", "[sim]") {
   for (const FoundBug& found : kFoundBugs) {
     const SimOutcome outcome =
-        SimJob({found.seed, found.method, Mutation::kNone, true, found.standbys}).Run();
+        SimJob({found.seed, found.method, Mutation::kNone, true, found.standbys,
+                found.coordinator_dies})
+            .Run();
     INFO(NameOf(found.method) << ": " << found.bug << "; " << Replay(found.seed));
     INFO(outcome.violation.value_or(""));
     CHECK_FALSE(outcome.violation.has_value());
@@ -191,6 +222,7 @@ struct Broken {
   SimMethod method;
   const char* words;
   bool standbys = false;
+  bool coordinator_dies = false;
 };
 
 TEST_CASE("the checker objects to every mutation", "[sim][mutation]") {
@@ -231,6 +263,9 @@ TEST_CASE("the checker objects to every mutation", "[sim][mutation]") {
       {Mutation::kLeadsUnsynced, SimMethod::kLocalSgd, "which was acknowledged", true},
       {Mutation::kNeverCopies, SimMethod::kSlimDp, "no standbys long after", true},
       {Mutation::kNeverCopies, SimMethod::kSlimDpAsynchronous, "no standbys long after", true},
+      {Mutation::kTellsUnkept, SimMethod::kAsyncSgd, "was refused", false, true},
+      {Mutation::kTellsUnkept, SimMethod::kLocalSgd, "", false, true},
+      {Mutation::kTellsUnkept, SimMethod::kLocalSgd, "", true, true},
   };
   for (const Broken& broken : all) {
     std::string seen;
@@ -239,7 +274,9 @@ TEST_CASE("the checker objects to every mutation", "[sim][mutation]") {
     for (uint64_t seed = 1; seed <= kMutationSeeds && !objected; ++seed) {
       tried = seed;
       const SimOutcome outcome =
-          SimJob({seed, broken.method, broken.mutation, true, broken.standbys}).Run();
+          SimJob({seed, broken.method, broken.mutation, true, broken.standbys,
+                  broken.coordinator_dies})
+              .Run();
       if (!outcome.violation.has_value()) continue;
       seen = *outcome.violation;
       objected = seen.find(broken.words) != std::string::npos;

@@ -58,6 +58,7 @@ void SimWorker::Join() {
       [this](std::optional<absl::StatusOr<v1::JoinReply>> reply) {
         if (reply.has_value() && reply->ok()) {
           member_ = MemberId((*reply)->member());
+          checker_->OnNamed(member_, options_.life);
           if ((*reply)->admitted()) return OnAdmitted(**reply);
           if ((*reply)->waiting_for().empty()) {
             checker_->Violate(

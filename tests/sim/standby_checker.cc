@@ -69,6 +69,10 @@ void Checker::OnLeads(CopyId copy, uint64_t lead_term) {
   Ledger& ledger = ledgers_[copy.value()];
   const Ledger* const other = LeaderOf(ledger.shard.value());
   if (other != nullptr && other->lead_term > lead_term) return;
+  if (other != nullptr && other != &ledger && other->lead_term == lead_term) {
+    return Violate(
+        absl::StrCat("shard ", ledger.shard.value(), ": two lead it in term ", lead_term));
+  }
   ledger.lead_term = lead_term;
   const uint64_t shard = ledger.shard.value();
   const std::string where = absl::StrCat("shard ", shard, " led by copy ", copy.value());
