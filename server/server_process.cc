@@ -272,6 +272,7 @@ absl::Status ServerProcess::Start() {
 void ServerProcess::MakeHost(const JobFacts& facts) {
   ShardHost::Options host;
   host.rank = static_cast<uint32_t>(options_.rank);
+  host.shard_count = static_cast<uint32_t>(facts.servers);
   host.job_digest = digest_;
   host.layout_hash = facts.layout_hash;
   host.lease_timeout = absl::Nanoseconds(job_.cluster().lease_timeout());

@@ -18,6 +18,7 @@ constexpr int64_t kQueueBytes = int64_t{64} << 20;
 
 ShardHost::ShardHost(Options options)
     : options_(std::move(options)),
+      roles_(options_.shard_count),
       service_(std::make_unique<ParameterService>(
           ShardId(options_.is_replica ? 0 : options_.rank), options_.job_digest,
           options_.half_open_pushes_per_host)) {

@@ -36,6 +36,8 @@ class ShardHost {
  public:
   struct Options {
     uint32_t rank = 0;
+    // Of the job.
+    uint32_t shard_count = 1;
     std::string job_digest;
     uint64_t layout_hash = 0;
     absl::Duration lease_timeout;

@@ -3,8 +3,50 @@
 #include <algorithm>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
 
 namespace tessera {
+namespace {
+
+// A key of random numbers holds ranks in 16 bits, and a cut sums of shares in 31.
+constexpr uint64_t kRanksMax = uint64_t{1} << 16;
+constexpr uint64_t kSharesEnd = uint64_t{1} << 31;
+
+bool IsExchange(Exchange exchange) {
+  return exchange > Exchange(0) && exchange < Exchange(kExchangeEnd);
+}
+
+}  // namespace
+
+absl::Status CheckPlan(const Plan& plan) {
+  const auto wrong = [&](MemberId member, absl::string_view why) {
+    return absl::InvalidArgumentError(absl::StrCat("plan of generation ", plan.generation.value(),
+                                                   ": member ", member.value(), " ", why));
+  };
+  absl::flat_hash_set<MemberId> known;
+  for (size_t i = 0; i < plan.members.size(); ++i) {
+    const PlanMember& m = plan.members[i];
+    if (m.member == MemberId(0) || !known.insert(m.member).second)
+      return wrong(m.member, "is there twice, or nobody");
+    const bool is_in_order = i == 0 || plan.members[i - 1].rank < m.rank;
+    if (!is_in_order || m.rank >= Rank(kRanksMax)) return wrong(m.member, "is not in rank order");
+    if (!IsExchange(m.first_exchange)) return wrong(m.member, "begins with no exchange");
+  }
+  for (const FormerSite& f : plan.former) {
+    if (f.member == MemberId(0) || !known.insert(f.member).second)
+      return wrong(f.member, "is there twice, or nobody");
+    if (!IsExchange(f.first)) return wrong(f.member, "began with no exchange");
+  }
+  const uint64_t sites = plan.members.size() + plan.former.size();
+  for (const PartShares& shares : plan.shares) {
+    for (const auto& [member, share] : shares.of) {
+      if (share == 0 || share * sites >= kSharesEnd)
+        return wrong(member, absl::StrCat("has share ", share));
+    }
+  }
+  return absl::OkStatus();
+}
 
 std::vector<MemberId> SitesOf(const Plan& plan, Exchange round) {
   std::vector<std::pair<Rank, MemberId>> order;

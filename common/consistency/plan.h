@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "common/base/ids.h"
 
 namespace tessera {
@@ -51,6 +52,13 @@ struct Plan {
     return nullptr;
   }
 };
+
+// Exchanges are numbered below this: a job has no more minibatches.
+constexpr uint64_t kExchangeEnd = uint64_t{1} << 40;
+
+// A plan that a coordinator may have made.
+//   kInvalidArgument  members are not in rank order, or named twice; or a number is beyond its limit
+absl::Status CheckPlan(const Plan& plan);
 
 // Whose parts `round` is cut into: members that have begun and former ones that still count, by rank
 // and then by member. The same on every server that may fold a push of `round`.

@@ -5,6 +5,12 @@
 #include "server/rpc/shard_log_message.h"
 
 namespace tessera {
+namespace {
+
+// Of entries between the first fold of an update and its sum: far more than a plan for each of all members.
+constexpr size_t kHeldBytesMax = size_t{64} << 20;
+
+}  // namespace
 
 absl::StatusOr<uint64_t> FollowedShard::Take(const v1::LogChunk& chunk, Payload payload,
                                              absl::Time now) {
@@ -16,6 +22,12 @@ absl::StatusOr<uint64_t> FollowedShard::Take(const v1::LogChunk& chunk, Payload 
   for (const v1::LogEntry& entry : chunk.entries()) {
     if (partial_.has_value()) {
       status = absl::InvalidArgumentError("log of a shard: an entry begins before the last one ends");
+      break;
+    }
+    if (entry.payload_bytes() > static_cast<uint64_t>(shard_->event_bytes_max())) {
+      status = absl::InvalidArgumentError(
+          absl::StrCat("log of a shard: entry ", entry.position(), " has ", entry.payload_bytes(),
+                       " bytes of values, want at most ", shard_->event_bytes_max()));
       break;
     }
     if (entry.payload_bytes() > 0) {
@@ -66,8 +78,14 @@ absl::Status FollowedShard::Apply(const v1::LogEntry& entry, Payload payload,
                            FromMessage(entry, std::move(payload), shard_->codecs().push));
   MoveTime(now, &event);
   const bool is_open = entry.has_fold() || !held_.empty();
+  held_bytes_ += entry.ByteSizeLong();
   held_.emplace_back(entry, std::move(event));
-  if (is_open && !entry.has_commit()) return absl::OkStatus();
+  if (is_open && !entry.has_commit()) {
+    if (held_bytes_ <= kHeldBytesMax) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("log of a shard: folds before entry ", entry.position(), " have no sum"));
+  }
+  held_bytes_ = 0;
   for (auto& [held, change] : std::exchange(held_, {})) {
     TESSERA_RETURN_IF_ERROR(shard_->Apply(std::move(change)));
     // Folds and what comes between say the version before their commit.

@@ -53,6 +53,7 @@ class FollowedShard {
   Payload received_ ABSL_GUARDED_BY(mutex_);                     // of them
   // Folds whose sum has not come, and what happened since the first of them.
   std::vector<std::pair<v1::LogEntry, ShardEvent>> held_ ABSL_GUARDED_BY(mutex_);
+  size_t held_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 // Any thread.

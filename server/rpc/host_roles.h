@@ -38,7 +38,11 @@ struct RoleChanges {
 // Pure. One thread at a time.
 class HostRoles {
  public:
+  // In a job of so many shards.
+  explicit HostRoles(uint32_t shard_count) : shard_count_(shard_count) {}
+
   // `order` is neither a refusal nor the end.
+  //   kInvalidArgument     a shard or a role that there is not; nothing has changed
   //   kFailedPrecondition  another host has led what this one leads: this process has nothing that anybody
   //                        wants, and must end
   absl::StatusOr<RoleChanges> Take(const v1::HostOrder& order);
@@ -52,6 +56,7 @@ class HostRoles {
     std::string standby;  // so
   };
 
+  const uint32_t shard_count_;
   std::string last_order_;
   std::map<ShardId, Led> led_;
   std::map<ShardId, uint64_t> followed_;  // terms

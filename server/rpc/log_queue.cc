@@ -50,10 +50,17 @@ void LogQueue::Add(Entry added, absl::Time now) {
   entries_.push_back(std::move(added));
 }
 
-void LogQueue::OnAcknowledged(uint64_t position, absl::Time now) {
+bool LogQueue::OnAcknowledged(uint64_t position, absl::Time now) {
+  const uint64_t most = sending_ == nullptr || sent_ == 0 ? sent_ : sent_ - 1;
+  if (position > most || position < acknowledged_) {
+    Break(absl::StrCat("the standby acknowledged entry ", position, ", want one from ",
+                       acknowledged_, " to ", most));
+    return false;
+  }
   has_answered_ = true;
   acknowledged_ = position;
   moved_ = now;
+  return true;
 }
 
 bool LogQueue::CheckProgress(absl::Time now) {
@@ -83,6 +90,7 @@ std::optional<LogQueue::Message> LogQueue::Next(int64_t room) {
     Entry next = std::move(entries_.front());
     entries_.pop_front();
     entry_bytes += next.entry.ByteSizeLong();
+    sent_ = next.entry.position();
     *message.head.add_entries() = std::move(next.entry);
     has_any = true;
     if (next.payload.size() == 0) continue;

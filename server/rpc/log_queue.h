@@ -43,7 +43,9 @@ class LogQueue {
   void Add(Entry entry, absl::Time now);
   // The standby has taken a message, or all up to `position`.
   void OnWritten(absl::Time now) { moved_ = now; }
-  void OnAcknowledged(uint64_t position, absl::Time now);
+  // False: it is none that a standby can have given, of what was not sent or less than the last one, and the queue
+  // is broken because of it. Nobody is to be told anything.
+  bool OnAcknowledged(uint64_t position, absl::Time now);
   // Gives a standby up that has stood still for too long: the network between may carry nothing although
   // the coordinator hears both. Every now and then, before report(); after a pause of half that time this
   // process may have stood still itself, and the standby has its time anew. True: it was broken just now.
@@ -76,6 +78,7 @@ class LogQueue {
   int64_t offset_ = 0;  // in that piece
   bool has_answered_ = false;
   uint64_t added_ = 0;         // positions
+  uint64_t sent_ = 0;          // of the last entry that was sent, in part at least
   uint64_t acknowledged_ = 0;  // so
   // When it last took or said something, or began to owe an answer.
   absl::Time moved_ = absl::InfiniteFuture();

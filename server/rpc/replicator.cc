@@ -142,10 +142,15 @@ void Replicator::EndBroken() {
 }
 
 void Replicator::OnAck(uint64_t position) {
-  absl::MutexLock lock(&mutex_);
-  if (queue_.broken()) return;
-  queue_.OnAcknowledged(position, SteadyNow());
-  options_.shard->OnAcknowledged(shared_from_this(), position);
+  {
+    absl::MutexLock lock(&mutex_);
+    if (queue_.broken()) return;
+    if (queue_.OnAcknowledged(position, SteadyNow())) {
+      return options_.shard->OnAcknowledged(shared_from_this(), position);
+    }
+    EndBroken();
+  }
+  options_.on_change();
 }
 
 void Replicator::OnWritten(bool ok) {

@@ -120,6 +120,12 @@ v1::Plan ToMessage(const Plan& plan) {
   return message;
 }
 
+absl::StatusOr<Plan> FromMessage(const v1::Plan& message) {
+  Plan plan = ToPlan(message);
+  TESSERA_RETURN_IF_ERROR(CheckPlan(plan));
+  return plan;
+}
+
 v1::Proposal ToMessage(const ProposeEvent& event) {
   v1::Proposal message;
   message.set_proposal(event.proposal);
@@ -231,7 +237,7 @@ v1::ShardImage ToMessage(ImageEvent image, Payload* payload) {
 absl::StatusOr<ImageEvent> FromMessage(const v1::ShardImage& message, Version version,
                                        Payload payload) {
   ImageEvent image;
-  image.plan = ToPlan(message.plan());
+  TESSERA_ASSIGN_OR_RETURN(image.plan, FromMessage(message.plan()));
   image.policy.next = Exchange(message.next_exchange());
   image.policy.counts.assign(message.policy().begin(), message.policy().end());
   for (const v1::ShardImage::MemberImage& m : message.members()) {
@@ -324,8 +330,10 @@ absl::StatusOr<ShardEvent> FromMessage(const v1::LogEntry& entry, Payload payloa
     case Kind::kCommit:
       return ShardEvent(
           CommitEvent{absl::FromUnixNanos(entry.commit().time_ns()), std::move(payload)});
-    case Kind::kPlan:
-      return ShardEvent(PlanEvent{ToPlan(entry.plan())});
+    case Kind::kPlan: {
+      TESSERA_ASSIGN_OR_RETURN(Plan plan, FromMessage(entry.plan()));
+      return ShardEvent(PlanEvent{std::move(plan)});
+    }
     case Kind::kPropose:
       return ShardEvent(FromMessage(entry.propose()));
     case Kind::kWithdraw:

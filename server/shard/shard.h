@@ -257,6 +257,8 @@ class Shard {
   // Does again what another shard has done. Once it has failed the shard is of no use.
   //   kInvalidArgument    it cannot have happened here
   absl::Status Apply(ShardEvent event);
+  // Values of one event at most: an image's, or a push's with a core's keys.
+  int64_t event_bytes_max() const;
   // nullopt: an update is half collected, or what is staged is of a core whose keys are forgotten. Not of
   // replicas.
   std::optional<ImageEvent> TakeImage();

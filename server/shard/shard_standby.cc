@@ -4,11 +4,18 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/codec/threshold.h"
 #include "server/shard/image_reader.h"
 #include "server/shard/shard.h"
 
 namespace tessera {
 namespace {
+
+// Keys of a small shard's cores take no more.
+constexpr int64_t kKeyBytesLeast = 1024;
+
+// One is open at a time, and said again with every connection to the coordinator.
+constexpr size_t kOpenProposalsMax = 4096;
 
 absl::Status Contradicts(const std::string& what) {
   return absl::InvalidArgumentError(absl::StrCat("log of a shard: ", what));
@@ -76,6 +83,13 @@ std::optional<ImageEvent> Shard::TakeImage() {
   return image;
 }
 
+int64_t Shard::event_bytes_max() const {
+  // Of cores up to three arrays more, and keys of a bit for each entry.
+  const int64_t parts = (cores_ != nullptr ? 5 : 1) + static_cast<int64_t>(state_.size());
+  const int64_t push = slices_.bytes() + ThresholdBytesMax(slices_.size);
+  return std::max(slices_.bytes() * parts + kKeyBytesLeast, push);
+}
+
 absl::Status Shard::Apply(ShardEvent event) {
   // A selection works on a snapshot, so that it does not matter when its pieces are done, but that they
   // are before their result is asked for.
@@ -91,14 +105,24 @@ absl::Status Shard::Apply(ShardEvent event) {
                                     accepted.duplicate ? "is here" : "names a core that is not here"));
   }
   if (const auto* advance = std::get_if<AdvanceEvent>(&event)) {
+    if (CombinesPushes())
+      return Contradicts("has something that was due, want folds and their sum");
     AdvancePushes(advance->now);
   } else if (const auto* fold = std::get_if<FoldEvent>(&event)) {
     return Follow(*fold);
   } else if (const auto* commit = std::get_if<CommitEvent>(&event)) {
     return Follow(*commit);
   } else if (const auto* plan = std::get_if<PlanEvent>(&event)) {
+    // What is staged was accepted by when its sender began.
+    for (const PlanMember& m : plan->plan.members) {
+      const PlanMember* const before = plan_.Find(m.member);
+      if (before == nullptr || before->first_exchange == m.first_exchange) continue;
+      return Contradicts(absl::StrCat("has a plan in which member ", m.member.value(),
+                                      " begins another time"));
+    }
     SetPlan(plan->plan);
   } else if (const auto* proposal = std::get_if<ProposeEvent>(&event)) {
+    if (open_proposals_.size() >= kOpenProposalsMax) return Contradicts("has too many proposals");
     open_proposals_.push_back({proposal->proposal, proposal->first});
   } else if (const auto* withdraw = std::get_if<WithdrawEvent>(&event)) {
     Withdraw(withdraw->proposal);
@@ -158,6 +182,17 @@ absl::Status Shard::Follow(const ImageEvent& image) {
   if (replica_ || counters_.version != Version() || plan_.generation != Generation()) {
     return Contradicts("has an image, want it at the beginning");
   }
+  const Exchange end(kExchangeEnd);
+  if (image.policy.next >= end || image.whole_from >= end) {
+    return Contradicts("has an image of an exchange beyond any");
+  }
+  for (const ImageEvent::Member& m : image.members) {
+    const PlanMember* const planned = image.plan.Find(m.member);
+    if (planned == nullptr || m.folded.Next() < planned->first_exchange || m.folded >= end) {
+      return Contradicts(absl::StrCat("has an image in which member ", m.member.value(),
+                                      " has made exchange ", m.folded.value()));
+    }
+  }
   if ((cores_ != nullptr) != image.cores.has_value()) {
     return Contradicts("has an image of another method");
   }
@@ -176,9 +211,7 @@ absl::Status Shard::Follow(const ImageEvent& image) {
   SetPlan(image.plan);
   policy_->SetState(image.policy);
   for (const ImageEvent::Member& m : image.members) {
-    const auto found = members_.find(m.member);
-    if (found == members_.end()) return Contradicts("has an image with a member of no plan");
-    MemberState& member = found->second;
+    MemberState& member = members_[m.member];
     member.accepted = m.folded;
     member.folded = m.folded;
     member.heard_from = m.folded;

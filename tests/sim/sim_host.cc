@@ -143,6 +143,7 @@ SimHost::SimHost(SimNetwork* network, SimCoordinator* coordinator, Checker* chec
       node_(network->AddNode()),
       address_(absl::StrCat("host-", options_.rank, "-", options_.life)),
       last_heard_(network->now()),
+      roles_(static_cast<uint32_t>(coordinator->state().facts().servers)),
       followed_(FollowedOptions(coordinator->state().facts().layout_hash, [this](ShardId shard) {
         return MakeShard(shard, follows_[shard]);
       })) {

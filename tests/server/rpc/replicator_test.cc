@@ -21,7 +21,7 @@ namespace {
 
 constexpr absl::Duration kSilenceMax = absl::Seconds(3);
 
-enum class Answers { kNone, kFirst, kAll };
+enum class Answers { kNone, kFirst, kAll, kBeyond };
 
 // Takes the log, and may acknowledge it.
 class Standby final : public v1::Replication::Service {
@@ -34,7 +34,10 @@ class Standby final : public v1::Replication::Service {
     for (v1::LogChunk chunk; stream->Read(&chunk);) {
       const bool is_first = chunk.has_header();
       for (const v1::LogEntry& entry : chunk.entries()) ack.set_position(entry.position());
-      if (answers_ == Answers::kAll || (answers_ == Answers::kFirst && is_first)) stream->Write(ack);
+      if (answers_ == Answers::kBeyond) ack.set_position(1000);
+      if (answers_ == Answers::kBeyond || answers_ == Answers::kAll ||
+          (answers_ == Answers::kFirst && is_first))
+        stream->Write(ack);
       absl::Notification& come = is_first ? begun_ : went_on_;
       if (!come.HasBeenNotified()) come.Notify();
     }
@@ -104,6 +107,15 @@ TEST_CASE("a standby that takes the log and says nothing is given up when its ti
   Check(leader.replicator.get(), now + kSilenceMax / 2, now + 2 * kSilenceMax);
   CHECK_THAT(leader.replicator->report().broken(),
              Catch::StartsWith("the standby has not answered for "));
+  CHECK(!leader.replicator->report().in_sync());
+}
+
+TEST_CASE("a standby that acknowledges what it was not sent is given up, and protects nothing",
+          "[standby]") {
+  Leader leader(Answers::kBeyond);
+  leader.changed.WaitForNotification();
+  CHECK_THAT(leader.replicator->report().broken(),
+             Catch::Equals("the standby acknowledged entry 1000, want one from 0 to 0"));
   CHECK(!leader.replicator->report().in_sync());
 }
 
