@@ -12,10 +12,11 @@
 namespace tessera {
 namespace {
 
-// `method` and `codec` of a job.
+// `method` and `codec` of a job, and whether shards have standbys.
 constexpr struct {
   const char* method;
   const char* codec;
+  bool has_standbys = false;
 } kChoices[] = {
     {"data_parallel: {}", "push: f32"},
     {"data_parallel: {}", "{push: {int8: {}}, pull: bf16, error_feedback: true}"},
@@ -34,9 +35,12 @@ constexpr struct {
     {"slim_dp: {alpha: 0.5, beta: 0.25, core_every: 2, asynchronous: true}",
      "{push: {int8: {}}, pull: {int8: {}}}"},
     {"decentralized: {density: 0.25}", "push: {threshold: {tau: 0.5}}"},
+    {"data_parallel: {}", "push: f32", true},
+    {"slim_dp: {alpha: 0.5, beta: 0.25, core_every: 3}", "push: f32", true},
 };
 
-std::string Text(const std::string& method, const std::string& codec) {
+std::string Text(const std::string& method, const std::string& codec, bool has_standbys) {
+  const bool is_replicated = method.find("decentralized") != std::string::npos;
   return absl::StrCat(
       "name: fuzz\n"
       "data: {format: idx, directory: d, train: {features: a, labels: b},"
@@ -50,20 +54,19 @@ std::string Text(const std::string& method, const std::string& codec) {
       "    - linear: {units: 3}\n"
       "    - batch_norm: {affine: false}\n"
       "train: {batch_size: 2, steps: 40, optimizer: {sgd: {learning_rate: 0.1, momentum: ",
-      method.find("average_state") == std::string::npos ? "0" : "0.9", "}}}\n",
-      "method: {", method, "}\n", "codec: ", codec[0] == '{' ? codec : absl::StrCat("{", codec, "}"),
-      "\n", "cluster: {servers: ",
-      method.find("decentralized") == std::string::npos ? "1" : "2",
-      ", workers: 2, lease_timeout: 10s}\n",
-      method.find("slim_dp") == std::string::npos && method.find("decentralized") == std::string::npos
+      method.find("average_state") == std::string::npos ? "0" : "0.9", "}}}\n", "method: {", method,
+      "}\n", "codec: ", codec[0] == '{' ? codec : absl::StrCat("{", codec, "}"), "\n",
+      "cluster: {servers: ", is_replicated || has_standbys ? "2" : "1",
+      ", workers: 2, lease_timeout: 10s", has_standbys ? ", replicas: 1}\n" : "}\n",
+      method.find("slim_dp") == std::string::npos && !is_replicated
           ? "checkpoint: {directory: /fuzz, every_steps: 4}\n"
           : "");
 }
 
-FuzzJob Make(const std::string& method, const std::string& codec) {
+FuzzJob Make(const std::string& method, const std::string& codec, bool has_standbys) {
   FuzzJob made;
-  JobReading reading =
-      ReadJob({Text(method, codec), "fuzz.yaml", "/jobs", {}}, {/*check_files=*/false});
+  JobReading reading = ReadJob({Text(method, codec, has_standbys), "fuzz.yaml", "/jobs", {}},
+                               {/*check_files=*/false});
   std::fputs(FormatJobErrors(reading.errors).c_str(), stderr);
   TESSERA_CHECK(reading.ok());
   made.job = std::move(reading.job);
@@ -98,7 +101,9 @@ std::unique_ptr<Shard> FuzzJob::MakeShard() const {
 const std::vector<FuzzJob>& FuzzJobs() {
   static const std::vector<FuzzJob>* const jobs = [] {
     auto* const all = new std::vector<FuzzJob>;
-    for (const auto& choice : kChoices) all->push_back(Make(choice.method, choice.codec));
+    for (const auto& choice : kChoices) {
+      all->push_back(Make(choice.method, choice.codec, choice.has_standbys));
+    }
     return all;
   }();
   return *jobs;

@@ -22,9 +22,12 @@
 #include "proto/parameter_server.grpc.pb.h"
 #include "proto/status.grpc.pb.h"
 #include "server/rpc/coordinator_service.h"
+#include "server/rpc/followed_shards.h"
 #include "server/rpc/grpc_server.h"
 #include "server/rpc/live_coordinator.h"
 #include "server/rpc/parameter_service.h"
+#include "server/rpc/standby_control_service.h"
+#include "server/rpc/standby_host.h"
 #include "server/rpc/status_service.h"
 #include "server/shard/shard_thread.h"
 #include "tests/fuzz/fuzz_input.h"
@@ -54,9 +57,18 @@ class Served {
     coordinator_service = std::make_unique<CoordinatorService>(coordinator.get());
     admin = std::make_unique<AdminService>(coordinator.get());
     status = std::make_unique<StatusService>([this] { return coordinator->Status(); });
-    auto started = GrpcServer::Start(
-        {"127.0.0.1:0",
-         {parameters->service(), coordinator_service.get(), admin.get(), status.get()}});
+    FollowedShards::Options followed;
+    followed.job_digest = job.digest;
+    followed.layout_hash = job.facts.layout_hash;
+    followed.make_shard = [&job](ShardId) { return job.MakeShard(); };
+    follows = std::make_unique<FollowedShards>(std::move(followed));
+    follows->Follow(ShardId(0), 1);
+    standbys = std::make_unique<StandbyHost>(follows.get());
+    hosts = std::make_unique<StandbyControlService>(coordinator.get());
+    auto started =
+        GrpcServer::Start({"127.0.0.1:0",
+                           {parameters->service(), coordinator_service.get(), admin.get(),
+                            status.get(), standbys->service(), hosts.get()}});
     TESSERA_CHECK(started.ok());
     server = *std::move(started);
     channel = grpc::CreateChannel(server->address(), grpc::InsecureChannelCredentials());
@@ -82,6 +94,9 @@ class Served {
   std::unique_ptr<CoordinatorService> coordinator_service;
   std::unique_ptr<AdminService> admin;
   std::unique_ptr<StatusService> status;
+  std::unique_ptr<FollowedShards> follows;
+  std::unique_ptr<StandbyHost> standbys;
+  std::unique_ptr<StandbyControlService> hosts;
   std::unique_ptr<GrpcServer> server;
   std::shared_ptr<grpc::Channel> channel;
 };
@@ -101,6 +116,12 @@ const char* const kUnary[] = {
     "/tessera.v1.Status/Watch",           "/tessera.v1.NoService/NoMethod",
 };
 
+const char* const kStreams[] = {
+    "/tessera.v1.Replication/Follow",
+    "/tessera.v1.StandbyControl/Attach",
+    "/tessera.v1.Coordinator/Attach",
+};
+
 class Calls {
  public:
   Calls(Served* served, FuzzInput* input) : served_(*served), in_(*input) {}
@@ -108,7 +129,12 @@ class Calls {
   void Run() {
     const ShardThread::View before = served_.View();
     for (int calls = 0; !in_.ended() && calls < kCallsMax; ++calls) {
-      in_.Byte() % 3 == 0 ? Raw() : Push();
+      const uint8_t call = in_.Byte();
+      if (call >= 224) {
+        Stream();
+      } else {
+        call % 3 == 0 ? Raw() : Push();
+      }
     }
     const ShardThread::View after = served_.View();
     if (after.counters.pushes == before.counters.pushes) {
@@ -141,6 +167,68 @@ class Calls {
       Await(&queue);
     }
     if (leaves || Waits(method)) context.TryCancel();
+    grpc::Status status;
+    call->Finish(&status, Tag(4));
+    Await(&queue);
+    TESSERA_CHECK(status.error_code() != grpc::StatusCode::DEADLINE_EXCEEDED);
+    queue.Shutdown();
+    void* tag = nullptr;
+    bool ok = false;
+    while (queue.Next(&tag, &ok)) {
+    }
+  }
+
+  std::string Said(const std::string& method, const std::string& bytes) {
+    if (!in_.Bit()) return bytes;
+    if (method == kStreams[0]) {
+      return With<v1::LogChunk>(bytes, [](const FuzzJob& job, v1::LogChunk* chunk) {
+        if (!chunk->has_header()) return;
+        chunk->mutable_header()->set_job_digest(job.digest);
+        chunk->mutable_header()->set_layout_hash(job.facts.layout_hash);
+        chunk->mutable_header()->set_term(1);
+      });
+    }
+    if (method == kStreams[1]) {
+      return With<v1::HostMessage>(bytes, [](const FuzzJob& job, v1::HostMessage* message) {
+        if (!message->has_hello()) return;
+        message->mutable_hello()->set_job_digest(job.digest);
+        message->mutable_hello()->set_layout_hash(job.facts.layout_hash);
+      });
+    }
+    return With<v1::ShardMessage>(bytes, [](const FuzzJob& job, v1::ShardMessage* message) {
+      if (!message->has_hello()) return;
+      message->mutable_hello()->set_job_digest(job.digest);
+      message->mutable_hello()->set_layout_hash(job.facts.layout_hash);
+    });
+  }
+
+  // Some messages to one that answers as it likes; then the stream ends, or is cut off.
+  void Stream() {
+    const std::string method = kStreams[in_.Below(std::size(kStreams))];
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kCallLimit);
+    grpc::GenericStub stub(served_.channel);
+    grpc::CompletionQueue queue;
+    const auto call = stub.PrepareCall(&context, method, &queue);
+    call->StartCall(Tag(1));
+    Await(&queue);
+    bool open = true;
+    for (uint64_t left = in_.Below(5); left > 0 && open; --left) {
+      call->Write(Bytes(Said(method, std::string(in_.Piece()))), Tag(2));
+      open = Await(&queue);
+    }
+    if (in_.Bit()) {
+      context.TryCancel();
+    } else if (open) {
+      call->WritesDone(Tag(3));
+      Await(&queue);
+      // Whoever has said all is told that it is over.
+      grpc::ByteBuffer answer;
+      for (bool more = true; more;) {
+        call->Read(&answer, Tag(5));
+        more = Await(&queue);
+      }
+    }
     grpc::Status status;
     call->Finish(&status, Tag(4));
     Await(&queue);

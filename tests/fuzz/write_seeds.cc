@@ -1,0 +1,180 @@
+// Writes seeds for the targets whose inputs are messages that the product makes: streams to standbys, with and
+// without an image, and a coordinator's state at several moments of a job; and exchanges of a leader.
+//
+//   bazel run //tests/fuzz:write_seeds -- CORPUS FOLDER     FOLDER/follower/..., FOLDER/leader/..., ...
+//
+// CORPUS is tests/fuzz/corpus, where it lies.
+//
+// What fuzzing has added to a corpus besides may have another meaning after a change of the messages; seeds are
+// then written anew.
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/log.h"
+#include "common/rpc/borrowed_slice.h"
+#include "common/rpc/chunk.h"
+#include "server/rpc/followed_shards.h"
+#include "tests/fuzz/coordinator_events.h"
+#include "tests/fuzz/fuzz_leader.h"
+
+namespace tessera {
+namespace {
+
+std::string Number(uint64_t value, int bytes) {
+  std::string text;
+  for (int i = 0; i < bytes; ++i) text.push_back(static_cast<char>(value >> (8 * i)));
+  return text;
+}
+
+std::string Piece(const std::string& bytes) { return Number(bytes.size(), 2) + bytes; }
+
+std::string WireOf(LogQueue::Message message) {
+  const auto values = std::make_shared<const Payload>(std::move(message.values));
+  std::vector<grpc::Slice> slices;
+  for (const Payload::Piece& piece : values->pieces()) {
+    slices.push_back(BorrowSlice(piece.data, piece.size, values));
+  }
+  const grpc::ByteBuffer wire = WriteChunk(message.head, slices);
+  std::string bytes;
+  std::vector<grpc::Slice> parts;
+  TESSERA_CHECK(wire.Dump(&parts).ok());
+  for (const grpc::Slice& part : parts) {
+    bytes.append(reinterpret_cast<const char*>(part.begin()), part.size());
+  }
+  return bytes;
+}
+
+void Write(const std::filesystem::path& path, const std::string& bytes) {
+  std::filesystem::create_directories(path.parent_path());
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << bytes;
+  file.close();
+  TESSERA_CHECK(file.good());
+}
+
+// What a standby hears of some exchanges, from the beginning or from an image on: an input of follower_fuzz.
+std::string Stream(size_t place, const FuzzJob& job, bool copies) {
+  absl::Time now = absl::FromUnixSeconds(1000);
+  FuzzLeader leader(job);
+  const auto log = std::make_shared<FuzzLog>(job, 1, &now);
+  if (!copies) leader.served().SetStandby(log);
+  leader.AddMember();
+  leader.AddMember();
+  std::string input = Number(place, 1);
+  for (int exchange = 0; exchange < 4; ++exchange) {
+    if (copies && exchange == 2) leader.served().SetStandby(log);
+    if (exchange == 3) leader.RemoveMember(1);
+    leader.Work(now);
+    const std::vector<PlanMember> members = leader.served().shard().plan().members;
+    for (const PlanMember& member : members) {
+      leader.Push(member.member, 0.25f, [](const absl::StatusOr<PushAccepted>&) {});
+      leader.Work(now);
+    }
+    leader.served().Propose(100 + exchange, Exchange(exchange + 5));
+    leader.served().Withdraw(100 + exchange);
+    now += absl::Seconds(2);
+  }
+  FollowedShards::Options followed;
+  followed.job_digest = job.digest;
+  followed.layout_hash = job.facts.layout_hash;
+  followed.make_shard = [&job](ShardId) { return job.MakeShard(); };
+  FollowedShards shards(std::move(followed));
+  shards.Follow(ShardId(0), 1);
+  LogReader reader(&shards);
+  while (std::optional<LogQueue::Message> next = log->queue.Next(200)) {
+    // A standby takes it, or it would seed nothing.
+    TESSERA_CHECK(reader.Take(next->head, next->values.Share(), now).ok());
+    // A chunk, with nothing put right.
+    input += Number(0, 1) + Number(0, 1) + Piece(WireOf(*std::move(next)));
+  }
+  return input;
+}
+
+void WriteStreams(const std::filesystem::path& folder) {
+  for (size_t i = 0; i < LeadingJobs().size(); ++i) {
+    const FuzzJob& job = *LeadingJobs()[i];
+    for (const bool copies : {false, true}) {
+      Write(folder / absl::StrCat("stream-", i, copies ? "-image" : ""), Stream(i, job, copies));
+    }
+  }
+}
+
+// Events of leader_fuzz, by their numbers there: two members push, and what follows from it goes to a standby and
+// back; a few rounds of that, a member that joins, another standby, and an acknowledgement that cannot be.
+std::string Exchanges(size_t place, bool has_standby) {
+  const auto times = [](int count, const std::string& event) {
+    std::string events;
+    for (int i = 0; i < count; ++i) events += event;
+    return events;
+  };
+  const std::string none(1, '\0');
+  const std::string push = none + none + "\1" + none + "\1\1", work = "\3", send = "\5\xff";
+  const std::string round = push + work + times(3, send) + times(3, "\7") + times(3, "\11");
+  const std::string join = "\14" + none, feed = "\15", ends = "\16\1", ack = "\10\x90\x4e";
+  const std::string lie = "\13" + Piece(ack) + none;
+  return Number(place, 1) + (has_standby ? "\1" : none) + times(3, round) + join + times(2, round) +
+         feed + times(3, round) + ends + times(2, round) + lie + round;
+}
+
+void WriteExchanges(const std::filesystem::path& folder) {
+  for (size_t i = 0; i < LeadingJobs().size(); ++i) {
+    for (const bool has_standby : {false, true}) {
+      Write(folder / absl::StrCat("exchanges-", i, has_standby ? "-from-the-start" : ""),
+            Exchanges(i, has_standby));
+    }
+  }
+}
+
+void WriteState(const std::filesystem::path& path, size_t place, const CoordinatorEvents& events) {
+  v1::CoordinatorState state = events.coordinator().Save();
+  state.set_saved_at(absl::ToUnixNanos(events.now()));
+  // Digest and format are put right; nothing follows but that everybody is lost.
+  Write(path, Number(place, 1) + Number(2, 1) + Piece(state.SerializeAsString()));
+}
+
+// Of a job that has begun, and after each of the inputs that the coordinator's own target keeps.
+void WriteStates(const std::filesystem::path& inputs, const std::filesystem::path& folder) {
+  const absl::Time now = absl::FromUnixSeconds(1000);
+  for (size_t i = 0; i < FuzzJobs().size(); ++i) {
+    const FuzzJob& job = FuzzJobs()[i];
+    FuzzInput none(nullptr, 0);
+    CoordinatorEvents events(job, &none, Coordinator::Create(job.facts, now).value(), now);
+    events.Begin();
+    WriteState(folder / absl::StrCat("state-", i), i, events);
+  }
+  for (const auto& entry : std::filesystem::directory_iterator(inputs)) {
+    std::ifstream file(entry.path(), std::ios::binary);
+    const std::string bytes(std::istreambuf_iterator<char>(file), {});
+    FuzzInput input(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
+    const size_t place = input.Below(FuzzJobs().size());
+    const FuzzJob& job = FuzzJobs()[place];
+    CoordinatorEvents events(job, &input, Coordinator::Create(job.facts, now).value(), now);
+    if (input.Bit()) events.Begin();
+    events.Some(300);
+    WriteState(folder / entry.path().filename(), place, events);
+  }
+}
+
+}  // namespace
+}  // namespace tessera
+
+int main(int argc, char** argv) {
+  if (argc != 3) {
+    std::fprintf(stderr, "usage: write_seeds CORPUS FOLDER\n");
+    return 2;
+  }
+  tessera::SetLogLevel(static_cast<tessera::LogLevel>(4));
+  const std::filesystem::path corpus = argv[1], folder = argv[2];
+  tessera::WriteStreams(folder / "follower");
+  tessera::WriteExchanges(folder / "leader");
+  tessera::WriteStates(corpus / "coordinator", folder / "coordinator_state");
+  return 0;
+}
