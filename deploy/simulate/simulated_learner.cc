@@ -27,7 +27,7 @@ SimNanos StepTimeOf(uint64_t seed, uint64_t worker, SimNanos step_time, double s
 
 SimulatedLearner::SimulatedLearner(std::unique_ptr<Learner> inner, const WorkerPace& pace,
                                    SimulatedWorld* world, int machine, SimulatedProcess* process)
-    : inner_(std::move(inner)),
+    : ForwardingLearner(std::move(inner)),
       pace_(pace),
       world_(*world),
       machine_(machine),
@@ -46,8 +46,8 @@ SimNanos SimulatedLearner::EvaluationTime(size_t rows) const {
 
 absl::StatusOr<double> SimulatedLearner::Train(const Dataset& data, absl::Span<const uint32_t> rows,
                                                const TrainPoint& point) {
-  TESSERA_ASSIGN_OR_RETURN(const double loss, inner_->Train(data, rows, point));
-  SimNanos time = Scaled(pace_.step_time, pace_.share->Of(inner_->update_keys()));
+  TESSERA_ASSIGN_OR_RETURN(const double loss, ForwardingLearner::Train(data, rows, point));
+  SimNanos time = Scaled(pace_.step_time, pace_.share->Of(update_keys()));
   if (pace_.jitter > 0) {
     time = Spread(time, pace_.jitter,
                   UniformChance(pace_.seed, kChanceJitter, pace_.worker, point.step));
@@ -58,7 +58,7 @@ absl::StatusOr<double> SimulatedLearner::Train(const Dataset& data, absl::Span<c
 
 absl::StatusOr<std::vector<float>> SimulatedLearner::Calibrate(const Dataset& data,
                                                                absl::Span<const uint32_t> rows) {
-  auto constants = inner_->Calibrate(data, rows);
+  auto constants = ForwardingLearner::Calibrate(data, rows);
   TESSERA_RETURN_IF_ERROR(constants.status());
   TESSERA_RETURN_IF_ERROR(Work(EvaluationTime(rows.size())));
   return constants;
@@ -66,7 +66,7 @@ absl::StatusOr<std::vector<float>> SimulatedLearner::Calibrate(const Dataset& da
 
 absl::StatusOr<Scores> SimulatedLearner::Score(const Dataset& data, absl::Span<const uint32_t> rows,
                                                absl::Span<const float> constants) {
-  auto scores = inner_->Score(data, rows, constants);
+  auto scores = ForwardingLearner::Score(data, rows, constants);
   TESSERA_RETURN_IF_ERROR(scores.status());
   TESSERA_RETURN_IF_ERROR(Work(EvaluationTime(rows.size())));
   return scores;

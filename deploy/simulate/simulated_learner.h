@@ -11,6 +11,7 @@
 #include "deploy/simulate/step_share.h"
 #include "deploy/simulate/simulated_process.h"
 #include "deploy/simulate/simulated_world.h"
+#include "worker/train/forwarding_learner.h"
 #include "worker/train/learner.h"
 
 namespace tessera {
@@ -35,29 +36,14 @@ struct WorkerPace {
 SimNanos StepTimeOf(uint64_t seed, uint64_t worker, SimNanos step_time, double spread);
 
 // Another learner's work, on a core of a simulated machine.
-class SimulatedLearner final : public Learner {
+class SimulatedLearner final : public ForwardingLearner {
  public:
   // All outlive it but `inner`, which it owns.
   SimulatedLearner(std::unique_ptr<Learner> inner, const WorkerPace& pace, SimulatedWorld* world,
                    int machine, SimulatedProcess* process);
 
-  const ParameterArrays& values() const override { return inner_->values(); }
-  const KeySet& value_keys() const override { return inner_->value_keys(); }
-  const ConstParameterArrays& update() const override { return inner_->update(); }
-  const KeySet& update_keys() const override { return inner_->update_keys(); }
-  ExchangeKeys* exchange_keys() override { return inner_->exchange_keys(); }
   absl::StatusOr<double> Train(const Dataset& data, absl::Span<const uint32_t> rows,
                                const TrainPoint& point) override;
-  absl::Status FormUpdate() override { return inner_->FormUpdate(); }
-  absl::Status AdoptValues() override { return inner_->AdoptValues(); }
-  absl::Status Recut(const SubnetPlace& place) override { return inner_->Recut(place); }
-  absl::Status BeginTail() override { return inner_->BeginTail(); }
-  bool pulls_apart() const override { return inner_->pulls_apart(); }
-  absl::StatusOr<ExchangeResult> BeginEvaluation(ParameterClient* servers, Exchange after,
-                                                 RestWord word) override {
-    return inner_->BeginEvaluation(servers, after, word);
-  }
-  absl::StatusOr<bool> EndEvaluation() override { return inner_->EndEvaluation(); }
   absl::StatusOr<std::vector<float>> Calibrate(const Dataset& data,
                                                absl::Span<const uint32_t> rows) override;
   absl::StatusOr<Scores> Score(const Dataset& data, absl::Span<const uint32_t> rows,
@@ -67,7 +53,6 @@ class SimulatedLearner final : public Learner {
   absl::Status Work(SimNanos work);
   SimNanos EvaluationTime(size_t rows) const;
 
-  const std::unique_ptr<Learner> inner_;
   const WorkerPace pace_;
   SimulatedWorld& world_;
   const int machine_;

@@ -14,27 +14,6 @@
 namespace tessera {
 namespace {
 
-Codec Of(CodecKind kind, int bits = 8, int64_t bucket = 512, bool l2_norm = false) {
-  Codec codec;
-  codec.kind = kind;
-  codec.bits = bits;
-  codec.bucket = bucket;
-  codec.l2_norm = l2_norm;
-  return codec;
-}
-
-std::vector<Codec> AllCodecs() {
-  std::vector<Codec> codecs = {Of(CodecKind::kF32), Of(CodecKind::kBf16), Of(CodecKind::kF16),
-                               Of(CodecKind::kInt8)};
-  for (int bits = 2; bits <= 8; ++bits) codecs.push_back(Of(CodecKind::kQsgd, bits));
-  codecs.push_back(Of(CodecKind::kQsgd, 3, 37));
-  codecs.push_back(Of(CodecKind::kQsgd, 8, 1));
-  codecs.push_back(Of(CodecKind::kQsgd, 4, 1 << 20));
-  codecs.push_back(Of(CodecKind::kQsgd, 8, 512, /*l2_norm=*/true));
-  codecs.push_back(Of(CodecKind::kQsgd, 2, 100, /*l2_norm=*/true));
-  return codecs;
-}
-
 // Two parameters that qsgd codes, one that it does not, and a vector.
 ModelShape Shape() { return ShapeWith({{13, 801}, {10, 20}, {11000, 1}, {10003, 1}}); }
 
@@ -300,7 +279,8 @@ TEST_CASE("what is not finite is refused on arrival, at its entry or bucket, und
 TEST_CASE("a header below zero, or so large that a code would be infinite, is refused",
           "[codec][arrival]") {
   const ModelShape shape = ShapeWith({{100, 100}});
-  for (const Codec& codec : {Of(CodecKind::kInt8), Of(CodecKind::kQsgd), Of(CodecKind::kQsgd, 2)}) {
+  for (const Codec& codec :
+       {CodecOf(CodecKind::kInt8), CodecOf(CodecKind::kQsgd), CodecOf(CodecKind::kQsgd, 2)}) {
     const CodedKeys keys = KeysOf(codec, shape);
     std::vector<char> bytes = EncodeAll(keys, Normal(shape.size, 1));
     const int64_t second = keys.stretches()[0].bytes() / 100;
@@ -340,7 +320,8 @@ TEST_CASE("any bytes are read without leaving the payload, and finite if they pa
 TEST_CASE("the mean of many qsgd payloads is the update", "[codec][qsgd]") {
   const ModelShape shape = ShapeWith({{100, 100}});
   const std::vector<float> values = Normal(shape.size, 1);
-  for (const Codec& codec : {Of(CodecKind::kQsgd, 2), Of(CodecKind::kQsgd, 4, 64, true)}) {
+  for (const Codec& codec :
+       {CodecOf(CodecKind::kQsgd, 2), CodecOf(CodecKind::kQsgd, 4, 64, true)}) {
     const CodedKeys keys = KeysOf(codec, shape);
     std::vector<double> sum(shape.size);
     std::vector<double> squares(shape.size);

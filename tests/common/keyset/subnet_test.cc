@@ -7,22 +7,10 @@
 #include <vector>
 
 #include "common/base/philox.h"
+#include "tests/common/keyset/fully_connected.h"
 
 namespace tessera {
 namespace {
-
-v1::Model ModelOf(const std::vector<int64_t>& widths, bool bias, bool norm) {
-  v1::Model model;
-  model.add_input(widths.front());
-  for (size_t i = 1; i < widths.size(); ++i) {
-    v1::Linear* linear = model.add_layers()->mutable_linear();
-    linear->set_units(widths[i]);
-    linear->set_bias(bias);
-    if (norm) model.add_layers()->mutable_batch_norm()->set_affine(true);
-    if (i + 1 < widths.size()) model.add_layers()->mutable_relu();
-  }
-  return model;
-}
 
 struct Case {
   v1::Model model;
@@ -112,7 +100,7 @@ TEST_CASE("over many rounds every neuron is in a part equally often", "[subnet]"
 }
 
 TEST_CASE("inputs and outputs are whole, and what they alone index is shared", "[subnet]") {
-  const Case c(ModelOf({5, 8, 6, 3}, /*bias=*/true, /*norm=*/true));
+  const Case c(FullyConnected({5, 8, 6, 3}, /*bias=*/true, /*norm=*/true));
   const Subnet subnet = SubnetOf(c.shape, c.groups, {1, 1, 0, {1, 1}});
   CHECK(subnet.neurons[0].size() == 5);
   CHECK(subnet.neurons[1].size() == 4);
@@ -137,7 +125,7 @@ TEST_CASE("inputs and outputs are whole, and what they alone index is shared", "
 }
 
 TEST_CASE("one site owns everything", "[subnet]") {
-  const Case c(ModelOf({5, 8, 3}, true, false));
+  const Case c(FullyConnected({5, 8, 3}, true, false));
   const Subnet subnet = SubnetOf(c.shape, c.groups, {1, 17, 0, {1}});
   CHECK(subnet.shape.size == c.shape.size);
   CHECK(LayoutHash(subnet.shape, 2) == LayoutHash(c.shape, 2));
@@ -146,9 +134,9 @@ TEST_CASE("one site owns everything", "[subnet]") {
 TEST_CASE("servers' rows of a subnet are contiguous and make up the whole", "[subnet]") {
   std::mt19937_64 random(3);
   for (int i = 0; i < 300; ++i) {
-    const Case c(ModelOf({int64_t(1 + random() % 9), int64_t(4 + random() % 40),
-                          int64_t(4 + random() % 40), int64_t(1 + random() % 9)},
-                         true, random() % 2 == 0));
+    const Case c(FullyConnected({int64_t(1 + random() % 9), int64_t(4 + random() % 40),
+                                 int64_t(4 + random() % 40), int64_t(1 + random() % 9)},
+                                true, random() % 2 == 0));
     const int sites = 1 + static_cast<int>(random() % 4);
     const Subnet subnet =
         SubnetOf(c.shape, c.groups, {random(), random() % 99, uint32_t(random() % sites),

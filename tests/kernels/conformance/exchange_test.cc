@@ -8,6 +8,7 @@
 #include "common/codec/error_feedback.h"
 #include "common/codec/threshold.h"
 #include "common/keyset/entry_set.h"
+#include "tests/common/codec/coded_bytes.h"
 #include "tests/kernels/conformance/backend_under_test.h"
 
 namespace tessera {
@@ -15,47 +16,13 @@ namespace {
 
 constexpr PayloadRandom kRandom{0x123456789abcdefULL, 0x30002000000007ULL};
 
-Codec Of(CodecKind kind, int bits = 8, int64_t bucket = 512, bool l2_norm = false) {
-  Codec codec;
-  codec.kind = kind;
-  codec.bits = bits;
-  codec.bucket = bucket;
-  codec.l2_norm = l2_norm;
-  return codec;
-}
-
-std::vector<Codec> AllCodecs() {
-  std::vector<Codec> codecs = {Of(CodecKind::kF32), Of(CodecKind::kBf16), Of(CodecKind::kF16),
-                               Of(CodecKind::kInt8)};
-  for (int bits = 2; bits <= 8; ++bits) codecs.push_back(Of(CodecKind::kQsgd, bits));
-  codecs.push_back(Of(CodecKind::kQsgd, 3, 37));
-  codecs.push_back(Of(CodecKind::kQsgd, 8, 1));
-  codecs.push_back(Of(CodecKind::kQsgd, 4, 1 << 20));
-  codecs.push_back(Of(CodecKind::kQsgd, 8, 512, /*l2_norm=*/true));
-  codecs.push_back(Of(CodecKind::kQsgd, 5, 1700, /*l2_norm=*/true));
-  return codecs;
-}
-
 // Rows of many lengths, and a vector, of which qsgd leaves one parameter as it is.
-ModelShape ShapeOf(const std::vector<std::pair<int64_t, int64_t>>& sizes) {
-  ModelShape shape;
-  for (const auto& [rows, columns] : sizes) {
-    ParameterSpec spec;
-    spec.name = "p" + std::to_string(shape.parameters.size());
-    spec.rows = rows;
-    spec.columns = columns;
-    spec.is_vector = columns == 1;
-    shape.size += spec.size();
-    shape.parameters.push_back(spec);
-  }
-  return shape;
-}
-
 std::vector<ModelShape> Shapes() {
-  return {ShapeOf({{13, 801}, {10, 20}, {11000, 1}}), ShapeOf({{3, 4096}, {2, 5001}, {10003, 1}}),
-          ShapeOf({{1, 1}}), ShapeOf({{40, 257}, {1, 10001}, {20, 512}}),
+  return {ShapeWith({{13, 801}, {10, 20}, {11000, 1}}),
+          ShapeWith({{3, 4096}, {2, 5001}, {10003, 1}}), ShapeWith({{1, 1}}),
+          ShapeWith({{40, 257}, {1, 10001}, {20, 512}}),
           // Around the lengths at which rows are coded in another way.
-          ShapeOf({{3, 513}, {2, 2048}, {2, 2049}, {2, 8192}, {2, 8193}})};
+          ShapeWith({{3, 513}, {2, 2048}, {2, 2049}, {2, 8192}, {2, 8193}})};
 }
 
 // Of many magnitudes, with rows of zeros and of what is next to nothing.
@@ -154,7 +121,7 @@ TEST_CASE("what a device's codec loses of one update is in the next one", "[exch
 
 TEST_CASE("a device's payload shows what is not finite, as the codec's own does", "[exchange]") {
   const auto backend = BackendUnderTest(1);
-  const ModelShape shape = ShapeOf({{20, 601}, {11, 1100}});
+  const ModelShape shape = ShapeWith({{20, 601}, {11, 1100}});
   for (const float bad :
        {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
         std::numeric_limits<float>::quiet_NaN()}) {
@@ -177,7 +144,7 @@ TEST_CASE("a part of a stretch without headers is written as in the whole", "[ex
     const std::vector<float> entries = Entries(n, 1);
     const DeviceArray<float> from(*backend, entries, 1);
     for (const CodecKind kind : {CodecKind::kF32, CodecKind::kBf16, CodecKind::kF16}) {
-      const CodedKeys keys = CodedKeys::Plain(Of(kind), n);
+      const CodedKeys keys = CodedKeys::Plain(CodecOf(kind), n);
       const DeviceArray<char> bytes(*backend, keys.bytes(), 2);
       const int64_t first = n / 3;
       const std::pair<int64_t, int64_t> parts[] = {{0, first}, {first, n - first}};

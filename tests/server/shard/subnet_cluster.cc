@@ -17,19 +17,6 @@ constexpr int kValueKind = 2;
 
 }  // namespace
 
-v1::Model FullyConnected(const std::vector<int64_t>& widths, bool bias, bool norm) {
-  v1::Model model;
-  model.add_input(widths.front());
-  for (size_t i = 1; i < widths.size(); ++i) {
-    v1::Linear* linear = model.add_layers()->mutable_linear();
-    linear->set_units(widths[i]);
-    linear->set_bias(bias);
-    if (norm) model.add_layers()->mutable_batch_norm()->set_affine(true);
-    if (i + 1 < widths.size()) model.add_layers()->mutable_relu();
-  }
-  return model;
-}
-
 SubnetCluster::SubnetCluster(const v1::Model& model, int servers, uint64_t seed,
                              const std::optional<ShardLimits>& limits, bool has_tail)
     : description_(model),

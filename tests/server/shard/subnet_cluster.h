@@ -13,11 +13,9 @@
 #include "common/keyset/subnet.h"
 #include "common/layout/parameters.h"
 #include "server/shard/shard.h"
+#include "tests/common/keyset/fully_connected.h"
 
 namespace tessera {
-
-// Linear layers of these widths, relu between them; with biases and affine norms if wanted.
-v1::Model FullyConnected(const std::vector<int64_t>& widths, bool bias, bool norm);
 
 class SubnetCluster {
  public:

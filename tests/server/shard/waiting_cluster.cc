@@ -7,6 +7,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "common/consistency/forwarding_policy.h"
 #include "common/rule/add.h"
 #include "tests/server/shard/shard_fixture.h"
 
@@ -14,10 +15,10 @@ namespace tessera {
 namespace {
 
 // Counts clocks by itself, and objects to a read that is further ahead than `bound`.
-class Watched final : public Forwarding {
+class Watched final : public ForwardingPolicy {
  public:
   Watched(std::unique_ptr<ConsistencyPolicy> policy, uint64_t bound, std::string* violation)
-      : Forwarding(std::move(policy)), bound_(bound), violation_(*violation) {}
+      : ForwardingPolicy(std::move(policy)), bound_(bound), violation_(*violation) {}
 
   void SetMembers(const Plan& plan) override {
     std::map<MemberId, Clock> clocks;
@@ -27,16 +28,16 @@ class Watched final : public Forwarding {
           known == clocks_.end() ? Clock{m.first_exchange.value() - 1, true} : known->second;
     }
     clocks_ = clocks;
-    Forwarding::SetMembers(plan);
+    ForwardingPolicy::SetMembers(plan);
   }
   Verdict OnPush(const PushFacts& push) override {
     clocks_[push.member] = {push.exchange.value(), true};
-    const Verdict verdict = Forwarding::OnPush(push);
+    const Verdict verdict = ForwardingPolicy::OnPush(push);
     pending = verdict.commit ? 0 : pending + 1;
     return verdict;
   }
   std::optional<float> CommitDue(absl::Time now) override {
-    const std::optional<float> due = Forwarding::CommitDue(now);
+    const std::optional<float> due = ForwardingPolicy::CommitDue(now);
     if (due.has_value() && pending == 0) violation_ = "a commit of nothing";
     if (due.has_value()) pending = 0;
     return due;
@@ -45,10 +46,10 @@ class Watched final : public Forwarding {
     if (const auto found = clocks_.find(member); found != clocks_.end()) {
       found->second.awake = !resting;
     }
-    Forwarding::SetResting(member, resting);
+    ForwardingPolicy::SetResting(member, resting);
   }
   bool MayRead(MemberId member, Exchange after) const override {
-    if (!Forwarding::MayRead(member, after)) return false;
+    if (!ForwardingPolicy::MayRead(member, after)) return false;
     for (const auto& [other, clock] : clocks_) {
       if (clock.awake && after.value() > clock.exchange + bound_) {
         violation_ = absl::StrCat("member ", member.value(), " reads after ", after.value(), ", ",

@@ -10,10 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "absl/time/time.h"
 #include "common/consistency/policy.h"
@@ -34,28 +31,6 @@ struct ClusterOptions {
 //   "member ... reads after ..."   beyond the bound
 //   "an evaluation does not see all pushes", "a commit of nothing", "it does not end"
 std::string RunCluster(uint64_t seed, const ClusterOptions& options);
-
-// Does what another one does.
-class Forwarding : public ConsistencyPolicy {
- public:
-  explicit Forwarding(std::unique_ptr<ConsistencyPolicy> policy) : policy_(std::move(policy)) {}
-
-  void SetMembers(const Plan& plan) override { policy_->SetMembers(plan); }
-  std::optional<MemberId> NextInOrder() const override { return policy_->NextInOrder(); }
-  Verdict OnPush(const PushFacts& push) override { return policy_->OnPush(push); }
-  std::optional<float> CommitDue(absl::Time now) override { return policy_->CommitDue(now); }
-  std::optional<absl::Time> Deadline() const override { return policy_->Deadline(); }
-  void SetResting(MemberId member, bool resting) override { policy_->SetResting(member, resting); }
-  Exchange FirstExchange(Exchange wanted) const override { return policy_->FirstExchange(wanted); }
-  bool MayRead(MemberId member, Exchange after) const override {
-    return policy_->MayRead(member, after);
-  }
-  Exchange Collecting() const override { return policy_->Collecting(); }
-  std::vector<MemberId> WaitsFor() const override { return policy_->WaitsFor(); }
-
- private:
-  const std::unique_ptr<ConsistencyPolicy> policy_;
-};
 
 }  // namespace tessera
 

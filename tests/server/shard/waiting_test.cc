@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "common/consistency/forwarding_policy.h"
 #include "common/consistency/none.h"
 #include "common/consistency/quorum.h"
 #include "common/consistency/softsync.h"
@@ -57,17 +58,17 @@ TEST_CASE("without consistency nobody waits", "[shard][waiting]") {
 // --- that these tests would see it ---
 
 // A worker whose push is in the open round waits for it, though it was late.
-class LateWorkersWait final : public Forwarding {
+class LateWorkersWait final : public ForwardingPolicy {
  public:
-  using Forwarding::Forwarding;
+  using ForwardingPolicy::ForwardingPolicy;
   Verdict OnPush(const PushFacts& push) override {
     in_round_.insert(push.member);
-    const Verdict verdict = Forwarding::OnPush(push);
+    const Verdict verdict = ForwardingPolicy::OnPush(push);
     if (verdict.commit) in_round_.clear();
     return verdict;
   }
   std::optional<float> CommitDue(absl::Time now) override {
-    const std::optional<float> due = Forwarding::CommitDue(now);
+    const std::optional<float> due = ForwardingPolicy::CommitDue(now);
     if (due.has_value()) in_round_.clear();
     return due;
   }
@@ -79,9 +80,9 @@ class LateWorkersWait final : public Forwarding {
   std::set<MemberId> in_round_;
 };
 
-class NobodyRests final : public Forwarding {
+class NobodyRests final : public ForwardingPolicy {
  public:
-  using Forwarding::Forwarding;
+  using ForwardingPolicy::ForwardingPolicy;
   void SetResting(MemberId member, bool resting) override {}
 };
 
@@ -102,7 +103,7 @@ std::set<std::string> Violations(uint64_t bound,
 TEST_CASE("a quorum whose late workers wait is found to wait for ever", "[shard][waiting]") {
   const auto quorum = [] { return MakeQuorum(2, absl::ZeroDuration()); };
   CHECK(Violations<LateWorkersWait>(kNoBound, quorum).count("wait for ever") == 1);
-  CHECK(Violations<Forwarding>(kNoBound, quorum) == std::set<std::string>{""});
+  CHECK(Violations<ForwardingPolicy>(kNoBound, quorum) == std::set<std::string>{""});
 }
 
 TEST_CASE("policies that do not know of rests are found out", "[shard][waiting]") {
@@ -118,7 +119,7 @@ TEST_CASE("policies that do not know of rests are found out", "[shard][waiting]"
 
 TEST_CASE("an ssp with a larger bound than it says is found out", "[shard][waiting]") {
   const auto ssp = [] { return MakeSsp(3, 1); };
-  CHECK(Violations<Forwarding>(2, ssp).size() > 1);
+  CHECK(Violations<ForwardingPolicy>(2, ssp).size() > 1);
 }
 
 }  // namespace

@@ -7,49 +7,26 @@
 #include <vector>
 
 #include "tests/worker/train/subnet_workers.h"
+#include "worker/train/forwarding_learner.h"
 
 namespace tessera {
 namespace {
 
 // What another learner is asked for, in order: a minibatch, the last one, an update.
-class NotingLearner final : public Learner {
+class NotingLearner final : public ForwardingLearner {
  public:
-  explicit NotingLearner(std::unique_ptr<Learner> inner) : inner_(std::move(inner)) {}
-  const ParameterArrays& values() const override { return inner_->values(); }
-  const KeySet& value_keys() const override { return inner_->value_keys(); }
-  const ConstParameterArrays& update() const override { return inner_->update(); }
-  const KeySet& update_keys() const override { return inner_->update_keys(); }
+  using ForwardingLearner::ForwardingLearner;
   absl::StatusOr<double> Train(const Dataset& data, absl::Span<const uint32_t> rows,
                                const TrainPoint& point) override {
     noted += point.last ? 'l' : 'm';
-    return inner_->Train(data, rows, point);
+    return ForwardingLearner::Train(data, rows, point);
   }
   absl::Status FormUpdate() override {
     noted += 'u';
-    return inner_->FormUpdate();
-  }
-  absl::Status AdoptValues() override { return inner_->AdoptValues(); }
-  absl::Status Recut(const SubnetPlace& place) override { return inner_->Recut(place); }
-  absl::Status BeginTail() override { return inner_->BeginTail(); }
-  bool pulls_apart() const override { return inner_->pulls_apart(); }
-  absl::StatusOr<ExchangeResult> BeginEvaluation(ParameterClient* servers, Exchange after,
-                                                 RestWord word) override {
-    return inner_->BeginEvaluation(servers, after, word);
-  }
-  absl::StatusOr<bool> EndEvaluation() override { return inner_->EndEvaluation(); }
-  absl::StatusOr<std::vector<float>> Calibrate(const Dataset& data,
-                                               absl::Span<const uint32_t> rows) override {
-    return inner_->Calibrate(data, rows);
-  }
-  absl::StatusOr<Scores> Score(const Dataset& data, absl::Span<const uint32_t> rows,
-                               absl::Span<const float> constants) override {
-    return inner_->Score(data, rows, constants);
+    return ForwardingLearner::FormUpdate();
   }
 
   std::string noted;
-
- private:
-  const std::unique_ptr<Learner> inner_;
 };
 
 std::string Noted(const std::vector<std::string>& overrides) {
