@@ -3,7 +3,7 @@ import os
 import unittest
 
 import cluster
-from cluster import ROOT, Cluster, Process, Test, digits, write_job
+from cluster import ENDLESS, ROOT, Cluster, Process, Test, digits, members, write_job
 
 PLAYED = os.path.join(ROOT, "tests/worker/played_gpu_worker")
 ON_GPU = {"device": "cuda"}
@@ -79,6 +79,21 @@ class Device(Test):
                 again = self.train(dict(job, checkpoint={"restore": os.path.join(folder, steps[0])}), True)
                 for key in ("parameters_hash", "steps", "final"):
                     self.assertEqual(again[key], whole[key], key)
+
+    def test_a_worker_whose_gpu_fails_leaves_and_may_be_started_again_on_the_cpu(self):
+        job = digits(epochs=ENDLESS, batch=16, lease="60s")
+        trains = Cluster(self, job, workers=1)
+        failing = trains.start_worker(1, "--set", "cluster.device=cuda", env={"PLAYED_GPU": "launches=2000"})
+        self.contains(failing.expect_exit(1), "cuda:0: a kernel: an illegal memory access was encountered")
+        # It has left: nobody waits for its lease, and its rank is free.
+        trains.await_further()
+        again = trains.start_worker(1)
+        again.await_output("joined rank=1")
+        trains.await_status("two train", lambda status: len(members(status, "training")) == 2)
+        trains.await_further()
+        trains.drain()
+        report = trains.finish(failing)
+        self.assertEqual((report["outcome"], report["members"]["joined"]), ("finished", 3))
 
     def test_what_cannot_be_worked_with_is_one_line_before_joining(self):
         refusals = {

@@ -2,7 +2,7 @@
 import signal
 import unittest
 
-from cluster import ENDLESS, SOON, Cluster, Test, digits, lost, members
+from cluster import ENDLESS, SOON, Cluster, Test, digits, lost, members, run_to_end
 
 LEASE = "1500ms"
 
@@ -151,6 +151,9 @@ class WorkerFaults(Test):
         report = cluster.report()
         self.assertEqual(report["outcome"], "failed")
         self.assertGreater(report["refused_pushes"], 0)
+        # The same job, with another rate.
+        tamed = run_to_end(self, digits(epochs=3, rate=0.01, norm=False, lease="10s"))
+        self.assertEqual((tamed["outcome"], tamed["refused_pushes"]), ("finished", 0))
 
     def test_a_worker_lost_in_an_evaluation_does_not_hold_it_up(self):
         cluster = Cluster(self, endless(workers=3, evaluate_every=1, servers=1))

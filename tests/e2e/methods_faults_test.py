@@ -62,9 +62,11 @@ class MethodFaults(Test):
                 self.assertIn("lease expired worker=1", cluster.servers[0].output())
 
     def test_who_waits_for_nobody_trains_on_while_a_killed_worker_has_its_lease(self):
-        for name in ("diloco quorum", "softsync"):
+        methods = {"diloco quorum": QUORUM, "softsync": SOFTSYNC, "async_sgd": {"async_sgd": {}},
+                   "diloco asynchronous": ASYNC_DILOCO}
+        for name, method in methods.items():
             with self.case(name):
-                cluster = Cluster(self, endless(self.METHODS[name], lease="60s", workers=3))
+                cluster = Cluster(self, endless(method, lease="60s", workers=3))
                 cluster.await_step(20)
                 cluster.workers[1].kill()
                 cluster.await_further(40)

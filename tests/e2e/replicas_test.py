@@ -75,6 +75,14 @@ class Replicas(Test):
         cluster.drain()
         self.check_end(cluster.finish(cluster.servers[2], cluster.workers[2]), 3, 1, removed_alive=1)
 
+    def test_nobody_waits_for_a_worker_that_died_while_it_has_its_lease(self):
+        cluster = Cluster(self, endless(lease="60s"))
+        cluster.await_step(20)
+        cluster.workers[1].kill()
+        cluster.await_further(40)
+        cluster.await_further(40)
+        self.assertEqual(lost(cluster.status()), 0)
+
     def test_a_worker_that_dies_may_be_replaced_beside_its_server(self):
         cluster = Cluster(self, endless())
         cluster.await_step(20)
@@ -122,6 +130,10 @@ class Replicas(Test):
         cluster.servers[0].kill()
         for process in cluster.servers[1:] + cluster.workers:
             process.expect_exit(1)
+        again = Cluster(self, endless())
+        again.await_step(20)
+        again.drain()
+        self.check_end(again.finish(), 3, 0)
 
     def test_the_job_goes_on_when_server_0_is_started_again_and_its_state_is_kept(self):
         job = endless(lease="1500ms")

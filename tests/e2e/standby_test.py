@@ -43,6 +43,8 @@ class Standbys(Test):
                 victim.kill()
                 status = cluster.await_status("its standby leads", takeovers(1))
                 self.assertEqual(status["owners"][1]["leader"], 2)
+                # Long before its lease: a connection that ends is enough.
+                self.contains(cluster.servers[0].output(), "host lost rank=1", "its connection ended")
                 cluster.await_further()
                 cluster.await_status("all have standbys again", protected)
                 cluster.drain()
