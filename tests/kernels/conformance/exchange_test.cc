@@ -54,11 +54,6 @@ void Encode(Backend& backend, const CodedKeys& keys, const float* entries, float
   }
 }
 
-bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() &&
-         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
-}
-
 }  // namespace
 
 TEST_CASE("a device writes and reads the bytes that the codec says", "[exchange]") {
