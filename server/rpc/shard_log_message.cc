@@ -191,7 +191,7 @@ absl::StatusOr<CoresImage> FromMessage(const v1::CoresImage& message, int64_t by
   cores.magnitudes = {message.weight_sum(), message.gradient_sum()};
   cores.moved_since = message.moved_since();
   if (!message.has_selection()) return cores;
-  CoresImage::Selection& selection = cores.selection.emplace();
+  SelectionImage& selection = cores.selection.emplace();
   selection.core = message.selection().core();
   selection.sums = {message.selection().weight_sum(), message.selection().gradient_sum()};
   selection.has_values = message.selection().has_values();

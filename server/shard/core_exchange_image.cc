@@ -44,7 +44,7 @@ CoresImage CoreExchange::TakeImage(const Snapshot& now, Payload* values) const {
   }
   if (search_.has_value()) {
     const CoreSearch::Options& from = search_->options();
-    CoresImage::Selection& selection = image.selection.emplace();
+    SelectionImage& selection = image.selection.emplace();
     selection.core = search_number_;
     selection.sums = from.sums;
     selection.questions = questions_;

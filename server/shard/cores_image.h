@@ -19,20 +19,22 @@
 
 namespace tessera {
 
+// A selection of a core under way.
+struct SelectionImage {
+  uint64_t core = 0;
+  // Of what it is selected from.
+  MagnitudeSums sums;
+  bool has_values = false;
+  bool has_gradient = false;
+  // That were asked so far, and are answered or being answered.
+  std::vector<CoreQuestion> questions;
+};
+
 struct CoresImage {
   struct Known {
     CoreName name;
     int key_form = 0;
     int64_t keys_bytes = 0;
-  };
-  struct Selection {
-    uint64_t core = 0;
-    // Of what it is selected from.
-    MagnitudeSums sums;
-    bool has_values = false;
-    bool has_gradient = false;
-    // That were asked so far, and are answered or being answered.
-    std::vector<CoreQuestion> questions;
   };
 
   // In the order in which they became known.
@@ -41,7 +43,7 @@ struct CoresImage {
   bool has_gradient = false;
   MagnitudeSums magnitudes;
   bool moved_since = false;
-  std::optional<Selection> selection;
+  std::optional<SelectionImage> selection;
 
   int64_t arrays() const {
     const bool has_values = selection.has_value() && selection->has_values;
