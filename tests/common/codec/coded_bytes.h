@@ -1,4 +1,4 @@
-// Codecs, payloads in as many pieces as a test likes, and keys of a few rows.
+// Payloads in as many pieces as a test likes, and keys of a few rows.
 #ifndef TESSERA_TESTS_COMMON_CODEC_CODED_BYTES_H_
 #define TESSERA_TESTS_COMMON_CODEC_CODED_BYTES_H_
 
@@ -11,13 +11,13 @@
 #include <utility>
 #include <vector>
 
-#include "common/codec/codec.h"
 #include "common/codec/coded_keys.h"
 #include "common/codec/encoder.h"
 #include "common/codec/path.h"
 #include "common/codec/payload.h"
 #include "common/layout/parameters.h"
 #include "common/layout/shard_map.h"
+#include "tests/common/codec/all_codecs.h"
 
 namespace tessera {
 
@@ -27,44 +27,6 @@ inline std::vector<CodecPath> PathsHere() {
     if (HasCodecPath(path)) paths.push_back(path);
   }
   return paths;
-}
-
-inline Codec CodecOf(CodecKind kind, int bits = 8, int64_t bucket = 512, bool l2_norm = false) {
-  Codec codec;
-  codec.kind = kind;
-  codec.bits = bits;
-  codec.bucket = bucket;
-  codec.l2_norm = l2_norm;
-  return codec;
-}
-
-// Every kind whose payloads have a fixed size, and qsgd with every number of bits, and odd, small and large buckets.
-inline std::vector<Codec> AllCodecs() {
-  std::vector<Codec> codecs = {CodecOf(CodecKind::kF32), CodecOf(CodecKind::kBf16),
-                               CodecOf(CodecKind::kF16), CodecOf(CodecKind::kInt8)};
-  for (int bits = 2; bits <= 8; ++bits) codecs.push_back(CodecOf(CodecKind::kQsgd, bits));
-  codecs.push_back(CodecOf(CodecKind::kQsgd, 3, 37));
-  codecs.push_back(CodecOf(CodecKind::kQsgd, 8, 1));
-  codecs.push_back(CodecOf(CodecKind::kQsgd, 4, 1 << 20));
-  codecs.push_back(CodecOf(CodecKind::kQsgd, 8, 512, /*l2_norm=*/true));
-  codecs.push_back(CodecOf(CodecKind::kQsgd, 2, 100, /*l2_norm=*/true));
-  codecs.push_back(CodecOf(CodecKind::kQsgd, 5, 1700, /*l2_norm=*/true));
-  return codecs;
-}
-
-// Parameters of these rows and columns.
-inline ModelShape ShapeWith(const std::vector<std::pair<int64_t, int64_t>>& sizes) {
-  ModelShape shape;
-  for (const auto& [rows, columns] : sizes) {
-    ParameterSpec spec;
-    spec.name = "p" + std::to_string(shape.parameters.size());
-    spec.rows = rows;
-    spec.columns = columns;
-    spec.is_vector = columns == 1;
-    shape.size += spec.size();
-    shape.parameters.push_back(spec);
-  }
-  return shape;
 }
 
 inline CodedKeys KeysOf(const Codec& codec, const ModelShape& shape) {

@@ -1,5 +1,6 @@
 // What every backend's codecs write and read, against common/codec's own.
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <string>
 
@@ -8,7 +9,7 @@
 #include "common/codec/error_feedback.h"
 #include "common/codec/threshold.h"
 #include "common/keyset/entry_set.h"
-#include "tests/common/codec/coded_bytes.h"
+#include "tests/common/codec/all_codecs.h"
 #include "tests/kernels/conformance/backend_under_test.h"
 
 namespace tessera {
@@ -52,6 +53,11 @@ void Encode(Backend& backend, const CodedKeys& keys, const float* entries, float
     if (residual != nullptr) residual += stretch.entries;
     out += stretch.bytes();
   }
+}
+
+bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() &&
+         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
 }
 
 }  // namespace
