@@ -116,8 +116,8 @@ void ConfigureAllocator() {
 
 void LimitMemory() {
   memory_is_limited = true;
-  if (MallocExtension_SetNumericProperty != nullptr) {
   if (kHasSanitizer) return;
+  if (MallocExtension_SetNumericProperty != nullptr) {
     TESSERA_CHECK(MallocExtension_SetNumericProperty("tcmalloc.aggressive_memory_decommit", 1) ==
                   1);
     return;

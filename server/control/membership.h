@@ -221,6 +221,8 @@ class Membership {
   // Former sites end with the agreed round, which nobody has opened yet, and parts are those of the
   // members in the plan.
   void BeginSites(Exchange agreed, const std::optional<Parts::Shares>& shares);
+  // By rank, while the job runs.
+  std::set<uint32_t> WaitedForByServers() const;
   bool AwaitsRecut() const;
   void AdmitPlanned();
   void ProposeNext();

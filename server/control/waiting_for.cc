@@ -45,6 +45,19 @@ std::vector<std::string> Membership::WaitingFor(const MemberRecord& member) cons
   return names;
 }
 
+std::set<uint32_t> Membership::WaitedForByServers() const {
+  std::set<uint32_t> all, behind;
+  for (int i = 0; i < servers_.count(); ++i) {
+    const v1::ServerCounters& counters = servers_.at(ShardId(i)).counters;
+    const auto& ranks = counters.waits_for_ranks();
+    all.insert(ranks.begin(), ranks.end());
+    const bool is_behind = Exchange(counters.exchange_committed()) == servers_.LeastCommitted();
+    if (is_behind) behind.insert(ranks.begin(), ranks.end());
+  }
+  // Members in lockstep push nothing to a server that is ahead before those behind have gone on.
+  return facts_.synchronous && !behind.empty() ? behind : all;
+}
+
 std::vector<std::string> Membership::WaitingFor() const {
   std::vector<std::string> names;
   if (!started_ && owners_ && servers_.AllKnown() && !owners_->MayStart()) {
@@ -75,11 +88,7 @@ std::vector<std::string> Membership::WaitingFor() const {
     }
     return names;
   }
-  std::set<uint32_t> ranks;
-  for (int i = 0; i < servers_.count(); ++i) {
-    const v1::ServerCounters& counters = servers_.at(ShardId(i)).counters;
-    ranks.insert(counters.waits_for_ranks().begin(), counters.waits_for_ranks().end());
-  }
+  const std::set<uint32_t> ranks = WaitedForByServers();
   for (uint32_t rank : ranks) {
     if (names.size() == kNamesMax) {
       names.push_back(absl::StrCat(ranks.size() - kNamesMax, " more workers"));

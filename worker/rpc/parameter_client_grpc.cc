@@ -464,8 +464,9 @@ absl::Status ParameterClientGrpc::Collect(Task* task, absl::Time now) {
                                                     ": ", status.message(), tries));
   }
   if (options_.on_trouble) options_.on_trouble();
-  task->start =
-      now + std::min(kBackoffLast, kBackoffFirst * (1 << std::min(task->attempts - 1, 10)));
+  // None has been made where the shard has moved meanwhile.
+  const int repeats = std::clamp(task->attempts - 1, 0, 10);
+  task->start = now + std::min(kBackoffLast, kBackoffFirst * (1 << repeats));
   return absl::OkStatus();
 }
 

@@ -68,7 +68,7 @@ TEST_CASE("all paths read the same numbers", "[codec][paths]") {
           loops.accumulate[form](in, size, 0.1f, 0.7f, sum.data());
           // A NaN's bits depend on which of two was first.
           for (float& x : sum) x = x == x ? x : 0;
-          std::memcpy(out, sum.data(), 4 * size);
+          if (size > 0) std::memcpy(out, sum.data(), 4 * size);
         });
       }
     }

@@ -10,12 +10,13 @@ using Fixture = ControlFixture;
 
 // A server's word on how it stands.
 void Counters(Fixture& f, int server, uint64_t examples, uint64_t parked, uint64_t resting,
-              const std::vector<uint32_t>& waits_for = {}) {
+              const std::vector<uint32_t>& waits_for = {}, uint64_t committed = 0) {
   v1::ShardMessage message;
   v1::ServerCounters& counters = *message.mutable_counters();
   counters.set_examples(examples);
   counters.set_parked_pulls(parked);
   counters.set_resting(resting);
+  counters.set_exchange_committed(committed);
   for (uint32_t rank : waits_for) counters.add_waits_for_ranks(rank);
   f.coordinator->OnShardMessage(ShardId(server), message, f.now);
 }
@@ -129,6 +130,24 @@ TEST_CASE("status names those whom an evaluation waits for beside those whom ser
   REQUIRE(f.Evaluate(1, v1::CALIBRATE, 5, 1, 1).ok());
   for (uint64_t member : {1, 2, 3}) REQUIRE(f.Evaluate(member, v1::SCORE, 5, 1, 1).ok());
   CHECK(waits() == "");
+}
+
+TEST_CASE("in lockstep those are named who hold up the server that is furthest behind",
+          "[control][status]") {
+  for (bool synchronous : {true, false}) {
+    JobFacts facts = Fixture::Facts(2, 2);
+    facts.synchronous = synchronous;
+    Fixture f(facts);
+    f.Start(2);
+    const auto waits = [&f] { return Words(f.coordinator->Status(f.now).waiting_for()); };
+    // Worker 1 has stopped between its pushes to the two; worker 0 waits for what server 1 has not got.
+    Counters(f, 0, 0, 0, 0, {0, 1}, /*committed=*/5);
+    Counters(f, 1, 0, 1, 0, {1}, /*committed=*/4);
+    CHECK(waits() == (synchronous ? "worker 1" : "worker 0, worker 1"));
+    // One that is behind and names nobody hides nobody.
+    Counters(f, 1, 0, 0, 0, {}, /*committed=*/4);
+    CHECK(waits() == "worker 0, worker 1");
+  }
 }
 
 TEST_CASE("a lost worker is not named any more", "[control][status]") {
