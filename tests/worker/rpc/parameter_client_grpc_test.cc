@@ -320,12 +320,15 @@ struct Scripted {
     auto started = GrpcServer::Start({"127.0.0.1:0", {&server}});
     REQUIRE(started.ok());
     grpc = *std::move(started);
+    client = Client(Options());
+  }
+  ParameterClientGrpc::Options Options() const {
     ParameterClientGrpc::Options options;
     options.servers = {grpc->address()};
     options.slices = {SlicesOf(shape, ShardId(0), 1)};
     options.layout_hash = 5;
     options.member = MemberId(1);
-    client = Client(options);
+    return options;
   }
   v1::Chunk Chunk(float value, int count, bool header) const {
     v1::Chunk chunk;
@@ -374,6 +377,41 @@ TEST_CASE("both halves of an exchange are repeated after a passing error", "[rpc
   scripted.server.on_push = [](int, const std::string&) { return grpc::Status(); };
   REQUIRE(scripted.client->Push(Exchange(7), 1, scripted.client->dense_keys(), update).ok());
   CHECK(scripted.server.header.base_version() == 17);
+}
+
+TEST_CASE("an exchange that is open goes to whoever leads the shard by now", "[rpc][client]") {
+  Scripted before, now;
+  ParameterClientGrpc::Options options = before.Options();
+  options.has_standbys = true;
+  const auto client = Client(options);
+  v1::ServerList list;
+  list.set_generation(1);
+  list.add_servers()->set_address(now.grpc->address());
+  list.mutable_servers(0)->set_life(2);
+  absl::Notification done;
+  // It takes the push in and never answers.
+  before.server.on_push = [&](int, const std::string&) {
+    client->SetServers(list);
+    done.WaitForNotification();
+    return grpc::Status();
+  };
+  before.server.on_pull = [&](int, grpc::ServerWriter<v1::Chunk>*) {
+    done.WaitForNotification();
+    return grpc::Status();
+  };
+  now.server.on_push = [](int, const std::string&) { return grpc::Status(); };
+  now.server.on_pull = [&](int, grpc::ServerWriter<v1::Chunk>* writer) {
+    writer->Write(now.Chunk(4, 20, true));
+    return grpc::Status();
+  };
+  Replica values(now.shape);
+  const Replica update(now.shape, 3.0f);
+  const auto moved =
+      client->PushPull({Exchange(1), 1}, client->dense_keys(), update, client->dense_keys(), values);
+  done.Notify();
+  REQUIRE(moved.status().message() == "");
+  CHECK(SameBits(values, Replica(now.shape, 4.0f)));
+  CHECK(now.server.header.exchange() == 1);
 }
 
 // What was told, with the first value that was there then.
