@@ -117,6 +117,10 @@ class CoreExchange {
   void Forget(MemberId member);
   // One piece of it; false: there is none.
   bool AdvanceSelection();
+  // The core that is being selected; nullopt: none is.
+  std::optional<uint64_t> selecting() const {
+    return search_.has_value() ? std::optional<uint64_t>(search_number_) : std::nullopt;
+  }
   // For the coordinator, while a selection goes on.
   std::optional<CoreReport> report() const;
   // Counts the reports: a new one is to be sent.

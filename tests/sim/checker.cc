@@ -38,6 +38,7 @@ class Checker::RecordedPolicy final : public ConsistencyPolicy {
     return verdict;
   }
   std::optional<float> CommitDue(absl::Time now) override {
+    checker_->FollowSelection(copy_);
     const Exchange exchange = policy_->Collecting();
     const std::optional<float> scale = policy_->CommitDue(now);
     if (scale.has_value()) checker_->OnCommitted(copy_, exchange);
@@ -248,15 +249,15 @@ bool Checker::IsInRound(CopyId copy) const {
   });
 }
 
-// Selections begin with a report, and nothing is folded before it.
+// Called before anything is folded or committed: one selection may replace another that nobody has heard of.
 void Checker::FollowSelection(CopyId copy) {
   Ledger& ledger = ledgers_[copy.value()];
   const CoreExchange* const cores = ledger.copy == nullptr ? nullptr : ledger.copy->cores();
   if (cores == nullptr) return;
-  const std::optional<CoreReport> report = cores->report();
-  if (!report && cores->cores() == 0) return;
+  const std::optional<uint64_t> selecting = cores->selecting();
+  if (!selecting && cores->cores() == 0) return;
   // One that has begun and ended since was of the same values.
-  const uint64_t number = report ? report->core : cores->cores() - 1;
+  const uint64_t number = selecting ? *selecting : cores->cores() - 1;
   if (ledger.selecting && *ledger.selecting >= number) return;
   ledger.selecting = number;
   ledger.selected_values = ledger.parameters;

@@ -99,7 +99,7 @@ TEST_CASE("whatever the network does, updates count once and every job ends", "[
   for (const SimMethod method : kMethods) {
     DYNAMIC_SECTION(NameOf(method)) {
       const SimOutcome total = RunAll(method, /*faults=*/true, /*standbys=*/false, ChosenSeeds().count);
-      if (ChosenSeeds().count < 100) continue;
+      if (ChosenSeeds().count < 300) continue;
       // A simulation without trouble proves nothing.
       CHECK(total.finished);
       CHECK(total.lost > ChosenSeeds().count / 2);
