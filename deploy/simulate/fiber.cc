@@ -53,6 +53,7 @@ Fiber* Fiber::current() { return running; }
 void Fiber::ReleaseStack() {
   if (mapping_ != nullptr) munmap(mapping_, mapping_bytes_);
   mapping_ = nullptr;
+  stack_.End();
 }
 
 // The first entry goes through ucontext, which knows how to begin on another stack; all other
@@ -60,7 +61,10 @@ void Fiber::ReleaseStack() {
 void Fiber::Resume() {
   TESSERA_CHECK(running == nullptr && !ended_);
   running = this;
+  resumers_stack_.BeginHere();
+  if (!started_) stack_.Begin(mapping_ + PageBytes(), mapping_bytes_ - PageBytes());
   if (_setjmp(resumer_) == 0) {
+    resumers_stack_.LeaveFor(stack_);
     if (started_) _longjmp(parked_, 1);
     started_ = true;
     ucontext_t entry;
@@ -72,22 +76,29 @@ void Fiber::Resume() {
     setcontext(&entry);
     TESSERA_CHECK(false);
   }
+  resumers_stack_.Arrive(nullptr);
   running = nullptr;
   if (ended_) ReleaseStack();
 }
 
 void Fiber::Enter() {
   Fiber* const self = running;
+  self->stack_.Arrive(&self->resumers_stack_);
   self->body_();
   self->body_ = nullptr;
   self->ended_ = true;
+  self->stack_.LeaveForGood(self->resumers_stack_);
   _longjmp(self->resumer_, 1);
 }
 
 void Fiber::Park() {
   Fiber* const self = running;
   TESSERA_CHECK(self != nullptr);
-  if (_setjmp(self->parked_) == 0) _longjmp(self->resumer_, 1);
+  if (_setjmp(self->parked_) == 0) {
+    self->stack_.LeaveFor(self->resumers_stack_);
+    _longjmp(self->resumer_, 1);
+  }
+  self->stack_.Arrive(&self->resumers_stack_);
 }
 
 }  // namespace tessera

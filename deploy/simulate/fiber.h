@@ -12,6 +12,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "deploy/simulate/sanitized_stack.h"
 
 namespace tessera {
 
@@ -57,6 +58,8 @@ class Fiber {
   bool ended_ = false;
   jmp_buf resumer_;  // where Resume was called
   jmp_buf parked_;   // where Park was called
+  SanitizedStack resumers_stack_;
+  SanitizedStack stack_;
 };
 
 }  // namespace tessera

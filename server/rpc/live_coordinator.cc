@@ -280,13 +280,14 @@ void LiveCoordinator::OnShardMessage(const v1::ServerHello& hello, const void* c
 
 void LiveCoordinator::Detach(const v1::ServerHello& hello, const void* connection) {
   const ShardId server(hello.rank());
-  (void)Post([&](Coordinator& coordinator, absl::Time now) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  const absl::Status told = Post([&](Coordinator& coordinator, absl::Time now) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     auto sink = sinks_.find(server);
     if (sink == sinks_.end() || sink->second.connection != connection) return absl::OkStatus();
     sinks_.erase(sink);
     coordinator.Detach(server, hello.life(), now);
     return absl::OkStatus();
   });
+  if (!told.ok()) EraseEnd(&sinks_, server, connection);
 }
 
 absl::Status LiveCoordinator::AttachHost(const v1::HostHello& hello, const void* connection,
@@ -315,13 +316,14 @@ void LiveCoordinator::OnHostMessage(const v1::HostHello& hello, const void* conn
 }
 
 void LiveCoordinator::DetachHost(const v1::HostHello& hello, const void* connection) {
-  (void)Post([&](Coordinator& coordinator, absl::Time now) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  const absl::Status told = Post([&](Coordinator& coordinator, absl::Time now) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     const auto host = hosts_.find(hello.rank());
     if (host == hosts_.end() || host->second.connection != connection) return absl::OkStatus();
     hosts_.erase(host);
     coordinator.DetachHost(hello.rank(), hello.life(), now);
     return absl::OkStatus();
   });
+  if (!told.ok()) EraseEnd(&hosts_, hello.rank(), connection);
 }
 
 void LiveCoordinator::Evaluate(const v1::EvaluateRequest& request, const void* call,

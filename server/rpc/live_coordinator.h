@@ -170,6 +170,14 @@ class LiveCoordinator {
     return result;
   }
 
+  // The connection has ended, and the coordinator is not sure that it may hear of it.
+  template <typename Ends, typename Rank>
+  void EraseEnd(Ends* ends, Rank rank, const void* connection) {
+    absl::MutexLock lock(&mutex_);
+    const auto end = ends->find(rank);
+    if (end != ends->end() && end->second.connection == connection) ends->erase(end);
+  }
+
   absl::Status Check(uint64_t run) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   v1::CoordinatorWord WordNow() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return kept_ != nullptr ? kept_->Word() : word_;

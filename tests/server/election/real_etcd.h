@@ -60,7 +60,11 @@ class RealEtcd {
   std::unique_ptr<EtcdClient> Client() const {
     return *EtcdClient::Create({{absl::StrCat("127.0.0.1:", port_)}});
   }
-  void Freeze() { kill(process_, SIGSTOP); }
+  // All of its threads stand when this returns.
+  void Freeze() {
+    kill(process_, SIGSTOP);
+    REQUIRE(waitpid(process_, nullptr, WUNTRACED) == process_);
+  }
   void Thaw() { kill(process_, SIGCONT); }
 
  private:

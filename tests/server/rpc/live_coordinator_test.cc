@@ -398,7 +398,8 @@ struct HostProcess {
   }
   absl::Status Attach(LiveCoordinator* live) {
     return live->AttachHost(hello, this, [this](const v1::HostOrder* order) {
-      if (order != nullptr) inbox.Add(*order);
+      if (order != nullptr) return inbox.Add(*order);
+      was_ended = true;
     });
   }
   bool Leads(const v1::HostOrder& order, uint32_t shard) const {
@@ -408,7 +409,39 @@ struct HostProcess {
   }
   v1::HostHello hello;
   Heard<v1::HostOrder> inbox;
+  std::atomic<bool> was_ended{false};
 };
+
+TEST_CASE("a connection that ends while the coordinator may have been superseded is told nothing more",
+          "[control][live]") {
+  Fixture f;
+  f.Install(Word(9, 1));
+  REQUIRE(f.Attach().ok());
+  f.inbox.Await(1);
+  f.inbox.Clear();
+  f.store.held = false;
+  f.live.Detach(f.hello, &f);
+  // Whoever is connected is told that it goes.
+  f.live.Vacate("another one has taken over");
+  CHECK(f.inbox.size() == 0);
+}
+
+TEST_CASE("so is a host's", "[control][live]") {
+  Fixture f;
+  JobFacts facts = Facts();
+  facts.standbys = true;
+  facts.servers = 2;
+  auto coordinator = Coordinator::Create(std::move(facts), SteadyNow());
+  REQUIRE(f.live.Install(*std::move(coordinator), Word(9, 1), &f.store).ok());
+  HostProcess gone(0, 1), stays(1, 2);
+  REQUIRE(gone.Attach(&f.live).ok());
+  REQUIRE(stays.Attach(&f.live).ok());
+  f.store.held = false;
+  f.live.DetachHost(gone.hello, &gone);
+  f.live.Vacate("another one has taken over");
+  CHECK_FALSE(gone.was_ended);
+  CHECK(stays.was_ended);
+}
 
 TEST_CASE("what waits to be told to a host is not told to another process of its rank",
           "[control][live]") {
