@@ -125,8 +125,10 @@ void ReplicaJob::KillServer() {
   ReplicaServer& server = *servers_[dice_.Below(servers_.size())];
   if (server.rank() == 0 || server.is_over()) return;
   network_.Kill(server.node());
-  if (world_.coordinator->state().membership().servers().at(ShardId(server.rank())).life ==
-      server.life()) {
+  const ServerTable& known = world_.coordinator->state().membership().servers();
+  // It may not have been heard of yet.
+  const bool is_known = static_cast<int>(server.rank()) < known.count();
+  if (is_known && known.at(ShardId(server.rank())).life == server.life()) {
     coordinator_->Detach(ShardId(server.rank()));
   }
 }
