@@ -33,10 +33,12 @@ JOBS = os.path.join(ROOT, "deploy/jobs")
 DIGITS = os.path.join(ROOT, "deploy/data/optdigits")
 DIGITS_ROWS = 1347
 
+# Programs that are built with a sanitizer take several times as long (.bazelrc).
+PATIENCE = int(os.environ.get("TESSERA_TEST_PATIENCE", "1"))
 # For anything that is expected to happen soon; generous, as the machine may be busy.
-SOON = 30
+SOON = 30 * PATIENCE
 # A whole test.
-TEST_MAX = 120
+TEST_MAX = 120 * PATIENCE
 
 
 class Test(unittest.TestCase):
@@ -199,7 +201,7 @@ def tessera(*arguments, within=SOON):
     return done.returncode, done.stdout, done.stderr
 
 
-def run_to_end(test, job, *arguments, within=120):
+def run_to_end(test, job, *arguments, within=TEST_MAX):
     """`tessera run` on a job (dictionary or path) that must end normally; the report."""
     path = job if isinstance(job, str) else write_job(test, job)
     report = test.path("report-%d.json" % time.monotonic_ns())
