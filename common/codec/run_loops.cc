@@ -217,6 +217,7 @@ TESSERA_LOOP void PackLoop(const int8_t* codes, int64_t count, int bits, char* o
     const uint64_t packed = squeeze(Load<uint64_t>(reinterpret_cast<const char*>(codes)), bits);
     std::memcpy(out, &packed, bits);
   }
+  if (count == 0) return;
   uint64_t last = 0;
   std::memcpy(&last, codes, count);
   const uint64_t packed = squeeze(last, bits);

@@ -8,22 +8,67 @@
 
 #include <cstddef>
 
+#include "absl/base/attributes.h"
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#include <sanitizer/common_interface_defs.h>
+#define TESSERA_ASAN_STACKS 1
+#elif __has_feature(thread_sanitizer)
+#include <sanitizer/tsan_interface.h>
+#define TESSERA_TSAN_STACKS 1
+#endif
+#endif
+
 namespace tessera {
 
-// A stack, while it is not the one that runs.
+// A stack, while it is not the one that runs. All inline: a function must not return on another stack than the
+// one that it was called on.
 class SanitizedStack {
  public:
   // It will begin in these bytes.
-  void Begin(const void* bottom, size_t bytes);
+  void Begin(const void* bottom, size_t bytes) {
+    bottom_ = bottom;
+    bytes_ = bytes;
+#ifdef TESSERA_TSAN_STACKS
+    thread_ = __tsan_create_fiber(0);
+#endif
+  }
   // It is the one that runs.
-  void BeginHere();
-  void LeaveFor(const SanitizedStack& to);
+  void BeginHere() {
+#ifdef TESSERA_TSAN_STACKS
+    thread_ = __tsan_get_current_fiber();
+#endif
+  }
+  ABSL_ATTRIBUTE_ALWAYS_INLINE void LeaveFor(const SanitizedStack& to) {
+#if defined(TESSERA_ASAN_STACKS)
+    __sanitizer_start_switch_fiber(&fake_, to.bottom_, to.bytes_);
+#elif defined(TESSERA_TSAN_STACKS)
+    __tsan_switch_to_fiber(to.thread_, 0);
+#endif
+  }
   // Nobody comes back.
-  void LeaveForGood(const SanitizedStack& to);
+  ABSL_ATTRIBUTE_ALWAYS_INLINE void LeaveForGood(const SanitizedStack& to) {
+#if defined(TESSERA_ASAN_STACKS)
+    __sanitizer_start_switch_fiber(nullptr, to.bottom_, to.bytes_);
+#else
+    LeaveFor(to);
+#endif
+  }
   // `from`, if not nullptr, learns where it lies.
-  void Arrive(SanitizedStack* from);
+  ABSL_ATTRIBUTE_ALWAYS_INLINE void Arrive(SanitizedStack* from) {
+#ifdef TESSERA_ASAN_STACKS
+    __sanitizer_finish_switch_fiber(fake_, from == nullptr ? nullptr : &from->bottom_,
+                                    from == nullptr ? nullptr : &from->bytes_);
+#endif
+  }
   // Nothing runs on it any more.
-  void End();
+  void End() {
+#ifdef TESSERA_TSAN_STACKS
+    if (thread_ != nullptr) __tsan_destroy_fiber(thread_);
+#endif
+    thread_ = nullptr;
+  }
 
  private:
   const void* bottom_ = nullptr;
@@ -33,5 +78,8 @@ class SanitizedStack {
 };
 
 }  // namespace tessera
+
+#undef TESSERA_ASAN_STACKS
+#undef TESSERA_TSAN_STACKS
 
 #endif  // TESSERA_DEPLOY_SIMULATE_SANITIZED_STACK_H_
