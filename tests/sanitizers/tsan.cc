@@ -225,7 +225,10 @@ const char* __tsan_default_suppressions() {
          "called_from_lib:libgrpc++.so\n"
          "called_from_lib:libgpr.so\n"
          "called_from_lib:libabsl_status.so\n"
-         "called_from_lib:libabsl_cord.so\n";
+         "called_from_lib:libabsl_cord.so\n"
+         // The order of mutexes, which has a lock and memory of its own.
+         "called_from_lib:libabsl_graphcycles_internal.so\n"
+         "called_from_lib:libabsl_malloc_internal.so\n";
 }
 
 extern "C" const char* __tsan_default_options();
