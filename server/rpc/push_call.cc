@@ -365,6 +365,9 @@ void PushCall::OnDone() {
     absl::MutexLock lock(&context_mutex_);
     done_ = true;
   }
+  // gRPC has come back from OnCancel by now: said here, so that a checker sees it.
+  mutex_.Lock();
+  mutex_.Unlock();
   // Ends this object unless the shard still holds it.
   const std::shared_ptr<PushCall> self = std::move(self_);
 }
