@@ -7,7 +7,7 @@ import subprocess
 import unittest
 
 import cluster
-from cluster import ENDLESS, PATIENCE, Cluster, Process, Test, digits, run_to_end, tessera, write_job
+from cluster import ENDLESS, Cluster, Process, Test, digits, run_to_end, tessera, write_job
 
 PLAIN = {"sgd": {"learning_rate": 0.05}}
 MOMENTUM = {"sgd": {"learning_rate": 0.1, "momentum": 0.9}}
@@ -208,7 +208,7 @@ class Checkpoints(Test):
         victim.exit_code()
         job_cluster.servers.pop(1)
         job_cluster.start_server(1)
-        report = job_cluster.finish(within=100 * PATIENCE)
+        report = job_cluster.finish(within=100)
         self.assertEqual(report["checkpoint"]["rollbacks"], 1)
         self.assertEqual(sameness(report), sameness(whole))
         self.assertEqual(len(steps_in(self.path("checkpoints"))), 2)

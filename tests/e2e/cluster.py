@@ -33,12 +33,12 @@ JOBS = os.path.join(ROOT, "deploy/jobs")
 DIGITS = os.path.join(ROOT, "deploy/data/optdigits")
 DIGITS_ROWS = 1347
 
-# Programs that are built with a sanitizer take several times as long (.bazelrc).
-PATIENCE = int(os.environ.get("TESSERA_TEST_PATIENCE", "1"))
 # For anything that is expected to happen soon; generous, as the machine may be busy.
-SOON = 30 * PATIENCE
+SOON = 30
 # A whole test.
-TEST_MAX = 120 * PATIENCE
+TEST_MAX = 120
+# All limits are so many times as long: programs that are built with a sanitizer take their time (.bazelrc).
+PATIENCE = int(os.environ.get("TESSERA_TEST_PATIENCE", "1"))
 
 
 class Test(unittest.TestCase):
@@ -46,11 +46,11 @@ class Test(unittest.TestCase):
 
     def setUp(self):
         def expired(number, frame):
-            raise AssertionError("the test has not ended within %d s" % TEST_MAX)
+            raise AssertionError("the test has not ended within %d s" % (TEST_MAX * PATIENCE))
 
         self.folder = tempfile.mkdtemp(prefix=self.id().split(".")[-1][:40] + "-", dir=os.environ.get("TEST_TMPDIR"))
         signal.signal(signal.SIGALRM, expired)
-        signal.alarm(TEST_MAX)
+        signal.alarm(TEST_MAX * PATIENCE)
 
     def tearDown(self):
         signal.alarm(0)
@@ -169,7 +169,7 @@ class Process:
     def exit_code(self, within=SOON):
         """Waits for its end."""
         try:
-            return self.popen.wait(within)
+            return self.popen.wait(within * PATIENCE)
         except subprocess.TimeoutExpired:
             raise AssertionError("%s has not ended within %d s; its log:\n%s" % (self.name, within, self.output()))
 
@@ -187,7 +187,7 @@ class Process:
 
 
 def await_true(what, condition, within=SOON, explain=lambda: ""):
-    end = time.monotonic() + within
+    end = time.monotonic() + within * PATIENCE
     while not condition():
         if time.monotonic() > end:
             raise AssertionError("not within %d s: %s\n%s" % (within, what, explain()))
@@ -197,7 +197,7 @@ def await_true(what, condition, within=SOON, explain=lambda: ""):
 def tessera(*arguments, within=SOON):
     """Runs the command to its end; (exit code, stdout, stderr)."""
     done = subprocess.run([TESSERA] + list(arguments), stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                          timeout=within, preexec_fn=die_with_parent)
+                          timeout=within * PATIENCE, preexec_fn=die_with_parent)
     return done.returncode, done.stdout, done.stderr
 
 

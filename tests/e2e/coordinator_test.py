@@ -3,7 +3,7 @@ import os
 import subprocess
 import unittest
 
-from cluster import ENDLESS, PATIENCE, Cluster, Test, await_true, digits, free_ports, status_of
+from cluster import ENDLESS, Cluster, Test, await_true, digits, free_ports, status_of
 from partition import Cut
 
 LEASE = "1500ms"
@@ -79,13 +79,13 @@ class Embedded(Test):
 
     def test_a_job_whose_server_0_was_killed_ends_as_one_whose_was_not(self):
         job = digits(steps=6000, batch=16, lease=LEASE, method={"local_sgd": {"local_steps": 5}}, evaluate_every=10)
-        whole = self.cluster(dict(job, cluster=dict(job["cluster"])), keep=False).finish(within=100 * PATIENCE)
+        whole = self.cluster(dict(job, cluster=dict(job["cluster"])), keep=False).finish(within=100)
         cluster = self.cluster(job)
         self.await_checkpoint(cluster)
         cluster.servers[0].kill()
         cluster.servers[0].exit_code()
         self.restart_server_0(cluster)
-        report = cluster.finish(within=100 * PATIENCE)
+        report = cluster.finish(within=100)
         self.assertEqual(report["checkpoint"]["rollbacks"], 1)
         self.assertEqual(sameness(report), sameness(whole))
 
@@ -120,13 +120,13 @@ class Embedded(Test):
         job["cluster"]["replicas"] = 1
         # `finish` wants the report of server 0.
         unharmed = self.cluster(dict(job, cluster=dict(job["cluster"])), servers=3, keep=False)
-        whole = unharmed.finish(within=100 * PATIENCE)
+        whole = unharmed.finish(within=100)
         cluster = self.cluster(job, servers=3, keep=False, directory=self.path("coordinator"))
         cluster.await_step(50)
         cluster.servers[0].kill()
         cluster.servers[0].exit_code()
         dead = self.restart_server_0(cluster)
-        report = cluster.finish(dead, within=100 * PATIENCE)
+        report = cluster.finish(dead, within=100)
         self.assertEqual(report["standbys"]["takeovers"], 1)
         self.assertEqual(sameness(report), sameness(whole))
 

@@ -3,7 +3,7 @@ import os
 import unittest
 
 import cluster
-from cluster import ENDLESS, PATIENCE, ROOT, Cluster, Process, Test, digits, members, write_job
+from cluster import ENDLESS, ROOT, Cluster, Process, Test, digits, members, write_job
 
 PLAYED = os.path.join(ROOT, "tests/worker/played_gpu_worker")
 ON_GPU = {"device": "cuda"}
@@ -20,7 +20,7 @@ class Device(Test):
 
     def train(self, job, on_gpu):
         where = {"cluster": dict(job["cluster"], **(ON_GPU if on_gpu else {}))}
-        return Cluster(self, dict(job, **where)).finish(within=90 * PATIENCE)
+        return Cluster(self, dict(job, **where)).finish(within=90)
 
     def test_every_kind_of_exchange_moves_and_learns_what_it_does_on_the_cpu(self):
         sizes = {"units": 200, "batch": 16, "rate": 0.1}

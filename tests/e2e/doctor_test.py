@@ -2,7 +2,7 @@
 import socket
 import unittest
 
-from cluster import PATIENCE, Cluster, Test, digits, free_ports, tessera, write_job
+from cluster import Cluster, Test, digits, free_ports, tessera, write_job
 
 ENDLESS = 1000000
 
@@ -10,7 +10,7 @@ ENDLESS = 1000000
 class Doctor(Test):
     def examine(self, job, code, *says, extra=()):
         path = job if isinstance(job, str) else write_job(self, job, "examined.yaml")
-        got, out, error = tessera("doctor", path, *extra, within=60 * PATIENCE)
+        got, out, error = tessera("doctor", path, *extra, within=60)
         text = " ".join(out.split())
         self.assertEqual((got, error), (code, ""), out)
         self.contains(text, *says)

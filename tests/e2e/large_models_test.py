@@ -50,7 +50,7 @@ class LargeModels(Test):
     def test_who_must_hold_the_whole_model_is_refused_by_the_sum_before_it_joins(self):
         cluster = {"memory_limit": 120 * MIB}
         path = write_job(self, wide({"data_parallel": {}}, servers=3, workers=4, steps=20, cluster=cluster))
-        code, _, error = tessera("run", path, "--quiet", within=60 * PATIENCE)
+        code, _, error = tessera("run", path, "--quiet", within=60)
         self.assertEqual(code, 2)
         self.contains(error, "ended with exit code 2", "cluster.memory_limit: is %d bytes, but this worker needs"
                       % (120 * MIB), "= data ", " + model, gradient, activations and batches ", " + program")
@@ -64,7 +64,7 @@ class LargeModels(Test):
                 (4, 1, 90, "worker", ("data ", "subnet ", "batches "))):
             with self.case(who):
                 job = wide(servers=servers, workers=workers, steps=20, cluster={"memory_limit": limit * MIB})
-                code, _, error = tessera("run", write_job(self, job), "--quiet", within=60 * PATIENCE)
+                code, _, error = tessera("run", write_job(self, job), "--quiet", within=60)
                 self.assertEqual(code, 2)
                 self.contains(error, "but this %s needs" % who, *parts)
 
