@@ -226,6 +226,9 @@ const char* __tsan_default_suppressions() {
          "called_from_lib:libgpr.so\n"
          "called_from_lib:libabsl_status.so\n"
          "called_from_lib:libabsl_cord.so\n"
+         // Counts its references without locks, and frees those locks.
+         "called_from_lib:libcrypto.so\n"
+         "called_from_lib:libssl.so\n"
          // The order of mutexes, which has a lock and memory of its own.
          "called_from_lib:libabsl_graphcycles_internal.so\n"
          "called_from_lib:libabsl_malloc_internal.so\n";
