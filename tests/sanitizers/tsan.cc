@@ -229,6 +229,9 @@ const char* __tsan_default_suppressions() {
          // Counts its references without locks, and frees those locks.
          "called_from_lib:libcrypto.so\n"
          "called_from_lib:libssl.so\n"
+         // Keeps what it prepared for all threads, and has threads of its own for the arithmetic.
+         "called_from_lib:libdnnl.so\n"
+         "called_from_lib:libgomp.so\n"
          // The order of mutexes, which has a lock and memory of its own.
          "called_from_lib:libabsl_graphcycles_internal.so\n"
          "called_from_lib:libabsl_malloc_internal.so\n";
