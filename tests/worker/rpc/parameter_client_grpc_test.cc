@@ -20,29 +20,12 @@
 #include "common/consistency/none.h"
 #include "proto/parameter_server.grpc.pb.h"
 #include "tests/server/rpc/running_servers.h"
+#include "tests/worker/rpc/scripted_server.h"
 
 namespace tessera {
 namespace {
 
 std::unique_ptr<ConsistencyPolicy> None() { return MakeNone(1); }
-
-// A worker's arrays.
-struct Replica {
-  explicit Replica(const ModelShape& shape, float value = 0) {
-    for (const ParameterSpec& spec : shape.parameters) data.emplace_back(spec.size(), value);
-  }
-  operator ParameterArrays() {
-    ParameterArrays arrays;
-    for (auto& d : data) arrays.push_back(absl::MakeSpan(d));
-    return arrays;
-  }
-  operator ConstParameterArrays() const {
-    ConstParameterArrays arrays;
-    for (const auto& d : data) arrays.push_back(absl::MakeConstSpan(d));
-    return arrays;
-  }
-  std::vector<std::vector<float>> data;
-};
 
 Replica Initial(const ModelShape& shape) {
   Replica replica(shape);
@@ -50,13 +33,6 @@ Replica Initial(const ModelShape& shape) {
     FillInitialRows(shape.parameters[i], i, 7, 0, shape.parameters[i].rows, replica.data[i].data());
   }
   return replica;
-}
-
-bool SameBits(const Replica& a, const Replica& b) {
-  for (size_t i = 0; i < a.data.size(); ++i) {
-    if (std::memcmp(a.data[i].data(), b.data[i].data(), a.data[i].size() * 4) != 0) return false;
-  }
-  return true;
 }
 
 ParameterClientGrpc::Options OptionsFor(const RunningServers& servers, uint64_t member) {
@@ -68,12 +44,6 @@ ParameterClientGrpc::Options OptionsFor(const RunningServers& servers, uint64_t 
   options.generation = Generation(3);
   options.job_digest = kDigest;
   return options;
-}
-
-std::unique_ptr<ParameterClientGrpc> Client(ParameterClientGrpc::Options options) {
-  auto client = ParameterClientGrpc::Create(std::move(options));
-  REQUIRE(client.ok());
-  return *std::move(client);
 }
 
 TEST_CASE("pushes are added and pulled back, however many servers share the rows",
@@ -285,66 +255,6 @@ TEST_CASE("options that do not fit together are refused", "[rpc][client]") {
   options.channels_per_server = 3;
   CHECK_FALSE(ParameterClientGrpc::Create(options).ok());
 }
-
-// A server written with the generated code, whose answers a test chooses.
-class ScriptedServer final : public v1::ParameterServer::Service {
- public:
-  using PullAnswer = std::function<grpc::Status(int call, grpc::ServerWriter<v1::Chunk>*)>;
-  using PushAnswer = std::function<grpc::Status(int call, const std::string& payload)>;
-  PullAnswer on_pull;
-  PushAnswer on_push;
-
-  grpc::Status Pull(grpc::ServerContext*, const v1::PullRequest* request,
-                    grpc::ServerWriter<v1::Chunk>* writer) override {
-    return on_pull(++pulls_, writer);
-  }
-  grpc::Status Push(grpc::ServerContext*, grpc::ServerReader<v1::PushChunk>* reader,
-                    v1::PushReply*) override {
-    std::string payload;
-    v1::PushChunk chunk;
-    while (reader->Read(&chunk)) {
-      if (chunk.has_header()) header = chunk.header();
-      payload += chunk.payload();
-    }
-    return on_push(++pushes_, payload);
-  }
-  v1::PushHeader header;
-
- private:
-  int pulls_ = 0;
-  int pushes_ = 0;
-};
-
-struct Scripted {
-  Scripted() {
-    auto started = GrpcServer::Start({"127.0.0.1:0", {&server}});
-    REQUIRE(started.ok());
-    grpc = *std::move(started);
-    client = Client(Options());
-  }
-  ParameterClientGrpc::Options Options() const {
-    ParameterClientGrpc::Options options;
-    options.servers = {grpc->address()};
-    options.slices = {SlicesOf(shape, ShardId(0), 1)};
-    options.layout_hash = 5;
-    options.member = MemberId(1);
-    return options;
-  }
-  v1::Chunk Chunk(float value, int count, bool header) const {
-    v1::Chunk chunk;
-    const std::vector<float> values(count, value);
-    chunk.set_payload(std::string(reinterpret_cast<const char*>(values.data()), 4 * values.size()));
-    if (header) {
-      chunk.mutable_header()->set_version(17);
-      chunk.mutable_header()->set_layout_hash(5);
-    }
-    return chunk;
-  }
-  const ModelShape shape = TestShape(4, 4);  // 20 entries
-  ScriptedServer server;
-  std::unique_ptr<GrpcServer> grpc;
-  std::unique_ptr<ParameterClientGrpc> client;
-};
 
 TEST_CASE("both halves of an exchange are repeated after a passing error", "[rpc][client]") {
   Scripted scripted;
