@@ -7,7 +7,7 @@ import subprocess
 import unittest
 
 import cluster
-from cluster import ENDLESS, Cluster, Process, Test, digits, run_to_end, tessera, write_job
+from cluster import ENDLESS, PATIENCE, Cluster, Process, Test, digits, run_to_end, tessera, write_job
 
 PLAIN = {"sgd": {"learning_rate": 0.05}}
 MOMENTUM = {"sgd": {"learning_rate": 0.1, "momentum": 0.9}}
@@ -351,7 +351,7 @@ class Checkpoints(Test):
 
     def test_whatever_moment_a_job_is_killed_at_its_checkpoints_are_whole(self):
         job = self.small(steps=60, method={"local_sgd": {"local_steps": 5}}, optimizer=MOMENTUM, evaluate_every=0,
-                         lease="1s")
+                         lease="%ds" % PATIENCE)
         whole = run_to_end(self, job)
         kills = survived = 0
         for place in range(1, 200, 3):
@@ -359,7 +359,7 @@ class Checkpoints(Test):
                 folder = self.path("checkpoints-%d" % place)
                 done = subprocess.run([cluster.TESSERA, "run", write_job(self, keeping(job, folder, 15)), "--quiet"],
                                       env=dict(os.environ, TESSERA_FAILPOINTS="*@%d=kill" % place),
-                                      capture_output=True, timeout=60)
+                                      capture_output=True, timeout=60 * PATIENCE)
                 steps = steps_in(folder) if os.path.exists(folder) else []
                 for step in steps:
                     code, _, error = tessera("export", step_folder(folder, step), self.path("model"), "--quiet")
