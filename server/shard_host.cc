@@ -138,7 +138,7 @@ AttachLink::Options ShardHost::LinkOptions(uint32_t rank, Led* led) {
     counters->set_push_payload_bytes(traffic.push_payload_bytes);
     counters->set_pull_payload_bytes(traffic.pull_payload_bytes);
   };
-  if (options_.keeps_standbys) link.on_begun = [this, shard] { service_->Add(shard); };
+  link.on_begun = [this, shard] { service_->Add(shard); };
   if (led->copier != nullptr) {
     link.copy_from = [copier = led->copier.get()](const std::string& donor) {
       copier->CopyFrom(donor);
@@ -170,8 +170,8 @@ absl::Status ShardHost::Lead(uint32_t rank, std::unique_ptr<Shard> shard, uint64
     led.checkpoints = led.own_checkpoints.get();
   }
   led.shard = std::make_unique<ShardThread>(std::move(shard));
-  // One that takes over keeps what its predecessor promised: nobody is to push before it has the plan.
-  if (!options_.keeps_standbys) service_->Add(led.shard.get());
+  // Nobody is answered before it has the plan, or a checkpoint: one that takes over keeps what its predecessor
+  // promised, and one that was started again knows no member, which its members must not take for an answer.
   if (options_.is_replica) {
     led.copier = std::make_unique<ReplicaCopier>(led.shard.get(), options_.job_digest);
   }

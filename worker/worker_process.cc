@@ -238,7 +238,12 @@ bool WorkerProcess::MayRejoin(const absl::Status& status) {
       absl::SleepFor(kPausePoll);
       continue;
     }
-    if (!word.ok()) return false;
+    if (!word.ok()) {
+      // A connection that breaks is no word; the renewals tell how long it may last.
+      if (!absl::IsUnavailable(word.status()) || SteadyNow() > notice) return false;
+      absl::SleepFor(kPausePoll);
+      continue;
+    }
     if (word->rejoin()) return true;
     const bool is_told = absl::IsFailedPrecondition(status) && !word->paused();
     if (is_told || (!word->paused() && SteadyNow() > notice)) return false;

@@ -115,12 +115,14 @@ absl::Status CheckpointDirectory::Commit(const Manifest& manifest, uint64_t begu
   TESSERA_RETURN_IF_ERROR(file->Finish());
   TESSERA_RETURN_IF_ERROR(SyncFolder(folder));
   TESSERA_RETURN_IF_ERROR(RenameFolder(folder, PathOf(name)));
-  TESSERA_RETURN_IF_ERROR(SyncFolder(path_));
-  if (const absl::Status pruned = Prune(manifest.step); !pruned.ok()) {
-    Log(LogLevel::kWarning,
-        absl::StrCat("checkpoint: old ones stay why=\"", pruned.message(), "\""));
-  }
-  return absl::OkStatus();
+  return SyncFolder(path_);
+}
+
+void CheckpointDirectory::Prune(uint64_t newest) {
+  const absl::Status removed = RemoveOld(newest);
+  if (removed.ok()) return;
+  Log(LogLevel::kWarning,
+      absl::StrCat("checkpoint: old ones stay why=\"", removed.message(), "\""));
 }
 
 void CheckpointDirectory::Abandon(uint64_t step) {
@@ -131,7 +133,7 @@ void CheckpointDirectory::Abandon(uint64_t step) {
 
 // Broken ones count: they are somebody's to look at, for as long as they would have stayed. Later ones
 // are of a life of the job that was gone back behind: broken, or it would go on from them.
-absl::Status CheckpointDirectory::Prune(uint64_t newest) {
+absl::Status CheckpointDirectory::RemoveOld(uint64_t newest) {
   TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(path_));
   std::vector<std::string> steps;
   for (const std::string& name : names) {

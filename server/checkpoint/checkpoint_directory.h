@@ -5,7 +5,8 @@
 //   2. every file is written into it and synced, by whoever has the values
 //   3. the manifest is written and synced, then the folder itself
 //   4. the folder is renamed to step-N, and the directory is synced
-//   5. of the checkpoints beyond the newest `keep` each is renamed to partial-..., then removed
+//   5. once it is known that the job would go on from this one, each of the checkpoints beyond the newest
+//      `keep` is renamed to partial-..., then removed
 // So a process may be killed, or the power fail, at any time: there is nothing named step-* but whole
 // checkpoints, and the newest of them stays until a newer one is whole. What begins with partial-* is
 // removed at the next begin.
@@ -33,14 +34,15 @@ class CheckpointDirectory {
 
   // Step 1: the folder for the files. Leftovers of others are removed first.
   absl::StatusOr<std::string> Begin(uint64_t step);
-  // Steps 3 to 5. All of manifest.files lie in the folder that Begin made for `begun`, complete.
+  // Steps 3 and 4. All of manifest.files lie in the folder that Begin made for `begun`, complete.
   //   kFailedPrecondition  one of them is not there or has another size: this is not the folder in
   //                        which it was written
   //   kAlreadyExists       there is another whole checkpoint of this step
-  // On an error nothing has come into being, and the folder is still there; but for an error of step 5,
-  // which only the log tells of.
+  // On an error nothing has come into being, and the folder is still there.
   absl::Status Commit(const Manifest& manifest, uint64_t begun);
   absl::Status Commit(const Manifest& manifest) { return Commit(manifest, manifest.step); }
+  // Step 5, where `newest` is the step of the newest. Only the log tells of an error.
+  void Prune(uint64_t newest);
   // Gives up what Begin began; frees the disk.
   void Abandon(uint64_t step);
 
@@ -50,7 +52,7 @@ class CheckpointDirectory {
   CheckpointDirectory(std::string path, int64_t keep) : path_(std::move(path)), keep_(keep) {}
   absl::Status RemoveLeftovers(const std::string& except);
   absl::Status MoveAway(const std::string& name);
-  absl::Status Prune(uint64_t newest);
+  absl::Status RemoveOld(uint64_t newest);
   std::string PathOf(const std::string& name) const { return path_ + "/" + name; }
 
   const std::string path_;

@@ -31,6 +31,9 @@ absl::Status CheckpointKeeper::Perform(const DiskTask& task) {
     case DiskTask::Kind::kAbandon:
       directory_->Abandon(task.folder_step);
       return absl::OkStatus();
+    case DiskTask::Kind::kPrune:
+      directory_->Prune(task.manifest.step);
+      return absl::OkStatus();
   }
   return absl::OkStatus();
 }
@@ -49,7 +52,7 @@ void CheckpointKeeper::Run() {
       tasks_.pop_front();
     }
     const absl::Status status = Perform(task);
-    if (task.kind != DiskTask::Kind::kAbandon) done_(task, status);
+    if (task.is_awaited()) done_(task, status);
   }
 }
 

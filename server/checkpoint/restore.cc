@@ -18,6 +18,11 @@ std::set<std::string> LinesOf(const std::string& text) {
   return absl::StrSplit(text, '\n', absl::SkipEmpty());
 }
 
+absl::StatusOr<SavedJob> SavedJobOf(const Manifest& manifest, const std::string& path) {
+  return ParseSavedJob(absl::StrCat("\"", path, "/", kManifestName, "\": coordinator"),
+                       manifest.coordinator);
+}
+
 std::string Describe(const CheckpointParameter& parameter) {
   return absl::StrCat("\"", parameter.name, "\" [", parameter.rows, ", ", parameter.columns, "]");
 }
@@ -75,21 +80,14 @@ absl::StatusOr<std::shared_ptr<const SavedState>> SavedStateOf(const Checkpoint&
   auto state = std::make_shared<SavedState>();
   state->manifest = checkpoint.manifest();
   state->from_restore = from_restore;
-  TESSERA_ASSIGN_OR_RETURN(state->job, ParseSavedJob(absl::StrCat("\"", checkpoint.path(), "/",
-                                                                  kManifestName, "\": coordinator"),
-                                                     state->manifest.coordinator));
+  TESSERA_ASSIGN_OR_RETURN(state->job, SavedJobOf(state->manifest, checkpoint.path()));
   return std::shared_ptr<const SavedState>(std::move(state));
 }
 
-absl::Status LoadShard(const Checkpoint& checkpoint, Shard* shard) {
-  const Manifest& manifest = checkpoint.manifest();
-  TESSERA_ASSIGN_OR_RETURN(const auto state, SavedStateOf(checkpoint, false));
+absl::StatusOr<SavedShard> SavedShardOf(const Manifest& manifest, const std::string& path,
+                                        const ShardSlices& slices) {
+  TESSERA_ASSIGN_OR_RETURN(const SavedJob job, SavedJobOf(manifest, path));
   SavedShard saved;
-  saved.read_rows = [&checkpoint](int parameter, int state_index, int64_t row_begin,
-                                  int64_t row_end, float* out) {
-    return checkpoint.ReadRows(parameter, state_index, row_begin, row_end, out);
-  };
-  const ShardSlices& slices = shard->slices();
   const CheckpointShard counters =
       CountersFor(manifest.shards, static_cast<int64_t>(slices.shard.value()), slices.shard_count);
   saved.counters.version = Version(counters.version);
@@ -100,7 +98,17 @@ absl::Status LoadShard(const Checkpoint& checkpoint, Shard* shard) {
   const size_t entries = std::min(counters.staleness.size(), saved.counters.staleness.size());
   std::copy_n(counters.staleness.begin(), entries, saved.counters.staleness.begin());
   saved.exchange = Exchange(manifest.exchange);
-  saved.whole_next = state->job.whole_next;
+  saved.whole_next = job.whole_next;
+  return saved;
+}
+
+absl::Status LoadShard(const Checkpoint& checkpoint, Shard* shard) {
+  TESSERA_ASSIGN_OR_RETURN(SavedShard saved, SavedShardOf(checkpoint.manifest(), checkpoint.path(),
+                                                          shard->slices()));
+  saved.read_rows = [&checkpoint](int parameter, int state_index, int64_t row_begin,
+                                  int64_t row_end, float* out) {
+    return checkpoint.ReadRows(parameter, state_index, row_begin, row_end, out);
+  };
   return shard->Load(saved);
 }
 

@@ -30,6 +30,9 @@ std::vector<std::string> ChangedKeys(const Manifest& saved, const Manifest& mode
 absl::StatusOr<std::shared_ptr<const SavedState>> SavedStateOf(const Checkpoint& checkpoint,
                                                                bool from_restore);
 
+// What a shard of `slices` begins with, all but read_rows. Codes as SavedStateOf.
+absl::StatusOr<SavedShard> SavedShardOf(const Manifest& manifest, const std::string& path,
+                                        const ShardSlices& slices);
 // Gives `shard`, which was just made, its share of the checkpoint. Codes as Checkpoint::ReadRows.
 absl::Status LoadShard(const Checkpoint& checkpoint, Shard* shard);
 

@@ -41,7 +41,8 @@ void Checkpoints::Begin(uint64_t step, Exchange after, absl::Time now) {
   stage_ = Stage::kBeginning;
   ++changes_;
   ++number_;
-  folder_step_ = step;
+  // Never the same folder twice: whoever was given up may be writing still.
+  folder_step_ = std::max(step, folder_step_ + 1);
   after_ = after;
   order_.reset();
   parts_.clear();
@@ -56,7 +57,9 @@ bool Checkpoints::BeginLast(const MemberRecord& member, uint64_t step, absl::Tim
   const bool is_busy = stage_ == Stage::kCommitting || stage_ == Stage::kBeginning ||
                        (stage_ == Stage::kWriting && !IsUntouched());
   if (is_busy) return false;
-  if (last_ != nullptr && last_->manifest.step == step) {
+  const auto is_there = [step](const CheckpointMember& saved) { return saved.step == step; };
+  if (last_ != nullptr && std::all_of(last_->manifest.members.begin(),
+                                      last_->manifest.members.end(), is_there)) {
     last_made_ = true;
     ++changes_;
     return true;
@@ -127,6 +130,8 @@ void Checkpoints::OnDisk(const DiskTask& task, const absl::Status& status, absl:
   ++count_;
   failed_number_ = 0;
   failure_.clear();
+  tasks_.push_back({DiskTask::Kind::kPrune, number_, folder_step_, {}});
+  tasks_.back().manifest.step = whole_step_;
   Log(LogLevel::kInfo,
       absl::StrCat("checkpoint: whole number=", number_, " step=", whole_step_,
                    " bytes=", whole_bytes_, " ms=", absl::ToInt64Milliseconds(whole_taken_)));
@@ -220,6 +225,10 @@ bool Checkpoints::evaluation_due() const {
 Manifest Checkpoints::MakeManifest(const SavedJob& job, Generation generation) const {
   Manifest manifest = *facts_.model_manifest;
   manifest.step = saved_step();
+  // Where members advance on their own the furthest may be gone. Names sort by age nevertheless.
+  if (!facts_.synchronous && last_ != nullptr) {
+    manifest.step = std::max(manifest.step, last_->manifest.step + 1);
+  }
   manifest.generation = generation.value();
   for (const auto& [rank, saved] : saved_) {
     const v1::Progress& progress = saved.request.progress();

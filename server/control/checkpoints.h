@@ -38,12 +38,17 @@ namespace tessera {
 
 // Something that the coordinator wants done with checkpoint.directory (checkpoint_directory.h).
 struct DiskTask {
-  enum class Kind { kBegin, kCommit, kAbandon };
+  // kPrune: of those before this one as many are removed as are not to be kept. It comes once it is known, whoever
+  // is the coordinator, that the job would not go back to one of them.
+  enum class Kind { kBegin, kCommit, kAbandon, kPrune };
   Kind kind = Kind::kBegin;
   uint64_t number = 0;
   uint64_t folder_step = 0;
-  // Of a commit.
+  // Of a commit; of a prune its step.
   Manifest manifest;
+
+  // What becomes of it is said to OnDisk.
+  bool is_awaited() const { return kind == Kind::kBegin || kind == Kind::kCommit; }
 };
 
 // Pure: events and the time come in; what the disk has to do comes out of TakeTasks.

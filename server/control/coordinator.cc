@@ -72,7 +72,7 @@ void Coordinator::OnShardMessage(ShardId server, const v1::ShardMessage& message
   if (!membership_.Hears(server)) return;
   membership_.OnShardMessage(server, message, now);
   if (message.has_part()) checkpoints_.OnPart(server, message.part(), now);
-  if (cores_ && message.has_core_report()) {
+  if (cores_ && message.has_core_report() && membership_.HasItsParameters(server)) {
     for (const auto& [to, question] :
          cores_->OnReport(server, FromMessage(message.core_report()))) {
       v1::PlanMessage asked;
@@ -102,7 +102,8 @@ absl::StatusOr<const MemberRecord*> Coordinator::Admitted(MemberId member, absl:
   return record;
 }
 
-absl::StatusOr<v1::JoinReply> Coordinator::Join(const v1::JoinRequest& request, absl::Time now) {
+absl::StatusOr<v1::JoinReply> Coordinator::Join(const v1::JoinRequest& first, absl::Time now) {
+  const v1::JoinRequest request = membership_.AskedAnew(first);
   TESSERA_RETURN_IF_ERROR(Refusal(MemberId(request.member())));
   if (evaluation_.stop() && request.member() == 0) {
     return absl::FailedPreconditionError("join: the job is ending");
@@ -180,7 +181,8 @@ absl::Status Coordinator::BeginTraining(MemberId member, absl::Time now) {
 absl::StatusOr<v1::EpochCut> Coordinator::BeginEpoch(const v1::BeginEpochRequest& request,
                                                      absl::Time now) {
   TESSERA_ASSIGN_OR_RETURN(const MemberRecord* member, Admitted(MemberId(request.member()), now));
-  absl::StatusOr<v1::EpochCut> cut = epochs_.Begin(*member, request.epoch(), membership_.members());
+  absl::StatusOr<v1::EpochCut> cut = epochs_.Begin(
+      *member, request.epoch(), membership_.members(), checkpoints_.order().has_value());
   if (!absl::IsFailedPrecondition(cut.status())) return cut;
   // Too few rows for all of them. Nobody can begin, so it must not cost whoever asks first its
   // place.

@@ -34,7 +34,7 @@ absl::StatusOr<Epochs::Cut> Epochs::MakeCut(uint64_t epoch, const MemberTable& m
 }
 
 absl::StatusOr<v1::EpochCut> Epochs::Begin(const MemberRecord& asker, uint64_t epoch,
-                                           const MemberTable& members) {
+                                           const MemberTable& members, bool keeps_all) {
   const uint64_t next = cuts_.empty() ? 0 : cuts_.rbegin()->first + 1;
   if (epoch > next || (!cuts_.empty() && epoch < cuts_.begin()->first)) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -61,7 +61,7 @@ absl::StatusOr<v1::EpochCut> Epochs::Begin(const MemberRecord& asker, uint64_t e
   }
   asked_[asker.member] = epoch;
   // Once an epoch: it looks at every member.
-  if (is_new) Prune(members);
+  if (is_new && !keeps_all) Prune(members);
   return reply;
 }
 

@@ -27,11 +27,12 @@ class Epochs {
   explicit Epochs(const JobFacts& facts) : facts_(facts) {}
 
   // The cut of `epoch` for `asker`, an admitted member. A worker that joined after the cut was made
-  // gets the part of the lost member whose rank it took over, or none (part = parts).
+  // gets the part of the lost member whose rank it took over, or none (part = parts). Earlier cuts that all
+  // members are past are forgotten, unless somebody may have saved that it is there (`keeps_all`).
   //   kInvalidArgument     an epoch after the next one, or one that all have finished
   //   kFailedPrecondition  fewer rows than one minibatch for each
   absl::StatusOr<v1::EpochCut> Begin(const MemberRecord& asker, uint64_t epoch,
-                                     const MemberTable& members);
+                                     const MemberTable& members, bool keeps_all);
 
   // The cuts of the epochs that members at steps `least` to `most` are in, and their inverse: whoever has a
   // rank of a saved cut has its place. Forgets what was cut before.

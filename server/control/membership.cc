@@ -81,14 +81,16 @@ void Membership::Detach(ShardId server, uint64_t life) {
 void Membership::OnShardMessage(ShardId server, const v1::ShardMessage& message, absl::Time now) {
   const bool was_missed = servers_.OnHeard(server, now);
   if (paused_ && servers_.IsLost(server)) OnServerBack(server);
-  if (message.has_counters()) servers_.OnCounters(server, message.counters(), now);
+  if (message.has_restored()) OnRestored(server, message.restored(), now);
+  if (message.has_counters() && HasItsParameters(server)) {
+    servers_.OnCounters(server, message.counters(), now);
+  }
   if (message.has_applied()) {
     servers_.OnApplied(server, Generation(message.applied().generation()), now);
     for (const auto& removed : message.applied().removed()) OnRemoved(removed, server);
     if (owners_ && servers_.at(server).applied >= generation_) owners_->OnLed(server, now);
     AdmitPlanned();
   }
-  if (message.has_restored()) OnRestored(server, message.restored(), now);
   if (was_missed) TryStart();
   if (message.has_proposal_reply() && open_) {
     const v1::ProposalReply& reply = message.proposal_reply();

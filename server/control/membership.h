@@ -90,6 +90,8 @@ class Membership {
 
   // Ends leases. A lost server is told by failure().
   void Tick(absl::Time now);
+  // The request, or that of another member in its place: the job went back while it waited.
+  v1::JoinRequest AskedAnew(const v1::JoinRequest& request) const;
   // The job is to end early. Nobody is admitted any more.
   void Drain();
   // --- checkpoints ---
@@ -101,6 +103,10 @@ class Membership {
   void OrderCheckpoint(const v1::CheckpointOrder& order);
   // The order, or the proposal of one, is void.
   void DropCheckpoint();
+  // What it says of its parameters counts: it has those that the job begins or goes on with.
+  bool HasItsParameters(ShardId server) const {
+    return started_ || closed_ || servers_.at(server).restored >= restore_generation_;
+  }
   // Where the job goes back to when a server is lost; nullptr: nowhere. From the start on: what it begins
   // from.
   void SetSaved(std::shared_ptr<const SavedState> saved) {

@@ -61,6 +61,17 @@ uint64_t Membership::MarkTold(MemberId member, uint64_t number) {
   return *record->told_checkpoint;
 }
 
+v1::JoinRequest Membership::AskedAnew(const v1::JoinRequest& request) const {
+  v1::JoinRequest asked = request;
+  const MemberRecord* const record = members_.Find(MemberId(request.member()));
+  if (record == nullptr || record->state != MemberState::kRejoins) return asked;
+  asked.clear_member();
+  if (members_.LiveAt(record->rank) == nullptr) {
+    asked.set_rank(static_cast<uint32_t>(record->rank.value()));
+  }
+  return asked;
+}
+
 void Membership::OnServerLost(ShardId server, absl::string_view why) {
   if (paused_ && servers_.IsLost(server)) return;
   ++changes_;

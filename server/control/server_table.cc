@@ -109,10 +109,13 @@ bool ServerTable::AllRestored(Generation generation) const {
 void ServerTable::GoBack() {
   ++changes_;
   for (ServerRecord& record : records_) {
-    if (record.gone || !record.attached) {
+    if (!record.attached) {
       record = ServerRecord();
       continue;
     }
+    // Its connection stands, and it may only be silent: as Miss.
+    if (record.gone) record.known = false;
+    record.gone = false;
     record.applied = Generation();
     record.counters.Clear();
     record.counters_at = absl::Time();
@@ -123,7 +126,7 @@ bool ServerTable::IsReplaced(const v1::ServerHello& hello) const {
   if (hello.rank() >= records_.size()) return false;
   const ServerRecord& record = records_[hello.rank()];
   if (record.handed_over) return false;
-  return record.known && !record.attached && (record.gone || record.life != hello.life());
+  return record.known && !record.attached && record.life != hello.life();
 }
 
 bool ServerTable::OnHeard(ShardId server, absl::Time now) {

@@ -101,9 +101,10 @@ class ServerTable {
   // It was there and is not; its parameters are lost unless there is a checkpoint.
   bool IsLost(ShardId server) const { return records_[server.value()].gone; }
   // The job goes back to a checkpoint: nothing that was said of parameters holds any more, and those that
-  // are lost may come anew.
+  // are lost may come anew, or speak again.
   void GoBack();
-  // The rank was another process's, or one's that was given up: its parameters are lost.
+  // The rank was another process's: its parameters are lost. The same process has them still, however long nothing
+  // was heard of it.
   bool IsReplaced(const v1::ServerHello& hello) const;
   // The least generation that all have applied.
   Generation AppliedByAll() const;

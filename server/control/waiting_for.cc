@@ -16,6 +16,7 @@ std::string Name(ShardId server) { return absl::StrCat("server ", server.value()
 }  // namespace
 
 std::vector<std::string> Membership::WaitingFor(const MemberRecord& member) const {
+  if (paused_ && member.state != MemberState::kAdmitted) return WaitingFor();
   std::vector<std::string> names;
   std::vector<ShardId> servers;
   switch (member.state) {

@@ -116,7 +116,7 @@ absl::StatusOr<DataPlane*> DataPlanes::Find(absl::string_view where,
   const auto found = planes_.find(shard);
   if (found != planes_.end()) return found->second.get();
   return absl::UnavailableError(
-      absl::StrCat(where, ": shard ", shard.value(), " is not led by this server"));
+      absl::StrCat(where, ": shard ", shard.value(), " is not led by this server, or not yet"));
 }
 
 DataPlaneTraffic DataPlanes::traffic() const {

@@ -226,7 +226,7 @@ void CoordinatorEvents::One() {
         const auto read = ParseManifest("m", FormatManifest(task.manifest));
         TESSERA_CHECK(read.ok());
       }
-      if (task.kind == DiskTask::Kind::kAbandon) return;
+      if (!task.is_awaited()) return;
       return coordinator_->OnDisk(
           task, in_.Bit() ? absl::OkStatus() : absl::ResourceExhaustedError("full"), now_);
     }

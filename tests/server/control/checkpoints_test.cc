@@ -78,6 +78,106 @@ TEST_CASE("a checkpoint is committed when every server and every worker has writ
   CHECK(control.servers[0].order.after_exchange() == 20);
 }
 
+TEST_CASE("old ones are removed once the job would go back to a later one, and not before",
+          "[checkpoints]") {
+  ControlFixture control(Facts(1, 1, 10));
+  control.Start(1);
+  for (const uint64_t step : {10, 20}) {
+    const uint64_t number = Ordered(&control);
+    control.Part(0);
+    REQUIRE(control.Saved(1, number, step, step).ok());
+    REQUIRE(control.tasks.front().kind == Kind::kCommit);
+    CHECK(control.pruned.size() == step / 10 - 1);
+    control.Disk();
+    CHECK(control.pruned.back() == step);
+  }
+  // One whose end was not heard: another process asks for it again before anything is removed.
+  const uint64_t number = Ordered(&control);
+  control.Part(0);
+  REQUIRE(control.Saved(1, number, 30, 30).ok());
+  control.Restart();
+  REQUIRE(control.tasks.front().kind == Kind::kCommit);
+  CHECK(control.pruned.back() == 20);
+  control.Disk();
+  CHECK(control.pruned.back() == 30);
+}
+
+TEST_CASE("names of checkpoints ascend, also where the furthest member is gone", "[checkpoints]") {
+  JobFacts facts = Facts(1, 2, 10);
+  facts.synchronous = false;
+  facts.aligned = false;
+  ControlFixture control(facts);
+  control.Start(2);
+  for (const uint64_t member : {1, 2}) REQUIRE(control.Join(member)->admitted());
+  std::vector<uint64_t> steps;
+  const auto make = [&] {
+    const uint64_t number = Ordered(&control);
+    control.Part(0);
+    for (const uint64_t member : {1, 2}) {
+      if (control.StateOf(member) != MemberState::kAdmitted) continue;
+      REQUIRE(control.Saved(member, number, 12 - member, 14 - 2 * member).ok());
+    }
+    REQUIRE(control.tasks.front().kind == Kind::kCommit);
+    steps.push_back(control.Disk().manifest.step);
+  };
+  REQUIRE(control.Renew(1, 12, 12).ok());
+  make();
+  REQUIRE(control.Leave(1, "gave up").ok());
+  REQUIRE(control.coordinator->Checkpoint("test", control.now).ok());
+  (void)control.Renew(2);
+  make();
+  CHECK(steps == std::vector<uint64_t>{12, 13});
+}
+
+TEST_CASE("the last checkpoint is made where somebody was behind in that of the same step",
+          "[checkpoints]") {
+  JobFacts facts = Facts(1, 2, 10);
+  facts.synchronous = false;
+  Checkpoints checkpoints(facts);
+  auto saved = std::make_shared<SavedState>();
+  saved->manifest.step = 100;
+  const uint64_t other = GENERATE(80, 100);
+  saved->manifest.members = {{1, 0, 100, 100}, {2, 1, other, other}};
+  checkpoints.SetLast(saved);
+  MemberRecord member;
+  member.member = MemberId(1);
+  REQUIRE(checkpoints.BeginLast(member, 100, absl::UnixEpoch()));
+  CHECK(checkpoints.has_last_of_all() == (other == 100));
+  CHECK((checkpoints.stage() == Checkpoints::Stage::kIdle) == (other == 100));
+}
+
+TEST_CASE("an epoch's cut is kept for as long as a checkpoint may say that somebody is in it",
+          "[checkpoints]") {
+  JobFacts facts = Facts(1, 1, 10);
+  facts.synchronous = false;
+  facts.aligned = false;
+  ControlFixture control(facts);
+  control.Start(1);
+  REQUIRE(control.Join(1)->admitted());
+  const auto begin = [&](uint64_t epoch, uint64_t step) {
+    v1::BeginEpochRequest request;
+    request.set_member(1);
+    request.set_epoch(epoch);
+    request.set_step(step);
+    REQUIRE(control.Renew(1, step, step).ok());
+    REQUIRE(control.coordinator->BeginEpoch(request, control.now).ok());
+  };
+  // Epochs of ten steps.
+  begin(0, 0);
+  begin(1, 10);
+  const uint64_t number = Ordered(&control);
+  // It writes a file of step 12 and goes on, and the disk is slow.
+  for (uint64_t epoch = 2; epoch < 6; ++epoch) begin(epoch, 10 * epoch);
+  control.Part(0);
+  REQUIRE(control.Saved(1, number, 12, 12).ok());
+  const Manifest manifest = control.tasks.front().manifest;
+  REQUIRE(manifest.step == 12);
+  const auto job = ParseSavedJob("manifest", manifest.coordinator);
+  REQUIRE(job.ok());
+  REQUIRE_FALSE(job->cuts.empty());
+  CHECK(job->cuts.front().first_step <= 12);
+}
+
 TEST_CASE("nobody waits for the file of a worker that is gone", "[checkpoints]") {
   ControlFixture control(Facts(1, 2, 10));
   control.Start(2);
@@ -127,6 +227,30 @@ TEST_CASE("a part of a checkpoint that was given up is no part of the next one",
   CHECK(control.tasks.empty());
   control.Part(1);
   CHECK(control.tasks.size() == 1);
+}
+
+TEST_CASE("what is written late for one that was given up is in no other's folder", "[checkpoints]") {
+  ControlFixture control(Facts(1, 1, 10));
+  control.Start(1);
+  std::set<uint64_t> folders;
+  const uint64_t first = Ordered(&control);
+  folders.insert(control.servers[0].order.mark().folder_step());
+  control.Part(0);
+  REQUIRE(control.Saved(1, first, 10, 10).ok());
+  control.Disk();
+  Ordered(&control);
+  folders.insert(control.servers[0].order.mark().folder_step());
+  control.coordinator->Detach(ShardId(0), control.servers[0].hello.life(), control.now);
+  control.servers[0].hello.set_life(4711);
+  REQUIRE(control.Attach(0).ok());
+  control.StepAll();
+  (void)control.Join();
+  control.StepAll();
+  CHECK(control.Disk().kind == Kind::kAbandon);
+  (void)control.Tick(absl::Milliseconds(1));
+  Ordered(&control);
+  folders.insert(control.servers[0].order.mark().folder_step());
+  CHECK(folders.size() == 3);
 }
 
 TEST_CASE("one that is asked for comes before the one that is due", "[checkpoints]") {

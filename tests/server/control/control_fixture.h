@@ -237,7 +237,7 @@ class ControlFixture {
   DiskTask Disk(const absl::Status& status = absl::OkStatus()) {
     DiskTask task = tasks.front();
     tasks.pop_front();
-    if (task.kind != DiskTask::Kind::kAbandon) coordinator->OnDisk(task, status, now);
+    if (task.is_awaited()) coordinator->OnDisk(task, status, now);
     Collect();
     return task;
   }
@@ -270,6 +270,7 @@ class ControlFixture {
   std::vector<FakeServer> servers;
   std::vector<Coordinator::EvaluateAnswer> answers;
   std::deque<DiskTask> tasks;
+  std::vector<uint64_t> pruned;  // steps of kPrune, which are in no other list
   // After every event the coordinator is saved, and the one that is loaded goes on.
 #ifdef TESSERA_RELOAD
   bool reload = true;
@@ -305,7 +306,13 @@ class ControlFixture {
         servers[out.server.value()].inbox.push_back(out.message);
       }
     }
-    for (DiskTask& task : coordinator->TakeDiskTasks()) tasks.push_back(std::move(task));
+    for (DiskTask& task : coordinator->TakeDiskTasks()) {
+      if (task.kind == DiskTask::Kind::kPrune) {
+        pruned.push_back(task.manifest.step);
+      } else {
+        tasks.push_back(std::move(task));
+      }
+    }
     for (auto& answer : coordinator->TakeReplies()) answers.push_back(std::move(answer));
   }
 

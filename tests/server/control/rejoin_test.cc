@@ -162,6 +162,132 @@ TEST_CASE("a server that was only silent is taken back, and the job goes on from
   CHECK(control.Renew(1)->paused());
 }
 
+TEST_CASE("a server that is silent while another one is replaced is waited for until it speaks",
+          "[rejoin]") {
+  ControlFixture control(Facts());
+  control.Start(2);
+  MakeCheckpoint(&control);
+  v1::ShardMessage alive;
+  alive.mutable_counters();
+  for (int i = 0; i < 12; ++i) {
+    control.coordinator->OnShardMessage(ShardId(1), alive, control.now);
+    for (const uint64_t member : {1, 2}) REQUIRE(control.Renew(member).ok());
+    control.Tick(control.coordinator->facts().lease_timeout / 10);
+  }
+  REQUIRE(control.Renew(1)->paused());
+  // What server 0 is told waits for it: its connection stands.
+  control.coordinator->Detach(ShardId(1), control.servers[1].hello.life(), control.now);
+  control.servers[1].hello.set_life(4711);
+  control.servers[1].inbox.clear();
+  REQUIRE(control.Attach(1).ok());
+  while (control.Step(1)) {
+  }
+  const auto first = control.Join(0, 0), second = control.Join(0, 1);
+  CHECK(Words(control.coordinator->Status(control.now).waiting_for()) == "server 0");
+  control.StepAll();
+  CHECK(IsAdmitted(&control, first->member()));
+  CHECK(IsAdmitted(&control, second->member()));
+}
+
+TEST_CASE("a server that was cut off for longer than its lease comes back with what it has",
+          "[rejoin]") {
+  ControlFixture control(Facts());
+  control.Start(2);
+  MakeCheckpoint(&control);
+  control.coordinator->Detach(ShardId(1), control.servers[1].hello.life(), control.now);
+  v1::ShardMessage alive;
+  alive.mutable_counters();
+  for (int i = 0; i < 12; ++i) {
+    control.coordinator->OnShardMessage(ShardId(0), alive, control.now);
+    for (const uint64_t member : {1, 2}) REQUIRE(control.Renew(member).ok());
+    control.Tick(control.coordinator->facts().lease_timeout / 10);
+  }
+  REQUIRE(control.Renew(1)->paused());
+  REQUIRE(control.Attach(1).ok());
+  control.coordinator->OnShardMessage(ShardId(1), alive, control.now);
+  CHECK_FALSE(control.Renew(1)->paused());
+  CHECK_FALSE(control.Renew(1)->rejoin());
+  CHECK(control.coordinator->Status(control.now).checkpoint().rollbacks() == 0);
+}
+
+TEST_CASE("what a server says of its parameters before it has gone back counts for nothing",
+          "[rejoin]") {
+  JobFacts facts = Facts();
+  facts.core = CoreShare{0.5, 0.25, 4, 1};
+  facts.parameters = 1;
+  facts.entries = 8;
+  ControlFixture control(facts);
+  control.Start(2);
+  MakeCheckpoint(&control);
+  control.coordinator->Detach(ShardId(1), control.servers[1].hello.life(), control.now);
+  control.servers[1].hello.set_life(4711);
+  control.servers[1].inbox.clear();
+  REQUIRE(control.Attach(1).ok());
+  v1::ShardMessage message;
+  message.mutable_counters()->set_exchange_committed(500);
+  CoreReport report;
+  report.core = 7;
+  *message.mutable_core_report() = ToMessage(report);
+  for (int i = 0; i < 2; ++i) {
+    control.coordinator->OnShardMessage(ShardId(i), message, control.now);
+  }
+  control.Tick(absl::Milliseconds(1));
+  for (const FakeServer& server : control.servers) {
+    for (const v1::PlanMessage& told : server.inbox) CHECK_FALSE(told.has_core_question());
+  }
+  CHECK(control.coordinator->membership().servers().HighestCommitted() == Exchange(0));
+  // From then on it does.
+  control.StepAll();
+  for (int i = 0; i < 2; ++i) {
+    control.coordinator->OnShardMessage(ShardId(i), message, control.now);
+  }
+  control.Tick(absl::Milliseconds(1));
+  CHECK(control.servers[0].inbox.back().core_question().core() == 7);
+  CHECK(control.coordinator->membership().servers().HighestCommitted() == Exchange(500));
+}
+
+TEST_CASE("a worker that waits to join when the job goes back waits on, as another member",
+          "[rejoin]") {
+  ControlFixture control(Facts());
+  control.Start(2);
+  MakeCheckpoint(&control);
+  const auto late = control.Join(0, 5);
+  REQUIRE(late.ok());
+  ReplaceServer(&control);
+  const auto again = control.Join(late->member());
+  REQUIRE(again.ok());
+  CHECK(again->member() > late->member());
+  CHECK(again->rank() == 5);
+  const auto first = control.Join(0, 0), second = control.Join(0, 1);
+  control.StepAll();
+  for (const auto* member : {&first, &second, &again}) {
+    CHECK(IsAdmitted(&control, (**member).member()));
+  }
+}
+
+TEST_CASE("who waits to be admitted while the job waits for a server is told for which", "[rejoin]") {
+  ControlFixture control(Facts());
+  control.Start(2);
+  MakeCheckpoint(&control);
+  // The next checkpoint is proposed, and only server 1 has answered when it falls silent.
+  control.Disk();
+  while (control.Step(1)) {
+  }
+  v1::ShardMessage alive;
+  alive.mutable_counters();
+  for (int i = 0; i < 12; ++i) {
+    control.coordinator->OnShardMessage(ShardId(0), alive, control.now);
+    for (const uint64_t member : {1, 2}) REQUIRE(control.Renew(member).ok());
+    control.Tick(control.coordinator->facts().lease_timeout / 10);
+  }
+  while (control.Step(0)) {
+  }
+  const auto late = control.Join();
+  REQUIRE(late.ok());
+  CHECK_FALSE(late->admitted());
+  CHECK(Words(late->waiting_for()) == "server 1");
+}
+
 TEST_CASE("a job that goes back with nobody waits for somebody", "[rejoin]") {
   ControlFixture control(Facts());
   control.Start(2);
