@@ -63,8 +63,10 @@ class Checker::RecordedPolicy final : public ConsistencyPolicy {
 };
 
 Checker::Checker(Options options)
-    : options_(options), leaders_(options.shards), told_(options.shards), keys_(options.shards) {
-  if (options_.core) cores_.emplace(*options_.core, options_.job_seed, options_.shards);
+    : options_(options),
+      leaders_(options.shards),
+      lead_terms_(options.shards),
+      told_(options.shards), keys_(options.shards) {
 }
 
 std::unique_ptr<ConsistencyPolicy> Checker::Recorded(CopyId copy,
@@ -78,6 +80,10 @@ void Checker::Violate(absl::string_view what) {
 
 void Checker::OnPlan(CopyId copy, const Plan& plan) {
   Ledger& ledger = ledgers_[copy.value()];
+  if (ledger.is_blank) {
+    Violate(absl::StrCat("shard ", ShardOf(copy), ": generation ", plan.generation.value(),
+                         " was told to a server that has nothing of what was there"));
+  }
   if (plan.generation > ledger.plan.generation) ledger.plan = plan;
 }
 
@@ -147,7 +153,7 @@ void Checker::AddUpdate(Ledger* ledger, const PushFacts& push, float weight) {
 
 // Those of the site that the servers have said the member is. Shared ones wait for the commit.
 void Checker::ReplaceValues(Ledger* ledger, const PushFacts& push, absl::string_view where) {
-  const std::map<MemberId, SubnetPlace>& cut = cuts_[push.exchange.value()];
+  const std::map<MemberId, SubnetPlace>& cut = cuts_[{ledger->era, push.exchange.value()}];
   const auto place = cut.find(push.member);
   if (place == cut.end()) return Violate(absl::StrCat(where, ": folded, but never fetched"));
   for (const SubnetEntries::Entry& entry :
@@ -219,7 +225,7 @@ void Checker::OnFetched(CopyId copy, MemberId member, const SubnetPlace& place, 
   const std::string where = absl::StrCat("shard ", ShardOf(copy), " fetch of round ", place.round,
                                          " by member ", member.value());
   CheckRead(copy, member, Exchange(place.round - 1), version, where);
-  std::map<MemberId, SubnetPlace>& cut = cuts_[place.round];
+  std::map<MemberId, SubnetPlace>& cut = cuts_[{ledger.era, place.round}];
   for (const auto& [other, theirs] : cut) {
     const bool is_same = other == member
                              ? theirs == place
@@ -263,23 +269,26 @@ void Checker::FollowSelection(CopyId copy) {
   ledger.selected_values = ledger.parameters;
   ledger.selected_gradient = std::exchange(ledger.gradient, {});
   if (!ledger.leads) return;
-  cores_->OnSelection(ledger.shard, number, ledger.selected_values, ledger.selected_gradient);
+  CoresOf(ledger.era).OnSelection(ledger.shard, number, ledger.selected_values,
+                                  ledger.selected_gradient);
 }
 
 void Checker::OnCore(CopyId copy, const Core& core) {
   const std::string where = absl::StrCat("shard ", ShardOf(copy), " core ", core.name.number);
-  const std::optional<std::vector<int64_t>> want = cores_->CoreOn(ledgers_[copy.value()].shard, core.name.number);
+  const Ledger& ledger = ledgers_[copy.value()];
+  const std::optional<std::vector<int64_t>> want =
+      CoresOf(ledger.era).CoreOn(ledger.shard, core.name.number);
   if (!want) return Violate(absl::StrCat(where, ": selected before all shards had begun to"));
   if (core.keys.places() != *want) {
     Violate(absl::StrCat(where, ": not the entries of the largest significance"));
   }
 }
 
-void Checker::CheckEntries(ShardId shard, Rank rank, Exchange exchange, uint64_t core,
-                           const EntrySet& entries, absl::string_view where) {
-  const std::optional<std::vector<int64_t>> keys = cores_->CoreOn(shard, core);
+void Checker::CheckEntries(Generation era, ShardId shard, Rank rank, Exchange exchange,
+                           uint64_t core, const EntrySet& entries, absl::string_view where) {
+  const std::optional<std::vector<int64_t>> keys = CoresOf(era).CoreOn(shard, core);
   if (!keys) return Violate(absl::StrCat(where, ": core ", core, " is selected nowhere"));
-  if (entries.places() != cores_->EntriesOn(shard, rank, exchange, *keys)) {
+  if (entries.places() != CoresOf(era).EntriesOn(shard, rank, exchange, *keys)) {
     Violate(absl::StrCat(where, ": entries are not those of core ", core, " and the explorer"));
   }
 }
@@ -293,7 +302,7 @@ void Checker::OnKeys(ShardId shard, MemberId member, Rank rank, Exchange exchang
     Violate(absl::StrCat(where, ": every ", options_.core->every, "th is of all entries"));
   }
   if (keys == nullptr) return;
-  CheckEntries(shard, rank, exchange, keys->core->name.number, keys->entries, where);
+  CheckEntries(EraOf(member), shard, rank, exchange, keys->core->name.number, keys->entries, where);
   sent = keys->entries.places();
 }
 
@@ -303,9 +312,10 @@ void Checker::OnSparseRead(CopyId copy, MemberId member, Rank rank, Exchange aft
   const std::string where = absl::StrCat("shard ", ShardOf(copy), " read by member ",
                                          member.value(), " after exchange ", after.value());
   CheckRead(copy, member, after, version, where);
-  CheckEntries(ledgers_[copy.value()].shard, rank, after, core, entries, where);
+  const Ledger& ledger = ledgers_[copy.value()];
+  CheckEntries(ledger.era, ledger.shard, rank, after, core, entries, where);
   const std::vector<int64_t> places = entries.places();
-  CompareValues(ledgers_[copy.value()], values, &places, where);
+  CompareValues(ledger, values, &places, where);
 }
 
 void Checker::OnReadOutside(CopyId copy, MemberId member, Version version,
@@ -381,8 +391,9 @@ void Checker::CheckGap(CopyId copy, MemberId reader, Exchange after) {
 
 void Checker::OnReplica(MemberId member, Exchange exchange, const std::vector<float>& values) {
   // What is not exchanged is a replica's own.
-  if (!options_.lockstep || cores_) return;
-  const auto [found, is_new] = replicas_.emplace(exchange, values);
+  if (!options_.lockstep || options_.core) return;
+  const auto [found, is_new] =
+      replicas_.emplace(std::make_pair(EraOf(member), exchange), values);
   if (!is_new && found->second != values) {
     Violate(absl::StrCat("member ", member.value(), ": its replica after exchange ",
                          exchange.value(), " differs from another worker's"));
@@ -412,11 +423,14 @@ void Checker::OnWaiting(CopyId copy, const std::vector<Reader>& readers,
   }
 }
 
-void Checker::OnAdmitted(MemberId member, Exchange first) {
+void Checker::OnAdmitted(MemberId member, Exchange first, Generation generation) {
+  const auto later = restores_.upper_bound(generation);
+  const Generation era = later == restores_.begin() ? Generation() : std::prev(later)->first;
+  eras_[member] = era;
   for (size_t shard = 0; shard < leaders_.size(); ++shard) {
     const Ledger* const ledger = LeaderOf(shard);
-    // A standby that is to lead is told before it takes requests.
-    if (ledger == nullptr || !ledger->serves) continue;
+    // A standby that is to lead is told before it takes requests. The job may have gone back again.
+    if (ledger == nullptr || !ledger->serves || ledger->era > era) continue;
     const PlanMember* planned = ledger->plan.Find(member);
     // It may have been removed there already.
     if (planned == nullptr && ledger->plan.generation == Generation(0)) {
@@ -436,64 +450,6 @@ void Checker::OnAdmitted(MemberId member, Exchange first) {
 
 void Checker::OnLiveMemberRefused(MemberId member, absl::string_view message) {
   Violate(absl::StrCat("live member ", member.value(), " was refused: ", message));
-}
-
-void Checker::CheckSameCommits(const std::set<MemberId>& lost) {
-  for (size_t a = 0; a < leaders_.size(); ++a) {
-    for (const auto& [exchange, members] : LeaderOf(a)->commits) {
-      for (size_t b = 0; b < leaders_.size(); ++b) {
-        const auto other = LeaderOf(b)->commits.find(exchange);
-        for (const MemberId member : members) {
-          if (lost.count(member) > 0) continue;
-          if (other != LeaderOf(b)->commits.end() && other->second.count(member) > 0) continue;
-          Violate(absl::StrCat("exchange ", exchange.value(), ": shard ", a, " counted member ",
-                               member.value(), ", shard ", b, " did not, and it was not lost"));
-        }
-      }
-    }
-  }
-}
-
-uint64_t Checker::partial_pushes() const {
-  std::map<MemberId, std::vector<Exchange>> last_by_shard;
-  for (size_t shard = 0; shard < leaders_.size(); ++shard) {
-    if (LeaderOf(shard) == nullptr) continue;
-    for (const auto& [member, exchange] : LeaderOf(shard)->applied) {
-      std::vector<Exchange>& exchanges = last_by_shard[member];
-      exchanges.resize(leaders_.size());
-      exchanges[shard] = std::max(exchanges[shard], exchange);
-    }
-  }
-  uint64_t partial = 0;
-  for (const auto& [member, exchanges] : last_by_shard) {
-    const Exchange first = exchanges[0];
-    partial += std::any_of(exchanges.begin(), exchanges.end(),
-                           [first](Exchange e) { return e != first; });
-  }
-  return partial;
-}
-
-uint64_t Checker::commits() const {
-  uint64_t commits = 0;
-  for (size_t shard = 0; shard < leaders_.size(); ++shard) {
-    if (LeaderOf(shard) != nullptr) commits += LeaderOf(shard)->version;
-  }
-  return commits;
-}
-
-void Checker::OnEnd(const std::set<MemberId>& lost, std::optional<uint64_t> counted) {
-  if (options_.lockstep) CheckSameCommits(lost);
-  for (size_t shard = 0; shard < leaders_.size(); ++shard) {
-    for (const auto& [member, exchange] : told_[shard].acknowledged) {
-      if (lost.count(member) > 0 || LeaderOf(shard)->applied.count({member, exchange}) > 0) continue;
-      Violate(absl::StrCat("shard ", shard, ": exchange ", exchange.value(), " of member ",
-                           member.value(), " was acknowledged, and is not in the parameters"));
-    }
-  }
-  if (counted && *counted != partial_pushes()) {
-    Violate(absl::StrCat("partial pushes are ", *counted, " by the coordinator, want ",
-                         partial_pushes()));
-  }
 }
 
 }  // namespace tessera

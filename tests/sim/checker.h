@@ -19,6 +19,7 @@
 
 #include "absl/strings/string_view.h"
 #include "common/base/ids.h"
+#include "common/checkpoint/manifest.h"
 #include "common/consistency/plan.h"
 #include "common/consistency/policy.h"
 #include "common/keyset/core_share.h"
@@ -64,6 +65,8 @@ class Checker {
     // Set: exchanges move a core and an explorer, under this seed of the job.
     std::optional<CoreShare> core;
     uint64_t job_seed = 0;
+    // A shard that is lost is led by one that goes back to a checkpoint.
+    bool goes_back = false;
   };
   explicit Checker(Options options);
 
@@ -80,24 +83,59 @@ class Checker {
   // `leader` was asked for an image of itself just now, for the log of this term.
   void OnImageTaken(CopyId leader, uint64_t term);
   // The copy's host leads it, as it was told in this term. If nobody was told so later members go by this copy
-  // from now on, and it must have all that anybody was told.
-  void OnLeads(CopyId copy, uint64_t lead_term);
+  // from now on, and it must have all that anybody was told. `is_new`: it begins with the initial values; where
+  // the job has begun nobody goes by it before it has those of a checkpoint.
+  void OnLeads(CopyId copy, uint64_t lead_term, bool is_new = false);
+  // The job ends, and nobody goes by the copy any more.
+  void OnClosing(CopyId copy) { ledgers_[copy.value()].is_blank = false; }
   // It takes requests from now on.
   void OnServes(CopyId copy) { ledgers_[copy.value()].serves = true; }
   // The push was acknowledged.
   void OnAcknowledged(CopyId copy, MemberId member, Exchange exchange);
-  // What a member knows of a shard: the version, and the history of that version.
+  // What a member knows of a shard: the version, and the history of that version, which began with this
+  // generation.
   struct Knowledge {
     Version version;
     uint64_t history = 0;
+    Generation era;
   };
   Knowledge KnowledgeOf(CopyId copy) const;
   // A member goes by it.
   void OnTold(ShardId shard, MemberId member, Knowledge knowledge);
 
+  // The leader's log of this term begins as the shard did, without an image.
+  void OnLogBegun(CopyId leader, uint64_t term);
+
+  // --- checkpoints (checkpoint_checker.cc) ---
+
+  // The shard has made a copy of itself, for exchange `after` where that is not 0. Returns its number.
+  uint64_t OnCopied(CopyId copy, Exchange after, Version version,
+                    const std::vector<float>& values);
+  // What a worker has written to a checkpoint.
+  struct SavedWorker {
+    Rank rank;
+    Exchange exchange;
+    uint64_t step = 0;
+  };
+  // The folder has got its name. `copies` by shard.
+  void OnWhole(const Manifest& manifest, const std::vector<uint64_t>& copies,
+               const std::vector<SavedWorker>& workers);
+  // From now on the coordinator goes by it, whoever is that.
+  void OnKnownWhole(uint64_t step);
+  // A server is told to go back to the checkpoint of this step.
+  void OnRestoreOrder(Generation generation, uint64_t step);
+  // It has, as it was told to lead in this term: `copy` begins as its shard was then. `values` are its own.
+  void OnRestored(CopyId copy, uint64_t lead_term, Generation generation, uint64_t step,
+                  Version version, const std::vector<float>& values);
+  // A member of its job that has gone back begins after this exchange and step; `saved`: with what its rank has
+  // written.
+  void OnResumed(MemberId member, Exchange exchange, uint64_t step,
+                 const std::optional<SavedWorker>& saved);
+  uint64_t wholes() const { return wholes_.size(); }
+
   // --- events ---
 
-  // The coordinator's word has reached the shard.
+  // The coordinator's word has reached the shard, and is not that of the end.
   void OnPlan(CopyId copy, const Plan& plan);
   bool IsMember(CopyId copy, MemberId member) const;
   // It took a push of one that is no member.
@@ -134,7 +172,8 @@ class Checker {
   };
   void OnWaiting(CopyId copy, const std::vector<Reader>& readers,
                  const std::vector<MemberId>& waits_for, bool will_go_on);
-  void OnAdmitted(MemberId member, Exchange first);
+  // Told by a coordinator of this generation.
+  void OnAdmitted(MemberId member, Exchange first, Generation generation);
   // A server was told a plan: there is one of each generation, whoever is the coordinator.
   void OnPlanTold(const Plan& plan);
   // A worker's process was told who it is.
@@ -159,6 +198,12 @@ class Checker {
   struct Ledger {
     ShardId shard;
     uint64_t term = 0;
+    // Of the checkpoint that it has begun from; 0: the initial values.
+    Generation era;
+    // Its process is new, and has nothing of what the shard had.
+    bool is_blank = false;
+    // Of a copy for a checkpoint: the exchange that it was ordered for.
+    Exchange copied_after;
     const Shard* copy = nullptr;
     bool leads = false;
     uint64_t lead_term = 0;
@@ -193,6 +238,8 @@ class Checker {
   uint64_t ShardOf(CopyId copy) const { return ledgers_[copy.value()].shard.value(); }
   // Of a shard, the one that members go by; nullptr: none yet.
   const Ledger* LeaderOf(size_t shard) const;
+  // It begins to lead, and nobody may go by it before it has what a checkpoint has.
+  bool IsBlank(const Ledger& ledger, bool is_new) const;
   bool Has(const Ledger& ledger, MemberId member, Exchange exchange) const;
   void CheckKnows(const Ledger& ledger, Knowledge knowledge, absl::string_view where);
   void OnImage(CopyId copy);
@@ -206,14 +253,17 @@ class Checker {
   void CompareValues(const Ledger& ledger, const std::vector<float>& values,
                      const std::vector<int64_t>* wanted, absl::string_view where);
   // Those of core `core`, if all shards have one of this number.
-  void CheckEntries(ShardId shard, Rank rank, Exchange exchange, uint64_t core,
+  void CheckEntries(Generation era, ShardId shard, Rank rank, Exchange exchange, uint64_t core,
                     const EntrySet& entries, absl::string_view where);
+  Generation EraOf(MemberId member) const;
+  CoreChecker& CoresOf(Generation era);
   void CheckGap(CopyId copy, MemberId reader, Exchange after);
   void CheckSameCommits(const std::set<MemberId>& lost);
 
   const Options options_;
   std::deque<Ledger> ledgers_;                 // by copy
   std::vector<std::optional<CopyId>> leaders_;  // by shard
+  std::vector<uint64_t> lead_terms_;            // by shard, the latest that anybody was told
   std::map<std::pair<ShardId, uint64_t>, Ledger> images_;  // by shard and term
   struct Told {
     std::set<std::pair<MemberId, Exchange>> acknowledged;
@@ -222,13 +272,20 @@ class Checker {
   std::vector<Told> told_;  // by shard
   // What members push to a shard: places, ascending; nullopt: all.
   std::vector<std::map<std::pair<MemberId, Exchange>, std::optional<std::vector<int64_t>>>> keys_;
-  std::map<Exchange, std::vector<float>> replicas_;  // under lockstep
-  // By round: how it is cut, as servers have said.
-  std::map<uint64_t, std::map<MemberId, SubnetPlace>> cuts_;
+  // Under lockstep, by era.
+  std::map<std::pair<Generation, Exchange>, std::vector<float>> replicas_;
+  // By era and round: how it is cut, as servers have said.
+  std::map<std::pair<Generation, uint64_t>, std::map<MemberId, SubnetPlace>> cuts_;
   std::map<Generation, Plan> plans_;
   std::map<MemberId, uint64_t> lives_;  // of workers
   bool is_forgiven_ = false;
-  std::optional<CoreChecker> cores_;
+  std::map<Generation, CoreChecker> cores_;  // by era
+  std::map<std::pair<ShardId, uint64_t>, Generation> logs_;  // eras of those without an image, by term
+  std::map<MemberId, Generation> eras_;
+  std::vector<Ledger> copies_;  // that were made for checkpoints
+  std::map<uint64_t, std::vector<uint64_t>> whole_copies_;  // by step and shard
+  std::vector<uint64_t> wholes_;  // steps that the coordinator has gone by, in order
+  std::map<Generation, uint64_t> restores_;
   std::optional<std::string> violation_;
 };
 

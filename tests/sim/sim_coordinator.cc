@@ -54,6 +54,12 @@ void SimCoordinator::Die() {
   writing_.reset();
   const bool has_told = kept_->is_late() && kept_->changes() > stored_.changes();
   has_told_unkept_ = has_told_unkept_ || (has_told && options_.mutation != Mutation::kTellsUnkept);
+  // Nobody hears of what it was doing in the folder, and it may be done.
+  if (works_on_folder_ && network_->dice().Chance(0.5)) {
+    options_.folder->Perform(tasks_.front()).IgnoreError();
+  }
+  works_on_folder_ = false;
+  tasks_.clear();
   // Of its words that are on their way some arrive.
   for (const auto& [rank, link] : links_) {
     if (network_->dice().Chance(0.5)) network_->CutStreams(link.node, node_, link.connection);
@@ -70,6 +76,7 @@ void SimCoordinator::Die() {
 // As ServerControl::Take and Install.
 void SimCoordinator::Begin() {
   node_ = network_->AddNode();
+  if (options_.folder != nullptr) options_.folder->RemoveLeftovers();
   v1::CoordinatorState state = stored_;
   ShiftTimes(network_->now(), &state);
   absl::StatusOr<std::unique_ptr<Coordinator>> found = Coordinator::Load(facts_, state);
@@ -105,6 +112,32 @@ void SimCoordinator::Keep() {
   });
 }
 
+void SimCoordinator::WorkOnFolder() {
+  if (works_on_folder_ || tasks_.empty()) return;
+  works_on_folder_ = true;
+  Dice& dice = network_->dice();
+  const absl::Duration longest = absl::Milliseconds(dice.Chance(0.1) ? 1500 : 30);
+  network_->After(node_, dice.Between(absl::ZeroDuration(), longest), [this] {
+    works_on_folder_ = false;
+    const DiskTask task = std::move(tasks_.front());
+    tasks_.pop_front();
+    const bool fails = options_.has_faults && network_->dice().Chance(0.03);
+    absl::Status status = absl::UnavailableError("disk error");
+    if (!fails) status = options_.folder->Perform(task);
+    if (task.is_awaited()) OnDisk(task, status);
+    WorkOnFolder();
+  });
+}
+
+void SimCoordinator::OnDisk(const DiskTask& task, const absl::Status& status) {
+  state().OnDisk(task, status, network_->now());
+  const bool is_known =
+      task.kind == DiskTask::Kind::kCommit && status.ok() &&
+      state().Status(network_->now()).checkpoint_step() == task.manifest.step;
+  if (is_known) WhenTold([this, step = task.manifest.step] { options_.on_whole(step); });
+  Deliver();
+}
+
 void SimCoordinator::WhenTold(std::function<void()> then) {
   const uint64_t changes = kept_->Collect();
   if (options_.mutation == Mutation::kTellsUnkept || kept_->MayBeTold(changes)) return then();
@@ -130,8 +163,11 @@ void SimCoordinator::Attach(NodeId server, v1::ServerHello hello,
     if (attached.ok()) attached = state().Attach(hello, network_->now());
     // One that joins may be too early: another one of its rank is not known to be gone yet. One that
     // leads may be superseded.
-    TESSERA_CHECK(attached.ok() || facts_.replicated || facts_.standbys || has_told_unkept_);
+    TESSERA_CHECK(attached.ok() || facts_.replicated || facts_.standbys || facts_.checkpoints ||
+                  has_told_unkept_);
     if (attached.ok()) {
+      // What a process has sent may outlive it.
+      if (!network_->IsAlive(server)) Detach(ShardId(hello.rank()), connection);
       kept_->DropFor(ShardId(hello.rank()));
       links_[ShardId(hello.rank())] = {server, hello.life(), connection, deliver};
       SendWord(ShardId(hello.rank()));
@@ -239,6 +275,11 @@ void SimCoordinator::Drain() {
   Deliver();
 }
 
+void SimCoordinator::AskForCheckpoint() {
+  (void)state().Checkpoint("the simulation wants it", network_->now());
+  Deliver();
+}
+
 bool SimCoordinator::training_is_over() const {
   for (const auto& [member, record] : state().membership().members().all()) {
     if (record.state == MemberState::kLeft && record.ended == "finished") return true;
@@ -283,6 +324,8 @@ void SimCoordinator::Send(KeptCoordinator::Batch batch) {
                      },
                      link->second.connection);
   }
+  for (DiskTask& task : batch.tasks) tasks_.push_back(std::move(task));
+  WorkOnFolder();
   for (Coordinator::EvaluateAnswer& answer : batch.replies) {
     const auto parked = parked_.find(answer.member);
     if (parked == parked_.end() || parked->second.after_event >= batch.event) continue;

@@ -17,6 +17,7 @@
 #include "server/control/coordinator.h"
 #include "server/control/kept_coordinator.h"
 #include "tests/sim/mutation.h"
+#include "tests/sim/sim_folder.h"
 #include "tests/sim/sim_network.h"
 
 namespace tessera {
@@ -29,6 +30,12 @@ class SimCoordinator {
     absl::Duration away_timeout = absl::ZeroDuration();
     // Some writes take longer than anybody waits.
     bool is_slow = false;
+    // Set: checkpoints are kept there. Outlives it.
+    SimFolder* folder = nullptr;
+    // Its disk fails now and then.
+    bool has_faults = false;
+    // A checkpoint is whole, and whoever goes on as the coordinator knows.
+    std::function<void(uint64_t step)> on_whole;
     Mutation mutation = Mutation::kNone;
   };
   SimCoordinator(SimNetwork* network, JobFacts facts, Options options);
@@ -91,6 +98,7 @@ class SimCoordinator {
   }
   void Evaluate(NodeId from, v1::EvaluateRequest request, Done<v1::EvaluateReply> done);
   void Drain();
+  void AskForCheckpoint();
   // A member has left because training has ended: a plan may be without it, and without its part.
   bool training_is_over() const;
 
@@ -125,6 +133,9 @@ class SimCoordinator {
   }
   // As LiveCoordinator's thread.
   void Keep();
+  // As CheckpointKeeper: one task after the other.
+  void WorkOnFolder();
+  void OnDisk(const DiskTask& task, const absl::Status& status);
 
   SimNetwork* const network_;
   const JobFacts facts_;
@@ -136,6 +147,8 @@ class SimCoordinator {
   v1::CoordinatorState stored_;
   std::optional<v1::CoordinatorState> writing_;
   uint64_t writes_ = 0;
+  std::deque<DiskTask> tasks_;
+  bool works_on_folder_ = false;
   bool has_told_unkept_ = false;
   bool has_given_up_ = false;
   struct Waiting {

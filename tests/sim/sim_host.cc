@@ -64,6 +64,7 @@ void SimLog::OnEnded(const std::string& why) {
 void SimLog::Begin(bool copies) {
   is_mute_ = copies && from_->options_.mutation == Mutation::kNeverCopies;
   if (queue_.broken() || is_mute_) return;
+  if (!copies) from_->checker_->OnLogBegun(shard_->copy(), queue_.header().term());
   queue_.Begin(copies, from_->Clock());
   Pump();
 }
@@ -241,8 +242,9 @@ void SimHost::Obey(const RoleChanges& changes) {
   }
   for (const auto& [shard, lead_term] : changes.lead) {
     std::unique_ptr<Shard> mine = followed_.TakeOver(shard);
-    if (mine == nullptr) mine = MakeShard(shard, lead_term);
     SimServer::Options server;
+    server.is_new = mine == nullptr;
+    if (mine == nullptr) mine = MakeShard(shard, lead_term);
     server.rank = shard;
     server.copy = copies_.at(mine.get());
     server.shard = std::move(mine);
@@ -252,10 +254,23 @@ void SimHost::Obey(const RoleChanges& changes) {
     server.address = address_;
     server.lead_term = lead_term;
     server.on_refused = [this] { End(); };
+    server.folder = options_.folder;
+    server.has_faults = options_.has_faults;
+    server.generation = generation_;
+    server.make_shard = [this, shard = shard, term = lead_term] {
+      std::unique_ptr<Shard> made = MakeShard(shard, term);
+      return SimServer::Made{copies_.at(made.get()), std::move(made)};
+    };
+    server.on_restore = [this](Generation generation) { SetGeneration(generation); };
     led_[shard] = std::make_unique<SimServer>(network_, coordinator_, checker_, std::move(server));
   }
   followed_.Keep(changes.followed);
   for (const RoleChanges::Feed& feed : changes.feed) Feed(feed);
+}
+
+void SimHost::SetGeneration(Generation generation) {
+  generation_ = std::max(generation_, generation);
+  for (const auto& [shard, server] : led_) server->SetGeneration(generation_);
 }
 
 void SimHost::Feed(const RoleChanges::Feed& feed) {

@@ -21,6 +21,7 @@
 #include "tests/sim/checker.h"
 #include "tests/sim/mutation.h"
 #include "tests/sim/sim_coordinator.h"
+#include "tests/sim/sim_folder.h"
 #include "tests/sim/sim_network.h"
 #include "tests/sim/sim_server.h"
 
@@ -44,6 +45,9 @@ class SimHost final : public ShardDoor {
     absl::Duration clock_error;
     // Outlives this. It enters itself.
     HostDirectory* hosts = nullptr;
+    // As SimServer's.
+    SimFolder* folder = nullptr;
+    bool has_faults = false;
     // The process has ended by itself.
     std::function<void(uint32_t rank)> on_end;
   };
@@ -80,6 +84,8 @@ class SimHost final : public ShardDoor {
   void Obey(const RoleChanges& changes);
   void Feed(const RoleChanges::Feed& feed);
   std::unique_ptr<Shard> MakeShard(ShardId shard, uint64_t term);
+  // As DataPlanes::SetGeneration.
+  void SetGeneration(Generation generation);
   // A chunk of a leader's log.
   void Take(SimLog* from, LogQueue::Message message);
   void End();
@@ -102,6 +108,7 @@ class SimHost final : public ShardDoor {
   std::map<const Shard*, CopyId> copies_;
   std::map<const SimLog*, LogReader> readers_;  // of streams that are open
   std::set<const SimLog*> closed_;
+  Generation generation_;
   std::map<ShardId, std::unique_ptr<SimServer>> led_;
   std::map<ShardId, std::shared_ptr<SimLog>> logs_;  // of what is led
   std::vector<std::shared_ptr<SimLog>> past_logs_;

@@ -16,9 +16,11 @@ constexpr int64_t kColumns = 3;
 constexpr uint64_t kTrainingRows = 96;
 constexpr int64_t kBatch = 4;
 constexpr int64_t kEpochs = 3;
+constexpr int64_t kEpochsWithCheckpoints = 6;
 constexpr int64_t kMembersMax = 5;
 constexpr absl::Duration kLease = absl::Seconds(1);
 constexpr absl::Duration kFaultsLast = absl::Seconds(3);
+constexpr absl::Duration kFaultsLastWithCheckpoints = absl::Seconds(6);
 // With faults ended, everything is found out within a few leases and the rest of the job takes
 // seconds.
 constexpr absl::Duration kPatience = absl::Seconds(60);
@@ -99,7 +101,9 @@ v1::Job JobOf(SimMethod name, int workers, Dice* dice) {
 }
 
 // Some jobs with standbys are so slow that they last until all shards must have standbys again.
-absl::Duration DrawnStepTime(bool standbys, Dice* dice) {
+absl::Duration DrawnStepTime(bool standbys, bool checkpoints, Dice* dice) {
+  // So that there are some before the end.
+  if (checkpoints) return dice->Between(absl::Milliseconds(10), absl::Milliseconds(150));
   if (standbys && dice->Chance(0.2)) {
     return dice->Between(absl::Milliseconds(100), absl::Milliseconds(250));
   }
@@ -112,10 +116,12 @@ Recipe RecipeOf(const v1::Job& job) {
   return *std::move(recipe);
 }
 
-Checker::Options CheckerOptions(uint64_t seed, int servers, SimMethod name, const v1::Job& job,
+Checker::Options CheckerOptions(const SimOptions& sim, int servers, const v1::Job& job,
                                 const Recipe& recipe, const SubnetEntries* subnets) {
+  const SimMethod name = sim.method;
   Checker::Options options;
-  options.seed = seed;
+  options.seed = sim.seed;
+  options.goes_back = sim.checkpoints;
   options.shards = servers;
   options.lockstep = recipe.lockstep;
   options.subnets = subnets;
@@ -130,7 +136,7 @@ Checker::Options CheckerOptions(uint64_t seed, int servers, SimMethod name, cons
     options.bound = job.method().ssp().bound();
   }
   options.core = recipe.core;
-  options.job_seed = seed;
+  options.job_seed = sim.seed;
   if (name == SimMethod::kSlimDpAsynchronous) {
     options.weight = [workers](uint64_t) { return 1.0f / workers; };
     options.mean = false;
@@ -153,22 +159,22 @@ SimJob::SimJob(SimOptions options)
       servers_count_(options.standbys ? 2 + static_cast<int>(dice_.Below(3))
                                       : 1 + static_cast<int>(dice_.Below(4))),
       workers_count_(1 + static_cast<int>(dice_.Below(4))),
-      steps_(dice_.Chance(0.3) ? 10 + dice_.Below(20) : 0),
+      epochs_(options.checkpoints ? kEpochsWithCheckpoints : kEpochs),
+      steps_(dice_.Chance(0.3) ? epochs_ / 3 * (10 + dice_.Below(20)) : 0),
       job_(JobOf(options.method, workers_count_, &dice_)),
       recipe_(RecipeOf(job_)),
-      step_time_(DrawnStepTime(options.standbys, &dice_)),
+      step_time_(DrawnStepTime(options.standbys, options.checkpoints, &dice_)),
       subnets_(recipe_.subnets ? std::make_unique<SubnetEntries>(options.seed, servers_count_)
                                : nullptr),
       shape_(subnets_ != nullptr ? subnets_->shape() : ZeroMatrix(kRows, kColumns)),
-      checker_(CheckerOptions(options.seed, servers_count_, options.method, job_, recipe_,
-                              subnets_.get())) {
+      checker_(CheckerOptions(options, servers_count_, job_, recipe_, subnets_.get())) {
   JobFacts facts;
   facts.servers = servers_count_;
   facts.workers = workers_count_;
   facts.layout_hash = LayoutHash(shape_, servers_count_);
   facts.lease_timeout = kLease;
   facts.batch_size = kBatch;
-  facts.epochs = steps_ > 0 ? 0 : kEpochs;
+  facts.epochs = steps_ > 0 ? 0 : static_cast<int64_t>(epochs_);
   facts.steps = static_cast<int64_t>(steps_);
   facts.local_steps = recipe_.local_steps;
   facts.synchronous = recipe_.lockstep;
@@ -187,6 +193,7 @@ SimJob::SimJob(SimOptions options)
     control.away_timeout = kPatience;
     control.is_slow = dice_.Chance(0.2);
   }
+  if (options_.checkpoints) KeepCheckpoints(&facts, &control);
   coordinator_ = std::make_unique<SimCoordinator>(&network_, facts, control);
   chaos_ = network_.AddNode();
   StartServers();
@@ -214,23 +221,16 @@ Shard::Options SimJob::ShardOptions(ShardId shard) {
 }
 
 void SimJob::StartServers() {
+  servers_.resize(servers_count_);
   for (int rank = 0; rank < servers_count_; ++rank) {
+    doors_.push_back(std::make_unique<ServerDoor>());
     if (options_.standbys) {
       StartHost(static_cast<uint32_t>(rank));
-      continue;
+    } else {
+      StartServer(rank);
     }
-    const ShardId shard(rank);
-    Shard::Options made = ShardOptions(shard);
-    SimServer::Options server;
-    server.rank = shard;
-    server.copy = checker_.AddCopy(shard, SlicesOf(shape_, shard, servers_count_), 0);
-    server.mutation = options_.mutation;
-    made.policy = checker_.Recorded(server.copy, Mutated(std::move(made.policy), options_.mutation));
-    server.shard = std::make_unique<Shard>(std::move(made));
-    checker_.SetShard(server.copy, server.shard.get());
-    servers_.push_back(std::make_unique<SimServer>(&network_, coordinator_.get(), &checker_,
-                                                   std::move(server)));
   }
+  if (options_.standbys) servers_.clear();
 }
 
 void SimJob::StartWorker(std::optional<uint32_t> rank) {
@@ -239,7 +239,7 @@ void SimJob::StartWorker(std::optional<uint32_t> rank) {
   options.life = workers_.size() + 1;
   options.rank = rank;
   options.rows = kTrainingRows;
-  options.epochs = steps_ > 0 ? 0 : kEpochs;
+  options.epochs = steps_ > 0 ? 0 : epochs_;
   options.steps = steps_;
   options.local_steps = recipe_.local_steps;
   options.lockstep = recipe_.lockstep;
@@ -257,7 +257,7 @@ void SimJob::StartWorker(std::optional<uint32_t> rank) {
     if (options_.standbys) {
       options.doors.push_back(hosts_[shard].get());
     } else {
-      options.doors.push_back(servers_[shard].get());
+      options.doors.push_back(doors_[shard].get());
     }
   }
   if (options_.standbys) {
@@ -266,12 +266,16 @@ void SimJob::StartWorker(std::optional<uint32_t> rank) {
       return found == directory_.end() ? nullptr : found->second;
     };
   }
+  options.mutation = options_.mutation;
+  options.folder = folder_.get();
+  options.on_rejoin = [this](uint32_t former) { Rejoin(former); };
   workers_.push_back(std::make_unique<SimWorker>(&network_, coordinator_.get(), &checker_,
                                                  std::move(options)));
 }
 
 void SimJob::PlanFaults() {
-  faults_end_ = queue_.now() + kFaultsLast;
+  faults_end_ =
+      queue_.now() + (options_.checkpoints ? kFaultsLastWithCheckpoints : kFaultsLast);
   network_.set_faults(NetworkFaults::Drawn(&dice_));
   queue_.At(faults_end_, [this] { network_.set_faults({}); });
   network_.After(chaos_, absl::Milliseconds(500), [this] { KeepWorkers(); });
@@ -288,6 +292,10 @@ void SimJob::Strike() {
     }
     if (options_.standbys && dice_.Chance(0.5)) {
       StrikeHost();
+      return Strike();
+    }
+    if (options_.checkpoints && !options_.standbys && dice_.Chance(0.5)) {
+      StrikeServer();
       return Strike();
     }
     const uint64_t what = dice_.Below(26);
@@ -349,7 +357,11 @@ void SimJob::KeepWorkers() {
   const bool lacks_one =
       std::any_of(waiting_for.begin(), waiting_for.end(),
                   [](const std::string& name) { return absl::StartsWith(name, "worker"); });
-  if (!membership.started() && lacks_one && coordinator_->is_here()) StartWorker(std::nullopt);
+  // One that went back waits for those that were its members, if any of them lives.
+  const bool may_start = membership.begun_from() == nullptr || AllOver();
+  if (!membership.started() && lacks_one && may_start && coordinator_->is_here()) {
+    StartWorker(std::nullopt);
+  }
   network_.After(chaos_, absl::Milliseconds(500), [this] { KeepWorkers(); });
 }
 
@@ -385,16 +397,10 @@ void SimJob::StrikeCoordinator() {
   // Its machine was others', too.
   if (dice_.Chance(0.2)) CrashWorker();
   if (options_.standbys && dice_.Chance(0.3)) KillHost();
-}
-
-void SimJob::KillServer() {
-  // Before the start a job waits for another server to come, which no fault of ours brings.
-  if (server_killed_ || !coordinator_->state().membership().started()) return;
-  if (!coordinator_->has_kept_all()) return;  // The start may be undone.
-  server_killed_ = true;
-  const int rank = static_cast<int>(dice_.Below(servers_.size()));
-  network_.Kill(servers_[rank]->node());
-  coordinator_->Detach(ShardId(rank));
+  if (options_.checkpoints && !options_.standbys && checker_.wholes() > 0 &&
+      dice_.Chance(0.5)) {
+    EndServer(0);
+  }
 }
 
 bool SimJob::AllOver() const {
@@ -451,16 +457,23 @@ SimOutcome SimJob::Judge() {
   const Membership& membership = coordinator.membership();
   const std::set<MemberId> lost = Lost();
   outcome.finished = coordinator.ended() && coordinator.outcome().ok();
+  outcome.rollbacks = coordinator.Status(queue_.now()).checkpoint().rollbacks();
+  outcome.checkpoints = checker_.wholes();
   // The report is exact where every server was there to the end.
   if (!checker_.violation().has_value() && outcome.finished && membership.servers().AllClosed()) {
-    checker_.OnEnd(lost, membership.partial_pushes());
+    std::optional<uint64_t> partial_pushes;
+    if (outcome.rollbacks == 0) partial_pushes = membership.partial_pushes();
+    checker_.OnEnd(lost, partial_pushes);
   }
   if (!checker_.violation().has_value() && !options_.faults && !outcome.finished) {
     checker_.Violate(absl::StrCat("no faults, but: ", coordinator.outcome().message()));
   }
   outcome.violation = checker_.violation();
   outcome.commits = checker_.commits();
-  outcome.lost = lost.size();
+  for (const MemberId member : lost) {
+    const MemberRecord& record = *membership.members().Find(member);
+    outcome.lost += record.state == MemberState::kRejoins ? 0 : 1;
+  }
   for (const auto& [member, record] : membership.members().all())
     outcome.joined_late += record.first_exchange > Exchange(1);
   outcome.partial_pushes = membership.partial_pushes();

@@ -13,11 +13,13 @@
 #include "absl/time/time.h"
 #include "common/method/recipe.h"
 #include "proto/job.pb.h"
+#include "server/control/job_facts.h"
 #include "tests/sim/checker.h"
 #include "tests/sim/dice.h"
 #include "tests/sim/event_queue.h"
 #include "tests/sim/mutation.h"
 #include "tests/sim/sim_coordinator.h"
+#include "tests/sim/sim_folder.h"
 #include "tests/sim/sim_host.h"
 #include "tests/sim/sim_network.h"
 #include "tests/sim/sim_server.h"
@@ -53,6 +55,8 @@ struct SimOptions {
   bool standbys = false;
   // The coordinator's state is kept, and its process may die.
   bool coordinator_dies = false;
+  // Checkpoints are kept, and servers may die that nothing takes the place of: the job goes back.
+  bool checkpoints = false;
 };
 
 struct SimOutcome {
@@ -66,10 +70,23 @@ struct SimOutcome {
   uint64_t takeovers = 0;
   uint64_t coordinators = 1;  // processes
   bool forgiven = false;      // the job could not go on from what was kept
+  uint64_t checkpoints = 0;   // whole ones
+  uint64_t rollbacks = 0;     // to one of them
   bool protected_again = false;  // all shards had standbys some time after the last fault
   absl::Duration duration;
   // Equal for equal runs.
   uint64_t fingerprint = 0;
+};
+
+// Where the server of a rank is reached, whichever process that is.
+class ServerDoor final : public ShardDoor {
+ public:
+  NodeId node() const override { return server_->node(); }
+  SimServer* Find(ShardId shard) override { return server_->Find(shard); }
+  void SetServer(SimServer* server) { server_ = server; }
+
+ private:
+  SimServer* server_ = nullptr;
 };
 
 class SimJob {
@@ -90,12 +107,23 @@ class SimJob {
   void FreezeSomebody();
   void CutSomeLink();
   void KillServer();
+  // --- checkpoints (sim_restarts.cc) ---
+  void KeepCheckpoints(JobFacts* facts, SimCoordinator::Options* control);
+  void OnWhole(const SimFolder::Whole& whole);
+  SimServer::Made MakeShard(ShardId shard);
+  void StartServer(int rank);
+  // Some time after its process has ended.
+  void RestartServer(int rank);
+  void EndServer(int rank);
+  void StrikeServer();
+  void Rejoin(uint32_t rank);
   // Its process stands still, or dies alone or with others.
   void StrikeCoordinator();
   // --- where shards have standbys (sim_standbys.cc) ---
   void StartHost(uint32_t rank);
   // Some time after its process has ended.
   void RestartHost(uint32_t rank);
+  double ChanceOfLoss() const;
   void StrikeHost();
   void KillHost();
   void FreezeHosts();
@@ -116,6 +144,7 @@ class SimJob {
   SimNetwork network_;
   const int servers_count_;
   const int workers_count_;
+  const uint64_t epochs_;
   const uint64_t steps_;  // 0: the job counts epochs
   const v1::Job job_;
   const Recipe recipe_;
@@ -124,7 +153,10 @@ class SimJob {
   const ModelShape shape_;
   Checker checker_;
   std::unique_ptr<SimCoordinator> coordinator_;
-  std::vector<std::unique_ptr<SimServer>> servers_;
+  std::unique_ptr<SimFolder> folder_;  // nullptr: no checkpoints are kept
+  std::vector<SimServer*> servers_;     // the latest of each rank
+  std::vector<std::unique_ptr<SimServer>> all_servers_;
+  std::vector<std::unique_ptr<ServerDoor>> doors_;
   HostDirectory directory_;
   std::vector<std::unique_ptr<SimHost>> hosts_;  // all that ever were
   bool protected_again_ = false;

@@ -73,10 +73,12 @@ SimServer::SimServer(SimNetwork* network, SimCoordinator* coordinator, Checker* 
       mutation_(options_.mutation),
       node_(options_.node ? *options_.node : network->AddNode()),
       rank_(options_.rank),
+      copy_(options_.copy),
+      life_(copy_.value() + 1),
       last_heard_(network->now()),
-      served_(std::move(options_.shard)) {
-  checker_->OnLeads(options_.copy, options_.lead_term);
-  if (!options_.node) Begin();
+      served_(std::move(options_.shard)),
+      generation_(options_.generation) {
+  checker_->OnLeads(copy_, options_.lead_term, options_.is_new);
   served_.SetCoreListener([this](const CoreReport& report) {
     v1::ShardMessage message;
     *message.mutable_core_report() = ToMessage(report);
@@ -100,13 +102,14 @@ void SimServer::OnAcknowledged(const LogSink* from, uint64_t position) {
 }
 
 void SimServer::Attach() {
+  // One after the other.
+  if (connection_ != 0) network_->CutStreams(node_, coordinator_->node(), connection_);
   connection_ = network_->AddConnection();
   coordinator_life_ = coordinator_->life();
   v1::ServerHello hello;
   hello.set_rank(rank_.value());
   hello.set_layout_hash(coordinator_->state().facts().layout_hash);
-  // Another one for every copy that has led.
-  hello.set_life(options_.copy.value() + 1);
+  hello.set_life(life_);
   hello.set_address(options_.address);
   hello.set_lead_term(options_.lead_term);
   hello.set_term(word_.term());
@@ -138,15 +141,17 @@ void SimServer::OnPlanMessage(const v1::PlanMessage& message) {
     if (options_.on_refused) options_.on_refused();
     return;
   }
-  // In the order of the fields.
+  if (message.has_restore()) HearRestore(message.restore());
+  if (message.drain()) checker_->OnClosing(copy_);
   if (message.has_plan()) ApplyPlan(message.plan());
+  if (message.has_checkpoint()) TakeOrder(message.checkpoint());
   if (message.has_propose()) Answer(message.propose());
   // Numbers ascend: this one and all before it are void.
   if (message.withdraw() != 0) served_.Withdraw(message.withdraw());
   while (!promises_.empty() && *promises_.begin() <= message.withdraw()) {
     promises_.erase(promises_.begin());
   }
-  if (message.has_plan()) Begin();
+  if (message.has_plan() || message.has_restore()) Begin();
   if (message.has_core_question()) HearQuestion(message.core_question());
   if (message.drain()) {
     closed_ = true;
@@ -172,7 +177,7 @@ void SimServer::Answer(const v1::Proposal& proposal) {
 void SimServer::ApplyPlan(const v1::Plan& text) {
   const Plan plan = ToPlan(text);
   checker_->OnPlanTold(plan);
-  checker_->OnPlan(options_.copy, plan);
+  checker_->OnPlan(copy_, plan);
   Plan believed = plan;
   if (mutation_ == Mutation::kServerForgetsRemoval && rank_ == ShardId(0)) {
     for (const PlanMember& m : shard().plan().members) {
@@ -193,7 +198,7 @@ void SimServer::ApplyPlan(const v1::Plan& text) {
 
 void SimServer::SendCounters(bool closing) {
   const ShardCounters counters = shard().counters();
-  checker_->OnCounted(options_.copy, counters.version);
+  checker_->OnCounted(copy_, counters.version);
   v1::ShardMessage message;
   v1::ServerCounters& text = *message.mutable_counters();
   text.set_rank(rank_.value());
@@ -239,11 +244,11 @@ void SimServer::Push(const std::function<ReceivedPush()>& make,
   const bool loses =
       mutation_ == Mutation::kLosesStaged && rank_ == ShardId(0) && network_->dice().Chance(0.05);
   if (loses) return answer(PushAccepted{});
-  const bool is_member = checker_->IsMember(options_.copy, member);
+  const bool is_member = checker_->IsMember(copy_, member);
   served_.Accept(std::move(push), [=](absl::StatusOr<PushAccepted> accepted) {
-    if (accepted.ok() && !is_member) checker_->OnAcceptedOfNone(options_.copy, member);
+    if (accepted.ok() && !is_member) checker_->OnAcceptedOfNone(copy_, member);
     if (accepted.ok() && !accepted->need_keys) {
-      checker_->OnAcknowledged(options_.copy, member, exchange);
+      checker_->OnAcknowledged(copy_, member, exchange);
     }
     if (mutation_ == Mutation::kAppliesDuplicates && accepted.ok() && accepted->duplicate) {
       ReceivedPush again = make();
@@ -258,9 +263,9 @@ void SimServer::Push(const std::function<ReceivedPush()>& make,
 void SimServer::ReadOutside(MemberId member, Exchange after, RestWord word,
                             std::function<void(absl::StatusOr<ReadOfMoment>)> answer) {
   const ReadResult now = shard().ReadNow();
-  checker_->OnReadOutside(options_.copy, member, now.version, ValuesOf(*now.snapshot));
-  const ReadOfMoment read{checker_->IsInRound(options_.copy),
-                          checker_->KnowledgeOf(options_.copy)};
+  checker_->OnReadOutside(copy_, member, now.version, ValuesOf(*now.snapshot));
+  const ReadOfMoment read{checker_->IsInRound(copy_),
+                          checker_->KnowledgeOf(copy_)};
   served_.ReadOutside(member, after, word, Clock(), [answer, read](const absl::StatusOr<ReadResult>& said) {
     if (!said.ok()) return answer(said.status());
     answer(read);
@@ -289,7 +294,7 @@ void SimServer::Read(AskedRead read, RestWord word,
         absl::StatusOr<std::optional<PulledValues>> result = Try(read);
         if (!result.ok() || result->has_value()) reads_.erase(id);
         if (result.ok() && result->has_value()) {
-          (**result).known = checker_->KnowledgeOf(options_.copy);
+          (**result).known = checker_->KnowledgeOf(copy_);
         }
         return result;
       },
@@ -332,12 +337,13 @@ absl::StatusOr<std::optional<PulledValues>> SimServer::TrySparse(const AskedRead
   PulledValues pulled;
   pulled.version = (*result)->read.version;
   pulled.cores = (*result)->read.cores;
+  pulled.checkpoint = (*result)->read.checkpoint;
   pulled.needs_all = (*result)->place == nullptr;
   if (pulled.needs_all) return std::optional<PulledValues>(std::move(pulled));
   const EntrySet& entries = (*result)->place->keys.entries;
   const std::vector<float> all = ValuesOf(*(*result)->read.snapshot);
   for (const int64_t place : entries.places()) pulled.values.push_back(all[place]);
-  checker_->OnSparseRead(options_.copy, read.member, shard().plan().Find(read.member)->rank, read.after,
+  checker_->OnSparseRead(copy_, read.member, shard().plan().Find(read.member)->rank, read.after,
                          pulled.version, read.core->number, entries, pulled.values);
   return std::optional<PulledValues>(std::move(pulled));
 }
@@ -353,10 +359,10 @@ void SimServer::HearQuestion(v1::CoreQuestion question) {
 void SimServer::FollowSelection() {
   const CoreExchange* const cores = shard().cores();
   if (cores == nullptr) return;
-  checker_->FollowSelection(options_.copy);
+  checker_->FollowSelection(copy_);
   if (cores->core() != nullptr && selected_ != cores->core()->name.number) {
     selected_ = cores->core()->name.number;
-    checker_->OnCore(options_.copy, *cores->core());
+    checker_->OnCore(copy_, *cores->core());
   }
 }
 
@@ -370,7 +376,8 @@ absl::StatusOr<std::optional<PulledValues>> SimServer::Try(const AskedRead& read
   pulled.version = (*result)->version;
   pulled.values = ValuesOf(*(*result)->snapshot);
   pulled.cores = (*result)->cores;
-  checker_->OnRead(options_.copy, read.member, read.after, pulled.version, pulled.values);
+  pulled.checkpoint = (*result)->checkpoint;
+  checker_->OnRead(copy_, read.member, read.after, pulled.version, pulled.values);
   return std::optional<PulledValues>(std::move(pulled));
 }
 
@@ -381,6 +388,7 @@ absl::StatusOr<std::optional<PulledValues>> SimServer::TryFetch(const AskedRead&
   if (!result->has_value()) return std::optional<PulledValues>();
   PulledValues pulled;
   pulled.version = (*result)->read.version;
+  pulled.checkpoint = (*result)->read.checkpoint;
   pulled.place = (*result)->site->place();
   std::optional<std::vector<float>> values;
   if (*pulled.place == *read.asked && !read.waits_only) {
@@ -391,7 +399,7 @@ absl::StatusOr<std::optional<PulledValues>> SimServer::TryFetch(const AskedRead&
   }
   // Whoever still asks has its answer already, and nobody trains the round.
   if (!coordinator_->training_is_over()) {
-    checker_->OnFetched(options_.copy, read.member, *pulled.place, pulled.version, values);
+    checker_->OnFetched(copy_, read.member, *pulled.place, pulled.version, values);
   }
   return std::optional<PulledValues>(std::move(pulled));
 }
@@ -410,7 +418,7 @@ void SimServer::CheckWaiting() {
   if (working_ || !has_begun_) return;
   std::vector<Checker::Reader> readers;
   for (const auto& [id, reader] : reads_) readers.push_back(reader);
-  checker_->OnWaiting(options_.copy, readers, shard().WaitsFor(),
+  checker_->OnWaiting(copy_, readers, shard().WaitsFor(),
                       !promises_.empty() || shard().Deadline().has_value());
 }
 

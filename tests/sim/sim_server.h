@@ -2,6 +2,7 @@
 #ifndef TESSERA_TESTS_SIM_SIM_SERVER_H_
 #define TESSERA_TESTS_SIM_SIM_SERVER_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -17,11 +18,13 @@
 #include "common/keyset/subnet.h"
 #include "proto/coordinator.pb.h"
 #include "server/shard/log_sink.h"
+#include "server/shard/checkpoint_mark.h"
 #include "server/shard/served_shard.h"
 #include "server/shard/shard.h"
 #include "tests/sim/checker.h"
 #include "tests/sim/mutation.h"
 #include "tests/sim/sim_coordinator.h"
+#include "tests/sim/sim_folder.h"
 #include "tests/sim/sim_network.h"
 
 namespace tessera {
@@ -35,6 +38,8 @@ struct PulledValues {
   // Of a core's entries: the core is not known, and no value came. Cores that there are.
   bool needs_all = false;
   uint64_t cores = 0;
+  // The checkpoint that has these values: the reader has a file of it to write.
+  CheckpointMark checkpoint;
   // What the reader knows by it.
   Checker::Knowledge known;
 };
@@ -63,10 +68,17 @@ class ShardDoor {
 
 class SimServer final : public ShardDoor {
  public:
+  // A shard with initial values, as the checker knows it.
+  struct Made {
+    CopyId copy;
+    std::unique_ptr<Shard> shard;
+  };
   struct Options {
     ShardId rank;
     std::unique_ptr<Shard> shard;
     CopyId copy;
+    // It has just been made, and nothing of it comes from another.
+    bool is_new = true;
     Mutation mutation = Mutation::kNone;
     // By how much this process's clock is wrong.
     absl::Duration clock_error;
@@ -76,14 +88,22 @@ class SimServer final : public ShardDoor {
     std::string address;
     uint64_t lead_term = 0;
     std::function<void()> on_refused;
+    // Set: checkpoints are kept there. Outlives it.
+    SimFolder* folder = nullptr;
+    std::function<Made()> make_shard;
+    std::function<void(Generation)> on_restore;
+    // Requests of earlier ones are refused.
+    Generation generation;
+    // The disk fails now and then.
+    bool has_faults = false;
   };
   // The pointers outlive it.
   SimServer(SimNetwork* network, SimCoordinator* coordinator, Checker* checker, Options options);
 
   NodeId node() const override { return node_; }
-  SimServer* Find(ShardId) override { return IsAway() ? nullptr : this; }
+  SimServer* Find(ShardId) override { return IsAway() || !has_begun_ ? nullptr : this; }
   ShardId rank() const { return rank_; }
-  CopyId copy() const { return options_.copy; }
+  CopyId copy() const { return copy_; }
   // Requests are refused before it has heard the plan.
   bool has_begun() const { return has_begun_; }
   // The coordinator is not heard: nothing is taken, and nothing told.
@@ -116,6 +136,10 @@ class SimServer final : public ShardDoor {
   // For whom it waits, for people.
   std::string Describe() const;
 
+  // As DataPlane's: of a request by one that was told to push and pull under this generation.
+  absl::Status CheckCaller(Generation generation) const;
+  void SetGeneration(Generation generation) { generation_ = std::max(generation_, generation); }
+
  private:
   struct AskedRead {
     MemberId member;
@@ -133,7 +157,7 @@ class SimServer final : public ShardDoor {
   }
   void Begin() {
     has_begun_ = true;
-    checker_->OnServes(options_.copy);
+    checker_->OnServes(copy_);
   }
   void Attach();
   void OnPlanMessage(const v1::PlanMessage& message);
@@ -151,6 +175,12 @@ class SimServer final : public ShardDoor {
   absl::StatusOr<std::optional<PulledValues>> TryFetch(const AskedRead& read);
   absl::StatusOr<std::optional<PulledValues>> TrySparse(const AskedRead& read);
   void HearQuestion(v1::CoreQuestion question);
+  // --- checkpoints (sim_server_checkpoints.cc) ---
+  void TakeOrder(const v1::CheckpointOrder& text);
+  void Write(const ShardCopy& copy, Exchange wanted);
+  void HearRestore(const v1::RestoreOrder& order);
+  absl::Status Restore(Generation generation, uint64_t step);
+  void SayRestored(Generation generation, const absl::Status& status);
   // Tells the checker of selections.
   void FollowSelection();
   void SetAlarm();
@@ -163,6 +193,8 @@ class SimServer final : public ShardDoor {
   const Mutation mutation_;
   const NodeId node_;
   const ShardId rank_;
+  CopyId copy_;
+  const uint64_t life_;  // another one for every copy that has led
   uint64_t connection_ = 0;
   uint64_t coordinator_life_ = 0;  // of the process that it has connected to
   absl::Time last_heard_;
@@ -178,6 +210,11 @@ class SimServer final : public ShardDoor {
   std::optional<uint64_t> selected_;           // the last core that was selected
   std::set<uint64_t> promises_;  // proposals that are not settled
   v1::ProposalReply last_reply_;
+  v1::ShardMessage last_part_;
+  absl::Time saver_free_;
+  Generation generation_;
+  Generation restoring_;
+  Generation restored_;
 };
 
 }  // namespace tessera

@@ -11,6 +11,8 @@ namespace {
 // not copied, for ten leases.
 constexpr absl::Duration kProtectedWithin = absl::Seconds(8);
 constexpr absl::Duration kProtectedWithinHung = absl::Seconds(25);
+// Leases of servers, of those that might come for a shard, and of members.
+constexpr absl::Duration kGoneBackWithin = absl::Seconds(10);
 
 }  // namespace
 
@@ -23,6 +25,8 @@ void SimJob::StartHost(uint32_t rank) {
   // Clocks of processes begin when they like.
   host.clock_error = dice_.Between(absl::ZeroDuration(), absl::Hours(1));
   host.hosts = &directory_;
+  host.folder = folder_.get();
+  host.has_faults = options_.faults;
   host.on_end = [this](uint32_t ended) { RestartHost(ended); };
   hosts_.push_back(
       std::make_unique<SimHost>(&network_, coordinator_.get(), &checker_, std::move(host)));
@@ -47,6 +51,9 @@ void SimJob::RestartHost(uint32_t rank) {
   });
 }
 
+// A shard that is lost for good ends the job, or takes it back to a checkpoint where there is one.
+double SimJob::ChanceOfLoss() const { return checker_.wholes() > 0 ? 0.6 : 0.1; }
+
 void SimJob::StrikeHost() {
   switch (dice_.Below(8)) {
     case 0:
@@ -66,12 +73,16 @@ void SimJob::StrikeHost() {
 void SimJob::KillHost() {
   SimHost* const host = SomeHost();
   const ShardOwners& owners = *coordinator_->state().membership().owners();
-  // A shard that is lost for good ends the job: seldom.
-  if (!host->is_alive() || (!owners.CanDoWithout(host->rank()) && !dice_.Chance(0.1))) return;
+  if (!host->is_alive() || (!owners.CanDoWithout(host->rank()) && !dice_.Chance(ChanceOfLoss()))) {
+    return;
+  }
   host->Die(/*is_silent=*/dice_.Chance(0.3));
   RestartHost(host->rank());
-  if (!dice_.Chance(0.05)) return;
-  SimHost* const other = SomeHost();
+  // Where there is a checkpoint, rather its standby.
+  const bool may_lose = checker_.wholes() > 0;
+  if (!dice_.Chance(may_lose ? 0.6 : 0.05)) return;
+  SimHost* const other =
+      may_lose ? LatestHost((host->rank() + 1) % static_cast<uint32_t>(servers_count_)) : SomeHost();
   if (!other->is_alive()) return;
   other->Die(/*is_silent=*/dice_.Chance(0.3));
   RestartHost(other->rank());
@@ -80,11 +91,11 @@ void SimJob::KillHost() {
 void SimJob::FreezeHosts() {
   const SimHost* const host = SomeHost();
   const ShardOwners& owners = *coordinator_->state().membership().owners();
-  const absl::Duration longest = owners.CanDoWithout(host->rank()) || dice_.Chance(0.1)
+  const absl::Duration longest = owners.CanDoWithout(host->rank()) || dice_.Chance(ChanceOfLoss())
                                      ? 2.5 * coordinator_->state().facts().lease_timeout
                                      : coordinator_->state().facts().lease_timeout / 3;
   network_.Freeze(host->node(), queue_.now() + dice_.Between(absl::ZeroDuration(), longest));
-  if (!dice_.Chance(0.1)) return;
+  if (!dice_.Chance(ChanceOfLoss())) return;
   const absl::Duration other = coordinator_->state().facts().lease_timeout / 3;
   network_.Freeze(SomeHost()->node(), queue_.now() + dice_.Between(absl::ZeroDuration(), other));
 }
@@ -97,7 +108,7 @@ void SimJob::CutHostLink() {
     case 0:
       return network_.CutLink(host->node(), SomeHost()->node(), 2.5 * lease);
     case 1: {
-      const bool may = owners.CanDoWithout(host->rank()) || dice_.Chance(0.1);
+      const bool may = owners.CanDoWithout(host->rank()) || dice_.Chance(ChanceOfLoss());
       return network_.CutLink(host->node(), coordinator_->node(), may ? 2.5 * lease : lease / 3);
     }
     case 2:
@@ -113,10 +124,13 @@ void SimJob::CheckProtected() {
   const Coordinator& coordinator = coordinator_->state();
   const std::string state = coordinator.Status(queue_.now()).state();
   const bool trains = state == "training" || state == "evaluating";
-  if (!coordinator.outcome().ok() || coordinator.ended() || !trains) return;
+  if (!coordinator.outcome().ok() || coordinator.ended()) return;
+  if (!trains && !options_.checkpoints) return;
   protected_again_ = coordinator.membership().owners()->AllProtected();
   if (protected_again_) return;
-  if (queue_.now() > faults_end_ + (has_hung_ ? kProtectedWithinHung : kProtectedWithin)) {
+  absl::Duration within = has_hung_ ? kProtectedWithinHung : kProtectedWithin;
+  if (options_.checkpoints) within += kGoneBackWithin;
+  if (queue_.now() > faults_end_ + within) {
     return checker_.Violate(absl::StrCat("no standbys long after the last fault: ", Describe()));
   }
   network_.After(chaos_, absl::Milliseconds(200), [this] { CheckProtected(); });

@@ -44,6 +44,7 @@ void SimWorker::FetchFrom(size_t server, bool waits_only) {
 void SimWorker::OnFetched(size_t server, bool waits_only, const PulledValues& fetched) {
   bases_[server] = fetched.version;
   known_[server] = fetched.known;
+  Hear(fetched.checkpoint);
   if (fetched.place->round != next_.round || fetched.place->seed != next_.seed) {
     checker_->Violate(absl::StrCat("member ", member_.value(), ": fetched round ", next_.round,
                                    ", was answered with round ", fetched.place->round));

@@ -1,6 +1,7 @@
 // Whole jobs under faults, hundreds of them, on virtual time.
 #include <catch2/catch.hpp>
 #include <iostream>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -69,13 +70,14 @@ std::string Replay(uint64_t seed) {
 
 // Every seed of one method; the totals show that the faults were there.
 SimOutcome RunAll(SimMethod method, bool faults, bool standbys, uint64_t count,
-                  bool coordinator_dies = false) {
+                  bool coordinator_dies = false, bool checkpoints = false) {
   SimOutcome total;
   const Seeds seeds{ChosenSeeds().first, count};
   uint64_t finished = 0, protected_again = 0, forgiven = 0;
   for (uint64_t seed = seeds.first; seed < seeds.first + seeds.count; ++seed) {
     const SimOutcome outcome =
-        SimJob({seed, method, Mutation::kNone, faults, standbys, coordinator_dies}).Run();
+        SimJob({seed, method, Mutation::kNone, faults, standbys, coordinator_dies, checkpoints})
+            .Run();
     INFO(NameOf(method) << ": " << Replay(seed));
     INFO(outcome.violation.value_or(""));
     REQUIRE_FALSE(outcome.violation.has_value());
@@ -85,6 +87,8 @@ SimOutcome RunAll(SimMethod method, bool faults, bool standbys, uint64_t count,
     total.joined_late += outcome.joined_late;
     total.partial_pushes += outcome.partial_pushes;
     total.takeovers += outcome.takeovers;
+    total.checkpoints += outcome.checkpoints;
+    total.rollbacks += outcome.rollbacks;
     total.coordinators += outcome.coordinators - 1;
     forgiven += outcome.forgiven ? 1 : 0;
     protected_again += outcome.protected_again ? 1 : 0;
@@ -139,11 +143,41 @@ TEST_CASE("whoever goes on as the coordinator knows all that anybody was told", 
         const uint64_t count = CoordinatorSeeds();
         const SimOutcome total = RunAll(method, /*faults=*/true, standbys, count,
                                         /*coordinator_dies=*/true);
-        if (count < 20) continue;
+        if (count < 60) continue;
         CHECK(total.coordinators > count);
         CHECK(total.finished);
         if (count >= 100) CHECK(total.forgiven);
       }
+    }
+  }
+}
+
+TEST_CASE("whatever dies, jobs go back to a checkpoint that is whole and of one moment", "[sim]") {
+  struct World {
+    const char* name;
+    bool standbys;
+    bool coordinator_dies;
+    uint64_t seeds;  // where nobody says how many
+  };
+  for (const World& world :
+       {World{"servers die", false, false, 60}, World{"standbys die", true, false, 25},
+        World{"the coordinator dies", false, true, 25}, World{"all die", true, true, 15}}) {
+    DYNAMIC_SECTION(world.name) {
+      const bool is_usual = ChosenSeeds().count == Seeds().count;
+      const uint64_t count = is_usual ? world.seeds : ChosenSeeds().count;
+      uint64_t runs = 0, checkpoints = 0, rollbacks = 0, finished = 0;
+      for (const SimMethod method : kMethods) {
+        const SimOutcome total = RunAll(method, /*faults=*/true, world.standbys, count,
+                                        world.coordinator_dies, /*checkpoints=*/true);
+        runs += count;
+        checkpoints += total.checkpoints;
+        rollbacks += total.rollbacks;
+        finished += total.finished ? 1 : 0;
+      }
+      if (count < 15) continue;
+      CHECK(checkpoints > runs);
+      CHECK(rollbacks > runs / (world.standbys ? 40 : 8));
+      CHECK(finished > std::size(kMethods) / 2);
     }
   }
 }
@@ -156,6 +190,7 @@ struct FoundBug {
   const char* bug;
   bool standbys = false;
   bool coordinator_dies = false;
+  bool checkpoints = false;
 };
 
 constexpr FoundBug kFoundBugs[] = {
@@ -177,13 +212,25 @@ constexpr FoundBug kFoundBugs[] = {
      true},
     {71, SimMethod::kLocalSgd, "a host was told what a process before it was to lead", true, true},
     {392, SimMethod::kSsp, "a call was given the answer to the one that it had replaced", false, true},
+    {17, SimMethod::kDataParallel,
+     "a server that was started again told its members that they are none", false, false, true},
+    {45, SimMethod::kLocalSgd, "a silent server was forgotten when another one was replaced", false,
+     false, true},
+    {16, SimMethod::kSlimDp, "servers that had yet to go back were heard on the next core", false,
+     false, true},
+    {93, SimMethod::kIst, "a worker that came while the job was paused waited for nobody", false,
+     false, true},
+    {30, SimMethod::kAsyncSgd, "a later checkpoint had an earlier name", false, false, true},
+    {203, SimMethod::kSoftsync, "a slow file was of an epoch that was forgotten", false, false, true},
+    {202, SimMethod::kSsp, "the checkpoint that the job went back to had been removed", false, false,
+     true},
 };
 
 TEST_CASE("seeds that found a bug pass", "[sim]") {
   for (const FoundBug& found : kFoundBugs) {
     const SimOutcome outcome =
         SimJob({found.seed, found.method, Mutation::kNone, true, found.standbys,
-                found.coordinator_dies})
+                found.coordinator_dies, found.checkpoints})
             .Run();
     INFO(NameOf(found.method) << ": " << found.bug << "; " << Replay(found.seed));
     INFO(outcome.violation.value_or(""));
@@ -223,6 +270,7 @@ struct Broken {
   const char* words;
   bool standbys = false;
   bool coordinator_dies = false;
+  bool checkpoints = false;
 };
 
 TEST_CASE("the checker objects to every mutation", "[sim][mutation]") {
@@ -266,6 +314,14 @@ TEST_CASE("the checker objects to every mutation", "[sim][mutation]") {
       {Mutation::kTellsUnkept, SimMethod::kAsyncSgd, "was refused", false, true},
       {Mutation::kTellsUnkept, SimMethod::kLocalSgd, "", false, true},
       {Mutation::kTellsUnkept, SimMethod::kLocalSgd, "", true, true},
+      {Mutation::kCopiesLate, SimMethod::kLocalSgd, "copied for a checkpoint: contains", false,
+       false, true},
+      {Mutation::kCopiesLate, SimMethod::kIst, "copied for a checkpoint", false, false, true},
+      {Mutation::kSavesLate, SimMethod::kDataParallel, "checkpoint of step", false, false, true},
+      {Mutation::kGoesOnAfterRestore, SimMethod::kDiloco, "version is", false, false, true},
+      {Mutation::kGoesOnAfterRestore, SimMethod::kSsp, "version is", false, false, true},
+      {Mutation::kForgetsSavedStates, SimMethod::kSlimDp, "not the entries", false, false, true},
+      {Mutation::kCountsTwice, SimMethod::kSoftsync, "by the updates folded", true, true, true},
   };
   for (const Broken& broken : all) {
     std::string seen;
@@ -275,7 +331,7 @@ TEST_CASE("the checker objects to every mutation", "[sim][mutation]") {
       tried = seed;
       const SimOutcome outcome =
           SimJob({seed, broken.method, broken.mutation, true, broken.standbys,
-                  broken.coordinator_dies})
+                  broken.coordinator_dies, broken.checkpoints})
               .Run();
       if (!outcome.violation.has_value()) continue;
       seen = *outcome.violation;

@@ -30,7 +30,14 @@ SimWorker::SimWorker(SimNetwork* network, SimCoordinator* coordinator, Checker* 
 void SimWorker::Crash() { network_->Kill(node_); }
 
 void SimWorker::GiveUp(const absl::Status& status) {
-  CheckIsRemoved(absl::StrCat(doing_, ": ", status.message()));
+  if (std::exchange(gave_up_, true)) return;
+  const absl::Status why(status.code(), absl::StrCat(doing_, ": ", status.message()));
+  if (options_.folder == nullptr || member_ == MemberId()) return End(why.message());
+  AskWhetherToRejoin(why, network_->now() + 3 * coordinator_->state().facts().lease_timeout);
+}
+
+void SimWorker::End(absl::string_view why) {
+  CheckIsRemoved(why);
   network_->Kill(node_);
 }
 
@@ -58,6 +65,7 @@ void SimWorker::Join() {
       [this](std::optional<absl::StatusOr<v1::JoinReply>> reply) {
         if (reply.has_value() && reply->ok()) {
           member_ = MemberId((*reply)->member());
+          rank_ = Rank((*reply)->rank());
           checker_->OnNamed(member_, options_.life);
           if ((*reply)->admitted()) return OnAdmitted(**reply);
           if ((*reply)->waiting_for().empty()) {
@@ -65,18 +73,21 @@ void SimWorker::Join() {
                 absl::StrCat("member ", member_.value(), " is not admitted and waits for nobody"));
           }
         } else if (reply.has_value() && !absl::IsAlreadyExists(reply->status())) {
-          return GiveUp(reply->status());
+          return End(reply->status().message());
         }
         network_->After(node_, absl::Milliseconds(50), [this] { Join(); });
       });
 }
 
 void SimWorker::OnAdmitted(const v1::JoinReply& reply) {
-  checker_->OnAdmitted(member_, Exchange(reply.first_exchange()));
+  generation_ = Generation(reply.generation());
+  checker_->OnAdmitted(member_, Exchange(reply.first_exchange()), generation_);
   if (reply.has_server_list()) FollowLeaders(reply.server_list());
   exchange_ = Exchange(reply.first_exchange() - 1);
   step_ = reply.first_step();
   epoch_ = reply.epoch();
+  checkpoint_number_ = reply.checkpoint_number();
+  if (reply.has_resume()) Resume(reply);
   if (options_.subnets != nullptr) ExpectFirst(reply);
   if (options_.core.has_value()) BeginKeys(Rank(reply.rank()));
   Renew();
@@ -122,7 +133,8 @@ void SimWorker::AskRenewal(std::function<void(bool heard)> then) {
   coordinator_->Ask<v1::RenewReply>(
       node_, [request](Coordinator& c, absl::Time now) { return c.Renew(request, now); },
       [this, then](std::optional<absl::StatusOr<v1::RenewReply>> reply) {
-        if (reply.has_value() && !reply->ok()) return GiveUp(reply->status());
+        if (reply.has_value() && !reply->ok()) return End(reply->status().message());
+        if (reply.has_value() && (*reply)->rejoin()) return Rejoin();
         if (reply.has_value()) {
           drain_exchange_ = std::max(drain_exchange_, (*reply)->drain_exchange());
           step_budget_ = (*reply)->step_budget();
@@ -246,9 +258,11 @@ void SimWorker::Leave() {
 // --- the data plane ---
 
 void SimWorker::Train() {
-  if (since_exchange_ == 0 && Finished()) {
-    // It joined when no step was left.
-    last_ = true;
+  if (stands()) return;
+  const bool evaluates = std::exchange(evaluates_at_start_, false);
+  if (since_exchange_ == 0 && (Finished() || evaluates)) {
+    // It joined when no step was left, or goes on from where an evaluation was due.
+    last_ = Finished();
     return Arrive();
   }
   // A budget may have shrunk meanwhile.
@@ -261,7 +275,7 @@ void SimWorker::Train() {
 }
 
 void SimWorker::OnStep() {
-  if (hangs_) return;
+  if (hangs_ || stands()) return;
   Begin(v1::Progress::NOTHING);
   ++step_;
   ++since_exchange_;
@@ -273,6 +287,8 @@ void SimWorker::OnStep() {
 }
 
 void SimWorker::PushPull() {
+  if (stands()) return;
+  told_ = {};
   const bool draining = drain_exchange_ != 0 && exchange_.value() >= drain_exchange_;
   const bool rests = evaluation_due_ || Finished() || draining;
   const RestWord word = rests ? NextRest() : RestWord();
@@ -304,6 +320,7 @@ void SimWorker::PullFirst() {
 }
 
 void SimWorker::Arrive() {
+  evaluated_ = ProgressText();
   if (rest_.rests || options_.lockstep) return Evaluate(v1::ARRIVE);
   NextRest();
   ReadOutside(/*evaluates=*/false, [this] { Evaluate(v1::ARRIVE); });
@@ -378,6 +395,7 @@ void SimWorker::PullFrom(size_t server, Exchange after, RestWord word) {
         if (!pulled.ok()) return GiveUp(pulled.status());
         bases_[server] = pulled->version;
         known_[server] = pulled->known;
+        Hear(pulled->checkpoint);
         cores_told_ = std::max(cores_told_, pulled->cores);
         needs_all_ = needs_all_ || pulled->needs_all;
         // The servers' values are checked where they are read.
@@ -420,8 +438,8 @@ void SimWorker::OnExchangeDone() {
   since_exchange_ = 0;
   const bool draining = drain_exchange_ != 0 && exchange_.value() >= drain_exchange_;
   last_ = Finished();
-  if (rest_.rests || (options_.lockstep && draining)) return Arrive();
-  Train();
+  const bool evaluates = rest_.rests || (options_.lockstep && draining);
+  SaveIfAsked([this, evaluates] { evaluates ? Arrive() : Train(); });
 }
 
 void SimWorker::OnEvaluated(v1::EvaluateStage stage, const v1::EvaluateReply& reply) {
@@ -439,7 +457,7 @@ void SimWorker::OnEvaluated(v1::EvaluateStage stage, const v1::EvaluateReply& re
   }
   if (!reply.finished() && stage == v1::CALIBRATE) return Evaluate(v1::SCORE);
   evaluation_due_ = false;
-  if (reply.stop() || last_) return Leave();
+  if (reply.stop() || last_) return SaveLast(/*has_saved=*/false);
   if (reply.finished()) return ReadOutside(/*evaluates=*/false, [this] { Train(); });
   Train();
 }

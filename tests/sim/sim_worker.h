@@ -16,6 +16,7 @@
 #include "common/keyset/subnet.h"
 #include "tests/sim/checker.h"
 #include "tests/sim/sim_coordinator.h"
+#include "tests/sim/sim_folder.h"
 #include "tests/sim/sim_network.h"
 #include "tests/sim/sim_server.h"
 #include "tests/sim/subnet_entries.h"
@@ -54,6 +55,11 @@ class SimWorker {
     std::vector<ShardDoor*> doors;
     // Set: who is at an address.
     std::function<ShardDoor*(const std::string& address)> find;
+    // Set: checkpoints are kept there. Outlives the worker.
+    SimFolder* folder = nullptr;
+    // The process goes on as another member, of the same rank.
+    std::function<void(uint32_t rank)> on_rejoin;
+    Mutation mutation = Mutation::kNone;
   };
   // The pointers outlive it. Begins to join at once.
   SimWorker(SimNetwork* network, SimCoordinator* coordinator, Checker* checker, Options options);
@@ -151,12 +157,29 @@ class SimWorker {
   void Evaluate(v1::EvaluateStage stage);
   void OnEvaluated(v1::EvaluateStage stage, const v1::EvaluateReply& reply);
   void Leave();
+  // --- checkpoints (sim_worker_checkpoints.cc) ---
+  // What its pull says of a checkpoint.
+  void Hear(CheckpointMark mark);
+  // As TrainLoop::SaveIfAsked; `then` runs when training may go on.
+  void SaveIfAsked(std::function<void()> then);
+  void Save(CheckpointMark mark, v1::Progress progress, bool evaluation_due,
+            std::function<void()> told);
+  void TellSaved(v1::SavedRequest request, std::function<void(const v1::SavedReply&)> then);
+  // As WorkerSaver::SaveLast; leaves after that.
+  void SaveLast(bool has_saved);
+  void Resume(const v1::JoinReply& reply);
+  // Why it cannot go on; it may be that the job goes back to a checkpoint.
+  void AskWhetherToRejoin(const absl::Status& why, absl::Time notice);
+  void Rejoin();
   // A refusal: right if it is no member any more or the job has ended, else a violation. Ends the
   // worker.
   void GiveUp(const absl::Status& status);
+  void End(absl::string_view why);
   // `what` may happen to one that is no member any more only.
   void CheckIsRemoved(absl::string_view what);
   v1::Progress ProgressText() const;
+  // It waits for what becomes of it.
+  bool stands() const { return gave_up_; }
   void Begin(v1::Progress::Work work) {
     work_ = work;
     ++beats_;
@@ -207,11 +230,21 @@ class SimWorker {
   bool needs_all_ = false;
   std::function<void()> take_cores_;
   size_t parts_missing_ = 0;
+  Generation generation_;  // that it was admitted in
+  CheckpointMark told_;    // by the pulls of this exchange
+  CheckpointMark late_;    // of the last one, that it has not written (Mutation::kSavesLate)
+  uint64_t checkpoint_number_ = 0;
+  bool saves_ = false;
+  std::function<void()> saved_;  // waits for that
+  v1::Progress evaluated_;
+  bool evaluates_at_start_ = false;
+  bool gave_up_ = false;
 };
 
 template <typename Reply>
 void SimWorker::Retry(Attempt<Reply> attempt, std::function<void(absl::StatusOr<Reply>)> done) {
   attempt([this, attempt, done](std::optional<absl::StatusOr<Reply>> reply) {
+    if (stands()) return;
     if (reply.has_value() && !absl::IsAborted(reply->status())) return done(*std::move(reply));
     network_->After(node_, network_->dice().Between(absl::Milliseconds(5), absl::Milliseconds(40)),
                     [this, attempt, done] { Retry<Reply>(attempt, done); });
@@ -228,7 +261,7 @@ void SimWorker::CallShard(size_t server, CallKind kind, Asking<Reply> ask,
   const auto end = [this, weak, done](uint64_t attempt,
                                       std::optional<absl::StatusOr<Reply>> reply) {
     const std::shared_ptr<ShardCall> call = weak.lock();
-    if (call == nullptr || call->done || attempt != call->attempt) return;
+    if (call == nullptr || call->done || attempt != call->attempt || stands()) return;
     const bool is_over = reply.has_value() && !absl::IsAborted(reply->status()) &&
                          !absl::IsUnavailable(reply->status());
     if (is_over) {
@@ -248,10 +281,12 @@ void SimWorker::CallShard(size_t server, CallKind kind, Asking<Reply> ask,
     ShardDoor* const door = doors_[call->server];
     network_->Call<absl::StatusOr<Reply>>(
         node_, door->node(),
-        [door, shard = ShardId(call->server),
+        [door, shard = ShardId(call->server), generation = generation_,
          ask](std::function<void(absl::StatusOr<Reply>)> answer) {
           SimServer* const to = door->Find(shard);
           if (to == nullptr) return answer(absl::UnavailableError("not led by this server"));
+          const absl::Status checked = to->CheckCaller(generation);
+          if (!checked.ok()) return answer(checked);
           ask(to, answer);
         },
         [end, attempt](std::optional<absl::StatusOr<Reply>> reply) {

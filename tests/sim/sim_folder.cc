@@ -1,0 +1,86 @@
+#include "tests/sim/sim_folder.h"
+
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace tessera {
+namespace {
+
+// All are of one size, so that only sums tell them apart.
+constexpr int64_t kFileBytes = 100;
+
+}  // namespace
+
+absl::StatusOr<CheckpointFile> SimFolder::Write(uint64_t step, File file) {
+  const auto folder = partial_.find(step);
+  if (folder == partial_.end()) {
+    return absl::NotFoundError(
+        absl::StrCat("checkpoint: \"", PartialFolderName(step), "\" cannot be made"));
+  }
+  file.listed.bytes = kFileBytes;
+  file.listed.sum = ++writes_;
+  const CheckpointFile listed = file.listed;
+  folder->second[listed.name] = std::move(file);
+  return listed;
+}
+
+absl::Status SimFolder::Perform(const DiskTask& task) {
+  switch (task.kind) {
+    case DiskTask::Kind::kBegin: {
+      Files files = std::move(partial_[task.folder_step]);
+      partial_.clear();
+      partial_[task.folder_step] = std::move(files);
+      return absl::OkStatus();
+    }
+    case DiskTask::Kind::kCommit:
+      return Commit(task.manifest, task.folder_step);
+    case DiskTask::Kind::kAbandon:
+      partial_.erase(task.folder_step);
+      return absl::OkStatus();
+    case DiskTask::Kind::kPrune:
+      Prune(task.manifest.step);
+      return absl::OkStatus();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SimFolder::Commit(const Manifest& manifest, uint64_t begun) {
+  if (const auto there = whole_.find(manifest.step); there != whole_.end()) {
+    if (FormatManifest(there->second.manifest) == FormatManifest(manifest)) return absl::OkStatus();
+    return absl::AlreadyExistsError(
+        absl::StrCat("checkpoint: \"", StepFolderName(manifest.step), "\" is there already"));
+  }
+  const auto folder = partial_.find(begun);
+  for (const CheckpointFile& file : manifest.files) {
+    if (folder != partial_.end() && folder->second.count(file.name) > 0) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("checkpoint: \"", file.name, "\" is not here, but was written"));
+  }
+  whole_[manifest.step] = {manifest, std::move(folder->second)};
+  partial_.erase(folder);
+  if (on_whole_) on_whole_(whole_[manifest.step]);
+  return absl::OkStatus();
+}
+
+void SimFolder::Prune(uint64_t newest) {
+  const auto end = whole_.upper_bound(newest);
+  while (std::distance(whole_.begin(), end) > keep_) whole_.erase(whole_.begin());
+}
+
+absl::StatusOr<const SimFolder::Whole*> SimFolder::Open(uint64_t step) const {
+  const auto found = whole_.find(step);
+  if (found == whole_.end()) {
+    return absl::NotFoundError(
+        absl::StrCat("checkpoint: \"", StepFolderName(step), "\" cannot be read"));
+  }
+  for (const CheckpointFile& listed : found->second.manifest.files) {
+    if (found->second.files.at(listed.name).listed.sum == listed.sum) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "checkpoint: \"", listed.name, "\" of step ", step, " is not the file that was listed"));
+  }
+  return &found->second;
+}
+
+}  // namespace tessera
