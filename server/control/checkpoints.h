@@ -106,6 +106,11 @@ class Checkpoints {
   const std::optional<v1::CheckpointOrder>& order() const { return order_; }
   v1::CheckpointMark mark() const;
   uint64_t number() const { return number_; }
+  // Of the last one that servers may have been told of: whoever is admitted now has no part in it.
+  uint64_t last_ordered() const {
+    const bool is_ahead = stage_ == Stage::kBeginning || stage_ == Stage::kAgreeing;
+    return is_ahead ? number_ - 1 : number_;
+  }
   // The last whole one; nullptr: none.
   const std::shared_ptr<const SavedState>& last() const { return last_; }
   void SetLast(std::shared_ptr<const SavedState> last);

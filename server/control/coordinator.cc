@@ -134,9 +134,9 @@ absl::StatusOr<v1::JoinReply> Coordinator::Join(const v1::JoinRequest& first, ab
   reply.set_first_step(first_step);
   reply.set_generation(membership_.generation().value());
   reply.set_epoch(epochs_.EpochOf(first_step));
-  // In lockstep the exchange tells; elsewhere one that is under way was ordered without this member.
+  // In lockstep the exchange tells; elsewhere those that were ordered before are not this member's.
   reply.set_checkpoint_number(membership_.MarkTold(
-      member.member, facts_.synchronous || !checkpoints_.order() ? 0 : checkpoints_.number()));
+      member.member, facts_.synchronous ? 0 : checkpoints_.last_ordered()));
   if (const SavedState* saved = membership_.begun_from();
       saved != nullptr && member.planned_in == membership_.first_plan()) {
     reply.mutable_resume()->set_step(saved->manifest.step);

@@ -222,6 +222,8 @@ constexpr FoundBug kFoundBugs[] = {
      false, true},
     {30, SimMethod::kAsyncSgd, "a later checkpoint had an earlier name", false, false, true},
     {203, SimMethod::kSoftsync, "a slow file was of an epoch that was forgotten", false, false, true},
+    {1158, SimMethod::kAsyncSgd, "one that took a rank wrote to a checkpoint that was being committed",
+     false, false, true},
     {202, SimMethod::kSsp, "the checkpoint that the job went back to had been removed", false, false,
      true},
 };

@@ -129,6 +129,36 @@ TEST_CASE("names of checkpoints ascend, also where the furthest member is gone",
   CHECK(steps == std::vector<uint64_t>{12, 13});
 }
 
+TEST_CASE("who comes while a checkpoint is written or committed writes nothing to it", "[checkpoints]") {
+  JobFacts facts = Facts(1, 1, 10);
+  facts.synchronous = false;
+  facts.aligned = false;
+  ControlFixture control(facts);
+  control.Start(1);
+  REQUIRE(control.Join(1)->checkpoint_number() == 0);
+  REQUIRE(control.Renew(1, 12, 12).ok());
+  const auto told = [&] {
+    const uint64_t member = control.Join()->member();
+    control.StepAll();
+    const auto reply = control.Join(member);
+    REQUIRE(reply->admitted());
+    REQUIRE(control.Leave(member, "gave up").ok());
+    control.StepAll();
+    return reply->checkpoint_number();
+  };
+  REQUIRE(control.tasks.front().kind == Kind::kBegin);
+  CHECK(told() == 0);  // It is not ordered yet.
+  const uint64_t number = Ordered(&control);
+  CHECK(told() == number);
+  control.Part(0);
+  REQUIRE(control.Saved(1, number, 12, 12).ok());
+  REQUIRE(control.tasks.front().kind == Kind::kCommit);
+  CHECK(told() == number);
+  control.Disk();
+  // Servers say it with every read until the next one.
+  CHECK(told() == number);
+}
+
 TEST_CASE("the last checkpoint is made where somebody was behind in that of the same step",
           "[checkpoints]") {
   JobFacts facts = Facts(1, 2, 10);
