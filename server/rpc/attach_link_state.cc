@@ -107,18 +107,20 @@ void AttachLink::State::HandleRestore(const v1::RestoreOrder& order) {
     answer.mutable_restored()->set_error(std::string(status.message()));
     {
       absl::MutexLock lock(&self->mutex);
-      if (status.ok()) self->restored = std::max(self->restored, generation);
+      self->last_restored = answer;
     }
     self->Queue(std::move(answer));
   };
-  bool is_done = false;
   {
     absl::MutexLock lock(&mutex);
-    is_done = restored >= generation;
-    if (!is_done && restoring >= generation) return;  // Its answer comes by itself.
-    restoring = std::max(restoring, generation);
+    if (last_restored.restored().generation() >= generation) {
+      queue.push_back(last_restored);  // The connection was made anew, and the answer may be lost, whatever it was.
+      write.Notify();
+      return;
+    }
+    if (restoring >= generation) return;  // Its answer comes by itself.
+    restoring = generation;
   }
-  if (is_done) return done(absl::OkStatus());
   if (options.restore) return options.restore(order, done);
   done(absl::FailedPreconditionError("it has no way to read checkpoints"));
 }

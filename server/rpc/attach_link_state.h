@@ -98,8 +98,8 @@ struct AttachLink::State : std::enable_shared_from_this<AttachLink::State> {
   v1::ShardMessage last_answer ABSL_GUARDED_BY(mutex);
   v1::ServerCounters counters ABSL_GUARDED_BY(mutex);
   v1::ShardMessage last_part ABSL_GUARDED_BY(mutex);
-  uint64_t restoring ABSL_GUARDED_BY(mutex) = 0;  // generations
-  uint64_t restored ABSL_GUARDED_BY(mutex) = 0;
+  uint64_t restoring ABSL_GUARDED_BY(mutex) = 0;  // a generation
+  v1::ShardMessage last_restored ABSL_GUARDED_BY(mutex);
 };
 
 }  // namespace tessera

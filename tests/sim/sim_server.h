@@ -180,7 +180,6 @@ class SimServer final : public ShardDoor {
   void Write(const ShardCopy& copy, Exchange wanted);
   void HearRestore(const v1::RestoreOrder& order);
   absl::Status Restore(Generation generation, uint64_t step);
-  void SayRestored(Generation generation, const absl::Status& status);
   // Tells the checker of selections.
   void FollowSelection();
   void SetAlarm();
@@ -214,7 +213,7 @@ class SimServer final : public ShardDoor {
   absl::Time saver_free_;
   Generation generation_;
   Generation restoring_;
-  Generation restored_;
+  v1::ShardMessage last_restored_;
 };
 
 }  // namespace tessera

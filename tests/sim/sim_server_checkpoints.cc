@@ -73,7 +73,7 @@ void SimServer::Write(const ShardCopy& copy, Exchange wanted) {
 void SimServer::HearRestore(const v1::RestoreOrder& order) {
   const Generation generation(order.generation());
   checker_->OnRestoreOrder(generation, order.step());
-  if (restored_ >= generation) return SayRestored(generation, absl::OkStatus());
+  if (last_restored_.restored().generation() >= order.generation()) return Say(last_restored_);
   if (restoring_ >= generation) return;
   restoring_ = generation;
   SetGeneration(generation);
@@ -88,16 +88,10 @@ void SimServer::HearRestore(const v1::RestoreOrder& order) {
   const absl::Duration taken = network_->dice().Between(absl::ZeroDuration(), kReadMost);
   if (!options_.node) network_->Freeze(node_, network_->now() + taken);
   network_->After(node_, taken, [this, generation, restored] {
-    if (restored.ok()) restored_ = std::max(restored_, generation);
-    SayRestored(generation, restored);
+    last_restored_.mutable_restored()->set_generation(generation.value());
+    last_restored_.mutable_restored()->set_error(std::string(restored.message()));
+    Say(last_restored_);
   });
-}
-
-void SimServer::SayRestored(Generation generation, const absl::Status& status) {
-  v1::ShardMessage answer;
-  answer.mutable_restored()->set_generation(generation.value());
-  answer.mutable_restored()->set_error(std::string(status.message()));
-  Say(std::move(answer));
 }
 
 // As ServerCheckpoints::Restore.

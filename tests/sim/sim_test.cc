@@ -224,6 +224,8 @@ constexpr FoundBug kFoundBugs[] = {
     {203, SimMethod::kSoftsync, "a slow file was of an epoch that was forgotten", false, false, true},
     {1158, SimMethod::kAsyncSgd, "one that took a rank wrote to a checkpoint that was being committed",
      false, false, true},
+    {1126, SimMethod::kSsp, "that a checkpoint cannot be read was said once, over a connection that broke",
+     false, false, true},
     {202, SimMethod::kSsp, "the checkpoint that the job went back to had been removed", false, false,
      true},
 };
