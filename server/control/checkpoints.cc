@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
+#include "server/shard/checkpoint_mark.h"
 
 namespace tessera {
 namespace {
@@ -101,7 +102,9 @@ v1::CheckpointOrder Checkpoints::OnAgreed(Exchange first) {
   after_ = first;
   order_.emplace();
   *order_->mutable_mark() = mark();
-  order_->set_after_exchange(after_.value());
+  // Where members advance on their own nobody may come any more to complete what is half collected at the end.
+  const bool is_end = is_last_ && !facts_.synchronous;
+  order_->set_after_exchange(is_end ? kCopyAtOnce.value() : after_.value());
   return *order_;
 }
 

@@ -14,6 +14,9 @@ struct CheckpointMark {
   uint64_t folder_step = 0;
 };
 
+// CopyOrder.after: at once, with what is committed. What is half collected is lost.
+constexpr Exchange kCopyAtOnce{~uint64_t{0}};
+
 // When a checkpoint's copy is to be made.
 struct CopyOrder {
   CheckpointMark mark;

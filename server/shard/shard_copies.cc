@@ -14,6 +14,7 @@ void Shard::Order(const CopyOrder& order) {
 
 bool Shard::IsCopyDue() const {
   if (!order_.has_value()) return false;
+  if (order_->after == kCopyAtOnce) return true;
   if (order_->after == Exchange(0)) return pending_count_ == 0;
   return policy_->Collecting() > order_->after;
 }

@@ -31,7 +31,7 @@ uint64_t Checker::OnCopied(CopyId copy, Exchange after, Version version,
   CompareValues(ledger, values, nullptr, where);
   // At the end some may begin with an exchange that the others do not make: it is not in the values, but for
   // those who begin with a round of subnets.
-  const bool is_end = options_.lockstep && after == Exchange(0);
+  const bool is_end = after == kCopyAtOnce || (options_.lockstep && after == Exchange(0));
   const bool is_half = options_.subnets != nullptr ? IsInRound(copy) : !ledger.folded.empty();
   if (is_half && (!is_end || options_.subnets != nullptr)) {
     Violate(absl::StrCat(where, ": an update is half collected"));
@@ -41,7 +41,7 @@ uint64_t Checker::OnCopied(CopyId copy, Exchange after, Version version,
                          after.value()));
   }
   copies_.push_back(ledger);
-  copies_.back().copied_after = after;
+  copies_.back().copied_after = after == kCopyAtOnce ? Exchange(0) : after;
   return copies_.size() - 1;
 }
 

@@ -228,6 +228,8 @@ constexpr FoundBug kFoundBugs[] = {
      false, false, true},
     {202, SimMethod::kSsp, "the checkpoint that the job went back to had been removed", false, false,
      true},
+    {1445, SimMethod::kDilocoQuorum, "the last checkpoint waited for a round that nobody could complete",
+     false, false, true},
 };
 
 TEST_CASE("seeds that found a bug pass", "[sim]") {

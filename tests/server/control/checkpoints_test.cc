@@ -1,6 +1,7 @@
 #include <catch2/catch.hpp>
 
 #include "server/control/saved_job.h"
+#include "server/shard/checkpoint_mark.h"
 #include "tests/server/control/control_fixture.h"
 
 namespace tessera {
@@ -174,6 +175,9 @@ TEST_CASE("the last checkpoint is made where somebody was behind in that of the 
   REQUIRE(checkpoints.BeginLast(member, 100, absl::UnixEpoch()));
   CHECK(checkpoints.has_last_of_all() == (other == 100));
   CHECK((checkpoints.stage() == Checkpoints::Stage::kIdle) == (other == 100));
+  if (other == 100) return;
+  // Nobody may come any more to complete a round.
+  CHECK(Exchange(checkpoints.OnAgreed(Exchange(0)).after_exchange()) == kCopyAtOnce);
 }
 
 TEST_CASE("an epoch's cut is kept for as long as a checkpoint may say that somebody is in it",

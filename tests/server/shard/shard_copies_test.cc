@@ -98,6 +98,17 @@ TEST_CASE("a copy for now waits until no update is half collected", "[shard][cop
   CHECK(s.shard.TakeCopy().has_value());
 }
 
+TEST_CASE("a copy at once has what is committed, whatever is half collected", "[shard][copies]") {
+  ShardFixture s(ZeroMatrix(2, 2), MakeSoftsync(2, StalenessWeight()), Momentum());
+  s.shard.SetPlan(PlanOfFirst(2));
+  s.MustPush(1, 1, Values(4, 1.0f));
+  s.shard.Order({{1, 7}, kCopyAtOnce});
+  const auto copy = s.shard.TakeCopy();
+  REQUIRE(copy.has_value());
+  CHECK(copy->values.version == Version(0));
+  CHECK(ValuesOf(*copy->values.snapshot) == Values(4, 0.0f));
+}
+
 // Serves rows of a copy of a matrix of two columns that one shard had.
 SavedShard SavedOf(const ShardCopy& copy) {
   SavedShard saved;
