@@ -5,6 +5,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/consistency/forwarding_policy.h"
 #include "server/shard/shard_messages.h"
 #include "tests/server/shard/shard_fixture.h"
 #include "tests/sim/checker.h"
@@ -12,33 +13,21 @@
 namespace tessera {
 
 // Tells what is folded.
-class ReplicaServer::Recorder final : public ConsistencyPolicy {
+class ReplicaServer::Recorder final : public ForwardingPolicy {
  public:
   Recorder(std::unique_ptr<ConsistencyPolicy> policy, ReplicaServer* server)
-      : policy_(std::move(policy)), server_(*server) {}
+      : ForwardingPolicy(std::move(policy)), server_(*server) {}
 
-  void SetMembers(const Plan& plan) override { policy_->SetMembers(plan); }
-  std::optional<MemberId> NextInOrder() const override { return policy_->NextInOrder(); }
   Verdict OnPush(const PushFacts& push) override {
     if (!server_.folded_.emplace(push.member, push.exchange).second) {
       server_.world_.Violate(absl::StrCat("server ", server_.rank_, " folds member ",
                                           push.member.value(), " exchange ", push.exchange.value(),
                                           " twice"));
     }
-    return policy_->OnPush(push);
+    return ForwardingPolicy::OnPush(push);
   }
-  std::optional<float> CommitDue(absl::Time now) override { return policy_->CommitDue(now); }
-  std::optional<absl::Time> Deadline() const override { return policy_->Deadline(); }
-  void SetResting(MemberId member, bool resting) override { policy_->SetResting(member, resting); }
-  Exchange FirstExchange(Exchange wanted) const override { return policy_->FirstExchange(wanted); }
-  bool MayRead(MemberId member, Exchange after) const override {
-    return policy_->MayRead(member, after);
-  }
-  Exchange Collecting() const override { return policy_->Collecting(); }
-  std::vector<MemberId> WaitsFor() const override { return policy_->WaitsFor(); }
 
  private:
-  const std::unique_ptr<ConsistencyPolicy> policy_;
   ReplicaServer& server_;
 };
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/consistency/forwarding_policy.h"
 #include "server/core/core_messages.h"
 #include "server/shard/shard_messages.h"
 #include "server/shard/site_subnet.h"
@@ -13,10 +14,10 @@ namespace tessera {
 namespace {
 
 // A policy with one of the mutations that sit there.
-class Mutant final : public ConsistencyPolicy {
+class Mutant final : public ForwardingPolicy {
  public:
   Mutant(std::unique_ptr<ConsistencyPolicy> policy, Mutation mutation)
-      : policy_(std::move(policy)), mutation_(mutation) {}
+      : ForwardingPolicy(std::move(policy)), mutation_(mutation) {}
 
   void SetMembers(const Plan& plan) override {
     Plan seen = plan;
@@ -26,32 +27,23 @@ class Mutant final : public ConsistencyPolicy {
       }
     }
     plan_ = seen;
-    policy_->SetMembers(seen);
+    ForwardingPolicy::SetMembers(seen);
   }
-  std::optional<MemberId> NextInOrder() const override { return policy_->NextInOrder(); }
   Verdict OnPush(const PushFacts& push) override {
-    Verdict verdict = policy_->OnPush(push);
+    Verdict verdict = ForwardingPolicy::OnPush(push);
     if (mutation_ == Mutation::kCountsTwice && ++pushes_ % 20 == 0) verdict.weight = 2;
     if (mutation_ == Mutation::kWeighsAlike) verdict.weight = 1;
     return verdict;
   }
-  std::optional<float> CommitDue(absl::Time now) override { return policy_->CommitDue(now); }
-  std::optional<absl::Time> Deadline() const override { return policy_->Deadline(); }
   void SetResting(MemberId member, bool resting) override {
     if (mutation_ == Mutation::kForgetsRests) return;
-    policy_->SetResting(member, resting);
+    ForwardingPolicy::SetResting(member, resting);
   }
-  Exchange FirstExchange(Exchange wanted) const override { return policy_->FirstExchange(wanted); }
   bool MayRead(MemberId member, Exchange after) const override {
-    return mutation_ == Mutation::kReadsEarly || policy_->MayRead(member, after);
+    return mutation_ == Mutation::kReadsEarly || ForwardingPolicy::MayRead(member, after);
   }
-  Exchange Collecting() const override { return policy_->Collecting(); }
-  std::vector<MemberId> WaitsFor() const override { return policy_->WaitsFor(); }
-  PolicyState State() const override { return policy_->State(); }
-  void SetState(const PolicyState& state) override { policy_->SetState(state); }
 
  private:
-  const std::unique_ptr<ConsistencyPolicy> policy_;
   const Mutation mutation_;
   Plan plan_;
   int pushes_ = 0;
