@@ -31,8 +31,12 @@ class ForwardingPolicy : public ConsistencyPolicy {
   PolicyState State() const override { return policy_->State(); }
   void SetState(const PolicyState& state) override { policy_->SetState(state); }
 
+ protected:
+  // What is asked from now on.
+  void Replace(std::unique_ptr<ConsistencyPolicy> policy) { policy_ = std::move(policy); }
+
  private:
-  const std::unique_ptr<ConsistencyPolicy> policy_;
+  std::unique_ptr<ConsistencyPolicy> policy_;
 };
 
 }  // namespace tessera

@@ -19,6 +19,12 @@ class Quorum final : public ConsistencyPolicy {
 
   void SetMembers(const Plan& plan) override {
     const auto before = std::exchange(members_, {});
+    // Who goes on from a checkpoint has begun: the first round waits for all of them, as the one that was open
+    // then did, and no push of theirs is early.
+    if (!has_begun_) {
+      for (const PlanMember& m : plan.members) collecting_ = std::max(collecting_, m.first_exchange);
+      has_begun_ = !plan.members.empty();
+    }
     for (const PlanMember& m : plan.members) {
       Member member;
       member.first = m.first_exchange;
@@ -97,20 +103,12 @@ class Quorum final : public ConsistencyPolicy {
     return missing;
   }
 
-  PolicyState State() const override {
-    PolicyState state{collecting_, {round_, highest_.value()}, {}};
-    for (const auto& [id, member] : members_) state.members[id] = member.round;
-    return state;
-  }
+  // With no round open nobody waits, and no push was as far as the next one.
+  PolicyState State() const override { return {collecting_, {static_cast<uint64_t>(has_begun_)}, {}}; }
   void SetState(const PolicyState& state) override {
-    if (state.counts.size() != 2) return;
+    if (state.counts.size() != 1) return;
     collecting_ = state.next;
-    round_ = state.counts[0];
-    highest_ = Exchange(state.counts[1]);
-    for (const auto& [id, round] : state.members) {
-      const auto found = members_.find(id);
-      if (found != members_.end()) found->second.round = round;
-    }
+    has_begun_ = state.counts[0] != 0;
     Count();
   }
 
@@ -169,7 +167,8 @@ class Quorum final : public ConsistencyPolicy {
   // Counts this shard's rounds from 1; collecting_ is the exchange that the open one is for.
   uint64_t round_ = 1;
   Exchange collecting_{1};
-  Exchange highest_;         // exchange of all pushes
+  bool has_begun_ = false;   // there has been a plan with members
+  Exchange highest_;         // exchange of all pushes; < collecting_ where none is in the open round
   int64_t members_in_ = 0;   // with a push in the open round, also removed ones
   int64_t expected_ = 0;     // have begun and are awake
   int64_t missing_ = 0;      // of those, without a push in the open round

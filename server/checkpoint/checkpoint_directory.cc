@@ -90,16 +90,20 @@ absl::Status CheckpointDirectory::MoveAway(const std::string& name) {
   return RemoveFolder(away);
 }
 
+bool CheckpointDirectory::Has(const Manifest& manifest) const {
+  const std::string folder = PathOf(StepFolderName(manifest.step));
+  if (!Exists(folder)) return false;
+  const absl::StatusOr<std::unique_ptr<Checkpoint>> there = Checkpoint::Open(folder);
+  return there.ok() && FormatManifest((*there)->manifest()) == FormatManifest(manifest);
+}
+
 absl::Status CheckpointDirectory::Commit(const Manifest& manifest, uint64_t begun) {
   const std::string folder = PathOf(PartialFolderName(begun));
   const std::string name = StepFolderName(manifest.step);
+  // Whoever asked was not told that it was done, and asks again.
+  if (Has(manifest)) return absl::OkStatus();
   if (Exists(PathOf(name))) {
-    const absl::StatusOr<std::unique_ptr<Checkpoint>> there = Checkpoint::Open(PathOf(name));
-    // Whoever asked was not told that it was done, and asks again.
-    if (there.ok() && FormatManifest((*there)->manifest()) == FormatManifest(manifest)) {
-      return absl::OkStatus();
-    }
-    if (there.ok()) {
+    if (Checkpoint::Open(PathOf(name)).ok()) {
       return absl::AlreadyExistsError(
           absl::StrCat("checkpoint: \"", PathOf(name), "\" is there already"));
     }
@@ -125,8 +129,11 @@ void CheckpointDirectory::Prune(uint64_t newest) {
       absl::StrCat("checkpoint: old ones stay why=\"", removed.message(), "\""));
 }
 
-void CheckpointDirectory::Abandon(uint64_t step) {
-  const absl::Status removed = RemoveFolder(PathOf(PartialFolderName(step)));
+void CheckpointDirectory::Abandon(uint64_t step, const Manifest& committed) {
+  absl::Status removed = RemoveFolder(PathOf(PartialFolderName(step)));
+  if (removed.ok() && !committed.files.empty() && Has(committed)) {
+    removed = MoveAway(StepFolderName(committed.step));
+  }
   if (removed.ok()) return;
   Log(LogLevel::kWarning, absl::StrCat("checkpoint: a part stays why=\"", removed.message(), "\""));
 }

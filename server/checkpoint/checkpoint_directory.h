@@ -43,8 +43,10 @@ class CheckpointDirectory {
   absl::Status Commit(const Manifest& manifest) { return Commit(manifest, manifest.step); }
   // Step 5, where `newest` is the step of the newest. Only the log tells of an error.
   void Prune(uint64_t newest);
-  // Gives up what Begin began; frees the disk.
-  void Abandon(uint64_t step);
+  // Gives up what Begin began for `step`; frees the disk. Also where it became the whole checkpoint of
+  // `committed` meanwhile: its job went back behind it, and would find its name taken. A manifest without files
+  // stands for none.
+  void Abandon(uint64_t step, const Manifest& committed);
 
   const std::string& path() const { return path_; }
 
@@ -52,6 +54,8 @@ class CheckpointDirectory {
   CheckpointDirectory(std::string path, int64_t keep) : path_(std::move(path)), keep_(keep) {}
   absl::Status RemoveLeftovers(const std::string& except);
   absl::Status MoveAway(const std::string& name);
+  // There is a whole checkpoint of this very manifest.
+  bool Has(const Manifest& manifest) const;
   absl::Status RemoveOld(uint64_t newest);
   std::string PathOf(const std::string& name) const { return path_ + "/" + name; }
 

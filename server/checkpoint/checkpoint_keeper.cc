@@ -29,7 +29,7 @@ absl::Status CheckpointKeeper::Perform(const DiskTask& task) {
     case DiskTask::Kind::kCommit:
       return directory_->Commit(task.manifest, task.folder_step);
     case DiskTask::Kind::kAbandon:
-      directory_->Abandon(task.folder_step);
+      directory_->Abandon(task.folder_step, task.manifest);
       return absl::OkStatus();
     case DiskTask::Kind::kPrune:
       directory_->Prune(task.manifest.step);

@@ -153,6 +153,8 @@ void Checkpoints::Fail(absl::string_view why) {
   failed_number_ = number_;
   failure_ = std::string(why);
   tasks_.push_back({DiskTask::Kind::kAbandon, number_, folder_step_, {}});
+  if (open_state_ != nullptr) tasks_.back().manifest = open_state_->manifest;
+  open_state_.reset();
   Log(LogLevel::kWarning,
       absl::StrCat("checkpoint: failed number=", number_, " why=\"", why, "\"; training goes on"));
 }

@@ -9,7 +9,8 @@
 //   commit   all files are on the disk: the manifest is written, and the folder gets its name
 //            (DiskTask::kCommit)
 //
-// One at a time. What goes wrong on the way ends that one; the next is begun when it is due.
+// One at a time. What goes wrong on the way ends that one; the next is begun when it is due. Where the job goes back
+// during a commit, that is undone (DiskTask::kAbandon).
 #ifndef TESSERA_SERVER_CONTROL_CHECKPOINTS_H_
 #define TESSERA_SERVER_CONTROL_CHECKPOINTS_H_
 
@@ -44,7 +45,7 @@ struct DiskTask {
   Kind kind = Kind::kBegin;
   uint64_t number = 0;
   uint64_t folder_step = 0;
-  // Of a commit; of a prune its step.
+  // Of a commit, and of an abandon where a commit was wanted; of a prune its step.
   Manifest manifest;
 
   // What becomes of it is said to OnDisk.

@@ -84,6 +84,10 @@ void Checker::OnPlan(CopyId copy, const Plan& plan) {
     Violate(absl::StrCat("shard ", ShardOf(copy), ": generation ", plan.generation.value(),
                          " was told to a server that has nothing of what was there"));
   }
+  if (!ledger.has_begun) {
+    for (const PlanMember& m : plan.members) ledger.round = std::max(ledger.round, m.first_exchange);
+    ledger.has_begun = !plan.members.empty();
+  }
   if (plan.generation > ledger.plan.generation) ledger.plan = plan;
 }
 

@@ -219,6 +219,7 @@ class Checker {
     std::map<MemberId, Exchange> clocks;  // last exchange folded
     Exchange highest;                     // of all pushes folded
     Exchange round{1};                    // being collected
+    bool has_begun = false;               // there has been a plan with members
     std::set<MemberId> resting;
     std::vector<MemberId> folded;                     // into pending
     std::set<std::pair<MemberId, Exchange>> applied;  // ever

@@ -125,6 +125,7 @@ void Checker::OnRestored(CopyId copy, uint64_t lead_term, Generation generation,
   from.resting.clear();
   from.highest = Exchange();
   from.round = Exchange(1);
+  from.has_begun = false;
   if (!options_.lockstep) {
     from.selecting.reset();
     from.gradient.clear();

@@ -38,6 +38,7 @@ absl::Status SimFolder::Perform(const DiskTask& task) {
       return Commit(task.manifest, task.folder_step);
     case DiskTask::Kind::kAbandon:
       partial_.erase(task.folder_step);
+      if (Has(task.manifest)) whole_.erase(task.manifest.step);
       return absl::OkStatus();
     case DiskTask::Kind::kPrune:
       Prune(task.manifest.step);
@@ -46,9 +47,15 @@ absl::Status SimFolder::Perform(const DiskTask& task) {
   return absl::OkStatus();
 }
 
+bool SimFolder::Has(const Manifest& manifest) const {
+  const auto there = whole_.find(manifest.step);
+  return there != whole_.end() &&
+         FormatManifest(there->second.manifest) == FormatManifest(manifest);
+}
+
 absl::Status SimFolder::Commit(const Manifest& manifest, uint64_t begun) {
-  if (const auto there = whole_.find(manifest.step); there != whole_.end()) {
-    if (FormatManifest(there->second.manifest) == FormatManifest(manifest)) return absl::OkStatus();
+  if (Has(manifest)) return absl::OkStatus();
+  if (whole_.count(manifest.step) > 0) {
     return absl::AlreadyExistsError(
         absl::StrCat("checkpoint: \"", StepFolderName(manifest.step), "\" is there already"));
   }

@@ -57,6 +57,7 @@ class SimFolder {
  private:
   using Files = std::map<std::string, File>;
 
+  bool Has(const Manifest& manifest) const;
   absl::Status Commit(const Manifest& manifest, uint64_t begun);
   void Prune(uint64_t newest);
 

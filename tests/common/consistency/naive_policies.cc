@@ -154,6 +154,12 @@ class Quorum final : public Remembering {
  public:
   Quorum(int64_t pushes, absl::Duration grace) : pushes_(pushes), grace_(grace) {}
 
+  void SetMembers(const Plan& plan) override {
+    Remembering::SetMembers(plan);
+    if (first_ == 0) {
+      for (const PlanMember& m : plan.members) first_ = std::max(first_, m.first_exchange.value());
+    }
+  }
   Verdict OnPush(const PushFacts& push) override {
     Remember(push);
     const float first = std::max<uint64_t>(1, Pending().front().examples);
@@ -185,7 +191,7 @@ class Quorum final : public Remembering {
   // The exchange that the open round is for: one more than the last round's, and more than all
   // exchanges in closed rounds.
   Exchange Open() const {
-    uint64_t open = 1;
+    uint64_t open = std::max<uint64_t>(1, first_);
     for (uint64_t round = 1; round < update_; ++round) {
       for (const Folded& f : history_) {
         if (f.update <= round) open = std::max(open, f.push.exchange.value());
@@ -219,6 +225,7 @@ class Quorum final : public Remembering {
 
   const int64_t pushes_;
   const absl::Duration grace_;
+  uint64_t first_ = 0;  // the last first exchange of the first plan; 0: there was none
 };
 
 class Barrier final : public ConsistencyPolicy {

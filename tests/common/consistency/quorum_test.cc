@@ -164,12 +164,28 @@ TEST_CASE_METHOD(TwoAtOnce, "a later member is waited for from its first round o
 
 TEST_CASE_METHOD(TwoAtOnce, "a later member may read before its first round has come",
                  "[consistency][quorum]") {
+  Plan({{1, 1}});
   Plan({{1, 1}, {2, 9}});
   CHECK(MayRead(2, 8));
 }
 
+TEST_CASE_METHOD(TwoAndTenSeconds, "the first round after a checkpoint waits for all, however far each was",
+                 "[consistency][quorum]") {
+  Plan({});
+  Plan({{1, 45}, {2, 20}, {3, 44}});
+  CHECK_FALSE(Push(3, 44).commit);
+  CHECK(MayRead(3, 44));
+  CHECK(WaitsFor() == Members{1, 2});
+  CHECK_FALSE(Push(1, 45).commit);
+  CHECK_FALSE(MayRead(1, 45));
+  CHECK(Push(2, 20).commit_scale == 1.0f / 3);
+  CHECK(MayRead(1, 45));
+  CHECK(FirstExchange(1) == 47);
+}
+
 TEST_CASE_METHOD(TwoAtOnce, "rounds go on from the number of a member that came early",
                  "[consistency][quorum]") {
+  Plan({{1, 1}});
   Plan({{1, 1}, {2, 7}});
   CHECK_FALSE(Push(2, 7).commit);
   CHECK_FALSE(MayRead(2, 7));

@@ -18,7 +18,8 @@ class Schedule {
 
   std::string Run() {
     const uint64_t first_members = 1 + Below(options_.members_max);
-    for (uint64_t i = 0; i < first_members; ++i) Add(Exchange(1));
+    const uint64_t spread = options_.checkpoints && Below(2) == 0 ? 5 : 1;
+    for (uint64_t i = 0; i < first_members; ++i) Add(Exchange(1 + Below(spread)));
     SetPlan();
     for (int move = 0; move < options_.moves && difference_.empty(); ++move) {
       Move();

@@ -15,6 +15,8 @@ struct ScheduleOptions {
   int members_max = 6;
   bool joins = true;
   bool rests = true;
+  // In half of the schedules the first members go on from where a checkpoint left each.
+  bool checkpoints = true;
   // Beside verdicts and what is due, all other answers are compared as well.
   bool all_answers = true;
 };

@@ -6,8 +6,12 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
+#include <set>
+#include <utility>
 
 #include "common/consistency/barrier.h"
+#include "common/consistency/forwarding_policy.h"
 #include "common/consistency/none.h"
 #include "common/consistency/quorum.h"
 #include "common/consistency/softsync.h"
@@ -29,6 +33,61 @@ void CheckSame(const ScheduleOptions& options, const std::function<Policy(uint64
     INFO("seed " << seed);
     REQUIRE(difference == "");
   }
+}
+
+// Whenever no update is half collected another one goes on, from what a standby is told.
+class HandedOn final : public ForwardingPolicy {
+ public:
+  explicit HandedOn(std::function<Policy()> make) : ForwardingPolicy(make()), make_(make) {}
+
+  void SetMembers(const Plan& plan) override {
+    plan_ = plan;
+    ForwardingPolicy::SetMembers(plan);
+    HandOn();
+  }
+  Verdict OnPush(const PushFacts& push) override {
+    resting_.erase(push.member);
+    const Verdict verdict = ForwardingPolicy::OnPush(push);
+    is_open_ = !verdict.commit;
+    HandOn();
+    return verdict;
+  }
+  std::optional<float> CommitDue(absl::Time now) override {
+    const std::optional<float> scale = ForwardingPolicy::CommitDue(now);
+    is_open_ = is_open_ && !scale.has_value();
+    HandOn();
+    return scale;
+  }
+  void SetResting(MemberId member, bool resting) override {
+    resting_.erase(member);
+    if (resting) resting_.insert(member);
+    ForwardingPolicy::SetResting(member, resting);
+    HandOn();
+  }
+
+ private:
+  void HandOn() {
+    if (is_open_) return;
+    Policy next = make_();
+    next->SetMembers(plan_);
+    next->SetState(State());
+    for (const MemberId member : resting_) {
+      if (plan_.Find(member) != nullptr) next->SetResting(member, true);
+    }
+    Replace(std::move(next));
+  }
+
+  const std::function<Policy()> make_;
+  Plan plan_;
+  std::set<MemberId> resting_;
+  bool is_open_ = false;
+};
+
+// A policy that is handed on answers as one that is not.
+void CheckHandedOn(const ScheduleOptions& options, const std::function<Policy(uint64_t)>& make) {
+  CheckSame(options, make, [&](uint64_t seed) -> Policy {
+    return std::make_unique<HandedOn>([&make, seed] { return make(seed); });
+  });
 }
 
 StalenessWeight WeightOf(uint64_t seed) {
@@ -76,11 +135,25 @@ TEST_CASE("a quorum of all is a weighted barrier where all push in their turn",
           "[consistency][quorum][barrier]") {
   ScheduleOptions options;
   options.joins = false;
+  options.checkpoints = false;  // A barrier waits for each exchange of its own.
   options.rests = false;
   options.all_answers = false;
   CheckSame(
       options, [](uint64_t seed) { return MakeWeightedBarrier(); },
       [](uint64_t seed) { return MakeQuorum(6, absl::ZeroDuration()); });
+}
+
+TEST_CASE("a standby goes on from what it is told as the one that told it", "[consistency]") {
+  ScheduleOptions lockstep;
+  lockstep.rests = false;
+  CheckHandedOn(lockstep, [](uint64_t seed) { return MakeBarrier(); });
+  CheckHandedOn(ScheduleOptions(), [](uint64_t seed) { return MakeSsp(seed % 4, 0.5f); });
+  CheckHandedOn(ScheduleOptions(), [](uint64_t seed) {
+    return MakeSoftsync(static_cast<int64_t>(1 + seed / 4 % 6), WeightOf(seed));
+  });
+  CheckHandedOn(ScheduleOptions(), [](uint64_t seed) {
+    return MakeQuorum(static_cast<int64_t>(1 + seed % 6), absl::Seconds(seed / 6 % 4 * 3));
+  });
 }
 
 TEST_CASE("the comparison sees a weight, an order and a count that differ", "[consistency]") {

@@ -220,6 +220,24 @@ TEST_CASE("a whole checkpoint is never replaced, a broken one is", "[checkpoint]
   CHECK(HasSavedValues(*Newest(path)));
 }
 
+TEST_CASE("what is given up once it is whole is removed, and no other", "[checkpoint]") {
+  const std::string path = EmptyFolder();
+  auto directory = CheckpointDirectory::Open(path, 2);
+  REQUIRE(directory.ok());
+  const auto folder = (*directory)->Begin(6);
+  REQUIRE(folder.ok());
+  Manifest manifest = ManifestOf(2, 7);
+  REQUIRE(SaveShards(*folder, &manifest).ok());
+  REQUIRE((*directory)->Commit(manifest, 6).ok());
+  Manifest other = manifest;
+  other.generation += 1;
+  (*directory)->Abandon(6, Manifest());
+  (*directory)->Abandon(6, other);
+  CHECK(NamesIn(path) == Names{"step-000000000007"});
+  (*directory)->Abandon(6, manifest);
+  CHECK(NamesIn(path).empty());
+}
+
 TEST_CASE("a directory without checkpoints has none, and says so", "[checkpoint]") {
   const std::string path = EmptyFolder();
   std::vector<ListedCheckpoint> broken;

@@ -26,7 +26,7 @@ absl::Status Write(CheckpointDirectory* directory, int64_t shards, uint64_t step
   absl::Status status = SaveShards(*folder, &manifest);
   if (status.ok()) status = directory->Commit(manifest);
   if (status.ok()) directory->Prune(manifest.step);
-  if (!status.ok()) directory->Abandon(step);
+  if (!status.ok()) directory->Abandon(step, Manifest());
   return status;
 }
 

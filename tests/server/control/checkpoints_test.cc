@@ -356,6 +356,28 @@ TEST_CASE("a server that comes anew takes all back to the last checkpoint", "[ch
   CHECK(status.checkpoint().rollbacks() == 1);
 }
 
+TEST_CASE("a commit that the job goes back behind is undone, also by another process", "[checkpoints]") {
+  ControlFixture control(Facts(2, 1, 10));
+  control.Start(1);
+  for (const uint64_t step : {10, 20}) {
+    const uint64_t number = Ordered(&control);
+    control.Part(0);
+    control.Part(1);
+    REQUIRE(control.Saved(1, number, step, step).ok());
+    if (step == 10) control.Disk();
+  }
+  if (GENERATE(false, true)) control.Restart();
+  REQUIRE(control.tasks.size() == 1);
+  Replace(&control);
+  const DiskTask commit = control.Disk();
+  CHECK(commit.kind == Kind::kCommit);
+  const DiskTask undo = control.Disk();
+  CHECK(undo.kind == Kind::kAbandon);
+  CHECK(FormatManifest(undo.manifest) == FormatManifest(commit.manifest));
+  CHECK(control.pruned.back() == 10);
+  CHECK(control.coordinator->Status(control.now).checkpoint_step() == 10);
+}
+
 TEST_CASE("a silent server is waited for where there is a checkpoint, and ends the job where not",
           "[checkpoints]") {
   ControlFixture control(Facts(2, 2, 10));

@@ -17,6 +17,7 @@
 #include "common/consistency/barrier.h"
 #include "common/consistency/none.h"
 #include "common/keyset/key_set.h"
+#include "tests/common/codec/all_codecs.h"
 #include "tests/server/rpc/running_servers.h"
 #include "worker/rpc/parameter_client_grpc.h"
 
@@ -97,15 +98,6 @@ int64_t BytesOf(const Codec& codec, const ModelShape& shape, const std::vector<S
   return bytes;
 }
 
-Codec Of(CodecKind kind, int bits = 8, int64_t bucket = 512, bool l2 = false) {
-  Codec codec;
-  codec.kind = kind;
-  codec.bits = bits;
-  codec.bucket = bucket;
-  codec.l2_norm = l2;
-  return codec;
-}
-
 std::unique_ptr<ParameterClientGrpc> Client(const RunningServers& servers,
                                             const CodecChoice& codecs, uint64_t member = 1) {
   ParameterClientGrpc::Options options;
@@ -131,12 +123,12 @@ bool Same(const Arrays& a, const Arrays& b) {
 TEST_CASE("every codec moves what its own reader sees of its own bytes", "[rpc][codec]") {
   const Codec f32;
   const std::vector<CodecChoice> choices = {
-      {Of(CodecKind::kBf16), f32},
-      {f32, Of(CodecKind::kF16)},
-      {Of(CodecKind::kInt8), Of(CodecKind::kBf16)},
-      {Of(CodecKind::kF16), Of(CodecKind::kInt8)},
-      {Of(CodecKind::kQsgd), f32},
-      {Of(CodecKind::kQsgd, 3, 100, true), Of(CodecKind::kQsgd, 5, 64)},
+      {CodecOf(CodecKind::kBf16), f32},
+      {f32, CodecOf(CodecKind::kF16)},
+      {CodecOf(CodecKind::kInt8), CodecOf(CodecKind::kBf16)},
+      {CodecOf(CodecKind::kF16), CodecOf(CodecKind::kInt8)},
+      {CodecOf(CodecKind::kQsgd), f32},
+      {CodecOf(CodecKind::kQsgd, 3, 100, true), CodecOf(CodecKind::kQsgd, 5, 64)},
   };
   for (const CodecChoice& codecs : choices) {
     for (const int count : {1, 3}) {
@@ -197,9 +189,9 @@ TEST_CASE("subnets go and come as any codec writes them", "[rpc][codec][subnet]"
   const ModelShape full = *ShapeOf(model);
   const NeuronGroups groups = GroupsOf(model, full);
   const std::vector<CodecChoice> choices = {
-      {Of(CodecKind::kBf16), Of(CodecKind::kF16)},
-      {Of(CodecKind::kInt8), Of(CodecKind::kInt8)},
-      {Of(CodecKind::kQsgd, 4, 32), Of(CodecKind::kQsgd, 6, 48, true)},
+      {CodecOf(CodecKind::kBf16), CodecOf(CodecKind::kF16)},
+      {CodecOf(CodecKind::kInt8), CodecOf(CodecKind::kInt8)},
+      {CodecOf(CodecKind::kQsgd, 4, 32), CodecOf(CodecKind::kQsgd, 6, 48, true)},
   };
   for (const CodecChoice& codecs : choices) {
     for (const int count : {1, 2, 5}) {
@@ -272,16 +264,16 @@ struct Sums {
 };
 
 TEST_CASE("what is held back comes with the flush, whatever was sent until then", "[rpc][codec]") {
-  Codec led = Of(CodecKind::kThreshold);
+  Codec led = CodecOf(CodecKind::kThreshold);
   led.density = 0.01;
-  Codec fixed = Of(CodecKind::kThreshold);
+  Codec fixed = CodecOf(CodecKind::kThreshold);
   fixed.tau = 0.25;
   fixed.packed = true;
   const ModelShape shape = TestShape(41, 307);
   const std::vector<CodecChoice> choices = {{led, Codec(), false, true},
-                                            {fixed, Of(CodecKind::kBf16), false, true},
-                                            {Of(CodecKind::kInt8), Codec(), true, true},
-                                            {Of(CodecKind::kBf16), Codec(), true, true}};
+                                            {fixed, CodecOf(CodecKind::kBf16), false, true},
+                                            {CodecOf(CodecKind::kInt8), Codec(), true, true},
+                                            {CodecOf(CodecKind::kBf16), Codec(), true, true}};
   const int count = GENERATE(1, 3);
   for (const CodecChoice& codecs : choices) {
     INFO(Describe(codecs) << ", " << count << " servers");
@@ -329,7 +321,7 @@ TEST_CASE("an update that is not finite is refused in every codec", "[rpc][codec
                                CodecKind::kQsgd, CodecKind::kThreshold}) {
     for (const float bad : {std::numeric_limits<float>::quiet_NaN(),
                             -std::numeric_limits<float>::infinity()}) {
-      const CodecChoice codecs{Of(kind), Codec()};
+      const CodecChoice codecs{CodecOf(kind), Codec()};
       INFO(Describe(codecs) << " " << bad);
       RunningServers servers(shape, 2, None, 1, std::nullopt, false, codecs);
       const auto client = Client(servers, codecs);
@@ -350,7 +342,7 @@ TEST_CASE("an update that is not finite is refused in every codec", "[rpc][codec
 TEST_CASE("a job's codec and f32 are understood, another is refused with both names",
           "[rpc][codec]") {
   const ModelShape shape = TestShape(20, 601);
-  const CodecChoice codecs{Of(CodecKind::kInt8), Of(CodecKind::kBf16)};
+  const CodecChoice codecs{CodecOf(CodecKind::kInt8), CodecOf(CodecKind::kBf16)};
   RunningServers servers(shape, 1, None, 3, std::nullopt, false, codecs);
   Arrays values = Zeros(shape);
   const Arrays update = Update(shape, 1);
@@ -363,12 +355,12 @@ TEST_CASE("a job's codec and f32 are understood, another is refused with both na
   };
   CHECK(exchange(codecs, 1).message() == "");
   CHECK(exchange({}, 2).message() == "");
-  const absl::Status push = exchange({Of(CodecKind::kQsgd), Codec()}, 3);
+  const absl::Status push = exchange({CodecOf(CodecKind::kQsgd), Codec()}, 3);
   CHECK(push.code() == absl::StatusCode::kInvalidArgument);
   CHECK(absl::StrContains(push.message(),
                           "push from member 3 exchange 1: codec is \"qsgd (8 bits, buckets of 512, "
                           "max norm)\", want int8 or f32"));
-  const absl::Status pull = exchange({Codec(), Of(CodecKind::kF16)}, 3);
+  const absl::Status pull = exchange({Codec(), CodecOf(CodecKind::kF16)}, 3);
   CHECK(pull.code() == absl::StatusCode::kInvalidArgument);
   CHECK(absl::StrContains(pull.message(), "codec is \"f16\", want bf16 or f32"));
 }

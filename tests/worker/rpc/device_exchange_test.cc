@@ -15,6 +15,7 @@
 #include "kernels/cuda/backend.h"
 #include "kernels/devices.h"
 #include "server/core/core_agreement.h"
+#include "tests/common/codec/all_codecs.h"
 #include "tests/server/rpc/running_servers.h"
 #include "worker/exchange/exchange_keys.h"
 #include "worker/rpc/parameter_client_grpc.h"
@@ -26,17 +27,8 @@ using Arrays = std::vector<std::vector<float>>;
 
 std::unique_ptr<ConsistencyPolicy> None() { return MakeNone(1); }
 
-Codec Of(CodecKind kind, int bits = 8, int64_t bucket = 512, bool l2 = false) {
-  Codec codec;
-  codec.kind = kind;
-  codec.bits = bits;
-  codec.bucket = bucket;
-  codec.l2_norm = l2;
-  return codec;
-}
-
 Codec ThresholdOf(double tau, double density, bool packed) {
-  Codec codec = Of(CodecKind::kThreshold);
+  Codec codec = CodecOf(CodecKind::kThreshold);
   codec.tau = tau;
   codec.density = density;
   codec.packed = packed;
@@ -134,16 +126,16 @@ TEST_CASE("what a device codes is what the host would have, in both directions a
   const int count = GENERATE(1, 3);
   const Codec f32;
   const std::vector<CodecChoice> choices = {
-      {Of(CodecKind::kBf16), f32},
-      {f32, Of(CodecKind::kF16)},
-      {Of(CodecKind::kInt8), Of(CodecKind::kBf16)},
-      {Of(CodecKind::kF16), Of(CodecKind::kInt8)},
-      {Of(CodecKind::kQsgd), f32},
-      {Of(CodecKind::kQsgd, 3, 100, true), Of(CodecKind::kQsgd, 5, 64)},
-      {Of(CodecKind::kInt8), f32, true, true},
-      {Of(CodecKind::kQsgd, 4, 700), Of(CodecKind::kInt8), true, true},
+      {CodecOf(CodecKind::kBf16), f32},
+      {f32, CodecOf(CodecKind::kF16)},
+      {CodecOf(CodecKind::kInt8), CodecOf(CodecKind::kBf16)},
+      {CodecOf(CodecKind::kF16), CodecOf(CodecKind::kInt8)},
+      {CodecOf(CodecKind::kQsgd), f32},
+      {CodecOf(CodecKind::kQsgd, 3, 100, true), CodecOf(CodecKind::kQsgd, 5, 64)},
+      {CodecOf(CodecKind::kInt8), f32, true, true},
+      {CodecOf(CodecKind::kQsgd, 4, 700), CodecOf(CodecKind::kInt8), true, true},
       {ThresholdOf(0, 0.01, false), f32, false, true},
-      {ThresholdOf(0.25, 0, true), Of(CodecKind::kBf16), false, true},
+      {ThresholdOf(0.25, 0, true), CodecOf(CodecKind::kBf16), false, true},
   };
   for (const CodecChoice& codecs : choices) {
     for (const ModelShape& shape : {TestShape(37, 701), TestShape(210, 1003)}) {
@@ -212,7 +204,7 @@ TEST_CASE("a subnet's payloads are coded on the device, too", "[rpc][device][sub
   }
   const ModelShape full = *ShapeOf(model);
   const NeuronGroups groups = GroupsOf(model, full);
-  const CodecChoice codecs{Of(CodecKind::kQsgd, 4, 32), Of(CodecKind::kInt8)};
+  const CodecChoice codecs{CodecOf(CodecKind::kQsgd, 4, 32), CodecOf(CodecKind::kInt8)};
   const std::unique_ptr<Backend> device = Device(gpu);
   const int count = 2;
   RunningServers one(full, count, MakeBarrier, 1, groups, false, codecs),
@@ -310,9 +302,9 @@ TEST_CASE("entries of a core and an explorer are taken out and put back on the d
           "[rpc][device][core]") {
   const bool gpu = GENERATE(true, false);
   const CodecChoice codecs = GENERATE(
-      CodecChoice{}, CodecChoice{Of(CodecKind::kInt8), Of(CodecKind::kBf16)},
-      CodecChoice{Of(CodecKind::kQsgd), Codec()}, CodecChoice{Codec(), Codec(), true, true},
-      CodecChoice{Of(CodecKind::kInt8), Codec(), true, true});
+      CodecChoice{}, CodecChoice{CodecOf(CodecKind::kInt8), CodecOf(CodecKind::kBf16)},
+      CodecChoice{CodecOf(CodecKind::kQsgd), Codec()}, CodecChoice{Codec(), Codec(), true, true},
+      CodecChoice{CodecOf(CodecKind::kInt8), Codec(), true, true});
   const std::unique_ptr<Backend> device = Device(gpu);
   CoreJob want(codecs, {}, nullptr), got(codecs, {true, true}, device.get());
   for (CoreJob* const job : {&want, &got}) {
