@@ -37,6 +37,7 @@
 #include "worker/moved_shards.h"
 #include "worker/checkpoint/worker_saver.h"
 #include "worker/model/plan.h"
+#include "worker/rejoin.h"
 #include "worker/replica/batch_rows.h"
 #include "worker/replica/make_replica.h"
 #include "worker/replica/replica.h"
@@ -58,7 +59,6 @@ namespace {
 // Where servers are replicas: how long a peer is tried that cannot be reached, in leases.
 constexpr int64_t kPeerRetryLeases = 3;
 constexpr absl::Duration kPausePoll = absl::Milliseconds(50);
-constexpr absl::Duration kNoticeMargin = absl::Seconds(1);
 // For a train loop that has been told to end, at least; a minibatch may be under way.
 constexpr absl::Duration kLoopPatience = absl::Seconds(2);
 
@@ -218,35 +218,18 @@ absl::Status WorkerProcess::TrainOnce() {
 }
 
 bool WorkerProcess::MayRejoin(const absl::Status& status) {
-  // A server that is lost is noticed by whoever wants something of it first; the coordinator knows when
-  // its lease is over.
-  const absl::Duration notice_after =
-      2 * absl::Nanoseconds(admission_.lease_timeout_ns()) + kNoticeMargin;
-  absl::Time notice = SteadyNow() + notice_after;
-  const bool may_be_server = absl::IsUnavailable(status) || absl::IsAborted(status) ||
-                             absl::IsFailedPrecondition(status) || absl::IsCancelled(status);
-  while (may_be_server && has_checkpoints()) {
+  using Answer = RejoinQuestion::Answer;
+  RejoinQuestion question(status, absl::Nanoseconds(admission_.lease_timeout_ns()), SteadyNow());
+  while (question.may_be_server() && has_checkpoints()) {
     {
       absl::MutexLock lock(&mutex_);
       if (absl::IsAborted(lost_)) return true;
       if (!lost_.ok() || asked_to_leave_) return false;
     }
     const absl::StatusOr<v1::RenewReply> word = coordinator_->AskMembership();
-    if (coordinator_->MayReturn(word.status())) {
-      // It was with the server that is lost, and comes back with it; the renewals say if it does not.
-      notice = SteadyNow() + notice_after;
-      absl::SleepFor(kPausePoll);
-      continue;
-    }
-    if (!word.ok()) {
-      // A connection that breaks is no word; the renewals tell how long it may last.
-      if (!absl::IsUnavailable(word.status()) || SteadyNow() > notice) return false;
-      absl::SleepFor(kPausePoll);
-      continue;
-    }
-    if (word->rejoin()) return true;
-    const bool is_told = absl::IsFailedPrecondition(status) && !word->paused();
-    if (is_told || (!word->paused() && SteadyNow() > notice)) return false;
+    const bool may_return = coordinator_->MayReturn(word.status());
+    const Answer answer = question.OnWord(word, may_return, SteadyNow());
+    if (answer != Answer::kAskAgain) return answer == Answer::kJoinAgain;
     absl::SleepFor(kPausePoll);
   }
   absl::MutexLock lock(&mutex_);

@@ -33,7 +33,9 @@ void SimWorker::GiveUp(const absl::Status& status) {
   if (std::exchange(gave_up_, true)) return;
   const absl::Status why(status.code(), absl::StrCat(doing_, ": ", status.message()));
   if (options_.folder == nullptr || member_ == MemberId()) return End(why.message());
-  AskWhetherToRejoin(why, network_->now() + 3 * coordinator_->state().facts().lease_timeout);
+  const RejoinQuestion question(why, coordinator_->state().facts().lease_timeout, network_->now());
+  if (!question.may_be_server()) return End(why.message());
+  AskWhetherToRejoin(question, std::string(why.message()));
 }
 
 void SimWorker::End(absl::string_view why) {

@@ -21,6 +21,7 @@
 #include "tests/sim/sim_server.h"
 #include "tests/sim/subnet_entries.h"
 #include "worker/exchange/exchange_keys.h"
+#include "worker/rejoin.h"
 
 namespace tessera {
 
@@ -168,8 +169,8 @@ class SimWorker {
   // As WorkerSaver::SaveLast; leaves after that.
   void SaveLast(bool has_saved);
   void Resume(const v1::JoinReply& reply);
-  // Why it cannot go on; it may be that the job goes back to a checkpoint.
-  void AskWhetherToRejoin(const absl::Status& why, absl::Time notice);
+  // It cannot go on, as `why` says; it may be that the job goes back to a checkpoint.
+  void AskWhetherToRejoin(RejoinQuestion question, std::string why);
   void Rejoin();
   // A refusal: right if it is no member any more or the job has ended, else a violation. Ends the
   // worker.

@@ -123,30 +123,23 @@ void SimWorker::Resume(const v1::JoinReply& reply) {
 }
 
 // As WorkerProcess::MayRejoin.
-void SimWorker::AskWhetherToRejoin(const absl::Status& why, absl::Time notice) {
-  const bool may_be_server = absl::IsUnavailable(why) || absl::IsAborted(why) ||
-                             absl::IsFailedPrecondition(why) || absl::IsCancelled(why);
-  if (!may_be_server) return End(why.message());
+void SimWorker::AskWhetherToRejoin(RejoinQuestion question, std::string why) {
   v1::RenewRequest request;
   request.set_member(member_.value());
   *request.mutable_progress() = ProgressText();
   request.set_drain_seen(drain_exchange_);
   coordinator_->Ask<v1::RenewReply>(
       node_, [request](Coordinator& c, absl::Time now) { return c.Renew(request, now); },
-      [this, why, notice](std::optional<absl::StatusOr<v1::RenewReply>> reply) {
-        const bool is_lost = !reply.has_value();
-        if (is_lost && !coordinator_->is_kept() && network_->now() > notice) {
-          return End(why.message());
-        }
-        if (!is_lost && !reply->ok()) return End(why.message());
-        if (!is_lost && (*reply)->rejoin()) return Rejoin();
-        const bool is_paused = !is_lost && (*reply)->paused();
-        const bool is_told = !is_lost && absl::IsFailedPrecondition(why) && !is_paused;
-        if (is_told || (!is_lost && !is_paused && network_->now() > notice)) {
-          return End(why.message());
-        }
+      [this, question, why](std::optional<absl::StatusOr<v1::RenewReply>> reply) mutable {
+        using Answer = RejoinQuestion::Answer;
+        const bool may_return = !reply.has_value() && coordinator_->is_kept();
+        const absl::StatusOr<v1::RenewReply> word =
+            reply.has_value() ? *std::move(reply) : absl::UnavailableError("lost on its way");
+        const Answer answer = question.OnWord(word, may_return, network_->now());
+        if (answer == Answer::kEnd) return End(why);
+        if (answer == Answer::kJoinAgain) return Rejoin();
         network_->After(node_, kPausePoll,
-                        [this, why, notice] { AskWhetherToRejoin(why, notice); });
+                        [this, question, why] { AskWhetherToRejoin(question, why); });
       });
 }
 
