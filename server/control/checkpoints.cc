@@ -102,9 +102,9 @@ v1::CheckpointOrder Checkpoints::OnAgreed(Exchange first) {
   after_ = first;
   order_.emplace();
   *order_->mutable_mark() = mark();
-  // Where members advance on their own nobody may come any more to complete what is half collected at the end.
-  const bool is_end = is_last_ && !facts_.synchronous;
-  order_->set_after_exchange(is_end ? kCopyAtOnce.value() : after_.value());
+  // Nobody may come any more to complete what is half collected at the end: where members are in lockstep, too,
+  // one that had begun later is sent away with the job's end, and its push may have been folded.
+  order_->set_after_exchange(is_last_ ? kCopyAtOnce.value() : after_.value());
   return *order_;
 }
 

@@ -72,9 +72,9 @@ void Coordinator::OnShardMessage(ShardId server, const v1::ShardMessage& message
   if (!membership_.Hears(server)) return;
   membership_.OnShardMessage(server, message, now);
   if (message.has_part()) checkpoints_.OnPart(server, message.part(), now);
-  if (cores_ && message.has_core_report() && membership_.HasItsParameters(server)) {
-    for (const auto& [to, question] :
-         cores_->OnReport(server, FromMessage(message.core_report()))) {
+  const bool selects = cores_ && phase_ == Phase::kRunning;
+  if (selects && message.has_core_report() && membership_.HasItsParameters(server)) {
+    for (const auto& [to, question] : cores_->OnReport(server, FromMessage(message.core_report()))) {
       v1::PlanMessage asked;
       *asked.mutable_core_question() = ToMessage(question);
       core_outbox_.push_back({to, std::move(asked)});

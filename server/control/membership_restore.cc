@@ -73,9 +73,11 @@ v1::JoinRequest Membership::AskedAnew(const v1::JoinRequest& request) const {
 }
 
 void Membership::OnServerLost(ShardId server, absl::string_view why) {
-  if (paused_ && servers_.IsLost(server)) return;
+  const bool is_known = paused_ && servers_.IsLost(server);
+  // Also where whoever came in its place is lost again, before it had a word to say.
   ++changes_;
   servers_.SetGone(server);
+  if (is_known) return;
   const std::string told = absl::StrCat("server ", server.value(), " is gone: ", why);
   if (CanGoBack()) {
     paused_ = true;

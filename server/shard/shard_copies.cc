@@ -30,6 +30,8 @@ std::optional<ShardCopy> Shard::TakeCopy() {
   std::sort(copy.folded.begin(), copy.folded.end());
   copy.whole_next = forms_ && forms_->IsWhole(policy_->Collecting());
   const bool saves_core = cores_ != nullptr && policy_->Collecting() != Exchange(0);
+  const bool is_end = copied_.after == kCopyAtOnce;
+  const Exchange of = is_end ? Exchange(policy_->Collecting().value() - 1) : copied_.after;
   state_copies_.resize(state_.size() + (saves_core ? 1 : 0));
   for (size_t s = 0; s < state_copies_.size(); ++s) {
     std::shared_ptr<std::vector<float>>& kept = state_copies_[s];
@@ -38,7 +40,7 @@ std::optional<ShardCopy> Shard::TakeCopy() {
     if (s < state_.size()) {
       kept->assign(state_[s].begin(), state_[s].end());
     } else {
-      cores_->Save(copied_.after, kept.get());
+      cores_->Save(of, kept.get());
     }
     copy.states.push_back(kept);
   }

@@ -246,6 +246,36 @@ TEST_CASE("what a server says of its parameters before it has gone back counts f
   CHECK(control.coordinator->membership().servers().HighestCommitted() == Exchange(500));
 }
 
+TEST_CASE("no core is selected once the job has failed: a server may not have its parameters",
+          "[rejoin]") {
+  JobFacts facts = Facts();
+  facts.core = CoreShare{0.5, 0.25, 4, 1};
+  facts.parameters = 1;
+  facts.entries = 8;
+  ControlFixture control(facts);
+  control.Start(2);
+  MakeCheckpoint(&control);
+  control.coordinator->Detach(ShardId(1), control.servers[1].hello.life(), control.now);
+  control.servers[1].hello.set_life(4711);
+  control.servers[1].inbox.clear();
+  REQUIRE(control.Attach(1).ok());
+  v1::ShardMessage message;
+  message.mutable_restored()->set_generation(1000);
+  CoreReport report;
+  report.core = 7;
+  *message.mutable_core_report() = ToMessage(report);
+  control.coordinator->OnShardMessage(ShardId(0), message, control.now);
+  message.mutable_restored()->set_error("the disk cannot be read");
+  control.coordinator->OnShardMessage(ShardId(1), message, control.now);
+  control.Tick(absl::Milliseconds(1));
+  CHECK_THAT(control.coordinator->Status(control.now).failure(), Catch::Contains("the disk"));
+  control.coordinator->OnShardMessage(ShardId(1), message, control.now);
+  control.Tick(absl::Milliseconds(1));
+  for (const FakeServer& server : control.servers) {
+    for (const v1::PlanMessage& told : server.inbox) CHECK_FALSE(told.has_core_question());
+  }
+}
+
 TEST_CASE("a worker that waits to join when the job goes back waits on, as another member",
           "[rejoin]") {
   ControlFixture control(Facts());
@@ -357,29 +387,47 @@ void AttachLeader(ControlFixture* control, int rank) {
   REQUIRE(control->Attach(rank).ok());
 }
 
+// Two members train over two hosts and have a checkpoint. Shard 1 is without a standby, and its leader freezes.
+class FrozenHost : public ControlFixture {
+ public:
+  FrozenHost() : ControlFixture(WithStandbys()) {
+    for (uint32_t host : {0, 1}) AttachHost(this, host, 10 + host);
+    for (uint32_t host : {0, 1}) SayOfStandbys(this, host, true);
+    for (int rank : {0, 1}) AttachLeader(this, rank);
+    Start(2);
+    MakeCheckpoint(this);
+    SayOfStandbys(this, 1, false);
+    alive.mutable_counters();
+    Pass(1.2);
+    REQUIRE(Renew(1)->paused());
+  }
+
+  // All but host 1 go on for so many leases.
+  void Pass(double leases) {
+    for (int i = 0; i < 10 * leases; ++i) {
+      coordinator->OnHostMessage(0, v1::HostMessage(), now);
+      coordinator->OnShardMessage(ShardId(0), alive, now);
+      for (const uint64_t member : {1, 2}) REQUIRE(Renew(member).ok());
+      Tick(coordinator->facts().lease_timeout / 10);
+    }
+  }
+  uint64_t rollbacks() const { return coordinator->Status(now).checkpoint().rollbacks(); }
+
+  v1::ShardMessage alive;
+
+ private:
+  static JobFacts WithStandbys() {
+    JobFacts facts = tessera::Facts();
+    facts.standbys = true;
+    return facts;
+  }
+};
+
 TEST_CASE("a leader that was given up is not taken back when it wakes: its shard is lost",
           "[rejoin][standby]") {
-  JobFacts facts = Facts();
-  facts.standbys = true;
-  ControlFixture control(facts);
-  for (uint32_t host : {0, 1}) AttachHost(&control, host, 10 + host);
-  for (uint32_t host : {0, 1}) SayOfStandbys(&control, host, true);
-  for (int rank : {0, 1}) AttachLeader(&control, rank);
-  control.Start(2);
-  MakeCheckpoint(&control);
-  // Shard 1 is without a standby when its leader freezes.
-  SayOfStandbys(&control, 1, false);
-  v1::ShardMessage alive;
-  alive.mutable_counters();
-  for (int i = 0; i < 12; ++i) {
-    control.coordinator->OnHostMessage(0, v1::HostMessage(), control.now);
-    control.coordinator->OnShardMessage(ShardId(0), alive, control.now);
-    for (const uint64_t member : {1, 2}) REQUIRE(control.Renew(member).ok());
-    control.Tick(control.coordinator->facts().lease_timeout / 10);
-  }
-  REQUIRE(control.Renew(1)->paused());
+  FrozenHost control;
   // It wakes, and says more on its connection before it is told.
-  control.coordinator->OnShardMessage(ShardId(1), alive, control.now);
+  control.coordinator->OnShardMessage(ShardId(1), control.alive, control.now);
   CHECK(control.Renew(1)->paused());
   CHECK(Words(control.coordinator->Status(control.now).waiting_for()) == "server 1");
 
@@ -387,49 +435,42 @@ TEST_CASE("a leader that was given up is not taken back when it wakes: its shard
   control.servers[1].hello.set_life(4711);
   AttachLeader(&control, 1);
   control.StepAll();
-  CHECK(control.coordinator->Status(control.now).checkpoint().rollbacks() == 1);
+  CHECK(control.rollbacks() == 1);
+  CHECK(control.servers[1].restore.step() == 10);
+}
+
+TEST_CASE("a shard whose new leader is lost, too, before it has said a word is still lost",
+          "[rejoin][standby]") {
+  FrozenHost control;
+  AttachHost(&control, 1, 4711);
+  control.coordinator->DetachHost(1, 4711, control.now);
+  AttachHost(&control, 1, 4712);
+  CHECK(control.Renew(1)->paused());
+  control.servers[1].hello.set_life(4712);
+  AttachLeader(&control, 1);
+  control.StepAll();
+  CHECK(control.rollbacks() == 1);
   CHECK(control.servers[1].restore.step() == 10);
 }
 
 TEST_CASE("a living host that is to lead what was lost has a lease to begin, and the job goes back with it",
           "[rejoin][standby]") {
-  JobFacts facts = Facts();
-  facts.standbys = true;
-  ControlFixture control(facts);
-  for (uint32_t host : {0, 1}) AttachHost(&control, host, 10 + host);
-  for (uint32_t host : {0, 1}) SayOfStandbys(&control, host, true);
-  for (int rank : {0, 1}) AttachLeader(&control, rank);
-  control.Start(2);
-  MakeCheckpoint(&control);
-  SayOfStandbys(&control, 1, false);
-  const Coordinator& coordinator = *control.coordinator;
-  const ShardOwners& owners = *coordinator.membership().owners();
-  v1::ShardMessage alive;
-  alive.mutable_counters();
-  const auto pass = [&](double leases) {
-    for (int i = 0; i < 10 * leases; ++i) {
-      control.coordinator->OnHostMessage(0, v1::HostMessage(), control.now);
-      control.coordinator->OnShardMessage(ShardId(0), alive, control.now);
-      for (const uint64_t member : {1, 2}) REQUIRE(control.Renew(member).ok());
-      control.Tick(coordinator.facts().lease_timeout / 10);
-    }
-  };
-  // Host 1 freezes, and nobody comes in its place.
-  pass(1.5);
-  REQUIRE(control.Renew(1)->paused());
+  FrozenHost control;
+  const ShardOwners& owners = *control.coordinator->membership().owners();
+  // Nobody comes in its place.
   CHECK_FALSE(owners.shards()[1].leader.has_value());
-  pass(3);
+  control.Pass(3);
   REQUIRE(owners.shards()[1].leader == 0u);
   CHECK(owners.shards()[0].leader == 0u);
   // It is slow to begin.
-  pass(0.5);
+  control.Pass(0.5);
   CHECK(owners.shards()[1].leader == 0u);
-  CHECK(coordinator.Status(control.now).failure().empty());
+  CHECK(control.coordinator->Status(control.now).failure().empty());
   control.servers[1].hello.set_life(4711);
   control.servers[1].hello.set_address(control.servers[0].hello.address());
   control.servers[1].inbox.clear();
   AttachLeader(&control, 1);
-  CHECK(coordinator.Status(control.now).checkpoint().rollbacks() == 1);
+  CHECK(control.rollbacks() == 1);
   control.StepAll();
   for (const int rank : {0, 1}) CHECK(control.servers[rank].restore.step() == 10);
 }
