@@ -127,6 +127,17 @@ class Checkpoints(Test):
                 method = {"slim_dp": {"local_steps": 2, "core_every": 5}}
                 self.resume_all(dict(self.small(method=method, optimizer=MOMENTUM, servers=2), codec=codec), every)
 
+    def test_the_last_checkpoint_has_the_core_that_one_in_mid_run_has(self):
+        shards = {}
+        for steps in (30, 60):
+            folder = self.path("checkpoints-%d" % steps)
+            job = self.small(steps=steps, method={"slim_dp": {"core_every": 4}}, optimizer=MOMENTUM, evaluate_every=0)
+            run_to_end(self, keeping(job, folder, 30))
+            files = sorted(glob.glob(os.path.join(step_folder(folder, 30), "shard-*")))
+            shards[steps] = [read_tensors(path) for path in files]
+        self.assertEqual(len(shards[30]), 2)
+        self.assertEqual(shards[30], shards[60])
+
     def test_a_drained_job_goes_on_as_if_it_had_not_been(self):
         job = dict(self.small(method={"local_sgd": {"local_steps": 4}}, optimizer=ADAMW, steps=6000), name="long")
         folder = self.path("checkpoints")
