@@ -94,8 +94,15 @@ void ServerCheckpoints::Save(const v1::CheckpointOrder& order, ShardThread* shar
   CopyOrder wanted;
   wanted.mark = {order.mark().number(), order.mark().folder_step()};
   wanted.after = Exchange(order.after_exchange());
-  shard->Order(wanted, [this, done = std::move(done)](ShardCopy copy) {
-    saver_->Save(std::move(copy), [done](const ShardCopy& written,
+  const uint64_t number = order.mark().number();
+  shard->Order(wanted, [this, number, done = std::move(done)](absl::StatusOr<ShardCopy> copy) {
+    if (!copy.ok()) {
+      v1::CheckpointPart none;
+      none.set_number(number);
+      none.set_error(std::string(copy.status().message()));
+      return done(std::move(none));
+    }
+    saver_->Save(*std::move(copy), [done](const ShardCopy& written,
                                          const absl::StatusOr<CheckpointFile>& file,
                                          absl::Duration taken) {
       v1::CheckpointPart part = ToPart(written);

@@ -108,7 +108,8 @@ v1::CheckpointOrder Checkpoints::OnAgreed(Exchange first) {
   return *order_;
 }
 
-void Checkpoints::OnDisk(const DiskTask& task, const absl::Status& status, absl::Time now) {
+void Checkpoints::OnDisk(const DiskTask& task, const absl::Status& status, bool may_prune,
+                         absl::Time now) {
   if (task.number != number_ || stage_ == Stage::kIdle) return;
   ++changes_;
   if (!status.ok()) {
@@ -133,8 +134,10 @@ void Checkpoints::OnDisk(const DiskTask& task, const absl::Status& status, absl:
   ++count_;
   failed_number_ = 0;
   failure_.clear();
-  tasks_.push_back({DiskTask::Kind::kPrune, number_, folder_step_, {}});
-  tasks_.back().manifest.step = whole_step_;
+  if (may_prune) {
+    tasks_.push_back({DiskTask::Kind::kPrune, number_, folder_step_, {}});
+    tasks_.back().manifest.step = whole_step_;
+  }
   Log(LogLevel::kInfo,
       absl::StrCat("checkpoint: whole number=", number_, " step=", whole_step_,
                    " bytes=", whole_bytes_, " ms=", absl::ToInt64Milliseconds(whole_taken_)));

@@ -84,7 +84,8 @@ class Checkpoints {
   bool needs_agreement() const { return facts_.synchronous && !is_last_; }
   bool is_last() const { return is_last_; }
 
-  void OnDisk(const DiskTask& task, const absl::Status& status, absl::Time now);
+  // `may_prune`: nobody has yet to read its file of an earlier one.
+  void OnDisk(const DiskTask& task, const absl::Status& status, bool may_prune, absl::Time now);
   void OnPart(ShardId server, const v1::CheckpointPart& part, absl::Time now);
   void OnSaved(const MemberRecord& member, const v1::SavedRequest& request);
   // All parts and files are there: commits, with what only the coordinator knows.

@@ -111,6 +111,8 @@ class Coordinator {
   const absl::Status& outcome() const { return outcome_; }
   const JobFacts& facts() const { return facts_; }
   const Membership& membership() const { return membership_; }
+  // Of the coordinators before this one: which changes of earlier terms each went on from.
+  const std::vector<v1::TermState>& terms() const { return terms_; }
 
  private:
   enum class Phase { kRunning, kEnding, kEnded };
@@ -153,6 +155,7 @@ class Coordinator {
   std::vector<Outgoing> core_outbox_;
   Checkpoints checkpoints_;
   uint64_t rollbacks_ = 0;
+  std::vector<v1::TermState> terms_;  // of those whose state it goes on from
   Phase phase_ = Phase::kRunning;
   bool removed_late_ = false;
   absl::Status outcome_;

@@ -103,7 +103,15 @@ absl::StatusOr<uint64_t> Coordinator::Checkpoint(absl::string_view reason, absl:
 }
 
 void Coordinator::OnDisk(const DiskTask& task, const absl::Status& status, absl::Time now) {
-  checkpoints_.OnDisk(task, status, now);
+  // Who goes on from a checkpoint has read it when it writes to the next one. Where members advance on their own one
+  // may be admitted and not have begun: the next commit prunes.
+  const std::vector<CheckpointMember>& saved = task.manifest.members;
+  const auto has_read = [&saved](const MemberRecord* member) {
+    const auto is_it = [member](const CheckpointMember& m) { return m.member == member->member.value(); };
+    return !member->restored || std::any_of(saved.begin(), saved.end(), is_it);
+  };
+  const auto& members = membership_.members().Counted();
+  checkpoints_.OnDisk(task, status, std::all_of(members.begin(), members.end(), has_read), now);
   if (checkpoints_.last() != nullptr) membership_.SetSaved(checkpoints_.last());
   Settle(now);
 }

@@ -32,6 +32,7 @@ v1::CoordinatorState Coordinator::Save() const {
   state.set_ended_at(absl::ToUnixNanos(ended_at_));
   for (MemberId member : untold_) state.add_untold(member.value());
   state.set_rollbacks(rollbacks_);
+  for (const v1::TermState& term : terms_) *state.add_terms() = term;
   *state.mutable_clock() = clock_.Save();
   membership_.Save(&saved, state.mutable_membership());
   *state.mutable_epochs() = epochs_.SaveAll();
@@ -80,6 +81,7 @@ absl::Status Coordinator::LoadAll(const v1::CoordinatorState& state, const Saved
   ending_since_ = absl::FromUnixNanos(state.ending_since());
   ended_at_ = absl::FromUnixNanos(state.ended_at());
   rollbacks_ = state.rollbacks();
+  terms_.assign(state.terms().begin(), state.terms().end());
   clock_.Load(state.clock());
   TESSERA_RETURN_IF_ERROR(membership_.Load(state.membership(), saved));
   const MemberTable& members = membership_.members();

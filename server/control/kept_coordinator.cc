@@ -7,6 +7,12 @@
 #include "absl/strings/str_cat.h"
 
 namespace tessera {
+namespace {
+
+// So many takeovers ago nobody was connected last.
+constexpr int kTermsMax = 1000;
+
+}  // namespace
 
 KeptCoordinator::KeptCoordinator(std::unique_ptr<Coordinator> coordinator,
                                  const v1::CoordinatorWord& word, bool is_kept)
@@ -27,6 +33,12 @@ v1::CoordinatorState KeptCoordinator::State(absl::Time now) const {
   state.set_term(word_.term());
   state.set_changes(changes());
   state.set_saved_at(absl::ToUnixNanos(now));
+  if (state.terms_size() >= kTermsMax) {
+    state.mutable_terms()->DeleteSubrange(0, state.terms_size() - kTermsMax + 1);
+  }
+  v1::TermState& term = *state.add_terms();
+  term.set_term(word_.term());
+  term.set_begun_at(begun_at_);
   return state;
 }
 
@@ -86,10 +98,16 @@ absl::Status KeptCoordinator::CheckHello(uint64_t rank, uint64_t term, uint64_t 
     return absl::UnavailableError(absl::StrCat(
         "a coordinator of term ", term, " has spoken, and this one is of term ", word_.term()));
   }
-  if (term == word_.term() || changes <= begun_at_) return absl::OkStatus();
+  if (term == word_.term()) return absl::OkStatus();
+  // What the next term went on from is all that is known of `term`.
+  uint64_t kept = begun_at_;
+  for (const v1::TermState& later : coordinator_->terms()) {
+    if (later.term() > term) kept = std::min(kept, later.begun_at());
+  }
+  if (changes <= kept) return absl::OkStatus();
   const std::string why = absl::StrCat(
       "server ", rank, " was told what the coordinator had not kept when it died (change ", changes,
-      ", kept ", begun_at_,
+      ", kept ", kept,
       "): its disk was too slow. Start the job again, with checkpoint.restore if there is one");
   coordinator_->GiveUp(why, now);
   return absl::FailedPreconditionError(why);

@@ -163,9 +163,10 @@ void ServedShard::OnAcknowledged(const LogSink* from, uint64_t position) {
   gate_.OnAcknowledged(from, position);
 }
 
-void ServedShard::Order(const CopyOrder& order, std::function<void(ShardCopy)> taken) {
+void ServedShard::Order(const CopyOrder& order,
+                        std::function<void(absl::StatusOr<ShardCopy>)> taken) {
+  if (absl::Status status = shard_->Order(order); !status.ok()) return taken(std::move(status));
   copy_taken_ = std::move(taken);
-  shard_->Order(order);
   // It may be due already, and what is to be folded next is none of it.
   TakeCopy();
 }

@@ -70,7 +70,8 @@ class ServedShard {
 
   // --- checkpoints ---
 
-  void Order(const CopyOrder& order, std::function<void(ShardCopy)> taken);
+  // Shard::Order's errors, at once.
+  void Order(const CopyOrder& order, std::function<void(absl::StatusOr<ShardCopy>)> taken);
   // Another shard of the same layout takes this one's place.
   void Replace(std::unique_ptr<Shard> shard);
   // Whoever waits is answered with `why`.
@@ -102,7 +103,7 @@ class ServedShard {
   std::function<void(const CoreReport&)> core_listener_;
   uint64_t core_reports_seen_ = 0;
   uint64_t core_reports_told_ = 0;
-  std::function<void(ShardCopy)> copy_taken_;
+  std::function<void(absl::StatusOr<ShardCopy>)> copy_taken_;
 };
 
 template <typename Result>

@@ -233,8 +233,9 @@ class Shard {
 
   // --- checkpoints (shard_copies.cc) ---
 
-  // Replaces an order whose copy is not due yet.
-  void Order(const CopyOrder& order);
+  // Replaces an order whose copy is not due yet. One that was made, or an older one, is not made again.
+  //   kAborted  it was made by the leader before this one, and is lost with it
+  absl::Status Order(const CopyOrder& order);
   // The copy that was ordered, where it is due now: call after every Advance. Parameters are shared
   // with the shard, block by block; states are copied.
   std::optional<ShardCopy> TakeCopy();
@@ -377,6 +378,7 @@ class Shard {
   ReaderGate gate_;                        // where folds wait for readers
   std::optional<CopyOrder> order_;         // a copy to be made
   CopyOrder copied_;                       // the last one that was made
+  bool is_copied_here_ = true;             // not by the leader before this one
   std::vector<std::shared_ptr<std::vector<float>>> state_copies_;  // of the last copy, or free
   int64_t pending_count_ = 0;      // pushes folded into pending_
   int64_t open_folds_ = 0;         // pushes folded since the last commit

@@ -7,9 +7,12 @@
 
 namespace tessera {
 
-void Shard::Order(const CopyOrder& order) {
-  if (order.mark.number <= copied_.mark.number) return;
-  order_ = order;
+absl::Status Shard::Order(const CopyOrder& order) {
+  if (order.mark.number == copied_.mark.number && !is_copied_here_) {
+    return absl::AbortedError("the leader that had copied this shard was lost with its copy");
+  }
+  if (order.mark.number > copied_.mark.number) order_ = order;
+  return absl::OkStatus();
 }
 
 bool Shard::IsCopyDue() const {
@@ -22,6 +25,7 @@ bool Shard::IsCopyDue() const {
 std::optional<ShardCopy> Shard::TakeCopy() {
   if (!IsCopyDue()) return std::nullopt;
   copied_ = *std::exchange(order_, std::nullopt);
+  is_copied_here_ = true;
   ShardCopy copy;
   copy.order = copied_;
   copy.values = ReadNow();

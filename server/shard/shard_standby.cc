@@ -135,6 +135,7 @@ absl::Status Shard::Apply(ShardEvent event) {
     }
   } else if (const auto* copied = std::get_if<CopiedEvent>(&event)) {
     copied_ = copied->order;
+    is_copied_here_ = false;
   } else {
     return Follow(std::get<ImageEvent>(event));
   }
@@ -228,6 +229,7 @@ absl::Status Shard::Follow(const ImageEvent& image) {
   counters_.initial_hash = initial_hash;
   if (forms_) forms_->SetWholeFrom(image.whole_from);
   copied_ = image.copied;
+  is_copied_here_ = copied_.mark.number == 0;
   removed_.assign(image.removed.begin(), image.removed.end());
   if (cores_ == nullptr) return absl::OkStatus();
   // After the plan, which may begin a selection where one is due.

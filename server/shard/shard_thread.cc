@@ -192,7 +192,8 @@ void ShardThread::Withdraw(uint64_t proposal) {
   Post([this, proposal] { served_.Withdraw(proposal); });
 }
 
-void ShardThread::Order(const CopyOrder& order, std::function<void(ShardCopy)> taken) {
+void ShardThread::Order(const CopyOrder& order,
+                        std::function<void(absl::StatusOr<ShardCopy>)> taken) {
   Post([this, order, taken = std::move(taken)]() mutable {
     served_.Order(order, std::move(taken));
   });

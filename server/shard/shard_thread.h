@@ -97,8 +97,8 @@ class ShardThread {
   // --- checkpoints ---
 
   // `taken` is called on the shard's thread when the copy is due; not at all where another order comes
-  // before that.
-  void Order(const CopyOrder& order, std::function<void(ShardCopy)> taken);
+  // before that. Shard::Order's errors, at once.
+  void Order(const CopyOrder& order, std::function<void(absl::StatusOr<ShardCopy>)> taken);
   // Another shard of the same layout takes this one's place. Whoever waits here is answered with
   // kFailedPrecondition. `make` is called on the shard's thread; for a moment both are there. Where it
   // fails the old one stays.

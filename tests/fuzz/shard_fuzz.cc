@@ -266,7 +266,7 @@ class Events {
           CopyOrder order;
           order.mark.number = ++orders_;
           order.after = in_.Bit() ? Exchange(0) : AnExchange();
-          shard_->Order(order);
+          (void)shard_->Order(order);
         }
         return;
     }

@@ -34,7 +34,13 @@ void SimServer::TakeOrder(const v1::CheckpointOrder& text) {
   const Exchange wanted = order.after;
   const bool is_late = mutation_ == Mutation::kCopiesLate && rank_ == ShardId(0);
   if (is_late && wanted != Exchange(0)) order.after = wanted.Next();
-  served_.Order(order, [this, wanted](const ShardCopy& copy) { Write(copy, wanted); });
+  served_.Order(order, [this, wanted, order](const absl::StatusOr<ShardCopy>& copy) {
+    if (copy.ok()) return Write(*copy, wanted);
+    v1::ShardMessage refusal;
+    refusal.mutable_part()->set_number(order.mark.number);
+    refusal.mutable_part()->set_error(std::string(copy.status().message()));
+    Say(refusal);
+  });
 }
 
 // As ShardSaver: one after the other.

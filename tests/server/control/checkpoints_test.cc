@@ -356,6 +356,38 @@ TEST_CASE("a server that comes anew takes all back to the last checkpoint", "[ch
   CHECK(status.checkpoint().rollbacks() == 1);
 }
 
+TEST_CASE("a checkpoint stays while somebody has yet to go on from it", "[checkpoints]") {
+  JobFacts facts = Facts(2, 2, 10);
+  facts.synchronous = false;
+  facts.aligned = false;
+  ControlFixture control(facts);
+  control.Start(2);
+  std::vector<uint64_t> members = {1, 2};
+  const auto make = [&](uint64_t step) {
+    REQUIRE(control.Renew(members[0], step, step).ok());
+    const uint64_t number = Ordered(&control);
+    for (int server : {0, 1}) control.Part(server);
+    for (const uint64_t member : members) REQUIRE(control.Saved(member, number, step, step).ok());
+    REQUIRE(control.tasks.front().kind == Kind::kCommit);
+    control.Disk();
+  };
+  for (const uint64_t member : members) REQUIRE(control.Join(member)->admitted());
+  make(10);
+  REQUIRE(control.pruned.back() == 10);
+  Replace(&control);
+  control.StepAll();
+  const uint64_t quick = control.Join(0, 0)->member(), slow = control.Join(0, 1)->member();
+  control.StepAll();
+  REQUIRE(control.Join(quick)->admitted());
+  members = {quick};
+  make(20);
+  CHECK(control.pruned.back() == 10);
+  REQUIRE(control.Join(slow)->admitted());
+  members = {quick, slow};
+  make(30);
+  CHECK(control.pruned.back() == 30);
+}
+
 TEST_CASE("a commit that the job goes back behind is undone, also by another process", "[checkpoints]") {
   ControlFixture control(Facts(2, 1, 10));
   control.Start(1);

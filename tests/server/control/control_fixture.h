@@ -226,7 +226,8 @@ class ControlFixture {
     v1::SavedRequest request;
     request.set_member(member);
     request.set_number(number);
-    request.mutable_file()->set_name("worker-" + std::to_string(member - 1) + ".safetensors");
+    const Rank rank = coordinator->membership().members().Find(MemberId(member))->rank;
+    request.mutable_file()->set_name("worker-" + std::to_string(rank.value()) + ".safetensors");
     request.mutable_progress()->set_exchange(exchange);
     request.mutable_progress()->set_step(step);
     const absl::Status status = coordinator->Saved(request, now).status();

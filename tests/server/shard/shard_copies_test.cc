@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/consistency/barrier.h"
+#include "common/consistency/none.h"
 #include "common/consistency/softsync.h"
 #include "common/consistency/staleness_weight.h"
 #include "common/rule/sgd.h"
@@ -22,7 +23,7 @@ std::unique_ptr<UpdateRule> Momentum() { return MakeSgd({0.1f, 0.9f, 0.0f}); }
 TEST_CASE("a copy has its exchange's commit, and stays as it is", "[shard][copies]") {
   ShardFixture s(ZeroMatrix(3, 2), MakeBarrier(), Momentum());
   s.shard.SetPlan(PlanOfFirst(2));
-  s.shard.Order(OrderOf(1, 2));
+  REQUIRE(s.shard.Order(OrderOf(1, 2)).ok());
   Values after_two;
   for (uint64_t exchange = 1; exchange <= 2; ++exchange) {
     CHECK_FALSE(s.shard.TakeCopy().has_value());
@@ -48,11 +49,11 @@ TEST_CASE("a copy has its exchange's commit, and stays as it is", "[shard][copie
 TEST_CASE("a state's copy that is still held is not written again", "[shard][copies]") {
   ShardFixture s(ZeroMatrix(3, 2), MakeBarrier(), Momentum());
   s.shard.SetPlan(PlanOfFirst(1));
-  s.shard.Order(OrderOf(1, 1));
+  REQUIRE(s.shard.Order(OrderOf(1, 1)).ok());
   s.MustPush(1, 1, Values(6, 1.0f));
   const std::optional<ShardCopy> first = s.shard.TakeCopy();
   const Values before = *first->states.at(0);
-  s.shard.Order(OrderOf(2, 2));
+  REQUIRE(s.shard.Order(OrderOf(2, 2)).ok());
   s.MustPush(1, 2, Values(6, 1.0f));
   const std::optional<ShardCopy> second = s.shard.TakeCopy();
   CHECK(*first->states.at(0) == before);
@@ -62,7 +63,7 @@ TEST_CASE("a state's copy that is still held is not written again", "[shard][cop
 TEST_CASE("only those who read after the copy's exchange are told of it", "[shard][copies]") {
   ShardFixture s(ZeroMatrix(2, 2), MakeBarrier(), Momentum());
   s.shard.SetPlan(PlanOfFirst(1));
-  s.shard.Order(OrderOf(5, 2));
+  REQUIRE(s.shard.Order(OrderOf(5, 2)).ok());
   const auto told = [&](uint64_t after) {
     const auto read = s.shard.Read(MemberId(1), Exchange(after));
     REQUIRE(read.ok());
@@ -80,11 +81,11 @@ TEST_CASE("an order that is not due yet gives way to another, and an old one com
           "[shard][copies]") {
   ShardFixture s(ZeroMatrix(2, 2), MakeBarrier(), Momentum());
   s.shard.SetPlan(PlanOfFirst(1));
-  s.shard.Order(OrderOf(1, 9));
-  s.shard.Order(OrderOf(2, 1));
+  REQUIRE(s.shard.Order(OrderOf(1, 9)).ok());
+  REQUIRE(s.shard.Order(OrderOf(2, 1)).ok());
   s.MustPush(1, 1, Values(4, 1.0f));
   CHECK(s.shard.TakeCopy()->order.mark.number == 2);
-  s.shard.Order(OrderOf(2, 1));
+  REQUIRE(s.shard.Order(OrderOf(2, 1)).ok());
   CHECK_FALSE(s.shard.TakeCopy().has_value());
 }
 
@@ -92,7 +93,7 @@ TEST_CASE("a copy for now waits until no update is half collected", "[shard][cop
   ShardFixture s(ZeroMatrix(2, 2), MakeSoftsync(2, StalenessWeight()), Momentum());
   s.shard.SetPlan(PlanOfFirst(2));
   s.MustPush(1, 1, Values(4, 1.0f));
-  s.shard.Order(OrderOf(1, 0));
+  REQUIRE(s.shard.Order(OrderOf(1, 0)).ok());
   CHECK_FALSE(s.shard.TakeCopy().has_value());
   s.MustPush(2, 1, Values(4, 1.0f));
   CHECK(s.shard.TakeCopy().has_value());
@@ -102,11 +103,24 @@ TEST_CASE("a copy at once has what is committed, whatever is half collected", "[
   ShardFixture s(ZeroMatrix(2, 2), MakeSoftsync(2, StalenessWeight()), Momentum());
   s.shard.SetPlan(PlanOfFirst(2));
   s.MustPush(1, 1, Values(4, 1.0f));
-  s.shard.Order({{1, 7}, kCopyAtOnce});
+  REQUIRE(s.shard.Order({{1, 7}, kCopyAtOnce}).ok());
   const auto copy = s.shard.TakeCopy();
   REQUIRE(copy.has_value());
   CHECK(copy->values.version == Version(0));
   CHECK(ValuesOf(*copy->values.snapshot) == Values(4, 0.0f));
+}
+
+TEST_CASE("a copy that the leader before had made is refused, and the next one is made", "[shard][copies]") {
+  ShardFixture s(ZeroMatrix(2, 2), MakeNone(1), Momentum());
+  REQUIRE(s.shard.Apply(CopiedEvent{{{3, 7}, Exchange(0)}}).ok());
+  CHECK(absl::IsAborted(s.shard.Order(OrderOf(3, 0))));
+  CHECK(s.shard.Order(OrderOf(2, 0)).ok());
+  CHECK_FALSE(s.shard.TakeCopy().has_value());
+  REQUIRE(s.shard.Order(OrderOf(4, 0)).ok());
+  CHECK(s.shard.TakeCopy()->order.mark.number == 4);
+  // Asked again while it is being written, as over a new connection.
+  CHECK(s.shard.Order(OrderOf(4, 0)).ok());
+  CHECK_FALSE(s.shard.TakeCopy().has_value());
 }
 
 // Serves rows of a copy of a matrix of two columns that one shard had.
@@ -128,7 +142,7 @@ TEST_CASE("shards that begin from a copy go on as the first one does, however ma
           "[shard][copies]") {
   ShardFixture s(ZeroMatrix(5, 2), MakeBarrier(), Momentum());
   s.shard.SetPlan(PlanOfFirst(1));
-  s.shard.Order(OrderOf(1, 2));
+  REQUIRE(s.shard.Order(OrderOf(1, 2)).ok());
   for (uint64_t exchange = 1; exchange <= 2; ++exchange) {
     s.MustPush(1, exchange, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10});
   }

@@ -1,0 +1,58 @@
+#include "server/control/kept_coordinator.h"
+
+#include <memory>
+#include <utility>
+
+#include <catch2/catch.hpp>
+
+#include "tests/server/control/control_fixture.h"
+
+namespace tessera {
+namespace {
+
+// The next coordinator, in the term after that of `state`, which has been through so many changes.
+std::unique_ptr<KeptCoordinator> NextAfter(v1::CoordinatorState state, uint64_t changes) {
+  const absl::Time now = absl::FromUnixSeconds(1000);
+  const JobFacts facts = ControlFixture::Facts(1, 1);
+  auto coordinator = state.format() == 0 ? Coordinator::Create(facts, now) : Coordinator::Load(facts, state);
+  REQUIRE(coordinator.ok());
+  v1::CoordinatorWord word;
+  word.set_run(1);
+  word.set_term(state.term() + 1);
+  word.set_changes(changes);
+  return std::make_unique<KeptCoordinator>(*std::move(coordinator), word, /*is_kept=*/true);
+}
+
+bool IsAnswered(KeptCoordinator* kept, uint64_t term, uint64_t changes) {
+  return kept->CheckHello(0, term, changes, absl::FromUnixSeconds(1001)).ok();
+}
+
+TEST_CASE("a server that was told what was not kept is found out, however many coordinators came since",
+          "[control][state]") {
+  const absl::Time now = absl::FromUnixSeconds(1000);
+  const auto first = NextAfter(v1::CoordinatorState(), 0);
+  // It told change 94 and had kept 86. The second one went through more changes than that, and had kept 99.
+  const auto second = NextAfter(first->State(now), 86);
+  const auto third = [&] { return NextAfter(second->State(now), 99); };
+  CHECK(IsAnswered(third().get(), 1, 86));
+  CHECK_FALSE(IsAnswered(third().get(), 1, 94));
+  CHECK(IsAnswered(third().get(), 2, 94));
+  CHECK(IsAnswered(third().get(), 2, 99));
+  CHECK_FALSE(IsAnswered(third().get(), 2, 100));
+  CHECK(IsAnswered(third().get(), 3, 1000));
+  CHECK(absl::IsUnavailable(third()->CheckHello(0, 4, 0, now)));
+}
+
+TEST_CASE("of very many terms the last ones are kept", "[control][state]") {
+  const absl::Time now = absl::FromUnixSeconds(1000);
+  auto kept = NextAfter(v1::CoordinatorState(), 0);
+  for (int i = 0; i < 1100; ++i) kept = NextAfter(kept->State(now), 10 * kept->State(now).term());
+  const v1::CoordinatorState state = kept->State(now);
+  CHECK(state.terms_size() == 1000);
+  CHECK(state.terms(999).term() == 1101);
+  CHECK(state.terms(999).begun_at() == 11000);
+  CHECK_FALSE(IsAnswered(kept.get(), 1099, 10991));
+}
+
+}  // namespace
+}  // namespace tessera
