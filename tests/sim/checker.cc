@@ -269,6 +269,8 @@ void Checker::FollowSelection(CopyId copy) {
   // One that has begun and ended since was of the same values.
   const uint64_t number = selecting ? *selecting : cores->cores() - 1;
   if (ledger.selecting && *ledger.selecting >= number) return;
+  // One between, of which a standby heard at once with this one, has taken the changes.
+  if (ledger.selecting && *ledger.selecting + 1 < number) ledger.gradient.clear();
   ledger.selecting = number;
   ledger.selected_values = ledger.parameters;
   ledger.selected_gradient = std::exchange(ledger.gradient, {});
