@@ -115,9 +115,13 @@ class Report(Test):
         self.check(report, 2, 2, job_size(job))
         staleness = report["staleness"]
         self.assertEqual(sum(staleness["histogram"]), 2 * report["traffic"]["exchanges"])
-        self.assertEqual(len(staleness["histogram"]), staleness["max"] + 1)
+        # The last entry counts everything later, too: one worker may stand still while the other trains.
+        self.assertEqual(len(staleness["histogram"]), min(staleness["max"] + 1, 65))
         mean = sum(i * n for i, n in enumerate(staleness["histogram"])) / sum(staleness["histogram"])
-        self.assertAlmostEqual(staleness["mean"], mean)
+        if staleness["max"] <= 64:
+            self.assertAlmostEqual(staleness["mean"], mean)
+        else:
+            self.assertGreater(staleness["mean"], mean)
 
     def test_more_workers_exchange_the_same_bytes_each(self):
         job = digits(epochs=2, workers=5, servers=3, batch=8)
