@@ -230,6 +230,17 @@ constexpr FoundBug kFoundBugs[] = {
      true},
     {1445, SimMethod::kDilocoQuorum, "the last checkpoint waited for a round that nobody could complete",
      false, false, true},
+    {7400007, SimMethod::kLocalSgd, "the last checkpoint waited for what only a late joiner had pushed", true,
+     false, true},
+    {7400425, SimMethod::kSlimDpAsynchronous, "a core was selected by a server that could not go back", false,
+     true, true},
+    {7400617, SimMethod::kAsyncSgdDeltas, "a shard whose new leader was lost, too, was not lost", true, false,
+     true},
+    {7600100, SimMethod::kAsyncSgdDeltas, "a new leader made no copy where the one before it had", true, false,
+     true},
+    {7500511, SimMethod::kSlimDpAsynchronous, "a checkpoint was removed that somebody had yet to read", false,
+     false, true},
+    {7500364, SimMethod::kSlimDp, "what was not kept two coordinators ago was not missed", true, true, true},
 };
 
 TEST_CASE("seeds that found a bug pass", "[sim]") {
