@@ -201,7 +201,10 @@ void SimCoordinator::Detach(ShardId rank, uint64_t connection) {
   network_->After(node_, absl::Milliseconds(20), [this, rank, connection] {
     const auto link = links_.find(rank);
     if (link == links_.end() || link->second.connection != connection) return;
-    state().Detach(rank, link->second.life, network_->now());
+    const uint64_t life = link->second.life;
+    // As LiveCoordinator: what was on its way is not heard any more.
+    links_.erase(link);
+    state().Detach(rank, life, network_->now());
     Deliver();
   });
 }
