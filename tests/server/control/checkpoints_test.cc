@@ -24,6 +24,14 @@ JobFacts Facts(int servers, int workers, int64_t every, int64_t local_steps = 1)
   return facts;
 }
 
+// Members advance on their own.
+JobFacts AdvancingFacts(int servers, int workers) {
+  JobFacts facts = Facts(servers, workers, 10);
+  facts.synchronous = false;
+  facts.aligned = false;
+  return facts;
+}
+
 // Up to the order, which all servers then have.
 uint64_t Ordered(ControlFixture* control) {
   REQUIRE(control->tasks.size() == 1);
@@ -104,10 +112,7 @@ TEST_CASE("old ones are removed once the job would go back to a later one, and n
 }
 
 TEST_CASE("names of checkpoints ascend, also where the furthest member is gone", "[checkpoints]") {
-  JobFacts facts = Facts(1, 2, 10);
-  facts.synchronous = false;
-  facts.aligned = false;
-  ControlFixture control(facts);
+  ControlFixture control(AdvancingFacts(1, 2));
   control.Start(2);
   for (const uint64_t member : {1, 2}) REQUIRE(control.Join(member)->admitted());
   std::vector<uint64_t> steps;
@@ -131,10 +136,7 @@ TEST_CASE("names of checkpoints ascend, also where the furthest member is gone",
 }
 
 TEST_CASE("who comes while a checkpoint is written or committed writes nothing to it", "[checkpoints]") {
-  JobFacts facts = Facts(1, 1, 10);
-  facts.synchronous = false;
-  facts.aligned = false;
-  ControlFixture control(facts);
+  ControlFixture control(AdvancingFacts(1, 1));
   control.Start(1);
   REQUIRE(control.Join(1)->checkpoint_number() == 0);
   REQUIRE(control.Renew(1, 12, 12).ok());
@@ -182,10 +184,7 @@ TEST_CASE("the last checkpoint is made where somebody was behind in that of the 
 
 TEST_CASE("an epoch's cut is kept for as long as a checkpoint may say that somebody is in it",
           "[checkpoints]") {
-  JobFacts facts = Facts(1, 1, 10);
-  facts.synchronous = false;
-  facts.aligned = false;
-  ControlFixture control(facts);
+  ControlFixture control(AdvancingFacts(1, 1));
   control.Start(1);
   REQUIRE(control.Join(1)->admitted());
   const auto begin = [&](uint64_t epoch, uint64_t step) {
@@ -357,10 +356,7 @@ TEST_CASE("a server that comes anew takes all back to the last checkpoint", "[ch
 }
 
 TEST_CASE("a checkpoint stays while somebody has yet to go on from it", "[checkpoints]") {
-  JobFacts facts = Facts(2, 2, 10);
-  facts.synchronous = false;
-  facts.aligned = false;
-  ControlFixture control(facts);
+  ControlFixture control(AdvancingFacts(2, 2));
   control.Start(2);
   std::vector<uint64_t> members = {1, 2};
   const auto make = [&](uint64_t step) {

@@ -33,12 +33,26 @@ void MakeCheckpoint(ControlFixture* control) {
   control->Disk();
 }
 
-void ReplaceServer(ControlFixture* control) {
+// Another process of server 1 comes, and has yet to read the checkpoint.
+void AttachAnew(ControlFixture* control) {
   control->coordinator->Detach(ShardId(1), control->servers[1].hello.life(), control->now);
   control->servers[1].hello.set_life(4711);
   control->servers[1].inbox.clear();
   REQUIRE(control->Attach(1).ok());
+}
+
+void ReplaceServer(ControlFixture* control) {
+  AttachAnew(control);
   control->StepAll();
+}
+
+// Servers select a core of 8 entries.
+JobFacts CoreFacts() {
+  JobFacts facts = Facts();
+  facts.core = CoreShare{0.5, 0.25, 4, 1};
+  facts.parameters = 1;
+  facts.entries = 8;
+  return facts;
 }
 
 bool IsAdmitted(ControlFixture* control, uint64_t member) {
@@ -176,10 +190,7 @@ TEST_CASE("a server that is silent while another one is replaced is waited for u
   }
   REQUIRE(control.Renew(1)->paused());
   // What server 0 is told waits for it: its connection stands.
-  control.coordinator->Detach(ShardId(1), control.servers[1].hello.life(), control.now);
-  control.servers[1].hello.set_life(4711);
-  control.servers[1].inbox.clear();
-  REQUIRE(control.Attach(1).ok());
+  AttachAnew(&control);
   while (control.Step(1)) {
   }
   const auto first = control.Join(0, 0), second = control.Join(0, 1);
@@ -212,17 +223,10 @@ TEST_CASE("a server that was cut off for longer than its lease comes back with w
 
 TEST_CASE("what a server says of its parameters before it has gone back counts for nothing",
           "[rejoin]") {
-  JobFacts facts = Facts();
-  facts.core = CoreShare{0.5, 0.25, 4, 1};
-  facts.parameters = 1;
-  facts.entries = 8;
-  ControlFixture control(facts);
+  ControlFixture control(CoreFacts());
   control.Start(2);
   MakeCheckpoint(&control);
-  control.coordinator->Detach(ShardId(1), control.servers[1].hello.life(), control.now);
-  control.servers[1].hello.set_life(4711);
-  control.servers[1].inbox.clear();
-  REQUIRE(control.Attach(1).ok());
+  AttachAnew(&control);
   v1::ShardMessage message;
   message.mutable_counters()->set_exchange_committed(500);
   CoreReport report;
@@ -248,17 +252,10 @@ TEST_CASE("what a server says of its parameters before it has gone back counts f
 
 TEST_CASE("no core is selected once the job has failed: a server may not have its parameters",
           "[rejoin]") {
-  JobFacts facts = Facts();
-  facts.core = CoreShare{0.5, 0.25, 4, 1};
-  facts.parameters = 1;
-  facts.entries = 8;
-  ControlFixture control(facts);
+  ControlFixture control(CoreFacts());
   control.Start(2);
   MakeCheckpoint(&control);
-  control.coordinator->Detach(ShardId(1), control.servers[1].hello.life(), control.now);
-  control.servers[1].hello.set_life(4711);
-  control.servers[1].inbox.clear();
-  REQUIRE(control.Attach(1).ok());
+  AttachAnew(&control);
   v1::ShardMessage message;
   message.mutable_restored()->set_generation(1000);
   CoreReport report;
@@ -336,11 +333,7 @@ TEST_CASE("a job that goes back with nobody waits for somebody", "[rejoin]") {
 }
 
 TEST_CASE("changes are counted on when a job goes back and selects its core anew", "[rejoin]") {
-  JobFacts facts = Facts();
-  facts.core = CoreShare{0.5, 0.25, 4, 1};
-  facts.parameters = 1;
-  facts.entries = 8;
-  ControlFixture control(facts);
+  ControlFixture control(CoreFacts());
   control.Start(2);
   MakeCheckpoint(&control);
   const uint64_t begun = control.coordinator->changes();
