@@ -192,6 +192,22 @@ class Checker {
     }
   }
 
+  // Exchanges that go on beside training.
+  void Overlap(const v1::Method& method) {
+    if (method.local_sgd().overlap() && method.local_sgd().average_state()) {
+      Fail("method.local_sgd.overlap",
+           "got true beside average_state, want one or the other: a state that comes an exchange "
+           "late does not belong to the parameters that it would move");
+    }
+    const v1::Diloco& diloco = method.diloco();
+    if (diloco.overlap() && (diloco.asynchronous() || diloco.quorum().pushes() > 0)) {
+      Fail("method.diloco.overlap",
+           absl::StrCat("got true beside ", diloco.asynchronous() ? "asynchronous" : "a quorum",
+                        ", want one or the other: nobody waits there, so that there is nothing to "
+                        "overlap"));
+    }
+  }
+
   void Method(const v1::Job& job) {
     const v1::Method& method = job.method();
     const int64_t workers = std::max<int64_t>(1, job.cluster().workers());
@@ -199,6 +215,7 @@ class Checker {
       Pushes("method.softsync.pushes", method.softsync().pushes(), workers);
     }
     if (method.has_diloco()) Quorum(method.diloco(), workers);
+    Overlap(method);
     if (method.has_slim_dp()) Core(method.slim_dp());
     if (method.has_ist()) {
       Subnets(job, "ist", workers);

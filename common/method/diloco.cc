@@ -6,6 +6,7 @@
 // quorum.pushes     k of K close an update; the others' pushes join the next (arXiv 2604.21428)
 // asynchronous      every push is an update, rule delayed Nesterov, and slower workers are given
 //                   fewer steps (Liu et al., arXiv 2401.09135)
+// overlap           an exchange goes on beside the next steps (as local_sgd.cc)
 #include "common/method/methods.h"
 
 #include <algorithm>
@@ -72,6 +73,7 @@ Recipe Diloco(const v1::Job& job) {
   } else {
     WaitForAll(&recipe);
   }
+  if (keys.overlap()) Overlap(&recipe);
   recipe.make_rule = [eta, mu] {
     SgdOptions outer;
     outer.learning_rate = eta;

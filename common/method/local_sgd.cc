@@ -3,6 +3,8 @@
 //   consistency  barrier                        rule     mean, add
 // w <- w + (1/K) sum_k delta_k.  Per worker and J steps: up 4n bytes, down 4n, one round trip; with
 // average_state as many again for each state of the optimizer.
+//
+// overlap           CoCoD-SGD (Shen, Xu, Liu, Liang, Cheng: IJCAI 2019, arXiv 1906.12043)
 #include "common/method/methods.h"
 
 #include "absl/strings/str_cat.h"
@@ -27,6 +29,7 @@ Recipe LocalSgd(const v1::Job& job) {
     absl::StrAppend(&recipe.description, "; the optimizers' state (",
                     absl::StrJoin(recipe.averaged_states, ", "), ") is averaged as well");
   }
+  if (keys.overlap()) Overlap(&recipe);
   recipe.payload = PayloadKind::kDelta;
   recipe.lockstep = true;
   recipe.make_policy = MakeBarrier;

@@ -18,6 +18,9 @@ Recipe QuantDp(const v1::Job& job);
 Recipe Decentralized(const v1::Job& job);
 Recipe SlimDp(const v1::Job& job);
 
+// Exchanges go on beside training, in either of the two.
+void Overlap(Recipe* recipe);
+
 }  // namespace tessera
 
 #endif  // TESSERA_COMMON_METHOD_METHODS_H_

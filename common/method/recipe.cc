@@ -40,6 +40,13 @@ void TakeCodecs(const v1::CodecPair& pair, Recipe* recipe) {
 
 }  // namespace
 
+void Overlap(Recipe* recipe) {
+  recipe->overlaps = true;
+  absl::StrAppend(&recipe->description,
+                  "; what an exchange brings is taken up one exchange later, and training goes on "
+                  "meanwhile");
+}
+
 absl::StatusOr<Recipe> RecipeFor(const v1::Job& job) {
   for (const Entry& entry : kMethods) {
     if (entry.kind != job.method().kind_case()) continue;

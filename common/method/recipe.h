@@ -41,6 +41,10 @@ struct Recipe {
   Placement placement = Placement::kSharded;
   // All members make the same exchange together.
   bool lockstep = true;
+  // An exchange goes on while the next minibatches are computed, and what it brings is taken up under
+  // what they have changed, when the next one is due. Only where members are in lockstep, and deltas of
+  // all parameters alone are exchanged.
+  bool overlaps = false;
   // A member's exchange tells its step: one that joins begins where its first exchange does.
   bool aligned = true;
   // Every exchange is a round in which each member trains a subnet of its own

@@ -18,9 +18,9 @@
 namespace tessera {
 namespace {
 
-// One slice's bytes where they lie in `array`.
+// Where one slice lies in `array`.
 template <typename Float>
-Float* Begin(const Slice& slice, const absl::Span<Float>& array) {
+Float* PlaceOf(const Slice& slice, const absl::Span<Float>& array) {
   return array.data() + slice.row_begin * slice.columns;
 }
 
@@ -48,7 +48,8 @@ SimulatedClient::SimulatedClient(Options options, SimulatedWorld* world, Simulat
 
 absl::StatusOr<ExchangeResult> SimulatedClient::Pull(Exchange after, const KeySet& keys,
                                                      const ParameterArrays& values) {
-  return Do(Kind::kPull, {after, 0, RestWord()}, {nullptr, nullptr, &keys, &values});
+  Begin(Kind::kPull, {after, 0, RestWord()}, {nullptr, nullptr, &keys, &values});
+  return End();
 }
 
 absl::StatusOr<ExchangeResult> SimulatedClient::PushPull(const OutgoingPush& push,
@@ -56,8 +57,20 @@ absl::StatusOr<ExchangeResult> SimulatedClient::PushPull(const OutgoingPush& pus
                                                          const ConstParameterArrays& update,
                                                          const KeySet& value_keys,
                                                          const ParameterArrays& values) {
-  absl::StatusOr<ExchangeResult> result =
-      Do(Kind::kPushPull, push, {&update_keys, &update, &value_keys, &values});
+  TESSERA_RETURN_IF_ERROR(BeginPushPull(push, update_keys, update, value_keys, values));
+  return EndPushPull();
+}
+
+absl::Status SimulatedClient::BeginPushPull(const OutgoingPush& push, const KeySet& update_keys,
+                                            const ConstParameterArrays& update,
+                                            const KeySet& value_keys,
+                                            const ParameterArrays& values) {
+  Begin(Kind::kPushPull, push, {&update_keys, &update, &value_keys, &values});
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ExchangeResult> SimulatedClient::EndPushPull() {
+  absl::StatusOr<ExchangeResult> result = End();
   if (result.ok()) ++traffic_.exchanges;
   return result;
 }
@@ -65,7 +78,8 @@ absl::StatusOr<ExchangeResult> SimulatedClient::PushPull(const OutgoingPush& pus
 absl::StatusOr<ExchangeResult> SimulatedClient::Read(Exchange after, RestWord word,
                                                      const ParameterArrays& values) {
   static const KeySet* const dense = new KeySet();
-  return Do(Kind::kReadOutside, {after, 0, word}, {nullptr, nullptr, dense, &values});
+  Begin(Kind::kReadOutside, {after, 0, word}, {nullptr, nullptr, dense, &values});
+  return End();
 }
 
 const ShardSlices& SimulatedClient::PushedSlices(size_t server) const {
@@ -98,11 +112,8 @@ absl::Status SimulatedClient::ReadRows(const RowRange&, absl::Span<float>) {
   return absl::UnimplementedError("simulation: evaluation in blocks is not simulated");
 }
 
-absl::StatusOr<ExchangeResult> SimulatedClient::Do(Kind kind, const OutgoingPush& push,
-                                                   const Transfer& transfer) {
-  const SimNanos begin = world_.events.now();
+void SimulatedClient::Begin(Kind kind, const OutgoingPush& push, const Transfer& transfer) {
   ++call_;
-  ticket_ = process_.Ticket();
   kind_ = kind;
   push_ = push;
   transfer_ = transfer;
@@ -113,7 +124,7 @@ absl::StatusOr<ExchangeResult> SimulatedClient::Do(Kind kind, const OutgoingPush
   pushes_left_ = kind == Kind::kPushPull ? servers_.size() : 0;
   pulls_left_ = servers_.size();
   job_examples_ = 0;
-  pushed_at_ = begin;
+  pushed_at_ = world_.events.now();
   first_value_at_ = std::numeric_limits<SimNanos>::max();
   failed_ = absl::OkStatus();
   const bool codes = kind == Kind::kPushPull && (codes_pushes() || pushes_sparse());
@@ -135,21 +146,31 @@ absl::StatusOr<ExchangeResult> SimulatedClient::Do(Kind kind, const OutgoingPush
       world_.network.Signal(options_.machine, to, arrive);
     }
   }
-  const bool woken = process_.WaitInterruptibly();
+}
+
+absl::StatusOr<ExchangeResult> SimulatedClient::End() {
+  const SimNanos begin = world_.events.now();
+  bool woken = true;
+  if (is_under_way()) {
+    ticket_ = process_.Ticket();
+    woken = process_.WaitInterruptibly();
+  }
   ++call_;  // What is still on its way is of no use.
   if (!woken) return absl::CancelledError("parameter client: cancelled");
   if (!failed_.ok()) return failed_;
   for (Server& server : servers_) server.base = server.pulled;
   const SimNanos end = world_.events.now();
-  const SimNanos first_value = std::min(end, std::max(pushed_at_, first_value_at_));
+  // Of what came while the caller was at something else, nothing was waited for.
+  const SimNanos pushed = std::max(begin, pushed_at_);
+  const SimNanos first_value = std::min(end, std::max(pushed, first_value_at_));
   ExchangeResult result;
   result.job_examples = job_examples_;
   result.recut = recut_;
   result.is_whole = is_whole_;
   result.needs_all = needs_all_;
   result.cores = core_count_;
-  result.push_seconds = ToSeconds(pushed_at_ - begin);
-  result.wait_seconds = ToSeconds(first_value - pushed_at_);
+  result.push_seconds = ToSeconds(pushed - begin);
+  result.wait_seconds = ToSeconds(first_value - pushed);
   result.pull_seconds = ToSeconds(end - first_value);
   return result;
 }
@@ -240,7 +261,7 @@ ReceivedPush SimulatedClient::MakePush(size_t server) {
   FiniteCheck finite;
   for (const Slice& slice : PushedSlices(server).slices) {
     const absl::Span<const float> array = (*transfer_.update)[slice.parameter];
-    const char* data = reinterpret_cast<const char*>(Begin(slice, array));
+    const char* data = reinterpret_cast<const char*>(PlaceOf(slice, array));
     const int64_t size = slice.size() * static_cast<int64_t>(sizeof(float));
     push.payload.Append({data, size}, nullptr);
     if (options_.moves_values && push.bad_entry < 0 && !finite.Feed(data, size)) {
@@ -263,7 +284,7 @@ void SimulatedClient::Acknowledged(ShardId server, uint64_t call, const absl::St
 void SimulatedClient::OnAcknowledged(uint64_t call) {
   if (call != call_) return;
   if (--pushes_left_ == 0) pushed_at_ = world_.events.now();
-  if (!failed_.ok() || (pushes_left_ == 0 && pulls_left_ == 0)) process_.Wake(ticket_);
+  if (!is_under_way()) process_.Wake(ticket_);
 }
 
 int64_t SimulatedClient::Served(ShardId server, uint64_t call,
@@ -324,7 +345,7 @@ void SimulatedClient::TakeCut(size_t server, const ServedRead& result) {
   if (!has_values || !options_.moves_values) return;
   SubnetGather gather(result.site, result.read.snapshot);
   for (const Slice& slice : keys.slices[server].slices) {
-    gather.Next(slice.size(), Begin(slice, (*transfer_.values)[slice.parameter]));
+    gather.Next(slice.size(), PlaceOf(slice, (*transfer_.values)[slice.parameter]));
   }
   TESSERA_CHECK(gather.left() == 0);
 }
@@ -348,7 +369,7 @@ void SimulatedClient::TakeSparse(size_t server, const ServedRead& result) {
   const float* next = values.data();
   for (const Slice& slice : servers_[server].server->shard().slices().slices) {
     next += ScatterEntries(entries, slice.offset, slice.offset + slice.size(), next,
-                           Begin(slice, (*transfer_.values)[slice.parameter]));
+                           PlaceOf(slice, (*transfer_.values)[slice.parameter]));
   }
 }
 
@@ -428,7 +449,7 @@ void SimulatedClient::CopyValues(const ShardSlices& slices, const Snapshot& snap
   auto block = snapshot.blocks().begin();
   // A block lies within one slice.
   for (const Slice& slice : slices.slices) {
-    float* to = Begin(slice, (*transfer_.values)[slice.parameter]);
+    float* to = PlaceOf(slice, (*transfer_.values)[slice.parameter]);
     for (int64_t left = slice.size(); left > 0; ++block) {
       std::memcpy(to, (*block)->data(), (*block)->size() * sizeof(float));
       to += (*block)->size();

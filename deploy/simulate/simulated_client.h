@@ -60,6 +60,10 @@ class SimulatedClient final : public ParameterClient {
                                           const ConstParameterArrays& update,
                                           const KeySet& value_keys,
                                           const ParameterArrays& values) override;
+  absl::Status BeginPushPull(const OutgoingPush& push, const KeySet& update_keys,
+                             const ConstParameterArrays& update, const KeySet& value_keys,
+                             const ParameterArrays& values) override;
+  absl::StatusOr<ExchangeResult> EndPushPull() override;
   absl::StatusOr<ExchangeResult> Read(Exchange after, RestWord word,
                                       const ParameterArrays& values) override;
   absl::Status ReadRows(const RowRange& rows, absl::Span<float> values) override;
@@ -92,7 +96,10 @@ class SimulatedClient final : public ParameterClient {
     const ParameterArrays* values = nullptr;
   };
 
-  absl::StatusOr<ExchangeResult> Do(Kind kind, const OutgoingPush& push, const Transfer& transfer);
+  // Sends the requests; End waits for the answers.
+  void Begin(Kind kind, const OutgoingPush& push, const Transfer& transfer);
+  absl::StatusOr<ExchangeResult> End();
+  bool is_under_way() const { return failed_.ok() && (pushes_left_ > 0 || pulls_left_ > 0); }
   ExchangeSizes SizesAt(size_t server) const;
   // A request is at its server.
   void Arrive(uint32_t server, uint64_t call);

@@ -98,6 +98,8 @@ class StubLearner final : public Learner {
   }
   absl::Status FormUpdate() override { return absl::OkStatus(); }
   absl::Status AdoptValues() override { return absl::OkStatus(); }
+  absl::Status AdoptEarlierValues() override { return absl::OkStatus(); }
+  absl::Status TrainOn() override { return absl::OkStatus(); }
   absl::Status Recut(const SubnetPlace& place) override {
     return absl::UnimplementedError("simulation: stub learners have no subnets");
   }

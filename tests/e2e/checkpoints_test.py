@@ -150,6 +150,36 @@ class Checkpoints(Test):
         whole = run_to_end(self, job)
         self.assertEqual(sameness(run_to_end(self, restoring(job, folder))), sameness(whole))
 
+    def test_an_overlapped_job_goes_on_as_if_it_had_waited_there(self):
+        # What was trained beside the exchange of a checkpoint is in none, and is trained anew.
+        for method in ("local_sgd", "diloco"):
+            with self.case(method):
+                job = self.small(method={method: {"local_steps": 5, "overlap": True}}, optimizer=ADAMW)
+                folder = self.path("checkpoints-" + method)
+                whole = run_to_end(self, keeping(job, folder, 35))
+                self.assertEqual(whole["checkpoint"]["failure"], "")
+                steps = steps_in(folder)
+                self.assertEqual(steps[-1], 90)
+                again = [run_to_end(self, restoring(job, step_folder(folder, steps[0]))) for _ in range(2)]
+                self.assertEqual(sameness(again[0]), sameness(again[1]))
+                self.assertEqual(again[0]["steps"], 90)
+                self.assertAlmostEqual(again[0]["final"]["test_accuracy"], whole["final"]["test_accuracy"], delta=0.05)
+                self.assertEqual(sameness(run_to_end(self, restoring(job, step_folder(folder, 90)))), sameness(whole))
+
+    def test_a_drained_overlapped_job_ends_with_an_exchange(self):
+        job = dict(self.small(method={"local_sgd": {"local_steps": 4, "overlap": True}}, optimizer=ADAMW, steps=6000),
+                   name="long")
+        folder = self.path("checkpoints")
+        job_cluster = Cluster(self, keeping(job, folder, 0))
+        job_cluster.await_step(50)
+        job_cluster.drain()
+        drained = job_cluster.finish()
+        self.assertEqual(steps_in(folder), [drained["steps"]])
+        self.assertLess(drained["steps"], 6000)
+        again = run_to_end(self, restoring(job, folder))
+        self.assertEqual(again["steps"], 6000)
+        self.assertEqual(again["history"][0]["step"], drained["history"][0]["step"])
+
     def test_methods_without_lockstep_go_on_from_where_each_worker_was(self):
         methods = ({"async_sgd": {}}, {"softsync": {"pushes": 2}}, {"ssp": {"bound": 2, "local_steps": 3}},
                    {"diloco": {"local_steps": 4, "asynchronous": True}},

@@ -13,6 +13,8 @@ METHODS = {
     "data_parallel": {"data_parallel": {}},
     "local_sgd": {"local_sgd": {"local_steps": 7}},
     "diloco": {"diloco": {"local_steps": 7}},
+    "overlapped local_sgd": {"local_sgd": {"local_steps": 7, "overlap": True}},
+    "overlapped diloco": {"diloco": {"local_steps": 7, "overlap": True}},
     "slim_dp": {"slim_dp": {"local_steps": 2, "core_every": 5}},
     "ist": {"ist": {"local_steps": 7}},
     "ist with a tail": {"ist": {"local_steps": 7, "tail_steps": 30}},
@@ -70,6 +72,7 @@ class SimulatedAndReal(Test):
         for name, codec in (("data_parallel", {"push": "int8", "pull": "bf16", "error_feedback": True}),
                             ("local_sgd", {"push": {"threshold": {"density": 0.05}}, "flush": True}),
                             ("diloco", {"push": {"qsgd": {"bits": 6, "bucket": 16}}, "pull": "f16"}),
+                            ("overlapped local_sgd", {"push": "int8", "pull": "bf16", "error_feedback": True}),
                             ("ist", {"push": {"qsgd": {"norm": "l2"}}, "pull": "int8"}),
                             ("slim_dp", {"error_feedback": True, "flush": True}),
                             ("slim_dp", {"push": "int8", "error_feedback": True}),
@@ -81,6 +84,25 @@ class SimulatedAndReal(Test):
                 job["codec"] = codec
                 report = self.assert_same(job)
                 self.assertGreater(report["final"]["test_accuracy"], 0.4)
+
+    def test_overlapped_exchanges_take_no_time_of_their_own(self):
+        def seconds(local_steps, overlap=False):
+            job = digits(method={"local_sgd": {"local_steps": local_steps, "overlap": overlap}}, batch=16, epochs=4,
+                         workers=2, servers=2)
+            report = self.path("simulated.json")
+            self.assertEqual(tessera("simulate", write_job(self, job, "simulated.yaml"), "--step-time", "10ms",
+                                     "--bandwidth", "1200kbit", "--report", report, "--quiet")[0], 0)
+            with open(report) as file:
+                return json.load(file)["train_seconds"]
+        # 168 steps and one exchange, which is waited for; three of them more.
+        computing = seconds(1000)
+        exchange = (seconds(42) - computing) / 3
+        self.assertGreater(exchange, 0.1)
+        for steps in (42, 21, 12, 6, 4):
+            with self.subTest(local_steps=steps):
+                more, waited = 168 // steps - 1, max(0, exchange - 0.01 * steps)
+                self.assertAlmostEqual(seconds(steps, overlap=True), computing + more * waited, delta=0.02)
+                self.assertAlmostEqual(seconds(steps), computing + more * exchange, delta=0.02)
 
     def test_sparse_rows_are_read_as_such(self):
         files = {}

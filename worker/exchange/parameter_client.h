@@ -116,6 +116,24 @@ class ParameterClient : public RowSource {
                                                   const KeySet& value_keys,
                                                   const ParameterArrays& values) = 0;
 
+  // The same in two calls, between which none but traffic is made: the exchange is on its way when
+  // BeginPushPull returns, and goes on beside what the caller does then. `update` and what keys and values
+  // refer to are in use until the other call has returned; a `sink` is told in that one. Times are
+  // those that the second call took. Here: of a client that does one thing at a time, and exchanges in the
+  // second call.
+  virtual absl::Status BeginPushPull(const OutgoingPush& push, const KeySet& update_keys,
+                                     const ConstParameterArrays& update, const KeySet& value_keys,
+                                     const ParameterArrays& values) {
+    begun_ = {push, &update_keys, &update, &value_keys, &values};
+    return absl::OkStatus();
+  }
+  virtual absl::StatusOr<ExchangeResult> EndPushPull() {
+    return PushPull(begun_.push, *begun_.update_keys, *begun_.update, *begun_.value_keys,
+                    *begun_.values);
+  }
+  // In place of EndPushPull: what has not gone does not go, and nothing is in use any more.
+  virtual void DropPushPull() {}
+
   // All committed values, outside any exchange, by a worker that has finished exchange `after`;
   // answered at once. Their versions become the base of the next push. `word`: it rests from now
   // on, or no longer.
@@ -141,6 +159,16 @@ class ParameterClient : public RowSource {
   virtual absl::Status AdoptHeldBack() { return absl::OkStatus(); }
   // Between calls: what a codec has learned of updates and goes by, which may be written. Most learn nothing.
   virtual absl::Span<float> learned() { return {}; }
+
+ private:
+  struct Begun {
+    OutgoingPush push;
+    const KeySet* update_keys = nullptr;
+    const ConstParameterArrays* update = nullptr;
+    const KeySet* value_keys = nullptr;
+    const ParameterArrays* values = nullptr;
+  };
+  Begun begun_;
 };
 
 }  // namespace tessera

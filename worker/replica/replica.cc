@@ -8,6 +8,15 @@
 
 namespace tessera {
 
+namespace {
+
+// Checkpoints are kept, or gone on from.
+bool KeepsState(const v1::Job& job) {
+  return !job.checkpoint().directory().empty() || !job.checkpoint().restore().empty();
+}
+
+}  // namespace
+
 bool StepsColumns(const v1::Job& job, const Recipe& recipe, const InputRows& input) {
   return input.sparse && recipe.payload != PayloadKind::kGradient &&
          LocalOptimizer::LeavesZeroGradients(job.train().optimizer());
@@ -44,8 +53,8 @@ absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(const v1::Job& job, con
       replica->shown_.push_back(network.parameter(i));
       replica->values_.push_back(replica->sides_.values ? network.device_parameter(i)
                                                         : network.parameter(i));
-      replica->update_.push_back(replica->sides_.update ? network.device_gradient(i)
-                                                        : network.gradient(i));
+      replica->bases_[0].update.push_back(replica->sides_.update ? network.device_gradient(i)
+                                                                 : network.gradient(i));
     }
     return replica;
   }
@@ -56,9 +65,7 @@ absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(const v1::Job& job, con
 }
 
 absl::Status Replica::AddLocalOptimizer() {
-  const v1::Checkpoint& checkpoint = job_.checkpoint();
-  const bool shows_states =
-      averages_states_ || !checkpoint.directory().empty() || !checkpoint.restore().empty();
+  const bool shows_states = averages_states_ || KeepsState(job_);
   TESSERA_ASSIGN_OR_RETURN(optimizer_, LocalOptimizer::Create(job_.train().optimizer(), *network_,
                                                               backend_, shows_states));
   std::vector<absl::Span<float>> shown = {network_->parameters()};
@@ -67,25 +74,61 @@ absl::Status Replica::AddLocalOptimizer() {
     for (float* const state : optimizer_->device_states()) exchanged_.push_back(state);
     for (const absl::Span<float> state : optimizer_->states()) shown.push_back(state);
   }
+  TESSERA_ASSIGN_OR_RETURN(bases_[0], MakeBase());
+  if (overlaps_) TESSERA_RETURN_IF_ERROR(AddOverlap(shows_states));
   const NetworkPlan& plan = network_->plan();
-  const int64_t floats = static_cast<int64_t>(exchanged_.size()) * plan.parameter_floats;
-  TESSERA_ASSIGN_OR_RETURN(pulled_, Buffer<float>::Create(backend_.memory(), floats));
-  if (!sides_.update) {
-    TESSERA_ASSIGN_OR_RETURN(pulled_view_,
-                             HostView<float>::Create(backend_.memory(), pulled_.data(), floats));
-  }
   for (size_t a = 0; a < exchanged_.size(); ++a) {
-    const float* const pulled =
-        (sides_.update ? pulled_.data() : pulled_view_.data()) + a * plan.parameter_floats;
+    float* const incoming = sides_.values ? incoming_.data() : incoming_view_.data();
     for (size_t i = 0; i < plan.shape.parameters.size(); ++i) {
       const int64_t offset = plan.parameter_offsets[i];
       const int64_t size = plan.shape.parameters[i].size();
       shown_.push_back(shown[a].subspan(offset, size));
-      values_.push_back(sides_.values ? absl::MakeSpan(exchanged_[a] + offset, size)
-                                      : shown_.back());
-      update_.push_back(absl::MakeConstSpan(pulled + offset, size));
+      if (overlaps_) {
+        values_.push_back(absl::MakeSpan(incoming + a * plan.parameter_floats + offset, size));
+      } else {
+        values_.push_back(sides_.values ? absl::MakeSpan(exchanged_[a] + offset, size)
+                                        : shown_.back());
+      }
     }
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Replica::Base> Replica::MakeBase() {
+  Base base;
+  TESSERA_ASSIGN_OR_RETURN(base.values,
+                           Buffer<float>::Create(backend_.memory(), exchanged_floats()));
+  const float* update = base.values.data();
+  if (!sides_.update) {
+    TESSERA_ASSIGN_OR_RETURN(base.view,
+                             HostView<float>::Create(backend_.memory(), base.values.data(),
+                                                     exchanged_floats()));
+    update = base.view.data();
+  }
+  const NetworkPlan& plan = network_->plan();
+  for (size_t a = 0; a < exchanged_.size(); ++a, update += plan.parameter_floats) {
+    for (size_t i = 0; i < plan.shape.parameters.size(); ++i) {
+      base.update.push_back(absl::MakeConstSpan(update + plan.parameter_offsets[i],
+                                                plan.shape.parameters[i].size()));
+    }
+  }
+  return base;
+}
+
+absl::Status Replica::AddOverlap(bool shows_states) {
+  Memory& memory = backend_.memory();
+  TESSERA_ASSIGN_OR_RETURN(bases_[1], MakeBase());
+  TESSERA_ASSIGN_OR_RETURN(incoming_, Buffer<float>::Create(memory, exchanged_floats()));
+  if (!sides_.values) {
+    TESSERA_ASSIGN_OR_RETURN(incoming_view_, HostView<float>::Create(memory, incoming_.data(),
+                                                                     exchanged_floats()));
+  }
+  if (!shows_states) return absl::OkStatus();
+  const int64_t states = static_cast<int64_t>(optimizer_->device_states().size());
+  const int64_t floats = states * network_->plan().parameter_floats;
+  TESSERA_ASSIGN_OR_RETURN(kept_states_, Buffer<float>::Create(memory, floats));
+  TESSERA_ASSIGN_OR_RETURN(kept_view_,
+                           HostView<float>::Create(memory, kept_states_.data(), floats));
   return absl::OkStatus();
 }
 
@@ -101,8 +144,10 @@ absl::StatusOr<int64_t> Replica::MemoryNeeded(const v1::Job& job, const Recipe& 
                   BatchRows::MemoryNeeded(job, plan.shape, input, calibrated);
   if (recipe.payload != PayloadKind::kGradient) {
     const int64_t arrays = 1 + static_cast<int64_t>(recipe.averaged_states.size());
-    bytes += arrays * plan.parameter_floats * static_cast<int64_t>(sizeof(float)) +
-             LocalOptimizer::MemoryNeeded(job.train().optimizer(), plan);
+    const int64_t states = LocalOptimizer::MemoryNeeded(job.train().optimizer(), plan);
+    const int64_t copies = recipe.overlaps ? 3 : 1;
+    bytes += copies * arrays * plan.parameter_floats * static_cast<int64_t>(sizeof(float)) +
+             (recipe.overlaps && KeepsState(job) ? 2 : 1) * states;
   }
   if (recipe.core) {
     // Entries on their way, each direction, and bits: core, explorer, both, as they are drawn.
@@ -120,9 +165,9 @@ absl::StatusOr<double> Replica::Train(const Dataset& data, absl::Span<const uint
   update.rate = point.rate;
   GradientWork* work = nullptr;
   if (optimizer_ != nullptr && network_->takes_work()) {
-    work = point.last ? static_cast<GradientWork*>(&last_step_) : optimizer_.get();
+    work = point.last ? static_cast<GradientWork*>(&last_steps_[base_]) : optimizer_.get();
   }
-  formed_ = work == &last_step_;
+  formed_ = work == &last_steps_[base_];
   return steps_.Run(network_.get(), optimizer_.get(), data, rows, point,
                     {job_.seed(), point.step, rank_.value()}, update, work);
 }
@@ -133,9 +178,10 @@ void Replica::FormDelta(int i) {
   for (size_t a = 0; a < exchanged_.size(); ++a) {
     const int64_t offset = plan.parameter_offsets[i];
     const int64_t place = static_cast<int64_t>(a) * plan.parameter_floats + offset;
-    float* const pulled = pulled_.data() + place;
-    backend_.vector().Subtract(size, exchanged_[a] + offset, pulled, pulled);
-    if (!sides_.update) pulled_view_.Fetch(place, size);
+    Base& base = bases_[base_];
+    float* const values = base.values.data() + place;
+    backend_.vector().Subtract(size, exchanged_[a] + offset, values, values);
+    if (!sides_.update) base.view.Fetch(place, size);
   }
 }
 
@@ -163,30 +209,83 @@ void Replica::SendValues() {
 }
 
 absl::Status Replica::AdoptValues() {
-  if (!sides_.values) {
+  ahead_ = false;
+  if (overlaps_) {
+    TakeIncoming();
+  } else if (!sides_.values) {
     for (size_t i = sent_; i < shown_.size(); ++i) SendValue(i);
   }
   sent_ = 0;
-  KeepPulled();
+  KeepBase();
   // What comes next is queued behind it.
   return backend_.TakeFailure();
 }
 
-void Replica::KeepPulled() {
+void Replica::TakeIncoming() {
+  if (!sides_.values) incoming_view_.Send();
+  CopyArrays(incoming_.data(), exchanged_);
+}
+
+absl::Status Replica::AdoptEarlierValues() {
+  TakeIncoming();
   const int64_t floats = network_->plan().parameter_floats;
-  float* pulled = pulled_.data();
+  const float* delta = bases_[base_].values.data();
+  for (float* const now : exchanged_) {
+    backend_.vector().Axpy(floats, 1, delta, now);
+    delta += floats;
+  }
+  // The next values may come as soon as they are asked for.
+  return backend_.Finish();
+}
+
+absl::Status Replica::TrainOn() {
+  base_ = 1 - base_;
+  KeepBase();
+  KeepStates();
+  ahead_ = true;
+  return backend_.TakeFailure();
+}
+
+void Replica::KeepBase() {
+  const int64_t floats = network_->plan().parameter_floats;
+  float* base = bases_[base_].values.data();
   for (const float* const now : exchanged_) {
-    backend_.memory().Copy(now, floats * static_cast<int64_t>(sizeof(float)), pulled);
-    pulled += floats;
+    backend_.memory().Copy(now, floats * static_cast<int64_t>(sizeof(float)), base);
+    base += floats;
+  }
+}
+
+void Replica::CopyArrays(const float* from, const std::vector<float*>& arrays) {
+  const int64_t floats = network_->plan().parameter_floats;
+  for (float* const array : arrays) {
+    backend_.memory().Copy(from, floats * static_cast<int64_t>(sizeof(float)), array);
+    from += floats;
+  }
+}
+
+void Replica::KeepStates() {
+  kept_local_steps_ = local_steps_;
+  if (kept_states_.size() == 0) return;
+  const int64_t floats = network_->plan().parameter_floats;
+  float* kept = kept_states_.data();
+  for (const float* const state : optimizer_->device_states()) {
+    backend_.memory().Copy(state, floats * static_cast<int64_t>(sizeof(float)), kept);
+    kept += floats;
   }
 }
 
 absl::Status Replica::AdoptPrivateState() {
   if (optimizer_ == nullptr || averages_states_) return absl::OkStatus();
-  optimizer_->SendStates();
+  if (overlaps_) {
+    kept_view_.Send();
+    CopyArrays(kept_states_.data(), optimizer_->device_states());
+    local_steps_ = kept_local_steps_;
+  } else {
+    optimizer_->SendStates();
+  }
   if (core_ != nullptr) {
     SendValues();
-    KeepPulled();
+    KeepBase();
   }
   return backend_.Finish();
 }
@@ -195,12 +294,24 @@ absl::StatusOr<PrivateState> Replica::private_state() {
   PrivateState state;
   // Averaged states are the servers'.
   if (optimizer_ == nullptr || averages_states_) return state;
-  optimizer_->FetchStates();
+  const NetworkPlan& plan = network_->plan();
+  std::vector<absl::Span<float>> arrays = optimizer_->states();
+  state.local_steps = &local_steps_;
+  if (overlaps_) {
+    TESSERA_CHECK(KeepsState(job_));
+    if (!ahead_) KeepStates();
+    kept_view_.Fetch();
+    float* kept = kept_view_.data();
+    for (absl::Span<float>& array : arrays) {
+      array = absl::MakeSpan(kept, plan.parameter_floats);
+      kept += plan.parameter_floats;
+    }
+    state.local_steps = &kept_local_steps_;
+  } else {
+    optimizer_->FetchStates();
+  }
   if (core_ != nullptr) network_->FetchParameters();
   TESSERA_RETURN_IF_ERROR(backend_.Finish());
-  state.local_steps = &local_steps_;
-  const NetworkPlan& plan = network_->plan();
-  const std::vector<absl::Span<float>> arrays = optimizer_->states();
   for (size_t s = 0; s < arrays.size(); ++s) {
     for (size_t p = 0; p < plan.shape.parameters.size(); ++p) {
       const ParameterSpec& spec = plan.shape.parameters[p];
@@ -226,21 +337,16 @@ absl::StatusOr<ExchangeResult> Replica::BeginEvaluation(ParameterClient* servers
   TESSERA_RETURN_IF_ERROR(backend_.Finish());
   TESSERA_ASSIGN_OR_RETURN(const ExchangeResult read, servers->Read(after, word, shown_));
   SendValues();
-  // What was trained here and not sent is still in pulled_ where exchanges move a core, as nothing was
+  // What was trained here and not sent is still in the base where exchanges move a core, as nothing was
   // trained since.
-  if (core_ == nullptr) KeepPulled();
+  if (core_ == nullptr) KeepBase();
   TESSERA_RETURN_IF_ERROR(backend_.Finish());
   return read;
 }
 
 absl::StatusOr<bool> Replica::EndEvaluation() {
   if (core_ == nullptr) return false;
-  const int64_t floats = network_->plan().parameter_floats;
-  const float* pulled = pulled_.data();
-  for (float* const now : exchanged_) {
-    backend_.memory().Copy(pulled, floats * static_cast<int64_t>(sizeof(float)), now);
-    pulled += floats;
-  }
+  CopyArrays(bases_[0].values.data(), exchanged_);
   TESSERA_RETURN_IF_ERROR(backend_.Finish());
   return false;
 }

@@ -41,6 +41,9 @@ bool StepsColumns(const v1::Job& job, const Recipe& recipe, const InputRows& inp
 //   gradient   comes layer by layer as the backward pass goes on
 //   delta      is formed on the device, and comes, layer by layer as the last step's backward pass goes on
 //   values     go there parameter by parameter, as they come from the servers
+// Where exchanges go on beside training, the values that come have arrays of their own, and so has what is
+// on its way: one base of the next delta is written while the other, now a delta, is sent.
+//
 // Where DeviceSides says so update(), or values(), are the device's arrays themselves, and no copy of all
 // entries crosses but in an evaluation.
 //
@@ -65,7 +68,7 @@ class Replica final : public Learner {
   // For a gradient update() is the gradient itself, for a delta the change since the last pull.
   const ParameterArrays& values() const override { return values_; }
   const KeySet& value_keys() const override { return core_ ? core_->value_keys() : keys_; }
-  const ConstParameterArrays& update() const override { return update_; }
+  const ConstParameterArrays& update() const override { return bases_[base_].update; }
   const KeySet& update_keys() const override { return core_ ? core_->update_keys() : keys_; }
   ExchangeKeys* exchange_keys() override { return core_.get(); }
 
@@ -73,6 +76,8 @@ class Replica final : public Learner {
                                const TrainPoint& point) override;
   absl::Status FormUpdate() override;
   absl::Status AdoptValues() override;
+  absl::Status AdoptEarlierValues() override;
+  absl::Status TrainOn() override;
   ValueSink* value_sink() override { return sends_early_ ? &sender_ : nullptr; }
   absl::Status Recut(const SubnetPlace& place) override;
   absl::Status BeginTail() override;
@@ -94,8 +99,9 @@ class Replica final : public Learner {
         rank_(rank),
         backend_(*backend),
         averages_states_(!recipe.averaged_states.empty()),
+        overlaps_(recipe.overlaps),
         sides_(DeviceSidesOf(recipe, backend->memory())),
-        sends_early_(!backend->memory().host_addressable() && !sides_.values),
+        sends_early_(!backend->memory().host_addressable() && !sides_.values && !overlaps_),
         rows_(job, input) {}
   // The last local step: the optimizer's, and the delta behind it.
   class LastStep final : public GradientWork {
@@ -121,37 +127,63 @@ class Replica final : public Learner {
     Replica& replica_;
   };
 
+  // What the delta is formed from that is made next, and then the delta.
+  struct Base {
+    Buffer<float> values;
+    HostView<float> view;  // where it is sent from the host
+    ConstParameterArrays update;
+  };
+
   absl::Status AddLocalOptimizer();
-  // Of parameter i and its averaged states: pulled_ becomes the change since the last pull, and comes to
-  // the host where it is sent from there.
+  absl::StatusOr<Base> MakeBase();
+  absl::Status AddOverlap(bool shows_states);
+  // Of parameter i and its averaged states: the base becomes the change since then, and comes to the host
+  // where it is sent from there.
   void FormDelta(int i);
   // shown_ to the device, and one of its arrays.
   void SendValues();
   void SendValue(size_t i);
-  // What deltas are formed from.
-  void KeepPulled();
+  // The base is what is exchanged, as it is now.
+  void KeepBase();
+  // What has come beside training becomes the replica.
+  void TakeIncoming();
+  // Of the parameters' size each, one after the other.
+  void CopyArrays(const float* from, const std::vector<float*>& arrays);
+  // The optimizer's states, as they are now.
+  void KeepStates();
+  int64_t exchanged_floats() const {
+    return static_cast<int64_t>(exchanged_.size()) * network_->plan().parameter_floats;
+  }
 
   const v1::Job job_;
   const Rank rank_;
   Backend& backend_;
   const bool averages_states_;
+  const bool overlaps_;
   const DeviceSides sides_;
   const bool sends_early_;
   std::unique_ptr<Network> network_;
   std::unique_ptr<LocalOptimizer> optimizer_;  // where the method steps locally
   uint64_t local_steps_ = 0;
   // Where the method steps locally: the device's arrays that are exchanged, the parameters' and each
-  // averaged state's, and what they were at the last pull, one after the other, or their deltas.
+  // averaged state's, and what they were at the last pull, one after the other.
   std::vector<float*> exchanged_;
-  Buffer<float> pulled_;
-  HostView<float> pulled_view_;
+  Base bases_[2];  // two where exchanges overlap; of a gradient one, without values
+  int base_ = 0;
+  // Where exchanges overlap: values as they come, and the optimizer's states as they were when the last
+  // exchange began.
+  Buffer<float> incoming_;
+  HostView<float> incoming_view_;
+  Buffer<float> kept_states_;
+  HostView<float> kept_view_;
+  uint64_t kept_local_steps_ = 0;
+  bool ahead_ = false;  // of the last exchange
   KeySet keys_;
   // Set: exchanges move a core. What they do not move is this replica's own, and stays.
   std::unique_ptr<ExchangeKeys> core_;
   ParameterArrays values_;
   ParameterArrays shown_;  // the same entries in the host's memory
-  ConstParameterArrays update_;
-  LastStep last_step_{this};
+  LastStep last_steps_[2] = {LastStep(this), LastStep(this)};  // by base
   bool formed_ = false;  // the last step has formed the delta
   Sender sender_{this};
   size_t sent_ = 0;  // of shown_, so many have been sent as they came

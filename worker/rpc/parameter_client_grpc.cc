@@ -116,7 +116,7 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::Pull(Exchange after, const K
     PrepareRequest(after, RestWord(), /*outside_exchange=*/false);
   }
   TESSERA_RETURN_IF_ERROR(AddPulls(keys, values));
-  return RunTasks();
+  return RunTasks(SteadyNow());
 }
 
 absl::StatusOr<ExchangeResult> ParameterClientGrpc::PushPull(const OutgoingPush& push,
@@ -124,6 +124,16 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::PushPull(const OutgoingPush&
                                                              const ConstParameterArrays& update,
                                                              const KeySet& value_keys,
                                                              const ParameterArrays& values) {
+  const absl::Time begin = SteadyNow();
+  TESSERA_RETURN_IF_ERROR(BeginPushPull(push, update_keys, update, value_keys, values));
+  return EndExchange(begin);
+}
+
+absl::Status ParameterClientGrpc::BeginPushPull(const OutgoingPush& push,
+                                                const KeySet& update_keys,
+                                                const ConstParameterArrays& update,
+                                                const KeySet& value_keys,
+                                                const ParameterArrays& values) {
   TESSERA_RETURN_IF_ERROR(PrepareHeader(push, update_keys, update));
   if (value_keys.subnet.has_value()) {
     PrepareFetch(push.exchange, value_keys);
@@ -133,16 +143,32 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::PushPull(const OutgoingPush&
   AddPushes(update_keys);
   TESSERA_RETURN_IF_ERROR(AddPulls(value_keys, values));
   WatchValues(push.sink, value_keys);
-  absl::StatusOr<ExchangeResult> result = RunTasks();
+  // gRPC's threads go on with it. What must be tried again is, in EndPushPull.
+  if (!cancelled_.load(std::memory_order_acquire) && !away_.load(std::memory_order_acquire)) {
+    StartDue(SteadyNow());
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ExchangeResult> ParameterClientGrpc::EndPushPull() {
+  return EndExchange(SteadyNow());
+}
+
+absl::StatusOr<ExchangeResult> ParameterClientGrpc::EndExchange(absl::Time begin) {
+  absl::StatusOr<ExchangeResult> result = RunTasks(begin);
   if (result.ok()) ++traffic_.exchanges;
   return result;
+}
+
+void ParameterClientGrpc::DropPushPull() {
+  RunTasks(SteadyNow(), absl::CancelledError("parameter client: dropped")).IgnoreError();
 }
 
 absl::StatusOr<ExchangeResult> ParameterClientGrpc::Read(Exchange after, RestWord word,
                                                          const ParameterArrays& values) {
   PrepareRequest(after, word, /*outside_exchange=*/true);
   TESSERA_RETURN_IF_ERROR(AddPulls(dense_keys_, values));
-  return RunTasks();
+  return RunTasks(SteadyNow());
 }
 
 absl::Status ParameterClientGrpc::ReadRows(const RowRange& rows, absl::Span<float> values) {
@@ -165,7 +191,7 @@ absl::Status ParameterClientGrpc::ReadRows(const RowRange& rows, absl::Span<floa
     entries += owned.size();
   }
   TESSERA_CHECK(entries == static_cast<int64_t>(values.size()));
-  return RunTasks().status();
+  return RunTasks(SteadyNow()).status();
 }
 
 absl::StatusOr<ExchangeResult> ParameterClientGrpc::Push(Exchange exchange, uint64_t examples,
@@ -173,7 +199,7 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::Push(Exchange exchange, uint
                                                          const ConstParameterArrays& update) {
   TESSERA_RETURN_IF_ERROR(PrepareHeader({exchange, examples}, keys, update));
   AddPushes(keys);
-  return RunTasks();
+  return RunTasks(SteadyNow());
 }
 
 void ParameterClientGrpc::SetAway(bool away) {
@@ -299,13 +325,12 @@ std::unique_ptr<PullFromServer> ParameterClientGrpc::MakePull(Server* server) {
                                           std::move(values));
 }
 
-absl::StatusOr<ExchangeResult> ParameterClientGrpc::RunTasks() {
-  const absl::Time begin = SteadyNow();
+absl::StatusOr<ExchangeResult> ParameterClientGrpc::RunTasks(absl::Time begin,
+                                                             absl::Status failed) {
   pushed_time_ = begin;
   first_value_time_ = absl::InfiniteFuture();
   answer_ = ExchangeResult();
   const bool pulls = !tasks_.empty() && !tasks_.back().is_push;
-  absl::Status failed;
   while (true) {
     const absl::Time now = SteadyNow();
     if (failed.ok() && cancelled_.load(std::memory_order_acquire)) {
@@ -365,16 +390,6 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::RunTasks() {
   result.wait_seconds = absl::ToDoubleSeconds(first_value - pushed_time_);
   result.pull_seconds = absl::ToDoubleSeconds(end - first_value);
   return result;
-}
-
-void ParameterClientGrpc::NameCore(size_t s) {
-  const Core& core = *sparse_push_->sparse[s]->core;
-  v1::SparseKeys& keys = *header_.mutable_keys()->mutable_sparse();
-  keys = ToMessage(core.name);
-  if (!servers_[s].sends_keys) return;
-  const EncodedKeys encoded = EncodeKeys(core.keys);
-  keys.set_keys_bytes(encoded.bytes.size());
-  keys.set_key_form(static_cast<uint32_t>(encoded.form));
 }
 
 // Returns when the next one is due that is not yet.

@@ -84,6 +84,11 @@ class ParameterClientGrpc final : public ParameterClient {
                                           const ConstParameterArrays& update,
                                           const KeySet& value_keys,
                                           const ParameterArrays& values) override;
+  absl::Status BeginPushPull(const OutgoingPush& push, const KeySet& update_keys,
+                             const ConstParameterArrays& update, const KeySet& value_keys,
+                             const ParameterArrays& values) override;
+  absl::StatusOr<ExchangeResult> EndPushPull() override;
+  void DropPushPull() override;
   absl::StatusOr<ExchangeResult> Read(Exchange after, RestWord word,
                                       const ParameterArrays& values) override;
   absl::Status ReadRows(const RowRange& rows, absl::Span<float> values) override;
@@ -184,7 +189,10 @@ class ParameterClientGrpc final : public ParameterClient {
   void AddPull(size_t server, const ShardSlices& slices, const ParameterArrays& values);
   bool reads_outside() const { return !fetches_.has_value() && request_.outside_exchange(); }
   std::unique_ptr<PullFromServer> MakePull(Server* server);
-  absl::StatusOr<ExchangeResult> RunTasks();
+  // Until all are done; with a failure, only until nothing of them is left. Times count from `begin`.
+  absl::StatusOr<ExchangeResult> RunTasks(absl::Time begin,
+                                          absl::Status failed = absl::OkStatus());
+  absl::StatusOr<ExchangeResult> EndExchange(absl::Time begin);
   absl::Time StartDue(absl::Time now);
   absl::Status Collect(Task* task, absl::Time now);
   void RememberVersions();

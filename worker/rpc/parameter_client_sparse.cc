@@ -41,4 +41,14 @@ absl::Status ParameterClientGrpc::AddKeys(size_t s) {
   return absl::OkStatus();
 }
 
+void ParameterClientGrpc::NameCore(size_t s) {
+  const Core& core = *sparse_push_->sparse[s]->core;
+  v1::SparseKeys& keys = *header_.mutable_keys()->mutable_sparse();
+  keys = ToMessage(core.name);
+  if (!servers_[s].sends_keys) return;
+  const EncodedKeys encoded = EncodeKeys(core.keys);
+  keys.set_keys_bytes(encoded.bytes.size());
+  keys.set_key_form(static_cast<uint32_t>(encoded.form));
+}
+
 }  // namespace tessera

@@ -24,6 +24,8 @@ class ForwardingLearner : public Learner {
   }
   absl::Status FormUpdate() override { return inner_->FormUpdate(); }
   absl::Status AdoptValues() override { return inner_->AdoptValues(); }
+  absl::Status AdoptEarlierValues() override { return inner_->AdoptEarlierValues(); }
+  absl::Status TrainOn() override { return inner_->TrainOn(); }
   ValueSink* value_sink() override { return inner_->value_sink(); }
   absl::Status Recut(const SubnetPlace& place) override { return inner_->Recut(place); }
   absl::Status BeginTail() override { return inner_->BeginTail(); }

@@ -65,6 +65,16 @@ class Learner {
   virtual absl::Status FormUpdate() = 0;
   // values() have just been replaced by the servers'.
   virtual absl::Status AdoptValues() = 0;
+  // Where exchanges go on beside training (Recipe::overlaps), in this order from one to the next:
+  //   FormUpdate           what was trained since the last exchange began is in update()
+  //   AdoptEarlierValues   values() are those of that exchange: the replica becomes values() + update().
+  //                        Not behind the first one, and not where AdoptValues followed it at once
+  //   TrainOn              update() is on its way, and is left as it is until the next AdoptEarlierValues
+  //                        or AdoptValues; the next FormUpdate's is of what is trained from here on
+  // Private state is then what it was at TrainOn: what was trained since goes with no exchange that a
+  // checkpoint has.
+  virtual absl::Status AdoptEarlierValues() { return absl::UnimplementedError("overlap"); }
+  virtual absl::Status TrainOn() { return absl::UnimplementedError("overlap"); }
   // Whom an exchange tells of values() as they come; nullptr: AdoptValues is early enough. Between
   // exchanges the same for as long as value_keys() stay dense, or a subnet's.
   virtual ValueSink* value_sink() { return nullptr; }

@@ -61,9 +61,9 @@ bool TrainLoop::TailIsDue() const {
          !Finished() && StepsLeft() <= static_cast<uint64_t>(options_.recipe.tail_steps);
 }
 
-bool TrainLoop::Draining() const {
+bool TrainLoop::IsLast(Exchange exchange) const {
   const Exchange last = coordination_.drain_exchange();
-  return last != Exchange(0) && exchange_ >= last;
+  return last != Exchange(0) && exchange >= last;
 }
 
 TrainProgress TrainLoop::progress() const {
@@ -85,6 +85,12 @@ void TrainLoop::Begin(TrainWork work) {
 }
 
 absl::Status TrainLoop::Run() {
+  const absl::Status status = TrainToEnd();
+  if (std::exchange(in_flight_, false)) servers_.DropPushPull();
+  return status;
+}
+
+absl::Status TrainLoop::TrainToEnd() {
   TESSERA_ASSIGN_OR_RETURN(ExchangeResult pulled,
                            servers_.Pull(exchange_, learner_.value_keys(), learner_.values()));
   TESSERA_ASSIGN_OR_RETURN(pulled, FollowCut(exchange_, pulled));
@@ -117,6 +123,9 @@ absl::Status TrainLoop::Run() {
     }
     interval = StepsUntilExchange();
   }
+  if (std::exchange(in_flight_, false)) {
+    TESSERA_RETURN_IF_ERROR(servers_.EndPushPull().status());
+  }
   phases_.Enter(Phase::kOutside);
   if (options_.store != nullptr && (stop_ || Finished())) {
     // As it was before the evaluation, which is made again where it was not for the end alone.
@@ -142,13 +151,13 @@ absl::StatusOr<PrivateState> TrainLoop::private_state() {
   return state;
 }
 
-absl::Status TrainLoop::SaveIfAsked(const ExchangeResult& result) {
+absl::Status TrainLoop::SaveIfAsked(const ExchangeResult& result, const WorkerCursor& cursor) {
   if (options_.store == nullptr || result.checkpoint_number <= checkpoint_number_) {
     return absl::OkStatus();
   }
   checkpoint_number_ = result.checkpoint_number;
   TESSERA_ASSIGN_OR_RETURN(const PrivateState state, private_state());
-  options_.store->Save(result.checkpoint_number, result.checkpoint_step, cursor(), state);
+  options_.store->Save(result.checkpoint_number, result.checkpoint_step, cursor, state);
   return absl::OkStatus();
 }
 
@@ -179,7 +188,10 @@ absl::Status TrainLoop::BeginEpoch() {
     if (epoch_ + 1 == static_cast<uint64_t>(options_.job.train().epochs())) step_ = end;
   }
   phases_.Enter(before);
-  if (Finished()) return absl::OkStatus();
+  return Finished() ? absl::OkStatus() : BeginOrder();
+}
+
+absl::Status TrainLoop::BeginOrder() {
   EpochPlace place;
   place.epoch = epoch_;
   place.rank = options_.rank;
@@ -200,7 +212,8 @@ absl::Status TrainLoop::BeginEpoch() {
 float TrainLoop::Rate() const {
   // The others have done about as much since the pull as this worker.
   const uint64_t parts = static_cast<uint64_t>(std::max<int64_t>(1, cut_.parts));
-  return static_cast<float>(schedule_.Factor(job_examples_ + parts * examples_since_exchange_,
+  const uint64_t own = examples_since_exchange_ + (in_flight_ ? sent_.examples : 0);
+  return static_cast<float>(schedule_.Factor(job_examples_ + parts * own,
                                              parts * options_.job.train().batch_size()));
 }
 
@@ -267,7 +280,12 @@ absl::Status TrainLoop::DoExchange() {
   if (TailIsDue()) TESSERA_RETURN_IF_ERROR(learner_.BeginTail());
   phases_.Enter(Phase::kPull);
   Begin(TrainWork::kNothing);
-  const bool rests = evaluation_due_ || Finished() || Draining();
+  if (in_flight_) {
+    TESSERA_RETURN_IF_ERROR(EndOverlapped());
+    if (Draining()) return GoBackToSent();
+  }
+  const bool rests = evaluation_due_ || Finished() || Draining() ||
+                     (options_.recipe.overlaps && IsLast(exchange_.Next()));
   const bool pushes_subnet = learner_.update_keys().subnet.has_value();
   const bool pulls_subnet = learner_.value_keys().subnet.has_value();
   OutgoingPush push{exchange_.Next(), examples_since_exchange_, rests ? NextRest() : RestWord()};
@@ -285,15 +303,21 @@ absl::Status TrainLoop::DoExchange() {
     nothing = NoKeys(*learner_.value_keys().subnet,
                      static_cast<int>(learner_.value_keys().slices.size()));
   }
+  if (options_.recipe.overlaps && !rests) {
+    TESSERA_RETURN_IF_ERROR(servers_.BeginPushPull(push, learner_.update_keys(), learner_.update(),
+                                                   learner_.value_keys(), learner_.values()));
+    in_flight_ = true;
+    sent_ = {push.exchange, push.examples, cursor(), cut_, epoch_};
+    since_exchange_ = 0;
+    examples_since_exchange_ = 0;
+    phases_.Enter(Phase::kCompute);
+    return learner_.TrainOn();
+  }
   TESSERA_ASSIGN_OR_RETURN(
       ExchangeResult result,
       servers_.PushPull(push, learner_.update_keys(), learner_.update(),
                         only_pushes ? nothing : learner_.value_keys(), learner_.values()));
-  exchange_ = push.exchange;
-  if (IsLogged(LogLevel::kDebug)) {
-    Log(LogLevel::kDebug, absl::StrCat("worker: acknowledged exchange=", exchange_.value()));
-  }
-  job_examples_ = std::max(job_examples_, result.job_examples);
+  NoteExchange(push.exchange, result);
   if (!only_pushes) {
     TESSERA_ASSIGN_OR_RETURN(result, FollowCut(exchange_, result));
     TESSERA_RETURN_IF_ERROR(AdoptValues());
@@ -312,7 +336,43 @@ absl::Status TrainLoop::DoExchange() {
   since_exchange_ = 0;
   examples_since_exchange_ = 0;
   coordination_.SetProgress(progress());
-  return SaveIfAsked(result);
+  return SaveIfAsked(result, cursor());
+}
+
+absl::Status TrainLoop::EndOverlapped() {
+  in_flight_ = false;
+  TESSERA_ASSIGN_OR_RETURN(const ExchangeResult result, servers_.EndPushPull());
+  NoteExchange(sent_.exchange, result);
+  TESSERA_RETURN_IF_ERROR(learner_.AdoptEarlierValues());
+  phases_.Move(Phase::kPull, Phase::kPush, result.push_seconds);
+  phases_.Move(Phase::kPull, Phase::kWait, result.wait_seconds);
+  WorkerCursor cursor = sent_.cursor;
+  cursor.progress.exchange = exchange_.value();
+  return SaveIfAsked(result, cursor);
+}
+
+absl::Status TrainLoop::GoBackToSent() {
+  const WorkerCursor& cursor = sent_.cursor;
+  step_ = cursor.progress.step;
+  examples_ = cursor.progress.examples;
+  last_loss_ = cursor.progress.train_loss;
+  evaluation_due_ = cursor.evaluation_due;
+  loss_sum_ = cursor.loss_sum;
+  loss_count_ = cursor.loss_count;
+  since_exchange_ = 0;
+  examples_since_exchange_ = 0;
+  coordination_.SetProgress(progress());
+  if (std::exchange(epoch_, sent_.epoch) == sent_.epoch) return absl::OkStatus();
+  cut_ = sent_.cut;
+  return BeginOrder();
+}
+
+void TrainLoop::NoteExchange(Exchange exchange, const ExchangeResult& result) {
+  exchange_ = exchange;
+  if (IsLogged(LogLevel::kDebug)) {
+    Log(LogLevel::kDebug, absl::StrCat("worker: acknowledged exchange=", exchange_.value()));
+  }
+  job_examples_ = std::max(job_examples_, result.job_examples);
 }
 
 absl::StatusOr<ExchangeResult> TrainLoop::Fetch() {

@@ -2,6 +2,10 @@
 //
 //   pull -> [ J minibatches -> push and pull ] ... -> evaluation where one is due -> ...
 //
+// Where exchanges overlap with training, push and pull go on beside the next J minibatches, and end before
+// the next ones begin. The last one before an evaluation, or the end, is waited for. What was trained
+// beside the last exchange of a job that is drained is dropped.
+//
 // Where exchanges are of subnets, a pull may say that the round is cut otherwise than this worker
 // thought; it is then repeated with the right cut. Where such a job ends on the whole model, all
 // members change over at the same exchange: the first after which few enough minibatches are left. One
@@ -78,6 +82,13 @@ class TrainLoop {
   // `last`: an exchange follows.
   absl::Status TrainStep(bool last);
   absl::Status DoExchange();
+  void NoteExchange(Exchange exchange, const ExchangeResult& result);
+  // That goes on beside training. Ends it, once update() has been formed.
+  absl::Status EndOverlapped();
+  // What was trained since it began is of no use.
+  absl::Status GoBackToSent();
+  absl::Status TrainToEnd();
+  absl::Status BeginOrder();
   // Pulls again for as long as `pulled` says that the round is cut otherwise.
   absl::StatusOr<ExchangeResult> FollowCut(Exchange after, ExchangeResult pulled);
   void AskCores(const ExchangeResult& pulled);
@@ -95,7 +106,9 @@ class TrainLoop {
   // Minibatches that are left, if members stay as they are. The same for all where exchanges are.
   uint64_t StepsLeft() const;
   bool TailIsDue() const;
-  bool Draining() const;
+  // The job is drained, and ends with this exchange, or has before.
+  bool IsLast(Exchange exchange) const;
+  bool Draining() const { return IsLast(exchange_); }
   TrainProgress progress() const;
   // From now on the loop is at this; whoever watches over it is told.
   void Begin(TrainWork work);
@@ -103,8 +116,9 @@ class TrainLoop {
   WorkerCursor cursor() const;
   // The learner's, and what the codec holds back.
   absl::StatusOr<PrivateState> private_state();
-  // The servers' answer may say that it is in a checkpoint.
-  absl::Status SaveIfAsked(const ExchangeResult& result);
+  // The servers' answer may say that it is in a checkpoint. `cursor`: where the loop was when it had
+  // trained what they were sent.
+  absl::Status SaveIfAsked(const ExchangeResult& result, const WorkerCursor& cursor);
   absl::Status Resume();
 
   const Options options_;
@@ -139,6 +153,16 @@ class TrainLoop {
   double loss_sum_ = 0;
   uint64_t loss_count_ = 0;
   double last_loss_ = 0;
+  // The exchange that goes on, or ended last, beside training, and where the loop was when it began.
+  struct Overlapped {
+    Exchange exchange;
+    uint64_t examples = 0;
+    WorkerCursor cursor;
+    EpochCut cut;
+    uint64_t epoch = 0;
+  };
+  Overlapped sent_;
+  bool in_flight_ = false;
   WorkerCursor evaluated_;          // at the last evaluation
   uint64_t checkpoint_number_ = 0;  // the last one that this worker had to do with
 };

@@ -141,6 +141,7 @@ TEST_CASE("the canonical text is these lines, whoever builds it", "[job_digest]"
         "data.partition=\"global\"\n"
         "method.local_sgd.average_state=false\n"
         "method.local_sgd.local_steps=20\n"
+        "method.local_sgd.overlap=false\n"
         "method=local_sgd\n"
         "model.input.0=64\n"
         "model.layers.0.linear.bias=false\n"
@@ -169,7 +170,7 @@ TEST_CASE("the canonical text is these lines, whoever builds it", "[job_digest]"
         "train.schedule.decay=constant\n"
         "train.schedule.warmup=0\n"
         "train.target_accuracy=0\n");
-  CHECK(JobDigest(job) == "48aa8255ac0557f06f86659ed08b5d4e6dc3e17eae7988be7eed133f71f58490");
+  CHECK(JobDigest(job) == "3781092f3a40cc81c89be370e9c17a56a42d3e662da2610c1757554e5f93cde7");
 }
 
 }  // namespace

@@ -308,6 +308,21 @@ TEST_CASE("every mistake in the method and the codecs gets its message", "[job_e
        "x.yaml:19:37: method.local_sgd.average_state: got true, want false: sgd without momentum "
        "has no state, so that there is nothing to average\n"},
       {"method: {local_sgd: {local_steps: 20}}",
+       "method: {local_sgd: {overlap: true, average_state: true}}",
+       "x.yaml:19:31: method.local_sgd.overlap: got true beside average_state, want one or the "
+       "other: a state that comes an exchange late does not belong to the parameters that it would "
+       "move\n"
+       "x.yaml:19:52: method.local_sgd.average_state: got true, want false: sgd without momentum "
+       "has no state, so that there is nothing to average\n"},
+      {"method: {local_sgd: {local_steps: 20}}",
+       "method: {diloco: {asynchronous: true, overlap: true}}",
+       "x.yaml:19:48: method.diloco.overlap: got true beside asynchronous, want one or the other: "
+       "nobody waits there, so that there is nothing to overlap\n"},
+      {"method: {local_sgd: {local_steps: 20}}",
+       "method: {diloco: {quorum: {pushes: 1}, overlap: true}}",
+       "x.yaml:19:49: method.diloco.overlap: got true beside a quorum, want one or the other: "
+       "nobody waits there, so that there is nothing to overlap\n"},
+      {"method: {local_sgd: {local_steps: 20}}",
        "method: {async_sgd: {staleness: {exponential: {base: 1.5}}}}",
        "x.yaml:19:54: method.async_sgd.staleness.exponential.base: got \"1.5\", want a number in "
        "(0, 1]\n"},

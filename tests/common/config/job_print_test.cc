@@ -100,6 +100,7 @@ TEST_CASE("a job is printed whole, defaults included, in the order of the schema
         "  local_sgd:\n"
         "    local_steps: 20\n"
         "    average_state: false\n"
+        "    overlap: false\n"
         "codec:\n"
         "  push:\n"
         "    f32: {}\n"

@@ -73,6 +73,16 @@ TEST_CASE("local_sgd sends deltas through a barrier and adds them", "[method]") 
   CHECK(IsBarrier(*recipe));
   CHECK(Applied(*recipe, 4) == 5.0f);
   CHECK(recipe->averaged_states.empty());
+  CHECK_FALSE(recipe->overlaps);
+  const std::string description = recipe->description;
+  // What the servers do is the same.
+  job.mutable_method()->mutable_local_sgd()->set_overlap(true);
+  const Recipe overlapped = RecipeOf(job);
+  CHECK(overlapped.overlaps);
+  CHECK(overlapped.lockstep);
+  CHECK(IsBarrier(overlapped));
+  CHECK(Applied(overlapped, 4) == 5.0f);
+  CHECK(overlapped.description.find(description + "; ") == 0);
 }
 
 TEST_CASE("local_sgd averages the states that the optimizer has", "[method]") {
@@ -135,6 +145,9 @@ TEST_CASE("diloco sends deltas through a weighted barrier to an outer optimizer"
   // m = -4; w = 1 - 0.5 (-4 + 0.5 (-4))
   CHECK(Applied(recipe, 4) == 4.0f);
   CHECK(recipe.make_rule()->state_count() == 1);
+  CHECK_FALSE(recipe.overlaps);
+  keys.set_overlap(true);
+  CHECK(RecipeOf(job).overlaps);
 
   const std::unique_ptr<ConsistencyPolicy> policy = recipe.make_policy();
   policy->SetMembers(

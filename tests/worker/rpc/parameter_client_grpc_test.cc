@@ -35,17 +35,6 @@ Replica Initial(const ModelShape& shape) {
   return replica;
 }
 
-ParameterClientGrpc::Options OptionsFor(const RunningServers& servers, uint64_t member) {
-  ParameterClientGrpc::Options options;
-  options.servers = servers.addresses();
-  options.slices = servers.slices();
-  options.layout_hash = servers.layout_hash();
-  options.member = MemberId(member);
-  options.generation = Generation(3);
-  options.job_digest = kDigest;
-  return options;
-}
-
 TEST_CASE("pushes are added and pulled back, however many servers share the rows",
           "[rpc][client]") {
   // 5 and 40 servers: more than rows, so some own nothing.

@@ -44,6 +44,18 @@ inline bool SameBits(const Replica& a, const Replica& b) {
   return true;
 }
 
+// Of running servers, in their plan's generation.
+inline ParameterClientGrpc::Options OptionsFor(const RunningServers& servers, uint64_t member) {
+  ParameterClientGrpc::Options options;
+  options.servers = servers.addresses();
+  options.slices = servers.slices();
+  options.layout_hash = servers.layout_hash();
+  options.member = MemberId(member);
+  options.generation = Generation(3);
+  options.job_digest = kDigest;
+  return options;
+}
+
 inline std::unique_ptr<ParameterClientGrpc> Client(ParameterClientGrpc::Options options) {
   auto client = ParameterClientGrpc::Create(std::move(options));
   REQUIRE(client.ok());

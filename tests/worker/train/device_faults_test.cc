@@ -109,6 +109,7 @@ TEST_CASE("where an exchange follows, the last step leaves nothing to compute fo
           "[device][fault]") {
   const std::string method = GENERATE("method={local_sgd: {local_steps: 7}}",
                                       "method={local_sgd: {local_steps: 7, average_state: true}}",
+                                      "method={local_sgd: {local_steps: 7, overlap: true}}",
                                       "method={ist: {local_steps: 7}}");
   const bool last = GENERATE(true, false);
   CAPTURE(method, last);
@@ -132,6 +133,7 @@ TEST_CASE("a model that does not fit the GPU is a status, however much is missin
           "[device][fault]") {
   const std::string method =
       GENERATE("method={data_parallel: {}}", "method={local_sgd: {local_steps: 7}}",
+               "method={local_sgd: {local_steps: 7, overlap: true}}",
                "method={ist: {local_steps: 7}}");
   const v1::Job job = JobOf(method);
   int refused = 0;

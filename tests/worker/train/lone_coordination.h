@@ -12,7 +12,7 @@
 namespace tessera {
 
 // What the coordinator would say to one of K workers that live to the end. Evaluates alone.
-class LoneCoordination final : public Coordination {
+class LoneCoordination : public Coordination {
  public:
   LoneCoordination(int64_t part, int64_t parts, int64_t steps)
       : part_(part), parts_(parts), steps_(steps) {}

@@ -62,10 +62,10 @@ inline v1::Job SubnetJob(const std::vector<std::string>& overrides, int servers,
 
 inline Datasets DataOf(const v1::Job& job) { return *LoadDatasets(job.data(), {64, 10, false}); }
 
-// Remembers what was about to be replaced by the last pull, which is what has been trained.
-class KeepingClient final : public ParameterClient {
+// Another client's work, for those that look on or break in.
+class ForwardingClient : public ParameterClient {
  public:
-  explicit KeepingClient(ParameterClient* client) : client_(*client) {}
+  explicit ForwardingClient(ParameterClient* client) : client_(*client) {}
   absl::StatusOr<ExchangeResult> Pull(Exchange after, const KeySet& keys,
                                       const ParameterArrays& values) override {
     return client_.Pull(after, keys, values);
@@ -74,9 +74,6 @@ class KeepingClient final : public ParameterClient {
                                           const ConstParameterArrays& update,
                                           const KeySet& value_keys,
                                           const ParameterArrays& values) override {
-    if (dies_at == push.exchange) return absl::CancelledError("died");
-    trained.clear();
-    for (const auto& array : values) trained.insert(trained.end(), array.begin(), array.end());
     return client_.PushPull(push, update_keys, update, value_keys, values);
   }
   absl::StatusOr<ExchangeResult> Read(Exchange after, RestWord word,
@@ -88,12 +85,27 @@ class KeepingClient final : public ParameterClient {
   }
   Traffic traffic() const override { return client_.traffic(); }
 
+ private:
+  ParameterClient& client_;
+};
+
+// Remembers what was about to be replaced by the last pull, which is what has been trained.
+class KeepingClient final : public ForwardingClient {
+ public:
+  using ForwardingClient::ForwardingClient;
+  absl::StatusOr<ExchangeResult> PushPull(const OutgoingPush& push, const KeySet& update_keys,
+                                          const ConstParameterArrays& update,
+                                          const KeySet& value_keys,
+                                          const ParameterArrays& values) override {
+    if (dies_at == push.exchange) return absl::CancelledError("died");
+    trained.clear();
+    for (const auto& array : values) trained.insert(trained.end(), array.begin(), array.end());
+    return ForwardingClient::PushPull(push, update_keys, update, value_keys, values);
+  }
+
   std::vector<float> trained;
   // It fails instead of this exchange.
   Exchange dies_at{0};
-
- private:
-  ParameterClient& client_;
 };
 
 using BackendMaker = std::function<std::unique_ptr<Backend>()>;
