@@ -136,8 +136,8 @@ job() {  # name, limit, overrides...
 small=(--set cluster.workers=2
   --set 'model.layers=[linear: {units: 512, bias: false}, batch_norm: {}, relu: {}, linear: {units: 10}]'
   --set 'train={batch_size: 32, steps: 50, evaluate_every: 0, optimizer: {sgd: {learning_rate: 0.01}}}')
-for method in 'data_parallel: {}' 'local_sgd: {local_steps: 5}' 'quant_dp: {}' 'ist: {local_steps: 5}' \
-  'slim_dp: {alpha: 0.3, beta: 0.15, core_every: 10}'; do
+for method in 'data_parallel: {}' 'local_sgd: {local_steps: 5}' 'diloco: {local_steps: 5, overlap: true}' \
+  'quant_dp: {}' 'ist: {local_steps: 5}' 'slim_dp: {alpha: 0.3, beta: 0.15, core_every: 10}'; do
   name=${method%%:*}
   job "${name}_on_cpu" 30 "${small[@]}" --set "method={$method}" &&
     job "${name}_on_cuda" 30 "${small[@]}" --set "method={$method}" --set cluster.device=cuda &&
@@ -161,7 +161,8 @@ large() {  # name, workers, precision, method
 for precision in f32 tf32 bf16; do large "local_sgd_$precision" 1 "$precision" 'local_sgd: {local_steps: 20}'; done
 # The aim: less than a tenth of the time is waited, with an exchange every two steps. All of this model goes up and
 # down then; where GB/s comes near the link's own rate it is the link that is waited for.
-large overlap 1 bf16 'local_sgd: {local_steps: 2}'
+large in_turn 1 bf16 'local_sgd: {local_steps: 2}'
+large overlap 1 bf16 'local_sgd: {local_steps: 2, overlap: true}'
 for workers in 1 4; do
   large "data_parallel_$workers" "$workers" bf16 'data_parallel: {}'
   large "quant_dp_$workers" "$workers" bf16 'quant_dp: {}'

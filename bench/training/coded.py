@@ -1,12 +1,13 @@
 #!/usr/bin/python3
-"""What coded exchange costs in accuracy and saves in bytes, against the same method in f32.
+"""What coded and overlapped exchanges cost in accuracy, and save in bytes and time, against the same method in f32.
 
     bench/training/coded.py FOLDER [--sets fashion speech cifar] [--rows quant threshold ...] [--seeds 1 2 3 4 5]
 
 FOLDER holds the data sets, each in its folder (fashion_mnist, arabic_speech_commands, cifar10_12k). Every row is a
-method with a codec, beside the same steps over the same rows in f32: the same seeds, the same order of data. Prints a
-table of accuracies (means over the seeds, with the standard error of the difference), of payload bytes up and down as
-shares of the base's, and of seconds of training. Two workers and two servers.
+method with a codec, or with exchanges that overlap with training, beside the same steps over the same rows in f32
+without: the same seeds, the same order of data. Prints a table of accuracies (means over the seeds, with the standard
+error of the difference), of payload bytes up and down as shares of the base's, and of seconds of training. Two workers
+and two servers.
 """
 import argparse
 import json
@@ -27,6 +28,12 @@ SETS = {
 # row: (method, its keys; the base's method). The base is in f32.
 DATA_PARALLEL = {"method": "{data_parallel: {}}"}
 LOCAL_SGD = {"method": "{local_sgd: {local_steps: 4}}"}
+
+
+def local_sgd(steps, overlap):
+    return {"method": "{local_sgd: {local_steps: %d, overlap: %s}}" % (steps, str(overlap).lower())}
+
+
 ROWS = {
     "quant": ({"method": "{quant_dp: {}}"}, DATA_PARALLEL),
     "quant4": ({"method": "{quant_dp: {bits: 4}}"}, DATA_PARALLEL),
@@ -38,6 +45,7 @@ ROWS = {
     "slim": ({"method": "{slim_dp: {alpha: 0.2, beta: 0.1, local_steps: 1}}"}, DATA_PARALLEL),
     "slim_held": ({"method": "{slim_dp: {alpha: 0.2, beta: 0.1, local_steps: 1}}", "codec.error_feedback": "true"},
                   DATA_PARALLEL),
+    **{"overlap_%d" % steps: (local_sgd(steps, True), local_sgd(steps, False)) for steps in (5, 20, 50, 100)},
     "bf16_local": ({"method": "{local_sgd: {local_steps: 4}}", "codec.push": "bf16", "codec.pull": "bf16"}, LOCAL_SGD),
 }
 

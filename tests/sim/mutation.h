@@ -25,6 +25,7 @@ enum class Mutation {
   kTellsUnkept,           // the coordinator tells what it has not kept, and tells nobody so
   kCopiesLate,            // a server copies itself for a checkpoint one exchange late
   kSavesLate,             // a worker writes its file of a checkpoint one exchange late
+  kSavesAhead,            // a worker writes what it is, not what it was when the exchange began
   kGoesOnAfterRestore,    // a server says that it has gone back, and goes on with what it has
   kForgetsSavedStates,    // a server that goes back has the parameters and no more
 };

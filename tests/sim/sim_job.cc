@@ -52,7 +52,9 @@ v1::Job JobOf(SimMethod name, int workers, Dice* dice) {
       method.mutable_data_parallel();
       break;
     case SimMethod::kLocalSgd:
+    case SimMethod::kLocalSgdOverlapped:
       method.mutable_local_sgd()->set_local_steps(3);
+      method.mutable_local_sgd()->set_overlap(name == SimMethod::kLocalSgdOverlapped);
       break;
     case SimMethod::kAsyncSgd:
     case SimMethod::kAsyncSgdDeltas:
@@ -243,6 +245,7 @@ void SimJob::StartWorker(std::optional<uint32_t> rank) {
   options.steps = steps_;
   options.local_steps = recipe_.local_steps;
   options.lockstep = recipe_.lockstep;
+  options.overlaps = recipe_.overlaps;
   options.kind = static_cast<int>(recipe_.payload);
   options.step_time = step_time_ * (0.5 + 0.01 * dice_.Below(150));
   options.subnets = subnets_.get();

@@ -43,6 +43,7 @@ enum class SimMethod {
   kIst,
   kSlimDp,
   kSlimDpAsynchronous,
+  kLocalSgdOverlapped,
 };
 
 struct SimOptions {

@@ -18,6 +18,8 @@ std::string NameOf(SimMethod method) {
       return "data_parallel";
     case SimMethod::kLocalSgd:
       return "local_sgd";
+    case SimMethod::kLocalSgdOverlapped:
+      return "local_sgd overlapped";
     case SimMethod::kAsyncSgd:
       return "async_sgd";
     case SimMethod::kAsyncSgdDeltas:
@@ -48,6 +50,7 @@ std::string NameOf(SimMethod method) {
 
 constexpr SimMethod kMethods[] = {SimMethod::kDataParallel,
                                   SimMethod::kLocalSgd,
+                                  SimMethod::kLocalSgdOverlapped,
                                   SimMethod::kAsyncSgd,
                                   SimMethod::kAsyncSgdDeltas,
                                   SimMethod::kAsyncSgdInverse,
@@ -335,6 +338,7 @@ TEST_CASE("the checker objects to every mutation", "[sim][mutation]") {
        false, true},
       {Mutation::kCopiesLate, SimMethod::kIst, "copied for a checkpoint", false, false, true},
       {Mutation::kSavesLate, SimMethod::kDataParallel, "checkpoint of step", false, false, true},
+      {Mutation::kSavesAhead, SimMethod::kLocalSgdOverlapped, "checkpoint of step", false, false, true},
       {Mutation::kGoesOnAfterRestore, SimMethod::kDiloco, "version is", false, false, true},
       {Mutation::kGoesOnAfterRestore, SimMethod::kSsp, "version is", false, false, true},
       {Mutation::kForgetsSavedStates, SimMethod::kSlimDp, "not the entries", false, false, true},

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/rpc/control_protocol.h"
 #include "tests/server/shard/shard_fixture.h"
@@ -46,6 +47,10 @@ void SimWorker::End(absl::string_view why) {
 void SimWorker::CheckIsRemoved(absl::string_view what) {
   const MemberRecord* record = coordinator_->state().membership().members().Find(member_);
   const bool running = coordinator_->state().outcome().ok() && !coordinator_->state().ended();
+  // The others had finished before its turn to join came.
+  const bool came_late = record != nullptr && !IsCounted(record->state) &&
+                         absl::StrContains(what, "the job has ended");
+  if (came_late) return;
   if (record != nullptr && IsLive(record->state) && running &&
       !coordinator_->state().membership().servers().AllClosed()) {
     checker_->OnLiveMemberRefused(member_, what);
@@ -118,7 +123,7 @@ void SimWorker::BeginTraining() {
 v1::Progress SimWorker::ProgressText() const {
   v1::Progress progress;
   progress.set_step(step_);
-  progress.set_exchange(exchange_.value());
+  progress.set_exchange(exchange_.value() - (in_flight_ ? 1 : 0));
   progress.set_epoch(epoch_);
   progress.set_work(work_);
   progress.set_beats(beats_);
@@ -268,8 +273,9 @@ void SimWorker::Train() {
     return Arrive();
   }
   // A budget may have shrunk meanwhile.
-  if (since_exchange_ > 0 && (since_exchange_ >= StepsUntilExchange() || Finished()))
-    return TakeCores([this] { PushPull(); });
+  if (since_exchange_ > 0 && (since_exchange_ >= StepsUntilExchange() || Finished())) {
+    return in_flight_ ? EndOverlapped() : TakeCores([this] { PushPull(); });
+  }
   doing_ = "computing";
   Begin(v1::Progress::MINIBATCH);
   network_->After(node_, options_.step_time * (0.5 + 0.01 * network_->dice().Below(100)),
@@ -291,8 +297,8 @@ void SimWorker::OnStep() {
 void SimWorker::PushPull() {
   if (stands()) return;
   told_ = {};
-  const bool draining = drain_exchange_ != 0 && exchange_.value() >= drain_exchange_;
-  const bool rests = evaluation_due_ || Finished() || draining;
+  const bool rests = evaluation_due_ || Finished() || IsLast(exchange_) ||
+                     (options_.overlaps && IsLast(exchange_.Next()));
   const RestWord word = rests ? NextRest() : RestWord();
   exchange_ = exchange_.Next();
   doing_ = absl::StrCat("exchange ", exchange_.value());
@@ -311,6 +317,7 @@ void SimWorker::PushPull() {
     PushTo(server);
     PullFrom(server, exchange_, word);
   }
+  if (options_.overlaps && !rests) TrainOn();
 }
 
 void SimWorker::PullFirst() {
@@ -437,11 +444,15 @@ void SimWorker::OnExchangeDone() {
     has_pulled_ = true;
     return BeginTraining();
   }
+  if (in_flight_) {
+    has_come_ = true;
+    return waits_for_it_ ? EndOverlapped() : void();
+  }
   since_exchange_ = 0;
-  const bool draining = drain_exchange_ != 0 && exchange_.value() >= drain_exchange_;
   last_ = Finished();
-  const bool evaluates = rest_.rests || (options_.lockstep && draining);
-  SaveIfAsked([this, evaluates] { evaluates ? Arrive() : Train(); });
+  const bool evaluates = rest_.rests || (options_.lockstep && IsLast(exchange_));
+  SaveIfAsked(ProgressText(), evaluation_due_,
+              [this, evaluates] { evaluates ? Arrive() : Train(); });
 }
 
 void SimWorker::OnEvaluated(v1::EvaluateStage stage, const v1::EvaluateReply& reply) {

@@ -37,6 +37,8 @@ class SimWorker {
     uint64_t steps = 0;
     int64_t local_steps = 1;
     bool lockstep = true;
+    // Exchanges go on beside training.
+    bool overlaps = false;
     int kind = 0;
     absl::Duration step_time;
     // Set: exchanges are rounds of subnets of it, in the job's beginning with so many sites. Outlives
@@ -154,6 +156,14 @@ class SimWorker {
   }
   void OnPart();
   void OnExchangeDone();
+  // --- exchanges beside training (sim_worker_overlap.cc) ---
+  void TrainOn();
+  // The next exchange follows, once the one that goes on has ended.
+  void EndOverlapped();
+  void GoBackToSent();
+  bool IsLast(Exchange exchange) const {
+    return drain_exchange_ != 0 && exchange.value() >= drain_exchange_;
+  }
   void BeginTraining();
   void Evaluate(v1::EvaluateStage stage);
   void OnEvaluated(v1::EvaluateStage stage, const v1::EvaluateReply& reply);
@@ -162,7 +172,7 @@ class SimWorker {
   // What its pull says of a checkpoint.
   void Hear(CheckpointMark mark);
   // As TrainLoop::SaveIfAsked; `then` runs when training may go on.
-  void SaveIfAsked(std::function<void()> then);
+  void SaveIfAsked(v1::Progress progress, bool evaluation_due, std::function<void()> then);
   void Save(CheckpointMark mark, v1::Progress progress, bool evaluation_due,
             std::function<void()> told);
   void TellSaved(v1::SavedRequest request, std::function<void(const v1::SavedReply&)> then);
@@ -237,6 +247,18 @@ class SimWorker {
   uint64_t checkpoint_number_ = 0;
   bool saves_ = false;
   std::function<void()> saved_;  // waits for that
+  // Of the exchange that goes on beside training, and where the worker was when it began.
+  struct Sent {
+    v1::Progress progress;
+    bool evaluation_due = false;
+    uint64_t step = 0;
+    uint64_t epoch = 0;
+    v1::EpochCut cut;
+  };
+  Sent sent_;
+  bool in_flight_ = false;
+  bool has_come_ = false;   // what it brings
+  bool waits_for_it_ = false;
   v1::Progress evaluated_;
   bool evaluates_at_start_ = false;
   bool gave_up_ = false;

@@ -21,7 +21,8 @@ void SimWorker::Hear(CheckpointMark mark) {
   if (mark.number > told_.number) told_ = mark;
 }
 
-void SimWorker::SaveIfAsked(std::function<void()> then) {
+void SimWorker::SaveIfAsked(v1::Progress progress, bool evaluation_due,
+                            std::function<void()> then) {
   if (options_.folder == nullptr) return then();
   CheckpointMark mark = told_;
   if (options_.mutation == Mutation::kSavesLate && rank_ == Rank(0)) {
@@ -29,8 +30,8 @@ void SimWorker::SaveIfAsked(std::function<void()> then) {
   }
   if (mark.number <= checkpoint_number_) return then();
   checkpoint_number_ = mark.number;
-  const auto save = [this, mark, then = std::move(then)] {
-    Save(mark, ProgressText(), evaluation_due_, [] {});
+  const auto save = [this, mark, progress, evaluation_due, then = std::move(then)] {
+    Save(mark, progress, evaluation_due, [] {});
     then();
   };
   if (!saves_) return save();
