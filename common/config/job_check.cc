@@ -285,15 +285,17 @@ class Checker {
       if (layer.has_linear()) widths.push_back(layer.linear().units());
     }
     if (widths.size() < 2) {
-      Fail("model.layers", absl::StrCat("got one linear layer, want at least two: ", method,
-                                        " deals hidden neurons to the workers, and there are none"));
+      Fail("model.layers",
+           absl::StrCat("got one linear layer, want at least two: ", method,
+                        " deals hidden neurons to the workers, and there are none"));
       return;
     }
     const int64_t least = *std::min_element(widths.begin(), widths.end() - 1);
     if (least >= workers) return;
-    Fail("cluster.workers", absl::StrCat("got ", workers, ", want at most ", least,
-                                         ", the neurons of the smallest hidden layer, so that every "
-                                         "worker has a part of each"));
+    Fail("cluster.workers",
+         absl::StrCat("got ", workers, ", want at most ", least,
+                      ", the neurons of the smallest hidden layer, so that every "
+                      "worker has a part of each"));
   }
 
   // The last minibatches of a job of subnets are on the whole model.
@@ -384,9 +386,10 @@ class Checker {
     for (const auto& [key, path] : {std::make_pair("checkpoint.directory", &checkpoint.directory()),
                                     std::make_pair("checkpoint.restore", &checkpoint.restore())}) {
       if (!has_more || path->empty()) continue;
-      Fail(key, absl::StrCat("got ", Quoted(*path),
-                             ", want none with decentralized: every replica is a copy of the model, and "
-                             "a new server copies one that is there"));
+      Fail(key,
+           absl::StrCat("got ", Quoted(*path),
+                        ", want none with decentralized: every replica is a copy of the model, and "
+                        "a new server copies one that is there"));
     }
     if (checkpoint.every_steps() == 0 || !checkpoint.directory().empty()) return;
     Fail("checkpoint.every_steps", absl::StrCat("got ", checkpoint.every_steps(),

@@ -98,8 +98,7 @@ ExchangeSizes SimulatedClient::SizesAt(size_t server) const {
   if (is_sparse) sizes.pull_request_wire_bytes = PullWireBytes(caller, *transfer_.value_keys);
   if (pushes_subnet) {
     sizes.push_payload_bytes = PushedSlices(server).bytes();
-    sizes.push_wire_bytes =
-        PushWireBytes(caller, *transfer_.update_keys, sizes.push_payload_bytes);
+    sizes.push_wire_bytes = PushWireBytes(caller, *transfer_.update_keys, sizes.push_payload_bytes);
   }
   if (transfer_.value_keys->subnet.has_value()) {
     sizes.pull_request_wire_bytes = FetchWireBytes(caller, *transfer_.value_keys);
@@ -132,8 +131,7 @@ void SimulatedClient::Begin(Kind kind, const OutgoingPush& push, const Transfer&
     // Learners without values of their own name no entries where all are meant.
     const KeySet& keys = *transfer_.update_keys;
     const bool names_entries = keys.subnet.has_value() || keys.is_sparse();
-    TESSERA_CHECK(
-        coder_->Begin(push_, names_entries ? keys : dense_keys_, *transfer_.update).ok());
+    TESSERA_CHECK(coder_->Begin(push_, names_entries ? keys : dense_keys_, *transfer_.update).ok());
   }
   for (uint32_t s = 0; s < servers_.size(); ++s) {
     servers_[s].sizes = SizesAt(s);
@@ -182,8 +180,9 @@ void SimulatedClient::Arrive(uint32_t server, uint64_t call) {
   SimulatedServer::Request request;
   request.kind = kind_;
   request.rest = push_.rest;
-  request.read = {options_.member, push_.exchange, this, call,
-                  transfer_.value_keys->subnet.has_value(), std::nullopt};
+  request.read = {
+      options_.member, push_.exchange, this, call, transfer_.value_keys->subnet.has_value(),
+      std::nullopt};
   if (transfer_.value_keys->is_sparse()) {
     request.read.core = transfer_.value_keys->sparse[server]->core->name;
   }
@@ -201,8 +200,8 @@ void SimulatedClient::EncodeSparse(size_t server, ReceivedPush* push) const {
   push->core = NamedCore{keys.core->name, 0, std::nullopt};
   // Elsewhere it is for the shard to find.
   if (!IsPlain(push->codec)) return;
-  push->bad_entry = FirstBadEntry(CodedKeys::Plain(push->codec, keys.entries.count()),
-                                  servers_[server].payload);
+  push->bad_entry =
+      FirstBadEntry(CodedKeys::Plain(push->codec, keys.entries.count()), servers_[server].payload);
 }
 
 void SimulatedClient::EncodePush(size_t server) {
@@ -222,16 +221,15 @@ void SimulatedClient::EncodePush(size_t server) {
     while (payload->left() > 0) {
       for (const grpc::Slice& made : payload->Next(kChunkBytes, nullptr)) {
         const auto slice = std::make_shared<const grpc::Slice>(made);
-        to.payload.Append({reinterpret_cast<const char*>(slice->begin()),
-                           static_cast<int64_t>(slice->size())},
-                          slice);
+        to.payload.Append(
+            {reinterpret_cast<const char*>(slice->begin()), static_cast<int64_t>(slice->size())},
+            slice);
       }
     }
     to.sizes.push_payload_bytes = payload->bytes();
   }
-  to.sizes.push_wire_bytes =
-      PushWireBytes(CallerOf(options_.member, options_.job_digest), *transfer_.update_keys,
-                    to.sizes.push_payload_bytes);
+  to.sizes.push_wire_bytes = PushWireBytes(CallerOf(options_.member, options_.job_digest),
+                                           *transfer_.update_keys, to.sizes.push_payload_bytes);
 }
 
 ReceivedPush SimulatedClient::MakePush(size_t server) {
@@ -287,8 +285,7 @@ void SimulatedClient::OnAcknowledged(uint64_t call) {
   if (!is_under_way()) process_.Wake(ticket_);
 }
 
-int64_t SimulatedClient::Served(ShardId server, uint64_t call,
-                                absl::StatusOr<ServedRead> result) {
+int64_t SimulatedClient::Served(ShardId server, uint64_t call, absl::StatusOr<ServedRead> result) {
   if (call != call_) return 0;
   Server& from = servers_[server.value()];
   const int machine = from.server->machine();
@@ -315,8 +312,8 @@ int64_t SimulatedClient::Served(ShardId server, uint64_t call,
     from.sizes.pull_wire_bytes = AnswerWireBytes(nullptr, 0);
   } else if (codes_pulls()) {
     const Shard& shard = from.server->shard();
-    TakeCoded(server.value(), *shard.dense_forms().Find(options_.codecs.pull),
-              result->read.version, shard.slices(), DenseSource(result->read.snapshot));
+    TakeCoded(server.value(), *shard.dense_forms().Find(options_.codecs.pull), result->read.version,
+              shard.slices(), DenseSource(result->read.snapshot));
   } else if (options_.moves_values) {
     CopyValues(from.server->shard().slices(), *result->read.snapshot);
   }
@@ -380,12 +377,11 @@ void SimulatedClient::AskCores(uint64_t number) {
   ++core_call_;
   core_wanted_ = number;
   for (uint32_t s = 0; s < servers_.size(); ++s) {
-    world_.network.Signal(options_.machine, servers_[s].server->machine(),
-                          [this, s, call = core_call_] {
-                            if (call != core_call_ || process_.crashed()) return;
-                            servers_[s].server->TakeCoreRequest(
-                                {options_.member, core_wanted_, this, call});
-                          });
+    world_.network.Signal(
+        options_.machine, servers_[s].server->machine(), [this, s, call = core_call_] {
+          if (call != core_call_ || process_.crashed()) return;
+          servers_[s].server->TakeCoreRequest({options_.member, core_wanted_, this, call});
+        });
   }
 }
 
@@ -433,9 +429,8 @@ void SimulatedClient::TakeCoded(size_t server, const CodedKeys& keys, Version ve
 
 void SimulatedClient::WriteCoded(size_t server, const CodedKeys& keys, Version version,
                                  ValueRuns* runs, std::unique_ptr<EntrySource> source) const {
-  const std::unique_ptr<AnswerPayload> payload =
-      CodedPayload(keys, PayloadRandom::OfValues(options_.seed, version, ShardId(server)),
-                   std::move(source));
+  const std::unique_ptr<AnswerPayload> payload = CodedPayload(
+      keys, PayloadRandom::OfValues(options_.seed, version, ShardId(server)), std::move(source));
   ValueWriter writer(runs, &keys);
   while (payload->left() > 0) {
     for (const grpc::Slice& slice : payload->Next(kChunkBytes)) {

@@ -12,12 +12,13 @@ from cluster import ENDLESS, SOON, TESSERA, Cluster, Test, digits, lost, run_to_
 from evidence import Evidence
 
 METHODS = {"local_sgd": {"local_sgd": {"local_steps": 4}},
+           "overlapped": {"local_sgd": {"local_steps": 4, "overlap": True}},
            "data_parallel": {"data_parallel": {}},
            "async_sgd": {"async_sgd": {}},
            "ssp": {"ssp": {"bound": 2, "local_steps": 2}},
            "ist": {"ist": {"local_steps": 4}}}
 # A checkpoint is of the same exchange of all members, so that it is known which acknowledged pushes it is without.
-LOCKSTEP = ("local_sgd", "data_parallel", "ist")
+LOCKSTEP = ("local_sgd", "overlapped", "data_parallel", "ist")
 WORKERS = 4
 # A quiet job's accuracy less that of the job with faults.
 MARGIN = 0.03

@@ -272,13 +272,12 @@ void SimJob::StartWorker(std::optional<uint32_t> rank) {
   options.mutation = options_.mutation;
   options.folder = folder_.get();
   options.on_rejoin = [this](uint32_t former) { Rejoin(former); };
-  workers_.push_back(std::make_unique<SimWorker>(&network_, coordinator_.get(), &checker_,
-                                                 std::move(options)));
+  workers_.push_back(
+      std::make_unique<SimWorker>(&network_, coordinator_.get(), &checker_, std::move(options)));
 }
 
 void SimJob::PlanFaults() {
-  faults_end_ =
-      queue_.now() + (options_.checkpoints ? kFaultsLastWithCheckpoints : kFaultsLast);
+  faults_end_ = queue_.now() + (options_.checkpoints ? kFaultsLastWithCheckpoints : kFaultsLast);
   network_.set_faults(NetworkFaults::Drawn(&dice_));
   queue_.At(faults_end_, [this] { network_.set_faults({}); });
   network_.After(chaos_, absl::Milliseconds(500), [this] { KeepWorkers(); });
@@ -400,8 +399,7 @@ void SimJob::StrikeCoordinator() {
   // Its machine was others', too.
   if (dice_.Chance(0.2)) CrashWorker();
   if (options_.standbys && dice_.Chance(0.3)) KillHost();
-  if (options_.checkpoints && !options_.standbys && checker_.wholes() > 0 &&
-      dice_.Chance(0.5)) {
+  if (options_.checkpoints && !options_.standbys && checker_.wholes() > 0 && dice_.Chance(0.5)) {
     EndServer(0);
   }
 }

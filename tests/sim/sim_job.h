@@ -69,10 +69,10 @@ struct SimOutcome {
   uint64_t joined_late = 0;
   uint64_t partial_pushes = 0;
   uint64_t takeovers = 0;
-  uint64_t coordinators = 1;  // processes
-  bool forgiven = false;      // the job could not go on from what was kept
-  uint64_t checkpoints = 0;   // whole ones
-  uint64_t rollbacks = 0;     // to one of them
+  uint64_t coordinators = 1;     // processes
+  bool forgiven = false;         // the job could not go on from what was kept
+  uint64_t checkpoints = 0;      // whole ones
+  uint64_t rollbacks = 0;        // to one of them
   bool protected_again = false;  // all shards had standbys some time after the last fault
   absl::Duration duration;
   // Equal for equal runs.
@@ -155,7 +155,7 @@ class SimJob {
   Checker checker_;
   std::unique_ptr<SimCoordinator> coordinator_;
   std::unique_ptr<SimFolder> folder_;  // nullptr: no checkpoints are kept
-  std::vector<SimServer*> servers_;     // the latest of each rank
+  std::vector<SimServer*> servers_;    // the latest of each rank
   std::vector<std::unique_ptr<SimServer>> all_servers_;
   std::vector<std::unique_ptr<ServerDoor>> doors_;
   HostDirectory directory_;

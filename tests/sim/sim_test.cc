@@ -48,21 +48,12 @@ std::string NameOf(SimMethod method) {
   return "";
 }
 
-constexpr SimMethod kMethods[] = {SimMethod::kDataParallel,
-                                  SimMethod::kLocalSgd,
-                                  SimMethod::kLocalSgdOverlapped,
-                                  SimMethod::kAsyncSgd,
-                                  SimMethod::kAsyncSgdDeltas,
-                                  SimMethod::kAsyncSgdInverse,
-                                  SimMethod::kSoftsync,
-                                  SimMethod::kSoftsyncInverse,
-                                  SimMethod::kSsp,
-                                  SimMethod::kDiloco,
-                                  SimMethod::kDilocoQuorum,
-                                  SimMethod::kDilocoAsynchronous,
-                                  SimMethod::kIst,
-                                  SimMethod::kSlimDp,
-                                  SimMethod::kSlimDpAsynchronous};
+constexpr SimMethod kMethods[] = {
+    SimMethod::kDataParallel, SimMethod::kLocalSgd,        SimMethod::kLocalSgdOverlapped,
+    SimMethod::kAsyncSgd,     SimMethod::kAsyncSgdDeltas,  SimMethod::kAsyncSgdInverse,
+    SimMethod::kSoftsync,     SimMethod::kSoftsyncInverse, SimMethod::kSsp,
+    SimMethod::kDiloco,       SimMethod::kDilocoQuorum,    SimMethod::kDilocoAsynchronous,
+    SimMethod::kIst,          SimMethod::kSlimDp,          SimMethod::kSlimDpAsynchronous};
 
 // What to type to see this run again, with its log.
 std::string Replay(uint64_t seed) {
@@ -105,7 +96,8 @@ SimOutcome RunAll(SimMethod method, bool faults, bool standbys, uint64_t count,
 TEST_CASE("whatever the network does, updates count once and every job ends", "[sim]") {
   for (const SimMethod method : kMethods) {
     DYNAMIC_SECTION(NameOf(method)) {
-      const SimOutcome total = RunAll(method, /*faults=*/true, /*standbys=*/false, ChosenSeeds().count);
+      const SimOutcome total =
+          RunAll(method, /*faults=*/true, /*standbys=*/false, ChosenSeeds().count);
       if (ChosenSeeds().count < 300) continue;
       // A simulation without trouble proves nothing.
       CHECK(total.finished);
@@ -117,11 +109,10 @@ TEST_CASE("whatever the network does, updates count once and every job ends", "[
 }
 
 // Where nobody says how many: jobs with standbys take longer.
-uint64_t StandbySeeds() {
-  return ChosenSeeds().count == Seeds().count ? 150 : ChosenSeeds().count;
-}
+uint64_t StandbySeeds() { return ChosenSeeds().count == Seeds().count ? 150 : ChosenSeeds().count; }
 
-TEST_CASE("whatever happens to servers, standbys take over and nothing acknowledged is lost", "[sim]") {
+TEST_CASE("whatever happens to servers, standbys take over and nothing acknowledged is lost",
+          "[sim]") {
   for (const SimMethod method : kMethods) {
     DYNAMIC_SECTION(NameOf(method)) {
       const uint64_t count = StandbySeeds();
@@ -203,18 +194,20 @@ constexpr FoundBug kFoundBugs[] = {
      "values did not weigh where a lost worker's push of all entries had not come"},
     {14621, SimMethod::kSlimDp, "a broken connection brought a proposal that was settled long ago"},
     {70, SimMethod::kSlimDpAsynchronous, "a core's selection weighed values that had moved on"},
-    {2, SimMethod::kSlimDp, "a standby knew nothing of what had been asked of the first core", true},
+    {2, SimMethod::kSlimDp, "a standby knew nothing of what had been asked of the first core",
+     true},
     {190, SimMethod::kSlimDp, "a server that came anew was not asked what it had missed", true},
     {3100507, SimMethod::kSlimDpAsynchronous,
      "a standby began a selection that its leader was too busy to begin", true},
     {816, SimMethod::kSlimDpAsynchronous,
      "others counted by a selection that the standby had not begun", true},
-    {119, SimMethod::kSlimDpAsynchronous, "a standby was not told the keys of a core without entries",
-     true},
-    {83, SimMethod::kSoftsync, "a shard lost before the start was nobody's, though its host was back",
-     true},
+    {119, SimMethod::kSlimDpAsynchronous,
+     "a standby was not told the keys of a core without entries", true},
+    {83, SimMethod::kSoftsync,
+     "a shard lost before the start was nobody's, though its host was back", true},
     {71, SimMethod::kLocalSgd, "a host was told what a process before it was to lead", true, true},
-    {392, SimMethod::kSsp, "a call was given the answer to the one that it had replaced", false, true},
+    {392, SimMethod::kSsp, "a call was given the answer to the one that it had replaced", false,
+     true},
     {17, SimMethod::kDataParallel,
      "a server that was started again told its members that they are none", false, false, true},
     {45, SimMethod::kLocalSgd, "a silent server was forgotten when another one was replaced", false,
@@ -224,34 +217,36 @@ constexpr FoundBug kFoundBugs[] = {
     {93, SimMethod::kIst, "a worker that came while the job was paused waited for nobody", false,
      false, true},
     {30, SimMethod::kAsyncSgd, "a later checkpoint had an earlier name", false, false, true},
-    {203, SimMethod::kSoftsync, "a slow file was of an epoch that was forgotten", false, false, true},
-    {1158, SimMethod::kAsyncSgd, "one that took a rank wrote to a checkpoint that was being committed",
-     false, false, true},
-    {1126, SimMethod::kSsp, "that a checkpoint cannot be read was said once, over a connection that broke",
-     false, false, true},
-    {202, SimMethod::kSsp, "the checkpoint that the job went back to had been removed", false, false,
+    {203, SimMethod::kSoftsync, "a slow file was of an epoch that was forgotten", false, false,
      true},
-    {1445, SimMethod::kDilocoQuorum, "the last checkpoint waited for a round that nobody could complete",
-     false, false, true},
-    {7400007, SimMethod::kLocalSgd, "the last checkpoint waited for what only a late joiner had pushed", true,
+    {1158, SimMethod::kAsyncSgd,
+     "one that took a rank wrote to a checkpoint that was being committed", false, false, true},
+    {1126, SimMethod::kSsp,
+     "that a checkpoint cannot be read was said once, over a connection that broke", false, false,
+     true},
+    {202, SimMethod::kSsp, "the checkpoint that the job went back to had been removed", false,
      false, true},
-    {7400425, SimMethod::kSlimDpAsynchronous, "a core was selected by a server that could not go back", false,
+    {1445, SimMethod::kDilocoQuorum,
+     "the last checkpoint waited for a round that nobody could complete", false, false, true},
+    {7400007, SimMethod::kLocalSgd,
+     "the last checkpoint waited for what only a late joiner had pushed", true, false, true},
+    {7400425, SimMethod::kSlimDpAsynchronous,
+     "a core was selected by a server that could not go back", false, true, true},
+    {7400617, SimMethod::kAsyncSgdDeltas, "a shard whose new leader was lost, too, was not lost",
+     true, false, true},
+    {7600100, SimMethod::kAsyncSgdDeltas, "a new leader made no copy where the one before it had",
+     true, false, true},
+    {7500511, SimMethod::kSlimDpAsynchronous,
+     "a checkpoint was removed that somebody had yet to read", false, false, true},
+    {7500364, SimMethod::kSlimDp, "what was not kept two coordinators ago was not missed", true,
      true, true},
-    {7400617, SimMethod::kAsyncSgdDeltas, "a shard whose new leader was lost, too, was not lost", true, false,
-     true},
-    {7600100, SimMethod::kAsyncSgdDeltas, "a new leader made no copy where the one before it had", true, false,
-     true},
-    {7500511, SimMethod::kSlimDpAsynchronous, "a checkpoint was removed that somebody had yet to read", false,
-     false, true},
-    {7500364, SimMethod::kSlimDp, "what was not kept two coordinators ago was not missed", true, true, true},
 };
 
 TEST_CASE("seeds that found a bug pass", "[sim]") {
   for (const FoundBug& found : kFoundBugs) {
-    const SimOutcome outcome =
-        SimJob({found.seed, found.method, Mutation::kNone, true, found.standbys,
-                found.coordinator_dies, found.checkpoints})
-            .Run();
+    const SimOutcome outcome = SimJob({found.seed, found.method, Mutation::kNone, true,
+                                       found.standbys, found.coordinator_dies, found.checkpoints})
+                                   .Run();
     INFO(NameOf(found.method) << ": " << found.bug << "; " << Replay(found.seed));
     INFO(outcome.violation.value_or(""));
     CHECK_FALSE(outcome.violation.has_value());
@@ -338,7 +333,8 @@ TEST_CASE("the checker objects to every mutation", "[sim][mutation]") {
        false, true},
       {Mutation::kCopiesLate, SimMethod::kIst, "copied for a checkpoint", false, false, true},
       {Mutation::kSavesLate, SimMethod::kDataParallel, "checkpoint of step", false, false, true},
-      {Mutation::kSavesAhead, SimMethod::kLocalSgdOverlapped, "checkpoint of step", false, false, true},
+      {Mutation::kSavesAhead, SimMethod::kLocalSgdOverlapped, "checkpoint of step", false, false,
+       true},
       {Mutation::kGoesOnAfterRestore, SimMethod::kDiloco, "version is", false, false, true},
       {Mutation::kGoesOnAfterRestore, SimMethod::kSsp, "version is", false, false, true},
       {Mutation::kForgetsSavedStates, SimMethod::kSlimDp, "not the entries", false, false, true},

@@ -324,8 +324,7 @@ void SimWorker::PullFirst() {
   doing_ = absl::StrCat("pull after ", exchange_.value());
   if (options_.subnets != nullptr) return FetchAll(/*waits_only=*/false);
   parts_missing_ = doors_.size();
-  for (size_t server = 0; server < doors_.size(); ++server)
-    PullFrom(server, exchange_, RestWord());
+  for (size_t server = 0; server < doors_.size(); ++server) PullFrom(server, exchange_, RestWord());
 }
 
 void SimWorker::Arrive() {
@@ -422,11 +421,10 @@ void SimWorker::PullFrom(size_t server, Exchange after, RestWord word) {
 void SimWorker::OnPart() {
   if (--parts_missing_ > 0) return;
   // Those of a core may go on.
-  calls_.erase(std::remove_if(calls_.begin(), calls_.end(),
-                              [](const auto& call) {
-                                return call->done || call->kind != CallKind::kOther;
-                              }),
-               calls_.end());
+  calls_.erase(
+      std::remove_if(calls_.begin(), calls_.end(),
+                     [](const auto& call) { return call->done || call->kind != CallKind::kOther; }),
+      calls_.end());
   for (size_t server = 0; server < known_.size(); ++server) {
     checker_->OnTold(ShardId(server), member_, known_[server]);
   }

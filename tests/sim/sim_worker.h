@@ -257,7 +257,7 @@ class SimWorker {
   };
   Sent sent_;
   bool in_flight_ = false;
-  bool has_come_ = false;   // what it brings
+  bool has_come_ = false;  // what it brings
   bool waits_for_it_ = false;
   v1::Progress evaluated_;
   bool evaluates_at_start_ = false;

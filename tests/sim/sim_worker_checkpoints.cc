@@ -52,24 +52,23 @@ void SimWorker::Save(CheckpointMark mark, v1::Progress progress, bool evaluation
   Dice& dice = network_->dice();
   const absl::Duration longest = dice.Chance(0.1) ? kSlowWriteMost : kWriteMost;
   const bool fails = options_.forges && dice.Chance(0.02);
-  network_->After(
-      node_, dice.Between(absl::ZeroDuration(), longest),
-      [this, mark, file, request, fails, told = std::move(told)]() mutable {
-        absl::StatusOr<CheckpointFile> written = absl::UnavailableError("disk error");
-        if (!fails) written = options_.folder->Write(mark.folder_step, file);
-        if (written.ok()) {
-          request.mutable_file()->set_name(written->name);
-          request.mutable_file()->set_bytes(static_cast<uint64_t>(written->bytes));
-          request.mutable_file()->set_sum(written->sum);
-        } else {
-          request.set_error(std::string(written.status().message()));
-        }
-        TellSaved(request, [this, told = std::move(told)](const v1::SavedReply&) {
-          saves_ = false;
-          told();
-          if (saved_) std::exchange(saved_, nullptr)();
-        });
-      });
+  network_->After(node_, dice.Between(absl::ZeroDuration(), longest),
+                  [this, mark, file, request, fails, told = std::move(told)]() mutable {
+                    absl::StatusOr<CheckpointFile> written = absl::UnavailableError("disk error");
+                    if (!fails) written = options_.folder->Write(mark.folder_step, file);
+                    if (written.ok()) {
+                      request.mutable_file()->set_name(written->name);
+                      request.mutable_file()->set_bytes(static_cast<uint64_t>(written->bytes));
+                      request.mutable_file()->set_sum(written->sum);
+                    } else {
+                      request.set_error(std::string(written.status().message()));
+                    }
+                    TellSaved(request, [this, told = std::move(told)](const v1::SavedReply&) {
+                      saves_ = false;
+                      told();
+                      if (saved_) std::exchange(saved_, nullptr)();
+                    });
+                  });
 }
 
 // What is refused is said no more: the files are nobody's.
@@ -101,8 +100,8 @@ void SimWorker::SaveLast(bool has_saved) {
     };
     if (saves) {
       // As it was before the evaluation.
-      return Save({reply.mark().number(), reply.mark().folder_step()}, evaluated_,
-                  evaluation_due_, again);
+      return Save({reply.mark().number(), reply.mark().folder_step()}, evaluated_, evaluation_due_,
+                  again);
     }
     if (!reply.wait() && !reply.has_mark()) return Leave();
     again();
@@ -112,7 +111,8 @@ void SimWorker::SaveLast(bool has_saved) {
 // As WorkerSaver::Load, of what there is to compare.
 void SimWorker::Resume(const v1::JoinReply& reply) {
   evaluates_at_start_ = reply.resume().evaluation_due();
-  const absl::StatusOr<const SimFolder::Whole*> found = options_.folder->Open(reply.resume().step());
+  const absl::StatusOr<const SimFolder::Whole*> found =
+      options_.folder->Open(reply.resume().step());
   if (!found.ok()) return CheckIsRemoved(found.status().message());
   const auto file = (*found)->files.find(WorkerFileName(reply.rank()));
   std::optional<Checker::SavedWorker> saved;

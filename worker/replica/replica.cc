@@ -100,16 +100,16 @@ absl::StatusOr<Replica::Base> Replica::MakeBase() {
                            Buffer<float>::Create(backend_.memory(), exchanged_floats()));
   const float* update = base.values.data();
   if (!sides_.update) {
-    TESSERA_ASSIGN_OR_RETURN(base.view,
-                             HostView<float>::Create(backend_.memory(), base.values.data(),
-                                                     exchanged_floats()));
+    TESSERA_ASSIGN_OR_RETURN(
+        base.view,
+        HostView<float>::Create(backend_.memory(), base.values.data(), exchanged_floats()));
     update = base.view.data();
   }
   const NetworkPlan& plan = network_->plan();
   for (size_t a = 0; a < exchanged_.size(); ++a, update += plan.parameter_floats) {
     for (size_t i = 0; i < plan.shape.parameters.size(); ++i) {
-      base.update.push_back(absl::MakeConstSpan(update + plan.parameter_offsets[i],
-                                                plan.shape.parameters[i].size()));
+      base.update.push_back(
+          absl::MakeConstSpan(update + plan.parameter_offsets[i], plan.shape.parameters[i].size()));
     }
   }
   return base;
@@ -120,8 +120,8 @@ absl::Status Replica::AddOverlap(bool shows_states) {
   TESSERA_ASSIGN_OR_RETURN(bases_[1], MakeBase());
   TESSERA_ASSIGN_OR_RETURN(incoming_, Buffer<float>::Create(memory, exchanged_floats()));
   if (!sides_.values) {
-    TESSERA_ASSIGN_OR_RETURN(incoming_view_, HostView<float>::Create(memory, incoming_.data(),
-                                                                     exchanged_floats()));
+    TESSERA_ASSIGN_OR_RETURN(incoming_view_,
+                             HostView<float>::Create(memory, incoming_.data(), exchanged_floats()));
   }
   if (!shows_states) return absl::OkStatus();
   const int64_t states = static_cast<int64_t>(optimizer_->device_states().size());

@@ -184,7 +184,7 @@ class Replica final : public Learner {
   ParameterArrays values_;
   ParameterArrays shown_;  // the same entries in the host's memory
   LastStep last_steps_[2] = {LastStep(this), LastStep(this)};  // by base
-  bool formed_ = false;  // the last step has formed the delta
+  bool formed_ = false;                                        // the last step has formed the delta
   Sender sender_{this};
   size_t sent_ = 0;  // of shown_, so many have been sent as they came
   BatchRows rows_;

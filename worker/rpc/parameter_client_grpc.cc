@@ -25,8 +25,7 @@ constexpr absl::Duration kLetGoTime = absl::Seconds(1);
 // A server cuts off a reader whose network stands still with CANCELLED.
 bool IsTransient(absl::StatusCode code) {
   return code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kAborted ||
-         code == absl::StatusCode::kResourceExhausted ||
-         code == absl::StatusCode::kCancelled;
+         code == absl::StatusCode::kResourceExhausted || code == absl::StatusCode::kCancelled;
 }
 
 // f32 needs none.
@@ -61,8 +60,8 @@ absl::StatusOr<std::unique_ptr<ParameterClientGrpc>> ParameterClientGrpc::Create
   }
   std::unique_ptr<DeviceValues> device_values;
   if (coding.sides.values) device_values = std::make_unique<DeviceValues>(coding.device, sets);
-  return std::unique_ptr<ParameterClientGrpc>(new ParameterClientGrpc(
-      std::move(options), std::move(coder), std::move(device_values)));
+  return std::unique_ptr<ParameterClientGrpc>(
+      new ParameterClientGrpc(std::move(options), std::move(coder), std::move(device_values)));
 }
 
 ParameterClientGrpc::ParameterClientGrpc(Options options, std::unique_ptr<PushCoder> coder,
@@ -129,8 +128,7 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::PushPull(const OutgoingPush&
   return EndExchange(begin);
 }
 
-absl::Status ParameterClientGrpc::BeginPushPull(const OutgoingPush& push,
-                                                const KeySet& update_keys,
+absl::Status ParameterClientGrpc::BeginPushPull(const OutgoingPush& push, const KeySet& update_keys,
                                                 const ConstParameterArrays& update,
                                                 const KeySet& value_keys,
                                                 const ParameterArrays& values) {

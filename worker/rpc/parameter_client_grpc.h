@@ -190,8 +190,7 @@ class ParameterClientGrpc final : public ParameterClient {
   bool reads_outside() const { return !fetches_.has_value() && request_.outside_exchange(); }
   std::unique_ptr<PullFromServer> MakePull(Server* server);
   // Until all are done; with a failure, only until nothing of them is left. Times count from `begin`.
-  absl::StatusOr<ExchangeResult> RunTasks(absl::Time begin,
-                                          absl::Status failed = absl::OkStatus());
+  absl::StatusOr<ExchangeResult> RunTasks(absl::Time begin, absl::Status failed = absl::OkStatus());
   absl::StatusOr<ExchangeResult> EndExchange(absl::Time begin);
   absl::Time StartDue(absl::Time now);
   absl::Status Collect(Task* task, absl::Time now);
@@ -215,7 +214,8 @@ class ParameterClientGrpc final : public ParameterClient {
   Traffic traffic_;
   CoreCalls cores_;
   // Of the exchange under way.
-  const KeySet* sparse_push_ = nullptr;  // of a core's and an explorer's entries; nullptr: of others
+  const KeySet* sparse_push_ =
+      nullptr;  // of a core's and an explorer's entries; nullptr: of others
   const KeySet* sparse_pull_ = nullptr;
   const ParameterArrays* sparse_values_ = nullptr;
   const KeySet* device_pull_ = nullptr;  // of values that are the device's
@@ -223,7 +223,7 @@ class ParameterClientGrpc final : public ParameterClient {
   ValueWatch watch_;
   std::vector<int64_t> written_;        // what it is told
   std::optional<SubnetPlace> fetches_;  // pulls are of this subnet, or of all entries
-  ExchangeResult answer_;  // without times
+  ExchangeResult answer_;               // without times
   absl::Time pushed_time_;
   absl::Time first_value_time_;
 };

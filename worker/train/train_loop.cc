@@ -213,8 +213,8 @@ float TrainLoop::Rate() const {
   // The others have done about as much since the pull as this worker.
   const uint64_t parts = static_cast<uint64_t>(std::max<int64_t>(1, cut_.parts));
   const uint64_t own = examples_since_exchange_ + (in_flight_ ? sent_.examples : 0);
-  return static_cast<float>(schedule_.Factor(job_examples_ + parts * own,
-                                             parts * options_.job.train().batch_size()));
+  return static_cast<float>(
+      schedule_.Factor(job_examples_ + parts * own, parts * options_.job.train().batch_size()));
 }
 
 int64_t TrainLoop::StepsUntilExchange() const {

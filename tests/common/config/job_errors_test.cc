@@ -76,12 +76,14 @@ TEST_CASE("a key that is wrong by itself gets its message", "[job_errors]") {
       {"every_steps: 0", "every_steps: -1",
        "x.yaml:22:42: checkpoint.every_steps: got \"-1\", want an integer of at least 0\n"},
       {"every_steps: 0", "every_steps: 30",
-       "x.yaml:22:42: checkpoint.every_steps: got 30, want checkpoint.directory as well, where they are "
+       "x.yaml:22:42: checkpoint.every_steps: got 30, want checkpoint.directory as well, where "
+       "they are "
        "kept\n"},
       {"method: {local_sgd: {local_steps: 20}}\ncodec: {push: f32}\n"
        "cluster: {servers: 2, workers: 2, lease_timeout: 10s}\ncheckpoint: {directory: \"\"",
        "method: decentralized\ncheckpoint: {directory: ckpt",
-       "x.yaml:20:25: checkpoint.directory: got \"/jobs/ckpt\", want none with decentralized: every replica is "
+       "x.yaml:20:25: checkpoint.directory: got \"/jobs/ckpt\", want none with decentralized: "
+       "every replica is "
        "a copy of the model, and a new server copies one that is there\n"},
       {"keep: 3", "keep: 0",
        "x.yaml:22:51: checkpoint.keep: got \"0\", want an integer in [1, 1000000]\n"},
@@ -91,7 +93,8 @@ TEST_CASE("a key that is wrong by itself gets its message", "[job_errors]") {
 TEST_CASE("every mistake in the data gets its message", "[job_errors]") {
   CheckAll({
       {"format: idx", "format: cvs",
-       "x.yaml:4:11: data.format: got \"cvs\", want one of idx, csv, libsvm, xc, cifar; did you mean "
+       "x.yaml:4:11: data.format: got \"cvs\", want one of idx, csv, libsvm, xc, cifar; did you "
+       "mean "
        "\"csv\"?\n"},
       {"format: idx", "format: npy",
        "x.yaml:4:11: data.format: got \"npy\": npy files come later; use idx or csv\n"},
@@ -342,7 +345,8 @@ TEST_CASE("every mistake in the method and the codecs gets its message", "[job_e
        "x.yaml:20:25: codec.error_feedback: got true, want false with codec.push f32, which loses "
        "nothing\n"},
       {"push: f32", "push: qsgd, error_feedback: true",
-       "x.yaml:20:37: codec.error_feedback: got true, want false with codec.push qsgd: its rounding "
+       "x.yaml:20:37: codec.error_feedback: got true, want false with codec.push qsgd: its "
+       "rounding "
        "has no bias to correct, and what is held back would only add to the noise\n"},
       {"push: f32", "push: threshold, error_feedback: true",
        "x.yaml:20:42: codec.error_feedback: got true, want false with codec.push threshold, which "
@@ -352,7 +356,8 @@ TEST_CASE("every mistake in the method and the codecs gets its message", "[job_e
        "that a last push could bring; that is so of threshold, and with error_feedback\n"},
       {"method: {local_sgd: {local_steps: 20}}\ncodec: {push: f32}",
        "method: slim_dp\ncodec: {push: qsgd, error_feedback: true}",
-       "x.yaml:20:37: codec.error_feedback: got true, want false with codec.push qsgd: its rounding "
+       "x.yaml:20:37: codec.error_feedback: got true, want false with codec.push qsgd: its "
+       "rounding "
        "has no bias to correct, and what is held back would only add to the noise\n"},
       {"method: {local_sgd: {local_steps: 20}}\ncodec: {push: f32}",
        "method: slim_dp\ncodec: {push: threshold}",

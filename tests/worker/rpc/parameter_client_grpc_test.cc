@@ -305,8 +305,8 @@ TEST_CASE("an exchange that is open goes to whoever leads the shard by now", "[r
   };
   Replica values(now.shape);
   const Replica update(now.shape, 3.0f);
-  const auto moved =
-      client->PushPull({Exchange(1), 1}, client->dense_keys(), update, client->dense_keys(), values);
+  const auto moved = client->PushPull({Exchange(1), 1}, client->dense_keys(), update,
+                                      client->dense_keys(), values);
   done.Notify();
   REQUIRE(moved.status().message() == "");
   CHECK(SameBits(values, Replica(now.shape, 4.0f)));

@@ -131,10 +131,9 @@ TEST_CASE("where an exchange follows, the last step leaves nothing to compute fo
 
 TEST_CASE("a model that does not fit the GPU is a status, however much is missing",
           "[device][fault]") {
-  const std::string method =
-      GENERATE("method={data_parallel: {}}", "method={local_sgd: {local_steps: 7}}",
-               "method={local_sgd: {local_steps: 7, overlap: true}}",
-               "method={ist: {local_steps: 7}}");
+  const std::string method = GENERATE(
+      "method={data_parallel: {}}", "method={local_sgd: {local_steps: 7}}",
+      "method={local_sgd: {local_steps: 7, overlap: true}}", "method={ist: {local_steps: 7}}");
   const v1::Job job = JobOf(method);
   int refused = 0;
   for (int64_t bytes = 0;; bytes += 512) {

@@ -81,11 +81,10 @@ constexpr char kMomentum[] =
 
 TEST_CASE("a job on the whole model learns on a GPU as it does on the CPU", "[device][train]") {
   const int workers = GENERATE(1, 2);
-  const std::string method =
-      GENERATE("method={data_parallel: {}}", "method={local_sgd: {local_steps: 7}}",
-               "method={local_sgd: {local_steps: 7, average_state: true}}",
-               "method={diloco: {local_steps: 5}}",
-               "method={local_sgd: {local_steps: 7, overlap: true}}");
+  const std::string method = GENERATE(
+      "method={data_parallel: {}}", "method={local_sgd: {local_steps: 7}}",
+      "method={local_sgd: {local_steps: 7, average_state: true}}",
+      "method={diloco: {local_steps: 5}}", "method={local_sgd: {local_steps: 7, overlap: true}}");
   const std::string model = GENERATE(kNormed, kMixed);
   const std::string optimizer = GENERATE(kAdamW, kMomentum);
   CAPTURE(workers, method, model, optimizer);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/check.h"
 #include "tests/worker/train/subnet_workers.h"
 #include "worker/data/order.h"
 #include "worker/train/worker_state.h"
@@ -41,7 +42,8 @@ Views ViewsOf(Arrays& arrays) {
 }
 
 // One worker, whose replica knows nothing of overlaps: x <- w + (x - base), where w is what the exchange
-// before brought, and base what x was when that began. Each exchange is made at once and used late.
+// before brought, and base what x was when that began. Each exchange is made at once and used late. On a
+// thread of its own.
 std::vector<double> TrainInWords(const v1::Job& job, const Datasets& data,
                                  InProcessServers* servers, int rank, int workers) {
   const Recipe recipe = *RecipeFor(job);
@@ -53,8 +55,8 @@ std::vector<double> TrainInWords(const v1::Job& job, const Datasets& data,
   const int64_t steps =
       job.train().epochs() > 0 ? job.train().epochs() * in_epoch : job.train().steps();
   EpochOrder order({Partition::kGlobal, job.seed(), data.train.rows(), batch, nullptr});
-  REQUIRE(client.Pull(Exchange(0), learner->value_keys(), learner->values()).ok());
-  REQUIRE(learner->AdoptValues().ok());
+  TESSERA_CHECK(client.Pull(Exchange(0), learner->value_keys(), learner->values()).ok());
+  TESSERA_CHECK(learner->AdoptValues().ok());
   std::vector<double> losses;
   std::optional<Arrays> brought;  // by the exchange that is still to be taken up
   Exchange exchange(0);
@@ -69,15 +71,15 @@ std::vector<double> TrainInWords(const v1::Job& job, const Datasets& data,
         place.part = rank;
         place.parts = workers;
         place.rows_total = 0;
-        REQUIRE(order.Begin(place).ok());
+        TESSERA_CHECK(order.Begin(place).ok());
       }
       const auto loss = learner->Train(data.train, order.Rows(step % in_epoch),
                                        {static_cast<uint64_t>(step), 1.0f, false, {}});
-      REQUIRE(loss.ok());
+      TESSERA_CHECK(loss.ok());
       losses.push_back(*loss);
       due = due || (job.train().evaluate_every() > 0 && (step + 1) % in_epoch == 0);
     }
-    REQUIRE(learner->FormUpdate().ok());
+    TESSERA_CHECK(learner->FormUpdate().ok());
     Arrays delta = CopyOf(learner->update());
     if (brought.has_value()) {
       for (size_t p = 0; p < delta.size(); ++p) {
@@ -90,10 +92,10 @@ std::vector<double> TrainInWords(const v1::Job& job, const Datasets& data,
     exchange = exchange.Next();
     OutgoingPush push{exchange, static_cast<uint64_t>(kLocalSteps * batch), RestWord()};
     push.kind = recipe.payload;
-    REQUIRE(client
-                .PushPull(push, learner->update_keys(), ViewsOf<ConstParameterArrays>(delta),
-                          learner->value_keys(), ViewsOf<ParameterArrays>(next))
-                .ok());
+    TESSERA_CHECK(client
+                      .PushPull(push, learner->update_keys(), ViewsOf<ConstParameterArrays>(delta),
+                                learner->value_keys(), ViewsOf<ParameterArrays>(next))
+                      .ok());
     brought = next;
     if (rests()) {
       for (size_t p = 0; p < next.size(); ++p) {
@@ -102,7 +104,7 @@ std::vector<double> TrainInWords(const v1::Job& job, const Datasets& data,
       brought.reset();
       due = false;
     }
-    REQUIRE(learner->AdoptValues().ok());
+    TESSERA_CHECK(learner->AdoptValues().ok());
   }
   return losses;
 }
@@ -220,8 +222,7 @@ struct Lone {
       options.first_exchange = last.Next();
       options.first_step = last.value() * kLocalSteps;
     }
-    learner =
-        *MakeReplica(job, options.recipe, Rank(0), options.first_exchange, backend.get(), {});
+    learner = *MakeReplica(job, options.recipe, Rank(0), options.first_exchange, backend.get(), {});
     loop = std::make_unique<TrainLoop>(options, &data, learner.get(), &saving, &coordination);
   }
   void Run() {
@@ -247,9 +248,9 @@ TEST_CASE("an overlapped job is CoCoD-SGD, bit for bit", "[train][overlap]") {
   const std::string method = GENERATE("local_sgd", "diloco");
   const std::string optimizer = GENERATE(kMomentum, kAdamW);
   // To a number of steps, and with evaluations in between, at which all wait.
-  const auto length = GENERATE(std::vector<std::string>{"train.steps=47"},
-                               std::vector<std::string>{"train.steps=0", "train.epochs=2",
-                                                        "train.evaluate_every=1"});
+  const auto length = GENERATE(
+      std::vector<std::string>{"train.steps=47"},
+      std::vector<std::string>{"train.steps=0", "train.epochs=2", "train.evaluate_every=1"});
   CAPTURE(workers, method, optimizer, length.size());
   std::vector<std::string> words = {Method(method, false), optimizer, kTwoHidden};
   words.insert(words.end(), length.begin(), length.end());
@@ -265,7 +266,8 @@ TEST_CASE("an overlapped job is CoCoD-SGD, bit for bit", "[train][overlap]") {
   CHECK((ByLoop(LocalJob(words, 2, workers), data, 2, workers).parameters != got.parameters));
 }
 
-TEST_CASE("where every exchange is waited for, an overlapped job is any other", "[train][overlap]") {
+TEST_CASE("where every exchange is waited for, an overlapped job is any other",
+          "[train][overlap]") {
   const auto length =
       GENERATE(std::vector<std::string>{"train.steps=6"},
                // An evaluation is due at each exchange.
