@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "kernels/dropout_key.h"
+#include "kernels/shape.h"
 
 namespace tessera {
 
@@ -19,8 +20,8 @@ class ActivationKernel {
 
   // y = x / (1 - probability), or 0 where dropped. Also the gradient: dx from dy. y may be x. `key` is
   // in the device's memory and read when the kernel runs; `layer` is below 2^8.
-  virtual void Dropout(int64_t n, const DropoutKey* key, uint64_t layer, double probability,
-                       const float* x, float* y) = 0;
+  virtual void Dropout(const MatrixShape& shape, const DropoutKey* key, uint64_t layer,
+                       double probability, const float* x, float* y) = 0;
 };
 
 }  // namespace tessera

@@ -10,6 +10,7 @@
 #define TESSERA_KERNELS_BATCH_NORM_H_
 
 #include "kernels/shape.h"
+#include "kernels/write_mode.h"
 
 namespace tessera {
 
@@ -39,10 +40,10 @@ class BatchNormKernel {
     const float* y = nullptr;  // what Normalize wrote, where it was asked for relu; null: no relu
     const float* dy = nullptr;
   };
-  // dscale, dshift [columns] and dx [rows, columns] are overwritten; a null one is not wanted. dx
-  // may be dy.
-  virtual void Backward(const MatrixShape& shape, const BackwardInput& in, float* dscale,
-                        float* dshift, float* dx) = 0;
+  // dscale and dshift [columns] are written as `mode` says, their sums as ColumnSums'; dx [rows,
+  // columns] is overwritten. A null one is not wanted. dx may be dy.
+  virtual void Backward(const MatrixShape& shape, const BackwardInput& in, WriteMode mode,
+                        float* dscale, float* dshift, float* dx) = 0;
 };
 
 }  // namespace tessera

@@ -9,12 +9,14 @@ namespace tessera {
 // The same key, layer and element give the same decision on every backend:
 //   block = Philox(seed, kDropout, step, rank << 48 | layer << 40 | element / 4)
 //   the element is dropped if UnitFloat(block[element % 4]) < probability
-// with element = row * columns + column, so a forward and a backward pass agree without a stored
-// mask. Lies in device memory, so that a kernel that is recorded once and repeated draws anew.
+// with element = (first_row + row) * columns + column, so a forward and a backward pass agree without
+// a stored mask, and a row's numbers are the same in a piece of its minibatch as in all of it. Lies in
+// device memory, so that a kernel that is recorded once and repeated draws anew.
 struct DropoutKey {
   uint64_t seed = 0;
   uint64_t step = 0;
-  uint64_t rank = 0;  // below 2^16
+  uint64_t rank = 0;       // below 2^16
+  uint64_t first_row = 0;  // of the minibatch: the call's first one
 };
 
 }  // namespace tessera

@@ -6,6 +6,7 @@
 #define TESSERA_KERNELS_LINEAR_H_
 
 #include "kernels/shape.h"
+#include "kernels/write_mode.h"
 
 namespace tessera {
 
@@ -21,8 +22,8 @@ class LinearKernel {
   // y = x W^T, plus `bias` in each row unless it is null.
   virtual void Forward(const LinearShape& shape, const T* x, const T* weight, const float* bias,
                        float* y) = 0;
-  // dW = dy^T x. Overwrites.
-  virtual void WeightGradient(const LinearShape& shape, const T* x, const T* dy,
+  // dW = dy^T x, or dW += dy^T x.
+  virtual void WeightGradient(const LinearShape& shape, const T* x, const T* dy, WriteMode mode,
                               float* dweight) = 0;
   // dx = dy W. Overwrites.
   virtual void InputGradient(const LinearShape& shape, const T* dy, const T* weight, float* dx) = 0;

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "kernels/shape.h"
+#include "kernels/write_mode.h"
 
 namespace tessera {
 
@@ -13,7 +14,7 @@ namespace tessera {
 // never among the first predictions and makes no row correct.
 constexpr std::array<int, 3> kPrecisionDepths = {1, 3, 5};
 
-// Over the rows of one call. Lies in device memory.
+// Over the rows of one call, or of several that add up. Lies in device memory.
 struct LossSums {
   double loss = 0;
   int64_t correct = 0;
@@ -28,23 +29,38 @@ struct LossTargets {
   const float* targets = nullptr;
 };
 
+// How the rows of a call belong to a minibatch that is computed in pieces.
+struct LossPiece {
+  int64_t minibatch_rows = 0;              // 0: the call's rows are all of it
+  WriteMode sums = WriteMode::kOverwrite;  // kAdd: the call's come on top of what is there
+
+  // What one of the call's `rows` rows counts in the minibatch's mean.
+  float ShareOf(int64_t rows) const {
+    return 1.0f / static_cast<float>(minibatch_rows > 0 ? minibatch_rows : rows);
+  }
+};
+
+// Gradients are of the mean over the minibatch.
 class LossKernel {
  public:
   virtual ~LossKernel() = default;
 
   // Per row: log(sum_j exp(z_j)) - z_label, shifted by the largest logit. Labels: in [0, outputs).
-  //   gradient = (softmax(z) - onehot(label)) / rows, unless it is null; it may be the logits
+  //   gradient = (softmax(z) - onehot(label)) / minibatch_rows, unless it is null; it may be the
+  //   logits
   //   correct: the label is the first prediction
   virtual void SoftmaxCrossEntropy(const MatrixShape& shape, const float* logits,
-                                   const int32_t* labels, float* gradient, LossSums* sums) = 0;
+                                   const int32_t* labels, const LossPiece& piece, float* gradient,
+                                   LossSums* sums) = 0;
 
   // Per row: sum_j log(1 + exp(z_j)) - t_j z_j. A label stands for the target that is 1 there and 0
   // elsewhere; with one output it is the target itself, 0 or 1.
-  //   gradient = (sigmoid(z) - t) / rows, unless it is null; it may be the logits
+  //   gradient = (sigmoid(z) - t) / minibatch_rows, unless it is null; it may be the logits
   //   correct: with one output, z > 0 just where t > 0.5; with more, the first prediction has
   //   t > 0.5
   virtual void SigmoidCrossEntropy(const MatrixShape& shape, const float* logits,
-                                   const LossTargets& targets, float* gradient, LossSums* sums) = 0;
+                                   const LossTargets& targets, const LossPiece& piece,
+                                   float* gradient, LossSums* sums) = 0;
 };
 
 }  // namespace tessera

@@ -5,7 +5,7 @@
 // as there are outputs. Reading or writing the columns of a batch costs those lines once:
 //
 //   Forward              reads W's lines
-//   WeightGradient       reads and writes dW's, those of the batch before included
+//   WeightGradient       reads and writes dW's, and where it overwrites clears those of the batch before
 //   AddWeightGradient    reads and writes W's; there is no dW
 #ifndef TESSERA_KERNELS_SPARSE_LINEAR_H_
 #define TESSERA_KERNELS_SPARSE_LINEAR_H_
@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "kernels/shape.h"
+#include "kernels/write_mode.h"
 
 namespace tessera {
 
@@ -32,6 +33,18 @@ struct SparseRows {
 // zeros.
 struct TouchedColumns {
   std::vector<int32_t> columns;
+
+  // A batch that has `present`, ascending, was written.
+  void Note(const std::vector<int32_t>& present, WriteMode mode) {
+    if (mode == WriteMode::kOverwrite) {
+      columns = present;
+      return;
+    }
+    const size_t before = columns.size();
+    columns.insert(columns.end(), present.begin(), present.end());
+    std::inplace_merge(columns.begin(), columns.begin() + before, columns.end());
+    columns.erase(std::unique(columns.begin(), columns.end()), columns.end());
+  }
 };
 
 // All of it in f32. Any extent may be 0. Sums run in the order of the columns (Forward) and of the
@@ -46,10 +59,11 @@ class SparseLinearKernel {
   // y = x W^T, plus `bias` in each row unless it is null.
   virtual void Forward(const LinearShape& shape, const SparseRows& x, const float* weight,
                        const float* bias, float* y) = 0;
-  // dW = dy^T x. dW is 0 but in `touched`, before and after: only the columns of both batches are
-  // written.
+  // dW = dy^T x, or dW += dy^T x, where the sum of each entry is rounded before it is added. dW is 0 but
+  // in `touched`, before and after: only the columns of both batches are written. Those of a batch that
+  // is added join `touched`.
   virtual void WeightGradient(const LinearShape& shape, const SparseRows& x, const float* dy,
-                              TouchedColumns* touched, float* dweight) = 0;
+                              WriteMode mode, TouchedColumns* touched, float* dweight) = 0;
   // W += a dy^T x. The sum of each entry is rounded before it is multiplied by a, so that the bits
   // are those of a plain step along WeightGradient's dW.
   virtual void AddWeightGradient(const LinearShape& shape, const SparseRows& x, const float* dy,

@@ -8,6 +8,7 @@
 #include "kernels/bf16.h"
 #include "kernels/optimizer.h"
 #include "kernels/shape.h"
+#include "kernels/write_mode.h"
 #include "proto/job.pb.h"
 
 namespace tessera {
@@ -25,8 +26,9 @@ class VectorKernel {
   // `optimizer` names one of its kinds.
   virtual std::unique_ptr<OptimizerKernel> MakeOptimizer(const v1::Optimizer& optimizer) = 0;
 
-  // sums[c] = sum over the rows of x, in f64, then rounded.
-  virtual void ColumnSums(const MatrixShape& shape, const float* x, float* sums) = 0;
+  // sums[c] = sum over the rows of x, and where it adds of what is there, in f64, then rounded.
+  virtual void ColumnSums(const MatrixShape& shape, const float* x, WriteMode mode,
+                          float* sums) = 0;
 
   virtual void Round(int64_t n, const float* x, Bf16* y) = 0;
   virtual void Widen(int64_t n, const Bf16* x, float* y) = 0;

@@ -156,23 +156,24 @@ std::vector<Kernel> Kernels() {
                            a.shape,
                            {a.matrix[0].data(), a.vector[2].data(), a.vector[3].data(), nullptr,
                             a.matrix[3].data(), a.matrix[1].data()},
-                           a.vector[4].data(), a.vector[5].data(), a.matrix[2].data());
+                           WriteMode::kOverwrite, a.vector[4].data(), a.vector[5].data(),
+                           a.matrix[2].data());
                      }});
   kernels.push_back({"relu", 8, [](Backend& b, Arrays& a) {
                        b.activation().Relu(a.shape.size(), a.matrix[0].data(), a.matrix[2].data());
                      }});
   kernels.push_back({"dropout", 8, [](Backend& b, Arrays& a) {
-                       b.activation().Dropout(a.shape.size(), a.key.data(), 4, 0.3,
-                                              a.matrix[0].data(), a.matrix[2].data());
+                       b.activation().Dropout(a.shape, a.key.data(), 4, 0.3, a.matrix[0].data(),
+                                              a.matrix[2].data());
                      }});
   kernels.push_back({"softmax, loss, gradient", 8, [](Backend& b, Arrays& a) {
                        b.loss().SoftmaxCrossEntropy(a.shape, a.matrix[0].data(), a.labels.data(),
-                                                    a.matrix[2].data(), a.sums.data());
+                                                    {}, a.matrix[2].data(), a.sums.data());
                      }});
   kernels.push_back({"sigmoid, loss, gradient", 8, [](Backend& b, Arrays& a) {
                        b.loss().SigmoidCrossEntropy(a.shape, a.matrix[0].data(),
-                                                    {a.labels.data(), nullptr}, a.matrix[2].data(),
-                                                    a.sums.data());
+                                                    {a.labels.data(), nullptr}, {},
+                                                    a.matrix[2].data(), a.sums.data());
                      }});
   kernels.push_back(Optimizer("sgd", 12));
   kernels.push_back(Optimizer("momentum", 20));
@@ -182,7 +183,8 @@ std::vector<Kernel> Kernels() {
                                            a.matrix[2].data());
                      }});
   kernels.push_back({"column sums (bias)", 4, [](Backend& b, Arrays& a) {
-                       b.vector().ColumnSums(a.shape, a.matrix[0].data(), a.vector[0].data());
+                       b.vector().ColumnSums(a.shape, a.matrix[0].data(), WriteMode::kOverwrite,
+                                             a.vector[0].data());
                      }});
   kernels.push_back({"round to bf16", 6, [](Backend& b, Arrays& a) {
                        b.vector().Round(a.shape.size(), a.matrix[0].data(), a.halves.data());

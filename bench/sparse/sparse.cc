@@ -108,8 +108,8 @@ int Run(const Flags& flags) {
   sparse.Forward(s, rows.sparse(), w.data(), nullptr, y.data());
   CheckNear(y, want_y);
   TouchedColumns touched;
-  dense.WeightGradient(s, rows.dense.data(), dy.data(), want_dw.data());
-  sparse.WeightGradient(s, rows.sparse(), dy.data(), &touched, dw.data());
+  dense.WeightGradient(s, rows.dense.data(), dy.data(), WriteMode::kOverwrite, want_dw.data());
+  sparse.WeightGradient(s, rows.sparse(), dy.data(), WriteMode::kOverwrite, &touched, dw.data());
   CheckNear({dw.data(), dw.data() + weights}, want_dw);
 
   volatile float sink = 0;
@@ -132,9 +132,11 @@ int Run(const Flags& flags) {
                      [&] { sparse.Forward(s, rows.sparse(), w.data(), nullptr, y.data()); }),
         read);
   Print("WeightGradient",
-        Milliseconds(
-            flags.repeats,
-            [&] { sparse.WeightGradient(s, rows.sparse(), dy.data(), &touched, dw.data()); }),
+        Milliseconds(flags.repeats,
+                     [&] {
+                       sparse.WeightGradient(s, rows.sparse(), dy.data(), WriteMode::kOverwrite,
+                                             &touched, dw.data());
+                     }),
         write);
   Print(
       "AddWeightGradient",
@@ -145,11 +147,13 @@ int Run(const Flags& flags) {
         Milliseconds(flags.repeats,
                      [&] { dense.Forward(s, rows.dense.data(), w.data(), nullptr, y.data()); }),
         0);
-  Print(
-      "dense WeightGradient",
-      Milliseconds(flags.repeats,
-                   [&] { dense.WeightGradient(s, rows.dense.data(), dy.data(), want_dw.data()); }),
-      0);
+  Print("dense WeightGradient",
+        Milliseconds(flags.repeats,
+                     [&] {
+                       dense.WeightGradient(s, rows.dense.data(), dy.data(), WriteMode::kOverwrite,
+                                            want_dw.data());
+                     }),
+        0);
   return 0;
 }
 

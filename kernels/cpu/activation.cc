@@ -66,19 +66,24 @@ inline __attribute__((always_inline)) void PhiloxTile(const PhiloxCounter& count
   }
 }
 
-// Elements [0, n) of an array whose first one belongs to block counter.b. A number below `drop` of
-// its 24 upper bits drops its element.
-TESSERA_VECTOR_CLONES void DropoutLoop(int64_t n, PhiloxCounter counter, uint32_t drop, float scale,
-                                       const float* x, float* y) {
+// Elements [0, n) of an array whose first one has number `first` of block counter.b. A number below
+// `drop` of its 24 upper bits drops its element.
+TESSERA_VECTOR_CLONES void DropoutLoop(int64_t n, PhiloxCounter counter, int64_t first,
+                                       uint32_t drop, float scale, const float* x, float* y) {
   uint32_t numbers[kTile];
-  for (int64_t begin = 0; begin < n; begin += kTile, counter.b += kLanes) {
+  int64_t begin = 0;
+  while (begin < n) {
     PhiloxTile(counter, numbers);
-    const int64_t count = std::min(kTile, n - begin);
+    const int64_t count = std::min(kTile - first, n - begin);
+    const uint32_t* const number = numbers + first;
 #pragma omp simd
     for (int64_t i = 0; i < count; ++i) {
       const float kept = x[begin + i] * scale;
-      y[begin + i] = numbers[i] >> 8 < drop ? 0.0f : kept;
+      y[begin + i] = number[i] >> 8 < drop ? 0.0f : kept;
     }
+    begin += count;
+    first = 0;
+    counter.b += kLanes;
   }
 }
 
@@ -95,19 +100,21 @@ void CpuActivation::ReluBackward(int64_t n, const float* y, const float* dy, flo
   });
 }
 
-void CpuActivation::Dropout(int64_t n, const DropoutKey* key, uint64_t layer, double probability,
-                            const float* x, float* y) {
+void CpuActivation::Dropout(const MatrixShape& shape, const DropoutKey* key, uint64_t layer,
+                            double probability, const float* x, float* y) {
+  const int64_t before = static_cast<int64_t>(key->first_row) * shape.columns;
   TESSERA_CHECK(probability >= 0 && probability < 1);
-  TESSERA_CHECK(key->rank < uint64_t{1} << 16 && layer < 1u << 8 && n / 4 < int64_t{1} << 40);
+  TESSERA_CHECK(key->rank < uint64_t{1} << 16 && layer < 1u << 8 &&
+                (before + shape.size()) / 4 < int64_t{1} << 40);
   // k / 2^24 < probability for just the integers k below this.
   const uint32_t drop = static_cast<uint32_t>(std::ceil(probability * 0x1p24));
   const float scale = static_cast<float>(1.0 / (1.0 - probability));
-  threads_.Split(
-      n, 8, [&](int64_t begin, int64_t end) {  // Parts begin at multiples of 16, so at a block.
-        const uint64_t block = static_cast<uint64_t>(begin) / 4;
-        const PhiloxCounter counter{key->seed, key->step, key->rank << 48 | layer << 40 | block};
-        DropoutLoop(end - begin, counter, drop, scale, x + begin, y + begin);
-      });
+  threads_.Split(shape.size(), 8, [&](int64_t begin, int64_t end) {
+    const int64_t element = before + begin;
+    const uint64_t block = static_cast<uint64_t>(element) / 4;
+    const PhiloxCounter counter{key->seed, key->step, key->rank << 48 | layer << 40 | block};
+    DropoutLoop(end - begin, counter, element % 4, drop, scale, x + begin, y + begin);
+  });
 }
 
 }  // namespace tessera

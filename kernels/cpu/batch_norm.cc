@@ -99,6 +99,14 @@ TESSERA_VECTOR_CLONES void BackwardSums(const MatrixShape& shape, Columns column
   }
 }
 
+void Put(Columns columns, const double* sums, WriteMode mode, float* gradient) {
+  float* const to = gradient + columns.begin;
+  for (int64_t i = 0; i < columns.width; ++i) {
+    const double before = mode == WriteMode::kAdd ? static_cast<double>(to[i]) : 0.0;
+    to[i] = static_cast<float>(before + sums[i]);
+  }
+}
+
 // dx = scale inverse_sigma (g - mean(g) - x_hat mean(g x_hat))
 TESSERA_VECTOR_CLONES void BackwardValues(const MatrixShape& shape, Columns columns,
                                           const BatchNormKernel::BackwardInput& in,
@@ -158,17 +166,15 @@ void CpuBatchNorm::Normalize(const MatrixShape& shape, const float* x, const flo
   });
 }
 
-void CpuBatchNorm::Backward(const MatrixShape& shape, const BackwardInput& in, float* dscale,
-                            float* dshift, float* dx) {
+void CpuBatchNorm::Backward(const MatrixShape& shape, const BackwardInput& in, WriteMode mode,
+                            float* dscale, float* dshift, float* dx) {
   const float* gate = in.y == nullptr ? in.x : in.y;
   const float floor = in.y == nullptr ? kNoFloor : 0.0f;
   ForBlocks(threads_, shape, [&](Columns columns) {
     Sums sums = {};
     BackwardSums(shape, columns, in, gate, floor, &sums);
-    for (int64_t i = 0; i < columns.width; ++i) {
-      if (dscale != nullptr) dscale[columns.begin + i] = static_cast<float>(sums.g_x_hat[i]);
-      if (dshift != nullptr) dshift[columns.begin + i] = static_cast<float>(sums.g[i]);
-    }
+    if (dscale != nullptr) Put(columns, sums.g_x_hat, mode, dscale);
+    if (dshift != nullptr) Put(columns, sums.g, mode, dshift);
     if (dx != nullptr && shape.rows > 0) BackwardValues(shape, columns, in, gate, floor, sums, dx);
   });
 }

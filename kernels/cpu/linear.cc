@@ -43,6 +43,7 @@ struct CpuLinear<T>::Engine {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
   dnnl::primitive_attr attributes;
+  dnnl::primitive_attr adding;  // the same, and the result comes on top of what is there
   // Products run one after the other, so that the largest one's is all that there is.
   memory scratch;
 
@@ -61,6 +62,10 @@ CpuLinear<T>::CpuLinear(const CpuThreads& threads)
     : threads_(threads), engine_(std::make_unique<Engine>()) {
   // oneDNN's own scratch would be shared among the threads that call it.
   engine_->attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  engine_->adding.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  dnnl::post_ops sum;
+  sum.append_sum(1.0f);
+  engine_->adding.set_post_ops(sum);
 }
 
 template <typename T>
@@ -97,6 +102,15 @@ typename CpuLinear<T>::Product& CpuLinear<T>::Prepared(Kind kind, const LinearSh
       product.bias = memory(bias, engine, DNNL_MEMORY_NONE);
       product.arguments[DNNL_ARG_BIAS] = product.bias;
     }
+    product.primitive = dnnl::matmul(description);
+    return products_.emplace(key, std::move(product)).first->second;
+  }
+  if (kind == Kind::kWeightGradientAdded) {
+    const memory::desc dy = Transposed(s.rows, s.outputs, type);
+    const memory::desc x = RowMajor(s.rows, s.inputs, type);
+    const memory::desc dw = RowMajor(s.outputs, s.inputs, f32);
+    const dnnl::matmul::primitive_desc description({dy, x, dw}, engine_->adding, engine);
+    bind(description, DNNL_ARG_SRC, dy, DNNL_ARG_WEIGHTS, x, DNNL_ARG_DST, dw);
     product.primitive = dnnl::matmul(description);
     return products_.emplace(key, std::move(product)).first->second;
   }
@@ -163,9 +177,13 @@ void CpuLinear<T>::Forward(const LinearShape& shape, const T* x, const T* weight
 }
 
 template <typename T>
-void CpuLinear<T>::WeightGradient(const LinearShape& shape, const T* x, const T* dy,
+void CpuLinear<T>::WeightGradient(const LinearShape& shape, const T* x, const T* dy, WriteMode mode,
                                   float* dweight) {
   if (shape.inputs == 0 || shape.outputs == 0) return;
+  if (mode == WriteMode::kAdd) {
+    if (shape.rows > 0) Run(Kind::kWeightGradientAdded, shape, dy, x, nullptr, dweight);
+    return;
+  }
   if (shape.rows == 0) {
     std::fill_n(dweight, shape.outputs * shape.inputs, 0.0f);
     return;

@@ -23,7 +23,8 @@ namespace tessera {
 //   InputGradient      100 (109)      101 (84)      100 (108) *
 //
 // and bf16 orders them the same way. Layouts of oneDNN's own choice are up to 4% faster still, and
-// cost more than that to convert to and from.
+// cost more than that to convert to and from. A WeightGradient that adds is a matmul: inner_product
+// cannot.
 template <typename T>
 class CpuLinear final : public LinearKernel<T> {
  public:
@@ -32,14 +33,21 @@ class CpuLinear final : public LinearKernel<T> {
 
   void Forward(const LinearShape& shape, const T* x, const T* weight, const float* bias,
                float* y) override;
-  void WeightGradient(const LinearShape& shape, const T* x, const T* dy, float* dweight) override;
+  void WeightGradient(const LinearShape& shape, const T* x, const T* dy, WriteMode mode,
+                      float* dweight) override;
   void InputGradient(const LinearShape& shape, const T* dy, const T* weight, float* dx) override;
 
   // The first failure since the last call.
   absl::Status TakeStatus();
 
  private:
-  enum class Kind { kForward, kForwardWithBias, kWeightGradient, kInputGradient };
+  enum class Kind {
+    kForward,
+    kForwardWithBias,
+    kWeightGradient,
+    kWeightGradientAdded,
+    kInputGradient
+  };
   struct Product;
   struct Engine;
   using Key = std::tuple<Kind, int64_t, int64_t, int64_t>;

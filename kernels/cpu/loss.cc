@@ -132,12 +132,12 @@ void CountHits(const First& first, const IsLabel& is_label, LossSums* sums) {
 }  // namespace
 
 template <typename F>
-void CpuLoss::ForRows(const MatrixShape& shape, LossSums* sums, const F& row_loss) {
+void CpuLoss::ForRows(const MatrixShape& shape, WriteMode mode, LossSums* sums, const F& row_loss) {
   rows_.assign(shape.rows, LossSums());
   threads_.Split(shape.rows, 8 * shape.columns, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) row_loss(row, &rows_[row]);
   });
-  *sums = LossSums();
+  if (mode == WriteMode::kOverwrite) *sums = LossSums();
   for (const LossSums& row : rows_) {
     sums->loss += row.loss;
     sums->correct += row.correct;
@@ -147,10 +147,11 @@ void CpuLoss::ForRows(const MatrixShape& shape, LossSums* sums, const F& row_los
 }
 
 void CpuLoss::SoftmaxCrossEntropy(const MatrixShape& shape, const float* logits,
-                                  const int32_t* labels, float* gradient, LossSums* sums) {
+                                  const int32_t* labels, const LossPiece& piece, float* gradient,
+                                  LossSums* sums) {
   const int64_t n = shape.columns;
-  const float share = 1.0f / static_cast<float>(shape.rows);
-  ForRows(shape, sums, [&](int64_t row, LossSums* out) {
+  const float share = piece.ShareOf(shape.rows);
+  ForRows(shape, piece.sums, sums, [&](int64_t row, LossSums* out) {
     const float* z = logits + row * n;
     const int64_t label = labels[row];
     const First first = FirstOf(n, z);
@@ -169,10 +170,11 @@ void CpuLoss::SoftmaxCrossEntropy(const MatrixShape& shape, const float* logits,
 }
 
 void CpuLoss::SigmoidCrossEntropy(const MatrixShape& shape, const float* logits,
-                                  const LossTargets& targets, float* gradient, LossSums* sums) {
+                                  const LossTargets& targets, const LossPiece& piece,
+                                  float* gradient, LossSums* sums) {
   const int64_t n = shape.columns;
-  const float share = 1.0f / static_cast<float>(shape.rows);
-  ForRows(shape, sums, [&](int64_t row, LossSums* out) {
+  const float share = piece.ShareOf(shape.rows);
+  ForRows(shape, piece.sums, sums, [&](int64_t row, LossSums* out) {
     const float* z = logits + row * n;
     const float* t = targets.targets == nullptr ? nullptr : targets.targets + row * n;
     // Without targets: the one index whose target is 1, or -1.

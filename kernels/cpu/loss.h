@@ -15,13 +15,14 @@ class CpuLoss final : public LossKernel {
   explicit CpuLoss(const CpuThreads& threads) : threads_(threads) {}
 
   void SoftmaxCrossEntropy(const MatrixShape& shape, const float* logits, const int32_t* labels,
-                           float* gradient, LossSums* sums) override;
+                           const LossPiece& piece, float* gradient, LossSums* sums) override;
   void SigmoidCrossEntropy(const MatrixShape& shape, const float* logits,
-                           const LossTargets& targets, float* gradient, LossSums* sums) override;
+                           const LossTargets& targets, const LossPiece& piece, float* gradient,
+                           LossSums* sums) override;
 
  private:
   template <typename F>
-  void ForRows(const MatrixShape& shape, LossSums* sums, const F& row_loss);
+  void ForRows(const MatrixShape& shape, WriteMode mode, LossSums* sums, const F& row_loss);
 
   const CpuThreads threads_;
   std::vector<LossSums> rows_;

@@ -123,8 +123,13 @@ void CpuSparseLinear::SumColumns(const LinearShape& shape, const float* dy, int6
 }
 
 void CpuSparseLinear::WeightGradient(const LinearShape& shape, const SparseRows& x, const float* dy,
-                                     TouchedColumns* touched, float* dweight) {
+                                     WriteMode mode, TouchedColumns* touched, float* dweight) {
   if (shape.outputs == 0) return;
+  if (mode == WriteMode::kAdd) {
+    AddWeightGradient(shape, x, dy, 1.0f, dweight);
+    touched->Note(batch_.columns(), mode);
+    return;
+  }
   batch_.Find(shape, x);
   batch_.SortByColumn(shape, x);
   const std::vector<int32_t>& before = touched->columns;
@@ -137,7 +142,7 @@ void CpuSparseLinear::WeightGradient(const LinearShape& shape, const SparseRows&
     const auto put = [](float& to, float value) { to = value; };
     ScatterColumns(scratch->panel.data(), shape.inputs, count, batch_.columns(), put, rows);
   });
-  touched->columns = batch_.columns();
+  touched->Note(batch_.columns(), mode);
 }
 
 void CpuSparseLinear::AddWeightGradient(const LinearShape& shape, const SparseRows& x,

@@ -23,9 +23,10 @@ TESSERA_VECTOR_CLONES void SubtractLoop(int64_t n, const float* a, const float* 
 // Columns [begin, end) of x, at most kBlock of them.
 constexpr int64_t kBlock = 256;
 TESSERA_VECTOR_CLONES void ColumnSumsBlock(const MatrixShape& shape, int64_t begin, int64_t end,
-                                           const float* x, float* sums) {
+                                           const float* x, WriteMode mode, float* sums) {
   double total[kBlock] = {};
   const int64_t width = end - begin;
+  if (mode == WriteMode::kAdd) std::copy_n(sums + begin, width, total);
   for (int64_t row = 0; row < shape.rows; ++row) {
     const float* from = x + row * shape.columns + begin;
 #pragma omp simd
@@ -85,10 +86,10 @@ std::unique_ptr<OptimizerKernel> CpuVector::MakeOptimizer(const v1::Optimizer& o
   return std::make_unique<CpuOptimizer>(tessera::MakeOptimizer(optimizer), threads_);
 }
 
-void CpuVector::ColumnSums(const MatrixShape& shape, const float* x, float* sums) {
+void CpuVector::ColumnSums(const MatrixShape& shape, const float* x, WriteMode mode, float* sums) {
   threads_.Split(shape.columns, shape.rows, [&](int64_t begin, int64_t end) {
     for (int64_t block = begin; block < end; block += kBlock) {
-      ColumnSumsBlock(shape, block, std::min(end, block + kBlock), x, sums);
+      ColumnSumsBlock(shape, block, std::min(end, block + kBlock), x, mode, sums);
     }
   });
 }

@@ -17,19 +17,20 @@ void CudaActivation::ReluBackward(int64_t n, const float* y, const float* dy, fl
   device_.Launch(kernel.blocks(), kernel);
 }
 
-void CudaActivation::Dropout(int64_t n, const DropoutKey* key, uint64_t layer, double probability,
-                             const float* x, float* y) {
+void CudaActivation::Dropout(const MatrixShape& shape, const DropoutKey* key, uint64_t layer,
+                             double probability, const float* x, float* y) {
   TESSERA_CHECK(probability >= 0 && probability < 1);
-  TESSERA_CHECK(layer < 1u << 8 && n / 4 < int64_t{1} << 40);
+  TESSERA_CHECK(layer < 1u << 8 && shape.size() / 4 < int64_t{1} << 40);
   cuda::DropoutOp op;
   op.in[0] = x;
   op.out[0] = y;
   op.key = key;
   op.layer = layer;
+  op.columns = shape.columns;
   // k / 2^24 < probability for just the integers k below this.
   op.drop = static_cast<uint32_t>(std::ceil(probability * 0x1p24));
   op.scale = static_cast<float>(1.0 / (1.0 - probability));
-  const cuda::Elementwise<cuda::DropoutOp> kernel(op, n);
+  const cuda::Elementwise<cuda::DropoutOp> kernel(op, shape.size());
   device_.Launch(kernel.blocks(), kernel);
 }
 

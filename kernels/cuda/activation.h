@@ -13,8 +13,8 @@ class CudaActivation final : public ActivationKernel {
 
   void Relu(int64_t n, const float* x, float* y) override;
   void ReluBackward(int64_t n, const float* y, const float* dy, float* dx) override;
-  void Dropout(int64_t n, const DropoutKey* key, uint64_t layer, double probability, const float* x,
-               float* y) override;
+  void Dropout(const MatrixShape& shape, const DropoutKey* key, uint64_t layer, double probability,
+               const float* x, float* y) override;
 
  private:
   cuda::Device& device_;

@@ -23,8 +23,8 @@ struct ReluBackwardOp : Floats<2, 1> {
   }
 };
 
-// Four elements from a multiple of 4 are one Philox block. A number below `drop` of its 24 upper
-// bits drops its element.
+// Four elements from a multiple of 4 are one Philox block, counted from the minibatch's first. A number
+// below `drop` of its 24 upper bits drops its element.
 struct DropoutOp {
   using In = float;
   using Out = float;
@@ -35,15 +35,34 @@ struct DropoutOp {
   float* out[1];
   const DropoutKey* key;  // read when the kernel runs
   uint64_t layer;
+  int64_t columns;
   uint32_t drop;
   float scale;
   TESSERA_HOST_DEVICE Common Prepare(int64_t i) const {
-    return Philox(key->seed, tessera::Stream::kDropout, key->step,
-                  key->rank << 48 | layer << 40 | static_cast<uint64_t>(i / 4));
+    const uint64_t element =
+        key->first_row * static_cast<uint64_t>(columns) + static_cast<uint64_t>(i);
+    const PhiloxBlock block = Block(element / 4);
+    const int first = static_cast<int>(element % 4);
+    if (first == 0) return block;
+    const PhiloxBlock next = Block(element / 4 + 1);
+    PhiloxBlock both = {};
+    // Places that the compiler knows, so that all of it stays in registers.
+    TESSERA_UNROLL for (int k = 0; k < 4; ++k) {
+      TESSERA_UNROLL for (int from = 1; from < 4; ++from) {
+        if (from == first) both[k] = from + k < 4 ? block[(from + k) % 4] : next[(from + k) % 4];
+      }
+    }
+    return both;
   }
   TESSERA_HOST_DEVICE void operator()(int64_t, int k, const Common& block, const float* v,
                                       float* r) const {
     r[0] = block[k] >> 8 < drop ? 0.0f : v[0] * scale;
+  }
+
+ private:
+  TESSERA_HOST_DEVICE PhiloxBlock Block(uint64_t number) const {
+    return Philox(key->seed, tessera::Stream::kDropout, key->step,
+                  key->rank << 48 | layer << 40 | number);
   }
 };
 

@@ -29,8 +29,8 @@ void CudaBatchNorm::Normalize(const MatrixShape& shape, const float* x, const fl
       &device_);
 }
 
-void CudaBatchNorm::Backward(const MatrixShape& shape, const BackwardInput& in, float* dscale,
-                             float* dshift, float* dx) {
+void CudaBatchNorm::Backward(const MatrixShape& shape, const BackwardInput& in, WriteMode mode,
+                             float* dscale, float* dshift, float* dx) {
   using Op = cuda::BackwardSumsOp;
   const float* const gate = in.y == nullptr ? in.x : in.y;
   const float floor = in.y == nullptr ? kNoFloor : 0.0f;
@@ -43,8 +43,8 @@ void CudaBatchNorm::Backward(const MatrixShape& shape, const BackwardInput& in, 
   float* const mean_g_x_hat = mean_g + shape.columns;
   const double share = shape.rows == 0 ? 0.0 : 1.0 / static_cast<double>(shape.rows);
   SumColumns<Op>(shape,
-                 {in.x, in.dy, gate, floor, in.mean, in.inverse_sigma, share, dscale, dshift,
-                  mean_g, mean_g_x_hat},
+                 {in.x, in.dy, gate, floor, in.mean, in.inverse_sigma, share,
+                  mode == WriteMode::kAdd, dscale, dshift, mean_g, mean_g_x_hat},
                  reinterpret_cast<double*>(scratch), &device_);
   if (dx == nullptr) return;
   MapColumns<cuda::BackwardValuesOp>(

@@ -17,8 +17,8 @@ class CudaBatchNorm final : public BatchNormKernel {
                   float* inverse_sigma) override;
   void Normalize(const MatrixShape& shape, const float* x, const float* mean,
                  const float* inverse_sigma, const Affine& affine, bool relu, float* y) override;
-  void Backward(const MatrixShape& shape, const BackwardInput& in, float* dscale, float* dshift,
-                float* dx) override;
+  void Backward(const MatrixShape& shape, const BackwardInput& in, WriteMode mode, float* dscale,
+                float* dshift, float* dx) override;
 
  private:
   cuda::Device& device_;

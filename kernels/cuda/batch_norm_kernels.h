@@ -76,6 +76,7 @@ struct BackwardSumsOp {
   const float* mean;
   const float* inverse_sigma;
   double share;   // 1 / rows
+  bool adds;      // to dscale and dshift
   float* dscale;  // null: not wanted
   float* dshift;  // null: not wanted
   float* mean_g;  // of rows
@@ -88,8 +89,8 @@ struct BackwardSumsOp {
     sums[1] += static_cast<double>(passed) * static_cast<double>(x_hat);
   }
   TESSERA_HOST_DEVICE void Finish(int64_t c, const double* sums) const {
-    if (dshift != nullptr) dshift[c] = static_cast<float>(sums[0]);
-    if (dscale != nullptr) dscale[c] = static_cast<float>(sums[1]);
+    if (dshift != nullptr) StoreSum(sums[0], adds, dshift + c);
+    if (dscale != nullptr) StoreSum(sums[1], adds, dscale + c);
     mean_g[c] = static_cast<float>(sums[0] * share);
     mean_g_x_hat[c] = static_cast<float>(sums[1] * share);
   }

@@ -30,11 +30,15 @@ void CudaLinear<T>::Forward(const LinearShape& shape, const T* x, const T* weigh
 
 template <typename T>
 void CudaLinear<T>::WeightGradient(const LinearShape& shape, const T* x, const T* dy,
-                                   float* dweight) {
+                                   WriteMode mode, float* dweight) {
   if (shape.inputs == 0 || shape.outputs == 0) return;
-  if (shape.rows == 0) return Zero(dweight, shape.outputs * shape.inputs);
-  device_.Multiply(
-      {factors_, shape.outputs, shape.inputs, shape.rows, dy, true, x, false, 0.0f, dweight});
+  const bool adds = mode == WriteMode::kAdd;
+  if (shape.rows == 0) {
+    if (!adds) Zero(dweight, shape.outputs * shape.inputs);
+    return;
+  }
+  device_.Multiply({factors_, shape.outputs, shape.inputs, shape.rows, dy, true, x, false,
+                    adds ? 1.0f : 0.0f, dweight});
 }
 
 template <typename T>

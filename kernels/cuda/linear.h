@@ -17,7 +17,8 @@ class CudaLinear final : public LinearKernel<T> {
 
   void Forward(const LinearShape& shape, const T* x, const T* weight, const float* bias,
                float* y) override;
-  void WeightGradient(const LinearShape& shape, const T* x, const T* dy, float* dweight) override;
+  void WeightGradient(const LinearShape& shape, const T* x, const T* dy, WriteMode mode,
+                      float* dweight) override;
   void InputGradient(const LinearShape& shape, const T* dy, const T* weight, float* dx) override;
 
  private:

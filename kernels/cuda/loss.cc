@@ -16,34 +16,37 @@ static_assert(kPrecisionDepths.size() == cuda::kDepths && kPrecisionDepths[0] ==
               kPrecisionDepths[1] == cuda::Depth(1) && kPrecisionDepths[2] == cuda::Depth(2));
 
 template <typename Rows>
-void CudaLoss::Run(const MatrixShape& shape, Rows rows, LossSums* sums) {
+void CudaLoss::Run(const MatrixShape& shape, const LossPiece& piece, Rows rows, LossSums* sums) {
   auto* const by_row =
       static_cast<RowLoss*>(scratch_.Of(shape.rows * static_cast<int64_t>(sizeof(RowLoss))));
   if (by_row == nullptr && shape.rows > 0) return;
   rows.rows = by_row;
   rows.columns = shape.columns;
-  rows.share = 1.0f / static_cast<float>(shape.rows);
+  rows.share = piece.ShareOf(shape.rows);
   device_.Launch(shape.rows, rows);
-  device_.Launch(1, cuda::AddRows{by_row, shape.rows, reinterpret_cast<RowLoss*>(sums)});
+  device_.Launch(1, cuda::AddRows{by_row, shape.rows, piece.sums == WriteMode::kAdd,
+                                  reinterpret_cast<RowLoss*>(sums)});
 }
 
 void CudaLoss::SoftmaxCrossEntropy(const MatrixShape& shape, const float* logits,
-                                   const int32_t* labels, float* gradient, LossSums* sums) {
+                                   const int32_t* labels, const LossPiece& piece, float* gradient,
+                                   LossSums* sums) {
   cuda::SoftmaxRows rows = {};
   rows.logits = logits;
   rows.labels = labels;
   rows.gradient = gradient;
-  Run(shape, rows, sums);
+  Run(shape, piece, rows, sums);
 }
 
 void CudaLoss::SigmoidCrossEntropy(const MatrixShape& shape, const float* logits,
-                                   const LossTargets& targets, float* gradient, LossSums* sums) {
+                                   const LossTargets& targets, const LossPiece& piece,
+                                   float* gradient, LossSums* sums) {
   const auto run = [&](auto rows) {
     rows.logits = logits;
     rows.labels = targets.labels;
     rows.targets = targets.targets;
     rows.gradient = gradient;
-    Run(shape, rows, sums);
+    Run(shape, piece, rows, sums);
   };
   if (targets.targets != nullptr) {
     run(cuda::SigmoidRows<true>{});

@@ -13,13 +13,14 @@ class CudaLoss final : public LossKernel {
   CudaLoss(cuda::Device* device, CudaScratch* scratch) : device_(*device), scratch_(*scratch) {}
 
   void SoftmaxCrossEntropy(const MatrixShape& shape, const float* logits, const int32_t* labels,
-                           float* gradient, LossSums* sums) override;
+                           const LossPiece& piece, float* gradient, LossSums* sums) override;
   void SigmoidCrossEntropy(const MatrixShape& shape, const float* logits,
-                           const LossTargets& targets, float* gradient, LossSums* sums) override;
+                           const LossTargets& targets, const LossPiece& piece, float* gradient,
+                           LossSums* sums) override;
 
  private:
   template <typename Rows>
-  void Run(const MatrixShape& shape, Rows rows, LossSums* sums);
+  void Run(const MatrixShape& shape, const LossPiece& piece, Rows rows, LossSums* sums);
 
   cuda::Device& device_;
   CudaScratch& scratch_;

@@ -68,7 +68,7 @@ struct SoftmaxRows {
   float* gradient;  // null: not wanted; may be the logits
   RowLoss* rows;
   int64_t columns;
-  float share;  // 1 / rows
+  float share;  // 1 / rows of the minibatch
 
   TESSERA_HOST_DEVICE static Value Combine(const Value& a, const Value& b) {
     return {a.largest < b.largest ? b.largest : a.largest, 0,
@@ -169,7 +169,7 @@ struct SigmoidRows {
   float* gradient;  // null: not wanted; may be the logits
   RowLoss* rows;
   int64_t columns;
-  float share;  // 1 / rows
+  float share;  // 1 / rows of the minibatch
 
   TESSERA_HOST_DEVICE static Value Combine(const Value& a, const Value& b) {
     Value both = a;
@@ -260,6 +260,7 @@ struct AddRows {
   };
   const RowLoss* rows;
   int64_t count;
+  bool adds;  // to what is there
   RowLoss* sums;
 
   TESSERA_HOST_DEVICE static Value Combine(const Value& a, const Value& b) {
@@ -278,7 +279,7 @@ struct AddRows {
         own.value = Combine(own.value, rows[row]);
       }
     } else {
-      if (lane.thread == 0) *sums = shared.total;
+      if (lane.thread == 0) *sums = adds ? Combine(*sums, shared.total) : shared.total;
     }
   }
 };

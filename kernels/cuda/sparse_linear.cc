@@ -106,8 +106,14 @@ void CudaSparseLinear::SumColumns(const LinearShape& shape, const Lists& lists, 
 }
 
 void CudaSparseLinear::WeightGradient(const LinearShape& shape, const SparseRows& x,
-                                      const float* dy, TouchedColumns* touched, float* dweight) {
+                                      const float* dy, WriteMode mode, TouchedColumns* touched,
+                                      float* dweight) {
   if (shape.outputs == 0) return;
+  if (mode == WriteMode::kAdd) {
+    AddWeightGradient(shape, x, dy, 1.0f, dweight);
+    touched->Note(batch_.columns(), mode);
+    return;
+  }
   batch_.Find(shape, x);
   batch_.SortByColumn(shape, x);
   const SparseColumns::ByColumn& sorted = batch_.by_column();
@@ -123,7 +129,7 @@ void CudaSparseLinear::WeightGradient(const LinearShape& shape, const SparseRows
     put.w = dweight + o * shape.inputs;
     device_.Launch(put.blocks(), put);
   });
-  touched->columns = batch_.columns();
+  touched->Note(batch_.columns(), mode);
 }
 
 void CudaSparseLinear::AddWeightGradient(const LinearShape& shape, const SparseRows& x,

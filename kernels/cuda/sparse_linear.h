@@ -22,7 +22,7 @@ class CudaSparseLinear final : public SparseLinearKernel {
   void Forward(const LinearShape& shape, const SparseRows& x, const float* weight,
                const float* bias, float* y) override;
   void WeightGradient(const LinearShape& shape, const SparseRows& x, const float* dy,
-                      TouchedColumns* touched, float* dweight) override;
+                      WriteMode mode, TouchedColumns* touched, float* dweight) override;
   void AddWeightGradient(const LinearShape& shape, const SparseRows& x, const float* dy, float a,
                          float* weight) override;
 

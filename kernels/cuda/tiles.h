@@ -103,6 +103,11 @@ struct Alone {
   TESSERA_HOST_DEVICE Common Prepare(int64_t) const { return {}; }
 };
 
+// *to = sum, or *to += sum, rounded once.
+TESSERA_HOST_DEVICE inline void StoreSum(double sum, bool adds, float* to) {
+  *to = static_cast<float>(adds ? static_cast<double>(*to) + sum : sum);
+}
+
 // How the rows of a matrix are cut among blocks for sums over columns: by its shape alone, so that
 // sums have the same bits on every GPU.
 struct ColumnCut {

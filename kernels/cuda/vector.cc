@@ -109,10 +109,11 @@ std::unique_ptr<OptimizerKernel> CudaVector::MakeOptimizer(const v1::Optimizer& 
   return std::make_unique<CudaOptimizer>(optimizer, &device_);
 }
 
-void CudaVector::ColumnSums(const MatrixShape& shape, const float* x, float* sums) {
+void CudaVector::ColumnSums(const MatrixShape& shape, const float* x, WriteMode mode, float* sums) {
   void* const partial = scratch_.Of(ColumnSumsBytes<cuda::SumOp>(shape));
   if (partial == nullptr) return;
-  SumColumns<cuda::SumOp>(shape, {x, sums}, static_cast<double*>(partial), &device_);
+  SumColumns<cuda::SumOp>(shape, {x, mode == WriteMode::kAdd, sums}, static_cast<double*>(partial),
+                          &device_);
 }
 
 void CudaVector::Round(int64_t n, const float* x, Bf16* y) {

@@ -17,7 +17,7 @@ class CudaVector final : public VectorKernel {
   void Axpy(int64_t n, float a, const float* x, float* y) override;
   void Subtract(int64_t n, const float* a, const float* b, float* out) override;
   std::unique_ptr<OptimizerKernel> MakeOptimizer(const v1::Optimizer& optimizer) override;
-  void ColumnSums(const MatrixShape& shape, const float* x, float* sums) override;
+  void ColumnSums(const MatrixShape& shape, const float* x, WriteMode mode, float* sums) override;
   void Round(int64_t n, const float* x, Bf16* y) override;
   void Widen(int64_t n, const Bf16* x, float* y) override;
 

@@ -8,7 +8,8 @@ void ReluStage::Forward(int64_t rows, const float* x, float* y) {
   backend_.activation().Relu(rows * plan_.inputs, x, y);
 }
 
-void ReluStage::Backward(int64_t rows, const float*, const float* y, const float* dy, float* dx) {
+void ReluStage::Backward(int64_t rows, const float*, const float* y, const float* dy, WriteMode,
+                         float* dx) {
   if (dx != nullptr) backend_.activation().ReluBackward(rows * plan_.inputs, y, dy, dx);
 }
 
@@ -17,13 +18,14 @@ void ReluStage::Evaluate(int64_t rows, const float* x, const float*, float* y) {
 }
 
 void DropoutStage::Drop(int64_t rows, const float* from, float* to) {
-  backend_.activation().Dropout(rows * plan_.inputs, key_, static_cast<uint64_t>(plan_.layer),
+  backend_.activation().Dropout({rows, plan_.inputs}, key_, static_cast<uint64_t>(plan_.layer),
                                 plan_.probability, from, to);
 }
 
 void DropoutStage::Forward(int64_t rows, const float* x, float* y) { Drop(rows, x, y); }
 
-void DropoutStage::Backward(int64_t rows, const float*, const float*, const float* dy, float* dx) {
+void DropoutStage::Backward(int64_t rows, const float*, const float*, const float* dy, WriteMode,
+                            float* dx) {
   if (dx != nullptr) Drop(rows, dy, dx);
 }
 

@@ -21,6 +21,14 @@ struct Batch {
   const float* targets = nullptr;
   // The inputs of a network that reads sparse rows.
   SparseRows sparse;
+  // In training, of a piece of a minibatch: the minibatch's rows before these, and all of its rows; 0:
+  // these are all.
+  int64_t first_row = 0;
+  int64_t minibatch_rows = 0;
+
+  int64_t whole_rows() const { return minibatch_rows > 0 ? minibatch_rows : rows; }
+  bool is_first() const { return first_row == 0; }
+  bool is_last() const { return first_row + rows == whole_rows(); }
 };
 
 // Where a batch may be written, so that it need not be copied; null: anywhere.

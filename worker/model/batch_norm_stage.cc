@@ -21,7 +21,7 @@ void BatchNormStage::Forward(int64_t rows, const float* x, float* y) {
 }
 
 void BatchNormStage::Backward(int64_t rows, const float* x, const float* y, const float* dy,
-                              float* dx) {
+                              WriteMode mode, float* dx) {
   BatchNormKernel::BackwardInput in;
   in.x = x;
   in.mean = mean();
@@ -30,7 +30,7 @@ void BatchNormStage::Backward(int64_t rows, const float* x, const float* y, cons
   // A dropout that overwrote y left it positive where it kept it, and passes no gradient elsewhere.
   in.y = plan_.relu ? y : nullptr;
   in.dy = dy;
-  backend_.batch_norm().Backward({rows, plan_.inputs}, in, parameters_.weight_gradient,
+  backend_.batch_norm().Backward({rows, plan_.inputs}, in, mode, parameters_.weight_gradient,
                                  parameters_.bias_gradient, dx);
 }
 

@@ -21,7 +21,8 @@ class BatchNormStage final : public Stage {
                                                        Backend& backend);
 
   void Forward(int64_t rows, const float* x, float* y) override;
-  void Backward(int64_t rows, const float* x, const float* y, const float* dy, float* dx) override;
+  void Backward(int64_t rows, const float* x, const float* y, const float* dy, WriteMode mode,
+                float* dx) override;
   void Evaluate(int64_t rows, const float* x, const float* constants, float* y) override;
 
  private:

@@ -33,17 +33,18 @@ void LinearStage::Forward(int64_t rows, const float* x, float* y) {
   bf16_->Forward(Shape(rows), x_bf16_.data(), weight_bf16_.data(), parameters_.bias, y);
 }
 
-void LinearStage::Backward(int64_t rows, const float* x, const float*, const float* dy, float* dx) {
+void LinearStage::Backward(int64_t rows, const float* x, const float*, const float* dy,
+                           WriteMode mode, float* dx) {
   if (parameters_.bias_gradient != nullptr) {
-    backend_.vector().ColumnSums({rows, plan_.outputs}, dy, parameters_.bias_gradient);
+    backend_.vector().ColumnSums({rows, plan_.outputs}, dy, mode, parameters_.bias_gradient);
   }
   if (bf16_ == nullptr) {
-    f32_->WeightGradient(Shape(rows), x, dy, parameters_.weight_gradient);
+    f32_->WeightGradient(Shape(rows), x, dy, mode, parameters_.weight_gradient);
     if (dx != nullptr) f32_->InputGradient(Shape(rows), dy, parameters_.weight, dx);
     return;
   }
   backend_.vector().Round(rows * plan_.outputs, dy, dy_bf16_);
-  bf16_->WeightGradient(Shape(rows), x_bf16_.data(), dy_bf16_, parameters_.weight_gradient);
+  bf16_->WeightGradient(Shape(rows), x_bf16_.data(), dy_bf16_, mode, parameters_.weight_gradient);
   if (dx != nullptr) bf16_->InputGradient(Shape(rows), dy_bf16_, weight_bf16_.data(), dx);
 }
 

@@ -15,13 +15,15 @@ absl::Status CheckLoss(const v1::Model& model) {
 void ComputeLoss(const v1::Model& model, const Batch& batch, int64_t outputs, const float* logits,
                  float* gradient, LossSums* sums, Backend& backend) {
   const MatrixShape matrix{batch.rows, outputs};
+  const LossPiece piece{batch.minibatch_rows,
+                        batch.is_first() ? WriteMode::kOverwrite : WriteMode::kAdd};
   if (model.loss() == kSoftmax) {
-    backend.loss().SoftmaxCrossEntropy(matrix, logits, batch.labels, gradient, sums);
+    backend.loss().SoftmaxCrossEntropy(matrix, logits, batch.labels, piece, gradient, sums);
     return;
   }
   LossTargets targets{batch.labels, batch.targets};
   if (batch.targets != nullptr) targets.labels = nullptr;
-  backend.loss().SigmoidCrossEntropy(matrix, logits, targets, gradient, sums);
+  backend.loss().SigmoidCrossEntropy(matrix, logits, targets, piece, gradient, sums);
 }
 
 Scores ScoresOf(const LossSums& sums, int64_t rows) {

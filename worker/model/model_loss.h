@@ -19,7 +19,7 @@ constexpr absl::string_view kSigmoid = "sigmoid_cross_entropy";
 absl::Status CheckLoss(const v1::Model& model);
 
 // Queued: what `logits` [batch.rows, outputs] say of the labels or targets of `batch`. `gradient` of
-// the same size may be null.
+// the same size may be null. Of a piece, `sums` become those of the minibatch as far as it has come.
 void ComputeLoss(const v1::Model& model, const Batch& batch, int64_t outputs, const float* logits,
                  float* gradient, LossSums* sums, Backend& backend);
 

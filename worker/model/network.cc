@@ -13,8 +13,16 @@
 namespace tessera {
 namespace {
 
-// Where batches lie: the places of BatchStaging, each for two numbers of rows.
-constexpr size_t kRepeatedMax = 6;
+// Where batches lie: the places of BatchStaging, each for the first, the inner and the last pieces of
+// minibatches of two sizes.
+constexpr size_t kRepeatedMax = 18;
+
+// The kernels for one are those for the other.
+bool SameKernels(const Batch& a, const Batch& b) {
+  return a.rows == b.rows && a.inputs == b.inputs && a.labels == b.labels &&
+         a.targets == b.targets && a.whole_rows() == b.whole_rows() &&
+         a.is_first() == b.is_first() && a.is_last() == b.is_last();
+}
 
 }  // namespace
 
@@ -250,10 +258,7 @@ absl::Status Network::BeginStepOnNext(const StepKey& key, GradientWork* work) {
 Network::Repeated* Network::RepeatedOn(const Batch& staged) {
   if (!repeats_) return nullptr;
   for (Repeated& each : repeated_) {
-    if (each.batch.rows == staged.rows && each.batch.inputs == staged.inputs &&
-        each.batch.labels == staged.labels && each.batch.targets == staged.targets) {
-      return &each;
-    }
+    if (SameKernels(each.batch, staged)) return &each;
   }
   if (repeated_.size() == kRepeatedMax) repeated_.clear();
   repeated_.push_back({staged, backend_.MakeSequence(), {}});
@@ -270,22 +275,27 @@ Sequence* Network::BackwardOf(Repeated* repeated, const GradientWork* work) {
 
 void Network::QueueStep(const Batch& staged, const StepKey& key, GradientWork* work) {
   TESSERA_CHECK(work == nullptr || takes_work());
+  TESSERA_CHECK(staged.is_first() || staged.first_row == rows_done_);
+  rows_done_ = staged.first_row + staged.rows;
+  TESSERA_CHECK(rows_done_ <= staged.whole_rows());
+  TESSERA_CHECK(!options_.steps_first_weight || staged.rows == staged.whole_rows());
   last_batch_ = Batch();
-  step_rows_ = staged.rows;
+  step_ = staged;
   if (draws_) {
     TESSERA_CHECK(key.rank < uint64_t{1} << 16);
-    const DropoutKey dropout{key.seed, key.step, key.rank};
+    const DropoutKey dropout{key.seed, key.step, key.rank, static_cast<uint64_t>(staged.first_row)};
     backend_.memory().CopyIn(&dropout, sizeof(dropout), &numbers_.data()->dropout);
   }
   Repeated* const repeated = RepeatedOn(staged);
   const auto forward = [&] { QueueForward(staged); };
+  if (!staged.is_last()) work = nullptr;  // Gradients are not complete.
   const auto backward = [&] { Backward(staged, work); };
   if (repeated != nullptr) {
     repeated->forward->Run(forward);
   } else {
     forward();
   }
-  sums_view_.Fetch();
+  if (staged.is_last()) sums_view_.Fetch();
   backend_.Mark();
   if (repeated != nullptr) {
     BackwardOf(repeated, work)->Run(backward);
@@ -308,16 +318,24 @@ void Network::QueueForward(const Batch& staged) {
 }
 
 absl::StatusOr<LossAndCount> Network::EndStep() {
-  TESSERA_CHECK(step_rows_ > 0);
+  TESSERA_CHECK(step_.rows > 0 && step_.is_last());
   // Until the loss is known, not until the backward pass is done.
   TESSERA_RETURN_IF_ERROR(backend_.Wait());
   const LossSums& sums = *sums_view_.data();
-  const int64_t rows = step_rows_;
-  step_rows_ = 0;
+  const int64_t rows = step_.whole_rows();
+  step_ = Batch();
   return LossAndCount{sums.loss / static_cast<double>(rows), sums.correct, rows};
 }
 
+absl::Status Network::EndPiece() {
+  TESSERA_CHECK(step_.rows > 0 && !step_.is_last());
+  step_ = Batch();
+  // Until the place of the batch before this one is free.
+  return backend_.Wait();
+}
+
 void Network::Backward(const Batch& batch, GradientWork* work) {
+  const WriteMode mode = batch.is_first() ? WriteMode::kOverwrite : WriteMode::kAdd;
   float* dy = flow_[0].data();
   float* spare = flow_[1].data();
   for (int i = static_cast<int>(stages_.size()) - 1; i >= 0; --i) {
@@ -326,17 +344,18 @@ void Network::Backward(const Batch& batch, GradientWork* work) {
     if (stages_[i] == nullptr) return BackwardSparse(batch, dy);
     if (!plan.wants_input_gradient) {
       // Nothing before it learns; it may itself.
-      if (plan.weight >= 0) stages_[i]->Backward(batch.rows, x, values_[i + 1], dy, nullptr);
-      return FollowGradients(plan, work);
+      if (plan.weight >= 0) stages_[i]->Backward(batch.rows, x, values_[i + 1], dy, mode, nullptr);
+      return FollowGradients(plan, batch, work);
     }
     float* dx = plan.backward_in_place() ? dy : spare;
-    stages_[i]->Backward(batch.rows, x, values_[i + 1], dy, dx);
-    FollowGradients(plan, work);
+    stages_[i]->Backward(batch.rows, x, values_[i + 1], dy, mode, dx);
+    FollowGradients(plan, batch, work);
     if (dx == spare) std::swap(dy, spare);
   }
 }
 
-void Network::FollowGradients(const StagePlan& plan, GradientWork* work) {
+void Network::FollowGradients(const StagePlan& plan, const Batch& batch, GradientWork* work) {
+  if (!batch.is_last()) return;
   FetchGradients(plan);
   if (work == nullptr) return;
   for (const int parameter : {plan.weight, plan.bias}) {
@@ -354,11 +373,12 @@ void Network::FetchGradients(const StagePlan& plan) {
 }
 
 void Network::BackwardSparse(const Batch& batch, const float* dy) {
+  const WriteMode mode = batch.is_first() ? WriteMode::kOverwrite : WriteMode::kAdd;
   if (!options_.steps_first_weight) {
-    sparse_first_->Backward(batch.rows, batch.sparse, dy);
-    return FetchGradients(plan_.stages[0]);
+    sparse_first_->Backward(batch.rows, batch.sparse, dy, mode);
+    return FollowGradients(plan_.stages[0], batch, nullptr);
   }
-  sparse_first_->BackwardBias(batch.rows, dy);
+  sparse_first_->BackwardBias(batch.rows, dy, mode);
   FetchGradients(plan_.stages[0]);
   last_batch_ = batch;
   last_dy_ = dy;

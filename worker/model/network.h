@@ -24,8 +24,8 @@ namespace tessera {
 class GradientWork {
  public:
   virtual ~GradientWork() = default;
-  // The gradient of parameter i is the last thing queued in this step that reads the parameter. Calls
-  // kernels and Memory::Fetch, the same ones in every step.
+  // The gradient of parameter i is there, of all rows of the minibatch, and the last thing queued in this
+  // step that reads the parameter. Calls kernels and Memory::Fetch, the same ones in every step.
   virtual void Queue(int i) = 0;
 };
 
@@ -111,6 +111,12 @@ class Network {
   // `work`, which stays for as long as the network takes steps, only where it takes_work.
   absl::Status BeginStep(const Batch& batch, const StepKey& key, GradientWork* work = nullptr);
   absl::StatusOr<LossAndCount> EndStep();
+  // A minibatch may be given in pieces (Batch::minibatch_rows), in the order of its rows, each with a
+  // Begin call of its own and the same key; EndPiece takes the place of EndStep behind all but the
+  // last. The gradients add up to those of the whole, from which they differ in the rounding of sums and in
+  // what batch norm takes for the minibatch, which is the piece. Work is of the last piece only. Not with
+  // steps_first_weight.
+  absl::Status EndPiece();
   // For a device that works on its own: dense batches may be sent ahead, between BeginStep and
   // EndStep, and the next step may be on what was sent. A batch that is not used is dropped.
   bool wants_next() const;
@@ -159,7 +165,7 @@ class Network {
   Repeated* RepeatedOn(const Batch& staged);
   Sequence* BackwardOf(Repeated* repeated, const GradientWork* work);
   void Backward(const Batch& batch, GradientWork* work);
-  void FollowGradients(const StagePlan& plan, GradientWork* work);
+  void FollowGradients(const StagePlan& plan, const Batch& batch, GradientWork* work);
   void FetchGradients(const StagePlan& plan);
   void BackwardSparse(const Batch& batch, const float* dy);
 
@@ -176,7 +182,8 @@ class Network {
   HostView<float> gradients_view_;  // where fetches_gradients
   BatchStaging staging_;
   Batch next_;             // as it was staged; no rows: there is none
-  int64_t step_rows_ = 0;  // of the step that was begun
+  Batch step_;             // the piece that was begun; no rows: none is
+  int64_t rows_done_ = 0;  // of its minibatch, those that were begun
   std::vector<std::unique_ptr<Stage>> stages_;
   // With sparse_input; stages_[0] is null then.
   std::unique_ptr<SparseLinearStage> sparse_first_;

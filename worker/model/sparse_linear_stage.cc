@@ -6,15 +6,16 @@ void SparseLinearStage::Forward(int64_t rows, const SparseRows& x, float* y) {
   backend_.sparse_linear().Forward(Shape(rows), x, parameters_.weight, parameters_.bias, y);
 }
 
-void SparseLinearStage::Backward(int64_t rows, const SparseRows& x, const float* dy) {
-  BackwardBias(rows, dy);
-  backend_.sparse_linear().WeightGradient(Shape(rows), x, dy, &touched_,
+void SparseLinearStage::Backward(int64_t rows, const SparseRows& x, const float* dy,
+                                 WriteMode mode) {
+  BackwardBias(rows, dy, mode);
+  backend_.sparse_linear().WeightGradient(Shape(rows), x, dy, mode, &touched_,
                                           parameters_.weight_gradient);
 }
 
-void SparseLinearStage::BackwardBias(int64_t rows, const float* dy) {
+void SparseLinearStage::BackwardBias(int64_t rows, const float* dy, WriteMode mode) {
   if (parameters_.bias_gradient == nullptr) return;
-  backend_.vector().ColumnSums({rows, plan_.outputs}, dy, parameters_.bias_gradient);
+  backend_.vector().ColumnSums({rows, plan_.outputs}, dy, mode, parameters_.bias_gradient);
 }
 
 void SparseLinearStage::AddWeightGradient(int64_t rows, const SparseRows& x, const float* dy,

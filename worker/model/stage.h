@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "kernels/write_mode.h"
+
 namespace tessera {
 
 // Device addresses of a layer's parameters and gradients; null where it has none.
@@ -26,10 +28,10 @@ class Stage {
   virtual void Forward(int64_t rows, const float* x, float* y) = 0;
 
   // Follows Forward of the same step, with the same rows; x and y hold what they held then (y may have been
-  // overwritten by an elementwise stage behind this one). Overwrites the gradients of the stage's
-  // parameters, and dx unless it is null. dx may be dy where the plan says backward_in_place.
+  // overwritten by an elementwise stage behind this one). Writes the gradients of the stage's parameters as
+  // `mode` says, and overwrites dx unless it is null. dx may be dy where the plan says backward_in_place.
   virtual void Backward(int64_t rows, const float* x, const float* y, const float* dy,
-                        float* dx) = 0;
+                        WriteMode mode, float* dx) = 0;
 
   // In evaluation, with the stage's own constants. A linear stage wants y apart from x, dropout
   // wants it to be x (and leaves it alone), the others take either.

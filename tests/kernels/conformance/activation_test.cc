@@ -17,7 +17,8 @@ std::vector<float> Dropped(Backend& backend, const Use& use, double probability,
   const DeviceArray<float> from(backend, x, shift), to(backend, x.size(), shift);
   float* out = in_place ? from.data() : to.data();
   const DeviceArray<DropoutKey> key(backend, {use.key});
-  backend.activation().Dropout(x.size(), key.data(), use.layer, probability, from.data(), out);
+  backend.activation().Dropout({1, static_cast<int64_t>(x.size())}, key.data(), use.layer,
+                               probability, from.data(), out);
   return in_place ? from.Read() : to.Read();
 }
 
@@ -76,6 +77,31 @@ TEST_CASE("dropout decides element by element as Philox says", "[activation][dro
           REQUIRE(got[i] == (dropped ? 0.0f : x[i] * scale));
         }
       }
+    }
+  }
+}
+
+TEST_CASE("a row draws the same numbers in a piece of its minibatch as in all of it",
+          "[activation][dropout]") {
+  const auto backend = BackendUnderTest(GENERATE(1, 2));
+  const int64_t misaligned = GENERATE(0, 1);
+  const int64_t rows = 23;
+  // Rows that begin at any of the four numbers of a Philox block, and some worth several threads.
+  for (const int64_t columns : {1, 2, 3, 4, 7, 33, 64, 65, 4099}) {
+    const std::vector<float> x = RandomValues(rows * columns, 3);
+    const Use use{{5, 6, 7}, 8};
+    const std::vector<float> whole = Dropped(*backend, use, 0.4, x);
+    for (const int64_t first : {0, 1, 2, 3, 4, 9, 22, 23}) {
+      CAPTURE(columns, first, misaligned);
+      const std::vector<float> part(x.begin() + first * columns, x.end());
+      const DeviceArray<float> from(*backend, part, misaligned),
+          to(*backend, part.size(), misaligned);
+      DropoutKey key = use.key;
+      key.first_row = static_cast<uint64_t>(first);
+      const DeviceArray<DropoutKey> dev_key(*backend, {key});
+      backend->activation().Dropout({rows - first, columns}, dev_key.data(), use.layer, 0.4,
+                                    from.data(), to.data());
+      CHECK(to.Read() == std::vector<float>(whole.begin() + first * columns, whole.end()));
     }
   }
 }

@@ -126,8 +126,15 @@ TEST_CASE("the gradient goes through the statistics and stops at relu's zeros", 
     in.scale = affine ? dev_scale.data() : nullptr;
     in.y = relu ? dev_y.data() : nullptr;
     in.dy = dev_dy.data();
-    backend->batch_norm().Backward(c.shape, in, dscale.data(), dshift.data(),
+    const std::vector<float> before = RandomValues(n, 10);
+    const DeviceArray<float> added_dscale(*backend, before, misaligned),
+        added_dshift(*backend, before, misaligned);
+    backend->batch_norm().Backward(c.shape, in, WriteMode::kAdd, added_dscale.data(),
+                                   added_dshift.data(), nullptr);
+    backend->batch_norm().Backward(c.shape, in, WriteMode::kOverwrite, dscale.data(), dshift.data(),
                                    in_place ? dev_dy.data() : dx.data());
+    const std::vector<float> got_added_dscale = added_dscale.Read(),
+                             got_added_dshift = added_dshift.Read();
     const std::vector<float> got = in_place ? dev_dy.Read() : dx.Read(), got_dscale = dscale.Read(),
                              got_dshift = dshift.Read();
     for (int64_t k = 0; k < n; ++k) {
@@ -149,6 +156,13 @@ TEST_CASE("the gradient goes through the statistics and stops at relu's zeros", 
       REQUIRE(std::fabs(got_dshift[k] - sum) <= 2 * kRoundoff * size);
       REQUIRE(std::fabs(got_dscale[k] - sum_hat) <=
               2 * kRoundoff * std::fabs(sum_hat) + 2 * sum_hat_error);
+      // A rounding of each: of what was there with the sum, and of the sum alone, which is at hand.
+      const auto is_added = [&](float added, float alone) {
+        const double want = double{before[k]} + alone;
+        return std::fabs(added - want) <= 1.01 * kRoundoff * (std::fabs(want) + std::fabs(alone));
+      };
+      REQUIRE(is_added(got_added_dshift[k], got_dshift[k]));
+      REQUIRE(is_added(got_added_dscale[k], got_dscale[k]));
       for (int64_t r = 0; r < rows; ++r) {
         const double want = factor * (g(r) - sum / rows - hat(r) * sum_hat / rows);
         const double terms =
@@ -174,8 +188,8 @@ TEST_CASE("a single row is normalised to the shift and has no gradient, and no N
                                   {nullptr, shift.data()}, false, y.data());
   CHECK(y.Read() == std::vector<float>{1, 2, 3, 4, 5});
   backend->batch_norm().Backward(
-      shape, {x.data(), mean.data(), inverse_sigma.data(), nullptr, nullptr, dy.data()}, nullptr,
-      nullptr, dx.data());
+      shape, {x.data(), mean.data(), inverse_sigma.data(), nullptr, nullptr, dy.data()},
+      WriteMode::kOverwrite, nullptr, nullptr, dx.data());
   CHECK(dx.Read() == std::vector<float>(5, 0.0f));
 }
 
@@ -189,12 +203,17 @@ TEST_CASE("no rows, no columns and unwanted gradients are no error", "[batch_nor
   CHECK(inverse_sigma.Read() == std::vector<float>{2, 2});
   backend->batch_norm().Backward(
       {0, 2}, {none.data(), mean.data(), inverse_sigma.data(), nullptr, nullptr, none.data()},
-      dscale.data(), nullptr, none.data());
+      WriteMode::kOverwrite, dscale.data(), nullptr, none.data());
   CHECK(dscale.Read() == std::vector<float>{0, 0});
+  const DeviceArray<float> kept(*backend, {3, -4});
+  backend->batch_norm().Backward(
+      {0, 2}, {none.data(), mean.data(), inverse_sigma.data(), nullptr, nullptr, none.data()},
+      WriteMode::kAdd, kept.data(), nullptr, none.data());
+  CHECK(kept.Read() == std::vector<float>{3, -4});
   backend->batch_norm().Statistics({4, 0}, 0.25, none.data(), none.data(), none.data());
   backend->batch_norm().Backward(
-      {1, 2}, {one.data(), mean.data(), inverse_sigma.data(), nullptr, nullptr, dy.data()}, nullptr,
-      nullptr, nullptr);
+      {1, 2}, {one.data(), mean.data(), inverse_sigma.data(), nullptr, nullptr, dy.data()},
+      WriteMode::kOverwrite, nullptr, nullptr, nullptr);
   CHECK(dy.Read() == std::vector<float>{2, 3});
 }
 

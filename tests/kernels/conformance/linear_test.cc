@@ -34,14 +34,14 @@ std::vector<T> Factor(int64_t n, unsigned seed) {
 double Value(float x) { return x; }
 double Value(Bf16 x) { return Widen(x); }
 
-// out[i][j] = bias[j] + sum_k a(i, k) b(k, j); checks `got` entry by entry.
-template <typename A, typename B>
+// out[i][j] = initial(i, j) + sum_k a(i, k) b(k, j); checks `got` entry by entry.
+template <typename A, typename B, typename Initial>
 void CheckProduct(int64_t m, int64_t n, int64_t terms, const A& a, const B& b,
-                  const std::vector<float>& bias, const std::vector<float>& got) {
+                  const Initial& initial, const std::vector<float>& got) {
   int64_t wrong = 0;
   for (int64_t i = 0; i < m; ++i) {
     for (int64_t j = 0; j < n; ++j) {
-      double want = bias.empty() ? 0.0 : bias[j];
+      double want = initial(i, j);
       double magnitude = std::fabs(want);
       for (int64_t k = 0; k < terms; ++k) {
         want += a(i, k) * b(k, j);
@@ -73,15 +73,22 @@ void CheckShape(Backend& backend, LinearKernel<T>& linear, const LinearShape& s,
   const auto transposed = [](const auto& f) {
     return [&f](int64_t i, int64_t j) { return f(j, i); };
   };
+  const auto nothing = [](int64_t, int64_t) { return 0.0; };
+  const auto bias_at = [&](int64_t, int64_t o) { return double{bias[o]}; };
 
   linear.Forward(s, dev_x.data(), dev_w.data(), nullptr, y.data());
-  CheckProduct(s.rows, s.outputs, s.inputs, x_at, transposed(w_at), {}, y.Read());
+  CheckProduct(s.rows, s.outputs, s.inputs, x_at, transposed(w_at), nothing, y.Read());
   linear.Forward(s, dev_x.data(), dev_w.data(), dev_bias.data(), y.data());
-  CheckProduct(s.rows, s.outputs, s.inputs, x_at, transposed(w_at), bias, y.Read());
-  linear.WeightGradient(s, dev_x.data(), dev_dy.data(), dw.data());
-  CheckProduct(s.outputs, s.inputs, s.rows, transposed(dy_at), x_at, {}, dw.Read());
+  CheckProduct(s.rows, s.outputs, s.inputs, x_at, transposed(w_at), bias_at, y.Read());
+  linear.WeightGradient(s, dev_x.data(), dev_dy.data(), WriteMode::kOverwrite, dw.data());
+  CheckProduct(s.outputs, s.inputs, s.rows, transposed(dy_at), x_at, nothing, dw.Read());
+  const std::vector<float> before = RandomValues(s.outputs * s.inputs, 5);
+  DeviceArray<float> added(backend, before, shift);
+  linear.WeightGradient(s, dev_x.data(), dev_dy.data(), WriteMode::kAdd, added.data());
+  const auto before_at = [&](int64_t o, int64_t i) { return double{before[o * s.inputs + i]}; };
+  CheckProduct(s.outputs, s.inputs, s.rows, transposed(dy_at), x_at, before_at, added.Read());
   linear.InputGradient(s, dev_dy.data(), dev_w.data(), dx.data());
-  CheckProduct(s.rows, s.inputs, s.outputs, dy_at, w_at, {}, dx.Read());
+  CheckProduct(s.rows, s.inputs, s.outputs, dy_at, w_at, nothing, dx.Read());
 }
 
 template <typename T>
@@ -91,7 +98,8 @@ std::vector<float> AllProducts(LinearKernel<T>& linear, Backend& backend, const 
   DeviceArray<float> y(backend, s.rows * s.outputs), dw(backend, s.outputs * s.inputs),
       dx(backend, s.rows * s.inputs);
   linear.Forward(s, x.data(), w.data(), nullptr, y.data());
-  linear.WeightGradient(s, x.data(), dy.data(), dw.data());
+  linear.WeightGradient(s, x.data(), dy.data(), WriteMode::kOverwrite, dw.data());
+  linear.WeightGradient(s, x.data(), dy.data(), WriteMode::kAdd, dw.data());
   linear.InputGradient(s, dy.data(), w.data(), dx.data());
   std::vector<float> all = y.Read();
   for (const std::vector<float>& more : {dw.Read(), dx.Read()})

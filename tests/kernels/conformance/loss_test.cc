@@ -17,9 +17,11 @@ Result Softmax(Backend& backend, const MatrixShape& s, const std::vector<float>&
   const DeviceArray<float> logits(backend, z, 1), gradient(backend, s.size(), 1);
   const DeviceArray<int32_t> dev_labels(backend, labels, 1);
   const DeviceArray<LossSums> sums(backend, 1), without(backend, 1);
-  backend.loss().SoftmaxCrossEntropy(s, logits.data(), dev_labels.data(), nullptr, without.data());
+  backend.loss().SoftmaxCrossEntropy(s, logits.data(), dev_labels.data(), {}, nullptr,
+                                     without.data());
   const DeviceArray<float>& out = in_place ? logits : gradient;
-  backend.loss().SoftmaxCrossEntropy(s, logits.data(), dev_labels.data(), out.data(), sums.data());
+  backend.loss().SoftmaxCrossEntropy(s, logits.data(), dev_labels.data(), {}, out.data(),
+                                     sums.data());
   const Result result{sums.Read()[0], out.Read()};
   // Asking for the gradient changes nothing else; compared as bytes, since a loss may be NaN.
   const LossSums other = without.Read()[0];
@@ -40,7 +42,7 @@ Result Sigmoid(Backend& backend, const MatrixShape& s, const std::vector<float>&
   LossTargets want;
   if (labels != nullptr) want.labels = dev_labels.data();
   if (targets != nullptr) want.targets = dev_targets.data();
-  backend.loss().SigmoidCrossEntropy(s, logits.data(), want, out.data(), sums.data());
+  backend.loss().SigmoidCrossEntropy(s, logits.data(), want, {}, out.data(), sums.data());
   return {sums.Read()[0], out.Read()};
 }
 
@@ -102,6 +104,50 @@ TEST_CASE("softmax cross entropy equals its f64 formula, with its gradient and c
     REQUIRE(std::fabs(got.sums.loss - loss) <= tolerance + 1e-12 * std::fabs(loss));
     CheckCounts(s, z, got.sums, [&](int64_t r, int64_t j) { return labels[r] == j; });
     REQUIRE(got.sums.correct == got.sums.hits[0]);
+  }
+}
+
+TEST_CASE("pieces of a minibatch have its gradients, and their sums add up to its own", "[loss]") {
+  const auto backend = BackendUnderTest(GENERATE(1, 2));
+  for (const MatrixShape& s : Shapes()) {
+    CAPTURE(s.rows, s.columns);
+    const std::vector<float> z = RandomValues(s.size(), 3);
+    std::vector<float> t = RandomValues(s.size(), 4);
+    for (float& target : t) target = target > 1 ? 1.0f : 0.0f;
+    std::vector<int32_t> labels(s.rows);
+    for (int64_t r = 0; r < s.rows; ++r) labels[r] = static_cast<int32_t>((7 * r + 3) % s.columns);
+    const DeviceArray<float> logits(*backend, z, 1), gradient(*backend, s.size(), 1),
+        targets(*backend, t, 1);
+    const DeviceArray<int32_t> dev_labels(*backend, labels, 1);
+    LossSums garbage;
+    garbage.loss = NAN;
+    garbage.correct = 77;
+    const DeviceArray<LossSums> sums(*backend, {garbage});
+    for (const bool softmax : {true, false}) {
+      const Result whole =
+          softmax ? Softmax(*backend, s, z, labels) : Sigmoid(*backend, s, z, nullptr, &t);
+      const int64_t rows = (s.rows + 2) / 3;
+      for (int64_t row = 0; row < s.rows; row += rows) {
+        const MatrixShape part{std::min(rows, s.rows - row), s.columns};
+        const LossPiece piece{s.rows, row == 0 ? WriteMode::kOverwrite : WriteMode::kAdd};
+        const int64_t at = row * s.columns;
+        if (softmax) {
+          backend->loss().SoftmaxCrossEntropy(part, logits.data() + at, dev_labels.data() + row,
+                                              piece, gradient.data() + at, sums.data());
+        } else {
+          backend->loss().SigmoidCrossEntropy(part, logits.data() + at,
+                                              {nullptr, targets.data() + at}, piece,
+                                              gradient.data() + at, sums.data());
+        }
+      }
+      // A row is computed by itself; only the order in which f64 sums are added may differ.
+      CHECK(gradient.Read() == whole.gradient);
+      const LossSums got = sums.Read()[0];
+      CHECK(std::fabs(got.loss - whole.sums.loss) <=
+            static_cast<double>(s.rows) * 0x1p-52 * std::fabs(whole.sums.loss));
+      CHECK(got.correct == whole.sums.correct);
+      for (int d = 0; d < 3; ++d) CHECK(got.hits[d] == whole.sums.hits[d]);
+    }
   }
 }
 

@@ -17,7 +17,7 @@ TEST_CASE("a sequence does the same however often it runs, on what lies there by
   const auto queue = [&] {
     backend->activation().Relu(n, x.data(), y.data());
     memory.Fetch(y.data(), seen->bytes(), seen->data());
-    backend->vector().ColumnSums(shape, y.data(), sums.data());
+    backend->vector().ColumnSums(shape, y.data(), WriteMode::kOverwrite, sums.data());
     memory.Copy(x.data(), 4 * n, z.data());
   };
   // Scratch that is larger than the sequence's, halfway; and somebody else where that was.
@@ -27,7 +27,7 @@ TEST_CASE("a sequence does the same however often it runs, on what lies there by
   for (int round = 0; round < 8; ++round) {
     CAPTURE(round);
     if (round == 4) {
-      backend->vector().ColumnSums(large, many.data(), totals.data());
+      backend->vector().ColumnSums(large, many.data(), WriteMode::kOverwrite, totals.data());
       other = std::make_unique<DeviceArray<float>>(*backend, std::vector<float>(40, 7.0f));
     }
     const std::vector<float> now = RandomValues(n, 100 + round);
@@ -92,7 +92,7 @@ TEST_CASE("repeated dropouts and updates go by the numbers that lie there by the
     Arrays repeated(*backend, x, w), anew(*plain, x, w);
     const auto queue = [&](Backend& on, Arrays& a, OptimizerKernel* kernel) {
       float* const states[] = {a.first.data(), a.second.data()};
-      on.activation().Dropout(n, a.key.data(), 3, 0.4, a.x.data(), a.g.data());
+      on.activation().Dropout({1, n}, a.key.data(), 3, 0.4, a.x.data(), a.g.data());
       kernel->Step(a.numbers.data(), n, a.g.data(), states, a.w.data());
     };
     const auto kernel = backend->vector().MakeOptimizer(optimizer),

@@ -86,7 +86,8 @@ struct DenseProducts {
     DeviceArray<float> dev_y(backend, s.rows * s.outputs), dev_dw(backend, s.outputs * s.inputs);
     backend.linear().Forward(s, dev_x.data(), dev_w.data(),
                              bias.empty() ? nullptr : dev_bias.data(), dev_y.data());
-    backend.linear().WeightGradient(s, dev_x.data(), dev_dy.data(), dev_dw.data());
+    backend.linear().WeightGradient(s, dev_x.data(), dev_dy.data(), WriteMode::kOverwrite,
+                                    dev_dw.data());
     y = dev_y.Read();
     dw = dev_dw.Read();
   }
@@ -115,9 +116,20 @@ void CheckShape(Backend& backend, const LinearShape& s, double density, int64_t 
 
   DeviceArray<float> dw(backend, s.outputs * s.inputs, shift);
   TouchedColumns touched;
-  kernel.WeightGradient(s, x.rows(), dev_dy.data(), &touched, dw.data());
+  kernel.WeightGradient(s, x.rows(), dev_dy.data(), WriteMode::kOverwrite, &touched, dw.data());
   const std::vector<float> gradient = dw.Read();
   CHECK(Wrong(gradient, want.dw, size.dw, s.rows) == 0);
+
+  // A second batch comes on top, one rounding for each entry.
+  const SparseMatrix more(s, density, 5);
+  kernel.WeightGradient(s, more.rows(), dev_dy.data(), WriteMode::kAdd, &touched, dw.data());
+  DeviceArray<float> dw_more(backend, s.outputs * s.inputs, shift);
+  TouchedColumns touched_more;
+  kernel.WeightGradient(s, more.rows(), dev_dy.data(), WriteMode::kOverwrite, &touched_more,
+                        dw_more.data());
+  std::vector<float> want_sum = dw_more.Read();
+  for (size_t i = 0; i < want_sum.size(); ++i) want_sum[i] += gradient[i];
+  CHECK(dw.Read() == want_sum);
 
   // One rounding for the product and one for the sum, on the gradient as it was rounded before.
   DeviceArray<float> moved(backend, w, shift);
@@ -150,18 +162,47 @@ TEST_CASE("a gradient is zero outside the columns of its own batch, whatever cam
   unsigned seed = 0;
   for (const double density : {1.0, 0.02, 0.0, 0.05, 0.01}) {
     const SparseMatrix x(s, density, ++seed);
-    backend->sparse_linear().WeightGradient(s, x.rows(), dev_dy.data(), &touched, dw.data());
+    backend->sparse_linear().WeightGradient(s, x.rows(), dev_dy.data(), WriteMode::kOverwrite,
+                                            &touched, dw.data());
     DeviceArray<float> fresh(*backend, s.outputs * s.inputs);
     TouchedColumns none;
-    backend->sparse_linear().WeightGradient(s, x.rows(), dev_dy.data(), &none, fresh.data());
+    backend->sparse_linear().WeightGradient(s, x.rows(), dev_dy.data(), WriteMode::kOverwrite,
+                                            &none, fresh.data());
     CHECK(dw.Read() == fresh.Read());
     CHECK(touched.columns == none.columns);
   }
   const SparseMatrix empty({0, s.inputs, s.outputs}, 1, 9);
   backend->sparse_linear().WeightGradient({0, s.inputs, s.outputs}, empty.rows(), dev_dy.data(),
-                                          &touched, dw.data());
+                                          WriteMode::kOverwrite, &touched, dw.data());
   CHECK(dw.Read() == std::vector<float>(s.outputs * s.inputs));
   CHECK(touched.columns.empty());
+}
+
+TEST_CASE("what batches add is all cleared by the next that overwrites", "[sparse_linear]") {
+  const auto backend = BackendUnderTest(GENERATE(1, 2));
+  const LinearShape s{20, 300, 37};
+  const DeviceArray<float> dev_dy(*backend, RandomValues(s.rows * s.outputs, 3));
+  const auto gradient = [&](unsigned seed, WriteMode mode, TouchedColumns* touched,
+                            const DeviceArray<float>& dw) {
+    const SparseMatrix x(s, 0.02, seed);
+    backend->sparse_linear().WeightGradient(s, x.rows(), dev_dy.data(), mode, touched, dw.data());
+    return x.present();
+  };
+  DeviceArray<float> dw(*backend, s.outputs * s.inputs), fresh(*backend, s.outputs * s.inputs);
+  TouchedColumns touched, none;
+  std::vector<bool> present = gradient(1, WriteMode::kOverwrite, &touched, dw);
+  for (const unsigned seed : {2, 3}) {
+    const std::vector<bool> more = gradient(seed, WriteMode::kAdd, &touched, dw);
+    for (size_t c = 0; c < present.size(); ++c) present[c] = present[c] || more[c];
+  }
+  std::vector<int32_t> want;
+  for (size_t c = 0; c < present.size(); ++c) {
+    if (present[c]) want.push_back(static_cast<int32_t>(c));
+  }
+  CHECK(touched.columns == want);
+  gradient(4, WriteMode::kOverwrite, &touched, dw);
+  gradient(4, WriteMode::kOverwrite, &none, fresh);
+  CHECK(dw.Read() == fresh.Read());
 }
 
 TEST_CASE("only the columns of the batch are written in a gradient", "[sparse_linear]") {
@@ -172,7 +213,8 @@ TEST_CASE("only the columns of the batch are written in a gradient", "[sparse_li
   // What is there does not belong there: a kernel that cleared all of it would show.
   DeviceArray<float> dw(*backend, std::vector<float>(s.outputs * s.inputs, 7));
   TouchedColumns touched;
-  backend->sparse_linear().WeightGradient(s, x.rows(), dev_dy.data(), &touched, dw.data());
+  backend->sparse_linear().WeightGradient(s, x.rows(), dev_dy.data(), WriteMode::kOverwrite,
+                                          &touched, dw.data());
   const std::vector<float> got = dw.Read();
   const std::vector<bool> present = x.present();
   int64_t kept = 0, other = 0;
@@ -214,7 +256,8 @@ TEST_CASE("adding minus the rate times the gradient is plain sgd's step to the b
   DeviceArray<float> by_columns(*backend, w), by_rule(*backend, w), dw(*backend, w.size());
   backend->sparse_linear().AddWeightGradient(s, x.rows(), dev_dy.data(), -0.1f, by_columns.data());
   TouchedColumns touched;
-  backend->sparse_linear().WeightGradient(s, x.rows(), dev_dy.data(), &touched, dw.data());
+  backend->sparse_linear().WeightGradient(s, x.rows(), dev_dy.data(), WriteMode::kOverwrite,
+                                          &touched, dw.data());
   v1::Optimizer optimizer;
   optimizer.mutable_sgd()->set_learning_rate(0.1);
   const DeviceArray<OptimizerNumbers> numbers(*backend, {NumbersOf(optimizer, {})});

@@ -33,17 +33,34 @@ TEST_CASE("column sums are exact where f32 sums would drift", "[vector]") {
     CAPTURE(s.rows, s.columns);
     const std::vector<float> x = RandomValues(s.size(), 1, 1, 1000);
     const DeviceArray<float> dev_x(*backend, x, 1), sums(*backend, s.columns, 1);
-    backend->vector().ColumnSums(s, dev_x.data(), sums.data());
+    backend->vector().ColumnSums(s, dev_x.data(), WriteMode::kOverwrite, sums.data());
     const std::vector<float> got = sums.Read();
     for (int64_t c = 0; c < s.columns; ++c) {
       double want = 0;
       for (int64_t r = 0; r < s.rows; ++r) want += x[r * s.columns + c];
       REQUIRE(std::fabs(got[c] - want) <= 1.01 * kRoundoff * std::fabs(want));
     }
+    // On top of what is there, still with one rounding.
+    const std::vector<float> before = RandomValues(s.columns, 2, 1e4f);
+    const DeviceArray<float> added(*backend, before, 1);
+    backend->vector().ColumnSums(s, dev_x.data(), WriteMode::kAdd, added.data());
+    const std::vector<float> got_added = added.Read();
+    for (int64_t c = 0; c < s.columns; ++c) {
+      double want = before[c], size = std::fabs(want);
+      for (int64_t r = 0; r < s.rows; ++r) {
+        want += x[r * s.columns + c];
+        size += std::fabs(x[r * s.columns + c]);
+      }
+      REQUIRE(std::fabs(got_added[c] - want) <=
+              1.01 * kRoundoff * std::fabs(want) + s.rows * 0x1p-52 * size);
+    }
   }
   const DeviceArray<float> none(*backend, 0), sums(*backend, {NAN, NAN});
-  backend->vector().ColumnSums({0, 2}, none.data(), sums.data());
+  backend->vector().ColumnSums({0, 2}, none.data(), WriteMode::kOverwrite, sums.data());
   CHECK(sums.Read() == std::vector<float>{0, 0});
+  const DeviceArray<float> kept(*backend, {3, -4});
+  backend->vector().ColumnSums({0, 2}, none.data(), WriteMode::kAdd, kept.data());
+  CHECK(kept.Read() == std::vector<float>{3, -4});
 }
 
 TEST_CASE("rounding to bf16 is to nearest, ties to even, for every bf16 value and its surroundings",

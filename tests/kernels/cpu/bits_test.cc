@@ -38,18 +38,19 @@ uint64_t HashOfKernels(int threads) {
   backend.batch_norm().Normalize(s, x.data(), mean.data(), inverse_sigma.data(),
                                  {scale.data(), shift.data()}, true, y.data());
   const DeviceArray<DropoutKey> key(backend, {DropoutKey{1, 2, 3}});
-  backend.activation().Dropout(s.size(), key.data(), 4, 0.4, y.data(), y.data());
+  backend.activation().Dropout(s, key.data(), 4, 0.4, y.data(), y.data());
   backend.batch_norm().Backward(
       s, {x.data(), mean.data(), inverse_sigma.data(), scale.data(), y.data(), dy.data()},
-      dscale.data(), dshift.data(), dx.data());
+      WriteMode::kOverwrite, dscale.data(), dshift.data(), dx.data());
   for (const auto* array : {&mean, &inverse_sigma, &y, &dscale, &dshift, &dx})
     hash = HashOf(array->Read(), hash);
 
   const DeviceArray<int32_t> labels(backend, std::vector<int32_t>(s.rows, 17));
   const DeviceArray<LossSums> sums(backend, 1);
-  backend.loss().SoftmaxCrossEntropy(s, x.data(), labels.data(), dx.data(), sums.data());
+  backend.loss().SoftmaxCrossEntropy(s, x.data(), labels.data(), {}, dx.data(), sums.data());
   hash = HashOf(dx.Read(), hash);
-  backend.loss().SigmoidCrossEntropy(s, x.data(), {labels.data(), nullptr}, dx.data(), sums.data());
+  backend.loss().SigmoidCrossEntropy(s, x.data(), {labels.data(), nullptr}, {}, dx.data(),
+                                     sums.data());
   hash = HashOf(dx.Read(), hash);
 
   v1::Optimizer sgd;
@@ -60,7 +61,7 @@ uint64_t HashOfKernels(int threads) {
   const DeviceArray<OptimizerNumbers> numbers(backend, {NumbersOf(sgd, {})});
   backend.vector().MakeOptimizer(sgd)->Step(numbers.data(), s.size(), x.data(), momentum,
                                             dy.data());
-  backend.vector().ColumnSums(s, dy.data(), mean.data());
+  backend.vector().ColumnSums(s, dy.data(), WriteMode::kOverwrite, mean.data());
   for (const auto* array : {&y, &dy, &mean}) hash = HashOf(array->Read(), hash);
   return hash;
 }
