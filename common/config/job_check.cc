@@ -123,12 +123,19 @@ class Checker {
 
   void BatchNorm(const v1::Job& job) {
     if (!Sound("model.layers") || !Sound("train.batch_size")) return;
-    if (job.train().batch_size() > 1) return;
     const auto& layers = job.model().layers();
-    if (std::any_of(layers.begin(), layers.end(),
-                    [](const v1::Layer& layer) { return layer.has_batch_norm(); })) {
-      Fail("train.batch_size",
-           "got 1, want at least 2: batch_norm makes every activation of a single row 0");
+    if (std::none_of(layers.begin(), layers.end(),
+                     [](const v1::Layer& layer) { return layer.has_batch_norm(); })) {
+      return;
+    }
+    constexpr absl::string_view kWhy = "batch_norm makes every activation of a single row 0";
+    const int64_t rows = job.train().batch_size();
+    if (rows == 1) Fail("train.batch_size", absl::StrCat("got 1, want at least 2: ", kWhy));
+    if (!Sound("train.micro_batch")) return;
+    const int64_t piece = job.train().micro_batch();
+    if (piece > 0 && piece < rows && (piece == 1 || rows % piece == 1)) {
+      Fail("train.micro_batch", absl::StrCat("got ", piece, ", which leaves a piece of 1 row of ",
+                                             rows, ", want at least 2 in each: ", kWhy));
     }
   }
 

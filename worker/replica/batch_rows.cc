@@ -8,8 +8,8 @@
 namespace tessera {
 namespace {
 
-// Evaluation goes through the rows in batches of at least this many: it has no minibatch to
-// respect.
+// Evaluation goes through the rows in batches of at least this many, as it has no minibatch to respect,
+// unless the job says that memory is too small for a minibatch.
 constexpr int64_t kEvaluationBatchMin = 128;
 
 // Of `rows` rows, and what the network needs to read them.
@@ -39,8 +39,14 @@ InputRows InputRowsOf(const v1::Model& model, const Datasets& data) {
   return input;
 }
 
+int64_t PieceRows(const v1::Job& job) {
+  const int64_t wanted = job.train().micro_batch();
+  return wanted > 0 ? std::min(wanted, job.train().batch_size()) : job.train().batch_size();
+}
+
 int64_t BatchRowsMax(const v1::Job& job) {
-  return std::max(job.train().batch_size(), kEvaluationBatchMin);
+  const int64_t piece = PieceRows(job);
+  return piece < job.train().batch_size() ? piece : std::max(piece, kEvaluationBatchMin);
 }
 
 int64_t BatchRows::MemoryNeeded(const v1::Job& job, const ModelShape& shape, const InputRows& input,

@@ -27,6 +27,9 @@ struct InputRows {
 // Sparse where the training rows should be (Dataset::sparse) and the first layer is linear.
 InputRows InputRowsOf(const v1::Model& model, const Datasets& data);
 
+// Rows of a minibatch that are computed at once: all, or train.micro_batch.
+int64_t PieceRows(const v1::Job& job);
+
 // Rows that a network for training and evaluation takes at once.
 int64_t BatchRowsMax(const v1::Job& job);
 
@@ -34,7 +37,9 @@ int64_t BatchRowsMax(const v1::Job& job);
 class BatchRows {
  public:
   BatchRows(const v1::Job& job, const InputRows& input)
-      : rows_max_(BatchRowsMax(job)), sparse_(input.sparse) {}
+      : piece_rows_(PieceRows(job)), rows_max_(BatchRowsMax(job)), sparse_(input.sparse) {}
+
+  int64_t piece_rows() const { return piece_rows_; }
 
   // Bytes of the buffers for batches and for one of `calibration_rows` inputs, and of the scratch
   // of products with them.
@@ -55,6 +60,7 @@ class BatchRows {
                                absl::Span<const uint32_t> rows, absl::Span<const float> constants);
 
  private:
+  const int64_t piece_rows_;
   const size_t rows_max_;
   const bool sparse_;
   std::vector<float> inputs_;  // where rows are dense

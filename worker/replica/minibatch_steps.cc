@@ -4,26 +4,60 @@
 
 namespace tessera {
 
+absl::Span<const uint32_t> MinibatchSteps::RowsOf(const Piece& piece) const {
+  return piece.minibatch.subspan(piece.first, rows_.piece_rows());
+}
+
+Batch MinibatchSteps::Fill(const Piece& piece, Network* network) {
+  const absl::Span<const uint32_t> wanted = RowsOf(piece);
+  Batch batch =
+      rows_.Fill(*piece.data, wanted, network->Room(wanted.size(), piece.data->has_classes()));
+  batch.first_row = static_cast<int64_t>(piece.first);
+  batch.minibatch_rows = static_cast<int64_t>(piece.minibatch.size());
+  return batch;
+}
+
+bool MinibatchSteps::IsAhead(const Piece& piece) const {
+  return ahead_data_ == piece.data && ahead_first_ == piece.first &&
+         ahead_minibatch_rows_ == piece.minibatch.size() &&
+         absl::MakeConstSpan(ahead_) == RowsOf(piece);
+}
+
+absl::Status MinibatchSteps::SendAhead(const Piece& piece, Network* network) {
+  const absl::Span<const uint32_t> wanted = RowsOf(piece);
+  ahead_data_ = piece.data;
+  ahead_first_ = piece.first;
+  ahead_minibatch_rows_ = piece.minibatch.size();
+  ahead_.assign(wanted.begin(), wanted.end());
+  return network->SendNext(Fill(piece, network));
+}
+
 absl::StatusOr<double> MinibatchSteps::Run(Network* network, LocalOptimizer* optimizer,
                                            const Dataset& data, absl::Span<const uint32_t> rows,
                                            const TrainPoint& point, const StepKey& key,
                                            const Update& update, GradientWork* work) {
-  const auto fill = [&](absl::Span<const uint32_t> wanted) {
-    return rows_.Fill(data, wanted, network->Room(wanted.size(), data.has_classes()));
-  };
   if (work != nullptr) optimizer->Begin(update);
-  if (network->holds_next() && ahead_data_ == &data && absl::MakeConstSpan(ahead_) == rows) {
-    TESSERA_RETURN_IF_ERROR(network->BeginStepOnNext(key, work));
-  } else {
-    TESSERA_RETURN_IF_ERROR(network->BeginStep(fill(rows), key, work));
-  }
-  if (optimizer != nullptr && work == nullptr) {
-    TESSERA_RETURN_IF_ERROR(optimizer->Step(update));
-  }
-  if (network->wants_next() && !point.next.empty()) {
-    ahead_data_ = &data;
-    ahead_.assign(point.next.begin(), point.next.end());
-    TESSERA_RETURN_IF_ERROR(network->SendNext(fill(point.next)));
+  Piece piece{&data, rows, 0};
+  while (true) {
+    if (network->holds_next() && IsAhead(piece)) {
+      TESSERA_RETURN_IF_ERROR(network->BeginStepOnNext(key, work));
+    } else {
+      TESSERA_RETURN_IF_ERROR(network->BeginStep(Fill(piece, network), key, work));
+    }
+    Piece next{&data, rows, piece.first + RowsOf(piece).size()};
+    const bool is_last = next.first == rows.size();
+    if (is_last) {
+      next = {&data, point.next, 0};
+      if (optimizer != nullptr && work == nullptr) {
+        TESSERA_RETURN_IF_ERROR(optimizer->Step(update));
+      }
+    }
+    if (network->wants_next() && !next.minibatch.empty()) {
+      TESSERA_RETURN_IF_ERROR(SendAhead(next, network));
+    }
+    if (is_last) break;
+    TESSERA_RETURN_IF_ERROR(network->EndPiece());
+    piece = next;
   }
   TESSERA_ASSIGN_OR_RETURN(const LossAndCount result, network->EndStep());
   return result.loss;

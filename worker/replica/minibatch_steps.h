@@ -18,7 +18,8 @@ namespace tessera {
 
 // Everything of a step is queued before the next batch is made, and only then does the host wait for
 // the loss: a device that works on its own is never without work while there are batches. Where the
-// host does the arithmetic itself the next batch is left for the next step.
+// host does the arithmetic itself the next batch is left for the next step. The same goes for the
+// pieces of a minibatch (train.micro_batch), whose gradients add up before the optimizer's step.
 //
 // One thread, the network's.
 class MinibatchSteps {
@@ -26,17 +27,31 @@ class MinibatchSteps {
   // `rows` outlives it.
   explicit MinibatchSteps(BatchRows* rows) : rows_(*rows) {}
 
-  // One minibatch on `rows` of `data`; `optimizer` may be null. With `work`, where the network takes it,
-  // that has the optimizer step each parameter. Returns the mean loss. Codes as Network::BeginStep.
+  // One minibatch on `rows` of `data`, in pieces of at most BatchRows::piece_rows; `optimizer` may be
+  // null. With `work`, where the network takes it, that has the optimizer step each parameter. Returns
+  // the mean loss. Codes as Network::BeginStep.
   absl::StatusOr<double> Run(Network* network, LocalOptimizer* optimizer, const Dataset& data,
                              absl::Span<const uint32_t> rows, const TrainPoint& point,
                              const StepKey& key, const Update& update,
                              GradientWork* work = nullptr);
 
  private:
+  // Rows of `minibatch` from `first` on.
+  struct Piece {
+    const Dataset* data = nullptr;
+    absl::Span<const uint32_t> minibatch;
+    size_t first = 0;
+  };
+  absl::Span<const uint32_t> RowsOf(const Piece& piece) const;
+  Batch Fill(const Piece& piece, Network* network);
+  bool IsAhead(const Piece& piece) const;
+  absl::Status SendAhead(const Piece& piece, Network* network);
+
   BatchRows& rows_;
   // What the network has been sent ahead, if it has.
   const Dataset* ahead_data_ = nullptr;
+  size_t ahead_first_ = 0;
+  size_t ahead_minibatch_rows_ = 0;
   std::vector<uint32_t> ahead_;
 };
 

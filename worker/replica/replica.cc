@@ -18,7 +18,9 @@ bool KeepsState(const v1::Job& job) {
 }  // namespace
 
 bool StepsColumns(const v1::Job& job, const Recipe& recipe, const InputRows& input) {
+  // A weight must not move before the last piece of its minibatch.
   return input.sparse && recipe.payload != PayloadKind::kGradient &&
+         PieceRows(job) == job.train().batch_size() &&
          LocalOptimizer::LeavesZeroGradients(job.train().optimizer());
 }
 

@@ -79,7 +79,7 @@ absl::StatusOr<SubnetMemory> PlanSubnetMemory(const v1::Job& job, const Recipe& 
   const int64_t calibrated = whole.constants > 0 ? rows.calibration : 0;
 
   SubnetMemory held;
-  held.subnet = tessera::MemoryNeeded(part, job.train().batch_size(), precision, 0, input.sparse,
+  held.subnet = tessera::MemoryNeeded(part, PieceRows(job), precision, 0, input.sparse,
                                       StepsColumns(job, recipe, input))
                     .held_bytes +
                 LocalOptimizer::MemoryNeeded(job.train().optimizer(), part);

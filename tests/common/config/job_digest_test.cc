@@ -161,6 +161,7 @@ TEST_CASE("the canonical text is these lines, whoever builds it", "[job_digest]"
         "train.batch_size=16\n"
         "train.epochs=3\n"
         "train.evaluate_every=1\n"
+        "train.micro_batch=0\n"
         "train.optimizer.sgd.learning_rate=0.1\n"
         "train.optimizer.sgd.momentum=0\n"
         "train.optimizer.sgd.nesterov=false\n"
@@ -170,7 +171,7 @@ TEST_CASE("the canonical text is these lines, whoever builds it", "[job_digest]"
         "train.schedule.decay=constant\n"
         "train.schedule.warmup=0\n"
         "train.target_accuracy=0\n");
-  CHECK(JobDigest(job) == "3781092f3a40cc81c89be370e9c17a56a42d3e662da2610c1757554e5f93cde7");
+  CHECK(JobDigest(job) == "50c05a930f0ae07aac89a674f887d01cd53b09151a6ad354ac5cbeaf52818e2e");
 }
 
 }  // namespace

@@ -197,6 +197,18 @@ TEST_CASE("every mistake in training gets its message", "[job_errors]") {
       {"batch_size: 16", "batch_size: 1",
        "x.yaml:16:15: train.batch_size: got 1, want at least 2: batch_norm makes every "
        "activation of a single row 0\n"},
+      {"batch_size: 16", "batch_size: 16\n  micro_batch: 5",
+       "x.yaml:17:16: train.micro_batch: got 5, which leaves a piece of 1 row of 16, want at "
+       "least 2 in each: batch_norm makes every activation of a single row 0\n"},
+      {"batch_size: 16", "batch_size: 16\n  micro_batch: 1",
+       "x.yaml:17:16: train.micro_batch: got 1, which leaves a piece of 1 row of 16, want at "
+       "least 2 in each: batch_norm makes every activation of a single row 0\n"},
+      {"batch_size: 16", "batch_size: 16\n  micro_batch: -4",
+       "x.yaml:17:16: train.micro_batch: got \"-4\", want an integer in [0, 1048576]\n"},
+      {"batch_size: 16", "batch_size: 16\n  micro_batch: 1048577",
+       "x.yaml:17:16: train.micro_batch: got \"1048577\", want an integer in [0, 1048576]\n"},
+      {"batch_size: 16", "batch_size: 16\n  micro_batch: half",
+       "x.yaml:17:16: train.micro_batch: got \"half\", want an integer in [0, 1048576]\n"},
       {"batch_size: 16", "batch_size: 16\n  precision: f16",
        "x.yaml:17:14: train.precision: got \"f16\", want one of f32, tf32, bf16; did you mean "
        "\"bf16\"?\n"},

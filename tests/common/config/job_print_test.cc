@@ -82,6 +82,7 @@ TEST_CASE("a job is printed whole, defaults included, in the order of the schema
         "  loss: softmax_cross_entropy\n"
         "train:\n"
         "  batch_size: 16\n"
+        "  micro_batch: 0\n"
         "  epochs: 3\n"
         "  optimizer:\n"
         "    sgd:\n"

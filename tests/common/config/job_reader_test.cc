@@ -55,6 +55,7 @@ TEST_CASE("absent keys have the defaults of job.proto", "[job_reader]") {
   CHECK(job.model().layers(1).batch_norm().epsilon() == 1e-5);
   CHECK(job.model().layers(2).dropout().probability() == 0.5);
   CHECK(job.train().evaluate_every() == 1);
+  CHECK(job.train().micro_batch() == 0);
   CHECK(job.train().precision() == "f32");
   CHECK(job.method().async_sgd().local_steps() == 1);
   CHECK(job.method().async_sgd().staleness().constant().scale() == 1);
