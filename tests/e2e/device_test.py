@@ -26,6 +26,7 @@ class Device(Test):
         sizes = {"units": 200, "batch": 16, "rate": 0.1}
         jobs = {
             "as it is": digits(method={"local_sgd": {"local_steps": 4}}, steps=120, **sizes),
+            "in pieces": digits(method={"local_sgd": {"local_steps": 4}}, steps=120, micro_batch=6, **sizes),
             "subnets as they are": digits(method={"ist": {"local_steps": 5}}, steps=160, **sizes),
             "quantised": digits(method={"quant_dp": {}}, steps=120, **sizes),
             "int8 with feedback": dict(digits(method={"local_sgd": {"local_steps": 4}}, steps=120, **sizes),

@@ -238,6 +238,27 @@ class Refusals(Test):
                 self.contains(error, who, "ended with exit code 2", "cluster.memory_limit: is",
                               "but this %s needs" % who, " + ")
 
+    def test_pieces_of_a_minibatch_fit_where_all_of_it_does_not(self):
+        def ran(limit, **train):
+            job = digits(norm=False, units=1000, batch=1000, steps=2, workers=1, cluster={"memory_limit": limit},
+                         **train)
+            return tessera("run", write_job(self, job), within=60)
+
+        def need_of(**train):
+            code, _, error = ran("39MiB", **train)
+            self.assertEqual(code, 2)
+            return int(error.split("but this worker needs ")[1].split()[0])
+
+        whole, pieces = need_of(), need_of(micro_batch=64)
+        # Activations, their gradients, and rows: at least two arrays of 1000 for each row.
+        self.assertGreater(whole - pieces, (1000 - 64) * 1000 * 4 * 2)
+        limit = "%dB" % ((whole + pieces) // 2)
+        code, _, error = ran(limit)
+        self.assertEqual(code, 2)
+        self.contains(error, "but this worker needs %d = " % whole)
+        code, _, error = ran(limit, micro_batch=64)
+        self.assertEqual(code, 0, error)
+
     def test_data_that_do_not_fit_the_model_are_refused(self):
         job = digits()
         job["model"]["input"] = [65]

@@ -2,6 +2,7 @@
 #ifndef TESSERA_TESTS_WORKER_MODEL_MODEL_FIXTURE_H_
 #define TESSERA_TESTS_WORKER_MODEL_MODEL_FIXTURE_H_
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <memory>
@@ -74,12 +75,37 @@ struct Rows {
   Batch batch() const {
     return {rows, inputs.data(), labels.data(), targets.empty() ? nullptr : targets.data()};
   }
+  // At most `count` of them from `first` on, as a piece of all.
+  Batch piece(int64_t first, int64_t count) const {
+    Batch piece = batch();
+    piece.rows = std::min(count, rows - first);
+    piece.inputs += first * static_cast<int64_t>(inputs.size()) / rows;
+    piece.labels += first;
+    if (piece.targets != nullptr) {
+      piece.targets += first * static_cast<int64_t>(targets.size()) / rows;
+    }
+    piece.first_row = first;
+    piece.minibatch_rows = rows;
+    return piece;
+  }
 
   int64_t rows;
   std::vector<float> inputs;
   std::vector<int32_t> labels;
   std::vector<float> targets;
 };
+
+// TrainStep in pieces of at most `piece_rows` rows.
+inline absl::StatusOr<LossAndCount> TrainInPieces(Network& network, const Rows& data,
+                                                  int64_t piece_rows, const StepKey& key) {
+  for (int64_t first = 0;; first += piece_rows) {
+    const absl::Status begun = network.BeginStep(data.piece(first, piece_rows), key);
+    if (!begun.ok()) return begun;
+    if (first + piece_rows >= data.rows) return network.EndStep();
+    const absl::Status ended = network.EndPiece();
+    if (!ended.ok()) return ended;
+  }
+}
 
 // The same random parameters in both; scales and shifts too, so that none hides behind 1 and 0.
 inline void SetRandom(Network& network, ReferenceNetwork* reference, unsigned seed) {

@@ -87,6 +87,94 @@ TEST_CASE("in bf16 the gradients equal those of a reference that rounds the same
   CHECK(GradientError(*network, exact) > 1e-4);
 }
 
+TEST_CASE("a minibatch in pieces has its own loss, count and gradients, whatever the pieces",
+          "[network][pieces]") {
+  const std::string text = GENERATE(from_range(Models()));
+  if (text.find("norm") != std::string::npos) return;
+  const int64_t piece = GENERATE(1, 4, 16, 32);  // The last one is smaller, but for 1.
+  const v1::Model model = ModelOf(text);
+  const auto backend = Cpu();
+  const auto network = NetworkOf(model, piece, *backend), whole = NetworkOf(model, 33, *backend);
+  ReferenceNetwork reference(model);
+  SetRandom(*network, &reference, 3);
+  SetRandom(*whole, nullptr, 3);
+  for (const uint64_t step : {1, 2, 3}) {
+    CAPTURE(text, piece, step);
+    const Rows data(model, 33, 5 + static_cast<unsigned>(step));
+    const StepKey key{9, step, 2};
+    const auto got = TrainInPieces(*network, data, piece, key);
+    const auto at_once = whole->TrainStep(data.batch(), key);
+    REQUIRE((got.ok() && at_once.ok()));
+    const double want = reference.TrainLoss(data.batch(), key, true);
+    CHECK(got->loss == Approx(want).epsilon(1e-5).margin(1e-6));
+    CHECK(got->correct == at_once->correct);
+    CHECK(got->rows == data.rows);
+    CHECK(GradientError(*network, reference) < 3e-5);
+  }
+}
+
+TEST_CASE("in pieces bf16's gradients are those of a reference that rounds the same factors",
+          "[network][pieces][bf16]") {
+  const auto backend = Cpu();
+  if (!backend->linear_bf16().ok()) return;
+  const v1::Model model = ModelOf("20 linear:40 relu linear:7 softmax");
+  const auto network = NetworkOf(model, 20, *backend, Precision::kBf16);
+  ReferenceNetwork rounded(model, true);
+  SetRandom(*network, &rounded, 3);
+  const Rows data(model, 64, 5);
+  const auto got = TrainInPieces(*network, data, 20, {});
+  REQUIRE(got.ok());
+  CHECK(got->loss == Approx(rounded.TrainLoss(data.batch(), {}, true)).epsilon(1e-3));
+  CHECK(GradientError(*network, rounded) < 1e-2);
+}
+
+TEST_CASE("batch norm takes its statistics over each piece", "[network][pieces]") {
+  const v1::Model model = ModelOf("20 linear:40 norm relu linear-:30 norm- relu linear:7 softmax");
+  const auto backend = Cpu();
+  const auto network = NetworkOf(model, 12, *backend);
+  ReferenceNetwork reference(model);
+  SetRandom(*network, &reference, 3);
+  const Rows data(model, 33, 5);
+  const auto got = TrainInPieces(*network, data, 12, {});
+  REQUIRE(got.ok());
+  // Of minibatches of their own, by their shares of the rows.
+  double loss = 0;
+  std::vector<std::vector<double>> sums;
+  for (int64_t first = 0; first < data.rows; first += 12) {
+    Batch piece = data.piece(first, 12);
+    piece.first_row = 0;
+    piece.minibatch_rows = 0;
+    const double share = static_cast<double>(piece.rows) / static_cast<double>(data.rows);
+    loss += share * reference.TrainLoss(piece, {}, true);
+    sums.resize(reference.gradients.size());
+    for (size_t p = 0; p < sums.size(); ++p) {
+      sums[p].resize(reference.gradients[p].size());
+      for (size_t i = 0; i < sums[p].size(); ++i) {
+        sums[p][i] += share * static_cast<double>(reference.gradients[p][i]);
+      }
+    }
+  }
+  for (size_t p = 0; p < sums.size(); ++p) {
+    reference.gradients[p].assign(sums[p].begin(), sums[p].end());
+  }
+  CHECK(got->loss == Approx(loss).epsilon(1e-5));
+  CHECK(GradientError(*network, reference) < 3e-5);
+}
+
+TEST_CASE("one piece of all rows is the minibatch, bit for bit", "[network][pieces]") {
+  const v1::Model model = ModelOf("30 drop:0.2 linear:20 norm relu linear:6 softmax");
+  const auto backend = Cpu();
+  const auto network = NetworkOf(model, 33, *backend), whole = NetworkOf(model, 33, *backend);
+  SetRandom(*network, nullptr, 3);
+  SetRandom(*whole, nullptr, 3);
+  const Rows data(model, 33, 5);
+  const auto got = TrainInPieces(*network, data, 33, {1, 2, 3}),
+             want = whole->TrainStep(data.batch(), {1, 2, 3});
+  REQUIRE((got.ok() && want.ok()));
+  CHECK(got->loss == want->loss);
+  CHECK(network->gradients() == whole->gradients());
+}
+
 TEST_CASE("the number right of a training batch is counted", "[network]") {
   const v1::Model model = ModelOf("2 linear-:2 softmax");
   const auto backend = Cpu();

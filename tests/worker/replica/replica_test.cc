@@ -364,6 +364,51 @@ TEST_CASE("a replica holds what MemoryNeeded says, state by state", "[replica][m
   }
 }
 
+TEST_CASE("where a minibatch does not fit its pieces do, and the sums say so",
+          "[replica][memory][pieces]") {
+  const auto cpu = Cpu();
+  const Dataset data = Data();
+  v1::Job whole = JobOf("3 linear:500 relu linear:2 softmax"), pieces = whole;
+  whole.mutable_train()->set_batch_size(kRows);
+  pieces.mutable_train()->set_batch_size(kRows);
+  pieces.mutable_train()->set_micro_batch(16);
+  const auto held = [&](const v1::Job& job) {
+    CountingBackend backend(*cpu);
+    const auto replica = Replica::Create(job, Deltas(), Rank(0), &backend);
+    REQUIRE(replica.ok());
+    return backend.counting.held;
+  };
+  const int64_t saved = held(whole) - held(pieces);
+  // Activations, and their gradients, of so many rows: the whole has those of an evaluation's batch.
+  CHECK(saved > (128 - 16) * 500 * 4 * 2);
+  CHECK(*Replica::MemoryNeeded(whole, Deltas(), 0) - *Replica::MemoryNeeded(pieces, Deltas(), 0) >=
+        saved);
+  CountingBackend backend(*cpu);
+  backend.counting.limit = *Replica::MemoryNeeded(pieces, Deltas(), 0);
+  CHECK(Replica::Create(whole, Deltas(), Rank(0), &backend).status().code() ==
+        absl::StatusCode::kResourceExhausted);
+  const auto replica = Replica::Create(pieces, Deltas(), Rank(0), &backend);
+  REQUIRE(replica.ok());
+  REQUIRE((*replica)->AdoptValues().ok());
+  std::vector<uint32_t> rows(kRows);
+  for (uint32_t i = 0; i < kRows; ++i) rows[i] = i;
+  CHECK((*replica)->Train(data, rows, {0, 1}).ok());
+  CHECK((*replica)->Score(data, rows, {}).ok());
+}
+
+TEST_CASE("in pieces a sparse first layer has a gradient, and the sums have it",
+          "[replica][sparse][memory][pieces]") {
+  v1::Job job = JobOf("100000 linear:20 relu linear:2 softmax");
+  const InputRows input = {true, 10};
+  CHECK(StepsColumns(job, Deltas(), input));
+  const int64_t whole = *Replica::MemoryNeeded(job, Deltas(), 0, input);
+  job.mutable_train()->set_micro_batch(kBatch);
+  CHECK(StepsColumns(job, Deltas(), input));
+  job.mutable_train()->set_micro_batch(kBatch - 1);
+  CHECK_FALSE(StepsColumns(job, Deltas(), input));
+  CHECK(*Replica::MemoryNeeded(job, Deltas(), 0, input) > whole + 90000 * 20 * 4);
+}
+
 TEST_CASE("a replica that does not fit is a status", "[replica][memory]") {
   const auto cpu = Cpu();
   CountingBackend backend(*cpu);

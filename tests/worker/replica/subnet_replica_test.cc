@@ -356,6 +356,25 @@ TEST_CASE("the way that is chosen fits, and more memory never makes a worse one"
   CHECK(blocks.evaluation < best.evaluation);
 }
 
+TEST_CASE("a subnet's minibatch in pieces needs less, and holds what is said",
+          "[replica][subnet][memory][pieces]") {
+  v1::Job job = JobOf("4 linear:90 norm relu linear:70 norm relu linear:3 softmax", 2);
+  const Recipe recipe = *RecipeFor(job);
+  const SubnetMemory whole = *PlanSubnetMemory(job, recipe, {}, {});
+  job.mutable_train()->set_micro_batch(3);
+  const SubnetMemory pieces = *PlanSubnetMemory(job, recipe, {}, {});
+  CHECK(pieces.subnet < whole.subnet);
+  CHECK(pieces.evaluation < whole.evaluation);
+  CHECK(pieces.batches < whole.batches);
+  const auto cpu = Cpu();
+  CountingBackend backend(*cpu);
+  backend.counting.limit = pieces.total() - pieces.batches;
+  const auto replica = Made(job, 0, backend, pieces);
+  REQUIRE(replica->AdoptValues().ok());
+  CHECK(replica->Train(Data(16), {0, 1, 2, 3, 4, 5, 6, 7}, {0, 1}).ok());
+  CHECK(replica->FormUpdate().ok());
+}
+
 TEST_CASE("where parts go by speed, the largest that there may be counts",
           "[replica][subnet][memory]") {
   const int workers = GENERATE(1, 2, 3, 6);

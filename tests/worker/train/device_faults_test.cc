@@ -6,6 +6,7 @@
 #include "kernels/cuda/backend.h"
 #include "tests/kernels/cuda/emulation/faults.h"
 #include "tests/worker/train/subnet_workers.h"
+#include "worker/replica/replica.h"
 
 namespace tessera {
 namespace {
@@ -55,8 +56,10 @@ TEST_CASE("steps are repeated from records where the GPU takes them, and are the
   const std::string method =
       GENERATE("method={data_parallel: {}}", "method={local_sgd: {local_steps: 7}}",
                "method={ist: {local_steps: 7}}");
-  CAPTURE(method);
-  const v1::Job job = JobOf(method);
+  const int micro_batch = GENERATE(0, 5);
+  CAPTURE(method, micro_batch);
+  v1::Job job = JobOf(method);
+  job.mutable_train()->set_micro_batch(micro_batch);
   const Datasets data = DataOf(job);
   std::vector<std::vector<float>> parameters;
   std::vector<std::vector<double>> losses;
@@ -65,7 +68,8 @@ TEST_CASE("steps are repeated from records where the GPU takes them, and are the
     cuda::Faults().replays = 0;
     InProcessServers cluster(job, *RecipeFor(job), 2, 1);
     const auto workers = Train(job, &data, &cluster, 1, OnDevice);
-    // Three places for batches, each recorded at its second use: forward and backward.
+    // Three places for batches, each recorded at its second use: forward and backward. Of a minibatch's
+    // three pieces each has the same place in all steps.
     CHECK((cuda::Faults().replays > 10) == records);
     parameters.push_back(cluster.Parameters());
     losses.push_back(workers[0]->coordination.losses);
@@ -78,8 +82,9 @@ TEST_CASE("steps are repeated from records where the GPU takes them, and are the
 TEST_CASE("dropout is repeated from records, and draws anew each time", "[device][fault]") {
   const std::string method =
       GENERATE("method={data_parallel: {}}", "method={local_sgd: {local_steps: 3}}");
+  const std::string pieces = GENERATE("train.micro_batch=0", "train.micro_batch=7");
   const v1::Job job =
-      LocalJob({method, "train.steps=40",
+      LocalJob({method, "train.steps=40", pieces,
                 "model.layers=[linear: {units: 20}, relu: {}, dropout: {probability: 0.3}, "
                 "linear: {units: 10}]"},
                2, 1);
@@ -127,6 +132,41 @@ TEST_CASE("where an exchange follows, the last step leaves nothing to compute fo
   cuda::Faults().launches_left = -1;
   // Deltas are a kernel's; a subnet is sent as it is.
   CHECK(formed.ok() == (last || method == "method={ist: {local_steps: 7}}"));
+}
+
+TEST_CASE("where a minibatch does not fit the GPU its pieces do", "[device][fault][pieces]") {
+  const std::string method =
+      GENERATE("method={data_parallel: {}}", "method={local_sgd: {local_steps: 7}}",
+               "method={ist: {local_steps: 7}}");
+  CAPTURE(method);
+  const std::vector<std::string> keys = {method, kTwoHidden, "train.batch_size=512"};
+  const v1::Job whole = LocalJob(keys, 2, 1);
+  v1::Job pieces = whole;
+  pieces.mutable_train()->set_micro_batch(24);
+  const Datasets data = DataOf(whole);
+  std::vector<uint32_t> rows(512);
+  for (uint32_t i = 0; i < rows.size(); ++i) rows[i] = i;
+  const auto train = [&](const v1::Job& job, Backend* backend) -> absl::Status {
+    auto learner = MakeReplica(job, *RecipeFor(job), Rank(0), Exchange(1), backend, {});
+    if (!learner.ok()) return learner.status();
+    absl::Status status = (*learner)->AdoptValues();
+    if (status.ok()) status = (*learner)->Train(data.train, rows, {0, 1.0f, true, rows}).status();
+    if (status.ok()) status = (*learner)->Train(data.train, rows, {1, 1.0f, true, {}}).status();
+    return status.ok() ? (*learner)->FormUpdate() : status;
+  };
+  // What the sums say of the pieces, inputs in their three places on the device, and kernels' scratch.
+  const Recipe recipe = *RecipeFor(whole);
+  const int64_t need = recipe.subnets ? PlanSubnetMemory(pieces, recipe, {}, {})->total()
+                                      : *Replica::MemoryNeeded(pieces, recipe, 0);
+  const int64_t bytes = need + 3 * 24 * 65 * 4 + (int64_t{64} << 10);
+  const std::unique_ptr<Backend> backend = OnDevice();
+  cuda::Faults().memory_bytes = bytes;
+  const absl::Status refused = train(whole, backend.get());
+  const absl::Status trained = train(pieces, backend.get());
+  cuda::Faults().memory_bytes = std::numeric_limits<int64_t>::max();
+  CHECK(refused.code() == absl::StatusCode::kResourceExhausted);
+  INFO(trained);
+  CHECK(trained.ok());
 }
 
 TEST_CASE("a model that does not fit the GPU is a status, however much is missing",

@@ -104,6 +104,25 @@ TEST_CASE("a job with dropout drops the same on a GPU as on the CPU, step after 
             2, 2);
 }
 
+TEST_CASE("a job whose minibatches come in pieces learns on a GPU as on the CPU",
+          "[device][train]") {
+  const std::string method =
+      GENERATE("method={data_parallel: {}}", "method={local_sgd: {local_steps: 7}}",
+               "method={ist: {local_steps: 7}}");
+  // A norm over few rows makes much of a rounding: pieces of 12.
+  const bool norms = GENERATE(true, false);
+  CAPTURE(method, norms);
+  const std::string model = norms ? kMixed
+                                  : "model.layers=[linear: {units: 61}, relu: {}, "
+                                    "dropout: {probability: 0.3}, linear: {units: 10}]";
+  const int workers = 2;
+  const std::string batch = norms ? "train.batch_size=36" : "train.batch_size=32";
+  CheckSame(LocalJob({method, kMomentum, "train.steps=50", model, batch, "train.micro_batch=12",
+                      "cluster.workers=2"},
+                     2, workers),
+            2, workers);
+}
+
 TEST_CASE("subnets are cut, moved and learned on a GPU as on the CPU", "[device][train]") {
   const int workers = GENERATE(1, 3);
   const std::string model = GENERATE(kNormed, kMixed);

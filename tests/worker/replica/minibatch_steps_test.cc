@@ -1,0 +1,223 @@
+// Minibatches in pieces (train.micro_batch) against minibatches at once, through whole learners, on the
+// CPU and on a GPU: a real one, or one that the host plays.
+#include "worker/replica/minibatch_steps.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "common/method/recipe.h"
+#include "kernels/cuda/backend.h"
+#include "proto/job.pb.h"
+#include "tests/worker/model/model_fixture.h"
+#include "worker/replica/make_replica.h"
+
+namespace tessera {
+namespace {
+
+constexpr uint32_t kRows = 64;
+constexpr int64_t kBatch = 12;
+using Values = std::vector<std::vector<float>>;
+
+std::unique_ptr<Backend> On(const std::string& device) {
+  if (device == "cpu") return Cpu();
+  auto backend = CreateCudaBackend(0);
+  INFO(backend.status());
+  REQUIRE(backend.ok());
+  return *std::move(backend);
+}
+
+v1::Job JobOf(const std::string& model, int64_t micro_batch) {
+  v1::Job job;
+  *job.mutable_model() = ModelOf(model);
+  v1::Train* const train = job.mutable_train();
+  train->set_batch_size(kBatch);
+  train->set_micro_batch(micro_batch);
+  train->set_precision("f32");
+  train->mutable_optimizer()->mutable_sgd()->set_learning_rate(0.05);
+  job.mutable_cluster()->mutable_servers()->set_count(1);
+  job.mutable_cluster()->set_workers(1);
+  return job;
+}
+
+Recipe RecipeOf(PayloadKind payload) {
+  Recipe recipe;
+  recipe.payload = payload;
+  return recipe;
+}
+
+// Rows of which most inputs are 0, with as many classes as the model has outputs.
+Dataset DataOf(const v1::Model& model, bool sparse) {
+  const Rows rows(model, kRows, 1);
+  const ModelShape shape = *ShapeOf(model);
+  Table table;
+  table.rows = kRows;
+  table.features = shape.inputs();
+  table.labels = Classes(rows.labels);
+  SparseValues values;
+  std::vector<float> dense = rows.inputs;
+  std::mt19937 random(5);
+  for (size_t i = 0; i < dense.size(); ++i) {
+    if (random() % 4 != 0) dense[i] = 0;
+    if (dense[i] != 0) {
+      values.feature.push_back(static_cast<uint32_t>(i % shape.inputs()));
+      values.value.push_back(dense[i]);
+    }
+    if (static_cast<int64_t>(i) % shape.inputs() == shape.inputs() - 1) {
+      values.begin.push_back(static_cast<int64_t>(values.value.size()));
+    }
+  }
+  if (sparse) {
+    table.values = std::move(values);
+  } else {
+    table.values = std::move(dense);
+  }
+  return Dataset(std::move(table), Normalization(),
+                 ModelEnds{shape.inputs(), shape.outputs(), false});
+}
+
+struct Result {
+  std::vector<double> losses;
+  Values update;
+};
+
+// `steps` steps from random values, with the next rows known as the train loop knows them, and then what
+// is exchanged.
+Result TrainOn(const std::string& device, const v1::Job& job, const Recipe& recipe,
+               uint64_t steps = 9, bool sparse = false) {
+  const auto backend = On(device);
+  const Datasets data = {DataOf(job.model(), sparse), DataOf(job.model(), sparse)};
+  const auto learner = MakeReplica(job, recipe, Rank(1), Exchange(1), backend.get(),
+                                   sparse ? InputRowsOf(job.model(), data) : InputRows());
+  INFO(learner.status());
+  REQUIRE(learner.ok());
+  std::mt19937 random(3);
+  std::normal_distribution<float> normal;
+  for (const absl::Span<float> values : (*learner)->values()) {
+    for (float& value : values) value = 0.3f * normal(random);
+  }
+  REQUIRE((*learner)->AdoptValues().ok());
+  const auto rows_of = [&](uint64_t step) {
+    std::vector<uint32_t> rows;
+    for (uint32_t i = 0; i < kBatch; ++i) {
+      rows.push_back(static_cast<uint32_t>((step * kBatch + 5 * i) % kRows));
+    }
+    return rows;
+  };
+  Result result;
+  for (uint64_t step = 0; step < steps; ++step) {
+    const std::vector<uint32_t> next = rows_of(step + 1);
+    TrainPoint point;
+    point.step = step;
+    point.rate = 1 / static_cast<float>(1 + step);
+    point.last = step + 1 == steps;
+    // At times the next rows are not known, or are others in the end.
+    if (step % 4 != 3) point.next = next;
+    const auto loss = (*learner)->Train(data.train, rows_of(step + (step == 6 ? 1 : 0)), point);
+    INFO(loss.status());
+    REQUIRE(loss.ok());
+    result.losses.push_back(*loss);
+  }
+  REQUIRE((*learner)->FormUpdate().ok());
+  for (const auto& array : (*learner)->update()) {
+    result.update.emplace_back(array.begin(), array.end());
+  }
+  return result;
+}
+
+// Entries by the largest of all arrays, as those of one may be nothing but roundings.
+void CheckNear(const Result& got, const Result& want, double tolerance) {
+  REQUIRE(got.losses.size() == want.losses.size());
+  for (size_t step = 0; step < want.losses.size(); ++step) {
+    CAPTURE(step);
+    CHECK(got.losses[step] == Approx(want.losses[step]).epsilon(tolerance));
+  }
+  REQUIRE(got.update.size() == want.update.size());
+  double most = 0, largest = 0;
+  for (size_t p = 0; p < want.update.size(); ++p) {
+    REQUIRE(got.update[p].size() == want.update[p].size());
+    for (size_t i = 0; i < want.update[p].size(); ++i) {
+      most = std::max<double>(most, std::fabs(got.update[p][i] - want.update[p][i]));
+      largest = std::max<double>(largest, std::fabs(want.update[p][i]));
+    }
+  }
+  CHECK(largest > 0);
+  CHECK(most <= tolerance * largest);
+}
+
+void SetOptimizer(const std::string& name, v1::Job* job) {
+  if (name == "sgd") return;
+  v1::AdamW* const adamw = job->mutable_train()->mutable_optimizer()->mutable_adamw();
+  adamw->set_learning_rate(0.01);
+  adamw->set_beta1(0.8);
+  adamw->set_beta2(0.9);
+  adamw->set_epsilon(1e-3);
+}
+
+}  // namespace
+
+TEST_CASE("steps in pieces learn what steps on whole minibatches do, dropout included",
+          "[pieces][device]") {
+  const std::string device = GENERATE("cpu", "cuda"), optimizer = GENERATE("sgd", "adamw");
+  const std::string model =
+      GENERATE("6 linear:8 relu linear:4 softmax",
+               "7 drop:0.2 linear:9 relu drop:0.4 linear:5 drop:0.1 softmax", "5 linear:1 sigmoid");
+  const PayloadKind payload = GENERATE(PayloadKind::kDelta, PayloadKind::kGradient);
+  v1::Job whole = JobOf(model, 0);
+  SetOptimizer(optimizer, &whole);
+  const Result want = TrainOn("cpu", whole, RecipeOf(payload));
+  for (const int64_t piece : {1, 3, 5, 11}) {
+    CAPTURE(device, optimizer, model, piece);
+    v1::Job job = whole;
+    job.mutable_train()->set_micro_batch(piece);
+    CheckNear(TrainOn(device, job, RecipeOf(payload)), want, 1e-4);
+  }
+}
+
+TEST_CASE("steps in pieces with batch norm are on a GPU what they are on the CPU",
+          "[pieces][device]") {
+  const int64_t piece = GENERATE(4, 5, 7);
+  const v1::Job job = JobOf("7 linear-:9 norm relu drop:0.3 linear:5 norm- softmax", piece);
+  const Result cpu = TrainOn("cpu", job, RecipeOf(PayloadKind::kDelta));
+  CheckNear(TrainOn("cuda", job, RecipeOf(PayloadKind::kDelta)), cpu, 1e-3);
+  // And not those of the whole, whose statistics are others.
+  const Result whole =
+      TrainOn("cpu", JobOf("7 linear-:9 norm relu drop:0.3 linear:5 norm- softmax", 0),
+              RecipeOf(PayloadKind::kDelta));
+  CHECK(std::fabs(cpu.losses[0] - whole.losses[0]) > 1e-3);
+}
+
+TEST_CASE("a piece of a minibatch or more changes no bit", "[pieces][device]") {
+  const std::string device = GENERATE("cpu", "cuda");
+  const std::string model = "7 linear:9 norm relu drop:0.3 linear:5 softmax";
+  const Result want = TrainOn(device, JobOf(model, 0), RecipeOf(PayloadKind::kDelta));
+  for (const int64_t piece : {kBatch, kBatch + 1, int64_t{1048576}}) {
+    const Result got = TrainOn(device, JobOf(model, piece), RecipeOf(PayloadKind::kDelta));
+    CHECK(got.losses == want.losses);
+    CHECK(got.update == want.update);
+  }
+}
+
+TEST_CASE("in pieces sparse rows teach what they do at once", "[pieces][device][sparse]") {
+  const std::string device = GENERATE("cpu", "cuda"), optimizer = GENERATE("sgd", "adamw");
+  const PayloadKind payload = GENERATE(PayloadKind::kDelta, PayloadKind::kGradient);
+  v1::Job job = JobOf("40 linear:8 relu drop:0.3 linear:4 softmax", 0);
+  SetOptimizer(optimizer, &job);
+  const Result want = TrainOn("cpu", job, RecipeOf(payload), 9, /*sparse=*/true);
+  for (const int64_t piece : {1, 5, 6}) {
+    CAPTURE(device, optimizer, piece);
+    job.mutable_train()->set_micro_batch(piece);
+    CheckNear(TrainOn(device, job, RecipeOf(payload), 9, /*sparse=*/true), want, 1e-4);
+  }
+}
+
+TEST_CASE("bf16 in pieces stays as near as its factors", "[pieces][device]") {
+  const std::string device = GENERATE("cpu", "cuda");
+  if (!On(device)->linear_bf16().ok()) return;
+  v1::Job job = JobOf("6 linear:8 relu linear:4 softmax", 0);
+  const Result want = TrainOn("cpu", job, RecipeOf(PayloadKind::kDelta));
+  job.mutable_train()->set_precision("bf16");
+  job.mutable_train()->set_micro_batch(5);
+  CheckNear(TrainOn(device, job, RecipeOf(PayloadKind::kDelta)), want, 5e-2);
+}
+
+}  // namespace tessera
