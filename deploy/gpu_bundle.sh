@@ -19,7 +19,7 @@ fi
 
 programs=(//deploy/cli:tessera //server:tessera-server //worker:tessera-worker //bench/gpu:gpu)
 tests=(//tests/kernels/cuda:conformance_test //tests/worker/model:device_network_test
-  //tests/worker/train:device_training_test)
+  //tests/worker/replica:minibatch_steps_test //tests/worker/train:device_training_test)
 # Tests, too, are one file each.
 bazel build --config=cuda --dynamic_mode=off "${programs[@]}" "${tests[@]}"
 
@@ -123,6 +123,7 @@ fi
 
 step "battery" 120 "$tests" ./run.sh conformance_test
 step "networks" 60 "$tests" ./run.sh device_network_test
+step "pieces of minibatches" 60 "$tests" ./run.sh minibatch_steps_test
 # Among others: losses of 50 steps within 1e-3 of the CPU's, subnets and traffic the same.
 step "training" 120 "$tests" ./run.sh device_training_test
 

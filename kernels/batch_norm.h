@@ -4,7 +4,7 @@
 //   inverse_sigma_c = 1 / sqrt(variance_c + epsilon)
 //   y_rc = scale_c (x_rc - mean_c) inverse_sigma_c + shift_c
 //
-// There are no running statistics: training uses the minibatch's, evaluation uses constants that
+// There are no running statistics: training uses those of its rows, evaluation uses constants that
 // were taken from a calibration sample with the same kernel.
 #ifndef TESSERA_KERNELS_BATCH_NORM_H_
 #define TESSERA_KERNELS_BATCH_NORM_H_

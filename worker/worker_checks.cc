@@ -87,7 +87,7 @@ absl::Status WorkerProcess::CheckDeviceMemory(int64_t replica, const std::string
   return absl::InvalidArgumentError(absl::StrCat(
       "cluster.device: ", backend_->description(), " has ", available,
       " bytes free, but this worker needs ", replica, " = ", parts,
-      "; use another GPU, fewer workers on this one, or cpu"));
+      "; use another GPU, fewer workers on this one, a smaller train.micro_batch, or cpu"));
 }
 
 absl::Status WorkerProcess::CheckPrecision() const {

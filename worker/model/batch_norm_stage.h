@@ -11,8 +11,8 @@
 
 namespace tessera {
 
-// Training normalises with the minibatch's statistics. Evaluation uses constants: `inputs` means,
-// then as many 1/sigma.
+// Training normalises with the statistics of the rows at hand, the minibatch or a piece of it.
+// Evaluation uses constants: `inputs` means, then as many 1/sigma.
 class BatchNormStage final : public Stage {
  public:
   // kResourceExhausted: no memory.
@@ -34,7 +34,7 @@ class BatchNormStage final : public Stage {
   const StagePlan plan_;
   const StageParameters parameters_;
   Backend& backend_;
-  // The minibatch's.
+  // Of the rows at hand.
   Buffer<float> statistics_;
 };
 

@@ -19,7 +19,13 @@ int64_t InputBytes(const v1::Job& job, const ModelShape& shape, const InputRows&
   const int64_t entries = rows * input.entries_max;
   const int threads = std::max<int>(1, static_cast<int>(job.cluster().threads()));
   const int64_t batch = BatchRowsMax(job);
-  return (rows + 1) * 8 + entries * 8 +
+  // Columns of a gradient that adds up in pieces, and room to merge them.
+  const int64_t minibatch = job.train().batch_size();
+  const int64_t touched =
+      PieceRows(job) < minibatch
+          ? 2 * 4 * std::min<int64_t>(shape.inputs(), minibatch * input.entries_max)
+          : 0;
+  return touched + (rows + 1) * 8 + entries * 8 +
          SparseScratchBytes(shape.inputs(), batch, batch * input.entries_max, threads);
 }
 
