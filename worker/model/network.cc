@@ -104,6 +104,10 @@ absl::Status Network::Allocate() {
     }
     values_.push_back(in_place ? values_.back() : outputs_.back().data());
   }
+  if (options_.steps_first_weight && options_.minibatch_max > options_.batch_max) {
+    const int64_t floats = options_.minibatch_max * plan_.stages[0].outputs;
+    TESSERA_ASSIGN_OR_RETURN(first_dy_, Buffer<float>::Create(memory, floats));
+  }
   return absl::OkStatus();
 }
 
@@ -278,7 +282,8 @@ void Network::QueueStep(const Batch& staged, const StepKey& key, GradientWork* w
   TESSERA_CHECK(staged.is_first() || staged.first_row == rows_done_);
   rows_done_ = staged.first_row + staged.rows;
   TESSERA_CHECK(rows_done_ <= staged.whole_rows());
-  TESSERA_CHECK(!options_.steps_first_weight || staged.rows == staged.whole_rows());
+  TESSERA_CHECK(!options_.steps_first_weight || staged.rows == staged.whole_rows() ||
+                staged.whole_rows() * plan_.stages[0].outputs <= first_dy_.size());
   last_batch_ = Batch();
   step_ = staged;
   if (draws_) {
@@ -379,15 +384,22 @@ void Network::BackwardSparse(const Batch& batch, const float* dy) {
     return FollowGradients(plan_.stages[0], batch, nullptr);
   }
   sparse_first_->BackwardBias(batch.rows, dy, mode);
-  FetchGradients(plan_.stages[0]);
+  FollowGradients(plan_.stages[0], batch, nullptr);
   last_batch_ = batch;
   last_dy_ = dy;
+  if (batch.rows == batch.whole_rows()) return;
+  const int64_t outputs = plan_.stages[0].outputs;
+  backend_.memory().Copy(dy, batch.rows * outputs * static_cast<int64_t>(sizeof(float)),
+                         first_dy_.data() + batch.first_row * outputs);
+  last_dy_ = first_dy_.data();
 }
 
 void Network::StepFirstWeight(float a) {
-  TESSERA_CHECK(options_.steps_first_weight && last_batch_.rows > 0);
+  TESSERA_CHECK(options_.steps_first_weight && last_batch_.rows > 0 && last_batch_.is_last());
   float* const weight = parameters_.data() + plan_.parameter_offsets[plan_.stages[0].weight];
-  sparse_first_->AddWeightGradient(last_batch_.rows, last_batch_.sparse, last_dy_, a, weight);
+  SparseRows x = last_batch_.sparse;
+  x.begin -= last_batch_.first_row;
+  sparse_first_->AddWeightGradient(last_batch_.whole_rows(), x, last_dy_, a, weight);
   last_batch_ = Batch();
 }
 

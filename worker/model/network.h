@@ -49,6 +49,9 @@ class Network {
     // With sparse_input: there is no gradient of the first weight, StepFirstWeight moves that
     // weight. For rules by which an entry without gradient stays what it is.
     bool steps_first_weight = false;
+    // With steps_first_weight: rows of a minibatch that comes in pieces; the first layer's outputs have
+    // gradients for so many, as its weight moves behind the last piece. 0: minibatches are in one.
+    int64_t minibatch_max = 0;
     // It only evaluates: it holds no gradients and nothing else of training, whose calls it refuses.
     bool evaluates_only = false;
     // gradient() is there for a device whose memory is out of the host's reach, too. Each layer's
@@ -114,8 +117,8 @@ class Network {
   // A minibatch may be given in pieces (Batch::minibatch_rows), in the order of its rows, each with a
   // Begin call of its own and the same key; EndPiece takes the place of EndStep behind all but the
   // last. The gradients add up to those of the whole, from which they differ in the rounding of sums and in
-  // what batch norm takes for the minibatch, which is the piece. Work is of the last piece only. Not with
-  // steps_first_weight.
+  // what batch norm takes for the minibatch, which is the piece. Work is of the last piece only. With
+  // steps_first_weight the sparse rows of all pieces lie in the same arrays, one behind the other.
   absl::Status EndPiece();
   // For a device that works on its own: dense batches may be sent ahead, between BeginStep and
   // EndStep, and the next step may be on what was sent. A batch that is not used is dropped.
@@ -134,7 +137,7 @@ class Network {
 
   bool steps_first_weight() const { return options_.steps_first_weight; }
   // Where steps_first_weight: adds `a` times the first weight's gradient to it, in the columns of
-  // the batch alone. Directly after TrainStep, while the batch is still there. Queued.
+  // the minibatch alone. Directly after TrainStep, while its rows are still there. Queued.
   void StepFirstWeight(float a);
 
   // The constants of every batch norm, over all rows of the sample together: stage by stage its
@@ -201,6 +204,7 @@ class Network {
   // What StepFirstWeight works on; no rows after it.
   Batch last_batch_;
   const float* last_dy_ = nullptr;
+  Buffer<float> first_dy_;  // of all pieces, where there may be several
   // What training keeps of each stage's output; empty where it overwrites its input.
   std::vector<Buffer<float>> outputs_;
   // stage i reads values_[i] and writes values_[i + 1]; values_[0] is the batch.

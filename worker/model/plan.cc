@@ -86,11 +86,15 @@ int64_t GradientsBegin(const NetworkPlan& plan, bool steps_first_weight) {
 }
 
 NetworkMemory MemoryNeeded(const NetworkPlan& plan, int64_t batch_max, Precision precision,
-                           int64_t calibration_rows, bool sparse_input, bool steps_first_weight) {
+                           int64_t calibration_rows, bool sparse_input, bool steps_first_weight,
+                           int64_t minibatch_max) {
   int64_t floats = plan.parameter_floats + plan.constants + 2 * batch_max * plan.width_max;
   // A batch norm holds the minibatch's mean and 1/sigma whatever it is for.
   const int64_t evaluation_floats = floats + plan.constants;
   floats += plan.parameter_floats - GradientsBegin(plan, steps_first_weight);
+  if (steps_first_weight && minibatch_max > batch_max) {
+    floats += minibatch_max * plan.stages[0].outputs;
+  }
   int64_t bf16 = 0;
   int64_t outputs_max = 0;
   for (size_t i = 0; i < plan.stages.size(); ++i) {

@@ -72,10 +72,10 @@ int64_t GradientsBegin(const NetworkPlan& plan, bool steps_first_weight);
 
 // All that a Network allocates for `batch_max` rows. Besides, oneDNN keeps its generated code and
 // some hundred KiB of scratch for each product and thread, and products with sparse rows keep
-// SparseScratchBytes.
+// SparseScratchBytes. `minibatch_max` as Network::Options'.
 NetworkMemory MemoryNeeded(const NetworkPlan& plan, int64_t batch_max, Precision precision,
                            int64_t calibration_rows, bool sparse_input = false,
-                           bool steps_first_weight = false);
+                           bool steps_first_weight = false, int64_t minibatch_max = 0);
 
 }  // namespace tessera
 

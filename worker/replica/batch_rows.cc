@@ -16,11 +16,13 @@ constexpr int64_t kEvaluationBatchMin = 128;
 int64_t InputBytes(const v1::Job& job, const ModelShape& shape, const InputRows& input,
                    int64_t rows) {
   if (!input.sparse) return rows * shape.inputs() * static_cast<int64_t>(sizeof(float));
+  // Of a minibatch all rows, also where it is computed in pieces.
+  const int64_t minibatch = job.train().batch_size();
+  rows = std::max(rows, minibatch);
   const int64_t entries = rows * input.entries_max;
   const int threads = std::max<int>(1, static_cast<int>(job.cluster().threads()));
-  const int64_t batch = BatchRowsMax(job);
+  const int64_t batch = std::max(BatchRowsMax(job), minibatch);
   // Columns of a gradient that adds up in pieces, and room to merge them.
-  const int64_t minibatch = job.train().batch_size();
   const int64_t touched =
       PieceRows(job) < minibatch
           ? 2 * 4 * std::min<int64_t>(shape.inputs(), minibatch * input.entries_max)
@@ -85,18 +87,41 @@ Batch BatchRows::FillInputs(const Dataset& data, absl::Span<const uint32_t> rows
 
 Batch BatchRows::Fill(const Dataset& data, absl::Span<const uint32_t> rows,
                       const BatchPlace& place) {
-  const size_t count = rows.size();
   Batch batch = FillInputs(data, rows, place);
+  FillKinds(data, rows, place, &batch);
+  return batch;
+}
+
+Batch BatchRows::FillPiece(const Dataset& data, absl::Span<const uint32_t> minibatch, size_t first,
+                           const BatchPlace& place) {
+  const absl::Span<const uint32_t> rows = minibatch.subspan(first, piece_rows_);
+  Batch batch;
+  if (!sparse_) {
+    batch = Fill(data, rows, place);
+  } else {
+    if (first == 0) FillInputs(data, minibatch);
+    batch.rows = rows.size();
+    batch.sparse = {sparse_inputs_.begin.data() + first, sparse_inputs_.column.data(),
+                    sparse_inputs_.value.data()};
+    FillKinds(data, rows, place, &batch);
+  }
+  batch.first_row = static_cast<int64_t>(first);
+  batch.minibatch_rows = static_cast<int64_t>(minibatch.size());
+  return batch;
+}
+
+void BatchRows::FillKinds(const Dataset& data, absl::Span<const uint32_t> rows,
+                          const BatchPlace& place, Batch* batch) {
+  const size_t count = rows.size();
   BatchView view;
   if (data.has_classes()) {
     view.classes = place.labels != nullptr ? place.labels : Own(count, &labels_);
-    batch.labels = view.classes;
+    batch->labels = view.classes;
   } else {
     view.targets = place.targets != nullptr ? place.targets : Own(count * data.outputs(), &targets_);
-    batch.targets = view.targets;
+    batch->targets = view.targets;
   }
   data.FillBatch(rows, view);
-  return batch;
 }
 
 absl::StatusOr<std::vector<float>> BatchRows::Calibrate(Network* network, const Dataset& data,

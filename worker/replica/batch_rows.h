@@ -39,8 +39,6 @@ class BatchRows {
   BatchRows(const v1::Job& job, const InputRows& input)
       : piece_rows_(PieceRows(job)), rows_max_(BatchRowsMax(job)), sparse_(input.sparse) {}
 
-  int64_t piece_rows() const { return piece_rows_; }
-
   // Bytes of the buffers for batches and for one of `calibration_rows` inputs, and of the scratch
   // of products with them.
   static int64_t MemoryNeeded(const v1::Job& job, const ModelShape& shape, const InputRows& input,
@@ -52,6 +50,10 @@ class BatchRows {
   // The same without what they are.
   Batch FillInputs(const Dataset& data, absl::Span<const uint32_t> rows,
                    const BatchPlace& place = {});
+  // PieceRows of `minibatch` from `first` on, as a piece of it. Pieces are asked for in their order:
+  // sparse inputs are those of the whole minibatch, made with the first.
+  Batch FillPiece(const Dataset& data, absl::Span<const uint32_t> minibatch, size_t first,
+                  const BatchPlace& place = {});
 
   // Network::Calibrate and Network::Score over `rows` of `data`.
   absl::StatusOr<std::vector<float>> Calibrate(Network* network, const Dataset& data,
@@ -59,7 +61,12 @@ class BatchRows {
   absl::StatusOr<Scores> Score(Network* network, const Dataset& data,
                                absl::Span<const uint32_t> rows, absl::Span<const float> constants);
 
+  int64_t piece_rows() const { return piece_rows_; }
+
  private:
+  void FillKinds(const Dataset& data, absl::Span<const uint32_t> rows, const BatchPlace& place,
+                 Batch* batch);
+
   const int64_t piece_rows_;
   const size_t rows_max_;
   const bool sparse_;

@@ -9,12 +9,9 @@ absl::Span<const uint32_t> MinibatchSteps::RowsOf(const Piece& piece) const {
 }
 
 Batch MinibatchSteps::Fill(const Piece& piece, Network* network) {
-  const absl::Span<const uint32_t> wanted = RowsOf(piece);
-  Batch batch =
-      rows_.Fill(*piece.data, wanted, network->Room(wanted.size(), piece.data->has_classes()));
-  batch.first_row = static_cast<int64_t>(piece.first);
-  batch.minibatch_rows = static_cast<int64_t>(piece.minibatch.size());
-  return batch;
+  const BatchPlace place =
+      network->Room(static_cast<int64_t>(RowsOf(piece).size()), piece.data->has_classes());
+  return rows_.FillPiece(*piece.data, piece.minibatch, piece.first, place);
 }
 
 bool MinibatchSteps::IsAhead(const Piece& piece) const {

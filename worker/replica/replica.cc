@@ -18,9 +18,7 @@ bool KeepsState(const v1::Job& job) {
 }  // namespace
 
 bool StepsColumns(const v1::Job& job, const Recipe& recipe, const InputRows& input) {
-  // A weight must not move before the last piece of its minibatch.
   return input.sparse && recipe.payload != PayloadKind::kGradient &&
-         PieceRows(job) == job.train().batch_size() &&
          LocalOptimizer::LeavesZeroGradients(job.train().optimizer());
 }
 
@@ -35,6 +33,7 @@ absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(const v1::Job& job, con
   Network::Options options;
   options.sparse_input = input.sparse;
   options.steps_first_weight = StepsColumns(job, recipe, input);
+  options.minibatch_max = job.train().batch_size();
   options.batch_max = BatchRowsMax(job);
   options.fetches_gradients = recipe.payload == PayloadKind::kGradient && !replica->sides_.update;
   TESSERA_ASSIGN_OR_RETURN(options.precision, PrecisionOf(job.train().precision()));
@@ -140,7 +139,7 @@ absl::StatusOr<int64_t> Replica::MemoryNeeded(const v1::Job& job, const Recipe& 
   TESSERA_ASSIGN_OR_RETURN(const Precision precision, PrecisionOf(job.train().precision()));
   const NetworkMemory network =
       tessera::MemoryNeeded(plan, BatchRowsMax(job), precision, calibration_rows, input.sparse,
-                            StepsColumns(job, recipe, input));
+                            StepsColumns(job, recipe, input), job.train().batch_size());
   const int64_t calibrated = plan.constants > 0 ? calibration_rows : 0;
   int64_t bytes = network.held_bytes + network.calibration_bytes +
                   BatchRows::MemoryNeeded(job, plan.shape, input, calibrated);
