@@ -64,6 +64,7 @@ class SimulatedClient final : public ParameterClient {
                              const ConstParameterArrays& update, const KeySet& value_keys,
                              const ParameterArrays& values) override;
   absl::StatusOr<ExchangeResult> EndPushPull() override;
+  void DropPushPull() override { ++call_; }  // What is still on its way is of no use.
   absl::StatusOr<ExchangeResult> Read(Exchange after, RestWord word,
                                       const ParameterArrays& values) override;
   absl::Status ReadRows(const RowRange& rows, absl::Span<float> values) override;
