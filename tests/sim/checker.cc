@@ -270,7 +270,10 @@ void Checker::FollowSelection(CopyId copy) {
   const uint64_t number = selecting ? *selecting : cores->cores() - 1;
   if (ledger.selecting && *ledger.selecting >= number) return;
   // One between, of which a standby heard at once with this one, has taken the changes.
-  if (ledger.selecting && *ledger.selecting + 1 < number) ledger.gradient.clear();
+  if (ledger.selecting &&
+      CoresOf(ledger.era).HasSelectedBetween(ledger.shard, *ledger.selecting, number)) {
+    ledger.gradient.clear();
+  }
   ledger.selecting = number;
   ledger.selected_values = ledger.parameters;
   ledger.selected_gradient = std::exchange(ledger.gradient, {});

@@ -30,6 +30,14 @@ void CoreChecker::OnSelection(ShardId shard, uint64_t number, const std::vector<
   selections_[number][shard.value()] = Values{w, g};
 }
 
+bool CoreChecker::HasSelectedBetween(ShardId shard, uint64_t after, uint64_t before) const {
+  for (auto it = selections_.upper_bound(after); it != selections_.end(); ++it) {
+    if (it->first >= before) return false;
+    if (it->second.count(shard.value()) > 0) return true;
+  }
+  return false;
+}
+
 std::vector<int64_t> CoreChecker::Select(const Selection& from) const {
   double w_sum = 0, g_sum = 0;
   for (const auto& [shard, values] : from) {

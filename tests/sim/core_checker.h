@@ -28,6 +28,8 @@ class CoreChecker {
   // selected it may do so of other values: the last word counts.
   void OnSelection(ShardId shard, uint64_t number, const std::vector<float>& w,
                    const std::vector<float>& g);
+  // Of a core with a number between these, neither of them. Going back to a checkpoint skips numbers.
+  bool HasSelectedBetween(ShardId shard, uint64_t after, uint64_t before) const;
   // Places in the shard's dense order, ascending; nullopt: not all shards have begun to select it.
   std::optional<std::vector<int64_t>> CoreOn(ShardId shard, uint64_t number);
   // Those of `core` and the explorer of this exchange.
