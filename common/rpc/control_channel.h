@@ -15,6 +15,9 @@ namespace tessera {
 // Between attempts to connect, in milliseconds: well under the shortest lease.
 constexpr int kReconnectMsMin = 50;
 constexpr int kReconnectMsMax = 500;
+// What an attempt may take, with TLS some three round trips: to the other side of the earth, or to a
+// machine that has much else to do.
+constexpr int kConnectMsMax = 2000;
 
 // A connection of its own, never by an HTTP proxy, for calls of `role`. Connects when used.
 std::shared_ptr<grpc::Channel> OpenControlChannel(const std::string& address,

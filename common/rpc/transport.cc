@@ -13,6 +13,7 @@
 #include "common/base/check.h"
 #include "common/base/sanitizer.h"
 #include "common/rpc/chunk.h"
+#include "common/rpc/control_channel.h"
 
 // There where a program is linked with tcmalloc.
 extern "C" int MallocExtension_SetNumericProperty(const char* property, size_t value)
@@ -88,7 +89,7 @@ std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address, Role role
   // Retries live in the client, where the exchange number makes them harmless.
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectMsMax);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   return grpc::CreateCustomChannel(address, CurrentSecurity().ForChannel(role), arguments);

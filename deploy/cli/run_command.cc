@@ -34,6 +34,7 @@ namespace {
 constexpr absl::Duration kPollInterval = absl::Milliseconds(20);
 constexpr absl::Duration kServerStartMax = absl::Seconds(60);
 // After the job's end, or the second Ctrl-C: how long children may take before they are killed.
+constexpr absl::Duration kConnectMax = absl::Seconds(20);
 constexpr absl::Duration kChildEndMax = absl::Seconds(10);
 // For the coordinator to say how the job stands, once another process has ended.
 constexpr absl::Duration kLastWordsMax = absl::Seconds(1);
@@ -358,7 +359,7 @@ absl::Status JobRun::Run(const std::atomic<int>& signals) {
     TESSERA_RETURN_IF_ERROR(StartServer(rank));
   for (int rank = 0; rank < job_.cluster().workers(); ++rank)
     TESSERA_RETURN_IF_ERROR(StartWorker(rank));
-  status_ = std::make_unique<StatusStream>(coordinator_, absl::Milliseconds(200));
+  status_ = std::make_unique<StatusStream>(coordinator_, absl::Milliseconds(200), kConnectMax);
   if (!options_.quiet) {
     progress_.Say(absl::StrCat(job_.name(), ": ", job_.cluster().servers().count(), " servers, ",
                                job_.cluster().workers(), " workers; status: tessera status ",

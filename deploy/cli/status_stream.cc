@@ -1,14 +1,19 @@
 #include "deploy/cli/status_stream.h"
 
+#include <chrono>
+
 #include <grpcpp/grpcpp.h>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/steady_clock.h"
 #include "common/rpc/control_channel.h"
 #include "common/rpc/security.h"
 #include "common/rpc/status.h"
 
 namespace tessera {
 namespace {
+
+constexpr std::chrono::milliseconds kConnectPoll(50);
 
 absl::Status Annotate(const std::string& address, const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
@@ -18,18 +23,25 @@ absl::Status Annotate(const std::string& address, const grpc::Status& status) {
 
 }  // namespace
 
-StatusStream::StatusStream(const std::string& address, absl::Duration interval)
-    : address_(address),
-      channel_(OpenControlChannel(address, Role::kViewer)) {
-  thread_ = std::thread([this, interval] { Follow(interval); });
+StatusStream::StatusStream(const std::string& address, absl::Duration interval,
+                           absl::Duration patience)
+    : address_(address), channel_(OpenControlChannel(address, Role::kViewer)) {
+  thread_ = std::thread([this, interval, patience] { Follow(interval, patience); });
 }
 
 StatusStream::~StatusStream() {
+  ending_ = true;
   context_.TryCancel();
   thread_.join();
 }
 
-void StatusStream::Follow(absl::Duration interval) {
+void StatusStream::Follow(absl::Duration interval, absl::Duration patience) {
+  const absl::Time give_up = SteadyNow() + patience;
+  const auto connected = [this] {
+    return channel_->WaitForConnected(std::chrono::system_clock::now() + kConnectPoll);
+  };
+  while (SteadyNow() < give_up && !ending_ && !connected()) {
+  }
   const std::unique_ptr<v1::Status::Stub> stub = v1::Status::NewStub(channel_);
   v1::StatusRequest request;
   request.set_interval_ns(absl::ToInt64Nanoseconds(interval));
@@ -55,8 +67,8 @@ std::optional<absl::Status> StatusStream::ended() const {
 }
 
 absl::Status StatusStream::Drain(const std::string& reason) {
-  const std::unique_ptr<v1::Admin::Stub> stub = v1::Admin::NewStub(
-      OpenControlChannel(address_, Role::kOperator));
+  const std::unique_ptr<v1::Admin::Stub> stub =
+      v1::Admin::NewStub(OpenControlChannel(address_, Role::kOperator));
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(2));
   v1::AdminRequest request;

@@ -2,6 +2,7 @@
 #ifndef TESSERA_DEPLOY_CLI_STATUS_STREAM_H_
 #define TESSERA_DEPLOY_CLI_STATUS_STREAM_H_
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,8 +19,10 @@ namespace tessera {
 // Any thread may ask.
 class StatusStream {
  public:
-  // Follows the server at `address`, one status per `interval`.
-  StatusStream(const std::string& address, absl::Duration interval);
+  // Follows the server at `address`, one status per `interval`. One that cannot be reached is tried for
+  // `patience`: the machine may have much else to do.
+  StatusStream(const std::string& address, absl::Duration interval,
+               absl::Duration patience = absl::ZeroDuration());
   // Ends the call.
   ~StatusStream();
 
@@ -31,11 +34,12 @@ class StatusStream {
   absl::Status Drain(const std::string& reason);
 
  private:
-  void Follow(absl::Duration interval);
+  void Follow(absl::Duration interval, absl::Duration patience);
 
   const std::string address_;
   const std::shared_ptr<grpc::Channel> channel_;
   grpc::ClientContext context_;
+  std::atomic<bool> ending_{false};
   mutable absl::Mutex mutex_;
   std::optional<v1::JobStatus> latest_ ABSL_GUARDED_BY(mutex_);
   std::optional<absl::Status> ended_ ABSL_GUARDED_BY(mutex_);

@@ -1,0 +1,114 @@
+// A coordinator that is far away, or has much else to do.
+#include "common/rpc/control_channel.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <list>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <grpcpp/grpcpp.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "common/rpc/transport.h"
+#include "proto/status.grpc.pb.h"
+
+namespace tessera {
+namespace {
+
+// Passes on what either side sends, each piece after a while.
+class SlowLink {
+ public:
+  SlowLink(int port, absl::Duration latency) : target_(port), latency_(latency) {
+    listener_ = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in here = Loopback(0);
+    REQUIRE(bind(listener_, reinterpret_cast<sockaddr*>(&here), sizeof(here)) == 0);
+    REQUIRE(listen(listener_, 8) == 0);
+    socklen_t size = sizeof(here);
+    REQUIRE(getsockname(listener_, reinterpret_cast<sockaddr*>(&here), &size) == 0);
+    port_ = ntohs(here.sin_port);
+    threads_.emplace_back([this] { Accept(); });
+  }
+  ~SlowLink() {
+    shutdown(listener_, SHUT_RDWR);
+    threads_.front().join();
+    threads_.pop_front();
+    for (const int end : ends_) shutdown(end, SHUT_RDWR);
+    for (std::thread& thread : threads_) thread.join();
+    for (const int end : ends_) close(end);
+    close(listener_);
+  }
+  std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
+
+ private:
+  static sockaddr_in Loopback(int port) {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    return address;
+  }
+
+  void Accept() {
+    while (true) {
+      const int near = accept(listener_, nullptr, nullptr);
+      if (near < 0) return;
+      const int far = socket(AF_INET, SOCK_STREAM, 0);
+      const sockaddr_in there = Loopback(target_);
+      ends_.push_back(near);
+      ends_.push_back(far);
+      if (connect(far, reinterpret_cast<const sockaddr*>(&there), sizeof(there)) != 0) continue;
+      threads_.emplace_back([this, near, far] { Pass(near, far); });
+      threads_.emplace_back([this, near, far] { Pass(far, near); });
+    }
+  }
+
+  void Pass(int from, int to) {
+    char buffer[4096];
+    while (true) {
+      const ssize_t count = recv(from, buffer, sizeof(buffer), 0);
+      if (count <= 0) break;
+      absl::SleepFor(latency_);
+      if (send(to, buffer, static_cast<size_t>(count), MSG_NOSIGNAL) != count) break;
+    }
+    shutdown(to, SHUT_WR);
+  }
+
+  const int target_;
+  const absl::Duration latency_;
+  int listener_ = -1;
+  int port_ = 0;
+  std::vector<int> ends_;  // the accepting thread's, and after its end the destructor's
+  std::list<std::thread> threads_;
+};
+
+}  // namespace
+
+TEST_CASE("a peer whose first word takes longer than the pause between attempts is reached",
+          "[rpc]") {
+  v1::Status::Service service;
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(&service);
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  REQUIRE(server != nullptr);
+  SlowLink link(port, absl::Milliseconds(2 * kReconnectMsMax));
+  const bool is_control = GENERATE(true, false);
+  CAPTURE(is_control);
+  const auto channel = is_control ? OpenControlChannel(link.address(), Role::kViewer)
+                                  : OpenChannel(link.address(), Role::kWorker);
+  CHECK(channel->WaitForConnected(std::chrono::system_clock::now() + std::chrono::seconds(20)));
+}
+
+}  // namespace tessera
