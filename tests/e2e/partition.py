@@ -1,6 +1,8 @@
-"""Networks that are cut for a while."""
+"""Networks that are cut for a while, and networks that are slow to arrive."""
+import queue
 import socket
 import threading
+import time
 
 
 class Cut:
@@ -35,5 +37,65 @@ class Cut:
                 # What was sent before the cut is lost with it.
                 if not self.cut.is_set():
                     sink.sendall(data)
+        except OSError:
+            pass
+
+
+class Distance:
+    """A way to an address on which every byte takes `latency` seconds, and a connection a round trip."""
+
+    def __init__(self, test, to, latency):
+        host, port = to.rsplit(":", 1)
+        self.to, self.latency, self.sockets = (host, int(port)), latency, []
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
+        threading.Thread(target=self.accept, daemon=True).start()
+        test.addCleanup(self.end)
+
+    def end(self):
+        for each in [self.listener] + self.sockets:
+            each.close()
+
+    def accept(self):
+        while True:
+            try:
+                client = self.listener.accept()[0]
+            except OSError:
+                return
+            self.sockets.append(client)
+            threading.Thread(target=self.connect, args=(client,), daemon=True).start()
+
+    def connect(self, client):
+        time.sleep(2 * self.latency)
+        try:
+            server = socket.create_connection(self.to, 5)
+        except OSError:
+            client.close()
+            return
+        self.sockets.append(server)
+        for source, sink in ((client, server), (server, client)):
+            source.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            on_their_way = queue.Queue()
+            threading.Thread(target=self.take, args=(source, on_their_way), daemon=True).start()
+            threading.Thread(target=self.give, args=(sink, on_their_way), daemon=True).start()
+
+    def take(self, source, on_their_way):
+        data = b"-"
+        while data:
+            try:
+                data = source.recv(1 << 16)
+            except OSError:
+                data = b""
+            on_their_way.put((time.monotonic() + self.latency, data))
+
+    def give(self, sink, on_their_way):
+        try:
+            while True:
+                arrival, data = on_their_way.get()
+                time.sleep(max(0, arrival - time.monotonic()))
+                if not data:
+                    sink.shutdown(socket.SHUT_WR)
+                    return
+                sink.sendall(data)
         except OSError:
             pass

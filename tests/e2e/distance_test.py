@@ -1,0 +1,42 @@
+"""Machines that are far from each other, with a lease that is not much longer than the way."""
+import unittest
+
+from authority import Authority
+from cluster import Cluster, Test, digits, free_ports
+from partition import Distance
+
+# One way: a round trip around half of the earth, and as much again.
+LATENCY = 0.2
+
+
+class FarMachines(Test):
+    def train(self, **keys):
+        """Everybody reaches everybody, itself included, over that distance."""
+        ports = free_ports(2)
+        ways = [Distance(self, "127.0.0.1:%d" % port, LATENCY) for port in ports]
+        job = digits(servers=[way.address for way in ways], lease="2s", steps=40, **keys)
+        authority = Authority(self, "home")
+        certificate, key = authority.sign("all")
+        job["security"] = {"certificate": certificate, "private_key": key, "authority": authority.certificate}
+        cluster = Cluster(self, job, start=False)
+        for rank, port in enumerate(ports):
+            cluster.start_server(rank, "--listen", "127.0.0.1:%d" % port)
+        for rank in range(2):
+            cluster.start_worker(rank)
+        report = cluster.finish()
+        self.assertEqual(report["members"], {"joined": 2, "lost": 0, "partial_pushes": 0})
+        self.assertEqual(report["steps"], 40)
+        return report
+
+    def test_they_train_together_with_tls_and_short_leases(self):
+        for overlap in (False, True):
+            with self.case("overlap %s" % overlap):
+                report = self.train(method={"local_sgd": {"local_steps": 10, "overlap": overlap}})
+                # Push and pull of an exchange go together: one round trip each.
+                for phases in report["phases"]:
+                    waited = phases["pull_seconds"] + phases["push_seconds"] + phases["wait_seconds"]
+                    self.assertLess(waited, (4 + 2) * 2 * LATENCY + 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
