@@ -16,8 +16,7 @@ void Coordinator::DriveCheckpoint(absl::Time now) {
   if (!trains) return;
   const auto& members = membership_.members();
   if (!evaluation_.stop() && !membership_.draining()) {
-    const Exchange highest =
-        std::max(members.HighestExchange(), membership_.servers().HighestCommitted());
+    const Exchange highest = membership_.ReachedExchange();
     uint64_t step = 0;
     for (const MemberRecord* member : members.Counted()) {
       step = std::max<uint64_t>(step, member->progress.step());

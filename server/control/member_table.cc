@@ -253,8 +253,10 @@ uint64_t MemberTable::LeastStep() const {
   const std::vector<const MemberRecord*>& counted = Counted();
   uint64_t least = 0;
   if (counted.empty()) {
-    // All were lost: what the furthest of them did is in the parameters.
-    for (const auto& [id, record] : records_) least = std::max(least, record.progress.step());
+    // All were lost: what the furthest of them did is in the parameters, and what it began with.
+    for (const auto& [id, record] : records_) {
+      least = std::max<uint64_t>(least, std::max(record.progress.step(), record.first_step));
+    }
     return least;
   }
   least = std::numeric_limits<uint64_t>::max();

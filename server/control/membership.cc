@@ -461,7 +461,7 @@ void Membership::ProposeNext() {
   const bool checkpoint = !drain_wanted_ && !recut && joiner == MemberId();
   Exchange from =
       facts_.synchronous
-          ? Exchange(std::max(members_.HighestExchange(), servers_.HighestCommitted()).value() + 2)
+          ? Exchange(ReachedExchange().value() + 2)
           : Exchange(members_.LeastStep() / facts_.local_steps + 1);
   // Former sites may have been given until then: whoever joins comes after them.
   if (facts_.subnets) from = std::max(from, sites_begin_);

@@ -115,6 +115,8 @@ class Membership {
   }
   // Begins from saved_, or again from there: whoever was a member is none.
   void GoBack();
+  // The furthest that is known to be in the parameters, or under way.
+  Exchange ReachedExchange() const;
   // Nothing of the job is lost with this server: its shards have standbys, or others have all entries.
   bool CanDoWithout(ShardId server) const;
   bool CanGoBack() const { return saved_ != nullptr && !training_over_ && !drain_wanted_ && !closed_; }

@@ -181,6 +181,13 @@ void Membership::GoBack() {
   SendToAll(message);
 }
 
+Exchange Membership::ReachedExchange() const {
+  const Exchange reached = std::max(members_.HighestExchange(), servers_.HighestCommitted());
+  if (begun_from_ == nullptr || !facts_.synchronous) return reached;
+  // Those who went on from there may be lost before anybody has heard of an exchange of theirs.
+  return std::max(reached, Exchange(begun_from_->manifest.exchange));
+}
+
 v1::RestoreOrder Membership::RestoreText() const {
   v1::RestoreOrder order;
   order.set_generation(restore_generation_.value());

@@ -60,6 +60,8 @@ absl::Status ServerTable::Attach(const v1::ServerHello& hello, bool started, abs
     record = ServerRecord();
     record.counters = std::move(counters);
   }
+  // Of one that fell silent before the start, what it had restored is not this one's.
+  if (!record.known && record.life != hello.life()) record = ServerRecord();
   ++changes_;
   if (!started) record.ready = true;
   record.known = true;

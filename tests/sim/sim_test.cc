@@ -238,6 +238,11 @@ constexpr FoundBug kFoundBugs[] = {
      true, false, true},
     {7500511, SimMethod::kSlimDpAsynchronous,
      "a checkpoint was removed that somebody had yet to read", false, false, true},
+    {8200623, SimMethod::kSlimDp, "what a server had restored was taken for its successor's", false, false, true},
+    {8200571, SimMethod::kSlimDpAsynchronous, "what a server had restored was taken for its successor's", false,
+     false, true},
+    {8250184, SimMethod::kSlimDp, "a joiner began before the checkpoint that the job went back to", false, false,
+     true},
     {7500364, SimMethod::kSlimDp, "what was not kept two coordinators ago was not missed", true,
      true, true},
 };

@@ -176,6 +176,54 @@ TEST_CASE("a server that was only silent is taken back, and the job goes on from
   CHECK(control.Renew(1)->paused());
 }
 
+TEST_CASE("what a server had restored is not its successor's, though nobody has missed it yet",
+          "[rejoin]") {
+  ControlFixture control(Facts());
+  control.Start(2);
+  MakeCheckpoint(&control);
+  ReplaceServer(&control);
+  const uint64_t restored = control.servers[1].restore.generation();
+  // It dies, and its connection seems to stand; the members are still on their way.
+  for (int i = 0; i < 15; ++i) {
+    v1::ShardMessage alive;
+    alive.mutable_counters();
+    control.coordinator->OnShardMessage(ShardId(0), alive, control.now);
+    control.Tick(control.coordinator->facts().lease_timeout / 10);
+  }
+  FakeServer& server = control.servers[1];
+  server.hello.set_life(4712);
+  server.inbox.clear();
+  server.restore.Clear();
+  REQUIRE(control.Attach(1).ok());
+  const auto first = control.Join(0, 0), second = control.Join(0, 1);
+  CHECK(server.plan.generation() <= restored);
+  for (const v1::PlanMessage& message : server.inbox) CHECK_FALSE(message.has_plan());
+  CHECK_FALSE(IsAdmitted(&control, first->member()));
+  control.StepAll();
+  CHECK(server.restore.generation() == restored);
+  CHECK(server.plan.generation() > restored);
+  CHECK(IsAdmitted(&control, first->member()));
+  CHECK(IsAdmitted(&control, second->member()));
+}
+
+TEST_CASE("who comes after the job went back begins behind the checkpoint, whoever was heard since",
+          "[rejoin]") {
+  ControlFixture control(Facts());
+  control.Start(2);
+  MakeCheckpoint(&control);
+  ReplaceServer(&control);
+  for (int rank : {0, 1}) REQUIRE(control.Join(0, rank).ok());
+  control.StepAll();
+  // Servers that know of no exchange since promise any.
+  const auto late = control.Join(0, 5);
+  REQUIRE(late.ok());
+  control.StepAll();
+  const auto admitted = control.Join(late->member());
+  REQUIRE(admitted->admitted());
+  CHECK(admitted->first_exchange() == 12);
+  CHECK(admitted->first_step() == 11);
+}
+
 TEST_CASE("a server that is silent while another one is replaced is waited for until it speaks",
           "[rejoin]") {
   ControlFixture control(Facts());
