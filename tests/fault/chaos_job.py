@@ -19,6 +19,9 @@ METHODS = {"local_sgd": {"local_sgd": {"local_steps": 4}},
            "ist": {"ist": {"local_steps": 4}}}
 # A checkpoint is of the same exchange of all members, so that it is known which acknowledged pushes it is without.
 LOCKSTEP = ("local_sgd", "overlapped", "data_parallel", "ist")
+# A job that goes back to a checkpoint ends with the bits of one that does not: not where exchanges overlap, as all wait
+# for the checkpoint's.
+REPEATABLE = ("local_sgd", "data_parallel", "ist")
 WORKERS = 4
 # A quiet job's accuracy less that of the job with faults.
 MARGIN = 0.03

@@ -10,7 +10,7 @@ that is there has been acknowledged by all shards. Protected: since that, until 
 import subprocess
 import time
 
-from chaos_job import LOCKSTEP, MARGIN, WORKERS, ChaosJob, live, rollbacks
+from chaos_job import LOCKSTEP, MARGIN, REPEATABLE, WORKERS, ChaosJob, live, rollbacks
 from cluster import SOON, Cluster, await_true, free_ports, lost, run_to_end, tessera
 from etcd_member import Etcd
 from evidence import now
@@ -260,7 +260,8 @@ class StandbyFaults(ChaosJob):
             self.assertEqual(rollbacks(self.watch.latest), before, self.logs())
             return count
         pair = self.both()
-        if pair and self.arguments.method in LOCKSTEP and self.dice.random() < 0.12:
+        goes_back = self.arguments.method in (LOCKSTEP if self.workers_too else REPEATABLE)
+        if pair and goes_back and self.dice.random() < 0.12:
             count = self.strike_both(*pair)
         else:
             count = self.strike_alone()
