@@ -149,7 +149,10 @@ absl::Status MemberTable::Touch(MemberId member, absl::Time now) {
 void MemberTable::OnProgress(MemberId member, const v1::Progress& progress, absl::Time now) {
   MemberRecord* record = Find(member);
   TESSERA_CHECK(record != nullptr);
-  if (progress.step() < record->progress.step()) return;  // An older message that came late.
+  // An older message that came late. Steps may become fewer: what went with no exchange counts no more.
+  const bool is_older = progress.beats() > 0 ? progress.beats() < record->progress.beats()
+                                             : progress.step() < record->progress.step();
+  if (is_older) return;
   if (progress.step() > record->progress.step()) {
     const double seconds = absl::ToDoubleSeconds(now - record->progressed_at);
     if (seconds > 0 && progress.examples() >= record->progress.examples()) {

@@ -176,8 +176,13 @@ class Checkpoints(Test):
         drained = job_cluster.finish()
         self.assertEqual(steps_in(folder), [drained["steps"]])
         self.assertLess(drained["steps"], 6000)
+        # What was trained beyond it is in nothing, and is not counted.
+        self.assertEqual(drained["traffic"]["exchanges"], 2 * drained["steps"] // 4)
+        short = dict(job, train=dict(job["train"], steps=drained["steps"]))
+        self.assertEqual(run_to_end(self, short)["parameters_hash"], drained["parameters_hash"])
         again = run_to_end(self, restoring(job, folder))
         self.assertEqual(again["steps"], 6000)
+        self.assertEqual(again["traffic"]["exchanges"], 2 * (6000 - drained["steps"]) // 4)
         self.assertEqual(again["history"][0]["step"], drained["history"][0]["step"])
 
     def test_methods_without_lockstep_go_on_from_where_each_worker_was(self):

@@ -33,6 +33,7 @@ void SimWorker::GoBackToSent() {
   evaluation_due_ = sent_.evaluation_due;
   since_exchange_ = 0;
   last_ = Finished();
+  Begin(v1::Progress::NOTHING);
   Arrive();
 }
 

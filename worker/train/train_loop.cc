@@ -361,7 +361,7 @@ absl::Status TrainLoop::GoBackToSent() {
   loss_count_ = cursor.loss_count;
   since_exchange_ = 0;
   examples_since_exchange_ = 0;
-  coordination_.SetProgress(progress());
+  Begin(TrainWork::kNothing);
   if (std::exchange(epoch_, sent_.epoch) == sent_.epoch) return absl::OkStatus();
   cut_ = sent_.cut;
   return BeginOrder();

@@ -2,36 +2,10 @@
 #include <catch2/catch.hpp>
 
 #include "server/core/core_messages.h"
-#include "tests/server/control/control_fixture.h"
+#include "tests/server/control/rejoin_fixture.h"
 
 namespace tessera {
 namespace {
-
-// A job of two that has a checkpoint of step 10.
-JobFacts Facts() {
-  JobFacts facts = ControlFixture::Facts(2, 2);
-  facts.epochs = 0;
-  facts.steps = 1000;
-  facts.checkpoints = true;
-  facts.checkpoint_every = 10;
-  Manifest model;
-  model.parameters = {{"w", 4, 2, false, 1}};
-  model.model_parameters = 1;
-  model.shards.resize(2);
-  facts.model_manifest = std::make_shared<const Manifest>(std::move(model));
-  return facts;
-}
-
-void MakeCheckpoint(ControlFixture* control) {
-  control->Disk();
-  control->StepAll();
-  const uint64_t number = control->servers[0].order.mark().number();
-  control->Part(0);
-  control->Part(1);
-  REQUIRE(control->Saved(1, number, 10, 10).ok());
-  REQUIRE(control->Saved(2, number, 10, 10).ok());
-  control->Disk();
-}
 
 // Another process of server 1 comes, and has yet to read the checkpoint.
 void AttachAnew(ControlFixture* control) {
@@ -48,7 +22,7 @@ void ReplaceServer(ControlFixture* control) {
 
 // Servers select a core of 8 entries.
 JobFacts CoreFacts() {
-  JobFacts facts = Facts();
+  JobFacts facts = RejoinFacts();
   facts.core = CoreShare{0.5, 0.25, 4, 1};
   facts.parameters = 1;
   facts.entries = 8;
@@ -63,7 +37,7 @@ bool IsAdmitted(ControlFixture* control, uint64_t member) {
 
 TEST_CASE("a job that goes back begins with those who were its members, whatever their ranks",
           "[rejoin]") {
-  ControlFixture control(Facts());
+  ControlFixture control(RejoinFacts());
   control.Start(2);
   MakeCheckpoint(&control);
   const auto late = control.Join(0, 5);
@@ -87,7 +61,7 @@ TEST_CASE("a job that goes back begins with those who were its members, whatever
 
 TEST_CASE("a job that goes back does not wait for ever for one that was lost with the server",
           "[rejoin]") {
-  ControlFixture control(Facts());
+  ControlFixture control(RejoinFacts());
   control.Start(2);
   MakeCheckpoint(&control);
   ReplaceServer(&control);
@@ -114,7 +88,7 @@ TEST_CASE("a job that goes back does not wait for ever for one that was lost wit
 
 TEST_CASE("what one that does not come back had held back at the checkpoint is counted as lost, once",
           "[rejoin]") {
-  JobFacts facts = Facts();
+  JobFacts facts = RejoinFacts();
   facts.holds_back = true;
   ControlFixture control(facts);
   control.Start(2);
@@ -150,7 +124,7 @@ TEST_CASE("what one that does not come back had held back at the checkpoint is c
 
 TEST_CASE("a server that was only silent is taken back, and the job goes on from where it was",
           "[rejoin]") {
-  ControlFixture control(Facts());
+  ControlFixture control(RejoinFacts());
   control.Start(2);
   MakeCheckpoint(&control);
   v1::ShardMessage alive;
@@ -178,7 +152,7 @@ TEST_CASE("a server that was only silent is taken back, and the job goes on from
 
 TEST_CASE("what a server had restored is not its successor's, though nobody has missed it yet",
           "[rejoin]") {
-  ControlFixture control(Facts());
+  ControlFixture control(RejoinFacts());
   control.Start(2);
   MakeCheckpoint(&control);
   ReplaceServer(&control);
@@ -208,7 +182,7 @@ TEST_CASE("what a server had restored is not its successor's, though nobody has 
 
 TEST_CASE("who comes after the job went back begins behind the checkpoint, whoever was heard since",
           "[rejoin]") {
-  ControlFixture control(Facts());
+  ControlFixture control(RejoinFacts());
   control.Start(2);
   MakeCheckpoint(&control);
   ReplaceServer(&control);
@@ -226,7 +200,7 @@ TEST_CASE("who comes after the job went back begins behind the checkpoint, whoev
 
 TEST_CASE("a server that is silent while another one is replaced is waited for until it speaks",
           "[rejoin]") {
-  ControlFixture control(Facts());
+  ControlFixture control(RejoinFacts());
   control.Start(2);
   MakeCheckpoint(&control);
   v1::ShardMessage alive;
@@ -250,7 +224,7 @@ TEST_CASE("a server that is silent while another one is replaced is waited for u
 
 TEST_CASE("a server that was cut off for longer than its lease comes back with what it has",
           "[rejoin]") {
-  ControlFixture control(Facts());
+  ControlFixture control(RejoinFacts());
   control.Start(2);
   MakeCheckpoint(&control);
   control.coordinator->Detach(ShardId(1), control.servers[1].hello.life(), control.now);
@@ -323,7 +297,7 @@ TEST_CASE("no core is selected once the job has failed: a server may not have it
 
 TEST_CASE("a worker that waits to join when the job goes back waits on, as another member",
           "[rejoin]") {
-  ControlFixture control(Facts());
+  ControlFixture control(RejoinFacts());
   control.Start(2);
   MakeCheckpoint(&control);
   const auto late = control.Join(0, 5);
@@ -341,7 +315,7 @@ TEST_CASE("a worker that waits to join when the job goes back waits on, as anoth
 }
 
 TEST_CASE("who waits to be admitted while the job waits for a server is told for which", "[rejoin]") {
-  ControlFixture control(Facts());
+  ControlFixture control(RejoinFacts());
   control.Start(2);
   MakeCheckpoint(&control);
   // The next checkpoint is proposed, and only server 1 has answered when it falls silent.
@@ -364,7 +338,7 @@ TEST_CASE("who waits to be admitted while the job waits for a server is told for
 }
 
 TEST_CASE("a job that goes back with nobody waits for somebody", "[rejoin]") {
-  ControlFixture control(Facts());
+  ControlFixture control(RejoinFacts());
   control.Start(2);
   MakeCheckpoint(&control);
   ReplaceServer(&control);
@@ -398,122 +372,6 @@ TEST_CASE("changes are counted on when a job goes back and selects its core anew
   REQUIRE(before >= begun + 30);
   ReplaceServer(&control);
   CHECK(control.coordinator->changes() > before);
-}
-
-// The process of server `rank`, which leads its shard and follows the other one.
-void AttachHost(ControlFixture* control, uint32_t rank, uint64_t life) {
-  v1::HostHello hello;
-  hello.set_rank(rank);
-  hello.set_life(life);
-  hello.set_job_digest("d1");
-  hello.set_layout_hash(77);
-  hello.set_address(control->servers[rank].hello.address());
-  REQUIRE(control->coordinator->AttachHost(hello, control->now).ok());
-}
-
-// What a host says of the shard that it leads.
-void SayOfStandbys(ControlFixture* control, uint32_t host, bool in_sync) {
-  v1::HostMessage message;
-  v1::LeaderReport& report = *message.add_leads();
-  report.set_shard(host);
-  report.set_term(control->coordinator->membership().owners()->shards()[host].term);
-  report.set_in_sync(in_sync);
-  if (!in_sync) report.set_broken("its stream ended");
-  control->coordinator->OnHostMessage(host, message, control->now);
-}
-
-void AttachLeader(ControlFixture* control, int rank) {
-  control->servers[rank].hello.set_lead_term(
-      control->coordinator->membership().owners()->shards()[rank].lead_term);
-  REQUIRE(control->Attach(rank).ok());
-}
-
-// Two members train over two hosts and have a checkpoint. Shard 1 is without a standby, and its leader freezes.
-class FrozenHost : public ControlFixture {
- public:
-  FrozenHost() : ControlFixture(WithStandbys()) {
-    for (uint32_t host : {0, 1}) AttachHost(this, host, 10 + host);
-    for (uint32_t host : {0, 1}) SayOfStandbys(this, host, true);
-    for (int rank : {0, 1}) AttachLeader(this, rank);
-    Start(2);
-    MakeCheckpoint(this);
-    SayOfStandbys(this, 1, false);
-    alive.mutable_counters();
-    Pass(1.2);
-    REQUIRE(Renew(1)->paused());
-  }
-
-  // All but host 1 go on for so many leases.
-  void Pass(double leases) {
-    for (int i = 0; i < 10 * leases; ++i) {
-      coordinator->OnHostMessage(0, v1::HostMessage(), now);
-      coordinator->OnShardMessage(ShardId(0), alive, now);
-      for (const uint64_t member : {1, 2}) REQUIRE(Renew(member).ok());
-      Tick(coordinator->facts().lease_timeout / 10);
-    }
-  }
-  uint64_t rollbacks() const { return coordinator->Status(now).checkpoint().rollbacks(); }
-
-  v1::ShardMessage alive;
-
- private:
-  static JobFacts WithStandbys() {
-    JobFacts facts = tessera::Facts();
-    facts.standbys = true;
-    return facts;
-  }
-};
-
-TEST_CASE("a leader that was given up is not taken back when it wakes: its shard is lost",
-          "[rejoin][standby]") {
-  FrozenHost control;
-  // It wakes, and says more on its connection before it is told.
-  control.coordinator->OnShardMessage(ShardId(1), control.alive, control.now);
-  CHECK(control.Renew(1)->paused());
-  CHECK(Words(control.coordinator->Status(control.now).waiting_for()) == "server 1");
-
-  AttachHost(&control, 1, 4711);
-  control.servers[1].hello.set_life(4711);
-  AttachLeader(&control, 1);
-  control.StepAll();
-  CHECK(control.rollbacks() == 1);
-  CHECK(control.servers[1].restore.step() == 10);
-}
-
-TEST_CASE("a shard whose new leader is lost, too, before it has said a word is still lost",
-          "[rejoin][standby]") {
-  FrozenHost control;
-  AttachHost(&control, 1, 4711);
-  control.coordinator->DetachHost(1, 4711, control.now);
-  AttachHost(&control, 1, 4712);
-  CHECK(control.Renew(1)->paused());
-  control.servers[1].hello.set_life(4712);
-  AttachLeader(&control, 1);
-  control.StepAll();
-  CHECK(control.rollbacks() == 1);
-  CHECK(control.servers[1].restore.step() == 10);
-}
-
-TEST_CASE("a living host that is to lead what was lost has a lease to begin, and the job goes back with it",
-          "[rejoin][standby]") {
-  FrozenHost control;
-  const ShardOwners& owners = *control.coordinator->membership().owners();
-  // Nobody comes in its place.
-  CHECK_FALSE(owners.shards()[1].leader.has_value());
-  control.Pass(3);
-  REQUIRE(owners.shards()[1].leader == 0u);
-  CHECK(owners.shards()[0].leader == 0u);
-  // It is slow to begin.
-  control.Pass(0.5);
-  CHECK(owners.shards()[1].leader == 0u);
-  CHECK(control.coordinator->Status(control.now).failure().empty());
-  control.servers[1].hello.set_life(4711);
-  control.servers[1].hello.set_address(control.servers[0].hello.address());
-  control.servers[1].inbox.clear();
-  AttachLeader(&control, 1);
-  CHECK(control.rollbacks() == 1);
-  control.StepAll();
-  for (const int rank : {0, 1}) CHECK(control.servers[rank].restore.step() == 10);
 }
 
 }  // namespace
