@@ -256,7 +256,7 @@ absl::Status LiveCoordinator::Attach(const v1::ServerHello& hello, const void* c
     v1::PlanMessage first;
     *first.mutable_word() = WordNow();
     sink(&first);
-    sinks_[server] = {connection, std::move(sink)};
+    Connect(&sinks_[server], connection, std::move(sink));
     return attached;
   });
 }
@@ -299,7 +299,7 @@ absl::Status LiveCoordinator::AttachHost(const v1::HostHello& hello, const void*
     absl::Status attached = coordinator.AttachHost(hello, now);
     if (!attached.ok()) return attached;
     kept_->DropForHost(hello.rank());
-    hosts_[hello.rank()] = {connection, std::move(sink)};
+    Connect(&hosts_[hello.rank()], connection, std::move(sink));
     return attached;
   });
 }

@@ -170,6 +170,13 @@ class LiveCoordinator {
     return result;
   }
 
+  // One that it replaces is ended: should that be the later one, which was overtaken, its process connects anew.
+  template <typename End, typename Send>
+  static void Connect(End* end, const void* connection, Send send) {
+    if (end->send != nullptr && end->connection != connection) end->send(nullptr);
+    *end = {connection, std::move(send)};
+  }
+
   // The connection has ended, and the coordinator is not sure that it may hear of it.
   template <typename Ends, typename Rank>
   void EraseEnd(Ends* ends, Rank rank, const void* connection) {

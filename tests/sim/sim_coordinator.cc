@@ -159,6 +159,10 @@ void SimCoordinator::Attach(NodeId server, v1::ServerHello hello,
                             std::function<void(const v1::PlanMessage&)> deliver,
                             uint64_t connection) {
   const auto arrive = [this, server, hello, deliver = std::move(deliver), connection] {
+    const auto link = links_.find(ShardId(hello.rank()));
+    const bool is_stale = link != links_.end() && link->second.life == hello.life() &&
+                          link->second.connection > connection;
+    if (is_stale) return;  // As of a host.
     absl::Status attached = CheckHello(hello);
     if (attached.ok()) attached = state().Attach(hello, network_->now());
     // One that joins may be too early: another one of its rank is not known to be gone yet. One that
@@ -214,6 +218,11 @@ void SimCoordinator::AttachHost(NodeId host, v1::HostMessage message,
                                 uint64_t connection) {
   const auto arrive = [this, host, message = std::move(message), deliver, connection] {
     const v1::HostHello& hello = message.hello();
+    // The same process has given this connection up for a later one, and what came on it is cancelled.
+    const auto link = hosts_.find(hello.rank());
+    const bool is_stale = link != hosts_.end() && link->second.life == hello.life() &&
+                          link->second.connection > connection;
+    if (is_stale) return;
     absl::Status attached = CheckHello(hello);
     if (attached.ok()) attached = state().AttachHost(hello, network_->now());
     if (attached.ok()) {

@@ -173,6 +173,15 @@ TEST_CASE("the term is kept before anybody hears of it, and every connection beg
   CHECK(inbox[0]->word().run() == 9);
 }
 
+TEST_CASE("a connection that another one of its server replaces is ended", "[control][live]") {
+  Fixture f;
+  f.Install(Word(9, 3));
+  REQUIRE(f.Attach().ok());
+  int other = 0;
+  REQUIRE(f.live.Attach(f.hello, &other, [](const v1::PlanMessage*) {}).ok());
+  CHECK_FALSE(f.inbox.Await(2)[1].has_value());
+}
+
 TEST_CASE("a state is written when others may go by it, and not when nothing changes",
           "[control][live]") {
   Fixture f;
