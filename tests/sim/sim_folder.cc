@@ -13,7 +13,7 @@ constexpr int64_t kFileBytes = 100;
 
 }  // namespace
 
-absl::StatusOr<CheckpointFile> SimFolder::Write(uint64_t step, File file) {
+absl::StatusOr<CheckpointFile> SimFolder::Write(uint64_t step, uint64_t begun, File file) {
   const auto folder = partial_.find(step);
   if (folder == partial_.end()) {
     return absl::NotFoundError(
@@ -22,7 +22,7 @@ absl::StatusOr<CheckpointFile> SimFolder::Write(uint64_t step, File file) {
   file.listed.bytes = kFileBytes;
   file.listed.sum = ++writes_;
   const CheckpointFile listed = file.listed;
-  folder->second[listed.name] = std::move(file);
+  if (latest_[listed.name] == begun) folder->second[listed.name] = std::move(file);
   return listed;
 }
 

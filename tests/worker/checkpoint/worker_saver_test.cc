@@ -1,5 +1,6 @@
 #include "worker/checkpoint/worker_saver.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -85,6 +86,21 @@ TEST_CASE("a worker's file brings back what was in it", "[worker_saver]") {
     REQUIRE(truncate(path.c_str(), 100) == 0);
     CHECK_FALSE(ReadWorkerFile(path, state.view()).ok());
   }
+}
+
+TEST_CASE("whoever had the rank and still writes does not write into the file", "[worker_saver]") {
+  const std::string folder = EmptyFolder();
+  const std::string path = folder + "/worker-3.safetensors";
+  const int late = open(path.c_str(), O_WRONLY | O_CREAT, 0644);
+  REQUIRE(late >= 0);
+  WorkerCopy copy;
+  copy.cursor = Cursor();
+  copy.arrays = {{"state.0.w", {1, 2, 3}}, {"state.1.w", {4}}};
+  REQUIRE(WriteWorkerFile(folder, Rank(3), copy).ok());
+  const std::string written = TextOf(path);
+  CHECK(pwrite(late, "late", 4, 0) == 4);
+  close(late);
+  CHECK(TextOf(path) == written);
 }
 
 TEST_CASE("the state is written as it was when it was saved", "[worker_saver]") {
