@@ -138,15 +138,20 @@ class Checkpoints(Test):
         self.assertEqual(len(shards[30]), 2)
         self.assertEqual(shards[30], shards[60])
 
-    def test_a_drained_job_goes_on_as_if_it_had_not_been(self):
-        job = dict(self.small(method={"local_sgd": {"local_steps": 4}}, optimizer=ADAMW, steps=6000), name="long")
-        folder = self.path("checkpoints")
+    def drain_early(self, job, folder):
+        """The report of a job of 6000 steps that is drained long before, and leaves a checkpoint there."""
         job_cluster = Cluster(self, keeping(job, folder, 0))
         job_cluster.await_step(50)
         job_cluster.drain()
         drained = job_cluster.finish()
         self.assertEqual(steps_in(folder), [drained["steps"]])
         self.assertLess(drained["steps"], 6000)
+        return drained
+
+    def test_a_drained_job_goes_on_as_if_it_had_not_been(self):
+        job = dict(self.small(method={"local_sgd": {"local_steps": 4}}, optimizer=ADAMW, steps=6000), name="long")
+        folder = self.path("checkpoints")
+        drained = self.drain_early(job, folder)
         whole = run_to_end(self, job)
         self.assertEqual(sameness(run_to_end(self, restoring(job, folder))), sameness(whole))
 
@@ -170,12 +175,7 @@ class Checkpoints(Test):
         job = dict(self.small(method={"local_sgd": {"local_steps": 4, "overlap": True}}, optimizer=ADAMW, steps=6000),
                    name="long")
         folder = self.path("checkpoints")
-        job_cluster = Cluster(self, keeping(job, folder, 0))
-        job_cluster.await_step(50)
-        job_cluster.drain()
-        drained = job_cluster.finish()
-        self.assertEqual(steps_in(folder), [drained["steps"]])
-        self.assertLess(drained["steps"], 6000)
+        drained = self.drain_early(job, folder)
         # What was trained beyond it is in nothing, and is not counted.
         self.assertEqual(drained["traffic"]["exchanges"], 2 * drained["steps"] // 4)
         short = dict(job, train=dict(job["train"], steps=drained["steps"]))

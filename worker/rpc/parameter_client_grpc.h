@@ -214,8 +214,8 @@ class ParameterClientGrpc final : public ParameterClient {
   Traffic traffic_;
   CoreCalls cores_;
   // Of the exchange under way.
-  const KeySet* sparse_push_ =
-      nullptr;  // of a core's and an explorer's entries; nullptr: of others
+  // Of a core's and an explorer's entries; nullptr: of others.
+  const KeySet* sparse_push_ = nullptr;
   const KeySet* sparse_pull_ = nullptr;
   const ParameterArrays* sparse_values_ = nullptr;
   const KeySet* device_pull_ = nullptr;  // of values that are the device's

@@ -73,8 +73,8 @@ class Learner {
   //                        or AdoptValues; the next FormUpdate's is of what is trained from here on
   // Private state is then what it was at TrainOn: what was trained since goes with no exchange that a
   // checkpoint has.
-  virtual absl::Status AdoptEarlierValues() { return absl::UnimplementedError("overlap"); }
-  virtual absl::Status TrainOn() { return absl::UnimplementedError("overlap"); }
+  virtual absl::Status AdoptEarlierValues() { return CannotOverlap(); }
+  virtual absl::Status TrainOn() { return CannotOverlap(); }
   // Whom an exchange tells of values() as they come; nullptr: AdoptValues is early enough. Between
   // exchanges the same for as long as value_keys() stay dense, or a subnet's.
   virtual ValueSink* value_sink() { return nullptr; }
@@ -116,6 +116,12 @@ class Learner {
                                                        absl::Span<const uint32_t> rows) = 0;
   virtual absl::StatusOr<Scores> Score(const Dataset& data, absl::Span<const uint32_t> rows,
                                        absl::Span<const float> constants) = 0;
+
+ private:
+  static absl::Status CannotOverlap() {
+    return absl::UnimplementedError(
+        "learner: its exchanges cannot overlap with training; leave method.*.overlap out");
+  }
 };
 
 }  // namespace tessera

@@ -19,6 +19,7 @@
 #include "common/keyset/key_set.h"
 #include "tests/common/codec/all_codecs.h"
 #include "tests/server/rpc/running_servers.h"
+#include "tests/worker/rpc/client_options.h"
 #include "worker/rpc/parameter_client_grpc.h"
 
 namespace tessera {
@@ -100,13 +101,7 @@ int64_t BytesOf(const Codec& codec, const ModelShape& shape, const std::vector<S
 
 std::unique_ptr<ParameterClientGrpc> Client(const RunningServers& servers,
                                             const CodecChoice& codecs, uint64_t member = 1) {
-  ParameterClientGrpc::Options options;
-  options.servers = servers.addresses();
-  options.slices = servers.slices();
-  options.layout_hash = servers.layout_hash();
-  options.member = MemberId(member);
-  options.generation = Generation(3);
-  options.job_digest = kDigest;
+  ParameterClientGrpc::Options options = OptionsFor(servers, member);
   options.coding = {codecs, servers.shape(), 7, Rank(member - 1)};
   auto client = ParameterClientGrpc::Create(std::move(options));
   REQUIRE(client.ok());

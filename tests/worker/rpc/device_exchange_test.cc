@@ -17,6 +17,7 @@
 #include "server/core/core_agreement.h"
 #include "tests/common/codec/all_codecs.h"
 #include "tests/server/rpc/running_servers.h"
+#include "tests/worker/rpc/client_options.h"
 #include "worker/exchange/exchange_keys.h"
 #include "worker/rpc/parameter_client_grpc.h"
 
@@ -103,13 +104,7 @@ bool Same(const Arrays& a, const Arrays& b) {
 std::unique_ptr<ParameterClientGrpc> Client(const RunningServers& servers,
                                             const CodecChoice& codecs, DeviceSides sides,
                                             Backend* device, v1::PayloadKind kind = v1::GRADIENT) {
-  ParameterClientGrpc::Options options;
-  options.servers = servers.addresses();
-  options.slices = servers.slices();
-  options.layout_hash = servers.layout_hash();
-  options.member = MemberId(1);
-  options.generation = Generation(3);
-  options.job_digest = kDigest;
+  ParameterClientGrpc::Options options = OptionsFor(servers, 1);
   options.kind = kind;
   options.coding = {codecs, servers.shape(), 7, Rank(0), Placement::kSharded, sides, device};
   auto client = ParameterClientGrpc::Create(std::move(options));

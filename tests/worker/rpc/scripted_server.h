@@ -15,6 +15,7 @@
 #include "absl/types/span.h"
 #include "proto/parameter_server.grpc.pb.h"
 #include "tests/server/rpc/running_servers.h"
+#include "tests/worker/rpc/client_options.h"
 #include "worker/rpc/parameter_client_grpc.h"
 
 namespace tessera {
@@ -42,18 +43,6 @@ inline bool SameBits(const Replica& a, const Replica& b) {
     if (std::memcmp(a.data[i].data(), b.data[i].data(), a.data[i].size() * 4) != 0) return false;
   }
   return true;
-}
-
-// Of running servers, in their plan's generation.
-inline ParameterClientGrpc::Options OptionsFor(const RunningServers& servers, uint64_t member) {
-  ParameterClientGrpc::Options options;
-  options.servers = servers.addresses();
-  options.slices = servers.slices();
-  options.layout_hash = servers.layout_hash();
-  options.member = MemberId(member);
-  options.generation = Generation(3);
-  options.job_digest = kDigest;
-  return options;
 }
 
 inline std::unique_ptr<ParameterClientGrpc> Client(ParameterClientGrpc::Options options) {

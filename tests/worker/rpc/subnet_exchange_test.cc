@@ -16,6 +16,7 @@
 #include "common/rpc/subnet_message.h"
 #include "proto/parameter_server.grpc.pb.h"
 #include "tests/server/rpc/running_servers.h"
+#include "tests/worker/rpc/client_options.h"
 #include "worker/rpc/parameter_client_grpc.h"
 
 namespace tessera {
@@ -72,13 +73,7 @@ struct Servers {
         running(shape, servers, MakeBarrier, members, groups, has_tail),
         count(servers) {}
   std::unique_ptr<ParameterClientGrpc> Client(uint64_t member) const {
-    ParameterClientGrpc::Options options;
-    options.servers = running.addresses();
-    options.slices = running.slices();
-    options.layout_hash = running.layout_hash();
-    options.member = MemberId(member);
-    options.generation = Generation(3);
-    options.job_digest = kDigest;
+    ParameterClientGrpc::Options options = OptionsFor(running, member);
     options.kind = v1::VALUE;
     auto client = ParameterClientGrpc::Create(std::move(options));
     REQUIRE(client.ok());
