@@ -2,6 +2,7 @@
 #ifndef TESSERA_KERNELS_BACKEND_H_
 #define TESSERA_KERNELS_BACKEND_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -54,9 +55,12 @@ class Backend {
   virtual std::unique_ptr<Sequence> MakeSequence() = 0;
 
   // Names this moment: everything queued so far, copies included. Wait returns when that is done, and
-  // reports as Finish does. Only the latest moment may be waited for.
-  virtual void Mark() = 0;
-  virtual absl::Status Wait() = 0;
+  // reports as Finish does. The latest kMoments may be waited for. A Memory::Send that comes after it
+  // waits for it, too.
+  using Moment = uint64_t;
+  static constexpr int kMoments = 2;
+  virtual Moment Mark() = 0;
+  virtual absl::Status Wait(Moment moment) = 0;
 
   // What has failed as far as is known, as Finish reports it; waits for nothing.
   virtual absl::Status TakeFailure() = 0;

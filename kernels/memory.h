@@ -38,8 +38,9 @@ class Memory {
   virtual void FreeHost(void* address, int64_t bytes) = 0;
   // Copies between the device and AllocateHost's memory beside the kernels. Fetch waits for kernels
   // queued before it, but later ones do not wait for it: they may not write what it reads. Kernels
-  // queued after a Send wait for it, but it does not wait for earlier ones: they may not use what it
-  // writes. The host's bytes are in use until Finish, or Wait for a later Mark, has returned.
+  // queued after a Send wait for it, but it does not wait for earlier ones, unless Backend::Mark came
+  // between: they may not use what it writes. The host's bytes are in use until Finish, or Wait for a
+  // later Mark, has returned.
   virtual void Fetch(const void* device, int64_t bytes, void* host) = 0;
   virtual void Send(const void* host, int64_t bytes, void* device) = 0;
 

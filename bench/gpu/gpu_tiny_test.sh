@@ -5,6 +5,7 @@ bench/gpu/gpu --device cpu --tiny | tee "$TEST_TMPDIR/out"
 grep -q '^device copy .* 1.00$' "$TEST_TMPDIR/out"
 grep -q '^batch norm: backward, relu ' "$TEST_TMPDIR/out"
 grep -q '^f32 step, batch 32 ' "$TEST_TMPDIR/out"
+grep -q '^the next begun before the wait ' "$TEST_TMPDIR/out"
 cat >"$TEST_TMPDIR/report.json" <<'END'
 {"examples_per_second": 1234.5, "final": {"train_loss": 0.25},
  "traffic": {"push_payload_bytes": 1500000000, "pull_payload_bytes": 500000000, "exchanges": 2},

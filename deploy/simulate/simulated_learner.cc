@@ -44,16 +44,16 @@ SimNanos SimulatedLearner::EvaluationTime(size_t rows) const {
   return pace_.step_time * static_cast<SimNanos>(rows) / (3 * pace_.batch_size);
 }
 
-absl::StatusOr<double> SimulatedLearner::Train(const Dataset& data, absl::Span<const uint32_t> rows,
+absl::StatusOr<Losses> SimulatedLearner::Train(const Dataset& data, absl::Span<const uint32_t> rows,
                                                const TrainPoint& point) {
-  TESSERA_ASSIGN_OR_RETURN(const double loss, ForwardingLearner::Train(data, rows, point));
+  TESSERA_ASSIGN_OR_RETURN(Losses losses, ForwardingLearner::Train(data, rows, point));
   SimNanos time = Scaled(pace_.step_time, pace_.share->Of(update_keys()));
   if (pace_.jitter > 0) {
     time = Spread(time, pace_.jitter,
                   UniformChance(pace_.seed, kChanceJitter, pace_.worker, point.step));
   }
   TESSERA_RETURN_IF_ERROR(Work(time));
-  return loss;
+  return losses;
 }
 
 absl::StatusOr<std::vector<float>> SimulatedLearner::Calibrate(const Dataset& data,

@@ -42,7 +42,7 @@ class SimulatedLearner final : public ForwardingLearner {
   SimulatedLearner(std::unique_ptr<Learner> inner, const WorkerPace& pace, SimulatedWorld* world,
                    int machine, SimulatedProcess* process);
 
-  absl::StatusOr<double> Train(const Dataset& data, absl::Span<const uint32_t> rows,
+  absl::StatusOr<Losses> Train(const Dataset& data, absl::Span<const uint32_t> rows,
                                const TrainPoint& point) override;
   absl::StatusOr<std::vector<float>> Calibrate(const Dataset& data,
                                                absl::Span<const uint32_t> rows) override;
@@ -92,9 +92,9 @@ class StubLearner final : public Learner {
   const KeySet& update_keys() const override {
     return core_ != nullptr ? core_->update_keys() : arrays_.keys();
   }
-  absl::StatusOr<double> Train(const Dataset& data, absl::Span<const uint32_t> rows,
+  absl::StatusOr<Losses> Train(const Dataset& data, absl::Span<const uint32_t> rows,
                                const TrainPoint& point) override {
-    return 1.0;
+    return Losses{1.0};
   }
   absl::Status FormUpdate() override { return absl::OkStatus(); }
   absl::Status AdoptValues() override { return absl::OkStatus(); }

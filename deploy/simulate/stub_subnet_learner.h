@@ -37,9 +37,9 @@ class StubSubnetLearner final : public Learner {
   const KeySet& value_keys() const override { return value_keys_; }
   const ConstParameterArrays& update() const override { return around_.arrays->update(); }
   const KeySet& update_keys() const override { return update_keys_; }
-  absl::StatusOr<double> Train(const Dataset& data, absl::Span<const uint32_t> rows,
+  absl::StatusOr<Losses> Train(const Dataset& data, absl::Span<const uint32_t> rows,
                                const TrainPoint& point) override {
-    return 1.0;
+    return Losses{1.0};
   }
   absl::Status FormUpdate() override { return absl::OkStatus(); }
   absl::Status AdoptValues() override;

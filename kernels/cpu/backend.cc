@@ -81,8 +81,8 @@ class CpuBackend final : public Backend {
 
   std::unique_ptr<Sequence> MakeSequence() override { return std::make_unique<CpuSequence>(); }
 
-  void Mark() override {}
-  absl::Status Wait() override { return Finish(); }
+  Moment Mark() override { return 0; }
+  absl::Status Wait(Moment) override { return Finish(); }
   absl::Status TakeFailure() override { return Finish(); }
   absl::Status Finish() override {
     absl::Status status = linear_.TakeStatus();

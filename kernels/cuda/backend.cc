@@ -34,8 +34,9 @@ class CudaBackend final : public Backend {
         activation_(device_.get()),
         loss_(device_.get(), &scratch_),
         vector_(device_.get(), &scratch_),
-        exchange_(device_.get(), &scratch_),
-        marked_(device_->MakeEvent()) {}
+        exchange_(device_.get(), &scratch_) {
+    for (cuda::Device::Event& each : marked_) each = device_->MakeEvent();
+  }
 
   std::string description() const override {
     return absl::StrCat("cuda:", ordinal_, " (", gpu(), ", ", device_->memory_total() >> 20,
@@ -58,12 +59,14 @@ class CudaBackend final : public Backend {
     return std::make_unique<CudaSequence>(device_.get(), &memory_, &scratch_);
   }
 
-  void Mark() override {
+  Moment Mark() override {
     memory_.CopiesFollowKernels();
-    device_->Record(marked_, cuda::Stream::kCopy);
+    device_->Record(marked_[++moment_ % kMoments], cuda::Stream::kCopy);
+    return moment_;
   }
-  absl::Status Wait() override {
-    device_->HostWait(marked_);
+  absl::Status Wait(Moment moment) override {
+    TESSERA_CHECK(moment <= moment_ && moment_ - moment < kMoments);
+    device_->HostWait(marked_[moment % kMoments]);
     return Failure(device_->TakeStatus());
   }
   absl::Status TakeFailure() override { return Failure(device_->TakeStatus()); }
@@ -89,7 +92,8 @@ class CudaBackend final : public Backend {
   CudaLoss loss_;
   CudaVector vector_;
   CudaExchange exchange_;
-  const cuda::Device::Event marked_;
+  cuda::Device::Event marked_[kMoments];
+  Moment moment_ = 0;
 };
 
 }  // namespace

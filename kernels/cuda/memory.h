@@ -37,8 +37,10 @@ class CudaMemory final : public Memory {
     char* bytes = nullptr;
     cuda::Device::Event sent = 0;
   };
-  static constexpr int kSlots = 4;
-  static constexpr int64_t kSlotBytes = int64_t{1} << 20;
+  // Those of two steps on sparse rows, which are sent as a dozen lists, so that the host may be a step
+  // ahead.
+  static constexpr int kSlots = 32;
+  static constexpr int64_t kSlotBytes = int64_t{256} << 10;
 
   cuda::Device& device_;
   const cuda::Device::Event kernels_;

@@ -11,8 +11,9 @@
 namespace tessera {
 
 // Where the host can address the device's memory a batch is used where it lies. Elsewhere it is
-// sent beside the kernels, into one of three places by turns: the next batch may come while kernels
-// read this one, and before it is known that they are done with the last. Buffers grow at first use.
+// sent beside the kernels, into one of three places by turns: the next batch may be written and sent while
+// kernels read this one, and while the host knows of the one before no more than that it was read. Buffers
+// grow at first use.
 //
 // One thread, the backend's.
 class BatchStaging {
@@ -26,10 +27,12 @@ class BatchStaging {
   BatchPlace Room(int64_t rows, int64_t inputs, bool has_labels, int64_t outputs);
 
   // `batch` in the device's memory, with rows of so many inputs and outputs; sparse rows stay the
-  // host's. Kernels queued from now on may read it. It lives until the third call after this, by
-  // which they must be done with it.
+  // host's. Kernels queued from now on may read it. It lives until the third call after this: by then
+  // the host has waited for a moment (Backend::Mark) behind one of them, and has named one behind all.
   //   kResourceExhausted  no memory
   absl::StatusOr<Batch> Stage(const Batch& batch, int64_t inputs, int64_t outputs);
+  // What Stage returned last is not used after all: the next one may take its place.
+  void TakeBack() { turn_ = (turn_ + kPlaces - 1) % kPlaces; }
 
  private:
   template <typename T>

@@ -13,9 +13,11 @@
 namespace tessera {
 namespace {
 
-// Where batches lie: the places of BatchStaging, each for the first, the inner and the last pieces of
-// minibatches of two sizes.
-constexpr size_t kRepeatedMax = 18;
+// Where batches and their sums lie: the places of BatchStaging, each for the first, the inner and the last
+// pieces of minibatches of two sizes, with either place of sums.
+constexpr size_t kRepeatedMax = 36;
+
+static_assert(kStepsBegunMax <= Backend::kMoments);
 
 // The kernels for one are those for the other.
 bool SameKernels(const Batch& a, const Batch& b) {
@@ -66,8 +68,9 @@ absl::Status Network::Allocate() {
     }
   }
   TESSERA_ASSIGN_OR_RETURN(constants_, Buffer<float>::Create(memory, plan_.constants));
-  TESSERA_ASSIGN_OR_RETURN(sums_, Buffer<LossSums>::Create(memory, 1));
-  TESSERA_ASSIGN_OR_RETURN(sums_view_, HostView<LossSums>::Create(memory, sums_.data(), 1));
+  TESSERA_ASSIGN_OR_RETURN(sums_, Buffer<LossSums>::Create(memory, trains ? kStepsBegunMax : 1));
+  TESSERA_ASSIGN_OR_RETURN(sums_view_,
+                           HostView<LossSums>::Create(memory, sums_.data(), sums_.size()));
   for (Buffer<float>& flow : flow_) {
     TESSERA_ASSIGN_OR_RETURN(flow,
                              Buffer<float>::Create(memory, options_.batch_max * plan_.width_max));
@@ -233,7 +236,7 @@ absl::StatusOr<LossAndCount> Network::TrainStep(const Batch& batch, const StepKe
 absl::Status Network::BeginStep(const Batch& batch, const StepKey& key, GradientWork* work) {
   TESSERA_CHECK(!options_.evaluates_only);
   TESSERA_RETURN_IF_ERROR(Check(batch));
-  next_ = Batch();
+  DropNext();
   TESSERA_ASSIGN_OR_RETURN(const Batch staged,
                            staging_.Stage(batch, shape().inputs(), shape().outputs()));
   QueueStep(staged, key, work);
@@ -244,8 +247,14 @@ bool Network::wants_next() const {
   return !options_.sparse_input && !backend_.memory().host_addressable();
 }
 
+void Network::DropNext() {
+  // Its place is the next one's, as those of the batches before are still read.
+  if (holds_next()) staging_.TakeBack();
+  next_ = Batch();
+}
+
 absl::Status Network::SendNext(const Batch& batch) {
-  TESSERA_CHECK(wants_next());
+  TESSERA_CHECK(wants_next() && !holds_next());
   TESSERA_RETURN_IF_ERROR(Check(batch));
   TESSERA_ASSIGN_OR_RETURN(next_, staging_.Stage(batch, shape().inputs(), shape().outputs()));
   return absl::OkStatus();
@@ -259,13 +268,13 @@ absl::Status Network::BeginStepOnNext(const StepKey& key, GradientWork* work) {
   return absl::OkStatus();
 }
 
-Network::Repeated* Network::RepeatedOn(const Batch& staged) {
+Network::Repeated* Network::RepeatedOn(const Batch& staged, int sums_place) {
   if (!repeats_) return nullptr;
   for (Repeated& each : repeated_) {
-    if (SameKernels(each.batch, staged)) return &each;
+    if (each.sums_place == sums_place && SameKernels(each.batch, staged)) return &each;
   }
   if (repeated_.size() == kRepeatedMax) repeated_.clear();
-  repeated_.push_back({staged, backend_.MakeSequence(), {}});
+  repeated_.push_back({staged, sums_place, backend_.MakeSequence(), {}});
   return &repeated_.back();
 }
 
@@ -278,6 +287,7 @@ Sequence* Network::BackwardOf(Repeated* repeated, const GradientWork* work) {
 }
 
 void Network::QueueStep(const Batch& staged, const StepKey& key, GradientWork* work) {
+  TESSERA_CHECK(begun() < kStepsBegunMax);
   TESSERA_CHECK(work == nullptr || takes_work());
   TESSERA_CHECK(staged.is_first() || staged.first_row == rows_done_);
   rows_done_ = staged.first_row + staged.rows;
@@ -285,14 +295,14 @@ void Network::QueueStep(const Batch& staged, const StepKey& key, GradientWork* w
   TESSERA_CHECK(!options_.steps_first_weight || staged.rows == staged.whole_rows() ||
                 staged.whole_rows() * plan_.stages[0].outputs <= first_dy_.size());
   last_batch_ = Batch();
-  step_ = staged;
+  if (staged.is_first()) sums_place_ = (sums_place_ + 1) % kStepsBegunMax;
   if (draws_) {
     TESSERA_CHECK(key.rank < uint64_t{1} << 16);
     const DropoutKey dropout{key.seed, key.step, key.rank, static_cast<uint64_t>(staged.first_row)};
     backend_.memory().CopyIn(&dropout, sizeof(dropout), &numbers_.data()->dropout);
   }
-  Repeated* const repeated = RepeatedOn(staged);
-  const auto forward = [&] { QueueForward(staged); };
+  Repeated* const repeated = RepeatedOn(staged, sums_place_);
+  const auto forward = [&] { QueueForward(staged, sums_.data() + sums_place_); };
   if (!staged.is_last()) work = nullptr;  // Gradients are not complete.
   const auto backward = [&] { Backward(staged, work); };
   if (repeated != nullptr) {
@@ -300,8 +310,8 @@ void Network::QueueStep(const Batch& staged, const StepKey& key, GradientWork* w
   } else {
     forward();
   }
-  if (staged.is_last()) sums_view_.Fetch();
-  backend_.Mark();
+  if (staged.is_last()) sums_view_.Fetch(sums_place_, 1);
+  begun_.push_back({staged.whole_rows(), staged.is_last(), sums_place_, backend_.Mark()});
   if (repeated != nullptr) {
     BackwardOf(repeated, work)->Run(backward);
   } else {
@@ -309,7 +319,7 @@ void Network::QueueStep(const Batch& staged, const StepKey& key, GradientWork* w
   }
 }
 
-void Network::QueueForward(const Batch& staged) {
+void Network::QueueForward(const Batch& staged, LossSums* sums) {
   const float* x = staged.inputs;
   for (size_t i = 0; i < stages_.size(); ++i) {
     if (stages_[i] == nullptr) {
@@ -319,24 +329,25 @@ void Network::QueueForward(const Batch& staged) {
     }
     x = values_[i + 1];
   }
-  ComputeLoss(model_, staged, shape().outputs(), x, flow_[0].data(), sums_.data(), backend_);
+  ComputeLoss(model_, staged, shape().outputs(), x, flow_[0].data(), sums, backend_);
 }
 
 absl::StatusOr<LossAndCount> Network::EndStep() {
-  TESSERA_CHECK(step_.rows > 0 && step_.is_last());
-  // Until the loss is known, not until the backward pass is done.
-  TESSERA_RETURN_IF_ERROR(backend_.Wait());
-  const LossSums& sums = *sums_view_.data();
-  const int64_t rows = step_.whole_rows();
-  step_ = Batch();
-  return LossAndCount{sums.loss / static_cast<double>(rows), sums.correct, rows};
+  TESSERA_ASSIGN_OR_RETURN(const std::optional<LossAndCount> ended, EndPiece());
+  TESSERA_CHECK(ended.has_value());
+  return *ended;
 }
 
-absl::Status Network::EndPiece() {
-  TESSERA_CHECK(step_.rows > 0 && !step_.is_last());
-  step_ = Batch();
-  // Until the place of the batch before this one is free.
-  return backend_.Wait();
+absl::StatusOr<std::optional<LossAndCount>> Network::EndPiece() {
+  TESSERA_CHECK(!begun_.empty());
+  const Begun first = begun_.front();
+  begun_.erase(begun_.begin());
+  // Until the loss is known, and the place of the batch before is free; not until the backward pass is done.
+  TESSERA_RETURN_IF_ERROR(backend_.Wait(first.known));
+  if (!first.is_last) return std::nullopt;
+  const LossSums& sums = sums_view_.data()[first.sums_place];
+  return LossAndCount{sums.loss / static_cast<double>(first.minibatch_rows), sums.correct,
+                      first.minibatch_rows};
 }
 
 void Network::Backward(const Batch& batch, GradientWork* work) {

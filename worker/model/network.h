@@ -3,9 +3,11 @@
 #define TESSERA_WORKER_MODEL_NETWORK_H_
 
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/backend.h"
@@ -110,24 +112,31 @@ class Network {
   absl::StatusOr<LossAndCount> TrainStep(const Batch& batch, const StepKey& key);
 
   // TrainStep in two: BeginStep queues it and checks what TrainStep checks, EndStep waits for the
-  // loss. Kernels queued in between find the gradients. One step at a time.
+  // loss. Kernels queued in between find the gradients. Up to kStepsBegunMax may be begun before the
+  // first of them is ended, so that a device has one to compute while the host looks after another.
   // `work`, which stays for as long as the network takes steps, only where it takes_work.
   absl::Status BeginStep(const Batch& batch, const StepKey& key, GradientWork* work = nullptr);
-  absl::StatusOr<LossAndCount> EndStep();
+  absl::StatusOr<LossAndCount> EndStep();  // the first that was begun, whose pieces are all ended
   // A minibatch may be given in pieces (Batch::minibatch_rows), in the order of its rows, each with a
-  // Begin call of its own and the same key; EndPiece takes the place of EndStep behind all but the
-  // last. The gradients add up to those of the whole, from which they differ in the rounding of sums and in
-  // what batch norm takes for the minibatch, which is the piece. Work is of the last piece only. With
-  // steps_first_weight the sparse rows of all pieces lie in the same arrays, one behind the other.
-  absl::Status EndPiece();
-  // For a device that works on its own: dense batches may be sent ahead, between BeginStep and
-  // EndStep, and the next step may be on what was sent. A batch that is not used is dropped.
+  // Begin call of its own and the same key, of which kStepsBegunMax counts each. EndPiece waits for the first
+  // that was begun, and returns the minibatch's loss if it is its last. The gradients add up to those of
+  // the whole, from which they differ in the rounding of sums and in what batch norm takes for the
+  // minibatch, which is the piece. Work is of the last piece only. With steps_first_weight the sparse rows
+  // of all pieces lie in the same arrays, one behind the other.
+  absl::StatusOr<std::optional<LossAndCount>> EndPiece();
+  // Steps, or pieces, that were begun and not ended.
+  int begun() const { return static_cast<int>(begun_.size()); }
+  // Whether the device works on its own, so that it is worth while to begin a step before the last is ended.
+  bool runs_ahead() const { return !backend_.memory().host_addressable(); }
+  // Where it does: dense batches may be sent ahead, behind a BeginStep, and the next step may be on what was
+  // sent. A batch that is not used is dropped.
   bool wants_next() const;
   bool holds_next() const { return next_.rows > 0; }
   absl::Status SendNext(const Batch& batch);
   // Where the next batch that any call is given may be written, with labels or targets; elsewhere it is
-  // copied first.
+  // copied first. Drops what was sent ahead.
   BatchPlace Room(int64_t rows, bool has_labels) {
+    DropNext();
     return staging_.Room(rows, options_.sparse_input ? 0 : shape().inputs(), has_labels,
                          shape().outputs());
   }
@@ -160,12 +169,13 @@ class Network {
   absl::Status Check(const Batch& batch) const;
   absl::Status CheckInputs(const Batch& batch) const;
   void ForwardSparse(absl::Span<const Batch> sample, float* y);
+  void DropNext();
   float* GradientAt(int i) const;  // null: there is none
   void QueueStep(const Batch& staged, const StepKey& key, GradientWork* work);
-  void QueueForward(const Batch& staged);
-  // What is repeated on batches that lie where this one does; nullptr: nothing is.
+  void QueueForward(const Batch& staged, LossSums* sums);
+  // What is repeated on batches that lie where this one does, with sums in that place; nullptr: nothing is.
   struct Repeated;
-  Repeated* RepeatedOn(const Batch& staged);
+  Repeated* RepeatedOn(const Batch& staged, int sums_place);
   Sequence* BackwardOf(Repeated* repeated, const GradientWork* work);
   void Backward(const Batch& batch, GradientWork* work);
   void FollowGradients(const StagePlan& plan, const Batch& batch, GradientWork* work);
@@ -185,14 +195,22 @@ class Network {
   HostView<float> gradients_view_;  // where fetches_gradients
   BatchStaging staging_;
   Batch next_;             // as it was staged; no rows: there is none
-  Batch step_;             // the piece that was begun; no rows: none is
-  int64_t rows_done_ = 0;  // of its minibatch, those that were begun
+  int64_t rows_done_ = 0;  // of the minibatch that was begun last, those that were begun
+  // What was begun, and how the host knows that its forward pass is done.
+  struct Begun {
+    int64_t minibatch_rows;
+    bool is_last;  // piece of its minibatch
+    int sums_place;
+    Backend::Moment known;
+  };
+  absl::InlinedVector<Begun, kStepsBegunMax> begun_;  // in this order
   std::vector<std::unique_ptr<Stage>> stages_;
   // With sparse_input; stages_[0] is null then.
   std::unique_ptr<SparseLinearStage> sparse_first_;
-  // A step's kernels, by where its batch lies.
+  // A step's kernels, by where its batch and its sums lie.
   struct Repeated {
     Batch batch;
+    int sums_place;
     std::unique_ptr<Sequence> forward;
     // By the work that follows.
     std::vector<std::pair<const GradientWork*, std::unique_ptr<Sequence>>> backward;
@@ -213,8 +231,10 @@ class Network {
   Buffer<float> flow_[2];
   Buffer<Bf16> dy_bf16_;
   Buffer<float> constants_;
+  // By turns, as those of a step are read when the next one is at work.
   Buffer<LossSums> sums_;
   HostView<LossSums> sums_view_;
+  int sums_place_ = 0;
 };
 
 }  // namespace tessera

@@ -26,12 +26,13 @@ void AppendChunks(const float* values, int64_t rows, int64_t columns, int64_t ro
 }  // namespace
 
 absl::StatusOr<Scores> Network::Score(const Batch& batch, absl::Span<const float> constants) {
+  TESSERA_CHECK(begun_.empty());
   TESSERA_RETURN_IF_ERROR(Check(batch));
   if (static_cast<int64_t>(constants.size()) != plan_.constants) {
     return absl::InvalidArgumentError(
         absl::StrCat("score: constants are ", constants.size(), " values, want ", plan_.constants));
   }
-  next_ = Batch();  // Its place is taken.
+  DropNext();
   TESSERA_ASSIGN_OR_RETURN(const Batch staged,
                            staging_.Stage(batch, shape().inputs(), shape().outputs()));
   backend_.memory().CopyIn(constants.data(), constants_.bytes(), constants_.data());
@@ -52,7 +53,7 @@ absl::StatusOr<Scores> Network::Score(const Batch& batch, absl::Span<const float
     x = y;
   }
   ComputeLoss(model_, staged, shape().outputs(), x, nullptr, sums_.data(), backend_);
-  sums_view_.Fetch();
+  sums_view_.Fetch(0, 1);
   TESSERA_RETURN_IF_ERROR(backend_.Finish());
   return ScoresOf(*sums_view_.data(), batch.rows);
 }

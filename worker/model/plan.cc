@@ -113,7 +113,8 @@ NetworkMemory MemoryNeeded(const NetworkPlan& plan, int64_t batch_max, Precision
   memory.evaluation_bytes =
       evaluation_floats * kFloatBytes + static_cast<int64_t>(sizeof(LossSums));
   memory.held_bytes =
-      floats * kFloatBytes + static_cast<int64_t>(sizeof(LossSums) + sizeof(StepNumbers));
+      floats * kFloatBytes +
+      static_cast<int64_t>(kStepsBegunMax * sizeof(LossSums) + sizeof(StepNumbers));
   if (precision == Precision::kBf16) memory.held_bytes += bf16 * kBf16Bytes;
   if (plan.constants > 0) {
     const bool first_is_linear = plan.stages.front().kind == StagePlan::Kind::kLinear;

@@ -13,6 +13,9 @@
 
 namespace tessera {
 
+// Steps of a network that may be begun before the first of them is ended.
+constexpr int kStepsBegunMax = 2;
+
 // The factors of matrix products in training. Sums, parameters, activations between layers and all
 // of evaluation are f32.
 enum class Precision { kF32, kTf32, kBf16 };

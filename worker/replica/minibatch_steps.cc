@@ -1,5 +1,7 @@
 #include "worker/replica/minibatch_steps.h"
 
+#include <optional>
+
 #include "common/base/check.h"
 
 namespace tessera {
@@ -29,11 +31,26 @@ absl::Status MinibatchSteps::SendAhead(const Piece& piece, Network* network) {
   return network->SendNext(Fill(piece, network));
 }
 
-absl::StatusOr<double> MinibatchSteps::Run(Network* network, LocalOptimizer* optimizer,
+absl::Status MinibatchSteps::EndAllBut(int begun, Network* network, Losses* losses) {
+  while (network->begun() > begun) {
+    TESSERA_ASSIGN_OR_RETURN(const std::optional<LossAndCount> ended, network->EndPiece());
+    if (ended.has_value()) losses->push_back(ended->loss);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Losses> MinibatchSteps::End(Network* network) {
+  Losses losses;
+  TESSERA_RETURN_IF_ERROR(EndAllBut(0, network, &losses));
+  return losses;
+}
+
+absl::StatusOr<Losses> MinibatchSteps::Run(Network* network, LocalOptimizer* optimizer,
                                            const Dataset& data, absl::Span<const uint32_t> rows,
                                            const TrainPoint& point, const StepKey& key,
                                            const Update& update, GradientWork* work) {
   if (work != nullptr) optimizer->Begin(update);
+  Losses losses;
   Piece piece{&data, rows, 0};
   while (true) {
     if (network->holds_next() && IsAhead(piece)) {
@@ -52,12 +69,10 @@ absl::StatusOr<double> MinibatchSteps::Run(Network* network, LocalOptimizer* opt
     if (network->wants_next() && !next.minibatch.empty()) {
       TESSERA_RETURN_IF_ERROR(SendAhead(next, network));
     }
-    if (is_last) break;
-    TESSERA_RETURN_IF_ERROR(network->EndPiece());
+    TESSERA_RETURN_IF_ERROR(EndAllBut(network->runs_ahead() ? 1 : 0, network, &losses));
+    if (is_last) return losses;
     piece = next;
   }
-  TESSERA_ASSIGN_OR_RETURN(const LossAndCount result, network->EndStep());
-  return result.loss;
 }
 
 }  // namespace tessera

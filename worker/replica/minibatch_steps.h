@@ -16,10 +16,11 @@
 
 namespace tessera {
 
-// Everything of a step is queued before the next batch is made, and only then does the host wait for
-// the loss: a device that works on its own is never without work while there are batches. Where the
-// host does the arithmetic itself the next batch is left for the next step. The same goes for the
-// pieces of a minibatch (train.micro_batch), whose gradients add up before the optimizer's step.
+// Everything of a step is queued, and the next batch is sent, before the host waits for anything, which
+// is the loss of the step before: a device that works on its own is never without work while there are
+// batches. Where the host does the arithmetic itself each step is ended before the next one. The same
+// goes for the pieces of a minibatch (train.micro_batch), whose gradients add up before the optimizer's
+// step.
 //
 // One thread, the network's.
 class MinibatchSteps {
@@ -29,11 +30,13 @@ class MinibatchSteps {
 
   // One minibatch on `rows` of `data`, in pieces of at most BatchRows::piece_rows; `optimizer` may be
   // null. With `work`, where the network takes it, that has the optimizer step each parameter. Returns
-  // the mean loss. Codes as Network::BeginStep.
-  absl::StatusOr<double> Run(Network* network, LocalOptimizer* optimizer, const Dataset& data,
+  // as Learner::Train. Codes as Network::BeginStep.
+  absl::StatusOr<Losses> Run(Network* network, LocalOptimizer* optimizer, const Dataset& data,
                              absl::Span<const uint32_t> rows, const TrainPoint& point,
                              const StepKey& key, const Update& update,
                              GradientWork* work = nullptr);
+  // Waits until all losses are known, as Learner::EndSteps.
+  absl::StatusOr<Losses> End(Network* network);
 
  private:
   // Rows of `minibatch` from `first` on.
@@ -46,6 +49,8 @@ class MinibatchSteps {
   Batch Fill(const Piece& piece, Network* network);
   bool IsAhead(const Piece& piece) const;
   absl::Status SendAhead(const Piece& piece, Network* network);
+  // Until no more than `begun` are left.
+  static absl::Status EndAllBut(int begun, Network* network, Losses* losses);
 
   BatchRows& rows_;
   // What the network has been sent ahead, if it has.

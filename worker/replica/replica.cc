@@ -158,7 +158,7 @@ absl::StatusOr<int64_t> Replica::MemoryNeeded(const v1::Job& job, const Recipe& 
   return bytes;
 }
 
-absl::StatusOr<double> Replica::Train(const Dataset& data, absl::Span<const uint32_t> rows,
+absl::StatusOr<Losses> Replica::Train(const Dataset& data, absl::Span<const uint32_t> rows,
                                       const TrainPoint& point) {
   Update update;
   if (optimizer_ != nullptr) ++local_steps_;

@@ -72,8 +72,9 @@ class Replica final : public Learner {
   const KeySet& update_keys() const override { return core_ ? core_->update_keys() : keys_; }
   ExchangeKeys* exchange_keys() override { return core_.get(); }
 
-  absl::StatusOr<double> Train(const Dataset& data, absl::Span<const uint32_t> rows,
+  absl::StatusOr<Losses> Train(const Dataset& data, absl::Span<const uint32_t> rows,
                                const TrainPoint& point) override;
+  absl::StatusOr<Losses> EndSteps() override { return steps_.End(network_.get()); }
   absl::Status FormUpdate() override;
   absl::Status AdoptValues() override;
   absl::Status AdoptEarlierValues() override;

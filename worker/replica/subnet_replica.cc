@@ -199,7 +199,7 @@ absl::Status SubnetReplica::BeginTail() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<double> SubnetReplica::Train(const Dataset& data, absl::Span<const uint32_t> rows,
+absl::StatusOr<Losses> SubnetReplica::Train(const Dataset& data, absl::Span<const uint32_t> rows,
                                             const TrainPoint& point) {
   Update update;
   update.number = ++local_steps_;

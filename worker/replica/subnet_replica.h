@@ -64,8 +64,9 @@ class SubnetReplica final : public Learner {
   const ConstParameterArrays& update() const override { return update_; }
   const KeySet& update_keys() const override { return update_keys_; }
 
-  absl::StatusOr<double> Train(const Dataset& data, absl::Span<const uint32_t> rows,
+  absl::StatusOr<Losses> Train(const Dataset& data, absl::Span<const uint32_t> rows,
                                const TrainPoint& point) override;
+  absl::StatusOr<Losses> EndSteps() override { return steps_.End(network_.get()); }
   absl::Status FormUpdate() override;
   absl::Status AdoptValues() override;
   // While the next round's subnet has this one's sizes: what is trained has gone by then.

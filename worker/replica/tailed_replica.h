@@ -40,10 +40,11 @@ class TailedReplica final : public Learner {
   const ConstParameterArrays& update() const override { return now().update(); }
   const KeySet& update_keys() const override { return now().update_keys(); }
 
-  absl::StatusOr<double> Train(const Dataset& data, absl::Span<const uint32_t> rows,
+  absl::StatusOr<Losses> Train(const Dataset& data, absl::Span<const uint32_t> rows,
                                const TrainPoint& point) override {
     return now().Train(data, rows, point);
   }
+  absl::StatusOr<Losses> EndSteps() override { return now().EndSteps(); }
   absl::Status FormUpdate() override { return now().FormUpdate(); }
   absl::Status AdoptValues() override;
   ValueSink* value_sink() override { return next().value_sink(); }

@@ -18,10 +18,11 @@ class ForwardingLearner : public Learner {
   const KeySet& value_keys() const override { return inner_->value_keys(); }
   const ConstParameterArrays& update() const override { return inner_->update(); }
   const KeySet& update_keys() const override { return inner_->update_keys(); }
-  absl::StatusOr<double> Train(const Dataset& data, absl::Span<const uint32_t> rows,
+  absl::StatusOr<Losses> Train(const Dataset& data, absl::Span<const uint32_t> rows,
                                const TrainPoint& point) override {
     return inner_->Train(data, rows, point);
   }
+  absl::StatusOr<Losses> EndSteps() override { return inner_->EndSteps(); }
   absl::Status FormUpdate() override { return inner_->FormUpdate(); }
   absl::Status AdoptValues() override { return inner_->AdoptValues(); }
   absl::Status AdoptEarlierValues() override { return inner_->AdoptEarlierValues(); }

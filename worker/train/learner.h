@@ -31,6 +31,9 @@ struct TrainPoint {
   absl::Span<const uint32_t> next = {};
 };
 
+// Mean losses of minibatches.
+using Losses = std::vector<double>;
+
 // What a learner keeps from one exchange to the next that no server has: its optimizer's state.
 struct PrivateState {
   struct Array {
@@ -58,9 +61,12 @@ class Learner {
   virtual const KeySet& update_keys() const = 0;
 
   // One minibatch: forward and backward, and the local optimizer where the method has one. Returns
-  // the mean loss of the minibatch.
-  virtual absl::StatusOr<double> Train(const Dataset& data, absl::Span<const uint32_t> rows,
+  // the losses that are known by now and were not before, in the order of their minibatches: that of this
+  // one, or, where a device is at work on it, of the one before.
+  virtual absl::StatusOr<Losses> Train(const Dataset& data, absl::Span<const uint32_t> rows,
                                        const TrainPoint& point) = 0;
+  // Waits for the losses that are not known yet. Before FormUpdate.
+  virtual absl::StatusOr<Losses> EndSteps() { return Losses(); }
   // The last local step is done: makes update() what is to be sent.
   virtual absl::Status FormUpdate() = 0;
   // values() have just been replaced by the servers'.

@@ -234,11 +234,10 @@ absl::Status TrainLoop::TrainStep(bool last) {
   }
   const absl::Span<const uint32_t> rows = order_.Rows(in_epoch);
   const absl::Duration begin = options_.clock();
-  TESSERA_ASSIGN_OR_RETURN(last_loss_,
-                           learner_.Train(data_.train, rows, {step_, Rate(), last, next_rows_}));
+  TESSERA_RETURN_IF_ERROR(
+      Note(learner_.Train(data_.train, rows, {step_, Rate(), last, next_rows_})));
+  if (last) TESSERA_RETURN_IF_ERROR(Note(learner_.EndSteps()));
   speed_.Add(absl::ToDoubleSeconds(options_.clock() - begin));
-  loss_sum_ += last_loss_;
-  ++loss_count_;
   ++step_;
   ++since_exchange_;
   examples_ += rows.size();
@@ -250,6 +249,16 @@ absl::Status TrainLoop::TrainStep(bool last) {
   const uint64_t every = options_.job.train().evaluate_every();
   if (every > 0 && epoch_ % every == 0) evaluation_due_ = true;
   return Finished() ? absl::OkStatus() : BeginEpoch();
+}
+
+absl::Status TrainLoop::Note(const absl::StatusOr<Losses>& losses) {
+  TESSERA_RETURN_IF_ERROR(losses.status());
+  for (const double loss : *losses) {
+    last_loss_ = loss;
+    loss_sum_ += loss;
+    ++loss_count_;
+  }
+  return absl::OkStatus();
 }
 
 // A core's keys come while the next minibatches are computed.
@@ -276,6 +285,8 @@ absl::Status TrainLoop::TakeCores() {
 
 absl::Status TrainLoop::DoExchange() {
   TESSERA_RETURN_IF_ERROR(TakeCores());
+  // The last step was not known to be that where an epoch that begins turns out to be over.
+  TESSERA_RETURN_IF_ERROR(Note(learner_.EndSteps()));
   TESSERA_RETURN_IF_ERROR(learner_.FormUpdate());
   if (TailIsDue()) TESSERA_RETURN_IF_ERROR(learner_.BeginTail());
   phases_.Enter(Phase::kPull);
@@ -424,77 +435,6 @@ absl::StatusOr<ExchangeResult> TrainLoop::FollowCut(Exchange after, ExchangeResu
     pulled = *std::move(again);
   }
   return pulled;
-}
-
-absl::Status TrainLoop::Evaluate(bool last) {
-  evaluated_ = cursor();
-  Begin(TrainWork::kNothing);
-  Coordination::Arrival arrival;
-  arrival.progress = progress();
-  arrival.loss_sum = loss_sum_;
-  arrival.loss_count = loss_count_;
-  arrival.last = last;
-  std::optional<EvaluationResult> result;
-  while (!result.has_value()) {
-    // Where members advance on their own, those that are not here yet may wait for this one: it has
-    // just joined, or has ended its rest in an attempt that failed.
-    if (!rest_.rests && !options_.recipe.lockstep) {
-      TESSERA_RETURN_IF_ERROR(learner_.BeginEvaluation(&servers_, exchange_, NextRest()).status());
-    }
-    TESSERA_ASSIGN_OR_RETURN(result, EvaluateOnce(arrival));
-  }
-  stop_ = result->stop;
-  loss_sum_ = 0;
-  loss_count_ = 0;
-  evaluation_due_ = false;
-  phases_.Enter(Phase::kPull);
-  if (!stop_ && !Finished()) {
-    TESSERA_ASSIGN_OR_RETURN(const bool pulls_again, learner_.EndEvaluation());
-    if (pulls_again || fetch_due_) TESSERA_RETURN_IF_ERROR(Fetch().status());
-  }
-  phases_.Enter(Phase::kCompute);
-  return absl::OkStatus();
-}
-
-// nullopt: a member was lost in between, and all begin again.
-absl::StatusOr<std::optional<EvaluationResult>> TrainLoop::EvaluateOnce(
-    const Coordination::Arrival& arrival) {
-  phases_.Enter(Phase::kWait);
-  TESSERA_ASSIGN_OR_RETURN(const EvaluationPlace place, coordination_.Arrive(arrival));
-  phases_.Enter(Phase::kEvaluate);
-  // The servers may be gone by now.
-  if (place.finished.has_value() && place.finished->stop) return place.finished;
-  // It ends its rest before anybody goes on, so that none gets ahead of it.
-  rest_.rests = false;
-  // What the servers have committed is what counts, and where workers hold all of it, what training
-  // goes on from.
-  TESSERA_ASSIGN_OR_RETURN(const ExchangeResult read,
-                           learner_.BeginEvaluation(&servers_, exchange_, rest_));
-  job_examples_ = std::max(job_examples_, read.job_examples);
-  if (place.finished.has_value()) return place.finished;
-  std::vector<float> constants;
-  if (place.part == 0) {
-    const bool owns_part = options_.job.data().partition() == "shard" && cut_.part < cut_.parts;
-    const std::vector<uint32_t> rows =
-        CalibrationRows(options_.job.seed(), data_.train.rows(), owns_part ? cut_.part : 0,
-                        owns_part ? cut_.parts : 1);
-    Begin(TrainWork::kEvaluation);
-    TESSERA_ASSIGN_OR_RETURN(constants, learner_.Calibrate(data_.train, rows));
-    Begin(TrainWork::kNothing);
-  }
-  TESSERA_ASSIGN_OR_RETURN(const std::optional<std::vector<float>> shared,
-                           coordination_.ShareConstants(place, std::move(constants)));
-  if (!shared.has_value()) return std::optional<EvaluationResult>();
-  const std::vector<uint32_t> rows = EvaluationRows(data_.test.rows(), place.part, place.parts);
-  Begin(TrainWork::kEvaluation);
-  TESSERA_ASSIGN_OR_RETURN(const Scores scores, learner_.Score(data_.test, rows, *shared));
-  Begin(TrainWork::kNothing);
-  EvaluationScores sums;
-  sums.loss_sum = scores.loss_sum;
-  sums.correct = scores.correct;
-  sums.rows = scores.rows;
-  for (int i = 0; i < 3; ++i) sums.precision_hits[i] = scores.precision_hits[i];
-  return coordination_.Score(place, sums);
 }
 
 }  // namespace tessera

@@ -81,6 +81,7 @@ class TrainLoop {
   absl::Status BeginEpoch();
   // `last`: an exchange follows.
   absl::Status TrainStep(bool last);
+  absl::Status Note(const absl::StatusOr<Losses>& losses);
   absl::Status DoExchange();
   void NoteExchange(Exchange exchange, const ExchangeResult& result);
   // That goes on beside training. Ends it, once update() has been formed.

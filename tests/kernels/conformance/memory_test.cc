@@ -81,10 +81,10 @@ TEST_CASE("copies beside the kernels follow earlier kernels, and later kernels f
     memory.Send(host->data(), host->bytes(), one->data());
     backend->activation().Relu(n, one->data(), two->data());
     memory.Fetch(two->data(), back->bytes(), back->data());
-    backend->Mark();
+    const Backend::Moment fetched = backend->Mark();
     // Queued behind the mark, and not waited for.
     backend->activation().Relu(n, one->data(), one->data());
-    REQUIRE(backend->Wait().ok());
+    REQUIRE(backend->Wait(fetched).ok());
     for (int64_t i = 0; i < n; ++i) {
       REQUIRE(back->data()[i] == std::max(host->data()[i], 0.0f));
     }
@@ -97,6 +97,54 @@ TEST_CASE("copies beside the kernels follow earlier kernels, and later kernels f
     for (int64_t i = 0; i < n; ++i) REQUIRE(got[i] == std::max(-x[i], 0.0f));
   }
   CHECK(backend->memory().available() > 0);
+}
+
+TEST_CASE(
+    "either of the latest two moments may be waited for, and what is sent behind one follows it",
+    "[memory]") {
+  const auto backend = BackendUnderTest(1);
+  Memory& memory = backend->memory();
+  const int64_t n = 100003;
+  const std::vector<float> x = RandomValues(n, 1);
+  auto host = Buffer<float>::CreateHost(memory, n), back = Buffer<float>::CreateHost(memory, 2 * n);
+  auto one = Buffer<float>::Create(memory, n), two = Buffer<float>::Create(memory, 2 * n);
+  REQUIRE((host.ok() && back.ok() && one.ok() && two.ok()));
+  // Round r's values are sent over those of the round before, which kernels before its mark have read.
+  const auto value = [&](int64_t i, int round) { return x[i] + static_cast<float>(round); };
+  Backend::Moment marked[2] = {0, 0};
+  const auto check = [&](int round) {
+    const int place = round % 2;
+    REQUIRE(backend->Wait(marked[place]).ok());
+    for (int64_t i = 0; i < n; ++i) {
+      REQUIRE(back->data()[place * n + i] == std::max(value(i, round), 0.0f));
+    }
+  };
+  for (int round = 0; round < 7; ++round) {
+    const int place = round % 2;
+    std::vector<float> sent(n);
+    for (int64_t i = 0; i < n; ++i) sent[i] = value(i, round);
+    if (round > 0) REQUIRE(backend->Wait(marked[1 - place]).ok());  // The host's bytes are free.
+    std::copy(sent.begin(), sent.end(), host->data());
+    memory.Send(host->data(), host->bytes(), one->data());
+    backend->activation().Relu(n, one->data(), two->data() + place * n);
+    memory.Fetch(two->data() + place * n, n * 4, back->data() + place * n);
+    marked[place] = backend->Mark();
+    if (round > 0) check(round - 1);
+  }
+  check(6);
+  // Of two that are open the earlier one, then the later one.
+  marked[0] = backend->Mark();
+  marked[1] = backend->Mark();
+  REQUIRE(backend->Wait(marked[0]).ok());
+  REQUIRE(backend->Wait(marked[1]).ok());
+  // Not waited for by the host: the kernel reads before the next values come.
+  for (int64_t i = 0; i < n; ++i) host->data()[i] = -1;
+  backend->activation().Relu(n, one->data(), two->data());
+  backend->Mark();
+  memory.Send(host->data(), host->bytes(), one->data());
+  std::vector<float> got(n);
+  memory.CopyOut(two->data(), n * 4, got.data());
+  for (int64_t i = 0; i < n; ++i) REQUIRE(got[i] == std::max(value(i, 6), 0.0f));
 }
 
 TEST_CASE("a moved buffer has one owner", "[memory]") {

@@ -80,8 +80,8 @@ class CountingBackend final : public Backend {
   VectorKernel& vector() override { return backend_.vector(); }
   ExchangeKernel& exchange() override { return backend_.exchange(); }
   std::unique_ptr<Sequence> MakeSequence() override { return backend_.MakeSequence(); }
-  void Mark() override { backend_.Mark(); }
-  absl::Status Wait() override { return backend_.Wait(); }
+  Moment Mark() override { return backend_.Mark(); }
+  absl::Status Wait(Moment moment) override { return backend_.Wait(moment); }
   absl::Status TakeFailure() override { return backend_.TakeFailure(); }
   absl::Status Finish() override { return backend_.Finish(); }
 

@@ -296,6 +296,58 @@ TEST_CASE("a batch that was sent ahead trains as one that was not, and scoring d
   CHECK(ahead->parameters() == plain->parameters());
 }
 
+TEST_CASE("a step that is begun before the one before is ended changes neither", "[device]") {
+  // Waiting for the one network's results is not to do the other's work.
+  const auto device = Device(), other_device = Device();
+  const std::string model_text = GENERATE("6 linear:8 norm relu linear:4 softmax",
+                                          "7 drop:0.2 linear:9 relu linear:5 softmax");
+  const int64_t piece = GENERATE(kBatch, 5);
+  CAPTURE(model_text, piece);
+  const v1::Model model = ModelOf(model_text);
+  Network::Options options;
+  options.batch_max = kBatch;
+  const auto ahead = Make(model, options, *device), plain = Make(model, options, *other_device);
+  v1::Optimizer sgd;
+  sgd.mutable_sgd()->set_learning_rate(0.05);
+  const auto ahead_optimizer = *LocalOptimizer::Create(sgd, *ahead, *device),
+             plain_optimizer = *LocalOptimizer::Create(sgd, *plain, *other_device);
+  REQUIRE(ahead->runs_ahead());
+  std::vector<double> got, want;
+  const auto end_one = [&] {
+    const auto ended = ahead->EndPiece();
+    REQUIRE(ended.ok());
+    if (ended->has_value()) got.push_back((*ended)->loss);
+  };
+  for (uint64_t step = 0; step < 20; ++step) {
+    CAPTURE(step);
+    const Rows batch(model, kBatch, 10 + static_cast<unsigned>(step)),
+        other(model, kBatch, 50 + static_cast<unsigned>(step));
+    for (int64_t first = 0; first < kBatch; first += piece) {
+      // Some batches are sent ahead, and of these some are not those that come.
+      const Batch now = batch.piece(first, piece);
+      if (step % 3 == 1) REQUIRE(ahead->SendNext(now).ok());
+      if (step % 3 == 2) REQUIRE(ahead->SendNext(other.piece(first, piece)).ok());
+      REQUIRE((step % 3 == 1 ? ahead->BeginStepOnNext({3, step, 1})
+                             : ahead->BeginStep(now, {3, step, 1}))
+                  .ok());
+      if (first + piece >= kBatch) REQUIRE(ahead_optimizer->Step({}).ok());
+      if (ahead->begun() == kStepsBegunMax) end_one();
+      CHECK(ahead->begun() == kStepsBegunMax - 1);
+    }
+    const auto trained = TrainInPieces(*plain, batch, piece, {3, step, 1});
+    REQUIRE(plain_optimizer->Step({}).ok());
+    REQUIRE(trained.ok());
+    want.push_back(trained->loss);
+  }
+  end_one();
+  CHECK(ahead->begun() == 0);
+  CHECK(got == want);
+  ahead->FetchParameters();
+  plain->FetchParameters();
+  REQUIRE((device->Finish().ok() && other_device->Finish().ok()));
+  CHECK(ahead->parameters() == plain->parameters());
+}
+
 TEST_CASE("an optimizer that follows each gradient leaves what one behind all of them does",
           "[device]") {
   const auto device = Device();

@@ -102,8 +102,8 @@ inline absl::StatusOr<LossAndCount> TrainInPieces(Network& network, const Rows& 
     const absl::Status begun = network.BeginStep(data.piece(first, piece_rows), key);
     if (!begun.ok()) return begun;
     if (first + piece_rows >= data.rows) return network.EndStep();
-    const absl::Status ended = network.EndPiece();
-    if (!ended.ok()) return ended;
+    const auto ended = network.EndPiece();
+    if (!ended.ok()) return ended.status();
   }
 }
 

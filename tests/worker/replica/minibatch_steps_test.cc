@@ -113,11 +113,17 @@ Result TrainOn(const std::string& device, const v1::Job& job, const Recipe& reci
     point.last = step + 1 == steps;
     // At times the next rows are not known, or are others in the end.
     if (step % 4 != 3) point.next = next;
-    const auto loss = (*learner)->Train(data.train, rows_of(step + (step == 6 ? 1 : 0)), point);
-    INFO(loss.status());
-    REQUIRE(loss.ok());
-    result.losses.push_back(*loss);
+    const auto losses = (*learner)->Train(data.train, rows_of(step + (step == 6 ? 1 : 0)), point);
+    INFO(losses.status());
+    REQUIRE(losses.ok());
+    // A device is at work on the last one when the one before is known.
+    CHECK(losses->size() == (device == "cpu" || step > 0 ? 1 : 0));
+    result.losses.insert(result.losses.end(), losses->begin(), losses->end());
   }
+  const auto last = (*learner)->EndSteps();
+  REQUIRE(last.ok());
+  CHECK(last->size() == (device == "cpu" ? 0 : 1));
+  result.losses.insert(result.losses.end(), last->begin(), last->end());
   REQUIRE((*learner)->FormUpdate().ok());
   for (const auto& array : (*learner)->update()) {
     result.update.emplace_back(array.begin(), array.end());

@@ -68,11 +68,11 @@ TEST_CASE("steps are repeated from records where the GPU takes them, and are the
     cuda::Faults().replays = 0;
     InProcessServers cluster(job, *RecipeFor(job), 2, 1);
     const auto workers = Train(job, &data, &cluster, 1, OnDevice);
-    // Three places for batches, each recorded at its second use: forward and backward. Of a minibatch's
-    // three pieces each has the same place in all steps.
+    // Three places for batches, and two for sums, each pair recorded at its second use: forward and
+    // backward. Of a minibatch's three pieces each has the same place in all steps.
     CHECK((cuda::Faults().replays > 10) == records);
     parameters.push_back(cluster.Parameters());
-    losses.push_back(workers[0]->coordination.losses);
+    losses.push_back(workers[0]->learner->losses());
   }
   cuda::Faults().records_nothing = false;
   CHECK(parameters[0] == parameters[1]);
@@ -95,15 +95,15 @@ TEST_CASE("dropout is repeated from records, and draws anew each time", "[device
     cuda::Faults().replays = 0;
     InProcessServers cluster(job, *RecipeFor(job), 2, 1);
     const auto workers = Train(job, &data, &cluster, 1, OnDevice);
-    // All but the first two uses of each of three places, forward and backward.
+    // All but the first two uses of each of six pairs of places, forward and backward.
     if (records) CHECK(cuda::Faults().replays >= 60);
-    losses.push_back(workers[0]->coordination.losses);
+    losses.push_back(workers[0]->learner->losses());
   }
   cuda::Faults().records_nothing = false;
   CHECK(losses[0] == losses[1]);
   InProcessServers cluster(job, *RecipeFor(job), 2, 1);
   const auto workers = Train(job, &data, &cluster, 1, OnCpu);
-  const std::vector<double>& want = workers[0]->coordination.losses;
+  const std::vector<double>& want = workers[0]->learner->losses();
   REQUIRE(losses[0].size() == want.size());
   for (size_t step = 0; step < want.size(); ++step) {
     CHECK(losses[0][step] == Approx(want[step]).epsilon(1e-3));

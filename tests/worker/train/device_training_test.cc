@@ -41,11 +41,20 @@ void CheckSame(const v1::Job& job, int servers, int workers) {
   for (int k = 0; k < workers; ++k) {
     const LoneCoordination &want = cpu.workers[k]->coordination,
                            &got = device.workers[k]->coordination;
-    REQUIRE(got.losses.size() == want.losses.size());
-    REQUIRE(got.losses.size() == static_cast<size_t>(job.train().steps()));
-    for (size_t step = 0; step < want.losses.size(); ++step) {
+    const std::vector<double>&want_losses = cpu.workers[k]->learner->losses(),
+          &got_losses = device.workers[k]->learner->losses();
+    REQUIRE(got_losses.size() == want_losses.size());
+    REQUIRE(got_losses.size() == static_cast<size_t>(job.train().steps()));
+    for (size_t step = 0; step < want_losses.size(); ++step) {
       CAPTURE(k, step);
-      REQUIRE(got.losses[step] == Approx(want.losses[step]).epsilon(1e-3));
+      REQUIRE(got_losses[step] == Approx(want_losses[step]).epsilon(1e-3));
+    }
+    REQUIRE(got.arrivals.size() == want.arrivals.size());
+    for (size_t i = 0; i < want.arrivals.size(); ++i) {
+      CHECK(got.arrivals[i].loss_count == want.arrivals[i].loss_count);
+      CHECK(got.arrivals[i].loss_sum == Approx(want.arrivals[i].loss_sum).epsilon(1e-3));
+      CHECK(got.arrivals[i].progress.train_loss ==
+            Approx(want.arrivals[i].progress.train_loss).epsilon(1e-3));
     }
     REQUIRE(got.scores.size() == want.scores.size());
     for (size_t i = 0; i < want.scores.size(); ++i) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,7 +17,7 @@ namespace {
 class NotingLearner final : public ForwardingLearner {
  public:
   using ForwardingLearner::ForwardingLearner;
-  absl::StatusOr<double> Train(const Dataset& data, absl::Span<const uint32_t> rows,
+  absl::StatusOr<Losses> Train(const Dataset& data, absl::Span<const uint32_t> rows,
                                const TrainPoint& point) override {
     noted += point.last ? 'l' : 'm';
     return ForwardingLearner::Train(data, rows, point);
@@ -27,6 +28,40 @@ class NotingLearner final : public ForwardingLearner {
   }
 
   std::string noted;
+};
+
+// Knows each loss a minibatch late, as a device does.
+class LateLearner final : public ForwardingLearner {
+ public:
+  using ForwardingLearner::ForwardingLearner;
+  absl::StatusOr<Losses> Train(const Dataset& data, absl::Span<const uint32_t> rows,
+                               const TrainPoint& point) override {
+    const absl::StatusOr<Losses> trained = ForwardingLearner::Train(data, rows, point);
+    REQUIRE(trained.ok());
+    all.push_back(trained->front());
+    return std::exchange(late_, *trained);
+  }
+  absl::StatusOr<Losses> EndSteps() override { return std::exchange(late_, {}); }
+  absl::Status FormUpdate() override {
+    CHECK(late_.empty());
+    return ForwardingLearner::FormUpdate();
+  }
+
+  std::vector<double> all;
+
+ private:
+  Losses late_;
+};
+
+// The second epoch is over before it begins, as others have joined.
+class ShorterCoordination final : public LoneCoordination {
+ public:
+  using LoneCoordination::LoneCoordination;
+  absl::StatusOr<EpochCut> BeginEpoch(uint64_t epoch, uint64_t step) override {
+    absl::StatusOr<EpochCut> cut = LoneCoordination::BeginEpoch(epoch, step);
+    if (epoch == 1) cut->first_step = step - cut->steps;
+    return cut;
+  }
 };
 
 std::string Noted(const std::vector<std::string>& overrides) {
@@ -67,6 +102,41 @@ TEST_CASE("an exchange at the job's end is known as well, in the middle of an in
     CAPTURE(noted, i);
     CHECK((noted[i] == 'l') == (i + 1 < noted.size() && noted[i + 1] == 'u'));
   }
+}
+
+TEST_CASE(
+    "losses that are known late are all counted, also where the last step was not known as such",
+    "[train]") {
+  const std::string method =
+      GENERATE("method={data_parallel: {}}", "method={local_sgd: {local_steps: 7}}",
+               "method={local_sgd: {local_steps: 1000}}");
+  const v1::Job job =
+      LocalJob({method, "train.steps=0", "train.epochs=2", "train.batch_size=96"}, 2, 1);
+  const Datasets data = DataOf(job);
+  const Recipe recipe = *RecipeFor(job);
+  InProcessServers cluster(job, recipe, 2, 1);
+  const std::unique_ptr<Backend> backend = OnCpu();
+  InProcessClient client(&cluster, MemberId(1), recipe.payload);
+  const int64_t steps = *EpochSteps(data.train.rows(), 1, job.train().batch_size());
+  ShorterCoordination coordination(0, 1, steps);
+  LateLearner learner(*MakeReplica(job, recipe, Rank(0), Exchange(1), backend.get(), {}));
+  TrainLoop::Options options;
+  options.job = job;
+  options.recipe = recipe;
+  options.rank = Rank(0);
+  TrainLoop loop(options, &data, &learner, &client, &coordination);
+  REQUIRE(loop.Run().ok());
+  REQUIRE(learner.all.size() == static_cast<size_t>(steps));
+  REQUIRE(!coordination.arrivals.empty());
+  uint64_t count = 0;
+  double sum = 0;
+  for (const auto& arrival : coordination.arrivals) {
+    count += arrival.loss_count;
+    sum += arrival.loss_sum;
+  }
+  CHECK(count == learner.all.size());
+  CHECK(sum == Approx(std::accumulate(learner.all.begin(), learner.all.end(), 0.0)));
+  CHECK(coordination.arrivals.back().progress.train_loss == learner.all.back());
 }
 
 }  // namespace tessera

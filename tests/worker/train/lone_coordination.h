@@ -38,14 +38,12 @@ class LoneCoordination : public Coordination {
   Exchange drain_exchange() const override { return drain; }
   int64_t step_budget() const override { return budget; }
   void SetProgress(const TrainProgress& progress) override {
-    if (progress.step > last_progress.step) losses.push_back(progress.train_loss);
     last_progress = progress;
   }
 
   std::vector<Arrival> arrivals;
   std::vector<EvaluationScores> scores;
   TrainProgress last_progress;
-  std::vector<double> losses;  // of each step
   uint64_t stop_at_correct = ~uint64_t{0};
   Exchange drain{0};
   int64_t budget = 0;

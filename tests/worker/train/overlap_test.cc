@@ -73,10 +73,10 @@ std::vector<double> TrainInWords(const v1::Job& job, const Datasets& data,
         place.rows_total = 0;
         TESSERA_CHECK(order.Begin(place).ok());
       }
-      const auto loss = learner->Train(data.train, order.Rows(step % in_epoch),
-                                       {static_cast<uint64_t>(step), 1.0f, false, {}});
-      TESSERA_CHECK(loss.ok());
-      losses.push_back(*loss);
+      const auto known = learner->Train(data.train, order.Rows(step % in_epoch),
+                                        {static_cast<uint64_t>(step), 1.0f, false, {}});
+      TESSERA_CHECK(known.ok() && known->size() == 1);
+      losses.push_back(known->front());
       due = due || (job.train().evaluate_every() > 0 && (step + 1) % in_epoch == 0);
     }
     TESSERA_CHECK(learner->FormUpdate().ok());
@@ -132,7 +132,7 @@ Trained ByLoop(const v1::Job& job, const Datasets& data, int servers, int worker
   InProcessServers cluster(job, *RecipeFor(job), servers, workers);
   Trained trained;
   for (const auto& worker : Train(job, &data, &cluster, workers)) {
-    trained.losses.push_back(worker->coordination.losses);
+    trained.losses.push_back(worker->learner->losses());
   }
   trained.parameters = cluster.Parameters();
   return trained;

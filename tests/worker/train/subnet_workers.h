@@ -15,6 +15,7 @@
 #include "kernels/devices.h"
 #include "tests/worker/train/in_process_servers.h"
 #include "tests/worker/train/lone_coordination.h"
+#include "tests/worker/train/loss_notes.h"
 #include "worker/replica/make_replica.h"
 #include "worker/replica/subnet_memory.h"
 #include "worker/train/train_loop.h"
@@ -133,7 +134,7 @@ struct Worker {
     auto made = MakeReplica(job, recipe, Rank(rank), first, backend.get(), {}, memory);
     INFO(made.status());
     REQUIRE(made.ok());
-    learner = *std::move(made);
+    learner = std::make_unique<LossNotes>(*std::move(made));
     TrainLoop::Options options;
     options.job = job;
     options.recipe = recipe;
@@ -156,7 +157,7 @@ struct Worker {
   InProcessClient client;
   KeepingClient keeping;
   LoneCoordination coordination;
-  std::unique_ptr<Learner> learner;
+  std::unique_ptr<LossNotes> learner;
   std::unique_ptr<TrainLoop> loop;
   std::thread thread;
   absl::Status status;
