@@ -303,7 +303,13 @@ void Evaluation::GoBack(const std::vector<v1::HistoryEntry>& history) {
   history_ = history;
   evaluation_ = history_.size();
   due_step_ = history_.empty() ? 0 : history_.back().step();
+  // With its number, by which a request that is asked again much later is known.
   result_.Clear();
+  result_.set_evaluation(evaluation_);
+  if (history_.empty()) return;
+  result_.set_test_loss(history_.back().test_loss());
+  result_.set_test_accuracy(history_.back().test_accuracy());
+  result_.set_train_seconds(history_.back().seconds());
 }
 
 std::vector<Evaluation::Reply> Evaluation::TakeReplies() {

@@ -243,6 +243,8 @@ constexpr FoundBug kFoundBugs[] = {
      false, true},
     {8250184, SimMethod::kSlimDp, "a joiner began before the checkpoint that the job went back to", false, false,
      true},
+    {8601533, SimMethod::kSsp, "who was told that an evaluation is over could be counted at the next one", false, false,
+     true},
     {7500364, SimMethod::kSlimDp, "what was not kept two coordinators ago was not missed", true,
      true, true},
 };

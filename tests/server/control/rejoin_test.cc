@@ -374,5 +374,50 @@ TEST_CASE("changes are counted on when a job goes back and selects its core anew
   CHECK(control.coordinator->changes() > before);
 }
 
+TEST_CASE("after going back, an arrival that is asked again much later opens no seat", "[rejoin]") {
+  JobFacts facts = RejoinFacts();
+  facts.synchronous = false;
+  facts.aligned = false;
+  ControlFixture control(facts);
+  control.Start(2);
+  for (const uint64_t member : {1, 2}) {
+    REQUIRE(control.Join(member)->admitted());
+    REQUIRE(control.Renew(member, 10, 10).ok());
+  }
+  control.Disk();
+  control.StepAll();
+  const uint64_t number = control.servers[0].order.mark().number();
+  for (const v1::EvaluateStage stage : {v1::ARRIVE, v1::CALIBRATE, v1::SCORE}) {
+    control.answers.clear();
+    for (const uint64_t member : {1, 2}) REQUIRE(control.Evaluate(member, stage, 10, 1, 1).ok());
+  }
+  const double accuracy = (*control.Answer(1))->test_accuracy();
+  CHECK(accuracy > 0);
+  control.Part(0);
+  control.Part(1);
+  REQUIRE(control.Saved(1, number, 12, 12).ok());
+  REQUIRE(control.Saved(2, number, 10, 10).ok());
+  control.Disk();
+  ReplaceServer(&control);
+  const uint64_t ahead = control.Join(0, 0)->member(), behind = control.Join(0, 1)->member();
+  control.StepAll();
+  REQUIRE(IsAdmitted(&control, behind));
+  REQUIRE(IsAdmitted(&control, ahead));
+  // The evaluation was due there, and is in the history.
+  REQUIRE(control.Evaluate(behind, v1::ARRIVE, 10).ok());
+  const auto finished = control.Answer(behind);
+  REQUIRE(finished);
+  CHECK((*finished)->finished());
+  CHECK((*finished)->evaluation() == 1);
+  CHECK((*finished)->test_accuracy() == accuracy);
+  // The other one comes to the next one, when the same request reaches the coordinator anew.
+  REQUIRE(control.Evaluate(ahead, v1::ARRIVE, 12).ok());
+  REQUIRE(control.Evaluate(behind, v1::ARRIVE, 10).ok());
+  CHECK((*control.Answer(behind))->finished());
+  CHECK(!control.Answer(ahead));
+  REQUIRE(control.Evaluate(behind, v1::ARRIVE, 12, 0, 2).ok());
+  CHECK((*control.Answer(ahead))->parts() == 2);
+}
+
 }  // namespace
 }  // namespace tessera
