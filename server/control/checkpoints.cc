@@ -10,8 +10,9 @@
 namespace tessera {
 namespace {
 
-CheckpointFile FileOf(const v1::SavedFile& message) {
-  return {message.name(), static_cast<int64_t>(message.bytes()), message.sum()};
+// Its name is the one of who wrote it, whatever the message says: the commit renames it.
+CheckpointFile FileOf(std::string name, const v1::SavedFile& message) {
+  return {std::move(name), static_cast<int64_t>(message.bytes()), message.sum()};
 }
 
 }  // namespace
@@ -242,7 +243,7 @@ Manifest Checkpoints::MakeManifest(const SavedJob& job, Generation generation) c
     const v1::Progress& progress = saved.request.progress();
     manifest.members.push_back(
         {saved.member.value(), rank.value(), progress.exchange(), progress.step()});
-    manifest.files.push_back(FileOf(saved.request.file()));
+    manifest.files.push_back(FileOf(WorkerFileName(rank.value()), saved.request.file()));
     if (facts_.synchronous) manifest.exchange = std::max(manifest.exchange, progress.exchange());
   }
   if (facts_.synchronous && manifest.exchange == 0) manifest.exchange = after_.value();
@@ -254,7 +255,8 @@ Manifest Checkpoints::MakeManifest(const SavedJob& job, Generation generation) c
     shard.staleness_sum = part.staleness_sum();
     shard.staleness_max = part.staleness_max();
     shard.staleness.assign(part.staleness_histogram().begin(), part.staleness_histogram().end());
-    manifest.files.push_back(FileOf(part.file()));
+    manifest.files.push_back(
+        FileOf(ShardFileName(static_cast<int64_t>(server.value()), facts_.servers), part.file()));
   }
   if (!job.whole_next && facts_.subnets && !saved_.empty()) {
     for (const int weight : facts_.weights_of_mean_share) {

@@ -74,7 +74,10 @@ TEST_CASE("a checkpoint is committed when every server and every worker has writ
   REQUIRE(commit.kind == Kind::kCommit);
   CHECK(commit.manifest.step == 10);
   CHECK(commit.manifest.exchange == 10);
-  CHECK(commit.manifest.files.size() == 4);
+  // Files have the names of who wrote them, whatever was said.
+  REQUIRE(commit.manifest.files.size() == 4);
+  CHECK(commit.manifest.files[1].name == "worker-1.safetensors");
+  CHECK(commit.manifest.files[2].name == "shard-0-of-2.safetensors");
   REQUIRE(commit.manifest.members.size() == 2);
   CHECK(commit.manifest.members[1].rank == 1);
   CHECK(commit.manifest.shards[1].version == 10);
