@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <random>
 #include <utility>
 #include <vector>
 
@@ -44,7 +45,17 @@ absl::Status FileError(int error, absl::string_view path, absl::string_view what
 }
 
 absl::StatusOr<std::unique_ptr<DurableFile>> DurableFile::Create(std::string path) {
-  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  return Open(std::move(path), O_TRUNC);
+}
+
+absl::StatusOr<std::unique_ptr<DurableFile>> DurableFile::CreateUnique(const std::string& path) {
+  std::random_device device;
+  const uint64_t drawn = (uint64_t{device()} << 32) | device();
+  return Open(absl::StrCat(path, ".", absl::Hex(drawn, absl::kZeroPad16)), O_EXCL);
+}
+
+absl::StatusOr<std::unique_ptr<DurableFile>> DurableFile::Open(std::string path, int flags) {
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0644);
   if (fd < 0) return FileError(errno, path, "made");
   std::unique_ptr<DurableFile> file(new DurableFile(std::move(path), fd));
   if (const int error = Failpoint("file.create")) return FileError(error, file->path_, "made");

@@ -26,6 +26,8 @@ class DurableFile {
  public:
   // A file that is there already is emptied.
   static absl::StatusOr<std::unique_ptr<DurableFile>> Create(std::string path);
+  // A file that nobody else writes: a dot and 16 digits, drawn anew, are added to `path`.
+  static absl::StatusOr<std::unique_ptr<DurableFile>> CreateUnique(const std::string& path);
   ~DurableFile();
 
   // After an error the file is of no use.
@@ -38,6 +40,7 @@ class DurableFile {
 
  private:
   DurableFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  static absl::StatusOr<std::unique_ptr<DurableFile>> Open(std::string path, int flags);
 
   const std::string path_;
   int fd_;

@@ -316,6 +316,10 @@ std::string ShardFileName(int64_t shard, int64_t shard_count) {
 
 std::string WorkerFileName(uint64_t rank) { return absl::StrCat("worker-", rank, ".safetensors"); }
 
+std::string WrittenName(const CheckpointFile& file) {
+  return absl::StrCat(file.name, ".", Hex64(file.sum));
+}
+
 std::string StateName(int64_t state, absl::string_view parameter) {
   return absl::StrCat("state.", state, ".", parameter);
 }

@@ -8,7 +8,9 @@
 //     worker-0.safetensors                what only worker 0 knows, where the method keeps such things
 //
 // While it is written the folder is "partial-step-000000000400"; whatever begins with "partial-" is
-// nobody's. The manifest is a JSON object, whose keys are the fields below, and after them its own sum.
+// nobody's. The files in it have their sums behind their names until the commit (WrittenName): who was
+// given up may write a file of the same name, at any time, and it is another one.
+// The manifest is a JSON object, whose keys are the fields below, and after them its own sum.
 // Sums are XXH3, 64 bits.
 #ifndef TESSERA_COMMON_CHECKPOINT_MANIFEST_H_
 #define TESSERA_COMMON_CHECKPOINT_MANIFEST_H_
@@ -105,6 +107,8 @@ constexpr char kPartialPrefix[] = "partial-";
 bool ParseStepFolderName(absl::string_view name, uint64_t* step);
 std::string ShardFileName(int64_t shard, int64_t shard_count);
 std::string WorkerFileName(uint64_t rank);
+// "worker-0.safetensors.00a81c5dd5c2ab7e": where the bytes of `file` lie until the commit.
+std::string WrittenName(const CheckpointFile& file);
 std::string StateName(int64_t state, absl::string_view parameter);
 
 }  // namespace tessera

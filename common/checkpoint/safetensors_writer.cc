@@ -4,6 +4,7 @@
 
 #include <xxhash.h>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 
 namespace tessera {
@@ -14,8 +15,12 @@ constexpr int64_t kPieceBytes = int64_t{1} << 20;
 
 }  // namespace
 
-SafetensorsWriter::SafetensorsWriter(std::unique_ptr<DurableFile> file, int64_t data_bytes)
-    : file_(std::move(file)), missing_bytes_(data_bytes), sum_(XXH3_createState()) {
+SafetensorsWriter::SafetensorsWriter(std::unique_ptr<DurableFile> file, std::string part,
+                                     int64_t data_bytes)
+    : file_(std::move(file)),
+      part_(std::move(part)),
+      missing_bytes_(data_bytes),
+      sum_(XXH3_createState()) {
   TESSERA_CHECK(sum_ != nullptr);
   XXH3_64bits_reset(sum_);
 }
@@ -26,10 +31,26 @@ absl::StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Create(
     const std::string& path, const std::vector<TensorSpec>& tensors,
     const TensorMetadata& metadata) {
   TESSERA_ASSIGN_OR_RETURN(const std::string header, FormatTensorHeader(tensors, metadata));
+  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<DurableFile> file, DurableFile::Create(path));
+  return Begin(std::move(file), "", header, tensors);
+}
+
+absl::StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::CreatePart(
+    const std::string& folder, const std::string& name, const std::vector<TensorSpec>& tensors,
+    const TensorMetadata& metadata) {
+  TESSERA_ASSIGN_OR_RETURN(const std::string header, FormatTensorHeader(tensors, metadata));
+  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<DurableFile> file,
+                           DurableFile::CreateUnique(absl::StrCat(folder, "/", name, ".part")));
+  return Begin(std::move(file), name, header, tensors);
+}
+
+absl::StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Begin(
+    std::unique_ptr<DurableFile> file, std::string part, const std::string& header,
+    const std::vector<TensorSpec>& tensors) {
   int64_t data_bytes = 0;
   for (const TensorSpec& tensor : tensors) data_bytes += tensor.bytes();
-  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<DurableFile> file, DurableFile::Create(path));
-  std::unique_ptr<SafetensorsWriter> writer(new SafetensorsWriter(std::move(file), data_bytes));
+  std::unique_ptr<SafetensorsWriter> writer(
+      new SafetensorsWriter(std::move(file), std::move(part), data_bytes));
   TESSERA_RETURN_IF_ERROR(writer->Write(header.data(), static_cast<int64_t>(header.size())));
   return writer;
 }
@@ -62,10 +83,14 @@ absl::StatusOr<CheckpointFile> SafetensorsWriter::Finish() {
     small_.clear();
   }
   TESSERA_RETURN_IF_ERROR(file_->Finish());
+  const size_t name_at = file_->path().rfind('/') + 1;
   CheckpointFile file;
-  file.name = file_->path().substr(file_->path().rfind('/') + 1);
+  file.name = part_.empty() ? file_->path().substr(name_at) : part_;
   file.bytes = written_bytes_;
   file.sum = XXH3_64bits_digest(sum_);
+  if (part_.empty()) return file;
+  const std::string folder = file_->path().substr(0, name_at);
+  TESSERA_RETURN_IF_ERROR(ReplaceFile(file_->path(), absl::StrCat(folder, WrittenName(file))));
   return file;
 }
 

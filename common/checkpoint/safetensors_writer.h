@@ -25,6 +25,11 @@ class SafetensorsWriter {
   static absl::StatusOr<std::unique_ptr<SafetensorsWriter>> Create(
       const std::string& path, const std::vector<TensorSpec>& tensors,
       const TensorMetadata& metadata);
+  // The file `name` of a checkpoint that is being written in `folder`: written under a name that is nobody
+  // else's, and under WrittenName once it is finished.
+  static absl::StatusOr<std::unique_ptr<SafetensorsWriter>> CreatePart(
+      const std::string& folder, const std::string& name, const std::vector<TensorSpec>& tensors,
+      const TensorMetadata& metadata);
   ~SafetensorsWriter();
 
   // The next bytes; no more than the tensors have. Codes as DurableFile's, and after an error the file
@@ -33,14 +38,19 @@ class SafetensorsWriter {
   // Bytes of values that are missing yet.
   int64_t missing_bytes() const { return missing_bytes_; }
 
-  // None is missing: the file is on the disk. Its name, without the folder, its size and its sum.
+  // None is missing: the file is on the disk. Its name, without the folder (of a part that of the checkpoint's
+  // file), its size and its sum.
   absl::StatusOr<CheckpointFile> Finish();
 
  private:
-  SafetensorsWriter(std::unique_ptr<DurableFile> file, int64_t data_bytes);
+  SafetensorsWriter(std::unique_ptr<DurableFile> file, std::string part, int64_t data_bytes);
+  static absl::StatusOr<std::unique_ptr<SafetensorsWriter>> Begin(
+      std::unique_ptr<DurableFile> file, std::string part, const std::string& header,
+      const std::vector<TensorSpec>& tensors);
   absl::Status Write(const void* data, int64_t bytes);
 
   const std::unique_ptr<DurableFile> file_;
+  const std::string part_;  // the name that CreatePart was given
   int64_t missing_bytes_;
   int64_t written_bytes_ = 0;
   std::string small_;  // pieces that are collected

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -97,6 +98,28 @@ bool CheckpointDirectory::Has(const Manifest& manifest) const {
   return there.ok() && FormatManifest((*there)->manifest()) == FormatManifest(manifest);
 }
 
+absl::Status CheckpointDirectory::NameFiles(const std::string& folder, const Manifest& manifest) {
+  std::set<std::string> listed;
+  for (const CheckpointFile& file : manifest.files) {
+    const std::string path = absl::StrCat(folder, "/", file.name);
+    const absl::Status named = ReplaceFile(absl::StrCat(folder, "/", WrittenName(file)), path);
+    // An earlier try may have come so far.
+    if (!named.ok() && !absl::IsNotFound(named)) return named;
+    TESSERA_RETURN_IF_ERROR(CheckFile(path, file.bytes));
+    listed.insert(file.name);
+  }
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(folder));
+  for (const std::string& name : names) {
+    if (listed.count(name) > 0) continue;
+    const absl::Status removed = RemoveFile(absl::StrCat(folder, "/", name));
+    if (removed.ok()) continue;
+    // Nobody reads it, and it goes with the checkpoint.
+    Log(LogLevel::kWarning,
+        absl::StrCat("checkpoint: a leftover stays why=\"", removed.message(), "\""));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckpointDirectory::Commit(const Manifest& manifest, uint64_t begun) {
   const std::string folder = PathOf(PartialFolderName(begun));
   const std::string name = StepFolderName(manifest.step);
@@ -109,9 +132,7 @@ absl::Status CheckpointDirectory::Commit(const Manifest& manifest, uint64_t begu
     }
     TESSERA_RETURN_IF_ERROR(MoveAway(name));
   }
-  for (const CheckpointFile& file : manifest.files) {
-    TESSERA_RETURN_IF_ERROR(CheckFile(absl::StrCat(folder, "/", file.name), file.bytes));
-  }
+  TESSERA_RETURN_IF_ERROR(NameFiles(folder, manifest));
   const std::string text = FormatManifest(manifest);
   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<DurableFile> file,
                            DurableFile::Create(absl::StrCat(folder, "/", kManifestName)));

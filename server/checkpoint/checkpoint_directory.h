@@ -2,14 +2,18 @@
 //
 // A checkpoint comes into being in these steps, each on the disk before the next begins:
 //   1. the folder partial-step-N is made
-//   2. every file is written into it and synced, by whoever has the values
-//   3. the manifest is written and synced, then the folder itself
-//   4. the folder is renamed to step-N, and the directory is synced
-//   5. once it is known that the job would go on from this one, each of the checkpoints beyond the newest
+//   2. every file is written into it and synced, by whoever has the values, under a name that tells it from
+//      what anybody else writes in its place (WrittenName)
+//   3. the files that the manifest lists get their names there, and whatever else is in the folder is removed:
+//      it is of processes that were given up
+//   4. the manifest is written and synced, then the folder itself
+//   5. the folder is renamed to step-N, and the directory is synced
+//   6. once it is known that the job would go on from this one, each of the checkpoints beyond the newest
 //      `keep` is renamed to partial-..., then removed
 // So a process may be killed, or the power fail, at any time: there is nothing named step-* but whole
 // checkpoints, and the newest of them stays until a newer one is whole. What begins with partial-* is
-// removed at the next begin.
+// removed at the next begin. Steps 3 to 5 may be taken again from any place where they ended. A process that was
+// given up and writes all the same has no name to take: its file, or the folder that it looks for, is gone.
 #ifndef TESSERA_SERVER_CHECKPOINT_CHECKPOINT_DIRECTORY_H_
 #define TESSERA_SERVER_CHECKPOINT_CHECKPOINT_DIRECTORY_H_
 
@@ -34,14 +38,14 @@ class CheckpointDirectory {
 
   // Step 1: the folder for the files. Leftovers of others are removed first.
   absl::StatusOr<std::string> Begin(uint64_t step);
-  // Steps 3 and 4. All of manifest.files lie in the folder that Begin made for `begun`, complete.
+  // Steps 3 to 5. All of manifest.files lie in the folder that Begin made for `begun`, complete.
   //   kFailedPrecondition  one of them is not there or has another size: this is not the folder in
   //                        which it was written
   //   kAlreadyExists       there is another whole checkpoint of this step
   // On an error nothing has come into being, and the folder is still there.
   absl::Status Commit(const Manifest& manifest, uint64_t begun);
   absl::Status Commit(const Manifest& manifest) { return Commit(manifest, manifest.step); }
-  // Step 5, where `newest` is the step of the newest. Only the log tells of an error.
+  // Step 6, where `newest` is the step of the newest. Only the log tells of an error.
   void Prune(uint64_t newest);
   // Gives up what Begin began for `step`; frees the disk. Also where it became the whole checkpoint of
   // `committed` meanwhile: its job went back behind it, and would find its name taken. A manifest without files
@@ -54,6 +58,8 @@ class CheckpointDirectory {
   CheckpointDirectory(std::string path, int64_t keep) : path_(std::move(path)), keep_(keep) {}
   absl::Status RemoveLeftovers(const std::string& except);
   absl::Status MoveAway(const std::string& name);
+  // Step 3.
+  absl::Status NameFiles(const std::string& folder, const Manifest& manifest);
   // There is a whole checkpoint of this very manifest.
   bool Has(const Manifest& manifest) const;
   absl::Status RemoveOld(uint64_t newest);

@@ -8,7 +8,6 @@
 #include "common/base/check.h"
 #include "common/base/steady_clock.h"
 #include "common/checkpoint/checkpoint.h"
-#include "common/checkpoint/durable_file.h"
 #include "common/checkpoint/safetensors_writer.h"
 
 namespace tessera {
@@ -50,11 +49,9 @@ absl::StatusOr<CheckpointFile> ShardSaver::Write(const ShardCopy& copy) const {
   const std::string folder =
       absl::StrCat(directory_, "/", PartialFolderName(copy.order.mark.folder_step));
   const std::string name = ShardFileName(shard_, static_cast<int64_t>(model_.shards.size()));
-  const std::string path = absl::StrCat(folder, "/", name);
-  // A leader that was given up may be writing still: it ends in a file that nobody finds.
-  TESSERA_RETURN_IF_ERROR(RemoveFile(path));
-  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsWriter> writer,
-                           SafetensorsWriter::Create(path, ShardTensors(model_, shard_), {}));
+  TESSERA_ASSIGN_OR_RETURN(
+      std::unique_ptr<SafetensorsWriter> writer,
+      SafetensorsWriter::CreatePart(folder, name, ShardTensors(model_, shard_), {}));
   constexpr int64_t kFloatBytes = sizeof(float);
   for (const std::shared_ptr<const Block>& block : copy.values.snapshot->blocks()) {
     TESSERA_RETURN_IF_ERROR(writer->Append(block->data(), block->size() * kFloatBytes));

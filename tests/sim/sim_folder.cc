@@ -13,7 +13,7 @@ constexpr int64_t kFileBytes = 100;
 
 }  // namespace
 
-absl::StatusOr<CheckpointFile> SimFolder::Write(uint64_t step, uint64_t begun, File file) {
+absl::StatusOr<CheckpointFile> SimFolder::Write(uint64_t step, File file) {
   const auto folder = partial_.find(step);
   if (folder == partial_.end()) {
     return absl::NotFoundError(
@@ -22,7 +22,7 @@ absl::StatusOr<CheckpointFile> SimFolder::Write(uint64_t step, uint64_t begun, F
   file.listed.bytes = kFileBytes;
   file.listed.sum = ++writes_;
   const CheckpointFile listed = file.listed;
-  if (latest_[listed.name] == begun) folder->second[listed.name] = std::move(file);
+  folder->second[WrittenName(listed)] = std::move(file);
   return listed;
 }
 
@@ -60,13 +60,18 @@ absl::Status SimFolder::Commit(const Manifest& manifest, uint64_t begun) {
         absl::StrCat("checkpoint: \"", StepFolderName(manifest.step), "\" is there already"));
   }
   const auto folder = partial_.find(begun);
+  Whole whole;
+  whole.manifest = manifest;
   for (const CheckpointFile& file : manifest.files) {
-    if (folder != partial_.end() && folder->second.count(file.name) > 0) continue;
-    return absl::FailedPreconditionError(
-        absl::StrCat("checkpoint: \"", file.name, "\" is not here, but was written"));
+    const std::string written = WrittenName(file);
+    if (folder == partial_.end() || folder->second.count(written) == 0) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("checkpoint: \"", file.name, "\" is not here, but was written"));
+    }
+    whole.files[file.name] = folder->second[written];
   }
-  whole_[manifest.step] = {manifest, std::move(folder->second)};
-  partial_.erase(folder);
+  partial_.erase(begun);
+  whole_[manifest.step] = std::move(whole);
   if (on_whole_) on_whole_(whole_[manifest.step]);
   return absl::OkStatus();
 }

@@ -41,13 +41,10 @@ class SimFolder {
   // Hears of every checkpoint that has got its name.
   void SetListener(std::function<void(const Whole&)> on_whole) { on_whole_ = std::move(on_whole); }
 
-  // A process begins to write: to a file of its own, which nobody finds once another one begins with the same
-  // name.
-  uint64_t Begin(const std::string& name) { return latest_[name] = ++begun_; }
-  // Into the folder that was begun for `step`; of the same name, in place of what is there. Fills in `listed`
-  // but for its name. `begun`: what Begin has said.
+  // Into the folder that was begun for `step`, beside what others write there under the same name. Fills in
+  // `listed` but for its name.
   //   kNotFound  there is no such folder
-  absl::StatusOr<CheckpointFile> Write(uint64_t step, uint64_t begun, File file);
+  absl::StatusOr<CheckpointFile> Write(uint64_t step, File file);
   // As CheckpointKeeper::Perform.
   absl::Status Perform(const DiskTask& task);
   // As CheckpointDirectory::Open: of another process.
@@ -67,9 +64,8 @@ class SimFolder {
   const int64_t keep_;
   std::function<void(const Whole&)> on_whole_;
   uint64_t writes_ = 0;
-  uint64_t begun_ = 0;
-  std::map<std::string, uint64_t> latest_;  // by name
-  std::map<uint64_t, Files> partial_;  // by the step in the folder's name
+  // By the step in the folder's name; the files by WrittenName.
+  std::map<uint64_t, Files> partial_;
   std::map<uint64_t, Whole> whole_;
 };
 

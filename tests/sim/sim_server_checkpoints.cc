@@ -58,11 +58,10 @@ void SimServer::Write(const ShardCopy& copy, Exchange wanted) {
   saver_free_ = std::max(saver_free_, network_->now()) + dice.Between(absl::ZeroDuration(), longest);
   const bool fails = options_.has_faults && dice.Chance(0.02);
   const uint64_t folder_step = copy.order.mark.folder_step;
-  const uint64_t begun = options_.folder->Begin(file.listed.name);
   network_->After(node_, saver_free_ - network_->now(),
-                  [this, file, begun, answer, folder_step, fails]() mutable {
+                  [this, file, answer, folder_step, fails]() mutable {
                     absl::StatusOr<CheckpointFile> written = absl::UnavailableError("disk error");
-                    if (!fails) written = options_.folder->Write(folder_step, begun, file);
+                    if (!fails) written = options_.folder->Write(folder_step, file);
                     v1::CheckpointPart& part = *answer.mutable_part();
                     if (written.ok()) {
                       part.mutable_file()->set_name(written->name);

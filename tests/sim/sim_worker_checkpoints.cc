@@ -52,11 +52,10 @@ void SimWorker::Save(CheckpointMark mark, v1::Progress progress, bool evaluation
   Dice& dice = network_->dice();
   const absl::Duration longest = dice.Chance(0.1) ? kSlowWriteMost : kWriteMost;
   const bool fails = options_.forges && dice.Chance(0.02);
-  const uint64_t begun = options_.folder->Begin(file.listed.name);
   network_->After(node_, dice.Between(absl::ZeroDuration(), longest),
-                  [this, mark, file, begun, request, fails, told = std::move(told)]() mutable {
+                  [this, mark, file, request, fails, told = std::move(told)]() mutable {
                     absl::StatusOr<CheckpointFile> written = absl::UnavailableError("disk error");
-                    if (!fails) written = options_.folder->Write(mark.folder_step, begun, file);
+                    if (!fails) written = options_.folder->Write(mark.folder_step, file);
                     if (written.ok()) {
                       request.mutable_file()->set_name(written->name);
                       request.mutable_file()->set_bytes(static_cast<uint64_t>(written->bytes));

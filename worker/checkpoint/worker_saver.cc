@@ -11,7 +11,6 @@
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/checkpoint/checkpoint.h"
-#include "common/checkpoint/durable_file.h"
 #include "common/checkpoint/safetensors_reader.h"
 #include "common/checkpoint/safetensors_writer.h"
 #include "worker/train/message_coordination.h"
@@ -87,11 +86,9 @@ absl::StatusOr<CheckpointFile> WriteWorkerFile(const std::string& folder, Rank r
                                    {"loss_sum", Text(copy.cursor.loss_sum)},
                                    {"loss_count", absl::StrCat(copy.cursor.loss_count)},
                                    {"local_steps", absl::StrCat(copy.local_steps)}};
-  const std::string path = absl::StrCat(folder, "/", WorkerFileName(rank.value()));
-  // A process that had this rank may be writing still: it ends in a file that nobody finds.
-  TESSERA_RETURN_IF_ERROR(RemoveFile(path));
-  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsWriter> writer,
-                           SafetensorsWriter::Create(path, tensors, metadata));
+  TESSERA_ASSIGN_OR_RETURN(
+      std::unique_ptr<SafetensorsWriter> writer,
+      SafetensorsWriter::CreatePart(folder, WorkerFileName(rank.value()), tensors, metadata));
   for (const auto& [name, values] : copy.arrays) {
     const int64_t bytes = static_cast<int64_t>(values.size() * sizeof(float));
     TESSERA_RETURN_IF_ERROR(writer->Append(values.data(), bytes));

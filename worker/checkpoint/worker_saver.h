@@ -35,7 +35,7 @@ struct WorkerCopy {
   std::vector<std::pair<std::string, std::vector<float>>> arrays;
 };
 
-// `folder` is there. DurableFile's codes.
+// A part (SafetensorsWriter::CreatePart) of a checkpoint in `folder`, which is there. DurableFile's codes.
 absl::StatusOr<CheckpointFile> WriteWorkerFile(const std::string& folder, Rank rank,
                                                const WorkerCopy& copy);
 // Of a file that is one of a checkpoint's and has the right sum. Arrays that the file does not have in this

@@ -85,6 +85,26 @@ TEST_CASE("a large tensor in small pieces has the sum of its file", "[safetensor
   CHECK(last == static_cast<float>(entries - 1));
 }
 
+TEST_CASE("two that write the same file of a checkpoint write two", "[safetensors]") {
+  const std::string folder = EmptyFolder();
+  const auto create = [&] {
+    return SafetensorsWriter::CreatePart(folder, "c.safetensors", {{"b", "U8", {1}}}, {});
+  };
+  auto first = create(), second = create();
+  REQUIRE(first.ok());
+  REQUIRE(second.ok());
+  REQUIRE((*first)->Append("1", 1).ok());
+  REQUIRE((*second)->Append("2", 1).ok());
+  for (auto* const writer : {&second, &first}) {
+    const auto file = (**writer)->Finish();
+    REQUIRE(file.ok());
+    CHECK(file->name == "c.safetensors");
+    const std::string path = folder + "/" + WrittenName(*file);
+    CHECK(TextOf(path).back() == (writer == &first ? '1' : '2'));
+    CHECK(*SumOfFile(path, file->bytes) == file->sum);
+  }
+}
+
 TEST_CASE("the data of a written file begin at a multiple of 64", "[safetensors]") {
   for (int length = 1; length < 70; ++length) {
     const auto header =

@@ -2,6 +2,7 @@
 #ifndef TESSERA_TESTS_COMMON_CHECKPOINT_SAVED_MODEL_H_
 #define TESSERA_TESTS_COMMON_CHECKPOINT_SAVED_MODEL_H_
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include <catch2/catch.hpp>
@@ -73,11 +74,11 @@ inline float SavedValue(const Manifest& manifest, size_t parameter, int64_t stat
          8;
 }
 
-// Writes the shard's file and lists it in the manifest.
+// Writes the shard's part and lists it in the manifest.
 inline absl::Status SaveShard(const std::string& folder, int64_t shard, Manifest* manifest) {
   const int64_t shards = static_cast<int64_t>(manifest->shards.size());
-  auto writer = SafetensorsWriter::Create(folder + "/" + ShardFileName(shard, shards),
-                                          ShardTensors(*manifest, shard), {{"step", "400"}});
+  auto writer = SafetensorsWriter::CreatePart(folder, ShardFileName(shard, shards),
+                                              ShardTensors(*manifest, shard), {{"step", "400"}});
   if (!writer.ok()) return writer.status();
   for (int64_t state = -1; state < manifest->states; ++state) {
     for (size_t p = 0; p < manifest->parameters.size(); ++p) {
@@ -107,11 +108,21 @@ inline absl::Status SaveShards(const std::string& folder, Manifest* manifest) {
   return absl::OkStatus();
 }
 
+// As a commit does.
+inline void NameFile(const std::string& folder, const CheckpointFile& file) {
+  const std::string to = folder + "/" + file.name;
+  REQUIRE(rename((folder + "/" + WrittenName(file)).c_str(), to.c_str()) == 0);
+}
+inline void WriteManifest(const std::string& folder, const Manifest& manifest) {
+  for (const CheckpointFile& file : manifest.files) NameFile(folder, file);
+  WriteText(folder + "/" + kManifestName, FormatManifest(manifest));
+}
+
 // A whole checkpoint in `folder`, which is there.
 inline Manifest SaveCheckpoint(const std::string& folder, int64_t shards) {
   Manifest manifest = ManifestOf(shards);
   REQUIRE(SaveShards(folder, &manifest).ok());
-  WriteText(folder + "/" + kManifestName, FormatManifest(manifest));
+  WriteManifest(folder, manifest);
   return manifest;
 }
 

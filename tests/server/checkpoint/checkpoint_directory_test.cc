@@ -131,20 +131,25 @@ TEST_CASE("each failure of the disk is told, costs one checkpoint and leaves no 
   const struct {
     const char* failpoint;
     absl::StatusCode code;
+    const char* file;
     const char* words;
   } cases[] = {
       {"file.write@4=enospc", absl::StatusCode::kResourceExhausted,
-       "/shard-1-of-2.safetensors\" cannot be written: No space left on device"},
+       "/shard-1-of-2.safetensors.part.", "\" cannot be written: No space left on device"},
       {"file.create@1=enospc", absl::StatusCode::kResourceExhausted,
-       "/shard-0-of-2.safetensors\" cannot be made: No space left on device"},
-      {"file.create@3=erofs", absl::StatusCode::kPermissionDenied,
-       "/manifest.json\" cannot be made: Read-only file system"},
-      {"file.sync@2=eio", absl::StatusCode::kUnavailable,
-       "/shard-1-of-2.safetensors\" cannot be written: Input/output error"},
-      {"folder.sync@1=eio", absl::StatusCode::kUnavailable,
-       "/partial-step-000000000200\" cannot be written: Input/output error"},
-      {"folder.make@3=enospc", absl::StatusCode::kResourceExhausted,
-       "/partial-step-000000000200\" cannot be made: No space left on device"},
+       "/shard-0-of-2.safetensors.part.", "\" cannot be made: No space left on device"},
+      {"file.create@3=erofs", absl::StatusCode::kPermissionDenied, "/manifest.json",
+       "\" cannot be made: Read-only file system"},
+      {"file.sync@2=eio", absl::StatusCode::kUnavailable, "/shard-1-of-2.safetensors.part.",
+       "\" cannot be written: Input/output error"},
+      {"file.rename@2=eio", absl::StatusCode::kUnavailable, "/shard-1-of-2.safetensors.part.",
+       "\" cannot be renamed: Input/output error"},
+      {"file.rename@3=eio", absl::StatusCode::kUnavailable, "/shard-0-of-2.safetensors.",
+       "\" cannot be renamed: Input/output error"},
+      {"folder.sync@1=eio", absl::StatusCode::kUnavailable, "/partial-step-000000000200",
+       "\" cannot be written: Input/output error"},
+      {"folder.make@3=enospc", absl::StatusCode::kResourceExhausted, "/partial-step-000000000200",
+       "\" cannot be made: No space left on device"},
   };
   for (const auto& c : cases) {
     const std::string path = EmptyFolder();
@@ -156,7 +161,7 @@ TEST_CASE("each failure of the disk is told, costs one checkpoint and leaves no 
     REQUIRE(failed != writing.lines.end());
     CHECK_THAT(*failed,
                Catch::StartsWith("failed 200 " + std::to_string(static_cast<int>(c.code))));
-    CHECK_THAT(*failed, Catch::Contains(c.words));
+    CHECK_THAT(*failed, Catch::Contains(c.file) && Catch::Contains(c.words));
     CHECK(writing.Steps("whole") == std::vector<uint64_t>{300});
     CHECK(NamesIn(path) == Names{"step-000000000100", "step-000000000300"});
   }
@@ -181,11 +186,11 @@ TEST_CASE("a file that lies elsewhere, or is another, is not committed", "[check
   REQUIRE(folder.ok());
   Manifest manifest = ManifestOf(2, 7);
   REQUIRE(SaveShards(*folder, &manifest).ok());
-  const std::string second = *folder + "/shard-1-of-2.safetensors";
+  const std::string second = *folder + "/" + WrittenName(manifest.files[1]);
   const std::string whole = TextOf(second);
   REQUIRE(unlink(second.c_str()) == 0);
   CHECK((*directory)->Commit(manifest).message() ==
-        "checkpoint: \"" + second +
+        "checkpoint: \"" + *folder + "/shard-1-of-2.safetensors" +
             "\" is not here, but was written; checkpoint.directory must be "
             "the same folder for all processes of the job");
   WriteText(second, whole + "x");
@@ -194,6 +199,68 @@ TEST_CASE("a file that lies elsewhere, or is another, is not committed", "[check
   WriteText(second, whole);
   CHECK((*directory)->Commit(manifest).ok());
   CHECK(NamesIn(path) == Names{"step-000000000007"});
+}
+
+const Names kWholeOfTwo = {"manifest.json", "shard-0-of-2.safetensors", "shard-1-of-2.safetensors"};
+
+TEST_CASE("a commit takes the files that it was told of, whoever else wrote some", "[checkpoint]") {
+  const std::string path = EmptyFolder();
+  auto directory = CheckpointDirectory::Open(path, 2);
+  REQUIRE(directory.ok());
+  const auto folder = (*directory)->Begin(7);
+  REQUIRE(folder.ok());
+  Manifest manifest = ManifestOf(2, 7), of_another = ManifestOf(2, 8);
+  const bool comes_last = GENERATE(false, true);
+  if (!comes_last) REQUIRE(SaveShards(*folder, &of_another).ok());
+  REQUIRE(SaveShards(*folder, &manifest).ok());
+  if (comes_last) REQUIRE(SaveShards(*folder, &of_another).ok());
+  CHECK(NamesIn(*folder).size() == 4);
+  REQUIRE((*directory)->Commit(manifest).ok());
+  CHECK(NamesIn(path + "/step-000000000007") == kWholeOfTwo);
+  CHECK(HasSavedValues(*Newest(path)));
+}
+
+TEST_CASE("who still writes when a commit comes has written nothing", "[checkpoint]") {
+  const std::string path = EmptyFolder();
+  auto directory = CheckpointDirectory::Open(path, 2);
+  REQUIRE(directory.ok());
+  const auto folder = (*directory)->Begin(7);
+  REQUIRE(folder.ok());
+  const std::string name = ShardFileName(0, 2);
+  const auto create = [&] {
+    return SafetensorsWriter::CreatePart(*folder, name, {{"b", "U8", {1}}}, {});
+  };
+  auto late = create();
+  REQUIRE(late.ok());
+  Manifest manifest = ManifestOf(2, 7);
+  REQUIRE(SaveShards(*folder, &manifest).ok());
+  REQUIRE((*directory)->Commit(manifest).ok());
+  CHECK((*late)->Append("x", 1).ok());
+  CHECK(absl::IsNotFound((*late)->Finish().status()));
+  CHECK(absl::IsNotFound(create().status()));
+  CHECK(NamesIn(path) == Names{"step-000000000007"});
+  CHECK(NamesIn(path + "/step-000000000007") == kWholeOfTwo);
+  CHECK(HasSavedValues(*Newest(path)));
+}
+
+TEST_CASE("a commit goes on from wherever one before it ended", "[checkpoint]") {
+  const std::string path = EmptyFolder();
+  auto directory = CheckpointDirectory::Open(path, 2);
+  REQUIRE(directory.ok());
+  const auto folder = (*directory)->Begin(7);
+  REQUIRE(folder.ok());
+  Manifest manifest = ManifestOf(2, 7), of_another = ManifestOf(2, 8);
+  REQUIRE(SaveShards(*folder, &manifest).ok());
+  const int named = GENERATE(0, 1, 2);
+  CAPTURE(named);
+  for (int i = 0; i < named; ++i) NameFile(*folder, manifest.files[static_cast<size_t>(i)]);
+  // One that was given up comes in between.
+  REQUIRE(SaveShards(*folder, &of_another).ok());
+  if (named == 2) WriteText(*folder + "/manifest.json", "{");
+  REQUIRE((*directory)->Commit(manifest).ok());
+  CHECK((*directory)->Commit(manifest).ok());
+  CHECK(NamesIn(path + "/step-000000000007") == kWholeOfTwo);
+  CHECK(HasSavedValues(*Newest(path)));
 }
 
 TEST_CASE("a whole checkpoint is never replaced, a broken one is", "[checkpoint]") {

@@ -1,6 +1,5 @@
 #include "worker/checkpoint/worker_saver.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -68,7 +67,7 @@ TEST_CASE("a worker's file brings back what was in it", "[worker_saver]") {
   state.a = {0, 0, 0};
   state.b = {0};
   state.local_steps = 0;
-  const std::string path = folder + "/worker-3.safetensors";
+  const std::string path = folder + "/" + WrittenName(*file);
   const absl::StatusOr<WorkerCursor> cursor = ReadWorkerFile(path, state.view());
   REQUIRE(cursor.ok());
   CHECK(state.a == std::vector<float>{1, 2, 3});
@@ -88,19 +87,27 @@ TEST_CASE("a worker's file brings back what was in it", "[worker_saver]") {
   }
 }
 
-TEST_CASE("whoever had the rank and still writes does not write into the file", "[worker_saver]") {
+TEST_CASE("whoever had the rank writes beside its successor, before it or after",
+          "[worker_saver]") {
   const std::string folder = EmptyFolder();
-  const std::string path = folder + "/worker-3.safetensors";
-  const int late = open(path.c_str(), O_WRONLY | O_CREAT, 0644);
-  REQUIRE(late >= 0);
   WorkerCopy copy;
   copy.cursor = Cursor();
-  copy.arrays = {{"state.0.w", {1, 2, 3}}, {"state.1.w", {4}}};
-  REQUIRE(WriteWorkerFile(folder, Rank(3), copy).ok());
-  const std::string written = TextOf(path);
-  CHECK(pwrite(late, "late", 4, 0) == 4);
-  close(late);
-  CHECK(TextOf(path) == written);
+  std::vector<CheckpointFile> files;
+  for (const float value : {1.0f, 2.0f}) {
+    copy.arrays = {{"state.0.w", {value}}};
+    const absl::StatusOr<CheckpointFile> file = WriteWorkerFile(folder, Rank(3), copy);
+    REQUIRE(file.ok());
+    files.push_back(*file);
+  }
+  for (const float value : {1.0f, 2.0f}) {
+    std::vector<float> read = {0};
+    const CheckpointFile& file = files[value == 1 ? 0 : 1];
+    CHECK(file.name == "worker-3.safetensors");
+    REQUIRE(ReadWorkerFile(folder + "/" + WrittenName(file),
+                           {{{"state.0.w", absl::MakeSpan(read)}}, nullptr})
+                .ok());
+    CHECK(read[0] == value);
+  }
 }
 
 TEST_CASE("the state is written as it was when it was saved", "[worker_saver]") {
@@ -119,7 +126,8 @@ TEST_CASE("the state is written as it was when it was saved", "[worker_saver]") 
   CHECK(told.number() == 5);
   CHECK(told.progress().step() == 60);
   CHECK(told.file().name() == "worker-1.safetensors");
-  const std::string path = folder + "/" + PartialFolderName(60) + "/worker-1.safetensors";
+  const CheckpointFile file = {told.file().name(), 0, told.file().sum()};
+  const std::string path = folder + "/" + PartialFolderName(60) + "/" + WrittenName(file);
   REQUIRE(ReadWorkerFile(path, state.view()).ok());
   CHECK(state.a == std::vector<float>{1, 2, 3});
 }
@@ -168,7 +176,7 @@ std::string SavedByThree() {
     REQUIRE(file.ok());
     manifest.files.push_back(*file);
   }
-  WriteText(folder + "/" + kManifestName, FormatManifest(manifest));
+  WriteManifest(folder, manifest);
   return folder;
 }
 
