@@ -32,6 +32,7 @@ class SimFolder {
     uint64_t copy = 0;
     // A worker's.
     v1::Progress progress;
+    bool evaluation_due = false;
   };
   struct Whole {
     Manifest manifest;

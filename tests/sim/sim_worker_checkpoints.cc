@@ -45,6 +45,7 @@ void SimWorker::Save(CheckpointMark mark, v1::Progress progress, bool evaluation
   SimFolder::File file;
   file.listed.name = WorkerFileName(rank_.value());
   file.progress = progress;
+  file.evaluation_due = evaluation_due;
   v1::SavedRequest request;
   request.set_number(mark.number);
   *request.mutable_progress() = std::move(progress);
@@ -119,6 +120,7 @@ void SimWorker::Resume(const v1::JoinReply& reply) {
   if ((*found)->manifest.FindFile(WorkerFileName(reply.rank())) != nullptr) {
     const v1::Progress& progress = file->second.progress;
     saved = {Rank(reply.rank()), Exchange(progress.exchange()), progress.step()};
+    evaluates_at_start_ = evaluates_at_start_ && file->second.evaluation_due;
   }
   checker_->OnResumed(member_, exchange_, step_, saved);
 }

@@ -37,6 +37,8 @@ class Facts {
     const std::string text = Find(key);
     if (!absl::SimpleAtod(text, value)) Wrong(key, text);
   }
+  // Not one that must be there.
+  bool Is(const char* key, absl::string_view text) const { return Find(key) == text; }
   const absl::Status& status() const { return status_; }
 
  private:
@@ -85,6 +87,7 @@ absl::StatusOr<CheckpointFile> WriteWorkerFile(const std::string& folder, Rank r
                                    {"train_loss", Text(progress.train_loss)},
                                    {"loss_sum", Text(copy.cursor.loss_sum)},
                                    {"loss_count", absl::StrCat(copy.cursor.loss_count)},
+                                   {"evaluation_due", copy.cursor.evaluation_due ? "1" : "0"},
                                    {"local_steps", absl::StrCat(copy.local_steps)}};
   TESSERA_ASSIGN_OR_RETURN(
       std::unique_ptr<SafetensorsWriter> writer,
@@ -110,6 +113,8 @@ absl::StatusOr<WorkerCursor> ReadWorkerFile(const std::string& path, const Priva
   facts.Get("loss_sum", &cursor.loss_sum);
   facts.Get("loss_count", &cursor.loss_count);
   facts.Get("local_steps", &local_steps);
+  // A file of before it said so leaves it to the job.
+  cursor.evaluation_due = !facts.Is("evaluation_due", "0");
   TESSERA_RETURN_IF_ERROR(facts.status());
   for (const PrivateState::Array& array : state.arrays) {
     const int64_t size = static_cast<int64_t>(array.values.size());

@@ -1,7 +1,7 @@
 // A worker's file in a checkpoint: worker-<rank>.safetensors.
 //
 //   __metadata__   {"step", "exchange", "epoch", "examples", "train_loss", "loss_sum", "loss_count",
-//                   "local_steps"}: where the worker was, as decimal text
+//                   "evaluation_due" (1 or 0), "local_steps"}: where the worker was, as decimal text
 //   tensors        PrivateState's arrays, F32, one dimension each: "state.<i>.<parameter>" of the worker's
 //                  optimizer, "replica.<parameter>" where the worker's values are its own, "residual.<i>" of
 //                  its codec, "codec": what that has learned of updates

@@ -39,6 +39,7 @@ TrainLoop::TrainLoop(Options options, const Datasets* data, Learner* learner,
       step_(options_.first_step),
       epoch_(options_.first_epoch),
       exchange_(options_.first_exchange.value() - 1),
+      evaluates_first_(options_.evaluation_due),
       checkpoint_number_(options_.checkpoint_number) {}
 
 bool TrainLoop::Finished() const {
@@ -104,7 +105,7 @@ absl::Status TrainLoop::TrainToEnd() {
   // It joined when no step was left: it only evaluates with the others.
   if (Finished()) {
     TESSERA_RETURN_IF_ERROR(Evaluate(/*last=*/true));
-  } else if (options_.evaluation_due) {
+  } else if (evaluates_first_) {
     TESSERA_RETURN_IF_ERROR(Evaluate(/*last=*/false));
   }
   int64_t interval = StepsUntilExchange();
@@ -172,6 +173,7 @@ absl::Status TrainLoop::Resume() {
   last_loss_ = saved->progress.train_loss;
   loss_sum_ = saved->loss_sum;
   loss_count_ = saved->loss_count;
+  evaluates_first_ = evaluates_first_ && saved->evaluation_due;
   return absl::OkStatus();
 }
 

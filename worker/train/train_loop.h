@@ -57,7 +57,7 @@ class TrainLoop {
     WorkerStore* store = nullptr;
     // The job goes on from a checkpoint, in which this worker may have saved its state.
     bool resumes = false;
-    // And an evaluation was due there.
+    // And an evaluation was due there, to those who saved no other word of themselves.
     bool evaluation_due = false;
     // Checkpoints up to this number are not this worker's to write.
     uint64_t checkpoint_number = 0;
@@ -137,7 +137,8 @@ class TrainLoop {
   uint64_t step_ = 0;  // minibatches behind this worker, those before it joined included
   uint64_t epoch_ = 0;
   EpochCut cut_;
-  Exchange exchange_;  // last one done
+  Exchange exchange_;     // last one done
+  bool evaluates_first_;  // before the first step
   int64_t since_exchange_ = 0;
   uint64_t examples_ = 0;
   uint64_t examples_since_exchange_ = 0;

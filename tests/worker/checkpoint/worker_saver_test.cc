@@ -58,6 +58,7 @@ TEST_CASE("a worker's file brings back what was in it", "[worker_saver]") {
   const std::string folder = EmptyFolder();
   WorkerCopy copy;
   copy.cursor = Cursor();
+  copy.cursor.evaluation_due = GENERATE(true, false);
   copy.local_steps = 17;
   copy.arrays = {{"state.0.w", {1, 2, 3}}, {"state.1.w", {4}}};
   const absl::StatusOr<CheckpointFile> file = WriteWorkerFile(folder, Rank(3), copy);
@@ -76,10 +77,20 @@ TEST_CASE("a worker's file brings back what was in it", "[worker_saver]") {
   CHECK(cursor->loss_sum == 1.0 / 3.0);
   CHECK(cursor->progress.step == 60);
   CHECK(cursor->progress.examples == 1920);
+  CHECK(cursor->evaluation_due == copy.cursor.evaluation_due);
 
   SECTION("an array of another size is refused") {
     state.b = {0, 0};
     CHECK(absl::IsInvalidArgument(ReadWorkerFile(path, state.view()).status()));
+  }
+  SECTION("a file that does not say whether an evaluation was due leaves it to the job") {
+    std::string text = TextOf(path);
+    const size_t key = text.find("evaluation_due");
+    REQUIRE(key != std::string::npos);
+    WriteText(path, text.replace(key, 10, "EVALUATION"));
+    const absl::StatusOr<WorkerCursor> older = ReadWorkerFile(path, state.view());
+    REQUIRE(older.ok());
+    CHECK(older->evaluation_due);
   }
   SECTION("a file that is cut off is refused") {
     REQUIRE(truncate(path.c_str(), 100) == 0);

@@ -73,7 +73,12 @@ struct Rows {
       targets.push_back(random() % 3 == 0 ? 1.0f : 0.0f);
   }
   Batch batch() const {
-    return {rows, inputs.data(), labels.data(), targets.empty() ? nullptr : targets.data()};
+    Batch batch;
+    batch.rows = rows;
+    batch.inputs = inputs.data();
+    batch.labels = labels.data();
+    batch.targets = targets.empty() ? nullptr : targets.data();
+    return batch;
   }
   // At most `count` of them from `first` on, as a piece of all.
   Batch piece(int64_t first, int64_t count) const {

@@ -183,7 +183,11 @@ TEST_CASE("the number right of a training batch is counted", "[network]") {
   std::copy(identity.begin(), identity.end(), network->parameter(0).begin());
   const std::vector<float> inputs = {3, 1, 1, 3, 5, 0, 0, 5};
   const std::vector<int32_t> labels = {0, 0, 0, 1};
-  const auto got = network->TrainStep({4, inputs.data(), labels.data(), nullptr}, {});
+  Batch batch;
+  batch.rows = 4;
+  batch.inputs = inputs.data();
+  batch.labels = labels.data();
+  const auto got = network->TrainStep(batch, {});
   REQUIRE(got.ok());
   CHECK(got->correct == 3);
 }

@@ -265,6 +265,51 @@ TEST_CASE("training ends where an evaluation says so", "[train]") {
   CHECK(phases.seconds(Phase::kEvaluate) > 0);
 }
 
+// A checkpoint in which the worker had saved nothing but whether an evaluation was due to it; or nothing.
+class SavedWord final : public WorkerStore {
+ public:
+  explicit SavedWord(std::optional<bool> evaluation_due) : evaluation_due_(evaluation_due) {}
+  void Save(uint64_t, uint64_t, const WorkerCursor&, const PrivateState&) override {}
+  void SaveLast(const WorkerCursor&, const PrivateState&) override {}
+  absl::StatusOr<std::optional<WorkerCursor>> Load(const PrivateState&) override {
+    if (!evaluation_due_.has_value()) return std::optional<WorkerCursor>();
+    WorkerCursor cursor;
+    cursor.evaluation_due = *evaluation_due_;
+    return std::optional<WorkerCursor>(cursor);
+  }
+
+ private:
+  const std::optional<bool> evaluation_due_;
+};
+
+TEST_CASE("a worker that goes on evaluates first where that was due to it, not to others alone",
+          "[train]") {
+  const bool due_to_some = GENERATE(true, false);
+  const std::optional<bool> due_to_it =
+      GENERATE(std::optional<bool>(), std::optional<bool>(true), std::optional<bool>(false));
+  const v1::Job job = Job({});
+  const Recipe recipe = *RecipeFor(job);
+  InProcessServers cluster(job, recipe, 1, 1);
+  const Datasets data = *LoadDatasets(job.data(), {64, 10, false});
+  const std::unique_ptr<Backend> backend = *CreateBackend("cpu", 1);
+  const std::unique_ptr<Replica> replica = *Replica::Create(job, recipe, Rank(0), backend.get());
+  InProcessClient client(&cluster, MemberId(1), recipe.payload);
+  LoneCoordination coordination(0, 1, 112);
+  SavedWord store(due_to_it);
+  TrainLoop::Options options;
+  options.job = job;
+  options.recipe = recipe;
+  options.rank = Rank(0);
+  options.store = &store;
+  options.resumes = true;
+  options.evaluation_due = due_to_some;
+  TrainLoop loop(options, &data, replica.get(), &client, &coordination);
+  REQUIRE(loop.Run().ok());
+  const bool evaluates = due_to_some && due_to_it.value_or(true);
+  CHECK(coordination.arrivals.size() == (evaluates ? 2 : 1));
+  CHECK(coordination.arrivals.front().progress.step == (evaluates ? 0 : 50));
+}
+
 TEST_CASE("an asynchronous job trains with every worker at its own pace", "[train]") {
   const Outcome run = Train(Job({"method.async_sgd.local_steps=1", "train.steps=120"}), 2, 3);
   for (const auto& worker : run.workers) CHECK(worker->scores.back().correct > 300);
