@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "kernels/bf16.h"
 #include "kernels/optimizer_numbers.h"
 #include "proto/job.pb.h"
 
@@ -21,9 +22,10 @@ class OptimizerKernel {
   // Moves the n values of w by update.scale * g, as the rule that common/rule/optimizer.h makes of
   // the same optimizer. `numbers`, of NumbersOf, are in the device's memory and read when the kernel
   // runs. `state` holds one array of n values for each of StateNames, in their order; they start at 0.
-  // The pointers themselves are the host's and may be reused on return.
+  // The pointers themselves are the host's and may be reused on return. Unless it is null, `rounded`
+  // becomes what VectorKernel::Round makes of the new w, which spares another pass over it.
   virtual void Step(const OptimizerNumbers* numbers, int64_t n, const float* g, float* const* state,
-                    float* w) = 0;
+                    float* w, Bf16* rounded) = 0;
 };
 
 }  // namespace tessera

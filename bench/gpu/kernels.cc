@@ -68,13 +68,14 @@ v1::Optimizer OptimizerOf(const std::string& kind) {
   return optimizer;
 }
 
-Kernel Optimizer(const std::string& kind, double bytes) {
-  return {kind, bytes, [kind](Backend& backend, Arrays& a) {
+Kernel Optimizer(const std::string& kind, double bytes, bool rounds = false) {
+  return {rounds ? absl::StrCat(kind, ", rounds to bf16") : kind, bytes,
+          [kind, rounds](Backend& backend, Arrays& a) {
             float* const states[] = {a.matrix[3].data(), a.matrix[4].data()};
             backend.vector()
                 .MakeOptimizer(OptimizerOf(kind))
                 ->Step(a.numbers.data(), a.shape.size(), a.matrix[1].data(), states,
-                       a.matrix[2].data());
+                       a.matrix[2].data(), rounds ? a.halves.data() : nullptr);
           }};
 }
 
@@ -176,6 +177,7 @@ std::vector<Kernel> Kernels() {
                                                     a.matrix[2].data(), a.sums.data());
                      }});
   kernels.push_back(Optimizer("sgd", 12));
+  kernels.push_back(Optimizer("sgd", 14, /*rounds=*/true));
   kernels.push_back(Optimizer("momentum", 20));
   kernels.push_back(Optimizer("adamw", 28));
   kernels.push_back({"subtract (delta)", 12, [](Backend& b, Arrays& a) {
@@ -233,8 +235,8 @@ absl::StatusOr<std::unique_ptr<Arrays>> Fill(Backend& backend, const MatrixShape
     words[i / 64] |= uint64_t{1} << i % 64;
     ++rank;
   }
-  // No codec here takes more than two bytes an entry.
-  TESSERA_ASSIGN_OR_RETURN(arrays->bytes, Buffer<char>::Create(memory, 2 * n));
+  // Codecs leave small arrays as they are.
+  TESSERA_ASSIGN_OR_RETURN(arrays->bytes, Buffer<char>::Create(memory, 4 * n));
   TESSERA_ASSIGN_OR_RETURN(arrays->words, Buffer<uint64_t>::Create(memory, words.size()));
   TESSERA_ASSIGN_OR_RETURN(arrays->ranks, Buffer<int64_t>::Create(memory, ranks.size()));
   TESSERA_ASSIGN_OR_RETURN(arrays->tiles, Buffer<ThresholdTile>::Create(memory, tiles));

@@ -74,6 +74,20 @@ v1::Model Perceptron(int64_t width, int layers) {
   return model;
 }
 
+absl::Status CheckSizes(const Flags& flags) {
+  if (flags.rows < 1 || flags.columns < 4 || flags.columns % 4 != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("--rows is ", flags.rows, " and --columns ",
+                                                   flags.columns,
+                                                   ", want 1 or more, and a multiple of 4"));
+  }
+  if (flags.width >= 4 && flags.width % 4 == 0 && flags.batch >= 1 && flags.seconds > 0) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("--width is ", flags.width, ", --batch ", flags.batch, " and --seconds ",
+                   flags.seconds, ", want a multiple of 4, 1 or more, and more than 0"));
+}
+
 absl::Status Kernels(const Flags& flags, Backend& device) {
   std::vector<KernelRate> rates;
   TESSERA_ASSIGN_OR_RETURN(rates, KernelRates(device, {flags.rows, flags.columns}, flags.seconds));
@@ -168,6 +182,7 @@ absl::StatusOr<double> SecondsPerStep(double seconds, Backend& device, Network* 
     Update update;
     update.number = step;
     if (work != nullptr) optimizer->Begin(update);
+    if (optimizer != nullptr && step > 1) network->KeepRounded();
     TESSERA_RETURN_IF_ERROR(network->holds_next() ? network->BeginStepOnNext(key, work)
                                                   : network->BeginStep(batch, key, work));
     if (optimizer != nullptr && work == nullptr) {
@@ -325,6 +340,7 @@ absl::Status Same(const std::vector<std::string>& paths) {
 absl::Status Run(const Flags& flags) {
   if (!flags.reports.empty()) return Reports(flags.reports);
   if (!flags.same.empty()) return Same(flags.same);
+  TESSERA_RETURN_IF_ERROR(CheckSizes(flags));
   std::unique_ptr<Backend> device;
   TESSERA_ASSIGN_OR_RETURN(device, CreateBackend(flags.device, 1));
   std::printf("%s\narrays of %.1f MiB\n", device->description().c_str(),

@@ -54,17 +54,26 @@ class CpuOptimizer final : public OptimizerKernel {
   }
 
   void Step(const OptimizerNumbers* numbers, int64_t n, const float* g, float* const* state,
-            float* w) override {
+            float* w, Bf16* rounded) override {
     const int states = rule_->state_count();
-    threads_.Split(n, 3 + 2 * states, [&](int64_t begin, int64_t end) {
+    const auto step = [&](int64_t begin, int64_t end) {
       float* part[kStatesMax] = {};
       for (int s = 0; s < states; ++s) part[s] = state[s] + begin;
       rule_->Apply(numbers->update, g + begin, w + begin, w + begin, part, end - begin);
+    };
+    threads_.Split(n, 3 + 2 * states, [&](int64_t begin, int64_t end) {
+      if (rounded == nullptr) return step(begin, end);
+      for (; begin < end; begin += kTile) {
+        const int64_t tile_end = std::min(end, begin + kTile);
+        step(begin, tile_end);
+        RoundLoop(tile_end - begin, w + begin, rounded + begin);
+      }
     });
   }
 
  private:
   static constexpr int kStatesMax = 2;
+  static constexpr int64_t kTile = 2048;  // whose arrays stay in the nearest cache
   const std::unique_ptr<UpdateRule> rule_;
   const CpuThreads threads_;
 };

@@ -41,6 +41,11 @@
   X(Elementwise<ReluBackwardOp>)        \
   X(Elementwise<ReluOp>)                \
   X(Elementwise<RoundOp>)               \
+  X(Elementwise<RoundsToo<AdagradOp>>)  \
+  X(Elementwise<RoundsToo<AdamOp>>)     \
+  X(Elementwise<RoundsToo<MomentumOp>>) \
+  X(Elementwise<RoundsToo<NesterovOp>>) \
+  X(Elementwise<RoundsToo<PlainSgdOp>>) \
   X(Elementwise<SubtractOp>)            \
   X(Elementwise<WidenOp>)               \
   X(EncodeBuckets<false, false>)        \

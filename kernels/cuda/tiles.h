@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "kernels/bf16.h"
 #include "kernels/cuda/launch.h"
 
 // Loads in flight hide the memory's latency; the host's compiler does as it likes.
@@ -51,6 +52,16 @@ TESSERA_HOST_DEVICE void StoreFour(const T* from, bool aligned, T* to) {
   }
 }
 
+// An Op whose first output is written a second time, rounded.
+template <typename Op>
+struct RoundsToo : Op {
+  Bf16* rounded;
+};
+template <typename Op>
+constexpr bool kRounds = false;
+template <typename Op>
+constexpr bool kRounds<RoundsToo<Op>> = true;
+
 // Element i of each output from element i of each input; an output may be an input. An Op has
 //   using In, Out;  static constexpr int kIn, kOut;
 //   const In* in[kIn];  Out* out[kOut];
@@ -65,6 +76,7 @@ struct Elementwise : OnePhase {
   Elementwise(const Op& op, int64_t n) : op(op), n(n), aligned(true) {
     for (int a = 0; a < Op::kIn; ++a) aligned = aligned && HoldsFours(op.in[a]);
     for (int a = 0; a < Op::kOut; ++a) aligned = aligned && HoldsFours(op.out[a]);
+    if constexpr (kRounds<Op>) aligned = aligned && HoldsFours(op.rounded);
   }
   int64_t blocks() const { return CeilDiv(n, 4 * kThreads); }
 
@@ -80,6 +92,7 @@ struct Elementwise : OnePhase {
         for (int a = 0; a < Op::kIn; ++a) v[a] = op.in[a][i + k];
         op(i + k, k, common, v, r);
         for (int a = 0; a < Op::kOut; ++a) op.out[a][i + k] = r[a];
+        if constexpr (kRounds<Op>) op.rounded[i + k] = RoundToBf16(r[0]);
       }
       return;
     }
@@ -94,6 +107,11 @@ struct Elementwise : OnePhase {
       TESSERA_UNROLL for (int a = 0; a < Op::kOut; ++a) to[a][k] = r[a];
     }
     TESSERA_UNROLL for (int a = 0; a < Op::kOut; ++a) StoreFour(to[a], aligned, op.out[a] + i);
+    if constexpr (kRounds<Op>) {
+      Bf16 rounded[4];
+      TESSERA_UNROLL for (int k = 0; k < 4; ++k) rounded[k] = RoundToBf16(to[0][k]);
+      StoreFour(rounded, aligned, op.rounded + i);
+    }
   }
 };
 

@@ -18,20 +18,6 @@ void LaunchElements(const Op& op, int64_t n, cuda::Device* device) {
   device->Launch(kernel.blocks(), kernel);
 }
 
-// g, w and the states in; w and the states out.
-template <typename Op>
-Op OnArrays(const float* g, float* const* state, float* w) {
-  Op op;
-  op.in[0] = g;
-  op.in[1] = w;
-  op.out[0] = w;
-  for (int s = 0; s + 2 < Op::kIn; ++s) {
-    op.in[s + 2] = state[s];
-    op.out[s + 1] = state[s];
-  }
-  return op;
-}
-
 // The rules of common/rule/optimizer.h.
 class CudaOptimizer final : public OptimizerKernel {
  public:
@@ -41,23 +27,45 @@ class CudaOptimizer final : public OptimizerKernel {
   }
 
   void Step(const OptimizerNumbers* numbers, int64_t n, const float* g, float* const* state,
-            float* w) override {
+            float* w, Bf16* rounded) override {
+    const Arrays arrays{n, g, state, w, rounded};
     switch (optimizer_.kind_case()) {
       case v1::Optimizer::kSgd:
-        return Sgd(numbers, n, g, state, w);
+        return Sgd(numbers, arrays);
       case v1::Optimizer::kAdagrad:
-        return Adagrad(numbers, n, g, state, w);
+        return Adagrad(numbers, arrays);
       default: {
-        auto op = OnArrays<cuda::AdamOp>(g, state, w);
+        cuda::AdamOp op;
         op.numbers = numbers;
-        return LaunchElements(op, n, &device_);
+        return Launch(op, arrays);
       }
     }
   }
 
  private:
-  void Sgd(const OptimizerNumbers* numbers, int64_t n, const float* g, float* const* state,
-           float* w) {
+  struct Arrays {
+    int64_t n;
+    const float* g;
+    float* const* state;
+    float* w;
+    Bf16* rounded;
+  };
+
+  // g, w and the states in; w and the states out.
+  template <typename Op>
+  void Launch(Op op, const Arrays& arrays) {
+    op.in[0] = arrays.g;
+    op.in[1] = arrays.w;
+    op.out[0] = arrays.w;
+    for (int s = 0; s + 2 < Op::kIn; ++s) {
+      op.in[s + 2] = arrays.state[s];
+      op.out[s + 1] = arrays.state[s];
+    }
+    if (arrays.rounded == nullptr) return LaunchElements(op, arrays.n, &device_);
+    LaunchElements(cuda::RoundsToo<Op>{op, arrays.rounded}, arrays.n, &device_);
+  }
+
+  void Sgd(const OptimizerNumbers* numbers, const Arrays& arrays) {
     const SgdOptions options = SgdOptionsOf(optimizer_.sgd());
     const auto set = [&](auto op) {
       op.numbers = numbers;
@@ -65,29 +73,26 @@ class CudaOptimizer final : public OptimizerKernel {
       op.decay = options.weight_decay;
       return op;
     };
-    if (options.momentum == 0) {
-      return LaunchElements(set(OnArrays<cuda::PlainSgdOp>(g, state, w)), n, &device_);
-    }
+    if (options.momentum == 0) return Launch(set(cuda::PlainSgdOp()), arrays);
     const auto launch = [&](auto op) {
       op.mu = options.momentum;
-      LaunchElements(set(op), n, &device_);
+      Launch(set(op), arrays);
     };
     if (options.nesterov) {
-      launch(OnArrays<cuda::NesterovOp>(g, state, w));
+      launch(cuda::NesterovOp());
     } else {
-      launch(OnArrays<cuda::MomentumOp>(g, state, w));
+      launch(cuda::MomentumOp());
     }
   }
 
-  void Adagrad(const OptimizerNumbers* numbers, int64_t n, const float* g, float* const* state,
-               float* w) {
+  void Adagrad(const OptimizerNumbers* numbers, const Arrays& arrays) {
     const AdagradOptions options = AdagradOptionsOf(optimizer_.adagrad());
-    auto op = OnArrays<cuda::AdagradOp>(g, state, w);
+    cuda::AdagradOp op;
     op.numbers = numbers;
     op.learning_rate = options.learning_rate;
     op.epsilon = std::max(options.epsilon, std::numeric_limits<float>::min());
     op.decay = options.weight_decay;
-    LaunchElements(op, n, &device_);
+    Launch(op, arrays);
   }
 
   const v1::Optimizer optimizer_;

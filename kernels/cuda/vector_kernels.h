@@ -78,7 +78,7 @@ struct SumOp {
 };
 
 // Optimizers. Inputs g, w and the states; outputs w and the states. `numbers` are read when the kernel
-// runs.
+// runs. Those that RoundsToo write 2n bytes more.
 
 // Of a rule with a learning rate: what a thread's entries share.
 struct Rates {

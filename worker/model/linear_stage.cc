@@ -23,13 +23,17 @@ absl::StatusOr<std::unique_ptr<Stage>> LinearStage::Create(const StagePlan& plan
   return stage;
 }
 
+void LinearStage::RoundWeight() {
+  if (bf16_ == nullptr) return;
+  backend_.vector().Round(plan_.inputs * plan_.outputs, parameters_.weight, weight_bf16_.data());
+}
+
 void LinearStage::Forward(int64_t rows, const float* x, float* y) {
   if (bf16_ == nullptr) {
     f32_->Forward(Shape(rows), x, parameters_.weight, parameters_.bias, y);
     return;
   }
   backend_.vector().Round(rows * plan_.inputs, x, x_bf16_.data());
-  backend_.vector().Round(plan_.inputs * plan_.outputs, parameters_.weight, weight_bf16_.data());
   bf16_->Forward(Shape(rows), x_bf16_.data(), weight_bf16_.data(), parameters_.bias, y);
 }
 

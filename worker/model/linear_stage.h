@@ -24,6 +24,8 @@ class LinearStage final : public Stage {
                                                        const StageParameters& parameters,
                                                        Bf16* dy_bf16, Backend& backend);
 
+  void RoundWeight() override;
+  Bf16* rounded_weight() const override { return weight_bf16_.data(); }
   void Forward(int64_t rows, const float* x, float* y) override;
   void Backward(int64_t rows, const float* x, const float* y, const float* dy, WriteMode mode,
                 float* dx) override;

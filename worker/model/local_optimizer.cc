@@ -19,6 +19,9 @@ absl::StatusOr<std::unique_ptr<LocalOptimizer>> LocalOptimizer::Create(
   TESSERA_CHECK(!network.steps_first_weight() || LeavesZeroGradients(optimizer));
   auto made = std::unique_ptr<LocalOptimizer>(new LocalOptimizer(optimizer, network, backend));
   TESSERA_CHECK(StateNames(optimizer).size() <= kStatesMax);
+  for (size_t i = 0; i < network.shape().parameters.size(); ++i) {
+    made->rounds_ = made->rounds_ || network.rounded(static_cast<int>(i)) != nullptr;
+  }
   for (size_t i = 0; i < StateNames(optimizer).size(); ++i) {
     Buffer<float> state;
     TESSERA_ASSIGN_OR_RETURN(
@@ -54,22 +57,29 @@ void LocalOptimizer::Queue(int i) {
   float* states[kStatesMax] = {};
   for (size_t s = 0; s < state_addresses_.size(); ++s) states[s] = state_addresses_[s] + offset;
   kernel_->Step(network_.device_numbers(), network_.shape().parameters[i].size(),
-                network_.device_gradient(i).data(), states, network_.device_parameters() + offset);
+                network_.device_gradient(i).data(), states, network_.device_parameters() + offset,
+                network_.rounded(i));
 }
 
 absl::Status LocalOptimizer::Step(const Update& update) {
   Begin(update);
   const NetworkPlan& plan = network_.plan();
-  int64_t first = 0;
-  if (network_.steps_first_weight()) {
-    first = GradientsBegin(plan, /*steps_first_weight=*/true);
+  const bool steps_first = network_.steps_first_weight();
+  if (steps_first) {
     // Plain sgd: w -= rate * (scale * g).
     TESSERA_CHECK(update.scale == 1);
     network_.StepFirstWeight(-(first_weight_rate_ * update.rate));
   }
+  if (rounds_) {
+    for (size_t i = steps_first ? 1 : 0; i < plan.shape.parameters.size(); ++i) {
+      Queue(static_cast<int>(i));
+    }
+    return backend_.TakeFailure();
+  }
+  const int64_t first = steps_first ? GradientsBegin(plan, steps_first) : 0;
   kernel_->Step(network_.device_numbers(), plan.parameter_floats - first,
                 network_.device_gradients(), state_addresses_.data(),
-                network_.device_parameters() + first);
+                network_.device_parameters() + first, nullptr);
   return backend_.TakeFailure();
 }
 

@@ -42,7 +42,8 @@ class LocalOptimizer final : public GradientWork {
   // Bytes of state, for the worker's sum.
   static int64_t MemoryNeeded(const v1::Optimizer& optimizer, const NetworkPlan& plan);
 
-  // Moves the parameters by the gradients that TrainStep left. Queued: a failure that is not known
+  // Moves the parameters by the gradients that TrainStep left, and leaves them rounded where
+  // Network::rounded wants that. Queued: a failure that is not known
   // yet is the next call's, or Backend::Finish's.
   absl::Status Step(const Update& update);
   // What follows is of this update. Queued.
@@ -84,6 +85,7 @@ class LocalOptimizer final : public GradientWork {
   const float first_weight_rate_;
   Network& network_;
   Backend& backend_;
+  bool rounds_ = false;  // some parameters for products in bf16 (Network::rounded)
   std::vector<Buffer<float>> states_;
   std::vector<HostView<float>> views_;  // where they are shown
   std::vector<float*> state_addresses_;

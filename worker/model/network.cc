@@ -14,8 +14,8 @@ namespace tessera {
 namespace {
 
 // Where batches and their sums lie: the places of BatchStaging, each for the first, the inner and the last
-// pieces of minibatches of two sizes, with either place of sums.
-constexpr size_t kRepeatedMax = 36;
+// pieces of minibatches of two sizes, with either place of sums; and first ones may round weights.
+constexpr size_t kRepeatedMax = 48;
 
 static_assert(kStepsBegunMax <= Backend::kMoments);
 
@@ -89,6 +89,7 @@ absl::Status Network::Allocate() {
   }
   // Sparse rows lie elsewhere each time.
   repeats_ = trains && wants_next();
+  rounded_.resize(shape().parameters.size(), nullptr);
   values_.push_back(nullptr);
   for (const StagePlan& stage : plan_.stages) {
     draws_ = draws_ || (trains && stage.kind == StagePlan::Kind::kDropout);
@@ -98,6 +99,7 @@ absl::Status Network::Allocate() {
     } else {
       TESSERA_ASSIGN_OR_RETURN(made, MakeStage(stage));
     }
+    if (made != nullptr && stage.weight >= 0) rounded_[stage.weight] = made->rounded_weight();
     const bool in_place = !stages_.empty() && stage.forward_in_place();
     stages_.push_back(std::move(made));
     outputs_.emplace_back();
@@ -268,13 +270,16 @@ absl::Status Network::BeginStepOnNext(const StepKey& key, GradientWork* work) {
   return absl::OkStatus();
 }
 
-Network::Repeated* Network::RepeatedOn(const Batch& staged, int sums_place) {
+Network::Repeated* Network::RepeatedOn(const StepForm& form) {
   if (!repeats_) return nullptr;
   for (Repeated& each : repeated_) {
-    if (each.sums_place == sums_place && SameKernels(each.batch, staged)) return &each;
+    if (each.form.sums_place == form.sums_place && each.form.rounds == form.rounds &&
+        SameKernels(each.form.batch, form.batch)) {
+      return &each;
+    }
   }
   if (repeated_.size() == kRepeatedMax) repeated_.clear();
-  repeated_.push_back({staged, sums_place, backend_.MakeSequence(), {}});
+  repeated_.push_back({form, backend_.MakeSequence(), {}});
   return &repeated_.back();
 }
 
@@ -301,8 +306,11 @@ void Network::QueueStep(const Batch& staged, const StepKey& key, GradientWork* w
     const DropoutKey dropout{key.seed, key.step, key.rank, static_cast<uint64_t>(staged.first_row)};
     backend_.memory().CopyIn(&dropout, sizeof(dropout), &numbers_.data()->dropout);
   }
-  Repeated* const repeated = RepeatedOn(staged, sums_place_);
-  const auto forward = [&] { QueueForward(staged, sums_.data() + sums_place_); };
+  // Weights stay what they are from a minibatch's first piece to its last.
+  const bool keeps_rounded = std::exchange(keeps_rounded_, false) || !staged.is_first();
+  const StepForm form{staged, sums_place_, !keeps_rounded};
+  Repeated* const repeated = RepeatedOn(form);
+  const auto forward = [&] { QueueForward(form); };
   if (!staged.is_last()) work = nullptr;  // Gradients are not complete.
   const auto backward = [&] { Backward(staged, work); };
   if (repeated != nullptr) {
@@ -319,9 +327,11 @@ void Network::QueueStep(const Batch& staged, const StepKey& key, GradientWork* w
   }
 }
 
-void Network::QueueForward(const Batch& staged, LossSums* sums) {
+void Network::QueueForward(const StepForm& form) {
+  const Batch& staged = form.batch;
   const float* x = staged.inputs;
   for (size_t i = 0; i < stages_.size(); ++i) {
+    if (form.rounds && stages_[i] != nullptr) stages_[i]->RoundWeight();
     if (stages_[i] == nullptr) {
       sparse_first_->Forward(staged.rows, staged.sparse, values_[i + 1]);
     } else {
@@ -329,7 +339,8 @@ void Network::QueueForward(const Batch& staged, LossSums* sums) {
     }
     x = values_[i + 1];
   }
-  ComputeLoss(model_, staged, shape().outputs(), x, flow_[0].data(), sums, backend_);
+  ComputeLoss(model_, staged, shape().outputs(), x, flow_[0].data(), sums_.data() + form.sums_place,
+              backend_);
 }
 
 absl::StatusOr<LossAndCount> Network::EndStep() {

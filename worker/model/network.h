@@ -144,6 +144,12 @@ class Network {
   // On such a device work may follow each gradient in the backward pass.
   bool takes_work() const { return wants_next() && !options_.evaluates_only; }
 
+  // Where an optimizer that moves parameter i leaves it rounded as well, for products in bf16; null: nowhere.
+  Bf16* rounded(int i) const { return rounded_[i]; }
+  // The optimizer's step, which did so, was the last thing that moved parameters: the next step need not
+  // round them.
+  void KeepRounded() { keeps_rounded_ = true; }
+
   bool steps_first_weight() const { return options_.steps_first_weight; }
   // Where steps_first_weight: adds `a` times the first weight's gradient to it, in the columns of
   // the minibatch alone. Directly after TrainStep, while its rows are still there. Queued.
@@ -172,10 +178,16 @@ class Network {
   void DropNext();
   float* GradientAt(int i) const;  // null: there is none
   void QueueStep(const Batch& staged, const StepKey& key, GradientWork* work);
-  void QueueForward(const Batch& staged, LossSums* sums);
-  // What is repeated on batches that lie where this one does, with sums in that place; nullptr: nothing is.
+  // What differs between one step's kernels and another's, beside the work that follows gradients.
+  struct StepForm {
+    Batch batch;
+    int sums_place;
+    bool rounds;  // the weights
+  };
+  void QueueForward(const StepForm& form);
+  // What is repeated of this form; nullptr: nothing is.
   struct Repeated;
-  Repeated* RepeatedOn(const Batch& staged, int sums_place);
+  Repeated* RepeatedOn(const StepForm& form);
   Sequence* BackwardOf(Repeated* repeated, const GradientWork* work);
   void Backward(const Batch& batch, GradientWork* work);
   void FollowGradients(const StagePlan& plan, const Batch& batch, GradientWork* work);
@@ -205,12 +217,12 @@ class Network {
   };
   absl::InlinedVector<Begun, kStepsBegunMax> begun_;  // in this order
   std::vector<std::unique_ptr<Stage>> stages_;
+  std::vector<Bf16*> rounded_;  // by parameter
+  bool keeps_rounded_ = false;
   // With sparse_input; stages_[0] is null then.
   std::unique_ptr<SparseLinearStage> sparse_first_;
-  // A step's kernels, by where its batch and its sums lie.
   struct Repeated {
-    Batch batch;
-    int sums_place;
+    StepForm form;
     std::unique_ptr<Sequence> forward;
     // By the work that follows.
     std::vector<std::pair<const GradientWork*, std::unique_ptr<Sequence>>> backward;

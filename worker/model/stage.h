@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "kernels/bf16.h"
 #include "kernels/write_mode.h"
 
 namespace tessera {
@@ -26,6 +27,11 @@ class Stage {
 
   // In training. y may be x where the plan says forward_in_place.
   virtual void Forward(int64_t rows, const float* x, float* y) = 0;
+
+  // Before Forward, where its weight may have moved: makes a rounded copy of it if the stage computes with
+  // one. rounded_weight is where that lies, or null.
+  virtual void RoundWeight() {}
+  virtual Bf16* rounded_weight() const { return nullptr; }
 
   // Follows Forward of the same step, with the same rows; x and y hold what they held then (y may have been
   // overwritten by an elementwise stage behind this one). Writes the gradients of the stage's parameters as

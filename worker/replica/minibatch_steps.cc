@@ -50,6 +50,7 @@ absl::StatusOr<Losses> MinibatchSteps::Run(Network* network, LocalOptimizer* opt
                                            const TrainPoint& point, const StepKey& key,
                                            const Update& update, GradientWork* work) {
   if (work != nullptr) optimizer->Begin(update);
+  if (optimizer != nullptr && point.continues) network->KeepRounded();
   Losses losses;
   Piece piece{&data, rows, 0};
   while (true) {

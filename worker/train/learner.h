@@ -29,6 +29,9 @@ struct TrainPoint {
   // The rows of the minibatch after this one, where they are known: they may be made ready meanwhile.
   // Lives as long as the call.
   absl::Span<const uint32_t> next = {};
+  // The learner trained the minibatch before, and nothing has been asked of it since but EndSteps: its
+  // parameters are what that left.
+  bool continues = false;
 };
 
 // Mean losses of minibatches.

@@ -236,8 +236,8 @@ absl::Status TrainLoop::TrainStep(bool last) {
   }
   const absl::Span<const uint32_t> rows = order_.Rows(in_epoch);
   const absl::Duration begin = options_.clock();
-  TESSERA_RETURN_IF_ERROR(
-      Note(learner_.Train(data_.train, rows, {step_, Rate(), last, next_rows_})));
+  const TrainPoint point{step_, Rate(), last, next_rows_, /*continues=*/since_exchange_ > 0};
+  TESSERA_RETURN_IF_ERROR(Note(learner_.Train(data_.train, rows, point)));
   if (last) TESSERA_RETURN_IF_ERROR(Note(learner_.EndSteps()));
   speed_.Add(absl::ToDoubleSeconds(options_.clock() - begin));
   ++step_;

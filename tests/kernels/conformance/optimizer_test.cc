@@ -69,12 +69,48 @@ TEST_CASE("every optimizer does on the device what its rule does on the host", "
         const DeviceArray<float> dev_g(*backend, g, misaligned);
         rule->Apply(update, g.data(), w.data(), w.data(), states, n);
         const DeviceArray<OptimizerNumbers> numbers(*backend, {NumbersOf(optimizer, update)});
-        kernel->Step(numbers.data(), n, dev_g.data(), dev_states, dev_w.data());
+        kernel->Step(numbers.data(), n, dev_g.data(), dev_states, dev_w.data(), nullptr);
         REQUIRE(dev_g.Read() == g);
       }
       RequireClose(dev_w.Read(), w);
       RequireClose(dev_first.Read(), first);
       RequireClose(dev_second.Read(), second);
+    }
+  }
+}
+
+TEST_CASE("an optimizer that rounds what it writes changes nothing else", "[optimizer]") {
+  const auto backend = BackendUnderTest(GENERATE(1, 2));
+  const int64_t misaligned = GENERATE(0, 1, 4);
+  for (const v1::Optimizer& optimizer : AllOptimizers()) {
+    const auto kernel = backend->vector().MakeOptimizer(optimizer);
+    for (const int64_t n : Sizes()) {
+      CAPTURE(optimizer.ShortDebugString(), n, misaligned);
+      const std::vector<float> g = RandomValues(n, 2);
+      const DeviceArray<float> dev_g(*backend, g);
+      const DeviceArray<OptimizerNumbers> numbers(*backend, {NumbersOf(optimizer, {0.5f, 1, 1})});
+      std::vector<float> w[2], states[2];
+      for (const bool rounds : {false, true}) {
+        const DeviceArray<float> dev_w(*backend, RandomValues(n, 1)), first(*backend, n),
+            second(*backend, n);
+        // With a guard behind it.
+        const DeviceArray<Bf16> rounded(*backend, std::vector<Bf16>(n + 1, Bf16{0x1234}),
+                                        misaligned);
+        const DeviceArray<Bf16> want(*backend, n);
+        float* const dev_states[] = {first.data(), second.data()};
+        for (int step = 0; step < 2; ++step) {
+          kernel->Step(numbers.data(), n, dev_g.data(), dev_states, dev_w.data(),
+                       rounds ? rounded.data() : nullptr);
+        }
+        backend->vector().Round(n, dev_w.data(), want.data());
+        w[rounds] = dev_w.Read();
+        states[rounds] = first.Read();
+        const std::vector<Bf16> got = rounded.Read(), rounding = want.Read();
+        REQUIRE(got[n].bits == 0x1234);
+        for (int64_t i = 0; rounds && i < n; ++i) REQUIRE(got[i].bits == rounding[i].bits);
+      }
+      REQUIRE(w[0] == w[1]);
+      REQUIRE(states[0] == states[1]);
     }
   }
 }
@@ -95,7 +131,7 @@ TEST_CASE("sgd with momentum and decay walks PyTorch's sequence", "[optimizer]")
   const DeviceArray<OptimizerNumbers> numbers(*backend, {NumbersOf(sgd, {})});
   float* const states[] = {m.data()};
   for (int step = 0; step < 3; ++step) {
-    kernel->Step(numbers.data(), 33, g.data(), states, w.data());
+    kernel->Step(numbers.data(), 33, g.data(), states, w.data(), nullptr);
     for (const float got : m.Read()) REQUIRE(got == Approx(moments[step]).epsilon(1e-6));
     for (const float got : w.Read()) REQUIRE(got == Approx(weights[step]).epsilon(1e-6));
   }

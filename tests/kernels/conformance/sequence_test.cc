@@ -93,7 +93,7 @@ TEST_CASE("repeated dropouts and updates go by the numbers that lie there by the
     const auto queue = [&](Backend& on, Arrays& a, OptimizerKernel* kernel) {
       float* const states[] = {a.first.data(), a.second.data()};
       on.activation().Dropout({1, n}, a.key.data(), 3, 0.4, a.x.data(), a.g.data());
-      kernel->Step(a.numbers.data(), n, a.g.data(), states, a.w.data());
+      kernel->Step(a.numbers.data(), n, a.g.data(), states, a.w.data(), nullptr);
     };
     const auto kernel = backend->vector().MakeOptimizer(optimizer),
                plain_kernel = plain->vector().MakeOptimizer(optimizer);

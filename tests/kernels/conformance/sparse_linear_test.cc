@@ -262,7 +262,7 @@ TEST_CASE("adding minus the rate times the gradient is plain sgd's step to the b
   optimizer.mutable_sgd()->set_learning_rate(0.1);
   const DeviceArray<OptimizerNumbers> numbers(*backend, {NumbersOf(optimizer, {})});
   backend->vector().MakeOptimizer(optimizer)->Step(numbers.data(), w.size(), dw.data(), nullptr,
-                                                   by_rule.data());
+                                                   by_rule.data(), nullptr);
   CHECK(by_columns.Read() == by_rule.Read());
 }
 

@@ -59,8 +59,8 @@ uint64_t HashOfKernels(int threads) {
   sgd.mutable_sgd()->set_weight_decay(0.01);
   float* const momentum[] = {y.data()};
   const DeviceArray<OptimizerNumbers> numbers(backend, {NumbersOf(sgd, {})});
-  backend.vector().MakeOptimizer(sgd)->Step(numbers.data(), s.size(), x.data(), momentum,
-                                            dy.data());
+  backend.vector().MakeOptimizer(sgd)->Step(numbers.data(), s.size(), x.data(), momentum, dy.data(),
+                                            nullptr);
   backend.vector().ColumnSums(s, dy.data(), WriteMode::kOverwrite, mean.data());
   for (const auto* array : {&y, &dy, &mean}) hash = HashOf(array->Read(), hash);
   return hash;
@@ -98,7 +98,7 @@ uint64_t HashOfOptimizers(int threads) {
     for (unsigned step = 1; step <= 5; ++step) {
       const DeviceArray<float> g(backend, Values(n, 1 + step, 1));
       const DeviceArray<OptimizerNumbers> numbers(backend, {NumbersOf(optimizer, {1, step, 0.5f})});
-      kernel->Step(numbers.data(), n, g.data(), states, w.data());
+      kernel->Step(numbers.data(), n, g.data(), states, w.data(), nullptr);
     }
     for (const auto* array : {&w, &first, &second}) hash = HashOf(array->Read(), hash);
   }

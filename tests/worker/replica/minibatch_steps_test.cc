@@ -80,10 +80,13 @@ struct Result {
   Values update;
 };
 
+// Whether the learner hears that one minibatch follows on another, as the train loop says it.
+enum class Tells { kAll, kNothing };
+
 // `steps` steps from random values, with the next rows known as the train loop knows them, and then what
 // is exchanged.
 Result TrainOn(const std::string& device, const v1::Job& job, const Recipe& recipe,
-               uint64_t steps = 9, bool sparse = false) {
+               uint64_t steps = 9, bool sparse = false, Tells tells = Tells::kAll) {
   const auto backend = On(device);
   const Datasets data = {DataOf(job.model(), sparse), DataOf(job.model(), sparse)};
   const InputRows input = InputRowsOf(job.model(), data);
@@ -111,6 +114,7 @@ Result TrainOn(const std::string& device, const v1::Job& job, const Recipe& reci
     point.step = step;
     point.rate = 1 / static_cast<float>(1 + step);
     point.last = step + 1 == steps;
+    point.continues = step > 0 && tells == Tells::kAll;
     // At times the next rows are not known, or are others in the end.
     if (step % 4 != 3) point.next = next;
     const auto losses = (*learner)->Train(data.train, rows_of(step + (step == 6 ? 1 : 0)), point);
@@ -225,6 +229,69 @@ TEST_CASE("bf16 in pieces stays as near as its factors", "[pieces][device]") {
   job.mutable_train()->set_precision("bf16");
   job.mutable_train()->set_micro_batch(5);
   CheckNear(TrainOn(device, job, RecipeOf(PayloadKind::kDelta)), want, 5e-2);
+}
+
+TEST_CASE("weights that the optimizer rounds need not be rounded again", "[pieces][device]") {
+  const std::string device = GENERATE("cpu", "cuda"), optimizer = GENERATE("sgd", "adamw");
+  const int64_t piece = GENERATE(0, 5);
+  const bool sparse = GENERATE(false, true);
+  if (!On(device)->linear_bf16().ok()) return;
+  CAPTURE(device, optimizer, piece, sparse);
+  v1::Job job = JobOf(sparse ? "600 linear:8 relu linear:4 softmax"
+                             : "6 linear:8 norm relu drop:0.2 linear-:7 relu linear:4 softmax",
+                      piece);
+  SetOptimizer(optimizer, &job);
+  job.mutable_train()->set_precision("bf16");
+  const Recipe recipe = RecipeOf(PayloadKind::kDelta);
+  const Result anew = TrainOn(device, job, recipe, 9, sparse, Tells::kNothing);
+  const Result told = TrainOn(device, job, recipe, 9, sparse, Tells::kAll);
+  CHECK(told.losses == anew.losses);
+  CHECK(told.update == anew.update);
+}
+
+TEST_CASE("values that an exchange has brought are rounded", "[device]") {
+  const std::string device = GENERATE("cpu", "cuda");
+  const auto backend = On(device);
+  if (!backend->linear_bf16().ok()) return;
+  v1::Job job = JobOf("6 linear:8 relu linear:4 softmax", 0);
+  job.mutable_train()->set_precision("bf16");
+  const Dataset data = DataOf(job.model(), /*sparse=*/false);
+  const auto learner =
+      MakeReplica(job, RecipeOf(PayloadKind::kDelta), Rank(1), Exchange(1), backend.get(), {});
+  REQUIRE(learner.ok());
+  const std::vector<uint32_t> rows = {0, 1, 2, 3, 4, 5, 6, 7};
+  std::vector<double> losses;
+  const auto note = [&](const absl::StatusOr<Losses>& known) {
+    REQUIRE(known.ok());
+    losses.insert(losses.end(), known->begin(), known->end());
+  };
+  for (const float value : {0.1f, 0.4f}) {
+    for (const absl::Span<float> values : (*learner)->values()) {
+      for (size_t i = 0; i < values.size(); ++i) values[i] = i % 3 == 0 ? value : -value;
+    }
+    REQUIRE((*learner)->AdoptValues().ok());
+    for (uint64_t step = 0; step < 2; ++step) {
+      TrainPoint point;
+      point.step = step;
+      point.continues = step > 0;
+      note((*learner)->Train(data, rows, point));
+    }
+    note((*learner)->EndSteps());
+    REQUIRE((*learner)->FormUpdate().ok());
+  }
+  REQUIRE(losses.size() == 4);
+  // From other values other losses, and as if the first ones had never been.
+  CHECK(losses[2] != losses[0]);
+  const auto fresh =
+      MakeReplica(job, RecipeOf(PayloadKind::kDelta), Rank(1), Exchange(1), backend.get(), {});
+  for (const absl::Span<float> values : (*fresh)->values()) {
+    for (size_t i = 0; i < values.size(); ++i) values[i] = i % 3 == 0 ? 0.4f : -0.4f;
+  }
+  REQUIRE((*fresh)->AdoptValues().ok());
+  note((*fresh)->Train(data, rows, {}));
+  note((*fresh)->EndSteps());
+  REQUIRE(losses.size() == 5);
+  CHECK(losses[4] == losses[2]);
 }
 
 }  // namespace tessera

@@ -19,6 +19,7 @@ class NotingLearner final : public ForwardingLearner {
   using ForwardingLearner::ForwardingLearner;
   absl::StatusOr<Losses> Train(const Dataset& data, absl::Span<const uint32_t> rows,
                                const TrainPoint& point) override {
+    CHECK(point.continues == (!noted.empty() && noted.back() != 'u'));
     noted += point.last ? 'l' : 'm';
     return ForwardingLearner::Train(data, rows, point);
   }
