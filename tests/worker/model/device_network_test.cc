@@ -301,7 +301,7 @@ TEST_CASE("a step that is begun before the one before is ended changes neither",
   const auto device = Device(), other_device = Device();
   const std::string model_text = GENERATE("6 linear:8 norm relu linear:4 softmax",
                                           "7 drop:0.2 linear:9 relu linear:5 softmax");
-  const int64_t piece = GENERATE(kBatch, 5);
+  const int64_t piece = GENERATE(as<int64_t>(), 12, 5);
   CAPTURE(model_text, piece);
   const v1::Model model = ModelOf(model_text);
   Network::Options options;
