@@ -202,7 +202,8 @@ void Membership::OnRestored(ShardId server, const v1::RestoreReply& reply, absl:
     ++changes_;
     return;
   }
-  servers_.OnRestored(server, Generation(reply.generation()), now);
+  const bool is_news = servers_.OnRestored(server, Generation(reply.generation()), now);
+  if (is_news && owners_) owners_->OnRestored(server, now);
   TryStart();
 }
 

@@ -95,11 +95,13 @@ void ServerTable::OnApplied(ShardId server, Generation generation, absl::Time no
   record.applied = std::max(record.applied, generation);
 }
 
-void ServerTable::OnRestored(ShardId server, Generation generation, absl::Time now) {
+bool ServerTable::OnRestored(ShardId server, Generation generation, absl::Time now) {
   ServerRecord& record = records_[server.value()];
   record.last_heard = now;
-  record.restored = std::max(record.restored, generation);
+  if (record.restored >= generation) return false;
+  record.restored = generation;
   ++changes_;
+  return true;
 }
 
 bool ServerTable::AllRestored(Generation generation) const {

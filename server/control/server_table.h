@@ -58,7 +58,8 @@ class ServerTable {
   // The connection of `life` ended. Before the job has started that frees the rank at once.
   void Detach(ShardId server, uint64_t life, bool started);
   void OnCounters(ShardId server, const v1::ServerCounters& counters, absl::Time now);
-  void OnRestored(ShardId server, Generation generation, absl::Time now);
+  // False: it was known.
+  bool OnRestored(ShardId server, Generation generation, absl::Time now);
   void OnApplied(ShardId server, Generation generation, absl::Time now);
   // Any message. True: it was missed before.
   bool OnHeard(ShardId server, absl::Time now);

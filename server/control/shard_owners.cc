@@ -242,6 +242,12 @@ void ShardOwners::GoBack() {
   }
 }
 
+void ShardOwners::OnRestored(ShardId shard, absl::Time now) {
+  if (!shards_[shard.value()].standby) return;
+  DropStandby(shard.value());
+  Assign(now);
+}
+
 void ShardOwners::End(absl::string_view failure) {
   ended_ = true;
   ++changes_;

@@ -88,6 +88,9 @@ class ShardOwners {
   }
   // All shards go back to a checkpoint: what standbys have is of no use.
   void GoBack();
+  // The shard's leader has read it. A standby that followed before may say that it has all, and has what was
+  // there before: it begins anew.
+  void OnRestored(ShardId shard, absl::Time now);
   void End(absl::string_view failure);
 
   // --- shards ---

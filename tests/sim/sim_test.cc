@@ -245,6 +245,8 @@ constexpr FoundBug kFoundBugs[] = {
      true},
     {8601533, SimMethod::kSsp, "who was told that an evaluation is over could be counted at the next one", false, false,
      true},
+    {8610673, SimMethod::kSoftsync,
+     "a standby that followed before its leader read the checkpoint took over with nothing", true, false, true},
     {8500371, SimMethod::kDilocoQuorum,
      "a leader that was given up put its file in its successor's place", true, true, true},
     {7500364, SimMethod::kSlimDp, "what was not kept two coordinators ago was not missed", true,

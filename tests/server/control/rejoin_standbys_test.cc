@@ -122,5 +122,37 @@ TEST_CASE("a living host that is to lead what was lost has a lease to begin, and
   for (const int rank : {0, 1}) CHECK(control.servers[rank].restore.step() == 10);
 }
 
+TEST_CASE("a standby that followed a leader before it read the checkpoint cannot take over",
+          "[rejoin][standby]") {
+  FrozenHost control;
+  const ShardOwners& owners = *control.coordinator->membership().owners();
+  AttachHost(&control, 1, 4711);
+  control.servers[1].hello.set_life(4711);
+  control.servers[1].inbox.clear();
+  AttachLeader(&control, 1);
+  REQUIRE(control.rollbacks() == 1);
+  control.Pass(0.2);
+  // What both have is as it began, and of that their standbys have all.
+  const uint64_t before = owners.shards()[1].term;
+  for (const uint32_t host : {0, 1}) SayOfStandbys(&control, host, true);
+  REQUIRE(owners.AllProtected());
+  control.StepAll();
+  CHECK_FALSE(owners.shards()[0].in_sync);
+  CHECK_FALSE(owners.shards()[1].in_sync);
+  REQUIRE(owners.shards()[1].standby == 0u);
+  CHECK(owners.shards()[1].term > before);
+  // It is said once more, late.
+  v1::HostMessage message;
+  v1::LeaderReport& report = *message.add_leads();
+  report.set_shard(1);
+  report.set_term(before);
+  report.set_in_sync(true);
+  control.coordinator->OnHostMessage(1, message, control.now);
+  CHECK_FALSE(owners.shards()[1].in_sync);
+  CHECK_FALSE(owners.CanDoWithout(1));
+  for (const uint32_t host : {0, 1}) SayOfStandbys(&control, host, true);
+  CHECK(owners.AllProtected());
+}
+
 }  // namespace
 }  // namespace tessera
