@@ -7,7 +7,8 @@
 namespace tessera {
 
 // JoinRequest.protocol. Raised when an old worker would misunderstand a new coordinator.
-constexpr uint32_t kControlProtocol = 1;
+// 2: a last checkpoint that fails is asked for again.
+constexpr uint32_t kControlProtocol = 2;
 
 }  // namespace tessera
 

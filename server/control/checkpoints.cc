@@ -72,6 +72,12 @@ bool Checkpoints::BeginLast(const MemberRecord& member, uint64_t step, absl::Tim
   return true;
 }
 
+void Checkpoints::DriveLast(absl::Time now) {
+  if (!try_last_at_ || now < *try_last_at_) return;
+  try_last_at_.reset();
+  Begin(std::max(done_step_, folder_step_) + 1, Exchange(0), now);
+}
+
 void Checkpoints::Drive(Exchange highest_exchange, uint64_t highest_step, absl::Time now) {
   const uint64_t every = static_cast<uint64_t>(facts_.checkpoint_every);
   const uint64_t local = static_cast<uint64_t>(facts_.local_steps);
@@ -114,7 +120,7 @@ void Checkpoints::OnDisk(const DiskTask& task, const absl::Status& status, bool 
   if (task.number != number_ || stage_ == Stage::kIdle) return;
   ++changes_;
   if (!status.ok()) {
-    Fail(status.message());
+    Fail(status.message(), now);
     return;
   }
   if (task.kind == DiskTask::Kind::kBegin && stage_ == Stage::kBeginning) {
@@ -144,7 +150,7 @@ void Checkpoints::OnDisk(const DiskTask& task, const absl::Status& status, bool 
                    " bytes=", whole_bytes_, " ms=", absl::ToInt64Milliseconds(whole_taken_)));
 }
 
-void Checkpoints::Fail(absl::string_view why) {
+void Checkpoints::Fail(absl::string_view why, absl::Time now) {
   if (stage_ == Stage::kIdle) return;
   ++changes_;
   // The next one is due a whole interval later: a disk that is full is not asked at every exchange.
@@ -153,27 +159,34 @@ void Checkpoints::Fail(absl::string_view why) {
       done_step_, has_exchange ? after_.value() * facts_.local_steps : folder_step_);
   stage_ = Stage::kIdle;
   order_.reset();
-  last_made_ = last_made_ || is_last_;
   failed_number_ = number_;
   failure_ = std::string(why);
   tasks_.push_back({DiskTask::Kind::kAbandon, number_, folder_step_, {}});
   if (open_state_ != nullptr) tasks_.back().manifest = open_state_->manifest;
   open_state_.reset();
+  std::string next = "training goes on";
+  if (is_last_ && ++last_failures_ < kLastTries) {
+    try_last_at_ = now + kLastPause;
+    next = absl::StrCat("it is the last one, tried again in ", absl::FormatDuration(kLastPause),
+                        ", ", last_failures_ + 1, " of ", kLastTries);
+  } else {
+    last_made_ = last_made_ || is_last_;
+  }
   Log(LogLevel::kWarning,
-      absl::StrCat("checkpoint: failed number=", number_, " why=\"", why, "\"; training goes on"));
+      absl::StrCat("checkpoint: failed number=", number_, " why=\"", why, "\"; ", next));
 }
 
-void Checkpoints::GoBack(uint64_t step) {
+void Checkpoints::GoBack(uint64_t step, absl::Time now) {
   finished_.clear();
   ++changes_;
-  Fail("the job goes back to an earlier one");
+  Fail("the job goes back to an earlier one", now);
   done_step_ = step;
 }
 
 void Checkpoints::OnPart(ShardId server, const v1::CheckpointPart& part, absl::Time now) {
   if (part.number() != number_ || stage_ != Stage::kWriting) return;
   if (!part.error().empty()) {
-    Fail(absl::StrCat("server ", server.value(), ": ", part.error()));
+    Fail(absl::StrCat("server ", server.value(), ": ", part.error()), now);
     return;
   }
   const absl::Time copied = now - absl::Seconds(part.seconds());
@@ -182,10 +195,11 @@ void Checkpoints::OnPart(ShardId server, const v1::CheckpointPart& part, absl::T
   ++changes_;
 }
 
-void Checkpoints::OnSaved(const MemberRecord& member, const v1::SavedRequest& request) {
+void Checkpoints::OnSaved(const MemberRecord& member, const v1::SavedRequest& request,
+                          absl::Time now) {
   if (request.number() != number_ || stage_ != Stage::kWriting) return;
   if (!request.error().empty()) {
-    Fail(absl::StrCat("worker ", member.rank.value(), ": ", request.error()));
+    Fail(absl::StrCat("worker ", member.rank.value(), ": ", request.error()), now);
     return;
   }
   saved_[member.rank] = {member.member, request};
@@ -267,9 +281,9 @@ Manifest Checkpoints::MakeManifest(const SavedJob& job, Generation generation) c
   return manifest;
 }
 
-void Checkpoints::Commit(SavedJob job, Generation generation) {
+void Checkpoints::Commit(SavedJob job, Generation generation, absl::Time now) {
   // Nobody is left to say at which step it is.
-  if (saved_.empty()) return Fail("all workers that were in it are gone");
+  if (saved_.empty()) return Fail("all workers that were in it are gone", now);
   stage_ = Stage::kCommitting;
   ++changes_;
   order_.reset();

@@ -9,8 +9,9 @@
 //   commit   all files are on the disk: the manifest is written, and the folder gets its name
 //            (DiskTask::kCommit)
 //
-// One at a time. What goes wrong on the way ends that one; the next is begun when it is due. Where the job goes back
-// during a commit, that is undone (DiskTask::kAbandon).
+// One at a time. What goes wrong on the way ends that one; the next is begun when it is due. After the last
+// one none is: it is tried kLastTries times in all, each kLastPause after the failure before. Where the job
+// goes back during a commit, that is undone (DiskTask::kAbandon).
 #ifndef TESSERA_SERVER_CONTROL_CHECKPOINTS_H_
 #define TESSERA_SERVER_CONTROL_CHECKPOINTS_H_
 
@@ -55,6 +56,10 @@ struct DiskTask {
 // Pure: events and the time come in; what the disk has to do comes out of TakeTasks.
 class Checkpoints {
  public:
+  // Long enough for somebody who makes room on a disk; everybody waits meanwhile.
+  static constexpr int kLastTries = 3;
+  static constexpr absl::Duration kLastPause = absl::Seconds(5);
+
   // `facts` outlives it.
   explicit Checkpoints(const JobFacts& facts) : facts_(facts) {}
 
@@ -73,6 +78,8 @@ class Checkpoints {
   // stands, which is `step`; none where there is one of that step. Whether it can begin now; if not, ask
   // again.
   bool BeginLast(const MemberRecord& member, uint64_t step, absl::Time now);
+  // Begins the last one again where it has failed and its pause is over.
+  void DriveLast(absl::Time now);
 
   // Begins one where it is time for it. `highest`: the furthest exchange and step known.
   void Drive(Exchange highest_exchange, uint64_t highest_step, absl::Time now);
@@ -87,10 +94,10 @@ class Checkpoints {
   // `may_prune`: nobody has yet to read its file of an earlier one.
   void OnDisk(const DiskTask& task, const absl::Status& status, bool may_prune, absl::Time now);
   void OnPart(ShardId server, const v1::CheckpointPart& part, absl::Time now);
-  void OnSaved(const MemberRecord& member, const v1::SavedRequest& request);
+  void OnSaved(const MemberRecord& member, const v1::SavedRequest& request, absl::Time now);
   // All parts and files are there: commits, with what only the coordinator knows.
   bool IsComplete(const MemberTable& members) const;
-  void Commit(SavedJob job, Generation generation);
+  void Commit(SavedJob job, Generation generation, absl::Time now);
   // The step that the files are of, where some worker told.
   uint64_t saved_step() const;
   // Members that advance on their own are at different steps.
@@ -99,10 +106,11 @@ class Checkpoints {
   // The moment that the values are of, or the last that is known to lie before it.
   absl::Time copied_at() const { return copied_at_; }
 
-  // Gives the open one up.
-  void Fail(absl::string_view why);
-  // The job goes back to `step`: gives the open one up, and counts from there.
-  void GoBack(uint64_t step);
+  // Gives the open one up; the last one may be tried again.
+  void Fail(absl::string_view why, absl::Time now);
+  // The job goes back to `step`: gives the open one up, and counts from there. It is not the last one, after which
+  // no job goes back.
+  void GoBack(uint64_t step, absl::Time now);
 
   // The order that servers must have heard of; nullopt: none.
   const std::optional<v1::CheckpointOrder>& order() const { return order_; }
@@ -117,6 +125,8 @@ class Checkpoints {
   const std::shared_ptr<const SavedState>& last() const { return last_; }
   void SetLast(std::shared_ptr<const SavedState> last);
   bool has_last_of_all() const { return last_made_; }
+  // The last one of all has failed, and is tried again then.
+  const std::optional<absl::Time>& try_last_at() const { return try_last_at_; }
 
   std::vector<DiskTask> TakeTasks();
   void Fill(absl::Time now, v1::CheckpointStatus* status) const;
@@ -128,7 +138,7 @@ class Checkpoints {
   absl::Status Load(const v1::CheckpointsState& state, const SavedStates& saved);
   // What was wanted of the disk may or may not have been done. A commit is wanted again, as the checkpoint
   // may be whole; one that has not come so far is given up.
-  void Reconnect();
+  void Reconnect(absl::Time now);
 
  private:
   struct Saved {
@@ -149,7 +159,9 @@ class Checkpoints {
   Exchange after_;
   bool is_last_ = false;
   std::set<MemberId> finished_;  // they write no more but to the last one
-  bool last_made_ = false;       // the last one of all is whole, or has failed
+  bool last_made_ = false;       // the last one of all is whole, or has failed for good
+  int last_failures_ = 0;
+  std::optional<absl::Time> try_last_at_;
   bool asked_ = false;
   std::optional<v1::CheckpointOrder> order_;
   std::map<ShardId, v1::CheckpointPart> parts_;

@@ -38,6 +38,8 @@ v1::CheckpointsState Checkpoints::Save(SavedStates* saved) const {
   state.set_count(count_);
   state.set_failed_number(failed_number_);
   state.set_failure(failure_);
+  state.set_last_failures(static_cast<uint32_t>(last_failures_));
+  state.set_try_last_at(try_last_at_ ? absl::ToUnixNanos(*try_last_at_) : 0);
   return state;
 }
 
@@ -48,6 +50,11 @@ absl::Status Checkpoints::Load(const v1::CheckpointsState& state, const SavedSta
     return absl::InvalidArgumentError(absl::StrCat("checkpoint is in stage ", state.stage(),
                                                    " with ", state.parts_size(), " parts and ",
                                                    state.saved_size(), " files"));
+  }
+  const bool is_over = state.is_last() && state.stage() == static_cast<uint32_t>(Stage::kIdle);
+  if (state.last_failures() > kLastTries || (state.try_last_at() != 0 && !is_over)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "last checkpoint has failed ", state.last_failures(), " times, in stage ", state.stage()));
   }
   stage_ = static_cast<Stage>(state.stage());
   number_ = state.number();
@@ -87,16 +94,19 @@ absl::Status Checkpoints::Load(const v1::CheckpointsState& state, const SavedSta
   count_ = state.count();
   failed_number_ = state.failed_number();
   failure_ = state.failure();
+  last_failures_ = static_cast<int>(state.last_failures());
+  try_last_at_.reset();
+  if (state.try_last_at() != 0) try_last_at_ = absl::FromUnixNanos(state.try_last_at());
   tasks_.clear();
   return absl::OkStatus();
 }
 
-void Checkpoints::Reconnect() {
+void Checkpoints::Reconnect(absl::Time now) {
   if (stage_ == Stage::kCommitting) {
     tasks_.push_back({DiskTask::Kind::kCommit, number_, folder_step_, open_state_->manifest});
     return;
   }
-  Fail("another process of the coordinator has taken over");
+  Fail("another process of the coordinator has taken over", now);
 }
 
 }  // namespace tessera

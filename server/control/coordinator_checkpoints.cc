@@ -23,6 +23,7 @@ void Coordinator::DriveCheckpoint(absl::Time now) {
     }
     checkpoints_.Drive(highest, step, now);
   }
+  checkpoints_.DriveLast(now);
   if (checkpoints_.stage() == Stage::kAgreeing) {
     if (!checkpoints_.needs_agreement()) {
       membership_.OrderCheckpoint(checkpoints_.OnAgreed(Exchange(0)));
@@ -33,7 +34,7 @@ void Coordinator::DriveCheckpoint(absl::Time now) {
     }
   }
   if (checkpoints_.IsComplete(members)) {
-    checkpoints_.Commit(SaveJob(now), membership_.generation());
+    checkpoints_.Commit(SaveJob(now), membership_.generation(), now);
   }
   if (!checkpoints_.order() && checkpoints_.stage() != Stage::kAgreeing) {
     membership_.DropCheckpoint();
@@ -63,7 +64,7 @@ absl::StatusOr<v1::SavedReply> Coordinator::Saved(const v1::SavedRequest& reques
   TESSERA_ASSIGN_OR_RETURN(const MemberRecord* member, Admitted(MemberId(request.member()), now));
   v1::SavedReply reply;
   if (request.number() != 0) {
-    checkpoints_.OnSaved(*member, request);
+    checkpoints_.OnSaved(*member, request, now);
     Settle(now);
     return reply;
   }
@@ -130,7 +131,7 @@ void Coordinator::GoBack(absl::string_view why, absl::Time now) {
   ++changes_;
   // The time was spent: it counts, but not the wait.
   clock_.Pause(now);
-  checkpoints_.GoBack(manifest.step);
+  checkpoints_.GoBack(manifest.step, now);
   Restore();
   // Servers select anew what they had selected since.
   BeginCores();
@@ -152,6 +153,12 @@ void Coordinator::BeginCores() {
 void Coordinator::FillCheckpoint(absl::Time now, v1::JobStatus* status) const {
   if (!facts_.checkpoints && facts_.restored == nullptr) return;
   checkpoints_.Fill(now, status->mutable_checkpoint());
+  if (phase_ == Phase::kRunning && checkpoints_.try_last_at()) {
+    const absl::Duration pause = std::max(*checkpoints_.try_last_at() - now, absl::ZeroDuration());
+    absl::StrAppend(status->mutable_checkpoint()->mutable_failure(),
+                    "; it is the last one, tried again in ",
+                    absl::FormatDuration(absl::Ceil(pause, absl::Seconds(1))));
+  }
   status->mutable_checkpoint()->set_rollbacks(rollbacks_);
   if (facts_.restored != nullptr) {
     status->mutable_checkpoint()->set_resumed_step(facts_.restored->manifest.step);

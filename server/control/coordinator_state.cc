@@ -130,12 +130,13 @@ void ShiftTimes(absl::Time now, v1::CoordinatorState* state) {
   v1::CheckpointsState& checkpoints = *state->mutable_checkpoints();
   checkpoints.set_copied_at(shifted(checkpoints.copied_at()));
   checkpoints.set_whole_at(shifted(checkpoints.whole_at()));
+  checkpoints.set_try_last_at(shifted(checkpoints.try_last_at()));
 }
 
 void Coordinator::Reconnect(absl::Time now) {
   membership_.Reconnect(now);
   evaluation_.Reconnect();
-  checkpoints_.Reconnect();
+  checkpoints_.Reconnect(now);
   ++changes_;
   Settle(now);
 }

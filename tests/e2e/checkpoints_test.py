@@ -311,6 +311,46 @@ class Checkpoints(Test):
         job_cluster.drain()
         self.assertEqual(job_cluster.finish()["outcome"], "finished")
 
+    def failing(self, process, rule, **changes):
+        """A job that keeps the checkpoint of its end alone, in which one process has a failpoint."""
+        job = self.small(steps=40, optimizer=MOMENTUM, **changes)
+        job_cluster = Cluster(self, keeping(job, self.path("checkpoints"), 0), start=False)
+        for rank in range(2):
+            job_cluster.start_server(rank, env={"TESSERA_FAILPOINTS": rule} if process == "server %d" % rank else None)
+        for rank in range(2):
+            job_cluster.start_worker(rank, env={"TESSERA_FAILPOINTS": rule} if process == "worker %d" % rank else None)
+        return job, job_cluster
+
+    def test_a_last_checkpoint_that_fails_is_tried_again(self):
+        folder = self.path("checkpoints")
+        for process, rule, words in (("worker 1", "file.write@1=enospc", "worker 1: "),
+                                     ("server 1", "file.sync@1=enospc", "server 1: "),
+                                     ("server 0", "folder.rename@1=enospc", "cannot be renamed")):
+            with self.case(process):
+                job, job_cluster = self.failing(process, rule)
+                report = job_cluster.finish()
+                self.assertEqual((report["outcome"], report["members"]["lost"]), ("finished", 0))
+                kept = report["checkpoint"]
+                self.assertEqual((kept["count"], kept["step"], kept["failure"]), (1, 40, ""))
+                self.contains(job_cluster.servers[0].output(), words, "No space left on device",
+                              "it is the last one, tried again in 5s, 2 of 3")
+                self.assertNotIn("3 of 3", job_cluster.servers[0].output())
+                self.assertEqual((steps_in(folder), glob.glob(os.path.join(folder, "partial-*"))), ([40], []))
+                # The model that was evaluated is the one that is kept.
+                self.assertEqual(sameness(run_to_end(self, restoring(job, folder))), sameness(report))
+                subprocess.run(["rm", "-rf", folder], check=True)
+
+    def test_a_last_checkpoint_that_fails_each_time_is_given_up_and_the_job_ends_normally(self):
+        _, job_cluster = self.failing("worker 1", "file.write=enospc")
+        status = job_cluster.await_status("it is tried again", lambda s: s["checkpoint"]["failure"])
+        self.contains(status["checkpoint"]["failure"], "No space left on device", "it is the last one, tried again in")
+        report = job_cluster.finish()
+        self.assertEqual((report["outcome"], report["steps"], report["checkpoint"]["count"]), ("finished", 40, 0))
+        self.contains(report["checkpoint"]["failure"], "worker 1: ", "No space left on device")
+        self.assertNotIn("tried again", report["checkpoint"]["failure"])
+        self.contains(job_cluster.servers[0].output(), "tried again in 5s, 3 of 3", "training goes on")
+        self.assertEqual(os.listdir(self.path("checkpoints")), ["coordinator"])
+
     def test_a_slow_disk_costs_no_step(self):
         folder = self.path("checkpoints")
         os.environ["TESSERA_FAILPOINTS"] = "file.write=sleep:3000;state.file.write=sleep:3000"

@@ -15,13 +15,13 @@ def rank_of(command):
 class Run(Process):
     """`tessera run`, in the background."""
 
-    def __init__(self, test, job, *extra):
+    def __init__(self, test, job, *extra, env=None):
         self.report_path = test.path("report.json")
         self.temporary = test.path("tmp")
         os.makedirs(self.temporary, exist_ok=True)
         super().__init__(test, "tessera run",
                          [TESSERA, "run", write_job(test, job), "--report", self.report_path, *extra],
-                         env={"TMPDIR": self.temporary})
+                         env=dict(env or {}, TMPDIR=self.temporary))
         self.expected = job["cluster"]["servers"] + job["cluster"]["workers"]
 
     def children(self):
@@ -85,6 +85,22 @@ class RunCommand(Test):
         os.kill(children["worker 1"], signal.SIGSTOP)
         run.signal(signal.SIGINT)
         run.await_output("again to stop at once")
+        run.signal(signal.SIGINT)
+        self.contains(run.expect_exit(1), "stopped at once")
+        run.expect_nothing_left(children)
+
+    def test_ctrl_c_again_ends_a_job_that_waits_for_its_last_checkpoint(self):
+        job = dict(endless(lease="60s"), checkpoint={"directory": self.path("checkpoints")})
+        run = Run(self, job, env={"TESSERA_FAILPOINTS": "folder.rename=enospc"})
+        children = run.await_training()
+        run.signal(signal.SIGINT)
+        run.await_output("again to stop at once")
+
+        def tries_again():
+            status = status_of(run.address)
+            return status is not None and "tried again in" in status["checkpoint"]["failure"]
+
+        await_true("it is tried again", tries_again, explain=run.output)
         run.signal(signal.SIGINT)
         self.contains(run.expect_exit(1), "stopped at once")
         run.expect_nothing_left(children)

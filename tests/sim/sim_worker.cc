@@ -468,7 +468,7 @@ void SimWorker::OnEvaluated(v1::EvaluateStage stage, const v1::EvaluateReply& re
   }
   if (!reply.finished() && stage == v1::CALIBRATE) return Evaluate(v1::SCORE);
   evaluation_due_ = false;
-  if (reply.stop() || last_) return SaveLast(/*has_saved=*/false);
+  if (reply.stop() || last_) return SaveLast(/*saved=*/0);
   if (reply.finished()) return ReadOutside(/*evaluates=*/false, [this] { Train(); });
   Train();
 }

@@ -176,8 +176,8 @@ class SimWorker {
   void Save(CheckpointMark mark, v1::Progress progress, bool evaluation_due,
             std::function<void()> told);
   void TellSaved(v1::SavedRequest request, std::function<void(const v1::SavedReply&)> then);
-  // As WorkerSaver::SaveLast; leaves after that.
-  void SaveLast(bool has_saved);
+  // As WorkerSaver::SaveLast, which has written to those up to number `saved`; leaves after that.
+  void SaveLast(uint64_t saved);
   void Resume(const v1::JoinReply& reply);
   // It cannot go on, as `why` says; it may be that the job goes back to a checkpoint.
   void AskWhetherToRejoin(RejoinQuestion question, std::string why);

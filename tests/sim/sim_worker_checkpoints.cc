@@ -87,17 +87,17 @@ void SimWorker::TellSaved(v1::SavedRequest request,
       });
 }
 
-void SimWorker::SaveLast(bool has_saved) {
+void SimWorker::SaveLast(uint64_t saved) {
   if (options_.folder == nullptr) return Leave();
   doing_ = "waiting for the last checkpoint";
   if (saves_) {
-    saved_ = [this, has_saved] { SaveLast(has_saved); };
+    saved_ = [this, saved] { SaveLast(saved); };
     return;
   }
-  TellSaved(v1::SavedRequest(), [this, has_saved](const v1::SavedReply& reply) {
-    const bool saves = reply.has_mark() && !has_saved;
-    const auto again = [this, has_saved = has_saved || saves] {
-      network_->After(node_, kAskAgain, [this, has_saved] { SaveLast(has_saved); });
+  TellSaved(v1::SavedRequest(), [this, saved](const v1::SavedReply& reply) {
+    const bool saves = reply.has_mark() && reply.mark().number() > saved;
+    const auto again = [this, saved = saves ? reply.mark().number() : saved] {
+      network_->After(node_, kAskAgain, [this, saved] { SaveLast(saved); });
     };
     if (saves) {
       // As it was before the evaluation.

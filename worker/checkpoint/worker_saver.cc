@@ -161,13 +161,13 @@ void WorkerSaver::Save(uint64_t number, uint64_t folder_step, const WorkerCursor
 
 void WorkerSaver::SaveLast(const WorkerCursor& cursor, const PrivateState& state) {
   AwaitIdle();
-  bool has_saved = false;
+  uint64_t saved = 0;  // One that fails may be followed by another.
   while (true) {
     const absl::StatusOr<v1::SavedReply> reply = options_.tell(v1::SavedRequest());
     if (!reply.ok()) return;
-    if (reply->has_mark() && !has_saved) {
-      has_saved = true;
-      Save(reply->mark().number(), reply->mark().folder_step(), cursor, state);
+    if (reply->has_mark() && reply->mark().number() > saved) {
+      saved = reply->mark().number();
+      Save(saved, reply->mark().folder_step(), cursor, state);
       AwaitIdle();
     } else if (!reply->wait() && !reply->has_mark()) {
       return;

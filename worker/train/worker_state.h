@@ -34,8 +34,8 @@ class WorkerStore {
   // is told: a checkpoint that fails is no reason to stop.
   virtual void Save(uint64_t number, uint64_t folder_step, const WorkerCursor& cursor,
                     const PrivateState& state) = 0;
-  // Training is over: writes to the last checkpoint, if there is to be one. Returns when that is whole, or
-  // has failed.
+  // Training is over: writes to the last checkpoint, if there is to be one, at each time that it is tried.
+  // Returns when that is whole, or has failed for good.
   virtual void SaveLast(const WorkerCursor& cursor, const PrivateState& state) = 0;
   // Fills `state` with what was saved. nullopt: nothing was, or it is of no use now; `state` is as it was.
   virtual absl::StatusOr<std::optional<WorkerCursor>> Load(const PrivateState& state) = 0;

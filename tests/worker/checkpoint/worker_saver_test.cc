@@ -172,6 +172,36 @@ TEST_CASE("at the end a worker waits, writes once, and goes", "[worker_saver]") 
   CHECK(coordinator.answers.empty());
 }
 
+TEST_CASE("a worker at its end writes again where the last checkpoint is tried again",
+          "[worker_saver]") {
+  const std::string folder = EmptyFolder();
+  Coordinator coordinator;
+  v1::SavedReply wait, first, second;
+  wait.set_wait(true);
+  first.mutable_mark()->set_number(4);
+  first.mutable_mark()->set_folder_step(9);  // It is not there.
+  second.mutable_mark()->set_number(5);
+  second.mutable_mark()->set_folder_step(10);
+  REQUIRE(mkdir((folder + "/" + PartialFolderName(10)).c_str(), 0777) == 0);
+  coordinator.answers = {first, wait, wait, second, second, {}};
+  State state;
+  {
+    WorkerSaver saver({folder, "", Rank(0), 1, coordinator.Tell()});
+    saver.SaveLast(Cursor(), state.view());
+  }
+  std::vector<v1::SavedRequest> written;
+  for (const v1::SavedRequest& told : coordinator.told) {
+    if (told.number() != 0) written.push_back(told);
+  }
+  REQUIRE(written.size() == 2);
+  CHECK(written[0].number() == 4);
+  CHECK_FALSE(written[0].error().empty());
+  CHECK(written[1].number() == 5);
+  CHECK(written[1].error().empty());
+  CHECK(written[1].progress().step() == 60);
+  CHECK(coordinator.answers.empty());
+}
+
 // A checkpoint of three workers, rank r of which held back {r + 1, 10 (r + 1)} and had learned 10 (r + 1).
 std::string SavedByThree() {
   const std::string folder = EmptyFolder();
