@@ -126,7 +126,8 @@ TEST_CASE("the last checkpoint that fails is made at the next try, whatever it f
           "[checkpoints]") {
   Ended job(GENERATE(true, false));
   const uint64_t folder = job.tasks.front().folder_step;
-  job.FailBy(GENERATE(Fault::kFolder, Fault::kPart, Fault::kFile, Fault::kCommit, Fault::kTakeover));
+  job.FailBy(
+      GENERATE(Fault::kFolder, Fault::kPart, Fault::kFile, Fault::kCommit, Fault::kTakeover));
   // Nobody goes, and the disk is left alone for a while.
   job.Pause(Checkpoints::kLastPause - absl::Milliseconds(1));
   CHECK(job.Ask(1).wait());
