@@ -233,6 +233,35 @@ TEST_CASE("a lost worker's neurons are dealt anew, and none is left untrained", 
   CHECK(report["final"]["test_accuracy"].get<double>() > 0.85);
 }
 
+// Batch norm takes its statistics over a piece: without it the two differ by roundings alone.
+TEST_CASE("with a core that moves, minibatches in pieces teach what whole ones do", "[simulation]") {
+  const std::string asynchronous = GENERATE("false", "true");
+  CAPTURE(asynchronous);
+  std::vector<std::string> overrides = {
+      "model.layers=[linear: {units: 40}, relu: {}, linear: {units: 10}]",
+      "method.slim_dp={alpha: 0.3, beta: 0.2, local_steps: 2, core_every: 6, asynchronous: " +
+          asynchronous + "}",
+      "train.epochs=5", "train.evaluate_every=1"};
+  SimulationOptions options = Cluster();
+  options.speed_spread = 0.4;
+  const Result whole = Simulate(ReadDigits("digits_slim_dp", overrides), options);
+  overrides.push_back("train.micro_batch=5");
+  const Result pieces = Simulate(ReadDigits("digits_slim_dp", overrides), options);
+  CHECK(whole.report["final"]["test_accuracy"].get<double>() > 0.8);
+  CHECK(pieces.report["traffic"]["exchanges"] == whole.report["traffic"]["exchanges"]);
+  // It did go another way.
+  CHECK(pieces.report["parameters_hash"] != whole.report["parameters_hash"]);
+  REQUIRE(pieces.report["history"].size() == whole.report["history"].size());
+  for (size_t i = 0; i < whole.report["history"].size(); ++i) {
+    const Json &got = pieces.report["history"][i], &want = whole.report["history"][i];
+    CAPTURE(i);
+    CHECK(got["step"] == want["step"]);
+    for (const char* loss : {"train_loss", "test_loss"}) {
+      CHECK(got[loss].get<double>() == Approx(want[loss].get<double>()).epsilon(1e-3));
+    }
+  }
+}
+
 TEST_CASE("stub gradients move the same bytes in the same time as real ones", "[simulation]") {
   const std::string name = GENERATE("digits", "digits_async", "digits_ssp", "digits_ist", "digits_slim_dp");
   SimulationOptions options = Cluster();
