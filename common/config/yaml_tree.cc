@@ -6,10 +6,12 @@
 #include <yaml-cpp/parser.h>
 
 #include <map>
+#include <optional>
 #include <sstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 
 namespace tessera {
 namespace {
@@ -174,6 +176,19 @@ bool HasOnlyText(absl::string_view text, int source, JobErrors* errors) {
   return true;
 }
 
+// The first tab that indents a line up to `line_last`, counted from 1. The parser stumbles over it later, and in
+// other words.
+std::optional<Position> IndentingTab(absl::string_view text, int source, int line_last) {
+  int line = 0;
+  for (const absl::string_view row : absl::StrSplit(text, '\n')) {
+    if (++line > line_last) break;
+    const size_t first = row.find_first_not_of(' ');
+    if (first == absl::string_view::npos || row[first] != '\t') continue;
+    return Position{source, line, static_cast<int>(first) + 1};
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 YamlNode ScalarNode(absl::string_view text, Position at) {
@@ -221,6 +236,10 @@ bool ParseYaml(absl::string_view text, int source, YamlNode* root, JobErrors* er
   } catch (const Refusal& refusal) {
     errors->Add(refusal.at, "", refusal.message);
   } catch (const YAML::Exception& e) {
+    if (const auto tab = IndentingTab(text, source, e.mark.line + 1)) {
+      errors->Add(*tab, "", "got a tab, want spaces: YAML takes no other indent");
+      return false;
+    }
     errors->Add({source, e.mark.line + 1, e.mark.column + 1}, "",
                 absl::StrCat("not YAML: ", e.msg));
   } catch (const std::exception& e) {

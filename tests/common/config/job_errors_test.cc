@@ -472,7 +472,8 @@ TEST_CASE("what is no YAML, or more of it than a job needs, gets its message", "
       {"security: {}", "security: &a {certificate: *a}",
        "x.yaml:23:28: an alias stands within its own anchor\n"},
       {"security: {}", "security: @x", "x.yaml:23:11: not YAML: unknown token\n"},
-      {"security: {}", "\tsecurity: {}", "x.yaml:23:2: not YAML: end of map not found\n"},
+      {"security: {}", "\tsecurity: {}",
+       "x.yaml:23:1: got a tab, want spaces: YAML takes no other indent\n"},
   });
 }
 

@@ -116,6 +116,15 @@ TEST_CASE("text above the limit is refused unread", "[yaml_tree]") {
         "x.yaml: more than 1048576 bytes, want a job file\n");
 }
 
+TEST_CASE("a tab that indents is named, where YAML has not understood it", "[yaml_tree]") {
+  const std::string want = "got a tab, want spaces: YAML takes no other indent\n";
+  CHECK(ErrorOf("a:\n\tb: 1\n") == "x.yaml:2:1: " + want);
+  CHECK(ErrorOf("a:\n  b: 1\n \tc: 2\n") == "x.yaml:3:2: " + want);
+  // Not the tab's fault.
+  CHECK(ErrorOf("a: [1\nb: 2\n\t") == "x.yaml:2:2: not YAML: end of sequence flow not found\n");
+  CHECK(ErrorOf("a: {b: 1,\n\tc: 2}\n") == "");
+}
+
 TEST_CASE("an unfinished text names its line and column", "[yaml_tree]") {
   CHECK(ErrorOf("a: [1\nb: 2") == "x.yaml:2:2: not YAML: end of sequence flow not found\n");
   CHECK(ErrorOf("a: 1\n b: 2\n") == "x.yaml:2:3: not YAML: illegal map value\n");
