@@ -1,10 +1,10 @@
 // tessera-server: owns slices of the parameters of one job.
 #include <CLI/CLI.hpp>
-#include <map>
 #include <string>
 
 #include "common/base/log.h"
 #include "common/base/process.h"
+#include "common/config/command_line.h"
 #include "server/server_process.h"
 
 int main(int argc, char** argv) {
@@ -28,16 +28,11 @@ int main(int argc, char** argv) {
   app.add_option("--report", options.report_path,
                  "rank 0: write the report here at the end, as JSON");
   tessera::LogLevel log_level = tessera::LogLevel::kInfo;
-  app.add_option("--log-level", log_level, "the least that is logged: debug, info, warning or error")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, tessera::LogLevel>{
-          {"debug", tessera::LogLevel::kDebug},
-          {"info", tessera::LogLevel::kInfo},
-          {"warning", tessera::LogLevel::kWarning},
-          {"error", tessera::LogLevel::kError}}));
+  tessera::AddLogLevel(&app, &log_level);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    return tessera::EndOfParsing(app, error);
   }
   tessera::SetLogLevel(log_level);
   return tessera::RunServer(options);

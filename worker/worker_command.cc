@@ -1,11 +1,13 @@
 #include "worker/worker_command.h"
 
 #include <CLI/CLI.hpp>
-#include <map>
 #include <string>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "common/base/log.h"
 #include "common/base/process.h"
+#include "common/config/command_line.h"
 
 namespace tessera {
 
@@ -15,7 +17,9 @@ int WorkerCommand(int argc, char** argv, WorkerOptions options) {
   app.add_option("--job", options.job_path, "the job file")->required();
   app.add_option("--rank", options.rank,
                  "the wanted place among the workers, from 0; default: the lowest free one")
-      ->check(CLI::NonNegativeNumber);
+      ->check([](const std::string& text) {
+        return absl::StartsWith(text, "-") ? absl::StrCat("got ", text, ", want 0 or more") : "";
+      });
   app.add_option("--set", options.overrides,
                  "change a key of the job: a.b.c=value; may be repeated")
       ->type_name("KEY=VALUE")
@@ -23,16 +27,11 @@ int WorkerCommand(int argc, char** argv, WorkerOptions options) {
   app.add_option("--coordinator", options.coordinator,
                  "HOST:PORT of server 0; default: its address in the job");
   LogLevel log_level = LogLevel::kInfo;
-  app.add_option("--log-level", log_level, "the least that is logged: debug, info, warning or error")
-      ->transform(CLI::CheckedTransformer(
-          std::map<std::string, LogLevel>{{"debug", LogLevel::kDebug},
-                                          {"info", LogLevel::kInfo},
-                                          {"warning", LogLevel::kWarning},
-                                          {"error", LogLevel::kError}}));
+  AddLogLevel(&app, &log_level);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    return EndOfParsing(app, error);
   }
   SetLogLevel(log_level);
   return RunWorker(options);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/base/process.h"
+#include "common/config/command_line.h"
 #include "deploy/cli/check_command.h"
 #include "deploy/cli/checkpoint_command.h"
 #include "deploy/cli/doctor_command.h"
@@ -157,7 +158,7 @@ int Main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    return EndOfParsing(app, error);
   }
   for (const LaterCommand& later : kLaterCommands) {
     if (!app.got_subcommand(later.name)) continue;

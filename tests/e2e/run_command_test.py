@@ -202,9 +202,11 @@ class Refusals(Test):
     def test_wrong_flags_and_commands_are_refused(self):
         job = write_job(self, digits())
         self.refused(says=["subcommand"])
-        self.refused("train", job)
+        self.refused("train", job, says=["tessera: ", '"train"', "tessera --help"])
+        self.refused("chek", job, says=['did you mean "check"?'])
         self.refused("run", says=["JOB"])
-        self.refused("run", job, "--wrong", says=["--wrong"])
+        self.refused("run", job, "--wrong", says=["tessera run: ", "--wrong"])
+        self.refused("run", job, "--repot", "r.json", says=['did you mean "--report"?'])
         self.refused("run", job, job)
         self.refused("status", says=["ADDRESS"])
         self.refused("status", "localhost", says=['"localhost"', "HOST:PORT"])

@@ -164,7 +164,12 @@ class Refused(Test):
                       self.path("missing/r.json")], "--report", "missing/r.json")
         self.refused([SERVER, "--job", job, "--rank", "0", "--listen", "127.0.0.1:0", "--wrong"], "--wrong")
         self.refused([WORKER, "--job", job], "--coordinator: not given")
-        self.refused([WORKER, "--job", job, "--rank", "-1", "--coordinator", "127.0.0.1:1"], "--rank")
+        self.refused([WORKER, "--job", job, "--rank", "-1", "--coordinator", "127.0.0.1:1"],
+                     "--rank: got -1, want 0 or more")
+        for program in (SERVER, WORKER):
+            self.refused([program, "--job", job, "--rank", "0", "--log-level", "loud"],
+                         '--log-level: got "loud", want debug, info, warning or error')
+            self.refused([program, "--jobs", job, "--rank", "0"], 'did you mean "--job"?')
         self.refused([WORKER, "--job", job, "--coordinator", "127.0.0.1:1", "--wrong"], "--wrong")
 
     def test_wrong_keys_are_refused_by_every_program(self):

@@ -1,0 +1,91 @@
+#include "common/config/command_line.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "common/config/nearest_name.h"
+
+namespace tessera {
+namespace {
+
+std::vector<std::string> CommandsOf(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command->get_name());
+  }
+  return names;
+}
+
+std::vector<std::string> FlagsOf(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back(absl::StrCat("--", name));
+  }
+  return names;
+}
+
+}  // namespace
+
+std::string ParseErrorLine(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App* called = &app;
+  std::string program = app.get_name();
+  for (const CLI::App* command : app.get_subcommands()) {
+    called = command;
+    absl::StrAppend(&program, " ", command->get_name());
+  }
+  std::vector<std::string> unknown = app.remaining(/*recurse=*/true);
+  // A word behind an unknown flag may have been meant as its value.
+  std::stable_partition(unknown.begin(), unknown.end(),
+                        [](const std::string& word) { return absl::StartsWith(word, "-"); });
+  const std::vector<std::string> commands = CommandsOf(*called);
+  std::string what = error.what();
+  if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr) {
+    what = absl::StrCat(absl::StripPrefix(what, "Could not convert: "), ": want a number");
+  }
+  if (!unknown.empty() && absl::StartsWith(unknown[0], "-")) {
+    what =
+        absl::StrCat("unknown flag \"", unknown[0], "\"", DidYouMean(unknown[0], FlagsOf(*called)));
+  } else if (!unknown.empty() && !commands.empty()) {
+    what =
+        absl::StrCat("unknown subcommand \"", unknown[0], "\"", DidYouMean(unknown[0], commands));
+  } else if (!unknown.empty()) {
+    what = absl::StrCat("got \"", absl::StrJoin(unknown, " "), "\" as well, want no more");
+  } else if (!commands.empty()) {
+    what = absl::StrCat("no subcommand, want ", absl::StrJoin(commands, ", "));
+  }
+  return absl::StrCat(program, ": ", what, absl::EndsWith(what, "?") ? " See " : "; see ", program,
+                      " --help");
+}
+
+int EndOfParsing(const CLI::App& app, const CLI::ParseError& error) {
+  if (error.get_exit_code() == 0) return app.exit(error);
+  std::fprintf(stderr, "%s\n", ParseErrorLine(app, error).c_str());
+  return 2;
+}
+
+void AddLogLevel(CLI::App* app, LogLevel* level) {
+  static const std::map<std::string, LogLevel>* const kLevels =
+      new std::map<std::string, LogLevel>{{"debug", LogLevel::kDebug},
+                                          {"info", LogLevel::kInfo},
+                                          {"warning", LogLevel::kWarning},
+                                          {"error", LogLevel::kError}};
+  const auto set = [level](const std::string& text) {
+    const auto found = kLevels->find(text);
+    if (found == kLevels->end()) {
+      throw CLI::ValidationError(
+          "--log-level", absl::StrCat("got \"", text, "\", want debug, info, warning or error"));
+    }
+    *level = found->second;
+  };
+  app->add_option_function<std::string>("--log-level", set,
+                                        "the least that is logged: debug, info, warning or error")
+      ->type_name("LEVEL");
+}
+
+}  // namespace tessera

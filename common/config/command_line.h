@@ -1,0 +1,24 @@
+// What the three programs' command lines have in common.
+#ifndef TESSERA_COMMON_CONFIG_COMMAND_LINE_H_
+#define TESSERA_COMMON_CONFIG_COMMAND_LINE_H_
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "common/base/log.h"
+
+namespace tessera {
+
+// One line that says which program or command was called wrongly, with what, what was meant perhaps, and
+// where to read on:
+//   tessera run: unknown flag "--repot"; did you mean "--report"? See tessera run --help
+std::string ParseErrorLine(const CLI::App& app, const CLI::ParseError& error);
+
+// Prints that line to stderr, or to stdout the help or version that was asked for. Returns the exit code.
+int EndOfParsing(const CLI::App& app, const CLI::ParseError& error);
+
+void AddLogLevel(CLI::App* app, LogLevel* level);
+
+}  // namespace tessera
+
+#endif  // TESSERA_COMMON_CONFIG_COMMAND_LINE_H_

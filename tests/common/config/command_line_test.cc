@@ -1,0 +1,63 @@
+#include "common/config/command_line.h"
+
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+namespace tessera {
+namespace {
+
+// What is said of a command line; "" where nothing is wrong with it.
+std::string Said(const std::vector<std::string>& words) {
+  CLI::App app("Trains.", "tessera");
+  app.require_subcommand(1);
+  CLI::App* run = app.add_subcommand("run", "train");
+  app.add_subcommand("check", "validate");
+  std::string job, report;
+  int workers = 0;
+  LogLevel level = LogLevel::kInfo;
+  run->add_option("JOB", job, "the job file")->required();
+  run->add_option("--report", report, "where to");
+  run->add_option("--workers", workers, "how many");
+  AddLogLevel(run, &level);
+  try {
+    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
+  } catch (const CLI::ParseError& error) {
+    return ParseErrorLine(app, error);
+  }
+  return level == LogLevel::kInfo ? "" : "other level";
+}
+
+TEST_CASE("a wrong command is told with the one that was meant", "[command_line]") {
+  CHECK(Said({"chek", "job.yaml"}) ==
+        "tessera: unknown subcommand \"chek\"; did you mean \"check\"? See tessera --help");
+  CHECK(Said({"zzz"}) == "tessera: unknown subcommand \"zzz\"; see tessera --help");
+  CHECK(Said({}) == "tessera: no subcommand, want run, check; see tessera --help");
+}
+
+TEST_CASE("a wrong flag is told with the one that was meant", "[command_line]") {
+  const std::string want =
+      "tessera run: unknown flag \"--repot\"; did you mean \"--report\"? See tessera run --help";
+  CHECK(Said({"run", "job.yaml", "--repot", "r.json"}) == want);
+  CHECK(Said({"run", "--repot", "r.json", "job.yaml"}) == want);
+  CHECK(Said({"run", "job.yaml", "--zzz"}) ==
+        "tessera run: unknown flag \"--zzz\"; see tessera run --help");
+  CHECK(Said({"--repot", "run", "job.yaml"}) ==
+        "tessera run: unknown flag \"--repot\"; did you mean \"--report\"? See tessera run --help");
+}
+
+TEST_CASE("what is missing, too much, or no value of its flag, is named", "[command_line]") {
+  CHECK(Said({"run"}) == "tessera run: JOB is required; see tessera run --help");
+  CHECK(Said({"run", "a.yaml", "b.yaml"}) ==
+        "tessera run: got \"b.yaml\" as well, want no more; see tessera run --help");
+  CHECK(Said({"run", "a.yaml", "--workers", "four"}) ==
+        "tessera run: --workers = four: want a number; see tessera run --help");
+  CHECK(Said({"run", "a.yaml", "--log-level", "loud"}) ==
+        "tessera run: --log-level: got \"loud\", want debug, info, warning or error; see tessera "
+        "run --help");
+  CHECK(Said({"run", "a.yaml", "--log-level", "debug"}) == "other level");
+  CHECK(Said({"run", "a.yaml"}) == "");
+}
+
+}  // namespace
+}  // namespace tessera
