@@ -277,11 +277,15 @@ std::string StatusText(const v1::JobStatus& status, int width) {
   const auto say = [&](absl::string_view line) { absl::StrAppend(&text, Clip(line, width), "\n"); };
   say(absl::StrCat(status.job().empty() ? "job" : status.job(), ": ", status.state(),
                    status.method().empty() ? "" : ", ", status.method()));
-  if (!status.failure().empty()) say(absl::StrCat("failed: ", status.failure()));
+  // Whole: what to do is often at the end.
+  const auto say_all = [&](absl::string_view words) {
+    for (const std::string& line : Wrap(words, width)) say(line);
+  };
+  if (!status.failure().empty()) say_all(absl::StrCat("failed: ", status.failure()));
   if (!status.waiting_for().empty()) {
     say(absl::StrCat("waits for ", absl::StrJoin(status.waiting_for(), ", ")));
   }
-  for (const std::string& line : Wrap(status.method_description(), width)) say(line);
+  say_all(status.method_description());
   if (status.steps_planned() > 0) {
     const double done = std::min(1.0, static_cast<double>(status.step()) / status.steps_planned());
     say(absl::StrFormat("step %s of %s (%.0f%%), epoch %.2f", Count(status.step()),
@@ -295,9 +299,9 @@ std::string StatusText(const v1::JobStatus& status, int width) {
     say(absl::StrCat("lost ", status.members_lost(), " of ", status.members_joined(), " workers, ",
                      status.partial_pushes(), " partial pushes"));
   }
-  for (const std::string& line : CheckpointLines(status)) say(line);
+  for (const std::string& line : CheckpointLines(status)) say_all(line);
   if (!status.owners().empty()) say(StandbyLine(status));
-  for (const std::string& line : CoordinatorLines(status)) say(line);
+  for (const std::string& line : CoordinatorLines(status)) say_all(line);
   if (status.refused_pushes() > 0) say(absl::StrCat("refused pushes ", status.refused_pushes()));
   if (status.servers_size() > 0) absl::StrAppend(&text, "\n", Servers(status, width));
   if (status.members_size() > 0) absl::StrAppend(&text, "\n", Workers(status, width));

@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 
@@ -178,6 +179,14 @@ TEST_CASE("an empty status is text too", "[cli][status]") {
   v1::JobStatus failed;
   failed.set_failure("server 1 is gone");
   CHECK(StatusText(failed, 80).find("failed: server 1 is gone") != std::string::npos);
+  failed.set_failure(
+      "worker 0: training rows are 1347, want at least 3 workers x 600; lower train.batch_size");
+  failed.mutable_checkpoint()->set_failure(
+      "\"/mnt/checkpoints\": no space is left on the device, and room is wanted");
+  for (int width : {40, 80}) {
+    CHECK(absl::StrContains(StatusText(failed, width), "train.batch_size\n"));
+    CHECK(absl::StrContains(StatusText(failed, width), " wanted\n"));
+  }
 }
 
 TEST_CASE("the JSON form is one line with the names of the contract", "[cli][status]") {
