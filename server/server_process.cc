@@ -21,6 +21,7 @@
 #include "absl/time/time.h"
 #include "common/base/check.h"
 #include "common/base/log.h"
+#include "common/base/output_file.h"
 #include "common/base/process.h"
 #include "common/base/steady_clock.h"
 #include "common/base/termination.h"
@@ -381,10 +382,7 @@ absl::Status ServerProcess::CheckReportPath() const {
   if (options_.report_path.empty()) return absl::OkStatus();
   if (!may_coordinate())
     return absl::InvalidArgumentError("--report: only server 0 has the report, want --rank 0");
-  if (std::ofstream(options_.report_path, std::ios::app)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("--report: \"", options_.report_path,
-                   "\" cannot be written; name a file in a folder that exists"));
+  return CheckWritable("--report", options_.report_path);
 }
 
 absl::Status ServerProcess::WriteReport(const v1::JobStatus& status) const {

@@ -48,6 +48,7 @@ class ChildProcess {
   void Signal(int signal);
   // The last lines of its log, for an error message.
   std::string LogTail(int lines) const;
+  const std::string& log_path() const { return options_.log_path; }
 
  private:
   ChildProcess(Options options, pid_t pid) : options_(std::move(options)), pid_(pid) {}

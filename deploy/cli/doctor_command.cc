@@ -28,6 +28,7 @@
 #include "common/method/recipe.h"
 #include "common/rpc/control_channel.h"
 #include "common/rpc/security.h"
+#include "deploy/cli/counted.h"
 #include "deploy/cli/terminal.h"
 #include "deploy/cli/wrap.h"
 #include "deploy/doctor/findings.h"
@@ -53,9 +54,10 @@ class Examination {
 
   Findings Run() {
     const int servers = static_cast<int>(job_.cluster().servers().count());
-    Good(absl::StrFormat("job: %s, %d parameters (%.1f MiB), %d servers, %d workers, digest %s",
-                         recipe_.name, shape_.size, shape_.size * 4.0 / (1 << 20), servers,
-                         job_.cluster().workers(), JobDigest(job_).substr(0, 12)));
+    Good(absl::StrFormat("job: %s, %d parameters (%.1f MiB), %s, %s, digest %s", recipe_.name,
+                         shape_.size, shape_.size * 4.0 / (1 << 20), Counted(servers, "server"),
+                         Counted(job_.cluster().workers(), "worker"),
+                         JobDigest(job_).substr(0, 12)));
     if (!options_.no_data) Data();
     Certificates();
     Disk();

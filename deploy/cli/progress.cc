@@ -1,6 +1,7 @@
 #include "deploy/cli/progress.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "common/base/steady_clock.h"
 #include "common/metrics/staleness.h"
+#include "deploy/cli/counted.h"
 #include "deploy/cli/terminal.h"
 #include "deploy/cli/wrap.h"
 
@@ -29,6 +31,11 @@ std::string Bytes(double bytes) {
     ++unit;
   }
   return absl::StrFormat("%.*f %s", unit == 0 ? 0 : 1, bytes, kUnits[unit]);
+}
+
+// Where nothing was trained since the evaluation before, or no rows were scored, there is no mean.
+std::string Fraction(double value) {
+  return std::isfinite(value) ? absl::StrFormat("%.4f", value) : "-";
 }
 
 std::string Thousands(double value) {
@@ -62,12 +69,17 @@ std::string Progress::StatusLine(const v1::JobStatus& status, int width, bool st
   return line;
 }
 
+std::string Progress::HistoryLine(const v1::HistoryEntry& entry) {
+  return absl::StrFormat("%8.1f %10.2f %11s %11s %9s", entry.epoch(), entry.seconds(),
+                         Fraction(entry.train_loss()), Fraction(entry.test_loss()),
+                         Fraction(entry.test_accuracy()));
+}
+
 void Progress::Show(const v1::JobStatus& status) {
   for (; history_shown_ < status.history_size(); ++history_shown_) {
     const v1::HistoryEntry& entry = status.history(history_shown_);
     if (history_shown_ == 0) Say("   epoch    seconds  train loss   test loss  accuracy");
-    Say(absl::StrFormat("%8.1f %10.2f %11.4f %11.4f %9.4f", entry.epoch(), entry.seconds(),
-                        entry.train_loss(), entry.test_loss(), entry.test_accuracy()));
+    Say(HistoryLine(entry));
   }
   if (!live_) return;
   const absl::Time now = SteadyNow();
@@ -111,7 +123,7 @@ std::string Progress::Summary(const v1::JobStatus& status, absl::string_view rep
   }
   if (status.history_size() > 0) {
     const v1::HistoryEntry& last = status.history(status.history_size() - 1);
-    row("accuracy", absl::StrFormat("%.4f", last.test_accuracy()));
+    row("accuracy", Fraction(last.test_accuracy()));
   }
   row("examples/s", Thousands(status.train_seconds() > 0 ? examples / status.train_seconds() : 0));
   row("traffic", absl::StrCat("pulled ", Bytes(pulled), ", pushed ", Bytes(pushed)));
@@ -120,7 +132,18 @@ std::string Progress::Summary(const v1::JobStatus& status, absl::string_view rep
     row("staleness", absl::StrFormat("mean %.2f, max %d", staleness.mean(), staleness.max));
   }
   if (const uint64_t lost = status.members_lost(); lost > 0) {
-    row("lost", absl::StrCat(lost, lost == 1 ? " worker" : " workers"));
+    row("lost", Counted(static_cast<int64_t>(lost), "worker"));
+  }
+  if (status.has_checkpoint()) {
+    const v1::CheckpointStatus& checkpoint = status.checkpoint();
+    row("checkpoint", checkpoint.count() > 0 ? absl::StrCat("of step ", checkpoint.step(), ", ",
+                                                            Bytes(checkpoint.bytes()))
+                                             : "none of this run");
+    // Who goes on from here would begin earlier than it seems.
+    absl::string_view failed = "FAILED";
+    for (const std::string& line : Wrap(checkpoint.failure(), kSummaryWidth - kSummaryIndent)) {
+      row(std::exchange(failed, ""), line);
+    }
   }
   row("report", report_path.empty() ? "not asked for (--report FILE)" : report_path);
   return text;

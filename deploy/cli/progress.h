@@ -28,6 +28,8 @@ class Progress {
   // it has begun or when it is `stalled`. (Under a barrier somebody is waited for at almost every
   // moment.)
   static std::string StatusLine(const v1::JobStatus& status, int width, bool stalled);
+  // One evaluation, under the heads that Show prints; "-" for what is no number.
+  static std::string HistoryLine(const v1::HistoryEntry& entry);
   // The closing table.
   static std::string Summary(const v1::JobStatus& status, absl::string_view report_path);
 

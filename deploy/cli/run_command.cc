@@ -2,10 +2,12 @@
 
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -19,12 +21,14 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/base/check.h"
+#include "common/base/output_file.h"
 #include "common/base/steady_clock.h"
 #include "common/base/termination.h"
 #include "common/config/job_reader.h"
 #include "common/method/recipe.h"
 #include "common/rpc/security.h"
 #include "deploy/cli/child_process.h"
+#include "deploy/cli/counted.h"
 #include "deploy/cli/progress.h"
 #include "deploy/cli/status_stream.h"
 
@@ -57,8 +61,10 @@ absl::StatusOr<std::string> FindProgram(const std::string& name,
 // Code 2 says that the job or a flag is wrong.
 absl::Status ChildError(const ChildProcess& child, const ChildProcess::Exit& exit,
                         absl::string_view so) {
-  const std::string text = absl::StrCat(child.name(), " ended with ", exit.ToString(), so,
-                                        "; its last lines:\n", child.LogTail(8));
+  std::string tail = child.LogTail(8);
+  if (tail.empty()) tail = absl::StrCat("none; is there room for ", child.log_path(), "?");
+  const std::string text =
+      absl::StrCat(child.name(), " ended with ", exit.ToString(), so, "; its last lines:\n", tail);
   return exit.code == 2 ? absl::InvalidArgumentError(text) : absl::AbortedError(text);
 }
 
@@ -83,8 +89,8 @@ class JobRun {
   // without them.
   absl::Status CheckWorkers(const std::optional<v1::JobStatus>& status);
   bool JobFailed(absl::Duration patience) const;
-  void AwaitChildren(absl::Duration limit);
-  absl::Status Conclude();
+  void AwaitChildren(bool failed, const std::atomic<int>& signals);
+  absl::Status Conclude(const std::atomic<int>& signals);
   std::vector<std::string> CommonArguments() const;
   std::string LogPath(const std::string& name) const {
     return absl::StrCat(directory_, "/", name, ".log");
@@ -125,14 +131,7 @@ absl::Status JobRun::Prepare() {
   TESSERA_ASSIGN_OR_RETURN(const Recipe recipe, RecipeFor(job_));
   servers_may_go_ =
       recipe.placement == Placement::kReplicated || job_.cluster().replicas() > 0;
-  if (!options_.report_path.empty()) {
-    std::ofstream probe(options_.report_path, std::ios::app);
-    if (!probe) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--report: \"", options_.report_path,
-                       "\" cannot be written; name a file in a folder that exists"));
-    }
-  }
+  TESSERA_RETURN_IF_ERROR(CheckWritable("--report", options_.report_path));
   if (!options_.log_directory.empty()) {
     directory_ = options_.log_directory;
     std::error_code error;
@@ -145,7 +144,10 @@ absl::Status JobRun::Prepare() {
   const char* temporary = getenv("TMPDIR");
   directory_ = absl::StrCat(temporary != nullptr ? temporary : "/tmp", "/tessera-run-XXXXXX");
   if (mkdtemp(directory_.data()) == nullptr) {
-    return absl::UnavailableError(absl::StrCat("\"", directory_, "\" cannot be made; set TMPDIR"));
+    const int error = errno;
+    return absl::UnavailableError(absl::StrCat(
+        "\"", temporary != nullptr ? temporary : "/tmp",
+        "\": no folder for logs can be made there: ", strerror(error), "; set TMPDIR to another"));
   }
   return absl::OkStatus();
 }
@@ -310,15 +312,23 @@ absl::Status JobRun::Follow(const std::atomic<int>& signals) {
   }
 }
 
-void JobRun::AwaitChildren(absl::Duration limit) {
-  const absl::Time end = SteadyNow() + limit;
-  const auto all_ended = [this] {
-    bool all = true;
-    for (ChildProcess& child : workers_) all = child.Poll().has_value() && all;
-    for (ChildProcess& child : servers_) all = child.Poll().has_value() && all;
-    return all;
-  };
-  while (!all_ended() && SteadyNow() < end) absl::SleepFor(absl::Milliseconds(5));
+// Where the job has failed all that matters is what server 0 has yet to say: others may wait for processes
+// that are gone, and end with these.
+void JobRun::AwaitChildren(bool failed, const std::atomic<int>& signals) {
+  absl::Time end = SteadyNow() + kChildEndMax;
+  bool shortened = false;
+  while (true) {
+    bool all_ended = true;
+    for (ChildProcess& child : workers_) all_ended = child.Poll().has_value() && all_ended;
+    for (ChildProcess& child : servers_) all_ended = child.Poll().has_value() && all_ended;
+    const absl::Time now = SteadyNow();
+    if (failed && !shortened && servers_[0].Poll().has_value()) {
+      shortened = true;
+      end = std::min(end, now + kLastWordsMax);
+    }
+    if (all_ended || now >= end || signals > 1) return;
+    absl::SleepFor(absl::Milliseconds(5));
+  }
 }
 
 absl::Status JobRun::WriteReport(const v1::JobStatus& status) const {
@@ -326,17 +336,22 @@ absl::Status JobRun::WriteReport(const v1::JobStatus& status) const {
   std::ofstream file(options_.report_path, std::ios::trunc);
   file << status.report_json() << "\n";
   if (file.flush()) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat(options_.report_path, ": cannot be written"));
+  return absl::UnavailableError(absl::StrCat("--report: \"", options_.report_path,
+                                             "\" cannot be written: ", strerror(errno)));
 }
 
-absl::Status JobRun::Conclude() {
+absl::Status JobRun::Conclude(const std::atomic<int>& signals) {
   const std::optional<v1::JobStatus> status = status_->latest();
-  AwaitChildren(kChildEndMax);
-  progress_.Clear();
   const bool reported = status.has_value() && !status->report_json().empty();
-  if (reported) TESSERA_RETURN_IF_ERROR(WriteReport(*status));
+  AwaitChildren(!reported || !status->failure().empty(), signals);
+  progress_.Clear();
+  const absl::Status written = reported ? WriteReport(*status) : absl::OkStatus();
   if (status.has_value() && !status->failure().empty()) {
     return absl::AbortedError(absl::StrCat("the job has failed: ", status->failure()));
+  }
+  // Without server 0 nobody goes on: how the workers ended says no more.
+  if (const auto exit = servers_[0].Poll(); !reported && exit.has_value() && !exit->ok()) {
+    return ChildError(servers_[0], *exit, ", and with it the job");
   }
   TESSERA_RETURN_IF_ERROR(CheckWorkers(status));
   TESSERA_RETURN_IF_ERROR(CheckServers(status));
@@ -346,9 +361,11 @@ absl::Status JobRun::Conclude() {
                                            ended.has_value() ? std::string(ended->message()) : "",
                                            "; server 0's last lines:\n", servers_[0].LogTail(8)));
   }
-  if (!options_.quiet) std::fputs(Progress::Summary(*status, options_.report_path).c_str(), stdout);
+  // The table has most of what the report has, also where that could not be written.
+  const std::string report = written.ok() ? options_.report_path : "could not be written";
+  if (!options_.quiet) std::fputs(Progress::Summary(*status, report).c_str(), stdout);
   std::fflush(stdout);
-  return absl::OkStatus();
+  return written;
 }
 
 absl::Status JobRun::Run(const std::atomic<int>& signals) {
@@ -361,12 +378,13 @@ absl::Status JobRun::Run(const std::atomic<int>& signals) {
     TESSERA_RETURN_IF_ERROR(StartWorker(rank));
   status_ = std::make_unique<StatusStream>(coordinator_, absl::Milliseconds(200), kConnectMax);
   if (!options_.quiet) {
-    progress_.Say(absl::StrCat(job_.name(), ": ", job_.cluster().servers().count(), " servers, ",
-                               job_.cluster().workers(), " workers; status: tessera status ",
-                               coordinator_, " --watch"));
+    progress_.Say(absl::StrCat(job_.name(), ": ",
+                               Counted(job_.cluster().servers().count(), "server"), ", ",
+                               Counted(job_.cluster().workers(), "worker"),
+                               "; status: tessera status ", coordinator_, " --watch"));
   }
   absl::Status status = Follow(signals);
-  if (status.ok()) status = Conclude();
+  if (status.ok()) status = Conclude(signals);
   if (!status.ok()) {
     keep_directory_ = true;
     progress_.Clear();

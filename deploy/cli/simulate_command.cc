@@ -18,11 +18,13 @@
 #include "absl/time/time.h"
 #include "common/base/check.h"
 #include "common/base/log.h"
+#include "common/base/output_file.h"
 #include "common/base/steady_clock.h"
 #include "common/base/termination.h"
 #include "common/config/job_reader.h"
 #include "common/config/quantity.h"
 #include "common/method/recipe.h"
+#include "deploy/cli/counted.h"
 #include "deploy/cli/progress.h"
 #include "deploy/simulate/simulation.h"
 #include "deploy/simulate/step_time.h"
@@ -124,15 +126,9 @@ absl::StatusOr<Datasets> Load(const v1::Job& job) {
   return LoadDatasets(job.data(), ends);
 }
 
-absl::Status CheckReportPath(const std::string& path) {
-  if (path.empty() || std::ofstream(path, std::ios::app)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--report: \"", path, "\" cannot be written; name a file in a folder that exists"));
-}
-
 absl::Status Simulate(const SimulateOptions& options, SimulationOptions simulated,
                       const v1::Job& job, const std::atomic<int>& signals) {
-  TESSERA_RETURN_IF_ERROR(CheckReportPath(options.report_path));
+  TESSERA_RETURN_IF_ERROR(CheckWritable("--report", options.report_path));
   absl::StatusOr<Datasets> data = Load(job);
   TESSERA_RETURN_IF_ERROR(data.status());
   if (options.step_time == "measured") {
@@ -142,8 +138,9 @@ absl::Status Simulate(const SimulateOptions& options, SimulationOptions simulate
                            Simulation::Create(job, simulated, &*data));
   Progress progress(!options.quiet && isatty(STDOUT_FILENO));
   if (!options.quiet) {
-    progress.Say(absl::StrCat(job.name(), ": simulating ", job.cluster().servers().count(),
-                              " servers, ", job.cluster().workers(), " workers, ",
+    progress.Say(absl::StrCat(job.name(), ": simulating ",
+                              Counted(job.cluster().servers().count(), "server"), ", ",
+                              Counted(job.cluster().workers(), "worker"), ", ",
                               FormatDuration(simulated.step_time), " a step of the whole model"));
   }
   bool draining = false;

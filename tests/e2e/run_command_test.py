@@ -88,6 +88,19 @@ class RunCommand(Test):
         run.signal(signal.SIGINT)
         self.contains(run.expect_exit(1), "stopped at once")
         run.expect_nothing_left(children)
+        # An empty file would look like one.
+        self.assertFalse(os.path.exists(run.report_path))
+
+    def test_ctrl_c_twice_while_a_worker_starts_ends_at_once(self):
+        run = Run(self, endless(lease="60s"))
+        await_true("worker 1 is there", lambda: "worker 1" in run.children())
+        children = run.children()
+        os.kill(children["worker 0"], signal.SIGSTOP)  # Most likely before it has joined.
+        run.signal(signal.SIGINT)
+        run.await_output("again to stop at once")
+        run.signal(signal.SIGINT)
+        run.expect_exit(1, 5)
+        run.expect_nothing_left(children)
 
     def test_ctrl_c_again_ends_a_job_that_waits_for_its_last_checkpoint(self):
         job = dict(endless(lease="60s"), checkpoint={"directory": self.path("checkpoints")})
@@ -126,10 +139,13 @@ class RunCommand(Test):
     def test_a_killed_server_ends_everything_and_is_named(self):
         for victim in ("server 0", "server 1"):
             with self.case(victim):
-                run = Run(self, endless())
+                run = Run(self, endless(lease="60s"))
                 children = run.await_training()
                 os.kill(children[victim], signal.SIGKILL)
-                self.contains(run.expect_exit(1), victim + " ended with signal 9 (Killed)", "logs are in")
+                # At once: for nobody's lease, and without a word of workers that cannot go on.
+                output = run.expect_exit(1, 8)
+                self.contains(output, victim + " ended with signal 9 (Killed)", "logs are in")
+                self.assertNotIn("the others go on", output)
                 run.expect_nothing_left(children)
 
     def test_a_frozen_server_ends_everything(self):

@@ -1,6 +1,7 @@
 #include "deploy/cli/progress.h"
 
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <string>
 
 namespace tessera {
@@ -44,6 +45,18 @@ TEST_CASE("the status line never overflows the terminal", "[cli][progress]") {
   }
 }
 
+TEST_CASE("an evaluation before which nothing was trained has no train loss", "[cli][progress]") {
+  v1::HistoryEntry entry;
+  entry.set_epoch(40);
+  entry.set_seconds(2.37);
+  entry.set_train_loss(-NAN);
+  entry.set_test_loss(0.1891);
+  entry.set_test_accuracy(0.9467);
+  CHECK(Progress::HistoryLine(entry) == "    40.0       2.37           -      0.1891    0.9467");
+  entry.set_train_loss(0.0106);
+  CHECK(Progress::HistoryLine(entry) == "    40.0       2.37      0.0106      0.1891    0.9467");
+}
+
 TEST_CASE("the summary gives rate and traffic of all workers together", "[cli][progress]") {
   v1::JobStatus status = Training();
   status.set_train_seconds(2);
@@ -63,6 +76,25 @@ TEST_CASE("the summary gives rate and traffic of all workers together", "[cli][p
   CHECK(text.find("pulled 6.0 MiB, pushed 1.0 KiB") != std::string::npos);
   CHECK(text.find("1 worker") != std::string::npos);
   CHECK(text.find("r.json") != std::string::npos);
+}
+
+TEST_CASE("the summary tells of the last checkpoint, and of one that failed after it",
+          "[cli][progress]") {
+  v1::JobStatus status = Training();
+  CHECK(Progress::Summary(status, "").find("checkpoint") == std::string::npos);
+  v1::CheckpointStatus& checkpoint = *status.mutable_checkpoint();
+  checkpoint.set_failure("\"ckpt/partial-step-000000000400\": No space left on device");
+  CHECK(Progress::Summary(status, "").find("\n  checkpoint   none of this run\n") !=
+        std::string::npos);
+  checkpoint.set_count(3);
+  checkpoint.set_step(300);
+  checkpoint.set_bytes(40 << 10);
+  CHECK(Progress::Summary(status, "")
+            .find("\n  checkpoint   of step 300, 40.0 KiB\n"
+                  "  FAILED       \"ckpt/partial-step-000000000400\": No space "
+                  "left on device\n") != std::string::npos);
+  checkpoint.clear_failure();
+  CHECK(Progress::Summary(status, "").find("FAILED") == std::string::npos);
 }
 
 TEST_CASE("the summary wraps the method's words beside their name", "[cli][progress]") {
