@@ -460,7 +460,10 @@ int RunServer(const ServerOptions& options) {
   ServerProcess* running = nullptr;
   const Termination termination([&](int count) {
     absl::MutexLock lock(&mutex);
-    if (running == nullptr) _exit(1);
+    if (running == nullptr) {
+      Log(LogLevel::kError, "server: ended error=\"signal received before it served\"");
+      _exit(1);
+    }
     running->OnSignal(count);
   });
   const JobReading reading =

@@ -323,8 +323,11 @@ void WorkerProcess::OnSignal(int count) {
   if (count > 1) _exit(1);
   absl::MutexLock lock(&mutex_);
   asked_to_leave_ = true;
-  if (loop_ == nullptr)
-    _exit(1);  // Nothing to finish yet; the lease or the connection tells the others.
+  if (loop_ == nullptr) {
+    // Nothing to finish yet; the lease or the connection tells the others.
+    Log(LogLevel::kError, "worker: ended error=\"signal received before it had begun to train\"");
+    _exit(1);
+  }
   Log(LogLevel::kInfo,
       "worker: signal received, leaving after this exchange; again to end at once");
   loop_->Stop();
@@ -338,7 +341,10 @@ int RunWorker(const WorkerOptions& options) {
   WorkerProcess* running = nullptr;
   const Termination termination([&](int count) {
     absl::MutexLock lock(&mutex);
-    if (running == nullptr) _exit(1);
+    if (running == nullptr) {
+      Log(LogLevel::kError, "worker: ended error=\"signal received before it had joined\"");
+      _exit(1);
+    }
     running->OnSignal(count);
   });
   const JobReading reading = ReadJobFile(options.job_path, options.overrides, JobOptions{});

@@ -69,6 +69,16 @@ class Waiting(Test):
         cluster.start_worker(1)
         cluster.finish()
 
+    def test_a_worker_says_why_it_does_not_reach_the_coordinator(self):
+        with socket.socket() as unused:
+            unused.bind(("127.0.0.1", 0))
+            address = "127.0.0.1:%d" % unused.getsockname()[1]
+        worker = Process(self, "worker", [WORKER, "--job", write_job(self, digits()), "--coordinator", address])
+        worker.await_output("waiting for coordinator at %s, which is not reached: " % address)
+        worker.await_output("Connection refused")
+        worker.signal(signal.SIGTERM)
+        self.contains(worker.expect_exit(1).splitlines()[-1], "ended", "signal received before it had begun to train")
+
     def test_a_worker_that_gives_up_waiting_frees_its_rank(self):
         cluster = Cluster(self, digits(workers=2, lease="1s"), workers=1)
         cluster.workers[0].await_output("waiting for worker 1")

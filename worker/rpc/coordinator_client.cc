@@ -23,6 +23,9 @@ namespace tessera {
 namespace {
 
 constexpr absl::Duration kJoinInterval = absl::Milliseconds(50);
+// Until it is said why a coordinator is not reached that nobody may have started yet; and again.
+constexpr absl::Duration kSilentAtStart = absl::Seconds(2);
+constexpr absl::Duration kTellWhyInterval = absl::Seconds(30);
 constexpr absl::Duration kRetryPause = absl::Milliseconds(50);
 constexpr absl::Duration kRenewInterval = absl::Seconds(1);
 constexpr absl::Duration kLeavePatience = absl::Seconds(3);
@@ -175,9 +178,10 @@ absl::StatusOr<v1::JoinReply> CoordinatorClient::Join(
   const absl::Time give_up = SteadyNow() + options_.join_timeout;
   absl::Time last_answer = SteadyNow();
   std::string told;
+  absl::Time tell_why = SteadyNow() + kSilentAtStart;
   while (true) {
     v1::JoinReply reply;
-    std::string waiting;
+    std::string waiting, why;
     absl::Status status = Once(&Stub::Join, request, &reply, lease_, true);
     // Before its first answer the coordinator may not have been started yet; later it has gone.
     const bool has_gone = request.member() != 0 && SteadyNow() - last_answer > silence_max();
@@ -205,11 +209,17 @@ absl::StatusOr<v1::JoinReply> CoordinatorClient::Join(
       CurrentStub(&address);
       waiting = address.empty() ? "a coordinator to be elected"
                                 : absl::StrCat("coordinator at ", address);
+      if (!address.empty()) why = std::string(status.message());
     } else {
       return status;
     }
     if (!waiting.empty() && waiting != told && on_waiting) on_waiting(waiting);
     told = waiting;
+    // It may only have been started later. A wrong name or port, or TLS on one side, is nothing to wait for.
+    if (!why.empty() && SteadyNow() > tell_why) {
+      if (on_waiting) on_waiting(absl::StrCat(waiting, ", which is not reached: ", why));
+      tell_why = SteadyNow() + kTellWhyInterval;
+    }
     if (SteadyNow() > give_up) {
       return absl::DeadlineExceededError(absl::StrCat("join: still waiting for ", waiting,
                                                       " after ",

@@ -61,8 +61,8 @@ class CoordinatorClient {
   ~CoordinatorClient();
 
   // Blocks until this worker is admitted. `on_waiting` hears for whom the job waits ("server 1,
-  // worker 0") whenever that changes. Codes as Coordinator.Join; kDeadlineExceeded after
-  // join_timeout.
+  // worker 0") whenever that changes, and now and then why the coordinator is not reached. Codes as
+  // Coordinator.Join; kDeadlineExceeded after join_timeout.
   absl::StatusOr<v1::JoinReply> Join(std::function<void(absl::string_view)> on_waiting);
 
   // Keeps the lease from now on, on a thread of its own. `on_lost` is called there, once, when this
