@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/steady_clock.h"
@@ -13,6 +14,16 @@
 #include "server/shard/shard_messages.h"
 
 namespace tessera {
+namespace {
+
+// With the key to change in front.
+absl::Status OfDirectory(const absl::Status& status) {
+  return absl::Status(
+      status.code(),
+      absl::StrCat("checkpoint.directory: ", absl::StripPrefix(status.message(), "checkpoint: ")));
+}
+
+}  // namespace
 
 ServerCheckpoints::ServerCheckpoints(const v1::Job& job, const JobFacts& facts, int rank)
     : directory_path_(job.checkpoint().directory()),
@@ -46,8 +57,10 @@ absl::Status ServerCheckpoints::Prepare(bool goes_on) {
 
 // Two lives of a job in one folder would take each other's checkpoints for their own.
 absl::Status ServerCheckpoints::CheckDirectory() const {
-  TESSERA_ASSIGN_OR_RETURN(const std::vector<ListedCheckpoint> listed,
-                           ListCheckpoints(directory_path_, /*verify=*/false));
+  const absl::StatusOr<std::vector<ListedCheckpoint>> found =
+      ListCheckpoints(directory_path_, /*verify=*/false);
+  if (!found.ok()) return OfDirectory(found.status());
+  const std::vector<ListedCheckpoint>& listed = *found;
   if (listed.empty()) return absl::OkStatus();
   const uint64_t newest = listed.front().step;
   if (restored_ == nullptr) {
@@ -68,8 +81,10 @@ absl::Status ServerCheckpoints::CheckDirectory() const {
 absl::Status ServerCheckpoints::Keep(LiveCoordinator* coordinator, bool goes_on) {
   if (directory_path_.empty()) return absl::OkStatus();
   if (!goes_on) TESSERA_RETURN_IF_ERROR(CheckDirectory());
-  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<CheckpointDirectory> directory,
-                           CheckpointDirectory::Open(directory_path_, keep_));
+  absl::StatusOr<std::unique_ptr<CheckpointDirectory>> opened =
+      CheckpointDirectory::Open(directory_path_, keep_);
+  if (!opened.ok()) return OfDirectory(opened.status());
+  std::unique_ptr<CheckpointDirectory> directory = *std::move(opened);
   coordinator_ = coordinator;
   keeper_ = std::make_unique<CheckpointKeeper>(
       std::move(directory), [coordinator](const DiskTask& task, const absl::Status& status) {

@@ -279,7 +279,7 @@ class Checkpoints(Test):
                 ("an older one", older, ("later checkpoint, of step 30", "of step 20")),
                 ("another model", wide, ("checkpoint.restore", "layers.0.weight", "another model")),
                 ("no checkpoint", restoring(job, self.path("nothing")), ("checkpoint.restore", "no whole checkpoint")),
-                ("no folder", keeping(job, os.path.join(file, "x"), 20), ("cannot be made",))):
+                ("no folder", keeping(job, os.path.join(file, "x"), 20), ("checkpoint.directory: ", "cannot be made"))):
             with self.subTest(what):
                 code, _, error = tessera("run", write_job(self, bad, "bad.yaml"), "--quiet")
                 self.assertEqual(code, 2, error)
