@@ -1,10 +1,13 @@
 #include "common/rpc/security.h"
 
 #include <openssl/crypto.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
 
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <memory>
 #include <sstream>
 #include <utility>
 
@@ -62,6 +65,31 @@ absl::StatusOr<std::string> ReadPem(absl::string_view key, const std::string& pa
   if (absl::StrContains(text, "-----BEGIN ") && absl::StrContains(text, what)) return text;
   return absl::InvalidArgumentError(absl::StrCat("security.", key, ": \"", path,
                                                  "\" has no PEM block with a ", what));
+}
+
+// gRPC takes a key that is another certificate's, and then nobody can connect.
+absl::Status CheckPair(const std::string& certificate, const std::string& key) {
+  const auto memory = [](const std::string& text) {
+    return std::unique_ptr<BIO, void (*)(BIO*)>(
+        BIO_new_mem_buf(text.data(), static_cast<int>(text.size())), BIO_free_all);
+  };
+  const std::unique_ptr<X509, void (*)(X509*)> shown(
+      PEM_read_bio_X509(memory(certificate).get(), nullptr, nullptr, nullptr), X509_free);
+  if (shown == nullptr) {
+    return absl::InvalidArgumentError("security.certificate: no certificate can be read from it");
+  }
+  // Without a password to try, one that wants it is refused, not asked for on the terminal.
+  const auto no_password = [](char*, int, int, void*) { return -1; };
+  const std::unique_ptr<EVP_PKEY, void (*)(EVP_PKEY*)> own(
+      PEM_read_bio_PrivateKey(memory(key).get(), nullptr, no_password, nullptr), EVP_PKEY_free);
+  if (own == nullptr) {
+    return absl::InvalidArgumentError(
+        "security.private_key: no key can be read from it, want one without a password");
+  }
+  if (X509_check_private_key(shown.get(), own.get()) == 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "security.private_key: is not that of security.certificate, want the key that was made with "
+      "it");
 }
 
 class TokenProcessor final : public grpc::AuthMetadataProcessor {
@@ -168,6 +196,9 @@ absl::StatusOr<std::shared_ptr<const Security>> Security::Load(const SecurityFil
                            ReadPem("private_key", files.private_key, "PRIVATE KEY"));
   TESSERA_ASSIGN_OR_RETURN(security->authority_,
                            ReadPem("authority", files.authority, "CERTIFICATE"));
+  if (!files.certificate.empty()) {
+    TESSERA_RETURN_IF_ERROR(CheckPair(security->certificate_, security->private_key_));
+  }
   if (files.token_file.empty()) return security;
   if (!security->calls_tls()) {
     return absl::InvalidArgumentError(

@@ -131,6 +131,8 @@ class Security(Test):
             job = digits()
             job["security"] = security
             code, out, error = tessera("run", write_job(self, job))
+                ({"certificate": certificate, "private_key": authority.sign("another")[1]},
+                 "security.private_key: is not that of security.certificate"),
             self.assertNotEqual(code, 0)
             self.assertIn(words, error)
 
