@@ -13,6 +13,8 @@
 #include "common/base/steady_clock.h"
 #include "common/config/job_check.h"
 #include "common/rpc/control_channel.h"
+#include "common/rpc/status.h"
+#include "deploy/cli/failed_call.h"
 #include "proto/status.grpc.pb.h"
 
 namespace tessera {
@@ -57,7 +59,9 @@ int RequestCheckpoint(const CheckpointOptions& options) {
     if (asked.error_code() == grpc::StatusCode::UNIMPLEMENTED) {
       return Fail(options, "only server 0 writes checkpoints; ask that one");
     }
-    if (!asked.ok()) return Fail(options, asked.error_message());
+    if (!asked.ok()) {
+      return TellFailedCall(absl::StrCat("no checkpoint from ", options.address), FromGrpc(asked));
+    }
   }
   bool told = options.quiet;
   for (const absl::Time begin = SteadyNow(); true;) {

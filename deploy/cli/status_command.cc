@@ -14,6 +14,8 @@
 #include "absl/time/time.h"
 #include "common/config/job_check.h"
 #include "common/rpc/control_channel.h"
+#include "common/rpc/status.h"
+#include "deploy/cli/failed_call.h"
 #include "deploy/cli/status_stream.h"
 #include "deploy/cli/status_view.h"
 #include "deploy/cli/terminal.h"
@@ -25,12 +27,6 @@ namespace {
 constexpr std::chrono::seconds kAnswerMax{5};
 constexpr absl::Duration kRedrawInterval = absl::Milliseconds(500);
 
-int Unreachable(const std::string& address, const grpc::Status& status) {
-  std::fprintf(stderr, "tessera: no status from %s: %s; is a tessera-server running there?\n",
-               address.c_str(), status.error_message().c_str());
-  return 1;
-}
-
 int ShowOnce(const StatusOptions& options) {
   const auto stub = v1::Status::NewStub(
       OpenControlChannel(options.address, Role::kViewer));
@@ -38,7 +34,9 @@ int ShowOnce(const StatusOptions& options) {
   context.set_deadline(std::chrono::system_clock::now() + kAnswerMax);
   v1::JobStatus status;
   const grpc::Status result = stub->Get(&context, v1::StatusRequest(), &status);
-  if (!result.ok()) return Unreachable(options.address, result);
+  if (!result.ok()) {
+    return TellFailedCall(absl::StrCat("no status from ", options.address), FromGrpc(result));
+  }
   std::printf("%s\n", options.json ? StatusJson(status).c_str()
                                    : StatusText(status, TerminalWidth()).c_str());
   return 0;
@@ -66,9 +64,7 @@ int Follow(const StatusOptions& options) {
     }
     if (ended.has_value()) {
       if (shown) return 0;
-      std::fprintf(stderr, "tessera: %s; is a tessera-server running there?\n",
-                   std::string(ended->message()).c_str());
-      return 1;
+      return TellFailedCall("no status", *ended);  // It says of whom.
     }
     absl::SleepFor(absl::Milliseconds(50));
   }

@@ -54,11 +54,16 @@ class Security(Test):
                    int(json.loads(status(*flags, "--token-file", viewer)[1])["step"]) > 5, explain=cluster.logs)
         self.assertFalse(json.loads(status(*flags, "--token-file", viewer)[1]).get("insecure"))
         # In plain text, without a certificate, without a token, with another's.
-        for extra, words in (((), "no status from"), (flags[:2], "no status from"), (flags, "token: none came with"),
-                             (flags + ["--token-file", self.tokens("other", "x" * 20)], "is not one of this job's")):
+        for extra, want, words in (
+                ((), 1, "One with TLS wants --authority"), (flags[:2], 1, "no status from"),
+                (flags, 2, "token: none came with"),
+                (flags + ["--token-file", self.tokens("other", "x" * 20)], 2, "is not one of this job's")):
             code, out, error = status(*extra)
-            self.assertEqual((code, out), (1, ""), words)
+            self.assertEqual((code, out), (want, ""), words)
             self.assertIn(words, error)
+            self.assertEqual("is a tessera-server running there?" in error, want == 1, error)
+        code, _, error = tessera("checkpoint", cluster.coordinator, *flags, "--token-file", viewer, within=20)
+        self.assertEqual(code, 2, error)
 
         def drain(token):
             with open(files["authority"], "rb") as a, open(files["private_key"], "rb") as k, \
@@ -126,13 +131,13 @@ class Security(Test):
                 ({"certificate": certificate}, "security.private_key: missing beside certificate"),
                 ({"certificate": self.path("none.pem"), "private_key": key}, "want a file that can be read"),
                 ({"certificate": key, "private_key": key}, "has no PEM block with a CERTIFICATE"),
+                ({"certificate": certificate, "private_key": authority.sign("another")[1]},
+                 "security.private_key: is not that of security.certificate"),
                 ({"token_file": self.tokens("t", "x" * 20)}, "want TLS beside it"),
                 ({"authority": authority.certificate}, "security.certificate: missing beside authority")):
             job = digits()
             job["security"] = security
             code, out, error = tessera("run", write_job(self, job))
-                ({"certificate": certificate, "private_key": authority.sign("another")[1]},
-                 "security.private_key: is not that of security.certificate"),
             self.assertNotEqual(code, 0)
             self.assertIn(words, error)
 
