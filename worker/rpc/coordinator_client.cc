@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "common/base/check.h"
 #include "common/base/log.h"
@@ -209,7 +210,9 @@ absl::StatusOr<v1::JoinReply> CoordinatorClient::Join(
       CurrentStub(&address);
       waiting = address.empty() ? "a coordinator to be elected"
                                 : absl::StrCat("coordinator at ", address);
-      if (!address.empty()) why = std::string(status.message());
+      if (!address.empty()) {
+        why = std::string(absl::StripPrefix(status.message(), absl::StrCat(waiting, ": ")));
+      }
     } else {
       return status;
     }
