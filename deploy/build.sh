@@ -3,6 +3,11 @@
 #   bazel-bin/deploy/cli/tessera  bazel-bin/server/tessera-server  bazel-bin/worker/tessera-worker
 set -euo pipefail
 cd "$(dirname "$0")/.."
+if [[ $# -gt 0 ]]; then
+  [[ "$1" == "--help" ]] && { echo "usage: deploy/build.sh"; exit 0; }
+  echo "build.sh: takes no arguments, got \"$1\"" >&2
+  exit 2
+fi
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 if ! bazel build //deploy/cli:tessera //server:tessera-server //worker:tessera-worker >"$log" 2>&1; then

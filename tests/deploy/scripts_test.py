@@ -99,13 +99,15 @@ class Others(unittest.TestCase):
             self.assertEqual(os.listdir(folder), [])
         self.assertEqual(run("gpu_bundle.sh", "a", "b")[0], 2)
 
-    def test_quickstart_takes_no_arguments(self):
+    def test_quickstart_and_build_take_no_arguments(self):
+        self.assertIn('takes no arguments, got "now"', run("build.sh", "now")[2])
         code, out, error = run("quickstart.sh", "now")
         self.assertEqual((code, out), (2, ""))
         self.assertIn('takes no arguments, got "now"', error)
 
     def test_help_ends_with_0(self):
-        for script in ("fetch_data.sh", "fuzz.sh", "gpu_bundle.sh", "install_deps.sh", "quickstart.sh", "test.sh"):
+        for script in ("build.sh", "fetch_data.sh", "fuzz.sh", "gpu_bundle.sh", "install_deps.sh", "quickstart.sh",
+                       "test.sh"):
             code, out, error = run(script, "--help")
             self.assertEqual((code, error), (0, ""), script)
             self.assertIn("usage: ", out)
