@@ -1,4 +1,5 @@
 // The `tessera` command.
+#include <poll.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -175,7 +176,17 @@ int Main(int argc, char** argv) {
   return ShowStatus(status);
 }
 
+// A script had better not take an empty file for a result. Who stopped reading has had enough: that is no error.
+int CheckOutput(int exit_code) {
+  const bool is_written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  pollfd reader{STDOUT_FILENO, POLLOUT, 0};
+  const bool has_no_reader = poll(&reader, 1, 0) == 1 && (reader.revents & POLLERR) != 0;
+  if (is_written || has_no_reader || exit_code != 0) return exit_code;
+  std::fprintf(stderr, "tessera: stdout: cannot be written; is there room on its disk?\n");
+  return 1;
+}
+
 }  // namespace
 }  // namespace tessera
 
-int main(int argc, char** argv) { return tessera::Main(argc, argv); }
+int main(int argc, char** argv) { return tessera::CheckOutput(tessera::Main(argc, argv)); }

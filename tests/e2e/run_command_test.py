@@ -2,6 +2,7 @@
 import json
 import os
 import signal
+import subprocess
 import unittest
 
 from cluster import (ENDLESS, TESSERA, Process, Test, await_true, children_of, digits, exists, lost, status_of,
@@ -195,6 +196,19 @@ class RunCommand(Test):
         self.contains(out, "digits-test: 2 servers, 2 workers", "accuracy", "traffic")
 
     def test_set_changes_keys_in_every_process(self):
+    def test_output_that_cannot_be_written_is_an_error(self):
+        job = write_job(self, digits(epochs=1))
+        for arguments in (["check", job], ["run", job], ["--help"]):
+            with self.case(arguments[0]), open("/dev/full", "w") as full:
+                ended = subprocess.run([TESSERA, *arguments], stdout=full, stderr=subprocess.PIPE, text=True,
+                                       timeout=60)
+                self.assertEqual(ended.returncode, 1, ended.stderr)
+                self.contains(ended.stderr, "stdout: cannot be written")
+        # Who reads the first line alone is content.
+        shell = subprocess.run(["bash", "-c", 'set -o pipefail; "$0" run "$1" | head -1', TESSERA, job],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
+        self.assertEqual((shell.returncode, shell.stderr), (0, ""))
+
         report = self.path("report.json")
         job = write_job(self, digits(epochs=5))
         code, _, error = tessera("run", job, "--report", report, "--quiet", "--set", "train.epochs=2",
