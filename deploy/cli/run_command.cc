@@ -256,6 +256,7 @@ absl::Status JobRun::CheckWorkers(const std::optional<v1::JobStatus>& status) {
       return ChildError(workers_[i], *exit, ", and the job cannot begin without it");
     }
     if (!begun) continue;
+    if (!status->failure().empty()) continue;  // Nobody goes on, and why is said at the end.
     worker_noticed_[i] = true;
     keep_directory_ = true;
     progress_.Clear();
