@@ -7,8 +7,7 @@
 namespace tessera {
 
 // JoinRequest.protocol. Raised when an old worker would misunderstand a new coordinator.
-// 2: a last checkpoint that fails is asked for again.
-constexpr uint32_t kControlProtocol = 2;
+constexpr uint32_t kControlProtocol = 1;
 
 }  // namespace tessera
 

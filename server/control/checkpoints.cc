@@ -53,8 +53,10 @@ void Checkpoints::Begin(uint64_t step, Exchange after, absl::Time now) {
   tasks_.push_back({DiskTask::Kind::kBegin, number_, folder_step_, {}});
 }
 
-bool Checkpoints::BeginLast(const MemberRecord& member, uint64_t step, absl::Time now) {
+bool Checkpoints::BeginLast(const MemberRecord& member, uint64_t step, bool writes_again,
+                            absl::Time now) {
   if (finished_.insert(member.member).second) ++changes_;
+  if (!writes_again && !std::exchange(writes_once_, true)) ++changes_;
   if (is_last_ || last_made_) return true;
   const bool is_busy = stage_ == Stage::kCommitting || stage_ == Stage::kBeginning ||
                        (stage_ == Stage::kWriting && !IsUntouched());
@@ -75,7 +77,9 @@ bool Checkpoints::BeginLast(const MemberRecord& member, uint64_t step, absl::Tim
 void Checkpoints::DriveLast(absl::Time now) {
   if (!try_last_at_ || now < *try_last_at_) return;
   try_last_at_.reset();
-  Begin(std::max(done_step_, folder_step_) + 1, Exchange(0), now);
+  if (!writes_once_) return Begin(std::max(done_step_, folder_step_) + 1, Exchange(0), now);
+  last_made_ = true;
+  ++changes_;
 }
 
 void Checkpoints::Drive(Exchange highest_exchange, uint64_t highest_step, absl::Time now) {
@@ -165,7 +169,7 @@ void Checkpoints::Fail(absl::string_view why, absl::Time now) {
   if (open_state_ != nullptr) tasks_.back().manifest = open_state_->manifest;
   open_state_.reset();
   std::string next = "training goes on";
-  if (is_last_ && ++last_failures_ < kLastTries) {
+  if (is_last_ && !writes_once_ && ++last_failures_ < kLastTries) {
     try_last_at_ = now + kLastPause;
     next = absl::StrCat("it is the last one, tried again in ", absl::FormatDuration(kLastPause),
                         ", ", last_failures_ + 1, " of ", kLastTries);

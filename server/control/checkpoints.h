@@ -76,8 +76,8 @@ class Checkpoints {
   uint64_t Ask();
   // Training is over for `member`, which has written what it was asked to: a last one, of where everybody
   // stands, which is `step`; none where there is one of that step. Whether it can begin now; if not, ask
-  // again.
-  bool BeginLast(const MemberRecord& member, uint64_t step, absl::Time now);
+  // again. One that fails is tried again unless somebody writes but once.
+  bool BeginLast(const MemberRecord& member, uint64_t step, bool writes_again, absl::Time now);
   // Begins the last one again where it has failed and its pause is over.
   void DriveLast(absl::Time now);
 
@@ -160,6 +160,7 @@ class Checkpoints {
   bool is_last_ = false;
   std::set<MemberId> finished_;  // they write no more but to the last one
   bool last_made_ = false;       // the last one of all is whole, or has failed for good
+  bool writes_once_ = false;     // some member that has finished
   int last_failures_ = 0;
   std::optional<absl::Time> try_last_at_;
   bool asked_ = false;

@@ -38,6 +38,7 @@ v1::CheckpointsState Checkpoints::Save(SavedStates* saved) const {
   state.set_count(count_);
   state.set_failed_number(failed_number_);
   state.set_failure(failure_);
+  state.set_writes_once(writes_once_);
   state.set_last_failures(static_cast<uint32_t>(last_failures_));
   state.set_try_last_at(try_last_at_ ? absl::ToUnixNanos(*try_last_at_) : 0);
   return state;
@@ -94,6 +95,7 @@ absl::Status Checkpoints::Load(const v1::CheckpointsState& state, const SavedSta
   count_ = state.count();
   failed_number_ = state.failed_number();
   failure_ = state.failure();
+  writes_once_ = state.writes_once();
   last_failures_ = static_cast<int>(state.last_failures());
   try_last_at_.reset();
   if (state.try_last_at() != 0) try_last_at_ = absl::FromUnixNanos(state.try_last_at());

@@ -70,7 +70,8 @@ absl::StatusOr<v1::SavedReply> Coordinator::Saved(const v1::SavedRequest& reques
   }
   // One that leaves before the end has nothing to do with it.
   if (!facts_.checkpoints || !evaluation_.stop() || !evaluation_.Takes(*member)) return reply;
-  if (!checkpoints_.BeginLast(*member, evaluation_.history().back().step(), now)) {
+  if (!checkpoints_.BeginLast(*member, evaluation_.history().back().step(),
+                              request.writes_again(), now)) {
     reply.set_wait(true);
     Settle(now);
     return reply;

@@ -94,7 +94,9 @@ void SimWorker::SaveLast(uint64_t saved) {
     saved_ = [this, saved] { SaveLast(saved); };
     return;
   }
-  TellSaved(v1::SavedRequest(), [this, saved](const v1::SavedReply& reply) {
+  v1::SavedRequest question;
+  question.set_writes_again(true);
+  TellSaved(question, [this, saved](const v1::SavedReply& reply) {
     const bool saves = reply.has_mark() && reply.mark().number() > saved;
     const auto again = [this, saved = saves ? reply.mark().number() : saved] {
       network_->After(node_, kAskAgain, [this, saved] { SaveLast(saved); });

@@ -163,7 +163,9 @@ void WorkerSaver::SaveLast(const WorkerCursor& cursor, const PrivateState& state
   AwaitIdle();
   uint64_t saved = 0;  // One that fails may be followed by another.
   while (true) {
-    const absl::StatusOr<v1::SavedReply> reply = options_.tell(v1::SavedRequest());
+    v1::SavedRequest question;
+    question.set_writes_again(true);
+    const absl::StatusOr<v1::SavedReply> reply = options_.tell(question);
     if (!reply.ok()) return;
     if (reply->has_mark() && reply->mark().number() > saved) {
       saved = reply->mark().number();

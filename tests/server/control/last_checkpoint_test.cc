@@ -47,6 +47,7 @@ class Ended : public ControlFixture {
   v1::SavedReply Ask(uint64_t member) {
     v1::SavedRequest request;
     request.set_member(member);
+    request.set_writes_again(member != writes_once);
     const absl::StatusOr<v1::SavedReply> reply = coordinator->Saved(request, now);
     REQUIRE(reply.ok());
     Tick(absl::ZeroDuration());
@@ -56,6 +57,8 @@ class Ended : public ControlFixture {
     const v1::SavedReply reply = Ask(member);
     return !reply.wait() && !reply.has_mark();
   }
+
+  uint64_t writes_once = 0;  // this member
 
   // Meanwhile all say that they live.
   void Pause(absl::Duration pause = Checkpoints::kLastPause) {
@@ -229,6 +232,23 @@ TEST_CASE("who dies before the last checkpoint is tried again is waited for no m
   REQUIRE(commit.kind == Kind::kCommit);
   REQUIRE(commit.manifest.members.size() == 1);
   CHECK(job.MayGo(1));
+}
+
+TEST_CASE("the last checkpoint is not tried again where somebody would not write to it again",
+          "[checkpoints]") {
+  Ended job;
+  // Known before it fails, or only in the pause.
+  const bool early = GENERATE(true, false);
+  if (early) {
+    job.writes_once = 2;
+    job.Ask(2);
+  }
+  job.FailBy(Fault::kPart);
+  job.writes_once = 2;
+  job.Ask(2);
+  job.Pause();
+  CHECK(job.tasks.empty());
+  for (const uint64_t member : {1, 2}) CHECK(job.MayGo(member));
 }
 
 TEST_CASE("a job that waits for its last checkpoint can be stopped", "[checkpoints]") {
