@@ -277,7 +277,9 @@ void Checker::FollowSelection(CopyId copy) {
   ledger.selecting = number;
   ledger.selected_values = ledger.parameters;
   ledger.selected_gradient = std::exchange(ledger.gradient, {});
-  if (!ledger.leads) return;
+  // One that was given up and does not know it selects of other values, and nobody goes by them.
+  const std::optional<CopyId> leader = leaders_[ledger.shard.value()];
+  if (!ledger.leads || (leader && *leader != copy)) return;
   CoresOf(ledger.era).OnSelection(ledger.shard, number, ledger.selected_values,
                                   ledger.selected_gradient);
 }

@@ -247,6 +247,8 @@ constexpr FoundBug kFoundBugs[] = {
      true},
     {8610673, SimMethod::kSoftsync,
      "a standby that followed before its leader read the checkpoint took over with nothing", true, false, true},
+    {8660613, SimMethod::kSlimDpAsynchronous,
+     "the checker took the values of a leader that was given up for those of a selection", true, false, true},
     {8500371, SimMethod::kDilocoQuorum,
      "a leader that was given up put its file in its successor's place", true, true, true},
     {7500364, SimMethod::kSlimDp, "what was not kept two coordinators ago was not missed", true,
