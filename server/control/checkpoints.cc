@@ -168,7 +168,7 @@ void Checkpoints::Fail(absl::string_view why, absl::Time now) {
   tasks_.push_back({DiskTask::Kind::kAbandon, number_, folder_step_, {}});
   if (open_state_ != nullptr) tasks_.back().manifest = open_state_->manifest;
   open_state_.reset();
-  std::string next = "training goes on";
+  std::string next = is_last_ ? "the job ends without it" : "training goes on";
   if (is_last_ && !writes_once_ && ++last_failures_ < kLastTries) {
     try_last_at_ = now + kLastPause;
     next = absl::StrCat("it is the last one, tried again in ", absl::FormatDuration(kLastPause),

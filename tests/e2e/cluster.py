@@ -49,6 +49,8 @@ class Test(unittest.TestCase):
             raise AssertionError("the test has not ended within %d s" % (TEST_MAX * PATIENCE))
 
         self.folder = tempfile.mkdtemp(prefix=self.id().split(".")[-1][:40] + "-", dir=os.environ.get("TEST_TMPDIR"))
+        # Where `tessera run` keeps the logs of what failed.
+        os.environ["TMPDIR"] = self.folder
         signal.signal(signal.SIGALRM, expired)
         signal.alarm(TEST_MAX * PATIENCE)
 
