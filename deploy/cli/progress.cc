@@ -1,7 +1,6 @@
 #include "deploy/cli/progress.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <utility>
 
@@ -31,11 +30,6 @@ std::string Bytes(double bytes) {
     ++unit;
   }
   return absl::StrFormat("%.*f %s", unit == 0 ? 0 : 1, bytes, kUnits[unit]);
-}
-
-// Where nothing was trained since the evaluation before, or no rows were scored, there is no mean.
-std::string Fraction(double value) {
-  return std::isfinite(value) ? absl::StrFormat("%.4f", value) : "-";
 }
 
 std::string Thousands(double value) {

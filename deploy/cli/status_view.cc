@@ -1,7 +1,6 @@
 #include "deploy/cli/status_view.h"
 
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
 #include <google/protobuf/util/json_util.h>
@@ -11,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "common/metrics/staleness.h"
+#include "deploy/cli/counted.h"
 #include "deploy/cli/staleness_bars.h"
 #include "deploy/cli/wrap.h"
 
@@ -57,10 +57,6 @@ std::string Seconds(double seconds) {
   const auto whole = static_cast<int64_t>(std::min(seconds, 1e15));
   if (whole < 3600) return absl::StrFormat("%dm%02ds", whole / 60, whole % 60);
   return absl::StrFormat("%dh%02dm", whole / 3600, whole / 60 % 60);
-}
-
-std::string Fraction(double value) {
-  return std::isfinite(value) ? absl::StrFormat("%.4f", value) : "-";
 }
 
 // Cells in columns. A column of lower priority is left out before one of higher.

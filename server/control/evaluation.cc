@@ -64,6 +64,15 @@ v1::EvaluateReply Evaluation::Fresh() const {
   return reply;
 }
 
+v1::EvaluateReply Evaluation::ResultOf(const v1::HistoryEntry& entry) const {
+  v1::EvaluateReply reply = Fresh();
+  reply.set_test_loss(entry.test_loss());
+  reply.set_test_accuracy(entry.test_accuracy());
+  reply.set_train_seconds(entry.seconds());
+  reply.set_stop(stop_);
+  return reply;
+}
+
 void Evaluation::AnswerFinished(MemberId member) {
   v1::EvaluateReply reply = result_;
   reply.set_finished(true);
@@ -270,11 +279,7 @@ void Evaluation::Finish(absl::Time now) {
       absl::StrCat("control: evaluated evaluation=", evaluation_, " step=", entry.step(),
                    " train_loss=", entry.train_loss(), " test_loss=", entry.test_loss(),
                    " test_accuracy=", entry.test_accuracy()));
-  result_ = Fresh();
-  result_.set_test_loss(entry.test_loss());
-  result_.set_test_accuracy(entry.test_accuracy());
-  result_.set_train_seconds(entry.seconds());
-  result_.set_stop(stop_);
+  result_ = ResultOf(entry);
   for (auto& [rank, seat] : seats_) {
     if (seat.parked) replies_.push_back({seat.member, result_, false});
     seat.parked = false;
@@ -304,12 +309,7 @@ void Evaluation::GoBack(const std::vector<v1::HistoryEntry>& history) {
   evaluation_ = history_.size();
   due_step_ = history_.empty() ? 0 : history_.back().step();
   // With its number, by which a request that is asked again much later is known.
-  result_.Clear();
-  result_.set_evaluation(evaluation_);
-  if (history_.empty()) return;
-  result_.set_test_loss(history_.back().test_loss());
-  result_.set_test_accuracy(history_.back().test_accuracy());
-  result_.set_train_seconds(history_.back().seconds());
+  result_ = ResultOf(history_.empty() ? v1::HistoryEntry() : history_.back());
 }
 
 std::vector<Evaluation::Reply> Evaluation::TakeReplies() {

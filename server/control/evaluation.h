@@ -107,6 +107,8 @@ class Evaluation {
   void Advance(absl::Time now);
   void Finish(absl::Time now);
   v1::EvaluateReply Fresh() const;
+  // What those are told whose evaluation is over.
+  v1::EvaluateReply ResultOf(const v1::HistoryEntry& entry) const;
 
   const JobFacts& facts_;
   JobClock* const clock_;

@@ -3,7 +3,7 @@
 
 #include "absl/strings/match.h"
 #include "server/shard/checkpoint_mark.h"
-#include "tests/server/control/control_fixture.h"
+#include "tests/server/control/rejoin_fixture.h"
 
 namespace tessera {
 namespace {
@@ -28,18 +28,11 @@ class Ended : public ControlFixture {
   }
 
   static JobFacts FactsOf(bool synchronous) {
-    JobFacts facts = Facts(2, 2);
-    facts.epochs = 0;
-    facts.steps = 1000;
+    JobFacts facts = RejoinFacts();
+    facts.checkpoint_every = 0;
     facts.target_accuracy = 0.5;  // what they find
-    facts.checkpoints = true;
     facts.synchronous = synchronous;
     facts.aligned = synchronous;
-    Manifest model;
-    model.parameters = {{"w", 4, 2, false, 1}};
-    model.model_parameters = 1;
-    model.shards.resize(2);
-    facts.model_manifest = std::make_shared<const Manifest>(std::move(model));
     return facts;
   }
 

@@ -65,23 +65,49 @@ class ShorterCoordination final : public LoneCoordination {
   }
 };
 
+// A lone worker of a job, whose learner somebody looks at.
+class LoneRun {
+ public:
+  explicit LoneRun(const std::vector<std::string>& overrides)
+      : job_(LocalJob(overrides, 2, 1)),
+        data_(DataOf(job_)),
+        recipe_(*RecipeFor(job_)),
+        cluster_(job_, recipe_, 2, 1),
+        backend_(OnCpu()),
+        client_(&cluster_, MemberId(1), recipe_.payload) {}
+
+  int64_t epoch_steps() const {
+    return *EpochSteps(data_.train.rows(), 1, job_.train().batch_size());
+  }
+  std::unique_ptr<Learner> MakeLearner() {
+    return *MakeReplica(job_, recipe_, Rank(0), Exchange(1), backend_.get(), {});
+  }
+  // To the job's end.
+  void Train(Learner* learner, Coordination* coordination) {
+    TrainLoop::Options options;
+    options.job = job_;
+    options.recipe = recipe_;
+    options.rank = Rank(0);
+    TrainLoop loop(options, &data_, learner, &client_, coordination);
+    const absl::Status status = loop.Run();
+    INFO(status);
+    REQUIRE(status.ok());
+  }
+
+ private:
+  const v1::Job job_;
+  const Datasets data_;
+  const Recipe recipe_;
+  InProcessServers cluster_;
+  const std::unique_ptr<Backend> backend_;
+  InProcessClient client_;
+};
+
 std::string Noted(const std::vector<std::string>& overrides) {
-  const v1::Job job = LocalJob(overrides, 2, 1);
-  const Datasets data = DataOf(job);
-  const Recipe recipe = *RecipeFor(job);
-  InProcessServers cluster(job, recipe, 2, 1);
-  const std::unique_ptr<Backend> backend = OnCpu();
-  InProcessClient client(&cluster, MemberId(1), recipe.payload);
-  LoneCoordination coordination(0, 1, *EpochSteps(data.train.rows(), 1, job.train().batch_size()));
-  NotingLearner learner(*MakeReplica(job, recipe, Rank(0), Exchange(1), backend.get(), {}));
-  TrainLoop::Options options;
-  options.job = job;
-  options.recipe = recipe;
-  options.rank = Rank(0);
-  TrainLoop loop(options, &data, &learner, &client, &coordination);
-  const absl::Status status = loop.Run();
-  INFO(status);
-  REQUIRE(status.ok());
+  LoneRun run(overrides);
+  LoneCoordination coordination(0, 1, run.epoch_steps());
+  NotingLearner learner(run.MakeLearner());
+  run.Train(&learner, &coordination);
   return learner.noted;
 }
 
@@ -111,22 +137,11 @@ TEST_CASE(
   const std::string method =
       GENERATE("method={data_parallel: {}}", "method={local_sgd: {local_steps: 7}}",
                "method={local_sgd: {local_steps: 1000}}");
-  const v1::Job job =
-      LocalJob({method, "train.steps=0", "train.epochs=2", "train.batch_size=96"}, 2, 1);
-  const Datasets data = DataOf(job);
-  const Recipe recipe = *RecipeFor(job);
-  InProcessServers cluster(job, recipe, 2, 1);
-  const std::unique_ptr<Backend> backend = OnCpu();
-  InProcessClient client(&cluster, MemberId(1), recipe.payload);
-  const int64_t steps = *EpochSteps(data.train.rows(), 1, job.train().batch_size());
+  LoneRun run({method, "train.steps=0", "train.epochs=2", "train.batch_size=96"});
+  const int64_t steps = run.epoch_steps();
   ShorterCoordination coordination(0, 1, steps);
-  LateLearner learner(*MakeReplica(job, recipe, Rank(0), Exchange(1), backend.get(), {}));
-  TrainLoop::Options options;
-  options.job = job;
-  options.recipe = recipe;
-  options.rank = Rank(0);
-  TrainLoop loop(options, &data, &learner, &client, &coordination);
-  REQUIRE(loop.Run().ok());
+  LateLearner learner(run.MakeLearner());
+  run.Train(&learner, &coordination);
   REQUIRE(learner.all.size() == static_cast<size_t>(steps));
   REQUIRE(!coordination.arrivals.empty());
   uint64_t count = 0;
