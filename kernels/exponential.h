@@ -17,7 +17,8 @@ namespace tessera {
 TESSERA_HOST_DEVICE inline __attribute__((always_inline)) float FastExp(float x) {
   constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
   const float bounded = x < -87.0f ? -87.0f : (x > 88.0f ? 88.0f : x);
-  const float k = (bounded * 1.44269504088896341f + kRound) - kRound;
+  const float rounded = bounded * 1.44269504088896341f + kRound;
+  const float k = rounded - kRound;
   // ln 2 in two parts, the first with zeros at its end, so that k times it is exact.
   const float r = (bounded - k * 0.693359375f) - k * -2.12194440e-4f;
   float p = 1.0f / 5040.0f;
@@ -28,8 +29,10 @@ TESSERA_HOST_DEVICE inline __attribute__((always_inline)) float FastExp(float x)
   p = p * r + 0.5f;
   p = p * r + 1.0f;
   p = p * r + 1.0f;
-  // A NaN's k is a NaN, whose conversion is undefined: it gets k = 0, and p is a NaN already.
-  const int32_t bits = (static_cast<int32_t>(k == k ? k : 0.0f) + 127) << 23;
+  // The lowest bits of `rounded` are k, those of kRound 0. Of a NaN p is one, whatever its power.
+  uint32_t bits;
+  std::memcpy(&bits, &rounded, sizeof(bits));
+  bits = (bits + 127u) << 23;
   float power;
   std::memcpy(&power, &bits, sizeof(power));
   return x < -87.0f ? 0.0f : p * power;

@@ -13,6 +13,7 @@ namespace tessera::cuda {
 // that is as good as distances to the mean unless the first value is a million deviations away.
 struct StatisticsOp {
   static constexpr int kSums = 2;
+  static constexpr int kLoads = 1;
   struct Column {
     double pivot;
   };
@@ -66,6 +67,7 @@ struct NormalizeOp {
 // above the floor; without relu the gate is x and the floor minus infinity.
 struct BackwardSumsOp {
   static constexpr int kSums = 2;
+  static constexpr int kLoads = 3;
   struct Column {
     float mean, inverse_sigma;
   };

@@ -22,7 +22,7 @@ void SumColumns(const MatrixShape& shape, const Op& op, double* partial, cuda::D
   cuda::ColumnSums<Op> sums{op, shape.rows, shape.columns,
                             cuda::ColumnCut::Of(shape.rows, shape.columns), partial};
   device->Launch(sums.cut.blocks(), sums);
-  cuda::ColumnFinish<Op> finish{{}, op, shape.columns, sums.cut.parts, partial};
+  cuda::ColumnFinish<Op> finish{op, shape.columns, sums.cut.parts, partial};
   device->Launch(finish.blocks(), finish);
 }
 

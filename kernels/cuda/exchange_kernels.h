@@ -383,9 +383,10 @@ struct EncodeBuckets {
   }
 };
 
-// Eight entries of a thread.
+// Four entries of a thread, so that threads side by side write side by side. Codes are whole bytes by
+// eights: two threads read the same ones.
 struct DecodeBuckets {
-  static constexpr int kThreads = BucketGrid::kThreads;
+  static constexpr int kThreads = BucketGrid::kTile / 4;
   static constexpr int kPhases = 1;
   struct Shared {};
   struct Own {};
@@ -398,30 +399,28 @@ struct DecodeBuckets {
   TESSERA_HOST_DEVICE void Run(const Lane& lane, Shared&, Own&) const {
     const int64_t tiles = grid.tiles();
     const BucketGrid::Bucket bucket = grid.At(lane.block / tiles);
-    const int64_t first = lane.block % tiles * BucketGrid::kTile + 8 * lane.thread;
+    const int64_t first = lane.block % tiles * BucketGrid::kTile + 4 * lane.thread;
     const int64_t left = bucket.size - first;
     if (left <= 0) return;
-    const int count = left < 8 ? static_cast<int>(left) : 8;
+    const int half = lane.thread % 2;
+    const int64_t of_eight = left + 4 * half;
+    const int count = of_eight < 8 ? static_cast<int>(of_eight) : 8;
     const char* const at = in + bucket.byte;
     const float factor = TakeFloat(at) / grid.divisor;
-    const uint64_t packed = TakeBytes(at + 4 + first / 8 * grid.bits, (count * grid.bits + 7) / 8);
+    const uint64_t codes = TakeBytes(at + 4 + first / 8 * grid.bits, (count * grid.bits + 7) / 8);
+    const uint64_t packed = codes >> 4 * half * grid.bits;
     const int unused = 64 - grid.bits;
-    float v[8];
-    TESSERA_UNROLL for (int i = 0; i < 8; ++i) {
+    float v[4];
+    TESSERA_UNROLL for (int i = 0; i < 4; ++i) {
       // Shifted up and back its highest bit extends it.
       const auto code = static_cast<int64_t>(packed >> grid.bits * i << unused) >> unused;
       v[i] = static_cast<float>(static_cast<int32_t>(code)) * factor;
     }
     float* const to = entries + bucket.begin + first;
-    if (count < 8) {
-      TESSERA_UNROLL for (int i = 0; i < 8; ++i) {
-        if (i < count) to[i] = v[i];
-      }
-      return;
+    if (left >= 4) return StoreFour(v, IsMultiple(to, 16), to);
+    TESSERA_UNROLL for (int i = 0; i < 3; ++i) {
+      if (i < left) to[i] = v[i];
     }
-    const bool aligned = IsMultiple(to, 16);
-    StoreFour(v, aligned, to);
-    StoreFour(v + 4, aligned, to + 4);
   }
 };
 

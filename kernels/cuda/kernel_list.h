@@ -69,7 +69,10 @@
   X(ScatterColumns<true>)               \
   X(SigmoidRows<false>)                 \
   X(SigmoidRows<true>)                  \
-  X(SoftmaxRows)                        \
+  X(SoftmaxRows<0>)                     \
+  X(SoftmaxRows<4>)                     \
+  X(SoftmaxRows<16>)                    \
+  X(SoftmaxRows<32>)                    \
   X(SumRuns)
 
 #endif  // TESSERA_KERNELS_CUDA_KERNEL_LIST_H_

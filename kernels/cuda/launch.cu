@@ -2,6 +2,7 @@
 #include <cuda_runtime.h>
 
 #include <cstring>
+#include <type_traits>
 
 #include "kernels/cuda/kernel_list.h"
 #include "kernels/cuda/launch.h"
@@ -56,8 +57,14 @@ __device__ void RunPhases(const Kernel& kernel, const Lane& lane, typename Kerne
   }
 }
 
+// Blocks that a multiprocessor shall have room for, which limits their registers. 0: as it comes.
+template <typename Kernel, typename = void>
+constexpr int kResident = 0;
 template <typename Kernel>
-__global__ void __launch_bounds__(Kernel::kThreads) Run(const Kernel kernel) {
+constexpr int kResident<Kernel, std::void_t<decltype(Kernel::kResident)>> = Kernel::kResident;
+
+template <typename Kernel>
+__global__ void __launch_bounds__(Kernel::kThreads, kResident<Kernel>) Run(const Kernel kernel) {
   static_assert(Kernel::kThreads % kWarp == 0 && Kernel::kThreads <= 1024);
   __shared__ typename Kernel::Shared shared;
   typename Kernel::Own own;

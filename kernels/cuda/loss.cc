@@ -31,11 +31,16 @@ void CudaLoss::Run(const MatrixShape& shape, const LossPiece& piece, Rows rows, 
 void CudaLoss::SoftmaxCrossEntropy(const MatrixShape& shape, const float* logits,
                                    const int32_t* labels, const LossPiece& piece, float* gradient,
                                    LossSums* sums) {
-  cuda::SoftmaxRows rows = {};
-  rows.logits = logits;
-  rows.labels = labels;
-  rows.gradient = gradient;
-  Run(shape, piece, rows, sums);
+  const auto run = [&](auto rows) {
+    rows.logits = logits;
+    rows.labels = labels;
+    rows.gradient = gradient;
+    Run(shape, piece, rows, sums);
+  };
+  if (shape.columns <= cuda::SoftmaxRows<4>::kColumnsMax) return run(cuda::SoftmaxRows<4>{});
+  if (shape.columns <= cuda::SoftmaxRows<16>::kColumnsMax) return run(cuda::SoftmaxRows<16>{});
+  if (shape.columns <= cuda::SoftmaxRows<32>::kColumnsMax) return run(cuda::SoftmaxRows<32>{});
+  run(cuda::SoftmaxRows<0>{});
 }
 
 void CudaLoss::SigmoidCrossEntropy(const MatrixShape& shape, const float* logits,

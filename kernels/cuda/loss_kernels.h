@@ -37,7 +37,8 @@ TESSERA_HOST_DEVICE inline Standing CombineStandings(const Standing& a, const St
   return {a.sum + b.sum, a.before + b.before};
 }
 
-TESSERA_HOST_DEVICE inline bool RanksBefore(float z, int64_t i, float other, int64_t at) {
+template <typename Index>
+TESSERA_HOST_DEVICE bool RanksBefore(float z, Index i, float other, Index at) {
   return z > other || (z == other && i < at);
 }
 
@@ -46,11 +47,17 @@ TESSERA_HOST_DEVICE inline void CountHits(const Standing& standing, float z, Row
 }
 
 // Phase 0: the largest logit.  1: the sum of exponentials, and the label's rank.  2: the gradient.
-// Reads the logits twice, the second time from the cache while a row fits it.
+// A row of up to kThreads * kKept is read once, and stays in registers. A longer one (kKept is 0) is read
+// in each phase.
+template <int kKept>
 struct SoftmaxRows {
   static constexpr int kThreads = kLossThreads;
   static constexpr int kPhases = 3;
   static constexpr bool Reduces(int phase) { return phase < 2; }
+  static constexpr int64_t kColumnsMax = int64_t{kThreads} * kKept;
+  static constexpr int kResident = kKept == 32 ? 4 : 0;
+  // There is more to compute than to read, and indices of 64 bits are a part of it.
+  using Index = std::conditional_t<(kKept > 0), int32_t, int64_t>;
   struct Value {
     float largest;
     float unused;
@@ -62,6 +69,7 @@ struct SoftmaxRows {
   struct Own {
     Value value;
     float label_z, shift;
+    float z[kKept == 0 ? 1 : kKept];  // behind phase 1: the exponentials
   };
   const float* logits;
   const int32_t* labels;
@@ -77,25 +85,33 @@ struct SoftmaxRows {
 
   template <int phase>
   TESSERA_HOST_DEVICE void Run(const Lane& lane, Shared& shared, Own& own) const {
-    const float* z = logits + lane.block * columns;
-    float* g = gradient == nullptr ? nullptr : gradient + lane.block * columns;
-    const int64_t label = labels[lane.block];
+    const float* const z = logits + lane.block * columns;
+    const Index label = labels[lane.block];
     if constexpr (phase == 0) {
-      own.value = {kLowest, 0, {0, 0}};
-      TESSERA_UNROLL_8 for (int64_t i = lane.thread; i < columns; i += kThreads) {
-        own.value.largest = z[i] > own.value.largest ? z[i] : own.value.largest;  // No NaN.
+      if constexpr (kKept > 0) {
+        TESSERA_UNROLL for (int k = 0; k < kKept; ++k) {
+          const Index i = lane.thread + k * kThreads;
+          // Behind its end: neither the largest, nor before a label, nor more than 0 behind exp().
+          own.z[k] = i < static_cast<Index>(columns) ? z[i] : kLowest;
+        }
       }
       own.label_z = z[label];
+      float largest = kLowest;
+      ForEach(lane, own, [&](Index, float& value) {
+        largest = std::fmax(value, largest);  // No NaN.
+      });
+      own.value = {largest, 0, {0, 0}};
     } else if constexpr (phase == 1) {
-      own.shift = shared.total.largest;
-      own.value = {kLowest, 0, {0, 0}};
-      for (int64_t i = lane.thread; i < columns; i += kThreads) {
-        const float value = z[i];
-        const float term = FastExp(value - own.shift);
-        own.value.standing.sum += static_cast<double>(term);
-        own.value.standing.before += RanksBefore(value, i, own.label_z, label) ? 1 : 0;
-        if (g != nullptr) g[i] = term;
-      }
+      const float shift = shared.total.largest, label_z = own.label_z;
+      double sum = 0;
+      Index before = 0;
+      ForEach(lane, own, [&](Index i, float& value) {
+        before += RanksBefore(value, i, label_z, label) ? 1 : 0;
+        value = FastExp(value - shift);
+        sum += static_cast<double>(value);
+      });
+      own.shift = shift;
+      own.value = {kLowest, 0, {sum, before}};
     } else {
       const Standing& standing = shared.total.standing;
       if (lane.thread == 0) {
@@ -106,12 +122,26 @@ struct SoftmaxRows {
         row.correct = row.hits[0];
         rows[lane.block] = row;
       }
-      if (g == nullptr) return;
+      if (gradient == nullptr) return;
+      float* const g = gradient + lane.block * columns;
       const float factor = static_cast<float>(static_cast<double>(share) / standing.sum);
-      for (int64_t i = lane.thread; i < columns; i += kThreads) {
-        const float scaled = g[i] * factor;
-        g[i] = i == label ? scaled - share : scaled;
-      }
+      const float less = share, shift = own.shift;
+      ForEach(lane, own, [&](Index i, float& value) {
+        const float scaled = (kKept > 0 ? value : FastExp(value - shift)) * factor;
+        if (i < static_cast<Index>(columns)) g[i] = i == label ? scaled - less : scaled;
+      });
+    }
+  }
+
+ private:
+  // Of a row that is kept f may change values, and gets those behind its end, too.
+  template <typename F>
+  TESSERA_HOST_DEVICE void ForEach(const Lane& lane, Own& own, const F& f) const {
+    if constexpr (kKept > 0) {
+      TESSERA_UNROLL for (int k = 0; k < kKept; ++k) f(lane.thread + k * kThreads, own.z[k]);
+    } else {
+      ForOwn<kThreads, 8>(logits + lane.block * columns, columns, lane.thread,
+                          [&f](int64_t i, float value) { f(i, value); });
     }
   }
 };
@@ -122,22 +152,20 @@ struct First {
   int64_t index[kFirst];  // -1: there is none
 };
 
+// What ranks behind moves on. Places that the compiler knows, so that all of it stays in registers.
 TESSERA_HOST_DEVICE inline void Offer(float z, int64_t index, First* first) {
   if (z != z || index < 0) return;
   constexpr int last = kFirst - 1;
   if (first->index[last] >= 0 && !RanksBefore(z, index, first->z[last], first->index[last])) return;
-  int place = kFirst;
-  while (place > 0 && (first->index[place - 1] < 0 ||
-                       RanksBefore(z, index, first->z[place - 1], first->index[place - 1]))) {
-    --place;
-    if (place + 1 < kFirst) {
-      first->z[place + 1] = first->z[place];
-      first->index[place + 1] = first->index[place];
-    }
+  TESSERA_UNROLL for (int place = 0; place < kFirst; ++place) {
+    const float other = first->z[place];
+    const int64_t at = first->index[place];
+    const bool before = at < 0 || (index >= 0 && RanksBefore(z, index, other, at));
+    first->z[place] = before ? z : other;
+    first->index[place] = before ? index : at;
+    z = before ? other : z;
+    index = before ? at : index;
   }
-  if (place == kFirst) return;
-  first->z[place] = z;
-  first->index[place] = index;
 }
 
 // With one label to a row: phase 0 reads it, 1 sums and counts, 2 is the row's result.
@@ -176,7 +204,8 @@ struct SigmoidRows {
     both.standing = CombineStandings(a.standing, b.standing);
     if constexpr (kTargets) {
       both.own = a.own + b.own;
-      for (int i = 0; i < kFirst; ++i) Offer(b.first.z[i], b.first.index[i], &both.first);
+      TESSERA_UNROLL for (int i = 0; i < kFirst; ++i)
+          Offer(b.first.z[i], b.first.index[i], &both.first);
     }
     return both;
   }
@@ -191,29 +220,29 @@ struct SigmoidRows {
     if constexpr (phase == 0) {
       own.label_z = label >= 0 ? z[label] : z[0];
     } else if constexpr (phase == 1) {
-      float* g = gradient == nullptr ? nullptr : gradient + lane.block * columns;
+      float* const g = gradient == nullptr ? nullptr : gradient + lane.block * columns;
+      const float part = share, label_z = own.label_z;
       Value value = {};
       if constexpr (kTargets) {
-        for (int i = 0; i < kFirst; ++i) value.first.index[i] = -1;
+        TESSERA_UNROLL for (int i = 0; i < kFirst; ++i) value.first.index[i] = -1;
       }
-      for (int64_t i = lane.thread; i < columns; i += kThreads) {
-        const float logit = z[i];
+      ForOwn<kThreads, kTargets ? 4 : 8>(z, columns, lane.thread, [&](int64_t i, float logit) {
         const float e = FastExp(logit < 0.0f ? logit : -logit);
         value.standing.sum +=
             static_cast<double>(logit < 0.0f ? 0.0f : logit) + static_cast<double>(FastLog1p(e));
-        float slope = share * ((logit < 0.0f ? e : 1.0f) / (1.0f + e));
+        float slope = part * ((logit < 0.0f ? e : 1.0f) / (1.0f + e));
         if constexpr (kTargets) {
           const float target = t[i];
           value.own +=
               target == 0.0f ? 0.0 : static_cast<double>(target) * static_cast<double>(logit);
-          slope -= share * target;
+          slope -= part * target;
           Offer(logit, i, &value.first);
         } else {
-          value.standing.before += RanksBefore(logit, i, own.label_z, label) ? 1 : 0;
-          if (i == label) slope -= share;
+          value.standing.before += RanksBefore(logit, i, label_z, label) ? 1 : 0;
+          if (i == label) slope -= part;
         }
         if (g != nullptr) g[i] = slope;
-      }
+      });
       own.value = value;
     } else {
       if (lane.thread == 0) rows[lane.block] = Result(shared.total, own.label_z, label, t);

@@ -44,7 +44,7 @@ struct FindMarks {
   using Value = TileMarks;
   struct Shared {
     Value total;
-    uint8_t flags[kThresholdRun];
+    uint32_t flags[kThresholdRun / 4];  // a byte for each entry
   };
   struct Own {
     Value value;
@@ -75,10 +75,13 @@ struct FindMarks {
       // The first half of the threads packs which are sent, the second which are negative.
       const uint32_t flag = lane.thread < kWords ? 1 : 2;
       uint32_t packed = 0;
-      for (int i = 0; i < 32; ++i) {
-        // Side by side threads begin at different banks.
-        const int bit = (i + word) % 32;
-        packed |= (shared.flags[32 * word + bit] & flag) != 0 ? 1u << bit : 0u;
+      TESSERA_UNROLL for (int i = 0; i < 8; ++i) {
+        // Threads of a warp begin at different banks.
+        const int four = (i + word / 4) % 8;
+        const uint32_t flags = shared.flags[8 * word + four] & flag * 0x01010101u;
+        // The bits of the four bytes, side by side.
+        const uint32_t bits_of_four = ((flags >> (flag - 1)) * 0x01020408u >> 24) & 15u;
+        packed |= bits_of_four << 4 * four;
       }
       bits[lane.block * 2 * kWords + lane.thread] = packed;
     }
@@ -95,20 +98,27 @@ struct FindMarks {
       LoadFour(update + i, IsMultiple(update + i, 16), u);
       LoadFour(residual + i, IsMultiple(residual + i, 16), r);
     } else {
-      for (int k = 0; k < count; ++k) u[k] = update[i + k];
-      for (int k = 0; k < count; ++k) r[k] = residual[i + k];
+      TESSERA_UNROLL for (int k = 0; k < 3; ++k) {
+        if (k >= count) continue;
+        u[k] = update[i + k];
+        r[k] = residual[i + k];
+      }
     }
+    uint32_t flags = 0;
     TESSERA_UNROLL for (int k = 0; k < 4; ++k) {
       const float v = u[k] + r[k];
       const uint32_t magnitude = MagnitudeBits(v);
       const bool sent = k < count && std::fabs(v) >= tau;
       const bool negative = v < 0.0f;
       r[k] = sent ? v - (negative ? -tau : tau) : v;
-      shared.flags[place + k] = static_cast<uint8_t>(sent ? (negative ? 3 : 1) : 0);
+      flags |= (sent ? (negative ? 3u : 1u) : 0u) << 8 * k;
       own.value = Combine(own.value, {sent ? 1u : 0u, k < count ? magnitude : 0u});
     }
+    shared.flags[place / 4] = flags;
     if (count == 4) return StoreFour(r, IsMultiple(residual + i, 16), residual + i);
-    for (int k = 0; k < count; ++k) residual[i + k] = r[k];
+    TESSERA_UNROLL for (int k = 0; k < 3; ++k) {
+      if (k < count) residual[i + k] = r[k];
+    }
   }
 };
 
@@ -182,8 +192,8 @@ struct MovePlaces : OnePhase {
       const int bit = static_cast<int>(place % 64);
       if ((word >> bit & 1) == 0) continue;
       rank[k] = set.ranks[group] + CountBits(word & ((uint64_t{1} << bit) - 1));
-      for (int64_t w = group * (kThreads / 64); w < place / 64; ++w) {
-        rank[k] += CountBits(set.words[w]);
+      TESSERA_UNROLL for (int w = 0; w < kThreads / 64 - 1; ++w) {
+        if (w < lane.thread / 64) rank[k] += CountBits(set.words[group * (kThreads / 64) + w]);
       }
       v[k] = from[kGathers ? place - begin : rank[k]];
     }

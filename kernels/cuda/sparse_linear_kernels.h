@@ -35,23 +35,24 @@ struct PanelTile {
   TESSERA_HOST_DEVICE int64_t FirstOutput(const Lane& lane) const {
     return lane.block / CeilDiv(present, kSide) * kSide;
   }
-  // Calls f(p, o, place in the square) with neighbouring threads along columns, or along outputs.
+  static constexpr int kSteps = kSide / kLanes;
+  // Calls f(step, p, o, place in the square) with neighbouring threads along columns, or along outputs.
   template <typename F>
   TESSERA_HOST_DEVICE void AlongColumns(const Lane& lane, Shared& shared, const F& f) const {
     const int x = lane.thread % kSide;
-    const int64_t p = FirstColumn(lane) + x;
-    for (int y = lane.thread / kSide; y < kSide; y += kLanes) {
-      const int64_t o = FirstOutput(lane) + y;
-      if (p < present && o < outputs) f(p, o, shared.square[y][x]);
+    const int64_t p = FirstColumn(lane) + x, first = FirstOutput(lane);
+    TESSERA_UNROLL for (int step = 0; step < kSteps; ++step) {
+      const int y = lane.thread / kSide + step * kLanes;
+      if (p < present && first + y < outputs) f(step, p, first + y, shared.square[y][x]);
     }
   }
   template <typename F>
   TESSERA_HOST_DEVICE void AlongOutputs(const Lane& lane, Shared& shared, const F& f) const {
     const int x = lane.thread % kSide;
-    const int64_t o = FirstOutput(lane) + x;
-    for (int y = lane.thread / kSide; y < kSide; y += kLanes) {
-      const int64_t p = FirstColumn(lane) + y;
-      if (p < present && o < outputs) f(p, o, shared.square[x][y]);
+    const int64_t o = FirstOutput(lane) + x, first = FirstColumn(lane);
+    TESSERA_UNROLL for (int step = 0; step < kSteps; ++step) {
+      const int y = lane.thread / kSide + step * kLanes;
+      if (first + y < present && o < outputs) f(step, first + y, o, shared.square[x][y]);
     }
   }
 };
@@ -64,11 +65,11 @@ struct GatherColumns : PanelTile {
   TESSERA_HOST_DEVICE void Run(const Lane& lane, Shared& shared, Own&) const {
     const GatherColumns& k = *this;
     if constexpr (phase == 0) {
-      AlongColumns(lane, shared, [&k](int64_t p, int64_t o, float& place) {
+      AlongColumns(lane, shared, [&k](int, int64_t p, int64_t o, float& place) {
         place = k.w[o * k.inputs + k.columns[p]];
       });
     } else {
-      AlongOutputs(lane, shared, [&k](int64_t p, int64_t o, float& place) {
+      AlongOutputs(lane, shared, [&k](int, int64_t p, int64_t o, float& place) {
         k.panel[p * k.outputs + o] = place;
       });
     }
@@ -84,15 +85,22 @@ struct ScatterColumns : PanelTile {
   template <int phase>
   TESSERA_HOST_DEVICE void Run(const Lane& lane, Shared& shared, Own&) const {
     const ScatterColumns& k = *this;
+    const auto to = [&k](int64_t p, int64_t o) { return k.w + o * k.inputs + k.columns[p]; };
     if constexpr (phase == 0) {
-      AlongOutputs(lane, shared, [&k](int64_t p, int64_t o, float& place) {
+      AlongOutputs(lane, shared, [&k](int, int64_t p, int64_t o, float& place) {
         place = k.panel[p * k.outputs + o];
       });
-    } else {
-      AlongColumns(lane, shared, [&k](int64_t p, int64_t o, float& place) {
-        float* const to = k.w + o * k.inputs + k.columns[p];
-        *to = kAdds ? *to + k.a * place : place;
+    } else if constexpr (kAdds) {
+      // All are read before the first is written: their loads are in flight together.
+      float sum[kSteps];
+      AlongColumns(lane, shared, [&](int step, int64_t p, int64_t o, float& place) {
+        sum[step] = *to(p, o) + k.a * place;
       });
+      AlongColumns(lane, shared,
+                   [&](int step, int64_t p, int64_t o, float&) { *to(p, o) = sum[step]; });
+    } else {
+      AlongColumns(lane, shared,
+                   [&](int, int64_t p, int64_t o, float& place) { *to(p, o) = place; });
     }
   }
 };

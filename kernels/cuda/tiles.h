@@ -4,6 +4,7 @@
 #define TESSERA_KERNELS_CUDA_TILES_H_
 
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "kernels/bf16.h"
@@ -12,9 +13,11 @@
 // Loads in flight hide the memory's latency; the host's compiler does as it likes.
 #ifdef __CUDA_ARCH__
 #define TESSERA_UNROLL _Pragma("unroll")
+#define TESSERA_UNROLL_4 _Pragma("unroll 4")
 #define TESSERA_UNROLL_8 _Pragma("unroll 8")
 #else
 #define TESSERA_UNROLL
+#define TESSERA_UNROLL_4
 #define TESSERA_UNROLL_8
 #endif
 
@@ -41,12 +44,33 @@ TESSERA_HOST_DEVICE void LoadFour(const T* from, bool aligned, T* to) {
   }
 }
 
+// In words of PTX: nvcc makes four stores of some, of which the memory takes a quarter of what it could.
+template <typename T>
+TESSERA_HOST_DEVICE void StoreWhole(const Four<T>& four, T* to) {
+#ifdef __CUDA_ARCH__
+  static_assert(sizeof(four) == 16 || sizeof(four) == 8);
+  uint32_t words[sizeof(four) / 4];
+  std::memcpy(words, &four, sizeof(four));
+  const size_t address = __cvta_generic_to_global(to);
+  if constexpr (sizeof(four) == 16) {
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(address), "r"(words[0]),
+                 "r"(words[1]), "r"(words[2]), "r"(words[3])
+                 : "memory");
+  } else {
+    asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(address), "r"(words[0]), "r"(words[1])
+                 : "memory");
+  }
+#else
+  *reinterpret_cast<Four<T>*>(to) = four;
+#endif
+}
+
 template <typename T>
 TESSERA_HOST_DEVICE void StoreFour(const T* from, bool aligned, T* to) {
   if (aligned) {
     Four<T> four;
     TESSERA_UNROLL for (int k = 0; k < 4; ++k) four.v[k] = from[k];
-    *reinterpret_cast<Four<T>*>(to) = four;
+    StoreWhole(four, to);
   } else {
     TESSERA_UNROLL for (int k = 0; k < 4; ++k) to[k] = from[k];
   }
@@ -73,32 +97,40 @@ struct Elementwise : OnePhase {
   int64_t n;
   bool aligned;
 
+  // Of a thread. With one of a single input too few bytes are in flight, unless there is more to compute.
+  static constexpr int kFours = Op::kIn == 1 && std::is_empty_v<typename Op::Common> ? 2 : 1;
+  static constexpr int64_t kStride = 4 * OnePhase::kThreads;
+
   Elementwise(const Op& op, int64_t n) : op(op), n(n), aligned(true) {
     for (int a = 0; a < Op::kIn; ++a) aligned = aligned && HoldsFours(op.in[a]);
     for (int a = 0; a < Op::kOut; ++a) aligned = aligned && HoldsFours(op.out[a]);
     if constexpr (kRounds<Op>) aligned = aligned && HoldsFours(op.rounded);
   }
-  int64_t blocks() const { return CeilDiv(n, 4 * kThreads); }
+  int64_t blocks() const { return CeilDiv(n, kFours * kStride); }
 
   template <int phase>
   TESSERA_HOST_DEVICE void Run(const Lane& lane, Shared&, Own&) const {
-    const int64_t i = 4 * (lane.block * kThreads + lane.thread);
-    if (i >= n) return;
-    const typename Op::Common common = op.Prepare(i);
-    if (i + 4 > n) {
-      for (int k = 0; i + k < n; ++k) {
-        typename Op::In v[Op::kIn];
-        typename Op::Out r[Op::kOut];
-        for (int a = 0; a < Op::kIn; ++a) v[a] = op.in[a][i + k];
-        op(i + k, k, common, v, r);
-        for (int a = 0; a < Op::kOut; ++a) op.out[a][i + k] = r[a];
-        if constexpr (kRounds<Op>) op.rounded[i + k] = RoundToBf16(r[0]);
-      }
-      return;
+    const int64_t first = lane.block * kFours * kStride + 4 * lane.thread;
+    typename Op::In from[kFours][Op::kIn][4];
+    TESSERA_UNROLL for (int f = 0; f < kFours; ++f) {
+      const int64_t i = first + f * kStride;
+      if (i + 4 > n) continue;
+      TESSERA_UNROLL for (int a = 0; a < Op::kIn; ++a) LoadFour(op.in[a] + i, aligned, from[f][a]);
     }
-    typename Op::In from[Op::kIn][4];
+    TESSERA_UNROLL for (int f = 0; f < kFours; ++f) {
+      const int64_t i = first + f * kStride;
+      if (i + 4 <= n) {
+        Whole(i, from[f]);
+      } else if (i < n) {
+        Rest(i);
+      }
+    }
+  }
+
+ private:
+  TESSERA_HOST_DEVICE void Whole(int64_t i, const typename Op::In (&from)[Op::kIn][4]) const {
+    const typename Op::Common common = op.Prepare(i);
     typename Op::Out to[Op::kOut][4];
-    TESSERA_UNROLL for (int a = 0; a < Op::kIn; ++a) LoadFour(op.in[a] + i, aligned, from[a]);
     TESSERA_UNROLL for (int k = 0; k < 4; ++k) {
       typename Op::In v[Op::kIn];
       typename Op::Out r[Op::kOut];
@@ -111,6 +143,20 @@ struct Elementwise : OnePhase {
       Bf16 rounded[4];
       TESSERA_UNROLL for (int k = 0; k < 4; ++k) rounded[k] = RoundToBf16(to[0][k]);
       StoreFour(rounded, aligned, op.rounded + i);
+    }
+  }
+
+  // Of the last elements, three at most.
+  TESSERA_HOST_DEVICE void Rest(int64_t i) const {
+    const typename Op::Common common = op.Prepare(i);
+    TESSERA_UNROLL for (int k = 0; k < 3; ++k) {
+      if (i + k >= n) return;
+      typename Op::In v[Op::kIn];
+      typename Op::Out r[Op::kOut];
+      for (int a = 0; a < Op::kIn; ++a) v[a] = op.in[a][i + k];
+      op(i + k, k, common, v, r);
+      for (int a = 0; a < Op::kOut; ++a) op.out[a][i + k] = r[a];
+      if constexpr (kRounds<Op>) op.rounded[i + k] = RoundToBf16(r[0]);
     }
   }
 };
@@ -126,12 +172,30 @@ TESSERA_HOST_DEVICE inline void StoreSum(double sum, bool adds, float* to) {
   *to = static_cast<float>(adds ? static_cast<double>(*to) + sum : sum);
 }
 
+// Calls f(i, value) for a thread's entries of a row: every kThreads-th, whose loads are kAtOnce ahead.
+template <int kThreads, int kAtOnce, typename F>
+TESSERA_HOST_DEVICE void ForOwn(const float* row, int64_t columns, int thread, const F& f) {
+  for (int64_t first = thread; first < columns; first += kAtOnce * kThreads) {
+    float v[kAtOnce];
+    TESSERA_UNROLL for (int k = 0; k < kAtOnce; ++k) {
+      const int64_t i = first + k * kThreads;
+      v[k] = i < columns ? row[i] : 0.0f;
+    }
+    TESSERA_UNROLL for (int k = 0; k < kAtOnce; ++k) {
+      const int64_t i = first + k * kThreads;
+      if (i < columns) f(i, v[k]);
+    }
+  }
+}
+
 // How the rows of a matrix are cut among blocks for sums over columns: by its shape alone, so that
 // sums have the same bits on every GPU.
 struct ColumnCut {
-  static constexpr int kWidth = 32;           // columns of a block
-  static constexpr int kRowsMin = 64;         // of a block, so that the second pass is short
-  static constexpr int kBlocksWanted = 1024;  // keeps the largest GPU busy
+  static constexpr int kWidth = 32;     // columns of a block
+  static constexpr int kRowsMin = 64;   // of a block, so that the second pass is short
+  static constexpr int kResident = 6;   // blocks that a multiprocessor has room for
+  static constexpr int kAtOnce = 768;   // blocks, of an H100
+  static constexpr int kRoundsMax = 8;  // of so many blocks
 
   int64_t tiles;  // of columns
   int64_t parts;  // of rows
@@ -140,10 +204,21 @@ struct ColumnCut {
   static ColumnCut Of(int64_t rows, int64_t columns) {
     ColumnCut cut;
     cut.tiles = CeilDiv(columns, kWidth);
-    const int64_t wanted = cut.tiles == 0 ? 1 : CeilDiv(kBlocksWanted, cut.tiles);
-    const int64_t most = rows < kRowsMin ? 1 : rows / kRowsMin;
-    cut.part_rows = CeilDiv(rows, wanted < most ? wanted : most);
-    cut.parts = cut.part_rows == 0 ? 1 : CeilDiv(rows, cut.part_rows);
+    cut.parts = 1;
+    // As few rounds as there can be, and the last of them as full.
+    double best = 0;
+    for (int64_t rounds = 1; cut.tiles > 0 && rounds <= kRoundsMax; ++rounds) {
+      const int64_t by_blocks = kAtOnce * rounds / cut.tiles, by_rows = rows / kRowsMin;
+      const int64_t parts = by_blocks < by_rows ? by_blocks : by_rows;
+      if (parts < 1) continue;
+      const int64_t blocks = cut.tiles * parts;
+      const double full = static_cast<double>(blocks) / (CeilDiv(blocks, kAtOnce) * kAtOnce);
+      if (full < best + 0.05) continue;
+      best = full;
+      cut.parts = parts;
+    }
+    cut.part_rows = CeilDiv(rows, cut.parts);
+    if (cut.part_rows > 0) cut.parts = CeilDiv(rows, cut.part_rows);
     return cut;
   }
   int64_t blocks() const { return tiles * parts; }
@@ -151,7 +226,7 @@ struct ColumnCut {
 
 // First pass: partial[(part * kSums + s) * columns + c] = the sums of Op over a part of the rows of
 // column c, in f64. An Op has
-//   static constexpr int kSums;  using Column;
+//   static constexpr int kSums, kLoads;  using Column;           kLoads: of an element
 //   Column At(int64_t c) const                                  what a column's elements share
 //   void Add(const Column&, int64_t i, double* sums) const      element i of the row-major matrix
 //   void Finish(int64_t c, const double* sums) const
@@ -159,6 +234,7 @@ template <typename Op>
 struct ColumnSums {
   static constexpr int kLanes = 8;  // rows side by side
   static constexpr int kThreads = ColumnCut::kWidth * kLanes;
+  static constexpr int kResident = ColumnCut::kResident;
   static constexpr int kPhases = 2;
   struct Shared {
     double sums[Op::kSums][kLanes][ColumnCut::kWidth];
@@ -182,8 +258,13 @@ struct ColumnSums {
       const typename Op::Column column = op.At(c);
       const int64_t limit = (part + 1) * cut.part_rows;
       const int64_t end = limit < rows ? limit : rows;
-      TESSERA_UNROLL_8 for (int64_t row = part * cut.part_rows + y; row < end; row += kLanes) {
-        op.Add(column, row * columns + c, sums);
+      const auto add = [&](int64_t row) { op.Add(column, row * columns + c, sums); };
+      const int64_t first = part * cut.part_rows + y;
+      // A dozen loads in flight and no more registers than kResident blocks have.
+      if constexpr (Op::kLoads == 1) {
+        TESSERA_UNROLL_8 for (int64_t row = first; row < end; row += kLanes) add(row);
+      } else {
+        TESSERA_UNROLL_4 for (int64_t row = first; row < end; row += kLanes) add(row);
       }
       TESSERA_UNROLL for (int s = 0; s < Op::kSums; ++s) shared.sums[s][y][x] = sums[s];
     } else {
@@ -195,26 +276,44 @@ struct ColumnSums {
   }
 };
 
-// Second pass: the parts in their order.
+// Second pass: the sums of the parts, side by side like the rows before.
 template <typename Op>
-struct ColumnFinish : OnePhase {
+struct ColumnFinish {
+  static constexpr int kLanes = 8;
+  static constexpr int kThreads = ColumnCut::kWidth * kLanes;
+  static constexpr int kPhases = 2;
+  struct Shared {
+    double sums[Op::kSums][kLanes][ColumnCut::kWidth];
+  };
+  struct Own {};
+  static constexpr bool Reduces(int) { return false; }
+
   Op op;
   int64_t columns, parts;
   const double* partial;
 
-  int64_t blocks() const { return CeilDiv(columns, kThreads); }
+  int64_t blocks() const { return CeilDiv(columns, ColumnCut::kWidth); }
 
   template <int phase>
-  TESSERA_HOST_DEVICE void Run(const Lane& lane, Shared&, Own&) const {
-    const int64_t c = lane.block * kThreads + lane.thread;
+  TESSERA_HOST_DEVICE void Run(const Lane& lane, Shared& shared, Own&) const {
+    const int x = lane.thread % ColumnCut::kWidth, y = lane.thread / ColumnCut::kWidth;
+    const int64_t c = lane.block * ColumnCut::kWidth + x;
     if (c >= columns) return;
     double sums[Op::kSums] = {};
-    for (int64_t part = 0; part < parts; ++part) {
-      TESSERA_UNROLL for (int s = 0; s < Op::kSums; ++s) {
-        sums[s] += partial[(part * Op::kSums + s) * columns + c];
+    if constexpr (phase == 0) {
+      for (int64_t part = y; part < parts; part += kLanes) {
+        TESSERA_UNROLL for (int s = 0; s < Op::kSums; ++s) {
+          sums[s] += partial[(part * Op::kSums + s) * columns + c];
+        }
       }
+      TESSERA_UNROLL for (int s = 0; s < Op::kSums; ++s) shared.sums[s][y][x] = sums[s];
+    } else {
+      if (y > 0) return;
+      TESSERA_UNROLL for (int s = 0; s < Op::kSums; ++s) {
+        for (int lanes = 0; lanes < kLanes; ++lanes) sums[s] += shared.sums[s][lanes][x];
+      }
+      op.Finish(c, sums);
     }
-    op.Finish(c, sums);
   }
 };
 
@@ -244,17 +343,25 @@ struct ColumnMap : OnePhase {
     typename Op::Column column[kColumns];
     TESSERA_UNROLL for (int k = 0; k < kColumns; ++k) column[k] = op.At(c + k);
     const int64_t first = lane.block / tiles * kBlockRows + lane.thread / kLanes;
-    TESSERA_UNROLL for (int step = 0; step < kRows; ++step) {
-      const int64_t row = first + step * (kThreads / kLanes);
-      if (row < rows) Map(column, row * columns + c);
+    TESSERA_UNROLL for (int step = 0; step < kRows; step += kAtOnce) {
+      float from[kAtOnce][kIn][4];
+      TESSERA_UNROLL for (int k = 0; k < kAtOnce; ++k) {
+        const int64_t row = first + (step + k) * kRowLanes;
+        if (row < rows) Load(row * columns + c, from[k]);
+      }
+      TESSERA_UNROLL for (int k = 0; k < kAtOnce; ++k) {
+        const int64_t row = first + (step + k) * kRowLanes;
+        if (row < rows) Map(column, from[k], row * columns + c);
+      }
     }
   }
 
  private:
-  TESSERA_HOST_DEVICE void Map(const typename Op::Column* column, int64_t i) const {
-    constexpr int kIn = Op::kIn == 0 ? 1 : Op::kIn;
-    float from[kIn][4];
-    float to[4];
+  static constexpr int kIn = Op::kIn == 0 ? 1 : Op::kIn;
+  static constexpr int kAtOnce = kIn == 1 ? 4 : 1;  // rows whose loads are in flight together
+  static constexpr int kRowLanes = OnePhase::kThreads / kLanes;
+
+  TESSERA_HOST_DEVICE void Load(int64_t i, float (&from)[kIn][4]) const {
     TESSERA_UNROLL for (int a = 0; a < Op::kIn; ++a) {
       if constexpr (kWide) {
         LoadFour(op.in[a] + i, true, from[a]);
@@ -262,6 +369,11 @@ struct ColumnMap : OnePhase {
         from[a][0] = op.in[a][i];
       }
     }
+  }
+
+  TESSERA_HOST_DEVICE void Map(const typename Op::Column* column, const float (&from)[kIn][4],
+                               int64_t i) const {
+    float to[4];
     TESSERA_UNROLL for (int k = 0; k < kColumns; ++k) {
       float v[kIn];
       TESSERA_UNROLL for (int a = 0; a < Op::kIn; ++a) v[a] = from[a][k];

@@ -64,6 +64,7 @@ struct WidenOp : Alone {
 // Sums of columns.
 struct SumOp {
   static constexpr int kSums = 1;
+  static constexpr int kLoads = 1;
   struct Column {};
   const float* x;
   bool adds;  // to what is there

@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <limits>
 #include <numeric>
 
 #include "tests/kernels/conformance/backend_under_test.h"
@@ -69,8 +71,10 @@ void CheckCounts(const MatrixShape& s, const std::vector<float>& z, const LossSu
 }
 
 const std::vector<MatrixShape>& Shapes() {
-  static const std::vector<MatrixShape> shapes = {{1, 1},  {1, 2},  {3, 5},     {128, 40},
-                                                  {7, 64}, {5, 65}, {33, 1000}, {300, 129}};
+  // The last ones are around the lengths at which a device reads rows in another way.
+  static const std::vector<MatrixShape> shapes = {
+      {1, 1},    {1, 2},    {3, 5},    {128, 40}, {7, 64},   {5, 65},   {33, 1000},
+      {2, 1024}, {3, 1025}, {2, 4096}, {3, 4097}, {2, 8192}, {3, 8193}, {300, 129}};
   return shapes;
 }
 
@@ -163,6 +167,44 @@ TEST_CASE("equal logits rank by index, and depth is cut at the number of outputs
   const Result two = Softmax(*backend, {1, 2}, {5, 5}, {1});
   CHECK(two.sums.hits[0] == 0);
   CHECK(two.sums.hits[2] == 1);
+  // With targets the first ones themselves are found.
+  for (const int64_t target : {0, 2, 3, 4, 5, 299}) {
+    CAPTURE(target);
+    std::vector<float> targets(300, 0.0f);
+    targets[target] = 1;
+    const std::vector<float> equal(300, 1.0f);
+    const LossSums got = Sigmoid(*backend, {1, 300}, equal, nullptr, &targets).sums;
+    CHECK(got.hits[0] == (target < 1 ? 1 : 0));
+    CHECK(got.hits[1] == (target < 3 ? 1 : 0));
+    CHECK(got.hits[2] == (target < 5 ? 1 : 0));
+  }
+}
+
+TEST_CASE("what is impossible has no share, and ranks behind, in rows of any length", "[loss]") {
+  const auto backend = BackendUnderTest(1);
+  constexpr float kNever = -std::numeric_limits<float>::infinity();
+  for (const int64_t columns : {2, 300, 1030, 5000, 9000}) {
+    CAPTURE(columns);
+    std::vector<float> z(2 * columns, kNever);
+    z[columns - 1] = z[columns - 2] = 7;
+    z[columns] = -3;
+    const auto last = static_cast<int32_t>(columns - 1);
+    const Result got = Softmax(*backend, {2, columns}, z, {last, 0}, true);
+    CHECK(got.sums.loss == Approx(std::log(2.0)));
+    CHECK(got.sums.correct == 1);
+    CHECK(got.sums.hits[1] == 2);
+    std::vector<float> want(2 * columns);
+    want[columns - 2] = 0.25f;
+    want[columns - 1] = -0.25f;
+    CHECK(got.gradient == want);
+    // A label that cannot be, behind others that cannot.
+    const Result never = Softmax(*backend, {1, columns}, {z.begin() + columns, z.end()}, {last});
+    CHECK(std::isinf(never.sums.loss));
+    CHECK(never.sums.hits[2] == (columns <= 5 ? 1 : 0));
+    const std::vector<int32_t> label = {last};
+    const std::vector<float> first(z.begin(), z.begin() + columns);
+    CHECK(Sigmoid(*backend, {1, columns}, first, &label, nullptr).sums.hits[1] == 1);
+  }
 }
 
 TEST_CASE("a NaN shows in the loss and makes no row correct", "[loss]") {
@@ -219,7 +261,7 @@ TEST_CASE("sigmoid cross entropy is summed over outputs and averaged in the grad
 
 TEST_CASE("a label of sigmoid cross entropy equals its one-hot target", "[loss]") {
   const auto backend = BackendUnderTest(1);
-  const MatrixShape s{20, 33};
+  const MatrixShape s = GENERATE(MatrixShape{20, 33}, MatrixShape{3, 5000});
   const std::vector<float> z = RandomValues(s.size(), 3);
   std::vector<int32_t> labels(s.rows);
   std::vector<float> targets(s.size(), 0.0f);

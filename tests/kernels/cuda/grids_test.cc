@@ -42,8 +42,11 @@ TEST_CASE("rows are cut into parts that cover them once and are long enough", "[
       CHECK((rows == 0 || (cut.parts - 1) * cut.part_rows < rows));
       CHECK((cut.parts == 1 || cut.part_rows >= ColumnCut::kRowsMin));
       CHECK(cut.blocks() <= kBlocksMax);
-      // Enough for the largest GPU where there is enough to do.
-      if (rows >= 1024 * ColumnCut::kRowsMin && columns > 0) CHECK(cut.blocks() >= 900);
+      // Where there is enough to do all of a large GPU is at work, to the last round.
+      if (rows >= 1024 * ColumnCut::kRowsMin && columns > 0) {
+        const int64_t rounds = CeilDiv(cut.blocks(), ColumnCut::kAtOnce);
+        CHECK(cut.blocks() * 10 >= rounds * ColumnCut::kAtOnce * 7);
+      }
     }
   }
 }
@@ -56,6 +59,9 @@ TEST_CASE("grids reach the last element and not a block further", "[grids]") {
     CHECK(kernel.blocks() * 4 * kernel.kThreads >= n);
     CHECK((n == 0 ? kernel.blocks() == 0 : (kernel.blocks() - 1) * 4 * kernel.kThreads < n));
     CHECK(kernel.blocks() <= kBlocksMax);
+    const Elementwise<RoundOp> two({}, n);  // fours to a thread
+    CHECK(two.blocks() * 8 * two.kThreads >= n);
+    CHECK((n == 0 ? two.blocks() == 0 : (two.blocks() - 1) * 8 * two.kThreads < n));
     for (const int64_t columns : {int64_t{1}, int64_t{127}, int64_t{128}, int64_t{8192}}) {
       const ColumnMap<NormalizeOp, true> wide{{}, {}, n, columns};
       CHECK(wide.blocks() == CeilDiv(n, 64) * CeilDiv(columns, 128));
