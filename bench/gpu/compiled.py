@@ -1,0 +1,104 @@
+"""What the CUDA kernels' machine code says of their speed, where there is nvcc and no GPU.
+
+    python3 bench/gpu/compiled.py [compute capability, default 90]
+
+A line for each kernel: registers of a thread, threads that a multiprocessor of an H100 or H200 has room for at once,
+bytes on the stack, instructions, and how many of them load from and store to global memory, by bytes. Memory at full
+rate wants some 40 KiB on their way to each multiprocessor: threads times the loads that a thread begins before it
+waits. Four stores of 4 bytes cost what four of 16 do.
+
+The instruction words are not documented; these fields have been the same from sm_70 to sm_90.
+"""
+import collections
+import os
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+
+NVCC = os.path.join(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "bin", "nvcc")
+THREADS, REGISTERS, BLOCKS, SHARED = 2048, 65536, 32, 227 * 1024  # of a multiprocessor of compute capability 9.0
+LOAD, STORE = 0x981, 0x986  # of global memory, in the lowest 12 bits of an instruction's 128
+MAX_THREADS = b"\x04\x05\x0c\x00"  # before a block's three extents, among a kernel's attributes
+BYTES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 8, 6: 16}  # by bits 73 to 75
+
+
+def compiled(architecture):
+    """The machine code, and what ptxas says of it."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = os.path.join(folder, "launch.cubin")
+        command = [NVCC, "-std=c++17", "-O3", "-fmad=false", "--expt-relaxed-constexpr", "-I.", "-Xptxas", "-v",
+                   "-cubin", "-arch=sm_" + architecture, "kernels/cuda/launch.cu", "-o", out]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        if done.returncode != 0:
+            sys.exit("compiled.py: %s\n%s" % (" ".join(command), done.stdout))
+        with open(out, "rb") as file:
+            return file.read(), done.stdout
+
+
+def sections(elf):
+    """Name and bytes of each section of a 64-bit ELF file."""
+    begin, = struct.unpack_from("<Q", elf, 0x28)
+    size, count, names = struct.unpack_from("<HHH", elf, 0x3A)
+    headers = [struct.unpack_from("<IIQQQQ", elf, begin + i * size) for i in range(count)]
+    for header in headers:
+        at = headers[names][4] + header[0]
+        yield elf[at:elf.index(b"\0", at)].decode(), elf[header[4]:header[4] + header[5]]
+
+
+def accesses(code):
+    """Loads and stores of global memory, each as a count of those of so many bytes."""
+    loads, stores = collections.Counter(), collections.Counter()
+    for low, high in struct.iter_unpack("<QQ", code):
+        size = BYTES.get(high >> 9 & 7, 0)
+        if low & 0xFFF == LOAD:
+            loads[size] += 1
+        elif low & 0xFFF == STORE:
+            stores[size] += 1
+    return loads, stores
+
+
+def room(registers, shared, threads):
+    """Threads at once: registers are given to warps by 256, shared memory to blocks with 1 KiB besides."""
+    warps = threads // 32
+    by_registers = REGISTERS // (-(-registers * 32 // 256) * 256) // warps
+    return threads * min(by_registers, THREADS // threads, BLOCKS, SHARED // (shared + 1024))
+
+
+def text(counts):
+    return " ".join("%dx%d" % (counts[size], size) for size in sorted(counts, reverse=True))
+
+
+def main():
+    architecture = sys.argv[1] if len(sys.argv) > 1 else "90"
+    if not re.fullmatch(r"\d+", architecture):
+        sys.exit(__doc__)
+    if not os.access(NVCC, os.X_OK) or not os.path.exists("kernels/cuda/launch.cu"):
+        sys.exit("compiled.py: wants %s (CUDA_HOME) and the repository's root as its working directory" % NVCC)
+    elf, said = compiled(architecture)
+    of = {}
+    for name, stack, registers, rest in re.findall(
+            r"Function properties for (\S+)\n\s*(\d+) bytes stack[^\n]*\n[^\n]*Used (\d+) registers([^\n]*)", said):
+        shared = re.search(r"(\d+) bytes smem", rest)
+        of[name] = int(stack), int(registers), int(shared.group(1)) if shared else 0
+    codes = {name[len(".text."):]: code for name, code in sections(elf) if name.startswith(".text.")}
+    infos = {name[len(".nv.info."):]: info for name, info in sections(elf) if name.startswith(".nv.info.")}
+    names = subprocess.run(["c++filt"], input="\n".join(codes), capture_output=True, text=True,
+                           check=True).stdout.split("\n")
+    print("%-44s %4s %7s %5s %6s  %-24s %s" % (
+        "kernel", "regs", "threads", "stack", "instr.", "loads x bytes", "stores x bytes"))
+    lines = []
+    for (name, code), full in zip(codes.items(), names):
+        stack, registers, shared = of[name]
+        short = re.sub(r"tessera::cuda::|\(anonymous namespace\)::|void ", "", full)
+        short = re.sub(r"^Run<(.*)>\(.*$", r"\1", short).replace(" >", ">")
+        loads, stores = accesses(code)
+        threads, = struct.unpack_from("<I", infos[name], infos[name].index(MAX_THREADS) + len(MAX_THREADS))
+        lines.append("%-44s %4d %7d %5d %6d  %-24s %s" % (
+            short, registers, room(registers, shared, threads), stack, len(code) // 16, text(loads), text(stores)))
+    print("\n".join(sorted(lines)))
+
+
+if __name__ == "__main__":
+    main()
