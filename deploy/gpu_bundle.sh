@@ -194,6 +194,6 @@ finish
 END
 chmod +x "$out/run.sh" "$out/check.sh"
 tar -C "$(dirname "$out")" -czf "$out.tar.gz" "$(basename "$out")"
-glibc=$(ldd --version | head -1 | grep -oE '[0-9.]+$')
+glibc=$(ldd --version | sed -n '1s/.* //p')
 echo "gpu_bundle: $out holds $(du -sh "$out" | cut -f1), $out.tar.gz $(du -sh "$out.tar.gz" | cut -f1)"
 echo "gpu_bundle: it wants CUDA 13 and glibc $glibc or newer"
