@@ -1,17 +1,17 @@
-"""What the CUDA kernels' machine code says of their speed, where there is nvcc and no GPU.
-
-    python3 bench/gpu/compiled.py [compute capability, default 90]
+"""What the CUDA kernels' machine code says of their speed, where there is nvcc and no GPU. Run it in the repository's
+root.
 
 A line for each kernel: registers of a thread, threads that a multiprocessor of an H100 or H200 has room for at once,
-bytes on the stack, instructions, and how many of them load from and store to global memory, by bytes. Memory at full
-rate wants some 40 KiB on their way to each multiprocessor: threads times the loads that a thread begins before it
-waits. Four stores of 4 bytes cost what four of 16 do.
+bytes on the stack, instructions, and how many of them load from and store to global memory, by bytes. Warnings of nvcc
+go to stderr. docs/performance.md says what to make of it.
 
 The instruction words are not documented; these fields have been the same from sm_70 to sm_90.
 """
+import argparse
 import collections
 import os
 import re
+import signal
 import struct
 import subprocess
 import sys
@@ -29,7 +29,7 @@ def compiled(architecture):
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "launch.cubin")
         command = [NVCC, "-std=c++17", "-O3", "-fmad=false", "--expt-relaxed-constexpr", "-I.", "-Xptxas", "-v",
-                   "-cubin", "-arch=sm_" + architecture, "kernels/cuda/launch.cu", "-o", out]
+                   "-cubin", "-arch=sm_%d" % architecture, "kernels/cuda/launch.cu", "-o", out]
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
         if done.returncode != 0:
             sys.exit("compiled.py: %s\n%s" % (" ".join(command), done.stdout))
@@ -71,12 +71,17 @@ def text(counts):
 
 
 def main():
-    architecture = sys.argv[1] if len(sys.argv) > 1 else "90"
-    if not re.fullmatch(r"\d+", architecture):
-        sys.exit(__doc__)
-    if not os.access(NVCC, os.X_OK) or not os.path.exists("kernels/cuda/launch.cu"):
-        sys.exit("compiled.py: wants %s (CUDA_HOME) and the repository's root as its working directory" % NVCC)
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("architecture", nargs="?", type=int, default=90, help="compute capability without its dot")
+    architecture = parser.parse_args().architecture
+    if not os.access(NVCC, os.X_OK):
+        sys.exit("compiled.py: %s: no nvcc there, want a CUDA toolkit in CUDA_HOME" % NVCC)
+    if not os.path.exists("kernels/cuda/launch.cu"):
+        sys.exit("compiled.py: %s: has no kernels/cuda/launch.cu, want the repository's root" % os.getcwd())
     elf, said = compiled(architecture)
+    sys.stderr.writelines(line + "\n" for line in said.splitlines() if "warning" in line)
     of = {}
     for name, stack, registers, rest in re.findall(
             r"Function properties for (\S+)\n\s*(\d+) bytes stack[^\n]*\n[^\n]*Used (\d+) registers([^\n]*)", said):
