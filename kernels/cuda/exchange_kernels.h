@@ -320,7 +320,7 @@ struct EncodeBuckets {
         own.v[k] = i < bucket.size ? EntryAt(entries, residual, bucket.begin + i) : 0.0f;
         own.value = Combine(own.value, {MagnitudeBits(own.v[k])});
       }
-      if (kWhole && l2_norm && lane.thread < kNormLanes) {
+      if (kRandom && kWhole && l2_norm && lane.thread < kNormLanes) {
         shared.lanes[lane.thread] =
             NormLane(entries, residual, bucket.begin, bucket.size, lane.thread);
       }

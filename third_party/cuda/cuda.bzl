@@ -1,4 +1,4 @@
-"""The CUDA toolkit of this machine, and one rule for .cu files. Only --config=cuda looks at any of it."""
+"""The CUDA toolkit of this machine, and one rule for .cu files."""
 
 def cuda_only():
     """For target_compatible_with: such targets are left out of builds without --config=cuda."""
@@ -7,7 +7,7 @@ def cuda_only():
         "//conditions:default": ["//third_party/cuda:absent"],
     })
 
-def cuda_object(name, src, architectures, deps):
+def cuda_object(name, src, architectures, deps, **kwargs):
     """The object of one .cu file, compiled by nvcc.
 
     architectures  compute capabilities without their dot; of the last one there is PTX as well
@@ -25,7 +25,7 @@ def cuda_object(name, src, architectures, deps):
             "$(location @cuda//:nvcc) -std=c++17 -O3 -fmad=false --expt-relaxed-constexpr",
             "-Xcompiler -fPIC,-Wall -I.",
         ] + codes + ["-c $(location %s) -o $@" % src]),
-        target_compatible_with = cuda_only(),
+        **kwargs
     )
 
 def _headers_impl(ctx):
@@ -47,9 +47,14 @@ filegroup(
 )
 
 cc_library(
-    name = "runtime",
+    name = "headers",
     hdrs = glob(["include/**"]),
     includes = ["include"],
+)
+
+cc_library(
+    name = "runtime",
+    deps = [":headers"],
     linkopts = [
         "-L{root}/lib64",
         "-Wl,-rpath,$$ORIGIN/lib",
@@ -67,6 +72,8 @@ filegroup(
     srcs = ["nvcc.sh"],
 )
 
+cc_library(name = "headers")
+
 cc_library(name = "runtime")
 """
 
@@ -77,6 +84,7 @@ def _toolkit_impl(repository_ctx):
             repository_ctx.symlink(root + "/include", "include")
             repository_ctx.file("nvcc.sh", "#!/bin/sh\nexec %s/bin/nvcc \"$@\"\n" % root)
             repository_ctx.file("BUILD.bazel", _BUILD.format(root = root))
+            repository_ctx.file("present.bzl", "PRESENT = True\n")
             return
 
     # Every build reads this, so that what is missing is said only to those that compile with it.
@@ -85,6 +93,7 @@ def _toolkit_impl(repository_ctx):
     )
     repository_ctx.file("nvcc.sh", "#!/bin/sh\necho \"%s\" >&2\nexit 1\n" % missing)
     repository_ctx.file("BUILD.bazel", _ABSENT)
+    repository_ctx.file("present.bzl", "PRESENT = False\n")
 
 # Looks for the toolkit in CUDA_HOME where that is set, else where it usually is.
 cuda_toolkit = repository_rule(

@@ -26,7 +26,7 @@ std::vector<float> Dropped(Backend& backend, const Use& use, double probability,
 
 TEST_CASE("relu keeps positive values and NaN, and its gradient follows the output",
           "[activation]") {
-  const auto backend = BackendUnderTest(GENERATE(1, 2));
+  const auto backend = BackendUnderTest(GENERATE(from_range(ThreadsUnderTest())));
   const int64_t misaligned = GENERATE(0, 1);
   for (const int64_t n : Sizes()) {
     for (const bool in_place : {false, true}) {
@@ -56,7 +56,7 @@ TEST_CASE("relu keeps positive values and NaN, and its gradient follows the outp
 }
 
 TEST_CASE("dropout decides element by element as Philox says", "[activation][dropout]") {
-  const auto backend = BackendUnderTest(GENERATE(1, 2));
+  const auto backend = BackendUnderTest(GENERATE(from_range(ThreadsUnderTest())));
   const int64_t misaligned = GENERATE(0, 1);
   const std::vector<Use> uses = {{{0, 0, 0}, 0},
                                  {{0x123456789abcdef0u, 0xfedcba9876543u, 0xffff}, 0xff},
@@ -83,7 +83,7 @@ TEST_CASE("dropout decides element by element as Philox says", "[activation][dro
 
 TEST_CASE("a row draws the same numbers in a piece of its minibatch as in all of it",
           "[activation][dropout]") {
-  const auto backend = BackendUnderTest(GENERATE(1, 2));
+  const auto backend = BackendUnderTest(GENERATE(from_range(ThreadsUnderTest())));
   const int64_t misaligned = GENERATE(0, 1);
   const int64_t rows = 23;
   // Rows that begin at any of the four numbers of a Philox block, and some worth several threads.

@@ -18,6 +18,8 @@ constexpr double kRoundoff = 0x1p-24;
 
 // Defined by the binary. A fresh one with `threads` host threads.
 std::unique_ptr<Backend> BackendUnderTest(int threads);
+// So many host threads as may make a difference.
+std::vector<int> ThreadsUnderTest();
 
 // An array in the backend's memory, `shift` values behind an aligned address, between guards that
 // the kernels must leave alone.

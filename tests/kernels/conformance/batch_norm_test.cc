@@ -2,6 +2,7 @@
 // mean is off by a rounding of |x| + |mean|, and everything after it by a few roundings of its
 // terms.
 #include <cmath>
+#include <utility>
 
 #include "tests/kernels/conformance/backend_under_test.h"
 
@@ -43,7 +44,7 @@ Exact StatisticsOf(const MatrixShape& s, const std::vector<float>& x) {
 }  // namespace
 
 TEST_CASE("statistics are the mean and the biased deviation, far from zero too", "[batch_norm]") {
-  const auto backend = BackendUnderTest(GENERATE(1, 2));
+  const auto backend = BackendUnderTest(GENERATE(from_range(ThreadsUnderTest())));
   for (const Case& c : Cases()) {
     CAPTURE(c.shape.rows, c.shape.columns, c.spread, c.center);
     const std::vector<float> x = RandomValues(c.shape.size(), 5, c.spread, c.center);
@@ -64,12 +65,13 @@ TEST_CASE("statistics are the mean and the biased deviation, far from zero too",
 }
 
 TEST_CASE("normalising applies the given statistics, scale, shift and relu", "[batch_norm]") {
-  const auto backend = BackendUnderTest(GENERATE(1, 2));
-  const bool affine = GENERATE(false, true), relu = GENERATE(false, true),
-             in_place = GENERATE(false, true);
-  const int64_t misaligned = GENERATE(0, 1);
+  const auto backend = BackendUnderTest(GENERATE(from_range(ThreadsUnderTest())));
+  const bool scales = GENERATE(false, true), shifts = GENERATE(false, true),
+             relu = GENERATE(false, true), in_place = GENERATE(false, true);
+  const auto [misaligned, y_misaligned] =
+      GENERATE(std::pair(0, 0), std::pair(1, 0), std::pair(0, 1), std::pair(1, 1));
   for (const Case& c : Cases()) {
-    CAPTURE(c.shape.rows, c.shape.columns, c.spread, c.center, affine, relu, in_place);
+    CAPTURE(c.shape.rows, c.shape.columns, c.spread, c.center, scales, shifts, relu, in_place);
     const int64_t n = c.shape.columns;
     const std::vector<float> x = RandomValues(c.shape.size(), 5, c.spread, c.center),
                              mean = RandomValues(n, 6, 1, c.center),
@@ -79,18 +81,17 @@ TEST_CASE("normalising applies the given statistics, scale, shift and relu", "[b
         dev_inverse_sigma(*backend, inverse_sigma, misaligned),
         dev_scale(*backend, scale, misaligned), dev_shift(*backend, shift, misaligned),
         dev_x(*backend, x, misaligned);
-    const DeviceArray<float> y(*backend, c.shape.size(), misaligned);
-    const BatchNormKernel::Affine with =
-        affine ? BatchNormKernel::Affine{dev_scale.data(), dev_shift.data()}
-               : BatchNormKernel::Affine{};
+    const DeviceArray<float> y(*backend, c.shape.size(), y_misaligned);
+    const BatchNormKernel::Affine with{scales ? dev_scale.data() : nullptr,
+                                       shifts ? dev_shift.data() : nullptr};
     float* out = in_place ? dev_x.data() : y.data();
     backend->batch_norm().Normalize(c.shape, dev_x.data(), dev_mean.data(),
                                     dev_inverse_sigma.data(), with, relu, out);
     const std::vector<float> got = in_place ? dev_x.Read() : y.Read();
     for (int64_t i = 0; i < c.shape.size(); ++i) {
       const int64_t k = i % n;
-      const double factor = double{inverse_sigma[k]} * (affine ? scale[k] : 1.0),
-                   offset = affine ? shift[k] : 0.0;
+      const double factor = double{inverse_sigma[k]} * (scales ? scale[k] : 1.0),
+                   offset = shifts ? shift[k] : 0.0;
       double want = (double{x[i]} - mean[k]) * factor + offset;
       if (relu) want = std::max(want, 0.0);
       const double size =
@@ -101,10 +102,11 @@ TEST_CASE("normalising applies the given statistics, scale, shift and relu", "[b
 }
 
 TEST_CASE("the gradient goes through the statistics and stops at relu's zeros", "[batch_norm]") {
-  const auto backend = BackendUnderTest(GENERATE(1, 2));
+  const auto backend = BackendUnderTest(GENERATE(from_range(ThreadsUnderTest())));
   const bool affine = GENERATE(false, true), relu = GENERATE(false, true),
              in_place = GENERATE(false, true);
-  const int64_t misaligned = GENERATE(0, 1);
+  const auto [misaligned, x_misaligned] =
+      GENERATE(std::pair(0, 0), std::pair(0, 1), std::pair(1, 1));
   for (const Case& c : Cases()) {
     CAPTURE(c.shape.rows, c.shape.columns, c.spread, c.center, affine, relu, in_place);
     const int64_t n = c.shape.columns, rows = c.shape.rows;
@@ -112,7 +114,7 @@ TEST_CASE("the gradient goes through the statistics and stops at relu's zeros", 
                              dy = RandomValues(c.shape.size(), 6),
                              y = RandomValues(c.shape.size(), 7), scale = RandomValues(n, 8);
     const Exact exact = StatisticsOf(c.shape, x);
-    const DeviceArray<float> dev_x(*backend, x, misaligned), dev_y(*backend, y, misaligned),
+    const DeviceArray<float> dev_x(*backend, x, x_misaligned), dev_y(*backend, y, misaligned),
         dev_dy(*backend, dy, misaligned), dev_scale(*backend, scale, misaligned),
         mean(*backend, n, misaligned), inverse_sigma(*backend, n, misaligned),
         dx(*backend, c.shape.size(), misaligned), dscale(*backend, n, misaligned),

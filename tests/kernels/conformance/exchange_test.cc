@@ -7,6 +7,7 @@
 #include "common/codec/decoder.h"
 #include "common/codec/encoder.h"
 #include "common/codec/error_feedback.h"
+#include "common/codec/stochastic_entry.h"
 #include "common/codec/threshold.h"
 #include "common/keyset/entry_set.h"
 #include "tests/common/codec/all_codecs.h"
@@ -23,7 +24,9 @@ std::vector<ModelShape> Shapes() {
           ShapeWith({{3, 4096}, {2, 5001}, {10003, 1}}), ShapeWith({{1, 1}}),
           ShapeWith({{40, 257}, {1, 10001}, {20, 512}}),
           // Around the lengths at which rows are coded in another way.
-          ShapeWith({{3, 513}, {2, 2048}, {2, 2049}, {2, 8192}, {2, 8193}})};
+          ShapeWith({{3, 513}, {2, 2048}, {2, 2049}, {2, 8192}, {2, 8193}}),
+          // Whose last entries are one, two or three behind a multiple of four.
+          ShapeWith({{2, 1022}, {2, 1023}, {2, 2046}, {2, 3071}, {2, 4090}, {2, 5631}, {2, 7685}})};
 }
 
 // Of many magnitudes, with rows of zeros and of what is next to nothing.
@@ -53,6 +56,14 @@ void Encode(Backend& backend, const CodedKeys& keys, const float* entries, float
     if (residual != nullptr) residual += stretch.entries;
     out += stretch.bytes();
   }
+}
+
+std::vector<float> AllOf(const Residual& residual, const ModelShape& shape) {
+  std::vector<float> all;
+  for (size_t p = 0; p < shape.parameters.size(); ++p) {
+    all.insert(all.end(), residual.of(p).begin(), residual.of(p).end());
+  }
+  return all;
 }
 
 bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
@@ -110,13 +121,67 @@ TEST_CASE("what a device's codec loses of one update is in the next one", "[exch
         const DeviceArray<char> bytes(*backend, keys.bytes(), shift);
         Encode(*backend, keys, from.data(), held.data(), bytes.data());
         REQUIRE(bytes.Read() == want);
-        std::vector<float> kept;
-        for (size_t p = 0; p < shape.parameters.size(); ++p) {
-          kept.insert(kept.end(), residual.of(p).begin(), residual.of(p).end());
-        }
-        REQUIRE(SameBits(held.Read(), kept));
+        REQUIRE(SameBits(held.Read(), AllOf(residual, shape)));
       }
     }
+  }
+}
+
+TEST_CASE("rows of what is too small for a code are written as nothing, and held back",
+          "[exchange]") {
+  const auto backend = BackendUnderTest(1);
+  const ModelShape shape = ShapeWith({{2, 40}, {2, 1000}, {2, 3000}, {2, 8200}});
+  const ShardSlices slices = SlicesOf(shape, ShardId(0), 1);
+  for (const float scale : {0.0f, 0x1p-110f}) {
+    std::vector<float> entries = RandomValues(shape.size, 1);
+    for (float& entry : entries) entry *= scale;
+    for (const Codec& codec : AllCodecs()) {
+      CAPTURE(Describe(codec), scale);
+      const CodedKeys keys(codec, slices, shape);
+      Residual residual(shape);
+      Encoder encoder(keys, kRandom);
+      ResidualCursor cursor(&residual, slices, nullptr);
+      std::vector<char> want(keys.bytes());
+      FeedbackEncoder(&encoder, &cursor)
+          .Encode(entries.data(), entries.size(), want.data(), want.size());
+      const DeviceArray<float> from(*backend, entries), held(*backend, shape.size);
+      const DeviceArray<char> bytes(*backend, keys.bytes());
+      Encode(*backend, keys, from.data(), held.data(), bytes.data());
+      REQUIRE(bytes.Read() == want);
+      REQUIRE(SameBits(held.Read(), AllOf(residual, shape)));
+    }
+  }
+}
+
+// Once in 65536 entries the first 16 bits do not decide; here they never do.
+TEST_CASE("where its random number is an entry's own, the next one decides", "[exchange]") {
+  const auto backend = BackendUnderTest(1);
+  constexpr int64_t kRows = 2, kRow = 5000;
+  const ModelShape shape = ShapeWith({{kRows, kRow}});
+  for (const Codec& codec : {CodecOf(CodecKind::kQsgd, 8), CodecOf(CodecKind::kQsgd, 4, 1 << 20)}) {
+    CAPTURE(Describe(codec));
+    const auto levels = static_cast<float>(codec.levels());
+    std::vector<float> entries(shape.size);
+    int64_t undecided = 0;
+    const int64_t row_buckets = (kRow + codec.bucket - 1) / codec.bucket;
+    for (int64_t i = 0; i < shape.size; ++i) {
+      const int64_t bucket = i / kRow * row_buckets + i % kRow / codec.bucket;
+      const BucketRandom random{kRandom, static_cast<uint64_t>(bucket)};
+      const int64_t within = i % kRow % codec.bucket, place = within % kRandomGroup;
+      const PhiloxBlock words = RoundingWords(random, within / kRandomGroup, place % kRandomLanes);
+      const int64_t half = place / kRandomLanes;
+      const auto r = static_cast<float>(words[half / 2] >> 16 * (half % 2) & 0xffff);
+      // A bucket's first entry is its largest.
+      entries[i] = within == 0 ? 1.0f : (r + 0.5f) / 65536.0f / levels;
+      undecided += SplitOf(entries[i], levels, levels).t == static_cast<int32_t>(r);
+    }
+    REQUIRE(undecided > shape.size / 2);
+    const CodedKeys keys(codec, SlicesOf(shape, ShardId(0), 1), shape);
+    REQUIRE(keys.stretches().front().form == EntryForm::kCode);
+    const DeviceArray<float> from(*backend, entries);
+    const DeviceArray<char> bytes(*backend, keys.bytes());
+    Encode(*backend, keys, from.data(), nullptr, bytes.data());
+    REQUIRE(bytes.Read() == Written(keys, entries));
   }
 }
 
@@ -166,8 +231,7 @@ TEST_CASE("a device finds the marks of a threshold, and holds back the rest", "[
   const auto backend = BackendUnderTest(1);
   const int64_t shift = GENERATE(0, 1);
   const float tau = GENERATE(0.5f, 1.5f, 0x1p-60f, 9.0f);
-  for (const int64_t n : {int64_t{0}, int64_t{1}, int64_t{31}, int64_t{4095}, int64_t{4096},
-                          int64_t{4099}, int64_t{50001}}) {
+  for (const int64_t n : {0, 1, 31, 1027, 2050, 3074, 4095, 4096, 4099, 50001}) {
     CAPTURE(n, tau, shift);
     const std::vector<float> update = Entries(n, 1);
     std::vector<float> held = RandomValues(n, 2, 0.5f);

@@ -110,14 +110,14 @@ std::vector<float> AllProducts(LinearKernel<T>& linear, Backend& backend, const 
 }  // namespace
 
 TEST_CASE("f32 products equal f64 loops within their roundings", "[linear]") {
-  const auto backend = BackendUnderTest(GENERATE(1, 2));
+  const auto backend = BackendUnderTest(GENERATE(from_range(ThreadsUnderTest())));
   for (const LinearShape& shape : Shapes()) CheckShape(*backend, backend->linear(), shape, 0);
   for (const LinearShape& shape : Shapes()) CheckShape(*backend, backend->linear(), shape, 1);
 }
 
 TEST_CASE("bf16 products equal f64 loops over the same bf16 values within f32 roundings",
           "[linear]") {
-  const auto backend = BackendUnderTest(GENERATE(1, 2));
+  const auto backend = BackendUnderTest(GENERATE(from_range(ThreadsUnderTest())));
   const auto linear = backend->linear_bf16();
   if (!linear.ok()) {
     CHECK(linear.status().code() == absl::StatusCode::kFailedPrecondition);
@@ -164,7 +164,7 @@ TEST_CASE("tf32 products round their factors and nothing else", "[linear]") {
 }
 
 TEST_CASE("products have the same bits in every run of the same options", "[linear][determinism]") {
-  const int threads = GENERATE(1, 2);
+  const int threads = GENERATE(from_range(ThreadsUnderTest()));
   const LinearShape shape{128, 700, 300};
   const auto first = BackendUnderTest(threads);
   const auto second = BackendUnderTest(threads);

@@ -1,6 +1,7 @@
 #include "common/rule/optimizer.h"
 
 #include <cmath>
+#include <utility>
 
 #include "proto/job.pb.h"
 #include "tests/kernels/conformance/backend_under_test.h"
@@ -48,13 +49,15 @@ void RequireClose(const std::vector<float>& got, const std::vector<float>& want)
 }  // namespace
 
 TEST_CASE("every optimizer does on the device what its rule does on the host", "[optimizer]") {
-  const auto backend = BackendUnderTest(GENERATE(1, 2));
-  const int64_t misaligned = GENERATE(0, 1);
+  const auto backend = BackendUnderTest(GENERATE(from_range(ThreadsUnderTest())));
+  // The weights and states, and the gradient.
+  const auto [misaligned, g_misaligned] =
+      GENERATE(std::pair(0, 0), std::pair(0, 1), std::pair(1, 0), std::pair(1, 1));
   for (const v1::Optimizer& optimizer : AllOptimizers()) {
     const auto rule = MakeOptimizer(optimizer);
     const auto kernel = backend->vector().MakeOptimizer(optimizer);
     for (const int64_t n : Sizes()) {
-      CAPTURE(optimizer.ShortDebugString(), n);
+      CAPTURE(optimizer.ShortDebugString(), n, misaligned, g_misaligned);
       std::vector<float> w = RandomValues(n, 1), first(n), second(n);
       const DeviceArray<float> dev_w(*backend, w, misaligned),
           dev_first(*backend, n, 2 * misaligned), dev_second(*backend, n, 3 * misaligned);
@@ -66,7 +69,7 @@ TEST_CASE("every optimizer does on the device what its rule does on the host", "
         update.number = number;
         update.rate = 1.0f / static_cast<float>(number);
         const std::vector<float> g = RandomValues(n, 10 + number);
-        const DeviceArray<float> dev_g(*backend, g, misaligned);
+        const DeviceArray<float> dev_g(*backend, g, g_misaligned);
         rule->Apply(update, g.data(), w.data(), w.data(), states, n);
         const DeviceArray<OptimizerNumbers> numbers(*backend, {NumbersOf(optimizer, update)});
         kernel->Step(numbers.data(), n, dev_g.data(), dev_states, dev_w.data(), nullptr);
@@ -80,7 +83,7 @@ TEST_CASE("every optimizer does on the device what its rule does on the host", "
 }
 
 TEST_CASE("an optimizer that rounds what it writes changes nothing else", "[optimizer]") {
-  const auto backend = BackendUnderTest(GENERATE(1, 2));
+  const auto backend = BackendUnderTest(GENERATE(from_range(ThreadsUnderTest())));
   const int64_t misaligned = GENERATE(0, 1, 4);
   for (const v1::Optimizer& optimizer : AllOptimizers()) {
     const auto kernel = backend->vector().MakeOptimizer(optimizer);

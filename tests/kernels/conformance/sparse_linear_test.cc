@@ -145,14 +145,14 @@ void CheckShape(Backend& backend, const LinearShape& s, double density, int64_t 
 }  // namespace
 
 TEST_CASE("products with sparse rows are those with the same rows written out", "[sparse_linear]") {
-  const auto backend = BackendUnderTest(GENERATE(1, 2));
+  const auto backend = BackendUnderTest(GENERATE(from_range(ThreadsUnderTest())));
   for (const auto& [shape, density] : Cases()) CheckShape(*backend, shape, density, 0);
   for (const auto& [shape, density] : Cases()) CheckShape(*backend, shape, density, 1);
 }
 
 TEST_CASE("a gradient is zero outside the columns of its own batch, whatever came before",
           "[sparse_linear]") {
-  const auto backend = BackendUnderTest(GENERATE(1, 2));
+  const auto backend = BackendUnderTest(GENERATE(from_range(ThreadsUnderTest())));
   const LinearShape s{20, 300, 37};
   const std::vector<float> dy = RandomValues(s.rows * s.outputs, 3);
   const DeviceArray<float> dev_dy(*backend, dy);
@@ -179,7 +179,7 @@ TEST_CASE("a gradient is zero outside the columns of its own batch, whatever cam
 }
 
 TEST_CASE("what batches add is all cleared by the next that overwrites", "[sparse_linear]") {
-  const auto backend = BackendUnderTest(GENERATE(1, 2));
+  const auto backend = BackendUnderTest(GENERATE(from_range(ThreadsUnderTest())));
   const LinearShape s{20, 300, 37};
   const DeviceArray<float> dev_dy(*backend, RandomValues(s.rows * s.outputs, 3));
   const auto gradient = [&](unsigned seed, WriteMode mode, TouchedColumns* touched,

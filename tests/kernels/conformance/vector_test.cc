@@ -1,3 +1,4 @@
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -6,13 +7,17 @@
 namespace tessera {
 
 TEST_CASE("axpy adds and subtract subtracts, at every length", "[vector]") {
-  const auto backend = BackendUnderTest(GENERATE(1, 2));
-  const int64_t misaligned = GENERATE(0, 1);
+  const auto backend = BackendUnderTest(GENERATE(from_range(ThreadsUnderTest())));
+  // Each array by itself, too.
+  const auto [x_shift, y_shift, out_shift] =
+      GENERATE(std::array<int64_t, 3>{0, 0, 0}, std::array<int64_t, 3>{1, 0, 0},
+               std::array<int64_t, 3>{0, 2, 0}, std::array<int64_t, 3>{0, 0, 3},
+               std::array<int64_t, 3>{1, 2, 3});
   for (const int64_t n : Sizes()) {
-    CAPTURE(n);
+    CAPTURE(n, x_shift, y_shift, out_shift);
     const std::vector<float> x = RandomValues(n, 1), y = RandomValues(n, 2);
-    const DeviceArray<float> dev_x(*backend, x, misaligned), dev_y(*backend, y, 2 * misaligned),
-        difference(*backend, n, 3 * misaligned);
+    const DeviceArray<float> dev_x(*backend, x, x_shift), dev_y(*backend, y, y_shift),
+        difference(*backend, n, out_shift);
     backend->vector().Subtract(n, dev_x.data(), dev_y.data(), difference.data());
     backend->vector().Axpy(n, -0.37f, dev_x.data(), dev_y.data());
     const std::vector<float> sum = dev_y.Read(), got = difference.Read();
@@ -28,7 +33,7 @@ TEST_CASE("axpy adds and subtract subtracts, at every length", "[vector]") {
 }
 
 TEST_CASE("column sums are exact where f32 sums would drift", "[vector]") {
-  const auto backend = BackendUnderTest(GENERATE(1, 2));
+  const auto backend = BackendUnderTest(GENERATE(from_range(ThreadsUnderTest())));
   for (const MatrixShape& s : {MatrixShape{1, 1}, {128, 40}, {3, 257}, {5000, 3}, {100, 600}}) {
     CAPTURE(s.rows, s.columns);
     const std::vector<float> x = RandomValues(s.size(), 1, 1, 1000);
@@ -65,7 +70,7 @@ TEST_CASE("column sums are exact where f32 sums would drift", "[vector]") {
 
 TEST_CASE("rounding to bf16 is to nearest, ties to even, for every bf16 value and its surroundings",
           "[vector][bf16]") {
-  const auto backend = BackendUnderTest(GENERATE(1, 2));
+  const auto backend = BackendUnderTest(GENERATE(from_range(ThreadsUnderTest())));
   std::vector<float> values;
   std::vector<uint16_t> want;
   const auto expect = [&](float value, uint32_t bits) {
@@ -120,7 +125,7 @@ TEST_CASE("a NaN stays a NaN in bf16, whatever its payload", "[vector][bf16]") {
 }
 
 TEST_CASE("conversions cover every length", "[vector][bf16]") {
-  const auto backend = BackendUnderTest(GENERATE(1, 2));
+  const auto backend = BackendUnderTest(GENERATE(from_range(ThreadsUnderTest())));
   const int64_t misaligned = GENERATE(0, 1);
   for (const int64_t n : Sizes()) {
     CAPTURE(n);

@@ -10,4 +10,6 @@ std::unique_ptr<Backend> BackendUnderTest(int threads) {
   return std::move(*backend);
 }
 
+std::vector<int> ThreadsUnderTest() { return {1, 2}; }
+
 }  // namespace tessera

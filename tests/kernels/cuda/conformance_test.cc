@@ -11,4 +11,6 @@ std::unique_ptr<Backend> BackendUnderTest(int) {
   return std::move(*backend);
 }
 
+std::vector<int> ThreadsUnderTest() { return {1}; }
+
 }  // namespace tessera

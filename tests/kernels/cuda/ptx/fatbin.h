@@ -1,0 +1,14 @@
+// The PTX that nvcc puts into a program.
+#ifndef TESSERA_TESTS_KERNELS_CUDA_PTX_FATBIN_H_
+#define TESSERA_TESTS_KERNELS_CUDA_PTX_FATBIN_H_
+
+#include <string>
+
+namespace tessera::ptx {
+
+// Of what a program registers with the runtime (crt/fatbinary_section.h). Throws std::runtime_error.
+std::string PtxOf(const void* registered);
+
+}  // namespace tessera::ptx
+
+#endif  // TESSERA_TESTS_KERNELS_CUDA_PTX_FATBIN_H_
