@@ -59,6 +59,14 @@ double SumOf(const double* lanes) {
   return sum;
 }
 
+// After so many tiles no lane's product is above 2^512.
+constexpr int64_t kTilesMax = 512;
+
+TESSERA_VECTOR_CLONES void MovePowers(int64_t lanes, double* sums, double* products) {
+#pragma omp simd
+  for (int64_t i = 0; i < lanes; ++i) MovePower(&sums[i], &products[i]);
+}
+
 // The sum of exp(z - shift). Writes the terms too, unless `terms` is null.
 TESSERA_VECTOR_CLONES double ExpSum(int64_t n, const float* z, float shift, float* terms) {
   double lanes[kTile] = {};
@@ -80,24 +88,28 @@ TESSERA_VECTOR_CLONES void Scale(int64_t n, float factor, float* x) {
   for (int64_t i = 0; i < n; ++i) x[i] *= factor;
 }
 
-// The sum of log(1 + exp(z)) = max(z, 0) + log(1 + exp(-|z|)), and share * sigmoid(z) unless
-// `gradient` is null.
+// The sum of log(1 + exp(z)), and share * sigmoid(z) unless `gradient` is null.
 TESSERA_VECTOR_CLONES double SoftplusSum(int64_t n, const float* z, float share, float* gradient) {
-  double lanes[kTile] = {};
+  double sums[kTile] = {}, products[kTile];
+  const int64_t lanes = std::min(kTile, n);
+  std::fill_n(products, lanes, 1.0);
   for (int64_t begin = 0; begin < n; begin += kTile) {
     const int64_t count = std::min(kTile, n - begin);
     float slope[kTile];
 #pragma omp simd
     for (int64_t i = 0; i < count; ++i) {
       const float value = z[begin + i];
-      const float e = FastExp(value < 0.0f ? value : -value);
-      lanes[i] +=
-          static_cast<double>(value < 0.0f ? 0.0f : value) + static_cast<double>(FastLog1p(e));
+      const float e = FastExp(-std::fabs(value));
+      AddSoftplus(value, e, &sums[i], &products[i]);
       slope[i] = share * ((value < 0.0f ? e : 1.0f) / (1.0f + e));
     }
     if (gradient != nullptr) std::copy_n(slope, count, gradient + begin);
+    if (begin / kTile % kTilesMax == kTilesMax - 1) MovePowers(lanes, sums, products);
   }
-  return SumOf(lanes);
+  MovePowers(lanes, sums, products);
+  double product = 1;
+  for (int64_t i = 0; i < lanes; ++i) product *= products[i];
+  return SumOf(sums) + std::log(product);
 }
 
 // The sum of t z. A target of 0 takes no part, even where z is infinite.

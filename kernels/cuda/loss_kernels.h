@@ -56,8 +56,7 @@ struct SoftmaxRows {
   static constexpr bool Reduces(int phase) { return phase < 2; }
   static constexpr int64_t kColumnsMax = int64_t{kThreads} * kKept;
   static constexpr int kResident = kKept == 32 ? 4 : 0;
-  // There is more to compute than to read, and indices of 64 bits are a part of it.
-  using Index = std::conditional_t<(kKept > 0), int32_t, int64_t>;
+  using Index = int32_t;  // Labels are such, and 64 bits would be two instructions for each of one.
   struct Value {
     float largest;
     float unused;
@@ -141,7 +140,7 @@ struct SoftmaxRows {
       TESSERA_UNROLL for (int k = 0; k < kKept; ++k) f(lane.thread + k * kThreads, own.z[k]);
     } else {
       ForOwn<kThreads, 8>(logits + lane.block * columns, columns, lane.thread,
-                          [&f](int64_t i, float value) { f(i, value); });
+                          [&f](Index i, float value) { f(i, value); });
     }
   }
 };
@@ -168,6 +167,17 @@ TESSERA_HOST_DEVICE inline void Offer(float z, int64_t index, First* first) {
   }
 }
 
+// Of d in [1, 2], within a rounding or two; a division would be three times as long.
+TESSERA_HOST_DEVICE inline float ReciprocalOf(float d) {
+#ifdef __CUDA_ARCH__
+  float rough;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(rough) : "f"(d));
+  return __fmaf_rn(rough, __fmaf_rn(-d, rough, 1.0f), rough);
+#else
+  return 1.0f / d;
+#endif
+}
+
 // With one label to a row: phase 0 reads it, 1 sums and counts, 2 is the row's result.
 // With targets the first predictions are found as well.
 template <bool kTargets>
@@ -175,11 +185,15 @@ struct SigmoidRows {
   static constexpr int kThreads = kLossThreads;
   static constexpr int kPhases = 3;
   static constexpr bool Reduces(int phase) { return phase == 1; }
+  using Index = int32_t;
+  // SoftplusPart's sum is the standing's, and its product between 1 and 2 of each thread.
   struct Labelled {
     Standing standing;
+    double product;
   };
   struct Targeted {
     Standing standing;
+    double product;
     double own;  // the sum of t z
     First first;
   };
@@ -202,6 +216,7 @@ struct SigmoidRows {
   TESSERA_HOST_DEVICE static Value Combine(const Value& a, const Value& b) {
     Value both = a;
     both.standing = CombineStandings(a.standing, b.standing);
+    both.product = a.product * b.product;
     if constexpr (kTargets) {
       both.own = a.own + b.own;
       TESSERA_UNROLL for (int i = 0; i < kFirst; ++i)
@@ -215,7 +230,7 @@ struct SigmoidRows {
     const float* z = logits + lane.block * columns;
     const float* t = kTargets ? targets + lane.block * columns : nullptr;
     // The one index whose target is 1, or -1.
-    const int64_t label =
+    const Index label =
         kTargets ? -1 : (columns == 1 ? labels[lane.block] - 1 : labels[lane.block]);
     if constexpr (phase == 0) {
       own.label_z = label >= 0 ? z[label] : z[0];
@@ -223,14 +238,16 @@ struct SigmoidRows {
       float* const g = gradient == nullptr ? nullptr : gradient + lane.block * columns;
       const float part = share, label_z = own.label_z;
       Value value = {};
+      value.product = 1;
+      Index before = 0;
       if constexpr (kTargets) {
         TESSERA_UNROLL for (int i = 0; i < kFirst; ++i) value.first.index[i] = -1;
       }
-      ForOwn<kThreads, kTargets ? 4 : 8>(z, columns, lane.thread, [&](int64_t i, float logit) {
-        const float e = FastExp(logit < 0.0f ? logit : -logit);
-        value.standing.sum +=
-            static_cast<double>(logit < 0.0f ? 0.0f : logit) + static_cast<double>(FastLog1p(e));
-        float slope = part * ((logit < 0.0f ? e : 1.0f) / (1.0f + e));
+      const auto add = [&](Index i, float logit) {
+        const float e = FastExp(-std::fabs(logit));
+        AddSoftplus(logit, e, &value.standing.sum, &value.product);
+        const float p = ReciprocalOf(1.0f + e);
+        float slope = part * (logit < 0.0f ? e * p : p);
         if constexpr (kTargets) {
           const float target = t[i];
           value.own +=
@@ -238,11 +255,15 @@ struct SigmoidRows {
           slope -= part * target;
           Offer(logit, i, &value.first);
         } else {
-          value.standing.before += RanksBefore(logit, i, label_z, label) ? 1 : 0;
+          before += RanksBefore(logit, i, label_z, label) ? 1 : 0;
           if (i == label) slope -= part;
         }
         if (g != nullptr) g[i] = slope;
-      });
+      };
+      // Before products can be too large.
+      const auto move = [&] { MovePower(&value.standing.sum, &value.product); };
+      ForOwn<kThreads, kTargets ? 4 : 8>(z, columns, lane.thread, add, move);
+      value.standing.before = before;
       own.value = value;
     } else {
       if (lane.thread == 0) rows[lane.block] = Result(shared.total, own.label_z, label, t);
@@ -250,10 +271,10 @@ struct SigmoidRows {
   }
 
  private:
-  TESSERA_HOST_DEVICE RowLoss Result(const Value& total, float label_z, int64_t label,
+  TESSERA_HOST_DEVICE RowLoss Result(const Value& total, float label_z, Index label,
                                      const float* t) const {
     RowLoss row = {};
-    row.loss = total.standing.sum;
+    row.loss = total.standing.sum + std::log(total.product);
     bool single = label == 0;
     if constexpr (kTargets) {
       row.loss -= total.own;

@@ -173,19 +173,28 @@ TESSERA_HOST_DEVICE inline void StoreSum(double sum, bool adds, float* to) {
 }
 
 // Calls f(i, value) for a thread's entries of a row: every kThreads-th, whose loads are kAtOnce ahead.
+// Calls then() after so many of them. A row has fewer than 2^31.
+template <int kThreads, int kAtOnce, typename F, typename Then>
+TESSERA_HOST_DEVICE void ForOwn(const float* row, int64_t columns, int thread, const F& f,
+                                const Then& then) {
+  constexpr uint32_t kStep = kAtOnce * kThreads;
+  const auto end = static_cast<uint32_t>(columns);
+  for (uint32_t first = static_cast<uint32_t>(thread); first < end; first += kStep) {
+    float v[kAtOnce];
+    TESSERA_UNROLL for (uint32_t k = 0; k < kAtOnce; ++k) {
+      const uint32_t i = first + k * kThreads;
+      v[k] = i < end ? row[i] : 0.0f;
+    }
+    TESSERA_UNROLL for (uint32_t k = 0; k < kAtOnce; ++k) {
+      const uint32_t i = first + k * kThreads;
+      if (i < end) f(static_cast<int32_t>(i), v[k]);
+    }
+    then();
+  }
+}
 template <int kThreads, int kAtOnce, typename F>
 TESSERA_HOST_DEVICE void ForOwn(const float* row, int64_t columns, int thread, const F& f) {
-  for (int64_t first = thread; first < columns; first += kAtOnce * kThreads) {
-    float v[kAtOnce];
-    TESSERA_UNROLL for (int k = 0; k < kAtOnce; ++k) {
-      const int64_t i = first + k * kThreads;
-      v[k] = i < columns ? row[i] : 0.0f;
-    }
-    TESSERA_UNROLL for (int k = 0; k < kAtOnce; ++k) {
-      const int64_t i = first + k * kThreads;
-      if (i < columns) f(i, v[k]);
-    }
-  }
+  ForOwn<kThreads, kAtOnce>(row, columns, thread, f, [] {});
 }
 
 // How the rows of a matrix are cut among blocks for sums over columns: by its shape alone, so that

@@ -10,9 +10,12 @@
 #include <stdexcept>
 #include <string>
 
+#include "tests/kernels/cuda/ptx/operations.h"
+
 namespace tessera::ptx {
 namespace {
 
+constexpr uint64_t kSector = 32;
 constexpr int64_t kSharedMax = int64_t{228} << 10;
 constexpr int64_t kJumpsMax = int64_t{1} << 32;  // back, of a grid's warps
 
@@ -52,11 +55,12 @@ uint64_t Load(const char* from, int bytes, bool extends_sign) {
 // The threads of a block, warp by warp; those of a warp at one instruction together where they are at the same.
 class BlockRunner {
  public:
-  BlockRunner(const Grid& grid, DeviceMemory* memory, std::vector<char>* reached)
+  BlockRunner(const Grid& grid, DeviceMemory* memory, Usage* usage)
       : grid_(grid),
         entry_(*grid.entry),
         memory_(*memory),
-        reached_(reached->data()),
+        usage_(*usage),
+        times_(usage->times.data()),
         shared_(static_cast<size_t>(entry_.shared_bytes)),
         shared_shadow_(std::max<int64_t>(entry_.shared_bytes, 1)),
         warps_(static_cast<size_t>((grid.threads + kWarp - 1) / kWarp)),
@@ -152,7 +156,7 @@ class BlockRunner {
     };
     for (; at < limit; ++at) {
       const Instruction& i = entry_.code[at];
-      reached_[at] = 1;
+      ++times_[at];
       if (i.run != nullptr && i.predicate < 0) {  // most
         i.run(slots, lanes, i);
         continue;
@@ -164,6 +168,7 @@ class BlockRunner {
           break;
         case Kind::kLoad:
         case Kind::kStore:
+          if (i.space == Space::kGlobal) CountSectors(slots, chosen, i);
           for (uint32_t rest = chosen; rest != 0; rest &= rest - 1)
             Access(w, __builtin_ctz(rest), at);
           break;
@@ -196,6 +201,18 @@ class BlockRunner {
       if ((slots[i.predicate][lane] != 0) != i.negated) chosen |= 1u << lane;
     }
     return chosen;
+  }
+
+  // Lanes whose pieces are the same, or follow each other, are next to each other in all that is worth counting.
+  void CountSectors(Slots slots, uint32_t lanes, const Instruction& i) {
+    int64_t& count = i.kind == Kind::kLoad ? usage_.loaded : usage_.stored;
+    uint64_t last = 0;
+    for (; lanes != 0; lanes &= lanes - 1) {
+      const uint64_t address =
+          slots[i.base][__builtin_ctz(lanes)] + static_cast<uint64_t>(i.offset);
+      if (address / kSector != last) ++count;
+      last = address / kSector;
+    }
   }
 
   // A lane's load or store.
@@ -310,7 +327,8 @@ class BlockRunner {
   const Grid& grid_;
   const Entry& entry_;
   DeviceMemory& memory_;
-  char* const reached_;
+  Usage& usage_;
+  int64_t* const times_;
   std::vector<char> shared_;
   Shadow shared_shadow_;
   std::vector<Warp> warps_;
@@ -324,7 +342,20 @@ class BlockRunner {
 
 }  // namespace
 
-void RunGrid(const Grid& grid, DeviceMemory* memory, std::vector<char>* reached) {
+int64_t Usage::Issued(const Entry& entry) const {
+  int64_t issued = 0;
+  for (size_t i = 0; i + 1 < times.size(); ++i) {
+    if (times[i] == 0) continue;
+    const std::string& text = entry.texts[i];
+    const size_t begin =
+        text[0] == '@' ? text.find_first_not_of(" \t", text.find_first_of(" \t")) : 0;
+    const std::string name = text.substr(begin, text.find_first_of(" \t", begin) - begin);
+    issued += times[i] * CostOf(name);
+  }
+  return issued;
+}
+
+void RunGrid(const Grid& grid, DeviceMemory* memory, Usage* usage) {
   const Entry& entry = *grid.entry;
   const auto refuse = [&entry](const std::string& what) {
     throw std::runtime_error(Readable(entry.name) + ": " + what);
@@ -336,8 +367,9 @@ void RunGrid(const Grid& grid, DeviceMemory* memory, std::vector<char>* reached)
   if (entry.shared_bytes > kSharedMax) refuse("too much shared memory");
   if (static_cast<int64_t>(grid.parameters.size()) != entry.parameter_bytes)
     refuse("other parameters than it has");
-  reached->resize(entry.code.size());
-  BlockRunner runner(grid, memory, reached);
+  usage->times.resize(entry.code.size());
+  ++usage->launches;
+  BlockRunner runner(grid, memory, usage);
   const uint32_t launch = BlockRunner::NextLaunch();
   // Nor may a block wait for another.
   for (int64_t k = 0; k < grid.blocks; ++k)

@@ -19,9 +19,19 @@ struct Grid {
   std::vector<char> parameters;
 };
 
-// `reached`: 1 for each instruction of the entry that some thread has come to. Throws std::runtime_error: the kernel,
-// the thread, the instruction and what is wrong with it.
-void RunGrid(const Grid& grid, DeviceMemory* memory, std::vector<char>* reached);
+// What an entry's grids did.
+struct Usage {
+  int64_t launches = 0;
+  std::vector<int64_t> times;  // that a warp, or some of it, did each instruction
+  // Pieces of 32 bytes of global memory that warps asked for. One that moves 4 bytes a lane, side by side, takes 4.
+  int64_t loaded = 0;
+  int64_t stored = 0;
+
+  int64_t Issued(const Entry& entry) const;  // CostOf() of all
+};
+
+// Adds to `usage`. Throws std::runtime_error: the kernel, the thread, the instruction and what is wrong with it.
+void RunGrid(const Grid& grid, DeviceMemory* memory, Usage* usage);
 
 }  // namespace tessera::ptx
 

@@ -42,7 +42,7 @@ std::string EntryOf(const std::string& body) {
 struct Ran {
   std::string wrong;
   std::vector<uint32_t> values;
-  std::vector<char> reached;
+  Usage usage;
 };
 
 // Over `values`, which the device holds, followed by 64 bytes that nobody has written.
@@ -57,7 +57,7 @@ Ran Run(const std::string& body, std::vector<uint32_t> values, int64_t blocks, i
   std::memcpy(grid.parameters.data(), &address, 8);
   Ran ran;
   try {
-    RunGrid(grid, &memory, &ran.reached);
+    RunGrid(grid, &memory, &ran.usage);
   } catch (const std::runtime_error& error) {
     ran.wrong = error.what();
   }
@@ -247,6 +247,25 @@ TEST_CASE("only grids that a GPU would take are run") {
   CHECK(Says(refused(" mov.u32 %r5, nobody;\n"), "no such operand"));
 }
 
+TEST_CASE("what a kernel asks of memory and of a warp is counted") {
+  // Side by side, every 32 bytes, and all at one place.
+  CHECK(Run(" ld.global.u32 %r5, [%rd3];\n", std::vector<uint32_t>(64), 2, 32).usage.loaded ==
+        2 * 4);
+  const std::string apart = " mul.wide.u32 %rd4, %r1, 32;\n add.s64 %rd5, %rd1, %rd4;\n";
+  CHECK(Run(apart + " st.global.u32 [%rd5], %r1;\n", std::vector<uint32_t>(256), 1, 32)
+            .usage.stored == 32);
+  CHECK(Run(" ld.global.u32 %r5, [%rd1];\n", std::vector<uint32_t>(64), 1, 32).usage.loaded == 1);
+  // Half a warp counts as one: four at the beginning, that come to mul, add (2), shl and add; then setp, bra, add, ret.
+  const Usage usage =
+      Run(" setp.gt.s32 %p1, %r1, 15;\n @%p1 bra $END;\n add.s64 %rd4, %rd1, 1;\n$END:\n", {1}, 1,
+          32)
+          .usage;
+  const auto entries = ParseModule(
+      EntryOf(" setp.gt.s32 %p1, %r1, 15;\n @%p1 bra $END;\n add.s64 %rd4, %rd1, 1;\n$END:\n"));
+  CHECK(usage.Issued(entries.at("kernel")) == 5 + 1 + 1 + 2 + 1);
+  CHECK(usage.launches == 1);
+}
+
 TEST_CASE("instructions that nobody comes to are told") {
   const Ran ran =
       Run(" setp.gt.s32 %p1, %r1, 100;\n @%p1 bra $FAR;\n ret;\n$FAR:\n add.s32 "
@@ -254,7 +273,7 @@ TEST_CASE("instructions that nobody comes to are told") {
           {1}, 1, 32);
   CHECK(ran.wrong == "");
   // Seven at the beginning, setp, bra and ret; add, the last ret and the end.
-  CHECK(ran.reached == std::vector<char>{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0});
+  CHECK(ran.usage.times == std::vector<int64_t>{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0});
 }
 
 }  // namespace

@@ -29,9 +29,12 @@ void Machine::Report() const {
       missing += " " + name;
       continue;
     }
-    text += name + " launches " + std::to_string(found->second.launches) + " unreached";
+    text += name + " launches " + std::to_string(found->second.launches) + " issued " +
+            std::to_string(found->second.Issued(entry)) + " loaded " +
+            std::to_string(found->second.loaded) + " stored " +
+            std::to_string(found->second.stored) + " unreached";
     for (size_t i = 0; i < count; ++i) {
-      if (found->second.reached[i] != 0) {
+      if (found->second.times[i] != 0) {
         ++reached;
       } else {
         text += " " + std::to_string(entry.code[i].line);

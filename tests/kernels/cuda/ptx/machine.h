@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/kernels/cuda/ptx/grid.h"
 #include "tests/kernels/cuda/ptx/memory.h"
 #include "tests/kernels/cuda/ptx/module.h"
 #include "tests/kernels/cuda/ptx/streams.h"
@@ -23,10 +24,6 @@ class Machine {
   DeviceMemory memory{int64_t{2} << 30};
   std::map<const char*, int64_t> pinned;  // host memory -> bytes
   std::map<std::string, Entry> entries;   // of the program
-  struct Usage {
-    int64_t launches = 0;
-    std::vector<char> reached;  // RunGrid's
-  };
   std::map<const Entry*, Usage> usage;
   int64_t products = 0;
   int64_t graphs = 0;  // launched

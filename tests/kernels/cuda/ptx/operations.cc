@@ -70,6 +70,17 @@ template <typename T>
 T Reciprocal(T a) {
   return T{1} / a;
 }
+// Off by a unit in the last place, up or down, as it may be.
+float NearReciprocal(float a) {
+  const float exact = 1 / a;
+  uint32_t bits;
+  std::memcpy(&bits, &exact, sizeof(bits));
+  if ((bits & 0x7f800000u) == 0 || (bits & 0x7f800000u) == 0x7f800000u) return exact;
+  bits += (bits & 4u) != 0 ? 1u : ~0u;
+  float near;
+  std::memcpy(&near, &bits, sizeof(near));
+  return near;
+}
 // Some 20 bits of it.
 double RoughReciprocal(double a) {
   if (std::fabs(a) < std::numeric_limits<double>::min()) a = std::copysign(0.0, a);
@@ -345,6 +356,7 @@ Table MakeTable() {
   table["popc.b32"] = Lanes<CountBits<uint32_t>>::Run;
   table["popc.b64"] = Lanes<CountBits<uint64_t>>::Run;
   table["prmt.b32"] = Lanes<Permute>::Run;
+  table["rcp.approx.ftz.f32"] = Lanes<NearReciprocal>::Run;
   table["rcp.approx.ftz.f64"] = Lanes<RoughReciprocal>::Run;
   // Addresses of global memory are the same in the space of all.
   table["cvta.to.global.u64"] = Lanes<Same<uint64_t>>::Run;
@@ -365,7 +377,27 @@ Table MakeTable() {
   return table;
 }
 
+bool BeginsWith(const std::string& name, const char* with) { return name.rfind(with, 0) == 0; }
+
+bool EndsWith(const std::string& name, const std::string& with) {
+  return name.size() >= with.size() &&
+         name.compare(name.size() - with.size(), with.size(), with) == 0;
+}
+
 }  // namespace
+
+int CostOf(const std::string& name) {
+  static const std::map<std::string, int> kLong = {
+      {"div.rn.f32", 9},   {"sqrt.rn.f32", 8},       {"rcp.rn.f64", 20}, {"div.rn.f64", 40},
+      {"sqrt.rn.f64", 40}, {"div.s64", 80},          {"rem.s64", 80},    {"div.u32", 16},
+      {"rem.u32", 16},     {"mul.lo.s64", 5},        {"mul.lo.u64", 5},  {"min.s64", 4},
+      {"max.s64", 4},      {"rcp.approx.ftz.f64", 1}};
+  if (const auto found = kLong.find(name); found != kLong.end()) return found->second;
+  if (BeginsWith(name, "mov.") || BeginsWith(name, "cvta.") || BeginsWith(name, "ld.param."))
+    return 0;
+  if (BeginsWith(name, "cvt.") || BeginsWith(name, "ld.") || BeginsWith(name, "st.")) return 1;
+  return EndsWith(name, "64") && !BeginsWith(name, "mul.wide") ? 2 : 1;
+}
 
 Instruction::Run FindOperation(const std::string& name) {
   static const Table table = MakeTable();

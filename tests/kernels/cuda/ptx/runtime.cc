@@ -152,11 +152,8 @@ cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 blocks, dim3 threads, v
     std::memcpy(&grid.parameters[static_cast<size_t>(parameter.offset)], arguments[k],
                 static_cast<size_t>(parameter.bytes));
   }
-  Of(stream)->Queue([grid, &machine] {
-    Machine::Usage& usage = machine.usage[grid.entry];
-    ++usage.launches;
-    RunGrid(grid, &machine.memory, &usage.reached);
-  });
+  Of(stream)->Queue(
+      [grid, &machine] { RunGrid(grid, &machine.memory, &machine.usage[grid.entry]); });
   return cudaSuccess;
 }
 
