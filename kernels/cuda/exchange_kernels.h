@@ -25,11 +25,11 @@ TESSERA_HOST_DEVICE inline uint32_t MagnitudeBits(float x) {
   return bits & 0x7fffffffu;
 }
 
-TESSERA_HOST_DEVICE inline int CountBits(uint64_t word) {
+TESSERA_HOST_DEVICE inline int CountBits(uint32_t word) {
 #ifdef __CUDA_ARCH__
-  return __popcll(word);
+  return __popc(word);
 #else
-  return __builtin_popcountll(word);
+  return __builtin_popcount(word);
 #endif
 }
 
@@ -383,10 +383,11 @@ struct EncodeBuckets {
   }
 };
 
-// Four entries of a thread, so that threads side by side write side by side. Codes are whole bytes by
-// eights: two threads read the same ones.
+// Twice four entries of a thread, so that threads side by side write side by side. Codes are whole bytes
+// by eights: two threads read the same ones.
 struct DecodeBuckets {
-  static constexpr int kThreads = BucketGrid::kTile / 4;
+  static constexpr int kFours = 2;
+  static constexpr int kThreads = BucketGrid::kTile / (4 * kFours);
   static constexpr int kPhases = 1;
   struct Shared {};
   struct Own {};
@@ -399,29 +400,41 @@ struct DecodeBuckets {
   TESSERA_HOST_DEVICE void Run(const Lane& lane, Shared&, Own&) const {
     const int64_t tiles = grid.tiles();
     const BucketGrid::Bucket bucket = grid.At(lane.block / tiles);
-    const int64_t first = lane.block % tiles * BucketGrid::kTile + 4 * lane.thread;
-    const int64_t left = bucket.size - first;
-    if (left <= 0) return;
+    const int64_t tile = lane.block % tiles * BucketGrid::kTile;
+    const float factor = TakeFloat(in + bucket.byte) / grid.divisor;
     const int half = lane.thread % 2;
-    const int64_t of_eight = left + 4 * half;
-    const int count = of_eight < 8 ? static_cast<int>(of_eight) : 8;
-    const char* const at = in + bucket.byte;
-    const float factor = TakeFloat(at) / grid.divisor;
-    const uint64_t codes = TakeBytes(at + 4 + first / 8 * grid.bits, (count * grid.bits + 7) / 8);
-    const uint64_t packed = codes >> 4 * half * grid.bits;
-    const int unused = 64 - grid.bits;
-    float v[4];
-    TESSERA_UNROLL for (int i = 0; i < 4; ++i) {
-      // Shifted up and back its highest bit extends it.
-      const auto code = static_cast<int64_t>(packed >> grid.bits * i << unused) >> unused;
-      v[i] = static_cast<float>(static_cast<int32_t>(code)) * factor;
+    uint64_t packed[kFours] = {};
+    TESSERA_UNROLL for (int f = 0; f < kFours; ++f) {
+      const int64_t first = tile + Place(lane.thread, f);
+      const int64_t of_eight = bucket.size - first + 4 * half;
+      if (of_eight <= 4 * half) continue;
+      const int count = of_eight < 8 ? static_cast<int>(of_eight) : 8;
+      const char* const codes = in + bucket.byte + 4 + first / 8 * grid.bits;
+      packed[f] = TakeBytes(codes, (count * grid.bits + 7) / 8) >> 4 * half * grid.bits;
     }
-    float* const to = entries + bucket.begin + first;
-    if (left >= 4) return StoreFour(v, IsMultiple(to, 16), to);
-    TESSERA_UNROLL for (int i = 0; i < 3; ++i) {
-      if (i < left) to[i] = v[i];
+    const int unused = 64 - grid.bits;
+    TESSERA_UNROLL for (int f = 0; f < kFours; ++f) {
+      const int64_t first = tile + Place(lane.thread, f), left = bucket.size - first;
+      float v[4];
+      TESSERA_UNROLL for (int i = 0; i < 4; ++i) {
+        // Shifted up and back its highest bit extends it.
+        const auto code = static_cast<int64_t>(packed[f] >> grid.bits * i << unused) >> unused;
+        v[i] = static_cast<float>(static_cast<int32_t>(code)) * factor;
+      }
+      float* const to = entries + bucket.begin + first;
+      if (left >= 4) {
+        StoreFour(v, IsMultiple(to, 16), to);
+        continue;
+      }
+      TESSERA_UNROLL for (int i = 0; i < 3; ++i) {
+        if (i < left) to[i] = v[i];
+      }
     }
   }
+
+ private:
+  // In the tile.
+  TESSERA_HOST_DEVICE static int Place(int thread, int f) { return 4 * (f * kThreads + thread); }
 };
 
 }  // namespace tessera::cuda

@@ -164,44 +164,68 @@ struct SetOfPlaces {
   const int64_t* ranks;
 };
 
-// The places [begin, end), kPlaces of them for a thread. kGathers: from `all` to `values`; else back.
+// The places [begin, end), a group of them for each warp and kWords for each of its threads, 32 apart. kGathers: from
+// `all` to `values`; else back.
 template <bool kGathers>
 struct MovePlaces : OnePhase {
-  static constexpr int kPlaces = 8;
-  static_assert(kThreads == SetOfPlaces::kRankPlaces);
+  static constexpr int kLanes = 32;
+  static constexpr int kWords = SetOfPlaces::kRankPlaces / kLanes;  // of 32 bits, of a group
+  static constexpr int kGroups = kThreads / kLanes;                 // of a block
   SetOfPlaces set;
   int64_t begin, end;
   const float* from;
   float* to;
 
-  int64_t first() const { return begin / kThreads; }
+  TESSERA_HOST_DEVICE int64_t first() const { return begin / SetOfPlaces::kRankPlaces; }
   int64_t blocks() const {
-    return begin == end ? 0 : CeilDiv(CeilDiv(end, kThreads) - first(), kPlaces);
+    if (begin == end) return 0;
+    return CeilDiv(CeilDiv(end, SetOfPlaces::kRankPlaces) - first(), kGroups);
   }
 
   template <int phase>
   TESSERA_HOST_DEVICE void Run(const Lane& lane, Shared&, Own&) const {
-    float v[kPlaces];
-    int64_t rank[kPlaces];
-    TESSERA_UNROLL for (int k = 0; k < kPlaces; ++k) {
-      const int64_t group = begin / kThreads + lane.block * kPlaces + k;
-      const int64_t place = group * kThreads + lane.thread;
-      rank[k] = -1;
-      if (place < begin || place >= end) continue;
-      const uint64_t word = set.words[place / 64];
-      const int bit = static_cast<int>(place % 64);
-      if ((word >> bit & 1) == 0) continue;
-      rank[k] = set.ranks[group] + CountBits(word & ((uint64_t{1} << bit) - 1));
-      TESSERA_UNROLL for (int w = 0; w < kThreads / 64 - 1; ++w) {
-        if (w < lane.thread / 64) rank[k] += CountBits(set.words[group * (kThreads / 64) + w]);
+    const int64_t group = first() + lane.block * kGroups + lane.thread / kLanes;
+    const int64_t origin = group * SetOfPlaces::kRankPlaces;
+    if (origin >= end) return;
+    // Of the group: where the range begins and ends.
+    const int low = begin > origin ? static_cast<int>(begin - origin) : 0;
+    const int high = end - origin < SetOfPlaces::kRankPlaces ? static_cast<int>(end - origin)
+                                                             : SetOfPlaces::kRankPlaces;
+    uint32_t words[kWords];
+    TESSERA_UNROLL for (int w = 0; w < kWords; w += 2) {
+      const uint64_t word = kLanes * w < high ? set.words[(origin + kLanes * w) / 64] : 0;
+      words[w] = static_cast<uint32_t>(word);
+      words[w + 1] = static_cast<uint32_t>(word >> 32);
+    }
+    const float* const source = from + (kGathers ? origin - begin : set.ranks[group]);
+    float* const target = to + (kGathers ? set.ranks[group] : origin - begin);
+    const int bit = lane.thread % kLanes;
+    const uint32_t own = uint32_t{1} << bit;
+    int rank = 0, ranks[kWords];
+    float v[kWords];
+    TESSERA_UNROLL for (int w = 0; w < kWords; ++w) {
+      ranks[w] = rank + CountBits(words[w] & (own - 1));
+      rank += CountBits(words[w]);
+    }
+    if (low > 0 || high < SetOfPlaces::kRankPlaces) {
+      TESSERA_UNROLL for (int w = 0; w < kWords; ++w) {
+        words[w] &= Within(low - kLanes * w, high - kLanes * w);
       }
-      v[k] = from[kGathers ? place - begin : rank[k]];
     }
-    TESSERA_UNROLL for (int k = 0; k < kPlaces; ++k) {
-      if (rank[k] < 0) continue;
-      const int64_t group = begin / kThreads + lane.block * kPlaces + k;
-      to[kGathers ? rank[k] : group * kThreads + lane.thread - begin] = v[k];
+    TESSERA_UNROLL for (int w = 0; w < kWords; ++w) {
+      if ((words[w] & own) != 0) v[w] = source[kGathers ? kLanes * w + bit : ranks[w]];
     }
+    TESSERA_UNROLL for (int w = 0; w < kWords; ++w) {
+      if ((words[w] & own) != 0) target[kGathers ? ranks[w] : kLanes * w + bit] = v[w];
+    }
+  }
+
+ private:
+  // The bits from `low` up to `high`, of a word.
+  TESSERA_HOST_DEVICE static uint32_t Within(int low, int high) {
+    const uint32_t from_low = low <= 0 ? ~0u : (low < kLanes ? ~0u << low : 0u);
+    const uint32_t to_high = high >= kLanes ? ~0u : (high > 0 ? ~(~0u << high) : 0u);
+    return from_low & to_high;
   }
 };
 

@@ -10,8 +10,6 @@
 #include <stdexcept>
 #include <string>
 
-#include "tests/kernels/cuda/ptx/operations.h"
-
 namespace tessera::ptx {
 namespace {
 
@@ -344,14 +342,7 @@ class BlockRunner {
 
 int64_t Usage::Issued(const Entry& entry) const {
   int64_t issued = 0;
-  for (size_t i = 0; i + 1 < times.size(); ++i) {
-    if (times[i] == 0) continue;
-    const std::string& text = entry.texts[i];
-    const size_t begin =
-        text[0] == '@' ? text.find_first_not_of(" \t", text.find_first_of(" \t")) : 0;
-    const std::string name = text.substr(begin, text.find_first_of(" \t", begin) - begin);
-    issued += times[i] * CostOf(name);
-  }
+  for (size_t i = 0; i < times.size(); ++i) issued += times[i] * entry.code[i].cost;
   return issued;
 }
 

@@ -27,7 +27,7 @@ struct Usage {
   int64_t loaded = 0;
   int64_t stored = 0;
 
-  int64_t Issued(const Entry& entry) const;  // CostOf() of all
+  int64_t Issued(const Entry& entry) const;  // costs of all
 };
 
 // Adds to `usage`. Throws std::runtime_error: the kernel, the thread, the instruction and what is wrong with it.

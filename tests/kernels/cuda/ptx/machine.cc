@@ -22,19 +22,19 @@ void Machine::Report() const {
   std::string missing;
   size_t all = 0, reached = 0;
   for (const auto& [name, entry] : entries) {
-    const auto found = usage.find(&entry);
+    const auto found = kernels.find(&entry);
     const size_t count = entry.code.size() - 1;  // The last is the end.
     all += count;
-    if (found == usage.end()) {
+    if (found == kernels.end()) {
       missing += " " + name;
       continue;
     }
-    text += name + " launches " + std::to_string(found->second.launches) + " issued " +
-            std::to_string(found->second.Issued(entry)) + " loaded " +
-            std::to_string(found->second.loaded) + " stored " +
-            std::to_string(found->second.stored) + " unreached";
+    const Kernel& kernel = found->second;
+    text += name + " launches " + std::to_string(kernel.usage.launches) + " issued " +
+            std::to_string(kernel.issued) + " loaded " + std::to_string(kernel.loaded) +
+            " stored " + std::to_string(kernel.stored) + " unreached";
     for (size_t i = 0; i < count; ++i) {
-      if (found->second.times[i] != 0) {
+      if (kernel.usage.times[i] != 0) {
         ++reached;
       } else {
         text += " " + std::to_string(entry.code[i].line);
@@ -43,7 +43,7 @@ void Machine::Report() const {
     text += "\n";
   }
   if (const char* const path = std::getenv("TESSERA_PTX_REPORT");
-      path != nullptr && !usage.empty()) {
+      path != nullptr && !kernels.empty()) {
     std::FILE* const file = std::fopen(path, "a");
     if (file == nullptr || std::fwrite(text.data(), 1, text.size(), file) != text.size()) {
       Refuse(std::string("cannot write ") + path);
@@ -58,6 +58,18 @@ void Machine::Report() const {
              " percent; TESSERA_PTX_REPORT=FILE writes down which were not");
     }
   }
+}
+
+void Machine::Launch(const Grid& grid) {
+  Kernel& kernel = kernels[grid.entry];
+  Usage& usage = kernel.usage;
+  const int64_t issued = usage.Issued(*grid.entry), loaded = usage.loaded, stored = usage.stored;
+  RunGrid(grid, &memory, &usage);
+  const int64_t here = usage.Issued(*grid.entry) - issued;
+  if (here <= kernel.issued) return;
+  kernel.issued = here;
+  kernel.loaded = usage.loaded - loaded;
+  kernel.stored = usage.stored - stored;
 }
 
 void Machine::Run(const Work& wait) {

@@ -24,10 +24,16 @@ class Machine {
   DeviceMemory memory{int64_t{2} << 30};
   std::map<const char*, int64_t> pinned;  // host memory -> bytes
   std::map<std::string, Entry> entries;   // of the program
-  std::map<const Entry*, Usage> usage;
+  struct Kernel {
+    Usage usage;
+    // Of the launch that issued most.
+    int64_t issued = 0, loaded = 0, stored = 0;
+  };
+  std::map<const Entry*, Kernel> kernels;
   int64_t products = 0;
   int64_t graphs = 0;  // launched
 
+  void Launch(const Grid& grid);
   // Waits for work, as a call of the API does.
   static void Run(const Work& wait);
   // What a program does wrong ends it, with what and where on stderr.
@@ -35,8 +41,8 @@ class Machine {
   // `what` is the call.
   static void Check(cudaError_t error, const char* what);
 
-  // At the process's end. TESSERA_PTX_REPORT names a file, behind which is written what was done, with the lines of
-  // each kernel's PTX that nobody came to. Where TESSERA_PTX_REACH is set, that share in percent of all kernels'
+  // At the process's end. TESSERA_PTX_REPORT names a file, behind which is written what was done: of each kernel what
+  // its largest launch issued, loaded and stored (Usage), and the lines of PTX that nobody came to. Where TESSERA_PTX_REACH is set, that share in percent of all kernels'
   // instructions, and each kernel, must have been reached.
   void Report() const;
 

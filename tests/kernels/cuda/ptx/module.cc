@@ -222,6 +222,7 @@ class EntryParser {
     }
     const auto space = text.find_first_of(" \t");
     const std::string name = text.substr(0, space);
+    i.cost = CostOf(name);
     const std::vector<std::string> operands =
         Split(space == std::string::npos ? "" : text.substr(space));
     if (name == "ret") {

@@ -34,6 +34,7 @@ struct Instruction {
   int32_t target = 0;  // the instruction that a branch goes to
   int64_t offset = 0;
   int line = 0;  // of the module's text
+  int cost = 0;  // CostOf() of it
 };
 
 struct Entry {

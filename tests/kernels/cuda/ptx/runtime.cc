@@ -152,8 +152,7 @@ cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 blocks, dim3 threads, v
     std::memcpy(&grid.parameters[static_cast<size_t>(parameter.offset)], arguments[k],
                 static_cast<size_t>(parameter.bytes));
   }
-  Of(stream)->Queue(
-      [grid, &machine] { RunGrid(grid, &machine.memory, &machine.usage[grid.entry]); });
+  Of(stream)->Queue([grid, &machine] { machine.Launch(grid); });
   return cudaSuccess;
 }
 
