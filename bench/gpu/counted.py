@@ -35,8 +35,8 @@ def main():
     parser.add_argument("--rows", type=int, default=64)
     parser.add_argument("--columns", type=int, default=8192, help="a multiple of 4")
     sizes = parser.parse_args()
-    built = subprocess.run(["bazel", "build", "--config=cuda"] + TARGETS, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                           text=True, check=False)
+    built = subprocess.run(["bazel", "build", "--config=cuda"] + TARGETS, stdout=subprocess.PIPE,
+                           stderr=subprocess.STDOUT, text=True, check=False)
     if built.returncode != 0:
         sys.exit("counted.py: bazel build --config=cuda\n" + built.stdout)
     with tempfile.TemporaryDirectory() as folder:

@@ -5,10 +5,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "kernels/cuda/backend.h"
-#include "kernels/devices.h"
 #include "tests/kernels/cuda/emulation/faults.h"
-#include "worker/worker_command.h"
+#include "tests/worker/gpu_worker.h"
 
 namespace tessera {
 namespace {
@@ -26,17 +24,10 @@ void Spoil(const std::string& what) {
   if (what.rfind(memory, 0) == 0) faults.memory_bytes = std::stoll(what.substr(memory.size()));
 }
 
-absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(absl::string_view device, int threads) {
-  if (device == "cuda" || device == "cuda:1") return CreateCudaBackend(device == "cuda" ? 0 : 1);
-  return CreateBackend(device, threads);
-}
-
 }  // namespace
 }  // namespace tessera
 
 int main(int argc, char** argv) {
   if (const char* const what = std::getenv("PLAYED_GPU")) tessera::Spoil(what);
-  tessera::WorkerOptions options;
-  options.make_backend = tessera::MakeBackend;
-  return tessera::WorkerCommand(argc, argv, options);
+  return tessera::GpuWorkerCommand(argc, argv);
 }

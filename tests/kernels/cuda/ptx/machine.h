@@ -42,8 +42,9 @@ class Machine {
   static void Check(cudaError_t error, const char* what);
 
   // At the process's end. TESSERA_PTX_REPORT names a file, behind which is written what was done: of each kernel what
-  // its largest launch issued, loaded and stored (Usage), and the lines of PTX that nobody came to. Where TESSERA_PTX_REACH is set, that share in percent of all kernels'
-  // instructions, and each kernel, must have been reached.
+  // its largest launch issued, loaded and stored (Usage), and the lines of PTX that nobody came to. Where
+  // TESSERA_PTX_REACH is set, that share in percent of all kernels' instructions, and each kernel, must have been
+  // reached.
   void Report() const;
 
   // Whether all of it is page-locked.
