@@ -14,6 +14,14 @@ import sys
 VERDICT = re.compile(r"^(//\S+)\s+(\(cached\) )?(PASSED|FAILED|TIMEOUT|FLAKY|NO STATUS|INCOMPLETE)")
 
 
+SKIPPED = re.compile(r"^(//\S+)\s+SKIPPED$", re.M)
+
+
+def left_out(text, listed):
+    """Targets that Bazel did not build here, by its log, and that are not listed already."""
+    return sorted(set(SKIPPED.findall(text)) - set(listed))
+
+
 def count(text):
     """(passed, failed, skipped) from the log of one test, or None when it does not say."""
     found = re.findall(r"^All tests passed \(.* in (\d+) test cases?\)", text, re.M)
@@ -47,7 +55,8 @@ def cases(target):
 def main():
     log, bazel_exit, tag_filter = sys.argv[1], int(sys.argv[2]), sys.argv[3]
     passed = failed = 0
-    for line in pathlib.Path(log).read_text(errors="replace").splitlines():
+    text = pathlib.Path(log).read_text(errors="replace")
+    for line in text.splitlines():
         match = VERDICT.match(line)
         if not match:
             continue
@@ -59,11 +68,15 @@ def main():
         failed += counted[1]
         if counted[2] > 0:
             print("excluded: %d tests of %s (skipped)" % (counted[2], match.group(1)))
+    listed = []
     for tag in filter(None, tag_filter.split(",")):
         query = "attr(tags, '\\b%s\\b', tests(//...))" % tag.lstrip("-")
         names = subprocess.run(["bazel", "query", query], capture_output=True, text=True).stdout.split()
         for name in names:
             print("excluded: %s (%s)" % (name, tag.lstrip("-")))
+        listed += names
+    for name in left_out(text, listed):
+        print("excluded: %s (no CUDA toolkit to build it with)" % name)
     if bazel_exit != 0 and failed == 0:
         failed = 1
     print("%d passed, %d failed" % (passed, failed))

@@ -2,8 +2,8 @@
 # Installs what is missing, builds everything and runs every test. The last line is `N passed, N failed`.
 #
 # Tests that need more than the data inside the project read it from TESSERA_DATA (default ../shared/data);
-# where that is absent they are listed as excluded. So are tests that need a GPU where
-# there is none, or no CUDA toolkit to build them with, and those that need etcd where that is not installed.
+# where that is absent they are listed as excluded. So are tests that need a GPU where there is none, those that need
+# a CUDA toolkit to be built, where there is none, and those that need etcd where that is not installed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 if [[ "${1:-}" == "--help" ]]; then

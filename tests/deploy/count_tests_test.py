@@ -31,6 +31,12 @@ class Count(unittest.TestCase):
                 "FAIL: test_a (__main__.T.test_a) (rank=1)\nRan 2 tests in 1s\n\nFAILED (failures=3)\n")
         self.assertEqual(count(text), (1, 1, 0))
 
+    def test_targets_that_were_not_built_are_told_once(self):
+        text = ("//tests/a:gpu_test      SKIPPED\n//tests/a:ptx_test   SKIPPED\n//tests/a:x_test   PASSED in 1.0s\n"
+                "//tests/a:ptx_test   SKIPPED\nSKIPPED\n")
+        self.assertEqual(count_tests.left_out(text, ["//tests/a:gpu_test"]), ["//tests/a:ptx_test"])
+        self.assertEqual(count_tests.left_out("//tests/a:x_test   PASSED in 1.0s\n", []), [])
+
     def test_other_logs_say_nothing(self):
         self.assertIsNone(count(""))
         self.assertIsNone(count("Ran 5 tests in the"))
