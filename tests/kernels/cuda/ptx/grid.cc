@@ -221,33 +221,38 @@ class BlockRunner {
     const uint64_t address = slots[i.base][lane] + static_cast<uint64_t>(i.offset);
     const int bytes = i.bytes * i.count;
     const char* wrong = nullptr;
-    char* place = nullptr;
+    char* memory = nullptr;
+    int64_t offset = 0;
     Toucher by{launch_, static_cast<uint32_t>(block_), static_cast<uint16_t>(w * kWarp + lane),
                epoch_};
     if (i.space == Space::kGlobal) {
       const auto* const there = reinterpret_cast<const char*>(address);
-      wrong = memory_.Holds(there)
-                  ? memory_.shadow().Touch(memory_.OffsetOf(there), bytes, writes, by)
-                  : "is no memory of the device";
-      place = memory_.Reach(there);
+      memory = memory_.bytes();
+      offset = memory_.OffsetOf(there);
+      wrong = memory_.Holds(there) ? memory_.shadow().Touch(offset, bytes, writes, by)
+                                   : "is no memory of the device";
     } else if (i.space == Space::kShared) {
-      const int64_t offset = static_cast<int64_t>(static_cast<uint32_t>(address)) - kSharedBegin;
+      memory = shared_.data();
+      offset = static_cast<int64_t>(static_cast<uint32_t>(address)) - kSharedBegin;
       by.launch = launch_of_shared_;
       wrong = offset < 0 || offset + bytes > entry_.shared_bytes
                   ? "is outside of shared memory"
                   : shared_shadow_.Touch(offset, bytes, writes, by);
-      place = shared_.data() + offset;
     } else {
-      if (address + static_cast<uint64_t>(bytes) > grid_.parameters.size())
+      memory = const_cast<char*>(grid_.parameters.data());
+      offset = static_cast<int64_t>(address);
+      if (offset < 0 || offset + bytes > static_cast<int64_t>(grid_.parameters.size())) {
         wrong = "is outside of the parameters";
-      if ((address & static_cast<uint64_t>(bytes - 1)) != 0) wrong = "is not aligned";
-      place = const_cast<char*>(grid_.parameters.data()) + address;
+      } else if ((offset & (bytes - 1)) != 0) {
+        wrong = "is not aligned";
+      }
     }
     if (wrong != nullptr) {
       char text[32];
       std::snprintf(text, sizeof(text), "0x%llx", static_cast<unsigned long long>(address));
       Refuse(by.thread, at, std::to_string(bytes) + " bytes at " + text + ": " + wrong);
     }
+    char* const place = memory + offset;
     for (int k = 0; k < i.count; ++k) {
       if (writes) {
         CopyBytes(&slots[i.o[k]][lane], i.bytes, place + k * i.bytes);

@@ -65,13 +65,15 @@ class DeviceMemory {
   int64_t total() const { return bytes_; }
 
   bool Holds(const void* address) const {
-    const auto* const byte = static_cast<const char*>(address);
-    return byte >= memory_ && byte < memory_ + bytes_;
+    const int64_t offset = OffsetOf(address);
+    return offset >= 0 && offset < bytes_;
   }
   int64_t OffsetOf(const void* address) const {
-    return static_cast<const char*>(address) - memory_;
+    return static_cast<int64_t>(reinterpret_cast<uintptr_t>(address) -
+                                reinterpret_cast<uintptr_t>(memory_));
   }
-  // Where the bytes of an address are.
+  char* bytes() const { return bytes_of_; }
+  // Where the bytes of an address that it holds are.
   char* Reach(const void* address) const { return bytes_of_ + OffsetOf(address); }
   Shadow& shadow() { return shadow_; }
 
