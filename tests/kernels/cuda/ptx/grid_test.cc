@@ -156,6 +156,8 @@ TEST_CASE("numbers at the edge are what PTX says of them") {
   CHECK(of("mul.lo.s32 %r7, %r5, %r6", 0x10001, 0x10001) == 0x20001);
   CHECK(of("prmt.b32 %r7, %r5, %r6, 0x9540", 0x11228344, 0x55667788) == 0xff778844);
   CHECK(of("popc.b32 %r7, %r5", 0xf0f0, 0) == 8);
+  CHECK(of("mov.pred %p2, -1;\n not.pred %p3, %p2;\n selp.u32 %r7, 1, 0, %p3", 0, 0) == 0);
+  CHECK(of("mov.pred %p2, 0;\n not.pred %p3, %p2;\n selp.u32 %r7, 1, 0, %p3", 0, 0) == 1);
   CHECK(of("div.rn.f32 %r7, %r5, %r6", kOne, 0x40400000) == 0x3eaaaaab);
 }
 

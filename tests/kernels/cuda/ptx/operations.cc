@@ -222,6 +222,7 @@ using Slots = uint64_t (*)[kWarp];
 
 template <typename T>
 T Get(const uint64_t* slot, int lane) {
+  if constexpr (std::is_same_v<T, bool>) return slot[lane] != 0;  // A constant may be -1.
   T value;
   std::memcpy(&value, slot + lane, sizeof(T));
   return value;
