@@ -231,6 +231,7 @@ class BlockRunner {
       offset = memory_.OffsetOf(there);
       wrong = memory_.Holds(there) ? memory_.shadow().Touch(offset, bytes, writes, by)
                                    : "is no memory of the device";
+      if (wrong == nullptr) wrong = memory_.Follow(offset, bytes, writes);
     } else if (i.space == Space::kShared) {
       memory = shared_.data();
       offset = static_cast<int64_t>(static_cast<uint32_t>(address)) - kSharedBegin;

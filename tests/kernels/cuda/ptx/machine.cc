@@ -99,7 +99,9 @@ bool Machine::IsPinned(const void* address, int64_t bytes) const {
 
 void Machine::Touch(const void* address, int64_t bytes, bool writes, const char* what) {
   const int64_t offset = memory.OffsetOf(address);
-  if (const char* const wrong = memory.shadow().Check(offset, bytes, writes)) {
+  const char* wrong = memory.shadow().Check(offset, bytes, writes);
+  if (wrong == nullptr) wrong = memory.Follow(offset, bytes, writes);
+  if (wrong != nullptr) {
     Refuse(std::string(what) + (writes ? " writes " : " reads ") + std::to_string(bytes) +
            " bytes of which some " + wrong);
   }

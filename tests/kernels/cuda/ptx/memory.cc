@@ -7,11 +7,15 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "tests/kernels/cuda/ptx/order.h"
+
 namespace tessera::ptx {
 namespace {
 
 constexpr int64_t kAlignment = 256;
 constexpr int64_t kPage = 4096;
+constexpr int64_t kWord = 4;
+constexpr int kNumberBits = 40;
 
 void* Map(int64_t bytes, int protection = PROT_READ | PROT_WRITE,
           int flags = MAP_PRIVATE | MAP_ANONYMOUS, int file = -1) {
@@ -102,9 +106,11 @@ DeviceMemory::DeviceMemory(int64_t bytes) : bytes_(bytes), shadow_(bytes) {
   memory_ = static_cast<char*>(Map(bytes, PROT_NONE, MAP_SHARED, file));
   bytes_of_ = static_cast<char*>(Map(bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file));
   close(file);
+  last_ = static_cast<Last*>(Map(bytes / kWord * static_cast<int64_t>(sizeof(Last))));
 }
 
 DeviceMemory::~DeviceMemory() {
+  munmap(last_, static_cast<size_t>(bytes_ / kWord) * sizeof(Last));
   munmap(memory_, static_cast<size_t>(bytes_));
   munmap(bytes_of_, static_cast<size_t>(bytes_));
 }
@@ -120,6 +126,32 @@ void* DeviceMemory::Allocate(int64_t bytes) {
   used_ += bytes;
   shadow_.Set(offset, bytes, Shadow::kRaw);
   return memory_ + offset;
+}
+
+const char* DeviceMemory::Follow(int64_t offset, int64_t bytes, bool writes) {
+  const Operation* const now = AtWork();
+  if (now == nullptr) return nullptr;
+  const uint64_t own = uint64_t{now->line} << kNumberBits | now->number;
+  const auto follows = [now](uint64_t other) {
+    return now->Follows(static_cast<Line>(other >> kNumberBits),
+                        other & ((uint64_t{1} << kNumberBits) - 1));
+  };
+  for (int64_t word = (offset + kWord - 1) / kWord; (word + 1) * kWord <= offset + bytes; ++word) {
+    Last& last = last_[word];
+    if (last.written != own && !follows(last.written)) {
+      return "was written by another stream, which it does not wait for";
+    }
+    if (!writes) {
+      last.read[now->line % 2] = own;
+      continue;
+    }
+    for (const uint64_t reader : last.read) {
+      if (reader != own && !follows(reader))
+        return "is read by another stream, which it does not wait for";
+    }
+    last.written = own;
+  }
+  return nullptr;
 }
 
 bool DeviceMemory::Free(void* address) {

@@ -76,12 +76,20 @@ class DeviceMemory {
   // Where the bytes of an address that it holds are.
   char* Reach(const void* address) const { return bytes_of_ + OffsetOf(address); }
   Shadow& shadow() { return shadow_; }
+  // Null, or what is wrong with touching whole words of 4 bytes of that by what is AtWork().
+  const char* Follow(int64_t offset, int64_t bytes, bool writes);
 
  private:
   const int64_t bytes_;
   char* memory_ = nullptr;    // the same pages twice: as addresses,
   char* bytes_of_ = nullptr;  // and to be read and written
   Shadow shadow_;
+  // Who touched a word last: a line in the highest 24 bits, a number in it in the others. Readers by their line's kind.
+  struct Last {
+    uint64_t written;
+    uint64_t read[2];
+  };
+  Last* last_ = nullptr;
   std::map<int64_t, int64_t> taken_;  // offset -> bytes
   int64_t used_ = 0;
 };

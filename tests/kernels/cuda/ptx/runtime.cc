@@ -35,7 +35,7 @@ thread_local Stream* capturing = nullptr;  // by this thread
 
 Stream* Of(cudaStream_t stream) { return reinterpret_cast<Stream*>(stream); }
 Event* Of(cudaEvent_t event) { return reinterpret_cast<Event*>(event); }
-using Graph = std::shared_ptr<std::vector<Work>>;
+using Graph = std::shared_ptr<Recording>;
 Graph* Of(cudaGraph_t graph) { return reinterpret_cast<Graph*>(graph); }
 Graph* Of(cudaGraphExec_t graph) { return reinterpret_cast<Graph*>(graph); }
 
@@ -304,10 +304,8 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
   const Lock lock(Machine::Get().mutex);
-  Of(stream)->Queue([work = *Of(graph)] {
-    ++Machine::Get().graphs;
-    for (const Work& each : *work) each();
-  });
+  ++Machine::Get().graphs;
+  Of(stream)->Launch(*Of(graph));
   return cudaSuccess;
 }
 

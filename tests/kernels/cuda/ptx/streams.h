@@ -6,28 +6,36 @@
 #include <driver_types.h>
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <vector>
 
 #include "tests/kernels/cuda/emulation/stream.h"
+#include "tests/kernels/cuda/ptx/order.h"
 
 namespace tessera::ptx {
 
-using Work = std::function<void()>;
-
 class Stream;
 
-// What is recorded of several streams between the beginning and the end of a capture.
-struct Capture {
-  // How much of each stream comes before something.
-  using Clock = std::map<const Stream*, uint64_t>;
+// What was captured, in an order that it may be done in. Numbers and clocks are of its own lines, and of one launch.
+struct Recording {
+  struct Node {
+    Work work;
+    Operation operation;
+  };
+  std::vector<Node> nodes;
+  std::map<Line, uint64_t> totals;  // of each line, in one launch
+  uint64_t launches = 0;
+};
 
+struct Capture {
   Stream* origin = nullptr;
-  std::vector<Stream*> members;
-  std::map<const Stream*, Clock> clocks;
-  std::shared_ptr<std::vector<Work>> work = std::make_shared<std::vector<Work>>();
+  struct Member {
+    Line line = 0;
+    Clock clock;
+  };
+  std::map<Stream*, Member> members;
+  std::shared_ptr<Recording> recording = std::make_shared<Recording>();
   bool over = false;
 };
 
@@ -35,11 +43,13 @@ struct Event {
   cuda::EmulatedStream* stream = nullptr;  // null: never recorded, or in a capture
   uint64_t end = 0;
   std::shared_ptr<Capture> capture;
-  Capture::Clock clock;
+  Clock clock;
 };
 
 class Stream {
  public:
+  Stream();
+
   void Queue(Work work);
   bool captures() const { return capture_ != nullptr; }
 
@@ -54,9 +64,13 @@ class Stream {
   cudaError_t BeginCapture();
   // cudaErrorStreamCaptureUnmatched: not where it began
   // cudaErrorStreamCaptureUnjoined:  work of another stream that nothing here waits for
-  cudaError_t EndCapture(std::shared_ptr<std::vector<Work>>* work);
+  cudaError_t EndCapture(std::shared_ptr<Recording>* recording);
+  void Launch(const std::shared_ptr<Recording>& recording);
 
  private:
+  const uint32_t kind_;
+  const Line line_;
+  Clock clock_;
   cuda::EmulatedStream queue_;
   std::shared_ptr<Capture> capture_;
 };

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/kernels/cuda/ptx/memory.h"
+
 namespace tessera::ptx {
 namespace {
 
@@ -18,11 +20,7 @@ struct Streams {
   }
 };
 
-using Recorded = std::shared_ptr<std::vector<Work>>;
-
-void Replay(const Recorded& recorded) {
-  for (const Work& work : *recorded) work();
-}
+using Recorded = std::shared_ptr<Recording>;
 
 TEST_CASE("what is queued is done when somebody waits, in its stream's order") {
   Streams s;
@@ -54,8 +52,9 @@ TEST_CASE("a capture takes what is queued on its stream and on those that wait f
   Recorded recorded;
   REQUIRE(s.compute.EndCapture(&recorded) == cudaSuccess);
   CHECK(s.log == "");
-  Replay(recorded);
-  Replay(recorded);
+  s.compute.Launch(recorded);
+  s.compute.Launch(recorded);
+  REQUIRE(s.compute.Synchronize() == cudaSuccess);
   CHECK(s.log == "abab");
   // Both are streams like others again.
   s.copy.Queue(s.Say("c"));
@@ -98,6 +97,79 @@ TEST_CASE("a wait that comes before the other stream's last work does not join i
   s.copy.Queue(s.Say("b"));
   REQUIRE(s.compute.Wait(s.other) == cudaSuccess);
   CHECK(s.compute.EndCapture(&recorded) == cudaErrorStreamCaptureUnjoined);
+}
+
+// What is wrong with work that touches the same words.
+struct Touches {
+  DeviceMemory memory{1 << 20};
+  std::string wrong;
+
+  Work Of(bool writes, int64_t offset = 0) {
+    return [this, writes, offset] {
+      const char* const what = memory.Follow(offset, 64, writes);
+      if (what != nullptr) wrong = what;
+    };
+  }
+};
+
+TEST_CASE("streams that touch the same memory must wait for each other") {
+  const bool writes = GENERATE(false, true), waits = GENERATE(false, true),
+             by_host = GENERATE(false, true);
+  CAPTURE(writes, waits, by_host);
+  Streams s;
+  Touches t;
+  s.compute.Queue(t.Of(true));
+  s.compute.Record(&s.event);
+  if (waits) REQUIRE((by_host ? Synchronize(s.event) : s.copy.Wait(s.event)) == cudaSuccess);
+  s.copy.Queue(t.Of(writes));
+  REQUIRE(s.compute.Synchronize() == cudaSuccess);
+  REQUIRE(s.copy.Synchronize() == cudaSuccess);
+  CHECK((t.wrong == "") == waits);
+}
+
+TEST_CASE("what another stream reads is not written before it has") {
+  const bool waits = GENERATE(false, true);
+  Streams s;
+  Touches t;
+  s.copy.Queue(t.Of(false));
+  s.copy.Record(&s.event);
+  s.compute.Queue(t.Of(false));
+  s.compute.Queue(t.Of(true, 128));
+  if (waits) REQUIRE(s.compute.Wait(s.event) == cudaSuccess);
+  s.compute.Queue(t.Of(true));
+  REQUIRE(s.copy.Synchronize() == cudaSuccess);
+  REQUIRE(s.compute.Synchronize() == cudaSuccess);
+  CHECK((t.wrong == "") == waits);
+}
+
+TEST_CASE("a graph's branches are ordered by what was captured, and its launches by their stream") {
+  const bool waits = GENERATE(false, true);
+  Streams s;
+  Touches t;
+  REQUIRE(s.compute.BeginCapture() == cudaSuccess);
+  s.compute.Queue(t.Of(true));
+  s.compute.Record(&s.event);
+  REQUIRE(s.copy.Wait(s.event) == cudaSuccess);
+  s.copy.Queue(t.Of(false));
+  s.copy.Record(&s.other);
+  if (waits) REQUIRE(s.compute.Wait(s.other) == cudaSuccess);
+  s.compute.Queue(t.Of(true));
+  REQUIRE(s.compute.Wait(s.other) == cudaSuccess);
+  Recorded recorded;
+  REQUIRE(s.compute.EndCapture(&recorded) == cudaSuccess);
+  for (int launch = 0; launch < 3; ++launch) {
+    s.compute.Launch(recorded);
+    s.compute.Queue(t.Of(true));
+  }
+  REQUIRE(s.compute.Synchronize() == cudaSuccess);
+  CHECK((t.wrong == "") == waits);
+  // The real copy stream was no part of it.
+  t.wrong = "";
+  s.compute.Launch(recorded);
+  s.copy.Queue(t.Of(false));
+  REQUIRE(s.compute.Synchronize() == cudaSuccess);
+  REQUIRE(s.copy.Synchronize() == cudaSuccess);
+  CHECK(t.wrong == "was written by another stream, which it does not wait for");
 }
 
 TEST_CASE("two captures do not wait for each other") {
