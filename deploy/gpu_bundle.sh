@@ -91,7 +91,8 @@ step() {
     return 1
   fi
   ((limit > end - SECONDS)) && limit=$((end - SECONDS))
-  timeout -k 5 "$limit" "$@" >"$log" 2>&1 || rc=$?
+  # In braces: what bash says of one that had to be killed goes into the log, not into the table.
+  { timeout -k 5 "$limit" "$@"; } >"$log" 2>&1 || rc=$?
   note=$(awk "$note" "$log" 2>/dev/null | tail -1)
   if [[ $rc -eq 0 ]]; then
     passed=$((passed + 1))
