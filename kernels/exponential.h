@@ -49,13 +49,9 @@ TESSERA_HOST_DEVICE inline __attribute__((always_inline)) float FastExp(float x)
   return x < -87.0f ? 0.0f : p * power;
 }
 
-// A part of the sum of log(1 + exp(z)) = max(z, 0) + log(1 + e), where e = exp(-|z|), over many z. The logarithms
-// of many are taken at once, of their product: sum + log(product) is what was added up.
-struct SoftplusPart {
-  double sum = 0;
-  double product = 1;
-};
-
+// Adds log(1 + exp(z)) = max(z, 0) + log(1 + e), where e = exp(-|z|), to sum + log(product): the logarithms of many
+// are taken at once. They begin with 0 and 1.
+//
 // Of e below 2^-24, log(1 + e) is e within 2^-25 of itself; a product would lose it. Above, 1 + e is exact. The
 // product at most doubles.
 TESSERA_HOST_DEVICE inline __attribute__((always_inline)) void AddSoftplus(float z, float e,

@@ -186,7 +186,7 @@ struct SigmoidRows {
   static constexpr int kPhases = 3;
   static constexpr bool Reduces(int phase) { return phase == 1; }
   using Index = int32_t;
-  // SoftplusPart's sum is the standing's, and its product between 1 and 2 of each thread.
+  // AddSoftplus()'s sum is the standing's; its product lies between 1 and 2 in each thread.
   struct Labelled {
     Standing standing;
     double product;

@@ -283,6 +283,19 @@ TEST_CASE("a label of sigmoid cross entropy equals its one-hot target", "[loss]"
   CHECK(by_label.sums.hits[2] == by_target.sums.hits[2]);
 }
 
+TEST_CASE("the loss of very many sigmoids neither overflows nor loses digits", "[loss]") {
+  const auto backend = BackendUnderTest(1);
+  // Each logarithm is of 2, and 2^300000 is no number.
+  constexpr int64_t kColumns = 300000;
+  const std::vector<int32_t> label = {7};
+  const Result got =
+      Sigmoid(*backend, {1, kColumns}, std::vector<float>(kColumns, 0.0f), &label, nullptr);
+  CHECK(got.sums.loss == Approx(kColumns * std::log(2.0)).epsilon(1e-12));
+  CHECK(got.gradient[6] == 0.5f);
+  CHECK(got.gradient[7] == -0.5f);
+  CHECK(got.gradient[kColumns - 1] == 0.5f);
+}
+
 TEST_CASE("a single sigmoid is right on its side of zero", "[loss]") {
   const auto backend = BackendUnderTest(1);
   const std::vector<int32_t> labels = {1, 0, 1, 0, 1};

@@ -36,7 +36,7 @@ struct Matrix {
       bits = uint32_t{upper} << 16;
     } else {
       std::memcpy(&bits, Machine::Get().memory.Reach(values) + 4 * i, 4);
-      if (tf32) bits &= ~0x1fffu;  // what the GPU does not look at
+      if (tf32) bits &= ~0x1fffu;  // the coarsest that 10 bits can be
     }
     float value;
     std::memcpy(&value, &bits, 4);

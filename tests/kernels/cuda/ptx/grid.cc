@@ -173,7 +173,7 @@ class BlockRunner {
         case Kind::kBranch:
           if (chosen == 0) break;
           if (i.target <= at && ++jumps_ > kJumpsMax)
-            Refuse(w * kWarp, at, "so often that it will not end");
+            Refuse(w * kWarp, at, "its warps have jumped back so often that they will not end");
           move(lanes & ~chosen, at + 1);
           move(chosen, i.target);
           return;

@@ -45,10 +45,6 @@ void Shadow::Set(int64_t offset, int64_t bytes, State state) {
   std::memset(states_ + offset, state, static_cast<size_t>(bytes));
 }
 
-void Shadow::Copy(int64_t from, int64_t bytes, int64_t to) {
-  std::memmove(states_ + to, states_ + from, static_cast<size_t>(bytes));
-}
-
 const char* Shadow::Check(int64_t offset, int64_t bytes, bool writes) const {
   if (offset < 0 || offset + bytes > bytes_) return "is outside of all memory";
   if (bytes == 4) {  // most

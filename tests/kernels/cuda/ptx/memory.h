@@ -26,7 +26,6 @@ class Shadow {
 
   enum State : uint8_t { kAbsent, kRaw, kWritten };
   void Set(int64_t offset, int64_t bytes, State state);
-  void Copy(int64_t from, int64_t bytes, int64_t to);
   // Null, or what is wrong with reading or writing that.
   const char* Check(int64_t offset, int64_t bytes, bool writes) const;
   // The same of a kernel's thread, which leaves its traces. Bytes: 1, 2, 4, 8 or 16 of whole words or within one.

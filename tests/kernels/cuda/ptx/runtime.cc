@@ -179,7 +179,8 @@ cudaError_t cudaInitDevice(int, unsigned, unsigned) { return cudaSuccess; }
 cudaError_t cudaSetDevice(int) { return cudaSuccess; }
 cudaError_t cudaGetLastError() { return cudaSuccess; }
 const char* cudaGetErrorString(cudaError_t error) {
-  return error == cudaSuccess ? "no error" : "an error";
+  return error == cudaErrorMemoryAllocation ? "out of memory"
+                                            : "an error that the PTX machine does not name";
 }
 
 cudaError_t cudaMalloc(void** address, size_t bytes) {
@@ -219,7 +220,8 @@ cudaError_t cudaFreeHost(void* address) {
   return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
-  const Machine& machine = Machine::Get();
+  Machine& machine = Machine::Get();
+  const Lock lock(machine.mutex);
   *total = static_cast<size_t>(machine.memory.total());
   *free = *total - static_cast<size_t>(machine.memory.used());
   return cudaSuccess;
