@@ -10,8 +10,14 @@
 namespace tessera {
 namespace {
 
-// A speed is known once so many minibatches were timed.
+// A speed is known once so many minibatches were timed, and for so long.
 constexpr uint64_t kStepsTimed = 20;
+constexpr double kSecondsTimed = 0.25;
+
+bool IsKnown(double steps_per_second, uint64_t steps) {
+  return steps_per_second > 0 && steps >= kStepsTimed &&
+         static_cast<double>(steps) >= kSecondsTimed * steps_per_second;
+}
 
 // 0: it has none.
 uint32_t ShareOf(const PartShares& shares, MemberId member) {
@@ -30,7 +36,7 @@ std::optional<Parts::Shares> Parts::Wanted(const MemberTable& members) const {
     const v1::Progress& progress = member->progress;
     // A whole round behind it, so that its speed is that of the part in force.
     const bool is_known = progress.exchange() >= shares_.back().first.value() &&
-                          progress.speed_steps() >= kStepsTimed && progress.steps_per_second() > 0;
+                          IsKnown(progress.steps_per_second(), progress.speed_steps());
     const uint32_t share = ShareOf(shares_.back(), member->member);
     if (!is_known || share == 0) return std::nullopt;
     sites.push_back({share, progress.steps_per_second()});

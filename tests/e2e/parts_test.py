@@ -7,11 +7,12 @@ from cluster import ENDLESS, Cluster, Test, digits, lost, members
 
 
 def parts_job(parts, workers=2, **keys):
-    """Large enough that a step takes some milliseconds."""
+    """Large enough that a round takes several turns of the brake, and little else than computing: a larger batch
+    would have the workers ask for new epochs all the time."""
     job = digits(method={"ist": {"local_steps": 10, "parts": parts}}, workers=workers, batch=64, rate=0.1,
                  epochs=ENDLESS, lease="2s", **keys)
     layers = []
-    for units in (700, 500):
+    for units in (1600, 1200):
         layers += [{"linear": {"units": units, "bias": False}}, "batch_norm", "relu"]
     job["model"]["layers"] = layers + [{"linear": {"units": 10, "bias": False}}, {"batch_norm": {"affine": False}}]
     return job

@@ -23,7 +23,8 @@ class StepSpeed {
       return;
     }
     ++steps_;
-    const double weight = std::max(1.0 / static_cast<double>(steps_), kWeightLeast);
+    const double weight_least = std::min(kWeightLeast, mean_seconds_ / kSecondsMeant);
+    const double weight = std::max(1.0 / static_cast<double>(steps_), weight_least);
     mean_seconds_ += weight * (seconds - mean_seconds_);
   }
 
@@ -33,8 +34,10 @@ class StepSpeed {
   uint64_t steps() const { return steps_; }
 
  private:
-  // About the last twenty count.
+  // About the last twenty count, and of short ones those of the last two seconds: where others share
+  // the machine, who computes when varies by tens of milliseconds.
   static constexpr double kWeightLeast = 0.1;
+  static constexpr double kSecondsMeant = 1;
 
   uint64_t steps_ = 0;
   double mean_seconds_ = 0;

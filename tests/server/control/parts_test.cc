@@ -86,7 +86,7 @@ TEST_CASE("a slower member gets a smaller part from an exchange that all servers
   CHECK(f.servers[1].held.empty());
 }
 
-TEST_CASE("speeds of earlier parts, of few steps or of some members only change nothing",
+TEST_CASE("speeds of earlier parts, of few steps, short times or some members only change nothing",
           "[control][parts]") {
   Fixture f(2);
   const uint64_t before = f.generation();
@@ -95,6 +95,8 @@ TEST_CASE("speeds of earlier parts, of few steps or of some members only change 
   f.Say(2, 3, 25, 19);
   f.Go();
   f.Say(2, 0, 25);
+  f.Go();
+  f.Say(2, 3, 1000, 249);
   f.Go();
   f.Say(2, 3, 0);
   f.Go();

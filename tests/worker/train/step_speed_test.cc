@@ -1,5 +1,6 @@
 #include "worker/train/step_speed.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 namespace tessera {
@@ -15,6 +16,22 @@ TEST_CASE("a speed is the mean of the first minibatches, and then of the last on
   CHECK(speed.steps() == 2);
   for (int i = 0; i < 200; ++i) speed.Add(0.1);
   CHECK(speed.per_second() == Approx(10).epsilon(1e-6));
+}
+
+// A neighbour has the processor in turns of 12 ms: of twenty minibatches in a row all, some or none wait.
+TEST_CASE("what varies within tens of milliseconds does not move a speed", "[train]") {
+  StepSpeed speed;
+  double least = 1e9, most = 0;
+  for (int i = 0; i < 5000; ++i) {
+    speed.Add(i % 24 < 12 ? 0.001 : 0.003);
+    if (i < 1000) continue;
+    least = std::min(least, speed.per_second());
+    most = std::max(most, speed.per_second());
+  }
+  CHECK(least > 0.97 * 500);
+  CHECK(most < 1.03 * 500);
+  for (int i = 0; i < 1000; ++i) speed.Add(0.004);  // four seconds
+  CHECK(speed.per_second() == Approx(250).epsilon(0.05));
 }
 
 TEST_CASE("after a restart nothing from before counts, nor the first minibatch", "[train]") {
