@@ -28,6 +28,10 @@ constexpr double kAim = 0.8;
 constexpr uint64_t kPlacesPerEntry = 5;
 // A threshold that one in a few hundred normal values reaches.
 constexpr float kTau = 3.0f;
+// Normal values that are drawn: a matrix is these again and again, and each begins elsewhere. A prime, so
+// that rows differ.
+constexpr size_t kDrawn = 1048573;
+constexpr size_t kApart = 200003;
 
 struct Arrays {
   MatrixShape shape;
@@ -195,16 +199,36 @@ std::vector<Kernel> Kernels() {
   return kernels;
 }
 
-absl::StatusOr<std::unique_ptr<Arrays>> Fill(Backend& backend, const MatrixShape& shape) {
+std::vector<float> Drawn() {
+  std::mt19937 random(7);
+  std::normal_distribution<float> normal;
+  std::vector<float> drawn(kDrawn);
+  for (float& value : drawn) value = normal(random);
+  return drawn;
+}
+
+void Repeat(const std::vector<float>& drawn, size_t begin, std::vector<float>* values) {
+  begin %= drawn.size();
+  for (size_t i = 0; i < values->size();) {
+    const size_t count = std::min(drawn.size() - begin, values->size() - i);
+    std::copy_n(drawn.data() + begin, count, values->data() + i);
+    i += count;
+    begin = 0;
+  }
+}
+
+absl::StatusOr<std::unique_ptr<Arrays>> Fill(Backend& backend, const MatrixShape& shape,
+                                             const std::vector<float>& drawn) {
   auto arrays = std::make_unique<Arrays>();
   arrays->shape = shape;
   Memory& memory = backend.memory();
   std::mt19937 random(7);
-  std::normal_distribution<float> normal;
   std::vector<float> values(shape.size());
   for (int m = 0; m < kMatrices; ++m) {
-    // State arrays hold squares.
-    for (float& value : values) value = m < 3 ? normal(random) : std::fabs(normal(random));
+    Repeat(drawn, m * kApart, &values);
+    if (m >= 3) {  // State arrays hold squares.
+      for (float& value : values) value = std::fabs(value);
+    }
     TESSERA_ASSIGN_OR_RETURN(arrays->matrix[m], Buffer<float>::Create(memory, shape.size()));
     memory.CopyIn(values.data(), arrays->matrix[m].bytes(), arrays->matrix[m].data());
   }
@@ -267,11 +291,11 @@ std::vector<char> ReadBytes(Backend& backend, const Arrays& arrays) {
   return all;
 }
 
-// On a small matrix of odd size. The battery holds kernels to finer bounds.
-absl::Status Check(const Kernel& kernel, Backend& device, Backend& cpu) {
-  const MatrixShape shape{77, 130};
-  TESSERA_ASSIGN_OR_RETURN(const auto want, Fill(cpu, shape));
-  TESSERA_ASSIGN_OR_RETURN(const auto got, Fill(device, shape));
+// The battery holds kernels to finer bounds.
+absl::Status Check(const Kernel& kernel, const MatrixShape& shape, const std::vector<float>& drawn,
+                   Backend& device, Backend& cpu) {
+  TESSERA_ASSIGN_OR_RETURN(const auto want, Fill(cpu, shape, drawn));
+  TESSERA_ASSIGN_OR_RETURN(const auto got, Fill(device, shape, drawn));
   kernel.run(cpu, *want);
   kernel.run(device, *got);
   TESSERA_RETURN_IF_ERROR(device.Finish());
@@ -314,10 +338,14 @@ absl::StatusOr<std::vector<KernelRate>> KernelRates(Backend& device, const Matri
                                                     double seconds) {
   std::unique_ptr<Backend> cpu;
   TESSERA_ASSIGN_OR_RETURN(cpu, CreateBackend("cpu", 1));
-  TESSERA_ASSIGN_OR_RETURN(const auto arrays, Fill(device, shape));
+  const std::vector<float> drawn = Drawn();
+  TESSERA_ASSIGN_OR_RETURN(const auto arrays, Fill(device, shape, drawn));
   std::vector<KernelRate> rates;
   for (const Kernel& kernel : Kernels()) {
-    TESSERA_RETURN_IF_ERROR(Check(kernel, device, *cpu));
+    // An odd size, and a few rows of the width that is timed, which other code may do.
+    for (const MatrixShape& few : {MatrixShape{77, 130}, MatrixShape{9, shape.columns}}) {
+      TESSERA_RETURN_IF_ERROR(Check(kernel, few, drawn, device, *cpu));
+    }
     TESSERA_ASSIGN_OR_RETURN(const double each,
                              SecondsPerCall(device, seconds, [&] { kernel.run(device, *arrays); }));
     rates.push_back({kernel.name, kernel.bytes_per_entry * static_cast<double>(shape.size()) / each,
