@@ -5,6 +5,7 @@ bench/gpu/gpu --device cpu --tiny | tee "$TEST_TMPDIR/out"
 grep -q '^device copy .* 1.00$' "$TEST_TMPDIR/out"
 grep -q '^batch norm: backward, relu ' "$TEST_TMPDIR/out"
 grep -q '^f32 step, batch 32 ' "$TEST_TMPDIR/out"
+grep -q '^rows gathered, batch 32 ' "$TEST_TMPDIR/out"
 grep -q '^the next begun before the wait ' "$TEST_TMPDIR/out"
 cat >"$TEST_TMPDIR/report.json" <<'END'
 {"examples_per_second": 1234.5, "final": {"train_loss": 0.25},
@@ -12,7 +13,15 @@ cat >"$TEST_TMPDIR/report.json" <<'END'
  "phases": [{"worker": 0, "compute_seconds": 3.0, "pull_seconds": 0.5, "push_seconds": 0.25, "wait_seconds": 0.25}]}
 END
 bench/gpu/gpu --reports "ist=$TEST_TMPDIR/report.json" | grep -q '^ist .* 1234.5 .* 3.00 .* 0.25 .* 2.00 '
-bench/gpu/gpu --reports "overlap=$TEST_TMPDIR/report.json" | grep -q ' MISSED$'
+# An exchange takes 0.5 s by itself. Computing for 1.5 s hides all of it, for 0.25 s the half.
+sed 's/"compute_seconds": 3.0/"compute_seconds": 0.5/' "$TEST_TMPDIR/report.json" >"$TEST_TMPDIR/short.json"
+sed 's/"compute_seconds": 3.0/"compute_seconds": 300.0/' "$TEST_TMPDIR/report.json" >"$TEST_TMPDIR/long.json"
+overlap="overlap_2=$TEST_TMPDIR/short.json,overlap_20=$TEST_TMPDIR/report.json,overlap_200=$TEST_TMPDIR/long.json"
+bench/gpu/gpu --reports "in_turn_2=$TEST_TMPDIR/report.json,$overlap" | tee "$TEST_TMPDIR/out"
+grep -q '^overlap_2 .* 0.67 *0.50 .* MISSED$' "$TEST_TMPDIR/out"
+grep -q '^overlap_20 .* 0.25 *0.00 .* 0.2500$' "$TEST_TMPDIR/out"
+grep -q '^an exchange takes 500.0 ms by itself; less than 0.10 is waited from 200 local steps on$' "$TEST_TMPDIR/out"
+bench/gpu/gpu --reports "overlap_2=$TEST_TMPDIR/long.json" | grep -q ' met$'
 traffic='"traffic": {"push_payload_bytes": 12, "pull_payload_bytes": 8, "exchanges": 2}'
 echo "{\"final\": {\"train_loss\": 0.25}, $traffic}" >"$TEST_TMPDIR/a.json"
 echo "{\"final\": {\"train_loss\": 0.2501}, $traffic}" >"$TEST_TMPDIR/b.json"

@@ -1,0 +1,134 @@
+#include "bench/gpu/reports.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "bench/gpu/verdict.h"
+#include "common/base/check.h"
+
+namespace tessera {
+namespace {
+
+constexpr absl::string_view kInTurn = "in_turn_";
+constexpr absl::string_view kOverlap = "overlap_";
+constexpr double kWaitsMax = 0.1;
+// The aim is stated for an exchange every so many local steps.
+constexpr int64_t kAimSteps = 2;
+// Of the training loss, between devices.
+constexpr double kLossDifference = 1e-3;
+
+absl::StatusOr<nlohmann::json> ReadReport(const std::string& path) {
+  std::ifstream file(path);
+  nlohmann::json report = nlohmann::json::parse(file, nullptr, false);
+  if (report.is_discarded()) return absl::InvalidArgumentError(absl::StrCat(path, ": no report"));
+  return report;
+}
+
+struct Line {
+  std::string name;
+  double examples_per_second = 0;
+  // Sums over the workers.
+  double compute = 0;
+  double waited = 0;
+  double exchanges = 0;
+  double bytes = 0;
+  double loss = 0;
+
+  double waits() const { return waited / (compute + waited); }
+  // N of NAME_N; 0: the name does not begin so.
+  int64_t StepsOf(absl::string_view kind) const {
+    int64_t steps = 0;
+    if (!absl::StartsWith(name, kind)) return 0;
+    return absl::SimpleAtoi(name.substr(kind.size()), &steps) ? steps : 0;
+  }
+};
+
+absl::StatusOr<Line> LineOf(const std::string& item) {
+  const std::pair<std::string, std::string> parts = absl::StrSplit(item, absl::MaxSplits('=', 1));
+  TESSERA_ASSIGN_OR_RETURN(nlohmann::json report, ReadReport(parts.second));
+  Line line;
+  line.name = parts.first;
+  line.examples_per_second = report["examples_per_second"].get<double>();
+  for (auto& phase : report["phases"]) {
+    line.compute += phase["compute_seconds"].get<double>();
+    for (const char* other : {"pull_seconds", "push_seconds", "wait_seconds"}) {
+      line.waited += phase[other].get<double>();
+    }
+  }
+  auto& traffic = report["traffic"];
+  line.exchanges = traffic["exchanges"].get<double>();
+  line.bytes =
+      traffic["push_payload_bytes"].get<double>() + traffic["pull_payload_bytes"].get<double>();
+  line.loss = report["final"]["train_loss"].get<double>();
+  return line;
+}
+
+}  // namespace
+
+absl::Status PrintReports(const std::vector<std::string>& reports) {
+  std::vector<Line> lines;
+  double exchange = 0;  // seconds, where nothing goes on beside it
+  for (const std::string& item : reports) {
+    TESSERA_ASSIGN_OR_RETURN(const Line line, LineOf(item));
+    if (line.StepsOf(kInTurn) > 0 && exchange == 0) exchange = line.waited / line.exchanges;
+    lines.push_back(line);
+  }
+  std::printf("\n%-26s %12s %10s %8s %8s %8s %8s\n", "job", "examples/s", "compute s", "waits",
+              "at best", "GB/s", "loss");
+  int64_t enough = 0;  // overlapping jobs with so many local steps or more wait less than aimed at
+  for (const Line& line : lines) {
+    const int64_t overlaps = line.StepsOf(kOverlap);
+    std::string at_best = "-";
+    if (overlaps > 0 && exchange > 0) {
+      at_best =
+          absl::StrFormat("%.2f", std::max(0.0, 1 - line.compute / line.exchanges / exchange));
+    }
+    if (overlaps > 0 && line.waits() >= kWaitsMax) enough = 0;
+    if (overlaps > 0 && line.waits() < kWaitsMax && enough == 0) enough = overlaps;
+    // GB/s are of the time that was waited: near the link's own rate, nothing but the link is left.
+    std::printf("%-26s %12.1f %10.2f %8.2f %8s %8.2f %8.4f%s\n", line.name.c_str(),
+                line.examples_per_second, line.compute, line.waits(), at_best.c_str(),
+                line.bytes / line.waited * 1e-9, line.loss,
+                Verdict(overlaps == kAimSteps, line.waits() < kWaitsMax));
+  }
+  if (exchange > 0) {
+    std::printf("an exchange takes %.1f ms by itself; less than %.2f is waited %s\n",
+                exchange * 1e3, kWaitsMax,
+                enough > 0 ? absl::StrCat("from ", enough, " local steps on").c_str()
+                           : "with none of these local steps");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CompareReports(const std::vector<std::string>& paths) {
+  if (paths.size() != 2) return absl::InvalidArgumentError("--same: want two reports");
+  nlohmann::json reports[2];
+  for (int i = 0; i < 2; ++i) {
+    TESSERA_ASSIGN_OR_RETURN(reports[i], ReadReport(paths[i]));
+  }
+  for (const char* key : {"push_payload_bytes", "pull_payload_bytes", "exchanges"}) {
+    const auto a = reports[0]["traffic"][key].get<uint64_t>(),
+               b = reports[1]["traffic"][key].get<uint64_t>();
+    std::printf("%-26s %16llu %16llu\n", key, static_cast<unsigned long long>(a),
+                static_cast<unsigned long long>(b));
+    if (a != b) return absl::InternalError(absl::StrCat(key, " differ"));
+  }
+  const auto a = reports[0]["final"]["train_loss"].get<double>(),
+             b = reports[1]["final"]["train_loss"].get<double>();
+  std::printf("%-26s %16.6f %16.6f\n", "train_loss", a, b);
+  if (std::fabs(a / b - 1) <= kLossDifference) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("train_loss differs by more than ", kLossDifference));
+}
+
+}  // namespace tessera

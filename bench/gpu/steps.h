@@ -1,0 +1,33 @@
+// Products, training steps and what a batch costs the host, on a GPU, as tables on stdout.
+#ifndef TESSERA_BENCH_GPU_STEPS_H_
+#define TESSERA_BENCH_GPU_STEPS_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "kernels/backend.h"
+
+namespace tessera {
+
+struct StepSizes {
+  int64_t width = 0;  // of the layers of the step, and of the large product
+  int64_t batch = 0;
+  double seconds = 0;  // to measure each for
+};
+
+// Steps of two wide layers against the device's large product, in each precision that it has, and in bf16
+// also of a batch of 8 times the rows. `at best` is the products at that rate and then the update, whose bytes
+// move at `copy_rate` (bytes per second, read and written): no more is in reach where parameters fit no cache.
+//   kInternal  a small step's losses are not the CPU's
+absl::Status TimeSteps(const StepSizes& sizes, double copy_rate, Backend& device);
+
+// What the host does for each batch, on the thread that queues the steps.
+absl::Status TimeBatches(const StepSizes& sizes, Backend& device);
+
+// What a small step loses by being waited for: the device has nothing to do until the host has queued the
+// next one.
+absl::Status TimeSmallSteps(const StepSizes& sizes, Backend& device);
+
+}  // namespace tessera
+
+#endif  // TESSERA_BENCH_GPU_STEPS_H_
