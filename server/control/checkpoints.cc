@@ -84,7 +84,6 @@ void Checkpoints::DriveLast(absl::Time now) {
 
 void Checkpoints::Drive(Exchange highest_exchange, uint64_t highest_step, absl::Time now) {
   const uint64_t every = static_cast<uint64_t>(facts_.checkpoint_every);
-  const uint64_t local = static_cast<uint64_t>(facts_.local_steps);
   if (asked_) {
     const bool is_free = stage_ == Stage::kIdle ||
                          (stage_ == Stage::kWriting && IsUntouched() && facts_.synchronous &&
@@ -100,10 +99,9 @@ void Checkpoints::Drive(Exchange highest_exchange, uint64_t highest_step, absl::
     return;
   }
   // The exchange at whose end the next multiple is reached, agreed on before it comes.
-  const uint64_t due = (std::max(done_step_, highest_exchange.value() * local) / every + 1) * every;
-  const Exchange after((due + local - 1) / local);
-  const uint64_t steps = static_cast<uint64_t>(facts_.steps);
-  if (steps > 0 && after.value() > (steps + local - 1) / local) return;
+  const uint64_t due = (std::max(done_step_, steps_.After(highest_exchange)) / every + 1) * every;
+  const Exchange after = steps_.Reaching(due);
+  if (facts_.steps > 0 && after > steps_.Reaching(static_cast<uint64_t>(facts_.steps))) return;
   Begin(due, after, now);
 }
 
@@ -160,7 +158,7 @@ void Checkpoints::Fail(absl::string_view why, absl::Time now) {
   // The next one is due a whole interval later: a disk that is full is not asked at every exchange.
   const bool has_exchange = facts_.synchronous && after_ != Exchange(0);
   done_step_ = std::max<uint64_t>(
-      done_step_, has_exchange ? after_.value() * facts_.local_steps : folder_step_);
+      done_step_, has_exchange ? steps_.After(after_) : folder_step_);
   stage_ = Stage::kIdle;
   order_.reset();
   failed_number_ = number_;

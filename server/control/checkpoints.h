@@ -31,6 +31,7 @@
 #include "proto/coordinator.pb.h"
 #include "proto/coordinator_state.pb.h"
 #include "proto/status.pb.h"
+#include "server/control/exchange_steps.h"
 #include "server/control/job_facts.h"
 #include "server/control/member_table.h"
 #include "server/control/saved_job.h"
@@ -61,7 +62,8 @@ class Checkpoints {
   static constexpr absl::Duration kLastPause = absl::Seconds(5);
 
   // `facts` outlives it.
-  explicit Checkpoints(const JobFacts& facts) : facts_(facts) {}
+  explicit Checkpoints(const JobFacts& facts)
+      : facts_(facts), steps_(facts.local_steps, nullptr) {}
 
   enum class Stage {
     kIdle,
@@ -83,6 +85,8 @@ class Checkpoints {
 
   // Begins one where it is time for it. `highest`: the furthest exchange and step known.
   void Drive(Exchange highest_exchange, uint64_t highest_step, absl::Time now);
+  // Which steps exchanges end at, whenever that may have changed.
+  void SetSteps(const ExchangeSteps& steps) { steps_ = steps; }
   // While agreeing: the exchange that all are to promise is at least this one. None of it is folded before
   // the order has come, so that nobody can read what it brings without being told.
   Exchange first_promised() const { return after_; }
@@ -153,6 +157,7 @@ class Checkpoints {
   Manifest MakeManifest(const SavedJob& job, Generation generation) const;
 
   const JobFacts& facts_;
+  ExchangeSteps steps_;  // as last told
   Stage stage_ = Stage::kIdle;
   uint64_t number_ = 0;
   uint64_t folder_step_ = 0;

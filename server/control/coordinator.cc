@@ -279,6 +279,12 @@ void Coordinator::RemoveLate() {
   }
 }
 
+bool Coordinator::HasTrained(const MemberRecord& member) const {
+  const v1::Progress& progress = member.progress;
+  return (facts_.steps > 0 && progress.step() >= static_cast<uint64_t>(facts_.steps)) ||
+         (facts_.epochs > 0 && progress.epoch() >= static_cast<uint64_t>(facts_.epochs));
+}
+
 void Coordinator::Settle(absl::Time now) {
   if (phase_ == Phase::kRunning && membership_.failure()) {
     Fail(*membership_.failure(), now);
@@ -296,15 +302,22 @@ void Coordinator::Settle(absl::Time now) {
   if (phase_ == Phase::kRunning && membership_.started() &&
       membership_.members().Counted().empty()) {
     int finished = 0, waiting = 0;
+    bool has_trained = false;
     std::string last;
     for (const auto& [id, record] : membership_.members().all()) {
-      finished += record.state == MemberState::kLeft && record.first_exchange != Exchange();
+      const bool left = record.state == MemberState::kLeft && record.first_exchange != Exchange();
+      finished += left;
+      has_trained = has_trained || (left && HasTrained(record));
       waiting += IsLive(record.state) && membership_.MayBegin(record);
       if (record.state == MemberState::kFailed || record.state == MemberState::kLost) {
         last = absl::StrCat("; worker ", record.rank.value(), ": ", record.ended);
       }
     }
-    if (finished > 0) {
+    // Who waits to join goes on with what is in the parameters, unless training is over.
+    const bool ends_well = evaluation_.stop()
+                               ? finished > 0
+                               : has_trained || (waiting == 0 && membership_.last_left());
+    if (ends_well) {
       BeginEnd(absl::OkStatus(), now);
       return;
     }
@@ -312,7 +325,6 @@ void Coordinator::Settle(absl::Time now) {
       Fail(absl::StrCat("all workers are gone", last), now);
       return;
     }
-    // A worker that waits to join can carry on with what is in the parameters.
   }
   if (phase_ != Phase::kEnding) return;
   for (auto it = untold_.begin(); it != untold_.end();) {

@@ -14,6 +14,7 @@ void Coordinator::DriveCheckpoint(absl::Time now) {
   const bool trains = facts_.checkpoints && phase_ == Phase::kRunning && membership_.started() &&
                       !membership_.paused();
   if (!trains) return;
+  checkpoints_.SetSteps(membership_.exchange_steps());
   const auto& members = membership_.members();
   if (!evaluation_.stop() && !membership_.draining()) {
     const Exchange highest = membership_.ReachedExchange();

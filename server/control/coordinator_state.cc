@@ -95,6 +95,7 @@ absl::Status Coordinator::LoadAll(const v1::CoordinatorState& state, const Saved
   TESSERA_RETURN_IF_ERROR(epochs_.Load(state.epochs(), members));
   TESSERA_RETURN_IF_ERROR(evaluation_.Load(state.evaluation(), members));
   TESSERA_RETURN_IF_ERROR(checkpoints_.Load(state.checkpoints(), saved));
+  checkpoints_.SetSteps(membership_.exchange_steps());
   return cores_ ? cores_->Load(state.core()) : absl::OkStatus();
 }
 

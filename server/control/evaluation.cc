@@ -173,6 +173,7 @@ void Evaluation::OnMembers(const MemberTable& members, absl::Time now) {
     // Nobody is left to finish it; whoever comes later begins it anew.
     open_ = false;
     --evaluation_;
+    due_step_ = history_.empty() ? 0 : history_.back().step();
     clock_->Resume(now);
     return;
   }

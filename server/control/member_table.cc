@@ -269,6 +269,22 @@ uint64_t MemberTable::LeastStep() const {
   return least;
 }
 
+Exchange MemberTable::LeastExchange() const {
+  const auto reached = [](const MemberRecord& record) {
+    const uint64_t first = record.first_exchange.value();
+    return Exchange(std::max<uint64_t>(record.progress.exchange(), first > 0 ? first - 1 : 0));
+  };
+  const std::vector<const MemberRecord*>& counted = Counted();
+  Exchange least;
+  if (counted.empty()) {
+    for (const auto& [id, record] : records_) least = std::max(least, reached(record));
+    return least;
+  }
+  least = reached(*counted[0]);
+  for (const MemberRecord* record : counted) least = std::min(least, reached(*record));
+  return least;
+}
+
 uint64_t MemberTable::StepBudget(MemberId member) const {
   const MemberRecord* record = Find(member);
   const double speed = record == nullptr ? 0 : record->progress.steps_per_second();

@@ -120,7 +120,9 @@ class MemberTable {
   // Grows with every change of a state.
   uint64_t changes() const { return changes_; }
   Exchange HighestExchange() const;
+  // Of those in the plan; where there is none, where another one goes on.
   uint64_t LeastStep() const;
+  Exchange LeastExchange() const;
   // A share of facts.local_steps in proportion to the member's speed, all of them for the fastest;
   // at least 1. 0 while its speed is not known.
   // Liu, Chhaparia, Douillard et al.: Asynchronous Local-SGD Training for Language Modeling, 2024,

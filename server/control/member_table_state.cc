@@ -99,7 +99,9 @@ absl::Status MemberTable::Load(const v1::MembershipState& state) {
 
 void MemberTable::ExtendLeases(absl::Time now) {
   for (auto& [id, record] : records_) {
-    if (IsLive(record.state)) record.last_heard = now;
+    if (!IsLive(record.state)) continue;
+    record.last_heard = now;
+    record.stall.Excuse(now);
   }
 }
 

@@ -195,6 +195,7 @@ void Membership::Remove(MemberId member, MemberState how, absl::string_view why)
     if (counts) members_.Find(member)->counted_by.insert(ShardId(i));
   }
   members_.End(member, how, why);
+  if (IsCounted(was)) last_left_ = how == MemberState::kLeft;
   const MemberRecord& record = *members_.Find(member);
   Log(how == MemberState::kLeft ? LogLevel::kInfo : LogLevel::kWarning,
       absl::StrCat("control: worker ", how == MemberState::kLeft ? "left" : "removed",
@@ -393,7 +394,7 @@ void Membership::Settle() {
   member->first_exchange = agreed;
   // Where members advance on their own, they may have gone on since the proposal.
   member->first_step = facts_.aligned
-                           ? (agreed.value() - 1) * facts_.local_steps
+                           ? exchange_steps().After(Exchange(agreed.value() - 1))
                            : members_.LeastStep() / facts_.local_steps * facts_.local_steps;
   // Where epochs count, the end is not known before the last epoch's cut: the worker finds out.
   if (facts_.steps > 0) {
@@ -462,7 +463,7 @@ void Membership::ProposeNext() {
   Exchange from =
       facts_.synchronous
           ? Exchange(ReachedExchange().value() + 2)
-          : Exchange(members_.LeastStep() / facts_.local_steps + 1);
+          : members_.LeastExchange().Next();
   // Former sites may have been given until then: whoever joins comes after them.
   if (facts_.subnets) from = std::max(from, sites_begin_);
   if (checkpoint) from = std::max(from, *checkpoint_first_);

@@ -38,6 +38,7 @@
 #include "common/base/ids.h"
 #include "proto/coordinator.pb.h"
 #include "server/control/agreement.h"
+#include "server/control/exchange_steps.h"
 #include "server/control/job_facts.h"
 #include "server/control/member_table.h"
 #include "server/control/parts.h"
@@ -82,10 +83,7 @@ class Membership {
   void Remove(MemberId member, MemberState how, absl::string_view why);
   // Training is over: members that leave now need no plan without them, which is much work where
   // there are thousands.
-  void OnTrainingOver() {
-    training_over_ = true;
-    ++changes_;
-  }
+  void OnTrainingOver();
   void SetReport(MemberId member, const v1::WorkerReport& report);
 
   // Ends leases. A lost server is told by failure().
@@ -129,6 +127,9 @@ class Membership {
   Generation first_plan() const { return first_plan_; }
   // The checkpoint that the members begin from; nullptr: none.
   const SavedState* begun_from() const { return begun_from_.get(); }
+  ExchangeSteps exchange_steps() const {
+    return {facts_.local_steps, begun_from_ != nullptr ? &begun_from_->manifest : nullptr};
+  }
 
   // --- standbys (standbys.cc) ---
 
@@ -161,10 +162,10 @@ class Membership {
   const ServerTable& servers() const { return servers_; }
   Generation generation() const { return generation_; }
   // A live member that the job need not end without: not one that waits for a replica beside it which
-  // nobody has started.
-  bool MayBegin(const MemberRecord& member) const {
-    return !facts_.replicated || servers_.IsHere(ShardId(member.rank.value()));
-  }
+  // nobody has started, or which nobody is left to bring up to date.
+  bool MayBegin(const MemberRecord& member) const;
+  // The last member of a plan that ended did so of its own accord.
+  bool last_left() const { return last_left_; }
   // Where servers are replicas: those to push to.
   v1::ServerList ServerListText() const;
   uint64_t server_list_generation() const { return server_list_generation_; }
@@ -241,6 +242,8 @@ class Membership {
   // A server that was silent too long.
   void OnServerSilent(ShardId server, absl::Time now);
   void OnServerLost(ShardId server, absl::string_view why);
+  // The job is to end, and nobody waits for lost servers any more.
+  void EndPause();
   // One that the job waits for was only silent: it has all that it had.
   void OnServerBack(ShardId server);
   void OnRemoved(const v1::PlanApplied::Removed& removed, ShardId server);
@@ -261,6 +264,7 @@ class Membership {
   uint64_t last_proposal_ = 0;
   std::optional<OpenProposal> open_;
   bool training_over_ = false;
+  bool last_left_ = false;
   bool drain_wanted_ = false;
   bool drain_agreed_ = false;
   bool drain_released_ = false;

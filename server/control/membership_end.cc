@@ -1,6 +1,7 @@
 // Membership: a job that is to end, and what servers are told when it does.
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "server/control/membership.h"
 
 namespace tessera {
@@ -15,7 +16,25 @@ void Membership::Drain() {
   if (open_ && open_->joiner != MemberId()) {
     Remove(open_->joiner, MemberState::kLeft, "the job is ending");
   }
+  EndPause();
   ProposeNext();
+}
+
+void Membership::OnTrainingOver() {
+  training_over_ = true;
+  ++changes_;
+  EndPause();
+}
+
+void Membership::EndPause() {
+  if (!paused_ || failure_) return;
+  std::string lost;
+  for (int i = 0; i < servers_.count(); ++i) {
+    if (servers_.IsLost(ShardId(i))) absl::StrAppend(&lost, lost.empty() ? "server " : ", ", i);
+  }
+  failure_ = absl::StrCat(lost, " was gone when the job was to end; its parameters are lost, start the job ",
+                          "again, which can go on from step ", saved_->manifest.step);
+  ++changes_;
 }
 
 void Membership::ReleaseDrain() {

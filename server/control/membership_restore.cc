@@ -160,11 +160,13 @@ void Membership::GoBack() {
     member->last_counted.clear();
     member->site_until.reset();
     member->progress.set_exchange(0);
+    member->progress.set_step(std::min<uint64_t>(member->progress.step(), saved_->manifest.step));
     if (record.state == MemberState::kRejoins) member->progress.Clear();
   }
   begun_from_ = saved_;
   started_ = false;
   paused_ = false;
+  last_left_ = false;
   open_.reset();
   checkpoint_first_.reset();
   agreed_checkpoint_.reset();

@@ -30,6 +30,7 @@ void Membership::Save(SavedStates* saved, v1::MembershipState* state) const {
     open_->agreement.Save(&open);
   }
   state->set_training_over(training_over_);
+  state->set_last_left(last_left_);
   state->set_drain_wanted(drain_wanted_);
   state->set_drain_agreed(drain_agreed_);
   state->set_drain_released(drain_released_);
@@ -91,6 +92,7 @@ absl::Status Membership::Load(const v1::MembershipState& state, const SavedState
     return absl::InvalidArgumentError("a member is to be agreed on, and nobody was asked");
   }
   training_over_ = state.training_over();
+  last_left_ = state.last_left();
   drain_wanted_ = state.drain_wanted();
   drain_agreed_ = state.drain_agreed();
   drain_released_ = state.drain_released();

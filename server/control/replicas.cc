@@ -79,6 +79,12 @@ bool Membership::CanDoWithout(ShardId server) const {
   return false;
 }
 
+bool Membership::MayBegin(const MemberRecord& member) const {
+  if (!facts_.replicated) return true;
+  const ShardId beside(member.rank.value());
+  return servers_.IsReady(beside) || (servers_.IsHere(beside) && DonorFor(beside).has_value());
+}
+
 void Membership::OrderCopies() {
   for (int i = 0; i < servers_.count(); ++i) {
     const ShardId server(i);

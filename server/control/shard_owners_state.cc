@@ -1,4 +1,5 @@
 // ShardOwners: to and from the coordinator's state.
+#include <algorithm>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -109,7 +110,9 @@ void ShardOwners::Reconnect(absl::Time now) {
 
 void ShardOwners::ExtendLeases(absl::Time now) {
   for (Host& host : hosts_) {
-    if (host.known) host.last_heard = now;
+    if (!host.known) continue;
+    host.last_heard = now;
+    if (!host.attached) host.detached = std::max(host.detached, now);
   }
 }
 

@@ -31,6 +31,9 @@ class StallWatch {
     since_ = now;
   }
 
+  // Nobody listened until `now`: what went by is not the member's.
+  void Excuse(absl::Time now) { since_ = now; }
+
   // How long it has not gone on with its work; 0: it waits.
   absl::Duration Standing(absl::Time now) const {
     return IsAtWork() ? now - since_ : absl::ZeroDuration();

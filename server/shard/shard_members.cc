@@ -66,6 +66,10 @@ std::vector<Shard::Removed> Shard::SetPlan(const Plan& plan) {
 }
 
 Exchange Shard::Propose(uint64_t proposal, Exchange first) {
+  // Asked once more, of one that another process has promised in this shard's name: some may go by it.
+  for (const Open& open : open_proposals_) {
+    if (open.proposal == proposal) return open.first;
+  }
   if (rounds_) {
     // The open round may be folded in part, and its end opens the next one.
     const uint64_t open = policy_->Collecting().value();

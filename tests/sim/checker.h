@@ -45,6 +45,7 @@ class Checker {
     int shards = 1;
     // The same exchange is the same update for all.
     bool lockstep = true;
+    uint64_t local_steps = 1;
     // -1: the rule subtracts gradients. +1: it adds deltas.
     int sign = -1;
     // What is folded of a push that is tau versions late.

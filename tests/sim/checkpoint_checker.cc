@@ -65,6 +65,11 @@ void Checker::OnWhole(const Manifest& manifest, const std::vector<uint64_t>& cop
                            copy.committed.value(), ", want ", manifest.exchange));
     }
   }
+  const uint64_t steps = manifest.exchange * options_.local_steps;
+  if (options_.lockstep && manifest.step > steps) {
+    Violate(absl::StrCat(where, ": is of exchange ", manifest.exchange, ", after which ", steps,
+                         " steps are made"));
+  }
   for (const SavedWorker& worker : workers) {
     // Those who began late may have fewer steps left at the end.
     const bool is_end = copies_[copies[0]].copied_after == Exchange(0);

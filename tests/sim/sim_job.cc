@@ -126,6 +126,7 @@ Checker::Options CheckerOptions(const SimOptions& sim, int servers, const v1::Jo
   options.goes_back = sim.checkpoints;
   options.shards = servers;
   options.lockstep = recipe.lockstep;
+  options.local_steps = static_cast<uint64_t>(recipe.local_steps);
   options.subnets = subnets;
   options.sign = recipe.payload == PayloadKind::kGradient ? -1 : 1;
   const float workers = static_cast<float>(job.cluster().workers());

@@ -186,6 +186,19 @@ TEST_CASE("a worker that waits for a server nobody starts keeps no job alive",
   CHECK_FALSE(sites.coordinator->outcome().ok());
 }
 
+TEST_CASE("a worker that waits for a copy nobody is left to give keeps no job alive",
+          "[control][replicas]") {
+  Sites sites(2);
+  sites.coordinator->Detach(ShardId(0), sites.servers[0].hello.life(), sites.now);
+  sites.servers[0].hello.set_life(4711);
+  REQUIRE(sites.Attach(0).ok());
+  REQUIRE(sites.Join().ok());
+  sites.Tick(absl::ZeroDuration());
+  CHECK(sites.coordinator->outcome().ok());
+  sites.Outlive(1);
+  CHECK_FALSE(sites.coordinator->outcome().ok());
+}
+
 TEST_CASE("servers that come too early or too many are refused", "[control][replicas]") {
   ControlFixture early(Replicated(2));
   FakeServer third;

@@ -58,6 +58,31 @@ TEST_CASE("who waits, says nothing of it, or evaluates for the first time stands
   CHECK(evaluates.IsOver(now + absl::Minutes(24), kLease));
 }
 
+TEST_CASE("what a coordinator sleeps through is held against nobody", "[stall]") {
+  ControlFixture control(ControlFixture::Facts(1, 1));
+  control.Start(1);
+  v1::RenewRequest request;
+  request.set_member(1);
+  for (uint64_t i = 1; i <= 10; ++i) {
+    *request.mutable_progress() = At(v1::Progress::MINIBATCH, i);
+    REQUIRE(control.coordinator->Renew(request, control.now).ok());
+    control.Heartbeat();
+    control.Tick(absl::Seconds(1));
+    control.StepAll();
+  }
+  control.now += 3 * kLease;
+  control.coordinator->ExtendLeases(control.now);
+  control.Tick(absl::ZeroDuration());
+  CHECK(control.StateOf(1) == MemberState::kAdmitted);
+  // Nor does it count as a long minibatch.
+  for (uint64_t i = 11; i <= 12; ++i) {
+    *request.mutable_progress() = At(v1::Progress::MINIBATCH, i);
+    REQUIRE(control.coordinator->Renew(request, control.now).ok());
+  }
+  const StallWatch& stall = control.coordinator->membership().members().Find(MemberId(1))->stall;
+  CHECK(stall.Limit(kLease) == kLease);
+}
+
 TEST_CASE("a member that renews its lease and goes on with nothing is lost, and is told why",
           "[stall]") {
   ControlFixture control(ControlFixture::Facts(1, 2));

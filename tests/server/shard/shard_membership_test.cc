@@ -101,6 +101,17 @@ TEST_CASE("a joiner is promised the proposed exchange unless it has come", "[sha
   CHECK(s.shard.Propose(3, Exchange(1)) == Exchange(5));
 }
 
+TEST_CASE("who is asked once more for what was promised says the same, wherever the shard is",
+          "[shard][membership]") {
+  BarrierShard s(1);
+  REQUIRE(s.shard.Propose(1, Exchange(2)) == Exchange(2));
+  s.MustPush(1, 1, {1});  // Now 2 is being collected, and held.
+  CHECK(s.shard.Propose(1, Exchange(2)) == Exchange(2));
+  CHECK(s.shard.Propose(2, Exchange(2)) == Exchange(4));
+  s.shard.Withdraw(2);
+  CHECK(s.shard.Propose(1, Exchange(2)) == Exchange(4));
+}
+
 TEST_CASE("a promised exchange is held until the plan comes, and then waits for the joiner",
           "[shard][membership]") {
   BarrierShard s(1);

@@ -1,0 +1,129 @@
+// How jobs end whose servers or workers are not all there.
+#include <catch2/catch.hpp>
+
+#include "tests/server/control/rejoin_fixture.h"
+
+namespace tessera {
+namespace {
+
+// Server 1 is lost, and the job waits for it.
+void LoseServer(ControlFixture* control) {
+  v1::ShardMessage alive;
+  alive.mutable_counters();
+  for (int i = 0; i < 12; ++i) {
+    control->coordinator->OnShardMessage(ShardId(0), alive, control->now);
+    for (const uint64_t member : {1, 2}) REQUIRE(control->Renew(member).ok());
+    control->Tick(control->coordinator->facts().lease_timeout / 10);
+  }
+}
+
+void Evaluate(ControlFixture* control, const std::vector<uint64_t>& members, uint64_t step) {
+  uint64_t attempt = 0;
+  for (const v1::EvaluateStage stage : {v1::ARRIVE, v1::CALIBRATE, v1::SCORE}) {
+    for (const uint64_t member : members) {
+      REQUIRE(control->Evaluate(member, stage, step, attempt).ok());
+    }
+    for (const uint64_t member : members) {
+      const auto answer = control->Answer(member);
+      REQUIRE(answer);
+      REQUIRE(answer->ok());
+      attempt = (**answer).attempt();
+    }
+  }
+}
+
+TEST_CASE("a job that is to end does not wait for a lost server", "[endings]") {
+  ControlFixture control(RejoinFacts());
+  control.Start(2);
+  MakeCheckpoint(&control);
+  LoseServer(&control);
+  REQUIRE(control.Renew(1)->paused());
+  control.coordinator->Drain("test", control.now);
+  const std::string failure = control.coordinator->Status(control.now).failure();
+  CHECK_THAT(failure, Catch::Contains("server 1 was gone") && Catch::Contains("step 10"));
+  CHECK_FALSE(control.coordinator->outcome().ok());
+}
+
+TEST_CASE("a job whose server is lost in the last evaluation does not wait for it", "[endings]") {
+  JobFacts facts = RejoinFacts();
+  facts.target_accuracy = 0.1;
+  ControlFixture control(facts);
+  control.Start(2);
+  MakeCheckpoint(&control);
+  LoseServer(&control);
+  REQUIRE(control.Renew(1)->paused());
+  Evaluate(&control, {1, 2}, 1000);
+  control.Tick(absl::Milliseconds(1));
+  CHECK_THAT(control.coordinator->Status(control.now).failure(), Catch::Contains("server 1 was gone"));
+}
+
+TEST_CASE("that one worker has left does not make up for the loss of all others", "[endings]") {
+  ControlFixture control(ControlFixture::Facts(1, 3));
+  control.Start(3);
+  REQUIRE(control.Leave(1).ok());
+  REQUIRE(control.Leave(2, "out of memory").ok());
+  control.StepAll();
+  CHECK(control.coordinator->outcome().ok());
+  REQUIRE(control.Leave(3, "out of memory, too").ok());
+  control.StepAll();
+  CHECK_THAT(control.coordinator->Status(control.now).failure(),
+             Catch::Contains("all workers are gone") && Catch::Contains("too"));
+}
+
+TEST_CASE("where members advance on their own, one that has made all its steps is enough", "[endings]") {
+  JobFacts facts = ControlFixture::Facts(1, 2);
+  facts.synchronous = facts.aligned = false;
+  facts.epochs = 0;
+  facts.steps = 100;
+  ControlFixture control(facts);
+  control.Start(2);
+  REQUIRE(control.Renew(1, 100, 100).ok());
+  REQUIRE(control.Leave(1).ok());
+  REQUIRE(control.Leave(2, "out of memory").ok());
+  control.StepAll();
+  CHECK(control.coordinator->ended());
+  CHECK(control.coordinator->outcome().ok());
+}
+
+TEST_CASE("a worker that waits to join carries on when the last one leaves", "[endings]") {
+  JobFacts facts = ControlFixture::Facts(1, 1);
+  facts.epochs = 100;
+  ControlFixture control(facts);
+  control.Start(1);
+  REQUIRE(control.Renew(1, 5).ok());
+  REQUIRE(control.Join().ok());
+  REQUIRE(control.Leave(1).ok());
+  control.StepAll();
+  CHECK(control.StateOf(2) == MemberState::kAdmitted);
+  CHECK(control.coordinator->outcome().ok());
+  CHECK_FALSE(control.coordinator->ended());
+}
+
+TEST_CASE("a last evaluation that all have left behind is made by who comes after them", "[endings]") {
+  JobFacts facts = ControlFixture::Facts(1, 2);
+  facts.epochs = 0;
+  facts.steps = 100;
+  ControlFixture control(facts);
+  control.Start(2);
+  for (const uint64_t member : {1, 2}) REQUIRE(control.Renew(member, 50, 50).ok());
+  Evaluate(&control, {1, 2}, 50);
+  for (const uint64_t member : {1, 2}) REQUIRE(control.Renew(member, 100, 100).ok());
+  control.servers[0].collecting = 101;
+  REQUIRE(control.Evaluate(1, v1::ARRIVE, 100).ok());
+  const auto spare = control.Join();
+  REQUIRE(control.Leave(1, "killed").ok());
+  REQUIRE(control.Leave(2, "killed").ok());
+  control.StepAll();
+  const auto admitted = control.Join(spare->member());
+  REQUIRE(admitted->admitted());
+  REQUIRE(admitted->first_step() == 100);
+  control.answers.clear();
+  REQUIRE(control.Evaluate(spare->member(), v1::ARRIVE, 100).ok());
+  const auto answer = control.Answer(spare->member());
+  REQUIRE(answer);
+  CHECK_FALSE((*answer)->finished());
+  CHECK((*answer)->evaluation() == 2);
+}
+
+}  // namespace
+}  // namespace tessera
