@@ -19,8 +19,7 @@ int main(int argc, char** argv) {
       ->allow_extra_args(false);
   app.add_option("--listen", options.listen,
                  "HOST:PORT to serve on; default: this rank's address in the job");
-  app.add_option("--coordinator", options.coordinator,
-                 "HOST:PORT of server 0; default: its address in the job");
+  tessera::AddCoordinator(&app, &options.coordinator);
   app.add_option("--address-file", options.address_file,
                  "write the address that was taken here, once reachable");
   app.add_flag("--no-takeover", options.no_takeover,

@@ -216,10 +216,11 @@ absl::Status ServerProcess::CheckMemory(const Recipe& recipe, const ModelShape& 
   int64_t program = kProgramBytes + 2 * needs.workers * LimitedConnectionBytes(push);
   // It may have to copy another replica, and keep what comes meanwhile.
   if (is_replica_) program += needs.slices.bytes() + kKeptBytesLeast;
-  // A standby of another shard: parameters, states, and an update on its way.
+  // A standby of another shard: parameters, states, and an update on its way, whole and in the message that brings
+  // it; and here the sum of an update that the own standby has yet to have.
   if (job_.cluster().replicas() > 0) {
     const ShardSlices other = SlicesOf(shape, ShardId((options_.rank + servers - 1) % servers), servers);
-    program += other.bytes() * (2 + needs.state_count);
+    program += other.bytes() * (3 + needs.state_count) + other.bytes() / 8 + needs.slices.bytes();
   }
   // A checkpoint holds what the shard has replaced since, and a copy of the rule's states.
   int64_t checkpoint = 0;

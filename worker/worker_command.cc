@@ -24,8 +24,7 @@ int WorkerCommand(int argc, char** argv, WorkerOptions options) {
                  "change a key of the job: a.b.c=value; may be repeated")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
-  app.add_option("--coordinator", options.coordinator,
-                 "HOST:PORT of server 0; default: its address in the job");
+  AddCoordinator(&app, &options.coordinator);
   LogLevel log_level = LogLevel::kInfo;
   AddLogLevel(&app, &log_level);
   try {

@@ -26,19 +26,24 @@ Termination::Termination(std::function<void(int count)> on_signal) {
   const sigset_t set = Signals();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   signal(SIGPIPE, SIG_IGN);
-  thread_ = std::thread([on_signal = std::move(on_signal)] {
+  thread_ = std::thread([this, on_signal = std::move(on_signal)] {
     const sigset_t awaited = Signals();
     int count = 0;
     while (true) {
       int signal = 0;
       if (sigwait(&awaited, &signal) != 0) continue;
-      if (signal == kEnd) return;
-      on_signal(++count);
+      // Anybody may send it.
+      if (signal != kEnd) {
+        on_signal(++count);
+      } else if (ends_) {
+        return;
+      }
     }
   });
 }
 
 Termination::~Termination() {
+  ends_ = true;
   pthread_kill(thread_.native_handle(), kEnd);
   thread_.join();
 }

@@ -2,6 +2,7 @@
 #ifndef TESSERA_COMMON_BASE_TERMINATION_H_
 #define TESSERA_COMMON_BASE_TERMINATION_H_
 
+#include <atomic>
 #include <functional>
 #include <thread>
 
@@ -17,6 +18,7 @@ class Termination {
   ~Termination();
 
  private:
+  std::atomic<bool> ends_ = false;
   std::thread thread_;
 };
 

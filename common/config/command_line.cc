@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "common/config/job_check.h"
 #include "common/config/nearest_name.h"
 
 namespace tessera {
@@ -86,6 +87,14 @@ void AddLogLevel(CLI::App* app, LogLevel* level) {
   app->add_option_function<std::string>("--log-level", set,
                                         "the least that is logged: debug, info, warning or error")
       ->type_name("LEVEL");
+}
+
+void AddCoordinator(CLI::App* app, std::string* address) {
+  app->add_option("--coordinator", *address,
+                  "HOST:PORT of server 0; default: its address in the job")
+      ->check([](const std::string& text) {
+        return IsHostPort(text) ? "" : absl::StrCat("got \"", text, "\", want HOST:PORT");
+      });
 }
 
 }  // namespace tessera

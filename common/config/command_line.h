@@ -19,6 +19,9 @@ int EndOfParsing(const CLI::App& app, const CLI::ParseError& error);
 
 void AddLogLevel(CLI::App* app, LogLevel* level);
 
+// --coordinator HOST:PORT.
+void AddCoordinator(CLI::App* app, std::string* address);
+
 }  // namespace tessera
 
 #endif  // TESSERA_COMMON_CONFIG_COMMAND_LINE_H_

@@ -13,6 +13,7 @@ std::shared_ptr<grpc::Channel> OpenControlChannel(const std::string& address, Ro
   // In gRPC this is how long an attempt is given.
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectMsMax);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMsMax);
+  arguments.SetMaxReceiveMessageSize(kControlBytesMax);
   return grpc::CreateCustomChannel(address, CurrentSecurity().ForChannel(role), arguments);
 }
 

@@ -1,4 +1,4 @@
-// Connections to the coordinator: small messages, and a peer that comes back is found soon.
+// Connections to the coordinator: small messages but for a long job's status, and a peer that comes back is found soon.
 #ifndef TESSERA_COMMON_RPC_CONTROL_CHANNEL_H_
 #define TESSERA_COMMON_RPC_CONTROL_CHANNEL_H_
 
@@ -18,6 +18,8 @@ constexpr int kReconnectMsMax = 500;
 // What an attempt may take, with TLS some three round trips: to the other side of the earth, or to a
 // machine that has much else to do.
 constexpr int kConnectMsMax = 2000;
+// A reply: a status has every evaluation of the job, some hundred bytes each.
+constexpr int kControlBytesMax = 256 << 20;
 
 // A connection of its own, never by an HTTP proxy, for calls of `role`. Connects when used.
 std::shared_ptr<grpc::Channel> OpenControlChannel(const std::string& address,

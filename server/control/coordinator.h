@@ -125,9 +125,9 @@ class Coordinator {
   absl::Status Refusal(MemberId member);
   absl::StatusOr<const MemberRecord*> Admitted(MemberId member, absl::Time now);
   // After every event: what follows from it.
+  void Settle(absl::Time now);
   // It has made all its steps.
   bool HasTrained(const MemberRecord& member) const;
-  void Settle(absl::Time now);
   // Training has stopped: ends the members that had no part in the last evaluation. They cannot go
   // on alone.
   void RemoveLate();

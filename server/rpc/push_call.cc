@@ -14,6 +14,13 @@
 #include "common/rpc/transport.h"
 
 namespace tessera {
+namespace {
+
+// A push of small chunks: so many, and one more for each so many bytes.
+constexpr int64_t kSmallChunksMax = 1024;
+constexpr int64_t kChunkBytesLeast = 1024;
+
+}  // namespace
 
 grpc::ServerReadReactor<grpc::ByteBuffer>* PushCall::Start(DataPlanes* planes,
                                                            grpc::CallbackServerContext* context,
@@ -92,6 +99,13 @@ absl::Status PushCall::TakeChunk() {
     return absl::InvalidArgumentError(absl::StrCat(where_, ": payload is at least ",
                                                    received() + payload.size(),
                                                    " bytes, want the declared ", declared_bytes_));
+  }
+  // Each chunk takes memory beside its bytes.
+  arrived_bytes_ += payload.size();
+  if (++chunks_ > kSmallChunksMax + arrived_bytes_ / kChunkBytesLeast) {
+    return absl::InvalidArgumentError(absl::StrCat(where_, ": ", chunks_, " chunks have ", arrived_bytes_,
+                                                   " bytes, want at least ", kChunkBytesLeast,
+                                                   " bytes a chunk"));
   }
   const int64_t wire_bytes = WireBytes(message_.Length());
   wire_bytes_ += wire_bytes;
@@ -280,11 +294,13 @@ void PushCall::AskForPlace() {
   lock.Release();
   if (cancelled) return Fail(Gone());
   const std::shared_ptr<PushCall> self = shared_from_this();
-  plane_->shard().Reserve(push_.member, declared_bytes_,
-                          [self](const absl::Status& status) { self->OnPlace(status); });
+  // Of a call that was cancelled the plane may be gone when its turn comes.
+  ShardThread& shard = plane_->shard();
+  shard.Reserve(push_.member, declared_bytes_,
+                [self, &shard](const absl::Status& status) { self->OnPlace(status, shard); });
 }
 
-void PushCall::OnPlace(const absl::Status& status) {
+void PushCall::OnPlace(const absl::Status& status, ShardThread& shard) {
   bool abandoned = false;
   {
     absl::MutexLock lock(&mutex_);
@@ -296,7 +312,7 @@ void PushCall::OnPlace(const absl::Status& status) {
       return Fail(absl::Status(status.code(), absl::StrCat(where_, ": ", status.message())));
     return StartRead(&message_);
   }
-  if (status.ok()) plane_->shard().Release(push_.member, declared_bytes_);
+  if (status.ok()) shard.Release(push_.member, declared_bytes_);
 }
 
 void PushCall::OnCancel() {

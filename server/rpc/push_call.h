@@ -69,7 +69,7 @@ class PushCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   absl::Status CheckSize(uint64_t bytes);
   absl::Status CheckEnd() const;
   void AskForPlace();
-  void OnPlace(const absl::Status& status);
+  void OnPlace(const absl::Status& status, ShardThread& shard);
   void Deliver();
   void OnAccepted(const absl::StatusOr<PushAccepted>& accepted);
   absl::Status Gone() const;
@@ -89,6 +89,9 @@ class PushCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   std::string where_;
   bool was_half_open_ = true;
   bool has_header_ = false;
+  // So far.
+  int64_t chunks_ = 0;
+  int64_t arrived_bytes_ = 0;
   bool asked_ = false;  // for a place
   int64_t declared_bytes_ = 0;
   int64_t wire_bytes_ = 0;

@@ -9,6 +9,9 @@ void StandbyGate::Watch(Shard* shard) {
   begun_ = false;
   shard_ = shard;
   combines_ = shard->CombinesPushes();
+  // What was acknowledged of exchanges that the job has gone back behind is none of this shard's.
+  said_early_ = Exchange();
+  early_is_over_ = false;
 }
 
 void StandbyGate::Attach(std::shared_ptr<LogSink> sink) {

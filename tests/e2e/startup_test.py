@@ -106,6 +106,16 @@ class Refused(Test):
             cluster.start_worker(rank)
         cluster.finish()
 
+    def test_a_worker_that_is_sent_to_another_server_says_so(self):
+        cluster = Cluster(self, digits(), workers=0)
+        worker = cluster.start_worker(0, coordinator=cluster.servers[1].address)
+        self.contains(worker.expect_exit(2), "coordinator at %s: there is none, want the address of server 0"
+                      % cluster.servers[1].address)
+        cluster.workers.clear()
+        for rank in range(2):
+            cluster.start_worker(rank)
+        cluster.finish()
+
     def test_a_server_of_another_job_is_refused_with_both_digests(self):
         cluster = Cluster(self, digits(), servers=1, workers=0)
         other = write_job(self, digits(seed=2), "other.yaml")
@@ -180,6 +190,9 @@ class Refused(Test):
             self.refused([program, "--job", job, "--rank", "0", "--log-level", "loud"],
                          '--log-level: got "loud", want debug, info, warning or error')
             self.refused([program, "--jobs", job, "--rank", "0"], 'did you mean "--job"?')
+            for address in ("nowhere", "127.0.0.1:99999"):
+                self.refused([program, "--job", job, "--rank", "1", "--coordinator", address],
+                             '--coordinator: got "%s", want HOST:PORT' % address)
         self.refused([WORKER, "--job", job, "--coordinator", "127.0.0.1:1", "--wrong"], "--wrong")
 
     def test_wrong_keys_are_refused_by_every_program(self):

@@ -135,6 +135,10 @@ absl::Status CoordinatorClient::Once(Method<Request, Reply> method, const Reques
     }
   }
   if (result.ok()) return absl::OkStatus();
+  if (result.error_code() == grpc::StatusCode::UNIMPLEMENTED) {
+    return absl::InvalidArgumentError(absl::StrCat("coordinator at ", address,
+                                                   ": there is none, want the address of server 0"));
+  }
   const absl::Status status(FromGrpc(result).code(), absl::StrCat("coordinator at ", address, ": ",
                                                                   result.error_message()));
   if (MayRepeat(status)) FindAgain();

@@ -94,6 +94,32 @@ class SlowLink {
 
 }  // namespace
 
+class LongStatus final : public v1::Status::Service {
+ public:
+  grpc::Status Get(grpc::ServerContext*, const v1::StatusRequest*, v1::JobStatus* status) override {
+    // Of so many evaluations, about.
+    status->set_report_json(std::string(20'000'000, 'x'));
+    return grpc::Status::OK;
+  }
+};
+
+TEST_CASE("a long job's status comes whole", "[rpc]") {
+  LongStatus service;
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(&service);
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  REQUIRE(server != nullptr);
+  const auto stub =
+      v1::Status::NewStub(OpenControlChannel(absl::StrCat("127.0.0.1:", port), Role::kViewer));
+  grpc::ClientContext call;
+  v1::JobStatus status;
+  const grpc::Status got = stub->Get(&call, v1::StatusRequest(), &status);
+  CHECK(got.error_message() == "");
+  CHECK(status.report_json().size() == 20'000'000);
+}
+
 TEST_CASE("a peer whose first word takes longer than the pause between attempts is reached",
           "[rpc]") {
   v1::Status::Service service;

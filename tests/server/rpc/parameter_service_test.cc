@@ -101,6 +101,8 @@ TEST_CASE("a bad push gets a precise answer and changes nothing", "[rpc][service
          where + "payload is at least 1484 bytes");
   expect([](Chunks& c) { c[0].mutable_payload()->append(1000, 'x'); }, invalid,
          where + "payload is at least 1500 bytes");
+  expect([](Chunks& c) { c.insert(c.end() - 1, 1100, v1::PushChunk()); }, invalid,
+         where + "1025 chunks have 500 bytes, want at least 1024 bytes a chunk");
   expect([](Chunks& c) { c[0].mutable_header()->mutable_caller()->set_job_digest("other"); },
          invalid, where + "job digest is \"other\", want \"" + kDigest + "\"");
   expect(

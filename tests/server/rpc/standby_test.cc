@@ -300,6 +300,21 @@ TEST_CASE("a leader whose standby does not answer says nothing", "[standby]") {
   }
 }
 
+TEST_CASE("what was acknowledged without a standby counts no more once the job has gone back", "[standby]") {
+  Leader leader(ShardOf("barrier", false));
+  int said = 0;
+  leader.gate.SayAccepted(MemberId(1), Exchange(1000), [&](const absl::Status&) { ++said; });
+  REQUIRE(said == 1);
+  const std::unique_ptr<Shard> restored = ShardOf("barrier", false);
+  leader.gate.Watch(restored.get());
+  const auto standby = std::make_shared<Standby>(ShardOf("barrier", false));
+  leader.gate.Attach(standby);
+  while (standby->Deliver(&leader.gate)) {
+  }
+  CHECK(standby->in_sync);
+  leader.gate.Detach();
+}
+
 TEST_CASE("a leader that ends refuses what its standby has yet to get", "[standby]") {
   for (const std::string policy : {"barrier", "none"}) {
     INFO(policy);

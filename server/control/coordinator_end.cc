@@ -1,0 +1,128 @@
+// How a job ends: by itself, because it is asked to, or because it cannot go on.
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/log.h"
+#include "server/control/coordinator.h"
+
+namespace tessera {
+
+void Coordinator::Drain(absl::string_view reason, absl::Time now) {
+  if (phase_ != Phase::kRunning) return;
+  Log(LogLevel::kInfo, absl::StrCat("control: drain reason=\"", reason, "\""));
+  if (!membership_.started()) {
+    Fail("it was drained before it had started", now);
+    return;
+  }
+  membership_.Drain();
+  Settle(now);
+}
+
+void Coordinator::Stop(absl::string_view reason, absl::Time now) {
+  if (phase_ != Phase::kRunning) return;
+  Fail(absl::StrCat("stopped: ", reason.empty() ? "no reason given" : reason), now);
+}
+
+void Coordinator::GiveUp(absl::string_view why, absl::Time now) {
+  has_strangers_ = true;
+  Fail(why, now);
+}
+
+void Coordinator::Fail(absl::string_view why, absl::Time now) {
+  if (phase_ != Phase::kRunning) return;
+  Log(LogLevel::kError, absl::StrCat("control: job failed why=\"", why, "\""));
+  for (const auto& [id, record] : membership_.members().all()) {
+    if (IsLive(record.state)) untold_.insert(id);
+    if (evaluation_.IsParked(record)) {
+      refused_.push_back(
+          {id, absl::FailedPreconditionError(absl::StrCat("the job has failed: ", why))});
+    }
+  }
+  BeginEnd(absl::AbortedError(why), now);
+}
+
+void Coordinator::BeginEnd(absl::Status outcome, absl::Time now) {
+  phase_ = Phase::kEnding;
+  ++changes_;
+  outcome_ = std::move(outcome);
+  ending_since_ = now;
+  clock_.End(now);
+  membership_.CloseServers(outcome_.message());
+  Settle(now);
+}
+
+void Coordinator::RemoveLate() {
+  std::vector<MemberId> late;
+  for (const auto& [id, record] : membership_.members().all()) {
+    if (IsLive(record.state) && !evaluation_.Takes(record)) late.push_back(id);
+  }
+  for (MemberId member : late) {
+    membership_.Remove(member, MemberState::kLeft, "training ended before it could begin");
+  }
+}
+
+bool Coordinator::HasTrained(const MemberRecord& member) const {
+  const v1::Progress& progress = member.progress;
+  return (facts_.steps > 0 && progress.step() >= static_cast<uint64_t>(facts_.steps)) ||
+         (facts_.epochs > 0 && progress.epoch() >= static_cast<uint64_t>(facts_.epochs));
+}
+
+void Coordinator::Settle(absl::Time now) {
+  if (phase_ == Phase::kRunning && membership_.failure()) {
+    Fail(*membership_.failure(), now);
+    return;
+  }
+  DriveCheckpoint(now);
+  evaluation_.OnPlans(membership_.servers().AppliedByAll() >= membership_.generation(), now);
+  evaluation_.OnMembers(membership_.members(), now);
+  if (evaluation_.stop() && !removed_late_) {
+    removed_late_ = true;
+    ++changes_;
+    RemoveLate();
+    membership_.OnTrainingOver();
+  }
+  if (phase_ == Phase::kRunning && membership_.started() &&
+      membership_.members().Counted().empty()) {
+    int finished = 0, waiting = 0;
+    bool has_trained = false;
+    std::string last;
+    for (const auto& [id, record] : membership_.members().all()) {
+      const bool left = record.state == MemberState::kLeft && record.first_exchange != Exchange();
+      finished += left;
+      has_trained = has_trained || (left && HasTrained(record));
+      waiting += IsLive(record.state) && membership_.MayBegin(record);
+      if (record.state == MemberState::kFailed || record.state == MemberState::kLost) {
+        last = absl::StrCat("; worker ", record.rank.value(), ": ", record.ended);
+      }
+    }
+    // Who waits to join goes on with what is in the parameters, unless training is over.
+    const bool ends_well = evaluation_.stop()
+                               ? finished > 0
+                               : has_trained || (waiting == 0 && membership_.last_left());
+    if (ends_well) {
+      BeginEnd(absl::OkStatus(), now);
+      return;
+    }
+    if (waiting == 0) {
+      Fail(absl::StrCat("all workers are gone", last), now);
+      return;
+    }
+  }
+  if (phase_ != Phase::kEnding) return;
+  for (auto it = untold_.begin(); it != untold_.end();) {
+    it = IsLive(membership_.members().Find(*it)->state) ? std::next(it) : untold_.erase(it);
+  }
+  const bool all_know =
+      membership_.servers().AllClosed() && untold_.empty() && !has_strangers_;
+  if (all_know || now - ending_since_ > facts_.lease_timeout) {
+    phase_ = Phase::kEnded;
+    ++changes_;
+    ended_at_ = now;
+    Log(LogLevel::kInfo, absl::StrCat("control: job ended outcome=\"",
+                                      outcome_.ok() ? "finished" : outcome_.message(), "\""));
+  }
+}
+
+}  // namespace tessera
