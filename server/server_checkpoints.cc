@@ -9,6 +9,7 @@
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/steady_clock.h"
+#include "common/base/utf8.h"
 #include "server/checkpoint/checkpoint_directory.h"
 #include "server/checkpoint/restore.h"
 #include "server/shard/shard_messages.h"
@@ -89,7 +90,7 @@ absl::Status ServerCheckpoints::Keep(LiveCoordinator* coordinator, bool goes_on)
   keeper_ = std::make_unique<CheckpointKeeper>(
       std::move(directory), [coordinator](const DiskTask& task, const absl::Status& status) {
         (void)coordinator->Post([&](Coordinator& state, absl::Time now) {
-          state.OnDisk(task, status, now);
+          state.OnDisk(task, ToUtf8(status), now);
           return absl::OkStatus();
         });
       });
@@ -114,7 +115,7 @@ void ServerCheckpoints::Save(const v1::CheckpointOrder& order, ShardThread* shar
     if (!copy.ok()) {
       v1::CheckpointPart none;
       none.set_number(number);
-      none.set_error(std::string(copy.status().message()));
+      none.set_error(ToUtf8(copy.status().message()));
       return done(std::move(none));
     }
     saver_->Save(*std::move(copy), [done](const ShardCopy& written,
@@ -127,7 +128,7 @@ void ServerCheckpoints::Save(const v1::CheckpointOrder& order, ShardThread* shar
         part.mutable_file()->set_bytes(static_cast<uint64_t>(file->bytes));
         part.mutable_file()->set_sum(file->sum);
       } else {
-        part.set_error(std::string(file.status().message()));
+        part.set_error(ToUtf8(file.status().message()));
         Log(LogLevel::kWarning, absl::StrCat("checkpoint: part not written number=", part.number(),
                                              " why=\"", part.error(), "\""));
       }

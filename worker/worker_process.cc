@@ -21,6 +21,7 @@
 #include "common/base/process.h"
 #include "common/base/steady_clock.h"
 #include "common/base/termination.h"
+#include "common/base/utf8.h"
 #include "common/base/wakeup.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/config/job_digest.h"
@@ -266,7 +267,7 @@ absl::Status WorkerProcess::Train() {
     if (absl::IsFailedPrecondition(word)) status = word;
   }
   // Without the lock: it waits for the renewing thread, which may be about to say that all is lost.
-  const absl::Status left = coordinator_->Leave(Report(), status.ok() ? "" : status.message());
+  const absl::Status left = coordinator_->Leave(Report(), ToUtf8(status.message()));
   return status.ok() ? left : status;
 }
 

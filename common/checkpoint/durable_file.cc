@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/failpoint.h"
+#include "common/base/utf8.h"
 
 namespace tessera {
 namespace {
@@ -26,7 +27,7 @@ constexpr int64_t kWriteBytesMax = int64_t{64} << 20;
 
 absl::Status FileError(int error, absl::string_view path, absl::string_view what) {
   const std::string text =
-      absl::StrCat("checkpoint: \"", path, "\" cannot be ", what, ": ", strerror(error));
+      ToUtf8(absl::StrCat("checkpoint: \"", path, "\" cannot be ", what, ": ", strerror(error)));
   switch (error) {
     case ENOSPC:
     case EDQUOT:
@@ -173,7 +174,7 @@ absl::StatusOr<std::string> ReadWholeFile(const std::string& path, int64_t bytes
     if (static_cast<int64_t>(text.size()) > bytes_max) {
       close(fd);
       return absl::InvalidArgumentError(
-          absl::StrCat("checkpoint: \"", path, "\" is longer than ", bytes_max, " bytes"));
+          ToUtf8(absl::StrCat("checkpoint: \"", path, "\" is longer than ", bytes_max, " bytes")));
     }
   }
 }

@@ -3,6 +3,7 @@
 // Every step is a failpoint (common/base/failpoint.h): file.create, file.write, file.sync, file.rename,
 // folder.make, folder.sync, folder.rename, folder.remove. A failure is told as
 //   checkpoint: "<path>" cannot be written: No space left on device
+// in UTF-8 whatever the path is (common/base/utf8.h),
 // with a code that says what kind it is:
 //   kResourceExhausted  the disk or the quota is full
 //   kPermissionDenied   read-only, or not ours to write

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/base/utf8.h"
 
 namespace tessera {
 namespace {
@@ -155,13 +156,16 @@ class TreeBuilder final : public YAML::EventHandler {
   std::map<YAML::anchor_t, YamlNode> anchors_;
 };
 
-// YAML has no control characters, and yaml-cpp takes 0x04 for the end of the file.
+// YAML has no control characters, and yaml-cpp takes 0x04 for the end of the file. What is not UTF-8 it lets pass,
+// and a protobuf string does not.
 bool HasOnlyText(absl::string_view text, int source, JobErrors* errors) {
+  const size_t valid = Utf8PrefixBytes(text);
   int line = 1;
   int column = 1;
-  for (const char c : text) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
     const auto byte = static_cast<unsigned char>(c);
-    if ((byte < 0x20 && c != '\n' && c != '\r' && c != '\t') || byte == 0x7F) {
+    if (i == valid || (byte < 0x20 && c != '\n' && c != '\r' && c != '\t') || byte == 0x7F) {
       errors->Add({source, line, column}, "",
                   absl::StrCat("got the byte 0x", absl::Hex(byte, absl::kZeroPad2),
                                ", want UTF-8 text without control characters"));

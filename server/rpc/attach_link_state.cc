@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
+#include "common/base/utf8.h"
 #include "common/metrics/process_memory.h"
 #include "server/core/core_messages.h"
 #include "server/shard/shard_messages.h"
@@ -104,7 +105,7 @@ void AttachLink::State::HandleRestore(const v1::RestoreOrder& order) {
   const auto done = [self, generation](absl::Status status) {
     v1::ShardMessage answer;
     answer.mutable_restored()->set_generation(generation);
-    answer.mutable_restored()->set_error(std::string(status.message()));
+    answer.mutable_restored()->set_error(ToUtf8(status.message()));
     {
       absl::MutexLock lock(&self->mutex);
       self->last_restored = answer;

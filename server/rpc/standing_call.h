@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/base/log.h"
+#include "common/base/utf8.h"
 #include "common/rpc/status.h"
 #include "server/rpc/live_coordinator.h"
 #include "server/rpc/message_limits.h"
@@ -92,7 +93,7 @@ class StandingCall final
       return false;
     }
     Log(LogLevel::kWarning, absl::StrCat(Peer::kWho, " refused why=\"", attached.message(), "\""));
-    refusal_.set_refuse(std::string(attached.message()));
+    refusal_.set_refuse(ToUtf8(attached.message()));
     // Nothing was registered, so nobody else writes.
     this->StartWriteAndFinish(&refusal_, grpc::WriteOptions(), ToGrpc(attached));
     return false;

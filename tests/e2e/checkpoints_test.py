@@ -351,6 +351,16 @@ class Checkpoints(Test):
         self.contains(job_cluster.servers[0].output(), "tried again in 5s, 3 of 3", "the job ends without it")
         self.assertEqual(os.listdir(self.path("checkpoints")), ["coordinator"])
 
+    def test_a_worker_whose_folder_is_not_utf_8_says_why_it_cannot_write(self):
+        job = keeping(self.small(steps=40), "ck", 0)
+        folder = self.path(os.fsdecode(b"j\xe9"))
+        os.mkdir(folder)
+        open(os.path.join(folder, "ck"), "w").close()
+        job_cluster = Cluster(self, job, workers=1)
+        job_cluster.start_worker(path=write_job(self, job, os.path.join(folder, "job.yaml")))
+        report = job_cluster.finish()
+        self.contains(report["checkpoint"]["failure"], "j\\xe9/ck", "Not a directory")
+
     def test_a_slow_disk_costs_no_step(self):
         folder = self.path("checkpoints")
         os.environ["TESSERA_FAILPOINTS"] = "file.write=sleep:3000;state.file.write=sleep:3000"

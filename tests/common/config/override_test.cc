@@ -24,6 +24,8 @@ TEST_CASE("a bad override names itself as it was written", "[override]") {
        "--set zzz: unknown key \"zzz\", want name, seed, data, model, train, method, codec, "
        "cluster, checkpoint, security\n"},
       {"epochs", "--set epochs: got \"epochs\", want KEY=VALUE, such as seed=1\n"},
+      {"name=dig\xffits",
+       "--set name: got the byte 0xff, want UTF-8 text without control characters\n"},
       {"=3", "--set \"\": got \"=3\", want KEY=VALUE, such as seed=1\n"},
       {"train.epochs={", "--set train.epochs: not YAML: end of map flow not found\n"},
       {"train.epochs.x=3", "--set train.epochs.x: \"epochs\" has no keys below it\n"},

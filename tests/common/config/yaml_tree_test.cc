@@ -110,6 +110,14 @@ TEST_CASE("a control character is refused where it stands", "[yaml_tree]") {
   CHECK(ErrorOf("a: 1\r\nb: 2\r\n").empty());
 }
 
+TEST_CASE("what is not UTF-8 is refused where it stands", "[yaml_tree]") {
+  const std::string want = ", want UTF-8 text without control characters\n";
+  CHECK(ErrorOf("a: 1\nb: \"dig\xffits\"\n") == "x.yaml:2:8: got the byte 0xff" + want);
+  CHECK(ErrorOf("a: \xed\xa0\x80\n") == "x.yaml:1:4: got the byte 0xed" + want);
+  CHECK(ErrorOf("k\xc3: 1\n") == "x.yaml:1:2: got the byte 0xc3" + want);
+  CHECK(ErrorOf("a: \xc3\xa9 \xf0\x9f\x98\x80\n").empty());
+}
+
 TEST_CASE("text above the limit is refused unread", "[yaml_tree]") {
   CHECK(ErrorOf(std::string(kJobFileBytesMax, '\n')).empty());
   CHECK(ErrorOf(std::string(kJobFileBytesMax + 1, '\n')) ==

@@ -1,0 +1,25 @@
+// Text that goes into a protobuf string: a peer refuses a whole message for one byte that is not UTF-8.
+// Paths and what is quoted of files are any bytes.
+#ifndef TESSERA_COMMON_BASE_UTF8_H_
+#define TESSERA_COMMON_BASE_UTF8_H_
+
+#include <cstddef>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace tessera {
+
+// How many bytes from the begin on are UTF-8: text.size() where all are. Overlong forms, surrogates and
+// what lies beyond U+10FFFF are not.
+size_t Utf8PrefixBytes(absl::string_view text);
+
+// `text`, every byte of it that is not UTF-8 as four characters: \xe9.
+std::string ToUtf8(absl::string_view text);
+// The same of its message.
+absl::Status ToUtf8(const absl::Status& status);
+
+}  // namespace tessera
+
+#endif  // TESSERA_COMMON_BASE_UTF8_H_
