@@ -25,7 +25,6 @@ constexpr int64_t kShardsMax = 256;
 constexpr int64_t kStatesMax = 16;
 // As many as a header can name.
 constexpr int64_t kTensorsMax = 200'000;
-constexpr uint64_t kRanksMax = 65536;
 constexpr int64_t kEntriesMax = int64_t{1} << 44;
 
 OrderedJson ToJson(const CheckpointParameter& parameter) {
@@ -106,15 +105,17 @@ absl::Status FromJson(const std::string& where, const Json& json, CheckpointPara
 
 absl::Status FromJson(const std::string& where, const Json& json, CheckpointShard* shard) {
   JsonFields fields(where, json);
-  fields.Get("version", &shard->version);
-  fields.Get("examples", &shard->examples);
-  fields.Get("pushes", &shard->pushes);
-  fields.Get("staleness_sum", &shard->staleness_sum);
-  fields.Get("staleness_max", &shard->staleness_max);
+  fields.GetBelow(kSavedCountEnd, "version", &shard->version);
+  fields.GetBelow(kSavedCountEnd, "examples", &shard->examples);
+  fields.GetBelow(kSavedCountEnd, "pushes", &shard->pushes);
+  fields.GetBelow(kSavedCountEnd, "staleness_sum", &shard->staleness_sum);
+  fields.GetBelow(kSavedCountEnd, "staleness_max", &shard->staleness_max);
   const Json* counts = fields.GetArray("staleness");
   TESSERA_RETURN_IF_ERROR(fields.Finish());
   for (const Json& count : *counts) {
-    if (!count.is_number_unsigned()) return Wrong(where, "staleness: want counts");
+    if (!count.is_number_unsigned() || count.get<uint64_t>() >= kSavedCountEnd) {
+      return Wrong(where, absl::StrCat("staleness: has ", count.dump(), ", want counts below ", kSavedCountEnd));
+    }
     shard->staleness.push_back(count.get<uint64_t>());
   }
   return absl::OkStatus();
@@ -122,15 +123,11 @@ absl::Status FromJson(const std::string& where, const Json& json, CheckpointShar
 
 absl::Status FromJson(const std::string& where, const Json& json, CheckpointMember* member) {
   JsonFields fields(where, json);
-  fields.Get("member", &member->member);
-  fields.Get("rank", &member->rank);
-  fields.Get("exchange", &member->exchange);
-  fields.Get("step", &member->step);
-  TESSERA_RETURN_IF_ERROR(fields.Finish());
-  if (member->rank >= kRanksMax) {
-    return Wrong(where, absl::StrCat("rank is ", member->rank, ", want below ", kRanksMax));
-  }
-  return absl::OkStatus();
+  fields.GetBelow(kSavedNumberEnd, "member", &member->member);
+  fields.GetBelow(kSavedRankEnd, "rank", &member->rank);
+  fields.GetBelow(kSavedNumberEnd, "exchange", &member->exchange);
+  fields.GetBelow(kSavedStepEnd, "step", &member->step);
+  return fields.Finish();
 }
 
 absl::Status FromJson(const std::string& where, const Json& json, CheckpointFile* file) {
@@ -250,18 +247,18 @@ absl::StatusOr<Manifest> ParseManifest(absl::string_view path, absl::string_view
   fields.Get("job_text", &manifest.job_text);
   fields.Get("method", &manifest.method);
   fields.Get("version", &manifest.version);
-  fields.Get("step", &manifest.step);
-  fields.Get("exchange", &manifest.exchange);
-  fields.Get("generation", &manifest.generation);
+  fields.GetBelow(kSavedStepEnd, "step", &manifest.step);
+  fields.GetBelow(kSavedNumberEnd, "exchange", &manifest.exchange);
+  fields.GetBelow(kSavedNumberEnd, "generation", &manifest.generation);
   fields.Get("layout_hash", &layout_hash);
   fields.Get("states", &manifest.states);
   fields.Get("model_parameters", &manifest.model_parameters);
   TESSERA_RETURN_IF_ERROR(
       ReadList(where, "parameters", &fields, kTensorsMax, &manifest.parameters));
   TESSERA_RETURN_IF_ERROR(ReadList(where, "shards", &fields, kShardsMax, &manifest.shards));
-  TESSERA_RETURN_IF_ERROR(ReadList(where, "members", &fields, kRanksMax, &manifest.members));
+  TESSERA_RETURN_IF_ERROR(ReadList(where, "members", &fields, kSavedRankEnd, &manifest.members));
   TESSERA_RETURN_IF_ERROR(
-      ReadList(where, "files", &fields, kShardsMax + kRanksMax, &manifest.files));
+      ReadList(where, "files", &fields, kShardsMax + kSavedRankEnd, &manifest.files));
   const Json* coordinator = fields.GetObject("coordinator");
   std::string sum_digits;
   fields.Get("xxh3", &sum_digits);

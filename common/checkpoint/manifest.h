@@ -27,6 +27,16 @@ namespace tessera {
 constexpr char kManifestName[] = "manifest.json";
 constexpr int64_t kManifestBytesMax = int64_t{64} << 20;
 
+// What a job that goes on counts from lies below these, and then never reaches the end of its numbers. As many
+// steps as train.steps may ask for:
+constexpr uint64_t kSavedStepEnd = uint64_t{1} << 40;
+// Half of what exchanges may be numbered with (kExchangeEnd in common/consistency/plan.h); generations and
+// members are no more.
+constexpr uint64_t kSavedNumberEnd = uint64_t{1} << 39;
+// Versions, pushes and rows of a server. Those of 256 servers add up to less than 2^64.
+constexpr uint64_t kSavedCountEnd = uint64_t{1} << 56;
+constexpr uint64_t kSavedRankEnd = uint64_t{1} << 16;
+
 struct CheckpointFile {
   // Without the folder.
   std::string name;
@@ -96,7 +106,7 @@ std::string FormatManifest(const Manifest& manifest);
 
 // kInvalidArgument, naming `path` and the field, where `text` is no manifest that FormatManifest could
 // have written: unknown or missing keys, wrong kinds, names that are no names of a checkpoint's files,
-// numbers of files that contradict each other, another sum.
+// numbers beyond their end, numbers of files that contradict each other, another sum.
 absl::StatusOr<Manifest> ParseManifest(absl::string_view path, absl::string_view text);
 
 // "step-000000000400".

@@ -106,6 +106,17 @@ void JsonFields::Get(const char* key, int64_t* value) {
   }
 }
 
+void JsonFields::GetBelow(uint64_t end, const char* key, uint64_t* value) {
+  uint64_t wide = 0;
+  Get(key, &wide);
+  if (wide < end) {
+    *value = wide;
+  } else if (status_.ok()) {
+    status_ = absl::InvalidArgumentError(
+        absl::StrCat(where_, ".", key, ": is ", wide, ", want below ", end));
+  }
+}
+
 void JsonFields::Get(const char* key, double* value) {
   const Json* found = Find(key);
   if (found != nullptr && found->is_number()) {

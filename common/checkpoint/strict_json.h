@@ -33,6 +33,8 @@ class JsonFields {
   // In [0, 2^63).
   void Get(const char* key, int64_t* value);
   void Get(const char* key, double* value);
+  // In [0, end).
+  void GetBelow(uint64_t end, const char* key, uint64_t* value);
   // nullptr: not there, or no array or object.
   const nlohmann::json* GetArray(const char* key);
   const nlohmann::json* GetObject(const char* key);

@@ -16,7 +16,13 @@ using Json = nlohmann::json;
 constexpr int64_t kFormat = 1;
 constexpr size_t kCutsMax = 1 << 16;
 constexpr size_t kHistoryMax = 1 << 20;
-constexpr size_t kRanksMax = 1 << 16;
+// A worker's order of rows takes 32 bits of an epoch (worker/data/order.h).
+constexpr uint64_t kEpochEnd = uint64_t{1} << 31;
+// An epoch may begin before the end of the job and end behind it.
+constexpr uint64_t kCutStepEnd = 2 * kSavedStepEnd;
+// With data.partition local each worker has up to 2^31 of its own.
+constexpr uint64_t kRowsTotalEnd = (uint64_t{1} << 31) * kSavedRankEnd;
+constexpr double kSecondsMax = 1e10;
 
 std::string Text(double value) { return absl::StrFormat("%.17g", value); }
 
@@ -57,19 +63,21 @@ absl::StatusOr<SavedCut> ReadCut(const std::string& where, const Json& json) {
   if (!json.is_object()) return Wrong(where, "is no object");
   JsonFields fields(where, json);
   SavedCut cut;
-  fields.Get("epoch", &cut.epoch);
-  fields.Get("first_step", &cut.first_step);
-  fields.Get("steps", &cut.steps);
-  fields.Get("rows_total", &cut.rows_total);
+  fields.GetBelow(kEpochEnd, "epoch", &cut.epoch);
+  fields.GetBelow(kCutStepEnd, "first_step", &cut.first_step);
+  fields.GetBelow(kCutStepEnd, "steps", &cut.steps);
+  fields.GetBelow(kRowsTotalEnd, "rows_total", &cut.rows_total);
   const Json* ranks = fields.GetArray("ranks");
   TESSERA_RETURN_IF_ERROR(fields.Finish());
   if (cut.steps == 0) return Wrong(where, "steps is 0, want at least 1");
-  if (ranks->empty() || ranks->size() > kRanksMax) {
-    return Wrong(where, absl::StrCat("ranks are ", ranks->size(), ", want 1 to ", kRanksMax));
+  if (ranks->empty() || ranks->size() > kSavedRankEnd) {
+    return Wrong(where, absl::StrCat("ranks are ", ranks->size(), ", want 1 to ", kSavedRankEnd));
   }
   for (const Json& rank : *ranks) {
-    if (!rank.is_number_unsigned() ||
-        (!cut.ranks.empty() && rank.get<uint64_t>() <= cut.ranks.back())) {
+    if (!rank.is_number_unsigned() || rank.get<uint64_t>() >= kSavedRankEnd) {
+      return Wrong(where, absl::StrCat("ranks: has ", rank.dump(), ", want numbers below ", kSavedRankEnd));
+    }
+    if (!cut.ranks.empty() && rank.get<uint64_t>() <= cut.ranks.back()) {
       return Wrong(where, "ranks do not ascend");
     }
     cut.ranks.push_back(rank.get<uint64_t>());
@@ -84,9 +92,9 @@ absl::StatusOr<v1::HistoryEntry> ReadEntry(const std::string& where, const Json&
   uint64_t step = 0, round = 0;
   double seconds = 0, epoch = 0, train_loss = 0, test_loss = 0, test_accuracy = 0;
   TESSERA_RETURN_IF_ERROR(GetNumber(where, "seconds", &fields, &seconds));
-  fields.Get("step", &step);
+  fields.GetBelow(kSavedStepEnd, "step", &step);
   TESSERA_RETURN_IF_ERROR(GetNumber(where, "epoch", &fields, &epoch));
-  fields.Get("round", &round);
+  fields.GetBelow(kSavedNumberEnd, "round", &round);
   TESSERA_RETURN_IF_ERROR(GetNumber(where, "train_loss", &fields, &train_loss));
   TESSERA_RETURN_IF_ERROR(GetNumber(where, "test_loss", &fields, &test_loss));
   TESSERA_RETURN_IF_ERROR(GetNumber(where, "test_accuracy", &fields, &test_accuracy));
@@ -137,15 +145,17 @@ absl::StatusOr<SavedJob> ParseSavedJob(const std::string& where, absl::string_vi
   TESSERA_RETURN_IF_ERROR(GetNumber(where, "train_seconds", &fields, &job.train_seconds));
   fields.Get("evaluation_due", &evaluation_due);
   fields.Get("whole_next", &whole_next);
-  fields.Get("joined", &job.joined);
-  fields.Get("lost", &job.lost);
-  fields.Get("partial_pushes", &job.partial_pushes);
+  fields.GetBelow(kSavedNumberEnd, "joined", &job.joined);
+  fields.GetBelow(kSavedNumberEnd, "lost", &job.lost);
+  fields.GetBelow(kSavedCountEnd, "partial_pushes", &job.partial_pushes);
   const Json* cuts = fields.GetArray("cuts");
   const Json* history = fields.GetArray("history");
   TESSERA_RETURN_IF_ERROR(fields.Finish());
   if (format != kFormat)
     return Wrong(where, absl::StrCat("format is ", format, ", want ", kFormat));
-  if (!(job.train_seconds >= 0)) return Wrong(where, "train_seconds is below 0");
+  if (!(job.train_seconds >= 0 && job.train_seconds <= kSecondsMax)) {
+    return Wrong(where, absl::StrCat("train_seconds is ", job.train_seconds, ", want 0 to ", kSecondsMax));
+  }
   if (cuts->size() > kCutsMax || history->size() > kHistoryMax) {
     return Wrong(where, "cuts or history are too many");
   }

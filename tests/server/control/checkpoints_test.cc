@@ -471,6 +471,12 @@ TEST_CASE("what a coordinator saves comes back bit for bit, and nothing else doe
                                                         {"\"first_step\":80", "\"first_step\":81"},
                                                         {"\"ranks\":[0,2]", "\"ranks\":[2,0]"},
                                                         {"\"ranks\":[0,2]", "\"ranks\":[]"},
+                                                        {"\"epoch\":4,", "\"epoch\":1099511627776,"},
+                                                        {"\"steps\":30", "\"steps\":18446744073709551615"},
+                                                        {"\"rows_total\":1347", "\"rows_total\":140737488355328"},
+                                                        {"\"ranks\":[0,2]", "\"ranks\":[0,65536]"},
+                                                        {"\"lost\":0", "\"lost\":18446744073709551615"},
+                                                        {"\"0.1", "\"1e11"},
                                                         {"\"0.1", "\"x"},
                                                         {"\"joined\"", "\"joinde\""}}) {
     INFO(from << " -> " << to);
@@ -480,6 +486,9 @@ TEST_CASE("what a coordinator saves comes back bit for bit, and nothing else doe
     bad.replace(at, from.size(), to);
     CHECK(absl::IsInvalidArgument(ParseSavedJob("m", bad).status()));
   }
+  job.cuts = {{uint64_t{1} << 40, 60, 20, 1347, {0, 2}}};
+  CHECK(ParseSavedJob("m", FormatSavedJob(job)).status().message() ==
+        "m.cuts.epoch: is 1099511627776, want below 2147483648");
 }
 
 }  // namespace
