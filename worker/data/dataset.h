@@ -107,7 +107,7 @@ struct Datasets {
 //   kInvalidArgument                   a file is malformed or does not fit the model, or
 //                                      data.normalize would fill the zeros of an xc file
 //   kDataLoss                          a .gz file is corrupt or cut off
-//   kResourceExhausted                 the rows would need more than bytes_max
+//   kResourceExhausted                 the rows would need more than bytes_max, or than there is
 absl::StatusOr<Datasets> LoadDatasets(const v1::Data& data, const ModelEnds& ends,
                                       int64_t bytes_max = kDatasetBytesMax);
 

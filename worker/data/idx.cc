@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -18,6 +19,8 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kChunkValues = int64_t{64} << 10;
+// Reserved for a compressed file before it has delivered any of what its header claims.
+constexpr int64_t kUnseenBytesMax = int64_t{256} << 20;
 
 enum class IdxType : uint8_t { kU8 = 8, kI8 = 9, kI16 = 11, kI32 = 12, kF32 = 13, kF64 = 14 };
 
@@ -141,18 +144,29 @@ double Decode(IdxType type, const uint8_t* chunk, int64_t i) {
   return 0;
 }
 
+// Makes room for `count` more of the values that the header claims. Reserved memory costs nothing until the file has
+// delivered what goes there, but none of it may be had for what a small compressed file claims.
+template <typename Value>
+void MakeRoom(const ByteSource& source, const IdxHeader& header, int64_t count, std::vector<Value>& out) {
+  const auto there = static_cast<int64_t>(out.size());
+  if (there + count <= static_cast<int64_t>(out.capacity())) return;
+  const int64_t most = source.compressed()
+                           ? std::max(kUnseenBytesMax / static_cast<int64_t>(sizeof(Value)), 4 * there)
+                           : header.values();
+  out.reserve(static_cast<size_t>(std::min(header.values(), most)));
+}
+
 absl::Status ReadU8(ByteSource& source, const IdxHeader& header, U8Values& out) {
-  // Reserved memory costs nothing until the file has delivered what goes there.
-  out.reserve(static_cast<size_t>(header.values()));
   return ForEachChunk(source, header, [&](int64_t, const uint8_t* chunk, int64_t count) {
+    MakeRoom(source, header, count, out);
     out.insert(out.end(), chunk, chunk + count);
     return absl::OkStatus();
   });
 }
 
 absl::Status ReadF32(ByteSource& source, const IdxHeader& header, F32Values& out) {
-  out.reserve(static_cast<size_t>(header.values()));
   return ForEachChunk(source, header, [&](int64_t first, const uint8_t* chunk, int64_t count) {
+    MakeRoom(source, header, count, out);
     for (int64_t i = 0; i < count; ++i) {
       const double value = Decode(header.type, chunk, i);
       const float rounded = static_cast<float>(value);
@@ -182,9 +196,9 @@ absl::StatusOr<Classes> ReadLabels(const std::string& path, const std::string& f
                                                    rows, ", one for each row of ", features_path));
   }
   Classes classes;
-  classes.reserve(static_cast<size_t>(rows));
   TESSERA_RETURN_IF_ERROR(
       ForEachChunk(*source, header, [&](int64_t first, const uint8_t* chunk, int64_t count) {
+        MakeRoom(*source, header, count, classes);
         for (int64_t i = 0; i < count; ++i) {
           const auto label = static_cast<int64_t>(Decode(header.type, chunk, i));
           if (label < 0 || label >= spec.classes) {
@@ -197,6 +211,20 @@ absl::StatusOr<Classes> ReadLabels(const std::string& path, const std::string& f
         return absl::OkStatus();
       }));
   return classes;
+}
+
+absl::StatusOr<Table> ReadTable(ByteSource& source, const IdxHeader& header, const std::string& labels_path,
+                                const TableSpec& spec) {
+  Table table;
+  table.rows = header.rows;
+  table.features = header.row_values;
+  TESSERA_ASSIGN_OR_RETURN(table.labels, ReadLabels(labels_path, source.path(), header.rows, spec));
+  if (header.type == IdxType::kU8) {
+    TESSERA_RETURN_IF_ERROR(ReadU8(source, header, table.values.emplace<U8Values>()));
+  } else {
+    TESSERA_RETURN_IF_ERROR(ReadF32(source, header, table.values.emplace<F32Values>()));
+  }
+  return table;
 }
 
 }  // namespace
@@ -218,16 +246,13 @@ absl::StatusOr<Table> ReadIdx(const std::string& features_path, const std::strin
                                                      " bytes of memory, want at most ",
                                                      spec.bytes_max));
   }
-  Table table;
-  table.rows = header.rows;
-  table.features = header.row_values;
-  TESSERA_ASSIGN_OR_RETURN(table.labels, ReadLabels(labels_path, features_path, header.rows, spec));
-  if (header.type == IdxType::kU8) {
-    TESSERA_RETURN_IF_ERROR(ReadU8(*source, header, table.values.emplace<U8Values>()));
-  } else {
-    TESSERA_RETURN_IF_ERROR(ReadF32(*source, header, table.values.emplace<F32Values>()));
+  try {
+    return ReadTable(*source, header, labels_path, spec);
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        features_path, ": no memory for ", absl::StrJoin(header.sizes, " x "), " values, ", memory_bytes,
+        " bytes with their labels, as its header claims"));
   }
-  return table;
 }
 
 }  // namespace tessera

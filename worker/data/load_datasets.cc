@@ -1,6 +1,7 @@
 // From a job's data section to tables, and from tables to data sets.
 #include <cmath>
 #include <limits>
+#include <new>
 #include <optional>
 
 #include "absl/status/status.h"
@@ -66,6 +67,19 @@ absl::StatusOr<Table> ReadTable(const v1::Data& data, const v1::DataFiles& files
   return table;
 }
 
+// The same where memory comes to its end: other readers do not know how much it will be.
+absl::StatusOr<Table> ReadTableIfRoom(const v1::Data& data, const v1::DataFiles& files, absl::string_view key,
+                                      const TableSpec& spec, std::optional<LabelMap>& labels) {
+  try {
+    return ReadTable(data, files, key, spec, labels);
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        key, ".features: no memory for the rows of ", Resolve(data.directory(), files.features(0)),
+        files.features_size() > 1 ? absl::StrCat(" and ", files.features_size() - 1, " more") : "",
+        ", want a smaller data set or a machine with more"));
+  }
+}
+
 absl::Status CheckNormalize(const v1::Normalize& normalize) {
   // Where the inverse is not finite, neither are the inputs.
   const auto inverse = static_cast<float>(1 / normalize.stddev());
@@ -108,9 +122,9 @@ absl::StatusOr<Datasets> LoadDatasets(const v1::Data& data, const ModelEnds& end
   spec.local_files = data.partition() == "local";
   spec.bytes_max = bytes_max;
   std::optional<LabelMap> labels;
-  TESSERA_ASSIGN_OR_RETURN(Table train, ReadTable(data, data.train(), "data.train", spec, labels));
+  TESSERA_ASSIGN_OR_RETURN(Table train, ReadTableIfRoom(data, data.train(), "data.train", spec, labels));
   spec.bytes_max -= train.bytes();
-  TESSERA_ASSIGN_OR_RETURN(Table test, ReadTable(data, data.test(), "data.test", spec, labels));
+  TESSERA_ASSIGN_OR_RETURN(Table test, ReadTableIfRoom(data, data.test(), "data.test", spec, labels));
 
   Normalization normalization;
   if (per_feature) {

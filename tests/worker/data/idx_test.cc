@@ -1,10 +1,14 @@
 #include "worker/data/idx.h"
 
+#include <sys/resource.h>
+
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <filesystem>
 #include <string>
 #include <vector>
 
+#include "common/base/sanitizer.h"
 #include "tests/worker/data/files.h"
 
 namespace tessera {
@@ -139,6 +143,36 @@ TEST_CASE("a table beyond the memory limit is refused", "[idx]") {
   spec.bytes_max = 11;
   REQUIRE(Read(Idx(8, {2, 2}, "\1\2\3\4"), spec).status().code() ==
           absl::StatusCode::kResourceExhausted);
+}
+
+// Lets this process have so many addresses; as many as before at the end.
+class AddressLimit {
+ public:
+  explicit AddressLimit(size_t bytes) {
+    REQUIRE(getrlimit(RLIMIT_AS, &before_) == 0);
+    const struct rlimit limit = {bytes, before_.rlim_max};
+    REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
+  }
+  ~AddressLimit() { setrlimit(RLIMIT_AS, &before_); }
+
+ private:
+  struct rlimit before_;
+};
+
+TEST_CASE("what a gzip file claims is not asked for before it has delivered", "[idx]") {
+  if (kHasSanitizer) return;  // They take far more addresses themselves.
+  const std::string labels = WriteFile("labels512", Idx(8, {512}, std::string(512, '\1')));
+  const TableSpec spec = Spec(1 << 24, 3);
+  // 8 GiB of values: no more than 9 MB can inflate to.
+  const std::string claim = WriteFile("claim.gz", Gzip(Idx(8, {512, 1 << 24}, "\1\2")) + std::string(9 << 20, 'x'));
+  const std::string plain = WriteFile("claim", Idx(8, {512, 1 << 24}, ""));
+  std::filesystem::resize_file(plain, (int64_t{8} << 30) + 12);
+  const AddressLimit limit(size_t{2} << 30);
+  REQUIRE(ReadIdx(claim, labels, spec).status().code() == absl::StatusCode::kDataLoss);
+  const absl::Status status = ReadIdx(plain, labels, spec).status();
+  REQUIRE(status.code() == absl::StatusCode::kResourceExhausted);
+  REQUIRE(Text(status) == plain + ": no memory for 512 x 16777216 values, 8589936640 bytes with their labels, as its "
+                                  "header claims");
 }
 
 TEST_CASE("files of many chunks are read whole", "[idx]") {

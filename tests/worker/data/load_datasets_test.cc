@@ -1,9 +1,14 @@
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
+#include <fstream>
 #include <limits>
 #include <string>
 #include <vector>
 
 #include "google/protobuf/text_format.h"
+#include "common/base/sanitizer.h"
 #include "tests/worker/data/files.h"
 #include "worker/data/dataset.h"
 
@@ -108,6 +113,23 @@ TEST_CASE("training and test set share the memory limit", "[load_datasets]") {
   REQUIRE(LoadDatasets(data, {2, 3, false}, 36).ok());
   REQUIRE(LoadDatasets(data, {2, 3, false}, 35).status().code() ==
           absl::StatusCode::kResourceExhausted);
+}
+
+TEST_CASE("rows that there is no memory for are refused by the name of their file", "[load_datasets]") {
+  if (kHasSanitizer) return;  // They take far more addresses themselves.
+  std::string rows;
+  for (int i = 0; i < 4 << 20; ++i) rows += "1,1,0\n";
+  const v1::Data job = CsvJob(rows, "1,1,0\n");
+  struct rlimit before;
+  REQUIRE(getrlimit(RLIMIT_AS, &before) == 0);
+  int64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const struct rlimit little = {static_cast<rlim_t>(pages * getpagesize() + (16 << 20)), before.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_AS, &little) == 0);
+  const absl::Status status = LoadDatasets(job, {2, 3, false}).status();
+  REQUIRE(setrlimit(RLIMIT_AS, &before) == 0);
+  REQUIRE(status.code() == absl::StatusCode::kResourceExhausted);
+  REQUIRE(Text(status).find("data.train.features: no memory for the rows of ") == 0);
 }
 
 TEST_CASE("one sigmoid output takes the labels -1 and +1 of a libsvm file as 0 and 1",
