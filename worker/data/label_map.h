@@ -1,7 +1,8 @@
 // Which class a label of a libsvm file is.
 //
 // Labels that are all in [0, classes) are the classes. Otherwise (-1 and +1, 1 to 10, years) the
-// sorted distinct labels of the training files are classes 0, 1, 2 and so on.
+// sorted distinct labels of the training files are classes 0, 1, 2 and so on. A worker with files of its
+// own (data.partition local) knows no others' labels: there they are classes, or -1 and +1, and nothing else.
 #ifndef TESSERA_WORKER_DATA_LABEL_MAP_H_
 #define TESSERA_WORKER_DATA_LABEL_MAP_H_
 
@@ -19,8 +20,7 @@ class LabelMap {
  public:
   // `distinct`: the labels of the training files, ascending, each once.
   //   kInvalidArgument  more labels than spec.classes; or, with spec.local_files, labels that
-  //                     another worker's files might number otherwise (neither classes, nor -1 and
-  //                     1, nor as many as there are classes)
+  //                     another worker's files might number otherwise (neither classes, nor -1 and 1)
   static absl::StatusOr<LabelMap> Create(std::vector<int64_t> distinct, const TableSpec& spec);
 
   std::optional<int32_t> ClassOf(int64_t label) const;
