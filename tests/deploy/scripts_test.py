@@ -136,5 +136,31 @@ class Fuzz(unittest.TestCase):
                 self.assertIn(words, error)
 
 
+class Units(unittest.TestCase):
+    def settings(self, name):
+        """key -> values of a unit's service section."""
+        with open(os.path.join(DEPLOY, "units", name)) as file:
+            section = file.read().split("[Service]\n")[1].split("\n[")[0]
+        found = {}
+        for line in section.splitlines():
+            if line and not line.startswith("#"):
+                key, value = line.split("=", 1)
+                found.setdefault(key, []).append(value)
+        return found
+
+    def test_servers_and_workers_may_write_one_checkpoint(self):
+        """Each writes into the folder that server 0 makes, whose mode is 0755: they are one user."""
+        for name in ("tessera-server@.service", "tessera-worker.service"):
+            with self.subTest(name):
+                service = self.settings(name)
+                self.assertNotIn("DynamicUser", service)
+                self.assertEqual(service["User"], ["tessera"])
+                self.assertEqual(service["StateDirectory"], ["tessera"])
+                self.assertEqual(service["WorkingDirectory"], ["/var/lib/tessera"])
+                # What is not named is read-only.
+                self.assertEqual(service["ProtectSystem"], ["strict"])
+                self.assertEqual(service["ReadWritePaths"], ["-/srv/tessera"])
+
+
 if __name__ == "__main__":
     unittest.main()
