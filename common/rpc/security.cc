@@ -1,14 +1,15 @@
 #include "common/rpc/security.h"
 
+#include <fcntl.h>
 #include <openssl/crypto.h>
 #include <openssl/pem.h>
 #include <openssl/x509.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <memory>
-#include <sstream>
 #include <utility>
 
 #include <grpcpp/security/auth_metadata_processor.h>
@@ -24,6 +25,8 @@ namespace tessera {
 namespace {
 
 constexpr size_t kTokenCharactersMin = 16;
+// Of a file of certificates, keys or tokens.
+constexpr size_t kFileBytesMax = size_t{1} << 20;
 constexpr absl::string_view kRoleNames[] = {"worker", "operator", "viewer"};
 
 absl::string_view NameOf(Role role) { return kRoleNames[static_cast<int>(role)]; }
@@ -46,16 +49,37 @@ bool SameText(absl::string_view a, absl::string_view b) {
   return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
-absl::StatusOr<std::string> ReadAll(absl::string_view key, const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (file) text << file.rdbuf();
-  if (!file || file.bad()) {
-    return absl::InvalidArgumentError(absl::StrCat("security.", key, ": got \"", path,
-                                                   "\", want a file that can be read: ",
-                                                   std::strerror(errno == 0 ? EIO : errno)));
+// Fills `text`; returns what went wrong, or nothing.
+std::string ReadFile(const std::string& path, std::string* text) {
+  // Without O_NONBLOCK a pipe without a writer would hold us for ever.
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (file < 0) return std::strerror(errno);
+  struct stat about;
+  std::string problem;
+  if (fstat(file, &about) != 0) {
+    problem = std::strerror(errno);
+  } else if (!S_ISREG(about.st_mode)) {
+    problem = "it is no plain file";
   }
-  return text.str();
+  char piece[16384];
+  while (problem.empty()) {
+    const ssize_t got = read(file, piece, sizeof(piece));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) problem = std::strerror(errno);
+    if (got <= 0) break;
+    text->append(piece, got);
+    if (text->size() > kFileBytesMax) problem = absl::StrCat("it is longer than ", kFileBytesMax, " bytes");
+  }
+  close(file);
+  return problem;
+}
+
+absl::StatusOr<std::string> ReadAll(absl::string_view key, const std::string& path) {
+  std::string text;
+  const std::string problem = ReadFile(path, &text);
+  if (problem.empty()) return text;
+  return absl::InvalidArgumentError(
+      absl::StrCat("security.", key, ": got \"", path, "\", want a file that can be read: ", problem));
 }
 
 absl::StatusOr<std::string> ReadPem(absl::string_view key, const std::string& path,

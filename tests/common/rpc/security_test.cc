@@ -1,7 +1,11 @@
 #include "common/rpc/security.h"
 
-#include <catch2/catch.hpp>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <catch2/catch.hpp>
+#include <fstream>
 #include <string>
 
 namespace tessera {
@@ -87,6 +91,19 @@ TEST_CASE("files that do not fit together are named", "[rpc][security]") {
         std::string::npos);
   CHECK(refused({}).empty());
   CHECK((*Security::Load({}))->Describe() == "none");
+}
+
+TEST_CASE("a pipe, a device, a folder and a large file are refused by key, and not waited for", "[rpc][security]") {
+  const std::string folder = getenv("TEST_TMPDIR");
+  const std::string pipe = folder + "/pipe", large = folder + "/large.pem", linked = folder + "/linked";
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  std::ofstream(large) << "-----BEGIN CERTIFICATE-----" << std::string(1 << 20, 'A');
+  REQUIRE(symlink(pipe.c_str(), linked.c_str()) == 0);
+  for (const std::string& path : {pipe, linked, folder, std::string("/dev/zero"), large}) {
+    const std::string why = path == large ? "it is longer than 1048576 bytes" : "it is no plain file";
+    CHECK(Security::Load({"", "", path, ""}).status().message() ==
+          "security.authority: got \"" + path + "\", want a file that can be read: " + why);
+  }
 }
 
 TEST_CASE("what only this machine can reach", "[rpc][security]") {
