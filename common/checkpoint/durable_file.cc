@@ -157,8 +157,14 @@ absl::Status RemoveFolder(const std::string& path) {
 }
 
 absl::StatusOr<std::string> ReadWholeFile(const std::string& path, int64_t bytes_max) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // Without O_NONBLOCK a pipe without a writer would hold us for ever.
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return FileError(errno, path, "read");
+  struct stat info;
+  if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+    close(fd);
+    return absl::InvalidArgumentError(ToUtf8(absl::StrCat("checkpoint: \"", path, "\" is no plain file")));
+  }
   std::string text;
   char piece[16384];
   while (true) {

@@ -63,7 +63,7 @@ absl::Status RemoveFile(const std::string& path);
 // Removes a folder and the files in it. OK if it is not there.
 absl::Status RemoveFolder(const std::string& path);
 
-// The whole file. kInvalidArgument where it is longer than `bytes_max`.
+// The whole file. kInvalidArgument where it is longer than `bytes_max`, or no plain file: a pipe is not waited for.
 absl::StatusOr<std::string> ReadWholeFile(const std::string& path, int64_t bytes_max);
 
 }  // namespace tessera

@@ -1,6 +1,7 @@
 #include "common/checkpoint/durable_file.h"
 
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include <catch2/catch.hpp>
 #include <fstream>
@@ -26,6 +27,18 @@ TEST_CASE("what is wrong with a file whose path is not UTF-8 is told in UTF-8", 
     CHECK(absl::StrContains(status.message(), "durable_file_j\\xe9"));
     CHECK(Utf8PrefixBytes(status.message()) == status.message().size());
   }
+}
+
+TEST_CASE("a pipe, a folder and a device are refused without waiting", "[checkpoint]") {
+  REQUIRE(mkfifo(Path("pipe").c_str(), 0600) == 0);
+  for (const std::string& path : {Path("pipe"), std::string(getenv("TEST_TMPDIR")), std::string("/dev/zero")}) {
+    const absl::Status status = ReadWholeFile(path, 1000).status();
+    CHECK(status == absl::InvalidArgumentError("checkpoint: \"" + path + "\" is no plain file"));
+  }
+  CHECK(absl::IsNotFound(ReadWholeFile(Path("missing"), 1000).status()));
+  std::ofstream(Path("plain")) << "text";
+  CHECK(ReadWholeFile(Path("plain"), 4).value() == "text");
+  CHECK(absl::IsInvalidArgument(ReadWholeFile(Path("plain"), 3).status()));
 }
 
 }  // namespace
