@@ -180,6 +180,7 @@ void WorkerProcess::MakeSaver() {
     const v1::Resume& resume = admission_.resume();
     saver.restored = CheckpointPath(
         resume.from_restore() ? checkpoint.restore() : checkpoint.directory(), resume.step());
+    saver.goes_back = !resume.from_restore();
   }
   saver_ = std::make_unique<WorkerSaver>(std::move(saver));
 }

@@ -117,14 +117,15 @@ bool Membership::AllHere() const {
   return rejoin_until_ == absl::InfinitePast() && members_.has_live();
 }
 
-// As WorkerSaver deals it. Of those that were lost before it was counted then.
+// As WorkerSaver deals it, or leaves it to its rank. Of those that were lost before it was counted then.
 void Membership::CountResiduals() {
   if (!facts_.holds_back || begun_from_ == nullptr) return;
   const std::vector<CheckpointMember>& saved = begun_from_->manifest.members;
   const auto workers = static_cast<uint64_t>(facts_.workers);
+  const bool is_dealt = begun_from_->from_restore && saved.size() != workers;
   for (const CheckpointMember& member : saved) {
     if (rejoining_.count(Rank(member.rank)) == 0) continue;
-    const uint64_t taker = saved.size() == workers ? member.rank : member.rank % workers;
+    const uint64_t taker = is_dealt ? member.rank % workers : member.rank;
     if (members_.LiveAt(Rank(taker)) != nullptr) continue;
     ++residuals_lost_;
     ++changes_;

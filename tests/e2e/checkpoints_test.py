@@ -249,6 +249,27 @@ class Checkpoints(Test):
                 self.assertEqual(report["members"], {"joined": 2, "lost": 0, "partial_pushes": 0})
                 subprocess.run(["rm", "-rf", folder], check=True)
 
+    def test_members_who_go_back_take_up_their_own_files_where_one_was_lost_before(self):
+        job = dict(self.small(method={"local_sgd": {"local_steps": 4}}, optimizer=MOMENTUM, steps=ENDLESS, workers=3,
+                              lease="1s"), codec={"push": "int8", "error_feedback": True})
+        folder = self.path("checkpoints")
+        job_cluster = Cluster(self, keeping(job, folder, 50))
+        job_cluster.await_step(20)
+        job_cluster.workers[2].kill()
+        lost_at = int(job_cluster.await_status("worker 2 is lost", lambda s: int(s["members_lost"]) == 1)["step"])
+        job_cluster.await_status("a checkpoint of two", lambda s: int(s.get("checkpoint_step", 0)) > lost_at + 100)
+        victims = [job_cluster.workers[2], job_cluster.servers.pop(1)]
+        victims[1].kill()
+        victims[1].exit_code()
+        job_cluster.start_server(1)
+        status = job_cluster.await_status("back", lambda s: int(s["checkpoint"]["rollbacks"]) == 1)
+        job_cluster.await_step(int(status["checkpoint_step"]) + 60)
+        job_cluster.drain()
+        report = job_cluster.finish(*victims)
+        self.assertEqual(report["residuals_lost"], 1)
+        for worker in job_cluster.workers[:2]:
+            self.assertNotIn("worker state dropped", worker.output())
+
     def test_a_job_that_went_back_ends_as_one_that_did_not(self):
         job = self.small(method={"local_sgd": {"local_steps": 5}}, optimizer=ADAMW, steps=8000, evaluate_every=20,
                          lease="1s")

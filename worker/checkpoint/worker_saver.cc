@@ -261,7 +261,7 @@ absl::StatusOr<std::optional<WorkerCursor>> WorkerSaver::Load(const PrivateState
                      " step=", manifest.step, " why=\"", why, "\""));
     return std::optional<WorkerCursor>();
   };
-  if (static_cast<int64_t>(manifest.members.size()) != options_.workers) {
+  if (!options_.goes_back && static_cast<int64_t>(manifest.members.size()) != options_.workers) {
     TESSERA_RETURN_IF_ERROR(TakeResiduals(*checkpoint, state));
     return drop(absl::StrCat("workers were ", manifest.members.size(), ", now ", options_.workers));
   }

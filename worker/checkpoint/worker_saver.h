@@ -58,6 +58,9 @@ class WorkerSaver final : public WorkerStore {
     int64_t workers = 1;
     // Tells the coordinator, on either thread.
     std::function<absl::StatusOr<v1::SavedReply>(v1::SavedRequest)> tell;
+    // The job goes back to a checkpoint of its own, under the ranks that its members had: each takes up the
+    // file of its rank, however many were saved, and nothing is dealt.
+    bool goes_back = false;
   };
 
   explicit WorkerSaver(Options options);

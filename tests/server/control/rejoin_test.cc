@@ -122,6 +122,41 @@ TEST_CASE("what one that does not come back had held back at the checkpoint is c
   }
 }
 
+TEST_CASE("what each had held back is its rank's when a job goes back, however many were saved",
+          "[rejoin]") {
+  JobFacts facts = RejoinFacts();
+  facts.holds_back = true;
+  ControlFixture control(facts);
+  control.Start(2);
+  const uint64_t late = control.Join(0, 2)->member();
+  control.StepAll();
+  REQUIRE(IsAdmitted(&control, late));
+  control.Disk();
+  control.StepAll();
+  const uint64_t number = control.servers[0].order.mark().number();
+  for (int server : {0, 1}) control.Part(server);
+  for (uint64_t member : {uint64_t{1}, uint64_t{2}, late}) {
+    REQUIRE(control.Saved(member, number, 10, 10).ok());
+  }
+  control.Disk();
+  ReplaceServer(&control);
+  // Of three one does not come back, and nobody takes what it had held back.
+  const int gone = GENERATE(0, 2);
+  CAPTURE(gone);
+  std::vector<uint64_t> members;
+  for (int rank = 0; rank < 3; ++rank) {
+    if (rank != gone) members.push_back(control.Join(0, rank)->member());
+  }
+  for (int i = 0; i < 40; ++i) {
+    control.Heartbeat();
+    for (const uint64_t member : members) CHECK(control.Join(member).ok());
+    control.Tick(control.coordinator->facts().lease_timeout / 10);
+    control.StepAll();
+  }
+  CHECK(IsAdmitted(&control, members[0]));
+  CHECK(control.coordinator->membership().residuals_lost() == 1);
+}
+
 TEST_CASE("a server that was only silent is taken back, and the job goes on from where it was",
           "[rejoin]") {
   ControlFixture control(RejoinFacts());

@@ -244,6 +244,25 @@ TEST_CASE("what was held back is dealt to other workers, and the rest is dropped
   CHECK(mean[1] == Approx(20));
 }
 
+TEST_CASE("a job that goes back takes up the files of the same ranks, however many were saved",
+          "[worker_saver]") {
+  const std::string folder = SavedByThree();
+  Coordinator coordinator;
+  const int64_t workers = GENERATE(2, 3, 5);  // cluster.workers: some were lost, or came late.
+  const uint32_t rank = GENERATE(0, 1, 2, 3);
+  CAPTURE(workers, rank);
+  std::vector<float> state = {0}, held = {0, 0};
+  const PrivateState view{{{"state.0.w", absl::MakeSpan(state)},
+                           {"residual.0", absl::MakeSpan(held)}}, nullptr};
+  WorkerSaver saver({"", folder, Rank(rank), workers, coordinator.Tell(), /*goes_back=*/true});
+  const auto cursor = saver.Load(view);
+  REQUIRE(cursor.ok());
+  // Of rank 3 there is none.
+  CHECK(cursor->has_value() == (rank < 3));
+  CHECK(state[0] == (rank < 3 ? 7 : 0));
+  CHECK(held[0] == (rank < 3 ? rank + 1 : 0));
+}
+
 TEST_CASE("what a codec has learned is taken up, from a file that has it", "[worker_saver]") {
   const std::string folder = SavedByThree();
   Coordinator coordinator;
