@@ -149,11 +149,12 @@ class Checkpoints(Test):
         return drained
 
     def test_a_drained_job_goes_on_as_if_it_had_not_been(self):
-        job = dict(self.small(method={"local_sgd": {"local_steps": 4}}, optimizer=ADAMW, steps=6000), name="long")
-        folder = self.path("checkpoints")
-        drained = self.drain_early(job, folder)
-        whole = run_to_end(self, job)
-        self.assertEqual(sameness(run_to_end(self, restoring(job, folder))), sameness(whole))
+        for method in ({"local_sgd": {"local_steps": 4}}, {"slim_dp": {"local_steps": 4, "core_every": 10000}}):
+            with self.case(list(method)[0]):
+                job = dict(self.small(method=method, optimizer=ADAMW, steps=6000), name="long")
+                self.drain_early(job, self.path(list(method)[0]))
+                again = run_to_end(self, restoring(job, self.path(list(method)[0])))
+                self.assertEqual(sameness(again), sameness(run_to_end(self, job)))
 
     def test_an_overlapped_job_goes_on_as_if_it_had_waited_there(self):
         # What was trained beside the exchange of a checkpoint is in none, and is trained anew.

@@ -100,9 +100,9 @@ class Learner {
 
   // Where exchanges move a core: what update_keys() and value_keys() follow from; nullptr elsewhere.
   virtual ExchangeKeys* exchange_keys() { return nullptr; }
-  // After AdoptValues, until the next call of a method: views of what a checkpoint must keep. They may be
-  // written, and AdoptPrivateState goes on from there. Most learners keep nothing. An error is the
-  // device's.
+  // After AdoptValues, or EndEvaluation, until the next call of a method: views of what a checkpoint must
+  // keep. They may be written, and AdoptPrivateState goes on from there. Most learners keep nothing. An error
+  // is the device's.
   virtual absl::StatusOr<PrivateState> private_state() { return PrivateState(); }
   virtual absl::Status AdoptPrivateState() { return absl::OkStatus(); }
 

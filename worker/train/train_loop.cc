@@ -130,6 +130,7 @@ absl::Status TrainLoop::TrainToEnd() {
   phases_.Enter(Phase::kOutside);
   if (options_.store != nullptr && (stop_ || Finished())) {
     // As it was before the evaluation, which is made again where it was not for the end alone.
+    if (learner_.exchange_keys() != nullptr) TESSERA_RETURN_IF_ERROR(learner_.EndEvaluation().status());
     TESSERA_ASSIGN_OR_RETURN(const PrivateState state, private_state());
     options_.store->SaveLast(evaluated_, state);
   }
