@@ -306,7 +306,8 @@ absl::Status TrainLoop::DoExchange() {
   push.kind = options_.recipe.subnets && !pushes_subnet ? TailOf(options_.recipe).payload
                                                         : options_.recipe.payload;
   push.whole_next = pushes_subnet && !pulls_subnet;
-  push.flush = options_.recipe.codecs.flush && (Finished() || Draining());
+  const bool is_last = Finished() || Draining() || (options_.recipe.lockstep && IsLast(push.exchange));
+  push.flush = options_.recipe.codecs.flush && is_last;
   push.sink = learner_.value_sink();
   if (push.flush && learner_.exchange_keys() != nullptr) learner_.exchange_keys()->PushAll();
   // The last round's subnets go back, and no other is fetched.

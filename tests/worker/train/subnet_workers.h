@@ -13,6 +13,7 @@
 
 #include "common/config/job_reader.h"
 #include "kernels/devices.h"
+#include "tests/worker/train/forwarding_client.h"
 #include "tests/worker/train/in_process_servers.h"
 #include "tests/worker/train/lone_coordination.h"
 #include "tests/worker/train/loss_notes.h"
@@ -62,33 +63,6 @@ inline v1::Job SubnetJob(const std::vector<std::string>& overrides, int servers,
 }
 
 inline Datasets DataOf(const v1::Job& job) { return *LoadDatasets(job.data(), {64, 10, false}); }
-
-// Another client's work, for those that look on or break in.
-class ForwardingClient : public ParameterClient {
- public:
-  explicit ForwardingClient(ParameterClient* client) : client_(*client) {}
-  absl::StatusOr<ExchangeResult> Pull(Exchange after, const KeySet& keys,
-                                      const ParameterArrays& values) override {
-    return client_.Pull(after, keys, values);
-  }
-  absl::StatusOr<ExchangeResult> PushPull(const OutgoingPush& push, const KeySet& update_keys,
-                                          const ConstParameterArrays& update,
-                                          const KeySet& value_keys,
-                                          const ParameterArrays& values) override {
-    return client_.PushPull(push, update_keys, update, value_keys, values);
-  }
-  absl::StatusOr<ExchangeResult> Read(Exchange after, RestWord word,
-                                      const ParameterArrays& values) override {
-    return client_.Read(after, word, values);
-  }
-  absl::Status ReadRows(const RowRange& rows, absl::Span<float> values) override {
-    return client_.ReadRows(rows, values);
-  }
-  Traffic traffic() const override { return client_.traffic(); }
-
- private:
-  ParameterClient& client_;
-};
 
 // Remembers what was about to be replaced by the last pull, which is what has been trained.
 class KeepingClient final : public ForwardingClient {

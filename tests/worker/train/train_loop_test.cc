@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/config/job_reader.h"
 #include "kernels/devices.h"
+#include "tests/worker/train/forwarding_client.h"
 #include "tests/worker/train/in_process_servers.h"
 #include "tests/worker/train/lone_coordination.h"
 #include "worker/replica/replica.h"
@@ -263,6 +264,50 @@ TEST_CASE("training ends where an evaluation says so", "[train]") {
   const PhaseTimer& phases = loop.phases();
   CHECK(phases.seconds(Phase::kCompute) > 0);
   CHECK(phases.seconds(Phase::kEvaluate) > 0);
+}
+
+// Remembers which pushes were to bring what was held back.
+class FlushNotes final : public ForwardingClient {
+ public:
+  using ForwardingClient::ForwardingClient;
+  absl::StatusOr<ExchangeResult> PushPull(const OutgoingPush& push, const KeySet& update_keys,
+                                          const ConstParameterArrays& update,
+                                          const KeySet& value_keys,
+                                          const ParameterArrays& values) override {
+    pushed = push.exchange;
+    if (push.flush) flushed.push_back(push.exchange);
+    return ForwardingClient::PushPull(push, update_keys, update, value_keys, values);
+  }
+
+  Exchange pushed{0};
+  std::vector<Exchange> flushed;
+};
+
+TEST_CASE("the last push of a job that ends or is drained brings what was held back, and no other does",
+          "[train]") {
+  // Where members advance on their own the exchange that they are told is followed by one that rests.
+  const bool lockstep = GENERATE(true, false);
+  const uint64_t drain = GENERATE(0, 14);
+  const bool flush = GENERATE(true, false);
+  CAPTURE(lockstep, drain, flush);
+  const v1::Job job = Job({lockstep ? "method={local_sgd: {local_steps: 2}}"
+                                    : "method={ssp: {bound: 1, local_steps: 2}}",
+                           "codec={push: int8, error_feedback: true}",
+                           flush ? "codec.flush=true" : "codec.flush=false"});
+  const Recipe recipe = *RecipeFor(job);
+  InProcessServers cluster(job, recipe, 1, 1);
+  const Datasets data = *LoadDatasets(job.data(), {64, 10, false});
+  const std::unique_ptr<Backend> backend = *CreateBackend("cpu", 1);
+  const std::unique_ptr<Replica> replica = *Replica::Create(job, recipe, Rank(0), backend.get());
+  InProcessClient client(&cluster, MemberId(1), recipe.payload);
+  FlushNotes notes(&client);
+  LoneCoordination coordination(0, 1, 112);
+  coordination.drain = Exchange(drain);
+  if (drain > 0) coordination.stop_at_correct = 0;
+  TrainLoop loop({job, recipe, Rank(0)}, &data, replica.get(), &notes, &coordination);
+  REQUIRE(loop.Run().ok());
+  CHECK(notes.pushed == Exchange(drain == 0 ? 25 : lockstep ? drain : drain + 1));
+  CHECK(notes.flushed == (flush ? std::vector<Exchange>{notes.pushed} : std::vector<Exchange>()));
 }
 
 // A checkpoint in which the worker had saved nothing but whether an evaluation was due to it; or nothing.
