@@ -106,52 +106,68 @@ void CoreCalls::Cancel() {
   board_.Notify();
 }
 
+void CoreCalls::SetAway(bool away) {
+  away_.store(away, std::memory_order_release);
+  board_.Notify();
+}
+
 void CoreCalls::Start(size_t server) {
   if (options_.names_shards) {
     request_.mutable_caller()->set_shard(static_cast<uint32_t>(server));
   }
-  calls_[server] = std::make_unique<CoreFromServer>(&board_, request_, options_.layout_hash,
-                                                    options_.entries[server]);
-  calls_[server]->Start(options_.stub(server));
+  asked_[server].call = std::make_unique<CoreFromServer>(&board_, request_, options_.layout_hash,
+                                                         options_.entries[server]);
+  asked_[server].call->Start(options_.stub(server));
 }
 
 void CoreCalls::Ask(uint64_t number) {
   End();
   request_.set_core_wanted(number);
-  calls_.resize(options_.entries.size());
-  for (size_t server = 0; server < calls_.size(); ++server) Start(server);
+  asked_.resize(options_.entries.size());
+  for (size_t server = 0; server < asked_.size() && !away_.load(std::memory_order_acquire); ++server) {
+    Start(server);
+  }
 }
 
 void CoreCalls::Repeat(size_t server) {
-  if (server < calls_.size() && calls_[server] != nullptr) calls_[server]->Cancel();
+  if (server >= asked_.size()) return;
+  Asked& asked = asked_[server];
+  asked.give_up = absl::InfiniteFuture();
+  asked.start = absl::InfinitePast();
+  if (asked.call != nullptr) asked.call->Cancel();
 }
 
 absl::StatusOr<Cores> CoreCalls::Take(Traffic* traffic) {
-  Cores cores(calls_.size());
-  const absl::Time give_up = SteadyNow() + options_.retry_time;
+  Cores cores(asked_.size());
   absl::Status failed;
-  for (size_t server = 0; server < calls_.size() && failed.ok();) {
+  for (size_t server = 0; server < asked_.size() && failed.ok();) {
     if (cancelled_.load(std::memory_order_acquire)) {
       failed = absl::CancelledError("parameter client: cancelled");
       break;
     }
     if (options_.look_around) options_.look_around();
-    if (!calls_[server]->ended()) {
+    Asked& asked = asked_[server];
+    const bool is_away = away_.load(std::memory_order_acquire);
+    // What has failed meanwhile is tried anew, for the whole time.
+    if (is_away) asked.give_up = absl::InfiniteFuture();
+    if (asked.call == nullptr) {
+      const absl::Time start = is_away ? absl::InfiniteFuture() : asked.start;
+      if (start > SteadyNow()) {
+        board_.WaitUntil(start);
+      } else {
+        Start(server);
+      }
+    } else if (!asked.call->ended()) {
       board_.WaitUntil(absl::InfiniteFuture());
-      continue;
-    }
-    const std::unique_ptr<CoreFromServer> call = std::move(calls_[server]);
-    traffic->pull_payload_bytes += call->payload_bytes();
-    traffic->pull_wire_bytes += call->wire_bytes();
-    const absl::Status& status = call->status();
-    if (status.ok()) {
-      cores[server++] = call->core();
-    } else if (IsTransient(status.code()) && SteadyNow() < give_up) {
-      board_.WaitUntil(SteadyNow() + kPause);
-      Start(server);
     } else {
-      failed = absl::Status(status.code(),
-                            absl::StrCat("server ", server, ": ", status.message()));
+      const std::unique_ptr<CoreFromServer> call = std::move(asked.call);
+      traffic->pull_payload_bytes += call->payload_bytes();
+      traffic->pull_wire_bytes += call->wire_bytes();
+      if (call->status().ok()) {
+        cores[server++] = call->core();
+      } else {
+        failed = Collect(server, call->status());
+      }
     }
   }
   End();
@@ -159,14 +175,26 @@ absl::StatusOr<Cores> CoreCalls::Take(Traffic* traffic) {
   return cores;
 }
 
+absl::Status CoreCalls::Collect(size_t server, const absl::Status& status) {
+  Asked& asked = asked_[server];
+  const absl::Time now = SteadyNow();
+  if (asked.give_up == absl::InfiniteFuture()) asked.give_up = now + options_.retry_time;
+  const bool is_late = now >= asked.give_up && !away_.load(std::memory_order_acquire);
+  if (!IsTransient(status.code()) || is_late) {
+    return absl::Status(status.code(), absl::StrCat("server ", server, ": ", status.message()));
+  }
+  asked.start = now + kPause;
+  return absl::OkStatus();
+}
+
 void CoreCalls::End() {
-  for (const auto& call : calls_) {
-    if (call != nullptr && !call->ended()) call->Cancel();
+  for (const Asked& asked : asked_) {
+    if (asked.call != nullptr && !asked.call->ended()) asked.call->Cancel();
   }
-  for (const auto& call : calls_) {
-    while (call != nullptr && !call->ended()) board_.WaitUntil(absl::InfiniteFuture());
+  for (const Asked& asked : asked_) {
+    while (asked.call != nullptr && !asked.call->ended()) board_.WaitUntil(absl::InfiniteFuture());
   }
-  calls_.clear();
+  asked_.clear();
 }
 
 }  // namespace tessera

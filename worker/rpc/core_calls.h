@@ -56,7 +56,8 @@ class CoreCalls {
     uint64_t layout_hash = 0;
     // By server.
     std::vector<int64_t> entries;
-    // How long a server that cannot be reached is tried again once the answer is waited for.
+    // How long a server that cannot be reached is tried again, from the first failure on that is seen while
+    // the answer is waited for.
     absl::Duration retry_time = absl::Seconds(10);
     // Requests say which shard they are for, as another server may lead it.
     bool names_shards = false;
@@ -71,20 +72,31 @@ class CoreCalls {
   // Codes as ParameterClient::Pull. `traffic` counts what came since Ask, with or without success.
   absl::StatusOr<Cores> Take(Traffic* traffic);
   void Cancel();
-  // Cuts off the call to this server, if there is one: Take makes another.
+  // As ParameterClientGrpc::SetAway: Take makes no other call until this is over, and gives none up. Any thread.
+  void SetAway(bool away);
+  // Cuts off the call to this server, if there is one: Take makes another at once, with the whole time.
   void Repeat(size_t server);
   // Take looks around. Any thread.
   void Notify() { board_.Notify(); }
 
  private:
+  struct Asked {
+    std::unique_ptr<CoreFromServer> call;  // nullptr: taken, or to be made again
+    absl::Time give_up = absl::InfiniteFuture();
+    absl::Time start = absl::InfinitePast();
+  };
+
   void Start(size_t server);
+  // An attempt has failed. Plans the next one where it may help.
+  absl::Status Collect(size_t server, const absl::Status& status);
   void End();
 
   const Options options_;
   v1::PullRequest request_;
   Wakeup board_;
-  std::vector<std::unique_ptr<CoreFromServer>> calls_;  // by server; nullptr: taken
+  std::vector<Asked> asked_;  // by server
   std::atomic<bool> cancelled_{false};
+  std::atomic<bool> away_{false};
 };
 
 }  // namespace tessera

@@ -203,6 +203,7 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::Push(Exchange exchange, uint
 void ParameterClientGrpc::SetAway(bool away) {
   away_.store(away, std::memory_order_release);
   board_.Notify();
+  cores_.SetAway(away);
 }
 
 void ParameterClientGrpc::Cancel() {
