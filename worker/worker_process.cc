@@ -36,6 +36,7 @@
 #include "common/rpc/transport.h"
 #include "worker/data/dataset.h"
 #include "worker/moved_shards.h"
+#include "worker/checkpoint/push_weight.h"
 #include "worker/checkpoint/worker_saver.h"
 #include "worker/model/plan.h"
 #include "worker/rejoin.h"
@@ -175,6 +176,7 @@ void WorkerProcess::MakeSaver() {
   saver.directory = checkpoint.directory();
   saver.rank = Rank(admission_.rank());
   saver.workers = job_.cluster().workers();
+  saver.counts_by_itself = CountsByItself(job_.method());
   saver.tell = [this](v1::SavedRequest request) { return coordinator_->Saved(std::move(request)); };
   if (admission_.has_resume()) {
     const v1::Resume& resume = admission_.resume();

@@ -2,12 +2,11 @@
 import glob
 import json
 import os
-import struct
 import subprocess
 import unittest
 
 import cluster
-from cluster import ENDLESS, PATIENCE, Cluster, Process, Test, digits, run_to_end, tessera, write_job
+from cluster import ENDLESS, PATIENCE, Cluster, Process, Test, digits, read_tensors, run_to_end, tessera, write_job
 
 PLAIN = {"sgd": {"learning_rate": 0.05}}
 MOMENTUM = {"sgd": {"learning_rate": 0.1, "momentum": 0.9}}
@@ -27,16 +26,6 @@ def members_of(folder):
     """The members that wrote a checkpoint, as its manifest has them."""
     with open(os.path.join(folder, "manifest.json")) as file:
         return json.load(file)["members"]
-
-
-def read_tensors(path):
-    """name -> (shape, bytes), by the safetensors layout alone."""
-    with open(path, "rb") as file:
-        text = file.read()
-    begin = 8 + struct.unpack("<Q", text[:8])[0]
-    header = json.loads(text[8:begin])
-    return {name: (spec["shape"], text[begin + spec["data_offsets"][0]:begin + spec["data_offsets"][1]])
-            for name, spec in header.items() if name != "__metadata__"}
 
 
 def keeping(job, folder, every, keep=100):

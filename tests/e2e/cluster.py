@@ -19,6 +19,7 @@ import os
 import random
 import signal
 import socket
+import struct
 import subprocess
 import tempfile
 import time
@@ -122,6 +123,16 @@ def write_job(test, job, name="job.yaml"):
     with open(path, "w") as file:
         json.dump(job, file, indent=1)
     return path
+
+
+def read_tensors(path):
+    """name -> (shape, bytes), by the safetensors layout alone."""
+    with open(path, "rb") as file:
+        text = file.read()
+    begin = 8 + struct.unpack("<Q", text[:8])[0]
+    header = json.loads(text[8:begin])
+    return {name: (spec["shape"], text[begin + spec["data_offsets"][0]:begin + spec["data_offsets"][1]])
+            for name, spec in header.items() if name != "__metadata__"}
 
 
 def die_with_parent():

@@ -1,7 +1,10 @@
 """Coded pushes and pulls with real processes: what they move, that it learns, and that a loss costs what it did."""
-from cluster import DIGITS_ROWS, ENDLESS, Cluster, Test, digits, job_size, lost, run_to_end, tessera, write_job
-
+import array
+import os
 import unittest
+
+from cluster import (DIGITS_ROWS, ENDLESS, Cluster, Test, digits, job_size, lost, read_tensors, run_to_end, tessera,
+                     write_job)
 
 UNITS = 200
 
@@ -125,6 +128,39 @@ class Codecs(Test):
                 holds_back = codec["push"] == "threshold" or codec.get("error_feedback", False)
                 self.assertEqual(report["residuals_lost"], 1 if holds_back else None)
                 self.assertGreaterEqual(report["final"]["test_accuracy"], 0.8)
+
+    def saved(self, folder, workers):
+        """The parameters of the newest checkpoint, and what its workers held back together, one after the other."""
+        step = os.path.join(folder, max(name for name in os.listdir(folder) if name.startswith("step-")))
+        shard = read_tensors(os.path.join(step, "shard-0-of-1.safetensors"))
+        names = ("layers.%d.%s" % (layer, name) for layer in (0, 2) for name in ("weight", "bias"))
+        values = array.array("f", b"".join(shard[name][1] for name in names))
+        held = [0] * len(values)
+        for rank in range(workers):
+            tensors = read_tensors(os.path.join(step, "worker-%d.safetensors" % rank))
+            own = array.array("f", b"".join(tensors["residual.%d" % p][1] for p in range(4)))
+            held = [a + b for a, b in zip(held, own)]
+        return values, held
+
+    def test_what_was_held_back_weighs_the_same_where_there_are_other_workers(self):
+        # A push is one of a mean, or weighs as there are members, or counts by itself.
+        for method, factor in (({"local_sgd": {}}, 0.5), ({"ssp": {"bound": 1}}, 0.5), ({"async_sgd": {}}, 1),
+                               ({"softsync": {"pushes": 1}}, 1)):
+            name = list(method)[0]
+            with self.case(name):
+                method = {name: dict(method[name], local_steps=4)}
+                job = coded({"push": "int8", "error_feedback": True}, method=method, servers=1, norm=False, steps=40)
+                folders = [self.path("%s-%d" % (name, workers)) for workers in (2, 1)]
+                run_to_end(self, dict(job, checkpoint={"directory": folders[0]}))
+                # It learns nothing, so that what the servers get is what was held back.
+                still = dict(job["train"], steps=60, optimizer={"sgd": {"learning_rate": 1e-12}})
+                run_to_end(self, dict(job, train=still, cluster=dict(job["cluster"], workers=1),
+                                      checkpoint={"restore": folders[0], "directory": folders[1]}))
+                before, held_before = self.saved(folders[0], 2)
+                after, held_after = self.saved(folders[1], 1)
+                self.assertGreater(max(held_before), 1e-5)
+                for was, held, now, left in zip(before, held_before, after, held_after):
+                    self.assertAlmostEqual(now - was + left, factor * held, delta=1e-6)
 
     def test_what_does_not_go_together_is_refused_before_anything_starts(self):
         job = coded({"pull": "threshold"}, method={"ist": {"local_steps": 7}})

@@ -221,8 +221,9 @@ void WorkerSaver::Run() {
 absl::Status WorkerSaver::TakeResiduals(const Checkpoint& checkpoint,
                                         const PrivateState& state) const {
   const Manifest& manifest = checkpoint.manifest();
-  const float factor =
-      static_cast<float>(options_.workers) / static_cast<float>(manifest.members.size());
+  const float factor = options_.counts_by_itself ? 1.0f
+                                                 : static_cast<float>(options_.workers) /
+                                                       static_cast<float>(manifest.members.size());
   std::vector<float> held;
   bool has_learned = false;
   for (const CheckpointMember& member : manifest.members) {

@@ -52,15 +52,17 @@ class WorkerSaver final : public WorkerStore {
     std::string restored;
     Rank rank;
     // Members that the job has; with others than were saved nobody takes up the state of its rank, but what
-    // codecs held back is dealt to those there are, who push it: rank r's goes to rank r modulo this, times
-    // this over those there were, so that a mean over the pushes has the same of it. What a codec has learned goes
-    // with the first of them.
+    // codecs held back is dealt to those there are, who push it: rank r's goes to rank r modulo this. What a codec
+    // has learned goes with the first of them.
     int64_t workers = 1;
     // Tells the coordinator, on either thread.
     std::function<absl::StatusOr<v1::SavedReply>(v1::SavedRequest)> tell;
     // The job goes back to a checkpoint of its own, under the ranks that its members had: each takes up the
     // file of its rank, however many were saved, and nothing is dealt.
     bool goes_back = false;
+    // A push is no part of a mean over the members: what is dealt is then as it was. Otherwise it is dealt times
+    // `workers` over those there were, so that the mean has the same of it.
+    bool counts_by_itself = false;
   };
 
   explicit WorkerSaver(Options options);

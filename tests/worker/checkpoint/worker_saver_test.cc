@@ -226,22 +226,25 @@ TEST_CASE("what was held back is dealt to other workers, and the rest is dropped
   const std::string folder = SavedByThree();
   Coordinator coordinator;
   const int64_t workers = GENERATE(1, 2, 3, 5);
-  CAPTURE(workers);
-  std::vector<float> mean(2);
+  const bool counts_by_itself = GENERATE(false, true);
+  CAPTURE(workers, counts_by_itself);
+  std::vector<float> sum(2);
   for (uint32_t rank = 0; rank < workers; ++rank) {
     std::vector<float> state = {0}, held = {0, 0};
     const PrivateState view{{{"state.0.w", absl::MakeSpan(state)},
                              {"residual.0", absl::MakeSpan(held)}}, nullptr};
-    WorkerSaver saver({"", folder, Rank(rank), workers, coordinator.Tell()});
+    WorkerSaver saver({"", folder, Rank(rank), workers, coordinator.Tell(), /*goes_back=*/false,
+                       counts_by_itself});
     const auto cursor = saver.Load(view);
     REQUIRE(cursor.ok());
     CHECK(cursor->has_value() == (workers == 3));
     CHECK(state[0] == (workers == 3 ? 7 : 0));
-    for (int i = 0; i < 2; ++i) mean[i] += held[i] / static_cast<float>(workers);
+    for (int i = 0; i < 2; ++i) sum[i] += held[i];
   }
-  // As a mean over all who pushed it would have had it before.
-  CHECK(mean[0] == Approx(2));
-  CHECK(mean[1] == Approx(20));
+  // As all pushes together, or a mean over all who pushed it, would have had it before.
+  const float total = counts_by_itself ? 6 : 2.0f * static_cast<float>(workers);
+  CHECK(sum[0] == Approx(total));
+  CHECK(sum[1] == Approx(10 * total));
 }
 
 TEST_CASE("a job that goes back takes up the files of the same ranks, however many were saved",
