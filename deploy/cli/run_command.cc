@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -88,6 +89,9 @@ class JobRun {
   // Workers that ended with an error are told of; an error where the job cannot begin or go on
   // without them.
   absl::Status CheckWorkers(const std::optional<v1::JobStatus>& status);
+  // `rank` has ended, and members have made steps since the coordinator knew it; or the job has ended.
+  bool OthersGoOn(size_t rank, const v1::JobStatus& status);
+  void Tell(const absl::Status& of);
   bool JobFailed(absl::Duration patience) const;
   void AwaitChildren(bool failed, const std::atomic<int>& signals);
   absl::Status Conclude(const std::atomic<int>& signals);
@@ -109,8 +113,13 @@ class JobRun {
   std::vector<ChildProcess> servers_;
   std::vector<bool> server_noticed_;
   std::vector<ChildProcess> workers_;
-  std::vector<absl::Time> worker_ended_;  // when it was seen
-  std::vector<bool> worker_noticed_;
+  struct EndedWorker {
+    absl::Time seen = absl::InfiniteFuture();
+    std::optional<std::map<uint64_t, uint64_t>> steps;  // of members, in the first status without it
+    bool is_told = false;
+    bool is_over = false;  // the others go on, and that is told, too
+  };
+  std::vector<EndedWorker> ended_;  // by rank
   absl::Time workers_ended_ = absl::InfiniteFuture();
   std::unique_ptr<StatusStream> status_;
 };
@@ -221,8 +230,7 @@ absl::Status JobRun::StartWorker(int rank) {
   child.log_path = LogPath(absl::StrCat("worker-", rank));
   TESSERA_ASSIGN_OR_RETURN(ChildProcess started, ChildProcess::Start(std::move(child)));
   workers_.push_back(std::move(started));
-  worker_ended_.push_back(absl::InfiniteFuture());
-  worker_noticed_.push_back(false);
+  ended_.emplace_back();
   return absl::OkStatus();
 }
 
@@ -233,11 +241,7 @@ absl::Status JobRun::CheckServers(const std::optional<v1::JobStatus>& status) {
     if (!exit.has_value() || exit->ok() || server_noticed_[i]) continue;
     if (!servers_may_go_ || i == 0 || !begun) return ChildError(servers_[i], *exit, "");
     server_noticed_[i] = true;
-    keep_directory_ = true;
-    progress_.Clear();
-    std::fprintf(
-        stderr, "tessera: %s\n",
-        std::string(ChildError(servers_[i], *exit, "; the others go on").message()).c_str());
+    Tell(ChildError(servers_[i], *exit, "; the others go on"));
   }
   return absl::OkStatus();
 }
@@ -245,33 +249,59 @@ absl::Status JobRun::CheckServers(const std::optional<v1::JobStatus>& status) {
 absl::Status JobRun::CheckWorkers(const std::optional<v1::JobStatus>& status) {
   // A plan is made once all are there.
   const bool begun = status.has_value() && status->generation() > 0;
+  const absl::Duration lease = absl::Nanoseconds(job_.cluster().lease_timeout());
   bool all_ended = true;
   for (size_t i = 0; i < workers_.size(); ++i) {
     const std::optional<ChildProcess::Exit> exit = workers_[i].Poll();
     all_ended = all_ended && exit.has_value();
-    if (!exit.has_value() || exit->ok() || worker_noticed_[i]) continue;
-    worker_ended_[i] = std::min(worker_ended_[i], SteadyNow());
+    EndedWorker& ended = ended_[i];
+    if (!exit.has_value() || exit->ok() || ended.is_over) continue;
+    ended.seen = std::min(ended.seen, SteadyNow());
+    const absl::Duration since = SteadyNow() - ended.seen;
     // What is known of the job may be older than the worker's end.
-    if (exit->code == 2 || (!begun && SteadyNow() - worker_ended_[i] > kLastWordsMax)) {
+    if (exit->code == 2 || (!begun && since > kLastWordsMax)) {
       return ChildError(workers_[i], *exit, ", and the job cannot begin without it");
     }
     if (!begun) continue;
     if (!status->failure().empty()) continue;  // Nobody goes on, and why is said at the end.
-    worker_noticed_[i] = true;
-    keep_directory_ = true;
-    progress_.Clear();
-    std::fprintf(
-        stderr, "tessera: %s\n",
-        std::string(ChildError(workers_[i], *exit, "; the others go on").message()).c_str());
+    // The others may be about to end for the same reason. Where they neither go on nor fail for long, what is
+    // known is said.
+    ended.is_over = OthersGoOn(i, *status);
+    if (!ended.is_over && (ended.is_told || since <= lease + kLastWordsMax)) continue;
+    Tell(ended.is_told ? absl::AbortedError(absl::StrCat("the others go on without ", workers_[i].name()))
+                       : ChildError(workers_[i], *exit, ended.is_over ? "; the others go on" : ""));
+    ended.is_told = true;
   }
   if (!all_ended) return absl::OkStatus();
   // The servers notice by themselves; but not one that hangs.
   if (workers_ended_ == absl::InfiniteFuture()) workers_ended_ = SteadyNow();
-  const absl::Duration limit = absl::Nanoseconds(job_.cluster().lease_timeout()) + kChildEndMax;
+  const absl::Duration limit = lease + kChildEndMax;
   if (SteadyNow() - workers_ended_ < limit) return absl::OkStatus();
   return absl::AbortedError(absl::StrCat("all workers have ended, but the servers have not within ",
                                          absl::FormatDuration(limit), "; server 0's last lines:\n",
                                          servers_[0].LogTail(8)));
+}
+
+bool JobRun::OthersGoOn(size_t rank, const v1::JobStatus& status) {
+  if (!status.report_json().empty()) return true;
+  std::map<uint64_t, uint64_t> steps;
+  for (const v1::MemberStatus& member : status.members()) {
+    if (member.state() != "training" && member.state() != "evaluating") continue;
+    if (member.rank() == rank) return false;
+    steps[member.member()] = member.progress().step();
+  }
+  std::optional<std::map<uint64_t, uint64_t>>& before = ended_[rank].steps;
+  if (!before.has_value()) before = steps;
+  return std::any_of(before->begin(), before->end(), [&steps](const auto& member) {
+    const auto now = steps.find(member.first);
+    return now != steps.end() && now->second > member.second;
+  });
+}
+
+void JobRun::Tell(const absl::Status& of) {
+  keep_directory_ = true;
+  progress_.Clear();
+  std::fprintf(stderr, "tessera: %s\n", std::string(of.message()).c_str());
 }
 
 // Whether server 0 says that the job has failed. One that is about to say so gets `patience`.

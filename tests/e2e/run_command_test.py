@@ -167,6 +167,18 @@ class RunCommand(Test):
         self.assertIn("all workers are gone", run.expect_exit(1))
         run.expect_nothing_left(children)
 
+    def test_nobody_is_said_to_go_on_where_the_job_fails_with_the_first_to_end(self):
+        run = Run(self, endless(workers=3, lease="2s"))
+        children = run.await_training()
+        # The others make no step any more, and are not known to be gone either when this one ends.
+        for worker in ("worker 0", "worker 2"):
+            os.kill(children[worker], signal.SIGSTOP)
+        os.kill(children["worker 1"], signal.SIGKILL)
+        output = run.expect_exit(1)
+        self.assertIn("all workers are gone", output)
+        self.assertNotIn("the others go on", output)
+        run.expect_nothing_left(children)
+
     def test_a_diverging_job_says_so(self):
         for method in ({"data_parallel": {}}, {"local_sgd": {"local_steps": 3}}, {"async_sgd": {}}):
             with self.case(next(iter(method))):
