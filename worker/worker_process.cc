@@ -34,10 +34,9 @@
 #include "common/metrics/process_memory.h"
 #include "common/rpc/security.h"
 #include "common/rpc/transport.h"
+#include "worker/checkpoint/worker_saver.h"
 #include "worker/data/dataset.h"
 #include "worker/moved_shards.h"
-#include "worker/checkpoint/push_weight.h"
-#include "worker/checkpoint/worker_saver.h"
 #include "worker/model/plan.h"
 #include "worker/rejoin.h"
 #include "worker/replica/batch_rows.h"
@@ -176,7 +175,7 @@ void WorkerProcess::MakeSaver() {
   saver.directory = checkpoint.directory();
   saver.rank = Rank(admission_.rank());
   saver.workers = job_.cluster().workers();
-  saver.counts_by_itself = CountsByItself(job_.method());
+  saver.counts_by_itself = recipe_.counts_by_itself;
   saver.tell = [this](v1::SavedRequest request) { return coordinator_->Saved(std::move(request)); };
   if (admission_.has_resume()) {
     const v1::Resume& resume = admission_.resume();

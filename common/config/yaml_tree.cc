@@ -9,6 +9,7 @@
 #include <optional>
 #include <sstream>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -25,7 +26,8 @@ struct Refusal {
 
 class TreeBuilder final : public YAML::EventHandler {
  public:
-  TreeBuilder(int source, YamlNode* root) : source_(source), root_(root) {}
+  TreeBuilder(absl::string_view text, int source, YamlNode* root)
+      : lines_(absl::StrSplit(text, '\n')), source_(source), root_(root) {}
 
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (documents_++ > 0) Refuse(mark, "a second document starts here, want one");
@@ -38,6 +40,7 @@ class TreeBuilder final : public YAML::EventHandler {
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& text) override {
     RefuseTag(mark, tag);
+    if (tag == "!") RefuseOpenQuote(mark);
     YamlNode node = NewNode(YamlNode::Kind::kScalar, mark);
     CountText(node.at, text.size());
     node.text = text;
@@ -76,6 +79,20 @@ class TreeBuilder final : public YAML::EventHandler {
   void RefuseTag(const YAML::Mark& mark, const std::string& tag) const {
     if (tag.empty() || tag == "?" || tag == "!") return;
     Refuse(mark, absl::StrCat("got the tag ", Quoted(tag), ", want no tags"));
+  }
+
+  // yaml-cpp takes the end of the file for the missing quote, and what stood between for text.
+  void RefuseOpenQuote(const YAML::Mark& mark) const {
+    auto line = static_cast<size_t>(mark.line);
+    auto column = static_cast<size_t>(mark.column);
+    if (line >= lines_.size() || column >= lines_[line].size() || lines_[line][column] != '"') return;
+    for (++column; line < lines_.size(); ++line, column = 0) {
+      for (; column < lines_[line].size(); ++column) {
+        if (lines_[line][column] == '"') return;
+        if (lines_[line][column] == '\\') ++column;
+      }
+    }
+    Refuse(mark, "the quote that begins here is not closed");
   }
 
   void CheckDepth(Position at, int depth) const {
@@ -147,6 +164,7 @@ class TreeBuilder final : public YAML::EventHandler {
     parent.items.push_back(std::move(node));
   }
 
+  const std::vector<absl::string_view> lines_;
   const int source_;
   YamlNode* const root_;
   int documents_ = 0;
@@ -233,7 +251,7 @@ bool ParseYaml(absl::string_view text, int source, YamlNode* root, JobErrors* er
   try {
     std::istringstream stream{std::string(text)};
     YAML::Parser parser(stream);
-    TreeBuilder builder(source, root);
+    TreeBuilder builder(text, source, root);
     while (parser.HandleNextDocument(builder)) {
     }
     return true;

@@ -41,6 +41,9 @@ struct Recipe {
   Placement placement = Placement::kSharded;
   // All members make the same exchange together.
   bool lockstep = true;
+  // Each push is added as it is, or divided by a number that the job names; elsewhere it is one of a mean, or
+  // weighs 1/cluster.workers.
+  bool counts_by_itself = false;
   // An exchange goes on while the next minibatches are computed, and what it brings is taken up under
   // what they have changed, when the next one is due. Only where members are in lockstep, and deltas of
   // all parameters alone are exchanged.

@@ -100,6 +100,19 @@ TEST_CASE("no text takes the parser down or holds it up", "[yaml_tree]") {
   }
 }
 
+TEST_CASE("a quote that is not closed is refused where it begins", "[yaml_tree]") {
+  const std::string message = "the quote that begins here is not closed";
+  CHECK_THAT(ErrorOf("a: 1\nname: \"digits\ncluster: {servers: 2}\n"), Catch::Contains("x.yaml:2:7: " + message));
+  CHECK_THAT(ErrorOf("\"a: 1\nb: 2\n"), Catch::Contains("x.yaml:1:1: " + message));
+  CHECK_THAT(ErrorOf("a: \"x \\\"\n"), Catch::Contains("x.yaml:1:4: " + message));
+  CHECK_THAT(ErrorOf("a: \"x \\\\"), Catch::Contains("x.yaml:1:4: " + message));
+  for (const char* text : {"a: \"x\"", "a: \"\"", "a: \"x \\\" y\"\n", "a: \"x\n  y\"\nb: 1", "\"a\": 1",
+                           "{\"a\": \"b\", \"c\": [\"d\"]}", "a: it\"s\n", "a: 'x \" y'\n", "a: \"\xC3\xA4\""}) {
+    CAPTURE(text);
+    CHECK(ErrorOf(text) == "");
+  }
+}
+
 TEST_CASE("a control character is refused where it stands", "[yaml_tree]") {
   CHECK(ErrorOf("a: 1\nb: \x04\n") ==
         "x.yaml:2:4: got the byte 0x04, want UTF-8 text without control characters\n");
