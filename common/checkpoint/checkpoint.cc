@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -73,13 +74,33 @@ absl::Status Checkpoint::OpenShards() {
   return absl::OkStatus();
 }
 
+absl::Status Checkpoint::VerifyFile(const CheckpointFile& file, const std::function<bool()>& goes_on) const {
+  TESSERA_ASSIGN_OR_RETURN(const uint64_t sum, SumOfFile(PathOf(file.name), file.bytes, goes_on));
+  if (sum == file.sum) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "\"", PathOf(file.name), "\": sum is ", absl::Hex(sum, absl::kZeroPad16), ", want ",
+      absl::Hex(file.sum, absl::kZeroPad16), "; its bytes are not the ones that were written"));
+}
+
 absl::Status Checkpoint::VerifySums() const {
   for (const CheckpointFile& file : manifest_.files) {
-    TESSERA_ASSIGN_OR_RETURN(const uint64_t sum, SumOfFile(PathOf(file.name), file.bytes));
-    if (sum == file.sum) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "\"", PathOf(file.name), "\": sum is ", absl::Hex(sum, absl::kZeroPad16), ", want ",
-        absl::Hex(file.sum, absl::kZeroPad16), "; its bytes are not the ones that were written"));
+    TESSERA_RETURN_IF_ERROR(VerifyFile(file, nullptr));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Checkpoint::VerifyRows(const std::vector<Rows>& rows,
+                                    const std::function<bool()>& goes_on) const {
+  const auto count = static_cast<int64_t>(shards_.size());
+  std::set<int64_t> shards;
+  for (const Rows& wanted : rows) {
+    const CheckpointParameter& spec = manifest_.parameters[static_cast<size_t>(wanted.parameter)];
+    for (const SavedRows& run : SavedRowsOf(spec.rows, count, wanted.begin, wanted.end)) {
+      shards.insert(run.shard);
+    }
+  }
+  for (const int64_t shard : shards) {
+    TESSERA_RETURN_IF_ERROR(VerifyFile(*manifest_.FindFile(ShardFileName(shard, count)), goes_on));
   }
   return absl::OkStatus();
 }

@@ -3,6 +3,7 @@
 #define TESSERA_COMMON_CHECKPOINT_CHECKPOINT_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,6 +27,13 @@ class Checkpoint {
   // Reads every file and compares its sum with the manifest's: kInvalidArgument names one that
   // differs.
   absl::Status VerifySums() const;
+  // So, of the files that these rows lie in. kCancelled: `goes_on` said no, which is asked at every MiB.
+  struct Rows {
+    int64_t parameter = 0;
+    int64_t begin = 0;
+    int64_t end = 0;
+  };
+  absl::Status VerifyRows(const std::vector<Rows>& rows, const std::function<bool()>& goes_on) const;
 
   const std::string& path() const { return path_; }
   const Manifest& manifest() const { return manifest_; }
@@ -41,6 +49,7 @@ class Checkpoint {
  private:
   explicit Checkpoint(std::string path) : path_(std::move(path)) {}
   absl::Status OpenShards();
+  absl::Status VerifyFile(const CheckpointFile& file, const std::function<bool()>& goes_on) const;
   std::string PathOf(const std::string& file) const { return path_ + "/" + file; }
 
   const std::string path_;

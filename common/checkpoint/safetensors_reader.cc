@@ -108,7 +108,8 @@ absl::Status SafetensorsReader::Read(const TensorSpec& tensor, int64_t offset, i
   return ReadAt(fd_, path_, data_begin_ + tensor.begin + offset, bytes, out);
 }
 
-absl::StatusOr<uint64_t> SumOfFile(const std::string& path, int64_t bytes) {
+absl::StatusOr<uint64_t> SumOfFile(const std::string& path, int64_t bytes,
+                                   const std::function<bool()>& goes_on) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return FileError(errno, path, "read");
   absl::StatusOr<int64_t> size = SizeOf(fd, path);
@@ -123,6 +124,10 @@ absl::StatusOr<uint64_t> SumOfFile(const std::string& path, int64_t bytes) {
   std::string piece(static_cast<size_t>(status.ok() ? std::min(bytes, kReadBytesMax) : 0), '\0');
   for (int64_t at = 0; status.ok() && at < bytes;) {
     const int64_t count = std::min<int64_t>(static_cast<int64_t>(piece.size()), bytes - at);
+    if (goes_on && !goes_on()) {
+      status = absl::CancelledError(absl::StrCat("\"", path, "\": is not wanted any more"));
+      break;
+    }
     status = ReadAt(fd, path, at, count, piece.data());
     if (status.ok()) XXH3_64bits_update(sum, piece.data(), count);
     at += count;

@@ -3,6 +3,7 @@
 #define TESSERA_COMMON_CHECKPOINT_SAFETENSORS_READER_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -48,8 +49,11 @@ class SafetensorsReader {
   absl::flat_hash_map<std::string, size_t> by_name_;
 };
 
-// The XXH3 sum of a file of `bytes` bytes. kInvalidArgument: it has another size.
-absl::StatusOr<uint64_t> SumOfFile(const std::string& path, int64_t bytes);
+// The XXH3 sum of a file of `bytes` bytes. `goes_on` is asked at every MiB, where it is set.
+//   kInvalidArgument  it has another size
+//   kCancelled        `goes_on` said no
+absl::StatusOr<uint64_t> SumOfFile(const std::string& path, int64_t bytes,
+                                   const std::function<bool()>& goes_on = nullptr);
 
 }  // namespace tessera
 

@@ -112,6 +112,14 @@ TEST_CASE("a shard's file that is another's, gone or short is named", "[checkpoi
   REQUIRE(opened.ok());
   CHECK_THAT(std::string((*opened)->VerifySums().message()),
              Catch::StartsWith("\"" + second + "\": sum is "));
+  // Whoever reads no row of it need not know.
+  const int64_t rows = (*opened)->manifest().parameters[0].rows;
+  const auto always = [] { return true; };
+  CHECK((*opened)->VerifyRows({}, always).ok());
+  CHECK((*opened)->VerifyRows({{0, 0, rows / 2}}, always).ok());
+  CHECK_THAT(std::string((*opened)->VerifyRows({{0, 0, 1}, {0, rows - 1, rows}}, always).message()),
+             Catch::StartsWith("\"" + second + "\": sum is "));
+  CHECK(absl::IsCancelled((*opened)->VerifyRows({{0, 0, 1}}, [] { return false; })));
 }
 
 // Any byte changed, cut off or put in, anywhere in the files: an error.
