@@ -137,31 +137,24 @@ void ServerCheckpoints::Save(const v1::CheckpointOrder& order, ShardThread* shar
   });
 }
 
-void ServerCheckpoints::Restore(const v1::RestoreOrder& order, ShardThread* shard,
-                                std::function<std::unique_ptr<Shard>()> make,
-                                std::function<void(absl::Status)> done) {
+absl::StatusOr<std::unique_ptr<Shard>> ServerCheckpoints::Read(
+    const v1::RestoreOrder& order, const std::function<std::unique_ptr<Shard>()>& make,
+    const std::function<bool()>& goes_on) const {
+  const absl::Time begin = SteadyNow();
   const std::string path =
       CheckpointPath(order.from_restore() ? restore_path_ : directory_path_, order.step());
-  const uint64_t step = order.step();
-  shard->Replace(
-      [this, path, step, make = std::move(make)]() -> absl::StatusOr<std::unique_ptr<Shard>> {
-        const absl::Time begin = SteadyNow();
-        TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint,
-                                 Checkpoint::Open(path));
-        TESSERA_RETURN_IF_ERROR(CheckRestorable(checkpoint->manifest(), model_));
-        TESSERA_RETURN_IF_ERROR(checkpoint->VerifySums());
-        if (checkpoint->manifest().step != step) {
-          return absl::FailedPreconditionError(
-              absl::StrCat("checkpoint: \"", path, "\" is of step ", checkpoint->manifest().step,
-                           ", want ", step));
-        }
-        std::unique_ptr<Shard> fresh = make();
-        TESSERA_RETURN_IF_ERROR(LoadShard(*checkpoint, fresh.get()));
-        Log(LogLevel::kInfo, absl::StrCat("checkpoint: restored step=", step,
-                                          " ms=", absl::ToInt64Milliseconds(SteadyNow() - begin)));
-        return fresh;
-      },
-      std::move(done));
+  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint, Checkpoint::Open(path));
+  TESSERA_RETURN_IF_ERROR(CheckRestorable(checkpoint->manifest(), model_));
+  if (checkpoint->manifest().step != order.step()) {
+    return absl::FailedPreconditionError(absl::StrCat("checkpoint: \"", path, "\" is of step ",
+                                                      checkpoint->manifest().step, ", want ",
+                                                      order.step()));
+  }
+  std::unique_ptr<Shard> fresh = make();
+  TESSERA_RETURN_IF_ERROR(LoadShard(*checkpoint, goes_on, fresh.get()));
+  Log(LogLevel::kInfo, absl::StrCat("checkpoint: restored step=", order.step(),
+                                    " ms=", absl::ToInt64Milliseconds(SteadyNow() - begin)));
+  return fresh;
 }
 
 }  // namespace tessera

@@ -36,13 +36,15 @@ class ServerCheckpoints {
   absl::Status Keep(LiveCoordinator* coordinator, bool goes_on);
   // It is here no longer.
   void Release();
-  // For AttachLink. Both outlive their calls. `make` makes a shard with initial values; `begin` is
-  // called before it takes the old one's place.
+  // For AttachLink. Outlives the call.
   void Save(const v1::CheckpointOrder& order, ShardThread* shard,
             std::function<void(v1::CheckpointPart)> done);
-  void Restore(const v1::RestoreOrder& order, ShardThread* shard,
-               std::function<std::unique_ptr<Shard>()> make,
-               std::function<void(absl::Status)> done);
+  // What the shard that `make` makes, which awaits Load, has in that checkpoint. As long as it takes to read,
+  // unless `goes_on` says no.
+  //   kFailedPrecondition  the checkpoint is of another step, or CheckRestorable's; and LoadShard's codes
+  absl::StatusOr<std::unique_ptr<Shard>> Read(const v1::RestoreOrder& order,
+                                              const std::function<std::unique_ptr<Shard>()>& make,
+                                              const std::function<bool()>& goes_on) const;
   bool writes() const { return saver_ != nullptr; }
 
  private:

@@ -92,7 +92,7 @@ class ServerProcess {
   absl::Status CheckMemory(const Recipe& recipe, const ModelShape& shape);
   absl::Status FindAddresses();
   absl::Status CheckSecurity() const;
-  std::unique_ptr<Shard> MakeShard(int rank) const;
+  Shard::Options ShardOptions(int rank) const;
   void MakeHost(const JobFacts& facts);
   absl::Status StartServices();
   absl::Status WriteAddressFile() const;
@@ -281,11 +281,12 @@ void ServerProcess::MakeHost(const JobFacts& facts) {
   host.half_open_pushes_per_host = HalfOpenPushesPerHost(job_);
   host.is_replica = is_replica_;
   host.keeps_standbys = facts.standbys;
-  host.make_shard = [this](uint32_t rank) { return MakeShard(static_cast<int>(rank)); };
+  host.shard_options = [this](uint32_t rank) { return ShardOptions(static_cast<int>(rank)); };
   host.make_checkpoints = [this, facts](uint32_t rank)
       -> absl::StatusOr<std::unique_ptr<ServerCheckpoints>> {
     auto made = std::make_unique<ServerCheckpoints>(job_, facts, static_cast<int>(rank));
-    TESSERA_RETURN_IF_ERROR(made->Prepare(/*goes_on=*/false));
+    // The job has begun from what it begins from.
+    TESSERA_RETURN_IF_ERROR(made->Prepare(/*goes_on=*/true));
     return made;
   };
   host.checkpoints = checkpoints_.get();
@@ -297,7 +298,7 @@ void ServerProcess::MakeHost(const JobFacts& facts) {
   host_ = std::make_unique<ShardHost>(std::move(host));
 }
 
-std::unique_ptr<Shard> ServerProcess::MakeShard(int rank) const {
+Shard::Options ServerProcess::ShardOptions(int rank) const {
   Shard::Options shard;
   shard.shape = shape_;
   shard.shard = ShardAt(recipe_.placement, rank);
@@ -314,7 +315,7 @@ std::unique_ptr<Shard> ServerProcess::MakeShard(int rank) const {
   shard.core = recipe_.core;
   shard.limits = limits_;
   if (recipe_.tail_steps > 0) shard.whole_kind = static_cast<int>(TailOf(recipe_).payload);
-  return std::make_unique<Shard>(std::move(shard));
+  return shard;
 }
 
 absl::Status ServerProcess::StartServices() {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/base/steady_clock.h"
 
@@ -32,13 +33,20 @@ ShardHost::ShardHost(Options options)
   followed.job_digest = options_.job_digest;
   followed.layout_hash = options_.layout_hash;
   followed.make_shard = [this](ShardId shard) {
-    return options_.make_shard(static_cast<uint32_t>(shard.value()));
+    return MakeShard(static_cast<uint32_t>(shard.value()));
   };
   followed_ = std::make_unique<FollowedShards>(std::move(followed));
   standbys_ = std::make_unique<StandbyHost>(followed_.get());
 }
 
 ShardHost::~ShardHost() { Disconnect(); }
+
+std::unique_ptr<Shard> ShardHost::MakeShard(uint32_t rank, bool awaits_load) const {
+  Failpoint("shard.make");
+  Shard::Options shard = options_.shard_options(rank);
+  shard.awaits_load = awaits_load;
+  return std::make_unique<Shard>(std::move(shard));
+}
 
 std::vector<grpc::Service*> ShardHost::services() {
   std::vector<grpc::Service*> services = {service_->service()};
@@ -51,7 +59,7 @@ void ShardHost::Start(const std::string& coordinator, const std::string& address
   address_ = address;
   if (!options_.keeps_standbys) {
     absl::MutexLock lock(&mutex_);
-    const absl::Status led = Lead(options_.rank, options_.make_shard(options_.rank), 0);
+    const absl::Status led = Lead(options_.rank, MakeShard(options_.rank), 0);
     TESSERA_CHECK(led.ok());  // The checkpoints are there.
     return;
   }
@@ -88,6 +96,13 @@ void ShardHost::Disconnect() {
   // Their threads may wait for the mutex.
   host_link.reset();
   links.clear();
+  std::vector<std::unique_ptr<ShardLoader>> loaders;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (auto& [rank, led] : led_) loaders.push_back(std::move(led.loader));
+  }
+  // What they read has nowhere to go.
+  loaders.clear();
   absl::MutexLock lock(&mutex_);
   // What waits for a standby is not said: that may lead by now, without it.
   const absl::Status gone = absl::UnavailableError("the server ends, and another may lead its shard");
@@ -121,6 +136,7 @@ void ShardHost::OnLinkEnded(uint32_t rank, absl::Status status) {
 
 AttachLink::Options ShardHost::LinkOptions(uint32_t rank, Led* led) {
   ShardThread* const shard = led->shard.get();
+  ShardLoader* const loader = led->loader.get();
   ServerCheckpoints* const checkpoints = led->checkpoints;
   AttachLink::Options link;
   link.coordinator = coordinator_;
@@ -150,12 +166,18 @@ AttachLink::Options ShardHost::LinkOptions(uint32_t rank, Led* led) {
       checkpoints->Save(order, shard, std::move(done));
     };
   }
-  link.restore = [this, rank, checkpoints, shard](const v1::RestoreOrder& order,
-                                                  std::function<void(absl::Status)> done) {
+  link.restore = [this, rank, checkpoints, loader](const v1::RestoreOrder& order,
+                                                   std::function<void(absl::Status)> done) {
     // Nobody is to push to the old shard any more what the new one would not know of.
     service_->SetGeneration(Generation(order.generation()));
-    checkpoints->Restore(order, shard, [this, rank] { return options_.make_shard(rank); },
-                         std::move(done));
+    const auto make = [this, rank] { return MakeShard(rank, /*awaits_load=*/true); };
+    loader->Load(order.generation(),
+                 absl::FailedPreconditionError(
+                     "the job was restored, drop the update and pull; its members join again"),
+                 [checkpoints, order, make](const std::function<bool()>& goes_on) {
+                   return checkpoints->Read(order, make, goes_on);
+                 },
+                 std::move(done));
   };
   link.on_end = [this, rank](absl::Status status) { OnLinkEnded(rank, std::move(status)); };
   return link;
@@ -170,6 +192,7 @@ absl::Status ShardHost::Lead(uint32_t rank, std::unique_ptr<Shard> shard, uint64
     led.checkpoints = led.own_checkpoints.get();
   }
   led.shard = std::make_unique<ShardThread>(std::move(shard));
+  led.loader = std::make_unique<ShardLoader>(led.shard.get());
   // Nobody is answered before it has the plan, or a checkpoint: one that takes over keeps what its predecessor
   // promised, and one that was started again knows no member, which its members must not take for an answer.
   if (options_.is_replica) {
@@ -209,7 +232,7 @@ absl::Status ShardHost::Obey(const RoleChanges& changes) {
     std::unique_ptr<Shard> mine = followed_->TakeOver(shard);
     Log(LogLevel::kInfo, absl::StrCat("standby: leads shard=", rank, " term=", lead_term,
                                       mine != nullptr ? " as its standby" : ""));
-    if (mine == nullptr) mine = options_.make_shard(rank);
+    if (mine == nullptr) mine = MakeShard(rank);
     TESSERA_RETURN_IF_ERROR(Lead(rank, std::move(mine), lead_term));
   }
   followed_->Keep(changes.followed);

@@ -27,7 +27,9 @@
 #include "server/rpc/replicator.h"
 #include "server/rpc/standby_host.h"
 #include "server/server_checkpoints.h"
+#include "server/shard/shard.h"
 #include "server/shard/shard_thread.h"
+#include "server/shard_loader.h"
 
 namespace tessera {
 
@@ -48,8 +50,8 @@ class ShardHost {
     // The coordinator says what is led and what is followed (proto/replication.proto). Otherwise the
     // server's own shard is led from the start.
     bool keeps_standbys = false;
-    // A shard before its first update, by the rank whose it is.
-    std::function<std::unique_ptr<Shard>(uint32_t rank)> make_shard;
+    // What a shard is made of, by the rank whose it is. Any thread.
+    std::function<Shard::Options(uint32_t rank)> shard_options;
     std::function<absl::StatusOr<std::unique_ptr<ServerCheckpoints>>(uint32_t rank)>
         make_checkpoints;
     // The server's own; outlives this.
@@ -91,12 +93,15 @@ class ShardHost {
     std::unique_ptr<ServerCheckpoints> own_checkpoints;
     ServerCheckpoints* checkpoints = nullptr;
     std::unique_ptr<ShardThread> shard;
+    std::unique_ptr<ShardLoader> loader;  // until Disconnect
     std::unique_ptr<ReplicaCopier> copier;  // where servers are replicas
     std::shared_ptr<Replicator> replicator;
     std::unique_ptr<AttachLink> link;
     bool ended = false;
   };
 
+  // `awaits_load`: as Shard::Options has it.
+  std::unique_ptr<Shard> MakeShard(uint32_t rank, bool awaits_load = false) const;
   absl::Status Lead(uint32_t rank, std::unique_ptr<Shard> shard, uint64_t lead_term)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   AttachLink::Options LinkOptions(uint32_t rank, Led* led) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

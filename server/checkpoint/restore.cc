@@ -7,7 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/base/check.h"
+#include "common/base/failpoint.h"
 #include "common/base/log.h"
+#include "common/checkpoint/durable_file.h"
 #include "common/checkpoint/slices.h"
 #include "server/checkpoint/checkpoint_directory.h"
 
@@ -102,11 +104,17 @@ absl::StatusOr<SavedShard> SavedShardOf(const Manifest& manifest, const std::str
   return saved;
 }
 
-absl::Status LoadShard(const Checkpoint& checkpoint, Shard* shard) {
+absl::Status LoadShard(const Checkpoint& checkpoint, const std::function<bool()>& goes_on, Shard* shard) {
+  if (const int error = Failpoint("shard.load")) return FileError(error, checkpoint.path(), "read");
+  std::vector<Checkpoint::Rows> rows;
+  for (const Slice& slice : shard->slices().slices) {
+    rows.push_back({slice.parameter, slice.row_begin, slice.row_end});
+  }
+  TESSERA_RETURN_IF_ERROR(checkpoint.VerifyRows(rows, goes_on));
   TESSERA_ASSIGN_OR_RETURN(SavedShard saved, SavedShardOf(checkpoint.manifest(), checkpoint.path(),
                                                           shard->slices()));
-  saved.read_rows = [&checkpoint](int parameter, int state_index, int64_t row_begin,
-                                  int64_t row_end, float* out) {
+  saved.read_rows = [&](int parameter, int state_index, int64_t row_begin, int64_t row_end, float* out) {
+    if (!goes_on()) return absl::CancelledError("checkpoint: it is not wanted any more");
     return checkpoint.ReadRows(parameter, state_index, row_begin, row_end, out);
   };
   return shard->Load(saved);

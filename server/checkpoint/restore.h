@@ -2,6 +2,7 @@
 #ifndef TESSERA_SERVER_CHECKPOINT_RESTORE_H_
 #define TESSERA_SERVER_CHECKPOINT_RESTORE_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -33,8 +34,9 @@ absl::StatusOr<std::shared_ptr<const SavedState>> SavedStateOf(const Checkpoint&
 // What a shard of `slices` begins with, all but read_rows. Codes as SavedStateOf.
 absl::StatusOr<SavedShard> SavedShardOf(const Manifest& manifest, const std::string& path,
                                         const ShardSlices& slices);
-// Gives `shard`, which was just made, its share of the checkpoint. Codes as Checkpoint::ReadRows.
-absl::Status LoadShard(const Checkpoint& checkpoint, Shard* shard);
+// Gives `shard`, which was just made, its share of the checkpoint, once the files that it lies in have the right
+// sums. `goes_on` is asked all the time. Codes as Checkpoint::VerifyRows and ReadRows.
+absl::Status LoadShard(const Checkpoint& checkpoint, const std::function<bool()>& goes_on, Shard* shard);
 
 }  // namespace tessera
 

@@ -63,8 +63,9 @@ class AttachLink {
     // it, by any thread. Empty: checkpoints are not kept here.
     std::function<void(const v1::CheckpointOrder&, std::function<void(v1::CheckpointPart)> done)>
         save;
-    // Goes back to a checkpoint; `done` is called by any thread. Orders that come later find the other
-    // shard. Where it fails the server had better end.
+    // Goes back to a checkpoint. Returns at once, and what comes later is for the other shard, whose thread goes
+    // on being asked for counters meanwhile; `done` is called by any thread, but not where another order comes
+    // before that. Where it fails the server had better end.
     std::function<void(const v1::RestoreOrder&, std::function<void(absl::Status)> done)> restore;
     // The coordinator is away for longer than a lease, or it is back. Called on a thread of the link.
     std::function<void(bool is_away)> on_away;

@@ -36,8 +36,11 @@ Shard::Shard(Options options)
                   : PlanShardMemory({&shape_, slices_, 0, 1, nullptr}).limits),
       store_(slices_, std::max(limits_.copy_bytes, kBlockBytes)) {
   if (options.placement == Placement::kReplicated) replica_.emplace();
-  FillInitial(shape_, slices_, options.seed, &store_);
-  counters_.initial_hash = HashOf(store_, slices_);
+  // A core is selected from the initial values at once.
+  if (!options.awaits_load || options.core) {
+    FillInitial(shape_, slices_, options.seed, &store_);
+    counters_.initial_hash = HashOf(store_, slices_);
+  }
   if (options.groups) {
     TESSERA_CHECK(policy_->Collecting() != Exchange(0));
     TESSERA_CHECK(!codecs_.holds_back());

@@ -152,6 +152,8 @@ class Shard {
     std::optional<CoreShare> core;
     // nullopt: those of PlanShardMemory where memory is not limited.
     std::optional<ShardLimits> limits;
+    // Load comes next, before which the values may be any: initial ones need not be made.
+    bool awaits_load = false;
   };
 
   explicit Shard(Options options);

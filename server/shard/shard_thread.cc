@@ -1,23 +1,20 @@
 #include "server/shard/shard_thread.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "common/base/check.h"
 #include "common/base/steady_clock.h"
 
 namespace tessera {
 
-ShardThread::ShardThread(std::unique_ptr<Shard> shard)
-    : served_(std::move(shard)),
-      shape_(served_.shard().shape()),
-      slices_(served_.shard().slices()),
-      layout_hash_(served_.shard().layout_hash()),
-      seed_(served_.shard().seed()),
-      codecs_(served_.shard().codecs()),
-      dense_forms_(served_.shard().dense_forms()),
-      trains_subnets_(served_.shard().trains_subnets()),
-      takes_whole_(served_.shard().takes_whole()),
-      moves_cores_(served_.shard().cores() != nullptr),
-      names_(served_.shard().cores()) {
+ShardThread::ShardThread(std::unique_ptr<Shard> shard) : traits_(TraitsOf(*shard)) {
+  Place(std::move(shard));
+  thread_ = std::thread([this] { Run(); });
+}
+
+ShardThread::ShardThread(ShardTraits traits)
+    : refusal_(absl::UnavailableError("shard: it is being made, ask again")), traits_(std::move(traits)) {
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -28,10 +25,10 @@ ShardThread::~ShardThread() {
   }
   wakeup_.Notify();
   thread_.join();
-  served_.Refuse(absl::CancelledError("shard: the server is stopping"));
+  if (served_ != nullptr) served_->Refuse(absl::CancelledError("shard: the server is stopping"));
 }
 
-void ShardThread::Post(std::function<void()> event) {
+void ShardThread::Post(Event event) {
   {
     absl::MutexLock lock(&mutex_);
     events_.push_back(std::move(event));
@@ -40,7 +37,7 @@ void ShardThread::Post(std::function<void()> event) {
 }
 
 void ShardThread::Run() {
-  std::vector<std::function<void()>> events;
+  std::vector<Event> events;
   bool idle = false, stopping = false;
   absl::Time deadline = absl::InfiniteFuture();
   while (true) {
@@ -51,30 +48,77 @@ void ShardThread::Run() {
       stopping = stopping_;
     }
     if (events.empty() && stopping) return;
-    for (std::function<void()>& event : events) event();
+    for (Event& event : events) {
+      if (Refusal().ok() || event.when == Event::When::kAtOnce) {
+        event.run();
+      } else {
+        waiting_.push_back(std::move(event));
+      }
+    }
     const bool had_events = !events.empty();
     events.clear();
+    if (!Refusal().ok()) {
+      idle = !stopping;
+      deadline = absl::InfiniteFuture();
+      continue;
+    }
     // One piece of work at a time, so that pushes and reads that come meanwhile are answered soon.
-    const bool worked = served_.Work(had_events, SteadyNow());
+    const bool worked = served_->Work(had_events, SteadyNow());
     idle = !worked && !stopping;
-    deadline = served_.shard().Deadline().value_or(absl::InfiniteFuture());
+    deadline = served_->shard().Deadline().value_or(absl::InfiniteFuture());
   }
+}
+
+void ShardThread::Place(std::unique_ptr<Shard> shard) {
+  TESSERA_CHECK(shard->layout_hash() == traits_.layout_hash);
+  absl::MutexLock lock(&names_mutex_);
+  names_ = shard->cores();
+  if (served_ != nullptr) return served_->Replace(std::move(shard));
+  served_ = std::make_unique<ServedShard>(std::move(shard));
+}
+
+void ShardThread::AwaitReplacement(uint64_t number, const absl::Status& why) {
+  Post([this, number, why] {
+    if (number <= awaited_) return;
+    awaited_ = number;
+    refusal_ = why;
+    const auto is_void = [](const Event& event) { return event.when == Event::When::kAfterwardsOfPlan; };
+    waiting_.erase(std::remove_if(waiting_.begin(), waiting_.end(), is_void), waiting_.end());
+    if (served_ != nullptr) served_->Refuse(why);
+  });
+}
+
+void ShardThread::Replace(uint64_t number, absl::StatusOr<std::unique_ptr<Shard>> shard,
+                          std::function<void(absl::Status)> done) {
+  auto moved = std::make_shared<absl::StatusOr<std::unique_ptr<Shard>>>(std::move(shard));
+  Post([this, number, moved, done = std::move(done)] {
+    if (number != awaited_ || Refusal().ok()) return;
+    if (moved->ok()) Place(std::move(**moved));
+    if (served_ != nullptr) {
+      refusal_ = absl::OkStatus();
+      for (const Event& event : std::exchange(waiting_, {})) event.run();
+    }
+    done(moved->status());
+  });
 }
 
 bool ShardThread::KnowsCore(const CoreName& core) const {
   absl::MutexLock lock(&names_mutex_);
-  return names_->Knows(core);
+  return names_ != nullptr && names_->Knows(core);
 }
 
 void ShardThread::Reserve(MemberId member, int64_t bytes,
                           std::function<void(absl::Status)> granted) {
   Post([this, member, bytes, granted = std::move(granted)]() mutable {
-    served_.Reserve(member, bytes, std::move(granted));
+    if (!Refusal().ok()) return granted(Refusal());
+    served_->Reserve(member, bytes, std::move(granted));
   });
 }
 
 void ShardThread::Release(MemberId member, int64_t bytes) {
-  Post([this, member, bytes] { served_.shard().Release(member, bytes); });
+  Post([this, member, bytes] {
+    if (Refusal().ok()) served_->shard().Release(member, bytes);
+  });
 }
 
 void ShardThread::Accept(ReceivedPush push,
@@ -82,7 +126,8 @@ void ShardThread::Accept(ReceivedPush push,
   // std::function wants copyable captures; the push is moved, not copied.
   auto moved = std::make_shared<ReceivedPush>(std::move(push));
   Post([this, moved, done = std::move(done)]() mutable {
-    served_.Accept(std::move(*moved), std::move(done));
+    if (!Refusal().ok()) return done(Refusal());
+    served_->Accept(std::move(*moved), std::move(done));
   });
 }
 
@@ -95,9 +140,10 @@ uint64_t ShardThread::Park(MemberId member, Exchange after, RestWord word,
     absl::MutexLock lock(&mutex_);
     id = next_read_++;
     events_.push_back(
-        [this, id, member, after, word, ask = std::move(ask), done = std::move(done)]() mutable {
-          served_.Read<Result>(id, member, after, word, std::move(ask), std::move(done));
-        });
+        {[this, id, member, after, word, ask = std::move(ask), done = std::move(done)]() mutable {
+          if (!Refusal().ok()) return done(Refusal());
+          served_->Read<Result>(id, member, after, word, std::move(ask), std::move(done));
+        }});
   }
   wakeup_.Notify();
   return id;
@@ -106,7 +152,7 @@ uint64_t ShardThread::Park(MemberId member, Exchange after, RestWord word,
 uint64_t ShardThread::Read(MemberId member, Exchange after, RestWord word,
                            std::function<void(absl::StatusOr<ReadResult>)> done) {
   return Park<ReadResult>(
-      member, after, word, [this, member, after] { return served_.shard().Read(member, after); },
+      member, after, word, [this, member, after] { return served_->shard().Read(member, after); },
       std::move(done));
 }
 
@@ -115,7 +161,7 @@ uint64_t ShardThread::ReadSubnet(MemberId member, Exchange round, RestWord word,
   const Exchange after(round.value() - 1);
   return Park<SubnetReadResult>(
       member, after, word,
-      [this, member, round] { return served_.shard().ReadSubnet(member, round); },
+      [this, member, round] { return served_->shard().ReadSubnet(member, round); },
       std::move(done));
 }
 
@@ -124,7 +170,7 @@ uint64_t ShardThread::ReadSparse(MemberId member, Exchange after, const CoreName
                                  std::function<void(absl::StatusOr<SparseReadResult>)> done) {
   return Park<SparseReadResult>(
       member, after, word,
-      [this, member, after, core] { return served_.shard().ReadSparse(member, after, core); },
+      [this, member, after, core] { return served_->shard().ReadSparse(member, after, core); },
       std::move(done));
 }
 
@@ -133,106 +179,100 @@ uint64_t ShardThread::ReadCore(
     std::function<void(absl::StatusOr<std::shared_ptr<const Core>>)> done) {
   return Park<std::shared_ptr<const Core>>(
       member, Exchange(0), RestWord(),
-      [this, member, number] { return served_.shard().ReadCore(member, number); },
+      [this, member, number] { return served_->shard().ReadCore(member, number); },
       std::move(done));
 }
 
 void ShardThread::SetCoreListener(std::function<void(const CoreReport&)> listener) {
-  Post([this, listener = std::move(listener)]() mutable {
-    served_.SetCoreListener(std::move(listener));
+  PostInTurn([this, listener = std::move(listener)]() mutable {
+    served_->SetCoreListener(std::move(listener));
   });
 }
 
 void ShardThread::AskCore(const CoreQuestion& question) {
-  Post([this, question] { served_.AskCore(question); });
+  PostOfPlan([this, question] { served_->AskCore(question); });
 }
 
 void ShardThread::CancelRead(uint64_t read) {
-  Post([this, read] { served_.CancelRead(read); });
+  Post([this, read] {
+    if (Refusal().ok()) served_->CancelRead(read);
+  });
 }
 
 void ShardThread::ReadOutside(MemberId member, Exchange after, RestWord word,
                               std::function<void(absl::StatusOr<ReadResult>)> done) {
   Post([this, member, after, word, done = std::move(done)]() mutable {
-    served_.ReadOutside(member, after, word, SteadyNow(), std::move(done));
+    if (!Refusal().ok()) return done(Refusal());
+    served_->ReadOutside(member, after, word, SteadyNow(), std::move(done));
   });
 }
 
 void ShardThread::AwaitCopy() {
-  Post([this] { served_.shard().AwaitCopy(); });
+  PostInTurn([this] { served_->shard().AwaitCopy(); });
 }
 
 void ShardThread::WantsCopy(std::function<void(bool)> done) {
-  Post([this, done = std::move(done)] { done(served_.shard().WantsCopy()); });
+  Post([this, done = std::move(done)] { done(Refusal().ok() && served_->shard().WantsCopy()); });
 }
 
 void ShardThread::CopyReplica(std::function<void(absl::StatusOr<ReplicaCopy>)> done) {
-  Post([this, done = std::move(done)] { done(served_.shard().CopyReplica(SteadyNow())); });
+  Post([this, done = std::move(done)] {
+    if (!Refusal().ok()) return done(absl::UnavailableError(Refusal().message()));
+    done(served_->shard().CopyReplica(SteadyNow()));
+  });
 }
 
 void ShardThread::TakeCopy(ReplicaTable table, std::vector<float> values,
                            std::function<void(absl::Status)> done) {
   const auto copied = std::make_shared<const std::vector<float>>(std::move(values));
   Post([this, table = std::move(table), copied, done = std::move(done)] {
-    done(served_.shard().TakeCopy(table, *copied));
+    if (!Refusal().ok()) return done(absl::UnavailableError(Refusal().message()));
+    done(served_->shard().TakeCopy(table, *copied));
   });
 }
 
 void ShardThread::SetPlan(Plan plan, std::function<void(std::vector<Shard::Removed>)> done) {
-  Post([this, plan = std::move(plan), done = std::move(done)] { done(served_.SetPlan(plan)); });
+  PostOfPlan([this, plan = std::move(plan), done = std::move(done)] { done(served_->SetPlan(plan)); });
 }
 
 void ShardThread::Propose(uint64_t proposal, Exchange first, std::function<void(Exchange)> done) {
-  Post([this, proposal, first, done = std::move(done)] {
-    done(served_.Propose(proposal, first));
+  PostOfPlan([this, proposal, first, done = std::move(done)] {
+    done(served_->Propose(proposal, first));
   });
 }
 
 void ShardThread::Withdraw(uint64_t proposal) {
-  Post([this, proposal] { served_.Withdraw(proposal); });
+  PostOfPlan([this, proposal] { served_->Withdraw(proposal); });
 }
 
 void ShardThread::Order(const CopyOrder& order,
                         std::function<void(absl::StatusOr<ShardCopy>)> taken) {
-  Post([this, order, taken = std::move(taken)]() mutable {
-    served_.Order(order, std::move(taken));
-  });
-}
-
-void ShardThread::Replace(MakeShard make, std::function<void(absl::Status)> done) {
-  Post([this, make = std::move(make), done = std::move(done)] {
-    served_.Refuse(absl::FailedPreconditionError(
-        "the job was restored, drop the update and pull; its members join again"));
-    absl::StatusOr<std::unique_ptr<Shard>> made = make();
-    if (made.ok()) {
-      absl::MutexLock lock(&names_mutex_);
-      names_ = (*made)->cores();
-      served_.Replace(*std::move(made));
-    }
-    done(made.status());
+  PostOfPlan([this, order, taken = std::move(taken)]() mutable {
+    served_->Order(order, std::move(taken));
   });
 }
 
 void ShardThread::SetStandby(std::shared_ptr<LogSink> sink) {
-  Post([this, sink = std::move(sink)]() mutable { served_.SetStandby(std::move(sink)); });
+  PostInTurn([this, sink = std::move(sink)]() mutable { served_->SetStandby(std::move(sink)); });
 }
 
 void ShardThread::Abdicate(const absl::Status& why) {
-  Post([this, why] { served_.Abdicate(why); });
+  PostInTurn([this, why] { served_->Abdicate(why); });
 }
 
 void ShardThread::OnAcknowledged(std::shared_ptr<LogSink> from, uint64_t position) {
-  Post([this, from = std::move(from), position] { served_.OnAcknowledged(from.get(), position); });
+  PostInTurn([this, from = std::move(from), position] { served_->OnAcknowledged(from.get(), position); });
 }
 
 void ShardThread::Inspect(bool with_hash, std::function<void(View)> done) {
   Post([this, with_hash, done = std::move(done)] {
-    const Shard& shard = served_.shard();
+    if (!Refusal().ok()) return done(View());
+    const Shard& shard = served_->shard();
     View view;
     view.counters = shard.counters();
     view.waits_for = shard.WaitsFor();
-    view.parked_reads = served_.parked_reads();
-    view.core_report = served_.core_report();
+    view.parked_reads = served_->parked_reads();
+    view.core_report = served_->core_report();
     if (with_hash) view.parameters_hash = shard.ParametersHash();
     done(std::move(view));
   });

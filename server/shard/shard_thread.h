@@ -3,6 +3,9 @@
 // Calls from any thread become events in one queue; answers come back through the callbacks, on the
 // shard's thread, which must not block: they start sends and return. A reader that must wait is an
 // entry in a list.
+//
+// A shard that is to be made, or read from a checkpoint, takes its place here once it is there: that may take
+// longer than a lease, and who hears nothing from this thread takes the server for lost.
 #ifndef TESSERA_SERVER_SHARD_SHARD_THREAD_H_
 #define TESSERA_SERVER_SHARD_SHARD_THREAD_H_
 
@@ -11,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -21,13 +25,16 @@
 #include "server/shard/log_sink.h"
 #include "server/shard/served_shard.h"
 #include "server/shard/shard.h"
+#include "server/shard/shard_traits.h"
 
 namespace tessera {
 
 class ShardThread {
  public:
   explicit ShardThread(std::unique_ptr<Shard> shard);
-  // Answers what is queued with kCancelled and joins.
+  // Without a shard until Replace with number 0: as after AwaitReplacement.
+  explicit ShardThread(ShardTraits traits);
+  // Answers what is queued with kCancelled and joins; what waits for a replacement is dropped.
   ~ShardThread();
 
   // --- data plane ---
@@ -99,51 +106,71 @@ class ShardThread {
   // `taken` is called on the shard's thread when the copy is due; not at all where another order comes
   // before that. Shard::Order's errors, at once.
   void Order(const CopyOrder& order, std::function<void(absl::StatusOr<ShardCopy>)> taken);
-  // Another shard of the same layout takes this one's place. Whoever waits here is answered with
-  // kFailedPrecondition. `make` is called on the shard's thread; for a moment both are there. Where it
-  // fails the old one stays.
-  using MakeShard = std::function<absl::StatusOr<std::unique_ptr<Shard>>()>;
-  void Replace(MakeShard make, std::function<void(absl::Status)> done);
+  // Another shard is to take this one's place. Until Replace with the same number
+  //   whoever waits or asks on the data plane is answered with `why`, a replica that copies with kUnavailable
+  //   Inspect is answered with nothing, at once: this server lives, and has no parameters to speak of
+  //   nothing is folded
+  //   the rest of the control plane waits
+  // Numbers grow; one that comes before the last one's Replace makes that void, with plans, proposals, orders and
+  // questions that wait.
+  void AwaitReplacement(uint64_t number, const absl::Status& why);
+  // `shard`, of the same layout, takes this one's place, and `done` is told. Where it is an error the old one
+  // stays, if there is one. Nothing happens where the number is void.
+  void Replace(uint64_t number, absl::StatusOr<std::unique_ptr<Shard>> shard,
+               std::function<void(absl::Status)> done);
 
   // Constant after construction.
-  const ModelShape& shape() const { return shape_; }
-  const ShardSlices& slices() const { return slices_; }
-  ShardId shard_id() const { return slices_.shard; }
-  uint64_t layout_hash() const { return layout_hash_; }
-  uint64_t seed() const { return seed_; }
-  const CodecChoice& codecs() const { return codecs_; }
-  const CodedForms& dense_forms() const { return dense_forms_; }
-  bool trains_subnets() const { return trains_subnets_; }
-  bool takes_whole() const { return takes_whole_; }
-  bool moves_cores() const { return moves_cores_; }
+  const ModelShape& shape() const { return traits_.shape; }
+  const ShardSlices& slices() const { return traits_.slices; }
+  ShardId shard_id() const { return traits_.slices.shard; }
+  uint64_t layout_hash() const { return traits_.layout_hash; }
+  uint64_t seed() const { return traits_.seed; }
+  const CodecChoice& codecs() const { return traits_.codecs; }
+  const CodedForms& dense_forms() const { return traits_.dense_forms; }
+  bool trains_subnets() const { return traits_.trains_subnets; }
+  bool takes_whole() const { return traits_.takes_whole; }
+  bool moves_cores() const { return traits_.moves_cores; }
   // A push that names another core is asked for its keys. Changes as cores are selected.
   bool KnowsCore(const CoreName& core) const;
 
  private:
-  void Post(std::function<void()> event);
+  struct Event {
+    // Where a replacement is awaited.
+    enum class When { kAtOnce, kAfterwards, kAfterwardsOfPlan };
+    std::function<void()> run;
+    When when = When::kAtOnce;
+  };
+
+  // Its own answer is Refusal(), where that is not OK.
+  void Post(std::function<void()> event) { Post({std::move(event), Event::When::kAtOnce}); }
+  // Waits for the replacement, where one is awaited.
+  void PostInTurn(std::function<void()> event) { Post({std::move(event), Event::When::kAfterwards}); }
+  // So, and is void where another one is awaited before.
+  void PostOfPlan(std::function<void()> event) { Post({std::move(event), Event::When::kAfterwardsOfPlan}); }
+  void Post(Event event);
   // `ask` is called on the shard's thread until it answers.
   template <typename Result>
   uint64_t Park(MemberId member, Exchange after, RestWord word,
                 std::function<absl::StatusOr<std::optional<Result>>()> ask,
                 std::function<void(absl::StatusOr<Result>)> done);
   void Run();
+  void Place(std::unique_ptr<Shard> shard);
+  // Why nobody is answered: a replacement is awaited.
+  const absl::Status& Refusal() const { return refusal_; }
 
-  ServedShard served_;  // the thread's
+  // The thread's.
+  std::unique_ptr<ServedShard> served_;  // nullptr: there was none yet
+  absl::Status refusal_;
+  uint64_t awaited_ = 0;  // the replacement's number, the last one's where none is awaited
+  std::vector<Event> waiting_;
+
   // What other threads ask for outlives every shard that is restored in the place of another.
-  const ModelShape shape_;
-  const ShardSlices slices_;
-  const uint64_t layout_hash_;
-  const uint64_t seed_;
-  const CodecChoice codecs_;
-  const CodedForms dense_forms_;
-  const bool trains_subnets_;
-  const bool takes_whole_;
-  const bool moves_cores_;
+  const ShardTraits traits_;
   mutable absl::Mutex names_mutex_;
-  const CoreExchange* names_ ABSL_GUARDED_BY(names_mutex_);  // for Knows; the shard's
+  const CoreExchange* names_ ABSL_GUARDED_BY(names_mutex_) = nullptr;  // for Knows; the shard's
 
   absl::Mutex mutex_;
-  std::vector<std::function<void()>> events_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Event> events_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   Wakeup wakeup_;  // after a change of either
   uint64_t next_read_ ABSL_GUARDED_BY(mutex_) = 1;

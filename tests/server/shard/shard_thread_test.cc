@@ -17,12 +17,20 @@ namespace {
 
 constexpr int64_t kRows = 4;
 
-std::unique_ptr<ShardThread> Start(std::unique_ptr<ConsistencyPolicy> policy) {
+Shard::Options OptionsOf(std::unique_ptr<ConsistencyPolicy> policy) {
   Shard::Options options;
   options.shape = ZeroMatrix(kRows, 1);
   options.policy = std::move(policy);
   options.rule = MakeAdd();
-  return std::make_unique<ShardThread>(std::make_unique<Shard>(std::move(options)));
+  return options;
+}
+
+std::unique_ptr<Shard> ShardOf(std::unique_ptr<ConsistencyPolicy> policy) {
+  return std::make_unique<Shard>(OptionsOf(std::move(policy)));
+}
+
+std::unique_ptr<ShardThread> Start(std::unique_ptr<ConsistencyPolicy> policy) {
+  return std::make_unique<ShardThread>(ShardOf(std::move(policy)));
 }
 
 // One answer, waited for.
@@ -285,7 +293,8 @@ TEST_CASE("what other threads see of a shard stays when another takes its place"
   const CodecChoice* const codecs = &shard.codecs();
   REQUIRE(keys != nullptr);
   Answer<absl::Status> replaced;
-  shard.Replace(make, replaced.Callback());
+  shard.AwaitReplacement(1, absl::FailedPreconditionError("it is restored"));
+  shard.Replace(1, make(), replaced.Callback());
   REQUIRE(replaced.Wait().ok());
   CHECK(shard.dense_forms().Find(shard.codecs().push) == keys);
   CHECK(&shard.codecs() == codecs);
@@ -295,6 +304,142 @@ TEST_CASE("what other threads see of a shard stays when another takes its place"
   const ShardThread::View view = Inspect(shard);
   REQUIRE(view.core_report.has_value());
   CHECK(view.core_report->stage == CoreStage::kSums);
+}
+
+// Whoever asks on the data plane, and what it is told.
+void CheckRefused(ShardThread& shard, absl::StatusCode code) {
+  Answer<absl::Status> reserve;
+  PushAnswer push;
+  ReadAnswer read, outside;
+  shard.Reserve(MemberId(1), 4, reserve.Callback());
+  shard.Accept(PushOf(shard, 1, 1, 1), push.Callback());
+  shard.CancelRead(shard.Read(MemberId(1), Exchange(0), RestWord(), read.Callback()));
+  shard.ReadOutside(MemberId(1), Exchange(0), RestWord(), outside.Callback());
+  shard.Release(MemberId(1), 4);
+  CHECK(reserve.Wait().code() == code);
+  CHECK(push.Wait().status().code() == code);
+  CHECK(read.Wait().status().code() == code);
+  CHECK(outside.Wait().status().code() == code);
+}
+
+using RemovedAnswer = Answer<std::vector<Shard::Removed>>;
+
+TEST_CASE("a shard that awaits another lives, and lets nobody have its values", "[shard_thread]") {
+  const std::unique_ptr<ShardThread> shard = Start(MakeBarrier());
+  SetPlan(*shard, PlanOfFirst(2));
+  PushAnswer pushed;
+  ReadAnswer parked;
+  shard->Accept(PushOf(*shard, 1, 1, 4), pushed.Callback());
+  shard->Read(MemberId(1), Exchange(1), RestWord(), parked.Callback());
+  REQUIRE(pushed.Wait().ok());
+  REQUIRE(Inspect(*shard).counters.pushes == 1);
+
+  shard->AwaitReplacement(3, absl::FailedPreconditionError("the job was restored"));
+  CHECK(parked.Wait().status().code() == absl::StatusCode::kFailedPrecondition);
+  RemovedAnswer applied;
+  shard->SetPlan(PlanOfFirst(1), applied.Callback());
+  CheckRefused(*shard, absl::StatusCode::kFailedPrecondition);
+  const ShardThread::View awaiting = Inspect(*shard);
+  CHECK(awaiting.counters.pushes == 0);
+  CHECK(awaiting.parameters_hash == 0);
+  CHECK(awaiting.waits_for.empty());
+  CHECK_FALSE(applied.ready());
+
+  Answer<absl::Status> replaced;
+  shard->Replace(3, ShardOf(MakeBarrier()), replaced.Callback());
+  CHECK(replaced.Wait().ok());
+  applied.Wait();
+  // It has the plan that waited, and nothing of the old one's.
+  PushAnswer first;
+  ReadAnswer read;
+  shard->Accept(PushOf(*shard, 1, 1, 7), first.Callback());
+  shard->Read(MemberId(1), Exchange(1), RestWord(), read.Callback());
+  REQUIRE(read.Wait().ok());
+  CHECK(ValuesOf(*read.Wait()->snapshot) == std::vector<float>(kRows, 7));
+}
+
+TEST_CASE("a replacement that comes too late is void, with what was planned for it", "[shard_thread]") {
+  const std::unique_ptr<ShardThread> shard = Start(MakeNone(1.0f));
+  const absl::Status why = absl::FailedPreconditionError("the job was restored");
+  shard->AwaitReplacement(1, why);
+  RemovedAnswer of_first, of_second;
+  shard->SetPlan(PlanOfFirst(2), of_first.Callback());
+  shard->AwaitReplacement(2, why);
+  shard->SetPlan(PlanOfFirst(1), of_second.Callback());
+  Answer<absl::Status> first, second, again;
+  shard->Replace(1, ShardOf(MakeNone(1.0f)), first.Callback());
+  CheckRefused(*shard, absl::StatusCode::kFailedPrecondition);
+  shard->Replace(2, ShardOf(MakeNone(1.0f)), second.Callback());
+  CHECK(second.Wait().ok());
+  of_second.Wait();
+  shard->AwaitReplacement(2, why);
+  shard->Replace(2, ShardOf(MakeNone(1.0f)), again.Callback());
+  PushAnswer pushed;
+  shard->Accept(PushOf(*shard, 1, 1, 1), pushed.Callback());
+  CHECK(pushed.Wait().ok());
+  CHECK_FALSE(first.ready());
+  CHECK_FALSE(of_first.ready());
+  CHECK_FALSE(again.ready());
+}
+
+TEST_CASE("where a replacement fails the old shard stays", "[shard_thread]") {
+  const std::unique_ptr<ShardThread> shard = Start(MakeNone(1.0f));
+  SetPlan(*shard, PlanOfFirst(1));
+  shard->AwaitReplacement(1, absl::FailedPreconditionError("the job was restored"));
+  Answer<absl::Status> replaced;
+  shard->Replace(1, absl::DataLossError("a wrong sum"), replaced.Callback());
+  CHECK(replaced.Wait().code() == absl::StatusCode::kDataLoss);
+  PushAnswer pushed;
+  shard->Accept(PushOf(*shard, 1, 1, 1), pushed.Callback());
+  CHECK(pushed.Wait().ok());
+}
+
+TEST_CASE("a shard's thread lives before its shard is made", "[shard_thread]") {
+  auto shard = std::make_unique<ShardThread>(TraitsOf(OptionsOf(MakeNone(1.0f))));
+  CHECK(shard->layout_hash() == Start(MakeNone(1.0f))->layout_hash());
+  CHECK(shard->slices().size == kRows);
+  CHECK_FALSE(shard->KnowsCore(CoreName()));
+  RemovedAnswer applied;
+  shard->SetPlan(PlanOfFirst(1), applied.Callback());
+  CheckRefused(*shard, absl::StatusCode::kUnavailable);
+  CHECK(Inspect(*shard).counters.pushes == 0);
+  Answer<absl::StatusOr<ReplicaCopy>> copy;
+  shard->CopyReplica(copy.Callback());
+  CHECK(absl::IsUnavailable(copy.Wait().status()));
+  SECTION("and after") {
+    Answer<absl::Status> made;
+    shard->Replace(0, ShardOf(MakeNone(1.0f)), made.Callback());
+    CHECK(made.Wait().ok());
+    applied.Wait();
+    PushAnswer pushed;
+    shard->Accept(PushOf(*shard, 1, 1, 1), pushed.Callback());
+    CHECK(pushed.Wait().ok());
+  }
+  SECTION("or ends without") {
+    shard.reset();
+    CHECK_FALSE(applied.ready());
+  }
+}
+
+TEST_CASE("what is known of a shard before it is made is so afterwards", "[shard_thread]") {
+  for (const bool has_core : {false, true}) {
+    Shard::Options options = OptionsOf(MakeNone(1.0f));
+    options.codecs.push.kind = CodecKind::kBf16;
+    options.seed = 5;
+    if (has_core) options.core = CoreShare{0.5, 0.25, 2, 0};
+    const ShardTraits before = TraitsOf(options);
+    const Shard shard(std::move(options));
+    const ShardTraits after = TraitsOf(shard);
+    CHECK(before.layout_hash == after.layout_hash);
+    CHECK(before.slices.size == after.slices.size);
+    CHECK(before.seed == after.seed);
+    CHECK(before.codecs.push == after.codecs.push);
+    CHECK(before.dense_forms.Find(before.codecs.push)->bytes() == 2 * kRows);
+    CHECK(before.trains_subnets == after.trains_subnets);
+    CHECK(before.takes_whole == after.takes_whole);
+    CHECK(before.moves_cores == after.moves_cores);
+    CHECK(before.moves_cores == has_core);
+  }
 }
 
 TEST_CASE("a read at an evaluation has all that a replica has accepted", "[shard_thread][replica]") {

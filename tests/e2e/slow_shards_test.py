@@ -1,0 +1,82 @@
+"""Shards that take longer than a lease to read from a checkpoint: nobody takes their servers for lost."""
+import os
+import unittest
+
+from cluster import ENDLESS, Cluster, Test, digits, run_to_end
+
+LEASE = "1s"
+# Longer than that, as a large shard does; more of it would find nothing else.
+READ = "shard.load=sleep:2500"
+
+
+def saving(job, folder, every):
+    return dict(job, checkpoint={"directory": folder, "every_steps": every})
+
+
+def restoring(job, folder):
+    return dict(job, checkpoint={"restore": folder})
+
+
+def has_checkpoint(status):
+    return int(status["checkpoint"]["count"]) > 0
+
+
+def went_back(status):
+    return int(status["checkpoint"]["rollbacks"]) == 1
+
+
+class SlowShards(Test):
+    def slow_cluster(self, job, rule, workers=True):
+        self.slow = {"TESSERA_FAILPOINTS": rule}
+        cluster = Cluster(self, job, start=False)
+        for rank in range(job["cluster"]["servers"]):
+            cluster.start_server(rank, env=self.slow)
+        for rank in range(job["cluster"]["workers"] if workers else 0):
+            cluster.start_worker(rank)
+        return cluster
+
+    def check_nobody_was_away(self, cluster, *gone):
+        for server in cluster.servers:
+            if server not in gone:
+                self.assertNotIn("coordinator is away", server.output())
+
+    def test_a_job_that_begins_from_a_checkpoint_waits_for_those_who_read_it(self):
+        job = digits(steps=60, lease=LEASE)
+        folder = self.path("saved")
+        whole = run_to_end(self, saving(job, folder, 20))
+        first = sorted(name for name in os.listdir(folder) if name.startswith("step-"))[0]
+        cluster = self.slow_cluster(restoring(job, os.path.join(folder, first)), READ)
+        report = cluster.finish()
+        for key in ("parameters_hash", "steps", "parameter_examples"):
+            self.assertEqual(report[key], whole[key])
+        self.contains(cluster.servers[0].output(), "checkpoint: restored step=")
+        self.check_nobody_was_away(cluster)
+
+    def test_a_job_that_goes_back_waits_for_those_who_read_the_checkpoint(self):
+        job = digits(steps=ENDLESS, lease=LEASE)
+        cluster = self.slow_cluster(saving(job, self.path("saved"), 50), READ)
+        cluster.await_status("a checkpoint", has_checkpoint)
+        victim = cluster.servers[1]
+        victim.kill()
+        cluster.await_status("it waits", lambda status: status.get("waiting_for") == ["server 1"])
+        cluster.start_server(1, env=self.slow)
+        cluster.await_status("it went back", went_back)
+        cluster.await_further()
+        self.check_nobody_was_away(cluster, victim)
+        cluster.drain()
+        report = cluster.finish(victim)
+        self.assertEqual((report["outcome"], report["checkpoint"]["rollbacks"]), ("finished", 1))
+
+    def test_a_server_that_is_to_end_while_it_reads_does_so(self):
+        job = digits(steps=40, lease=LEASE)
+        folder = self.path("saved")
+        run_to_end(self, saving(job, folder, 20))
+        cluster = self.slow_cluster(restoring(job, folder), READ, workers=False)
+        cluster.servers[0].await_output("server attached rank=1")
+        cluster.drain()
+        for server in cluster.servers:
+            self.contains(server.expect_exit(1), "it was drained before it had started")
+
+
+if __name__ == "__main__":
+    unittest.main()
