@@ -8,6 +8,7 @@
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/base/steady_clock.h"
+#include "server/shard/shard_traits.h"
 
 namespace tessera {
 namespace {
@@ -19,10 +20,10 @@ constexpr int64_t kQueueBytes = int64_t{64} << 20;
 
 ShardHost::ShardHost(Options options)
     : options_(std::move(options)),
-      roles_(options_.shard_count),
       service_(std::make_unique<ParameterService>(
           ShardId(options_.is_replica ? 0 : options_.rank), options_.job_digest,
-          options_.half_open_pushes_per_host)) {
+          options_.half_open_pushes_per_host)),
+      roles_(options_.shard_count) {
   if (options_.is_replica) {
     std::random_device device;
     life_ = (uint64_t{device()} << 32) | device() | 1;
@@ -58,8 +59,9 @@ void ShardHost::Start(const std::string& coordinator, const std::string& address
   coordinator_ = coordinator;
   address_ = address;
   if (!options_.keeps_standbys) {
+    std::unique_ptr<Shard> own = MakeShard(options_.rank);
     absl::MutexLock lock(&mutex_);
-    const absl::Status led = Lead(options_.rank, MakeShard(options_.rank), 0);
+    const absl::Status led = Lead(options_.rank, std::move(own), 0);
     TESSERA_CHECK(led.ok());  // The checkpoints are there.
     return;
   }
@@ -74,6 +76,7 @@ void ShardHost::Start(const std::string& coordinator, const std::string& address
   link.on_order = [this](const v1::HostOrder& order) { OnOrder(order); };
   link.message = [this] { return Message(); };
   link.on_end = [this](absl::Status status) { End(std::move(status)); };
+  preparer_ = std::thread([this] { PrepareStandbys(); });
   absl::MutexLock lock(&mutex_);
   host_link_ = std::make_unique<HostLink>(std::move(link));
   absl::MutexLock bell(&bell_->mutex);
@@ -96,6 +99,8 @@ void ShardHost::Disconnect() {
   // Their threads may wait for the mutex.
   host_link.reset();
   links.clear();
+  prepare_.Notify();
+  if (preparer_.joinable()) preparer_.join();
   std::vector<std::unique_ptr<ShardLoader>> loaders;
   {
     absl::MutexLock lock(&mutex_);
@@ -191,8 +196,16 @@ absl::Status ShardHost::Lead(uint32_t rank, std::unique_ptr<Shard> shard, uint64
     TESSERA_ASSIGN_OR_RETURN(led.own_checkpoints, options_.make_checkpoints(rank));
     led.checkpoints = led.own_checkpoints.get();
   }
-  led.shard = std::make_unique<ShardThread>(std::move(shard));
+  const bool is_there = shard != nullptr;
+  led.shard = is_there ? std::make_unique<ShardThread>(std::move(shard))
+                       : std::make_unique<ShardThread>(TraitsOf(options_.shard_options(rank)));
   led.loader = std::make_unique<ShardLoader>(led.shard.get());
+  if (!is_there) {
+    // A restore order may come before it is there.
+    led.loader->Load(0, absl::OkStatus(),
+                     [this, rank](const std::function<bool()>& goes_on) { return MakeShard(rank); },
+                     [](const absl::Status&) {});
+  }
   // Nobody is answered before it has the plan, or a checkpoint: one that takes over keeps what its predecessor
   // promised, and one that was started again knows no member, which its members must not take for an answer.
   if (options_.is_replica) {
@@ -215,14 +228,31 @@ void ShardHost::OnOrder(const v1::HostOrder& order) {
       if (!order.failure().empty()) {
         status = absl::AbortedError("the job has failed: " + order.failure());
       }
-    } else {
-      const absl::StatusOr<RoleChanges> changes = roles_.Take(order);
-      if (changes.ok() && changes->is_same) return;
-      status = changes.ok() ? Obey(*changes) : changes.status();
-      if (host_link_ != nullptr) host_link_->SaySoon();
     }
   }
+  if (!is_over) {
+    const absl::StatusOr<RoleChanges> changes = roles_.Take(order);
+    if (changes.ok() && changes->is_same) return;
+    status = changes.ok() ? Obey(*changes) : changes.status();
+    SaySoon();
+  }
   if (is_over || !status.ok()) End(std::move(status));
+}
+
+void ShardHost::SaySoon() {
+  absl::MutexLock lock(&bell_->mutex);
+  if (bell_->link != nullptr) bell_->link->SaySoon();
+}
+
+void ShardHost::PrepareStandbys() {
+  while (true) {
+    prepare_.WaitUntil(absl::InfiniteFuture());
+    do {
+      SaySoon();
+      absl::MutexLock lock(&mutex_);
+      if (disconnected_) return;
+    } while (followed_->PrepareOne());
+  }
 }
 
 absl::Status ShardHost::Obey(const RoleChanges& changes) {
@@ -232,10 +262,14 @@ absl::Status ShardHost::Obey(const RoleChanges& changes) {
     std::unique_ptr<Shard> mine = followed_->TakeOver(shard);
     Log(LogLevel::kInfo, absl::StrCat("standby: leads shard=", rank, " term=", lead_term,
                                       mine != nullptr ? " as its standby" : ""));
-    if (mine == nullptr) mine = MakeShard(rank);
+    absl::MutexLock lock(&mutex_);
+    if (disconnected_) return absl::OkStatus();
     TESSERA_RETURN_IF_ERROR(Lead(rank, std::move(mine), lead_term));
   }
   followed_->Keep(changes.followed);
+  prepare_.Notify();
+  absl::MutexLock lock(&mutex_);
+  if (disconnected_) return absl::OkStatus();
   for (const RoleChanges::Feed& feed : changes.feed) Feed(feed);
   return absl::OkStatus();
 }
@@ -270,7 +304,7 @@ v1::HostMessage ShardHost::Message() {
     led.replicator->CheckProgress(SteadyNow());
     *message.add_leads() = led.replicator->report();
   }
-  roles_.Fill(&message);
+  if (followed_ != nullptr) followed_->Fill(&message);
   return message;
 }
 

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -16,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/base/wakeup.h"
 #include "proto/replication.pb.h"
 #include "proto/status.pb.h"
 #include "server/rpc/attach_link.h"
@@ -100,14 +102,19 @@ class ShardHost {
     bool ended = false;
   };
 
+  // May take longer than a lease where the shard is large: not with the mutex, nor on a thread that others wait for.
   // `awaits_load`: as Shard::Options has it.
   std::unique_ptr<Shard> MakeShard(uint32_t rank, bool awaits_load = false) const;
+  // nullptr: the shard is made while the coordinator hears of its server already.
   absl::Status Lead(uint32_t rank, std::unique_ptr<Shard> shard, uint64_t lead_term)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   AttachLink::Options LinkOptions(uint32_t rank, Led* led) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   const AttachLink* AnyLink() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnOrder(const v1::HostOrder& order);
-  absl::Status Obey(const RoleChanges& changes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Obey(const RoleChanges& changes) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Of the thread that makes what standbys begin with.
+  void PrepareStandbys();
+  void SaySoon();
   void Feed(const RoleChanges::Feed& feed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   v1::HostMessage Message();
   void OnLinkEnded(uint32_t rank, absl::Status status);
@@ -119,7 +126,6 @@ class ShardHost {
   uint64_t life_ = 0;  // as replica
   mutable absl::Mutex mutex_;
   std::map<uint32_t, Led> led_ ABSL_GUARDED_BY(mutex_);
-  HostRoles roles_ ABSL_GUARDED_BY(mutex_);
   bool disconnected_ ABSL_GUARDED_BY(mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   std::unique_ptr<ParameterService> service_;
@@ -128,6 +134,9 @@ class ShardHost {
   std::unique_ptr<StandbyHost> standbys_;
   const std::shared_ptr<Bell> bell_ = std::make_shared<Bell>();
   std::unique_ptr<HostLink> host_link_;
+  HostRoles roles_;  // its thread's
+  Wakeup prepare_;   // there may be a standby to make, or this is the end
+  std::thread preparer_;
 };
 
 }  // namespace tessera

@@ -1,5 +1,7 @@
 #include "server/rpc/followed_shards.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "server/rpc/shard_log_message.h"
@@ -110,27 +112,48 @@ absl::StatusOr<std::shared_ptr<FollowedShard>> FollowedShards::Begin(const v1::L
   if (header.job_digest() != options_.job_digest || header.layout_hash() != options_.layout_hash) {
     return absl::InvalidArgumentError(absl::StrCat(where, ": is of another job or layout"));
   }
-  const ShardId shard(header.shard());
-  {
-    absl::MutexLock lock(&mutex_);
-    const auto found = shards_.find(shard);
-    if (found == shards_.end() || found->second.term != header.term()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(where, ": term is ", header.term(), ", want ",
-                       found == shards_.end() ? 0 : found->second.term));
-    }
-  }
-  const auto copy = std::make_shared<FollowedShard>(options_.make_shard(shard));
   absl::MutexLock lock(&mutex_);
-  const auto found = shards_.find(shard);
+  const auto found = shards_.find(ShardId(header.shard()));
   if (found == shards_.end() || found->second.term != header.term()) {
-    return absl::FailedPreconditionError(absl::StrCat(where, ": the term has ended"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(where, ": term is ", header.term(), ", want ",
+                     found == shards_.end() ? 0 : found->second.term));
   }
-  if (found->second.copy != nullptr) {
+  Followed& followed = found->second;
+  if (followed.copy != nullptr) {
     return absl::FailedPreconditionError(absl::StrCat(where, ": the term has a stream already"));
   }
-  found->second.copy = copy;
-  return copy;
+  if (followed.fresh == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(where, ": the standby is not made yet"));
+  }
+  followed.copy = std::make_shared<FollowedShard>(std::move(followed.fresh));
+  return followed.copy;
+}
+
+bool FollowedShards::PrepareOne() {
+  std::optional<ShardId> wanted;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const auto& [shard, followed] : shards_) {
+      if (!followed.is_prepared()) wanted = shard;
+    }
+  }
+  if (!wanted.has_value()) return false;
+  std::unique_ptr<Shard> made = options_.make_shard(*wanted);
+  absl::MutexLock lock(&mutex_);
+  const auto found = shards_.find(*wanted);
+  if (found != shards_.end() && !found->second.is_prepared()) found->second.fresh = std::move(made);
+  return true;
+}
+
+void FollowedShards::Fill(v1::HostMessage* message) const {
+  absl::MutexLock lock(&mutex_);
+  for (const auto& [shard, followed] : shards_) {
+    if (!followed.is_prepared()) continue;
+    v1::ShardOrder& follows = *message->add_follows();
+    follows.set_shard(static_cast<uint32_t>(shard.value()));
+    follows.set_term(followed.term);
+  }
 }
 
 void FollowedShards::Follow(ShardId shard, uint64_t term) {
@@ -147,6 +170,7 @@ void FollowedShards::Follow(ShardId shard, uint64_t term) {
 
 void FollowedShards::Keep(const std::set<ShardId>& shards) {
   std::vector<std::shared_ptr<FollowedShard>> dropped;
+  std::vector<std::unique_ptr<Shard>> unused;
   {
     absl::MutexLock lock(&mutex_);
     for (auto it = shards_.begin(); it != shards_.end();) {
@@ -155,6 +179,7 @@ void FollowedShards::Keep(const std::set<ShardId>& shards) {
         continue;
       }
       dropped.push_back(std::move(it->second.copy));
+      unused.push_back(std::move(it->second.fresh));
       it = shards_.erase(it);
     }
   }

@@ -68,8 +68,13 @@ class FollowedShards {
 
   explicit FollowedShards(Options options) : options_(std::move(options)) {}
 
-  // The log of this term is taken from now on; what there was of another term is dropped.
+  // The log of this term is taken once its shard is made; what there was of another term is dropped.
   void Follow(ShardId shard, uint64_t term);
+  // Makes one that a log is to begin with, which may take longer than a leader would wait for its standby; false:
+  // all are there. One thread at a time.
+  bool PrepareOne();
+  // Whose log is taken, for the coordinator, which then tells the leaders.
+  void Fill(v1::HostMessage* message) const;
   // Shards that are not among these are dropped.
   void Keep(const std::set<ShardId>& shards);
   // From now on nobody's log of it is taken. nullptr: nothing, or nothing of use, is here.
@@ -77,17 +82,20 @@ class FollowedShards {
 
   // A leader's stream begins.
   //   kInvalidArgument     another job or layout
-  //   kFailedPrecondition  not the term that is followed, or the term has had its stream
+  //   kFailedPrecondition  not the term that is followed, or the term has had its stream, or its shard is not made
   absl::StatusOr<std::shared_ptr<FollowedShard>> Begin(const v1::LogHeader& header);
 
  private:
   struct Followed {
+    bool is_prepared() const { return fresh != nullptr || copy != nullptr; }
+
     uint64_t term = 0;
+    std::unique_ptr<Shard> fresh;         // for the stream that is to come, in whatever term
     std::shared_ptr<FollowedShard> copy;  // of the stream that is, or was, read
   };
 
   const Options options_;
-  absl::Mutex mutex_;
+  mutable absl::Mutex mutex_;
   std::map<ShardId, Followed> shards_ ABSL_GUARDED_BY(mutex_);
 };
 

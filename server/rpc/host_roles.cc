@@ -21,13 +21,11 @@ absl::StatusOr<RoleChanges> HostRoles::Take(const v1::HostOrder& order) {
   }
   last_order_ = std::move(text);
   std::set<ShardId> leads;
-  followed_.clear();
   for (const v1::ShardOrder& role : order.shards()) {
     const ShardId shard(role.shard());
     if (role.role() == v1::FOLLOW) {
       changes.follow[shard] = role.term();
       changes.followed.insert(shard);
-      followed_[shard] = role.term();
       continue;
     }
     leads.insert(shard);
@@ -51,14 +49,6 @@ absl::StatusOr<RoleChanges> HostRoles::Take(const v1::HostOrder& order) {
         absl::StrCat("shard ", shard.value(), " is led by another; start it again"));
   }
   return changes;
-}
-
-void HostRoles::Fill(v1::HostMessage* message) const {
-  for (const auto& [shard, term] : followed_) {
-    v1::ShardOrder& follows = *message->add_follows();
-    follows.set_shard(static_cast<uint32_t>(shard.value()));
-    follows.set_term(term);
-  }
 }
 
 }  // namespace tessera

@@ -46,8 +46,6 @@ class HostRoles {
   //   kFailedPrecondition  another host has led what this one leads: this process has nothing that anybody
   //                        wants, and must end
   absl::StatusOr<RoleChanges> Take(const v1::HostOrder& order);
-  // What is followed, for the coordinator, which then tells the leaders.
-  void Fill(v1::HostMessage* message) const;
 
  private:
   struct Led {
@@ -59,7 +57,6 @@ class HostRoles {
   const uint32_t shard_count_;
   std::string last_order_;
   std::map<ShardId, Led> led_;
-  std::map<ShardId, uint64_t> followed_;  // terms
 };
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-"""Shards that take longer than a lease to read from a checkpoint: nobody takes their servers for lost."""
+"""Shards that take longer than a lease to make, or to read from a checkpoint: nobody takes their servers for lost."""
 import os
 import unittest
 
@@ -6,6 +6,7 @@ from cluster import ENDLESS, Cluster, Test, digits, run_to_end
 
 LEASE = "1s"
 # Longer than that, as a large shard does; more of it would find nothing else.
+MAKE = "shard.make=sleep:2500"
 READ = "shard.load=sleep:2500"
 
 
@@ -23,6 +24,10 @@ def has_checkpoint(status):
 
 def went_back(status):
     return int(status["checkpoint"]["rollbacks"]) == 1
+
+
+def protected(status):
+    return all(owner["in_sync"] for owner in status["owners"])
 
 
 class SlowShards(Test):
@@ -76,6 +81,33 @@ class SlowShards(Test):
         cluster.drain()
         for server in cluster.servers:
             self.contains(server.expect_exit(1), "it was drained before it had started")
+
+    def test_hosts_make_and_read_what_they_lead_and_follow_and_are_not_given_up(self):
+        for comes_back in (True, False):
+            with self.case("it comes back" if comes_back else "it is lost for good"):
+                job = digits(servers=3, workers=3, steps=ENDLESS, lease=LEASE, cluster={"replicas": 1})
+                cluster = self.slow_cluster(saving(job, self.path("saved-%s" % comes_back), 50), MAKE + ";" + READ)
+                cluster.await_status("all have standbys", protected)
+                cluster.await_status("a checkpoint", has_checkpoint)
+                gone = cluster.servers[1:3]
+                for victim in gone:
+                    victim.kill()
+                cluster.await_status("it waits", lambda status: status.get("waiting_for") == ["server 1"])
+                if comes_back:
+                    cluster.start_server(1, env=self.slow)
+                cluster.await_status("it went back", went_back)
+                cluster.await_further()
+                cluster.start_server(2, env=self.slow)
+                cluster.await_status("all have standbys again", protected)
+                cluster.await_further()
+                log = cluster.servers[0].output()
+                # Nobody but who was killed, and no standby was given up for being made.
+                self.assertEqual(log.count("host lost"), 2, log)
+                self.assertNotIn("has not answered", log)
+                self.check_nobody_was_away(cluster, *gone)
+                cluster.drain()
+                report = cluster.finish(*gone)
+                self.assertEqual((report["outcome"], report["checkpoint"]["rollbacks"]), ("finished", 1))
 
 
 if __name__ == "__main__":

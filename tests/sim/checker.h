@@ -73,6 +73,8 @@ class Checker {
 
   // A copy that begins with the initial values, or with an image of this term.
   CopyId AddCopy(ShardId shard, const ShardSlices& slices, uint64_t term);
+  // It takes the log of this term, and has done nothing yet.
+  void OnFollows(CopyId copy, uint64_t term);
   // A policy for the copy that tells the checker what `policy` decides.
   std::unique_ptr<ConsistencyPolicy> Recorded(CopyId copy,
                                               std::unique_ptr<ConsistencyPolicy> policy);

@@ -10,6 +10,8 @@ namespace {
 
 // As HostLink has them.
 constexpr absl::Duration kInterval = absl::Milliseconds(250);
+// To make what a standby begins with.
+constexpr absl::Duration kMakeMost = absl::Milliseconds(20);
 // Values of one message, so that a small shard takes several.
 constexpr uint64_t kRoomLeast = 8, kRoomMost = 120;
 constexpr int64_t kQueueBytes = 1 << 20;
@@ -115,6 +117,12 @@ void SimHost::Take(SimLog* from, LogQueue::Message message) {
   LogReader& reader = readers_.try_emplace(from, &followed_).first->second;
   const uint64_t last =
       message.head.entries_size() > 0 ? message.head.entries().rbegin()->position() : 0;
+  if (message.head.has_header()) {
+    const v1::LogHeader& header = message.head.header();
+    const auto prepared = prepared_.find(ShardId(header.shard()));
+    const bool is_followed = prepared != prepared_.end() && follows_[ShardId(header.shard())] == header.term();
+    if (is_followed) checker_->OnFollows(prepared->second, header.term());
+  }
   absl::StatusOr<uint64_t> taken =
       reader.Take(message.head, std::move(message.values), Clock());
   if (options_.mutation == Mutation::kTakesOldTerm && absl::IsFailedPrecondition(taken.status())) {
@@ -146,7 +154,9 @@ SimHost::SimHost(SimNetwork* network, SimCoordinator* coordinator, Checker* chec
       last_heard_(network->now()),
       roles_(static_cast<uint32_t>(coordinator->state().facts().servers)),
       followed_(FollowedOptions(coordinator->state().facts().layout_hash, [this](ShardId shard) {
-        return MakeShard(shard, follows_[shard]);
+        std::unique_ptr<Shard> made = MakeShard(shard, follows_[shard]);
+        prepared_[shard] = copies_.at(made.get());
+        return made;
       })) {
   (*options_.hosts)[address_] = this;
   network_->After(node_, network_->dice().Between(absl::ZeroDuration(), absl::Milliseconds(100)),
@@ -217,7 +227,7 @@ v1::HostMessage SimHost::Message() {
     report = log->queue().report();
     if (options_.mutation == Mutation::kLeadsUnsynced) report.set_in_sync(true);
   }
-  roles_.Fill(&message);
+  followed_.Fill(&message);
   return message;
 }
 
@@ -265,6 +275,12 @@ void SimHost::Obey(const RoleChanges& changes) {
     led_[shard] = std::make_unique<SimServer>(network_, coordinator_, checker_, std::move(server));
   }
   followed_.Keep(changes.followed);
+  const absl::Duration taken = network_->dice().Between(absl::ZeroDuration(), kMakeMost);
+  network_->After(node_, taken, [this] {
+    while (followed_.PrepareOne()) {
+    }
+    SaySoon();
+  });
   for (const RoleChanges::Feed& feed : changes.feed) Feed(feed);
 }
 

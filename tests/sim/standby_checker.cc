@@ -11,13 +11,18 @@ CopyId Checker::AddCopy(ShardId shard, const ShardSlices& slices, uint64_t term)
   Ledger& ledger = ledgers_.emplace_back();
   ledger.shard = shard;
   ledger.term = term;
-  if (const auto log = logs_.find({shard, term}); log != logs_.end()) ledger.era = log->second;
   ledger.slices = slices;
   for (auto& [era, cores] : cores_) cores.SetSlices(shard, slices);
   ledger.parameters.assign(slices.size, 0);
   if (options_.subnets != nullptr) ledger.parameters = options_.subnets->InitialValues(slices);
   ledger.pending.assign(slices.size, 0);
   return CopyId(ledgers_.size() - 1);
+}
+
+void Checker::OnFollows(CopyId copy, uint64_t term) {
+  Ledger& ledger = ledgers_[copy.value()];
+  ledger.term = term;
+  if (const auto log = logs_.find({ledger.shard, term}); log != logs_.end()) ledger.era = log->second;
 }
 
 const Checker::Ledger* Checker::LeaderOf(size_t shard) const {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <catch2/catch.hpp>
 
@@ -68,6 +69,7 @@ struct Host {
                   return ShardOf(is_lockstep ? MakeBarrier() : MakeNone(1.0f));
                 }}) {
     shards.Follow(ShardId(0), 1);
+    REQUIRE(shards.PrepareOne());
     v1::LogChunk chunk;
     *chunk.mutable_header() = HeaderOf(1);
     REQUIRE(log.Take(chunk, Payload(), absl::UnixEpoch()).ok());
@@ -121,6 +123,63 @@ TEST_CASE("a stream of another job, layout or term is refused, and the one there
   const std::unique_ptr<Shard> copy = host.shards.TakeOver(ShardId(0));
   REQUIRE(copy != nullptr);
   CHECK(copy->counters().version == Version(1));
+}
+
+// Making one may take longer than a leader waits for its standby.
+TEST_CASE("a log is taken, and said to be, once its shard is made", "[standby]") {
+  int made = 0;
+  FollowedShards shards({"digest", 7, [&made](ShardId) {
+                           ++made;
+                           return ShardOf(MakeBarrier());
+                         }});
+  const auto terms = [&] {
+    v1::HostMessage message;
+    shards.Fill(&message);
+    std::vector<uint64_t> terms;
+    for (const v1::ShardOrder& follows : message.follows()) terms.push_back(follows.term());
+    return terms;
+  };
+  CHECK_FALSE(shards.PrepareOne());
+  shards.Follow(ShardId(0), 1);
+  CHECK(terms().empty());
+  CHECK_THAT(std::string(shards.Begin(HeaderOf(1)).status().message()),
+             Catch::Contains("is not made yet"));
+  CHECK(made == 0);
+  CHECK(shards.PrepareOne());
+  CHECK_FALSE(shards.PrepareOne());
+  CHECK(terms() == std::vector<uint64_t>{1});
+  // One that has done nothing yet is as good in another term.
+  shards.Follow(ShardId(0), 2);
+  CHECK(terms() == std::vector<uint64_t>{2});
+  CHECK_FALSE(shards.PrepareOne());
+  CHECK(shards.Begin(HeaderOf(2)).ok());
+  CHECK(terms() == std::vector<uint64_t>{2});
+  CHECK_FALSE(shards.PrepareOne());
+  shards.Follow(ShardId(0), 3);
+  CHECK(terms().empty());
+  CHECK(shards.PrepareOne());
+  CHECK(made == 2);
+  // Nobody has written to it.
+  CHECK(shards.TakeOver(ShardId(0)) == nullptr);
+  shards.Follow(ShardId(0), 4);
+  CHECK(shards.PrepareOne());
+  shards.Keep({});
+  CHECK(terms().empty());
+  CHECK_FALSE(shards.PrepareOne());
+}
+
+TEST_CASE("a shard that is followed no more when it is made is dropped", "[standby]") {
+  FollowedShards* to = nullptr;
+  FollowedShards shards({"digest", 7, [&to](ShardId) {
+                           to->Keep({});
+                           return ShardOf(MakeBarrier());
+                         }});
+  to = &shards;
+  shards.Follow(ShardId(0), 1);
+  CHECK(shards.PrepareOne());
+  v1::HostMessage message;
+  shards.Fill(&message);
+  CHECK(message.follows_size() == 0);
 }
 
 TEST_CASE("an entry that says it has more values than any is refused before one is kept",
