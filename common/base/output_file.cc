@@ -2,13 +2,23 @@
 
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 
 namespace tessera {
+namespace {
+
+// As the system's own.
+constexpr int kLinksMax = 40;
+
+}  // namespace
 
 absl::Status CheckWritable(absl::string_view flag, const std::string& path) {
   if (path.empty()) return absl::OkStatus();
@@ -25,6 +35,32 @@ absl::Status CheckWritable(absl::string_view flag, const std::string& path) {
   return absl::InvalidArgumentError(absl::StrCat(flag, ": \"", path,
                                                  "\" cannot be written: ", strerror(errno),
                                                  "; name a file in a folder that exists"));
+}
+
+absl::Status WriteOutput(absl::string_view flag, const std::string& path, absl::string_view text) {
+  std::ofstream file(path, std::ios::trunc);
+  file << text << "\n";
+  if (file.flush()) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(flag, ": \"", path, "\" cannot be written: ", strerror(errno)));
+}
+
+OutputPlace PlaceOf(const std::string& path) {
+  struct stat there;
+  const bool is_there = stat(path.c_str(), &there) == 0;
+  if (is_there && !S_ISREG(there.st_mode)) return {path, false};
+  std::filesystem::path place = path;
+  std::error_code error;
+  for (int links = 0; links < kLinksMax && std::filesystem::is_symlink(place, error); ++links) {
+    const std::filesystem::path target = std::filesystem::read_symlink(place, error);
+    if (error) return {path, false};
+    place = place.parent_path() / target;  // the target alone where it is absolute
+  }
+  // What /proc/self/fd names may be gone.
+  struct stat found;
+  const bool is_found = stat(place.c_str(), &found) == 0;
+  if (is_there != is_found) return {path, false};
+  if (is_there && (there.st_dev != found.st_dev || there.st_ino != found.st_ino)) return {path, false};
+  return {place.string(), true};
 }
 
 }  // namespace tessera

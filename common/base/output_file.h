@@ -1,4 +1,4 @@
-// Files that a flag names and that are written at the end.
+// Files that a user names and that are written at the end.
 #ifndef TESSERA_COMMON_BASE_OUTPUT_FILE_H_
 #define TESSERA_COMMON_BASE_OUTPUT_FILE_H_
 
@@ -13,6 +13,20 @@ namespace tessera {
 // is, and where nothing is nothing will be, as an empty file would look like a result. OK for "".
 //   kInvalidArgument  it cannot
 absl::Status CheckWritable(absl::string_view flag, const std::string& path);
+
+// Writes `text` and a line break there, over what was there before; to a device or a pipe as it is.
+//   kUnavailable  it cannot be written; "<flag>: ..." says why
+absl::Status WriteOutput(absl::string_view flag, const std::string& path, absl::string_view text);
+
+// Where writing to a path ends.
+struct OutputPlace {
+  // Behind all symbolic links, also one that leads to nothing yet.
+  std::string path;
+  // A file, or nothing yet: one that was written elsewhere may take its place. Else a device or a pipe, which can
+  // only be written to.
+  bool may_be_replaced = true;
+};
+OutputPlace PlaceOf(const std::string& path);
 
 }  // namespace tessera
 

@@ -84,7 +84,8 @@ absl::Status DurableFile::Write(const void* data, int64_t bytes) {
 
 absl::Status DurableFile::Finish() {
   TESSERA_CHECK(fd_ >= 0);
-  if (fsync(fd_) != 0) return FileError(errno, path_, "written");
+  // A pipe or a device has nothing to be put on a disk.
+  if (fsync(fd_) != 0 && errno != EINVAL) return FileError(errno, path_, "written");
   if (const int error = Failpoint("file.sync")) return FileError(error, path_, "written");
   // Network file systems may tell of a failed write only now.
   if (close(std::exchange(fd_, -1)) != 0 && errno != EINTR)

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/output_file.h"
 #include "common/checkpoint/durable_file.h"
 #include "common/checkpoint/safetensors_writer.h"
 #include "deploy/cli/open_checkpoint.h"
@@ -70,13 +71,14 @@ absl::Status WriteModel(const Checkpoint& checkpoint, const std::string& path) {
 absl::Status Export(const ExportOptions& options) {
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint,
                            OpenNamedCheckpoint(options.checkpoint));
-  const std::string part = absl::StrCat(options.out_path, ".part");
+  const OutputPlace place = PlaceOf(options.out_path);
+  const std::string part = place.may_be_replaced ? absl::StrCat(place.path, ".part") : place.path;
   absl::Status written = WriteModel(*checkpoint, part);
-  if (written.ok() && std::rename(part.c_str(), options.out_path.c_str()) != 0) {
+  if (written.ok() && place.may_be_replaced && std::rename(part.c_str(), place.path.c_str()) != 0) {
     written = FileError(errno, options.out_path, "written");
   }
   if (!written.ok()) {
-    unlink(part.c_str());
+    if (place.may_be_replaced) unlink(part.c_str());
     // The reader of this is told of an export, not of a checkpoint.
     return absl::AbortedError(absl::StrCat("export: ", written.message()));
   }
@@ -87,9 +89,11 @@ absl::Status Export(const ExportOptions& options) {
         checkpoint->manifest().parameters[static_cast<size_t>(p)];
     entries += parameter.rows * parameter.columns;
   }
-  std::printf("%s: %" PRId64 " parameters in %" PRId64 " tensors, of step %" PRIu64 "\n",
-              options.out_path.c_str(), entries, checkpoint->manifest().model_parameters,
-              checkpoint->manifest().step);
+  // Who has the file come out of a pipe may have it come out of stdout.
+  std::FILE* const told = place.may_be_replaced ? stdout : stderr;
+  std::fprintf(told, "%s: %" PRId64 " parameters in %" PRId64 " tensors, of step %" PRIu64 "\n",
+               options.out_path.c_str(), entries, checkpoint->manifest().model_parameters,
+               checkpoint->manifest().step);
   return absl::OkStatus();
 }
 

@@ -16,7 +16,8 @@ struct ExportOptions {
 // Writes every parameter of the model under its name, whole, as F32; no optimizer's state. Where subnets
 // were trained, weights are multiplied by the mean share, as in evaluation, so that the file is the
 // network that was scored. Whatever the model's size, it holds some megabytes of it at a time. The file
-// appears whole or not at all. Returns the process's exit code:
+// appears whole or not at all; behind a symbolic link it is the link's target. A device or a pipe is written to as it
+// is. Returns the process's exit code:
 //   0  it is there
 //   1  the checkpoint is broken, or the file cannot be written; stderr says why
 //   2  there is no checkpoint

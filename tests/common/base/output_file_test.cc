@@ -1,10 +1,12 @@
 #include "common/base/output_file.h"
 
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 
 #include "absl/strings/match.h"
@@ -38,6 +40,57 @@ TEST_CASE("what cannot be written is refused with its flag and the reason", "[ba
   const absl::Status folder = CheckWritable("--report", getenv("TEST_TMPDIR"));
   CHECK(absl::IsInvalidArgument(folder));
   CHECK(absl::StrContains(folder.message(), "Is a directory"));
+}
+
+TEST_CASE("what is written takes the place of what was there", "[base]") {
+  const std::string path = Path("written");
+  std::ofstream(path) << "something longer";
+  REQUIRE(WriteOutput("--report", path, "text").ok());
+  std::ifstream file(path);
+  CHECK(std::string(std::istreambuf_iterator<char>(file), {}) == "text\n");
+  const absl::Status full = WriteOutput("--report", "/dev/full", "text");
+  CHECK(absl::IsUnavailable(full));
+  CHECK(full.message() == "--report: \"/dev/full\" cannot be written: No space left on device");
+}
+
+TEST_CASE("a symbolic link stands for what it leads to, also for nothing yet", "[base]") {
+  namespace fs = std::filesystem;
+  const std::string folder = Path("place");
+  fs::remove_all(folder);
+  fs::create_directories(folder + "/below");
+  std::ofstream(folder + "/file") << "1";
+  fs::create_symlink("../file", folder + "/below/link");
+  fs::create_symlink(folder + "/below/link", folder + "/chain");
+  fs::create_symlink("new", folder + "/dangling");
+  for (const char* name : {"/file", "/chain", "/below/link"}) {
+    INFO(name);
+    const OutputPlace place = PlaceOf(folder + name);
+    CHECK(place.may_be_replaced);
+    CHECK(fs::equivalent(place.path, folder + "/file"));
+    CHECK_FALSE(fs::is_symlink(place.path));
+  }
+  CHECK(PlaceOf(folder + "/dangling").path == folder + "/new");
+  CHECK(PlaceOf(folder + "/dangling").may_be_replaced);
+  CHECK(PlaceOf("new").path == "new");
+}
+
+TEST_CASE("what is no file is not to be replaced", "[base]") {
+  namespace fs = std::filesystem;
+  const std::string pipe = Path("pipe"), link = Path("pipe_link");
+  fs::remove(pipe);
+  fs::remove(link);
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  fs::create_symlink(pipe, link);
+  for (const std::string& path : {pipe, link, std::string("/dev/null"), std::string(getenv("TEST_TMPDIR"))}) {
+    INFO(path);
+    CHECK_FALSE(PlaceOf(path).may_be_replaced);
+    CHECK(PlaceOf(path).path == path);
+  }
+  // A link to itself leads nowhere.
+  const std::string loop = Path("loop");
+  fs::remove(loop);
+  fs::create_symlink(loop, loop);
+  CHECK(PlaceOf(loop).path == loop);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 """Files that the program writes, read by an independent reader of the layout; and `tessera export`."""
 import os
+import stat
 import subprocess
 import sys
 import tempfile
@@ -64,6 +65,36 @@ class Export(unittest.TestCase):
         self.assertEqual(metadata["step"], "200")
         self.assertEqual(metadata["format"], "pt")
         self.assertEqual(os.listdir(self.directory).count("out.safetensors.part"), 0)
+
+    def test_a_link_stays_one_and_its_target_is_written(self):
+        for target in ("behind.safetensors", os.path.join(self.directory, "behind.safetensors")):
+            for content in (None, b"before"):
+                with self.subTest(target=target, content=content):
+                    behind = os.path.join(self.directory, "behind.safetensors")
+                    for path in (self.out, behind):
+                        if os.path.lexists(path):
+                            os.remove(path)
+                    os.symlink(target, self.out)
+                    if content is not None:
+                        with open(behind, "wb") as file:
+                            file.write(content)
+                    self.assertEqual(export(self.step(200), self.out).returncode, 0)
+                    self.assertEqual(os.readlink(self.out), target)
+                    self.assertFalse(os.path.islink(behind))
+                    self.assertEqual(safetensors_reader.load(behind)[1]["step"], "200")
+
+    def test_a_pipe_stays_one_and_gets_the_file_and_no_word_more(self):
+        pipe, copy = os.path.join(self.directory, "pipe"), os.path.join(self.directory, "copy")
+        os.mkfifo(pipe)
+        with open(copy, "wb") as out, subprocess.Popen(["cat", pipe], stdout=out) as reader:
+            done = export(self.step(200), pipe)
+            # A pipe that nobody has opened would keep the reader for ever.
+            if done.returncode != 0 or not stat.S_ISFIFO(os.stat(pipe).st_mode):
+                reader.kill()
+        self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
+        self.assertTrue(stat.S_ISFIFO(os.stat(pipe).st_mode))
+        self.assertEqual(safetensors_reader.load(copy)[1]["step"], "200")
+        self.assertEqual([name for name in os.listdir(self.directory) if name.endswith(".part")], [])
 
     def test_of_a_directory_the_newest_whole_checkpoint_is_exported_and_broken_ones_are_named(self):
         self.assertEqual(export(self.directory, self.out, "--quiet").stdout, "")
