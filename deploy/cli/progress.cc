@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -40,11 +41,23 @@ std::string Thousands(double value) {
   return digits;
 }
 
+// Behind the reason, where the last checkpoint of a job has failed and everybody waits for the next try.
+constexpr absl::string_view kTriedAgain = "; it is the last one, tried again in ";
+
+bool IsTriedAgain(const v1::JobStatus& status) {
+  return status.state() != "done" && absl::StrContains(status.checkpoint().failure(), kTriedAgain);
+}
+
 }  // namespace
 
 std::string Progress::StatusLine(const v1::JobStatus& status, int width, bool stalled) {
   std::string line;
-  if (status.state() == "waiting") {
+  if (IsTriedAgain(status)) {
+    const absl::string_view failure = status.checkpoint().failure();
+    const size_t at = failure.find(kTriedAgain);
+    line = absl::StrCat("the last checkpoint failed, tried again in ", failure.substr(at + kTriedAgain.size()), ": ",
+                        failure.substr(0, at));
+  } else if (status.state() == "waiting") {
     line = absl::StrCat("waiting for ", absl::StrJoin(status.waiting_for(), ", "));
   } else {
     int live = 0;
@@ -74,6 +87,11 @@ void Progress::Show(const v1::JobStatus& status) {
     const v1::HistoryEntry& entry = status.history(history_shown_);
     if (history_shown_ == 0) Say("   epoch    seconds  train loss   test loss  accuracy");
     Say(HistoryLine(entry));
+  }
+  // Once for each try; then the job ends, and the closing table tells.
+  if (IsTriedAgain(status) && status.checkpoint().failed_number() != failed_checkpoint_) {
+    failed_checkpoint_ = status.checkpoint().failed_number();
+    Say(absl::StrCat("checkpoint failed: ", status.checkpoint().failure()));
   }
   if (!live_) return;
   const absl::Time now = SteadyNow();

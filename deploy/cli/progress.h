@@ -17,7 +17,8 @@ class Progress {
   // Writes to stdout. `live`: it is a terminal, so that the last line may be redrawn.
   explicit Progress(bool live) : live_(live) {}
 
-  // Prints evaluations not printed yet and redraws the last line.
+  // Prints evaluations not printed yet, and that the last checkpoint failed and is tried again; redraws the last
+  // line.
   void Show(const v1::JobStatus& status);
   // A line that stays, above the redrawn one.
   void Say(absl::string_view line);
@@ -25,8 +26,8 @@ class Progress {
   void Clear();
 
   // One line of at most `width` columns: where the job is and how fast; for whom it waits, before
-  // it has begun or when it is `stalled`. (Under a barrier somebody is waited for at almost every
-  // moment.)
+  // it has begun or when it is `stalled`; that its last checkpoint is tried again. (Under a barrier
+  // somebody is waited for at almost every moment.)
   static std::string StatusLine(const v1::JobStatus& status, int width, bool stalled);
   // One evaluation, under the heads that Show prints; "-" for what is no number.
   static std::string HistoryLine(const v1::HistoryEntry& entry);
@@ -36,6 +37,7 @@ class Progress {
  private:
   const bool live_;
   int history_shown_ = 0;
+  uint64_t failed_checkpoint_ = 0;  // the last one that was told of
   // When the job's step last moved.
   uint64_t step_ = 0;
   absl::Time step_moved_ = absl::InfiniteFuture();

@@ -136,6 +136,9 @@ class RunCommand(Test):
         self.contains(run.expect_exit(0), "the others go on", "logs are in")
         self.assertEqual(run.report()["members"]["lost"], 1)
         run.expect_nothing_left(children)
+        # The terminal says so by itself.
+        run.await_output("checkpoint failed: ")
+        run.await_output("it is the last one, tried again in ")
 
     def test_a_killed_server_ends_everything_and_is_named(self):
         for victim in ("server 0", "server 1"):

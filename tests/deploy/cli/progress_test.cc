@@ -39,6 +39,25 @@ TEST_CASE("the status line says for whom the job waits", "[cli][progress]") {
   CHECK(Progress::StatusLine(training, 200, false).find("waiting") == std::string::npos);
 }
 
+TEST_CASE("the status line says that the last checkpoint is tried again, and for whom nobody waits",
+          "[cli][progress]") {
+  v1::JobStatus status = Training();
+  status.set_state("waiting");
+  status.add_waiting_for("worker 0");
+  status.mutable_checkpoint()->set_failure("\"ckpt\": No space left on device");
+  CHECK(Progress::StatusLine(status, 80, false) == "waiting for worker 0");
+  status.mutable_checkpoint()->set_failure(
+      "\"ckpt\": No space left on device; it is the last one, tried again in 4s");
+  for (const char* state : {"waiting", "training"}) {
+    status.set_state(state);
+    CHECK(Progress::StatusLine(status, 76, true) ==
+          "the last checkpoint failed, tried again in 4s: \"ckpt\": No space left on devi");
+  }
+  // Once all is over the table tells.
+  status.set_state("done");
+  CHECK(Progress::StatusLine(status, 200, false).find("checkpoint") == std::string::npos);
+}
+
 TEST_CASE("the status line never overflows the terminal", "[cli][progress]") {
   for (int width = 0; width < 100; ++width) {
     CHECK(static_cast<int>(Progress::StatusLine(Training(), width, true).size()) <= width);
