@@ -52,8 +52,10 @@ int Follow(const StatusOptions& options) {
     const std::optional<absl::Status> ended = stream.ended();
     const std::optional<v1::JobStatus> status = stream.latest();
     if (status.has_value()) {
-      const std::string text =
-          options.json ? StatusJson(*status) : StatusText(*status, TerminalWidth());
+      // The cursor stands below the last line.
+      const std::string text = options.json ? StatusJson(*status)
+                               : live ? StatusText(*status, TerminalWidth(), TerminalHeight() - 1)
+                                      : StatusText(*status, TerminalWidth());
       if (text != last) {
         std::fputs(live ? Redraw(text, lines).c_str() : absl::StrCat(text, "\n").c_str(), stdout);
         lines = std::count(text.begin(), text.end(), '\n');

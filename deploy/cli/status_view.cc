@@ -1,6 +1,7 @@
 #include "deploy/cli/status_view.h"
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include <google/protobuf/util/json_util.h>
@@ -267,8 +268,10 @@ std::string StandbyLine(const v1::JobStatus& status) {
 
 }  // namespace
 
-std::string StatusText(const v1::JobStatus& status, int width) {
-  width = std::max(width, kViewWidthMin);
+namespace {
+
+// What stands above the lists.
+std::string Head(const v1::JobStatus& status, int width) {
   std::string text;
   const auto say = [&](absl::string_view line) { absl::StrAppend(&text, Clip(line, width), "\n"); };
   say(absl::StrCat(status.job().empty() ? "job" : status.job(), ": ", status.state(),
@@ -287,9 +290,12 @@ std::string StatusText(const v1::JobStatus& status, int width) {
     say(absl::StrFormat("step %s of %s (%.0f%%), epoch %.2f", Count(status.step()),
                         Count(status.steps_planned()), 100 * done, status.epoch()));
   }
-  say(absl::StrCat("trained ", Seconds(status.train_seconds()), " of ",
-                   Seconds(status.wall_seconds()), ", ", Count(status.examples_per_second()),
-                   " examples/s"));
+  // A server other than the coordinator's does not know.
+  if (status.wall_seconds() > 0) {
+    say(absl::StrCat("trained ", Seconds(status.train_seconds()), " of ",
+                     Seconds(status.wall_seconds()), ", ", Count(status.examples_per_second()),
+                     " examples/s"));
+  }
   for (const std::string& line : Consistency(status, width)) say(line);
   if (status.members_lost() > 0) {
     say(absl::StrCat("lost ", status.members_lost(), " of ", status.members_joined(), " workers, ",
@@ -299,9 +305,62 @@ std::string StatusText(const v1::JobStatus& status, int width) {
   if (!status.owners().empty()) say(StandbyLine(status));
   for (const std::string& line : CoordinatorLines(status)) say_all(line);
   if (status.refused_pushes() > 0) say(absl::StrCat("refused pushes ", status.refused_pushes()));
-  if (status.servers_size() > 0) absl::StrAppend(&text, "\n", Servers(status, width));
-  if (status.members_size() > 0) absl::StrAppend(&text, "\n", Workers(status, width));
-  if (status.history_size() > 0) absl::StrAppend(&text, "\n", History(status, width));
+  return text;
+}
+
+std::vector<std::string> Lists(const v1::JobStatus& status, int width) {
+  std::vector<std::string> lists;
+  if (status.servers_size() > 0) lists.push_back(Servers(status, width));
+  if (status.members_size() > 0) lists.push_back(Workers(status, width));
+  if (status.history_size() > 0) lists.push_back(History(status, width));
+  return lists;
+}
+
+// The first `lines` lines.
+absl::string_view FirstLines(absl::string_view text, int lines) {
+  size_t end = 0;
+  for (; lines > 0 && end < text.size(); --lines) end = text.find('\n', end) + 1;
+  return text.substr(0, end);
+}
+
+int LinesOf(absl::string_view text) { return static_cast<int>(std::count(text.begin(), text.end(), '\n')); }
+
+}  // namespace
+
+std::string StatusText(const v1::JobStatus& status, int width) {
+  return StatusText(status, width, std::numeric_limits<int>::max());
+}
+
+std::string StatusText(const v1::JobStatus& status, int width, int height) {
+  width = std::max(width, kViewWidthMin);
+  height = std::max(height, kViewHeightMin);
+  const std::string head = Head(status, width);
+  const std::vector<std::string> lists = Lists(status, width);
+  // Each has a blank line above it.
+  std::vector<int> shown;
+  int lines = LinesOf(head);
+  for (const std::string& list : lists) {
+    shown.push_back(LinesOf(list));
+    lines += 1 + shown.back();
+  }
+  // Of each its heads, a row, and how many more there are; below that nothing of the last one, and so on.
+  constexpr int kListLinesMin = 3;
+  while (lines > height && !shown.empty()) {
+    const auto longest = std::max_element(shown.begin(), shown.end());
+    const int less = *longest > kListLinesMin ? 1 : shown.back() + 1;
+    if (*longest > kListLinesMin) {
+      --*longest;
+    } else {
+      shown.pop_back();
+    }
+    lines -= less;
+  }
+  std::string text = std::string(FirstLines(head, height));
+  for (size_t i = 0; i < shown.size(); ++i) {
+    const int left_out = LinesOf(lists[i]) - shown[i];
+    absl::StrAppend(&text, "\n", FirstLines(lists[i], left_out > 0 ? shown[i] - 1 : shown[i]));
+    if (left_out > 0) absl::StrAppend(&text, "  ", left_out + 1, " more\n");
+  }
   return text;
 }
 

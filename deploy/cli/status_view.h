@@ -10,11 +10,17 @@ namespace tessera {
 
 // Narrower terminals get this, and wrap.
 constexpr int kViewWidthMin = 24;
+// Lower ones get this, and scroll.
+constexpr int kViewHeightMin = 8;
 
 // The status as lines of at most `width` columns (bytes), each ended by a line break, without
 // control characters: a summary, the servers, the workers, the last evaluations. Columns that do
 // not fit are left out, the least important first; text that does not fit ends in "~".
 std::string StatusText(const v1::JobStatus& status, int width);
+
+// The same in at most `height` lines, or kViewHeightMin: of the longest list the last lines are left out for one that
+// says how many, until all fit. What stands above the lists stays.
+std::string StatusText(const v1::JobStatus& status, int width, int height);
 
 // One JSON object in one line, by protobuf's JSON mapping with the names of status.proto.
 std::string StatusJson(const v1::JobStatus& status);

@@ -14,6 +14,13 @@ inline int TerminalWidth() {
   return size.ws_col;
 }
 
+// Lines of stdout's terminal; 24 where it is none.
+inline int TerminalHeight() {
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_row == 0) return 24;
+  return size.ws_row;
+}
+
 }  // namespace tessera
 
 #endif  // TESSERA_DEPLOY_CLI_TERMINAL_H_

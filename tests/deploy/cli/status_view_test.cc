@@ -1,6 +1,8 @@
 #include "deploy/cli/status_view.h"
 
+#include <algorithm>
 #include <cmath>
+#include <string>
 
 #include <catch2/catch.hpp>
 
@@ -187,6 +189,43 @@ TEST_CASE("an empty status is text too", "[cli][status]") {
     CHECK(absl::StrContains(StatusText(failed, width), "train.batch_size\n"));
     CHECK(absl::StrContains(StatusText(failed, width), " wanted\n"));
   }
+}
+
+TEST_CASE("a status fits the terminal's height, and says what is left out", "[cli][status]") {
+  for (int width : {40, 80, 200}) {
+    const std::string whole = StatusText(Busy(), width);
+    const auto lines = static_cast<int>(std::count(whole.begin(), whole.end(), '\n'));
+    for (int height = 0; height <= lines + 1; ++height) {
+      INFO(width << " x " << height);
+      const std::string text = StatusText(Busy(), width, height);
+      CHECK(std::count(text.begin(), text.end(), '\n') <= std::max(height, kViewHeightMin));
+      CHECK(text.find("waits for worker 3, worker 14") != std::string::npos);
+      CHECK((text == whole) == (height >= lines));
+    }
+  }
+  // 12 servers and 12 workers: what is shown and what is left out are all of them.
+  const std::string text = StatusText(Busy(), 80, 30);
+  CHECK(text.find("\n  worker") != std::string::npos);
+  CHECK(text.find("accuracy") != std::string::npos);
+  int told = 0, more = 0;
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
+    if (absl::EndsWith(line, " more")) {
+      ++told;
+      more += std::stoi(std::string(line));
+    }
+  }
+  CHECK(told == 2);
+  const std::string whole = StatusText(Busy(), 80);
+  CHECK(std::count(whole.begin(), whole.end(), '\n') - std::count(text.begin(), text.end(), '\n') == more - told);
+}
+
+TEST_CASE("a server that does not know the job's times tells none", "[cli][status]") {
+  v1::JobStatus status;
+  status.set_state("training");
+  status.add_servers();
+  CHECK(StatusText(status, 80).find("trained") == std::string::npos);
+  status.set_wall_seconds(0.5);
+  CHECK(StatusText(status, 80).find("trained 0.0s of 0.5s") != std::string::npos);
 }
 
 TEST_CASE("the JSON form is one line with the names of the contract", "[cli][status]") {
