@@ -4,12 +4,16 @@
 #include <openssl/x509.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include <grpcpp/grpcpp.h>
 
@@ -19,6 +23,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "common/base/process.h"
+#include "common/checkpoint/manifest.h"
 #include "common/config/job_digest.h"
 #include "common/config/job_reader.h"
 #include "common/etcd/coordinator_key.h"
@@ -43,6 +48,12 @@ namespace {
 constexpr absl::Duration kConnectMax = absl::Seconds(3);
 constexpr std::chrono::seconds kAnswerMax{10};
 constexpr int kCertificateDaysMin = 7;
+
+std::string Room(double bytes) {
+  if (bytes >= 1e9) return absl::StrFormat("%.1f GB", bytes / 1e9);
+  if (bytes >= 1e6) return absl::StrFormat("%.1f MB", bytes / 1e6);
+  return absl::StrFormat("%.1f kB", bytes / 1e3);
+}
 
 class Examination {
  public:
@@ -120,14 +131,24 @@ class Examination {
     const std::string& directory = job_.checkpoint().directory();
     if (directory.empty()) return;
     std::error_code error;
-    std::filesystem::path at = directory;
-    while (!std::filesystem::exists(at, error) && at.has_parent_path() && at != at.parent_path()) {
-      at = at.parent_path();
+    std::filesystem::path at = std::filesystem::absolute(directory).lexically_normal();
+    if (!at.has_filename()) at = at.parent_path();  // "a/b/"
+    const bool is_there = std::filesystem::exists(at, error);
+    if (!is_there) at = at.parent_path();
+    if (!std::filesystem::exists(at, error)) {
+      return Problem(absl::StrCat("checkpoint.directory: \"", directory, "\" cannot be made: \"", at.string(),
+                                  "\" is not there, and servers make the last folder alone"),
+                     absl::StrCat("make it: mkdir -p ", at.string(), "; or name another folder"));
     }
-    if (access(at.c_str(), W_OK | X_OK) != 0) {
-      return Problem(absl::StrCat("checkpoint.directory: \"", directory, "\" cannot be written"),
+    // As a server does: the right to write is not all that it takes. Servers remove what is called so.
+    std::string probe = absl::StrCat(at.string(), "/", kPartialPrefix, "doctor-XXXXXX");
+    if (mkdtemp(probe.data()) == nullptr) {
+      const char* const why = std::strerror(errno);
+      return Problem(absl::StrCat("checkpoint.directory: \"", directory, "\" cannot be ",
+                                  is_there ? "written: " : "made: ", why),
                      "give this user the right to write there, or name another folder");
     }
+    rmdir(probe.c_str());
     const std::filesystem::space_info space = std::filesystem::space(at, error);
     if (error) return;
     const double states = 1.0 + recipe_.make_rule()->state_count();
@@ -136,13 +157,11 @@ class Examination {
                         job_.cluster().servers().count();
     if (static_cast<double>(space.available) < need) {
       return Problem(
-          absl::StrFormat("checkpoint.directory: \"%s\" has %.1f GB left, want %.1f GB for %d "
-                          "checkpoints of one server",
-                          directory, space.available / 1e9, need / 1e9,
-                          job_.checkpoint().keep() + 1),
+          absl::StrCat("checkpoint.directory: \"", directory, "\" has ", Room(space.available), " left, want ",
+                       Room(need), " for ", job_.checkpoint().keep() + 1, " checkpoints of one server"),
           "make room, keep fewer (checkpoint.keep), or name another folder");
     }
-    Good(absl::StrFormat("checkpoints: %.1f GB left in %s", space.available / 1e9, directory));
+    Good(absl::StrCat("checkpoints: ", Room(space.available), " left in ", directory));
   }
 
   // Where the servers elect the coordinator.
@@ -176,12 +195,32 @@ class Examination {
       return Note("servers: cluster.servers is a number, so that there is nobody to call",
                   "`tessera run` starts them on this machine; for several machines list host:port");
     }
-    for (int rank = 0; rank < addresses.size(); ++rank) Server(rank, addresses[rank]);
+    std::vector<std::string> bare;
+    for (int rank = 0; rank < addresses.size(); ++rank) {
+      // One that is there listens elsewhere.
+      if (!Server(rank, addresses[rank]) && !IsLoopback(addresses[rank])) bare.push_back(addresses[rank]);
+    }
+    if (bare.empty() || CurrentSecurity().serves_tls() || job_.security().insecure()) return;
+    Problem(absl::StrCat("security: none, and other machines can reach ", absl::StrJoin(bare, ", "),
+                         ": a server that is started there ends at once with 2"),
+            "set security.certificate and private_key (docs/operating.md, Security), or, in a network that nobody "
+            "else is in, security.insecure: true");
   }
 
-  void Server(int rank, const std::string& address) {
+  // Whether somebody listens there.
+  bool Server(int rank, const std::string& address) {
     const std::string who = absl::StrCat("server ", rank, " at ", address);
-    switch (TryConnect(address, kConnectMax)) {
+    const Reach reach = TryConnect(address, kConnectMax);
+    if (reach == Reach::kOpen) {
+      Listener(rank, address, who);
+    } else {
+      Unreached(rank, who, reach);
+    }
+    return reach == Reach::kOpen;
+  }
+
+  void Unreached(int rank, const std::string& who, Reach reach) {
+    switch (reach) {
       case Reach::kOpen:
         break;
       case Reach::kRefused:
@@ -198,6 +237,9 @@ class Examination {
         return Problem(absl::StrCat(who, ": the host's name is not known here"),
                        "correct the name in cluster.servers, or use an IP address");
     }
+  }
+
+  void Listener(int rank, const std::string& address, const std::string& who) {
     const auto stub = v1::Status::NewStub(
         OpenControlChannel(address, Role::kViewer));
     grpc::ClientContext context;

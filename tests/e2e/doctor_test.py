@@ -1,4 +1,5 @@
 """`tessera doctor`: every finding comes with what to do, and a healthy job has none."""
+import os
 import socket
 import unittest
 
@@ -54,6 +55,33 @@ class Doctor(Test):
         job["security"] = {"token_file": "tokens"}
         self.examine(job, 1, "want TLS beside it")
         self.examine(digits(), 0, "cluster.servers is a number", "no problem found")
+
+    def test_a_folder_for_checkpoints_is_judged_as_a_server_does(self):
+        def examine(folder, code, *says):
+            return self.examine(dict(digits(), checkpoint={"directory": folder}), code, *says)
+
+        text = examine(self.path("checkpoints"), 0, "checkpoints: ", " left in ")
+        self.assertNotIn("PROBLEM", text)
+        self.assertFalse(os.path.exists(self.path("checkpoints")))
+        os.mkdir(self.path("there"))
+        examine(self.path("there/"), 0, "checkpoints: ")
+        self.assertEqual(os.listdir(self.path("there")), [])
+        # A server makes the last folder alone.
+        examine(self.path("none/below"), 1, '"%s" cannot be made: "%s" is not there' %
+                (self.path("none/below"), self.path("none")), "mkdir -p " + self.path("none"))
+        with open(self.path("file"), "w"):
+            examine(self.path("file"), 1, "cannot be written: Not a directory")
+        # Nobody may make anything in /proc, not even root.
+        self.assertNotIn("left", examine("/proc/x", 1, '"/proc/x" cannot be made: '))
+
+    def test_a_server_that_would_refuse_to_start_is_no_advice(self):
+        port = free_ports(1)[0]
+        job = self.job([port])
+        job["cluster"]["servers"] += ["nowhere.invalid:7000"]
+        self.examine(job, 1, "other machines can reach nowhere.invalid:7000: a server that is started there ends",
+                     "security.insecure: true")
+        self.assertNotIn("other machines", self.examine(dict(job, security={"insecure": True}), 1))
+        self.assertNotIn("other machines", self.examine(self.job([port]), 1))
 
     def test_a_bad_job_is_said_to_be_one(self):
         path = write_job(self, dict(digits(), sed=7))
