@@ -6,7 +6,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
+#include <limits>
 #include <memory>
 #include <utility>
 
@@ -68,9 +68,9 @@ class FlagReader {
     if (value < 0) Refuse(flag, absl::StrCat(value), "a number, 0 or more");
     return value;
   }
-  void Workers(int value) {
-    if (value >= 0 && value <= kWorkersMax) return;
-    Refuse("workers", absl::StrCat(value), absl::StrCat("a number, 0 to ", kWorkersMax));
+  void Processes(absl::string_view flag, const std::optional<int>& value, int most) {
+    if (!value || (*value >= 1 && *value <= most)) return;
+    Refuse(flag, absl::StrCat(*value), absl::StrCat("a number, 1 to ", most));
   }
   const std::string& errors() const { return errors_; }
 
@@ -92,8 +92,8 @@ int BusyCores(const SimulationOptions& options, const v1::Job& job) {
 
 SimulationOptions ReadFlags(const SimulateOptions& in, FlagReader* flags) {
   SimulationOptions out;
-  flags->Workers(in.workers);
-  flags->Count("servers", in.servers);
+  flags->Processes("workers", in.workers, kWorkersMax);
+  flags->Processes("servers", in.servers, std::numeric_limits<int>::max());
   out.machines = flags->Count("machines", in.machines);
   out.cores_per_machine = flags->Count("cores-per-machine", in.cores_per_machine);
   out.bandwidth = flags->Bandwidth("bandwidth", in.bandwidth);
@@ -146,11 +146,8 @@ absl::Status Simulate(const SimulateOptions& options, SimulationOptions simulate
   bool draining = false;
   absl::Time shown = SteadyNow();
   while (!simulation->Run(kEventsAtOnce)) {
-    if (signals > 1) return absl::CancelledError("stopped at once; no report");
-    if (signals == 1 && !draining) {
+    if (signals > 0 && !draining) {
       draining = true;
-      progress.Clear();
-      std::fprintf(stderr, "tessera: ending the simulated job; again to stop at once\n");
       simulation->Drain("interrupted");
     }
     if (options.quiet || SteadyNow() - shown < kShowInterval) continue;
@@ -162,11 +159,7 @@ absl::Status Simulate(const SimulateOptions& options, SimulationOptions simulate
   progress.Clear();
   TESSERA_RETURN_IF_ERROR(simulation->outcome());
   if (!options.report_path.empty()) {
-    std::ofstream file(options.report_path, std::ios::trunc);
-    file << simulation->Report() << "\n";
-    if (!file.flush()) {
-      return absl::UnavailableError(absl::StrCat(options.report_path, ": cannot be written"));
-    }
+    TESSERA_RETURN_IF_ERROR(WriteOutput("--report", options.report_path, simulation->Report()));
   }
   if (!options.quiet) {
     std::fputs(Progress::Summary(status, options.report_path).c_str(), stdout);
@@ -201,25 +194,32 @@ int SimulateJob(const SimulateOptions& options) {
   std::atomic<int> signals{0};
   const Termination termination([&signals](int count) {
     signals = count;
-    // While data are read or a step is measured nobody looks.
-    if (count > 2) _exit(1);
+    // Said here, and there is nothing to lose: while data are read, a step is measured or a large one computed nobody
+    // looks.
+    const char* const clear = isatty(STDOUT_FILENO) ? "\r\x1b[K" : "";
+    const char* const what = count == 1 ? "ending the simulated job; again to stop at once"
+                                        : "stopped at once; no report";
+    std::fprintf(stderr, "%stessera: %s\n", clear, what);
+    if (count > 1) _exit(1);
   });
   FlagReader flags;
   const SimulationOptions simulated = ReadFlags(options, &flags);
   std::vector<std::string> overrides = options.overrides;
-  if (options.workers > 0) {
+  if (options.workers && *options.workers > 0) {
     overrides.push_back(
-        absl::StrCat("cluster.workers=", std::min(options.workers, kJobWorkersMax)));
+        absl::StrCat("cluster.workers=", std::min(*options.workers, kJobWorkersMax)));
   }
-  if (options.servers > 0) overrides.push_back(absl::StrCat("cluster.servers=", options.servers));
+  if (options.servers && *options.servers > 0) {
+    overrides.push_back(absl::StrCat("cluster.servers=", *options.servers));
+  }
   JobReading reading = ReadJobFile(options.job_path, overrides, JobOptions{});
   if (!reading.ok() || !flags.errors().empty()) {
     std::fputs(flags.errors().c_str(), stderr);
     std::fputs(FormatJobErrors(reading.errors).c_str(), stderr);
     return 2;
   }
-  if (options.workers > kJobWorkersMax) {
-    reading.job.mutable_cluster()->set_workers(options.workers);
+  if (options.workers.value_or(0) > kJobWorkersMax) {
+    reading.job.mutable_cluster()->set_workers(*options.workers);
   }
   const absl::Status status = Simulate(options, simulated, reading.job, signals);
   if (status.ok()) return 0;

@@ -15,9 +15,9 @@ struct SimulateOptions {
   std::string job_path;
   // "a.b=v", as given by --set.
   std::vector<std::string> overrides;
-  // 0: as the job says.
-  int workers = 0;
-  int servers = 0;
+  // Absent: as the job says.
+  std::optional<int> workers;
+  std::optional<int> servers;
   int machines = 0;
   int cores_per_machine = 0;
   // "1Gbit", "100MB"; "0": no limit.

@@ -2,9 +2,10 @@
 import gzip
 import json
 import os
+import signal
 import unittest
 
-from cluster import DIGITS, Test, digits, run_to_end, tessera, write_job
+from cluster import DIGITS, TESSERA, Process, Test, await_true, digits, run_to_end, tessera, write_job
 
 PAYLOADS = ("pull_payload_bytes", "push_payload_bytes", "other_payload_bytes", "exchanges")
 WIRE = ("pull_wire_bytes", "push_wire_bytes")
@@ -123,6 +124,26 @@ class SimulatedAndReal(Test):
                 job = self.job(name, workers=2, servers=2)
                 job["data"] = {"format": "xc", "directory": self.folder, "normalize": {"stddev": 16.0}, **files}
                 self.assert_same(job)
+
+
+class Signals(Test):
+    def test_ctrl_c_is_answered_at_once_also_while_data_are_read(self):
+        pipe = self.path("pipe")
+        os.mkfifo(pipe)  # Whoever reads it waits for ever.
+        job = digits()
+        job["data"]["test"]["features"] = pipe
+        process = Process(self, "simulate", [TESSERA, "simulate", write_job(self, job)])
+
+        def is_heard():
+            with open("/proc/%d/status" % process.pid) as file:
+                blocked = next(line.split()[1] for line in file if line.startswith("SigBlk:"))
+            return int(blocked, 16) >> (signal.SIGINT - 1) & 1
+
+        await_true("it takes signals", is_heard)
+        process.signal(signal.SIGINT)
+        process.await_output("ending the simulated job; again to stop at once\n")
+        process.signal(signal.SIGINT)
+        self.assertTrue(process.expect_exit(1).endswith("tessera: stopped at once; no report\n"))
 
 
 if __name__ == "__main__":

@@ -94,6 +94,8 @@ TEST_CASE("wrong flags and wrong jobs end with code 2", "[simulate]") {
   SECTION("restart") { options.restart_after = "soon"; }
   SECTION("cores") { options.cores_per_machine = -1; }
   SECTION("workers") { options.workers = -3; }
+  SECTION("no workers") { options.workers = 0; }
+  SECTION("no servers") { options.servers = 0; }
   SECTION("stub gradients have no step to measure") {
     options.stub_gradients = true;
     options.step_time = "measured";
