@@ -1,7 +1,6 @@
 #include "deploy/cli/run_command.h"
 
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -31,6 +30,7 @@
 #include "deploy/cli/child_process.h"
 #include "deploy/cli/counted.h"
 #include "deploy/cli/progress.h"
+#include "deploy/cli/run_folders.h"
 #include "deploy/cli/status_stream.h"
 
 namespace tessera {
@@ -41,6 +41,8 @@ constexpr absl::Duration kServerStartMax = absl::Seconds(60);
 // After the job's end, or the second Ctrl-C: how long children may take before they are killed.
 constexpr absl::Duration kConnectMax = absl::Seconds(20);
 constexpr absl::Duration kChildEndMax = absl::Seconds(10);
+// In the run's private folder, by server 0.
+constexpr char kAddressFile[] = "server-0.address";
 // For the coordinator to say how the job stands, once another process has ended.
 constexpr absl::Duration kLastWordsMax = absl::Seconds(1);
 
@@ -97,7 +99,7 @@ class JobRun {
   absl::Status Conclude(const std::atomic<int>& signals);
   std::vector<std::string> CommonArguments() const;
   std::string LogPath(const std::string& name) const {
-    return absl::StrCat(directory_, "/", name, ".log");
+    return absl::StrCat(folders_->logs(), "/", name, ".log");
   }
   absl::Status WriteReport(const v1::JobStatus& status) const;
 
@@ -106,8 +108,7 @@ class JobRun {
   Progress progress_;
   std::string server_program_;
   std::string worker_program_;
-  std::string directory_;
-  bool keep_directory_ = false;
+  std::unique_ptr<RunFolders> folders_;
   std::string coordinator_;
   bool servers_may_go_ = false;  // they are replicas, or have standbys
   std::vector<ChildProcess> servers_;
@@ -128,9 +129,6 @@ JobRun::~JobRun() {
   status_.reset();
   workers_.clear();
   servers_.clear();
-  if (!options_.log_directory.empty() || directory_.empty()) return;
-  std::error_code error;
-  if (!keep_directory_) std::filesystem::remove_all(directory_, error);
 }
 
 absl::Status JobRun::Prepare() {
@@ -141,23 +139,7 @@ absl::Status JobRun::Prepare() {
   servers_may_go_ =
       recipe.placement == Placement::kReplicated || job_.cluster().replicas() > 0;
   TESSERA_RETURN_IF_ERROR(CheckWritable("--report", options_.report_path));
-  if (!options_.log_directory.empty()) {
-    directory_ = options_.log_directory;
-    std::error_code error;
-    std::filesystem::create_directories(directory_, error);
-    if (error)
-      return absl::InvalidArgumentError(
-          absl::StrCat("--logs: \"", directory_, "\": ", error.message()));
-    return absl::OkStatus();
-  }
-  const char* temporary = getenv("TMPDIR");
-  directory_ = absl::StrCat(temporary != nullptr ? temporary : "/tmp", "/tessera-run-XXXXXX");
-  if (mkdtemp(directory_.data()) == nullptr) {
-    const int error = errno;
-    return absl::UnavailableError(absl::StrCat(
-        "\"", temporary != nullptr ? temporary : "/tmp",
-        "\": no folder for logs can be made there: ", strerror(error), "; set TMPDIR to another"));
-  }
+  TESSERA_ASSIGN_OR_RETURN(folders_, RunFolders::Open(options_.log_directory));
   return absl::OkStatus();
 }
 
@@ -192,10 +174,7 @@ absl::Status JobRun::StartServer(int rank) {
   if (rank == 0) {
     // Nobody here would start it again.
     child.arguments.push_back("--no-takeover");
-    const std::string address_file = absl::StrCat(directory_, "/server-0.address");
-    std::error_code none;  // An earlier run may have left one in --logs.
-    std::filesystem::remove(address_file, none);
-    child.arguments.insert(child.arguments.end(), {"--address-file", address_file});
+    child.arguments.insert(child.arguments.end(), {"--address-file", folders_->PrivatePath(kAddressFile)});
   }
   child.log_path = LogPath(absl::StrCat("server-", rank));
   TESSERA_ASSIGN_OR_RETURN(ChildProcess started, ChildProcess::Start(std::move(child)));
@@ -205,7 +184,7 @@ absl::Status JobRun::StartServer(int rank) {
 }
 
 absl::Status JobRun::AwaitFirstServer(const std::atomic<int>& signals) {
-  const std::string path = absl::StrCat(directory_, "/server-0.address");
+  const std::string path = folders_->PrivatePath(kAddressFile);
   const absl::Time limit = SteadyNow() + kServerStartMax;
   while (true) {
     std::ifstream file(path);
@@ -213,6 +192,7 @@ absl::Status JobRun::AwaitFirstServer(const std::atomic<int>& signals) {
     TESSERA_RETURN_IF_ERROR(CheckServers(std::nullopt));
     if (signals > 0) return absl::CancelledError("stopped before the job began");
     if (SteadyNow() > limit) {
+      folders_->KeepLogs();
       return absl::DeadlineExceededError(absl::StrCat("server 0 has not come up within ",
                                                       absl::FormatDuration(kServerStartMax),
                                                       "; its log: ", LogPath("server-0")));
@@ -299,7 +279,7 @@ bool JobRun::OthersGoOn(size_t rank, const v1::JobStatus& status) {
 }
 
 void JobRun::Tell(const absl::Status& of) {
-  keep_directory_ = true;
+  folders_->KeepLogs();
   progress_.Clear();
   std::fprintf(stderr, "tessera: %s\n", std::string(of.message()).c_str());
 }
@@ -417,12 +397,14 @@ absl::Status JobRun::Run(const std::atomic<int>& signals) {
   absl::Status status = Follow(signals);
   if (status.ok()) status = Conclude(signals);
   if (!status.ok()) {
-    keep_directory_ = true;
+    folders_->KeepLogs();
     progress_.Clear();
     for (ChildProcess& child : workers_) child.Signal(SIGKILL);
     for (ChildProcess& child : servers_) child.Signal(SIGKILL);
   }
-  if (keep_directory_) std::fprintf(stderr, "tessera: logs are in %s\n", directory_.c_str());
+  if (folders_->keeps_logs()) {
+    std::fprintf(stderr, "tessera: logs are in %s\n", folders_->logs().c_str());
+  }
   return status;
 }
 

@@ -115,6 +115,9 @@ class RunCommand(Test):
             return status is not None and "tried again in" in status["checkpoint"]["failure"]
 
         await_true("it is tried again", tries_again, explain=run.output)
+        # The terminal says so by itself.
+        run.await_output("checkpoint failed: ")
+        run.await_output("it is the last one, tried again in ")
         run.signal(signal.SIGINT)
         self.contains(run.expect_exit(1), "stopped at once")
         run.expect_nothing_left(children)
@@ -136,9 +139,6 @@ class RunCommand(Test):
         self.contains(run.expect_exit(0), "the others go on", "logs are in")
         self.assertEqual(run.report()["members"]["lost"], 1)
         run.expect_nothing_left(children)
-        # The terminal says so by itself.
-        run.await_output("checkpoint failed: ")
-        run.await_output("it is the last one, tried again in ")
 
     def test_a_killed_server_ends_everything_and_is_named(self):
         for victim in ("server 0", "server 1"):
@@ -211,6 +211,21 @@ class RunCommand(Test):
                                 {"server-0.log", "server-1.log", "worker-0.log", "worker-1.log"})
         self.contains(out, "digits-test: 2 servers, 2 workers", "accuracy", "traffic")
 
+    def test_two_runs_do_not_share_a_folder_of_logs(self):
+        logs = self.path("logs")
+        runs = [Run(self, digits(epochs=ENDLESS), "--logs", logs, "--set", "name=first")]
+        runs[0].await_training()
+        job = write_job(self, digits(epochs=1), "second.yaml")
+        code, out, error = tessera("run", job, "--logs", logs)
+        self.assertEqual((code, out), (2, ""))
+        self.contains(error, '--logs: "%s": another `tessera run` writes its logs there' % logs)
+        runs[0].signal(signal.SIGINT)
+        runs[0].expect_exit(0)
+        self.assertEqual(runs[0].report()["job"], "first")
+        self.assertEqual(tessera("run", job, "--logs", logs)[0], 0)
+        # Nothing but logs is left there.
+        self.assertEqual([name for name in os.listdir(logs) if not name.endswith(".log")], [])
+
     def test_output_that_cannot_be_written_is_an_error(self):
         job = write_job(self, digits(epochs=1))
         for arguments in (["check", job], ["run", job], ["--help"]):
@@ -282,6 +297,12 @@ class Refusals(Test):
     def test_a_report_that_cannot_be_written_is_refused_before_training(self):
         report = self.path("missing/report.json")
         self.refused("run", write_job(self, digits()), "--report", report, says=["--report", report])
+
+    def test_a_folder_for_logs_that_cannot_be_written_is_refused(self):
+        job = write_job(self, digits())
+        # Nobody may make anything in /proc, not even root.
+        for logs in ("/proc", "/proc/none"):
+            self.refused("run", job, "--logs", logs, says=['--logs: "%s": ' % logs])
 
     def test_a_wrong_set_is_refused(self):
         job = write_job(self, digits())
