@@ -1,19 +1,18 @@
 #include "deploy/cli/run_command.h"
 
 #include <signal.h>
-#include <string.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -29,7 +28,9 @@
 #include "common/rpc/security.h"
 #include "deploy/cli/child_process.h"
 #include "deploy/cli/counted.h"
+#include "deploy/cli/find_program.h"
 #include "deploy/cli/progress.h"
+#include "deploy/cli/report_status.h"
 #include "deploy/cli/run_folders.h"
 #include "deploy/cli/status_stream.h"
 
@@ -43,23 +44,11 @@ constexpr absl::Duration kConnectMax = absl::Seconds(20);
 constexpr absl::Duration kChildEndMax = absl::Seconds(10);
 // In the run's private folder, by server 0.
 constexpr char kAddressFile[] = "server-0.address";
+constexpr char kReportFile[] = "report.json";
+// For the end to be heard of a job that was asked to end and did not answer.
+constexpr absl::Duration kEndHeardMax = absl::Seconds(3);
 // For the coordinator to say how the job stands, once another process has ended.
 constexpr absl::Duration kLastWordsMax = absl::Seconds(1);
-
-// The programs lie where the build or the package put them, relative to this one.
-absl::StatusOr<std::string> FindProgram(const std::string& name,
-                                        const std::string& build_directory) {
-  std::error_code error;
-  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  const std::filesystem::path here = self.parent_path();
-  for (const std::filesystem::path& candidate :
-       {here / name, here / ".." / ".." / build_directory / name}) {
-    if (access(candidate.c_str(), X_OK) == 0) return candidate.lexically_normal().string();
-  }
-  return absl::NotFoundError(absl::StrCat(name, ": not found beside ", self.string(),
-                                          "; build it: bazel build //", build_directory, ":",
-                                          name));
-}
 
 // Code 2 says that the job or a flag is wrong.
 absl::Status ChildError(const ChildProcess& child, const ChildProcess::Exit& exit,
@@ -69,6 +58,10 @@ absl::Status ChildError(const ChildProcess& child, const ChildProcess::Exit& exi
   const std::string text =
       absl::StrCat(child.name(), " ended with ", exit.ToString(), so, "; its last lines:\n", tail);
   return exit.code == 2 ? absl::InvalidArgumentError(text) : absl::AbortedError(text);
+}
+
+bool HasReport(const std::optional<v1::JobStatus>& status) {
+  return status.has_value() && !status->report_json().empty();
 }
 
 // One run of one job: its children, from start to end.
@@ -85,6 +78,7 @@ class JobRun {
   absl::Status StartServer(int rank);
   absl::Status AwaitFirstServer(const std::atomic<int>& signals);
   absl::Status StartWorker(int rank);
+  void OpenStatus();
   absl::Status Follow(const std::atomic<int>& signals);
   // A server that ended with an error, where the job cannot go on without it.
   absl::Status CheckServers(const std::optional<v1::JobStatus>& status);
@@ -96,6 +90,7 @@ class JobRun {
   void Tell(const absl::Status& of);
   bool JobFailed(absl::Duration patience) const;
   void AwaitChildren(bool failed, const std::atomic<int>& signals);
+  std::optional<v1::JobStatus> LastStatus() const;
   absl::Status Conclude(const std::atomic<int>& signals);
   std::vector<std::string> CommonArguments() const;
   std::string LogPath(const std::string& name) const {
@@ -175,6 +170,7 @@ absl::Status JobRun::StartServer(int rank) {
     // Nobody here would start it again.
     child.arguments.push_back("--no-takeover");
     child.arguments.insert(child.arguments.end(), {"--address-file", folders_->PrivatePath(kAddressFile)});
+    child.arguments.insert(child.arguments.end(), {"--report", folders_->PrivatePath(kReportFile)});
   }
   child.log_path = LogPath(absl::StrCat("server-", rank));
   TESSERA_ASSIGN_OR_RETURN(ChildProcess started, ChildProcess::Start(std::move(child)));
@@ -288,24 +284,39 @@ void JobRun::Tell(const absl::Status& of) {
 bool JobRun::JobFailed(absl::Duration patience) const {
   const absl::Time limit = SteadyNow() + patience;
   while (!status_->ended().has_value() && SteadyNow() < limit) absl::SleepFor(kPollInterval);
-  const std::optional<v1::JobStatus> status = status_->latest();
+  const std::optional<v1::JobStatus> status = LastStatus();
   return status.has_value() && !status->failure().empty();
+}
+
+void JobRun::OpenStatus() {
+  status_ = std::make_unique<StatusStream>(coordinator_, absl::Milliseconds(200), kConnectMax);
 }
 
 // Until the job has ended: shows progress, notices children that die, passes signals on.
 absl::Status JobRun::Follow(const std::atomic<int>& signals) {
   bool draining = false;
-  absl::Time shown;
+  absl::Status drained;
+  absl::Time drained_at, shown, server_ended = absl::InfiniteFuture(), broken = absl::InfiniteFuture();
+  std::optional<v1::JobStatus> status;
   while (true) {
     const std::optional<absl::Status> ended = status_->ended();
-    const std::optional<v1::JobStatus> status = status_->latest();
-    if (status.has_value() && !options_.quiet &&
-        (ended.has_value() || SteadyNow() - shown > absl::Milliseconds(100))) {
+    if (std::optional<v1::JobStatus> latest = status_->latest()) status = std::move(latest);
+    if (status.has_value() && !options_.quiet && SteadyNow() - shown > absl::Milliseconds(100)) {
       progress_.Show(*status);
       shown = SteadyNow();
     }
-    if (ended.has_value() || (status.has_value() && !status->report_json().empty()))
-      return absl::OkStatus();
+    const std::optional<ChildProcess::Exit> exit = servers_[0].Poll();
+    if (HasReport(status) || (ended.has_value() && (exit.has_value() || !status.has_value()))) return absl::OkStatus();
+    if (exit.has_value() && exit->ok()) {
+      server_ended = std::min(server_ended, SteadyNow());
+      if (SteadyNow() - server_ended > kLastWordsMax) return absl::OkStatus();
+    }
+    // This process was stopped for so long, by Ctrl-Z perhaps, that the server closed the connection.
+    if (ended.has_value()) broken = std::min(broken, SteadyNow());
+    if (SteadyNow() - broken > kLastWordsMax) {
+      broken = absl::InfiniteFuture();
+      OpenStatus();
+    }
     TESSERA_RETURN_IF_ERROR(CheckWorkers(status));
     if (const absl::Status servers = CheckServers(status); !servers.ok()) {
       // A server ends with the job; why the job did says more.
@@ -316,9 +327,11 @@ absl::Status JobRun::Follow(const std::atomic<int>& signals) {
       draining = true;
       progress_.Clear();
       std::fprintf(stderr, "tessera: stopping after this step; again to stop at once\n");
-      const absl::Status drained = status_->Drain("interrupted");
-      if (!drained.ok()) return drained;
+      drained = status_->Drain("interrupted");
+      drained_at = SteadyNow();
     }
+    // A job that has just ended cannot be drained: its end is about to be heard.
+    if (!drained.ok() && SteadyNow() - drained_at > kEndHeardMax) return drained;
     absl::SleepFor(kPollInterval);
   }
 }
@@ -344,17 +357,30 @@ void JobRun::AwaitChildren(bool failed, const std::atomic<int>& signals) {
 
 absl::Status JobRun::WriteReport(const v1::JobStatus& status) const {
   if (options_.report_path.empty()) return absl::OkStatus();
-  std::ofstream file(options_.report_path, std::ios::trunc);
-  file << status.report_json() << "\n";
-  if (file.flush()) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("--report: \"", options_.report_path,
-                                             "\" cannot be written: ", strerror(errno)));
+  return WriteOutput("--report", options_.report_path, status.report_json());
+}
+
+// The last status, or, where server 0 had ended before that was read, what its report tells.
+std::optional<v1::JobStatus> JobRun::LastStatus() const {
+  std::optional<v1::JobStatus> status = status_->latest();
+  if (HasReport(status)) return status;
+  std::ifstream file(folders_->PrivatePath(kReportFile));
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  absl::StatusOr<v1::JobStatus> told = StatusOfReport(text.substr(0, text.find_last_not_of('\n') + 1));
+  if (!told.ok()) return status;
+  // What a report has not.
+  told->set_generation(status.has_value() ? status->generation() : 1);
+  told->set_free_running(status.has_value() && status->free_running());
+  return *std::move(told);
 }
 
 absl::Status JobRun::Conclude(const std::atomic<int>& signals) {
-  const std::optional<v1::JobStatus> status = status_->latest();
-  const bool reported = status.has_value() && !status->report_json().empty();
-  AwaitChildren(!reported || !status->failure().empty(), signals);
+  std::optional<v1::JobStatus> status = status_->latest();
+  if (status.has_value() && !options_.quiet) progress_.Show(*status);
+  AwaitChildren(!HasReport(status) || !status->failure().empty(), signals);
+  status = LastStatus();
+  const bool reported = HasReport(status);
+  if (status.has_value() && !options_.quiet) progress_.Show(*status);
   progress_.Clear();
   const absl::Status written = reported ? WriteReport(*status) : absl::OkStatus();
   if (status.has_value() && !status->failure().empty()) {
@@ -365,6 +391,8 @@ absl::Status JobRun::Conclude(const std::atomic<int>& signals) {
     return ChildError(servers_[0], *exit, ", and with it the job");
   }
   TESSERA_RETURN_IF_ERROR(CheckWorkers(status));
+  // It has said how the job ended; its own copy of the report may have had no room.
+  if (const auto exit = servers_[0].Poll(); reported && exit.has_value()) server_noticed_[0] = exit->signal == 0;
   TESSERA_RETURN_IF_ERROR(CheckServers(status));
   if (!reported) {
     const std::optional<absl::Status> ended = status_->ended();
@@ -387,7 +415,7 @@ absl::Status JobRun::Run(const std::atomic<int>& signals) {
     TESSERA_RETURN_IF_ERROR(StartServer(rank));
   for (int rank = 0; rank < job_.cluster().workers(); ++rank)
     TESSERA_RETURN_IF_ERROR(StartWorker(rank));
-  status_ = std::make_unique<StatusStream>(coordinator_, absl::Milliseconds(200), kConnectMax);
+  OpenStatus();
   if (!options_.quiet) {
     progress_.Say(absl::StrCat(job_.name(), ": ",
                                Counted(job_.cluster().servers().count(), "server"), ", ",

@@ -3,10 +3,11 @@ import json
 import os
 import signal
 import subprocess
+import time
 import unittest
 
-from cluster import (ENDLESS, TESSERA, Process, Test, await_true, children_of, digits, exists, lost, status_of,
-                     tessera, write_job)
+from cluster import (ENDLESS, PATIENCE, TESSERA, Process, Test, await_true, children_of, digits, exists, lost,
+                     status_of, tessera, write_job)
 
 
 def rank_of(command):
@@ -78,6 +79,25 @@ class RunCommand(Test):
                 self.assertEqual(report["history"][-1]["step"], report["steps"])
                 self.assertEqual(len(report["phases"]), 2)
                 run.expect_nothing_left(children)
+
+    def test_ctrl_c_as_the_job_ends_loses_nothing(self):
+        logs = self.path("logs")
+        for number in range(6):
+            with self.case(number):
+                run = Run(self, digits(epochs=1), "--logs", logs)
+                log = os.path.join(logs, "server-0.log")
+
+                def has_ended():
+                    with open(log) as file:
+                        return "control: job ended" in file.read()
+
+                await_true("server 0 is there", lambda: "server 0" in run.children())
+                await_true("the job ends", has_ended, explain=run.output)
+                run.signal(signal.SIGINT)
+                self.contains(run.expect_exit(0), "\n  accuracy ", "\n  report ")
+                self.assertEqual(run.report()["outcome"], "finished")
+                # A row for the only evaluation, in every run.
+                self.assertIn("\n     1.0 ", run.output())
 
     def test_ctrl_c_twice_ends_at_once(self):
         # A worker that is frozen keeps the first Ctrl-C from being done.
@@ -210,6 +230,21 @@ class RunCommand(Test):
         self.assertGreaterEqual(set(os.listdir(logs)),
                                 {"server-0.log", "server-1.log", "worker-0.log", "worker-1.log"})
         self.contains(out, "digits-test: 2 servers, 2 workers", "accuracy", "traffic")
+
+    def test_a_run_that_was_stopped_for_long_goes_on(self):
+        run = Run(self, endless(lease="60s"))
+        children = run.await_training()
+        run.signal(signal.SIGSTOP)
+        # Server 0 gives the connection up after 20 s (common/rpc/transport.h).
+        time.sleep(25 * PATIENCE)
+        run.signal(signal.SIGCONT)
+        step = int(status_of(run.address)["step"])
+        # The end of the connection is noticed by then.
+        await_true("it trains on", lambda: int(status_of(run.address)["step"]) > step + 2000)
+        run.signal(signal.SIGINT)
+        self.contains(run.expect_exit(0), "\n  accuracy ")
+        self.assertGreater(run.report()["steps"], step)
+        run.expect_nothing_left(children)
 
     def test_two_runs_do_not_share_a_folder_of_logs(self):
         logs = self.path("logs")

@@ -1,0 +1,90 @@
+#include "deploy/cli/report_status.h"
+
+#include <cmath>
+#include <limits>
+
+#include "absl/status/status.h"
+#include "nlohmann/json.hpp"
+
+namespace tessera {
+namespace {
+
+using Json = nlohmann::json;
+
+const Json& At(const Json& object, const char* key) {
+  static const Json none;
+  const auto found = object.is_object() ? object.find(key) : object.end();
+  return found == object.end() ? none : *found;
+}
+
+std::string Text(const Json& object, const char* key) {
+  const Json& value = At(object, key);
+  return value.is_string() ? value.get<std::string>() : "";
+}
+
+// What was no number was written as null.
+double Number(const Json& object, const char* key) {
+  const Json& value = At(object, key);
+  return value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
+}
+
+uint64_t Count(const Json& object, const char* key) {
+  const Json& value = At(object, key);
+  return value.is_number_unsigned() ? value.get<uint64_t>() : 0;
+}
+
+void FillStaleness(const Json& staleness, v1::JobStatus* status) {
+  v1::ServerCounters& counters = *status->add_servers()->mutable_counters();
+  uint64_t pushes = 0;
+  for (const Json& entry : At(staleness, "histogram")) {
+    const uint64_t count = entry.is_number_unsigned() ? entry.get<uint64_t>() : 0;
+    counters.add_staleness_histogram(count);
+    pushes += count;
+  }
+  const double mean = Number(staleness, "mean");
+  if (std::isfinite(mean)) counters.set_staleness_sum(static_cast<uint64_t>(std::llround(mean * pushes)));
+  counters.set_staleness_max(Count(staleness, "max"));
+}
+
+}  // namespace
+
+absl::StatusOr<v1::JobStatus> StatusOfReport(const std::string& report) {
+  const Json json = Json::parse(report, nullptr, /*allow_exceptions=*/false);
+  if (Text(json, "outcome").empty()) return absl::InvalidArgumentError("it is no report");
+  v1::JobStatus status;
+  status.set_state("done");
+  status.set_job(Text(json, "job"));
+  status.set_method(Text(json, "method"));
+  status.set_method_description(Text(json, "method_description"));
+  status.set_failure(Text(json, "failure"));
+  status.set_train_seconds(Number(json, "train_seconds"));
+  status.set_wall_seconds(Number(json, "wall_seconds"));
+  status.set_step(Count(json, "steps"));
+  for (const Json& entry : At(json, "history")) {
+    v1::HistoryEntry& evaluation = *status.add_history();
+    evaluation.set_seconds(Number(entry, "seconds"));
+    evaluation.set_step(Count(entry, "step"));
+    evaluation.set_epoch(Number(entry, "epoch"));
+    evaluation.set_train_loss(Number(entry, "train_loss"));
+    evaluation.set_test_loss(Number(entry, "test_loss"));
+    evaluation.set_test_accuracy(Number(entry, "test_accuracy"));
+  }
+  v1::WorkerReport& workers = *status.add_worker_reports();
+  workers.set_examples(Count(json, "examples"));
+  const Json& traffic = At(json, "traffic");
+  workers.set_pull_payload_bytes(Count(traffic, "pull_payload_bytes"));
+  workers.set_push_payload_bytes(Count(traffic, "push_payload_bytes"));
+  FillStaleness(At(json, "staleness"), &status);
+  status.set_members_lost(Count(At(json, "members"), "lost"));
+  if (const Json& checkpoint = At(json, "checkpoint"); checkpoint.is_object()) {
+    v1::CheckpointStatus& last = *status.mutable_checkpoint();
+    last.set_count(Count(checkpoint, "count"));
+    last.set_step(Count(checkpoint, "step"));
+    last.set_bytes(Count(checkpoint, "bytes"));
+    last.set_failure(Text(checkpoint, "failure"));
+  }
+  status.set_report_json(report);
+  return status;
+}
+
+}  // namespace tessera

@@ -1,0 +1,19 @@
+// A report, read again.
+#ifndef TESSERA_DEPLOY_CLI_REPORT_STATUS_H_
+#define TESSERA_DEPLOY_CLI_REPORT_STATUS_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "proto/status.pb.h"
+
+namespace tessera {
+
+// The status that `report`, the JSON of server 0's report, was made of, as far as the closing table and the list of
+// evaluations tell of it; traffic is that of one worker. For who comes too late to ask server 0.
+//   kInvalidArgument  it is no report
+absl::StatusOr<v1::JobStatus> StatusOfReport(const std::string& report);
+
+}  // namespace tessera
+
+#endif  // TESSERA_DEPLOY_CLI_REPORT_STATUS_H_

@@ -1,0 +1,76 @@
+#include "deploy/cli/report_status.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <string>
+
+#include "deploy/cli/progress.h"
+#include "server/control/report.h"
+
+namespace tessera {
+namespace {
+
+v1::JobStatus Ended() {
+  v1::JobStatus status;
+  status.set_state("done");
+  status.set_job("digits");
+  status.set_method("async_sgd");
+  status.set_method_description("every worker's gradient is applied as it comes, whatever the others do");
+  status.set_train_seconds(2.5);
+  status.set_wall_seconds(3.5);
+  status.set_step(400);
+  status.set_members_lost(1);
+  for (int i = 0; i < 2; ++i) {
+    v1::HistoryEntry& entry = *status.add_history();
+    entry.set_epoch(5 * (i + 1));
+    entry.set_seconds(1.25 * (i + 1));
+    entry.set_train_loss(i == 0 ? std::nan("") : 0.25);
+    entry.set_test_loss(0.5);
+    entry.set_test_accuracy(0.9);
+    v1::WorkerReport& worker = *status.add_worker_reports();
+    worker.set_rank(i);
+    worker.set_examples(12345);
+    worker.set_pull_payload_bytes(3 << 20);
+    worker.set_push_payload_bytes(5 << 10);
+    v1::MemberStatus& member = *status.add_members();
+    member.set_rank(i);
+    member.mutable_progress()->set_examples(12345);
+    v1::ServerCounters& counters = *status.add_servers()->mutable_counters();
+    for (uint64_t count : {30, 60, 10}) counters.add_staleness_histogram(count);
+    counters.set_staleness_sum(80);
+    counters.set_staleness_max(2);
+  }
+  v1::CheckpointStatus& checkpoint = *status.mutable_checkpoint();
+  checkpoint.set_count(3);
+  checkpoint.set_step(300);
+  checkpoint.set_bytes(40 << 10);
+  checkpoint.set_failure("\"ckpt\": No space left on device");
+  return status;
+}
+
+TEST_CASE("a report tells the closing table what the last status would have", "[cli][report]") {
+  const v1::JobStatus status = Ended();
+  const absl::StatusOr<v1::JobStatus> told = StatusOfReport(ReportJson(status));
+  REQUIRE(told.ok());
+  CHECK(Progress::Summary(*told, "r.json") == Progress::Summary(status, "r.json"));
+  REQUIRE(told->history_size() == 2);
+  for (int i = 0; i < 2; ++i) {
+    CHECK(Progress::HistoryLine(told->history(i)) == Progress::HistoryLine(status.history(i)));
+  }
+  CHECK(told->report_json() == ReportJson(status));
+  CHECK(told->failure().empty());
+  v1::JobStatus failed = status;
+  failed.set_failure("all workers are gone");
+  CHECK(StatusOfReport(ReportJson(failed))->failure() == "all workers are gone");
+}
+
+TEST_CASE("what is no report is refused", "[cli][report]") {
+  for (const char* text : {"", "{", "[]", "3", "{}", "{\"outcome\": 7}"}) {
+    INFO(text);
+    CHECK(absl::IsInvalidArgument(StatusOfReport(text).status()));
+  }
+  CHECK(StatusOfReport("{\"outcome\": \"finished\", \"traffic\": 3, \"history\": [null], \"steps\": -1}").ok());
+}
+
+}  // namespace
+}  // namespace tessera
