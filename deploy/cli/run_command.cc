@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/base/check.h"
@@ -33,6 +34,7 @@
 #include "deploy/cli/report_status.h"
 #include "deploy/cli/run_folders.h"
 #include "deploy/cli/status_stream.h"
+#include "server/control/report.h"
 
 namespace tessera {
 namespace {
@@ -45,6 +47,7 @@ constexpr absl::Duration kChildEndMax = absl::Seconds(10);
 // In the run's private folder, by server 0.
 constexpr char kAddressFile[] = "server-0.address";
 constexpr char kReportFile[] = "report.json";
+constexpr absl::string_view kLastLines = "; its last lines";
 // For the end to be heard of a job that was asked to end and did not answer.
 constexpr absl::Duration kEndHeardMax = absl::Seconds(3);
 // For the coordinator to say how the job stands, once another process has ended.
@@ -56,7 +59,7 @@ absl::Status ChildError(const ChildProcess& child, const ChildProcess::Exit& exi
   std::string tail = child.LogTail(8);
   if (tail.empty()) tail = absl::StrCat("none; is there room for ", child.log_path(), "?");
   const std::string text =
-      absl::StrCat(child.name(), " ended with ", exit.ToString(), so, "; its last lines:\n", tail);
+      absl::StrCat(child.name(), " ended with ", exit.ToString(), so, kLastLines, ":\n", tail);
   return exit.code == 2 ? absl::InvalidArgumentError(text) : absl::AbortedError(text);
 }
 
@@ -96,7 +99,8 @@ class JobRun {
   std::string LogPath(const std::string& name) const {
     return absl::StrCat(folders_->logs(), "/", name, ".log");
   }
-  absl::Status WriteReport(const v1::JobStatus& status) const;
+  void ReportFailure(const absl::Status& why);
+  absl::Status WriteReport(const v1::JobStatus& status);
 
   const RunOptions& options_;
   const v1::Job& job_;
@@ -117,6 +121,7 @@ class JobRun {
   };
   std::vector<EndedWorker> ended_;  // by rank
   absl::Time workers_ended_ = absl::InfiniteFuture();
+  bool is_report_told_ = false;  // by server 0
   std::unique_ptr<StatusStream> status_;
 };
 
@@ -355,7 +360,8 @@ void JobRun::AwaitChildren(bool failed, const std::atomic<int>& signals) {
   }
 }
 
-absl::Status JobRun::WriteReport(const v1::JobStatus& status) const {
+absl::Status JobRun::WriteReport(const v1::JobStatus& status) {
+  is_report_told_ = true;
   if (options_.report_path.empty()) return absl::OkStatus();
   return WriteOutput("--report", options_.report_path, status.report_json());
 }
@@ -407,6 +413,25 @@ absl::Status JobRun::Conclude(const std::atomic<int>& signals) {
   return written;
 }
 
+// Of a job that this process ends: nobody is told as soon as it that a child is gone, and the lease is not waited for.
+void JobRun::ReportFailure(const absl::Status& why) {
+  if (options_.report_path.empty() || servers_[0].Poll().has_value()) return;
+  const absl::string_view text = why.message();
+  if (!status_->Stop(std::string(text.substr(0, text.find(kLastLines)))).ok()) return;
+  const absl::Time limit = SteadyNow() + kLastWordsMax;
+  std::optional<v1::JobStatus> status;
+  do {
+    absl::SleepFor(kPollInterval);
+    status = status_->latest();
+  } while (!HasReport(status) && !status_->ended().has_value() && SteadyNow() < limit);
+  if (!status.has_value() || status->failure().empty()) return;
+  // Server 0 tells it once it has given up those that are gone.
+  if (!HasReport(status)) status->set_report_json(ReportJson(*status));
+  if (const absl::Status written = WriteReport(*status); !written.ok()) {
+    std::fprintf(stderr, "tessera: %s\n", std::string(written.message()).c_str());
+  }
+}
+
 absl::Status JobRun::Run(const std::atomic<int>& signals) {
   TESSERA_RETURN_IF_ERROR(Prepare());
   TESSERA_RETURN_IF_ERROR(StartServer(0));
@@ -423,7 +448,17 @@ absl::Status JobRun::Run(const std::atomic<int>& signals) {
                                "; status: tessera status ", coordinator_, " --watch"));
   }
   absl::Status status = Follow(signals);
-  if (status.ok()) status = Conclude(signals);
+  const bool may_report = !absl::IsCancelled(status) && !absl::IsInvalidArgument(status);
+  if (status.ok()) {
+    status = Conclude(signals);
+  } else if (may_report) {
+    ReportFailure(status);
+  }
+  if (!status.ok() && may_report && !options_.report_path.empty() && !is_report_told_) {
+    status = absl::Status(status.code(), absl::StrCat(status.message(), "\ntessera: no report is written: server 0, ",
+                                                      "which alone has what it would say, ",
+                                                      servers_[0].Poll().has_value() ? "is gone" : "does not tell it"));
+  }
   if (!status.ok()) {
     folders_->KeepLogs();
     progress_.Clear();

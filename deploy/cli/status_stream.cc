@@ -66,7 +66,7 @@ std::optional<absl::Status> StatusStream::ended() const {
   return ended_;
 }
 
-absl::Status StatusStream::Drain(const std::string& reason) {
+absl::Status StatusStream::Ask(AdminCall call, const std::string& reason) {
   const std::unique_ptr<v1::Admin::Stub> stub =
       v1::Admin::NewStub(OpenControlChannel(address_, Role::kOperator));
   grpc::ClientContext context;
@@ -74,7 +74,15 @@ absl::Status StatusStream::Drain(const std::string& reason) {
   v1::AdminRequest request;
   request.set_reason(reason);
   v1::AdminReply reply;
-  return Annotate(address_, stub->Drain(&context, request, &reply));
+  return Annotate(address_, (stub.get()->*call)(&context, request, &reply));
+}
+
+absl::Status StatusStream::Drain(const std::string& reason) {
+  return Ask(&v1::Admin::Stub::Drain, reason);
+}
+
+absl::Status StatusStream::Stop(const std::string& reason) {
+  return Ask(&v1::Admin::Stub::Stop, reason);
 }
 
 }  // namespace tessera

@@ -170,6 +170,15 @@ class RunCommand(Test):
                 output = run.expect_exit(1, 8)
                 self.contains(output, victim + " ended with signal 9 (Killed)", "logs are in")
                 self.assertNotIn("the others go on", output)
+                if victim == "server 1":
+                    report = run.report()
+                    self.assertEqual(report["outcome"], "failed")
+                    self.assertIn("server 1 ended with signal 9 (Killed)", report["failure"])
+                    self.assertGreaterEqual(report["steps"], 20)
+                    os.remove(run.report_path)
+                else:
+                    self.assertFalse(os.path.exists(run.report_path))
+                    self.assertIn("no report is written: server 0", output.splitlines()[-1])
                 run.expect_nothing_left(children)
 
     def test_a_frozen_server_ends_everything(self):
