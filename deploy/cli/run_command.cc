@@ -310,6 +310,11 @@ absl::Status JobRun::Follow(const std::atomic<int>& signals) {
       progress_.Show(*status);
       shown = SteadyNow();
     }
+    if (ended.has_value() && absl::IsFailedPrecondition(*ended) && !status.has_value()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          ended->message(), "; the certificate must be valid for the address that is called (security.certificate), ",
+          "and signed by security.authority"));
+    }
     const std::optional<ChildProcess::Exit> exit = servers_[0].Poll();
     if (HasReport(status) || (ended.has_value() && (exit.has_value() || !status.has_value()))) return absl::OkStatus();
     if (exit.has_value() && exit->ok()) {

@@ -4,6 +4,8 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/steady_clock.h"
 #include "common/rpc/control_channel.h"
@@ -14,11 +16,25 @@ namespace tessera {
 namespace {
 
 constexpr std::chrono::milliseconds kConnectPoll(50);
+constexpr std::chrono::seconds kTryMax(2);
 
 absl::Status Annotate(const std::string& address, const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
   const absl::Status result = FromGrpc(status);
   return absl::Status(result.code(), absl::StrCat("status of ", address, ": ", result.message()));
+}
+
+// Why there is no connection, at once.
+grpc::Status Try(v1::Status::Stub* stub) {
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kTryMax);
+  v1::JobStatus status;
+  return stub->Get(&context, v1::StatusRequest(), &status);
+}
+
+// "Peer name 10.0.0.1 is not in peer certificate", "CERTIFICATE_VERIFY_FAILED": trying again does not help.
+bool IsHopeless(const grpc::Status& status) {
+  return absl::StrContains(absl::AsciiStrToLower(status.error_message()), "certificate");
 }
 
 }  // namespace
@@ -40,9 +56,15 @@ void StatusStream::Follow(absl::Duration interval, absl::Duration patience) {
   const auto connected = [this] {
     return channel_->WaitForConnected(std::chrono::system_clock::now() + kConnectPoll);
   };
-  while (SteadyNow() < give_up && !ending_ && !connected()) {
-  }
   const std::unique_ptr<v1::Status::Stub> stub = v1::Status::NewStub(channel_);
+  while (SteadyNow() < give_up && !ending_ && !connected()) {
+    if (channel_->GetState(/*try_to_connect=*/false) != GRPC_CHANNEL_TRANSIENT_FAILURE) continue;
+    const grpc::Status tried = Try(stub.get());
+    if (!IsHopeless(tried)) continue;
+    absl::MutexLock lock(&mutex_);
+    ended_ = absl::FailedPreconditionError(Annotate(address_, tried).message());
+    return;
+  }
   v1::StatusRequest request;
   request.set_interval_ns(absl::ToInt64Nanoseconds(interval));
   const auto reader = stub->Watch(&context_, request);

@@ -20,7 +20,7 @@ namespace tessera {
 class StatusStream {
  public:
   // Follows the server at `address`, one status per `interval`. One that cannot be reached is tried for
-  // `patience`: the machine may have much else to do.
+  // `patience`: the machine may have much else to do. Certificates that do not fit are no matter of patience.
   StatusStream(const std::string& address, absl::Duration interval,
                absl::Duration patience = absl::ZeroDuration());
   // Ends the call.
@@ -28,7 +28,7 @@ class StatusStream {
 
   // The newest status, if there was one yet.
   std::optional<v1::JobStatus> latest() const;
-  // Set once the server has ended the stream, or cannot be reached.
+  // Set once the server has ended the stream, or cannot be reached: kFailedPrecondition where the certificates are why.
   std::optional<absl::Status> ended() const;
   // Asks the server to end the job after the exchange in progress.
   absl::Status Drain(const std::string& reason);

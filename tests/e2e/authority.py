@@ -13,12 +13,12 @@ class Authority:
     def openssl(self, *arguments):
         subprocess.run(("openssl",) + arguments, check=True, capture_output=True)
 
-    def sign(self, name):
-        """(certificate, private key)"""
+    def sign(self, name, names="IP:127.0.0.1,DNS:localhost"):
+        """(certificate, private key), valid for `names`."""
         key, request, certificate = (self.test.path(name + end) for end in (".key", ".csr", ".pem"))
         self.openssl("req", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", request, "-subj", "/CN=" + name)
         with open(self.test.path("names.cnf"), "w") as file:
-            file.write("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
+            file.write("subjectAltName=%s\n" % names)
         self.openssl("x509", "-req", "-in", request, "-CA", self.certificate, "-CAkey", self.key, "-CAcreateserial",
                      "-out", certificate, "-days", "2", "-extfile", file.name)
         return certificate, key

@@ -6,6 +6,7 @@ import subprocess
 import time
 import unittest
 
+from authority import Authority
 from cluster import (ENDLESS, PATIENCE, TESSERA, Process, Test, await_true, children_of, digits, exists, lost,
                      status_of, tessera, write_job)
 
@@ -347,6 +348,17 @@ class Refusals(Test):
         # Nobody may make anything in /proc, not even root.
         for logs in ("/proc", "/proc/none"):
             self.refused("run", job, "--logs", logs, says=['--logs: "%s": ' % logs])
+
+    def test_certificates_that_do_not_fit_are_refused_at_once(self):
+        certificate, key = Authority(self, "mine").sign("host", "IP:10.0.0.1")
+        job = digits(epochs=ENDLESS)
+        job["security"] = {"certificate": certificate, "private_key": key, "authority": self.path("mine-ca.pem")}
+        begin = time.monotonic()
+        code, _, error = tessera("run", write_job(self, job), within=60)
+        self.assertEqual(code, 2, error)
+        self.contains(error, "Peer name 127.0.0.1 is not in peer certificate", "security.certificate")
+        # An attempt and its call; the patience with a machine that is busy is 20 s.
+        self.assertLess(time.monotonic() - begin, 15 * PATIENCE)
 
     def test_a_wrong_set_is_refused(self):
         job = write_job(self, digits())
