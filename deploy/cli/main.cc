@@ -47,6 +47,9 @@ void AddSet(CLI::App* command, std::vector<std::string>* overrides) {
       ->allow_extra_args(false);
 }
 
+// An empty path would be taken for none.
+std::string CheckNamed(const std::string& path) { return path.empty() ? "is empty, want a path" : ""; }
+
 CLI::App* AddSimulate(CLI::App* app, SimulateOptions* options) {
   CLI::App* command = app->add_subcommand(
       "simulate", "train a job on simulated machines: real mathematics, simulated time");
@@ -78,7 +81,7 @@ CLI::App* AddSimulate(CLI::App* app, SimulateOptions* options) {
                       "parameters that a server folds per second; 0: it takes no time");
   command->add_flag("--stub-gradients", options->stub_gradients,
                     "no mathematics: only times and traffic mean something");
-  command->add_option("--report", options->report_path, "write the report here, as JSON");
+  command->add_option("--report", options->report_path, "write the report here, as JSON")->check(CheckNamed);
   command->add_flag("--quiet", options->quiet, "no progress and no table");
   return command;
 }
@@ -93,8 +96,8 @@ int Main(int argc, char** argv) {
       app.add_subcommand("run", "train a job with servers and workers on this machine");
   run_command->add_option("JOB", run.job_path, "the job file")->required();
   AddSet(run_command, &run.overrides);
-  run_command->add_option("--report", run.report_path, "write the report here, as JSON");
-  run_command->add_option("--logs", run.log_directory, "keep the processes' logs in this folder");
+  run_command->add_option("--report", run.report_path, "write the report here, as JSON")->check(CheckNamed);
+  run_command->add_option("--logs", run.log_directory, "keep the processes' logs in this folder")->check(CheckNamed);
   run_command->add_flag("--quiet", run.quiet, "no progress and no table");
 
   CheckOptions check;

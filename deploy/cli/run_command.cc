@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -92,6 +93,7 @@ class JobRun {
   bool OthersGoOn(size_t rank, const v1::JobStatus& status);
   void Tell(const absl::Status& of);
   bool JobFailed(absl::Duration patience) const;
+  std::string StillThere();
   void AwaitChildren(bool failed, const std::atomic<int>& signals);
   std::optional<v1::JobStatus> LastStatus() const;
   absl::Status Conclude(const std::atomic<int>& signals);
@@ -346,11 +348,23 @@ absl::Status JobRun::Follow(const std::atomic<int>& signals) {
   }
 }
 
+// "server 1, worker 0": the children that have not ended.
+std::string JobRun::StillThere() {
+  std::vector<std::string> names;
+  for (std::vector<ChildProcess>* children : {&servers_, &workers_}) {
+    for (ChildProcess& child : *children) {
+      if (!child.Poll().has_value()) names.push_back(child.name());
+    }
+  }
+  return absl::StrJoin(names, ", ");
+}
+
 // Where the job has failed all that matters is what server 0 has yet to say: others may wait for processes
 // that are gone, and end with these.
 void JobRun::AwaitChildren(bool failed, const std::atomic<int>& signals) {
-  absl::Time end = SteadyNow() + kChildEndMax;
-  bool shortened = false;
+  const absl::Time begin = SteadyNow();
+  absl::Time end = begin + kChildEndMax;
+  bool shortened = false, told = false;
   while (true) {
     bool all_ended = true;
     for (ChildProcess& child : workers_) all_ended = child.Poll().has_value() && all_ended;
@@ -361,6 +375,12 @@ void JobRun::AwaitChildren(bool failed, const std::atomic<int>& signals) {
       end = std::min(end, now + kLastWordsMax);
     }
     if (all_ended || now >= end || signals > 1) return;
+    if (!options_.quiet && !told && now - begin > kLastWordsMax && end - now > kLastWordsMax) {
+      told = true;
+      progress_.Clear();
+      std::fprintf(stderr, "tessera: waiting for %s to end, another %s at most\n", StillThere().c_str(),
+                   absl::FormatDuration(absl::Ceil(end - now, absl::Seconds(1))).c_str());
+    }
     absl::SleepFor(absl::Milliseconds(5));
   }
 }

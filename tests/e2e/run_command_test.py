@@ -192,6 +192,15 @@ class RunCommand(Test):
                 self.assertIn("server", run.output())
                 run.expect_nothing_left(children)
 
+    def test_a_frozen_child_is_named_while_it_is_waited_for(self):
+        run = Run(self, endless(workers=2))
+        children = run.await_training()
+        os.kill(children["worker 1"], signal.SIGSTOP)
+        await_true("a worker is lost", lambda: lost(status_of(run.address) or {"members_lost": 0}) == 1)
+        run.signal(signal.SIGINT)
+        self.contains(run.expect_exit(0), "waiting for worker 1 to end, another ", "\n  accuracy ")
+        run.expect_nothing_left(children)
+
     def test_all_workers_killed_ends_the_job(self):
         run = Run(self, endless())
         children = run.await_training()
@@ -342,6 +351,11 @@ class Refusals(Test):
     def test_a_report_that_cannot_be_written_is_refused_before_training(self):
         report = self.path("missing/report.json")
         self.refused("run", write_job(self, digits()), "--report", report, says=["--report", report])
+
+    def test_a_report_or_a_folder_without_a_name_is_refused(self):
+        job = write_job(self, digits())
+        for command, flag in (("run", "--report"), ("run", "--logs"), ("simulate", "--report")):
+            self.refused(command, job, flag, "", says=[flag + ": is empty, want a path"])
 
     def test_a_folder_for_logs_that_cannot_be_written_is_refused(self):
         job = write_job(self, digits())
