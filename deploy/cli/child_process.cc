@@ -110,4 +110,12 @@ std::string ChildProcess::LogTail(int lines) const {
   return absl::StrJoin(tail, "\n");
 }
 
+absl::Status ChildError(const ChildProcess& child, const ChildProcess::Exit& exit, absl::string_view so) {
+  std::string tail = child.LogTail(8);
+  if (tail.empty()) tail = absl::StrCat("none; is there room for ", child.log_path(), "?");
+  const std::string text =
+      absl::StrCat(child.name(), " ended with ", exit.ToString(), so, kLastLines, tail);
+  return exit.code == 2 ? absl::InvalidArgumentError(text) : absl::AbortedError(text);
+}
+
 }  // namespace tessera

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 namespace tessera {
 
@@ -57,6 +58,14 @@ class ChildProcess {
   pid_t pid_ = -1;
   std::optional<Exit> exit_;
 };
+
+// Where the reason ends in the text of ChildError.
+constexpr absl::string_view kLastLines = "; its last lines:\n";
+
+// "server 1 ended with exit code 1<so>; its last lines:\n...".
+//   kInvalidArgument  the code is 2, which says that the job or a flag is wrong
+//   kAborted          any other end
+absl::Status ChildError(const ChildProcess& child, const ChildProcess::Exit& exit, absl::string_view so);
 
 }  // namespace tessera
 

@@ -1,7 +1,10 @@
 #include "deploy/cli/report_status.h"
 
 #include <cmath>
+#include <fstream>
+#include <iterator>
 #include <limits>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "nlohmann/json.hpp"
@@ -85,6 +88,22 @@ absl::StatusOr<v1::JobStatus> StatusOfReport(const std::string& report) {
   }
   status.set_report_json(report);
   return status;
+}
+
+bool HasReport(const std::optional<v1::JobStatus>& status) {
+  return status.has_value() && !status->report_json().empty();
+}
+
+std::optional<v1::JobStatus> WithReport(std::optional<v1::JobStatus> latest, const std::string& path) {
+  if (HasReport(latest)) return latest;
+  std::ifstream file(path);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  absl::StatusOr<v1::JobStatus> told = StatusOfReport(text.substr(0, text.find_last_not_of('\n') + 1));
+  if (!told.ok()) return latest;
+  // What a report has not.
+  told->set_generation(latest.has_value() ? latest->generation() : 1);
+  told->set_free_running(latest.has_value() && latest->free_running());
+  return *std::move(told);
 }
 
 }  // namespace tessera

@@ -2,6 +2,7 @@
 #ifndef TESSERA_DEPLOY_CLI_REPORT_STATUS_H_
 #define TESSERA_DEPLOY_CLI_REPORT_STATUS_H_
 
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -13,6 +14,12 @@ namespace tessera {
 // evaluations tell of it; traffic is that of one worker. For who comes too late to ask server 0.
 //   kInvalidArgument  it is no report
 absl::StatusOr<v1::JobStatus> StatusOfReport(const std::string& report);
+
+// The job has ended, and it has the report.
+bool HasReport(const std::optional<v1::JobStatus>& status);
+
+// `latest`; where it has no report what the one in the file at `path` tells, if there is one.
+std::optional<v1::JobStatus> WithReport(std::optional<v1::JobStatus> latest, const std::string& path);
 
 }  // namespace tessera
 

@@ -7,7 +7,6 @@
 #include <atomic>
 #include <cstdio>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
@@ -48,25 +47,10 @@ constexpr absl::Duration kChildEndMax = absl::Seconds(10);
 // In the run's private folder, by server 0.
 constexpr char kAddressFile[] = "server-0.address";
 constexpr char kReportFile[] = "report.json";
-constexpr absl::string_view kLastLines = "; its last lines";
 // For the end to be heard of a job that was asked to end and did not answer.
 constexpr absl::Duration kEndHeardMax = absl::Seconds(3);
 // For the coordinator to say how the job stands, once another process has ended.
 constexpr absl::Duration kLastWordsMax = absl::Seconds(1);
-
-// Code 2 says that the job or a flag is wrong.
-absl::Status ChildError(const ChildProcess& child, const ChildProcess::Exit& exit,
-                        absl::string_view so) {
-  std::string tail = child.LogTail(8);
-  if (tail.empty()) tail = absl::StrCat("none; is there room for ", child.log_path(), "?");
-  const std::string text =
-      absl::StrCat(child.name(), " ended with ", exit.ToString(), so, kLastLines, ":\n", tail);
-  return exit.code == 2 ? absl::InvalidArgumentError(text) : absl::AbortedError(text);
-}
-
-bool HasReport(const std::optional<v1::JobStatus>& status) {
-  return status.has_value() && !status->report_json().empty();
-}
 
 // One run of one job: its children, from start to end.
 class JobRun {
@@ -391,18 +375,8 @@ absl::Status JobRun::WriteReport(const v1::JobStatus& status) {
   return WriteOutput("--report", options_.report_path, status.report_json());
 }
 
-// The last status, or, where server 0 had ended before that was read, what its report tells.
 std::optional<v1::JobStatus> JobRun::LastStatus() const {
-  std::optional<v1::JobStatus> status = status_->latest();
-  if (HasReport(status)) return status;
-  std::ifstream file(folders_->PrivatePath(kReportFile));
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  absl::StatusOr<v1::JobStatus> told = StatusOfReport(text.substr(0, text.find_last_not_of('\n') + 1));
-  if (!told.ok()) return status;
-  // What a report has not.
-  told->set_generation(status.has_value() ? status->generation() : 1);
-  told->set_free_running(status.has_value() && status->free_running());
-  return *std::move(told);
+  return WithReport(status_->latest(), folders_->PrivatePath(kReportFile));
 }
 
 absl::Status JobRun::Conclude(const std::atomic<int>& signals) {

@@ -1,7 +1,11 @@
 #include "deploy/cli/report_status.h"
 
+#include <stdlib.h>
+
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <fstream>
+#include <optional>
 #include <string>
 
 #include "deploy/cli/progress.h"
@@ -62,6 +66,27 @@ TEST_CASE("a report tells the closing table what the last status would have", "[
   v1::JobStatus failed = status;
   failed.set_failure("all workers are gone");
   CHECK(StatusOfReport(ReportJson(failed))->failure() == "all workers are gone");
+}
+
+TEST_CASE("a status without a report is made of the one in a file, if there is one", "[cli][report]") {
+  const std::string path = std::string(getenv("TEST_TMPDIR")) + "/report.json";
+  v1::JobStatus latest;
+  latest.set_step(17);
+  latest.set_generation(3);
+  latest.set_free_running(true);
+  CHECK(WithReport(latest, path + ".none")->step() == 17);
+  CHECK_FALSE(HasReport(WithReport(std::nullopt, path + ".none")));
+  std::ofstream(path) << ReportJson(Ended()) << "\n";
+  const std::optional<v1::JobStatus> told = WithReport(latest, path);
+  REQUIRE(HasReport(told));
+  CHECK(told->step() == 400);
+  CHECK(told->generation() == 3);
+  CHECK(told->free_running());
+  CHECK(told->report_json() == ReportJson(Ended()));
+  CHECK(WithReport(std::nullopt, path)->generation() > 0);
+  // One that has come is not looked for.
+  latest.set_report_json("{}");
+  CHECK(WithReport(latest, path)->step() == 17);
 }
 
 TEST_CASE("what is no report is refused", "[cli][report]") {
