@@ -14,6 +14,7 @@
 #include "common/base/check.h"
 #include "common/rpc/control_protocol.h"
 #include "server/control/coordinator.h"
+#include "server/shard/checkpoint_mark.h"
 
 namespace tessera {
 
@@ -217,7 +218,9 @@ class ControlFixture {
     part.set_number(servers[i].order.mark().number());
     part.set_error(error);
     part.mutable_file()->set_name("../elsewhere");
-    part.set_version(servers[i].order.after_exchange());
+    // That of a copy at once is no number of exchanges.
+    const uint64_t after = servers[i].order.after_exchange();
+    part.set_version(Exchange(after) == kCopyAtOnce ? 0 : after);
     Answer(i, message);
   }
   // A worker has written its file.
