@@ -189,13 +189,14 @@ AttachLink::Options ShardHost::LinkOptions(uint32_t rank, Led* led) {
 }
 
 absl::Status ShardHost::Lead(uint32_t rank, std::unique_ptr<Shard> shard, uint64_t lead_term) {
+  std::unique_ptr<ServerCheckpoints> checkpoints;
+  if (rank != options_.rank) {
+    TESSERA_ASSIGN_OR_RETURN(checkpoints, options_.make_checkpoints(rank));
+  }
   Led& led = led_[rank];
   led.lead_term = lead_term;
-  led.checkpoints = options_.checkpoints;
-  if (rank != options_.rank) {
-    TESSERA_ASSIGN_OR_RETURN(led.own_checkpoints, options_.make_checkpoints(rank));
-    led.checkpoints = led.own_checkpoints.get();
-  }
+  led.own_checkpoints = std::move(checkpoints);
+  led.checkpoints = led.own_checkpoints != nullptr ? led.own_checkpoints.get() : options_.checkpoints;
   const bool is_there = shard != nullptr;
   led.shard = is_there ? std::make_unique<ShardThread>(std::move(shard))
                        : std::make_unique<ShardThread>(TraitsOf(options_.shard_options(rank)));

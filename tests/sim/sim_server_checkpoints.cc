@@ -75,7 +75,7 @@ void SimServer::Write(const ShardCopy& copy, Exchange wanted) {
                   });
 }
 
-// As AttachLink::HandleRestore. Nothing else is done meanwhile: the shard's thread reads the files.
+// As AttachLink::HandleRestore. Nothing else is done until the files are read: it waits in ShardThread.
 void SimServer::HearRestore(const v1::RestoreOrder& order) {
   const Generation generation(order.generation());
   checker_->OnRestoreOrder(generation, order.step());
