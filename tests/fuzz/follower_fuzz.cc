@@ -38,6 +38,8 @@ class Events {
   Events(const FuzzJob& job, FuzzInput* input) : job_(job), in_(*input), shards_(OptionsOf(job)) {
     shards_.Follow(kFollowed, term_);
     shards_.Follow(kBystander, term_);
+    while (shards_.PrepareOne()) {
+    }
     v1::LogHeader header = Header();
     header.set_shard(static_cast<uint32_t>(kBystander.value()));
     TESSERA_CHECK(shards_.Begin(header).ok());
@@ -223,6 +225,8 @@ class Events {
     const bool is_new = in_.Bit();
     if (is_new) ++term_;
     shards_.Follow(kFollowed, term_);
+    while (shards_.PrepareOne()) {
+    }
     Begin(is_new);
   }
 
@@ -242,6 +246,8 @@ class Events {
     if (shard != nullptr) Serve(std::move(shard));
     ++term_;
     shards_.Follow(kFollowed, term_);
+    while (shards_.PrepareOne()) {
+    }
     Begin(/*is_new=*/true);
   }
 

@@ -64,6 +64,8 @@ class Events {
     ++term_;
     if (log_ != nullptr) log_->queue.Break("it was ended");
     standbys_.Follow(ShardId(0), term_);
+    while (standbys_.PrepareOne()) {
+    }
     reader_ = std::make_unique<LogReader>(&standbys_);
     wire_.clear();
     acks_.clear();

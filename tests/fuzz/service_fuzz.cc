@@ -63,6 +63,8 @@ class Served {
     followed.make_shard = [&job](ShardId) { return job.MakeShard(); };
     follows = std::make_unique<FollowedShards>(std::move(followed));
     follows->Follow(ShardId(0), 1);
+    while (follows->PrepareOne()) {
+    }
     standbys = std::make_unique<StandbyHost>(follows.get());
     hosts = std::make_unique<StandbyControlService>(coordinator.get());
     auto started =

@@ -88,6 +88,8 @@ std::string Stream(size_t place, const FuzzJob& job, bool copies) {
   followed.make_shard = [&job](ShardId) { return job.MakeShard(); };
   FollowedShards shards(std::move(followed));
   shards.Follow(ShardId(0), 1);
+  while (shards.PrepareOne()) {
+  }
   LogReader reader(&shards);
   while (std::optional<LogQueue::Message> next = log->queue.Next(200)) {
     // A standby takes it, or it would seed nothing.
