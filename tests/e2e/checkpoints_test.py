@@ -368,7 +368,7 @@ class Checkpoints(Test):
         os.mkdir(folder)
         open(os.path.join(folder, "ck"), "w").close()
         job_cluster = Cluster(self, job, workers=1)
-        job_cluster.start_worker(path=write_job(self, job, os.path.join(folder, "job.yaml")))
+        job_cluster.start_worker(1, path=write_job(self, job, os.path.join(folder, "job.yaml")))
         report = job_cluster.finish()
         self.contains(report["checkpoint"]["failure"], "j\\xe9/ck", "Not a directory")
 
