@@ -10,12 +10,16 @@
 #include "common/base/log.h"
 #include "common/base/steady_clock.h"
 #include "common/base/utf8.h"
+#include "common/checkpoint/durable_file.h"
 #include "server/checkpoint/checkpoint_directory.h"
 #include "server/checkpoint/restore.h"
 #include "server/shard/shard_messages.h"
 
 namespace tessera {
 namespace {
+
+// Beside the checkpoints. Not "lock": cluster.coordinator.directory may be the same folder.
+constexpr char kLockName[] = "checkpoints.lock";
 
 // With the key to change in front.
 absl::Status OfDirectory(const absl::Status& status) {
@@ -56,6 +60,26 @@ absl::Status ServerCheckpoints::Prepare(bool goes_on) {
   return absl::OkStatus();
 }
 
+// Two jobs would remove what the other is writing.
+absl::Status ServerCheckpoints::TakeDirectory() {
+  const absl::Status made = MakeFolder(directory_path_);
+  if (!made.ok()) return OfDirectory(made);
+  absl::StatusOr<std::unique_ptr<FolderLock>> lock = FolderLock::Take(directory_path_, kLockName);
+  if (lock.ok()) {
+    lock_ = *std::move(lock);
+    return absl::OkStatus();
+  }
+  if (absl::IsUnimplemented(lock.status())) {
+    Log(LogLevel::kInfo, absl::StrCat("checkpoint: another job in the same folder would not be noticed why=\"",
+                                      lock.status().message(), "\""));
+    return absl::OkStatus();
+  }
+  if (!absl::IsFailedPrecondition(lock.status())) return OfDirectory(lock.status());
+  return absl::FailedPreconditionError(
+      absl::StrCat("checkpoint.directory: ", lock.status().message(),
+                   ", which is the coordinator of a job; name another folder, or wait until that has ended"));
+}
+
 // Two lives of a job in one folder would take each other's checkpoints for their own.
 absl::Status ServerCheckpoints::CheckDirectory() const {
   const absl::StatusOr<std::vector<ListedCheckpoint>> found =
@@ -79,11 +103,12 @@ absl::Status ServerCheckpoints::CheckDirectory() const {
   return absl::OkStatus();
 }
 
-absl::Status ServerCheckpoints::Keep(LiveCoordinator* coordinator, bool goes_on) {
+absl::Status ServerCheckpoints::Keep(LiveCoordinator* coordinator, bool goes_on, bool is_elected) {
   if (directory_path_.empty()) return absl::OkStatus();
+  if (!is_elected) TESSERA_RETURN_IF_ERROR(TakeDirectory());
   if (!goes_on) TESSERA_RETURN_IF_ERROR(CheckDirectory());
   absl::StatusOr<std::unique_ptr<CheckpointDirectory>> opened =
-      CheckpointDirectory::Open(directory_path_, keep_);
+      CheckpointDirectory::Open(directory_path_, keep_, goes_on);
   if (!opened.ok()) return OfDirectory(opened.status());
   std::unique_ptr<CheckpointDirectory> directory = *std::move(opened);
   coordinator_ = coordinator;
@@ -96,6 +121,11 @@ absl::Status ServerCheckpoints::Keep(LiveCoordinator* coordinator, bool goes_on)
       });
   coordinator->SetDisk([keeper = keeper_.get()](DiskTask task) { keeper->Do(std::move(task)); });
   return absl::OkStatus();
+}
+
+void ServerCheckpoints::Depose() {
+  if (keeper_ != nullptr) keeper_->Depose();
+  Release();
 }
 
 void ServerCheckpoints::Release() {

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/checkpoint/folder_lock.h"
 #include "proto/coordinator.pb.h"
 #include "proto/job.pb.h"
 #include "server/checkpoint/checkpoint_keeper.h"
@@ -32,10 +33,11 @@ class ServerCheckpoints {
   const std::shared_ptr<const SavedState>& restored() const { return restored_; }
 
   // Where the coordinator is: does from now on what it wants done with the disk. Says no early, where
-  // checkpoints cannot be written: kFailedPrecondition and the codes of the disk, with what to do.
-  absl::Status Keep(LiveCoordinator* coordinator, bool goes_on);
-  // It is here no longer.
-  void Release();
+  // checkpoints cannot be written: kFailedPrecondition and the codes of the disk, with what to do. Without
+  // `is_elected` nobody else of this job can be doing the same, so that whoever uses the folder is another job.
+  absl::Status Keep(LiveCoordinator* coordinator, bool goes_on, bool is_elected);
+  // The coordinator is elsewhere now.
+  void Depose();
   // For AttachLink. Outlives the call.
   void Save(const v1::CheckpointOrder& order, ShardThread* shard,
             std::function<void(v1::CheckpointPart)> done);
@@ -48,7 +50,9 @@ class ServerCheckpoints {
   bool writes() const { return saver_ != nullptr; }
 
  private:
+  absl::Status TakeDirectory();
   absl::Status CheckDirectory() const;
+  void Release();
 
   const std::string directory_path_;
   const std::string restore_path_;
@@ -57,6 +61,7 @@ class ServerCheckpoints {
   const Manifest model_;
   std::shared_ptr<const SavedState> restored_;
   std::unique_ptr<ShardSaver> saver_;
+  std::unique_ptr<FolderLock> lock_;  // nullptr: nobody is asked
   LiveCoordinator* coordinator_ = nullptr;
   std::unique_ptr<CheckpointKeeper> keeper_;
 };

@@ -100,7 +100,7 @@ void ServerControl::Take(v1::CoordinatorState state) {
 }
 
 absl::Status ServerControl::Install(ServerCheckpoints* checkpoints, StateStore* store) {
-  TESSERA_RETURN_IF_ERROR(checkpoints->Keep(&live_, goes_on()));
+  TESSERA_RETURN_IF_ERROR(checkpoints->Keep(&live_, goes_on(), is_elected()));
   const absl::Time now = SteadyNow();
   std::unique_ptr<Coordinator> coordinator = std::move(found_);
   if (coordinator != nullptr) {
@@ -152,7 +152,7 @@ absl::Status ServerControl::OnElected(int64_t revision) {
 
 void ServerControl::OnDeposed(absl::string_view why) {
   live_.Vacate(why);
-  stand_.checkpoints->Release();
+  stand_.checkpoints->Depose();
   store_.reset();
 }
 

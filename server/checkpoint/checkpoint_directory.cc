@@ -58,10 +58,11 @@ absl::Status CheckFile(const std::string& path, int64_t bytes) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CheckpointDirectory>> CheckpointDirectory::Open(std::string path,
-                                                                               int64_t keep) {
+                                                                               int64_t keep,
+                                                                               bool goes_on) {
   TESSERA_RETURN_IF_ERROR(MakeFolder(path));
   std::unique_ptr<CheckpointDirectory> directory(new CheckpointDirectory(std::move(path), keep));
-  TESSERA_RETURN_IF_ERROR(directory->RemoveLeftovers(""));
+  if (!goes_on) TESSERA_RETURN_IF_ERROR(directory->RemoveLeftovers(""));
   const std::string probe = directory->PathOf(kProbeName);
   TESSERA_RETURN_IF_ERROR(MakeFolder(probe));
   TESSERA_RETURN_IF_ERROR(RemoveFolder(probe));

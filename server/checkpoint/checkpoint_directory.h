@@ -12,7 +12,7 @@
 //      `keep` is renamed to partial-..., then removed
 // So a process may be killed, or the power fail, at any time: there is nothing named step-* but whole
 // checkpoints, and the newest of them stays until a newer one is whole. What begins with partial-* is
-// removed at the next begin. Steps 3 to 5 may be taken again from any place where they ended. A process that was
+// removed at the next Begin. Steps 3 to 5 may be taken again from any place where they ended. A process that was
 // given up and writes all the same has no name to take: its file, or the folder that it looks for, is gone.
 #ifndef TESSERA_SERVER_CHECKPOINT_CHECKPOINT_DIRECTORY_H_
 #define TESSERA_SERVER_CHECKPOINT_CHECKPOINT_DIRECTORY_H_
@@ -33,8 +33,10 @@ namespace tessera {
 // The one process that takes the steps above, but for the second. One thread.
 class CheckpointDirectory {
  public:
-  // Makes the folder, but not those above it, removes leftovers, and tries to write. FileError's codes.
-  static absl::StatusOr<std::unique_ptr<CheckpointDirectory>> Open(std::string path, int64_t keep);
+  // Makes the folder, but not those above it, and tries to write. FileError's codes. Leftovers are removed, unless
+  // the job `goes_on`: it may want to commit what is in one of them. The next Begin removes the others.
+  static absl::StatusOr<std::unique_ptr<CheckpointDirectory>> Open(std::string path, int64_t keep,
+                                                                   bool goes_on = false);
 
   // Step 1: the folder for the files. Leftovers of others are removed first.
   absl::StatusOr<std::string> Begin(uint64_t step);

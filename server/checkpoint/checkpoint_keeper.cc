@@ -22,6 +22,11 @@ void CheckpointKeeper::Do(DiskTask task) {
   tasks_.push_back(std::move(task));
 }
 
+void CheckpointKeeper::Depose() {
+  absl::MutexLock lock(&mutex_);
+  tasks_.clear();
+}
+
 absl::Status CheckpointKeeper::Perform(const DiskTask& task) {
   switch (task.kind) {
     case DiskTask::Kind::kBegin:

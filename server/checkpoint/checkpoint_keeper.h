@@ -21,10 +21,13 @@ class CheckpointKeeper {
   // `done` is called on this object's thread after each task but those that give a checkpoint up.
   using Done = std::function<void(const DiskTask& task, const absl::Status& status)>;
   CheckpointKeeper(std::unique_ptr<CheckpointDirectory> directory, Done done);
-  // Finishes the task under way.
+  // Finishes what it was given.
   ~CheckpointKeeper();
 
   void Do(DiskTask task);
+  // Somebody else begins and commits from now on: finishes the task under way, and forgets the others. None is
+  // given afterwards.
+  void Depose();
 
  private:
   void Run();

@@ -1,9 +1,5 @@
 #include "server/checkpoint/state_file.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #include <cstring>
@@ -33,20 +29,14 @@ std::string SumOf(const std::string& bytes) {
 
 absl::StatusOr<std::unique_ptr<StateFile>> StateFile::Open(std::string folder) {
   TESSERA_RETURN_IF_ERROR(MakeFolder(folder));
-  const std::string path = absl::StrCat(folder, "/lock");
-  const int lock = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (lock < 0) return FileError(errno, path, "made");
-  if (flock(lock, LOCK_EX | LOCK_NB) != 0) {
-    const int error = errno;
-    close(lock);
-    if (error != EWOULDBLOCK) return FileError(error, path, "locked");
-    return absl::FailedPreconditionError(absl::StrCat(
-        "\"", folder, "\" is in use by another process: the coordinator of this job runs already"));
+  absl::StatusOr<std::unique_ptr<FolderLock>> lock = FolderLock::Take(folder, "lock");
+  if (absl::IsFailedPrecondition(lock.status())) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(lock.status().message(), ": the coordinator of this job runs already"));
   }
-  return absl::WrapUnique(new StateFile(std::move(folder), lock));
+  if (!lock.ok()) return lock.status();
+  return absl::WrapUnique(new StateFile(std::move(folder), *std::move(lock)));
 }
-
-StateFile::~StateFile() { close(lock_); }
 
 absl::StatusOr<std::optional<v1::CoordinatorState>> StateFile::Read() const {
   const absl::StatusOr<std::string> text = ReadWholeFile(path(), kStateBytesMax);

@@ -10,11 +10,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "common/checkpoint/folder_lock.h"
 #include "server/control/state_store.h"
 
 namespace tessera {
@@ -23,9 +25,8 @@ class StateFile final : public StateStore {
  public:
   // Makes the folder, but not those above it, and takes the lock.
   //   kFailedPrecondition  another process has it
-  //   and durable_file.h's codes
+  //   and folder_lock.h's codes
   static absl::StatusOr<std::unique_ptr<StateFile>> Open(std::string folder);
-  ~StateFile() override;
 
   // What was written last; nullopt: nothing. kDataLoss: it is not what was written.
   absl::StatusOr<std::optional<v1::CoordinatorState>> Read() const;
@@ -39,12 +40,13 @@ class StateFile final : public StateStore {
   std::string Describe() const override;
 
  private:
-  StateFile(std::string folder, int lock) : folder_(std::move(folder)), lock_(lock) {}
+  StateFile(std::string folder, std::unique_ptr<FolderLock> lock)
+      : folder_(std::move(folder)), lock_(std::move(lock)) {}
   absl::Status WriteWhole(const std::string& bytes);
   std::string path() const { return folder_ + "/state"; }
 
   const std::string folder_;
-  const int lock_;
+  const std::unique_ptr<FolderLock> lock_;
   mutable absl::Mutex mutex_;
   absl::Status broken_ ABSL_GUARDED_BY(mutex_);
 };

@@ -1,5 +1,7 @@
 """The coordinator's process dies, freezes or is cut off, and the job goes on."""
+import glob
 import os
+import signal
 import subprocess
 import unittest
 
@@ -114,6 +116,26 @@ class Embedded(Test):
                 report = cluster.finish(dead, cluster.servers[1])
                 self.assertEqual(report["outcome"], "finished")
                 self.assertEqual(report["members"]["lost"], 0)
+
+    def test_with_standbys_a_checkpoint_that_server_0_was_killed_in_is_made(self):
+        job = digits(epochs=ENDLESS, batch=16, lease=LEASE, workers=3)
+        job["cluster"]["replicas"] = 1
+        cluster = self.cluster(job, servers=3, start=False)
+        # Between a file's getting its name and the next one's.
+        cluster.start_server(0, env={"TESSERA_FAILPOINTS": "file.rename@3=kill"})
+        for rank in (1, 2):
+            cluster.start_server(rank)
+        for rank in range(3):
+            cluster.start_worker(rank)
+        cluster.servers[0].expect_exit(-signal.SIGKILL)
+        folder, = glob.glob(self.path("checkpoints") + "/partial-step-*")
+        dead = self.restart_server_0(cluster)
+        cluster.await_status("the checkpoint is made", lambda s: int(s["checkpoint"]["count"]) > 0)
+        self.assertTrue(os.path.isdir(folder.replace("partial-", "")), os.listdir(self.path("checkpoints")))
+        cluster.await_further()
+        cluster.drain()
+        report = cluster.finish(dead)
+        self.assertEqual((report["outcome"], report["checkpoint"]["failure"]), ("finished", ""))
 
     def test_with_standbys_a_killed_server_0_changes_no_bit(self):
         job = digits(steps=6000, batch=16, lease=LEASE, workers=3)

@@ -263,6 +263,28 @@ TEST_CASE("a commit goes on from wherever one before it ended", "[checkpoint]") 
   CHECK(HasSavedValues(*Newest(path)));
 }
 
+TEST_CASE("who goes on with a job finds what was being committed, and no other leftover stays",
+          "[checkpoint]") {
+  const std::string path = EmptyFolder();
+  Manifest manifest = ManifestOf(2, 7);
+  {
+    auto directory = CheckpointDirectory::Open(path, 2);
+    REQUIRE(directory.ok());
+    const auto folder = (*directory)->Begin(7);
+    REQUIRE(folder.ok());
+    REQUIRE(SaveShards(*folder, &manifest).ok());
+  }
+  const bool goes_on = GENERATE(true, false);
+  CAPTURE(goes_on);
+  auto directory = CheckpointDirectory::Open(path, 2, goes_on);
+  REQUIRE(directory.ok());
+  CHECK((*directory)->Commit(manifest).ok() == goes_on);
+  REQUIRE(mkdir((path + "/partial-step-000000000003").c_str(), 0755) == 0);
+  REQUIRE((*directory)->Begin(8).ok());
+  const Names begun = {"partial-step-000000000008"};
+  CHECK(NamesIn(path) == (goes_on ? Names{begun[0], "step-000000000007"} : begun));
+}
+
 TEST_CASE("a whole checkpoint is never replaced, a broken one is", "[checkpoint]") {
   const std::string path = EmptyFolder();
   Write(path, "100 200", "");

@@ -1,0 +1,47 @@
+"""What tests of checkpoints ask of jobs and folders."""
+import json
+import os
+
+from cluster import Test, digits
+
+MOMENTUM = {"sgd": {"learning_rate": 0.1, "momentum": 0.9}}
+
+
+class CheckpointTest(Test):
+    def small(self, **changes):
+        return digits(**dict({"evaluate_every": 1, "steps": 90, "lease": "4s"}, **changes))
+
+
+def steps_in(folder):
+    """The steps of the whole checkpoints in a directory, ascending."""
+    return sorted(int(name[5:]) for name in os.listdir(folder) if name.startswith("step-"))
+
+
+def step_folder(folder, step):
+    return os.path.join(folder, "step-%012d" % step)
+
+
+def members_of(folder):
+    """The members that wrote a checkpoint, as its manifest has them."""
+    with open(os.path.join(folder, "manifest.json")) as file:
+        return json.load(file)["members"]
+
+
+def keeping(job, folder, every, keep=100):
+    return dict(job, checkpoint={"directory": folder, "every_steps": every, "keep": keep})
+
+
+def restoring(job, path):
+    return dict(job, checkpoint={"restore": path})
+
+
+def sameness(report):
+    """What must be the same however often a job was stopped."""
+    return {
+        "parameters": report["parameters_hash"],
+        "steps": report["steps"],
+        "final": report["final"],
+        "history": [{key: value for key, value in entry.items() if key != "seconds"} for entry in report["history"]],
+        "rounds": report["rounds"],
+        "examples": report["parameter_examples"],
+    }
