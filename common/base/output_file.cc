@@ -18,10 +18,23 @@ namespace {
 // As the system's own.
 constexpr int kLinksMax = 40;
 
+// By errno.
+absl::Status NotWritable(absl::string_view flag, const std::string& path) {
+  return absl::InvalidArgumentError(absl::StrCat(flag, ": \"", path,
+                                                 "\" cannot be written: ", strerror(errno),
+                                                 "; name a file in a folder that exists"));
+}
+
 }  // namespace
 
 absl::Status CheckWritable(absl::string_view flag, const std::string& path) {
   if (path.empty()) return absl::OkStatus();
+  // Whoever reads a pipe takes its first writer's end for all there is.
+  struct stat there;
+  const bool is_there = stat(path.c_str(), &there) == 0;
+  if (is_there && !S_ISREG(there.st_mode) && !S_ISDIR(there.st_mode)) {
+    return access(path.c_str(), W_OK) == 0 ? absl::OkStatus() : NotWritable(flag, path);
+  }
   int file = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (file >= 0) {
     unlink(path.c_str());
@@ -32,9 +45,7 @@ absl::Status CheckWritable(absl::string_view flag, const std::string& path) {
     close(file);
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat(flag, ": \"", path,
-                                                 "\" cannot be written: ", strerror(errno),
-                                                 "; name a file in a folder that exists"));
+  return NotWritable(flag, path);
 }
 
 absl::Status WriteOutput(absl::string_view flag, const std::string& path, absl::string_view text) {

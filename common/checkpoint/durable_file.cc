@@ -85,7 +85,12 @@ absl::Status DurableFile::Write(const void* data, int64_t bytes) {
 absl::Status DurableFile::Finish() {
   TESSERA_CHECK(fd_ >= 0);
   // A pipe or a device has nothing to be put on a disk.
-  if (fsync(fd_) != 0 && errno != EINVAL) return FileError(errno, path_, "written");
+  if (fsync(fd_) != 0) {
+    const int error = errno;
+    struct stat info;
+    const bool is_plain = fstat(fd_, &info) != 0 || S_ISREG(info.st_mode);
+    if (is_plain || error != EINVAL) return FileError(error, path_, "written");
+  }
   if (const int error = Failpoint("file.sync")) return FileError(error, path_, "written");
   // Network file systems may tell of a failed write only now.
   if (close(std::exchange(fd_, -1)) != 0 && errno != EINTR)

@@ -109,9 +109,10 @@ void JsonFields::Get(const char* key, int64_t* value) {
 void JsonFields::GetBelow(uint64_t end, const char* key, uint64_t* value) {
   uint64_t wide = 0;
   Get(key, &wide);
+  if (!status_.ok()) return;
   if (wide < end) {
     *value = wide;
-  } else if (status_.ok()) {
+  } else {
     status_ = absl::InvalidArgumentError(
         absl::StrCat(where_, ".", key, ": is ", wide, ", want below ", end));
   }

@@ -24,6 +24,8 @@ struct Refusal {
   std::string message;
 };
 
+bool IsBlank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
+
 class TreeBuilder final : public YAML::EventHandler {
  public:
   TreeBuilder(absl::string_view text, int source, YamlNode* root)
@@ -85,14 +87,36 @@ class TreeBuilder final : public YAML::EventHandler {
   void RefuseOpenQuote(const YAML::Mark& mark) const {
     auto line = static_cast<size_t>(mark.line);
     auto column = static_cast<size_t>(mark.column);
-    if (line >= lines_.size() || column >= lines_[line].size() || lines_[line][column] != '"') return;
+    SkipProperties(&line, &column);
+    if (line >= lines_.size()) return;
+    const char quote = lines_[line][column];
+    if (quote != '"' && quote != '\'') return;
     for (++column; line < lines_.size(); ++line, column = 0) {
-      for (; column < lines_[line].size(); ++column) {
-        if (lines_[line][column] == '"') return;
-        if (lines_[line][column] == '\\') ++column;
+      const absl::string_view text = lines_[line];
+      for (; column < text.size(); ++column) {
+        if (quote == '"' && text[column] == '\\') {
+          ++column;
+        } else if (text[column] == quote) {
+          const bool is_doubled = quote == '\'' && column + 1 < text.size() && text[column + 1] == quote;
+          if (!is_doubled) return;
+          ++column;
+        }
       }
     }
     Refuse(mark, "the quote that begins here is not closed");
+  }
+  // To where a value itself begins, behind its anchor and tag, which may stand on lines before it; the last line's
+  // end: there is none.
+  void SkipProperties(size_t* line, size_t* column) const {
+    for (; *line < lines_.size(); ++*line, *column = 0) {
+      const absl::string_view text = lines_[*line];
+      while (*column < text.size() && text[*column] != '#') {
+        const bool is_property = text[*column] == '&' || text[*column] == '!';
+        if (!is_property && !IsBlank(text[*column])) return;
+        ++*column;
+        while (is_property && *column < text.size() && !IsBlank(text[*column])) ++*column;
+      }
+    }
   }
 
   void CheckDepth(Position at, int depth) const {

@@ -19,7 +19,7 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kChunkValues = int64_t{64} << 10;
-// Reserved for a compressed file before it has delivered any of what its header claims.
+// Reserved for a compressed file before it has delivered any of what its header claims, where all that is too much.
 constexpr int64_t kUnseenBytesMax = int64_t{256} << 20;
 
 enum class IdxType : uint8_t { kU8 = 8, kI8 = 9, kI16 = 11, kI32 = 12, kF32 = 13, kF64 = 14 };
@@ -145,14 +145,19 @@ double Decode(IdxType type, const uint8_t* chunk, int64_t i) {
 }
 
 // Makes room for `count` more of the values that the header claims. Reserved memory costs nothing until the file has
-// delivered what goes there, but none of it may be had for what a small compressed file claims.
+// delivered what goes there. For what a small compressed file claims there may be none: then as much as has come
+// says what may be asked for, at the price of copies.
 template <typename Value>
 void MakeRoom(const ByteSource& source, const IdxHeader& header, int64_t count, std::vector<Value>& out) {
   const auto there = static_cast<int64_t>(out.size());
   if (there + count <= static_cast<int64_t>(out.capacity())) return;
-  const int64_t most = source.compressed()
-                           ? std::max(kUnseenBytesMax / static_cast<int64_t>(sizeof(Value)), 4 * there)
-                           : header.values();
+  const bool is_first = out.capacity() == 0;
+  try {
+    if (is_first) return out.reserve(static_cast<size_t>(header.values()));
+  } catch (const std::bad_alloc&) {
+    if (!source.compressed()) throw;
+  }
+  const int64_t most = std::max(kUnseenBytesMax / static_cast<int64_t>(sizeof(Value)), 4 * there);
   out.reserve(static_cast<size_t>(std::min(header.values(), most)));
 }
 

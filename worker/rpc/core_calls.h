@@ -48,7 +48,7 @@ class CoreFromServer final : public ServerCall {
   absl::Status broken_;
 };
 
-// One thread, the train loop's, but for Cancel.
+// One thread, the train loop's, but for Cancel, SetAway and Notify.
 class CoreCalls {
  public:
   struct Options {
@@ -74,7 +74,7 @@ class CoreCalls {
   void Cancel();
   // As ParameterClientGrpc::SetAway: Take makes no other call until this is over, and gives none up. Any thread.
   void SetAway(bool away);
-  // Cuts off the call to this server, if there is one: Take makes another at once, with the whole time.
+  // Cuts off the call to this server, if there is one: Take makes another soon, with the whole time.
   void Repeat(size_t server);
   // Take looks around. Any thread.
   void Notify() { board_.Notify(); }

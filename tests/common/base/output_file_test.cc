@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <thread>
 
 #include "absl/strings/match.h"
 
@@ -40,6 +41,22 @@ TEST_CASE("what cannot be written is refused with its flag and the reason", "[ba
   const absl::Status folder = CheckWritable("--report", getenv("TEST_TMPDIR"));
   CHECK(absl::IsInvalidArgument(folder));
   CHECK(absl::StrContains(folder.message(), "Is a directory"));
+}
+
+TEST_CASE("whoever reads a pipe has what is written, however often it was asked for before", "[base]") {
+  const std::string path = Path("pipe");
+  REQUIRE(mkfifo(path.c_str(), 0600) == 0);
+  // Nobody reads yet, and nobody is waited for.
+  CHECK(CheckWritable("--report", path).ok());
+  std::string got;
+  std::thread reader([&] {
+    std::ifstream file(path);
+    got.assign(std::istreambuf_iterator<char>(file), {});
+  });
+  CHECK(CheckWritable("--report", path).ok());
+  CHECK(WriteOutput("--report", path, "text").ok());
+  reader.join();
+  CHECK(got == "text\n");
 }
 
 TEST_CASE("what is written takes the place of what was there", "[base]") {

@@ -106,6 +106,16 @@ TEST_CASE("a quote that is not closed is refused where it begins", "[yaml_tree]"
   CHECK_THAT(ErrorOf("\"a: 1\nb: 2\n"), Catch::Contains("x.yaml:1:1: " + message));
   CHECK_THAT(ErrorOf("a: \"x \\\"\n"), Catch::Contains("x.yaml:1:4: " + message));
   CHECK_THAT(ErrorOf("a: \"x \\\\\n"), Catch::Contains("x.yaml:1:4: " + message));
+  CHECK_THAT(ErrorOf("a: 1\nname: 'digits\ncluster: {servers: 2}\n"), Catch::Contains("x.yaml:2:7: " + message));
+  CHECK_THAT(ErrorOf("a: 'it''s\n"), Catch::Contains("x.yaml:1:4: " + message));
+  CHECK_THAT(ErrorOf("a: &x \"digits\nb: 2\n"), Catch::Contains("x.yaml:1:4: " + message));
+  CHECK_THAT(ErrorOf("a: ! &x # y's\n  'digits\nb: 2\n"), Catch::Contains("x.yaml:1:4: " + message));
+  for (const char* text : {"a: 'it''s'\n", "a: ''", "a: 'x\\'\n", "a: 'x\n  y'\nb: 1", "a: it's\n",
+                           "a: &x it's\nb: *x\n",
+                           "a: &x # y's\n  'z'\n", "a: &x 'z'\nb: *x\n", "a: ! 'x'\n", "{'a': 'b', c: ['d']}"}) {
+    CAPTURE(text);
+    CHECK(ErrorOf(text) == "");
+  }
   for (const char* text : {"a: \"x\"", "a: \"\"", "a: \"x \\\" y\"\n", "a: \"x\n  y\"\nb: 1", "\"a\": 1",
                            "{\"a\": \"b\", \"c\": [\"d\"]}", "a: it\"s\n", "a: 'x \" y'\n", "a: \"\xC3\xA4\""}) {
     CAPTURE(text);

@@ -106,13 +106,13 @@ TEST_CASE("while the coordinator is away nobody is asked for a core, and nobody 
 
 TEST_CASE("whoever leads the shard by now is asked for the core, however long the other one was silent",
           "[client][core]") {
+  absl::Notification done;  // outlives the servers, one of which waits for it
   Scripted before, now;
   const auto client = ClientOf(before, /*has_standbys=*/true);
   v1::ServerList list;
   list.set_generation(1);
   list.add_servers()->set_address(now.grpc->address());
   list.mutable_servers(0)->set_life(2);
-  absl::Notification done;
   before.server.on_pull = [&](int, grpc::ServerWriter<v1::Chunk>*) {
     absl::SleepFor(2 * kRetryTime);
     client->SetServers(list);
