@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <openssl/crypto.h>
+#include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/x509.h>
 #include <sys/stat.h>
@@ -91,6 +92,27 @@ absl::StatusOr<std::string> ReadPem(absl::string_view key, const std::string& pa
                                                  "\" has no PEM block with a ", what));
 }
 
+// gRPC takes what is damaged without a word, and then nobody can connect.
+absl::Status CheckCertificates(absl::string_view key, const std::string& path, const std::string& text) {
+  if (path.empty()) return absl::OkStatus();
+  const std::unique_ptr<BIO, void (*)(BIO*)> memory(
+      BIO_new_mem_buf(text.data(), static_cast<int>(text.size())), BIO_free_all);
+  ERR_clear_error();
+  int count = 0;
+  while (X509* const certificate = PEM_read_bio_X509(memory.get(), nullptr, nullptr, nullptr)) {
+    X509_free(certificate);
+    ++count;
+  }
+  const unsigned long error = ERR_get_error();
+  ERR_clear_error();
+  const bool is_end = ERR_GET_LIB(error) == ERR_LIB_PEM && ERR_GET_REASON(error) == PEM_R_NO_START_LINE;
+  if (is_end && count > 0) return absl::OkStatus();
+  const char* const reason = ERR_reason_error_string(error);
+  return absl::InvalidArgumentError(absl::StrCat("security.", key, ": certificate ", count + 1, " of \"", path,
+                                                 "\" cannot be read", reason == nullptr ? "" : ": ",
+                                                 reason == nullptr ? "" : reason));
+}
+
 // gRPC takes a key that is another certificate's, and then nobody can connect.
 absl::Status CheckPair(const std::string& certificate, const std::string& key) {
   const auto memory = [](const std::string& text) {
@@ -99,9 +121,7 @@ absl::Status CheckPair(const std::string& certificate, const std::string& key) {
   };
   const std::unique_ptr<X509, void (*)(X509*)> shown(
       PEM_read_bio_X509(memory(certificate).get(), nullptr, nullptr, nullptr), X509_free);
-  if (shown == nullptr) {
-    return absl::InvalidArgumentError("security.certificate: no certificate can be read from it");
-  }
+  TESSERA_CHECK(shown != nullptr);
   // Without a password to try, one that wants it is refused, not asked for on the terminal.
   const auto no_password = [](char*, int, int, void*) { return -1; };
   const std::unique_ptr<EVP_PKEY, void (*)(EVP_PKEY*)> own(
@@ -184,12 +204,12 @@ absl::StatusOr<std::vector<Token>> ParseTokens(absl::string_view text) {
 
 absl::Status Authorize(const std::vector<Token>& tokens, absl::string_view path,
                        absl::string_view authorization) {
+  const Role role = RoleFor(path);
   if (authorization.empty()) {
-    return absl::UnauthenticatedError(
-        absl::StrCat("token: none came with ", path, ", want one; set security.token_file"));
+    return absl::UnauthenticatedError(absl::StrCat("token: none came with ", path, ", want one of the role ",
+                                                   NameOf(role), "; set security.token_file to a file that has one"));
   }
   absl::ConsumePrefix(&authorization, "Bearer ");
-  const Role role = RoleFor(path);
   bool is_known = false;
   bool may = false;
   for (const Token& token : tokens) {
@@ -202,7 +222,7 @@ absl::Status Authorize(const std::vector<Token>& tokens, absl::string_view path,
     return absl::UnauthenticatedError(
         absl::StrCat("token: the one that came with ", path, " is not one of this job's"));
   }
-  return absl::PermissionDeniedError(absl::StrCat("token: its role does not allow ", path, ", want one of ",
+  return absl::PermissionDeniedError(absl::StrCat("token: its role does not allow ", path, ", want one of the role ",
                                                   NameOf(role)));
 }
 
@@ -220,6 +240,8 @@ absl::StatusOr<std::shared_ptr<const Security>> Security::Load(const SecurityFil
                            ReadPem("private_key", files.private_key, "PRIVATE KEY"));
   TESSERA_ASSIGN_OR_RETURN(security->authority_,
                            ReadPem("authority", files.authority, "CERTIFICATE"));
+  TESSERA_RETURN_IF_ERROR(CheckCertificates("certificate", files.certificate, security->certificate_));
+  TESSERA_RETURN_IF_ERROR(CheckCertificates("authority", files.authority, security->authority_));
   if (!files.certificate.empty()) {
     TESSERA_RETURN_IF_ERROR(CheckPair(security->certificate_, security->private_key_));
   }

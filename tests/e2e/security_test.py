@@ -93,7 +93,7 @@ class Security(Test):
         stranger = worker("stranger", dict(job["security"], token_file=self.tokens("other", "z" * 20)))
         self.assertIn("is not one of this job's", stranger.expect_exit(2))
         viewer = worker("viewer", dict(job["security"], token_file=self.tokens("viewer", "viewer %s" % VIEWER)))
-        self.assertIn("token: none came with /tessera.v1.Coordinator/Join", viewer.expect_exit(2))
+        self.assertIn("none came with /tessera.v1.Coordinator/Join, want one of the role worker", viewer.expect_exit(2))
         # It believes another authority, and shows a certificate of that.
         certificate, key = other.sign("other")
         forged = worker("forged", dict(job["security"], certificate=certificate, private_key=key,
@@ -127,7 +127,15 @@ class Security(Test):
     def test_files_that_do_not_fit_are_named_before_anything_starts(self):
         authority = Authority(self, "home")
         certificate, key = authority.sign("all")
+        with open(authority.certificate) as file:
+            whole = file.read()
+        # Of two the second has a line too few; one has a letter that is none of base64.
+        two = self.tokens("two.pem", whole + "".join(line for i, line in enumerate(whole.splitlines(True)) if i != 2))
+        bad = self.tokens("bad.pem", whole[:100] + "?" + whole[101:])
+        both = {"certificate": certificate, "private_key": key}
         for security, words in (
+                (dict(both, authority=two), 'security.authority: certificate 2 of "%s" cannot be read: ' % two),
+                ({"certificate": bad, "private_key": key}, 'security.certificate: certificate 1 of "%s"' % bad),
                 ({"certificate": certificate}, "security.private_key: missing beside certificate"),
                 ({"certificate": self.path("none.pem"), "private_key": key}, "want a file that can be read"),
                 ({"certificate": key, "private_key": key}, "has no PEM block with a CERTIFICATE"),
