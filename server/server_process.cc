@@ -389,13 +389,7 @@ absl::Status ServerProcess::CheckReportPath() const {
 
 absl::Status ServerProcess::WriteReport(const v1::JobStatus& status) const {
   if (options_.report_path.empty()) return absl::OkStatus();
-  std::ofstream file(options_.report_path, std::ios::trunc);
-  file << status.report_json() << "\n";
-  if (!file.flush()) {
-    return absl::UnavailableError(
-        absl::StrCat("--report: \"", options_.report_path, "\" cannot be written"));
-  }
-  return absl::OkStatus();
+  return WriteOutput("--report", options_.report_path, status.report_json());
 }
 
 absl::Status ServerProcess::AwaitEnd() {

@@ -35,11 +35,12 @@ absl::Status CheckWritable(absl::string_view flag, const std::string& path) {
   if (is_there && !S_ISREG(there.st_mode) && !S_ISDIR(there.st_mode)) {
     return access(path.c_str(), W_OK) == 0 ? absl::OkStatus() : NotWritable(flag, path);
   }
-  int file = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  const std::string place = PlaceOf(path).path;
+  int file = open(place.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (file >= 0) {
-    unlink(path.c_str());
+    unlink(place.c_str());
   } else if (errno == EEXIST) {
-    file = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC, 0644);
+    file = open(place.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC, 0644);
   }
   if (file >= 0) {
     close(file);

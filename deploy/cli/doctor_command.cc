@@ -126,29 +126,41 @@ class Examination {
     }
   }
 
-  // Where checkpoints go.
-  void Disk() {
-    const std::string& directory = job_.checkpoint().directory();
-    if (directory.empty()) return;
+  // Where a server writes `directory`, of whose last folders it makes `made`; empty: it cannot, and that was told.
+  std::string WritableAt(const char* key, const std::string& directory, int made) {
     std::error_code error;
     std::filesystem::path at = std::filesystem::absolute(directory).lexically_normal();
     if (!at.has_filename()) at = at.parent_path();  // "a/b/"
     const bool is_there = std::filesystem::exists(at, error);
-    if (!is_there) at = at.parent_path();
+    for (int i = 0; i < made && !std::filesystem::exists(at, error); ++i) at = at.parent_path();
     if (!std::filesystem::exists(at, error)) {
-      return Problem(absl::StrCat("checkpoint.directory: \"", directory, "\" cannot be made: \"", at.string(),
-                                  "\" is not there, and servers make the last folder alone"),
-                     absl::StrCat("make it: mkdir -p ", at.string(), "; or name another folder"));
+      Problem(absl::StrCat(key, ": \"", directory, "\" cannot be made: \"", at.string(),
+                           "\" is not there, and servers make the last ",
+                           made == 1 ? "folder" : "two folders", " alone"),
+              absl::StrCat("make it: mkdir -p ", at.string(), "; or name another folder"));
+      return "";
     }
     // As a server does: the right to write is not all that it takes. Servers remove what is called so.
     std::string probe = absl::StrCat(at.string(), "/", kPartialPrefix, "doctor-XXXXXX");
     if (mkdtemp(probe.data()) == nullptr) {
       const char* const why = std::strerror(errno);
-      return Problem(absl::StrCat("checkpoint.directory: \"", directory, "\" cannot be ",
-                                  is_there ? "written: " : "made: ", why),
-                     "give this user the right to write there, or name another folder");
+      Problem(absl::StrCat(key, ": \"", directory, "\" cannot be ", is_there ? "written: " : "made: ", why),
+              "give this user the right to write there, or name another folder");
+      return "";
     }
     rmdir(probe.c_str());
+    return at.string();
+  }
+
+  // Where checkpoints and the coordinator's state go.
+  void Disk() {
+    const std::string& state = job_.cluster().coordinator().directory();
+    if (!state.empty()) WritableAt("cluster.coordinator.directory", state, 2);
+    const std::string& directory = job_.checkpoint().directory();
+    if (directory.empty()) return;
+    const std::string at = WritableAt("checkpoint.directory", directory, 1);
+    if (at.empty()) return;
+    std::error_code error;
     const std::filesystem::space_info space = std::filesystem::space(at, error);
     if (error) return;
     const double states = 1.0 + recipe_.make_rule()->state_count();

@@ -74,6 +74,17 @@ class Doctor(Test):
         # Nobody may make anything in /proc, not even root.
         self.assertNotIn("left", examine("/proc/x", 1, '"/proc/x" cannot be made: '))
 
+        # The coordinator's state has a folder in which server 0 makes one more.
+        def state(folder, code, *says):
+            job = digits()
+            job["cluster"]["coordinator"] = {"directory": folder}
+            return self.examine(job, code, *says)
+
+        self.assertNotIn("coordinator", state(self.path("none/below"), 0))
+        self.assertFalse(os.path.exists(self.path("none")))
+        state(self.path("none/deep/below"), 1, "cluster.coordinator.directory: ", "the last two folders alone")
+        state("/proc/x", 1, 'cluster.coordinator.directory: "/proc/x" cannot be made: ')
+
     def test_a_server_that_would_refuse_to_start_is_no_advice(self):
         port = free_ports(1)[0]
         job = self.job([port])

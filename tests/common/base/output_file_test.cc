@@ -25,6 +25,17 @@ TEST_CASE("a file that is asked for is not there before it is written", "[base]"
   CHECK(!std::filesystem::exists(Path("new")));
 }
 
+TEST_CASE("a link may lead to a file that is yet to be written", "[base]") {
+  std::filesystem::create_symlink("behind", Path("link"));
+  std::filesystem::create_symlink(Path("missing") + "/behind", Path("lost_link"));
+  CHECK(CheckWritable("--report", Path("link")).ok());
+  CHECK(std::filesystem::is_symlink(Path("link")));
+  CHECK(!std::filesystem::exists(Path("link")));
+  CHECK(!CheckWritable("--report", Path("lost_link")).ok());
+  CHECK(WriteOutput("--report", Path("link"), "text").ok());
+  CHECK(std::filesystem::exists(std::string(getenv("TEST_TMPDIR")) + "/behind"));
+}
+
 TEST_CASE("a file that is there stays as it is until it is written", "[base]") {
   std::ofstream(Path("old")) << "before";
   CHECK(CheckWritable("--report", Path("old")).ok());
