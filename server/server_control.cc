@@ -45,6 +45,8 @@ std::string WhyNot(const Coordinator& coordinator, bool is_elected) {
 ServerControl::ServerControl(const v1::Job& job, const JobFacts& facts, bool is_kept)
     : facts_(facts),
       folder_(is_kept ? StateFolder(job) : ""),
+      folder_key_(job.cluster().coordinator().directory().empty() ? "checkpoint.directory"
+                                                                  : "cluster.coordinator.directory"),
       members_(job.cluster().coordinator().etcd().begin(),
                job.cluster().coordinator().etcd().end()),
       servers_(job.cluster().servers().addresses().begin(),
@@ -74,8 +76,7 @@ absl::Status ServerControl::Open() {
   if (!parent.empty()) TESSERA_RETURN_IF_ERROR(MakeFolder(parent));
   absl::StatusOr<std::unique_ptr<StateFile>> file = StateFile::Open(folder_);
   if (!file.ok()) {
-    return absl::Status(file.status().code(), absl::StrCat("cluster.coordinator.directory: ",
-                                                           file.status().message()));
+    return absl::Status(file.status().code(), absl::StrCat(folder_key_, ": ", file.status().message()));
   }
   file_ = *std::move(file);
   TESSERA_ASSIGN_OR_RETURN(const std::optional<v1::CoordinatorState> state, file_->Read());

@@ -72,6 +72,7 @@ class ServerControl {
 
   const JobFacts facts_;
   const std::string folder_;  // empty: nothing is kept
+  const char* const folder_key_;  // of the job, which it follows from
   const std::vector<std::string> members_;
   const std::vector<std::string> servers_;
   const absl::Duration away_timeout_;

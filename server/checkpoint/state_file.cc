@@ -32,7 +32,7 @@ absl::StatusOr<std::unique_ptr<StateFile>> StateFile::Open(std::string folder) {
   absl::StatusOr<std::unique_ptr<FolderLock>> lock = FolderLock::Take(folder, "lock");
   if (absl::IsFailedPrecondition(lock.status())) {
     return absl::FailedPreconditionError(
-        absl::StrCat(lock.status().message(), ": the coordinator of this job runs already"));
+        absl::StrCat(lock.status().message(), ": a coordinator that runs keeps its state there"));
   }
   if (!lock.ok()) return lock.status();
   return absl::WrapUnique(new StateFile(std::move(folder), *std::move(lock)));

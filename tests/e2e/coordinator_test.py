@@ -158,6 +158,12 @@ class Embedded(Test):
         self.await_checkpoint(cluster)
         folder = self.path("checkpoints") + "/coordinator"
         self.assertEqual(cluster.status()["coordinator"]["store"], folder)
+        # The key that the user has set is the one to change.
+        with self.assertRaises(AssertionError) as refused:
+            cluster.start_server(0, "--listen", "127.0.0.1:0")
+        self.contains(str(refused.exception), 'checkpoint.directory: "%s" is in use by another process' % folder)
+        cluster.servers.pop().expect_exit(2)
+        cluster.coordinator = cluster.servers[0].address
         cluster.servers[0].kill()
         cluster.servers[0].exit_code()
         dead = self.restart_server_0(cluster)
