@@ -305,7 +305,7 @@ for workers in 1 4; do
 done
 if ((${#reports[@]} > 0)); then
   # There is always time for what was found.
-  at_end=$end end=$((SECONDS + 10))
+  at_end=$end end=$((SECONDS + 15))
   step "jobs" 10 "$aims" ./run.sh gpu_bench --reports "$(IFS=,; echo "${reports[*]}")"
   end=$at_end
 fi

@@ -41,14 +41,16 @@ namespace {
 
 constexpr absl::Duration kPollInterval = absl::Milliseconds(20);
 constexpr absl::Duration kServerStartMax = absl::Seconds(60);
-// After the job's end, or the second Ctrl-C: how long children may take before they are killed.
 constexpr absl::Duration kConnectMax = absl::Seconds(20);
+// After the job's end, or the second Ctrl-C: how long children may take before they are killed.
 constexpr absl::Duration kChildEndMax = absl::Seconds(10);
 // In the run's private folder, by server 0.
 constexpr char kAddressFile[] = "server-0.address";
 constexpr char kReportFile[] = "report.json";
 // For the end to be heard of a job that was asked to end and did not answer.
 constexpr absl::Duration kEndHeardMax = absl::Seconds(3);
+// For server 0 to be asked to end the job where it does not answer, again and again.
+constexpr absl::Duration kUnheardMax = absl::Seconds(10);
 // For the coordinator to say how the job stands, once another process has ended.
 constexpr absl::Duration kLastWordsMax = absl::Seconds(1);
 
@@ -76,7 +78,7 @@ class JobRun {
   // `rank` has ended, and members have made steps since the coordinator knew it; or the job has ended.
   bool OthersGoOn(size_t rank, const v1::JobStatus& status);
   void Tell(const absl::Status& of);
-  bool JobFailed(absl::Duration patience) const;
+  bool JobHasEnded(absl::Duration patience) const;
   std::string StillThere();
   void AwaitChildren(bool failed, const std::atomic<int>& signals);
   std::optional<v1::JobStatus> LastStatus() const;
@@ -271,12 +273,12 @@ void JobRun::Tell(const absl::Status& of) {
   std::fprintf(stderr, "tessera: %s\n", std::string(of.message()).c_str());
 }
 
-// Whether server 0 says that the job has failed. One that is about to say so gets `patience`.
-bool JobRun::JobFailed(absl::Duration patience) const {
+// Whether server 0 has said how the job ended. One that is about to say so gets `patience`.
+bool JobRun::JobHasEnded(absl::Duration patience) const {
   const absl::Time limit = SteadyNow() + patience;
   while (!status_->ended().has_value() && SteadyNow() < limit) absl::SleepFor(kPollInterval);
   const std::optional<v1::JobStatus> status = LastStatus();
-  return status.has_value() && !status->failure().empty();
+  return HasReport(status) || (status.has_value() && !status->failure().empty());
 }
 
 void JobRun::OpenStatus() {
@@ -287,7 +289,7 @@ void JobRun::OpenStatus() {
 absl::Status JobRun::Follow(const std::atomic<int>& signals) {
   bool draining = false;
   absl::Status drained;
-  absl::Time drained_at, shown, server_ended = absl::InfiniteFuture(), broken = absl::InfiniteFuture();
+  absl::Time drain_begun, drain_tried, shown, server_ended = absl::InfiniteFuture(), broken = absl::InfiniteFuture();
   std::optional<v1::JobStatus> status;
   while (true) {
     const std::optional<absl::Status> ended = status_->ended();
@@ -316,7 +318,7 @@ absl::Status JobRun::Follow(const std::atomic<int>& signals) {
     TESSERA_RETURN_IF_ERROR(CheckWorkers(status));
     if (const absl::Status servers = CheckServers(status); !servers.ok()) {
       // A server ends with the job; why the job did says more.
-      return JobFailed(kLastWordsMax) ? absl::OkStatus() : servers;
+      return JobHasEnded(kLastWordsMax) ? absl::OkStatus() : servers;
     }
     if (signals > 1) return absl::CancelledError("stopped at once; no report");
     if (signals == 1 && !draining) {
@@ -324,10 +326,16 @@ absl::Status JobRun::Follow(const std::atomic<int>& signals) {
       progress_.Clear();
       std::fprintf(stderr, "tessera: stopping after this step; again to stop at once\n");
       drained = status_->Drain("interrupted");
-      drained_at = SteadyNow();
+      drain_begun = drain_tried = SteadyNow();
+    }
+    // Whether it heard that is not known: it may be asked twice.
+    const bool is_unheard = absl::IsUnavailable(drained) || absl::IsDeadlineExceeded(drained);
+    if (is_unheard && SteadyNow() - drain_tried > kLastWordsMax) {
+      drained = status_->Drain("interrupted");
+      drain_tried = SteadyNow();
     }
     // A job that has just ended cannot be drained: its end is about to be heard.
-    if (!drained.ok() && SteadyNow() - drained_at > kEndHeardMax) return drained;
+    if (!drained.ok() && SteadyNow() - drain_begun > (is_unheard ? kUnheardMax : kEndHeardMax)) return drained;
     absl::SleepFor(kPollInterval);
   }
 }
@@ -417,7 +425,7 @@ void JobRun::ReportFailure(const absl::Status& why) {
   if (options_.report_path.empty() || servers_[0].Poll().has_value()) return;
   const absl::string_view text = why.message();
   if (!status_->Stop(std::string(text.substr(0, text.find(kLastLines)))).ok()) return;
-  const absl::Time limit = SteadyNow() + kLastWordsMax;
+  const absl::Time limit = SteadyNow() + kEndHeardMax;
   std::optional<v1::JobStatus> status;
   do {
     absl::SleepFor(kPollInterval);

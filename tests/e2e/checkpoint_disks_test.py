@@ -14,7 +14,7 @@ class CheckpointDisks(CheckpointTest):
         folder = self.path("checkpoints")
         # Whoever restarts its servers by itself, and `tessera run`, which restarts none.
         for directory in (self.path("coordinator"), folder, None):
-            with self.subTest(directory):
+            with self.case(directory):
                 job = keeping(self.small(steps=ENDLESS), folder, 0)
                 if directory:
                     job["cluster"] = dict(job["cluster"], coordinator={"directory": directory})

@@ -29,12 +29,12 @@ def protected(status):
 class Embedded(Test):
     """In server 0, its state in a folder."""
 
-    def cluster(self, job, servers=2, away="1m", keep=True, start=True, **coordinator):
+    def cluster(self, job, servers=2, away="1m", keep=True, start=True, kept=3, **coordinator):
         ports = free_ports(servers)
         job["cluster"]["servers"] = ["127.0.0.1:%d" % port for port in ports]
         job["cluster"]["coordinator"] = dict({"away_timeout": away}, **coordinator)
         if keep:
-            job["checkpoint"] = {"directory": self.path("checkpoints"), "every_steps": 50, "keep": 3}
+            job["checkpoint"] = {"directory": self.path("checkpoints"), "every_steps": 50, "keep": kept}
             job["cluster"]["coordinator"].setdefault("directory", self.path("coordinator"))
             if not job["cluster"]["coordinator"]["directory"]:
                 del job["cluster"]["coordinator"]["directory"]
@@ -120,7 +120,8 @@ class Embedded(Test):
     def test_with_standbys_a_checkpoint_that_server_0_was_killed_in_is_made(self):
         job = digits(epochs=ENDLESS, batch=16, lease=LEASE, workers=3)
         job["cluster"]["replicas"] = 1
-        cluster = self.cluster(job, servers=3, start=False)
+        # None is removed before it was looked for.
+        cluster = self.cluster(job, servers=3, start=False, kept=10000)
         # Between a file's getting its name and the next one's.
         cluster.start_server(0, env={"TESSERA_FAILPOINTS": "file.rename@3=kill"})
         for rank in (1, 2):
