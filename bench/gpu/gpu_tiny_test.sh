@@ -30,3 +30,13 @@ bench/gpu/gpu --same "$TEST_TMPDIR/a.json,$TEST_TMPDIR/b.json"
 if bench/gpu/gpu --same "$TEST_TMPDIR/a.json,$TEST_TMPDIR/c.json"; then exit 1; fi
 sed -i 's/12/13/' "$TEST_TMPDIR/b.json"
 if bench/gpu/gpu --same "$TEST_TMPDIR/a.json,$TEST_TMPDIR/b.json"; then exit 1; fi
+# A job that diverged is in the table; one without a report is told beside it.
+sed 's/"train_loss": 0.25/"train_loss": null/' "$TEST_TMPDIR/report.json" >"$TEST_TMPDIR/null.json"
+echo '{}' >"$TEST_TMPDIR/empty.json"
+reports="a=$TEST_TMPDIR/empty.json,b=$TEST_TMPDIR/null.json"
+if bench/gpu/gpu --reports "$reports" >"$TEST_TMPDIR/out" 2>"$TEST_TMPDIR/error"; then exit 1; fi
+grep -q '^b .* 1234.5 .* nan$' "$TEST_TMPDIR/out"
+grep -q 'empty.json: no report, it has no examples_per_second' "$TEST_TMPDIR/error"
+sed 's/0.25/null/' "$TEST_TMPDIR/a.json" >"$TEST_TMPDIR/null.json"
+if bench/gpu/gpu --same "$TEST_TMPDIR/a.json,$TEST_TMPDIR/null.json" 2>"$TEST_TMPDIR/error"; then exit 1; fi
+grep -q 'null.json: final.train_loss is no finite number' "$TEST_TMPDIR/error"

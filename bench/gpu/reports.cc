@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <fstream>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "bench/gpu/verdict.h"
@@ -33,6 +35,23 @@ absl::StatusOr<nlohmann::json> ReadReport(const std::string& path) {
   nlohmann::json report = nlohmann::json::parse(file, nullptr, false);
   if (report.is_discarded()) return absl::InvalidArgumentError(absl::StrCat(path, ": no report"));
   return report;
+}
+
+// The number at `keys`, one within the other. kInvalidArgument: there is none; one that is not finite was written
+// as null.
+absl::StatusOr<double> NumberAt(const std::string& path, const nlohmann::json& report,
+                                std::initializer_list<const char*> keys) {
+  const nlohmann::json* at = &report;
+  for (const char* key : keys) {
+    const auto found = at->is_object() ? at->find(key) : at->end();
+    if (found == at->end()) {
+      return absl::InvalidArgumentError(absl::StrCat(path, ": no report, it has no ", key));
+    }
+    at = &*found;
+  }
+  if (at->is_number()) return at->get<double>();
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, ": ", absl::StrJoin(keys, "."), " is no finite number"));
 }
 
 struct Line {
@@ -57,20 +76,27 @@ struct Line {
 absl::StatusOr<Line> LineOf(const std::string& item) {
   const std::pair<std::string, std::string> parts = absl::StrSplit(item, absl::MaxSplits('=', 1));
   TESSERA_ASSIGN_OR_RETURN(nlohmann::json report, ReadReport(parts.second));
+  const auto number = [&](std::initializer_list<const char*> keys) {
+    return NumberAt(parts.second, report, keys);
+  };
   Line line;
   line.name = parts.first;
-  line.examples_per_second = report["examples_per_second"].get<double>();
-  for (auto& phase : report["phases"]) {
-    line.compute += phase["compute_seconds"].get<double>();
+  TESSERA_ASSIGN_OR_RETURN(line.examples_per_second, number({"examples_per_second"}));
+  for (const nlohmann::json& phase : report.value("phases", nlohmann::json::array())) {
+    TESSERA_ASSIGN_OR_RETURN(const double compute,
+                             NumberAt(parts.second, phase, {"compute_seconds"}));
+    line.compute += compute;
     for (const char* other : {"pull_seconds", "push_seconds", "wait_seconds"}) {
-      line.waited += phase[other].get<double>();
+      TESSERA_ASSIGN_OR_RETURN(const double seconds, NumberAt(parts.second, phase, {other}));
+      line.waited += seconds;
     }
   }
-  auto& traffic = report["traffic"];
-  line.exchanges = traffic["exchanges"].get<double>();
-  line.bytes =
-      traffic["push_payload_bytes"].get<double>() + traffic["pull_payload_bytes"].get<double>();
-  line.loss = report["final"]["train_loss"].get<double>();
+  TESSERA_ASSIGN_OR_RETURN(line.exchanges, number({"traffic", "exchanges"}));
+  TESSERA_ASSIGN_OR_RETURN(const double pushed, number({"traffic", "push_payload_bytes"}));
+  TESSERA_ASSIGN_OR_RETURN(const double pulled, number({"traffic", "pull_payload_bytes"}));
+  line.bytes = pushed + pulled;
+  // A job that diverged has a rate all the same.
+  line.loss = number({"final", "train_loss"}).value_or(std::nan(""));
   return line;
 }
 
@@ -78,11 +104,17 @@ absl::StatusOr<Line> LineOf(const std::string& item) {
 
 absl::Status PrintReports(const std::vector<std::string>& reports) {
   std::vector<Line> lines;
+  absl::Status broken;
   double exchange = 0;  // seconds, where nothing goes on beside it
   for (const std::string& item : reports) {
-    TESSERA_ASSIGN_OR_RETURN(const Line line, LineOf(item));
-    if (line.StepsOf(kInTurn) > 0 && exchange == 0) exchange = line.waited / line.exchanges;
-    lines.push_back(line);
+    const absl::StatusOr<Line> line = LineOf(item);
+    if (!line.ok()) {
+      // The others' are worth a table.
+      broken.Update(line.status());
+      continue;
+    }
+    if (line->StepsOf(kInTurn) > 0 && exchange == 0) exchange = line->waited / line->exchanges;
+    lines.push_back(*line);
   }
   std::printf("\n%-26s %12s %10s %8s %8s %8s %8s\n", "job", "examples/s", "compute s", "waits",
               "at best", "GB/s", "loss");
@@ -108,7 +140,7 @@ absl::Status PrintReports(const std::vector<std::string>& reports) {
                 enough > 0 ? absl::StrCat("from ", enough, " local steps on").c_str()
                            : "with none of these local steps");
   }
-  return absl::OkStatus();
+  return broken;
 }
 
 absl::Status CompareReports(const std::vector<std::string>& paths) {
@@ -118,14 +150,15 @@ absl::Status CompareReports(const std::vector<std::string>& paths) {
     TESSERA_ASSIGN_OR_RETURN(reports[i], ReadReport(paths[i]));
   }
   for (const char* key : {"push_payload_bytes", "pull_payload_bytes", "exchanges"}) {
-    const auto a = reports[0]["traffic"][key].get<uint64_t>(),
-               b = reports[1]["traffic"][key].get<uint64_t>();
-    std::printf("%-26s %16llu %16llu\n", key, static_cast<unsigned long long>(a),
-                static_cast<unsigned long long>(b));
+    TESSERA_ASSIGN_OR_RETURN(const double a, NumberAt(paths[0], reports[0], {"traffic", key}));
+    TESSERA_ASSIGN_OR_RETURN(const double b, NumberAt(paths[1], reports[1], {"traffic", key}));
+    std::printf("%-26s %16.0f %16.0f\n", key, a, b);
     if (a != b) return absl::InternalError(absl::StrCat(key, " differ"));
   }
-  const auto a = reports[0]["final"]["train_loss"].get<double>(),
-             b = reports[1]["final"]["train_loss"].get<double>();
+  TESSERA_ASSIGN_OR_RETURN(const double a,
+                           NumberAt(paths[0], reports[0], {"final", "train_loss"}));
+  TESSERA_ASSIGN_OR_RETURN(const double b,
+                           NumberAt(paths[1], reports[1], {"final", "train_loss"}));
   std::printf("%-26s %16.6f %16.6f\n", "train_loss", a, b);
   if (std::fabs(a / b - 1) <= kLossDifference) return absl::OkStatus();
   return absl::InternalError(absl::StrCat("train_loss differs by more than ", kLossDifference));

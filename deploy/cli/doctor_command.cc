@@ -212,7 +212,9 @@ class Examination {
       // One that is there listens elsewhere.
       if (!Server(rank, addresses[rank]) && !IsLoopback(addresses[rank])) bare.push_back(addresses[rank]);
     }
-    if (bare.empty() || CurrentSecurity().serves_tls() || job_.security().insecure()) return;
+    // Where its files cannot be used that was told.
+    const bool wants_tls = !job_.security().certificate().empty();
+    if (bare.empty() || wants_tls || job_.security().insecure()) return;
     Problem(absl::StrCat("security: none, and other machines can reach ", absl::StrJoin(bare, ", "),
                          ": a server that is started there ends at once with 2"),
             "set security.certificate and private_key (docs/operating.md, Security), or, in a network that nobody "

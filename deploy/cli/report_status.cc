@@ -63,6 +63,7 @@ absl::StatusOr<v1::JobStatus> StatusOfReport(const std::string& report) {
   status.set_train_seconds(Number(json, "train_seconds"));
   status.set_wall_seconds(Number(json, "wall_seconds"));
   status.set_step(Count(json, "steps"));
+  status.set_generation(Count(json, "generation"));
   for (const Json& entry : At(json, "history")) {
     v1::HistoryEntry& evaluation = *status.add_history();
     evaluation.set_seconds(Number(entry, "seconds"));
@@ -101,7 +102,6 @@ std::optional<v1::JobStatus> WithReport(std::optional<v1::JobStatus> latest, con
   absl::StatusOr<v1::JobStatus> told = StatusOfReport(text.substr(0, text.find_last_not_of('\n') + 1));
   if (!told.ok()) return latest;
   // What a report has not.
-  told->set_generation(latest.has_value() ? latest->generation() : 1);
   told->set_free_running(latest.has_value() && latest->free_running());
   return *std::move(told);
 }

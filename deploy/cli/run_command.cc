@@ -88,7 +88,7 @@ class JobRun {
     return absl::StrCat(folders_->logs(), "/", name, ".log");
   }
   void ReportFailure(const absl::Status& why);
-  absl::Status WriteReport(const v1::JobStatus& status);
+  void WriteReport(const v1::JobStatus& status);
 
   const RunOptions& options_;
   const v1::Job& job_;
@@ -110,6 +110,7 @@ class JobRun {
   std::vector<EndedWorker> ended_;  // by rank
   absl::Time workers_ended_ = absl::InfiniteFuture();
   bool is_report_told_ = false;  // by server 0
+  absl::Status written_;  // the report
   std::unique_ptr<StatusStream> status_;
 };
 
@@ -252,7 +253,7 @@ absl::Status JobRun::CheckWorkers(const std::optional<v1::JobStatus>& status) {
 }
 
 bool JobRun::OthersGoOn(size_t rank, const v1::JobStatus& status) {
-  if (!status.report_json().empty()) return true;
+  if (HasReport(status)) return true;
   std::map<uint64_t, uint64_t> steps;
   for (const v1::MemberStatus& member : status.members()) {
     if (member.state() != "training" && member.state() != "evaluating") continue;
@@ -377,10 +378,9 @@ void JobRun::AwaitChildren(bool failed, const std::atomic<int>& signals) {
   }
 }
 
-absl::Status JobRun::WriteReport(const v1::JobStatus& status) {
+void JobRun::WriteReport(const v1::JobStatus& status) {
   is_report_told_ = true;
-  if (options_.report_path.empty()) return absl::OkStatus();
-  return WriteOutput("--report", options_.report_path, status.report_json());
+  if (!options_.report_path.empty()) written_ = WriteOutput("--report", options_.report_path, status.report_json());
 }
 
 std::optional<v1::JobStatus> JobRun::LastStatus() const {
@@ -395,7 +395,7 @@ absl::Status JobRun::Conclude(const std::atomic<int>& signals) {
   const bool reported = HasReport(status);
   if (status.has_value() && !options_.quiet) progress_.Show(*status);
   progress_.Clear();
-  const absl::Status written = reported ? WriteReport(*status) : absl::OkStatus();
+  if (reported) WriteReport(*status);
   if (status.has_value() && !status->failure().empty()) {
     return absl::AbortedError(absl::StrCat("the job has failed: ", status->failure()));
   }
@@ -414,10 +414,10 @@ absl::Status JobRun::Conclude(const std::atomic<int>& signals) {
                                            "; server 0's last lines:\n", servers_[0].LogTail(8)));
   }
   // The table has most of what the report has, also where that could not be written.
-  const std::string report = written.ok() ? options_.report_path : "could not be written";
+  const std::string report = written_.ok() ? options_.report_path : "could not be written";
   if (!options_.quiet) std::fputs(Progress::Summary(*status, report).c_str(), stdout);
   std::fflush(stdout);
-  return written;
+  return written_;
 }
 
 // Of a job that this process ends: nobody is told as soon as it that a child is gone, and the lease is not waited for.
@@ -425,18 +425,18 @@ void JobRun::ReportFailure(const absl::Status& why) {
   if (options_.report_path.empty() || servers_[0].Poll().has_value()) return;
   const absl::string_view text = why.message();
   if (!status_->Stop(std::string(text.substr(0, text.find(kLastLines)))).ok()) return;
-  const absl::Time limit = SteadyNow() + kEndHeardMax;
+  absl::Time limit = SteadyNow() + kEndHeardMax;
   std::optional<v1::JobStatus> status;
   do {
     absl::SleepFor(kPollInterval);
     status = status_->latest();
+    // The report may be a lease away, which is not waited for.
+    if (status.has_value() && !status->failure().empty()) limit = std::min(limit, SteadyNow() + kLastWordsMax);
   } while (!HasReport(status) && !status_->ended().has_value() && SteadyNow() < limit);
   if (!status.has_value() || status->failure().empty()) return;
   // Server 0 tells it once it has given up those that are gone.
   if (!HasReport(status)) status->set_report_json(ReportJson(*status));
-  if (const absl::Status written = WriteReport(*status); !written.ok()) {
-    std::fprintf(stderr, "tessera: %s\n", std::string(written.message()).c_str());
-  }
+  WriteReport(*status);
 }
 
 absl::Status JobRun::Run(const std::atomic<int>& signals) {
@@ -461,6 +461,8 @@ absl::Status JobRun::Run(const std::atomic<int>& signals) {
   } else if (may_report) {
     ReportFailure(status);
   }
+  // How the job ended is told last; this would be lost beside it.
+  if (status != written_ && !written_.ok()) Tell(written_);
   if (!status.ok() && may_report && !options_.report_path.empty() && !is_report_told_) {
     status = absl::Status(status.code(), absl::StrCat(status.message(), "\ntessera: no report is written: server 0, ",
                                                       "which alone has what it would say, ",

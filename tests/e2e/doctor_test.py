@@ -54,6 +54,11 @@ class Doctor(Test):
         job = digits()
         job["security"] = {"token_file": "tokens"}
         self.examine(job, 1, "want TLS beside it")
+        # Files that cannot be used are the one thing that is wrong with them.
+        job = digits(workers=1)
+        job["cluster"]["servers"] = ["192.0.2.1:7000"]
+        job["security"] = {"certificate": "none.pem", "private_key": "none.key"}
+        self.assertNotIn("other machines", self.examine(job, 1, "want a file that can be read"))
         self.examine(digits(), 0, "cluster.servers is a number", "no problem found")
 
     def test_a_folder_for_checkpoints_is_judged_as_a_server_does(self):

@@ -236,6 +236,9 @@ class RunCommand(Test):
                 self.contains(error, "the job has failed", "diverged, try a lower learning rate")
                 with open(report) as file:
                     self.assertEqual(json.load(file)["outcome"], "failed")
+        code, out, error = tessera("run", write_job(self, job), "--report", "/dev/full")
+        self.assertEqual(code, 1, error)
+        self.contains(error, "the job has failed", '--report: "/dev/full" cannot be written: No space left on device')
 
     def test_a_job_with_more_workers_than_rows_says_what_to_change(self):
         code, _, error = tessera("run", write_job(self, digits(workers=3, batch=600)))

@@ -144,6 +144,7 @@ class Refused(Test):
 
     def test_a_second_server_with_the_same_rank_is_refused(self):
         cluster = Cluster(self, digits(), workers=0)
+        cluster.await_status("both are here", lambda status: all(s["address"] for s in status["servers"]))
         second = Process(self, "second", [SERVER, "--job", cluster.path, "--rank", "1", "--listen", "127.0.0.1:0",
                                           "--coordinator", cluster.coordinator])
         self.assertNotEqual(second.exit_code(), 0)
