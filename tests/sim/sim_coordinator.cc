@@ -76,7 +76,6 @@ void SimCoordinator::Die() {
 // As ServerControl::Take and Install.
 void SimCoordinator::Begin() {
   node_ = network_->AddNode();
-  if (options_.folder != nullptr) options_.folder->RemoveLeftovers();
   v1::CoordinatorState state = stored_;
   ShiftTimes(network_->now(), &state);
   absl::StatusOr<std::unique_ptr<Coordinator>> found = Coordinator::Load(facts_, state);

@@ -48,8 +48,6 @@ class SimFolder {
   absl::StatusOr<CheckpointFile> Write(uint64_t step, File file);
   // As CheckpointKeeper::Perform.
   absl::Status Perform(const DiskTask& task);
-  // As CheckpointDirectory::Open: of another process.
-  void RemoveLeftovers() { partial_.clear(); }
   // As Checkpoint::Open and VerifySums.
   //   kNotFound         there is none of this step
   //   kInvalidArgument  a file is not the one that the manifest lists
