@@ -35,13 +35,16 @@ def restoring(job, path):
     return dict(job, checkpoint={"restore": path})
 
 
-def sameness(report):
-    """What must be the same however often a job was stopped."""
+def course(report):
+    """How training went, and to where."""
     return {
         "parameters": report["parameters_hash"],
         "steps": report["steps"],
         "final": report["final"],
         "history": [{key: value for key, value in entry.items() if key != "seconds"} for entry in report["history"]],
-        "rounds": report["rounds"],
-        "examples": report["parameter_examples"],
     }
+
+
+def sameness(report):
+    """What must be the same however often a job was stopped."""
+    return dict(course(report), rounds=report["rounds"], examples=report["parameter_examples"])
