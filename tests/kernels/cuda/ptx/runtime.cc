@@ -179,6 +179,7 @@ cudaError_t cudaInitDevice(int, unsigned, unsigned) { return cudaSuccess; }
 cudaError_t cudaSetDevice(int) { return cudaSuccess; }
 cudaError_t cudaGetLastError() { return cudaSuccess; }
 const char* cudaGetErrorString(cudaError_t error) {
+  if (error == cudaSuccess) return "no error";
   return error == cudaErrorMemoryAllocation ? "out of memory"
                                             : "an error that the PTX machine does not name";
 }

@@ -1,0 +1,151 @@
+"""The GPU bundle's check.sh, with programs and a compute-sanitizer that do as they are told."""
+import glob
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+import unittest
+
+GPU = os.path.join(os.getcwd(), "deploy", "gpu")
+PROGRAMS = ["conformance_test", "device_network_test", "device_training_test", "gpu_bench", "minibatch_steps_test",
+            "planted_faults", "tessera"]
+
+# KNOWS: how it calls the choice of kernels by their names, if it has one. BLIND: tools that find nothing. MATCHES=no:
+# no kernel has such a name. SEES: a fault in a program that has none.
+SANITIZER = """#!/bin/bash
+all=$*
+if [[ $all == *--kernel-* && $all != *"--$KNOWS kns=tessera "* ]]; then
+  echo "unknown option"
+  exit 1
+fi
+[[ $all =~ --tool\\ ([a-z]+) ]] && tool=${BASH_REMATCH[1]}
+planted=
+[[ $tool == memcheck && $all == *"planted_faults memory" ]] && planted=yes
+[[ $tool == racecheck && $all == *"planted_faults race" ]] && planted=yes
+[[ " $BLIND " == *" $tool "* || ( $MATCHES == no && $all == *kns=* ) ]] && planted=
+[[ -n $SEES && $all == *" $tool "*"$SEES"* ]] && planted=yes
+echo "$all" >>"$CALLS"
+echo "========= ERROR SUMMARY: ${planted:+1 error}"
+[[ -z $planted ]] || exit 3
+"""
+
+
+class Check(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR"))
+        self.addCleanup(folder.cleanup)
+        self.bundle, self.tools = os.path.join(folder.name, "bundle"), os.path.join(folder.name, "tools")
+        os.makedirs(os.path.join(self.bundle, "bin"))
+        os.mkdir(self.tools)
+        for script in ("check.sh", "run.sh"):
+            shutil.copy(os.path.join(GPU, script), self.bundle)
+        for program in PROGRAMS:
+            self.put(os.path.join(self.bundle, "bin", program), "#!/bin/sh\nexit 0\n")
+        self.put(os.path.join(self.tools, "nvidia-smi"), "#!/bin/sh\necho 'A GPU, 1.2, 3 MiB'\n")
+        self.calls = os.path.join(folder.name, "calls")
+
+    def put(self, path, text):
+        with open(path, "w") as file:
+            file.write(text)
+        os.chmod(path, 0o755)
+
+    def check(self, *arguments, **environment):
+        """(exit code, output, part -> result and note)"""
+        environment = dict(environment, PATH=self.tools + ":/usr/bin:/bin", CUDA_HOME="/none", CALLS=self.calls)
+        done = subprocess.run(["bash", os.path.join(self.bundle, "check.sh"), *arguments], env=environment, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=200, stdin=subprocess.DEVNULL)
+        parts = re.findall(r"^(\S.{33}) (ok|FAILED|left out) +(?:\d+)? *(.*)$", done.stdout, re.M)
+        return done.returncode, done.stdout, {name.strip(): (result, note) for name, result, note in parts}
+
+    def sanitizer_calls(self):
+        with open(self.calls) as file:
+            return file.read().splitlines()
+
+    @unittest.skipIf(glob.glob("/usr/local/cuda-*/*/compute-sanitizer"), "compute-sanitizer is where it is looked for")
+    def test_without_a_sanitizer_the_rest_is_done(self):
+        code, out, parts = self.check()
+        self.assertEqual(code, 0, out)
+        self.assertEqual(parts["battery"][0], "ok")
+        self.assertEqual(parts["benchmark"][0], "ok")
+        self.assertEqual(parts["racecheck, networks"], ("left out", "no compute-sanitizer here"))
+        self.assertRegex(out.splitlines()[0], "^A GPU")
+        self.assertRegex(out.splitlines()[-1], r"^\d+ passed, 0 failed, 4 left out$")
+        with open(os.path.join(self.bundle, "logs", "table.txt")) as file:
+            self.assertEqual(file.read().splitlines()[-1], out.splitlines()[-1])
+
+    def test_kernels_are_chosen_as_the_sanitizer_calls_it(self):
+        self.put(os.path.join(self.tools, "compute-sanitizer"), SANITIZER)
+        for knows in ("kernel-name", "kernel-regex"):
+            with self.subTest(knows):
+                code, out, parts = self.check(KNOWS=knows)
+                self.assertEqual(code, 0, out)
+                self.assertEqual(parts["memcheck, kernels"][0], "ok")
+                self.assertRegex(out.splitlines()[-1], " 0 failed, 0 left out$")
+                self.assertTrue(all("--%s kns=tessera " % knows in call for call in self.sanitizer_calls()))
+                os.remove(self.calls)
+
+    def test_a_choice_that_no_kernel_matches_is_not_used(self):
+        self.put(os.path.join(self.tools, "compute-sanitizer"), SANITIZER)
+        code, out, parts = self.check(KNOWS="kernel-name", MATCHES="no")
+        self.assertEqual(code, 0, out)
+        self.assertEqual(parts["racecheck, kernels"][0], "ok")
+        batteries = [call for call in self.sanitizer_calls() if "conformance_test" in call]
+        self.assertEqual(len(batteries), 2)
+        self.assertFalse([call for call in batteries if "kns=" in call])
+
+    def test_a_tool_that_finds_nothing_calls_nothing_clean(self):
+        self.put(os.path.join(self.tools, "compute-sanitizer"), SANITIZER)
+        for blind in ("racecheck", "memcheck racecheck"):
+            with self.subTest(blind):
+                code, out, parts = self.check(KNOWS="kernel-name", BLIND=blind)
+                self.assertEqual(code, 1)
+                for tool in ("memcheck", "racecheck"):
+                    expected = ("FAILED", "left out", "left out") if tool in blind else ("ok", "ok", "ok")
+                    self.assertEqual((parts[tool + " finds what is planted"][0], parts[tool + ", kernels"][0],
+                                      parts[tool + ", networks"][0]), expected, out)
+
+    def test_one_that_finds_faults_where_there_are_none_is_not_believed(self):
+        self.put(os.path.join(self.tools, "compute-sanitizer"), SANITIZER)
+        code, out, parts = self.check(KNOWS="kernel-name", SEES="planted_faults none")
+        self.assertEqual(code, 1)
+        self.assertEqual(parts["memcheck finds nothing else"][0], "FAILED")
+        self.assertEqual(parts["memcheck, kernels"][0], "left out", out)
+
+    def test_what_it_finds_fails(self):
+        self.put(os.path.join(self.tools, "compute-sanitizer"), SANITIZER)
+        code, out, parts = self.check(KNOWS="kernel-name", SEES="device_network_test")
+        self.assertEqual(code, 1)
+        self.assertEqual([name for name, (result, _) in parts.items() if result == "FAILED"],
+                         ["memcheck, networks", "racecheck, networks"], out)
+
+    def test_a_part_that_fails_stops_no_other_and_says_why(self):
+        self.put(os.path.join(self.bundle, "bin", "conformance_test"),
+                 "#!/bin/sh\necho 'a.cc:7: FAILED:'\necho '  CHECK( 1 == 2 )'\nexit 42\n")
+        code, out, parts = self.check("--quick")
+        self.assertEqual(code, 1)
+        self.assertEqual(parts["battery"][0], "FAILED")
+        self.assertIn("exit code 42", parts["battery"][1])
+        self.assertIn("\nbattery: logs/battery.log\na.cc:7: FAILED:\n  CHECK( 1 == 2 )\n", out)
+        self.assertEqual(parts["training"][0], "ok")
+        self.assertRegex(out.splitlines()[-1], r"^\d+ passed, 1 failed, 0 left out$")
+
+    def test_what_there_is_no_time_for_is_left_out(self):
+        self.put(os.path.join(self.bundle, "bin", "device_network_test"), "#!/bin/sh\nexec sleep 100\n")
+        begin = time.monotonic()
+        code, out, parts = self.check("--quick", SECONDS_MAX="14")
+        self.assertLess(time.monotonic() - begin, 60)
+        self.assertEqual(code, 0, out)  # Nothing has failed.
+        self.assertEqual(parts["battery"][0], "ok")
+        self.assertEqual(parts["networks"][0], "left out")
+        self.assertRegex(parts["networks"][1], r"^not done in the last 1\d s, may take 60$")
+        self.assertEqual(parts["training"], ("left out", "no time is left"))
+
+    def test_wrong_arguments_are_refused(self):
+        code, out, _ = self.check("--slow")
+        self.assertEqual((code, out), (2, "usage: [SECONDS_MAX=N] check.sh [--quick] [--tiny]\n"))
+
+
+if __name__ == "__main__":
+    unittest.main()
