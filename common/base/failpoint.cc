@@ -24,11 +24,13 @@ namespace {
 
 struct Rule {
   std::string place;
+  std::string text;
   int64_t at = 0;  // 0: every time
   int error = 0;
   bool kills = false;
   absl::Duration sleep;
   std::atomic<int64_t> passed{0};
+  std::atomic<bool> said{false};
 };
 
 bool ParseAction(absl::string_view action, Rule* rule) {
@@ -57,6 +59,7 @@ std::deque<Rule>& Rules() {
     if (text == nullptr) return parsed;
     for (absl::string_view part : absl::StrSplit(text, ';', absl::SkipWhitespace())) {
       Rule& rule = parsed->emplace_back();
+      rule.text = std::string(part);
       const std::pair<absl::string_view, absl::string_view> sides =
           absl::StrSplit(part, absl::MaxSplits('=', 1));
       const std::pair<absl::string_view, absl::string_view> where =
@@ -66,7 +69,7 @@ std::deque<Rule>& Rules() {
       if (!ParseAction(sides.second, &rule) ||
           (has_number && (!absl::SimpleAtoi(where.second, &rule.at) || rule.at < 1))) {
         std::fprintf(stderr, "TESSERA_FAILPOINTS: got \"%s\", want PLACE[@N]=ACTION\n",
-                     std::string(part).c_str());
+                     rule.text.c_str());
         _exit(2);
       }
     }
@@ -91,6 +94,11 @@ int Failpoint(absl::string_view place) {
     if (!Matches(rule.place, place)) continue;
     const int64_t passed = ++rule.passed;
     if (rule.at != 0 && rule.at != passed) continue;
+    // A test can see that its place is still there.
+    if (!rule.said.exchange(true)) {
+      std::fprintf(stderr, "TESSERA_FAILPOINTS: %s at %s\n", rule.text.c_str(),
+                   std::string(place).c_str());
+    }
     if (rule.kills) kill(getpid(), SIGKILL);
     absl::SleepFor(rule.sleep);
     if (rule.error != 0) return rule.error;

@@ -8,7 +8,7 @@
 //
 // "file.write@3=enospc": the disk is full at the third write. Without a number: every time. "*@17=kill"
 // ends the process, as kill -9 does, at the 17th place that it passes, whatever its name: counting up
-// until the process lives on tries them all.
+// until the process lives on tries them all. A rule that acts says so once, on stderr.
 #ifndef TESSERA_COMMON_BASE_FAILPOINT_H_
 #define TESSERA_COMMON_BASE_FAILPOINT_H_
 

@@ -2,12 +2,13 @@
 import os
 import unittest
 
-from cluster import ENDLESS, Cluster, Test, digits, run_to_end
+from cluster import ENDLESS, PATIENCE, Cluster, Test, digits, run_to_end
 
-LEASE = "1s"
+LEASE = "%ds" % PATIENCE
 # Longer than that, as a large shard does; more of it would find nothing else.
-MAKE = "shard.make=sleep:2500"
-READ = "shard.load=sleep:2500"
+SLEEP = "sleep:%d" % (2500 * PATIENCE)
+MAKE = "shard.make=" + SLEEP
+READ = "shard.load=" + SLEEP
 
 
 def saving(job, folder, every):
@@ -40,6 +41,11 @@ class SlowShards(Test):
             cluster.start_worker(rank)
         return cluster
 
+    def check_was_slow(self, *servers):
+        for server in servers:
+            for rule in self.slow["TESSERA_FAILPOINTS"].split(";"):
+                self.contains(server.output(), "TESSERA_FAILPOINTS: %s at " % rule)
+
     def check_nobody_was_away(self, cluster, *gone):
         for server in cluster.servers:
             if server not in gone:
@@ -55,6 +61,7 @@ class SlowShards(Test):
         for key in ("parameters_hash", "steps", "parameter_examples"):
             self.assertEqual(report[key], whole[key])
         self.contains(cluster.servers[0].output(), "checkpoint: restored step=")
+        self.check_was_slow(*cluster.servers)
         self.check_nobody_was_away(cluster)
 
     def test_a_job_that_goes_back_waits_for_those_who_read_the_checkpoint(self):
@@ -67,6 +74,7 @@ class SlowShards(Test):
         cluster.start_server(1, env=self.slow)
         cluster.await_status("it went back", went_back)
         cluster.await_further()
+        self.check_was_slow(cluster.servers[0], cluster.servers[-1])
         self.check_nobody_was_away(cluster, victim)
         cluster.drain()
         report = cluster.finish(victim)
@@ -100,6 +108,7 @@ class SlowShards(Test):
                 cluster.start_server(2, env=self.slow)
                 cluster.await_status("all have standbys again", protected)
                 cluster.await_further()
+                self.check_was_slow(cluster.servers[0])
                 log = cluster.servers[0].output()
                 # Nobody but who was killed, and no standby was given up for being made.
                 self.assertEqual(log.count("host lost"), 2, log)
