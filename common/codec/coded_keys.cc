@@ -132,8 +132,8 @@ ModelShape VectorShape(int64_t entries) {
   return shape;
 }
 
-CodedForms CodedForms::OfEntries(const CodecChoice& codecs, int64_t entries) {
-  return CodedForms(codecs, EntriesAsSlices(entries), VectorShape(entries));
+CodedForms CodedForms::OfEntries(const CodecChoice& codecs, int64_t entries, int64_t on_all) {
+  return CodedForms(codecs, EntriesAsSlices(entries), VectorShape(on_all));
 }
 
 const CodedKeys* CodedForms::Find(const Codec& codec) const {

@@ -91,8 +91,9 @@ class CodedForms {
  public:
   CodedForms(const CodecChoice& codecs, const ShardSlices& slices, const ModelShape& full);
 
-  // So many entries, wherever they lie: a vector of them.
-  static CodedForms OfEntries(const CodecChoice& codecs, int64_t entries);
+  // So many entries, wherever they lie: a vector of them. Whether they are few is asked of the `on_all`
+  // that the exchange moves, however many servers have parts of them.
+  static CodedForms OfEntries(const CodecChoice& codecs, int64_t entries, int64_t on_all);
 
   // nullptr for threshold. Another codec must be one of the job's.
   const CodedKeys* Find(const Codec& codec) const;

@@ -34,6 +34,8 @@ struct SparseKeys {
   std::shared_ptr<const Core> core;
   // With the explorer.
   EntrySet entries;
+  // What the exchange moves on all servers together, or some entries more.
+  int64_t on_all = 0;
 };
 
 // Those of `place` in a model of `entries`.
@@ -43,7 +45,7 @@ inline SparseKeys DrawKeys(const CoreShare& share, const ExplorerPlace& place, i
   const EntrySet explorer =
       DrawExplorer(place, keys, ExplorerCount(share, entries, keys.size(), keys.count()));
   EntrySet joined = EntrySet::Joined(keys, explorer);
-  return {std::move(core), std::move(joined)};
+  return {std::move(core), std::move(joined), EntriesOf(share.alpha, entries)};
 }
 
 // Of how many entries, without drawing them.

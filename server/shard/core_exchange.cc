@@ -120,10 +120,10 @@ std::shared_ptr<const SparsePlace> CoreExchange::Place(const PlanMember& member,
   }
   SparseKeys keys = DrawKeys(options_.share, ExplorerOf(member, exchange), options_.shape->size,
                              std::move(core));
-  const int64_t count = keys.entries.count();
+  CodedForms forms = CodedForms::OfEntries(options_.codecs, keys.entries.count(), keys.on_all);
   drawn.exchange = exchange;
-  drawn.place = std::make_shared<const SparsePlace>(
-      SparsePlace{std::move(keys), CodedForms::OfEntries(options_.codecs, count)});
+  drawn.place =
+      std::make_shared<const SparsePlace>(SparsePlace{std::move(keys), std::move(forms)});
   return drawn.place;
 }
 

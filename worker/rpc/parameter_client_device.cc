@@ -25,9 +25,10 @@ absl::Status ParameterClientGrpc::AddDevicePulls(const KeySet& keys,
     Server& server = servers_[s];
     server.value_keys.reset();
     if (keys.is_sparse()) {
-      const int64_t count = keys.sparse[part]->entries.count();
+      const SparseKeys& sparse = *keys.sparse[part];
       server.value_keys.emplace(
-          *CodedForms::OfEntries(coding.codecs, count).Find(coding.codecs.pull));
+          *CodedForms::OfEntries(coding.codecs, sparse.entries.count(), sparse.on_all)
+               .Find(coding.codecs.pull));
     } else {
       server.value_keys.emplace(coding.codecs.pull, keys.slices[part], coding.shape);
     }

@@ -287,7 +287,7 @@ absl::Status ParameterClientGrpc::AddPulls(const KeySet& keys, const ParameterAr
   }
   sparse_pull_ = &keys;
   sparse_values_ = &values;
-  for (size_t s = 0; s < servers_.size(); ++s) AddSparsePull(s, keys.sparse[s]->entries);
+  for (size_t s = 0; s < servers_.size(); ++s) AddSparsePull(s, *keys.sparse[s]);
   return absl::OkStatus();
 }
 

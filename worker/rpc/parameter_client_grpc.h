@@ -179,7 +179,7 @@ class ParameterClientGrpc final : public ParameterClient {
   // Whoever sends values on to a device hears which are there.
   void WatchValues(ValueSink* sink, const KeySet& keys);
   void TellValues();
-  void AddSparsePull(size_t server, const EntrySet& entries);
+  void AddSparsePull(size_t server, const SparseKeys& keys);
   // Puts the values that have come where they belong.
   void ScatterValues();
   // The push is sent again, with the keys of its core.

@@ -7,13 +7,15 @@
 
 namespace tessera {
 
-void ParameterClientGrpc::AddSparsePull(size_t s, const EntrySet& entries) {
+void ParameterClientGrpc::AddSparsePull(size_t s, const SparseKeys& keys) {
+  const EntrySet& entries = keys.entries;
   Server& server = servers_[s];
   server.entries.resize(entries.count());
   AddPull(s, EntriesAsSlices(entries.count()), {absl::MakeSpan(server.entries)});
   const Codec& codec = options_.coding.codecs.pull;
   if (codec == Codec()) return;
-  const CodedForms forms = CodedForms::OfEntries(options_.coding.codecs, entries.count());
+  const CodedForms forms =
+      CodedForms::OfEntries(options_.coding.codecs, entries.count(), keys.on_all);
   server.value_keys.emplace(*forms.Find(codec));
 }
 

@@ -118,7 +118,7 @@ std::unique_ptr<UpdatePayload> UpdateCoder::MakeSparse(size_t server, UpdateRuns
   runs->Assign(vector, arrays);
   const PayloadRandom random =
       PayloadRandom::OfPush(options_.seed, options_.rank, exchange_, slices.shard);
-  const CodedForms forms = CodedForms::OfEntries(options_.codecs, done);
+  const CodedForms forms = CodedForms::OfEntries(options_.codecs, done, keys_->sparse[server]->on_all);
   if (!residual_) {
     return codec_ == Codec() ? PlainUpdate(runs) : CodedUpdate(*forms.Find(codec_), random, runs);
   }

@@ -1,0 +1,116 @@
+#include "deploy/cli/traffic.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/codec/coded_keys.h"
+#include "common/keyset/core_share.h"
+#include "common/keyset/entry_keys.h"
+#include "common/keyset/key_set.h"
+
+namespace tessera {
+namespace {
+
+using Certainty = TrafficForecast::Certainty;
+
+// All that a worker has on the servers: of a subnet its part.
+KeySet KeysOf(const v1::Job& job, const Recipe& recipe, const ModelShape& shape) {
+  const int servers = static_cast<int>(job.cluster().servers().count());
+  if (!recipe.subnets) return DenseKeys(shape, ShardCount(recipe.placement, servers));
+  SubnetPlace place;
+  place.seed = job.seed();
+  place.round = 1;
+  place.shares.assign(std::max<int64_t>(1, job.cluster().workers()), 1);
+  return SubnetKeys(shape, SubnetOf(shape, GroupsOf(job.model(), shape), place), place, servers);
+}
+
+int64_t CodedBytes(const Codec& codec, const KeySet& keys, const ModelShape& shape) {
+  int64_t bytes = 0;
+  for (const ShardSlices& slices : keys.slices) bytes += CodedKeys(codec, slices, shape).bytes();
+  return bytes;
+}
+
+// Of core and explorer, as if each server had its share of either.
+int64_t SparseBytes(const Codec& codec, const Recipe& recipe, const KeySet& keys,
+                    const ModelShape& shape) {
+  const int64_t on_all = EntriesOf(recipe.core->alpha, shape.size);
+  int64_t bytes = 0, before = 0, moved = 0;
+  for (const ShardSlices& slices : keys.slices) {
+    before += slices.size;
+    const int64_t entries = on_all * before / shape.size - moved;
+    moved += entries;
+    bytes += CodedForms::OfEntries(recipe.codecs, entries, on_all).Find(codec)->bytes();
+  }
+  return bytes;
+}
+
+// A core's keys, were they anywhere: a gap takes a byte, and one more for each 128 places, or all take a bit a place.
+int64_t CoreKeyBytes(const CoreShare& share, int64_t entries) {
+  const double further = std::pow(1 - share.beta, 128);
+  const double gaps = static_cast<double>(CoreCount(share, entries)) * (1 + further);
+  return std::min(static_cast<int64_t>(gaps), KeyBytesMax(entries));
+}
+
+// A place and a sign take four bytes, the head of a payload eight.
+TrafficForecast ThresholdForecast(const Codec& codec, const KeySet& keys) {
+  if (codec.tau > 0) return {0, Certainty::kUnknown};
+  TrafficForecast forecast;
+  forecast.certainty = codec.packed ? Certainty::kAtMost : Certainty::kAbout;
+  for (const ShardSlices& slices : keys.slices) {
+    forecast.bytes += 8 + static_cast<int64_t>(4 * codec.density * static_cast<double>(slices.size));
+  }
+  return forecast;
+}
+
+}  // namespace
+
+std::string Describe(const TrafficForecast& forecast) {
+  switch (forecast.certainty) {
+    case Certainty::kExact:
+      return absl::StrCat(forecast.bytes, " bytes");
+    case Certainty::kAbout:
+      return absl::StrCat("about ", forecast.bytes, " bytes");
+    case Certainty::kAtMost:
+      return absl::StrCat("at most about ", forecast.bytes, " bytes");
+    case Certainty::kUnknown:
+      return "what grows to tau";
+  }
+  TESSERA_CHECK(false);
+  return "";
+}
+
+TrafficForecast PushForecast(const v1::Job& job, const Recipe& recipe, const ModelShape& shape) {
+  const Codec& codec = recipe.codecs.push;
+  const KeySet keys = KeysOf(job, recipe, shape);
+  TrafficForecast forecast;
+  if (codec.kind == CodecKind::kThreshold) {
+    forecast = ThresholdForecast(codec, keys);
+  } else {
+    forecast.bytes = CodedBytes(codec, keys, shape);
+    if (recipe.core && !recipe.core->is_whole()) {
+      const auto every = static_cast<int64_t>(recipe.core->every);
+      const int64_t sparse = SparseBytes(codec, recipe, keys, shape);
+      forecast.bytes = sparse + (forecast.bytes - sparse) / every;
+      forecast.certainty = Certainty::kAbout;
+    }
+  }
+  // To every peer, and none to oneself.
+  if (recipe.placement == Placement::kReplicated) {
+    forecast.bytes *= job.cluster().servers().count() - 1;
+  }
+  return forecast;
+}
+
+TrafficForecast PullForecast(const v1::Job& job, const Recipe& recipe, const ModelShape& shape) {
+  const Codec& codec = recipe.codecs.pull;
+  const KeySet keys = KeysOf(job, recipe, shape);
+  if (!recipe.core || recipe.core->is_whole()) return {CodedBytes(codec, keys, shape)};
+  const int64_t core_keys = CoreKeyBytes(*recipe.core, shape.size);
+  return {SparseBytes(codec, recipe, keys, shape) +
+              core_keys / static_cast<int64_t>(recipe.core->every),
+          Certainty::kAbout};
+}
+
+}  // namespace tessera
