@@ -171,6 +171,11 @@ absl::StatusOr<std::unique_ptr<Shard>> ServerCheckpoints::Read(
     const v1::RestoreOrder& order, const std::function<std::unique_ptr<Shard>()>& make,
     const std::function<bool()>& goes_on) const {
   const absl::Time begin = SteadyNow();
+  if (order.from_restore() && restore_path_.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("checkpoint.restore: not set here, and the job goes on from step ",
+                     order.step(), "; name the checkpoint that server 0 was given"));
+  }
   const std::string path =
       CheckpointPath(order.from_restore() ? restore_path_ : directory_path_, order.step());
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint, Checkpoint::Open(path));
@@ -180,6 +185,7 @@ absl::StatusOr<std::unique_ptr<Shard>> ServerCheckpoints::Read(
                                                       checkpoint->manifest().step, ", want ",
                                                       order.step()));
   }
+  TESSERA_RETURN_IF_ERROR(CheckSum(checkpoint->manifest(), order.manifest_sum(), path));
   std::unique_ptr<Shard> fresh = make();
   TESSERA_RETURN_IF_ERROR(LoadShard(*checkpoint, goes_on, fresh.get()));
   Log(LogLevel::kInfo, absl::StrCat("checkpoint: restored step=", order.step(),

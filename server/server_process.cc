@@ -442,7 +442,11 @@ void ServerProcess::OnSignal(int count) {
   v1::AdminRequest request;
   request.set_reason(absl::StrCat("server ", options_.rank, " was asked to end"));
   v1::AdminReply reply;
-  if (!stub->Drain(&context, request, &reply).ok()) _exit(1);
+  const grpc::Status drained = stub->Drain(&context, request, &reply);
+  if (drained.ok()) return;
+  Log(LogLevel::kError, absl::StrCat("server: ended error=\"the job could not be drained by the coordinator at ",
+                                     coordinator, ": ", drained.error_message(), "\""));
+  _exit(1);
 }
 
 }  // namespace

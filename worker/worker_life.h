@@ -39,6 +39,11 @@ class WorkerProcess {
   // From the signal thread.
   void OnSignal(int count);
   bool joined() const { return admission_.admitted(); }
+  // What Train returned is that it was asked to leave before it had begun, and did.
+  bool has_left(const absl::Status& status) const {
+    absl::MutexLock lock(&mutex_);
+    return asked_to_leave_ && absl::IsCancelled(status);
+  }
 
  private:
   absl::Status CheckMemory();
@@ -53,7 +58,7 @@ class WorkerProcess {
   bool MayRejoin(const absl::Status& status);
   // Ends this member's life; its work is in the report of the next.
   void Forget();
-  void MakeSaver();
+  absl::Status MakeSaver();
   v1::WorkerReport Report() const;
   void OnLost(absl::Status why);
   // Ends the process if the train loop does not, because it hangs.
@@ -75,6 +80,7 @@ class WorkerProcess {
   Recipe recipe_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Datasets> data_;
+  uint64_t train_sum_ = 0, test_sum_ = 0;
   SubnetMemory subnet_memory_;  // where subnets are trained
   std::unique_ptr<Learner> learner_;
   std::unique_ptr<EtcdClient> etcd_;  // where the servers elect the coordinator
@@ -89,6 +95,7 @@ class WorkerProcess {
   // Set while they may be told to stop.
   std::unique_ptr<ParameterClientGrpc> servers_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<TrainLoop> loop_ ABSL_GUARDED_BY(mutex_);
+  CoordinatorClient* joining_ ABSL_GUARDED_BY(mutex_) = nullptr;
   v1::ServerList server_list_ ABSL_GUARDED_BY(mutex_);  // as of the last renewal that brought one
   bool is_away_ ABSL_GUARDED_BY(mutex_) = false;  // the coordinator
   bool asked_to_leave_ ABSL_GUARDED_BY(mutex_) = false;

@@ -92,6 +92,8 @@ absl::Status WorkerProcess::Prepare() {
   absl::StatusOr<Datasets> data = LoadDatasets(job_.data(), ends);
   if (!data.ok()) return data.status();
   data_ = std::make_unique<Datasets>(*std::move(data));
+  train_sum_ = data_->train.Sum();
+  test_sum_ = data_->test.Sum();
   return CheckMemory();
 }
 
@@ -111,10 +113,23 @@ absl::Status WorkerProcess::Connect() {
   if (admission_.admitted()) control.rank = Rank(admission_.rank());  // As before.
   control.description = ProcessDescription();
   control.rows = data_->train.rows();
+  control.train_sum = train_sum_;
+  control.test_sum = test_sum_;
   coordinator_ = std::make_unique<CoordinatorClient>(std::move(control));
-  TESSERA_ASSIGN_OR_RETURN(admission_, coordinator_->Join([](absl::string_view waiting_for) {
+  {
+    absl::MutexLock lock(&mutex_);
+    joining_ = coordinator_.get();
+    if (asked_to_leave_) joining_->Cancel();
+  }
+  absl::StatusOr<v1::JoinReply> joined = coordinator_->Join([](absl::string_view waiting_for) {
     Log(LogLevel::kInfo, absl::StrCat("worker: waiting for ", waiting_for));
-  }));
+  });
+  {
+    absl::MutexLock lock(&mutex_);
+    joining_ = nullptr;
+  }
+  TESSERA_RETURN_IF_ERROR(joined.status());
+  admission_ = *std::move(joined);
   Log(LogLevel::kInfo,
       absl::StrCat("worker: joined rank=", admission_.rank(), " member=", admission_.member(),
                    " first_exchange=", admission_.first_exchange()));
@@ -169,8 +184,13 @@ absl::Status WorkerProcess::MakeLearner() {
   return absl::OkStatus();
 }
 
-void WorkerProcess::MakeSaver() {
+absl::Status WorkerProcess::MakeSaver() {
   const v1::Checkpoint& checkpoint = job_.checkpoint();
+  if (admission_.has_resume() && admission_.resume().from_restore() && checkpoint.restore().empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "checkpoint.restore: not set here, and the job goes on from step ", admission_.resume().step(),
+        "; name the checkpoint that server 0 was given"));
+  }
   WorkerSaver::Options saver;
   saver.directory = checkpoint.directory();
   saver.rank = Rank(admission_.rank());
@@ -181,15 +201,17 @@ void WorkerProcess::MakeSaver() {
     const v1::Resume& resume = admission_.resume();
     saver.restored = CheckpointPath(
         resume.from_restore() ? checkpoint.restore() : checkpoint.directory(), resume.step());
+    saver.restored_sum = resume.manifest_sum();
     saver.goes_back = !resume.from_restore();
   }
   saver_ = std::make_unique<WorkerSaver>(std::move(saver));
+  return absl::OkStatus();
 }
 
 absl::Status WorkerProcess::TrainOnce() {
   TESSERA_RETURN_IF_ERROR(Connect());
   TESSERA_RETURN_IF_ERROR(MakeLearner());
-  if (has_checkpoints()) MakeSaver();
+  if (has_checkpoints() || admission_.resume().from_restore()) TESSERA_RETURN_IF_ERROR(MakeSaver());
   TrainLoop::Options options;
   options.job = job_;
   options.recipe = recipe_;
@@ -263,7 +285,11 @@ absl::Status WorkerProcess::Train() {
     Forget();
     status = TrainOnce();
   }
-  if (!loop_exists()) return status;
+  if (!loop_exists()) {
+    // Those who know of it need not wait for its lease.
+    if (joined() && !has_left(status)) coordinator_->Withdraw(ToUtf8(status.message()));
+    return status;
+  }
   if (absl::IsFailedPrecondition(status)) {
     const absl::Status word = coordinator_->AskMembership().status();
     if (absl::IsFailedPrecondition(word)) status = word;
@@ -326,14 +352,11 @@ void WorkerProcess::OnSignal(int count) {
   if (count > 1) _exit(1);
   absl::MutexLock lock(&mutex_);
   asked_to_leave_ = true;
-  if (loop_ == nullptr) {
-    // Nothing to finish yet; the lease or the connection tells the others.
-    Log(LogLevel::kError, "worker: ended error=\"signal received before it had begun to train\"");
-    _exit(1);
-  }
-  Log(LogLevel::kInfo,
-      "worker: signal received, leaving after this exchange; again to end at once");
-  loop_->Stop();
+  Log(LogLevel::kInfo, loop_ != nullptr
+                           ? "worker: signal received, leaving after this exchange; again to end at once"
+                           : "worker: signal received, leaving; again to end at once");
+  if (joining_ != nullptr) joining_->Cancel();
+  if (loop_ != nullptr) loop_->Stop();
 }
 
 int RunWorker(const WorkerOptions& options) {
@@ -342,11 +365,14 @@ int RunWorker(const WorkerOptions& options) {
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   absl::Mutex mutex;
   WorkerProcess* running = nullptr;
+  bool is_over = false;
   const Termination termination([&](int count) {
     absl::MutexLock lock(&mutex);
+    if (is_over) return;
     if (running == nullptr) {
-      Log(LogLevel::kError, "worker: ended error=\"signal received before it had joined\"");
-      _exit(1);
+      // Nobody knows of it yet, or any more.
+      Log(LogLevel::kInfo, "worker: ended, signal received before it had joined");
+      _exit(0);
     }
     running->OnSignal(count);
   });
@@ -367,9 +393,9 @@ int RunWorker(const WorkerOptions& options) {
   const absl::Status status = process.Train();
   {
     absl::MutexLock lock(&mutex);
-    running = nullptr;
+    is_over = true;
   }
-  if (status.ok()) {
+  if (status.ok() || process.has_left(status)) {
     Log(LogLevel::kInfo, "worker: ended");
     return 0;
   }

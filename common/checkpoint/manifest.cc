@@ -1,5 +1,6 @@
 #include "common/checkpoint/manifest.h"
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -228,6 +229,21 @@ std::string FormatManifest(const Manifest& manifest) {
       json.dump(1, ' ', /*ensure_ascii=*/false, OrderedJson::error_handler_t::replace) + "\n";
   text.replace(text.size() - kSumFromEnd, 16, Hex64(SumOfText(text)));
   return text;
+}
+
+uint64_t SumOf(const Manifest& manifest) {
+  // One that was read has the coordinator's keys in another order than one that was made.
+  Manifest sorted = manifest;
+  sorted.coordinator = nlohmann::json::parse(manifest.coordinator).dump();
+  const std::string text = FormatManifest(sorted);
+  return std::max<uint64_t>(1, XXH3_64bits(text.data(), text.size()));
+}
+
+absl::Status CheckSum(const Manifest& manifest, uint64_t sum, absl::string_view path) {
+  if (sum == 0 || sum == SumOf(manifest)) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("checkpoint: \"", path, "\" is not the checkpoint that server 0 goes on from, though of the "
+                   "same step; give all processes the same one, or copies of it"));
 }
 
 absl::StatusOr<Manifest> ParseManifest(absl::string_view path, absl::string_view text) {

@@ -103,6 +103,10 @@ struct Manifest {
 };
 
 std::string FormatManifest(const Manifest& manifest);
+// XXH3 of what FormatManifest makes of it: the same checkpoint, wherever its folder is copied to. Never 0.
+uint64_t SumOf(const Manifest& manifest);
+// kFailedPrecondition, naming the checkpoint's `path`, where `sum` is another manifest's. 0: any.
+absl::Status CheckSum(const Manifest& manifest, uint64_t sum, absl::string_view path);
 
 // kInvalidArgument, naming `path` and the field, where `text` is no manifest that FormatManifest could
 // have written: unknown or missing keys, wrong kinds, names that are no names of a checkpoint's files,

@@ -65,21 +65,31 @@ absl::Status StateFile::WriteWhole(const std::string& bytes) {
 }
 
 absl::Status StateFile::Write(const v1::CoordinatorState& state) {
-  {
-    absl::MutexLock lock(&mutex_);
-    if (!broken_.ok()) return absl::OkStatus();
-  }
   const FailpointScope scope("state.");
   const absl::Status written = WriteWhole(state.SerializeAsString());
-  if (written.ok()) return written;
-  Log(LogLevel::kError, absl::StrCat("control: state cannot be kept why=\"", written.message(),
-                                     "\"; the job goes on, and will end if this server does"));
-  absl::Status removed = RemoveFile(path());
-  if (removed.ok()) removed = SyncFolder(folder_);
-  if (!removed.ok()) return removed;
-  absl::MutexLock lock(&mutex_);
-  broken_ = written;
+  absl::Status before;
+  {
+    absl::MutexLock lock(&mutex_);
+    before = std::exchange(broken_, written);
+  }
+  if (written.ok()) {
+    if (!before.ok()) Log(LogLevel::kInfo, "control: state is kept again");
+    return absl::OkStatus();
+  }
+  if (before == written) return absl::OkStatus();
+  Log(LogLevel::kError,
+      absl::StrCat("control: state cannot be kept why=\"", written.message(),
+                   "\"; the job goes on, and will end if this server does before it can"));
+  if (const absl::Status removed = Remove(); !removed.ok()) {
+    Log(LogLevel::kError, absl::StrCat("control: what was kept cannot be removed why=\"",
+                                       removed.message(), "\""));
+  }
   return absl::OkStatus();
+}
+
+absl::Status StateFile::Remove() {
+  TESSERA_RETURN_IF_ERROR(RemoveFile(path()));
+  return SyncFolder(folder_);
 }
 
 std::string StateFile::Describe() const {

@@ -31,9 +31,10 @@ class StateFile final : public StateStore {
   // What was written last; nullopt: nothing. kDataLoss: it is not what was written.
   absl::StatusOr<std::optional<v1::CoordinatorState>> Read() const;
 
-  // A disk that fails does not end the job: what was kept is removed, as nobody may go on from it, and
-  // nothing is kept any more. An error: it could not be removed, either. Its failpoints are "state.file.write"
-  // and so on (common/checkpoint/durable_file.h).
+  // A disk that fails does not end the job, so that this never fails: what was kept is removed, as nobody may go on
+  // from it, and each later call tries again. Where it cannot be removed either, whoever finds it is told that others
+  // know better (server/control/coordinator_state.h). Its failpoints are "state.file.write" and so on
+  // (common/checkpoint/durable_file.h).
   absl::Status Write(const v1::CoordinatorState& state) override;
   bool MayLag() const override { return true; }
   bool IsHeld(absl::Time now) const override { return true; }
@@ -43,6 +44,7 @@ class StateFile final : public StateStore {
   StateFile(std::string folder, std::unique_ptr<FolderLock> lock)
       : folder_(std::move(folder)), lock_(std::move(lock)) {}
   absl::Status WriteWhole(const std::string& bytes);
+  absl::Status Remove();
   std::string path() const { return folder_ + "/state"; }
 
   const std::string folder_;

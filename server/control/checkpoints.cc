@@ -275,8 +275,11 @@ Manifest Checkpoints::MakeManifest(const SavedJob& job, Generation generation) c
         FileOf(ShardFileName(static_cast<int64_t>(server.value()), facts_.servers), part.file()));
   }
   if (!job.whole_next && facts_.subnets && !saved_.empty()) {
+    // All have had the same round, of which some may be gone.
+    const uint64_t told = saved_.begin()->second.request.sites();
+    const auto sites = static_cast<double>(told > 0 ? told : saved_.size());
     for (const int weight : facts_.weights_of_mean_share) {
-      manifest.parameters[weight].export_factor = 1.0 / static_cast<double>(saved_.size());
+      manifest.parameters[weight].export_factor = 1.0 / sites;
     }
   }
   manifest.coordinator = FormatSavedJob(job);

@@ -142,6 +142,7 @@ absl::StatusOr<v1::JoinReply> Coordinator::Join(const v1::JoinRequest& first, ab
     reply.mutable_resume()->set_step(saved->manifest.step);
     reply.mutable_resume()->set_from_restore(saved->from_restore);
     reply.mutable_resume()->set_evaluation_due(saved->job.evaluation_due);
+    reply.mutable_resume()->set_manifest_sum(membership_.begun_from_sum());
   }
   return reply;
 }

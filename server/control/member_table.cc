@@ -87,10 +87,22 @@ absl::Status MemberTable::Check(const v1::JoinRequest& request) const {
   if (live_.empty()) return absl::OkStatus();
   // They all have as many as the first.
   const MemberRecord& other = records_.at(live_.begin()->second);
-  if (other.rows == request.rows()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "join: training rows are ", request.rows(), ", want ", other.rows, " as worker ",
-      other.rank.value(), " has; its data differ, or data.partition should be local"));
+  if (other.rows != request.rows()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "join: training rows are ", request.rows(), ", want ", other.rows, " as worker ",
+        other.rank.value(), " has; its data differ, or data.partition should be local"));
+  }
+  for (const auto& [rank, member] : live_) {
+    const MemberRecord& record = records_.at(member);
+    const auto differ = [](uint64_t a, uint64_t b) { return a != 0 && b != 0 && a != b; };
+    const bool trains_others = differ(record.train_sum, request.train_sum());
+    if (!trains_others && !differ(record.test_sum, request.test_sum())) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "join: its ", trains_others ? "training" : "test", " data are not those of worker ",
+        rank.value(), " (", record.description,
+        "): other rows, values or labels; give both the same files, or set data.partition to local"));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<MemberId> MemberTable::Add(const v1::JoinRequest& request, absl::Time now) {
@@ -127,6 +139,8 @@ absl::StatusOr<MemberId> MemberTable::Add(const v1::JoinRequest& request, absl::
   ++changes_;
   record.description = request.description();
   record.rows = request.rows();
+  record.train_sum = request.train_sum();
+  record.test_sum = request.test_sum();
   record.last_heard = now;
   record.progressed_at = now;
   return member;

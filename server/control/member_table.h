@@ -47,6 +47,8 @@ struct MemberRecord {
   uint64_t life = 0;
   std::string description;
   uint64_t rows = 0;
+  uint64_t train_sum = 0;
+  uint64_t test_sum = 0;
   // Why it ended, in words.
   std::string ended;
   absl::Time last_heard;

@@ -14,6 +14,8 @@ void MemberTable::Save(v1::MembershipState* state) const {
     member.set_life(record.life);
     member.set_description(record.description);
     member.set_rows(record.rows);
+    member.set_train_sum(record.train_sum);
+    member.set_test_sum(record.test_sum);
     member.set_ended(record.ended);
     member.set_last_heard(absl::ToUnixNanos(record.last_heard));
     member.set_progressed_at(absl::ToUnixNanos(record.progressed_at));
@@ -55,6 +57,8 @@ absl::StatusOr<MemberRecord> MemberTable::LoadRecord(const v1::MemberState& stat
   record.life = state.life();
   record.description = state.description();
   record.rows = state.rows();
+  record.train_sum = state.train_sum();
+  record.test_sum = state.test_sum();
   record.ended = state.ended();
   record.last_heard = absl::FromUnixNanos(state.last_heard());
   record.progressed_at = absl::FromUnixNanos(state.progressed_at());

@@ -127,6 +127,8 @@ class Membership {
   Generation first_plan() const { return first_plan_; }
   // The checkpoint that the members begin from; nullptr: none.
   const SavedState* begun_from() const { return begun_from_.get(); }
+  // Of its manifest.
+  uint64_t begun_from_sum() const { return begun_from_sum_; }
   ExchangeSteps exchange_steps() const {
     return {facts_.local_steps, begun_from_ != nullptr ? &begun_from_->manifest : nullptr};
   }
@@ -278,6 +280,7 @@ class Membership {
   std::optional<v1::CheckpointOrder> checkpoint_order_;
   std::shared_ptr<const SavedState> saved_;
   std::shared_ptr<const SavedState> begun_from_;
+  uint64_t begun_from_sum_ = 0;
   Generation first_plan_;
   Generation restore_generation_;  // 0: nothing is to be restored
   std::set<Rank> rejoining_;  // who was a member when the job went back; empty: it has not begun yet

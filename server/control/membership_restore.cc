@@ -165,6 +165,7 @@ void Membership::GoBack() {
     if (record.state == MemberState::kRejoins) member->progress.Clear();
   }
   begun_from_ = saved_;
+  begun_from_sum_ = SumOf(begun_from_->manifest);
   started_ = false;
   paused_ = false;
   last_left_ = false;
@@ -196,6 +197,7 @@ v1::RestoreOrder Membership::RestoreText() const {
   order.set_generation(restore_generation_.value());
   order.set_step(begun_from_->manifest.step);
   order.set_from_restore(begun_from_->from_restore);
+  order.set_manifest_sum(begun_from_sum_);
   return order;
 }
 

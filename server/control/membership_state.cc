@@ -117,6 +117,7 @@ absl::Status Membership::Load(const v1::MembershipState& state, const SavedState
   if (restore_generation_ != Generation() && begun_from_ == nullptr) {
     return absl::InvalidArgumentError("the job goes on from a checkpoint that is not named");
   }
+  begun_from_sum_ = begun_from_ != nullptr ? SumOf(begun_from_->manifest) : 0;
   rejoining_.clear();
   for (const uint32_t rank : state.rejoining()) rejoining_.insert(Rank(rank));
   rejoin_until_ = state.rejoin_until() < 0    ? absl::InfinitePast()

@@ -100,8 +100,10 @@ void AttachLink::State::Read() {
     }
     if (never_heard && SteadyNow() > next_log) {
       next_log = SteadyNow() + kWaitingLogInterval;
-      Log(LogLevel::kInfo, absl::StrCat("control: waiting for the coordinator at=",
-                                        connected_to, " why=\"", status.message(), "\""));
+      Log(LogLevel::kInfo,
+          absl::StrCat("control: waiting for the coordinator at=", connected_to, " why=\"",
+                       status.ok() ? "it is none, want the address of server 0" : status.message(),
+                       "\""));
     }
     pause.WaitFor(kRetryPause);
   }

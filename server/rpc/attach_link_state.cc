@@ -166,9 +166,13 @@ void AttachLink::State::SetAway(bool away, absl::Duration silence) {
     wait = patience() - silence;
   }
   const int64_t seconds = absl::ToInt64Seconds(silence);
+  // Where nobody waits for it the end is told next.
+  const std::string what = wait > absl::ZeroDuration()
+                               ? absl::StrCat("; nothing is trained, waiting for another s=",
+                                              absl::ToInt64Seconds(wait))
+                               : "";
   Log(LogLevel::kWarning,
-      away ? absl::StrCat("server: coordinator is away last_heard_s=", seconds,
-                          "; nothing is trained, waiting for another s=", absl::ToInt64Seconds(wait))
+      away ? absl::StrCat("server: coordinator is away last_heard_s=", seconds, what)
            : absl::StrCat("server: coordinator is back after s=", seconds));
   if (options.on_away) options.on_away(away);
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/log.h"
 #include "common/base/steady_clock.h"
 #include "common/rpc/control_channel.h"
 #include "common/rpc/status.h"
@@ -14,6 +15,7 @@ namespace {
 
 constexpr absl::Duration kInterval = absl::Milliseconds(250);
 constexpr absl::Duration kRetryPause = absl::Milliseconds(50);
+constexpr absl::Duration kWaitingLogInterval = absl::Seconds(10);
 
 }  // namespace
 
@@ -85,7 +87,7 @@ void HostLink::LookElsewhere() {
   if (!at.empty() && at != address_ && context_ != nullptr) context_->TryCancel();
 }
 
-std::string HostLink::Converse(v1::StandbyControl::Stub* stub) {
+std::string HostLink::Converse(v1::StandbyControl::Stub* stub, absl::Status* status) {
   grpc::ClientContext call;
   v1::HostMessage first = options_.message();
   *first.mutable_hello() = options_.hello;
@@ -116,7 +118,7 @@ std::string HostLink::Converse(v1::StandbyControl::Stub* stub) {
     const auto idle = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return !writing_; };
     mutex_.Await(absl::Condition(&idle));
   }
-  stream->Finish();
+  *status = FromGrpc(stream->Finish());
   absl::MutexLock lock(&mutex_);
   context_ = nullptr;
   return refusal;
@@ -125,6 +127,7 @@ std::string HostLink::Converse(v1::StandbyControl::Stub* stub) {
 void HostLink::Read() {
   std::unique_ptr<v1::StandbyControl::Stub> stub;
   std::string connected_to;
+  absl::Time next_log = SteadyNow() + kWaitingLogInterval;
   while (true) {
     {
       absl::MutexLock lock(&mutex_);
@@ -138,10 +141,23 @@ void HostLink::Read() {
       absl::MutexLock lock(&mutex_);
       address_ = at;
     }
-    const std::string refusal = stub != nullptr ? Converse(stub.get()) : "";
+    absl::Status status = absl::UnavailableError("no server has been elected coordinator");
+    const std::string refusal = stub != nullptr ? Converse(stub.get(), &status) : "";
     if (!refusal.empty()) {
       End(absl::FailedPreconditionError(absl::StrCat("coordinator at ", connected_to,
                                                      " refused this server: ", refusal)));
+    }
+    bool never_heard;
+    {
+      absl::MutexLock lock(&mutex_);
+      never_heard = !heard_once_;
+    }
+    if (never_heard && SteadyNow() > next_log) {
+      next_log = SteadyNow() + kWaitingLogInterval;
+      Log(LogLevel::kInfo,
+          absl::StrCat("control: waiting for the coordinator at=", connected_to, " why=\"",
+                       status.ok() ? "it is none, want the address of server 0" : status.message(),
+                       "\""));
     }
     pause_.WaitFor(kRetryPause);
   }

@@ -55,8 +55,8 @@ class HostLink {
 
  private:
   void Read();
-  // One connection, until it ends: the coordinator's refusal, or "".
-  std::string Converse(v1::StandbyControl::Stub* stub);
+  // One connection, until it ends, with `status`: the coordinator's refusal, or "".
+  std::string Converse(v1::StandbyControl::Stub* stub, absl::Status* status);
   void Write();
   void End(absl::Status status);
   // False: it is of an earlier term.

@@ -303,6 +303,26 @@ class Checkpoints(CheckpointTest):
                 subprocess.run(["rm", "-rf", folder], check=True)
         self.assertEqual(tessera("eval", self.path("nothing"), write_job(self, self.small()))[0], 2)
 
+    def test_eval_knows_the_sites_of_the_last_round_where_one_was_lost(self):
+        """Without a batch norm sums of subnets are scaled by the sites' number: those of the round, not who is left."""
+        folder = self.path("checkpoints")
+        job = self.small(workers=3, norm=False, rate=0.02, steps=ENDLESS, lease="1s", evaluate_every=0,
+                         method={"ist": {"local_steps": 2000}})
+        cluster = Cluster(self, keeping(job, folder, 0))
+        cluster.await_step(2500)
+        lost = cluster.workers[1]
+        lost.kill()
+        cluster.drain()
+        report = cluster.finish(lost)
+        self.assertEqual(report["members"]["lost"], 1)
+        with open(os.path.join(step_folder(folder, report["steps"]), "manifest.json")) as file:
+            factors = [parameter["export_factor"] for parameter in json.load(file)["parameters"]]
+        self.assertIn(1 / 3, factors)
+        code, out, error = tessera("eval", folder, cluster.path, "--json")
+        self.assertEqual(code, 0, error)
+        self.assertEqual(json.loads(out)["test_accuracy"], report["final"]["test_accuracy"])
+        self.assertAlmostEqual(json.loads(out)["test_loss"], report["final"]["test_loss"], places=6)
+
     def test_whatever_moment_a_job_is_killed_at_its_checkpoints_are_whole(self):
         job = self.small(steps=60, method={"local_sgd": {"local_steps": 5}}, optimizer=MOMENTUM, evaluate_every=0,
                          lease="%ds" % PATIENCE)

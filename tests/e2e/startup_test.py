@@ -77,7 +77,19 @@ class Waiting(Test):
         worker.await_output("waiting for coordinator at %s, which is not reached: " % address)
         worker.await_output("Connection refused")
         worker.signal(signal.SIGTERM)
-        self.contains(worker.expect_exit(1).splitlines()[-1], "ended", "signal received before it had begun to train")
+        self.contains(worker.expect_exit(0).splitlines()[-1], "ended")
+
+    def test_a_worker_that_is_asked_to_leave_while_it_waits_frees_its_rank_at_once(self):
+        cluster = Cluster(self, digits(workers=2), workers=1)
+        waiting = cluster.workers[0]
+        waiting.await_output("waiting for worker 1")
+        waiting.signal(signal.SIGTERM)
+        self.contains(waiting.expect_exit(0).splitlines()[-1], "ended")
+        for rank in range(2):
+            cluster.start_worker(rank)
+        report = cluster.finish(waiting)
+        self.assertEqual(report["members"], {"joined": 2, "lost": 0, "partial_pushes": 0})
+        self.assertEqual(len(report["traffic"]["by_worker"]), 2)
 
     def test_a_worker_that_gives_up_waiting_frees_its_rank(self):
         cluster = Cluster(self, digits(workers=2, lease="1s"), workers=1)

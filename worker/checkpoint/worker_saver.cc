@@ -150,6 +150,7 @@ void WorkerSaver::Save(uint64_t number, uint64_t folder_step, const WorkerCursor
   AwaitIdle();  // The coordinator begins none before the one before it is over, one way or another.
   copy_.cursor = cursor;
   copy_.local_steps = state.local_steps != nullptr ? *state.local_steps : 0;
+  copy_.sites = state.sites;
   copy_.arrays.resize(state.arrays.size());
   for (size_t i = 0; i < state.arrays.size(); ++i) {
     copy_.arrays[i].first = state.arrays[i].name;
@@ -194,6 +195,7 @@ void WorkerSaver::Run() {
     request.set_number(task.number);
     *request.mutable_progress() = ToProto(copy_.cursor.progress);
     request.set_evaluation_due(copy_.cursor.evaluation_due);
+    request.set_sites(static_cast<uint64_t>(copy_.sites));
     const absl::StatusOr<CheckpointFile> file =
         options_.directory.empty()
             ? absl::FailedPreconditionError("checkpoint.directory is not set here")
@@ -256,6 +258,7 @@ absl::StatusOr<std::optional<WorkerCursor>> WorkerSaver::Load(const PrivateState
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint,
                            Checkpoint::Open(options_.restored));
   const Manifest& manifest = checkpoint->manifest();
+  TESSERA_RETURN_IF_ERROR(CheckSum(manifest, options_.restored_sum, options_.restored));
   const auto drop = [&](absl::string_view why) {
     Log(LogLevel::kWarning,
         absl::StrCat("checkpoint: worker state dropped rank=", options_.rank.value(),

@@ -32,6 +32,7 @@ namespace tessera {
 struct WorkerCopy {
   WorkerCursor cursor;
   uint64_t local_steps = 0;
+  int64_t sites = 0;
   std::vector<std::pair<std::string, std::vector<float>>> arrays;
 };
 
@@ -48,8 +49,9 @@ class WorkerSaver final : public WorkerStore {
   struct Options {
     // checkpoint.directory; empty: nothing is written.
     std::string directory;
-    // What the job goes on from; empty: nothing.
+    // What the job goes on from; empty: nothing. And its manifest's sum; 0: any.
     std::string restored;
+    uint64_t restored_sum = 0;
     Rank rank;
     // Members that the job has; with others than were saved nobody takes up the state of its rank, but what
     // codecs held back is dealt to those there are, who push it: rank r's goes to rank r modulo this. What a codec

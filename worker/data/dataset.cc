@@ -1,7 +1,10 @@
 #include "worker/data/dataset.h"
 
+#include <xxhash.h>
+
 #include <algorithm>
 #include <cstring>
+#include <memory>
 
 #include "common/base/check.h"
 #include "worker/data/rescale.h"
@@ -23,6 +26,39 @@ void Prefetch(const void* row, int64_t row_bytes) {
     __builtin_prefetch(bytes + i);
   }
 }
+
+class Summer {
+ public:
+  template <typename T>
+  void Add(const std::vector<T>& values) {
+    Add(static_cast<uint64_t>(values.size()));
+    XXH3_64bits_update(state_.get(), values.data(), values.size() * sizeof(T));
+  }
+  void Add(uint64_t number) { XXH3_64bits_update(state_.get(), &number, sizeof(number)); }
+  void operator()(const U8Values& values) { Add(values); }
+  void operator()(const F32Values& values) { Add(values); }
+  void operator()(const Classes& classes) { Add(classes); }
+  void operator()(const SparseValues& values) {
+    Add(values.begin);
+    Add(values.feature);
+    Add(values.value);
+  }
+  void operator()(const ClassSets& sets) {
+    Add(sets.begin);
+    Add(sets.classes);
+  }
+  uint64_t sum() const { return XXH3_64bits_digest(state_.get()); }
+
+ private:
+  struct Free {
+    void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
+  };
+  const std::unique_ptr<XXH3_state_t, Free> state_ = [] {
+    std::unique_ptr<XXH3_state_t, Free> made(XXH3_createState());
+    XXH3_64bits_reset(made.get());
+    return made;
+  }();
+};
 
 }  // namespace
 
@@ -49,6 +85,15 @@ Dataset::Dataset(Table table, const Normalization& normalization, const ModelEnd
 int64_t Dataset::bytes() const {
   return table_.bytes() +
          static_cast<int64_t>((centre_.size() + scale_.size() + zeros_.size()) * sizeof(float));
+}
+
+uint64_t Dataset::Sum() const {
+  Summer summer;
+  summer.Add(static_cast<uint64_t>(table_.rows));
+  summer.Add(static_cast<uint64_t>(table_.features));
+  std::visit([&summer](const auto& values) { summer(values); }, table_.values);
+  std::visit([&summer](const auto& labels) { summer(labels); }, table_.labels);
+  return std::max<uint64_t>(1, summer.sum());
 }
 
 bool Dataset::can_be_sparse() const {

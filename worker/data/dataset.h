@@ -62,6 +62,9 @@ class Dataset {
   bool has_classes() const { return std::holds_alternative<Classes>(table_.labels); }
   // Memory of all of it.
   int64_t bytes() const;
+  // XXH3 of rows, values and labels before normalisation: what files with the same content give, wherever they
+  // lie. Never 0. Reads all of it.
+  uint64_t Sum() const;
 
   // The format stores entries, and normalisation leaves zeros what they are.
   bool can_be_sparse() const;

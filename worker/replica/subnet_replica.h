@@ -74,6 +74,11 @@ class SubnetReplica final : public Learner {
   absl::Status Recut(const SubnetPlace& place) override;
   absl::Status BeginTail() override;
 
+  absl::StatusOr<PrivateState> private_state() override {
+    PrivateState state;
+    state.sites = sites_;
+    return state;
+  }
   bool pulls_apart() const override { return memory_.pulls_apart; }
   absl::StatusOr<ExchangeResult> BeginEvaluation(ParameterClient* servers, Exchange after,
                                                  RestWord word) override;

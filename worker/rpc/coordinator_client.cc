@@ -30,6 +30,8 @@ constexpr absl::Duration kTellWhyInterval = absl::Seconds(30);
 constexpr absl::Duration kRetryPause = absl::Milliseconds(50);
 constexpr absl::Duration kRenewInterval = absl::Seconds(1);
 constexpr absl::Duration kLeavePatience = absl::Seconds(3);
+// Of one that has nothing to report.
+constexpr absl::Duration kFarewellPatience = absl::Seconds(1);
 // How soon a blocked call notices Cancel, which may only set a flag.
 constexpr absl::Duration kCancelPoll = absl::Milliseconds(20);
 
@@ -88,10 +90,14 @@ void CoordinatorClient::SetAway(bool away, absl::Duration silence) {
   if (is_away_ == away) return;
   is_away_ = away;
   const int64_t seconds = absl::ToInt64Seconds(silence);
+  const absl::Duration wait = silence_max() - silence;
+  // Where nobody waits for it the end is told next.
+  const std::string what = wait > absl::ZeroDuration()
+                               ? absl::StrCat("; standing still, waiting for another s=",
+                                              absl::ToInt64Seconds(wait))
+                               : "";
   Log(LogLevel::kWarning,
-      away ? absl::StrCat("worker: coordinator is away last_heard_s=", seconds,
-                          "; standing still, waiting for another s=",
-                          absl::ToInt64Seconds(silence_max() - silence))
+      away ? absl::StrCat("worker: coordinator is away last_heard_s=", seconds, what)
            : absl::StrCat("worker: coordinator is back after s=", seconds));
   if (on_away_) on_away_(away);
 }
@@ -171,6 +177,24 @@ absl::Status CoordinatorClient::Pause(absl::Duration duration) {
 
 absl::StatusOr<v1::JoinReply> CoordinatorClient::Join(
     std::function<void(absl::string_view)> on_waiting) {
+  absl::StatusOr<v1::JoinReply> joined = BecomeMember(std::move(on_waiting));
+  if (!cancelled_.load(std::memory_order_relaxed) || member_ == MemberId()) return joined;
+  Withdraw("");
+  return absl::CancelledError("cancelled");
+}
+
+void CoordinatorClient::Withdraw(absl::string_view error) {
+  StopRenewing();
+  v1::LeaveRequest request;
+  request.set_member(member_.value());
+  request.set_run(run_.load());
+  request.set_error(std::string(error));
+  v1::LeaveReply reply;
+  Once(&Stub::Leave, request, &reply, kFarewellPatience, false).IgnoreError();
+}
+
+absl::StatusOr<v1::JoinReply> CoordinatorClient::BecomeMember(
+    std::function<void(absl::string_view)> on_waiting) {
   std::random_device device;
   v1::JoinRequest request;
   request.set_job_digest(options_.job_digest);
@@ -178,6 +202,8 @@ absl::StatusOr<v1::JoinReply> CoordinatorClient::Join(
   request.set_protocol(kControlProtocol);
   request.set_description(options_.description);
   request.set_rows(options_.rows);
+  request.set_train_sum(options_.train_sum);
+  request.set_test_sum(options_.test_sum);
   request.set_life((uint64_t{device()} << 32) | device() | 1);
   if (options_.rank) request.set_rank(options_.rank->value());
   const absl::Time give_up = SteadyNow() + options_.join_timeout;
@@ -201,8 +227,8 @@ absl::StatusOr<v1::JoinReply> CoordinatorClient::Join(
             "join: layout hash is %016x, want %016x; all must run the same build",
             reply.layout_hash(), options_.layout_hash));
       }
+      member_ = MemberId(reply.member());
       if (reply.admitted()) {
-        member_ = MemberId(reply.member());
         rank_ = Rank(reply.rank());
         return reply;
       }

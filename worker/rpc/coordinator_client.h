@@ -52,6 +52,9 @@ class CoordinatorClient {
     std::string description;
     // Of the worker's training data.
     uint64_t rows = 0;
+    // Dataset::Sum of training and test rows.
+    uint64_t train_sum = 0;
+    uint64_t test_sum = 0;
     // Gives up joining after this long.
     absl::Duration join_timeout = absl::InfiniteDuration();
   };
@@ -62,7 +65,8 @@ class CoordinatorClient {
 
   // Blocks until this worker is admitted. `on_waiting` hears for whom the job waits ("server 1,
   // worker 0") whenever that changes, and now and then why the coordinator is not reached. Codes as
-  // Coordinator.Join; kDeadlineExceeded after join_timeout.
+  // Coordinator.Join; kDeadlineExceeded after join_timeout. Ended by Cancel it leaves, so that its rank is free at
+  // once.
   absl::StatusOr<v1::JoinReply> Join(std::function<void(absl::string_view)> on_waiting);
 
   // Keeps the lease from now on, on a thread of its own. `on_lost` is called there, once, when this
@@ -106,6 +110,8 @@ class CoordinatorClient {
   // An empty `error`: the work is done. Not cancelled by Cancel, but bounded to a few seconds. Ends
   // the renewals.
   absl::Status Leave(const v1::WorkerReport& report, absl::string_view error);
+  // Leaves with nothing to report. Unheard it is lost after its lease.
+  void Withdraw(absl::string_view error);
 
   // Ends the call that blocks, and those to come but Leave. Async-signal-safe.
   void Cancel() { cancelled_.store(true, std::memory_order_relaxed); }
@@ -126,6 +132,7 @@ class CoordinatorClient {
   absl::Status Call(Method<Request, Reply> method, const Request& request, Reply* reply,
                     absl::Duration patience);
   absl::Status Pause(absl::Duration duration);
+  absl::StatusOr<v1::JoinReply> BecomeMember(std::function<void(absl::string_view)> on_waiting);
   void Renew();
   void StopRenewing();
   bool StopsRenewing();
@@ -145,7 +152,7 @@ class CoordinatorClient {
   std::atomic<bool> cancelled_{false};
   std::atomic<uint64_t> drain_exchange_{0};
   std::atomic<int64_t> step_budget_{0};
-  // Set by Join, before there is another thread.
+  // Set by Join, before there is another thread; the member while it waits, too.
   MemberId member_;
   Rank rank_;
   absl::Duration lease_ = absl::Seconds(10);

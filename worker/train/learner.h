@@ -48,6 +48,8 @@ struct PrivateState {
   std::vector<Array> arrays;
   // Of the optimizer, where it counts its own.
   uint64_t* local_steps = nullptr;
+  // Of the last round, where subnets are trained.
+  int64_t sites = 0;
 };
 
 // One thread, the train loop's.

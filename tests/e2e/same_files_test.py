@@ -1,0 +1,105 @@
+"""What all processes must have alike, wherever it lies: the data, and the checkpoint that a job goes on from."""
+import gzip
+import os
+import shutil
+import unittest
+
+from checkpoint_folders import CheckpointTest, keeping, restoring, step_folder
+from cluster import DIGITS, Cluster, digits, run_to_end
+
+TRAIN_LABELS, TEST_LABELS = "train-labels-idx1-ubyte.gz", "test-labels-idx1-ubyte.gz"
+
+
+class SameData(CheckpointTest):
+    def copy_of_data(self, name):
+        folder = self.path(name)
+        shutil.copytree(DIGITS, folder)
+        return folder
+
+    def swap_labels(self, path):
+        """Of the first two rows that have different ones."""
+        with gzip.open(path) as file:
+            text = bytearray(file.read())
+        other = next(i for i in range(9, len(text)) if text[i] != text[8])
+        text[8], text[other] = text[other], text[8]
+        with gzip.open(path, "wb") as file:
+            file.write(bytes(text))
+
+    def test_a_worker_with_other_rows_is_refused_and_told_whose_it_lacks(self):
+        for name, part in ((TRAIN_LABELS, "training"), (TEST_LABELS, "test")):
+            with self.case(part):
+                folder = self.copy_of_data("other-" + part)
+                self.swap_labels(os.path.join(folder, name))
+                cluster = Cluster(self, digits(workers=2), workers=1)
+                cluster.workers[0].await_output("waiting for worker 1")
+                refused = cluster.start_worker(None, "--set", "data.directory=" + folder)
+                self.contains(refused.expect_exit(2), "join: its %s data are not those of worker 0" % part)
+                cluster.start_worker(1)
+                self.assertEqual(cluster.finish(refused)["members"]["joined"], 2)
+
+    def test_copies_of_the_files_are_welcome(self):
+        cluster = Cluster(self, digits(workers=2), workers=1)
+        cluster.start_worker(1, "--set", "data.directory=" + self.copy_of_data("copy"))
+        self.assertEqual(cluster.finish()["outcome"], "finished")
+
+    def test_local_rows_are_each_workers_own(self):
+        folder = self.copy_of_data("own")
+        self.swap_labels(os.path.join(folder, TRAIN_LABELS))
+        cluster = Cluster(self, digits(workers=2, partition="local"), workers=1)
+        cluster.start_worker(1, "--set", "data.directory=" + folder)
+        self.assertEqual(cluster.finish()["outcome"], "finished")
+
+
+class SameCheckpoint(CheckpointTest):
+    def setUp(self):
+        super().setUp()
+        self.saved = {}
+        for seed in (1, 2):
+            folder = self.path("saved-%d" % seed)
+            run_to_end(self, keeping(self.small(seed=1, rate=0.1 * seed, steps=40), folder, 20))
+            self.saved[seed] = step_folder(folder, 20)
+        self.job = self.small()
+
+    def cluster(self):
+        return Cluster(self, restoring(self.job, self.saved[1]), start=False)
+
+    def test_a_copy_of_it_will_do(self):
+        copy = self.path("copy")
+        shutil.copytree(self.saved[1], copy)
+        cluster = self.cluster()
+        cluster.start_server(0)
+        cluster.start_server(1, "--set", "checkpoint.restore=" + copy)
+        cluster.start_worker(0)
+        cluster.start_worker(1, "--set", "checkpoint.restore=" + copy)
+        report = cluster.finish()
+        self.assertEqual((report["outcome"], report["checkpoint"]["resumed_step"]), ("finished", 20))
+
+    def test_a_server_with_another_one_of_the_same_step_is_named(self):
+        for other, words in ((self.saved[2], "is not the checkpoint that server 0 goes on from"),
+                             ("", "checkpoint.restore: not set here, and the job goes on from step 20")):
+            with self.case(other):
+                cluster = self.cluster()
+                cluster.start_server(0)
+                for rank in range(2):
+                    cluster.start_worker(rank).await_output("waiting for server 1")
+                cluster.start_server(1, "--set", "checkpoint.restore=" + other)
+                for process in cluster.servers + cluster.workers:
+                    self.assertNotEqual(process.exit_code(), 0)
+                self.contains(cluster.servers[0].output(), "server 1: ", words)
+
+    def test_a_worker_with_another_one_says_so_and_leaves_at_once(self):
+        for other, words in ((self.saved[2], "is not the checkpoint that server 0 goes on from"),
+                             ("", "checkpoint.restore: not set here, and the job goes on from step 20")):
+            with self.case(other):
+                cluster = self.cluster()
+                for rank in range(2):
+                    cluster.start_server(rank)
+                cluster.start_worker(0)
+                odd = cluster.start_worker(1, "--set", "checkpoint.restore=" + other)
+                self.contains(odd.expect_exit(1), words)
+                report = cluster.finish(odd)
+                self.assertEqual((report["outcome"], report["members"]["lost"]), ("finished", 1))
+
+
+if __name__ == "__main__":
+    unittest.main()

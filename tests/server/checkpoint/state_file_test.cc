@@ -1,0 +1,84 @@
+#include "server/checkpoint/state_file.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace tessera {
+namespace {
+
+std::string NewFolder() {
+  std::string name = "/tmp/state_file_testXXXXXX";
+  REQUIRE(mkdtemp(name.data()) != nullptr);
+  return name;
+}
+
+struct Kept {
+  Kept() {
+    auto opened = StateFile::Open(folder);
+    REQUIRE(opened.ok());
+    file = *std::move(opened);
+  }
+
+  void Write(uint64_t changes) {
+    v1::CoordinatorState state;
+    state.set_changes(changes);
+    REQUIRE(file->Write(state).ok());
+  }
+  std::optional<uint64_t> Read() const {
+    const auto state = file->Read();
+    REQUIRE(state.ok());
+    if (!state->has_value()) return std::nullopt;
+    return (*state)->changes();
+  }
+
+  const std::string above = NewFolder();
+  const std::string folder = above + "/coordinator";
+  std::unique_ptr<StateFile> file;
+};
+
+TEST_CASE("what was written last is read", "[state]") {
+  Kept kept;
+  CHECK(kept.Read() == std::nullopt);
+  kept.Write(1);
+  kept.Write(2);
+  CHECK(kept.Read() == 2);
+  CHECK(kept.file->Describe() == kept.folder);
+  CHECK(StateFile::Open(kept.folder).status().code() == absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_CASE("a folder that is gone ends nothing, and is written again once it is back", "[state]") {
+  Kept kept;
+  kept.Write(1);
+  const std::string elsewhere = kept.above + "/elsewhere";
+  REQUIRE(rename(kept.folder.c_str(), elsewhere.c_str()) == 0);
+  kept.Write(2);
+  kept.Write(3);
+  CHECK(kept.file->Describe().rfind("nowhere: ", 0) == 0);
+  REQUIRE(rename(elsewhere.c_str(), kept.folder.c_str()) == 0);
+  kept.Write(4);
+  CHECK(kept.file->Describe() == kept.folder);
+  CHECK(kept.Read() == 4);
+}
+
+TEST_CASE("what cannot be written leaves nothing older behind", "[state]") {
+  Kept kept;
+  kept.Write(1);
+  // Its place is taken by a folder.
+  const std::string part = kept.folder + "/state.part";
+  REQUIRE(system(("mkdir -p " + part + "/x").c_str()) == 0);
+  kept.Write(2);
+  CHECK(kept.Read() == std::nullopt);
+  REQUIRE(system(("rm -r " + part).c_str()) == 0);
+  kept.Write(3);
+  CHECK(kept.Read() == 3);
+}
+
+}  // namespace
+}  // namespace tessera
