@@ -2,7 +2,7 @@
 //
 // Values stay as compact as their files (u8, f32, sparse); filling a batch normalises them.
 //
-//   data files --(idx.h, csv.h, libsvm.h, xc.h, cifar.h)--> Table --> Dataset --FillBatch-->
+//   data files --(idx.h, csv.h, libsvm.h, xc.h, cifar.h, npy.h)--> Table --> Dataset --FillBatch-->
 //   BatchView
 #ifndef TESSERA_WORKER_DATA_DATASET_H_
 #define TESSERA_WORKER_DATA_DATASET_H_

@@ -15,11 +15,7 @@
 
 namespace tessera {
 
-// u8 values stay u8; all others become f32. Nothing is allocated before the sizes in the header
-// agree with the file's own size. Those of a .gz agree with the most that so many bytes can inflate to, which is far
-// more than they do: there memory grows with what arrives.
-//   kInvalidArgument    a file is malformed, or not what `spec` wants
-//   kResourceExhausted  the table would exceed spec.bytes_max, or the memory that there is
+// As array.h says of all such files.
 absl::StatusOr<Table> ReadIdx(const std::string& features_path, const std::string& labels_path,
                               const TableSpec& spec);
 

@@ -17,6 +17,9 @@ constexpr int64_t kFieldBytesMax = 64;
 // And this much besides, for comments and white space.
 constexpr int64_t kLineBytesBase = 4096;
 constexpr int64_t kIdxDimensionsMax = 8;
+// NumPy itself has no more, and writes headers of a few hundred bytes.
+constexpr int64_t kNpyDimensionsMax = 64;
+constexpr int64_t kNpyHeaderBytesMax = int64_t{64} << 10;
 // Deflate cannot expand more than this.
 constexpr int64_t kGzipExpansionMax = 1032;
 

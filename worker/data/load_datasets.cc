@@ -14,6 +14,7 @@
 #include "worker/data/label_map.h"
 #include "worker/data/libsvm.h"
 #include "worker/data/limits.h"
+#include "worker/data/npy.h"
 #include "worker/data/xc.h"
 
 namespace tessera {
@@ -30,18 +31,19 @@ absl::Status CheckFiles(const v1::DataFiles& files, const std::string& format,
     return absl::InvalidArgumentError(
         absl::StrCat(key, ".features: names no file, want one or more"));
   }
-  if (format != "idx" && !files.labels().empty()) {
+  const bool labels_apart = format == "idx" || format == "npy";
+  if (!labels_apart && !files.labels().empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat(key, ".labels: is given, want none: a ", format, " file carries its labels"));
   }
-  if (format != "idx") return absl::OkStatus();
+  if (!labels_apart) return absl::OkStatus();
   if (files.features_size() != 1) {
     return absl::InvalidArgumentError(absl::StrCat(key, ".features: names ", files.features_size(),
-                                                   " files, want one, as data.format is idx"));
+                                                   " files, want one, as data.format is ", format));
   }
   if (files.labels().empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(key, ".labels: is not given, want a file, as data.format is idx"));
+        absl::StrCat(key, ".labels: is not given, want a file, as data.format is ", format));
   }
   return absl::OkStatus();
 }
@@ -55,8 +57,9 @@ absl::StatusOr<Table> ReadTable(const v1::Data& data, const v1::DataFiles& files
   for (const std::string& file : files.features()) paths.push_back(Resolve(data.directory(), file));
   const std::string& format = data.format();
   absl::StatusOr<Table> table = absl::InvalidArgumentError(
-      absl::StrCat("data.format: is \"", format, "\", want idx, csv, libsvm, xc or cifar"));
+      absl::StrCat("data.format: is \"", format, "\", want idx, csv, libsvm, xc, cifar or npy"));
   if (format == "idx") table = ReadIdx(paths[0], Resolve(data.directory(), files.labels()), spec);
+  if (format == "npy") table = ReadNpy(paths[0], Resolve(data.directory(), files.labels()), spec);
   if (format == "csv") table = ReadCsv(paths, spec);
   if (format == "libsvm") table = ReadLibsvm(paths, spec, labels);
   if (format == "xc") table = ReadXc(paths, spec);

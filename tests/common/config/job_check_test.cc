@@ -113,7 +113,11 @@ TEST_CASE("data paths are below data.directory unless they are absolute", "[job_
   CHECK(DataPath(data, "/b/a.gz") == "/b/a.gz");
 }
 
-TEST_CASE("labels belong to idx alone", "[job_check]") {
+TEST_CASE("labels belong to idx and npy alone", "[job_check]") {
+  CHECK(Errors(kJob, {"data.format=npy"}).empty());
+  CHECK(Errors(kJob, {"data.format=npy", "data.test.labels="}) ==
+        "x.yaml:7:3: data.test.labels: missing, want a path: npy files have their labels in a file "
+        "of their own\n");
   CHECK(Errors(kJob, {"data.format=libsvm", "data.train.labels=", "data.test.labels="}).empty());
   CHECK(Errors(kJob, {"data.format=cifar", "data.train.labels="}) ==
         "x.yaml:7:36: data.test.labels: got \"d.gz\", want no such key: cifar files carry their "
@@ -199,7 +203,7 @@ TEST_CASE("a warm-up may fill its decay's first stretch and no more", "[job_chec
 
 TEST_CASE("a check is silent about keys that are wrong already", "[job_check]") {
   CHECK(Errors(kJob, {"data.format=cvs"}) ==
-        "--set data.format: got \"cvs\", want one of idx, csv, libsvm, xc, cifar; did you mean "
+        "--set data.format: got \"cvs\", want one of idx, csv, libsvm, xc, cifar, npy; did you mean "
         "\"csv\"?\n");
 }
 

@@ -93,18 +93,16 @@ TEST_CASE("a key that is wrong by itself gets its message", "[job_errors]") {
 TEST_CASE("every mistake in the data gets its message", "[job_errors]") {
   CheckAll({
       {"format: idx", "format: cvs",
-       "x.yaml:4:11: data.format: got \"cvs\", want one of idx, csv, libsvm, xc, cifar; did you "
-       "mean "
+       "x.yaml:4:11: data.format: got \"cvs\", want one of idx, csv, libsvm, xc, cifar, npy; did "
+       "you mean "
        "\"csv\"?\n"},
-      {"format: idx", "format: npy",
-       "x.yaml:4:11: data.format: got \"npy\": npy files come later; use idx or csv\n"},
       {"format: idx", "format: csv",
        "x.yaml:6:35: data.train.labels: got \"b.gz\", want no such key: csv files carry their "
        "labels\n"
        "x.yaml:7:36: data.test.labels: got \"d.gz\", want no such key: csv files carry their "
        "labels\n"},
       {"format: idx",
-       "format: ", "x.yaml:3:1: data.format: missing, want one of idx, csv, libsvm, xc, cifar\n"},
+       "format: ", "x.yaml:3:1: data.format: missing, want one of idx, csv, libsvm, xc, cifar, npy\n"},
       {"format: idx", "format: idx\n  partition: everywhere",
        "x.yaml:5:14: data.partition: got \"everywhere\", want one of global, shard, full, local\n"},
       {"format: idx", "format: idx\n  normalize: {stddev: 0}",

@@ -119,7 +119,7 @@ TEST_CASE("every error is reported at once, in the order of the file", "[job_rea
         "x.yaml:1:7: name: got a list, want text\n"
         "x.yaml:2:1: sed: unknown key; did you mean \"seed\"?\n"
         "x.yaml:3:1: data.test: missing, want a map of features, labels\n"
-        "x.yaml:3:16: data.format: got \"idy\", want one of idx, csv, libsvm, xc, cifar; did you mean "
+        "x.yaml:3:16: data.format: got \"idy\", want one of idx, csv, libsvm, xc, cifar, npy; did you mean "
         "\"idx\"?\n"
         "x.yaml:3:39: data.train.features: got a list of 0, want 1 to 64 items\n"
         "x.yaml:3:44: data.tst: unknown key; did you mean \"test\"?\n"

@@ -2,9 +2,11 @@
 
 #include <zlib.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 
 namespace tessera {
@@ -41,11 +43,29 @@ std::string BigEndian(uint64_t value, int bytes) {
   return out;
 }
 
+std::string LittleEndian(uint64_t value, int bytes) {
+  std::string out = BigEndian(value, bytes);
+  std::reverse(out.begin(), out.end());
+  return out;
+}
+
 std::string Idx(int type, const std::vector<uint32_t>& sizes, absl::string_view values) {
   std::string out = BigEndian(type, 3) + BigEndian(sizes.size(), 1);
   for (const uint32_t size : sizes) out += BigEndian(size, 4);
   out.append(values.data(), values.size());
   return out;
+}
+
+std::string Npy(absl::string_view descr, absl::string_view shape, absl::string_view values) {
+  std::string header =
+      absl::StrCat("{'descr': '", descr, "', 'fortran_order': False, 'shape': ", shape, ", }");
+  while ((10 + header.size() + 1) % 64 != 0) header.push_back(' ');
+  return NpyOfHeader(header + "\n", values);
+}
+
+std::string NpyOfHeader(absl::string_view header, absl::string_view values, int version) {
+  return absl::StrCat("\x93NUMPY", std::string{static_cast<char>(version), '\0'},
+                      LittleEndian(header.size(), version == 1 ? 2 : 4), header, values);
 }
 
 std::string CifarRecord(int label, int first) {

@@ -20,8 +20,17 @@ std::string Gzip(absl::string_view bytes);
 
 std::string BigEndian(uint64_t value, int bytes);
 
+std::string LittleEndian(uint64_t value, int bytes);
+
 // An IDX file of a type (8: u8) with these sizes; `values` are bytes as they stand in the file.
 std::string Idx(int type, const std::vector<uint32_t>& sizes, absl::string_view values);
+
+// A NumPy file of version 1.0 with what np.save writes for this descr and shape, such as "<f4" and "(2, 2)"; `values`
+// are bytes as they stand in the file.
+std::string Npy(absl::string_view descr, absl::string_view shape, absl::string_view values);
+
+// The same with any text for a header, and any version.
+std::string NpyOfHeader(absl::string_view header, absl::string_view values, int version = 1);
 
 // One CIFAR record whose pixel i is (first + i) mod 256.
 std::string CifarRecord(int label, int first);

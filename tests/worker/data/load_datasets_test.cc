@@ -79,7 +79,7 @@ TEST_CASE("constants that would make inputs infinite are refused", "[load_datase
   REQUIRE(Wrong(data).find("data.normalize: ") == 0);
 }
 
-TEST_CASE("idx wants a file of labels and one of features, the others want no labels",
+TEST_CASE("idx and npy want a file of labels and one of features, the others want no labels",
           "[load_datasets]") {
   REQUIRE(Wrong(Job("format: 'idx' train { features: 'a' } test { features: 'a' labels: 'b' }")) ==
           "data.train.labels: is not given, want a file, as data.format is idx");
@@ -90,7 +90,27 @@ TEST_CASE("idx wants a file of labels and one of features, the others want no la
   REQUIRE(Wrong(Job("format: 'csv' train { }")) ==
           "data.train.features: names no file, want one or more");
   REQUIRE(Wrong(Job("format: 'npy' train { features: 'a' }")) ==
-          "data.format: is \"npy\", want idx, csv, libsvm, xc or cifar");
+          "data.train.labels: is not given, want a file, as data.format is npy");
+  REQUIRE(Wrong(Job("format: 'npy' train { features: ['a', 'b'] labels: 'c' }")) ==
+          "data.train.features: names 2 files, want one, as data.format is npy");
+  REQUIRE(Wrong(Job("format: 'mat' train { features: 'a' }")) ==
+          "data.format: is \"mat\", want idx, csv, libsvm, xc, cifar or npy");
+}
+
+TEST_CASE("npy values are taken as they are, but for bytes, of which 255 is 1", "[load_datasets]") {
+  WriteFile("labels.npy", Npy("<i8", "(2,)", LittleEndian(2, 8) + LittleEndian(0, 8)));
+  WriteFile("test_labels.npy", Npy("|b1", "(1,)", "\1"));
+  WriteFile("bytes.npy", Npy("|u1", "(2, 1, 2)", std::string("\0\xff\x33\0", 4)));
+  WriteFile("shorts.npy", Npy(">i2", "(1, 2)", std::string("\0\xff\xff\xff", 4)));
+  const v1::Data data =
+      Job("format: 'npy' train { features: 'bytes.npy' labels: 'labels.npy' } "
+          "test { features: 'shorts.npy' labels: 'test_labels.npy' }");
+  const auto sets = LoadDatasets(data, {2, 3, false});
+  REQUIRE(sets.ok());
+  REQUIRE(Features(sets->train, {0, 1}) == Floats{0, 1, 0x33 * (1 / 255.f), 0});
+  REQUIRE(Features(sets->test, {0}) == Floats{255, -1});
+  // Several sigmoid outputs: one class for each row, as in idx.
+  REQUIRE(Targets(LoadDatasets(data, {2, 3, true})->train, {0, 1}) == Floats{0, 0, 1, 1, 0, 0});
 }
 
 TEST_CASE("a file without rows is refused", "[load_datasets]") {

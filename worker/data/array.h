@@ -1,0 +1,62 @@
+// A data set in two files of one array each, features and labels: what IDX and NumPy files have in
+// common.
+//
+//   file = header value{product of the sizes}
+// The first size counts rows; the product of the others is the row size. What a header looks like,
+// and what labels may be, is the format's own.
+#ifndef TESSERA_WORKER_DATA_ARRAY_H_
+#define TESSERA_WORKER_DATA_ARRAY_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/data/byte_source.h"
+#include "worker/data/table.h"
+
+namespace tessera {
+
+enum class ValueType { kBool, kU8, kI8, kU16, kI16, kU32, kI32, kU64, kI64, kF16, kF32, kF64 };
+
+int64_t ValueBytes(ValueType type);
+// So is bool, whose values are 0 and 1.
+bool IsInteger(ValueType type);
+
+struct ArrayHeader {
+  ValueType type = ValueType::kU8;
+  bool big_endian = false;
+  // As the file says it: "IDX type 0d", "descr \"<f4\"".
+  std::string type_text;
+  // The first in [1, kRowsMax], the product of the others in [1, kFeaturesMax].
+  std::vector<int64_t> sizes;
+  int64_t rows = 0;
+  int64_t row_values = 1;
+
+  int64_t values() const { return rows * row_values; }
+  int64_t bytes() const { return values() * ValueBytes(type); }
+};
+
+struct ArrayFormat {
+  // As messages have it: "IDX".
+  const char* name;
+  // Reads all that stands before the first value.
+  absl::StatusOr<ArrayHeader> (*read_header)(ByteSource& source);
+  // Says what is wrong with the header of a file of labels. An integer type and a row size of 1 are
+  // the least that it asks for.
+  absl::Status (*check_labels)(const std::string& path, const ArrayHeader& header);
+};
+
+// u8 values stay u8; all others become the f32 that is nearest, which is finite or an error. Nothing
+// is allocated before the sizes in the header agree with the file's own size. Those of a .gz agree
+// with the most that so many bytes can inflate to, which is far more than they do: there memory
+// grows with what arrives.
+//   kInvalidArgument    a file is malformed, or not what `spec` wants
+//   kResourceExhausted  the table would exceed spec.bytes_max, or the memory that there is
+absl::StatusOr<Table> ReadArrays(const ArrayFormat& format, const std::string& features_path,
+                                 const std::string& labels_path, const TableSpec& spec);
+
+}  // namespace tessera
+
+#endif  // TESSERA_WORKER_DATA_ARRAY_H_

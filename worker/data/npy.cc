@@ -1,0 +1,31 @@
+#include "worker/data/npy.h"
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "worker/data/array.h"
+#include "worker/data/npy_header.h"
+
+namespace tessera {
+namespace {
+
+absl::Status CheckLabels(const std::string& path, const ArrayHeader& header) {
+  const size_t rank = header.sizes.size();
+  const bool is_column = rank == 1 || (rank == 2 && header.sizes[1] == 1);
+  if (is_column && IsInteger(header.type)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      path, ": labels have ", header.type_text, " and shape (", absl::StrJoin(header.sizes, ", "),
+      rank == 1 ? ",)" : ")", ", want an integer type and shape (", header.rows, ",) or (",
+      header.rows, ", 1); save ",
+      is_column ? "labels.astype(np.int64)"
+                : "one class for each row, labels.argmax(axis=1) if they are one-hot"));
+}
+
+}  // namespace
+
+absl::StatusOr<Table> ReadNpy(const std::string& features_path, const std::string& labels_path,
+                              const TableSpec& spec) {
+  return ReadArrays({"NumPy", ReadNpyHeader, CheckLabels}, features_path, labels_path, spec);
+}
+
+}  // namespace tessera
