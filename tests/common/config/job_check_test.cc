@@ -190,6 +190,34 @@ TEST_CASE("state is averaged where the optimizer has any", "[job_check]") {
   CHECK(Errors(kJob, {average, "train.optimizer={adagrad: {learning_rate: 0.1}}"}).empty());
 }
 
+TEST_CASE("Adam's squares are averaged in codecs that keep small numbers", "[job_check]") {
+  const std::string average = "method.local_sgd.average_state=true";
+  for (const std::string adam : {"adam", "adamw"}) {
+    const std::string optimizer = "train.optimizer={" + adam + ": {learning_rate: 0.1}}";
+    const auto with = [&](const std::string& codec) { return Errors(kJob, {average, optimizer, "codec=" + codec}); };
+    CHECK(with("{push: bf16, pull: {bf16: {}}}").empty());
+    CHECK(with("{push: bf16, error_feedback: true}").empty());
+    for (const std::string codec : {"f16", "int8", "qsgd", "threshold"}) {
+      INFO(adam << " " << codec);
+      CHECK(with("{push: " + codec + "}").find("--set codec: codec.push: got " + codec) == 0);
+      CHECK(Errors(kJob, {optimizer, "codec={push: " + codec + "}"}).empty());
+      if (codec == "threshold") continue;
+      CHECK(with("{pull: " + codec + "}").find("--set codec: codec.pull: got " + codec) == 0);
+    }
+    CHECK(with("{push: int8}") ==
+          "--set codec: codec.push: got int8, want f32 or bf16 with " + adam +
+              " and method.local_sgd.average_state: it makes small squares of gradients 0, and a step divides by "
+              "their root; with average_state false it is welcome\n");
+    // What is wrong with a codec is said once.
+    CHECK(with("{pull: threshold}") ==
+          "--set codec: codec.pull: got threshold, want f32, bf16, f16, int8 or qsgd: it sends parts of changes, "
+          "and a pull brings values\n");
+  }
+  for (const std::string other : {"adagrad: {learning_rate: 0.1}", "sgd: {learning_rate: 0.1, momentum: 0.9}"}) {
+    CHECK(Errors(kJob, {average, "train.optimizer={" + other + "}", "codec={push: int8, pull: f16}"}).empty());
+  }
+}
+
 TEST_CASE("a warm-up may fill its decay's first stretch and no more", "[job_check]") {
   CHECK(Errors(kJob, {"train.schedule={warmup: 9, decay: {step: {every: 9}}}"}).empty());
   CHECK(Errors(kJob, {"train.schedule={warmup: 9, decay: {cosine: {examples: 9}}}"}).empty());
