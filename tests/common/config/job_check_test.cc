@@ -182,6 +182,21 @@ TEST_CASE("without a cluster a job has one worker", "[job_check]") {
   CHECK_FALSE(Errors(alone, {"method={softsync: {pushes: 2}}"}).empty());
 }
 
+TEST_CASE("an exchange of a core and an explorer moves something", "[job_check]") {
+  // 2,442 entries on 2 servers.
+  const auto with = [](const std::string& keys) { return Errors(kJob, {"method={slim_dp: {" + keys + "}}"}); };
+  CHECK(with("alpha: 0.0004, beta: 0") ==
+        "--set method: method.slim_dp.alpha: got 0.0004, want 0.000827 or more, which is an entry for each server: of "
+        "this model's 2442 entries an exchange would move none\n");
+  // One entry in two halves.
+  CHECK_FALSE(with("alpha: 0.00042, beta: 0").empty());
+  CHECK(with("alpha: 0.000827, beta: 0").empty());
+  CHECK(with("alpha: 0.00042, beta: 0.00042").empty());
+  CHECK(Errors(kJob, {"method={slim_dp: {alpha: 0.00042, beta: 0}}", "cluster.servers=1"}).empty());
+  CHECK_FALSE(Errors(kJob, {"method={slim_dp: {alpha: 0.00042, beta: 0}}", "cluster.servers=[a:1, b:1]"}).empty());
+  CHECK(Errors(kJob, {"method={slim_dp: {alpha: 1, beta: 0}}", "cluster.servers=40"}).empty());
+}
+
 TEST_CASE("state is averaged where the optimizer has any", "[job_check]") {
   const std::string average = "method.local_sgd.average_state=true";
   CHECK_FALSE(Errors(kJob, {average}).empty());

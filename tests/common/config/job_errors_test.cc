@@ -289,6 +289,8 @@ TEST_CASE("every mistake in the method and the codecs gets its message", "[job_e
        "(cluster.workers)\n"},
       {"method: {local_sgd: {local_steps: 20}}", "method: {ssp: {}}",
        "x.yaml:19:10: method.ssp.bound: missing, want an integer in [0, 1000000]\n"},
+      {"method: {local_sgd: {local_steps: 20}}", "method: {diloco: {outer_learning_rate: 0}}",
+       "x.yaml:19:40: method.diloco.outer_learning_rate: got \"0\", want a number above 0\n"},
       {"method: {local_sgd: {local_steps: 20}}", "method: {diloco: {quorum: {pushes: 3}}}",
        "x.yaml:19:36: method.diloco.quorum.pushes: got 3, want at most 2, the number of workers "
        "(cluster.workers)\n"},
