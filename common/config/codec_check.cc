@@ -17,6 +17,8 @@ class CodecChecker {
     if (errors_.Touches("codec") || errors_.Touches("method")) return;
     Push();
     Pull();
+    AveragedState("codec.push", pair().push());
+    AveragedState("codec.pull", pair().pull());
     ErrorFeedback();
     Flush();
   }
@@ -66,6 +68,19 @@ class CodecChecker {
     Fail("codec.pull",
          "got threshold, want f32, bf16, f16, int8 or qsgd: it sends parts of changes, and a pull "
          "brings values");
+  }
+
+  // Adam divides by the root of its squares. One that is rounded to 0 beside a mean that is not makes a step
+  // of mean / epsilon. In bf16 every square keeps its size.
+  void AveragedState(const std::string& key, const v1::Codec& codec) {
+    if (!job_.method().local_sgd().average_state() || errors_.Touches("train.optimizer")) return;
+    const bool adamw = job_.train().optimizer().has_adamw();
+    if (!adamw && !job_.train().optimizer().has_adam()) return;
+    const CodecKind kind = CodecOf(codec).kind;
+    if (kind == CodecKind::kF32 || kind == CodecKind::kBf16 || errors_.Touches(key)) return;
+    Fail(key, absl::StrCat("got ", Describe(CodecOf(codec)), ", want f32 or bf16 with ", adamw ? "adamw" : "adam",
+                           " and method.local_sgd.average_state: it makes small squares of gradients 0, and a "
+                           "step divides by their root; with average_state false it is welcome"));
   }
 
   void ErrorFeedback() {

@@ -14,9 +14,12 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "common/config/codec_check.h"
 #include "common/config/job_paths.h"
+#include "common/keyset/core_share.h"
+#include "common/keyset/key_set.h"
 #include "common/keyset/mean_share.h"
 #include "common/keyset/subnet.h"
 #include "common/layout/parameters.h"
@@ -223,7 +226,7 @@ class Checker {
     }
     if (method.has_diloco()) Quorum(method.diloco(), workers);
     Overlap(method);
-    if (method.has_slim_dp()) Core(method.slim_dp());
+    if (method.has_slim_dp()) Core(job);
     if (method.has_ist()) {
       Subnets(job, "ist", workers);
       Tail(job);
@@ -277,11 +280,30 @@ class Checker {
     }
   }
 
-  void Core(const v1::SlimDp& slim) {
-    if (!Sound("method.slim_dp") || slim.beta() <= slim.alpha()) return;
-    Fail("method.slim_dp.beta",
-         absl::StrCat("got ", slim.beta(), ", want at most ", slim.alpha(),
-                      ", which is method.slim_dp.alpha: the core is a part of what is exchanged"));
+  void Core(const v1::Job& job) {
+    const v1::SlimDp& slim = job.method().slim_dp();
+    if (!Sound("method.slim_dp")) return;
+    if (slim.beta() > slim.alpha()) {
+      Fail("method.slim_dp.beta",
+           absl::StrCat("got ", slim.beta(), ", want at most ", slim.alpha(),
+                        ", which is method.slim_dp.alpha: the core is a part of what is exchanged"));
+      return;
+    }
+    const absl::StatusOr<ModelShape> shape = ShapeOf(job.model());
+    if (!Sound("model") || !Sound("cluster.servers") || !shape.ok()) return;
+    const v1::Servers& list = job.cluster().servers();
+    const int servers = std::max({1, static_cast<int>(list.count()), list.addresses_size()});
+    const CoreShare share{slim.alpha(), slim.beta()};
+    int64_t moved = CoreCount(share, shape->size);
+    for (const ShardSlices& owned : DenseKeys(*shape, servers).slices) {
+      moved += ExplorerCount(share, shape->size, owned.size, 0);
+    }
+    if (moved > 0 || share.is_whole()) return;
+    const double least = std::min(1.0, 1.01 * servers / static_cast<double>(shape->size));
+    Fail("method.slim_dp.alpha",
+         absl::StrCat("got ", slim.alpha(), ", want ", absl::StrFormat("%.3g", least),
+                      " or more, which is an entry for each server: of this model's ", shape->size,
+                      " entries an exchange would move none"));
   }
 
   // Hidden neurons are dealt to the workers.

@@ -10,6 +10,7 @@
 #include "common/config/job_reader.h"
 #include "common/layout/parameters.h"
 #include "common/method/recipe.h"
+#include "deploy/cli/check_notes.h"
 #include "deploy/cli/traffic.h"
 
 namespace tessera {
@@ -50,6 +51,7 @@ int CheckJobFile(const CheckOptions& options) {
               shape->size * 4.0 / (1 << 20));
   std::printf("# method      %s\n", recipe->description.c_str());
   PrintTraffic(reading.job, *recipe);
+  PrintNotes(reading.job, *recipe);
   std::fputs(PrintJob(reading.job).c_str(), stdout);
   return 0;
 }

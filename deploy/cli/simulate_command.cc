@@ -23,6 +23,7 @@
 #include "common/base/termination.h"
 #include "common/config/job_reader.h"
 #include "common/config/quantity.h"
+#include "common/layout/shard_map.h"
 #include "common/method/recipe.h"
 #include "deploy/cli/counted.h"
 #include "deploy/cli/progress.h"
@@ -168,6 +169,26 @@ absl::Status Simulate(const SimulateOptions& options, SimulationOptions simulate
   return absl::OkStatus();
 }
 
+// With the flags in place of the job's own numbers. Where every worker has a server beside it there are as many
+// servers as workers unless the flags say otherwise: the job is as right as it was, whatever else is made of it.
+JobReading ReadSimulatedJob(const SimulateOptions& options) {
+  std::vector<std::string> overrides = options.overrides;
+  if (options.workers && *options.workers > 0) {
+    const std::string workers = absl::StrCat(std::min(*options.workers, kJobWorkersMax));
+    overrides.push_back("cluster.workers=" + workers);
+    if (!options.servers) {
+      overrides.push_back("cluster.servers=" + workers);
+      JobReading beside = ReadJobFile(options.job_path, overrides, JobOptions{});
+      if (beside.ok() && RecipeFor(beside.job)->placement == Placement::kReplicated) return beside;
+      overrides.pop_back();
+    }
+  }
+  if (options.servers && *options.servers > 0) {
+    overrides.push_back(absl::StrCat("cluster.servers=", *options.servers));
+  }
+  return ReadJobFile(options.job_path, overrides, JobOptions{});
+}
+
 }  // namespace
 
 std::optional<int64_t> ParseBandwidth(absl::string_view text) {
@@ -204,15 +225,7 @@ int SimulateJob(const SimulateOptions& options) {
   });
   FlagReader flags;
   const SimulationOptions simulated = ReadFlags(options, &flags);
-  std::vector<std::string> overrides = options.overrides;
-  if (options.workers && *options.workers > 0) {
-    overrides.push_back(
-        absl::StrCat("cluster.workers=", std::min(*options.workers, kJobWorkersMax)));
-  }
-  if (options.servers && *options.servers > 0) {
-    overrides.push_back(absl::StrCat("cluster.servers=", *options.servers));
-  }
-  JobReading reading = ReadJobFile(options.job_path, overrides, JobOptions{});
+  JobReading reading = ReadSimulatedJob(options);
   if (!reading.ok() || !flags.errors().empty()) {
     std::fputs(flags.errors().c_str(), stderr);
     std::fputs(FormatJobErrors(reading.errors).c_str(), stderr);

@@ -189,6 +189,9 @@ void CoreExchange::CommitAll(const Update& update, const UpdateRule& rule, Block
       float* const u = sums_.data() + store->offset(i) + begin;
       float* const g = gradient_.data() + store->offset(i) + begin;
       rule.Apply(update, u, block.in + begin, block.out + begin, nullptr, count);
+      // A core is of the last exchange before it where all make the same; elsewhere each member has pushed all
+      // entries at a time of its own.
+      if (options_.lockstep) std::fill_n(g, count, 0.0f);
       for (int64_t k = 0; k < count; ++k) g[k] += update.scale * u[k];
       std::fill_n(u, count, 0.0f);
       AddMagnitudes({block.out + begin, g, count}, &magnitudes_);

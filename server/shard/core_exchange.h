@@ -192,7 +192,8 @@ class CoreExchange {
   std::vector<float> sums_;         // of the update that is collected; 0 where nobody sent anything
   std::vector<uint64_t> touched_;   // where somebody did, by bit
   bool has_all_ = false;            // somebody sent all entries
-  std::vector<float> gradient_;     // what pushes of all entries have changed; empty: none came
+  // What pushes of all entries have changed; empty: none came. In lockstep the last update with one alone.
+  std::vector<float> gradient_;
   MagnitudeSums magnitudes_;        // of the values and of gradient_, after the last of them
   bool moved_since_ = false;        // values are others by now
 

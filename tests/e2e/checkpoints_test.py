@@ -1,4 +1,5 @@
 """Checkpoints of running jobs, and jobs that go on from them."""
+import array
 import glob
 import json
 import os
@@ -287,6 +288,30 @@ class Checkpoints(CheckpointTest):
             own = read_tensors(os.path.join(step_folder(folder, 20), "worker-%d.safetensors" % rank))
             self.assertEqual(set(own), {"state.0." + name for name in exported})
             self.assertTrue(any(own["state.0.layers.0.weight"][1]))
+
+    def test_an_export_of_subnets_makes_up_for_sums_over_all_neurons(self):
+        for workers in (2, 3):
+            with self.case("%d workers" % workers):
+                folder, model = self.path("checkpoints-%d" % workers), self.path("model.safetensors")
+                job = self.small(steps=20, method={"ist": {"local_steps": 5}}, workers=workers)
+                hidden = [{"linear": {"units": 16}}, "relu", {"linear": {"units": 12}}, "batch_norm", "relu"]
+                job["model"]["layers"][3:3] = hidden
+                run_to_end(self, keeping(job, folder, 0))
+                self.assertEqual(tessera("export", folder, model, "--quiet"), (0, "", ""))
+                exported = read_tensors(model)
+                shards = [read_tensors(os.path.join(step_folder(folder, 20), "shard-%d-of-2.safetensors" % s))
+                          for s in range(2)]
+                # Fed by hidden neurons, and no batch norm behind them.
+                scaled = {"layers.3.weight", "layers.8.weight"}
+                self.assertEqual({"layers.%d.%s" % (layer, part) for layer in (0, 1, 3, 5, 6, 8)
+                                  for part in ("weight", "bias")}, set(exported))
+                share = array.array("f", [1 / workers])[0]
+                for name, (_, data) in exported.items():
+                    kept = array.array("f", b"".join(shard[name][1] for shard in shards))
+                    self.assertTrue(any(kept), name)
+                    # Products of two f32 are exact before they are rounded to one.
+                    wanted = array.array("f", [share * value for value in kept]) if name in scaled else kept
+                    self.assertEqual(array.array("f", data), wanted, name)
 
     def test_eval_scores_a_checkpoint_as_the_job_did(self):
         for method in ({"local_sgd": {"local_steps": 5}}, {"ist": {"local_steps": 5}}):

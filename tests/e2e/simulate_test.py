@@ -86,6 +86,18 @@ class SimulatedAndReal(Test):
                 report = self.assert_same(job)
                 self.assertGreater(report["final"]["test_accuracy"], 0.4)
 
+    def test_a_method_that_is_not_simulated_is_refused_as_that_however_many_workers_are_asked_for(self):
+        job = digits(method={"decentralized": {}}, workers=2, servers=2)
+        for more in ([], ["--workers", "4"], ["--workers", "4", "--servers", "4"]):
+            with self.subTest(more):
+                code, _, error = tessera("simulate", write_job(self, job), "--step-time", "2ms", *more)
+                self.assertEqual(code, 2)
+                self.contains(error, "method decentralized is not simulated")
+        # Servers that are asked for are not made to fit.
+        code, _, error = tessera("simulate", write_job(self, job), "--workers", "4", "--servers", "3")
+        self.assertEqual(code, 2)
+        self.contains(error, "cluster.servers.count: got 3, want 4")
+
     def test_overlapped_exchanges_take_no_time_of_their_own(self):
         def seconds(local_steps, overlap=False):
             job = digits(method={"local_sgd": {"local_steps": local_steps, "overlap": overlap}}, batch=16, epochs=4,

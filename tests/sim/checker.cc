@@ -191,6 +191,8 @@ void Checker::OnCommitted(CopyId copy, Exchange exchange) {
   const float count =
       static_cast<float>(options_.by_examples ? ledger.weights : ledger.folded.size());
   const float scale = options_.mean ? 1.0f / count : 1.0f;
+  // In lockstep the last commit's alone, elsewhere of every push of all entries.
+  if (ledger.has_all && options_.lockstep) ledger.gradient.clear();
   if (ledger.has_all) ledger.gradient.resize(ledger.pending.size());
   for (size_t i = 0; i < ledger.pending.size(); ++i) {
     const float mean = options_.factor * (scale * ledger.pending[i]);

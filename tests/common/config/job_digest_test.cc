@@ -112,6 +112,7 @@ TEST_CASE("the digest does not depend on how a job is written", "[job_digest]") 
   CHECK(digest_with("name: small\nseed: 7\n", "seed: 7 # first\nname: 'small'\n") == digest);
   CHECK(digest_with("servers: 2, workers: 2", "workers: 2, servers: {count: 2}") == digest);
   CHECK(digest_with("security: {}\n", "") == digest);
+  CHECK(JobDigest(Good(kJob, {"method=ssp"})) == JobDigest(Good(kJob, {"method={ssp: {bound: 2}}"})));
 }
 
 TEST_CASE("text cannot pass for another line of the canonical text", "[job_digest]") {

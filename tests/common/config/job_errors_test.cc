@@ -285,8 +285,12 @@ TEST_CASE("every mistake in the method and the codecs gets its message", "[job_e
       {"method: {local_sgd: {local_steps: 20}}", "method: {softsync: {pushes: 3}}",
        "x.yaml:19:29: method.softsync.pushes: got 3, want at most 2, the number of workers "
        "(cluster.workers)\n"},
-      {"method: {local_sgd: {local_steps: 20}}", "method: {ssp: {}}",
-       "x.yaml:19:10: method.ssp.bound: missing, want an integer in [0, 1000000]\n"},
+      {"method: {local_sgd: {local_steps: 20}}", "method: {softsync: {}}",
+       "x.yaml:19:10: method.softsync.pushes: missing, want an integer in [1, 65535]\n"},
+      {"method: {local_sgd: {local_steps: 20}}", "method: {ssp: {bound: -1}}",
+       "x.yaml:19:23: method.ssp.bound: got \"-1\", want an integer in [0, 1000000]\n"},
+      {"method: {local_sgd: {local_steps: 20}}", "method: {diloco: {outer_learning_rate: 0}}",
+       "x.yaml:19:40: method.diloco.outer_learning_rate: got \"0\", want a number above 0\n"},
       {"method: {local_sgd: {local_steps: 20}}", "method: {diloco: {quorum: {pushes: 3}}}",
        "x.yaml:19:36: method.diloco.quorum.pushes: got 3, want at most 2, the number of workers "
        "(cluster.workers)\n"},

@@ -67,6 +67,14 @@ TEST_CASE("absent keys have the defaults of job.proto", "[job_reader]") {
   CHECK(job.checkpoint().keep() == 3);
 }
 
+TEST_CASE("ssp is a method whose keys have defaults", "[job_reader]") {
+  for (const char* ssp : {"method: ssp", "method: {ssp: {}}"}) {
+    const v1::Job job = Good(JobWith("method: {local_sgd: {local_steps: 20}}", ssp));
+    CHECK(job.method().ssp().bound() == 2);
+    CHECK(job.method().ssp().local_steps() == 1);
+  }
+}
+
 TEST_CASE("{} and null stand for all defaults of a message", "[job_reader]") {
   const std::string want = Good(JobWith("security: {}\n", "")).SerializeAsString();
   CHECK(Good(JobWith("security: {}\n", "security:\n")).SerializeAsString() == want);

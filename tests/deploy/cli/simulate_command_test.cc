@@ -74,6 +74,13 @@ TEST_CASE("a simulated job writes the report of a job, and the same one again", 
   CHECK(ReportText(options) == first);
 }
 
+TEST_CASE("servers are as many as the job says where only workers are asked for", "[simulate]") {
+  SimulateOptions options = Digits();
+  options.workers = 4;
+  REQUIRE(SimulateJob(options) == 0);
+  CHECK(Json::parse(ReportText(options))["memory"]["server_peak_rss_bytes"].size() == 2);
+}
+
 TEST_CASE("a step time that is measured here is in the report", "[simulate]") {
   SimulateOptions options = Digits(GENERATE("digits", "digits_ist"));
   options.step_time = "measured";

@@ -223,6 +223,39 @@ TEST_CASE("after a full push the core is selected from values and changes", "[sh
   CHECK((*read)->place->keys.entries == shard.EntriesOf(2, 3, first));
 }
 
+TEST_CASE("a core is selected from the last exchange before it, whoever pushed all entries earlier", "[shard][core]") {
+  CoreShard shard(/*lockstep=*/true);
+  // Largest where the values and the last changes are not.
+  Values early(kEntries);
+  for (int64_t i = 0; i < kEntries; ++i) early[i] = i % 9 == 4 ? 50.0f : 0.0f;
+  shard.Push(shard.PushOf(1, 1, early));
+  shard.Push(shard.SparseOf(2, 1, shard.core(), 0.7f));
+  for (float& value : early) value = -value;
+  for (const uint64_t member : {1, 2}) {
+    shard.Push(member == 1 ? shard.PushOf(1, 2, early) : shard.SparseOf(2, 2, shard.core(), 0.7f));
+  }
+  CHECK(shard.core()->name.number == 0);
+  // Twice, as the second selection has a gradient of its own.
+  for (const uint64_t number : {1, 2}) {
+    Values change(kEntries), other(kEntries), s(kEntries);
+    for (int64_t i = 0; i < kEntries; ++i) change[i] = static_cast<float>(i % (6 + number)) - 3;
+    for (int64_t i = 0; i < kEntries; ++i) other[i] = static_cast<float>(i % 5) - 2;
+    if (number == 2) {
+      shard.Push(shard.PushOf(1, 4, early));
+      shard.Push(shard.PushOf(2, 4, early));
+      for (const uint64_t member : {1, 2}) shard.Push(shard.SparseOf(member, 5, shard.core(), 0.3f));
+    }
+    shard.Push(shard.PushOf(1, 3 * number, change));
+    shard.Push(shard.PushOf(2, 3 * number, other));
+    const Values now = shard.Now();
+    for (int64_t i = 0; i < kEntries; ++i) {
+      s[i] = std::fabs(now[i]) + 2.0f * std::fabs(0.5f * (change[i] + other[i]));
+    }
+    REQUIRE(shard.core()->name.number == number);
+    CHECK(shard.core()->keys.places() == Largest(s, 100));
+  }
+}
+
 TEST_CASE("a push of another core than the exchange's is refused, and of other entries",
           "[shard][core]") {
   CoreShard shard(/*lockstep=*/true);

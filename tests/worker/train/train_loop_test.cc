@@ -193,6 +193,18 @@ TEST_CASE("diloco whose outer step is the mean itself equals local sgd to the bi
   for (const auto& worker : outer.workers) CHECK(worker->scores.back().correct > 250);
 }
 
+TEST_CASE("a quorum of all is the barrier", "[train]") {
+  const int workers = GENERATE(2, 3);
+  const Outcome barrier = Train(Job({"method={diloco: {local_steps: 7}}"}), 2, workers);
+  const std::string quorum = absl::StrCat("method={diloco: {local_steps: 7, quorum: {pushes: ", workers, "}}}");
+  const Outcome all = Train(Job({quorum, absl::StrCat("cluster.workers=", workers)}), 2, workers);
+  // Pushes are folded as they come there; two give the same sum.
+  if (workers == 2) CHECK(all.hash == barrier.hash);
+  CHECK(MaxDifference(all.parameters, barrier.parameters) < 1e-6);
+  const Outcome apart = Train(Job({"method={diloco: {local_steps: 10}}"}), 2, workers);
+  CHECK(MaxDifference(apart.parameters, barrier.parameters) > 1e-3);
+}
+
 TEST_CASE("every method trains whatever its workers' paces", "[train]") {
   const std::string method =
       GENERATE("method={softsync: {pushes: 2, staleness: {inverse: {scale: 1.0}}}}",

@@ -1,0 +1,78 @@
+#include "deploy/cli/check_notes.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/codec/codec.h"
+#include "common/keyset/core_share.h"
+#include "common/layout/parameters.h"
+
+namespace tessera {
+namespace {
+
+using Notes = std::vector<std::string>;
+
+bool RoundsToNearest(const Codec& codec) {
+  return codec.kind == CodecKind::kBf16 || codec.kind == CodecKind::kF16 || codec.kind == CodecKind::kInt8;
+}
+
+// "codec.push bf16 and codec.pull int8", of those that `is`.
+std::string Named(const CodecChoice& codecs, bool (*is)(const Codec&)) {
+  Notes names;
+  if (is(codecs.push)) names.push_back(absl::StrCat("codec.push ", Describe(codecs.push)));
+  if (is(codecs.pull)) names.push_back(absl::StrCat("codec.pull ", Describe(codecs.pull)));
+  return absl::StrJoin(names, " and ");
+}
+
+// Rounds bring values, and nobody keeps what their rounding lost. One that is the whole job loses it once.
+void OnRoundedValues(const Recipe& recipe, Notes* notes) {
+  if (recipe.payload != PayloadKind::kValue || recipe.closed_to_joiners) return;
+  const std::string rounding = Named(recipe.codecs, RoundsToNearest);
+  if (rounding.empty()) return;
+  notes->push_back(absl::StrCat(rounding, ": ", recipe.name,
+                                " exchanges values, and a round that changes one by less than half of what it is "
+                                "rounded to changes nothing; where learning rates are small use f32, or qsgd, which "
+                                "rounds without bias"));
+}
+
+// Nothing is to be seen of a job that is one exchange before that.
+void OnOneExchange(const v1::Job& job, const Recipe& recipe, Notes* notes) {
+  if (!recipe.closed_to_joiners) return;
+  Notes idle;
+  if (job.checkpoint().every_steps() > 0) idle.push_back("checkpoint.every_steps");
+  if (job.train().target_accuracy() > 0) idle.push_back("train.target_accuracy");
+  if (idle.empty()) return;
+  notes->push_back(absl::StrCat(absl::StrJoin(idle, " and "), ": without effect, as ", recipe.name,
+                                " exchanges once, at the end, and servers have nothing new before"));
+}
+
+void OnSmallParameters(const v1::Job& job, const Recipe& recipe, Notes* notes) {
+  const std::string qsgd = Named(recipe.codecs, [](const Codec& codec) { return codec.kind == CodecKind::kQsgd; });
+  const absl::StatusOr<ModelShape> shape = ExchangedShape(job.model(), recipe);
+  if (qsgd.empty() || !shape.ok()) return;
+  int64_t largest = 0;
+  for (const ParameterSpec& parameter : shape->parameters) largest = std::max(largest, parameter.size());
+  // Exchanged as one vector.
+  if (recipe.core) largest = std::max(largest, EntriesOf(recipe.core->alpha, shape->size));
+  if (largest >= kQsgdEntriesMin) return;
+  notes->push_back(absl::StrCat(qsgd, ": all goes as f32, as the largest parameter has ", largest,
+                                " entries and those with fewer than ", kQsgdEntriesMin, " are not rounded"));
+}
+
+}  // namespace
+
+std::vector<std::string> NotesOn(const v1::Job& job, const Recipe& recipe) {
+  Notes notes;
+  OnRoundedValues(recipe, &notes);
+  OnOneExchange(job, recipe, &notes);
+  OnSmallParameters(job, recipe, &notes);
+  return notes;
+}
+
+void PrintNotes(const v1::Job& job, const Recipe& recipe) {
+  for (const std::string& note : NotesOn(job, recipe)) std::printf("# note        %s\n", note.c_str());
+}
+
+}  // namespace tessera

@@ -1,0 +1,21 @@
+// What `tessera check` adds of a job that is right, and yet may do less than its author expects.
+#ifndef TESSERA_DEPLOY_CLI_CHECK_NOTES_H_
+#define TESSERA_DEPLOY_CLI_CHECK_NOTES_H_
+
+#include <string>
+#include <vector>
+
+#include "common/method/recipe.h"
+#include "proto/job.pb.h"
+
+namespace tessera {
+
+// A sentence each. `recipe` is that of `job`, which has been read without errors.
+std::vector<std::string> NotesOn(const v1::Job& job, const Recipe& recipe);
+
+// The same as comments among those that come before the job: "# note        ...".
+void PrintNotes(const v1::Job& job, const Recipe& recipe);
+
+}  // namespace tessera
+
+#endif  // TESSERA_DEPLOY_CLI_CHECK_NOTES_H_
