@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -162,8 +163,10 @@ class Checker {
       const std::string key = absl::StrCat(list, ".", i);
       if (!IsHostPort(address)) {
         Fail(key, absl::StrCat("got ", Quoted(address),
-                               ", want host:port with a port in [1, 65535], such as "
-                               "10.0.0.1:7000"));
+                               ", want host:port with a port in [1, 65535], such as 10.0.0.1:7000"));
+      } else if (absl::StartsWith(address, "0.0.0.0:") || absl::StartsWith(address, "[::]:")) {
+        Fail(key, absl::StrCat("got ", Quoted(address), ", want the name that others reach it by; the server's ",
+                               "--listen ", address, " listens on all of its machine's addresses"));
       } else if (const auto [first, fresh] = seen.emplace(address, i); !fresh) {
         Fail(key, absl::StrCat("got ", Quoted(address),
                                " again, want each server once; it is item ", first->second));

@@ -282,7 +282,7 @@ std::string Head(const v1::JobStatus& status, int width) {
   };
   if (!status.failure().empty()) say_all(absl::StrCat("failed: ", status.failure()));
   if (!status.waiting_for().empty()) {
-    say(absl::StrCat("waits for ", absl::StrJoin(status.waiting_for(), ", ")));
+    say_all(absl::StrCat("waits for ", absl::StrJoin(status.waiting_for(), ", ")));
   }
   say_all(status.method_description());
   if (status.steps_planned() > 0) {

@@ -113,6 +113,9 @@ class Coordinator {
   const Membership& membership() const { return membership_; }
   // Of the coordinators before this one: which changes of earlier terms each went on from.
   const std::vector<v1::TermState>& terms() const { return terms_; }
+  // As the status has it: "waiting", "training" and so on; and for whom, if for anybody.
+  std::string StateWord() const;
+  std::vector<std::string> WaitingFor() const;
 
  private:
   enum class Phase { kRunning, kEnding, kEnded };
@@ -144,8 +147,6 @@ class Coordinator {
   void FillCheckpoint(absl::Time now, v1::JobStatus* status) const;
   void FillMembers(absl::Time now, v1::JobStatus* status) const;
   void FillServers(absl::Time now, v1::JobStatus* status) const;
-  std::string StateWord() const;
-  std::vector<std::string> WaitingFor() const;
 
   JobFacts facts_;  // constant after construction
   absl::Time created_;

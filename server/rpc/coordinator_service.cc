@@ -3,6 +3,9 @@
 #include <deque>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "common/base/log.h"
+#include "common/base/steady_clock.h"
 #include "common/rpc/status.h"
 #include "server/rpc/message_limits.h"
 #include "server/rpc/standing_call.h"
@@ -12,6 +15,8 @@ namespace {
 
 // More plan messages than this wait for a server that does not read: its connection is cut.
 constexpr size_t kPlanQueueMax = 4096;
+// A worker that something restarts is refused again and again.
+constexpr absl::Duration kRefusedLogInterval = absl::Seconds(1);
 
 struct ServerPeer {
   using Incoming = v1::ShardMessage;
@@ -107,7 +112,22 @@ grpc::ServerUnaryReactor* CoordinatorService::Join(grpc::CallbackServerContext* 
     return coordinator.Join(asked, now);
   });
   if (joined.ok()) *joined->mutable_word() = word;
+  if (!joined.ok() && !absl::IsUnavailable(joined.status())) {
+    TellRefused(context->peer(), *request, joined.status());
+  }
   return Finished(context, TakeReply(std::move(joined), reply));
+}
+
+void CoordinatorService::TellRefused(const std::string& peer, const v1::JoinRequest& request,
+                                     const absl::Status& why) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (SteadyNow() < tell_refused_) return;
+    tell_refused_ = SteadyNow() + kRefusedLogInterval;
+  }
+  Log(LogLevel::kWarning,
+      absl::StrCat("control: worker refused from=", peer, " process=\"", request.description(),
+                   "\" why=\"", why.message(), "\""));
 }
 
 grpc::ServerUnaryReactor* CoordinatorService::Renew(grpc::CallbackServerContext* context,

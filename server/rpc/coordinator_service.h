@@ -3,6 +3,12 @@
 #ifndef TESSERA_SERVER_RPC_COORDINATOR_SERVICE_H_
 #define TESSERA_SERVER_RPC_COORDINATOR_SERVICE_H_
 
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "proto/coordinator.grpc.pb.h"
 #include "server/rpc/live_coordinator.h"
 
@@ -37,7 +43,13 @@ class CoordinatorService final : public v1::Coordinator::CallbackService {
                                   v1::SavedReply* reply) override;
 
  private:
+  // Whoever looks at this server's log for a worker that does not come finds why.
+  void TellRefused(const std::string& peer, const v1::JoinRequest& request,
+                   const absl::Status& why);
+
   LiveCoordinator* const live_;
+  absl::Mutex mutex_;
+  absl::Time tell_refused_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
 };
 
 }  // namespace tessera

@@ -4,6 +4,7 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/steady_clock.h"
@@ -220,7 +221,35 @@ void LiveCoordinator::TellVacated(const absl::Status& why) {
   if (tell) tell(why);
 }
 
+namespace {
+
+// What stands still is no news before this.
+constexpr absl::Duration kTellWaiting = absl::Seconds(2);
+
+// Says in the log for whom a job waits that does not train, when that changes.
+class WaitingLog {
+ public:
+  void See(const Coordinator& coordinator, absl::Time now) {
+    std::string names;
+    if (coordinator.StateWord() == "waiting") names = absl::StrJoin(coordinator.WaitingFor(), ", ");
+    if (names != seen_) {
+      seen_ = std::move(names);
+      since_ = now;
+    }
+    if (seen_ == told_ || (!seen_.empty() && now - since_ < kTellWaiting)) return;
+    told_ = seen_;
+    if (!told_.empty()) Log(LogLevel::kInfo, absl::StrCat("control: waiting for ", told_));
+  }
+
+ private:
+  std::string seen_, told_;
+  absl::Time since_;
+};
+
+}  // namespace
+
 void LiveCoordinator::Tick() {
+  WaitingLog waiting;
   absl::Time last = SteadyNow();
   while (!stop_.WaitFor(tick_)) {
     (void)Post([&](Coordinator& coordinator, absl::Time now) {
@@ -232,6 +261,7 @@ void LiveCoordinator::Tick() {
         coordinator.ExtendLeases(now);
       }
       coordinator.Tick(now);
+      waiting.See(coordinator, now);
       return absl::OkStatus();
     });
     WatchStore();
