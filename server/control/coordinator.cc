@@ -354,6 +354,7 @@ void Coordinator::FillServers(absl::Time now, v1::JobStatus* status) const {
       status->set_round(std::max<uint64_t>(status->round(), record.counters.version()));
     }
   }
+  status->set_replication_payload_bytes(membership_.servers().ReplicationPayloadBytes());
   if (examples == std::numeric_limits<uint64_t>::max()) examples = 0;
   status->set_parameter_examples(examples);
   if (facts_.schedule) {
