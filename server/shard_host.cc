@@ -159,7 +159,9 @@ AttachLink::Options ShardHost::LinkOptions(uint32_t rank, Led* led) {
     const DataPlaneTraffic traffic = service_->traffic();
     counters->set_push_payload_bytes(traffic.push_payload_bytes);
     counters->set_pull_payload_bytes(traffic.pull_payload_bytes);
-    counters->set_replication_payload_bytes(replicated->load(std::memory_order_relaxed));
+    // Of a replica, which leads no other shard, or to standbys, which replicas have not.
+    counters->set_replication_payload_bytes(replicated->load(std::memory_order_relaxed) +
+                                            traffic.copied_payload_bytes);
   };
   link.on_begun = [this, shard] { service_->Add(shard); };
   if (led->copier != nullptr) {

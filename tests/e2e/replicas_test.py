@@ -111,6 +111,12 @@ class Replicas(Test):
         cluster.drain()
         report = cluster.finish(cluster.servers[2], cluster.workers[2])
         self.check_end(report, 5, 1, removed_alive=1)
+        traffic = report["traffic"]
+        copied = traffic["other_payload_bytes"] - sum(w["other_payload_bytes"] for w in traffic["by_worker"])
+        copies, rest = divmod(copied, 4 * job_size(cluster.job))
+        # One each, and another one where the first had come too early.
+        self.assertEqual(rest, 0)
+        self.assertGreaterEqual(copies, 2)
         # All replicas score alike: one that had missed a push would not.
         self.assertGreater(report["final"]["test_accuracy"], 0.8)
 
