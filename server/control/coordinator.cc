@@ -210,6 +210,7 @@ absl::Status Coordinator::Leave(const v1::LeaveRequest& request, absl::Time now)
   untold_.erase(member);
   if (IsLive(record->state)) {
     if (request.error().empty()) {
+      if (request.residual_lost()) membership_.CountLostResidual(member);
       membership_.Remove(member, MemberState::kLeft, "finished");
     } else {
       membership_.Remove(member, MemberState::kFailed, request.error());

@@ -79,6 +79,8 @@ class Membership {
   void OnProgress(MemberId member, const v1::Progress& progress, absl::Time now) {
     members_.OnProgress(member, progress, now);
   }
+  // The member, which leaves by itself, takes what its codec had held back along.
+  void CountLostResidual(MemberId member);
   // Ends a live member and plans without it.
   void Remove(MemberId member, MemberState how, absl::string_view why);
   // Training is over: members that leave now need no plan without them, which is much work where

@@ -393,12 +393,14 @@ absl::StatusOr<v1::EvaluateReply> CoordinatorClient::Evaluate(v1::EvaluateReques
   return reply;
 }
 
-absl::Status CoordinatorClient::Leave(const v1::WorkerReport& report, absl::string_view error) {
+absl::Status CoordinatorClient::Leave(const v1::WorkerReport& report, absl::string_view error,
+                                      bool residual_lost) {
   StopRenewing();
   v1::LeaveRequest request;
   request.set_member(member_.value());
   *request.mutable_report() = report;
   request.set_error(std::string(error));
+  request.set_residual_lost(residual_lost);
   request.set_run(run_.load());
   // Work that is done is worth waiting with its report.
   const bool may_return = error.empty() && away_timeout_ns_.load() > 0;

@@ -103,9 +103,9 @@ class CoordinatorClient {
   absl::StatusOr<v1::EvaluateReply> Evaluate(v1::EvaluateRequest request);
   // A file of a checkpoint is written, or is to be (coordinator.proto). Any thread.
   absl::StatusOr<v1::SavedReply> Saved(v1::SavedRequest request);
-  // An empty `error`: the work is done. Not cancelled by Cancel, but bounded to a few seconds. Ends
-  // the renewals.
-  absl::Status Leave(const v1::WorkerReport& report, absl::string_view error);
+  // An empty `error`: the work is done; `residual_lost` as LeaveRequest has it. Not cancelled by Cancel, but
+  // bounded to a few seconds. Ends the renewals.
+  absl::Status Leave(const v1::WorkerReport& report, absl::string_view error, bool residual_lost = false);
 
   // Ends the call that blocks, and those to come but Leave. Async-signal-safe.
   void Cancel() { cancelled_.store(true, std::memory_order_relaxed); }

@@ -109,7 +109,7 @@ absl::Status TrainLoop::TrainToEnd() {
     TESSERA_RETURN_IF_ERROR(Evaluate(/*last=*/false));
   }
   int64_t interval = StepsUntilExchange();
-  while (!stop_ && !stopping_ && !Finished()) {
+  while (!stop_ && !Leaves() && !Finished()) {
     TESSERA_RETURN_IF_ERROR(TrainStep(since_exchange_ + 1 >= interval || StepsLeft() == 1));
     if (since_exchange_ < interval && !Finished()) continue;
     TESSERA_RETURN_IF_ERROR(DoExchange());
@@ -168,6 +168,7 @@ absl::Status TrainLoop::Resume() {
   TESSERA_ASSIGN_OR_RETURN(const std::optional<WorkerCursor> saved, options_.store->Load(state));
   // What others held back may have been dealt to this one.
   TESSERA_RETURN_IF_ERROR(servers_.AdoptHeldBack());
+  holds_back_ = options_.recipe.codecs.holds_back();
   if (!saved.has_value()) return absl::OkStatus();
   TESSERA_RETURN_IF_ERROR(learner_.AdoptPrivateState());
   examples_ = saved->progress.examples;
@@ -306,8 +307,10 @@ absl::Status TrainLoop::DoExchange() {
   push.kind = options_.recipe.subnets && !pushes_subnet ? TailOf(options_.recipe).payload
                                                         : options_.recipe.payload;
   push.whole_next = pushes_subnet && !pulls_subnet;
-  const bool is_last = Finished() || Draining() || (options_.recipe.lockstep && IsLast(push.exchange));
+  const bool is_last = Finished() || Draining() || stopping_ ||
+                       (options_.recipe.lockstep && IsLast(push.exchange));
   push.flush = options_.recipe.codecs.flush && is_last;
+  holds_back_ = options_.recipe.codecs.holds_back() && !push.flush;
   push.sink = learner_.value_sink();
   if (push.flush && learner_.exchange_keys() != nullptr) learner_.exchange_keys()->PushAll();
   // The last round's subnets go back, and no other is fetched.
