@@ -167,6 +167,9 @@ absl::StatusOr<v1::RenewReply> Coordinator::Renew(const v1::RenewRequest& reques
   if ((facts_.replicated || facts_.standbys) && request.servers_known() != membership_.server_list_generation()) {
     *reply.mutable_server_list() = membership_.ServerListText();
   }
+  if (request.ends_warm_up()) {
+    for (std::string& name : membership_.EndWarmUp(record->member)) reply.add_begin_first(std::move(name));
+  }
   return reply;
 }
 
@@ -183,6 +186,7 @@ absl::StatusOr<v1::EpochCut> Coordinator::BeginEpoch(const v1::BeginEpochRequest
   TESSERA_ASSIGN_OR_RETURN(const MemberRecord* member, Admitted(MemberId(request.member()), now));
   absl::StatusOr<v1::EpochCut> cut = epochs_.Begin(
       *member, request.epoch(), membership_.members(), checkpoints_.order().has_value());
+  if (cut.ok()) membership_.OnBegins(member->member, request.step());
   if (!absl::IsFailedPrecondition(cut.status())) return cut;
   // Too few rows for all of them. Nobody can begin, so it must not cost whoever asks first its
   // place.

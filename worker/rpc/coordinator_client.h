@@ -96,6 +96,8 @@ class CoordinatorClient {
   // Epochs are begun one by one, the first being JoinReply.epoch; a worker that has all of an
   // epoch's steps behind it begins the next one.
   absl::StatusOr<v1::EpochCut> BeginEpoch(uint64_t epoch, Step step);
+  // Blocks until nobody that could begin has yet to (RenewReply.begin_first).
+  absl::Status EndWarmUp();
   // One stage; blocks until the others are there. Fills in the member and the evaluation's number.
   // The first ARRIVE of an evaluation has attempt 0. In the reply:
   //   restart   begin again with ARRIVE and reply.attempt
@@ -126,6 +128,8 @@ class CoordinatorClient {
   absl::Status Call(Method<Request, Reply> method, const Request& request, Reply* reply,
                     absl::Duration patience);
   absl::Status Pause(absl::Duration duration);
+  // What this worker says of itself.
+  v1::RenewRequest OwnRenewal() const;
   void Renew();
   void StopRenewing();
   bool StopsRenewing();

@@ -40,6 +40,7 @@ TrainLoop::TrainLoop(Options options, const Datasets* data, Learner* learner,
       epoch_(options_.first_epoch),
       exchange_(options_.first_exchange.value() - 1),
       evaluates_first_(options_.evaluation_due),
+      warms_up_(options_.first_step < static_cast<uint64_t>(options_.recipe.warmup_steps)),
       checkpoint_number_(options_.checkpoint_number) {}
 
 bool TrainLoop::Finished() const {
@@ -122,6 +123,7 @@ absl::Status TrainLoop::TrainToEnd() {
     if (rest_.rests || (options_.recipe.lockstep && Draining())) {
       TESSERA_RETURN_IF_ERROR(Evaluate(/*last=*/false));
     }
+    TESSERA_RETURN_IF_ERROR(EndWarmUp());
     interval = StepsUntilExchange();
   }
   if (std::exchange(in_flight_, false)) {
@@ -134,6 +136,17 @@ absl::Status TrainLoop::TrainToEnd() {
     TESSERA_ASSIGN_OR_RETURN(const PrivateState state, private_state());
     options_.store->SaveLast(evaluated_, state);
   }
+  return absl::OkStatus();
+}
+
+absl::Status TrainLoop::EndWarmUp() {
+  const bool is_over = step_ >= static_cast<uint64_t>(options_.recipe.warmup_steps);
+  if (!warms_up_ || !is_over || stop_ || stopping_) return absl::OkStatus();
+  warms_up_ = false;
+  phases_.Enter(Phase::kWait);
+  Begin(TrainWork::kNothing);
+  TESSERA_RETURN_IF_ERROR(coordination_.EndWarmUp());
+  phases_.Enter(Phase::kCompute);
   return absl::OkStatus();
 }
 

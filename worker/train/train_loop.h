@@ -108,6 +108,8 @@ class TrainLoop {
   float Rate() const;
   int64_t StepsUntilExchange() const;
   absl::Status Evaluate(bool last);
+  // At the exchange boundary at or after the warm-up's last step, once.
+  absl::Status EndWarmUp();
   RestWord NextRest() { return rest_ = {rest_.number + 1, true}; }
   absl::StatusOr<std::optional<EvaluationResult>> EvaluateOnce(
       const Coordination::Arrival& arrival);
@@ -150,6 +152,7 @@ class TrainLoop {
   EpochCut cut_;
   Exchange exchange_;     // last one done
   bool evaluates_first_;  // before the first step
+  bool warms_up_;         // it has yet to come to the end of its warm-up
   int64_t since_exchange_ = 0;
   uint64_t examples_ = 0;
   uint64_t examples_since_exchange_ = 0;

@@ -358,6 +358,36 @@ TEST_CASE("a worker that is asked to leave brings what was held back, or says th
   CHECK(loop.left_residual() == (asked != Asked::kNever && holds_back && !flush));
 }
 
+class WarmUpNotes final : public LoneCoordination {
+ public:
+  using LoneCoordination::LoneCoordination;
+  absl::Status EndWarmUp() override {
+    ends.push_back(last_progress.step);
+    return absl::OkStatus();
+  }
+
+  std::vector<uint64_t> ends;
+};
+
+TEST_CASE("a worker that trains alone at first asks once, at the next exchange boundary, whether it may go on",
+          "[train]") {
+  const v1::Job job = Job({"method={local_sgd: {local_steps: 5}}"});
+  Recipe recipe = *RecipeFor(job);
+  recipe.warmup_steps = 12;
+  const uint64_t first_step = GENERATE(0, 10, 15);
+  InProcessServers cluster(job, recipe, 1, 1);
+  const Datasets data = *LoadDatasets(job.data(), {64, 10, false});
+  const std::unique_ptr<Backend> backend = *CreateBackend("cpu", 1);
+  const std::unique_ptr<Replica> replica = *Replica::Create(job, recipe, Rank(0), backend.get());
+  InProcessClient client(&cluster, MemberId(1), recipe.payload);
+  WarmUpNotes coordination(0, 1, 112);
+  TrainLoop::Options options{job, recipe, Rank(0)};
+  options.first_step = first_step;
+  TrainLoop loop(std::move(options), &data, replica.get(), &client, &coordination);
+  REQUIRE(loop.Run().ok());
+  CHECK(coordination.ends == (first_step < 12 ? std::vector<uint64_t>{15} : std::vector<uint64_t>()));
+}
+
 // A checkpoint in which the worker had saved nothing but whether an evaluation was due to it; or nothing.
 class SavedWord final : public WorkerStore {
  public:
