@@ -62,9 +62,12 @@ constexpr int64_t kProgramBytes = int64_t{36} << 20;
 constexpr int64_t kReceiveBytesBase = int64_t{1} << 30;
 constexpr int64_t kReceiveSlices = 8;
 
-// All workers may be on one host, or behind one address; each has a connection or two for pushes and pulls, one
-// to the coordinator, and as many that the other side has yet to give up.
-int64_t ConnectionsPerHost(const v1::Job& job) { return 64 + 8 * job.cluster().workers(); }
+// All workers and servers may be on one host, or behind one address. A worker has a connection or two for pushes
+// and pulls, one to the coordinator, and as many that the other side has yet to give up; another server one for
+// what it leads, one as a host, one for a log or a copy, and as many again.
+int64_t ConnectionsPerHost(const v1::Job& job) {
+  return 64 + 8 * job.cluster().workers() + 8 * job.cluster().servers().count();
+}
 // All push at the same time. Some more may have joined.
 int64_t HalfOpenPushesPerHost(const v1::Job& job) { return 64 + 2 * job.cluster().workers(); }
 

@@ -154,10 +154,14 @@ AttachLink::Options ShardHost::LinkOptions(uint32_t rank, Led* led) {
   link.address = address_;
   link.lease_timeout = options_.lease_timeout;
   link.shard = shard;
-  link.fill_counters = [this](v1::ServerCounters* counters) {
+  // Not with the mutex: what holds it may wait for the shard's thread, which is here.
+  link.fill_counters = [this, replicated = led->replicated](v1::ServerCounters* counters) {
     const DataPlaneTraffic traffic = service_->traffic();
     counters->set_push_payload_bytes(traffic.push_payload_bytes);
     counters->set_pull_payload_bytes(traffic.pull_payload_bytes);
+    // Of a replica, which leads no other shard, or to standbys, which replicas have not.
+    counters->set_replication_payload_bytes(replicated->load(std::memory_order_relaxed) +
+                                            traffic.copied_payload_bytes);
   };
   link.on_begun = [this, shard] { service_->Add(shard); };
   if (led->copier != nullptr) {
@@ -289,6 +293,7 @@ void ShardHost::Feed(const RoleChanges::Feed& feed) {
   options.shard = led.shard.get();
   options.queue_bytes_max = 2 * led.shard->slices().bytes() + kQueueBytes;
   options.silence_max = options_.lease_timeout;
+  options.payload_bytes = led.replicated;
   options.on_change = [bell = bell_] {
     absl::MutexLock lock(&bell->mutex);
     if (bell->link != nullptr) bell->link->SaySoon();

@@ -3,6 +3,7 @@
 #ifndef TESSERA_SERVER_SHARD_HOST_H_
 #define TESSERA_SERVER_SHARD_HOST_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -98,6 +99,8 @@ class ShardHost {
     std::unique_ptr<ShardLoader> loader;  // until Disconnect
     std::unique_ptr<ReplicaCopier> copier;  // where servers are replicas
     std::shared_ptr<Replicator> replicator;
+    // Of values that all its replicators have sent.
+    std::shared_ptr<std::atomic<uint64_t>> replicated = std::make_shared<std::atomic<uint64_t>>(0);
     std::unique_ptr<AttachLink> link;
     bool ended = false;
   };

@@ -294,8 +294,13 @@ absl::Status WorkerProcess::Train() {
     const absl::Status word = coordinator_->AskMembership().status();
     if (absl::IsFailedPrecondition(word)) status = word;
   }
+  bool residual_lost = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    residual_lost = loop_->left_residual();
+  }
   // Without the lock: it waits for the renewing thread, which may be about to say that all is lost.
-  const absl::Status left = coordinator_->Leave(Report(), ToUtf8(status.message()));
+  const absl::Status left = coordinator_->Leave(Report(), ToUtf8(status.message()), residual_lost);
   return status.ok() ? left : status;
 }
 
@@ -314,7 +319,7 @@ void WorkerProcess::OnLost(absl::Status why) {
   absl::MutexLock lock(&mutex_);
   Log(LogLevel::kWarning, absl::StrCat("worker: cannot go on: ", why.message()));
   lost_ = std::move(why);
-  if (loop_ != nullptr) loop_->Stop();
+  if (loop_ != nullptr) loop_->Abandon();
   if (servers_ != nullptr) servers_->Cancel();
 }
 

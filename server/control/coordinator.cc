@@ -168,6 +168,9 @@ absl::StatusOr<v1::RenewReply> Coordinator::Renew(const v1::RenewRequest& reques
   if ((facts_.replicated || facts_.standbys) && request.servers_known() != membership_.server_list_generation()) {
     *reply.mutable_server_list() = membership_.ServerListText();
   }
+  if (request.ends_warm_up()) {
+    for (std::string& name : membership_.EndWarmUp(record->member)) reply.add_begin_first(std::move(name));
+  }
   return reply;
 }
 
@@ -184,6 +187,7 @@ absl::StatusOr<v1::EpochCut> Coordinator::BeginEpoch(const v1::BeginEpochRequest
   TESSERA_ASSIGN_OR_RETURN(const MemberRecord* member, Admitted(MemberId(request.member()), now));
   absl::StatusOr<v1::EpochCut> cut = epochs_.Begin(
       *member, request.epoch(), membership_.members(), checkpoints_.order().has_value());
+  if (cut.ok()) membership_.OnBegins(member->member, request.step());
   if (!absl::IsFailedPrecondition(cut.status())) return cut;
   // Too few rows for all of them. Nobody can begin, so it must not cost whoever asks first its
   // place.
@@ -211,6 +215,7 @@ absl::Status Coordinator::Leave(const v1::LeaveRequest& request, absl::Time now)
   untold_.erase(member);
   if (IsLive(record->state)) {
     if (request.error().empty()) {
+      if (request.residual_lost()) membership_.CountLostResidual(member);
       membership_.Remove(member, MemberState::kLeft, "finished");
     } else {
       membership_.Remove(member, MemberState::kFailed, request.error());
@@ -355,6 +360,7 @@ void Coordinator::FillServers(absl::Time now, v1::JobStatus* status) const {
       status->set_round(std::max<uint64_t>(status->round(), record.counters.version()));
     }
   }
+  status->set_replication_payload_bytes(membership_.servers().ReplicationPayloadBytes());
   if (examples == std::numeric_limits<uint64_t>::max()) examples = 0;
   status->set_parameter_examples(examples);
   if (facts_.schedule) {

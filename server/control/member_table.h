@@ -67,6 +67,8 @@ struct MemberRecord {
   std::optional<Exchange> site_until;
   // It writes checkpoints from the one after this number on; nullopt: it was not told yet.
   std::optional<uint64_t> told_checkpoint;
+  // It has said that it stands at the end of its warm-up until others begin. It goes on saying so.
+  bool awaits_others = false;
   std::optional<v1::WorkerReport> report;
   // After its removal: the servers that had all pushes until then, and the last exchange of it that each of
   // them counted, as the one that leads the shard said last.

@@ -75,10 +75,17 @@ class Membership {
   // MemberTable.
   absl::StatusOr<const MemberRecord*> Join(const v1::JoinRequest& request, absl::Time now);
   absl::Status Renew(const v1::RenewRequest& request, absl::Time now);
+  // It begins to train at `step`.
+  void OnBegins(MemberId member, uint64_t step);
+  // Where servers are replicas: for whom this member, which trained alone until now, stands until they have
+  // begun ("worker 1"). Not for those whom nobody can admit yet.
+  std::vector<std::string> EndWarmUp(MemberId member);
   absl::Status Touch(MemberId member, absl::Time now) { return members_.Touch(member, now); }
   void OnProgress(MemberId member, const v1::Progress& progress, absl::Time now) {
     members_.OnProgress(member, progress, now);
   }
+  // The member, which leaves by itself, takes what its codec had held back along.
+  void CountLostResidual(MemberId member);
   // Ends a live member and plans without it.
   void Remove(MemberId member, MemberState how, absl::string_view why);
   // Training is over: members that leave now need no plan without them, which is much work where
@@ -207,6 +214,7 @@ class Membership {
   // Replicas.
   void LoseServer(ShardId server, absl::string_view why);
   bool IsWarmingUp() const;
+  std::vector<std::string> YetToBegin(MemberId but) const;
   // Every server that awaits a copy is told of whom.
   void OrderCopies();
   std::optional<ShardId> DonorFor(ShardId server) const;

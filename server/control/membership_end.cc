@@ -20,6 +20,12 @@ void Membership::Drain() {
   ProposeNext();
 }
 
+void Membership::CountLostResidual(MemberId member) {
+  if (!facts_.holds_back || !IsCounted(members_.Find(member)->state)) return;
+  ++residuals_lost_;
+  ++changes_;
+}
+
 void Membership::OnTrainingOver() {
   training_over_ = true;
   ++changes_;

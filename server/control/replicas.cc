@@ -6,6 +6,12 @@
 #include "server/control/membership.h"
 
 namespace tessera {
+namespace {
+
+// Said by name when many are waited for.
+constexpr size_t kYetToBeginMax = 16;
+
+}  // namespace
 
 v1::ServerList Membership::ServerListText() const {
   v1::ServerList list;
@@ -59,6 +65,33 @@ bool Membership::IsWarmingUp() const {
     if (member.progress.step() >= facts_.warmup_steps) return false;
   }
   return true;
+}
+
+void Membership::OnBegins(MemberId member, uint64_t step) {
+  v1::Progress& progress = members_.Find(member)->progress;
+  // Before its first renewal, which may be a while.
+  if (facts_.warmup_steps > 0 && progress.step() == 0) progress.set_step(step);
+}
+
+std::vector<std::string> Membership::EndWarmUp(MemberId member) {
+  std::vector<std::string> names = YetToBegin(member);
+  members_.Find(member)->awaits_others = !names.empty();
+  return names;
+}
+
+// All that are live, so that who dies meanwhile is waited for no longer than its lease.
+std::vector<std::string> Membership::YetToBegin(MemberId but) const {
+  std::vector<std::string> names;
+  if (facts_.warmup_steps == 0 || drain_wanted_ || training_over_ || closed_) return names;
+  for (const auto& [id, member] : members_.all()) {
+    if (id == but || !IsLive(member.state) || names.size() == kYetToBeginMax) continue;
+    // A server that has yet to copy another one may wait for the next push.
+    if (member.state == MemberState::kWaiting && !servers_.IsReady(ShardId(member.rank.value()))) continue;
+    const bool has_begun =
+        member.state == MemberState::kAdmitted && member.progress.step() >= facts_.warmup_steps;
+    if (!has_begun) names.push_back(absl::StrCat("worker ", member.rank.value()));
+  }
+  return names;
 }
 
 // The next one in a ring, so that those who come together do not all ask the same one.

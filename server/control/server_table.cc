@@ -83,6 +83,10 @@ void ServerTable::Detach(ShardId server, uint64_t life, bool started) {
 void ServerTable::OnCounters(ShardId server, const v1::ServerCounters& counters, absl::Time now) {
   ServerRecord& record = records_[server.value()];
   record.last_heard = now;
+  if (const uint64_t sent = counters.replication_payload_bytes(); sent > 0) {
+    uint64_t& known = replication_payload_bytes_[record.life];
+    known = std::max(known, sent);
+  }
   if (record.counters.closing()) return;
   record.counters = counters;
   record.counters_at = now;
@@ -228,6 +232,10 @@ void ServerTable::Save(v1::MembershipState* state) const {
     server.set_last_heard(absl::ToUnixNanos(record.last_heard));
     server.set_handed_over(record.handed_over);
   }
+  for (const auto& [life, bytes] : replication_payload_bytes_) {
+    state->add_replication_lives(life);
+    state->add_replication_payload_bytes(bytes);
+  }
 }
 
 absl::Status ServerTable::Load(const v1::MembershipState& state) {
@@ -255,6 +263,11 @@ absl::Status ServerTable::Load(const v1::MembershipState& state) {
     record.last_heard = absl::FromUnixNanos(server.last_heard());
     record.handed_over = server.handed_over();
   }
+  replication_payload_bytes_.clear();
+  const int lives = std::min(state.replication_lives_size(), state.replication_payload_bytes_size());
+  for (int i = 0; i < lives; ++i) {
+    replication_payload_bytes_[state.replication_lives(i)] = state.replication_payload_bytes(i);
+  }
   return absl::OkStatus();
 }
 
@@ -273,6 +286,12 @@ Exchange ServerTable::LeastCommitted() const {
     least = std::min<uint64_t>(least, record.counters.exchange_committed());
   }
   return Exchange(least);
+}
+
+uint64_t ServerTable::ReplicationPayloadBytes() const {
+  uint64_t sum = 0;
+  for (const auto& [life, bytes] : replication_payload_bytes_) sum += bytes;
+  return sum;
 }
 
 }  // namespace tessera

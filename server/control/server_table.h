@@ -3,6 +3,7 @@
 #define TESSERA_SERVER_CONTROL_SERVER_TABLE_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -115,6 +116,8 @@ class ServerTable {
   bool AllClosed() const;
   Exchange HighestCommitted() const;
   Exchange LeastCommitted() const;
+  // Of all servers that there were, as each has said last.
+  uint64_t ReplicationPayloadBytes() const;
 
   // What others go by has changed: who is here and what each has said for good.
   uint64_t changes() const { return changes_; }
@@ -133,6 +136,7 @@ class ServerTable {
 
   const JobFacts& facts_;
   std::vector<ServerRecord> records_;
+  std::map<uint64_t, uint64_t> replication_payload_bytes_;  // by life, those included that are no more
   uint64_t changes_ = 0;
 };
 

@@ -87,16 +87,11 @@ void ShardOwners::OnMessage(uint32_t host, const v1::HostMessage& message, absl:
     if (report.shard() >= shards_.size()) continue;
     ShardOwnership& shard = shards_[report.shard()];
     if (shard.leader != host || shard.term != report.term() || !shard.standby) continue;
-    Progress& progress = progress_[report.shard()];
-    if (report.payload_bytes() > progress.payload_bytes) {
-      payload_bytes_ += report.payload_bytes() - progress.payload_bytes;
-      progress.payload_bytes = report.payload_bytes();
-    }
     if (!report.broken().empty()) {
       Log(LogLevel::kWarning, absl::StrCat("standby: lost shard=", report.shard(), " host=",
                                            *shard.standby, " why=\"", report.broken(), "\""));
       DropStandby(report.shard());
-      progress.retry = now + kRetryPause;
+      progress_[report.shard()].retry = now + kRetryPause;
     } else if (report.in_sync() && !shard.in_sync) {
       shard.in_sync = true;
       ++changes_;
@@ -228,7 +223,6 @@ void ShardOwners::Assign(absl::Time now) {
       shard.standby = h;
       ++shard.term;
       ++changes_;
-      progress_[s].payload_bytes = 0;
       MarkShard(shard);
       break;
     }
@@ -317,7 +311,6 @@ void ShardOwners::Fill(v1::JobStatus* status) const {
   for (size_t s = 0; s < shards_.size(); ++s) *status->add_owners() = OwnerText(s);
   status->set_takeovers(takeovers_);
   for (double seconds : takeover_seconds_) status->add_takeover_seconds(seconds);
-  status->set_replication_payload_bytes(payload_bytes_);
 }
 
 v1::HostOrder ShardOwners::OrderFor(uint32_t host) const {

@@ -131,7 +131,6 @@ class ShardOwners {
   struct Progress {
     absl::Time retry;                     // no standby before that
     std::optional<absl::Time> noticed;    // a takeover is under way
-    uint64_t payload_bytes = 0;           // of the term
     uint64_t ready_term = 0;              // in which the standby takes the log
     std::optional<absl::Time> lost;       // since then nobody leads it
   };
@@ -158,7 +157,6 @@ class ShardOwners {
   std::vector<std::pair<uint32_t, std::string>> refusals_;
   uint64_t takeovers_ = 0;
   std::vector<double> takeover_seconds_;
-  uint64_t payload_bytes_ = 0;
   uint64_t changes_ = 0;
 };
 

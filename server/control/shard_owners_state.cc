@@ -25,7 +25,6 @@ v1::OwnersState ShardOwners::Save() const {
     saved.set_ready_term(progress_[s].ready_term);
     saved.set_noticed(progress_[s].noticed ? absl::ToUnixNanos(*progress_[s].noticed) : 0);
     saved.set_retry(absl::ToUnixNanos(progress_[s].retry));
-    saved.set_payload_bytes(progress_[s].payload_bytes);
     saved.set_lost(progress_[s].lost ? absl::ToUnixNanos(*progress_[s].lost) : 0);
   }
   state.set_started(started_);
@@ -33,7 +32,6 @@ v1::OwnersState ShardOwners::Save() const {
   state.set_failure(failure_);
   state.set_takeovers(takeovers_);
   for (const double seconds : takeover_seconds_) state.add_takeover_seconds(seconds);
-  state.set_payload_bytes(payload_bytes_);
   return state;
 }
 
@@ -84,7 +82,6 @@ absl::Status ShardOwners::Load(const v1::OwnersState& state) {
       progress.noticed = absl::FromUnixNanos(state.shards(s).noticed());
     }
     progress.retry = absl::FromUnixNanos(state.shards(s).retry());
-    progress.payload_bytes = state.shards(s).payload_bytes();
     if (state.shards(s).lost() != 0) {
       progress.lost = absl::FromUnixNanos(state.shards(s).lost());
     }
@@ -94,7 +91,6 @@ absl::Status ShardOwners::Load(const v1::OwnersState& state) {
   failure_ = state.failure();
   takeovers_ = state.takeovers();
   takeover_seconds_.assign(state.takeover_seconds().begin(), state.takeover_seconds().end());
-  payload_bytes_ = state.payload_bytes();
   return absl::OkStatus();
 }
 

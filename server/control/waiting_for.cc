@@ -97,6 +97,9 @@ std::vector<std::string> Membership::WaitingFor() const {
     }
     names.push_back(absl::StrCat("worker ", rank));
   }
+  for (const MemberRecord* member : members_.Counted()) {
+    if (member->awaits_others) return YetToBegin(member->member);
+  }
   return names;
 }
 

@@ -60,6 +60,7 @@ DataPlaneTraffic DataPlane::traffic() const {
   traffic.push_payload_bytes = push_payload_bytes_.load(std::memory_order_relaxed);
   traffic.push_wire_bytes = push_wire_bytes_.load(std::memory_order_relaxed);
   traffic.other_payload_bytes = other_payload_bytes_.load(std::memory_order_relaxed);
+  traffic.copied_payload_bytes = copied_payload_bytes_.load(std::memory_order_relaxed);
   traffic.readers_cut_off = readers_cut_off_.load(std::memory_order_relaxed);
   return traffic;
 }
@@ -129,6 +130,7 @@ DataPlaneTraffic DataPlanes::traffic() const {
     sum.push_payload_bytes += traffic.push_payload_bytes;
     sum.push_wire_bytes += traffic.push_wire_bytes;
     sum.other_payload_bytes += traffic.other_payload_bytes;
+    sum.copied_payload_bytes += traffic.copied_payload_bytes;
     sum.readers_cut_off += traffic.readers_cut_off;
   }
   return sum;

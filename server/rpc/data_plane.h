@@ -40,6 +40,8 @@ struct DataPlaneTraffic {
   uint64_t push_wire_bytes = 0;
   // Answers to reads outside the exchange.
   uint64_t other_payload_bytes = 0;
+  // What other servers have copied of this replica.
+  uint64_t copied_payload_bytes = 0;
   uint64_t readers_cut_off = 0;
 };
 
@@ -80,6 +82,9 @@ class DataPlane {
   // --- counting ---
   void CountPull(int64_t payload_bytes, int64_t wire_bytes, bool outside_exchange);
   void CountPush(int64_t payload_bytes, int64_t wire_bytes);
+  void CountCopied(int64_t payload_bytes) {
+    copied_payload_bytes_.fetch_add(payload_bytes, std::memory_order_relaxed);
+  }
   void CountCutOff() { readers_cut_off_.fetch_add(1, std::memory_order_relaxed); }
   DataPlaneTraffic traffic() const;
 
@@ -103,6 +108,7 @@ class DataPlane {
   std::atomic<uint64_t> push_payload_bytes_{0};
   std::atomic<uint64_t> push_wire_bytes_{0};
   std::atomic<uint64_t> other_payload_bytes_{0};
+  std::atomic<uint64_t> copied_payload_bytes_{0};
   std::atomic<uint64_t> readers_cut_off_{0};
   CallLimit member_pushes_{kPushesPerMemberMax};
   absl::Mutex mutex_;

@@ -105,7 +105,6 @@ std::optional<LogQueue::Message> LogQueue::Next(int64_t room) {
     room -= taken;
     offset_ += taken;
     bytes_ -= taken;
-    report_.set_payload_bytes(report_.payload_bytes() + static_cast<uint64_t>(taken));
     if (offset_ < piece.size) continue;
     offset_ = 0;
     if (++piece_ == sending_->pieces().size()) sending_.reset();

@@ -315,7 +315,12 @@ void PullCall::SendNext() {
   std::vector<grpc::Slice> slices;
   if (room > 0) slices = payload_->Next(room);
   message_ = WriteChunk(head, slices);
-  plane_->CountPull(left_before - left(), WireBytes(message_.Length()), outside_exchange_);
+  const int64_t sent = left_before - left();
+  if (table_.has_value()) {
+    plane_->CountCopied(sent);
+  } else {
+    plane_->CountPull(sent, WireBytes(message_.Length()), outside_exchange_);
+  }
   if (left() == 0) {
     StartWriteAndFinish(&message_, grpc::WriteOptions(), grpc::Status());
   } else {

@@ -164,6 +164,9 @@ void Replicator::WriteNext() {
   if (writing_) return;
   std::optional<LogQueue::Message> next = queue_.Next(kChunkBytes);
   if (!next.has_value()) return;
+  if (options_.payload_bytes != nullptr) {
+    options_.payload_bytes->fetch_add(static_cast<uint64_t>(next->values.size()), std::memory_order_relaxed);
+  }
   const auto values = std::make_shared<const Payload>(std::move(next->values));
   std::vector<grpc::Slice> slices;
   for (const Payload::Piece& piece : values->pieces()) {

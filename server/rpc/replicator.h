@@ -5,6 +5,7 @@
 #ifndef TESSERA_SERVER_RPC_REPLICATOR_H_
 #define TESSERA_SERVER_RPC_REPLICATOR_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -36,6 +37,8 @@ class Replicator final : public LogSink, public std::enable_shared_from_this<Rep
     int64_t queue_bytes_max = 0;
     // For so long the standby may take nothing of what is there for it, and say nothing.
     absl::Duration silence_max = absl::InfiniteDuration();
+    // Grows by the values that are sent; nullptr: nobody counts them.
+    std::shared_ptr<std::atomic<uint64_t>> payload_bytes;
     // Something of report() has changed. Any thread.
     std::function<void()> on_change;
   };

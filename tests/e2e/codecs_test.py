@@ -1,6 +1,7 @@
 """Coded pushes and pulls with real processes: what they move, that it learns, and that a loss costs what it did."""
 import array
 import os
+import signal
 import unittest
 
 from cluster import (DIGITS_ROWS, ENDLESS, Cluster, Test, digits, job_size, lost, read_tensors, run_to_end, tessera,
@@ -65,6 +66,24 @@ class Codecs(Test):
                 self.assertEqual(report["refused_pushes"], 0)
                 self.contains(report["method_description"], "pushes as ", "pulls as ")
                 self.assertGreaterEqual(report["final"]["test_accuracy"], 0.9)
+
+    def test_a_worker_that_is_asked_to_leave_brings_what_was_held_back_or_it_is_counted_as_lost(self):
+        for flush in (True, False):
+            with self.case("flush %s" % flush):
+                job = coded({"push": "int8", "error_feedback": True, "flush": flush}, servers=2, workers=3,
+                            epochs=ENDLESS)
+                cluster = Cluster(self, job)
+                cluster.await_step(50)
+                cluster.workers[2].signal(signal.SIGTERM)
+                cluster.workers[2].expect_exit(0)
+                cluster.await_further()
+                cluster.drain()
+                report = cluster.finish()
+                self.assertEqual((report["members"]["lost"], report["refused_pushes"]), (0, 0))
+                self.assertEqual(report["residuals_lost"], 0 if flush else 1)
+                left = [w for w in report["traffic"]["by_worker"] if w["worker"] == 2][0]
+                last = pushed(job, "f32" if flush else "int8", 2)
+                self.assertEqual(left["push_payload_bytes"], (left["exchanges"] - 1) * pushed(job, "int8", 2) + last)
 
     def test_the_same_job_again_ends_with_the_same_bits(self):
         for codec in ({"push": "int8", "error_feedback": True}, {"push": {"qsgd": {"bits": 4}}, "pull": "qsgd"},

@@ -111,6 +111,12 @@ class Replicas(Test):
         cluster.drain()
         report = cluster.finish(cluster.servers[2], cluster.workers[2])
         self.check_end(report, 5, 1, removed_alive=1)
+        traffic = report["traffic"]
+        copied = traffic["other_payload_bytes"] - sum(w["other_payload_bytes"] for w in traffic["by_worker"])
+        copies, rest = divmod(copied, 4 * job_size(cluster.job))
+        # One each, and another one where the first had come too early.
+        self.assertEqual(rest, 0)
+        self.assertGreaterEqual(copies, 2)
         # All replicas score alike: one that had missed a push would not.
         self.assertGreater(report["final"]["test_accuracy"], 0.8)
 
@@ -156,18 +162,42 @@ class Replicas(Test):
         self.check_end(cluster.finish(*dead), 4, 1, removed_alive=1)
 
     def test_others_begin_when_the_warm_up_is_over(self):
-        warmup = 200
-        job = endless(workers=2, method={"decentralized": {"warmup_steps": warmup}})
+        # No multiple of what is trained between exchanges: it ends with the exchange.
+        warmup, local = 203, 5
+        job = endless(method={"decentralized": {"warmup_steps": warmup, "local_steps": local}})
         cluster = Cluster(self, job)
-        cluster.workers[1].await_output("waiting for the warm-up of worker 0")
-        cluster.workers[1].await_output("joined rank=1")
-        first = int(cluster.workers[1].output().split("first_exchange=")[1].split()[0])
-        self.assertGreater(first, warmup)
+        for late in cluster.workers[1:]:
+            late.await_output("waiting for the warm-up of worker 0")
+        for late in cluster.workers[1:]:
+            late.await_output("joined rank=")
+            # One more than worker 0 has made, or the next one where it was asked before the last.
+            first = int(late.output().split("first_exchange=")[1].split()[0])
+            self.assertLessEqual(first, -(-warmup // local) + 2)
+        self.contains(cluster.workers[0].output(), "warm-up is over, waiting for worker 1")
         cluster.await_further(40)
         cluster.drain()
         report = cluster.finish()
-        self.check_end(report, 2, 0)
-        self.assertGreater(report["traffic"]["by_worker"][1]["exchanges"], 0)
+        self.check_end(report, 3, 0)
+        for worker in report["traffic"]["by_worker"]:
+            self.assertGreater(worker["exchanges"], 0)
+
+    def test_a_short_job_with_a_warm_up_is_trained_by_all(self):
+        warmup, steps = 10, 50
+        report = run_to_end(self, replicated(steps=steps, method={"decentralized": {"warmup_steps": warmup}}))
+        self.check_end(report, 3, 0)
+        exchanges = [worker["exchanges"] for worker in report["traffic"]["by_worker"]]
+        self.assertEqual(exchanges, [steps, steps - warmup, steps - warmup])
+
+    def test_nobody_waits_at_the_end_of_the_warm_up_for_who_has_died(self):
+        cluster = Cluster(self, endless(workers=2, lease="1s", method={"decentralized": {"warmup_steps": 300}}))
+        cluster.workers[1].await_output("waiting for the warm-up of worker 0")
+        cluster.workers[1].kill()
+        cluster.await_step(340)
+        cluster.drain()
+        report = cluster.finish(cluster.workers[1])
+        # It may have been admitted before its lease was over.
+        late = report["members"]["lost"]
+        self.check_end(report, 1 + late, late)
 
     def test_jobs_that_cannot_be_are_refused(self):
         job = replicated(epochs=1)

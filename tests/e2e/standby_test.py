@@ -1,7 +1,7 @@
 """Servers that die or freeze in mid-run while others follow their shards."""
 import unittest
 
-from cluster import ENDLESS, Cluster, Test, digits, run_to_end
+from cluster import ENDLESS, Cluster, Test, digits, job_size, run_to_end
 
 # Long enough for a machine that is busy with other tests.
 LEASE = "3s"
@@ -54,6 +54,18 @@ class Standbys(Test):
                 self.assertEqual(report["standbys"]["takeovers"], 1)
                 self.assertEqual(len(report["standbys"]["takeover_seconds"]), 1)
                 self.assertGreater(report["standbys"]["payload_bytes"], 0)
+
+    def test_what_goes_to_standbys_is_counted_to_the_last_byte(self):
+        # One sum for each commit, or every push.
+        for name, of in (("data_parallel", "rounds"), ("async_sgd", "exchanges")):
+            with self.case(name):
+                job = self.job(name, servers=2, workers=2, steps=40)
+                report = run_to_end(self, job)
+                traffic, sent = report["traffic"], report["standbys"]["payload_bytes"]
+                updates = traffic["exchanges"] if of == "exchanges" else report["rounds"]
+                self.assertEqual(sent, updates * 4 * job_size(job))
+                by_workers = sum(worker["other_payload_bytes"] for worker in traffic["by_worker"])
+                self.assertEqual(traffic["other_payload_bytes"], by_workers + sent)
 
     def check_same_bits(self, *names):
         for name in names:

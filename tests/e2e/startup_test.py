@@ -3,7 +3,8 @@ import signal
 import socket
 import unittest
 
-from cluster import (SERVER, WORKER, Cluster, Process, Test, digits, free_ports, status_of, tessera, write_job)
+from cluster import (SERVER, WORKER, Cluster, Process, Test, digits, free_ports, run_to_end, status_of, tessera,
+                     write_job)
 
 
 class ByHand(Test):
@@ -51,6 +52,12 @@ class ByHand(Test):
         for rank in range(2):
             cluster.start_worker(rank)
         cluster.finish()
+
+
+    def test_many_servers_of_one_host_reach_the_first(self):
+        # More than what is granted to strangers.
+        report = run_to_end(self, digits(servers=80, workers=1, epochs=1))
+        self.assertEqual(len(report["memory"]["server_peak_rss_bytes"]), 80)
 
 
 class Waiting(Test):

@@ -59,6 +59,7 @@ void ReplicaWorker::Join() {
 void ReplicaWorker::OnAdmitted(const v1::JoinReply& reply) {
   exchange_ = Exchange(reply.first_exchange() - 1);
   step_ = reply.first_step();
+  warms_up_ = step_ < world_.coordinator->state().facts().warmup_steps;
   rank_ = reply.rank();
   TakeList(reply.server_list());
   for (const v1::ServerEntry& entry : reply.server_list().servers()) {
@@ -99,8 +100,29 @@ void ReplicaWorker::TakeList(const v1::ServerList& list) {
   OnPart();
 }
 
+void ReplicaWorker::EndWarmUp() {
+  v1::RenewRequest request;
+  request.set_member(member_.value());
+  request.set_servers_known(list_generation_);
+  request.mutable_progress()->set_step(step_);
+  request.mutable_progress()->set_exchange(exchange_.value());
+  request.mutable_progress()->set_beats(beats_);
+  request.set_ends_warm_up(true);
+  world_.coordinator->Ask<v1::RenewReply>(
+      node_, [request](Coordinator& c, absl::Time now) { return c.Renew(request, now); },
+      [this](std::optional<absl::StatusOr<v1::RenewReply>> reply) {
+        if (reply.has_value() && !reply->ok()) return GiveUp(reply->status());
+        if (reply.has_value() && (*reply)->begin_first().empty()) {
+          warms_up_ = false;
+          return Step();
+        }
+        world_.network->After(node_, absl::Milliseconds(50), [this] { EndWarmUp(); });
+      });
+}
+
 void ReplicaWorker::Step() {
   if (step_ >= options_.steps || stopping_) return Leave();
+  if (warms_up_ && step_ >= world_.coordinator->state().facts().warmup_steps) return EndWarmUp();
   work_ = v1::Progress::MINIBATCH;
   ++beats_;
   world_.network->After(

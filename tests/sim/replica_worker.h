@@ -37,6 +37,8 @@ class ReplicaWorker {
   void Renew();
   void TakeList(const v1::ServerList& list);
   void Step();
+  // Stands until those that can have begun.
+  void EndWarmUp();
   void PushPull();
   ReceivedPush MakePush(const ReplicaServer& to, Exchange exchange) const;
   void PushTo(uint64_t life, Exchange exchange);
@@ -59,6 +61,7 @@ class ReplicaWorker {
   std::set<uint64_t> missing_;  // of the exchange under way
   bool pulled_ = false;
   bool has_begun_ = false;
+  bool warms_up_ = false;
   bool stopping_ = false;
   bool hangs_ = false;
   v1::Progress::Work work_ = v1::Progress::NOTHING;

@@ -288,7 +288,6 @@ void CoordinatorClient::Renew() {
   uint64_t told = 0, servers_known = 0;
   bool answered = true;
   while (true) {
-    v1::RenewRequest request;
     // A drain is acknowledged at once: all members wait for it.
     const bool is_urgent = answered && drain_exchange_.load() != told;
     // Notified without a stop: a renewal is wanted soon, but for a short pause.
@@ -296,14 +295,8 @@ void CoordinatorClient::Renew() {
       stop_.WaitFor(kRetryPause);
     }
     if (StopsRenewing()) return;
-    {
-      absl::MutexLock lock(&mutex_);
-      *request.mutable_progress() = progress_;
-    }
-    request.set_member(member_.value());
-    request.set_drain_seen(drain_exchange_.load());
+    v1::RenewRequest request = OwnRenewal();
     request.set_servers_known(servers_known);
-    request.set_run(run_.load());
     v1::RenewReply reply;
     // The lease's end is noticed when it comes.
     const absl::Duration left = last_answer + lease_ - SteadyNow();
@@ -370,7 +363,7 @@ absl::StatusOr<v1::SavedReply> CoordinatorClient::Saved(v1::SavedRequest request
   return reply;
 }
 
-absl::StatusOr<v1::RenewReply> CoordinatorClient::AskMembership() {
+v1::RenewRequest CoordinatorClient::OwnRenewal() const {
   v1::RenewRequest request;
   {
     absl::MutexLock lock(&mutex_);
@@ -379,8 +372,12 @@ absl::StatusOr<v1::RenewReply> CoordinatorClient::AskMembership() {
   request.set_member(member_.value());
   request.set_drain_seen(drain_exchange_.load());
   request.set_run(run_.load());
+  return request;
+}
+
+absl::StatusOr<v1::RenewReply> CoordinatorClient::AskMembership() {
   v1::RenewReply reply;
-  TESSERA_RETURN_IF_ERROR(Once(&Stub::Renew, request, &reply, lease_ / 2, false));
+  TESSERA_RETURN_IF_ERROR(Once(&Stub::Renew, OwnRenewal(), &reply, lease_ / 2, false));
   return reply;
 }
 
@@ -403,6 +400,24 @@ absl::StatusOr<v1::EpochCut> CoordinatorClient::BeginEpoch(uint64_t epoch, Step 
   return cut;
 }
 
+absl::Status CoordinatorClient::EndWarmUp() {
+  std::string told;
+  while (true) {
+    v1::RenewRequest request = OwnRenewal();
+    request.set_ends_warm_up(true);
+    v1::RenewReply reply;
+    TESSERA_RETURN_IF_ERROR(Call(&Stub::Renew, request, &reply, lease_));
+    const bool is_believed = Heed(reply.word());
+    if (is_believed && reply.begin_first().empty()) return absl::OkStatus();
+    const std::string waiting = absl::StrJoin(reply.begin_first(), ", ");
+    if (is_believed && waiting != told) {
+      Log(LogLevel::kInfo, absl::StrCat("worker: warm-up is over, waiting for ", waiting, " to begin"));
+      told = waiting;
+    }
+    TESSERA_RETURN_IF_ERROR(Pause(kJoinInterval));
+  }
+}
+
 absl::StatusOr<v1::EvaluateReply> CoordinatorClient::Evaluate(v1::EvaluateRequest request) {
   request.set_run(run_.load());
   request.set_member(member_.value());
@@ -419,12 +434,14 @@ absl::StatusOr<v1::EvaluateReply> CoordinatorClient::Evaluate(v1::EvaluateReques
   return reply;
 }
 
-absl::Status CoordinatorClient::Leave(const v1::WorkerReport& report, absl::string_view error) {
+absl::Status CoordinatorClient::Leave(const v1::WorkerReport& report, absl::string_view error,
+                                      bool residual_lost) {
   StopRenewing();
   v1::LeaveRequest request;
   request.set_member(member_.value());
   *request.mutable_report() = report;
   request.set_error(std::string(error));
+  request.set_residual_lost(residual_lost);
   request.set_run(run_.load());
   // Work that is done is worth waiting with its report.
   const bool may_return = error.empty() && away_timeout_ns_.load() > 0;

@@ -100,6 +100,8 @@ class CoordinatorClient {
   // Epochs are begun one by one, the first being JoinReply.epoch; a worker that has all of an
   // epoch's steps behind it begins the next one.
   absl::StatusOr<v1::EpochCut> BeginEpoch(uint64_t epoch, Step step);
+  // Blocks until nobody that could begin has yet to (RenewReply.begin_first).
+  absl::Status EndWarmUp();
   // One stage; blocks until the others are there. Fills in the member and the evaluation's number.
   // The first ARRIVE of an evaluation has attempt 0. In the reply:
   //   restart   begin again with ARRIVE and reply.attempt
@@ -107,9 +109,9 @@ class CoordinatorClient {
   absl::StatusOr<v1::EvaluateReply> Evaluate(v1::EvaluateRequest request);
   // A file of a checkpoint is written, or is to be (coordinator.proto). Any thread.
   absl::StatusOr<v1::SavedReply> Saved(v1::SavedRequest request);
-  // An empty `error`: the work is done. Not cancelled by Cancel, but bounded to a few seconds. Ends
-  // the renewals.
-  absl::Status Leave(const v1::WorkerReport& report, absl::string_view error);
+  // An empty `error`: the work is done; `residual_lost` as LeaveRequest has it. Not cancelled by Cancel, but
+  // bounded to a few seconds. Ends the renewals.
+  absl::Status Leave(const v1::WorkerReport& report, absl::string_view error, bool residual_lost = false);
   // Leaves with nothing to report. Unheard it is lost after its lease.
   void Withdraw(absl::string_view error);
 
@@ -133,6 +135,8 @@ class CoordinatorClient {
                     absl::Duration patience);
   absl::Status Pause(absl::Duration duration);
   absl::StatusOr<v1::JoinReply> BecomeMember(std::function<void(absl::string_view)> on_waiting);
+  // What this worker says of itself.
+  v1::RenewRequest OwnRenewal() const;
   void Renew();
   void StopRenewing();
   bool StopsRenewing();

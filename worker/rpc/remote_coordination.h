@@ -18,6 +18,7 @@ class RemoteCoordination final : public MessageCoordination {
   explicit RemoteCoordination(CoordinatorClient* client) : client_(*client) {}
 
   absl::Status BeginTraining() override { return client_.BeginTraining(); }
+  absl::Status EndWarmUp() override { return client_.EndWarmUp(); }
   Exchange drain_exchange() const override { return client_.drain_exchange(); }
   int64_t step_budget() const override { return client_.step_budget(); }
   void SetProgress(const TrainProgress& progress) override {

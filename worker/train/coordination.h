@@ -79,6 +79,9 @@ class Coordination {
   // The first minibatch begins.
   virtual absl::Status BeginTraining() = 0;
   virtual absl::StatusOr<EpochCut> BeginEpoch(uint64_t epoch, uint64_t step) = 0;
+  // This worker was to train alone until here (Recipe::warmup_steps): returns once all have begun that can. In
+  // most methods nobody is to.
+  virtual absl::Status EndWarmUp() { return absl::OkStatus(); }
 
   // The stages of an evaluation. Arrive returns when all members have stopped.
   struct Arrival {

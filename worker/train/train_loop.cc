@@ -40,6 +40,7 @@ TrainLoop::TrainLoop(Options options, const Datasets* data, Learner* learner,
       epoch_(options_.first_epoch),
       exchange_(options_.first_exchange.value() - 1),
       evaluates_first_(options_.evaluation_due),
+      warms_up_(options_.first_step < static_cast<uint64_t>(options_.recipe.warmup_steps)),
       checkpoint_number_(options_.checkpoint_number) {}
 
 bool TrainLoop::Finished() const {
@@ -109,7 +110,7 @@ absl::Status TrainLoop::TrainToEnd() {
     TESSERA_RETURN_IF_ERROR(Evaluate(/*last=*/false));
   }
   int64_t interval = StepsUntilExchange();
-  while (!stop_ && !stopping_ && !Finished()) {
+  while (!stop_ && !Leaves() && !Finished()) {
     TESSERA_RETURN_IF_ERROR(TrainStep(since_exchange_ + 1 >= interval || StepsLeft() == 1));
     if (since_exchange_ < interval && !Finished()) continue;
     TESSERA_RETURN_IF_ERROR(DoExchange());
@@ -122,6 +123,7 @@ absl::Status TrainLoop::TrainToEnd() {
     if (rest_.rests || (options_.recipe.lockstep && Draining())) {
       TESSERA_RETURN_IF_ERROR(Evaluate(/*last=*/false));
     }
+    TESSERA_RETURN_IF_ERROR(EndWarmUp());
     interval = StepsUntilExchange();
   }
   if (std::exchange(in_flight_, false)) {
@@ -134,6 +136,17 @@ absl::Status TrainLoop::TrainToEnd() {
     TESSERA_ASSIGN_OR_RETURN(const PrivateState state, private_state());
     options_.store->SaveLast(evaluated_, state);
   }
+  return absl::OkStatus();
+}
+
+absl::Status TrainLoop::EndWarmUp() {
+  const bool is_over = step_ >= static_cast<uint64_t>(options_.recipe.warmup_steps);
+  if (!warms_up_ || !is_over || stop_ || stopping_) return absl::OkStatus();
+  warms_up_ = false;
+  phases_.Enter(Phase::kWait);
+  Begin(TrainWork::kNothing);
+  TESSERA_RETURN_IF_ERROR(coordination_.EndWarmUp());
+  phases_.Enter(Phase::kCompute);
   return absl::OkStatus();
 }
 
@@ -168,6 +181,7 @@ absl::Status TrainLoop::Resume() {
   TESSERA_ASSIGN_OR_RETURN(const std::optional<WorkerCursor> saved, options_.store->Load(state));
   // What others held back may have been dealt to this one.
   TESSERA_RETURN_IF_ERROR(servers_.AdoptHeldBack());
+  holds_back_ = options_.recipe.codecs.holds_back();
   if (!saved.has_value()) return absl::OkStatus();
   TESSERA_RETURN_IF_ERROR(learner_.AdoptPrivateState());
   examples_ = saved->progress.examples;
@@ -306,8 +320,10 @@ absl::Status TrainLoop::DoExchange() {
   push.kind = options_.recipe.subnets && !pushes_subnet ? TailOf(options_.recipe).payload
                                                         : options_.recipe.payload;
   push.whole_next = pushes_subnet && !pulls_subnet;
-  const bool is_last = Finished() || Draining() || (options_.recipe.lockstep && IsLast(push.exchange));
+  const bool is_last = Finished() || Draining() || stopping_ ||
+                       (options_.recipe.lockstep && IsLast(push.exchange));
   push.flush = options_.recipe.codecs.flush && is_last;
+  holds_back_ = options_.recipe.codecs.holds_back() && !push.flush;
   push.sink = learner_.value_sink();
   if (push.flush && learner_.exchange_keys() != nullptr) learner_.exchange_keys()->PushAll();
   // The last round's subnets go back, and no other is fetched.

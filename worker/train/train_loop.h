@@ -69,13 +69,21 @@ class TrainLoop {
 
   // Trains to the end of the job. Returns the first error; the worker is of no use after one.
   absl::Status Run();
-  // Leaves the loop after the exchange in progress. Any thread.
+  // Leaves the loop after the exchange in progress; where the job has its last push bring what was held back,
+  // after one that does. Any thread.
   void Stop() { stopping_ = true; }
+  // So, but pushes nothing more: this worker is no member. Any thread.
+  void Abandon() {
+    abandons_ = true;
+    stopping_ = true;
+  }
 
   // Valid after Run; in its thread also meanwhile.
   const PhaseTimer& phases() const { return phases_; }
   uint64_t steps() const { return step_; }
   uint64_t examples() const { return examples_; }
+  // After Run: Stop ended it, and what its codec holds back goes nowhere.
+  bool left_residual() const { return stopping_ && !stop_ && !Finished() && holds_back_; }
 
  private:
   absl::Status BeginEpoch();
@@ -100,10 +108,14 @@ class TrainLoop {
   float Rate() const;
   int64_t StepsUntilExchange() const;
   absl::Status Evaluate(bool last);
+  // At the exchange boundary at or after the warm-up's last step, once.
+  absl::Status EndWarmUp();
   RestWord NextRest() { return rest_ = {rest_.number + 1, true}; }
   absl::StatusOr<std::optional<EvaluationResult>> EvaluateOnce(
       const Coordination::Arrival& arrival);
   bool Finished() const;
+  // It was told to, and has nothing to bring before.
+  bool Leaves() const { return stopping_ && (abandons_ || !options_.recipe.codecs.flush || !holds_back_); }
   // Minibatches that are left, if members stay as they are. The same for all where exchanges are.
   uint64_t StepsLeft() const;
   bool TailIsDue() const;
@@ -133,12 +145,14 @@ class TrainLoop {
   std::vector<uint32_t> next_rows_;
   PhaseTimer phases_;
   std::atomic<bool> stopping_{false};
+  std::atomic<bool> abandons_{false};
 
   uint64_t step_ = 0;  // minibatches behind this worker, those before it joined included
   uint64_t epoch_ = 0;
   EpochCut cut_;
   Exchange exchange_;     // last one done
   bool evaluates_first_;  // before the first step
+  bool warms_up_;         // it has yet to come to the end of its warm-up
   int64_t since_exchange_ = 0;
   uint64_t examples_ = 0;
   uint64_t examples_since_exchange_ = 0;
@@ -152,6 +166,7 @@ class TrainLoop {
   bool fetch_due_ = false;  // after the evaluation
   RestWord rest_;           // the last word to the servers
   bool stop_ = false;
+  bool holds_back_ = false;  // the last push has left something
   double loss_sum_ = 0;
   uint64_t loss_count_ = 0;
   double last_loss_ = 0;

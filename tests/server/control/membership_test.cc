@@ -250,6 +250,13 @@ TEST_CASE("what the codec of a removed worker had held back is counted as lost",
     REQUIRE(f.Leave(late->member(), "died").ok());
     f.StepAll();
     CHECK(f.coordinator->membership().residuals_lost() == (holds_back ? 1 : 0));
+    // One that is asked to leave says what becomes of it.
+    v1::LeaveRequest leave;
+    leave.set_member(3);
+    leave.set_residual_lost(true);
+    for (int i = 0; i < 2; ++i) REQUIRE(f.coordinator->Leave(leave, f.now).ok());
+    f.StepAll();
+    CHECK(f.coordinator->membership().residuals_lost() == (holds_back ? 2 : 0));
     const v1::JobStatus status = f.coordinator->Status(f.now);
     CHECK(status.has_residuals_lost() == holds_back);
     const auto loaded = Coordinator::Load(f.coordinator->facts(), f.coordinator->Save());

@@ -242,6 +242,58 @@ TEST_CASE("the others begin when worker 0 has its warm-up behind it", "[control]
   CHECK(second->first_exchange() == 11);
 }
 
+TEST_CASE("worker 0 stands at the end of its warm-up until all have begun that can", "[control][replicas]") {
+  JobFacts facts = Replicated(3);
+  facts.warmup_steps = 10;
+  Sites sites(facts);
+  const auto begin_first = [&] {
+    v1::RenewRequest request;
+    request.set_member(1);
+    request.mutable_progress()->set_step(10);
+    request.mutable_progress()->set_exchange(10);
+    request.set_ends_warm_up(true);
+    const auto reply = sites.coordinator->Renew(request, sites.now);
+    REQUIRE(reply.ok());
+    const std::string names = Words(reply->begin_first());
+    // Another coordinator hears it when it is said again.
+    if (!sites.reload) CHECK(Words(sites.coordinator->Status(sites.now).waiting_for()) == names);
+    sites.Tick(absl::ZeroDuration());
+    sites.StepAll();
+    return names;
+  };
+  const auto begin = [&](uint64_t member) {
+    const auto admitted = sites.Join(member);
+    REQUIRE(admitted->admitted());
+    CHECK(admitted->first_step() == 10);
+    v1::BeginEpochRequest request;
+    request.set_member(member);
+    request.set_step(admitted->first_step());
+    REQUIRE(sites.coordinator->BeginEpoch(request, sites.now).ok());
+  };
+  // A server without its replica may need the next push.
+  REQUIRE(sites.AttachNew(3, 1000).ok());
+  sites.StepAll();
+  REQUIRE(sites.Join().ok());
+  CHECK(begin_first() == "worker 1, worker 2");
+  CHECK(begin_first() == "worker 1, worker 2");
+  SECTION("they begin") {
+    begin(2);
+    CHECK(begin_first() == "worker 2");
+    begin(3);
+    CHECK(begin_first().empty());
+  }
+  SECTION("one dies before it has begun") {
+    begin(2);
+    REQUIRE(sites.Leave(3, "died").ok());
+    CHECK(begin_first().empty());
+  }
+  SECTION("the job is drained") {
+    sites.coordinator->Drain("test", sites.now);
+    begin(2);
+    CHECK(begin_first().empty());
+  }
+}
+
 TEST_CASE("a push that only some replicas counted is a partial one", "[control][replicas]") {
   Sites sites(3);
   REQUIRE(sites.AttachNew(3, 1000).ok());

@@ -58,7 +58,6 @@ class Hosts {
             report.set_shard(role.shard());
             report.set_term(role.term());
             report.set_in_sync(true);
-            report.set_payload_bytes(10);
           }
         }
         owners.OnMessage(rank, message, now);
@@ -327,7 +326,6 @@ TEST_CASE("status names who leads and who follows", "[standby][control]") {
   CHECK(status.takeovers() == 1);
   REQUIRE(status.takeover_seconds_size() == 1);
   CHECK(status.takeover_seconds(0) >= 0.2);
-  CHECK(status.replication_payload_bytes() == 20);
 }
 
 }  // namespace

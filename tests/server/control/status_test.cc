@@ -43,6 +43,35 @@ TEST_CASE("status sums parked pulls and takes the server that is furthest behind
   CHECK(!status.has_rate_factor());
 }
 
+TEST_CASE("what servers sent each other is summed over all that there were, as each said last",
+          "[control][status]") {
+  JobFacts facts = Fixture::Facts(2, 1);
+  facts.replicated = true;
+  facts.synchronous = false;
+  Fixture f(facts);
+  f.Start(1);
+  const auto say = [&](int server, uint64_t bytes, bool is_closing = false) {
+    v1::ShardMessage message;
+    message.mutable_counters()->set_replication_payload_bytes(bytes);
+    message.mutable_counters()->set_closing(is_closing);
+    f.coordinator->OnShardMessage(ShardId(server), message, f.now);
+    return f.coordinator->Status(f.now).replication_payload_bytes();
+  };
+  CHECK(say(0, 100) == 100);
+  CHECK(say(1, 30) == 130);
+  CHECK(say(0, 160) == 190);
+  // Another process in its place counts from 0.
+  f.coordinator->Detach(ShardId(1), f.servers[1].hello.life(), f.now);
+  f.servers[1].hello.set_life(4711);
+  REQUIRE(f.Attach(1).ok());
+  CHECK(say(1, 5) == 195);
+  const auto loaded = Coordinator::Load(f.coordinator->facts(), f.coordinator->Save());
+  REQUIRE(loaded.ok());
+  CHECK((*loaded)->Status(f.now).replication_payload_bytes() == 195);
+  // The last word counts.
+  CHECK(say(0, 200, /*is_closing=*/true) == 235);
+}
+
 TEST_CASE("status gives the learning rate's factor where it changes", "[control][status]") {
   JobFacts facts = Fixture::Facts(1, 1);
   v1::Schedule schedule;

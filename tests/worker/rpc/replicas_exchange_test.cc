@@ -313,7 +313,8 @@ TEST_CASE("a replica that joins is the same as the others from its copy on", "[r
   // Sums in another order.
   CHECK(worst < 1e-5);
   CHECK(replicas.Values(1) == last);
-  CHECK(replicas[1].service->traffic().other_payload_bytes >= first.size() * 4);
+  CHECK(replicas[1].service->traffic().copied_payload_bytes == first.size() * 4);
+  CHECK(replicas[1].service->traffic().other_payload_bytes == 0);
 }
 
 TEST_CASE("a copy is refused to another job and by one that holds a part", "[rpc][replica]") {
