@@ -90,9 +90,13 @@ class Embedded(Test):
                 cluster = self.cluster(job, servers=3, keep=False, directory=self.path("coordinator-" + name))
                 cluster.await_status("all have standbys", protected)
                 cluster.await_step(20)
+                before = cluster.await_status("it has trained", lambda s: s["train_seconds"] > 2)
                 cluster.servers[0].kill()
                 cluster.servers[0].exit_code()
                 dead = self.restart_server_0(cluster)
+                after = cluster.status()
+                for clock in ("train_seconds", "wall_seconds"):
+                    self.assertGreater(after[clock], before[clock])
                 # There is no checkpoint: the standby has all that was acknowledged.
                 status = cluster.await_status("its standby leads", lambda s: int(s["takeovers"]) == 1)
                 self.assertEqual(status["owners"][0]["leader"], 1)
