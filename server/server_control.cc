@@ -10,6 +10,7 @@
 #include "common/base/log.h"
 #include "common/base/steady_clock.h"
 #include "common/checkpoint/durable_file.h"
+#include "server/control/state_times.h"
 
 namespace tessera {
 namespace {
@@ -85,7 +86,8 @@ absl::Status ServerControl::Open() {
 }
 
 void ServerControl::Take(v1::CoordinatorState state) {
-  ShiftTimes(SteadyNow(), &state);
+  // Whoever heard the last state being kept waits for so long at most.
+  ShiftTimes(StateMomentNow(), kStateAgeMax + away_timeout_, &state);
   absl::StatusOr<std::unique_ptr<Coordinator>> found = Coordinator::Load(facts_, state);
   const std::string why = found.ok() ? WhyNot(**found, is_elected())
                                      : std::string(found.status().message());

@@ -6,17 +6,21 @@
 #define TESSERA_COMMON_BASE_STEADY_CLOCK_H_
 
 #include <chrono>
+#include <string>
 
 #include "absl/time/time.h"
 
 namespace tessera {
 
 // Since some moment that all of a process have in common: two of them may be compared and subtracted, and
-// mean nothing to another process or as a date.
+// mean nothing as a date, nor to a process whose clock has another name.
 inline absl::Time SteadyNow() {
   return absl::UnixEpoch() +
          absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
 }
+
+// Tells the machine's starts and its clocks apart. Empty: not known, nobody else has this clock.
+const std::string& SteadyClockName();
 
 }  // namespace tessera
 

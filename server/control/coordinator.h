@@ -44,7 +44,7 @@ class Coordinator {
   //   kInvalidArgument  the state contradicts itself, or is of another job
   static absl::StatusOr<std::unique_ptr<Coordinator>> Load(JobFacts facts,
                                                            const v1::CoordinatorState& state);
-  // All of it but `run`, `term`, `saved_at` and `changes`, which are of whoever keeps it.
+  // All of it but `run`, `term`, `changes` and when it was saved, which are of whoever keeps it.
   v1::CoordinatorState Save() const;
   // Grows whenever something changes that others may go by once they hear of it, or that they would not say
   // again: what must be kept before anything is sent. Renewals and counters change it not.
@@ -170,10 +170,6 @@ class Coordinator {
   std::vector<EvaluateAnswer> refused_;
   uint64_t changes_ = 0;
 };
-
-// What was kept by another process, as if it had been kept at `now` of this one's clock: as long ago as things
-// were then, so long they are now. The time between is nobody's, nor the job's.
-void ShiftTimes(absl::Time now, v1::CoordinatorState* state);
 
 }  // namespace tessera
 

@@ -99,41 +99,6 @@ absl::Status Coordinator::LoadAll(const v1::CoordinatorState& state, const Saved
   return cores_ ? cores_->Load(state.core()) : absl::OkStatus();
 }
 
-void ShiftTimes(absl::Time now, v1::CoordinatorState* state) {
-  const int64_t by = absl::ToUnixNanos(now) - state->saved_at();
-  const auto shifted = [by](int64_t time) { return time > 0 ? time + by : time; };
-  state->set_saved_at(shifted(state->saved_at()));
-  state->set_created(shifted(state->created()));
-  state->set_ending_since(shifted(state->ending_since()));
-  state->set_ended_at(shifted(state->ended_at()));
-  state->mutable_clock()->set_since(shifted(state->clock().since()));
-  v1::MembershipState& membership = *state->mutable_membership();
-  membership.set_rejoin_until(shifted(membership.rejoin_until()));
-  for (v1::ServerState& server : *membership.mutable_servers()) {
-    server.set_counters_at(shifted(server.counters_at()));
-    server.set_last_heard(shifted(server.last_heard()));
-  }
-  for (v1::MemberState& member : *membership.mutable_members()) {
-    member.set_progressed_at(shifted(member.progressed_at()));
-    member.set_last_heard(shifted(member.last_heard()));
-  }
-  if (membership.has_owners()) {
-    for (v1::OwnersState::Host& host : *membership.mutable_owners()->mutable_hosts()) {
-      host.set_last_heard(shifted(host.last_heard()));
-      host.set_detached(shifted(host.detached()));
-    }
-    for (v1::OwnersState::Shard& shard : *membership.mutable_owners()->mutable_shards()) {
-      shard.set_noticed(shifted(shard.noticed()));
-      shard.set_retry(shifted(shard.retry()));
-      shard.set_lost(shifted(shard.lost()));
-    }
-  }
-  v1::CheckpointsState& checkpoints = *state->mutable_checkpoints();
-  checkpoints.set_copied_at(shifted(checkpoints.copied_at()));
-  checkpoints.set_whole_at(shifted(checkpoints.whole_at()));
-  checkpoints.set_try_last_at(shifted(checkpoints.try_last_at()));
-}
-
 void Coordinator::Reconnect(absl::Time now) {
   membership_.Reconnect(now);
   evaluation_.Reconnect();

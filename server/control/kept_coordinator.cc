@@ -27,12 +27,12 @@ v1::CoordinatorWord KeptCoordinator::Word() const {
   return word;
 }
 
-v1::CoordinatorState KeptCoordinator::State(absl::Time now) const {
+v1::CoordinatorState KeptCoordinator::State(const StateMoment& now) const {
   v1::CoordinatorState state = coordinator_->Save();
   state.set_run(word_.run());
   state.set_term(word_.term());
   state.set_changes(changes());
-  state.set_saved_at(absl::ToUnixNanos(now));
+  Stamp(now, &state);
   if (state.terms_size() >= kTermsMax) {
     state.mutable_terms()->DeleteSubrange(0, state.terms_size() - kTermsMax + 1);
   }

@@ -24,6 +24,7 @@
 #include "proto/coordinator_state.pb.h"
 #include "proto/replication.pb.h"
 #include "server/control/coordinator.h"
+#include "server/control/state_times.h"
 
 namespace tessera {
 
@@ -44,9 +45,9 @@ class KeptCoordinator {
 
   // Over all stays; grows with every one.
   uint64_t changes() const { return begun_at_ + 1 + coordinator_->changes(); }
-  // There is something to write.
+  // There is something to write, before anybody is told.
   bool IsAhead() const { return is_kept_ && changes() != kept_; }
-  v1::CoordinatorState State(absl::Time now) const;
+  v1::CoordinatorState State(const StateMoment& now) const;
   // A state of so many changes was written, in a time that nobody minds or not.
   void OnKept(uint64_t changes, bool in_time);
   // A write takes long: nothing waits for it.

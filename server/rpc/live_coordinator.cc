@@ -5,11 +5,14 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/steady_clock.h"
 
 namespace tessera {
+
+StateMoment StateMomentNow() { return {SteadyNow(), SteadyClockName(), absl::Now()}; }
 
 absl::StatusOr<std::unique_ptr<LiveCoordinator>> LiveCoordinator::Create(JobFacts facts) {
   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Coordinator> coordinator,
@@ -19,8 +22,9 @@ absl::StatusOr<std::unique_ptr<LiveCoordinator>> LiveCoordinator::Create(JobFact
   return live;
 }
 
-LiveCoordinator::LiveCoordinator(absl::Duration lease_timeout)
+LiveCoordinator::LiveCoordinator(absl::Duration lease_timeout, absl::Duration state_age_max)
     : lease_timeout_(lease_timeout),
+      state_age_max_(state_age_max),
       tick_(std::clamp(lease_timeout / 8, absl::Milliseconds(10), absl::Milliseconds(250))) {
   ticker_ = std::thread([this] { Tick(); });
   keeper_ = std::thread([this] { Keep(); });
@@ -46,7 +50,9 @@ absl::Status LiveCoordinator::Install(std::unique_ptr<Coordinator> coordinator,
   store_ = store;
   // The term is kept before anybody hears of it.
   if (store_ != nullptr) {
-    const v1::CoordinatorState state = kept_->State(SteadyNow());
+    const v1::CoordinatorState state = kept_->State(StateMomentNow());
+    write_began_ = SteadyNow();
+    is_old_ = false;
     const absl::Status written = store_->Write(state);
     if (!written.ok()) {
       Clear();
@@ -159,13 +165,14 @@ void LiveCoordinator::Keep() {
     {
       absl::MutexLock lock(&mutex_);
       const auto has_more = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) ABSL_NO_THREAD_SAFETY_ANALYSIS {
-        return stopping_ || (kept_ != nullptr && kept_->IsAhead());
+        return stopping_ || (kept_ != nullptr && (kept_->IsAhead() || is_old_));
       };
       mutex_.Await(absl::Condition(&has_more));
       if (stopping_) return;
-      const v1::CoordinatorState state = kept_->State(SteadyNow());
+      const v1::CoordinatorState state = kept_->State(StateMomentNow());
       StateStore* const store = store_;
       is_writing_ = true;
+      is_old_ = false;
       write_began_ = SteadyNow();
       mutex_.Unlock();
       written = store->Write(state);
@@ -195,9 +202,14 @@ void LiveCoordinator::WatchStore() {
   Answers answers;
   {
     absl::MutexLock lock(&mutex_);
+    if (kept_ == nullptr || store_ == nullptr) return;
     const absl::Duration taken = SteadyNow() - write_began_;
-    const bool may_lag = kept_ != nullptr && store_ != nullptr && store_->MayLag();
-    if (!is_writing_ || !may_lag || kept_->is_late() || taken < kKeepPatience) return;
+    if (!is_writing_) {
+      is_old_ = taken > state_age_max_;
+      return;
+    }
+    // Nobody waits for one that is written for its age.
+    if (!store_->MayLag() || !kept_->IsAhead() || kept_->is_late() || taken < kKeepPatience) return;
     kept_->SetLate();
     Log(LogLevel::kWarning, absl::StrCat("control: state is kept late, a write has taken ms=",
                                          absl::ToInt64Milliseconds(taken),

@@ -1,8 +1,8 @@
 // The coordinator's state machine among real threads: one mutex, the clock, who gets which message, and the store
 // that its state is kept in. What may be told when is KeptCoordinator's.
 //
-// A thread writes the state, with the mutex free. Where the store may lag, and takes longer than `kKeepPatience`,
-// nothing waits until it has caught up.
+// A thread writes the state, with the mutex free, at least every `state_age_max`. Where the store may lag, and
+// takes longer than `kKeepPatience`, nothing waits until it has caught up.
 //
 // Where the servers elect a coordinator there is none here most of the time: Install and Vacate.
 #ifndef TESSERA_SERVER_RPC_LIVE_COORDINATOR_H_
@@ -32,8 +32,12 @@
 #include "server/control/coordinator.h"
 #include "server/control/kept_coordinator.h"
 #include "server/control/state_store.h"
+#include "server/control/state_times.h"
 
 namespace tessera {
+
+// For states that are kept, and gone on from.
+StateMoment StateMomentNow();
 
 // For a store that may lag.
 constexpr absl::Duration kKeepPatience = absl::Milliseconds(250);
@@ -58,7 +62,8 @@ class LiveCoordinator {
   // One that is not kept.  kInvalidArgument as Coordinator::Create.
   static absl::StatusOr<std::unique_ptr<LiveCoordinator>> Create(JobFacts facts);
   // None yet.
-  explicit LiveCoordinator(absl::Duration lease_timeout);
+  explicit LiveCoordinator(absl::Duration lease_timeout,
+                           absl::Duration state_age_max = kStateAgeMax);
   ~LiveCoordinator();
 
   // The coordinator of the job is here from now on, in `word`'s term, going on from a state of `word`'s changes;
@@ -202,6 +207,7 @@ class LiveCoordinator {
   void WatchStore();
 
   const absl::Duration lease_timeout_;
+  const absl::Duration state_age_max_;
   const absl::Duration tick_;
   mutable absl::Mutex mutex_;
   std::unique_ptr<KeptCoordinator> kept_ ABSL_GUARDED_BY(mutex_);  // nullptr: it is not here
@@ -209,6 +215,7 @@ class LiveCoordinator {
   uint64_t stay_ ABSL_GUARDED_BY(mutex_) = 0;  // counts Install
   bool is_writing_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Time write_began_ ABSL_GUARDED_BY(mutex_);
+  bool is_old_ ABSL_GUARDED_BY(mutex_) = false;  // what was written last
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   v1::CoordinatorWord word_ ABSL_GUARDED_BY(mutex_);  // that it began with
   std::function<void(absl::Status)> on_vacated_ ABSL_GUARDED_BY(mutex_);

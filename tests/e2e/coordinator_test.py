@@ -68,6 +68,7 @@ class Embedded(Test):
                 report = cluster.finish(dead)
                 self.assertEqual(report["members"], {"joined": 2, "lost": 0, "partial_pushes": 0})
                 self.assertEqual(report["outcome"], "finished")
+                self.check_phases(report, 2)
                 subprocess.run(["rm", "-rf", self.path("checkpoints")], check=True)
 
     def test_a_job_whose_server_0_was_killed_ends_as_one_whose_was_not(self):
@@ -90,9 +91,13 @@ class Embedded(Test):
                 cluster = self.cluster(job, servers=3, keep=False, directory=self.path("coordinator-" + name))
                 cluster.await_status("all have standbys", protected)
                 cluster.await_step(20)
+                before = cluster.await_status("it has trained", lambda s: s["train_seconds"] > 2)
                 cluster.servers[0].kill()
                 cluster.servers[0].exit_code()
                 dead = self.restart_server_0(cluster)
+                after = cluster.status()
+                for clock in ("train_seconds", "wall_seconds"):
+                    self.assertGreater(after[clock], before[clock])
                 # There is no checkpoint: the standby has all that was acknowledged.
                 status = cluster.await_status("its standby leads", lambda s: int(s["takeovers"]) == 1)
                 self.assertEqual(status["owners"][0]["leader"], 1)
@@ -107,6 +112,7 @@ class Embedded(Test):
                 report = cluster.finish(dead, cluster.servers[1])
                 self.assertEqual(report["outcome"], "finished")
                 self.assertEqual(report["members"]["lost"], 0)
+                self.check_phases(report, 3)
 
     def test_with_standbys_a_checkpoint_that_server_0_was_killed_in_is_made(self):
         job = digits(epochs=ENDLESS, batch=16, lease=LEASE, workers=3)

@@ -321,14 +321,14 @@ void CoordinatorEvents::CheckOwners() {
 
 void CoordinatorEvents::Restart() {
   v1::CoordinatorState state = coordinator_->Save();
-  state.set_saved_at(absl::ToUnixNanos(now_));
+  Stamp({now_, kSteadyClock, now_}, &state);
   const absl::StatusOr<std::unique_ptr<Coordinator>> same = Coordinator::Load(job_.facts, state);
   TESSERA_CHECK(same.ok());
   v1::CoordinatorState again = (*same)->Save();
-  again.set_saved_at(state.saved_at());
+  Stamp({now_, kSteadyClock, now_}, &again);
   TESSERA_CHECK(again.SerializeAsString() == state.SerializeAsString());
   now_ += absl::Seconds(1);
-  ShiftTimes(now_, &state);
+  ShiftTimes({now_, kSteadyClock, now_}, absl::Minutes(1), &state);
   absl::StatusOr<std::unique_ptr<Coordinator>> loaded = Coordinator::Load(job_.facts, state);
   TESSERA_CHECK(loaded.ok());
   coordinator_ = *std::move(loaded);

@@ -13,10 +13,14 @@
 
 #include "absl/time/time.h"
 #include "server/control/coordinator.h"
+#include "server/control/state_times.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/fuzz_job.h"
 
 namespace tessera {
+
+// The name of its clock, which all processes have.
+constexpr char kSteadyClock[] = "steady";
 
 class CoordinatorEvents {
  public:

@@ -46,7 +46,7 @@ void GoOn(const FuzzJob& job, uint8_t how, absl::string_view bytes, FuzzInput* i
   PutRight(job, how, &state);
   const absl::Time now = absl::FromUnixSeconds(1000);
   // As ServerControl does.
-  ShiftTimes(now, &state);
+  ShiftTimes({now, kSteadyClock, now}, absl::Minutes(1), &state);
   absl::StatusOr<std::unique_ptr<Coordinator>> loaded = Coordinator::Load(job.facts, state);
   if (!loaded.ok()) {
     TESSERA_CHECK(absl::IsInvalidArgument(loaded.status()) && !loaded.status().message().empty());

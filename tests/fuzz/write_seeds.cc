@@ -137,7 +137,7 @@ void WriteExchanges(const std::filesystem::path& folder) {
 
 void WriteState(const std::filesystem::path& path, size_t place, const CoordinatorEvents& events) {
   v1::CoordinatorState state = events.coordinator().Save();
-  state.set_saved_at(absl::ToUnixNanos(events.now()));
+  Stamp({events.now(), kSteadyClock, events.now()}, &state);
   // Digest and format are put right; nothing follows but that everybody is lost.
   Write(path, Number(place, 1) + Number(2, 1) + Piece(state.SerializeAsString()));
 }

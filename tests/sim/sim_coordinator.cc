@@ -32,7 +32,7 @@ void SimCoordinator::Install(std::unique_ptr<Coordinator> coordinator,
   ticked_ = network_->now();
   kept_ = std::make_unique<KeptCoordinator>(std::move(coordinator), word, options_.is_kept);
   if (options_.is_kept) {
-    stored_ = kept_->State(network_->now());
+    stored_ = kept_->State(Moment());
     kept_->OnKept(stored_.changes(), /*in_time=*/true);
   }
   Tick();
@@ -77,7 +77,7 @@ void SimCoordinator::Die() {
 void SimCoordinator::Begin() {
   node_ = network_->AddNode();
   v1::CoordinatorState state = stored_;
-  ShiftTimes(network_->now(), &state);
+  ShiftTimes(Moment(), absl::Hours(1), &state);
   absl::StatusOr<std::unique_ptr<Coordinator>> found = Coordinator::Load(facts_, state);
   TESSERA_CHECK(found.ok());
   v1::CoordinatorWord word;
@@ -91,7 +91,7 @@ void SimCoordinator::Begin() {
 
 void SimCoordinator::Keep() {
   if (writing_ || !kept_->IsAhead()) return;
-  writing_ = kept_->State(network_->now());
+  writing_ = kept_->State(Moment());
   Dice& dice = network_->dice();
   const bool is_slow = options_.is_slow && dice.Chance(0.1);
   const absl::Duration taken = is_slow ? dice.Between(absl::ZeroDuration(), absl::Milliseconds(800))

@@ -16,6 +16,7 @@
 #include "proto/coordinator.pb.h"
 #include "server/control/coordinator.h"
 #include "server/control/kept_coordinator.h"
+#include "server/control/state_times.h"
 #include "tests/sim/mutation.h"
 #include "tests/sim/sim_folder.h"
 #include "tests/sim/sim_network.h"
@@ -103,6 +104,8 @@ class SimCoordinator {
   bool training_is_over() const;
 
  private:
+  // All processes have the network's clock.
+  StateMoment Moment() const { return {network_->now(), "network's", network_->now()}; }
   struct Link {
     NodeId node;
     uint64_t life = 0;

@@ -29,7 +29,7 @@ bool IsAnswered(KeptCoordinator* kept, uint64_t term, uint64_t changes) {
 
 TEST_CASE("a server that was told what was not kept is found out, however many coordinators came since",
           "[control][state]") {
-  const absl::Time now = absl::FromUnixSeconds(1000);
+  const StateMoment now{absl::FromUnixSeconds(1000), "", {}};
   const auto first = NextAfter(v1::CoordinatorState(), 0);
   // It told change 94 and had kept 86. The second one went through more changes than that, and had kept 99.
   const auto second = NextAfter(first->State(now), 86);
@@ -40,11 +40,11 @@ TEST_CASE("a server that was told what was not kept is found out, however many c
   CHECK(IsAnswered(third().get(), 2, 99));
   CHECK_FALSE(IsAnswered(third().get(), 2, 100));
   CHECK(IsAnswered(third().get(), 3, 1000));
-  CHECK(absl::IsUnavailable(third()->CheckHello(0, 4, 0, now)));
+  CHECK(absl::IsUnavailable(third()->CheckHello(0, 4, 0, now.steady)));
 }
 
 TEST_CASE("of very many terms the last ones are kept", "[control][state]") {
-  const absl::Time now = absl::FromUnixSeconds(1000);
+  const StateMoment now{absl::FromUnixSeconds(1000), "", {}};
   auto kept = NextAfter(v1::CoordinatorState(), 0);
   for (int i = 0; i < 1100; ++i) kept = NextAfter(kept->State(now), 10 * kept->State(now).term());
   const v1::CoordinatorState state = kept->State(now);

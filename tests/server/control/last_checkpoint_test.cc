@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "absl/strings/match.h"
+#include "server/control/state_times.h"
 #include "server/shard/checkpoint_mark.h"
 #include "tests/server/control/rejoin_fixture.h"
 
@@ -183,9 +184,9 @@ TEST_CASE("another clock's process waits as long for the next try", "[checkpoint
   job.FailBy(Fault::kPart);
   job.Pause(absl::Seconds(2));
   v1::CoordinatorState state = job.coordinator->Save();
-  state.set_saved_at(absl::ToUnixNanos(job.now));
+  Stamp({job.now, "this machine's", job.now}, &state);
   const absl::Time there = job.now + absl::Hours(7);
-  ShiftTimes(there, &state);
+  ShiftTimes({there, "another's", job.now}, absl::Hours(1), &state);
   CHECK(absl::FromUnixNanos(state.checkpoints().try_last_at()) ==
         there + Checkpoints::kLastPause - absl::Seconds(2));
 }
