@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
@@ -82,7 +83,7 @@ class WorkerProcess {
   std::unique_ptr<CoordinatorClient> coordinator_;
   std::unique_ptr<RemoteCoordination> coordination_;
   std::unique_ptr<WorkerSaver> saver_;
-  v1::WorkerReport before_;  // of the lives before this one
+  std::optional<LifeBefore> before_;
   v1::JoinReply admission_;
 
   mutable absl::Mutex mutex_;

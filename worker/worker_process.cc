@@ -201,6 +201,7 @@ absl::Status WorkerProcess::TrainOnce() {
   options.resumes = saver_ != nullptr && admission_.has_resume();
   options.evaluation_due = admission_.resume().evaluation_due();
   options.checkpoint_number = admission_.checkpoint_number();
+  options.before = before_;
   TrainLoop* loop = nullptr;
   {
     absl::MutexLock lock(&mutex_);
@@ -239,8 +240,8 @@ bool WorkerProcess::MayRejoin(const absl::Status& status) {
   return absl::IsAborted(lost_);
 }
 
-void WorkerProcess::Forget() {
-  before_ = Report();
+void WorkerProcess::Forget() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  before_.emplace(LifeBefore{loop_->phases(), loop_->traffic()});
   Log(LogLevel::kWarning, absl::StrCat("worker: joining again rank=", admission_.rank()));
   coordinator_->Cancel();
   saver_.reset();
@@ -274,8 +275,7 @@ absl::Status WorkerProcess::Train() {
 }
 
 v1::WorkerReport WorkerProcess::Report() const ABSL_NO_THREAD_SAFETY_ANALYSIS {
-  v1::WorkerReport report = ReportOf(*loop_, servers_->traffic());
-  AddWork(before_, &report);
+  v1::WorkerReport report = ReportOf(*loop_);
   report.set_rank(admission_.rank());
   report.set_peak_rss_bytes(ReadProcessMemory().peak_rss_bytes);
   report.set_backend(backend_->description());

@@ -107,7 +107,7 @@ absl::Status SimulatedWorker::Train(const v1::JoinReply& admission) {
 
 v1::WorkerReport SimulatedWorker::Report() const {
   v1::WorkerReport report;
-  if (loop_ != nullptr) report = ReportOf(*loop_, client_->traffic());
+  if (loop_ != nullptr) report = ReportOf(*loop_);
   report.set_rank(options_.rank.value());
   report.set_backend("simulated");
   return report;

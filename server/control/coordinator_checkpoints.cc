@@ -131,8 +131,7 @@ void Coordinator::GoBack(absl::string_view why, absl::Time now) {
                                        " exchange=", manifest.exchange, " why=\"", why, "\""));
   ++rollbacks_;
   ++changes_;
-  // The time was spent: it counts, but not the wait.
-  clock_.Pause(now);
+  // The clock goes on: its workers wait. If it stands for an evaluation it does so until they train again.
   checkpoints_.GoBack(manifest.step, now);
   Restore();
   // Servers select anew what they had selected since.

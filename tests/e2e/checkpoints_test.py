@@ -191,6 +191,8 @@ class Checkpoints(CheckpointTest):
                                      lambda s: s["waiting_for"] == ["server 1"] and s["state"] == "waiting")
                 before = int(job_cluster.status()["checkpoint_step"])
                 victim = job_cluster.servers.pop(1)
+                waited = job_cluster.await_status("that takes time",
+                                                  lambda s: s["train_seconds"] > 3)["train_seconds"]
                 job_cluster.start_server(1)
                 status = job_cluster.await_status("training goes on", lambda s: int(s["step"]) > before + 60)
                 self.assertEqual(int(status["checkpoint"]["rollbacks"]), 1)
@@ -199,6 +201,8 @@ class Checkpoints(CheckpointTest):
                 job_cluster.drain()
                 report = job_cluster.finish(victim)
                 self.assertEqual(report["members"], {"joined": 2, "lost": 0, "partial_pushes": 0})
+                self.assertGreater(report["train_seconds"], waited)
+                self.check_phases(report, 2)
                 subprocess.run(["rm", "-rf", folder], check=True)
 
     def test_members_who_go_back_take_up_their_own_files_where_one_was_lost_before(self):

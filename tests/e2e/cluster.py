@@ -40,6 +40,8 @@ SOON = 30
 TEST_MAX = 120
 # All limits are so many times as long: programs that are built with a sanitizer take their time (.bazelrc).
 PATIENCE = int(os.environ.get("TESSERA_TEST_PATIENCE", "1"))
+# What a timer may miss of a thread's start and end on a busy machine.
+SLACK_SECONDS = 0.15
 
 
 class Test(unittest.TestCase):
@@ -73,6 +75,16 @@ class Test(unittest.TestCase):
     def contains(self, text, *parts):
         for part in parts:
             self.assertIn(part, text)
+
+    def check_phases(self, report, workers):
+        """Every moment of training is one that each worker computed, pulled, pushed or waited in."""
+        self.assertEqual([phase["worker"] for phase in report["phases"]], list(range(workers)))
+        for phase in report["phases"]:
+            parts = {key: value for key, value in phase.items() if key.endswith("_seconds")}
+            self.assertTrue(all(value >= 0 for value in parts.values()), phase)
+            training = sum(parts.values()) - phase["evaluate_seconds"]
+            self.assertAlmostEqual(training, report["train_seconds"],
+                                   delta=0.05 * report["train_seconds"] + SLACK_SECONDS)
 
 
 def digits(servers=2, workers=2, method=None, batch=32, rate=0.2, lease="10s", norm=True, units=32, seed=1,

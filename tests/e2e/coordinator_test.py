@@ -68,6 +68,7 @@ class Embedded(Test):
                 report = cluster.finish(dead)
                 self.assertEqual(report["members"], {"joined": 2, "lost": 0, "partial_pushes": 0})
                 self.assertEqual(report["outcome"], "finished")
+                self.check_phases(report, 2)
                 subprocess.run(["rm", "-rf", self.path("checkpoints")], check=True)
 
     def test_a_job_whose_server_0_was_killed_ends_as_one_whose_was_not(self):
@@ -111,6 +112,7 @@ class Embedded(Test):
                 report = cluster.finish(dead, cluster.servers[1])
                 self.assertEqual(report["outcome"], "finished")
                 self.assertEqual(report["members"]["lost"], 0)
+                self.check_phases(report, 3)
 
     def test_with_standbys_a_checkpoint_that_server_0_was_killed_in_is_made(self):
         job = digits(epochs=ENDLESS, batch=16, lease=LEASE, workers=3)

@@ -9,8 +9,6 @@ TRAFFIC = {"pull_payload_bytes", "push_payload_bytes", "pull_wire_bytes", "push_
            "other_payload_bytes", "exchanges"}
 KEYS = {"job", "method", "seed", "wall_seconds", "train_seconds", "steps", "rounds", "examples",
         "examples_per_second", "final", "history", "traffic", "staleness", "memory", "phases", "members", "build"}
-# What a timer may miss of a thread's start and end on a busy machine.
-SLACK_SECONDS = 0.15
 
 
 def job_file(name):
@@ -78,15 +76,6 @@ class Report(Test):
             self.assertEqual(len(peaks), count)
             for peak in peaks:
                 self.assertTrue(1 << 20 < peak < 1 << 30, peak)
-
-    def check_phases(self, report, workers):
-        self.assertEqual([phase["worker"] for phase in report["phases"]], list(range(workers)))
-        for phase in report["phases"]:
-            parts = {key: value for key, value in phase.items() if key.endswith("_seconds")}
-            self.assertTrue(all(value >= 0 for value in parts.values()), phase)
-            training = sum(parts.values()) - phase["evaluate_seconds"]
-            self.assertAlmostEqual(training, report["train_seconds"],
-                                   delta=0.05 * report["train_seconds"] + SLACK_SECONDS)
 
     def test_report_of_data_parallel_is_complete_and_consistent(self):
         job = digits(epochs=8, evaluate_every=2, servers=2, workers=2)

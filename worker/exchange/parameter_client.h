@@ -20,6 +20,7 @@
 #include "common/keyset/subnet.h"
 #include "common/method/recipe.h"
 #include "worker/exchange/row_source.h"
+#include "worker/exchange/traffic.h"
 
 namespace tessera {
 
@@ -28,16 +29,6 @@ namespace tessera {
 // DeviceSides (device_sides.h) says otherwise; Read's are the host's always.
 using ParameterArrays = std::vector<absl::Span<float>>;
 using ConstParameterArrays = std::vector<absl::Span<const float>>;
-
-struct Traffic {
-  uint64_t pull_payload_bytes = 0;
-  uint64_t push_payload_bytes = 0;
-  uint64_t pull_wire_bytes = 0;
-  uint64_t push_wire_bytes = 0;
-  // Reads outside the exchange: evaluation, joining.
-  uint64_t other_payload_bytes = 0;
-  uint64_t exchanges = 0;
-};
 
 // Told of pulled values as they come, so that they may go on while others are on their way.
 class ValueSink {

@@ -21,10 +21,9 @@ class PhaseTimer {
  public:
   explicit PhaseTimer(Clock clock) : clock_(std::move(clock)) {}
 
-  // Time counts from here, as `phase`.
+  // Time counts from here, as `phase`, if it has not before.
   void Begin(Phase phase) {
-    phase_ = phase;
-    since_ = clock_();
+    Enter(phase);
     running_ = true;
   }
 
@@ -47,11 +46,12 @@ class PhaseTimer {
 
   double seconds(Phase phase) const { return seconds_[Index(phase)]; }
   bool running() const { return running_; }
+  Phase phase() const { return phase_; }
 
  private:
   static int Index(Phase phase) { return static_cast<int>(phase); }
 
-  const Clock clock_;
+  Clock clock_;
   std::array<double, 6> seconds_{};
   Phase phase_ = Phase::kOutside;
   absl::Duration since_;

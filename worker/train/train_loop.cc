@@ -35,7 +35,7 @@ TrainLoop::TrainLoop(Options options, const Datasets* data, Learner* learner,
       coordination_(*coordination),
       order_({PartitionOf(options_.job), options_.job.seed(), data->train.rows(),
               options_.job.train().batch_size(), options_.orders}),
-      phases_(options_.clock),
+      phases_(options_.before ? options_.before->phases : PhaseTimer(options_.clock)),
       step_(options_.first_step),
       epoch_(options_.first_epoch),
       exchange_(options_.first_exchange.value() - 1),
@@ -88,7 +88,15 @@ void TrainLoop::Begin(TrainWork work) {
 absl::Status TrainLoop::Run() {
   const absl::Status status = TrainToEnd();
   if (std::exchange(in_flight_, false)) servers_.DropPushPull();
+  // Until it trains again, if it does, it waits, but where the job's clock stands for an evaluation.
+  if (!status.ok() && phases_.phase() != Phase::kEvaluate) phases_.Enter(Phase::kWait);
   return status;
+}
+
+Traffic TrainLoop::traffic() const {
+  Traffic sum = servers_.traffic();
+  if (options_.before) sum += options_.before->traffic;
+  return sum;
 }
 
 absl::Status TrainLoop::TrainToEnd() {

@@ -40,6 +40,12 @@
 
 namespace tessera {
 
+// What a worker did before the job went back to a checkpoint: the time from then on is its, too.
+struct LifeBefore {
+  PhaseTimer phases;
+  Traffic traffic;
+};
+
 class TrainLoop {
  public:
   struct Options {
@@ -61,6 +67,7 @@ class TrainLoop {
     bool evaluation_due = false;
     // Checkpoints up to this number are not this worker's to write.
     uint64_t checkpoint_number = 0;
+    std::optional<LifeBefore> before = std::nullopt;
   };
 
   // All outlive the loop.
@@ -72,8 +79,9 @@ class TrainLoop {
   // Leaves the loop after the exchange in progress. Any thread.
   void Stop() { stopping_ = true; }
 
-  // Valid after Run; in its thread also meanwhile.
+  // Valid after Run; in its thread also meanwhile. Those of the life before are in the first two.
   const PhaseTimer& phases() const { return phases_; }
+  Traffic traffic() const;
   uint64_t steps() const { return step_; }
   uint64_t examples() const { return examples_; }
 

@@ -59,6 +59,34 @@ TEST_CASE("a job that goes back begins with those who were its members, whatever
   CHECK(control.servers[0].plan.members_size() == 2);
 }
 
+TEST_CASE("the job's clock goes on while a lost server is waited for", "[rejoin]") {
+  ControlFixture control(RejoinFacts());
+  control.Start(2);
+  for (const uint64_t member : {1, 2}) {
+    REQUIRE(control.coordinator->BeginTraining(MemberId(member), control.now).ok());
+  }
+  control.now += absl::Seconds(4);
+  MakeCheckpoint(&control);
+  const bool evaluates = GENERATE(false, true);
+  if (evaluates) {
+    for (const uint64_t member : {1, 2}) REQUIRE(control.Evaluate(member, v1::ARRIVE, 20).ok());
+  }
+  control.now += absl::Seconds(3);
+  AttachAnew(&control);
+  control.now += absl::Seconds(5);
+  control.StepAll();
+  const auto first = control.Join(0, 0), second = control.Join(0, 1);
+  control.StepAll();
+  // But where it stood for an evaluation, in which the workers were until they came again.
+  CHECK(control.coordinator->Status(control.now).train_seconds() == (evaluates ? 4 : 12));
+  for (const auto& joined : {first, second}) {
+    REQUIRE(IsAdmitted(&control, joined->member()));
+    REQUIRE(control.coordinator->BeginTraining(MemberId(joined->member()), control.now).ok());
+  }
+  control.now += absl::Seconds(1);
+  CHECK(control.coordinator->Status(control.now).train_seconds() == (evaluates ? 5 : 13));
+}
+
 TEST_CASE("a job that goes back does not wait for ever for one that was lost with the server",
           "[rejoin]") {
   ControlFixture control(RejoinFacts());

@@ -266,6 +266,62 @@ TEST_CASE("training ends where an evaluation says so", "[train]") {
   CHECK(phases.seconds(Phase::kEvaluate) > 0);
 }
 
+// Every exchange takes a second; one of them does not succeed, which takes it seven.
+class Breaking final : public ForwardingClient {
+ public:
+  Breaking(ParameterClient* client, Exchange at, absl::Duration* now)
+      : ForwardingClient(client), at_(at), now_(*now) {}
+  absl::StatusOr<ExchangeResult> PushPull(const OutgoingPush& push, const KeySet& update_keys,
+                                          const ConstParameterArrays& update,
+                                          const KeySet& value_keys,
+                                          const ParameterArrays& values) override {
+    now_ += absl::Seconds(push.exchange == at_ ? 7 : 1);
+    if (push.exchange == at_) return absl::UnavailableError("server 0 is gone");
+    return ForwardingClient::PushPull(push, update_keys, update, value_keys, values);
+  }
+
+ private:
+  const Exchange at_;
+  absl::Duration& now_;
+};
+
+TEST_CASE("a worker that trains again waits between its lives, and every second is of some phase",
+          "[train]") {
+  const v1::Job job = Job({"train.steps=10"});
+  const Recipe recipe = *RecipeFor(job);
+  InProcessServers cluster(job, recipe, 1, 1);
+  const Datasets data = *LoadDatasets(job.data(), {64, 10, false});
+  const std::unique_ptr<Backend> backend = *CreateBackend("cpu", 1);
+  const std::unique_ptr<Replica> replica = *Replica::Create(job, recipe, Rank(0), backend.get());
+  absl::Duration now = absl::Seconds(100);
+  TrainLoop::Options options{job, recipe, Rank(0)};
+  options.clock = [&now] { return now; };
+  std::optional<LifeBefore> before;
+  {
+    InProcessClient client(&cluster, MemberId(1), recipe.payload);
+    Breaking breaking(&client, Exchange(4), &now);
+    LoneCoordination coordination(0, 1, 112);
+    TrainLoop loop(options, &data, replica.get(), &breaking, &coordination);
+    REQUIRE_FALSE(loop.Run().ok());
+    CHECK(loop.phases().seconds(Phase::kPull) == 3 + 7);
+    CHECK(loop.phases().seconds(Phase::kWait) == 0);
+    before.emplace(LifeBefore{loop.phases(), loop.traffic()});
+  }
+  now += absl::Seconds(20);
+  options.first_exchange = Exchange(4);
+  options.first_step = 3;
+  options.before = before;
+  InProcessClient client(&cluster, MemberId(1), recipe.payload);
+  Breaking unbroken(&client, Exchange(0), &now);
+  LoneCoordination coordination(0, 1, 112);
+  TrainLoop loop(options, &data, replica.get(), &unbroken, &coordination);
+  REQUIRE(loop.Run().ok());
+  CHECK(loop.phases().seconds(Phase::kPull) == 3 + 7 + 7);
+  CHECK(loop.phases().seconds(Phase::kWait) == 20);
+  CHECK(loop.traffic().exchanges == 10);
+  CHECK(loop.traffic().push_payload_bytes == before->traffic.push_payload_bytes / 3 * 10);
+}
+
 // Remembers which pushes were to bring what was held back.
 class FlushNotes final : public ForwardingClient {
  public:
