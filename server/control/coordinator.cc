@@ -278,7 +278,7 @@ std::vector<std::string> Coordinator::WaitingFor() const {
 }
 
 void Coordinator::FillMembers(absl::Time now, v1::JobStatus* status) const {
-  uint64_t joined = 0, lost = 0, step = 0;
+  uint64_t joined = 0, lost = 0, step = 0, examples = membership_.examples_before();
   double rate = 0;
   for (const auto& [id, record] : membership_.members().all()) {
     v1::MemberStatus& member = *status->add_members();
@@ -316,6 +316,7 @@ void Coordinator::FillMembers(absl::Time now, v1::JobStatus* status) const {
       *status->add_worker_reports() = *record.report;
       member.mutable_progress()->set_examples(record.report->examples());
     }
+    examples += membership_.ExamplesOf(record);
     // Those that never took part are neither.
     if (record.first_exchange == Exchange() || record.state == MemberState::kRejoins) continue;
     ++joined;
@@ -324,6 +325,7 @@ void Coordinator::FillMembers(absl::Time now, v1::JobStatus* status) const {
     step = std::max<uint64_t>(step, record.progress.step());
     if (record.report) step = std::max<uint64_t>(step, record.report->steps());
   }
+  status->set_examples(examples);
   status->set_members_joined(joined);
   status->set_members_lost(lost);
   status->set_examples_per_second(rate);
@@ -356,6 +358,8 @@ void Coordinator::FillServers(absl::Time now, v1::JobStatus* status) const {
   }
   if (examples == std::numeric_limits<uint64_t>::max()) examples = 0;
   status->set_parameter_examples(examples);
+  // Those that are lost had done more than they told.
+  status->set_examples(std::max<uint64_t>(status->examples(), examples));
   if (facts_.schedule) {
     status->set_rate_factor(facts_.schedule->Factor(examples, facts_.batch_size));
   }

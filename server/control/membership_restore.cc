@@ -184,6 +184,21 @@ void Membership::GoBack() {
   SendToAll(message);
 }
 
+uint64_t Membership::ExamplesOf(const MemberRecord& member) const {
+  // What those of before it went back did is undone, or in examples_before().
+  if (member.planned_in <= restore_generation_) return 0;
+  return member.report ? member.report->examples() : member.progress.examples();
+}
+
+uint64_t Membership::examples_before() const {
+  if (begun_from_ == nullptr) return 0;
+  if (begun_from_->job.examples) return *begun_from_->job.examples;
+  // An older checkpoint does not say: as if those who are in it had made all its steps.
+  uint64_t steps = 0;
+  for (const CheckpointMember& member : begun_from_->manifest.members) steps += member.step;
+  return steps * static_cast<uint64_t>(facts_.batch_size);
+}
+
 Exchange Membership::ReachedExchange() const {
   const Exchange reached = std::max(members_.HighestExchange(), servers_.HighestCommitted());
   if (begun_from_ == nullptr || !facts_.synchronous) return reached;

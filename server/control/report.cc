@@ -106,13 +106,6 @@ Json Phases(const std::vector<v1::WorkerReport>& workers) {
   return phases;
 }
 
-// What all workers did, those included that never gave a report.
-uint64_t Examples(const v1::JobStatus& status) {
-  uint64_t examples = 0;
-  for (const v1::MemberStatus& member : status.members()) examples += member.progress().examples();
-  return examples;
-}
-
 // Of members that had a part when the last sizes were agreed on, by rank.
 Json Parts(const v1::JobStatus& status) {
   std::vector<const v1::MemberStatus*> by_rank;
@@ -179,7 +172,7 @@ std::string ReportJson(const v1::JobStatus& status) {
                                         status.worker_reports().end());
   std::stable_sort(workers.begin(), workers.end(),
                    [](const auto& a, const auto& b) { return a.rank() < b.rank(); });
-  const uint64_t examples = Examples(status);
+  const uint64_t examples = status.examples();
   uint64_t parameters_hash = 0, rounds = status.round();
   for (const v1::ServerStatus& server : status.servers()) {
     parameters_hash += server.counters().parameters_hash();

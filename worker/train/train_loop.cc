@@ -178,7 +178,6 @@ absl::Status TrainLoop::Resume() {
   TESSERA_RETURN_IF_ERROR(servers_.AdoptHeldBack());
   if (!saved.has_value()) return absl::OkStatus();
   TESSERA_RETURN_IF_ERROR(learner_.AdoptPrivateState());
-  examples_ = saved->progress.examples;
   last_loss_ = saved->progress.train_loss;
   loss_sum_ = saved->loss_sum;
   loss_count_ = saved->loss_count;

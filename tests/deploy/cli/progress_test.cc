@@ -81,10 +81,10 @@ TEST_CASE("the summary gives rate and traffic of all workers together", "[cli][p
   status.set_train_seconds(2);
   status.set_wall_seconds(3);
   status.set_members_lost(1);
+  status.set_examples(2000000);
   status.add_history()->set_test_accuracy(0.9467);
   for (int k = 0; k < 2; ++k) {
     v1::WorkerReport* report = status.add_worker_reports();
-    report->set_examples(1000000);
     report->set_pull_payload_bytes(3 << 20);
     report->set_push_payload_bytes(512);
   }

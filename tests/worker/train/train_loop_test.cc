@@ -320,6 +320,8 @@ TEST_CASE("a worker that trains again waits between its lives, and every second 
   CHECK(loop.phases().seconds(Phase::kWait) == 20);
   CHECK(loop.traffic().exchanges == 10);
   CHECK(loop.traffic().push_payload_bytes == before->traffic.push_payload_bytes / 3 * 10);
+  // Of this life: what was before is the coordinator's to count.
+  CHECK(loop.examples() == 7 * 12);
 }
 
 // Remembers which pushes were to bring what was held back.
