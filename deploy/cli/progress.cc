@@ -116,7 +116,8 @@ void Progress::Clear() {
 }
 
 std::string Progress::Summary(const v1::JobStatus& status, absl::string_view report_path) {
-  double pulled = 0, pushed = 0;
+  double pulled = status.unreported().pull_payload_bytes();
+  double pushed = status.unreported().push_payload_bytes();
   for (const v1::WorkerReport& worker : status.worker_reports()) {
     pulled += worker.pull_payload_bytes();
     pushed += worker.push_payload_bytes();

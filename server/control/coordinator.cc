@@ -17,6 +17,15 @@ namespace {
 // Said by name when many are waited for.
 constexpr size_t kNamesMax = 16;
 
+void Add(const v1::Traffic& traffic, v1::Traffic* sum) {
+  sum->set_exchanges(sum->exchanges() + traffic.exchanges());
+  sum->set_pull_payload_bytes(sum->pull_payload_bytes() + traffic.pull_payload_bytes());
+  sum->set_push_payload_bytes(sum->push_payload_bytes() + traffic.push_payload_bytes());
+  sum->set_pull_wire_bytes(sum->pull_wire_bytes() + traffic.pull_wire_bytes());
+  sum->set_push_wire_bytes(sum->push_wire_bytes() + traffic.push_wire_bytes());
+  sum->set_other_payload_bytes(sum->other_payload_bytes() + traffic.other_payload_bytes());
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Create(JobFacts facts, absl::Time now) {
@@ -315,6 +324,8 @@ void Coordinator::FillMembers(absl::Time now, v1::JobStatus* status) const {
     if (record.report) {
       *status->add_worker_reports() = *record.report;
       member.mutable_progress()->set_examples(record.report->examples());
+    } else {
+      Add(record.progress.traffic(), status->mutable_unreported());
     }
     examples += membership_.ExamplesOf(record);
     // Those that never took part are neither.

@@ -162,7 +162,10 @@ void Membership::GoBack() {
     member->site_until.reset();
     member->progress.set_exchange(0);
     member->progress.set_step(std::min<uint64_t>(member->progress.step(), saved_->manifest.step));
-    if (record.state == MemberState::kRejoins) member->progress.Clear();
+    if (record.state != MemberState::kRejoins) continue;
+    const v1::Traffic traffic = record.progress.traffic();
+    member->progress.Clear();
+    *member->progress.mutable_traffic() = traffic;
   }
   begun_from_ = saved_;
   started_ = false;

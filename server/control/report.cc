@@ -54,8 +54,14 @@ Json TrafficOf(const v1::WorkerReport& worker) {
 
 Json Traffic(const v1::JobStatus& status, const std::vector<v1::WorkerReport>& workers) {
   v1::WorkerReport sum;
+  const v1::Traffic& lost = status.unreported();
+  sum.set_exchanges(lost.exchanges());
+  sum.set_pull_payload_bytes(lost.pull_payload_bytes());
+  sum.set_push_payload_bytes(lost.push_payload_bytes());
+  sum.set_pull_wire_bytes(lost.pull_wire_bytes());
+  sum.set_push_wire_bytes(lost.push_wire_bytes());
   // What went between servers is nobody's of the workers.
-  sum.set_other_payload_bytes(status.replication_payload_bytes());
+  sum.set_other_payload_bytes(lost.other_payload_bytes() + status.replication_payload_bytes());
   Json by_worker = Json::array();
   for (const v1::WorkerReport& worker : workers) {
     sum.set_pull_payload_bytes(sum.pull_payload_bytes() + worker.pull_payload_bytes());

@@ -52,6 +52,8 @@ class CoordinatorClient {
     std::string description;
     // Of the worker's training data.
     uint64_t rows = 0;
+    // The member that this process was before the job went back; MemberId(): none.
+    MemberId continues;
     // Gives up joining after this long.
     absl::Duration join_timeout = absl::InfiniteDuration();
   };

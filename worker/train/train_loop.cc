@@ -76,7 +76,8 @@ TrainProgress TrainLoop::progress() const {
           speed_.per_second(),
           place_.has_value() ? speed_.steps() : 0,
           work_,
-          beats_};
+          beats_,
+          traffic()};
 }
 
 void TrainLoop::Begin(TrainWork work) {

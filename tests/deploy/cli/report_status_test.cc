@@ -26,6 +26,7 @@ v1::JobStatus Ended() {
   status.set_generation(3);
   status.set_members_lost(1);
   status.set_examples(24690);
+  status.mutable_unreported()->set_push_payload_bytes(1 << 10);
   for (int i = 0; i < 2; ++i) {
     v1::HistoryEntry& entry = *status.add_history();
     entry.set_epoch(5 * (i + 1));
