@@ -110,7 +110,10 @@ absl::Status WorkerProcess::Connect() {
       ShardCount(recipe_.placement, static_cast<int>(job_.cluster().servers().count()));
   control.layout_hash = LayoutHash(shape_, shards);
   if (options_.rank >= 0) control.rank = Rank(options_.rank);
-  if (admission_.admitted()) control.rank = Rank(admission_.rank());  // As before.
+  if (admission_.admitted()) {  // As before.
+    control.rank = Rank(admission_.rank());
+    control.continues = MemberId(admission_.member());
+  }
   control.description = ProcessDescription();
   control.rows = data_->train.rows();
   control.train_sum = train_sum_;

@@ -116,11 +116,11 @@ void Progress::Clear() {
 }
 
 std::string Progress::Summary(const v1::JobStatus& status, absl::string_view report_path) {
-  double pulled = 0, pushed = 0, examples = 0;
+  double pulled = status.unreported().pull_payload_bytes();
+  double pushed = status.unreported().push_payload_bytes();
   for (const v1::WorkerReport& worker : status.worker_reports()) {
     pulled += worker.pull_payload_bytes();
     pushed += worker.push_payload_bytes();
-    examples += worker.examples();
   }
   std::string text =
       absl::StrFormat("\n%s (%s): %.1f s of training, %.1f s in all\n", status.job(),
@@ -137,6 +137,7 @@ std::string Progress::Summary(const v1::JobStatus& status, absl::string_view rep
     const v1::HistoryEntry& last = status.history(status.history_size() - 1);
     row("accuracy", Fraction(last.test_accuracy()));
   }
+  const double examples = static_cast<double>(status.examples());
   row("examples/s", Thousands(status.train_seconds() > 0 ? examples / status.train_seconds() : 0));
   row("traffic", absl::StrCat("pulled ", Bytes(pulled), ", pushed ", Bytes(pushed)));
   const Staleness staleness = StalenessOf(status);

@@ -74,7 +74,7 @@ absl::StatusOr<v1::JobStatus> StatusOfReport(const std::string& report) {
     evaluation.set_test_accuracy(Number(entry, "test_accuracy"));
   }
   v1::WorkerReport& workers = *status.add_worker_reports();
-  workers.set_examples(Count(json, "examples"));
+  status.set_examples(Count(json, "examples"));
   const Json& traffic = At(json, "traffic");
   workers.set_pull_payload_bytes(Count(traffic, "pull_payload_bytes"));
   workers.set_push_payload_bytes(Count(traffic, "push_payload_bytes"));

@@ -247,6 +247,12 @@ bool Checkpoints::evaluation_due() const {
                      [](const auto& entry) { return entry.second.request.evaluation_due(); });
 }
 
+std::optional<uint64_t> Checkpoints::ExamplesOf(const MemberRecord& member) const {
+  const auto saved = saved_.find(member.rank);
+  if (saved == saved_.end() || saved->second.member != member.member) return std::nullopt;
+  return saved->second.request.progress().examples();
+}
+
 Manifest Checkpoints::MakeManifest(const SavedJob& job, Generation generation) const {
   Manifest manifest = *facts_.model_manifest;
   manifest.step = saved_step();

@@ -107,6 +107,8 @@ class Checkpoints {
   // Members that advance on their own are at different steps.
   uint64_t saved_step_least() const;
   bool evaluation_due() const;
+  // What the member had trained on there; nullopt: it has no file in it.
+  std::optional<uint64_t> ExamplesOf(const MemberRecord& member) const;
   // The moment that the values are of, or the last that is known to lie before it.
   absl::Time copied_at() const { return copied_at_; }
 

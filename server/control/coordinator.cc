@@ -17,6 +17,15 @@ namespace {
 // Said by name when many are waited for.
 constexpr size_t kNamesMax = 16;
 
+void Add(const v1::Traffic& traffic, v1::Traffic* sum) {
+  sum->set_exchanges(sum->exchanges() + traffic.exchanges());
+  sum->set_pull_payload_bytes(sum->pull_payload_bytes() + traffic.pull_payload_bytes());
+  sum->set_push_payload_bytes(sum->push_payload_bytes() + traffic.push_payload_bytes());
+  sum->set_pull_wire_bytes(sum->pull_wire_bytes() + traffic.pull_wire_bytes());
+  sum->set_push_wire_bytes(sum->push_wire_bytes() + traffic.push_wire_bytes());
+  sum->set_other_payload_bytes(sum->other_payload_bytes() + traffic.other_payload_bytes());
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Create(JobFacts facts, absl::Time now) {
@@ -284,7 +293,7 @@ std::vector<std::string> Coordinator::WaitingFor() const {
 }
 
 void Coordinator::FillMembers(absl::Time now, v1::JobStatus* status) const {
-  uint64_t joined = 0, lost = 0, step = 0;
+  uint64_t joined = 0, lost = 0, step = 0, examples = membership_.examples_before();
   double rate = 0;
   for (const auto& [id, record] : membership_.members().all()) {
     v1::MemberStatus& member = *status->add_members();
@@ -321,7 +330,10 @@ void Coordinator::FillMembers(absl::Time now, v1::JobStatus* status) const {
     if (record.report) {
       *status->add_worker_reports() = *record.report;
       member.mutable_progress()->set_examples(record.report->examples());
+    } else {
+      Add(record.progress.traffic(), status->mutable_unreported());
     }
+    examples += membership_.ExamplesOf(record);
     // Those that never took part are neither.
     if (record.first_exchange == Exchange() || record.state == MemberState::kRejoins) continue;
     ++joined;
@@ -330,6 +342,7 @@ void Coordinator::FillMembers(absl::Time now, v1::JobStatus* status) const {
     step = std::max<uint64_t>(step, record.progress.step());
     if (record.report) step = std::max<uint64_t>(step, record.report->steps());
   }
+  status->set_examples(examples);
   status->set_members_joined(joined);
   status->set_members_lost(lost);
   status->set_examples_per_second(rate);
@@ -363,6 +376,8 @@ void Coordinator::FillServers(absl::Time now, v1::JobStatus* status) const {
   status->set_replication_payload_bytes(membership_.servers().ReplicationPayloadBytes());
   if (examples == std::numeric_limits<uint64_t>::max()) examples = 0;
   status->set_parameter_examples(examples);
+  // Those that are lost had done more than they told.
+  status->set_examples(std::max<uint64_t>(status->examples(), examples));
   if (facts_.schedule) {
     status->set_rate_factor(facts_.schedule->Factor(examples, facts_.batch_size));
   }

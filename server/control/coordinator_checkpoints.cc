@@ -52,12 +52,16 @@ SavedJob Coordinator::SaveJob(absl::Time now) const {
     if (entry.step() < step) job.history.push_back(entry);
   }
   job.cuts = epochs_.Save(checkpoints_.saved_step_least(), step);
-  job.partial_pushes = membership_.partial_pushes();
+  uint64_t examples = membership_.examples_before();
   for (const auto& [id, record] : membership_.members().all()) {
-    if (record.first_exchange == Exchange() || record.state == MemberState::kRejoins) continue;
-    ++job.joined;
-    job.lost += record.state == MemberState::kLost || record.state == MemberState::kFailed;
+    if (const std::optional<uint64_t> saved = checkpoints_.ExamplesOf(record)) {
+      examples += *saved;
+    } else if (!IsLive(record.state) || !facts_.synchronous) {
+      // In lockstep whoever is here and has no file in it begins after it.
+      examples += membership_.ExamplesOf(record);
+    }
   }
+  job.examples = std::min(examples, kSavedCountEnd - 1);
   return job;
 }
 

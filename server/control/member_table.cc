@@ -143,6 +143,10 @@ absl::StatusOr<MemberId> MemberTable::Add(const v1::JoinRequest& request, absl::
   record.test_sum = request.test_sum();
   record.last_heard = now;
   record.progressed_at = now;
+  if (MemberRecord* const before = Find(MemberId(request.continues()));
+      before != nullptr && before->state == MemberState::kRejoins) {
+    record.progress.mutable_traffic()->Swap(before->progress.mutable_traffic());
+  }
   return member;
 }
 
@@ -179,7 +183,9 @@ void MemberTable::OnProgress(MemberId member, const v1::Progress& progress, absl
     record->progressed_at = now;
   }
   record->stall.OnProgress(progress, now);
+  const v1::Traffic traffic = record->progress.traffic();
   record->progress = progress;
+  if (!progress.has_traffic()) *record->progress.mutable_traffic() = traffic;
   // Shares and budgets are made of it, and whoever says that it is infinitely fast would spoil the others'.
   const double speed = progress.steps_per_second();
   if (!(speed >= 0 && speed <= kStepsPerSecondMax)) record->progress.set_steps_per_second(0);

@@ -120,6 +120,9 @@ class Membership {
   }
   // Begins from saved_, or again from there: whoever was a member is none.
   void GoBack();
+  // Rows that the member has trained on since the job began or went back, and those of all members before that.
+  uint64_t ExamplesOf(const MemberRecord& member) const;
+  uint64_t examples_before() const;
   // The furthest that is known to be in the parameters, or under way.
   Exchange ReachedExchange() const;
   // Nothing of the job is lost with this server: its shards have standbys, or others have all entries.

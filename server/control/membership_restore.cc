@@ -162,7 +162,10 @@ void Membership::GoBack() {
     member->site_until.reset();
     member->progress.set_exchange(0);
     member->progress.set_step(std::min<uint64_t>(member->progress.step(), saved_->manifest.step));
-    if (record.state == MemberState::kRejoins) member->progress.Clear();
+    if (record.state != MemberState::kRejoins) continue;
+    const v1::Traffic traffic = record.progress.traffic();
+    member->progress.Clear();
+    *member->progress.mutable_traffic() = traffic;
   }
   begun_from_ = saved_;
   begun_from_sum_ = SumOf(begun_from_->manifest);
@@ -183,6 +186,21 @@ void Membership::GoBack() {
   *message.mutable_restore() = RestoreText();
   message.set_withdraw(last_proposal_);
   SendToAll(message);
+}
+
+uint64_t Membership::ExamplesOf(const MemberRecord& member) const {
+  // What those of before it went back did is undone, or in examples_before().
+  if (member.planned_in <= restore_generation_) return 0;
+  return member.report ? member.report->examples() : member.progress.examples();
+}
+
+uint64_t Membership::examples_before() const {
+  if (begun_from_ == nullptr) return 0;
+  if (begun_from_->job.examples) return *begun_from_->job.examples;
+  // An older checkpoint does not say: as if those who are in it had made all its steps.
+  uint64_t steps = 0;
+  for (const CheckpointMember& member : begun_from_->manifest.members) steps += member.step;
+  return steps * static_cast<uint64_t>(facts_.batch_size);
 }
 
 Exchange Membership::ReachedExchange() const {

@@ -54,8 +54,14 @@ Json TrafficOf(const v1::WorkerReport& worker) {
 
 Json Traffic(const v1::JobStatus& status, const std::vector<v1::WorkerReport>& workers) {
   v1::WorkerReport sum;
+  const v1::Traffic& lost = status.unreported();
+  sum.set_exchanges(lost.exchanges());
+  sum.set_pull_payload_bytes(lost.pull_payload_bytes());
+  sum.set_push_payload_bytes(lost.push_payload_bytes());
+  sum.set_pull_wire_bytes(lost.pull_wire_bytes());
+  sum.set_push_wire_bytes(lost.push_wire_bytes());
   // What went between servers is nobody's of the workers.
-  sum.set_other_payload_bytes(status.replication_payload_bytes());
+  sum.set_other_payload_bytes(lost.other_payload_bytes() + status.replication_payload_bytes());
   Json by_worker = Json::array();
   for (const v1::WorkerReport& worker : workers) {
     sum.set_pull_payload_bytes(sum.pull_payload_bytes() + worker.pull_payload_bytes());
@@ -104,13 +110,6 @@ Json Phases(const std::vector<v1::WorkerReport>& workers) {
                       {"evaluate_seconds", Number(worker.evaluate_seconds())}});
   }
   return phases;
-}
-
-// What all workers did, those included that never gave a report.
-uint64_t Examples(const v1::JobStatus& status) {
-  uint64_t examples = 0;
-  for (const v1::MemberStatus& member : status.members()) examples += member.progress().examples();
-  return examples;
 }
 
 // Of members that had a part when the last sizes were agreed on, by rank.
@@ -179,7 +178,7 @@ std::string ReportJson(const v1::JobStatus& status) {
                                         status.worker_reports().end());
   std::stable_sort(workers.begin(), workers.end(),
                    [](const auto& a, const auto& b) { return a.rank() < b.rank(); });
-  const uint64_t examples = Examples(status);
+  const uint64_t examples = status.examples();
   uint64_t parameters_hash = 0, rounds = status.round();
   for (const v1::ServerStatus& server : status.servers()) {
     parameters_hash += server.counters().parameters_hash();

@@ -26,8 +26,8 @@
 
 namespace tessera {
 
-// Everything in the report is in the status of the ended job: a member's progress holds what it did
-// in all. The work of members that were lost counts as far as they told.
+// Everything in the report is in the status of the ended job. The work of members that were lost counts as far as
+// they told.
 std::string ReportJson(const v1::JobStatus& status);
 
 }  // namespace tessera

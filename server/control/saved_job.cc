@@ -123,15 +123,13 @@ std::string FormatSavedJob(const SavedJob& job) {
   Json cuts = Json::array(), history = Json::array();
   for (const SavedCut& cut : job.cuts) cuts.push_back(ToJson(cut));
   for (const v1::HistoryEntry& entry : job.history) history.push_back(ToJson(entry));
-  const Json json = {{"format", kFormat},
-                     {"train_seconds", Text(job.train_seconds)},
-                     {"evaluation_due", job.evaluation_due ? 1 : 0},
-                     {"whole_next", job.whole_next ? 1 : 0},
-                     {"joined", job.joined},
-                     {"lost", job.lost},
-                     {"partial_pushes", job.partial_pushes},
-                     {"cuts", std::move(cuts)},
-                     {"history", std::move(history)}};
+  Json json = {{"format", kFormat},
+               {"train_seconds", Text(job.train_seconds)},
+               {"evaluation_due", job.evaluation_due ? 1 : 0},
+               {"whole_next", job.whole_next ? 1 : 0},
+               {"cuts", std::move(cuts)},
+               {"history", std::move(history)}};
+  if (job.examples) json["examples"] = *job.examples;
   return json.dump();
 }
 
@@ -145,9 +143,11 @@ absl::StatusOr<SavedJob> ParseSavedJob(const std::string& where, absl::string_vi
   TESSERA_RETURN_IF_ERROR(GetNumber(where, "train_seconds", &fields, &job.train_seconds));
   fields.Get("evaluation_due", &evaluation_due);
   fields.Get("whole_next", &whole_next);
-  fields.GetBelow(kSavedNumberEnd, "joined", &job.joined);
-  fields.GetBelow(kSavedNumberEnd, "lost", &job.lost);
-  fields.GetBelow(kSavedCountEnd, "partial_pushes", &job.partial_pushes);
+  if (fields.Has("examples")) fields.GetBelow(kSavedCountEnd, "examples", &job.examples.emplace());
+  for (const char* const unread : {"joined", "lost", "partial_pushes"}) {
+    uint64_t count = 0;
+    if (fields.Has(unread)) fields.Get(unread, &count);
+  }
   const Json* cuts = fields.GetArray("cuts");
   const Json* history = fields.GetArray("history");
   TESSERA_RETURN_IF_ERROR(fields.Finish());

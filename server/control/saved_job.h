@@ -1,15 +1,17 @@
 // What a coordinator goes on from: the part of a checkpoint's manifest that is its own.
 //
 //   {"format": 1, "train_seconds": "12.5", "evaluation_due": 0, "whole_next": 0,
-//    "joined": 2, "lost": 0, "partial_pushes": 0,
+//    "examples": 1280,
 //    "cuts": [{"epoch": 3, "first_step": 60, "steps": 20, "rows_total": 1347, "ranks": [0, 1]}],
 //    "history": [{"seconds": "1.5", "step": 20, ... }]}
 //
+// Older ones have no examples, and have counts that nobody reads: joined, lost, partial_pushes.
 // Numbers with a fraction are text, so that they come back bit for bit, nan included.
 #ifndef TESSERA_SERVER_CONTROL_SAVED_JOB_H_
 #define TESSERA_SERVER_CONTROL_SAVED_JOB_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,9 +38,8 @@ struct SavedJob {
   bool evaluation_due = false;
   // In a job of subnets: the next exchange is of all entries.
   bool whole_next = false;
-  uint64_t joined = 0;
-  uint64_t lost = 0;
-  uint64_t partial_pushes = 0;
+  // Rows that all workers had trained on; nullopt: not known.
+  std::optional<uint64_t> examples;
   // By epoch, without gaps.
   std::vector<SavedCut> cuts;
   // Of the evaluations before the checkpoint's step.

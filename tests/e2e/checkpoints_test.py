@@ -164,7 +164,7 @@ class Checkpoints(CheckpointTest):
     def test_a_job_goes_on_with_other_workers(self):
         job = self.small(method={"local_sgd": {"local_steps": 5}}, optimizer=MOMENTUM)
         folder = self.path("checkpoints")
-        run_to_end(self, keeping(job, folder, 40))
+        before = run_to_end(self, keeping(job, folder, 40))
         for workers in (1, 3):
             with self.case("%d workers" % workers):
                 again = restoring(dict(job, cluster=dict(job["cluster"], workers=workers),
@@ -172,6 +172,9 @@ class Checkpoints(CheckpointTest):
                 logs = self.path("logs-%d" % workers)
                 report = run_to_end(self, again, "--logs", logs)
                 self.assertEqual((report["steps"], report["members"]["joined"]), (200, workers))
+                batch = before["examples"] // before["steps"] // 2
+                self.assertEqual(report["examples"], before["examples"] + (200 - before["steps"]) * workers * batch)
+                self.assertEqual(report["parameter_examples"], report["examples"])
                 self.assertGreater(report["final"]["test_accuracy"], 0.85)
                 with open(os.path.join(logs, "worker-0.log")) as file:
                     self.contains(file.read(), "worker state dropped rank=0", "workers were 2, now %d" % workers)
@@ -202,6 +205,8 @@ class Checkpoints(CheckpointTest):
                 job_cluster.drain()
                 report = job_cluster.finish(victim)
                 self.assertEqual(report["members"], {"joined": 2, "lost": 0, "partial_pushes": 0})
+                # What was undone counts no more, what was moved for it does; to wait is to train.
+                self.assertGreaterEqual(report["examples"], report["parameter_examples"])
                 self.assertGreater(report["train_seconds"], waited)
                 self.check_phases(report, 2)
                 subprocess.run(["rm", "-rf", folder], check=True)

@@ -68,6 +68,7 @@ class Embedded(Test):
                 report = cluster.finish(dead)
                 self.assertEqual(report["members"], {"joined": 2, "lost": 0, "partial_pushes": 0})
                 self.assertEqual(report["outcome"], "finished")
+                self.assertGreaterEqual(report["examples"], report["parameter_examples"])
                 self.check_phases(report, 2)
                 subprocess.run(["rm", "-rf", self.path("checkpoints")], check=True)
 

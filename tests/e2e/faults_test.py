@@ -31,6 +31,11 @@ class WorkerFaults(Test):
                 self.assertEqual(report["outcome"], "finished")
                 self.assertEqual(report["history"][-1]["step"], report["steps"])
                 self.assertIn("lease expired worker=1", cluster.servers[0].output())
+                # What it has done counts as far as it told.
+                traffic = report["traffic"]
+                self.assertEqual([w["worker"] for w in traffic["by_worker"]], [0, 2])
+                self.assertGreater(traffic["exchanges"], sum(w["exchanges"] for w in traffic["by_worker"]))
+                self.assertGreaterEqual(report["examples"], report["parameter_examples"])
 
     def test_status_names_the_worker_that_the_others_wait_for(self):
         cluster = Cluster(self, digits(epochs=ENDLESS, lease="20s", workers=2))

@@ -55,6 +55,8 @@ class CoordinatorClient {
     // Dataset::Sum of training and test rows.
     uint64_t train_sum = 0;
     uint64_t test_sum = 0;
+    // The member that this process was before the job went back; MemberId(): none.
+    MemberId continues;
     // Gives up joining after this long.
     absl::Duration join_timeout = absl::InfiniteDuration();
   };

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/ids.h"
+#include "worker/exchange/traffic.h"
 
 namespace tessera {
 
@@ -30,6 +31,7 @@ struct TrainProgress {
   TrainWork work = TrainWork::kNothing;
   // Grows whenever the loop begins or ends something.
   uint64_t beats = 0;
+  Traffic traffic = {};
 };
 
 // Whose rows are whose in one epoch.

@@ -30,6 +30,13 @@ v1::Progress ToProto(const TrainProgress& progress) {
   result.set_speed_steps(progress.speed_steps);
   result.set_work(static_cast<v1::Progress::Work>(progress.work));
   result.set_beats(progress.beats);
+  v1::Traffic& traffic = *result.mutable_traffic();
+  traffic.set_exchanges(progress.traffic.exchanges);
+  traffic.set_pull_payload_bytes(progress.traffic.pull_payload_bytes);
+  traffic.set_push_payload_bytes(progress.traffic.push_payload_bytes);
+  traffic.set_pull_wire_bytes(progress.traffic.pull_wire_bytes);
+  traffic.set_push_wire_bytes(progress.traffic.push_wire_bytes);
+  traffic.set_other_payload_bytes(progress.traffic.other_payload_bytes);
   return result;
 }
 

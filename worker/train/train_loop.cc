@@ -77,7 +77,8 @@ TrainProgress TrainLoop::progress() const {
           speed_.per_second(),
           place_.has_value() ? speed_.steps() : 0,
           work_,
-          beats_};
+          beats_,
+          traffic()};
 }
 
 void TrainLoop::Begin(TrainWork work) {
@@ -192,7 +193,6 @@ absl::Status TrainLoop::Resume() {
   holds_back_ = options_.recipe.codecs.holds_back();
   if (!saved.has_value()) return absl::OkStatus();
   TESSERA_RETURN_IF_ERROR(learner_.AdoptPrivateState());
-  examples_ = saved->progress.examples;
   last_loss_ = saved->progress.train_loss;
   loss_sum_ = saved->loss_sum;
   loss_count_ = saved->loss_count;

@@ -67,7 +67,7 @@ class TrainLoop {
     bool evaluation_due = false;
     // Checkpoints up to this number are not this worker's to write.
     uint64_t checkpoint_number = 0;
-    std::optional<LifeBefore> before;
+    std::optional<LifeBefore> before = std::nullopt;
   };
 
   // All outlive the loop.

@@ -81,10 +81,11 @@ TEST_CASE("the summary gives rate and traffic of all workers together", "[cli][p
   status.set_train_seconds(2);
   status.set_wall_seconds(3);
   status.set_members_lost(1);
+  status.set_examples(2000000);
+  status.mutable_unreported()->set_pull_payload_bytes(1 << 20);
   status.add_history()->set_test_accuracy(0.9467);
   for (int k = 0; k < 2; ++k) {
     v1::WorkerReport* report = status.add_worker_reports();
-    report->set_examples(1000000);
     report->set_pull_payload_bytes(3 << 20);
     report->set_push_payload_bytes(512);
   }
@@ -92,7 +93,7 @@ TEST_CASE("the summary gives rate and traffic of all workers together", "[cli][p
   CHECK(text.find("digits (data_parallel): 2.0 s of training, 3.0 s in all") != std::string::npos);
   CHECK(text.find("0.9467") != std::string::npos);
   CHECK(text.find("1,000,000") != std::string::npos);
-  CHECK(text.find("pulled 6.0 MiB, pushed 1.0 KiB") != std::string::npos);
+  CHECK(text.find("pulled 7.0 MiB, pushed 1.0 KiB") != std::string::npos);
   CHECK(text.find("1 worker") != std::string::npos);
   CHECK(text.find("r.json") != std::string::npos);
 }

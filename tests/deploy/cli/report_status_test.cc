@@ -25,6 +25,8 @@ v1::JobStatus Ended() {
   status.set_step(400);
   status.set_generation(3);
   status.set_members_lost(1);
+  status.set_examples(24690);
+  status.mutable_unreported()->set_push_payload_bytes(1 << 10);
   for (int i = 0; i < 2; ++i) {
     v1::HistoryEntry& entry = *status.add_history();
     entry.set_epoch(5 * (i + 1));
@@ -34,12 +36,10 @@ v1::JobStatus Ended() {
     entry.set_test_accuracy(0.9);
     v1::WorkerReport& worker = *status.add_worker_reports();
     worker.set_rank(i);
-    worker.set_examples(12345);
     worker.set_pull_payload_bytes(3 << 20);
     worker.set_push_payload_bytes(5 << 10);
     v1::MemberStatus& member = *status.add_members();
     member.set_rank(i);
-    member.mutable_progress()->set_examples(12345);
     v1::ServerCounters& counters = *status.add_servers()->mutable_counters();
     for (uint64_t count : {30, 60, 10}) counters.add_staleness_histogram(count);
     counters.set_staleness_sum(80);

@@ -452,6 +452,7 @@ TEST_CASE("what a coordinator saves comes back bit for bit, and nothing else doe
   SavedJob job;
   job.train_seconds = 0.1;
   job.evaluation_due = true;
+  job.examples = 1280;
   job.cuts = {{3, 60, 20, 1347, {0, 2}}, {4, 80, 30, 1347, {0, 1, 2}}};
   v1::HistoryEntry entry;
   entry.set_step(60);
@@ -475,10 +476,10 @@ TEST_CASE("what a coordinator saves comes back bit for bit, and nothing else doe
                                                         {"\"steps\":30", "\"steps\":18446744073709551615"},
                                                         {"\"rows_total\":1347", "\"rows_total\":140737488355328"},
                                                         {"\"ranks\":[0,2]", "\"ranks\":[0,65536]"},
-                                                        {"\"lost\":0", "\"lost\":18446744073709551615"},
+                                                        {"\"examples\":1280", "\"examples\":72057594037927936"},
                                                         {"\"0.1", "\"1e11"},
                                                         {"\"0.1", "\"x"},
-                                                        {"\"joined\"", "\"joinde\""}}) {
+                                                        {"\"examples\"", "\"exampels\""}}) {
     INFO(from << " -> " << to);
     std::string bad = text;
     const size_t at = bad.find(from);

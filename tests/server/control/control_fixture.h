@@ -69,7 +69,7 @@ class ControlFixture {
     return status;
   }
 
-  absl::StatusOr<v1::JoinReply> Join(uint64_t member = 0, int rank = -1) {
+  absl::StatusOr<v1::JoinReply> Join(uint64_t member = 0, int rank = -1, uint64_t continues = 0) {
     v1::JoinRequest request;
     request.set_job_digest("d1");
     request.set_layout_hash(77);
@@ -77,6 +77,7 @@ class ControlFixture {
     request.set_rows(100);
     request.set_member(member);
     if (rank >= 0) request.set_rank(rank);
+    request.set_continues(continues);
     auto reply = coordinator->Join(request, now);
     Collect();
     return reply;
@@ -89,6 +90,10 @@ class ControlFixture {
     request.mutable_progress()->set_exchange(exchange);
     request.mutable_progress()->set_step(step);
     request.set_drain_seen(drain_seen);
+    return Renew(request);
+  }
+
+  absl::StatusOr<v1::RenewReply> Renew(const v1::RenewRequest& request) {
     auto reply = coordinator->Renew(request, now);
     Collect();
     return reply;
@@ -98,6 +103,10 @@ class ControlFixture {
     v1::LeaveRequest request;
     request.set_member(member);
     request.set_error(error);
+    return Leave(request);
+  }
+
+  absl::Status Leave(const v1::LeaveRequest& request) {
     absl::Status status = coordinator->Leave(request, now);
     Collect();
     return status;
@@ -231,6 +240,10 @@ class ControlFixture {
     request.mutable_file()->set_name("../elsewhere");
     request.mutable_progress()->set_exchange(exchange);
     request.mutable_progress()->set_step(step);
+    return Saved(request);
+  }
+
+  absl::Status Saved(const v1::SavedRequest& request) {
     const absl::Status status = coordinator->Saved(request, now).status();
     Collect();
     return status;

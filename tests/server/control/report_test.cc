@@ -21,8 +21,11 @@ TEST_CASE("the report has every key of its contract and sums what it should", "[
   status.set_members_joined(2);
   status.set_method_description("all wait for all");
   status.set_parameter_examples(190);
+  status.set_examples(200);
+  // Of one that was lost.
+  status.mutable_unreported()->set_exchanges(7);
+  status.mutable_unreported()->set_pull_payload_bytes(5);
   for (int i = 0; i < 2; ++i) {
-    status.add_members()->mutable_progress()->set_examples(100);
     v1::WorkerReport& worker = *status.add_worker_reports();
     worker.set_rank(1 - i);  // They left in the other order.
     worker.set_exchanges(50);
@@ -56,8 +59,8 @@ TEST_CASE("the report has every key of its contract and sums what it should", "[
   CHECK(report["final"]["train_loss"].is_null());
   CHECK(report["final"]["precision_at"]["3"] == 0.25);
   CHECK(report["history"][0]["train_loss"].is_null());
-  CHECK(report["traffic"]["exchanges"] == 100);
-  CHECK(report["traffic"]["pull_payload_bytes"] == 21);
+  CHECK(report["traffic"]["exchanges"] == 107);
+  CHECK(report["traffic"]["pull_payload_bytes"] == 26);
   CHECK(report["traffic"]["by_worker"][0]["worker"] == 0);
   CHECK(report["traffic"]["by_worker"][0]["pull_payload_bytes"] == 11);
   CHECK(report["staleness"]["mean"] == 0.25);

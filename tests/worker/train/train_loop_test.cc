@@ -318,6 +318,7 @@ TEST_CASE("a worker that trains again waits between its lives, and every second 
     REQUIRE_FALSE(loop.Run().ok());
     CHECK(loop.phases().seconds(Phase::kPull) == 3 + 7);
     CHECK(loop.phases().seconds(Phase::kWait) == 0);
+    CHECK(coordination.last_progress.traffic.exchanges == 3);
     before.emplace(LifeBefore{loop.phases(), loop.traffic()});
   }
   now += absl::Seconds(20);
@@ -333,6 +334,9 @@ TEST_CASE("a worker that trains again waits between its lives, and every second 
   CHECK(loop.phases().seconds(Phase::kWait) == 20);
   CHECK(loop.traffic().exchanges == 10);
   CHECK(loop.traffic().push_payload_bytes == before->traffic.push_payload_bytes / 3 * 10);
+  CHECK(coordination.last_progress.traffic.exchanges == 10);
+  // Of this life: what was before is the coordinator's to count.
+  CHECK(loop.examples() == 7 * 12);
 }
 
 // Remembers which pushes were to bring what was held back.
