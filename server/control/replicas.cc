@@ -1,5 +1,6 @@
 // Membership: servers that hold all entries, and come and go while the job runs.
 #include <algorithm>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
@@ -81,15 +82,19 @@ std::vector<std::string> Membership::EndWarmUp(MemberId member) {
 
 // All that are live, so that who dies meanwhile is waited for no longer than its lease.
 std::vector<std::string> Membership::YetToBegin(MemberId but) const {
-  std::vector<std::string> names;
-  if (facts_.warmup_steps == 0 || drain_wanted_ || training_over_ || closed_) return names;
+  if (facts_.warmup_steps == 0 || drain_wanted_ || training_over_ || closed_) return {};
+  std::set<Rank> ranks;
   for (const auto& [id, member] : members_.all()) {
-    if (id == but || !IsLive(member.state) || names.size() == kYetToBeginMax) continue;
+    if (id == but || !IsLive(member.state)) continue;
     // A server that has yet to copy another one may wait for the next push.
     if (member.state == MemberState::kWaiting && !servers_.IsReady(ShardId(member.rank.value()))) continue;
     const bool has_begun =
         member.state == MemberState::kAdmitted && member.progress.step() >= facts_.warmup_steps;
-    if (!has_begun) names.push_back(absl::StrCat("worker ", member.rank.value()));
+    if (!has_begun) ranks.insert(member.rank);
+  }
+  std::vector<std::string> names;
+  for (const Rank rank : ranks) {
+    if (names.size() < kYetToBeginMax) names.push_back(absl::StrCat("worker ", rank.value()));
   }
   return names;
 }

@@ -1,0 +1,143 @@
+// What a worker does at the end of its training, and at the end of training alone.
+#include <catch2/catch.hpp>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "kernels/devices.h"
+#include "tests/worker/train/forwarding_client.h"
+#include "tests/worker/train/in_process_servers.h"
+#include "tests/worker/train/lone_coordination.h"
+#include "tests/worker/train/loop_job.h"
+#include "worker/replica/replica.h"
+#include "worker/train/train_loop.h"
+
+namespace tessera {
+namespace {
+
+// Remembers which pushes were to bring what was held back.
+class FlushNotes final : public ForwardingClient {
+ public:
+  using ForwardingClient::ForwardingClient;
+  absl::StatusOr<ExchangeResult> PushPull(const OutgoingPush& push, const KeySet& update_keys,
+                                          const ConstParameterArrays& update,
+                                          const KeySet& value_keys,
+                                          const ParameterArrays& values) override {
+    pushed = push.exchange;
+    if (push.flush) flushed.push_back(push.exchange);
+    if (on_push) on_push();
+    return ForwardingClient::PushPull(push, update_keys, update, value_keys, values);
+  }
+
+  Exchange pushed{0};
+  std::vector<Exchange> flushed;
+  std::function<void()> on_push;
+};
+
+TEST_CASE("the last push of a job that ends or is drained brings what was held back, and no other does",
+          "[train]") {
+  // Where members advance on their own the exchange that they are told is followed by one that rests.
+  const bool lockstep = GENERATE(true, false);
+  const uint64_t drain = GENERATE(0, 14);
+  const bool flush = GENERATE(true, false);
+  CAPTURE(lockstep, drain, flush);
+  const v1::Job job = Job({lockstep ? "method={local_sgd: {local_steps: 2}}"
+                                    : "method={ssp: {bound: 1, local_steps: 2}}",
+                           "codec={push: int8, error_feedback: true}",
+                           flush ? "codec.flush=true" : "codec.flush=false"});
+  const Recipe recipe = *RecipeFor(job);
+  InProcessServers cluster(job, recipe, 1, 1);
+  const Datasets data = *LoadDatasets(job.data(), {64, 10, false});
+  const std::unique_ptr<Backend> backend = *CreateBackend("cpu", 1);
+  const std::unique_ptr<Replica> replica = *Replica::Create(job, recipe, Rank(0), backend.get());
+  InProcessClient client(&cluster, MemberId(1), recipe.payload);
+  FlushNotes notes(&client);
+  LoneCoordination coordination(0, 1, 112);
+  coordination.drain = Exchange(drain);
+  if (drain > 0) coordination.stop_at_correct = 0;
+  TrainLoop loop({job, recipe, Rank(0)}, &data, replica.get(), &notes, &coordination);
+  REQUIRE(loop.Run().ok());
+  CHECK(notes.pushed == Exchange(drain == 0 ? 25 : lockstep ? drain : drain + 1));
+  CHECK(notes.flushed == (flush ? std::vector<Exchange>{notes.pushed} : std::vector<Exchange>()));
+}
+
+class StepNotes final : public LoneCoordination {
+ public:
+  using LoneCoordination::LoneCoordination;
+  void SetProgress(const TrainProgress& progress) override {
+    LoneCoordination::SetProgress(progress);
+    if (on_step) on_step(progress.step);
+  }
+
+  std::function<void(uint64_t step)> on_step;
+};
+
+TEST_CASE("a worker that is asked to leave brings what was held back, or says that it is lost", "[train]") {
+  const bool flush = GENERATE(true, false);
+  const bool holds_back = GENERATE(true, false);
+  // Before the third exchange, in it, or never.
+  enum class Asked { kBefore, kWithin, kNever };
+  const Asked asked = GENERATE(Asked::kBefore, Asked::kWithin, Asked::kNever);
+  if (flush && !holds_back) return;  // The job reader refuses it.
+  CAPTURE(flush, holds_back, static_cast<int>(asked));
+  const v1::Job job = Job({"method={local_sgd: {local_steps: 2}}",
+                           holds_back ? "codec={push: int8, error_feedback: true}" : "codec={push: int8}",
+                           flush ? "codec.flush=true" : "codec.flush=false"});
+  const Recipe recipe = *RecipeFor(job);
+  InProcessServers cluster(job, recipe, 1, 1);
+  const Datasets data = *LoadDatasets(job.data(), {64, 10, false});
+  const std::unique_ptr<Backend> backend = *CreateBackend("cpu", 1);
+  const std::unique_ptr<Replica> replica = *Replica::Create(job, recipe, Rank(0), backend.get());
+  InProcessClient client(&cluster, MemberId(1), recipe.payload);
+  FlushNotes notes(&client);
+  StepNotes coordination(0, 1, 112);
+  TrainLoop loop({job, recipe, Rank(0)}, &data, replica.get(), &notes, &coordination);
+  coordination.on_step = [&](uint64_t step) {
+    if (asked == Asked::kBefore && step == 5) loop.Stop();
+  };
+  notes.on_push = [&] {
+    if (asked == Asked::kWithin && notes.pushed == Exchange(3)) loop.Stop();
+  };
+  REQUIRE(loop.Run().ok());
+  // Where it has nothing to bring it leaves where it is; an exchange that is under way does not bring it any more.
+  const uint64_t last = (asked == Asked::kWithin ? 3 : 2) + (flush ? 1 : 0);
+  CHECK(notes.pushed == Exchange(asked == Asked::kNever ? 25 : last));
+  CHECK(notes.flushed == (flush ? std::vector<Exchange>{notes.pushed} : std::vector<Exchange>()));
+  CHECK(loop.left_residual() == (asked != Asked::kNever && holds_back && !flush));
+}
+
+class WarmUpNotes final : public LoneCoordination {
+ public:
+  using LoneCoordination::LoneCoordination;
+  absl::Status EndWarmUp() override {
+    ends.push_back(last_progress.step);
+    return absl::OkStatus();
+  }
+
+  std::vector<uint64_t> ends;
+};
+
+TEST_CASE("a worker that trains alone at first asks once, at the next exchange boundary, whether it may go on",
+          "[train]") {
+  const v1::Job job = Job({"method={local_sgd: {local_steps: 5}}"});
+  Recipe recipe = *RecipeFor(job);
+  recipe.warmup_steps = 12;
+  const uint64_t first_step = GENERATE(0, 10, 15);
+  InProcessServers cluster(job, recipe, 1, 1);
+  const Datasets data = *LoadDatasets(job.data(), {64, 10, false});
+  const std::unique_ptr<Backend> backend = *CreateBackend("cpu", 1);
+  const std::unique_ptr<Replica> replica = *Replica::Create(job, recipe, Rank(0), backend.get());
+  InProcessClient client(&cluster, MemberId(1), recipe.payload);
+  WarmUpNotes coordination(0, 1, 112);
+  TrainLoop::Options options{job, recipe, Rank(0)};
+  options.first_step = first_step;
+  TrainLoop loop(std::move(options), &data, replica.get(), &client, &coordination);
+  REQUIRE(loop.Run().ok());
+  CHECK(coordination.ends == (first_step < 12 ? std::vector<uint64_t>{15} : std::vector<uint64_t>()));
+}
+
+// A checkpoint in which the worker had saved nothing but whether an evaluation was due to it; or nothing.
+
+}  // namespace
+}  // namespace tessera
