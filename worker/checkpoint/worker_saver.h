@@ -49,9 +49,8 @@ class WorkerSaver final : public WorkerStore {
   struct Options {
     // checkpoint.directory; empty: nothing is written.
     std::string directory;
-    // What the job goes on from; empty: nothing. And its manifest's sum; 0: any.
+    // What the job goes on from; empty: nothing.
     std::string restored;
-    uint64_t restored_sum = 0;
     Rank rank;
     // Members that the job has; with others than were saved nobody takes up the state of its rank, but what
     // codecs held back is dealt to those there are, who push it: rank r's goes to rank r modulo this. What a codec
@@ -65,6 +64,8 @@ class WorkerSaver final : public WorkerStore {
     // A push is no part of a mean over the members: what is dealt is then as it was. Otherwise it is dealt times
     // `workers` over those there were, so that the mean has the same of it.
     bool counts_by_itself = false;
+    // SumOf the manifest in `restored`; 0: any.
+    uint64_t restored_sum = 0;
   };
 
   explicit WorkerSaver(Options options);
