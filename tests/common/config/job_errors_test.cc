@@ -407,7 +407,7 @@ TEST_CASE("every mistake in the cluster gets its message", "[job_errors]") {
       {"servers: 2", "servers: two",
        "x.yaml:21:20: cluster.servers.count: got \"two\", want an integer in [1, 256]\n"},
       {"servers: 2", "servers: [\"0.0.0.0:7000\"]",
-       "x.yaml:21:13: cluster.servers.addresses.0: got \"0.0.0.0:7000\", want the name that others reach it by; the "
+       "x.yaml:21:21: cluster.servers.addresses.0: got \"0.0.0.0:7000\", want the name that others reach it by; the "
        "server's --listen 0.0.0.0:7000 listens on all of its machine's addresses\n"},
       {"servers: 2", "servers: [a:1, b:2, a:1, c, \":5\", \"d:0\", \"e:65536\", \"f:x\"]",
        "x.yaml:21:31: cluster.servers.addresses.2: got \"a:1\" again, want each server once; it "
