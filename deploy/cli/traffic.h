@@ -18,7 +18,7 @@ struct TrafficForecast {
   Certainty certainty = Certainty::kExact;
 };
 
-// "153608 bytes", "about 307214 bytes", "what the data make of it".
+// "153608 bytes", "about 307214 bytes", "what grows to tau".
 std::string Describe(const TrafficForecast& forecast);
 
 // `shape` is of what is exchanged (ExchangedShape). A subnet's are those of site 0 in round 1, where all have the

@@ -10,12 +10,12 @@
 #include "proto/coordinator.grpc.pb.h"
 #include "server/core/core_messages.h"
 #include "server/rpc/attach_link_state.h"
+#include "server/rpc/coordinator_wait.h"
 
 namespace tessera {
 namespace {
 
 constexpr absl::Duration kRetryPause = absl::Milliseconds(50);
-constexpr absl::Duration kWaitingLogInterval = absl::Seconds(10);
 
 }  // namespace
 
@@ -23,7 +23,7 @@ constexpr absl::Duration kWaitingLogInterval = absl::Seconds(10);
 void AttachLink::State::Read() {
   std::unique_ptr<v1::Coordinator::Stub> stub;
   std::string connected_to;
-  absl::Time next_log = SteadyNow() + kWaitingLogInterval;
+  CoordinatorWait wait;
   while (!Stopping()) {
     const std::string at = options.find_coordinator ? options.find_coordinator() : options.coordinator;
     if (!at.empty() && at != connected_to) {
@@ -98,13 +98,7 @@ void AttachLink::State::Read() {
       absl::MutexLock lock(&mutex);
       never_heard = !heard_once;
     }
-    if (never_heard && SteadyNow() > next_log) {
-      next_log = SteadyNow() + kWaitingLogInterval;
-      Log(LogLevel::kInfo,
-          absl::StrCat("control: waiting for the coordinator at=", connected_to, " why=\"",
-                       status.ok() ? "it is none, want the address of server 0" : status.message(),
-                       "\""));
-    }
+    if (never_heard) wait.Tell(connected_to, status);
     pause.WaitFor(kRetryPause);
   }
 }

@@ -5,17 +5,16 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/base/log.h"
 #include "common/base/steady_clock.h"
 #include "common/rpc/control_channel.h"
 #include "common/rpc/status.h"
+#include "server/rpc/coordinator_wait.h"
 
 namespace tessera {
 namespace {
 
 constexpr absl::Duration kInterval = absl::Milliseconds(250);
 constexpr absl::Duration kRetryPause = absl::Milliseconds(50);
-constexpr absl::Duration kWaitingLogInterval = absl::Seconds(10);
 
 }  // namespace
 
@@ -127,7 +126,7 @@ std::string HostLink::Converse(v1::StandbyControl::Stub* stub, absl::Status* sta
 void HostLink::Read() {
   std::unique_ptr<v1::StandbyControl::Stub> stub;
   std::string connected_to;
-  absl::Time next_log = SteadyNow() + kWaitingLogInterval;
+  CoordinatorWait wait;
   while (true) {
     {
       absl::MutexLock lock(&mutex_);
@@ -152,13 +151,7 @@ void HostLink::Read() {
       absl::MutexLock lock(&mutex_);
       never_heard = !heard_once_;
     }
-    if (never_heard && SteadyNow() > next_log) {
-      next_log = SteadyNow() + kWaitingLogInterval;
-      Log(LogLevel::kInfo,
-          absl::StrCat("control: waiting for the coordinator at=", connected_to, " why=\"",
-                       status.ok() ? "it is none, want the address of server 0" : status.message(),
-                       "\""));
-    }
+    if (never_heard) wait.Tell(connected_to, status);
     pause_.WaitFor(kRetryPause);
   }
 }

@@ -67,6 +67,7 @@ class Waiting(Test):
             worker.await_output("waiting for server 1")
         status = cluster.status()
         self.assertEqual((status["state"], status["waiting_for"]), ("waiting", ["server 1"]))
+        cluster.servers[0].await_output("control: waiting for server 1")
         cluster.start_server(1)
         self.assertEqual(cluster.finish()["outcome"], "finished")
 
@@ -85,6 +86,19 @@ class Waiting(Test):
         worker.await_output("Connection refused")
         worker.signal(signal.SIGTERM)
         self.contains(worker.expect_exit(0).splitlines()[-1], "ended")
+
+    def test_a_server_says_why_it_does_not_reach_the_coordinator(self):
+        with socket.socket() as unused:
+            unused.bind(("127.0.0.1", 0))
+            address = "127.0.0.1:%d" % unused.getsockname()[1]
+        for replicas in (0, 1):
+            with self.case("%d replicas" % replicas):
+                job = write_job(self, digits(servers=2, cluster={"replicas": replicas}))
+                server = Process(self, "server", [SERVER, "--job", job, "--rank", "1", "--listen", "127.0.0.1:0",
+                                                  "--coordinator", address])
+                server.await_output("control: waiting for the coordinator at=%s why=\"" % address)
+                self.contains(server.output(), "Connection refused")
+                server.end()
 
     def test_a_worker_that_is_asked_to_leave_while_it_waits_frees_its_rank_at_once(self):
         cluster = Cluster(self, digits(workers=2), workers=1)
@@ -120,6 +134,7 @@ class Refused(Test):
         worker = cluster.start_worker(0, path=other)
         digests = [tessera("check", path)[1].split("digest")[1].split()[0] for path in (other, cluster.path)]
         self.contains(worker.expect_exit(2), "start it with the same job file", *digests)
+        self.contains(cluster.servers[0].output(), "control: worker refused from=", "start it with the same job file")
         cluster.workers.clear()
         for rank in range(2):
             cluster.start_worker(rank)
