@@ -329,7 +329,8 @@ class Cluster:
         return worker
 
     def logs(self):
-        return "\n".join("--- %s\n%s" % (p.name, p.output()[-4000:]) for p in self.servers + self.workers)
+        return "\n".join("--- %s%s\n%s" % (p.name, "" if p.alive else ", ended with %d" % p.popen.returncode,
+                                             p.output()[-4000:]) for p in self.servers + self.workers)
 
     def status(self):
         return status_of(self.coordinator)

@@ -3,6 +3,8 @@
 // change at any time. Steady clocks go on.
 //
 // A wait in the kernel until a time of day ends when the shifted clock says so, as after a real change.
+//
+// What is looked up once is an atomic without a guard: threads that wait for a static's guard call syscall.
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,6 +19,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 
 namespace {
 
@@ -24,21 +27,42 @@ constexpr int64_t kSecond = 1000000000;
 // How late a wait may notice that the clock was set.
 constexpr int64_t kSlice = kSecond / 100;
 
+// Two threads may both look it up, and find the same.
 template <typename Function>
-Function* Real(const char* name) {
-  return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
-}
+class Real {
+ public:
+  constexpr explicit Real(const char* name) : name_(name) {}
+
+  Function* Get() {
+    Function* function = function_.load();
+    if (function == nullptr) {
+      function = reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name_));
+      if (function == nullptr) abort();
+      function_.store(function);
+    }
+    return function;
+  }
+
+ private:
+  const char* const name_;
+  std::atomic<Function*> function_{nullptr};
+};
+
+Real<int(clockid_t, timespec*)> real_clock_gettime("clock_gettime");
+Real<long(long, ...)> real_syscall("syscall");
+std::atomic<volatile const int64_t*> shift{nullptr};
 
 int64_t Shift() {
-  static volatile const int64_t* const seconds = [] {
-    const char* const path = getenv("SHIFTED_CLOCK");
-    const int file = path == nullptr ? -1 : open(path, O_RDONLY);
-    if (file < 0) abort();
-    void* const page = mmap(nullptr, sizeof(int64_t), PROT_READ, MAP_SHARED, file, 0);
-    if (page == MAP_FAILED) abort();
-    close(file);
-    return static_cast<const int64_t*>(page);
-  }();
+  volatile const int64_t* seconds = shift.load();
+  if (seconds != nullptr) return *seconds;
+  const char* const path = getenv("SHIFTED_CLOCK");
+  const int file = path == nullptr ? -1 : open(path, O_RDONLY);
+  if (file < 0) abort();
+  void* const page = mmap(nullptr, sizeof(int64_t), PROT_READ, MAP_SHARED, file, 0);
+  if (page == MAP_FAILED) abort();
+  close(file);
+  seconds = static_cast<const int64_t*>(page);
+  shift.store(seconds);
   return *seconds;
 }
 
@@ -61,8 +85,7 @@ int64_t Now(clockid_t clock) {
 extern "C" {
 
 int clock_gettime(clockid_t clock, timespec* t) {
-  static auto* const real = Real<int(clockid_t, timespec*)>("clock_gettime");
-  const int result = real(clock, t);
+  const int result = real_clock_gettime.Get()(clock, t);
   if (result == 0 && IsDay(clock)) t->tv_sec += Shift();
   return result;
 }
@@ -81,7 +104,7 @@ time_t time(time_t* t) noexcept {
 }
 
 long syscall(long number, ...) noexcept {
-  static auto* const real = Real<long(long, ...)>("syscall");
+  auto* const real = real_syscall.Get();
   va_list list;
   va_start(list, number);
   long a[6];
