@@ -84,12 +84,8 @@ absl::Status WorkerProcess::Prepare() {
   TESSERA_ASSIGN_OR_RETURN(backend_,
                            options_.make_backend(job_.cluster().device(), job_.cluster().threads()));
   TESSERA_RETURN_IF_ERROR(CheckPrecision());
-  ModelEnds ends;
-  ends.inputs = shape_.inputs();
-  ends.outputs = shape_.outputs();
-  ends.sigmoid = job_.model().loss() == "sigmoid_cross_entropy";
   if (job_.cluster().memory_limit() > 0) LimitMemory();
-  absl::StatusOr<Datasets> data = LoadDatasets(job_.data(), ends);
+  absl::StatusOr<Datasets> data = LoadDatasets(job_.data(), EndsOf(job_.model(), shape_));
   if (!data.ok()) return data.status();
   data_ = std::make_unique<Datasets>(*std::move(data));
   train_sum_ = data_->train.Sum();

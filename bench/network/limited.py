@@ -66,9 +66,13 @@ class Network:
             self.limit("port%d" % rank, rate)
             with self.inside(self.spaces[rank]):
                 self.command("ip link set lo up")
-                self.command("ip addr add 10.77.1.%d/16 dev uplink" % (rank + 1))
+                self.command("ip addr add %s/16 dev uplink" % self.address(rank))
                 self.command("ip link set uplink up")
                 self.limit("uplink", rate)
+
+    @staticmethod
+    def address(link):
+        return "10.77.1.%d" % (link + 1)
 
     @contextlib.contextmanager
     def inside(self, space):
@@ -201,17 +205,21 @@ def ended(cluster, coordinator, seconds):
     return True
 
 
-def run(options, network, job, flags, workers):
-    """The report of one job, whose --set flags leave the servers out."""
-    flags = flags + ["--set", "cluster.servers=[%s]" % ", ".join(SERVERS), "--set", "security.insecure=true"]
+def run(options, network, job, flags, workers, behind=0):
+    """The report of one job, whose --set flags leave the servers out. They are in this script's namespace, or so many
+    of them behind the network's last links."""
+    spaces = network.spaces[len(network.spaces) - behind:] if behind else [network.home] * len(SERVERS)
+    servers = ["%s:7000" % network.address(len(network.spaces) - behind + i) for i in range(behind)] or SERVERS
+    flags = flags + ["--set", "cluster.servers=[%s]" % ", ".join(servers), "--set", "security.insecure=true"]
     with tempfile.TemporaryDirectory() as folder:
         report = os.path.join(folder, "report.json")
         cluster = Cluster(folder)
         try:
-            for rank in range(len(SERVERS)):
-                cluster.start("server-%d" % rank, [program(options, "tessera-server", "server"), "--job", job,
-                                                   "--rank", str(rank)] + flags +
-                              (["--report", report] if rank == 0 else []))
+            for rank, space in enumerate(spaces):
+                with network.inside(space):
+                    cluster.start("server-%d" % rank, [program(options, "tessera-server", "server"), "--job", job,
+                                                       "--rank", str(rank)] + flags +
+                                  (["--report", report] if rank == 0 else []))
             for rank in range(workers):
                 with network.inside(network.spaces[rank]):
                     cluster.start("worker-%d" % rank, [program(options, "tessera-worker", "worker"), "--job", job,

@@ -22,6 +22,26 @@ inline std::string Fraction(double value) {
   return std::isfinite(value) ? absl::StrFormat("%.4f", value) : "-";
 }
 
+// "512 B", "15.3 MiB".
+inline std::string Bytes(double bytes) {
+  static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  int unit = 0;
+  while (bytes >= 1024 && unit < 4) {
+    bytes /= 1024;
+    ++unit;
+  }
+  return absl::StrFormat("%.*f %s", unit == 0 ? 0 : 1, bytes, kUnits[unit]);
+}
+
+// "1,234,567".
+inline std::string Thousands(double value) {
+  std::string digits = absl::StrFormat("%.0f", value);
+  for (int i = static_cast<int>(digits.size()) - 3; i > (digits[0] == '-' ? 1 : 0); i -= 3) {
+    digits.insert(i, ",");
+  }
+  return digits;
+}
+
 }  // namespace tessera
 
 #endif  // TESSERA_DEPLOY_CLI_COUNTED_H_

@@ -59,11 +59,7 @@ absl::StatusOr<Evaluated> Evaluate(const EvalOptions& options, const v1::Job& jo
                            OpenNamedCheckpoint(options.checkpoint));
   TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ShapeOf(job.model()));
   TESSERA_ASSIGN_OR_RETURN(const Recipe recipe, RecipeFor(job));
-  ModelEnds ends;
-  ends.inputs = shape.inputs();
-  ends.outputs = shape.outputs();
-  ends.sigmoid = job.model().loss() == "sigmoid_cross_entropy";
-  TESSERA_ASSIGN_OR_RETURN(const Datasets data, LoadDatasets(job.data(), ends));
+  TESSERA_ASSIGN_OR_RETURN(const Datasets data, LoadDatasets(job.data(), EndsOf(job.model(), shape)));
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
                            CreateBackend(job.cluster().device(), job.cluster().threads()));
   const InputRows input = InputRowsOf(job.model(), data);

@@ -14,22 +14,13 @@
 #include "deploy/cli/doctor_command.h"
 #include "deploy/cli/eval_command.h"
 #include "deploy/cli/export_command.h"
+#include "deploy/cli/plan_command.h"
 #include "deploy/cli/run_command.h"
 #include "deploy/cli/simulate_command.h"
 #include "deploy/cli/status_command.h"
 
 namespace tessera {
 namespace {
-
-// Commands of the design that this build does not have yet: refused by name, with what to use
-// instead.
-struct LaterCommand {
-  const char* name;
-  const char* why;
-};
-constexpr LaterCommand kLaterCommands[] = {
-    {"plan", "traffic prediction comes later; docs/methods.md has the formulas"},
-};
 
 // Of commands that call a running job without its job file.
 void AddSecurity(CLI::App* command, SecurityFiles* files) {
@@ -83,6 +74,27 @@ CLI::App* AddSimulate(CLI::App* app, SimulateOptions* options) {
                     "no mathematics: only times and traffic mean something");
   command->add_option("--report", options->report_path, "write the report here, as JSON")->check(CheckNamed);
   command->add_flag("--quiet", options->quiet, "no progress and no table");
+  return command;
+}
+
+CLI::App* AddPlan(CLI::App* app, PlanOptions* options) {
+  CLI::App* command = app->add_subcommand(
+      "plan", "predict each method's traffic and time on machines that are not here, without training");
+  command->add_option("JOB", options->job_path, "the job file")->required();
+  AddSet(command, &options->overrides);
+  command->add_option("--nodes", options->nodes, "so many workers, each on a node of its own")->required();
+  command->add_option("--bandwidth", options->bandwidth, "of each node's link, each way: 10Gbit, 100MB; 0: no limit")
+      ->required();
+  command->add_option("--servers", options->servers, "instead of cluster.servers; each on a node of its own");
+  command->add_option("--latency", options->latency, "from any node to any other: 200us");
+  command->add_option("--step-time", options->step_time,
+                      "of one minibatch on the whole model: 20ms, or measured here (the default)");
+  command->add_option("--local-steps", options->local_steps, "of all methods that have them");
+  command->add_option("--server-rate", options->server_rate,
+                      "parameters that a server folds per second: 4GB; 0: it takes no time");
+  command->add_option("--loopback-bandwidth", options->loopback_bandwidth,
+                      "between a worker and the server beside it: 1GB; 0: no limit");
+  command->add_flag("--json", options->json, "as JSON");
   return command;
 }
 
@@ -154,20 +166,13 @@ int Main(int argc, char** argv) {
   SimulateOptions simulate;
   CLI::App* simulate_command = AddSimulate(&app, &simulate);
 
-  for (const LaterCommand& later : kLaterCommands) {
-    CLI::App* command = app.add_subcommand(later.name, std::string("(later) ") + later.why);
-    command->allow_extras();
-  }
+  PlanOptions plan;
+  CLI::App* plan_command = AddPlan(&app, &plan);
 
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return EndOfParsing(app, error);
-  }
-  for (const LaterCommand& later : kLaterCommands) {
-    if (!app.got_subcommand(later.name)) continue;
-    std::fprintf(stderr, "tessera: %s is not in this build: %s\n", later.name, later.why);
-    return 2;
   }
   if (app.got_subcommand(run_command)) return RunJob(run);
   if (app.got_subcommand(check_command)) return CheckJobFile(check);
@@ -176,6 +181,7 @@ int Main(int argc, char** argv) {
   if (app.got_subcommand(doctor_command)) return ExamineJob(doctor);
   if (app.got_subcommand(eval_command)) return EvaluateCheckpoint(eval);
   if (app.got_subcommand(simulate_command)) return SimulateJob(simulate);
+  if (app.got_subcommand(plan_command)) return PlanJob(plan);
   return ShowStatus(status);
 }
 

@@ -23,24 +23,6 @@ constexpr absl::Duration kStalledAfter = absl::Seconds(2);
 constexpr int kSummaryWidth = 79;
 constexpr int kSummaryIndent = 15;
 
-std::string Bytes(double bytes) {
-  static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  int unit = 0;
-  while (bytes >= 1024 && unit < 4) {
-    bytes /= 1024;
-    ++unit;
-  }
-  return absl::StrFormat("%.*f %s", unit == 0 ? 0 : 1, bytes, kUnits[unit]);
-}
-
-std::string Thousands(double value) {
-  std::string digits = absl::StrFormat("%.0f", value);
-  for (int i = static_cast<int>(digits.size()) - 3; i > (digits[0] == '-' ? 1 : 0); i -= 3) {
-    digits.insert(i, ",");
-  }
-  return digits;
-}
-
 // Behind the reason, where the last checkpoint of a job has failed and everybody waits for the next try.
 constexpr absl::string_view kTriedAgain = "; it is the last one, tried again in ";
 

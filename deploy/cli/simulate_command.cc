@@ -26,6 +26,7 @@
 #include "common/layout/shard_map.h"
 #include "common/method/recipe.h"
 #include "deploy/cli/counted.h"
+#include "deploy/cli/flag_reader.h"
 #include "deploy/cli/progress.h"
 #include "deploy/simulate/simulation.h"
 #include "deploy/simulate/step_time.h"
@@ -42,46 +43,6 @@ constexpr int64_t kEventsAtOnce = 200;
 constexpr int kWorkersMax = 20000;
 constexpr int kJobWorkersMax = 1024;
 
-// Everything that is wrong with the flags, one line each.
-class FlagReader {
- public:
-  int64_t Bandwidth(absl::string_view flag, const std::string& text) {
-    const std::optional<int64_t> value = ParseBandwidth(text);
-    if (!value) Refuse(flag, text, "a bandwidth such as 1Gbit or 100MB, or 0");
-    return value.value_or(0);
-  }
-  int64_t Duration(absl::string_view flag, const std::string& text, const char* or_else) {
-    const std::optional<int64_t> value = ParseDuration(text);
-    if (!value || *value < 0) Refuse(flag, text, absl::StrCat("a duration such as 20ms", or_else));
-    return value.value_or(0);
-  }
-  double Share(absl::string_view flag, double value) {
-    if (!(value >= 0 && value < 1)) Refuse(flag, absl::StrCat(value), "a number in [0, 1)");
-    return value;
-  }
-  double Rate(absl::string_view flag, double value) {
-    if (!(value >= 0) || !std::isfinite(value)) {
-      Refuse(flag, absl::StrCat(value), "a number of crashes per worker and hour, 0 or more");
-    }
-    return value;
-  }
-  int Count(absl::string_view flag, int value) {
-    if (value < 0) Refuse(flag, absl::StrCat(value), "a number, 0 or more");
-    return value;
-  }
-  void Processes(absl::string_view flag, const std::optional<int>& value, int most) {
-    if (!value || (*value >= 1 && *value <= most)) return;
-    Refuse(flag, absl::StrCat(*value), absl::StrCat("a number, 1 to ", most));
-  }
-  const std::string& errors() const { return errors_; }
-
- private:
-  void Refuse(absl::string_view flag, const std::string& got, absl::string_view want) {
-    absl::StrAppend(&errors_, "--", flag, ": got \"", got, "\", want ", want, "\n");
-  }
-  std::string errors_;
-};
-
 // Workers of one simulated machine that compute at the same time, as far as this machine can.
 int BusyCores(const SimulationOptions& options, const v1::Job& job) {
   if (options.machines == 0 || options.cores_per_machine == 0) return 1;
@@ -93,8 +54,8 @@ int BusyCores(const SimulationOptions& options, const v1::Job& job) {
 
 SimulationOptions ReadFlags(const SimulateOptions& in, FlagReader* flags) {
   SimulationOptions out;
-  flags->Processes("workers", in.workers, kWorkersMax);
-  flags->Processes("servers", in.servers, std::numeric_limits<int>::max());
+  flags->Between("workers", in.workers, 1, kWorkersMax);
+  flags->Between("servers", in.servers, 1, std::numeric_limits<int>::max());
   out.machines = flags->Count("machines", in.machines);
   out.cores_per_machine = flags->Count("cores-per-machine", in.cores_per_machine);
   out.bandwidth = flags->Bandwidth("bandwidth", in.bandwidth);
@@ -118,25 +79,16 @@ SimulationOptions ReadFlags(const SimulateOptions& in, FlagReader* flags) {
   return out;
 }
 
-absl::StatusOr<Datasets> Load(const v1::Job& job) {
-  TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ShapeOf(job.model()));
-  ModelEnds ends;
-  ends.inputs = shape.inputs();
-  ends.outputs = shape.outputs();
-  ends.sigmoid = job.model().loss() == "sigmoid_cross_entropy";
-  return LoadDatasets(job.data(), ends);
-}
-
 absl::Status Simulate(const SimulateOptions& options, SimulationOptions simulated,
                       const v1::Job& job, const std::atomic<int>& signals) {
   TESSERA_RETURN_IF_ERROR(CheckWritable("--report", options.report_path));
-  absl::StatusOr<Datasets> data = Load(job);
-  TESSERA_RETURN_IF_ERROR(data.status());
+  TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ShapeOf(job.model()));
+  TESSERA_ASSIGN_OR_RETURN(const Datasets data, LoadDatasets(job.data(), EndsOf(job.model(), shape)));
   if (options.step_time == "measured") {
-    TESSERA_ASSIGN_OR_RETURN(simulated.step_time, MeasureStepTime(job, *data, BusyCores(simulated, job)));
+    TESSERA_ASSIGN_OR_RETURN(simulated.step_time, MeasureStepTime(job, data, BusyCores(simulated, job)));
   }
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Simulation> simulation,
-                           Simulation::Create(job, simulated, &*data));
+                           Simulation::Create(job, simulated, &data));
   Progress progress(!options.quiet && isatty(STDOUT_FILENO));
   if (!options.quiet) {
     progress.Say(absl::StrCat(job.name(), ": simulating ",
@@ -190,25 +142,6 @@ JobReading ReadSimulatedJob(const SimulateOptions& options) {
 }
 
 }  // namespace
-
-std::optional<int64_t> ParseBandwidth(absl::string_view text) {
-  if (!absl::ConsumeSuffix(&text, "bit")) return ParseSize(text);
-  struct Unit {
-    char letter;
-    double bits;
-  };
-  double bits = 1;
-  for (const Unit unit : {Unit{'k', 1e3}, Unit{'M', 1e6}, Unit{'G', 1e9}, Unit{'T', 1e12}}) {
-    if (text.empty() || text.back() != unit.letter) continue;
-    text.remove_suffix(1);
-    bits = unit.bits;
-    break;
-  }
-  const std::optional<double> value = ParseNumber(text);
-  // A link that carries less than a byte per second is none.
-  if (!value || *value * bits > 8e15 || *value * bits < 8) return std::nullopt;
-  return static_cast<int64_t>(*value * bits / 8);
-}
 
 int SimulateJob(const SimulateOptions& options) {
   SetLogLevel(LogLevel::kError);

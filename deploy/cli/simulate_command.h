@@ -6,8 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/string_view.h"
-
 namespace tessera {
 
 // As text, the way they were given.
@@ -38,10 +36,6 @@ struct SimulateOptions {
   std::string report_path;
   bool quiet = false;
 };
-
-// Bytes per second: bits as "1Gbit" or "250kbit", or bytes as a size ("100MB", "1GiB"). nullopt:
-// neither.
-std::optional<int64_t> ParseBandwidth(absl::string_view text);
 
 // Simulates the job to its end and returns the process's exit code:
 //   0  the simulated job ended normally

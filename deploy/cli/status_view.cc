@@ -42,16 +42,6 @@ std::string Count(double value) {
   return absl::StrFormat("%.3g%s", value, kUnits[unit]);
 }
 
-std::string Bytes(double value) {
-  static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  int unit = 0;
-  while (value >= 1024 && unit < 4) {
-    value /= 1024;
-    ++unit;
-  }
-  return absl::StrFormat("%.4g %s", value, kUnits[unit]);
-}
-
 std::string Seconds(double seconds) {
   if (!(seconds >= 0)) return "-";
   if (seconds < 60) return absl::StrFormat("%.1fs", seconds);

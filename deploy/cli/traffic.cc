@@ -15,17 +15,6 @@ namespace {
 
 using Certainty = TrafficForecast::Certainty;
 
-// All that a worker has on the servers: of a subnet its part.
-KeySet KeysOf(const v1::Job& job, const Recipe& recipe, const ModelShape& shape) {
-  const int servers = static_cast<int>(job.cluster().servers().count());
-  if (!recipe.subnets) return DenseKeys(shape, ShardCount(recipe.placement, servers));
-  SubnetPlace place;
-  place.seed = job.seed();
-  place.round = 1;
-  place.shares.assign(std::max<int64_t>(1, job.cluster().workers()), 1);
-  return SubnetKeys(shape, SubnetOf(shape, GroupsOf(job.model(), shape), place), place, servers);
-}
-
 int64_t CodedBytes(const Codec& codec, const KeySet& keys, const ModelShape& shape) {
   int64_t bytes = 0;
   for (const ShardSlices& slices : keys.slices) bytes += CodedKeys(codec, slices, shape).bytes();
@@ -66,6 +55,16 @@ TrafficForecast ThresholdForecast(const Codec& codec, const KeySet& keys) {
 
 }  // namespace
 
+KeySet WorkerKeys(const v1::Job& job, const Recipe& recipe, const ModelShape& shape) {
+  const int servers = static_cast<int>(job.cluster().servers().count());
+  if (!recipe.subnets) return DenseKeys(shape, ShardCount(recipe.placement, servers));
+  SubnetPlace place;
+  place.seed = job.seed();
+  place.round = 1;
+  place.shares.assign(std::max<int64_t>(1, job.cluster().workers()), 1);
+  return SubnetKeys(shape, SubnetOf(shape, GroupsOf(job.model(), shape), place), place, servers);
+}
+
 std::string Describe(const TrafficForecast& forecast) {
   switch (forecast.certainty) {
     case Certainty::kExact:
@@ -83,7 +82,7 @@ std::string Describe(const TrafficForecast& forecast) {
 
 TrafficForecast PushForecast(const v1::Job& job, const Recipe& recipe, const ModelShape& shape) {
   const Codec& codec = recipe.codecs.push;
-  const KeySet keys = KeysOf(job, recipe, shape);
+  const KeySet keys = WorkerKeys(job, recipe, shape);
   TrafficForecast forecast;
   if (codec.kind == CodecKind::kThreshold) {
     forecast = ThresholdForecast(codec, keys);
@@ -105,7 +104,7 @@ TrafficForecast PushForecast(const v1::Job& job, const Recipe& recipe, const Mod
 
 TrafficForecast PullForecast(const v1::Job& job, const Recipe& recipe, const ModelShape& shape) {
   const Codec& codec = recipe.codecs.pull;
-  const KeySet keys = KeysOf(job, recipe, shape);
+  const KeySet keys = WorkerKeys(job, recipe, shape);
   if (!recipe.core || recipe.core->is_whole()) return {CodedBytes(codec, keys, shape)};
   const int64_t core_keys = CoreKeyBytes(*recipe.core, shape.size);
   return {SparseBytes(codec, recipe, keys, shape) +

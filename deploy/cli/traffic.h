@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "common/keyset/key_set.h"
 #include "common/layout/parameters.h"
 #include "common/method/recipe.h"
 #include "proto/job.pb.h"
@@ -20,6 +21,9 @@ struct TrafficForecast {
 
 // "153608 bytes", "about 307214 bytes", "what grows to tau".
 std::string Describe(const TrafficForecast& forecast);
+
+// All that a worker has on the servers: of subnets the part of site 0 in round 1.
+KeySet WorkerKeys(const v1::Job& job, const Recipe& recipe, const ModelShape& shape);
 
 // `shape` is of what is exchanged (ExchangedShape). A subnet's are those of site 0 in round 1, where all have the
 // same share.

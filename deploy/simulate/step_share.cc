@@ -23,9 +23,12 @@ double MeanEntries(const Dataset& data) {
 
 }  // namespace
 
+double RowEntries(const ModelShape& shape, const Dataset& data, const InputRows& input) {
+  return input.sparse ? MeanEntries(data) : static_cast<double>(shape.inputs());
+}
+
 StepShare StepShareOf(const ModelShape& shape, const Dataset& data, const InputRows& input) {
-  const double inputs = static_cast<double>(shape.inputs());
-  return StepShare(shape, input.sparse ? MeanEntries(data) : inputs);
+  return StepShare(shape, RowEntries(shape, data, input));
 }
 
 StepShare::StepShare(const ModelShape& shape, double row_entries) {

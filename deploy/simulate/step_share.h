@@ -30,7 +30,9 @@ class StepShare {
   double whole_ = 0;
 };
 
-// For rows like those that `data` begins with.
+// Of an average row, by those that `data` begins with.
+double RowEntries(const ModelShape& shape, const Dataset& data, const InputRows& input);
+// For such rows.
 StepShare StepShareOf(const ModelShape& shape, const Dataset& data, const InputRows& input);
 
 }  // namespace tessera

@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/layout/parameters.h"
 #include "proto/job.pb.h"
 #include "worker/data/limits.h"
 #include "worker/data/normalization.h"
@@ -28,6 +29,8 @@ struct ModelEnds {
   // model.loss is sigmoid_cross_entropy, not softmax_cross_entropy.
   bool sigmoid = false;
 };
+// `shape` is the model's.
+ModelEnds EndsOf(const v1::Model& model, const ModelShape& shape);
 
 // The rows of a batch as CSR: row b has the entries [begin[b], begin[b + 1]), columns ascending.
 struct SparseBatch {

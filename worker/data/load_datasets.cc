@@ -106,6 +106,14 @@ TableSpec TableSpecOf(const ModelEnds& ends) {
   return spec;
 }
 
+ModelEnds EndsOf(const v1::Model& model, const ModelShape& shape) {
+  ModelEnds ends;
+  ends.inputs = shape.inputs();
+  ends.outputs = shape.outputs();
+  ends.sigmoid = model.loss() == "sigmoid_cross_entropy";
+  return ends;
+}
+
 absl::StatusOr<Datasets> LoadDatasets(const v1::Data& data, const ModelEnds& ends,
                                       int64_t bytes_max) {
   TESSERA_CHECK(ends.inputs >= 1 && ends.outputs >= 1);

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "deploy/cli/flag_reader.h"
 #include "nlohmann/json.hpp"
 
 namespace tessera {

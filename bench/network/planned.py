@@ -1,0 +1,104 @@
+#!/usr/bin/python3
+"""What `tessera plan` predicts, against real jobs whose workers and servers are each behind a limited link.
+
+    bench/network/planned.py [--rate 100mbit] [--workers 1 2 4] [--servers 1 2 4] [--methods data_parallel ist]
+
+Every worker and every server has a network namespace of its own with a link to one switch (bench/network/limited.py),
+which a token bucket limits each way; plain sockets measure first what the links carry, and that is what is planned
+with. The job is the built-in digits with two hidden layers of 512, so that exchanges are what takes the time; all
+processes share this machine's cores. Wants root.
+"""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import limited
+import runs
+
+LAYER = "{linear: {units: 512, bias: false}}, {batch_norm: {affine: false}}, relu"
+LAYERS = "model.layers=[%s, %s, {linear: {units: 10, bias: false}}]" % (LAYER, LAYER)
+# method: (its keys, exchanges that are timed)
+METHODS = {
+    "data_parallel": ("", 15), "local_sgd": ("", 15), "diloco": ("", 15), "async_sgd": ("", 20),
+    "ssp": ("", 20), "softsync": ("pushes: %d", 20), "quant_dp": ("", 20), "ist": ("", 15), "slim_dp": ("", 50),
+}
+
+
+def payload(network):
+    """Bytes per second that the slowest link carries of a socket's payload, all links being busy."""
+    return 1e6 / 8 * min(min(network.probe(upwards)) for upwards in (True, False))
+
+
+def keys_of(method, workers):
+    keys = METHODS[method][0]
+    return keys % ((workers + 1) // 2) if "%" in keys else keys
+
+
+def planned(options, job, workers, servers, bandwidth):
+    """name -> the prediction."""
+    done = subprocess.run([options.tessera, "plan", job, "--set", LAYERS, "--nodes", str(workers), "--servers",
+                           str(servers), "--bandwidth", "%dB" % bandwidth, "--step-time", options.step_time,
+                           "--latency", options.latency, "--json"], capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(done.stderr)
+    return {method["method"]: method for method in json.loads(done.stdout)["methods"]}
+
+
+def steps_of(method, plan):
+    return METHODS[method][1] * (plan["local_steps"] or 1)
+
+
+def measured(options, network, job, method, plan, workers, servers):
+    """Seconds of a step; what begins and ends a job is left out by two lengths of it."""
+    seconds = []
+    steps = steps_of(method, plan)
+    for length in (steps, 2 * steps):
+        flags = []
+        for key in (LAYERS, "method={%s: {%s}}" % (method, keys_of(method, workers)), "train.steps=%d" % length,
+                    "train.evaluate_every=1000000", "cluster.workers=%d" % workers):
+            flags += ["--set", key]
+        report = limited.run(options, network, job, flags, workers, behind=servers)
+        seconds.append(report["train_seconds"])
+    return (seconds[1] - seconds[0]) / steps
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rate", default="100mbit", help="of each link, each way, as tc writes it")
+    parser.add_argument("--workers", nargs="+", type=int, default=[1, 2, 4])
+    parser.add_argument("--servers", nargs="+", type=int, default=[1, 2, 4])
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--step-time", default="measured")
+    parser.add_argument("--latency", default="300us")
+    parser.add_argument("--repeat", type=int, default=1, help="medians of so many")
+    parser.add_argument("--job", default=os.path.join(runs.ROOT, "deploy/jobs/digits.yaml"))
+    parser.add_argument("--tessera", default=os.path.join(runs.ROOT, "bazel-bin/deploy/cli/tessera"))
+    options = parser.parse_args()
+    options.seconds_max = 600
+    if limited.megabits(options.rate) is None:
+        parser.error('--rate: got "%s", want a number with kbit, mbit or gbit' % options.rate)
+    network = limited.network_of(options, max(options.workers) + max(options.servers))
+    bandwidth = payload(network)
+    print("planned with %.1f Mbit/s\n" % (8e-6 * bandwidth))
+    print("| method | workers | servers | planned | measured | ratio |\n|---|--:|--:|--:|--:|--:|", flush=True)
+    ratios = []
+    for workers in options.workers:
+        for servers in options.servers:
+            plans = planned(options, options.job, workers, servers, bandwidth)
+            for method in options.methods:
+                plan = plans[method]
+                seconds = statistics.median(measured(options, network, options.job, method, plan, workers, servers)
+                                            for _ in range(options.repeat))
+                ratios.append(plan["step_seconds"] / seconds)
+                print("| %s | %d | %d | %.2f ms | %.2f ms | %.2f |" % (
+                    method, workers, servers, 1e3 * plan["step_seconds"], 1e3 * seconds, ratios[-1]), flush=True)
+    print("\nratios %.2f to %.2f, median %.2f" % (min(ratios), max(ratios), statistics.median(ratios)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,126 @@
+#include "deploy/cli/exchange_time.h"
+
+#include <algorithm>
+#include <array>
+#include <initializer_list>
+
+namespace tessera {
+namespace {
+
+struct Part {
+  Limit limit = Limit::kComputing;
+  double seconds = 0;
+};
+
+double Seconds(double bytes, double rate) { return rate > 0 ? bytes / rate : 0; }
+
+Part Longest(std::initializer_list<Part> parts) {
+  return *std::max_element(parts.begin(), parts.end(),
+                           [](const Part& a, const Part& b) { return a.seconds < b.seconds; });
+}
+
+// Parts that follow each other, and which of them is the longest when those of one kind are taken together.
+class Sequence {
+ public:
+  void Add(const Part& part) {
+    seconds_ += part.seconds;
+    by_limit_[static_cast<size_t>(part.limit)] += part.seconds;
+  }
+  double seconds() const { return seconds_; }
+  Part longest() const {
+    const auto most = std::max_element(by_limit_.begin(), by_limit_.end());
+    return {static_cast<Limit>(most - by_limit_.begin()), *most};
+  }
+
+ private:
+  double seconds_ = 0;
+  std::array<double, 6> by_limit_ = {};
+};
+
+// What each of `customers` waits at queues that take these times of each, and `elsewhere` between two rounds.
+std::array<double, 3> WaitsAt(const std::array<double, 3>& times, double elsewhere, int64_t customers) {
+  std::array<double, 3> lengths = {}, waits = {};
+  for (int64_t n = 1; n <= customers; ++n) {
+    double cycle = elsewhere;
+    for (size_t i = 0; i < times.size(); ++i) {
+      waits[i] = times[i] * lengths[i];
+      cycle += times[i] + waits[i];
+    }
+    for (size_t i = 0; i < times.size(); ++i) {
+      lengths[i] = cycle > 0 ? static_cast<double>(n) * (times[i] + waits[i]) / cycle : 0;
+    }
+  }
+  return waits;
+}
+
+CycleTime Cycle(double seconds, double computing, Limit limit) {
+  return {seconds, seconds > 0 ? computing / seconds : 1, limit};
+}
+
+}  // namespace
+
+const char* Describe(Limit limit) {
+  switch (limit) {
+    case Limit::kComputing:
+      return "computing";
+    case Limit::kLatency:
+      return "latency";
+    case Limit::kWorkerLinks:
+      return "workers' links";
+    case Limit::kServerLinks:
+      return "servers' links";
+    case Limit::kFolding:
+      return "servers' work";
+    case Limit::kMemory:
+      return "copying";
+  }
+  return "";
+}
+
+CycleTime TimeOf(const ExchangeWork& work, const Machines& machines) {
+  const auto workers = static_cast<double>(machines.workers);
+  const double computing = work.local_steps * work.step_seconds;
+  const double push = Seconds(work.push_bytes, machines.bandwidth);
+  const double pull = Seconds(work.pull_bytes, machines.bandwidth);
+  const double share = work.between_workers ? 1 : work.busiest_share;
+  const double fold = Seconds(work.fold_bytes, machines.fold_rate) * share;
+  const double of_all = workers * share;
+
+  Sequence exchange;
+  exchange.Add({Limit::kLatency, work.between_workers ? machines.latency : 2 * machines.latency});
+  if (work.waits_for_all) {
+    exchange.Add(Longest({{Limit::kWorkerLinks, push},
+                          {Limit::kServerLinks, of_all * push},
+                          {Limit::kFolding, workers * fold}}));
+    exchange.Add({Limit::kFolding, fold});
+    exchange.Add(Longest({{Limit::kWorkerLinks, pull}, {Limit::kServerLinks, of_all * pull}}));
+    if (work.overlaps) {
+      const Part longest = Longest({{Limit::kComputing, computing}, {exchange.longest().limit, exchange.seconds()}});
+      return Cycle(longest.seconds, computing, longest.limit);
+    }
+  } else {
+    exchange.Add({Limit::kWorkerLinks, push});
+    if (work.between_workers) {
+      exchange.Add({Limit::kMemory, Seconds(work.pull_bytes, machines.memory_rate)});
+    } else {
+      exchange.Add({Limit::kFolding, fold});
+      exchange.Add({Limit::kWorkerLinks, pull});
+    }
+  }
+  Sequence cycle = exchange;
+  cycle.Add({Limit::kComputing, computing});
+  if (work.between_workers) {
+    const Part longest = Longest({{cycle.longest().limit, cycle.seconds()}, {Limit::kFolding, workers * fold}});
+    return Cycle(longest.seconds, computing, longest.limit);
+  }
+  if (!work.waits_for_all) {
+    const std::array<double, 3> queues = {share * push, fold, share * pull};
+    const double elsewhere = cycle.seconds() - queues[0] - queues[1] - queues[2];
+    const std::array<double, 3> waits = WaitsAt(queues, std::max(0.0, elsewhere), machines.workers);
+    cycle.Add({Limit::kServerLinks, waits[0] + waits[2]});
+    cycle.Add({Limit::kFolding, waits[1]});
+  }
+  return Cycle(cycle.seconds(), computing, cycle.longest().limit);
+}
+
+}  // namespace tessera

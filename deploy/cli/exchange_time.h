@@ -1,0 +1,62 @@
+// How long steps and exchanges take on given machines, in closed form: what `tessera plan` tells.
+//
+// K workers and S servers, each at a link of B bytes per second each way and L from every other; a worker pushes
+// P bytes and pulls Q in an exchange, of which the server that holds the most has the share s; a server folds the
+// F bytes of a push in F s / R.
+//
+//   where all wait for all (J steps of c, then everybody's exchange)
+//     push      max(P / B, K P s / B, K F s / R)      the links' and the servers' work goes on at once
+//     exchange  L + push + F s / R + L + max(Q / B, K Q s / B)
+//     cycle     J c + exchange, or the longer of the two where one goes on during the other
+//   where nobody waits for anybody
+//     alone     J c + L + P / B + F s / R + L + Q / B
+//     cycle     alone, and the wait for the others at three queues that take s P / B, F s / R and s Q / B of each:
+//               mean value analysis of a closed network (Reiser, Lavenberg, Journal of the ACM 27, 1980)
+//   between workers, each with a server beside it, whose pulls stay on their machine at M bytes per second
+//     cycle     max(J c + L + P / B + Q / M, K F / R)
+//
+// Left out: chance, differently fast machines, what messages have beside their payload. `tessera simulate` has them.
+#ifndef TESSERA_DEPLOY_CLI_EXCHANGE_TIME_H_
+#define TESSERA_DEPLOY_CLI_EXCHANGE_TIME_H_
+
+#include <cstdint>
+
+namespace tessera {
+
+struct Machines {
+  int64_t workers = 1;  // K
+  double bandwidth = 0;  // B; 0: no limit
+  double latency = 0;  // L, seconds
+  double fold_rate = 0;  // R, bytes of parameters per second; 0: it takes no time
+  double memory_rate = 0;  // M; 0: it takes no time
+};
+
+// Of one worker.
+struct ExchangeWork {
+  double local_steps = 1;  // J
+  double step_seconds = 0;  // c
+  double push_bytes = 0;  // P
+  double pull_bytes = 0;  // Q
+  double fold_bytes = 0;  // F
+  double busiest_share = 1;  // s
+  bool waits_for_all = true;
+  bool overlaps = false;
+  bool between_workers = false;
+};
+
+// What takes the most of a cycle.
+enum class Limit { kComputing, kLatency, kWorkerLinks, kServerLinks, kFolding, kMemory };
+// "workers' links".
+const char* Describe(Limit limit);
+
+struct CycleTime {
+  double seconds = 0;  // of J steps and their exchange
+  double computing = 0;  // the part of it in which a worker computes, 0 to 1
+  Limit limit = Limit::kComputing;
+};
+
+CycleTime TimeOf(const ExchangeWork& work, const Machines& machines);
+
+}  // namespace tessera
+
+#endif  // TESSERA_DEPLOY_CLI_EXCHANGE_TIME_H_

@@ -1,0 +1,62 @@
+// What each method would move and take with a job's model, on given machines.
+#ifndef TESSERA_DEPLOY_CLI_PLAN_H_
+#define TESSERA_DEPLOY_CLI_PLAN_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "deploy/cli/exchange_time.h"
+#include "deploy/cli/traffic.h"
+#include "proto/job.pb.h"
+
+namespace tessera {
+
+struct PlanQuestion {
+  std::string job_path;
+  // "a.b=v", as given by --set.
+  std::vector<std::string> overrides;
+  // Absent: the job's own.
+  std::optional<int> servers;
+  // Of all methods that have them; absent: the job's own, and of the others their defaults.
+  std::optional<int> local_steps;
+  // Their workers take the place of the job's.
+  Machines machines;
+  // Of one minibatch on the whole model.
+  double step_seconds = 0;
+  // Inputs of an average row that count; 0: all.
+  double row_entries = 0;
+  // Of the training data; 0: not known.
+  int64_t train_rows = 0;
+};
+
+struct PlannedMethod {
+  std::string name;
+  // It is the job's own; the others have their defaults.
+  bool is_own = false;
+  // Not empty: the job cannot be trained so, and nothing below means anything.
+  std::string refused;
+  // Between exchanges; 0: there is one exchange in the whole job.
+  int64_t local_steps = 1;
+  int64_t servers = 1;
+  // Of one worker and one exchange.
+  TrafficForecast push, pull;
+  // Of one minibatch, with its part of the exchange.
+  double step_seconds = 0;
+  double computing = 0;
+  Limit limit = Limit::kComputing;
+  // Rows that all workers train on together.
+  double rows_per_second = 0;
+
+  // Both ways, of a worker.
+  double BytesPerStep() const;
+  bool knows_bytes() const { return push.certainty != TrafficForecast::Certainty::kUnknown; }
+};
+
+// In the order of the schema. The job file has been read once without errors.
+std::vector<PlannedMethod> PlanMethods(const PlanQuestion& question);
+
+}  // namespace tessera
+
+#endif  // TESSERA_DEPLOY_CLI_PLAN_H_

@@ -1,0 +1,78 @@
+"""`tessera plan`: what is predicted, and for whom."""
+import json
+import unittest
+
+from cluster import Test, digits, run_to_end, tessera, write_job
+
+STEPS = 40
+
+
+class Plan(Test):
+    def plan(self, job, *flags, code=0):
+        got, out, error = tessera("plan", job if isinstance(job, str) else write_job(self, job), *flags)
+        self.assertEqual(got, code, out + error)
+        return error if code else out
+
+    def planned(self, job, *flags):
+        """method -> prediction."""
+        plan = json.loads(self.plan(job, "--step-time", "1ms", "--json", *flags))
+        return {row["method"]: row for row in plan["methods"]}
+
+    def test_bytes_that_are_exact_are_those_of_the_report(self):
+        job = digits(servers=2, workers=2, units=200, steps=STEPS)
+        rows = self.planned(job, "--nodes", "2", "--bandwidth", "1Gbit", "--local-steps", "5")
+        for method, keys in (("data_parallel", {}), ("local_sgd", {"local_steps": 5}), ("quant_dp", {}),
+                             ("ist", {"local_steps": 5})):
+            with self.case(method):
+                self.assertTrue(rows[method]["is_exact"])
+                traffic = run_to_end(self, dict(job, method={method: keys}))["traffic"]
+                self.assertEqual(traffic["exchanges"], 2 * STEPS // rows[method]["local_steps"])
+                self.assertEqual(rows[method]["push_bytes"], traffic["push_payload_bytes"] / traffic["exchanges"])
+        self.assertFalse(rows["slim_dp"]["is_exact"])
+
+    def test_every_method_has_a_row_and_the_jobs_own_is_marked(self):
+        job = digits(method={"diloco": {"local_steps": 7}})
+        rows = self.planned(job, "--nodes", "3", "--bandwidth", "100Mbit")
+        self.assertEqual([name for name, row in rows.items() if row["is_own"]], ["diloco"])
+        self.assertEqual((rows["diloco"]["local_steps"], rows["local_sgd"]["local_steps"]), (7, 20))
+        self.assertEqual((rows["decentralized"]["servers"], rows["local_sgd"]["servers"]), (3, 2))
+        self.assertIsNone(rows["ensemble"]["local_steps"])
+        self.assertGreaterEqual(len(rows), 11)
+
+    def test_a_threshold_that_is_fixed_is_not_guessed(self):
+        job = dict(digits(), codec={"push": {"threshold": {"tau": 0.01}}})
+        row = self.planned(job, "--nodes", "2", "--bandwidth", "1Gbit")["data_parallel"]
+        self.assertEqual((row["push_bytes"], row["step_seconds"], row["limit"]), (None, None, None))
+        self.assertGreater(row["pull_bytes"], 0)
+
+    def test_the_table_fits_a_terminal_and_tells_what_is_refused(self):
+        out = self.plan(digits(), "--nodes", "64", "--bandwidth", "10Gbit", "--latency", "200us", "--step-time", "20ms")
+        self.assertLessEqual(max(map(len, out.splitlines())), 79, out)
+        self.assertIn("64 workers and 2 servers, each on a node of its own; links 10Gbit each way, latency 200us",
+                      out.replace("\n", " "))
+        self.assertIn("* data_parallel", out)
+        # There are 32 hidden neurons.
+        self.assertRegex(out.replace("\n", " "), r"not with ist: .*neurons")
+
+    def test_with_a_step_time_no_data_are_read(self):
+        job = digits()
+        job["data"]["directory"] = "/nowhere"
+        flags = ["--nodes", "2", "--bandwidth", "1Gbit"]
+        self.assertIn("data_parallel", self.plan(job, *flags, "--step-time", "3ms"))
+        self.assertIn("/nowhere", self.plan(job, *flags, code=2))
+
+    def test_a_step_is_measured_here_otherwise(self):
+        out = self.plan(digits(), "--nodes", "2", "--bandwidth", "1Gbit")
+        self.assertIn("as measured on this machine", out.replace("\n", " "))
+
+    def test_everything_that_is_wrong_is_said_at_once(self):
+        error = self.plan(digits(), "--nodes", "0", "--bandwidth", "fast", "--latency", "-1s", "--servers", "1000",
+                          "--local-steps", "0", "--step-time", "soon", "--set", "train.epochs=-1", code=2)
+        for flag in ("--nodes", "--bandwidth", "--latency", "--servers", "--local-steps", "--step-time",
+                     "--set train.epochs"):
+            self.assertIn(flag, error)
+        self.assertEqual(len(error.splitlines()), 7, error)
+
+
+if __name__ == "__main__":
+    unittest.main()
