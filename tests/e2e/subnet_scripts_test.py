@@ -13,6 +13,7 @@ from cluster import DIGITS, JOBS, SOON, TESSERA, Process, Test, await_true, chil
 
 SUBNETS = os.path.abspath("bench/training/subnets.py")
 LIMITED = os.path.abspath("bench/network/limited.py")
+PLANNED = os.path.abspath("bench/network/planned.py")
 DIGITS_JOB = [DIGITS, "--job", os.path.join(JOBS, "digits_ist.yaml"), "--tessera", TESSERA]
 # Digits end long before this; no test accuracy is ever this good.
 NEVER = ["--to", "1.0", "--epochs", "1000000"]
@@ -133,6 +134,15 @@ class Limited(Test):
             fastest = float(re.search(r"plain sockets: %s [\d.]+ to ([\d.]+) Mbit/s" % name, out)[1])
             self.assertLessEqual(fastest, 21)
         self.assertRegex(out, r"\| ist \| [\d.]+ s, \d+ MB \|")
+
+    def test_plans_are_compared_with_jobs_behind_the_links(self):
+        self.start("--workers", "1", "--methods", "ist", "--to", "0.1").expect_exit(0, within=100)  # or it is left out
+        code, out, error = run(PLANNED, "--rate", "200mbit", "--workers", "2", "--servers", "2", "--methods", "slim_dp",
+                               "--job", os.path.join(JOBS, "digits.yaml"), "--tessera", TESSERA)
+        self.assertEqual(code, 0, error)
+        row = re.search(r"\| slim_dp \| 2 \| 2 \| ([\d.]+) ms \| ([\d.]+) ms \| ([\d.]+) \|", out)
+        planned, measured, ratio = map(float, row.groups())
+        self.assertAlmostEqual(planned / measured, ratio, delta=0.02)
 
     def test_nothing_is_left_when_it_is_ended_or_killed(self):
         for how in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
