@@ -26,6 +26,7 @@
 #include "common/keyset/sparse_keys.h"
 #include "common/keyset/subnet.h"
 #include "common/layout/shard_map.h"
+#include "proto/status.pb.h"
 #include "server/shard/shard.h"
 #include "tests/sim/core_checker.h"
 #include "tests/sim/subnet_entries.h"
@@ -179,6 +180,8 @@ class Checker {
   void OnAdmitted(MemberId member, Exchange first, Generation generation);
   // A server was told a plan: there is one of each generation, whoever is the coordinator.
   void OnPlanTold(const Plan& plan);
+  // What a coordinator would tell people; the number is its process's.
+  void OnStatus(const v1::JobStatus& status, uint64_t coordinator);
   // A worker's process was told who it is.
   void OnNamed(MemberId member, uint64_t life);
   // Somebody may have been told what the coordinator does not know any more: the job is to end, and nothing else
@@ -282,6 +285,8 @@ class Checker {
   std::map<std::pair<Generation, uint64_t>, std::map<MemberId, SubnetPlace>> cuts_;
   std::map<Generation, Plan> plans_;
   std::map<MemberId, uint64_t> lives_;  // of workers
+  std::optional<v1::JobStatus> status_;  // the last one, and whose it was
+  uint64_t status_from_ = 0;
   bool is_forgiven_ = false;
   std::map<Generation, CoreChecker> cores_;  // by era
   std::map<std::pair<ShardId, uint64_t>, Generation> logs_;  // eras of those without an image, by term

@@ -28,6 +28,43 @@ void Checker::OnNamed(MemberId member, uint64_t life) {
                        life));
 }
 
+void Checker::OnStatus(const v1::JobStatus& status, uint64_t coordinator) {
+  // What a process did and could not keep is not told, but for its clock, which another one sets right.
+  constexpr double kUnkeptSeconds = 0.3;
+  constexpr double kRounding = 1e-6;
+  if (status_.has_value() && !is_forgiven_) {
+    const v1::JobStatus& before = *status_;
+    const bool is_same = status_from_ == coordinator;
+    const double slack = is_same ? kRounding : kUnkeptSeconds;
+    const auto fell = [this](const char* what, double from, double to) {
+      Violate(absl::StrCat("status: ", what, " fell from ", from, " to ", to));
+    };
+    if (status.train_seconds() < before.train_seconds() - slack) {
+      fell("train_seconds", before.train_seconds(), status.train_seconds());
+    }
+    if (status.wall_seconds() < before.wall_seconds() - kRounding) {
+      fell("wall_seconds", before.wall_seconds(), status.wall_seconds());
+    }
+    const bool went_back = status.checkpoint().rollbacks() != before.checkpoint().rollbacks();
+    // Workers of a job that has gone back join it anew.
+    if (is_same && !went_back && status.members_joined() < before.members_joined()) {
+      fell("members_joined", before.members_joined(), status.members_joined());
+    }
+    if (is_same && status.members_lost() < before.members_lost()) {
+      fell("members_lost", before.members_lost(), status.members_lost());
+    }
+    if (is_same && !went_back && status.examples() < before.examples()) {
+      fell("examples", before.examples(), status.examples());
+    }
+  }
+  if (status.train_seconds() > status.wall_seconds() + kRounding) {
+    Violate(absl::StrCat("status: train_seconds is ", status.train_seconds(), " of wall_seconds ",
+                         status.wall_seconds()));
+  }
+  status_ = status;
+  status_from_ = coordinator;
+}
+
 void Checker::OnStuck(absl::string_view what) {
   if (!violation_.has_value()) violation_ = absl::StrCat("stuck: ", what);
 }

@@ -43,6 +43,7 @@ void SimCoordinator::Tick() {
   // As LiveCoordinator: where it did not run for long, nobody was listening.
   if (now - std::exchange(ticked_, now) > facts_.lease_timeout / 2) state().ExtendLeases(now);
   state().Tick(now);
+  if (options_.on_status) options_.on_status(state().Status(now), life_);
   Deliver();
   network_->After(node_, facts_.lease_timeout / 10, [this] { Tick(); });
 }
@@ -78,6 +79,10 @@ void SimCoordinator::Begin() {
   node_ = network_->AddNode();
   v1::CoordinatorState state = stored_;
   ShiftTimes(Moment(), absl::Hours(1), &state);
+  if (options_.mutation == Mutation::kForgetsTime) {
+    state.mutable_clock()->set_trained(0);
+    state.mutable_clock()->set_since(absl::ToUnixNanos(network_->now()));
+  }
   absl::StatusOr<std::unique_ptr<Coordinator>> found = Coordinator::Load(facts_, state);
   TESSERA_CHECK(found.ok());
   v1::CoordinatorWord word;

@@ -37,6 +37,8 @@ class SimCoordinator {
     bool has_faults = false;
     // A checkpoint is whole, and whoever goes on as the coordinator knows.
     std::function<void(uint64_t step)> on_whole;
+    // Now and then: what it would tell people, and the number of its process.
+    std::function<void(const v1::JobStatus& status, uint64_t life)> on_status;
     Mutation mutation = Mutation::kNone;
   };
   SimCoordinator(SimNetwork* network, JobFacts facts, Options options);

@@ -196,6 +196,7 @@ SimJob::SimJob(SimOptions options)
     control.away_timeout = kPatience;
     control.is_slow = dice_.Chance(0.2);
   }
+  control.on_status = [this](const v1::JobStatus& status, uint64_t life) { checker_.OnStatus(status, life); };
   if (options_.checkpoints) KeepCheckpoints(&facts, &control);
   coordinator_ = std::make_unique<SimCoordinator>(&network_, facts, control);
   chaos_ = network_.AddNode();

@@ -342,6 +342,7 @@ TEST_CASE("the checker objects to every mutation", "[sim][mutation]") {
       {Mutation::kTellsUnkept, SimMethod::kAsyncSgd, "was refused", false, true},
       {Mutation::kTellsUnkept, SimMethod::kLocalSgd, "", false, true},
       {Mutation::kTellsUnkept, SimMethod::kLocalSgd, "", true, true},
+      {Mutation::kForgetsTime, SimMethod::kLocalSgd, "train_seconds fell", false, true},
       {Mutation::kCopiesLate, SimMethod::kLocalSgd, "copied for a checkpoint: contains", false,
        false, true},
       {Mutation::kCopiesLate, SimMethod::kIst, "copied for a checkpoint", false, false, true},
