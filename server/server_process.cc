@@ -53,7 +53,7 @@ namespace {
 // Beyond the lease that the coordinator gives to silent servers and workers at the end.
 constexpr absl::Duration kEndMargin = absl::Seconds(2);
 // How long status calls may still ask after the job has ended.
-constexpr absl::Duration kLingerAfterEnd = absl::Milliseconds(500);
+constexpr absl::Duration kLingerAfterEnd = absl::Seconds(1);
 // The program itself, its libraries and its heap. Each worker's connection comes on top, both ways.
 constexpr int64_t kProgramBytes = int64_t{36} << 20;
 

@@ -41,7 +41,7 @@ class CheckpointDisks(CheckpointTest):
             del os.environ["TESSERA_FAILPOINTS"]
         job_cluster.await_step(20)
         seen = []
-        for attempt in range(6):
+        for attempt in range(12):
             code, _, error = tessera("checkpoint", job_cluster.coordinator)
             if code != 0:
                 seen.append(error)
@@ -111,7 +111,7 @@ class CheckpointDisks(CheckpointTest):
         folder = self.path("checkpoints")
         os.environ["TESSERA_FAILPOINTS"] = "file.write=sleep:3000;state.file.write=sleep:3000"
         try:
-            job_cluster = Cluster(self, keeping(self.small(steps=ENDLESS, lease="1s"), folder, 0))
+            job_cluster = Cluster(self, keeping(self.small(steps=ENDLESS, lease="2s"), folder, 0))
         finally:
             del os.environ["TESSERA_FAILPOINTS"]
         job_cluster.await_step(20)

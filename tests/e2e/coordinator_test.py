@@ -35,6 +35,12 @@ class Embedded(Test):
         # The state that names it may be kept a moment after the status tells of it, but not after the next one.
         return cluster.await_status("a checkpoint", lambda s: int(s["checkpoint"]["count"]) > 1)
 
+    def kill_server_0(self, cluster):
+        # What a busy disk has kept too late nobody could go on from.
+        cluster.await_status("its state is kept in time", lambda s: "late" not in s["coordinator"]["store"])
+        cluster.servers[0].kill()
+        cluster.servers[0].exit_code()
+
     def restart_server_0(self, cluster):
         dead = cluster.servers.pop(0)
         cluster.start_server(0)
@@ -46,8 +52,7 @@ class Embedded(Test):
             with self.case(name):
                 cluster = self.cluster(digits(epochs=ENDLESS, batch=16, lease=LEASE, method=method))
                 before = int(self.await_checkpoint(cluster)["checkpoint_step"])
-                cluster.servers[0].kill()
-                cluster.servers[0].exit_code()
+                self.kill_server_0(cluster)
                 other = cluster.servers[1]
                 # Those that are left say for whom they wait, and for how long.
                 other.await_output("coordinator is away")
@@ -78,8 +83,7 @@ class Embedded(Test):
         whole = self.cluster(dict(job, cluster=dict(job["cluster"])), keep=False).finish(within=100)
         cluster = self.cluster(job)
         self.await_checkpoint(cluster)
-        cluster.servers[0].kill()
-        cluster.servers[0].exit_code()
+        self.kill_server_0(cluster)
         self.restart_server_0(cluster)
         report = cluster.finish(within=100)
         self.assertEqual(report["checkpoint"]["rollbacks"], 1)
@@ -94,8 +98,7 @@ class Embedded(Test):
                 cluster.await_status("all have standbys", protected)
                 cluster.await_step(20)
                 before = cluster.await_status("it has trained", lambda s: s["train_seconds"] > 2)
-                cluster.servers[0].kill()
-                cluster.servers[0].exit_code()
+                self.kill_server_0(cluster)
                 dead = self.restart_server_0(cluster)
                 after = cluster.status()
                 for clock in ("train_seconds", "wall_seconds"):
@@ -145,8 +148,7 @@ class Embedded(Test):
         whole = unharmed.finish(within=100)
         cluster = self.cluster(job, servers=3, keep=False, directory=self.path("coordinator"))
         cluster.await_step(50)
-        cluster.servers[0].kill()
-        cluster.servers[0].exit_code()
+        self.kill_server_0(cluster)
         dead = self.restart_server_0(cluster)
         report = cluster.finish(dead, within=100)
         self.assertEqual(report["standbys"]["takeovers"], 1)
@@ -157,15 +159,14 @@ class Embedded(Test):
         cluster = self.cluster(job, directory=None)
         self.await_checkpoint(cluster)
         folder = self.path("checkpoints") + "/coordinator"
-        self.assertEqual(cluster.status()["coordinator"]["store"], folder)
+        cluster.await_status("its folder", lambda s: s["coordinator"]["store"] == folder)
         # The key that the user has set is the one to change.
         with self.assertRaises(AssertionError) as refused:
             cluster.start_server(0, "--listen", "127.0.0.1:0")
         self.contains(str(refused.exception), 'checkpoint.directory: "%s" is in use by another process' % folder)
         cluster.servers.pop().expect_exit(2)
         cluster.coordinator = cluster.servers[0].address
-        cluster.servers[0].kill()
-        cluster.servers[0].exit_code()
+        self.kill_server_0(cluster)
         dead = self.restart_server_0(cluster)
         cluster.await_status("it goes on", lambda s: int(s["coordinator"]["term"]) == 2)
         cluster.await_further()
@@ -197,8 +198,7 @@ class Embedded(Test):
         dead = []
         for times in range(1, 4):
             before = int(self.await_checkpoint(cluster)["checkpoint_step"])
-            cluster.servers[0].kill()
-            cluster.servers[0].exit_code()
+            self.kill_server_0(cluster)
             dead.append(self.restart_server_0(cluster))
             status = cluster.await_status("it goes on", lambda s: int(s["checkpoint_step"]) > before + 50)
             self.assertEqual(int(status["coordinator"]["term"]), times + 1)
@@ -208,13 +208,12 @@ class Embedded(Test):
     def test_a_job_that_waits_for_a_worker_waits_for_the_same_after_a_restart(self):
         job = digits(epochs=ENDLESS, batch=16, lease=LEASE)
         job["cluster"]["workers"] = 2
-        cluster = self.cluster(job)
-        for worker in cluster.workers[1:]:
-            worker.end()
-        cluster.workers[1:] = []
+        cluster = self.cluster(job, start=False)
+        for rank in range(cluster.server_count):
+            cluster.start_server(rank)
+        cluster.start_worker(0)
         cluster.await_status("worker 1 is missing", lambda s: s.get("waiting_for") == ["worker 1"])
-        cluster.servers[0].kill()
-        cluster.servers[0].exit_code()
+        self.kill_server_0(cluster)
         dead = self.restart_server_0(cluster)
         cluster.await_status("it still is", lambda s: s.get("waiting_for") == ["worker 1"])
         cluster.start_worker(1)
@@ -292,8 +291,7 @@ class Embedded(Test):
     def test_without_a_checkpoint_a_restarted_server_0_begins_anew_and_others_of_the_old_run_end(self):
         cluster = self.cluster(digits(epochs=ENDLESS, batch=16, lease=LEASE), keep=False, directory=self.path("state"))
         cluster.await_step(20)
-        cluster.servers[0].kill()
-        cluster.servers[0].exit_code()
+        self.kill_server_0(cluster)
         self.restart_server_0(cluster)
         self.assertIn("server 0's parameters are lost", cluster.servers[0].output())
         for process in [cluster.servers[1]] + cluster.workers:

@@ -20,6 +20,8 @@ class WorkerFaults(Test):
             with self.case(name):
                 cluster = Cluster(self, endless(workers=3, method=method))
                 cluster.await_step(20)
+                cluster.await_status("all have told of exchanges", lambda s: len(s["members"]) == 3 and all(
+                    int(m["progress"].get("traffic", {}).get("exchanges", 0)) > 0 for m in s["members"]))
                 victim = cluster.workers[1]
                 victim.kill()
                 status = cluster.await_status("a worker is lost", lost)
@@ -214,6 +216,7 @@ class ServerFaults(Test):
         cluster = Cluster(self, digits(epochs=ENDLESS, lease="20s"))
         cluster.await_step(20)
         cluster.servers[1].kill()
+        cluster.servers[1].exit_code()
         again = cluster.start_server(1)
         self.contains(again.expect_exit(1), "server 1 is gone", "it was restarted", "start the job again")
         self.assert_all_end(cluster, cluster.servers[1])

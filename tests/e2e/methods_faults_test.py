@@ -1,9 +1,7 @@
 """Workers that die, freeze, come late or are slow where members advance on their own."""
-import contextlib
-import threading
 import unittest
 
-from cluster import ENDLESS, Cluster, Test, digits, lost, members, tessera
+from cluster import ENDLESS, Brake, Cluster, Test, digits, lost, members, tessera
 
 SSP = {"ssp": {"bound": 1}}
 QUORUM = {"diloco": {"local_steps": 4, "quorum": {"pushes": 1, "grace": "50ms"}}}
@@ -13,28 +11,6 @@ ASYNC_DILOCO = {"diloco": {"local_steps": 20, "asynchronous": True}}
 
 def endless(method, lease="1500ms", **keys):
     return digits(epochs=ENDLESS, batch=16, rate=0.05, method=method, lease=lease, **keys)
-
-
-@contextlib.contextmanager
-def slowed(process, stands=0.02, runs=0.005):
-    """The process stands still most of the time."""
-    over = threading.Event()
-
-    def toggle():
-        while not over.is_set():
-            process.freeze()
-            over.wait(stands)
-            process.thaw()
-            over.wait(runs)
-
-    thread = threading.Thread(target=toggle)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-        process.thaw()
 
 
 class MethodFaults(Test):
@@ -49,7 +25,7 @@ class MethodFaults(Test):
     def test_a_job_with_an_end_reaches_it_without_a_worker_that_was_killed(self):
         for name, method in self.METHODS.items():
             with self.case(name):
-                steps = 1500
+                steps = 6000
                 job = digits(steps=steps, batch=16, rate=0.05, method=method, lease="1500ms", workers=3)
                 cluster = Cluster(self, job)
                 cluster.await_step(20)
@@ -108,9 +84,11 @@ class MethodFaults(Test):
             with self.case(name):
                 cluster = Cluster(self, endless(method, lease="10s", evaluate_every=1))
                 cluster.await_step(20)
-                with slowed(cluster.workers[1]):
-                    before = len(cluster.status().get("history", []))
-                    cluster.await_status("three more evaluations", lambda s: len(s.get("history", [])) >= before + 3)
+                brake = Brake(cluster.workers[1], cluster.workers[0], times=5)
+                before = len(cluster.status().get("history", []))
+                cluster.await_status("three more evaluations", lambda s: len(s.get("history", [])) >= before + 3,
+                                     within=60)
+                brake.release()
                 cluster.drain()
                 report = cluster.finish()
                 self.check_end(report, 2, 0)
@@ -148,9 +126,10 @@ class MethodFaults(Test):
         def budgets(status):
             return [int(m["step_budget"]) for m in by_rank(status)]
 
-        with slowed(cluster.workers[1]):
-            # The fastest has all of them.
-            status = cluster.await_status("it has fewer", lambda s: 0 < budgets(s)[1] <= 15 and budgets(s)[0] == 20)
+        brake = Brake(cluster.workers[1], cluster.workers[0], times=5)
+        # The fastest has all of them.
+        status = cluster.await_status("it has fewer", lambda s: 0 < budgets(s)[1] <= 15 and budgets(s)[0] == 20)
+        brake.release()
         speeds = [m["progress"]["steps_per_second"] for m in by_rank(status)]
         self.assertLess(speeds[1], speeds[0])
         self.contains(tessera("status", cluster.coordinator)[1], "steps/s", "budget", "staleness mean")

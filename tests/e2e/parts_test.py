@@ -1,9 +1,7 @@
 """Independent subnets whose sizes follow the workers' speeds, with real processes of which one is slow."""
-import threading
-import time
 import unittest
 
-from cluster import ENDLESS, Cluster, Test, digits, lost, members
+from cluster import ENDLESS, Brake, Cluster, Test, digits, lost, members
 
 
 def parts_job(parts, workers=2, **keys):
@@ -16,28 +14,6 @@ def parts_job(parts, workers=2, **keys):
         layers += [{"linear": {"units": units, "bias": False}}, "batch_norm", "relu"]
     job["model"]["layers"] = layers + [{"linear": {"units": 10, "bias": False}}, {"batch_norm": {"affine": False}}]
     return job
-
-
-class Brake(threading.Thread):
-    """Makes a process several times slower: it stands still for most of the time, in turns shorter than a step."""
-
-    def __init__(self, process, still=0.006, moves=0.003):
-        super().__init__(daemon=True)
-        self.process, self.still, self.moves = process, still, moves
-        self.released = threading.Event()
-        self.start()
-
-    def run(self):
-        while not self.released.is_set() and self.process.alive:
-            self.process.freeze()
-            time.sleep(self.still)
-            self.process.thaw()
-            time.sleep(self.moves)
-
-    def release(self):
-        self.released.set()
-        self.join()
-        self.process.thaw()
 
 
 def part(status, rank):
@@ -53,7 +29,7 @@ class Parts(Test):
     def train(self, job, settled=None):
         cluster = Cluster(self, job)
         cluster.await_step(10)
-        brake = Brake(cluster.workers[1])
+        brake = Brake(cluster.workers[1], cluster.workers[0])
         trained = 2.0
         if settled is not None:
             trained = cluster.await_status("parts have moved apart", settled)["train_seconds"]
@@ -81,7 +57,7 @@ class Parts(Test):
     def test_parts_survive_a_death_and_somebody_late(self):
         cluster = Cluster(self, parts_job("by_speed", workers=3))
         cluster.await_step(10)
-        brake = Brake(cluster.workers[2])
+        brake = Brake(cluster.workers[2], cluster.workers[1])
         cluster.await_status("parts have moved apart", lambda status: part(status, 2) < 0.28)
         victim = cluster.workers[0]
         victim.kill()

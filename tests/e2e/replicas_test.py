@@ -63,7 +63,7 @@ class Replicas(Test):
         self.assertIn("server removed rank=1", cluster.servers[0].output())
 
     def test_a_frozen_server_is_removed_and_ends_when_it_thaws(self):
-        cluster = Cluster(self, endless(lease="1s"))
+        cluster = Cluster(self, endless(lease="2s"))
         cluster.await_step(20)
         cluster.servers[2].freeze()
         cluster.await_status("its worker is lost", lambda status: lost(status) == 1)
@@ -131,7 +131,7 @@ class Replicas(Test):
         self.check_end(cluster.finish(cluster.workers[1]), 3, 1, removed_alive=1)
 
     def test_the_job_ends_with_server_0_which_has_the_coordinator(self):
-        cluster = Cluster(self, endless(lease="1s"))
+        cluster = Cluster(self, endless(lease="2s"))
         cluster.await_step(20)
         cluster.servers[0].kill()
         for process in cluster.servers[1:] + cluster.workers:
@@ -189,7 +189,7 @@ class Replicas(Test):
         self.assertEqual(exchanges, [steps, steps - warmup, steps - warmup])
 
     def test_nobody_waits_at_the_end_of_the_warm_up_for_who_has_died(self):
-        cluster = Cluster(self, endless(workers=2, lease="1s", method={"decentralized": {"warmup_steps": 300}}))
+        cluster = Cluster(self, endless(workers=2, lease="2s", method={"decentralized": {"warmup_steps": 300}}))
         cluster.workers[1].await_output("waiting for the warm-up of worker 0")
         cluster.workers[1].kill()
         cluster.await_step(340)

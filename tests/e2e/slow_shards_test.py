@@ -4,9 +4,9 @@ import unittest
 
 from cluster import ENDLESS, PATIENCE, Cluster, Test, digits, run_to_end
 
-LEASE = "%ds" % PATIENCE
+LEASE = "%ds" % (2 * PATIENCE)
 # Longer than that, as a large shard does; more of it would find nothing else.
-SLEEP = "sleep:%d" % (2500 * PATIENCE)
+SLEEP = "sleep:%d" % (4500 * PATIENCE)
 MAKE = "shard.make=" + SLEEP
 READ = "shard.load=" + SLEEP
 

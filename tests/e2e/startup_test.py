@@ -78,9 +78,7 @@ class Waiting(Test):
         cluster.finish()
 
     def test_a_worker_says_why_it_does_not_reach_the_coordinator(self):
-        with socket.socket() as unused:
-            unused.bind(("127.0.0.1", 0))
-            address = "127.0.0.1:%d" % unused.getsockname()[1]
+        address = "127.0.0.1:%d" % free_ports(1)[0]
         worker = Process(self, "worker", [WORKER, "--job", write_job(self, digits()), "--coordinator", address])
         worker.await_output("waiting for coordinator at %s, which is not reached: " % address)
         worker.await_output("Connection refused")
@@ -88,9 +86,7 @@ class Waiting(Test):
         self.contains(worker.expect_exit(0).splitlines()[-1], "ended")
 
     def test_a_server_says_why_it_does_not_reach_the_coordinator(self):
-        with socket.socket() as unused:
-            unused.bind(("127.0.0.1", 0))
-            address = "127.0.0.1:%d" % unused.getsockname()[1]
+        address = "127.0.0.1:%d" % free_ports(1)[0]
         for replicas in (0, 1):
             with self.case("%d replicas" % replicas):
                 job = write_job(self, digits(servers=2, cluster={"replicas": replicas}))

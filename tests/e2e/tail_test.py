@@ -76,7 +76,7 @@ class Tail(Test):
         # Steps long enough to tell them apart; the tail begins at step 28.
         for after in (14, 21, 28):
             with self.case("killed after step %d" % after):
-                cluster = Cluster(self, tail_job(32, (1000, 800), 256, workers=3, steps=60, lease="1s"))
+                cluster = Cluster(self, tail_job(32, (1000, 800), 256, workers=3, steps=60, lease="2s"))
                 cluster.await_step(after)
                 victim = cluster.workers[0]
                 victim.kill()

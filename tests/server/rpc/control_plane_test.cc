@@ -298,7 +298,7 @@ TEST_CASE("a whole job: train, evaluate, leave, and every server ends well", "[c
 }
 
 TEST_CASE("a worker whose lease expires is removed from the plan and told so", "[control][rpc]") {
-  Job job(1, 2, absl::Milliseconds(300));
+  Job job(1, 2, absl::Milliseconds(1500));
   ServerProcess& server = job.Attach(0);
   auto clients = job.Admit(2);
   auto lost = RenewInBackground(clients[0].get());
@@ -306,7 +306,7 @@ TEST_CASE("a worker whose lease expires is removed from the plan and told so", "
   REQUIRE(Eventually([&] { return server.link->OwnStatus().generation() == 2; }));
   const absl::Status told = clients[1]->BeginTraining();
   CHECK(absl::IsFailedPrecondition(told));
-  CHECK(std::string(told.message()).find("before its lease of 300ms was ended") !=
+  CHECK(std::string(told.message()).find("before its lease of 1.5s was ended") !=
         std::string::npos);
   // The other one goes on, and evaluates alone.
   CHECK(Evaluate(clients[0].get(), 5, false).ok());
@@ -326,7 +326,7 @@ TEST_CASE("a worker may join while others train", "[control][rpc]") {
 }
 
 TEST_CASE("a server whose shard hangs is lost, although its connection lives", "[control][rpc]") {
-  Job job(2, 1, absl::Milliseconds(400));
+  Job job(2, 1, absl::Milliseconds(1500));
   job.Attach(0);
   ServerProcess& one = job.Attach(1);
   auto clients = job.Admit(1);
@@ -341,7 +341,7 @@ TEST_CASE("a server whose shard hangs is lost, although its connection lives", "
 }
 
 TEST_CASE("a lost server ends the job and the workers hear its name", "[control][rpc]") {
-  Job job(2, 1, absl::Milliseconds(400));
+  Job job(2, 1, absl::Milliseconds(1500));
   ServerProcess& zero = job.Attach(0);
   ServerProcess& one = job.Attach(1);
   auto clients = job.Admit(1);
@@ -372,7 +372,7 @@ TEST_CASE("a coordinator that comes back within the lease changes nothing", "[co
 }
 
 TEST_CASE("servers and workers end when the coordinator is lost for a lease", "[control][rpc]") {
-  Job job(1, 1, absl::Milliseconds(400));
+  Job job(1, 1, absl::Milliseconds(1500));
   ServerProcess& server = job.Attach(0);
   auto clients = job.Admit(1);
   auto lost = RenewInBackground(clients[0].get());
@@ -381,7 +381,7 @@ TEST_CASE("servers and workers end when the coordinator is lost for a lease", "[
   job.grpc_->Shutdown(absl::ZeroDuration());
   const absl::Status ended = server.end.get_future().get();
   CHECK(absl::IsUnavailable(ended));
-  CHECK(std::string(ended.message()).find("is lost: not heard for the lease of 400ms") !=
+  CHECK(std::string(ended.message()).find("is lost: not heard for the lease of 1.5s") !=
         std::string::npos);
   CHECK(absl::IsUnavailable(lost.get()));
 }
@@ -472,8 +472,9 @@ TEST_CASE("status can be asked once, watched until the end, and the job stopped"
   auto reader = stub->Watch(&watch, request);
   REQUIRE(reader->Read(&status));
   const absl::Time begin = SteadyNow();
-  REQUIRE(reader->Read(&status));
-  CHECK(SteadyNow() - begin > absl::Milliseconds(50));
+  // What was written before this one looked may be here at once.
+  for (int i = 0; i < 5; ++i) REQUIRE(reader->Read(&status));
+  CHECK(SteadyNow() - begin > absl::Milliseconds(300));
   grpc::ClientContext stop;
   v1::AdminRequest why;
   why.set_reason("enough");
