@@ -48,6 +48,8 @@ class ServerCheckpoints {
                                               const std::function<std::unique_ptr<Shard>()>& make,
                                               const std::function<bool()>& goes_on) const;
   bool writes() const { return saver_ != nullptr; }
+  // As the job has it here.
+  const std::string& restore_path() const { return restore_path_; }
 
  private:
   absl::Status TakeDirectory();

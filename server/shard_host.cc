@@ -169,6 +169,8 @@ AttachLink::Options ShardHost::LinkOptions(uint32_t rank, Led* led) {
       copier->CopyFrom(donor);
     };
   }
+  // Standbys and replicas have what others have.
+  if (!options_.keeps_standbys && led->copier == nullptr) link.begins_from = checkpoints->restore_path();
   if (checkpoints->writes()) {
     link.save = [checkpoints, shard](const v1::CheckpointOrder& order,
                                      std::function<void(v1::CheckpointPart)> done) {

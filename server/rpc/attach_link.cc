@@ -62,10 +62,16 @@ void AttachLink::State::Read() {
         continue;
       }
       if (!message.refuse().empty()) {
-        refusal = message.refuse();
+        refusal = absl::StrCat("coordinator at ", connected_to, " refused this server: ", message.refuse());
+      } else if (BeginsAnew(message)) {
+        refusal = absl::StrCat("checkpoint.restore: \"", options.begins_from, "\" here, and the coordinator at ",
+                               connected_to, " begins the job anew; set it for server 0 too, or for nobody");
+      }
+      if (refusal.empty()) {
+        Handle(message);
+      } else {
         call.TryCancel();
       }
-      Handle(message);
       message.Clear();
     }
     bool was_draining, was_leaving, never_heard;
@@ -89,8 +95,7 @@ void AttachLink::State::Read() {
     if (!refusal.empty() && was_leaving) {
       End(absl::OkStatus());
     } else if (!refusal.empty()) {
-      End(absl::FailedPreconditionError(
-          absl::StrCat("coordinator at ", connected_to, " refused this server: ", refusal)));
+      End(absl::FailedPreconditionError(refusal));
     } else if (was_draining) {
       End(job_outcome);
     }

@@ -67,6 +67,9 @@ class AttachLink {
     // on being asked for counters meanwhile; `done` is called by any thread, but not where another order comes
     // before that. Where it fails the server had better end.
     std::function<void(const v1::RestoreOrder&, std::function<void(absl::Status)> done)> restore;
+    // The checkpoint that the job begins from here, where only `restore` could have it do so: a plan before any
+    // restore order ends the link. Empty: none.
+    std::string begins_from;
     // The coordinator is away for longer than a lease, or it is back. Called on a thread of the link.
     std::function<void(bool is_away)> on_away;
     // Called once, on a thread of the link, when the link has ended by itself:

@@ -177,6 +177,12 @@ void AttachLink::State::SetAway(bool away, absl::Duration silence) {
   if (options.on_away) options.on_away(away);
 }
 
+bool AttachLink::State::BeginsAnew(const v1::PlanMessage& message) {
+  if (options.begins_from.empty() || !message.has_plan() || message.has_restore()) return false;
+  absl::MutexLock lock(&mutex);
+  return restoring == 0;
+}
+
 void AttachLink::State::Handle(const v1::PlanMessage& message) {
   if (message.has_restore()) HandleRestore(message.restore());
   if (!message.copy_from().empty()) {

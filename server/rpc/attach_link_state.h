@@ -37,6 +37,8 @@ struct AttachLink::State : std::enable_shared_from_this<AttachLink::State> {
   void Read();
   void Write();
   void Handle(const v1::PlanMessage& message);
+  // It is told a plan, and was to begin from a checkpoint.
+  bool BeginsAnew(const v1::PlanMessage& message);
   void HandlePlan(const v1::Plan& message);
   void HandlePropose(const v1::Proposal& proposal);
   void HandleWithdraw(uint64_t last);

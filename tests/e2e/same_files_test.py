@@ -5,7 +5,7 @@ import shutil
 import unittest
 
 from checkpoint_folders import CheckpointTest, keeping, restoring, step_folder
-from cluster import DIGITS, Cluster, digits, run_to_end
+from cluster import DIGITS, ENDLESS, Cluster, digits, run_to_end
 
 TRAIN_LABELS, TEST_LABELS = "train-labels-idx1-ubyte.gz", "test-labels-idx1-ubyte.gz"
 
@@ -86,6 +86,34 @@ class SameCheckpoint(CheckpointTest):
                 for process in cluster.servers + cluster.workers:
                     self.assertNotEqual(process.exit_code(), 0)
                 self.contains(cluster.servers[0].output(), "server 1: ", words)
+
+    def test_a_server_that_alone_has_one_does_not_begin_anew_with_the_others(self):
+        cluster = self.cluster()
+        cluster.start_server(0, "--set", "checkpoint.restore=")
+        cluster.start_server(1)
+        for rank in range(2):
+            cluster.start_worker(rank, "--set", "checkpoint.restore=")
+        self.contains(cluster.servers[1].expect_exit(1), 'checkpoint.restore: "%s" here' % self.saved[1],
+                      "begins the job anew; set it for server 0 too")
+        for process in cluster.servers + cluster.workers:
+            self.assertNotEqual(process.exit_code(), 0)
+
+    def test_a_job_that_began_from_one_goes_back_to_its_own(self):
+        self.job = self.small(steps=ENDLESS, lease="2s")
+        job = keeping(self.job, self.path("own"), 50)
+        job["checkpoint"]["restore"] = self.saved[1]
+        cluster = Cluster(self, job)
+        cluster.await_status("a checkpoint", lambda s: int(s["checkpoint"]["count"]) > 0)
+        victims = []
+        for times in (1, 2):
+            victims.append(cluster.servers.pop(1))
+            victims[-1].kill()
+            victims[-1].exit_code()
+            cluster.start_server(1)
+            status = cluster.await_status("back", lambda s: int(s["checkpoint"]["rollbacks"]) == times)
+            cluster.await_step(int(status["checkpoint_step"]) + 60)
+        cluster.drain()
+        self.assertEqual(cluster.finish(*victims)["members"]["lost"], 0)
 
     def test_a_worker_with_another_one_says_so_and_leaves_at_once(self):
         for other, words in ((self.saved[2], "is not the checkpoint that server 0 goes on from"),

@@ -14,7 +14,8 @@ namespace tessera {
 namespace {
 
 std::string NewFolder() {
-  std::string name = "/tmp/state_file_testXXXXXX";
+  const char* const root = getenv("TEST_TMPDIR");
+  std::string name = std::string(root != nullptr ? root : "/tmp") + "/state_file_testXXXXXX";
   REQUIRE(mkdtemp(name.data()) != nullptr);
   return name;
 }
