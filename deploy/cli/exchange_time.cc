@@ -57,6 +57,24 @@ CycleTime Cycle(double seconds, double computing, Limit limit) {
   return {seconds, seconds > 0 ? computing / seconds : 1, limit};
 }
 
+// Peers' answers and that of the own server are waited for at the same time.
+CycleTime BetweenWorkers(const ExchangeWork& work, const Machines& machines) {
+  const double computing = work.local_steps * work.step_seconds;
+  const double fold = Seconds(work.fold_bytes, machines.fold_rate);
+  Sequence peers, own;
+  if (machines.workers > 1) {
+    peers.Add({Limit::kLatency, 2 * machines.latency});
+    peers.Add({Limit::kWorkerLinks, Seconds(work.push_bytes, machines.bandwidth)});
+  }
+  own.Add({Limit::kFolding, fold});
+  own.Add({Limit::kMemory, Seconds(work.pull_bytes, machines.memory_rate)});
+  Sequence cycle = peers.seconds() > own.seconds() ? peers : own;
+  cycle.Add({Limit::kComputing, computing});
+  const double of_all = static_cast<double>(machines.workers) * fold;
+  const Part longest = Longest({{cycle.longest().limit, cycle.seconds()}, {Limit::kFolding, of_all}});
+  return Cycle(longest.seconds, computing, longest.limit);
+}
+
 }  // namespace
 
 const char* Describe(Limit limit) {
@@ -82,12 +100,14 @@ CycleTime TimeOf(const ExchangeWork& work, const Machines& machines) {
   const double computing = work.local_steps * work.step_seconds;
   const double push = Seconds(work.push_bytes, machines.bandwidth);
   const double pull = Seconds(work.pull_bytes, machines.bandwidth);
-  const double share = work.between_workers ? 1 : work.busiest_share;
+  const double share = work.busiest_share;
   const double fold = Seconds(work.fold_bytes, machines.fold_rate) * share;
   const double of_all = workers * share;
 
+  if (work.between_workers) return BetweenWorkers(work, machines);
+
   Sequence exchange;
-  exchange.Add({Limit::kLatency, work.between_workers ? machines.latency : 2 * machines.latency});
+  exchange.Add({Limit::kLatency, 2 * machines.latency});
   if (work.waits_for_all) {
     exchange.Add(Longest({{Limit::kWorkerLinks, push},
                           {Limit::kServerLinks, of_all * push},
@@ -100,19 +120,11 @@ CycleTime TimeOf(const ExchangeWork& work, const Machines& machines) {
     }
   } else {
     exchange.Add({Limit::kWorkerLinks, push});
-    if (work.between_workers) {
-      exchange.Add({Limit::kMemory, Seconds(work.pull_bytes, machines.memory_rate)});
-    } else {
-      exchange.Add({Limit::kFolding, fold});
-      exchange.Add({Limit::kWorkerLinks, pull});
-    }
+    exchange.Add({Limit::kFolding, fold});
+    exchange.Add({Limit::kWorkerLinks, pull});
   }
   Sequence cycle = exchange;
   cycle.Add({Limit::kComputing, computing});
-  if (work.between_workers) {
-    const Part longest = Longest({{cycle.longest().limit, cycle.seconds()}, {Limit::kFolding, workers * fold}});
-    return Cycle(longest.seconds, computing, longest.limit);
-  }
   if (!work.waits_for_all) {
     const std::array<double, 3> queues = {share * push, fold, share * pull};
     const double elsewhere = cycle.seconds() - queues[0] - queues[1] - queues[2];

@@ -13,7 +13,7 @@
 //     cycle     alone, and the wait for the others at three queues that take s P / B, F s / R and s Q / B of each:
 //               mean value analysis of a closed network (Reiser, Lavenberg, Journal of the ACM 27, 1980)
 //   between workers, each with a server beside it, whose pulls stay on their machine at M bytes per second
-//     cycle     max(J c + L + P / B + Q / M, K F / R)
+//     cycle     max(J c + max(L + P / B + L, F / R + Q / M), K F / R)      alone: no links
 //
 // Left out: chance, differently fast machines, what messages have beside their payload. `tessera simulate` has them.
 #ifndef TESSERA_DEPLOY_CLI_EXCHANGE_TIME_H_

@@ -29,7 +29,7 @@ std::optional<int64_t> ParseBandwidth(absl::string_view text) {
 
 int64_t FlagReader::Bandwidth(absl::string_view flag, const std::string& text) {
   const std::optional<int64_t> value = ParseBandwidth(text);
-  if (!value) Refuse(flag, text, "a bandwidth such as 1Gbit or 100MB, or 0");
+  if (!value || *value < 0) Refuse(flag, text, "a bandwidth such as 1Gbit or 100MB, or 0");
   return value.value_or(0);
 }
 
@@ -56,9 +56,10 @@ int FlagReader::Count(absl::string_view flag, int value) {
   return value;
 }
 
-void FlagReader::Between(absl::string_view flag, const std::optional<int>& value, int least, int most) {
-  if (!value || (*value >= least && *value <= most)) return;
+std::optional<int> FlagReader::Between(absl::string_view flag, const std::optional<int>& value, int least, int most) {
+  if (!value || (*value >= least && *value <= most)) return value;
   Refuse(flag, absl::StrCat(*value), absl::StrCat("a number, ", least, " to ", most));
+  return std::nullopt;
 }
 
 void FlagReader::Refuse(absl::string_view flag, const std::string& got, absl::string_view want) {

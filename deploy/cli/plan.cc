@@ -1,10 +1,11 @@
 #include "deploy/cli/plan.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "common/config/job_digest.h"
-#include "common/config/job_reader.h"
 #include "common/config/schema.h"
 #include "common/layout/parameters.h"
 #include "common/method/recipe.h"
@@ -15,37 +16,63 @@ namespace tessera {
 namespace {
 
 using google::protobuf::FieldDescriptor;
+using Certainty = TrafficForecast::Certainty;
 
 // The most that the schema allows; with more the job is read and its number is set afterwards.
 constexpr int64_t kJobWorkersMax = 1024;
 
-// The options that make a job one of that method, with what has no default.
-std::vector<std::string> OverridesFor(const PlanQuestion& question, const FieldDescriptor& method, bool is_own) {
+// As many as a job file may ask for.
+int64_t ReadWorkers(const PlanQuestion& question) { return std::min(question.machines.workers, kJobWorkersMax); }
+
+std::vector<std::string> MachinesOverrides(const PlanQuestion& question) {
   std::vector<std::string> overrides = question.overrides;
-  const int64_t workers = std::min(question.machines.workers, kJobWorkersMax);
-  overrides.push_back(absl::StrCat("cluster.workers=", workers));
-  if (method.name() == "decentralized") {
-    overrides.push_back(absl::StrCat("cluster.servers=", workers));
-  } else if (question.servers) {
-    overrides.push_back(absl::StrCat("cluster.servers=", *question.servers));
-  }
-  if (!is_own) {
-    const std::string keys = method.name() == "softsync" ? absl::StrCat("pushes: ", (workers + 1) / 2) : "";
-    overrides.push_back(absl::StrCat("method={", method.name(), ": {", keys, "}}"));
-  }
-  if (question.local_steps && method.message_type()->FindFieldByName("local_steps") != nullptr) {
-    overrides.push_back(absl::StrCat("method.", method.name(), ".local_steps=", *question.local_steps));
-  }
+  overrides.push_back(absl::StrCat("cluster.workers=", ReadWorkers(question)));
+  if (question.servers) overrides.push_back(absl::StrCat("cluster.servers=", *question.servers));
   return overrides;
 }
 
-// Minibatches of a worker from the job's begin to its end.
+// "{softsync: {pushes: 4}}": what has no default is a number of pushes, half of the workers'.
+std::string MethodText(const PlanQuestion& question, const FieldDescriptor& method) {
+  std::string keys;
+  for (int i = 0; i < method.message_type()->field_count(); ++i) {
+    const FieldDescriptor& key = *method.message_type()->field(i);
+    if (!KeyOf(key).required()) continue;
+    absl::StrAppend(&keys, keys.empty() ? "" : ", ", key.name(), ": ", (ReadWorkers(question) + 1) / 2);
+  }
+  return absl::StrCat("{", method.name(), ": {", keys, "}}");
+}
+
+JobReading ReadWith(const PlanQuestion& question, const FieldDescriptor& method, bool is_own,
+                    const JobOptions& options) {
+  std::vector<std::string> overrides = MachinesOverrides(question);
+  if (!is_own) overrides.push_back(absl::StrCat("method=", MethodText(question, method)));
+  if (question.local_steps && method.message_type()->FindFieldByName("local_steps") != nullptr) {
+    overrides.push_back(absl::StrCat("method.", method.name(), ".local_steps=", *question.local_steps));
+  }
+  JobReading reading = ReadJobFile(question.job_path, overrides, options);
+  const absl::StatusOr<Recipe> recipe = RecipeFor(reading.job);
+  if (!recipe.ok() || recipe->placement != Placement::kReplicated) return reading;
+  // A server beside every worker.
+  overrides.push_back(absl::StrCat("cluster.servers=", ReadWorkers(question)));
+  return ReadJobFile(question.job_path, overrides, options);
+}
+
+// Of a job that was read with fewer workers than there are.
+std::string Refusal(const PlanQuestion& question, const JobError& error) {
+  std::string text = error.key.empty() ? error.message : absl::StrCat(error.key, ": ", error.message);
+  if (question.machines.workers > kJobWorkersMax) {
+    const std::string read = absl::StrCat(kJobWorkersMax), wanted = absl::StrCat(question.machines.workers);
+    text = absl::StrReplaceAll(text, {{absl::StrCat("got ", read, ","), absl::StrCat("got ", wanted, ",")},
+                                      {absl::StrCat("got \"", read, "\","), absl::StrCat("got \"", wanted, "\",")}});
+  }
+  return text;
+}
+
+// Minibatches of a worker from the job's begin to its end; 0: not known.
 double StepsOf(const v1::Job& job, int64_t train_rows) {
   if (job.train().length_case() == v1::Train::kSteps) return static_cast<double>(job.train().steps());
-  // An exchange that comes once in a job of unknown length costs next to nothing.
-  if (train_rows == 0) return 1e12;
   const double batches = static_cast<double>(train_rows) / static_cast<double>(job.train().batch_size());
-  return std::max(1.0, static_cast<double>(job.train().epochs()) * batches / job.cluster().workers());
+  return static_cast<double>(job.train().epochs()) * batches / static_cast<double>(job.cluster().workers());
 }
 
 double BusiestShare(const KeySet& keys) {
@@ -57,13 +84,64 @@ double BusiestShare(const KeySet& keys) {
   return all > 0 ? static_cast<double>(most) / static_cast<double>(all) : 1;
 }
 
-// What a server adds up of a push: all of its own entries, or those that came where these are a part.
-double FoldBytes(const v1::Job& job, const Recipe& recipe, const ModelShape& shape, const TrafficForecast& push) {
-  if (recipe.placement == Placement::kReplicated) {
-    return static_cast<double>(push.bytes) / std::max<double>(1, job.cluster().servers().count() - 1);
+// What servers add up of a push: all entries, or those that came where these are a part.
+double FoldBytes(const Recipe& recipe, const ModelShape& shape, const TrafficForecast& push) {
+  const bool is_part = recipe.subnets || (recipe.core && !recipe.core->is_whole());
+  return is_part ? static_cast<double>(push.bytes) : 4.0 * static_cast<double>(shape.size);
+}
+
+// Of a job that is all of this recipe, which makes `steps` minibatches.
+void Predict(const PlanQuestion& question, const v1::Job& job, const Recipe& recipe, const ModelShape& shape,
+             double steps, PlannedMethod* planned) {
+  planned->push = PushForecast(job, recipe, shape);
+  planned->pull = PullForecast(job, recipe, shape);
+  planned->servers = job.cluster().servers().count();
+  planned->between_workers = recipe.placement == Placement::kReplicated;
+  planned->local_steps = recipe.closed_to_joiners ? 0 : recipe.local_steps;
+  if (planned->push.certainty == Certainty::kUnknown) {
+    planned->unknown = "what it sends grows to tau";
+  } else if (recipe.subnets && !question.row_entries) {
+    planned->unknown = "a subnet's part of a step follows from the rows, which are not here";
+  } else if (recipe.closed_to_joiners && steps == 0) {
+    planned->unknown = "it exchanges once in a job of so many epochs of data that were not read; give train.steps";
   }
-  if (recipe.subnets || (recipe.core && !recipe.core->is_whole())) return static_cast<double>(push.bytes);
-  return 4.0 * static_cast<double>(shape.size);
+  if (!planned->unknown.empty()) return;
+
+  const KeySet keys = WorkerKeys(job, recipe, shape);
+  const double entries = question.row_entries.value_or(0);
+  const StepShare share(shape, entries > 0 ? entries : static_cast<double>(shape.inputs()));
+  ExchangeWork work;
+  work.local_steps = recipe.closed_to_joiners ? std::max(1.0, steps) : static_cast<double>(recipe.local_steps);
+  work.step_seconds =
+      recipe.subnets ? question.step_seconds_of_subnets * share.Of(keys) : question.step_seconds;
+  work.push_bytes = static_cast<double>(planned->push.bytes);
+  work.pull_bytes = static_cast<double>(planned->pull.bytes);
+  work.fold_bytes = FoldBytes(recipe, shape, planned->push);
+  work.busiest_share = BusiestShare(keys);
+  work.waits_for_all = recipe.lockstep;
+  work.overlaps = recipe.overlaps;
+  work.between_workers = planned->between_workers;
+  const CycleTime time = TimeOf(work, question.machines);
+  planned->step_bytes =
+      (work.push_bytes + (planned->between_workers ? 0 : work.pull_bytes)) / work.local_steps;
+  planned->step_seconds = time.seconds / work.local_steps;
+  planned->computing = time.computing;
+  planned->limit = time.limit;
+}
+
+// The last steps are those of another method: means over all of them.
+void AddTail(const PlannedMethod& tail, double part, PlannedMethod* planned) {
+  const auto mean = [part](double of_most, double of_tail) { return (1 - part) * of_most + part * of_tail; };
+  const double seconds = mean(planned->step_seconds, tail.step_seconds);
+  const double computing = mean(planned->step_seconds * planned->computing, tail.step_seconds * tail.computing);
+  if (part * tail.step_seconds > (1 - part) * planned->step_seconds) planned->limit = tail.limit;
+  planned->step_bytes = mean(planned->step_bytes, tail.step_bytes);
+  planned->step_seconds = seconds;
+  planned->computing = seconds > 0 ? computing / seconds : 1;
+  for (auto [most, last] : {std::pair(&planned->push, &tail.push), std::pair(&planned->pull, &tail.pull)}) {
+    most->bytes = static_cast<int64_t>(mean(static_cast<double>(most->bytes), static_cast<double>(last->bytes)));
+    most->certainty = Certainty::kAbout;
+  }
 }
 
 void Predict(const PlanQuestion& question, const v1::Job& job, const Recipe& recipe, PlannedMethod* planned) {
@@ -78,41 +156,32 @@ void Predict(const PlanQuestion& question, const v1::Job& job, const Recipe& rec
                                     ", the neurons of the least hidden layer, which are dealt to them");
     return;
   }
-  const KeySet keys = WorkerKeys(job, recipe, *shape);
-  const double inputs = question.row_entries > 0 ? question.row_entries : static_cast<double>(shape->inputs());
-  planned->push = PushForecast(job, recipe, *shape);
-  planned->pull = PullForecast(job, recipe, *shape);
-  planned->servers = job.cluster().servers().count();
-  planned->local_steps = recipe.closed_to_joiners ? 0 : recipe.local_steps;
-
-  ExchangeWork work;
-  work.local_steps = recipe.closed_to_joiners ? StepsOf(job, question.train_rows)
-                                              : static_cast<double>(recipe.local_steps);
-  work.step_seconds = question.step_seconds * StepShare(*shape, inputs).Of(keys);
-  work.push_bytes = static_cast<double>(planned->push.bytes);
-  work.pull_bytes = static_cast<double>(planned->pull.bytes);
-  work.fold_bytes = FoldBytes(job, recipe, *shape, planned->push);
-  work.busiest_share = BusiestShare(keys);
-  work.waits_for_all = recipe.lockstep;
-  work.overlaps = recipe.overlaps;
-  work.between_workers = recipe.placement == Placement::kReplicated;
-  const CycleTime time = TimeOf(work, question.machines);
-  planned->step_seconds = time.seconds / work.local_steps;
-  planned->computing = time.computing;
-  planned->limit = time.limit;
+  const double steps = StepsOf(job, question.train_rows);
+  Predict(question, job, recipe, *shape, steps, planned);
+  if (recipe.tail_steps > 0 && steps == 0) {
+    planned->unknown = "its tail is a part of epochs of data that were not read; give train.steps";
+  } else if (recipe.tail_steps > 0 && planned->unknown.empty()) {
+    PlannedMethod tail;
+    Predict(question, job, TailOf(recipe), *shape, steps, &tail);
+    AddTail(tail, std::min(1.0, static_cast<double>(recipe.tail_steps) / steps), planned);
+  }
   const double rows = static_cast<double>(question.machines.workers) * static_cast<double>(job.train().batch_size());
   planned->rows_per_second = planned->step_seconds > 0 ? rows / planned->step_seconds : 0;
 }
 
 }  // namespace
 
-double PlannedMethod::BytesPerStep() const {
-  // Once in a whole job is about never.
-  return local_steps == 0 ? 0 : static_cast<double>(push.bytes + pull.bytes) / static_cast<double>(local_steps);
+JobReading ReadPlannedJob(const PlanQuestion& question, const JobOptions& options) {
+  const JobReading as_it_is = ReadJobFile(question.job_path, question.overrides, options);
+  const google::protobuf::Descriptor& methods = *v1::Method::descriptor();
+  const FieldDescriptor* const own = methods.FindFieldByNumber(as_it_is.job.method().kind_case());
+  JobReading planned = own == nullptr ? as_it_is : ReadWith(question, *own, /*is_own=*/true, options);
+  // A job that is right on its own machines is one, whatever these make of its method.
+  return !planned.ok() && as_it_is.ok() ? as_it_is : planned;
 }
 
 std::vector<PlannedMethod> PlanMethods(const PlanQuestion& question) {
-  const JobReading own = ReadJobFile(question.job_path, question.overrides, JobOptions{false});
+  const JobReading own = ReadPlannedJob(question, JobOptions{false});
   const google::protobuf::Descriptor& methods = *v1::Method::descriptor();
   std::vector<PlannedMethod> all;
   for (int i = 0; i < methods.field_count(); ++i) {
@@ -121,12 +190,10 @@ std::vector<PlannedMethod> PlanMethods(const PlanQuestion& question) {
     PlannedMethod planned;
     planned.name = method.name();
     planned.is_own = own.job.method().kind_case() == method.number();
-    JobReading reading =
-        ReadJobFile(question.job_path, OverridesFor(question, method, planned.is_own), JobOptions{false});
+    JobReading reading = ReadWith(question, method, planned.is_own, JobOptions{false});
     const absl::StatusOr<Recipe> recipe = RecipeFor(reading.job);
     if (!reading.ok()) {
-      const JobError& error = reading.errors.front();
-      planned.refused = error.key.empty() ? error.message : absl::StrCat(error.key, ": ", error.message);
+      planned.refused = Refusal(question, reading.errors.front());
     } else if (!recipe.ok()) {
       planned.refused = std::string(recipe.status().message());
     } else {

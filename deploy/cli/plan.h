@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "common/config/job_reader.h"
 #include "deploy/cli/exchange_time.h"
 #include "deploy/cli/traffic.h"
 #include "proto/job.pb.h"
@@ -23,10 +24,11 @@ struct PlanQuestion {
   std::optional<int> local_steps;
   // Their workers take the place of the job's.
   Machines machines;
-  // Of one minibatch on the whole model.
+  // Of one minibatch on the whole model; and as it follows from one on a subnet.
   double step_seconds = 0;
-  // Inputs of an average row that count; 0: all.
-  double row_entries = 0;
+  double step_seconds_of_subnets = 0;
+  // Inputs of an average row that count; 0: all; nullopt: not known.
+  std::optional<double> row_entries = 0;
   // Of the training data; 0: not known.
   int64_t train_rows = 0;
 };
@@ -37,24 +39,29 @@ struct PlannedMethod {
   bool is_own = false;
   // Not empty: the job cannot be trained so, and nothing below means anything.
   std::string refused;
+  // Not empty: why time, and what is per step, is not known.
+  std::string unknown;
   // Between exchanges; 0: there is one exchange in the whole job.
   int64_t local_steps = 1;
   int64_t servers = 1;
+  // A server is beside every worker, and what that one pulls leaves no machine.
+  bool between_workers = false;
   // Of one worker and one exchange.
   TrafficForecast push, pull;
+  // That pass a worker's link, both ways, of one minibatch.
+  double step_bytes = 0;
   // Of one minibatch, with its part of the exchange.
   double step_seconds = 0;
   double computing = 0;
   Limit limit = Limit::kComputing;
-  // Rows that all workers train on together.
+  // Rows that all workers train on together; 0: a step takes no time.
   double rows_per_second = 0;
-
-  // Both ways, of a worker.
-  double BytesPerStep() const;
-  bool knows_bytes() const { return push.certainty != TrafficForecast::Certainty::kUnknown; }
 };
 
-// In the order of the schema. The job file has been read once without errors.
+// The job with the question's machines in place of its own.
+JobReading ReadPlannedJob(const PlanQuestion& question, const JobOptions& options);
+
+// In the order of the schema. The job has been read once without errors.
 std::vector<PlannedMethod> PlanMethods(const PlanQuestion& question);
 
 }  // namespace tessera

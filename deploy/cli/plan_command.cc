@@ -35,9 +35,15 @@ constexpr int kServersMax = 256;
 constexpr int kLocalStepsMax = 1000000;
 constexpr int kWidth = 79;
 
+std::string ThreeDigits(double value) {
+  return value >= 1000 ? Thousands(value) : absl::StrFormat("%.3g", value);
+}
+
 // "1.23ms": three digits are more than a prediction is worth.
 std::string Time(double seconds) {
+  constexpr double kYear = 365.25 * 24 * 3600;
   if (!(seconds > 0)) return "0";
+  if (seconds > kYear) return absl::StrCat(ThreeDigits(seconds / kYear), " years");
   const double digit = std::pow(10, std::floor(std::log10(seconds)) - 2);
   return FormatDuration(static_cast<int64_t>(std::llround(std::round(seconds / digit) * digit * 1e9)));
 }
@@ -66,30 +72,46 @@ std::string Label(const PlannedMethod& method) {
 
 void PrintHeader(const PlanQuestion& question, const v1::Job& job, bool measured) {
   const Machines& machines = question.machines;
-  const int64_t servers = question.servers.value_or(static_cast<int>(job.cluster().servers().count()));
   const std::string text = absl::StrCat(
-      job.name(), ": ", Counted(machines.workers, "worker"), " and ", Counted(servers, "server"),
-      ", each on a node of its own; links ", BitsPerSecond(machines.bandwidth), " each way, latency ",
-      Time(machines.latency), "; a minibatch of ", Counted(job.train().batch_size(), "row"),
-      " on the whole model ", Time(question.step_seconds), measured ? ", as measured on this machine" : "");
+      job.name(), ": ", Counted(machines.workers, "worker"), " and ",
+      Counted(job.cluster().servers().count(), "server"), ", each on a node of its own; links ",
+      BitsPerSecond(machines.bandwidth), " each way, latency ", Time(machines.latency), "; a minibatch of ",
+      Counted(job.train().batch_size(), "row"), " on the whole model ", Time(question.step_seconds),
+      measured ? ", as measured on this machine" : "");
   for (const std::string& line : Wrap(text, kWidth)) std::printf("%s\n", line.c_str());
 }
 
+std::vector<std::string> Cells(const PlannedMethod& method) {
+  if (!method.unknown.empty()) return {Label(method), "?", "?", "?", "?", "?"};
+  return {Label(method),
+          absl::StrCat(Sign(method.push.certainty), Bytes(method.step_bytes)),
+          Time(method.step_seconds),
+          method.rows_per_second > 0 ? ThreeDigits(method.rows_per_second) : "-",
+          absl::StrFormat("%.0f%%", 100 * method.computing),
+          Describe(method.limit)};
+}
+
 void PrintTable(const std::vector<PlannedMethod>& methods) {
-  std::printf("\n%-20s %11s %8s %11s %8s  %s\n", "", "bytes/step", "step", "rows/s", "computes", "limited by");
+  std::vector<std::vector<std::string>> rows = {{"", "bytes/step", "step", "rows/s", "computes", "limited by"}};
   for (const PlannedMethod& method : methods) {
-    if (!method.refused.empty()) continue;
-    const std::string bytes =
-        method.knows_bytes() ? absl::StrCat(Sign(method.push.certainty), Bytes(method.BytesPerStep())) : "?";
-    std::printf("%-20s %11s %8s %11s %7.0f%%  %s\n", Label(method).c_str(), bytes.c_str(),
-                method.knows_bytes() ? Time(method.step_seconds).c_str() : "?",
-                method.knows_bytes() ? Thousands(method.rows_per_second).c_str() : "?", 100 * method.computing,
-                method.knows_bytes() ? Describe(method.limit) : "?");
+    if (method.refused.empty()) rows.push_back(Cells(method));
+  }
+  std::vector<size_t> widths(rows[0].size(), 0);
+  for (const std::vector<std::string>& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::printf("\n");
+  for (const std::vector<std::string>& row : rows) {
+    std::string line = row[0] + std::string(widths[0] - row[0].size(), ' ');
+    for (size_t i = 1; i + 1 < row.size(); ++i) {
+      absl::StrAppend(&line, "  ", std::string(widths[i] - row[i].size(), ' '), row[i]);
+    }
+    std::printf("%s  %s\n", line.c_str(), row.back().c_str());
   }
 }
 
 // What the table leaves open.
-void PrintNotes(const std::vector<PlannedMethod>& methods) {
+void PrintNotes(const v1::Job& job, const std::vector<PlannedMethod>& methods) {
   const auto say = [](const std::string& text) {
     bool first = true;
     for (const std::string& line : Wrap(text, kWidth - 4)) {
@@ -99,8 +121,16 @@ void PrintNotes(const std::vector<PlannedMethod>& methods) {
   };
   std::printf("\n");
   for (const PlannedMethod& method : methods) {
-    if (!method.refused.empty()) say(absl::StrCat("not with ", method.name, ": ", method.refused));
+    if (!method.refused.empty()) {
+      say(absl::StrCat("not with ", method.name, ": ", method.refused));
+    } else if (!method.unknown.empty()) {
+      say(absl::StrCat("? ", method.name, ": ", method.unknown));
+    } else if (method.between_workers) {
+      say(absl::StrCat(method.name, ": ", Counted(method.servers, "server"),
+                       ", one beside each worker, whose pulls leave no machine"));
+    }
   }
+  if (job.cluster().replicas() > 0) say("what servers send to their standbys is left out");
   say("* the job's own; the others with their defaults. Bytes: of one worker, both ways. "
       "What a step teaches differs between methods: tessera simulate trains them.");
 }
@@ -111,20 +141,23 @@ Json Describe(const PlannedMethod& method) {
     row["refused"] = method.refused;
     return row;
   }
-  const auto number = [&method](double value) { return method.knows_bytes() ? Json(value) : Json(); };
+  const bool knows = method.unknown.empty();
+  const auto number = [knows](double value) { return knows ? Json(value) : Json(); };
   const auto bytes = [](const TrafficForecast& forecast) {
     return forecast.certainty == Certainty::kUnknown ? Json() : Json(forecast.bytes);
   };
+  if (!knows) row["unknown"] = method.unknown;
   // null: once in the whole job.
   row["local_steps"] = method.local_steps == 0 ? Json() : Json(method.local_steps);
   row["servers"] = method.servers;
   row["push_bytes"] = bytes(method.push);
   row["pull_bytes"] = bytes(method.pull);
   row["is_exact"] = method.push.certainty == Certainty::kExact && method.pull.certainty == Certainty::kExact;
+  row["step_bytes"] = number(method.step_bytes);
   row["step_seconds"] = number(method.step_seconds);
-  row["rows_per_second"] = number(method.rows_per_second);
+  row["rows_per_second"] = method.rows_per_second > 0 ? number(method.rows_per_second) : Json();
   row["computing"] = number(method.computing);
-  row["limit"] = method.knows_bytes() ? Json(Describe(method.limit)) : Json();
+  row["limit"] = knows ? Json(Describe(method.limit)) : Json();
   return row;
 }
 
@@ -142,37 +175,64 @@ void PrintJson(const PlanQuestion& question, const v1::Job& job, const std::vect
   std::printf("%s\n", plan.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
 }
 
-PlanQuestion ReadFlags(const PlanOptions& options, double* step_seconds, FlagReader* flags) {
+PlanQuestion ReadFlags(const PlanOptions& options, FlagReader* flags) {
   PlanQuestion question;
   question.job_path = options.job_path;
   question.overrides = options.overrides;
-  question.servers = options.servers;
-  question.local_steps = options.local_steps;
-  flags->Between("nodes", options.nodes, 1, kNodesMax);
-  flags->Between("servers", options.servers, 1, kServersMax);
-  flags->Between("local-steps", options.local_steps, 1, kLocalStepsMax);
-  question.machines.workers = std::max(1, options.nodes);
+  question.machines.workers = flags->Between("nodes", options.nodes, 1, kNodesMax).value_or(1);
+  question.servers = flags->Between("servers", options.servers, 1, kServersMax);
+  question.local_steps = flags->Between("local-steps", options.local_steps, 1, kLocalStepsMax);
   question.machines.bandwidth = static_cast<double>(flags->Bandwidth("bandwidth", options.bandwidth));
   question.machines.latency = 1e-9 * static_cast<double>(flags->Duration("latency", options.latency, ""));
   question.machines.fold_rate = static_cast<double>(flags->Bandwidth("server-rate", options.server_rate));
   question.machines.memory_rate =
       static_cast<double>(flags->Bandwidth("loopback-bandwidth", options.loopback_bandwidth));
   if (options.step_time != "measured") {
-    *step_seconds = 1e-9 * static_cast<double>(flags->Duration("step-time", options.step_time, ", or measured"));
+    question.step_seconds =
+        1e-9 * static_cast<double>(flags->Duration("step-time", options.step_time, ", or measured"));
+    question.step_seconds_of_subnets = question.step_seconds;
   }
   return question;
 }
 
-// What only the data tell, and the machine that computes on them.
-absl::Status Measure(const PlanOptions& options, const v1::Job& job, PlanQuestion* question) {
+// The job cannot begin with fewer.
+absl::Status CheckRows(const PlanQuestion& question, const v1::Job& job) {
+  if (job.data().partition() == "local") return absl::OkStatus();
+  const int64_t workers = job.data().partition() == "full" ? 1 : question.machines.workers;
+  if (question.train_rows >= workers * job.train().batch_size()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "training rows are ", question.train_rows, ", want at least ", Counted(workers, "worker"), " x ",
+      job.train().batch_size(), "; lower train.batch_size or --nodes"));
+}
+
+// What only the data tell.
+absl::StatusOr<Datasets> Load(const v1::Job& job, PlanQuestion* question) {
   TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ShapeOf(job.model()));
-  TESSERA_ASSIGN_OR_RETURN(const Datasets data, LoadDatasets(job.data(), EndsOf(job.model(), shape)));
+  TESSERA_ASSIGN_OR_RETURN(Datasets data, LoadDatasets(job.data(), EndsOf(job.model(), shape)));
   question->train_rows = data.train.rows();
   question->row_entries = RowEntries(shape, data.train, InputRowsOf(job.model(), data));
-  if (options.step_time != "measured") return absl::OkStatus();
+  return data;
+}
+
+absl::StatusOr<double> MeasureSeconds(const v1::Job& job, const Datasets& data) {
   TESSERA_ASSIGN_OR_RETURN(const SimNanos step, MeasureStepTime(job, data, 1));
-  question->step_seconds = 1e-9 * static_cast<double>(step);
+  return 1e-9 * static_cast<double>(step);
+}
+
+// On the whole model and, where it can be cut for so many, on a part of it: small products are slower than large ones.
+absl::Status Measure(v1::Job job, const Datasets& data, PlanQuestion* question) {
+  job.mutable_method()->mutable_data_parallel();
+  TESSERA_ASSIGN_OR_RETURN(question->step_seconds, MeasureSeconds(job, data));
+  job.mutable_method()->mutable_ist()->set_local_steps(1);
+  job.mutable_cluster()->set_workers(question->machines.workers);
+  const absl::StatusOr<double> of_subnets = MeasureSeconds(job, data);
+  question->step_seconds_of_subnets = of_subnets.ok() ? *of_subnets : question->step_seconds;
   return absl::OkStatus();
+}
+
+int Refuse(const absl::Status& status, const char* advice) {
+  std::fprintf(stderr, "tessera: %s\n%s", std::string(status.message()).c_str(), advice);
+  return absl::IsInvalidArgument(status) || absl::IsUnimplemented(status) ? 2 : 1;
 }
 
 }  // namespace
@@ -180,24 +240,23 @@ absl::Status Measure(const PlanOptions& options, const v1::Job& job, PlanQuestio
 int PlanJob(const PlanOptions& options) {
   SetLogLevel(LogLevel::kError);
   FlagReader flags;
-  double step_seconds = 0;
-  PlanQuestion question = ReadFlags(options, &step_seconds, &flags);
-  question.step_seconds = step_seconds;
+  PlanQuestion question = ReadFlags(options, &flags);
   const bool measured = options.step_time == "measured";
-  JobReading reading = ReadJobFile(options.job_path, options.overrides, JobOptions{measured});
+  const JobReading reading = ReadPlannedJob(question, JobOptions{measured});
   if (!reading.ok() || !flags.errors().empty()) {
     std::fputs(flags.errors().c_str(), stderr);
     std::fputs(FormatJobErrors(reading.errors).c_str(), stderr);
     return 2;
   }
   // Rows of xc files are as long as they are.
-  if (measured || reading.job.data().format() == "xc") {
-    const absl::Status status = Measure(options, reading.job, &question);
-    if (!status.ok()) {
-      std::fprintf(stderr, "tessera: %s\n%s", std::string(status.message()).c_str(),
-                   measured ? "tessera: give --step-time, and nothing is measured here\n" : "");
-      return absl::IsInvalidArgument(status) || absl::IsUnimplemented(status) ? 2 : 1;
-    }
+  const bool is_sparse = reading.job.data().format() == "xc";
+  if (measured || is_sparse) {
+    const absl::StatusOr<Datasets> data = Load(reading.job, &question);
+    absl::Status status = data.ok() ? CheckRows(question, reading.job) : data.status();
+    if (data.ok() && !status.ok()) return Refuse(status, "");
+    if (measured && status.ok()) status = Measure(reading.job, *data, &question);
+    if (measured && !status.ok()) return Refuse(status, "tessera: with --step-time nothing is measured here\n");
+    if (!data.ok()) question.row_entries = std::nullopt;
   }
   const std::vector<PlannedMethod> methods = PlanMethods(question);
   if (options.json) {
@@ -205,7 +264,7 @@ int PlanJob(const PlanOptions& options) {
   } else {
     PrintHeader(question, reading.job, measured);
     PrintTable(methods);
-    PrintNotes(methods);
+    PrintNotes(reading.job, methods);
   }
   return 0;
 }

@@ -90,7 +90,8 @@ class Test(unittest.TestCase):
         # The first one starts the clock, and the others follow.
         delta = 0.05 * report["train_seconds"] + SLACK_SECONDS
         self.assertAlmostEqual(max(sums), report["train_seconds"], delta=delta)
-        self.assertGreater(min(sums), report["train_seconds"] - delta - START_SECONDS)
+        late = min(START_SECONDS, report["train_seconds"] / 2)
+        self.assertGreater(min(sums), max(0, report["train_seconds"] - delta - late))
 
 
 def digits(servers=2, workers=2, method=None, batch=32, rate=0.2, lease="10s", norm=True, units=32, seed=1,

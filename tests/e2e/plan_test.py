@@ -39,6 +39,29 @@ class Plan(Test):
         self.assertIsNone(rows["ensemble"]["local_steps"])
         self.assertGreaterEqual(len(rows), 11)
 
+    def test_what_leaves_no_machine_is_no_traffic(self):
+        rows = self.planned(digits(), "--nodes", "3", "--bandwidth", "100Mbit")
+        self.assertEqual(rows["decentralized"]["step_bytes"], rows["decentralized"]["push_bytes"])
+        self.assertEqual(rows["data_parallel"]["step_bytes"],
+                         rows["data_parallel"]["push_bytes"] + rows["data_parallel"]["pull_bytes"])
+
+    def test_a_job_that_is_right_on_those_machines_alone_is_planned(self):
+        job = digits(workers=2, method={"softsync": {"pushes": 8}})
+        rows = self.planned(job, "--nodes", "64", "--bandwidth", "1Gbit")
+        self.assertTrue(rows["softsync"]["is_own"])
+        self.assertGreater(rows["softsync"]["step_seconds"], 0)
+
+    def test_too_few_rows_are_too_few_here_as_well(self):
+        self.assertIn("training rows are 1347, want at least 64 workers x 32",
+                      self.plan(digits(), "--nodes", "64", "--bandwidth", "1Gbit", code=2))
+
+    def test_numbers_beyond_all_measure_are_numbers(self):
+        out = self.plan(digits(), "--nodes", "20000", "--bandwidth", "8bit", "--step-time", "1ms")
+        self.assertIn(" years ", out)
+        self.assertIn('cluster.servers.count: got "20000", want an integer in [1, 256]', out.replace("\n    ", " "))
+        rows = self.planned(digits(), "--nodes", "2", "--bandwidth", "0", "--server-rate", "0")
+        self.assertGreater(rows["async_sgd"]["rows_per_second"], 0)
+
     def test_a_threshold_that_is_fixed_is_not_guessed(self):
         job = dict(digits(), codec={"push": {"threshold": {"tau": 0.01}}})
         row = self.planned(job, "--nodes", "2", "--bandwidth", "1Gbit")["data_parallel"]
@@ -66,7 +89,7 @@ class Plan(Test):
         self.assertIn("as measured on this machine", out.replace("\n", " "))
 
     def test_everything_that_is_wrong_is_said_at_once(self):
-        error = self.plan(digits(), "--nodes", "0", "--bandwidth", "fast", "--latency", "-1s", "--servers", "1000",
+        error = self.plan(digits(), "--nodes", "0", "--bandwidth=-5MB", "--latency", "-1s", "--servers", "1000",
                           "--local-steps", "0", "--step-time", "soon", "--set", "train.epochs=-1", code=2)
         for flag in ("--nodes", "--bandwidth", "--latency", "--servers", "--local-steps", "--step-time",
                      "--set train.epochs"):

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
 #include "common/config/job_reader.h"
+#include "deploy/cli/exchange_time.h"
 #include "deploy/simulate/simulation.h"
 #include "worker/data/dataset.h"
 
@@ -30,6 +31,7 @@ PlanQuestion Question(int workers, int servers, double bandwidth) {
   question.servers = servers;
   question.machines = {workers, bandwidth, kLatency, 4e9, 1e9};
   question.step_seconds = kStep;
+  question.step_seconds_of_subnets = kStep;
   return question;
 }
 
@@ -170,6 +172,68 @@ TEST_CASE("an exchange that comes once in a job is dealt to all of its steps", "
   const std::vector<PlannedMethod> thousand = PlanMethods(question);
   CHECK(short_job > 10 * Find(thousand, "ensemble").step_seconds);
   CHECK(Find(ten, "ensemble").local_steps == 0);
+  // Of so many epochs of data that nobody has counted.
+  question.overrides.back() = "train.epochs=3";
+  CHECK(Find(PlanMethods(question), "ensemble").unknown.find("train.steps") != std::string::npos);
+  question.train_rows = 1347;
+  CHECK(Find(PlanMethods(question), "ensemble").unknown == "");
+}
+
+TEST_CASE("between workers peers are pushed to while the own server folds and answers", "[plan]") {
+  ExchangeWork work;
+  work.local_steps = 2;
+  work.step_seconds = 1;
+  work.push_bytes = 300;  // to three peers
+  work.pull_bytes = 1000;
+  work.fold_bytes = 1000;
+  work.waits_for_all = false;
+  work.between_workers = true;
+  // Peers: 2 x 0.5 + 300 / 100 seconds. The own server: 1000 / 1000 + 1000 / 2000.
+  const CycleTime links = TimeOf(work, {4, 100, 0.5, 1000, 2000});
+  CHECK(links.seconds == Approx(2 + 4));
+  CHECK(links.limit == Limit::kWorkerLinks);
+  CHECK(links.computing == Approx(2.0 / 6));
+  const CycleTime memory = TimeOf(work, {4, 1e6, 0, 1000, 100});
+  CHECK(memory.seconds == Approx(2 + 1 + 10));
+  CHECK(memory.limit == Limit::kMemory);
+  // Four pushes a cycle are more than a server folds.
+  const CycleTime folding = TimeOf(work, {4, 1e6, 0, 100, 1e6});
+  CHECK(folding.seconds == Approx(40));
+  CHECK(folding.limit == Limit::kFolding);
+  // Alone there is no peer.
+  CHECK(TimeOf(work, {1, 100, 0.5, 1000, 2000}).seconds == Approx(2 + 1.5));
+}
+
+TEST_CASE("workers that wait for nobody wait at a queue as its length tells", "[plan]") {
+  // One server whose link alone takes time, a second each way: with two workers each finds half a push and half a
+  // pull before its own.
+  ExchangeWork work;
+  work.push_bytes = work.pull_bytes = 100;
+  work.waits_for_all = false;
+  CHECK(TimeOf(work, {1, 100, 0, 0, 0}).seconds == Approx(2));
+  CHECK(TimeOf(work, {2, 100, 0, 0, 0}).seconds == Approx(3));
+  CHECK(TimeOf(work, {100, 100, 0, 0, 0}).seconds == Approx(101));
+  CHECK(TimeOf(work, {2, 100, 0, 0, 0}).limit == Limit::kWorkerLinks);
+  CHECK(TimeOf(work, {100, 100, 0, 0, 0}).limit == Limit::kServerLinks);
+}
+
+TEST_CASE("the tail of subnets is the whole model's", "[plan]") {
+  PlanQuestion question = Question(4, 2, 1e7);
+  // With a norm behind the last sum, without which a tail is refused.
+  std::string& layers = question.overrides[0];
+  layers.insert(layers.size() - 1, ", {batch_norm: {affine: false}}");
+  question.overrides.push_back("method={ist: {local_steps: 10, tail_steps: 0}}");
+  question.overrides.push_back("train.steps=400");
+  const auto planned = [&question](const char* tail) {
+    question.overrides.push_back(std::string("method.ist.tail_steps=") + tail);
+    return Find(PlanMethods(question), "ist");
+  };
+  const PlannedMethod none = planned("0"), some = planned("100");
+  CHECK(none.push.certainty == TrafficForecast::Certainty::kExact);
+  CHECK(some.push.certainty == TrafficForecast::Certainty::kAbout);
+  question.local_steps = 10;
+  const double whole = Find(PlanMethods(question), "local_sgd").step_seconds;
+  CHECK(some.step_seconds == Approx(0.75 * none.step_seconds + 0.25 * whole));
 }
 
 }  // namespace
