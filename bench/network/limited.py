@@ -205,11 +205,11 @@ def ended(cluster, coordinator, seconds):
     return True
 
 
-def run(options, network, job, flags, workers, behind=0):
-    """The report of one job, whose --set flags leave the servers out. They are in this script's namespace, or so many
-    of them behind the network's last links."""
-    spaces = network.spaces[len(network.spaces) - behind:] if behind else [network.home] * len(SERVERS)
-    servers = ["%s:7000" % network.address(len(network.spaces) - behind + i) for i in range(behind)] or SERVERS
+def run(options, network, job, flags, workers, server_links=()):
+    """The report of one job, whose --set flags leave the servers out. They are in this script's namespace, or one
+    behind each of these links; worker k is behind link k."""
+    spaces = [network.spaces[link] for link in server_links] or [network.home] * len(SERVERS)
+    servers = ["%s:7000" % network.address(link) for link in server_links] or SERVERS
     flags = flags + ["--set", "cluster.servers=[%s]" % ", ".join(servers), "--set", "security.insecure=true"]
     with tempfile.TemporaryDirectory() as folder:
         report = os.path.join(folder, "report.json")

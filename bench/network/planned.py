@@ -24,6 +24,7 @@ LAYERS = "model.layers=[%s, %s, {linear: {units: 10, bias: false}}]" % (LAYER, L
 METHODS = {
     "data_parallel": ("", 15), "local_sgd": ("", 15), "diloco": ("", 15), "async_sgd": ("", 20),
     "ssp": ("", 20), "softsync": ("pushes: %d", 20), "quant_dp": ("", 20), "ist": ("", 15), "slim_dp": ("", 50),
+    "decentralized": ("", 30),
 }
 
 
@@ -37,9 +38,13 @@ def keys_of(method, workers):
     return keys % ((workers + 1) // 2) if "%" in keys else keys
 
 
+def overrides(options):
+    return [word for key in [LAYERS] + options.set for word in ("--set", key)]
+
+
 def planned(options, job, workers, servers, bandwidth):
     """name -> the prediction."""
-    done = subprocess.run([options.tessera, "plan", job, "--set", LAYERS, "--nodes", str(workers), "--servers",
+    done = subprocess.run([options.tessera, "plan", job, *overrides(options), "--nodes", str(workers), "--servers",
                            str(servers), "--bandwidth", "%dB" % bandwidth, "--step-time", options.step_time,
                            "--latency", options.latency, "--json"], capture_output=True, text=True)
     if done.returncode != 0:
@@ -54,13 +59,14 @@ def steps_of(method, plan):
 def measured(options, network, job, method, plan, workers, servers):
     """Seconds of a step; what begins and ends a job is left out by two lengths of it."""
     seconds = []
+    links = range(workers) if method == "decentralized" else range(workers, workers + servers)
     steps = steps_of(method, plan)
     for length in (steps, 2 * steps):
-        flags = []
-        for key in (LAYERS, "method={%s: {%s}}" % (method, keys_of(method, workers)), "train.steps=%d" % length,
+        flags = overrides(options)
+        for key in ("method={%s: {%s}}" % (method, keys_of(method, workers)), "train.steps=%d" % length,
                     "train.evaluate_every=1000000", "cluster.workers=%d" % workers):
             flags += ["--set", key]
-        report = limited.run(options, network, job, flags, workers, behind=servers)
+        report = limited.run(options, network, job, flags, workers, links)
         seconds.append(report["train_seconds"])
     return (seconds[1] - seconds[0]) / steps
 
@@ -73,6 +79,7 @@ def main():
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--step-time", default="measured")
     parser.add_argument("--latency", default="300us")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="of the job, planned and run")
     parser.add_argument("--repeat", type=int, default=1, help="medians of so many")
     parser.add_argument("--job", default=os.path.join(runs.ROOT, "deploy/jobs/digits.yaml"))
     parser.add_argument("--tessera", default=os.path.join(runs.ROOT, "bazel-bin/deploy/cli/tessera"))
@@ -94,7 +101,7 @@ def main():
                                             for _ in range(options.repeat))
                 ratios.append(plan["step_seconds"] / seconds)
                 print("| %s | %d | %d | %.2f ms | %.2f ms | %.2f |" % (
-                    method, workers, servers, 1e3 * plan["step_seconds"], 1e3 * seconds, ratios[-1]), flush=True)
+                    method, workers, plan["servers"], 1e3 * plan["step_seconds"], 1e3 * seconds, ratios[-1]), flush=True)
     print("\nratios %.2f to %.2f, median %.2f" % (min(ratios), max(ratios), statistics.median(ratios)))
     return 0
 
