@@ -99,9 +99,10 @@ def main():
                 plan = plans[method]
                 seconds = statistics.median(measured(options, network, options.job, method, plan, workers, servers)
                                             for _ in range(options.repeat))
-                ratios.append(plan["step_seconds"] / seconds)
+                step = plan["step_seconds"]
+                ratios.append(step / seconds)
                 print("| %s | %d | %d | %.2f ms | %.2f ms | %.2f |" % (
-                    method, workers, plan["servers"], 1e3 * plan["step_seconds"], 1e3 * seconds, ratios[-1]), flush=True)
+                    method, workers, plan["servers"], 1e3 * step, 1e3 * seconds, ratios[-1]), flush=True)
     print("\nratios %.2f to %.2f, median %.2f" % (min(ratios), max(ratios), statistics.median(ratios)))
     return 0
 
