@@ -22,6 +22,7 @@ PAPER = {
 }
 
 
+SCRIPT = os.getpid()
 PR_SET_PDEATHSIG = 1
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -29,6 +30,8 @@ libc = ctypes.CDLL(None, use_errno=True)
 def die_with_parent():
     """For subprocess: the child does not outlive the script, however that ends."""
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != SCRIPT:  # It has ended before it could be asked for.
+        os._exit(1)
 
 
 def parser_of(description, methods):
