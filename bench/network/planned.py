@@ -59,7 +59,7 @@ def steps_of(method, plan):
 def measured(options, network, job, method, plan, workers, servers):
     """Seconds of a step; what begins and ends a job is left out by two lengths of it."""
     seconds = []
-    links = range(workers) if method == "decentralized" else range(workers, workers + servers)
+    links = range(workers) if plan["between_workers"] else range(workers, workers + servers)
     steps = steps_of(method, plan)
     for length in (steps, 2 * steps):
         flags = overrides(options)

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <initializer_list>
 
 namespace tessera {
 namespace {
+
+constexpr size_t kLimits = static_cast<size_t>(Limit::kMemory) + 1;
 
 struct Part {
   Limit limit = Limit::kComputing;
@@ -34,7 +37,7 @@ class Sequence {
 
  private:
   double seconds_ = 0;
-  std::array<double, 6> by_limit_ = {};
+  std::array<double, kLimits> by_limit_ = {};
 };
 
 // What each of `customers` waits at queues that take these times of each, and `elsewhere` between two rounds.
@@ -96,6 +99,7 @@ const char* Describe(Limit limit) {
 }
 
 CycleTime TimeOf(const ExchangeWork& work, const Machines& machines) {
+  if (work.between_workers) return BetweenWorkers(work, machines);
   const auto workers = static_cast<double>(machines.workers);
   const double computing = work.local_steps * work.step_seconds;
   const double push = Seconds(work.push_bytes, machines.bandwidth);
@@ -103,8 +107,6 @@ CycleTime TimeOf(const ExchangeWork& work, const Machines& machines) {
   const double share = work.busiest_share;
   const double fold = Seconds(work.fold_bytes, machines.fold_rate) * share;
   const double of_all = workers * share;
-
-  if (work.between_workers) return BetweenWorkers(work, machines);
 
   Sequence exchange;
   exchange.Add({Limit::kLatency, 2 * machines.latency});

@@ -150,6 +150,7 @@ Json Describe(const PlannedMethod& method) {
   // null: once in the whole job.
   row["local_steps"] = method.local_steps == 0 ? Json() : Json(method.local_steps);
   row["servers"] = method.servers;
+  row["between_workers"] = method.between_workers;
   row["push_bytes"] = bytes(method.push);
   row["pull_bytes"] = bytes(method.pull);
   row["is_exact"] = method.push.certainty == Certainty::kExact && method.pull.certainty == Certainty::kExact;

@@ -147,7 +147,9 @@ TEST_CASE("more servers, faster links and fewer exchanges never take longer", "[
     CHECK(seconds(Question(8, 4, 1e8), method) <= seconds(few, method));
     CHECK(seconds(Question(8, 2, 1e9), method) < seconds(few, method));
     if (std::string(method) != "data_parallel") CHECK(seconds(fewer_exchanges, method) < seconds(few, method));
-    CHECK(seconds(Question(16, 2, 1e8), method) >= (std::string(method) == "ist" ? 0 : seconds(few, method)));
+    // Of subnets more workers have less each.
+    const double of_more = seconds(Question(16, 2, 1e8), method);
+    CHECK((std::string(method) == "ist" ? of_more < seconds(few, method) : of_more >= seconds(few, method)));
   }
 }
 
