@@ -6,7 +6,7 @@ import subprocess
 import unittest
 
 from checkpoint_folders import course
-from cluster import ENDLESS, Cluster, Test, await_true, digits, free_ports, status_of
+from cluster import ENDLESS, Cluster, Test, await_true, digits, free_ports, run_to_end, status_of
 from partition import Cut
 
 LEASE = "1500ms"
@@ -153,6 +153,25 @@ class Embedded(Test):
         report = cluster.finish(dead, within=100)
         self.assertEqual(report["standbys"]["takeovers"], 1)
         self.assertEqual(course(report), course(whole))
+
+    def test_a_job_that_began_from_a_checkpoint_goes_on_with_its_own_when_server_0_is_started_again(self):
+        first = self.path("first")
+        job = digits(steps=40, batch=16, lease=LEASE)
+        run_to_end(self, dict(job, checkpoint={"directory": first, "every_steps": 20}))
+        job = digits(epochs=ENDLESS, batch=16, lease=LEASE)
+        self.cluster(job, start=False)  # completes the job
+        job["checkpoint"]["restore"] = first
+        cluster = Cluster(self, job)
+        before = int(self.await_checkpoint(cluster)["checkpoint_step"])
+        self.assertGreater(before, 40)
+        dead = []
+        for times in (1, 2):
+            self.kill_server_0(cluster)
+            dead.append(self.restart_server_0(cluster))
+            status = cluster.await_status("it went back", lambda s: int(s["checkpoint"]["rollbacks"]) == times)
+            cluster.await_step(int(status["checkpoint_step"]) + 60)
+        cluster.drain()
+        self.assertEqual(cluster.finish(*dead)["members"]["lost"], 0)
 
     def test_the_state_is_beside_the_checkpoints_where_the_job_names_no_folder(self):
         job = digits(epochs=ENDLESS, batch=16, lease=LEASE)
