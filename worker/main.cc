@@ -1,4 +1,8 @@
 // tessera-worker: computes for one job.
+#include "common/base/waiting_threads.h"
 #include "worker/worker_command.h"
 
-int main(int argc, char** argv) { return tessera::WorkerCommand(argc, argv, {}); }
+int main(int argc, char** argv) {
+  tessera::StartWithShortWaits(argv);
+  return tessera::WorkerCommand(argc, argv, {});
+}

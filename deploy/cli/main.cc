@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/base/process.h"
+#include "common/base/waiting_threads.h"
 #include "common/config/command_line.h"
 #include "deploy/cli/check_command.h"
 #include "deploy/cli/checkpoint_command.h"
@@ -185,6 +186,13 @@ int Main(int argc, char** argv) {
   return ShowStatus(status);
 }
 
+// Here or in processes that it starts.
+bool Computes(int argc, char** argv) {
+  if (argc < 2) return false;
+  const std::string command = argv[1];
+  return command == "run" || command == "eval" || command == "simulate" || command == "plan";
+}
+
 // A script had better not take an empty file for a result. Who stopped reading has had enough: that is no error.
 int CheckOutput(int exit_code) {
   const bool is_written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
@@ -198,4 +206,7 @@ int CheckOutput(int exit_code) {
 }  // namespace
 }  // namespace tessera
 
-int main(int argc, char** argv) { return tessera::CheckOutput(tessera::Main(argc, argv)); }
+int main(int argc, char** argv) {
+  if (tessera::Computes(argc, argv)) tessera::StartWithShortWaits(argv);
+  return tessera::CheckOutput(tessera::Main(argc, argv));
+}
