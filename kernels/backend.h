@@ -11,10 +11,12 @@
 #include "kernels/activation.h"
 #include "kernels/batch_norm.h"
 #include "kernels/bf16.h"
+#include "kernels/convolution.h"
 #include "kernels/exchange.h"
 #include "kernels/linear.h"
 #include "kernels/loss.h"
 #include "kernels/memory.h"
+#include "kernels/pooling.h"
 #include "kernels/sequence.h"
 #include "kernels/shape.h"
 #include "kernels/sparse_linear.h"
@@ -45,6 +47,11 @@ class Backend {
   virtual absl::StatusOr<LinearKernel<Bf16>*> linear_bf16() = 0;
   // The same for factors rounded to 10 bits of mantissa, where the device has them.
   virtual absl::StatusOr<LinearKernel<float>*> linear_tf32() = 0;
+  // As linear, linear_bf16 and linear_tf32.
+  virtual ConvolutionKernel<float>& convolution() = 0;
+  virtual absl::StatusOr<ConvolutionKernel<Bf16>*> convolution_bf16() = 0;
+  virtual absl::StatusOr<ConvolutionKernel<float>*> convolution_tf32() = 0;
+  virtual PoolingKernel& pooling() = 0;
   virtual SparseLinearKernel& sparse_linear() = 0;
   virtual BatchNormKernel& batch_norm() = 0;
   virtual ActivationKernel& activation() = 0;

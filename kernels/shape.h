@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "common/layout/image.h"
+
 namespace tessera {
 
 // Activations: a row is an example, a column a neuron.
@@ -18,6 +20,12 @@ struct LinearShape {
   int64_t rows = 0;
   int64_t inputs = 0;
   int64_t outputs = 0;
+};
+
+// So many images, each made into another.
+struct ImagesShape {
+  int64_t rows = 0;
+  ImageMap map;
 };
 
 }  // namespace tessera

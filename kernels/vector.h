@@ -30,6 +30,10 @@ class VectorKernel {
   virtual void ColumnSums(const MatrixShape& shape, const float* x, WriteMode mode,
                           float* sums) = 0;
 
+  // y: `count` matrices [columns, rows], which are those of x, [rows, columns], turned round. They do not
+  // overlap.
+  virtual void Transpose(int64_t count, const MatrixShape& shape, const float* x, float* y) = 0;
+
   virtual void Round(int64_t n, const float* x, Bf16* y) = 0;
   virtual void Widen(int64_t n, const Bf16* x, float* y) = 0;
 };

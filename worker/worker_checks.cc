@@ -72,13 +72,34 @@ absl::Status WorkerProcess::CheckMemory() {
     const int64_t coding = DeviceCodingBytes(
         recipe_.codecs, DeviceSidesOf(recipe_, backend_->memory()), shape_, recipe_.core);
     if (coding > 0) absl::StrAppend(&parts, " + coding ", coding);
-    return CheckDeviceMemory(replica + coding, parts);
+    TESSERA_ASSIGN_OR_RETURN(const int64_t scratch, DeviceScratch(rows.calibration));
+    if (scratch > 0) absl::StrAppend(&parts, " + convolutions and calibration ", scratch);
+    return CheckDeviceMemory(replica + coding + scratch, parts);
   }
   const int64_t need = data + replica + program;
   if (limit == 0 || need <= limit) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "cluster.memory_limit: is ", limit, " bytes, but this worker needs ", need, " = data ", data,
       " + ", parts, " + program and connections ", program, "; raise it"));
+}
+
+// What a device takes where the host, which reads inputs where they lie and has oneDNN, does not.
+absl::StatusOr<int64_t> WorkerProcess::DeviceScratch(int64_t calibration_rows) const {
+  TESSERA_ASSIGN_OR_RETURN(const NetworkPlan plan, PlanOf(job_.model()));
+  TESSERA_ASSIGN_OR_RETURN(const Precision precision, PrecisionOf(job_.train().precision()));
+  int64_t bytes = 0;
+  for (const StagePlan& stage : plan.stages) {
+    if (stage.kind != StagePlan::Kind::kConvolution) continue;
+    const ImagesShape shape{BatchRowsMax(job_), stage.map};
+    bytes = std::max(bytes, backend_->convolution().ScratchBytes(shape));
+    if (precision != Precision::kBf16) continue;
+    TESSERA_ASSIGN_OR_RETURN(const auto* const bf16, backend_->convolution_bf16());
+    bytes = std::max(bytes, bf16->ScratchBytes(shape));
+  }
+  if (plan.constants > 0) {
+    bytes += calibration_rows * shape_.inputs() * static_cast<int64_t>(sizeof(float));
+  }
+  return bytes;
 }
 
 absl::Status WorkerProcess::CheckDeviceMemory(int64_t replica, const std::string& parts) const {

@@ -27,12 +27,14 @@ constexpr int64_t kStatesMax = 16;
 // As many as a header can name.
 constexpr int64_t kTensorsMax = 200'000;
 constexpr int64_t kEntriesMax = int64_t{1} << 44;
+constexpr size_t kColumnExtentsMax = 6;
 
 OrderedJson ToJson(const CheckpointParameter& parameter) {
   OrderedJson json = {{"name", parameter.name}, {"rows", parameter.rows}};
   json["columns"] = parameter.columns;
   json["is_vector"] = static_cast<int>(parameter.is_vector);
   json["export_factor"] = parameter.export_factor;
+  if (!parameter.columns_are.empty()) json["columns_are"] = parameter.columns_are;
   return json;
 }
 
@@ -92,6 +94,8 @@ absl::Status FromJson(const std::string& where, const Json& json, CheckpointPara
   fields.Get("columns", &parameter->columns);
   fields.Get("is_vector", &is_vector);
   fields.Get("export_factor", &parameter->export_factor);
+  const Json* const columns_are =
+      fields.Has("columns_are") ? fields.GetArray("columns_are") : nullptr;
   TESSERA_RETURN_IF_ERROR(fields.Finish());
   parameter->is_vector = is_vector == 1;
   int64_t size = 0;
@@ -101,6 +105,20 @@ absl::Status FromJson(const std::string& where, const Json& json, CheckpointPara
                                      parameter->columns, ", want at most 2^44 entries"));
   }
   if (!std::isfinite(parameter->export_factor)) return Wrong(where, "export_factor is not finite");
+  if (columns_are == nullptr) return absl::OkStatus();
+  int64_t product = 1;
+  for (const Json& extent : *columns_are) {
+    if (!extent.is_number_unsigned() || extent == 0 ||
+        extent.get<uint64_t>() > static_cast<uint64_t>(parameter->columns / product)) {
+      return Wrong(where, "columns_are is not what the columns are made of");
+    }
+    product *= extent.get<int64_t>();
+    parameter->columns_are.push_back(extent.get<int64_t>());
+  }
+  if (is_vector == 1 || columns_are->empty() || columns_are->size() > kColumnExtentsMax ||
+      product != parameter->columns) {
+    return Wrong(where, "columns_are is not what the columns are made of");
+  }
   return absl::OkStatus();
 }
 
@@ -192,8 +210,15 @@ absl::Status CheckParameters(const std::string& where, const Manifest& manifest)
 }  // namespace
 
 std::vector<int64_t> CheckpointParameter::Shape(int64_t row_count) const {
-  if (is_vector) return {row_count};
-  return {row_count, columns};
+  std::vector<int64_t> shape = {row_count};
+  if (is_vector) return shape;
+  if (columns_are.empty()) shape.push_back(columns);
+  shape.insert(shape.end(), columns_are.begin(), columns_are.end());
+  return shape;
+}
+
+std::vector<int64_t> CheckpointParameter::Extents() const {
+  return is_vector ? std::vector<int64_t>{rows, columns} : Shape(rows);
 }
 
 const CheckpointFile* Manifest::FindFile(absl::string_view name) const {

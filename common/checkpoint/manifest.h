@@ -51,8 +51,14 @@ struct CheckpointParameter {
   bool is_vector = false;
   // In an export its values are multiplied by it (common/keyset/mean_share.h).
   double export_factor = 1;
+  // Of a matrix, what its columns are made of: of a convolution channels, height and width. Their product
+  // is `columns`. Empty: no more than that.
+  std::vector<int64_t> columns_are = {};
 
+  // Of a tensor with so many of its rows.
   std::vector<int64_t> Shape(int64_t row_count) const;
+  // Rows and columns, even of a vector, for people.
+  std::vector<int64_t> Extents() const;
 };
 
 // Of one server, in the order of the shards.

@@ -19,6 +19,7 @@
 #include "absl/strings/strip.h"
 #include "common/config/codec_check.h"
 #include "common/config/job_paths.h"
+#include "common/config/model_check.h"
 #include "common/keyset/core_share.h"
 #include "common/keyset/key_set.h"
 #include "common/keyset/mean_share.h"
@@ -28,9 +29,6 @@
 
 namespace tessera {
 namespace {
-
-// The product of model.input.
-constexpr int64_t kFeaturesMax = int64_t{1} << 24;
 
 // As the job file has it: "batch_norm".
 std::string LayerName(const v1::Layer& layer) {
@@ -101,46 +99,6 @@ class Checker {
          "got true with data.partition local, want mean and stddev: each worker would normalise "
          "its own rows "
          "differently");
-  }
-
-  void Model(const v1::Model& model) {
-    if (!Sound("model")) return;
-    int64_t features = 1;
-    for (const int64_t extent : model.input()) {
-      if (__builtin_mul_overflow(features, extent, &features) || features > kFeaturesMax) {
-        Fail("model.input",
-             absl::StrCat("got a product above ", kFeaturesMax, ", want at most that many"));
-        return;
-      }
-    }
-    const absl::StatusOr<ModelShape> shape = ShapeOf(model);
-    if (!shape.ok()) {
-      Fail("model", shape.status().message());
-      return;
-    }
-    if (model.loss() == "softmax_cross_entropy" && shape->outputs() < 2) {
-      Fail("model.layers",
-           "got 1 output, want at least 2: softmax over one is always 1; for two classes in one "
-           "output use sigmoid_cross_entropy");
-    }
-  }
-
-  void BatchNorm(const v1::Job& job) {
-    if (!Sound("model.layers") || !Sound("train.batch_size")) return;
-    const auto& layers = job.model().layers();
-    if (std::none_of(layers.begin(), layers.end(),
-                     [](const v1::Layer& layer) { return layer.has_batch_norm(); })) {
-      return;
-    }
-    constexpr absl::string_view kWhy = "batch_norm makes every activation of a single row 0";
-    const int64_t rows = job.train().batch_size();
-    if (rows == 1) Fail("train.batch_size", absl::StrCat("got 1, want at least 2: ", kWhy));
-    if (!Sound("train.micro_batch")) return;
-    const int64_t piece = job.train().micro_batch();
-    if (piece > 0 && piece < rows && (piece == 1 || rows % piece == 1)) {
-      Fail("train.micro_batch", absl::StrCat("got ", piece, ", which leaves a piece of 1 row of ",
-                                             rows, ", want at least 2 in each: ", kWhy));
-    }
   }
 
   void Device(const std::string& device) {
@@ -477,8 +435,7 @@ void CheckJob(const Positions& positions, v1::Job* job, JobErrors* errors) {
   checker.Normalizing(job->data().normalize());
   checker.Partitioning(job->data());
   checker.SparseRows(job->data(), job->model());
-  checker.BatchNorm(*job);
-  checker.Model(job->model());
+  CheckModel(positions, *job, errors);
   checker.Nesterov(job->train().optimizer());
   checker.Schedule(job->train().schedule());
   checker.Checkpoints(*job);

@@ -9,21 +9,50 @@
 
 namespace tessera {
 
+namespace {
+
+// That of as many whole neurons; a new one, if there is none.
+int WholeGroup(int64_t width, NeuronGroups* groups) {
+  const int count = static_cast<int>(groups->widths.size());
+  for (int group = groups->outputs + 1; group < count; ++group) {
+    if (groups->widths[group] == width) return group;
+  }
+  groups->widths.push_back(width);
+  return count;
+}
+
+}  // namespace
+
 NeuronGroups GroupsOf(const v1::Model& model, const ModelShape& shape) {
   NeuronGroups groups;
-  groups.widths.push_back(shape.inputs());
-  groups.activations.push_back(0);
+  int first_linear = 0;
+  while (first_linear < model.layers_size() && !model.layers(first_linear).has_linear()) {
+    ++first_linear;
+  }
+  groups.widths.push_back(shape.widths[first_linear]);
+  for (const v1::Layer& layer : model.layers()) {
+    if (layer.has_linear()) groups.widths.push_back(layer.linear().units());
+  }
+  groups.outputs = static_cast<int>(groups.widths.size()) - 1;
+  const auto in_front = [&](int64_t width) {
+    return width == groups.widths[0] ? 0 : WholeGroup(width, &groups);
+  };
+  int group = 0;  // of the activations before a layer, once there was a linear one
+  size_t parameter = 0;
   for (int layer = 0; layer < model.layers_size(); ++layer) {
-    const int before = static_cast<int>(groups.widths.size()) - 1;
-    if (model.layers(layer).has_linear()) {
-      groups.widths.push_back(model.layers(layer).linear().units());
-    }
-    const int rows = static_cast<int>(groups.widths.size()) - 1;
-    groups.activations.push_back(rows);
-    for (const ParameterSpec& spec : shape.parameters) {
-      if (spec.layer == layer) groups.uses.push_back({rows, spec.is_vector ? -1 : before});
+    const bool front = layer < first_linear;
+    groups.activations.push_back(front ? -1 : group);
+    const int before = group;
+    if (model.layers(layer).has_linear()) ++group;
+    for (; parameter < shape.parameters.size() && shape.parameters[parameter].layer == layer;
+         ++parameter) {
+      const ParameterSpec& spec = shape.parameters[parameter];
+      NeuronGroups::Use use{front ? in_front(spec.rows) : group, -1};
+      if (!spec.is_vector) use.columns = front ? in_front(spec.columns) : before;
+      groups.uses.push_back(use);
     }
   }
+  groups.activations.push_back(first_linear < model.layers_size() ? group : -1);
   TESSERA_CHECK(groups.uses.size() == shape.parameters.size());
   return groups;
 }
@@ -72,7 +101,10 @@ Subnet SubnetOf(const ModelShape& full, const NeuronGroups& groups, const Subnet
     subnet.shape.size += spec.size();
   }
   for (size_t i = 0; i < full.widths.size(); ++i) {
-    subnet.shape.widths[i] = static_cast<int64_t>(subnet.neurons[groups.activations[i]].size());
+    const int group = groups.activations[i];
+    if (group < 0) continue;
+    subnet.shape.widths[i] = static_cast<int64_t>(subnet.neurons[group].size());
+    if (groups.IsCut(group)) subnet.shape.images[i] = {subnet.shape.widths[i], 1, 1};
   }
   return subnet;
 }

@@ -4,9 +4,11 @@
 // Yuan, Wolfe, Dun, Tang, Kyrillidis, Jermaine: Distributed Learning of Deep Neural Networks using
 // Independent Subnet Training, VLDB 2022.
 //
-// A *group* is a set of neurons that share an index: the inputs are group 0, and every linear layer
-// makes the next one; batch norm, relu and dropout keep it. The last linear layer's group are the
-// outputs. Inputs and outputs are whole at every site; the groups between are cut anew each round.
+// A *group* is a set of neurons that share an index: what the first linear layer reads is group 0, and
+// every linear layer makes the next one; batch norm, relu and dropout keep it. The last linear layer's
+// group are the outputs. Those two are whole at every site; the groups between are cut anew each round.
+// What lies in front of the first linear layer, convolutions above all, is whole, too: its groups come
+// behind the outputs'.
 //
 // The neurons of group g in round r, sorted by (key, neuron) with key the first 64 bits of
 // Philox(seed, kSubnet, r | g << 40, neuron), are cut into consecutive parts: site s of S gets the
@@ -34,11 +36,14 @@ struct NeuronGroups {
     int rows = 0;
     int columns = -1;  // -1: a vector
   };
-  std::vector<Use> uses;            // by parameter
-  std::vector<int> activations;     // before each layer and after the last
-  // Is it cut? All but the first and the last are.
-  bool IsCut(int group) const {
-    return group > 0 && group + 1 < static_cast<int>(widths.size());
+  std::vector<Use> uses;         // by parameter
+  std::vector<int> activations;  // before each layer and after the last; -1: whole, and nobody's index
+  // The last linear layer's.
+  int outputs = 0;
+  bool IsCut(int group) const { return group > 0 && group < outputs; }
+  // Indexed by no neuron that is cut: every site has all of it, and the mean is kept.
+  bool IsShared(int parameter) const {
+    return !IsCut(uses[parameter].rows) && !IsCut(uses[parameter].columns);
   }
 };
 
@@ -86,11 +91,7 @@ struct Subnet {
   const std::vector<int32_t>& columns(int parameter) const {
     return neurons[groups.uses[parameter].columns];
   }
-  // Indexed by no neuron that is cut: every site has all of it, and the mean is kept.
-  bool is_shared(int parameter) const {
-    const NeuronGroups::Use& use = groups.uses[parameter];
-    return !groups.IsCut(use.rows) && (use.columns < 0 || !groups.IsCut(use.columns));
-  }
+  bool is_shared(int parameter) const { return groups.IsShared(parameter); }
 };
 
 Subnet SubnetOf(const ModelShape& full, const NeuronGroups& groups, const SubnetPlace& place);

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/philox.h"
+#include "common/layout/image_layers.h"
 
 namespace tessera {
 namespace {
@@ -23,39 +24,75 @@ absl::StatusOr<ModelShape> ShapeOf(const v1::Model& model) {
     }
     width *= extent;
   }
-  shape.widths.push_back(width);
-  bool has_linear = false;
+  const bool reads_images = ReadsImages(model);
+  Image image{width, 1, 1};
+  if (reads_images) {
+    if (model.input_size() != 3) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("model.input: got ", model.input_size(),
+                       " numbers, want three, [channels, height, width]: convolutions and "
+                       "pooling read images"));
+    }
+    image = {model.input(0), model.input(1), model.input(2)};
+  }
+  shape.images.push_back(image);
+  bool learns = false;
+  int first_linear = -1;
   for (int i = 0; i < model.layers_size(); ++i) {
     const v1::Layer& layer = model.layers(i);
+    const std::string where = absl::StrCat("model.layers[", i, "]: ");
     const std::string prefix = absl::StrCat("layers.", i, ".");
     const auto add = [&](const char* kind, int64_t rows, int64_t columns, bool is_vector,
                          float bound, float constant) {
       shape.parameters.push_back({prefix + kind, rows, columns, is_vector, i, bound, constant});
       shape.size += rows * columns;
     };
+    // A matrix and, if it has one, its bias.
+    const auto add_product = [&](int64_t rows, int64_t columns, bool bias) {
+      const float bound = static_cast<float>(1.0 / std::sqrt(static_cast<double>(columns)));
+      add("weight", rows, columns, false, bound, 0);
+      if (bias) add("bias", rows, 1, true, bound, 0);
+      learns = true;
+    };
     if (layer.has_linear()) {
       const int64_t units = layer.linear().units();
-      if (units < 1 || units > kModelSizeMax / width) {
-        return absl::InvalidArgumentError(absl::StrCat("model.layers[", i, "]: ", units,
-                                                       " units on ", width,
+      if (units < 1 || units > kModelSizeMax / image.size()) {
+        return absl::InvalidArgumentError(absl::StrCat(where, units, " units on ", image.size(),
                                                        " inputs, want between 1 and 2^40 weights"));
       }
-      const float bound = static_cast<float>(1.0 / std::sqrt(static_cast<double>(width)));
-      add("weight", units, width, false, bound, 0);
-      if (layer.linear().bias()) add("bias", units, 1, true, bound, 0);
-      width = units;
-      has_linear = true;
+      add_product(units, image.size(), layer.linear().bias());
+      image = {units, 1, 1};
+      if (first_linear < 0) first_linear = i;
+    } else if (ReadsImages(layer)) {
+      if (first_linear >= 0) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(where, "convolutions and pooling read images, and layers[", first_linear,
+                         "], which is linear, makes none; want it in front of that"));
+      }
+      const absl::StatusOr<ImageMap> map = MapOf(layer, image);
+      if (!map.ok()) return absl::InvalidArgumentError(absl::StrCat(where, map.status().message()));
+      if (layer.has_conv2d()) {
+        const int64_t columns = image.channels * map->window.size();
+        const size_t weight = shape.parameters.size();
+        add_product(map->to.channels, columns, layer.conv2d().bias());
+        shape.parameters[weight].columns_are = {image.channels, map->window.height,
+                                                map->window.width};
+      }
+      image = map->to;
     } else if (layer.has_batch_norm() && layer.batch_norm().affine()) {
-      add("weight", width, 1, true, 0, 1);
-      add("bias", width, 1, true, 0, 0);
+      add("weight", image.channels, 1, true, 0, 1);
+      add("bias", image.channels, 1, true, 0, 0);
     }
-    shape.widths.push_back(width);
+    shape.images.push_back(image);
     if (shape.size > kModelSizeMax) {
       return absl::InvalidArgumentError("model.layers: more than 2^40 entries");
     }
   }
-  if (!has_linear)
-    return absl::InvalidArgumentError("model.layers: no linear layer, nothing to train");
+  for (const Image& each : shape.images) shape.widths.push_back(each.size());
+  if (!learns) {
+    return absl::InvalidArgumentError(
+        "model.layers: no linear layer and no convolution, nothing to train");
+  }
   return shape;
 }
 

@@ -1,8 +1,11 @@
 // The parameters of a model, in the order that every process agrees on.
 //
 // Layer i with parameters contributes `layers.<i>.weight` and, if it has one, `layers.<i>.bias`: a
-// linear layer's matrix [units, inputs] and vector [units]; an affine batch norm's scale and shift,
-// both [inputs].
+// linear layer's matrix [units, inputs] and vector [units]; a convolution's matrix [channels, k] and
+// vector [channels], where k runs over the channels, rows and columns that one output is computed
+// from, in that order; an affine batch norm's scale and shift, both [inputs], or [channels] of images.
+//
+// Images are flattened for a linear layer as [channels, height, width], as in PyTorch.
 #ifndef TESSERA_COMMON_LAYOUT_PARAMETERS_H_
 #define TESSERA_COMMON_LAYOUT_PARAMETERS_H_
 
@@ -11,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/layout/image.h"
 #include "proto/job.pb.h"
 
 namespace tessera {
@@ -27,6 +31,8 @@ struct ParameterSpec {
   // Initial values: uniform in [-bound, bound) from Philox, or `constant` where bound is 0.
   float initial_bound = 0;
   float initial_constant = 0;
+  // A convolution's columns: channels, height and width. Empty: no more than `columns`.
+  std::vector<int64_t> columns_are = {};
 
   int64_t size() const { return rows * columns; }
 };
@@ -36,14 +42,18 @@ struct ModelShape {
   std::vector<ParameterSpec> parameters;
   // Width of the activations before each layer, and after the last: layers + 1 entries.
   std::vector<int64_t> widths;
+  // The same activations as images, where the layer before or behind reads them as such; elsewhere a
+  // channel for each neuron.
+  std::vector<Image> images;
   int64_t inputs() const { return widths.front(); }
   int64_t outputs() const { return widths.back(); }
   // Sum over the parameters.
   int64_t size = 0;
 };
 
-// Fails with kInvalidArgument where the model is no model: no linear layer, or more entries than
-// 2^40.
+// Fails with kInvalidArgument where the model is no model: no linear layer and no convolution, images
+// where there are none, a window that does not fit, or more entries than 2^40. Of one layer's fault the
+// message begins with "model.layers[i]".
 absl::StatusOr<ModelShape> ShapeOf(const v1::Model& model);
 
 // Writes the initial values of rows [row_begin, row_end) of parameter `index` to `out`, row-major.

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/base/check.h"
 #include "common/config/job_reader.h"
 #include "common/layout/parameters.h"
@@ -38,10 +39,13 @@ absl::Status Load(const Checkpoint& checkpoint, Network* network) {
   for (size_t p = 0; p < specs.size(); ++p) {
     const CheckpointParameter& saved = manifest.parameters[p];
     const ParameterSpec& spec = specs[p];
-    if (saved.name != spec.name || saved.rows != spec.rows || saved.columns != spec.columns) {
+    const CheckpointParameter wanted{spec.name,      spec.rows, spec.columns,
+                                     spec.is_vector, 1,         spec.columns_are};
+    if (saved.name != spec.name || saved.Extents() != wanted.Extents()) {
       return absl::FailedPreconditionError(absl::StrCat(
-          "eval: checkpoint has parameter \"", saved.name, "\" [", saved.rows, ", ", saved.columns,
-          "], want the job's \"", spec.name, "\" [", spec.rows, ", ", spec.columns, "]"));
+          "eval: checkpoint has parameter \"", saved.name, "\" [",
+          absl::StrJoin(saved.Extents(), ", "), "], want the job's \"", spec.name, "\" [",
+          absl::StrJoin(wanted.Extents(), ", "), "]"));
     }
     const absl::Span<float> values = network->parameter(static_cast<int>(p));
     TESSERA_RETURN_IF_ERROR(

@@ -35,7 +35,13 @@ StepShare::StepShare(const ModelShape& shape, double row_entries) {
   for (const ParameterSpec& spec : shape.parameters) {
     double passes = spec.is_vector ? 0 : 3;
     // Nothing before it has parameters.
-    if (passes_.empty() && passes > 0) passes = 2 * row_entries / static_cast<double>(spec.columns);
+    if (passes_.empty() && passes > 0) {
+      passes = 2 * row_entries / static_cast<double>(shape.inputs());
+    }
+    // A convolution's are used in each place.
+    if (!spec.columns_are.empty()) {
+      passes *= static_cast<double>(shape.images[spec.layer + 1].positions());
+    }
     passes_.push_back(passes);
     whole_ += passes * static_cast<double>(spec.size());
   }

@@ -2,7 +2,8 @@
 //
 // A weight of r rows and c columns takes r c multiply-adds for each row of data forward, as many for
 // its gradient, and as many for the gradient of its inputs, which the first weight does not need. Of a
-// sparse row the first weight meets the entries alone. Vectors count for nothing.
+// sparse row the first weight meets the entries alone. A convolution takes all of that in each place of
+// its output. Vectors count for nothing.
 #ifndef TESSERA_DEPLOY_SIMULATE_STEP_SHARE_H_
 #define TESSERA_DEPLOY_SIMULATE_STEP_SHARE_H_
 

@@ -1,13 +1,16 @@
 #include "kernels/cpu/backend.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/base/check.h"
 #include "dnnl.hpp"
 #include "kernels/cpu/activation.h"
 #include "kernels/cpu/batch_norm.h"
+#include "kernels/cpu/convolution.h"
 #include "kernels/cpu/exchange.h"
 #include "kernels/cpu/linear.h"
 #include "kernels/cpu/loss.h"
 #include "kernels/cpu/memory.h"
+#include "kernels/cpu/pooling.h"
 #include "kernels/cpu/sparse_linear.h"
 #include "kernels/cpu/threads.h"
 #include "kernels/cpu/vector.h"
@@ -33,6 +36,18 @@ absl::string_view InstructionSet() {
   return "sse4.1";
 }
 
+absl::Status HasBf16() {
+  if (Has(dnnl::cpu_isa::avx512_core_bf16)) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("train.precision: got \"bf16\", want \"f32\" on this machine; the CPU has ",
+                   InstructionSet(), ", bf16 needs avx512_core_bf16"));
+}
+
+absl::Status NoTf32() {
+  return absl::FailedPreconditionError(
+      "train.precision: got \"tf32\", want f32 or bf16 on a CPU; GPUs have tf32");
+}
+
 // There is nothing to be saved: a call is the work.
 class CpuSequence final : public Sequence {
  public:
@@ -45,6 +60,9 @@ class CpuBackend final : public Backend {
       : threads_(options.threads),
         linear_(threads_),
         linear_bf16_(threads_),
+        convolution_(threads_),
+        convolution_bf16_(threads_),
+        pooling_(threads_),
         sparse_linear_(threads_),
         batch_norm_(threads_),
         activation_(threads_),
@@ -61,17 +79,17 @@ class CpuBackend final : public Backend {
   Memory& memory() override { return memory_; }
   LinearKernel<float>& linear() override { return linear_; }
   absl::StatusOr<LinearKernel<Bf16>*> linear_bf16() override {
-    if (!Has(dnnl::cpu_isa::avx512_core_bf16)) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("train.precision: got \"bf16\", want \"f32\" on this machine; the CPU has ",
-                       InstructionSet(), ", bf16 needs avx512_core_bf16"));
-    }
+    TESSERA_RETURN_IF_ERROR(HasBf16());
     return &linear_bf16_;
   }
-  absl::StatusOr<LinearKernel<float>*> linear_tf32() override {
-    return absl::FailedPreconditionError(
-        "train.precision: got \"tf32\", want f32 or bf16 on a CPU; GPUs have tf32");
+  absl::StatusOr<LinearKernel<float>*> linear_tf32() override { return NoTf32(); }
+  ConvolutionKernel<float>& convolution() override { return convolution_; }
+  absl::StatusOr<ConvolutionKernel<Bf16>*> convolution_bf16() override {
+    TESSERA_RETURN_IF_ERROR(HasBf16());
+    return &convolution_bf16_;
   }
+  absl::StatusOr<ConvolutionKernel<float>*> convolution_tf32() override { return NoTf32(); }
+  PoolingKernel& pooling() override { return pooling_; }
   SparseLinearKernel& sparse_linear() override { return sparse_linear_; }
   BatchNormKernel& batch_norm() override { return batch_norm_; }
   ActivationKernel& activation() override { return activation_; }
@@ -87,6 +105,8 @@ class CpuBackend final : public Backend {
   absl::Status Finish() override {
     absl::Status status = linear_.TakeStatus();
     status.Update(linear_bf16_.TakeStatus());
+    status.Update(convolution_.TakeStatus());
+    status.Update(convolution_bf16_.TakeStatus());
     return status;
   }
 
@@ -95,6 +115,9 @@ class CpuBackend final : public Backend {
   CpuMemory memory_;
   CpuLinear<float> linear_;
   CpuLinear<Bf16> linear_bf16_;
+  CpuConvolution<float> convolution_;
+  CpuConvolution<Bf16> convolution_bf16_;
+  CpuPooling pooling_;
   CpuSparseLinear sparse_linear_;
   CpuBatchNorm batch_norm_;
   CpuActivation activation_;

@@ -22,12 +22,23 @@ class CpuThreads {
   // an item's work, in values read or written.
   template <typename F>
   void Split(int64_t n, int64_t cost, const F& f) const {
+    SplitBy(16, n, cost, f);
+  }
+  // The same for items that share no cache line, such as images: parts of any number of them.
+  template <typename F>
+  void SplitWhole(int64_t n, int64_t cost, const F& f) const {
+    SplitBy(1, n, cost, f);
+  }
+
+ private:
+  template <typename F>
+  void SplitBy(int64_t step, int64_t n, int64_t cost, const F& f) const {
     const int64_t parts = std::min<int64_t>(count_, n * cost / kWorkMin);
     if (parts <= 1) {
       if (n > 0) f(int64_t{0}, n);
       return;
     }
-    const int64_t size = ((n + parts - 1) / parts + 15) / 16 * 16;
+    const int64_t size = ((n + parts - 1) / parts + step - 1) / step * step;
 #pragma omp parallel for num_threads(parts) schedule(static)
     for (int64_t part = 0; part < parts; ++part) {
       const int64_t begin = std::min(n, part * size);
@@ -36,7 +47,6 @@ class CpuThreads {
     }
   }
 
- private:
   // Waking a thread costs some microseconds, about this many values.
   static constexpr int64_t kWorkMin = 16384;
   const int count_;

@@ -35,6 +35,20 @@ TESSERA_VECTOR_CLONES void ColumnSumsBlock(const MatrixShape& shape, int64_t beg
   for (int64_t i = 0; i < width; ++i) sums[begin + i] = static_cast<float>(total[i]);
 }
 
+// In squares, whose rows and columns both stay in the nearest cache.
+constexpr int64_t kSquare = 16;
+void TransposeOne(const MatrixShape& shape, const float* x, float* y) {
+  for (int64_t row = 0; row < shape.rows; row += kSquare) {
+    const int64_t row_end = std::min(shape.rows, row + kSquare);
+    for (int64_t column = 0; column < shape.columns; column += kSquare) {
+      const int64_t column_end = std::min(shape.columns, column + kSquare);
+      for (int64_t c = column; c < column_end; ++c) {
+        for (int64_t r = row; r < row_end; ++r) y[c * shape.rows + r] = x[r * shape.columns + c];
+      }
+    }
+  }
+}
+
 TESSERA_VECTOR_CLONES void RoundLoop(int64_t n, const float* x, Bf16* y) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) y[i] = RoundToBf16(x[i]);
@@ -100,6 +114,13 @@ void CpuVector::ColumnSums(const MatrixShape& shape, const float* x, WriteMode m
     for (int64_t block = begin; block < end; block += kBlock) {
       ColumnSumsBlock(shape, block, std::min(end, block + kBlock), x, mode, sums);
     }
+  });
+}
+
+void CpuVector::Transpose(int64_t count, const MatrixShape& shape, const float* x, float* y) {
+  const int64_t size = shape.size();
+  threads_.SplitWhole(count, size, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) TransposeOne(shape, x + i * size, y + i * size);
   });
 }
 

@@ -4,11 +4,13 @@
 #include "common/base/check.h"
 #include "kernels/cuda/activation.h"
 #include "kernels/cuda/batch_norm.h"
+#include "kernels/cuda/convolution.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/exchange.h"
 #include "kernels/cuda/linear.h"
 #include "kernels/cuda/loss.h"
 #include "kernels/cuda/memory.h"
+#include "kernels/cuda/pooling.h"
 #include "kernels/cuda/scratch.h"
 #include "kernels/cuda/sequence.h"
 #include "kernels/cuda/sparse_linear.h"
@@ -29,6 +31,10 @@ class CudaBackend final : public Backend {
         linear_(device_.get(), Factors::kF32),
         linear_tf32_(device_.get(), Factors::kTf32),
         linear_bf16_(device_.get(), Factors::kBf16),
+        convolution_(device_.get(), Factors::kF32, &scratch_),
+        convolution_tf32_(device_.get(), Factors::kTf32, &scratch_),
+        convolution_bf16_(device_.get(), Factors::kBf16, &scratch_),
+        pooling_(device_.get()),
         sparse_linear_(device_.get(), &memory_),
         batch_norm_(device_.get(), &scratch_),
         activation_(device_.get()),
@@ -48,6 +54,14 @@ class CudaBackend final : public Backend {
   LinearKernel<float>& linear() override { return linear_; }
   absl::StatusOr<LinearKernel<Bf16>*> linear_bf16() override { return &linear_bf16_; }
   absl::StatusOr<LinearKernel<float>*> linear_tf32() override { return &linear_tf32_; }
+  ConvolutionKernel<float>& convolution() override { return convolution_; }
+  absl::StatusOr<ConvolutionKernel<Bf16>*> convolution_bf16() override {
+    return &convolution_bf16_;
+  }
+  absl::StatusOr<ConvolutionKernel<float>*> convolution_tf32() override {
+    return &convolution_tf32_;
+  }
+  PoolingKernel& pooling() override { return pooling_; }
   SparseLinearKernel& sparse_linear() override { return sparse_linear_; }
   BatchNormKernel& batch_norm() override { return batch_norm_; }
   ActivationKernel& activation() override { return activation_; }
@@ -86,6 +100,10 @@ class CudaBackend final : public Backend {
   CudaLinear<float> linear_;
   CudaLinear<float> linear_tf32_;
   CudaLinear<Bf16> linear_bf16_;
+  CudaConvolution<float> convolution_;
+  CudaConvolution<float> convolution_tf32_;
+  CudaConvolution<Bf16> convolution_bf16_;
+  CudaPooling pooling_;
   CudaSparseLinear sparse_linear_;
   CudaBatchNorm batch_norm_;
   CudaActivation activation_;

@@ -4,9 +4,11 @@
 
 #include "kernels/cuda/activation_kernels.h"
 #include "kernels/cuda/batch_norm_kernels.h"
+#include "kernels/cuda/convolution_kernels.h"
 #include "kernels/cuda/exchange_kernels.h"
 #include "kernels/cuda/linear_kernels.h"
 #include "kernels/cuda/loss_kernels.h"
+#include "kernels/cuda/pooling_kernels.h"
 #include "kernels/cuda/row_code_kernels.h"
 #include "kernels/cuda/selection_kernels.h"
 #include "kernels/cuda/sparse_linear_kernels.h"
@@ -15,6 +17,10 @@
 // X takes a type, which may hold commas.
 #define TESSERA_FOR_EACH_KERNEL(X)      \
   X(AddRows)                            \
+  X(AveragePool<false>)                 \
+  X(AveragePool<true>)                  \
+  X(AveragePoolBackward<false>)         \
+  X(AveragePoolBackward<true>)          \
   X(ClearColumns)                       \
   X(ColumnFinish<BackwardSumsOp>)       \
   X(ColumnFinish<StatisticsOp>)         \
@@ -60,7 +66,15 @@
   X(EncodeRows<8>)                      \
   X(FindMarks)                          \
   X(GatherColumns)                      \
+  X(LayPatches<Bf16>)                   \
+  X(LayPatches<float>)                  \
   X(ListMarks)                          \
+  X(MaxPool<false>)                     \
+  X(MaxPool<true>)                      \
+  X(MaxPoolBackward<false>)             \
+  X(MaxPoolBackward<true>)              \
+  X(MaxPoolScatter<false>)              \
+  X(MaxPoolScatter<true>)               \
   X(MovePlaces<false>)                  \
   X(MovePlaces<true>)                   \
   X(SampleEntries)                      \
@@ -73,6 +87,8 @@
   X(SoftmaxRows<4>)                     \
   X(SoftmaxRows<16>)                    \
   X(SoftmaxRows<32>)                    \
-  X(SumRuns)
+  X(SumPatches)                         \
+  X(SumRuns)                            \
+  X(TransposeSquares)
 
 #endif  // TESSERA_KERNELS_CUDA_KERNEL_LIST_H_

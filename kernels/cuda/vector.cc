@@ -121,6 +121,18 @@ void CudaVector::ColumnSums(const MatrixShape& shape, const float* x, WriteMode 
                           &device_);
 }
 
+void CudaVector::Transpose(int64_t count, const MatrixShape& shape, const float* x, float* y) {
+  if (shape.size() == 0) return;
+  cuda::TransposeSquares kernel{shape.rows, shape.columns, x, y};
+  const int64_t at_once = cuda::kBlocksMax / kernel.blocks();
+  TESSERA_CHECK(at_once > 0);
+  for (int64_t first = 0; first < count; first += at_once) {
+    kernel.x = x + first * shape.size();
+    kernel.y = y + first * shape.size();
+    device_.Launch(std::min(at_once, count - first) * kernel.blocks(), kernel);
+  }
+}
+
 void CudaVector::Round(int64_t n, const float* x, Bf16* y) {
   LaunchElements(cuda::RoundOp{{}, {x}, {y}}, n, &device_);
 }

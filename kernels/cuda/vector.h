@@ -18,6 +18,7 @@ class CudaVector final : public VectorKernel {
   void Subtract(int64_t n, const float* a, const float* b, float* out) override;
   std::unique_ptr<OptimizerKernel> MakeOptimizer(const v1::Optimizer& optimizer) override;
   void ColumnSums(const MatrixShape& shape, const float* x, WriteMode mode, float* sums) override;
+  void Transpose(int64_t count, const MatrixShape& shape, const float* x, float* y) override;
   void Round(int64_t n, const float* x, Bf16* y) override;
   void Widen(int64_t n, const Bf16* x, float* y) override;
 

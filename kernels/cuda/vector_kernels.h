@@ -78,6 +78,49 @@ struct SumOp {
   }
 };
 
+// y = matrices of x, turned round, in squares that turn in shared memory, so that both sides move along
+// their rows.
+struct TransposeSquares {
+  static constexpr int kSide = 32;
+  static constexpr int kLanes = 8;
+  static constexpr int kThreads = kSide * kLanes;
+  static constexpr int kPhases = 2;
+  static constexpr bool Reduces(int) { return false; }
+  struct Shared {
+    float square[kSide][kSide + 1];  // [row][column]; one more, against bank conflicts
+  };
+  struct Own {};
+
+  int64_t rows, columns;  // of a matrix of x
+  const float* x;
+  float* y;
+
+  // Of a matrix.
+  int64_t blocks() const { return CeilDiv(columns, kSide) * CeilDiv(rows, kSide); }
+
+  template <int phase>
+  TESSERA_HOST_DEVICE void Run(const Lane& lane, Shared& shared, Own&) const {
+    // A grid's blocks fit 32 bits, in which a GPU divides several times as fast.
+    const auto block = static_cast<uint32_t>(lane.block);
+    const auto across = static_cast<uint32_t>(CeilDiv(columns, kSide));
+    const auto down = static_cast<uint32_t>(CeilDiv(rows, kSide));
+    const int64_t column = int64_t{block % across} * kSide;
+    const int64_t row = int64_t{block / across % down} * kSide;
+    const int64_t matrix = int64_t{block / across / down} * rows * columns;
+    const int along = lane.thread % kSide;
+    TESSERA_UNROLL for (int step = 0; step < kSide / kLanes; ++step) {
+      const int over = lane.thread / kSide + step * kLanes;
+      if constexpr (phase == 0) {
+        const int64_t r = row + over, c = column + along;
+        if (r < rows && c < columns) shared.square[over][along] = x[matrix + r * columns + c];
+      } else {
+        const int64_t r = row + along, c = column + over;
+        if (r < rows && c < columns) y[matrix + c * rows + r] = shared.square[along][over];
+      }
+    }
+  }
+};
+
 // Optimizers. Inputs g, w and the states; outputs w and the states. `numbers` are read when the kernel
 // runs. Those that RoundsToo write 2n bytes more.
 

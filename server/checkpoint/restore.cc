@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/base/check.h"
 #include "common/base/failpoint.h"
@@ -26,7 +27,7 @@ absl::StatusOr<SavedJob> SavedJobOf(const Manifest& manifest, const std::string&
 }
 
 std::string Describe(const CheckpointParameter& parameter) {
-  return absl::StrCat("\"", parameter.name, "\" [", parameter.rows, ", ", parameter.columns, "]");
+  return absl::StrCat("\"", parameter.name, "\" [", absl::StrJoin(parameter.Extents(), ", "), "]");
 }
 
 }  // namespace
@@ -61,7 +62,10 @@ absl::Status CheckRestorable(const Manifest& saved, const Manifest& model) {
   for (size_t p = 0; p < saved.parameters.size(); ++p) {
     const CheckpointParameter& a = saved.parameters[p];
     const CheckpointParameter& b = model.parameters[p];
-    if (a.name == b.name && a.rows == b.rows && a.columns == b.columns) continue;
+    if (a.name == b.name && a.rows == b.rows && a.columns == b.columns &&
+        a.columns_are == b.columns_are) {
+      continue;
+    }
     return differs(absl::StrCat("parameter ", p, " is ", Describe(a), ", want ", Describe(b)));
   }
   return absl::OkStatus();

@@ -36,7 +36,8 @@ Manifest ModelManifest(const v1::Job& job, const Recipe& recipe, const ModelShap
   // The core, or what the next one is selected from, where servers are at the same exchange.
   if (recipe.core && recipe.lockstep) ++manifest.states;
   for (const ParameterSpec& spec : shape.parameters) {
-    manifest.parameters.push_back({spec.name, spec.rows, spec.columns, spec.is_vector, 1});
+    manifest.parameters.push_back(
+        {spec.name, spec.rows, spec.columns, spec.is_vector, 1, spec.columns_are});
   }
   // Averaged states come after the model's own.
   manifest.model_parameters =

@@ -19,6 +19,15 @@ constexpr double kDeviations = 5;
 // What received bytes take: the pieces that they lie in have heads, and the allocator rounds up.
 int64_t Received(int64_t bytes) { return bytes + bytes / 8; }
 
+// What SubnetRounds sums the sites' values of shared entries in.
+int64_t SharedSums(const NeuronGroups& groups, const ShardSlices& slices) {
+  int64_t entries = 0;
+  for (const Slice& slice : slices.slices) {
+    if (groups.IsShared(slice.parameter)) entries += slice.size();
+  }
+  return entries * static_cast<int64_t>(sizeof(double));
+}
+
 }  // namespace
 
 int64_t LargestPush(const ModelShape& shape, const NeuronGroups& groups, const ShardSlices& slices,
@@ -56,7 +65,7 @@ ShardMemory PlanShardMemory(const ShardNeeds& needs, int64_t bytes_max) {
   const bool subnets = needs.groups != nullptr;
   ShardMemory memory;
   memory.slice = needs.slices.bytes();
-  memory.pending = subnets ? 0 : memory.slice;
+  memory.pending = subnets ? SharedSums(*needs.groups, needs.slices) : memory.slice;
   memory.states = subnets ? 0 : memory.slice * needs.state_count;
   memory.next_push = Received(
       subnets ? LargestPush(*needs.shape, *needs.groups, needs.slices, needs.workers, needs.part)

@@ -47,6 +47,9 @@ class PublicData(Test):
     def test_cifar(self):
         self.assertGreaterEqual(self.train("cifar", "cifar10_12k", "train.epochs=2"), 0.38)
 
+    def test_cifar_conv(self):
+        self.assertGreaterEqual(self.train("cifar_conv", "cifar10_12k", "train.epochs=2"), 0.42)
+
     def test_speech(self):
         # 40 words: a guess is right once in 40.
         self.assertGreaterEqual(self.train("speech", "arabic_speech_commands", "train.epochs=1"), 0.6)

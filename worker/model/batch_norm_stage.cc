@@ -9,12 +9,12 @@ absl::StatusOr<std::unique_ptr<Stage>> BatchNormStage::Create(const StagePlan& p
                                                               Backend& backend) {
   auto stage = std::unique_ptr<BatchNormStage>(new BatchNormStage(plan, parameters, backend));
   TESSERA_ASSIGN_OR_RETURN(stage->statistics_,
-                           Buffer<float>::Create(backend.memory(), 2 * plan.inputs));
+                           Buffer<float>::Create(backend.memory(), plan.constants()));
   return stage;
 }
 
 void BatchNormStage::Forward(int64_t rows, const float* x, float* y) {
-  const MatrixShape shape{rows, plan_.inputs};
+  const MatrixShape shape = Shape(rows);
   backend_.batch_norm().Statistics(shape, plan_.epsilon, x, mean(), inverse_sigma());
   backend_.batch_norm().Normalize(shape, x, mean(), inverse_sigma(),
                                   {parameters_.weight, parameters_.bias}, plan_.relu, y);
@@ -30,12 +30,12 @@ void BatchNormStage::Backward(int64_t rows, const float* x, const float* y, cons
   // A dropout that overwrote y left it positive where it kept it, and passes no gradient elsewhere.
   in.y = plan_.relu ? y : nullptr;
   in.dy = dy;
-  backend_.batch_norm().Backward({rows, plan_.inputs}, in, mode, parameters_.weight_gradient,
+  backend_.batch_norm().Backward(Shape(rows), in, mode, parameters_.weight_gradient,
                                  parameters_.bias_gradient, dx);
 }
 
 void BatchNormStage::Evaluate(int64_t rows, const float* x, const float* constants, float* y) {
-  backend_.batch_norm().Normalize({rows, plan_.inputs}, x, constants, constants + plan_.inputs,
+  backend_.batch_norm().Normalize(Shape(rows), x, constants, constants + channels(),
                                   {parameters_.weight, parameters_.bias}, plan_.relu, y);
 }
 

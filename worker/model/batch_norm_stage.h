@@ -12,7 +12,8 @@
 namespace tessera {
 
 // Training normalises with the statistics of the rows at hand, the minibatch or a piece of it.
-// Evaluation uses constants: `inputs` means, then as many 1/sigma.
+// Evaluation uses constants: the means, then as many 1/sigma. Those of an image's channel are over all
+// of its places.
 class BatchNormStage final : public Stage {
  public:
   // kResourceExhausted: no memory.
@@ -29,7 +30,11 @@ class BatchNormStage final : public Stage {
   BatchNormStage(const StagePlan& plan, const StageParameters& parameters, Backend& backend)
       : plan_(plan), parameters_(parameters), backend_(backend) {}
   float* mean() const { return statistics_.data(); }
-  float* inverse_sigma() const { return statistics_.data() + plan_.inputs; }
+  float* inverse_sigma() const { return statistics_.data() + channels(); }
+  int64_t channels() const { return plan_.map.from.channels; }
+  MatrixShape Shape(int64_t rows) const {
+    return {rows * plan_.map.from.positions(), channels()};
+  }
 
   const StagePlan plan_;
   const StageParameters parameters_;

@@ -7,7 +7,8 @@
 #include "common/base/check.h"
 #include "worker/model/activation_stages.h"
 #include "worker/model/batch_norm_stage.h"
-#include "worker/model/linear_stage.h"
+#include "worker/model/image_stages.h"
+#include "worker/model/product_stage.h"
 #include "worker/model/model_loss.h"
 
 namespace tessera {
@@ -81,8 +82,7 @@ absl::Status Network::Allocate() {
   if (trains && options_.precision == Precision::kBf16) {
     int64_t outputs_max = 0;
     for (const StagePlan& stage : plan_.stages) {
-      if (stage.kind == StagePlan::Kind::kLinear)
-        outputs_max = std::max(outputs_max, stage.outputs);
+      if (stage.is_product()) outputs_max = std::max(outputs_max, stage.outputs);
     }
     TESSERA_ASSIGN_OR_RETURN(dy_bf16_,
                              Buffer<Bf16>::Create(memory, options_.batch_max * outputs_max));
@@ -118,11 +118,20 @@ absl::Status Network::Allocate() {
 
 absl::StatusOr<std::unique_ptr<Stage>> Network::MakeStage(const StagePlan& plan) {
   const StageParameters parameters = ParametersOf(plan);
+  const Precision precision = options_.evaluates_only ? Precision::kF32 : options_.precision;
   switch (plan.kind) {
     case StagePlan::Kind::kLinear:
-      return LinearStage::Create(plan,
-                                 options_.evaluates_only ? Precision::kF32 : options_.precision,
-                                 options_.batch_max, parameters, dy_bf16_.data(), backend_);
+      return LinearStage::Create(plan, precision, options_.batch_max, parameters, dy_bf16_.data(),
+                                 backend_);
+    case StagePlan::Kind::kConvolution:
+      return ConvolutionStage::Create(plan, precision, options_.batch_max, parameters,
+                                      dy_bf16_.data(), backend_);
+    case StagePlan::Kind::kMaxPool:
+      return std::make_unique<MaxPoolStage>(plan, backend_);
+    case StagePlan::Kind::kAveragePool:
+      return std::make_unique<AveragePoolStage>(plan, backend_);
+    case StagePlan::Kind::kTranspose:
+      return std::make_unique<TransposeStage>(plan, backend_);
     case StagePlan::Kind::kBatchNorm:
       return BatchNormStage::Create(plan, parameters, backend_);
     case StagePlan::Kind::kRelu:

@@ -40,16 +40,16 @@ absl::StatusOr<Scores> Network::Score(const Batch& batch, absl::Span<const float
   const float* own = constants_.data();
   for (size_t i = 0; i < stages_.size(); ++i) {
     // Dropout does nothing here; otherwise the batch itself is never written.
-    const StagePlan::Kind kind = plan_.stages[i].kind;
-    const bool in_place = kind == StagePlan::Kind::kDropout ||
-                          (x != staged.inputs && kind != StagePlan::Kind::kLinear);
+    const StagePlan& plan = plan_.stages[i];
+    const bool in_place = plan.kind == StagePlan::Kind::kDropout ||
+                          (x != staged.inputs && plan.is_elementwise());
     float* y = in_place ? const_cast<float*>(x) : flow_[x == flow_[0].data() ? 1 : 0].data();
     if (stages_[i] == nullptr) {
       sparse_first_->Forward(staged.rows, staged.sparse, y);
     } else {
       stages_[i]->Evaluate(staged.rows, x, own, y);
     }
-    own += plan_.stages[i].constants();
+    own += plan.constants();
     x = y;
   }
   ComputeLoss(model_, staged, shape().outputs(), x, nullptr, sums_.data(), backend_);
@@ -85,15 +85,16 @@ absl::StatusOr<std::vector<float>> Network::Calibrate(absl::Span<const Batch> sa
   if (rows == 0)
     return absl::InvalidArgumentError("calibration: the sample is empty, want at least one row");
 
-  using Kind = StagePlan::Kind;
   Memory& memory = backend_.memory();
-  // A product reads the sample where it lies, if the device can.
+  // A stage that writes elsewhere reads the sample where it lies, if the device can.
   const bool reads_in_place =
-      plan_.stages.front().kind == Kind::kLinear && memory.host_addressable();
+      !plan_.stages.front().is_elementwise() && memory.host_addressable();
   const bool copies_inputs = !reads_in_place && !options_.sparse_input;
-  const int64_t width = std::max(plan_.width_max, copies_inputs ? shape().inputs() : 0);
-  TESSERA_ASSIGN_OR_RETURN(Buffer<float> here, Buffer<float>::Create(memory, rows * width));
-  TESSERA_ASSIGN_OR_RETURN(Buffer<float> there, Buffer<float>::Create(memory, rows * width));
+  const CalibrationWidths widths =
+      CalibrationWidthsOf(plan_, copies_inputs, options_.sparse_input);
+  TESSERA_ASSIGN_OR_RETURN(Buffer<float> here, Buffer<float>::Create(memory, rows * widths.first));
+  TESSERA_ASSIGN_OR_RETURN(Buffer<float> there,
+                           Buffer<float>::Create(memory, rows * widths.second));
   if (copies_inputs) {
     float* to = here.data();
     for (const Chunk& chunk : chunks) {
@@ -113,7 +114,7 @@ absl::StatusOr<std::vector<float>> Network::Calibrate(absl::Span<const Batch> sa
   for (size_t i = options_.sparse_input ? 1 : 0; i < stages_.size() && done < plan_.constants;
        ++i) {
     const StagePlan& plan = plan_.stages[i];
-    if (plan.kind == Kind::kLinear) {
+    if (!plan.is_elementwise()) {
       float* to = there.data();
       for (const Chunk& chunk : chunks) {
         stages_[i]->Evaluate(chunk.rows, chunk.values, nullptr, to);
@@ -125,9 +126,10 @@ absl::StatusOr<std::vector<float>> Network::Calibrate(absl::Span<const Batch> sa
       continue;
     }
     float* constants = constants_.data() + done;
-    if (plan.kind == Kind::kBatchNorm) {
-      backend_.batch_norm().Statistics({rows, plan.inputs}, plan.epsilon, here.data(), constants,
-                                       constants + plan.inputs);
+    if (plan.kind == StagePlan::Kind::kBatchNorm) {
+      const Image& image = plan.map.from;
+      backend_.batch_norm().Statistics({rows * image.positions(), image.channels}, plan.epsilon,
+                                       here.data(), constants, constants + image.channels);
     }
     stages_[i]->Evaluate(rows, here.data(), constants, here.data());
     done += plan.constants();

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/layout/image_layers.h"
 #include "kernels/bf16.h"
 #include "kernels/loss.h"
 #include "worker/model/step_numbers.h"
@@ -14,6 +15,19 @@ namespace {
 constexpr int64_t kFloatsPerCacheLine = 16;
 constexpr int64_t kFloatBytes = sizeof(float);
 constexpr int64_t kBf16Bytes = sizeof(Bf16);
+
+// Between [channels, height, width] and [height, width, channels], unless that is the same.
+void AppendTranspose(const Image& image, bool to_channels_last, std::vector<StagePlan>* stages) {
+  if (image.channels == 1 || image.positions() == 1) return;
+  StagePlan stage;
+  stage.kind = StagePlan::Kind::kTranspose;
+  stage.inputs = image.size();
+  stage.outputs = image.size();
+  stage.map = {image, image, {}};
+  stage.transposes = {image.channels, image.positions()};
+  if (!to_channels_last) stage.transposes = {image.positions(), image.channels};
+  stages->push_back(stage);
+}
 
 }  // namespace
 
@@ -29,16 +43,36 @@ absl::StatusOr<NetworkPlan> PlanOf(const v1::Model& model) {
   NetworkPlan plan;
   TESSERA_ASSIGN_OR_RETURN(plan.shape, ShapeOf(model));
   using Kind = StagePlan::Kind;
+  bool channels_last = false;
+  if (ReadsImages(model)) {
+    AppendTranspose(plan.shape.images[0], true, &plan.stages);
+    channels_last = true;
+  }
+  const auto leave_images = [&](const Image& image) {
+    if (channels_last) AppendTranspose(image, false, &plan.stages);
+    channels_last = false;
+  };
   for (int i = 0; i < model.layers_size(); ++i) {
     const v1::Layer& layer = model.layers(i);
     StagePlan stage;
     stage.layer = i;
     stage.inputs = plan.shape.widths[i];
     stage.outputs = plan.shape.widths[i + 1];
+    stage.map = {plan.shape.images[i], plan.shape.images[i + 1], {}};
     switch (layer.kind_case()) {
       case v1::Layer::kLinear:
+        leave_images(stage.map.from);
         stage.kind = Kind::kLinear;
         break;
+      case v1::Layer::kConv2D:
+      case v1::Layer::kMaxPool:
+      case v1::Layer::kAvgPool: {
+        TESSERA_ASSIGN_OR_RETURN(stage.map, MapOf(layer, stage.map.from));
+        stage.kind = layer.has_conv2d()     ? Kind::kConvolution
+                     : layer.has_max_pool() ? Kind::kMaxPool
+                                            : Kind::kAveragePool;
+        break;
+      }
       case v1::Layer::kBatchNorm:
         stage.kind = Kind::kBatchNorm;
         stage.epsilon = layer.batch_norm().epsilon();
@@ -57,10 +91,12 @@ absl::StatusOr<NetworkPlan> PlanOf(const v1::Model& model) {
         break;
       default:
         return absl::InvalidArgumentError(absl::StrCat(
-            "model.layers[", i, "]: no kind is set, want linear, batch_norm, relu or dropout"));
+            "model.layers[", i,
+            "]: no kind is set, want linear, conv2d, max_pool, avg_pool, batch_norm, relu or dropout"));
     }
     plan.stages.push_back(stage);
   }
+  leave_images(plan.shape.images.back());
 
   const std::vector<ParameterSpec>& parameters = plan.shape.parameters;
   for (StagePlan& stage : plan.stages) {
@@ -78,6 +114,24 @@ absl::StatusOr<NetworkPlan> PlanOf(const v1::Model& model) {
     plan.constants += stage.constants();
   }
   return plan;
+}
+
+CalibrationWidths CalibrationWidthsOf(const NetworkPlan& plan, bool copies_inputs,
+                                      bool sparse_input) {
+  int64_t widths[2] = {copies_inputs ? plan.shape.inputs() : 0, 0};
+  int at = 0;
+  int64_t constants = 0;
+  for (const StagePlan& stage : plan.stages) {
+    // Behind the last batch norm nothing is calibrated.
+    if (constants == plan.constants) break;
+    const bool is_sparse = sparse_input && &stage == &plan.stages.front();
+    if (!stage.is_elementwise()) {
+      if (!is_sparse) at = 1 - at;
+      widths[at] = std::max(widths[at], stage.outputs);
+    }
+    constants += stage.constants();
+  }
+  return {widths[0], widths[1]};
 }
 
 int64_t GradientsBegin(const NetworkPlan& plan, bool steps_first_weight) {
@@ -102,9 +156,9 @@ NetworkMemory MemoryNeeded(const NetworkPlan& plan, int64_t batch_max, Precision
     // The batch itself is the caller's and is never written.
     if (i == 0 || !stage.forward_in_place()) floats += batch_max * stage.outputs;
     floats += stage.constants();  // The minibatch's mean and 1/sigma.
-    if (stage.kind == StagePlan::Kind::kLinear) {
+    if (stage.is_product()) {
       const bool in_f32 = i == 0 && sparse_input;
-      if (!in_f32) bf16 += batch_max * stage.inputs + stage.inputs * stage.outputs;
+      if (!in_f32) bf16 += batch_max * stage.inputs + stage.weights();
       outputs_max = std::max(outputs_max, stage.outputs);
     }
   }
@@ -117,9 +171,9 @@ NetworkMemory MemoryNeeded(const NetworkPlan& plan, int64_t batch_max, Precision
       static_cast<int64_t>(kStepsBegunMax * sizeof(LossSums) + sizeof(StepNumbers));
   if (precision == Precision::kBf16) memory.held_bytes += bf16 * kBf16Bytes;
   if (plan.constants > 0) {
-    const bool first_is_linear = plan.stages.front().kind == StagePlan::Kind::kLinear;
-    const int64_t width = std::max(plan.width_max, first_is_linear ? 0 : plan.shape.inputs());
-    memory.calibration_bytes = 2 * calibration_rows * width * kFloatBytes;
+    const bool copies_inputs = plan.stages.front().is_elementwise();
+    const CalibrationWidths widths = CalibrationWidthsOf(plan, copies_inputs, sparse_input);
+    memory.calibration_bytes = calibration_rows * (widths.first + widths.second) * kFloatBytes;
   }
   return memory;
 }

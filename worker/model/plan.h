@@ -8,7 +8,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/layout/image.h"
 #include "common/layout/parameters.h"
+#include "kernels/shape.h"
 #include "proto/job.pb.h"
 
 namespace tessera {
@@ -23,14 +25,30 @@ enum class Precision { kF32, kTf32, kBf16 };
 // From train.precision. kInvalidArgument for another word.
 absl::StatusOr<Precision> PrecisionOf(absl::string_view name);
 
-// One layer, or a batch norm with the relu behind it.
+// One layer, or a batch norm with the relu behind it, or a change of how images lie.
+//
+// Images come as [channels, height, width], and go into a linear layer and out of the model so; in
+// between they lie [height, width, channels], so that the channels of one place are a row, as an
+// example's neurons are elsewhere.
 struct StagePlan {
-  enum class Kind { kLinear, kBatchNorm, kRelu, kDropout };
+  enum class Kind {
+    kLinear,
+    kConvolution,
+    kMaxPool,
+    kAveragePool,
+    kTranspose,
+    kBatchNorm,
+    kRelu,
+    kDropout
+  };
   Kind kind = Kind::kLinear;
-  // Index into Model.layers.
-  int layer = 0;
+  // Index into Model.layers; -1: a transpose.
+  int layer = -1;
   int64_t inputs = 0;
   int64_t outputs = 0;
+  // The same as images, and of convolution and pooling the window between them.
+  ImageMap map;
+  MatrixShape transposes;  // transpose
   // Indices into ModelShape.parameters; -1: it has none.
   int weight = -1;
   int bias = -1;
@@ -40,11 +58,21 @@ struct StagePlan {
   // Some stage before this one has parameters.
   bool wants_input_gradient = false;
 
-  // The stage may write its output over its input, in training (in evaluation all but kLinear may).
+  bool is_product() const { return kind == Kind::kLinear || kind == Kind::kConvolution; }
+  // Of a product.
+  int64_t weights() const {
+    if (kind == Kind::kLinear) return inputs * outputs;
+    return map.to.channels * map.from.channels * map.window.size();
+  }
+  // Each value of the output follows from one of the input: it may be written over it. In evaluation;
+  // in training batch norm needs both.
+  bool is_elementwise() const {
+    return kind == Kind::kBatchNorm || kind == Kind::kRelu || kind == Kind::kDropout;
+  }
   bool forward_in_place() const { return kind == Kind::kRelu || kind == Kind::kDropout; }
-  bool backward_in_place() const { return kind != Kind::kLinear; }
-  // Floats of evaluation constants: the mean and 1/sigma of each column.
-  int64_t constants() const { return kind == Kind::kBatchNorm ? 2 * inputs : 0; }
+  bool backward_in_place() const { return is_elementwise(); }
+  // Floats of evaluation constants: the mean and 1/sigma of each channel, or neuron.
+  int64_t constants() const { return kind == Kind::kBatchNorm ? 2 * map.from.channels : 0; }
 };
 
 struct NetworkPlan {
@@ -70,11 +98,23 @@ struct NetworkMemory {
   int64_t calibration_bytes = 0;
 };
 
+// Calibration sends all its rows from layer to layer, between two arrays of so many floats a row. A stage
+// that is not elementwise reads one and writes the other; the first one writes the second.
+struct CalibrationWidths {
+  int64_t first = 0;
+  int64_t second = 0;
+};
+// `copies_inputs`: the rows' inputs come into the first array. With `sparse_input` what the first
+// stage makes of them does.
+CalibrationWidths CalibrationWidthsOf(const NetworkPlan& plan, bool copies_inputs,
+                                      bool sparse_input);
+
 // The offset of the first parameter that has a gradient (Network::Options::steps_first_weight).
 int64_t GradientsBegin(const NetworkPlan& plan, bool steps_first_weight);
 
 // All that a Network allocates for `batch_max` rows. Besides, oneDNN keeps its generated code and
-// some hundred KiB of scratch for each product and thread, and products with sparse rows keep
+// some hundred KiB of scratch for each product and thread (of convolutions up to some MiB, in bf16 and without
+// AVX-512 tens of MiB where images are large), and products with sparse rows keep
 // SparseScratchBytes. `minibatch_max` as Network::Options'.
 NetworkMemory MemoryNeeded(const NetworkPlan& plan, int64_t batch_max, Precision precision,
                            int64_t calibration_rows, bool sparse_input = false,

@@ -39,8 +39,8 @@ class Stage {
   virtual void Backward(int64_t rows, const float* x, const float* y, const float* dy,
                         WriteMode mode, float* dx) = 0;
 
-  // In evaluation, with the stage's own constants. A linear stage wants y apart from x, dropout
-  // wants it to be x (and leaves it alone), the others take either.
+  // In evaluation, with the stage's own constants. Dropout wants y to be x (and leaves it alone), other
+  // elementwise stages take either, the rest want it apart from x.
   virtual void Evaluate(int64_t rows, const float* x, const float* constants, float* y) = 0;
 };
 

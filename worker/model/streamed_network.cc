@@ -13,9 +13,12 @@ namespace {
 using Kind = StagePlan::Kind;
 constexpr int64_t kFloatBytes = sizeof(float);
 
-int64_t VectorFloats(const NetworkPlan& plan) {
+// Vectors, and the weights of convolutions: what is used by all that lies on it at once.
+bool IsHeld(const ParameterSpec& spec) { return spec.is_vector || !spec.columns_are.empty(); }
+
+int64_t HeldFloats(const NetworkPlan& plan) {
   int64_t floats = 0;
-  for (const ParameterSpec& spec : plan.shape.parameters) floats += spec.is_vector ? spec.rows : 0;
+  for (const ParameterSpec& spec : plan.shape.parameters) floats += IsHeld(spec) ? spec.size() : 0;
   return floats;
 }
 
@@ -38,7 +41,12 @@ std::vector<StreamedNetwork::Segment> StreamedNetwork::SegmentsOf(const NetworkP
       if (stage.kind == Kind::kLinear) segment.linear = &stage;
       segments.push_back(segment);
     }
-    if (stage.kind != Kind::kLinear) segments.back().behind.push_back(&stage);
+    if (stage.kind != Kind::kLinear) {
+      Segment& segment = segments.back();
+      segment.behind.push_back(&stage);
+      segment.outputs = stage.outputs;
+      segment.moves += stage.is_elementwise() ? 0 : 1;
+    }
     constants += stage.constants();
   }
   return segments;
@@ -69,6 +77,15 @@ StreamedNetwork::Sizes StreamedNetwork::SizesOf(const std::vector<Segment>& segm
       int64_t& activations = sizes.activations[s % 2];
       activations = std::max(activations, examples * segment.outputs);
     }
+    if (segment.linear == nullptr) {
+      int at = segment.moves % 2;
+      int64_t width = segment.inputs;
+      for (const StagePlan* const stage : segment.behind) {
+        sizes.activations[at] = std::max(sizes.activations[at], examples * width);
+        if (!stage->is_elementwise()) at = 1 - at;
+        width = stage->outputs;
+      }
+    }
     if (segment.linear == nullptr) continue;
     const int64_t rows = BlockRows(options, segment, examples);
     sizes.weights = std::max(sizes.weights, rows * segment.inputs);
@@ -84,7 +101,7 @@ int64_t StreamedNetwork::MemoryNeeded(const NetworkPlan& plan, const Options& op
       SizesOf(Calibrated(segments), options, calibration_examples, false).floats();
   const int64_t examples = std::min(options.examples_max, score_examples);
   const int64_t pass = std::max(calibrates, SizesOf(segments, options, examples, true).floats());
-  return (VectorFloats(plan) + plan.constants + pass) * kFloatBytes +
+  return (HeldFloats(plan) + plan.constants + pass) * kFloatBytes +
          static_cast<int64_t>(sizeof(LossSums));
 }
 
@@ -120,30 +137,30 @@ absl::Status StreamedNetwork::Begin(RowSource* source, std::vector<float> factor
   factors_ = std::move(factors);
   Memory& memory = backend_.memory();
   if (sums_.size() == 0) {
-    TESSERA_ASSIGN_OR_RETURN(vectors_, Buffer<float>::Create(memory, VectorFloats(plan_)));
+    TESSERA_ASSIGN_OR_RETURN(held_, Buffer<float>::Create(memory, HeldFloats(plan_)));
     TESSERA_ASSIGN_OR_RETURN(constants_, Buffer<float>::Create(memory, plan_.constants));
     TESSERA_ASSIGN_OR_RETURN(sums_, Buffer<LossSums>::Create(memory, 1));
-    TESSERA_ASSIGN_OR_RETURN(vectors_view_,
-                             HostView<float>::Create(memory, vectors_.data(), vectors_.size()));
+    TESSERA_ASSIGN_OR_RETURN(held_view_,
+                             HostView<float>::Create(memory, held_.data(), held_.size()));
     TESSERA_ASSIGN_OR_RETURN(sums_view_, HostView<LossSums>::Create(memory, sums_.data(), 1));
   }
-  vector_offsets_.clear();
+  held_offsets_.clear();
   int64_t offset = 0;
   for (size_t p = 0; p < plan_.shape.parameters.size(); ++p) {
     const ParameterSpec& spec = plan_.shape.parameters[p];
-    vector_offsets_.push_back(offset);
-    if (!spec.is_vector) continue;
+    held_offsets_.push_back(offset);
+    if (!IsHeld(spec)) continue;
     TESSERA_RETURN_IF_ERROR(
         source_->ReadRows({static_cast<int>(p), 0, spec.rows},
-                          {vectors_view_.data() + offset, static_cast<size_t>(spec.rows)}));
-    offset += spec.rows;
+                          {held_view_.data() + offset, static_cast<size_t>(spec.size())}));
+    offset += spec.size();
   }
-  vectors_view_.Send();
+  held_view_.Send();
   return absl::OkStatus();
 }
 
-const float* StreamedNetwork::Vector(int parameter) const {
-  return parameter < 0 ? nullptr : vectors_.data() + vector_offsets_[parameter];
+const float* StreamedNetwork::Held(int parameter) const {
+  return parameter < 0 ? nullptr : held_.data() + held_offsets_[parameter];
 }
 
 absl::StatusOr<StreamedNetwork::Buffers> StreamedNetwork::Allocate(
@@ -215,8 +232,7 @@ absl::StatusOr<const float*> StreamedNetwork::Run(const std::vector<Segment>& se
     const Segment& segment = segments[s];
     float* const y = pass.buffers->activations[s % 2].data();
     if (segment.linear == nullptr) {
-      TESSERA_RETURN_IF_ERROR(CopyInputs(pass, segment.inputs, y));
-      SendThrough(segment, pass, 0, segment.outputs, y);
+      TESSERA_RETURN_IF_ERROR(RunFront(segment, pass));
       x = y;
       continue;
     }
@@ -239,6 +255,45 @@ absl::StatusOr<const float*> StreamedNetwork::Run(const std::vector<Segment>& se
     x = y;
   }
   return x;
+}
+
+absl::Status StreamedNetwork::RunFront(const Segment& segment, const Pass& pass) {
+  // Such that it ends in the first one.
+  float* here = pass.buffers->activations[segment.moves % 2].data();
+  float* there = pass.buffers->activations[1 - segment.moves % 2].data();
+  TESSERA_RETURN_IF_ERROR(CopyInputs(pass, segment.inputs, here));
+  float* constants = constants_.data() + segment.constants;
+  for (const StagePlan* const stage : segment.behind) {
+    if (stage->is_elementwise()) {
+      const Image& image = stage->map.from;
+      ApplyElementwise(*stage, {pass.count * image.positions(), image.channels}, 0, pass.calibrates,
+                       constants, here);
+      constants += stage->constants();
+      continue;
+    }
+    for (int64_t i = 0; i < pass.count; i += options_.batch_max) {
+      ApplyToImages(*stage, std::min(options_.batch_max, pass.count - i), here + i * stage->inputs,
+                    there + i * stage->outputs);
+    }
+    std::swap(here, there);
+  }
+  return backend_.Finish();
+}
+
+void StreamedNetwork::ApplyToImages(const StagePlan& stage, int64_t rows, const float* x,
+                                    float* y) {
+  const ImagesShape shape{rows, stage.map};
+  switch (stage.kind) {
+    case Kind::kConvolution:
+      return backend_.convolution().Forward(shape, x, Held(stage.weight), Held(stage.bias), y);
+    case Kind::kMaxPool:
+      return backend_.pooling().Max(shape, x, y);
+    case Kind::kAveragePool:
+      return backend_.pooling().Average(shape, x, y);
+    default:
+      TESSERA_CHECK(stage.kind == Kind::kTranspose);
+      return backend_.vector().Transpose(rows, stage.transposes, x, y);
+  }
 }
 
 absl::Status StreamedNetwork::CopyInputs(const Pass& pass, int64_t inputs, float* to) {
@@ -266,7 +321,7 @@ absl::Status StreamedNetwork::Multiply(const Segment& segment, const RowRange& r
                                        const Pass& pass) {
   const int64_t width = rows.count();
   const float* const weights = pass.buffers->weights.data();
-  const float* bias = Vector(segment.linear->bias);
+  const float* bias = Held(segment.linear->bias);
   if (bias != nullptr) bias += rows.row_begin;
   for (int64_t i = 0; i < pass.count; i += options_.batch_max) {
     const int64_t count = std::min(options_.batch_max, pass.count - i);
@@ -292,25 +347,30 @@ absl::Status StreamedNetwork::Multiply(const Segment& segment, const RowRange& r
 
 void StreamedNetwork::SendThrough(const Segment& segment, const Pass& pass, int64_t first,
                                   int64_t width, float* sums) {
-  const MatrixShape matrix{pass.count, width};
   float* constants = constants_.data() + segment.constants;
   for (const StagePlan* const stage : segment.behind) {
-    if (stage->kind == Kind::kRelu) {
-      backend_.activation().Relu(matrix.size(), sums, sums);
-    } else if (stage->kind == Kind::kBatchNorm) {
-      float* const mean = constants + first;
-      float* const inverse_sigma = constants + stage->inputs + first;
-      if (pass.calibrates) {
-        backend_.batch_norm().Statistics(matrix, stage->epsilon, sums, mean, inverse_sigma);
-      }
-      BatchNormKernel::Affine affine{Vector(stage->weight), Vector(stage->bias)};
-      if (affine.scale != nullptr) affine.scale += first;
-      if (affine.shift != nullptr) affine.shift += first;
-      backend_.batch_norm().Normalize(matrix, sums, mean, inverse_sigma, affine, stage->relu, sums);
-      constants += stage->constants();
-    }
-    // Dropout does nothing in evaluation.
+    ApplyElementwise(*stage, {pass.count, width}, first, pass.calibrates, constants, sums);
+    constants += stage->constants();
   }
+}
+
+void StreamedNetwork::ApplyElementwise(const StagePlan& stage, const MatrixShape& matrix,
+                                       int64_t first, bool calibrates, float* constants,
+                                       float* values) {
+  if (stage.kind == Kind::kRelu) {
+    backend_.activation().Relu(matrix.size(), values, values);
+  } else if (stage.kind == Kind::kBatchNorm) {
+    float* const mean = constants + first;
+    float* const inverse_sigma = constants + stage.map.from.channels + first;
+    if (calibrates) {
+      backend_.batch_norm().Statistics(matrix, stage.epsilon, values, mean, inverse_sigma);
+    }
+    BatchNormKernel::Affine affine{Held(stage.weight), Held(stage.bias)};
+    if (affine.scale != nullptr) affine.scale += first;
+    if (affine.shift != nullptr) affine.shift += first;
+    backend_.batch_norm().Normalize(matrix, values, mean, inverse_sigma, affine, stage.relu, values);
+  }
+  // Dropout does nothing in evaluation.
 }
 
 }  // namespace tessera

@@ -5,8 +5,9 @@
 //     send the sums through all that lies between this linear layer and the next one
 //
 // What lies between looks at one neuron at a time, so that a block's neurons go through all of it by
-// themselves. Held are a block, the activations before and behind the layer, and the parameters that
-// are vectors.
+// themselves. In front of the first linear layer, where convolutions may be, a layer after the other works
+// on all examples. Held are a block, the activations before and behind the layer, the parameters that
+// are vectors, and convolutions' weights.
 #ifndef TESSERA_WORKER_MODEL_STREAMED_NETWORK_H_
 #define TESSERA_WORKER_MODEL_STREAMED_NETWORK_H_
 
@@ -64,7 +65,7 @@ class StreamedNetwork {
   static int64_t MemoryNeeded(const NetworkPlan& plan, const Options& options,
                               int64_t calibration_examples, int64_t score_examples);
 
-  // Reads the vectors. `source` is read until the last Calibrate or Score; it outlives this.
+  // Reads what is held. `source` is read until the last Calibrate or Score; it outlives this.
   // `factors`, by parameter, multiply weights as they are read; 1 where it is empty.
   absl::Status Begin(RowSource* source, std::vector<float> factors);
 
@@ -81,6 +82,7 @@ class StreamedNetwork {
     int64_t outputs = 0;
     std::vector<const StagePlan*> behind;
     int64_t constants = 0;  // where those of `behind` begin
+    int moves = 0;          // of `behind` those that write elsewhere
     bool normalises() const;
   };
   // What one pass over the model works in.
@@ -116,6 +118,12 @@ class StreamedNetwork {
                                    bool keeps_last);
   // Sends the pass's examples through `segments`. Returns the last one's activations.
   absl::StatusOr<const float*> Run(const std::vector<Segment>& segments, const Pass& pass);
+  // The examples through a segment that begins with no linear layer, into the first activations.
+  absl::Status RunFront(const Segment& segment, const Pass& pass);
+  void ApplyToImages(const StagePlan& stage, int64_t rows, const float* x, float* y);
+  // `values` are columns [first, ...) of what the stage reads, and become those of what it writes.
+  void ApplyElementwise(const StagePlan& stage, const MatrixShape& matrix, int64_t first,
+                        bool calibrates, float* constants, float* values);
   absl::Status CopyInputs(const Pass& pass, int64_t inputs, float* to);
   absl::Status ReadBlock(const RowRange& rows, int64_t columns, HostView<float>* to);
   absl::Status Multiply(const Segment& segment, const RowRange& rows, const float* x,
@@ -123,7 +131,7 @@ class StreamedNetwork {
   // Columns [first, first + width) of the segment's outputs, which lie in `sums` [count, width].
   void SendThrough(const Segment& segment, const Pass& pass, int64_t first, int64_t width,
                    float* sums);
-  const float* Vector(int parameter) const;
+  const float* Held(int parameter) const;
 
   const v1::Model model_;
   const Options options_;
@@ -133,9 +141,9 @@ class StreamedNetwork {
   RowSource* source_ = nullptr;
   std::vector<float> factors_;
   BatchStaging staging_;
-  Buffer<float> vectors_;
-  HostView<float> vectors_view_;
-  std::vector<int64_t> vector_offsets_;  // by parameter
+  Buffer<float> held_;
+  HostView<float> held_view_;
+  std::vector<int64_t> held_offsets_;  // by parameter
   Buffer<float> constants_;
   Buffer<LossSums> sums_;
   HostView<LossSums> sums_view_;

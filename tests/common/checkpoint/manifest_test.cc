@@ -37,6 +37,27 @@ TEST_CASE("a manifest reads back to the same text", "[checkpoint]") {
   CHECK(parsed->coordinator == R"({"history":[1,2]})");
 }
 
+TEST_CASE("what a convolution's columns are is kept, and shown where it is", "[checkpoint]") {
+  Manifest manifest = Full();
+  CheckpointParameter& weight = manifest.parameters[0];
+  CHECK(weight.Shape(7) == std::vector<int64_t>{7, weight.columns});
+  weight.columns = 18;
+  weight.columns_are = {2, 3, 3};
+  CHECK(weight.Shape(7) == std::vector<int64_t>{7, 2, 3, 3});
+  const auto parsed = ParseManifest("m.json", FormatManifest(manifest));
+  INFO(parsed.status());
+  REQUIRE(parsed.ok());
+  CHECK(parsed->parameters[0].columns_are == weight.columns_are);
+  CHECK(FormatManifest(*parsed) == FormatManifest(manifest));
+  using Extents = std::vector<int64_t>;
+  for (const Extents& wrong : {Extents{2, 3, 4}, Extents{2, 3}, Extents{0, 18}, Extents{-3, -6}, Extents{18, 0},
+                               Extents{INT64_MAX, 2}, Extents{18, 1, 1, 1, 1, 1, 1}}) {
+    weight.columns_are = wrong;
+    CHECK_THAT(ErrorOf(FormatManifest(manifest)),
+               Catch::Contains("columns_are is not what the columns are made of"));
+  }
+}
+
 TEST_CASE("every field of a manifest is wanted, and no other", "[checkpoint]") {
   const nlohmann::json whole = nlohmann::json::parse(FormatManifest(Full()));
   for (const auto& [key, value] : whole.items()) {

@@ -94,6 +94,7 @@ TEST_CASE("the residual stays with its entries when key set and servers change",
   const ModelShape shape = ShapeWith({{6, 5}, {6, 1}});
   NeuronGroups groups;
   groups.widths = {5, 6, 4};
+  groups.outputs = 2;
   groups.uses = {{1, 0}, {1, -1}};
   Residual residual(shape);
   for (int p = 0; p < 2; ++p) {

@@ -156,7 +156,7 @@ TEST_CASE("nothing before the first product fills the zeros of xc rows", "[job_c
 
 TEST_CASE("a model without a linear layer has nothing to train", "[job_check]") {
   CHECK(Errors(kJob, {"model.layers=[relu]"}) ==
-        "x.yaml:8:1: model: model.layers: no linear layer, nothing to train\n");
+        "x.yaml:8:1: model: model.layers: no linear layer and no convolution, nothing to train\n");
 }
 
 TEST_CASE("one output is enough for the sigmoid loss only", "[job_check]") {

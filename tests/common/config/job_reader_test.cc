@@ -134,7 +134,7 @@ TEST_CASE("every error is reported at once, in the order of the file", "[job_rea
         "x.yaml:4:17: model.input.0: got \"0\", want an integer in [1, 16777216]\n"
         "x.yaml:4:30: model.layers.0.linear.units: missing, want an integer in [1, 16777216]\n"
         "x.yaml:4:42: model.layers.1: got nothing, want exactly one of linear, batch_norm, relu, "
-        "dropout\n"
+        "dropout, conv2d, max_pool, avg_pool\n"
         "x.yaml:4:53: model.loss: got \"mse\", want one of softmax_cross_entropy, "
         "sigmoid_cross_entropy\n"
         "x.yaml:5:1: train: missing a key, want exactly one of epochs, steps\n"

@@ -124,6 +124,38 @@ TEST_CASE("inputs and outputs are whole, and what they alone index is shared", "
   }
 }
 
+TEST_CASE("what lies in front of the first linear layer is whole and shared", "[subnet][images]") {
+  v1::Model model;
+  for (const int64_t extent : {2, 6, 5}) model.add_input(extent);
+  v1::Conv2d* const conv = model.add_layers()->mutable_conv2d();
+  conv->set_channels(8);
+  conv->add_kernel(3);
+  conv->set_bias(true);
+  model.add_layers()->mutable_batch_norm()->set_affine(true);
+  model.add_layers()->mutable_max_pool()->add_kernel(2);
+  for (const int64_t units : {8, 6, 3}) model.add_layers()->mutable_linear()->set_units(units);
+  const Case c(model);
+  // The groups of the linear layers have the numbers that they have without a convolution: the same parts.
+  const std::vector<int64_t> first(c.groups.widths.begin(), c.groups.widths.begin() + 4);
+  CHECK(first == std::vector<int64_t>{16, 8, 6, 3});
+  CHECK(c.groups.outputs == 3);
+  for (size_t group = 0; group < c.groups.widths.size(); ++group) {
+    CHECK(c.groups.IsCut(static_cast<int>(group)) == (group == 1 || group == 2));
+  }
+  for (const uint32_t site : {0u, 1u}) {
+    const Subnet subnet = SubnetOf(c.shape, c.groups, {1, 1, site, {1, 1}});
+    for (size_t i = 0; i < c.shape.parameters.size(); ++i) {
+      CHECK(subnet.is_shared(static_cast<int>(i)) == (c.shape.parameters[i].layer < 2));
+    }
+    const absl::StatusOr<ModelShape> small = ShapeOf(SubnetModel(c.model, subnet));
+    REQUIRE(small.ok());
+    CHECK(small->size == subnet.shape.size);
+    CHECK(small->widths == subnet.shape.widths);
+    CHECK(small->images == subnet.shape.images);
+    CHECK(subnet.shape.size == (8 * 18 + 8 + 8 + 8) + 4 * 16 + 3 * 4 + 3 * 3);
+  }
+}
+
 TEST_CASE("one site owns everything", "[subnet]") {
   const Case c(FullyConnected({5, 8, 3}, true, false));
   const Subnet subnet = SubnetOf(c.shape, c.groups, {1, 17, 0, {1}});

@@ -50,6 +50,134 @@ TEST_CASE("a shape lists parameters by layer with their widths", "[layout][param
   CHECK(shape->parameters[1].initial_bound == 0.0f);
 }
 
+v1::Conv2d& AddConvolution(v1::Model& model, int64_t channels, std::vector<int64_t> kernel) {
+  v1::Conv2d& conv = *model.add_layers()->mutable_conv2d();
+  conv.set_channels(channels);
+  for (const int64_t extent : kernel) conv.add_kernel(extent);
+  return conv;
+}
+
+TEST_CASE("convolutions and pooling make images of images", "[layout][parameters][images]") {
+  v1::Model model = Input({3, 11, 8});
+  v1::Conv2d& first = AddConvolution(model, 16, {3, 2});
+  first.set_bias(true);
+  first.add_stride(2);
+  first.add_padding(1);
+  first.add_padding(0);
+  model.add_layers()->mutable_batch_norm()->set_affine(true);
+  v1::Pool& pool = *model.add_layers()->mutable_max_pool();
+  pool.add_kernel(2);  // Its stride, too.
+  AddConvolution(model, 5, {1});
+  model.add_layers()->mutable_avg_pool();  // Of all there is.
+  AddLinear(model, 4, false);
+  const absl::StatusOr<ModelShape> shape = ShapeOf(model);
+  REQUIRE(shape.ok());
+  const std::vector<Image> images = {{3, 11, 8}, {16, 6, 4}, {16, 6, 4}, {16, 3, 2},
+                                     {5, 3, 2},  {5, 1, 1},  {4, 1, 1}};
+  CHECK(shape->images == images);
+  CHECK(shape->widths == std::vector<int64_t>{264, 384, 384, 96, 30, 5, 4});
+  const ParameterSpec& weight = shape->parameters[0];
+  CHECK(weight.name == "layers.0.weight");
+  CHECK(weight.rows == 16);
+  CHECK(weight.columns == 3 * 3 * 2);
+  CHECK(weight.columns_are == std::vector<int64_t>{3, 3, 2});
+  CHECK(weight.initial_bound == Approx(1 / std::sqrt(18.0)));
+  CHECK(shape->parameters[1].rows == 16);  // Its bias, then the norm's.
+  CHECK(shape->parameters[2].rows == 16);
+  CHECK(shape->parameters[3].rows == 16);
+  CHECK(shape->parameters[4].columns == 16);
+  CHECK(shape->parameters.back().columns == 5);
+  CHECK(shape->parameters.back().columns_are.empty());
+}
+
+TEST_CASE("without convolutions and pooling an image is its values", "[layout][parameters][images]") {
+  v1::Model model = Input({3, 4, 5});
+  model.add_layers()->mutable_batch_norm()->set_affine(true);
+  AddLinear(model, 2, false);
+  model.add_layers()->mutable_relu();
+  const absl::StatusOr<ModelShape> shape = ShapeOf(model);
+  REQUIRE(shape.ok());
+  CHECK(shape->images == std::vector<Image>{{60, 1, 1}, {60, 1, 1}, {2, 1, 1}, {2, 1, 1}});
+  CHECK(shape->parameters[0].rows == 60);
+}
+
+TEST_CASE("a convolution and nothing else is a model", "[layout][parameters][images]") {
+  v1::Model model = Input({1, 4, 4});
+  AddConvolution(model, 10, {4});
+  const absl::StatusOr<ModelShape> shape = ShapeOf(model);
+  REQUIRE(shape.ok());
+  CHECK(shape->outputs() == 10);
+}
+
+TEST_CASE("layers that images do not fit are refused, with what is wanted", "[layout][parameters][images]") {
+  const auto message = [](const v1::Model& model) {
+    const absl::Status status = ShapeOf(model).status();
+    CHECK(status.code() == absl::StatusCode::kInvalidArgument);
+    return std::string(status.message());
+  };
+  v1::Model model = Input({64});
+  AddConvolution(model, 8, {3});
+  CHECK(message(model) ==
+        "model.input: got 1 numbers, want three, [channels, height, width]: convolutions and pooling read "
+        "images");
+  model = Input({1, 8, 8});
+  AddLinear(model, 5, false);
+  AddConvolution(model, 8, {1});
+  CHECK(message(model) ==
+        "model.layers[1]: convolutions and pooling read images, and layers[0], which is linear, makes none; "
+        "want it in front of that");
+  model = Input({1, 8, 6});
+  AddConvolution(model, 8, {3, 7});
+  CHECK(message(model) ==
+        "model.layers[0]: kernel is 3 x 7, want at most 8 x 6, which is the image before it with its padding");
+  model = Input({1, 8, 6});
+  AddConvolution(model, 8, {3}).add_padding(3);
+  CHECK(message(model) ==
+        "model.layers[0]: padding is 3 x 3, want at most 2 x 2 with a kernel of 3 x 3");
+  model = Input({1, 8, 6});
+  model.add_layers()->mutable_max_pool()->add_kernel(3);
+  model.mutable_layers(0)->mutable_max_pool()->add_padding(2);
+  CHECK(message(model) ==
+        "model.layers[0]: padding is 2 x 2, want at most 1 x 1 with a kernel of 3 x 3");
+  model = Input({1, 4096, 4096});
+  AddConvolution(model, 2, {1});
+  CHECK(message(model) == "model.layers[0]: 2 channels of 4096 x 4096, want at most 16777216 values");
+  model = Input({int64_t{1} << 20, 4, 4});
+  AddConvolution(model, 65536, {5}).add_padding(1);
+  CHECK(message(model) ==
+        "model.layers[0]: kernel is 5 x 5 on 1048576 channels, want at most 16777216 values that one output "
+        "is computed from");
+  for (const int64_t bad : {int64_t{0}, int64_t{-3}, INT64_MIN}) {
+    model = Input({1, 8, 8});
+    AddConvolution(model, bad, {3});
+    message(model);
+    model = Input({1, 8, 8});
+    AddConvolution(model, 2, {3, bad});
+    message(model);
+    model = Input({1, 8, 8});
+    AddConvolution(model, 2, {3}).add_stride(bad);
+    message(model);
+  }
+  // What is large must not wrap around.
+  for (const int64_t large : {INT64_MAX, INT64_MAX / 2, int64_t{1} << 32}) {
+    model = Input({1, 8, 8});
+    AddConvolution(model, large, {3});
+    message(model);
+    model = Input({1, 8, 8});
+    AddConvolution(model, 2, {large});
+    message(model);
+    model = Input({1, 8, 8});
+    AddConvolution(model, 2, {3}).add_padding(large - 1);
+    message(model);
+    model = Input({1, 8, 8});
+    AddConvolution(model, 2, {large}).add_padding(large - 1);
+    message(model);
+    model = Input({1, 8, 8});
+    AddConvolution(model, 2, {3}).add_stride(large);
+    message(model);
+  }
+}
+
 TEST_CASE("a model without a linear layer is refused", "[layout][parameters]") {
   v1::Model model = Input({4});
   model.add_layers()->mutable_relu();

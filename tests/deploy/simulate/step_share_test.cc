@@ -53,6 +53,26 @@ TEST_CASE("weights count, the first twice and others three times, and vectors do
         Approx((2 * 7 * 3 + 3 * 3 * 4 + 3 * 4 * 3) / whole));
 }
 
+TEST_CASE("a convolution's weights count in each place, and all sites have them", "[step_share][images]") {
+  v1::Model model;
+  for (const int extent : {2, 6, 5}) model.add_input(extent);
+  for (const int channels : {3, 4}) {
+    v1::Conv2d* const conv = model.add_layers()->mutable_conv2d();
+    conv->set_channels(channels);
+    conv->add_kernel(3);
+    if (channels == 3) conv->add_padding(1);
+  }
+  for (const int units : {8, 10}) model.add_layers()->mutable_linear()->set_units(units);
+  const ModelShape shape = *ShapeOf(model);
+  const NeuronGroups groups = GroupsOf(model, shape);
+  const SubnetPlace place{1, 1, 0, {1, 1}};
+  const StepShare share(shape, 60);
+  const double front = 2 * 30 * (3 * 18) + 3 * 12 * (4 * 27);
+  const double whole = front + 3 * 48 * 8 + 3 * 8 * 10;
+  CHECK(share.Of(SubnetKeys(shape, SubnetOf(shape, groups, place), place, 2)) ==
+        Approx((front + 3 * 48 * 4 + 3 * 4 * 10) / whole));
+}
+
 TEST_CASE("of sparse rows the first weight meets the entries alone", "[step_share]") {
   const Model m;
   const StepShare share(m.shape, 1.5);

@@ -7,7 +7,8 @@ TEST_CASE("a sequence does the same however often it runs, on what lies there by
           "[sequence]") {
   const auto backend = BackendUnderTest(1);
   Memory& memory = backend->memory();
-  const MatrixShape shape{257, 33};
+  // Rows for so many parts that their sums leave room for another array.
+  const MatrixShape shape{1300, 33};
   const int64_t n = shape.size();
   const DeviceArray<float> x(*backend, n, 1), y(*backend, n), sums(*backend, shape.columns),
       z(*backend, n);
@@ -20,8 +21,9 @@ TEST_CASE("a sequence does the same however often it runs, on what lies there by
     backend->vector().ColumnSums(shape, y.data(), WriteMode::kOverwrite, sums.data());
     memory.Copy(x.data(), 4 * n, z.data());
   };
-  // Scratch that is larger than the sequence's, halfway; and somebody else where that was.
-  std::unique_ptr<DeviceArray<float>> other;
+  // Scratch that is larger than the sequence's, halfway; and somebody else where that was. Behind it lies
+  // what keeps the larger one from lying there, too.
+  std::unique_ptr<DeviceArray<float>> behind, other;
   const MatrixShape large{5000, 700};
   const DeviceArray<float> many(*backend, large.size()), totals(*backend, large.columns);
   for (int round = 0; round < 8; ++round) {
@@ -36,6 +38,7 @@ TEST_CASE("a sequence does the same however often it runs, on what lies there by
     sequence->Run(queue);
     const std::vector<float> got = sums.Read(), copied = z.Read();
     REQUIRE(copied == now);
+    if (round == 0) behind = std::make_unique<DeviceArray<float>>(*backend, 1);
     for (int64_t i = 0; i < n; ++i) REQUIRE(seen->data()[i] == std::max(now[i], 0.0f));
     for (int64_t c = 0; c < shape.columns; ++c) {
       double want = 0;
@@ -44,6 +47,56 @@ TEST_CASE("a sequence does the same however often it runs, on what lies there by
     }
   }
   CHECK(other->Read() == std::vector<float>(40, 7.0f));
+}
+
+TEST_CASE("a sequence of convolutions does the same however often it runs", "[sequence]") {
+  const auto backend = BackendUnderTest(1), plain = BackendUnderTest(1);
+  const ImagesShape shape{5, MapOf({3, 8, 7}, {3, 3, 1, 1, 1, 1}, 4)};
+  const ImagesShape pooled{5, MapOf(shape.map.to, {3, 3, 2, 2, 1, 1}, 4)};
+  const ImagesShape large{40, MapOf({16, 12, 12}, {3, 3, 1, 1, 1, 1}, 8)};
+  struct Arrays {
+    Arrays(Backend& backend, const ImagesShape& s, const ImagesShape& pooled)
+        : x(backend, s.rows * s.map.from.size()),
+          w(backend, RandomValues(4 * 3 * 9, 2)),
+          y(backend, s.rows * s.map.to.size()),
+          most(backend, pooled.rows * pooled.map.to.size()),
+          dy(backend, s.rows * s.map.to.size()),
+          dw(backend, 4 * 3 * 9),
+          dx(backend, s.rows * s.map.from.size()) {}
+    DeviceArray<float> x, w, y, most, dy, dw, dx;
+  };
+  const Arrays repeated(*backend, shape, pooled), anew(*plain, shape, pooled);
+  const auto queue = [&](Backend& on, const Arrays& a) {
+    on.convolution().Forward(shape, a.x.data(), a.w.data(), nullptr, a.y.data());
+    on.pooling().Max(pooled, a.y.data(), a.most.data());
+    on.pooling().MaxBackward(pooled, a.y.data(), a.most.data(), a.dy.data());
+    on.convolution().WeightGradient(shape, a.x.data(), a.dy.data(), WriteMode::kOverwrite,
+                                    a.dw.data());
+    on.convolution().InputGradient(shape, a.dy.data(), a.w.data(), a.dx.data());
+  };
+  const std::unique_ptr<Sequence> sequence = backend->MakeSequence();
+  // Patches that take more room than the sequence's, halfway, as above.
+  std::unique_ptr<DeviceArray<float>> behind, other;
+  const DeviceArray<float> many(*backend, large.rows * large.map.from.size()),
+      weights(*backend, 8 * 16 * 9), out(*backend, large.rows * large.map.to.size());
+  for (int round = 0; round < 8; ++round) {
+    CAPTURE(round);
+    if (round == 4) {
+      backend->convolution().Forward(large, many.data(), weights.data(), nullptr, out.data());
+      other = std::make_unique<DeviceArray<float>>(*backend, std::vector<float>(4000, 7.0f));
+    }
+    const std::vector<float> now = RandomValues(shape.rows * shape.map.from.size(), 100 + round);
+    const auto bytes = static_cast<int64_t>(now.size() * sizeof(float));
+    backend->memory().CopyIn(now.data(), bytes, repeated.x.data());
+    plain->memory().CopyIn(now.data(), bytes, anew.x.data());
+    sequence->Run([&] { queue(*backend, repeated); });
+    queue(*plain, anew);
+    REQUIRE(repeated.most.Read() == anew.most.Read());
+    REQUIRE(repeated.dw.Read() == anew.dw.Read());
+    REQUIRE(repeated.dx.Read() == anew.dx.Read());
+    if (round == 0) behind = std::make_unique<DeviceArray<float>>(*backend, 1);
+  }
+  CHECK(other->Read() == std::vector<float>(4000, 7.0f));
 }
 
 TEST_CASE("sequences run between other kernels, in the order of the calls", "[sequence]") {

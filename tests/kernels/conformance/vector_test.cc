@@ -68,6 +68,39 @@ TEST_CASE("column sums are exact where f32 sums would drift", "[vector]") {
   CHECK(kept.Read() == std::vector<float>{3, -4});
 }
 
+TEST_CASE("transposed matrices are turned round, each by itself", "[vector]") {
+  const auto backend = BackendUnderTest(GENERATE(from_range(ThreadsUnderTest())));
+  const auto check = [&](int64_t count, const MatrixShape& s, int64_t shift) {
+    CAPTURE(count, s.rows, s.columns, shift);
+    std::vector<float> x(count * s.size());
+    for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i);
+    const DeviceArray<float> from(*backend, x, shift),
+        to(*backend, std::vector<float>(x.size(), NAN), shift);
+    backend->vector().Transpose(count, s, from.data(), to.data());
+    const std::vector<float> got = to.Read();
+    int64_t wrong = 0;
+    for (int64_t m = 0; m < count; ++m) {
+      for (int64_t r = 0; r < s.rows; ++r) {
+        for (int64_t c = 0; c < s.columns; ++c) {
+          wrong +=
+              got[m * s.size() + c * s.rows + r] == x[m * s.size() + r * s.columns + c] ? 0 : 1;
+        }
+      }
+    }
+    REQUIRE(wrong == 0);
+  };
+  for (const int64_t shift : {0, 1}) {
+    check(0, {3, 5}, shift);
+    check(3, {0, 5}, shift);
+    check(3, {5, 0}, shift);
+    for (const int64_t rows : {1, 3, 16, 31, 32, 33, 65}) {
+      for (const int64_t columns : {1, 7, 32, 63, 100}) check(2, {rows, columns}, shift);
+    }
+    check(700, {3, 4}, shift);
+    check(5, {300, 257}, shift);
+  }
+}
+
 TEST_CASE("rounding to bf16 is to nearest, ties to even, for every bf16 value and its surroundings",
           "[vector][bf16]") {
   const auto backend = BackendUnderTest(GENERATE(from_range(ThreadsUnderTest())));

@@ -14,6 +14,8 @@ NVCC = os.path.join(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "bin", "nvcc
 # Kernels that move 16 bytes at once (8 of bf16) where they can: so many loads and stores of those at least. nvcc made
 # four stores of one before, each of which costs as much, and no other test would tell.
 WIDE = {
+    "AveragePool<true>": (1, 1),
+    "AveragePoolBackward<true>": (1, 1),
     "ColumnMap<BiasOp, true>": (0, 8),
     "ColumnMap<NormalizeOp, true>": (8, 8),
     "ColumnMap<BackwardValuesOp, true>": (24, 8),
@@ -29,6 +31,9 @@ WIDE = {
     "EncodePlain<AsBf16>": (2, 1),
     "EncodeRows<8>": (16, 8),
     "FindMarks": (8, 4),
+    "MaxPool<true>": (1, 1),
+    "MaxPoolBackward<true>": (2, 1),
+    "MaxPoolScatter<true>": (2, 0),
 }
 
 

@@ -1,8 +1,13 @@
 // Grids: every element has its thread, once, also where there are more than 32 bits can count.
+#include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
 #include <vector>
 
 #include "kernels/cuda/batch_norm_kernels.h"
+#include "kernels/cuda/convolution_kernels.h"
+#include "kernels/cuda/images.h"
+#include "kernels/cuda/pooling_kernels.h"
 #include "kernels/cuda/sparse_linear_kernels.h"
 #include "kernels/cuda/tiles.h"
 #include "kernels/cuda/vector_kernels.h"
@@ -73,6 +78,76 @@ TEST_CASE("grids reach the last element and not a block further", "[grids]") {
       CHECK(gather.blocks() == CeilDiv(n, 32) * CeilDiv(columns, 32));
     }
   }
+}
+
+TEST_CASE("images are cut into launches whose items 32 bits count", "[grids]") {
+  constexpr int64_t kMax = ImageWindows::kItemsMax;
+  for (const int64_t rows : kExtents) {
+    for (const int64_t size : kExtents) {
+      CAPTURE(rows, size);
+      if (size == 0 || size > kMax) continue;
+      const int64_t images = ImagesWithin(rows, size, kMax);
+      CHECK(images <= rows);
+      CHECK(images * size <= kMax);
+      // As many as there is room for.
+      CHECK((images == rows || (images + 1) * size > kMax));
+    }
+  }
+  CHECK(ImagesWithin(5, 100, 99) == 1);
+  for (const int64_t items : {int64_t{1}, int64_t{255}, int64_t{256}, int64_t{257}, kMax}) {
+    CAPTURE(items);
+    MaxPool<true> pool = {};
+    pool.items = static_cast<uint32_t>(items);
+    CHECK(pool.blocks() == CeilDiv(items, 256));
+    SumPatches sum = {};
+    sum.items = static_cast<uint32_t>(items);
+    CHECK(sum.blocks() == CeilDiv(items, 256));
+    for (const int64_t columns : {1, 31, 32, 33, 4608}) {
+      LayPatches<float> lay = {};
+      lay.rows = static_cast<uint32_t>(items);
+      lay.columns = static_cast<uint32_t>(columns);
+      CHECK(lay.blocks() == CeilDiv(items, 64) * CeilDiv(columns, 32));
+    }
+  }
+  TransposeSquares squares = {};
+  squares.rows = 65;
+  squares.columns = 64;
+  CHECK(squares.blocks() == 3 * 2);
+}
+
+TEST_CASE("windows and those who hold a place agree, to the last item of a launch", "[grids]") {
+  for (const Window& window :
+       {Window{1, 1, 1, 1, 0, 0}, Window{3, 3, 1, 1, 1, 1}, Window{3, 2, 2, 3, 2, 1},
+        Window{2, 5, 4, 1, 0, 4}, Window{3, 3, int64_t{1} << 40, 2, 1, 0}}) {
+    const ImageMap map = MapOf({2, 7, 6}, window, 2);
+    const ImageWindows w = WindowsOf(map);
+    using Pair = std::array<int64_t, 4>;  // place of to, place of from, i, j
+    std::vector<Pair> inside, held;
+    for (int32_t to = 0; to < map.to.positions(); ++to) {
+      const ImageWindows::Place place = ImageWindows::PlaceAt(to, w.to_height, w.to_width);
+      CHECK(w.To(place.image, place.y, place.x) == to);
+      w.ForInside(place, [&](int32_t i, int32_t j, int64_t from) {
+        inside.push_back({to, from, i, j});
+      });
+    }
+    for (int32_t at = 0; at < map.from.positions(); ++at) {
+      const ImageWindows::Place place = ImageWindows::PlaceAt(at, w.from_height, w.from_width);
+      CHECK(w.From(place.image, place.y, place.x) == at);
+      int64_t last = -1;
+      w.ForHolders(place, [&](const ImageWindows::Place& to, int32_t i, int32_t j) {
+        held.push_back({w.To(to.image, to.y, to.x), at, i, j});
+        CHECK(held.back()[0] > last);
+        last = held.back()[0];
+      });
+    }
+    CHECK(!inside.empty());
+    std::sort(held.begin(), held.end());
+    std::sort(inside.begin(), inside.end());
+    CHECK(held == inside);
+  }
+  const auto last = static_cast<uint32_t>(ImageWindows::kItemsMax - 1);
+  const ImageWindows::Place place = ImageWindows::PlaceAt(last, 1 << 10, 1 << 11);
+  CHECK((place.image == 1023 && place.y == 1023 && place.x == 2047));
 }
 
 TEST_CASE("an array is moved by fours only where it begins at a multiple of their size",

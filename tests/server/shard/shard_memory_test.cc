@@ -5,6 +5,7 @@
 
 #include "server/shard/block_store.h"
 #include "server/shard/site_subnet.h"
+#include "server/shard/subnet_rounds.h"
 #include "tests/server/shard/subnet_cluster.h"
 
 namespace tessera {
@@ -68,12 +69,40 @@ TEST_CASE("without a limit a shard has room for all that is of use", "[shard][me
   CHECK(dense.limits.copy_bytes == dense.slice);
   CHECK_FALSE(dense.limits.folds_wait_for_readers);
   const ShardMemory subnets = PlanShardMemory(m.Needs(1, 4, true, 2));
-  CHECK((subnets.pending == 0 && subnets.states == 0));
+  // The last layer's bias, scale and shift, which all sites have.
+  CHECK((subnets.pending == 8 * 30 && subnets.states == 0));
   CHECK(subnets.next_push < dense.next_push / 3);
   CHECK_FALSE(subnets.limits.folds_wait_for_readers);
   const ShardMemory small = PlanShardMemory(Model({9, 5}).Needs(1, 4, false));
   CHECK(small.limits.staging_bytes == 16 * kMiB);
   CHECK(small.limits.copy_bytes == kBlockBytes);
+}
+
+TEST_CASE("what all sites have is summed in twice its bytes", "[shard][memory][images]") {
+  v1::Model model;
+  for (const int64_t extent : {16, 6, 6}) model.add_input(extent);
+  v1::Conv2d* const conv = model.add_layers()->mutable_conv2d();
+  conv->set_channels(64);
+  conv->add_kernel(3);
+  for (const int64_t units : {20, 10}) model.add_layers()->mutable_linear()->set_units(units);
+  const ModelShape shape = *ShapeOf(model);
+  const NeuronGroups groups = GroupsOf(model, shape);
+  const int servers = GENERATE(1, 3);
+  int64_t pending = 0;
+  for (int server = 0; server < servers; ++server) {
+    ShardNeeds needs;
+    needs.shape = &shape;
+    needs.slices = SlicesOf(shape, ShardId(server), servers);
+    needs.workers = 2;
+    needs.groups = &groups;
+    const int64_t planned = PlanShardMemory(needs).pending;
+    // And a row, or a tile of one.
+    const SubnetRounds rounds(shape, needs.slices, groups, 1);
+    CHECK(rounds.memory_bytes() >= planned);
+    CHECK(rounds.memory_bytes() <= planned + (64 << 10));
+    pending += planned;
+  }
+  CHECK(pending == 8 * 64 * 16 * 9);
 }
 
 TEST_CASE("what does not fit makes staging smaller, and copies where folds can wait",

@@ -73,6 +73,14 @@ class CountingBackend final : public Backend {
   LinearKernel<float>& linear() override { return backend_.linear(); }
   absl::StatusOr<LinearKernel<Bf16>*> linear_bf16() override { return backend_.linear_bf16(); }
   absl::StatusOr<LinearKernel<float>*> linear_tf32() override { return backend_.linear_tf32(); }
+  ConvolutionKernel<float>& convolution() override { return backend_.convolution(); }
+  absl::StatusOr<ConvolutionKernel<Bf16>*> convolution_bf16() override {
+    return backend_.convolution_bf16();
+  }
+  absl::StatusOr<ConvolutionKernel<float>*> convolution_tf32() override {
+    return backend_.convolution_tf32();
+  }
+  PoolingKernel& pooling() override { return backend_.pooling(); }
   SparseLinearKernel& sparse_linear() override { return backend_.sparse_linear(); }
   BatchNormKernel& batch_norm() override { return backend_.batch_norm(); }
   ActivationKernel& activation() override { return backend_.activation(); }

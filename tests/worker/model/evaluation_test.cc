@@ -36,7 +36,10 @@ TEST_CASE("constants are the statistics of the whole sample, layer by layer", "[
       GENERATE(as<std::string>(), "10 linear:20 norm relu linear-:8 norm- softmax",
                "10 norm relu linear:20 drop:0.5 norm linear:8 softmax",
                "10 drop:0.3 norm- linear:8 norm relu linear:5 relu norm softmax",
-               "10 linear-:30 norm relu linear-:30 norm relu linear-:8 norm- softmax");
+               "10 linear-:30 norm relu linear-:30 norm relu linear-:8 norm- softmax",
+               "3 8 6 conv:16:3:1:1 norm relu max:2 drop:0.3 conv-:20:3 norm relu linear:8 norm softmax",
+               "3 8 6 norm- conv:5:3 avg:2:2:1 norm- linear:8 softmax",
+               "2 8 6 max:2 norm conv:5:3x2 norm softmax");
   CAPTURE(text);
   Setup s(text, 16);
   const Rows sample(s.model, 203, 7, 4), test(s.model, 16, 8, 4);  // Far from mean 0.

@@ -17,8 +17,25 @@
 
 namespace tessera {
 
+// "3" or "3x2": height and width.
+template <typename Extents>
+void AddExtents(const std::string& text, Extents* extents) {
+  for (const absl::string_view each : absl::StrSplit(text, 'x')) {
+    extents->Add(std::stol(std::string(each)));
+  }
+}
+
+// kernel:stride:padding from word `at` on, as far as it goes.
+template <typename Keys>
+void AddWindow(const std::vector<std::string>& parts, size_t at, Keys* keys) {
+  if (parts.size() > at) AddExtents(parts[at], keys->mutable_kernel());
+  if (parts.size() > at + 1) AddExtents(parts[at + 1], keys->mutable_stride());
+  if (parts.size() > at + 2) AddExtents(parts[at + 2], keys->mutable_padding());
+}
+
 // "6 linear:8 norm relu drop:0.3 linear-:4 norm- softmax": inputs, layers, loss. A minus leaves out
-// the bias, or scale and shift.
+// the bias, or scale and shift. "3 8 7 conv:16:3:1:1 max:2 avg linear:4 softmax": an image of 3 channels,
+// convolutions with their channels, kernel, stride and padding, pooling with the latter three.
 inline v1::Model ModelOf(const std::string& text) {
   v1::Model model;
   for (const absl::string_view word : absl::StrSplit(text, ' ')) {
@@ -30,6 +47,15 @@ inline v1::Model ModelOf(const std::string& text) {
     } else if (name == "norm" || name == "norm-") {
       model.add_layers()->mutable_batch_norm()->set_affine(name == "norm");
       model.mutable_layers()->rbegin()->mutable_batch_norm()->set_epsilon(1e-5);
+    } else if (name == "conv" || name == "conv-") {
+      v1::Conv2d* const conv = model.add_layers()->mutable_conv2d();
+      conv->set_channels(std::stol(parts.at(1)));
+      conv->set_bias(name == "conv");
+      AddWindow(parts, 2, conv);
+    } else if (name == "max") {
+      AddWindow(parts, 1, model.add_layers()->mutable_max_pool());
+    } else if (name == "avg") {
+      AddWindow(parts, 1, model.add_layers()->mutable_avg_pool());
     } else if (name == "relu") {
       model.add_layers()->mutable_relu();
     } else if (name == "drop") {

@@ -21,6 +21,13 @@ const std::vector<std::string>& Models() {
       "30 drop:0.2 norm relu linear:20 linear:7 relu softmax",
       "9 linear:300 norm relu linear:1 sigmoid",
       "9 linear:30 norm relu linear:70 sigmoid",
+      "1 8 8 conv:16:3:1:1 relu max:2 conv:32:3:1:1 relu max:2 linear:10 softmax",
+      "3 9 7 conv:5:3x2:2x1:1 relu linear:6 softmax",
+      "3 9 7 conv-:17:3 norm relu drop:0.3 conv-:20:1 norm- relu avg softmax",
+      "2 8 8 norm max:3:2:1 conv:8:5:1:2 relu avg:2:1:1 drop:0.2 linear:20 relu linear:4 softmax",
+      "2 7 6 relu drop:0.2 conv:3:7x6 linear:5 norm relu linear:1 sigmoid",
+      "4 6 6 conv:3:2:3 softmax",
+      "5 1 9 conv:6:1x3 max sigmoid",
   };
   return models;
 }
@@ -71,7 +78,8 @@ TEST_CASE("in bf16 the gradients equal those of a reference that rounds the same
   const v1::Model model =
       ModelOf(GENERATE(as<std::string>(), "20 linear:40 relu linear:7 softmax",
                        "64 linear-:96 norm relu linear-:48 norm relu linear-:7 norm- softmax",
-                       "9 linear:30 norm relu linear:70 sigmoid"));
+                       "9 linear:30 norm relu linear:70 sigmoid",
+                       "3 9 7 conv:16:3:1:1 relu max:2 conv-:20:3 norm relu linear:7 softmax"));
   const auto network = NetworkOf(model, 64, *backend, Precision::kBf16);
   ReferenceNetwork rounded(model, true), exact(model);
   SetRandom(*network, &rounded, 3);
@@ -233,8 +241,10 @@ TEST_CASE("a training step leaves the parameters alone and pads with zeros", "[n
 TEST_CASE("training repeats bit by bit", "[network][determinism]") {
   const int threads = GENERATE(1, 2);
   const Precision precision = GENERATE(Precision::kF32, Precision::kBf16);
-  const v1::Model model =
-      ModelOf("100 linear:150 norm relu drop:0.3 linear:70 norm relu linear-:9 norm- softmax");
+  const v1::Model model = ModelOf(GENERATE(
+      as<std::string>(),
+      "100 linear:150 norm relu drop:0.3 linear:70 norm relu linear-:9 norm- softmax",
+      "3 12 12 conv:16:3:1:1 norm relu max:3:2:1 conv:32:3 relu avg:2 linear:9 softmax"));
   std::vector<float> first;
   for (int run = 0; run < 2; ++run) {
     const auto backend = Cpu(threads);
@@ -327,6 +337,7 @@ TEST_CASE("a model that cannot be built is refused", "[network]") {
   CHECK(code(good, 1) == absl::StatusCode::kOk);
   CHECK(code(good, 0) == absl::StatusCode::kInvalidArgument);
   CHECK(code(ModelOf("3 relu softmax"), 1) == absl::StatusCode::kInvalidArgument);
+  CHECK(code(ModelOf("3 max:1 softmax"), 1) == absl::StatusCode::kInvalidArgument);
   v1::Model no_loss = good;
   no_loss.set_loss("hinge");
   CHECK(code(no_loss, 1) == absl::StatusCode::kInvalidArgument);

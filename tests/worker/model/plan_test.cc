@@ -34,6 +34,30 @@ TEST_CASE("only stages behind a parameter pass a gradient on", "[plan]") {
   CHECK(Planned("4 norm linear:3 softmax").stages[1].wants_input_gradient);
 }
 
+TEST_CASE("images are turned round where they come and go, unless that is nothing", "[plan][images]") {
+  const auto transposes = [](const std::string& text) {
+    std::vector<int64_t> all;
+    for (const StagePlan& stage : Planned(text).stages) {
+      if (stage.kind != StagePlan::Kind::kTranspose) continue;
+      CHECK(stage.layer == -1);
+      CHECK(stage.inputs == stage.outputs);
+      all.push_back(stage.transposes.rows);
+      all.push_back(stage.transposes.columns);
+    }
+    return all;
+  };
+  using Extents = std::vector<int64_t>;
+  CHECK(transposes("3 8 7 conv:16:3 linear:4 softmax") == Extents{3, 56, 30, 16});
+  CHECK(transposes("1 8 7 conv:16:3 linear:4 softmax") == Extents{30, 16});
+  CHECK(transposes("3 8 7 conv:16:3 avg linear:4 softmax") == Extents{3, 56});
+  CHECK(transposes("1 8 7 conv:1:3 linear:4 softmax").empty());
+  CHECK(transposes("2 8 7 conv:4:3 softmax") == Extents{2, 56, 30, 4});
+  // Without convolutions and pooling there are no images.
+  CHECK(transposes("3 8 7 norm relu linear:4 softmax").empty());
+  CHECK(Planned("3 8 7 norm relu linear:4 softmax").stages[0].constants() == 2 * 3 * 8 * 7);
+  CHECK(Planned("3 8 7 norm relu conv:2:3 linear:4 softmax").stages[1].constants() == 2 * 3);
+}
+
 TEST_CASE("parameters begin on cache lines, in the layout's order", "[plan]") {
   const NetworkPlan plan = Planned("5 linear:3 norm linear:17 softmax");
   CHECK(plan.parameter_offsets == std::vector<int64_t>{0, 16, 32, 48, 64, 128});
@@ -47,7 +71,9 @@ TEST_CASE("a network allocates what MemoryNeeded says, at once, and training not
       GENERATE(as<std::string>(), "9 linear:30 norm relu linear-:7 norm- softmax",
                "9 linear:30 relu linear:7 softmax",
                "50 norm relu drop:0.5 linear:30 drop:0.2 linear:7 norm softmax",
-               "50 drop:0.1 relu linear:7 sigmoid");
+               "50 drop:0.1 relu linear:7 sigmoid",
+               "3 9 6 conv:16:3:1:1 norm relu max:2 drop:0.2 conv-:20:3 norm linear:7 softmax",
+               "2 9 6 norm conv:4:3 avg sigmoid");
   const Precision precision = GENERATE(Precision::kF32, Precision::kBf16);
   CAPTURE(text, precision == Precision::kBf16);
   const v1::Model model = ModelOf(text);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "common/base/philox.h"
 #include "kernels/bf16.h"
@@ -25,29 +26,90 @@ void AddScaled(int64_t n, double factor, const double* x, double* y) {
 
 ReferenceNetwork::ReferenceNetwork(const v1::Model& model, bool bf16_factors)
     : model_(model), bf16_factors_(bf16_factors) {
-  int64_t width = 1;
-  for (const int64_t extent : model.input()) width *= extent;
+  int64_t channels = 1, height = 1, width = 1;
+  for (const int64_t extent : model.input()) channels *= extent;
+  const auto is_window = [](const v1::Layer& layer) {
+    return layer.has_conv2d() || layer.has_max_pool() || layer.has_avg_pool();
+  };
+  for (const v1::Layer& layer : model.layers()) {
+    if (layer.has_linear()) break;
+    if (!is_window(layer)) continue;
+    channels = model.input(0);
+    height = model.input(1);
+    width = model.input(2);
+  }
+  const auto add = [&](int64_t weights, int64_t biases, LayerPlan* plan) {
+    plan->weight = static_cast<int>(parameters.size());
+    parameters.emplace_back(weights);
+    if (biases == 0) return;
+    plan->bias = static_cast<int>(parameters.size());
+    parameters.emplace_back(biases);
+  };
   for (int i = 0; i < model.layers_size(); ++i) {
     const v1::Layer& layer = model.layers(i);
-    LayerPlan plan{i, width, width};
+    LayerPlan plan{i, channels * height * width, channels * height * width};
+    plan.channels = channels;
+    plan.height = height;
+    plan.width = width;
     if (layer.has_linear()) {
-      plan.outputs = layer.linear().units();
-      plan.weight = static_cast<int>(parameters.size());
-      parameters.emplace_back(plan.outputs * plan.inputs);
-      if (layer.linear().bias()) {
-        plan.bias = static_cast<int>(parameters.size());
-        parameters.emplace_back(plan.outputs);
-      }
+      channels = layer.linear().units();
+      height = width = 1;
+      add(channels * plan.inputs, layer.linear().bias() ? channels : 0, &plan);
     } else if (layer.has_batch_norm() && layer.batch_norm().affine()) {
-      plan.weight = static_cast<int>(parameters.size());
-      parameters.emplace_back(width);
-      plan.bias = static_cast<int>(parameters.size());
-      parameters.emplace_back(width);
+      add(channels, channels, &plan);
+    } else if (is_window(layer)) {
+      const auto read = [&](const auto& keys, int64_t default_stride) {
+        const int64_t whole[2] = {height, width};
+        for (int d = 0; d < 2; ++d) {
+          const auto of = [&](const auto& list, int64_t absent) {
+            return list.empty() ? absent : list.Get(std::min(d, list.size() - 1));
+          };
+          plan.kernel[d] = of(keys.kernel(), whole[d]);
+          plan.stride[d] = of(keys.stride(), default_stride > 0 ? default_stride : plan.kernel[d]);
+          plan.padding[d] = of(keys.padding(), 0);
+        }
+      };
+      if (layer.has_conv2d()) read(layer.conv2d(), 1);
+      if (layer.has_max_pool()) read(layer.max_pool(), 0);
+      if (layer.has_avg_pool()) read(layer.avg_pool(), 0);
+      height = (height + 2 * plan.padding[0] - plan.kernel[0]) / plan.stride[0] + 1;
+      width = (width + 2 * plan.padding[1] - plan.kernel[1]) / plan.stride[1] + 1;
+      if (layer.has_conv2d()) {
+        const int64_t taps = channels * plan.kernel[0] * plan.kernel[1];
+        channels = layer.conv2d().channels();
+        add(channels * taps, layer.conv2d().bias() ? channels : 0, &plan);
+      }
     }
-    width = plan.outputs;
+    plan.to_channels = channels;
+    plan.to_height = height;
+    plan.to_width = width;
+    plan.outputs = channels * height * width;
     layers_.push_back(plan);
   }
   gradients = parameters;
+}
+
+template <typename F>
+void ReferenceNetwork::ForEachTap(const LayerPlan& plan, bool own_channel_only, const F& f) {
+  for (int64_t o = 0; o < plan.to_channels; ++o) {
+    for (int64_t p = 0; p < plan.to_height; ++p) {
+      for (int64_t q = 0; q < plan.to_width; ++q) {
+        const int64_t out = (o * plan.to_height + p) * plan.to_width + q;
+        for (int64_t c = 0; c < plan.channels; ++c) {
+          if (own_channel_only && c != o) continue;
+          for (int64_t i = 0; i < plan.kernel[0]; ++i) {
+            for (int64_t j = 0; j < plan.kernel[1]; ++j) {
+              const int64_t y = p * plan.stride[0] - plan.padding[0] + i;
+              const int64_t x = q * plan.stride[1] - plan.padding[1] + j;
+              const bool inside = y >= 0 && y < plan.height && x >= 0 && x < plan.width;
+              f(inside ? (c * plan.height + y) * plan.width + x : -1, out,
+                (c * plan.kernel[0] + i) * plan.kernel[1] + j);
+            }
+          }
+        }
+      }
+    }
+  }
 }
 
 Matrix ReferenceNetwork::Factor(const Matrix& values) const {
@@ -58,7 +120,12 @@ Matrix ReferenceNetwork::Factor(const Matrix& values) const {
   return rounded;
 }
 
-double ReferenceNetwork::Kept(const LayerPlan& plan, const StepKey& key, int64_t element) const {
+// The network counts an image's values place by place.
+double ReferenceNetwork::Kept(const LayerPlan& plan, const StepKey& key, int64_t i) const {
+  const int64_t places = plan.height * plan.width;
+  const int64_t in_row = i % plan.inputs;
+  const int64_t element =
+      i - in_row + in_row % places * plan.channels + in_row / places;
   const double p = model_.layers(plan.layer).dropout().probability();
   const PhiloxBlock block = Philox(key.seed, Stream::kDropout, key.step,
                                    key.rank << 48 | static_cast<uint64_t>(plan.layer) << 40 |
@@ -80,18 +147,46 @@ Matrix ReferenceNetwork::Forward(const LayerPlan& plan, int64_t rows, const Matr
         y[r * out + o] = bias + Dot(in, &a[r * in], &w[o * in]);
       }
     }
-  } else if (layer.has_batch_norm()) {
-    if (used->mean.empty()) {
-      for (int64_t c = 0; c < in; ++c) {
-        double mean = 0, variance = 0;
-        for (int64_t r = 0; r < rows; ++r) mean += x[r * in + c] / rows;
-        for (int64_t r = 0; r < rows; ++r) variance += std::pow(x[r * in + c] - mean, 2) / rows;
-        used->mean.push_back(mean);
-        used->sigma.push_back(std::sqrt(variance + layer.batch_norm().epsilon()));
+  } else if (layer.has_conv2d()) {
+    const Matrix a = Factor(x), w = Factor(parameters[plan.weight]);
+    const int64_t places = plan.to_height * plan.to_width;
+    const int64_t taps = plan.channels * plan.kernel[0] * plan.kernel[1];
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t o = 0; o < out; ++o) {
+        y[r * out + o] = plan.bias < 0 ? 0.0 : parameters[plan.bias][o / places];
       }
+      ForEachTap(plan, false, [&](int64_t from, int64_t to, int64_t tap) {
+        if (from >= 0) y[r * out + to] += a[r * in + from] * w[to / places * taps + tap];
+      });
+    }
+  } else if (layer.has_max_pool()) {
+    std::fill(y.begin(), y.end(), -std::numeric_limits<double>::infinity());
+    for (int64_t r = 0; r < rows; ++r) {
+      ForEachTap(plan, true, [&](int64_t from, int64_t to, int64_t) {
+        if (from >= 0) y[r * out + to] = std::max(y[r * out + to], x[r * in + from]);
+      });
+    }
+  } else if (layer.has_avg_pool()) {
+    for (int64_t r = 0; r < rows; ++r) {
+      ForEachTap(plan, true, [&](int64_t from, int64_t to, int64_t) {
+        if (from >= 0) y[r * out + to] += x[r * in + from] / (plan.kernel[0] * plan.kernel[1]);
+      });
+    }
+  } else if (layer.has_batch_norm()) {
+    const int64_t places = plan.height * plan.width;
+    if (used->mean.empty()) {
+      const double count = static_cast<double>(rows * places);
+      used->mean.assign(plan.channels, 0.0);
+      used->sigma.assign(plan.channels, 0.0);
+      for (int64_t i = 0; i < rows * in; ++i) used->mean[i % in / places] += x[i] / count;
+      for (int64_t i = 0; i < rows * in; ++i) {
+        const int64_t c = i % in / places;
+        used->sigma[c] += std::pow(x[i] - used->mean[c], 2) / count;
+      }
+      for (double& s : used->sigma) s = std::sqrt(s + layer.batch_norm().epsilon());
     }
     for (int64_t i = 0; i < rows * in; ++i) {
-      const int64_t c = i % in;
+      const int64_t c = i % in / places;
       y[i] = (x[i] - used->mean[c]) / used->sigma[c];
       if (plan.weight >= 0) y[i] = y[i] * parameters[plan.weight][c] + parameters[plan.bias][c];
     }
@@ -117,22 +212,56 @@ Matrix ReferenceNetwork::Backward(const LayerPlan& plan, int64_t rows, const Mat
         if (plan.bias >= 0) gradients[plan.bias][o] += dy[r * out + o];
       }
     }
+  } else if (layer.has_conv2d()) {
+    const Matrix a = Factor(x), w = Factor(parameters[plan.weight]), d = Factor(dy);
+    const int64_t places = plan.to_height * plan.to_width;
+    const int64_t taps = plan.channels * plan.kernel[0] * plan.kernel[1];
+    for (int64_t r = 0; r < rows; ++r) {
+      ForEachTap(plan, false, [&](int64_t from, int64_t to, int64_t tap) {
+        if (from < 0) return;
+        const int64_t weight = to / places * taps + tap;
+        gradients[plan.weight][weight] += d[r * out + to] * a[r * in + from];
+        dx[r * in + from] += d[r * out + to] * w[weight];
+      });
+      for (int64_t o = 0; plan.bias >= 0 && o < out; ++o) {
+        gradients[plan.bias][o / places] += dy[r * out + o];
+      }
+    }
+  } else if (layer.has_max_pool()) {
+    for (int64_t r = 0; r < rows; ++r) {
+      std::vector<int64_t> largest(out, -1);
+      ForEachTap(plan, true, [&](int64_t from, int64_t to, int64_t) {
+        if (from < 0) return;
+        if (largest[to] < 0 || x[r * in + from] > x[r * in + largest[to]]) largest[to] = from;
+      });
+      for (int64_t o = 0; o < out; ++o) dx[r * in + largest[o]] += dy[r * out + o];
+    }
+  } else if (layer.has_avg_pool()) {
+    for (int64_t r = 0; r < rows; ++r) {
+      ForEachTap(plan, true, [&](int64_t from, int64_t to, int64_t) {
+        if (from >= 0) dx[r * in + from] += dy[r * out + to] / (plan.kernel[0] * plan.kernel[1]);
+      });
+    }
   } else if (layer.has_batch_norm()) {
     Statistics s;
     Forward(plan, rows, x, key, &s);
-    for (int64_t c = 0; c < in; ++c) {
-      double sum = 0, sum_hat = 0;
+    const int64_t places = plan.height * plan.width;
+    const double count = static_cast<double>(rows * places);
+    std::vector<double> sum(plan.channels), sum_hat(plan.channels);
+    const auto hat = [&](int64_t i, int64_t c) { return (x[i] - s.mean[c]) / s.sigma[c]; };
+    for (int64_t i = 0; i < rows * in; ++i) {
+      const int64_t c = i % in / places;
+      sum[c] += dy[i];
+      sum_hat[c] += dy[i] * hat(i, c);
+    }
+    if (plan.weight >= 0) {
+      gradients[plan.weight] = sum_hat;
+      gradients[plan.bias] = sum;
+    }
+    for (int64_t i = 0; i < rows * in; ++i) {
+      const int64_t c = i % in / places;
       const double scale = plan.weight < 0 ? 1.0 : parameters[plan.weight][c];
-      for (int64_t r = 0; r < rows; ++r) {
-        sum += dy[r * in + c];
-        sum_hat += dy[r * in + c] * (x[r * in + c] - s.mean[c]) / s.sigma[c];
-      }
-      if (plan.weight >= 0) gradients[plan.weight][c] = sum_hat;
-      if (plan.weight >= 0) gradients[plan.bias][c] = sum;
-      for (int64_t r = 0; r < rows; ++r) {
-        const double hat = (x[r * in + c] - s.mean[c]) / s.sigma[c];
-        dx[r * in + c] = scale / s.sigma[c] * (dy[r * in + c] - sum / rows - hat * sum_hat / rows);
-      }
+      dx[i] = scale / s.sigma[c] * (dy[i] - sum[c] / count - hat(i, c) * sum_hat[c] / count);
     }
   } else if (layer.has_relu()) {
     for (int64_t i = 0; i < rows * in; ++i) dx[i] = x[i] > 0 ? dy[i] : 0.0;

@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-// Activations [rows, width], row-major.
+// Activations [rows, width], row-major; images are [channels, height, width], as PyTorch has them.
 using Matrix = std::vector<double>;
 
 class ReferenceNetwork {
@@ -46,13 +46,22 @@ class ReferenceNetwork {
     int64_t outputs;
     int weight = -1;
     int bias = -1;
+    // The extents before and behind it; those that are no images have a channel for each neuron.
+    int64_t channels = 0, height = 1, width = 1;
+    int64_t to_channels = 0, to_height = 1, to_width = 1;
+    // Of convolution and pooling.
+    int64_t kernel[2] = {1, 1}, stride[2] = {1, 1}, padding[2] = {0, 0};
   };
+  // f(index into x or -1 in padding, index into y, index into a row of weights), rows apart, for each
+  // output's value, channel by channel and place by place of its window.
+  template <typename F>
+  static void ForEachTap(const LayerPlan& plan, bool own_channel_only, const F& f);
 
   Matrix Forward(const LayerPlan& plan, int64_t rows, const Matrix& x, const StepKey& key,
                  Statistics* used) const;
   Matrix Backward(const LayerPlan& plan, int64_t rows, const Matrix& x, const Matrix& dy,
                   const StepKey& key);
-  double Kept(const LayerPlan& plan, const StepKey& key, int64_t element) const;
+  double Kept(const LayerPlan& plan, const StepKey& key, int64_t i) const;
 
   Matrix Factor(const Matrix& values) const;
 

@@ -11,7 +11,11 @@ TEST_CASE("every gradient of the reference is the slope of its loss, by central 
                "5 linear-:4 norm- softmax", "4 linear:6 norm relu linear:3 softmax",
                "4 norm relu linear:3 softmax", "6 linear:7 relu drop:0.4 linear-:3 softmax",
                "5 linear:6 norm relu drop:0.3 linear-:6 norm relu linear-:4 norm- softmax",
-               "3 linear:4 sigmoid", "3 linear:5 norm relu linear:1 sigmoid");
+               "3 linear:4 sigmoid", "3 linear:5 norm relu linear:1 sigmoid",
+               "2 5 4 conv:3:3x2:2x1:1 relu linear:3 softmax",
+               "2 5 4 conv-:3:3 norm relu drop:0.3 conv:2:2 norm- linear:3 softmax",
+               "2 5 6 norm conv:3:3:1:1 max:3:2:1 relu conv:4:2 avg softmax",
+               "1 4 4 avg:2:1:1 conv:3:2:1:1 max linear:3 softmax");
   CAPTURE(text);
   const v1::Model model = ModelOf(text);
   const auto backend = Cpu();

@@ -155,6 +155,11 @@ TEST_CASE("numbers at the edge are what PTX says of them") {
   CHECK(of("rem.s32 %r7, %r5, %r6", 0xfffffff9, 3) == 0xffffffff);
   CHECK(of("mul.lo.s32 %r7, %r5, %r6", 0x10001, 0x10001) == 0x20001);
   CHECK(of("prmt.b32 %r7, %r5, %r6, 0x9540", 0x11228344, 0x55667788) == 0xff778844);
+  CHECK(of("bfi.b32 %r7, %r5, %r6, 8, 12", 0xabcd1234, 0xffffffff) == 0xfff234ff);
+  CHECK(of("bfi.b32 %r7, %r5, %r6, 24, 12", 0xabcd1234, 0x55667788) == 0x34667788);
+  CHECK(of("bfi.b32 %r7, %r5, %r6, 0, 32", 0xabcd1234, 0x55667788) == 0xabcd1234);
+  CHECK(of("bfi.b32 %r7, %r5, %r6, 4, 0", 0xabcd1234, 0x55667788) == 0x55667788);
+  CHECK(of("bfi.b32 %r7, %r5, %r6, 32, 8", 0xabcd1234, 0x55667788) == 0x55667788);
   CHECK(of("popc.b32 %r7, %r5", 0xf0f0, 0) == 8);
   CHECK(of("mov.pred %p2, -1;\n not.pred %p3, %p2;\n selp.u32 %r7, 1, 0, %p3", 0, 0) == 0);
   CHECK(of("mov.pred %p2, 0;\n not.pred %p3, %p2;\n selp.u32 %r7, 1, 0, %p3", 0, 0) == 1);

@@ -1,6 +1,6 @@
-// A linear layer: y = x W^T + b.
-#ifndef TESSERA_WORKER_MODEL_LINEAR_STAGE_H_
-#define TESSERA_WORKER_MODEL_LINEAR_STAGE_H_
+// Layers that multiply with a matrix of weights: linear, and convolution.
+#ifndef TESSERA_WORKER_MODEL_PRODUCT_STAGE_H_
+#define TESSERA_WORKER_MODEL_PRODUCT_STAGE_H_
 
 #include <memory>
 
@@ -12,8 +12,9 @@
 namespace tessera {
 
 // In bf16 and tf32, the factors x, W and dy of the three products are rounded once each; evaluation
-// stays in f32.
-class LinearStage final : public Stage {
+// stays in f32. Kernel is LinearKernel or ConvolutionKernel.
+template <template <typename> class Kernel>
+class ProductStage final : public Stage {
  public:
   // `dy_bf16` has room for batch_max * outputs values and may be shared between stages; it is not
   // used in f32.
@@ -32,23 +33,28 @@ class LinearStage final : public Stage {
   void Evaluate(int64_t rows, const float* x, const float* constants, float* y) override;
 
  private:
-  LinearStage(const StagePlan& plan, const StageParameters& parameters, Backend& backend)
-      : plan_(plan), parameters_(parameters), backend_(backend), f32_(&backend.linear()) {}
-  LinearShape Shape(int64_t rows) const { return {rows, plan_.inputs, plan_.outputs}; }
+  ProductStage(const StagePlan& plan, const StageParameters& parameters, Backend& backend);
 
   const StagePlan plan_;
   const StageParameters parameters_;
   Backend& backend_;
 
+  Kernel<float>* const exact_;
   // In training without bf16: exact, or with factors in tf32.
-  LinearKernel<float>* f32_ = nullptr;
+  Kernel<float>* f32_ = nullptr;
   // Null otherwise.
-  LinearKernel<Bf16>* bf16_ = nullptr;
+  Kernel<Bf16>* bf16_ = nullptr;
   Buffer<Bf16> x_bf16_;
   Buffer<Bf16> weight_bf16_;
   Bf16* dy_bf16_ = nullptr;
 };
 
+using LinearStage = ProductStage<LinearKernel>;
+using ConvolutionStage = ProductStage<ConvolutionKernel>;
+
+extern template class ProductStage<LinearKernel>;
+extern template class ProductStage<ConvolutionKernel>;
+
 }  // namespace tessera
 
-#endif  // TESSERA_WORKER_MODEL_LINEAR_STAGE_H_
+#endif  // TESSERA_WORKER_MODEL_PRODUCT_STAGE_H_

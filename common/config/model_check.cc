@@ -1,0 +1,92 @@
+#include "common/config/model_check.h"
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+#include "common/layout/parameters.h"
+
+namespace tessera {
+namespace {
+
+// The product of model.input.
+constexpr int64_t kFeaturesMax = int64_t{1} << 24;
+
+class ModelChecker {
+ public:
+  ModelChecker(const Positions& positions, const v1::Job& job, JobErrors* errors)
+      : positions_(positions), job_(job), model_(job.model()), errors_(*errors) {}
+
+  void Check() {
+    if (!Sound("model")) return;
+    int64_t features = 1;
+    for (const int64_t extent : model_.input()) {
+      if (__builtin_mul_overflow(features, extent, &features) || features > kFeaturesMax) {
+        Fail("model.input",
+             absl::StrCat("got a product above ", kFeaturesMax, ", want at most that many"));
+        return;
+      }
+    }
+    const absl::StatusOr<ModelShape> shape = ShapeOf(model_);
+    if (!shape.ok()) return FailAtLayer(shape.status().message());
+    if (model_.loss() == "softmax_cross_entropy" && shape->outputs() < 2) {
+      Fail("model.layers",
+           "got 1 output, want at least 2: softmax over one is always 1; for two classes in one "
+           "output use sigmoid_cross_entropy");
+    }
+    BatchNorm(*shape);
+  }
+
+ private:
+  bool Sound(absl::string_view key) const { return !errors_.Touches(key); }
+  void Fail(absl::string_view key, absl::string_view message) {
+    errors_.Add(PositionOf(positions_, key), key, message);
+  }
+
+  // ShapeOf says which layer it is about.
+  void FailAtLayer(absl::string_view message) {
+    absl::string_view rest = message;
+    if (absl::ConsumePrefix(&rest, "model.layers[")) {
+      const size_t end = rest.find("]: ");
+      return Fail(absl::StrCat("model.layers.", rest.substr(0, end)), rest.substr(end + 3));
+    }
+    if (absl::ConsumePrefix(&rest, "model.input: ")) return Fail("model.input", rest);
+    Fail("model", message);
+  }
+
+  // The places of an image are rows, too.
+  void BatchNorm(const ModelShape& shape) {
+    if (!Sound("train.batch_size")) return;
+    bool over_rows_alone = false;
+    for (int i = 0; i < model_.layers_size(); ++i) {
+      if (model_.layers(i).has_batch_norm() && shape.images[i].positions() == 1) {
+        over_rows_alone = true;
+      }
+    }
+    if (!over_rows_alone) return;
+    constexpr absl::string_view kWhy = "batch_norm makes every activation of a single row 0";
+    const int64_t rows = job_.train().batch_size();
+    if (rows == 1) Fail("train.batch_size", absl::StrCat("got 1, want at least 2: ", kWhy));
+    if (!Sound("train.micro_batch")) return;
+    const int64_t piece = job_.train().micro_batch();
+    if (piece > 0 && piece < rows && (piece == 1 || rows % piece == 1)) {
+      Fail("train.micro_batch", absl::StrCat("got ", piece, ", which leaves a piece of 1 row of ",
+                                             rows, ", want at least 2 in each: ", kWhy));
+    }
+  }
+
+  const Positions& positions_;
+  const v1::Job& job_;
+  const v1::Model& model_;
+  JobErrors& errors_;
+};
+
+}  // namespace
+
+void CheckModel(const Positions& positions, const v1::Job& job, JobErrors* errors) {
+  ModelChecker(positions, job, errors).Check();
+}
+
+}  // namespace tessera

@@ -1,0 +1,65 @@
+// Images between layers, and windows that move over them.
+#ifndef TESSERA_COMMON_LAYOUT_IMAGE_H_
+#define TESSERA_COMMON_LAYOUT_IMAGE_H_
+
+#include <cstdint>
+
+namespace tessera {
+
+// The extents of one example's activations. Those that are no image have a channel for each neuron
+// and one position.
+struct Image {
+  int64_t channels = 1;
+  int64_t height = 1;
+  int64_t width = 1;
+
+  int64_t positions() const { return height * width; }
+  int64_t size() const { return channels * positions(); }
+
+  friend bool operator==(const Image& a, const Image& b) {
+    return a.channels == b.channels && a.height == b.height && a.width == b.width;
+  }
+};
+
+// Of a convolution or of pooling. Output (y, x) looks at rows [y stride_y - padding_y, that + height)
+// and columns likewise; what lies outside of the image is padding.
+struct Window {
+  int64_t height = 1;
+  int64_t width = 1;
+  int64_t stride_y = 1;
+  int64_t stride_x = 1;
+  int64_t padding_y = 0;
+  int64_t padding_x = 0;
+
+  int64_t size() const { return height * width; }
+
+  friend bool operator==(const Window& a, const Window& b) {
+    return a.height == b.height && a.width == b.width && a.stride_y == b.stride_y &&
+           a.stride_x == b.stride_x && a.padding_y == b.padding_y && a.padding_x == b.padding_x;
+  }
+};
+
+// How many places such a window has along one extent; 0 where it does not fit.
+inline int64_t WindowPlaces(int64_t extent, int64_t window, int64_t stride, int64_t padding) {
+  const int64_t room = extent + 2 * padding - window;
+  return room < 0 ? 0 : room / stride + 1;
+}
+
+// One image made into another: `to` has as many places as the window.
+struct ImageMap {
+  Image from;
+  Image to;
+  Window window;
+};
+
+// With so many channels behind it.
+inline ImageMap MapOf(const Image& from, const Window& window, int64_t channels) {
+  const Image to{channels,
+                 WindowPlaces(from.height, window.height, window.stride_y, window.padding_y),
+                 WindowPlaces(from.width, window.width, window.stride_x, window.padding_x)};
+  return {from, to, window};
+}
+
+}  // namespace tessera
+
+#endif  // TESSERA_COMMON_LAYOUT_IMAGE_H_

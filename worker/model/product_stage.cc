@@ -1,0 +1,115 @@
+#include "worker/model/product_stage.h"
+
+#include "common/base/check.h"
+
+namespace tessera {
+namespace {
+
+// What differs between the two kinds, by overload.
+LinearShape ShapeOf(const LinearKernel<float>*, const StagePlan& plan, int64_t rows) {
+  return {rows, plan.inputs, plan.outputs};
+}
+ImagesShape ShapeOf(const ConvolutionKernel<float>*, const StagePlan& plan, int64_t rows) {
+  return {rows, plan.map};
+}
+
+void Find(Backend& backend, LinearKernel<float>** exact) { *exact = &backend.linear(); }
+void Find(Backend& backend, ConvolutionKernel<float>** exact) { *exact = &backend.convolution(); }
+
+absl::StatusOr<LinearKernel<float>*> Tf32Of(const LinearKernel<float>*, Backend& backend) {
+  return backend.linear_tf32();
+}
+absl::StatusOr<ConvolutionKernel<float>*> Tf32Of(const ConvolutionKernel<float>*,
+                                                 Backend& backend) {
+  return backend.convolution_tf32();
+}
+
+absl::StatusOr<LinearKernel<Bf16>*> Bf16Of(const LinearKernel<float>*, Backend& backend) {
+  return backend.linear_bf16();
+}
+absl::StatusOr<ConvolutionKernel<Bf16>*> Bf16Of(const ConvolutionKernel<float>*,
+                                                Backend& backend) {
+  return backend.convolution_bf16();
+}
+
+template <typename K>
+K* Exact(Backend& backend) {
+  K* exact = nullptr;
+  Find(backend, &exact);
+  return exact;
+}
+
+}  // namespace
+
+template <template <typename> class Kernel>
+ProductStage<Kernel>::ProductStage(const StagePlan& plan, const StageParameters& parameters,
+                                   Backend& backend)
+    : plan_(plan),
+      parameters_(parameters),
+      backend_(backend),
+      exact_(Exact<Kernel<float>>(backend)),
+      f32_(exact_) {}
+
+template <template <typename> class Kernel>
+absl::StatusOr<std::unique_ptr<Stage>> ProductStage<Kernel>::Create(
+    const StagePlan& plan, Precision precision, int64_t batch_max,
+    const StageParameters& parameters, Bf16* dy_bf16, Backend& backend) {
+  auto stage = std::unique_ptr<ProductStage>(new ProductStage(plan, parameters, backend));
+  if (precision == Precision::kTf32) {
+    TESSERA_ASSIGN_OR_RETURN(stage->f32_, Tf32Of(stage->exact_, backend));
+  }
+  if (precision == Precision::kBf16) {
+    TESSERA_ASSIGN_OR_RETURN(stage->bf16_, Bf16Of(stage->exact_, backend));
+    TESSERA_ASSIGN_OR_RETURN(stage->x_bf16_,
+                             Buffer<Bf16>::Create(backend.memory(), batch_max * plan.inputs));
+    TESSERA_ASSIGN_OR_RETURN(stage->weight_bf16_,
+                             Buffer<Bf16>::Create(backend.memory(), plan.weights()));
+    stage->dy_bf16_ = dy_bf16;
+  }
+  return stage;
+}
+
+template <template <typename> class Kernel>
+void ProductStage<Kernel>::RoundWeight() {
+  if (bf16_ == nullptr) return;
+  backend_.vector().Round(plan_.weights(), parameters_.weight, weight_bf16_.data());
+}
+
+template <template <typename> class Kernel>
+void ProductStage<Kernel>::Forward(int64_t rows, const float* x, float* y) {
+  const auto shape = ShapeOf(exact_, plan_, rows);
+  if (bf16_ == nullptr) {
+    f32_->Forward(shape, x, parameters_.weight, parameters_.bias, y);
+    return;
+  }
+  backend_.vector().Round(rows * plan_.inputs, x, x_bf16_.data());
+  bf16_->Forward(shape, x_bf16_.data(), weight_bf16_.data(), parameters_.bias, y);
+}
+
+template <template <typename> class Kernel>
+void ProductStage<Kernel>::Backward(int64_t rows, const float* x, const float*, const float* dy,
+                                    WriteMode mode, float* dx) {
+  const auto shape = ShapeOf(exact_, plan_, rows);
+  if (parameters_.bias_gradient != nullptr) {
+    backend_.vector().ColumnSums({rows * plan_.map.to.positions(), plan_.map.to.channels}, dy, mode,
+                                 parameters_.bias_gradient);
+  }
+  if (bf16_ == nullptr) {
+    f32_->WeightGradient(shape, x, dy, mode, parameters_.weight_gradient);
+    if (dx != nullptr) f32_->InputGradient(shape, dy, parameters_.weight, dx);
+    return;
+  }
+  backend_.vector().Round(rows * plan_.outputs, dy, dy_bf16_);
+  bf16_->WeightGradient(shape, x_bf16_.data(), dy_bf16_, mode, parameters_.weight_gradient);
+  if (dx != nullptr) bf16_->InputGradient(shape, dy_bf16_, weight_bf16_.data(), dx);
+}
+
+template <template <typename> class Kernel>
+void ProductStage<Kernel>::Evaluate(int64_t rows, const float* x, const float*, float* y) {
+  exact_->Forward(ShapeOf(exact_, plan_, rows), x, parameters_.weight, parameters_.bias, y);
+}
+
+template class ProductStage<LinearKernel>;
+template class ProductStage<ConvolutionKernel>;
+
+}  // namespace tessera
