@@ -140,6 +140,33 @@ std::vector<Kernel> ExchangeKernels() {
   return kernels;
 }
 
+// The matrix as images; a small one as ones of odd extents.
+ImagesShape ImagesOf(const MatrixShape& shape, const Window& window) {
+  const Image large{64, 32, 32}, odd{5, 6, 4};
+  const Image& image = shape.size() >= large.size() ? large : odd;
+  return {shape.size() / image.size(), MapOf(image, window, image.channels)};
+}
+
+std::vector<Kernel> ImageKernels() {
+  const Window quarter{2, 2, 2, 2, 0, 0};
+  std::vector<Kernel> kernels;
+  kernels.push_back({"max pooling, 2x2", 5, [quarter](Backend& b, Arrays& a) {
+                       b.pooling().Max(ImagesOf(a.shape, quarter), a.matrix[0].data(),
+                                       a.matrix[2].data());
+                     }});
+  kernels.push_back({"max pooling, 2x2, backward", 9, [quarter](Backend& b, Arrays& a) {
+                       b.pooling().MaxBackward(ImagesOf(a.shape, quarter), a.matrix[0].data(),
+                                               a.matrix[1].data(), a.matrix[2].data());
+                     }});
+  kernels.push_back({"transpose: channels last", 8, [](Backend& b, Arrays& a) {
+                       const ImagesShape images = ImagesOf(a.shape, {});
+                       const Image& image = images.map.from;
+                       b.vector().Transpose(images.rows, {image.channels, image.positions()},
+                                            a.matrix[0].data(), a.matrix[2].data());
+                     }});
+  return kernels;
+}
+
 std::vector<Kernel> Kernels() {
   std::vector<Kernel> kernels;
   kernels.push_back({"device copy", 8,
@@ -195,6 +222,7 @@ std::vector<Kernel> Kernels() {
   kernels.push_back({"round to bf16", 6, [](Backend& b, Arrays& a) {
                        b.vector().Round(a.shape.size(), a.matrix[0].data(), a.halves.data());
                      }});
+  for (Kernel& kernel : ImageKernels()) kernels.push_back(std::move(kernel));
   for (Kernel& kernel : ExchangeKernels()) kernels.push_back(std::move(kernel));
   return kernels;
 }

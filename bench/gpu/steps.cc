@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "bench/gpu/convolutions.h"
 #include "bench/gpu/kernels.h"
 #include "bench/gpu/verdict.h"
 #include "common/base/check.h"
@@ -25,6 +26,8 @@ namespace {
 constexpr double kStepAim = 0.7;
 // Rows of the larger batch in bf16, whose products outweigh the update, for each of the batch.
 constexpr int64_t kLarger = 8;
+// Rows of the batch for each image that is convolved.
+constexpr int64_t kRowsPerImage = 4;
 
 constexpr Precision kPrecisions[] = {Precision::kF32, Precision::kTf32, Precision::kBf16};
 constexpr const char* kNames[] = {"f32", "tf32", "bf16"};
@@ -247,6 +250,9 @@ absl::Status TimeSteps(const StepSizes& sizes, double copy_rate, Backend& device
     std::printf("%-34s %12.1f %8.2f\n",
                 absl::StrCat(kNames[p], " product of ", sizes.width, "^3").c_str(), limit * 1e-12,
                 1.0);
+    TESSERA_RETURN_IF_ERROR(TimeConvolutions(kNames[p], kPrecisions[p],
+                                             std::max<int64_t>(1, sizes.batch / kRowsPerImage),
+                                             limit, sizes.seconds, device));
     TESSERA_RETURN_IF_ERROR(
         TimeBatch(sizes, sizes.batch, p, /*gradient_too=*/true, limit, copy_rate, device));
     if (kPrecisions[p] != Precision::kBf16) continue;

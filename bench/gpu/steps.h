@@ -15,10 +15,10 @@ struct StepSizes {
   double seconds = 0;  // to measure each for
 };
 
-// Steps of two wide layers against the device's large product, in each precision that it has, and in bf16
-// also of a batch of 8 times the rows. `at best` is the products at that rate and then the update, whose bytes
+// Convolutions, and steps of two wide layers, against the device's large product, in each precision that it has, and
+// in bf16 also of a batch of 8 times the rows. `at best` is the products at that rate and then the update, whose bytes
 // move at `copy_rate` (bytes per second, read and written): no more is in reach where parameters fit no cache.
-//   kInternal  a small step's losses are not the CPU's
+//   kInternal  a small step's losses or a convolution's results are not the CPU's
 absl::Status TimeSteps(const StepSizes& sizes, double copy_rate, Backend& device);
 
 // What the host does for each batch, on the thread that queues the steps.

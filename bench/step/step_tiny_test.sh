@@ -1,5 +1,7 @@
 #!/bin/sh
-# The benchmark checks its results and prints a rate for each candidate.
+# The benchmarks check their results and print a rate for each candidate.
 set -eu
 bench/step/step --tiny | tee "$TEST_TMPDIR/out"
 grep -q '^f32 .* of sgemm' "$TEST_TMPDIR/out"
+bench/step/convolution --tiny | tee "$TEST_TMPDIR/out"
+test "$(grep -c ' of it$' "$TEST_TMPDIR/out")" = 6

@@ -19,6 +19,7 @@ inline ModelShape SquareMatrix(int64_t width) {
   spec.initial_bound = 1;
   shape.parameters = {spec};
   shape.widths = {width, width};
+  shape.images = {{width, 1, 1}, {width, 1, 1}};
   shape.size = spec.size();
   return shape;
 }
@@ -27,6 +28,7 @@ inline ModelShape SquareMatrix(int64_t width) {
 inline NeuronGroups BothCut(int64_t width) {
   NeuronGroups groups;
   groups.widths = {1, width, width, 1};
+  groups.outputs = 3;
   groups.uses = {{2, 1}};
   groups.activations = {1, 2};
   return groups;

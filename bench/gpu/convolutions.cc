@@ -1,0 +1,134 @@
+#include "bench/gpu/convolutions.h"
+
+#include <cmath>
+#include <cstdio>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "bench/gpu/kernels.h"
+#include "common/base/check.h"
+#include "kernels/devices.h"
+
+namespace tessera {
+namespace {
+
+constexpr Window kWindow{3, 3, 1, 1, 1, 1};
+
+enum class Pass { kForward, kWeightGradient, kInputGradient };
+constexpr Pass kPasses[] = {Pass::kForward, Pass::kWeightGradient, Pass::kInputGradient};
+constexpr const char* kPassNames[] = {"forward", "weight gradient", "input gradient"};
+
+// Factors, each in both types, and results.
+struct Arrays {
+  Buffer<float> x, w, dy;
+  Buffer<Bf16> x_bf16, w_bf16, dy_bf16;
+  Buffer<float> out[3];  // by pass
+};
+
+// Numbers that bf16 holds, so that every precision multiplies the same.
+absl::StatusOr<Arrays> Fill(Backend& backend, const ImagesShape& shape) {
+  Memory& memory = backend.memory();
+  std::mt19937 random(3);
+  Arrays arrays;
+  const auto fill = [&](int64_t n, Buffer<float>* values, Buffer<Bf16>* rounded) -> absl::Status {
+    std::vector<float> drawn(n);
+    for (float& value : drawn) {
+      value = Widen(RoundToBf16(static_cast<float>(random() >> 8) * 0x1p-23f - 1));
+    }
+    TESSERA_ASSIGN_OR_RETURN(*values, Buffer<float>::Create(memory, n));
+    TESSERA_ASSIGN_OR_RETURN(*rounded, Buffer<Bf16>::Create(memory, n));
+    memory.CopyIn(drawn.data(), values->bytes(), values->data());
+    backend.vector().Round(n, values->data(), rounded->data());
+    return absl::OkStatus();
+  };
+  const ImageMap& map = shape.map;
+  const int64_t x = shape.rows * map.from.size(), y = shape.rows * map.to.size();
+  const int64_t w = map.to.channels * map.from.channels * map.window.size();
+  TESSERA_RETURN_IF_ERROR(fill(x, &arrays.x, &arrays.x_bf16));
+  TESSERA_RETURN_IF_ERROR(fill(w, &arrays.w, &arrays.w_bf16));
+  TESSERA_RETURN_IF_ERROR(fill(y, &arrays.dy, &arrays.dy_bf16));
+  TESSERA_ASSIGN_OR_RETURN(arrays.out[0], Buffer<float>::Create(memory, y));
+  TESSERA_ASSIGN_OR_RETURN(arrays.out[1], Buffer<float>::Create(memory, w));
+  TESSERA_ASSIGN_OR_RETURN(arrays.out[2], Buffer<float>::Create(memory, x));
+  return arrays;
+}
+
+template <typename T>
+void Run(ConvolutionKernel<T>& convolution, const ImagesShape& shape, Pass pass, const Buffer<T>& x,
+         const Buffer<T>& w, const Buffer<T>& dy, float* out) {
+  switch (pass) {
+    case Pass::kForward:
+      return convolution.Forward(shape, x.data(), w.data(), nullptr, out);
+    case Pass::kWeightGradient:
+      return convolution.WeightGradient(shape, x.data(), dy.data(), WriteMode::kOverwrite, out);
+    case Pass::kInputGradient:
+      return convolution.InputGradient(shape, dy.data(), w.data(), out);
+  }
+}
+
+absl::Status Run(Backend& backend, Precision precision, const ImagesShape& shape, Pass pass,
+                 const Arrays& a) {
+  float* const out = a.out[static_cast<int>(pass)].data();
+  if (precision == Precision::kBf16) {
+    TESSERA_ASSIGN_OR_RETURN(ConvolutionKernel<Bf16>* const bf16, backend.convolution_bf16());
+    Run(*bf16, shape, pass, a.x_bf16, a.w_bf16, a.dy_bf16, out);
+    return absl::OkStatus();
+  }
+  ConvolutionKernel<float>* f32 = &backend.convolution();
+  if (precision == Precision::kTf32) {
+    TESSERA_ASSIGN_OR_RETURN(f32, backend.convolution_tf32());
+  }
+  Run(*f32, shape, pass, a.x, a.w, a.dy, out);
+  return absl::OkStatus();
+}
+
+// The battery holds them to finer bounds.
+absl::Status Check(Backend& device, Precision precision, const ImagesShape& shape) {
+  std::unique_ptr<Backend> cpu;
+  TESSERA_ASSIGN_OR_RETURN(cpu, CreateBackend("cpu", 1));
+  TESSERA_ASSIGN_OR_RETURN(const Arrays want, Fill(*cpu, shape));
+  TESSERA_ASSIGN_OR_RETURN(const Arrays got, Fill(device, shape));
+  for (const Pass pass : kPasses) {
+    TESSERA_RETURN_IF_ERROR(Run(*cpu, Precision::kF32, shape, pass, want));
+    TESSERA_RETURN_IF_ERROR(Run(device, precision, shape, pass, got));
+    TESSERA_RETURN_IF_ERROR(cpu->Finish());
+    TESSERA_RETURN_IF_ERROR(device.Finish());
+    const int p = static_cast<int>(pass);
+    std::vector<float> a(want.out[p].size()), b(a.size());
+    cpu->memory().CopyOut(want.out[p].data(), want.out[p].bytes(), a.data());
+    device.memory().CopyOut(got.out[p].data(), got.out[p].bytes(), b.data());
+    for (size_t i = 0; i < a.size(); ++i) {
+      if (std::fabs(a[i] - b[i]) <= 1e-4f * (1 + std::fabs(a[i]))) continue;
+      return absl::InternalError(absl::StrCat("convolution, ", kPassNames[p], ": value ", i, " is ",
+                                              b[i], ", want ", a[i], " as on the CPU"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status TimeConvolutions(const std::string& name, Precision precision, int64_t images,
+                              double limit, double seconds, Backend& device) {
+  TESSERA_RETURN_IF_ERROR(Check(device, precision, {3, MapOf({5, 7, 6}, kWindow, 4)}));
+  const ImagesShape shape{images, MapOf({64, 32, 32}, kWindow, 64)};
+  TESSERA_ASSIGN_OR_RETURN(const Arrays arrays, Fill(device, shape));
+  const ImageMap& map = shape.map;
+  const double flops =
+      2.0 * static_cast<double>(images * map.to.size() * map.from.channels * map.window.size());
+  for (const Pass pass : kPasses) {
+    absl::Status status;
+    TESSERA_ASSIGN_OR_RETURN(const double each, SecondsPerCall(device, seconds, [&] {
+                               status.Update(Run(device, precision, shape, pass, arrays));
+                             }));
+    TESSERA_RETURN_IF_ERROR(status);
+    std::printf("%-34s %12.1f %8.2f\n",
+                absl::StrCat(name, " conv 3x3x64, ", kPassNames[static_cast<int>(pass)]).c_str(),
+                flops / each * 1e-12, flops / each / limit);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tessera

@@ -1,0 +1,22 @@
+// Convolutions of one size on a GPU, as lines of the table of products and steps.
+#ifndef TESSERA_BENCH_GPU_CONVOLUTIONS_H_
+#define TESSERA_BENCH_GPU_CONVOLUTIONS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "kernels/backend.h"
+#include "worker/model/network.h"
+
+namespace tessera {
+
+// Forward, weight gradient and input gradient of a middle layer of a network for small images, against the
+// device's large product of `limit` FLOP/s. `name` is the precision's, `seconds` how long to measure each.
+//   kInternal  results are not the CPU's
+absl::Status TimeConvolutions(const std::string& name, Precision precision, int64_t images,
+                              double limit, double seconds, Backend& device);
+
+}  // namespace tessera
+
+#endif  // TESSERA_BENCH_GPU_CONVOLUTIONS_H_
