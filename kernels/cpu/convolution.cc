@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "dnnl.hpp"
+#include "kernels/cpu/dnnl_room.h"
 
 namespace tessera {
 namespace {
@@ -36,19 +37,6 @@ int64_t WeightCount(const ImageMap& map) {
   return map.to.channels * map.from.channels * map.window.size();
 }
 
-// Grows to what is asked for and stays.
-struct Room {
-  memory held;
-  void* Of(const memory::desc& wanted, const dnnl::engine& engine) {
-    if (wanted.get_size() == 0) return nullptr;
-    if (!held || held.get_desc().get_size() < wanted.get_size()) {
-      held = memory();
-      held = memory(wanted, engine);
-    }
-    return held.get_data_handle();
-  }
-};
-
 }  // namespace
 
 template <typename T>
@@ -58,8 +46,8 @@ struct CpuConvolution<T>::Engine {
   dnnl::primitive_attr attributes;
   dnnl::primitive_attr adding;  // of a reorder: on top of what is there
   // One runs after the other, so that the largest one's is all that there is.
-  Room scratch;
-  Room packed;
+  DnnlRoom scratch;
+  DnnlRoom packed;
 };
 
 // A primitive with its arguments; a run only sets the addresses.

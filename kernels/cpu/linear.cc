@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "dnnl.hpp"
+#include "kernels/cpu/dnnl_room.h"
 
 namespace tessera {
 namespace {
@@ -45,16 +46,7 @@ struct CpuLinear<T>::Engine {
   dnnl::primitive_attr attributes;
   dnnl::primitive_attr adding;  // the same, and the result comes on top of what is there
   // Products run one after the other, so that the largest one's is all that there is.
-  memory scratch;
-
-  void* Scratch(const memory::desc& wanted) {
-    if (wanted.get_size() == 0) return nullptr;
-    if (!scratch || scratch.get_desc().get_size() < wanted.get_size()) {
-      scratch = memory();
-      scratch = memory(wanted, engine);
-    }
-    return scratch.get_data_handle();
-  }
+  DnnlRoom scratch;
 };
 
 template <typename T>
@@ -148,7 +140,8 @@ void CpuLinear<T>::Run(Kind kind, const LinearShape& shape, const void* a, const
     product.b.set_data_handle(const_cast<void*>(b));
     product.out.set_data_handle(out);
     if (bias != nullptr) product.bias.set_data_handle(const_cast<void*>(bias));
-    product.scratch.set_data_handle(engine_->Scratch(product.scratch.get_desc()));
+    product.scratch.set_data_handle(
+        engine_->scratch.Of(product.scratch.get_desc(), engine_->engine));
     product.primitive.execute(engine_->stream, product.arguments);
     engine_->stream.wait();
   } catch (const dnnl::error& error) {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tests/kernels/conformance/backend_under_test.h"
+#include "tests/kernels/conformance/factors.h"
 
 namespace tessera {
 namespace {
@@ -42,23 +43,6 @@ int64_t SizeOfY(const ImagesShape& s) { return s.rows * s.map.to.size(); }
 int64_t SizeOfWeight(const ImagesShape& s) {
   return s.map.to.channels * s.map.from.channels * s.map.window.size();
 }
-
-template <typename T>
-std::vector<T> Factor(int64_t n, unsigned seed) {
-  const std::vector<float> values = RandomValues(n, seed);
-  std::vector<T> factor(n);
-  for (int64_t i = 0; i < n; ++i) {
-    if constexpr (std::is_same_v<T, float>) {
-      factor[i] = values[i];
-    } else {
-      factor[i] = RoundToBf16(values[i]);
-    }
-  }
-  return factor;
-}
-
-double Value(float x) { return x; }
-double Value(Bf16 x) { return Widen(x); }
 
 // Calls f(offset in x, offset in the weights, offset in y) for each term of a convolution.
 template <typename F>

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tests/kernels/conformance/backend_under_test.h"
+#include "tests/kernels/conformance/factors.h"
 
 namespace tessera {
 namespace {
@@ -16,23 +17,6 @@ const std::vector<LinearShape>& Shapes() {
       {77, 131, 257}, {3, 1000, 3}, {129, 65, 1}, {128, 512, 256}, {100, 784, 101}};
   return shapes;
 }
-
-template <typename T>
-std::vector<T> Factor(int64_t n, unsigned seed) {
-  const std::vector<float> values = RandomValues(n, seed);
-  std::vector<T> factor(n);
-  for (int64_t i = 0; i < n; ++i) {
-    if constexpr (std::is_same_v<T, float>) {
-      factor[i] = values[i];
-    } else {
-      factor[i] = RoundToBf16(values[i]);
-    }
-  }
-  return factor;
-}
-
-double Value(float x) { return x; }
-double Value(Bf16 x) { return Widen(x); }
 
 // out[i][j] = initial(i, j) + sum_k a(i, k) b(k, j); checks `got` entry by entry.
 template <typename A, typename B, typename Initial>
