@@ -6,9 +6,13 @@
 
 namespace tessera {
 
-Residual::Residual(const ModelShape& shape) {
-  for (const ParameterSpec& spec : shape.parameters) {
-    values_.emplace_back(spec.size());
+Residual::Residual(const ModelShape& shape)
+    : Residual(shape, {0, static_cast<int>(shape.parameters.size())}) {}
+
+Residual::Residual(const ModelShape& shape, const ParameterRange& layers) {
+  for (int p = 0; p < static_cast<int>(shape.parameters.size()); ++p) {
+    const ParameterSpec& spec = shape.parameters[p];
+    values_.emplace_back(p >= layers.begin && p < layers.end ? spec.size() : 0);
     rows_.push_back(spec.rows);
   }
 }

@@ -10,15 +10,18 @@
 #include <vector>
 
 #include "common/keyset/subnet.h"
+#include "common/layout/layer_cut.h"
 #include "common/layout/parameters.h"
 #include "common/layout/shard_map.h"
 
 namespace tessera {
 
-// As large as the model. One thread.
+// As large as the model, or as its layers. One thread.
 class Residual {
  public:
   explicit Residual(const ModelShape& shape);
+  // Of these layers only: of() of other parameters is empty.
+  Residual(const ModelShape& shape, const ParameterRange& layers);
 
   // All entries of a parameter, row by row.
   std::vector<float>& of(int parameter) { return values_[parameter]; }

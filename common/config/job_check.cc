@@ -24,6 +24,7 @@
 #include "common/keyset/key_set.h"
 #include "common/keyset/mean_share.h"
 #include "common/keyset/subnet.h"
+#include "common/layout/layer_cut.h"
 #include "common/layout/parameters.h"
 #include "common/rule/optimizer.h"
 
@@ -194,12 +195,36 @@ class Checker {
     }
     if (method.has_ensemble()) Subnets(job, "ensemble", workers);
     if (method.has_decentralized()) WarmUp(job);
+    if (method.has_layer_separation()) Halves(job);
     const std::string average = "method.local_sgd.average_state";
     if (method.local_sgd().average_state() && Sound(average) && Sound("train.optimizer") &&
         StateNames(job.train().optimizer()).empty()) {
       Fail(average,
            "got true, want false: sgd without momentum has no state, so that there is nothing to "
            "average");
+    }
+  }
+
+  void Halves(const v1::Job& job) {
+    const std::string key = "method.layer_separation.linear_workers";
+    const int64_t workers = job.cluster().workers();
+    const int64_t linear = job.method().layer_separation().linear_workers();
+    if (Sound(key) && Sound("cluster.workers") && 2 * linear > workers) {
+      Fail(key, absl::StrCat("got ", linear, ", want at most ", workers / 2,
+                             " of the ", workers, " workers (cluster.workers)",
+                             workers < 2 ? ", which must be 2 or more" : "",
+                             ": each of the others sends its activations to one of them"));
+    }
+    const int64_t piece = job.train().micro_batch();
+    if (Sound("train") && piece > 0 && piece < job.train().batch_size()) {
+      Fail("train.micro_batch",
+           absl::StrCat("got ", piece, ", want 0 with method layer_separation: the activations of a "
+                        "minibatch are sent whole"));
+    }
+    const absl::StatusOr<LayerCut> cut = CutBeforeLinear(job.model());
+    if (Sound("model") && !cut.ok()) {
+      Fail("model.layers", absl::StrCat(absl::StripPrefix(cut.status().message(), "model.layers: "),
+                                        " with method layer_separation"));
     }
   }
 

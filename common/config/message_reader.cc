@@ -17,12 +17,12 @@ using google::protobuf::Message;
 
 // "exactly one of a, b", or the only name that there is.
 std::string OneOf(const FieldList& members) {
-  const std::string names = OfferedNames(members);
+  const std::string names = NamesList(members);
   return absl::StrCat(names.find(',') == std::string::npos ? "" : "exactly one of ", names);
 }
 
 std::string WantedMessage(const Descriptor& type) {
-  const std::string names = OfferedNames(FieldsOf(type));
+  const std::string names = NamesList(FieldsOf(type));
   if (IsChoice(type)) return OneOf(FieldsOf(type));
   if (names.empty()) return "{}";
   return absl::StrCat("a map of ", names);
@@ -37,7 +37,7 @@ std::string UnknownKey(const std::string& name, const FieldList& fields) {
   const std::string near = DidYouMean(name, NamesOf(fields));
   if (!near.empty()) return absl::StrCat("unknown key", near);
   if (fields.empty()) return "unknown key, want none here";
-  return absl::StrCat("unknown key, want ", OfferedNames(fields));
+  return absl::StrCat("unknown key, want ", NamesList(fields));
 }
 
 // `value` as the map that the short forms of `field` stand for.
@@ -169,7 +169,6 @@ void MessageReader::ReadField(const YamlNode& value, Position key_at, const Fiel
     ReadList(value, field, path, message);
   } else if (IsMessage(field)) {
     positions_[path] = key_at;
-    if (!key.later().empty()) errors_.Add(key_at, path, key.later());
     Message* part = message->GetReflection()->MutableMessage(message, &field);
     Read(Expanded(value, field), path, key_at, part);
   } else {
@@ -218,16 +217,7 @@ void MessageReader::ReadScalar(const YamlNode& value, const FieldDescriptor& fie
   }
   const std::optional<std::string> complaint =
       SetScalar(value.text, value.quoted, field, message);
-  if (complaint) {
-    errors_.Add(value.at, path, *complaint);
-    return;
-  }
-  // A key for later may say what is true already: its default.
-  const v1::Key& key = KeyOf(field);
-  if (key.later().empty() || field.is_repeated()) return;
-  if (ScalarText(*message, field, -1) != key.default_value()) {
-    errors_.Add(value.at, path, absl::StrCat("got ", Quoted(value.text), "; ", key.later()));
-  }
+  if (complaint) errors_.Add(value.at, path, *complaint);
 }
 
 void MessageReader::FillAbsent(const FieldDescriptor& field, const std::string& path, Position at,

@@ -30,7 +30,7 @@ class Change {
       const std::vector<std::string> names = NamesOf(FieldsOf(type));
       const std::string near = DidYouMean(name, names);
       return Fail(absl::StrCat("unknown key ", Quoted(name),
-                               near.empty() ? absl::StrCat(", want ", OfferedNames(FieldsOf(type)))
+                               near.empty() ? absl::StrCat(", want ", NamesList(FieldsOf(type)))
                                             : near));
     }
     MakeMap(type, node);

@@ -78,18 +78,6 @@ bool PutNumber(absl::string_view text, const FieldDescriptor& field, Message* me
   }
 }
 
-// Those of one_of that run today.
-std::vector<std::string> OfferedValues(const v1::Key& key) {
-  std::vector<std::string> values;
-  for (const std::string& value : key.one_of()) {
-    const bool later =
-        std::any_of(key.later_values().begin(), key.later_values().end(),
-                    [&](const std::string& l) { return absl::StartsWith(l, value + ":"); });
-    if (!later) values.push_back(value);
-  }
-  return values;
-}
-
 std::optional<std::string> StringComplaint(absl::string_view text, const FieldDescriptor& field) {
   const v1::Key& key = KeyOf(field);
   if (text.size() > kJobStringBytesMax) {
@@ -102,11 +90,6 @@ std::optional<std::string> StringComplaint(absl::string_view text, const FieldDe
   }
   if (text.empty() && (key.required() || field.is_repeated())) {
     return absl::StrCat("got \"\", want ", WantedScalar(field));
-  }
-  for (const std::string& later : key.later_values()) {
-    if (absl::StartsWith(later, absl::StrCat(text, ":"))) {
-      return absl::StrCat("got ", Quoted(text), later.substr(text.size()));
-    }
   }
   if (key.one_of_size() > 0 &&
       std::find(key.one_of().begin(), key.one_of().end(), text) == key.one_of().end()) {
@@ -199,7 +182,7 @@ std::string WantedScalar(const FieldDescriptor& field) {
   if (field.cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
     if (key.path() != v1::PATH_NONE) return "a path";
     if (key.one_of_size() == 0) return "text";
-    return absl::StrCat("one of ", absl::StrJoin(OfferedValues(key), ", "));
+    return absl::StrCat("one of ", absl::StrJoin(key.one_of(), ", "));
   }
   if (key.unit() == v1::UNIT_DURATION) {
     return absl::StrCat("a duration such as 10s,", BoundsText(field));

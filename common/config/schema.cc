@@ -22,12 +22,6 @@ std::vector<std::string> NamesOf(const FieldList& fields) {
   return names;
 }
 
-std::string OfferedNames(const FieldList& fields) {
-  std::vector<std::string> names;
-  for (const google::protobuf::FieldDescriptor* field : fields) {
-    if (KeyOf(*field).later().empty()) names.push_back(field->name());
-  }
-  return absl::StrJoin(names, ", ");
-}
+std::string NamesList(const FieldList& fields) { return absl::StrJoin(NamesOf(fields), ", "); }
 
 }  // namespace tessera

@@ -34,8 +34,8 @@ FieldList FieldsOf(const google::protobuf::Descriptor& message);
 FieldList FieldsOf(const google::protobuf::OneofDescriptor& oneof);
 
 std::vector<std::string> NamesOf(const FieldList& fields);
-// Those that are not for later, with commas: what a message offers to write.
-std::string OfferedNames(const FieldList& fields);
+// The same with commas.
+std::string NamesList(const FieldList& fields);
 
 }  // namespace tessera
 

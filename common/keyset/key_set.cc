@@ -8,6 +8,13 @@ KeySet DenseKeys(const ModelShape& shape, int servers) {
   return keys;
 }
 
+KeySet LayerKeys(const ModelShape& shape, int servers, const ParameterRange& range) {
+  KeySet keys = DenseKeys(shape, servers);
+  keys.layers = range;
+  for (ShardSlices& slices : keys.slices) slices = SlicesOfLayers(slices, range);
+  return keys;
+}
+
 KeySet SubnetKeys(const ModelShape& full, const Subnet& subnet, const SubnetPlace& place,
                   int servers) {
   KeySet keys;

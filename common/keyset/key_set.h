@@ -9,6 +9,7 @@
 
 #include "common/keyset/sparse_keys.h"
 #include "common/keyset/subnet.h"
+#include "common/layout/layer_cut.h"
 #include "common/layout/shard_map.h"
 
 namespace tessera {
@@ -24,11 +25,17 @@ struct KeySet {
   // Not empty: by server, its entries that are moved (sparse_keys.h), out of `slices`.
   std::vector<std::shared_ptr<const SparseKeys>> sparse;
 
+  // Of these layers only, which `slices` are of.
+  std::optional<ParameterRange> layers;
+
   bool is_sparse() const { return !sparse.empty(); }
 };
 
 // All entries of `shape` on so many servers.
 KeySet DenseKeys(const ModelShape& shape, int servers);
+
+// Those of these parameters. An empty range is no entries, of all servers.
+KeySet LayerKeys(const ModelShape& shape, int servers, const ParameterRange& range);
 
 // Those of `subnet`, a part of `full`, at `place`.
 KeySet SubnetKeys(const ModelShape& full, const Subnet& subnet, const SubnetPlace& place,

@@ -17,6 +17,7 @@ Recipe Ensemble(const v1::Job& job);
 Recipe QuantDp(const v1::Job& job);
 Recipe Decentralized(const v1::Job& job);
 Recipe SlimDp(const v1::Job& job);
+Recipe LayerSeparation(const v1::Job& job);
 
 // Exchanges go on beside training, in either of the two.
 void Overlap(Recipe* recipe);

@@ -25,6 +25,7 @@ constexpr Entry kMethods[] = {
     {v1::Method::kQuantDp, QuantDp},
     {v1::Method::kDecentralized, Decentralized},
     {v1::Method::kSlimDp, SlimDp},
+    {v1::Method::kLayerSeparation, LayerSeparation},
 };
 
 // What the job says, and where it says nothing, what the method has chosen.
@@ -48,6 +49,7 @@ void Overlap(Recipe* recipe) {
 }
 
 absl::StatusOr<Recipe> RecipeFor(const v1::Job& job) {
+  if (job.method().has_layer_separation()) TESSERA_RETURN_IF_ERROR(CutBeforeLinear(job.model()).status());
   for (const Entry& entry : kMethods) {
     if (entry.kind != job.method().kind_case()) continue;
     Recipe recipe = entry.make(job);

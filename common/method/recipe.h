@@ -12,9 +12,11 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/base/ids.h"
 #include "common/codec/codec.h"
 #include "common/consistency/policy.h"
 #include "common/keyset/core_share.h"
+#include "common/layout/layer_cut.h"
 #include "common/layout/parameters.h"
 #include "common/layout/shard_map.h"
 #include "common/rule/rule.h"
@@ -28,6 +30,16 @@ enum class PayloadKind {
   kGradient = 0,  // of one minibatch; the shard applies the job's optimizer
   kDelta = 1,  // replica after minus before the last local steps; the worker applied the optimizer
   kValue = 2,  // replaces the entries
+};
+
+// Which half of the layers a worker has. Those of the first ranks have the data.
+struct LayerSplit {
+  LayerCut cut;
+  int front_workers = 0;
+  int linear_workers = 0;
+
+  bool is_linear(Rank rank) const { return rank.value() >= static_cast<uint64_t>(front_workers); }
+  ParameterRange range(Rank rank) const { return is_linear(rank) ? cut.back() : cut.front(); }
 };
 
 struct Recipe {
@@ -57,8 +69,10 @@ struct Recipe {
   bool parts_by_speed = false;
   // With subnets: at most so many of the last minibatches are those of another method, TailOf.
   int64_t tail_steps = 0;
-  // One round is the whole job: nobody can join later.
+  // Nobody can join later.
   bool closed_to_joiners = false;
+  // One round is the whole job.
+  bool exchanges_once = false;
   // Rank 0 trains so many minibatches before the others join.
   int64_t warmup_steps = 0;
   // The coordinator gives slower workers fewer local steps.
@@ -67,6 +81,8 @@ struct Recipe {
   std::vector<std::string> averaged_states;
   // Set: exchanges move a core and an explorer (common/keyset/sparse_keys.h).
   std::optional<CoreShare> core;
+  // Set: a member exchanges the parameters of its half of the layers, and the halves meet in activations.
+  std::optional<LayerSplit> split;
   // How values are written on the wire.
   CodecChoice codecs;
   // Of the rate of make_rule's rule. Where workers take steps of their own it is theirs instead.
@@ -76,8 +92,9 @@ struct Recipe {
   std::function<std::unique_ptr<UpdateRule>()> make_rule;
 };
 
-// The recipe that `job` names. kUnimplemented for a method that is not in this build; the job
-// reader has refused it before.
+// The recipe that `job` names; the job reader has refused before what is an error here.
+//   kUnimplemented    the method is not in this build
+//   kInvalidArgument  it cuts the model in two, and this one cannot be (CutBeforeLinear)
 absl::StatusOr<Recipe> RecipeFor(const v1::Job& job);
 
 // What the members change to at the first exchange after which at most tail_steps minibatches are left:

@@ -36,7 +36,7 @@ absl::string_view NameOf(Role role) { return kRoleNames[static_cast<int>(role)];
 Role RoleFor(absl::string_view path) {
   for (const absl::string_view service :
        {"/tessera.v1.ParameterServer/", "/tessera.v1.Coordinator/", "/tessera.v1.StandbyControl/",
-        "/tessera.v1.Replication/"}) {
+        "/tessera.v1.Replication/", "/tessera.v1.Activations/"}) {
     if (absl::StartsWith(path, service)) return Role::kWorker;
   }
   for (const absl::string_view service :
@@ -315,6 +315,11 @@ absl::Status UseSecurity(const SecurityFiles& files) {
 }
 
 const Security& CurrentSecurity() { return *ProcessSecurity(); }
+
+bool IsAnyAddress(absl::string_view address) {
+  const absl::string_view host = address.substr(0, address.rfind(':'));
+  return host == "0.0.0.0" || host == "[::]" || host == "::";
+}
 
 bool IsLoopback(absl::string_view address) {
   const absl::string_view host = address.substr(0, address.rfind(':'));

@@ -90,6 +90,8 @@ const Security& CurrentSecurity();
 
 // Only this machine can connect to `address` (host:port).
 bool IsLoopback(absl::string_view address);
+// "0.0.0.0:7000" is a place to listen, not one to call.
+bool IsAnyAddress(absl::string_view address);
 
 }  // namespace tessera
 

@@ -261,25 +261,25 @@ TEST_CASE("every mistake in the method and the codecs gets its message", "[job_e
       {"method: {local_sgd: {local_steps: 20}}", "method:",
        "x.yaml:19:1: method: got nothing, want exactly one of data_parallel, "
        "local_sgd, diloco, async_sgd, softsync, ssp, quant_dp, ist, ensemble, slim_dp, "
-       "decentralized\n"},
+       "decentralized, layer_separation\n"},
       {"method: {local_sgd: {local_steps: 20}}", "method: {}",
        "x.yaml:19:1: method: got nothing, want exactly one of data_parallel, "
        "local_sgd, diloco, async_sgd, softsync, ssp, quant_dp, ist, ensemble, slim_dp, "
-       "decentralized\n"},
+       "decentralized, layer_separation\n"},
       {"method: {local_sgd: {local_steps: 20}}", "# none",
        "x.yaml:1:1: method: missing, want exactly one of data_parallel, "
        "local_sgd, diloco, async_sgd, softsync, ssp, quant_dp, ist, ensemble, slim_dp, "
-       "decentralized\n"},
+       "decentralized, layer_separation\n"},
       {"method: {local_sgd: {local_steps: 20}}", "method: localsgd",
        "x.yaml:19:9: method: got \"localsgd\", want exactly one of data_parallel, "
        "local_sgd, diloco, async_sgd, softsync, ssp, quant_dp, ist, ensemble, slim_dp, "
-       "decentralized; did "
+       "decentralized, layer_separation; did "
        "you mean \"local_sgd\"?\n"},
       {"method: {local_sgd: {local_steps: 20}}", "method: {local_sgd: {}, async_sgd: {}}",
        "x.yaml:19:25: method: got both local_sgd and async_sgd, want exactly one of "
        "data_parallel, "
        "local_sgd, diloco, async_sgd, softsync, ssp, quant_dp, ist, ensemble, slim_dp, "
-       "decentralized\n"},
+       "decentralized, layer_separation\n"},
       {"method: {local_sgd: {local_steps: 20}}", "method: {softsync: {pushes: four}}",
        "x.yaml:19:29: method.softsync.pushes: got \"four\", want an integer in [1, 65535]\n"},
       {"method: {local_sgd: {local_steps: 20}}", "method: {softsync: {pushes: 3}}",
@@ -320,7 +320,7 @@ TEST_CASE("every mistake in the method and the codecs gets its message", "[job_e
       {"method: {local_sgd: {local_steps: 20}}", "method: [local_sgd]",
        "x.yaml:19:9: method: got a list, want a map with exactly one of data_parallel, "
        "local_sgd, diloco, async_sgd, softsync, ssp, quant_dp, ist, ensemble, slim_dp, "
-       "decentralized\n"},
+       "decentralized, layer_separation\n"},
       {"method: {local_sgd: {local_steps: 20}}", "method: {local_sgd: {average_state: true}}",
        "x.yaml:19:37: method.local_sgd.average_state: got true, want false: sgd without momentum "
        "has no state, so that there is nothing to average\n"},

@@ -101,11 +101,6 @@ TEST_CASE("durations and sizes carry their units", "[job_reader]") {
   CHECK(job.cluster().memory_limit() == 4194304);
 }
 
-TEST_CASE("a key for later may be written with its default", "[job_reader]") {
-  Good(JobWith("security: {}", "security: {certificate: \"\", insecure: false}"));
-  Good(JobWith("{local_steps: 20}", "{local_steps: 20, average_state: false}"));
-}
-
 TEST_CASE("an alias repeats a part of the job", "[job_reader]") {
   const v1::Job job = Good(JobWith("    - linear: {units: 32, bias: false}\n    - batch_norm\n",
                                    "    - &block {linear: {units: 32}}\n    - *block\n"));
@@ -123,7 +118,7 @@ TEST_CASE("every error is reported at once, in the order of the file", "[job_rea
   CHECK(Errors(text) ==
         "x.yaml:1:1: method: missing, want exactly one of data_parallel, "
         "local_sgd, diloco, async_sgd, softsync, ssp, quant_dp, ist, ensemble, slim_dp, "
-       "decentralized\n"
+       "decentralized, layer_separation\n"
         "x.yaml:1:7: name: got a list, want text\n"
         "x.yaml:2:1: sed: unknown key; did you mean \"seed\"?\n"
         "x.yaml:3:1: data.test: missing, want a map of features, labels\n"

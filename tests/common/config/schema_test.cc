@@ -56,8 +56,6 @@ TEST_CASE("every default is a value that its key may have", "[schema]") {
         SetScalar(key.default_value(), false, field, message.get());
     INFO(complaint.value_or(""));
     CHECK_FALSE(complaint);
-    // A key for later is accepted where its text is that of its default.
-    if (!key.later().empty()) CHECK(ScalarText(*message, field, -1) == key.default_value());
   });
   CHECK(defaults >= 40);
 }
@@ -82,7 +80,7 @@ TEST_CASE("a choice is one oneof and nothing else", "[schema]") {
     const Descriptor& type = *field.message_type();
     REQUIRE(type.real_oneof_decl_count() == 1);
     CHECK(type.oneof_decl(0)->field_count() == type.field_count());
-    CHECK_FALSE(OfferedNames(FieldsOf(type)).empty());
+    CHECK_FALSE(NamesList(FieldsOf(type)).empty());
   });
 }
 
@@ -100,18 +98,6 @@ TEST_CASE("short forms name fields of their kind", "[schema]") {
       const FieldDescriptor* to = field.message_type()->FindFieldByName(key.list_to());
       REQUIRE(to != nullptr);
       CHECK(to->is_repeated());
-    }
-  });
-}
-
-TEST_CASE("every value for later is among the values", "[schema]") {
-  ForEachField(*v1::Job::descriptor(), "Job", [](const std::string& path,
-                                                 const FieldDescriptor& field) {
-    INFO(path);
-    const v1::Key& key = KeyOf(field);
-    for (const std::string& later : key.later_values()) {
-      const std::string value = later.substr(0, later.find(": "));
-      CHECK(std::count(key.one_of().begin(), key.one_of().end(), value) == 1);
     }
   });
 }

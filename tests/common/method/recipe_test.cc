@@ -355,10 +355,33 @@ TEST_CASE("momentum reaches the shard's rule", "[method]") {
   CHECK(RecipeFor(job)->make_rule()->state_count() == 1);
 }
 
-TEST_CASE("a method that this build lacks is unimplemented, not a crash", "[method]") {
+TEST_CASE("layer separation gives each rank a half of the layers", "[method]") {
   v1::Job job = WithSgd(0.5);
-  CHECK(RecipeFor(job).status().code() == absl::StatusCode::kUnimplemented);
-  job.mutable_method()->mutable_layer_separation();
+  job.mutable_model()->add_input(1);
+  job.mutable_model()->add_input(4);
+  job.mutable_model()->add_input(4);
+  job.mutable_model()->add_layers()->mutable_conv2d()->set_channels(2);
+  job.mutable_model()->mutable_layers(0)->mutable_conv2d()->add_kernel(3);
+  job.mutable_model()->add_layers()->mutable_batch_norm()->set_affine(true);
+  job.mutable_model()->add_layers()->mutable_linear()->set_units(5);
+  job.mutable_model()->mutable_layers(2)->mutable_linear()->set_bias(true);
+  job.mutable_cluster()->set_workers(5);
+  job.mutable_method()->mutable_layer_separation()->set_linear_workers(2);
+  const absl::StatusOr<Recipe> recipe = RecipeFor(job);
+  REQUIRE(recipe.ok());
+  REQUIRE(recipe->split.has_value());
+  CHECK(recipe->split->cut.layer == 2);
+  // The convolution's weight, and batch norm's scale and shift.
+  CHECK(recipe->split->range(Rank(2)) == ParameterRange{0, 3});
+  CHECK(recipe->split->range(Rank(3)) == ParameterRange{3, 5});
+  CHECK_FALSE(recipe->split->is_linear(Rank(2)));
+  CHECK(recipe->split->is_linear(Rank(4)));
+  CHECK(recipe->closed_to_joiners);
+  CHECK(recipe->payload == PayloadKind::kGradient);
+}
+
+TEST_CASE("a job without a method has no recipe, which is no crash", "[method]") {
+  const v1::Job job = WithSgd(0.5);
   CHECK(RecipeFor(job).status().code() == absl::StatusCode::kUnimplemented);
 }
 

@@ -1,0 +1,23 @@
+// Keys of layers as messages.
+#ifndef TESSERA_COMMON_RPC_LAYER_MESSAGE_H_
+#define TESSERA_COMMON_RPC_LAYER_MESSAGE_H_
+
+#include "absl/status/statusor.h"
+#include "common/keyset/key_set.h"
+#include "common/layout/layer_cut.h"
+#include "proto/parameter_server.pb.h"
+
+namespace tessera {
+
+v1::LayerKeys ToMessage(const ParameterRange& layers);
+
+// `keys`, which are of layers or of all entries, in a push or a pull.
+void SetKeys(const KeySet& keys, v1::KeySet* message);
+
+// What `message` names, which need not be any of a job's layers. kInvalidArgument: it ends before it begins, or
+// beyond any model.
+absl::StatusOr<ParameterRange> LayersOf(const v1::LayerKeys& message);
+
+}  // namespace tessera
+
+#endif  // TESSERA_COMMON_RPC_LAYER_MESSAGE_H_

@@ -1,0 +1,284 @@
+#include "common/rpc/listener.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/base/check.h"
+#include "common/base/log.h"
+#include "common/base/steady_clock.h"
+
+namespace tessera {
+namespace {
+
+// Between two looks for a free descriptor.
+constexpr int kPauseMs = 100;
+constexpr absl::Duration kLogInterval = absl::Seconds(1);
+
+struct HostPort {
+  std::string host;
+  int port = 0;
+};
+
+absl::StatusOr<HostPort> Split(const std::string& address) {
+  const size_t colon = address.rfind(':');
+  HostPort result;
+  if (colon == std::string::npos || colon == 0 ||
+      !absl::SimpleAtoi(address.substr(colon + 1), &result.port) || result.port < 0 ||
+      result.port > 65535) {
+    return absl::InvalidArgumentError(absl::StrCat("grpc server: address is \"", address,
+                                                   "\", want host:port with a port in [0, 65535]"));
+  }
+  result.host = address.substr(0, colon);
+  return result;
+}
+
+// What a file is, whatever number it has; 0: no such descriptor.
+uint64_t InodeOf(int fd) {
+  struct stat about;
+  return fstat(fd, &about) == 0 ? about.st_ino : 0;
+}
+
+int PortOf(int fd) {
+  sockaddr_storage bound{};
+  socklen_t size = sizeof(bound);
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &size) != 0) return 0;
+  return ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(&bound)->sin6_port
+                                           : reinterpret_cast<sockaddr_in*>(&bound)->sin_port);
+}
+
+void SetPort(sockaddr_storage* address, int port) {
+  if (address->ss_family == AF_INET6) {
+    reinterpret_cast<sockaddr_in6*>(address)->sin6_port = htons(static_cast<uint16_t>(port));
+  } else {
+    reinterpret_cast<sockaddr_in*>(address)->sin_port = htons(static_cast<uint16_t>(port));
+  }
+}
+
+// A listening socket, or -1 with errno.
+int ListenOn(const sockaddr_storage& address, socklen_t size, bool is_dual) {
+  const int fd = socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (fd < 0) return -1;
+  const int on = 1, v6_only = is_dual ? 0 : 1;
+  // A port whose last owner has just gone is free, and is never shared. What is accepted has the
+  // listening socket's options.
+  bool set = setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
+             setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) == 0;
+  if (address.ss_family == AF_INET6) {
+    set = set && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &v6_only, sizeof(v6_only)) == 0;
+  }
+  if (set && bind(fd, reinterpret_cast<const sockaddr*>(&address), size) == 0 &&
+      listen(fd, SOMAXCONN) == 0) {
+    return fd;
+  }
+  const int error = errno;
+  close(fd);
+  errno = error;
+  return -1;
+}
+
+// The peer's address in words, IPv4 as such on sockets for both.
+std::string HostOf(const sockaddr_storage& peer) {
+  char text[INET6_ADDRSTRLEN] = "";
+  if (peer.ss_family == AF_INET) {
+    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(&peer)->sin_addr, text, sizeof(text));
+    return text;
+  }
+  const in6_addr& address = reinterpret_cast<const sockaddr_in6*>(&peer)->sin6_addr;
+  if (IN6_IS_ADDR_V4MAPPED(&address)) {
+    inet_ntop(AF_INET, address.s6_addr + 12, text, sizeof(text));
+  } else {
+    inet_ntop(AF_INET6, &address, text, sizeof(text));
+  }
+  return text;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Listener>> Listener::Bind(const Options& options) {
+  TESSERA_CHECK(options.connections_per_host_max > 0);
+  TESSERA_ASSIGN_OR_RETURN(const HostPort where, Split(options.address));
+  std::unique_ptr<Listener> listener(new Listener);
+  listener->connections_per_host_max_ = options.connections_per_host_max;
+  absl::string_view host = where.host;
+  if (absl::ConsumePrefix(&host, "[")) absl::ConsumeSuffix(&host, "]");
+  listener->address_ = options.address;  // For messages, until there is a port.
+  TESSERA_RETURN_IF_ERROR(listener->Open(std::string(host), where.port));
+  listener->address_ = absl::StrCat(where.host, ":", listener->port_);
+  listener->wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  TESSERA_CHECK(listener->wake_ >= 0);
+  // As many as the system lets it have.
+  rlimit files{};
+  TESSERA_CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0);
+  files.rlim_cur = files.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &files);
+  TESSERA_CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0);
+  const rlim_t most = std::min<rlim_t>(files.rlim_cur, 1 << 20);
+  listener->connections_max_ =
+      static_cast<int>(std::max<rlim_t>(most / 2, most > kFilesKept ? most - kFilesKept : 0));
+  return listener;
+}
+
+absl::Status Listener::Open(const std::string& host, int port) {
+  // Any address of the machine, old and new: one socket has both.
+  const bool is_any = host == "0.0.0.0" || host == "::";
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE;
+  addrinfo* found = nullptr;
+  const int code =
+      getaddrinfo(is_any ? "::" : host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  if (code != 0 && !is_any) {
+    return absl::InvalidArgumentError(absl::StrCat("grpc server: host of \"", address_,
+                                                   "\" is not known: ", gai_strerror(code)));
+  }
+  int error = EADDRNOTAVAIL;
+  for (const addrinfo* one = code == 0 ? found : nullptr; one != nullptr; one = one->ai_next) {
+    sockaddr_storage address{};
+    std::memcpy(&address, one->ai_addr, one->ai_addrlen);
+    // The others get the port of the first one.
+    SetPort(&address, port_ == 0 ? port : port_);
+    const int fd = ListenOn(address, one->ai_addrlen, is_any);
+    if (fd < 0) {
+      // A name may have an address that this machine has not, such as ::1 where there is no IPv6.
+      if (error != EADDRINUSE) error = errno;
+      continue;
+    }
+    sockets_.push_back(fd);
+    port_ = PortOf(fd);
+  }
+  if (code == 0) freeaddrinfo(found);
+  if (sockets_.empty() && is_any) {
+    // A machine without IPv6.
+    sockaddr_storage address{};
+    address.ss_family = AF_INET;
+    SetPort(&address, port);
+    const int fd = ListenOn(address, sizeof(sockaddr_in), false);
+    if (fd < 0) {
+      error = errno;
+    } else {
+      sockets_.push_back(fd);
+      port_ = PortOf(fd);
+    }
+  }
+  if (!sockets_.empty() && error != EADDRINUSE) return absl::OkStatus();
+  if (error == EADDRINUSE) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("grpc server: port ", port, " of \"", address_,
+                     "\" is taken, want a free one; stop its owner or take another"));
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("grpc server: \"", address_, "\" cannot be listened on: ", std::strerror(error)));
+}
+
+Listener::~Listener() {
+  Stop();
+  if (wake_ >= 0) close(wake_);
+}
+
+void Listener::Start(std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor) {
+  acceptor_ = std::move(acceptor);
+  thread_ = std::thread([this] { Run(); });
+}
+
+void Listener::Stop() {
+  if (thread_.joinable()) {
+    const uint64_t one = 1;
+    TESSERA_CHECK(write(wake_, &one, sizeof(one)) == sizeof(one));
+    thread_.join();
+  }
+  for (const int fd : std::exchange(sockets_, {})) close(fd);
+}
+
+void Listener::Run() {
+  std::vector<pollfd> waiting;
+  for (const int fd : sockets_) waiting.push_back({fd, POLLIN, 0});
+  waiting.push_back({wake_, POLLIN, 0});
+  while (true) {
+    const int ready = poll(waiting.data(), waiting.size(), -1);
+    TESSERA_CHECK(ready >= 0 || errno == EINTR);
+    if (waiting.back().revents != 0) return;
+    for (size_t i = 0; ready > 0 && i + 1 < waiting.size(); ++i) {
+      if (waiting[i].revents == 0 || Accept(waiting[i].fd)) continue;
+      // The connection waits in the queue, and would be reported again at once.
+      pollfd stop{wake_, POLLIN, 0};
+      poll(&stop, 1, kPauseMs);
+    }
+  }
+}
+
+bool Listener::Accept(int listening) {
+  while (true) {
+    sockaddr_storage peer{};
+    socklen_t size = sizeof(peer);
+    const int fd = accept4(listening, reinterpret_cast<sockaddr*>(&peer), &size,
+                           SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd < 0) {
+      if (errno == EINTR || errno == ECONNABORTED) continue;
+      const bool has_none = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
+      if (has_none && SteadyNow() >= next_log_) {
+        next_log_ = SteadyNow() + kLogInterval;
+        Log(LogLevel::kWarning,
+            absl::StrCat("listener: connections wait why=\"", std::strerror(errno), "\""));
+      }
+      return !has_none;
+    }
+    const std::string host = HostOf(peer);
+    if (IsTooMany(host)) {
+      refused_.fetch_add(1, std::memory_order_relaxed);
+      close(fd);
+      continue;
+    }
+    open_.push_back({fd, InodeOf(fd), host});
+    ++by_host_[host];
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+    connection.listener_fd = listening;
+    connection.fd = fd;
+    acceptor_->HandleNewConnection(&connection);
+  }
+}
+
+bool Listener::IsTooMany(const std::string& host) {
+  const auto has_room = [&] {
+    const auto found = by_host_.find(host);
+    const int of_host = found == by_host_.end() ? 0 : found->second;
+    return of_host < connections_per_host_max_ &&
+           static_cast<int>(open_.size()) < connections_max_;
+  };
+  if (has_room()) return false;
+  Sweep();
+  if (has_room()) return false;
+  if (SteadyNow() >= next_log_) {
+    next_log_ = SteadyNow() + kLogInterval;
+    Log(LogLevel::kWarning,
+        absl::StrCat("server: connection refused host=", host, " open=", by_host_[host],
+                     " want_at_most=", connections_per_host_max_, " open_of_all=", open_.size(),
+                     " want_at_most=", connections_max_, " refused=", refused_.load() + 1));
+  }
+  return true;
+}
+
+void Listener::Sweep() {
+  by_host_.clear();
+  open_.erase(std::remove_if(open_.begin(), open_.end(),
+                             [](const Connection& c) { return InodeOf(c.fd) != c.inode; }),
+              open_.end());
+  for (const Connection& connection : open_) ++by_host_[connection.host];
+}
+
+}  // namespace tessera

@@ -1,0 +1,169 @@
+// A server's port under too many connections.
+#include "common/rpc/listener.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <grpcpp/create_channel.h>
+#include <grpcpp/grpcpp.h>
+
+#include "common/rpc/grpc_server.h"
+#include "proto/status.grpc.pb.h"
+
+namespace tessera {
+namespace {
+
+constexpr int kMost = 4;
+constexpr int kWaitMs = 10000;
+
+class Service final : public v1::Status::Service {
+  grpc::Status Get(grpc::ServerContext*, const v1::StatusRequest*, v1::JobStatus* reply) override {
+    reply->set_job("served");
+    return grpc::Status::OK;
+  }
+};
+
+// A connection that says nothing.
+class Silent {
+ public:
+  explicit Silent(int port) : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    REQUIRE(connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
+  }
+  Silent(Silent&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  ~Silent() {
+    if (fd_ >= 0) close(fd_);
+  }
+
+  // The server says something (its settings), or closes; false: neither.
+  bool Hears(bool* closed) {
+    pollfd waiting{fd_, POLLIN, 0};
+    if (poll(&waiting, 1, kWaitMs) != 1) return false;
+    char byte = 0;
+    *closed = recv(fd_, &byte, 1, 0) <= 0;
+    return true;
+  }
+
+ private:
+  int fd_;
+};
+
+struct Served {
+  Served() {
+    GrpcServer::Options options{"127.0.0.1:0", {&service}};
+    options.connections_per_host_max = kMost;
+    auto started = GrpcServer::Start(options);
+    REQUIRE(started.ok());
+    server = *std::move(started);
+  }
+
+  bool Serves() {
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    const auto stub = v1::Status::NewStub(grpc::CreateCustomChannel(
+        server->address(), grpc::InsecureChannelCredentials(), arguments));
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
+    v1::JobStatus reply;
+    return stub->Get(&context, {}, &reply).ok() && reply.job() == "served";
+  }
+
+  Service service;
+  std::unique_ptr<GrpcServer> server;
+};
+
+TEST_CASE("of one host's connections those beyond the limit are closed, and the others stay",
+          "[listener]") {
+  Served served;
+  std::vector<Silent> silent;
+  for (int i = 0; i < kMost; ++i) {
+    silent.emplace_back(served.server->port());
+    bool closed = true;
+    REQUIRE(silent.back().Hears(&closed));
+    CHECK_FALSE(closed);
+  }
+  for (int i = 0; i < 3; ++i) {
+    Silent more(served.server->port());
+    bool closed = false;
+    REQUIRE(more.Hears(&closed));
+    CHECK(closed);
+  }
+  CHECK(served.server->connections_refused() == 3);
+}
+
+TEST_CASE("a connection that has ended makes room for another", "[listener]") {
+  Served served;
+  for (int round = 0; round < 5 * kMost; ++round) {
+    // gRPC notices in its own time that the other side has gone.
+    bool closed = true;
+    for (int tries = 0; closed && tries < 200; ++tries) {
+      Silent one(served.server->port());
+      REQUIRE(one.Hears(&closed));
+      if (closed) usleep(20000);
+    }
+    CHECK_FALSE(closed);
+  }
+  CHECK(served.Serves());
+}
+
+TEST_CASE("a server that had no file descriptors left takes connections again once it has",
+          "[listener]") {
+  Served served;
+  CHECK(served.Serves());
+  // No descriptor is free but one, which the connection itself takes on this side.
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+  const int next = dup(0);
+  REQUIRE(next >= 0);
+  close(next);
+  rlimit tight = before;
+  tight.rlim_cur = static_cast<rlim_t>(next) + 1;
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &tight) == 0);
+  {
+    Silent waits(served.server->port());
+    usleep(300000);
+    REQUIRE(setrlimit(RLIMIT_NOFILE, &before) == 0);
+    bool closed = true;
+    CHECK(waits.Hears(&closed));
+    CHECK_FALSE(closed);
+  }
+  CHECK(served.Serves());
+}
+
+TEST_CASE("a name with several addresses is listened on at one port", "[listener]") {
+  auto listener = Listener::Bind({"localhost:0", 1});
+  REQUIRE(listener.ok());
+  CHECK((*listener)->port() > 0);
+  CHECK((*listener)->address() == "localhost:" + std::to_string((*listener)->port()));
+  // It is taken, on whichever address.
+  CHECK(Listener::Bind({(*listener)->address(), 1}).status().code() ==
+        absl::StatusCode::kFailedPrecondition);
+  (*listener)->Stop();
+  CHECK(Listener::Bind({(*listener)->address(), 1}).ok());
+}
+
+TEST_CASE("all of a machine's addresses are one place to listen", "[listener]") {
+  for (const char* any : {"0.0.0.0:0", "[::]:0"}) {
+    INFO(any);
+    auto listener = Listener::Bind({any, 1});
+    REQUIRE(listener.ok());
+    Silent reaches((*listener)->port());
+  }
+}
+
+}  // namespace
+}  // namespace tessera
