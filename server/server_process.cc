@@ -30,13 +30,13 @@
 #include "common/keyset/subnet.h"
 #include "common/layout/parameters.h"
 #include "common/method/recipe.h"
+#include "common/rpc/grpc_server.h"
 #include "common/rpc/security.h"
 #include "common/rpc/transport.h"
 #include "common/rule/schedule.h"
 #include "server/control/job_facts.h"
 #include "server/control/server_table.h"
 #include "server/rpc/coordinator_service.h"
-#include "server/rpc/grpc_server.h"
 #include "server/rpc/live_coordinator.h"
 #include "server/rpc/standby_control_service.h"
 #include "server/rpc/status_service.h"
@@ -70,11 +70,6 @@ int64_t ConnectionsPerHost(const v1::Job& job) {
 }
 // All push at the same time. Some more may have joined.
 int64_t HalfOpenPushesPerHost(const v1::Job& job) { return 64 + 2 * job.cluster().workers(); }
-
-// "0.0.0.0:7000" is a place to listen, not one to call.
-bool IsAnyAddress(const std::string& address) {
-  return absl::StartsWith(address, "0.0.0.0:") || absl::StartsWith(address, "[::]:");
-}
 
 // Everything of one server, in the order in which it is built; destroyed in the reverse order.
 class ServerProcess {
@@ -305,8 +300,7 @@ Shard::Options ServerProcess::ShardOptions(int rank) const {
   Shard::Options shard;
   shard.shape = shape_;
   shard.shard = ShardAt(recipe_.placement, rank);
-  shard.shard_count =
-      ShardCount(recipe_.placement, static_cast<int>(job_.cluster().servers().count()));
+  shard.shard_count = ShardCount(recipe_.placement, static_cast<int>(job_.cluster().servers().count()));
   shard.placement = recipe_.placement;
   shard.seed = job_.seed();
   shard.kind = static_cast<int>(recipe_.payload);
@@ -316,6 +310,7 @@ Shard::Options ServerProcess::ShardOptions(int rank) const {
   shard.schedule = recipe_.schedule;
   if (recipe_.subnets) shard.groups = GroupsOf(job_.model(), shape_);
   shard.core = recipe_.core;
+  if (recipe_.split) shard.cut = recipe_.split->cut;
   shard.limits = limits_;
   if (recipe_.tail_steps > 0) shard.whole_kind = static_cast<int>(TailOf(recipe_).payload);
   return shard;

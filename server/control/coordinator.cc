@@ -137,6 +137,7 @@ absl::StatusOr<v1::JoinReply> Coordinator::Join(const v1::JoinRequest& first, ab
     reply.add_servers(membership_.servers().at(ShardId(i)).address);
   }
   if (facts_.replicated || facts_.standbys) *reply.mutable_server_list() = membership_.ServerListText();
+  if (facts_.front_workers > 0) *reply.mutable_worker_list() = membership_.WorkerListText();
   reply.set_first_exchange(member.first_exchange.value());
   // Others may have gone on for epochs since its first exchange was agreed on.
   const uint64_t first_step = std::max(member.first_step, epochs_.FirstStep());
@@ -176,6 +177,9 @@ absl::StatusOr<v1::RenewReply> Coordinator::Renew(const v1::RenewRequest& reques
   }
   if ((facts_.replicated || facts_.standbys) && request.servers_known() != membership_.server_list_generation()) {
     *reply.mutable_server_list() = membership_.ServerListText();
+  }
+  if (facts_.front_workers > 0 && request.workers_known() != membership_.generation().value()) {
+    *reply.mutable_worker_list() = membership_.WorkerListText();
   }
   if (request.ends_warm_up()) {
     for (std::string& name : membership_.EndWarmUp(record->member)) reply.add_begin_first(std::move(name));
@@ -223,6 +227,7 @@ absl::Status Coordinator::Leave(const v1::LeaveRequest& request, absl::Time now)
   if (request.has_report() && !record->report) membership_.SetReport(member, request.report());
   untold_.erase(member);
   if (IsLive(record->state)) {
+    TESSERA_RETURN_IF_ERROR(membership_.Touch(member, now));
     if (request.error().empty()) {
       if (request.residual_lost()) membership_.CountLostResidual(member);
       membership_.Remove(member, MemberState::kLeft, "finished");
@@ -238,6 +243,11 @@ void Coordinator::Tick(absl::Time now) {
   membership_.Tick(now);
   FollowLosses(now);
   Settle(now);
+}
+
+void Coordinator::ExtendLeases(absl::Time now) {
+  membership_.ExtendLeases(now);
+  if (half_missing_since_ != absl::InfiniteFuture()) half_missing_since_ = now;
 }
 
 std::vector<DiskTask> Coordinator::TakeDiskTasks() { return checkpoints_.TakeTasks(); }

@@ -87,7 +87,7 @@ class Coordinator {
   // Leases. Call several times per lease.
   void Tick(absl::Time now);
   // Nobody was listening until now: nobody's lease is over because of it.
-  void ExtendLeases(absl::Time now) { membership_.ExtendLeases(now); }
+  void ExtendLeases(absl::Time now);
   // Evaluate soon and end. A job that has not started ends at once, as failed.
   void Drain(absl::string_view reason, absl::Time now);
   // End now, as failed.
@@ -131,6 +131,9 @@ class Coordinator {
   void Settle(absl::Time now);
   // It has made all its steps.
   bool HasTrained(const MemberRecord& member) const;
+  // Where workers train different layers: why the job cannot go on without those who are gone; nullopt: it can, or
+  // may be about to end.
+  std::optional<std::string> LacksHalf(absl::Time now);
   // Training has stopped: ends the members that had no part in the last evaluation. They cannot go
   // on alone.
   void RemoveLate();
@@ -163,6 +166,9 @@ class Coordinator {
   bool removed_late_ = false;
   absl::Status outcome_;
   absl::Time ending_since_;
+  // When half of the layers was found to be nobody's; InfiniteFuture: it is not. Not kept: whoever goes on in this
+  // one's place gives the others as long again.
+  absl::Time half_missing_since_ = absl::InfiniteFuture();
   bool has_strangers_ = false;
   absl::Time ended_at_;
   // Workers that took part when the job failed and do not know yet.

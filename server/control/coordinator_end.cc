@@ -1,4 +1,5 @@
 // How a job ends: by itself, because it is asked to, or because it cannot go on.
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -69,6 +70,25 @@ bool Coordinator::HasTrained(const MemberRecord& member) const {
          (facts_.epochs > 0 && progress.epoch() >= static_cast<uint64_t>(facts_.epochs));
 }
 
+std::optional<std::string> Coordinator::LacksHalf(absl::Time now) {
+  const std::optional<Membership::MissingHalf> half = membership_.FindMissingHalf();
+  if (!half) {
+    half_missing_since_ = absl::InfiniteFuture();
+    return std::nullopt;
+  }
+  half_missing_since_ = std::min(half_missing_since_, now);
+  // Everybody scores the whole model: those who have stopped can do without the others' layers.
+  const auto& counted = membership_.members().Counted();
+  const bool have_stopped =
+      evaluation_.standing() || std::all_of(counted.begin(), counted.end(), [this](const MemberRecord* member) {
+        return evaluation_.IsParked(*member) || HasTrained(*member) || membership_.HasDrained(*member);
+      });
+  // Where everybody is asked to end they all leave, one after the other.
+  const bool may_leave = half->left && now - half_missing_since_ <= facts_.lease_timeout;
+  if (have_stopped || may_leave) return std::nullopt;
+  return half->why;
+}
+
 void Coordinator::Settle(absl::Time now) {
   if (phase_ == Phase::kRunning && membership_.failure()) {
     Fail(*membership_.failure(), now);
@@ -82,6 +102,12 @@ void Coordinator::Settle(absl::Time now) {
     ++changes_;
     RemoveLate();
     membership_.OnTrainingOver();
+  }
+  if (phase_ == Phase::kRunning) {
+    if (const std::optional<std::string> why = LacksHalf(now); why.has_value()) {
+      Fail(*why, now);
+      return;
+    }
   }
   if (phase_ == Phase::kRunning && membership_.started() &&
       membership_.members().Counted().empty()) {

@@ -13,10 +13,14 @@ absl::StatusOr<Epochs::Cut> Epochs::MakeCut(uint64_t epoch, const MemberTable& m
   uint64_t rows = 0;
   for (const MemberRecord* member : members.Counted()) {
     if (member->state != MemberState::kAdmitted) continue;
+    if (!facts_.has_data(member->rank)) continue;
     seats->push_back({member->member, member->rank});
     rows = facts_.rows_are_local ? rows + member->rows : member->rows;
   }
-  TESSERA_CHECK(!seats->empty());  // The asker is admitted.
+  if (seats->empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("epoch ", epoch, ": no worker that has data is left"));
+  }
   cut.steps = rows / (seats->size() * static_cast<uint64_t>(facts_.batch_size));
   if (cut.steps == 0) {
     return absl::FailedPreconditionError(absl::StrCat(

@@ -1,7 +1,7 @@
 // Which part of the data is whose, epoch by epoch.
 //
 // The first worker that begins an epoch fixes its cut for all: the members of that moment in rank
-// order, and floor(N / (K B)) minibatches for each, where N is the number of training rows (all
+// order that train on data, and floor(N / (K B)) minibatches for each, where N is the number of training rows (all
 // workers' together where rows are local), K the number of members and B the batch size. Epoch
 // e + 1 begins at the step where epoch e ends.
 #ifndef TESSERA_SERVER_CONTROL_EPOCHS_H_

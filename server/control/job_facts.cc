@@ -79,6 +79,7 @@ JobFacts FactsOf(const v1::Job& job, const Recipe& recipe, const ModelShape& sha
   facts.entries = shape.size;
   facts.parameters = static_cast<int>(shape.parameters.size());
   facts.closed_to_joiners = recipe.closed_to_joiners;
+  if (recipe.split) facts.front_workers = recipe.split->front_workers;
   if (recipe.subnets) facts.members_max = LeastCutWidth(GroupsOf(job.model(), shape));
   facts.holds_back = recipe.codecs.holds_back();
   facts.insecure = job.security().certificate().empty();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "common/base/ids.h"
 #include "common/checkpoint/manifest.h"
 #include "common/keyset/core_share.h"
 #include "common/layout/parameters.h"
@@ -69,6 +70,9 @@ struct JobFacts {
   uint64_t warmup_steps = 0;
   // Nobody can join once the job has begun.
   bool closed_to_joiners = false;
+  // Ranks below this one have the data, the others train the layers behind a cut (Recipe::split). 0: all are
+  // alike.
+  int front_workers = 0;
   // data.partition: every worker's rows are its own.
   bool rows_are_local = false;
   // Workers hold back what their codec does not send.
@@ -88,6 +92,10 @@ struct JobFacts {
   std::vector<int> weights_of_mean_share;
   // What the job goes on from; nullptr: it begins anew.
   std::shared_ptr<const SavedState> restored;
+
+  bool has_data(Rank rank) const {
+    return front_workers == 0 || rank.value() < static_cast<uint64_t>(front_workers);
+  }
 };
 
 // `job` is resolved, and `recipe` and `shape` follow from it (common/method/recipe.h).

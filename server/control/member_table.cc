@@ -75,6 +75,10 @@ absl::Status MemberTable::Check(const v1::JoinRequest& request) const {
                                                    request.description().size(),
                                                    " bytes, want at most ", kDescriptionBytesMax));
   }
+  if (request.address().size() > kDescriptionBytesMax) {
+    return absl::InvalidArgumentError(absl::StrCat("join: address is ", request.address().size(),
+                                                   " bytes, want at most ", kDescriptionBytesMax));
+  }
   if (records_.size() >= kMembersEver) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "join: ", records_.size(), " workers have joined since the coordinator began, want at most ",
@@ -105,10 +109,21 @@ absl::Status MemberTable::Check(const v1::JoinRequest& request) const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<MemberId> MemberTable::Add(const v1::JoinRequest& request, absl::Time now) {
-  if (const auto known = by_life_.find(request.life()); known != by_life_.end()) {
-    if (IsLive(records_.at(known->second).state)) return known->second;
+absl::Status MemberTable::CheckLayers(Rank rank, const v1::JoinRequest& request) const {
+  if (facts_.front_workers == 0) return absl::OkStatus();
+  if (rank.value() >= static_cast<uint64_t>(facts_.workers)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("join: rank is ", rank.value(), ", want one in [0, ", facts_.workers,
+                     "); which layers a worker trains follows from its rank"));
   }
+  if (facts_.has_data(rank) || !request.address().empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "join: address is empty, want host:port where the other workers reach it (tessera-worker --listen); rank ",
+      rank.value(), " trains the linear layers"));
+}
+
+absl::StatusOr<MemberId> MemberTable::Add(const v1::JoinRequest& request, absl::Time now) {
+  if (const MemberRecord* known = LiveOf(request.life()); known != nullptr) return known->member;
   TESSERA_RETURN_IF_ERROR(Check(request));
   Rank rank;
   if (request.has_rank()) {
@@ -127,6 +142,7 @@ absl::StatusOr<MemberId> MemberTable::Add(const v1::JoinRequest& request, absl::
     }
     if (rank.value() >= kRankEnd) return absl::ResourceExhaustedError("join: no rank is free");
   }
+  TESSERA_RETURN_IF_ERROR(CheckLayers(rank, request));
   TESSERA_RETURN_IF_ERROR(CheckRows(request));
   const MemberId member(records_.size() + 1);
   MemberRecord& record = records_[member];
@@ -138,6 +154,7 @@ absl::StatusOr<MemberId> MemberTable::Add(const v1::JoinRequest& request, absl::
   ++in_state_[static_cast<size_t>(record.state)];
   ++changes_;
   record.description = request.description();
+  record.address = request.address();
   record.rows = request.rows();
   record.train_sum = request.train_sum();
   record.test_sum = request.test_sum();
@@ -262,6 +279,13 @@ const std::vector<const MemberRecord*>& MemberTable::Counted() const {
 const MemberRecord* MemberTable::LiveAt(Rank rank) const {
   const auto found = live_.find(rank);
   return found == live_.end() ? nullptr : &records_.at(found->second);
+}
+
+const MemberRecord* MemberTable::LiveOf(uint64_t life) const {
+  const auto found = by_life_.find(life);
+  if (found == by_life_.end()) return nullptr;
+  const MemberRecord& record = records_.at(found->second);
+  return IsLive(record.state) ? &record : nullptr;
 }
 
 Exchange MemberTable::HighestExchange() const {

@@ -46,6 +46,8 @@ struct MemberRecord {
   MemberState state = MemberState::kWaiting;
   uint64_t life = 0;
   std::string description;
+  // Where other workers reach it; empty: they need not.
+  std::string address;
   uint64_t rows = 0;
   uint64_t train_sum = 0;
   uint64_t test_sum = 0;
@@ -92,7 +94,7 @@ class MemberTable {
 
   // A worker that is not known yet asks to take part; it waits from now on. A repeated first
   // request (same life) finds its member. Nothing changes on error:
-  //   kInvalidArgument  digest, layout, protocol, rank or rows are not the job's
+  //   kInvalidArgument  digest, layout, protocol, rank, rows or address are not the job's
   //   kAlreadyExists    a live member holds the wanted rank
   absl::StatusOr<MemberId> Add(const v1::JoinRequest& request, absl::Time now);
 
@@ -120,6 +122,8 @@ class MemberTable {
   // Those in the plan, by rank. Valid until a state changes.
   const std::vector<const MemberRecord*>& Counted() const;
   const MemberRecord* LiveAt(Rank rank) const;
+  // Whose first request had this life; nullptr: nobody's, or it is no member any more.
+  const MemberRecord* LiveOf(uint64_t life) const;
   bool has_live() const { return !live_.empty(); }
   // Grows with every change of a state.
   uint64_t changes() const { return changes_; }
@@ -142,6 +146,8 @@ class MemberTable {
  private:
   absl::Status Check(const v1::JoinRequest& request) const;
   absl::Status CheckRows(const v1::JoinRequest& request) const;
+  // Where workers train different layers.
+  absl::Status CheckLayers(Rank rank, const v1::JoinRequest& request) const;
 
   static absl::StatusOr<MemberRecord> LoadRecord(const v1::MemberState& state);
 

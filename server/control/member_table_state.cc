@@ -13,6 +13,7 @@ void MemberTable::Save(v1::MembershipState* state) const {
     member.set_state(static_cast<uint32_t>(record.state));
     member.set_life(record.life);
     member.set_description(record.description);
+    member.set_address(record.address);
     member.set_rows(record.rows);
     member.set_train_sum(record.train_sum);
     member.set_test_sum(record.test_sum);
@@ -56,6 +57,7 @@ absl::StatusOr<MemberRecord> MemberTable::LoadRecord(const v1::MemberState& stat
   record.state = static_cast<MemberState>(state.state());
   record.life = state.life();
   record.description = state.description();
+  record.address = state.address();
   record.rows = state.rows();
   record.train_sum = state.train_sum();
   record.test_sum = state.test_sum();

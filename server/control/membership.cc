@@ -10,6 +10,8 @@
 namespace tessera {
 namespace {
 
+constexpr char kClosed[] = "the job has begun, and its method shares the model out among those who began it";
+
 std::string Seconds(absl::Duration duration) {
   return absl::FormatDuration(absl::Trunc(duration, absl::Milliseconds(1)));
 }
@@ -153,9 +155,9 @@ absl::StatusOr<const MemberRecord*> Membership::Join(const v1::JoinRequest& requ
   MemberId member(request.member());
   if (member == MemberId()) {
     if (drain_wanted_) return absl::FailedPreconditionError("join: the job is ending");
-    if (facts_.closed_to_joiners && started_) {
-      return absl::FailedPreconditionError(
-          "join: the job has begun, and its only round is cut among those who began it");
+    // Whoever is known has begun it, and did not hear the answer.
+    if (facts_.closed_to_joiners && started_ && members_.LiveOf(request.life()) == nullptr) {
+      return absl::FailedPreconditionError(absl::StrCat("join: ", kClosed));
     }
     const size_t known = members_.all().size();
     v1::JoinRequest wanted = request;
@@ -292,6 +294,10 @@ void Membership::TryStart() {
   SendPlan(0);
   Log(LogLevel::kInfo, absl::StrCat("control: all here servers=", facts_.servers,
                                     " workers=", members_.Counted().size()));
+  if (!facts_.closed_to_joiners) return;
+  for (MemberRecord* member : members_.In(MemberState::kWaiting)) {
+    Remove(member->member, MemberState::kLeft, kClosed);
+  }
 }
 
 v1::PlanMessage Membership::PlanText() const {

@@ -165,6 +165,10 @@ class Membership {
   // All workers that this one must not overtake have heard: 0 until the drain's exchange is agreed.
   Exchange drain_exchange() const { return drain_exchange_; }
   bool draining() const { return drain_wanted_; }
+  // It is where all members stop.
+  bool HasDrained(const MemberRecord& member) const {
+    return drain_released_ && Exchange(member.progress.exchange()) >= drain_exchange_;
+  }
   bool started() const { return started_; }
   // Set once the job cannot go on.
   const std::optional<std::string>& failure() const { return failure_; }
@@ -180,6 +184,19 @@ class Membership {
   bool last_left() const { return last_left_; }
   // Where servers are replicas: those to push to.
   v1::ServerList ServerListText() const;
+  // --- workers train different layers (layer_workers.cc) ---
+
+  // Those that the servers count, and where they are.
+  v1::WorkerList WorkerListText() const;
+  struct MissingHalf {
+    // In words: whose it was, and that the job is to be started again.
+    std::string why;
+    // The last one left of its own accord.
+    bool left = false;
+  };
+  // Of the layers, while others train the other half; nullopt: none.
+  std::optional<MissingHalf> FindMissingHalf() const;
+
   uint64_t server_list_generation() const { return server_list_generation_; }
   // Members whose last push only some shards have. A shard that is taken over may have lost it meanwhile.
   uint64_t partial_pushes() const;

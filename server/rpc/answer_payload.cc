@@ -47,8 +47,8 @@ class BlockWalk {
 
 class DenseEntries final : public EntrySource {
  public:
-  explicit DenseEntries(std::shared_ptr<const Snapshot> snapshot)
-      : walk_(std::move(snapshot), 0) {}
+  DenseEntries(std::shared_ptr<const Snapshot> snapshot, int64_t begin)
+      : walk_(std::move(snapshot), begin) {}
 
   const float* Next(int64_t count, float* scratch) override {
     // A run may end with its block, which the caller may still read, as the snapshot holds it.
@@ -230,8 +230,8 @@ std::unique_ptr<AnswerPayload> BytesPayload(std::string bytes) {
   return std::make_unique<Bytes>(std::move(bytes));
 }
 
-std::unique_ptr<EntrySource> DenseSource(std::shared_ptr<const Snapshot> snapshot) {
-  return std::make_unique<DenseEntries>(std::move(snapshot));
+std::unique_ptr<EntrySource> DenseSource(std::shared_ptr<const Snapshot> snapshot, int64_t begin) {
+  return std::make_unique<DenseEntries>(std::move(snapshot), begin);
 }
 
 std::unique_ptr<EntrySource> SubnetSource(std::shared_ptr<const SiteSubnet> site,

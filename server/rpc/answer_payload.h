@@ -41,8 +41,8 @@ class EntrySource {
   virtual const float* Next(int64_t count, float* scratch) = 0;
 };
 
-// All that the shard owns.
-std::unique_ptr<EntrySource> DenseSource(std::shared_ptr<const Snapshot> snapshot);
+// What the shard owns, from entry `begin` of its dense order on.
+std::unique_ptr<EntrySource> DenseSource(std::shared_ptr<const Snapshot> snapshot, int64_t begin);
 // The entries of `place`.
 std::unique_ptr<EntrySource> SparseSource(std::shared_ptr<const SparsePlace> place,
                                           std::shared_ptr<const Snapshot> snapshot);

@@ -17,8 +17,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "common/base/ids.h"
+#include "common/rpc/call_limit.h"
 #include "proto/parameter_server.pb.h"
-#include "server/rpc/call_limit.h"
 #include "server/shard/shard_thread.h"
 
 namespace tessera {

@@ -9,10 +9,12 @@
 #include "common/base/check.h"
 #include "common/rpc/chunk.h"
 #include "common/rpc/core_message.h"
+#include "common/rpc/layer_message.h"
 #include "common/rpc/status.h"
 #include "common/rpc/subnet_message.h"
 #include "common/rpc/transport.h"
 #include "server/rpc/replica_table_message.h"
+#include "server/shard/layer_parts.h"
 
 namespace tessera {
 namespace {
@@ -136,9 +138,11 @@ absl::Status PullCall::AskSparse(const v1::PullRequest& request) {
 
 absl::Status PullCall::TakeKeys(const v1::PullRequest& request) {
   if (request.keys().has_dense()) return absl::OkStatus();
+  if (request.keys().has_layers()) return TakeLayers(request.keys().layers());
   if (!request.keys().has_rows()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(where_, ": keys are absent or unknown, want dense or rows"));
+        absl::StrCat(where_, ": keys are absent or unknown, want dense or rows",
+                     plane_->shard().layer_parts() != nullptr ? " or some layers'" : ""));
   }
   if (!outside_exchange_) {
     return absl::InvalidArgumentError(
@@ -153,6 +157,18 @@ absl::Status PullCall::TakeKeys(const v1::PullRequest& request) {
       static_cast<int64_t>(
           std::min<uint64_t>(keys.row_end(), std::numeric_limits<int64_t>::max()))};
   const absl::Status status = CheckRows(plane_->shard().shape(), *rows_);
+  if (status.ok()) return status;
+  return absl::InvalidArgumentError(absl::StrCat(where_, ": ", status.message()));
+}
+
+absl::Status PullCall::TakeLayers(const v1::LayerKeys& keys) {
+  const auto take = [&]() -> absl::Status {
+    TESSERA_ASSIGN_OR_RETURN(const ParameterRange layers, LayersOf(keys));
+    TESSERA_ASSIGN_OR_RETURN(
+        part_, FindPart(plane_->shard().layer_parts(), layers, "dense or rows"));
+    return absl::OkStatus();
+  };
+  const absl::Status status = take();
   if (status.ok()) return status;
   return absl::InvalidArgumentError(absl::StrCat(where_, ": ", status.message()));
 }
@@ -209,14 +225,16 @@ void PullCall::OnCancel() {
 void PullCall::Answer(absl::StatusOr<ReadResult> result) {
   if (!result.ok()) return Finish(ToGrpc(result.status()));
   const ShardSlices& slices = plane_->shard().slices();
+  const int64_t begin = part_ != nullptr ? part_->begin : 0;
   if (rows_.has_value()) {
     const Slice owned = OwnedRows(slices, *rows_);
     payload_ = DensePayload(result->snapshot, owned.offset, owned.size());
   } else if (codec_ == Codec()) {
-    payload_ = DensePayload(result->snapshot, 0, slices.size);
+    payload_ = DensePayload(result->snapshot, begin,
+                            part_ != nullptr ? part_->entries() : slices.size);
   } else {
-    payload_ = Coded(*plane_->shard().dense_forms().Find(codec_), result->version,
-                     DenseSource(result->snapshot));
+    const CodedForms& forms = part_ != nullptr ? part_->forms : plane_->shard().dense_forms();
+    payload_ = Coded(*forms.Find(codec_), result->version, DenseSource(result->snapshot, begin));
   }
   BeginAnswer(*std::move(result));
 }

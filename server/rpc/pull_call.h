@@ -2,8 +2,8 @@
 //
 //   1. The request is read and its caller checked.
 //   2. The shard is asked; the answer may wait for other workers. A client that goes is forgotten.
-//   3. Chunks are sent one after the other. All entries, or rows of one parameter: they reference the
-//      snapshot's blocks. A
+//   3. Chunks are sent one after the other. All entries, those of some layers, or rows of one parameter: they
+//      reference the snapshot's blocks. A
 //      subnet: its entries are gathered from the blocks into the memory that is sent, one copy, but
 //      only if the caller's place is what it asked for. The first chunk is sent by the shard's
 //      thread, so of several it is a short one, and a subnet's has the header alone; gRPC's threads
@@ -59,6 +59,7 @@ class PullCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   absl::Status AskAll(const grpc::ByteBuffer& request);
   absl::Status TakeKeys(const v1::PullRequest& request);
   absl::Status AskSparse(const v1::PullRequest& request);
+  absl::Status TakeLayers(const v1::LayerKeys& keys);
   absl::Status TakeCodec(absl::string_view name);
   absl::Status AskSubnet(const grpc::ByteBuffer& request);
   absl::Status AskCopy(const v1::PullRequest& request);
@@ -82,7 +83,8 @@ class PullCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   std::shared_ptr<PullCall> self_;
   std::string where_;
   bool outside_exchange_ = false;
-  std::optional<RowRange> rows_;  // all that is asked for
+  std::optional<RowRange> rows_;     // all that is asked for
+  const LayerPart* part_ = nullptr;  // so
   Codec codec_;
 
   absl::Mutex mutex_;

@@ -9,9 +9,12 @@
 #include "common/codec/threshold.h"
 #include "common/rpc/chunk.h"
 #include "common/rpc/core_message.h"
+#include "common/rpc/layer_message.h"
 #include "common/rpc/status.h"
 #include "common/rpc/subnet_message.h"
 #include "common/rpc/transport.h"
+#include "server/shard/keys_word.h"
+#include "server/shard/layer_parts.h"
 
 namespace tessera {
 namespace {
@@ -19,6 +22,21 @@ namespace {
 // A push of small chunks: so many, and one more for each so many bytes.
 constexpr int64_t kSmallChunksMax = 1024;
 constexpr int64_t kChunkBytesLeast = 1024;
+
+KeysKind KindOf(const v1::KeySet& keys) {
+  switch (keys.kind_case()) {
+    case v1::KeySet::kDense:
+      return KeysKind::kDense;
+    case v1::KeySet::kSubnet:
+      return KeysKind::kSubnet;
+    case v1::KeySet::kSparse:
+      return KeysKind::kSparse;
+    case v1::KeySet::kLayers:
+      return KeysKind::kLayers;
+    default:
+      return KeysKind::kUnknown;
+  }
+}
 
 }  // namespace
 
@@ -153,7 +171,9 @@ absl::Status PushCall::TakeCodec(const v1::PushHeader& header) {
 }
 
 absl::Status PushCall::TakeKeys(const v1::PushHeader& header) {
-  const char* const wanted = plane_->shard().trains_subnets() ? "a subnet's" : "dense";
+  const char* const wanted = KeysWord(!plane_->shard().trains_subnets());
+  TESSERA_RETURN_IF_ERROR(TakeLayers(header));
+  if (part_ != nullptr) return absl::OkStatus();
   if (header.keys().has_subnet()) {
     if (!plane_->shard().trains_subnets()) {
       return absl::InvalidArgumentError(absl::StrCat(where_, ": keys are a subnet's, want ", wanted,
@@ -174,10 +194,28 @@ absl::Status PushCall::TakeKeys(const v1::PushHeader& header) {
   if (header.keys().has_sparse()) return TakeCore(header.keys().sparse());
   if (!header.keys().has_dense() || !plane_->shard().takes_whole()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(where_, ": keys are ",
-                     header.keys().has_dense() ? "dense" : "absent or unknown", ", want ", wanted));
+        absl::StrCat(where_, ": keys are ", KeysWord(KindOf(header.keys())), ", want ", wanted));
   }
   return absl::OkStatus();
+}
+
+// What the shard checks, too, before any of the payload is read.
+absl::Status PushCall::TakeLayers(const v1::PushHeader& header) {
+  const auto take = [&]() -> absl::Status {
+    if (header.keys().has_layers()) {
+      TESSERA_ASSIGN_OR_RETURN(push_.layers, LayersOf(header.keys().layers()));
+    }
+    push_.summed = std::max<uint64_t>(1, header.summed());
+    const ShardThread& shard = plane_->shard();
+    TESSERA_ASSIGN_OR_RETURN(
+        part_, FindPushedPart(shard.layer_parts(), push_.layers, push_.summed,
+                              KeysWord(KindOf(header.keys())),
+                              KeysWord(!shard.trains_subnets())));
+    return absl::OkStatus();
+  };
+  const absl::Status status = take();
+  if (status.ok()) return status;
+  return absl::InvalidArgumentError(absl::StrCat(where_, ": ", status.message()));
 }
 
 absl::Status PushCall::TakeCore(const v1::SparseKeys& keys) {
@@ -185,7 +223,7 @@ absl::Status PushCall::TakeCore(const v1::SparseKeys& keys) {
   if (!shard.moves_cores()) {
     return absl::InvalidArgumentError(
         absl::StrCat(where_, ": keys are sparse, want ",
-                     shard.trains_subnets() ? "a subnet's" : "dense", "; the job's methods differ"));
+                     KeysWord(!shard.trains_subnets()), "; the job's methods differ"));
   }
   const absl::StatusOr<CoreName> name = CoreOf(keys);
   if (!name.ok()) {
@@ -203,6 +241,10 @@ absl::Status PushCall::TakeCore(const v1::SparseKeys& keys) {
   if (key_bytes_ > 0) push_.core->keys.emplace();
   needs_keys_ = key_bytes_ == 0 && !shard.KnowsCore(*name);
   return absl::OkStatus();
+}
+
+int64_t PushCall::entries() const {
+  return part_ != nullptr ? part_->entries() : plane_->shard().slices().size;
 }
 
 int64_t PushCall::received() const {
@@ -235,7 +277,8 @@ void PushCall::AskForKeys() {
 
 // What the shard owns bounds what is received. A subnet's exact size is the shard's to know.
 absl::Status PushCall::CheckSize(uint64_t bytes) {
-  const CodedKeys* const keys = plane_->shard().dense_forms().Find(push_.codec);
+  const CodedForms& forms = part_ != nullptr ? part_->forms : plane_->shard().dense_forms();
+  const CodedKeys* const keys = forms.Find(push_.codec);
   const auto refuse = [&](const std::string& wanted) {
     return absl::InvalidArgumentError(absl::StrCat(where_, ": payload is ", bytes, " bytes, want ",
                                                    wanted,
@@ -243,7 +286,8 @@ absl::Status PushCall::CheckSize(uint64_t bytes) {
                                                    "status"));
   };
   if (keys == nullptr) {
-    const int64_t limit = ThresholdBytesMax(plane_->shard().slices().size);
+    const bool is_nothing = part_ != nullptr && part_->entries() == 0;
+    const int64_t limit = is_nothing ? 0 : ThresholdBytesMax(entries());
     if (bytes <= static_cast<uint64_t>(limit)) return absl::OkStatus();
     return refuse(absl::StrCat("at most ", limit));
   }
@@ -327,9 +371,8 @@ void PushCall::OnCancel() {
 
 void PushCall::Deliver() {
   if (check_) push_.bad_entry = check_->bad_entry();
-  if (push_.codec.kind == CodecKind::kThreshold) {
-    const absl::Status status =
-        CheckThresholdPayload(push_.payload, plane_->shard().slices().size);
+  if (push_.codec.kind == CodecKind::kThreshold && (part_ == nullptr || entries() > 0)) {
+    const absl::Status status = CheckThresholdPayload(push_.payload, entries());
     if (!status.ok()) {
       return Fail(absl::Status(status.code(), absl::StrCat(where_, ": ", status.message())));
     }

@@ -24,8 +24,8 @@
 #include "absl/synchronization/mutex.h"
 #include "common/codec/arrival_check.h"
 #include "common/codec/coded_keys.h"
+#include "common/rpc/call_limit.h"
 #include "proto/parameter_server.pb.h"
-#include "server/rpc/call_limit.h"
 #include "server/rpc/data_plane.h"
 
 namespace tessera {
@@ -62,9 +62,11 @@ class PushCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   absl::Status TakeCodec(const v1::PushHeader& header);
   absl::Status TakeKeys(const v1::PushHeader& header);
   absl::Status TakeCore(const v1::SparseKeys& keys);
+  absl::Status TakeLayers(const v1::PushHeader& header);
   // Of a payload that begins with a core's keys: takes these off.
   Payload TakeCoreKeys(Payload payload);
   void AskForKeys();
+  int64_t entries() const;   // that the payload has, but for a subnet's or a core's
   int64_t received() const;  // bytes of the payload
   absl::Status CheckSize(uint64_t bytes);
   absl::Status CheckEnd() const;
@@ -100,6 +102,7 @@ class PushCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   // Of what is checked while it arrives; a coded subnet is not, its buckets are the shard's to know.
   std::optional<CodedKeys> plain_keys_;
   std::optional<ArrivalCheck> check_;
+  const LayerPart* part_ = nullptr;  // of the layers whose entries are sent
   ReceivedPush push_;
 
   absl::Mutex mutex_;

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/rpc/core_message.h"
+#include "common/rpc/layer_message.h"
 #include "common/rpc/subnet_message.h"
 #include "server/core/core_messages.h"
 #include "server/shard/shard_messages.h"
@@ -43,6 +44,10 @@ v1::LoggedPush ToMessage(ReceivedPush push, Payload* payload) {
   header.set_from_peer(push.from_peer);
   if (push.codec != Codec()) header.set_codec(Describe(push.codec));
   if (push.subnet) *header.mutable_keys()->mutable_subnet() = tessera::ToMessage(*push.subnet);
+  if (push.layers) {
+    *header.mutable_keys()->mutable_layers() = tessera::ToMessage(*push.layers);
+    header.set_summed(push.summed);
+  }
   if (push.core) {
     v1::SparseKeys& keys = *header.mutable_keys()->mutable_sparse();
     keys = tessera::ToMessage(push.core->name);
@@ -76,6 +81,10 @@ absl::StatusOr<ReceivedPush> FromMessage(const v1::LoggedPush& message, Payload 
   if (header.keys().has_subnet()) {
     TESSERA_ASSIGN_OR_RETURN(push.subnet, PlaceOf(header.keys().subnet()));
   }
+  if (header.keys().has_layers()) {
+    TESSERA_ASSIGN_OR_RETURN(push.layers, LayersOf(header.keys().layers()));
+  }
+  push.summed = std::max<uint64_t>(1, header.summed());
   if (header.keys().has_sparse()) {
     const v1::SparseKeys& keys = header.keys().sparse();
     push.core.emplace();

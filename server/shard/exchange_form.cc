@@ -1,10 +1,9 @@
 #include "server/shard/exchange_form.h"
 
 #include "absl/strings/str_cat.h"
+#include "server/shard/keys_word.h"
 
 namespace tessera {
-
-const char* KeysWord(bool is_whole) { return is_whole ? "dense" : "a subnet's"; }
 
 absl::Status ExchangeForms::Check(absl::string_view where, const ExchangeForm& push) const {
   const bool is_first = last_.exchange != push.exchange;

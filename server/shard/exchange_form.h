@@ -12,9 +12,6 @@
 
 namespace tessera {
 
-// "dense" or "a subnet's", of keys.
-const char* KeysWord(bool is_whole);
-
 struct ExchangeForm {
   Exchange exchange;
   bool is_whole = false;

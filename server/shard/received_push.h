@@ -9,6 +9,7 @@
 #include "common/codec/codec.h"
 #include "common/codec/payload.h"
 #include "common/keyset/subnet.h"
+#include "common/layout/layer_cut.h"
 #include "server/shard/core_exchange.h"
 
 namespace tessera {
@@ -22,10 +23,13 @@ struct ReceivedPush {
   int kind = 0;  // v1::PayloadKind
   uint64_t layout_hash = 0;
   uint64_t examples = 0;
-  // nullopt: the payload has all entries.
+  // Set: the payload has the entries of this subnet. None of these: all entries.
   std::optional<SubnetPlace> subnet;
   // Set: the payload has the entries of this core and of the sender's explorer.
   std::optional<NamedCore> core;
+  // Set: the payload has the entries of these layers (layer_parts.h), and is the sum of so many updates.
+  std::optional<ParameterRange> layers;
+  uint64_t summed = 1;
   // Of a subnet: the sender's next exchange is of all entries.
   bool whole_next = false;
   // How the payload is written: f32, or the job's. A threshold payload has passed its check.
@@ -39,8 +43,8 @@ struct ReceivedPush {
 
   // The same push once more: of the payload's bytes there is one copy.
   ReceivedPush Share() const {
-    return {member, generation, exchange, base,      kind,  layout_hash,     examples, subnet,
-            core,   whole_next, codec,    from_peer, payload.Share(), bad_entry};
+    return {member, generation, exchange, base,       kind,  layout_hash, examples,        subnet,
+            core,   layers,     summed,   whole_next, codec, from_peer,   payload.Share(), bad_entry};
   }
 };
 

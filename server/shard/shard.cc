@@ -6,6 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/codec/arrival_check.h"
+#include "server/shard/keys_word.h"
+#include "server/shard/layer_parts.h"
 #include "server/shard/stored_values.h"
 
 namespace tessera {
@@ -14,6 +16,12 @@ namespace {
 std::string Where(const ReceivedPush& push) {
   return absl::StrCat("push from member ", push.member.value(), " exchange ",
                       push.exchange.value());
+}
+
+KeysKind KindOf(const ReceivedPush& push) {
+  if (push.layers) return KeysKind::kLayers;
+  if (push.core) return KeysKind::kSparse;
+  return push.subnet ? KeysKind::kSubnet : KeysKind::kDense;
 }
 
 }  // namespace
@@ -41,6 +49,7 @@ Shard::Shard(Options options)
     FillInitial(shape_, slices_, options.seed, &store_);
     counters_.initial_hash = HashOf(store_, slices_);
   }
+  TESSERA_CHECK(!options.cut || (!options.groups && !options.core));
   if (options.groups) {
     TESSERA_CHECK(policy_->Collecting() != Exchange(0));
     TESSERA_CHECK(!codecs_.holds_back());
@@ -56,18 +65,24 @@ Shard::Shard(Options options)
     cores_ = std::make_unique<CoreExchange>(cores, &store_);
     return;
   }
+  if (options.cut) {
+    TESSERA_CHECK(policy_->Collecting() != Exchange(0) && !replica_);
+    halves_.emplace(std::make_shared<const LayerParts>(*options.cut, slices_, shape_, codecs_));
+  }
   state_.resize(rule_->state_count());
   for (std::vector<float>& state : state_) state.assign(slices_.size, 0.0f);
 }
 
 const CodedKeys* Shard::KeysOf(const Codec& codec, const PushedEntries& of) const {
   if (of.place != nullptr) return of.place->forms.Find(codec);
+  if (of.part != nullptr) return of.part->forms.Find(codec);
   return of.site == nullptr ? dense_forms_.Find(codec) : of.site->forms().Find(codec);
 }
 
 std::string Shard::DescribeEntryOf(const PushedEntries& of, int64_t entry) const {
   if (of.site != nullptr) return of.site->Describe(shape_, entry);
   if (of.place != nullptr) entry = of.place->keys.entries.places()[entry];
+  if (of.part != nullptr) entry += of.part->begin;
   return DescribeEntry(shape_, slices_, entry);
 }
 
@@ -94,6 +109,10 @@ absl::Status Shard::Validate(ReceivedPush* received, const PushedEntries& of) co
         absl::StrCat(Where(push), ": payload is ", push.payload.size(), " bytes, want ",
                      keys->bytes(), " (", keys->entries(), " entries as ", Describe(push.codec),
                      "); layouts differ, compare layout_hash in status"));
+  }
+  if (of.part != nullptr && of.part->entries() == 0 && push.payload.size() != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(Where(push), ": payload is ", push.payload.size(), " bytes, want 0 (0 entries)"));
   }
   if ((site != nullptr || of.place != nullptr) && !IsPlain(push.codec)) {
     push.bad_entry = FirstBadEntry(*keys, push.payload);
@@ -154,9 +173,17 @@ absl::StatusOr<std::shared_ptr<const SiteSubnet>> Shard::SiteOf(const ReceivedPu
 
 absl::StatusOr<Shard::PushedEntries> Shard::EntriesOf(const ReceivedPush& push) {
   PushedEntries of;
+  const absl::StatusOr<const LayerPart*> part =
+      FindPushedPart(halves_ ? halves_->parts().get() : nullptr, push.layers, push.summed,
+                     KeysWord(KindOf(push)), KeysWord(!rounds_));
+  if (!part.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(Where(push), ": ", part.status().message()));
+  }
+  of.part = *part;
+  if (of.part != nullptr) return of;
   if (cores_ == nullptr && push.core) {
     return absl::InvalidArgumentError(absl::StrCat(
-        Where(push), ": keys are a core's, want ", KeysWord(!rounds_), "; the job's methods differ"));
+        Where(push), ": keys are sparse, want ", KeysWord(!rounds_), "; the job's methods differ"));
   }
   if (cores_ == nullptr || push.subnet) {
     TESSERA_ASSIGN_OR_RETURN(of.site, SiteOf(push));
@@ -261,6 +288,8 @@ bool Shard::AdvancePushes(absl::Time now) {
       CommitEntries(*scale);
     } else if (rounds_ && pending_count_ == 0) {
       CommitRound();
+    } else if (halves_) {
+      CommitHalves();
     } else {
       Commit(*scale, now);
     }
@@ -285,6 +314,8 @@ bool Shard::AdvancePushes(absl::Time now) {
     cores_->OnPush(push.member, push.exchange);
     members_[push.member].folded = push.exchange;
     if (verdict.commit) CommitEntries(verdict.commit_scale);
+  } else if (halves_) {
+    FoldHalf(push, verdict.commit);
   } else if (verdict.commit && !records_) {
     FoldAndCommit(push, verdict);
   } else {

@@ -22,6 +22,7 @@
 #include "common/codec/payload.h"
 #include "common/consistency/policy.h"
 #include "common/keyset/subnet.h"
+#include "common/layout/layer_cut.h"
 #include "common/layout/shard_map.h"
 #include "common/rule/rule.h"
 #include "common/rule/schedule.h"
@@ -29,6 +30,7 @@
 #include "server/shard/checkpoint_mark.h"
 #include "server/shard/core_exchange.h"
 #include "server/shard/exchange_form.h"
+#include "server/shard/layer_halves.h"
 #include "server/shard/reader_gate.h"
 #include "server/shard/received_push.h"
 #include "server/shard/replica_copying.h"
@@ -124,6 +126,9 @@ struct SavedShard {
 // told; all pushes of an exchange must be of one kind and say the same of the next one. Once an
 // exchange was of all entries, all are.
 //
+// Where the layers are cut in two (Options::cut) every push is of one half, or of none: each half is updated by the
+// mean of what the members pushed of it, and one of which nothing was pushed stays as it is (layer_halves.h).
+//
 // Where placement is replicated every server's shard is the whole model, and all fold the same pushes,
 // whatever becomes of their senders: a push that was accepted is folded although its sender was removed.
 // One that joins a running job keeps what is pushed until it has a copy (replica.h has the steps).
@@ -150,6 +155,8 @@ class Shard {
     // Set: exchanges move a core and an explorer, but for every q-th push (core_exchange.h). The
     // rule keeps no state, and the push codec holds nothing back.
     std::optional<CoreShare> core;
+    // Set: a push is of the layers on one side of it, under a barrier. Not beside groups, core or replicas.
+    std::optional<LayerCut> cut;
     // nullopt: those of PlanShardMemory where memory is not limited.
     std::optional<ShardLimits> limits;
     // Load comes next, before which the values may be any: initial ones need not be made.
@@ -160,7 +167,7 @@ class Shard {
 
   // Checks and stages `push`. On error nothing has changed but a counter:
   //   kInvalidArgument     size, kind or layout differ, a value is not finite, the base is ahead, a
-  //                        subnet where all entries are wanted, or the reverse
+  //                        subnet where all entries are wanted, or the reverse, and so of layers
   //   kFailedPrecondition  not a member, an exchange that is not its next one, another round's
   //                        subnet or another site's, a subnet among pushes of all entries or the
   //                        reverse, a core that is not the exchange's
@@ -246,8 +253,8 @@ class Shard {
 
   // --- standbys (shard_standby.cc) ---
 
-  // Pushes are summed, and all members make the same exchange together: a standby is told of folds and
-  // of the sum.
+  // Pushes are summed, each of all entries, and all members make the same exchange together: a standby is told
+  // of folds and of the sum.
   bool CombinesPushes() const;
   // What Advance does is kept for TakeRecords, where pushes are combined. When an update begins.
   void Record(bool records) { records_ = records && CombinesPushes(); }
@@ -276,7 +283,11 @@ class Shard {
   bool Reserve(MemberId member, int64_t bytes);
   void Release(MemberId member, int64_t bytes);
 
-  // nullptr: all entries are moved, or subnets.
+  // nullptr: the layers are not cut.
+  std::shared_ptr<const LayerParts> layer_parts() const {
+    return halves_ ? halves_->parts() : nullptr;
+  }
+  // nullptr: all entries are moved, or subnets, or layers.
   CoreExchange* cores() { return cores_.get(); }
   const CoreExchange* cores() const { return cores_.get(); }
   ShardId id() const { return id_; }
@@ -289,7 +300,7 @@ class Shard {
   // All entries, as pushes and pulls have them.
   const CodedForms& dense_forms() const { return dense_forms_; }
   // Pushes may be of all entries.
-  bool takes_whole() const { return !rounds_ || forms_.has_value(); }
+  bool takes_whole() const { return !halves_ && (!rounds_ || forms_.has_value()); }
   ShardCounters counters() const;
   // The sum over rows of a hash of (parameter, row, values).
   uint64_t ParametersHash() const;
@@ -308,10 +319,11 @@ class Shard {
     // The first exchange of it that was pushed here and need not be in a copy.
     std::optional<Exchange> heard_from = std::nullopt;
   };
-  // What a payload is of: a subnet, a core and an explorer, or all entries.
+  // What a payload is of: a subnet, a core and an explorer, layers, or all entries.
   struct PushedEntries {
     std::shared_ptr<const SiteSubnet> site;
     std::shared_ptr<const SparsePlace> place;
+    const LayerPart* part = nullptr;
     bool need_keys = false;
   };
   struct Staged : ReceivedPush {
@@ -330,6 +342,8 @@ class Shard {
   std::deque<Staged>::iterator NextStaged();
   void Fold(const Staged& push, float weight);
   void FoldAndCommit(const Staged& push, const Verdict& verdict);
+  void FoldHalf(const Staged& push, bool commits);
+  void CommitHalves();
   void Commit(float scale, absl::Time now);
   void CommitRound();
   bool AdvancePushes(absl::Time now);
@@ -375,6 +389,7 @@ class Shard {
   Generation opened_plan_;
   std::optional<ExchangeForms> forms_;     // set: exchanges may be of all entries, too
   std::optional<ReplicaCopying> replica_;         // set: every server holds all entries
+  std::optional<LayerHalves> halves_;      // set: a push is of one half of the layers
   std::unique_ptr<CoreExchange> cores_;    // set: exchanges move a core; without pending_, state_
   std::deque<Staged> staged_;              // complete pushes, in order of arrival
   ReaderGate gate_;                        // where folds wait for readers

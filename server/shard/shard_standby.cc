@@ -24,7 +24,8 @@ absl::Status Contradicts(const std::string& what) {
 }  // namespace
 
 bool Shard::CombinesPushes() const {
-  return policy_->Collecting() != Exchange(0) && !rounds_ && cores_ == nullptr && !replica_;
+  return policy_->Collecting() != Exchange(0) && !rounds_ && cores_ == nullptr && !replica_ &&
+         !halves_;
 }
 
 // The sum is sent from where it is; the next one is formed elsewhere.

@@ -130,6 +130,7 @@ class ShardThread {
   bool trains_subnets() const { return traits_.trains_subnets; }
   bool takes_whole() const { return traits_.takes_whole; }
   bool moves_cores() const { return traits_.moves_cores; }
+  const LayerParts* layer_parts() const { return traits_.layer_parts.get(); }
   // A push that names another core is asked for its keys. Changes as cores are selected.
   bool KnowsCore(const CoreName& core) const;
 

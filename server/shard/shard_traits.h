@@ -3,6 +3,7 @@
 #define TESSERA_SERVER_SHARD_SHARD_TRAITS_H_
 
 #include <cstdint>
+#include <memory>
 
 #include "common/codec/coded_keys.h"
 #include "common/layout/shard_map.h"
@@ -22,6 +23,7 @@ struct ShardTraits {
   bool takes_whole = false;
   // cores() is not nullptr.
   bool moves_cores = false;
+  std::shared_ptr<const LayerParts> layer_parts;
 };
 
 // Of the shard that these would make.

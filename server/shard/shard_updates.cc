@@ -5,48 +5,21 @@
 #include "absl/container/flat_hash_set.h"
 #include "common/codec/update_reader.h"
 #include "server/shard/shard.h"
+#include "server/shard/update_run.h"
 
 namespace tessera {
-namespace {
-
-// Decoding and the rule work on runs that stay in the first-level cache.
-constexpr int64_t kTileEntries = 4096;
-
-}  // namespace
 
 void Shard::Fold(const Staged& push, float weight) {
   pending_.resize(slices_.size);
   UpdateReader reader(push.keys, push.payload);
-  if (pending_count_++ == 0) {
-    reader.Assign(slices_.size, weight, pending_.data());
-  } else {
-    reader.Accumulate(slices_.size, weight, pending_.data());
-  }
+  FoldRun({0, slices_.size}, pending_count_++ == 0, weight, &reader, &pending_);
 }
 
-// One pass: the last push of an update is decoded tile by tile, and each tile is applied while it
-// is warm.
 void Shard::FoldAndCommit(const Staged& push, const Verdict& verdict) {
   const Update update = BeginCommit(verdict.commit_scale);
   UpdateReader reader(push.keys, push.payload);
-  float scratch[kTileEntries];
-  std::vector<float*> state(state_.size());
-  for (int i = 0; i < store_.block_count(); ++i) {
-    const BlockStore::Rewrite block = store_.BeginRewrite(i);
-    for (int64_t begin = 0; begin < block.size; begin += kTileEntries) {
-      const int64_t count = std::min(kTileEntries, block.size - begin);
-      const int64_t at = store_.offset(i) + begin;
-      float* u = scratch;
-      if (pending_count_ == 0) {
-        reader.Assign(count, verdict.weight, u);
-      } else {
-        u = pending_.data() + at;
-        reader.Accumulate(count, verdict.weight, u);
-      }
-      for (size_t s = 0; s < state_.size(); ++s) state[s] = state_[s].data() + at;
-      rule_->Apply(update, u, block.in + begin, block.out + begin, state.data(), count);
-    }
-  }
+  FoldAndApplyRun({0, slices_.size}, pending_count_ == 0, verdict.weight, &reader, update, &pending_,
+                  {rule_.get(), &store_, &state_});
   pending_count_ = 0;
 }
 
@@ -63,16 +36,25 @@ Update Shard::BeginCommit(float scale) {
 }
 
 void Shard::Commit(float scale, absl::Time now) {
-  const Update update = BeginCommit(scale);
-  std::vector<float*> state(state_.size());
-  for (int i = 0; i < store_.block_count(); ++i) {
-    const BlockStore::Rewrite block = store_.BeginRewrite(i);
-    const int64_t at = store_.offset(i);
-    for (size_t s = 0; s < state_.size(); ++s) state[s] = state_[s].data() + at;
-    rule_->Apply(update, pending_.data() + at, block.in, block.out, state.data(), block.size);
-  }
+  ApplyRun({0, slices_.size}, BeginCommit(scale), pending_, {rule_.get(), &store_, &state_});
   pending_count_ = 0;
   if (records_) RecordCommit(now);
+}
+
+// How many pushes each half has is no matter of the policy's.
+void Shard::FoldHalf(const Staged& push, bool commits) {
+  const LayerHalves::Push half = {push.of.part, push.keys, &push.payload, push.summed};
+  pending_.resize(slices_.size);
+  if (commits) {
+    halves_->FoldAndCommit(half, BeginCommit(/*scale=*/1), &pending_,
+                           {rule_.get(), &store_, &state_});
+  } else {
+    halves_->Fold(half, &pending_);
+  }
+}
+
+void Shard::CommitHalves() {
+  halves_->Commit(BeginCommit(/*scale=*/1), pending_, {rule_.get(), &store_, &state_});
 }
 
 void Shard::CommitEntries(float scale) {

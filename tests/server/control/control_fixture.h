@@ -70,17 +70,27 @@ class ControlFixture {
   }
 
   absl::StatusOr<v1::JoinReply> Join(uint64_t member = 0, int rank = -1, uint64_t continues = 0) {
+    v1::JoinRequest request = Wish(rank);
+    request.set_member(member);
+    request.set_continues(continues);
+    return Join(request);
+  }
+
+  absl::StatusOr<v1::JoinReply> Join(const v1::JoinRequest& request) {
+    auto reply = coordinator->Join(request, now);
+    Collect();
+    return reply;
+  }
+
+  // The first request of a worker.
+  static v1::JoinRequest Wish(int rank) {
     v1::JoinRequest request;
     request.set_job_digest("d1");
     request.set_layout_hash(77);
     request.set_protocol(kControlProtocol);
     request.set_rows(100);
-    request.set_member(member);
     if (rank >= 0) request.set_rank(rank);
-    request.set_continues(continues);
-    auto reply = coordinator->Join(request, now);
-    Collect();
-    return reply;
+    return request;
   }
 
   absl::StatusOr<v1::RenewReply> Renew(uint64_t member, uint64_t exchange = 0, uint64_t step = 0,

@@ -17,21 +17,6 @@ void LoseServer(ControlFixture* control) {
   }
 }
 
-void Evaluate(ControlFixture* control, const std::vector<uint64_t>& members, uint64_t step) {
-  uint64_t attempt = 0;
-  for (const v1::EvaluateStage stage : {v1::ARRIVE, v1::CALIBRATE, v1::SCORE}) {
-    for (const uint64_t member : members) {
-      REQUIRE(control->Evaluate(member, stage, step, attempt).ok());
-    }
-    for (const uint64_t member : members) {
-      const auto answer = control->Answer(member);
-      REQUIRE(answer);
-      REQUIRE(answer->ok());
-      attempt = (**answer).attempt();
-    }
-  }
-}
-
 TEST_CASE("a job that is to end does not wait for a lost server", "[endings]") {
   ControlFixture control(RejoinFacts());
   control.Start(2);

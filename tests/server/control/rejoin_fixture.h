@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "tests/server/control/control_fixture.h"
 
@@ -25,15 +26,33 @@ inline JobFacts RejoinFacts() {
   return facts;
 }
 
-inline void MakeCheckpoint(ControlFixture* control) {
+// All members have written their files.
+inline void MakeCheckpoint(ControlFixture* control, uint64_t members = 2) {
   control->Disk();
   control->StepAll();
   const uint64_t number = control->servers[0].order.mark().number();
   control->Part(0);
   control->Part(1);
-  REQUIRE(control->Saved(1, number, 10, 10).ok());
-  REQUIRE(control->Saved(2, number, 10, 10).ok());
+  for (uint64_t member = 1; member <= members; ++member) {
+    REQUIRE(control->Saved(member, number, 10, 10).ok());
+  }
   control->Disk();
+}
+
+// An evaluation by these members, from the first arrival to the last score.
+inline void Evaluate(ControlFixture* control, const std::vector<uint64_t>& members, uint64_t step) {
+  uint64_t attempt = 0;
+  for (const v1::EvaluateStage stage : {v1::ARRIVE, v1::CALIBRATE, v1::SCORE}) {
+    for (const uint64_t member : members) {
+      REQUIRE(control->Evaluate(member, stage, step, attempt).ok());
+    }
+    for (const uint64_t member : members) {
+      const auto answer = control->Answer(member);
+      REQUIRE(answer);
+      REQUIRE(answer->ok());
+      attempt = (**answer).attempt();
+    }
+  }
 }
 
 }  // namespace tessera

@@ -17,10 +17,10 @@
 #include "common/base/log.h"
 #include "common/base/steady_clock.h"
 #include "common/consistency/barrier.h"
+#include "common/rpc/grpc_server.h"
 #include "common/rule/add.h"
 #include "server/rpc/attach_link.h"
 #include "server/rpc/coordinator_service.h"
-#include "server/rpc/grpc_server.h"
 #include "server/rpc/status_service.h"
 #include "worker/rpc/coordinator_client.h"
 

@@ -10,9 +10,9 @@
 #include "absl/synchronization/notification.h"
 #include "common/base/steady_clock.h"
 #include "common/consistency/barrier.h"
+#include "common/rpc/grpc_server.h"
 #include "common/rule/add.h"
 #include "proto/replication.grpc.pb.h"
-#include "server/rpc/grpc_server.h"
 #include "server/shard/shard_thread.h"
 #include "tests/server/shard/shard_fixture.h"
 

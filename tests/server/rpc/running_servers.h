@@ -15,10 +15,11 @@
 #include "common/consistency/policy.h"
 #include "common/keyset/core_share.h"
 #include "common/keyset/subnet.h"
+#include "common/layout/layer_cut.h"
 #include "common/layout/parameters.h"
 #include "common/layout/shard_map.h"
+#include "common/rpc/grpc_server.h"
 #include "common/rule/add.h"
-#include "server/rpc/grpc_server.h"
 #include "server/rpc/parameter_service.h"
 #include "server/shard/shard.h"
 #include "server/shard/shard_thread.h"
@@ -47,8 +48,8 @@ inline ModelShape TestShape(int64_t rows, int64_t columns) {
 }
 
 // Servers that add what is pushed, or, with `groups`, that train subnets and, `has_tail`, may end with
-// the mean of what is pushed, or, with `core`, that exchange a core and explorers. Values travel as
-// `codecs` say. Members are numbered from 1.
+// the mean of what is pushed, or, with `core`, that exchange a core and explorers, or, with `cut`, halves of
+// the layers. Values travel as `codecs` say. Members are numbered from 1.
 class RunningServers {
  public:
   struct One {
@@ -61,8 +62,9 @@ class RunningServers {
                  const std::function<std::unique_ptr<ConsistencyPolicy>()>& policy, int members,
                  const std::optional<NeuronGroups>& groups = std::nullopt, bool has_tail = false,
                  const CodecChoice& codecs = {},
-                 const std::optional<CoreShare>& core = std::nullopt)
-      : shape_(shape), servers_(shard_count) {
+                 const std::optional<CoreShare>& core = std::nullopt,
+                 const std::optional<LayerCut>& cut = std::nullopt)
+      : shape_(shape), codecs_(codecs), servers_(shard_count) {
     for (int s = 0; s < shard_count; ++s) {
       Shard::Options options;
       options.shape = shape;
@@ -74,6 +76,7 @@ class RunningServers {
       options.codecs = codecs;
       options.groups = groups;
       options.core = core;
+      options.cut = cut;
       options.kind = groups ? 2 : 0;
       if (has_tail) options.whole_kind = 1;
       servers_[s].thread =
@@ -107,6 +110,7 @@ class RunningServers {
     }
   }
   const ModelShape& shape() const { return shape_; }
+  const CodecChoice& codecs() const { return codecs_; }
   uint64_t layout_hash() const { return servers_[0].thread->layout_hash(); }
   std::vector<std::string> addresses() const {
     std::vector<std::string> result;
@@ -125,6 +129,7 @@ class RunningServers {
 
  private:
   const ModelShape shape_;
+  const CodecChoice codecs_;
   std::vector<One> servers_;
   uint64_t plan_ = 0;
 };

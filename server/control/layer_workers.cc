@@ -1,0 +1,48 @@
+// Membership where workers train different layers (Recipe::split): who they are to each other, and whether both
+// halves of the model have somebody.
+#include "absl/strings/str_cat.h"
+#include "server/control/membership.h"
+
+namespace tessera {
+
+v1::WorkerList Membership::WorkerListText() const {
+  v1::WorkerList list;
+  list.set_generation(generation_.value());
+  for (const MemberRecord* member : members_.Counted()) {
+    v1::WorkerEntry& entry = *list.add_workers();
+    entry.set_member(member->member.value());
+    entry.set_rank(static_cast<uint32_t>(member->rank.value()));
+    entry.set_address(member->address);
+  }
+  return list;
+}
+
+std::optional<Membership::MissingHalf> Membership::FindMissingHalf() const {
+  const auto& counted = members_.Counted();
+  // Where nobody at all is left the job ends for that.
+  if (facts_.front_workers == 0 || !started_ || training_over_ || counted.empty()) return std::nullopt;
+  // By rank: those in front come first.
+  const bool has_front = facts_.has_data(counted.front()->rank);
+  if (has_front && !facts_.has_data(counted.back()->rank)) return std::nullopt;
+  const MemberRecord* last = nullptr;
+  for (const auto& [id, record] : members_.all()) {
+    if (facts_.has_data(record.rank) == has_front) continue;
+    if (last == nullptr || record.last_heard >= last->last_heard) last = &record;
+  }
+  MissingHalf half;
+  const char* const layers = has_front ? "linear layers" : "layers in front of the linear ones";
+  if (last == nullptr) {
+    half.why = absl::StrCat("nobody trains the ", layers);
+  } else {
+    half.left = last->state == MemberState::kLeft;
+    half.why = absl::StrCat("worker ", last->rank.value(), half.left ? " has left" : " is gone",
+                            ", the last one that trained the ", layers);
+    const char* const since = last->state == MemberState::kRejoins ? "it has not come back since " : "";
+    if (!half.left) absl::StrAppend(&half.why, " (", since, last->ended, ")");
+  }
+  absl::StrAppend(&half.why, "; start the job again",
+                  facts_.checkpoints ? ", with checkpoint.restore it goes on from its last checkpoint" : "");
+  return half;
+}
+
+}  // namespace tessera

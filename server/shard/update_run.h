@@ -1,0 +1,43 @@
+// An update over a run of a shard's entries: pushes are added up, and the rule is applied to their sum.
+#ifndef TESSERA_SERVER_SHARD_UPDATE_RUN_H_
+#define TESSERA_SERVER_SHARD_UPDATE_RUN_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "common/codec/update_reader.h"
+#include "common/rule/rule.h"
+#include "server/shard/block_store.h"
+
+namespace tessera {
+
+// Entries [begin, end) of the shard's dense order. A block of the store lies in it or outside it.
+struct EntryRun {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+// Arrays are of all that the shard owns.
+struct UpdateTarget {
+  const UpdateRule* rule = nullptr;
+  BlockStore* store = nullptr;
+  std::vector<std::vector<float>>* states = nullptr;  // the rule's
+};
+
+// pending = weight * push where it `is_first`, else pending += weight * push, for the entries of `run`, which are all
+// that the push has.
+void FoldRun(const EntryRun& run, bool is_first, float weight, UpdateReader* push,
+             std::vector<float>* pending);
+
+// Applies the rule to the run's entries.
+void ApplyRun(const EntryRun& run, const Update& update, const std::vector<float>& pending,
+              const UpdateTarget& target);
+
+// Both in one pass: the last push of an update is decoded tile by tile, and each tile is applied while it is warm.
+// `pending` is not touched where it `is_first`.
+void FoldAndApplyRun(const EntryRun& run, bool is_first, float weight, UpdateReader* push,
+                     const Update& update, std::vector<float>* pending, const UpdateTarget& target);
+
+}  // namespace tessera
+
+#endif  // TESSERA_SERVER_SHARD_UPDATE_RUN_H_
