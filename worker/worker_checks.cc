@@ -9,6 +9,7 @@
 #include "worker/exchange/device_sides.h"
 #include "worker/model/plan.h"
 #include "worker/replica/batch_rows.h"
+#include "worker/replica/half_replica.h"
 #include "worker/replica/replica.h"
 #include "worker/rpc/device_memory.h"
 #include "worker/rpc/update_coder.h"
@@ -60,8 +61,9 @@ absl::Status WorkerProcess::CheckMemory() {
     parts = subnet_memory_.Describe();
     if (whole > 0) absl::StrAppend(&parts, " + whole model at the end ", whole);
   } else if (limit > 0 || !on_host) {
-    TESSERA_ASSIGN_OR_RETURN(replica,
-                             Replica::MemoryNeeded(job_, recipe_, rows.calibration, input));
+    TESSERA_ASSIGN_OR_RETURN(
+        replica, recipe_.split ? HalfReplica::MemoryNeeded(job_, recipe_, rows.calibration, input)
+                               : Replica::MemoryNeeded(job_, recipe_, rows.calibration, input));
     parts = absl::StrCat("model, gradient, activations and batches ", replica);
     const int64_t coder = on_host ? UpdateCoder::MemoryNeeded(recipe_.codecs, shape_.size) : 0;
     if (coder > 0) absl::StrAppend(&parts, " + held back by codec.push ", coder);

@@ -20,6 +20,7 @@
 #include "worker/data/dataset.h"
 #include "worker/replica/subnet_memory.h"
 #include "worker/rpc/coordinator_client.h"
+#include "worker/rpc/layer_exchange.h"
 #include "worker/rpc/parameter_client_grpc.h"
 #include "worker/rpc/remote_coordination.h"
 #include "worker/train/learner.h"
@@ -48,12 +49,17 @@ class WorkerProcess {
 
  private:
   absl::Status CheckMemory();
+  // The door for other workers, where they speak to each other.
+  absl::Status Listen();
+  // Where it is; refused where others could not call it, or anybody could.
+  absl::Status CheckListen(std::string* listen) const;
   absl::Status CheckPrecision() const;
   // Of a device with memory of its own.
   absl::StatusOr<int64_t> DeviceScratch(int64_t calibration_rows) const;
   absl::Status CheckDeviceMemory(int64_t replica, const std::string& parts) const;
   absl::Status Connect();
   absl::Status MakeLearner();
+  void BeginLayers();
   // As one member.
   absl::Status TrainOnce();
   // After an error of TrainOnce: whether the job went back to a checkpoint, or is about to.
@@ -66,6 +72,7 @@ class WorkerProcess {
   // Ends the process if the train loop does not, because it hangs.
   void EndStalled();
   void OnServers(const v1::ServerList& list);
+  void OnWorkers(const v1::WorkerList& list);
   void OnAway(bool is_away);
   bool has_checkpoints() const {
     return !job_.checkpoint().directory().empty() || !job_.checkpoint().restore().empty();
@@ -84,6 +91,7 @@ class WorkerProcess {
   std::unique_ptr<Datasets> data_;
   uint64_t train_sum_ = 0, test_sum_ = 0;
   SubnetMemory subnet_memory_;  // where subnets are trained
+  std::unique_ptr<LayerExchange> layers_;  // where workers train different layers
   std::unique_ptr<Learner> learner_;
   std::unique_ptr<EtcdClient> etcd_;  // where the servers elect the coordinator
   std::unique_ptr<CoordinatorFinder> finder_;

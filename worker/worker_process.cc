@@ -90,7 +90,13 @@ absl::Status WorkerProcess::Prepare() {
   data_ = std::make_unique<Datasets>(*std::move(data));
   train_sum_ = data_->train.Sum();
   test_sum_ = data_->test.Sum();
-  return CheckMemory();
+  TESSERA_RETURN_IF_ERROR(CheckMemory());
+  if (recipe_.split) return Listen();
+  if (!options_.listen.empty()) {
+    Log(LogLevel::kWarning, absl::StrCat("worker: --listen ", options_.listen, " has no use: with method ",
+                                         recipe_.name, " no other worker calls this one"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status WorkerProcess::Connect() {
@@ -111,6 +117,7 @@ absl::Status WorkerProcess::Connect() {
     control.continues = MemberId(admission_.member());
   }
   control.description = ProcessDescription();
+  if (layers_ != nullptr) control.own_address = layers_->address();
   control.rows = data_->train.rows();
   control.train_sum = train_sum_;
   control.test_sum = test_sum_;
@@ -140,7 +147,8 @@ absl::Status WorkerProcess::Connect() {
     client->Cancel();
     if (!rejoins) EndStalled();
   }, [this](const v1::ServerList& list) { OnServers(list); },
-                         [this](bool is_away) { OnAway(is_away); });
+                         [this](bool is_away) { OnAway(is_away); },
+                         [this](const v1::WorkerList& list) { OnWorkers(list); });
   coordination_ = std::make_unique<RemoteCoordination>(coordinator_.get());
 
   ParameterClientGrpc::Options data;
@@ -158,6 +166,7 @@ absl::Status WorkerProcess::Connect() {
   data.kind = static_cast<v1::PayloadKind>(recipe_.payload);
   data.coding = {recipe_.codecs, shape_, job_.seed(), Rank(admission_.rank()),
                  recipe_.placement, DeviceSidesOf(recipe_, backend_->memory()), backend_.get()};
+  if (recipe_.split) data.coding.layers = recipe_.split->range(Rank(admission_.rank()));
   data.retry_time = absl::Nanoseconds(admission_.lease_timeout_ns());
   // A peer that dies is out of the list after its lease, which may begin a little later.
   if (recipe_.placement == Placement::kReplicated) data.retry_time *= kPeerRetryLeases;
@@ -176,10 +185,15 @@ absl::Status WorkerProcess::Connect() {
 }
 
 absl::Status WorkerProcess::MakeLearner() {
+  LayerEnds ends;
+  if (layers_ != nullptr) {
+    BeginLayers();
+    ends = {layers_->sender(), layers_->receiver()};
+  }
   TESSERA_ASSIGN_OR_RETURN(
       learner_, MakeReplica(job_, recipe_, Rank(admission_.rank()),
                             Exchange(admission_.first_exchange()), backend_.get(),
-                            InputRowsOf(job_.model(), *data_), subnet_memory_));
+                            InputRowsOf(job_.model(), *data_), subnet_memory_, ends));
   return absl::OkStatus();
 }
 
@@ -195,6 +209,7 @@ absl::Status WorkerProcess::MakeSaver() {
   saver.rank = Rank(admission_.rank());
   saver.workers = job_.cluster().workers();
   saver.counts_by_itself = recipe_.counts_by_itself;
+  saver.split = recipe_.split;
   saver.tell = [this](v1::SavedRequest request) { return coordinator_->Saved(std::move(request)); };
   if (admission_.has_resume()) {
     const v1::Resume& resume = admission_.resume();
@@ -274,6 +289,10 @@ void WorkerProcess::Forget() ABSL_NO_THREAD_SAFETY_ANALYSIS {
   coordination_.reset();
   coordinator_.reset();  // Waits for the thread that renews.
   learner_.reset();
+  if (layers_ != nullptr) {
+    layers_->End();
+    layers_->SetAway(false);
+  }
   absl::MutexLock lock(&mutex_);
   is_away_ = false;
   lost_ = absl::OkStatus();
@@ -320,6 +339,7 @@ void WorkerProcess::OnLost(absl::Status why) {
   lost_ = std::move(why);
   if (loop_ != nullptr) loop_->Abandon();
   if (servers_ != nullptr) servers_->Cancel();
+  if (layers_ != nullptr) layers_->Cancel();
 }
 
 // Called once this worker is no member any more, on the thread that renewed its lease.
@@ -350,6 +370,7 @@ void WorkerProcess::OnAway(bool is_away) {
   absl::MutexLock lock(&mutex_);
   is_away_ = is_away;
   if (servers_ != nullptr) servers_->SetAway(is_away);
+  if (layers_ != nullptr) layers_->SetAway(is_away);
 }
 
 void WorkerProcess::OnSignal(int count) {
@@ -361,6 +382,7 @@ void WorkerProcess::OnSignal(int count) {
                            : "worker: signal received, leaving; again to end at once");
   if (joining_ != nullptr) joining_->Cancel();
   if (loop_ != nullptr) loop_->Stop();
+  if (layers_ != nullptr) layers_->Leave();
 }
 
 int RunWorker(const WorkerOptions& options) {

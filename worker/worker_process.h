@@ -20,6 +20,8 @@ struct WorkerOptions {
   std::vector<std::string> overrides;
   // The wanted rank; -1: the lowest free one.
   int rank = -1;
+  // Where other workers reach this one, host:port, in methods in which they need to; empty: loopback, any port.
+  std::string listen;
   // host:port of server 0; empty: the first address in cluster.servers.
   std::string coordinator;
   // The devices that there are.

@@ -13,6 +13,7 @@
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/safetensors_reader.h"
 #include "common/checkpoint/safetensors_writer.h"
+#include "common/layout/layer_cut.h"
 #include "worker/train/message_coordination.h"
 
 namespace tessera {
@@ -65,6 +66,28 @@ absl::StatusOr<std::unique_ptr<SafetensorsReader>> OpenListed(const std::string&
         "\"", path, "\": sum is not the manifest's; its bytes are not the ones that were written"));
   }
   return SafetensorsReader::Open(path);
+}
+
+bool HoldsBack(const PrivateState& state) {
+  return std::any_of(state.arrays.begin(), state.arrays.end(), [](const PrivateState::Array& array) {
+    return absl::StartsWith(array.name, kResidualPrefix);
+  });
+}
+
+// The halves of the layers of whose gradients a worker's file has something that was held back: both, where it had all
+// layers.
+struct HeldHalves {
+  bool front = false;
+  bool linear = false;
+};
+
+HeldHalves HalvesIn(const SafetensorsReader& file, const LayerCut& cut) {
+  HeldHalves held;
+  for (int p = 0; p < cut.parameters; ++p) {
+    const TensorSpec* const tensor = file.Find(absl::StrCat(kResidualPrefix, p));
+    if (tensor != nullptr && tensor->size() > 0) (p < cut.parameter ? held.front : held.linear) = true;
+  }
+  return held;
 }
 
 }  // namespace
@@ -220,21 +243,61 @@ void WorkerSaver::Run() {
   }
 }
 
-absl::Status WorkerSaver::TakeResiduals(const Checkpoint& checkpoint,
-                                        const PrivateState& state) const {
-  const Manifest& manifest = checkpoint.manifest();
-  const float factor = options_.counts_by_itself ? 1.0f
-                                                 : static_cast<float>(options_.workers) /
-                                                       static_cast<float>(manifest.members.size());
-  std::vector<float> held;
-  bool has_learned = false;
+WorkerSaver::Deal WorkerSaver::DealAmongAll(const Manifest& manifest) const {
+  Deal deal;
+  const auto saved = static_cast<int64_t>(manifest.members.size());
+  if (saved == options_.workers) return deal;
+  deal.why = absl::StrCat("workers were ", saved, ", now ", options_.workers);
+  if (!options_.counts_by_itself) {
+    deal.factor = static_cast<float>(options_.workers) / static_cast<float>(saved);
+  }
   for (const CheckpointMember& member : manifest.members) {
     if (member.rank % options_.workers != options_.rank.value()) continue;
     const CheckpointFile* const listed = manifest.FindFile(WorkerFileName(member.rank));
+    if (listed != nullptr) deal.files.push_back(listed);
+  }
+  return deal;
+}
+
+absl::StatusOr<WorkerSaver::Deal> WorkerSaver::DealInHalves(const Checkpoint& checkpoint) const {
+  const Manifest& manifest = checkpoint.manifest();
+  const LayerSplit& split = *options_.split;
+  const bool is_linear = split.is_linear(options_.rank);
+  const auto takers = static_cast<size_t>(is_linear ? split.linear_workers : split.front_workers);
+  const size_t place = options_.rank.value() - (is_linear ? split.front_workers : 0);
+  Deal deal = DealAmongAll(manifest);
+  deal.files.clear();
+  size_t saved = 0, saved_front = 0;
+  for (const CheckpointMember& member : manifest.members) {
+    const CheckpointFile* const listed = manifest.FindFile(WorkerFileName(member.rank));
     if (listed == nullptr) continue;
+    TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsReader> file,
+                             SafetensorsReader::Open(absl::StrCat(options_.restored, "/", listed->name)));
+    const HeldHalves held = HalvesIn(*file, split.cut);
+    saved_front += held.front;
+    if (is_linear ? held.linear : held.front) {
+      if (saved++ % takers == place) deal.files.push_back(listed);
+    }
+    // Whoever takes up the file of its rank would leave this.
+    const bool is_left = split.is_linear(Rank(member.rank)) ? held.front : held.linear;
+    if (is_left && deal.why.empty()) deal.why = "ranks train other layers than they did";
+  }
+  deal.factor = 1;
+  if (!options_.counts_by_itself && saved_front > 0) {
+    deal.factor = static_cast<float>(split.front_workers) / static_cast<float>(saved_front);
+  }
+  return deal;
+}
+
+absl::StatusOr<int> WorkerSaver::TakeResiduals(const Deal& deal, const PrivateState& state) const {
+  std::vector<float> held;
+  int taken = 0;
+  bool has_learned = false;
+  for (const CheckpointFile* const listed : deal.files) {
     TESSERA_ASSIGN_OR_RETURN(
         const std::unique_ptr<SafetensorsReader> file,
         OpenListed(absl::StrCat(options_.restored, "/", listed->name), *listed));
+    bool has_residuals = false;
     for (const PrivateState::Array& array : state.arrays) {
       const bool is_learned = array.name == kLearned;
       if (is_learned ? has_learned : !absl::StartsWith(array.name, kResidualPrefix)) continue;
@@ -245,12 +308,14 @@ absl::Status WorkerSaver::TakeResiduals(const Checkpoint& checkpoint,
       TESSERA_RETURN_IF_ERROR(
           file->Read(**tensor, 0, size * static_cast<int64_t>(sizeof(float)), held.data()));
       has_learned |= is_learned;
+      has_residuals |= !is_learned && size > 0;
       for (int64_t i = 0; i < size; ++i) {
-        array.values[i] = is_learned ? held[i] : array.values[i] + factor * held[i];
+        array.values[i] = is_learned ? held[i] : array.values[i] + deal.factor * held[i];
       }
     }
+    taken += has_residuals;
   }
-  return absl::OkStatus();
+  return taken;
 }
 
 absl::StatusOr<std::optional<WorkerCursor>> WorkerSaver::Load(const PrivateState& state) {
@@ -259,15 +324,25 @@ absl::StatusOr<std::optional<WorkerCursor>> WorkerSaver::Load(const PrivateState
                            Checkpoint::Open(options_.restored));
   const Manifest& manifest = checkpoint->manifest();
   TESSERA_RETURN_IF_ERROR(CheckSum(manifest, options_.restored_sum, options_.restored));
-  const auto drop = [&](absl::string_view why) {
+  // `residuals`: the files of which it has taken up what was held back.
+  const auto drop = [&](absl::string_view why, int residuals = 0) {
     Log(LogLevel::kWarning,
         absl::StrCat("checkpoint: worker state dropped rank=", options_.rank.value(),
-                     " step=", manifest.step, " why=\"", why, "\""));
+                     " step=", manifest.step, " residuals_of=", residuals, " why=\"", why, "\""));
     return std::optional<WorkerCursor>();
   };
-  if (!options_.goes_back && static_cast<int64_t>(manifest.members.size()) != options_.workers) {
-    TESSERA_RETURN_IF_ERROR(TakeResiduals(*checkpoint, state));
-    return drop(absl::StrCat("workers were ", manifest.members.size(), ", now ", options_.workers));
+  if (!options_.goes_back) {
+    Deal deal;
+    // Where nothing is held back the other files are nothing to this worker.
+    if (options_.split && HoldsBack(state)) {
+      TESSERA_ASSIGN_OR_RETURN(deal, DealInHalves(*checkpoint));
+    } else {
+      deal = DealAmongAll(manifest);
+    }
+    if (!deal.why.empty()) {
+      TESSERA_ASSIGN_OR_RETURN(const int taken, TakeResiduals(deal, state));
+      return drop(deal.why, taken);
+    }
   }
   const CheckpointFile* const listed = manifest.FindFile(WorkerFileName(options_.rank.value()));
   if (listed == nullptr) return drop("there is none of this rank");

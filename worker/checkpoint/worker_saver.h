@@ -23,6 +23,7 @@
 #include "common/base/ids.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/manifest.h"
+#include "common/method/recipe.h"
 #include "proto/coordinator.pb.h"
 #include "worker/train/worker_state.h"
 
@@ -66,6 +67,11 @@ class WorkerSaver final : public WorkerStore {
     bool counts_by_itself = false;
     // SumOf the manifest in `restored`; 0: any.
     uint64_t restored_sum = 0;
+    // Recipe::split. What was held back is then dealt within each half of the layers: what the j-th of its members
+    // in the manifest had goes to the one in place j modulo those it has now. Also where members are as many, but
+    // one's rank has another half. The mean of both halves is over the minibatches of those in front, so that
+    // these are counted rather than `workers`.
+    std::optional<LayerSplit> split = std::nullopt;
   };
 
   explicit WorkerSaver(Options options);
@@ -83,9 +89,20 @@ class WorkerSaver final : public WorkerStore {
     uint64_t folder_step = 0;
   };
 
+  // What of the checkpoint is dealt to this worker.
+  struct Deal {
+    // Empty: nothing is dealt to anybody, each takes up the file of its rank. The same at all workers.
+    std::string why;
+    std::vector<const CheckpointFile*> files;
+    float factor = 1;
+  };
+
   void Run();
   void AwaitIdle();
-  absl::Status TakeResiduals(const Checkpoint& checkpoint, const PrivateState& state) const;
+  Deal DealAmongAll(const Manifest& manifest) const;
+  absl::StatusOr<Deal> DealInHalves(const Checkpoint& checkpoint) const;
+  // Returns of how many files it had any.
+  absl::StatusOr<int> TakeResiduals(const Deal& deal, const PrivateState& state) const;
 
   const Options options_;
   WorkerCopy copy_;  // the saving thread's while task_ is set, else the train loop's

@@ -25,8 +25,9 @@
 namespace tessera {
 
 // One array per parameter, whole, in the order of ModelShape.parameters. For the keys of a subnet:
-// the subnet's own parameters. In the host's memory, but for the values and updates of exchanges where
-// DeviceSides (device_sides.h) says otherwise; Read's are the host's always.
+// the subnet's own parameters. For the keys of layers those of other layers may be empty. In the host's
+// memory, but for the values and updates of exchanges where DeviceSides (device_sides.h) says otherwise;
+// Read's are the host's always.
 using ParameterArrays = std::vector<absl::Span<float>>;
 using ConstParameterArrays = std::vector<absl::Span<const float>>;
 
@@ -54,6 +55,8 @@ struct OutgoingPush {
   bool flush = false;
   // Told of the values that are pulled behind it; it need not be told of all. nullptr: nobody.
   ValueSink* sink = nullptr;
+  // Of layers: it is the sum of so many updates, which all count in the mean.
+  uint64_t summed = 1;
 };
 
 // What an exchange brought beside the values, and where its time went for the thread that called.
@@ -100,7 +103,8 @@ class ParameterClient : public RowSource {
   // Pushes `update`, which has the entries of `update_keys`, then pulls those of `value_keys` as
   // above, with `after` = push.exchange. The pull is asked for at once, so an exchange takes one
   // round trip. `update` and `values` do not overlap. Of subnets, the one that is pushed is of round
-  // push.exchange.
+  // push.exchange. Of layers, both are of the same ones, but that a push may be of none: nothing is sent then, and
+  // all servers are told so.
   virtual absl::StatusOr<ExchangeResult> PushPull(const OutgoingPush& push,
                                                   const KeySet& update_keys,
                                                   const ConstParameterArrays& update,
@@ -142,7 +146,8 @@ class ParameterClient : public RowSource {
 
   virtual Traffic traffic() const = 0;
 
-  // Between calls: views of what a codec holds back of each exchanged parameter, which may be written;
+  // Between calls: views of what a codec holds back of each exchanged parameter, which may be written, and empty ones
+  // of parameters that this worker does not exchange;
   // AdoptHeldBack goes on from there. Most hold back nothing. An error is a device's.
   virtual absl::StatusOr<std::vector<absl::Span<float>>> held_back() {
     return std::vector<absl::Span<float>>();

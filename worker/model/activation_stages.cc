@@ -8,8 +8,8 @@ void ReluStage::Forward(int64_t rows, const float* x, float* y) {
   backend_.activation().Relu(rows * plan_.inputs, x, y);
 }
 
-void ReluStage::Backward(int64_t rows, const float*, const float* y, const float* dy, WriteMode,
-                         float* dx) {
+void ReluStage::Backward(int64_t rows, const float*, const float* y, const float* dy,
+                         const StageGradients&, float* dx) {
   if (dx != nullptr) backend_.activation().ReluBackward(rows * plan_.inputs, y, dy, dx);
 }
 
@@ -24,8 +24,8 @@ void DropoutStage::Drop(int64_t rows, const float* from, float* to) {
 
 void DropoutStage::Forward(int64_t rows, const float* x, float* y) { Drop(rows, x, y); }
 
-void DropoutStage::Backward(int64_t rows, const float*, const float*, const float* dy, WriteMode,
-                            float* dx) {
+void DropoutStage::Backward(int64_t rows, const float*, const float*, const float* dy,
+                            const StageGradients&, float* dx) {
   if (dx != nullptr) Drop(rows, dy, dx);
 }
 

@@ -13,8 +13,8 @@ class ReluStage final : public Stage {
   ReluStage(const StagePlan& plan, Backend& backend) : plan_(plan), backend_(backend) {}
 
   void Forward(int64_t rows, const float* x, float* y) override;
-  void Backward(int64_t rows, const float* x, const float* y, const float* dy, WriteMode mode,
-                float* dx) override;
+  void Backward(int64_t rows, const float* x, const float* y, const float* dy,
+                const StageGradients& to, float* dx) override;
   void Evaluate(int64_t rows, const float* x, const float* constants, float* y) override;
 
  private:
@@ -30,8 +30,8 @@ class DropoutStage final : public Stage {
       : plan_(plan), key_(key), backend_(backend) {}
 
   void Forward(int64_t rows, const float* x, float* y) override;
-  void Backward(int64_t rows, const float* x, const float* y, const float* dy, WriteMode mode,
-                float* dx) override;
+  void Backward(int64_t rows, const float* x, const float* y, const float* dy,
+                const StageGradients& to, float* dx) override;
   void Evaluate(int64_t rows, const float* x, const float* constants, float* y) override;
 
  private:

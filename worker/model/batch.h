@@ -25,10 +25,17 @@ struct Batch {
   // these are all.
   int64_t first_row = 0;
   int64_t minibatch_rows = 0;
+  // In training of a model's back, where several batches make one update and no parameter moves in between.
+  // `adds`: the gradients are added to those that the batches before have left, as floats. `more`: the next
+  // batch adds; until then no work follows the gradients, nor do they come to the host. Each batch has its
+  // own mean over rows, statistics and key.
+  bool adds = false;
+  bool more = false;
 
   int64_t whole_rows() const { return minibatch_rows > 0 ? minibatch_rows : rows; }
   bool is_first() const { return first_row == 0; }
   bool is_last() const { return first_row + rows == whole_rows(); }
+  bool ends_gradients() const { return is_last() && !more; }
 };
 
 // Where a batch may be written, so that it need not be copied; null: anywhere.

@@ -21,7 +21,7 @@ void BatchNormStage::Forward(int64_t rows, const float* x, float* y) {
 }
 
 void BatchNormStage::Backward(int64_t rows, const float* x, const float* y, const float* dy,
-                              WriteMode mode, float* dx) {
+                              const StageGradients& to, float* dx) {
   BatchNormKernel::BackwardInput in;
   in.x = x;
   in.mean = mean();
@@ -30,8 +30,7 @@ void BatchNormStage::Backward(int64_t rows, const float* x, const float* y, cons
   // A dropout that overwrote y left it positive where it kept it, and passes no gradient elsewhere.
   in.y = plan_.relu ? y : nullptr;
   in.dy = dy;
-  backend_.batch_norm().Backward(Shape(rows), in, mode, parameters_.weight_gradient,
-                                 parameters_.bias_gradient, dx);
+  backend_.batch_norm().Backward(Shape(rows), in, to.mode, to.weight, to.bias, dx);
 }
 
 void BatchNormStage::Evaluate(int64_t rows, const float* x, const float* constants, float* y) {

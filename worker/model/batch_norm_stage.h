@@ -22,8 +22,8 @@ class BatchNormStage final : public Stage {
                                                        Backend& backend);
 
   void Forward(int64_t rows, const float* x, float* y) override;
-  void Backward(int64_t rows, const float* x, const float* y, const float* dy, WriteMode mode,
-                float* dx) override;
+  void Backward(int64_t rows, const float* x, const float* y, const float* dy,
+                const StageGradients& to, float* dx) override;
   void Evaluate(int64_t rows, const float* x, const float* constants, float* y) override;
 
  private:
@@ -32,9 +32,7 @@ class BatchNormStage final : public Stage {
   float* mean() const { return statistics_.data(); }
   float* inverse_sigma() const { return statistics_.data() + channels(); }
   int64_t channels() const { return plan_.map.from.channels; }
-  MatrixShape Shape(int64_t rows) const {
-    return {rows * plan_.map.from.positions(), channels()};
-  }
+  MatrixShape Shape(int64_t rows) const { return {rows * plan_.map.from.positions(), channels()}; }
 
   const StagePlan plan_;
   const StageParameters parameters_;

@@ -6,8 +6,8 @@ void MaxPoolStage::Forward(int64_t rows, const float* x, float* y) {
   backend_.pooling().Max({rows, map_}, x, y);
 }
 
-void MaxPoolStage::Backward(int64_t rows, const float* x, const float*, const float* dy, WriteMode,
-                            float* dx) {
+void MaxPoolStage::Backward(int64_t rows, const float* x, const float*, const float* dy,
+                            const StageGradients&, float* dx) {
   backend_.pooling().MaxBackward({rows, map_}, x, dy, dx);
 }
 
@@ -20,7 +20,7 @@ void AveragePoolStage::Forward(int64_t rows, const float* x, float* y) {
 }
 
 void AveragePoolStage::Backward(int64_t rows, const float*, const float*, const float* dy,
-                                WriteMode, float* dx) {
+                                const StageGradients&, float* dx) {
   backend_.pooling().AverageBackward({rows, map_}, dy, dx);
 }
 
@@ -32,8 +32,8 @@ void TransposeStage::Forward(int64_t rows, const float* x, float* y) {
   backend_.vector().Transpose(rows, shape_, x, y);
 }
 
-void TransposeStage::Backward(int64_t rows, const float*, const float*, const float* dy, WriteMode,
-                              float* dx) {
+void TransposeStage::Backward(int64_t rows, const float*, const float*, const float* dy,
+                              const StageGradients&, float* dx) {
   backend_.vector().Transpose(rows, {shape_.columns, shape_.rows}, dy, dx);
 }
 

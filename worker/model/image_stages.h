@@ -13,8 +13,8 @@ class MaxPoolStage final : public Stage {
   MaxPoolStage(const StagePlan& plan, Backend& backend) : map_(plan.map), backend_(backend) {}
 
   void Forward(int64_t rows, const float* x, float* y) override;
-  void Backward(int64_t rows, const float* x, const float* y, const float* dy, WriteMode mode,
-                float* dx) override;
+  void Backward(int64_t rows, const float* x, const float* y, const float* dy,
+                const StageGradients& to, float* dx) override;
   void Evaluate(int64_t rows, const float* x, const float* constants, float* y) override;
 
  private:
@@ -27,8 +27,8 @@ class AveragePoolStage final : public Stage {
   AveragePoolStage(const StagePlan& plan, Backend& backend) : map_(plan.map), backend_(backend) {}
 
   void Forward(int64_t rows, const float* x, float* y) override;
-  void Backward(int64_t rows, const float* x, const float* y, const float* dy, WriteMode mode,
-                float* dx) override;
+  void Backward(int64_t rows, const float* x, const float* y, const float* dy,
+                const StageGradients& to, float* dx) override;
   void Evaluate(int64_t rows, const float* x, const float* constants, float* y) override;
 
  private:
@@ -43,8 +43,8 @@ class TransposeStage final : public Stage {
       : shape_(plan.transposes), backend_(backend) {}
 
   void Forward(int64_t rows, const float* x, float* y) override;
-  void Backward(int64_t rows, const float* x, const float* y, const float* dy, WriteMode mode,
-                float* dx) override;
+  void Backward(int64_t rows, const float* x, const float* y, const float* dy,
+                const StageGradients& to, float* dx) override;
   void Evaluate(int64_t rows, const float* x, const float* constants, float* y) override;
 
  private:

@@ -15,7 +15,8 @@ namespace tessera {
 namespace {
 
 // Where batches and their sums lie: the places of BatchStaging, each for the first, the inner and the last
-// pieces of minibatches of two sizes, with either place of sums; and first ones may round weights.
+// pieces of minibatches of two sizes, or batches that add up, with either place of sums; and first ones may
+// round weights.
 constexpr size_t kRepeatedMax = 48;
 
 static_assert(kStepsBegunMax <= Backend::kMoments);
@@ -24,7 +25,8 @@ static_assert(kStepsBegunMax <= Backend::kMoments);
 bool SameKernels(const Batch& a, const Batch& b) {
   return a.rows == b.rows && a.inputs == b.inputs && a.labels == b.labels &&
          a.targets == b.targets && a.whole_rows() == b.whole_rows() &&
-         a.is_first() == b.is_first() && a.is_last() == b.is_last();
+         a.is_first() == b.is_first() && a.is_last() == b.is_last() && a.adds == b.adds &&
+         a.more == b.more;
 }
 
 }  // namespace
@@ -40,6 +42,15 @@ absl::StatusOr<std::unique_ptr<Network>> Network::Create(const v1::Model& model,
   if (options.sparse_input && plan.stages.front().kind != StagePlan::Kind::kLinear) {
     return absl::InvalidArgumentError(
         "model.layers: the first is no linear layer, want one: no other reads sparse rows");
+  }
+  if (options.layers.has_value()) {
+    TESSERA_ASSIGN_OR_RETURN(plan, HalfOf(plan, *options.layers));
+    const bool is_half = plan.part != ModelPart::kWhole;
+    if (is_half && (options.sparse_input || options.evaluates_only)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "network: a half of a model has ",
+          options.sparse_input ? "sparse_input, want dense" : "evaluates_only, want it to train"));
+    }
   }
   auto network = std::unique_ptr<Network>(new Network(model, options, std::move(plan), backend));
   TESSERA_RETURN_IF_ERROR(network->Allocate());
@@ -113,7 +124,7 @@ absl::Status Network::Allocate() {
     const int64_t floats = options_.minibatch_max * plan_.stages[0].outputs;
     TESSERA_ASSIGN_OR_RETURN(first_dy_, Buffer<float>::Create(memory, floats));
   }
-  return absl::OkStatus();
+  return AllocateHalf();
 }
 
 absl::StatusOr<std::unique_ptr<Stage>> Network::MakeStage(const StagePlan& plan) {
@@ -149,10 +160,19 @@ StageParameters Network::ParametersOf(const StagePlan& plan) const {
     parameters.weight = parameters_.data() + plan_.parameter_offsets[plan.weight];
   }
   if (plan.bias >= 0) parameters.bias = parameters_.data() + plan_.parameter_offsets[plan.bias];
-  if (options_.evaluates_only) return parameters;
-  if (plan.weight >= 0) parameters.weight_gradient = GradientAt(plan.weight);
-  if (plan.bias >= 0) parameters.bias_gradient = GradientAt(plan.bias);
   return parameters;
+}
+
+StageGradients Network::GradientsOf(const StagePlan& plan, const Batch& batch) const {
+  StageGradients to;
+  to.mode = batch.is_first() ? WriteMode::kOverwrite : WriteMode::kAdd;
+  const auto place = [&](int parameter) -> float* {
+    if (parameter < 0) return nullptr;
+    return batch.adds ? AddedAt(plan, parameter) : GradientAt(parameter);
+  };
+  to.weight = place(plan.weight);
+  to.bias = place(plan.bias);
+  return to;
 }
 
 float* Network::GradientAt(int i) const {
@@ -191,7 +211,7 @@ absl::Span<const float> Network::gradients() const {
 void Network::SetInitialValues(uint64_t seed) {
   for (size_t i = 0; i < shape().parameters.size(); ++i) {
     const ParameterSpec& spec = shape().parameters[i];
-    FillInitialRows(spec, static_cast<int>(i), seed, 0, spec.rows,
+    FillInitialRows(spec, plan_.parameter_begin + static_cast<int>(i), seed, 0, spec.rows,
                     parameter(static_cast<int>(i)).data());
   }
   SendParameters();
@@ -203,6 +223,8 @@ absl::Status Network::Check(const Batch& batch) const {
         absl::StrCat("batch: rows is ", batch.rows, ", want between 1 and ", options_.batch_max));
   }
   TESSERA_RETURN_IF_ERROR(CheckInputs(batch));
+  TESSERA_RETURN_IF_ERROR(CheckPart(batch));
+  if (is_front()) return absl::OkStatus();
   const bool sigmoid = model_.loss() == kSigmoid;
   if (batch.labels == nullptr && (batch.targets == nullptr || !sigmoid)) {
     return absl::InvalidArgumentError(absl::StrCat("batch: labels is null, want labels",
@@ -246,12 +268,21 @@ absl::StatusOr<LossAndCount> Network::TrainStep(const Batch& batch, const StepKe
 
 absl::Status Network::BeginStep(const Batch& batch, const StepKey& key, GradientWork* work) {
   TESSERA_CHECK(!options_.evaluates_only);
-  TESSERA_RETURN_IF_ERROR(Check(batch));
-  DropNext();
-  TESSERA_ASSIGN_OR_RETURN(const Batch staged,
-                           staging_.Stage(batch, shape().inputs(), shape().outputs()));
+  TESSERA_RETURN_IF_ERROR(CheckHasLoss());
+  TESSERA_ASSIGN_OR_RETURN(const Batch staged, CheckAndStage(batch));
   QueueStep(staged, key, work);
   return absl::OkStatus();
+}
+
+absl::StatusOr<Batch> Network::CheckAndStage(const Batch& batch) {
+  TESSERA_RETURN_IF_ERROR(Check(batch));
+  DropNext();
+  Batch read = batch;
+  if (is_front()) {
+    read.labels = nullptr;
+    read.targets = nullptr;
+  }
+  return staging_.Stage(read, shape().inputs(), shape().outputs());
 }
 
 bool Network::wants_next() const {
@@ -266,15 +297,14 @@ void Network::DropNext() {
 
 absl::Status Network::SendNext(const Batch& batch) {
   TESSERA_CHECK(wants_next() && !holds_next());
-  TESSERA_RETURN_IF_ERROR(Check(batch));
-  TESSERA_ASSIGN_OR_RETURN(next_, staging_.Stage(batch, shape().inputs(), shape().outputs()));
+  TESSERA_ASSIGN_OR_RETURN(next_, CheckAndStage(batch));
   return absl::OkStatus();
 }
 
 absl::Status Network::BeginStepOnNext(const StepKey& key, GradientWork* work) {
   TESSERA_CHECK(holds_next());
-  const Batch staged = next_;
-  next_ = Batch();
+  TESSERA_RETURN_IF_ERROR(CheckHasLoss());
+  const Batch staged = std::exchange(next_, Batch());
   QueueStep(staged, key, work);
   return absl::OkStatus();
 }
@@ -309,18 +339,12 @@ void Network::QueueStep(const Batch& staged, const StepKey& key, GradientWork* w
   TESSERA_CHECK(!options_.steps_first_weight || staged.rows == staged.whole_rows() ||
                 staged.whole_rows() * plan_.stages[0].outputs <= first_dy_.size());
   last_batch_ = Batch();
+  if (is_back()) input_gradient_rows_ = staged.rows;
   if (staged.is_first()) sums_place_ = (sums_place_ + 1) % kStepsBegunMax;
-  if (draws_) {
-    TESSERA_CHECK(key.rank < uint64_t{1} << 16);
-    const DropoutKey dropout{key.seed, key.step, key.rank, static_cast<uint64_t>(staged.first_row)};
-    backend_.memory().CopyIn(&dropout, sizeof(dropout), &numbers_.data()->dropout);
-  }
-  // Weights stay what they are from a minibatch's first piece to its last.
-  const bool keeps_rounded = std::exchange(keeps_rounded_, false) || !staged.is_first();
-  const StepForm form{staged, sums_place_, !keeps_rounded};
+  const StepForm form = FormOf(staged, key);
   Repeated* const repeated = RepeatedOn(form);
   const auto forward = [&] { QueueForward(form); };
-  if (!staged.is_last()) work = nullptr;  // Gradients are not complete.
+  if (!staged.ends_gradients()) work = nullptr;
   const auto backward = [&] { Backward(staged, work); };
   if (repeated != nullptr) {
     repeated->forward->Run(forward);
@@ -336,6 +360,17 @@ void Network::QueueStep(const Batch& staged, const StepKey& key, GradientWork* w
   }
 }
 
+Network::StepForm Network::FormOf(const Batch& staged, const StepKey& key) {
+  if (draws_) {
+    TESSERA_CHECK(key.rank < uint64_t{1} << 16);
+    const DropoutKey dropout{key.seed, key.step, key.rank, static_cast<uint64_t>(staged.first_row)};
+    backend_.memory().CopyIn(&dropout, sizeof(dropout), &numbers_.data()->dropout);
+  }
+  // Weights stay what they are from the first piece or batch of an update to its last.
+  const bool keeps_rounded = std::exchange(keeps_rounded_, false) || !staged.is_first() || staged.adds;
+  return {staged, sums_place_, !keeps_rounded};
+}
+
 void Network::QueueForward(const StepForm& form) {
   const Batch& staged = form.batch;
   const float* x = staged.inputs;
@@ -348,6 +383,7 @@ void Network::QueueForward(const StepForm& form) {
     }
     x = values_[i + 1];
   }
+  if (is_front()) return;
   ComputeLoss(model_, staged, shape().outputs(), x, flow_[0].data(), sums_.data() + form.sums_place,
               backend_);
 }
@@ -371,27 +407,29 @@ absl::StatusOr<std::optional<LossAndCount>> Network::EndPiece() {
 }
 
 void Network::Backward(const Batch& batch, GradientWork* work) {
-  const WriteMode mode = batch.is_first() ? WriteMode::kOverwrite : WriteMode::kAdd;
   float* dy = flow_[0].data();
   float* spare = flow_[1].data();
   for (int i = static_cast<int>(stages_.size()) - 1; i >= 0; --i) {
     const StagePlan& plan = plan_.stages[i];
     const float* x = i == 0 ? batch.inputs : values_[i];
     if (stages_[i] == nullptr) return BackwardSparse(batch, dy);
+    const StageGradients to = GradientsOf(plan, batch);
     if (!plan.wants_input_gradient) {
       // Nothing before it learns; it may itself.
-      if (plan.weight >= 0) stages_[i]->Backward(batch.rows, x, values_[i + 1], dy, mode, nullptr);
+      if (plan.weight >= 0) stages_[i]->Backward(batch.rows, x, values_[i + 1], dy, to, nullptr);
       return FollowGradients(plan, batch, work);
     }
     float* dx = plan.backward_in_place() ? dy : spare;
-    stages_[i]->Backward(batch.rows, x, values_[i + 1], dy, mode, dx);
+    if (i == 0) dx = input_gradient_.data();  // of a back
+    stages_[i]->Backward(batch.rows, x, values_[i + 1], dy, to, dx);
+    if (batch.adds) AddGradients(plan);
     FollowGradients(plan, batch, work);
     if (dx == spare) std::swap(dy, spare);
   }
 }
 
 void Network::FollowGradients(const StagePlan& plan, const Batch& batch, GradientWork* work) {
-  if (!batch.is_last()) return;
+  if (!batch.ends_gradients()) return;
   FetchGradients(plan);
   if (work == nullptr) return;
   for (const int parameter : {plan.weight, plan.bias}) {
@@ -409,12 +447,12 @@ void Network::FetchGradients(const StagePlan& plan) {
 }
 
 void Network::BackwardSparse(const Batch& batch, const float* dy) {
-  const WriteMode mode = batch.is_first() ? WriteMode::kOverwrite : WriteMode::kAdd;
+  const StageGradients to = GradientsOf(plan_.stages[0], batch);
   if (!options_.steps_first_weight) {
-    sparse_first_->Backward(batch.rows, batch.sparse, dy, mode);
+    sparse_first_->Backward(batch.rows, batch.sparse, dy, to);
     return FollowGradients(plan_.stages[0], batch, nullptr);
   }
-  sparse_first_->BackwardBias(batch.rows, dy, mode);
+  sparse_first_->BackwardBias(batch.rows, dy, to);
   FollowGradients(plan_.stages[0], batch, nullptr);
   last_batch_ = batch;
   last_dy_ = dy;

@@ -59,11 +59,14 @@ class Network {
     // gradient() is there for a device whose memory is out of the host's reach, too. Each layer's
     // part comes while the layers before it are at work.
     bool fetches_gradients = false;
+    // A half of the model, which only trains, on whole minibatches of dense rows; none: the whole (HalfOf).
+    std::optional<LayerRange> layers = std::nullopt;
   };
 
   // Parameters and gradients start at zero. `backend` outlives the network.
-  //   kInvalidArgument     no such model or loss, batch_max below 1, or sparse_input for a model
-  //                        whose first layer is not linear
+  //   kInvalidArgument     no such model or loss, batch_max below 1, sparse_input for a model whose first
+  //                        layer is not linear, or a half that HalfOf refuses, or with sparse_input or
+  //                        evaluates_only
   //   kResourceExhausted   no memory
   //   kFailedPrecondition  tf32 or bf16 on a device without it
   static absl::StatusOr<std::unique_ptr<Network>> Create(const v1::Model& model,
@@ -105,11 +108,34 @@ class Network {
 
   // Forward, backward: the gradients become those of the mean loss of the batch. Parameters stay.
   // On return the loss is known; the backward pass is queued, and its failures are the next call's
-  // or Backend::Finish's. The batch may be reused.
-  // kInvalidArgument, with nothing changed: rows outside [1, batch_max], no labels or targets, a
-  // label that the model does not have. Values that are not finite are no error: they show in the
-  // loss.
+  // or Backend::Finish's. The batch may be reused. Values that are not finite are no error: they show in
+  // the loss. With nothing changed:
+  //   kInvalidArgument     rows outside [1, batch_max], no labels or targets, a label that the model does
+  //                        not have; a piece of a minibatch for a half; Batch::adds or more for a network
+  //                        that is no model's back, or adds in its first batch
+  //   kFailedPrecondition  the network is a model's front
   absl::StatusOr<LossAndCount> TrainStep(const Batch& batch, const StepKey& key);
+
+  // A step of a model's front, of which there is one at a time. BeginForward queues the forward pass; labels
+  // are not read. To begin another step drops it. Activations waits for those at the cut: [rows, outputs], rows
+  // of [channels, height, width]; they live until the next step is begun. FinishStep takes the gradient of
+  // the mean loss with respect to them, of the same shape and the caller's again on return, and queues the
+  // backward pass, which leaves gradients as TrainStep does; `work` as BeginStep's. The step is over then.
+  //   kInvalidArgument     with nothing changed: a batch as TrainStep's, but for labels; a gradient of
+  //                        another size
+  //   kFailedPrecondition  the network is no front; no step is begun
+  absl::Status BeginForward(const Batch& batch, const StepKey& key);
+  absl::StatusOr<absl::Span<const float>> Activations();
+  absl::Status FinishStep(absl::Span<const float> gradient, GradientWork* work = nullptr);
+  // A model's back takes steps as the whole does, on activations. This waits for all that is queued, and
+  // returns the gradient of the mean loss of the batch that was begun last with respect to its inputs: [rows,
+  // inputs]. It lives until the next one is begun. kFailedPrecondition: the network is no back, or has
+  // taken no step.
+  absl::StatusOr<absl::Span<const float>> InputGradient();
+  // Queued: gradients that Batch::more held back come to the host, where fetches_gradients.
+  void FetchGradients() {
+    if (gradients_view_.size() > 0) gradients_view_.Fetch();
+  }
 
   // TrainStep in two: BeginStep queues it and checks what TrainStep checks, EndStep waits for the
   // loss. Kernels queued in between find the gradients. Up to kStepsBegunMax may be begun before the
@@ -129,7 +155,7 @@ class Network {
   // Whether the device works on its own, so that it is worth while to begin a step before the last is ended.
   bool runs_ahead() const { return !backend_.memory().host_addressable(); }
   // Where it does: dense batches may be sent ahead, behind a BeginStep, and the next step may be on what was
-  // sent. A batch that is not used is dropped.
+  // sent, of a front BeginForwardOnNext. A batch that is not used is dropped.
   bool wants_next() const;
   bool holds_next() const { return next_.rows > 0; }
   absl::Status SendNext(const Batch& batch);
@@ -138,9 +164,10 @@ class Network {
   BatchPlace Room(int64_t rows, bool has_labels) {
     DropNext();
     return staging_.Room(rows, options_.sparse_input ? 0 : shape().inputs(), has_labels,
-                         shape().outputs());
+                         is_front() ? 0 : shape().outputs());
   }
   absl::Status BeginStepOnNext(const StepKey& key, GradientWork* work = nullptr);
+  absl::Status BeginForwardOnNext(const StepKey& key);
   // On such a device work may follow each gradient in the backward pass.
   bool takes_work() const { return wants_next() && !options_.evaluates_only; }
 
@@ -164,7 +191,7 @@ class Network {
   absl::StatusOr<std::vector<float>> Calibrate(absl::Span<const Batch> sample);
 
   // Forward without dropout, with Calibrate's constants. kInvalidArgument as in TrainStep, and for
-  // constants of another number.
+  // constants of another number. Halves do neither: kFailedPrecondition.
   absl::StatusOr<Scores> Score(const Batch& batch, absl::Span<const float> constants);
 
  private:
@@ -172,8 +199,18 @@ class Network {
   absl::Status Allocate();
   absl::StatusOr<std::unique_ptr<Stage>> MakeStage(const StagePlan& plan);
   StageParameters ParametersOf(const StagePlan& plan) const;
+  StageGradients GradientsOf(const StagePlan& plan, const Batch& batch) const;
   absl::Status Check(const Batch& batch) const;
   absl::Status CheckInputs(const Batch& batch) const;
+  absl::Status CheckPart(const Batch& batch) const;
+  absl::Status CheckWhole() const;
+  absl::Status CheckHasLoss() const;
+  bool is_front() const { return plan_.part == ModelPart::kFront; }
+  bool is_back() const { return plan_.part == ModelPart::kBack; }
+  absl::Status AllocateHalf();
+  float* AddedAt(const StagePlan& plan, int parameter) const;
+  void AddGradients(const StagePlan& plan);
+  absl::StatusOr<Batch> CheckAndStage(const Batch& batch);
   void ForwardSparse(absl::Span<const Batch> sample, float* y);
   void DropNext();
   float* GradientAt(int i) const;  // null: there is none
@@ -184,7 +221,10 @@ class Network {
     int sums_place;
     bool rounds;  // the weights
   };
+  StepForm FormOf(const Batch& staged, const StepKey& key);
   void QueueForward(const StepForm& form);
+  absl::Status QueueFront(const Batch& staged, const StepKey& key);
+  absl::Status WaitForFront();
   // What is repeated of this form; nullptr: nothing is.
   struct Repeated;
   Repeated* RepeatedOn(const StepForm& form);
@@ -247,6 +287,17 @@ class Network {
   Buffer<LossSums> sums_;
   HostView<LossSums> sums_view_;
   int sums_place_ = 0;
+  // Of a front: the step that was begun and not finished, and its end of the forward pass while none has
+  // waited for it.
+  std::optional<StepForm> front_;
+  std::optional<Backend::Moment> front_known_;
+  HostView<float> activations_view_;
+  HostView<float> gradient_view_;  // of flow_[0]
+  // Of a back.
+  Buffer<float> input_gradient_;
+  HostView<float> input_gradient_view_;
+  int64_t input_gradient_rows_ = 0;
+  Buffer<float> added_;  // one stage's gradients, on their way to the others
 };
 
 }  // namespace tessera

@@ -27,6 +27,7 @@ void AppendChunks(const float* values, int64_t rows, int64_t columns, int64_t ro
 
 absl::StatusOr<Scores> Network::Score(const Batch& batch, absl::Span<const float> constants) {
   TESSERA_CHECK(begun_.empty());
+  TESSERA_RETURN_IF_ERROR(CheckWhole());
   TESSERA_RETURN_IF_ERROR(Check(batch));
   if (static_cast<int64_t>(constants.size()) != plan_.constants) {
     return absl::InvalidArgumentError(
@@ -72,6 +73,7 @@ void Network::ForwardSparse(absl::Span<const Batch> sample, float* y) {
 }
 
 absl::StatusOr<std::vector<float>> Network::Calibrate(absl::Span<const Batch> sample) {
+  TESSERA_RETURN_IF_ERROR(CheckWhole());
   if (plan_.constants == 0) return std::vector<float>();
   std::vector<Chunk> chunks;
   int64_t rows = 0;

@@ -29,6 +29,29 @@ void AppendTranspose(const Image& image, bool to_channels_last, std::vector<Stag
   stages->push_back(stage);
 }
 
+// What follows from the shape and the stages.
+void PlaceParameters(NetworkPlan* plan) {
+  const std::vector<ParameterSpec>& parameters = plan->shape.parameters;
+  for (StagePlan& stage : plan->stages) {
+    stage.wants_input_gradient = plan->parameter_floats > 0 || plan->part == ModelPart::kBack;
+    stage.weight = -1;
+    stage.bias = -1;
+    const int64_t before = plan->parameter_floats;
+    for (int p = 0; p < static_cast<int>(parameters.size()); ++p) {
+      if (parameters[p].layer != stage.layer) continue;
+      // A layer's weight comes before its bias.
+      (stage.weight < 0 ? stage.weight : stage.bias) = p;
+      TESSERA_CHECK(static_cast<int>(plan->parameter_offsets.size()) == p);
+      plan->parameter_offsets.push_back(plan->parameter_floats);
+      plan->parameter_floats += (parameters[p].size() + kFloatsPerCacheLine - 1) /
+                                kFloatsPerCacheLine * kFloatsPerCacheLine;
+    }
+    plan->stage_floats_max = std::max(plan->stage_floats_max, plan->parameter_floats - before);
+    plan->width_max = std::max(plan->width_max, stage.outputs);
+    plan->constants += stage.constants();
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<Precision> PrecisionOf(absl::string_view name) {
@@ -98,22 +121,48 @@ absl::StatusOr<NetworkPlan> PlanOf(const v1::Model& model) {
   }
   leave_images(plan.shape.images.back());
 
-  const std::vector<ParameterSpec>& parameters = plan.shape.parameters;
-  for (StagePlan& stage : plan.stages) {
-    stage.wants_input_gradient = plan.parameter_floats > 0;
-    for (int p = 0; p < static_cast<int>(parameters.size()); ++p) {
-      if (parameters[p].layer != stage.layer) continue;
-      // A layer's weight comes before its bias.
-      (stage.weight < 0 ? stage.weight : stage.bias) = p;
-      TESSERA_CHECK(static_cast<int>(plan.parameter_offsets.size()) == p);
-      plan.parameter_offsets.push_back(plan.parameter_floats);
-      plan.parameter_floats += (parameters[p].size() + kFloatsPerCacheLine - 1) /
-                               kFloatsPerCacheLine * kFloatsPerCacheLine;
-    }
-    plan.width_max = std::max(plan.width_max, stage.outputs);
-    plan.constants += stage.constants();
-  }
+  PlaceParameters(&plan);
   return plan;
+}
+
+absl::StatusOr<NetworkPlan> HalfOf(const NetworkPlan& whole, const LayerRange& layers) {
+  const int count = static_cast<int>(whole.shape.widths.size()) - 1;
+  const bool is_front = layers.begin == 0;
+  if (is_front && layers.end == count && whole.part == ModelPart::kWhole) return whole;
+  const int cut = is_front ? layers.end : layers.begin;
+  // A transpose goes with the stages before it.
+  const auto at_cut = std::find_if(whole.stages.begin(), whole.stages.end(),
+                                   [&](const StagePlan& stage) { return stage.layer >= cut; });
+  const bool cuts = (is_front || layers.end == count) && at_cut != whole.stages.end() &&
+                    at_cut->layer == cut && at_cut->kind == StagePlan::Kind::kLinear;
+  NetworkPlan half;
+  half.part = is_front ? ModelPart::kFront : ModelPart::kBack;
+  if (cuts && whole.part == ModelPart::kWhole) {
+    const std::vector<ParameterSpec>& all = whole.shape.parameters;
+    const auto first_behind = std::find_if(
+        all.begin(), all.end(), [&](const ParameterSpec& spec) { return spec.layer >= cut; });
+    if (is_front) {
+      half.stages.assign(whole.stages.begin(), at_cut);
+      half.shape.parameters.assign(all.begin(), first_behind);
+    } else {
+      half.stages.assign(at_cut, whole.stages.end());
+      half.shape.parameters.assign(first_behind, all.end());
+      half.parameter_begin = static_cast<int>(first_behind - all.begin());
+    }
+  }
+  if (half.shape.parameters.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "network: layers are [", layers.begin, ", ", layers.end, ") of ", count,
+        ", want those in front of a linear layer, with parameters, or those from one on"));
+  }
+  for (const ParameterSpec& spec : half.shape.parameters) half.shape.size += spec.size();
+  const ModelShape& shape = whole.shape;
+  half.shape.widths.assign(shape.widths.begin() + layers.begin,
+                           shape.widths.begin() + layers.end + 1);
+  half.shape.images.assign(shape.images.begin() + layers.begin,
+                           shape.images.begin() + layers.end + 1);
+  PlaceParameters(&half);
+  return half;
 }
 
 CalibrationWidths CalibrationWidthsOf(const NetworkPlan& plan, bool copies_inputs,
@@ -162,6 +211,9 @@ NetworkMemory MemoryNeeded(const NetworkPlan& plan, int64_t batch_max, Precision
       outputs_max = std::max(outputs_max, stage.outputs);
     }
   }
+  if (plan.part == ModelPart::kBack) {
+    floats += batch_max * plan.shape.inputs() + plan.stage_floats_max;
+  }
   bf16 += batch_max * outputs_max;
   NetworkMemory memory;
   memory.evaluation_bytes =
@@ -170,7 +222,7 @@ NetworkMemory MemoryNeeded(const NetworkPlan& plan, int64_t batch_max, Precision
       floats * kFloatBytes +
       static_cast<int64_t>(kStepsBegunMax * sizeof(LossSums) + sizeof(StepNumbers));
   if (precision == Precision::kBf16) memory.held_bytes += bf16 * kBf16Bytes;
-  if (plan.constants > 0) {
+  if (plan.constants > 0 && plan.part == ModelPart::kWhole) {
     const bool copies_inputs = plan.stages.front().is_elementwise();
     const CalibrationWidths widths = CalibrationWidthsOf(plan, copies_inputs, sparse_input);
     memory.calibration_bytes = calibration_rows * (widths.first + widths.second) * kFloatBytes;

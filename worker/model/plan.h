@@ -55,7 +55,7 @@ struct StagePlan {
   bool relu = false;       // batch norm
   double epsilon = 0;      // batch norm
   double probability = 0;  // dropout
-  // Some stage before this one has parameters.
+  // Some stage before this one has parameters, of the whole model.
   bool wants_input_gradient = false;
 
   bool is_product() const { return kind == Kind::kLinear || kind == Kind::kConvolution; }
@@ -75,12 +75,30 @@ struct StagePlan {
   int64_t constants() const { return kind == Kind::kBatchNorm ? 2 * map.from.channels : 0; }
 };
 
+// Layers [begin, end), indices into Model.layers.
+struct LayerRange {
+  int begin = 0;
+  int end = 0;
+};
+
+// A model may be cut before a linear layer. Its front sends the activations there, as the host has
+// images, to its back, which knows the loss and returns their gradient.
+enum class ModelPart { kWhole, kFront, kBack };
+
 struct NetworkPlan {
+  ModelPart part = ModelPart::kWhole;
+  // Of a half: its parameters alone, as they are in the whole model's shape, and the widths and images
+  // from before its first layer to behind its last one.
   ModelShape shape;
+  // The first parameter's index in the whole model.
+  int parameter_begin = 0;
+  // Their layers are the whole model's.
   std::vector<StagePlan> stages;
   // In floats, a multiple of 16, so that each parameter begins on a cache line.
   std::vector<int64_t> parameter_offsets;
   int64_t parameter_floats = 0;
+  // The most that one stage has of them.
+  int64_t stage_floats_max = 0;
   // The widest output of a stage.
   int64_t width_max = 0;
   int64_t constants = 0;
@@ -88,6 +106,10 @@ struct NetworkPlan {
 
 // kInvalidArgument where ShapeOf refuses the model or a layer is of no known kind.
 absl::StatusOr<NetworkPlan> PlanOf(const v1::Model& model);
+
+// The plan of the layers in front of a linear one, or of those from one on. All layers are no half: that
+// is `whole`. kInvalidArgument: `layers` is none of these, or has no parameters, or `whole` is no whole.
+absl::StatusOr<NetworkPlan> HalfOf(const NetworkPlan& whole, const LayerRange& layers);
 
 struct NetworkMemory {
   // Held from Create on.
@@ -115,7 +137,7 @@ int64_t GradientsBegin(const NetworkPlan& plan, bool steps_first_weight);
 // All that a Network allocates for `batch_max` rows. Besides, oneDNN keeps its generated code and
 // some hundred KiB of scratch for each product and thread (of convolutions up to some MiB, in bf16 and without
 // AVX-512 tens of MiB where images are large), and products with sparse rows keep
-// SparseScratchBytes. `minibatch_max` as Network::Options'.
+// SparseScratchBytes. `minibatch_max` as Network::Options'. A half calibrates nothing.
 NetworkMemory MemoryNeeded(const NetworkPlan& plan, int64_t batch_max, Precision precision,
                            int64_t calibration_rows, bool sparse_input = false,
                            bool steps_first_weight = false, int64_t minibatch_max = 0);

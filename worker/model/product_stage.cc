@@ -27,8 +27,7 @@ absl::StatusOr<ConvolutionKernel<float>*> Tf32Of(const ConvolutionKernel<float>*
 absl::StatusOr<LinearKernel<Bf16>*> Bf16Of(const LinearKernel<float>*, Backend& backend) {
   return backend.linear_bf16();
 }
-absl::StatusOr<ConvolutionKernel<Bf16>*> Bf16Of(const ConvolutionKernel<float>*,
-                                                Backend& backend) {
+absl::StatusOr<ConvolutionKernel<Bf16>*> Bf16Of(const ConvolutionKernel<float>*, Backend& backend) {
   return backend.convolution_bf16();
 }
 
@@ -88,19 +87,19 @@ void ProductStage<Kernel>::Forward(int64_t rows, const float* x, float* y) {
 
 template <template <typename> class Kernel>
 void ProductStage<Kernel>::Backward(int64_t rows, const float* x, const float*, const float* dy,
-                                    WriteMode mode, float* dx) {
+                                    const StageGradients& to, float* dx) {
   const auto shape = ShapeOf(exact_, plan_, rows);
-  if (parameters_.bias_gradient != nullptr) {
-    backend_.vector().ColumnSums({rows * plan_.map.to.positions(), plan_.map.to.channels}, dy, mode,
-                                 parameters_.bias_gradient);
+  if (to.bias != nullptr) {
+    backend_.vector().ColumnSums({rows * plan_.map.to.positions(), plan_.map.to.channels}, dy,
+                                 to.mode, to.bias);
   }
   if (bf16_ == nullptr) {
-    f32_->WeightGradient(shape, x, dy, mode, parameters_.weight_gradient);
+    f32_->WeightGradient(shape, x, dy, to.mode, to.weight);
     if (dx != nullptr) f32_->InputGradient(shape, dy, parameters_.weight, dx);
     return;
   }
   backend_.vector().Round(rows * plan_.outputs, dy, dy_bf16_);
-  bf16_->WeightGradient(shape, x_bf16_.data(), dy_bf16_, mode, parameters_.weight_gradient);
+  bf16_->WeightGradient(shape, x_bf16_.data(), dy_bf16_, to.mode, to.weight);
   if (dx != nullptr) bf16_->InputGradient(shape, dy_bf16_, weight_bf16_.data(), dx);
 }
 

@@ -28,8 +28,8 @@ class ProductStage final : public Stage {
   void RoundWeight() override;
   Bf16* rounded_weight() const override { return weight_bf16_.data(); }
   void Forward(int64_t rows, const float* x, float* y) override;
-  void Backward(int64_t rows, const float* x, const float* y, const float* dy, WriteMode mode,
-                float* dx) override;
+  void Backward(int64_t rows, const float* x, const float* y, const float* dy,
+                const StageGradients& to, float* dx) override;
   void Evaluate(int64_t rows, const float* x, const float* constants, float* y) override;
 
  private:

@@ -7,15 +7,15 @@ void SparseLinearStage::Forward(int64_t rows, const SparseRows& x, float* y) {
 }
 
 void SparseLinearStage::Backward(int64_t rows, const SparseRows& x, const float* dy,
-                                 WriteMode mode) {
-  BackwardBias(rows, dy, mode);
-  backend_.sparse_linear().WeightGradient(Shape(rows), x, dy, mode, &touched_,
-                                          parameters_.weight_gradient);
+                                 const StageGradients& to) {
+  BackwardBias(rows, dy, to);
+  backend_.sparse_linear().WeightGradient(Shape(rows), x, dy, to.mode, &touched_, to.weight);
 }
 
-void SparseLinearStage::BackwardBias(int64_t rows, const float* dy, WriteMode mode) {
-  if (parameters_.bias_gradient == nullptr) return;
-  backend_.vector().ColumnSums({rows, plan_.outputs}, dy, mode, parameters_.bias_gradient);
+void SparseLinearStage::BackwardBias(int64_t rows, const float* dy,
+                                     const StageGradients& to) {
+  if (to.bias == nullptr) return;
+  backend_.vector().ColumnSums({rows, plan_.outputs}, dy, to.mode, to.bias);
 }
 
 void SparseLinearStage::AddWeightGradient(int64_t rows, const SparseRows& x, const float* dy,

@@ -22,12 +22,12 @@ class SparseLinearStage {
   // In training and evaluation.
   void Forward(int64_t rows, const SparseRows& x, float* y);
 
-  // The gradients of weight and bias, written as `mode` says. The weight's is cleared where the calls
+  // The gradients of weight and bias. The weight's, always in one place, is cleared where the calls
   // before left something; other columns must be zero.
-  void Backward(int64_t rows, const SparseRows& x, const float* dy, WriteMode mode);
+  void Backward(int64_t rows, const SparseRows& x, const float* dy, const StageGradients& to);
 
   // Instead: the bias's gradient only, and then weight += a * the gradient of the weight.
-  void BackwardBias(int64_t rows, const float* dy, WriteMode mode);
+  void BackwardBias(int64_t rows, const float* dy, const StageGradients& to);
   void AddWeightGradient(int64_t rows, const SparseRows& x, const float* dy, float a,
                          float* weight);
 

@@ -10,12 +10,17 @@
 
 namespace tessera {
 
-// Device addresses of a layer's parameters and gradients; null where it has none.
+// Device addresses of a layer's parameters; null where it has none.
 struct StageParameters {
   const float* weight = nullptr;
   const float* bias = nullptr;
-  float* weight_gradient = nullptr;
-  float* bias_gradient = nullptr;
+};
+
+// Where the gradients of the same go.
+struct StageGradients {
+  float* weight = nullptr;
+  float* bias = nullptr;
+  WriteMode mode = WriteMode::kOverwrite;
 };
 
 // x is [rows, inputs], y [rows, outputs], in the backend's memory. Only queues kernels; failures
@@ -34,10 +39,10 @@ class Stage {
   virtual Bf16* rounded_weight() const { return nullptr; }
 
   // Follows Forward of the same step, with the same rows; x and y hold what they held then (y may have been
-  // overwritten by an elementwise stage behind this one). Writes the gradients of the stage's parameters as
-  // `mode` says, and overwrites dx unless it is null. dx may be dy where the plan says backward_in_place.
+  // overwritten by an elementwise stage behind this one). Writes the gradients of the stage's parameters to
+  // `to`, and overwrites dx unless it is null. dx may be dy where the plan says backward_in_place.
   virtual void Backward(int64_t rows, const float* x, const float* y, const float* dy,
-                        WriteMode mode, float* dx) = 0;
+                        const StageGradients& to, float* dx) = 0;
 
   // In evaluation, with the stage's own constants. Dropout wants y to be x (and leaves it alone), other
   // elementwise stages take either, the rest want it apart from x.

@@ -1,5 +1,6 @@
 #include "worker/replica/make_replica.h"
 
+#include "worker/replica/half_replica.h"
 #include "worker/replica/replica.h"
 #include "worker/replica/subnet_replica.h"
 #include "worker/replica/tailed_replica.h"
@@ -9,7 +10,12 @@ namespace tessera {
 absl::StatusOr<std::unique_ptr<Learner>> MakeReplica(const v1::Job& job, const Recipe& recipe,
                                                      Rank rank, Exchange first, Backend* backend,
                                                      const InputRows& input,
-                                                     const SubnetMemory& memory) {
+                                                     const SubnetMemory& memory,
+                                                     const LayerEnds& ends) {
+  if (recipe.split && recipe.split->is_linear(rank)) {
+    return HalfReplica::CreateLinear(job, recipe, rank, backend, ends.receiver);
+  }
+  if (recipe.split) return HalfReplica::CreateFront(job, recipe, rank, backend, ends.sender);
   if (recipe.tail_steps > 0) {
     return TailedReplica::Create(job, recipe, rank, first, backend, input, memory);
   }

@@ -201,6 +201,7 @@ absl::StatusOr<v1::JoinReply> CoordinatorClient::BecomeMember(
   request.set_layout_hash(options_.layout_hash);
   request.set_protocol(kControlProtocol);
   request.set_description(options_.description);
+  request.set_address(options_.own_address);
   request.set_rows(options_.rows);
   request.set_train_sum(options_.train_sum);
   request.set_test_sum(options_.test_sum);
@@ -265,11 +266,13 @@ absl::StatusOr<v1::JoinReply> CoordinatorClient::BecomeMember(
 
 void CoordinatorClient::StartRenewing(std::function<void(absl::Status)> on_lost,
                                       std::function<void(const v1::ServerList&)> on_servers,
-                                      std::function<void(bool)> on_away) {
+                                      std::function<void(bool)> on_away,
+                                      std::function<void(const v1::WorkerList&)> on_workers) {
   TESSERA_CHECK(member_ != MemberId() && !renewer_.joinable());
   on_lost_ = std::move(on_lost);
   on_servers_ = std::move(on_servers);
   on_away_ = std::move(on_away);
+  on_workers_ = std::move(on_workers);
   renewer_ = std::thread([this] { Renew(); });
 }
 
@@ -286,7 +289,7 @@ void CoordinatorClient::StopRenewing() {
 void CoordinatorClient::Renew() {
   const absl::Duration interval = std::min(kRenewInterval, lease_ / 4);
   absl::Time last_answer = SteadyNow();
-  uint64_t told = 0, servers_known = 0;
+  uint64_t told = 0, servers_known = 0, workers_known = 0;
   bool answered = true;
   while (true) {
     // A drain is acknowledged at once: all members wait for it.
@@ -298,6 +301,7 @@ void CoordinatorClient::Renew() {
     if (StopsRenewing()) return;
     v1::RenewRequest request = OwnRenewal();
     request.set_servers_known(servers_known);
+    request.set_workers_known(workers_known);
     v1::RenewReply reply;
     // The lease's end is noticed when it comes.
     const absl::Duration left = last_answer + lease_ - SteadyNow();
@@ -319,6 +323,10 @@ void CoordinatorClient::Renew() {
       if (reply.has_server_list()) {
         servers_known = reply.server_list().generation();
         if (on_servers_) on_servers_(reply.server_list());
+      }
+      if (reply.has_worker_list()) {
+        workers_known = reply.worker_list().generation();
+        if (on_workers_) on_workers_(reply.worker_list());
       }
       absl::MutexLock lock(&mutex_);
       waiting_for_.assign(reply.waiting_for().begin(), reply.waiting_for().end());

@@ -57,6 +57,8 @@ class CoordinatorClient {
     uint64_t test_sum = 0;
     // The member that this process was before the job went back; MemberId(): none.
     MemberId continues;
+    // Where other workers reach this one, host:port; empty: they need not.
+    std::string own_address;
     // Gives up joining after this long.
     absl::Duration join_timeout = absl::InfiniteDuration();
   };
@@ -75,10 +77,12 @@ class CoordinatorClient {
   // worker may not go on: end every wait, then the train loop. It must not call Leave itself.
   //   kAborted  the job went back to a checkpoint: join again, as another client
   // Where servers are replicas `on_servers` hears there of those that come and go. `on_away` hears there
-  // that the coordinator was silent for a lease, and that it is back.
+  // that the coordinator was silent for a lease, and that it is back. Where workers speak to each other `on_workers`
+  // hears there who they are.
   void StartRenewing(std::function<void(absl::Status)> on_lost,
                      std::function<void(const v1::ServerList&)> on_servers = nullptr,
-                     std::function<void(bool is_away)> on_away = nullptr);
+                     std::function<void(bool is_away)> on_away = nullptr,
+                     std::function<void(const v1::WorkerList&)> on_workers = nullptr);
   // The next renewal is due now, but for a short pause after the last one. Any thread.
   void RenewSoon();
   // What the next renewals say.
@@ -178,6 +182,7 @@ class CoordinatorClient {
   std::function<void(absl::Status)> on_lost_;
   std::function<void(const v1::ServerList&)> on_servers_;
   std::function<void(bool)> on_away_;
+  std::function<void(const v1::WorkerList&)> on_workers_;
   std::thread renewer_;
 };
 

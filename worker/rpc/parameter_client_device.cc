@@ -65,7 +65,8 @@ void ParameterClientGrpc::WatchValues(ValueSink* sink, const KeySet& keys) {
   for (const ShardSlices& part : keys.slices) {
     if (!part.slices.empty()) parameters = std::max(parameters, part.slices.back().parameter + 1);
   }
-  watch_.Begin(sink, keys.slices, static_cast<size_t>(parameters));
+  const auto first = static_cast<size_t>(keys.layers.has_value() ? keys.layers->begin : 0);
+  watch_.Begin(sink, keys.slices, first, static_cast<size_t>(parameters));
   written_.assign(keys.slices.size(), 0);
 }
 

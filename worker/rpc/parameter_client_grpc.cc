@@ -7,6 +7,7 @@
 #include "common/base/check.h"
 #include "common/base/steady_clock.h"
 #include "common/rpc/core_message.h"
+#include "common/rpc/layer_message.h"
 #include "common/rpc/subnet_message.h"
 #include "common/rpc/transport.h"
 #include "worker/rpc/device_update_coder.h"
@@ -67,7 +68,7 @@ absl::StatusOr<std::unique_ptr<ParameterClientGrpc>> ParameterClientGrpc::Create
 ParameterClientGrpc::ParameterClientGrpc(Options options, std::unique_ptr<PushCoder> coder,
                                          std::unique_ptr<DeviceValues> device_values)
     : options_(std::move(options)),
-      dense_keys_{std::nullopt, options_.slices, false, {}},
+      dense_keys_{std::nullopt, options_.slices, false, {}, std::nullopt},
       coder_(std::move(coder)),
       device_values_(std::move(device_values)),
       cores_(CoreOptions()) {
@@ -112,7 +113,7 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::Pull(Exchange after, const K
   if (keys.subnet.has_value()) {
     PrepareFetch(after, keys);
   } else {
-    PrepareRequest(after, RestWord(), /*outside_exchange=*/false);
+    PrepareRequest(keys, after, RestWord(), /*outside_exchange=*/false);
   }
   TESSERA_RETURN_IF_ERROR(AddPulls(keys, values));
   return RunTasks(SteadyNow());
@@ -136,7 +137,7 @@ absl::Status ParameterClientGrpc::BeginPushPull(const OutgoingPush& push, const 
   if (value_keys.subnet.has_value()) {
     PrepareFetch(push.exchange, value_keys);
   } else {
-    PrepareRequest(push.exchange, push.rest, /*outside_exchange=*/false);
+    PrepareRequest(value_keys, push.exchange, push.rest, /*outside_exchange=*/false);
   }
   AddPushes(update_keys);
   TESSERA_RETURN_IF_ERROR(AddPulls(value_keys, values));
@@ -164,7 +165,7 @@ void ParameterClientGrpc::DropPushPull() {
 
 absl::StatusOr<ExchangeResult> ParameterClientGrpc::Read(Exchange after, RestWord word,
                                                          const ParameterArrays& values) {
-  PrepareRequest(after, word, /*outside_exchange=*/true);
+  PrepareRequest(dense_keys_, after, word, /*outside_exchange=*/true);
   TESSERA_RETURN_IF_ERROR(AddPulls(dense_keys_, values));
   return RunTasks(SteadyNow());
 }
@@ -220,27 +221,29 @@ absl::Status ParameterClientGrpc::PrepareHeader(const OutgoingPush& push, const 
   header_.set_examples(push.examples);
   header_.set_kind(push.kind ? static_cast<v1::PayloadKind>(*push.kind) : options_.kind);
   header_.set_whole_next(push.whole_next);
+  header_.set_summed(keys.layers.has_value() ? push.summed : 0);
   if (keys.subnet.has_value()) {
     TESSERA_CHECK(keys.subnet->round == push.exchange.value());
     *header_.mutable_keys()->mutable_subnet() = ToMessage(*keys.subnet);
   } else {
-    header_.mutable_keys()->mutable_dense();
+    SetKeys(keys, header_.mutable_keys());
   }
   return absl::OkStatus();
 }
 
-void ParameterClientGrpc::PrepareRequest(Exchange after, RestWord word, bool outside_exchange) {
+void ParameterClientGrpc::PrepareRequest(const KeySet& keys, Exchange after, RestWord word,
+                                         bool outside_exchange) {
   fetches_.reset();
   request_.set_after_exchange(after.value());
   request_.set_rest(word.number);
   request_.set_rests(word.rests);
   request_.set_outside_exchange(outside_exchange);
   request_.set_codec(outside_exchange ? "" : NameOnWire(options_.coding.codecs.pull));
-  request_.mutable_keys()->mutable_dense();
+  SetKeys(keys, request_.mutable_keys());
 }
 
 void ParameterClientGrpc::PrepareRows(const RowRange& rows) {
-  PrepareRequest(Exchange(0), RestWord(), /*outside_exchange=*/true);
+  PrepareRequest(dense_keys_, Exchange(0), RestWord(), /*outside_exchange=*/true);
   v1::RowKeys& keys = *request_.mutable_keys()->mutable_rows();
   keys.set_parameter(static_cast<uint32_t>(rows.parameter));
   keys.set_row_begin(static_cast<uint64_t>(rows.row_begin));

@@ -166,7 +166,8 @@ class ParameterClientGrpc final : public ParameterClient {
   void Connect(Server* server);
   absl::Status PrepareHeader(const OutgoingPush& push, const KeySet& keys,
                              const ConstParameterArrays& update);
-  void PrepareRequest(Exchange after, RestWord word, bool outside_exchange);
+  // `keys` are named, but for those of cores.
+  void PrepareRequest(const KeySet& keys, Exchange after, RestWord word, bool outside_exchange);
   void PrepareFetch(Exchange after, const KeySet& keys);
   void PrepareRows(const RowRange& rows);
   bool reads_rows() const { return !fetches_.has_value() && request_.keys().has_rows(); }

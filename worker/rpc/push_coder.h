@@ -4,11 +4,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/codec/codec.h"
+#include "common/layout/layer_cut.h"
 #include "common/layout/parameters.h"
 #include "common/layout/shard_map.h"
 #include "kernels/backend.h"
@@ -30,6 +32,8 @@ struct CodingOptions {
   // Where arrays are a device's, which outlives what is made with these.
   DeviceSides sides = {};
   Backend* device = nullptr;
+  // Set: pushes are of these layers or of none, and nothing else is held back.
+  std::optional<ParameterRange> layers = std::nullopt;
 };
 
 // One thread, but that payloads of different servers may be read on different ones.

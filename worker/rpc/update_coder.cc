@@ -33,7 +33,8 @@ TESSERA_VECTOR_CLONES void AddEach(int64_t count, const float* from, float* to) 
 
 UpdateCoder::UpdateCoder(Options options) : options_(std::move(options)) {
   const CodecChoice& codecs = options_.codecs;
-  if (codecs.holds_back()) residual_.emplace(options_.shape);
+  const ParameterRange all = {0, static_cast<int>(options_.shape.parameters.size())};
+  if (codecs.holds_back()) residual_.emplace(options_.shape, options_.layers.value_or(all));
   if (codecs.push.kind == CodecKind::kThreshold) {
     tau_.emplace(codecs.push.tau, codecs.push.density);
   }
@@ -50,6 +51,7 @@ int64_t UpdateCoder::MemoryNeeded(const CodecChoice& codecs, int64_t entries) {
 absl::Status UpdateCoder::Begin(const OutgoingPush& push, const KeySet& keys,
                                 const ConstParameterArrays& update) {
   TESSERA_CHECK(!residual_ || !keys.subnet.has_value());
+  TESSERA_CHECK(!options_.layers || (keys.layers && (keys.layers->empty() || keys.layers == options_.layers)));
   flushes_ = residual_.has_value() && push.flush;
   codec_ = flushes_ ? Codec() : options_.codecs.push;
   exchange_ = push.exchange;
@@ -63,12 +65,16 @@ absl::Status UpdateCoder::Begin(const OutgoingPush& push, const KeySet& keys,
 void UpdateCoder::LeadTau() {
   const int64_t wanted = tau_->sample_size();
   if (wanted == 0) return;
+  const ParameterRange pushed =
+      keys_->layers.value_or(ParameterRange{0, static_cast<int>(update_->size())});
+  int64_t size = 0;
+  for (int p = pushed.begin; p < pushed.end; ++p) size += options_.shape.parameters[p].size();
   std::vector<float> magnitudes;
-  for (size_t p = 0; p < update_->size(); ++p) {
+  for (int p = pushed.begin; p < pushed.end; ++p) {
     const absl::Span<const float> entries = (*update_)[p];
     const int64_t count = static_cast<int64_t>(entries.size());
-    const double share = static_cast<double>(count) / static_cast<double>(options_.shape.size);
-    SampleMagnitudes(entries.data(), residual_->of(static_cast<int>(p)).data(), count,
+    const double share = static_cast<double>(count) / static_cast<double>(size);
+    SampleMagnitudes(entries.data(), residual_->of(p).data(), count,
                      std::max<int64_t>(1, static_cast<int64_t>(share * wanted)), &magnitudes);
   }
   tau_->Lead(std::move(magnitudes));
@@ -83,6 +89,7 @@ std::unique_ptr<UpdatePayload> UpdateCoder::Make(size_t server, UpdateRuns* runs
 std::unique_ptr<UpdatePayload> UpdateCoder::MakeOnce(size_t server, UpdateRuns* runs) {
   const ShardSlices& slices = keys_->slices[server];
   if (keys_->is_sparse()) return MakeSparse(server, runs);
+  if (keys_->layers.has_value() && slices.size == 0) return MadeUpdate(std::vector<char>());
   // Entries that no exchange moved may be held back where the codec itself loses nothing.
   if (flushes_ || (residual_ && codec_ == Codec())) return MakeFlush(slices);
   if (codec_.kind == CodecKind::kThreshold) return MakeThreshold(slices);

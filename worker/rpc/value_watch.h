@@ -15,10 +15,12 @@ namespace tessera {
 // Of answers in f32, in which each server's values are in the order of the parameters. One thread.
 class ValueWatch {
  public:
-  // From now on `sink` is told; nullptr: nobody. `parts` are what the answers are of.
-  void Begin(ValueSink* sink, absl::Span<const ShardSlices> parts, size_t parameters) {
+  // From now on `sink` is told, of parameter `first` and those behind it; nullptr: nobody. `parts` are what the
+  // answers are of.
+  void Begin(ValueSink* sink, absl::Span<const ShardSlices> parts, size_t first, size_t parameters) {
     sink_ = sink;
-    told_ = 0;
+    first_ = first;
+    told_ = first;
     ends_.assign(sink == nullptr ? 0 : parts.size(), {});
     for (size_t part = 0; part < ends_.size(); ++part) {
       int64_t end = 0;
@@ -36,7 +38,7 @@ class ValueWatch {
   bool is_on() const { return sink_ != nullptr; }
 
   // An answer begins anew, with values that may be others.
-  void Restart() { told_ = 0; }
+  void Restart() { told_ = first_; }
   // So many bytes of each part are there.
   void Tell(absl::Span<const int64_t> written) {
     while (!ends_.empty() && told_ < ends_.front().size()) {
@@ -49,6 +51,7 @@ class ValueWatch {
 
  private:
   ValueSink* sink_ = nullptr;
+  size_t first_ = 0;
   size_t told_ = 0;
   std::vector<std::vector<int64_t>> ends_;  // by part: the bytes up to each parameter's end
 };

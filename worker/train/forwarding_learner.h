@@ -18,6 +18,8 @@ class ForwardingLearner : public Learner {
   const KeySet& value_keys() const override { return inner_->value_keys(); }
   const ConstParameterArrays& update() const override { return inner_->update(); }
   const KeySet& update_keys() const override { return inner_->update_keys(); }
+  uint64_t summed() const override { return inner_->summed(); }
+  int64_t exchanged_bytes() const override { return inner_->exchanged_bytes(); }
   absl::StatusOr<Losses> Train(const Dataset& data, absl::Span<const uint32_t> rows,
                                const TrainPoint& point) override {
     return inner_->Train(data, rows, point);

@@ -19,6 +19,14 @@
 
 namespace tessera {
 
+// Told that a minibatch waits for another worker, and that it goes on.
+class TrainWaits {
+ public:
+  virtual ~TrainWaits() = default;
+  virtual void BeginWait() = 0;
+  virtual void EndWait() = 0;
+};
+
 // Where one minibatch stands in the job.
 struct TrainPoint {
   uint64_t step = 0;
@@ -32,6 +40,8 @@ struct TrainPoint {
   // The learner trained the minibatch before, and nothing has been asked of it since but EndSteps: its
   // parameters are what that left.
   bool continues = false;
+  // Where minibatches wait for other workers: told of it. nullptr: nobody.
+  TrainWaits* waits = nullptr;
 };
 
 // Mean losses of minibatches.
@@ -64,6 +74,11 @@ class Learner {
   virtual const KeySet& value_keys() const = 0;
   virtual const ConstParameterArrays& update() const = 0;
   virtual const KeySet& update_keys() const = 0;
+  // The updates that update() is the sum of; 0: update_keys() are none, as there is nothing to push.
+  virtual uint64_t summed() const { return 1; }
+
+  // Bytes of payloads that minibatches have brought from and to other workers.
+  virtual int64_t exchanged_bytes() const { return 0; }
 
   // One minibatch: forward and backward, and the local optimizer where the method has one. Returns
   // the losses that are known by now and were not before, in the order of their minibatches: that of this

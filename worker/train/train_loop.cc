@@ -36,6 +36,7 @@ TrainLoop::TrainLoop(Options options, const Datasets* data, Learner* learner,
       order_({PartitionOf(options_.job), options_.job.seed(), data->train.rows(),
               options_.job.train().batch_size(), options_.orders}),
       phases_(options_.before ? options_.before->phases : PhaseTimer(options_.clock)),
+      reads_rows_(!options_.recipe.split || !options_.recipe.split->is_linear(options_.rank)),
       step_(options_.first_step),
       epoch_(options_.first_epoch),
       exchange_(options_.first_exchange.value() - 1),
@@ -81,6 +82,16 @@ TrainProgress TrainLoop::progress() const {
           traffic()};
 }
 
+void TrainLoop::Waits::BeginWait() {
+  loop_.phases_.Enter(Phase::kWait);
+  loop_.Begin(TrainWork::kNothing);
+}
+
+void TrainLoop::Waits::EndWait() {
+  loop_.phases_.Enter(Phase::kCompute);
+  loop_.Begin(TrainWork::kMinibatch);
+}
+
 void TrainLoop::Begin(TrainWork work) {
   work_ = work;
   ++beats_;
@@ -97,6 +108,7 @@ absl::Status TrainLoop::Run() {
 
 Traffic TrainLoop::traffic() const {
   Traffic sum = servers_.traffic();
+  sum.other_payload_bytes += learner_.exchanged_bytes();
   if (options_.before) sum += options_.before->traffic;
   return sum;
 }
@@ -217,6 +229,7 @@ absl::Status TrainLoop::BeginEpoch() {
 }
 
 absl::Status TrainLoop::BeginOrder() {
+  if (!reads_rows_) return absl::OkStatus();
   EpochPlace place;
   place.epoch = epoch_;
   place.rank = options_.rank;
@@ -253,20 +266,26 @@ absl::Status TrainLoop::TrainStep(bool last) {
   const uint64_t in_epoch = step_ - cut_.first_step;
   TESSERA_CHECK(in_epoch < static_cast<uint64_t>(cut_.steps));
   next_rows_.clear();
-  if (in_epoch + 1 < static_cast<uint64_t>(cut_.steps)) {
+  if (reads_rows_ && in_epoch + 1 < static_cast<uint64_t>(cut_.steps)) {
     const absl::Span<const uint32_t> next = order_.Rows(in_epoch + 1);
     next_rows_.assign(next.begin(), next.end());
   }
-  const absl::Span<const uint32_t> rows = order_.Rows(in_epoch);
+  absl::Span<const uint32_t> rows;
+  if (reads_rows_) rows = order_.Rows(in_epoch);
   const absl::Duration begin = options_.clock();
-  const TrainPoint point{step_, Rate(), last, next_rows_, /*continues=*/since_exchange_ > 0};
+  const double waited_before = phases_.seconds(Phase::kWait);
+  const TrainPoint point{step_, Rate(), last, next_rows_, /*continues=*/since_exchange_ > 0,
+                         &waits_};
   TESSERA_RETURN_IF_ERROR(Note(learner_.Train(data_.train, rows, point)));
   if (last) TESSERA_RETURN_IF_ERROR(Note(learner_.EndSteps()));
-  speed_.Add(absl::ToDoubleSeconds(options_.clock() - begin));
+  const double waited = phases_.seconds(Phase::kWait) - waited_before;
+  speed_.Add(absl::ToDoubleSeconds(options_.clock() - begin) - waited);
   ++step_;
   ++since_exchange_;
-  examples_ += rows.size();
-  examples_since_exchange_ += rows.size();
+  // Nothing was learned from a minibatch that is not to be pushed.
+  const uint64_t trained = learner_.summed() > 0 ? rows.size() : 0;
+  examples_ += trained;
+  examples_since_exchange_ += trained;
   ++beats_;
   coordination_.SetProgress(progress());
   if (in_epoch + 1 < static_cast<uint64_t>(cut_.steps)) return absl::OkStatus();
@@ -330,8 +349,10 @@ absl::Status TrainLoop::DoExchange() {
   push.whole_next = pushes_subnet && !pulls_subnet;
   const bool is_last = Finished() || Draining() || stopping_ ||
                        (options_.recipe.lockstep && IsLast(push.exchange));
-  push.flush = options_.recipe.codecs.flush && is_last;
+  push.summed = learner_.summed();
+  push.flush = options_.recipe.codecs.flush && is_last && push.summed > 0;
   holds_back_ = options_.recipe.codecs.holds_back() && !push.flush;
+  cannot_flush_ = push.summed == 0;
   push.sink = learner_.value_sink();
   if (push.flush && learner_.exchange_keys() != nullptr) learner_.exchange_keys()->PushAll();
   // The last round's subnets go back, and no other is fetched.

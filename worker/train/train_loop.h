@@ -94,6 +94,17 @@ class TrainLoop {
   bool left_residual() const { return stopping_ && !stop_ && !Finished() && holds_back_; }
 
  private:
+  // A minibatch that waits for others is no work of this worker's.
+  class Waits final : public TrainWaits {
+   public:
+    explicit Waits(TrainLoop* loop) : loop_(*loop) {}
+    void BeginWait() override;
+    void EndWait() override;
+
+   private:
+    TrainLoop& loop_;
+  };
+
   absl::Status BeginEpoch();
   // `last`: an exchange follows.
   absl::Status TrainStep(bool last);
@@ -123,7 +134,9 @@ class TrainLoop {
       const Coordination::Arrival& arrival);
   bool Finished() const;
   // It was told to, and has nothing to bring before.
-  bool Leaves() const { return stopping_ && (abandons_ || !options_.recipe.codecs.flush || !holds_back_); }
+  bool Leaves() const {
+    return stopping_ && (abandons_ || !options_.recipe.codecs.flush || !holds_back_ || cannot_flush_);
+  }
   // Minibatches that are left, if members stay as they are. The same for all where exchanges are.
   uint64_t StepsLeft() const;
   bool TailIsDue() const;
@@ -152,6 +165,8 @@ class TrainLoop {
   EpochOrder order_;
   std::vector<uint32_t> next_rows_;
   PhaseTimer phases_;
+  Waits waits_{this};
+  const bool reads_rows_;  // minibatches are of its own rows
   std::atomic<bool> stopping_{false};
   std::atomic<bool> abandons_{false};
 
@@ -175,6 +190,7 @@ class TrainLoop {
   RestWord rest_;           // the last word to the servers
   bool stop_ = false;
   bool holds_back_ = false;  // the last push has left something
+  bool cannot_flush_ = false;  // the last one had nothing to push
   double loss_sum_ = 0;
   uint64_t loss_count_ = 0;
   double last_loss_ = 0;

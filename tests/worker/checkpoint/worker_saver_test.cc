@@ -5,10 +5,14 @@
 
 #include <catch2/catch.hpp>
 #include <fstream>
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
+#include "common/layout/layer_cut.h"
+#include "common/method/recipe.h"
 #include "tests/common/checkpoint/saved_model.h"
 
 namespace tessera {
@@ -202,23 +206,33 @@ TEST_CASE("a worker at its end writes again where the last checkpoint is tried a
   CHECK(coordinator.answers.empty());
 }
 
-// A checkpoint of three workers, rank r of which held back {r + 1, 10 (r + 1)} and had learned 10 (r + 1).
-std::string SavedByThree() {
+using Arrays = std::vector<std::pair<std::string, std::vector<float>>>;
+
+// A checkpoint of so many workers, rank r of which had arrays_of(r).
+std::string SavedBy(uint32_t workers, const std::function<Arrays(uint32_t)>& arrays_of) {
   const std::string folder = EmptyFolder();
   Manifest manifest = ManifestOf(1);
-  manifest.members = {{1, 0, 20, 400}, {5, 1, 20, 400}, {6, 2, 20, 400}};
+  manifest.members.clear();
+  for (uint32_t rank = 0; rank < workers; ++rank) manifest.members.push_back({rank + 5, rank, 20, 400});
   REQUIRE(SaveShards(folder, &manifest).ok());
-  for (uint32_t rank = 0; rank < 3; ++rank) {
-    const float held = static_cast<float>(rank + 1);
+  for (uint32_t rank = 0; rank < workers; ++rank) {
     WorkerCopy copy;
     copy.cursor = Cursor();
-    copy.arrays = {{"state.0.w", {7}}, {"residual.0", {held, 10 * held}}, {"codec", {10 * held}}};
+    copy.arrays = arrays_of(rank);
     const absl::StatusOr<CheckpointFile> file = WriteWorkerFile(folder, Rank(rank), copy);
     REQUIRE(file.ok());
     manifest.files.push_back(*file);
   }
   WriteManifest(folder, manifest);
   return folder;
+}
+
+// Rank r of three held back {r + 1, 10 (r + 1)} and had learned 10 (r + 1).
+std::string SavedByThree() {
+  return SavedBy(3, [](uint32_t rank) -> Arrays {
+    const float held = static_cast<float>(rank + 1);
+    return {{"state.0.w", {7}}, {"residual.0", {held, 10 * held}}, {"codec", {10 * held}}};
+  });
 }
 
 TEST_CASE("what was held back is dealt to other workers, and the rest is dropped",
@@ -245,6 +259,109 @@ TEST_CASE("what was held back is dealt to other workers, and the rest is dropped
   const float total = counts_by_itself ? 6 : 2.0f * static_cast<float>(workers);
   CHECK(sum[0] == Approx(total));
   CHECK(sum[1] == Approx(10 * total));
+}
+
+// One parameter in front of the cut, of two entries, and one behind, of three.
+LayerSplit Split(int front, int linear) { return {LayerCut{1, 1, 2, 2}, front, linear}; }
+
+// What a worker has of its half, or of both where it has all layers.
+Arrays HalfOf(const LayerSplit& split, uint32_t rank, float value, bool has_all = false) {
+  const bool is_linear = split.is_linear(Rank(rank));
+  return {{"residual.0", std::vector<float>(is_linear && !has_all ? 0 : 2, value)},
+          {"residual.1", std::vector<float>(is_linear || has_all ? 3 : 0, value)},
+          {"codec", {10 * value}}};
+}
+
+struct Restored {
+  // Over the workers that have the half now.
+  std::vector<float> front = {0, 0}, linear = {0, 0, 0};
+  int with_cursor = 0;
+  std::vector<float> learned;
+};
+
+// Restores what is in `folder` with these halves, at each of their workers.
+Restored RestoreInHalves(const std::string& folder, const LayerSplit& split, bool goes_back = false) {
+  Coordinator coordinator;
+  Restored all;
+  const auto workers = static_cast<uint32_t>(split.front_workers + split.linear_workers);
+  for (uint32_t rank = 0; rank < workers; ++rank) {
+    Arrays arrays = HalfOf(split, rank, 0);
+    PrivateState view;
+    for (auto& [name, values] : arrays) view.arrays.push_back({name, absl::MakeSpan(values)});
+    WorkerSaver saver({"", folder, Rank(rank), workers, coordinator.Tell(), goes_back,
+                       /*counts_by_itself=*/false, /*restored_sum=*/0, split});
+    const auto cursor = saver.Load(view);
+    REQUIRE(cursor.ok());
+    all.with_cursor += cursor->has_value();
+    for (size_t i = 0; i < arrays[0].second.size(); ++i) all.front[i] += arrays[0].second[i];
+    for (size_t i = 0; i < arrays[1].second.size(); ++i) all.linear[i] += arrays[1].second[i];
+    all.learned.push_back(arrays[2].second[0]);
+  }
+  return all;
+}
+
+TEST_CASE("what was held back of a half is dealt to those that have it now", "[worker_saver][layers]") {
+  const LayerSplit before = Split(2, 1);
+  // Ranks 0 and 1 held 1 and 2 of the front back, and rank 2 held 3 of the rest.
+  const std::string folder =
+      SavedBy(3, [&](uint32_t rank) { return HalfOf(before, rank, static_cast<float>(rank + 1)); });
+  const auto [front, linear] = GENERATE(std::pair(3, 1), std::pair(4, 1), std::pair(1, 1), std::pair(2, 3),
+                                        std::pair(1, 2), std::pair(2, 1));
+  CAPTURE(front, linear);
+  const Restored now = RestoreInHalves(folder, Split(front, linear));
+  // A linear worker pushes the sum of its batches: both halves' means are over the workers in front, two before.
+  const float factor = static_cast<float>(front) / 2;
+  for (const float sum : now.front) CHECK(sum == Approx(3 * factor));
+  for (const float sum : now.linear) CHECK(sum == Approx(3 * factor));
+  CHECK(now.with_cursor == (front == 2 && linear == 1 ? 3 : 0));
+  // Its codec's state is of the same half, too.
+  CHECK(now.learned[0] == 10);
+  CHECK(now.learned[static_cast<size_t>(front)] == 30);
+}
+
+TEST_CASE("several linear workers' residuals go to each of those there are in turn", "[worker_saver][layers]") {
+  const LayerSplit before = Split(2, 3);
+  const std::string folder =
+      SavedBy(5, [&](uint32_t rank) { return HalfOf(before, rank, static_cast<float>(rank + 1)); });
+  Coordinator coordinator;
+  for (const uint32_t rank : {2u, 3u}) {
+    std::vector<float> front, linear = {0, 0, 0};
+    const PrivateState view{{{"residual.0", absl::MakeSpan(front)}, {"residual.1", absl::MakeSpan(linear)}}, nullptr};
+    WorkerSaver saver({"", folder, Rank(rank), 4, coordinator.Tell(), /*goes_back=*/false,
+                       /*counts_by_itself=*/false, /*restored_sum=*/0, Split(2, 2)});
+    REQUIRE(saver.Load(view).ok());
+    CHECK(linear == std::vector<float>(3, rank == 2 ? 3 + 5 : 4));
+  }
+}
+
+TEST_CASE("workers that had all layers leave both halves what they held back", "[worker_saver][layers]") {
+  const std::string folder = SavedBy(3, [&](uint32_t rank) {
+    return HalfOf(Split(3, 0), rank, static_cast<float>(rank + 1), /*has_all=*/true);
+  });
+  const Restored now = RestoreInHalves(folder, Split(2, 1));
+  for (const float sum : now.front) CHECK(sum == Approx(6 * 2 / 3.0));
+  for (const float sum : now.linear) CHECK(sum == Approx(6 * 2 / 3.0));
+  CHECK(now.with_cursor == 0);
+}
+
+TEST_CASE("halves that go back, or held nothing back, take up the files of their ranks",
+          "[worker_saver][layers]") {
+  const LayerSplit split = Split(2, 1);
+  const std::string held = SavedBy(2, [&](uint32_t rank) { return HalfOf(split, rank, 1); });
+  const Restored back = RestoreInHalves(held, split, /*goes_back=*/true);
+  CHECK(back.with_cursor == 2);
+  for (const float sum : back.front) CHECK(sum == 2);
+  for (const float sum : back.linear) CHECK(sum == 0);
+
+  const std::string nothing = SavedBy(3, [](uint32_t) -> Arrays { return {}; });
+  Coordinator coordinator;
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    WorkerSaver saver({"", nothing, Rank(rank), 3, coordinator.Tell(), /*goes_back=*/false,
+                       /*counts_by_itself=*/false, /*restored_sum=*/0, Split(1, 2)});
+    const auto cursor = saver.Load(PrivateState());
+    REQUIRE(cursor.ok());
+    CHECK(cursor->has_value());
+  }
 }
 
 TEST_CASE("a job that goes back takes up the files of the same ranks, however many were saved",

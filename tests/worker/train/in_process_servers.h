@@ -14,6 +14,7 @@
 #include "common/keyset/key_set.h"
 #include "common/keyset/rows.h"
 #include "common/keyset/subnet.h"
+#include "common/layout/layer_cut.h"
 #include "common/layout/parameters.h"
 #include "common/layout/shard_map.h"
 #include "common/method/recipe.h"
@@ -46,6 +47,7 @@ class InProcessServers {
       options.rule = recipe.make_rule();
       options.schedule = recipe.schedule;
       if (recipe.subnets) options.groups = GroupsOf(job.model(), shape_);
+      if (recipe.split) options.cut = recipe.split->cut;
       if (recipe.tail_steps > 0) options.whole_kind = static_cast<int>(TailOf(recipe).payload);
       shards_.push_back(std::make_unique<ShardThread>(std::make_unique<Shard>(std::move(options))));
     }
@@ -124,8 +126,8 @@ class InProcessClient final : public ParameterClient {
         TESSERA_ASSIGN_OR_RETURN(read, Await<ReadResult>([&](auto done) {
                                    shard.Read(member_, after, word, std::move(done));
                                  }));
-        Take(s, read, values);
-        traffic_.pull_payload_bytes += shard.slices().bytes();
+        Take(s, keys, read, values);
+        traffic_.pull_payload_bytes += LayersOf(shard.slices(), keys).bytes();
       }
       bases_[s] = read.version;
       pulled.job_examples = std::max(pulled.job_examples, read.examples);
@@ -141,6 +143,8 @@ class InProcessClient final : public ParameterClient {
       ShardThread& shard = *servers_.shards()[s];
       ReceivedPush push;
       push.subnet = update_keys.subnet;
+      push.layers = update_keys.layers;
+      push.summed = note.summed;
       push.member = member_;
       push.exchange = note.exchange;
       push.base = bases_[s];
@@ -149,7 +153,8 @@ class InProcessClient final : public ParameterClient {
       push.layout_hash = shard.layout_hash();
       push.examples = note.examples;
       // Dense, whatever number of servers the learner was told of.
-      const ShardSlices& slices = push.subnet.has_value() ? update_keys.slices[s] : shard.slices();
+      const ShardSlices slices = push.subnet.has_value() ? update_keys.slices[s]
+                                                         : LayersOf(shard.slices(), update_keys);
       traffic_.push_payload_bytes += slices.bytes();
       for (const Slice& slice : slices.slices) {
         const float* begin = update[slice.parameter].data() + slice.row_begin * slice.columns;
@@ -181,7 +186,7 @@ class InProcessClient final : public ParameterClient {
                                  servers_.shards()[s]->ReadOutside(member_, after, word,
                                                                    std::move(done));
                                }));
-      Take(s, result, values);
+      Take(s, KeySet(), result, values);
       bases_[s] = result.version;
       read.job_examples = std::max(read.job_examples, result.examples);
     }
@@ -239,9 +244,16 @@ class InProcessClient final : public ParameterClient {
     return dense;
   }
 
-  void Take(size_t s, const ReadResult& result, const ParameterArrays& values) {
+  // What `keys`, which are dense or of layers, are of all that a shard owns.
+  static ShardSlices LayersOf(const ShardSlices& all, const KeySet& keys) {
+    return keys.layers.has_value() ? SlicesOfLayers(all, *keys.layers) : all;
+  }
+
+  void Take(size_t s, const KeySet& keys, const ReadResult& result, const ParameterArrays& values) {
     const std::vector<float> dense = DenseOf(result);
     for (const Slice& slice : servers_.shards()[s]->slices().slices) {
+      const int p = slice.parameter;
+      if (keys.layers.has_value() && (p < keys.layers->begin || p >= keys.layers->end)) continue;
       std::copy_n(dense.begin() + slice.offset, slice.size(),
                   values[slice.parameter].begin() + slice.row_begin * slice.columns);
     }

@@ -11,6 +11,7 @@
 #include "tests/worker/train/lone_coordination.h"
 #include "tests/worker/train/loop_job.h"
 #include "worker/replica/replica.h"
+#include "worker/train/forwarding_learner.h"
 #include "worker/train/train_loop.h"
 
 namespace tessera {
@@ -105,6 +106,68 @@ TEST_CASE("a worker that is asked to leave brings what was held back, or says th
   CHECK(notes.pushed == Exchange(asked == Asked::kNever ? 25 : last));
   CHECK(notes.flushed == (flush ? std::vector<Exchange>{notes.pushed} : std::vector<Exchange>()));
   CHECK(loop.left_residual() == (asked != Asked::kNever && holds_back && !flush));
+}
+
+// Minibatches from one on come to nothing, as where another worker is gone.
+class DroppingLearner final : public ForwardingLearner {
+ public:
+  DroppingLearner(std::unique_ptr<Learner> inner, uint64_t first_dropped)
+      : ForwardingLearner(std::move(inner)), first_dropped_(first_dropped) {}
+  absl::StatusOr<Losses> Train(const Dataset& data, absl::Span<const uint32_t> rows,
+                               const TrainPoint& point) override {
+    step_ = point.step;
+    return ForwardingLearner::Train(data, rows, point);
+  }
+  uint64_t summed() const override { return step_ < first_dropped_ ? 1 : 0; }
+
+ private:
+  const uint64_t first_dropped_;
+  uint64_t step_ = 0;
+};
+
+// Pushes of nothing go to servers that know of no halves as if they were whole.
+class ExampleNotes final : public ForwardingClient {
+ public:
+  using ForwardingClient::ForwardingClient;
+  absl::StatusOr<ExchangeResult> PushPull(const OutgoingPush& push, const KeySet& update_keys,
+                                          const ConstParameterArrays& update,
+                                          const KeySet& value_keys,
+                                          const ParameterArrays& values) override {
+    examples.push_back(push.examples);
+    flushed = push.flush;
+    OutgoingPush whole = push;
+    whole.summed = 1;
+    return ForwardingClient::PushPull(whole, update_keys, update, value_keys, values);
+  }
+
+  std::vector<uint64_t> examples;
+  bool flushed = false;
+};
+
+TEST_CASE("a minibatch that comes to nothing is counted by nobody, and brings nothing that was held back", "[train]") {
+  const bool stops = GENERATE(false, true);
+  const v1::Job job = Job({"codec={push: int8, error_feedback: true, flush: true}", "train.steps=6"});
+  const Recipe recipe = *RecipeFor(job);
+  InProcessServers cluster(job, recipe, 1, 1);
+  const Datasets data = *LoadDatasets(job.data(), {64, 10, false});
+  const std::unique_ptr<Backend> backend = *CreateBackend("cpu", 1);
+  DroppingLearner learner(*Replica::Create(job, recipe, Rank(0), backend.get()), /*first_dropped=*/3);
+  InProcessClient client(&cluster, MemberId(1), recipe.payload);
+  ExampleNotes notes(&client);
+  StepNotes coordination(0, 1, 112);
+  TrainLoop loop({job, recipe, Rank(0)}, &data, &learner, &notes, &coordination);
+  coordination.on_step = [&](uint64_t step) {
+    if (stops && step == 4) loop.Stop();
+  };
+  REQUIRE(loop.Run().ok());
+  const auto batch = static_cast<uint64_t>(job.train().batch_size());
+  // One that is to leave does not wait for a minibatch that could bring it.
+  std::vector<uint64_t> wanted(3, batch);
+  wanted.resize(stops ? 4 : 6, 0);
+  CHECK(notes.examples == wanted);
+  CHECK(loop.examples() == 3 * batch);
+  CHECK_FALSE(notes.flushed);
+  CHECK(loop.left_residual() == stops);
 }
 
 class WarmUpNotes final : public LoneCoordination {

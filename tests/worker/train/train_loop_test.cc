@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -18,6 +19,7 @@
 #include "tests/worker/train/lone_coordination.h"
 #include "tests/worker/train/loop_job.h"
 #include "worker/replica/replica.h"
+#include "worker/train/forwarding_learner.h"
 
 namespace tessera {
 namespace {
@@ -256,6 +258,45 @@ TEST_CASE("training ends where an evaluation says so", "[train]") {
   const PhaseTimer& phases = loop.phases();
   CHECK(phases.seconds(Phase::kCompute) > 0);
   CHECK(phases.seconds(Phase::kEvaluate) > 0);
+}
+
+// Of a minibatch's five seconds three are another worker's.
+class WaitingLearner final : public ForwardingLearner {
+ public:
+  WaitingLearner(std::unique_ptr<Learner> inner, absl::Duration* now)
+      : ForwardingLearner(std::move(inner)), now_(*now) {}
+  absl::StatusOr<Losses> Train(const Dataset& data, absl::Span<const uint32_t> rows,
+                               const TrainPoint& point) override {
+    now_ += absl::Seconds(1);
+    point.waits->BeginWait();
+    now_ += absl::Seconds(3);
+    point.waits->EndWait();
+    now_ += absl::Seconds(1);
+    return ForwardingLearner::Train(data, rows, point);
+  }
+
+ private:
+  absl::Duration& now_;
+};
+
+TEST_CASE("what a minibatch waits for others is no part of a worker's speed, nor of what it computes",
+          "[train]") {
+  const v1::Job job = Job({"train.steps=10"});
+  const Recipe recipe = *RecipeFor(job);
+  InProcessServers cluster(job, recipe, 1, 1);
+  const Datasets data = *LoadDatasets(job.data(), {64, 10, false});
+  const std::unique_ptr<Backend> backend = *CreateBackend("cpu", 1);
+  absl::Duration now = absl::Seconds(100);
+  WaitingLearner learner(*Replica::Create(job, recipe, Rank(0), backend.get()), &now);
+  TrainLoop::Options options{job, recipe, Rank(0)};
+  options.clock = [&now] { return now; };
+  InProcessClient client(&cluster, MemberId(1), recipe.payload);
+  LoneCoordination coordination(0, 1, 112);
+  TrainLoop loop(options, &data, &learner, &client, &coordination);
+  REQUIRE(loop.Run().ok());
+  CHECK(coordination.last_progress.steps_per_second == Approx(1 / 2.0));
+  CHECK(loop.phases().seconds(Phase::kCompute) == 10 * 2);
+  CHECK(loop.phases().seconds(Phase::kWait) == 10 * 3);
 }
 
 // Every exchange takes a second; one of them does not succeed, which takes it seven.

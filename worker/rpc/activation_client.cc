@@ -1,0 +1,322 @@
+#include "worker/rpc/activation_client.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include <grpcpp/client_context.h>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/log.h"
+#include "common/base/steady_clock.h"
+#include "common/codec/payload.h"
+#include "common/rpc/borrowed_slice.h"
+#include "common/rpc/chunk.h"
+#include "common/rpc/status.h"
+#include "common/rpc/transport.h"
+#include "proto/activations.pb.h"
+
+namespace tessera {
+namespace {
+
+constexpr absl::Duration kPauseMin = absl::Milliseconds(20);
+constexpr absl::Duration kPauseMax = absl::Seconds(1);
+// For gRPC to drop what a call that is over was sending.
+constexpr absl::Duration kLetGoTime = absl::Seconds(1);
+// A connection that is dead is found to be so within this time (keepalives and connecting, common/rpc/transport.cc).
+constexpr absl::Duration kDeadConnectionMax = absl::Seconds(45);
+constexpr absl::Duration kTellEvery = absl::Seconds(10);
+
+template <typename T>
+absl::Span<const char> BytesOf(absl::Span<const T> values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
+}
+
+// What is no better when it is tried again.
+bool IsRefusal(absl::StatusCode code) {
+  return code == absl::StatusCode::kInvalidArgument || code == absl::StatusCode::kUnauthenticated ||
+         code == absl::StatusCode::kPermissionDenied || code == absl::StatusCode::kUnimplemented;
+}
+
+absl::Status Named(const LayerWorker& target, const absl::Status& status, absl::string_view between) {
+  return absl::Status(status.code(), absl::StrCat("activations: worker ", target.rank.value(), " at ", target.address,
+                                                  between, status.message()));
+}
+
+const std::string& Method() {
+  static const auto* const name = new std::string("/tessera.v1.Activations/Exchange");
+  return *name;
+}
+
+}  // namespace
+
+// One attempt. The batch's memory is read, and `gradient` written, until it has ended.
+class ActivationClient::Call final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+ public:
+  Call(Wakeup* board, const v1::ActivationHeader& header, const ActivationBatch& batch,
+       absl::Span<float> gradient)
+      : board_(*board), gradient_(BytesToWrite(gradient)) {
+    *head_.mutable_header() = header;
+    parts_[0] = batch.classes.empty() ? BytesOf(batch.targets) : BytesOf(batch.classes);
+    parts_[1] = BytesOf(batch.activations);
+    memory_ = std::shared_ptr<const void>(this, [](Call* call) { call->DropHolder(); });
+  }
+
+  void Start(grpc::GenericStub* stub) {
+    stub->PrepareBidiStreamingCall(context_.get(), Method(), {}, this);
+    StartRead(&incoming_);
+    WriteNext();
+    StartCall();
+  }
+  void Cancel() {
+    if (context_ != nullptr) context_->TryCancel();
+  }
+  // Once answered: drops gRPC's call, which holds on to the memory of a write that was cut off.
+  void LetGo() { context_.reset(); }
+  bool answered() const { return answered_.load(std::memory_order_acquire); }
+  // Also: gRPC needs none of the caller's memory any more.
+  bool ended() const { return holders_.load(std::memory_order_acquire) == 0; }
+
+  // Once ended.
+  const absl::Status& status() const { return status_; }
+  const v1::GradientHeader& header() const { return answer_; }
+
+  void OnWriteDone(bool ok) override {
+    if (ok && left() > 0) WriteNext();
+  }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) return;
+    broken_ = TakeChunk();
+    incoming_.Clear();
+    if (!broken_.ok()) return context_->TryCancel();
+    StartRead(&incoming_);
+  }
+
+  void OnDone(const grpc::Status& status) override {
+    status_ = !broken_.ok() ? broken_ : FromGrpc(status);
+    if (status_.ok() && (!has_answer_ || received_ != answer_.payload_bytes())) {
+      status_ = absl::InternalError(absl::StrCat("activations: answer ended after ", received_, " of ",
+                                                 answer_.payload_bytes(), " bytes"));
+    }
+    outgoing_.Clear();
+    memory_.reset();
+    answered_.store(true, std::memory_order_release);
+    DropHolder();
+  }
+
+ private:
+  static absl::Span<char> BytesToWrite(absl::Span<float> values) {
+    return {reinterpret_cast<char*>(values.data()), values.size() * sizeof(float)};
+  }
+
+  size_t left() const { return parts_[0].size() + parts_[1].size() - sent_; }
+
+  // A part at a time: a chunk has one slice.
+  void WriteNext() {
+    const bool is_first_part = sent_ < parts_[0].size();
+    const absl::Span<const char> part = parts_[is_first_part ? 0 : 1];
+    const size_t begin = is_first_part ? sent_ : sent_ - parts_[0].size();
+    const absl::Span<const char> run = part.subspan(begin, kChunkBytes);
+    sent_ += run.size();
+    const grpc::Slice slice = BorrowSlice(run.data(), static_cast<int64_t>(run.size()), memory_);
+    outgoing_ = WriteChunk(head_, absl::MakeConstSpan(&slice, 1));
+    head_.Clear();
+    if (left() > 0) {
+      StartWrite(&outgoing_);
+    } else {
+      StartWriteLast(&outgoing_, grpc::WriteOptions());
+    }
+  }
+
+  absl::Status TakeChunk() {
+    v1::GradientChunk head;
+    Payload payload;
+    TESSERA_RETURN_IF_ERROR(ReadChunk(incoming_, &head, &payload));
+    if (head.has_header() == has_answer_) {
+      return absl::InternalError(has_answer_ ? "activations: answer has a second header, want one"
+                                             : "activations: answer has no header, want it in the first chunk");
+    }
+    if (head.has_header()) {
+      has_answer_ = true;
+      answer_ = head.header();
+      const uint64_t wanted = answer_.too_late() ? 0 : gradient_.size();
+      if (answer_.payload_bytes() != wanted) {
+        return absl::InternalError(absl::StrCat("activations: answer is ", answer_.payload_bytes(),
+                                                " bytes, want ", wanted));
+      }
+    }
+    if (received_ + static_cast<uint64_t>(payload.size()) > answer_.payload_bytes()) {
+      return absl::InternalError(absl::StrCat("activations: answer is longer than the declared ",
+                                              answer_.payload_bytes(), " bytes"));
+    }
+    for (const Payload::Piece& piece : payload.pieces()) {
+      std::memcpy(gradient_.data() + received_, piece.data, static_cast<size_t>(piece.size));
+      received_ += static_cast<uint64_t>(piece.size);
+    }
+    return absl::OkStatus();
+  }
+
+  void DropHolder() {
+    // The waiting thread may delete this once the last holder is gone, and then the board.
+    Wakeup& board = board_;
+    board.NotifyAfter([this] { holders_.fetch_sub(1, std::memory_order_acq_rel); });
+  }
+
+  Wakeup& board_;
+  std::unique_ptr<grpc::ClientContext> context_ = std::make_unique<grpc::ClientContext>();
+  v1::ActivationChunk head_;
+  absl::Span<const char> parts_[2];
+  size_t sent_ = 0;
+  const absl::Span<char> gradient_;
+  uint64_t received_ = 0;
+  bool has_answer_ = false;
+  v1::GradientHeader answer_;
+  grpc::ByteBuffer outgoing_, incoming_;
+  std::shared_ptr<const void> memory_;  // its end says that gRPC holds no slice
+  absl::Status broken_, status_;
+  std::atomic<bool> answered_{false};
+  std::atomic<int> holders_{2};
+};
+
+void ActivationClient::SetWorkers(const v1::WorkerList& list) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (list.generation() < workers_.generation()) return;
+    workers_ = LayerWorkers(list, options_.split);
+  }
+  board_.Notify();
+}
+
+void ActivationClient::SetAway(bool away) {
+  away_.store(away, std::memory_order_release);
+  board_.Notify();
+}
+
+void ActivationClient::Leave() {
+  leaves_.store(true, std::memory_order_release);
+  board_.Notify();
+}
+
+void ActivationClient::Cancel() {
+  cancelled_.store(true, std::memory_order_release);
+  board_.Notify();
+}
+
+std::optional<LayerWorker> ActivationClient::Target() const {
+  absl::MutexLock lock(&mutex_);
+  return workers_.LinearOf(options_.member);
+}
+
+absl::Time ActivationClient::TellOfWait(const LayerWorker& target, absl::Time since, int told) const {
+  if (told > 0) {
+    Log(LogLevel::kInfo, absl::StrCat("worker: waits for worker ", target.rank.value(), " at ", target.address,
+                                      ", which has its activations, since ",
+                                      absl::FormatDuration(absl::Trunc(SteadyNow() - since, absl::Seconds(1)))));
+  }
+  return since + kTellEvery * (told + 1);
+}
+
+absl::StatusOr<ActivationAnswer> ActivationClient::Once(const ActivationBatch& batch,
+                                                        const LayerWorker& target) {
+  if (connected_ != target.member || stub_ == nullptr) {
+    connected_ = target.member;
+    stub_ = std::make_unique<grpc::GenericStub>(OpenChannel(target.address));
+  }
+  v1::ActivationHeader header;
+  header.set_member(options_.member.value());
+  header.set_job_digest(options_.job_digest);
+  header.set_step(batch.step);
+  header.set_rows(static_cast<uint64_t>(batch.rows));
+  header.set_has_classes(!batch.classes.empty());
+  const uint64_t sent =
+      sizeof(float) * (batch.activations.size() + batch.targets.size()) + sizeof(int32_t) * batch.classes.size();
+  header.set_payload_bytes(sent);
+  gradient_.resize(batch.activations.size());
+  auto call = std::make_unique<Call>(&board_, header, batch, absl::MakeSpan(gradient_));
+  call->Start(stub_.get());
+  bool is_over = false;
+  absl::Time let_go = absl::InfiniteFuture();
+  const absl::Time since = SteadyNow();
+  int told = 0;
+  absl::Time tell_at = TellOfWait(target, since, told);
+  while (!call->ended()) {
+    if (call->answered()) {
+      call->LetGo();
+      const absl::Time now = SteadyNow();
+      if (now >= let_go) stub_.reset();  // What the connection holds goes with it.
+      if (let_go == absl::InfiniteFuture() || now >= let_go) let_go = now + kLetGoTime;
+    } else if (!is_over) {
+      const std::optional<LayerWorker> now = Target();
+      is_over = cancelled_.load(std::memory_order_acquire) || !now || now->member != target.member;
+      if (is_over) call->Cancel();
+      if (SteadyNow() >= tell_at) tell_at = TellOfWait(target, since, ++told);
+    }
+    if (call->answered() || is_over) tell_at = absl::InfiniteFuture();
+    board_.WaitUntil(std::min(let_go, tell_at));
+  }
+  if (cancelled_.load(std::memory_order_acquire)) return absl::CancelledError("activations: cancelled");
+  TESSERA_RETURN_IF_ERROR(call->status());
+  ActivationAnswer answer;
+  answer.too_late = call->header().too_late();
+  answer.loss = call->header().loss();
+  if (!answer.too_late) answer.gradient = gradient_;
+  payload_bytes_ += static_cast<int64_t>(sent + call->header().payload_bytes());
+  return answer;
+}
+
+absl::StatusOr<ActivationAnswer> ActivationClient::Exchange(const ActivationBatch& batch) {
+  absl::Duration pause = kPauseMin;
+  absl::Time give_up = absl::InfiniteFuture();
+  MemberId asked;
+  bool is_told = false;
+  while (true) {
+    const std::optional<LayerWorker> target = Target();
+    absl::Status failed;
+    if (target) {
+      if (target->member != asked) {
+        give_up = absl::InfiniteFuture();
+        pause = kPauseMin;
+      }
+      asked = target->member;
+      const absl::Time begin = SteadyNow();
+      absl::StatusOr<ActivationAnswer> answer = Once(batch, *target);
+      if (answer.ok()) return answer;
+      failed = answer.status();
+      if (IsRefusal(failed.code())) return Named(*target, failed, ": ");
+      // It was there for most of that time.
+      if (SteadyNow() - begin > kDeadConnectionMax) give_up = absl::InfiniteFuture();
+    } else if (leaves_.load(std::memory_order_acquire)) {
+      ActivationAnswer dropped;
+      dropped.too_late = true;
+      return dropped;
+    }
+    if (cancelled_.load(std::memory_order_acquire)) return absl::CancelledError("activations: cancelled");
+    // Without any the coordinator ends the job.
+    const absl::Time now = SteadyNow();
+    if (away_.load(std::memory_order_acquire)) give_up = absl::InfiniteFuture();
+    if (target && give_up == absl::InfiniteFuture()) give_up = now + options_.retry_time;
+    // The first time it may only have begun a little later than this worker.
+    if (target && !is_told && pause > kPauseMin) {
+      is_told = true;
+      Log(LogLevel::kWarning,
+          absl::StrCat("worker: activations not taken worker=", target->rank.value(), " address=", target->address,
+                       " why=\"", failed.message(), "\"; trying again"));
+    }
+    if (target && now >= give_up) {
+      return Named(*target, absl::UnavailableError(failed.message()),
+                   absl::StrCat(", which trains the linear layers, has not taken them for ",
+                                absl::FormatDuration(options_.retry_time),
+                                "; can this machine reach that address (tessera-worker --listen)? "));
+    }
+    options_.on_trouble();
+    stub_.reset();
+    connected_ = MemberId();
+    board_.WaitFor(pause);
+    pause = std::min(2 * pause, kPauseMax);
+  }
+}
+
+}  // namespace tessera
