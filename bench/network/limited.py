@@ -220,10 +220,12 @@ def run(options, network, job, flags, workers, server_links=()):
                     cluster.start("server-%d" % rank, [program(options, "tessera-server", "server"), "--job", job,
                                                        "--rank", str(rank)] + flags +
                                   (["--report", report] if rank == 0 else []))
+            calls_workers = any("layer_separation" in flag for flag in flags)
             for rank in range(workers):
+                listen = ["--listen", "%s:7100" % network.address(rank)] if calls_workers else []
                 with network.inside(network.spaces[rank]):
                     cluster.start("worker-%d" % rank, [program(options, "tessera-worker", "worker"), "--job", job,
-                                                       "--rank", str(rank)] + flags)
+                                                       "--rank", str(rank)] + listen + flags)
             coordinator = cluster.processes[0]
             if not ended(cluster, coordinator, options.seconds_max):
                 coordinator.send_signal(signal.SIGTERM)

@@ -5,8 +5,8 @@
 
 Every worker and every server has a network namespace of its own with a link to one switch (bench/network/limited.py),
 which a token bucket limits each way; plain sockets measure first what the links carry, and that is what is planned
-with. The job is the built-in digits with two hidden layers of 512, so that exchanges are what takes the time; all
-processes share this machine's cores. Wants root.
+with. The job is the built-in digits with two hidden layers of 512, so that exchanges are what takes the time, or that
+of --job as it is; all processes share this machine's cores. Wants root.
 """
 import argparse
 import json
@@ -24,7 +24,7 @@ LAYERS = "model.layers=[%s, %s, {linear: {units: 10, bias: false}}]" % (LAYER, L
 METHODS = {
     "data_parallel": ("", 15), "local_sgd": ("", 15), "diloco": ("", 15), "async_sgd": ("", 20),
     "ssp": ("", 20), "softsync": ("pushes: %d", 20), "quant_dp": ("", 20), "ist": ("", 15), "slim_dp": ("", 50),
-    "decentralized": ("", 30),
+    "decentralized": ("", 30), "layer_separation": ("linear_workers: %d", 30),
 }
 
 
@@ -33,13 +33,14 @@ def payload(network):
     return 1e6 / 8 * min(min(network.probe(upwards)) for upwards in (True, False))
 
 
-def keys_of(method, workers):
+def keys_of(method, plan, workers):
     keys = METHODS[method][0]
-    return keys % ((workers + 1) // 2) if "%" in keys else keys
+    return keys % plan.get("linear_workers", (workers + 1) // 2) if "%" in keys else keys
 
 
 def overrides(options):
-    return [word for key in [LAYERS] + options.set for word in ("--set", key)]
+    layers = [] if options.job else [LAYERS]
+    return [word for key in layers + options.set for word in ("--set", key)]
 
 
 def planned(options, job, workers, servers, bandwidth):
@@ -63,7 +64,7 @@ def measured(options, network, job, method, plan, workers, servers):
     steps = steps_of(method, plan)
     for length in (steps, 2 * steps):
         flags = overrides(options)
-        for key in ("method={%s: {%s}}" % (method, keys_of(method, workers)), "train.steps=%d" % length,
+        for key in ("method={%s: {%s}}" % (method, keys_of(method, plan, workers)), "train.steps=%d" % length,
                     "train.evaluate_every=1000000", "cluster.workers=%d" % workers):
             flags += ["--set", key]
         report = limited.run(options, network, job, flags, workers, links)
@@ -81,12 +82,13 @@ def main():
     parser.add_argument("--latency", default="300us")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="of the job, planned and run")
     parser.add_argument("--repeat", type=int, default=1, help="medians of so many")
-    parser.add_argument("--job", default=os.path.join(runs.ROOT, "deploy/jobs/digits.yaml"))
+    parser.add_argument("--job", help="trained as it is, but for the method")
     parser.add_argument("--tessera", default=os.path.join(runs.ROOT, "bazel-bin/deploy/cli/tessera"))
     options = parser.parse_args()
     options.seconds_max = 600
     if limited.megabits(options.rate) is None:
         parser.error('--rate: got "%s", want a number with kbit, mbit or gbit' % options.rate)
+    job = options.job or os.path.join(runs.ROOT, "deploy/jobs/digits.yaml")
     network = limited.network_of(options, max(options.workers) + max(options.servers))
     bandwidth = payload(network)
     print("planned with %.1f Mbit/s\n" % (8e-6 * bandwidth))
@@ -94,15 +96,20 @@ def main():
     ratios = []
     for workers in options.workers:
         for servers in options.servers:
-            plans = planned(options, options.job, workers, servers, bandwidth)
+            plans = planned(options, job, workers, servers, bandwidth)
             for method in options.methods:
                 plan = plans[method]
-                seconds = statistics.median(measured(options, network, options.job, method, plan, workers, servers)
+                if "refused" in plan:
+                    print("| %s | %d | %d | %s | | |" % (method, workers, servers, plan["refused"]), flush=True)
+                    continue
+                seconds = statistics.median(measured(options, network, job, method, plan, workers, servers)
                                             for _ in range(options.repeat))
                 step = plan["step_seconds"]
                 ratios.append(step / seconds)
                 print("| %s | %d | %d | %.2f ms | %.2f ms | %.2f |" % (
                     method, workers, plan["servers"], 1e3 * step, 1e3 * seconds, ratios[-1]), flush=True)
+    if not ratios:
+        return 1
     print("\nratios %.2f to %.2f, median %.2f" % (min(ratios), max(ratios), statistics.median(ratios)))
     return 0
 

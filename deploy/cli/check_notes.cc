@@ -28,7 +28,7 @@ std::string Named(const CodecChoice& codecs, bool (*is)(const Codec&)) {
 
 // Rounds bring values, and nobody keeps what their rounding lost. One that is the whole job loses it once.
 void OnRoundedValues(const Recipe& recipe, Notes* notes) {
-  if (recipe.payload != PayloadKind::kValue || recipe.closed_to_joiners) return;
+  if (recipe.payload != PayloadKind::kValue || recipe.exchanges_once) return;
   const std::string rounding = Named(recipe.codecs, RoundsToNearest);
   if (rounding.empty()) return;
   notes->push_back(absl::StrCat(rounding, ": ", recipe.name,
@@ -39,7 +39,7 @@ void OnRoundedValues(const Recipe& recipe, Notes* notes) {
 
 // Nothing is to be seen of a job that is one exchange before that.
 void OnOneExchange(const v1::Job& job, const Recipe& recipe, Notes* notes) {
-  if (!recipe.closed_to_joiners) return;
+  if (!recipe.exchanges_once) return;
   Notes idle;
   if (job.checkpoint().every_steps() > 0) idle.push_back("checkpoint.every_steps");
   if (job.train().target_accuracy() > 0) idle.push_back("train.target_accuracy");

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <initializer_list>
+#include <limits>
 
 namespace tessera {
 namespace {
@@ -135,6 +137,49 @@ CycleTime TimeOf(const ExchangeWork& work, const Machines& machines) {
     cycle.Add({Limit::kFolding, waits[1]});
   }
   return Cycle(cycle.seconds(), computing, cycle.longest().limit);
+}
+
+CycleTime TimeOf(const HalvesWork& work, const Machines& machines, int64_t linear_workers) {
+  const HalfWork &front = work.front, &linear = work.linear;
+  const auto n_f = static_cast<double>(linear_workers);
+  const double n_c = static_cast<double>(machines.workers) - n_f;
+  // Minibatches of the linear worker that has most of them.
+  const double most_batches = std::ceil(n_c / n_f);
+  const double front_share = n_c * front.busiest_share, linear_share = n_f * linear.busiest_share;
+  const auto links = [&](double of_front, double of_linear) {
+    const double of_all = front_share * of_front + linear_share * of_linear;
+    return Longest({{Limit::kWorkerLinks, Seconds(std::max(of_front, of_linear), machines.bandwidth)},
+                    {Limit::kServerLinks, Seconds(of_all, machines.bandwidth)}});
+  };
+  const double folded = front_share * front.fold_bytes + linear_share * linear.fold_bytes;
+  const double last = std::max(front.busiest_share * front.fold_bytes, linear.busiest_share * linear.fold_bytes);
+
+  Sequence cycle;
+  cycle.Add({Limit::kComputing, front.batch_seconds + most_batches * linear.batch_seconds});
+  cycle.Add({Limit::kLatency, 4 * machines.latency});
+  cycle.Add({Limit::kWorkerLinks,
+             Seconds(most_batches * (work.activation_bytes + work.gradient_bytes), machines.bandwidth)});
+  cycle.Add(Longest({links(front.push_bytes, linear.push_bytes),
+                     {Limit::kFolding, Seconds(folded, machines.fold_rate)}}));
+  cycle.Add({Limit::kFolding, Seconds(last, machines.fold_rate)});
+  cycle.Add(links(front.pull_bytes, linear.pull_bytes));
+  const double computing =
+      n_c * (front.batch_seconds + linear.batch_seconds) / static_cast<double>(machines.workers);
+  return Cycle(cycle.seconds(), computing, cycle.longest().limit);
+}
+
+int64_t BestLinearWorkers(const HalvesWork& work, const Machines& machines, int64_t most) {
+  int64_t best = 1;
+  double best_seconds = std::numeric_limits<double>::infinity();
+  for (int64_t linear = 1; linear <= std::min(most, machines.workers / 2); ++linear) {
+    // Of a minibatch.
+    const double seconds =
+        TimeOf(work, machines, linear).seconds / static_cast<double>(machines.workers - linear);
+    if (seconds >= best_seconds) continue;
+    best = linear;
+    best_seconds = seconds;
+  }
+  return best;
 }
 
 }  // namespace tessera

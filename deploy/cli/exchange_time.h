@@ -14,6 +14,17 @@
 //               mean value analysis of a closed network (Reiser, Lavenberg, Journal of the ACM 27, 1980)
 //   between workers, each with a server beside it, whose pulls stay on their machine at M bytes per second
 //     cycle     max(J c + max(L + P / B + L, F / R + Q / M), K F / R)      alone: no links
+//   where the layers are cut in two: the model of Stanza (Wu, Xu, Li, Xiong 2018, arXiv 1812.10624)
+//     n_c workers have the data and the front, c_c of each minibatch; n_f = K - n_c linear ones the rest, c_f. A
+//     minibatch has X bytes of activations and labels, and Y of their gradient.
+//     computing    c_c + b c_f, with b = ceil(n_c / n_f) minibatches of the linear worker that has most, for which all
+//                  wait; there n_c / n_f, the mean, which is nobody's where it is no whole number
+//     activations  2 L + b (X + Y) / B; there 2 n_c A S / (n_f R), the mean again
+//     exchange     there P_c log2(n_c) / R, an all-reduce; here of n_c workers the front's parameters and of n_f those
+//                  behind, through the same servers at once:
+//                  L + max(P_c / B, P_f / B, (n_c s_c P_c + n_f s_f P_f) / B, (n_c s_c F_c + n_f s_f F_f) / R)
+//                  + max(s_c F_c, s_f F_f) / R + L + max(Q_c / B, Q_f / B, (n_c s_c Q_c + n_f s_f Q_f) / B)
+//     cycle        the sum of the three, for n_c minibatches
 //
 // Left out: chance, differently fast machines, what messages have beside their payload. `tessera simulate` has them.
 #ifndef TESSERA_DEPLOY_CLI_EXCHANGE_TIME_H_
@@ -56,6 +67,28 @@ struct CycleTime {
 };
 
 CycleTime TimeOf(const ExchangeWork& work, const Machines& machines);
+
+// Of one worker that has this half.
+struct HalfWork {
+  double batch_seconds = 0;  // c_c or c_f, of one minibatch
+  double push_bytes = 0;
+  double pull_bytes = 0;
+  double fold_bytes = 0;
+  double busiest_share = 1;
+};
+
+struct HalvesWork {
+  HalfWork front, linear;
+  double activation_bytes = 0;  // X
+  double gradient_bytes = 0;  // Y
+};
+
+// Of one step, with so many of machines.workers linear ones, between 1 and all but one. `computing` is the mean over
+// the workers.
+CycleTime TimeOf(const HalvesWork& work, const Machines& machines, int64_t linear_workers);
+// With which most minibatches are trained a second; of several the fewest. At most half of the workers, of which there
+// are 2 or more, and at most `most`.
+int64_t BestLinearWorkers(const HalvesWork& work, const Machines& machines, int64_t most);
 
 }  // namespace tessera
 

@@ -20,6 +20,7 @@ using Certainty = TrafficForecast::Certainty;
 
 // The most that the schema allows; with more the job is read and its number is set afterwards.
 constexpr int64_t kJobWorkersMax = 1024;
+constexpr int64_t kLinearWorkersMax = 1024;
 
 // As many as a job file may ask for.
 int64_t ReadWorkers(const PlanQuestion& question) { return std::min(question.machines.workers, kJobWorkersMax); }
@@ -97,12 +98,12 @@ void Predict(const PlanQuestion& question, const v1::Job& job, const Recipe& rec
   planned->pull = PullForecast(job, recipe, shape);
   planned->servers = job.cluster().servers().count();
   planned->between_workers = recipe.placement == Placement::kReplicated;
-  planned->local_steps = recipe.closed_to_joiners ? 0 : recipe.local_steps;
+  planned->local_steps = recipe.exchanges_once ? 0 : recipe.local_steps;
   if (planned->push.certainty == Certainty::kUnknown) {
     planned->unknown = "what it sends grows to tau";
   } else if (recipe.subnets && !question.row_entries) {
     planned->unknown = "a subnet's part of a step follows from the rows, which are not here";
-  } else if (recipe.closed_to_joiners && steps == 0) {
+  } else if (recipe.exchanges_once && steps == 0) {
     planned->unknown = "it exchanges once in a job of so many epochs of data that were not read; give train.steps";
   }
   if (!planned->unknown.empty()) return;
@@ -111,7 +112,7 @@ void Predict(const PlanQuestion& question, const v1::Job& job, const Recipe& rec
   const double entries = question.row_entries.value_or(0);
   const StepShare share(shape, entries > 0 ? entries : static_cast<double>(shape.inputs()));
   ExchangeWork work;
-  work.local_steps = recipe.closed_to_joiners ? std::max(1.0, steps) : static_cast<double>(recipe.local_steps);
+  work.local_steps = recipe.exchanges_once ? std::max(1.0, steps) : static_cast<double>(recipe.local_steps);
   work.step_seconds =
       recipe.subnets ? question.step_seconds_of_subnets * share.Of(keys) : question.step_seconds;
   work.push_bytes = static_cast<double>(planned->push.bytes);
@@ -127,6 +128,64 @@ void Predict(const PlanQuestion& question, const v1::Job& job, const Recipe& rec
   planned->step_seconds = time.seconds / work.local_steps;
   planned->computing = time.computing;
   planned->limit = time.limit;
+}
+
+HalfWork WorkOf(const HalfForecast& half, double batch_seconds) {
+  int64_t entries = 0;
+  for (const ShardSlices& slices : half.keys.slices) entries += slices.size;
+  HalfWork work;
+  work.batch_seconds = batch_seconds;
+  work.push_bytes = static_cast<double>(half.push.bytes);
+  work.pull_bytes = static_cast<double>(half.pull.bytes);
+  work.fold_bytes = 4.0 * static_cast<double>(entries);
+  work.busiest_share = BusiestShare(half.keys);
+  return work;
+}
+
+// Of the job's own as many workers are linear as it says; elsewhere as many as are best.
+void PredictHalves(const PlanQuestion& question, const v1::Job& job, Recipe recipe, const ModelShape& shape,
+                   PlannedMethod* planned) {
+  const Machines& machines = question.machines;
+  const LayerCut& cut = recipe.split->cut;
+  const HalfForecast front = ForecastOfHalf(job, recipe, shape, /*is_linear=*/false);
+  const HalfForecast linear = ForecastOfHalf(job, recipe, shape, /*is_linear=*/true);
+  const ActivationForecast activations = ForecastOfActivations(job, *recipe.split, shape);
+  // A model with convolutions has rows of all inputs.
+  const StepShare share(shape, static_cast<double>(shape.inputs()));
+  const HalvesWork work = {WorkOf(front, question.step_seconds * share.Of(cut.front())),
+                           WorkOf(linear, question.step_seconds * share.Of(cut.back())),
+                           static_cast<double>(activations.there_bytes), static_cast<double>(activations.back_bytes)};
+  PlannedHalves halves;
+  halves.best_linear_workers = BestLinearWorkers(work, machines, kLinearWorkersMax);
+  halves.linear_workers = planned->is_own ? recipe.split->linear_workers : halves.best_linear_workers;
+  const auto rows_per_second = [&](int64_t linear_workers) {
+    const double rows = static_cast<double>((machines.workers - linear_workers) * job.train().batch_size());
+    const double seconds = TimeOf(work, machines, linear_workers).seconds;
+    return seconds > 0 ? rows / seconds : 0;
+  };
+  halves.best_rows_per_second = rows_per_second(halves.best_linear_workers);
+
+  recipe.split->linear_workers = static_cast<int>(halves.linear_workers);
+  recipe.split->front_workers = static_cast<int>(machines.workers - halves.linear_workers);
+  planned->push = PushForecast(job, recipe, shape);
+  planned->pull = PullForecast(job, recipe, shape);
+  planned->servers = job.cluster().servers().count();
+  if (planned->push.certainty == Certainty::kUnknown) {
+    planned->unknown = "what it sends grows to tau";
+    return;
+  }
+  const auto n_c = static_cast<double>(recipe.split->front_workers);
+  const auto n_f = static_cast<double>(recipe.split->linear_workers);
+  const double crossing = work.activation_bytes + work.gradient_bytes;
+  halves.front_bytes = work.front.push_bytes + work.front.pull_bytes + crossing;
+  halves.linear_bytes = work.linear.push_bytes + work.linear.pull_bytes + n_c / n_f * crossing;
+  const CycleTime time = TimeOf(work, machines, halves.linear_workers);
+  planned->step_bytes = (n_c * halves.front_bytes + n_f * halves.linear_bytes) / (n_c + n_f);
+  planned->step_seconds = time.seconds;
+  planned->computing = time.computing;
+  planned->limit = time.limit;
+  planned->rows_per_second = rows_per_second(halves.linear_workers);
+  planned->halves = halves;
 }
 
 // The last steps are those of another method: means over all of them.
@@ -156,6 +215,7 @@ void Predict(const PlanQuestion& question, const v1::Job& job, const Recipe& rec
                                     ", the neurons of the least hidden layer, which are dealt to them");
     return;
   }
+  if (recipe.split) return PredictHalves(question, job, recipe, *shape, planned);
   const double steps = StepsOf(job, question.train_rows);
   Predict(question, job, recipe, *shape, steps, planned);
   if (recipe.tail_steps > 0 && steps == 0) {
@@ -186,7 +246,6 @@ std::vector<PlannedMethod> PlanMethods(const PlanQuestion& question) {
   std::vector<PlannedMethod> all;
   for (int i = 0; i < methods.field_count(); ++i) {
     const FieldDescriptor& method = *methods.field(i);
-    if (!KeyOf(method).later().empty()) continue;
     PlannedMethod planned;
     planned.name = method.name();
     planned.is_own = own.job.method().kind_case() == method.number();

@@ -33,6 +33,17 @@ struct PlanQuestion {
   int64_t train_rows = 0;
 };
 
+// Where workers have halves of the layers.
+struct PlannedHalves {
+  int64_t linear_workers = 1;
+  // With which most rows are trained a second, and how many these are; of machines in which nothing takes time any.
+  int64_t best_linear_workers = 1;
+  double best_rows_per_second = 0;
+  // That pass the link of one worker, both ways, in a step; the mean of the linear ones.
+  double front_bytes = 0;
+  double linear_bytes = 0;
+};
+
 struct PlannedMethod {
   std::string name;
   // It is the job's own; the others have their defaults.
@@ -46,9 +57,10 @@ struct PlannedMethod {
   int64_t servers = 1;
   // A server is beside every worker, and what that one pulls leaves no machine.
   bool between_workers = false;
-  // Of one worker and one exchange.
+  // Of one worker and one exchange: the mean over workers, where these have halves.
   TrafficForecast push, pull;
-  // That pass a worker's link, both ways, of one minibatch.
+  std::optional<PlannedHalves> halves;
+  // That pass a worker's link, both ways, of one minibatch; a mean as above.
   double step_bytes = 0;
   // Of one minibatch, with its part of the exchange.
   double step_seconds = 0;

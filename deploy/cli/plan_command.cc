@@ -66,7 +66,8 @@ const char* Sign(Certainty certainty) {
 }
 
 std::string Label(const PlannedMethod& method) {
-  const std::string steps = method.local_steps > 1 ? absl::StrCat("(", method.local_steps, ")") : "";
+  std::string steps = method.local_steps > 1 ? absl::StrCat("(", method.local_steps, ")") : "";
+  if (method.halves) steps = absl::StrCat("(", method.halves->linear_workers, " linear)");
   return absl::StrCat(method.is_own ? "* " : "  ", method.name, steps);
 }
 
@@ -110,8 +111,21 @@ void PrintTable(const std::vector<PlannedMethod>& methods) {
   }
 }
 
+// "layer_separation: 6 workers with the layers in front, 33.4 KiB a step each, and 2 of 8 linear, ..."
+std::string DescribeHalves(const PlannedMethod& method, int64_t workers) {
+  const PlannedHalves& halves = *method.halves;
+  std::string text = absl::StrCat(
+      method.name, ": ", Counted(workers - halves.linear_workers, "worker"), " with the layers in front, ",
+      Bytes(halves.front_bytes), " a step each, and ", halves.linear_workers, " of ", workers, " linear, ",
+      Bytes(halves.linear_bytes), " each");
+  if (!method.is_own || halves.best_rows_per_second == 0) return text;
+  if (halves.best_linear_workers == halves.linear_workers) return absl::StrCat(text, ", the best number");
+  return absl::StrCat(text, "; with ", halves.best_linear_workers, " linear ",
+                      ThreeDigits(halves.best_rows_per_second), " rows/s");
+}
+
 // What the table leaves open.
-void PrintNotes(const v1::Job& job, const std::vector<PlannedMethod>& methods) {
+void PrintNotes(const PlanQuestion& question, const v1::Job& job, const std::vector<PlannedMethod>& methods) {
   const auto say = [](const std::string& text) {
     bool first = true;
     for (const std::string& line : Wrap(text, kWidth - 4)) {
@@ -128,6 +142,8 @@ void PrintNotes(const v1::Job& job, const std::vector<PlannedMethod>& methods) {
     } else if (method.between_workers) {
       say(absl::StrCat(method.name, ": ", Counted(method.servers, "server"),
                        ", one beside each worker, whose pulls leave no machine"));
+    } else if (method.halves) {
+      say(DescribeHalves(method, question.machines.workers));
     }
   }
   if (job.cluster().replicas() > 0) say("what servers send to their standbys is left out");
@@ -159,6 +175,12 @@ Json Describe(const PlannedMethod& method) {
   row["rows_per_second"] = method.rows_per_second > 0 ? number(method.rows_per_second) : Json();
   row["computing"] = number(method.computing);
   row["limit"] = knows ? Json(Describe(method.limit)) : Json();
+  if (method.halves) {
+    row["linear_workers"] = method.halves->linear_workers;
+    row["best_linear_workers"] = method.halves->best_linear_workers;
+    row["front_step_bytes"] = method.halves->front_bytes;
+    row["linear_step_bytes"] = method.halves->linear_bytes;
+  }
   return row;
 }
 
@@ -199,7 +221,9 @@ PlanQuestion ReadFlags(const PlanOptions& options, FlagReader* flags) {
 // The job cannot begin with fewer.
 absl::Status CheckRows(const PlanQuestion& question, const v1::Job& job) {
   if (job.data().partition() == "local") return absl::OkStatus();
-  const int64_t workers = job.data().partition() == "full" ? 1 : question.machines.workers;
+  // Linear workers have none.
+  const int64_t linear = job.method().layer_separation().linear_workers();
+  const int64_t workers = job.data().partition() == "full" ? 1 : question.machines.workers - linear;
   if (question.train_rows >= workers * job.train().batch_size()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "training rows are ", question.train_rows, ", want at least ", Counted(workers, "worker"), " x ",
@@ -265,7 +289,7 @@ int PlanJob(const PlanOptions& options) {
   } else {
     PrintHeader(question, reading.job, measured);
     PrintTable(methods);
-    PrintNotes(reading.job, methods);
+    PrintNotes(question, reading.job, methods);
   }
   return 0;
 }

@@ -9,6 +9,7 @@
 #include "common/keyset/core_share.h"
 #include "common/keyset/entry_keys.h"
 #include "common/keyset/key_set.h"
+#include "worker/model/model_loss.h"
 
 namespace tessera {
 namespace {
@@ -53,6 +54,38 @@ TrafficForecast ThresholdForecast(const Codec& codec, const KeySet& keys) {
   return forecast;
 }
 
+TrafficForecast PushOf(const Recipe& recipe, const KeySet& keys, const ModelShape& shape) {
+  const Codec& codec = recipe.codecs.push;
+  if (codec.kind == CodecKind::kThreshold) return ThresholdForecast(codec, keys);
+  TrafficForecast forecast;
+  forecast.bytes = CodedBytes(codec, keys, shape);
+  if (recipe.core && !recipe.core->is_whole()) {
+    const auto every = static_cast<int64_t>(recipe.core->every);
+    const int64_t sparse = SparseBytes(codec, recipe, keys, shape);
+    forecast.bytes = sparse + (forecast.bytes - sparse) / every;
+    forecast.certainty = Certainty::kAbout;
+  }
+  return forecast;
+}
+
+TrafficForecast PullOf(const Recipe& recipe, const KeySet& keys, const ModelShape& shape) {
+  const Codec& codec = recipe.codecs.pull;
+  if (!recipe.core || recipe.core->is_whole()) return {CodedBytes(codec, keys, shape)};
+  const int64_t core_keys = CoreKeyBytes(*recipe.core, shape.size);
+  return {SparseBytes(codec, recipe, keys, shape) + core_keys / static_cast<int64_t>(recipe.core->every),
+          Certainty::kAbout};
+}
+
+TrafficForecast MeanOfHalves(const v1::Job& job, const Recipe& recipe, const ModelShape& shape,
+                             TrafficForecast HalfForecast::*which) {
+  const LayerSplit& split = *recipe.split;
+  TrafficForecast mean = ForecastOfHalf(job, recipe, shape, /*is_linear=*/false).*which;
+  const TrafficForecast linear = ForecastOfHalf(job, recipe, shape, /*is_linear=*/true).*which;
+  mean.bytes = (split.front_workers * mean.bytes + split.linear_workers * linear.bytes) /
+               (split.front_workers + split.linear_workers);
+  return mean;
+}
+
 }  // namespace
 
 KeySet WorkerKeys(const v1::Job& job, const Recipe& recipe, const ModelShape& shape) {
@@ -81,20 +114,8 @@ std::string Describe(const TrafficForecast& forecast) {
 }
 
 TrafficForecast PushForecast(const v1::Job& job, const Recipe& recipe, const ModelShape& shape) {
-  const Codec& codec = recipe.codecs.push;
-  const KeySet keys = WorkerKeys(job, recipe, shape);
-  TrafficForecast forecast;
-  if (codec.kind == CodecKind::kThreshold) {
-    forecast = ThresholdForecast(codec, keys);
-  } else {
-    forecast.bytes = CodedBytes(codec, keys, shape);
-    if (recipe.core && !recipe.core->is_whole()) {
-      const auto every = static_cast<int64_t>(recipe.core->every);
-      const int64_t sparse = SparseBytes(codec, recipe, keys, shape);
-      forecast.bytes = sparse + (forecast.bytes - sparse) / every;
-      forecast.certainty = Certainty::kAbout;
-    }
-  }
+  if (recipe.split) return MeanOfHalves(job, recipe, shape, &HalfForecast::push);
+  TrafficForecast forecast = PushOf(recipe, WorkerKeys(job, recipe, shape), shape);
   // To every peer, and none to oneself.
   if (recipe.placement == Placement::kReplicated) {
     forecast.bytes *= job.cluster().servers().count() - 1;
@@ -103,13 +124,26 @@ TrafficForecast PushForecast(const v1::Job& job, const Recipe& recipe, const Mod
 }
 
 TrafficForecast PullForecast(const v1::Job& job, const Recipe& recipe, const ModelShape& shape) {
-  const Codec& codec = recipe.codecs.pull;
-  const KeySet keys = WorkerKeys(job, recipe, shape);
-  if (!recipe.core || recipe.core->is_whole()) return {CodedBytes(codec, keys, shape)};
-  const int64_t core_keys = CoreKeyBytes(*recipe.core, shape.size);
-  return {SparseBytes(codec, recipe, keys, shape) +
-              core_keys / static_cast<int64_t>(recipe.core->every),
-          Certainty::kAbout};
+  if (recipe.split) return MeanOfHalves(job, recipe, shape, &HalfForecast::pull);
+  return PullOf(recipe, WorkerKeys(job, recipe, shape), shape);
+}
+
+HalfForecast ForecastOfHalf(const v1::Job& job, const Recipe& recipe, const ModelShape& shape, bool is_linear) {
+  const LayerCut& cut = recipe.split->cut;
+  HalfForecast half;
+  half.keys = LayerKeys(shape, static_cast<int>(job.cluster().servers().count()),
+                        is_linear ? cut.back() : cut.front());
+  half.push = PushOf(recipe, half.keys, shape);
+  half.pull = PullOf(recipe, half.keys, shape);
+  return half;
+}
+
+ActivationForecast ForecastOfActivations(const v1::Job& job, const LayerSplit& split, const ModelShape& shape) {
+  const int64_t values = job.train().batch_size() * shape.widths[static_cast<size_t>(split.cut.layer)];
+  // Only the data tell of what kind a sigmoid's labels are.
+  const bool has_classes = job.model().loss() == kSoftmax || shape.outputs() == 1;
+  const int64_t labels = job.train().batch_size() * (has_classes ? 1 : shape.outputs());
+  return {4 * (values + labels), 4 * values};
 }
 
 }  // namespace tessera

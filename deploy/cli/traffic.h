@@ -26,9 +26,22 @@ std::string Describe(const TrafficForecast& forecast);
 KeySet WorkerKeys(const v1::Job& job, const Recipe& recipe, const ModelShape& shape);
 
 // `shape` is of what is exchanged (ExchangedShape). A subnet's are those of site 0 in round 1, where all have the
-// same share.
+// same share. Where workers have halves of the layers it is the mean over the workers.
 TrafficForecast PushForecast(const v1::Job& job, const Recipe& recipe, const ModelShape& shape);
 TrafficForecast PullForecast(const v1::Job& job, const Recipe& recipe, const ModelShape& shape);
+
+// Where workers have halves of the layers: of one that has this one, a minibatch for each worker with data.
+struct HalfForecast {
+  KeySet keys;
+  TrafficForecast push, pull;
+};
+HalfForecast ForecastOfHalf(const v1::Job& job, const Recipe& recipe, const ModelShape& shape, bool is_linear);
+// And what a worker with data sends of a whole minibatch, with its labels, and gets back.
+struct ActivationForecast {
+  int64_t there_bytes = 0;
+  int64_t back_bytes = 0;
+};
+ActivationForecast ForecastOfActivations(const v1::Job& job, const LayerSplit& split, const ModelShape& shape);
 
 }  // namespace tessera
 

@@ -32,7 +32,7 @@ def load_messages(root):
     """Generates and imports the Python messages of the protos that a worker needs."""
     out = tempfile.mkdtemp(prefix="tessera-proto-")
     protos = ["proto/parameter_server.proto", "proto/coordinator.proto", "proto/core.proto",
-              "proto/progress.proto"]
+              "proto/peers.proto", "proto/progress.proto"]
     subprocess.run(["protoc", "-I" + root, "--python_out=" + out] + protos, check=True, cwd=root)
     sys.path.insert(0, out)
     return (importlib.import_module("proto.parameter_server_pb2"),

@@ -5,8 +5,10 @@
 
 #include "common/rpc/chunk.h"
 #include "common/rpc/core_message.h"
+#include "common/rpc/layer_message.h"
 #include "common/rpc/subnet_message.h"
 #include "common/rpc/transport.h"
+#include "proto/activations.pb.h"
 
 namespace tessera {
 namespace {
@@ -48,8 +50,9 @@ int64_t PushWireBytes(const v1::Caller& caller, const KeySet& keys, int64_t payl
   } else if (keys.is_sparse()) {
     *header.mutable_keys()->mutable_sparse() = ToMessage(keys.sparse.front()->core->name);
   } else {
-    header.mutable_keys()->mutable_dense();
+    SetKeys(keys, header.mutable_keys());
   }
+  if (keys.layers.has_value()) header.set_summed(1);
   header.set_exchange(kExchanges);
   header.set_base_version(kExchanges);
   header.set_layout_hash(~uint64_t{0});
@@ -64,7 +67,7 @@ int64_t PullWireBytes(const v1::Caller& caller, const KeySet& keys) {
   if (keys.is_sparse()) {
     *request.mutable_keys()->mutable_sparse() = ToMessage(keys.sparse.front()->core->name);
   } else {
-    request.mutable_keys()->mutable_dense();
+    SetKeys(keys, request.mutable_keys());
   }
   request.set_after_exchange(kExchanges);
   return kCallWireBytes + WireBytes(request.ByteSizeLong());
@@ -87,6 +90,27 @@ int64_t AnswerWireBytes(const SiteSubnet* site, int64_t payload_bytes) {
   *answer.mutable_header()->mutable_subnet() = ToMessage(site->place());
   return StreamWireBytes(answer.ByteSizeLong(), 0) +
          (payload_bytes > 0 ? StreamWireBytes(0, payload_bytes) : 0);
+}
+
+int64_t ActivationWireBytes(const v1::Caller& caller, int64_t label_bytes, int64_t activation_bytes) {
+  v1::ActivationChunk chunk;
+  v1::ActivationHeader& header = *chunk.mutable_header();
+  header.set_member(caller.member());
+  header.set_job_digest(caller.job_digest());
+  header.set_step(kExchanges);
+  header.set_rows(kExchanges);
+  header.set_has_classes(true);
+  header.set_payload_bytes(static_cast<uint64_t>(label_bytes + activation_bytes));
+  return kCallWireBytes + StreamWireBytes(static_cast<int64_t>(chunk.ByteSizeLong()), label_bytes) +
+         StreamWireBytes(0, activation_bytes);
+}
+
+int64_t GradientWireBytes(int64_t gradient_bytes) {
+  v1::GradientChunk chunk;
+  chunk.mutable_header()->set_too_late(gradient_bytes == 0);
+  chunk.mutable_header()->set_loss(1);
+  chunk.mutable_header()->set_payload_bytes(static_cast<uint64_t>(gradient_bytes));
+  return StreamWireBytes(static_cast<int64_t>(chunk.ByteSizeLong()), gradient_bytes);
 }
 
 ExchangeSizes SizesOf(const ShardSlices& slices, MemberId member, absl::string_view job_digest) {

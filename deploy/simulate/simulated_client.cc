@@ -1,7 +1,6 @@
 #include "deploy/simulate/simulated_client.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -11,20 +10,9 @@
 #include "common/codec/f32.h"
 #include "common/codec/threshold.h"
 #include "common/rpc/chunk.h"
-#include "common/rpc/subnet_message.h"
-#include "common/rpc/transport.h"
-#include "worker/rpc/value_writer.h"
+#include "server/shard/layer_parts.h"
 
 namespace tessera {
-namespace {
-
-// Where one slice lies in `array`.
-template <typename Float>
-Float* PlaceOf(const Slice& slice, const absl::Span<Float>& array) {
-  return array.data() + slice.row_begin * slice.columns;
-}
-
-}  // namespace
 
 SimulatedClient::SimulatedClient(Options options, SimulatedWorld* world, SimulatedProcess* process,
                                  const std::vector<std::unique_ptr<SimulatedServer>>* servers)
@@ -42,7 +30,9 @@ SimulatedClient::SimulatedClient(Options options, SimulatedWorld* world, Simulat
   if (!options_.moves_values) options_.codecs.error_feedback = false;
   const ModelShape& shape = servers_.front().server->shard().shape();
   if (options_.moves_values || options_.codecs.push.kind != CodecKind::kThreshold) {
-    coder_.emplace(UpdateCoder::Options{options_.codecs, shape, options_.seed, options_.rank});
+    UpdateCoder::Options coding{options_.codecs, shape, options_.seed, options_.rank};
+    coding.layers = options_.layers;
+    coder_.emplace(std::move(coding));
   }
 }
 
@@ -84,25 +74,30 @@ absl::StatusOr<ExchangeResult> SimulatedClient::Read(Exchange after, RestWord wo
 
 const ShardSlices& SimulatedClient::PushedSlices(size_t server) const {
   const KeySet& keys = *transfer_.update_keys;
-  return keys.subnet.has_value() ? keys.slices[server] : servers_[server].server->shard().slices();
+  const bool is_part = keys.subnet.has_value() || keys.layers.has_value();
+  return is_part ? keys.slices[server] : servers_[server].server->shard().slices();
 }
 
 // Where subnets are fetched the answer's size is the server's to say.
 ExchangeSizes SimulatedClient::SizesAt(size_t server) const {
   ExchangeSizes sizes = servers_[server].dense;
-  const bool pushes_subnet =
-      transfer_.update_keys != nullptr && transfer_.update_keys->subnet.has_value();
-  const bool is_sparse = transfer_.value_keys->is_sparse();
-  if (!pushes_subnet && !transfer_.value_keys->subnet.has_value() && !is_sparse) return sizes;
+  const KeySet* const pushed = transfer_.update_keys;
+  const KeySet& pulled = *transfer_.value_keys;
+  const bool pushes_part =
+      pushed != nullptr && (pushed->subnet.has_value() || pushed->layers.has_value());
+  const bool asks_part = pulled.is_sparse() || pulled.layers.has_value();
+  if (!pushes_part && !pulled.subnet.has_value() && !asks_part) return sizes;
   const v1::Caller caller = CallerOf(options_.member, options_.job_digest);
-  if (is_sparse) sizes.pull_request_wire_bytes = PullWireBytes(caller, *transfer_.value_keys);
-  if (pushes_subnet) {
+  if (asks_part) sizes.pull_request_wire_bytes = PullWireBytes(caller, pulled);
+  if (pulled.layers.has_value()) {
+    sizes.pull_payload_bytes = pulled.slices[server].bytes();
+    sizes.pull_wire_bytes = AnswerWireBytes(nullptr, sizes.pull_payload_bytes);
+  }
+  if (pushes_part) {
     sizes.push_payload_bytes = PushedSlices(server).bytes();
-    sizes.push_wire_bytes = PushWireBytes(caller, *transfer_.update_keys, sizes.push_payload_bytes);
+    sizes.push_wire_bytes = PushWireBytes(caller, *pushed, sizes.push_payload_bytes);
   }
-  if (transfer_.value_keys->subnet.has_value()) {
-    sizes.pull_request_wire_bytes = FetchWireBytes(caller, *transfer_.value_keys);
-  }
+  if (pulled.subnet.has_value()) sizes.pull_request_wire_bytes = FetchWireBytes(caller, pulled);
   return sizes;
 }
 
@@ -130,7 +125,7 @@ void SimulatedClient::Begin(Kind kind, const OutgoingPush& push, const Transfer&
   if (codes && coder_) {
     // Learners without values of their own name no entries where all are meant.
     const KeySet& keys = *transfer_.update_keys;
-    const bool names_entries = keys.subnet.has_value() || keys.is_sparse();
+    const bool names_entries = keys.subnet.has_value() || keys.is_sparse() || keys.layers.has_value();
     TESSERA_CHECK(coder_->Begin(push_, names_entries ? keys : dense_keys_, *transfer_.update).ok());
   }
   for (uint32_t s = 0; s < servers_.size(); ++s) {
@@ -207,7 +202,9 @@ void SimulatedClient::EncodeSparse(size_t server, ReceivedPush* push) const {
 void SimulatedClient::EncodePush(size_t server) {
   Server& to = servers_[server];
   to.payload = Payload();
-  if (!coder_) {
+  if (!coder_ && PushedSlices(server).size == 0) {
+    to.sizes.push_payload_bytes = 0;
+  } else if (!coder_) {
     const auto empty = std::make_shared<const std::vector<char>>(
         ThresholdEncoder(/*tau=*/1, options_.codecs.push.packed).Finish());
     to.payload.Append({empty->data(), static_cast<int64_t>(empty->size())}, empty);
@@ -243,6 +240,9 @@ ReceivedPush SimulatedClient::MakePush(size_t server) {
   push.layout_hash = to.server->shard().layout_hash();
   push.examples = push_.examples;
   push.subnet = transfer_.update_keys->subnet;
+  push.layers = transfer_.update_keys->layers;
+  // As server/rpc/push_call.cc has it.
+  if (push.layers) push.summed = std::max<uint64_t>(1, push_.summed);
   if (pushes_sparse()) {
     EncodeSparse(server, &push);
     push.payload = std::move(to.payload);
@@ -251,7 +251,10 @@ ReceivedPush SimulatedClient::MakePush(size_t server) {
   if (codes_pushes()) {
     push.codec = coder_ ? coder_->codec() : options_.codecs.push;
     push.payload = std::move(to.payload);
-    const CodedKeys* const keys = to.server->shard().dense_forms().Find(push.codec);
+    const Shard& shard = to.server->shard();
+    const CodedForms& forms =
+        push.layers ? shard.layer_parts()->Find(*push.layers)->forms : shard.dense_forms();
+    const CodedKeys* const keys = forms.Find(push.codec);
     // A coded subnet's is for the shard to find.
     if (keys != nullptr && !push.subnet) push.bad_entry = FirstBadEntry(*keys, push.payload);
     return push;
@@ -310,64 +313,19 @@ int64_t SimulatedClient::Served(ShardId server, uint64_t call, absl::StatusOr<Se
     is_whole_ = true;
     from.sizes.pull_payload_bytes = 0;
     from.sizes.pull_wire_bytes = AnswerWireBytes(nullptr, 0);
+  } else if (transfer_.value_keys->layers.has_value()) {
+    TakeLayers(server.value(), *result);
   } else if (codes_pulls()) {
     const Shard& shard = from.server->shard();
     TakeCoded(server.value(), *shard.dense_forms().Find(options_.codecs.pull), result->read.version,
-              shard.slices(), DenseSource(result->read.snapshot));
+              shard.slices(), DenseSource(result->read.snapshot, 0));
   } else if (options_.moves_values) {
-    CopyValues(from.server->shard().slices(), *result->read.snapshot);
+    CopyValues(from.server->shard().slices(), *result->read.snapshot, 0);
   }
   const auto s = static_cast<uint32_t>(server.value());
   world_.network.Send(machine, options_.machine, from.sizes.pull_wire_bytes,
                       [this, s, call] { OnValues(s, call); });
   return from.sizes.pull_payload_bytes;
-}
-
-// As server/rpc/pull_call.cc answers a fetch, and worker/rpc takes it: values where the cut is the
-// one asked for, and the right one where it is not.
-void SimulatedClient::TakeCut(size_t server, const ServedRead& result) {
-  const KeySet& keys = *transfer_.value_keys;
-  const bool is_right = result.site->place() == *keys.subnet;
-  const bool has_values = is_right && !keys.waits_only;
-  if (!is_right) recut_ = result.site->place();
-  ExchangeSizes& sizes = servers_[server].sizes;
-  sizes.pull_payload_bytes = has_values ? result.site->bytes() : 0;
-  sizes.pull_wire_bytes = AnswerWireBytes(result.site.get(), sizes.pull_payload_bytes);
-  if (has_values && codes_pulls()) {
-    TakeCoded(server, *result.site->forms().Find(options_.codecs.pull), result.read.version,
-              keys.slices[server], SubnetSource(result.site, result.read.snapshot));
-    sizes.pull_wire_bytes = AnswerWireBytes(result.site.get(), sizes.pull_payload_bytes);
-    return;
-  }
-  if (!has_values || !options_.moves_values) return;
-  SubnetGather gather(result.site, result.read.snapshot);
-  for (const Slice& slice : keys.slices[server].slices) {
-    gather.Next(slice.size(), PlaceOf(slice, (*transfer_.values)[slice.parameter]));
-  }
-  TESSERA_CHECK(gather.left() == 0);
-}
-
-void SimulatedClient::TakeSparse(size_t server, const ServedRead& result) {
-  ExchangeSizes& sizes = servers_[server].sizes;
-  sizes.pull_payload_bytes = 0;
-  sizes.pull_wire_bytes = AnswerWireBytes(nullptr, 0);
-  needs_all_ = needs_all_ || result.place == nullptr;
-  if (result.place == nullptr) return;
-  const EntrySet& entries = result.place->keys.entries;
-  const CodedKeys& keys = *result.place->forms.Find(options_.codecs.pull);
-  sizes.pull_payload_bytes = keys.bytes();
-  sizes.pull_wire_bytes = AnswerWireBytes(nullptr, keys.bytes());
-  if (!options_.moves_values) return;
-  std::vector<float> values(entries.count());
-  ValueRuns runs;
-  runs.Assign(EntriesAsSlices(entries.count()), {absl::MakeSpan(values)});
-  WriteCoded(server, keys, result.read.version, &runs,
-             SparseSource(result.place, result.read.snapshot));
-  const float* next = values.data();
-  for (const Slice& slice : servers_[server].server->shard().slices().slices) {
-    next += ScatterEntries(entries, slice.offset, slice.offset + slice.size(), next,
-                           PlaceOf(slice, (*transfer_.values)[slice.parameter]));
-  }
 }
 
 void SimulatedClient::AskCores(uint64_t number) {
@@ -414,43 +372,6 @@ absl::StatusOr<Cores> SimulatedClient::TakeCores() {
   }
   if (!cores_failed_.ok()) return cores_failed_;
   return cores_;
-}
-
-void SimulatedClient::TakeCoded(size_t server, const CodedKeys& keys, Version version,
-                                const ShardSlices& slices, std::unique_ptr<EntrySource> source) {
-  ExchangeSizes& sizes = servers_[server].sizes;
-  sizes.pull_payload_bytes = keys.bytes();
-  sizes.pull_wire_bytes = AnswerWireBytes(nullptr, sizes.pull_payload_bytes);
-  if (!options_.moves_values) return;
-  ValueRuns runs;
-  runs.Assign(slices, *transfer_.values);
-  WriteCoded(server, keys, version, &runs, std::move(source));
-}
-
-void SimulatedClient::WriteCoded(size_t server, const CodedKeys& keys, Version version,
-                                 ValueRuns* runs, std::unique_ptr<EntrySource> source) const {
-  const std::unique_ptr<AnswerPayload> payload = CodedPayload(
-      keys, PayloadRandom::OfValues(options_.seed, version, ShardId(server)), std::move(source));
-  ValueWriter writer(runs, &keys);
-  while (payload->left() > 0) {
-    for (const grpc::Slice& slice : payload->Next(kChunkBytes)) {
-      writer.Write(reinterpret_cast<const char*>(slice.begin()),
-                   static_cast<int64_t>(slice.size()));
-    }
-  }
-}
-
-void SimulatedClient::CopyValues(const ShardSlices& slices, const Snapshot& snapshot) const {
-  auto block = snapshot.blocks().begin();
-  // A block lies within one slice.
-  for (const Slice& slice : slices.slices) {
-    float* to = PlaceOf(slice, (*transfer_.values)[slice.parameter]);
-    for (int64_t left = slice.size(); left > 0; ++block) {
-      std::memcpy(to, (*block)->data(), (*block)->size() * sizeof(float));
-      to += (*block)->size();
-      left -= (*block)->size();
-    }
-  }
 }
 
 void SimulatedClient::OnValues(uint32_t server, uint64_t call) {

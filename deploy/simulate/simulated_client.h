@@ -7,7 +7,8 @@
 // update itself: its process is parked until the values have come, and a server answers with those
 // only when it has folded the push. Values are copied once, into the learner, when the server takes
 // the snapshot; that they are on their way for a while is a matter of time only. So it is with
-// subnets, whose values a server gathers for the site that asks, if it asks for the right cut.
+// subnets, whose values a server gathers for the site that asks, if it asks for the right cut. Of layers
+// pushes and values are parts of all.
 //
 // Other codecs than f32 do write bytes, with the very objects that worker/rpc and server/rpc use. Where
 // nobody looks at values, a threshold payload is empty, and its size on the network follows from the
@@ -21,8 +22,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "common/codec/codec.h"
 #include "common/keyset/key_set.h"
+#include "common/layout/layer_cut.h"
+#include "common/layout/shard_map.h"
 #include "deploy/simulate/exchange_sizes.h"
 #include "deploy/simulate/simulated_process.h"
 #include "deploy/simulate/simulated_server.h"
@@ -45,6 +49,8 @@ class SimulatedClient final : public ParameterClient {
     // The job's, and whose random numbers.
     uint64_t seed = 0;
     Rank rank;
+    // Set: its pushes are of these layers, or of none.
+    std::optional<ParameterRange> layers;
     std::string job_digest;
     // False: nobody looks at pulled values, and updates are known to be finite.
     bool moves_values = true;
@@ -97,6 +103,12 @@ class SimulatedClient final : public ParameterClient {
     const ParameterArrays* values = nullptr;
   };
 
+  // Where a slice lies in its parameter's array.
+  template <typename Float>
+  static Float* PlaceOf(const Slice& slice, const absl::Span<Float>& array) {
+    return array.data() + slice.row_begin * slice.columns;
+  }
+
   // Sends the requests; End waits for the answers.
   void Begin(Kind kind, const OutgoingPush& push, const Transfer& transfer);
   absl::StatusOr<ExchangeResult> End();
@@ -122,7 +134,9 @@ class SimulatedClient final : public ParameterClient {
   bool pushes_sparse() const { return transfer_.update_keys->is_sparse(); }
   void WriteCoded(size_t server, const CodedKeys& keys, Version version, ValueRuns* runs,
                   std::unique_ptr<EntrySource> source) const;
-  void CopyValues(const ShardSlices& slices, const Snapshot& snapshot) const;
+  // Of a shard's snapshot, from entry `begin` on.
+  void CopyValues(const ShardSlices& slices, const Snapshot& snapshot, int64_t begin) const;
+  void TakeLayers(size_t server, const ServedRead& result);
   void TakeCut(size_t server, const ServedRead& result);
   // An answer is here.
   void OnAcknowledged(uint64_t call);

@@ -1,58 +1,48 @@
 #include "deploy/simulate/simulated_learner.h"
 
-#include <cmath>
-#include <utility>
-
 #include "common/base/check.h"
-#include "deploy/simulate/chance.h"
 
 namespace tessera {
 namespace {
 
 constexpr float kStubUpdate = 1e-9f;
 
-SimNanos Scaled(SimNanos time, double factor) {
-  return std::llround(static_cast<double>(time) * factor);
-}
-
-SimNanos Spread(SimNanos time, double spread, double uniform) {
-  return Scaled(time, 1 + spread * (2 * uniform - 1));
-}
-
 }  // namespace
 
-SimNanos StepTimeOf(uint64_t seed, uint64_t worker, SimNanos step_time, double spread) {
-  return Spread(step_time, spread, UniformChance(seed, kChanceSpeed, worker, 0));
-}
+// The forward pass is behind it when a minibatch begins to wait for its activations' gradient.
+class SimulatedLearner::Waits final : public TrainWaits {
+ public:
+  Waits(PacedWork* work, const TrainPoint& point) : work_(*work), point_(point) {}
 
-SimulatedLearner::SimulatedLearner(std::unique_ptr<Learner> inner, const WorkerPace& pace,
-                                   SimulatedWorld* world, int machine, SimulatedProcess* process)
-    : ForwardingLearner(std::move(inner)),
-      pace_(pace),
-      world_(*world),
-      machine_(machine),
-      process_(*process) {}
+  void BeginWait() override {
+    // A process that is to end is told so by whatever it waits for next.
+    const HalfPace& half = *work_.pace().half;
+    if (half.forward > 0) work_.Train(point_.step, half.forward).IgnoreError();
+    if (point_.waits != nullptr) point_.waits->BeginWait();
+  }
+  void EndWait() override {
+    if (point_.waits != nullptr) point_.waits->EndWait();
+  }
 
-absl::Status SimulatedLearner::Work(SimNanos work) {
-  const uint64_t ticket = process_.Ticket();
-  world_.machines[machine_]->Run(work, [this, ticket] { process_.Wake(ticket); });
-  return process_.Wait() ? absl::OkStatus() : absl::CancelledError("cancelled");
-}
-
-SimNanos SimulatedLearner::EvaluationTime(size_t rows) const {
-  if (!pace_.evaluates) return 0;
-  return pace_.step_time * static_cast<SimNanos>(rows) / (3 * pace_.batch_size);
-}
+ private:
+  PacedWork& work_;
+  const TrainPoint& point_;
+};
 
 absl::StatusOr<Losses> SimulatedLearner::Train(const Dataset& data, absl::Span<const uint32_t> rows,
                                                const TrainPoint& point) {
-  TESSERA_ASSIGN_OR_RETURN(Losses losses, ForwardingLearner::Train(data, rows, point));
-  SimNanos time = Scaled(pace_.step_time, pace_.share->Of(update_keys()));
-  if (pace_.jitter > 0) {
-    time = Spread(time, pace_.jitter,
-                  UniformChance(pace_.seed, kChanceJitter, pace_.worker, point.step));
+  const WorkerPace& pace = work_.pace();
+  Waits waits(&work_, point);
+  TrainPoint timed = point;
+  if (pace.half) timed.waits = &waits;
+  TESSERA_ASSIGN_OR_RETURN(Losses losses, ForwardingLearner::Train(data, rows, timed));
+  double share = 0;
+  if (!pace.half) {
+    share = pace.share->Of(update_keys());
+  } else if (summed() > 0) {
+    share = pace.half->backward;
   }
-  TESSERA_RETURN_IF_ERROR(Work(time));
+  if (!pace.half || share > 0) TESSERA_RETURN_IF_ERROR(work_.Train(point.step, share));
   return losses;
 }
 
@@ -60,7 +50,7 @@ absl::StatusOr<std::vector<float>> SimulatedLearner::Calibrate(const Dataset& da
                                                                absl::Span<const uint32_t> rows) {
   auto constants = ForwardingLearner::Calibrate(data, rows);
   TESSERA_RETURN_IF_ERROR(constants.status());
-  TESSERA_RETURN_IF_ERROR(Work(EvaluationTime(rows.size())));
+  TESSERA_RETURN_IF_ERROR(work_.Evaluate(rows.size()));
   return constants;
 }
 
@@ -68,7 +58,7 @@ absl::StatusOr<Scores> SimulatedLearner::Score(const Dataset& data, absl::Span<c
                                                absl::Span<const float> constants) {
   auto scores = ForwardingLearner::Score(data, rows, constants);
   TESSERA_RETURN_IF_ERROR(scores.status());
-  TESSERA_RETURN_IF_ERROR(Work(EvaluationTime(rows.size())));
+  TESSERA_RETURN_IF_ERROR(work_.Evaluate(rows.size()));
   return scores;
 }
 

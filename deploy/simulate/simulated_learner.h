@@ -8,39 +8,18 @@
 #include <vector>
 
 #include "common/layout/parameters.h"
-#include "deploy/simulate/step_share.h"
-#include "deploy/simulate/simulated_process.h"
-#include "deploy/simulate/simulated_world.h"
+#include "deploy/simulate/worker_pace.h"
 #include "worker/train/forwarding_learner.h"
 #include "worker/train/learner.h"
 
 namespace tessera {
 
-// How long one worker computes.
-struct WorkerPace {
-  uint64_t seed = 0;
-  uint64_t worker = 0;
-  // One minibatch on the whole model; one on a subnet takes the subnet's share of it.
-  SimNanos step_time = 0;
-  const StepShare* share = nullptr;
-  // Evaluating a row takes a third of training the whole model on it: there is no way back through
-  // the network.
-  bool evaluates = true;
-  // Each minibatch takes step_time times a number that is uniform in [1 - jitter, 1 + jitter].
-  double jitter = 0;
-  int64_t batch_size = 1;
-};
-
-// Step times of `worker`: `step_time` times a factor that is uniform in [1 - spread, 1 + spread],
-// drawn once for the worker.
-SimNanos StepTimeOf(uint64_t seed, uint64_t worker, SimNanos step_time, double spread);
-
 // Another learner's work, on a core of a simulated machine.
 class SimulatedLearner final : public ForwardingLearner {
  public:
-  // All outlive it but `inner`, which it owns.
-  SimulatedLearner(std::unique_ptr<Learner> inner, const WorkerPace& pace, SimulatedWorld* world,
-                   int machine, SimulatedProcess* process);
+  // `work` outlives it.
+  SimulatedLearner(std::unique_ptr<Learner> inner, PacedWork* work)
+      : ForwardingLearner(std::move(inner)), work_(*work) {}
 
   absl::StatusOr<Losses> Train(const Dataset& data, absl::Span<const uint32_t> rows,
                                const TrainPoint& point) override;
@@ -50,13 +29,9 @@ class SimulatedLearner final : public ForwardingLearner {
                                absl::Span<const float> constants) override;
 
  private:
-  absl::Status Work(SimNanos work);
-  SimNanos EvaluationTime(size_t rows) const;
+  class Waits;
 
-  const WorkerPace pace_;
-  SimulatedWorld& world_;
-  const int machine_;
-  SimulatedProcess& process_;
+  PacedWork& work_;
 };
 
 // The memory of all stub learners of a simulation: they need no values of their own.
@@ -77,7 +52,7 @@ class StubArrays {
 
 // Computes nothing: every update is the same tiny one, every loss 1, and no row is scored. For
 // simulations of time and traffic alone.
-class StubLearner final : public Learner {
+class StubLearner : public Learner {
  public:
   // `core`: of which entries its exchanges are, where these are of a core and an explorer.
   explicit StubLearner(const StubArrays* arrays, std::unique_ptr<ExchangeKeys> core = nullptr)

@@ -31,7 +31,8 @@ SimulatedServer::SimulatedServer(Options options, SimulatedWorld* world,
       counters_interval_(options.counters_interval),
       world_(*world),
       coordinator_(*coordinator),
-      shard_(Observed(std::move(options.shard), &news_)) {}
+      shard_(Observed(std::move(options.shard), &news_)),
+      takes_parts_(shard_.trains_subnets() || shard_.cores() != nullptr || shard_.layer_parts() != nullptr) {}
 
 void SimulatedServer::Start() {
   v1::ServerHello hello;
@@ -107,12 +108,12 @@ void SimulatedServer::Work() {
 
 // Selecting a core and drawing explorers is done while nothing else is, and takes no time here.
 SimNanos SimulatedServer::WorkTime() {
-  if (!shard_.trains_subnets() && shard_.cores() == nullptr) return work_time_;
-  const auto folded = subnet_bytes_.find(news_.folded);
+  if (!takes_parts_) return work_time_;
+  const auto folded = part_bytes_.find(news_.folded);
   // A round that is committed without a push has only shared entries to write.
-  if (folded == subnet_bytes_.end()) return 0;
+  if (folded == part_bytes_.end()) return 0;
   const SimNanos time = TransferNanos(folded->second, rate_);
-  subnet_bytes_.erase(folded);
+  part_bytes_.erase(folded);
   return time;
 }
 
@@ -132,7 +133,7 @@ void SimulatedServer::Handle(Request request) {
     client.Acknowledged(rank_, read.call, accepted.status());
     if (!accepted.ok()) return;
     behind_push = !accepted->duplicate;
-    if (behind_push && (shard_.trains_subnets() || shard_.cores() != nullptr)) subnet_bytes_[read.member] = bytes;
+    if (behind_push && takes_parts_) part_bytes_[read.member] = bytes;
   }
   shard_.Rest(read.member, read.after, request.rest);
   // Before its push is folded a member may not read; then it is asked for by name.
@@ -201,7 +202,7 @@ void SimulatedServer::AnswerProposal(const v1::Proposal& proposal) {
 void SimulatedServer::ApplyPlan(const v1::Plan& text) {
   for (const Shard::Removed& removed : shard_.SetPlan(ToPlan(text))) {
     removed_.push_back(removed);
-    subnet_bytes_.erase(removed.member);
+    part_bytes_.erase(removed.member);
   }
   v1::ShardMessage message;
   v1::PlanApplied& applied = *message.mutable_applied();

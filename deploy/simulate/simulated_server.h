@@ -2,7 +2,7 @@
 //
 // It does what server/shard/shard_thread.cc does, in the same order: what has arrived, then one piece
 // of work, then the reads that may be answered. Folding a push, or committing without one, takes the
-// thread slice bytes / rate, and folding a subnet's the subnet's bytes / rate; everything else takes
+// thread slice bytes / rate, and folding a part of the entries the part's bytes / rate; everything else takes
 // no time. What arrives meanwhile waits.
 #ifndef TESSERA_DEPLOY_SIMULATE_SIMULATED_SERVER_H_
 #define TESSERA_DEPLOY_SIMULATE_SIMULATED_SERVER_H_
@@ -92,10 +92,11 @@ class SimulatedServer {
   SimulatedCoordinator& coordinator_;
   PolicyNews news_;
   Shard shard_;
+  const bool takes_parts_;  // pushes are of a part of the entries
   ParkedReads reads_;
   std::deque<Request> inbox_;
-  // Bytes of pushes that are staged, where these are of a part of the entries.
-  std::map<MemberId, int64_t> subnet_bytes_;
+  // Bytes of pushes that are staged, where these are of parts.
+  std::map<MemberId, int64_t> part_bytes_;
   std::vector<CoreRequest> core_requests_;  // that wait
   uint64_t core_reports_told_ = 0;
   bool busy_ = false;

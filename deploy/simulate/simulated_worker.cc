@@ -36,6 +36,7 @@ absl::Status SimulatedWorker::Live() {
   absl::Status status = Train(admission);
   if (!lost_.ok()) status = lost_;
   renewing_ = false;
+  if (around_.recipe->split) around_.inboxes->erase(member_);
   const absl::Status left = Leave(status);
   return status.ok() ? left : status;
 }
@@ -48,6 +49,7 @@ absl::StatusOr<v1::JoinReply> SimulatedWorker::Join() {
   request.set_description(options_.description);
   request.set_rows(around_.data->train.rows());
   request.set_rank(options_.rank.value());
+  if (around_.recipe->split) request.set_address(SimulatedAddress(options_.machine));
   const SimNanos interval = std::min(kJoinInterval, around_.job->cluster().lease_timeout() / 4);
   while (true) {
     TESSERA_ASSIGN_OR_RETURN(
@@ -81,15 +83,18 @@ absl::Status SimulatedWorker::Train(const v1::JoinReply& admission) {
   data.codecs = around_.recipe->codecs;
   data.seed = around_.job->seed();
   data.rank = Rank(admission.rank());
+  if (around_.recipe->split) data.layers = around_.recipe->split->range(data.rank);
   data.job_digest = around_.job_digest;
   data.moves_values = around_.moves_values;
   client_ =
       std::make_unique<SimulatedClient>(std::move(data), &world, process_.get(), around_.servers);
+  work_ = std::make_unique<PacedWork>(options_.pace, &world, options_.machine, process_.get());
+  LayerEnds ends;
+  if (around_.recipe->split) ends = BeginLayers(admission);
   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Learner> inner,
                            around_.make_learner(Rank(admission.rank()),
-                                                Exchange(admission.first_exchange())));
-  learner_ = std::make_unique<SimulatedLearner>(std::move(inner), options_.pace, &world,
-                                                options_.machine, process_.get());
+                                                Exchange(admission.first_exchange()), ends));
+  learner_ = std::make_unique<SimulatedLearner>(std::move(inner), work_.get());
   TrainLoop::Options options;
   options.job = *around_.job;
   options.recipe = *around_.recipe;
@@ -103,6 +108,35 @@ absl::Status SimulatedWorker::Train(const v1::JoinReply& admission) {
                                       client_.get(), coordination_.get());
   if (!lost_.ok()) loop_->Stop();
   return loop_->Run();
+}
+
+LayerEnds SimulatedWorker::BeginLayers(const v1::JoinReply& admission) {
+  const LayerSplit& split = *around_.recipe->split;
+  if (!split.is_linear(Rank(admission.rank()))) {
+    sender_ = std::make_unique<SimulatedSender>(
+        SimulatedSender::Options{member_, options_.machine, around_.job_digest, split}, around_.world,
+        process_.get(), around_.inboxes);
+  } else {
+    SimulatedInbox::Options inbox;
+    inbox.queue.member = member_;
+    inbox.queue.split = split;
+    inbox.queue.rows_max = around_.job->train().batch_size();
+    inbox.queue.features = around_.shape->widths[static_cast<size_t>(split.cut.layer)];
+    inbox.queue.outputs = around_.shape->outputs();
+    inbox.queue.has_classes = around_.data->train.has_classes();
+    inbox.machine = options_.machine;
+    inbox.moves_values = around_.moves_values;
+    inbox_ = std::make_unique<SimulatedInbox>(std::move(inbox), around_.world, process_.get(), work_.get());
+    around_.inboxes->emplace(member_, inbox_.get());
+  }
+  SetWorkers(admission.worker_list());
+  return {sender_.get(), inbox_.get()};
+}
+
+void SimulatedWorker::SetWorkers(const v1::WorkerList& list) {
+  workers_known_ = list.generation();
+  if (inbox_ != nullptr) inbox_->SetWorkers(list);
+  if (sender_ != nullptr) sender_->SetWorkers(list);
 }
 
 v1::WorkerReport SimulatedWorker::Report() const {
@@ -135,6 +169,7 @@ void SimulatedWorker::AskToRenew() {
   request.set_member(member_.value());
   *request.mutable_progress() = ToProto(coordination_->progress());
   request.set_drain_seen(drain_seen_);
+  request.set_workers_known(workers_known_);
   renewed_ = around_.coordinator->state().Renew(request, around_.world->time());
   around_.coordinator->Deliver();
   around_.world->network.Signal(around_.coordinator->machine(), options_.machine,
@@ -154,6 +189,8 @@ void SimulatedWorker::OnRenewed() {
   const bool told = drain_seen_ == renewed_->drain_exchange();
   drain_seen_ = renewed_->drain_exchange();
   around_.world->events.After(told ? renew_interval_ : 0, [this] { Renew(); });
+  // Last: whoever waits for another worker may go on at once.
+  if (renewed_->has_worker_list()) SetWorkers(renewed_->worker_list());
 }
 
 void SimulatedWorker::Crash() {

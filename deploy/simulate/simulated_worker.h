@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/method/recipe.h"
+#include "deploy/simulate/simulated_activations.h"
 #include "deploy/simulate/simulated_client.h"
 #include "deploy/simulate/simulated_coordination.h"
 #include "deploy/simulate/simulated_coordinator.h"
@@ -20,9 +21,11 @@
 #include "deploy/simulate/simulated_process.h"
 #include "deploy/simulate/simulated_server.h"
 #include "deploy/simulate/simulated_world.h"
+#include "deploy/simulate/worker_pace.h"
 #include "proto/job.pb.h"
 #include "worker/data/dataset.h"
 #include "worker/data/order_cache.h"
+#include "worker/replica/make_replica.h"
 #include "worker/train/train_loop.h"
 
 namespace tessera {
@@ -37,8 +40,10 @@ struct WorkerSurroundings {
   SimulatedWorld* world = nullptr;
   SimulatedCoordinator* coordinator = nullptr;
   const std::vector<std::unique_ptr<SimulatedServer>>* servers = nullptr;
+  const ModelShape* shape = nullptr;
   // Makes what a worker trains.
-  std::function<absl::StatusOr<std::unique_ptr<Learner>>(Rank, Exchange first)> make_learner;
+  std::function<absl::StatusOr<std::unique_ptr<Learner>>(Rank, Exchange first, const LayerEnds&)> make_learner;
+  SimulatedInboxes* inboxes = nullptr;
   // False: stub learners, whose values nobody looks at.
   bool moves_values = true;
   size_t stack_bytes = 0;
@@ -81,6 +86,9 @@ class SimulatedWorker {
   absl::Status Live();
   absl::StatusOr<v1::JoinReply> Join();
   absl::Status Train(const v1::JoinReply& admission);
+  // Where workers have halves of the layers: this one's end of what is between them.
+  LayerEnds BeginLayers(const v1::JoinReply& admission);
+  void SetWorkers(const v1::WorkerList& list);
   absl::Status Leave(const absl::Status& why);
   v1::WorkerReport Report() const;
   // The lease: a request every now and then, and its answer.
@@ -95,9 +103,13 @@ class SimulatedWorker {
   MemberId member_;
   bool renewing_ = false;
   uint64_t drain_seen_ = 0;
+  uint64_t workers_known_ = 0;
   absl::StatusOr<v1::RenewReply> renewed_;
   absl::Status lost_;
   absl::Status outcome_;
+  std::unique_ptr<PacedWork> work_;
+  std::unique_ptr<SimulatedSender> sender_;
+  std::unique_ptr<SimulatedInbox> inbox_;
   std::unique_ptr<Learner> learner_;
   std::unique_ptr<SimulatedClient> client_;
   std::unique_ptr<SimulatedCoordination> coordination_;

@@ -103,8 +103,10 @@ absl::Status Simulation::Build() {
   surroundings_.servers = &servers_;
   surroundings_.moves_values = !options_.stub_gradients;
   surroundings_.stack_bytes = options_.stub_gradients ? Fiber::kStackBytes : kMathStackBytes;
-  surroundings_.make_learner = [this](Rank rank, Exchange first) {
-    return MakeLearner(rank, first);
+  surroundings_.shape = &shape_;
+  surroundings_.inboxes = &inboxes_;
+  surroundings_.make_learner = [this](Rank rank, Exchange first, const LayerEnds& ends) {
+    return MakeLearner(rank, first, ends);
   };
   // The job waits for rank 0, 1 and so on; with the last rank first it looks no further than rank
   // 0 until all are there.
@@ -127,6 +129,11 @@ absl::Status Simulation::BuildLearning(const ModelShape& shape) {
     return absl::OkStatus();
   }
   stub_ = std::make_unique<StubArrays>(shape);
+  if (recipe_.split) {
+    stub_halves_ = std::make_unique<StubHalfLearner::Surroundings>(
+        shape, *recipe_.split, static_cast<int>(job_.cluster().servers().count()), job_.train().batch_size(),
+        data_.train.has_classes(), stub_.get());
+  }
   if (!recipe_.subnets) return absl::OkStatus();
   stub_subnets_.shape = shape;
   stub_subnets_.groups = GroupsOf(job_.model(), shape);
@@ -137,8 +144,10 @@ absl::Status Simulation::BuildLearning(const ModelShape& shape) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<Learner>> Simulation::MakeLearner(Rank rank, Exchange first) {
-  if (stub_ == nullptr) return MakeReplica(job_, recipe_, rank, first, backend_.get(), input_);
+absl::StatusOr<std::unique_ptr<Learner>> Simulation::MakeLearner(Rank rank, Exchange first,
+                                                                 const LayerEnds& ends) {
+  if (stub_ == nullptr) return MakeReplica(job_, recipe_, rank, first, backend_.get(), input_, {}, ends);
+  if (stub_halves_ != nullptr) return std::make_unique<StubHalfLearner>(stub_halves_.get(), rank, ends);
   if (recipe_.core) {
     ExchangeKeys::Options keys{shape_,         static_cast<int>(job_.cluster().servers().count()),
                                *recipe_.core,  job_.seed(),
@@ -164,6 +173,7 @@ absl::Status Simulation::BuildServers(const ModelShape& shape) {
     options.shard.rule = recipe_.make_rule();
     options.shard.schedule = recipe_.schedule;
     options.shard.core = recipe_.core;
+    if (recipe_.split) options.shard.cut = recipe_.split->cut;
     if (recipe_.subnets) options.shard.groups = GroupsOf(job_.model(), shape);
     if (recipe_.tail_steps > 0) {
       options.shard.whole_kind = static_cast<int>(TailOf(recipe_).payload);
@@ -187,6 +197,7 @@ absl::Status Simulation::AddWorker(Rank rank, uint64_t life) {
   options.pace.worker = k;
   options.pace.step_time = StepTimeOf(job_.seed(), k, options_.step_time, options_.speed_spread);
   options.pace.share = &*step_share_;
+  if (recipe_.split) options.pace.half = HalfPaceOf(*step_share_, *recipe_.split, rank);
   options.pace.jitter = options_.step_jitter;
   options.pace.evaluates = !options_.stub_gradients;
   options.pace.batch_size = job_.train().batch_size();

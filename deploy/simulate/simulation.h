@@ -2,7 +2,7 @@
 // coordinator, and a model of how long everything takes.
 //
 //   computing   step_time for a minibatch on one core, differently fast for each worker, and less
-//               for a subnet
+//               for a subnet or half of the layers, whose activations go when it is done with them
 //   sending     network.h, machine.h
 //   folding     bytes / server_rate on each server's one thread
 //   failing     each worker by itself, at a rate
@@ -29,6 +29,7 @@
 #include "deploy/simulate/simulated_worker.h"
 #include "deploy/simulate/simulated_world.h"
 #include "deploy/simulate/step_share.h"
+#include "deploy/simulate/stub_half_learner.h"
 #include "deploy/simulate/stub_subnet_learner.h"
 #include "kernels/backend.h"
 #include "proto/job.pb.h"
@@ -55,8 +56,8 @@ struct SimulationOptions {
   // And what a core does for each message beside its bytes: calls, wake-ups, framing. A quarter of
   // the small round trip that bench/exchange measures, which is four messages.
   SimNanos message_cost = 60'000;
-  // One minibatch of an average worker on the whole model; one on a subnet takes its share of that
-  // (step_share.h). Worker k's take this times a number that is uniform in
+  // One minibatch of an average worker on the whole model; one on a subnet or half of the layers takes
+  // its share of that (step_share.h). Worker k's take this times a number that is uniform in
   // [1 - speed_spread, 1 + speed_spread]; each minibatch again within step_jitter.
   SimNanos step_time = 0;
   double speed_spread = 0;
@@ -109,7 +110,7 @@ class Simulation {
   absl::Status Build();
   absl::Status BuildServers(const ModelShape& shape);
   absl::Status BuildLearning(const ModelShape& shape);
-  absl::StatusOr<std::unique_ptr<Learner>> MakeLearner(Rank rank, Exchange first);
+  absl::StatusOr<std::unique_ptr<Learner>> MakeLearner(Rank rank, Exchange first, const LayerEnds& ends);
   absl::Status AddWorker(Rank rank, uint64_t life);
   void OnCrash(Rank rank, uint64_t life);
   int MachineOf(int process, int first) const;
@@ -127,12 +128,14 @@ class Simulation {
   std::optional<StepShare> step_share_;
   std::unique_ptr<StubArrays> stub_;
   StubSubnetLearner::Surroundings stub_subnets_;
+  std::unique_ptr<StubHalfLearner::Surroundings> stub_halves_;
   OrderCache orders_;
   // Everything below refers to the world.
   std::unique_ptr<SimulatedWorld> world_;
   std::unique_ptr<SimulatedCoordinator> coordinator_;
   std::vector<std::unique_ptr<SimulatedServer>> servers_;
   WorkerSurroundings surroundings_;
+  SimulatedInboxes inboxes_;
   std::vector<std::unique_ptr<SimulatedWorker>> workers_;
   absl::Status failed_;
   SimNanos progress_interval_ = 0;

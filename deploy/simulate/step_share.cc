@@ -33,16 +33,22 @@ StepShare StepShareOf(const ModelShape& shape, const Dataset& data, const InputR
 
 StepShare::StepShare(const ModelShape& shape, double row_entries) {
   for (const ParameterSpec& spec : shape.parameters) {
-    double passes = spec.is_vector ? 0 : 3;
+    double forward = spec.is_vector ? 0 : 1;
+    double passes = 3 * forward;
     // Nothing before it has parameters.
     if (passes_.empty() && passes > 0) {
-      passes = 2 * row_entries / static_cast<double>(shape.inputs());
+      forward = row_entries / static_cast<double>(shape.inputs());
+      passes = 2 * forward;
     }
     // A convolution's are used in each place.
     if (!spec.columns_are.empty()) {
-      passes *= static_cast<double>(shape.images[spec.layer + 1].positions());
+      const auto places = static_cast<double>(shape.images[spec.layer + 1].positions());
+      forward *= places;
+      passes *= places;
     }
     passes_.push_back(passes);
+    forward_.push_back(forward);
+    sizes_.push_back(spec.size());
     whole_ += passes * static_cast<double>(spec.size());
   }
 }
@@ -56,6 +62,18 @@ double StepShare::Of(const KeySet& keys) const {
       part += passes_[slice.parameter] * static_cast<double>(slice.size());
     }
   }
+  return part / whole_;
+}
+
+double StepShare::Of(const ParameterRange& range) const {
+  double part = 0;
+  for (int i = range.begin; i < range.end; ++i) part += passes_[i] * static_cast<double>(sizes_[i]);
+  return part / whole_;
+}
+
+double StepShare::ForwardOf(const ParameterRange& range) const {
+  double part = 0;
+  for (int i = range.begin; i < range.end; ++i) part += forward_[i] * static_cast<double>(sizes_[i]);
   return part / whole_;
 }
 

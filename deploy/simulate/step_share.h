@@ -7,9 +7,11 @@
 #ifndef TESSERA_DEPLOY_SIMULATE_STEP_SHARE_H_
 #define TESSERA_DEPLOY_SIMULATE_STEP_SHARE_H_
 
+#include <cstdint>
 #include <vector>
 
 #include "common/keyset/key_set.h"
+#include "common/layout/layer_cut.h"
 #include "common/layout/parameters.h"
 #include "worker/data/dataset.h"
 #include "worker/replica/batch_rows.h"
@@ -24,10 +26,15 @@ class StepShare {
 
   // In (0, 1]; 1 where `keys` are dense.
   double Of(const KeySet& keys) const;
+  // Of the layers that have these parameters; and of their way forward alone.
+  double Of(const ParameterRange& range) const;
+  double ForwardOf(const ParameterRange& range) const;
 
  private:
-  // By parameter: multiply-adds for each of its entries.
-  std::vector<double> passes_;
+  // By parameter: multiply-adds for each of its entries, and those of the way forward.
+  std::vector<double> passes_, forward_;
+  // Of all entries of each.
+  std::vector<int64_t> sizes_;
   double whole_ = 0;
 };
 

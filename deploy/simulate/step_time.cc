@@ -30,6 +30,11 @@ double Now() {
 absl::StatusOr<std::vector<double>> TimeSteps(const v1::Job& job, const Datasets& data,
                                               int worker) {
   TESSERA_ASSIGN_OR_RETURN(const Recipe recipe, RecipeFor(job));
+  if (recipe.split) {
+    v1::Job whole = job;
+    whole.mutable_method()->mutable_data_parallel();
+    return TimeSteps(whole, data, worker);
+  }
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
                            CreateBackend(job.cluster().device(), job.cluster().threads()));
   const InputRows input = InputRowsOf(job.model(), data);

@@ -12,7 +12,7 @@ namespace tessera {
 // The median of some steps of `busy` workers of `job` at the same time, after a few that are not
 // counted: cores that work together slow each other down. Takes about a second, or as long as a few
 // steps do. Where workers train subnets it is theirs that are timed, and made into what the whole
-// model would take at that speed (step_share.h).
+// model would take at that speed (step_share.h); where they have halves of the layers it is the whole model.
 absl::StatusOr<SimNanos> MeasureStepTime(const v1::Job& job, const Datasets& data, int busy);
 
 }  // namespace tessera

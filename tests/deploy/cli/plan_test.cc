@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -179,6 +180,111 @@ TEST_CASE("an exchange that comes once in a job is dealt to all of its steps", "
   CHECK(Find(PlanMethods(question), "ensemble").unknown.find("train.steps") != std::string::npos);
   question.train_rows = 1347;
   CHECK(Find(PlanMethods(question), "ensemble").unknown == "");
+}
+
+// Of two seconds of a minibatch half a second is the front's; links of 100 bytes per second.
+HalvesWork Halves() {
+  HalvesWork work;
+  work.front = {0.5, 10, 20, 40, 0.5};
+  work.linear = {1.5, 100, 200, 400, 0.6};
+  work.activation_bytes = 30;
+  work.gradient_bytes = 20;
+  return work;
+}
+
+TEST_CASE("a step of halves takes what the published model says, and an exchange of both", "[plan][layers]") {
+  const HalvesWork work = Halves();
+  // t_c = T_c + (n_c / n_f) T_f with six and two workers, and nothing that takes time beside.
+  const CycleTime computing = TimeOf(work, {8, 0, 0, 0, 0}, 2);
+  CHECK(computing.seconds == Approx(0.5 + 3 * 1.5));
+  CHECK(computing.limit == Limit::kComputing);
+  // Of the mean worker, six of which compute half a second, and two 4.5.
+  CHECK(computing.computing == Approx((6 * 0.5 + 2 * 4.5) / 8 / 5));
+  // 2 n_c A S / (n_f R), and both halves' parameters on a server's link: 0.5 of 6 x 10 and 0.6 of 2 x 100 bytes there.
+  const CycleTime links = TimeOf(work, {8, 100, 0, 0, 0}, 2);
+  CHECK(links.seconds == Approx(5 + 3 * (0.3 + 0.2) + (30 + 120) / 100.0 + (60 + 240) / 100.0));
+  // With seven and one a worker's own link is busier than a server's: 35 + 60 bytes there.
+  CHECK(TimeOf(work, {8, 100, 0, 0, 0}, 1).seconds ==
+        Approx(0.5 + 7 * 1.5 + 7 * 0.5 + std::max(100.0, 35 + 60.0) / 100 + std::max(200.0, 70 + 120.0) / 100));
+  // Two round trips. All pushes are folded while they come, and the last one behind them.
+  CHECK(TimeOf(work, {8, 0, 0.25, 0, 0}, 2).seconds == Approx(5 + 1));
+  CHECK(TimeOf(work, {8, 0, 0, 1000, 0}, 2).seconds == Approx(5 + (6 * 20 + 2 * 240 + 240) / 1000.0));
+  // One of each.
+  CHECK(TimeOf(work, {2, 100, 0, 0, 0}, 1).seconds == Approx(2 + 0.5 + 1 + 2));
+}
+
+TEST_CASE("a step of halves waits for the linear worker that has most batches", "[plan][layers]") {
+  HalvesWork work;
+  work.front.batch_seconds = 1;
+  work.linear.batch_seconds = 0.3;
+  // Five batches are two of one worker's; the mean's five thirds would make a step that none takes.
+  CHECK(TimeOf(work, {8, 0, 0, 0, 0}, 3).seconds == Approx(1.6));
+  CHECK(TimeOf(work, {8, 0, 0, 0, 0}, 3).computing == Approx(5 * 1.3 / 8 / 1.6));
+  CHECK(TimeOf(work, {8, 0, 0, 0, 0}, 2).seconds == Approx(1.9));
+  // 6 / 1.9 batches a second are more than 5 / 1.6 and 4 / 1.3.
+  CHECK(BestLinearWorkers(work, {8, 0, 0, 0, 0}, 100) == 2);
+  // Its link, too: two times 50 bytes.
+  work.activation_bytes = 30;
+  work.gradient_bytes = 20;
+  CHECK(TimeOf(work, {8, 100, 0, 0, 0}, 3).seconds == Approx(1.6 + 2 * 0.5));
+}
+
+TEST_CASE("as many workers are linear as train most", "[plan][layers]") {
+  // n_c / t of eight: 7 / (0.5 + 10.5), 6 / 5, 5 / 3.5, 4 / 2.
+  CHECK(BestLinearWorkers(Halves(), {8, 0, 0, 0, 0}, 100) == 4);
+  CHECK(BestLinearWorkers(Halves(), {8, 0, 0, 0, 0}, 3) == 3);
+  // Where the front is nearly all of it: 7 / (1.5 + 7 x 0.1), 6 / (1.5 + 3 x 0.1), 5 / (1.5 + 2 x 0.1).
+  HalvesWork work;
+  work.front.batch_seconds = 1.5;
+  work.linear.batch_seconds = 0.1;
+  CHECK(BestLinearWorkers(work, {8, 0, 0, 0, 0}, 100) == 2);
+  work.linear.batch_seconds = 0.01;
+  CHECK(BestLinearWorkers(work, {8, 0, 0, 0, 0}, 100) == 1);
+  // Activations make one worker's link the narrow one.
+  work.activation_bytes = work.gradient_bytes = 100;
+  CHECK(BestLinearWorkers(work, {8, 100, 0, 0, 0}, 100) == 4);
+  CHECK(BestLinearWorkers(work, {2, 0, 0, 0, 0}, 100) == 1);
+}
+
+TEST_CASE("a planned step of halves takes what the simulated one does", "[plan][layers]") {
+  PlanQuestion question = Question(4, 2, 0);
+  question.overrides = {"model.input=[1, 8, 8]",
+                        "model.layers=[{conv2d: {channels: 16, kernel: 3, padding: 1}}, relu, {linear: {units: 512}}, "
+                        "relu, {linear: {units: 10}}]"};
+  // Of the last one linear worker has two batches, and the other one.
+  for (const auto& [front, linear] : {std::pair(3, 1), std::pair(2, 2), std::pair(3, 2)}) {
+    for (const double bandwidth : {0.0, 1e7, 1e8}) {
+      INFO(front << " and " << linear << " at " << bandwidth);
+      question.machines.workers = front + linear;
+      question.machines.bandwidth = bandwidth;
+      const std::string keys = absl::StrCat("linear_workers: ", linear);
+      question.overrides.push_back(absl::StrCat("method={layer_separation: {", keys, "}}"));
+      const std::vector<PlannedMethod> all = PlanMethods(question);
+      question.overrides.pop_back();
+      const PlannedMethod& planned = Find(all, "layer_separation");
+      REQUIRE(planned.refused == "");
+      CHECK(planned.is_own);
+      CHECK(planned.halves->linear_workers == linear);
+      CHECK(planned.local_steps == 1);
+      const double simulated = Simulated(question, absl::StrCat("layer_separation: {", keys, "}"), 40);
+      const double ratio = planned.step_seconds / simulated;
+      // Parameters behind the cut are on their way while the front is still computed.
+      CHECK(ratio > (bandwidth == 0 ? 0.97 : 0.8));
+      CHECK(ratio < (bandwidth == 0 ? 1.15 : 1.7));
+    }
+  }
+  // Of another method's job as many as are best.
+  const PlannedMethod best = Find(PlanMethods(question), "layer_separation");
+  CHECK(best.halves->linear_workers == best.halves->best_linear_workers);
+  CHECK(best.rows_per_second == best.halves->best_rows_per_second);
+}
+
+TEST_CASE("a model that cannot be cut is not planned in halves", "[plan][layers]") {
+  CHECK(Find(PlanMethods(Question(8, 2, 1e8)), "layer_separation").refused.find("convolution") != std::string::npos);
+  PlanQuestion alone = Question(1, 1, 1e8);
+  alone.overrides = {"model.input=[1, 8, 8]",
+                     "model.layers=[{conv2d: {channels: 4, kernel: 3}}, {linear: {units: 10}}]"};
+  CHECK(Find(PlanMethods(alone), "layer_separation").refused.find("linear_workers") != std::string::npos);
 }
 
 TEST_CASE("between workers peers are pushed to while the own server folds and answers", "[plan]") {

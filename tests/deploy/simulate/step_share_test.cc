@@ -6,6 +6,7 @@
 
 #include "common/keyset/key_set.h"
 #include "common/keyset/subnet.h"
+#include "common/layout/layer_cut.h"
 #include "proto/job.pb.h"
 
 namespace tessera {
@@ -71,6 +72,12 @@ TEST_CASE("a convolution's weights count in each place, and all sites have them"
   const double whole = front + 3 * 48 * 8 + 3 * 8 * 10;
   CHECK(share.Of(SubnetKeys(shape, SubnetOf(shape, groups, place), place, 2)) ==
         Approx((front + 3 * 48 * 4 + 3 * 4 * 10) / whole));
+  // Cut in front of the first linear layer.
+  const LayerCut cut = *CutBeforeLinear(model);
+  CHECK(share.Of(cut.front()) == Approx(front / whole));
+  CHECK(share.Of(cut.front()) + share.Of(cut.back()) == Approx(1));
+  CHECK(share.ForwardOf(cut.front()) == Approx((30 * (3 * 18) + 12 * (4 * 27)) / whole));
+  CHECK(share.ForwardOf(cut.back()) == Approx(share.Of(cut.back()) / 3));
 }
 
 TEST_CASE("of sparse rows the first weight meets the entries alone", "[step_share]") {

@@ -1,0 +1,55 @@
+#include "deploy/simulate/worker_pace.h"
+
+#include <cmath>
+
+#include "deploy/simulate/chance.h"
+
+namespace tessera {
+namespace {
+
+SimNanos Scaled(SimNanos time, double factor) {
+  return std::llround(static_cast<double>(time) * factor);
+}
+
+SimNanos Spread(SimNanos time, double spread, double uniform) {
+  return Scaled(time, 1 + spread * (2 * uniform - 1));
+}
+
+}  // namespace
+
+HalfPace HalfPaceOf(const StepShare& share, const LayerSplit& split, Rank rank) {
+  HalfPace pace;
+  const ParameterRange range = split.range(rank);
+  if (split.is_linear(rank)) {
+    pace.answer = share.Of(range);
+  } else {
+    pace.forward = share.ForwardOf(range);
+    pace.backward = share.Of(range) - pace.forward;
+  }
+  return pace;
+}
+
+SimNanos StepTimeOf(uint64_t seed, uint64_t worker, SimNanos step_time, double spread) {
+  return Spread(step_time, spread, UniformChance(seed, kChanceSpeed, worker, 0));
+}
+
+absl::Status PacedWork::Work(SimNanos work) {
+  const uint64_t ticket = process_.Ticket();
+  world_.machines[machine_]->Run(work, [this, ticket] { process_.Wake(ticket); });
+  return process_.Wait() ? absl::OkStatus() : absl::CancelledError("cancelled");
+}
+
+absl::Status PacedWork::Train(uint64_t step, double share) {
+  SimNanos time = Scaled(pace_.step_time, share);
+  if (pace_.jitter > 0) {
+    time = Spread(time, pace_.jitter, UniformChance(pace_.seed, kChanceJitter, pace_.worker, step));
+  }
+  return Work(time);
+}
+
+absl::Status PacedWork::Evaluate(size_t rows) {
+  if (!pace_.evaluates) return Work(0);
+  return Work(pace_.step_time * static_cast<SimNanos>(rows) / (3 * pace_.batch_size));
+}
+
+}  // namespace tessera
