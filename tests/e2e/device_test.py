@@ -40,6 +40,11 @@ class Device(Test):
             "subnets": dict(digits(method={"ist": {"local_steps": 5}}, steps=160, **sizes),
                             codec={"push": "bf16", "pull": {"qsgd": {"bits": 8}}}),
         }
+        jobs["halves of the layers"] = digits(workers=3, method={"layer_separation": {}}, steps=120, batch=16, rate=0.1)
+        jobs["halves of the layers"]["model"] = {"input": [1, 8, 8], "layers": [
+            {"conv2d": {"channels": 6, "kernel": 3, "padding": 1}}, "batch_norm", "relu", {"max_pool": {"kernel": 2}},
+            {"linear": {"units": 40}}, "batch_norm", "relu", {"dropout": {"probability": 0.1}},
+            {"linear": {"units": 10}}]}
         for name, job in jobs.items():
             with self.case(name):
                 want, got = self.train(job, False), self.train(job, True)

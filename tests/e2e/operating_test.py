@@ -36,9 +36,8 @@ class Operating(Test):
 
     def values(self, field, key):
         """The cell that says what a key may be."""
-        later = {value.split(":")[0] for value in key.later_values}
         if key.one_of:
-            return ", ".join("`%s`" % value for value in key.one_of if value not in later)
+            return ", ".join("`%s`" % value for value in key.one_of)
         if key.path:
             kind = "path"
         elif key.unit:
@@ -56,8 +55,6 @@ class Operating(Test):
         """The table's rows of all keys that are here."""
         for field in message.fields:
             key = field.GetOptions().Extensions[schema.key]
-            if key.later:
-                continue
             name = path + field.name + ("[]" if field.message_type and field.label == field.LABEL_REPEATED else "")
             if field.message_type is None:
                 default = "required" if key.required else "`%s`" % key.default_value if key.default_value else "none"

@@ -30,6 +30,28 @@ class Plan(Test):
                 self.assertEqual(rows[method]["push_bytes"], traffic["push_payload_bytes"] / traffic["exchanges"])
         self.assertFalse(rows["slim_dp"]["is_exact"])
 
+    def test_of_halves_of_the_layers_they_are_the_mean_over_the_workers(self):
+        job = digits(servers=2, workers=4, steps=STEPS, method={"layer_separation": {"linear_workers": 2}})
+        job["model"] = {"input": [1, 8, 8], "layers": [{"conv2d": {"channels": 8, "kernel": 3}}, "relu",
+                                                       {"linear": {"units": 32}}, "relu", {"linear": {"units": 10}}]}
+        row = self.planned(job, "--nodes", "4", "--bandwidth", "1Gbit")["layer_separation"]
+        self.assertTrue(row["is_exact"])
+        self.assertEqual((row["is_own"], row["linear_workers"], row["local_steps"]), (True, 2, 1))
+        self.assertIn(row["best_linear_workers"], (1, 2))
+        traffic = run_to_end(self, job)["traffic"]
+        self.assertEqual(row["push_bytes"], traffic["push_payload_bytes"] / traffic["exchanges"])
+        front, linear = traffic["by_worker"][0], traffic["by_worker"][3]
+        pulled = [worker["pull_payload_bytes"] / (STEPS + 1) for worker in (front, linear)]
+        crossing = 4 * 32 * (2 * 8 * 6 * 6 + 1)
+        self.assertEqual(row["front_step_bytes"], front["push_payload_bytes"] / STEPS + pulled[0] + crossing)
+        self.assertEqual(row["linear_step_bytes"], linear["push_payload_bytes"] / STEPS + pulled[1] + crossing)
+        out = self.plan(job, "--nodes", "4", "--bandwidth", "1Gbit", "--step-time", "1ms").replace("\n    ", " ")
+        self.assertIn("* layer_separation(2 linear)", out)
+        self.assertIn("layer_separation: 2 workers with the layers in front", out)
+        # There is no convolution.
+        self.assertIn("not with layer_separation: ", self.plan(digits(), "--nodes", "4", "--bandwidth", "1Gbit",
+                                                               "--step-time", "1ms"))
+
     def test_every_method_has_a_row_and_the_jobs_own_is_marked(self):
         job = digits(method={"diloco": {"local_steps": 7}})
         rows = self.planned(job, "--nodes", "3", "--bandwidth", "100Mbit")

@@ -392,9 +392,9 @@ class Refusals(Test):
         self.refused("run", job, "--set", "train.epohcs=1", says=["train.epohcs", "epochs"])
         self.refused("run", job, "--set", "train.epochs", says=["train.epochs"])
 
-    def test_a_method_of_later_is_refused_by_name(self):
-        self.refused("run", write_job(self, digits(method={"layer_separation": {}})),
-                     says=["method.layer_separation", "data_parallel"])
+    def test_a_method_that_the_model_does_not_fit_is_refused_by_name(self):
+        self.refused("run", write_job(self, digits(workers=3, method={"layer_separation": {}})),
+                     says=["model.layers", "no convolution", "layer_separation"])
 
     def test_a_memory_limit_that_is_too_small_is_refused_with_the_sum(self):
         # Servers need 36 MiB, workers 40 MiB and more.

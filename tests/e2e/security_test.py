@@ -6,7 +6,8 @@ import unittest
 import grpc
 
 from authority import Authority
-from cluster import Cluster, Test, await_true, digits, run_to_end, tessera, write_job
+from cluster import WORKER as WORKER_BINARY
+from cluster import Cluster, Process, Test, await_true, digits, run_to_end, tessera, write_job
 
 WORKER = "worker-token-0123456789"
 OPERATOR = "operator-token-0123456789"
@@ -37,6 +38,40 @@ class Security(Test):
         for tokens in (None, self.all_tokens()):
             report = run_to_end(self, self.secure(authority, tokens, epochs=2))
             self.assertEqual(report["parameters_hash"], plain["parameters_hash"])
+
+    @staticmethod
+    def separated(job):
+        job["model"] = {"input": [1, 8, 8], "layers": [
+            {"conv2d": {"channels": 4, "kernel": 3}}, "relu", {"max_pool": {"kernel": 2}}, {"linear": {"units": 10}}]}
+        return job
+
+    def test_workers_that_speak_to_each_other_do_so_securely(self):
+        keys = {"epochs": 1, "workers": 3, "method": {"layer_separation": {}}}
+        authority = Authority(self, "home")
+        plain = run_to_end(self, self.separated(digits(**keys)))
+        job = self.separated(self.secure(authority, self.all_tokens(), **keys))
+        self.assertEqual(run_to_end(self, job)["parameters_hash"], plain["parameters_hash"])
+        # A worker that has nothing to show when it is called.
+        job["security"].pop("certificate")
+        job["security"].pop("private_key")
+        worker = Process(self, "worker", [WORKER_BINARY, "--job", write_job(self, job), "--coordinator", "127.0.0.1:1"])
+        self.contains(worker.expect_exit(2), "security.certificate: missing beside authority")
+
+    def test_a_linear_worker_knows_the_tokens_of_those_who_call_it(self):
+        tokens = ["worker-%d-token-0123456789" % rank for rank in range(3)]
+        lines = ["worker %s\n" % token for token in tokens]
+        job = self.separated(self.secure(Authority(self, "home"), "".join(lines), epochs=2, workers=3, lease="2s",
+                                         method={"layer_separation": {}}))
+        for known in (lines, [lines[0], lines[2]]):
+            with self.case("%d tokens" % len(known)):
+                cluster = Cluster(self, job, workers=0)
+                for rank, text in enumerate([lines[0], lines[1], "".join(known)]):
+                    file = self.tokens("tokens-%d-of-%d" % (rank, len(known)), text)
+                    cluster.start_worker(rank, "--set", "security.token_file=" + file)
+                refused = cluster.workers[1:2] if len(known) < 3 else []
+                for worker in refused:
+                    self.contains(worker.expect_exit(1), "activations: worker 2 at ", "is not one of this job's")
+                self.assertEqual(cluster.finish(*refused)["outcome"], "finished")
 
     def test_who_may_look_and_who_may_end_it(self):
         authority = Authority(self, "home")

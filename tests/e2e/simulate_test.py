@@ -86,6 +86,21 @@ class SimulatedAndReal(Test):
                 report = self.assert_same(job)
                 self.assertGreater(report["final"]["test_accuracy"], 0.4)
 
+    def test_halves_of_the_layers_learn_and_move_the_same(self):
+        layers = [{"conv2d": {"channels": 12, "kernel": 3}}, "relu", {"conv2d": {"channels": 24, "kernel": 3}},
+                  "batch_norm", "relu", {"max_pool": {"kernel": 2}}, {"linear": {"units": 41}}, "relu",
+                  {"dropout": {"probability": 0.1}}, {"linear": {"units": 10}}]
+        for linear, codec in ((1, None), (2, None), (2, {"push": "int8", "pull": "bf16", "error_feedback": True})):
+            with self.subTest(linear=linear, codec=codec):
+                job = digits(method={"layer_separation": {"linear_workers": linear}}, workers=5, servers=2, batch=16,
+                             rate=0.1, epochs=4, evaluate_every=1)
+                job["model"] = {"input": [1, 8, 8], "layers": layers}
+                if codec:
+                    job["codec"] = codec
+                report = self.assert_same(job)
+                self.assertEqual(len(report["history"]), 4)
+                self.assertGreater(report["final"]["test_accuracy"], 0.4)
+
     def test_a_method_that_is_not_simulated_is_refused_as_that_however_many_workers_are_asked_for(self):
         job = digits(method={"decentralized": {}}, workers=2, servers=2)
         for more in ([], ["--workers", "4"], ["--workers", "4", "--servers", "4"]):

@@ -139,13 +139,16 @@ class Limited(Test):
 
     def test_plans_are_compared_with_jobs_behind_the_links(self):
         self.start("--workers", "1", "--methods", "ist", "--to", "0.1").expect_exit(0, within=100)  # or it is left out
-        code, out, error = run(PLANNED, "--rate", "200mbit", "--workers", "2", "--servers", "2", "--methods", "slim_dp",
-                               "--job", os.path.join(JOBS, "digits.yaml"), "--tessera", TESSERA)
-        self.assertEqual(code, 0, error)
-        row = re.search(r"\| slim_dp \| 2 \| 2 \| ([\d.]+) ms \| (-?[\d.]+) ms \| (-?[\d.]+) \|", out)
-        self.assertTrue(row, out)
-        planned, measured, ratio = map(float, row.groups())
-        self.assertAlmostEqual(planned / measured, ratio, delta=0.02 * abs(ratio) + 0.02)
+        layers = ["--job", os.path.join(JOBS, "digits_layers.yaml")]
+        for method, job in (("slim_dp", []), ("layer_separation", layers)):
+            with self.case(method):
+                code, out, error = run(PLANNED, "--rate", "200mbit", "--workers", "2", "--servers", "2", "--methods",
+                                       method, *job, "--tessera", TESSERA)
+                self.assertEqual(code, 0, error)
+                row = re.search(r"\| %s \| 2 \| 2 \| ([\d.]+) ms \| (-?[\d.]+) ms \| (-?[\d.]+) \|" % method, out)
+                self.assertTrue(row, out)
+                planned, measured, ratio = map(float, row.groups())
+                self.assertAlmostEqual(planned / measured, ratio, delta=0.02 * abs(ratio) + 0.02)
 
     def test_nothing_is_left_when_it_is_ended_or_killed(self):
         for how in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):

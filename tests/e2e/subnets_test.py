@@ -80,7 +80,7 @@ class Subnets(Test):
         cluster = Cluster(self, subnets({"ensemble": {}}, workers=1, epochs=3000))
         cluster.await_step(20)
         late = cluster.start_worker()
-        self.contains(late.expect_exit(1), "only round")
+        self.contains(late.expect_exit(1), "shares the model out")
 
 
 if __name__ == "__main__":

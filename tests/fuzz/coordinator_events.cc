@@ -79,6 +79,7 @@ void CoordinatorEvents::Join(bool right) {
     request.set_layout_hash(job_.facts.layout_hash);
     request.set_protocol(kControlProtocol);
     request.set_rows(100);
+    request.set_address("127.0.0.1:1");
   }
   const auto reply = coordinator_->Join(request, now_);
   if (reply.ok()) TESSERA_CHECK(reply->member() != 0);

@@ -37,22 +37,35 @@ constexpr struct {
     {"decentralized: {density: 0.25}", "push: {threshold: {tau: 0.5}}"},
     {"data_parallel: {}", "push: f32", true},
     {"slim_dp: {alpha: 0.5, beta: 0.25, core_every: 3}", "push: f32", true},
+    {"layer_separation: {linear_workers: 1}", "push: f32"},
+    {"layer_separation: {linear_workers: 1}", "{push: {int8: {}}, pull: bf16}", true},
 };
+
+constexpr char kLayers[] =
+    "model:\n"
+    "  input: [5]\n"
+    "  layers:\n"
+    "    - linear: {units: 6, bias: false}\n"
+    "    - batch_norm\n"
+    "    - relu\n"
+    "    - linear: {units: 3}\n"
+    "    - batch_norm: {affine: false}\n";
+constexpr char kCutLayers[] =
+    "model:\n"
+    "  input: [1, 3, 3]\n"
+    "  layers:\n"
+    "    - conv2d: {channels: 2, kernel: 2}\n"
+    "    - batch_norm\n"
+    "    - relu\n"
+    "    - linear: {units: 3}\n";
 
 std::string Text(const std::string& method, const std::string& codec, bool has_standbys) {
   const bool is_replicated = method.find("decentralized") != std::string::npos;
   return absl::StrCat(
       "name: fuzz\n"
       "data: {format: idx, directory: d, train: {features: a, labels: b},"
-      " test: {features: c, labels: e}}\n"
-      "model:\n"
-      "  input: [5]\n"
-      "  layers:\n"
-      "    - linear: {units: 6, bias: false}\n"
-      "    - batch_norm\n"
-      "    - relu\n"
-      "    - linear: {units: 3}\n"
-      "    - batch_norm: {affine: false}\n"
+      " test: {features: c, labels: e}}\n",
+      method.find("layer_separation") == std::string::npos ? kLayers : kCutLayers,
       "train: {batch_size: 2, steps: 40, optimizer: {sgd: {learning_rate: 0.1, momentum: ",
       method.find("average_state") == std::string::npos ? "0" : "0.9", "}}}\n", "method: {", method,
       "}\n", "codec: ", codec[0] == '{' ? codec : absl::StrCat("{", codec, "}"), "\n",
@@ -94,6 +107,7 @@ std::unique_ptr<Shard> FuzzJob::MakeShard() const {
   options.schedule = recipe.schedule;
   if (recipe.subnets) options.groups = GroupsOf(job.model(), shape);
   options.core = recipe.core;
+  if (recipe.split) options.cut = recipe.split->cut;
   if (recipe.tail_steps > 0) options.whole_kind = static_cast<int>(TailOf(recipe).payload);
   return std::make_unique<Shard>(std::move(options));
 }

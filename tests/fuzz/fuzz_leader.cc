@@ -126,6 +126,10 @@ bool FuzzLeader::Push(MemberId member, float value,
     push.core->name = core->name;
     place = shard.cores()->PlaceOfPull(*entry, push.exchange, core->name);
     keys = place->forms.Find(push.codec);
+  } else if (const auto parts = shard.layer_parts(); parts != nullptr) {
+    const LayerPart& part = entry->rank.value() % 2 == 0 ? parts->front() : parts->back();
+    push.layers = part.layers;
+    keys = part.forms.Find(push.codec);
   }
   push.payload = Filled(keys->bytes(), value);
   const Exchange exchange = push.exchange;

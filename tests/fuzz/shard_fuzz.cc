@@ -108,6 +108,17 @@ class Events {
     keys_ = place->forms.Find(push->codec);
   }
 
+  void TakeLayers(const LayerParts& parts, ReceivedPush* push) {
+    push->summed = in_.Byte() < 224 ? 1 + in_.Below(3) : in_.Count();
+    if (in_.Byte() >= 240) {
+      push->layers = ParameterRange{static_cast<int>(in_.Below(8)), static_cast<int>(in_.Below(8))};
+    } else if (in_.Byte() < 240) {
+      push->layers = in_.Bit() ? parts.front().layers : parts.back().layers;
+    }
+    const LayerPart* const part = push->layers ? parts.Find(*push->layers) : nullptr;
+    if (part != nullptr) keys_ = part->forms.Find(push->codec);
+  }
+
   void Push() {
     ReceivedPush push;
     push.member = in_.Bit() ? MemberId(1 + in_.Below(2)) : Member();
@@ -125,6 +136,8 @@ class Events {
     const uint8_t what = in_.Byte();
     if (shard_->trains_subnets() && what % 4 != 0) TakeSubnet(&push);
     if (shard_->cores() != nullptr && what % 4 != 0) TakeCore(&push);
+    const auto parts = shard_->layer_parts();
+    if (parts != nullptr && what % 4 != 0) TakeLayers(*parts, &push);
     const std::string bytes = Bytes(keys_ == nullptr ? 16 : keys_->bytes());
     push.payload = PiecesOf(bytes, 1 + in_.Byte());
     // As PushCall does, which refuses what fails here.
