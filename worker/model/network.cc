@@ -339,6 +339,7 @@ void Network::QueueStep(const Batch& staged, const StepKey& key, GradientWork* w
   TESSERA_CHECK(!options_.steps_first_weight || staged.rows == staged.whole_rows() ||
                 staged.whole_rows() * plan_.stages[0].outputs <= first_dy_.size());
   last_batch_ = Batch();
+  TESSERA_CHECK(!left_.has_value());
   if (is_back()) input_gradient_rows_ = staged.rows;
   if (staged.is_first()) sums_place_ = (sums_place_ + 1) % kStepsBegunMax;
   const StepForm form = FormOf(staged, key);
@@ -346,6 +347,7 @@ void Network::QueueStep(const Batch& staged, const StepKey& key, GradientWork* w
   const auto forward = [&] { QueueForward(form); };
   if (!staged.ends_gradients()) work = nullptr;
   const auto backward = [&] { Backward(staged, work); };
+  if (leaves_first_layer()) left_ = LeftForFinish{staged, work};
   if (repeated != nullptr) {
     repeated->forward->Run(forward);
   } else {
@@ -421,6 +423,10 @@ void Network::Backward(const Batch& batch, GradientWork* work) {
     }
     float* dx = plan.backward_in_place() ? dy : spare;
     if (i == 0) dx = input_gradient_.data();  // of a back
+    if (i == 0 && leaves_first_layer()) {
+      first_layer_dy_ = dy;
+      return stages_[0]->Backward(batch.rows, x, values_[1], dy, {}, dx);
+    }
     stages_[i]->Backward(batch.rows, x, values_[i + 1], dy, to, dx);
     if (batch.adds) AddGradients(plan);
     FollowGradients(plan, batch, work);

@@ -132,6 +132,9 @@ class Network {
   // inputs]. It lives until the next one is begun. kFailedPrecondition: the network is no back, or has
   // taken no step.
   absl::StatusOr<absl::Span<const float>> InputGradient();
+  // As others wait for that, the gradients of a back's first layer, where it is a product, are left for
+  // this, which queues them: once behind every step, the batch being where it was, and no other step begun.
+  void FinishBack();
   // Queued: gradients that Batch::more held back come to the host, where fetches_gradients.
   void FetchGradients() {
     if (gradients_view_.size() > 0) gradients_view_.Fetch();
@@ -210,6 +213,7 @@ class Network {
   absl::Status AllocateHalf();
   float* AddedAt(const StagePlan& plan, int parameter) const;
   void AddGradients(const StagePlan& plan);
+  bool leaves_first_layer() const { return is_back() && plan_.stages[0].is_product(); }
   absl::StatusOr<Batch> CheckAndStage(const Batch& batch);
   void ForwardSparse(absl::Span<const Batch> sample, float* y);
   void DropNext();
@@ -297,6 +301,12 @@ class Network {
   Buffer<float> input_gradient_;
   HostView<float> input_gradient_view_;
   int64_t input_gradient_rows_ = 0;
+  const float* first_layer_dy_ = nullptr;
+  struct LeftForFinish {
+    Batch batch;
+    GradientWork* work = nullptr;
+  };
+  std::optional<LeftForFinish> left_;
   Buffer<float> added_;  // one stage's gradients, on their way to the others
 };
 

@@ -93,13 +93,14 @@ void ProductStage<Kernel>::Backward(int64_t rows, const float* x, const float*, 
     backend_.vector().ColumnSums({rows * plan_.map.to.positions(), plan_.map.to.channels}, dy,
                                  to.mode, to.bias);
   }
+  const bool wants_weight = to.weight != nullptr;
   if (bf16_ == nullptr) {
-    f32_->WeightGradient(shape, x, dy, to.mode, to.weight);
+    if (wants_weight) f32_->WeightGradient(shape, x, dy, to.mode, to.weight);
     if (dx != nullptr) f32_->InputGradient(shape, dy, parameters_.weight, dx);
     return;
   }
   backend_.vector().Round(rows * plan_.outputs, dy, dy_bf16_);
-  bf16_->WeightGradient(shape, x_bf16_.data(), dy_bf16_, to.mode, to.weight);
+  if (wants_weight) bf16_->WeightGradient(shape, x_bf16_.data(), dy_bf16_, to.mode, to.weight);
   if (dx != nullptr) bf16_->InputGradient(shape, dy_bf16_, weight_bf16_.data(), dx);
 }
 

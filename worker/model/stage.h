@@ -16,7 +16,7 @@ struct StageParameters {
   const float* bias = nullptr;
 };
 
-// Where the gradients of the same go.
+// Where the gradients of the same go; null: that of a product is not wanted now.
 struct StageGradients {
   float* weight = nullptr;
   float* bias = nullptr;

@@ -97,6 +97,7 @@ class LinearReplica final : public HalfReplica {
           network_->TrainStep(batch, {job_.seed(), point.step, received->sender.value()}));
       TESSERA_ASSIGN_OR_RETURN(const absl::Span<const float> gradient, network_->InputGradient());
       receiver_.Answer(loss.loss, gradient);
+      network_->FinishBack();
       ++summed_;
     }
     network_->FetchGradients();

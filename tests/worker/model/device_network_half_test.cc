@@ -273,6 +273,7 @@ TEST_CASE("an optimizer that follows the halves' gradients leaves what one behin
         REQUIRE((ended.ok() && returned.ok()));
         loss = ended->loss;
         gradient.assign(returned->begin(), returned->end());
+        back.network->FinishBack();
         // The front's own updates are of each of its steps; here of the last.
         if (sender == 1) {
           REQUIRE(front.network->FinishStep(gradient, front.optimizer.get()).ok());

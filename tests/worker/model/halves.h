@@ -77,6 +77,7 @@ inline LossAndCount TrainHalves(Network& front, Network& back, const Batch& rows
   REQUIRE(loss.ok());
   const auto returned = back.InputGradient();
   REQUIRE(returned.ok());
+  back.FinishBack();
   // The caller's memory may be reused at once.
   std::vector<float> gradient(returned->begin(), returned->end());
   REQUIRE(front.FinishStep(gradient).ok());

@@ -1,4 +1,6 @@
 // The two halves of a model against the whole of it, on the CPU.
+#include <algorithm>
+
 #include "common/layout/layer_cut.h"
 #include "tests/worker/model/counting_backend.h"
 #include "tests/worker/model/halves.h"
@@ -222,6 +224,35 @@ TEST_CASE("a half allocates what MemoryNeeded says, at once, and training nothin
   CHECK(front_backend.counting.held + back_backend.counting.held == 0);
 }
 
+TEST_CASE("the gradient that others wait for is there before those of the first layer", "[half]") {
+  const v1::Model model = ModelOf(Models()[1]);
+  const auto cpu = Cpu();
+  const auto back = BackOf(model, OptionsOf(), *cpu);
+  back->SetInitialValues(1);
+  const Rows data(model, kBatch, 2);
+  std::vector<float> activations(kBatch * back->shape().inputs());
+  for (size_t i = 0; i < activations.size(); ++i) {
+    activations[i] = 0.1f * static_cast<float>(i * i % 17);
+  }
+  const auto is_zero = [&](int i) {
+    const absl::Span<const float> values = back->gradient(i);
+    return std::all_of(values.begin(), values.end(), [](float v) { return v == 0; });
+  };
+  const int last = static_cast<int>(back->shape().parameters.size()) - 1;
+  REQUIRE(back->TrainStep(Received(data.batch(), activations), {}).ok());
+  const auto gradient = back->InputGradient();
+  REQUIRE(gradient.ok());
+  CHECK(std::any_of(gradient->begin(), gradient->end(), [](float v) { return v != 0; }));
+  CHECK(is_zero(0));
+  CHECK_FALSE(is_zero(last));
+  back->FinishBack();
+  CHECK_FALSE(is_zero(0));
+  // Once is enough.
+  const std::vector<float> before(back->gradient(0).begin(), back->gradient(0).end());
+  back->FinishBack();
+  CHECK(back->gradient(0) == absl::MakeConstSpan(before));
+}
+
 TEST_CASE("calls that a part of a model has no use for are refused", "[half]") {
   const v1::Model model = ModelOf(Models()[1]);
   const auto cpu = Cpu();
@@ -289,6 +320,7 @@ TEST_CASE("calls that a part of a model has no use for are refused", "[half]") {
   at_cut.adds = false;
   REQUIRE(back->TrainStep(at_cut, {}).ok());
   REQUIRE(back->InputGradient().ok());
+  back->FinishBack();
   at_cut.adds = true;
   CHECK(back->TrainStep(at_cut, {}).ok());
 }
