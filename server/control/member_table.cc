@@ -141,6 +141,12 @@ absl::StatusOr<MemberId> MemberTable::Add(const v1::JoinRequest& request, absl::
       rank = rank.Next();
     }
     if (rank.value() >= kRankEnd) return absl::ResourceExhaustedError("join: no rank is free");
+    if (facts_.front_workers > 0 && rank.value() >= static_cast<uint64_t>(facts_.workers)) {
+      return absl::AlreadyExistsError(absl::StrCat(
+          "join: all ", facts_.workers, " ranks are held, and which layers a worker trains follows from its rank; ",
+          "if one of their workers is gone, wait until its lease of ", absl::FormatDuration(facts_.lease_timeout),
+          " is over"));
+    }
   }
   TESSERA_RETURN_IF_ERROR(CheckLayers(rank, request));
   TESSERA_RETURN_IF_ERROR(CheckRows(request));

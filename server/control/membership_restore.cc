@@ -117,7 +117,9 @@ bool Membership::AllHere() const {
   return rejoin_until_ == absl::InfinitePast() && members_.has_live();
 }
 
-// As WorkerSaver deals it, or leaves it to its rank. Of those that were lost before it was counted then.
+// As WorkerSaver deals it, or leaves it to its rank. Of those that were lost before it was counted then. Of halves of
+// the layers, which a manifest does not tell, as if all had the same: where restore has dealt them within each half
+// another one than its taker may be counted.
 void Membership::CountResiduals() {
   if (!facts_.holds_back || begun_from_ == nullptr) return;
   const std::vector<CheckpointMember>& saved = begun_from_->manifest.members;

@@ -243,18 +243,50 @@ void WorkerSaver::Run() {
   }
 }
 
-WorkerSaver::Deal WorkerSaver::DealAmongAll(const Manifest& manifest) const {
-  Deal deal;
+std::string WorkerSaver::OtherNumber(const Manifest& manifest) const {
   const auto saved = static_cast<int64_t>(manifest.members.size());
-  if (saved == options_.workers) return deal;
-  deal.why = absl::StrCat("workers were ", saved, ", now ", options_.workers);
-  if (!options_.counts_by_itself) {
-    deal.factor = static_cast<float>(options_.workers) / static_cast<float>(saved);
+  if (saved == options_.workers) return "";
+  return absl::StrCat("workers were ", saved, ", now ", options_.workers);
+}
+
+absl::StatusOr<bool> WorkerSaver::WasHalf(const Manifest& manifest, const PrivateState& state) const {
+  const CheckpointFile* const listed = manifest.FindFile(WorkerFileName(options_.rank.value()));
+  if (listed == nullptr) return false;
+  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsReader> file,
+                           SafetensorsReader::Open(absl::StrCat(options_.restored, "/", listed->name)));
+  return std::any_of(state.arrays.begin(), state.arrays.end(), [&file](const PrivateState::Array& array) {
+    if (!absl::StartsWith(array.name, kResidualPrefix) || array.values.empty()) return false;
+    const TensorSpec* const tensor = file->Find(array.name);
+    return tensor != nullptr && tensor->size() == 0;
+  });
+}
+
+absl::StatusOr<WorkerSaver::Deal> WorkerSaver::DealAmongAll(const Manifest& manifest, const PrivateState& state) const {
+  Deal deal;
+  deal.why = OtherNumber(manifest);
+  if (deal.why.empty()) {
+    bool was_half = false;
+    if (HoldsBack(state)) {
+      TESSERA_ASSIGN_OR_RETURN(was_half, WasHalf(manifest, state));
+    }
+    if (!was_half) return deal;
+    deal.why = "workers had halves of the layers";
   }
+  // A mean was over those that had the first parameter: all, or those in front of a cut.
+  int64_t in_mean = 0;
   for (const CheckpointMember& member : manifest.members) {
-    if (member.rank % options_.workers != options_.rank.value()) continue;
     const CheckpointFile* const listed = manifest.FindFile(WorkerFileName(member.rank));
-    if (listed != nullptr) deal.files.push_back(listed);
+    in_mean += 1;
+    if (listed == nullptr) continue;
+    if (member.rank % options_.workers == options_.rank.value()) deal.files.push_back(listed);
+    if (!HoldsBack(state)) continue;
+    TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsReader> file,
+                             SafetensorsReader::Open(absl::StrCat(options_.restored, "/", listed->name)));
+    const TensorSpec* const first = file->Find(absl::StrCat(kResidualPrefix, 0));
+    in_mean -= first != nullptr && first->size() == 0;
+  }
+  if (!options_.counts_by_itself && in_mean > 0) {
+    deal.factor = static_cast<float>(options_.workers) / static_cast<float>(in_mean);
   }
   return deal;
 }
@@ -265,8 +297,8 @@ absl::StatusOr<WorkerSaver::Deal> WorkerSaver::DealInHalves(const Checkpoint& ch
   const bool is_linear = split.is_linear(options_.rank);
   const auto takers = static_cast<size_t>(is_linear ? split.linear_workers : split.front_workers);
   const size_t place = options_.rank.value() - (is_linear ? split.front_workers : 0);
-  Deal deal = DealAmongAll(manifest);
-  deal.files.clear();
+  Deal deal;
+  deal.why = OtherNumber(manifest);
   size_t saved = 0, saved_front = 0;
   for (const CheckpointMember& member : manifest.members) {
     const CheckpointFile* const listed = manifest.FindFile(WorkerFileName(member.rank));
@@ -337,7 +369,7 @@ absl::StatusOr<std::optional<WorkerCursor>> WorkerSaver::Load(const PrivateState
     if (options_.split && HoldsBack(state)) {
       TESSERA_ASSIGN_OR_RETURN(deal, DealInHalves(*checkpoint));
     } else {
-      deal = DealAmongAll(manifest);
+      TESSERA_ASSIGN_OR_RETURN(deal, DealAmongAll(manifest, state));
     }
     if (!deal.why.empty()) {
       TESSERA_ASSIGN_OR_RETURN(const int taken, TakeResiduals(deal, state));

@@ -99,7 +99,11 @@ class WorkerSaver final : public WorkerStore {
 
   void Run();
   void AwaitIdle();
-  Deal DealAmongAll(const Manifest& manifest) const;
+  // Empty: as many workers as were saved.
+  std::string OtherNumber(const Manifest& manifest) const;
+  // The file of this rank is of a worker that had a half of the layers, and state is of all of them.
+  absl::StatusOr<bool> WasHalf(const Manifest& manifest, const PrivateState& state) const;
+  absl::StatusOr<Deal> DealAmongAll(const Manifest& manifest, const PrivateState& state) const;
   absl::StatusOr<Deal> DealInHalves(const Checkpoint& checkpoint) const;
   // Returns of how many files it had any.
   absl::StatusOr<int> TakeResiduals(const Deal& deal, const PrivateState& state) const;

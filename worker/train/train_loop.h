@@ -90,8 +90,12 @@ class TrainLoop {
   Traffic traffic() const;
   uint64_t steps() const { return step_; }
   uint64_t examples() const { return examples_; }
-  // After Run: Stop ended it, and what its codec holds back goes nowhere.
-  bool left_residual() const { return stopping_ && !stop_ && !Finished() && holds_back_; }
+  // After Run: what its codec holds back goes nowhere, as Stop ended it, or its last minibatch came to nothing and
+  // could not bring it.
+  bool left_residual() const {
+    const bool is_over = stop_ || Finished();
+    return holds_back_ && (is_over ? options_.recipe.codecs.flush && cannot_flush_ : stopping_.load());
+  }
 
  private:
   // A minibatch that waits for others is no work of this worker's.

@@ -71,12 +71,17 @@ TEST_CASE("a rank that has no layers is refused, whoever chose it", "[layers]") 
   // It waits for its servers.
   Layers job(2, 1);
   for (int rank = 0; rank < 3; ++rank) job.Come(rank);
-  const int rank = GENERATE(-1, 3);
-  const absl::Status refused = job.Join(Layers::Layer(rank)).status();
+  const absl::Status refused = job.Join(Layers::Layer(3)).status();
   CHECK(absl::IsInvalidArgument(refused));
   CHECK(refused.message() ==
         "join: rank is 3, want one in [0, 3); which layers a worker trains follows from its rank");
+  // Who chooses none may come in the place of one that is gone.
+  const absl::Status early = job.Join(Layers::Layer(-1)).status();
+  CHECK(absl::IsAlreadyExists(early));
+  CHECK_THAT(std::string(early.message()), Contains("all 3 ranks are held") && Contains("its lease of 10s"));
   CHECK(job.coordinator->membership().members().all().size() == 3);
+  REQUIRE(job.Leave(2, "died").ok());
+  CHECK(job.Join(Layers::Layer(-1))->rank() == 1);
 }
 
 TEST_CASE("a worker of the linear layers says where the others reach it", "[layers]") {

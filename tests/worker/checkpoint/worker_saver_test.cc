@@ -344,6 +344,31 @@ TEST_CASE("workers that had all layers leave both halves what they held back", "
   CHECK(now.with_cursor == 0);
 }
 
+TEST_CASE("workers that have all layers now take up what both halves held back", "[worker_saver][layers]") {
+  const LayerSplit before = Split(2, 1);
+  const std::string folder =
+      SavedBy(3, [&](uint32_t rank) { return HalfOf(before, rank, static_cast<float>(rank + 1)); });
+  const uint32_t workers = GENERATE(2u, 3u, 5u);
+  CAPTURE(workers);
+  Coordinator coordinator;
+  std::vector<float> front(2), linear(3);
+  for (uint32_t rank = 0; rank < workers; ++rank) {
+    Arrays arrays = HalfOf(before, rank, 0, /*has_all=*/true);
+    PrivateState view;
+    for (auto& [name, values] : arrays) view.arrays.push_back({name, absl::MakeSpan(values)});
+    WorkerSaver saver({"", folder, Rank(rank), workers, coordinator.Tell()});
+    const auto cursor = saver.Load(view);
+    REQUIRE(cursor.ok());
+    CHECK_FALSE(cursor->has_value());
+    for (size_t i = 0; i < front.size(); ++i) front[i] += arrays[0].second[i];
+    for (size_t i = 0; i < linear.size(); ++i) linear[i] += arrays[1].second[i];
+  }
+  // Both halves' means were over the two in front.
+  const float factor = static_cast<float>(workers) / 2;
+  for (const float sum : front) CHECK(sum == Approx(3 * factor));
+  for (const float sum : linear) CHECK(sum == Approx(3 * factor));
+}
+
 TEST_CASE("halves that go back, or held nothing back, take up the files of their ranks",
           "[worker_saver][layers]") {
   const LayerSplit split = Split(2, 1);
