@@ -10,7 +10,8 @@
 
 namespace tessera {
 
-absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(absl::string_view device, int threads) {
+absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(absl::string_view device, int threads,
+                                                       const DeviceOptions& options) {
   if (device == "cpu") return CreateCpuBackend({threads});
   absl::string_view number = device;
   int ordinal = 0;
@@ -21,8 +22,9 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(absl::string_view device,
         absl::StrCat("cluster.device: got \"", device, "\", want cpu, cuda or cuda:N"));
   }
 #ifdef TESSERA_CUDA
-  return CreateCudaBackend(ordinal);
+  return CreateCudaBackend(ordinal, options);
 #else
+  (void)options;
   return absl::FailedPreconditionError(absl::StrCat("cluster.device: \"", device,
                                                     "\" is not in this build, want cpu; ",
                                                     "bazel build --config=cuda has it"));

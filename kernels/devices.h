@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "kernels/backend.h"
+#include "kernels/device_options.h"
 
 namespace tessera {
 
@@ -14,7 +15,8 @@ namespace tessera {
 // GPU's backend uses the calling thread alone.
 //   kInvalidArgument     no such device, or no such number of threads
 //   kFailedPrecondition  the device is not in this build or in this machine
-absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(absl::string_view device, int threads);
+absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(absl::string_view device, int threads,
+                                                       const DeviceOptions& options = {});
 
 }  // namespace tessera
 

@@ -82,7 +82,8 @@ absl::Status WorkerProcess::Prepare() {
         "`tessera run`");
   }
   TESSERA_ASSIGN_OR_RETURN(backend_,
-                           options_.make_backend(job_.cluster().device(), job_.cluster().threads()));
+                           options_.make_backend(job_.cluster().device(), job_.cluster().threads(),
+                                                  {job_.cluster().cudnn()}));
   TESSERA_RETURN_IF_ERROR(CheckPrecision());
   if (job_.cluster().memory_limit() > 0) LimitMemory();
   absl::StatusOr<Datasets> data = LoadDatasets(job_.data(), EndsOf(job_.model(), shape_));

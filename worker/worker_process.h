@@ -25,7 +25,8 @@ struct WorkerOptions {
   // host:port of server 0; empty: the first address in cluster.servers.
   std::string coordinator;
   // The devices that there are.
-  std::function<absl::StatusOr<std::unique_ptr<Backend>>(absl::string_view device, int threads)>
+  std::function<absl::StatusOr<std::unique_ptr<Backend>>(absl::string_view device, int threads,
+                                                         const DeviceOptions& options)>
       make_backend = CreateBackend;
 };
 

@@ -108,11 +108,8 @@ absl::Status Check(Backend& device, Precision precision, const ImagesShape& shap
   return absl::OkStatus();
 }
 
-}  // namespace
-
-absl::Status TimeConvolutions(const std::string& name, Precision precision, int64_t images,
-                              double limit, double seconds, Backend& device) {
-  TESSERA_RETURN_IF_ERROR(Check(device, precision, {3, MapOf({5, 7, 6}, kWindow, 4)}));
+absl::Status Time(const std::string& name, Precision precision, int64_t images, double limit,
+                  double seconds, const std::string& by, Backend& device) {
   const ImagesShape shape{images, MapOf({64, 32, 32}, kWindow, 64)};
   TESSERA_ASSIGN_OR_RETURN(const Arrays arrays, Fill(device, shape));
   const ImageMap& map = shape.map;
@@ -124,11 +121,31 @@ absl::Status TimeConvolutions(const std::string& name, Precision precision, int6
                                status.Update(Run(device, precision, shape, pass, arrays));
                              }));
     TESSERA_RETURN_IF_ERROR(status);
-    std::printf("%-34s %12.1f %8.2f\n",
+    std::printf("%-34s %12.1f %8.2f%s\n",
                 absl::StrCat(name, " conv 3x3x64, ", kPassNames[static_cast<int>(pass)]).c_str(),
-                flops / each * 1e-12, flops / each / limit);
+                flops / each * 1e-12, flops / each / limit, by.c_str());
   }
   return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status TimeConvolutions(const std::string& name, Precision precision, int64_t images,
+                              double limit, double seconds, Backend& device,
+                              Backend& by_products) {
+  // As many channels as libraries like, and as few as they may not know.
+  for (const Image& from : {Image{8, 7, 6}, Image{5, 7, 6}}) {
+    for (Backend* const each : {&device, &by_products}) {
+      TESSERA_RETURN_IF_ERROR(Check(*each, precision, {3, MapOf(from, kWindow, 4)}));
+    }
+  }
+  // A backend says in its description which library it has, once it has been asked for.
+  const bool has_library = device.description() != by_products.description();
+  if (!has_library || precision == Precision::kBf16) {
+    return Time(name, precision, images, limit, seconds, "", device);
+  }
+  TESSERA_RETURN_IF_ERROR(Time(name, precision, images, limit, seconds, "  by cuDNN", device));
+  return Time(name, precision, images, limit, seconds, "  by products", by_products);
 }
 
 }  // namespace tessera

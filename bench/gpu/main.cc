@@ -79,7 +79,9 @@ absl::Status Run(const Flags& flags) {
   std::printf("%s\narrays of %.1f MiB\n", device->description().c_str(),
               static_cast<double>(flags.rows * flags.columns) * 4 / (1 << 20));
   TESSERA_ASSIGN_OR_RETURN(const double copy_rate, TimeKernels(flags, *device));
-  TESSERA_RETURN_IF_ERROR(TimeSteps(flags.steps, copy_rate, *device));
+  std::unique_ptr<Backend> by_products;
+  TESSERA_ASSIGN_OR_RETURN(by_products, CreateBackend(flags.device, 1, {/*cudnn=*/false}));
+  TESSERA_RETURN_IF_ERROR(TimeSteps(flags.steps, copy_rate, *device, *by_products));
   TESSERA_RETURN_IF_ERROR(TimeBatches(flags.steps, *device));
   return TimeSmallSteps(flags.steps, *device);
 }

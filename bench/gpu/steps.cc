@@ -241,7 +241,8 @@ absl::Status TimeBatch(const StepSizes& sizes, int64_t rows, int p, bool gradien
 
 }  // namespace
 
-absl::Status TimeSteps(const StepSizes& sizes, double copy_rate, Backend& device) {
+absl::Status TimeSteps(const StepSizes& sizes, double copy_rate, Backend& device,
+                       Backend& by_products) {
   std::printf("\n%-34s %12s %8s %8s\n", "products and steps", "TFLOP/s", "of large", "at best");
   for (int p = 0; p < 3; ++p) {
     if (!Has(device, kPrecisions[p])) continue;
@@ -252,7 +253,7 @@ absl::Status TimeSteps(const StepSizes& sizes, double copy_rate, Backend& device
                 1.0);
     TESSERA_RETURN_IF_ERROR(TimeConvolutions(kNames[p], kPrecisions[p],
                                              std::max<int64_t>(1, sizes.batch / kRowsPerImage),
-                                             limit, sizes.seconds, device));
+                                             limit, sizes.seconds, device, by_products));
     TESSERA_RETURN_IF_ERROR(
         TimeBatch(sizes, sizes.batch, p, /*gradient_too=*/true, limit, copy_rate, device));
     if (kPrecisions[p] != Precision::kBf16) continue;

@@ -18,8 +18,10 @@ struct StepSizes {
 // Convolutions, and steps of two wide layers, against the device's large product, in each precision that it has, and
 // in bf16 also of a batch of 8 times the rows. `at best` is the products at that rate and then the update, whose bytes
 // move at `copy_rate` (bytes per second, read and written): no more is in reach where parameters fit no cache.
+// `by_products` is the same device without cuDNN.
 //   kInternal  a small step's losses or a convolution's results are not the CPU's
-absl::Status TimeSteps(const StepSizes& sizes, double copy_rate, Backend& device);
+absl::Status TimeSteps(const StepSizes& sizes, double copy_rate, Backend& device,
+                       Backend& by_products);
 
 // What the host does for each batch, on the thread that queues the steps.
 absl::Status TimeBatches(const StepSizes& sizes, Backend& device);

@@ -65,7 +65,8 @@ absl::StatusOr<Evaluated> Evaluate(const EvalOptions& options, const v1::Job& jo
   TESSERA_ASSIGN_OR_RETURN(const Recipe recipe, RecipeFor(job));
   TESSERA_ASSIGN_OR_RETURN(const Datasets data, LoadDatasets(job.data(), EndsOf(job.model(), shape)));
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
-                           CreateBackend(job.cluster().device(), job.cluster().threads()));
+                           CreateBackend(job.cluster().device(), job.cluster().threads(),
+                                         {job.cluster().cudnn()}));
   const InputRows input = InputRowsOf(job.model(), data);
   Network::Options network_options;
   network_options.batch_max = BatchRowsMax(job);

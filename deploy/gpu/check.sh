@@ -144,6 +144,18 @@ for method in 'data_parallel: {}' 'local_sgd: {local_steps: 5}' 'diloco: {local_
     step "$name as on the CPU" 10 '/train_loss/ {print "train_loss " $2 " and " $3}' \
       ./run.sh gpu_bench --same "logs/${name}_on_cpu.json,logs/${name}_on_cuda.json"
 done
+# Convolutions, by cuDNN where it is found and without it. The log of a job on a GPU says which it was.
+images=("${small[@]}" --set model.input=[1,8,8] --set 'method={local_sgd: {local_steps: 5}}' --set 'model.layers=[
+  conv2d: {channels: 16, kernel: 3, padding: 1}, batch_norm: {}, relu: {}, max_pool: {kernel: 2},
+  conv2d: {channels: 32, kernel: 3, padding: 1}, relu: {}, linear: {units: 10}]')
+if job images_on_cpu 30 "${images[@]}"; then
+  for cudnn in true false; do
+    name=images_with_cudnn_$cudnn
+    job "$name" 60 "${images[@]}" --set cluster.device=cuda --set cluster.cudnn=$cudnn &&
+      step "$name as on the CPU" 10 '/train_loss/ {print "train_loss " $2 " and " $3}' \
+        ./run.sh gpu_bench --same "logs/images_on_cpu.json,logs/$name.json"
+  done
+fi
 
 aims='/ met$/ {met++} / MISSED$/ {missed++} END {print met + 0 " aims met, " missed + 0 " missed"}'
 if [[ -z "$quick" ]]; then

@@ -125,7 +125,8 @@ absl::Status Simulation::BuildLearning(const ModelShape& shape) {
   step_share_ = StepShareOf(shape, data_.train, input_);
   if (!options_.stub_gradients) {
     TESSERA_ASSIGN_OR_RETURN(backend_,
-                             CreateBackend(job_.cluster().device(), job_.cluster().threads()));
+                             CreateBackend(job_.cluster().device(), job_.cluster().threads(),
+                                           {job_.cluster().cudnn()}));
     return absl::OkStatus();
   }
   stub_ = std::make_unique<StubArrays>(shape);

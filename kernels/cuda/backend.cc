@@ -21,9 +21,15 @@ namespace {
 
 using Factors = cuda::Product::Factors;
 
+CudaConvolutionOptions Of(const DeviceOptions& options) {
+  CudaConvolutionOptions of_convolutions;
+  of_convolutions.cudnn = options.cudnn;
+  return of_convolutions;
+}
+
 class CudaBackend final : public Backend {
  public:
-  CudaBackend(int ordinal, std::unique_ptr<cuda::Device> device)
+  CudaBackend(int ordinal, std::unique_ptr<cuda::Device> device, const DeviceOptions& options)
       : ordinal_(ordinal),
         device_(std::move(device)),
         memory_(device_.get()),
@@ -31,9 +37,9 @@ class CudaBackend final : public Backend {
         linear_(device_.get(), Factors::kF32),
         linear_tf32_(device_.get(), Factors::kTf32),
         linear_bf16_(device_.get(), Factors::kBf16),
-        convolution_(device_.get(), Factors::kF32, &scratch_),
-        convolution_tf32_(device_.get(), Factors::kTf32, &scratch_),
-        convolution_bf16_(device_.get(), Factors::kBf16, &scratch_),
+        convolution_(device_.get(), Factors::kF32, &scratch_, Of(options)),
+        convolution_tf32_(device_.get(), Factors::kTf32, &scratch_, Of(options)),
+        convolution_bf16_(device_.get(), Factors::kBf16, &scratch_, Of(options)),
         pooling_(device_.get()),
         sparse_linear_(device_.get(), &memory_),
         batch_norm_(device_.get(), &scratch_),
@@ -45,8 +51,9 @@ class CudaBackend final : public Backend {
   }
 
   std::string description() const override {
-    return absl::StrCat("cuda:", ordinal_, " (", gpu(), ", ", device_->memory_total() >> 20,
-                        " MiB)");
+    const std::string& library = device_->convolutions_name();
+    return absl::StrCat("cuda:", ordinal_, " (", gpu(), ", ", device_->memory_total() >> 20, " MiB",
+                        library.empty() ? "" : ", ", library, ")");
   }
   std::string gpu() const override { return device_->name(); }
 
@@ -116,9 +123,10 @@ class CudaBackend final : public Backend {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(int ordinal) {
+absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(int ordinal,
+                                                           const DeviceOptions& options) {
   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<cuda::Device> device, cuda::Device::Open(ordinal));
-  return std::make_unique<CudaBackend>(ordinal, std::move(device));
+  return std::make_unique<CudaBackend>(ordinal, std::move(device), options);
 }
 
 }  // namespace tessera

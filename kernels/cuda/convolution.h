@@ -1,5 +1,8 @@
-// Convolutions as matrix products by cuBLAS, over patches that a kernel of ours lays out. Not by cuDNN: no
-// code of it could be run where this is developed, and these run wherever products do.
+// Convolutions of f32 by cuDNN where the machine has it, else, and of bf16, as matrix products by cuBLAS over
+// patches that a kernel of ours lays out.
+//
+// cuDNN reads images where they lie and needs no patches. It has no convolution of bf16 whose result is f32, and
+// may not know a shape; arrays that are not aligned for it, and windows of one place, are products' as well.
 #ifndef TESSERA_KERNELS_CUDA_CONVOLUTION_H_
 #define TESSERA_KERNELS_CUDA_CONVOLUTION_H_
 
@@ -12,16 +15,23 @@
 
 namespace tessera {
 
+struct CudaConvolutionOptions {
+  // Of patches at a time; more where a single image has them.
+  int64_t patch_bytes = int64_t{64} << 20;
+  // False: products, whatever the machine has.
+  bool cudnn = true;
+};
+
 // Where windows are single places one beside the other the images are the patches.
 template <typename T>
 class CudaConvolution final : public ConvolutionKernel<T> {
  public:
-  // Of patches at a time; more where a single image has them.
-  static constexpr int64_t kPatchBytes = int64_t{64} << 20;
+  // Of cuDNN's own; an algorithm that wants more is not taken.
+  static constexpr int64_t kWorkspaceBytes = int64_t{64} << 20;
 
   CudaConvolution(cuda::Device* device, cuda::Product::Factors factors, CudaScratch* scratch,
-                  int64_t patch_bytes = kPatchBytes)
-      : device_(*device), factors_(factors), scratch_(*scratch), patch_bytes_(patch_bytes) {}
+                  const CudaConvolutionOptions& options)
+      : device_(*device), factors_(factors), scratch_(*scratch), options_(options) {}
 
   void Forward(const ImagesShape& shape, const T* x, const T* weight, const float* bias,
                float* y) override;
@@ -31,6 +41,13 @@ class CudaConvolution final : public ConvolutionKernel<T> {
   int64_t ScratchBytes(const ImagesShape& shape) const override;
 
  private:
+  // Whether cuDNN is asked at all.
+  bool MayConvolve(const ImageMap& map) const;
+  // Has cuDNN compute c of a and b, of which `weights`, as in ConvolutionKernel, are one. Where it does not, false:
+  // nothing was written but scratch.
+  bool Convolve(cuda::ConvolutionPass::Kind kind, const ImagesShape& shape, const T* a, const T* b,
+                float beta, float* c);
+
   struct Part {
     int64_t images;
     int64_t bytes;  // of their patches
@@ -48,7 +65,7 @@ class CudaConvolution final : public ConvolutionKernel<T> {
   cuda::Device& device_;
   const cuda::Product::Factors factors_;
   CudaScratch& scratch_;
-  const int64_t patch_bytes_;
+  const CudaConvolutionOptions options_;
 };
 
 }  // namespace tessera

@@ -11,6 +11,29 @@
 
 namespace tessera::cuda {
 
+// Weights as cuDNN reads and writes them: `from` is [channels of y, rows, columns], and `to` [channels of y, columns,
+// rows], or that is added to it.
+template <bool kAdds>
+struct TurnWeights : OnePhase {
+  uint32_t items;  // of each
+  uint32_t rows, columns;
+  const float* from;
+  float* to;
+
+  int64_t blocks() const { return CeilDiv(items, kThreads); }
+
+  template <int phase>
+  TESSERA_HOST_DEVICE void Run(const Lane& lane, Shared&, Own&) const {
+    const int64_t item = lane.block * kThreads + lane.thread;
+    if (item >= items) return;
+    const auto at = static_cast<uint32_t>(item);
+    const uint32_t row = at % rows, rest = at / rows;
+    const uint32_t column = rest % columns, channel = rest / columns;
+    const float value = from[(int64_t{channel} * rows + row) * columns + column];
+    to[item] = kAdds ? to[item] + value : value;
+  }
+};
+
 // patches [patch, column] of x. A thread has a column and patches one after the other, so that it divides
 // once for all of them.
 template <typename T>

@@ -9,6 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/log.h"
+#include "kernels/cuda/cudnn_library.h"
 #include "kernels/cuda/machine.h"
 
 namespace tessera::cuda {
@@ -40,6 +42,8 @@ struct Device::State {
   cudaStream_t streams[2] = {};
   cublasHandle_t cublas = nullptr;
   void* workspace = nullptr;
+  std::unique_ptr<CudnnLibrary> cudnn;
+  bool cudnn_sought = false;
   std::vector<cudaEvent_t> events;
   std::vector<cudaGraphExec_t> graphs;  // null: dropped
   absl::Status status;
@@ -99,6 +103,7 @@ Device::Device(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Device::~Device() {
   State& s = *state_;
   cudaSetDevice(s.ordinal);
+  s.cudnn.reset();
   if (s.cublas != nullptr) cublasDestroy(s.cublas);
   cudaFree(s.workspace);
   for (const cudaGraphExec_t graph : s.graphs) {
@@ -201,6 +206,46 @@ void Device::Multiply(const Product& p) {
           p.factors == Product::Factors::kTf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
           CUBLAS_GEMM_DEFAULT),
       "a product");
+}
+
+bool Device::HasConvolutions() {
+  State& s = *state_;
+  if (std::exchange(s.cudnn_sought, true)) return s.cudnn != nullptr;
+  s.Enter();
+  auto opened = CudnnLibrary::Open(s.stream(Stream::kCompute));
+  cudaGetLastError();  // Whatever it could not do, products can.
+  if (!opened.ok()) {
+    Log(LogLevel::kInfo, absl::StrCat("cuda: convolutions by cuBLAS device=", s.ordinal,
+                                      " reason=\"", opened.status().message(), "\""));
+    return false;
+  }
+  s.cudnn = std::move(*opened);
+  Log(LogLevel::kInfo,
+      absl::StrCat("cuda: convolutions by ", s.cudnn->name(), " device=", s.ordinal));
+  return true;
+}
+
+const std::string& Device::convolutions_name() const {
+  static const auto* const none = new std::string;
+  return state_->cudnn == nullptr ? *none : state_->cudnn->name();
+}
+
+absl::optional<int64_t> Device::ConvolutionWorkspace(const ConvolutionPass& pass) {
+  if (!HasConvolutions()) return absl::nullopt;
+  state_->Enter();
+  return state_->cudnn->WorkspaceBytes(pass);
+}
+
+bool Device::Convolve(const ConvolutionPass& pass, void* workspace) {
+  TESSERA_CHECK(HasConvolutions());
+  state_->Enter();
+  const absl::Status status = state_->cudnn->Run(pass, workspace);
+  if (absl::IsUnimplemented(status)) return false;
+  if (!status.ok()) {
+    state_->status.Update(absl::InternalError(
+        absl::StrCat("cuda:", state_->ordinal, ": a convolution: ", status.message())));
+  }
+  return true;
 }
 
 bool Device::Admits(int64_t blocks) {

@@ -1,7 +1,7 @@
 // One GPU, as this room sees it: its memory, two streams, and matrix products.
 //
-// The only door to the CUDA runtime and cuBLAS, which are behind device.cc. Tests link another
-// implementation, which emulates a GPU on the host (tests/kernels/cuda/emulation).
+// The only door to the CUDA runtime and its libraries, which are behind device.cc and cudnn_library.cc. Tests
+// link another implementation, which emulates a GPU on the host (tests/kernels/cuda/emulation).
 #ifndef TESSERA_KERNELS_CUDA_DEVICE_H_
 #define TESSERA_KERNELS_CUDA_DEVICE_H_
 
@@ -12,6 +12,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/optional.h"
+#include "kernels/cuda/convolution_pass.h"
 #include "kernels/cuda/launch.h"
 
 namespace tessera::cuda {
@@ -66,6 +68,16 @@ class Device {
             void* to, int64_t to_stride);
   void Zero(Stream stream, void* address, int64_t bytes);
   void Multiply(const Product& product);
+
+  // Convolutions by a library, if this machine has it. It is looked for at the first call.
+  bool HasConvolutions();
+  const std::string& convolutions_name()
+      const;  // "cuDNN 9.19.0"; empty: none, or not looked for yet
+  // Bytes of device memory that Convolve wants for itself; absent: it cannot compute this pass.
+  absl::optional<int64_t> ConvolutionWorkspace(const ConvolutionPass& pass);
+  // False: nothing was queued, as cuDNN cannot compute it after all.
+  bool Convolve(const ConvolutionPass& pass, void* workspace);
+
   // On Stream::kCompute; none where `blocks` is 0.
   template <typename Kernel>
   void Launch(int64_t blocks, const Kernel& kernel) {

@@ -89,6 +89,8 @@
   X(SoftmaxRows<32>)                    \
   X(SumPatches)                         \
   X(SumRuns)                            \
-  X(TransposeSquares)
+  X(TransposeSquares)                   \
+  X(TurnWeights<false>)                 \
+  X(TurnWeights<true>)
 
 #endif  // TESSERA_KERNELS_CUDA_KERNEL_LIST_H_

@@ -59,6 +59,36 @@ class Check(unittest.TestCase):
         parts = re.findall(r"^(\S.{33}) (ok|FAILED|left out) +(?:\d+)? *(.*)$", done.stdout, re.M)
         return done.returncode, done.stdout, {name.strip(): (result, note) for name, result, note in parts}
 
+    def test_libraries_of_python_packages_are_found(self):
+        packages = os.path.join(self.tools, "lib", "python3.12", "site-packages", "nvidia")
+        folders = [os.path.join(packages, name, "lib") for name in ("cu13", "cudnn")]
+        for folder, library in zip(folders, ("libcublas.so.13", "libcudnn.so.9")):
+            os.makedirs(folder)
+            self.put(os.path.join(folder, library), "")
+
+        # This machine may have them where the script looks first.
+        script = os.path.join(self.bundle, "run.sh")
+        with open(script) as file:
+            text = file.read()
+        self.put(script, text.replace("/usr/local/", self.tools + "/none/").replace("/opt/", self.tools + "/none/"))
+
+        def searched(**environment):
+            environment = dict({"PATH": self.tools + ":/usr/bin:/bin", "VIRTUAL_ENV": self.tools}, **environment)
+            told = subprocess.run(["bash", script, "printenv", "LD_LIBRARY_PATH"],
+                                  env=environment, text=True, stdout=subprocess.PIPE, check=True).stdout
+            return told.strip().split(":")
+
+        self.put(os.path.join(self.tools, "ldconfig"), "#!/bin/sh\necho libcublas.so.13\n")
+        self.assertEqual([folder for folder in searched() if folder.startswith(packages)], [folders[1]])
+        # cuDNN beside CUDA's own libraries comes first.
+        own = os.path.join(self.tools, "cuda", "lib64")
+        os.makedirs(own)
+        for library in ("libcublas.so.13", "libcudnn.so.9"):
+            self.put(os.path.join(own, library), "")
+        found = searched(CUDA_HOME=os.path.dirname(own))
+        self.assertIn(own, found)
+        self.assertFalse([folder for folder in found if folder.startswith(packages)])
+
     def sanitizer_calls(self):
         with open(self.calls) as file:
             return file.read().splitlines()

@@ -10,10 +10,13 @@ namespace tessera {
 
 inline int GpuWorkerCommand(int argc, char** argv) {
   WorkerOptions options;
-  options.make_backend = [](absl::string_view device,
-                            int threads) -> absl::StatusOr<std::unique_ptr<Backend>> {
-    if (device == "cuda" || device == "cuda:1") return CreateCudaBackend(device == "cuda" ? 0 : 1);
-    return CreateBackend(device, threads);
+  options.make_backend =
+      [](absl::string_view device, int threads,
+         const DeviceOptions& given) -> absl::StatusOr<std::unique_ptr<Backend>> {
+    if (device == "cuda" || device == "cuda:1") {
+      return CreateCudaBackend(device == "cuda" ? 0 : 1, given);
+    }
+    return CreateBackend(device, threads, given);
   };
   return WorkerCommand(argc, argv, options);
 }

@@ -86,7 +86,7 @@ TEST_CASE("the digest sees every key that is not local, and no other", "[job_dig
 TEST_CASE("the keys that may differ between machines are those of the contract", "[job_digest]") {
   const std::string digest = JobDigest(Good(kJob));
   CHECK(JobDigest(
-            Good(kJob, {"cluster.threads=8", "cluster.memory_limit=1GiB", "data.directory=/else",
+            Good(kJob, {"cluster.threads=8", "cluster.cudnn=false", "cluster.memory_limit=1GiB", "data.directory=/else",
                         "data.train.features=[p, q]", "data.test.labels=r"})) == digest);
 }
 

@@ -113,6 +113,7 @@ TEST_CASE("a job is printed whole, defaults included, in the order of the schema
         "    count: 2\n"
         "  workers: 2\n"
         "  device: cpu\n"
+        "  cudnn: true\n"
         "  threads: 1\n"
         "  lease_timeout: 10s\n"
         "  memory_limit: 0\n"

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "kernels/bf16.h"
+#include "tests/kernels/cuda/emulation/convolve.h"
 #include "tests/kernels/cuda/emulation/faults.h"
 #include "tests/kernels/cuda/emulation/stream.h"
 
@@ -24,16 +25,6 @@ namespace {
 constexpr int64_t kMemoryBytes = int64_t{2} << 30;
 constexpr int64_t kAlignment = 256;
 constexpr int64_t kPage = 4096;
-
-// To nearest, ties to even, at 10 bits of mantissa.
-float RoundToTf32(float value) {
-  uint32_t bits;
-  std::memcpy(&bits, &value, sizeof(bits));
-  if ((bits & 0x7f800000u) == 0x7f800000u) return value;
-  bits = (bits + 0xfffu + (bits >> 13 & 1u)) & ~0x1fffu;
-  std::memcpy(&value, &bits, sizeof(bits));
-  return value;
-}
 
 double FactorAt(const void* factors, Product::Factors type, int64_t i) {
   if (type == Product::Factors::kBf16) return Widen(static_cast<const Bf16*>(factors)[i]);
@@ -199,6 +190,34 @@ void Device::Zero(Stream stream, void* address, int64_t bytes) {
 void Device::Multiply(const Product& product) {
   TESSERA_CHECK(product.rows > 0 && product.columns > 0 && product.terms > 0);
   state_->stream(Stream::kCompute).Queue([product] { Compute(product); });
+}
+
+bool Device::HasConvolutions() { return Faults().convolutions; }
+
+const std::string& Device::convolutions_name() const {
+  static const auto* const name = new std::string("emulated convolutions");
+  static const auto* const none = new std::string;
+  return Faults().convolutions ? *name : *none;
+}
+
+absl::optional<int64_t> Device::ConvolutionWorkspace(const ConvolutionPass& pass) {
+  TESSERA_CHECK(Faults().convolutions && pass.shape.rows > 0);
+  if (Faults().convolution_unknown == static_cast<int>(pass.kind)) return absl::nullopt;
+  return Faults().convolution_workspace;
+}
+
+bool Device::Convolve(const ConvolutionPass& pass, void* workspace) {
+  for (const float* const address : {pass.a, pass.b, static_cast<const float*>(pass.c)}) {
+    TESSERA_CHECK(reinterpret_cast<uintptr_t>(address) % ConvolutionPass::kAlignment == 0);
+  }
+  if (Faults().convolution_refused == static_cast<int>(pass.kind)) return false;
+  ++Faults().convolutions_done;
+  const auto bytes = static_cast<size_t>(Faults().convolution_workspace);
+  state_->stream(Stream::kCompute).Queue([pass, workspace, bytes] {
+    std::memset(workspace, 0x5a, bytes);
+    ConvolveInF64(pass);
+  });
+  return true;
 }
 
 bool Device::Admits(int64_t blocks) {

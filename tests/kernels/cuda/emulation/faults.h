@@ -24,6 +24,14 @@ struct EmulatedFaults {
   std::atomic<bool> records_nothing{false};
   // So often was a record repeated.
   std::atomic<int64_t> replays{0};
+  // It has a library for convolutions, which takes so many bytes for itself ...
+  std::atomic<bool> convolutions{false};
+  std::atomic<int64_t> convolution_workspace{768};
+  // ... does not know this pass (ConvolutionPass::Kind), or finds out that it does not when it is to do it; -1: none
+  std::atomic<int> convolution_unknown{-1};
+  std::atomic<int> convolution_refused{-1};
+  // ... and did so many.
+  std::atomic<int64_t> convolutions_done{0};
   // Of each device.
   std::atomic<int64_t> memory_bytes{std::numeric_limits<int64_t>::max()};
 };

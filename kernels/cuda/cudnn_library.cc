@@ -1,0 +1,304 @@
+#include "kernels/cuda/cudnn_library.h"
+
+#include "absl/strings/str_cat.h"
+
+#if __has_include(<cudnn.h>)
+#include <cudnn.h>
+#include <dlfcn.h>
+
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "common/base/check.h"
+
+namespace tessera::cuda {
+namespace {
+
+// Every call of cuDNN's that is made here, by its own declaration.
+#define TESSERA_CUDNN_CALLS(X)                      \
+  X(cudnnConvolutionBackwardData)                   \
+  X(cudnnConvolutionBackwardFilter)                 \
+  X(cudnnConvolutionForward)                        \
+  X(cudnnCreate)                                    \
+  X(cudnnCreateConvolutionDescriptor)               \
+  X(cudnnCreateFilterDescriptor)                    \
+  X(cudnnCreateTensorDescriptor)                    \
+  X(cudnnDestroy)                                   \
+  X(cudnnDestroyConvolutionDescriptor)              \
+  X(cudnnDestroyFilterDescriptor)                   \
+  X(cudnnDestroyTensorDescriptor)                   \
+  X(cudnnGetConvolutionBackwardDataWorkspaceSize)   \
+  X(cudnnGetConvolutionBackwardFilterWorkspaceSize) \
+  X(cudnnGetConvolutionForwardWorkspaceSize)        \
+  X(cudnnGetCudartVersion)                          \
+  X(cudnnGetErrorString)                            \
+  X(cudnnGetVersion)                                \
+  X(cudnnSetConvolution2dDescriptor)                \
+  X(cudnnSetConvolutionMathType)                    \
+  X(cudnnSetFilter4dDescriptor)                     \
+  X(cudnnSetStream)                                 \
+  X(cudnnSetTensor4dDescriptor)
+
+struct Calls {
+#define TESSERA_CUDNN_CALL(name) decltype(&::name) name = nullptr;
+  TESSERA_CUDNN_CALLS(TESSERA_CUDNN_CALL)
+#undef TESSERA_CUDNN_CALL
+};
+
+constexpr const char* kFile = "libcudnn.so.9";
+
+absl::StatusOr<Calls> Load() {
+  // One that the program has already comes first.
+  void* library = RTLD_DEFAULT;
+  if (dlsym(library, "cudnnCreate") == nullptr) library = dlopen(kFile, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr && dlsym(RTLD_DEFAULT, "cudnnCreate") == nullptr) {
+    return absl::NotFoundError(absl::StrCat("no ", kFile));
+  }
+  Calls calls;
+#define TESSERA_CUDNN_CALL(name)                                                 \
+  calls.name = reinterpret_cast<decltype(&::name)>(dlsym(library, #name));       \
+  if (calls.name == nullptr) {                                                   \
+    return absl::FailedPreconditionError(absl::StrCat(kFile, " has no " #name)); \
+  }
+  TESSERA_CUDNN_CALLS(TESSERA_CUDNN_CALL)
+#undef TESSERA_CUDNN_CALL
+  return calls;
+}
+
+// What it cannot do, or will not for these extents.
+bool IsRefusal(cudnnStatus_t status) {
+  const auto category = static_cast<int>(CUDNN_STATUS_CATEGORY(status));
+  return category == CUDNN_STATUS_NOT_SUPPORTED || category == CUDNN_STATUS_BAD_PARAM;
+}
+
+bool IsSame(const ConvolutionPass& a, const ConvolutionPass& b) {
+  const ImageMap &m = a.shape.map, &n = b.shape.map;
+  return a.kind == b.kind && a.tf32 == b.tf32 && a.shape.rows == b.shape.rows && m.from == n.from &&
+         m.to == n.to && m.window == n.window;
+}
+
+// All its extents, and each array's size, are numbers of an int.
+bool IsSmall(const ImagesShape& shape) {
+  constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
+  const ImageMap& map = shape.map;
+  const Window& w = map.window;
+  for (const int64_t extent : {shape.rows, map.from.channels, map.to.channels, w.height, w.width,
+                               w.stride_y, w.stride_x, w.padding_y, w.padding_x}) {
+    if (extent > kMax) return false;
+  }
+  return map.from.size() <= kMax / shape.rows && map.to.size() <= kMax / shape.rows &&
+         map.from.channels * w.size() <= kMax / map.to.channels;
+}
+
+}  // namespace
+
+struct CudnnLibrary::State {
+  // How one pass is done. Made at its first use.
+  struct Plan {
+    ConvolutionPass pass;
+    bool refused = false;
+    size_t workspace = 0;
+    cudnnTensorDescriptor_t x = nullptr, y = nullptr;
+    cudnnFilterDescriptor_t weights = nullptr;
+    cudnnConvolutionDescriptor_t convolution = nullptr;
+    cudnnConvolutionFwdAlgo_t forward = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
+  };
+  // Of a job's layers, with its numbers of rows, there are tens.
+  static constexpr size_t kPlansMax = 1024;
+
+  Calls calls;
+  cudnnHandle_t handle = nullptr;
+  std::string name;
+  std::vector<Plan> plans;
+
+  cudnnStatus_t Describe(Plan* plan) const;
+  cudnnStatus_t Choose(Plan* plan) const;
+  cudnnStatus_t Queue(const Plan& plan, const ConvolutionPass& pass, void* workspace) const;
+  void Drop(Plan* plan) const;
+  Plan& PlanOf(const ConvolutionPass& pass);
+};
+
+cudnnStatus_t CudnnLibrary::State::Describe(Plan* plan) const {
+  const ImageMap& map = plan->pass.shape.map;
+  const Window& w = map.window;
+  const auto n = [](int64_t extent) { return static_cast<int>(extent); };
+  const int rows = n(plan->pass.shape.rows);
+  cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
+  const auto then = [&](cudnnStatus_t next) {
+    if (status == CUDNN_STATUS_SUCCESS) status = next;
+    return status == CUDNN_STATUS_SUCCESS;
+  };
+  if (!then(calls.cudnnCreateTensorDescriptor(&plan->x)) ||
+      !then(calls.cudnnCreateTensorDescriptor(&plan->y)) ||
+      !then(calls.cudnnCreateFilterDescriptor(&plan->weights)) ||
+      !then(calls.cudnnCreateConvolutionDescriptor(&plan->convolution))) {
+    return status;
+  }
+  then(calls.cudnnSetTensor4dDescriptor(plan->x, CUDNN_TENSOR_NHWC, CUDNN_DATA_FLOAT, rows,
+                                        n(map.from.channels), n(map.from.height),
+                                        n(map.from.width)));
+  then(calls.cudnnSetTensor4dDescriptor(plan->y, CUDNN_TENSOR_NHWC, CUDNN_DATA_FLOAT, rows,
+                                        n(map.to.channels), n(map.to.height), n(map.to.width)));
+  then(calls.cudnnSetFilter4dDescriptor(plan->weights, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NHWC,
+                                        n(map.to.channels), n(map.from.channels), n(w.height),
+                                        n(w.width)));
+  then(calls.cudnnSetConvolution2dDescriptor(plan->convolution, n(w.padding_y), n(w.padding_x),
+                                             n(w.stride_y), n(w.stride_x), 1, 1,
+                                             CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
+  // By default factors of f32 may be rounded to tf32.
+  then(calls.cudnnSetConvolutionMathType(plan->convolution,
+                                         plan->pass.tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH));
+  return status;
+}
+
+cudnnStatus_t CudnnLibrary::State::Choose(Plan* plan) const {
+  switch (plan->pass.kind) {
+    case ConvolutionPass::Kind::kForward: {
+      cudnnStatus_t status = CUDNN_STATUS_NOT_SUPPORTED;
+      for (const cudnnConvolutionFwdAlgo_t algorithm :
+           {CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM,
+            CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM}) {
+        plan->forward = algorithm;
+        status = calls.cudnnGetConvolutionForwardWorkspaceSize(handle, plan->x, plan->weights,
+                                                               plan->convolution, plan->y,
+                                                               algorithm, &plan->workspace);
+        if (status == CUDNN_STATUS_SUCCESS) break;
+      }
+      return status;
+    }
+    case ConvolutionPass::Kind::kWeightGradient:
+      return calls.cudnnGetConvolutionBackwardFilterWorkspaceSize(
+          handle, plan->x, plan->y, plan->convolution, plan->weights,
+          CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1, &plan->workspace);
+    case ConvolutionPass::Kind::kInputGradient:
+      return calls.cudnnGetConvolutionBackwardDataWorkspaceSize(
+          handle, plan->weights, plan->y, plan->convolution, plan->x,
+          CUDNN_CONVOLUTION_BWD_DATA_ALGO_1, &plan->workspace);
+  }
+  return CUDNN_STATUS_NOT_SUPPORTED;
+}
+
+cudnnStatus_t CudnnLibrary::State::Queue(const Plan& plan, const ConvolutionPass& pass,
+                                         void* workspace) const {
+  const float alpha = 1;
+  switch (pass.kind) {
+    case ConvolutionPass::Kind::kForward:
+      return calls.cudnnConvolutionForward(handle, &alpha, plan.x, pass.a, plan.weights, pass.b,
+                                           plan.convolution, plan.forward, workspace,
+                                           plan.workspace, &pass.beta, plan.y, pass.c);
+    case ConvolutionPass::Kind::kWeightGradient:
+      return calls.cudnnConvolutionBackwardFilter(handle, &alpha, plan.x, pass.a, plan.y, pass.b,
+                                                  plan.convolution,
+                                                  CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1, workspace,
+                                                  plan.workspace, &pass.beta, plan.weights, pass.c);
+    case ConvolutionPass::Kind::kInputGradient:
+      return calls.cudnnConvolutionBackwardData(
+          handle, &alpha, plan.weights, pass.b, plan.y, pass.a, plan.convolution,
+          CUDNN_CONVOLUTION_BWD_DATA_ALGO_1, workspace, plan.workspace, &pass.beta, plan.x, pass.c);
+  }
+  return CUDNN_STATUS_NOT_SUPPORTED;
+}
+
+void CudnnLibrary::State::Drop(Plan* plan) const {
+  if (plan->x != nullptr) calls.cudnnDestroyTensorDescriptor(plan->x);
+  if (plan->y != nullptr) calls.cudnnDestroyTensorDescriptor(plan->y);
+  if (plan->weights != nullptr) calls.cudnnDestroyFilterDescriptor(plan->weights);
+  if (plan->convolution != nullptr) calls.cudnnDestroyConvolutionDescriptor(plan->convolution);
+}
+
+CudnnLibrary::State::Plan& CudnnLibrary::State::PlanOf(const ConvolutionPass& pass) {
+  for (Plan& plan : plans) {
+    if (IsSame(plan.pass, pass)) return plan;
+  }
+  if (plans.size() == kPlansMax) {
+    for (Plan& plan : plans) Drop(&plan);
+    plans.clear();
+  }
+  plans.emplace_back();
+  Plan& plan = plans.back();
+  plan.pass = pass;
+  // Where it does not know the shape, whatever the reason, it is not asked again.
+  plan.refused = !IsSmall(pass.shape) || Describe(&plan) != CUDNN_STATUS_SUCCESS ||
+                 Choose(&plan) != CUDNN_STATUS_SUCCESS;
+  return plan;
+}
+
+absl::StatusOr<std::unique_ptr<CudnnLibrary>> CudnnLibrary::Open(void* stream) {
+  auto state = std::make_unique<State>();
+  TESSERA_ASSIGN_OR_RETURN(state->calls, Load());
+  const Calls& calls = state->calls;
+  const size_t version = calls.cudnnGetVersion();
+  state->name =
+      absl::StrCat("cuDNN ", version / 10000, ".", version / 100 % 100, ".", version % 100);
+  if (const size_t cuda = calls.cudnnGetCudartVersion() / 1000; cuda != CUDART_VERSION / 1000) {
+    return absl::FailedPreconditionError(absl::StrCat(kFile, ": ", state->name, " is for CUDA ",
+                                                      cuda, ", want one for CUDA ",
+                                                      CUDART_VERSION / 1000));
+  }
+  cudnnStatus_t status = calls.cudnnCreate(&state->handle);
+  // From here on its destructor cleans up.
+  std::unique_ptr<CudnnLibrary> library(new CudnnLibrary(std::move(state)));
+  if (status == CUDNN_STATUS_SUCCESS) {
+    status = calls.cudnnSetStream(library->state_->handle, static_cast<cudaStream_t>(stream));
+  }
+  if (status != CUDNN_STATUS_SUCCESS) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(kFile, ": ", library->name(), ": ", calls.cudnnGetErrorString(status)));
+  }
+  return library;
+}
+
+CudnnLibrary::CudnnLibrary(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+CudnnLibrary::~CudnnLibrary() {
+  for (State::Plan& plan : state_->plans) state_->Drop(&plan);
+  if (state_->handle != nullptr) state_->calls.cudnnDestroy(state_->handle);
+}
+
+const std::string& CudnnLibrary::name() const { return state_->name; }
+
+absl::optional<int64_t> CudnnLibrary::WorkspaceBytes(const ConvolutionPass& pass) {
+  const State::Plan& plan = state_->PlanOf(pass);
+  if (plan.refused) return absl::nullopt;
+  return static_cast<int64_t>(plan.workspace);
+}
+
+absl::Status CudnnLibrary::Run(const ConvolutionPass& pass, void* workspace) {
+  State::Plan& plan = state_->PlanOf(pass);
+  if (plan.refused) return absl::UnimplementedError("a pass that was refused before");
+  const cudnnStatus_t status = state_->Queue(plan, pass, workspace);
+  if (status == CUDNN_STATUS_SUCCESS) return absl::OkStatus();
+  const std::string what =
+      absl::StrCat(state_->name, ": ", state_->calls.cudnnGetErrorString(status));
+  if (!IsRefusal(status)) return absl::InternalError(what);
+  plan.refused = true;
+  return absl::UnimplementedError(what);
+}
+
+}  // namespace tessera::cuda
+
+#else
+
+namespace tessera::cuda {
+
+struct CudnnLibrary::State {
+  std::string name;
+};
+
+absl::StatusOr<std::unique_ptr<CudnnLibrary>> CudnnLibrary::Open(void*) {
+  return absl::NotFoundError("no cudnn.h when this was built");
+}
+CudnnLibrary::CudnnLibrary(std::unique_ptr<State> state) : state_(std::move(state)) {}
+CudnnLibrary::~CudnnLibrary() = default;
+const std::string& CudnnLibrary::name() const { return state_->name; }
+absl::optional<int64_t> CudnnLibrary::WorkspaceBytes(const ConvolutionPass&) {
+  return absl::nullopt;
+}
+absl::Status CudnnLibrary::Run(const ConvolutionPass&, void*) {
+  return absl::UnimplementedError("no cuDNN");
+}
+
+}  // namespace tessera::cuda
+
+#endif

@@ -1,0 +1,14 @@
+// What a job chooses of a device beyond its name.
+#ifndef TESSERA_KERNELS_DEVICE_OPTIONS_H_
+#define TESSERA_KERNELS_DEVICE_OPTIONS_H_
+
+namespace tessera {
+
+struct DeviceOptions {
+  // cluster.cudnn: a GPU's convolutions are cuDNN's where the machine has it.
+  bool cudnn = true;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_KERNELS_DEVICE_OPTIONS_H_
