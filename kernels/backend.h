@@ -19,6 +19,7 @@
 #include "kernels/pooling.h"
 #include "kernels/sequence.h"
 #include "kernels/shape.h"
+#include "kernels/shortcuts.h"
 #include "kernels/sparse_linear.h"
 #include "kernels/vector.h"
 
@@ -40,6 +41,8 @@ class Backend {
   virtual std::string description() const = 0;
   // The GPU's name, for the report; empty where there is none.
   virtual std::string gpu() const = 0;
+  // Since it was made.
+  virtual Shortcuts shortcuts() const = 0;
 
   virtual Memory& memory() = 0;
   virtual LinearKernel<float>& linear() = 0;

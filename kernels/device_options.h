@@ -7,6 +7,9 @@ namespace tessera {
 struct DeviceOptions {
   // cluster.cudnn: a GPU's convolutions are cuDNN's where the machine has it.
   bool cudnn = true;
+  // The host spins while it waits for the device, where it would sleep and leave its core to others. The
+  // benchmark asks what that is worth.
+  bool spins = false;
 };
 
 }  // namespace tessera

@@ -109,7 +109,7 @@ absl::Status Check(Backend& device, Precision precision, const ImagesShape& shap
 }
 
 absl::Status Time(const std::string& name, Precision precision, int64_t images, double limit,
-                  double seconds, const std::string& by, Backend& device) {
+                  double seconds, bool tells_by, Backend& device) {
   const ImagesShape shape{images, MapOf({64, 32, 32}, kWindow, 64)};
   TESSERA_ASSIGN_OR_RETURN(const Arrays arrays, Fill(device, shape));
   const ImageMap& map = shape.map;
@@ -117,13 +117,16 @@ absl::Status Time(const std::string& name, Precision precision, int64_t images, 
       2.0 * static_cast<double>(images * map.to.size() * map.from.channels * map.window.size());
   for (const Pass pass : kPasses) {
     absl::Status status;
+    const int64_t before = device.shortcuts().convolutions;
     TESSERA_ASSIGN_OR_RETURN(const double each, SecondsPerCall(device, seconds, [&] {
                                status.Update(Run(device, precision, shape, pass, arrays));
                              }));
     TESSERA_RETURN_IF_ERROR(status);
+    const bool by_library = device.shortcuts().convolutions > before;
+    const char* const by = !tells_by ? "" : by_library ? "  by cuDNN" : "  by products";
     std::printf("%-34s %12.1f %8.2f%s\n",
                 absl::StrCat(name, " conv 3x3x64, ", kPassNames[static_cast<int>(pass)]).c_str(),
-                flops / each * 1e-12, flops / each / limit, by.c_str());
+                flops / each * 1e-12, flops / each / limit, by);
   }
   return absl::OkStatus();
 }
@@ -131,21 +134,17 @@ absl::Status Time(const std::string& name, Precision precision, int64_t images, 
 }  // namespace
 
 absl::Status TimeConvolutions(const std::string& name, Precision precision, int64_t images,
-                              double limit, double seconds, Backend& device,
-                              Backend& by_products) {
+                              double limit, double seconds, Backend& device, Backend& by_products) {
   // As many channels as libraries like, and as few as they may not know.
   for (const Image& from : {Image{8, 7, 6}, Image{5, 7, 6}}) {
     for (Backend* const each : {&device, &by_products}) {
       TESSERA_RETURN_IF_ERROR(Check(*each, precision, {3, MapOf(from, kWindow, 4)}));
     }
   }
-  // A backend says in its description which library it has, once it has been asked for.
-  const bool has_library = device.description() != by_products.description();
-  if (!has_library || precision == Precision::kBf16) {
-    return Time(name, precision, images, limit, seconds, "", device);
-  }
-  TESSERA_RETURN_IF_ERROR(Time(name, precision, images, limit, seconds, "  by cuDNN", device));
-  return Time(name, precision, images, limit, seconds, "  by products", by_products);
+  const bool has_library = device.shortcuts().convolutions > 0 && precision != Precision::kBf16;
+  TESSERA_RETURN_IF_ERROR(Time(name, precision, images, limit, seconds, has_library, device));
+  if (!has_library) return absl::OkStatus();
+  return Time(name, precision, images, limit, seconds, has_library, by_products);
 }
 
 }  // namespace tessera

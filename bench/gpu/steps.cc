@@ -297,13 +297,13 @@ absl::Status TimeBatches(const StepSizes& sizes, Backend& device) {
   return absl::OkStatus();
 }
 
-absl::Status TimeSmallSteps(const StepSizes& sizes, Backend& device) {
+absl::Status TimeSmallSteps(const StepSizes& sizes, const std::string& how, Backend& device) {
   constexpr int64_t kWidth = 256, kRows = 64;
   const OwnBatch batch(kRows, kWidth, 5);
   RepeatedBatch batches(&batch);
   TESSERA_ASSIGN_OR_RETURN(const Trained trained,
                            Make(Perceptron(kWidth, 2), kRows, Precision::kF32, device));
-  std::printf("\n%-34s %12s %8s\n", "small steps, f32", "us", "of first");
+  std::printf("\n%-34s %12s %8s\n", absl::StrCat("small steps, f32", how).c_str(), "us", "of first");
   double waited = 0;
   for (int begun_max = 1; begun_max <= kStepsBegunMax; ++begun_max) {
     TESSERA_ASSIGN_OR_RETURN(const double each,

@@ -3,6 +3,7 @@
 #define TESSERA_BENCH_GPU_STEPS_H_
 
 #include <cstdint>
+#include <string>
 
 #include "absl/status/status.h"
 #include "kernels/backend.h"
@@ -27,8 +28,8 @@ absl::Status TimeSteps(const StepSizes& sizes, double copy_rate, Backend& device
 absl::Status TimeBatches(const StepSizes& sizes, Backend& device);
 
 // What a small step loses by being waited for: the device has nothing to do until the host has queued the
-// next one.
-absl::Status TimeSmallSteps(const StepSizes& sizes, Backend& device);
+// next one. `how` is said in its heading.
+absl::Status TimeSmallSteps(const StepSizes& sizes, const std::string& how, Backend& device);
 
 }  // namespace tessera
 

@@ -75,6 +75,7 @@ class CpuBackend final : public Backend {
   }
 
   std::string gpu() const override { return ""; }
+  Shortcuts shortcuts() const override { return {}; }
 
   Memory& memory() override { return memory_; }
   LinearKernel<float>& linear() override { return linear_; }

@@ -37,9 +37,9 @@ class CudaBackend final : public Backend {
         linear_(device_.get(), Factors::kF32),
         linear_tf32_(device_.get(), Factors::kTf32),
         linear_bf16_(device_.get(), Factors::kBf16),
-        convolution_(device_.get(), Factors::kF32, &scratch_, Of(options)),
-        convolution_tf32_(device_.get(), Factors::kTf32, &scratch_, Of(options)),
-        convolution_bf16_(device_.get(), Factors::kBf16, &scratch_, Of(options)),
+        convolution_(device_.get(), Factors::kF32, &scratch_, &shortcuts_, Of(options)),
+        convolution_tf32_(device_.get(), Factors::kTf32, &scratch_, &shortcuts_, Of(options)),
+        convolution_bf16_(device_.get(), Factors::kBf16, &scratch_, &shortcuts_, Of(options)),
         pooling_(device_.get()),
         sparse_linear_(device_.get(), &memory_),
         batch_norm_(device_.get(), &scratch_),
@@ -56,6 +56,7 @@ class CudaBackend final : public Backend {
                         library.empty() ? "" : ", ", library, ")");
   }
   std::string gpu() const override { return device_->name(); }
+  Shortcuts shortcuts() const override { return shortcuts_; }
 
   Memory& memory() override { return memory_; }
   LinearKernel<float>& linear() override { return linear_; }
@@ -77,7 +78,7 @@ class CudaBackend final : public Backend {
   ExchangeKernel& exchange() override { return exchange_; }
 
   std::unique_ptr<Sequence> MakeSequence() override {
-    return std::make_unique<CudaSequence>(device_.get(), &memory_, &scratch_);
+    return std::make_unique<CudaSequence>(device_.get(), &memory_, &scratch_, &shortcuts_);
   }
 
   Moment Mark() override {
@@ -104,6 +105,7 @@ class CudaBackend final : public Backend {
   const std::unique_ptr<cuda::Device> device_;
   CudaMemory memory_;
   CudaScratch scratch_;
+  Shortcuts shortcuts_;
   CudaLinear<float> linear_;
   CudaLinear<float> linear_tf32_;
   CudaLinear<Bf16> linear_bf16_;
@@ -125,7 +127,7 @@ class CudaBackend final : public Backend {
 
 absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(int ordinal,
                                                            const DeviceOptions& options) {
-  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<cuda::Device> device, cuda::Device::Open(ordinal));
+  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<cuda::Device> device, cuda::Device::Open(ordinal, options.spins));
   return std::make_unique<CudaBackend>(ordinal, std::move(device), options);
 }
 

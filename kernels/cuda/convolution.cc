@@ -68,7 +68,7 @@ int64_t CudaConvolution<T>::ScratchBytes(const ImagesShape& shape) const {
   if (AreImagesPatches(shape.map)) return 0;
   const int64_t patches = std::max(PartOf<T>(shape).bytes, PartOf<float>(shape).bytes);
   if (!MayConvolve(shape.map)) return patches;
-  return std::max(patches, WeightsBytes(shape.map) + kWorkspaceBytes);
+  return std::max(patches, WeightsBytes(shape.map) + cuda::ConvolutionPass::kWorkspaceBytesMax);
 }
 
 template <typename T>
@@ -90,7 +90,8 @@ bool CudaConvolution<T>::Convolve(cuda::ConvolutionPass::Kind kind, const Images
     pass.tf32 = factors_ == cuda::Product::Factors::kTf32;
     pass.shape = shape;
     const absl::optional<int64_t> workspace = device_.ConvolutionWorkspace(pass);
-    if (!workspace.has_value() || *workspace > kWorkspaceBytes) return false;
+    if (!workspace.has_value()) return false;
+    TESSERA_CHECK(*workspace <= cuda::ConvolutionPass::kWorkspaceBytesMax);
     char* const scratch = static_cast<char*>(scratch_.Of(WeightsBytes(map) + *workspace));
     if (scratch == nullptr) return true;  // The failure is scratch's.
     float* const turned = reinterpret_cast<float*>(scratch);
@@ -101,6 +102,7 @@ bool CudaConvolution<T>::Convolve(cuda::ConvolutionPass::Kind kind, const Images
     const int64_t channels = map.from.channels, places = map.window.size();
     if (!to_weights) Turn<false>(map, channels, places, b, turned, &device_);
     if (!device_.Convolve(pass, scratch + WeightsBytes(map))) return false;
+    ++shortcuts_.convolutions;
     if (!to_weights) return true;
     if (beta == 0) {
       Turn<false>(map, places, channels, turned, c, &device_);

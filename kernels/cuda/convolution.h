@@ -12,6 +12,7 @@
 #include "kernels/convolution.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/scratch.h"
+#include "kernels/shortcuts.h"
 
 namespace tessera {
 
@@ -26,12 +27,13 @@ struct CudaConvolutionOptions {
 template <typename T>
 class CudaConvolution final : public ConvolutionKernel<T> {
  public:
-  // Of cuDNN's own; an algorithm that wants more is not taken.
-  static constexpr int64_t kWorkspaceBytes = int64_t{64} << 20;
-
   CudaConvolution(cuda::Device* device, cuda::Product::Factors factors, CudaScratch* scratch,
-                  const CudaConvolutionOptions& options)
-      : device_(*device), factors_(factors), scratch_(*scratch), options_(options) {}
+                  Shortcuts* shortcuts, const CudaConvolutionOptions& options)
+      : device_(*device),
+        factors_(factors),
+        scratch_(*scratch),
+        shortcuts_(*shortcuts),
+        options_(options) {}
 
   void Forward(const ImagesShape& shape, const T* x, const T* weight, const float* bias,
                float* y) override;
@@ -65,6 +67,7 @@ class CudaConvolution final : public ConvolutionKernel<T> {
   cuda::Device& device_;
   const cuda::Product::Factors factors_;
   CudaScratch& scratch_;
+  Shortcuts& shortcuts_;
   const CudaConvolutionOptions options_;
 };
 

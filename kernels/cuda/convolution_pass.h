@@ -11,6 +11,8 @@ namespace tessera::cuda {
 // of kAlignment.
 struct ConvolutionPass {
   static constexpr int64_t kAlignment = 16;
+  // Of the library's own; an algorithm that wants more is not taken.
+  static constexpr int64_t kWorkspaceBytesMax = int64_t{64} << 20;
 
   enum class Kind {
     kForward,         // x, weights -> y

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/base/check.h"
+#include "common/base/log.h"
 
 namespace tessera::cuda {
 namespace {
@@ -47,13 +48,18 @@ struct Calls {
 };
 
 constexpr const char* kFile = "libcudnn.so.9";
+constexpr const char* kCore = "libcudnn_graph.so.9";
 
 absl::StatusOr<Calls> Load() {
   // One that the program has already comes first.
   void* library = RTLD_DEFAULT;
-  if (dlsym(library, "cudnnCreate") == nullptr) library = dlopen(kFile, RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr && dlsym(RTLD_DEFAULT, "cudnnCreate") == nullptr) {
-    return absl::NotFoundError(absl::StrCat("no ", kFile));
+  if (dlsym(library, "cudnnCreate") == nullptr) {
+    library = dlopen(kFile, RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) return absl::NotFoundError(absl::StrCat("no ", kFile));
+    // The former loads this one at its first call, and aborts the process where it cannot.
+    if (dlopen(kCore, RTLD_NOW | RTLD_LOCAL) == nullptr) {
+      return absl::NotFoundError(absl::StrCat(kFile, " is there, but no ", kCore));
+    }
   }
   Calls calls;
 #define TESSERA_CUDNN_CALL(name)                                                 \
@@ -64,12 +70,6 @@ absl::StatusOr<Calls> Load() {
   TESSERA_CUDNN_CALLS(TESSERA_CUDNN_CALL)
 #undef TESSERA_CUDNN_CALL
   return calls;
-}
-
-// What it cannot do, or will not for these extents.
-bool IsRefusal(cudnnStatus_t status) {
-  const auto category = static_cast<int>(CUDNN_STATUS_CATEGORY(status));
-  return category == CUDNN_STATUS_NOT_SUPPORTED || category == CUDNN_STATUS_BAD_PARAM;
 }
 
 bool IsSame(const ConvolutionPass& a, const ConvolutionPass& b) {
@@ -98,6 +98,7 @@ struct CudnnLibrary::State {
   struct Plan {
     ConvolutionPass pass;
     bool refused = false;
+    bool was_done = false;  // once
     size_t workspace = 0;
     cudnnTensorDescriptor_t x = nullptr, y = nullptr;
     cudnnFilterDescriptor_t weights = nullptr;
@@ -112,10 +113,15 @@ struct CudnnLibrary::State {
   std::string name;
   std::vector<Plan> plans;
 
+  static bool Fits(const Plan& plan) {
+    return plan.workspace <= static_cast<size_t>(ConvolutionPass::kWorkspaceBytesMax);
+  }
   cudnnStatus_t Describe(Plan* plan) const;
   cudnnStatus_t Choose(Plan* plan) const;
   cudnnStatus_t Queue(const Plan& plan, const ConvolutionPass& pass, void* workspace) const;
   void Drop(Plan* plan) const;
+  // Says so, once for each plan.
+  void Refuse(Plan* plan, absl::string_view why) const;
   Plan& PlanOf(const ConvolutionPass& pass);
 };
 
@@ -163,7 +169,7 @@ cudnnStatus_t CudnnLibrary::State::Choose(Plan* plan) const {
         status = calls.cudnnGetConvolutionForwardWorkspaceSize(handle, plan->x, plan->weights,
                                                                plan->convolution, plan->y,
                                                                algorithm, &plan->workspace);
-        if (status == CUDNN_STATUS_SUCCESS) break;
+        if (status == CUDNN_STATUS_SUCCESS && Fits(*plan)) break;
       }
       return status;
     }
@@ -218,10 +224,31 @@ CudnnLibrary::State::Plan& CudnnLibrary::State::PlanOf(const ConvolutionPass& pa
   plans.emplace_back();
   Plan& plan = plans.back();
   plan.pass = pass;
-  // Where it does not know the shape, whatever the reason, it is not asked again.
-  plan.refused = !IsSmall(pass.shape) || Describe(&plan) != CUDNN_STATUS_SUCCESS ||
-                 Choose(&plan) != CUDNN_STATUS_SUCCESS;
+  cudnnStatus_t status = CUDNN_STATUS_NOT_SUPPORTED;
+  if (IsSmall(pass.shape)) status = Describe(&plan);
+  if (status == CUDNN_STATUS_SUCCESS) status = Choose(&plan);
+  // Whatever the reason, it is not asked again.
+  if (status != CUDNN_STATUS_SUCCESS) {
+    Refuse(&plan, calls.cudnnGetErrorString(status));
+  } else if (!Fits(plan)) {
+    Refuse(&plan, absl::StrCat("wants ", plan.workspace, " bytes for itself"));
+  }
   return plan;
+}
+
+void CudnnLibrary::State::Refuse(Plan* plan, absl::string_view why) const {
+  plan->refused = true;
+  const ConvolutionPass& pass = plan->pass;
+  const ImageMap& map = pass.shape.map;
+  const Window& w = map.window;
+  constexpr const char* kKinds[] = {"forward", "weight_gradient", "input_gradient"};
+  Log(LogLevel::kInfo,
+      absl::StrCat("cuda: a convolution by cuBLAS pass=", kKinds[static_cast<int>(pass.kind)],
+                   " type=", pass.tf32 ? "tf32" : "f32", " rows=", pass.shape.rows,
+                   " from=", map.from.channels, "x", map.from.height, "x", map.from.width,
+                   " channels=", map.to.channels, " window=", w.height, "x", w.width,
+                   " stride=", w.stride_y, "x", w.stride_x, " padding=", w.padding_y, "x",
+                   w.padding_x, " reason=\"", name, ": ", why, "\""));
 }
 
 absl::StatusOr<std::unique_ptr<CudnnLibrary>> CudnnLibrary::Open(void* stream) {
@@ -268,11 +295,16 @@ absl::Status CudnnLibrary::Run(const ConvolutionPass& pass, void* workspace) {
   State::Plan& plan = state_->PlanOf(pass);
   if (plan.refused) return absl::UnimplementedError("a pass that was refused before");
   const cudnnStatus_t status = state_->Queue(plan, pass, workspace);
-  if (status == CUDNN_STATUS_SUCCESS) return absl::OkStatus();
+  if (status == CUDNN_STATUS_SUCCESS) {
+    plan.was_done = true;
+    return absl::OkStatus();
+  }
   const std::string what =
       absl::StrCat(state_->name, ": ", state_->calls.cudnnGetErrorString(status));
-  if (!IsRefusal(status)) return absl::InternalError(what);
-  plan.refused = true;
+  // Whatever it lacks when it is to do a pass for the first time, products do not.
+  const bool has_failed = CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_EXECUTION_FAILED;
+  if (plan.was_done || has_failed) return absl::InternalError(what);
+  state_->Refuse(&plan, state_->calls.cudnnGetErrorString(status));
   return absl::UnimplementedError(what);
 }
 

@@ -31,11 +31,13 @@ class CudnnLibrary {
 
   const std::string& name() const;  // "cuDNN 9.19.0"
 
-  // Bytes of device memory that Run wants besides its arguments; absent: it cannot compute this pass.
+  // Bytes of device memory that Run wants besides its arguments, kWorkspaceBytesMax at most; absent: it cannot
+  // compute this pass.
   absl::optional<int64_t> WorkspaceBytes(const ConvolutionPass& pass);
 
   // Queues it. `workspace` has WorkspaceBytes, aligned to 256.
-  //   kUnimplemented  it cannot after all, nothing was queued, and it will say so from now on
+  //   kUnimplemented  it cannot after all, nothing was queued, and it will say so from now on. Only the first
+  //                   time that a pass is done
   //   kInternal       cuDNN's failure
   absl::Status Run(const ConvolutionPass& pass, void* workspace);
 

@@ -44,10 +44,11 @@ struct Device::State {
   void* workspace = nullptr;
   std::unique_ptr<CudnnLibrary> cudnn;
   bool cudnn_sought = false;
+  unsigned event_flags = 0;
   std::vector<cudaEvent_t> events;
   std::vector<cudaGraphExec_t> graphs;  // null: dropped
   absl::Status status;
-  absl::Status before_recording;
+  bool said_not_recorded = false;
 
   cudaStream_t stream(Stream which) const { return streams[static_cast<int>(which)]; }
   void Note(cudaError_t error, absl::string_view what) {
@@ -61,14 +62,24 @@ struct Device::State {
     status.Update(absl::InternalError(
         absl::StrCat("cuda:", ordinal, ": ", what, ": ", cublasGetStatusString(error))));
   }
+  void WaitForStreams() {
+    for (const cudaStream_t each : streams) Note(cudaStreamSynchronize(each), "what was queued");
+  }
+  // Once is enough: what is wrong is wrong with all of them.
+  void SayNotRecorded(absl::string_view why) {
+    if (std::exchange(said_not_recorded, true)) return;
+    Log(LogLevel::kWarning, absl::StrCat("cuda: steps are queued kernel by kernel device=", ordinal,
+                                         " reason=\"", why, "\""));
+  }
   // The calling thread's GPU is the thread's own setting.
   void Enter() { Note(cudaSetDevice(ordinal), "choosing the GPU"); }
 };
 
-absl::StatusOr<std::unique_ptr<Device>> Device::Open(int ordinal) {
+absl::StatusOr<std::unique_ptr<Device>> Device::Open(int ordinal, bool spins) {
   TESSERA_RETURN_IF_ERROR(CheckMachine(ordinal, ThisMachine()));
   auto state = std::make_unique<State>();
   state->ordinal = ordinal;
+  state->event_flags = cudaEventDisableTiming | (spins ? 0 : cudaEventBlockingSync);
   cudaDeviceProp properties;
   if (const cudaError_t error = cudaGetDeviceProperties(&properties, ordinal);
       error != cudaSuccess) {
@@ -80,8 +91,9 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(int ordinal) {
   // From here on its destructor cleans up.
   std::unique_ptr<Device> device(new Device(std::move(state)));
   State& s = *device->state_;
-  // The host sleeps while it waits: other workers may share the cores. Best effort.
-  cudaInitDevice(ordinal, cudaDeviceScheduleBlockingSync, cudaInitDeviceFlagsAreValid);
+  // Other workers may share the cores. Best effort.
+  cudaInitDevice(ordinal, spins ? cudaDeviceScheduleSpin : cudaDeviceScheduleBlockingSync,
+                 cudaInitDeviceFlagsAreValid);
   cudaGetLastError();
   s.Enter();
   for (cudaStream_t& stream : s.streams) {
@@ -142,6 +154,7 @@ absl::StatusOr<void*> Device::Allocate(int64_t bytes) {
 
 void Device::Free(void* address) {
   state_->Enter();
+  state_->WaitForStreams();  // cudaFree may, and may not.
   state_->Note(cudaFree(address), "giving memory back");
 }
 
@@ -161,9 +174,7 @@ absl::StatusOr<void*> Device::AllocateHost(int64_t bytes) {
 
 void Device::FreeHost(void* address) {
   state_->Enter();
-  for (const cudaStream_t stream : state_->streams) {
-    state_->Note(cudaStreamSynchronize(stream), "what was queued");
-  }
+  state_->WaitForStreams();
   state_->Note(cudaFreeHost(address), "giving host memory back");
 }
 
@@ -261,8 +272,7 @@ void Device::NoteLaunch(int error) { state_->Note(static_cast<cudaError_t>(error
 Device::Event Device::MakeEvent() {
   state_->Enter();
   cudaEvent_t event = nullptr;
-  state_->Note(cudaEventCreateWithFlags(&event, cudaEventDisableTiming | cudaEventBlockingSync),
-               "making an event");
+  state_->Note(cudaEventCreateWithFlags(&event, state_->event_flags), "making an event");
   state_->events.push_back(event);
   return static_cast<Event>(state_->events.size()) - 1;
 }
@@ -282,12 +292,17 @@ void Device::HostWait(Event event) {
   state_->Note(cudaEventSynchronize(state_->events[event]), "what was queued");
 }
 
-void Device::BeginRecording() {
+bool Device::BeginRecording() {
   State& s = *state_;
   s.Enter();
-  s.before_recording = s.status;
-  s.Note(cudaStreamBeginCapture(s.stream(Stream::kCompute), cudaStreamCaptureModeThreadLocal),
-         "beginning a record");
+  // Nothing that failed before may be part of it, as kernels are left out then.
+  if (!s.status.ok()) return false;
+  const cudaError_t error =
+      cudaStreamBeginCapture(s.stream(Stream::kCompute), cudaStreamCaptureModeThreadLocal);
+  if (error == cudaSuccess) return true;
+  cudaGetLastError();
+  s.SayNotRecorded(cudaGetErrorString(error));
+  return false;
 }
 
 Device::Graph Device::EndRecording() {
@@ -296,14 +311,15 @@ Device::Graph Device::EndRecording() {
   cudaGraph_t graph = nullptr;
   s.Note(cudaStreamEndCapture(s.stream(Stream::kCompute), &graph), "ending a record");
   cudaGraphExec_t executable = nullptr;
-  if (s.status == s.before_recording && graph != nullptr) {
+  if (s.status.ok() && graph != nullptr) {
     s.Note(cudaGraphInstantiate(&executable, graph, 0), "a record");
   }
   if (graph != nullptr) cudaGraphDestroy(graph);
-  if (s.status != s.before_recording || executable == nullptr) {
+  if (!s.status.ok() || executable == nullptr) {
     // Nothing of it was done. Whatever was wrong, the same work can be queued piece by piece.
     cudaGetLastError();
-    s.status = s.before_recording;
+    s.SayNotRecorded(s.status.message());
+    s.status = absl::OkStatus();
     return kNoGraph;
   }
   s.graphs.push_back(executable);
@@ -325,9 +341,7 @@ void Device::Drop(Graph graph) {
 
 absl::Status Device::Synchronize() {
   state_->Enter();
-  for (const cudaStream_t stream : state_->streams) {
-    state_->Note(cudaStreamSynchronize(stream), "what was queued");
-  }
+  state_->WaitForStreams();
   return TakeStatus();
 }
 

@@ -47,7 +47,8 @@ class Device {
   // GPU number `ordinal` of this machine, from 0.
   //   kFailedPrecondition  no GPU, no driver or one too old, no such GPU, or one that this build
   //                        has no code for
-  static absl::StatusOr<std::unique_ptr<Device>> Open(int ordinal);
+  // The host sleeps while it waits, or it `spins`.
+  static absl::StatusOr<std::unique_ptr<Device>> Open(int ordinal, bool spins = false);
   ~Device();
 
   const std::string& name() const;  // "NVIDIA H200"
@@ -73,7 +74,8 @@ class Device {
   bool HasConvolutions();
   const std::string& convolutions_name()
       const;  // "cuDNN 9.19.0"; empty: none, or not looked for yet
-  // Bytes of device memory that Convolve wants for itself; absent: it cannot compute this pass.
+  // Bytes of device memory that Convolve wants for itself, kWorkspaceBytesMax at most; absent: it cannot
+  // compute this pass.
   absl::optional<int64_t> ConvolutionWorkspace(const ConvolutionPass& pass);
   // False: nothing was queued, as cuDNN cannot compute it after all.
   bool Convolve(const ConvolutionPass& pass, void* workspace);
@@ -95,10 +97,11 @@ class Device {
 
   // Between the two nothing is done: what is queued is recorded, on Stream::kCompute and on what is told
   // to wait for it and waited for by it in turn. Nothing is allocated, freed or waited for by the host
-  // meanwhile. kNoGraph: it could not be recorded, and was not done.
+  // meanwhile. False: it cannot begin, and what is queued is done. kNoGraph: it could not be recorded, and was not
+  // done.
   using Graph = int;
   static constexpr Graph kNoGraph = -1;
-  void BeginRecording();
+  bool BeginRecording();
   Graph EndRecording();
   // Queues all of it on Stream::kCompute.
   void Replay(Graph graph);

@@ -17,13 +17,15 @@ void CudaSequence::Run(absl::FunctionRef<void()> queue) {
     scratch_moves_ = scratch_.moves();
     return;
   }
-  device_.BeginRecording();
-  // The copy stream is part of the record, from its begin to its end.
-  memory_.CopiesFollowKernels();
-  queue();
-  memory_.KernelsFollowCopies();
-  graph_ = device_.EndRecording();
+  if (device_.BeginRecording()) {
+    // The copy stream is part of the record, from its begin to its end.
+    memory_.CopiesFollowKernels();
+    queue();
+    memory_.KernelsFollowCopies();
+    graph_ = device_.EndRecording();
+  }
   refused_ = graph_ == cuda::Device::kNoGraph;
+  ++(refused_ ? shortcuts_.records_refused : shortcuts_.records);
   if (refused_) return queue();
   device_.Replay(graph_);
 }

@@ -9,6 +9,7 @@
 #include "kernels/cuda/memory.h"
 #include "kernels/cuda/scratch.h"
 #include "kernels/sequence.h"
+#include "kernels/shortcuts.h"
 
 namespace tessera {
 
@@ -18,8 +19,9 @@ namespace tessera {
 class CudaSequence final : public Sequence {
  public:
   // All outlive it. `scratch` is what recorded kernels may use.
-  CudaSequence(cuda::Device* device, CudaMemory* memory, const CudaScratch* scratch)
-      : device_(*device), memory_(*memory), scratch_(*scratch) {}
+  CudaSequence(cuda::Device* device, CudaMemory* memory, const CudaScratch* scratch,
+               Shortcuts* shortcuts)
+      : device_(*device), memory_(*memory), scratch_(*scratch), shortcuts_(*shortcuts) {}
   ~CudaSequence() override { Forget(); }
 
   void Run(absl::FunctionRef<void()> queue) override;
@@ -30,6 +32,7 @@ class CudaSequence final : public Sequence {
   cuda::Device& device_;
   CudaMemory& memory_;
   const CudaScratch& scratch_;
+  Shortcuts& shortcuts_;
   cuda::Device::Graph graph_ = cuda::Device::kNoGraph;
   bool prepared_ = false;
   bool refused_ = false;

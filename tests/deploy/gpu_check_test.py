@@ -16,6 +16,10 @@ PROGRAMS = ["conformance_test", "device_network_test", "device_training_test", "
 # no kernel has such a name. SEES: a fault in a program that has none.
 SANITIZER = """#!/bin/bash
 all=$*
+if [[ $UNSUPPORTED == yes ]]; then
+  echo "========= Error: Device not supported. Please refer to the documentation"
+  exit 1
+fi
 if [[ $all == *--kernel-* && $all != *"--$KNOWS kns=tessera "* ]]; then
   echo "unknown option"
   exit 1
@@ -27,6 +31,10 @@ planted=
 [[ " $BLIND " == *" $tool "* || ( $MATCHES == no && $all == *kns=* ) ]] && planted=
 [[ -n $SEES && $all == *" $tool "*"$SEES"* ]] && planted=yes
 echo "$all" >>"$CALLS"
+if [[ -n $SLOW && $all == *"$SLOW"* ]]; then
+  [[ $WHEN_SLOW == finds ]] && echo "========= Invalid __global__ write of size 4 bytes"
+  exec sleep 100
+fi
 echo "========= ERROR SUMMARY: ${planted:+1 error}"
 [[ -z $planted ]] || exit 3
 """
@@ -149,6 +157,27 @@ class Check(unittest.TestCase):
         self.assertEqual(code, 1)
         self.assertEqual([name for name, (result, _) in parts.items() if result == "FAILED"],
                          ["memcheck, networks", "racecheck, networks"], out)
+
+    def test_a_gpu_that_the_sanitizer_does_not_support_is_no_failure(self):
+        self.put(os.path.join(self.tools, "compute-sanitizer"), SANITIZER)
+        code, out, parts = self.check(KNOWS="kernel-name", UNSUPPORTED="yes")
+        self.assertEqual(code, 0, out)
+        for part in ("memcheck finds what is planted", "racecheck, kernels", "memcheck, networks"):
+            self.assertEqual(parts[part], ("left out", "compute-sanitizer does not support this device here"))
+
+    def test_a_sanitizer_that_takes_too_long_fails_only_with_what_it_found(self):
+        self.put(os.path.join(self.tools, "compute-sanitizer"), SANITIZER)
+        script = os.path.join(self.bundle, "check.sh")
+        with open(script) as file:
+            text = file.read()
+        self.assertEqual(text.count('"networks" 90'), 1)
+        self.put(script, text.replace('"networks" 90', '"networks" 2'))
+        for when, expected in (("is quiet", ("left out", "found nothing in 2 s, and was not done")),
+                               ("finds", ("FAILED", "not done after 2 s"))):
+            with self.subTest(when):
+                code, out, parts = self.check(KNOWS="kernel-name", SLOW="bin/device_network_test", WHEN_SLOW=when)
+                self.assertEqual(parts["memcheck, networks"], expected, out)
+                self.assertEqual(code, 1 if when == "finds" else 0)
 
     def test_a_part_that_fails_stops_no_other_and_says_why(self):
         self.put(os.path.join(self.bundle, "bin", "conformance_test"),

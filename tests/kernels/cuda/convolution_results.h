@@ -63,7 +63,8 @@ Results Compute(const ImagesShape& s, cuda::Product::Factors factors,
   REQUIRE((*device)->Synchronize().ok());
   const int64_t free = (*device)->memory_free();
   CudaScratch scratch(&memory);
-  CudaConvolution<T> convolution(device->get(), factors, &scratch, options);
+  Shortcuts shortcuts;
+  CudaConvolution<T> convolution(device->get(), factors, &scratch, &shortcuts, options);
   const int64_t promised = convolution.ScratchBytes(s);
   for (int64_t rows = 0; rows <= s.rows; ++rows) {
     CHECK(convolution.ScratchBytes({rows, s.map}) <= promised);

@@ -69,6 +69,7 @@ class CountingBackend final : public Backend {
   explicit CountingBackend(Backend& backend) : counting(backend.memory()), backend_(backend) {}
   std::string description() const override { return backend_.description(); }
   std::string gpu() const override { return backend_.gpu(); }
+  Shortcuts shortcuts() const override { return backend_.shortcuts(); }
   Memory& memory() override { return counting; }
   LinearKernel<float>& linear() override { return backend_.linear(); }
   absl::StatusOr<LinearKernel<Bf16>*> linear_bf16() override { return backend_.linear_bf16(); }

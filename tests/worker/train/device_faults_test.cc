@@ -63,8 +63,11 @@ TEST_CASE("steps are repeated from records where the GPU takes them, and are the
   const Datasets data = DataOf(job);
   std::vector<std::vector<float>> parameters;
   std::vector<std::vector<double>> losses;
-  for (const bool records : {true, false}) {
-    cuda::Faults().records_nothing = !records;
+  for (const char* const fault : {"none", "lost", "not begun"}) {
+    CAPTURE(fault);
+    const bool records = fault == std::string("none");
+    cuda::Faults().records_nothing = fault == std::string("lost");
+    cuda::Faults().begins_no_record = fault == std::string("not begun");
     cuda::Faults().replays = 0;
     InProcessServers cluster(job, *RecipeFor(job), 2, 1);
     const auto workers = Train(job, &data, &cluster, 1, OnDevice);
@@ -74,9 +77,11 @@ TEST_CASE("steps are repeated from records where the GPU takes them, and are the
     parameters.push_back(cluster.Parameters());
     losses.push_back(workers[0]->learner->losses());
   }
-  cuda::Faults().records_nothing = false;
-  CHECK(parameters[0] == parameters[1]);
-  CHECK(losses[0] == losses[1]);
+  cuda::Faults().records_nothing = cuda::Faults().begins_no_record = false;
+  for (const size_t other : {1, 2}) {
+    CHECK(parameters[0] == parameters[other]);
+    CHECK(losses[0] == losses[other]);
+  }
 }
 
 TEST_CASE("dropout is repeated from records, and draws anew each time", "[device][fault]") {

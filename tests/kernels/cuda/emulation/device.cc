@@ -96,7 +96,7 @@ struct Device::State {
   }
 };
 
-absl::StatusOr<std::unique_ptr<Device>> Device::Open(int ordinal) {
+absl::StatusOr<std::unique_ptr<Device>> Device::Open(int ordinal, bool) {
   TESSERA_RETURN_IF_ERROR(CheckMachine(ordinal, Faults().machine));
   TESSERA_RETURN_IF_ERROR(CheckGpu(ordinal, Faults().gpu));
   auto state = std::make_unique<State>();
@@ -260,11 +260,13 @@ void Device::StreamWait(Stream stream, Event event) {
 
 void Device::HostWait(Event event) { state_->Run(state_->events[event]); }
 
-void Device::BeginRecording() {
+bool Device::BeginRecording() {
   TESSERA_CHECK(state_->recording == nullptr);
+  if (Faults().begins_no_record || state_->broken) return false;
   state_->graphs.push_back(std::make_unique<State::Recorded>());
   state_->recording = state_->graphs.back().get();
   for (EmulatedStream& stream : state_->streams) stream.record = &state_->recording->record;
+  return true;
 }
 
 Device::Graph Device::EndRecording() {

@@ -22,6 +22,8 @@ struct EmulatedFaults {
   Gpu gpu{"emulated GPU", 9, 0};
   // Work that is recorded is lost, as on a device that cannot record it.
   std::atomic<bool> records_nothing{false};
+  // No record can be begun.
+  std::atomic<bool> begins_no_record{false};
   // So often was a record repeated.
   std::atomic<int64_t> replays{0};
   // It has a library for convolutions, which takes so many bytes for itself ...

@@ -50,7 +50,7 @@ void RefuseCapture(const char* what) {
     Machine::Refuse(std::string(what) + " between the beginning and the end of a capture");
 }
 
-// What frees memory waits for all that was queued.
+// What frees host memory waits for all that was queued.
 void RunAll() {
   for (Stream* const each : Streams()) {
     if (!each->captures()) Machine::Run([each] { each->Synchronize(); });
@@ -195,7 +195,7 @@ cudaError_t cudaFree(void* address) {
   Machine& machine = Machine::Get();
   const Lock lock(machine.mutex);
   RefuseCapture("cudaFree");
-  RunAll();
+  // It may wait for what was queued, and does not here: whoever still uses the memory finds none.
   if (address != nullptr && !machine.memory.Free(address))
     Machine::Refuse("cudaFree of what cudaMalloc did not give");
   return cudaSuccess;
