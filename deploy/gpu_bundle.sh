@@ -55,11 +55,7 @@ mkdir "$out/deploy/data/optdigits_64"
 cp -L deploy/data/optdigits/test-* deploy/data/optdigits/ATTRIBUTION.md "$out/deploy/data/optdigits_64/"
 repeat_rows train-images-idx3-ubyte.gz 16 64
 repeat_rows train-labels-idx1-ubyte.gz 8 1
-# All libraries but the C library's, the driver's and CUDA's own.
-ldd "$out"/bin/* | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
-  grep -v -E '/(libc|libm|libdl|librt|libpthread|libresolv|libcuda|libcudart|libcublas|libcublasLt)\.so' |
-  while read -r library; do install -m 644 "$library" "$out/lib/"; done
-
+deploy/pack_libraries.sh "$out/lib" "$out"/bin/*
 install -m 755 deploy/gpu/run.sh deploy/gpu/check.sh "$out/"
 tar -C "$(dirname "$out")" -czf "$out.tar.gz" "$(basename "$out")"
 glibc=$(ldd --version | sed -n '1s/.* //p')

@@ -91,13 +91,16 @@ class Others(unittest.TestCase):
         self.assertEqual((code, out), (2, ""))
         self.assertIn('unknown argument "--wrong"', error)
 
-    def test_gpu_bundle_writes_over_nothing_but_a_bundle(self):
-        with tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR")) as folder:
-            code, _, error = run("gpu_bundle.sh", folder)
-            self.assertEqual(code, 2)
-            self.assertIn("%s: exists and is no bundle" % folder, error)
-            self.assertEqual(os.listdir(folder), [])
-        self.assertEqual(run("gpu_bundle.sh", "a", "b")[0], 2)
+    def test_bundles_are_written_over_nothing_but_a_bundle(self):
+        for script in ("bundle.sh", "gpu_bundle.sh"):
+            with tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR")) as folder:
+                code, _, error = run(script, folder)
+                self.assertEqual(code, 2)
+                self.assertIn("%s: exists and is no bundle" % folder, error)
+                self.assertEqual(os.listdir(folder), [])
+            self.assertEqual(run(script, "a", "b")[0], 2)
+        self.assertEqual(run("bundle.sh", "--wrong")[0], 2)
+        self.assertEqual(run("pack_libraries.sh", "folder")[0], 2)
 
     def test_quickstart_and_build_take_no_arguments(self):
         self.assertIn('takes no arguments, got "now"', run("build.sh", "now")[2])
@@ -106,8 +109,8 @@ class Others(unittest.TestCase):
         self.assertIn('takes no arguments, got "now"', error)
 
     def test_help_ends_with_0(self):
-        for script in ("build.sh", "fetch_data.sh", "fuzz.sh", "gpu_bundle.sh", "install_deps.sh", "quickstart.sh",
-                       "test.sh"):
+        for script in ("build.sh", "bundle.sh", "fetch_data.sh", "fuzz.sh", "gpu_bundle.sh", "install_deps.sh",
+                       "pack_libraries.sh", "quickstart.sh", "test.sh"):
             code, out, error = run(script, "--help")
             self.assertEqual((code, error), (0, ""), script)
             self.assertIn("usage: ", out)

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Packs the three programs with the libraries that they are linked with, jobs and units into one folder, and that into
+# one file, which run on any Linux machine of this kind of processor with a C library no older than this machine's: no
+# packages are needed there.
+#
+# There: tar -C /opt -xzf tessera.tar.gz; /opt/tessera/tessera run /opt/tessera/jobs/digits.yaml
+set -euo pipefail
+cd "$(dirname "$0")/.."
+config=()
+[[ "${1:-}" == "--cuda" ]] && config=(--config=cuda) && shift
+if [[ "${1:-}" == -* || $# -gt 1 ]]; then
+  echo "usage: deploy/bundle.sh [--cuda] [FOLDER; default tessera]"
+  [[ "${1:-}" == "--help" ]] && exit 0 || exit 2
+fi
+out=${1:-tessera}
+if [[ -e "$out" && ! -f "$out/tessera-server" ]]; then
+  echo "bundle.sh: $out: exists and is no bundle, want another folder" >&2
+  exit 2
+fi
+
+programs=(//deploy/cli:tessera //server:tessera-server //worker:tessera-worker)
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+if ! bazel build "${config[@]}" "${programs[@]}" >"$log" 2>&1; then
+  grep -v 'linux-sandbox' "$log" | tail -60 >&2
+  echo "bundle.sh: the build failed; its last lines are above" >&2
+  exit 1
+fi
+rm -rf "$out"
+mkdir -p "$out/data"
+for target in "${programs[@]}"; do
+  path=${target#//}
+  install -m 755 "bazel-bin/${path/://}" "$out/"
+done
+strip --strip-debug "$out"/tessera*
+deploy/pack_libraries.sh "$out/lib" "$out"/tessera*
+cp -rL deploy/data/optdigits "$out/data/"
+cp -r deploy/jobs deploy/units "$out/"
+rm -f "$out"/*/BUILD.bazel
+cp LICENSE "$out/"
+
+tar -C "$(dirname "$out")" -czf "$out.tar.gz" "$(basename "$out")"
+glibc=$(ldd --version | sed -n '1s/.* //p')
+echo "bundle.sh: $out holds $(du -sh "$out" | cut -f1), $out.tar.gz $(du -sh "$out.tar.gz" | cut -f1)"
+echo "bundle.sh: it wants $(uname -m) and glibc $glibc or newer${config:+, and CUDA 13 for workers on GPUs}"
