@@ -31,8 +31,8 @@ leave_out() {  # name, why
   left_out=$((left_out + 1))
   say "$1" "left out" "" "$2"
 }
-# step NAME LIMIT NOTE COMMAND...: NOTE is an expression of awk over the log whose output goes into the table. With slow=yes
-# one that takes too long is left out.
+# step NAME LIMIT NOTE COMMAND...: NOTE is an expression of awk over the log whose output goes into the table. With
+# slow=yes one that takes too long is left out.
 slow=
 step() {
   local name=$1 limit=$2 wanted=$2 note=$3 log begin=$SECONDS rc=0
