@@ -1,5 +1,5 @@
-"""deploy/manifests: the very job and commands of kubernetes.yaml, on this machine, with a stand-in for what starts a pod
-again; and that its parts fit each other and the image."""
+"""deploy/manifests: the very job and commands of kubernetes.yaml, on this machine, with a stand-in for what starts a
+pod again; and that its parts fit each other and the image."""
 import os
 import re
 import unittest
@@ -29,7 +29,8 @@ class Pods:
         self.addresses = ["127.0.0.1:%d" % port for port in free_ports(2)]
         self.file = test.path("job.yaml")
         with open(self.file, "w") as file:
-            text = documents()["ConfigMap", "tessera-job"]["data"]["job.yaml"].replace("/opt/tessera/data/optdigits", DIGITS)
+            text = documents()["ConfigMap", "tessera-job"]["data"]["job.yaml"]
+            text = text.replace("/opt/tessera/data/optdigits", DIGITS)
             for name, address in zip(names, self.addresses):
                 assert text.count(name) == 1
                 text = text.replace(name, address)
