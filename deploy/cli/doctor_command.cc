@@ -36,9 +36,11 @@
 #include "deploy/cli/counted.h"
 #include "deploy/cli/terminal.h"
 #include "deploy/cli/wrap.h"
+#include "deploy/doctor/device_check.h"
 #include "deploy/doctor/findings.h"
 #include "deploy/doctor/reachability.h"
 #include "deploy/doctor/server_check.h"
+#include "kernels/devices.h"
 #include "proto/status.grpc.pb.h"
 #include "server/shard/stored_values.h"
 
@@ -69,7 +71,10 @@ class Examination {
                          shape_.size, shape_.size * 4.0 / (1 << 20), Counted(servers, "server"),
                          Counted(job_.cluster().workers(), "worker"),
                          JobDigest(job_).substr(0, 12)));
-    if (!options_.no_data) Data();
+    if (!options_.no_data) {
+      Data();
+      for (Finding& each : CheckDevice(job_, CreateBackend)) findings_.push_back(std::move(each));
+    }
     Certificates();
     Disk();
     Etcd();

@@ -75,6 +75,7 @@ struct Device::State {
   EmulatedStream streams[2];
   std::vector<Moment> events;
   bool broken = false;
+  bool convolutions_sought = false;
   using Record = std::vector<std::function<void()>>;
   struct Recorded {
     Record record;
@@ -192,12 +193,15 @@ void Device::Multiply(const Product& product) {
   state_->stream(Stream::kCompute).Queue([product] { Compute(product); });
 }
 
-bool Device::HasConvolutions() { return Faults().convolutions; }
+bool Device::HasConvolutions() {
+  state_->convolutions_sought = true;
+  return Faults().convolutions;
+}
 
 const std::string& Device::convolutions_name() const {
   static const auto* const name = new std::string("emulated convolutions");
   static const auto* const none = new std::string;
-  return Faults().convolutions ? *name : *none;
+  return state_->convolutions_sought && Faults().convolutions ? *name : *none;
 }
 
 absl::optional<int64_t> Device::ConvolutionWorkspace(const ConvolutionPass& pass) {

@@ -1,0 +1,58 @@
+#include "deploy/doctor/device_check.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/base/check.h"
+#include "worker/model/plan.h"
+
+namespace tessera {
+namespace {
+
+constexpr const char* kNoWorkerHere = "workers need it; where no worker runs, use --no-data";
+
+absl::Status CheckPrecision(const v1::Job& job, Backend& backend) {
+  TESSERA_ASSIGN_OR_RETURN(const Precision precision, PrecisionOf(job.train().precision()));
+  if (precision == Precision::kTf32) return backend.linear_tf32().status();
+  if (precision == Precision::kBf16) return backend.linear_bf16().status();
+  return absl::OkStatus();
+}
+
+// A device looks for its library of convolutions when it is asked for the room that they take.
+absl::Status AskForConvolutions(const v1::Job& job, Backend& backend) {
+  TESSERA_ASSIGN_OR_RETURN(const NetworkPlan plan, PlanOf(job.model()));
+  for (const StagePlan& stage : plan.stages) {
+    if (stage.kind == StagePlan::Kind::kConvolution) {
+      backend.convolution().ScratchBytes({1, stage.map});
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Findings CheckDevice(const v1::Job& job, const MakeBackend& make_backend) {
+  const auto problem = [](const absl::Status& status, std::string advice) -> Findings {
+    return {{Finding::Kind::kProblem, std::string(status.message()), std::move(advice)}};
+  };
+  const v1::Cluster& cluster = job.cluster();
+  const absl::StatusOr<std::unique_ptr<Backend>> made =
+      make_backend(cluster.device(), static_cast<int>(cluster.threads()), {cluster.cudnn()});
+  if (!made.ok()) return problem(made.status(), kNoWorkerHere);
+  Backend& backend = **made;
+  if (const absl::Status status = CheckPrecision(job, backend); !status.ok()) {
+    return problem(status, "set train.precision to f32, or compute on another device");
+  }
+  if (const absl::Status status = AskForConvolutions(job, backend); !status.ok()) {
+    return problem(status, "correct the model");
+  }
+  std::string what = absl::StrCat("device: ", backend.description());
+  if (!backend.memory().host_addressable()) {
+    absl::StrAppendFormat(&what, ", %d MiB free", backend.memory().available() >> 20);
+  }
+  return {{Finding::Kind::kGood, std::move(what), ""}};
+}
+
+}  // namespace tessera
