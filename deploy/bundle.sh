@@ -9,10 +9,12 @@ cd "$(dirname "$0")/.."
 config=()
 [[ "${1:-}" == "--cuda" ]] && config=(--config=cuda) && shift
 if [[ "${1:-}" == -* || $# -gt 1 ]]; then
-  echo "usage: deploy/bundle.sh [--cuda] [FOLDER; default tessera]"
+  echo "usage: deploy/bundle.sh [--cuda] [FOLDER; default tessera, in the root of the tree]"
   [[ "${1:-}" == "--help" ]] && exit 0 || exit 2
 fi
 out=${1:-tessera}
+out=${out%/}
+umask 022
 if [[ -e "$out" && ! -f "$out/tessera-server" ]]; then
   echo "bundle.sh: $out: exists and is no bundle, want another folder" >&2
   exit 2
@@ -36,7 +38,7 @@ strip --strip-debug "$out"/tessera*
 deploy/pack_libraries.sh "$out/lib" "$out"/tessera*
 cp -rL deploy/data/optdigits "$out/data/"
 cp -r deploy/jobs deploy/units "$out/"
-rm -f "$out"/*/BUILD.bazel
+find "$out" -name BUILD.bazel -delete
 cp LICENSE "$out/"
 
 tar -C "$(dirname "$out")" -czf "$out.tar.gz" "$(basename "$out")"

@@ -9,10 +9,12 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if [[ "${1:-}" == "--help" || $# -gt 1 ]]; then
-  echo "usage: [CUDA_HOME=DIR] deploy/gpu_bundle.sh [FOLDER; default gpu_bundle]"
+  echo "usage: [CUDA_HOME=DIR] deploy/gpu_bundle.sh [FOLDER; default gpu_bundle, in the root of the tree]"
   [[ "${1:-}" == "--help" ]] && exit 0 || exit 2
 fi
 out=${1:-gpu_bundle}
+out=${out%/}
+umask 022
 if [[ -e "$out" && ! -f "$out/check.sh" ]]; then
   echo "gpu_bundle: $out: exists and is no bundle, want another folder" >&2
   exit 2

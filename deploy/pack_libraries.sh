@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Copies the libraries that programs are linked with into a folder, so that machines without them can run these: all but
-# the C library's, a GPU driver's and CUDA's own, which belong to the machine.
+# Copies the libraries that programs are linked with into a folder, and has the programs look there first, so that
+# machines without them can run these: all but the C library's, a GPU driver's and CUDA's own, which belong to the
+# machine. FOLDER/licenses has the terms of the packages that they are from.
 set -euo pipefail
 if [[ "${1:-}" == "--help" || $# -lt 2 ]]; then
   echo "usage: deploy/pack_libraries.sh FOLDER PROGRAM..."
@@ -8,12 +9,32 @@ if [[ "${1:-}" == "--help" || $# -lt 2 ]]; then
 fi
 folder=$1
 shift
+of_the_machine='lib(c|m|dl|rt|pthread|resolv|cuda|cudart|cublas|cublasLt)\.so'
 libraries=$(ldd "$@")
-if missing=$(grep -o '.* => not found' <<<"$libraries" | grep -v -E '^\s*lib(cuda|cudart|cublas|cublasLt)\.so'); then
-  echo "pack_libraries.sh: not on this machine: $(awk '{print $1}' <<<"$missing" | sort -u | xargs)" >&2
+missing=$(awk '/=> not found/ {print $1}' <<<"$libraries" | sort -u | { grep -v -E "^$of_the_machine" || true; })
+if [[ -n "$missing" ]]; then
+  echo "pack_libraries.sh: not on this machine: ${missing//$'\n'/ }" >&2
   exit 1
 fi
-mkdir -p "$folder"
+mkdir -p "$folder/licenses"
 awk '$2 == "=>" && $3 ~ /^\// {print $3}' <<<"$libraries" | sort -u |
-  grep -v -E '/lib(c|m|dl|rt|pthread|resolv|cuda|cudart|cublas|cublasLt)\.so' |
-  while read -r library; do install -m 644 "$library" "$folder/"; done
+  { grep -v -E "/$of_the_machine" || true; } |
+  while read -r library; do
+    packed=$folder/$(basename "$library")
+    install -m 644 "$library" "$packed"
+    patchelf --set-rpath '$ORIGIN' "$packed"
+    # Where /lib is /usr/lib, packages may know either.
+    real=$(realpath "$library")
+    package=$({ dpkg -S "$real" || dpkg -S "${real#/usr}"; } 2>/dev/null | cut -d: -f1 || true)
+    terms=/usr/share/doc/$package/copyright
+    if [[ -n "$package" && -f "$terms" ]]; then
+      install -m 644 "$terms" "$folder/licenses/$package"
+    else
+      echo "pack_libraries.sh: $library: its terms are not known here; add them to $folder/licenses" >&2
+    fi
+  done
+for program in "$@"; do
+  here=$(realpath -m --relative-to="$(dirname "$program")" "$folder")
+  rest=$(patchelf --print-rpath "$program")
+  patchelf --set-rpath "\$ORIGIN/$here${rest:+:$rest}" "$program"
+done

@@ -248,7 +248,7 @@ unusable=
 if [[ -z "$quick" && -n "$sanitizer" ]]; then
   find_filter
   # Some machines' virtual GPUs are none for it.
-  if grep -q 'Device not supported' logs/filter.log; then
+  if grep -qs 'Device not supported' logs/filter.log; then
     unusable="compute-sanitizer does not support this device here"
     for tool in memcheck racecheck; do leave_out "$tool finds what is planted" "$unusable"; done
   else

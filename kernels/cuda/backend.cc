@@ -127,7 +127,8 @@ class CudaBackend final : public Backend {
 
 absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(int ordinal,
                                                            const DeviceOptions& options) {
-  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<cuda::Device> device, cuda::Device::Open(ordinal, options.spins));
+  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<cuda::Device> device,
+                           cuda::Device::Open(ordinal, options.spins));
   return std::make_unique<CudaBackend>(ordinal, std::move(device), options);
 }
 

@@ -2,7 +2,7 @@
 // patches that a kernel of ours lays out.
 //
 // cuDNN reads images where they lie and needs no patches. It has no convolution of bf16 whose result is f32, and
-// may not know a shape; arrays that are not aligned for it, and windows of one place, are products' as well.
+// may not know a shape; arrays that are not aligned for it, and images that are patches, are products' as well.
 #ifndef TESSERA_KERNELS_CUDA_CONVOLUTION_H_
 #define TESSERA_KERNELS_CUDA_CONVOLUTION_H_
 
@@ -45,8 +45,8 @@ class CudaConvolution final : public ConvolutionKernel<T> {
  private:
   // Whether cuDNN is asked at all.
   bool MayConvolve(const ImageMap& map) const;
-  // Has cuDNN compute c of a and b, of which `weights`, as in ConvolutionKernel, are one. Where it does not, false:
-  // nothing was written but scratch.
+  // Has cuDNN compute c of a and b, as ConvolutionPass names them but for the order of weights, which is that of
+  // ConvolutionKernel. Where it does not, false: nothing was written but scratch.
   bool Convolve(cuda::ConvolutionPass::Kind kind, const ImagesShape& shape, const T* a, const T* b,
                 float beta, float* c);
 

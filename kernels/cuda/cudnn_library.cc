@@ -55,10 +55,11 @@ absl::StatusOr<Calls> Load() {
   void* library = RTLD_DEFAULT;
   if (dlsym(library, "cudnnCreate") == nullptr) {
     library = dlopen(kFile, RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) return absl::NotFoundError(absl::StrCat("no ", kFile));
+    if (library == nullptr) return absl::NotFoundError(dlerror());
     // The former loads this one at its first call, and aborts the process where it cannot.
     if (dlopen(kCore, RTLD_NOW | RTLD_LOCAL) == nullptr) {
-      return absl::NotFoundError(absl::StrCat(kFile, " is there, but no ", kCore));
+      return absl::NotFoundError(
+          absl::StrCat(kFile, " is there, but not ", kCore, ": ", dlerror()));
     }
   }
   Calls calls;

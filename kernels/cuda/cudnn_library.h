@@ -24,7 +24,7 @@ namespace tessera::cuda {
 class CudnnLibrary {
  public:
   // Work is queued on `stream`, a cudaStream_t of the calling thread's GPU.
-  //   kNotFound            no libcudnn.so.9, or no cudnn.h when this was built
+  //   kNotFound            no libcudnn.so.9 that can be loaded, or no cudnn.h when this was built
   //   kFailedPrecondition  one that is of another CUDA, or that does not start
   static absl::StatusOr<std::unique_ptr<CudnnLibrary>> Open(void* stream);
   ~CudnnLibrary();

@@ -1,4 +1,4 @@
-"""What deploy/bundle.sh packs: programs that find their libraries beside them, and run from there."""
+"""What deploy/bundle.sh packs: programs that take their libraries from beside them, and run from there."""
 import json
 import os
 import re
@@ -17,49 +17,76 @@ class Bundle(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR"))
         self.addCleanup(folder.cleanup)
-        self.folder = os.path.join(folder.name, "tessera")
-        os.mkdir(self.folder)
+        self.folder = folder.name
 
-    def pack(self, programs, tools=None):
-        environment = dict(os.environ, PATH="%s:/usr/bin:/bin" % tools if tools else "/usr/bin:/bin")
+    def put(self, path, text):
+        with open(path, "w") as file:
+            file.write(text)
+        os.chmod(path, 0o755)
+
+    def pack(self, programs, tools):
+        environment = dict(os.environ, PATH=tools + ":/usr/bin:/bin")
         return subprocess.run(["bash", os.path.join(HERE, "deploy", "pack_libraries.sh"),
                                os.path.join(self.folder, "lib"), *programs], env=environment, text=True,
                               capture_output=True, timeout=60)
 
-    def test_packed_programs_take_their_libraries_from_beside_them_and_run(self):
-        programs = [shutil.copy(os.path.join(HERE, program), self.folder) for program in PROGRAMS]
-        done = self.pack(programs)
+    def test_a_bundle_runs_from_where_it_is_unpacked_with_its_own_libraries(self):
+        # A tree in which bazel has nothing left to do, and a user whose files nobody else may read.
+        tree, tools = os.path.join(self.folder, "tree"), os.path.join(self.folder, "tools")
+        for part in ("data", "jobs", "units"):
+            shutil.copytree(os.path.join(HERE, "deploy", part), os.path.join(tree, "deploy", part))
+        for script in ("bundle.sh", "pack_libraries.sh"):
+            shutil.copy(os.path.join(HERE, "deploy", script), os.path.join(tree, "deploy"))
+        for program in PROGRAMS:
+            os.makedirs(os.path.join(tree, "bazel-bin", os.path.dirname(program)), exist_ok=True)
+            shutil.copy(os.path.join(HERE, program), os.path.join(tree, "bazel-bin", program))
+        shutil.copy(os.path.join(HERE, "LICENSE"), tree)
+        os.mkdir(tools)
+        self.put(os.path.join(tools, "bazel"), "#!/bin/sh\nexit 0\n")
+        done = subprocess.run(["bash", "-c", "umask 077; deploy/bundle.sh tessera/"], cwd=tree, text=True,
+                              env={"PATH": tools + ":/usr/bin:/bin"}, capture_output=True, timeout=100)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-        for program in programs:
-            loaded = subprocess.run([program], env={"LD_TRACE_LOADED_OBJECTS": "1"}, text=True, check=True,
-                                    stdout=subprocess.PIPE).stdout
+        self.assertIn("bundle.sh: it wants ", done.stdout)
+
+        there = os.path.join(self.folder, "opt")
+        os.mkdir(there)
+        subprocess.run(["tar", "-C", there, "-xzf", os.path.join(tree, "tessera.tar.gz")], check=True)
+        there = os.path.join(there, "tessera")
+        shutil.rmtree(tree)
+        self.assertEqual(sorted(os.listdir(there)), ["LICENSE", "data", "jobs", "lib", "tessera", "tessera-server",
+                                                     "tessera-worker", "units"])
+        for folder, _, files in os.walk(there):
+            self.assertEqual(os.stat(folder).st_mode & 0o755, 0o755, folder)
+            self.assertNotIn("BUILD.bazel", files)
+        for package in ("libgrpc29", "libdnnl2", "libstdc++6"):
+            self.assertGreater(os.path.getsize(os.path.join(there, "lib", "licenses", package)), 100)
+        for program in ("tessera", "tessera-server", "tessera-worker"):
+            loaded = subprocess.run([os.path.join(there, program)], env={"LD_TRACE_LOADED_OBJECTS": "1"}, text=True,
+                                    check=True, stdout=subprocess.PIPE).stdout
             places = dict(re.findall(r"^\s*(\S+) => (\S+)", loaded, re.M))
             self.assertIn("libgrpc++.so", "".join(places))
             for library, place in places.items():
                 if OF_THE_MACHINE.match(library):
-                    self.assertFalse(os.path.exists(os.path.join(self.folder, "lib", library)), library)
+                    self.assertFalse(os.path.exists(os.path.join(there, "lib", library)), library)
                 else:
                     self.assertEqual(os.path.realpath(os.path.dirname(place)),
-                                     os.path.realpath(os.path.join(self.folder, "lib")), library)
-        shutil.copytree(os.path.join(HERE, "deploy", "jobs"), os.path.join(self.folder, "jobs"))
-        shutil.copytree(os.path.join(HERE, "deploy", "data"), os.path.join(self.folder, "data"))
+                                     os.path.realpath(os.path.join(there, "lib")), library)
         report = os.path.join(self.folder, "report.json")
-        subprocess.run([programs[0], "run", "jobs/digits.yaml", "--quiet", "--set", "train.epochs=1", "--report",
-                        report], cwd=self.folder, env={"PATH": "/usr/bin:/bin"}, check=True, timeout=100)
+        subprocess.run([os.path.join(there, "tessera"), "run", "jobs/digits.yaml", "--quiet", "--set",
+                        "train.epochs=1", "--report", report], cwd=there, env={"PATH": "/usr/bin:/bin"}, check=True,
+                       timeout=100)
         with open(report) as file:
             self.assertGreater(json.load(file)["final"]["test_accuracy"], 0.5)
 
     def test_a_library_that_is_not_there_is_named(self):
         tools = os.path.join(self.folder, "tools")
         os.mkdir(tools)
-        ldd = os.path.join(tools, "ldd")
+        self.put(os.path.join(tools, "patchelf"), "#!/bin/sh\nexit 0\n")
         for said, code, named in (("libfoo.so.3 => not found", 1, "libfoo.so.3"),
                                   ("libcublas.so.13 => not found", 0, "")):
             with self.subTest(said):
-                with open(ldd, "w") as file:
-                    file.write("#!/bin/sh\nprintf '\\tlibz.so.1 => /usr/lib/x86_64-linux-gnu/libz.so.1 (0x1)\\n'\n"
-                               "printf '\\t%s\\n'\n" % said)
-                os.chmod(ldd, 0o755)
+                self.put(os.path.join(tools, "ldd"), "#!/bin/sh\nprintf '\\tlibc.so.6 => /lib/libc.so.6 (0x1)\\n'\n"
+                         "printf '\\t%s\\n'\n" % said)
                 done = self.pack(["program"], tools)
                 self.assertEqual(done.returncode, code, done.stderr)
                 self.assertEqual(done.stderr, "pack_libraries.sh: not on this machine: %s\n" % named if code else "")

@@ -59,11 +59,16 @@ class Pods:
                 self.start(pod)
 
     def await_step(self, step):
+        """The step that was reached, `step` or a later one."""
+        seen = []
+
         def reached():
             self.look_after()
             status = status_of(self.addresses[0])
-            return status and int(status.get("step", 0)) >= step
+            seen.append(int(status.get("step", 0)) if status else -1)
+            return seen[-1] >= step
         await_true("step %d" % step, reached, 2 * SOON, self.logs)
+        return seen[-1]
 
     def logs(self):
         return "\n".join("%s %d:\n%s" % (*pod, process.output()[-2000:]) for pod, process in self.running.items())
@@ -78,12 +83,11 @@ class Kubernetes(Test):
 
     def test_whatever_crashes_comes_back_and_the_job_goes_on(self):
         pods = Pods(self, "train.epochs=100000", "cluster.lease_timeout=2s")
-        pods.await_step(40)
+        step = pods.await_step(40)
         for pod in (("worker", 1), ("server", 1)):
             pods.running[pod].kill()
             pods.running[pod].popen.wait()
-            step = int(status_of(pods.addresses[0])["step"])
-            pods.await_step(step + 200)
+            step = pods.await_step(step + 200)
             self.assertGreaterEqual(pods.starts[pod], 2)
         self.assertEqual(pods.starts["server", 0], 1)
         # Without the coordinator all end, and begin anew.
@@ -107,6 +111,9 @@ class Kubernetes(Test):
         self.assertIn(("Service", pod["spec"]["subdomain"]), found)
         self.assertEqual(service["selector"], pod["metadata"]["labels"])
         self.assertTrue(service["publishNotReadyAddresses"])
+        budget = found["PodDisruptionBudget", "tessera-servers"]["spec"]
+        self.assertEqual((budget["minAvailable"], budget["selector"]["matchLabels"]),
+                         (servers["completions"], pod["metadata"]["labels"]))
         policy = found["NetworkPolicy", "tessera-servers"]["spec"]
         self.assertEqual(policy["podSelector"]["matchLabels"], pod["metadata"]["labels"])
         callers = policy["ingress"][0]["from"][0]["podSelector"]["matchLabels"].items()
