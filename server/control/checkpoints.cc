@@ -162,6 +162,7 @@ void Checkpoints::Fail(absl::string_view why, absl::Time now) {
   stage_ = Stage::kIdle;
   order_.reset();
   failed_number_ = number_;
+  ++failed_count_;
   failure_ = std::string(why);
   tasks_.push_back({DiskTask::Kind::kAbandon, number_, folder_step_, {}});
   if (open_state_ != nullptr) tasks_.back().manifest = open_state_->manifest;
@@ -319,6 +320,7 @@ void Checkpoints::Fill(absl::Time now, v1::CheckpointStatus* status) const {
     status->set_age_seconds(absl::ToDoubleSeconds(now - whole_at_));
   }
   status->set_failed_number(failed_number_);
+  status->set_failed_count(failed_count_);
   status->set_failure(failure_);
   if (stage_ != Stage::kIdle) status->set_open_number(number_);
 }

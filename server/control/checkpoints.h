@@ -190,6 +190,7 @@ class Checkpoints {
   absl::Time whole_at_;
   uint64_t count_ = 0;
   uint64_t failed_number_ = 0;
+  uint64_t failed_count_ = 0;
   std::string failure_;
 };
 

@@ -37,6 +37,7 @@ v1::CheckpointsState Checkpoints::Save(SavedStates* saved) const {
   state.set_whole_at(absl::ToUnixNanos(whole_at_));
   state.set_count(count_);
   state.set_failed_number(failed_number_);
+  state.set_failed_count(failed_count_);
   state.set_failure(failure_);
   state.set_writes_once(writes_once_);
   state.set_last_failures(static_cast<uint32_t>(last_failures_));
@@ -94,6 +95,7 @@ absl::Status Checkpoints::Load(const v1::CheckpointsState& state, const SavedSta
   whole_at_ = absl::FromUnixNanos(state.whole_at());
   count_ = state.count();
   failed_number_ = state.failed_number();
+  failed_count_ = state.failed_count();
   failure_ = state.failure();
   writes_once_ = state.writes_once();
   last_failures_ = static_cast<int>(state.last_failures());

@@ -26,6 +26,16 @@ void Add(const v1::Traffic& traffic, v1::Traffic* sum) {
   sum->set_other_payload_bytes(sum->other_payload_bytes() + traffic.other_payload_bytes());
 }
 
+v1::Phases PhasesOf(const v1::WorkerReport& report) {
+  v1::Phases phases;
+  phases.set_compute_seconds(report.compute_seconds());
+  phases.set_pull_seconds(report.pull_seconds());
+  phases.set_push_seconds(report.push_seconds());
+  phases.set_wait_seconds(report.wait_seconds());
+  phases.set_evaluate_seconds(report.evaluate_seconds());
+  return phases;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Create(JobFacts facts, absl::Time now) {
@@ -340,6 +350,7 @@ void Coordinator::FillMembers(absl::Time now, v1::JobStatus* status) const {
     if (record.report) {
       *status->add_worker_reports() = *record.report;
       member.mutable_progress()->set_examples(record.report->examples());
+      *member.mutable_progress()->mutable_phases() = PhasesOf(*record.report);
     } else {
       Add(record.progress.traffic(), status->mutable_unreported());
     }
@@ -415,6 +426,7 @@ v1::JobStatus Coordinator::Status(absl::Time now) const {
   status.set_version(facts_.version);
   status.set_partial_pushes(membership_.partial_pushes());
   if (facts_.holds_back) status.set_residuals_lost(membership_.residuals_lost());
+  status.set_lease_timeout_seconds(absl::ToDoubleSeconds(facts_.lease_timeout));
   status.set_insecure(facts_.insecure);
   status.set_free_running(!facts_.synchronous);
   status.set_layout_hash(facts_.layout_hash);

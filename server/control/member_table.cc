@@ -169,6 +169,7 @@ absl::StatusOr<MemberId> MemberTable::Add(const v1::JoinRequest& request, absl::
   if (MemberRecord* const before = Find(MemberId(request.continues()));
       before != nullptr && before->state == MemberState::kRejoins) {
     record.progress.mutable_traffic()->Swap(before->progress.mutable_traffic());
+    record.progress.mutable_phases()->Swap(before->progress.mutable_phases());
   }
   return member;
 }
@@ -206,9 +207,10 @@ void MemberTable::OnProgress(MemberId member, const v1::Progress& progress, absl
     record->progressed_at = now;
   }
   record->stall.OnProgress(progress, now);
-  const v1::Traffic traffic = record->progress.traffic();
+  const v1::Progress before = record->progress;
   record->progress = progress;
-  if (!progress.has_traffic()) *record->progress.mutable_traffic() = traffic;
+  if (!progress.has_traffic()) *record->progress.mutable_traffic() = before.traffic();
+  if (!progress.has_phases()) *record->progress.mutable_phases() = before.phases();
   // Shares and budgets are made of it, and whoever says that it is infinitely fast would spoil the others'.
   const double speed = progress.steps_per_second();
   if (!(speed >= 0 && speed <= kStepsPerSecondMax)) record->progress.set_steps_per_second(0);

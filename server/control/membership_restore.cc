@@ -165,9 +165,10 @@ void Membership::GoBack() {
     member->progress.set_exchange(0);
     member->progress.set_step(std::min<uint64_t>(member->progress.step(), saved_->manifest.step));
     if (record.state != MemberState::kRejoins) continue;
-    const v1::Traffic traffic = record.progress.traffic();
-    member->progress.Clear();
-    *member->progress.mutable_traffic() = traffic;
+    v1::Progress kept;
+    kept.mutable_traffic()->Swap(member->progress.mutable_traffic());
+    kept.mutable_phases()->Swap(member->progress.mutable_phases());
+    member->progress = std::move(kept);
   }
   begun_from_ = saved_;
   begun_from_sum_ = SumOf(begun_from_->manifest);

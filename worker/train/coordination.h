@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "common/base/ids.h"
 #include "worker/exchange/traffic.h"
+#include "worker/train/phase_timer.h"
 
 namespace tessera {
 
@@ -32,6 +33,7 @@ struct TrainProgress {
   // Grows whenever the loop begins or ends something.
   uint64_t beats = 0;
   Traffic traffic = {};
+  PhaseSeconds phases = {};
 };
 
 // Whose rows are whose in one epoch.

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "worker/train/phase_timer.h"
 
 namespace tessera {
 namespace {
@@ -37,6 +38,15 @@ v1::Progress ToProto(const TrainProgress& progress) {
   traffic.set_pull_wire_bytes(progress.traffic.pull_wire_bytes);
   traffic.set_push_wire_bytes(progress.traffic.push_wire_bytes);
   traffic.set_other_payload_bytes(progress.traffic.other_payload_bytes);
+  const auto seconds = [&progress](Phase phase) {
+    return progress.phases[static_cast<size_t>(phase)];
+  };
+  v1::Phases& phases = *result.mutable_phases();
+  phases.set_compute_seconds(seconds(Phase::kCompute));
+  phases.set_pull_seconds(seconds(Phase::kPull));
+  phases.set_push_seconds(seconds(Phase::kPush));
+  phases.set_wait_seconds(seconds(Phase::kWait));
+  phases.set_evaluate_seconds(seconds(Phase::kEvaluate));
   return result;
 }
 

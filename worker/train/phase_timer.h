@@ -16,6 +16,10 @@ enum class Phase { kCompute, kPull, kPush, kWait, kEvaluate, kOutside };
 using Clock = std::function<absl::Duration()>;
 Clock SteadyClock();
 
+constexpr int kPhases = 6;
+// By Phase.
+using PhaseSeconds = std::array<double, kPhases>;
+
 // Every moment after Begin belongs to exactly one phase, so that their sum is the time that passed.
 class PhaseTimer {
  public:
@@ -45,6 +49,8 @@ class PhaseTimer {
   }
 
   double seconds(Phase phase) const { return seconds_[Index(phase)]; }
+  // Of all phases, without what has passed of the present one.
+  const PhaseSeconds& seconds() const { return seconds_; }
   bool running() const { return running_; }
   Phase phase() const { return phase_; }
 
@@ -52,7 +58,7 @@ class PhaseTimer {
   static int Index(Phase phase) { return static_cast<int>(phase); }
 
   Clock clock_;
-  std::array<double, 6> seconds_{};
+  PhaseSeconds seconds_{};
   Phase phase_ = Phase::kOutside;
   absl::Duration since_;
   bool running_ = false;

@@ -36,6 +36,7 @@ TrainLoop::TrainLoop(Options options, const Datasets* data, Learner* learner,
       order_({PartitionOf(options_.job), options_.job.seed(), data->train.rows(),
               options_.job.train().batch_size(), options_.orders}),
       phases_(options_.before ? options_.before->phases : PhaseTimer(options_.clock)),
+      told_phases_(phases_.seconds()),
       reads_rows_(!options_.recipe.split || !options_.recipe.split->is_linear(options_.rank)),
       step_(options_.first_step),
       epoch_(options_.first_epoch),
@@ -79,7 +80,8 @@ TrainProgress TrainLoop::progress() const {
           place_.has_value() ? speed_.steps() : 0,
           work_,
           beats_,
-          traffic()};
+          traffic(),
+          told_phases_};
 }
 
 void TrainLoop::Waits::BeginWait() {
@@ -286,6 +288,7 @@ absl::Status TrainLoop::TrainStep(bool last) {
   const uint64_t trained = learner_.summed() > 0 ? rows.size() : 0;
   examples_ += trained;
   examples_since_exchange_ += trained;
+  told_phases_ = phases_.seconds();
   ++beats_;
   coordination_.SetProgress(progress());
   if (in_epoch + 1 < static_cast<uint64_t>(cut_.steps)) return absl::OkStatus();

@@ -169,6 +169,8 @@ class TrainLoop {
   EpochOrder order_;
   std::vector<uint32_t> next_rows_;
   PhaseTimer phases_;
+  // When the last minibatch ended: within an exchange time is counted first as one phase, then as another.
+  PhaseSeconds told_phases_;
   Waits waits_{this};
   const bool reads_rows_;  // minibatches are of its own rows
   std::atomic<bool> stopping_{false};

@@ -239,6 +239,7 @@ TEST_CASE("what cannot be written costs that checkpoint, and is told", "[checkpo
   SECTION("the folder") {
     control.Disk(absl::PermissionDeniedError("read-only"));
     CHECK(control.coordinator->Status(control.now).checkpoint().failure() == "read-only");
+    CHECK(control.coordinator->Status(control.now).checkpoint().failed_count() == 1);
     CHECK(control.Disk().kind == Kind::kAbandon);
   }
   // The next one comes an interval later, by itself.

@@ -155,6 +155,54 @@ TEST_CASE("a lost worker's traffic counts once, whether its process came again o
   CHECK(StatusOf(control).unreported().exchanges() == 27);
 }
 
+// Of all members of a rank.
+double ComputeSeconds(const ControlFixture& control, uint32_t rank) {
+  const v1::JobStatus status = StatusOf(control);
+  double sum = 0;
+  for (const v1::MemberStatus& member : status.members()) {
+    if (member.rank() == rank) sum += member.progress().phases().compute_seconds();
+  }
+  return sum;
+}
+
+void TellCompute(ControlFixture* control, uint64_t member, uint64_t step, double seconds) {
+  v1::RenewRequest request;
+  request.set_member(member);
+  request.mutable_progress()->set_step(step);
+  if (seconds > 0) request.mutable_progress()->mutable_phases()->set_compute_seconds(seconds);
+  REQUIRE(control->Renew(request).ok());
+}
+
+TEST_CASE("where a worker's time went is never told as less, and counts once, whether its process came again or not",
+          "[control][work]") {
+  ControlFixture control(RejoinFacts());
+  control.Start(2);
+  MakeCheckpointOfWork(&control);
+  TellCompute(&control, 1, 14, 7);
+  TellCompute(&control, 2, 13, 6);
+  // Says nothing of it, as before its loop begins.
+  TellCompute(&control, 1, 15, 0);
+  CHECK(ComputeSeconds(control, 0) == 7);
+  LoseServer1(&control);
+  CHECK(ComputeSeconds(control, 0) == 7);
+  CHECK(ComputeSeconds(control, 1) == 6);
+  const uint64_t first = JoinAgain(&control, 0, 1);
+  // Another process in the place of worker 1.
+  const uint64_t second = JoinAgain(&control, 1, 0);
+  control.StepAll();
+  CHECK(ComputeSeconds(control, 0) == 7);
+  TellCompute(&control, first, 11, 9);
+  TellCompute(&control, second, 11, 2);
+  CHECK(ComputeSeconds(control, 0) == 9);
+  CHECK(ComputeSeconds(control, 1) == 8);
+  // Its report is its last word on it.
+  v1::LeaveRequest leave;
+  leave.set_member(first);
+  leave.mutable_report()->set_compute_seconds(9.5);
+  REQUIRE(control.Leave(leave).ok());
+  CHECK(ComputeSeconds(control, 0) == 9.5);
+}
+
 TEST_CASE("a checkpoint has the examples of all who worked for it, and the job goes on counting from there",
           "[control][work]") {
   JobFacts facts = RejoinFacts();

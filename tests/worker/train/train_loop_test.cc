@@ -297,6 +297,7 @@ TEST_CASE("what a minibatch waits for others is no part of a worker's speed, nor
   CHECK(coordination.last_progress.steps_per_second == Approx(1 / 2.0));
   CHECK(loop.phases().seconds(Phase::kCompute) == 10 * 2);
   CHECK(loop.phases().seconds(Phase::kWait) == 10 * 3);
+  CHECK(coordination.last_progress.phases[static_cast<size_t>(Phase::kWait)] == 10 * 3);
 }
 
 // Every exchange takes a second; one of them does not succeed, which takes it seven.
@@ -355,6 +356,9 @@ TEST_CASE("a worker that trains again waits between its lives, and every second 
   CHECK(loop.traffic().exchanges == 10);
   CHECK(loop.traffic().push_payload_bytes == before->traffic.push_payload_bytes / 3 * 10);
   CHECK(coordination.last_progress.traffic.exchanges == 10);
+  // Until its last minibatch ended, which no exchange but the last one came after.
+  CHECK(coordination.last_progress.phases[static_cast<size_t>(Phase::kPull)] == 3 + 7 + 6);
+  CHECK(coordination.last_progress.phases[static_cast<size_t>(Phase::kWait)] == 20);
   // Of this life: what was before is the coordinator's to count.
   CHECK(loop.examples() == 7 * 12);
 }
