@@ -1,0 +1,29 @@
+// The file by which a server tells whoever started it where it can be reached (--address-file):
+//
+//   HOST:PORT    of its services
+//   HOST:PORT    of its metrics; no such line where it has none
+#ifndef TESSERA_COMMON_BASE_ADDRESS_FILE_H_
+#define TESSERA_COMMON_BASE_ADDRESS_FILE_H_
+
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace tessera {
+
+struct ServerAddresses {
+  std::string services;
+  std::string metrics;  // empty: none
+};
+
+// Whole or not at all: somebody waits for this file to appear.
+//   kInvalidArgument  it cannot be written
+absl::Status WriteAddressFile(const std::string& path, const ServerAddresses& addresses);
+
+// nullopt: it is not there yet.
+std::optional<ServerAddresses> ReadAddressFile(const std::string& path);
+
+}  // namespace tessera
+
+#endif  // TESSERA_COMMON_BASE_ADDRESS_FILE_H_
