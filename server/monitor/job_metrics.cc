@@ -1,0 +1,154 @@
+#include "server/monitor/job_metrics.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "absl/strings/string_view.h"
+
+namespace tessera {
+namespace {
+
+constexpr absl::string_view kStates[] = {"waiting", "training", "evaluating", "draining", "done"};
+
+void AddProgress(const v1::JobStatus& status, MetricSet* set) {
+  set->Gauge("tessera_job_step", "Minibatches behind the worker that has done most.",
+             status.step());
+  if (status.steps_planned() > 0) {
+    set->Gauge("tessera_job_planned_steps", "Minibatches per worker at which training ends.",
+               status.steps_planned());
+  }
+  if (!status.free_running()) {
+    set->Gauge("tessera_job_round", "Updates that all members were in, or rounds.", status.round());
+  }
+  set->Gauge("tessera_job_epoch", "Passes over the training rows, with fractions.", status.epoch());
+  set->Counter(
+      "tessera_job_examples_total",
+      "Rows that all workers have trained on. Falls when the job goes back to a checkpoint.",
+      status.examples());
+  set->Counter("tessera_job_parameter_examples_total",
+               "Rows whose updates are in the parameters, on the server that is furthest behind. "
+               "Falls when the "
+               "job goes back to a checkpoint.",
+               status.parameter_examples());
+  set->Gauge("tessera_job_examples_per_second",
+             "Rows trained on per second, as of late, by all workers.",
+             status.examples_per_second());
+  set->Counter("tessera_job_train_seconds_total", "Seconds of training, evaluations excluded.",
+               status.train_seconds());
+  set->Counter("tessera_job_wall_seconds_total", "Seconds since server 0 was first started.",
+               status.wall_seconds());
+  if (status.has_rate_factor()) {
+    set->Gauge("tessera_job_learning_rate_factor",
+               "What train.schedule multiplies the learning rate by now.", status.rate_factor());
+  }
+}
+
+void AddMembership(const v1::JobStatus& status, MetricSet* set) {
+  set->Counter("tessera_job_members_joined_total",
+               "Workers that have ever taken part. Falls when the job goes back to a checkpoint, "
+               "until they have "
+               "joined again.",
+               status.members_joined());
+  set->Counter("tessera_job_members_lost_total", "Of these, workers that were lost.",
+               status.members_lost());
+  set->Counter("tessera_job_partial_pushes_total",
+               "Pushes that a death cut off after some servers had counted them.",
+               status.partial_pushes());
+  if (status.has_residuals_lost()) {
+    set->Counter("tessera_job_residuals_lost_total",
+                 "Workers that are gone with what their codec had held back.",
+                 status.residuals_lost());
+  }
+  set->Gauge("tessera_job_plan_generation", "How often the plan of members has changed.",
+             status.generation());
+  set->Gauge("tessera_job_parked_pulls", "Pulls that wait, over all servers.",
+             status.parked_pulls());
+  set->Gauge("tessera_job_resting_workers",
+             "Workers at an evaluation or at their end, for whom no server waits.",
+             status.resting());
+  set->Gauge("tessera_job_lease_timeout_seconds", "Silence after which a process counts as lost.",
+             status.lease_timeout_seconds());
+}
+
+// As the report sums it up: those that have told their share, and what the others told last.
+void AddTraffic(const v1::JobStatus& status, MetricSet* set) {
+  v1::Traffic sum = status.unreported();
+  for (const v1::WorkerReport& worker : status.worker_reports()) {
+    sum.set_exchanges(sum.exchanges() + worker.exchanges());
+    sum.set_pull_payload_bytes(sum.pull_payload_bytes() + worker.pull_payload_bytes());
+    sum.set_push_payload_bytes(sum.push_payload_bytes() + worker.push_payload_bytes());
+    sum.set_pull_wire_bytes(sum.pull_wire_bytes() + worker.pull_wire_bytes());
+    sum.set_push_wire_bytes(sum.push_wire_bytes() + worker.push_wire_bytes());
+    sum.set_other_payload_bytes(sum.other_payload_bytes() + worker.other_payload_bytes());
+  }
+  constexpr absl::string_view kExchanges = "Pushes with the pull after each, of all workers.";
+  constexpr absl::string_view kPayload =
+      "Bytes of values that were moved: pulled, pushed, read beside that by workers (other), and "
+      "sent by servers "
+      "to servers (replication).";
+  constexpr absl::string_view kWire = "Bytes pulled and pushed, with framing.";
+  set->Counter("tessera_job_exchanges_total", kExchanges, sum.exchanges());
+  const auto payload = [&](absl::string_view direction, uint64_t bytes) {
+    set->Counter("tessera_job_payload_bytes_total", kPayload, bytes, {{"direction", direction}});
+  };
+  payload("pull", sum.pull_payload_bytes());
+  payload("push", sum.push_payload_bytes());
+  payload("other", sum.other_payload_bytes());
+  payload("replication", status.replication_payload_bytes());
+  set->Counter("tessera_job_wire_bytes_total", kWire, sum.pull_wire_bytes(),
+               {{"direction", "pull"}});
+  set->Counter("tessera_job_wire_bytes_total", kWire, sum.push_wire_bytes(),
+               {{"direction", "push"}});
+}
+
+void AddEvaluation(const v1::JobStatus& status, MetricSet* set) {
+  set->Counter("tessera_evaluations_total",
+               "Evaluations so far. Falls when the job goes back to a checkpoint.",
+               status.history_size());
+  if (status.history().empty()) return;
+  const v1::HistoryEntry& last = *status.history().rbegin();
+  set->Gauge("tessera_evaluation_step", "The step of the newest evaluation.", last.step());
+  set->Gauge("tessera_evaluation_train_loss",
+             "Mean loss of the minibatches before the newest evaluation.", last.train_loss());
+  set->Gauge("tessera_evaluation_test_loss", "Loss on the test rows in the newest evaluation.",
+             last.test_loss());
+  set->Gauge("tessera_evaluation_test_accuracy_ratio",
+             "Share of the test rows that were right in the newest evaluation, 0 to 1.",
+             last.test_accuracy());
+  static constexpr absl::string_view kFirst[] = {"1", "3", "5"};
+  const int count = std::min<int>(last.precision_at_size(), std::size(kFirst));
+  for (int i = 0; i < count; ++i) {
+    set->Gauge("tessera_evaluation_precision_ratio",
+               "Share of hits among the first k predictions in the newest evaluation, 0 to 1.",
+               last.precision_at(i), {{"k", kFirst[i]}});
+  }
+}
+
+}  // namespace
+
+void AddJobMetrics(const v1::JobStatus& status, MetricSet* set) {
+  set->Gauge("tessera_build_info",
+             "Always 1. Of the answering server: its version, and its connections in words.", 1,
+             {{"version", status.version()}, {"security", status.security()}});
+  if (!status.state().empty()) {
+    set->OneHot("tessera_job_state", "1 for the state that the job is in, as this server sees it.",
+                "state", kStates, status.state());
+    set->Gauge("tessera_job_waiting_for",
+               "How many names the status has of those whom the job waits for.",
+               status.waiting_for_size());
+  }
+  // The rest is the coordinator's to say.
+  if (status.job().empty()) return;
+  // Not `job`: that is what Prometheus calls its own list of targets.
+  set->Gauge(
+      "tessera_job_info", "Always 1: which job this is.", 1,
+      {{"job_name", status.job()}, {"method", status.method()}, {"digest", status.job_digest()}});
+  set->Gauge("tessera_job_failed", "1: the job has failed, and its log and status say why.",
+             status.failure().empty() ? 0 : 1);
+  AddProgress(status, set);
+  AddMembership(status, set);
+  AddTraffic(status, set);
+  AddEvaluation(status, set);
+}
+
+}  // namespace tessera

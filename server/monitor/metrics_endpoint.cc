@@ -1,0 +1,161 @@
+#include "server/monitor/metrics_endpoint.h"
+
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <exception>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <CivetServer.h>
+#include <prometheus/exposer.h>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/base/check.h"
+#include "common/base/wakeup.h"
+#include "server/monitor/status_metrics.h"
+
+namespace tessera {
+namespace {
+
+// Between two nudges of a server that is to stop.
+constexpr absl::Duration kNudgeInterval = absl::Milliseconds(10);
+
+struct HostPort {
+  std::string host;
+  int port = 0;
+};
+
+absl::StatusOr<HostPort> Split(absl::string_view address) {
+  const size_t colon = address.rfind(':');
+  const absl::string_view host = address.substr(0, colon);
+  const absl::string_view port = colon == absl::string_view::npos ? "" : address.substr(colon + 1);
+  HostPort result;
+  // civetweb reads a list of ports here, "8080s" as one with TLS, and knows no IPv6 as Debian builds it.
+  const auto may_be_in_host = [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '-' || c == '_';
+  };
+  bool is_right = !host.empty() && !port.empty() && absl::SimpleAtoi(port, &result.port) &&
+                  result.port <= 65535;
+  for (const char c : host) is_right = is_right && may_be_in_host(c);
+  for (const char c : port)
+    is_right = is_right && absl::ascii_isdigit(static_cast<unsigned char>(c));
+  if (!is_right) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--metrics: got \"", address,
+                     "\", want HOST:PORT, a name or an IPv4 address and a port from 0 to 65535; 0 "
+                     "takes a free one"));
+  }
+  result.host = std::string(host);
+  return result;
+}
+
+// What civetweb says on this thread while it starts; it tells callers nothing else.
+thread_local std::string* start_log = nullptr;
+
+int OnLog(const mg_connection*, const char* message) {
+  if (start_log != nullptr) absl::StrAppend(start_log, message, "\n");
+  return 1;
+}
+
+absl::Status StartError(const HostPort& where, absl::string_view log) {
+  const std::string address = absl::StrCat(where.host, ":", where.port);
+  if (absl::StrContains(log, "Address already in use")) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("--metrics: port ", where.port, " of \"", address,
+                     "\" is taken, want a free one; stop its owner or take another"));
+  }
+  if (absl::StrContains(log, "invalid port spec")) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--metrics: host of \"", address, "\" is not known, want a name or an IPv4 address"));
+  }
+  const absl::string_view first_line = log.substr(0, log.find('\n'));
+  return absl::FailedPreconditionError(
+      absl::StrCat("--metrics: \"", address, "\" cannot be listened on: ", first_line));
+}
+
+class StatusCollectable final : public prometheus::Collectable {
+ public:
+  explicit StatusCollectable(std::function<v1::JobStatus()> status) : status_(std::move(status)) {}
+
+  std::vector<prometheus::MetricFamily> Collect() const override { return MetricsOf(status_()); }
+
+ private:
+  const std::function<v1::JobStatus()> status_;
+};
+
+// Connects, and goes.
+void Nudge(const std::string& host, int port) {
+  addrinfo hints{};
+  hints.ai_family = AF_INET;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return;
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (fd >= 0) {
+    (void)connect(fd, found->ai_addr, found->ai_addrlen);
+    close(fd);
+  }
+  freeaddrinfo(found);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::Start(Options options) {
+  TESSERA_ASSIGN_OR_RETURN(const HostPort where, Split(options.address));
+  std::unique_ptr<MetricsEndpoint> endpoint(new MetricsEndpoint);
+  endpoint->collectable_ = std::make_shared<StatusCollectable>(std::move(options.status));
+  std::string log;
+  start_log = &log;
+  CivetCallbacks callbacks;
+  callbacks.log_message = OnLog;
+  bool has_started = false;
+  try {
+    endpoint->exposer_ = std::make_unique<prometheus::Exposer>(
+        std::vector<std::string>{"listening_ports", absl::StrCat(where.host, ":", where.port),
+                                 "num_threads", absl::StrCat(kScrapesMax), "request_timeout_ms",
+                                 absl::StrCat(kScrapeStallMs)},
+        &callbacks);
+    endpoint->exposer_->RegisterCollectable(endpoint->collectable_);
+    endpoint->port_ = endpoint->exposer_->GetListeningPorts().at(0);
+    has_started = true;
+  } catch (const std::exception& error) {
+    absl::StrAppend(&log, error.what());
+  }
+  start_log = nullptr;
+  if (!has_started) return StartError(where, log);
+  endpoint->host_ = where.host;
+  endpoint->address_ = absl::StrCat(where.host, ":", endpoint->port_);
+  return endpoint;
+}
+
+absl::Status MetricsEndpoint::Check(const std::string& address) {
+  if (address.empty()) return absl::OkStatus();
+  const absl::Status taken = Start({address, [] { return v1::JobStatus(); }}).status();
+  return taken.ok() ? taken : absl::InvalidArgumentError(taken.message());
+}
+
+MetricsEndpoint::~MetricsEndpoint() { Stop(); }
+
+void MetricsEndpoint::Stop() {
+  if (exposer_ == nullptr) return;
+  // civetweb looks every 2 s whether it is to stop, or when somebody connects.
+  Wakeup stopped;
+  std::thread stopping([this, &stopped] {
+    exposer_.reset();
+    stopped.Notify();
+  });
+  do {
+    Nudge(host_, port_);
+  } while (!stopped.WaitFor(kNudgeInterval));
+  stopping.join();
+  collectable_.reset();
+}
+
+}  // namespace tessera

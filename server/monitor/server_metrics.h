@@ -1,0 +1,15 @@
+// Its servers, by rank.
+#ifndef TESSERA_SERVER_MONITOR_SERVER_METRICS_H_
+#define TESSERA_SERVER_MONITOR_SERVER_METRICS_H_
+
+#include "proto/status.pb.h"
+#include "server/monitor/metric_set.h"
+
+namespace tessera {
+
+// A part of MetricsOf (status_metrics.h).
+void AddServerMetrics(const v1::JobStatus& status, MetricSet* set);
+
+}  // namespace tessera
+
+#endif  // TESSERA_SERVER_MONITOR_SERVER_METRICS_H_

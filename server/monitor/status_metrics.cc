@@ -1,0 +1,20 @@
+#include "server/monitor/status_metrics.h"
+
+#include "server/monitor/job_metrics.h"
+#include "server/monitor/member_metrics.h"
+#include "server/monitor/metric_set.h"
+#include "server/monitor/server_metrics.h"
+#include "server/monitor/upkeep_metrics.h"
+
+namespace tessera {
+
+std::vector<prometheus::MetricFamily> MetricsOf(const v1::JobStatus& status) {
+  MetricSet set;
+  AddJobMetrics(status, &set);
+  AddMemberMetrics(status, &set);
+  AddServerMetrics(status, &set);
+  AddUpkeepMetrics(status, &set);
+  return set.Take();
+}
+
+}  // namespace tessera

@@ -1,0 +1,156 @@
+#include "server/monitor/metrics_endpoint.h"
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/base/steady_clock.h"
+#include "tests/server/monitor/http_client.h"
+
+namespace tessera {
+namespace {
+
+using absl::StrContains;
+
+v1::JobStatus Named(const std::string& job) {
+  v1::JobStatus status;
+  status.set_job(job);
+  status.set_state("training");
+  return status;
+}
+
+std::unique_ptr<MetricsEndpoint> Serve(std::function<v1::JobStatus()> status) {
+  auto endpoint = MetricsEndpoint::Start({"127.0.0.1:0", std::move(status)});
+  REQUIRE(endpoint.ok());
+  return std::move(endpoint).value();
+}
+
+int PortOf(const MetricsEndpoint& endpoint) {
+  int port = 0;
+  REQUIRE(absl::SimpleAtoi(endpoint.address().substr(endpoint.address().rfind(':') + 1), &port));
+  return port;
+}
+
+TEST_CASE("each scrape is answered with the status of its moment", "[monitor]") {
+  std::atomic<int> asked{0};
+  const auto endpoint = Serve([&] { return Named(absl::StrCat("job ", ++asked)); });
+  CHECK(absl::StartsWith(endpoint->address(), "127.0.0.1:"));
+  const int port = PortOf(*endpoint);
+  CHECK(port > 0);
+  const std::string first = Get(port, "/metrics");
+  CHECK(absl::StartsWith(first, "HTTP/1.1 200"));
+  CHECK(StrContains(first, "Content-Type: text/plain"));
+  CHECK(StrContains(first, "job_name=\"job 1\""));
+  CHECK(StrContains(Get(port, "/metrics"), "job_name=\"job 2\""));
+  CHECK(absl::StartsWith(Get(port, "/elsewhere"), "HTTP/1.1 404"));
+  CHECK(asked == 2);
+}
+
+TEST_CASE("an address that is none is refused with what is wanted", "[monitor]") {
+  for (const char* address :
+       {"", "127.0.0.1", ":9400", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:-1", "127.0.0.1:+1",
+        "127.0.0.1:65536", "127.0.0.1:99999999999999999999", "127.0.0.1:9400s",
+        "127.0.0.1:0,127.0.0.1:0", "[::1]:0", "a b:0", "127.0.0.1: 0"}) {
+    const auto status = MetricsEndpoint::Start({address, [] { return Named("x"); }}).status();
+    INFO(address << " " << status.message());
+    CHECK(absl::IsInvalidArgument(status));
+    CHECK(StrContains(status.message(),
+                      absl::StrCat("--metrics: got \"", address, "\", want HOST:PORT")));
+    CHECK(status.message().find('\n') == absl::string_view::npos);
+  }
+}
+
+TEST_CASE("a host that nobody knows or that is not this machine is refused by name", "[monitor]") {
+  const auto unknown =
+      MetricsEndpoint::Start({"no-such-host.invalid:0", [] { return Named("x"); }}).status();
+  CHECK(absl::IsInvalidArgument(unknown));
+  CHECK(
+      unknown.message() ==
+      "--metrics: host of \"no-such-host.invalid:0\" is not known, want a name or an IPv4 address");
+  // Of a network that is for documentation.
+  const auto elsewhere =
+      MetricsEndpoint::Start({"192.0.2.1:0", [] { return Named("x"); }}).status();
+  CHECK(absl::IsFailedPrecondition(elsewhere));
+  CHECK(StrContains(elsewhere.message(), "--metrics: \"192.0.2.1:0\" cannot be listened on: "));
+  CHECK(elsewhere.message().find('\n') == absl::string_view::npos);
+}
+
+TEST_CASE("a port that is taken is refused, and is free once its endpoint has stopped",
+          "[monitor]") {
+  auto first = Serve([] { return Named("first"); });
+  const std::string address = first->address();
+  const auto taken = MetricsEndpoint::Start({address, [] { return Named("second"); }}).status();
+  CHECK(absl::IsFailedPrecondition(taken));
+  CHECK(taken.message() ==
+        absl::StrCat("--metrics: port ", PortOf(*first), " of \"", address,
+                     "\" is taken, want a free one; stop its owner or take another"));
+  CHECK(absl::IsInvalidArgument(MetricsEndpoint::Check(address)));
+  first->Stop();
+  CHECK(MetricsEndpoint::Check(address).ok());
+  CHECK(MetricsEndpoint::Check("").ok());
+  const auto second = MetricsEndpoint::Start({address, [] { return Named("second"); }});
+  REQUIRE(second.ok());
+  CHECK(StrContains(Get(PortOf(**second), "/metrics"), "job_name=\"second\""));
+}
+
+TEST_CASE("nobody is asked for a status once Stop has returned, however often it is called",
+          "[monitor]") {
+  std::atomic<bool> stopped{false}, asked_late{false};
+  auto endpoint = Serve([&] {
+    if (stopped) asked_late = true;
+    return Named("x");
+  });
+  const int port = PortOf(*endpoint);
+  std::atomic<bool> enough{false};
+  std::vector<std::thread> scrapers;
+  for (int i = 0; i < 3; ++i) {
+    scrapers.emplace_back([&] {
+      while (!enough) Get(port, "/metrics");
+    });
+  }
+  while (!StrContains(Get(port, "/metrics"), "job_name")) {
+  }
+  endpoint->Stop();
+  stopped = true;
+  CHECK_FALSE(HttpClient(port).connected());
+  endpoint->Stop();
+  enough = true;
+  for (std::thread& scraper : scrapers) scraper.join();
+  CHECK_FALSE(asked_late);
+}
+
+TEST_CASE("an endpoint that is idle stops at once", "[monitor]") {
+  auto endpoint = Serve([] { return Named("x"); });
+  Get(PortOf(*endpoint), "/metrics");
+  const absl::Time begin = SteadyNow();
+  endpoint->Stop();
+  // By itself the library takes up to 2 s.
+  CHECK(SteadyNow() - begin < absl::Seconds(1));
+}
+
+TEST_CASE(
+    "clients that send nothing, half a request or never read hold up neither others nor the end",
+    "[monitor]") {
+  // More than the system holds for a client that does not read.
+  const std::string long_name(16 << 20, 'x');
+  auto endpoint = Serve([&] { return Named(long_name); });
+  const int port = PortOf(*endpoint);
+  std::vector<std::unique_ptr<HttpClient>> rude;
+  for (int i = 0; i < kScrapesMax - 1; ++i) rude.push_back(std::make_unique<HttpClient>(port));
+  rude[0]->Send("GET /met");
+  rude[1]->Send("GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n");
+  CHECK(Get(port, "/metrics").size() > long_name.size());
+  const absl::Time begin = SteadyNow();
+  endpoint->Stop();
+  CHECK(SteadyNow() - begin < absl::Seconds(4));
+}
+
+}  // namespace
+}  // namespace tessera
