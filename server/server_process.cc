@@ -7,7 +7,6 @@
 #include <atomic>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -19,6 +18,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
+#include "common/base/address_file.h"
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/output_file.h"
@@ -36,6 +36,7 @@
 #include "common/rule/schedule.h"
 #include "server/control/job_facts.h"
 #include "server/control/server_table.h"
+#include "server/monitor/metrics_endpoint.h"
 #include "server/rpc/coordinator_service.h"
 #include "server/rpc/live_coordinator.h"
 #include "server/rpc/standby_control_service.h"
@@ -93,7 +94,7 @@ class ServerProcess {
   Shard::Options ShardOptions(int rank) const;
   void MakeHost(const JobFacts& facts);
   absl::Status StartServices();
-  absl::Status WriteAddressFile() const;
+  absl::Status StartMetrics();
   absl::Status CheckReportPath() const;
   absl::Status WriteReport(const v1::JobStatus& status) const;
   v1::JobStatus CurrentStatus() const;
@@ -123,6 +124,7 @@ class ServerProcess {
   std::unique_ptr<AdminService> admin_service_;
   std::unique_ptr<StatusService> status_service_;
   std::unique_ptr<GrpcServer> server_;
+  std::unique_ptr<MetricsEndpoint> metrics_;
   absl::Mutex mutex_;
   std::optional<absl::Status> link_ended_ ABSL_GUARDED_BY(mutex_);
 };
@@ -317,6 +319,7 @@ Shard::Options ServerProcess::ShardOptions(int rank) const {
 }
 
 absl::Status ServerProcess::StartServices() {
+  TESSERA_RETURN_IF_ERROR(StartMetrics());
   status_service_ = std::make_unique<StatusService>([this] { return CurrentStatus(); });
   GrpcServer::Options options;
   options.address = listen_;
@@ -346,22 +349,19 @@ absl::Status ServerProcess::StartServices() {
   if (elects()) {
     control_->StandForElection({reached_at, checkpoints_.get(), [this] { return host_->run(); }});
   }
-  return WriteAddressFile();
+  if (options_.address_file.empty()) return absl::OkStatus();
+  return WriteAddressFile(options_.address_file,
+                          {server_->address(), metrics_ == nullptr ? "" : metrics_->address()});
 }
 
-absl::Status ServerProcess::WriteAddressFile() const {
-  if (options_.address_file.empty()) return absl::OkStatus();
-  // Whole or not at all: somebody waits for this file to appear.
-  const std::string temporary = options_.address_file + ".part";
-  std::ofstream file(temporary, std::ios::trunc);
-  file << server_->address() << "\n";
-  file.close();
-  std::error_code error;
-  if (file) std::filesystem::rename(temporary, options_.address_file, error);
-  if (!file || error) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--address-file: \"", options_.address_file, "\" cannot be written"));
-  }
+absl::Status ServerProcess::StartMetrics() {
+  if (options_.metrics.empty()) return absl::OkStatus();
+  TESSERA_ASSIGN_OR_RETURN(metrics_, MetricsEndpoint::Start({options_.metrics, [this] { return CurrentStatus(); }}));
+  Log(LogLevel::kInfo, absl::StrCat("monitor: serving metrics address=", metrics_->address()));
+  if (IsLoopback(options_.metrics)) return absl::OkStatus();
+  Log(LogLevel::kWarning,
+      absl::StrCat("monitor: metrics without encryption or tokens, for anybody who reaches address=",
+                   metrics_->address()));
   return absl::OkStatus();
 }
 
@@ -414,6 +414,7 @@ absl::Status ServerProcess::AwaitEnd() {
   host_->Disconnect();
   server_->SetServing(false);
   server_->Shutdown(was_coordinator ? kLingerAfterEnd : absl::Milliseconds(100));
+  if (metrics_ != nullptr) metrics_->Stop();
   return outcome;
 }
 

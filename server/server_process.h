@@ -19,6 +19,8 @@ struct ServerOptions {
   std::string coordinator;
   // Where the address that was taken is written once the server can be reached; empty: nowhere.
   std::string address_file;
+  // HOST:PORT where metrics are served over plain HTTP, port 0 for a free one; empty: nowhere.
+  std::string metrics;
   // Rank 0: nobody will be started in this process's place, and the coordinator's state is kept nowhere.
   bool no_takeover = false;
   // Rank 0: where the report is written at the end; empty: nowhere.

@@ -110,6 +110,16 @@ std::string ChildProcess::LogTail(int lines) const {
   return absl::StrJoin(tail, "\n");
 }
 
+std::string NamesOfRunning(const std::vector<std::vector<ChildProcess>*>& groups) {
+  std::vector<std::string> names;
+  for (std::vector<ChildProcess>* const children : groups) {
+    for (ChildProcess& child : *children) {
+      if (!child.Poll().has_value()) names.push_back(child.name());
+    }
+  }
+  return absl::StrJoin(names, ", ");
+}
+
 absl::Status ChildError(const ChildProcess& child, const ChildProcess::Exit& exit, absl::string_view so) {
   std::string tail = child.LogTail(8);
   if (tail.empty()) tail = absl::StrCat("none; is there room for ", child.log_path(), "?");

@@ -59,6 +59,9 @@ class ChildProcess {
   std::optional<Exit> exit_;
 };
 
+// "server 1, worker 0": those that have not ended.
+std::string NamesOfRunning(const std::vector<std::vector<ChildProcess>*>& groups);
+
 // Where the reason ends in the text of ChildError.
 constexpr absl::string_view kLastLines = "; its last lines:\n";
 

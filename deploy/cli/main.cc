@@ -111,6 +111,9 @@ int Main(int argc, char** argv) {
   AddSet(run_command, &run.overrides);
   run_command->add_option("--report", run.report_path, "write the report here, as JSON")->check(CheckNamed);
   run_command->add_option("--logs", run.log_directory, "keep the processes' logs in this folder")->check(CheckNamed);
+  run_command->add_option("--metrics", run.metrics,
+                          "serve the job's metrics for Prometheus on HOST:PORT; port 0 takes a free one")
+      ->check([](const std::string& address) { return address.empty() ? "is empty, want HOST:PORT" : std::string(); });
   run_command->add_flag("--quiet", run.quiet, "no progress and no table");
 
   CheckOptions check;

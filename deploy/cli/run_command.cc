@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <optional>
@@ -16,10 +15,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/base/address_file.h"
 #include "common/base/check.h"
 #include "common/base/output_file.h"
 #include "common/base/steady_clock.h"
@@ -35,6 +34,7 @@
 #include "deploy/cli/run_folders.h"
 #include "deploy/cli/status_stream.h"
 #include "server/control/report.h"
+#include "server/monitor/metrics_endpoint.h"
 
 namespace tessera {
 namespace {
@@ -79,7 +79,6 @@ class JobRun {
   bool OthersGoOn(size_t rank, const v1::JobStatus& status);
   void Tell(const absl::Status& of);
   bool JobHasEnded(absl::Duration patience) const;
-  std::string StillThere();
   void AwaitChildren(bool failed, const std::atomic<int>& signals);
   std::optional<v1::JobStatus> LastStatus() const;
   absl::Status Conclude(const std::atomic<int>& signals);
@@ -97,6 +96,7 @@ class JobRun {
   std::string worker_program_;
   std::unique_ptr<RunFolders> folders_;
   std::string coordinator_;
+  std::string metrics_;  // of server 0; empty: none
   bool servers_may_go_ = false;  // they are replicas, or have standbys
   std::vector<ChildProcess> servers_;
   std::vector<bool> server_noticed_;
@@ -128,6 +128,7 @@ absl::Status JobRun::Prepare() {
   servers_may_go_ =
       recipe.placement == Placement::kReplicated || job_.cluster().replicas() > 0;
   TESSERA_RETURN_IF_ERROR(CheckWritable("--report", options_.report_path));
+  TESSERA_RETURN_IF_ERROR(MetricsEndpoint::Check(options_.metrics));
   TESSERA_ASSIGN_OR_RETURN(folders_, RunFolders::Open(options_.log_directory));
   return absl::OkStatus();
 }
@@ -165,6 +166,8 @@ absl::Status JobRun::StartServer(int rank) {
     child.arguments.push_back("--no-takeover");
     child.arguments.insert(child.arguments.end(), {"--address-file", folders_->PrivatePath(kAddressFile)});
     child.arguments.insert(child.arguments.end(), {"--report", folders_->PrivatePath(kReportFile)});
+    // It has the coordinator, and so the whole job's.
+    if (!options_.metrics.empty()) child.arguments.insert(child.arguments.end(), {"--metrics", options_.metrics});
   }
   child.log_path = LogPath(absl::StrCat("server-", rank));
   TESSERA_ASSIGN_OR_RETURN(ChildProcess started, ChildProcess::Start(std::move(child)));
@@ -177,8 +180,11 @@ absl::Status JobRun::AwaitFirstServer(const std::atomic<int>& signals) {
   const std::string path = folders_->PrivatePath(kAddressFile);
   const absl::Time limit = SteadyNow() + kServerStartMax;
   while (true) {
-    std::ifstream file(path);
-    if (std::getline(file, coordinator_) && !coordinator_.empty()) return absl::OkStatus();
+    if (const std::optional<ServerAddresses> taken = ReadAddressFile(path)) {
+      coordinator_ = taken->services;
+      metrics_ = taken->metrics;
+      return absl::OkStatus();
+    }
     TESSERA_RETURN_IF_ERROR(CheckServers(std::nullopt));
     if (signals > 0) return absl::CancelledError("stopped before the job began");
     if (SteadyNow() > limit) {
@@ -341,17 +347,6 @@ absl::Status JobRun::Follow(const std::atomic<int>& signals) {
   }
 }
 
-// "server 1, worker 0": the children that have not ended.
-std::string JobRun::StillThere() {
-  std::vector<std::string> names;
-  for (std::vector<ChildProcess>* children : {&servers_, &workers_}) {
-    for (ChildProcess& child : *children) {
-      if (!child.Poll().has_value()) names.push_back(child.name());
-    }
-  }
-  return absl::StrJoin(names, ", ");
-}
-
 // Where the job has failed all that matters is what server 0 has yet to say: others may wait for processes
 // that are gone, and end with these.
 void JobRun::AwaitChildren(bool failed, const std::atomic<int>& signals) {
@@ -371,7 +366,8 @@ void JobRun::AwaitChildren(bool failed, const std::atomic<int>& signals) {
     if (!options_.quiet && !told && now - begin > kLastWordsMax && end - now > kLastWordsMax) {
       told = true;
       progress_.Clear();
-      std::fprintf(stderr, "tessera: waiting for %s to end, another %s at most\n", StillThere().c_str(),
+      std::fprintf(stderr, "tessera: waiting for %s to end, another %s at most\n",
+                   NamesOfRunning({&servers_, &workers_}).c_str(),
                    absl::FormatDuration(absl::Ceil(end - now, absl::Seconds(1))).c_str());
     }
     absl::SleepFor(absl::Milliseconds(5));
@@ -453,6 +449,7 @@ absl::Status JobRun::Run(const std::atomic<int>& signals) {
                                Counted(job_.cluster().servers().count(), "server"), ", ",
                                Counted(job_.cluster().workers(), "worker"),
                                "; status: tessera status ", coordinator_, " --watch"));
+    if (!metrics_.empty()) progress_.Say(absl::StrCat(job_.name(), ": metrics: http://", metrics_, "/metrics"));
   }
   absl::Status status = Follow(signals);
   const bool may_report = !absl::IsCancelled(status) && !absl::IsInvalidArgument(status);

@@ -13,6 +13,8 @@ struct RunOptions {
   std::vector<std::string> overrides;
   // Where the report is written; empty: nowhere.
   std::string report_path;
+  // HOST:PORT where server 0 serves the job's metrics over plain HTTP, port 0 for a free one; empty: nowhere.
+  std::string metrics;
   // No progress and no table; errors only.
   bool quiet = false;
   // Folder for the children's logs; empty: a temporary one, kept only when something went wrong.
@@ -22,7 +24,7 @@ struct RunOptions {
 // Runs the job to its end and returns the process's exit code:
 //   0  the job ended normally, also after losing workers
 //   1  it did not; stderr says what, where and what to do
-//   2  the job file is wrong; stderr lists everything that is
+//   2  the job file is wrong; stderr lists everything that is. Or the metrics' address is
 // The first Ctrl-C or SIGTERM lets the job finish its step, evaluate and report; the second ends it
 // at once. No child outlives the call.
 int RunJob(const RunOptions& options);

@@ -360,7 +360,8 @@ class Cluster:
         if not os.path.exists(file):
             raise AssertionError("server %d has ended\n%s" % (rank, server.output()))
         with open(file) as text:
-            server.address = text.read().strip()
+            lines = text.read().split()
+        server.address, server.metrics = lines[0], lines[1] if len(lines) > 1 else None
         if rank == 0:
             self.coordinator = server.address
         return server

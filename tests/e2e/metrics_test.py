@@ -1,0 +1,227 @@
+"""The metrics that Prometheus scrapes: of real jobs, while they run and when they end."""
+import re
+import signal
+import socket
+import time
+import unittest
+import urllib.error
+import urllib.request
+
+import grpc
+
+from cluster import ENDLESS, SERVER, TESSERA, Cluster, Process, Test, await_true, digits, status_of, tessera
+from cluster import write_job
+
+# StatusRequest{interval_ns: 3600000000000}
+HOURLY = b"\x08\x80\xc0\xe2\x85\xe3\x68"
+SAMPLE = re.compile(r'(tessera_\w+(?:\{.*\})?) (\S+)')
+
+
+def scrape(address):
+    """sample -> value, of all that begins with tessera_; None while nobody answers."""
+    try:
+        with urllib.request.urlopen("http://%s/metrics" % address, timeout=20) as answer:
+            text = answer.read().decode()
+    except (OSError, urllib.error.URLError):
+        return None
+    return {match.group(1): float(match.group(2)) for match in map(SAMPLE.fullmatch, text.splitlines()) if match}
+
+
+class Metrics(Test):
+    def cluster(self, workers=None, **keys):
+        """Every server has an endpoint."""
+        cluster = Cluster(self, digits(epochs=ENDLESS, batch=16, evaluate_every=5, **keys), start=False)
+        for rank in range(cluster.server_count):
+            cluster.start_server(rank, "--metrics", "127.0.0.1:0")
+        for rank in range(cluster.job["cluster"]["workers"] if workers is None else workers):
+            cluster.start_worker(rank)
+        return cluster
+
+    def connect(self, address):
+        host, port = address.split(":")
+        client = socket.create_connection((host, int(port)), timeout=20)
+        self.addCleanup(client.close)
+        return client
+
+    def test_metrics_are_what_the_status_says(self):
+        cluster = self.cluster(method={"ssp": {"bound": 2}})
+        cluster.await_status("an evaluation", lambda status: status.get("history"))
+        address = cluster.servers[0].metrics
+        before, got, after = cluster.status(), scrape(address), cluster.status()
+        self.assertEqual(got['tessera_job_info{job_name="digits-test",method="ssp",digest="%s"}'
+                             % before["job_digest"]], 1)
+        self.assertEqual(got['tessera_members{state="training"}'] + got['tessera_members{state="evaluating"}'], 2)
+        self.assertEqual(got["tessera_job_lease_timeout_seconds"], 10)
+        for key, sample in (("step", "tessera_job_step"), ("epoch", "tessera_job_epoch"),
+                            ("examples", "tessera_job_examples_total"),
+                            ("train_seconds", "tessera_job_train_seconds_total"),
+                            ("wall_seconds", "tessera_job_wall_seconds_total")):
+            with self.subTest(key):
+                self.assertLessEqual(float(before[key]), got[sample])
+                self.assertLessEqual(got[sample], float(after[key]))
+        for rank in range(2):
+            counted = [float(status["servers"][rank]["counters"]["pushes"]) for status in (before, after)]
+            self.assertLessEqual(counted[0], got['tessera_server_pushes_total{server="%d"}' % rank])
+            self.assertLessEqual(got['tessera_server_pushes_total{server="%d"}' % rank], counted[1])
+            late = 'tessera_server_staleness_versions_%s{server="%d"%s}'
+            self.assertEqual(got[late % ("bucket", rank, ',le="+Inf"')], got[late % ("count", rank, "")])
+        # The others tell of themselves.
+        other = scrape(cluster.servers[1].metrics)
+        self.assertGreater(other['tessera_server_resident_memory_bytes{server="1"}'], 1 << 20)
+        self.assertEqual(other["tessera_coordinator_away"], 0)
+        self.none_of(other, "tessera_job_step", "tessera_member", 'server="0"')
+        cluster.drain()
+        cluster.finish()
+
+    def none_of(self, samples, *parts):
+        for part in parts:
+            self.assertEqual([sample for sample in samples if part in sample], [])
+
+    def test_counters_grow_and_end_as_the_report_has_them(self):
+        cluster = self.cluster(method={"local_sgd": {"local_steps": 5}})
+        address, series = cluster.servers[0].metrics, []
+        cluster.await_status("training", lambda status: int(status["step"]) > 0)
+        # Server 0 waits at its end for a call that is under way, a second at most.
+        channel = grpc.insecure_channel(cluster.coordinator)
+        self.addCleanup(channel.close)
+        next(iter(channel.unary_stream("/tessera.v1.Status/Watch")(HOURLY, timeout=100)))
+        draining = False
+        while cluster.servers[0].alive:
+            if (got := scrape(address)) is not None:
+                series.append(got)
+            if not draining and len(series) > 20 and series[-1].get("tessera_evaluations_total", 0) > 1:
+                draining = True
+                cluster.drain()
+        report = cluster.finish()
+        counters = [sample for sample in series[-1] if sample.split("{")[0].endswith("_total")]
+        self.assertGreater(len(counters), 40)
+        for earlier, later in zip(series, series[1:]):
+            for sample in counters:
+                self.assertLessEqual(earlier.get(sample, 0), later.get(sample, 0), sample)
+        last = series[-1]
+        self.assertEqual(last['tessera_job_state{state="done"}'], 1)
+        self.assertEqual(last["tessera_job_examples_total"], report["examples"])
+        self.assertEqual(last["tessera_job_exchanges_total"], report["traffic"]["exchanges"])
+        for way in ("pull", "push"):
+            self.assertEqual(last['tessera_job_payload_bytes_total{direction="%s"}' % way],
+                             report["traffic"][way + "_payload_bytes"])
+            self.assertEqual(last['tessera_job_wire_bytes_total{direction="%s"}' % way],
+                             report["traffic"][way + "_wire_bytes"])
+        # The text has 16 digits.
+        for key, sample in (("test_loss", "test_loss"), ("test_accuracy", "test_accuracy_ratio")):
+            self.assertAlmostEqual(last["tessera_evaluation_" + sample], report["final"][key], places=12)
+        self.assertEqual(last["tessera_evaluations_total"], len(report["history"]))
+        phases = 'tessera_member_phase_seconds_total{rank="%d",phase="%s"}'
+        for phase in report["phases"]:
+            for name in ("compute", "pull", "push", "wait", "evaluate"):
+                self.assertAlmostEqual(last[phases % (phase["worker"], name)], phase[name + "_seconds"], places=9)
+        # Where time goes is known before the end.
+        middle = series[len(series) // 2]
+        self.assertGreater(sum(middle[phases % (0, name)] for name in ("compute", "pull", "push", "wait")), 0)
+
+    def test_workers_that_die_and_come_again_add_no_series_and_take_nothing_back(self):
+        cluster = self.cluster(lease="1s", workers=2)
+        cluster.await_step(20)
+        address = cluster.servers[0].metrics
+        before = scrape(address)
+        for round in range(1, 3):
+            cluster.workers[-1].kill()
+            cluster.await_status("worker 1 is lost", lambda status: int(status["members_lost"]) == round)
+            lost = scrape(address)
+            self.assertEqual(lost["tessera_job_members_lost_total"], round)
+            self.none_of(lost, 'tessera_member_lease_age_seconds{rank="1"}')
+            cluster.start_worker(1)
+            await_true("worker 1 trains again", lambda: scrape(address)['tessera_members{state="training"}'] == 2
+                       and 'tessera_member_step{rank="1"}' in scrape(address), explain=cluster.logs)
+        examples = 'tessera_member_examples_total{rank="1"}'
+        # It tells with its lease what it has done.
+        await_true("worker 1 has trained on more", lambda: scrape(address)[examples] > before[examples],
+                   explain=cluster.logs)
+        after = scrape(address)
+        # What a state or a speed has a series for may differ, the ranks may not.
+        ranks = [{sample for sample in samples if "rank=" in sample and "steps_per_second" not in sample}
+                 for samples in (before, after)]
+        self.assertEqual(ranks[0], ranks[1])
+        cluster.drain()
+        cluster.finish(*[worker for worker in cluster.workers if worker.popen.poll() == -signal.SIGKILL])
+
+    def test_an_address_that_cannot_be_served_on_ends_with_2_before_anybody_is_told(self):
+        path = write_job(self, digits(epochs=1))
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            for address, words in (("127.0.0.1:%d" % port, 'port %d of "127.0.0.1:%d" is taken' % (port, port)),
+                                   ("127.0.0.1", 'got "127.0.0.1", want HOST:PORT'),
+                                   ("127.0.0.1:9400s", "want HOST:PORT"),
+                                   ("no-such-host.invalid:0", 'host of "no-such-host.invalid:0" is not known')):
+                with self.subTest(address):
+                    server = Process(self, "server", [SERVER, "--job", path, "--rank", "0", "--listen", "127.0.0.1:0",
+                                                      "--metrics", address])
+                    out = server.expect_exit(2)
+                    self.assertEqual(out.count("\n"), 1, out)
+                    self.contains(out, "tessera-server: --metrics: ", words)
+                    code, out, error = tessera("run", path, "--metrics", address)
+                    self.assertEqual((code, out, error.count("\n")), (2, "", 1), error)
+                    self.contains(error, "tessera: --metrics: ", words)
+
+    def test_run_prints_where_they_are_and_there_is_no_endpoint_without_the_flag(self):
+        path = write_job(self, digits(servers=2, epochs=ENDLESS))
+        run = Process(self, "run", [TESSERA, "run", path, "--metrics", "127.0.0.1:0"])
+        run.await_output("/metrics\n")
+        address = re.search(r"digits-test: metrics: http://(\S+)/metrics\n", run.output()).group(1)
+        status_address = re.search(r"tessera status (\S+) --watch", run.output()).group(1)
+        await_true("it trains", lambda: scrape(address).get("tessera_job_step", 0) > 0, explain=run.output)
+        self.assertEqual(scrape(address)['tessera_server_registered{server="1"}'], 1)
+        self.assertEqual(status_of(status_address)["job"], "digits-test")
+        run.signal(signal.SIGTERM)
+        run.expect_exit(0)
+        self.assertIsNone(scrape(address))
+        plain = Process(self, "plain", [TESSERA, "run", path, "--set", "train.epochs=2"])
+        self.assertNotIn("metrics", plain.expect_exit(0))
+
+    def test_an_endpoint_that_others_can_reach_is_warned_of(self):
+        cluster = Cluster(self, digits(epochs=ENDLESS, servers=1, workers=1), start=False)
+        cluster.start_server(0, "--metrics", "0.0.0.0:0")
+        cluster.start_worker(0)
+        cluster.await_step(10)
+        self.contains(cluster.servers[0].output(), "monitor: serving metrics address=0.0.0.0:",
+                      "monitor: metrics without encryption or tokens, for anybody who reaches address=0.0.0.0:")
+        cluster.drain()
+        cluster.finish()
+        near = self.cluster(servers=1, workers=1)
+        self.assertNotIn("without encryption or tokens", near.servers[0].output())
+
+    def test_clients_that_never_read_or_never_ask_hold_up_neither_training_nor_the_end(self):
+        cluster = self.cluster()
+        cluster.await_step(10)
+        address = cluster.servers[0].metrics
+        rude = [self.connect(address) for _ in range(40)]
+        for index, client in enumerate(rude):
+            client.send((b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n", b"GET /met", b"\xff" * 100)[index % 3])
+        cluster.await_further()
+        # Those before it are cut off, a few each second.
+        await_true("a scrape is answered", lambda: scrape(address) is not None, explain=cluster.logs)
+        rude += [self.connect(address) for _ in range(4)]
+        begin = time.monotonic()
+        cluster.drain()
+        cluster.finish()
+        self.assertLess(time.monotonic() - begin, 10)
+
+    def test_a_job_ends_cleanly_while_it_is_scraped(self):
+        for number in range(3):
+            with self.case("end %d" % number):
+                cluster = self.cluster(servers=1)
+                cluster.await_step(10)
+                scrapers = [Process(self, "scraper", ["python3", "-c", "import urllib.request\nwhile True:\n"
+                                                      " try: urllib.request.urlopen('http://%s/metrics').read()\n"
+                                                      " except OSError: pass" % cluster.servers[0].metrics])
+                            for _ in range(2)]
+                cluster.await_further()
+                cluster.drain()
+                report = cluster.finish()
+                self.assertEqual(report["outcome"], "finished")
+                for scraper in scrapers:
+                    scraper.end()
+
+
+if __name__ == "__main__":
+    unittest.main()
