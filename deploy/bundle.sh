@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Packs the three programs with the libraries that they are linked with, jobs and units into one folder, and that into
-# one file, which run on any Linux machine of this kind of processor with a C library no older than this machine's: no
-# packages are needed there.
+# Packs the three programs with the libraries that they are linked with, jobs, units and dashboards into one folder, and
+# that into one file, which run on any Linux machine of this kind of processor with a C library no older than this
+# machine's: no packages are needed there.
 #
 # There: tar -C /opt -xzf tessera.tar.gz; /opt/tessera/tessera run /opt/tessera/jobs/digits.yaml
 set -euo pipefail
@@ -37,7 +37,7 @@ done
 strip --strip-debug "$out"/tessera*
 deploy/pack_libraries.sh "$out/lib" "$out"/tessera*
 cp -rL deploy/data/optdigits "$out/data/"
-cp -r deploy/jobs deploy/units "$out/"
+cp -r deploy/dashboards deploy/jobs deploy/manifests deploy/units "$out/"
 find "$out" -name BUILD.bazel -delete
 cp LICENSE "$out/"
 

@@ -33,7 +33,7 @@ class Bundle(unittest.TestCase):
     def test_a_bundle_runs_from_where_it_is_unpacked_with_its_own_libraries(self):
         # A tree in which bazel has nothing left to do, and a user whose files nobody else may read.
         tree, tools = os.path.join(self.folder, "tree"), os.path.join(self.folder, "tools")
-        for part in ("data", "jobs", "units"):
+        for part in ("dashboards", "data", "jobs", "manifests", "units"):
             shutil.copytree(os.path.join(HERE, "deploy", part), os.path.join(tree, "deploy", part))
         for script in ("bundle.sh", "pack_libraries.sh"):
             shutil.copy(os.path.join(HERE, "deploy", script), os.path.join(tree, "deploy"))
@@ -53,8 +53,8 @@ class Bundle(unittest.TestCase):
         subprocess.run(["tar", "-C", there, "-xzf", os.path.join(tree, "tessera.tar.gz")], check=True)
         there = os.path.join(there, "tessera")
         shutil.rmtree(tree)
-        self.assertEqual(sorted(os.listdir(there)), ["LICENSE", "data", "jobs", "lib", "tessera", "tessera-server",
-                                                     "tessera-worker", "units"])
+        self.assertEqual(sorted(os.listdir(there)), ["LICENSE", "dashboards", "data", "jobs", "lib", "manifests",
+                                                     "tessera", "tessera-server", "tessera-worker", "units"])
         for folder, _, files in os.walk(there):
             self.assertEqual(os.stat(folder).st_mode & 0o755, 0o755, folder)
             self.assertNotIn("BUILD.bazel", files)

@@ -47,6 +47,7 @@ class Pods:
                  "/etc/tessera/job.yaml": self.file, "$(JOB_COMPLETION_INDEX)": str(index)}
         if part == "server":
             there["0.0.0.0:7000"] = self.addresses[index]
+            there["0.0.0.0:9464"] = "127.0.0.1:0"
         command = [there.get(word, word) for word in
                    pod_of("tessera-" + part)["spec"]["containers"][0]["command"]]
         self.starts[pod] = self.starts.get(pod, 0) + 1
@@ -117,6 +118,11 @@ class Kubernetes(Test):
         policy = found["NetworkPolicy", "tessera-servers"]["spec"]
         self.assertEqual(policy["podSelector"]["matchLabels"], pod["metadata"]["labels"])
         callers = policy["ingress"][0]["from"][0]["podSelector"]["matchLabels"].items()
+        ports = {port["name"]: port["containerPort"] for port in pod["spec"]["containers"][0]["ports"]}
+        self.assertEqual(ports["grpc"], service["ports"][0]["port"])
+        self.assertIn("0.0.0.0:%d" % ports["metrics"], pod["spec"]["containers"][0]["command"])
+        self.assertEqual(pod["metadata"]["annotations"]["prometheus.io/port"], str(ports["metrics"]))
+        self.assertEqual([rule["ports"][0]["port"] for rule in policy["ingress"]], [ports["grpc"], ports["metrics"]])
         for each in (servers, workers):
             self.assertLessEqual(callers, each["template"]["metadata"]["labels"].items())
             self.assertEqual(each["template"]["spec"]["volumes"][0]["configMap"]["name"], "tessera-job")
