@@ -128,6 +128,7 @@ fi
 
 step "battery" 120 "$tests" ./run.sh conformance_test
 step "networks" 60 "$tests" ./run.sh device_network_test
+step "halves of networks" 60 "$tests" ./run.sh device_network_half_test
 step "pieces of minibatches" 60 "$tests" ./run.sh minibatch_steps_test
 # Among others: losses of 50 steps within 1e-3 of the CPU's, subnets and traffic the same.
 step "training" 120 "$tests" ./run.sh device_training_test

@@ -9,8 +9,8 @@ import time
 import unittest
 
 GPU = os.path.join(os.getcwd(), "deploy", "gpu")
-PROGRAMS = ["conformance_test", "device_network_test", "device_training_test", "gpu_bench", "minibatch_steps_test",
-            "planted_faults", "tessera"]
+PROGRAMS = ["conformance_test", "device_network_half_test", "device_network_test", "device_training_test", "gpu_bench",
+            "minibatch_steps_test", "planted_faults", "tessera"]
 
 # KNOWS: how it calls the choice of kernels by their names, if it has one. BLIND: tools that find nothing. MATCHES=no:
 # no kernel has such a name. SEES: a fault in a program that has none.
