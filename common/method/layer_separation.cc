@@ -25,7 +25,6 @@ Recipe LayerSeparation(const v1::Job& job) {
   recipe.local_steps = 1;
   recipe.payload = PayloadKind::kGradient;
   recipe.lockstep = true;
-  recipe.closed_to_joiners = true;
   const absl::StatusOr<LayerCut> cut = CutBeforeLinear(job.model());
   TESSERA_CHECK(cut.ok());  // RecipeFor has looked.
   const auto linear = static_cast<int>(job.method().layer_separation().linear_workers());

@@ -42,13 +42,18 @@ int64_t SimulatedSender::label_bytes() const { return BytesOf(batch_->classes) +
 int64_t SimulatedSender::activation_bytes() const { return BytesOf(batch_->activations); }
 
 void SimulatedSender::SetWorkers(const v1::WorkerList& list) {
-  if (list.generation() < workers_.generation()) return;
+  if (Generation(list.generation()) < workers_.generation()) return;
   workers_ = LayerWorkers(list, options_.split);
   if (batch_ == nullptr) return;
-  const std::optional<LayerWorker> now = workers_.LinearOf(options_.member);
+  const std::optional<LayerWorker> now = Target();
   if (now && target_ && now->member == target_->member) return;
   ++call_;
   process_.Wake(ticket_);
+}
+
+std::optional<LayerWorker> SimulatedSender::Target() const {
+  if (workers_.generation() < batch_->plan) return std::nullopt;
+  return workers_.LinearOf(options_.member, batch_->step);
 }
 
 bool SimulatedSender::Wait() {
@@ -60,10 +65,19 @@ absl::StatusOr<ActivationAnswer> SimulatedSender::Exchange(const ActivationBatch
   batch_ = &batch;
   SimNanos pause = kPauseMin;
   bool goes_on = true;
+  if (workers_.generation() < batch.plan) options_.on_no_plan();
   for (has_answer_ = false; goes_on && !has_answer_;) {
     ++call_;
     refused_ = absl::OkStatus();
-    target_ = workers_.LinearOf(options_.member);
+    target_ = Target();
+    if (workers_.generation() >= batch.plan && workers_.LinearComesLater(batch.step)) {
+      // A later step only comes when this one is over.
+      auto dropped = std::make_shared<GradientAnswer>();
+      dropped->too_late = true;
+      answer_ = std::move(dropped);
+      has_answer_ = true;
+      break;
+    }
     // Without any the coordinator ends the job.
     if (target_) Send();
     goes_on = Wait();
@@ -175,14 +189,16 @@ void SimulatedInbox::Take(SimulatedSender* sender, uint64_t call, const ComingBa
   Wake();
 }
 
-absl::StatusOr<const ActivationReceiver::Batch*> SimulatedInbox::Next(uint64_t step) {
+absl::StatusOr<const ActivationReceiver::Batch*> SimulatedInbox::Next(uint64_t step, Generation plan) {
+  bool has_asked = false;
   while (!is_over_) {
-    const ActivationQueue::Turn turn = queue_.Take(step);
+    const ActivationQueue::Turn turn = queue_.Take(step, plan);
     if (turn == ActivationQueue::Turn::kBatch) return &queue_.batch();
     if (turn == ActivationQueue::Turn::kOver) {
       for (const DueAnswer& due : queue_.TakeLate()) due.Send();
       return nullptr;
     }
+    if (turn == ActivationQueue::Turn::kNoPlan && !std::exchange(has_asked, true)) options_.on_no_plan();
     ticket_ = process_.Ticket();
     is_waiting_ = true;
     is_over_ = !process_.WaitInterruptibly();

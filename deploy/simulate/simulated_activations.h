@@ -7,6 +7,7 @@
 #define TESSERA_DEPLOY_SIMULATE_SIMULATED_ACTIVATIONS_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -42,6 +43,8 @@ class SimulatedSender final : public ActivationSender {
     int machine = 0;
     std::string job_digest;
     LayerSplit split;
+    // Who takes part is not known yet.
+    std::function<void()> on_no_plan = [] {};
   };
 
   // All outlive it.
@@ -59,6 +62,8 @@ class SimulatedSender final : public ActivationSender {
   void Refused(int machine, uint64_t call, absl::Status why);
 
  private:
+  // nullopt: there is none, or who takes part is not known yet.
+  std::optional<LayerWorker> Target() const;
   bool Wait();
   void Send();
   // The batch is at its receiver.
@@ -90,6 +95,8 @@ class SimulatedInbox final : public ActivationReceiver {
     int machine = 0;
     // False: nobody looks at what is sent.
     bool moves_values = true;
+    // As the sender's.
+    std::function<void()> on_no_plan = [] {};
   };
 
   // All outlive it. `work` takes the time of each batch.
@@ -100,7 +107,7 @@ class SimulatedInbox final : public ActivationReceiver {
   // A batch has come.
   void Take(SimulatedSender* sender, uint64_t call, const ComingBatch& facts, const ActivationBatch& batch);
 
-  absl::StatusOr<const Batch*> Next(uint64_t step) override;
+  absl::StatusOr<const Batch*> Next(uint64_t step, Generation plan) override;
   void Answer(double loss, absl::Span<const float> gradient) override;
 
  private:

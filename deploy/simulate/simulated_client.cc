@@ -118,6 +118,7 @@ void SimulatedClient::Begin(Kind kind, const OutgoingPush& push, const Transfer&
   pushes_left_ = kind == Kind::kPushPull ? servers_.size() : 0;
   pulls_left_ = servers_.size();
   job_examples_ = 0;
+  plan_ = Generation();
   pushed_at_ = world_.events.now();
   first_value_at_ = std::numeric_limits<SimNanos>::max();
   failed_ = absl::OkStatus();
@@ -158,6 +159,7 @@ absl::StatusOr<ExchangeResult> SimulatedClient::End() {
   const SimNanos first_value = std::min(end, std::max(pushed, first_value_at_));
   ExchangeResult result;
   result.job_examples = job_examples_;
+  result.plan = plan_;
   result.recut = recut_;
   result.is_whole = is_whole_;
   result.needs_all = needs_all_;
@@ -305,6 +307,7 @@ int64_t SimulatedClient::Served(ShardId server, uint64_t call, absl::StatusOr<Se
   from.pulled = result->read.version;
   core_count_ = std::max(core_count_, result->read.cores);
   job_examples_ = std::max(job_examples_, result->read.examples);
+  plan_ = std::max(plan_, result->read.plan);
   if (result->site != nullptr) {
     TakeCut(server.value(), *result);
   } else if (transfer_.value_keys->is_sparse()) {

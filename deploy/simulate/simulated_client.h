@@ -162,6 +162,7 @@ class SimulatedClient final : public ParameterClient {
   size_t pushes_left_ = 0;
   size_t pulls_left_ = 0;
   uint64_t job_examples_ = 0;
+  Generation plan_;
   SimNanos pushed_at_ = 0;
   SimNanos first_value_at_ = 0;
   absl::Status failed_;

@@ -74,7 +74,7 @@ absl::Status SimulatedWorker::Train(const v1::JoinReply& admission) {
   coordination_ = std::make_unique<SimulatedCoordination>(around_.coordinator, process_.get(),
                                                           options_.machine, member_);
   renewing_ = true;
-  world.events.After(renew_interval_, [this] { Renew(); });
+  RenewAfter(renew_interval_);
 
   SimulatedClient::Options data;
   data.machine = options_.machine;
@@ -114,7 +114,8 @@ LayerEnds SimulatedWorker::BeginLayers(const v1::JoinReply& admission) {
   const LayerSplit& split = *around_.recipe->split;
   if (!split.is_linear(Rank(admission.rank()))) {
     sender_ = std::make_unique<SimulatedSender>(
-        SimulatedSender::Options{member_, options_.machine, around_.job_digest, split}, around_.world,
+        SimulatedSender::Options{member_, options_.machine, around_.job_digest, split, [this] { RenewSoon(); }},
+        around_.world,
         process_.get(), around_.inboxes);
   } else {
     SimulatedInbox::Options inbox;
@@ -126,6 +127,7 @@ LayerEnds SimulatedWorker::BeginLayers(const v1::JoinReply& admission) {
     inbox.queue.has_classes = around_.data->train.has_classes();
     inbox.machine = options_.machine;
     inbox.moves_values = around_.moves_values;
+    inbox.on_no_plan = [this] { RenewSoon(); };
     inbox_ = std::make_unique<SimulatedInbox>(std::move(inbox), around_.world, process_.get(), work_.get());
     around_.inboxes->emplace(member_, inbox_.get());
   }
@@ -158,6 +160,14 @@ absl::Status SimulatedWorker::Leave(const absl::Status& why) {
                                   });
 }
 
+void SimulatedWorker::RenewAfter(SimNanos time) {
+  around_.world->events.After(time, [this, renewal = ++next_renewal_] {
+    if (renewal == next_renewal_) Renew();
+  });
+}
+
+void SimulatedWorker::RenewSoon() { RenewAfter(0); }
+
 void SimulatedWorker::Renew() {
   if (!renewing_) return;
   around_.coordinator->Tell(options_.machine, [this] { AskToRenew(); });
@@ -188,7 +198,7 @@ void SimulatedWorker::OnRenewed() {
   // A drain is acknowledged at once: all members wait for it.
   const bool told = drain_seen_ == renewed_->drain_exchange();
   drain_seen_ = renewed_->drain_exchange();
-  around_.world->events.After(told ? renew_interval_ : 0, [this] { Renew(); });
+  RenewAfter(told ? renew_interval_ : 0);
   // Last: whoever waits for another worker may go on at once.
   if (renewed_->has_worker_list()) SetWorkers(renewed_->worker_list());
 }

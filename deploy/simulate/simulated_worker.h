@@ -93,6 +93,9 @@ class SimulatedWorker {
   v1::WorkerReport Report() const;
   // The lease: a request every now and then, and its answer.
   void Renew();
+  void RenewAfter(SimNanos time);
+  // Now, and from now on: who takes part is not known.
+  void RenewSoon();
   void AskToRenew();
   void OnRenewed();
   void Crash();
@@ -102,6 +105,7 @@ class SimulatedWorker {
   SimNanos renew_interval_ = 0;
   MemberId member_;
   bool renewing_ = false;
+  uint64_t next_renewal_ = 0;
   uint64_t drain_seen_ = 0;
   uint64_t workers_known_ = 0;
   absl::StatusOr<v1::RenewReply> renewed_;

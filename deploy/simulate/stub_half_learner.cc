@@ -31,6 +31,7 @@ absl::StatusOr<Losses> StubHalfLearner::Train(const Dataset&, absl::Span<const u
 absl::StatusOr<Losses> StubHalfLearner::TrainFront(size_t rows, const TrainPoint& point) {
   ActivationBatch batch;
   batch.step = point.step;
+  batch.plan = point.plan;
   batch.rows = static_cast<int64_t>(rows);
   batch.activations = around_.activations;
   batch.classes = around_.classes;
@@ -47,7 +48,7 @@ absl::StatusOr<Losses> StubHalfLearner::TrainFront(size_t rows, const TrainPoint
 absl::StatusOr<Losses> StubHalfLearner::TrainLinear(const TrainPoint& point) {
   while (true) {
     point.waits->BeginWait();
-    const absl::StatusOr<const ActivationReceiver::Batch*> batch = ends_.receiver->Next(point.step);
+    const absl::StatusOr<const ActivationReceiver::Batch*> batch = ends_.receiver->Next(point.step, point.plan);
     point.waits->EndWait();
     TESSERA_RETURN_IF_ERROR(batch.status());
     if (*batch == nullptr) return Losses();

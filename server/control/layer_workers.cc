@@ -4,15 +4,27 @@
 #include "server/control/membership.h"
 
 namespace tessera {
+namespace {
+
+v1::WorkerEntry EntryOf(const MemberRecord& member) {
+  v1::WorkerEntry entry;
+  entry.set_member(member.member.value());
+  entry.set_rank(static_cast<uint32_t>(member.rank.value()));
+  entry.set_address(member.address);
+  entry.set_first_step(member.first_step);
+  return entry;
+}
+
+}  // namespace
 
 v1::WorkerList Membership::WorkerListText() const {
   v1::WorkerList list;
   list.set_generation(generation_.value());
-  for (const MemberRecord* member : members_.Counted()) {
-    v1::WorkerEntry& entry = *list.add_workers();
-    entry.set_member(member->member.value());
-    entry.set_rank(static_cast<uint32_t>(member->rank.value()));
-    entry.set_address(member->address);
+  for (const MemberRecord* member : members_.Counted()) *list.add_workers() = EntryOf(*member);
+  const uint64_t least = members_.LeastStep();
+  for (const auto& [id, member] : members_.all()) {
+    const bool has_joined = !IsLive(member.state) && member.planned_in > first_plan_ && member.first_step >= least;
+    if (has_joined && !facts_.has_data(member.rank)) *list.add_former() = EntryOf(member);
   }
   return list;
 }

@@ -288,6 +288,7 @@ void PullCall::BeginAnswer(ReadResult result) {
   version_ = result.version;
   examples_ = result.examples;
   cores_ = result.cores;
+  plan_ = result.plan;
   checkpoint_ = result.checkpoint;
   bytes_ = left();
   if (bytes_ > kFirstChunkBytes) {
@@ -306,6 +307,7 @@ v1::ChunkHeader PullCall::Header() const {
   header.set_examples(examples_);
   if (site_ != nullptr) *header.mutable_subnet() = ToMessage(site_->place());
   header.set_whole_model(is_whole_model_);
+  header.set_plan_generation(plan_.value());
   if (table_.has_value()) *header.mutable_replica() = ToMessage(*table_);
   header.set_cores(cores_);
   header.set_need_keys(need_keys_);

@@ -96,6 +96,7 @@ class PullCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   Version version_;
   uint64_t examples_ = 0;
   CheckpointMark checkpoint_;
+  Generation plan_;
   bool waits_only_ = false;
   bool is_whole_model_ = false;             // a fetch that came when there are no rounds any more
   std::optional<ReplicaTable> table_;       // of a replica's copy

@@ -257,7 +257,7 @@ std::deque<Shard::Staged>::iterator Shard::NextStaged() {
 
 bool Shard::Holds(Exchange first, Exchange exchange) const {
   if (policy_->Collecting() == Exchange(0)) return false;
-  return first <= (rounds_ ? exchange.Next() : exchange);
+  return first <= (knows_members() ? exchange.Next() : exchange);
 }
 
 bool Shard::Advance(absl::Time now) {
@@ -421,7 +421,7 @@ absl::StatusOr<std::optional<SubnetReadResult>> Shard::ReadSubnet(MemberId membe
 
 ReadResult Shard::ReadNow() {
   return {store_.TakeSnapshot(), counters_.version, counters_.examples,
-          cores_ == nullptr ? 0 : cores_->cores(), {}};
+          cores_ == nullptr ? 0 : cores_->cores(), {}, plan_.generation};
 }
 
 ShardCounters Shard::counters() const {

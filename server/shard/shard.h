@@ -59,6 +59,8 @@ struct ReadResult {
   uint64_t cores = 0;
   // The checkpoint that has these values, of an exchange: its reader has a file of it to write.
   CheckpointMark checkpoint;
+  // The plan that counts.
+  Generation plan;
 };
 
 // As above, and the entries that the reader asked for. nullptr: their core is not known.
@@ -231,8 +233,8 @@ class Shard {
   const std::deque<Removed>& removed() const { return removed_; }
   // A member asks to be counted from `first` on. Returns the first exchange this shard can promise
   // it: `first`, or a later one. Until SetPlan or Withdraw settles it nothing of the promised
-  // exchange is folded; where subnets are trained, nothing of the one before, as its end opens the
-  // promised one, whose sites are not known yet.
+  // exchange is folded; where subnets or halves of the layers are trained, nothing of the one before, as its
+  // end opens the promised one, and who is in that is not known yet.
   Exchange Propose(uint64_t proposal, Exchange first);
   // That proposal is void, and all before it: their numbers grow.
   void Withdraw(uint64_t proposal);
@@ -337,6 +339,8 @@ class Shard {
   absl::StatusOr<PushedEntries> EntriesOf(const ReceivedPush& push);
   absl::StatusOr<std::shared_ptr<const SiteSubnet>> SiteOf(const ReceivedPush& push);
   void OpenRound();
+  // Who takes part in an exchange is known before it begins.
+  bool knows_members() const { return rounds_.has_value() || halves_.has_value(); }
   // The word on `first` is awaited before this exchange may end.
   bool Holds(Exchange first, Exchange exchange) const;
   std::deque<Staged>::iterator NextStaged();

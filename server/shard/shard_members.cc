@@ -70,8 +70,8 @@ Exchange Shard::Propose(uint64_t proposal, Exchange first) {
   for (const Open& open : open_proposals_) {
     if (open.proposal == proposal) return open.first;
   }
-  if (rounds_) {
-    // The open round may be folded in part, and its end opens the next one.
+  if (knows_members()) {
+    // The open one may be folded in part, and its end opens the next one.
     const uint64_t open = policy_->Collecting().value();
     if (first.value() < open + 2) first = Exchange(open + 3);
   } else {

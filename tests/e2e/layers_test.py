@@ -39,6 +39,11 @@ def endless(front, linear, **keys):
     return separated(front, linear, **dict({"epochs": ENDLESS, "batch": 16, "lease": "2s"}, **keys))
 
 
+def has_trained(status, rank):
+    return any(m["rank"] == rank and int(m["progress"]["step"]) > 0 and float(m["progress"]["train_loss"]) >= 0
+               for m in members(status, "training"))
+
+
 def final(report):
     return report["final"]["train_loss"], report["final"]["test_loss"]
 
@@ -223,14 +228,51 @@ class Faults(CheckpointTest):
                     if worker is not cluster.workers[rank]:
                         self.contains(worker.expect_exit(1), "the last one that trained " + words)
 
-    def test_one_that_comes_late_is_refused(self):
+    def test_one_that_comes_late_is_refused_where_all_ranks_are_held(self):
         cluster = Cluster(self, endless(1, 1))
         cluster.await_step(10)
         late = cluster.start_worker()
-        self.contains(late.expect_exit(1), "the job has begun", "shares the model out")
+        self.contains(late.expect_exit(1), "all 2 ranks are held")
         cluster.await_further()
         cluster.drain()
         self.assertEqual(cluster.finish(late)["outcome"], "finished")
+
+    def test_another_takes_the_place_of_a_lost_one_of_either_half(self):
+        for rank in (1, 5):
+            with self.case("worker %d" % rank):
+                cluster = Cluster(self, endless(4, 2))
+                cluster.await_step(30)
+                victim = cluster.workers[rank]
+                victim.kill()
+                cluster.await_status("it is lost", lost)
+                cluster.await_further(20)
+                late = cluster.start_worker(rank)
+                status = cluster.await_status("it trains", lambda s: has_trained(s, rank))
+                self.assertEqual(len(members(status, "training")), 6)
+                cluster.await_further(100)
+                cluster.drain()
+                report = cluster.finish(victim)
+                self.assertEqual((report["outcome"], report["members"]["lost"]), ("finished", 1))
+                self.assertEqual(report["members"]["joined"], 7)
+                self.assertGreater(report["final"]["test_accuracy"], 0.8)
+                self.assertEqual(late.exit_code(SOON), 0)
+
+    def test_workers_that_come_and_go_all_the_time_cost_the_job_nothing_but_time(self):
+        cluster = Cluster(self, endless(3, 2))
+        victims = []
+        for rank in (4, 0, 3, 4, 2):
+            cluster.await_further(30)
+            victim = cluster.workers[rank]
+            victim.kill()
+            victims.append(victim)
+            cluster.await_status("%d are lost" % len(victims), lambda s: len(members(s, "lost")) == len(victims))
+            cluster.workers[rank] = cluster.start_worker(rank)
+            cluster.await_status("it is back", lambda s: has_trained(s, rank))
+        cluster.await_further(50)
+        cluster.drain()
+        report = cluster.finish(*victims)
+        self.assertEqual((report["outcome"], report["members"]["lost"]), ("finished", 5))
+        self.assertGreater(report["final"]["test_accuracy"], 0.8)
 
 
 class Users(CheckpointTest):

@@ -114,7 +114,7 @@ class Events {
 
   // False: nothing is to be done now.
   bool Turn() {
-    switch (queue_.Take(step_)) {
+    switch (queue_.Take(step_, Generation(1))) {
       case ActivationQueue::Turn::kMissing:
         return false;
       case ActivationQueue::Turn::kOver:

@@ -8,6 +8,10 @@
 //                                             forward, loss, backward; its gradients add up
 //   backward from the cut         <---------  Answer(loss, gradient)
 //   push, pull: the front's                   push, pull: those behind, once nobody's batch is missing
+//
+// Who takes part in a step is in the plan that came with the values of the step before (TrainPoint::plan), so both
+// sides wait until they have heard of that plan: then nobody sends to one who has left the job's step before it
+// began, and nobody waits for one that does not know of him.
 #ifndef TESSERA_WORKER_ACTIVATIONS_ACTIVATION_EXCHANGE_H_
 #define TESSERA_WORKER_ACTIVATIONS_ACTIVATION_EXCHANGE_H_
 
@@ -22,6 +26,8 @@ namespace tessera {
 // Views, row-major.
 struct ActivationBatch {
   uint64_t step = 0;
+  // Of its sender: see Next.
+  Generation plan;
   int64_t rows = 0;
   absl::Span<const float> activations;  // rows x features
   absl::Span<const int32_t> classes;    // one for each row; empty: there are targets
@@ -29,8 +35,8 @@ struct ActivationBatch {
 };
 
 struct ActivationAnswer {
-  // The linear layers' gradients of this step had been pushed without the batch, or nobody trains them any more and
-  // this worker is to leave: there is no gradient, and nothing to be pushed for it.
+  // The linear layers' gradients of this step had been pushed without the batch, or nobody trains them in this step,
+  // but others will in a later one or this worker is to leave: there is no gradient, and nothing to be pushed for it.
   bool too_late = false;
   // Mean over the batch.
   double loss = 0;
@@ -62,9 +68,10 @@ class ActivationReceiver {
 
   virtual ~ActivationReceiver() = default;
   // The next batch of `step`, by the senders' ranks, once it is there; views of it are valid until the next call.
-  // nullptr: there is none that is still to come. What comes later is told that it is too late.
+  // nullptr: there is none that is still to come. What comes later is told that it is too late. Nothing is returned
+  // before this worker knows the members of `plan`.
   //   kCancelled     this worker is to end
-  virtual absl::StatusOr<const Batch*> Next(uint64_t step) = 0;
+  virtual absl::StatusOr<const Batch*> Next(uint64_t step, Generation plan) = 0;
   // Of the batch that Next has returned last. The gradient's bytes are copied.
   virtual void Answer(double loss, absl::Span<const float> gradient) = 0;
 };

@@ -68,43 +68,48 @@ absl::Status ActivationInbox::Deliver(const ComingBatch& batch, const Payload& p
   return absl::OkStatus();
 }
 
-absl::Time ActivationInbox::TellOfWait(uint64_t step, absl::Time since, int told) {
+absl::Time ActivationInbox::TellOfWait(uint64_t step, Generation plan, absl::Time since, int told) {
   if (told == 0) return since + kShortWait;
   if (told == 1) on_wait_();
   if (told >= 2) {
     std::vector<Rank> missing;
+    bool has_plan = false;
     {
       absl::MutexLock lock(&mutex_);
       missing = queue_.Missing();
+      has_plan = queue_.Has(plan);
     }
-    const std::string names = absl::StrJoin(missing, ", ", [](std::string* text, Rank rank) {
+    std::string names = absl::StrJoin(missing, ", ", [](std::string* text, Rank rank) {
       absl::StrAppend(text, "worker ", rank.value());
     });
+    if (names.empty()) names = "workers with data, of which none is left";
+    if (!has_plan) names = absl::StrCat("those of plan ", plan.value(), ", of which the coordinator has yet to tell,");
     Log(LogLevel::kInfo,
-        absl::StrCat("worker: waits for activations of step ", step, " from ",
-                     names.empty() ? "workers with data, of which none is left" : names, " since ",
+        absl::StrCat("worker: waits for activations of step ", step, " from ", names, " since ",
                      absl::FormatDuration(absl::Trunc(SteadyNow() - since, absl::Seconds(1)))));
   }
   return since + kTellEvery * told;
 }
 
-absl::StatusOr<const ActivationReceiver::Batch*> ActivationInbox::Next(uint64_t step) {
+absl::StatusOr<const ActivationReceiver::Batch*> ActivationInbox::Next(uint64_t step, Generation plan) {
   const absl::Time since = SteadyNow();
   int told = 0;
-  absl::Time tell_at = TellOfWait(step, since, told);
+  absl::Time tell_at = TellOfWait(step, plan, since, told);
+  bool has_asked = false;
   while (true) {
     std::vector<DueAnswer> late;
     ActivationQueue::Turn turn;
     {
       absl::MutexLock lock(&mutex_);
       if (cancelled_) return absl::CancelledError("activations: cancelled");
-      turn = queue_.Take(step);
+      turn = queue_.Take(step, plan);
       if (turn == ActivationQueue::Turn::kBatch) return &queue_.batch();
       if (turn == ActivationQueue::Turn::kOver) late = queue_.TakeLate();
     }
     for (const DueAnswer& due : late) due.Send();
     if (turn == ActivationQueue::Turn::kOver) return nullptr;
-    if (SteadyNow() >= tell_at) tell_at = TellOfWait(step, since, ++told);
+    if (turn == ActivationQueue::Turn::kNoPlan && !std::exchange(has_asked, true)) on_wait_();
+    if (SteadyNow() >= tell_at) tell_at = TellOfWait(step, plan, since, ++told);
     moved_.WaitUntil(tell_at);
   }
 }

@@ -21,7 +21,8 @@ namespace tessera {
 // come on whichever has them.
 class ActivationInbox final : public ActivationReceiver {
  public:
-  // `on_wait` is called once in each wait that is not a short one: whoever is waited for may be gone.
+  // `on_wait` is called once in each wait that is not a short one, as whoever is waited for may be gone, and
+  // wherever who takes part is not known.
   explicit ActivationInbox(const ActivationQueue::Options& options, std::function<void()> on_wait = [] {})
       : on_wait_(std::move(on_wait)), queue_(options) {}
 
@@ -36,12 +37,12 @@ class ActivationInbox final : public ActivationReceiver {
   //   kUnavailable  this worker is to end
   absl::Status Deliver(const ComingBatch& batch, const Payload& payload, Answered answered);
 
-  absl::StatusOr<const Batch*> Next(uint64_t step) override;
+  absl::StatusOr<const Batch*> Next(uint64_t step, Generation plan) override;
   void Answer(double loss, absl::Span<const float> gradient) override;
 
  private:
   // Says for whom it waits, once that is long. Returns when to look again.
-  absl::Time TellOfWait(uint64_t step, absl::Time since, int told);
+  absl::Time TellOfWait(uint64_t step, Generation plan, absl::Time since, int told);
 
   const std::function<void()> on_wait_;
   Wakeup moved_;

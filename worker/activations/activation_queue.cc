@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -80,7 +81,15 @@ std::shared_ptr<const GradientAnswer> TooLate() {
 }  // namespace
 
 void ActivationQueue::SetWorkers(const v1::WorkerList& list) {
-  if (list.generation() >= workers_.generation()) workers_ = LayerWorkers(list, options_.split);
+  if (Generation(list.generation()) < workers_.generation()) return;
+  workers_ = LayerWorkers(list, options_.split);
+  const auto forget_others = [this](auto* by_member) {
+    for (auto it = by_member->begin(); it != by_member->end();) {
+      it = workers_.Has(it->first) ? std::next(it) : by_member->erase(it);
+    }
+  };
+  forget_others(&adopted_);
+  forget_others(&last_);
 }
 
 absl::Status ActivationQueue::Check(const ComingBatch& batch) const {
@@ -101,7 +110,7 @@ absl::Status ActivationQueue::Check(const ComingBatch& batch) const {
   }
   if (workers_.RankOfFront(batch.member)) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
-      Where(batch), ": no member with data that this worker knows of (generation ", workers_.generation(), ")"));
+      Where(batch), ": no member with data that this worker knows of (generation ", workers_.generation().value(), ")"));
 }
 
 absl::StatusOr<std::unique_ptr<ActivationQueue::Waiting>> ActivationQueue::Unpack(const Options& options,
@@ -170,12 +179,12 @@ bool ActivationQueue::HasCome(MemberId member) const {
 }
 
 std::vector<LayerWorker> ActivationQueue::Expected() const {
-  std::vector<LayerWorker> expected = workers_.AtHomeWith(options_.member);
+  std::vector<LayerWorker> expected = workers_.AtHomeWith(options_.member, *step_);
   for (const auto& [member, first] : adopted_) {
     const std::optional<Rank> rank = workers_.RankOfFront(member);
     const bool is_known = std::any_of(expected.begin(), expected.end(),
                                       [m = member](const LayerWorker& worker) { return worker.member == m; });
-    if (rank && !is_known && first < *step_) expected.push_back({member, *rank, ""});
+    if (rank && !is_known && first < *step_) expected.push_back({member, *rank, "", 0});
   }
   std::sort(expected.begin(), expected.end(),
             [](const LayerWorker& a, const LayerWorker& b) { return a.rank < b.rank; });
@@ -192,12 +201,28 @@ ActivationQueue::Turn ActivationQueue::TakeFrom(MemberId member, Rank rank) {
   return Turn::kBatch;
 }
 
-ActivationQueue::Turn ActivationQueue::Take(uint64_t step) {
-  if (step_ != step) {
-    step_ = step;
-    taken_.clear();
-    is_over_ = false;
+void ActivationQueue::Begin(uint64_t step) {
+  step_ = step;
+  taken_.clear();
+  is_over_ = false;
+  for (auto it = adopted_.begin(); it != adopted_.end();) {
+    const auto& [member, since] = *it;
+    const std::optional<uint64_t> left = workers_.LeftAt(member, options_.member, since, step);
+    if (!left) {
+      ++it;
+      continue;
+    }
+    // Unless it has come back.
+    const auto waiting = waiting_.find(member);
+    const bool is_back = waiting != waiting_.end() && waiting->second->facts.step >= *left;
+    if (is_back) it->second = waiting->second->facts.step;
+    it = is_back ? std::next(it) : adopted_.erase(it);
   }
+}
+
+ActivationQueue::Turn ActivationQueue::Take(uint64_t step, Generation plan) {
+  if (workers_.generation() < plan) return Turn::kNoPlan;
+  if (step_ != step) Begin(step);
   for (const LayerWorker& sender : Expected()) {
     if (taken_.count(sender.member) > 0) continue;
     return HasCome(sender.member) ? TakeFrom(sender.member, sender.rank) : Turn::kMissing;

@@ -2,8 +2,9 @@
 // decisions out: no lock, no wait, no clock.
 //
 // Waited for are those whose home this worker is (layer_workers.h), and those that have come before because they
-// have lost theirs. One that comes for the first time is taken while the step is open: whether it has had an answer
-// of this step already, from one that is gone by now, only it knows.
+// have lost theirs, until somebody joins whom they send to instead. One that comes for the first time since then is
+// taken while the step is open: whether it has had an answer of this step already, from one that is gone by now, only
+// it knows.
 //
 // Each member has one batch here at most, and the answer to its last one, which a repeated batch gets again: so a
 // batch counts once, however often it comes.
@@ -97,18 +98,20 @@ class ActivationQueue {
   DueAnswer Deliver(std::unique_ptr<Waiting> waiting);
 
   enum class Turn {
+    kNoPlan,   // who takes part is not known yet
     kBatch,    // batch() is the next one of the step
     kMissing,  // that has yet to come; or nobody has data any more, which ends the job unless this worker Leaves
     kOver,     // there is none that is still to come; TakeLate has those that came in vain
   };
-  // `step` is collected from now on.
-  Turn Take(uint64_t step);
+  // `step` is collected from now on, once the members of `plan` are known.
+  Turn Take(uint64_t step, Generation plan);
   const ActivationReceiver::Batch& batch() const { return current_->batch; }
   // Of the batch that was taken last.
   DueAnswer Answer(double loss, absl::Span<const float> gradient);
   std::vector<DueAnswer> TakeLate();
   // All that wait, for no answer.
   std::vector<DueAnswer> TakeAll();
+  bool Has(Generation plan) const { return workers_.generation() >= plan; }
   // For whom Take waits, by rank.
   std::vector<Rank> Missing() const;
   // This worker is to leave: it waits for nobody if nobody has data.
@@ -118,6 +121,7 @@ class ActivationQueue {
 
  private:
   bool HasCome(MemberId member) const;
+  void Begin(uint64_t step);
   // Those that are waited for in step_, by rank.
   std::vector<LayerWorker> Expected() const;
   Turn TakeFrom(MemberId member, Rank rank);
@@ -127,7 +131,7 @@ class ActivationQueue {
   // The step that is collected, and those whose batches of it were taken.
   std::optional<uint64_t> step_;
   std::set<MemberId> taken_;
-  // Others than those at home, and the step of their first batch here.
+  // Those that have sent batches, and the step of the first one since they sent elsewhere.
   std::map<MemberId, uint64_t> adopted_;
   bool is_over_ = false;
   bool leaves_ = false;

@@ -10,15 +10,22 @@ std::vector<LayerWorker>::const_iterator Find(const std::vector<LayerWorker>& wo
                       [&](const LayerWorker& worker) { return worker.member == member; });
 }
 
+LayerWorker WorkerOf(const v1::WorkerEntry& entry) {
+  return {MemberId(entry.member()), Rank(entry.rank()), entry.address(), entry.first_step()};
+}
+
 }  // namespace
 
 LayerWorkers::LayerWorkers(const v1::WorkerList& list, const LayerSplit& split)
     : split_(split), generation_(list.generation()) {
   for (const v1::WorkerEntry& entry : list.workers()) {
-    const Rank rank(entry.rank());
-    (split.is_linear(rank) ? linear_ : front_)
-        .push_back({MemberId(entry.member()), rank, entry.address()});
+    (split.is_linear(Rank(entry.rank())) ? linear_ : front_).push_back(WorkerOf(entry));
   }
+  for (const v1::WorkerEntry& entry : list.former()) former_.push_back(WorkerOf(entry));
+}
+
+bool LayerWorkers::Has(MemberId member) const {
+  return Find(front_, member) != front_.end() || Find(linear_, member) != linear_.end();
 }
 
 std::optional<Rank> LayerWorkers::RankOfFront(MemberId member) const {
@@ -32,24 +39,52 @@ Rank LayerWorkers::HomeOf(const LayerWorker& front) const {
   return Rank(fronts + front.rank.value() * static_cast<uint64_t>(split_.linear_workers) / fronts);
 }
 
-std::optional<LayerWorker> LayerWorkers::LinearOf(MemberId front) const {
-  const auto found = Find(front_, front);
-  if (found == front_.end() || linear_.empty()) return std::nullopt;
-  const Rank home = HomeOf(*found);
-  // They are in rank order.
-  for (const LayerWorker& linear : linear_) {
-    if (linear.rank >= home) return linear;
-  }
-  return linear_.front();
+uint64_t LayerWorkers::Distance(Rank home, Rank linear) const {
+  const auto places = static_cast<uint64_t>(split_.linear_workers);
+  return (linear.value() + places - home.value()) % places;
 }
 
-std::vector<LayerWorker> LayerWorkers::AtHomeWith(MemberId linear) const {
+std::optional<LayerWorker> LayerWorkers::LinearOf(MemberId front, uint64_t step) const {
+  const auto found = Find(front_, front);
+  if (found == front_.end()) return std::nullopt;
+  const Rank home = HomeOf(*found);
+  std::optional<LayerWorker> nearest;
+  for (const LayerWorker& linear : linear_) {
+    if (linear.first_step > step) continue;
+    if (!nearest || Distance(home, linear.rank) < Distance(home, nearest->rank)) nearest = linear;
+  }
+  return nearest;
+}
+
+bool LayerWorkers::LinearComesLater(uint64_t step) const {
+  return !linear_.empty() && std::all_of(linear_.begin(), linear_.end(), [&](const LayerWorker& linear) {
+    return linear.first_step > step;
+  });
+}
+
+std::vector<LayerWorker> LayerWorkers::AtHomeWith(MemberId linear, uint64_t step) const {
   std::vector<LayerWorker> senders;
   const auto found = Find(linear_, linear);
+  if (found == linear_.end()) return senders;
   for (const LayerWorker& front : front_) {
-    if (found != linear_.end() && HomeOf(front) == found->rank) senders.push_back(front);
+    if (front.first_step <= step && HomeOf(front) == found->rank) senders.push_back(front);
   }
   return senders;
+}
+
+std::optional<uint64_t> LayerWorkers::LeftAt(MemberId front, MemberId linear, uint64_t since, uint64_t step) const {
+  const auto sender = Find(front_, front), receiver = Find(linear_, linear);
+  if (sender == front_.end() || receiver == linear_.end()) return std::nullopt;
+  const Rank home = HomeOf(*sender);
+  std::optional<uint64_t> left;
+  for (const std::vector<LayerWorker>* const workers : {&linear_, &former_}) {
+    for (const LayerWorker& other : *workers) {
+      const bool has_come = since < other.first_step && other.first_step <= step;
+      const bool is_before = Distance(home, other.rank) < Distance(home, receiver->rank);
+      if (has_come && is_before) left = std::min(left.value_or(other.first_step), other.first_step);
+    }
+  }
+  return left;
 }
 
 }  // namespace tessera

@@ -63,6 +63,9 @@ struct OutgoingPush {
 struct ExchangeResult {
   // Rows that the updates in the values were computed from, over the whole job.
   uint64_t job_examples = 0;
+  // The newest plan that a server counted by when it answered: whoever takes part in the next exchange is in it
+  // where that is fixed before the exchange begins (of subnets, and of halves of the layers).
+  Generation plan;
   double push_seconds = 0;  // until every server had acknowledged the push
   double wait_seconds = 0;  // until the first value came: others had to push first
   double pull_seconds = 0;  // from then until the last value was in place

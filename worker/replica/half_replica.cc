@@ -41,6 +41,7 @@ class FrontReplica final : public HalfReplica {
     TESSERA_RETURN_IF_ERROR(network_->BeginForward(batch, {job_.seed(), point.step, rank_.value()}));
     ActivationBatch sent;
     sent.step = point.step;
+    sent.plan = point.plan;
     sent.rows = batch.rows;
     TESSERA_ASSIGN_OR_RETURN(sent.activations, network_->Activations());
     if (batch.labels != nullptr) {
@@ -107,7 +108,7 @@ class LinearReplica final : public HalfReplica {
  private:
   absl::StatusOr<const ActivationReceiver::Batch*> Ask(const TrainPoint& point) {
     const Waiting waiting(point.waits);
-    return receiver_.Next(point.step);
+    return receiver_.Next(point.step, point.plan);
   }
 
   ActivationReceiver& receiver_;

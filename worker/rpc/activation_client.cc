@@ -184,7 +184,7 @@ class ActivationClient::Call final : public grpc::ClientBidiReactor<grpc::ByteBu
 void ActivationClient::SetWorkers(const v1::WorkerList& list) {
   {
     absl::MutexLock lock(&mutex_);
-    if (list.generation() < workers_.generation()) return;
+    if (Generation(list.generation()) < workers_.generation()) return;
     workers_ = LayerWorkers(list, options_.split);
   }
   board_.Notify();
@@ -205,9 +205,39 @@ void ActivationClient::Cancel() {
   board_.Notify();
 }
 
-std::optional<LayerWorker> ActivationClient::Target() const {
+bool ActivationClient::Has(Generation plan) const {
   absl::MutexLock lock(&mutex_);
-  return workers_.LinearOf(options_.member);
+  return workers_.generation() >= plan;
+}
+
+bool ActivationClient::LinearComesLater(uint64_t step) const {
+  absl::MutexLock lock(&mutex_);
+  return workers_.LinearComesLater(step);
+}
+
+absl::Status ActivationClient::AwaitPlan(const ActivationBatch& batch) {
+  if (Has(batch.plan)) return absl::OkStatus();
+  options_.on_trouble();
+  const absl::Time since = SteadyNow();
+  absl::Time tell_at = since + kTellEvery;
+  while (!Has(batch.plan)) {
+    if (cancelled_.load(std::memory_order_acquire)) return absl::CancelledError("activations: cancelled");
+    const absl::Time now = SteadyNow();
+    if (now >= tell_at) {
+      tell_at += kTellEvery;
+      Log(LogLevel::kInfo,
+          absl::StrCat("worker: waits to be told by the coordinator who takes part in step ", batch.step, " (plan ",
+                       batch.plan.value(), ") since ",
+                       absl::FormatDuration(absl::Trunc(now - since, absl::Seconds(1)))));
+    }
+    board_.WaitUntil(tell_at);
+  }
+  return absl::OkStatus();
+}
+
+std::optional<LayerWorker> ActivationClient::Target(uint64_t step) const {
+  absl::MutexLock lock(&mutex_);
+  return workers_.LinearOf(options_.member, step);
 }
 
 absl::Time ActivationClient::TellOfWait(const LayerWorker& target, absl::Time since, int told) const {
@@ -249,7 +279,7 @@ absl::StatusOr<ActivationAnswer> ActivationClient::Once(const ActivationBatch& b
       if (now >= let_go) stub_.reset();  // What the connection holds goes with it.
       if (let_go == absl::InfiniteFuture() || now >= let_go) let_go = now + kLetGoTime;
     } else if (!is_over) {
-      const std::optional<LayerWorker> now = Target();
+      const std::optional<LayerWorker> now = Target(batch.step);
       is_over = cancelled_.load(std::memory_order_acquire) || !now || now->member != target.member;
       if (is_over) call->Cancel();
       if (SteadyNow() >= tell_at) tell_at = TellOfWait(target, since, ++told);
@@ -268,12 +298,13 @@ absl::StatusOr<ActivationAnswer> ActivationClient::Once(const ActivationBatch& b
 }
 
 absl::StatusOr<ActivationAnswer> ActivationClient::Exchange(const ActivationBatch& batch) {
+  TESSERA_RETURN_IF_ERROR(AwaitPlan(batch));
   absl::Duration pause = kPauseMin;
   absl::Time give_up = absl::InfiniteFuture();
   MemberId asked;
   bool is_told = false;
   while (true) {
-    const std::optional<LayerWorker> target = Target();
+    const std::optional<LayerWorker> target = Target(batch.step);
     absl::Status failed;
     if (target) {
       if (target->member != asked) {
@@ -288,7 +319,8 @@ absl::StatusOr<ActivationAnswer> ActivationClient::Exchange(const ActivationBatc
       if (IsRefusal(failed.code())) return Named(*target, failed, ": ");
       // It was there for most of that time.
       if (SteadyNow() - begin > kDeadConnectionMax) give_up = absl::InfiniteFuture();
-    } else if (leaves_.load(std::memory_order_acquire)) {
+    } else if (LinearComesLater(batch.step) || leaves_.load(std::memory_order_acquire)) {
+      // A later step only comes when this one is over.
       ActivationAnswer dropped;
       dropped.too_late = true;
       return dropped;

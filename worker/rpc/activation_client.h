@@ -56,8 +56,12 @@ class ActivationClient final : public ActivationSender {
  private:
   class Call;
 
-  // The linear worker to ask now; nullopt: there is none.
-  std::optional<LayerWorker> Target() const;
+  bool Has(Generation plan) const;
+  bool LinearComesLater(uint64_t step) const;
+  // Until it is known who takes part.
+  absl::Status AwaitPlan(const ActivationBatch& batch);
+  // The linear worker to ask now for that step; nullopt: there is none.
+  std::optional<LayerWorker> Target(uint64_t step) const;
   // Says whom it waits for, once that is long. Returns when to look again.
   absl::Time TellOfWait(const LayerWorker& target, absl::Time since, int told) const;
   absl::StatusOr<ActivationAnswer> Once(const ActivationBatch& batch, const LayerWorker& target);

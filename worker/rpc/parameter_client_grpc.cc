@@ -456,6 +456,7 @@ absl::Status ParameterClientGrpc::Collect(Task* task, absl::Time now) {
       // One that lost all its members on the way may not have heard of it.
       answer_.is_whole = answer_.is_whole || task->pull->is_whole();
       answer_.job_examples = std::max(answer_.job_examples, task->pull->job_examples());
+      answer_.plan = std::max(answer_.plan, Generation(task->pull->plan()));
       answer_.needs_all = answer_.needs_all || task->pull->needs_all();
       answer_.cores = std::max(answer_.cores, task->pull->cores());
       if (task->pull->checkpoint_number() > answer_.checkpoint_number) {

@@ -160,6 +160,7 @@ absl::Status PullFromServer::TakeHeader(const v1::ChunkHeader& header) {
   has_header_ = true;
   version_ = header.version();
   job_examples_ = header.examples();
+  plan_ = header.plan_generation();
   cores_ = header.cores();
   needs_all_ = header.need_keys();
   checkpoint_number_ = header.checkpoint_number();

@@ -125,6 +125,7 @@ class PullFromServer final : public ServerCall {
   uint64_t version() const { return version_; }
   // And the rows that its updates were computed from.
   uint64_t job_examples() const { return job_examples_; }
+  uint64_t plan() const { return plan_; }
   // And the checkpoint that has them, and its folder; 0: none.
   uint64_t checkpoint_number() const { return checkpoint_number_; }
   uint64_t checkpoint_step() const { return checkpoint_step_; }
@@ -150,6 +151,7 @@ class PullFromServer final : public ServerCall {
   uint64_t cores_ = 0;
   uint64_t version_ = 0;
   uint64_t job_examples_ = 0;
+  uint64_t plan_ = 0;
   uint64_t checkpoint_number_ = 0;
   uint64_t checkpoint_step_ = 0;
   absl::Status broken_;

@@ -42,6 +42,8 @@ struct TrainPoint {
   bool continues = false;
   // Where minibatches wait for other workers: told of it. nullptr: nobody.
   TrainWaits* waits = nullptr;
+  // The newest that an exchange has brought (ExchangeResult::plan).
+  Generation plan;
 };
 
 // Mean losses of minibatches.

@@ -120,6 +120,7 @@ absl::Status TrainLoop::TrainToEnd() {
                            servers_.Pull(exchange_, learner_.value_keys(), learner_.values()));
   TESSERA_ASSIGN_OR_RETURN(pulled, FollowCut(exchange_, pulled));
   job_examples_ = pulled.job_examples;
+  plan_ = pulled.plan;
   TESSERA_RETURN_IF_ERROR(AdoptValues());
   AskCores(pulled);
   if (options_.resumes) TESSERA_RETURN_IF_ERROR(Resume());
@@ -277,7 +278,7 @@ absl::Status TrainLoop::TrainStep(bool last) {
   const absl::Duration begin = options_.clock();
   const double waited_before = phases_.seconds(Phase::kWait);
   const TrainPoint point{step_, Rate(), last, next_rows_, /*continues=*/since_exchange_ > 0,
-                         &waits_};
+                         &waits_, plan_};
   TESSERA_RETURN_IF_ERROR(Note(learner_.Train(data_.train, rows, point)));
   if (last) TESSERA_RETURN_IF_ERROR(Note(learner_.EndSteps()));
   const double waited = phases_.seconds(Phase::kWait) - waited_before;
@@ -383,6 +384,7 @@ absl::Status TrainLoop::DoExchange() {
   NoteExchange(push.exchange, result);
   if (!only_pushes) {
     TESSERA_ASSIGN_OR_RETURN(result, FollowCut(exchange_, result));
+    plan_ = std::max(plan_, result.plan);
     TESSERA_RETURN_IF_ERROR(AdoptValues());
     if (learner_.exchange_keys() != nullptr) learner_.exchange_keys()->Advance();
     if (!Finished()) AskCores(result);

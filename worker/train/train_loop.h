@@ -186,6 +186,7 @@ class TrainLoop {
   uint64_t examples_ = 0;
   uint64_t examples_since_exchange_ = 0;
   uint64_t job_examples_ = 0;  // behind the values last pulled
+  Generation plan_;            // the newest of those that exchanges have brought
   StepSpeed speed_;
   TrainWork work_ = TrainWork::kNothing;
   uint64_t beats_ = 0;

@@ -376,7 +376,7 @@ TEST_CASE("layer separation gives each rank a half of the layers", "[method]") {
   CHECK(recipe->split->range(Rank(3)) == ParameterRange{3, 5});
   CHECK_FALSE(recipe->split->is_linear(Rank(2)));
   CHECK(recipe->split->is_linear(Rank(4)));
-  CHECK(recipe->closed_to_joiners);
+  CHECK_FALSE(recipe->closed_to_joiners);
   CHECK(recipe->payload == PayloadKind::kGradient);
 }
 

@@ -16,7 +16,6 @@ JobFacts LayerFacts(int front, int linear) {
   facts.servers = 2;
   facts.workers = front + linear;
   facts.front_workers = front;
-  facts.closed_to_joiners = true;
   return facts;
 }
 
@@ -129,6 +128,43 @@ TEST_CASE("workers are told who counts, and where each is reached", "[layers]") 
   job.Restart();
   renewal.clear_workers_known();
   check(job.Renew(renewal)->worker_list(), {1, 2});
+}
+
+TEST_CASE("one that comes in the place of a lost one is in the list with its first step", "[layers]") {
+  Layers job(2, 2);
+  job.Begin();
+  for (FakeServer& server : job.servers) server.collecting = 5;
+  for (const uint64_t member : {1, 2, 3, 4}) REQUIRE(job.Renew(member, 4, 4).ok());
+  // All ranks are held.
+  CHECK(absl::IsAlreadyExists(job.Join(Layers::Layer(-1)).status()));
+  REQUIRE(job.Leave(4, "died").ok());
+  v1::JoinRequest another = Layers::Layer(3);
+  another.set_life(77);
+  REQUIRE(job.Join(another)->member() == 5);
+  job.StepAll();
+  const auto admitted = job.Join(5);
+  REQUIRE(admitted->admitted());
+  const v1::WorkerList& list = admitted->worker_list();
+  REQUIRE(list.workers_size() == 4);
+  CHECK(list.workers(3).member() == 5);
+  CHECK(list.workers(3).first_step() == admitted->first_step());
+  CHECK(list.workers(3).first_step() >= 4);
+  CHECK(list.workers(2).first_step() == 0);
+  CHECK(list.former_size() == 0);
+
+  // It stays in the list when it is gone, until all have come to its first step.
+  REQUIRE(job.Leave(5, "died").ok());
+  const auto former = [&] { return job.coordinator->membership().WorkerListText().former(); };
+  REQUIRE(former().size() == 1);
+  CHECK(former().Get(0).member() == 5);
+  CHECK(former().Get(0).rank() == 3);
+  const uint64_t first = former().Get(0).first_step();
+  for (const uint64_t member : {1, 2, 3}) REQUIRE(job.Renew(member, first, first).ok());
+  CHECK(former().size() == 1);
+  job.Restart();
+  CHECK(former().size() == 1);
+  for (const uint64_t member : {1, 2, 3}) REQUIRE(job.Renew(member, first + 1, first + 1).ok());
+  CHECK(former().empty());
 }
 
 TEST_CASE("an epoch is cut for those who have data", "[layers]") {
@@ -385,7 +421,7 @@ TEST_CASE("whoever waits beside those that the job begins with is told that it h
   CHECK(again->admitted());
 }
 
-TEST_CASE("a closed job that goes back takes its members, who ask as those that they were", "[layers]") {
+TEST_CASE("a job that goes back takes its members, who ask as those that they were", "[layers]") {
   Layers job(1, 1);
   job.Begin();
   MakeCheckpoint(&job);

@@ -125,6 +125,32 @@ TEST_CASE("a half's mean is over the updates that its own pushes sum, and one of
   CHECK(SameBits(AllOf(shard.get()), AllOf(want.get())));
 }
 
+TEST_CASE("a proposal holds the exchange before it, so that whoever reads for it knows of the joiner",
+          "[shard][layers]") {
+  const std::unique_ptr<Shard> shard = Made(CutOptions(), 2);
+  const auto push = [&](uint64_t exchange) {
+    MustTake(shard.get(), LayersPush(*shard, 1, exchange, kFront, PartOf(*shard, kFront, 1)));
+    MustTake(shard.get(), LayersPush(*shard, 2, exchange, kBack, PartOf(*shard, kBack, 2)));
+  };
+  // 1 is open, and its end opens 2.
+  CHECK(shard->Propose(1, Exchange(2)) == Exchange(4));
+  shard->Withdraw(1);
+  REQUIRE(shard->Propose(2, Exchange(3)) == Exchange(3));
+  push(1);
+  CHECK((**shard->Read(MemberId(1), Exchange(1))).plan == Generation(1));
+  push(2);
+  CHECK(shard->counters().version == Version(1));
+  CHECK_FALSE((*shard->Read(MemberId(1), Exchange(2))).has_value());
+  shard->SetPlan(PlanOf(5, {{1, 1}, {2, 1}, {3, 3}}));
+  Settle(shard.get());
+  CHECK(shard->counters().version == Version(2));
+  CHECK((**shard->Read(MemberId(1), Exchange(2))).plan == Generation(5));
+  push(3);
+  CHECK(shard->counters().version == Version(2));
+  MustTake(shard.get(), LayersPush(*shard, 3, 3, kFront, PartOf(*shard, kFront, 3)));
+  CHECK(shard->counters().version == Version(3));
+}
+
 TEST_CASE("a half that nobody pushes stays as it is, momentum included", "[shard][layers]") {
   const ParameterRange idle = GENERATE(kFront, kBack);
   const ParameterRange busy = idle == kFront ? kBack : kFront;

@@ -80,9 +80,9 @@ using Turn = ActivationQueue::Turn;
 TEST_CASE("batches are taken by rank, whatever comes first", "[activations]") {
   Queue queue(OptionsOf(3, 1));
   const auto last = queue.Send(Coming(2, 0), 30);
-  CHECK(queue->Take(0) == Turn::kMissing);
+  CHECK(queue->Take(0, Generation(1)) == Turn::kMissing);
   const auto first = queue.Send(Coming(0, 0), 10);
-  REQUIRE(queue->Take(0) == Turn::kBatch);
+  REQUIRE(queue->Take(0, Generation(1)) == Turn::kBatch);
   CHECK(queue->batch().sender == Rank(0));
   CHECK(queue->batch().activations[0] == 10);
   CHECK(queue->batch().activations[5] == 15);
@@ -92,38 +92,38 @@ TEST_CASE("batches are taken by rank, whatever comes first", "[activations]") {
   REQUIRE(*first != nullptr);
   CHECK((*first)->loss == 0.25);
   CHECK((*first)->gradient == gradient);
-  CHECK(queue->Take(0) == Turn::kMissing);
+  CHECK(queue->Take(0, Generation(1)) == Turn::kMissing);
   queue.Send(Coming(1, 0), 20);
-  REQUIRE(queue->Take(0) == Turn::kBatch);
+  REQUIRE(queue->Take(0, Generation(1)) == Turn::kBatch);
   CHECK(queue->batch().sender == Rank(1));
   queue->Answer(1, gradient).Send();
-  REQUIRE(queue->Take(0) == Turn::kBatch);
+  REQUIRE(queue->Take(0, Generation(1)) == Turn::kBatch);
   CHECK(queue->batch().activations[0] == 30);
   CHECK(*last == nullptr);
   queue->Answer(1, gradient).Send();
   CHECK(*last != nullptr);
-  CHECK(queue->Take(0) == Turn::kOver);
+  CHECK(queue->Take(0, Generation(1)) == Turn::kOver);
   CHECK(queue->TakeLate().empty());
   // That of the next step waits for its turn.
   queue.Send(Coming(0, 1));
-  CHECK(queue->Take(1) == Turn::kBatch);
+  CHECK(queue->Take(1, Generation(1)) == Turn::kBatch);
 }
 
 TEST_CASE("a batch that is repeated counts once and gets the same answer", "[activations]") {
   Queue queue(OptionsOf(1, 1));
   queue.Send(Coming(0, 0));
-  REQUIRE(queue->Take(0) == Turn::kBatch);
+  REQUIRE(queue->Take(0, Generation(1)) == Turn::kBatch);
   // While it is computed, as the first call broke.
   const auto again = queue.Send(Coming(0, 0));
   queue->Answer(2, std::vector<float>(6, 1)).Send();
   REQUIRE(*again != nullptr);
   CHECK((*again)->loss == 2);
-  CHECK(queue->Take(0) == Turn::kOver);
+  CHECK(queue->Take(0, Generation(1)) == Turn::kOver);
   const auto later = queue.Send(Coming(0, 0));
   REQUIRE(*later != nullptr);
   CHECK_FALSE((*later)->too_late);
   CHECK((*later)->gradient == std::vector<float>(6, 1));
-  CHECK(queue->Take(1) == Turn::kMissing);
+  CHECK(queue->Take(1, Generation(1)) == Turn::kMissing);
 }
 
 TEST_CASE("a later call of a member ends the one whose place it takes", "[activations]") {
@@ -132,7 +132,7 @@ TEST_CASE("a later call of a member ends the one whose place it takes", "[activa
   CHECK(queue.ended == 0);
   const auto again = queue.Send(Coming(0, 0), 2);
   CHECK(queue.ended == 1);
-  REQUIRE(queue->Take(0) == Turn::kBatch);
+  REQUIRE(queue->Take(0, Generation(1)) == Turn::kBatch);
   CHECK(queue->batch().activations[0] == 2);
   // Also one whose batch is being computed.
   const auto last = queue.Send(Coming(0, 0), 2);
@@ -148,10 +148,10 @@ TEST_CASE("who is waited for is known by name", "[activations]") {
   Queue queue(OptionsOf(3, 1));
   CHECK(queue->Missing().empty());
   queue.Send(Coming(1, 0));
-  CHECK(queue->Take(0) == Turn::kMissing);
+  CHECK(queue->Take(0, Generation(1)) == Turn::kMissing);
   CHECK(queue->Missing() == std::vector<Rank>{Rank(0), Rank(2)});
   queue.Send(Coming(0, 0));
-  REQUIRE(queue->Take(0) == Turn::kBatch);
+  REQUIRE(queue->Take(0, Generation(1)) == Turn::kBatch);
   CHECK(queue->Missing() == std::vector<Rank>{Rank(2)});
   queue->Answer(1, std::vector<float>(6, 1)).Send();
 }
@@ -161,22 +161,22 @@ TEST_CASE("all that wait can be let go, and what is computed then is answered to
   const auto first = queue.Send(Coming(0, 0));
   queue.Send(Coming(1, 0));
   queue.Send(Coming(2, 1));
-  REQUIRE(queue->Take(0) == Turn::kBatch);
+  REQUIRE(queue->Take(0, Generation(1)) == Turn::kBatch);
   for (const DueAnswer& due : queue->TakeAll()) due.Send();
   CHECK(queue.ended == 3);
   queue->Answer(1, std::vector<float>(6, 1)).Send();
   CHECK(*first == nullptr);
-  CHECK(queue->Take(0) == Turn::kMissing);
+  CHECK(queue->Take(0, Generation(1)) == Turn::kMissing);
 }
 
 TEST_CASE("where nobody has data any more a step ends for one that leaves alone", "[activations]") {
   Queue queue(OptionsOf(1, 1));
-  CHECK(queue->Take(0) == Turn::kMissing);
+  CHECK(queue->Take(0, Generation(1)) == Turn::kMissing);
   queue->SetWorkers(ListOf(SplitOf(1, 1), 2, {0}));
-  CHECK(queue->Take(0) == Turn::kMissing);
+  CHECK(queue->Take(0, Generation(1)) == Turn::kMissing);
   CHECK(queue->Missing().empty());
   queue->Leave();
-  CHECK(queue->Take(0) == Turn::kOver);
+  CHECK(queue->Take(0, Generation(1)) == Turn::kOver);
 }
 
 TEST_CASE("values that are not finite are refused, each by its place", "[activations]") {
@@ -205,17 +205,17 @@ TEST_CASE("nobody waits for one that is gone, and what it has sent counts for no
   Queue queue(OptionsOf(3, 1));
   queue.Send(Coming(0, 0));
   queue.Send(Coming(1, 0));
-  REQUIRE(queue->Take(0) == Turn::kBatch);
+  REQUIRE(queue->Take(0, Generation(1)) == Turn::kBatch);
   queue->Answer(1, std::vector<float>(6)).Send();
   queue->SetWorkers(ListOf(split, 2, {1, 2}));
-  CHECK(queue->Take(0) == Turn::kOver);
+  CHECK(queue->Take(0, Generation(1)) == Turn::kOver);
   CHECK(queue->TakeLate().size() == 1);
   // An older list changes nothing.
   queue->SetWorkers(ListOf(split, 1));
   queue.Send(Coming(0, 1));
-  CHECK(queue->Take(1) == Turn::kBatch);
+  CHECK(queue->Take(1, Generation(1)) == Turn::kBatch);
   queue->Answer(1, std::vector<float>(6)).Send();
-  CHECK(queue->Take(1) == Turn::kOver);
+  CHECK(queue->Take(1, Generation(1)) == Turn::kOver);
 }
 
 TEST_CASE("one that has lost its own is taken while the step is open, and told so afterwards", "[activations]") {
@@ -224,11 +224,11 @@ TEST_CASE("one that has lost its own is taken while the step is open, and told s
   queue.Send(Coming(0, 0));
   queue.Send(Coming(1, 0));
   for (const uint64_t rank : {0, 1, 3}) {
-    REQUIRE(queue->Take(0) == Turn::kBatch);
+    REQUIRE(queue->Take(0, Generation(1)) == Turn::kBatch);
     CHECK(queue->batch().sender == Rank(rank));
     queue->Answer(1, std::vector<float>(6)).Send();
   }
-  CHECK(queue->Take(0) == Turn::kOver);
+  CHECK(queue->Take(0, Generation(1)) == Turn::kOver);
   const auto late = queue.Send(Coming(2, 0));
   REQUIRE(*late != nullptr);
   CHECK((*late)->too_late);
@@ -236,23 +236,83 @@ TEST_CASE("one that has lost its own is taken while the step is open, and told s
   // From now on it waits for them, whether it has heard why they come or not.
   queue.Send(Coming(0, 1));
   queue.Send(Coming(1, 1));
-  REQUIRE(queue->Take(1) == Turn::kBatch);
+  REQUIRE(queue->Take(1, Generation(1)) == Turn::kBatch);
   queue->Answer(1, std::vector<float>(6)).Send();
-  REQUIRE(queue->Take(1) == Turn::kBatch);
+  REQUIRE(queue->Take(1, Generation(1)) == Turn::kBatch);
   queue->Answer(1, std::vector<float>(6)).Send();
-  CHECK(queue->Take(1) == Turn::kMissing);
+  CHECK(queue->Take(1, Generation(1)) == Turn::kMissing);
   queue->SetWorkers(ListOf(SplitOf(4, 2), 2, {2, 5}));
   queue.Send(Coming(3, 1));
-  CHECK(queue->Take(1) == Turn::kBatch);
+  CHECK(queue->Take(1, Generation(1)) == Turn::kBatch);
 }
 
 TEST_CASE("nobody waits for one that has had its answer from a worker that is gone", "[activations]") {
   Queue queue(OptionsOf(2, 2));  // Rank 0 is its own, rank 1 the other one's.
   queue.Send(Coming(0, 0));
-  REQUIRE(queue->Take(0) == Turn::kBatch);
+  REQUIRE(queue->Take(0, Generation(1)) == Turn::kBatch);
   queue->SetWorkers(ListOf(SplitOf(2, 2), 2, {3}));
   queue->Answer(1, std::vector<float>(6)).Send();
-  CHECK(queue->Take(0) == Turn::kOver);
+  CHECK(queue->Take(0, Generation(1)) == Turn::kOver);
+}
+
+TEST_CASE("a step begins once it is known who takes part in it", "[activations]") {
+  Queue queue(OptionsOf(2, 1));
+  queue.Send(Coming(0, 0));
+  CHECK(queue->Take(0, Generation(3)) == Turn::kNoPlan);
+  CHECK_FALSE(queue->Has(Generation(3)));
+  queue->SetWorkers(ListOf(SplitOf(2, 1), 2, {1}));
+  CHECK(queue->Take(0, Generation(3)) == Turn::kNoPlan);
+  v1::WorkerList list = ListOf(SplitOf(2, 1), 3);
+  list.mutable_workers(1)->set_member(9);
+  list.mutable_workers(1)->set_first_step(1);
+  queue->SetWorkers(list);
+  CHECK(queue->Has(Generation(3)));
+  // The one that joins has nothing to do with this step, and is waited for in the next one.
+  REQUIRE(queue->Take(0, Generation(3)) == Turn::kBatch);
+  queue->Answer(1, std::vector<float>(6)).Send();
+  CHECK(queue->Take(0, Generation(3)) == Turn::kOver);
+  queue.Send(Coming(0, 1));
+  REQUIRE(queue->Take(1, Generation(3)) == Turn::kBatch);
+  queue->Answer(1, std::vector<float>(6)).Send();
+  CHECK(queue->Take(1, Generation(3)) == Turn::kMissing);
+  CHECK(queue->Missing() == std::vector<Rank>{Rank(1)});
+  queue.Send({MemberId(9), 1, 2, true, 2 * (1 + kFeatures) * 4});
+  REQUIRE(queue->Take(1, Generation(3)) == Turn::kBatch);
+  CHECK(queue->batch().sender == Rank(1));
+}
+
+TEST_CASE("nobody waits for one whose own worker is there again, unless it comes back", "[activations]") {
+  const bool comes_back = GENERATE(false, true);
+  const LayerSplit split = SplitOf(2, 2);  // Rank 0 is its own, rank 1 that of rank 3.
+  Queue queue(OptionsOf(2, 2));
+  queue->SetWorkers(ListOf(split, 2, {3}));
+  for (uint64_t step = 0; step < 2; ++step) {
+    queue.Send(Coming(0, step));
+    queue.Send(Coming(1, step));
+    for (int i = 0; i < 2; ++i) {
+      REQUIRE(queue->Take(step, Generation(1)) == Turn::kBatch);
+      queue->Answer(1, std::vector<float>(6)).Send();
+    }
+    CHECK(queue->Take(step, Generation(1)) == Turn::kOver);
+  }
+  // The one that takes part from step 2 on is gone before this worker hears of it.
+  v1::WorkerList list = ListOf(split, 4, {3});
+  v1::WorkerEntry& former = *list.add_former();
+  former.set_member(9);
+  former.set_rank(3);
+  former.set_first_step(2);
+  queue->SetWorkers(list);
+  queue.Send(Coming(0, 2));
+  if (comes_back) queue.Send(Coming(1, 2));
+  for (int i = 0; i < 1 + comes_back; ++i) {
+    REQUIRE(queue->Take(2, Generation(4)) == Turn::kBatch);
+    queue->Answer(1, std::vector<float>(6)).Send();
+  }
+  CHECK(queue->Take(2, Generation(4)) == Turn::kOver);
+  queue.Send(Coming(0, 3));
+  REQUIRE(queue->Take(3, Generation(4)) == Turn::kBatch);
+  queue->Answer(1, std::vector<float>(6)).Send();
+  CHECK(queue->Take(3, Generation(4)) == (comes_back ? Turn::kMissing : Turn::kOver));
 }
 
 TEST_CASE("what is no batch of the job is refused, each with its word", "[activations]") {
@@ -278,7 +338,7 @@ TEST_CASE("what is no batch of the job is refused, each with its word", "[activa
 TEST_CASE("targets come with the batch where labels are no classes", "[activations]") {
   Queue queue(OptionsOf(1, 1, /*has_classes=*/false));
   queue.Send(Coming(0, 0, 3, false), 7);
-  REQUIRE(queue->Take(0) == Turn::kBatch);
+  REQUIRE(queue->Take(0, Generation(1)) == Turn::kBatch);
   CHECK(queue->batch().classes.empty());
   CHECK(queue->batch().targets.size() == 3 * kOutputs);
   CHECK(queue->batch().targets[11] == 0.5f);

@@ -97,7 +97,7 @@ struct OwnBatch {
 std::vector<uint64_t> ServeStep(ActivationReceiver* receiver, uint64_t step) {
   std::vector<uint64_t> senders;
   while (true) {
-    const auto batch = receiver->Next(step);
+    const auto batch = receiver->Next(step, Generation());
     if (!batch.ok() || *batch == nullptr) return senders;
     senders.push_back((*batch)->sender.value());
     std::vector<float> gradient((*batch)->activations.begin(), (*batch)->activations.end());
@@ -184,7 +184,7 @@ TEST_CASE("whoever waits is let go when this worker is to end", "[activations]")
     CHECK(ends[0].sender()->Exchange(own.batch).status().code() == absl::StatusCode::kCancelled);
   });
   std::thread linear([&] {
-    CHECK(ends[1].receiver()->Next(7).status().code() == absl::StatusCode::kCancelled);
+    CHECK(ends[1].receiver()->Next(7, Generation()).status().code() == absl::StatusCode::kCancelled);
   });
   absl::SleepFor(absl::Milliseconds(100));
   ends[0].Cancel();
@@ -257,13 +257,60 @@ TEST_CASE("one that leaves waits for none of a half that has nobody left", "[act
   others.Lose(0);
   others.Tell();
   std::thread linear([&] {
-    const auto batch = others[1].receiver()->Next(0);
+    const auto batch = others[1].receiver()->Next(0, Generation());
     REQUIRE(batch.ok());
     CHECK(*batch == nullptr);
   });
   absl::SleepFor(absl::Milliseconds(100));
   others[1].Leave();
   linear.join();
+}
+
+TEST_CASE("both sides wait until they know who takes part", "[activations]") {
+  Ends ends(1, 1);
+  OwnBatch own(0);
+  own.batch.plan = Generation(2);
+  std::atomic<int> over{0};
+  absl::StatusOr<ActivationAnswer> answer;
+  std::vector<uint64_t> senders;
+  std::thread front([&] {
+    answer = ends[0].sender()->Exchange(own.batch);
+    ++over;
+  });
+  std::thread linear([&] {
+    const auto batch = ends[1].receiver()->Next(0, Generation(2));
+    if (batch.ok() && *batch != nullptr) {
+      senders.push_back((*batch)->sender.value());
+      ends[1].receiver()->Answer(1, (*batch)->activations);
+    }
+    ++over;
+  });
+  // Both have asked for the list at once.
+  while (ends.troubles() < 2) absl::SleepFor(absl::Milliseconds(1));
+  CHECK(over == 0);
+  ends.Tell();
+  front.join();
+  linear.join();
+  CHECK(answer.ok());
+  CHECK(senders == std::vector<uint64_t>{0});
+  CHECK(ends[0].sender()->payload_bytes() == kRows * (2 * kFeatures + 1) * 4);
+}
+
+TEST_CASE("a step in which nobody has the linear layers is passed over where somebody comes", "[activations]") {
+  Ends ends(1, 1);
+  ends.list().mutable_workers(1)->set_first_step(1);
+  ends.Tell();
+  OwnBatch own(0);
+  const absl::StatusOr<ActivationAnswer> answer = ends[0].sender()->Exchange(own.batch);
+  REQUIRE(answer.ok());
+  CHECK(answer->too_late);
+  own.batch.step = 1;
+  absl::StatusOr<ActivationAnswer> next;
+  std::thread front([&] { next = ends[0].sender()->Exchange(own.batch); });
+  CHECK(ServeStep(ends[1].receiver(), 1) == std::vector<uint64_t>{0});
+  front.join();
+  REQUIRE(next.ok());
+  CHECK_FALSE(next->too_late);
 }
 
 TEST_CASE("a list that comes before this worker begins counts", "[activations]") {

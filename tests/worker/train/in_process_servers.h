@@ -131,6 +131,7 @@ class InProcessClient final : public ParameterClient {
       }
       bases_[s] = read.version;
       pulled.job_examples = std::max(pulled.job_examples, read.examples);
+      pulled.plan = std::max(pulled.plan, read.plan);
     }
     return pulled;
   }
