@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Packs the three programs with the libraries that they are linked with, jobs, units and dashboards into one folder, and
-# that into one file, which run on any Linux machine of this kind of processor with a C library no older than this
-# machine's: no packages are needed there.
+# that into one file, which run on any Linux machine of this kind of processor with a C library that is new enough:
+# no packages are needed there.
 #
 # There: tar -C /opt -xzf tessera.tar.gz; /opt/tessera/tessera run /opt/tessera/jobs/digits.yaml
 set -euo pipefail
@@ -35,13 +35,12 @@ for target in "${programs[@]}"; do
   install -m 755 "bazel-bin/${path/://}" "$out/"
 done
 strip --strip-debug "$out"/tessera*
-deploy/pack_libraries.sh "$out/lib" "$out"/tessera*
+glibc=$(deploy/pack_libraries.sh "$out/lib" "$out"/tessera*)
 cp -rL deploy/data/optdigits "$out/data/"
 cp -r deploy/dashboards deploy/jobs deploy/manifests deploy/units "$out/"
 find "$out" -name BUILD.bazel -delete
 cp LICENSE "$out/"
 
 tar -C "$(dirname "$out")" -czf "$out.tar.gz" "$(basename "$out")"
-glibc=$(ldd --version | sed -n '1s/.* //p')
 echo "bundle.sh: $out holds $(du -sh "$out" | cut -f1), $out.tar.gz $(du -sh "$out.tar.gz" | cut -f1)"
 echo "bundle.sh: it wants $(uname -m) and glibc $glibc or newer${config:+, and CUDA 13 for workers on GPUs}"

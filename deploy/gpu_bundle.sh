@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Packs programs, GPU tests and benchmark into one folder, and that into one file, which run on another Linux machine
-# with an NVIDIA driver, the CUDA 13 runtime with cuBLAS, and a C library no older than this machine's: no build tools
-# are needed there.
+# with an NVIDIA driver, the CUDA 13 runtime with cuBLAS, and a C library that is new enough: no build tools are needed
+# there.
 #
 # There: FOLDER/check.sh runs all of it once, in ten minutes at most, and prints one table; FOLDER/run.sh COMMAND
 # runs one program, such as FOLDER/run.sh tessera run deploy/jobs/digits.yaml --set cluster.device=cuda. What the
@@ -57,9 +57,8 @@ mkdir "$out/deploy/data/optdigits_64"
 cp -L deploy/data/optdigits/test-* deploy/data/optdigits/ATTRIBUTION.md "$out/deploy/data/optdigits_64/"
 repeat_rows train-images-idx3-ubyte.gz 16 64
 repeat_rows train-labels-idx1-ubyte.gz 8 1
-deploy/pack_libraries.sh "$out/lib" "$out"/bin/*
+glibc=$(deploy/pack_libraries.sh "$out/lib" "$out"/bin/*)
 install -m 755 deploy/gpu/run.sh deploy/gpu/check.sh "$out/"
 tar -C "$(dirname "$out")" -czf "$out.tar.gz" "$(basename "$out")"
-glibc=$(ldd --version | sed -n '1s/.* //p')
 echo "gpu_bundle: $out holds $(du -sh "$out" | cut -f1), $out.tar.gz $(du -sh "$out.tar.gz" | cut -f1)"
 echo "gpu_bundle: it wants CUDA 13 and glibc $glibc or newer"

@@ -122,11 +122,13 @@ if ./run.sh ldd bin/* 2>&1 | grep 'not found' >logs/libraries.log; then
   # A library, or a version of the C library.
   missing=$(sed -E "s/.*version .([^ ']+)' not found.*/\1/; s/[[:space:]]*([^ ]+) => not found.*/\1/" \
     logs/libraries.log | sort -u)
-  leave_out "everything" "missing: ${missing//$'\n'/ }; say where CUDA 13 is with CUDA_HOME"
+  hint="say where CUDA 13 is with CUDA_HOME"
+  [[ "$missing" == *GLIBC* ]] && hint="this machine's C or C++ library is too old for these programs"
+  leave_out "everything" "missing: ${missing//$'\n'/ }; $hint"
   finish
 fi
 
-step "battery" 120 "$tests" ./run.sh conformance_test
+step "battery" 240 "$tests" ./run.sh conformance_test
 step "networks" 60 "$tests" ./run.sh device_network_test
 step "halves of networks" 60 "$tests" ./run.sh device_network_half_test
 step "pieces of minibatches" 60 "$tests" ./run.sh minibatch_steps_test
@@ -230,9 +232,9 @@ find_filter() {
   local words
   for words in '--kernel-name kns=tessera' '--kernel-regex kns=tessera' ''; do
     read -ra filter <<<"$words"
-    ((end - SECONDS < 30)) && return
+    ((end - SECONDS < 50)) && return
     check_with memcheck bin/planted_faults memory
-    timeout -k 5 20 "${sanitizing[@]}" >>logs/filter.log 2>&1
+    timeout -k 5 40 "${sanitizing[@]}" >>logs/filter.log 2>&1
     [[ $? -eq 3 ]] && return
   done
 }
@@ -241,9 +243,9 @@ finds_planted() {  # tool, fault
   local name="$1 finds what is planted"
   check_with "$1" bin/planted_faults "$2"
   # shellcheck disable=SC2016
-  step "$name" 20 "$errors" bash -c '"$@"; (($? == 3))' bash "${sanitizing[@]}" || return
+  step "$name" 40 "$errors" bash -c '"$@"; (($? == 3))' bash "${sanitizing[@]}" || return
   check_with "$1" bin/planted_faults none
-  step "$1 finds nothing else" 20 "$errors" "${sanitizing[@]}" && finds[$1]=yes
+  step "$1 finds nothing else" 40 "$errors" "${sanitizing[@]}" && finds[$1]=yes
 }
 unusable=
 if [[ -z "$quick" && -n "$sanitizer" ]]; then

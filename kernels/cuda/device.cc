@@ -3,6 +3,7 @@
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -322,8 +323,15 @@ Device::Graph Device::EndRecording() {
     s.status = absl::OkStatus();
     return kNoGraph;
   }
-  s.graphs.push_back(executable);
-  return static_cast<Graph>(s.graphs.size()) - 1;
+  // In the place of one that was dropped.
+  const auto place = std::find(s.graphs.begin(), s.graphs.end(), nullptr);
+  const auto graph_index = static_cast<Graph>(place - s.graphs.begin());
+  if (place == s.graphs.end()) {
+    s.graphs.push_back(executable);
+  } else {
+    *place = executable;
+  }
+  return graph_index;
 }
 
 void Device::Replay(Graph graph) {

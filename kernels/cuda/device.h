@@ -41,7 +41,8 @@ struct Product {
 // What is queued fails later: TakeStatus and Synchronize report the first failure. After one, CUDA
 // refuses everything, so that nothing but ending is left.
 //
-// Threading: one thread at a time, whichever.
+// Threading: one thread at a time, whichever. Where a process has several, none may end while
+// another one records: ending cuBLAS waits for the whole GPU, which breaks a record.
 class Device {
  public:
   // GPU number `ordinal` of this machine, from 0.

@@ -97,6 +97,26 @@ class Check(unittest.TestCase):
         self.assertIn(own, found)
         self.assertFalse([folder for folder in found if folder.startswith(packages)])
 
+        # The C++ library that is packed, where this machine can load it.
+        for says, is_first in (("libm.so.6 => /lib/libm.so.6", True), ("version `GLIBC_2.36' not found", False)):
+            self.put(os.path.join(self.tools, "ldd"), "#!/bin/sh\ncat <<'END'\n%s\nEND\n" % says)
+            self.assertEqual(searched()[0] == os.path.join(self.bundle, "lib", "cxx"), is_first)
+
+        # Whatever python3 itself knows.
+        elsewhere = os.path.join(self.tools, "elsewhere", "nvidia")
+        os.makedirs(os.path.join(elsewhere, "cudnn", "lib"))
+        self.put(os.path.join(elsewhere, "cudnn", "lib", "libcudnn.so.9"), "")
+        self.put(os.path.join(self.tools, "python3"), "#!/bin/sh\necho %s\n" % elsewhere)
+        self.assertIn(os.path.join(elsewhere, "cudnn", "lib"), searched(VIRTUAL_ENV="/none"))
+
+    def test_a_c_library_that_is_too_old_is_not_taken_for_missing_cuda(self):
+        self.put(os.path.join(self.tools, "ldd"),
+                 "#!/bin/sh\ncat <<'END'\nbin/tessera: /lib/libc.so.6: version `GLIBC_2.99' not found (by bin/tessera)\nEND\n")
+        code, out, parts = self.check("--quick")
+        self.assertEqual(code, 1)
+        self.assertEqual(parts["everything"], (
+            "left out", "missing: GLIBC_2.99; this machine's C or C++ library is too old for these programs"))
+
     def sanitizer_calls(self):
         with open(self.calls) as file:
             return file.read().splitlines()
