@@ -8,6 +8,9 @@
 namespace tessera {
 namespace {
 
+// It is used as a float, in which less may be 0, and 0 says that it is led.
+constexpr double kTauLeast = 1e-30;
+
 class CodecChecker {
  public:
   CodecChecker(const Positions& positions, const v1::Job& job, JobErrors* errors)
@@ -40,6 +43,9 @@ class CodecChecker {
   void Push() {
     if (pair().push().kind_case() == v1::Codec::KIND_NOT_SET) return;
     const Codec push = CodecOf(pair().push());
+    if (push.kind == CodecKind::kThreshold && push.tau > 0 && push.tau < kTauLeast) {
+      Fail("codec.push.threshold.tau", absl::StrCat("got ", push.tau, ", want 0 or a number of at least ", kTauLeast));
+    }
     if (push.kind == CodecKind::kThreshold && sends_values()) {
       Fail("codec.push", absl::StrCat("got threshold, want another codec with method ", method(),
                                       ": it sends parts of changes, and a push of ", method(),

@@ -25,7 +25,7 @@ def number(value, unit):
         for size, name in ((3600 * SECOND, "h"), (60 * SECOND, "m"), (SECOND, "s"), (SECOND // 1000, "ms")):
             if value % size == 0 and value >= size:
                 return "%d%s" % (value // size, name)
-    return "%d" % value if value == int(value) and value < 1e15 else "%g" % value
+    return "%d" % value if value == int(value) and abs(value) < 1e15 else "%g" % value
 
 
 class Operating(Test):
