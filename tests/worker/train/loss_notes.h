@@ -1,4 +1,4 @@
-// Remembers the loss of each minibatch that another learner trains.
+// Remembers what another learner is asked for, and the loss of each minibatch that it trains.
 #ifndef TESSERA_TESTS_WORKER_TRAIN_LOSS_NOTES_H_
 #define TESSERA_TESTS_WORKER_TRAIN_LOSS_NOTES_H_
 
@@ -13,11 +13,22 @@ class LossNotes final : public ForwardingLearner {
   using ForwardingLearner::ForwardingLearner;
   absl::StatusOr<Losses> Train(const Dataset& data, absl::Span<const uint32_t> rows,
                                const TrainPoint& point) override {
+    rates_.push_back(point.rate);
     return Noted(ForwardingLearner::Train(data, rows, point));
   }
   absl::StatusOr<Losses> EndSteps() override { return Noted(ForwardingLearner::EndSteps()); }
 
+  absl::StatusOr<std::vector<float>> Calibrate(const Dataset& data,
+                                               absl::Span<const uint32_t> rows) override {
+    calibrated_.assign(rows.begin(), rows.end());
+    return ForwardingLearner::Calibrate(data, rows);
+  }
+
   const std::vector<double>& losses() const { return losses_; }
+  // What each minibatch's learning rate was multiplied by.
+  const std::vector<float>& rates() const { return rates_; }
+  // The rows of the last calibration.
+  const std::vector<uint32_t>& calibrated() const { return calibrated_; }
 
  private:
   absl::StatusOr<Losses> Noted(absl::StatusOr<Losses> known) {
@@ -26,6 +37,8 @@ class LossNotes final : public ForwardingLearner {
   }
 
   std::vector<double> losses_;
+  std::vector<float> rates_;
+  std::vector<uint32_t> calibrated_;
 };
 
 }  // namespace tessera

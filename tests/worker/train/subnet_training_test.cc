@@ -22,7 +22,9 @@ TEST_CASE("subnet training equals a reference in one thread to the bit, and move
   const std::string model = GENERATE(kTwoHidden, kThreeHidden);
   const std::string optimizer =
       GENERATE("train.optimizer={sgd: {learning_rate: 0.05}}",
-               "train.optimizer={sgd: {learning_rate: 0.02, momentum: 0.9, weight_decay: 0.01}}");
+               "train.optimizer={sgd: {learning_rate: 0.02, momentum: 0.9, weight_decay: 0.01}}",
+               // Its steps are counted from each round's first.
+               "train.optimizer={adam: {learning_rate: 0.002}}");
   CAPTURE(workers, servers, model, optimizer);
   const v1::Job job = SubnetJob({model, optimizer}, servers, workers);
   const Datasets data = DataOf(job);
