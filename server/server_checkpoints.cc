@@ -21,13 +21,6 @@ namespace {
 // Beside the checkpoints. Not "lock": cluster.coordinator.directory may be the same folder.
 constexpr char kLockName[] = "checkpoints.lock";
 
-// With the key to change in front.
-absl::Status OfDirectory(const absl::Status& status) {
-  return absl::Status(
-      status.code(),
-      absl::StrCat("checkpoint.directory: ", absl::StripPrefix(status.message(), "checkpoint: ")));
-}
-
 }  // namespace
 
 ServerCheckpoints::ServerCheckpoints(const v1::Job& job, const JobFacts& facts, int rank)
@@ -80,33 +73,12 @@ absl::Status ServerCheckpoints::TakeDirectory() {
                    ", which is the coordinator of a job; name another folder, or wait until that has ended"));
 }
 
-// Two lives of a job in one folder would take each other's checkpoints for their own.
-absl::Status ServerCheckpoints::CheckDirectory() const {
-  const absl::StatusOr<std::vector<ListedCheckpoint>> found =
-      ListCheckpoints(directory_path_, /*verify=*/false);
-  if (!found.ok()) return OfDirectory(found.status());
-  const std::vector<ListedCheckpoint>& listed = *found;
-  if (listed.empty()) return absl::OkStatus();
-  const uint64_t newest = listed.front().step;
-  if (restored_ == nullptr) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("checkpoint.directory: \"", directory_path_,
-                     "\" has checkpoints already, the newest of step ", newest,
-                     "; set checkpoint.restore to go on from there, or name an empty folder"));
-  }
-  if (newest > restored_->manifest.step && listed.front().status.ok()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "checkpoint.directory: \"", directory_path_, "\" has a later checkpoint, of step ", newest,
-        ", than checkpoint.restore, which is of step ", restored_->manifest.step,
-        "; restore that one, or name an empty folder"));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status ServerCheckpoints::Keep(LiveCoordinator* coordinator, bool goes_on, bool is_elected) {
   if (directory_path_.empty()) return absl::OkStatus();
   if (!is_elected) TESSERA_RETURN_IF_ERROR(TakeDirectory());
-  if (!goes_on) TESSERA_RETURN_IF_ERROR(CheckDirectory());
+  if (!goes_on) {
+    TESSERA_RETURN_IF_ERROR(CheckFolder(directory_path_, restored_ == nullptr ? nullptr : &restored_->manifest));
+  }
   absl::StatusOr<std::unique_ptr<CheckpointDirectory>> opened =
       CheckpointDirectory::Open(directory_path_, keep_, goes_on);
   if (!opened.ok()) return OfDirectory(opened.status());

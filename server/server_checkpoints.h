@@ -53,7 +53,6 @@ class ServerCheckpoints {
 
  private:
   absl::Status TakeDirectory();
-  absl::Status CheckDirectory() const;
   void Release();
 
   const std::string directory_path_;

@@ -36,12 +36,15 @@
 #include "deploy/cli/counted.h"
 #include "deploy/cli/terminal.h"
 #include "deploy/cli/wrap.h"
+#include "deploy/doctor/checkpoint_check.h"
+#include "deploy/doctor/data_check.h"
 #include "deploy/doctor/device_check.h"
 #include "deploy/doctor/findings.h"
 #include "deploy/doctor/reachability.h"
 #include "deploy/doctor/server_check.h"
 #include "kernels/devices.h"
 #include "proto/status.grpc.pb.h"
+#include "server/control/job_facts.h"
 #include "server/shard/stored_values.h"
 
 namespace tessera {
@@ -50,12 +53,6 @@ namespace {
 constexpr absl::Duration kConnectMax = absl::Seconds(3);
 constexpr std::chrono::seconds kAnswerMax{10};
 constexpr int kCertificateDaysMin = 7;
-
-std::string Room(double bytes) {
-  if (bytes >= 1e9) return absl::StrFormat("%.1f GB", bytes / 1e9);
-  if (bytes >= 1e6) return absl::StrFormat("%.1f MB", bytes / 1e6);
-  return absl::StrFormat("%.1f kB", bytes / 1e3);
-}
 
 class Examination {
  public:
@@ -73,16 +70,22 @@ class Examination {
                          JobDigest(job_).substr(0, 12)));
     if (!options_.no_data) {
       Data();
-      for (Finding& each : CheckDevice(job_, CreateBackend)) findings_.push_back(std::move(each));
+      Add(CheckDevice(job_, CreateBackend));
     }
     Certificates();
     Disk();
     Etcd();
     Servers();
+    // Reading one takes as long as its bytes do.
+    const JobFacts facts = FactsOf(job_, recipe_, shape_, JobDigest(job_));
+    Add(CheckCheckpoints(job_, *facts.model_manifest, is_running_));
     return std::move(findings_);
   }
 
  private:
+  void Add(Findings findings) {
+    for (Finding& each : findings) findings_.push_back(std::move(each));
+  }
   void Good(std::string what) { findings_.push_back({Finding::Kind::kGood, std::move(what), ""}); }
   void Note(std::string what, std::string advice) {
     findings_.push_back({Finding::Kind::kNote, std::move(what), std::move(advice)});
@@ -97,7 +100,7 @@ class Examination {
       Problem(absl::StrCat(error.key, ": ", error.message),
               "workers need the data; on a machine that has servers only, use --no-data");
     }
-    if (reading.ok()) Good("data: all files can be opened; what is in them workers check");
+    if (reading.ok()) Add(CheckData(job_, shape_));
   }
 
   void Certificates() {
@@ -174,11 +177,11 @@ class Examination {
                         job_.cluster().servers().count();
     if (static_cast<double>(space.available) < need) {
       return Problem(
-          absl::StrCat("checkpoint.directory: \"", directory, "\" has ", Room(space.available), " left, want ",
-                       Room(need), " for ", job_.checkpoint().keep() + 1, " checkpoints of one server"),
+          absl::StrCat("checkpoint.directory: \"", directory, "\" has ", Bytes(space.available), " left, want ",
+                       Bytes(need), " for ", job_.checkpoint().keep() + 1, " checkpoints of one server"),
           "make room, keep fewer (checkpoint.keep), or name another folder");
     }
-    Good(absl::StrCat("checkpoints: ", Room(space.available), " left in ", directory));
+    Good(absl::StrCat("checkpoints: ", Bytes(space.available), " left in ", directory));
   }
 
   // Where the servers elect the coordinator.
@@ -285,9 +288,8 @@ class Examination {
     want.initial_hash = InitialHash(
         shape_, SlicesOf(shape_, ShardAt(recipe_.placement, rank), shards), job_.seed());
     want.version = kVersion;
-    for (Finding& finding : JudgeServer(want, status, asked, absl::Now())) {
-      findings_.push_back(std::move(finding));
-    }
+    is_running_ = is_running_ || status.job_digest() == want.job_digest;
+    Add(JudgeServer(want, status, asked, absl::Now()));
     // In training, workers wait for each other all the time.
     if (rank == 0 && status.state() == "waiting" && !status.waiting_for().empty()) {
       Note(absl::StrCat("the job waits for ", absl::StrJoin(status.waiting_for(), ", ")),
@@ -299,6 +301,7 @@ class Examination {
   const v1::Job job_;
   const Recipe recipe_;
   const ModelShape shape_;
+  bool is_running_ = false;
   Findings findings_;
 };
 

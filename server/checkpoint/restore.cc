@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "common/base/check.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
@@ -67,6 +68,34 @@ absl::Status CheckRestorable(const Manifest& saved, const Manifest& model) {
       continue;
     }
     return differs(absl::StrCat("parameter ", p, " is ", Describe(a), ", want ", Describe(b)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status OfDirectory(const absl::Status& status) {
+  return absl::Status(
+      status.code(),
+      absl::StrCat("checkpoint.directory: ", absl::StripPrefix(status.message(), "checkpoint: ")));
+}
+
+absl::Status CheckFolder(const std::string& directory, const Manifest* restored) {
+  const absl::StatusOr<std::vector<ListedCheckpoint>> found =
+      ListCheckpoints(directory, /*verify=*/false);
+  if (!found.ok()) return OfDirectory(found.status());
+  const std::vector<ListedCheckpoint>& listed = *found;
+  if (listed.empty()) return absl::OkStatus();
+  const uint64_t newest = listed.front().step;
+  if (restored == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("checkpoint.directory: \"", directory,
+                     "\" has checkpoints already, the newest of step ", newest,
+                     "; set checkpoint.restore to go on from there, or name an empty folder"));
+  }
+  if (newest > restored->step && listed.front().status.ok()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "checkpoint.directory: \"", directory, "\" has a later checkpoint, of step ", newest,
+        ", than checkpoint.restore, which is of step ", restored->step,
+        "; restore that one, or name an empty folder"));
   }
   return absl::OkStatus();
 }

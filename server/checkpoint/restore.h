@@ -24,6 +24,11 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> OpenForRestore(const std::string& pa
 // servers' rule must be the same; the numbers of servers and workers need not.
 // kFailedPrecondition says what differs.
 absl::Status CheckRestorable(const Manifest& saved, const Manifest& model);
+// Whether a job that begins from `restored` (nullptr: anew) may write its checkpoints into `directory`: two lives of a
+// job in one folder would take each other's for their own. kFailedPrecondition says which are there, and what to do.
+absl::Status CheckFolder(const std::string& directory, const Manifest* restored);
+// With the key checkpoint.directory in front.
+absl::Status OfDirectory(const absl::Status& status);
 // The keys of the job that are others now, for people: "cluster.servers.count", "train.steps".
 std::vector<std::string> ChangedKeys(const Manifest& saved, const Manifest& model);
 

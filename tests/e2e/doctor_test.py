@@ -1,9 +1,10 @@
 """`tessera doctor`: every finding comes with what to do, and a healthy job has none."""
 import os
+import shutil
 import socket
 import unittest
 
-from cluster import Cluster, Test, digits, free_ports, tessera, write_job
+from cluster import ROOT, Cluster, Test, digits, free_ports, tessera, write_job
 
 ENDLESS = 1000000
 
@@ -89,6 +90,42 @@ class Doctor(Test):
         self.assertFalse(os.path.exists(self.path("none")))
         state(self.path("none/deep/below"), 1, "cluster.coordinator.directory: ", "the last two folders alone")
         state("/proc/x", 1, 'cluster.coordinator.directory: "/proc/x" cannot be made: ')
+
+    def test_checkpoints_that_no_server_would_take_are_problems(self):
+        folder = self.path("checkpoints")
+        job = digits(epochs=2)
+        kept = dict(job, checkpoint={"directory": folder, "every_steps": 10})
+        code, _, error = tessera("run", write_job(self, kept), "--quiet")
+        self.assertEqual((code, error), (0, ""))
+        self.examine(kept, 1, "has checkpoints already", "set checkpoint.restore to go on from there")
+        restored = dict(job, checkpoint={"directory": folder, "restore": folder})
+        self.examine(restored, 0, "checkpoint.restore: the job goes on from step ", "no problem found")
+        # The newest is broken.
+        newest = sorted(os.listdir(folder), key=lambda name: int(name.split("-")[-1]) if "-" in name else 0)[-1]
+        os.remove(os.path.join(folder, newest, "manifest.json"))
+        self.examine(restored, 0, "is passed over", "the job goes on from step")
+        self.examine(dict(job, checkpoint={"restore": self.path("nothing")}), 1, "checkpoint.restore: ",
+                     "name another checkpoint")
+        other = digits(epochs=2)
+        other["model"]["layers"][0]["linear"]["units"] = 33
+        self.examine(dict(other, checkpoint={"restore": folder}), 1, "it is of another model or another method")
+
+    def test_data_is_read_as_workers_do(self):
+        self.examine(digits(), 0, "rows to train on and", "to test with")
+        cut = self.path("cut")
+        shutil.copytree(os.path.join(ROOT, "deploy/data/optdigits"), cut)
+        name = os.path.join(cut, "train-images-idx3-ubyte.gz")
+        with open(name, "rb") as file:
+            data = file.read()
+        with open(name, "wb") as file:
+            file.write(data[:len(data) // 2])
+        job = digits()
+        job["data"]["directory"] = cut
+        self.examine(job, 1, "workers would end with 2")
+        self.assertNotIn("workers would", self.examine(job, 0, extra=("--no-data",)))
+        job = digits()
+        job["train"]["batch_size"] = 100000
+        self.examine(job, 1, "a minibatch for each worker")
 
     def test_a_server_that_would_refuse_to_start_is_no_advice(self):
         port = free_ports(1)[0]

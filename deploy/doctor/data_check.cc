@@ -1,0 +1,31 @@
+#include "deploy/doctor/data_check.h"
+
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "worker/data/dataset.h"
+
+namespace tessera {
+
+Findings CheckData(const v1::Job& job, const ModelShape& shape) {
+  const absl::StatusOr<Datasets> data = LoadDatasets(job.data(), EndsOf(job.model(), shape));
+  if (!data.ok()) {
+    return {{Finding::Kind::kProblem, std::string(data.status().message()),
+             "workers would end with 2; correct the file, or the key that names it"}};
+  }
+  const int64_t rows = data->train.rows(), batch = job.train().batch_size();
+  // Where rows are each worker's own, nobody here knows the others'.
+  const bool is_shared = job.data().partition() == "global" || job.data().partition() == "shard";
+  const int64_t parts = is_shared ? job.cluster().workers() : 1;
+  if (rows < parts * batch) {
+    return {{Finding::Kind::kProblem,
+             absl::StrCat("data.train: rows are ", rows, ", want at least ", parts, " x ", batch,
+                          ", a minibatch for each worker"),
+             "lower train.batch_size or cluster.workers"}};
+  }
+  return {{Finding::Kind::kGood,
+           absl::StrCat("data: ", rows, " rows to train on and ", data->test.rows(), " to test with"), ""}};
+}
+
+}  // namespace tessera

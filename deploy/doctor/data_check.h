@@ -1,0 +1,17 @@
+// Whether workers could train on this machine's files.
+#ifndef TESSERA_DEPLOY_DOCTOR_DATA_CHECK_H_
+#define TESSERA_DEPLOY_DOCTOR_DATA_CHECK_H_
+
+#include "common/layout/parameters.h"
+#include "deploy/doctor/findings.h"
+#include "proto/job.pb.h"
+
+namespace tessera {
+
+// Reads all of data.train and data.test of a checked job, as a worker does, and looks whether there are rows for a
+// minibatch of each worker.
+Findings CheckData(const v1::Job& job, const ModelShape& shape);
+
+}  // namespace tessera
+
+#endif  // TESSERA_DEPLOY_DOCTOR_DATA_CHECK_H_
