@@ -31,7 +31,8 @@ struct ShardRows {
 ShardRows ShardRowsOf(int64_t rows, int64_t shard, int64_t shard_count);
 
 // What server `shard` of `shard_count` takes over of the saved servers' counters: the sums of its
-// share of them, and the furthest version and number of examples.
+// share of them, the furthest version, and the examples of its own or, where servers are as many as they were not,
+// those that all have.
 CheckpointShard CountersFor(const std::vector<CheckpointShard>& saved, int64_t shard,
                             int64_t shard_count);
 

@@ -123,6 +123,12 @@ absl::StatusOr<const MemberRecord*> Coordinator::Admitted(MemberId member, absl:
 
 absl::StatusOr<v1::JoinReply> Coordinator::Join(const v1::JoinRequest& first, absl::Time now) {
   const v1::JoinRequest request = membership_.AskedAnew(first);
+  if (late_.erase(MemberId(request.member())) > 0) {
+    ++changes_;
+    const absl::Status told = membership_.Touch(MemberId(request.member()), now);
+    Settle(now);
+    return told;
+  }
   TESSERA_RETURN_IF_ERROR(Refusal(MemberId(request.member())));
   if (evaluation_.stop() && request.member() == 0) {
     return absl::FailedPreconditionError("join: the job is ending");
@@ -400,7 +406,13 @@ void Coordinator::FillServers(absl::Time now, v1::JobStatus* status) const {
   // Those that are lost had done more than they told.
   status->set_examples(std::max<uint64_t>(status->examples(), examples));
   if (facts_.schedule) {
-    status->set_rate_factor(facts_.schedule->Factor(examples, facts_.batch_size));
+    // All push a minibatch at once, or each by itself.
+    const auto& counted = membership_.members().Counted();
+    const auto with_data = std::count_if(counted.begin(), counted.end(), [this](const MemberRecord* member) {
+      return facts_.has_data(member->rank);
+    });
+    const uint64_t pushes = facts_.synchronous ? std::max<uint64_t>(1, static_cast<uint64_t>(with_data)) : 1;
+    status->set_rate_factor(facts_.schedule->Factor(examples, pushes * static_cast<uint64_t>(facts_.batch_size)));
   }
 }
 

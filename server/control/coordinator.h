@@ -173,6 +173,8 @@ class Coordinator {
   absl::Time ended_at_;
   // Workers that took part when the job failed and do not know yet.
   std::set<MemberId> untold_;
+  // Those that waited to be admitted when training ended, and do not know yet.
+  std::set<MemberId> late_;
   std::vector<EvaluateAnswer> refused_;
   uint64_t changes_ = 0;
 };

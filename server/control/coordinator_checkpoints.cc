@@ -45,7 +45,8 @@ void Coordinator::DriveCheckpoint(absl::Time now) {
 SavedJob Coordinator::SaveJob(absl::Time now) const {
   const uint64_t step = checkpoints_.saved_step();
   SavedJob job;
-  job.train_seconds = absl::ToDoubleSeconds(clock_.Trained(now));
+  // That of its values: it takes a while to write them, in which all go on.
+  job.train_seconds = absl::ToDoubleSeconds(clock_.Trained(std::min(now, checkpoints_.copied_at())));
   job.evaluation_due = checkpoints_.evaluation_due();
   // What was found at this very step is found again.
   for (const v1::HistoryEntry& entry : evaluation_.history()) {

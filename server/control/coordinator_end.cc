@@ -60,6 +60,7 @@ void Coordinator::RemoveLate() {
     if (IsLive(record.state) && !evaluation_.Takes(record)) late.push_back(id);
   }
   for (MemberId member : late) {
+    if (membership_.members().Find(member)->state != MemberState::kAdmitted) late_.insert(member);
     membership_.Remove(member, MemberState::kLeft, "training ended before it could begin");
   }
 }
@@ -141,7 +142,7 @@ void Coordinator::Settle(absl::Time now) {
     it = IsLive(membership_.members().Find(*it)->state) ? std::next(it) : untold_.erase(it);
   }
   const bool all_know =
-      membership_.servers().AllClosed() && untold_.empty() && !has_strangers_;
+      membership_.servers().AllClosed() && untold_.empty() && late_.empty() && !has_strangers_;
   if (all_know || now - ending_since_ > facts_.lease_timeout) {
     phase_ = Phase::kEnded;
     ++changes_;

@@ -31,6 +31,7 @@ v1::CoordinatorState Coordinator::Save() const {
   state.set_ending_since(absl::ToUnixNanos(ending_since_));
   state.set_ended_at(absl::ToUnixNanos(ended_at_));
   for (MemberId member : untold_) state.add_untold(member.value());
+  for (MemberId member : late_) state.add_untold(member.value());
   state.set_rollbacks(rollbacks_);
   for (const v1::TermState& term : terms_) *state.add_terms() = term;
   *state.mutable_clock() = clock_.Save();
@@ -86,11 +87,13 @@ absl::Status Coordinator::LoadAll(const v1::CoordinatorState& state, const Saved
   TESSERA_RETURN_IF_ERROR(membership_.Load(state.membership(), saved));
   const MemberTable& members = membership_.members();
   untold_.clear();
+  late_.clear();
   for (const uint64_t member : state.untold()) {
-    if (members.Find(MemberId(member)) == nullptr) {
+    const MemberRecord* const record = members.Find(MemberId(member));
+    if (record == nullptr) {
       return absl::InvalidArgumentError(absl::StrCat("member ", member, ": there is none"));
     }
-    untold_.insert(MemberId(member));
+    (IsLive(record->state) ? untold_ : late_).insert(record->member);
   }
   TESSERA_RETURN_IF_ERROR(epochs_.Load(state.epochs(), members));
   TESSERA_RETURN_IF_ERROR(evaluation_.Load(state.evaluation(), members));

@@ -1,5 +1,7 @@
 #include "server/control/job_clock.h"
 
+#include <algorithm>
+
 namespace tessera {
 
 void JobClock::Start(absl::Time now) {
@@ -18,6 +20,8 @@ void JobClock::Resume(absl::Time now) {
   if (!started_ || running_ || ended_) return;
   since_ = now;
   running_ = true;
+  runs_.push_back({now, trained_});
+  if (runs_.size() > kRunsMax) runs_.pop_front();
 }
 
 void JobClock::End(absl::Time now) {
@@ -26,7 +30,12 @@ void JobClock::End(absl::Time now) {
 }
 
 absl::Duration JobClock::Trained(absl::Time now) const {
-  return running_ ? trained_ + (now - since_) : trained_;
+  absl::Duration end = running_ ? absl::InfiniteDuration() : trained_;
+  for (auto run = runs_.rbegin(); run != runs_.rend(); ++run) {
+    if (now >= run->begin) return std::min(run->before + (now - run->begin), end);
+    end = run->before;
+  }
+  return runs_.empty() ? trained_ : end;
 }
 
 v1::ClockState JobClock::Save() const {
@@ -45,6 +54,8 @@ void JobClock::Load(const v1::ClockState& state) {
   ended_ = state.ended();
   since_ = absl::FromUnixNanos(state.since());
   trained_ = absl::Nanoseconds(state.trained());
+  runs_.clear();
+  if (running_) runs_.push_back({since_, trained_});
 }
 
 }  // namespace tessera

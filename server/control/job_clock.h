@@ -2,6 +2,9 @@
 #ifndef TESSERA_SERVER_CONTROL_JOB_CLOCK_H_
 #define TESSERA_SERVER_CONTROL_JOB_CLOCK_H_
 
+#include <cstddef>
+#include <deque>
+
 #include "absl/time/time.h"
 #include "proto/coordinator_state.pb.h"
 
@@ -23,18 +26,29 @@ class JobClock {
 
   bool started() const { return started_; }
   bool running() const { return running_; }
+  // At a time that is past as well, back to the last kRunsMax stops.
   absl::Duration Trained(absl::Time now) const;
 
   v1::ClockState Save() const;
   // As it was when it was saved: if it ran it has run since.
   void Load(const v1::ClockState& state);
 
+  static constexpr size_t kRunsMax = 64;
+
  private:
+  // It began to run, and had run for so long before.
+  struct Run {
+    absl::Time begin;
+    absl::Duration before;
+  };
+
   bool started_ = false;
   bool running_ = false;
   bool ended_ = false;
   absl::Time since_;
   absl::Duration trained_;
+  // The last ones, the present one included.
+  std::deque<Run> runs_;
 };
 
 }  // namespace tessera

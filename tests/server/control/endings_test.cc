@@ -70,6 +70,32 @@ TEST_CASE("where members advance on their own, one that has made all its steps i
   CHECK(control.coordinator->outcome().ok());
 }
 
+TEST_CASE("a worker that waits to join when training ends is told so before the job has ended", "[endings]") {
+  JobFacts facts = ControlFixture::Facts(1, 1);
+  facts.target_accuracy = 0.1;
+  ControlFixture control(facts);
+  control.Start(1);
+  // Its server says nothing to the proposal.
+  const auto joined = control.Join(0, 1);
+  REQUIRE(joined.ok());
+  REQUIRE_FALSE(joined->admitted());
+  REQUIRE(control.Renew(1, 1000, 1000).ok());
+  Evaluate(&control, {1}, 1000);
+  REQUIRE(control.Leave(1).ok());
+  control.StepAll();
+  CHECK_FALSE(control.coordinator->ended());
+  const bool asks = GENERATE(true, false);
+  if (asks) {
+    CHECK_THAT(std::string(control.Join(joined->member()).status().message()),
+               Catch::Contains("training ended before it could begin"));
+  } else {
+    control.Tick(1.1 * facts.lease_timeout);
+  }
+  control.StepAll();
+  CHECK(control.coordinator->ended());
+  CHECK(control.coordinator->outcome().ok());
+}
+
 TEST_CASE("a worker that waits to join carries on when the last one leaves", "[endings]") {
   JobFacts facts = ControlFixture::Facts(1, 1);
   facts.epochs = 100;

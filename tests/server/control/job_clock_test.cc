@@ -25,5 +25,34 @@ TEST_CASE("the clock counts from the first start, less the pauses", "[control][c
   CHECK(clock.Trained(At(30)) == absl::Seconds(7));
 }
 
+TEST_CASE("the clock knows what it said at times that are past", "[control][clock]") {
+  JobClock clock;
+  clock.Restore(absl::Seconds(100));
+  CHECK(clock.Trained(At(0)) == absl::Seconds(100));
+  clock.Start(At(10));
+  clock.Pause(At(14));
+  clock.Resume(At(20));
+  clock.Pause(At(21));
+  CHECK(clock.Trained(At(5)) == absl::Seconds(100));
+  CHECK(clock.Trained(At(12)) == absl::Seconds(102));
+  CHECK(clock.Trained(At(17)) == absl::Seconds(104));
+  CHECK(clock.Trained(At(30)) == absl::Seconds(105));
+  clock.Resume(At(40));
+  CHECK(clock.Trained(At(50)) == absl::Seconds(115));
+  CHECK(clock.Trained(At(20)) == absl::Seconds(104));
+  clock.End(At(50));
+  CHECK(clock.Trained(At(41)) == absl::Seconds(106));
+  // Whoever goes on in this one's place knows less of it.
+  JobClock loaded;
+  loaded.Load(clock.Save());
+  CHECK(loaded.Trained(At(60)) == absl::Seconds(115));
+  for (int i = 0; i < 200; ++i) {
+    JobClock& busy = loaded;
+    busy.Pause(At(60 + 2 * i));
+    busy.Resume(At(61 + 2 * i));
+  }
+  CHECK(loaded.Trained(At(1)) == loaded.Trained(At(2)));
+}
+
 }  // namespace
 }  // namespace tessera

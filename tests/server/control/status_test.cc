@@ -89,6 +89,16 @@ TEST_CASE("status gives the learning rate's factor where it changes", "[control]
   CHECK(f.coordinator->Status(f.now).free_running());
 }
 
+TEST_CASE("where all push together the factor is that of their update", "[control][status]") {
+  JobFacts facts = Fixture::Facts(1, 4);
+  v1::Schedule schedule;
+  schedule.set_warmup(1000);
+  facts.schedule = RateSchedule(schedule);
+  Fixture f(facts);
+  f.Start(4);
+  CHECK(f.coordinator->Status(f.now).rate_factor() == Approx(0.04));
+}
+
 TEST_CASE("a speed that no worker can have is as if it were not known", "[control][status]") {
   JobFacts facts = Fixture::Facts(1, 2);
   facts.local_steps = 20;
