@@ -48,11 +48,6 @@ inline SparseKeys DrawKeys(const CoreShare& share, const ExplorerPlace& place, i
   return {std::move(core), std::move(joined), EntriesOf(share.alpha, entries)};
 }
 
-// Of how many entries, without drawing them.
-inline int64_t CountOf(const CoreShare& share, int64_t entries, const Core& core) {
-  return core.keys.count() + ExplorerCount(share, entries, core.keys.size(), core.keys.count());
-}
-
 }  // namespace tessera
 
 #endif  // TESSERA_COMMON_KEYSET_SPARSE_KEYS_H_

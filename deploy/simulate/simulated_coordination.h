@@ -1,6 +1,6 @@
 // What a train loop asks the coordinator, as calls to the simulated one.
 //
-// The mapping is worker/rpc/remote_coordination.cc's and coordinator_client.cc's, without their
+// The mapping is worker/train/message_coordination.cc's, over coordinator_client.cc's calls without their
 // retries.
 #ifndef TESSERA_DEPLOY_SIMULATE_SIMULATED_COORDINATION_H_
 #define TESSERA_DEPLOY_SIMULATE_SIMULATED_COORDINATION_H_
