@@ -17,6 +17,7 @@
 #include "common/rpc/status.h"
 #include "common/rpc/transport.h"
 #include "proto/activations.pb.h"
+#include "worker/rpc/server_call.h"
 
 namespace tessera {
 namespace {
@@ -53,15 +54,15 @@ const std::string& Method() {
 }  // namespace
 
 // One attempt. The batch's memory is read, and `gradient` written, until it has ended.
-class ActivationClient::Call final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+class ActivationClient::Call final : public ServerCall {
  public:
   Call(Wakeup* board, const v1::ActivationHeader& header, const ActivationBatch& batch,
        absl::Span<float> gradient)
-      : board_(*board), gradient_(BytesToWrite(gradient)) {
+      : ServerCall(board), gradient_(BytesToWrite(gradient)) {
     *head_.mutable_header() = header;
     parts_[0] = batch.classes.empty() ? BytesOf(batch.targets) : BytesOf(batch.classes);
     parts_[1] = BytesOf(batch.activations);
-    memory_ = std::shared_ptr<const void>(this, [](Call* call) { call->DropHolder(); });
+    HoldMemory();
   }
 
   void Start(grpc::GenericStub* stub) {
@@ -70,17 +71,8 @@ class ActivationClient::Call final : public grpc::ClientBidiReactor<grpc::ByteBu
     WriteNext();
     StartCall();
   }
-  void Cancel() {
-    if (context_ != nullptr) context_->TryCancel();
-  }
-  // Once answered: drops gRPC's call, which holds on to the memory of a write that was cut off.
-  void LetGo() { context_.reset(); }
-  bool answered() const { return answered_.load(std::memory_order_acquire); }
-  // Also: gRPC needs none of the caller's memory any more.
-  bool ended() const { return holders_.load(std::memory_order_acquire) == 0; }
 
   // Once ended.
-  const absl::Status& status() const { return status_; }
   const v1::GradientHeader& header() const { return answer_; }
 
   void OnWriteDone(bool ok) override {
@@ -95,19 +87,15 @@ class ActivationClient::Call final : public grpc::ClientBidiReactor<grpc::ByteBu
     StartRead(&incoming_);
   }
 
-  void OnDone(const grpc::Status& status) override {
-    status_ = !broken_.ok() ? broken_ : FromGrpc(status);
-    if (status_.ok() && (!has_answer_ || received_ != answer_.payload_bytes())) {
-      status_ = absl::InternalError(absl::StrCat("activations: answer ended after ", received_, " of ",
-                                                 answer_.payload_bytes(), " bytes"));
-    }
+ private:
+  absl::Status Conclude(absl::Status status) override {
     outgoing_.Clear();
-    memory_.reset();
-    answered_.store(true, std::memory_order_release);
-    DropHolder();
+    if (!broken_.ok()) return broken_;
+    if (!status.ok() || (has_answer_ && received_ == answer_.payload_bytes())) return status;
+    return absl::InternalError(absl::StrCat("activations: answer ended after ", received_, " of ",
+                                            answer_.payload_bytes(), " bytes"));
   }
 
- private:
   static absl::Span<char> BytesToWrite(absl::Span<float> values) {
     return {reinterpret_cast<char*>(values.data()), values.size() * sizeof(float)};
   }
@@ -121,7 +109,7 @@ class ActivationClient::Call final : public grpc::ClientBidiReactor<grpc::ByteBu
     const size_t begin = is_first_part ? sent_ : sent_ - parts_[0].size();
     const absl::Span<const char> run = part.subspan(begin, kChunkBytes);
     sent_ += run.size();
-    const grpc::Slice slice = BorrowSlice(run.data(), static_cast<int64_t>(run.size()), memory_);
+    const grpc::Slice slice = BorrowSlice(run.data(), static_cast<int64_t>(run.size()), memory());
     outgoing_ = WriteChunk(head_, absl::MakeConstSpan(&slice, 1));
     head_.Clear();
     if (left() > 0) {
@@ -159,14 +147,6 @@ class ActivationClient::Call final : public grpc::ClientBidiReactor<grpc::ByteBu
     return absl::OkStatus();
   }
 
-  void DropHolder() {
-    // The waiting thread may delete this once the last holder is gone, and then the board.
-    Wakeup& board = board_;
-    board.NotifyAfter([this] { holders_.fetch_sub(1, std::memory_order_acq_rel); });
-  }
-
-  Wakeup& board_;
-  std::unique_ptr<grpc::ClientContext> context_ = std::make_unique<grpc::ClientContext>();
   v1::ActivationChunk head_;
   absl::Span<const char> parts_[2];
   size_t sent_ = 0;
@@ -175,10 +155,7 @@ class ActivationClient::Call final : public grpc::ClientBidiReactor<grpc::ByteBu
   bool has_answer_ = false;
   v1::GradientHeader answer_;
   grpc::ByteBuffer outgoing_, incoming_;
-  std::shared_ptr<const void> memory_;  // its end says that gRPC holds no slice
-  absl::Status broken_, status_;
-  std::atomic<bool> answered_{false};
-  std::atomic<int> holders_{2};
+  absl::Status broken_;
 };
 
 void ActivationClient::SetWorkers(const v1::WorkerList& list) {

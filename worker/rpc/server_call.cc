@@ -37,8 +37,14 @@ const std::string& FetchMethod() {
 void ServerCall::OnDone(const grpc::Status& status) {
   end_time_ = SteadyNow();
   status_ = Conclude(FromGrpc(status));
+  memory_.reset();
   answered_.store(true, std::memory_order_release);
   DropHolder();
+}
+
+void ServerCall::HoldMemory() {
+  holders_.fetch_add(1, std::memory_order_relaxed);
+  memory_ = std::shared_ptr<const void>(this, [](ServerCall* call) { call->DropHolder(); });
 }
 
 void ServerCall::DropHolder() {
@@ -50,8 +56,7 @@ void ServerCall::DropHolder() {
 PushToServer::PushToServer(Wakeup* board, const v1::PushHeader& header, UpdatePayload* payload)
     : ServerCall(board), payload_(payload) {
   *head_.mutable_header() = header;
-  AddHolder();
-  memory_ = std::shared_ptr<const void>(this, [](PushToServer* call) { call->DropHolder(); });
+  HoldMemory();
 }
 
 void PushToServer::Start(grpc::GenericStub* stub) {
@@ -64,7 +69,7 @@ void PushToServer::Start(grpc::GenericStub* stub) {
 
 void PushToServer::WriteNext() {
   const int64_t left_before = payload_->left();
-  message_ = WriteChunk(head_, payload_->Next(kChunkBytes, memory_));
+  message_ = WriteChunk(head_, payload_->Next(kChunkBytes, memory()));
   head_.Clear();
   payload_bytes_ += left_before - payload_->left();
   wire_bytes_ += WireBytes(message_.Length());
@@ -83,7 +88,6 @@ void PushToServer::OnReadDone(bool ok) { replied_ = ok; }
 
 absl::Status PushToServer::Conclude(absl::Status status) {
   message_.Clear();
-  memory_.reset();
   if (!status.ok()) return status;
   v1::PushReply reply;
   if (!replied_) return absl::InternalError("push: the server sent no reply, want one");

@@ -1,4 +1,4 @@
-// One push to, or one pull from, one server: a single attempt.
+// One push to, or one pull from, one server: a single attempt. So are calls to other workers (activation_client.cc).
 //
 // The caller's thread starts calls; gRPC's threads run them. A pull writes received values straight
 // into the replica as they arrive; a push sends the replica's own memory. A call has ended when
@@ -53,8 +53,10 @@ class ServerCall : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
   // The call's status, now that gRPC's is known.
   virtual absl::Status Conclude(absl::Status status) = 0;
   void Moved() { board_->Notify(); }
-  void AddHolder() { holders_.fetch_add(1, std::memory_order_relaxed); }
-  void DropHolder();
+  // Before Start, of a call that sends the caller's memory: what memory() returns goes with each slice of it, and the
+  // call has not ended before gRPC has let go of all of them.
+  void HoldMemory();
+  const std::shared_ptr<const void>& memory() const { return memory_; }
 
   std::unique_ptr<grpc::ClientContext> context_ = std::make_unique<grpc::ClientContext>();
   absl::Time first_byte_time_ = absl::InfinitePast();
@@ -62,7 +64,10 @@ class ServerCall : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
   int64_t wire_bytes_ = 0;
 
  private:
+  void DropHolder();
+
   Wakeup* const board_;
+  std::shared_ptr<const void> memory_;  // its end says that gRPC holds no slice
   absl::Status status_;
   absl::Time end_time_;
   std::atomic<bool> answered_{false};
@@ -88,7 +93,6 @@ class PushToServer final : public ServerCall {
 
   v1::PushChunk head_;
   UpdatePayload* const payload_;
-  std::shared_ptr<const void> memory_;  // its end says that gRPC holds no slice
   grpc::ByteBuffer message_;
   grpc::ByteBuffer reply_;
   bool replied_ = false;
