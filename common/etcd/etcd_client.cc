@@ -12,6 +12,7 @@
 #include "absl/strings/strip.h"
 #include "common/base/check.h"
 #include "common/base/steady_clock.h"
+#include "common/rpc/compression.h"
 #include "common/rpc/control_channel.h"
 #include "common/rpc/security.h"
 #include "common/rpc/status.h"
@@ -75,6 +76,7 @@ absl::StatusOr<std::unique_ptr<EtcdClient>> EtcdClient::Create(Options options) 
 EtcdClient::EtcdClient(Options options) : options_(std::move(options)) {
   for (const std::string& member : options_.members) {
     grpc::ChannelArguments arguments;
+    RefuseCompression([&arguments](const char* name, int value) { arguments.SetInt(name, value); });
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
     arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
     arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectMsMin);

@@ -3,10 +3,13 @@
 #include <grpcpp/create_channel.h>
 #include <grpcpp/support/channel_arguments.h>
 
+#include "common/rpc/compression.h"
+
 namespace tessera {
 
 std::shared_ptr<grpc::Channel> OpenControlChannel(const std::string& address, Role role) {
   grpc::ChannelArguments arguments;
+  RefuseCompression([&arguments](const char* name, int value) { arguments.SetInt(name, value); });
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectMsMin);

@@ -13,6 +13,7 @@
 #include "common/base/check.h"
 #include "common/base/sanitizer.h"
 #include "common/rpc/chunk.h"
+#include "common/rpc/compression.h"
 #include "common/rpc/control_channel.h"
 
 // There where a program is linked with tcmalloc.
@@ -54,6 +55,7 @@ void SetBuffers(Set set) {
 template <typename Set>
 void SetCommon(Set set) {
   SetBuffers(set);
+  RefuseCompression(set);
   set(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, static_cast<int>(kFrameBytesMax));
   set(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, static_cast<int>(kMessageBytesMax));
   set(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);

@@ -22,6 +22,7 @@
 #include "server/rpc/attach_link.h"
 #include "server/rpc/coordinator_service.h"
 #include "server/rpc/status_service.h"
+#include "tests/common/rpc/compressed_call.h"
 #include "worker/rpc/coordinator_client.h"
 
 namespace tessera {
@@ -323,6 +324,15 @@ TEST_CASE("a worker may join while others train", "[control][rpc]") {
   CHECK(reply->rank() == 1);
   CHECK(reply->first_exchange() == 2);
   CHECK(reply->generation() == 2);
+}
+
+TEST_CASE("a compressed call is refused and never unpacked, and workers join", "[control][rpc][compression]") {
+  Job job(1, 1);
+  job.Attach(0);
+  for (const char* call : {"Status/Get", "Coordinator/Join", "Coordinator/Attach"}) {
+    CheckThatNothingIsUnpacked(job.grpc_->port(), absl::StrCat("/tessera.v1.", call));
+  }
+  job.Admit(1);
 }
 
 TEST_CASE("a server whose shard hangs is lost, although its connection lives", "[control][rpc]") {

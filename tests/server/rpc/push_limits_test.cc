@@ -1,4 +1,5 @@
-// Pushes that never come to an end: whose they are, how many there may be, and who gives way.
+// Pushes that never come to an end, whose they are, how many there may be, and who gives way; and messages that
+// would grow.
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 #include "absl/time/clock.h"
 #include "common/consistency/none.h"
 #include "server/rpc/data_plane.h"
+#include "tests/common/rpc/compressed_call.h"
 #include "tests/server/rpc/plain_client.h"
 #include "tests/server/rpc/running_servers.h"
 
@@ -91,6 +93,16 @@ TEST_CASE("a member's push gives way when it has begun too many others", "[rpc][
   CHECK(calls[0]->Finish().error_code() == grpc::StatusCode::CANCELLED);
   for (const auto& context : contexts) context->TryCancel();
   CHECK(At(client.Now().bytes, 1200 * 1000) == 1.5f);
+}
+
+TEST_CASE("a compressed pull or push is refused and never unpacked", "[rpc][service][limits][compression]") {
+  RunningServers servers(TestShape(30, 10), 1, None, 1);
+  for (const char* call : {"Pull", "Push"}) {
+    CheckThatNothingIsUnpacked(servers[0].grpc->port(), std::string("/tessera.v1.ParameterServer/") + call);
+  }
+  PlainClient client(servers);
+  CHECK(client.Push(client.Chunks(1, 1, 1.0f)).ok());
+  CHECK(At(client.Now().bytes, 0) != 0);
 }
 
 }  // namespace

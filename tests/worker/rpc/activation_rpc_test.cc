@@ -17,6 +17,7 @@
 #include "absl/time/clock.h"
 #include "common/rpc/transport.h"
 #include "proto/activations.grpc.pb.h"
+#include "tests/common/rpc/compressed_call.h"
 #include "tests/worker/activations/lists.h"
 #include "worker/rpc/layer_exchange.h"
 
@@ -474,6 +475,16 @@ TEST_CASE("a stranger's calls have limits", "[activations]") {
     calls[i]->context.TryCancel();
     CHECK_FALSE(calls[i]->call->Finish().ok());
   }
+}
+
+TEST_CASE("compressed activations are refused and never unpacked", "[activations][compression]") {
+  Ends ends(1, 1);
+  const std::string& address = ends.address(1);
+  CheckThatNothingIsUnpacked(std::stoi(address.substr(address.rfind(':') + 1)), "/tessera.v1.Activations/Exchange");
+  std::thread linear([&] { CHECK(ServeStep(ends[1].receiver(), 0) == std::vector<uint64_t>{0}); });
+  const OwnBatch own(0);
+  CHECK(ends[0].sender()->Exchange(own.batch).ok());
+  linear.join();
 }
 
 }  // namespace
