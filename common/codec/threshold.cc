@@ -57,6 +57,8 @@ void AppendBlock(const uint32_t* words, int64_t count, std::vector<char>* out) {
   }
 }
 
+void EndUnpacker(ZSTD_DCtx* unpacker) { ZSTD_freeDCtx(unpacker); }
+
 }  // namespace
 
 Tau::Tau(double fixed, double density)
@@ -161,7 +163,8 @@ int64_t ThresholdBytesMax(int64_t entries) {
   return kHeadBytes + std::max<int64_t>(entries * sizeof(uint32_t), blocks * block);
 }
 
-ThresholdWords::ThresholdWords(const Payload& payload) : payload_(payload), left_(payload.size()) {
+ThresholdWords::ThresholdWords(const Payload& payload)
+    : payload_(payload), left_(payload.size()), unpacker_(nullptr, EndUnpacker) {
   char head[kHeadBytes];
   if (!Take(kHeadBytes, head)) {
     status_ = absl::InvalidArgumentError(absl::StrCat("threshold: payload is ", payload.size(),
@@ -231,6 +234,15 @@ bool ThresholdWords::FillBlock() {
         absl::StrCat("threshold: a block has ", count, " words, want 1 to ", kBlockWords));
     return false;
   }
+  // Each block costs a fixed time beside its words'.
+  if (had_last_block_) {
+    status_ = absl::InvalidArgumentError(absl::StrCat(
+        "threshold: a block that is not the last has ", plane_.size(), " words, want ", kBlockWords));
+    return false;
+  }
+  had_last_block_ = count < kBlockWords;
+  if (unpacker_ == nullptr) unpacker_.reset(ZSTD_createDCtx());
+  TESSERA_CHECK(unpacker_ != nullptr);
   words_.assign(count, 0);
   plane_.resize(count);
   for (int p = 0; p < kPlanes; ++p) {
@@ -244,7 +256,8 @@ bool ThresholdWords::FillBlock() {
     }
     frame_.resize(size);
     if (!Take(size, frame_.data())) return false;
-    const size_t unpacked = ZSTD_decompress(plane_.data(), count, frame_.data(), size);
+    const size_t unpacked =
+        ZSTD_decompressDCtx(unpacker_.get(), plane_.data(), count, frame_.data(), size);
     if (ZSTD_isError(unpacked) || unpacked != count) {
       status_ = absl::InvalidArgumentError(absl::StrCat(
           "threshold: a frame does not unpack to ", count,
@@ -256,9 +269,13 @@ bool ThresholdWords::FillBlock() {
   return true;
 }
 
-absl::Status CheckThresholdPayload(const Payload& payload, int64_t entries) {
+absl::Status CheckThresholdPayload(const Payload& payload, int64_t entries, bool packs) {
   ThresholdWords words(payload);
   TESSERA_RETURN_IF_ERROR(words.status());
+  if (words.packed() && !packs) {
+    return absl::InvalidArgumentError(
+        "threshold: packing is 1, want 0; the job's codec.push.threshold.packed is false");
+  }
   if (!std::isfinite(words.tau()) || !(words.tau() > 0)) {
     return absl::InvalidArgumentError(
         absl::StrCat("threshold: tau is ", words.tau(),

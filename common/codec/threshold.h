@@ -10,8 +10,8 @@
 //            = *block            packing 1
 //   word     = (entries skipped since the last one sent) * 2 + (1 if negative), u32; kSkip skips
 //              2^31 - 1 entries and sends none
-//   block    = count(u32, 1 to 65536) 4 * (size(u32) zstd-frame): the lowest bytes of `count` words,
-//              then the second, third and highest ones
+//   block    = count(u32) 4 * (size(u32) zstd-frame): the lowest bytes of `count` words, then the
+//              second, third and highest ones. 65536 words, in the last block 1 to 65536
 // A tau that is no finite number says that the update was not finite.
 #ifndef TESSERA_COMMON_CODEC_THRESHOLD_H_
 #define TESSERA_COMMON_CODEC_THRESHOLD_H_
@@ -26,6 +26,8 @@
 #include "common/codec/path.h"
 #include "common/codec/payload.h"
 #include "common/codec/threshold_run.h"
+
+struct ZSTD_DCtx_s;
 
 namespace tessera {
 
@@ -95,6 +97,7 @@ class ThresholdWords {
   ~ThresholdWords();
 
   float tau() const { return tau_; }
+  bool packed() const { return packing_ != 0; }
   // False at the end, or at the first byte that is wrong: then status() says so.
   bool Next(uint32_t* word);
   const absl::Status& status() const { return status_; }
@@ -114,6 +117,8 @@ class ThresholdWords {
   absl::Status status_;
   std::vector<uint32_t> words_;
   size_t next_ = 0;
+  bool had_last_block_ = false;
+  std::unique_ptr<ZSTD_DCtx_s, void (*)(ZSTD_DCtx_s*)> unpacker_;  // made at the first block
   std::vector<char> frame_;
   std::vector<unsigned char> plane_;
 };
@@ -121,10 +126,12 @@ class ThresholdWords {
 // No payload of so many entries is longer, packed or not.
 int64_t ThresholdBytesMax(int64_t entries);
 
-// Is this the payload of an update of so many entries?
-//   kInvalidArgument  cut off, an unknown packing, a frame that does not unpack, a place beyond the
-//                     entries, a tau that is not finite or not above 0
-absl::Status CheckThresholdPayload(const Payload& payload, int64_t entries);
+// Is this the payload of an update of so many entries? `packs`: it may be packed. Takes time in
+// proportion to entries and bytes, whoever made it.
+//   kInvalidArgument  cut off, another packing, a frame that does not unpack, a block but the last
+//                     with fewer words than it may have, a place beyond the entries, a tau that is
+//                     not finite or not above 0
+absl::Status CheckThresholdPayload(const Payload& payload, int64_t entries, bool packs = true);
 
 // Adds up a payload that passed the check. Of others it reads and writes no more than it should,
 // either, but what it adds is undefined. One thread.

@@ -94,7 +94,8 @@ void PushCall::OnReadDone(bool ok) {
   message_.Clear();
   if (!status.ok()) return Fail(status);
   if (needs_keys_) return AskForKeys();
-  if (!asked_ && received() < declared_bytes_) return AskForPlace();
+  // Of what is packed it takes long to see whether it is right: not before it is known to be a member's.
+  if (!asked_ && (received() < declared_bytes_ || push_.codec.packed)) return AskForPlace();
   StartRead(&message_);
 }
 
@@ -372,7 +373,7 @@ void PushCall::OnCancel() {
 void PushCall::Deliver() {
   if (check_) push_.bad_entry = check_->bad_entry();
   if (push_.codec.kind == CodecKind::kThreshold && (part_ == nullptr || entries() > 0)) {
-    const absl::Status status = CheckThresholdPayload(push_.payload, entries());
+    const absl::Status status = CheckThresholdPayload(push_.payload, entries(), push_.codec.packed);
     if (!status.ok()) {
       return Fail(absl::Status(status.code(), absl::StrCat(where_, ": ", status.message())));
     }

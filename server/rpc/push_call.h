@@ -2,8 +2,8 @@
 //
 //   1. The first message carries the header: caller and declared size are checked before more
 //      is read. Until it has come the call is half open, and there are only so many (data_plane.h).
-//   2. A payload that is not complete by then waits for a place in staging; until it is granted
-//      nothing is read, so the network's flow control holds the sender.
+//   2. A payload that is not complete by then, or is packed, waits for a place in staging, which only
+//      members get; until it is granted nothing is read, so the network's flow control holds the sender.
 //   3. Each chunk is checked for infinities and NaN while it is warm.
 //   4. When the stream has ended at the declared size, the shard accepts or refuses.
 // A granted place is given back exactly once: by the shard when it accepts, by this call otherwise.

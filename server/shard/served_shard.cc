@@ -76,10 +76,7 @@ void ServedShard::GrantReservations() {
     }
     const ParkedReserve reserve = std::move(reservations_[i]);
     reservations_.erase(reservations_.begin() + i);
-    reserve.granted(
-        is_member ? absl::OkStatus()
-                  : absl::FailedPreconditionError("push: not a member of the current plan; its "
-                                                  "lease has ended, or it never joined"));
+    reserve.granted(is_member ? absl::OkStatus() : shard_->NotMember("push"));
   }
 }
 

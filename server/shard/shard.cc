@@ -197,16 +197,21 @@ absl::StatusOr<Shard::PushedEntries> Shard::EntriesOf(const ReceivedPush& push) 
   return of;
 }
 
+absl::Status Shard::NotMember(absl::string_view where) const {
+  if (replica_ && plan_.generation == Generation()) {
+    return absl::UnavailableError(absl::StrCat(where, ": the server has just begun"));
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat(where, ": not a member of the current plan (generation ",
+                   plan_.generation.value(), "); its lease has ended, or it never joined"));
+}
+
 absl::StatusOr<PushAccepted> Shard::Accept(ReceivedPush push) {
   const auto found = members_.find(push.member);
   if (found == members_.end()) {
-    if (replica_ && plan_.generation == Generation()) {
-      return absl::UnavailableError(absl::StrCat(Where(push), ": the server has just begun"));
-    }
-    ++counters_.refused;
-    return absl::FailedPreconditionError(
-        absl::StrCat(Where(push), ": not a member of the current plan (generation ",
-                     plan_.generation.value(), "); its lease has ended, or it never joined"));
+    const absl::Status why = NotMember(Where(push));
+    if (!absl::IsUnavailable(why)) ++counters_.refused;
+    return why;
   }
   MemberState& member = found->second;
   if (push.exchange <= member.accepted) {

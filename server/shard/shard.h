@@ -15,6 +15,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/base/ids.h"
@@ -239,6 +240,9 @@ class Shard {
   // That proposal is void, and all before it: their numbers grow.
   void Withdraw(uint64_t proposal);
   const Plan& plan() const { return plan_; }
+  // Why a push of somebody whom the plan does not have is refused: kFailedPrecondition, or kUnavailable
+  // where a replica has no plan yet.
+  absl::Status NotMember(absl::string_view where) const;
   // The members whose pushes are missing here: neither folded nor staged.
   std::vector<MemberId> WaitsFor() const;
 

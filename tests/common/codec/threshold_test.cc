@@ -270,6 +270,32 @@ TEST_CASE("a payload that is none is refused with what is wrong", "[codec][thres
   CHECK(Refusal(Words(-1, 0, {}), 5).find("tau is -1") != std::string::npos);
 }
 
+TEST_CASE("small blocks are refused at the second one, so that a payload costs no more than its entries",
+          "[codec][threshold]") {
+  const std::vector<float> update = {0, 0, 1};
+  std::vector<float> residual(3);
+  ThresholdEncoder encoder(1.0f, true);
+  encoder.Encode(update.data(), residual.data(), 3);
+  std::vector<char> bytes = encoder.Finish();
+  CHECK(Read(bytes, 3) == update);
+  const std::vector<char> block(bytes.begin() + 8, bytes.end());
+  bytes.insert(bytes.end(), block.begin(), block.end());
+  CHECK(Refusal(bytes, 100) == "threshold: a block that is not the last has 1 words, want 65536");
+}
+
+TEST_CASE("a packed payload is refused where the job's are plain, a plain one never", "[codec][threshold]") {
+  for (const bool packs : {false, true}) {
+    std::vector<float> update = {0, 0, 1}, residual(3);
+    ThresholdEncoder encoder(1.0f, packs);
+    encoder.Encode(update.data(), residual.data(), 3);
+    const std::vector<char> bytes = encoder.Finish();
+    CHECK(CheckThresholdPayload(Cut(bytes, {}), 3, /*packs=*/true).ok());
+    const absl::Status status = CheckThresholdPayload(Cut(bytes, {}), 3, /*packs=*/false);
+    CHECK(status.message() ==
+          (packs ? "threshold: packing is 1, want 0; the job's codec.push.threshold.packed is false" : ""));
+  }
+}
+
 TEST_CASE("bytes that were changed are refused or read within the entries",
           "[codec][threshold][fuzz]") {
   constexpr int64_t kEntries = 3000;

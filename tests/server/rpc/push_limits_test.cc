@@ -10,6 +10,7 @@
 
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "common/codec/codec.h"
 #include "common/consistency/none.h"
 #include "server/rpc/data_plane.h"
 #include "tests/common/rpc/compressed_call.h"
@@ -93,6 +94,26 @@ TEST_CASE("a member's push gives way when it has begun too many others", "[rpc][
   CHECK(calls[0]->Finish().error_code() == grpc::StatusCode::CANCELLED);
   for (const auto& context : contexts) context->TryCancel();
   CHECK(At(client.Now().bytes, 1200 * 1000) == 1.5f);
+}
+
+TEST_CASE("a packed payload is not unpacked for somebody who is no member", "[rpc][service][limits]") {
+  CodecChoice codecs;
+  codecs.push.kind = CodecKind::kThreshold;
+  codecs.push.packed = true;
+  RunningServers servers(TestShape(30, 10), 1, None, 1, std::nullopt, false, codecs);
+  PlainClient client(servers);
+  // One block that is none.
+  const std::string payload("\0\0\x80\x3f\1\0\0\0\1\0\0\0\4\0\0\0none", 20);
+  const auto push = [&](uint64_t member) {
+    std::vector<v1::PushChunk> chunks = client.Chunks(member, 1, 1.0f);
+    chunks.resize(1);
+    chunks[0].mutable_header()->set_codec(Describe(codecs.push));
+    chunks[0].mutable_header()->set_payload_bytes(payload.size());
+    chunks[0].set_payload(payload);
+    return client.Push(chunks).error_message();
+  };
+  CHECK(push(2).find("not a member of the current plan") != std::string::npos);
+  CHECK(push(1).find("threshold: a frame does not unpack") != std::string::npos);
 }
 
 TEST_CASE("a compressed pull or push is refused and never unpacked", "[rpc][service][limits][compression]") {
