@@ -6,6 +6,8 @@
 #ifndef TESSERA_COMMON_BASE_LOG_H_
 #define TESSERA_COMMON_BASE_LOG_H_
 
+#include <cstddef>
+
 #include "absl/strings/string_view.h"
 
 namespace tessera {
@@ -22,7 +24,10 @@ void SetLogLevel(LogLevel level);
 // Whether lines of this level are written, where making one is work.
 bool IsLogged(LogLevel level);
 
-// Writes one line whole, from any thread.
+// Of a longer line the beginning is written.
+constexpr size_t kLogLineBytesMax = 4096;
+
+// Writes one line whole, from any thread, as ToPrintable (printable.h) has it.
 void Log(LogLevel level, absl::string_view line);
 
 }  // namespace tessera

@@ -15,6 +15,9 @@ namespace tessera {
 // what lies beyond U+10FFFF are not.
 size_t Utf8PrefixBytes(absl::string_view text);
 
+// `text`, or the whole characters that fit into its first `bytes_max` bytes, and "...".
+std::string CutText(absl::string_view text, size_t bytes_max);
+
 // `text`, every byte of it that is not UTF-8 as four characters: \xe9.
 std::string ToUtf8(absl::string_view text);
 // The same of its message.

@@ -34,5 +34,16 @@ TEST_CASE("a byte that is not UTF-8 is told by its digits, what is around it sta
   CHECK(ToUtf8(absl::OkStatus()).ok());
 }
 
+TEST_CASE("a long text is cut between characters", "[base]") {
+  CHECK(CutText("", 0) == "");
+  CHECK(CutText("four", 4) == "four");
+  CHECK(CutText("fours", 4) == "four...");
+  CHECK(CutText("ab\xc3\xa9", 3) == "ab...");
+  CHECK(CutText("ab\xc3\xa9 cd", 4) == "ab\xc3\xa9...");
+  CHECK(CutText("a\xf0\x9f\x98\x80", 4) == "a...");
+  CHECK(CutText("\xf0\x9f\x98\x80", 3) == "...");
+  CHECK(CutText(std::string(9, '\x80'), 5) == std::string(5, '\x80') + "...");
+}
+
 }  // namespace
 }  // namespace tessera
