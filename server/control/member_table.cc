@@ -56,9 +56,9 @@ absl::Status MemberTable::Check(const v1::JoinRequest& request) const {
                                                    "; all must run the same build"));
   }
   if (request.job_digest() != facts_.digest) {
-    return absl::InvalidArgumentError(absl::StrCat("join: job digest is \"", request.job_digest(),
-                                                   "\", want \"", facts_.digest,
-                                                   "\"; start it with the same job file"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("join: job digest is \"", request.job_digest().substr(0, kDigestQuoted),
+                     "\", want \"", facts_.digest, "\"; start it with the same job file"));
   }
   // 0: a client that learns the layout from the reply.
   if (request.layout_hash() != 0 && request.layout_hash() != facts_.layout_hash) {

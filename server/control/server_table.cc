@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/check.h"
+#include "common/rpc/control_protocol.h"
 
 namespace tessera {
 
@@ -27,9 +28,9 @@ absl::Status ServerTable::Attach(const v1::ServerHello& hello, bool started, abs
   const std::string who = absl::StrCat("server ", hello.rank());
   TESSERA_RETURN_IF_ERROR(CheckRank(hello.rank(), started));
   if (hello.job_digest() != facts_.digest) {
-    return absl::InvalidArgumentError(absl::StrCat(who, ": job digest is \"", hello.job_digest(),
-                                                   "\", want \"", facts_.digest,
-                                                   "\"; start it with the same job file"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(who, ": job digest is \"", hello.job_digest().substr(0, kDigestQuoted),
+                     "\", want \"", facts_.digest, "\"; start it with the same job file"));
   }
   if (hello.layout_hash() != facts_.layout_hash) {
     return absl::InvalidArgumentError(

@@ -1,11 +1,13 @@
 #include "server/rpc/coordinator_service.h"
 
 #include <deque>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
 #include "common/base/steady_clock.h"
+#include "common/base/utf8.h"
 #include "common/rpc/status.h"
 #include "server/rpc/message_limits.h"
 #include "server/rpc/standing_call.h"
@@ -15,8 +17,8 @@ namespace {
 
 // More plan messages than this wait for a server that does not read: its connection is cut.
 constexpr size_t kPlanQueueMax = 4096;
-// A worker that something restarts is refused again and again.
-constexpr absl::Duration kRefusedLogInterval = absl::Seconds(1);
+// Of a refused worker's description, in the log.
+constexpr size_t kDescriptionLogged = 256;
 
 struct ServerPeer {
   using Incoming = v1::ShardMessage;
@@ -97,7 +99,7 @@ grpc::ServerUnaryReactor* Answer(LiveCoordinator* live, grpc::CallbackServerCont
 
 grpc::ServerBidiReactor<v1::ShardMessage, v1::PlanMessage>* CoordinatorService::Attach(
     grpc::CallbackServerContext* context) {
-  return new StandingCall<ServerPeer>(live_, context);
+  return new StandingCall<ServerPeer>(live_, context, &refused_servers_);
 }
 
 grpc::ServerUnaryReactor* CoordinatorService::Join(grpc::CallbackServerContext* context,
@@ -120,14 +122,13 @@ grpc::ServerUnaryReactor* CoordinatorService::Join(grpc::CallbackServerContext* 
 
 void CoordinatorService::TellRefused(const std::string& peer, const v1::JoinRequest& request,
                                      const absl::Status& why) {
-  {
-    absl::MutexLock lock(&mutex_);
-    if (SteadyNow() < tell_refused_) return;
-    tell_refused_ = SteadyNow() + kRefusedLogInterval;
-  }
+  // One that something restarts is refused again and again.
+  const std::optional<uint64_t> held_back = refused_workers_.Pass(SteadyNow());
+  if (!held_back.has_value()) return;
   Log(LogLevel::kWarning,
-      absl::StrCat("control: worker refused from=", peer, " process=\"", request.description(),
-                   "\" why=\"", why.message(), "\""));
+      absl::StrCat("control: worker refused from=", peer, " process=\"",
+                   CutText(request.description(), kDescriptionLogged), "\" why=\"", why.message(), "\"",
+                   *held_back > 0 ? absl::StrCat(" not_logged=", *held_back) : ""));
 }
 
 grpc::ServerUnaryReactor* CoordinatorService::Renew(grpc::CallbackServerContext* context,
@@ -167,7 +168,9 @@ grpc::ServerUnaryReactor* CoordinatorService::Leave(grpc::CallbackServerContext*
                                                     const v1::LeaveRequest* request,
                                                     v1::LeaveReply* reply) {
   return Answer(live_, context, *request, reply, [&](Coordinator& coordinator, absl::Time now) {
-    return coordinator.Leave(*request, now);
+    v1::LeaveRequest last = *request;
+    last.set_error(CutText(last.error(), kEndWhyBytesMax));
+    return coordinator.Leave(last, now);
   });
 }
 

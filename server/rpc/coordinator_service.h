@@ -5,12 +5,11 @@
 
 #include <string>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "absl/synchronization/mutex.h"
-#include "absl/time/time.h"
+#include "common/base/log_throttle.h"
 #include "proto/coordinator.grpc.pb.h"
 #include "server/rpc/live_coordinator.h"
+#include "server/rpc/message_limits.h"
 
 namespace tessera {
 
@@ -48,8 +47,8 @@ class CoordinatorService final : public v1::Coordinator::CallbackService {
                    const absl::Status& why);
 
   LiveCoordinator* const live_;
-  absl::Mutex mutex_;
-  absl::Time tell_refused_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
+  LogThrottle refused_workers_{kRefusalsLogged, kRefusalsInterval};
+  LogThrottle refused_servers_{kRefusalsLogged, kRefusalsInterval};
 };
 
 }  // namespace tessera

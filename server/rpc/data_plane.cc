@@ -4,14 +4,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/rpc/control_protocol.h"
 
 namespace tessera {
-namespace {
-
-// A digest has 64 characters; a stranger may send more.
-constexpr size_t kDigestQuoted = 64;
-
-}  // namespace
 
 absl::Status DataPlane::CheckJob(absl::string_view where, const v1::Caller& caller) const {
   if (caller.job_digest() == job_digest_) return absl::OkStatus();

@@ -40,7 +40,7 @@ struct HostPeer {
 
 grpc::ServerBidiReactor<v1::HostMessage, v1::HostOrder>* StandbyControlService::Attach(
     grpc::CallbackServerContext* context) {
-  return new StandingCall<HostPeer>(live_, context);
+  return new StandingCall<HostPeer>(live_, context, &refused_);
 }
 
 }  // namespace tessera

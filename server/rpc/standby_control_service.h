@@ -2,8 +2,10 @@
 #ifndef TESSERA_SERVER_RPC_STANDBY_CONTROL_SERVICE_H_
 #define TESSERA_SERVER_RPC_STANDBY_CONTROL_SERVICE_H_
 
+#include "common/base/log_throttle.h"
 #include "proto/replication.grpc.pb.h"
 #include "server/rpc/live_coordinator.h"
+#include "server/rpc/message_limits.h"
 
 namespace tessera {
 
@@ -18,6 +20,7 @@ class StandbyControlService final : public v1::StandbyControl::CallbackService {
 
  private:
   LiveCoordinator* const live_;
+  LogThrottle refused_{kRefusalsLogged, kRefusalsInterval};
 };
 
 }  // namespace tessera

@@ -7,6 +7,7 @@
 #ifndef TESSERA_SERVER_RPC_STANDING_CALL_H_
 #define TESSERA_SERVER_RPC_STANDING_CALL_H_
 
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <optional>
@@ -19,6 +20,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/base/log.h"
+#include "common/base/log_throttle.h"
+#include "common/base/steady_clock.h"
 #include "common/base/utf8.h"
 #include "common/rpc/status.h"
 #include "server/rpc/live_coordinator.h"
@@ -37,8 +40,9 @@ template <typename Peer>
 class StandingCall final
     : public grpc::ServerBidiReactor<typename Peer::Incoming, typename Peer::Outgoing> {
  public:
-  StandingCall(LiveCoordinator* live, grpc::CallbackServerContext* context)
-      : live_(live), context_(context) {
+  // `refusals` says which are logged, and outlives this.
+  StandingCall(LiveCoordinator* live, grpc::CallbackServerContext* context, LogThrottle* refusals)
+      : live_(live), context_(context), refusals_(refusals) {
     this->StartRead(&incoming_);
   }
 
@@ -92,11 +96,19 @@ class StandingCall final
       this->Finish(ToGrpc(attached));
       return false;
     }
-    Log(LogLevel::kWarning, absl::StrCat(Peer::kWho, " refused why=\"", attached.message(), "\""));
+    TellRefused(attached);
     refusal_.set_refuse(ToUtf8(attached.message()));
     // Nothing was registered, so nobody else writes.
     this->StartWriteAndFinish(&refusal_, grpc::WriteOptions(), ToGrpc(attached));
     return false;
+  }
+
+  void TellRefused(const absl::Status& why) {
+    const std::optional<uint64_t> held_back = refusals_->Pass(SteadyNow());
+    if (!held_back.has_value()) return;
+    Log(LogLevel::kWarning,
+        absl::StrCat(Peer::kWho, " refused from=", context_->peer(), " why=\"", why.message(), "\"",
+                     *held_back > 0 ? absl::StrCat(" not_logged=", *held_back) : ""));
   }
 
   // nullptr: there will be no more.
@@ -116,6 +128,7 @@ class StandingCall final
 
   LiveCoordinator* const live_;
   grpc::CallbackServerContext* const context_;
+  LogThrottle* const refusals_;
   typename Peer::Incoming incoming_;
   std::optional<typename Peer::Hello> hello_;  // read by OnReadDone only
   typename Peer::Outgoing refusal_;

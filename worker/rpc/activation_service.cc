@@ -10,6 +10,7 @@
 #include "common/base/check.h"
 #include "common/rpc/borrowed_slice.h"
 #include "common/rpc/chunk.h"
+#include "common/rpc/control_protocol.h"
 #include "common/rpc/status.h"
 #include "proto/activations.grpc.pb.h"
 
@@ -129,8 +130,9 @@ class ActivationCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, gr
     has_header_ = true;
     service_.half_open().Remove(host_, this);
     if (header.job_digest() != service_.job_digest()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "activations: job digest is \"", header.job_digest(), "\", want \"", service_.job_digest(), "\""));
+      return absl::InvalidArgumentError(
+          absl::StrCat("activations: job digest is \"", header.job_digest().substr(0, kDigestQuoted),
+                       "\", want \"", service_.job_digest(), "\""));
     }
     if (inbox_ == nullptr) {
       return absl::UnavailableError("activations: this worker is no linear worker, or no member at present");

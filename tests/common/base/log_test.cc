@@ -1,30 +1,16 @@
 #include "common/base/log.h"
 
-#include <unistd.h>
-
 #include <catch2/catch.hpp>
 #include <string>
+
+#include "tests/common/base/captured_log.h"
 
 namespace tessera {
 namespace {
 
 // What Log writes of `line`, after the time.
 std::string Logged(const std::string& line) {
-  int ends[2];
-  REQUIRE(pipe(ends) == 0);
-  const int before = dup(STDERR_FILENO);
-  REQUIRE(dup2(ends[1], STDERR_FILENO) >= 0);
-  Log(LogLevel::kWarning, line);
-  dup2(before, STDERR_FILENO);
-  close(before);
-  close(ends[1]);
-  std::string text(4 * kLogLineBytesMax + 100, '\0');
-  size_t size = 0;
-  for (ssize_t count; (count = read(ends[0], &text[size], text.size() - size)) > 0;) {
-    size += static_cast<size_t>(count);
-  }
-  close(ends[0]);
-  text.resize(size);
+  const std::string text = CapturedLog([&line] { Log(LogLevel::kWarning, line); });
   const size_t head = std::string("W1120 11:31:09.771502 ").size();
   REQUIRE(text.size() > head);
   CHECK(text[0] == 'W');

@@ -56,6 +56,8 @@ TEST_CASE("strangers are refused with both values", "[control]") {
   join.set_protocol(kControlProtocol);
   join.set_job_digest("d2");
   CHECK(Mentions(f.coordinator->Join(join, f.now).status(), "\"d2\", want \"d1\""));
+  join.set_job_digest(std::string(9999, 'x'));
+  CHECK(Mentions(f.coordinator->Join(join, f.now).status(), "\"" + std::string(64, 'x') + "\", want"));
   join.set_job_digest("d1");
   join.set_layout_hash(78);
   CHECK(Mentions(f.coordinator->Join(join, f.now).status(), "layout hash is 000000000000004e"));

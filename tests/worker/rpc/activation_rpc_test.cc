@@ -364,6 +364,8 @@ TEST_CASE("what is no batch is refused with a word, and the next one is served",
          chunks->push_back((*chunks)[0]);
        }},
       {"job digest is \"other\"", [](auto* chunks) { (*chunks)[0].mutable_header()->set_job_digest("other"); }},
+      {"digest is \"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\", want \"0123\"",
+       [](auto* chunks) { (*chunks)[0].mutable_header()->set_job_digest(std::string(5000, 'x')); }},
       {"no member with data that this worker knows of",
        [](auto* chunks) { (*chunks)[0].mutable_header()->set_member(9); }},
       {"no member with data that this worker knows of",
