@@ -1,6 +1,7 @@
 #include "common/rpc/status.h"
 
-#include <string>
+#include "absl/strings/string_view.h"
+#include "common/base/utf8.h"
 
 namespace tessera {
 
@@ -13,10 +14,25 @@ static_assert(static_cast<int>(grpc::StatusCode::UNAVAILABLE) ==
 static_assert(static_cast<int>(grpc::StatusCode::UNAUTHENTICATED) ==
               static_cast<int>(absl::StatusCode::kUnauthenticated));
 
+namespace {
+
+// How much of the message's beginning fits.
+size_t FittingBytes(absl::string_view message) {
+  size_t taken = 0;
+  for (size_t i = 0; i < message.size(); ++i) {
+    const char c = message[i];
+    taken += c >= ' ' && c <= '~' && c != '%' ? 1 : 3;
+    if (taken > kMessageHeaderBytesMax) return i;
+  }
+  return message.size();
+}
+
+}  // namespace
+
 grpc::Status ToGrpc(const absl::Status& status) {
   if (status.ok()) return grpc::Status();
   return grpc::Status(static_cast<grpc::StatusCode>(status.raw_code()),
-                      std::string(status.message()));
+                      CutText(status.message(), FittingBytes(status.message())));
 }
 
 absl::Status FromGrpc(const grpc::Status& status) {

@@ -3,12 +3,19 @@
 #ifndef TESSERA_COMMON_RPC_STATUS_H_
 #define TESSERA_COMMON_RPC_STATUS_H_
 
+#include <cstddef>
+
 #include <grpcpp/support/status.h>
 
 #include "absl/status/status.h"
 
 namespace tessera {
 
+// What a message may take as the header that it travels in, where all but plain ASCII is three bytes a byte. A peer
+// that hears more than 8 KiB of headers takes the call for RESOURCE_EXHAUSTED, and never sees the message.
+constexpr size_t kMessageHeaderBytesMax = 4096;
+
+// Of a message that is too long the beginning, and "...".
 grpc::Status ToGrpc(const absl::Status& status);
 // A code that Abseil does not know becomes kUnknown.
 absl::Status FromGrpc(const grpc::Status& status);
