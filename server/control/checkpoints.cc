@@ -296,13 +296,17 @@ Manifest Checkpoints::MakeManifest(const SavedJob& job, Generation generation) c
 void Checkpoints::Commit(SavedJob job, Generation generation, absl::Time now) {
   // Nobody is left to say at which step it is.
   if (saved_.empty()) return Fail("all workers that were in it are gone", now);
-  stage_ = Stage::kCommitting;
-  ++changes_;
-  order_.reset();
   job.whole_next = false;
   for (const auto& [server, part] : parts_) job.whole_next = job.whole_next || part.whole_next();
   auto state = std::make_shared<SavedState>();
   state->manifest = MakeManifest(job, generation);
+  // Earlier ones go once it is whole, and then somebody has to be able to read it.
+  if (const absl::Status readable = CheckReadable(state->manifest); !readable.ok()) {
+    return Fail(absl::StrCat("nobody could go on from it: ", readable.message()), now);
+  }
+  stage_ = Stage::kCommitting;
+  ++changes_;
+  order_.reset();
   state->job = std::move(job);
   tasks_.push_back({DiskTask::Kind::kCommit, number_, folder_step_, state->manifest});
   open_state_ = std::move(state);

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/log.h"
+#include "server/control/progress_limits.h"
 #include "server/control/report.h"
 #include "server/core/core_messages.h"
 
@@ -181,6 +182,7 @@ absl::StatusOr<v1::RenewReply> Coordinator::Renew(const v1::RenewRequest& reques
     reply.set_rejoin(true);
     return reply;
   }
+  TESSERA_RETURN_IF_ERROR(CheckProgress("renew", request.progress()));
   absl::Status renewed = membership_.Renew(request, now);
   Settle(now);
   TESSERA_RETURN_IF_ERROR(renewed);
@@ -213,6 +215,7 @@ absl::Status Coordinator::BeginTraining(MemberId member, absl::Time now) {
 
 absl::StatusOr<v1::EpochCut> Coordinator::BeginEpoch(const v1::BeginEpochRequest& request,
                                                      absl::Time now) {
+  TESSERA_RETURN_IF_ERROR(CheckStep("begin epoch", request.step()));
   TESSERA_ASSIGN_OR_RETURN(const MemberRecord* member, Admitted(MemberId(request.member()), now));
   absl::StatusOr<v1::EpochCut> cut = epochs_.Begin(
       *member, request.epoch(), membership_.members(), checkpoints_.order().has_value());
@@ -226,6 +229,7 @@ absl::StatusOr<v1::EpochCut> Coordinator::BeginEpoch(const v1::BeginEpochRequest
 
 absl::Status Coordinator::Evaluate(const v1::EvaluateRequest& request, absl::Time now) {
   const MemberId member(request.member());
+  TESSERA_RETURN_IF_ERROR(CheckProgress("evaluate", request.progress()));
   TESSERA_RETURN_IF_ERROR(Admitted(member, now).status());
   if (request.stage() == v1::ARRIVE) membership_.OnProgress(member, request.progress(), now);
   absl::Status asked =

@@ -6,6 +6,7 @@
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "server/control/coordinator.h"
+#include "server/control/progress_limits.h"
 
 namespace tessera {
 
@@ -67,6 +68,7 @@ SavedJob Coordinator::SaveJob(absl::Time now) const {
 }
 
 absl::StatusOr<v1::SavedReply> Coordinator::Saved(const v1::SavedRequest& request, absl::Time now) {
+  TESSERA_RETURN_IF_ERROR(CheckProgress("saved", request.progress()));
   TESSERA_ASSIGN_OR_RETURN(const MemberRecord* member, Admitted(MemberId(request.member()), now));
   v1::SavedReply reply;
   if (request.number() != 0) {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/log.h"
+#include "common/checkpoint/manifest.h"
 
 namespace tessera {
 namespace {
@@ -95,6 +96,10 @@ absl::Status Evaluation::OnRequest(const v1::EvaluateRequest& request, const Mem
   if (request.evaluation() > next) {
     return absl::InvalidArgumentError(absl::StrCat("evaluation is ", request.evaluation(),
                                                    ", want at most ", next));
+  }
+  if (request.round() >= kSavedNumberEnd) {
+    return absl::InvalidArgumentError(absl::StrCat("evaluation ", next, ": round is ", request.round(),
+                                                   ", want one below ", kSavedNumberEnd));
   }
   // Its number was told since: this one has been on its way for long, and was asked again meanwhile.
   const auto told = told_.find(member);

@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "common/base/check.h"
 #include "common/rpc/control_protocol.h"
+#include "server/control/saved_job.h"
 
 namespace tessera {
 namespace {
@@ -86,6 +87,10 @@ absl::Status MemberTable::Check(const v1::JoinRequest& request) const {
   }
   if (request.rows() == 0) {
     return absl::InvalidArgumentError("join: training rows are 0, want at least 1");
+  }
+  if (request.rows() > kMemberRowsMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("join: training rows are ", request.rows(), ", want at most ", kMemberRowsMax));
   }
   if (facts_.rows_are_local) return absl::OkStatus();
   if (live_.empty()) return absl::OkStatus();

@@ -20,8 +20,7 @@ constexpr size_t kHistoryMax = 1 << 20;
 constexpr uint64_t kEpochEnd = uint64_t{1} << 31;
 // An epoch may begin before the end of the job and end behind it.
 constexpr uint64_t kCutStepEnd = 2 * kSavedStepEnd;
-// With data.partition local each worker has up to 2^31 of its own.
-constexpr uint64_t kRowsTotalEnd = (uint64_t{1} << 31) * kSavedRankEnd;
+constexpr uint64_t kRowsTotalEnd = kMemberRowsMax * kSavedRankEnd;
 constexpr double kSecondsMax = 1e10;
 
 std::string Text(double value) { return absl::StrFormat("%.17g", value); }
@@ -176,6 +175,15 @@ absl::StatusOr<SavedJob> ParseSavedJob(const std::string& where, absl::string_vi
     job.history.push_back(std::move(entry));
   }
   return job;
+}
+
+absl::Status CheckReadable(const Manifest& manifest) {
+  const std::string text = FormatManifest(manifest);
+  if (static_cast<int64_t>(text.size()) > kManifestBytesMax) {
+    return Wrong("manifest", absl::StrCat("is ", text.size(), " bytes, want at most ", kManifestBytesMax));
+  }
+  TESSERA_ASSIGN_OR_RETURN(const Manifest read, ParseManifest("manifest", text));
+  return ParseSavedJob("manifest.coordinator", read.coordinator).status();
 }
 
 }  // namespace tessera

@@ -22,6 +22,9 @@
 
 namespace tessera {
 
+// Training rows of one worker: with data.partition local those of all of them add up.
+constexpr uint64_t kMemberRowsMax = uint64_t{1} << 31;
+
 // Whose rows were whose in an epoch that was not over.
 struct SavedCut {
   uint64_t epoch = 0;
@@ -50,6 +53,9 @@ struct SavedJob {
 std::string FormatSavedJob(const SavedJob& job);
 // kInvalidArgument, beginning with `where`: `text` is nothing that FormatSavedJob could have written.
 absl::StatusOr<SavedJob> ParseSavedJob(const std::string& where, absl::string_view text);
+
+// kInvalidArgument, naming the field: whoever goes on from a checkpoint with this manifest could not read it.
+absl::Status CheckReadable(const Manifest& manifest);
 
 // A whole checkpoint, as far as the coordinator needs it.
 struct SavedState {

@@ -14,6 +14,10 @@
 
 namespace tessera {
 
+// Rows that one push may say it was computed from: far more than any exchange has, and so few that what wraps around
+// is none of their sums.
+constexpr uint64_t kPushExamplesMax = uint64_t{1} << 40;
+
 // A complete push as the transport received it: header facts and bytes, not yet trusted.
 struct ReceivedPush {
   MemberId member;

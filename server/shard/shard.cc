@@ -99,6 +99,10 @@ absl::Status Shard::Validate(ReceivedPush* received, const PushedEntries& of) co
     return absl::InvalidArgumentError(absl::StrCat(Where(push), ": payload kind is ", push.kind,
                                                    ", want ", kind, "; the job's methods differ"));
   }
+  if (push.examples > kPushExamplesMax) {
+    return absl::InvalidArgumentError(absl::StrCat(Where(push), ": examples are ", push.examples,
+                                                   ", want at most ", kPushExamplesMax));
+  }
   if (push.codec != Codec() && push.codec != codecs_.push) {
     return absl::InvalidArgumentError(absl::StrCat(Where(push), ": codec is ", Describe(push.codec),
                                                    ", want ", Describe(codecs_.push), " or f32"));

@@ -1,9 +1,11 @@
 // What a shard accepts, and that what it refuses leaves it as it was.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <string>
 #include <vector>
 
+#include "common/checkpoint/manifest.h"
 #include "common/consistency/barrier.h"
 #include "common/consistency/none.h"
 #include "common/rule/add.h"
@@ -199,6 +201,40 @@ TEST_CASE("an empty shard takes part in every exchange", "[shard]") {
   CHECK((*s.Read(1, 1))->empty());
   CHECK(s.version() == 1);
   CHECK(s.Push(1, 2, {1}).status().code() == absl::StatusCode::kInvalidArgument);
+}
+
+TEST_CASE("a push of more rows than there can be is refused", "[shard]") {
+  AsyncShard s;
+  ReceivedPush push = s.Good(1, 1, {1, 1, 1, 1});
+  push.examples = kPushExamplesMax + 1;
+  Refuse(s, std::move(push), absl::StatusCode::kInvalidArgument,
+         "examples are 1099511627777, want at most 1099511627776");
+  push = s.Good(1, 1, {1, 1, 1, 1});
+  push.examples = kPushExamplesMax;
+  CHECK(s.shard.Accept(std::move(push)).ok());
+}
+
+TEST_CASE("rows never add up to more than a checkpoint can be read with", "[shard]") {
+  AsyncShard s;
+  SavedShard saved;
+  saved.counters.examples = kSavedCountEnd - kPushExamplesMax;
+  saved.counters.staleness_sum = kSavedCountEnd - 1;
+  saved.read_rows = [](int, int, int64_t rows_begin, int64_t rows_end, float* out) {
+    std::fill_n(out, (rows_end - rows_begin) * 2, 0.0f);
+    return absl::OkStatus();
+  };
+  REQUIRE(s.shard.Load(saved).ok());
+  s.shard.SetPlan(PlanOfFirst(2));
+  for (const uint64_t member : {1, 2}) {
+    ReceivedPush push = s.Good(member, 1, {1, 1, 1, 1});
+    push.examples = kPushExamplesMax;
+    push.base = Version(0);
+    REQUIRE(s.shard.Accept(std::move(push)).ok());
+    s.Settle();
+  }
+  CHECK(s.shard.counters().examples == kSavedCountEnd - 1);
+  CHECK(s.shard.counters().staleness_sum == kSavedCountEnd - 1);
+  CHECK(s.version() == 2);
 }
 
 }  // namespace
