@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
+#include "common/metrics/staleness.h"
 #include "server/shard/checkpoint_mark.h"
 
 namespace tessera {
@@ -194,7 +195,14 @@ void Checkpoints::OnPart(ShardId server, const v1::CheckpointPart& part, absl::T
   }
   const absl::Time copied = now - absl::Seconds(part.seconds());
   copied_at_ = parts_.empty() ? std::max(copied_at_, copied) : std::min(copied_at_, copied);
-  parts_[server] = part;
+  v1::CheckpointPart& kept = parts_[server] = part;
+  kept.DiscardUnknownFields();
+  kept.clear_members();
+  kept.clear_exchanges();
+  kept.mutable_file()->clear_name();
+  if (kept.staleness_histogram_size() > static_cast<int>(kStalenessEntries)) {
+    kept.mutable_staleness_histogram()->Truncate(kStalenessEntries);
+  }
   ++changes_;
 }
 
@@ -205,7 +213,10 @@ void Checkpoints::OnSaved(const MemberRecord& member, const v1::SavedRequest& re
     Fail(absl::StrCat("worker ", member.rank.value(), ": ", request.error()), now);
     return;
   }
-  saved_[member.rank] = {member.member, request};
+  v1::SavedRequest& kept = saved_[member.rank].request = request;
+  saved_[member.rank].member = member.member;
+  kept.DiscardUnknownFields();
+  kept.mutable_file()->clear_name();
   ++changes_;
 }
 

@@ -137,7 +137,11 @@ absl::Status Evaluation::OnRequest(const v1::EvaluateRequest& request, const Mem
   Seat* const seat = &seats_[record.rank];
   if (request.stage() == v1::ARRIVE) {
     seat->arrived = true;
+    // Without what is not of this stage: it is kept until the next evaluation.
     seat->arrival = request;
+    seat->arrival.clear_constants();
+    seat->arrival.clear_scores();
+    seat->arrival.DiscardUnknownFields();
   } else if (arriving_ || request.attempt() != attempt_) {
     v1::EvaluateReply reply = Fresh();
     reply.set_restart(true);
@@ -154,6 +158,7 @@ absl::Status Evaluation::OnRequest(const v1::EvaluateRequest& request, const Mem
   if (request.stage() == v1::SCORE) {
     seat->scored = true;
     seat->scores = request.scores();
+    seat->scores.DiscardUnknownFields();
   }
   Advance(now);
   return absl::OkStatus();

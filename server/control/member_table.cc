@@ -7,6 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/check.h"
+#include "common/base/utf8.h"
+#include "common/checkpoint/manifest.h"
 #include "common/rpc/control_protocol.h"
 #include "server/control/saved_job.h"
 
@@ -19,8 +21,16 @@ constexpr double kRateWeight = 0.4;
 constexpr double kStepsPerSecondMax = 1e9;
 // Of a worker in words: host and process.
 constexpr size_t kDescriptionBytesMax = 1024;
+// What a worker says of the hardware that it computes on, and why a member ended.
+constexpr size_t kHardwareBytesMax = 256;
+constexpr size_t kEndedBytesMax = 1024;
 // A record is kept of every worker that ever joined.
 constexpr size_t kMembersEver = size_t{1} << 17;
+
+// Without half a character at its end, which nobody could read in a message.
+void Cut(size_t bytes_max, std::string* text) {
+  if (text->size() > bytes_max) text->resize(Utf8PrefixBytes(absl::string_view(*text).substr(0, bytes_max)));
+}
 
 }  // namespace
 
@@ -214,11 +224,27 @@ void MemberTable::OnProgress(MemberId member, const v1::Progress& progress, absl
   record->stall.OnProgress(progress, now);
   const v1::Progress before = record->progress;
   record->progress = progress;
+  record->progress.DiscardUnknownFields();
   if (!progress.has_traffic()) *record->progress.mutable_traffic() = before.traffic();
   if (!progress.has_phases()) *record->progress.mutable_phases() = before.phases();
   // Shares and budgets are made of it, and whoever says that it is infinitely fast would spoil the others'.
   const double speed = progress.steps_per_second();
   if (!(speed >= 0 && speed <= kStepsPerSecondMax)) record->progress.set_steps_per_second(0);
+}
+
+void MemberTable::SetReport(MemberId member, const v1::WorkerReport& report) {
+  MemberRecord* record = Find(member);
+  TESSERA_CHECK(record != nullptr);
+  v1::WorkerReport& kept = record->report.emplace(report);
+  kept.DiscardUnknownFields();
+  kept.set_rank(static_cast<uint32_t>(record->rank.value()));
+  Cut(kHardwareBytesMax, kept.mutable_backend());
+  Cut(kHardwareBytesMax, kept.mutable_cpu());
+  Cut(kHardwareBytesMax, kept.mutable_gpu());
+  // As of all progress (progress_limits.h), but one that leaves is not turned away for it.
+  kept.set_steps(std::min<uint64_t>(kept.steps(), kSavedStepEnd - 1));
+  kept.set_examples(std::min<uint64_t>(kept.examples(), kSavedCountEnd - 1));
+  ++changes_;
 }
 
 void MemberTable::SetState(MemberRecord* record, MemberState state) {
@@ -234,6 +260,7 @@ void MemberTable::End(MemberId member, MemberState how, absl::string_view why) {
   SetState(record, how);
   live_.erase(record->rank);
   record->ended = std::string(why);
+  Cut(kEndedBytesMax, &record->ended);
   record->examples_per_second = 0;
 }
 

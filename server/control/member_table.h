@@ -104,6 +104,9 @@ class MemberTable {
   absl::Status Touch(MemberId member, absl::Time now);
   void OnProgress(MemberId member, const v1::Progress& progress, absl::Time now);
 
+  // What it counted, for the job's report; texts and numbers that are no worker's are cut. Also after its end.
+  void SetReport(MemberId member, const v1::WorkerReport& report);
+
   void SetState(MemberRecord* record, MemberState state);
   // Ends a live member.
   void End(MemberId member, MemberState how, absl::string_view why);

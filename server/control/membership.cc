@@ -219,14 +219,6 @@ void Membership::Remove(MemberId member, MemberState how, absl::string_view why)
   ProposeNext();
 }
 
-void Membership::SetReport(MemberId member, const v1::WorkerReport& report) {
-  MemberRecord* record = members_.Find(member);
-  TESSERA_CHECK(record != nullptr);
-  record->report = report;
-  record->report->set_rank(record->rank.value());
-  ++changes_;
-}
-
 void Membership::Tick(absl::Time now) {
   if (owners_) owners_->Tick(now);
   for (ShardId server : servers_.Expired(now)) {

@@ -91,7 +91,7 @@ class Membership {
   // Training is over: members that leave now need no plan without them, which is much work where
   // there are thousands.
   void OnTrainingOver();
-  void SetReport(MemberId member, const v1::WorkerReport& report);
+  void SetReport(MemberId member, const v1::WorkerReport& report) { members_.SetReport(member, report); }
 
   // Ends leases. A lost server is told by failure().
   void Tick(absl::Time now);

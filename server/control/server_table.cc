@@ -5,9 +5,19 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/check.h"
+#include "common/metrics/staleness.h"
 #include "common/rpc/control_protocol.h"
 
 namespace tessera {
+namespace {
+
+// What servers count goes out with every status.
+template <typename Field>
+void Cut(uint64_t entries_max, Field* field) {
+  if (static_cast<uint64_t>(field->size()) > entries_max) field->Truncate(static_cast<int>(entries_max));
+}
+
+}  // namespace
 
 ServerTable::ServerTable(const JobFacts& facts) : facts_(facts), records_(facts.servers) {}
 
@@ -90,6 +100,9 @@ void ServerTable::OnCounters(ShardId server, const v1::ServerCounters& counters,
   }
   if (record.counters.closing()) return;
   record.counters = counters;
+  record.counters.DiscardUnknownFields();
+  Cut(kStalenessEntries, record.counters.mutable_staleness_histogram());
+  Cut(kRankEnd, record.counters.mutable_waits_for_ranks());
   record.counters_at = now;
   changes_ += counters.closing() ? 1 : 0;
 }
