@@ -223,6 +223,8 @@ v1::RestoreOrder Membership::RestoreText() const {
 }
 
 void Membership::OnRestored(ShardId server, const v1::RestoreReply& reply, absl::Time now) {
+  // Of an order that was replaced, or that nobody gave.
+  if (Generation(reply.generation()) != restore_generation_ || begun_from_ == nullptr) return;
   if (!reply.error().empty()) {
     if (!failure_) failure_ = absl::StrCat("server ", server.value(), ": ", reply.error());
     ++changes_;

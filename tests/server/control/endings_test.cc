@@ -136,5 +136,23 @@ TEST_CASE("a last evaluation that all have left behind is made by who comes afte
   CHECK((*answer)->evaluation() == 2);
 }
 
+TEST_CASE("an answer to an order that nobody gave neither ends nor begins a job", "[endings]") {
+  ControlFixture control(RejoinFacts());
+  REQUIRE(control.Attach(0).ok());
+  v1::ShardMessage message;
+  message.mutable_restored()->set_generation(7);
+  message.mutable_restored()->set_error("no such file");
+  control.coordinator->OnShardMessage(ShardId(0), message, control.now);
+  CHECK(control.coordinator->Status(control.now).failure().empty());
+  message.mutable_restored()->clear_error();
+  control.coordinator->OnShardMessage(ShardId(0), message, control.now);
+  CHECK(control.coordinator->membership().servers().at(ShardId(0)).restored == Generation());
+  control.Start(2);
+  MakeCheckpoint(&control);
+  message.mutable_restored()->set_error("no such file");
+  control.coordinator->OnShardMessage(ShardId(1), message, control.now);
+  CHECK(control.coordinator->Status(control.now).failure().empty());
+}
+
 }  // namespace
 }  // namespace tessera

@@ -342,7 +342,7 @@ TEST_CASE("no core is selected once the job has failed: a server may not have it
   MakeCheckpoint(&control);
   AttachAnew(&control);
   v1::ShardMessage message;
-  message.mutable_restored()->set_generation(1000);
+  message.mutable_restored()->set_generation(control.servers[1].inbox.back().restore().generation());
   CoreReport report;
   report.core = 7;
   *message.mutable_core_report() = ToMessage(report);
