@@ -10,6 +10,7 @@
 #include "common/base/log.h"
 #include "server/control/progress_limits.h"
 #include "server/control/report.h"
+#include "server/control/traffic_sum.h"
 #include "server/core/core_messages.h"
 
 namespace tessera {
@@ -17,15 +18,6 @@ namespace {
 
 // Said by name when many are waited for.
 constexpr size_t kNamesMax = 16;
-
-void Add(const v1::Traffic& traffic, v1::Traffic* sum) {
-  sum->set_exchanges(sum->exchanges() + traffic.exchanges());
-  sum->set_pull_payload_bytes(sum->pull_payload_bytes() + traffic.pull_payload_bytes());
-  sum->set_push_payload_bytes(sum->push_payload_bytes() + traffic.push_payload_bytes());
-  sum->set_pull_wire_bytes(sum->pull_wire_bytes() + traffic.pull_wire_bytes());
-  sum->set_push_wire_bytes(sum->push_wire_bytes() + traffic.push_wire_bytes());
-  sum->set_other_payload_bytes(sum->other_payload_bytes() + traffic.other_payload_bytes());
-}
 
 v1::Phases PhasesOf(const v1::WorkerReport& report) {
   v1::Phases phases;
@@ -241,6 +233,7 @@ absl::Status Coordinator::Evaluate(const v1::EvaluateRequest& request, absl::Tim
 absl::Status Coordinator::Leave(const v1::LeaveRequest& request, absl::Time now) {
   const MemberId member(request.member());
   const MemberRecord* record = membership_.members().Find(member);
+  if (membership_.members().IsForgotten(member)) return absl::OkStatus();
   if (record == nullptr) {
     return absl::NotFoundError(absl::StrCat("member ", member.value(), ": there is none"));
   }
@@ -263,6 +256,7 @@ void Coordinator::Tick(absl::Time now) {
   membership_.Tick(now);
   FollowLosses(now);
   Settle(now);
+  if (phase_ == Phase::kRunning) membership_.ForgetEnded(now);
 }
 
 void Coordinator::ExtendLeases(absl::Time now) {
@@ -284,10 +278,11 @@ std::vector<Coordinator::EvaluateAnswer> Coordinator::TakeReplies() {
   for (const EvaluateAnswer& answer : answers) untold_.erase(answer.member);
   for (Evaluation::Reply& reply : evaluation_.TakeReplies()) {
     if (reply.removed) {
-      const MemberRecord& member = *membership_.members().Find(reply.member);
-      answers.push_back({reply.member, absl::FailedPreconditionError(absl::StrCat(
-                                           "worker ", member.rank.value(),
-                                           " is no longer a member: ", member.ended))});
+      const MemberRecord* const member = membership_.members().Find(reply.member);
+      answers.push_back(
+          {reply.member, absl::FailedPreconditionError(absl::StrCat(
+                             "worker ", member != nullptr ? member->rank.value() : 0,
+                             " is no longer a member: ", member != nullptr ? member->ended : "it ended"))});
     } else {
       answers.push_back({reply.member, std::move(reply.reply)});
     }
@@ -323,8 +318,11 @@ std::vector<std::string> Coordinator::WaitingFor() const {
 }
 
 void Coordinator::FillMembers(absl::Time now, v1::JobStatus* status) const {
-  uint64_t joined = 0, lost = 0, step = 0, examples = membership_.examples_before();
+  const v1::ForgottenMembers& forgotten = membership_.members().forgotten();
+  uint64_t joined = forgotten.joined(), lost = forgotten.lost(), step = forgotten.step();
+  uint64_t examples = membership_.examples_before() + forgotten.examples();
   double rate = 0;
+  if (forgotten.has_traffic()) *status->mutable_unreported() = forgotten.traffic();
   for (const auto& [id, record] : membership_.members().all()) {
     v1::MemberStatus& member = *status->add_members();
     member.set_member(id.value());
@@ -362,11 +360,11 @@ void Coordinator::FillMembers(absl::Time now, v1::JobStatus* status) const {
       member.mutable_progress()->set_examples(record.report->examples());
       *member.mutable_progress()->mutable_phases() = PhasesOf(*record.report);
     } else {
-      Add(record.progress.traffic(), status->mutable_unreported());
+      AddTraffic(record.progress.traffic(), status->mutable_unreported());
     }
     examples += membership_.ExamplesOf(record);
     // Those that never took part are neither.
-    if (record.first_exchange == Exchange() || record.state == MemberState::kRejoins) continue;
+    if (!record.had_part()) continue;
     ++joined;
     lost += record.state == MemberState::kLost || record.state == MemberState::kFailed;
     rate += record.examples_per_second;

@@ -131,6 +131,7 @@ class Coordinator {
   void Settle(absl::Time now);
   // It has made all its steps.
   bool HasTrained(const MemberRecord& member) const;
+  bool HasTrained(uint64_t step, uint64_t epoch) const;
   // Where workers train different layers: why the job cannot go on without those who are gone; nullopt: it can, or
   // may be about to end.
   std::optional<std::string> LacksHalf(absl::Time now);

@@ -54,7 +54,7 @@ SavedJob Coordinator::SaveJob(absl::Time now) const {
     if (entry.step() < step) job.history.push_back(entry);
   }
   job.cuts = epochs_.Save(checkpoints_.saved_step_least(), step);
-  uint64_t examples = membership_.examples_before();
+  uint64_t examples = membership_.examples_before() + membership_.members().forgotten().examples();
   for (const auto& [id, record] : membership_.members().all()) {
     if (const std::optional<uint64_t> saved = checkpoints_.ExamplesOf(record)) {
       examples += *saved;

@@ -66,9 +66,12 @@ void Coordinator::RemoveLate() {
 }
 
 bool Coordinator::HasTrained(const MemberRecord& member) const {
-  const v1::Progress& progress = member.progress;
-  return (facts_.steps > 0 && progress.step() >= static_cast<uint64_t>(facts_.steps)) ||
-         (facts_.epochs > 0 && progress.epoch() >= static_cast<uint64_t>(facts_.epochs));
+  return HasTrained(member.progress.step(), member.progress.epoch());
+}
+
+bool Coordinator::HasTrained(uint64_t step, uint64_t epoch) const {
+  return (facts_.steps > 0 && step >= static_cast<uint64_t>(facts_.steps)) ||
+         (facts_.epochs > 0 && epoch >= static_cast<uint64_t>(facts_.epochs));
 }
 
 std::optional<std::string> Coordinator::LacksHalf(absl::Time now) {
@@ -112,17 +115,17 @@ void Coordinator::Settle(absl::Time now) {
   }
   if (phase_ == Phase::kRunning && membership_.started() &&
       membership_.members().Counted().empty()) {
-    int finished = 0, waiting = 0;
-    bool has_trained = false;
-    std::string last;
+    const v1::ForgottenMembers& forgotten = membership_.members().forgotten();
+    int finished = forgotten.has_left(), waiting = 0;
+    bool has_trained = forgotten.has_left() && HasTrained(forgotten.left_step(), forgotten.left_epoch());
+    const MemberRecord* last = nullptr;
     for (const auto& [id, record] : membership_.members().all()) {
       const bool left = record.state == MemberState::kLeft && record.first_exchange != Exchange();
       finished += left;
       has_trained = has_trained || (left && HasTrained(record));
       waiting += IsLive(record.state) && membership_.MayBegin(record);
-      if (record.state == MemberState::kFailed || record.state == MemberState::kLost) {
-        last = absl::StrCat("; worker ", record.rank.value(), ": ", record.ended);
-      }
+      const bool is_lost = record.state == MemberState::kFailed || record.state == MemberState::kLost;
+      if (is_lost && (last == nullptr || record.ending >= last->ending)) last = &record;
     }
     // Who waits to join goes on with what is in the parameters, unless training is over.
     const bool ends_well = evaluation_.stop()
@@ -133,13 +136,16 @@ void Coordinator::Settle(absl::Time now) {
       return;
     }
     if (waiting == 0) {
-      Fail(absl::StrCat("all workers are gone", last), now);
+      std::string why = "all workers are gone";
+      if (last != nullptr) absl::StrAppend(&why, "; worker ", last->rank.value(), ": ", last->ended);
+      Fail(why, now);
       return;
     }
   }
   if (phase_ != Phase::kEnding) return;
   for (auto it = untold_.begin(); it != untold_.end();) {
-    it = IsLive(membership_.members().Find(*it)->state) ? std::next(it) : untold_.erase(it);
+    const MemberRecord* const record = membership_.members().Find(*it);
+    it = record != nullptr && IsLive(record->state) ? std::next(it) : untold_.erase(it);
   }
   const bool all_know =
       membership_.servers().AllClosed() && untold_.empty() && late_.empty() && !has_strangers_;

@@ -127,6 +127,7 @@ absl::Status Epochs::Load(const v1::EpochsState& state, const MemberTable& membe
   }
   for (int i = 0; i < std::min(state.members_size(), state.asked_size()); ++i) {
     const MemberId member(state.members(i));
+    if (members.IsForgotten(member)) continue;
     if (members.Find(member) == nullptr) {
       return absl::InvalidArgumentError(
           absl::StrCat("member ", member.value(), " began an epoch, and there is none"));
@@ -154,7 +155,8 @@ void Epochs::Restore(const std::vector<SavedCut>& cuts) {
 void Epochs::Prune(const MemberTable& members) {
   uint64_t least = cuts_.rbegin()->first;
   for (auto it = asked_.begin(); it != asked_.end();) {
-    if (!IsLive(members.Find(it->first)->state)) {
+    const MemberRecord* const member = members.Find(it->first);
+    if (member == nullptr || !IsLive(member->state)) {
       it = asked_.erase(it);
       continue;
     }

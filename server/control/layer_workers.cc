@@ -23,10 +23,14 @@ v1::WorkerList Membership::WorkerListText() const {
   for (const MemberRecord* member : members_.Counted()) *list.add_workers() = EntryOf(*member);
   const uint64_t least = members_.LeastStep();
   for (const auto& [id, member] : members_.all()) {
-    const bool has_joined = !IsLive(member.state) && member.planned_in > first_plan_ && member.first_step >= least;
-    if (has_joined && !facts_.has_data(member.rank)) *list.add_former() = EntryOf(member);
+    if (IsFormerWorker(member, least)) *list.add_former() = EntryOf(member);
   }
   return list;
+}
+
+bool Membership::IsFormerWorker(const MemberRecord& member, uint64_t least) const {
+  const bool has_joined = !IsLive(member.state) && member.planned_in > first_plan_ && member.first_step >= least;
+  return has_joined && !facts_.has_data(member.rank);
 }
 
 std::optional<Membership::MissingHalf> Membership::FindMissingHalf() const {

@@ -24,7 +24,7 @@ constexpr size_t kDescriptionBytesMax = 1024;
 // What a worker says of the hardware that it computes on, and why a member ended.
 constexpr size_t kHardwareBytesMax = 256;
 constexpr size_t kEndedBytesMax = 1024;
-// A record is kept of every worker that ever joined.
+// Servers and the evaluation know for ever that there was one.
 constexpr size_t kMembersEver = size_t{1} << 17;
 
 // Without half a character at its end, which nobody could read in a message.
@@ -90,9 +90,9 @@ absl::Status MemberTable::Check(const v1::JoinRequest& request) const {
     return absl::InvalidArgumentError(absl::StrCat("join: address is ", request.address().size(),
                                                    " bytes, want at most ", kDescriptionBytesMax));
   }
-  if (records_.size() >= kMembersEver) {
+  if (last().value() >= kMembersEver) {
     return absl::ResourceExhaustedError(absl::StrCat(
-        "join: ", records_.size(), " workers have joined since the coordinator began, want at most ",
+        "join: ", last().value(), " workers have joined since the coordinator began, want at most ",
         kMembersEver, "; let the job go on from a checkpoint"));
   }
   if (request.rows() == 0) {
@@ -165,7 +165,7 @@ absl::StatusOr<MemberId> MemberTable::Add(const v1::JoinRequest& request, absl::
   }
   TESSERA_RETURN_IF_ERROR(CheckLayers(rank, request));
   TESSERA_RETURN_IF_ERROR(CheckRows(request));
-  const MemberId member(records_.size() + 1);
+  const MemberId member = last().Next();
   MemberRecord& record = records_[member];
   record.member = member;
   record.rank = rank;
@@ -191,6 +191,10 @@ absl::StatusOr<MemberId> MemberTable::Add(const v1::JoinRequest& request, absl::
 
 absl::Status MemberTable::Touch(MemberId member, absl::Time now) {
   MemberRecord* record = Find(member);
+  if (IsForgotten(member)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("member ", member.value(), " is no longer a member: it ended long ago"));
+  }
   if (record == nullptr) {
     return absl::NotFoundError(absl::StrCat("member ", member.value(), ": there is none"));
   }
@@ -261,6 +265,8 @@ void MemberTable::End(MemberId member, MemberState how, absl::string_view why) {
   live_.erase(record->rank);
   record->ended = std::string(why);
   Cut(kEndedBytesMax, &record->ended);
+  record->ending = ++endings_;
+  ended_[record->ending] = member;
   record->examples_per_second = 0;
 }
 
@@ -329,7 +335,7 @@ const MemberRecord* MemberTable::LiveOf(uint64_t life) const {
 }
 
 Exchange MemberTable::HighestExchange() const {
-  Exchange highest;
+  Exchange highest(forgotten_.exchange());
   for (const auto& [id, record] : records_) {
     highest = std::max(highest, Exchange(record.progress.exchange()));
   }
@@ -338,7 +344,7 @@ Exchange MemberTable::HighestExchange() const {
 
 uint64_t MemberTable::LeastStep() const {
   const std::vector<const MemberRecord*>& counted = Counted();
-  uint64_t least = 0;
+  uint64_t least = std::max<uint64_t>(forgotten_.step(), forgotten_.first_step());
   if (counted.empty()) {
     // All were lost: what the furthest of them did is in the parameters, and what it began with.
     for (const auto& [id, record] : records_) {
@@ -354,12 +360,14 @@ uint64_t MemberTable::LeastStep() const {
 }
 
 Exchange MemberTable::LeastExchange() const {
-  const auto reached = [](const MemberRecord& record) {
-    const uint64_t first = record.first_exchange.value();
-    return Exchange(std::max<uint64_t>(record.progress.exchange(), first > 0 ? first - 1 : 0));
+  const auto furthest = [](uint64_t exchange, uint64_t first) {
+    return Exchange(std::max<uint64_t>(exchange, first > 0 ? first - 1 : 0));
+  };
+  const auto reached = [&](const MemberRecord& record) {
+    return furthest(record.progress.exchange(), record.first_exchange.value());
   };
   const std::vector<const MemberRecord*>& counted = Counted();
-  Exchange least;
+  Exchange least = furthest(forgotten_.exchange(), forgotten_.first_exchange());
   if (counted.empty()) {
     for (const auto& [id, record] : records_) least = std::max(least, reached(record));
     return least;

@@ -39,7 +39,7 @@ inline bool IsCounted(MemberState state) {
   return state == MemberState::kPlanned || state == MemberState::kAdmitted;
 }
 
-// One life of one worker. Kept after its end, for the report.
+// One life of one worker. Kept after its end, for the report, until many others have ended since.
 struct MemberRecord {
   MemberId member;
   Rank rank;
@@ -53,6 +53,8 @@ struct MemberRecord {
   uint64_t test_sum = 0;
   // Why it ended, in words.
   std::string ended;
+  // Grows from one that ended to the next; 0: it has not ended.
+  uint64_t ending = 0;
   absl::Time last_heard;
   absl::Time progressed_at;
   v1::Progress progress;
@@ -80,11 +82,17 @@ struct MemberRecord {
   // All of them have said so, and not the same.
   bool has_partial_push() const;
 
+  // Those that only waited had none, and those that join anew are counted as what they join as.
+  bool had_part() const { return first_exchange != Exchange() && state != MemberState::kRejoins; }
+
   // An evaluation at `step` is not its.
   bool BeginsAfter(uint64_t step) const {
     return restored ? first_step > step : first_step >= step;
   }
 };
+
+// Of so many members that have ended there are records; of the others sums are enough.
+constexpr size_t kEndedKept = 1024;
 
 // Time comes in as an argument; nothing here locks or sleeps. Member ids count from 1 and are never
 // used again.
@@ -99,7 +107,7 @@ class MemberTable {
   absl::StatusOr<MemberId> Add(const v1::JoinRequest& request, absl::Time now);
 
   // Keeps the lease of a live member.
-  //   kFailedPrecondition  it was removed; the message says when it was last heard
+  //   kFailedPrecondition  it was removed; the message says when it was last heard, unless that was long ago
   //   kNotFound            there never was such a member
   absl::Status Touch(MemberId member, absl::Time now);
   void OnProgress(MemberId member, const v1::Progress& progress, absl::Time now);
@@ -115,10 +123,22 @@ class MemberTable {
   // Live members that keep their lease and go on with nothing.
   std::vector<MemberId> Stalled(absl::Time now) const;
 
-  // nullptr: never existed.
+  // --- of members that ended long ago no records are kept ---
+
+  // Those that have ended, but for the last kEndedKept, the first to end first.
+  std::vector<MemberId> EndedLongAgo() const;
+  // Drops the record of one that has ended, which has trained on so many rows since the job last went back.
+  void Forget(MemberId member, uint64_t examples);
+  // What the dropped records added up to.
+  const v1::ForgottenMembers& forgotten() const { return forgotten_; }
+  bool IsForgotten(MemberId member) const;
+  // The job goes back to `step`: what they did after it is undone.
+  void UndoForgotten(uint64_t step);
+
+  // nullptr: never existed, or is forgotten.
   MemberRecord* Find(MemberId member);
   const MemberRecord* Find(MemberId member) const;
-  // By id, all that ever were.
+  // By id, all that ever were and are not forgotten.
   const std::map<MemberId, MemberRecord>& all() const { return records_; }
   // Members in this state, by rank.
   std::vector<MemberRecord*> In(MemberState state);
@@ -128,6 +148,8 @@ class MemberTable {
   // Whose first request had this life; nullptr: nobody's, or it is no member any more.
   const MemberRecord* LiveOf(uint64_t life) const;
   bool has_live() const { return !live_.empty(); }
+  // The member that came last.
+  MemberId last() const { return MemberId(records_.size() + forgotten_.count()); }
   // Grows with every change of a state.
   uint64_t changes() const { return changes_; }
   Exchange HighestExchange() const;
@@ -160,6 +182,9 @@ class MemberTable {
   std::map<Rank, MemberId> live_;
   absl::flat_hash_map<uint64_t, MemberId> by_life_;  // 0 is not in it
   std::array<size_t, 8> in_state_{};
+  std::map<uint64_t, MemberId> ended_;  // by MemberRecord.ending
+  uint64_t endings_ = 0;                // the last one
+  v1::ForgottenMembers forgotten_;
   uint64_t changes_ = 0;
   mutable std::vector<const MemberRecord*> counted_;
   mutable uint64_t counted_at_ = 0;  // changes_ when counted_ was made

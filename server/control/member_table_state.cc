@@ -1,4 +1,6 @@
 // MemberTable: to and from the coordinator's state.
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "server/control/member_table.h"
@@ -6,6 +8,7 @@
 namespace tessera {
 
 void MemberTable::Save(v1::MembershipState* state) const {
+  if (forgotten_.count() > 0) *state->mutable_forgotten() = forgotten_;
   for (const auto& [id, record] : records_) {
     v1::MemberState& member = *state->add_members();
     member.set_member(id.value());
@@ -27,6 +30,7 @@ void MemberTable::Save(v1::MembershipState* state) const {
     member.set_planned_in(record.planned_in.value());
     member.set_restored(record.restored);
     member.set_drain_seen(record.drain_seen);
+    member.set_ending(record.ending);
     if (record.site_until) member.set_site_until(record.site_until->value());
     if (record.told_checkpoint) member.set_told_checkpoint(*record.told_checkpoint);
     if (record.report) *member.mutable_report() = *record.report;
@@ -71,6 +75,7 @@ absl::StatusOr<MemberRecord> MemberTable::LoadRecord(const v1::MemberState& stat
   record.planned_in = Generation(state.planned_in());
   record.restored = state.restored();
   record.drain_seen = state.drain_seen();
+  record.ending = state.ending();
   if (state.has_site_until()) record.site_until = Exchange(state.site_until());
   if (state.has_told_checkpoint()) record.told_checkpoint = state.told_checkpoint();
   if (state.has_report()) record.report = state.report();
@@ -83,20 +88,33 @@ absl::StatusOr<MemberRecord> MemberTable::LoadRecord(const v1::MemberState& stat
 
 absl::Status MemberTable::Load(const v1::MembershipState& state) {
   TESSERA_CHECK(records_.empty());
+  forgotten_ = state.forgotten();
+  const uint64_t count = static_cast<uint64_t>(state.members_size()) + forgotten_.count();
+  MemberId before;
   for (const v1::MemberState& saved : state.members()) {
     TESSERA_ASSIGN_OR_RETURN(MemberRecord record, LoadRecord(saved));
     const MemberId member = record.member;
-    // Ids count from 1 without gaps: the next one follows from how many there are.
-    if (member.value() != records_.size() + 1) {
+    // Ids count from 1 without gaps but for those forgotten: the next one follows from how many there were.
+    const uint64_t most = before.value() + forgotten_.count() + 1;
+    if (member <= before || member.value() > std::min(count, most)) {
       return absl::InvalidArgumentError(absl::StrCat("member ", member.value(), " comes after ",
                                                      records_.size(), " others"));
     }
+    before = member;
     if (IsLive(record.state) && !live_.emplace(record.rank, member).second) {
       return absl::InvalidArgumentError(
           absl::StrCat("member ", member.value(), " has the rank of another"));
     }
     if (record.life != 0) by_life_[record.life] = member;
     ++in_state_[static_cast<size_t>(record.state)];
+    if (!IsLive(record.state)) {
+      // Those of an older state, which does not say, in the order in which they came.
+      if (record.ending == 0) record.ending = endings_ + 1;
+      endings_ = std::max(endings_, record.ending);
+      if (!ended_.emplace(record.ending, member).second) {
+        return absl::InvalidArgumentError(absl::StrCat("member ", member.value(), " has the end of another"));
+      }
+    }
     records_.emplace(member, std::move(record));
   }
   ++changes_;
@@ -105,7 +123,7 @@ absl::Status MemberTable::Load(const v1::MembershipState& state) {
 
 void MemberTable::ExtendLeases(absl::Time now) {
   for (auto& [id, record] : records_) {
-    if (!IsLive(record.state)) continue;
+    if (!IsLive(record.state) && record.state != MemberState::kRejoins) continue;
     record.last_heard = now;
     record.stall.Excuse(now);
   }

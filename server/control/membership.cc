@@ -159,12 +159,12 @@ absl::StatusOr<const MemberRecord*> Membership::Join(const v1::JoinRequest& requ
     if (facts_.closed_to_joiners && started_ && members_.LiveOf(request.life()) == nullptr) {
       return absl::FailedPreconditionError(absl::StrCat("join: ", kClosed));
     }
-    const size_t known = members_.all().size();
+    const MemberId known = members_.last();
     v1::JoinRequest wanted = request;
     const std::optional<uint32_t> beside = RankBeside();
     if (!request.has_rank() && beside.has_value()) wanted.set_rank(*beside);
     TESSERA_ASSIGN_OR_RETURN(member, members_.Add(wanted, now));
-    if (members_.all().size() > known) {
+    if (members_.last() > known) {
       Log(LogLevel::kInfo, absl::StrCat("control: worker joined worker=",
                                         members_.Find(member)->rank.value(),
                                         " member=", member.value(), " from=",

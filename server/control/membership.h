@@ -93,6 +93,9 @@ class Membership {
   void OnTrainingOver();
   void SetReport(MemberId member, const v1::WorkerReport& report) { members_.SetReport(member, report); }
 
+  // Drops the records of members that ended long ago and that nobody needs any more (membership_forget.cc).
+  void ForgetEnded(absl::Time now);
+
   // Ends leases. A lost server is told by failure().
   void Tick(absl::Time now);
   // The request, or that of another member in its place: the job went back while it waited.
@@ -188,6 +191,8 @@ class Membership {
 
   // Those that the servers count, and where they are.
   v1::WorkerList WorkerListText() const;
+  // It is gone, and is in that list: `least` is the step of those that are furthest behind.
+  bool IsFormerWorker(const MemberRecord& member, uint64_t least) const;
   struct MissingHalf {
     // In words: whose it was, and that the job is to be started again.
     std::string why;
@@ -231,6 +236,8 @@ class Membership {
   };
 
   void OnAgreement(Agreement::Outcome outcome);
+  // Somebody goes by this record of one that has ended.
+  bool IsNeeded(const MemberRecord& member, absl::Time now) const;
   // Replicas.
   void LoseServer(ShardId server, absl::string_view why);
   bool IsWarmingUp() const;

@@ -156,6 +156,7 @@ void Membership::GoBack() {
   // A job that goes back once more while its members are still coming waits for the same ones.
   if (started_) rejoining_ = std::move(rejoining);
   partial_pushes_ = partial_pushes();
+  members_.UndoForgotten(saved_->manifest.step);
   // What they did since is undone: nobody is to count by it.
   for (const auto& [id, record] : members_.all()) {
     MemberRecord* const member = members_.Find(id);

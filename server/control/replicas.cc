@@ -62,6 +62,7 @@ void Membership::CountPartialPushesWithout(ShardId server) {
 
 bool Membership::IsWarmingUp() const {
   if (facts_.warmup_steps == 0 || members_.Counted().empty()) return false;
+  if (members_.forgotten().step() >= facts_.warmup_steps) return false;
   for (const auto& [id, member] : members_.all()) {
     if (member.progress.step() >= facts_.warmup_steps) return false;
   }

@@ -136,6 +136,16 @@ TEST_CASE("a last evaluation that all have left behind is made by who comes afte
   CHECK((*answer)->evaluation() == 2);
 }
 
+TEST_CASE("of several workers that are gone the last one to go is named", "[endings]") {
+  ControlFixture control(ControlFixture::Facts(1, 2));
+  control.Start(2);
+  REQUIRE(control.Leave(2, "the first").ok());
+  control.StepAll();
+  REQUIRE(control.Leave(1, "the second").ok());
+  control.StepAll();
+  CHECK(control.coordinator->Status(control.now).failure() == "all workers are gone; worker 0: the second");
+}
+
 TEST_CASE("an answer to an order that nobody gave neither ends nor begins a job", "[endings]") {
   ControlFixture control(RejoinFacts());
   REQUIRE(control.Attach(0).ok());
