@@ -15,7 +15,6 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kStateBytesMax = int64_t{1} << 30;
 constexpr size_t kSumBytes = 8;
 
 std::string SumOf(const std::string& bytes) {
@@ -27,7 +26,7 @@ std::string SumOf(const std::string& bytes) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<StateFile>> StateFile::Open(std::string folder) {
+absl::StatusOr<std::unique_ptr<StateFile>> StateFile::Open(std::string folder, int64_t bytes_max) {
   TESSERA_RETURN_IF_ERROR(MakeFolder(folder));
   absl::StatusOr<std::unique_ptr<FolderLock>> lock = FolderLock::Take(folder, "lock");
   if (absl::IsFailedPrecondition(lock.status())) {
@@ -35,11 +34,11 @@ absl::StatusOr<std::unique_ptr<StateFile>> StateFile::Open(std::string folder) {
         absl::StrCat(lock.status().message(), ": a coordinator that runs keeps its state there"));
   }
   if (!lock.ok()) return lock.status();
-  return absl::WrapUnique(new StateFile(std::move(folder), *std::move(lock)));
+  return absl::WrapUnique(new StateFile(std::move(folder), *std::move(lock), bytes_max));
 }
 
 absl::StatusOr<std::optional<v1::CoordinatorState>> StateFile::Read() const {
-  const absl::StatusOr<std::string> text = ReadWholeFile(path(), kStateBytesMax);
+  const absl::StatusOr<std::string> text = ReadWholeFile(path(), bytes_max_);
   if (absl::IsNotFound(text.status())) return std::nullopt;
   if (!text.ok()) return text.status();
   v1::CoordinatorState state;
@@ -53,7 +52,13 @@ absl::StatusOr<std::optional<v1::CoordinatorState>> StateFile::Read() const {
   return state;
 }
 
-absl::Status StateFile::WriteWhole(const std::string& bytes) {
+absl::Status StateFile::WriteWhole(const v1::CoordinatorState& state) {
+  // Of more than 2 GiB protobuf makes nothing at all. Without its size, so that the log says it once.
+  if (state.ByteSizeLong() + kSumBytes > static_cast<size_t>(bytes_max_)) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("\"", path(), "\": state is too large, want at most ", bytes_max_, " bytes"));
+  }
+  const std::string bytes = state.SerializeAsString();
   const std::string part = absl::StrCat(path(), ".part");
   const std::string sum = SumOf(bytes);
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<DurableFile> file, DurableFile::Create(part));
@@ -66,7 +71,7 @@ absl::Status StateFile::WriteWhole(const std::string& bytes) {
 
 absl::Status StateFile::Write(const v1::CoordinatorState& state) {
   const FailpointScope scope("state.");
-  const absl::Status written = WriteWhole(state.SerializeAsString());
+  const absl::Status written = WriteWhole(state);
   absl::Status before;
   {
     absl::MutexLock lock(&mutex_);

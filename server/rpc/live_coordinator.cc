@@ -9,6 +9,7 @@
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/steady_clock.h"
+#include "server/control/status_limit.h"
 
 namespace tessera {
 
@@ -412,6 +413,12 @@ v1::JobStatus LiveCoordinator::Status() {
     status.mutable_coordinator()->set_store(
         absl::StrCat(store_->Describe(), kept_->is_late() ? " (late: its disk is slow)" : ""));
   }
+  const absl::string_view without = LimitStatus(kStatusBytesMax, &status);
+  if (without != status_without_ && !without.empty()) {
+    Log(LogLevel::kWarning,
+        absl::StrCat("control: status is too large, left out=\"", without, "\" bytes_max=", kStatusBytesMax));
+  }
+  status_without_ = without;
   return status;
 }
 

@@ -224,6 +224,7 @@ class LiveCoordinator {
   std::map<ShardId, Sink> sinks_ ABSL_GUARDED_BY(mutex_);
   std::map<uint32_t, HostEnd> hosts_ ABSL_GUARDED_BY(mutex_);
   std::map<MemberId, Waiter> waiters_ ABSL_GUARDED_BY(mutex_);
+  absl::string_view status_without_ ABSL_GUARDED_BY(mutex_);  // what the last one left out
   std::function<void(DiskTask)> disk_ ABSL_GUARDED_BY(mutex_);
   Wakeup stop_;
   Wakeup end_;  // whenever the job may have ended

@@ -81,5 +81,23 @@ TEST_CASE("what cannot be written leaves nothing older behind", "[state]") {
   CHECK(kept.Read() == 3);
 }
 
+TEST_CASE("a state that could not be read again is not written", "[state]") {
+  const std::string folder = NewFolder() + "/coordinator";
+  auto file = *StateFile::Open(folder, /*bytes_max=*/1000);
+  v1::CoordinatorState state;
+  state.set_changes(1);
+  REQUIRE(file->Write(state).ok());
+  REQUIRE((*file->Read())->changes() == 1);
+  state.set_failure(std::string(1000, 'x'));
+  CHECK(file->Write(state).ok());
+  CHECK(file->Describe() == "nowhere: \"" + folder + "/state\": state is too large, want at most 1000 bytes");
+  // Nobody goes on from the one before.
+  CHECK_FALSE(file->Read()->has_value());
+  state.set_failure(std::string(900, 'x'));
+  CHECK(file->Write(state).ok());
+  CHECK(file->Describe() == folder);
+  CHECK((*file->Read())->failure().size() == 900);
+}
+
 }  // namespace
 }  // namespace tessera
