@@ -23,7 +23,8 @@ namespace tessera {
 
 // Scrapes that are answered at once. Others wait for one of these to end, or are closed.
 constexpr int kScrapesMax = 4;
-// A client that neither sends nor reads anything for so long is cut off. The end of a server may wait for it.
+// A client whose request is not whole by then, or that neither sends nor reads anything for so long, is cut off. The
+// end of a server may wait for it.
 constexpr int kScrapeStallMs = 1000;
 
 // Serves from Start until Stop or its end.

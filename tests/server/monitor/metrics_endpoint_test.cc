@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/base/steady_clock.h"
 #include "tests/server/monitor/http_client.h"
@@ -150,6 +151,24 @@ TEST_CASE(
   const absl::Time begin = SteadyNow();
   endpoint->Stop();
   CHECK(SteadyNow() - begin < absl::Seconds(4));
+}
+
+TEST_CASE("a request that comes drop by drop is cut off as one that does not come", "[monitor]") {
+  const auto endpoint = Serve([] { return Named("x"); });
+  HttpClient slow(PortOf(*endpoint));
+  slow.Send("GET /metrics HTTP/1.1\r\nHost: here\r\n");
+  const absl::Time begin = SteadyNow();
+  std::atomic<bool> is_over{false};
+  std::thread drips([&] {
+    while (!is_over) {
+      slow.Send("X: y\r\n");
+      absl::SleepFor(absl::Milliseconds(kScrapeStallMs / 10));
+    }
+  });
+  CHECK_FALSE(absl::StartsWith(slow.ReadAll(), "HTTP/1.1 200"));
+  CHECK(SteadyNow() - begin < absl::Milliseconds(4 * kScrapeStallMs));
+  is_over = true;
+  drips.join();
 }
 
 }  // namespace
