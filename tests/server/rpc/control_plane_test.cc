@@ -1,5 +1,4 @@
 // The control plane over real connections: one coordinator, servers and workers in this process.
-#include <algorithm>
 #include <atomic>
 #include <deque>
 #include <future>
@@ -13,7 +12,6 @@
 #include <grpcpp/create_channel.h>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "common/base/check.h"
 #include "common/base/log.h"
@@ -23,10 +21,7 @@
 #include "common/rule/add.h"
 #include "server/rpc/attach_link.h"
 #include "server/rpc/coordinator_service.h"
-#include "server/rpc/message_limits.h"
 #include "server/rpc/status_service.h"
-#include "tests/common/base/captured_log.h"
-#include "tests/common/rpc/compressed_call.h"
 #include "worker/rpc/coordinator_client.h"
 
 namespace tessera {
@@ -330,15 +325,6 @@ TEST_CASE("a worker may join while others train", "[control][rpc]") {
   CHECK(reply->generation() == 2);
 }
 
-TEST_CASE("a compressed call is refused and never unpacked, and workers join", "[control][rpc][compression]") {
-  Job job(1, 1);
-  job.Attach(0);
-  for (const char* call : {"Status/Get", "Coordinator/Join", "Coordinator/Attach"}) {
-    CheckThatNothingIsUnpacked(job.grpc_->port(), absl::StrCat("/tessera.v1.", call));
-  }
-  job.Admit(1);
-}
-
 TEST_CASE("a server whose shard hangs is lost, although its connection lives", "[control][rpc]") {
   Job job(2, 1, absl::Milliseconds(1500));
   job.Attach(0);
@@ -438,46 +424,6 @@ TEST_CASE("a server of another job is refused and told why", "[control][rpc]") {
   CHECK(absl::IsFailedPrecondition(ended));
   CHECK(std::string(ended.message()).find("job digest is \"d2\", want \"d1\"") !=
         std::string::npos);
-}
-
-TEST_CASE("strangers can fill neither the log nor what is kept", "[control][rpc]") {
-  Job job(1, 1);
-  SetLogLevel(LogLevel::kWarning);
-  constexpr int kCalls = 200;
-  const absl::Time begin = SteadyNow();
-  const std::string log = CapturedLog([&] {
-    const auto stub = v1::Coordinator::NewStub(
-        grpc::CreateChannel(job.address_, grpc::InsecureChannelCredentials()));
-    v1::ShardMessage first;
-    first.mutable_hello()->set_job_digest(std::string(16000, 'x'));
-    for (int i = 0; i < kCalls; ++i) {
-      grpc::ClientContext context;
-      const auto call = stub->Attach(&context);
-      call->Write(first);
-      v1::PlanMessage refusal;
-      REQUIRE(call->Read(&refusal));
-      CHECK(refusal.refuse().find("job digest is \"" + std::string(64, 'x') + "\", want \"d1\"") !=
-            std::string::npos);
-      call->Finish();
-    }
-  });
-  SetLogLevel(LogLevel::kError);
-  const int64_t intervals = 1 + (SteadyNow() - begin) / kRefusalsInterval;
-  const std::vector<std::string> lines = absl::StrSplit(log, '\n', absl::SkipEmpty());
-  CHECK(!lines.empty());
-  CHECK(static_cast<int64_t>(lines.size()) <= std::min<int64_t>(kCalls - 1, intervals * kRefusalsLogged));
-  for (const std::string& line : lines) CHECK(line.size() < 400);
-}
-
-TEST_CASE("of what a worker says of its end the beginning is kept", "[control][rpc]") {
-  Job job(1, 1);
-  job.Attach(0);
-  auto clients = job.Admit(1);
-  REQUIRE(clients[0]->Leave({}, std::string(16000, 'x')).ok());
-  REQUIRE(job.live_->AwaitEnd(SteadyNow() + kPatience));
-  const std::string why(job.live_->outcome().message());
-  CHECK(why.find(std::string(kEndWhyBytesMax, 'x') + "...") != std::string::npos);
-  CHECK(why.size() < kEndWhyBytesMax + 200);
 }
 
 TEST_CASE("a cancelled worker leaves whatever it waits for", "[control][rpc]") {
