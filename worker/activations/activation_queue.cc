@@ -110,7 +110,8 @@ absl::Status ActivationQueue::Check(const ComingBatch& batch) const {
   }
   if (workers_.RankOfFront(batch.member)) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
-      Where(batch), ": no member with data that this worker knows of (generation ", workers_.generation().value(), ")"));
+      Where(batch), ": no member with data that this worker knows of (generation ", workers_.generation().value(),
+      ")"));
 }
 
 absl::StatusOr<std::unique_ptr<ActivationQueue::Waiting>> ActivationQueue::Unpack(const Options& options,

@@ -70,7 +70,8 @@ class Workers {
     Receiver* const self = receivers_.back().get();
     SimulatedProcess* const process = Spawn(at, [this, self, member] {
       inboxes_.emplace(MemberId(member), self->inbox.get());
-      for (auto batch = self->inbox->Next(7, Generation()); batch.ok() && *batch != nullptr; batch = self->inbox->Next(7, Generation())) {
+      for (auto batch = self->inbox->Next(7, Generation()); batch.ok() && *batch != nullptr;
+           batch = self->inbox->Next(7, Generation())) {
         std::vector<float> doubled((*batch)->activations.begin(), (*batch)->activations.end());
         for (float& value : doubled) value *= 2;
         self->inbox->Answer(0.5, doubled);
