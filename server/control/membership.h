@@ -126,7 +126,7 @@ class Membership {
   // Rows that the member has trained on since the job began or went back, and those of all members before that.
   uint64_t ExamplesOf(const MemberRecord& member) const;
   uint64_t examples_before() const;
-  // The furthest that is known to be in the parameters, or under way.
+  // The furthest that is known to be in the parameters, or under way: in lockstep no word of one member alone.
   Exchange ReachedExchange() const;
   // Nothing of the job is lost with this server: its shards have standbys, or others have all entries.
   bool CanDoWithout(ShardId server) const;

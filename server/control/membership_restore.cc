@@ -13,6 +13,9 @@ namespace {
 // How long a job that goes back waits for its members, once the servers have read the checkpoint: each learns
 // of it with its next renewal, and may be in the middle of a minibatch.
 constexpr int kRejoinLeases = 3;
+// In lockstep, by how many exchanges one member may say that it is ahead of what servers and the others last said:
+// they make some between two reports.
+constexpr uint64_t kAheadMax = 64;
 
 }  // namespace
 
@@ -208,7 +211,13 @@ uint64_t Membership::examples_before() const {
 }
 
 Exchange Membership::ReachedExchange() const {
-  const Exchange reached = std::max(members_.HighestExchange(), servers_.HighestCommitted());
+  const Exchange committed = servers_.HighestCommitted();
+  Exchange reached = std::max(members_.HighestExchange(), committed);
+  if (facts_.synchronous) {
+    // Too little does no harm: servers promise a later one.
+    const Exchange common = members_.Counted().empty() ? committed : std::max(committed, members_.LeastExchange());
+    reached = std::min(reached, Exchange(common.value() + kAheadMax));
+  }
   if (begun_from_ == nullptr || !facts_.synchronous) return reached;
   // Those who went on from there may be lost before anybody has heard of an exchange of theirs.
   return std::max(reached, Exchange(begun_from_->manifest.exchange));

@@ -115,5 +115,35 @@ TEST_CASE("a worker of more rows than an order can number is refused", "[saved_n
   CHECK(control.Join(wish).ok());
 }
 
+TEST_CASE("in lockstep one member that says it is far ahead holds up no checkpoint and no joiner", "[saved_numbers]") {
+  JobFacts facts = Facts();
+  facts.workers = 2;
+  facts.steps = 1'000'000;
+  facts.synchronous = facts.aligned = true;
+  ControlFixture control(facts);
+  control.Start(2);
+  // The first one was wanted before anybody lied.
+  REQUIRE(Ordered(&control) == 1);
+  control.Part(0);
+  for (const uint64_t member : {1, 2}) REQUIRE(control.Saved(member, 1, 10, 10).ok());
+  control.servers[0].collecting = 12;
+  control.Heartbeat();
+  REQUIRE(control.Renew(1, kSavedNumberEnd - 1, 11).ok());
+  REQUIRE(control.Renew(2, 11, 11).ok());
+  REQUIRE(control.Disk().kind == Kind::kCommit);
+  CHECK(Ordered(&control) == 2);
+  CHECK(control.servers[0].order.after_exchange() < 100);
+  const uint64_t late = control.Join()->member();
+  control.StepAll();
+  REQUIRE(control.Join(late)->admitted());
+  CHECK(control.Join(late)->first_exchange() < 100);
+  // Nor does one that has left since.
+  REQUIRE(control.Leave(1).ok());
+  control.StepAll();
+  const uint64_t later = control.Join()->member();
+  control.StepAll();
+  CHECK(control.Join(later)->first_exchange() < 200);
+}
+
 }  // namespace
 }  // namespace tessera
