@@ -16,6 +16,10 @@ std::shared_ptr<grpc::Channel> OpenControlChannel(const std::string& address, Ro
   // In gRPC this is how long an attempt is given.
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectMsMax);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMsMax);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kControlKeepaliveTimeMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kControlKeepaliveTimeoutMs);
+  // Who only listens sends nothing for hours.
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   arguments.SetMaxReceiveMessageSize(kControlBytesMax);
   return grpc::CreateCustomChannel(address, CurrentSecurity().ForChannel(role), arguments);
 }

@@ -18,6 +18,10 @@ constexpr int kReconnectMsMax = 500;
 // What an attempt may take, with TLS some three round trips: to the other side of the earth, or to a
 // machine that has much else to do.
 constexpr int kConnectMsMax = 2000;
+// A peer that does not answer a ping for the timeout is gone, or its link: its calls end with UNAVAILABLE, and a new
+// connection is tried. Servers take no more pings than transport.h says.
+constexpr int kControlKeepaliveTimeMs = 10000;
+constexpr int kControlKeepaliveTimeoutMs = 10000;
 // A reply: a status has every evaluation of the job, some hundred bytes each.
 constexpr int kControlBytesMax = 256 << 20;
 

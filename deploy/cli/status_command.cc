@@ -5,13 +5,16 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/base/steady_clock.h"
 #include "common/config/job_check.h"
 #include "common/rpc/control_channel.h"
 #include "common/rpc/status.h"
@@ -26,6 +29,8 @@ namespace {
 
 constexpr std::chrono::seconds kAnswerMax{5};
 constexpr absl::Duration kRedrawInterval = absl::Milliseconds(500);
+// Where no terminal bounds it.
+constexpr int kLineMax = 1000;
 
 int ShowOnce(const StatusOptions& options) {
   const auto stub = v1::Status::NewStub(
@@ -42,31 +47,90 @@ int ShowOnce(const StatusOptions& options) {
   return 0;
 }
 
+// How long nothing has come, as far as this process ran: one that was stopped by Ctrl-Z heard nothing either.
+class Silence {
+ public:
+  explicit Silence(const StatusStream& stream) : stream_(stream) {}
+
+  absl::Duration Look() {
+    const absl::Time now = SteadyNow();
+    const uint64_t received = stream_.received();
+    length_ = received != received_ ? absl::ZeroDuration() : length_ + std::min(now - looked_, kStepMax);
+    received_ = received;
+    looked_ = now;
+    return length_;
+  }
+
+ private:
+  static constexpr absl::Duration kStepMax = absl::Seconds(1);
+
+  const StatusStream& stream_;
+  absl::Duration length_;
+  absl::Time looked_ = SteadyNow();
+  uint64_t received_ = 0;
+};
+
+// What is drawn on a terminal. The cursor stands below the last line.
+std::string Picture(const StatusOptions& options, const std::optional<v1::JobStatus>& status, absl::Duration silence) {
+  const int width = TerminalWidth(), height = TerminalHeight() - 1;
+  if (silence < options.silence_shown) return status.has_value() ? StatusText(*status, width, height) : "";
+  return absl::StrCat(status.has_value() ? StatusText(*status, width, height - 1) : "",
+                      SilenceLine(options.address, silence, width));
+}
+
+// Of a stream that has ended: tells on stderr what its last picture does not; returns the exit code.
+int Conclude(const absl::Status& ended, const std::optional<v1::JobStatus>& last) {
+  if (!last.has_value()) return TellFailedCall("no status", ended);  // It says of whom.
+  if (!last->failure().empty()) {
+    std::fprintf(stderr, "tessera: the job has failed: %s\n", last->failure().c_str());
+    return 1;
+  }
+  if (last->state() == "done") return 0;
+  if (ended.ok()) {
+    std::fprintf(stderr, "tessera: the server does not tell of the job any more, which was %s\n",
+                 last->state().c_str());
+    return 1;
+  }
+  return TellFailedCall(absl::StrCat("connection lost while the job was ", last->state()), ended);
+}
+
 int Follow(const StatusOptions& options) {
   StatusStream stream(options.address, kRedrawInterval);
+  Silence quiet(stream);
   const bool live = isatty(STDOUT_FILENO) && !options.json;
-  bool shown = false;
+  bool is_silence_told = false;
   std::string last;
   int lines = 0;
   while (true) {
     const std::optional<absl::Status> ended = stream.ended();
+    const absl::Duration silence = ended.has_value() ? absl::ZeroDuration() : quiet.Look();
     const std::optional<v1::JobStatus> status = stream.latest();
-    if (status.has_value()) {
-      // The cursor stands below the last line.
-      const std::string text = options.json ? StatusJson(*status)
-                               : live ? StatusText(*status, TerminalWidth(), TerminalHeight() - 1)
-                                      : StatusText(*status, TerminalWidth());
-      if (text != last) {
-        std::fputs(live ? Redraw(text, lines).c_str() : absl::StrCat(text, "\n").c_str(), stdout);
-        lines = std::count(text.begin(), text.end(), '\n');
-        std::fflush(stdout);
-        last = text;
-        shown = true;
-      }
+    std::string text;
+    if (live) {
+      text = Picture(options, status, silence);
+    } else if (status.has_value()) {
+      text = options.json ? StatusJson(*status) : StatusText(*status, TerminalWidth());
     }
-    if (ended.has_value()) {
-      if (shown) return 0;
-      return TellFailedCall("no status", *ended);  // It says of whom.
+    if (!text.empty() && text != last) {
+      std::fputs(live ? Redraw(text, lines).c_str() : absl::StrCat(text, "\n").c_str(), stdout);
+      lines = std::count(text.begin(), text.end(), '\n');
+      // Nobody would see what follows; main says why, or nothing to who has had enough.
+      if (std::fflush(stdout) != 0) return 0;
+      last = text;
+    }
+    if (ended.has_value()) return Conclude(*ended, status);
+    if (silence < options.silence_shown) {
+      is_silence_told = false;
+    } else if (!live && !is_silence_told) {
+      is_silence_told = true;
+      std::fprintf(stderr, "tessera: %s", SilenceLine(options.address, silence, kLineMax).c_str());
+    }
+    if (silence >= options.silence_max) {
+      std::fprintf(stderr,
+                   "tessera: %s has told nothing for %s, and is not waited for any longer; it may be stopped, or the "
+                   "network between\n",
+                   options.address.c_str(), absl::FormatDuration(options.silence_max).c_str());
+      return 1;
     }
     absl::SleepFor(absl::Milliseconds(50));
   }

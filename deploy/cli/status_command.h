@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "absl/time/time.h"
 #include "common/rpc/security.h"
 
 namespace tessera {
@@ -13,10 +14,17 @@ struct StatusOptions {
   bool watch = false;
   bool json = false;
   SecurityFiles security;
+  // With `watch`, of a server that tells nothing: how long until that is shown, and until it is given up.
+  absl::Duration silence_shown = absl::Seconds(3);
+  absl::Duration silence_max = absl::Seconds(30);
 };
 
-// Prints the status once, or with `watch` a live table until the job ends or Ctrl-C. Returns 0, 1
-// when the server cannot be reached, 2 for a wrong address.
+// Prints the status once, or with `watch` a live table until the job ends or Ctrl-C. Returns the process's exit code;
+// stderr says why it is not 0:
+//   0  the status was told; with `watch` the job has ended normally
+//   1  the server cannot be reached; with `watch` also: the job has failed, the connection is lost, or nothing came
+//      for `silence_max`
+//   2  wrong address, certificates or token
 int ShowStatus(const StatusOptions& options);
 
 }  // namespace tessera

@@ -72,6 +72,7 @@ void StatusStream::Follow(absl::Duration interval, absl::Duration patience) {
   while (reader->Read(&status)) {
     absl::MutexLock lock(&mutex_);
     latest_ = status;
+    ++received_;
   }
   const absl::Status ended = Annotate(address_, reader->Finish());
   absl::MutexLock lock(&mutex_);
@@ -81,6 +82,11 @@ void StatusStream::Follow(absl::Duration interval, absl::Duration patience) {
 std::optional<v1::JobStatus> StatusStream::latest() const {
   absl::MutexLock lock(&mutex_);
   return latest_;
+}
+
+uint64_t StatusStream::received() const {
+  absl::MutexLock lock(&mutex_);
+  return received_;
 }
 
 std::optional<absl::Status> StatusStream::ended() const {

@@ -3,6 +3,7 @@
 #define TESSERA_DEPLOY_CLI_STATUS_STREAM_H_
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,6 +29,8 @@ class StatusStream {
 
   // The newest status, if there was one yet.
   std::optional<v1::JobStatus> latest() const;
+  // How many came.
+  uint64_t received() const;
   // Set once the server has ended the stream, or cannot be reached: kFailedPrecondition where the certificates are why.
   std::optional<absl::Status> ended() const;
   // Asks the server to end the job after the exchange in progress.
@@ -48,6 +51,7 @@ class StatusStream {
   std::atomic<bool> ending_{false};
   mutable absl::Mutex mutex_;
   std::optional<v1::JobStatus> latest_ ABSL_GUARDED_BY(mutex_);
+  uint64_t received_ ABSL_GUARDED_BY(mutex_) = 0;
   std::optional<absl::Status> ended_ ABSL_GUARDED_BY(mutex_);
   std::thread thread_;
 };

@@ -354,6 +354,12 @@ std::string StatusText(const v1::JobStatus& status, int width, int height) {
   return text;
 }
 
+std::string SilenceLine(const std::string& address, absl::Duration silence, int width) {
+  const auto seconds = absl::Floor(silence, absl::Seconds(1));
+  return Clip(absl::StrCat("no news from ", address, " for ", absl::FormatDuration(seconds)),
+              std::max(width, kViewWidthMin)) + "\n";
+}
+
 std::string StatusJson(const v1::JobStatus& status) {
   google::protobuf::util::JsonPrintOptions options;
   options.preserve_proto_field_names = true;

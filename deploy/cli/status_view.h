@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "absl/time/time.h"
 #include "proto/status.pb.h"
 
 namespace tessera {
@@ -21,6 +22,9 @@ std::string StatusText(const v1::JobStatus& status, int width);
 // The same in at most `height` lines, or kViewHeightMin: of the longest list the last lines are left out for one that
 // says how many, until all fit. What stands above the lists stays.
 std::string StatusText(const v1::JobStatus& status, int width, int height);
+
+// "no news from HOST:PORT for 12s", as a line of that kind.
+std::string SilenceLine(const std::string& address, absl::Duration silence, int width);
 
 // One JSON object in one line, by protobuf's JSON mapping with the names of status.proto.
 std::string StatusJson(const v1::JobStatus& status);

@@ -1,11 +1,12 @@
 """What a running job tells: `tessera status`, the health service, reflection."""
 import json
 import signal
+import subprocess
 import unittest
 
 import grpc
 
-from cluster import ENDLESS, TESSERA, Cluster, Process, Test, digits, free_ports, tessera
+from cluster import ENDLESS, PATIENCE, SOON, TESSERA, Cluster, Process, Test, digits, free_ports, tessera
 
 
 def field(number, payload):
@@ -81,6 +82,38 @@ class Status(Test):
         self.assertTrue(watch.alive)
         self.end(cluster)
         self.assertIn("digits-test: done", watch.expect_exit(0))
+
+    def test_watch_says_that_a_server_is_silent_or_gone_and_that_a_job_has_failed(self):
+        with self.case("silent, and back"):
+            cluster = self.cluster()
+            watch = Process(self, "watch", [TESSERA, "status", cluster.coordinator, "--watch"])
+            watch.await_output("digits-test: ")
+            cluster.servers[0].freeze()
+            watch.await_output("no news from " + cluster.coordinator)
+            cluster.servers[0].thaw()
+            self.end(cluster)
+            self.assertIn("digits-test: done", watch.expect_exit(0))
+        with self.case("gone"):
+            cluster = self.cluster()
+            watch = Process(self, "watch", [TESSERA, "status", cluster.coordinator, "--watch"])
+            watch.await_output("digits-test: ")
+            cluster.servers[0].kill()
+            self.contains(watch.expect_exit(1), "tessera: connection lost while the job was ", cluster.coordinator)
+        with self.case("failed"):
+            cluster = self.cluster(lease="1s")
+            watch = Process(self, "watch", [TESSERA, "status", cluster.coordinator, "--watch"])
+            watch.await_output("digits-test: ")
+            cluster.servers[1].kill()
+            self.assertIn("tessera: the job has failed: ", watch.expect_exit(1))
+
+    def test_watch_ends_where_its_output_has_no_room(self):
+        cluster = self.cluster()
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([TESSERA, "status", cluster.coordinator, "--watch"], stdin=subprocess.DEVNULL,
+                                  stdout=full, stderr=subprocess.PIPE, text=True, timeout=SOON * PATIENCE)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("tessera: stdout: cannot be written", done.stderr)
+        self.end(cluster)
 
     def test_other_servers_tell_of_themselves(self):
         cluster = self.cluster()

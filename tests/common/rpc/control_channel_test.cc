@@ -17,6 +17,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
@@ -25,6 +26,9 @@
 
 namespace tessera {
 namespace {
+
+// More pings than that count as abuse, and servers close the connection.
+static_assert(kControlKeepaliveTimeMs >= kKeepaliveTimeMs);
 
 // Passes on what either side sends, each piece after a while.
 class SlowLink {
@@ -40,6 +44,7 @@ class SlowLink {
     threads_.emplace_back([this] { Accept(); });
   }
   ~SlowLink() {
+    Heal();
     shutdown(listener_, SHUT_RDWR);
     threads_.front().join();
     threads_.pop_front();
@@ -47,6 +52,15 @@ class SlowLink {
     for (std::thread& thread : threads_) thread.join();
     for (const int end : ends_) close(end);
     close(listener_);
+  }
+  // Nothing passes any more, and nobody is told.
+  void Cut() {
+    absl::MutexLock lock(&mutex_);
+    is_cut_ = true;
+  }
+  void Heal() {
+    absl::MutexLock lock(&mutex_);
+    is_cut_ = false;
   }
   std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
 
@@ -79,6 +93,10 @@ class SlowLink {
       const ssize_t count = recv(from, buffer, sizeof(buffer), 0);
       if (count <= 0) break;
       absl::SleepFor(latency_);
+      {
+        absl::MutexLock lock(&mutex_);
+        mutex_.Await(absl::Condition(+[](bool* is_cut) { return !*is_cut; }, &is_cut_));
+      }
       if (send(to, buffer, static_cast<size_t>(count), MSG_NOSIGNAL) != count) break;
     }
     shutdown(to, SHUT_WR);
@@ -88,6 +106,8 @@ class SlowLink {
   const absl::Duration latency_;
   int listener_ = -1;
   int port_ = 0;
+  absl::Mutex mutex_;
+  bool is_cut_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<int> ends_;  // the accepting thread's, and after its end the destructor's
   std::list<std::thread> threads_;
 };
@@ -135,6 +155,39 @@ TEST_CASE("a peer whose first word takes longer than the pause between attempts 
   const auto channel = is_control ? OpenControlChannel(link.address(), Role::kViewer)
                                   : OpenChannel(link.address(), Role::kWorker);
   CHECK(channel->WaitForConnected(std::chrono::system_clock::now() + std::chrono::seconds(20)));
+}
+
+class EndlessStatus final : public v1::Status::Service {
+ public:
+  grpc::Status Watch(grpc::ServerContext* context, const v1::StatusRequest*,
+                     grpc::ServerWriter<v1::JobStatus>* writer) override {
+    writer->Write(v1::JobStatus());
+    while (!context->IsCancelled()) absl::SleepFor(absl::Milliseconds(5));
+    return grpc::Status::CANCELLED;
+  }
+};
+
+TEST_CASE("who only listens hears that the link is dead", "[rpc]") {
+  EndlessStatus service;
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(&service);
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  REQUIRE(server != nullptr);
+  SlowLink link(port, absl::ZeroDuration());
+  const auto stub = v1::Status::NewStub(OpenControlChannel(link.address(), Role::kViewer));
+  grpc::ClientContext call;
+  // Without keepalive nothing else would end it.
+  call.set_deadline(std::chrono::system_clock::now() + std::chrono::minutes(1));
+  const auto reader = stub->Watch(&call, v1::StatusRequest());
+  v1::JobStatus status;
+  REQUIRE(reader->Read(&status));
+  link.Cut();
+  CHECK_FALSE(reader->Read(&status));
+  CHECK(reader->Finish().error_code() == grpc::StatusCode::UNAVAILABLE);
+  link.Heal();
+  server->Shutdown(std::chrono::system_clock::now());
 }
 
 }  // namespace tessera

@@ -87,6 +87,8 @@ TEST_CASE("a status that comes late is waited for by those who have patience", "
   CHECK(patient.ended()->ok());
   REQUIRE(patient.latest().has_value());
   CHECK(patient.latest()->step() == 17);
+  CHECK(patient.received() == 1);
+  CHECK(impatient.received() == 0);
   CHECK_FALSE(impatient.latest().has_value());
 }
 

@@ -228,6 +228,11 @@ TEST_CASE("a server that does not know the job's times tells none", "[cli][statu
   CHECK(StatusText(status, 80).find("trained 0.0s of 0.5s") != std::string::npos);
 }
 
+TEST_CASE("a silence is told in whole seconds, in a line that fits", "[cli][status]") {
+  CHECK(SilenceLine("10.0.0.1:7000", absl::Seconds(12.7), 80) == "no news from 10.0.0.1:7000 for 12s\n");
+  CHECK(SilenceLine("10.0.0.1:7000", absl::Seconds(12.7), 0) == "no news from 10.0.0.1:7~\n");
+}
+
 TEST_CASE("the JSON form is one line with the names of the contract", "[cli][status]") {
   const std::string json = StatusJson(Busy());
   CHECK(json.find('\n') == std::string::npos);
