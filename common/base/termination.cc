@@ -5,47 +5,76 @@
 
 #include <utility>
 
+#include "common/base/steady_clock.h"
+
 namespace tessera {
 namespace {
 
 // Sent by the destructor to end the thread.
 constexpr int kEnd = SIGUSR2;
 
+bool IsIgnored(int signal) {
+  struct sigaction action = {};
+  return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
 sigset_t Signals() {
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGTERM);
   sigaddset(&set, SIGINT);
+  // Blocked, it would come although it is ignored.
+  if (!IsIgnored(SIGHUP)) sigaddset(&set, SIGHUP);
   sigaddset(&set, kEnd);
   return set;
 }
 
 }  // namespace
 
-Termination::Termination(std::function<void(int count)> on_signal) {
+Termination::Termination(std::function<void(int count)> on_signal, absl::Duration one_signal) {
   const sigset_t set = Signals();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   signal(SIGPIPE, SIG_IGN);
-  thread_ = std::thread([this, on_signal = std::move(on_signal)] {
-    const sigset_t awaited = Signals();
-    int count = 0;
-    while (true) {
-      int signal = 0;
-      if (sigwait(&awaited, &signal) != 0) continue;
-      // Anybody may send it.
-      if (signal != kEnd) {
-        on_signal(++count);
-      } else if (ends_) {
-        return;
-      }
+  taker_ = std::thread([this, one_signal] { Take(one_signal); });
+  teller_ = std::thread([this, on_signal = std::move(on_signal)] { Tell(on_signal); });
+}
+
+// Never busy with what a signal leads to: it would not know when the next one came.
+void Termination::Take(absl::Duration one_signal) {
+  const sigset_t awaited = Signals();
+  absl::Time counted = absl::InfinitePast();
+  while (true) {
+    int signal = 0;
+    if (sigwait(&awaited, &signal) != 0) continue;
+    absl::MutexLock lock(&mutex_);
+    // Anybody may send it.
+    if (signal == kEnd && ends_) return;
+    if (signal == kEnd || SteadyNow() - counted < one_signal) continue;
+    counted = SteadyNow();
+    ++count_;
+  }
+}
+
+void Termination::Tell(const std::function<void(int count)>& on_signal) {
+  for (int told = 0; true;) {
+    {
+      absl::MutexLock lock(&mutex_);
+      const auto has_news = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return ends_ || count_ > told; };
+      mutex_.Await(absl::Condition(&has_news));
+      if (ends_) return;
     }
-  });
+    on_signal(++told);
+  }
 }
 
 Termination::~Termination() {
-  ends_ = true;
-  pthread_kill(thread_.native_handle(), kEnd);
-  thread_.join();
+  {
+    absl::MutexLock lock(&mutex_);
+    ends_ = true;
+  }
+  pthread_kill(taker_.native_handle(), kEnd);
+  taker_.join();
+  teller_.join();
 }
 
 }  // namespace tessera

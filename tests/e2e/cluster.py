@@ -43,6 +43,8 @@ TEST_MAX = 120
 PATIENCE = int(os.environ.get("TESSERA_TEST_PATIENCE", "1"))
 # What a timer may miss of a thread's start and end on a busy machine.
 SLACK_SECONDS = 0.15
+# Signals closer together are one.
+ONE_SIGNAL_SECONDS = 0.3
 # From the first worker's first step to the last one's, of processes that start together.
 START_SECONDS = 1.0
 
@@ -184,6 +186,11 @@ class Process:
     def signal(self, number):
         if self.alive:
             self.popen.send_signal(number)
+
+    def signal_again(self, number):
+        """One that is not taken for the one before it (common/base/termination.h)."""
+        time.sleep(ONE_SIGNAL_SECONDS + 0.05)
+        self.signal(number)
 
     def kill(self):
         self.signal(signal.SIGKILL)

@@ -125,12 +125,13 @@ class WorkerFaults(Test):
         self.contains(cluster.start_worker(1).expect_exit(1), "rank 1 is held by", "lease of 1m")
 
     def test_a_worker_that_is_asked_to_leave_leaves_without_loss(self):
-        for number in (signal.SIGTERM, signal.SIGINT):
-            with self.case(number.name):
+        for numbers in ((signal.SIGTERM,), (signal.SIGINT,), (signal.SIGHUP,), (signal.SIGTERM, signal.SIGINT)):
+            with self.case([number.name for number in numbers]):
                 cluster = Cluster(self, endless(workers=2))
                 cluster.await_step(20)
                 leaver = cluster.workers[1]
-                leaver.signal(number)
+                for number in numbers:
+                    leaver.signal(number)
                 self.contains(leaver.expect_exit(0), "leaving after this exchange", "worker: ended")
                 cluster.await_further()
                 cluster.drain()

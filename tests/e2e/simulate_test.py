@@ -164,9 +164,8 @@ class Signals(Test):
             return facts["Name"].strip() == "tessera" and int(facts["SigBlk"], 16) >> (signal.SIGINT - 1) & 1
 
         await_true("it takes signals", is_heard, explain=process.output)
-        # Two of one kind at the same time would be one.
         process.signal(signal.SIGINT)
-        process.signal(signal.SIGTERM)
+        process.signal_again(signal.SIGTERM)
         self.assertEqual(process.expect_exit(1), "tessera: ending the simulated job; again to stop at once\n"
                          "tessera: stopped at once; no report\n")
 
