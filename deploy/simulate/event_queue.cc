@@ -15,6 +15,7 @@ constexpr uint64_t kSlotMask = (uint64_t{1} << kSlotBits) - 1;
 
 void SimEventQueue::At(SimNanos time, SmallCall event) {
   TESSERA_CHECK(time >= now_);
+  time = std::min(time, kSimEnd);
   uint64_t slot = slots_.size();
   if (free_slots_.empty()) {
     TESSERA_CHECK(slot <= kSlotMask);

@@ -2,6 +2,7 @@
 #ifndef TESSERA_DEPLOY_SIMULATE_EVENT_QUEUE_H_
 #define TESSERA_DEPLOY_SIMULATE_EVENT_QUEUE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -14,6 +15,14 @@ namespace tessera {
 using SimNanos = int64_t;
 
 constexpr SimNanos kNanosPerSecond = 1'000'000'000;
+// Simulated time ends here, after 73 years: what would happen later is set for the end, and two lengths that go no
+// further can be added.
+constexpr SimNanos kSimEnd = SimNanos{1} << 61;
+
+// `delay` after `time`, or the end. Neither is negative, and `time` is no later than the end.
+constexpr SimNanos Later(SimNanos time, SimNanos delay) {
+  return std::min(time + std::min(delay, kSimEnd), kSimEnd);
+}
 
 inline double ToSeconds(SimNanos nanos) { return static_cast<double>(nanos) / kNanosPerSecond; }
 // The beginning is the Unix epoch, for what counts in absl::Time.
@@ -31,7 +40,7 @@ class SimEventQueue {
   // `time` is not before now.
   void At(SimNanos time, SmallCall event);
   // `delay` is not negative.
-  void After(SimNanos delay, SmallCall event) { At(now_ + delay, event); }
+  void After(SimNanos delay, SmallCall event) { At(Later(now_, delay), event); }
 
   // Goes on to the next event and runs it. False if there is none.
   bool RunNext();

@@ -25,6 +25,7 @@ void SimMachine::Run(SimNanos work, SmallCall done) {
     return;
   }
   Advance();
+  work = std::min(work, kSimEnd);
   tasks_.push({served_ + (static_cast<Served>(work) << kFractionBits), next_task_++, done});
   SetAlarm();
 }
@@ -48,7 +49,8 @@ void SimMachine::SetAlarm() {
     left *= tasks;
     per_nano *= cores;
   }
-  const SimNanos time = served_at_ + static_cast<SimNanos>((left + per_nano - 1) / per_nano);
+  const Served wait = (left + per_nano - 1) / per_nano;
+  const SimNanos time = Later(served_at_, static_cast<SimNanos>(std::min(wait, static_cast<Served>(kSimEnd))));
   // An alarm that comes too early sets the next one.
   if (alarm_set_ && alarm_time_ <= time) return;
   alarm_set_ = true;

@@ -9,7 +9,8 @@ namespace tessera {
 SimNanos TransferNanos(int64_t bytes, int64_t bytes_per_second) {
   if (bytes_per_second == 0) return 0;
   const __int128 nanos = static_cast<__int128>(bytes) * kNanosPerSecond;
-  return static_cast<SimNanos>((nanos + bytes_per_second - 1) / bytes_per_second);
+  const __int128 time = (nanos + bytes_per_second - 1) / bytes_per_second;
+  return static_cast<SimNanos>(std::min(time, static_cast<__int128>(kSimEnd)));
 }
 
 SimNetwork::SimNetwork(const Options& options, SimEventQueue* events,
@@ -25,12 +26,12 @@ SimNanos SimNetwork::Transfer(int from, int to, int64_t wire_bytes) const {
 void SimNetwork::Send(int from, int to, int64_t wire_bytes, SmallCall delivered) {
   const SimNanos transfer = Transfer(from, to, wire_bytes);
   if (from == to) {
-    machines_[from]->Run(transfer + options_.message_cost, delivered);
+    machines_[from]->Run(Later(transfer, options_.message_cost), delivered);
     return;
   }
   Link& link = links_[from];
   const SimNanos start = std::max(events_.now(), link.up_free);
-  link.up_free = start + transfer;
+  link.up_free = Later(start, transfer);
   link.sent_bytes += wire_bytes;
   uint32_t slot = static_cast<uint32_t>(messages_.size());
   if (free_messages_.empty()) {
@@ -40,7 +41,7 @@ void SimNetwork::Send(int from, int to, int64_t wire_bytes, SmallCall delivered)
     free_messages_.pop_back();
     messages_[slot] = {delivered, wire_bytes, to};
   }
-  events_.At(start + options_.latency, [this, slot] { EnterDownlink(slot); });
+  events_.At(Later(start, options_.latency), [this, slot] { EnterDownlink(slot); });
 }
 
 void SimNetwork::EnterDownlink(uint32_t message) {
@@ -48,8 +49,8 @@ void SimNetwork::EnterDownlink(uint32_t message) {
   free_messages_.push_back(message);
   Link& link = links_[arriving.to];
   link.received_bytes += arriving.wire_bytes;
-  link.down_free = std::max(events_.now(), link.down_free) +
-                   TransferNanos(arriving.wire_bytes, options_.bandwidth);
+  link.down_free = Later(std::max(events_.now(), link.down_free),
+                         TransferNanos(arriving.wire_bytes, options_.bandwidth));
   events_.At(link.down_free, arriving.delivered);
 }
 

@@ -9,6 +9,7 @@
 #include "common/base/check.h"
 #include "common/base/process.h"
 #include "common/config/job_digest.h"
+#include "common/config/quantity.h"
 #include "common/keyset/subnet.h"
 #include "common/layout/shard_map.h"
 #include "deploy/simulate/chance.h"
@@ -24,10 +25,23 @@ namespace {
 constexpr size_t kMathStackBytes = size_t{1} << 20;
 // Longer than any lease, evaluation or round trip that makes sense.
 constexpr int64_t kStandstillLeases = 1000;
+// Of a step, a latency, a message's cost: what takes longer takes days to simulate, as servers tell of themselves all
+// the time.
+constexpr SimNanos kLengthMax = 24 * 3600 * kNanosPerSecond;
+constexpr SimNanos kRestartMax = 365 * kLengthMax;
 // As server/rpc/attach_link.h has it.
 constexpr SimNanos kCountersInterval = kNanosPerSecond / 4;
 
 absl::Status Check(const SimulationOptions& options) {
+  const auto check_length = [](absl::string_view what, SimNanos length, SimNanos most) {
+    if (length <= most) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("simulation: ", what, " is ", FormatDuration(length),
+                                                   ", want at most ", FormatDuration(most)));
+  };
+  TESSERA_RETURN_IF_ERROR(check_length("step time", options.step_time, kLengthMax));
+  TESSERA_RETURN_IF_ERROR(check_length("latency", options.latency, kLengthMax));
+  TESSERA_RETURN_IF_ERROR(check_length("message cost", options.message_cost, kLengthMax));
+  TESSERA_RETURN_IF_ERROR(check_length("restart after", options.restart_after.value_or(0), kRestartMax));
   const auto share = [](double value) { return value >= 0 && value < 1; };
   if (options.machines < 0 || options.cores_per_machine < 0 || options.bandwidth < 0 ||
       options.latency < 0 || options.loopback_bandwidth < 0 || options.server_rate < 0 ||
@@ -250,6 +264,12 @@ void Simulation::CheckProgress() {
 bool Simulation::Run(int64_t events) {
   for (int64_t i = 0; i < events; ++i) {
     if (coordinator().ended() || !failed_.ok()) return true;
+    if (world_->events.now() >= kSimEnd) {
+      failed_ = absl::OutOfRangeError(absl::StrCat(
+          "simulation: the job has not ended after ", kSimEnd / kRestartMax,
+          " simulated years, and no time goes on after that; bandwidth, server rate or cores are too little for it"));
+      return true;
+    }
     TESSERA_CHECK(world_->events.RunNext());
   }
   return coordinator().ended() || !failed_.ok();

@@ -1,5 +1,6 @@
 #include "deploy/simulate/worker_pace.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "deploy/simulate/chance.h"
@@ -8,7 +9,8 @@ namespace tessera {
 namespace {
 
 SimNanos Scaled(SimNanos time, double factor) {
-  return std::llround(static_cast<double>(time) * factor);
+  const double scaled = static_cast<double>(time) * factor;
+  return scaled < static_cast<double>(kSimEnd) ? std::llround(scaled) : kSimEnd;
 }
 
 SimNanos Spread(SimNanos time, double spread, double uniform) {
@@ -49,7 +51,8 @@ absl::Status PacedWork::Train(uint64_t step, double share) {
 
 absl::Status PacedWork::Evaluate(size_t rows) {
   if (!pace_.evaluates) return Work(0);
-  return Work(pace_.step_time * static_cast<SimNanos>(rows) / (3 * pace_.batch_size));
+  const __int128 time = static_cast<__int128>(pace_.step_time) * rows / (3 * pace_.batch_size);
+  return Work(static_cast<SimNanos>(std::min(time, static_cast<__int128>(kSimEnd))));
 }
 
 }  // namespace tessera

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -31,6 +32,25 @@ TEST_CASE("events run in the order of their times, whatever the order of inserti
   CHECK(ran.size() == 5000);
   CHECK(std::is_sorted(ran.begin(), ran.end()));
   CHECK(events.events() == 5000);
+}
+
+TEST_CASE("what would happen after the end of time is set for the end", "[events]") {
+  constexpr SimNanos kMax = std::numeric_limits<SimNanos>::max();
+  SimEventQueue events;
+  int ran = 0;
+  events.At(5, [&] {
+    events.After(kMax, [&] { ++ran; });
+    events.At(kMax, [&] { ++ran; });
+  });
+  while (events.RunNext()) {
+  }
+  CHECK(ran == 2);
+  CHECK(events.now() == kSimEnd);
+  events.After(1, [&] { ++ran; });
+  CHECK(events.RunNext());
+  CHECK(events.now() == kSimEnd);
+  CHECK(Later(5, kMax) == kSimEnd);
+  CHECK(Later(5, 7) == 12);
 }
 
 TEST_CASE("events of the same time run in the order of insertion", "[events]") {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <limits>
 #include <map>
 #include <vector>
 
@@ -101,6 +102,19 @@ TEST_CASE("work is neither lost nor made, however often the number of tasks chan
   CHECK(last >= work / kCores);
   CHECK(last <= work / kCores + 2 * 11007);
   CHECK(bed.machine.running() == 0);
+}
+
+TEST_CASE("work that would end after the end of time ends then", "[machine]") {
+  for (const int cores : {0, 1}) {
+    SimEventQueue events;
+    SimMachine machine(cores, &events);
+    int done = 0;
+    for (int i = 0; i < 3; ++i) machine.Run(std::numeric_limits<SimNanos>::max(), [&done] { ++done; });
+    // Three on one core are never done; one alone just so.
+    for (int i = 0; i < 3; ++i) events.RunNext();
+    CHECK(events.now() == kSimEnd);
+    CHECK(done == (cores == 0 ? 3 : 0));
+  }
 }
 
 TEST_CASE("an alternating load of thirds does not drift", "[machine]") {

@@ -133,6 +133,7 @@ TEST_CASE("transfers are rounded up to whole nanoseconds and do not overflow", "
   CHECK(TransferNanos(0, 3) == 0);
   CHECK(TransferNanos(int64_t{1} << 40, 125'000'000) == 8'796'093'022'208);
   CHECK(TransferNanos(int64_t{1} << 40, 0) == 0);
+  CHECK(TransferNanos(int64_t{1} << 40, 1) == kSimEnd);
 }
 
 TEST_CASE("messages between two machines arrive in the order in which they were sent",

@@ -3,6 +3,7 @@
 #include "deploy/simulate/simulation.h"
 
 #include <catch2/catch.hpp>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -450,6 +451,35 @@ TEST_CASE("options out of range are refused", "[simulation]") {
   options = Cluster();
   options.latency = -1;
   CHECK(absl::IsInvalidArgument(Simulation::Create(job, options, &Digits()).status()));
+  options = Cluster();
+  options.step_time = 1000 * 3600 * kNanosPerSecond;
+  const absl::Status status = Simulation::Create(job, options, &Digits()).status();
+  CHECK(absl::IsInvalidArgument(status));
+  CHECK(status.message() == "simulation: step time is 1000h, want at most 24h");
+  for (SimNanos SimulationOptions::*length :
+       {&SimulationOptions::step_time, &SimulationOptions::latency, &SimulationOptions::message_cost}) {
+    options = Cluster();
+    options.*length = std::numeric_limits<SimNanos>::max();
+    CHECK(absl::IsInvalidArgument(Simulation::Create(job, options, &Digits()).status()));
+  }
+  options = Cluster();
+  options.restart_after = std::numeric_limits<SimNanos>::max();
+  CHECK(absl::IsInvalidArgument(Simulation::Create(job, options, &Digits()).status()));
+}
+
+TEST_CASE("the longest steps and the slowest links that are taken end in words", "[simulation]") {
+  const v1::Job job = ReadDigits("digits", {"train.epochs=1", "train.batch_size=600", "cluster.lease_timeout=6m"});
+  SimulationOptions options = Cluster();
+  options.step_time = 24 * 3600 * kNanosPerSecond;
+  options.stub_gradients = true;
+  // Ten times the lease is the most that a first step may take.
+  CHECK(absl::IsAborted(Simulate(job, options).outcome));
+  options.step_time = 54 * 60 * kNanosPerSecond;
+  CHECK(Simulate(job, options).outcome.ok());
+  options = Cluster();
+  options.bandwidth = 1;
+  options.stub_gradients = true;
+  CHECK(!Simulate(ReadDigits("digits", {"train.epochs=1"}), options).outcome.ok());
 }
 
 TEST_CASE("more workers than neurons of a layer are refused", "[simulation]") {
