@@ -17,6 +17,7 @@
 #include "deploy/cli/counted.h"
 #include "deploy/cli/flag_reader.h"
 #include "deploy/cli/plan.h"
+#include "deploy/cli/train_rows.h"
 #include "deploy/cli/wrap.h"
 #include "deploy/simulate/step_share.h"
 #include "deploy/simulate/step_time.h"
@@ -218,18 +219,6 @@ PlanQuestion ReadFlags(const PlanOptions& options, FlagReader* flags) {
   return question;
 }
 
-// The job cannot begin with fewer.
-absl::Status CheckRows(const PlanQuestion& question, const v1::Job& job) {
-  if (job.data().partition() == "local") return absl::OkStatus();
-  // Linear workers have none.
-  const int64_t linear = job.method().layer_separation().linear_workers();
-  const int64_t workers = job.data().partition() == "full" ? 1 : question.machines.workers - linear;
-  if (question.train_rows >= workers * job.train().batch_size()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "training rows are ", question.train_rows, ", want at least ", Counted(workers, "worker"), " x ",
-      job.train().batch_size(), "; lower train.batch_size or --nodes"));
-}
-
 // What only the data tell.
 absl::StatusOr<Datasets> Load(const v1::Job& job, PlanQuestion* question) {
   TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ShapeOf(job.model()));
@@ -277,7 +266,10 @@ int PlanJob(const PlanOptions& options) {
   const bool is_sparse = reading.job.data().format() == "xc";
   if (measured || is_sparse) {
     const absl::StatusOr<Datasets> data = Load(reading.job, &question);
-    absl::Status status = data.ok() ? CheckRows(question, reading.job) : data.status();
+    absl::Status status = data.status();
+    if (data.ok()) {
+      status = CheckTrainRows(reading.job, question.machines.workers, question.train_rows, "--nodes");
+    }
     if (data.ok() && !status.ok()) return Refuse(status, "");
     if (measured && status.ok()) status = Measure(reading.job, *data, &question);
     if (measured && !status.ok()) return Refuse(status, "tessera: with --step-time nothing is measured here\n");

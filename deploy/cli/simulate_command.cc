@@ -26,6 +26,7 @@
 #include "deploy/cli/counted.h"
 #include "deploy/cli/flag_reader.h"
 #include "deploy/cli/progress.h"
+#include "deploy/cli/train_rows.h"
 #include "deploy/simulate/simulation.h"
 #include "deploy/simulate/step_time.h"
 #include "worker/data/dataset.h"
@@ -82,6 +83,8 @@ absl::Status Simulate(const SimulateOptions& options, SimulationOptions simulate
   TESSERA_RETURN_IF_ERROR(CheckWritable("--report", options.report_path));
   TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ShapeOf(job.model()));
   TESSERA_ASSIGN_OR_RETURN(const Datasets data, LoadDatasets(job.data(), EndsOf(job.model(), shape)));
+  TESSERA_RETURN_IF_ERROR(CheckTrainRows(job, job.cluster().workers(), data.train.rows(),
+                                         options.workers ? "--workers" : "cluster.workers"));
   if (options.step_time == "measured") {
     TESSERA_ASSIGN_OR_RETURN(simulated.step_time, MeasureStepTime(job, data, BusyCores(simulated, job)));
   }

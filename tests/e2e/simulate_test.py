@@ -153,6 +153,18 @@ class SimulatedAndReal(Test):
                 self.assert_same(job)
 
 
+class Refusals(Test):
+    def test_too_few_rows_are_told_once(self):
+        code, out, error = tessera("simulate", write_job(self, digits()), "--workers", "64", "--step-time", "1ms")
+        self.assertEqual((code, out), (2, ""))
+        self.assertEqual(error, "tessera: training rows are 1347, want at least 64 workers x 32; "
+                                "lower train.batch_size or --workers\n")
+
+    def test_steps_that_take_for_ever_are_refused(self):
+        code, out, error = tessera("simulate", write_job(self, digits()), "--step-time", "1000h")
+        self.assertEqual((code, out, error), (2, "", "tessera: simulation: step time is 1000h, want at most 24h\n"))
+
+
 class Signals(Test):
     def test_ctrl_c_is_answered_at_once_also_while_a_step_is_measured(self):
         job = digits(epochs=ENDLESS, units=8000, batch=1000, workers=1)
