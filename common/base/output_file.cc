@@ -49,6 +49,19 @@ absl::Status CheckWritable(absl::string_view flag, const std::string& path) {
   return NotWritable(flag, path);
 }
 
+absl::Status CheckIsNoInput(absl::string_view flag, const std::string& path, const std::vector<std::string>& inputs) {
+  struct stat out;
+  // A terminal may be both.
+  if (path.empty() || stat(path.c_str(), &out) != 0 || !S_ISREG(out.st_mode)) return absl::OkStatus();
+  for (const std::string& input : inputs) {
+    struct stat in;
+    if (stat(input.c_str(), &in) != 0 || in.st_dev != out.st_dev || in.st_ino != out.st_ino) continue;
+    return absl::InvalidArgumentError(absl::StrCat(flag, ": \"", path, "\" would be written over \"", input,
+                                                   "\", which is read; name another file"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status WriteOutput(absl::string_view flag, const std::string& path, absl::string_view text) {
   std::ofstream file(path, std::ios::trunc);
   file << text << "\n";

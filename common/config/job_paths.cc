@@ -36,7 +36,30 @@ void Resolve(absl::string_view directory, Message* message) {
   }
 }
 
+void Collect(const Message& message, std::vector<std::string>* paths) {
+  const Reflection& reflection = *message.GetReflection();
+  for (const google::protobuf::FieldDescriptor* field : FieldsOf(*message.GetDescriptor())) {
+    if (field->is_repeated()) continue;
+    if (IsMessage(*field)) {
+      if (reflection.HasField(message, field)) Collect(reflection.GetMessage(message, field), paths);
+    } else if (KeyOf(*field).path() == v1::PATH_JOB) {
+      const std::string path = reflection.GetString(message, field);
+      if (!path.empty()) paths->push_back(path);
+    }
+  }
+}
+
 }  // namespace
+
+std::vector<std::string> PathsOf(const v1::Job& job) {
+  std::vector<std::string> paths;
+  Collect(job, &paths);
+  for (const v1::DataFiles* files : {&job.data().train(), &job.data().test()}) {
+    for (const std::string& file : files->features()) paths.push_back(DataPath(job.data(), file));
+    if (!files->labels().empty()) paths.push_back(DataPath(job.data(), files->labels()));
+  }
+  return paths;
+}
 
 void ResolveJobPaths(absl::string_view directory, v1::Job* job) { Resolve(directory, job); }
 

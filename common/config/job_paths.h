@@ -3,6 +3,7 @@
 #define TESSERA_COMMON_CONFIG_JOB_PATHS_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "proto/job.pb.h"
@@ -15,6 +16,9 @@ void ResolveJobPaths(absl::string_view directory, v1::Job* job);
 
 // A file of data.train or data.test: below data.directory unless it is absolute.
 std::string DataPath(const v1::Data& data, absl::string_view file);
+
+// Every path that a resolved job names: data files, certificates, folders.
+std::vector<std::string> PathsOf(const v1::Job& job);
 
 }  // namespace tessera
 

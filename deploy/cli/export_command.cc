@@ -7,6 +7,7 @@
 #include <cinttypes>
 #include <cstdio>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "common/base/check.h"
 #include "common/base/output_file.h"
 #include "common/checkpoint/durable_file.h"
+#include "common/checkpoint/manifest.h"
 #include "common/checkpoint/safetensors_writer.h"
 #include "deploy/cli/open_checkpoint.h"
 
@@ -68,9 +70,20 @@ absl::Status WriteModel(const Checkpoint& checkpoint, const std::string& path) {
   return out->Finish().status();
 }
 
+absl::Status CheckIsNoFileOf(const Checkpoint& checkpoint, const std::string& out_path) {
+  std::vector<std::string> files = {absl::StrCat(checkpoint.path(), "/", kManifestName)};
+  for (const CheckpointFile& file : checkpoint.manifest().files) {
+    files.push_back(absl::StrCat(checkpoint.path(), "/", file.name));
+  }
+  const absl::Status status = CheckIsNoInput("OUT", out_path, files);
+  // A broken checkpoint is an invalid argument.
+  return status.ok() ? status : absl::AlreadyExistsError(status.message());
+}
+
 absl::Status Export(const ExportOptions& options) {
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint,
                            OpenNamedCheckpoint(options.checkpoint));
+  TESSERA_RETURN_IF_ERROR(CheckIsNoFileOf(*checkpoint, options.out_path));
   const OutputPlace place = PlaceOf(options.out_path);
   const std::string part = place.may_be_replaced ? absl::StrCat(place.path, ".part") : place.path;
   absl::Status written = WriteModel(*checkpoint, part);
@@ -100,10 +113,14 @@ absl::Status Export(const ExportOptions& options) {
 }  // namespace
 
 int ExportCheckpoint(const ExportOptions& options) {
+  if (const absl::Status place = CheckWritable("OUT", options.out_path); !place.ok()) {
+    std::fprintf(stderr, "tessera: %s\n", std::string(place.message()).c_str());
+    return 2;
+  }
   const absl::Status status = Export(options);
   if (status.ok()) return 0;
   std::fprintf(stderr, "tessera: %s\n", std::string(status.message()).c_str());
-  return absl::IsNotFound(status) ? 2 : 1;
+  return absl::IsNotFound(status) || absl::IsAlreadyExists(status) ? 2 : 1;
 }
 
 }  // namespace tessera

@@ -19,8 +19,8 @@ struct ExportOptions {
 // appears whole or not at all; behind a symbolic link it is the link's target. A device or a pipe is written to as it
 // is. Returns the process's exit code:
 //   0  it is there
-//   1  the checkpoint is broken, or the file cannot be written; stderr says why
-//   2  there is no checkpoint
+//   1  the checkpoint is broken, or there is no room for the file; stderr says why
+//   2  there is no checkpoint, or `out_path` is one of its files or cannot be written
 int ExportCheckpoint(const ExportOptions& options);
 
 }  // namespace tessera

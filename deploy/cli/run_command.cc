@@ -30,6 +30,7 @@
 #include "deploy/cli/counted.h"
 #include "deploy/cli/find_program.h"
 #include "deploy/cli/progress.h"
+#include "deploy/cli/report_path.h"
 #include "deploy/cli/report_status.h"
 #include "deploy/cli/run_folders.h"
 #include "deploy/cli/status_stream.h"
@@ -125,9 +126,8 @@ absl::Status JobRun::Prepare() {
   TESSERA_ASSIGN_OR_RETURN(server_program_, FindProgram("tessera-server", "server"));
   TESSERA_ASSIGN_OR_RETURN(worker_program_, FindProgram("tessera-worker", "worker"));
   TESSERA_ASSIGN_OR_RETURN(const Recipe recipe, RecipeFor(job_));
-  servers_may_go_ =
-      recipe.placement == Placement::kReplicated || job_.cluster().replicas() > 0;
-  TESSERA_RETURN_IF_ERROR(CheckWritable("--report", options_.report_path));
+  servers_may_go_ = recipe.placement == Placement::kReplicated || job_.cluster().replicas() > 0;
+  TESSERA_RETURN_IF_ERROR(CheckReportPath(options_.report_path, options_.job_path, job_));
   TESSERA_RETURN_IF_ERROR(MetricsEndpoint::Check(options_.metrics));
   TESSERA_ASSIGN_OR_RETURN(folders_, RunFolders::Open(options_.log_directory));
   return absl::OkStatus();

@@ -26,6 +26,7 @@
 #include "deploy/cli/counted.h"
 #include "deploy/cli/flag_reader.h"
 #include "deploy/cli/progress.h"
+#include "deploy/cli/report_path.h"
 #include "deploy/cli/train_rows.h"
 #include "deploy/simulate/simulation.h"
 #include "deploy/simulate/step_time.h"
@@ -80,7 +81,7 @@ SimulationOptions ReadFlags(const SimulateOptions& in, FlagReader* flags) {
 
 absl::Status Simulate(const SimulateOptions& options, SimulationOptions simulated,
                       const v1::Job& job, const std::atomic<int>& signals) {
-  TESSERA_RETURN_IF_ERROR(CheckWritable("--report", options.report_path));
+  TESSERA_RETURN_IF_ERROR(CheckReportPath(options.report_path, options.job_path, job));
   TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ShapeOf(job.model()));
   TESSERA_ASSIGN_OR_RETURN(const Datasets data, LoadDatasets(job.data(), EndsOf(job.model(), shape)));
   TESSERA_RETURN_IF_ERROR(CheckTrainRows(job, job.cluster().workers(), data.train.rows(),

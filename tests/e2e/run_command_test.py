@@ -2,14 +2,15 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
 import unittest
 
 from authority import Authority
-from cluster import (ENDLESS, PATIENCE, TESSERA, Process, Test, await_true, children_of, digits, exists, lost,
-                     status_of, tessera, write_job)
+from cluster import (DIGITS, ENDLESS, PATIENCE, SOON, TESSERA, Process, Test, await_true, children_of, die_with_parent,
+                     digits, exists, lost, status_of, tessera, write_job)
 
 
 def rank_of(command):
@@ -60,6 +61,22 @@ def endless(**keys):
 
 
 class RunCommand(Test):
+    def test_what_is_read_is_not_written_over(self):
+        data = self.path("data")
+        shutil.copytree(DIGITS, data)
+        path = write_job(self, digits(epochs=1))
+        labels = os.path.join(data, "train-labels-idx1-ubyte.gz")
+        link = self.path("link")
+        os.symlink(labels, link)
+        for command in ("run", "simulate"):
+            for report in (path, labels, link):
+                with self.case((command, report)):
+                    size = os.path.getsize(report)
+                    code, out, error = tessera(command, path, "--set", "data.directory=" + data, "--report", report)
+                    self.assertEqual((code, out), (2, ""))
+                    self.contains(error, "tessera: --report: \"%s\" would be written over " % report)
+                    self.assertEqual(os.path.getsize(report), size)
+
     def test_children_are_direct_and_none_is_left(self):
         run = Run(self, endless(lease="10s"))
         children = run.await_training()

@@ -25,6 +25,23 @@ TEST_CASE("a file that is asked for is not there before it is written", "[base]"
   CHECK(!std::filesystem::exists(Path("new")));
 }
 
+TEST_CASE("what is read is not written over, by whatever path", "[base]") {
+  std::ofstream(Path("in")) << "data";
+  std::ofstream(Path("other")) << "data";
+  std::filesystem::create_hard_link(Path("in"), Path("hard"));
+  std::filesystem::create_symlink(Path("in"), Path("soft"));
+  for (const char* name : {"in", "hard", "soft"}) {
+    const absl::Status status = CheckIsNoInput("--report", Path(name), {Path("gone"), Path("in")});
+    CHECK(absl::IsInvalidArgument(status));
+    CHECK(status.message() == "--report: \"" + Path(name) + "\" would be written over \"" + Path("in") +
+                                  "\", which is read; name another file");
+  }
+  CHECK(CheckIsNoInput("--report", Path("other"), {Path("in")}).ok());
+  CHECK(CheckIsNoInput("--report", Path("gone"), {Path("gone")}).ok());
+  CHECK(CheckIsNoInput("--report", "", {""}).ok());
+  CHECK(CheckIsNoInput("--report", "/dev/null", {"/dev/null"}).ok());
+}
+
 TEST_CASE("a link may lead to a file that is yet to be written", "[base]") {
   std::filesystem::create_symlink("behind", Path("link"));
   std::filesystem::create_symlink(Path("missing") + "/behind", Path("lost_link"));

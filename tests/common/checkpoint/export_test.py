@@ -117,8 +117,21 @@ class Export(unittest.TestCase):
         self.assertEqual(done.stderr, "tessera: \"/tmp\": is no checkpoint, and has none; want a folder step-..., "
                                       "or the one it is in\n")
         done = export(self.directory, os.path.join(self.directory, "none", "out"))
-        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.returncode, 2)
         self.assertIn("No such file or directory", done.stderr)
+
+    def test_what_is_read_is_not_written_over(self):
+        step = self.step(300)
+        for name in os.listdir(step):
+            out = os.path.join(step, name)
+            with open(out, "rb") as file:
+                before = file.read()
+            for checkpoint in (self.directory, step):
+                done = export(checkpoint, out)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn("tessera: OUT: \"%s\" would be written over " % out, done.stderr)
+            with open(out, "rb") as file:
+                self.assertEqual(file.read(), before)
 
     def test_a_disk_that_fills_up_leaves_no_export_behind(self):
         with open(self.out, "w") as file:
