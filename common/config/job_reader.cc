@@ -1,15 +1,19 @@
 #include "common/config/job_reader.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <system_error>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "common/config/job_check.h"
 #include "common/config/job_paths.h"
 #include "common/config/message_reader.h"
@@ -19,16 +23,26 @@
 namespace tessera {
 namespace {
 
+constexpr int kWriterPauseMaxMs = 60 * 1000;
+
 // Fills `text`; returns what went wrong, or nothing.
 std::string ReadText(const std::string& path, std::string* text) {
   // Without O_NONBLOCK a pipe without a writer would hold us for ever.
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (file < 0) return absl::StrCat("cannot be read: ", std::strerror(errno));
+  if (file < 0) {
+    return absl::StrCat("cannot be read: ", std::strerror(errno),
+                        path == "-" ? "; \"-\" is a file's name, and /dev/stdin the standard input" : "");
+  }
   std::string problem;
   char buffer[1 << 16];
   while (problem.empty()) {
     const ssize_t got = read(file, buffer, sizeof(buffer));
     if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EAGAIN) {
+      pollfd writer{file, POLLIN, 0};
+      if (poll(&writer, 1, kWriterPauseMaxMs) == 0) problem = "cannot be read: nothing came for 60 s";
+      continue;
+    }
     if (got < 0) problem = absl::StrCat("cannot be read: ", std::strerror(errno));
     if (got <= 0) break;
     text->append(buffer, got);
@@ -40,7 +54,31 @@ std::string ReadText(const std::string& path, std::string* text) {
   return problem;
 }
 
+// The same of what can be read once, however often it is asked for.
+std::string ReadOnce(const std::string& path, std::string* text) {
+  struct Kept {
+    std::string text, problem;
+  };
+  static absl::Mutex mutex(absl::kConstInit);
+  static auto* const all = new std::map<std::string, Kept>;
+  absl::MutexLock lock(&mutex);
+  const auto [kept, is_new] = all->try_emplace(path);
+  if (is_new) kept->second.problem = ReadText(path, &kept->second.text);
+  *text = kept->second.text;
+  return kept->second.problem;
+}
+
 }  // namespace
+
+bool CanBeReadOnce(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  if (error || std::filesystem::is_directory(status)) return false;
+  if (!std::filesystem::is_regular_file(status)) return true;
+  // A file may stand behind it, but only for this process.
+  const std::string name = std::filesystem::absolute(path, error).lexically_normal().string();
+  return absl::StartsWith(name, "/dev/fd/") || absl::StartsWith(name, "/proc/") || name == "/dev/stdin";
+}
 
 JobReading ReadJob(const JobSource& source, const JobOptions& options) {
   JobReading reading;
@@ -74,9 +112,15 @@ JobReading ReadJobFile(const std::string& path, const std::vector<std::string>& 
   JobSource source;
   source.path = path;
   source.overrides = overrides;
-  const std::string problem = ReadText(path, &source.text);
   std::error_code no_directory;
-  source.directory = std::filesystem::absolute(path, no_directory).parent_path().string();
+  std::string problem;
+  if (CanBeReadOnce(path)) {
+    problem = ReadOnce(path, &source.text);
+    source.directory = std::filesystem::current_path(no_directory).string();
+  } else {
+    problem = ReadText(path, &source.text);
+    source.directory = std::filesystem::absolute(path, no_directory).parent_path().string();
+  }
   if (problem.empty() && !no_directory) return ReadJob(source, options);
   JobReading reading;
   reading.errors.push_back(

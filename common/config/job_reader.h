@@ -46,9 +46,13 @@ struct JobReading {
 JobReading ReadJob(const JobSource& source, const JobOptions& options);
 
 // Reads the file too. One that cannot be read, or has more than kJobFileBytesMax bytes, is an error
-// of the reading like any other.
+// of the reading like any other. What can be read once only is kept, and its relative paths start at the current
+// folder; its writer may pause for a minute.
 JobReading ReadJobFile(const std::string& path, const std::vector<std::string>& overrides,
                        const JobOptions& options);
+
+// A pipe, or what a shell calls /dev/stdin and /dev/fd/63: another process, or a second look, finds nothing there.
+bool CanBeReadOnce(const std::string& path);
 
 }  // namespace tessera
 

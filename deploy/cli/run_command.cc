@@ -23,6 +23,7 @@
 #include "common/base/output_file.h"
 #include "common/base/steady_clock.h"
 #include "common/base/termination.h"
+#include "common/config/job_print.h"
 #include "common/config/job_reader.h"
 #include "common/method/recipe.h"
 #include "common/rpc/security.h"
@@ -92,6 +93,8 @@ class JobRun {
 
   const RunOptions& options_;
   const v1::Job& job_;
+  std::string job_path_ = options_.job_path;  // of the children
+  std::vector<std::string> overrides_ = options_.overrides;
   Progress progress_;
   std::string server_program_;
   std::string worker_program_;
@@ -130,15 +133,15 @@ absl::Status JobRun::Prepare() {
   TESSERA_RETURN_IF_ERROR(CheckReportPath(options_.report_path, options_.job_path, job_));
   TESSERA_RETURN_IF_ERROR(MetricsEndpoint::Check(options_.metrics));
   TESSERA_ASSIGN_OR_RETURN(folders_, RunFolders::Open(options_.log_directory));
-  return absl::OkStatus();
+  if (!CanBeReadOnce(job_path_)) return absl::OkStatus();  // The children read it as well.
+  job_path_ = folders_->PrivatePath("job.yaml");
+  overrides_.clear();
+  return WriteOutput("the job", job_path_, PrintJob(job_));
 }
 
 std::vector<std::string> JobRun::CommonArguments() const {
-  std::vector<std::string> arguments = {"--job", options_.job_path};
-  for (const std::string& override : options_.overrides) {
-    arguments.push_back("--set");
-    arguments.push_back(override);
-  }
+  std::vector<std::string> arguments = {"--job", job_path_};
+  for (const std::string& override : overrides_) arguments.insert(arguments.end(), {"--set", override});
   // All of them end with one: there is nobody to elect.
   if (job_.cluster().coordinator().etcd_size() > 0) {
     arguments.insert(arguments.end(), {"--set", "cluster.coordinator.etcd=[]"});

@@ -77,6 +77,26 @@ class RunCommand(Test):
                     self.contains(error, "tessera: --report: \"%s\" would be written over " % report)
                     self.assertEqual(os.path.getsize(report), size)
 
+    def test_a_job_may_come_by_a_pipe_once(self):
+        with open(write_job(self, digits(epochs=1))) as file:
+            text = file.read().replace(DIGITS, "data/optdigits")
+        late = "(sleep 0.5; cat job.text) | %s "
+        os.symlink(os.path.dirname(DIGITS), self.path("data"))
+        with open(self.path("job.text"), "w") as file:
+            file.write(text)
+        for command in (late % TESSERA + "check /dev/stdin", TESSERA + " check /dev/stdin < job.text",
+                        late % TESSERA + "run /dev/stdin --set seed=7 --set train.epochs=2",
+                        TESSERA + " run <(cat job.text)", TESSERA + " run /dev/stdin < job.text",
+                        TESSERA + " simulate <(cat job.text) --workers 3 --step-time 1ms",
+                        TESSERA + " plan <(cat job.text) --nodes 3 --bandwidth 1Gbit"):
+            with self.case(command):
+                done = subprocess.run(["bash", "-c", command], cwd=self.folder, capture_output=True, text=True,
+                                      timeout=SOON * PATIENCE, preexec_fn=die_with_parent)
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        code, _, error = tessera("check", "-")
+        self.assertEqual(code, 2)
+        self.contains(error, "\"-\" is a file's name, and /dev/stdin the standard input")
+
     def test_children_are_direct_and_none_is_left(self):
         run = Run(self, endless(lease="10s"))
         children = run.await_training()
