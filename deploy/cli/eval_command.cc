@@ -12,6 +12,7 @@
 #include "common/config/job_reader.h"
 #include "common/layout/parameters.h"
 #include "common/method/recipe.h"
+#include "deploy/cli/counted.h"
 #include "deploy/cli/open_checkpoint.h"
 #include "kernels/devices.h"
 #include "worker/data/dataset.h"
@@ -33,8 +34,8 @@ absl::Status Load(const Checkpoint& checkpoint, Network* network) {
   const std::vector<ParameterSpec>& specs = network->shape().parameters;
   if (manifest.model_parameters != static_cast<int64_t>(specs.size())) {
     return absl::FailedPreconditionError(
-        absl::StrCat("eval: checkpoint has ", manifest.model_parameters,
-                     " parameters, want the job's ", specs.size()));
+        absl::StrCat("eval: the checkpoint has ", Counted(manifest.model_parameters, "tensor"),
+                     ", and the job's model ", specs.size(), ": it is of another model; name the job that wrote it"));
   }
   for (size_t p = 0; p < specs.size(); ++p) {
     const CheckpointParameter& saved = manifest.parameters[p];
@@ -43,9 +44,9 @@ absl::Status Load(const Checkpoint& checkpoint, Network* network) {
                                      spec.is_vector, 1,         spec.columns_are};
     if (saved.name != spec.name || saved.Extents() != wanted.Extents()) {
       return absl::FailedPreconditionError(absl::StrCat(
-          "eval: checkpoint has parameter \"", saved.name, "\" [",
-          absl::StrJoin(saved.Extents(), ", "), "], want the job's \"", spec.name, "\" [",
-          absl::StrJoin(wanted.Extents(), ", "), "]"));
+          "eval: the checkpoint has tensor \"", saved.name, "\" [", absl::StrJoin(saved.Extents(), ", "),
+          "], and the job's model \"", spec.name, "\" [", absl::StrJoin(wanted.Extents(), ", "),
+          "]: it is of another model; name the job that wrote it"));
     }
     const absl::Span<float> values = network->parameter(static_cast<int>(p));
     TESSERA_RETURN_IF_ERROR(
@@ -133,7 +134,7 @@ int EvaluateCheckpoint(const EvalOptions& options) {
   const absl::StatusOr<Evaluated> evaluated = Evaluate(options, reading.job);
   if (!evaluated.ok()) {
     std::fprintf(stderr, "tessera: %s\n", std::string(evaluated.status().message()).c_str());
-    return absl::IsNotFound(evaluated.status()) ? 2 : 1;
+    return absl::IsNotFound(evaluated.status()) || absl::IsFailedPrecondition(evaluated.status()) ? 2 : 1;
   }
   Print(*evaluated, options.json);
   return 0;

@@ -343,6 +343,15 @@ class Checkpoints(CheckpointTest):
                 subprocess.run(["rm", "-rf", folder], check=True)
         self.assertEqual(tessera("eval", self.path("nothing"), write_job(self, self.small()))[0], 2)
 
+    def test_eval_says_that_a_checkpoint_is_of_another_model(self):
+        folder = self.path("checkpoints")
+        run_to_end(self, keeping(self.small(steps=10), folder, 0))
+        for other, words in ((self.small(units=33), "the checkpoint has tensor "),
+                             (self.small(norm=False), " tensors, and the job's model ")):
+            code, out, error = tessera("eval", folder, write_job(self, other, "other.yaml"))
+            self.assertEqual((code, out), (2, ""), error)
+            self.contains(error, words, "it is of another model; name the job that wrote it")
+
     def test_eval_knows_the_sites_of_the_last_round_where_one_was_lost(self):
         """Without a batch norm sums of subnets are scaled by the sites' number: those of the round, not who is left."""
         folder = self.path("checkpoints")
