@@ -207,7 +207,8 @@ absl::Status Authorize(const std::vector<Token>& tokens, absl::string_view path,
   const Role role = RoleFor(path);
   if (authorization.empty()) {
     return absl::UnauthenticatedError(absl::StrCat("token: none came with ", path, ", want one of the role ",
-                                                   NameOf(role), "; set security.token_file to a file that has one"));
+                                                   NameOf(role), "; name a file that has one: security.token_file "
+                                                   "of a job, --token-file of tessera status and checkpoint"));
   }
   absl::ConsumePrefix(&authorization, "Bearer ");
   bool is_known = false;

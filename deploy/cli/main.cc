@@ -24,13 +24,13 @@ namespace tessera {
 namespace {
 
 // Of commands that call a running job without its job file.
-void AddSecurity(CLI::App* command, SecurityFiles* files) {
+void AddSecurity(CLI::App* command, const char* token, SecurityFiles* files) {
   command->add_option("--authority", files->authority,
                       "TLS: certificates whose signature on the server's is believed (PEM)");
   command->add_option("--certificate", files->certificate,
                       "TLS: shown to servers that ask for one (PEM)");
   command->add_option("--private-key", files->private_key, "TLS: the certificate's (PEM)");
-  command->add_option("--token-file", files->token_file, "a token that may look");
+  command->add_option("--token-file", files->token_file, token);
 }
 
 void AddSet(CLI::App* command, std::vector<std::string>* overrides) {
@@ -130,7 +130,7 @@ int Main(int argc, char** argv) {
       ->required();
   status_command->add_flag("--watch", status.watch, "redraw until the job ends");
   status_command->add_flag("--json", status.json, "as JSON, one object per line");
-  AddSecurity(status_command, &status.security);
+  AddSecurity(status_command, "a token of the job, of whatever role", &status.security);
 
   ExportOptions exported;
   CLI::App* export_command =
@@ -154,7 +154,7 @@ int Main(int argc, char** argv) {
       app.add_subcommand("checkpoint", "have a running job write a checkpoint now");
   checkpoint_command->add_option("ADDRESS", checkpoint.address, "HOST:PORT of server 0")->required();
   checkpoint_command->add_flag("--quiet", checkpoint.quiet, "say nothing where all is well");
-  AddSecurity(checkpoint_command, &checkpoint.security);
+  AddSecurity(checkpoint_command, "a token of the role operator", &checkpoint.security);
 
   EvalOptions eval;
   CLI::App* eval_command =

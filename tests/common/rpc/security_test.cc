@@ -59,8 +59,8 @@ TEST_CASE("a token may do what its role allows, and everybody who has one may lo
   CHECK(Authorize(tokens, "/tessera.v1.Admin/Drain", "Bearer " + kViewer).message() ==
         "token: its role does not allow /tessera.v1.Admin/Drain, want one of the role operator");
   CHECK(Authorize(tokens, "/tessera.v1.Admin/Drain", "").message() ==
-        "token: none came with /tessera.v1.Admin/Drain, want one of the role operator; set security.token_file to a "
-        "file that has one");
+        "token: none came with /tessera.v1.Admin/Drain, want one of the role operator; name a file that has one: "
+        "security.token_file of a job, --token-file of tessera status and checkpoint");
 }
 
 TEST_CASE("a token file that is not one is refused, and no token is quoted", "[rpc][security]") {
