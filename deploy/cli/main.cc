@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -210,6 +211,8 @@ int CheckOutput(int exit_code) {
 }  // namespace tessera
 
 int main(int argc, char** argv) {
+  // Errors are said once, in our words; the environment may ask for gRPC's as well.
+  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   if (tessera::Computes(argc, argv)) tessera::StartWithShortWaits(argv);
   return tessera::CheckOutput(tessera::Main(argc, argv));
 }

@@ -97,6 +97,12 @@ class Security(Test):
             self.assertEqual((code, out), (want, ""), words)
             self.assertIn(words, error)
             self.assertEqual("is a tessera-server running there?" in error, want == 1, error)
+        # One line, and none of gRPC's.
+        other = ["--authority", Authority(self, "other").certificate]
+        for watch in ((), ("--watch",)):
+            code, out, error = tessera("status", cluster.coordinator, *other, *watch, within=20)
+            self.assertEqual((code, out, len(error.splitlines())), (1, "", 1), error)
+            self.assertTrue(error.startswith("tessera: no status"), error)
         code, _, error = tessera("checkpoint", cluster.coordinator, *flags, "--token-file", viewer, within=20)
         self.assertEqual(code, 2, error)
 
