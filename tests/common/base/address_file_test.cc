@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include <catch2/catch.hpp>
+#include <filesystem>
 #include <fstream>
 #include <string>
 
@@ -31,7 +32,12 @@ TEST_CASE("a file that is not there yet, or is empty, has no address", "[base]")
 TEST_CASE("an address file that cannot be written is refused by name", "[base]") {
   const absl::Status status = WriteAddressFile(Path("no_folder") + "/file", {"127.0.0.1:7000", ""});
   CHECK(absl::IsInvalidArgument(status));
-  CHECK(status.message() == "--address-file: \"" + Path("no_folder") + "/file\" cannot be written");
+  CHECK(status.message() == "address file: \"" + Path("no_folder") +
+                                "/file\" cannot be written: No such file or directory");
+  // /dev/full takes nothing.
+  std::filesystem::create_symlink("/dev/full", Path("full.part"));
+  CHECK(WriteAddressFile(Path("full"), {"127.0.0.1:7000", ""}).message() ==
+        "address file: \"" + Path("full") + "\" cannot be written: No space left on device");
 }
 
 }  // namespace
