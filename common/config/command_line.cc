@@ -65,7 +65,9 @@ std::string ParseErrorLine(const CLI::App& app, const CLI::ParseError& error) {
 }
 
 int EndOfParsing(const CLI::App& app, const CLI::ParseError& error) {
-  if (error.get_exit_code() == 0) return app.exit(error);
+  // Help that was asked for with a command that there is not would say nothing of it.
+  const bool is_unknown = !CommandsOf(app).empty() && app.get_subcommands().empty() && !app.remaining().empty();
+  if (error.get_exit_code() == 0 && !is_unknown) return app.exit(error);
   std::fprintf(stderr, "%s\n", ParseErrorLine(app, error).c_str());
   return 2;
 }
