@@ -169,6 +169,10 @@ void MessageReader::ReadField(const YamlNode& value, Position key_at, const Fiel
     ReadList(value, field, path, message);
   } else if (IsMessage(field)) {
     positions_[path] = key_at;
+    if (value.is_list() && value.items.empty() && !key.list_to().empty()) {
+      errors_.Add(value.at, path, "got an empty list, want one with items; without the key the default holds");
+      return;
+    }
     Message* part = message->GetReflection()->MutableMessage(message, &field);
     Read(Expanded(value, field), path, key_at, part);
   } else {

@@ -426,6 +426,8 @@ TEST_CASE("every mistake in the cluster gets its message", "[job_errors]") {
        "[1, 65535], such as 10.0.0.1:7000\n"},
       {"servers: 2", "servers: {count: 3, addresses: [\"a:1\", \"b:2\"]}",
        "x.yaml:21:28: cluster.servers.count: got 3 beside 2 addresses, want the addresses alone\n"},
+      {"servers: 2", "servers: []",
+       "x.yaml:21:20: cluster.servers: got an empty list, want one with items; without the key the default holds\n"},
       {"servers: 2", "servers: {addresses: []}\n         , serverz: 1",
        "x.yaml:22:12: cluster.serverz: unknown key; did you mean \"servers\"?\n"},
       {"lease_timeout: 10s", "lease_timeout: 10",
