@@ -17,9 +17,10 @@ inline std::string Counted(int64_t count, absl::string_view thing) {
   return absl::StrCat(count, " ", thing, count == 1 ? "" : "s");
 }
 
-// A loss or an accuracy; "-" for what is no number, such as the mean of nothing.
+// A loss or an accuracy, at most ten characters; "-" for what is no number, such as the mean of nothing.
 inline std::string Fraction(double value) {
-  return std::isfinite(value) ? absl::StrFormat("%.4f", value) : "-";
+  if (!std::isfinite(value)) return "-";
+  return std::fabs(value) < 9999.5 ? absl::StrFormat("%.4f", value) : absl::StrFormat("%.4g", value);
 }
 
 // "512 B", "15.3 MiB".

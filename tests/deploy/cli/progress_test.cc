@@ -76,6 +76,15 @@ TEST_CASE("an evaluation before which nothing was trained has no train loss", "[
   CHECK(Progress::HistoryLine(entry) == "    40.0       2.37      0.0106      0.1891    0.9467");
 }
 
+TEST_CASE("columns stay where they are, however large a loss is", "[cli][progress]") {
+  for (const double loss : {0.5, -1.0, 9999.4, 123456.789, -1.5e300}) {
+    v1::HistoryEntry entry;
+    entry.set_train_loss(loss);
+    entry.set_test_loss(loss);
+    CHECK(Progress::HistoryLine(entry).size() == 53);
+  }
+}
+
 TEST_CASE("the summary gives rate and traffic of all workers together", "[cli][progress]") {
   v1::JobStatus status = Training();
   status.set_train_seconds(2);
