@@ -20,15 +20,34 @@ namespace {
 
 // Evaluations shown: the newest.
 constexpr int kHistoryShown = 5;
+// Columns that a job's name gets at least.
+constexpr int kNameMin = 8;
 // Columns that a histogram gets on the line of its mean; fewer, and it has a line of its own.
 constexpr int kBarsBesideMin = 40;
 
+// Of what a protobuf string is: UTF-8. Wide and combining characters count as one, too.
+int Columns(absl::string_view text) {
+  return static_cast<int>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+// U+0000 to U+001F, U+007F to U+009F.
+bool IsControl(absl::string_view character) {
+  const auto first = static_cast<unsigned char>(character[0]);
+  return first < 32 || first == 127 ||
+         (first == 0xC2 && character.size() == 2 && static_cast<unsigned char>(character[1]) < 0xA0);
+}
+
 std::string Clip(absl::string_view text, int width) {
+  const bool is_cut = Columns(text) > width;
   std::string line;
-  for (char c : text) line += static_cast<unsigned char>(c) < 32 || c == 127 ? '?' : c;
-  if (static_cast<int>(line.size()) <= width) return line;
-  line.resize(std::max(0, width - 1));
-  return line + "~";
+  for (int left = is_cut ? width - 1 : width; left > 0 && !text.empty(); --left) {
+    size_t bytes = 1;
+    while (bytes < text.size() && (text[bytes] & 0xC0) == 0x80) ++bytes;
+    const absl::string_view character = text.substr(0, bytes);
+    absl::StrAppend(&line, IsControl(character) ? "?" : character);
+    text.remove_prefix(bytes);
+  }
+  return is_cut ? line + "~" : line;
 }
 
 std::string Count(double value) {
@@ -63,7 +82,7 @@ class Table {
     std::vector<int> widths(columns, 0);
     for (const auto& row : rows_) {
       for (size_t i = 0; i < columns; ++i) {
-        widths[i] = std::max(widths[i], static_cast<int>(row[i].size()));
+        widths[i] = std::max(widths[i], Columns(row[i]));
       }
     }
     std::vector<bool> shown(columns, true);
@@ -82,7 +101,7 @@ class Table {
       std::string line;
       for (size_t i = 0; i < columns; ++i) {
         if (shown[i])
-          absl::StrAppend(&line, "  ", std::string(widths[i] - row[i].size(), ' '), row[i]);
+          absl::StrAppend(&line, "  ", std::string(widths[i] - Columns(row[i]), ' '), row[i]);
       }
       absl::StrAppend(&text, Clip(line, width), "\n");
     }
@@ -264,8 +283,11 @@ namespace {
 std::string Head(const v1::JobStatus& status, int width) {
   std::string text;
   const auto say = [&](absl::string_view line) { absl::StrAppend(&text, Clip(line, width), "\n"); };
-  say(absl::StrCat(status.job().empty() ? "job" : status.job(), ": ", status.state(),
-                   status.method().empty() ? "" : ", ", status.method()));
+  // State and method stay, however long the name is.
+  const std::string state =
+      absl::StrCat(": ", status.state(), status.method().empty() ? "" : ", ", status.method());
+  const std::string name = status.job().empty() ? "job" : status.job();
+  say(absl::StrCat(Clip(name, std::max(kNameMin, width - Columns(state))), state));
   // Whole: what to do is often at the end.
   const auto say_all = [&](absl::string_view words) {
     for (const std::string& line : Wrap(words, width)) say(line);
@@ -282,9 +304,8 @@ std::string Head(const v1::JobStatus& status, int width) {
   }
   // A server other than the coordinator's does not know.
   if (status.wall_seconds() > 0) {
-    say(absl::StrCat("trained ", Seconds(status.train_seconds()), " of ",
-                     Seconds(status.wall_seconds()), ", ", Count(status.examples_per_second()),
-                     " examples/s"));
+    say(absl::StrCat(Seconds(status.train_seconds()), " of training, ", Seconds(status.wall_seconds()), " in all, ",
+                     Count(status.examples_per_second()), " examples/s"));
   }
   for (const std::string& line : Consistency(status, width)) say(line);
   if (status.members_lost() > 0) {
@@ -298,11 +319,18 @@ std::string Head(const v1::JobStatus& status, int width) {
   return text;
 }
 
-std::vector<std::string> Lists(const v1::JobStatus& status, int width) {
-  std::vector<std::string> lists;
-  if (status.servers_size() > 0) lists.push_back(Servers(status, width));
-  if (status.members_size() > 0) lists.push_back(Workers(status, width));
-  if (status.history_size() > 0) lists.push_back(History(status, width));
+struct List {
+  std::string text;
+  std::string what;  // "12 servers"
+};
+
+std::vector<List> Lists(const v1::JobStatus& status, int width) {
+  std::vector<List> lists;
+  if (status.servers_size() > 0) lists.push_back({Servers(status, width), Counted(status.servers_size(), "server")});
+  if (status.members_size() > 0) lists.push_back({Workers(status, width), Counted(status.members_size(), "worker")});
+  if (status.history_size() > 0) {
+    lists.push_back({History(status, width), Counted(status.history_size(), "evaluation")});
+  }
   return lists;
 }
 
@@ -325,33 +353,49 @@ std::string StatusText(const v1::JobStatus& status, int width, int height) {
   width = std::max(width, kViewWidthMin);
   height = std::max(height, kViewHeightMin);
   const std::string head = Head(status, width);
-  const std::vector<std::string> lists = Lists(status, width);
+  const std::vector<List> lists = Lists(status, width);
   // Each has a blank line above it.
   std::vector<int> shown;
   int lines = LinesOf(head);
-  for (const std::string& list : lists) {
-    shown.push_back(LinesOf(list));
+  for (const List& list : lists) {
+    shown.push_back(LinesOf(list.text));
     lines += 1 + shown.back();
   }
-  // Of each its heads, a row, and how many more there are; below that nothing of the last one, and so on.
+  // Of each its heads, a row, and how many more there are; below that nothing of the last one, and so on, but a line
+  // for all that are gone.
   constexpr int kListLinesMin = 3;
-  while (lines > height && !shown.empty()) {
+  int gone = 0;
+  while (lines + gone > height && !shown.empty()) {
     const auto longest = std::max_element(shown.begin(), shown.end());
-    const int less = *longest > kListLinesMin ? 1 : shown.back() + 1;
     if (*longest > kListLinesMin) {
       --*longest;
+      --lines;
     } else {
+      lines -= shown.back() + 1;
       shown.pop_back();
+      gone = 1;
     }
-    lines -= less;
+  }
+  // What the last one took may be more than was wanted.
+  for (bool grows = true; grows && lines + gone < height;) {
+    grows = false;
+    for (size_t i = 0; i < shown.size() && lines + gone < height; ++i) {
+      if (shown[i] == LinesOf(lists[i].text)) continue;
+      ++shown[i];
+      ++lines;
+      grows = true;
+    }
   }
   std::string text = std::string(FirstLines(head, height));
   for (size_t i = 0; i < shown.size(); ++i) {
-    const int left_out = LinesOf(lists[i]) - shown[i];
-    absl::StrAppend(&text, "\n", FirstLines(lists[i], left_out > 0 ? shown[i] - 1 : shown[i]));
+    const int left_out = LinesOf(lists[i].text) - shown[i];
+    absl::StrAppend(&text, "\n", FirstLines(lists[i].text, left_out > 0 ? shown[i] - 1 : shown[i]));
     if (left_out > 0) absl::StrAppend(&text, "  ", left_out + 1, " more\n");
   }
-  return text;
+  if (gone == 0 || lines + gone > height) return text;
+  std::vector<std::string> whats;
+  for (size_t i = shown.size(); i < lists.size(); ++i) whats.push_back(lists[i].what);
+  return absl::StrCat(text, Clip(absl::StrCat("not shown: ", absl::StrJoin(whats, ", ")), width), "\n");
 }
 
 std::string SilenceLine(const std::string& address, absl::Duration silence, int width) {

@@ -10,17 +10,18 @@
 namespace tessera {
 
 // Narrower terminals get this, and wrap.
-constexpr int kViewWidthMin = 24;
+constexpr int kViewWidthMin = 12;
 // Lower ones get this, and scroll.
-constexpr int kViewHeightMin = 8;
+constexpr int kViewHeightMin = 3;
 
-// The status as lines of at most `width` columns (bytes), each ended by a line break, without
+// The status as lines of at most `width` columns (characters), each ended by a line break, without
 // control characters: a summary, the servers, the workers, the last evaluations. Columns that do
 // not fit are left out, the least important first; text that does not fit ends in "~".
 std::string StatusText(const v1::JobStatus& status, int width);
 
 // The same in at most `height` lines, or kViewHeightMin: of the longest list the last lines are left out for one that
-// says how many, until all fit. What stands above the lists stays.
+// says how many, until all fit; where there is no room for a list's first row a line says what is not shown. What
+// stands above the lists stays, as far as there is room.
 std::string StatusText(const v1::JobStatus& status, int width, int height);
 
 // "no news from HOST:PORT for 12s", as a line of that kind.

@@ -223,14 +223,56 @@ TEST_CASE("a server that does not know the job's times tells none", "[cli][statu
   v1::JobStatus status;
   status.set_state("training");
   status.add_servers();
-  CHECK(StatusText(status, 80).find("trained") == std::string::npos);
+  CHECK(StatusText(status, 80).find("of training") == std::string::npos);
   status.set_wall_seconds(0.5);
-  CHECK(StatusText(status, 80).find("trained 0.0s of 0.5s") != std::string::npos);
+  CHECK(StatusText(status, 80).find("0.0s of training, 0.5s in all") != std::string::npos);
+}
+
+TEST_CASE("a long name leaves room for state and method, and is cut between characters", "[cli][status]") {
+  v1::JobStatus status;
+  status.set_state("training");
+  status.set_method("data_parallel");
+  std::string name;
+  for (int i = 0; i < 100; ++i) name += "\u00e9";
+  status.set_job(name);
+  for (int width : {33, 40, 80}) {
+    const std::string text = StatusText(status, width);
+    const size_t at = text.find("~: training, data_parallel\n");
+    REQUIRE(at == 2 * static_cast<size_t>(std::max(8, width - 25) - 1));
+    CHECK(text.substr(0, at) == name.substr(0, at));
+  }
+  CHECK(absl::StartsWith(StatusText(status, 200), name + ": training, data_parallel\n"));
+  // A control character of two bytes.
+  status.set_job("a\u009b31mb");
+  CHECK(absl::StartsWith(StatusText(status, 80), "a?31mb: "));
+}
+
+TEST_CASE("what a low terminal has no room for is named, and free lines are used", "[cli][status]") {
+  v1::JobStatus status;
+  status.set_job("digits");
+  status.set_state("training");
+  for (int i = 0; i < 2; ++i) {
+    status.add_servers()->set_rank(i);
+    status.add_members()->set_rank(i);
+    status.add_history()->set_step(i);
+  }
+  const std::string whole = StatusText(status, 80);
+  const auto lines = static_cast<int>(std::count(whole.begin(), whole.end(), '\n'));
+  CHECK(absl::EndsWith(StatusText(status, 80, lines - 1), "\nnot shown: 2 evaluations\n"));
+  CHECK(absl::EndsWith(StatusText(status, 80, 7), "\nnot shown: 2 workers, 2 evaluations\n"));
+  CHECK(StatusText(status, 80, 3) == "digits: training\nnot shown: 2 servers, 2 workers, 2 evaluations\n");
+  // Twelve servers, then workers that do not fit: their lines are the servers'.
+  for (int i = 2; i < 12; ++i) status.add_servers()->set_rank(i);
+  for (int height = 5; height < 12; ++height) {
+    const std::string text = StatusText(status, 80, height);
+    INFO(text);
+    CHECK(std::count(text.begin(), text.end(), '\n') == (height == 5 ? 2 : height));
+  }
 }
 
 TEST_CASE("a silence is told in whole seconds, in a line that fits", "[cli][status]") {
   CHECK(SilenceLine("10.0.0.1:7000", absl::Seconds(12.7), 80) == "no news from 10.0.0.1:7000 for 12s\n");
-  CHECK(SilenceLine("10.0.0.1:7000", absl::Seconds(12.7), 0) == "no news from 10.0.0.1:7~\n");
+  CHECK(SilenceLine("10.0.0.1:7000", absl::Seconds(12.7), 0) == "no news fro~\n");
 }
 
 TEST_CASE("the JSON form is one line with the names of the contract", "[cli][status]") {
