@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "common/base/printable.h"
 #include "common/metrics/staleness.h"
 #include "deploy/cli/counted.h"
 #include "deploy/cli/staleness_bars.h"
@@ -30,13 +31,6 @@ int Columns(absl::string_view text) {
   return static_cast<int>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
-// U+0000 to U+001F, U+007F to U+009F.
-bool IsControl(absl::string_view character) {
-  const auto first = static_cast<unsigned char>(character[0]);
-  return first < 32 || first == 127 ||
-         (first == 0xC2 && character.size() == 2 && static_cast<unsigned char>(character[1]) < 0xA0);
-}
-
 std::string Clip(absl::string_view text, int width) {
   const bool is_cut = Columns(text) > width;
   std::string line;
@@ -44,7 +38,7 @@ std::string Clip(absl::string_view text, int width) {
     size_t bytes = 1;
     while (bytes < text.size() && (text[bytes] & 0xC0) == 0x80) ++bytes;
     const absl::string_view character = text.substr(0, bytes);
-    absl::StrAppend(&line, IsControl(character) ? "?" : character);
+    absl::StrAppend(&line, ToPrintable(character) == character ? character : "?");
     text.remove_prefix(bytes);
   }
   return is_cut ? line + "~" : line;

@@ -245,6 +245,9 @@ TEST_CASE("a long name leaves room for state and method, and is cut between char
   // A control character of two bytes.
   status.set_job("a\u009b31mb");
   CHECK(absl::StartsWith(StatusText(status, 80), "a?31mb: "));
+  // One that turns the direction of writing.
+  status.set_job("a\u202eb");
+  CHECK(absl::StartsWith(StatusText(status, 80), "a?b: "));
 }
 
 TEST_CASE("what a low terminal has no room for is named, and free lines are used", "[cli][status]") {
