@@ -111,7 +111,8 @@ class Check(unittest.TestCase):
 
     def test_a_c_library_that_is_too_old_is_not_taken_for_missing_cuda(self):
         self.put(os.path.join(self.tools, "ldd"),
-                 "#!/bin/sh\ncat <<'END'\nbin/tessera: /lib/libc.so.6: version `GLIBC_2.99' not found (by bin/tessera)\nEND\n")
+                 "#!/bin/sh\ncat <<'END'\n"
+                 "bin/tessera: /lib/libc.so.6: version `GLIBC_2.99' not found (by bin/tessera)\nEND\n")
         code, out, parts = self.check("--quick")
         self.assertEqual(code, 1)
         self.assertEqual(parts["everything"], (
