@@ -15,9 +15,9 @@ Findings CheckData(const v1::Job& job, const ModelShape& shape) {
              "workers would end with 2; correct the file, or the key that names it"}};
   }
   const int64_t rows = data->train.rows(), batch = job.train().batch_size();
-  // Where rows are each worker's own, nobody here knows the others'.
-  const bool is_shared = job.data().partition() == "global" || job.data().partition() == "shard";
-  const int64_t parts = is_shared ? job.cluster().workers() : 1;
+  // Where rows are each worker's own, nobody here knows the others'. Linear workers have none.
+  const int64_t with_data = job.cluster().workers() - job.method().layer_separation().linear_workers();
+  const int64_t parts = job.data().partition() == "local" ? 1 : with_data;
   if (rows < parts * batch) {
     return {{Finding::Kind::kProblem,
              absl::StrCat("data.train: rows are ", rows, ", want at least ", parts, " x ", batch,
