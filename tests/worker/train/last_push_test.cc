@@ -5,12 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/devices.h"
 #include "tests/worker/train/forwarding_client.h"
-#include "tests/worker/train/in_process_servers.h"
 #include "tests/worker/train/lone_coordination.h"
-#include "tests/worker/train/loop_job.h"
-#include "worker/replica/replica.h"
+#include "tests/worker/train/lone_worker.h"
 #include "worker/train/forwarding_learner.h"
 #include "worker/train/train_loop.h"
 
@@ -43,21 +40,15 @@ TEST_CASE("the last push of a job that ends or is drained brings what was held b
   const uint64_t drain = GENERATE(0, 14);
   const bool flush = GENERATE(true, false);
   CAPTURE(lockstep, drain, flush);
-  const v1::Job job = Job({lockstep ? "method={local_sgd: {local_steps: 2}}"
+  LoneWorker worker({lockstep ? "method={local_sgd: {local_steps: 2}}"
                                     : "method={ssp: {bound: 1, local_steps: 2}}",
                            "codec={push: int8, error_feedback: true}",
                            flush ? "codec.flush=true" : "codec.flush=false"});
-  const Recipe recipe = *RecipeFor(job);
-  InProcessServers cluster(job, recipe, 1, 1);
-  const Datasets data = *LoadDatasets(job.data(), {64, 10, false});
-  const std::unique_ptr<Backend> backend = *CreateBackend("cpu", 1);
-  const std::unique_ptr<Replica> replica = *Replica::Create(job, recipe, Rank(0), backend.get());
-  InProcessClient client(&cluster, MemberId(1), recipe.payload);
-  FlushNotes notes(&client);
+  FlushNotes notes(&worker.client);
   LoneCoordination coordination(0, 1, 112);
   coordination.drain = Exchange(drain);
   if (drain > 0) coordination.stop_at_correct = 0;
-  TrainLoop loop({job, recipe, Rank(0)}, &data, replica.get(), &notes, &coordination);
+  TrainLoop loop(worker.options(), &worker.data, worker.replica.get(), &notes, &coordination);
   REQUIRE(loop.Run().ok());
   CHECK(notes.pushed == Exchange(drain == 0 ? 25 : lockstep ? drain : drain + 1));
   CHECK(notes.flushed == (flush ? std::vector<Exchange>{notes.pushed} : std::vector<Exchange>()));
@@ -82,18 +73,12 @@ TEST_CASE("a worker that is asked to leave brings what was held back, or says th
   const Asked asked = GENERATE(Asked::kBefore, Asked::kWithin, Asked::kNever);
   if (flush && !holds_back) return;  // The job reader refuses it.
   CAPTURE(flush, holds_back, static_cast<int>(asked));
-  const v1::Job job = Job({"method={local_sgd: {local_steps: 2}}",
+  LoneWorker worker({"method={local_sgd: {local_steps: 2}}",
                            holds_back ? "codec={push: int8, error_feedback: true}" : "codec={push: int8}",
                            flush ? "codec.flush=true" : "codec.flush=false"});
-  const Recipe recipe = *RecipeFor(job);
-  InProcessServers cluster(job, recipe, 1, 1);
-  const Datasets data = *LoadDatasets(job.data(), {64, 10, false});
-  const std::unique_ptr<Backend> backend = *CreateBackend("cpu", 1);
-  const std::unique_ptr<Replica> replica = *Replica::Create(job, recipe, Rank(0), backend.get());
-  InProcessClient client(&cluster, MemberId(1), recipe.payload);
-  FlushNotes notes(&client);
+  FlushNotes notes(&worker.client);
   StepNotes coordination(0, 1, 112);
-  TrainLoop loop({job, recipe, Rank(0)}, &data, replica.get(), &notes, &coordination);
+  TrainLoop loop(worker.options(), &worker.data, worker.replica.get(), &notes, &coordination);
   coordination.on_step = [&](uint64_t step) {
     if (asked == Asked::kBefore && step == 5) loop.Stop();
   };
@@ -146,21 +131,16 @@ class ExampleNotes final : public ForwardingClient {
 
 TEST_CASE("a minibatch that comes to nothing is counted by nobody, and brings nothing that was held back", "[train]") {
   const bool stops = GENERATE(false, true);
-  const v1::Job job = Job({"codec={push: int8, error_feedback: true, flush: true}", "train.steps=6"});
-  const Recipe recipe = *RecipeFor(job);
-  InProcessServers cluster(job, recipe, 1, 1);
-  const Datasets data = *LoadDatasets(job.data(), {64, 10, false});
-  const std::unique_ptr<Backend> backend = *CreateBackend("cpu", 1);
-  DroppingLearner learner(*Replica::Create(job, recipe, Rank(0), backend.get()), /*first_dropped=*/3);
-  InProcessClient client(&cluster, MemberId(1), recipe.payload);
-  ExampleNotes notes(&client);
+  LoneWorker worker({"codec={push: int8, error_feedback: true, flush: true}", "train.steps=6"});
+  DroppingLearner learner(std::move(worker.replica), /*first_dropped=*/3);
+  ExampleNotes notes(&worker.client);
   StepNotes coordination(0, 1, 112);
-  TrainLoop loop({job, recipe, Rank(0)}, &data, &learner, &notes, &coordination);
+  TrainLoop loop(worker.options(), &worker.data, &learner, &notes, &coordination);
   coordination.on_step = [&](uint64_t step) {
     if (stops && step == 4) loop.Stop();
   };
   REQUIRE(loop.Run().ok());
-  const auto batch = static_cast<uint64_t>(job.train().batch_size());
+  const auto batch = static_cast<uint64_t>(worker.job.train().batch_size());
   // One that is to leave does not wait for a minibatch that could bring it.
   std::vector<uint64_t> wanted(3, batch);
   wanted.resize(stops ? 4 : 6, 0);
@@ -183,24 +163,16 @@ class WarmUpNotes final : public LoneCoordination {
 
 TEST_CASE("a worker that trains alone at first asks once, at the next exchange boundary, whether it may go on",
           "[train]") {
-  const v1::Job job = Job({"method={local_sgd: {local_steps: 5}}"});
-  Recipe recipe = *RecipeFor(job);
-  recipe.warmup_steps = 12;
+  LoneWorker worker({"method={local_sgd: {local_steps: 5}}"});
+  worker.recipe.warmup_steps = 12;
   const uint64_t first_step = GENERATE(0, 10, 15);
-  InProcessServers cluster(job, recipe, 1, 1);
-  const Datasets data = *LoadDatasets(job.data(), {64, 10, false});
-  const std::unique_ptr<Backend> backend = *CreateBackend("cpu", 1);
-  const std::unique_ptr<Replica> replica = *Replica::Create(job, recipe, Rank(0), backend.get());
-  InProcessClient client(&cluster, MemberId(1), recipe.payload);
   WarmUpNotes coordination(0, 1, 112);
-  TrainLoop::Options options{job, recipe, Rank(0)};
+  TrainLoop::Options options = worker.options();
   options.first_step = first_step;
-  TrainLoop loop(std::move(options), &data, replica.get(), &client, &coordination);
+  TrainLoop loop(std::move(options), &worker.data, worker.replica.get(), &worker.client, &coordination);
   REQUIRE(loop.Run().ok());
   CHECK(coordination.ends == (first_step < 12 ? std::vector<uint64_t>{15} : std::vector<uint64_t>()));
 }
-
-// A checkpoint in which the worker had saved nothing but whether an evaluation was due to it; or nothing.
 
 }  // namespace
 }  // namespace tessera

@@ -17,6 +17,7 @@
 #include "tests/worker/train/forwarding_client.h"
 #include "tests/worker/train/in_process_servers.h"
 #include "tests/worker/train/lone_coordination.h"
+#include "tests/worker/train/lone_worker.h"
 #include "tests/worker/train/loop_job.h"
 #include "worker/replica/replica.h"
 #include "worker/train/forwarding_learner.h"
@@ -200,17 +201,11 @@ TEST_CASE("every method trains whatever its workers' paces", "[train]") {
 }
 
 TEST_CASE("a worker exchanges as often as its budget of steps says", "[train]") {
-  const v1::Job job = Job({"method={diloco: {local_steps: 6, asynchronous: true}}",
+  LoneWorker worker({"method={diloco: {local_steps: 6, asynchronous: true}}",
                            "train.steps=20", "train.evaluate_every=0"});
-  const Recipe recipe = *RecipeFor(job);
-  InProcessServers cluster(job, recipe, 1, 1);
-  const Datasets data = *LoadDatasets(job.data(), {64, 10, false});
-  const std::unique_ptr<Backend> backend = *CreateBackend("cpu", 1);
-  const std::unique_ptr<Replica> replica = *Replica::Create(job, recipe, Rank(0), backend.get());
-  InProcessClient client(&cluster, MemberId(1), recipe.payload);
   LoneCoordination coordination(0, 1, 112);
   coordination.budget = 4;
-  TrainLoop loop({job, recipe, Rank(0)}, &data, replica.get(), &client, &coordination);
+  TrainLoop loop(worker.options(), &worker.data, worker.replica.get(), &worker.client, &coordination);
   REQUIRE(loop.Run().ok());
   CHECK(coordination.last_progress.exchange == 5);
   CHECK(coordination.last_progress.steps_per_second > 0);
@@ -238,21 +233,14 @@ TEST_CASE("an evaluation waits for the exchange boundary at or after it is due",
 }
 
 TEST_CASE("training ends where an evaluation says so", "[train]") {
-  const v1::Job job =
-      Job({"train={batch_size: 96, epochs: 9, optimizer: {sgd: {learning_rate: 0.05}}}"});
-  const Recipe recipe = *RecipeFor(job);
-  InProcessServers cluster(job, recipe, 1, 1);
-  const Datasets data = *LoadDatasets(job.data(), {64, 10, false});
-  const std::unique_ptr<Backend> backend = *CreateBackend("cpu", 1);
-  const std::unique_ptr<Replica> replica = *Replica::Create(job, recipe, Rank(0), backend.get());
-  InProcessClient client(&cluster, MemberId(1), recipe.payload);
+  LoneWorker worker({"train={batch_size: 96, epochs: 9, optimizer: {sgd: {learning_rate: 0.05}}}"});
   LoneCoordination coordination(0, 1, 14);
   SECTION("the target is reached") { coordination.stop_at_correct = 0; }
   SECTION("the job is drained at an exchange") {
     coordination.drain = Exchange(14);
     coordination.stop_at_correct = 0;
   }
-  TrainLoop loop({job, recipe, Rank(0)}, &data, replica.get(), &client, &coordination);
+  TrainLoop loop(worker.options(), &worker.data, worker.replica.get(), &worker.client, &coordination);
   REQUIRE(loop.Run().ok());
   CHECK(loop.steps() == 14);
   const PhaseTimer& phases = loop.phases();
@@ -281,18 +269,13 @@ class WaitingLearner final : public ForwardingLearner {
 
 TEST_CASE("what a minibatch waits for others is no part of a worker's speed, nor of what it computes",
           "[train]") {
-  const v1::Job job = Job({"train.steps=10"});
-  const Recipe recipe = *RecipeFor(job);
-  InProcessServers cluster(job, recipe, 1, 1);
-  const Datasets data = *LoadDatasets(job.data(), {64, 10, false});
-  const std::unique_ptr<Backend> backend = *CreateBackend("cpu", 1);
+  LoneWorker worker({"train.steps=10"});
   absl::Duration now = absl::Seconds(100);
-  WaitingLearner learner(*Replica::Create(job, recipe, Rank(0), backend.get()), &now);
-  TrainLoop::Options options{job, recipe, Rank(0)};
+  WaitingLearner learner(std::move(worker.replica), &now);
+  TrainLoop::Options options = worker.options();
   options.clock = [&now] { return now; };
-  InProcessClient client(&cluster, MemberId(1), recipe.payload);
   LoneCoordination coordination(0, 1, 112);
-  TrainLoop loop(options, &data, &learner, &client, &coordination);
+  TrainLoop loop(options, &worker.data, &learner, &worker.client, &coordination);
   REQUIRE(loop.Run().ok());
   CHECK(coordination.last_progress.steps_per_second == Approx(1 / 2.0));
   CHECK(loop.phases().seconds(Phase::kCompute) == 10 * 2);
@@ -321,21 +304,16 @@ class Breaking final : public ForwardingClient {
 
 TEST_CASE("a worker that trains again waits between its lives, and every second is of some phase",
           "[train]") {
-  const v1::Job job = Job({"train.steps=10"});
-  const Recipe recipe = *RecipeFor(job);
-  InProcessServers cluster(job, recipe, 1, 1);
-  const Datasets data = *LoadDatasets(job.data(), {64, 10, false});
-  const std::unique_ptr<Backend> backend = *CreateBackend("cpu", 1);
-  const std::unique_ptr<Replica> replica = *Replica::Create(job, recipe, Rank(0), backend.get());
+  LoneWorker worker({"train.steps=10"});
   absl::Duration now = absl::Seconds(100);
-  TrainLoop::Options options{job, recipe, Rank(0)};
+  TrainLoop::Options options = worker.options();
   options.clock = [&now] { return now; };
   std::optional<LifeBefore> before;
   {
-    InProcessClient client(&cluster, MemberId(1), recipe.payload);
+    InProcessClient client(&worker.servers, MemberId(1), worker.recipe.payload);
     Breaking breaking(&client, Exchange(4), &now);
     LoneCoordination coordination(0, 1, 112);
-    TrainLoop loop(options, &data, replica.get(), &breaking, &coordination);
+    TrainLoop loop(options, &worker.data, worker.replica.get(), &breaking, &coordination);
     REQUIRE_FALSE(loop.Run().ok());
     CHECK(loop.phases().seconds(Phase::kPull) == 3 + 7);
     CHECK(loop.phases().seconds(Phase::kWait) == 0);
@@ -346,10 +324,10 @@ TEST_CASE("a worker that trains again waits between its lives, and every second 
   options.first_exchange = Exchange(4);
   options.first_step = 3;
   options.before = before;
-  InProcessClient client(&cluster, MemberId(1), recipe.payload);
+  InProcessClient client(&worker.servers, MemberId(1), worker.recipe.payload);
   Breaking unbroken(&client, Exchange(0), &now);
   LoneCoordination coordination(0, 1, 112);
-  TrainLoop loop(options, &data, replica.get(), &unbroken, &coordination);
+  TrainLoop loop(options, &worker.data, worker.replica.get(), &unbroken, &coordination);
   REQUIRE(loop.Run().ok());
   CHECK(loop.phases().seconds(Phase::kPull) == 3 + 7 + 7);
   CHECK(loop.phases().seconds(Phase::kWait) == 20);
@@ -363,6 +341,7 @@ TEST_CASE("a worker that trains again waits between its lives, and every second 
   CHECK(loop.examples() == 7 * 12);
 }
 
+// A checkpoint in which the worker had saved nothing but whether an evaluation was due to it; or nothing.
 class SavedWord final : public WorkerStore {
  public:
   explicit SavedWord(std::optional<bool> evaluation_due) : evaluation_due_(evaluation_due) {}
@@ -384,23 +363,14 @@ TEST_CASE("a worker that goes on evaluates first where that was due to it, not t
   const bool due_to_some = GENERATE(true, false);
   const std::optional<bool> due_to_it =
       GENERATE(std::optional<bool>(), std::optional<bool>(true), std::optional<bool>(false));
-  const v1::Job job = Job({});
-  const Recipe recipe = *RecipeFor(job);
-  InProcessServers cluster(job, recipe, 1, 1);
-  const Datasets data = *LoadDatasets(job.data(), {64, 10, false});
-  const std::unique_ptr<Backend> backend = *CreateBackend("cpu", 1);
-  const std::unique_ptr<Replica> replica = *Replica::Create(job, recipe, Rank(0), backend.get());
-  InProcessClient client(&cluster, MemberId(1), recipe.payload);
+  LoneWorker worker({});
   LoneCoordination coordination(0, 1, 112);
   SavedWord store(due_to_it);
-  TrainLoop::Options options;
-  options.job = job;
-  options.recipe = recipe;
-  options.rank = Rank(0);
+  TrainLoop::Options options = worker.options();
   options.store = &store;
   options.resumes = true;
   options.evaluation_due = due_to_some;
-  TrainLoop loop(options, &data, replica.get(), &client, &coordination);
+  TrainLoop loop(options, &worker.data, worker.replica.get(), &worker.client, &coordination);
   REQUIRE(loop.Run().ok());
   const bool evaluates = due_to_some && due_to_it.value_or(true);
   CHECK(coordination.arrivals.size() == (evaluates ? 2 : 1));
@@ -414,15 +384,9 @@ TEST_CASE("an asynchronous job trains with every worker at its own pace", "[trai
 }
 
 TEST_CASE("a worker whose files give another number of steps is refused", "[train]") {
-  const v1::Job job = Job({});
-  const Recipe recipe = *RecipeFor(job);
-  InProcessServers cluster(job, recipe, 1, 1);
-  const Datasets data = *LoadDatasets(job.data(), {64, 10, false});
-  const std::unique_ptr<Backend> backend = *CreateBackend("cpu", 1);
-  const std::unique_ptr<Replica> replica = *Replica::Create(job, recipe, Rank(0), backend.get());
-  InProcessClient client(&cluster, MemberId(1), recipe.payload);
+  LoneWorker worker({});
   LoneCoordination coordination(0, 1, 111);
-  TrainLoop loop({job, recipe, Rank(0)}, &data, replica.get(), &client, &coordination);
+  TrainLoop loop(worker.options(), &worker.data, worker.replica.get(), &worker.client, &coordination);
   const absl::Status status = loop.Run();
   CHECK(status.code() == absl::StatusCode::kInvalidArgument);
   CHECK(std::string(status.message()).find("112 steps an epoch, want 111") != std::string::npos);
