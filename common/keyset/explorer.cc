@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "common/base/check.h"
-#include "common/base/philox.h"
+#include "common/base/philox_blocks.h"
 #include "common/base/vector_clones.h"
 #include "common/keyset/word_bits.h"
 
@@ -30,33 +30,11 @@ constexpr int kDraws = 2 * kBlocks;
 // The random numbers of draws first .. first + kDraws - 1, `first` being even.
 TESSERA_VECTOR_CLONES
 void FillRandom(uint64_t seed, uint64_t a, uint64_t first, uint64_t* out) {
-  uint32_t c0[kBlocks], c1[kBlocks], c2[kBlocks], c3[kBlocks];
+  PhiloxBlocks<kBlocks> blocks;
+  FillPhiloxBlocks(seed, Stream::kExplorer, a, first / 2, &blocks);
   for (int i = 0; i < kBlocks; ++i) {
-    const uint64_t b = first / 2 + static_cast<uint64_t>(i);
-    c0[i] = static_cast<uint32_t>(b);
-    c1[i] = static_cast<uint32_t>(b >> 32);
-    c2[i] = static_cast<uint32_t>(a);
-    c3[i] = static_cast<uint32_t>(Stream::kExplorer) << 24 |
-            (static_cast<uint32_t>(a >> 32) & 0xffffffu);
-  }
-  uint32_t k0 = static_cast<uint32_t>(seed);
-  uint32_t k1 = static_cast<uint32_t>(seed >> 32);
-  // philox_internal::Rounds, for all blocks at once.
-  for (int round = 0; round < 10; ++round) {
-    for (int i = 0; i < kBlocks; ++i) {
-      const uint64_t p0 = uint64_t{0xD2511F53u} * c0[i];
-      const uint64_t p1 = uint64_t{0xCD9E8D57u} * c2[i];
-      c0[i] = static_cast<uint32_t>(p1 >> 32) ^ c1[i] ^ k0;
-      c1[i] = static_cast<uint32_t>(p1);
-      c2[i] = static_cast<uint32_t>(p0 >> 32) ^ c3[i] ^ k1;
-      c3[i] = static_cast<uint32_t>(p0);
-    }
-    k0 += 0x9E3779B9u;
-    k1 += 0xBB67AE85u;
-  }
-  for (int i = 0; i < kBlocks; ++i) {
-    out[2 * i] = c0[i] | static_cast<uint64_t>(c1[i]) << 32;
-    out[2 * i + 1] = c2[i] | static_cast<uint64_t>(c3[i]) << 32;
+    out[2 * i] = blocks.word[0][i] | static_cast<uint64_t>(blocks.word[1][i]) << 32;
+    out[2 * i + 1] = blocks.word[2][i] | static_cast<uint64_t>(blocks.word[3][i]) << 32;
   }
 }
 

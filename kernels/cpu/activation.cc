@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "common/base/check.h"
-#include "common/base/philox.h"
+#include "common/base/philox_blocks.h"
 #include "common/base/vector_clones.h"
 
 namespace tessera {
@@ -30,39 +30,16 @@ struct PhiloxCounter {
   uint64_t b;
 };
 
-// The numbers of blocks b to b + kLanes - 1, as common/base/philox.h defines them, in order of
-// element.
+// The numbers of blocks b to b + kLanes - 1 in order of element.
 inline __attribute__((always_inline)) void PhiloxTile(const PhiloxCounter& counter,
                                                       uint32_t* numbers) {
-  uint32_t c0[kLanes], c1[kLanes], c2[kLanes], c3[kLanes];
+  PhiloxBlocks<kLanes> blocks;
+  FillPhiloxBlocks(counter.seed, Stream::kDropout, counter.a, counter.b, &blocks);
   for (int64_t i = 0; i < kLanes; ++i) {
-    const uint64_t b = counter.b + static_cast<uint64_t>(i);
-    c0[i] = static_cast<uint32_t>(b);
-    c1[i] = static_cast<uint32_t>(b >> 32);
-    c2[i] = static_cast<uint32_t>(counter.a);
-    c3[i] = static_cast<uint32_t>(Stream::kDropout) << 24 |
-            (static_cast<uint32_t>(counter.a >> 32) & 0xffffffu);
-  }
-  uint32_t k0 = static_cast<uint32_t>(counter.seed);
-  uint32_t k1 = static_cast<uint32_t>(counter.seed >> 32);
-  for (int round = 0; round < 10; ++round) {
-#pragma omp simd
-    for (int64_t i = 0; i < kLanes; ++i) {
-      const uint64_t p0 = uint64_t{0xD2511F53u} * c0[i];
-      const uint64_t p1 = uint64_t{0xCD9E8D57u} * c2[i];
-      c0[i] = static_cast<uint32_t>(p1 >> 32) ^ c1[i] ^ k0;
-      c2[i] = static_cast<uint32_t>(p0 >> 32) ^ c3[i] ^ k1;
-      c1[i] = static_cast<uint32_t>(p1);
-      c3[i] = static_cast<uint32_t>(p0);
-    }
-    k0 += 0x9E3779B9u;
-    k1 += 0xBB67AE85u;
-  }
-  for (int64_t i = 0; i < kLanes; ++i) {
-    numbers[4 * i] = c0[i];
-    numbers[4 * i + 1] = c1[i];
-    numbers[4 * i + 2] = c2[i];
-    numbers[4 * i + 3] = c3[i];
+    numbers[4 * i] = blocks.word[0][i];
+    numbers[4 * i + 1] = blocks.word[1][i];
+    numbers[4 * i + 2] = blocks.word[2][i];
+    numbers[4 * i + 3] = blocks.word[3][i];
   }
 }
 
