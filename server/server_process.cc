@@ -20,6 +20,7 @@
 #include "absl/time/time.h"
 #include "common/base/address_file.h"
 #include "common/base/check.h"
+#include "common/base/limits.h"
 #include "common/base/log.h"
 #include "common/base/output_file.h"
 #include "common/base/process.h"

@@ -13,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "common/base/check.h"
+#include "common/base/limits.h"
 #include "common/checkpoint/strict_json.h"
 
 namespace tessera {
@@ -22,7 +23,6 @@ using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
 
 constexpr int64_t kFormat = 1;
-constexpr int64_t kShardsMax = 256;
 constexpr int64_t kStatesMax = 16;
 // As many as a header can name.
 constexpr int64_t kTensorsMax = 200'000;
@@ -296,10 +296,10 @@ absl::StatusOr<Manifest> ParseManifest(absl::string_view path, absl::string_view
   fields.Get("model_parameters", &manifest.model_parameters);
   TESSERA_RETURN_IF_ERROR(
       ReadList(where, "parameters", &fields, kTensorsMax, &manifest.parameters));
-  TESSERA_RETURN_IF_ERROR(ReadList(where, "shards", &fields, kShardsMax, &manifest.shards));
+  TESSERA_RETURN_IF_ERROR(ReadList(where, "shards", &fields, kServersMax, &manifest.shards));
   TESSERA_RETURN_IF_ERROR(ReadList(where, "members", &fields, kSavedRankEnd, &manifest.members));
   TESSERA_RETURN_IF_ERROR(
-      ReadList(where, "files", &fields, kShardsMax + kSavedRankEnd, &manifest.files));
+      ReadList(where, "files", &fields, kServersMax + kSavedRankEnd, &manifest.files));
   const Json* coordinator = fields.GetObject("coordinator");
   std::string sum_digits;
   fields.Get("xxh3", &sum_digits);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "common/base/limits.h"
 #include "common/base/philox.h"
 #include "common/codec/path.h"
 #include "common/codec/stochastic_entry.h"
@@ -16,7 +17,7 @@ namespace tessera {
 namespace {
 
 // In the place of a rank: no worker's.
-constexpr uint64_t kServersRank = 0xffff;
+constexpr uint64_t kServersRank = kRankEnd;
 
 uint64_t RandomA(uint64_t number, uint64_t rank, ShardId shard) {
   return (number & 0xffffffffu) | (rank & 0xffff) << 32 | (shard.value() & 0xff) << 48;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/base/check.h"
+#include "common/base/limits.h"
 #include "common/base/philox_blocks.h"
 #include "common/base/vector_clones.h"
 #include "common/keyset/word_bits.h"
@@ -98,7 +99,7 @@ uint64_t BitsFrom(const Words& words, int64_t at) {
 EntrySet DrawExplorer(const ExplorerPlace& place, const EntrySet& core, int64_t count) {
   const int64_t outside = core.size() - core.count();
   TESSERA_CHECK(count >= 0 && count <= outside);
-  TESSERA_CHECK(place.rank.value() < 65536 && place.shard.value() < 256);
+  TESSERA_CHECK(place.rank.value() < kRankEnd && place.shard.value() < kServersMax);
   if (count == 0) return EntrySet(core.size());
   const bool leaves_out = count > outside / 2;
   const Words drawn = Draw(place, outside, leaves_out ? outside - count : count);

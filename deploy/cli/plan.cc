@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "common/base/limits.h"
 #include "common/config/job_digest.h"
 #include "common/config/schema.h"
 #include "common/layout/parameters.h"
@@ -18,12 +19,10 @@ namespace {
 using google::protobuf::FieldDescriptor;
 using Certainty = TrafficForecast::Certainty;
 
-// The most that the schema allows; with more the job is read and its number is set afterwards.
-constexpr int64_t kJobWorkersMax = 1024;
-constexpr int64_t kLinearWorkersMax = 1024;
-
-// As many as a job file may ask for.
-int64_t ReadWorkers(const PlanQuestion& question) { return std::min(question.machines.workers, kJobWorkersMax); }
+// As many as a job file may ask for; with more the job is read and its number is set afterwards.
+int64_t ReadWorkers(const PlanQuestion& question) {
+  return std::min<int64_t>(question.machines.workers, kJobWorkersMax);
+}
 
 std::vector<std::string> MachinesOverrides(const PlanQuestion& question) {
   std::vector<std::string> overrides = question.overrides;
@@ -156,7 +155,7 @@ void PredictHalves(const PlanQuestion& question, const v1::Job& job, Recipe reci
                            WorkOf(linear, question.step_seconds * share.Of(cut.back())),
                            static_cast<double>(activations.there_bytes), static_cast<double>(activations.back_bytes)};
   PlannedHalves halves;
-  halves.best_linear_workers = BestLinearWorkers(work, machines, kLinearWorkersMax);
+  halves.best_linear_workers = BestLinearWorkers(work, machines, kJobWorkersMax);
   halves.linear_workers = planned->is_own ? recipe.split->linear_workers : halves.best_linear_workers;
   const auto rows_per_second = [&](int64_t linear_workers) {
     const double rows = static_cast<double>((machines.workers - linear_workers) * job.train().batch_size());

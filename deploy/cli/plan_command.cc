@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/check.h"
+#include "common/base/limits.h"
 #include "common/base/log.h"
 #include "common/config/job_reader.h"
 #include "common/config/quantity.h"
@@ -31,8 +32,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Certainty = TrafficForecast::Certainty;
 
-constexpr int kNodesMax = 20000;
-constexpr int kServersMax = 256;
 constexpr int kLocalStepsMax = 1000000;
 constexpr int kWidth = 79;
 
@@ -203,7 +202,7 @@ PlanQuestion ReadFlags(const PlanOptions& options, FlagReader* flags) {
   PlanQuestion question;
   question.job_path = options.job_path;
   question.overrides = options.overrides;
-  question.machines.workers = flags->Between("nodes", options.nodes, 1, kNodesMax).value_or(1);
+  question.machines.workers = flags->Between("nodes", options.nodes, 1, kSimulatedWorkersMax).value_or(1);
   question.servers = flags->Between("servers", options.servers, 1, kServersMax);
   question.local_steps = flags->Between("local-steps", options.local_steps, 1, kLocalStepsMax);
   question.machines.bandwidth = static_cast<double>(flags->Bandwidth("bandwidth", options.bandwidth));

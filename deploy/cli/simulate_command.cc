@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/base/check.h"
+#include "common/base/limits.h"
 #include "common/base/log.h"
 #include "common/base/output_file.h"
 #include "common/base/steady_clock.h"
@@ -38,10 +39,6 @@ namespace {
 constexpr absl::Duration kShowInterval = absl::Milliseconds(100);
 // Between looks at the clock and at signals.
 constexpr int64_t kEventsAtOnce = 200;
-// More than a real job may have (proto/job.proto); a fiber takes two of the kernel's 65,530
-// mappings.
-constexpr int kWorkersMax = 20000;
-constexpr int kJobWorkersMax = 1024;
 
 // Workers of one simulated machine that compute at the same time, as far as this machine can.
 int BusyCores(const SimulationOptions& options, const v1::Job& job) {
@@ -54,7 +51,7 @@ int BusyCores(const SimulationOptions& options, const v1::Job& job) {
 
 SimulationOptions ReadFlags(const SimulateOptions& in, FlagReader* flags) {
   SimulationOptions out;
-  flags->Between("workers", in.workers, 1, kWorkersMax);
+  flags->Between("workers", in.workers, 1, kSimulatedWorkersMax);
   flags->Between("servers", in.servers, 1, std::numeric_limits<int>::max());
   out.machines = flags->Count("machines", in.machines);
   out.cores_per_machine = flags->Count("cores-per-machine", in.cores_per_machine);

@@ -19,9 +19,6 @@
 
 namespace tessera {
 
-// Ranks stay below this one: random keys hold them in 16 bits.
-constexpr uint64_t kRankEnd = 65535;
-
 struct SavedState;
 
 struct JobFacts {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/check.h"
+#include "common/base/limits.h"
 #include "common/base/utf8.h"
 #include "common/checkpoint/manifest.h"
 #include "common/rpc/control_protocol.h"

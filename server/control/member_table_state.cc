@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/limits.h"
 #include "server/control/member_table.h"
 
 namespace tessera {

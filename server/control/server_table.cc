@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/check.h"
+#include "common/base/limits.h"
 #include "common/metrics/staleness.h"
 #include "common/rpc/control_protocol.h"
 

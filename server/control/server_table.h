@@ -16,9 +16,6 @@
 
 namespace tessera {
 
-// Of a job whose servers come and go. cluster.servers has the same limit.
-constexpr uint32_t kServersMax = 256;
-
 struct ServerRecord {
   // It said hello, and its parameters are the job's.
   bool known = false;

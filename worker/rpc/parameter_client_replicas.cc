@@ -3,13 +3,9 @@
 
 #include <algorithm>
 
+#include "common/base/limits.h"
+
 namespace tessera {
-namespace {
-
-// More servers than a job has.
-constexpr uint32_t kServerRankEnd = 256;
-
-}  // namespace
 
 void ParameterClientGrpc::SetServers(const v1::ServerList& list) {
   {
@@ -32,7 +28,7 @@ void ParameterClientGrpc::FollowServers(bool between_exchanges) {
   }
   std::vector<const v1::ServerEntry*> by_rank(servers_.size());
   for (const v1::ServerEntry& entry : list.servers()) {
-    if (entry.rank() >= kServerRankEnd) continue;
+    if (entry.rank() >= kServersMax) continue;
     if (entry.rank() >= by_rank.size()) by_rank.resize(entry.rank() + 1);
     by_rank[entry.rank()] = &entry;
   }

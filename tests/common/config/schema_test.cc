@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "common/base/limits.h"
 #include "common/config/scalar.h"
 #include "proto/job.pb.h"
 
@@ -35,6 +36,19 @@ void ForEachField(const Descriptor& type, const std::string& path,
 std::unique_ptr<Message> Empty(const Descriptor& type) {
   return std::unique_ptr<Message>(
       MessageFactory::generated_factory()->GetPrototype(&type)->New());
+}
+
+const v1::Key& KeyNamed(const Descriptor& type, const std::string& name) {
+  const FieldDescriptor* field = type.FindFieldByName(name);
+  REQUIRE(field != nullptr);
+  return KeyOf(*field);
+}
+
+TEST_CASE("a job may ask for as many members as the programs can have", "[schema]") {
+  CHECK(KeyNamed(*v1::Cluster::descriptor(), "workers").max() == kJobWorkersMax);
+  CHECK(KeyNamed(*v1::LayerSeparation::descriptor(), "linear_workers").max() == kJobWorkersMax);
+  CHECK(KeyNamed(*v1::Servers::descriptor(), "count").max() == kServersMax);
+  CHECK(KeyNamed(*v1::Servers::descriptor(), "addresses").items_max() == kServersMax);
 }
 
 TEST_CASE("every default is a value that its key may have", "[schema]") {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "common/metrics/staleness.h"
+#include "common/base/limits.h"
 #include "server/control/job_facts.h"
 #include "tests/server/control/control_fixture.h"
 

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "tests/server/control/control_fixture.h"
+#include "common/base/limits.h"
 
 namespace tessera {
 namespace {
