@@ -20,6 +20,7 @@
 #include "absl/time/time.h"
 #include "common/base/address_file.h"
 #include "common/base/check.h"
+#include "common/base/host_port.h"
 #include "common/base/limits.h"
 #include "common/base/log.h"
 #include "common/base/output_file.h"
@@ -91,7 +92,6 @@ class ServerProcess {
  private:
   absl::Status CheckMemory(const Recipe& recipe, const ModelShape& shape);
   absl::Status FindAddresses();
-  absl::Status CheckSecurity() const;
   Shard::Options ShardOptions(int rank) const;
   void MakeHost(const JobFacts& facts);
   absl::Status StartServices();
@@ -170,25 +170,6 @@ absl::Status ServerProcess::FindAddresses() {
   return absl::OkStatus();
 }
 
-absl::Status ServerProcess::CheckSecurity() const {
-  const Security& security = CurrentSecurity();
-  if (security.calls_tls() && !security.serves_tls()) {
-    return absl::InvalidArgumentError(
-        "security.certificate: missing beside authority, want this server's certificate and "
-        "private_key: the others will call it with TLS");
-  }
-  // What is no address is refused when it is listened on.
-  if (security.serves_tls() || job_.security().insecure() || IsLoopback(listen_) ||
-      listen_.find(':') == std::string::npos) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "security: none, and \"", listen_,
-      "\" can be reached from other machines: anybody there could read and change the model. Set "
-      "security.certificate and private_key (docs/operating.md, Security), or, in a network that "
-      "nobody else is in, security.insecure: true"));
-}
-
 absl::Status ServerProcess::CheckMemory(const Recipe& recipe, const ModelShape& shape) {
   const int64_t limit = job_.cluster().memory_limit();
   if (limit == 0) return absl::OkStatus();
@@ -247,7 +228,7 @@ absl::Status ServerProcess::Start() {
   TESSERA_ASSIGN_OR_RETURN(recipe_, RecipeFor(job_));
   is_replica_ = recipe_.placement == Placement::kReplicated;
   TESSERA_RETURN_IF_ERROR(FindAddresses());
-  TESSERA_RETURN_IF_ERROR(CheckSecurity());
+  TESSERA_RETURN_IF_ERROR(CheckListen(listen_, job_.security()));
   TESSERA_RETURN_IF_ERROR(CheckReportPath());
   std::error_code none;  // One of an earlier process would be taken for this one's.
   if (!options_.address_file.empty()) std::filesystem::remove(options_.address_file, none);

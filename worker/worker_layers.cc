@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/host_port.h"
 #include "common/rpc/security.h"
 #include "worker/worker_life.h"
 
@@ -39,20 +40,7 @@ absl::Status WorkerProcess::CheckListen(std::string* listen) const {
     return absl::InvalidArgumentError(
         absl::StrCat("--listen: got \"", *listen, "\", want an address that the other machines can call"));
   }
-  const Security& security = CurrentSecurity();
-  if (security.calls_tls() && !security.serves_tls()) {
-    return absl::InvalidArgumentError(
-        "security.certificate: missing beside authority, want this worker's certificate and private_key: other "
-        "workers will call it with TLS, if it trains the linear layers");
-  }
-  if (!security.serves_tls() && !job_.security().insecure() && !IsLoopback(*listen) &&
-      listen->find(':') != std::string::npos) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--listen: got \"", *listen,
-        "\" without security.certificate; anybody who reaches it could change the model. ",
-        "Give certificates, or say security.insecure: true"));
-  }
-  return absl::OkStatus();
+  return tessera::CheckListen(*listen, job_.security());
 }
 
 void WorkerProcess::BeginLayers() {

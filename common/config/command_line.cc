@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
-#include "common/config/job_check.h"
+#include "common/base/host_port.h"
 #include "common/config/nearest_name.h"
 
 namespace tessera {

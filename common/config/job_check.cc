@@ -13,10 +13,10 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "common/base/host_port.h"
 #include "common/config/codec_check.h"
 #include "common/config/job_paths.h"
 #include "common/config/model_check.h"
@@ -434,24 +434,6 @@ class Checker {
 };
 
 }  // namespace
-
-bool IsHostPort(absl::string_view address) {
-  const size_t colon = address.rfind(':');
-  if (colon == absl::string_view::npos || colon == 0) return false;
-  absl::string_view host = address.substr(0, colon);
-  const absl::string_view port_text = address.substr(colon + 1);
-  const bool bracketed = host.front() == '[' && host.back() == ']';
-  if (bracketed) host = host.substr(1, host.size() - 2);
-  const auto is_host_letter = [&](char c) {
-    return bracketed ? absl::ascii_isxdigit(c) || c == ':' || c == '.'
-                     : absl::ascii_isalnum(c) || c == '.' || c == '-' || c == '_';
-  };
-  uint32_t port = 0;
-  return !host.empty() && std::all_of(host.begin(), host.end(), is_host_letter) &&
-         !port_text.empty() &&
-         std::all_of(port_text.begin(), port_text.end(), absl::ascii_isdigit) &&
-         absl::SimpleAtoi(port_text, &port) && port >= 1 && port <= 65535;
-}
 
 void CheckJob(const Positions& positions, v1::Job* job, JobErrors* errors) {
   Checker checker(positions, errors);

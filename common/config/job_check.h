@@ -2,14 +2,10 @@
 #ifndef TESSERA_COMMON_CONFIG_JOB_CHECK_H_
 #define TESSERA_COMMON_CONFIG_JOB_CHECK_H_
 
-#include "absl/strings/string_view.h"
 #include "common/config/job_error.h"
 #include "proto/job.pb.h"
 
 namespace tessera {
-
-// "10.0.0.1:7000", "server-0.example:7000", "[::1]:7000": a host and a port in [1, 65535].
-bool IsHostPort(absl::string_view address);
 
 // Adds an error for everything in `job` that contradicts itself: labels and formats, sparse rows
 // and what comes before the first product, layers and loss, batch norm and batch size, the method's

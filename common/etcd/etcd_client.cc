@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/base/check.h"
+#include "common/base/host_port.h"
 #include "common/base/steady_clock.h"
 #include "common/rpc/compression.h"
 #include "common/rpc/control_channel.h"
@@ -45,7 +46,7 @@ std::chrono::system_clock::time_point ToChrono(absl::Time steady) {
 
 absl::Status CheckMember(const std::string& member) {
   const absl::string_view address = absl::StripPrefix(member, kTls);
-  if (address.find(':') == absl::string_view::npos || address.find('/') != absl::string_view::npos) {
+  if (!IsHostPort(address)) {
     return absl::InvalidArgumentError(absl::StrCat("cluster.coordinator.etcd: got \"", member,
                                                    "\", want host:port or https://host:port"));
   }

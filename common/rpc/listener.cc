@@ -16,10 +16,9 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "common/base/check.h"
+#include "common/base/host_port.h"
 #include "common/base/log.h"
 #include "common/base/steady_clock.h"
 
@@ -29,24 +28,6 @@ namespace {
 // Between two looks for a free descriptor.
 constexpr int kPauseMs = 100;
 constexpr absl::Duration kLogInterval = absl::Seconds(1);
-
-struct HostPort {
-  std::string host;
-  int port = 0;
-};
-
-absl::StatusOr<HostPort> Split(const std::string& address) {
-  const size_t colon = address.rfind(':');
-  HostPort result;
-  if (colon == std::string::npos || colon == 0 ||
-      !absl::SimpleAtoi(address.substr(colon + 1), &result.port) || result.port < 0 ||
-      result.port > 65535) {
-    return absl::InvalidArgumentError(absl::StrCat("grpc server: address is \"", address,
-                                                   "\", want host:port with a port in [0, 65535]"));
-  }
-  result.host = address.substr(0, colon);
-  return result;
-}
 
 // What a file is, whatever number it has; 0: no such descriptor.
 uint64_t InodeOf(int fd) {
@@ -112,14 +93,17 @@ std::string HostOf(const sockaddr_storage& peer) {
 
 absl::StatusOr<std::unique_ptr<Listener>> Listener::Bind(const Options& options) {
   TESSERA_CHECK(options.connections_per_host_max > 0);
-  TESSERA_ASSIGN_OR_RETURN(const HostPort where, Split(options.address));
+  const absl::optional<HostPort> where = ParseHostPort(options.address);
+  if (!where.has_value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("grpc server: address is \"", options.address,
+                     "\", want host:port with a port in [0, 65535], an IPv6 address in brackets"));
+  }
   std::unique_ptr<Listener> listener(new Listener);
   listener->connections_per_host_max_ = options.connections_per_host_max;
-  absl::string_view host = where.host;
-  if (absl::ConsumePrefix(&host, "[")) absl::ConsumeSuffix(&host, "]");
   listener->address_ = options.address;  // For messages, until there is a port.
-  TESSERA_RETURN_IF_ERROR(listener->Open(std::string(host), where.port));
-  listener->address_ = absl::StrCat(where.host, ":", listener->port_);
+  TESSERA_RETURN_IF_ERROR(listener->Open(where->host, where->port));
+  listener->address_ = HostPort{where->host, listener->port_}.ToString();
   listener->wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   TESSERA_CHECK(listener->wake_ >= 0);
   // As many as the system lets it have.

@@ -21,6 +21,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/base/check.h"
+#include "common/base/host_port.h"
 
 namespace tessera {
 namespace {
@@ -317,15 +318,22 @@ absl::Status UseSecurity(const SecurityFiles& files) {
 
 const Security& CurrentSecurity() { return *ProcessSecurity(); }
 
-bool IsAnyAddress(absl::string_view address) {
-  const absl::string_view host = address.substr(0, address.rfind(':'));
-  return host == "0.0.0.0" || host == "[::]" || host == "::";
+bool IsExposed(absl::string_view address, const v1::Security& security) {
+  // What is no address is refused when it is listened at.
+  return security.certificate().empty() && !security.insecure() && ParseHostPort(address).has_value() &&
+         !IsLoopback(address);
 }
 
-bool IsLoopback(absl::string_view address) {
-  const absl::string_view host = address.substr(0, address.rfind(':'));
-  return host == "localhost" || host == "[::1]" || absl::StartsWith(host, "127.") ||
-         absl::StartsWith(address, "unix:");
+absl::Status CheckListen(absl::string_view address, const v1::Security& security) {
+  if (!security.authority().empty() && security.certificate().empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "security.certificate: missing beside authority, want this program's certificate and private_key: \"", address,
+        "\" will be called with TLS"));
+  }
+  if (!IsExposed(address, security)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "security: none, and \"", address, "\" can be reached from other machines: anybody there could read and change ",
+      "the model. ", kSecurityAdvice));
 }
 
 }  // namespace tessera

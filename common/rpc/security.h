@@ -88,10 +88,18 @@ class Security {
 absl::Status UseSecurity(const SecurityFiles& files);
 const Security& CurrentSecurity();
 
-// Only this machine can connect to `address` (host:port).
-bool IsLoopback(absl::string_view address);
-// "0.0.0.0:7000" is a place to listen, not one to call.
-bool IsAnyAddress(absl::string_view address);
+// What to do about it.
+constexpr char kSecurityAdvice[] =
+    "Set security.certificate and private_key (docs/operating.md, Security), or, in a network that "
+    "nobody else is in, "
+    "security.insecure: true";
+
+// Anybody who reaches `address` (host:port) could read and change the model, and nobody has said that it is meant.
+bool IsExposed(absl::string_view address, const v1::Security& security);
+
+// Whether a program of the job may listen at `address`.
+//   kInvalidArgument  it is exposed, or the others will call it with TLS and it has no certificate
+absl::Status CheckListen(absl::string_view address, const v1::Security& security);
 
 }  // namespace tessera
 

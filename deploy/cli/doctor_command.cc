@@ -217,16 +217,14 @@ class Examination {
     }
     std::vector<std::string> bare;
     for (int rank = 0; rank < addresses.size(); ++rank) {
+      const std::string& address = addresses[rank];
       // One that is there listens elsewhere.
-      if (!Server(rank, addresses[rank]) && !IsLoopback(addresses[rank])) bare.push_back(addresses[rank]);
+      if (!Server(rank, address) && IsExposed(address, job_.security())) bare.push_back(address);
     }
-    // Where its files cannot be used that was told.
-    const bool wants_tls = !job_.security().certificate().empty();
-    if (bare.empty() || wants_tls || job_.security().insecure()) return;
+    if (bare.empty()) return;
     Problem(absl::StrCat("security: none, and other machines can reach ", absl::StrJoin(bare, ", "),
                          ": a server that is started there ends at once with 2"),
-            "set security.certificate and private_key (docs/operating.md, Security), or, in a network that nobody "
-            "else is in, security.insecure: true");
+            kSecurityAdvice);
   }
 
   // Whether somebody listens there.

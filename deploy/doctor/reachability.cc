@@ -6,9 +6,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <string>
 
-#include "absl/strings/string_view.h"
-#include "absl/strings/strip.h"
+#include "common/base/check.h"
+#include "common/base/host_port.h"
 
 namespace tessera {
 namespace {
@@ -36,14 +37,12 @@ Reach TryOne(const addrinfo& to, absl::Duration patience) {
 }  // namespace
 
 Reach TryConnect(const std::string& address, absl::Duration patience) {
-  const size_t colon = address.rfind(':');
-  absl::string_view host = absl::string_view(address).substr(0, colon);
-  if (absl::ConsumePrefix(&host, "[")) absl::ConsumeSuffix(&host, "]");
+  const absl::optional<HostPort> where = ParseHostPort(address);
+  TESSERA_CHECK(where.has_value());
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  const int code = getaddrinfo(std::string(host).c_str(), address.substr(colon + 1).c_str(), &hints,
-                               &found);
+  const int code = getaddrinfo(where->host.c_str(), std::to_string(where->port).c_str(), &hints, &found);
   if (code != 0) return Reach::kUnknownHost;
   Reach best = Reach::kNoRoute;
   for (const addrinfo* to = found; to != nullptr && best != Reach::kOpen; to = to->ai_next) {

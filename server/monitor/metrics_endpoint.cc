@@ -12,12 +12,11 @@
 #include <CivetServer.h>
 #include <prometheus/exposer.h>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/base/check.h"
+#include "common/base/host_port.h"
 #include "common/base/wakeup.h"
 #include "server/monitor/status_metrics.h"
 
@@ -27,33 +26,13 @@ namespace {
 // Between two nudges of a server that is to stop.
 constexpr absl::Duration kNudgeInterval = absl::Milliseconds(10);
 
-struct HostPort {
-  std::string host;
-  int port = 0;
-};
-
-absl::StatusOr<HostPort> Split(absl::string_view address) {
-  const size_t colon = address.rfind(':');
-  const absl::string_view host = address.substr(0, colon);
-  const absl::string_view port = colon == absl::string_view::npos ? "" : address.substr(colon + 1);
-  HostPort result;
-  // civetweb reads a list of ports here, "8080s" as one with TLS, and knows no IPv6 as Debian builds it.
-  const auto may_be_in_host = [](char c) {
-    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '-' || c == '_';
-  };
-  bool is_right = !host.empty() && !port.empty() && absl::SimpleAtoi(port, &result.port) &&
-                  result.port <= 65535;
-  for (const char c : host) is_right = is_right && may_be_in_host(c);
-  for (const char c : port)
-    is_right = is_right && absl::ascii_isdigit(static_cast<unsigned char>(c));
-  if (!is_right) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--metrics: got \"", address,
-                     "\", want HOST:PORT, a name or an IPv4 address and a port from 0 to 65535; 0 "
-                     "takes a free one"));
-  }
-  result.host = std::string(host);
-  return result;
+// civetweb knows no IPv6 as Debian builds it.
+absl::StatusOr<HostPort> Parse(absl::string_view address) {
+  const absl::optional<HostPort> parsed = ParseHostPort(address);
+  if (parsed.has_value() && !absl::StrContains(parsed->host, ":")) return *parsed;
+  return absl::InvalidArgumentError(absl::StrCat("--metrics: got \"", address,
+                                                 "\", want HOST:PORT, a name or an IPv4 address "
+                                                 "and a port from 0 to 65535; 0 takes a free one"));
 }
 
 // What civetweb says on this thread while it starts; it tells callers nothing else.
@@ -65,7 +44,7 @@ int OnLog(const mg_connection*, const char* message) {
 }
 
 absl::Status StartError(const HostPort& where, absl::string_view log) {
-  const std::string address = absl::StrCat(where.host, ":", where.port);
+  const std::string address = where.ToString();
   if (absl::StrContains(log, "Address already in use")) {
     return absl::FailedPreconditionError(
         absl::StrCat("--metrics: port ", where.port, " of \"", address,
@@ -108,7 +87,7 @@ void Nudge(const std::string& host, int port) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::Start(Options options) {
-  TESSERA_ASSIGN_OR_RETURN(const HostPort where, Split(options.address));
+  TESSERA_ASSIGN_OR_RETURN(const HostPort where, Parse(options.address));
   std::unique_ptr<MetricsEndpoint> endpoint(new MetricsEndpoint);
   endpoint->collectable_ = std::make_shared<StatusCollectable>(std::move(options.status));
   std::string log;
@@ -118,8 +97,8 @@ absl::StatusOr<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::Start(Options 
   bool has_started = false;
   try {
     endpoint->exposer_ = std::make_unique<prometheus::Exposer>(
-        std::vector<std::string>{"listening_ports", absl::StrCat(where.host, ":", where.port),
-                                 "num_threads", absl::StrCat(kScrapesMax), "request_timeout_ms",
+        std::vector<std::string>{"listening_ports", where.ToString(), "num_threads",
+                                 absl::StrCat(kScrapesMax), "request_timeout_ms",
                                  absl::StrCat(kScrapeStallMs)},
         &callbacks);
     endpoint->exposer_->RegisterCollectable(endpoint->collectable_);
@@ -131,7 +110,7 @@ absl::StatusOr<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::Start(Options 
   start_log = nullptr;
   if (!has_started) return StartError(where, log);
   endpoint->host_ = where.host;
-  endpoint->address_ = absl::StrCat(where.host, ":", endpoint->port_);
+  endpoint->address_ = HostPort{where.host, endpoint->port_}.ToString();
   return endpoint;
 }
 

@@ -288,7 +288,8 @@ class Users(CheckpointTest):
         for arguments, words in (
                 (["--rank", "1"], "--listen: not given, and ranks from 1 on train the linear layers"),
                 (["--rank", "1", "--listen", "0.0.0.0:7001"], "want an address that the other machines can call"),
-                (["--rank", "1", "--listen", ":::7001"], "want an address that the other machines can call"),
+                (["--rank", "1", "--listen", "[::]:7001"], "want an address that the other machines can call"),
+                (["--rank", "1", "--listen", ":::7001"], "an IPv6 address in brackets"),
                 (["--rank", "1", "--listen", "127.0.0.1:7001"], "want an address that the other machines can call"),
                 (["--rank", "1", "--listen", "7001"], "want host:port")):
             with self.case(words):

@@ -250,18 +250,5 @@ TEST_CASE("a check is silent about keys that are wrong already", "[job_check]") 
         "\"csv\"?\n");
 }
 
-TEST_CASE("an address is a host and a port that exists", "[job_check]") {
-  for (const char* good : {"a:1", "10.0.0.1:7000", "server-0.example:65535", "[::1]:7000",
-                           "[fe80::1]:1", "my_host:80"}) {
-    INFO(good);
-    CHECK(IsHostPort(good));
-  }
-  for (const char* bad : {"", "a", "a:", ":1", "a:0", "a:65536", "a:-1", "a:+1", "a:1x", "a b:1",
-                          "::1:7000", "[]:1", "[::1]", "[g::1]:1", "a:99999999999", "http://a:1"}) {
-    INFO(bad);
-    CHECK_FALSE(IsHostPort(bad));
-  }
-}
-
 }  // namespace
 }  // namespace tessera

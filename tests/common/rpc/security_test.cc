@@ -8,6 +8,8 @@
 #include <fstream>
 #include <string>
 
+#include "absl/strings/str_cat.h"
+
 namespace tessera {
 namespace {
 
@@ -107,13 +109,34 @@ TEST_CASE("a pipe, a device, a folder and a large file are refused by key, and n
   }
 }
 
-TEST_CASE("what only this machine can reach", "[rpc][security]") {
-  for (const char* address : {"127.0.0.1:7000", "localhost:0", "[::1]:7000", "127.9.9.9:1"}) {
-    CHECK(IsLoopback(address));
+v1::Security Keys(const std::string& certificate, const std::string& authority, bool insecure) {
+  v1::Security keys;
+  keys.set_certificate(certificate);
+  keys.set_authority(authority);
+  keys.set_insecure(insecure);
+  return keys;
+}
+
+TEST_CASE("nobody listens in plain text where other machines can call, unless the job says so", "[rpc][security]") {
+  CHECK(CheckListen("127.0.0.1:7000", Keys("", "", false)).ok());
+  CHECK(CheckListen("10.0.0.1:7000", Keys("", "", true)).ok());
+  CHECK(CheckListen("10.0.0.1:7000", Keys("c.pem", "", false)).ok());
+  CHECK(CheckListen("10.0.0.1", Keys("", "", false)).ok());  // No address: refused when it is listened at.
+  for (const char* address : {"10.0.0.1:7000", "0.0.0.0:7000", "[::]:7000", "127.example.org:7000"}) {
+    INFO(address);
+    CHECK(IsExposed(address, Keys("", "", false)));
+    CHECK(CheckListen(address, Keys("", "", false)).message() ==
+          absl::StrCat("security: none, and \"", address, "\" can be reached from other machines: anybody there could "
+                       "read and change the model. ", kSecurityAdvice));
   }
-  for (const char* address : {"0.0.0.0:7000", "[::]:7000", "10.0.0.1:7000", "example.org:1",
-                              "localhost.example.org:1", ":7000"}) {
-    CHECK_FALSE(IsLoopback(address));
+}
+
+TEST_CASE("who will be called with TLS needs a certificate, on this machine, too", "[rpc][security]") {
+  CHECK(CheckListen("127.0.0.1:7000", Keys("c.pem", "ca.pem", false)).ok());
+  for (const bool insecure : {false, true}) {
+    CHECK(CheckListen("127.0.0.1:7000", Keys("", "ca.pem", insecure)).message() ==
+          "security.certificate: missing beside authority, want this program's certificate and private_key: "
+          "\"127.0.0.1:7000\" will be called with TLS");
   }
 }
 
