@@ -72,7 +72,9 @@ std::string Refusal(const PlanQuestion& question, const JobError& error) {
 double StepsOf(const v1::Job& job, int64_t train_rows) {
   if (job.train().length_case() == v1::Train::kSteps) return static_cast<double>(job.train().steps());
   const double batches = static_cast<double>(train_rows) / static_cast<double>(job.train().batch_size());
-  return static_cast<double>(job.train().epochs()) * batches / static_cast<double>(job.cluster().workers());
+  // Where rows are each worker's own the others may have as many.
+  const int64_t sharers = job.data().partition() == "local" ? 1 : job.cluster().workers();
+  return static_cast<double>(job.train().epochs()) * batches / static_cast<double>(sharers);
 }
 
 double BusiestShare(const KeySet& keys) {

@@ -15,10 +15,10 @@
 #include "common/base/log.h"
 #include "common/config/job_reader.h"
 #include "common/config/quantity.h"
+#include "common/method/train_rows.h"
 #include "deploy/cli/counted.h"
 #include "deploy/cli/flag_reader.h"
 #include "deploy/cli/plan.h"
-#include "deploy/cli/train_rows.h"
 #include "deploy/cli/wrap.h"
 #include "deploy/simulate/step_share.h"
 #include "deploy/simulate/step_time.h"
@@ -244,7 +244,7 @@ absl::Status Measure(v1::Job job, const Datasets& data, PlanQuestion* question) 
 }
 
 int Refuse(const absl::Status& status, const char* advice) {
-  std::fprintf(stderr, "tessera: %s\n%s", std::string(status.message()).c_str(), advice);
+  std::fprintf(stderr, "tessera: %s%s\n", std::string(status.message()).c_str(), advice);
   return absl::IsInvalidArgument(status) || absl::IsUnimplemented(status) ? 2 : 1;
 }
 
@@ -267,11 +267,11 @@ int PlanJob(const PlanOptions& options) {
     const absl::StatusOr<Datasets> data = Load(reading.job, &question);
     absl::Status status = data.status();
     if (data.ok()) {
-      status = CheckTrainRows(reading.job, question.machines.workers, question.train_rows, "--nodes");
+      status = CheckTrainRows(reading.job, question.machines.workers, question.train_rows);
     }
-    if (data.ok() && !status.ok()) return Refuse(status, "");
+    if (data.ok() && !status.ok()) return Refuse(status, "; lower train.batch_size or --nodes");
     if (measured && status.ok()) status = Measure(reading.job, *data, &question);
-    if (measured && !status.ok()) return Refuse(status, "tessera: with --step-time nothing is measured here\n");
+    if (measured && !status.ok()) return Refuse(status, "\ntessera: with --step-time nothing is measured here");
     if (!data.ok()) question.row_entries = std::nullopt;
   }
   const std::vector<PlannedMethod> methods = PlanMethods(question);

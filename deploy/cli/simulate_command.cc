@@ -24,11 +24,11 @@
 #include "common/config/quantity.h"
 #include "common/layout/shard_map.h"
 #include "common/method/recipe.h"
+#include "common/method/train_rows.h"
 #include "deploy/cli/counted.h"
 #include "deploy/cli/flag_reader.h"
 #include "deploy/cli/progress.h"
 #include "deploy/cli/report_path.h"
-#include "deploy/cli/train_rows.h"
 #include "deploy/simulate/simulation.h"
 #include "deploy/simulate/step_time.h"
 #include "worker/data/dataset.h"
@@ -81,8 +81,11 @@ absl::Status Simulate(const SimulateOptions& options, SimulationOptions simulate
   TESSERA_RETURN_IF_ERROR(CheckReportPath(options.report_path, options.job_path, job));
   TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ShapeOf(job.model()));
   TESSERA_ASSIGN_OR_RETURN(const Datasets data, LoadDatasets(job.data(), EndsOf(job.model(), shape)));
-  TESSERA_RETURN_IF_ERROR(CheckTrainRows(job, job.cluster().workers(), data.train.rows(),
-                                         options.workers ? "--workers" : "cluster.workers"));
+  const absl::Status rows = CheckTrainRows(job, job.cluster().workers(), data.train.rows());
+  if (!rows.ok()) {
+    return absl::Status(rows.code(), absl::StrCat(rows.message(), "; lower train.batch_size or ",
+                                                  options.workers ? "--workers" : "cluster.workers"));
+  }
   if (options.step_time == "measured") {
     TESSERA_ASSIGN_OR_RETURN(simulated.step_time, MeasureStepTime(job, data, BusyCores(simulated, job)));
   }

@@ -8,8 +8,8 @@
 
 namespace tessera {
 
-// Reads all of data.train and data.test of a checked job, as a worker does, and looks whether there are rows for a
-// minibatch of each worker.
+// Reads all of data.train and data.test of a checked job, as a worker does, and looks whether there are rows
+// for the job's epochs.
 Findings CheckData(const v1::Job& job, const ModelShape& shape);
 
 }  // namespace tessera

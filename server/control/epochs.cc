@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/method/train_rows.h"
 
 namespace tessera {
 
@@ -21,13 +22,13 @@ absl::StatusOr<Epochs::Cut> Epochs::MakeCut(uint64_t epoch, const MemberTable& m
     return absl::FailedPreconditionError(
         absl::StrCat("epoch ", epoch, ": no worker that has data is left"));
   }
-  cut.steps = rows / (seats->size() * static_cast<uint64_t>(facts_.batch_size));
-  if (cut.steps == 0) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "epoch ", epoch, ": training rows are ", rows, ", want at least ", seats->size(),
-        " workers x ", facts_.batch_size,
-        "; lower train.batch_size or the number of workers"));
+  const absl::StatusOr<int64_t> steps =
+      EpochSteps(static_cast<int64_t>(rows), static_cast<int64_t>(seats->size()), facts_.batch_size);
+  if (!steps.ok()) {
+    return absl::FailedPreconditionError(absl::StrCat("epoch ", epoch, ": ", steps.status().message(),
+                                                      "; lower train.batch_size or the number of workers"));
   }
+  cut.steps = static_cast<uint64_t>(*steps);
   if (!cuts_.empty()) {
     const Cut& last = cuts_.rbegin()->second;
     cut.first_step = last.first_step + last.steps;

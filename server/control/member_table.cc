@@ -10,6 +10,7 @@
 #include "common/base/limits.h"
 #include "common/base/utf8.h"
 #include "common/checkpoint/manifest.h"
+#include "common/method/train_rows.h"
 #include "common/rpc/control_protocol.h"
 #include "server/control/saved_job.h"
 
@@ -52,13 +53,12 @@ absl::Status MemberTable::CheckRows(const v1::JoinRequest& request) const {
         absl::StrCat("join: hidden neurons in the smallest layer are ", facts_.members_max,
                      ", want more than the ", live, " workers; there is no part for one more"));
   }
-  if (facts_.rows_are_local || live < static_cast<uint64_t>(facts_.workers) ||
-      request.rows() >= (live + 1) * static_cast<uint64_t>(facts_.batch_size)) {
-    return absl::OkStatus();
-  }
+  if (facts_.rows_are_local || live < static_cast<uint64_t>(facts_.workers)) return absl::OkStatus();
+  const absl::StatusOr<int64_t> steps = EpochSteps(static_cast<int64_t>(request.rows()),
+                                                   static_cast<int64_t>(live) + 1, facts_.batch_size);
+  if (steps.ok()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("join: training rows are ", request.rows(), ", want at least ", live + 1,
-                   " workers x ", facts_.batch_size, "; there is no work for one more"));
+      absl::StrCat("join: ", steps.status().message(), "; there is no work for one more"));
 }
 
 absl::Status MemberTable::Check(const v1::JoinRequest& request) const {

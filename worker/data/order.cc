@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/philox.h"
+#include "common/method/train_rows.h"
 #include "worker/data/limits.h"
 
 namespace tessera {
@@ -79,15 +80,6 @@ absl::StatusOr<Partition> ParsePartition(absl::string_view name) {
       absl::StrCat("data.partition: is \"", name, "\", want global, shard, full or local"));
 }
 
-absl::StatusOr<int64_t> EpochSteps(int64_t rows_total, int64_t parts, int64_t batch) {
-  TESSERA_CHECK(rows_total >= 0 && parts >= 1 && batch >= 1);
-  const int64_t steps = rows_total / parts / batch;
-  if (steps > 0) return steps;
-  return absl::InvalidArgumentError(
-      absl::StrCat("data.train: rows are ", rows_total, ", want at least ", parts, " x ", batch,
-                   " for one step of every worker; lower train.batch_size or cluster.workers"));
-}
-
 EpochOrder::EpochOrder(const Options& options) : options_(options) {
   TESSERA_CHECK(options.rows >= 1 && options.rows <= kRowsMax && options.batch >= 1);
 }
@@ -100,8 +92,13 @@ absl::Status EpochOrder::Begin(const EpochPlace& place) {
   Partition partition = options_.partition;
   if (joined_late && partition != Partition::kLocal) partition = Partition::kFull;
   const bool has_total = partition == Partition::kLocal && place.rows_total > 0;
-  TESSERA_ASSIGN_OR_RETURN(steps_, EpochSteps(has_total ? place.rows_total : options_.rows,
-                                              place.parts, options_.batch));
+  const absl::StatusOr<int64_t> steps =
+      EpochSteps(has_total ? place.rows_total : options_.rows, place.parts, options_.batch);
+  if (!steps.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        steps.status().message(), "; lower train.batch_size or cluster.workers"));
+  }
+  steps_ = *steps;
 
   const bool own_key = partition == Partition::kFull;
   const uint64_t a = place.epoch | (own_key ? (place.rank.value() + 1) << 32 : 0);

@@ -9,8 +9,9 @@
 //   full    every worker orders all rows, its rank in the key
 //   local   every worker orders the rows of its own files; the order begins anew where it runs out
 //
-// An epoch is floor(N / (K*B)) steps, N being all rows (local: of all workers together). So the
-// last incomplete step is dropped, and workers make equally many.
+// An epoch is floor(N / (K*B)) steps, N being all rows (local: of all workers together), as
+// common/method/train_rows.h says. So the last incomplete step is dropped, and workers make equally
+// many.
 #ifndef TESSERA_WORKER_DATA_ORDER_H_
 #define TESSERA_WORKER_DATA_ORDER_H_
 
@@ -30,9 +31,6 @@ enum class Partition { kGlobal, kShard, kFull, kLocal };
 
 // From data.partition; kInvalidArgument where it is none of the four.
 absl::StatusOr<Partition> ParsePartition(absl::string_view name);
-
-// floor(rows_total / (parts * batch)); kInvalidArgument where that is 0.
-absl::StatusOr<int64_t> EpochSteps(int64_t rows_total, int64_t parts, int64_t batch);
 
 // A worker's place in one epoch.
 struct EpochPlace {

@@ -180,6 +180,13 @@ TEST_CASE("an exchange that comes once in a job is dealt to all of its steps", "
   CHECK(Find(PlanMethods(question), "ensemble").unknown.find("train.steps") != std::string::npos);
   question.train_rows = 1347;
   CHECK(Find(PlanMethods(question), "ensemble").unknown == "");
+  // Rows of one's own are shared with nobody: a long job exchanges as rarely as one of so many more rows.
+  question.overrides.push_back("data.partition=local");
+  const double own = Find(PlanMethods(question), "ensemble").step_seconds;
+  question.overrides.back() = "data.partition=full";
+  CHECK(Find(PlanMethods(question), "ensemble").step_seconds > 1.5 * own);
+  question.train_rows *= question.machines.workers;
+  CHECK(Find(PlanMethods(question), "ensemble").step_seconds == own);
 }
 
 // Of two seconds of a minibatch half a second is the front's; links of 100 bytes per second.

@@ -164,18 +164,10 @@ TEST_CASE("too few rows for one step name what to change and leave the order as 
   const absl::Status status = order.Begin(Place(1, 0, 2));
   REQUIRE(status.code() == absl::StatusCode::kInvalidArgument);
   REQUIRE(std::string(status.message()) ==
-          "data.train: rows are 100, want at least 2 x 64 for one step of every worker; lower "
-          "train.batch_size or cluster.workers");
+          "training rows are 100, want at least 2 workers x 64; lower train.batch_size or "
+          "cluster.workers");
   REQUIRE(order.steps() == 1);
   REQUIRE(Rows(order.Rows(0).begin(), order.Rows(0).end()) == before);
-}
-
-TEST_CASE("steps are the whole ones", "[order]") {
-  REQUIRE(*EpochSteps(60000, 4, 128) == 117);
-  REQUIRE(*EpochSteps(512, 4, 128) == 1);
-  REQUIRE_FALSE(EpochSteps(511, 4, 128).ok());
-  // A product of parts and batch beyond 64 bits.
-  REQUIRE_FALSE(EpochSteps(1000, INT64_MAX, INT64_MAX).ok());
 }
 
 TEST_CASE("a large order is a permutation of the rows", "[order]") {

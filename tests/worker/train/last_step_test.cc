@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/method/train_rows.h"
 #include "tests/worker/train/subnet_workers.h"
 #include "worker/train/forwarding_learner.h"
 

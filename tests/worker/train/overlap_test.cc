@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/method/train_rows.h"
 #include "tests/worker/train/subnet_workers.h"
 #include "worker/data/order.h"
 #include "worker/train/worker_state.h"

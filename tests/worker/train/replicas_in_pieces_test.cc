@@ -12,6 +12,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "common/method/train_rows.h"
 #include "tests/worker/train/subnet_workers.h"
 
 namespace tessera {

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "common/base/philox.h"
+#include "common/method/train_rows.h"
 #include "worker/data/order.h"
 
 namespace tessera {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/config/job_reader.h"
+#include "common/method/train_rows.h"
 #include "kernels/devices.h"
 #include "tests/worker/train/forwarding_client.h"
 #include "tests/worker/train/in_process_servers.h"

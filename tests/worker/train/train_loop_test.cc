@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/method/train_rows.h"
 #include "kernels/devices.h"
 #include "tests/worker/train/forwarding_client.h"
 #include "tests/worker/train/in_process_servers.h"

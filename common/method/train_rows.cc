@@ -1,0 +1,39 @@
+#include "common/method/train_rows.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+
+namespace tessera {
+namespace {
+
+// Epochs that begin while rank 0 warms up are cut for it alone, and who joins in one has no part of it: whether all of
+// the job's are.
+bool IsCutForRankZero(const v1::Job& job, int64_t rows) {
+  const int64_t warmup = job.method().decentralized().warmup_steps(), steps = rows / job.train().batch_size();
+  if (warmup == 0 || steps == 0) return false;
+  const int64_t epochs = (warmup - 1) / steps + 1;
+  if (job.train().steps() == 0) return job.train().epochs() <= epochs;
+  return (job.train().steps() - 1) / steps + 1 <= epochs;
+}
+
+}  // namespace
+
+absl::StatusOr<int64_t> EpochSteps(int64_t rows, int64_t workers, int64_t batch_size) {
+  TESSERA_CHECK(rows >= 0 && workers >= 1 && batch_size >= 1);
+  const int64_t steps = rows / workers / batch_size;  // The product may be too large.
+  if (steps > 0) return steps;
+  return absl::InvalidArgumentError(absl::StrCat("training rows are ", rows, ", want at least ", workers,
+                                                 workers == 1 ? " worker x " : " workers x ", batch_size));
+}
+
+absl::Status CheckTrainRows(const v1::Job& job, int64_t workers, int64_t rows) {
+  // Linear workers have no rows.
+  int64_t with_data = std::max<int64_t>(1, workers - job.method().layer_separation().linear_workers());
+  if (IsCutForRankZero(job, rows)) with_data = 1;
+  const int64_t of_all = job.data().partition() == "local" ? with_data * rows : rows;
+  return EpochSteps(of_all, with_data, job.train().batch_size()).status();
+}
+
+}  // namespace tessera

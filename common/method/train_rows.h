@@ -1,0 +1,28 @@
+// How many training rows a job must have.
+//
+// An epoch is floor(N / (K B)) minibatches of each worker, whatever data.partition says: K workers have the data, B is
+// the batch size, and N their rows; under local those of all workers together. Where it would be none the coordinator
+// does not begin it, and the job fails.
+#ifndef TESSERA_COMMON_METHOD_TRAIN_ROWS_H_
+#define TESSERA_COMMON_METHOD_TRAIN_ROWS_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/job.pb.h"
+
+namespace tessera {
+
+// floor(rows / (workers * batch_size)); both of them at least 1.
+//   kInvalidArgument  that is 0: "training rows are 5, want at least 3 workers x 128"
+absl::StatusOr<int64_t> EpochSteps(int64_t rows, int64_t workers, int64_t batch_size);
+
+// Whether there are rows for every epoch of a job with `workers` in place of its own number, none of which is lost.
+// `rows` are those of each worker's files.
+//   kInvalidArgument  there are not, as above
+absl::Status CheckTrainRows(const v1::Job& job, int64_t workers, int64_t rows);
+
+}  // namespace tessera
+
+#endif  // TESSERA_COMMON_METHOD_TRAIN_ROWS_H_
