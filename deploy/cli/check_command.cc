@@ -12,7 +12,7 @@
 #include "common/method/recipe.h"
 #include "deploy/cli/check_notes.h"
 #include "deploy/cli/counted.h"
-#include "deploy/cli/traffic.h"
+#include "deploy/cli/plan/traffic.h"
 
 namespace tessera {
 

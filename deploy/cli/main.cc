@@ -16,8 +16,8 @@
 #include "deploy/cli/doctor_command.h"
 #include "deploy/cli/eval_command.h"
 #include "deploy/cli/export_command.h"
-#include "deploy/cli/plan_command.h"
-#include "deploy/cli/run_command.h"
+#include "deploy/cli/plan/plan_command.h"
+#include "deploy/cli/run/run_command.h"
 #include "deploy/cli/simulate_command.h"
 #include "deploy/cli/status_command.h"
 

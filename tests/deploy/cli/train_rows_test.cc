@@ -11,7 +11,7 @@
 #include "common/config/job_reader.h"
 #include "common/method/recipe.h"
 #include "common/method/train_rows.h"
-#include "deploy/cli/plan_command.h"
+#include "deploy/cli/plan/plan_command.h"
 #include "deploy/cli/simulate_command.h"
 #include "deploy/doctor/data_check.h"
 #include "deploy/simulate/simulation.h"

@@ -1,6 +1,6 @@
 // What each method would move and take with a job's model, on given machines.
-#ifndef TESSERA_DEPLOY_CLI_PLAN_H_
-#define TESSERA_DEPLOY_CLI_PLAN_H_
+#ifndef TESSERA_DEPLOY_CLI_PLAN_PLAN_H_
+#define TESSERA_DEPLOY_CLI_PLAN_PLAN_H_
 
 #include <cstdint>
 #include <optional>
@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "common/config/job_reader.h"
-#include "deploy/cli/exchange_time.h"
-#include "deploy/cli/traffic.h"
+#include "deploy/cli/plan/exchange_time.h"
+#include "deploy/cli/plan/traffic.h"
 #include "proto/job.pb.h"
 
 namespace tessera {
@@ -78,4 +78,4 @@ std::vector<PlannedMethod> PlanMethods(const PlanQuestion& question);
 
 }  // namespace tessera
 
-#endif  // TESSERA_DEPLOY_CLI_PLAN_H_
+#endif  // TESSERA_DEPLOY_CLI_PLAN_PLAN_H_

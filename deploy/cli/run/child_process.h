@@ -1,6 +1,6 @@
 // A child process of `tessera run`: started with its output in a log file, and never left behind.
-#ifndef TESSERA_DEPLOY_CLI_CHILD_PROCESS_H_
-#define TESSERA_DEPLOY_CLI_CHILD_PROCESS_H_
+#ifndef TESSERA_DEPLOY_CLI_RUN_CHILD_PROCESS_H_
+#define TESSERA_DEPLOY_CLI_RUN_CHILD_PROCESS_H_
 
 #include <sys/types.h>
 
@@ -72,4 +72,4 @@ absl::Status ChildError(const ChildProcess& child, const ChildProcess::Exit& exi
 
 }  // namespace tessera
 
-#endif  // TESSERA_DEPLOY_CLI_CHILD_PROCESS_H_
+#endif  // TESSERA_DEPLOY_CLI_RUN_CHILD_PROCESS_H_

@@ -1,6 +1,6 @@
 // `tessera run JOB.yaml`: the job's servers and workers as child processes on this machine.
-#ifndef TESSERA_DEPLOY_CLI_RUN_COMMAND_H_
-#define TESSERA_DEPLOY_CLI_RUN_COMMAND_H_
+#ifndef TESSERA_DEPLOY_CLI_RUN_RUN_COMMAND_H_
+#define TESSERA_DEPLOY_CLI_RUN_RUN_COMMAND_H_
 
 #include <string>
 #include <vector>
@@ -31,4 +31,4 @@ int RunJob(const RunOptions& options);
 
 }  // namespace tessera
 
-#endif  // TESSERA_DEPLOY_CLI_RUN_COMMAND_H_
+#endif  // TESSERA_DEPLOY_CLI_RUN_RUN_COMMAND_H_

@@ -1,6 +1,6 @@
 // Where the other programs are.
-#ifndef TESSERA_DEPLOY_CLI_FIND_PROGRAM_H_
-#define TESSERA_DEPLOY_CLI_FIND_PROGRAM_H_
+#ifndef TESSERA_DEPLOY_CLI_RUN_FIND_PROGRAM_H_
+#define TESSERA_DEPLOY_CLI_RUN_FIND_PROGRAM_H_
 
 #include <string>
 
@@ -14,4 +14,4 @@ absl::StatusOr<std::string> FindProgram(const std::string& name, const std::stri
 
 }  // namespace tessera
 
-#endif  // TESSERA_DEPLOY_CLI_FIND_PROGRAM_H_
+#endif  // TESSERA_DEPLOY_CLI_RUN_FIND_PROGRAM_H_

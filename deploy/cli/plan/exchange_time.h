@@ -27,8 +27,8 @@
 //     cycle        the sum of the three, for n_c minibatches
 //
 // Left out: chance, differently fast machines, what messages have beside their payload. `tessera simulate` has them.
-#ifndef TESSERA_DEPLOY_CLI_EXCHANGE_TIME_H_
-#define TESSERA_DEPLOY_CLI_EXCHANGE_TIME_H_
+#ifndef TESSERA_DEPLOY_CLI_PLAN_EXCHANGE_TIME_H_
+#define TESSERA_DEPLOY_CLI_PLAN_EXCHANGE_TIME_H_
 
 #include <cstdint>
 
@@ -92,4 +92,4 @@ int64_t BestLinearWorkers(const HalvesWork& work, const Machines& machines, int6
 
 }  // namespace tessera
 
-#endif  // TESSERA_DEPLOY_CLI_EXCHANGE_TIME_H_
+#endif  // TESSERA_DEPLOY_CLI_PLAN_EXCHANGE_TIME_H_

@@ -1,4 +1,4 @@
-#include "deploy/cli/traffic.h"
+#include "deploy/cli/plan/traffic.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // What `tessera plan` predicts, against whole simulated jobs whose mathematics is left out.
-#include "deploy/cli/plan.h"
+#include "deploy/cli/plan/plan.h"
 
 #include <catch2/catch.hpp>
 #include <algorithm>
@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
 #include "common/config/job_reader.h"
-#include "deploy/cli/exchange_time.h"
+#include "deploy/cli/plan/exchange_time.h"
 #include "deploy/simulate/simulation.h"
 #include "worker/data/dataset.h"
 

@@ -1,6 +1,6 @@
 // `tessera plan JOB.yaml`: what each method would move and take on machines that are not here, without training.
-#ifndef TESSERA_DEPLOY_CLI_PLAN_COMMAND_H_
-#define TESSERA_DEPLOY_CLI_PLAN_COMMAND_H_
+#ifndef TESSERA_DEPLOY_CLI_PLAN_PLAN_COMMAND_H_
+#define TESSERA_DEPLOY_CLI_PLAN_PLAN_COMMAND_H_
 
 #include <optional>
 #include <string>
@@ -32,4 +32,4 @@ int PlanJob(const PlanOptions& options);
 
 }  // namespace tessera
 
-#endif  // TESSERA_DEPLOY_CLI_PLAN_COMMAND_H_
+#endif  // TESSERA_DEPLOY_CLI_PLAN_PLAN_COMMAND_H_

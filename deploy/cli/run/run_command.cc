@@ -1,12 +1,10 @@
-#include "deploy/cli/run_command.h"
+#include "deploy/cli/run/run_command.h"
 
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
-#include <map>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -25,15 +23,14 @@
 #include "common/base/termination.h"
 #include "common/config/job_print.h"
 #include "common/config/job_reader.h"
-#include "common/method/recipe.h"
 #include "common/rpc/security.h"
-#include "deploy/cli/child_process.h"
 #include "deploy/cli/counted.h"
-#include "deploy/cli/find_program.h"
 #include "deploy/cli/progress.h"
 #include "deploy/cli/report_path.h"
 #include "deploy/cli/report_status.h"
-#include "deploy/cli/run_folders.h"
+#include "deploy/cli/run/child_process.h"
+#include "deploy/cli/run/job_children.h"
+#include "deploy/cli/run/run_folders.h"
 #include "deploy/cli/status_stream.h"
 #include "server/control/report.h"
 #include "server/monitor/metrics_endpoint.h"
@@ -44,243 +41,94 @@ namespace {
 constexpr absl::Duration kPollInterval = absl::Milliseconds(20);
 constexpr absl::Duration kServerStartMax = absl::Seconds(60);
 constexpr absl::Duration kConnectMax = absl::Seconds(20);
-// After the job's end, or the second Ctrl-C: how long children may take before they are killed.
-constexpr absl::Duration kChildEndMax = absl::Seconds(10);
-// In the run's private folder, by server 0.
-constexpr char kAddressFile[] = "server-0.address";
-constexpr char kReportFile[] = "report.json";
 // For the end to be heard of a job that was asked to end and did not answer.
 constexpr absl::Duration kEndHeardMax = absl::Seconds(3);
 // For server 0 to be asked to end the job where it does not answer, again and again.
 constexpr absl::Duration kUnheardMax = absl::Seconds(10);
-// For the coordinator to say how the job stands, once another process has ended.
-constexpr absl::Duration kLastWordsMax = absl::Seconds(1);
 
-// One run of one job: its children, from start to end.
+// One run of one job, from start to end.
 class JobRun {
  public:
   JobRun(const RunOptions& options, const v1::Job& job)
       : options_(options), job_(job), progress_(!options.quiet && isatty(STDOUT_FILENO)) {}
 
   absl::Status Run(const std::atomic<int>& signals);
-  ~JobRun();
 
  private:
   absl::Status Prepare();
-  absl::Status StartServer(int rank);
+  absl::Status StartAll(const std::atomic<int>& signals);
   absl::Status AwaitFirstServer(const std::atomic<int>& signals);
-  absl::Status StartWorker(int rank);
   void OpenStatus();
   absl::Status Follow(const std::atomic<int>& signals);
-  // A server that ended with an error, where the job cannot go on without it.
-  absl::Status CheckServers(const std::optional<v1::JobStatus>& status);
-  // Workers that ended with an error are told of; an error where the job cannot begin or go on
-  // without them.
-  absl::Status CheckWorkers(const std::optional<v1::JobStatus>& status);
-  // `rank` has ended, and members have made steps since the coordinator knew it; or the job has ended.
-  bool OthersGoOn(size_t rank, const v1::JobStatus& status);
-  void Tell(const absl::Status& of);
+  void Tell(absl::string_view text);
   bool JobHasEnded(absl::Duration patience) const;
   void AwaitChildren(bool failed, const std::atomic<int>& signals);
   std::optional<v1::JobStatus> LastStatus() const;
   absl::Status Conclude(const std::atomic<int>& signals);
-  std::vector<std::string> CommonArguments() const;
-  std::string LogPath(const std::string& name) const {
-    return absl::StrCat(folders_->logs(), "/", name, ".log");
-  }
   void ReportFailure(const absl::Status& why);
   void WriteReport(const v1::JobStatus& status);
 
   const RunOptions& options_;
   const v1::Job& job_;
-  std::string job_path_ = options_.job_path;  // of the children
-  std::vector<std::string> overrides_ = options_.overrides;
   Progress progress_;
-  std::string server_program_;
-  std::string worker_program_;
   std::unique_ptr<RunFolders> folders_;
+  std::unique_ptr<JobChildren> children_;
   std::string coordinator_;
   std::string metrics_;  // of server 0; empty: none
-  bool servers_may_go_ = false;  // they are replicas, or have standbys
-  std::vector<ChildProcess> servers_;
-  std::vector<bool> server_noticed_;
-  std::vector<ChildProcess> workers_;
-  struct EndedWorker {
-    absl::Time seen = absl::InfiniteFuture();
-    std::optional<std::map<uint64_t, uint64_t>> steps;  // of members, in the first status without it
-    bool is_told = false;
-    bool is_over = false;  // the others go on, and that is told, too
-  };
-  std::vector<EndedWorker> ended_;  // by rank
-  absl::Time workers_ended_ = absl::InfiniteFuture();
   bool is_report_told_ = false;  // by server 0
   absl::Status written_;  // the report
   std::unique_ptr<StatusStream> status_;
 };
 
-JobRun::~JobRun() {
-  status_.reset();
-  workers_.clear();
-  servers_.clear();
-}
-
 absl::Status JobRun::Prepare() {
   TESSERA_RETURN_IF_ERROR(UseSecurity(FilesOf(job_.security())));
-  TESSERA_ASSIGN_OR_RETURN(server_program_, FindProgram("tessera-server", "server"));
-  TESSERA_ASSIGN_OR_RETURN(worker_program_, FindProgram("tessera-worker", "worker"));
-  TESSERA_ASSIGN_OR_RETURN(const Recipe recipe, RecipeFor(job_));
-  servers_may_go_ = recipe.placement == Placement::kReplicated || job_.cluster().replicas() > 0;
   TESSERA_RETURN_IF_ERROR(CheckReportPath(options_.report_path, options_.job_path, job_));
   TESSERA_RETURN_IF_ERROR(MetricsEndpoint::Check(options_.metrics));
   TESSERA_ASSIGN_OR_RETURN(folders_, RunFolders::Open(options_.log_directory));
-  if (!CanBeReadOnce(job_path_)) return absl::OkStatus();  // The children read it as well.
-  job_path_ = folders_->PrivatePath("job.yaml");
-  overrides_.clear();
-  return WriteOutput("the job", job_path_, PrintJob(job_));
+  const auto tell = [this](const std::string& text) { Tell(text); };
+  TESSERA_ASSIGN_OR_RETURN(children_, JobChildren::Create(job_, options_.metrics, folders_.get(), tell));
+  children_->SetJob(options_.job_path, options_.overrides);
+  if (!CanBeReadOnce(options_.job_path)) return absl::OkStatus();  // The children read it as well.
+  const std::string copy = folders_->PrivatePath("job.yaml");
+  children_->SetJob(copy, {});
+  return WriteOutput("the job", copy, PrintJob(job_));
 }
 
-std::vector<std::string> JobRun::CommonArguments() const {
-  std::vector<std::string> arguments = {"--job", job_path_};
-  for (const std::string& override : overrides_) arguments.insert(arguments.end(), {"--set", override});
-  // All of them end with one: there is nobody to elect.
-  if (job_.cluster().coordinator().etcd_size() > 0) {
-    arguments.insert(arguments.end(), {"--set", "cluster.coordinator.etcd=[]"});
+absl::Status JobRun::StartAll(const std::atomic<int>& signals) {
+  TESSERA_RETURN_IF_ERROR(children_->StartServer());
+  TESSERA_RETURN_IF_ERROR(AwaitFirstServer(signals));
+  children_->SetCoordinator(coordinator_);
+  for (int rank = 1; rank < job_.cluster().servers().count(); ++rank) {
+    TESSERA_RETURN_IF_ERROR(children_->StartServer());
   }
-  if (!coordinator_.empty()) {
-    arguments.push_back("--coordinator");
-    arguments.push_back(coordinator_);
-  }
-  return arguments;
-}
-
-absl::Status JobRun::StartServer(int rank) {
-  ChildProcess::Options child;
-  child.name = absl::StrCat("server ", rank);
-  child.program = server_program_;
-  child.arguments = CommonArguments();
-  child.arguments.insert(child.arguments.end(), {"--rank", absl::StrCat(rank)});
-  // Without addresses in the job, servers take free ports here and tell each other through the
-  // coordinator.
-  if (job_.cluster().servers().addresses().empty()) {
-    child.arguments.insert(child.arguments.end(), {"--listen", "127.0.0.1:0"});
-  }
-  if (rank == 0) {
-    // Nobody here would start it again.
-    child.arguments.push_back("--no-takeover");
-    child.arguments.insert(child.arguments.end(), {"--address-file", folders_->PrivatePath(kAddressFile)});
-    child.arguments.insert(child.arguments.end(), {"--report", folders_->PrivatePath(kReportFile)});
-    // It has the coordinator, and so the whole job's.
-    if (!options_.metrics.empty()) child.arguments.insert(child.arguments.end(), {"--metrics", options_.metrics});
-  }
-  child.log_path = LogPath(absl::StrCat("server-", rank));
-  TESSERA_ASSIGN_OR_RETURN(ChildProcess started, ChildProcess::Start(std::move(child)));
-  servers_.push_back(std::move(started));
-  server_noticed_.push_back(false);
+  for (int rank = 0; rank < job_.cluster().workers(); ++rank) TESSERA_RETURN_IF_ERROR(children_->StartWorker());
   return absl::OkStatus();
 }
 
 absl::Status JobRun::AwaitFirstServer(const std::atomic<int>& signals) {
-  const std::string path = folders_->PrivatePath(kAddressFile);
   const absl::Time limit = SteadyNow() + kServerStartMax;
   while (true) {
-    if (const std::optional<ServerAddresses> taken = ReadAddressFile(path)) {
+    if (const std::optional<ServerAddresses> taken = ReadAddressFile(children_->AddressPath())) {
       coordinator_ = taken->services;
       metrics_ = taken->metrics;
       return absl::OkStatus();
     }
-    TESSERA_RETURN_IF_ERROR(CheckServers(std::nullopt));
+    TESSERA_RETURN_IF_ERROR(children_->CheckServers(std::nullopt));
     if (signals > 0) return absl::CancelledError("stopped before the job began");
     if (SteadyNow() > limit) {
       folders_->KeepLogs();
       return absl::DeadlineExceededError(absl::StrCat("server 0 has not come up within ",
                                                       absl::FormatDuration(kServerStartMax),
-                                                      "; its log: ", LogPath("server-0")));
+                                                      "; its log: ", children_->first_server().log_path()));
     }
     absl::SleepFor(absl::Milliseconds(2));
   }
 }
 
-absl::Status JobRun::StartWorker(int rank) {
-  ChildProcess::Options child;
-  child.name = absl::StrCat("worker ", rank);
-  child.program = worker_program_;
-  child.arguments = CommonArguments();
-  child.arguments.insert(child.arguments.end(), {"--rank", absl::StrCat(rank)});
-  child.log_path = LogPath(absl::StrCat("worker-", rank));
-  TESSERA_ASSIGN_OR_RETURN(ChildProcess started, ChildProcess::Start(std::move(child)));
-  workers_.push_back(std::move(started));
-  ended_.emplace_back();
-  return absl::OkStatus();
-}
-
-absl::Status JobRun::CheckServers(const std::optional<v1::JobStatus>& status) {
-  const bool begun = status.has_value() && status->generation() > 0;
-  for (size_t i = 0; i < servers_.size(); ++i) {
-    const std::optional<ChildProcess::Exit> exit = servers_[i].Poll();
-    if (!exit.has_value() || exit->ok() || server_noticed_[i]) continue;
-    if (!servers_may_go_ || i == 0 || !begun) return ChildError(servers_[i], *exit, "");
-    server_noticed_[i] = true;
-    Tell(ChildError(servers_[i], *exit, "; the others go on"));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status JobRun::CheckWorkers(const std::optional<v1::JobStatus>& status) {
-  // A plan is made once all are there.
-  const bool begun = status.has_value() && status->generation() > 0;
-  const absl::Duration lease = absl::Nanoseconds(job_.cluster().lease_timeout());
-  bool all_ended = true;
-  for (size_t i = 0; i < workers_.size(); ++i) {
-    const std::optional<ChildProcess::Exit> exit = workers_[i].Poll();
-    all_ended = all_ended && exit.has_value();
-    EndedWorker& ended = ended_[i];
-    if (!exit.has_value() || exit->ok() || ended.is_over) continue;
-    ended.seen = std::min(ended.seen, SteadyNow());
-    const absl::Duration since = SteadyNow() - ended.seen;
-    // What is known of the job may be older than the worker's end.
-    if (exit->code == 2 || (!begun && since > kLastWordsMax)) {
-      return ChildError(workers_[i], *exit, ", and the job cannot begin without it");
-    }
-    if (!begun) continue;
-    if (!status->failure().empty()) continue;  // Nobody goes on, and why is said at the end.
-    // The others may be about to end for the same reason. Where they neither go on nor fail for long, what is
-    // known is said.
-    ended.is_over = OthersGoOn(i, *status);
-    if (!ended.is_over && (ended.is_told || since <= lease + kLastWordsMax)) continue;
-    Tell(ended.is_told ? absl::AbortedError(absl::StrCat("the others go on without ", workers_[i].name()))
-                       : ChildError(workers_[i], *exit, ended.is_over ? "; the others go on" : ""));
-    ended.is_told = true;
-  }
-  if (!all_ended) return absl::OkStatus();
-  // The servers notice by themselves; but not one that hangs.
-  if (workers_ended_ == absl::InfiniteFuture()) workers_ended_ = SteadyNow();
-  const absl::Duration limit = lease + kChildEndMax;
-  if (SteadyNow() - workers_ended_ < limit) return absl::OkStatus();
-  return absl::AbortedError(absl::StrCat("all workers have ended, but the servers have not within ",
-                                         absl::FormatDuration(limit), "; server 0's last lines:\n",
-                                         servers_[0].LogTail(8)));
-}
-
-bool JobRun::OthersGoOn(size_t rank, const v1::JobStatus& status) {
-  if (HasReport(status)) return true;
-  std::map<uint64_t, uint64_t> steps;
-  for (const v1::MemberStatus& member : status.members()) {
-    if (member.state() != "training" && member.state() != "evaluating") continue;
-    if (member.rank() == rank) return false;
-    steps[member.member()] = member.progress().step();
-  }
-  std::optional<std::map<uint64_t, uint64_t>>& before = ended_[rank].steps;
-  if (!before.has_value()) before = steps;
-  return std::any_of(before->begin(), before->end(), [&steps](const auto& member) {
-    const auto now = steps.find(member.first);
-    return now != steps.end() && now->second > member.second;
-  });
-}
-
-void JobRun::Tell(const absl::Status& of) {
+void JobRun::Tell(absl::string_view text) {
   folders_->KeepLogs();
   progress_.Clear();
-  std::fprintf(stderr, "tessera: %s\n", std::string(of.message()).c_str());
+  std::fprintf(stderr, "tessera: %s\n", std::string(text).c_str());
 }
 
 // Whether server 0 has said how the job ended. One that is about to say so gets `patience`.
@@ -313,7 +161,7 @@ absl::Status JobRun::Follow(const std::atomic<int>& signals) {
           ended->message(), "; the certificate must be valid for the address that is called (security.certificate), ",
           "and signed by security.authority"));
     }
-    const std::optional<ChildProcess::Exit> exit = servers_[0].Poll();
+    const std::optional<ChildProcess::Exit> exit = children_->first_server().Poll();
     if (HasReport(status) || (ended.has_value() && (exit.has_value() || !status.has_value()))) return absl::OkStatus();
     if (exit.has_value() && exit->ok()) {
       server_ended = std::min(server_ended, SteadyNow());
@@ -325,8 +173,8 @@ absl::Status JobRun::Follow(const std::atomic<int>& signals) {
       broken = absl::InfiniteFuture();
       OpenStatus();
     }
-    TESSERA_RETURN_IF_ERROR(CheckWorkers(status));
-    if (const absl::Status servers = CheckServers(status); !servers.ok()) {
+    TESSERA_RETURN_IF_ERROR(children_->CheckWorkers(status));
+    if (const absl::Status servers = children_->CheckServers(status); !servers.ok()) {
       // A server ends with the job; why the job did says more.
       return JobHasEnded(kLastWordsMax) ? absl::OkStatus() : servers;
     }
@@ -357,11 +205,9 @@ void JobRun::AwaitChildren(bool failed, const std::atomic<int>& signals) {
   absl::Time end = begin + kChildEndMax;
   bool shortened = false, told = false;
   while (true) {
-    bool all_ended = true;
-    for (ChildProcess& child : workers_) all_ended = child.Poll().has_value() && all_ended;
-    for (ChildProcess& child : servers_) all_ended = child.Poll().has_value() && all_ended;
+    const bool all_ended = children_->HaveEnded();
     const absl::Time now = SteadyNow();
-    if (failed && !shortened && servers_[0].Poll().has_value()) {
+    if (failed && !shortened && children_->first_server().Poll().has_value()) {
       shortened = true;
       end = std::min(end, now + kLastWordsMax);
     }
@@ -370,7 +216,7 @@ void JobRun::AwaitChildren(bool failed, const std::atomic<int>& signals) {
       told = true;
       progress_.Clear();
       std::fprintf(stderr, "tessera: waiting for %s to end, another %s at most\n",
-                   NamesOfRunning({&servers_, &workers_}).c_str(),
+                   children_->NamesOfRunning().c_str(),
                    absl::FormatDuration(absl::Ceil(end - now, absl::Seconds(1))).c_str());
     }
     absl::SleepFor(absl::Milliseconds(5));
@@ -383,7 +229,7 @@ void JobRun::WriteReport(const v1::JobStatus& status) {
 }
 
 std::optional<v1::JobStatus> JobRun::LastStatus() const {
-  return WithReport(status_->latest(), folders_->PrivatePath(kReportFile));
+  return WithReport(status_->latest(), children_->ReportPath());
 }
 
 absl::Status JobRun::Conclude(const std::atomic<int>& signals) {
@@ -399,18 +245,18 @@ absl::Status JobRun::Conclude(const std::atomic<int>& signals) {
     return absl::AbortedError(absl::StrCat("the job has failed: ", status->failure()));
   }
   // Without server 0 nobody goes on: how the workers ended says no more.
-  if (const auto exit = servers_[0].Poll(); !reported && exit.has_value() && !exit->ok()) {
-    return ChildError(servers_[0], *exit, ", and with it the job");
+  if (const auto exit = children_->first_server().Poll(); !reported && exit.has_value() && !exit->ok()) {
+    return ChildError(children_->first_server(), *exit, ", and with it the job");
   }
-  TESSERA_RETURN_IF_ERROR(CheckWorkers(status));
-  // It has said how the job ended; its own copy of the report may have had no room.
-  if (const auto exit = servers_[0].Poll(); reported && exit.has_value()) server_noticed_[0] = exit->signal == 0;
-  TESSERA_RETURN_IF_ERROR(CheckServers(status));
+  TESSERA_RETURN_IF_ERROR(children_->CheckWorkers(status));
+  // Its own copy of the report may have had no room.
+  if (reported) children_->ForgiveFirstServer();
+  TESSERA_RETURN_IF_ERROR(children_->CheckServers(status));
   if (!reported) {
     const std::optional<absl::Status> ended = status_->ended();
     return absl::AbortedError(absl::StrCat("the job ended without a report; ",
                                            ended.has_value() ? std::string(ended->message()) : "",
-                                           "; server 0's last lines:\n", servers_[0].LogTail(8)));
+                                           "; server 0's last lines:\n", children_->first_server().LogTail(8)));
   }
   // The table has most of what the report has, also where that could not be written.
   const std::string report = written_.ok() ? options_.report_path : "could not be written";
@@ -421,7 +267,7 @@ absl::Status JobRun::Conclude(const std::atomic<int>& signals) {
 
 // Of a job that this process ends: nobody is told as soon as it that a child is gone, and the lease is not waited for.
 void JobRun::ReportFailure(const absl::Status& why) {
-  if (options_.report_path.empty() || servers_[0].Poll().has_value()) return;
+  if (options_.report_path.empty() || children_->first_server().Poll().has_value()) return;
   const absl::string_view text = why.message();
   if (!status_->Stop(std::string(text.substr(0, text.find(kLastLines)))).ok()) return;
   absl::Time limit = SteadyNow() + kEndHeardMax;
@@ -440,12 +286,7 @@ void JobRun::ReportFailure(const absl::Status& why) {
 
 absl::Status JobRun::Run(const std::atomic<int>& signals) {
   TESSERA_RETURN_IF_ERROR(Prepare());
-  TESSERA_RETURN_IF_ERROR(StartServer(0));
-  TESSERA_RETURN_IF_ERROR(AwaitFirstServer(signals));
-  for (int rank = 1; rank < job_.cluster().servers().count(); ++rank)
-    TESSERA_RETURN_IF_ERROR(StartServer(rank));
-  for (int rank = 0; rank < job_.cluster().workers(); ++rank)
-    TESSERA_RETURN_IF_ERROR(StartWorker(rank));
+  TESSERA_RETURN_IF_ERROR(StartAll(signals));
   OpenStatus();
   if (!options_.quiet) {
     progress_.Say(absl::StrCat(job_.name(), ": ",
@@ -462,17 +303,16 @@ absl::Status JobRun::Run(const std::atomic<int>& signals) {
     ReportFailure(status);
   }
   // How the job ended is told last; this would be lost beside it.
-  if (status != written_ && !written_.ok()) Tell(written_);
+  if (status != written_ && !written_.ok()) Tell(written_.message());
   if (!status.ok() && may_report && !options_.report_path.empty() && !is_report_told_) {
+    const char* const why = children_->first_server().Poll().has_value() ? "is gone" : "does not tell it";
     status = absl::Status(status.code(), absl::StrCat(status.message(), "\ntessera: no report is written: server 0, ",
-                                                      "which alone has what it would say, ",
-                                                      servers_[0].Poll().has_value() ? "is gone" : "does not tell it"));
+                                                      "which alone has what it would say, ", why));
   }
   if (!status.ok()) {
     folders_->KeepLogs();
     progress_.Clear();
-    for (ChildProcess& child : workers_) child.Signal(SIGKILL);
-    for (ChildProcess& child : servers_) child.Signal(SIGKILL);
+    children_->Kill();
   }
   if (folders_->keeps_logs()) {
     std::fprintf(stderr, "tessera: logs are in %s\n", folders_->logs().c_str());

@@ -1,6 +1,6 @@
 // The folders of one `tessera run`: one for the children's logs, and one that is nobody else's.
-#ifndef TESSERA_DEPLOY_CLI_RUN_FOLDERS_H_
-#define TESSERA_DEPLOY_CLI_RUN_FOLDERS_H_
+#ifndef TESSERA_DEPLOY_CLI_RUN_RUN_FOLDERS_H_
+#define TESSERA_DEPLOY_CLI_RUN_RUN_FOLDERS_H_
 
 #include <memory>
 #include <string>
@@ -40,4 +40,4 @@ class RunFolders {
 
 }  // namespace tessera
 
-#endif  // TESSERA_DEPLOY_CLI_RUN_FOLDERS_H_
+#endif  // TESSERA_DEPLOY_CLI_RUN_RUN_FOLDERS_H_

@@ -1,4 +1,4 @@
-#include "deploy/cli/child_process.h"
+#include "deploy/cli/run/child_process.h"
 
 #include <fcntl.h>
 #include <signal.h>

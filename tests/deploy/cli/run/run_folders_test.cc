@@ -1,4 +1,4 @@
-#include "deploy/cli/run_folders.h"
+#include "deploy/cli/run/run_folders.h"
 
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-#include "deploy/cli/find_program.h"
+#include "deploy/cli/run/find_program.h"
 
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-#include "deploy/cli/plan_command.h"
+#include "deploy/cli/plan/plan_command.h"
 
 #include <algorithm>
 #include <cinttypes>
@@ -18,7 +18,7 @@
 #include "common/method/train_rows.h"
 #include "deploy/cli/counted.h"
 #include "deploy/cli/flag_reader.h"
-#include "deploy/cli/plan.h"
+#include "deploy/cli/plan/plan.h"
 #include "deploy/cli/wrap.h"
 #include "deploy/simulate/step_share.h"
 #include "deploy/simulate/step_time.h"

@@ -1,4 +1,4 @@
-#include "deploy/cli/plan.h"
+#include "deploy/cli/plan/plan.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "deploy/cli/exchange_time.h"
+#include "deploy/cli/plan/exchange_time.h"
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,6 @@
 // What a job's exchanges will move, as far as the job alone says.
-#ifndef TESSERA_DEPLOY_CLI_TRAFFIC_H_
-#define TESSERA_DEPLOY_CLI_TRAFFIC_H_
+#ifndef TESSERA_DEPLOY_CLI_PLAN_TRAFFIC_H_
+#define TESSERA_DEPLOY_CLI_PLAN_TRAFFIC_H_
 
 #include <cstdint>
 #include <string>
@@ -45,4 +45,4 @@ ActivationForecast ForecastOfActivations(const v1::Job& job, const LayerSplit& s
 
 }  // namespace tessera
 
-#endif  // TESSERA_DEPLOY_CLI_TRAFFIC_H_
+#endif  // TESSERA_DEPLOY_CLI_PLAN_TRAFFIC_H_

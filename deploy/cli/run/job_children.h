@@ -1,0 +1,103 @@
+// The servers and workers of one `tessera run`, and what it means that one of them has ended.
+#ifndef TESSERA_DEPLOY_CLI_RUN_JOB_CHILDREN_H_
+#define TESSERA_DEPLOY_CLI_RUN_JOB_CHILDREN_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "deploy/cli/run/child_process.h"
+#include "deploy/cli/run/run_folders.h"
+#include "proto/job.pb.h"
+#include "proto/status.pb.h"
+
+namespace tessera {
+
+// After the job's end, or the second Ctrl-C: how long children may take before they are killed.
+constexpr absl::Duration kChildEndMax = absl::Seconds(10);
+// For the coordinator to say how the job stands, once another process has ended.
+constexpr absl::Duration kLastWordsMax = absl::Seconds(1);
+
+// Owns the processes, and kills those that are left when it goes: workers first. One thread.
+class JobChildren {
+ public:
+  // `job` and `folders` outlive it. `tell` gets a sentence on each child that has ended without the job. HOST:PORT of
+  // `metrics` is for server 0; empty: none.
+  //   kInvalidArgument, kUnimplemented  the job's method is none
+  //   kNotFound                         a program is not where it should be
+  static absl::StatusOr<std::unique_ptr<JobChildren>> Create(const v1::Job& job, std::string metrics,
+                                                             const RunFolders* folders,
+                                                             std::function<void(const std::string&)> tell);
+  ~JobChildren();
+
+  // The file that they read the job from, and "a.b=v" on top of it.
+  void SetJob(std::string path, std::vector<std::string> overrides);
+  // Where those that are started from now on find the coordinator.
+  void SetCoordinator(std::string address) { coordinator_ = std::move(address); }
+
+  // In the order of ranks. Codes as ChildProcess::Start.
+  absl::Status StartServer();
+  absl::Status StartWorker();
+
+  // Which has the coordinator. Once it was started.
+  ChildProcess& first_server() { return servers_[0]; }
+  // Where it writes its addresses and, at the end, the report.
+  std::string AddressPath() const;
+  std::string ReportPath() const;
+  // It has said how the job ended: how it ends itself matters no more, unless by a signal.
+  void ForgiveFirstServer();
+
+  // An error of a server that has ended with one, where the job cannot go on without it. `status` is the latest that
+  // is known of the job.
+  absl::Status CheckServers(const std::optional<v1::JobStatus>& status);
+  // The same of workers; and where all have ended, but the servers do not for long.
+  absl::Status CheckWorkers(const std::optional<v1::JobStatus>& status);
+
+  // Whether all have ended.
+  bool HaveEnded();
+  // "server 1, worker 0": those that have not.
+  std::string NamesOfRunning();
+  void Kill();
+
+ private:
+  struct EndedWorker {
+    absl::Time seen = absl::InfiniteFuture();
+    std::optional<std::map<uint64_t, uint64_t>> steps;  // of members, in the first status without it
+    bool is_told = false;
+    bool is_over = false;  // the others go on, and that is told, too
+  };
+
+  JobChildren(const v1::Job& job, const RunFolders* folders) : job_(job), folders_(*folders) {}
+  std::vector<std::string> CommonArguments(size_t rank) const;
+  std::string LogPath(const std::string& name) const { return absl::StrCat(folders_.logs(), "/", name, ".log"); }
+  // `rank` has ended, and members have made steps since the coordinator knew it; or the job has ended.
+  bool OthersGoOn(size_t rank, const v1::JobStatus& status);
+
+  const v1::Job& job_;
+  const RunFolders& folders_;
+  std::function<void(const std::string&)> tell_;
+  std::string server_program_;
+  std::string worker_program_;
+  std::string metrics_;
+  bool servers_may_go_ = false;  // they are replicas, or have standbys
+  std::string job_path_;
+  std::vector<std::string> overrides_;
+  std::string coordinator_;
+  std::vector<ChildProcess> servers_;
+  std::vector<bool> server_noticed_;
+  std::vector<ChildProcess> workers_;
+  std::vector<EndedWorker> ended_;  // by rank
+  absl::Time workers_ended_ = absl::InfiniteFuture();
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_DEPLOY_CLI_RUN_JOB_CHILDREN_H_
