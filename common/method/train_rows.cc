@@ -8,14 +8,25 @@
 namespace tessera {
 namespace {
 
-// Epochs that begin while rank 0 warms up are cut for it alone, and who joins in one has no part of it: whether all of
-// the job's are.
-bool IsCutForRankZero(const v1::Job& job, int64_t rows) {
+// Epochs that begin while rank 0 warms up are cut for it alone, and who joins in one has no part of it.
+int64_t EpochsOfRankZero(const v1::Job& job, int64_t rows) {
   const int64_t warmup = job.method().decentralized().warmup_steps(), steps = rows / job.train().batch_size();
-  if (warmup == 0 || steps == 0) return false;
-  const int64_t epochs = (warmup - 1) / steps + 1;
-  if (job.train().steps() == 0) return job.train().epochs() <= epochs;
-  return (job.train().steps() - 1) / steps + 1 <= epochs;
+  return warmup == 0 || steps == 0 ? 0 : (warmup - 1) / steps + 1;
+}
+
+// Whether all of the job's epochs are such.
+bool IsCutForRankZero(const v1::Job& job, int64_t rows) {
+  const int64_t alone = EpochsOfRankZero(job, rows);
+  if (alone == 0 || job.train().steps() == 0) return alone > 0 && job.train().epochs() <= alone;
+  return (job.train().steps() - 1) / (rows / job.train().batch_size()) < alone;
+}
+
+absl::StatusOr<int64_t> StepsOfEpoch(const v1::Job& job, int64_t workers, int64_t rows) {
+  // Linear workers have no rows.
+  int64_t with_data = std::max<int64_t>(1, workers - job.method().layer_separation().linear_workers());
+  if (IsCutForRankZero(job, rows)) with_data = 1;
+  const int64_t of_all = job.data().partition() == "local" ? with_data * rows : rows;
+  return EpochSteps(of_all, with_data, job.train().batch_size());
 }
 
 }  // namespace
@@ -28,12 +39,15 @@ absl::StatusOr<int64_t> EpochSteps(int64_t rows, int64_t workers, int64_t batch_
                                                  workers == 1 ? " worker x " : " workers x ", batch_size));
 }
 
+absl::StatusOr<int64_t> JobSteps(const v1::Job& job, int64_t rows) {
+  TESSERA_ASSIGN_OR_RETURN(const int64_t of_epoch, StepsOfEpoch(job, job.cluster().workers(), rows));
+  if (job.train().steps() > 0) return job.train().steps();
+  const int64_t alone = std::min(job.train().epochs(), EpochsOfRankZero(job, rows));
+  return alone * (rows / job.train().batch_size()) + (job.train().epochs() - alone) * of_epoch;
+}
+
 absl::Status CheckTrainRows(const v1::Job& job, int64_t workers, int64_t rows) {
-  // Linear workers have no rows.
-  int64_t with_data = std::max<int64_t>(1, workers - job.method().layer_separation().linear_workers());
-  if (IsCutForRankZero(job, rows)) with_data = 1;
-  const int64_t of_all = job.data().partition() == "local" ? with_data * rows : rows;
-  return EpochSteps(of_all, with_data, job.train().batch_size()).status();
+  return StepsOfEpoch(job, workers, rows).status();
 }
 
 }  // namespace tessera

@@ -18,6 +18,10 @@ namespace tessera {
 //   kInvalidArgument  that is 0: "training rows are 5, want at least 3 workers x 128"
 absl::StatusOr<int64_t> EpochSteps(int64_t rows, int64_t workers, int64_t batch_size);
 
+// Minibatches of each worker in all of a job, none of whose workers is lost; `rows` are those of each worker's files.
+//   kInvalidArgument  there are too few for an epoch, as above
+absl::StatusOr<int64_t> JobSteps(const v1::Job& job, int64_t rows);
+
 // Whether there are rows for every epoch of a job with `workers` in place of its own number, none of which is lost.
 // `rows` are those of each worker's files.
 //   kInvalidArgument  there are not, as above

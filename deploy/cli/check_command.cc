@@ -1,7 +1,9 @@
 #include "deploy/cli/check_command.h"
 
 #include <cinttypes>
+#include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -12,7 +14,9 @@
 #include "common/method/recipe.h"
 #include "deploy/cli/check_notes.h"
 #include "deploy/cli/counted.h"
+#include "deploy/cli/length_notes.h"
 #include "deploy/cli/plan/traffic.h"
+#include "worker/data/dataset.h"
 
 namespace tessera {
 
@@ -47,6 +51,14 @@ void PrintTraffic(const v1::Job& job, const Recipe& recipe) {
               Describe(PullForecast(job, recipe, *shape)).c_str(), interval.c_str());
 }
 
+// Where a note depends on them: reading data may take a while.
+std::optional<int64_t> RowsOf(const v1::Job& job, const ModelShape& shape) {
+  if (!WantsRows(job)) return std::nullopt;
+  const absl::StatusOr<Datasets> data = LoadDatasets(job.data(), EndsOf(job.model(), shape));
+  if (!data.ok()) return std::nullopt;  // Whether data are right is for doctor.
+  return data->train.rows();
+}
+
 }  // namespace
 
 int CheckJobFile(const CheckOptions& options) {
@@ -69,7 +81,9 @@ int CheckJobFile(const CheckOptions& options) {
               shape->size * 4.0 / (1 << 20));
   std::printf("# method      %s\n", recipe->description.c_str());
   PrintTraffic(reading.job, *recipe);
-  PrintNotes(reading.job, *recipe);
+  for (const std::string& note : NotesOn(reading.job, *recipe, RowsOf(reading.job, *shape))) {
+    std::printf("# note        %s\n", note.c_str());
+  }
   std::fputs(PrintJob(reading.job).c_str(), stdout);
   return 0;
 }

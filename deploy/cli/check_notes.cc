@@ -1,13 +1,14 @@
 #include "deploy/cli/check_notes.h"
 
 #include <algorithm>
-#include <cstdio>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/codec/codec.h"
 #include "common/keyset/core_share.h"
 #include "common/layout/parameters.h"
+#include "deploy/cli/length_notes.h"
 
 namespace tessera {
 namespace {
@@ -63,16 +64,13 @@ void OnSmallParameters(const v1::Job& job, const Recipe& recipe, Notes* notes) {
 
 }  // namespace
 
-std::vector<std::string> NotesOn(const v1::Job& job, const Recipe& recipe) {
+std::vector<std::string> NotesOn(const v1::Job& job, const Recipe& recipe, std::optional<int64_t> rows) {
   Notes notes;
   OnRoundedValues(recipe, &notes);
   OnOneExchange(job, recipe, &notes);
   OnSmallParameters(job, recipe, &notes);
+  for (std::string& note : LengthNotesOn(job, recipe, rows)) notes.push_back(std::move(note));
   return notes;
-}
-
-void PrintNotes(const v1::Job& job, const Recipe& recipe) {
-  for (const std::string& note : NotesOn(job, recipe)) std::printf("# note        %s\n", note.c_str());
 }
 
 }  // namespace tessera

@@ -2,6 +2,8 @@
 #ifndef TESSERA_DEPLOY_CLI_CHECK_NOTES_H_
 #define TESSERA_DEPLOY_CLI_CHECK_NOTES_H_
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,11 +12,10 @@
 
 namespace tessera {
 
-// A sentence each. `recipe` is that of `job`, which has been read without errors.
-std::vector<std::string> NotesOn(const v1::Job& job, const Recipe& recipe);
-
-// The same as comments among those that come before the job: "# note        ...".
-void PrintNotes(const v1::Job& job, const Recipe& recipe);
+// A sentence each. `recipe` is that of `job`, which has been read without errors; `rows`, of one worker's files, if
+// they are known.
+std::vector<std::string> NotesOn(const v1::Job& job, const Recipe& recipe,
+                                 std::optional<int64_t> rows = std::nullopt);
 
 }  // namespace tessera
 

@@ -33,6 +33,7 @@
 #include "common/method/recipe.h"
 #include "common/rpc/control_channel.h"
 #include "common/rpc/security.h"
+#include "deploy/cli/check_notes.h"
 #include "deploy/cli/counted.h"
 #include "deploy/cli/terminal.h"
 #include "deploy/cli/wrap.h"
@@ -76,6 +77,7 @@ class Examination {
     Disk();
     Etcd();
     Servers();
+    for (std::string& note : NotesOn(job_, recipe_, rows_)) Note(std::move(note), "");
     // Reading one takes as long as its bytes do.
     const JobFacts facts = FactsOf(job_, recipe_, shape_, JobDigest(job_));
     Add(CheckCheckpoints(job_, *facts.model_manifest, is_running_));
@@ -100,7 +102,10 @@ class Examination {
       Problem(absl::StrCat(error.key, ": ", error.message),
               "workers need the data; on a machine that has servers only, use --no-data");
     }
-    if (reading.ok()) Add(CheckData(job_, shape_));
+    if (!reading.ok()) return;
+    DataFindings data = CheckData(job_, shape_);
+    Add(std::move(data.findings));
+    rows_ = data.rows;
   }
 
   void Certificates() {
@@ -299,6 +304,7 @@ class Examination {
   const v1::Job job_;
   const Recipe recipe_;
   const ModelShape shape_;
+  std::optional<int64_t> rows_;  // of one worker's files, where they could be read
   bool is_running_ = false;
   Findings findings_;
 };

@@ -2,6 +2,9 @@
 #ifndef TESSERA_DEPLOY_DOCTOR_DATA_CHECK_H_
 #define TESSERA_DEPLOY_DOCTOR_DATA_CHECK_H_
 
+#include <cstdint>
+#include <optional>
+
 #include "common/layout/parameters.h"
 #include "deploy/doctor/findings.h"
 #include "proto/job.pb.h"
@@ -10,7 +13,12 @@ namespace tessera {
 
 // Reads all of data.train and data.test of a checked job, as a worker does, and looks whether there are rows
 // for the job's epochs.
-Findings CheckData(const v1::Job& job, const ModelShape& shape);
+struct DataFindings {
+  Findings findings;
+  // To train on; nullopt: they cannot be read.
+  std::optional<int64_t> rows;
+};
+DataFindings CheckData(const v1::Job& job, const ModelShape& shape);
 
 }  // namespace tessera
 

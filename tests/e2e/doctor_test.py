@@ -126,6 +126,11 @@ class Doctor(Test):
         job = digits()
         job["train"]["batch_size"] = 100000
         self.examine(job, 1, "training rows are 1347, want at least 2 workers x 100000", "lower train.batch_size")
+        # 42 steps in all.
+        job = digits(epochs=2)
+        job["method"] = {"local_sgd": {"local_steps": 43}}
+        self.examine(job, 0, "note method.local_sgd.local_steps: is 43, and the job has 42 steps", "no problem found")
+        job["train"]["batch_size"] = 100000
         # Others may have the rows that are missing here.
         job["data"]["partition"] = "local"
         self.examine(job, 0, "less than a minibatch of 100000", "have 2 x 100000 together", "no problem found")

@@ -60,5 +60,19 @@ TEST_CASE("a job that ends in an epoch that rank 0 has begun alone needs the row
   CHECK_FALSE(CheckTrainRows(job, 3, 29).ok());
 }
 
+TEST_CASE("a job has the steps of its epochs, which are longer while rank 0 warms up", "[train_rows]") {
+  v1::Job job = JobOf("global", 10);
+  job.mutable_train()->set_epochs(3);
+  job.mutable_cluster()->set_workers(2);
+  CHECK(*JobSteps(job, 145) == 3 * 7);
+  job.mutable_method()->mutable_decentralized()->set_warmup_steps(15);
+  CHECK(*JobSteps(job, 145) == 2 * 14 + 7);
+  job.mutable_method()->mutable_decentralized()->set_warmup_steps(1000);
+  CHECK(*JobSteps(job, 145) == 3 * 14);
+  CHECK_FALSE(JobSteps(job, 9).ok());
+  job.mutable_train()->set_steps(5);
+  CHECK(*JobSteps(job, 145) == 5);
+}
+
 }  // namespace
 }  // namespace tessera

@@ -92,9 +92,10 @@ int Planned(const Case& asked, std::vector<std::string> overrides) {
 }
 
 Finding::Kind Examined(const v1::Job& job) {
-  const Findings findings = CheckData(job, *ExchangedShape(job.model(), *RecipeFor(job)));
-  REQUIRE(findings.size() == 1);
-  return findings[0].kind;
+  const DataFindings data = CheckData(job, *ExchangedShape(job.model(), *RecipeFor(job)));
+  REQUIRE(data.findings.size() == 1);
+  CHECK(data.rows == kRows);
+  return data.findings[0].kind;
 }
 
 TEST_CASE("plan, simulate and doctor want the rows that the coordinator wants", "[train_rows]") {
