@@ -28,6 +28,7 @@
 #include "common/base/steady_clock.h"
 #include "common/base/termination.h"
 #include "common/config/job_digest.h"
+#include "common/config/job_output.h"
 #include "common/config/job_reader.h"
 #include "common/keyset/subnet.h"
 #include "common/layout/parameters.h"
@@ -96,7 +97,7 @@ class ServerProcess {
   void MakeHost(const JobFacts& facts);
   absl::Status StartServices();
   absl::Status StartMetrics();
-  absl::Status CheckReportPath() const;
+  absl::Status CheckOutputs() const;
   absl::Status WriteReport(const v1::JobStatus& status) const;
   v1::JobStatus CurrentStatus() const;
   // The servers elect the one that is the coordinator.
@@ -229,7 +230,7 @@ absl::Status ServerProcess::Start() {
   is_replica_ = recipe_.placement == Placement::kReplicated;
   TESSERA_RETURN_IF_ERROR(FindAddresses());
   TESSERA_RETURN_IF_ERROR(CheckListen(listen_, job_.security()));
-  TESSERA_RETURN_IF_ERROR(CheckReportPath());
+  TESSERA_RETURN_IF_ERROR(CheckOutputs());
   std::error_code none;  // One of an earlier process would be taken for this one's.
   if (!options_.address_file.empty()) std::filesystem::remove(options_.address_file, none);
   TESSERA_ASSIGN_OR_RETURN(shape_, ExchangedShape(job_.model(), recipe_));
@@ -360,11 +361,12 @@ v1::JobStatus ServerProcess::CurrentStatus() const {
   return status;
 }
 
-absl::Status ServerProcess::CheckReportPath() const {
-  if (options_.report_path.empty()) return absl::OkStatus();
-  if (!may_coordinate())
+absl::Status ServerProcess::CheckOutputs() const {
+  if (!options_.report_path.empty() && !may_coordinate()) {
     return absl::InvalidArgumentError("--report: only server 0 has the report, want --rank 0");
-  return CheckWritable("--report", options_.report_path);
+  }
+  TESSERA_RETURN_IF_ERROR(CheckJobOutput("--report", options_.report_path, options_.job_path, job_));
+  return CheckJobOutput("--address-file", options_.address_file, options_.job_path, job_);
 }
 
 absl::Status ServerProcess::WriteReport(const v1::JobStatus& status) const {

@@ -20,6 +20,7 @@
 #include "common/base/output_file.h"
 #include "common/base/steady_clock.h"
 #include "common/base/termination.h"
+#include "common/config/job_output.h"
 #include "common/config/job_reader.h"
 #include "common/config/quantity.h"
 #include "common/layout/shard_map.h"
@@ -28,7 +29,6 @@
 #include "deploy/cli/counted.h"
 #include "deploy/cli/flag_reader.h"
 #include "deploy/cli/progress.h"
-#include "deploy/cli/report_path.h"
 #include "deploy/simulate/simulation.h"
 #include "deploy/simulate/step_time.h"
 #include "worker/data/dataset.h"
@@ -78,7 +78,7 @@ SimulationOptions ReadFlags(const SimulateOptions& in, FlagReader* flags) {
 
 absl::Status Simulate(const SimulateOptions& options, SimulationOptions simulated,
                       const v1::Job& job, const std::atomic<int>& signals) {
-  TESSERA_RETURN_IF_ERROR(CheckReportPath(options.report_path, options.job_path, job));
+  TESSERA_RETURN_IF_ERROR(CheckJobOutput("--report", options.report_path, options.job_path, job));
   TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ShapeOf(job.model()));
   TESSERA_ASSIGN_OR_RETURN(const Datasets data, LoadDatasets(job.data(), EndsOf(job.model(), shape)));
   const absl::Status rows = CheckTrainRows(job, job.cluster().workers(), data.train.rows());

@@ -226,8 +226,15 @@ class Refused(Test):
         self.refused([SERVER, "--job", job, "--rank", "1", "--listen", "127.0.0.1:0"], "--coordinator: not given")
         self.refused([SERVER, "--job", job, "--rank", "0", "--listen", "nowhere"], '"nowhere"', "host:port")
         self.refused([SERVER, "--job", job, "--rank", "0", "--listen", "0.0.0.0:0"], '"0.0.0.0:0"', "other machines")
-        self.refused([SERVER, "--job", job, "--rank", "0", "--listen", "127.0.0.1:0", "--report",
-                      self.path("missing/r.json")], "--report", "missing/r.json")
+        serve = [SERVER, "--job", job, "--rank", "0", "--listen", "127.0.0.1:0"]
+        self.refused(serve + ["--report", self.path("missing/r.json")], "--report", "missing/r.json")
+        # Nor is anything lost that is read.
+        with open(job) as file:
+            text = file.read()
+        self.refused(serve + ["--report", job], "--report", "would be written over", "which is read")
+        self.refused(serve + ["--address-file", job], "--address-file", "would be written over", "which is read")
+        with open(job) as file:
+            self.assertEqual(file.read(), text)
         self.refused([SERVER, "--job", job, "--rank", "0", "--listen", "127.0.0.1:0", "--wrong"], "--wrong")
         self.refused([WORKER, "--job", job], "--coordinator: not given")
         self.refused([WORKER, "--job", job, "--rank", "-1", "--coordinator", "127.0.0.1:1"],

@@ -21,12 +21,12 @@
 #include "common/base/output_file.h"
 #include "common/base/steady_clock.h"
 #include "common/base/termination.h"
+#include "common/config/job_output.h"
 #include "common/config/job_print.h"
 #include "common/config/job_reader.h"
 #include "common/rpc/security.h"
 #include "deploy/cli/counted.h"
 #include "deploy/cli/progress.h"
-#include "deploy/cli/report_path.h"
 #include "deploy/cli/report_status.h"
 #include "deploy/cli/run/child_process.h"
 #include "deploy/cli/run/job_children.h"
@@ -82,7 +82,7 @@ class JobRun {
 
 absl::Status JobRun::Prepare() {
   TESSERA_RETURN_IF_ERROR(UseSecurity(FilesOf(job_.security())));
-  TESSERA_RETURN_IF_ERROR(CheckReportPath(options_.report_path, options_.job_path, job_));
+  TESSERA_RETURN_IF_ERROR(CheckJobOutput("--report", options_.report_path, options_.job_path, job_));
   TESSERA_RETURN_IF_ERROR(MetricsEndpoint::Check(options_.metrics));
   TESSERA_ASSIGN_OR_RETURN(folders_, RunFolders::Open(options_.log_directory));
   const auto tell = [this](const std::string& text) { Tell(text); };

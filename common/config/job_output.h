@@ -1,0 +1,21 @@
+// Where the programs of a job may write what their flags name.
+#ifndef TESSERA_COMMON_CONFIG_JOB_OUTPUT_H_
+#define TESSERA_COMMON_CONFIG_JOB_OUTPUT_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "proto/job.pb.h"
+
+namespace tessera {
+
+// Asked before anything is written. OK for "", and for what is not there in a folder that is.
+//   kInvalidArgument  `path`, which `flag` names, cannot be written, or is the job's file, one that the job names, or
+//                     one of a checkpoint in its folders
+absl::Status CheckJobOutput(absl::string_view flag, const std::string& path, const std::string& job_path,
+                            const v1::Job& job);
+
+}  // namespace tessera
+
+#endif  // TESSERA_COMMON_CONFIG_JOB_OUTPUT_H_
