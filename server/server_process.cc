@@ -30,7 +30,6 @@
 #include "common/config/job_digest.h"
 #include "common/config/job_output.h"
 #include "common/config/job_reader.h"
-#include "common/keyset/subnet.h"
 #include "common/layout/parameters.h"
 #include "common/method/recipe.h"
 #include "common/rpc/grpc_server.h"
@@ -46,7 +45,7 @@
 #include "server/rpc/status_service.h"
 #include "server/server_checkpoints.h"
 #include "server/server_control.h"
-#include "server/shard/replica_copying.h"
+#include "server/server_memory.h"
 #include "server/shard/shard.h"
 #include "server/shard/shard_memory.h"
 #include "server/shard_host.h"
@@ -58,8 +57,6 @@ namespace {
 constexpr absl::Duration kEndMargin = absl::Seconds(2);
 // How long status calls may still ask after the job has ended.
 constexpr absl::Duration kLingerAfterEnd = absl::Seconds(1);
-// The program itself, its libraries and its heap. Each worker's connection comes on top, both ways.
-constexpr int64_t kProgramBytes = int64_t{36} << 20;
 
 // What connections may hold of received bytes: several times what the job's own pushes ever are (next push
 // and staging, one slice each), so that only strangers come near it.
@@ -174,51 +171,12 @@ absl::Status ServerProcess::FindAddresses() {
 absl::Status ServerProcess::CheckMemory(const Recipe& recipe, const ModelShape& shape) {
   const int64_t limit = job_.cluster().memory_limit();
   if (limit == 0) return absl::OkStatus();
-  ShardNeeds needs;
-  needs.shape = &shape;
-  const auto servers = static_cast<int>(job_.cluster().servers().count());
-  needs.slices = SlicesOf(shape, ShardAt(recipe.placement, options_.rank),
-                          ShardCount(recipe.placement, servers));
-  needs.state_count = recipe.make_rule()->state_count();
-  // What pushes of all entries have changed, once to add to and once for a selection to read; and a bit
-  // for each entry of every worker's exchange, of the cores and the selection.
-  if (recipe.core) {
-    needs.state_count += 2 + static_cast<int>((2 * job_.cluster().workers() + 8 + 31) / 32);
-  }
-  needs.workers = std::max<int64_t>(1, job_.cluster().workers());
-  std::optional<NeuronGroups> groups;
-  int64_t push = needs.slices.bytes();
-  // Exchanges of all entries, where a job of subnets ends with such, need the most.
-  if (recipe.subnets && recipe.tail_steps == 0) {
-    groups = GroupsOf(job_.model(), shape);
-    needs.groups = &*groups;
-    if (recipe.parts_by_speed) needs.part = LargestPart(needs.workers);
-    push = LargestPush(shape, *groups, needs.slices, needs.workers, needs.part);
-  }
-  // Pushes come and fetches go by turns; what is sent has yet to leave when the other begins.
-  int64_t program = kProgramBytes + 2 * needs.workers * LimitedConnectionBytes(push);
-  // It may have to copy another replica, and keep what comes meanwhile.
-  if (is_replica_) program += needs.slices.bytes() + kKeptBytesLeast;
-  // A standby of another shard: parameters, states, and an update on its way, whole and in the message that brings
-  // it; and here the sum of an update that the own standby has yet to have.
-  if (job_.cluster().replicas() > 0) {
-    const ShardSlices other = SlicesOf(shape, ShardId((options_.rank + servers - 1) % servers), servers);
-    program += other.bytes() * (3 + needs.state_count) + other.bytes() / 8 + needs.slices.bytes();
-  }
-  // A checkpoint holds what the shard has replaced since, and a copy of the rule's states.
-  int64_t checkpoint = 0;
-  if (!job_.checkpoint().directory().empty() && needs.groups == nullptr) {
-    checkpoint = needs.slices.bytes() * (1 + needs.state_count);
-  }
-  const ShardMemory memory = PlanShardMemory(needs, limit - program - checkpoint);
-  limits_ = memory.limits;
-  const int64_t need = memory.total() + program + checkpoint;
-  if (need > limit) {
-    return absl::InvalidArgumentError(absl::StrCat("cluster.memory_limit: is ", limit,
-                                                   " bytes, but this server needs ", need, " = ",
-                                                   memory.Describe(), " + checkpoints ", checkpoint,
-                                                   " + program and connections ",
-                                                   program, "; raise it or use more servers"));
+  const ServerMemory memory = PlanServerMemory(job_, recipe, shape, options_.rank, limit);
+  limits_ = memory.shard.limits;
+  if (memory.total() > limit) {
+    return absl::InvalidArgumentError(absl::StrCat("cluster.memory_limit: is ", limit, " bytes, but this server needs ",
+                                                   memory.total(), " = ", memory.Describe(),
+                                                   "; raise it or use more servers"));
   }
   LimitMemory();
   return absl::OkStatus();

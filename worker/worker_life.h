@@ -56,7 +56,7 @@ class WorkerProcess {
   absl::Status CheckPrecision() const;
   // Of a device with memory of its own.
   absl::StatusOr<int64_t> DeviceScratch(int64_t calibration_rows) const;
-  absl::Status CheckDeviceMemory(int64_t replica, const std::string& parts) const;
+  absl::Status CheckDeviceMemory();
   absl::Status Connect();
   absl::Status MakeLearner();
   void BeginLayers();

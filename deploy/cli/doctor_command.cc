@@ -41,6 +41,8 @@
 #include "deploy/doctor/data_check.h"
 #include "deploy/doctor/device_check.h"
 #include "deploy/doctor/findings.h"
+#include "deploy/doctor/machine_memory.h"
+#include "deploy/doctor/memory_check.h"
 #include "deploy/doctor/reachability.h"
 #include "deploy/doctor/server_check.h"
 #include "kernels/devices.h"
@@ -77,7 +79,9 @@ class Examination {
     Disk();
     Etcd();
     Servers();
-    for (std::string& note : NotesOn(job_, recipe_, rows_)) Note(std::move(note), "");
+    Memory();
+    const auto rows = data_ ? std::optional<int64_t>(data_->train.rows()) : std::nullopt;
+    for (std::string& note : NotesOn(job_, recipe_, rows)) Note(std::move(note), "");
     // Reading one takes as long as its bytes do.
     const JobFacts facts = FactsOf(job_, recipe_, shape_, JobDigest(job_));
     Add(CheckCheckpoints(job_, *facts.model_manifest, is_running_));
@@ -105,7 +109,13 @@ class Examination {
     if (!reading.ok()) return;
     DataFindings data = CheckData(job_, shape_);
     Add(std::move(data.findings));
-    rows_ = data.rows;
+    data_ = std::move(data.data);
+  }
+
+  // What runs has its memory, and is not in what is left.
+  void Memory() {
+    if (!data_ && !options_.no_data) return;
+    Add(CheckMemory(job_, recipe_, shape_, data_.get(), is_running_ ? std::nullopt : machine_));
   }
 
   void Certificates() {
@@ -304,7 +314,8 @@ class Examination {
   const v1::Job job_;
   const Recipe recipe_;
   const ModelShape shape_;
-  std::optional<int64_t> rows_;  // of one worker's files, where they could be read
+  const std::optional<MachineMemory> machine_ = ReadAvailableMemory();  // before the data are read
+  std::unique_ptr<Datasets> data_;  // where they could be read
   bool is_running_ = false;
   Findings findings_;
 };

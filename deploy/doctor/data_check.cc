@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/method/train_rows.h"
@@ -33,11 +34,14 @@ Finding JudgeRows(const v1::Job& job, const Datasets& data) {
 }  // namespace
 
 DataFindings CheckData(const v1::Job& job, const ModelShape& shape) {
-  const absl::StatusOr<Datasets> data = LoadDatasets(job.data(), EndsOf(job.model(), shape));
-  if (data.ok()) return {{JudgeRows(job, *data)}, data->train.rows()};
+  absl::StatusOr<Datasets> data = LoadDatasets(job.data(), EndsOf(job.model(), shape));
+  if (data.ok()) {
+    Finding rows = JudgeRows(job, *data);
+    return {{std::move(rows)}, std::make_unique<Datasets>(*std::move(data))};
+  }
   return {{{Finding::Kind::kProblem, std::string(data.status().message()),
             "workers would end with 2; correct the file, or the key that names it"}},
-          std::nullopt};
+          nullptr};
 }
 
 }  // namespace tessera

@@ -2,22 +2,23 @@
 #ifndef TESSERA_DEPLOY_DOCTOR_DATA_CHECK_H_
 #define TESSERA_DEPLOY_DOCTOR_DATA_CHECK_H_
 
-#include <cstdint>
-#include <optional>
+#include <memory>
 
 #include "common/layout/parameters.h"
 #include "deploy/doctor/findings.h"
 #include "proto/job.pb.h"
+#include "worker/data/dataset.h"
 
 namespace tessera {
 
-// Reads all of data.train and data.test of a checked job, as a worker does, and looks whether there are rows
-// for the job's epochs.
 struct DataFindings {
   Findings findings;
-  // To train on; nullopt: they cannot be read.
-  std::optional<int64_t> rows;
+  // nullptr: they cannot be read.
+  std::unique_ptr<Datasets> data;
 };
+
+// Reads all of data.train and data.test of a checked job, as a worker does, and looks whether there are rows
+// for the job's epochs.
 DataFindings CheckData(const v1::Job& job, const ModelShape& shape);
 
 }  // namespace tessera

@@ -1,5 +1,6 @@
 """`tessera doctor`: every finding comes with what to do, and a healthy job has none."""
 import os
+import re
 import shutil
 import socket
 import unittest
@@ -134,6 +135,19 @@ class Doctor(Test):
         # Others may have the rows that are missing here.
         job["data"]["partition"] = "local"
         self.examine(job, 0, "less than a minibatch of 100000", "have 2 x 100000 together", "no problem found")
+
+    def test_memory_is_summed_as_processes_do(self):
+        text = self.examine(digits(), 0, "memory: 2 servers with ", " and 2 workers with ", " available")
+        self.assertIn(" take up to ", text)
+        job = digits()
+        job["cluster"]["memory_limit"] = "1MiB"
+        text = self.examine(job, 1, "cluster.memory_limit: is 1048576 bytes, but a worker needs ", "2 problems")
+        # A worker says the same.
+        code, _, error = tessera("run", write_job(self, job, "small.yaml"), "--quiet")
+        self.assertEqual(code, 2)
+        need = re.search(r"needs (\d+) = ", error).group(1)
+        self.assertIn("needs %s = " % need, text)
+        self.assertIn("1 server ", self.examine(self.job([7001]), 1, extra=("--no-data",)))
 
     def test_a_server_that_would_refuse_to_start_is_no_advice(self):
         port = free_ports(1)[0]

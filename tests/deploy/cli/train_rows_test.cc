@@ -94,7 +94,8 @@ int Planned(const Case& asked, std::vector<std::string> overrides) {
 Finding::Kind Examined(const v1::Job& job) {
   const DataFindings data = CheckData(job, *ExchangedShape(job.model(), *RecipeFor(job)));
   REQUIRE(data.findings.size() == 1);
-  CHECK(data.rows == kRows);
+  REQUIRE(data.data != nullptr);
+  CHECK(data.data->train.rows() == kRows);
   return data.findings[0].kind;
 }
 

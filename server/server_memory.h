@@ -1,0 +1,35 @@
+// What a server needs of its machine's memory.
+#ifndef TESSERA_SERVER_SERVER_MEMORY_H_
+#define TESSERA_SERVER_SERVER_MEMORY_H_
+
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include "common/layout/parameters.h"
+#include "common/method/recipe.h"
+#include "proto/job.pb.h"
+#include "server/shard/shard_memory.h"
+
+namespace tessera {
+
+struct ServerMemory {
+  ShardMemory shard;
+  // What a checkpoint holds while it is written.
+  int64_t checkpoint = 0;
+  // The process itself, its connections, and what it may hold of other shards.
+  int64_t program = 0;
+
+  int64_t total() const { return shard.total() + checkpoint + program; }
+  // "slice 1 + ... + checkpoints 0 + program and connections 2"
+  std::string Describe() const;
+};
+
+// Of server `rank` of a resolved job with this recipe and what it exchanges: as much as is of use, if that fits
+// `bytes_max`, otherwise what a shard can do with (shard_memory.h), whose total() may be larger.
+ServerMemory PlanServerMemory(const v1::Job& job, const Recipe& recipe, const ModelShape& shape, int rank,
+                              int64_t bytes_max = std::numeric_limits<int64_t>::max());
+
+}  // namespace tessera
+
+#endif  // TESSERA_SERVER_SERVER_MEMORY_H_
