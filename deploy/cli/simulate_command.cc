@@ -36,6 +36,8 @@
 namespace tessera {
 namespace {
 
+// Above all levels. The only error that the simulated processes log is the job's failure, which is said here.
+constexpr LogLevel kNothing = static_cast<LogLevel>(static_cast<int>(LogLevel::kError) + 1);
 constexpr absl::Duration kShowInterval = absl::Milliseconds(100);
 // Between looks at the clock and at signals.
 constexpr int64_t kEventsAtOnce = 200;
@@ -113,14 +115,15 @@ absl::Status Simulate(const SimulateOptions& options, SimulationOptions simulate
   if (!options.quiet) progress.Show(status);
   progress.Clear();
   TESSERA_RETURN_IF_ERROR(simulation->outcome());
-  if (!options.report_path.empty()) {
-    TESSERA_RETURN_IF_ERROR(WriteOutput("--report", options.report_path, simulation->Report()));
-  }
+  absl::Status written;
+  if (!options.report_path.empty()) written = WriteOutput("--report", options.report_path, simulation->Report());
   if (!options.quiet) {
-    std::fputs(Progress::Summary(status, options.report_path).c_str(), stdout);
+    // The table has most of what the report has, also where that could not be written.
+    const std::string report = written.ok() ? options.report_path : "could not be written";
+    std::fputs(Progress::Summary(status, report).c_str(), stdout);
     std::fflush(stdout);
   }
-  return absl::OkStatus();
+  return written;
 }
 
 // With the flags in place of the job's own numbers. Where every worker has a server beside it there are as many
@@ -146,7 +149,7 @@ JobReading ReadSimulatedJob(const SimulateOptions& options) {
 }  // namespace
 
 int SimulateJob(const SimulateOptions& options) {
-  SetLogLevel(LogLevel::kError);
+  SetLogLevel(kNothing);
   std::atomic<int> signals{0};
   const Termination termination([&signals](int count) {
     signals = count;

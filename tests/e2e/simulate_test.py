@@ -160,6 +160,19 @@ class Refusals(Test):
         self.assertEqual(error, "tessera: training rows are 1347, want at least 64 workers x 32; "
                                 "lower train.batch_size or --workers\n")
 
+    def test_a_job_that_fails_is_told_once(self):
+        path = write_job(self, digits())
+        for flags in ((), ("--quiet",)):
+            code, _, error = tessera("simulate", path, "--step-time", "1ms", "--fail-rate", "1e6", *flags)
+            self.assertEqual(code, 1)
+            self.assertRegex(error, r"^tessera: all workers are gone; [^\n]*\n$")
+
+    def test_a_report_that_finds_no_room_costs_the_report_alone(self):
+        code, out, error = tessera("simulate", write_job(self, digits()), "--step-time", "1ms", "--report", "/dev/full")
+        self.assertEqual((code, error), (1, 'tessera: --report: "/dev/full" cannot be written: '
+                                            "No space left on device\n"))
+        self.contains(out, "accuracy", "could not be written")
+
     def test_steps_that_take_for_ever_are_refused(self):
         code, out, error = tessera("simulate", write_job(self, digits()), "--step-time", "1000h")
         self.assertEqual((code, out, error), (2, "", "tessera: simulation: step time is 1000h, want at most 24h\n"))
