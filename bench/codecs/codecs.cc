@@ -9,7 +9,6 @@
 // are written and read in chunks of 1 MiB, as on their way; packed entries count as bytes.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -19,6 +18,7 @@
 #include <vector>
 
 #include "bench/codecs/plain_copies.h"
+#include "bench/timing/timing.h"
 #include "common/base/check.h"
 #include "common/base/philox.h"
 #include "common/codec/arrival_check.h"
@@ -60,17 +60,6 @@ ModelShape OneMatrix(int64_t rows) {
   return shape;
 }
 
-double Median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-  return values[values.size() / 2];
-}
-
-double SecondsOf(const std::function<void()>& f) {
-  const auto begin = std::chrono::steady_clock::now();
-  f();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
 void Compare(const std::string& codec, const char* what, double bytes, double seconds_min,
              const std::function<void()>& coded, const std::function<void()>& plain) {
   std::vector<double> coded_seconds;
@@ -81,11 +70,11 @@ void Compare(const std::string& codec, const char* what, double bytes, double se
     double a = 0;
     double b = 0;
     if (round % 2 == 0) {
-      a = SecondsOf(coded);
-      b = SecondsOf(plain);
+      a = Seconds(coded);
+      b = Seconds(plain);
     } else {
-      b = SecondsOf(plain);
-      a = SecondsOf(coded);
+      b = Seconds(plain);
+      a = Seconds(coded);
     }
     elapsed += a + b;
     if (round == 0) continue;

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -22,6 +21,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "bench/exchange/plain_stream.h"
+#include "bench/timing/timing.h"
 #include "common/base/check.h"
 #include "common/consistency/none.h"
 #include "common/layout/parameters.h"
@@ -140,20 +140,6 @@ class ServerProcess {
   pid_t child_ = 0;
   int stdin_ = -1;
 };
-
-using Clock = std::chrono::steady_clock;
-
-template <typename Run>
-double Seconds(Run run) {
-  const Clock::time_point begin = Clock::now();
-  run();
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-double Median(std::vector<double> v) {
-  std::nth_element(v.begin(), v.begin() + v.size() / 2, v.end());
-  return v[v.size() / 2];
-}
 
 // One worker with its server.
 class Pair {

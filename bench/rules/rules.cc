@@ -10,16 +10,15 @@
 // at different offsets in their pages; before, they all begin at the same, as large allocations do.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "bench/rules/plain_streams.h"
+#include "bench/timing/timing.h"
 #include "common/base/check.h"
 #include "common/rule/adagrad.h"
 #include "common/rule/adam.h"
@@ -143,17 +142,6 @@ bool Agrees(const RuleCase& c) {
   return agrees;
 }
 
-double Median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-  return values[values.size() / 2];
-}
-
-double SecondsOf(const std::function<void()>& f) {
-  const auto begin = std::chrono::steady_clock::now();
-  f();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
 // One of the things that take turns.
 struct Candidate {
   bool plain = false;
@@ -176,7 +164,7 @@ void Measure(const RuleCase& c, Arrays* a, bool copy, double seconds_min) {
     for (int turn = 0; turn < 4; ++turn) {
       Candidate& candidate = candidates[(turn + round) % 4];
       a->Place(candidate.apart);
-      const double seconds = SecondsOf([&] {
+      const double seconds = Seconds([&] {
         if (!candidate.plain) return Apply(c, *a, copy);
         RunPlainStreams(a->u(), a->w(), a->out(copy), a->states() + c.first_state, states,
                         a->count());

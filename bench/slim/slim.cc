@@ -8,7 +8,6 @@
 // turns, so that a slow moment of the machine hits both.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <functional>
@@ -19,6 +18,7 @@
 #include <vector>
 
 #include "bench/slim/plain_reads.h"
+#include "bench/timing/timing.h"
 #include "common/base/philox.h"
 #include "common/keyset/core_share.h"
 #include "common/keyset/entry_keys.h"
@@ -43,24 +43,13 @@ struct Flags {
   bool tiny = false;
 };
 
-double Median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-  return values[values.size() / 2];
-}
-
-double SecondsOf(const std::function<void()>& f) {
-  const auto begin = std::chrono::steady_clock::now();
-  f();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
 void Compare(const std::string& what, const Flags& flags, const std::function<void()>& part,
              const std::function<void()>& pass) {
   std::vector<double> seconds, passes, ratios;
   double elapsed = 0;
   for (int round = 0; round < 4 || elapsed < flags.seconds; ++round) {
-    const double a = SecondsOf(part);
-    const double b = SecondsOf(pass);
+    const double a = Seconds(part);
+    const double b = Seconds(pass);
     elapsed += a + b;
     if (round == 0) continue;
     seconds.push_back(a);

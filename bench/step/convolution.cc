@@ -6,8 +6,6 @@
 // First checks the three results of each shape against oneDNN's, then times, by turns. Prints the
 // medians in milliseconds and GFLOP/s, and the share of oneDNN's own rate.
 #include <CLI/CLI.hpp>
-#include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <functional>
@@ -16,6 +14,7 @@
 #include <vector>
 
 #include "bench/step/free_convolution.h"
+#include "bench/timing/timing.h"
 #include "common/base/check.h"
 #include "kernels/devices.h"
 
@@ -35,17 +34,6 @@ std::vector<float> Normals(int64_t n, unsigned seed) {
   std::vector<float> values(n);
   for (float& value : values) value = normal(random);
   return values;
-}
-
-double SecondsOf(const std::function<void()>& f) {
-  const auto begin = std::chrono::steady_clock::now();
-  f();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
-double Median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-  return values[values.size() / 2];
 }
 
 // |a - b| / |b| in the Euclidean norm.
@@ -114,7 +102,7 @@ absl::Status RunShape(const ImagesShape& shape, const Flags& flags, Backend& bac
   double elapsed = 0;
   for (int round = 0; round < 5 || elapsed < flags.seconds; ++round) {
     for (Part& part : parts) {
-      const double ours = SecondsOf(part.ours), theirs = SecondsOf(part.theirs);
+      const double ours = Seconds(part.ours), theirs = Seconds(part.theirs);
       elapsed += ours + theirs;
       if (round < 2) continue;
       part.our_seconds.push_back(ours);

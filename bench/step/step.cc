@@ -7,16 +7,15 @@
 // same products; the candidates take turns, so that a slow moment of the machine hits all.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <functional>
 #include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "bench/step/products.h"
+#include "bench/timing/timing.h"
 #include "common/base/check.h"
 #include "kernels/devices.h"
 #include "tests/worker/model/reference_network.h"
@@ -93,17 +92,6 @@ absl::Status Check(const v1::Model& model, const Batch& batch, Candidate* candid
   return absl::InternalError(candidate->name + ": the step differs from the f64 reference");
 }
 
-double Median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-  return values[values.size() / 2];
-}
-
-double SecondsOf(const std::function<void()>& f) {
-  const auto begin = std::chrono::steady_clock::now();
-  f();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
 absl::Status Run(const Flags& flags) {
   const v1::Model model = Perceptron(flags.layers);
   std::unique_ptr<Backend> backend;
@@ -141,12 +129,12 @@ absl::Status Run(const Flags& flags) {
   std::vector<double> product_seconds;
   double elapsed = 0;
   for (int round = 0; round < 5 || elapsed < flags.seconds; ++round) {
-    const double limit = SecondsOf([&] { products.Run(flags.threads); });
+    const double limit = Seconds([&] { products.Run(flags.threads); });
     elapsed += limit;
     if (round >= 2) product_seconds.push_back(limit);
     for (Candidate& candidate : candidates) {
       absl::Status status;
-      const double seconds = SecondsOf([&] {
+      const double seconds = Seconds([&] {
         status = candidate.network->TrainStep(batch, {0, static_cast<uint64_t>(round), 0}).status();
         status.Update(candidate.optimizer->Step({}));
       });

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "bench/subnet/matrix.h"
-#include "bench/subnet/timing.h"
+#include "bench/timing/timing.h"
 #include "common/base/check.h"
 #include "common/codec/payload.h"
 #include "common/layout/shard_map.h"

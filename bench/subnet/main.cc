@@ -19,7 +19,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "bench/subnet/matrix.h"
-#include "bench/subnet/timing.h"
+#include "bench/timing/timing.h"
 #include "common/base/check.h"
 #include "common/consistency/barrier.h"
 #include "common/consistency/none.h"
