@@ -17,31 +17,35 @@ absl::Status WorkerProcess::CheckMemory() {
   const int64_t limit = job_.cluster().memory_limit();
   if (!backend_->memory().host_addressable()) return CheckDeviceMemory();
   if (limit == 0 && !recipe_.subnets) return absl::OkStatus();
-  TESSERA_ASSIGN_OR_RETURN(const WorkerMemory memory,
-                           PlanWorkerMemory(job_, recipe_, shape_, *data_,
-                                            limit > 0 ? limit : std::numeric_limits<int64_t>::max()));
+  TESSERA_ASSIGN_OR_RETURN(
+      const WorkerMemory memory,
+      PlanWorkerMemory(job_, recipe_, shape_, *data_,
+                       limit > 0 ? limit : std::numeric_limits<int64_t>::max()));
   subnet_memory_ = memory.subnets;
   if (limit == 0 || memory.total() <= limit) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("cluster.memory_limit: is ", limit, " bytes, but this worker needs ",
-                                                 memory.total(), " = ", memory.Describe(), "; raise it"));
+  return absl::InvalidArgumentError(absl::StrCat("cluster.memory_limit: is ", limit,
+                                                 " bytes, but this worker needs ", memory.total(),
+                                                 " = ", memory.Describe(), "; raise it"));
 }
 
 absl::Status WorkerProcess::CheckDeviceMemory() {
   if (job_.cluster().memory_limit() > 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("cluster.memory_limit: got ", job_.cluster().memory_limit(), " bytes beside cluster.device \"",
-                     job_.cluster().device(), "\", want 0: what the driver of a GPU takes of the ",
-                     "host's memory is in no sum"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "cluster.memory_limit: got ", job_.cluster().memory_limit(),
+        " bytes beside cluster.device \"", job_.cluster().device(),
+        "\", want 0: what the driver of a GPU takes of the ", "host's memory is in no sum"));
   }
   const int64_t available = backend_->memory().available();
-  TESSERA_ASSIGN_OR_RETURN(const WorkerMemory memory, PlanDeviceWorkerMemory(job_, recipe_, *data_, available));
+  TESSERA_ASSIGN_OR_RETURN(const WorkerMemory memory,
+                           PlanDeviceWorkerMemory(job_, recipe_, *data_, available));
   subnet_memory_ = memory.subnets;
   std::string parts = memory.replica_parts;
   // A subnet's payloads are no longer than the whole model's.
-  const int64_t coding =
-      DeviceCodingBytes(recipe_.codecs, DeviceSidesOf(recipe_, backend_->memory()), shape_, recipe_.core);
+  const int64_t coding = DeviceCodingBytes(
+      recipe_.codecs, DeviceSidesOf(recipe_, backend_->memory()), shape_, recipe_.core);
   if (coding > 0) absl::StrAppend(&parts, " + coding ", coding);
-  TESSERA_ASSIGN_OR_RETURN(const int64_t scratch, DeviceScratch(RowsOfEvaluation(*data_).calibration));
+  TESSERA_ASSIGN_OR_RETURN(const int64_t scratch,
+                           DeviceScratch(RowsOfEvaluation(*data_).calibration));
   if (scratch > 0) absl::StrAppend(&parts, " + convolutions and calibration ", scratch);
   const int64_t need = memory.replica + coding + scratch;
   if (need <= available) return absl::OkStatus();

@@ -95,8 +95,8 @@ absl::Status EpochOrder::Begin(const EpochPlace& place) {
   const absl::StatusOr<int64_t> steps =
       EpochSteps(has_total ? place.rows_total : options_.rows, place.parts, options_.batch);
   if (!steps.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        steps.status().message(), "; lower train.batch_size or cluster.workers"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(steps.status().message(), "; lower train.batch_size or cluster.workers"));
   }
   steps_ = *steps;
 
