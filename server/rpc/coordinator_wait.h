@@ -7,6 +7,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/base/log.h"
+#include "common/base/long_wait.h"
 #include "common/base/steady_clock.h"
 
 namespace tessera {
@@ -16,16 +17,14 @@ class CoordinatorWait {
  public:
   // Of an attempt at the address `at` that has ended so: says it now and then.
   void Tell(absl::string_view at, const absl::Status& ended) {
-    if (SteadyNow() <= next_) return;
-    next_ = SteadyNow() + kInterval;
+    if (!wait_.IsDue(SteadyNow())) return;
     const absl::string_view why = ended.ok() ? "it is none, want the address of server 0" : ended.message();
     Log(LogLevel::kInfo,
         absl::StrCat("control: waiting for the coordinator at=", at, " why=\"", why, "\""));
   }
 
  private:
-  static constexpr absl::Duration kInterval = absl::Seconds(10);
-  absl::Time next_ = SteadyNow() + kInterval;
+  LongWait wait_{SteadyNow(), absl::Seconds(10)};
 };
 
 }  // namespace tessera

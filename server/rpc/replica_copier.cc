@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "common/base/check.h"
 #include "common/base/log.h"
+#include "common/base/long_wait.h"
 #include "common/base/steady_clock.h"
 #include "common/rpc/status.h"
 #include "common/rpc/transport.h"
@@ -57,7 +58,7 @@ bool ReplicaCopier::WantsCopy() {
 }
 
 void ReplicaCopier::Run() {
-  absl::Time next_log = SteadyNow() + kLogInterval;
+  LongWait wait(SteadyNow(), kLogInterval);
   absl::Duration pause = kPause;
   while (true) {
     std::string donor;
@@ -76,8 +77,7 @@ void ReplicaCopier::Run() {
       Log(LogLevel::kInfo, absl::StrCat("server: replica copied from=", donor));
       return;
     }
-    if (SteadyNow() < next_log) continue;
-    next_log = SteadyNow() + kLogInterval;
+    if (!wait.IsDue(SteadyNow())) continue;
     Log(LogLevel::kInfo,
         absl::StrCat("server: waiting for a copy from=", donor, " why=\"", status.message(), "\""));
   }

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "common/base/check.h"
 #include "common/base/log.h"
+#include "common/base/long_wait.h"
 #include "common/base/steady_clock.h"
 
 namespace tessera {
@@ -68,34 +69,22 @@ absl::Status ActivationInbox::Deliver(const ComingBatch& batch, const Payload& p
   return absl::OkStatus();
 }
 
-absl::Time ActivationInbox::TellOfWait(uint64_t step, Generation plan, absl::Time since, int told) {
-  if (told == 0) return since + kShortWait;
-  if (told == 1) on_wait_();
-  if (told >= 2) {
-    std::vector<Rank> missing;
-    bool has_plan = false;
-    {
-      absl::MutexLock lock(&mutex_);
-      missing = queue_.Missing();
-      has_plan = queue_.Has(plan);
-    }
-    std::string names = absl::StrJoin(missing, ", ", [](std::string* text, Rank rank) {
-      absl::StrAppend(text, "worker ", rank.value());
-    });
-    if (names.empty()) names = "workers with data, of which none is left";
-    if (!has_plan) names = absl::StrCat("those of plan ", plan.value(), ", of which the coordinator has yet to tell,");
-    Log(LogLevel::kInfo,
-        absl::StrCat("worker: waits for activations of step ", step, " from ", names, " since ",
-                     absl::FormatDuration(absl::Trunc(SteadyNow() - since, absl::Seconds(1)))));
+std::string ActivationInbox::MissingNames(Generation plan) const {
+  absl::MutexLock lock(&mutex_);
+  if (!queue_.Has(plan)) {
+    return absl::StrCat("those of plan ", plan.value(), ", of which the coordinator has yet to tell,");
   }
-  return since + kTellEvery * told;
+  const std::vector<Rank> missing = queue_.Missing();
+  if (missing.empty()) return "workers with data, of which none is left";
+  return absl::StrJoin(missing, ", ",
+                       [](std::string* text, Rank rank) { absl::StrAppend(text, "worker ", rank.value()); });
 }
 
 absl::StatusOr<const ActivationReceiver::Batch*> ActivationInbox::Next(uint64_t step, Generation plan) {
   const absl::Time since = SteadyNow();
-  int told = 0;
-  absl::Time tell_at = TellOfWait(step, plan, since, told);
-  bool has_asked = false;
+  LongWait wait(since, kTellEvery);
+  // Where the plan is not known it asks at once, and once more when the wait is no short one.
+  bool asks_at_once = true, asks_later = true;
   while (true) {
     std::vector<DueAnswer> late;
     ActivationQueue::Turn turn;
@@ -108,9 +97,14 @@ absl::StatusOr<const ActivationReceiver::Batch*> ActivationInbox::Next(uint64_t 
     }
     for (const DueAnswer& due : late) due.Send();
     if (turn == ActivationQueue::Turn::kOver) return nullptr;
-    if (turn == ActivationQueue::Turn::kNoPlan && !std::exchange(has_asked, true)) on_wait_();
-    if (SteadyNow() >= tell_at) tell_at = TellOfWait(step, plan, since, ++told);
-    moved_.WaitUntil(tell_at);
+    const absl::Time now = SteadyNow();
+    if (turn == ActivationQueue::Turn::kNoPlan && std::exchange(asks_at_once, false)) on_wait_();
+    if (now >= since + kShortWait && std::exchange(asks_later, false)) on_wait_();
+    if (wait.IsDue(now)) {
+      Log(LogLevel::kInfo, absl::StrCat("worker: waits for activations of step ", step, " from ", MissingNames(plan),
+                                        " since ", wait.SoFar(now)));
+    }
+    moved_.WaitUntil(asks_later ? since + kShortWait : wait.next());
   }
 }
 

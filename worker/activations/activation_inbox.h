@@ -3,6 +3,7 @@
 #define TESSERA_WORKER_ACTIVATIONS_ACTIVATION_INBOX_H_
 
 #include <functional>
+#include <string>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -41,8 +42,8 @@ class ActivationInbox final : public ActivationReceiver {
   void Answer(double loss, absl::Span<const float> gradient) override;
 
  private:
-  // Says for whom it waits, once that is long. Returns when to look again.
-  absl::Time TellOfWait(uint64_t step, Generation plan, absl::Time since, int told);
+  // "worker 0, worker 2"
+  std::string MissingNames(Generation plan) const;
 
   const std::function<void()> on_wait_;
   Wakeup moved_;
