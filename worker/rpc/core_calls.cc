@@ -14,17 +14,9 @@
 namespace tessera {
 namespace {
 
-constexpr absl::Duration kPause = absl::Milliseconds(20);
-
 const std::string& PullMethod() {
   static const auto* const name = new std::string("/tessera.v1.ParameterServer/Pull");
   return *name;
-}
-
-bool IsTransient(absl::StatusCode code) {
-  return code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kAborted ||
-         code == absl::StatusCode::kResourceExhausted ||
-         code == absl::StatusCode::kCancelled;
 }
 
 }  // namespace
@@ -123,7 +115,10 @@ void CoreCalls::Start(size_t server) {
 void CoreCalls::Ask(uint64_t number) {
   End();
   request_.set_core_wanted(number);
-  asked_.resize(options_.entries.size());
+  const MemberId caller(options_.caller.member());
+  for (size_t server = 0; server < options_.entries.size(); ++server) {
+    asked_.push_back({nullptr, Retry(ServerRetry(options_.retry_time), caller, server)});
+  }
   for (size_t server = 0; server < asked_.size() && !away_.load(std::memory_order_acquire); ++server) {
     Start(server);
   }
@@ -132,8 +127,7 @@ void CoreCalls::Ask(uint64_t number) {
 void CoreCalls::Repeat(size_t server) {
   if (server >= asked_.size()) return;
   Asked& asked = asked_[server];
-  asked.give_up = absl::InfiniteFuture();
-  asked.start = absl::InfinitePast();
+  asked.retry.Restart();
   if (asked.call != nullptr) asked.call->Cancel();
 }
 
@@ -149,9 +143,9 @@ absl::StatusOr<Cores> CoreCalls::Take(Traffic* traffic) {
     Asked& asked = asked_[server];
     const bool is_away = away_.load(std::memory_order_acquire);
     // What has failed meanwhile is tried anew, for the whole time.
-    if (is_away) asked.give_up = absl::InfiniteFuture();
+    if (is_away) asked.retry.Forgive();
     if (asked.call == nullptr) {
-      const absl::Time start = is_away ? absl::InfiniteFuture() : asked.start;
+      const absl::Time start = is_away ? absl::InfiniteFuture() : asked.retry.due();
       if (start > SteadyNow()) {
         board_.WaitUntil(start);
       } else {
@@ -176,15 +170,9 @@ absl::StatusOr<Cores> CoreCalls::Take(Traffic* traffic) {
 }
 
 absl::Status CoreCalls::Collect(size_t server, const absl::Status& status) {
-  Asked& asked = asked_[server];
-  const absl::Time now = SteadyNow();
-  if (asked.give_up == absl::InfiniteFuture()) asked.give_up = now + options_.retry_time;
-  const bool is_late = now >= asked.give_up && !away_.load(std::memory_order_acquire);
-  if (!IsTransient(status.code()) || is_late) {
-    return absl::Status(status.code(), absl::StrCat("server ", server, ": ", status.message()));
-  }
-  asked.start = now + kPause;
-  return absl::OkStatus();
+  const Retry::Verdict verdict = asked_[server].retry.OnFailure(status.code(), SteadyNow());
+  if (verdict == Retry::Verdict::kAgain) return absl::OkStatus();
+  return absl::Status(status.code(), absl::StrCat("server ", server, ": ", status.message()));
 }
 
 void CoreCalls::End() {

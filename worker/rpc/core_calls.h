@@ -15,9 +15,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/base/ids.h"
 #include "common/base/wakeup.h"
 #include "proto/parameter_server.pb.h"
 #include "worker/exchange/parameter_client.h"
+#include "worker/rpc/retry.h"
 #include "worker/rpc/server_call.h"
 
 namespace tessera {
@@ -82,8 +84,7 @@ class CoreCalls {
  private:
   struct Asked {
     std::unique_ptr<CoreFromServer> call;  // nullptr: taken, or to be made again
-    absl::Time give_up = absl::InfiniteFuture();
-    absl::Time start = absl::InfinitePast();
+    Retry retry;
   };
 
   void Start(size_t server);

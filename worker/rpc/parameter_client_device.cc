@@ -40,8 +40,7 @@ absl::Status ParameterClientGrpc::AddDevicePulls(const KeySet& keys,
       return room.status();
     }
     server.received = *room;
-    tasks_.emplace_back();
-    tasks_.back().server = s;
+    AddTask(s, /*is_push=*/false);
   }
   return absl::OkStatus();
 }

@@ -16,18 +16,9 @@
 namespace tessera {
 namespace {
 
-// Between attempts: doubles from the first to the last.
-constexpr absl::Duration kBackoffFirst = absl::Milliseconds(10);
-constexpr absl::Duration kBackoffLast = absl::Seconds(1);
 // How long the memory of an ended call may stay with a connection that does not move, before the
 // connection is given up.
 constexpr absl::Duration kLetGoTime = absl::Seconds(1);
-
-// A server cuts off a reader whose network stands still with CANCELLED.
-bool IsTransient(absl::StatusCode code) {
-  return code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kAborted ||
-         code == absl::StatusCode::kResourceExhausted || code == absl::StatusCode::kCancelled;
-}
 
 // f32 needs none.
 std::string NameOnWire(const Codec& codec) { return codec == Codec() ? "" : Describe(codec); }
@@ -258,6 +249,12 @@ void ParameterClientGrpc::PrepareFetch(Exchange after, const KeySet& keys) {
   fetch_.set_codec(NameOnWire(options_.coding.codecs.pull));
 }
 
+void ParameterClientGrpc::AddTask(size_t server, bool is_push) {
+  const uint64_t call = server << 1 | (is_push ? 1 : 0);
+  tasks_.push_back(
+      {server, is_push, Retry(ServerRetry(options_.retry_time), options_.member, call)});
+}
+
 void ParameterClientGrpc::AddPushes(const KeySet& keys) {
   FollowServers(/*between_exchanges=*/true);
   sparse_push_ = keys.is_sparse() ? &keys : nullptr;
@@ -266,9 +263,7 @@ void ParameterClientGrpc::AddPushes(const KeySet& keys) {
     if (replicated() && servers_[s].life == 0) continue;
     servers_[s].payload = coder_->Make(replicated() ? 0 : s, &servers_[s].update);
     servers_[s].sends_keys = false;
-    tasks_.emplace_back();
-    tasks_.back().server = s;
-    tasks_.back().is_push = true;
+    AddTask(s, /*is_push=*/true);
   }
 }
 
@@ -302,8 +297,7 @@ void ParameterClientGrpc::AddPull(size_t server, const ShardSlices& slices,
   if (!reads_outside() && codec != Codec()) {
     servers_[server].value_keys.emplace(codec, slices, options_.coding.shape);
   }
-  tasks_.emplace_back();
-  tasks_.back().server = server;
+  AddTask(server, /*is_push=*/false);
 }
 
 std::unique_ptr<PullFromServer> ParameterClientGrpc::MakePull(Server* server) {
@@ -340,10 +334,13 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::RunTasks(absl::Time begin,
     }
     FollowServers(/*between_exchanges=*/false);
     FollowLeaders();
+    const bool is_away = away_.load(std::memory_order_acquire);
     bool all_done = true;
     bool any_running = false;
     absl::Time wake = absl::InfiniteFuture();
     for (Task& task : tasks_) {
+      // What fails meanwhile is tried anew, for the whole time.
+      if (is_away) task.retry.Forgive();
       if (task.given_up && !task.done) {
         if (task.call != nullptr) task.call->Cancel();
         if (task.call == nullptr && task.is_push) task.done = true;
@@ -362,15 +359,12 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::RunTasks(absl::Time begin,
     }
     if (failed.ok() && watch_.is_on()) TellValues();
     if (all_done || (!failed.ok() && !any_running)) break;
-    if (failed.ok() && away_.load(std::memory_order_acquire)) {
-      // What has failed meanwhile is tried anew, for the whole time.
-      for (Task& task : tasks_) task.give_up = absl::InfiniteFuture();
-    } else if (failed.ok()) {
-      wake = std::min(wake, StartDue(now));
-    } else {
+    if (!failed.ok()) {
       for (Task& task : tasks_) {
         if (task.call != nullptr) task.call->Cancel();
       }
+    } else if (!is_away) {
+      wake = std::min(wake, StartDue(now));
     }
     board_.WaitUntil(wake);
   }
@@ -399,12 +393,11 @@ absl::Time ParameterClientGrpc::StartDue(absl::Time now) {
   absl::Time next = absl::InfiniteFuture();
   for (Task& task : tasks_) {
     if (task.done || task.call != nullptr) continue;
-    if (task.start > now) {
-      next = std::min(next, task.start);
+    if (task.retry.due() > now) {
+      next = std::min(next, task.retry.due());
       continue;
     }
     Server& server = servers_[task.server];
-    ++task.attempts;
     if (task.is_push) {
       header_.set_from_peer(is_peer(task.server));
       header_.set_base_version(is_peer(task.server) ? 0 : server.base.value());
@@ -473,19 +466,14 @@ absl::Status ParameterClientGrpc::Collect(Task* task, absl::Time now) {
     task->done = true;
     return absl::OkStatus();
   }
-  if (task->give_up == absl::InfiniteFuture()) task->give_up = now + options_.retry_time;
-  const bool is_late = now >= task->give_up && !away_.load(std::memory_order_acquire);
-  if (!IsTransient(status.code()) || is_late) {
-    const std::string tries =
-        task->attempts > 1 ? absl::StrCat(" (", task->attempts, " attempts)") : "";
-    return absl::Status(status.code(), absl::StrCat("server ", task->server, " at ", server.address,
-                                                    ": ", status.message(), tries));
+  if (task->retry.OnFailure(status.code(), now) == Retry::Verdict::kAgain) {
+    if (options_.on_trouble) options_.on_trouble();
+    return absl::OkStatus();
   }
-  if (options_.on_trouble) options_.on_trouble();
-  // None has been made where the shard has moved meanwhile.
-  const int repeats = std::clamp(task->attempts - 1, 0, 10);
-  task->start = now + std::min(kBackoffLast, kBackoffFirst * (1 << repeats));
-  return absl::OkStatus();
+  const int attempts = task->retry.failures();
+  const std::string tries = attempts > 1 ? absl::StrCat(" (", attempts, " attempts)") : "";
+  return absl::Status(status.code(), absl::StrCat("server ", task->server, " at ", server.address,
+                                                  ": ", status.message(), tries));
 }
 
 void ParameterClientGrpc::RememberVersions() {

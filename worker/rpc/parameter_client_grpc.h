@@ -2,9 +2,8 @@
 //
 // An exchange is one Push and one Pull to every server, all started together; of a subnet, one
 // FetchSubnet. A server parks the pull until it may answer, which is after it has accepted this
-// worker's push. Retries live here
-// and only here: UNAVAILABLE and ABORTED are tried again under the same exchange number, which
-// makes a repeat harmless.
+// worker's push. What fails is tried
+// again (worker/rpc/retry.h) under the same exchange number, which makes a repeat harmless.
 //
 // Where placement is replicated an exchange is a Push to every server and a Pull from the one beside this
 // worker. Servers come and go: a push to one that has gone is given up, and one that has come is pushed
@@ -39,6 +38,7 @@
 #include "worker/rpc/device_values.h"
 #include "worker/rpc/push_coder.h"
 #include "worker/rpc/replica_runs.h"
+#include "worker/rpc/retry.h"
 #include "worker/rpc/server_call.h"
 #include "worker/rpc/value_watch.h"
 
@@ -121,16 +121,14 @@ class ParameterClientGrpc final : public ParameterClient {
  private:
   // One half of an exchange with one server, with its retries.
   struct Task {
-    size_t server = 0;
-    std::unique_ptr<PushToServer> push;
-    std::unique_ptr<PullFromServer> pull;
+    size_t server;
+    bool is_push;
+    Retry retry;
+    std::unique_ptr<PushToServer> push = nullptr;
+    std::unique_ptr<PullFromServer> pull = nullptr;
     ServerCall* call = nullptr;  // the attempt under way
-    bool is_push = false;
     bool done = false;
     bool given_up = false;  // its server has gone
-    int attempts = 0;
-    absl::Time give_up = absl::InfiniteFuture();
-    absl::Time start = absl::InfinitePast();
   };
   struct Server {
     std::string address;
@@ -171,6 +169,7 @@ class ParameterClientGrpc final : public ParameterClient {
   void PrepareFetch(Exchange after, const KeySet& keys);
   void PrepareRows(const RowRange& rows);
   bool reads_rows() const { return !fetches_.has_value() && request_.keys().has_rows(); }
+  void AddTask(size_t server, bool is_push);
   void AddPushes(const KeySet& keys);
   absl::Status AddPulls(const KeySet& keys, const ParameterArrays& values);
   // Where values are the device's: each answer comes to the host, and goes on from there while others

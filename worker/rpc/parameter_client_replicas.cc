@@ -70,9 +70,7 @@ void ParameterClientGrpc::FollowLeaders() {
       // What it answered while the push was open may have been lost with it.
       if (pushes && !task.is_push) task.done = false;
       if (task.done) continue;
-      task.give_up = absl::InfiniteFuture();
-      task.start = absl::InfinitePast();
-      task.attempts = 0;
+      task.retry.Restart();
       if (task.call != nullptr) task.call->Cancel();
     }
     cores_.Repeat(entry.rank());

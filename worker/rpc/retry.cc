@@ -1,0 +1,77 @@
+#include "worker/rpc/retry.h"
+
+#include <algorithm>
+
+#include "common/base/check.h"
+
+namespace tessera {
+namespace {
+
+// Doublings; there a pause has long been as long as it gets.
+constexpr int kDoublingsMax = 10;
+// What is left of a pause at least.
+constexpr double kPauseShareMin = 0.5;
+
+bool ServerMayAnswer(absl::StatusCode code) {
+  return code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kAborted ||
+         code == absl::StatusCode::kResourceExhausted || code == absl::StatusCode::kCancelled;
+}
+
+bool LayerWorkerMayAnswer(absl::StatusCode code) {
+  return code != absl::StatusCode::kInvalidArgument && code != absl::StatusCode::kUnauthenticated &&
+         code != absl::StatusCode::kPermissionDenied && code != absl::StatusCode::kUnimplemented;
+}
+
+bool CoordinatorMayAnswer(absl::StatusCode code) {
+  return code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kDeadlineExceeded ||
+         code == absl::StatusCode::kAborted;
+}
+
+// Numbers that follow each other are far apart in what comes of them.
+std::minstd_rand RandomOf(uint64_t caller, uint64_t call) {
+  std::seed_seq seed = {static_cast<uint32_t>(caller), static_cast<uint32_t>(caller >> 32),
+                        static_cast<uint32_t>(call), static_cast<uint32_t>(call >> 32)};
+  return std::minstd_rand(seed);
+}
+
+}  // namespace
+
+RetryPolicy ServerRetry(absl::Duration time) {
+  return {time, absl::Milliseconds(10), absl::Seconds(1), ServerMayAnswer};
+}
+
+RetryPolicy LayerWorkerRetry(absl::Duration time) {
+  return {time, absl::Milliseconds(20), absl::Seconds(1), LayerWorkerMayAnswer};
+}
+
+RetryPolicy CoordinatorRetry(absl::Duration time) {
+  return {time, absl::Milliseconds(50), absl::Milliseconds(50), CoordinatorMayAnswer};
+}
+
+Retry::Retry(RetryPolicy policy, MemberId caller, uint64_t call)
+    : policy_(policy), random_(RandomOf(caller.value(), call)) {
+  TESSERA_CHECK(policy.time > absl::ZeroDuration());
+}
+
+Retry::Verdict Retry::OnFailure(absl::StatusCode code, absl::Time now) {
+  ++failures_;
+  if (!policy_.may_help(code)) return Verdict::kRefused;
+  if (give_up_ == absl::InfiniteFuture()) CountFrom(now);
+  if (now >= give_up_) return Verdict::kLate;
+  due_ = std::min(now + NextPause(), give_up_);
+  return Verdict::kAgain;
+}
+
+void Retry::Restart() {
+  failures_ = 0;
+  give_up_ = absl::InfiniteFuture();
+  due_ = absl::InfinitePast();
+}
+
+absl::Duration Retry::NextPause() {
+  const int doublings = std::min(failures_ - 1, kDoublingsMax);
+  const absl::Duration pause = std::min(policy_.pause_max, policy_.pause_min * (1 << doublings));
+  return pause * std::uniform_real_distribution<double>(kPauseShareMin, 1)(random_);
+}
+
+}  // namespace tessera
