@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/log.h"
+#include "common/base/long_wait.h"
 #include "common/base/steady_clock.h"
 #include "common/codec/payload.h"
 #include "common/rpc/borrowed_slice.h"
@@ -17,13 +18,12 @@
 #include "common/rpc/status.h"
 #include "common/rpc/transport.h"
 #include "proto/activations.pb.h"
+#include "worker/rpc/retry.h"
 #include "worker/rpc/server_call.h"
 
 namespace tessera {
 namespace {
 
-constexpr absl::Duration kPauseMin = absl::Milliseconds(20);
-constexpr absl::Duration kPauseMax = absl::Seconds(1);
 // For gRPC to drop what a call that is over was sending.
 constexpr absl::Duration kLetGoTime = absl::Seconds(1);
 // A connection that is dead is found to be so within this time (keepalives and connecting, common/rpc/transport.cc).
@@ -33,12 +33,6 @@ constexpr absl::Duration kTellEvery = absl::Seconds(10);
 template <typename T>
 absl::Span<const char> BytesOf(absl::Span<const T> values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
-}
-
-// What is no better when it is tried again.
-bool IsRefusal(absl::StatusCode code) {
-  return code == absl::StatusCode::kInvalidArgument || code == absl::StatusCode::kUnauthenticated ||
-         code == absl::StatusCode::kPermissionDenied || code == absl::StatusCode::kUnimplemented;
 }
 
 absl::Status Named(const LayerWorker& target, const absl::Status& status, absl::string_view between) {
@@ -195,19 +189,16 @@ bool ActivationClient::LinearComesLater(uint64_t step) const {
 absl::Status ActivationClient::AwaitPlan(const ActivationBatch& batch) {
   if (Has(batch.plan)) return absl::OkStatus();
   options_.on_trouble();
-  const absl::Time since = SteadyNow();
-  absl::Time tell_at = since + kTellEvery;
+  LongWait wait(SteadyNow(), kTellEvery);
   while (!Has(batch.plan)) {
     if (cancelled_.load(std::memory_order_acquire)) return absl::CancelledError("activations: cancelled");
     const absl::Time now = SteadyNow();
-    if (now >= tell_at) {
-      tell_at += kTellEvery;
+    if (wait.IsDue(now)) {
       Log(LogLevel::kInfo,
           absl::StrCat("worker: waits to be told by the coordinator who takes part in step ", batch.step, " (plan ",
-                       batch.plan.value(), ") since ",
-                       absl::FormatDuration(absl::Trunc(now - since, absl::Seconds(1)))));
+                       batch.plan.value(), ") since ", wait.SoFar(now)));
     }
-    board_.WaitUntil(tell_at);
+    board_.WaitUntil(wait.next());
   }
   return absl::OkStatus();
 }
@@ -215,15 +206,6 @@ absl::Status ActivationClient::AwaitPlan(const ActivationBatch& batch) {
 std::optional<LayerWorker> ActivationClient::Target(uint64_t step) const {
   absl::MutexLock lock(&mutex_);
   return workers_.LinearOf(options_.member, step);
-}
-
-absl::Time ActivationClient::TellOfWait(const LayerWorker& target, absl::Time since, int told) const {
-  if (told > 0) {
-    Log(LogLevel::kInfo, absl::StrCat("worker: waits for worker ", target.rank.value(), " at ", target.address,
-                                      ", which has its activations, since ",
-                                      absl::FormatDuration(absl::Trunc(SteadyNow() - since, absl::Seconds(1)))));
-  }
-  return since + kTellEvery * (told + 1);
 }
 
 absl::StatusOr<ActivationAnswer> ActivationClient::Once(const ActivationBatch& batch,
@@ -246,23 +228,28 @@ absl::StatusOr<ActivationAnswer> ActivationClient::Once(const ActivationBatch& b
   call->Start(stub_.get());
   bool is_over = false;
   absl::Time let_go = absl::InfiniteFuture();
-  const absl::Time since = SteadyNow();
-  int told = 0;
-  absl::Time tell_at = TellOfWait(target, since, told);
+  LongWait wait(SteadyNow(), kTellEvery);
   while (!call->ended()) {
+    const absl::Time now = SteadyNow();
+    absl::Time look_again = absl::InfiniteFuture();
     if (call->answered()) {
       call->LetGo();
-      const absl::Time now = SteadyNow();
       if (now >= let_go) stub_.reset();  // What the connection holds goes with it.
       if (let_go == absl::InfiniteFuture() || now >= let_go) let_go = now + kLetGoTime;
     } else if (!is_over) {
-      const std::optional<LayerWorker> now = Target(batch.step);
-      is_over = cancelled_.load(std::memory_order_acquire) || !now || now->member != target.member;
-      if (is_over) call->Cancel();
-      if (SteadyNow() >= tell_at) tell_at = TellOfWait(target, since, ++told);
+      const std::optional<LayerWorker> asked = Target(batch.step);
+      is_over = cancelled_.load(std::memory_order_acquire) || !asked || asked->member != target.member;
+      if (is_over) {
+        call->Cancel();
+      } else {
+        if (wait.IsDue(now)) {
+          Log(LogLevel::kInfo, absl::StrCat("worker: waits for worker ", target.rank.value(), " at ", target.address,
+                                            ", which has its activations, since ", wait.SoFar(now)));
+        }
+        look_again = wait.next();
+      }
     }
-    if (call->answered() || is_over) tell_at = absl::InfiniteFuture();
-    board_.WaitUntil(std::min(let_go, tell_at));
+    board_.WaitUntil(std::min(let_go, look_again));
   }
   if (cancelled_.load(std::memory_order_acquire)) return absl::CancelledError("activations: cancelled");
   TESSERA_RETURN_IF_ERROR(call->status());
@@ -276,26 +263,21 @@ absl::StatusOr<ActivationAnswer> ActivationClient::Once(const ActivationBatch& b
 
 absl::StatusOr<ActivationAnswer> ActivationClient::Exchange(const ActivationBatch& batch) {
   TESSERA_RETURN_IF_ERROR(AwaitPlan(batch));
-  absl::Duration pause = kPauseMin;
-  absl::Time give_up = absl::InfiniteFuture();
+  Retry retry(LayerWorkerRetry(options_.retry_time), options_.member);
   MemberId asked;
   bool is_told = false;
   while (true) {
     const std::optional<LayerWorker> target = Target(batch.step);
-    absl::Status failed;
+    absl::Status failed = absl::UnavailableError("nobody trains the linear layers");
     if (target) {
-      if (target->member != asked) {
-        give_up = absl::InfiniteFuture();
-        pause = kPauseMin;
-      }
+      if (target->member != asked) retry.Restart();
       asked = target->member;
       const absl::Time begin = SteadyNow();
       absl::StatusOr<ActivationAnswer> answer = Once(batch, *target);
       if (answer.ok()) return answer;
       failed = answer.status();
-      if (IsRefusal(failed.code())) return Named(*target, failed, ": ");
       // It was there for most of that time.
-      if (SteadyNow() - begin > kDeadConnectionMax) give_up = absl::InfiniteFuture();
+      if (SteadyNow() - begin > kDeadConnectionMax) retry.Forgive();
     } else if (LinearComesLater(batch.step) || leaves_.load(std::memory_order_acquire)) {
       // A later step only comes when this one is over.
       ActivationAnswer dropped;
@@ -304,17 +286,17 @@ absl::StatusOr<ActivationAnswer> ActivationClient::Exchange(const ActivationBatc
     }
     if (cancelled_.load(std::memory_order_acquire)) return absl::CancelledError("activations: cancelled");
     // Without any the coordinator ends the job.
-    const absl::Time now = SteadyNow();
-    if (away_.load(std::memory_order_acquire)) give_up = absl::InfiniteFuture();
-    if (target && give_up == absl::InfiniteFuture()) give_up = now + options_.retry_time;
+    if (!target || away_.load(std::memory_order_acquire)) retry.Forgive();
+    const Retry::Verdict verdict = retry.OnFailure(failed.code(), SteadyNow());
+    if (verdict == Retry::Verdict::kRefused) return Named(*target, failed, ": ");
     // The first time it may only have begun a little later than this worker.
-    if (target && !is_told && pause > kPauseMin) {
+    if (target && !is_told && retry.failures() > 1) {
       is_told = true;
       Log(LogLevel::kWarning,
           absl::StrCat("worker: activations not taken worker=", target->rank.value(), " address=", target->address,
                        " why=\"", failed.message(), "\"; trying again"));
     }
-    if (target && now >= give_up) {
+    if (verdict == Retry::Verdict::kLate) {
       return Named(*target, absl::UnavailableError(failed.message()),
                    absl::StrCat(", which trains the linear layers, has not taken them for ",
                                 absl::FormatDuration(options_.retry_time),
@@ -323,8 +305,7 @@ absl::StatusOr<ActivationAnswer> ActivationClient::Exchange(const ActivationBatc
     options_.on_trouble();
     stub_.reset();
     connected_ = MemberId();
-    board_.WaitFor(pause);
-    pause = std::min(2 * pause, kPauseMax);
+    board_.WaitUntil(retry.due());
   }
 }
 

@@ -1,7 +1,7 @@
 // Activations to a linear worker and their gradient back, over gRPC (proto/activations.proto).
 //
-// A call that fails is made again: the other side counts a batch once. Where the linear worker is not reached it is
-// tried until it is no member any more, and another one gets the batch then.
+// A call that fails is made again (worker/rpc/retry.h): the other side counts a batch once. Where the linear worker is
+// not reached it is tried until it is no member any more, and another one gets the batch then.
 #ifndef TESSERA_WORKER_RPC_ACTIVATION_CLIENT_H_
 #define TESSERA_WORKER_RPC_ACTIVATION_CLIENT_H_
 
@@ -62,8 +62,6 @@ class ActivationClient final : public ActivationSender {
   absl::Status AwaitPlan(const ActivationBatch& batch);
   // The linear worker to ask now for that step; nullopt: there is none.
   std::optional<LayerWorker> Target(uint64_t step) const;
-  // Says whom it waits for, once that is long. Returns when to look again.
-  absl::Time TellOfWait(const LayerWorker& target, absl::Time since, int told) const;
   absl::StatusOr<ActivationAnswer> Once(const ActivationBatch& batch, const LayerWorker& target);
 
   const Options options_;
