@@ -1,11 +1,8 @@
 #include "worker/rpc/coordinator_client.h"
 
 #include <algorithm>
-#include <chrono>
 #include <random>
 #include <utility>
-
-#include <grpcpp/client_context.h>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -14,9 +11,8 @@
 #include "absl/time/clock.h"
 #include "common/base/check.h"
 #include "common/base/log.h"
+#include "common/base/long_wait.h"
 #include "common/base/steady_clock.h"
-#include "common/base/wakeup.h"
-#include "common/rpc/control_channel.h"
 #include "common/rpc/control_protocol.h"
 #include "common/rpc/status.h"
 
@@ -27,22 +23,12 @@ constexpr absl::Duration kJoinInterval = absl::Milliseconds(50);
 // Until it is said why a coordinator is not reached that nobody may have started yet; and again.
 constexpr absl::Duration kSilentAtStart = absl::Seconds(2);
 constexpr absl::Duration kTellWhyInterval = absl::Seconds(30);
-constexpr absl::Duration kRetryPause = absl::Milliseconds(50);
+// After a renewal, where another one is wanted soon.
+constexpr absl::Duration kRenewPause = absl::Milliseconds(50);
 constexpr absl::Duration kRenewInterval = absl::Seconds(1);
 constexpr absl::Duration kLeavePatience = absl::Seconds(3);
 // Of one that has nothing to report.
 constexpr absl::Duration kFarewellPatience = absl::Seconds(1);
-// How soon a blocked call notices Cancel, which may only set a flag.
-constexpr absl::Duration kCancelPoll = absl::Milliseconds(20);
-
-bool MayRepeat(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) || absl::IsAborted(status);
-}
-
-absl::Status NotReached(const absl::Status& status, absl::Duration patience) {
-  return absl::UnavailableError(
-      absl::StrCat(status.message(), "; not reached for ", absl::FormatDuration(patience)));
-}
 
 absl::Status Superseded() {
   return absl::UnavailableError("an earlier coordinator has answered than the last one");
@@ -51,30 +37,14 @@ absl::Status Superseded() {
 }  // namespace
 
 CoordinatorClient::CoordinatorClient(Options options)
-    : options_(std::move(options)), address_(options_.address) {
-  if (!address_.empty()) stub_ = v1::Coordinator::NewStub(OpenControlChannel(address_));
-}
+    : options_(std::move(options)), calls_(options_.address, options_.find) {}
 
 CoordinatorClient::~CoordinatorClient() { StopRenewing(); }
 
-std::shared_ptr<v1::Coordinator::Stub> CoordinatorClient::CurrentStub(std::string* address) {
-  absl::MutexLock lock(&mutex_);
-  *address = address_;
-  return stub_;
-}
-
-void CoordinatorClient::FindAgain() {
-  if (!options_.find) return;
-  const std::string address = options_.find();
-  absl::MutexLock lock(&mutex_);
-  if (address.empty() || address == address_) return;
-  address_ = address;
-  stub_ = v1::Coordinator::NewStub(OpenControlChannel(address_));
-}
-
-bool CoordinatorClient::HasMoved(const std::string& from) const {
-  absl::MutexLock lock(&mutex_);
-  return address_ != from;
+Retry CoordinatorClient::RetryFromNow() const {
+  Retry retry = NewRetry();
+  retry.CountFrom(SteadyNow());
+  return retry;
 }
 
 bool CoordinatorClient::Heed(const v1::CoordinatorWord& word) {
@@ -103,82 +73,13 @@ void CoordinatorClient::SetAway(bool away, absl::Duration silence) {
 }
 
 bool CoordinatorClient::MayReturn(const absl::Status& status) const {
-  return MayRepeat(status) && away_timeout_ns_.load() > 0;
-}
-
-// The reply's callback may outlive neither `context` nor `reply`: this waits for it in any case.
-template <typename Request, typename Reply>
-absl::Status CoordinatorClient::Once(Method<Request, Reply> method, const Request& request,
-                                     Reply* reply, absl::Duration patience, bool cancellable) {
-  grpc::ClientContext context;
-  if (patience != absl::InfiniteDuration()) {
-    context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoNanoseconds(patience));
-  }
-  Wakeup answered;
-  grpc::Status result;
-  std::string address;
-  std::shared_ptr<v1::Coordinator::Stub> stub = CurrentStub(&address);
-  if (stub == nullptr) {
-    FindAgain();
-    stub = CurrentStub(&address);
-  }
-  if (stub == nullptr) return absl::UnavailableError("no server has been elected coordinator");
-  (stub->async()->*method)(&context, &request, reply, [&](grpc::Status status) {
-    result = std::move(status);
-    answered.Notify();
-  });
-  while (!answered.WaitFor(kCancelPoll)) {
-    if (cancellable && cancelled_.load(std::memory_order_relaxed)) {
-      context.TryCancel();
-      answered.WaitUntil(absl::InfiniteFuture());
-      return absl::CancelledError("cancelled");
-    }
-    // A renewal has found the coordinator elsewhere: where this call went nobody may answer it.
-    if (options_.find && HasMoved(address)) {
-      context.TryCancel();
-      answered.WaitUntil(absl::InfiniteFuture());
-      return absl::UnavailableError(absl::StrCat("coordinator at ", address, " is elsewhere now"));
-    }
-  }
-  if (result.ok()) return absl::OkStatus();
-  if (result.error_code() == grpc::StatusCode::UNIMPLEMENTED) {
-    return absl::InvalidArgumentError(absl::StrCat("coordinator at ", address,
-                                                   ": there is none, want the address of server 0"));
-  }
-  const absl::Status status(FromGrpc(result).code(), absl::StrCat("coordinator at ", address, ": ",
-                                                                  result.error_message()));
-  if (MayRepeat(status)) FindAgain();
-  return status;
-}
-
-template <typename Request, typename Reply>
-absl::Status CoordinatorClient::Call(Method<Request, Reply> method, const Request& request,
-                                     Reply* reply, absl::Duration patience) {
-  // Waiting for an answer is not silence: the time counts from the first failure to reach it.
-  std::optional<absl::Time> give_up;
-  while (true) {
-    if (cancelled_.load(std::memory_order_relaxed)) return absl::CancelledError("cancelled");
-    absl::Status status = Once(method, request, reply, patience, true);
-    if (!MayRepeat(status)) return status;
-    if (!give_up) give_up = SteadyNow() + silence_max();
-    if (SteadyNow() > *give_up) return NotReached(status, silence_max());
-    TESSERA_RETURN_IF_ERROR(Pause(kRetryPause));
-  }
-}
-
-absl::Status CoordinatorClient::Pause(absl::Duration duration) {
-  const absl::Time until = SteadyNow() + duration;
-  while (SteadyNow() < until) {
-    if (cancelled_.load(std::memory_order_relaxed)) return absl::CancelledError("cancelled");
-    absl::SleepFor(std::min(kCancelPoll, until - SteadyNow()));
-  }
-  return absl::OkStatus();
+  return NewRetry().policy().may_help(status.code()) && away_timeout_ns_.load() > 0;
 }
 
 absl::StatusOr<v1::JoinReply> CoordinatorClient::Join(
     std::function<void(absl::string_view)> on_waiting) {
   absl::StatusOr<v1::JoinReply> joined = BecomeMember(std::move(on_waiting));
-  if (!cancelled_.load(std::memory_order_relaxed) || member_ == MemberId()) return joined;
+  if (!calls_.is_cancelled() || member_ == MemberId()) return joined;
   Withdraw("");
   return absl::CancelledError("cancelled");
 }
@@ -190,7 +91,8 @@ void CoordinatorClient::Withdraw(absl::string_view error) {
   request.set_run(run_.load());
   request.set_error(std::string(error));
   v1::LeaveReply reply;
-  Once(&Stub::Leave, request, &reply, kFarewellPatience, false).IgnoreError();
+  calls_.Once(&Stub::Leave, request, &reply, {kFarewellPatience, /*may_be_cancelled=*/false})
+      .IgnoreError();
 }
 
 absl::StatusOr<v1::JoinReply> CoordinatorClient::BecomeMember(
@@ -209,19 +111,17 @@ absl::StatusOr<v1::JoinReply> CoordinatorClient::BecomeMember(
   request.set_life((uint64_t{device()} << 32) | device() | 1);
   if (options_.rank) request.set_rank(options_.rank->value());
   const absl::Time give_up = SteadyNow() + options_.join_timeout;
-  absl::Time last_answer = SteadyNow();
   std::string told;
-  absl::Time tell_why = SteadyNow() + kSilentAtStart;
+  LongWait silent(SteadyNow(), kSilentAtStart, kTellWhyInterval);
+  // Before its first answer the coordinator may not have been started yet; later it has gone.
+  Retry retry(CoordinatorRetry(absl::InfiniteDuration()), MemberId());
   while (true) {
     v1::JoinReply reply;
     std::string waiting, why;
-    absl::Status status = Once(&Stub::Join, request, &reply, lease_, true);
-    // Before its first answer the coordinator may not have been started yet; later it has gone.
-    const bool has_gone = request.member() != 0 && SteadyNow() - last_answer > silence_max();
+    absl::Status status = calls_.Once(&Stub::Join, request, &reply, {lease_});
     if (status.ok() && !Heed(reply.word())) status = Superseded();
     if (status.ok()) {
       request.set_run(reply.word().run());
-      last_answer = SteadyNow();
       request.set_member(reply.member());
       lease_ = absl::Nanoseconds(reply.lease_timeout_ns());
       if (reply.layout_hash() != options_.layout_hash) {
@@ -230,37 +130,33 @@ absl::StatusOr<v1::JoinReply> CoordinatorClient::BecomeMember(
             reply.layout_hash(), options_.layout_hash));
       }
       member_ = MemberId(reply.member());
+      retry = RetryFromNow();
       if (reply.admitted()) {
         rank_ = Rank(reply.rank());
         return reply;
       }
       waiting = absl::StrJoin(reply.waiting_for(), ", ");
-    } else if (MayRepeat(status) && has_gone) {
-      return NotReached(status, silence_max());
-    } else if (MayRepeat(status)) {
-      std::string address;
-      CurrentStub(&address);
+    } else {
+      TESSERA_RETURN_IF_ERROR(CoordinatorCalls::Judge(status, &retry));
+      const std::string address = calls_.address();
       waiting = address.empty() ? "a coordinator to be elected"
                                 : absl::StrCat("coordinator at ", address);
       if (!address.empty()) {
         why = std::string(absl::StripPrefix(status.message(), absl::StrCat(waiting, ": ")));
       }
-    } else {
-      return status;
     }
     if (!waiting.empty() && waiting != told && on_waiting) on_waiting(waiting);
     told = waiting;
     // It may only have been started later. A wrong name or port, or TLS on one side, is nothing to wait for.
-    if (!why.empty() && SteadyNow() > tell_why) {
-      if (on_waiting) on_waiting(absl::StrCat(waiting, ", which is not reached: ", why));
-      tell_why = SteadyNow() + kTellWhyInterval;
+    if (!why.empty() && silent.IsDue(SteadyNow()) && on_waiting) {
+      on_waiting(absl::StrCat(waiting, ", which is not reached: ", why));
     }
     if (SteadyNow() > give_up) {
       return absl::DeadlineExceededError(absl::StrCat("join: still waiting for ", waiting,
                                                       " after ",
                                                       absl::FormatDuration(options_.join_timeout)));
     }
-    TESSERA_RETURN_IF_ERROR(Pause(std::min(kJoinInterval, lease_ / 4)));
+    TESSERA_RETURN_IF_ERROR(calls_.PauseUntil(SteadyNow() + std::min(kJoinInterval, lease_ / 4)));
   }
 }
 
@@ -289,6 +185,7 @@ void CoordinatorClient::StopRenewing() {
 void CoordinatorClient::Renew() {
   const absl::Duration interval = std::min(kRenewInterval, lease_ / 4);
   absl::Time last_answer = SteadyNow();
+  Retry retry = RetryFromNow();
   uint64_t told = 0, servers_known = 0, workers_known = 0;
   bool answered = true;
   while (true) {
@@ -296,7 +193,7 @@ void CoordinatorClient::Renew() {
     const bool is_urgent = answered && drain_exchange_.load() != told;
     // Notified without a stop: a renewal is wanted soon, but for a short pause.
     if (stop_.WaitFor(is_urgent ? absl::ZeroDuration() : interval) && !StopsRenewing()) {
-      stop_.WaitFor(kRetryPause);
+      stop_.WaitFor(kRenewPause);
     }
     if (StopsRenewing()) return;
     v1::RenewRequest request = OwnRenewal();
@@ -306,8 +203,9 @@ void CoordinatorClient::Renew() {
     // The lease's end is noticed when it comes.
     const absl::Duration left = last_answer + lease_ - SteadyNow();
     const absl::Duration patience_of_call =
-        left > absl::ZeroDuration() ? std::clamp(left, kRetryPause, lease_ / 2) : lease_ / 2;
-    absl::Status status = Once(&Stub::Renew, request, &reply, patience_of_call, false);
+        left > absl::ZeroDuration() ? std::clamp(left, kRenewPause, lease_ / 2) : lease_ / 2;
+    absl::Status status = calls_.Once(&Stub::Renew, request, &reply,
+                                      {patience_of_call, /*may_be_cancelled=*/false});
     if (status.ok() && !Heed(reply.word())) status = Superseded();
     if (status.ok() && reply.rejoin()) {
       if (on_lost_) on_lost_(absl::AbortedError("the job went back to a checkpoint"));
@@ -318,6 +216,7 @@ void CoordinatorClient::Renew() {
       told = request.drain_seen();
       SetAway(false, SteadyNow() - last_answer);
       last_answer = SteadyNow();
+      retry = RetryFromNow();
       drain_exchange_.store(reply.drain_exchange());
       step_budget_.store(reply.step_budget());
       if (reply.has_server_list()) {
@@ -336,14 +235,13 @@ void CoordinatorClient::Renew() {
       absl::MutexLock lock(&mutex_);
       if (stop_renewing_) return;
     }
-    const absl::Duration silence = SteadyNow() - last_answer;
-    if (MayRepeat(status) && silence <= silence_max()) {
-      if (silence > lease_) SetAway(true, silence);
-      continue;
+    status = CoordinatorCalls::Judge(status, &retry);
+    if (!status.ok()) {
+      if (on_lost_) on_lost_(status);
+      return;
     }
-    if (MayRepeat(status)) status = NotReached(status, silence_max());
-    if (on_lost_) on_lost_(status);
-    return;
+    const absl::Duration silence = SteadyNow() - last_answer;
+    if (silence > lease_) SetAway(true, silence);
   }
 }
 
@@ -368,7 +266,7 @@ absl::StatusOr<v1::SavedReply> CoordinatorClient::Saved(v1::SavedRequest request
   request.set_member(member_.value());
   request.set_run(run_.load());
   v1::SavedReply reply;
-  TESSERA_RETURN_IF_ERROR(Call(&Stub::Saved, request, &reply, lease_));
+  TESSERA_RETURN_IF_ERROR(calls_.Call(&Stub::Saved, request, &reply, lease_, NewRetry()));
   return reply;
 }
 
@@ -386,7 +284,8 @@ v1::RenewRequest CoordinatorClient::OwnRenewal() const {
 
 absl::StatusOr<v1::RenewReply> CoordinatorClient::AskMembership() {
   v1::RenewReply reply;
-  TESSERA_RETURN_IF_ERROR(Once(&Stub::Renew, OwnRenewal(), &reply, lease_ / 2, false));
+  TESSERA_RETURN_IF_ERROR(
+      calls_.Once(&Stub::Renew, OwnRenewal(), &reply, {lease_ / 2, /*may_be_cancelled=*/false}));
   return reply;
 }
 
@@ -395,7 +294,7 @@ absl::Status CoordinatorClient::BeginTraining() {
   request.set_run(run_.load());
   request.set_member(member_.value());
   v1::BeginTrainingReply reply;
-  return Call(&Stub::BeginTraining, request, &reply, lease_);
+  return calls_.Call(&Stub::BeginTraining, request, &reply, lease_, NewRetry());
 }
 
 absl::StatusOr<v1::EpochCut> CoordinatorClient::BeginEpoch(uint64_t epoch, Step step) {
@@ -405,7 +304,7 @@ absl::StatusOr<v1::EpochCut> CoordinatorClient::BeginEpoch(uint64_t epoch, Step 
   request.set_epoch(epoch);
   request.set_step(step.value());
   v1::EpochCut cut;
-  TESSERA_RETURN_IF_ERROR(Call(&Stub::BeginEpoch, request, &cut, lease_));
+  TESSERA_RETURN_IF_ERROR(calls_.Call(&Stub::BeginEpoch, request, &cut, lease_, NewRetry()));
   return cut;
 }
 
@@ -415,7 +314,7 @@ absl::Status CoordinatorClient::EndWarmUp() {
     v1::RenewRequest request = OwnRenewal();
     request.set_ends_warm_up(true);
     v1::RenewReply reply;
-    TESSERA_RETURN_IF_ERROR(Call(&Stub::Renew, request, &reply, lease_));
+    TESSERA_RETURN_IF_ERROR(calls_.Call(&Stub::Renew, request, &reply, lease_, NewRetry()));
     const bool is_believed = Heed(reply.word());
     if (is_believed && reply.begin_first().empty()) return absl::OkStatus();
     const std::string waiting = absl::StrJoin(reply.begin_first(), ", ");
@@ -423,7 +322,7 @@ absl::Status CoordinatorClient::EndWarmUp() {
       Log(LogLevel::kInfo, absl::StrCat("worker: warm-up is over, waiting for ", waiting, " to begin"));
       told = waiting;
     }
-    TESSERA_RETURN_IF_ERROR(Pause(kJoinInterval));
+    TESSERA_RETURN_IF_ERROR(calls_.PauseUntil(SteadyNow() + kJoinInterval));
   }
 }
 
@@ -438,7 +337,8 @@ absl::StatusOr<v1::EvaluateReply> CoordinatorClient::Evaluate(v1::EvaluateReques
     request.set_evaluation(evaluation_);
   }
   v1::EvaluateReply reply;
-  TESSERA_RETURN_IF_ERROR(Call(&Stub::Evaluate, request, &reply, absl::InfiniteDuration()));
+  TESSERA_RETURN_IF_ERROR(
+      calls_.Call(&Stub::Evaluate, request, &reply, absl::InfiniteDuration(), NewRetry()));
   evaluation_ = reply.evaluation();
   return reply;
 }
@@ -454,13 +354,18 @@ absl::Status CoordinatorClient::Leave(const v1::WorkerReport& report, absl::stri
   request.set_run(run_.load());
   // Work that is done is worth waiting with its report.
   const bool may_return = error.empty() && away_timeout_ns_.load() > 0;
-  const absl::Time give_up = SteadyNow() + (may_return ? silence_max() : kLeavePatience);
+  const absl::Duration time = may_return ? silence_max() : kLeavePatience;
+  const absl::Time give_up = SteadyNow() + time;
+  Retry retry(CoordinatorRetry(time), member_);
+  retry.CountFrom(SteadyNow());
   while (true) {
     v1::LeaveReply reply;
-    const absl::Duration patience = std::min(kLeavePatience, give_up - SteadyNow());
-    absl::Status status = Once(&Stub::Leave, request, &reply, patience, false);
-    if (!MayRepeat(status) || SteadyNow() + kRetryPause > give_up) return status;
-    absl::SleepFor(kRetryPause);
+    const absl::Duration patience = std::clamp(give_up - SteadyNow(), kRenewPause, kLeavePatience);
+    const absl::Status status =
+        calls_.Once(&Stub::Leave, request, &reply, {patience, /*may_be_cancelled=*/false});
+    if (status.ok()) return status;
+    if (retry.OnFailure(status.code(), SteadyNow()) != Retry::Verdict::kAgain) return status;
+    absl::SleepFor(retry.due() - SteadyNow());
   }
 }
 

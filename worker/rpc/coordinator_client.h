@@ -2,8 +2,8 @@
 //
 //   Join -> StartRenewing -> BeginTraining -> BeginEpoch ... Evaluate ... -> Leave
 //
-// A connection that breaks is made anew and the call repeated, for as long as the coordinator has said that
-// it may be away (CoordinatorWord); every call may be repeated without harm. A worker that has heard nothing
+// A call that fails is repeated (worker/rpc/retry.h), for as long as the coordinator has said that it may be
+// away (CoordinatorWord); every call may be repeated without harm. A worker that has heard nothing
 // for a lease is told so, and stands still: the others may have gone on without it.
 #ifndef TESSERA_WORKER_RPC_COORDINATOR_CLIENT_H_
 #define TESSERA_WORKER_RPC_COORDINATOR_CLIENT_H_
@@ -12,7 +12,6 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -26,7 +25,9 @@
 #include "absl/time/time.h"
 #include "common/base/ids.h"
 #include "common/base/wakeup.h"
-#include "proto/coordinator.grpc.pb.h"
+#include "proto/coordinator.pb.h"
+#include "worker/rpc/coordinator_calls.h"
+#include "worker/rpc/retry.h"
 
 namespace tessera {
 
@@ -122,34 +123,24 @@ class CoordinatorClient {
   void Withdraw(absl::string_view error);
 
   // Ends the call that blocks, and those to come but Leave. Async-signal-safe.
-  void Cancel() { cancelled_.store(true, std::memory_order_relaxed); }
+  void Cancel() { calls_.Cancel(); }
 
   MemberId member() const { return member_; }
   Rank rank() const { return rank_; }
 
  private:
-  using Stub = v1::Coordinator::StubInterface::async_interface;
-  template <typename Request, typename Reply>
-  using Method = void (Stub::*)(grpc::ClientContext*, const Request*, Reply*,
-                                std::function<void(grpc::Status)>);
+  using Stub = CoordinatorCalls::Stub;
 
-  template <typename Request, typename Reply>
-  absl::Status Once(Method<Request, Reply> method, const Request& request, Reply* reply,
-                    absl::Duration patience, bool cancellable);
-  template <typename Request, typename Reply>
-  absl::Status Call(Method<Request, Reply> method, const Request& request, Reply* reply,
-                    absl::Duration patience);
-  absl::Status Pause(absl::Duration duration);
+  // One whose time counts from the first failure.
+  Retry NewRetry() const { return Retry(CoordinatorRetry(silence_max()), member_); }
+  // One whose time counts from the last answer, which came now.
+  Retry RetryFromNow() const;
   absl::StatusOr<v1::JoinReply> BecomeMember(std::function<void(absl::string_view)> on_waiting);
   // What this worker says of itself.
   v1::RenewRequest OwnRenewal() const;
   void Renew();
   void StopRenewing();
   bool StopsRenewing();
-  std::shared_ptr<v1::Coordinator::Stub> CurrentStub(std::string* address);
-  // A call has failed: it may be elsewhere by now.
-  void FindAgain();
-  bool HasMoved(const std::string& from) const;
   // False: the answer is of an earlier term, and not to be believed.
   bool Heed(const v1::CoordinatorWord& word);
   void SetAway(bool away, absl::Duration silence);
@@ -159,7 +150,7 @@ class CoordinatorClient {
   }
 
   const Options options_;
-  std::atomic<bool> cancelled_{false};
+  CoordinatorCalls calls_;
   std::atomic<uint64_t> drain_exchange_{0};
   std::atomic<int64_t> step_budget_{0};
   // Set by Join, before there is another thread; the member while it waits, too.
@@ -172,8 +163,6 @@ class CoordinatorClient {
   bool is_away_ = false;  // the renewing thread's
 
   mutable absl::Mutex mutex_;
-  std::string address_ ABSL_GUARDED_BY(mutex_);
-  std::shared_ptr<v1::Coordinator::Stub> stub_ ABSL_GUARDED_BY(mutex_);
   uint64_t term_ ABSL_GUARDED_BY(mutex_) = 0;
   v1::Progress progress_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> waiting_for_ ABSL_GUARDED_BY(mutex_);

@@ -1,0 +1,111 @@
+#include "worker/rpc/coordinator_calls.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include <grpcpp/client_context.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/base/steady_clock.h"
+#include "common/base/wakeup.h"
+#include "common/rpc/control_channel.h"
+#include "common/rpc/status.h"
+
+namespace tessera {
+namespace {
+
+// How soon whoever is blocked notices Cancel, which may only set a flag.
+constexpr absl::Duration kCancelPoll = absl::Milliseconds(20);
+
+}  // namespace
+
+CoordinatorCalls::CoordinatorCalls(std::string address, std::function<std::string()> find)
+    : find_(std::move(find)), address_(std::move(address)) {
+  if (!address_.empty()) stub_ = v1::Coordinator::NewStub(OpenControlChannel(address_));
+}
+
+std::string CoordinatorCalls::address() const {
+  absl::MutexLock lock(&mutex_);
+  return address_;
+}
+
+std::shared_ptr<v1::Coordinator::Stub> CoordinatorCalls::CurrentStub(std::string* address) const {
+  absl::MutexLock lock(&mutex_);
+  *address = address_;
+  return stub_;
+}
+
+void CoordinatorCalls::FindAgain() {
+  if (!find_) return;
+  const std::string address = find_();
+  absl::MutexLock lock(&mutex_);
+  if (address.empty() || address == address_) return;
+  address_ = address;
+  stub_ = v1::Coordinator::NewStub(OpenControlChannel(address_));
+}
+
+// The reply's callback may outlive neither `context` nor `result`: this waits for it in any case.
+absl::Status CoordinatorCalls::Once(const Begin& begin, Limits limits) {
+  grpc::ClientContext context;
+  if (limits.patience != absl::InfiniteDuration()) {
+    context.set_deadline(std::chrono::system_clock::now() +
+                         absl::ToChronoNanoseconds(limits.patience));
+  }
+  Wakeup answered;
+  grpc::Status result;
+  std::string address;
+  std::shared_ptr<v1::Coordinator::Stub> stub = CurrentStub(&address);
+  if (stub == nullptr) {
+    FindAgain();
+    stub = CurrentStub(&address);
+  }
+  if (stub == nullptr) return absl::UnavailableError("no server has been elected coordinator");
+  begin(stub->async(), &context, [&](grpc::Status status) {
+    result = std::move(status);
+    answered.Notify();
+  });
+  while (!answered.WaitFor(kCancelPoll)) {
+    const bool ends = limits.may_be_cancelled && is_cancelled();
+    // Another call has found the coordinator elsewhere: where this one went nobody may answer it.
+    const bool has_moved = find_ && this->address() != address;
+    if (!ends && !has_moved) continue;
+    context.TryCancel();
+    answered.WaitUntil(absl::InfiniteFuture());
+    if (ends) return Cancelled();
+    return absl::UnavailableError(absl::StrCat("coordinator at ", address, " is elsewhere now"));
+  }
+  if (result.ok()) return absl::OkStatus();
+  if (result.error_code() == grpc::StatusCode::UNIMPLEMENTED) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("coordinator at ", address, ": there is none, want the address of server 0"));
+  }
+  const absl::Status status(FromGrpc(result).code(),
+                            absl::StrCat("coordinator at ", address, ": ", result.error_message()));
+  if (CoordinatorRetry(absl::InfiniteDuration()).may_help(status.code())) FindAgain();
+  return status;
+}
+
+absl::Status CoordinatorCalls::Judge(const absl::Status& failed, Retry* retry) {
+  switch (retry->OnFailure(failed.code(), SteadyNow())) {
+    case Retry::Verdict::kAgain:
+      return absl::OkStatus();
+    case Retry::Verdict::kLate:
+      return absl::UnavailableError(absl::StrCat(failed.message(), "; not reached for ",
+                                                 absl::FormatDuration(retry->policy().time)));
+    case Retry::Verdict::kRefused:
+      break;
+  }
+  return failed;
+}
+
+absl::Status CoordinatorCalls::PauseUntil(absl::Time end) const {
+  while (SteadyNow() < end) {
+    if (is_cancelled()) return Cancelled();
+    absl::SleepFor(std::min(kCancelPoll, end - SteadyNow()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tessera
