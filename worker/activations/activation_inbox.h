@@ -38,6 +38,12 @@ class ActivationInbox final : public ActivationReceiver {
   //   kUnavailable  this worker is to end
   absl::Status Deliver(const ComingBatch& batch, const Payload& payload, Answered answered);
 
+  // As the queue's.
+  size_t waiting() const {
+    absl::MutexLock lock(&mutex_);
+    return queue_.waiting();
+  }
+
   absl::StatusOr<const Batch*> Next(uint64_t step, Generation plan) override;
   void Answer(double loss, absl::Span<const float> gradient) override;
 

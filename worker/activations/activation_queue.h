@@ -112,6 +112,8 @@ class ActivationQueue {
   // All that wait, for no answer.
   std::vector<DueAnswer> TakeAll();
   bool Has(Generation plan) const { return workers_.generation() >= plan; }
+  // Batches that have come and are not taken yet, of all steps.
+  size_t waiting() const { return waiting_.size(); }
   // For whom Take waits, by rank.
   std::vector<Rank> Missing() const;
   // This worker is to leave: it waits for nobody if nobody has data.

@@ -64,7 +64,7 @@ ActivationSender* LayerExchange::sender() const {
   return client_.get();
 }
 
-ActivationReceiver* LayerExchange::receiver() const {
+ActivationInbox* LayerExchange::receiver() const {
   absl::MutexLock lock(&mutex_);
   return inbox_.get();
 }

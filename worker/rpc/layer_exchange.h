@@ -53,10 +53,12 @@ class LayerExchange {
 
   // Where others reach it; empty: nowhere.
   std::string address() const { return server_ == nullptr ? "" : server_->address(); }
+  // What their calls come through.
+  ActivationService& door() { return service_; }
   // One of the two is there between Begin and End, by rank.
   void Begin(Life life);
   ActivationSender* sender() const;
-  ActivationReceiver* receiver() const;
+  ActivationInbox* receiver() const;
   // At any time: a list that comes before Begin is not said again.
   void SetWorkers(const v1::WorkerList& list);
   // As ActivationClient's.
