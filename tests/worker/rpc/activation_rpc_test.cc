@@ -36,7 +36,7 @@ constexpr int64_t kRows = 600;
 constexpr int64_t kFeatures = 1000;
 constexpr int64_t kOutputs = 3;
 // A call is cut off while another thread has had up to so many turns.
-constexpr unsigned kTurnsMax = 1000;
+constexpr unsigned kTurnsMax = 300;
 
 struct OwnBatch {
   explicit OwnBatch(float first, uint64_t step = 0) : values(kRows * kFeatures), classes(kRows) {
