@@ -2,7 +2,6 @@
 #include "server/rpc/attach_link_state.h"
 
 #include "absl/strings/str_cat.h"
-#include "common/base/log.h"
 #include "common/base/utf8.h"
 #include "common/metrics/process_memory.h"
 #include "server/core/core_messages.h"
@@ -15,8 +14,8 @@ void AttachLink::State::End(absl::Status status) {
     absl::MutexLock lock(&mutex);
     if (ended || stopping) return;
     ended = true;
-    if (context != nullptr && !status.ok()) context->TryCancel();
   }
+  stream.Stop();
   Wake();
   if (options.on_end) options.on_end(std::move(status));
 }
@@ -131,49 +130,29 @@ bool AttachLink::State::Heed(const v1::PlanMessage& message) {
   absl::Duration silence;
   {
     absl::MutexLock lock(&mutex);
-    if (message.has_word()) {
-      if (message.word().term() < word.term()) return false;
-      word = message.word();
-      hello.set_run(word.run());
-      hello.set_term(word.term());
-      hello.set_changes(word.changes());
-    }
-    silence = SteadyNow() - last_heard;
-    last_heard = SteadyNow();
-    heard_once = true;
+    const absl::Time now = SteadyNow();
+    silence = contact.Silence(now);
+    if (!contact.Hear(message.has_word() ? &message.word() : nullptr, now)) return false;
+    hello.set_run(contact.word().run());
+    hello.set_term(contact.word().term());
+    hello.set_changes(contact.word().changes());
     was_away = is_away;
   }
   if (was_away) SetAway(false, silence);
   return true;
 }
 
-// A connection to a machine that is gone may stand for long.
-void AttachLink::State::LookElsewhere() {
-  if (!options.find_coordinator) return;
-  const std::string at = options.find_coordinator();
-  absl::MutexLock lock(&mutex);
-  if (!at.empty() && at != address && context != nullptr) context->TryCancel();
-}
-
 void AttachLink::State::SetAway(bool away, absl::Duration silence) {
-  absl::Duration wait;
+  absl::Duration waited;
   {
     absl::MutexLock lock(&mutex);
     if (is_away == away) return;
     // It may have been heard just now, by the other thread.
-    if (away && SteadyNow() - last_heard <= options.lease_timeout) return;
+    if (away && contact.Silence(SteadyNow()) <= contact.lease()) return;
     is_away = away;
-    wait = patience() - silence;
+    waited = patience();
   }
-  const int64_t seconds = absl::ToInt64Seconds(silence);
-  // Where nobody waits for it the end is told next.
-  const std::string what = wait > absl::ZeroDuration()
-                               ? absl::StrCat("; nothing is trained, waiting for another s=",
-                                              absl::ToInt64Seconds(wait))
-                               : "";
-  Log(LogLevel::kWarning,
-      away ? absl::StrCat("server: coordinator is away last_heard_s=", seconds, what)
-           : absl::StrCat("server: coordinator is back after s=", seconds));
+  LogCoordinatorAway("server", "nothing is trained", away, silence, waited);
   if (options.on_away) options.on_away(away);
 }
 

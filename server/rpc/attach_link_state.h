@@ -2,7 +2,6 @@
 #ifndef TESSERA_SERVER_RPC_ATTACH_LINK_STATE_H_
 #define TESSERA_SERVER_RPC_ATTACH_LINK_STATE_H_
 
-#include <algorithm>
 #include <deque>
 #include <memory>
 #include <random>
@@ -10,20 +9,25 @@
 #include <utility>
 #include <vector>
 
-#include <grpcpp/client_context.h>
-#include <grpcpp/support/sync_stream.h>
-
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "common/base/steady_clock.h"
 #include "common/base/wakeup.h"
+#include "common/rpc/coordinator_contact.h"
+#include "proto/coordinator.grpc.pb.h"
 #include "server/rpc/attach_link.h"
+#include "server/rpc/coordinator_stream.h"
 
 namespace tessera {
 
 // Shared with the callbacks that the shard's thread may still hold when the link goes.
 struct AttachLink::State : std::enable_shared_from_this<AttachLink::State> {
-  explicit State(Options o) : options(std::move(o)) {
+  using Stream = CoordinatorStream<v1::Coordinator, v1::ShardMessage, v1::PlanMessage>;
+
+  explicit State(Options o)
+      : options(std::move(o)),
+        stream(options.coordinator, options.find_coordinator),
+        contact(options.lease_timeout, SteadyNow()) {
     std::random_device device;
     hello.set_life(options.life != 0 ? options.life : (uint64_t{device()} << 32) | device() | 1);
     hello.set_rank(options.rank);
@@ -35,7 +39,11 @@ struct AttachLink::State : std::enable_shared_from_this<AttachLink::State> {
   }
 
   void Read();
+  // One connection, until it ends. Its status.
+  absl::Status Converse();
   void Write();
+  // What is queued first. Whether there is more.
+  bool WriteNext(Stream::Stream* to);
   void Handle(const v1::PlanMessage& message);
   // It is told a plan, and was to begin from a checkpoint.
   bool BeginsAnew(const v1::PlanMessage& message);
@@ -62,12 +70,11 @@ struct AttachLink::State : std::enable_shared_from_this<AttachLink::State> {
   // How long the coordinator may be silent before this server ends.
   absl::Duration patience() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     if (draining) return options.lease_timeout;  // There is nothing to go on with.
-    return std::max(options.lease_timeout, absl::Nanoseconds(word.away_timeout_ns()));
+    return contact.patience();
   }
   // False: it is not to be believed, and the connection is to end.
   bool Heed(const v1::PlanMessage& message);
   void SetAway(bool away, absl::Duration silence);
-  void LookElsewhere();
   bool Stopping() {
     absl::MutexLock lock(&mutex);
     return stopping || ended;
@@ -77,22 +84,17 @@ struct AttachLink::State : std::enable_shared_from_this<AttachLink::State> {
   v1::ServerHello hello;  // constant, but for run and term, which are the reading thread's
   Wakeup pause;  // of the thread that reads
   Wakeup write;  // there is something to write
+  Stream stream;
   absl::Mutex mutex;
   bool stopping ABSL_GUARDED_BY(mutex) = false;
   bool ended ABSL_GUARDED_BY(mutex) = false;
   bool connected ABSL_GUARDED_BY(mutex) = false;
-  bool writing ABSL_GUARDED_BY(mutex) = false;
-  bool heard_once ABSL_GUARDED_BY(mutex) = false;
-  absl::Time last_heard ABSL_GUARDED_BY(mutex) = SteadyNow();
-  v1::CoordinatorWord word ABSL_GUARDED_BY(mutex);  // the last one
+  CoordinatorContact contact ABSL_GUARDED_BY(mutex);
   bool is_away ABSL_GUARDED_BY(mutex) = false;
-  std::string address ABSL_GUARDED_BY(mutex);  // of the coordinator
-  using Stream = grpc::ClientReaderWriter<v1::ShardMessage, v1::PlanMessage>;
-  grpc::ClientContext* context ABSL_GUARDED_BY(mutex) = nullptr;
-  Stream* stream ABSL_GUARDED_BY(mutex) = nullptr;
   std::deque<v1::ShardMessage> queue ABSL_GUARDED_BY(mutex);
   bool inspecting ABSL_GUARDED_BY(mutex) = false;
   bool draining ABSL_GUARDED_BY(mutex) = false;
+  bool has_closed ABSL_GUARDED_BY(mutex) = false;  // the last counters are written
   bool leaving ABSL_GUARDED_BY(mutex) = false;
   std::string job_failure ABSL_GUARDED_BY(mutex);
   Plan plan ABSL_GUARDED_BY(mutex);

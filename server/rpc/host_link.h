@@ -11,15 +11,15 @@
 #include <string>
 #include <thread>
 
-#include <grpcpp/client_context.h>
-
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/base/wakeup.h"
+#include "common/rpc/coordinator_contact.h"
 #include "proto/replication.grpc.pb.h"
 #include "proto/replication.pb.h"
+#include "server/rpc/coordinator_stream.h"
 
 namespace tessera {
 
@@ -54,29 +54,26 @@ class HostLink {
   v1::CoordinatorWord word() const;
 
  private:
+  using Stream = CoordinatorStream<v1::StandbyControl, v1::HostMessage, v1::HostOrder>;
+
   void Read();
-  // One connection, until it ends, with `status`: the coordinator's refusal, or "".
-  std::string Converse(v1::StandbyControl::Stub* stub, absl::Status* status);
+  // One connection, until it ends. Its status.
+  absl::Status Converse();
   void Write();
   void End(absl::Status status);
   // False: it is of an earlier term.
   bool Heed(const v1::HostOrder& order);
-  absl::Duration patience() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // A connection to a machine that is gone may stand for long.
-  void LookElsewhere();
+  bool Stopping() const {
+    absl::MutexLock lock(&mutex_);
+    return stopping_ || ended_;
+  }
 
   Options options_;
+  Stream stream_;
   mutable absl::Mutex mutex_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
-  bool heard_once_ ABSL_GUARDED_BY(mutex_) = false;
-  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
-  absl::Time last_heard_ ABSL_GUARDED_BY(mutex_);
-  v1::CoordinatorWord word_ ABSL_GUARDED_BY(mutex_);
-  std::string address_ ABSL_GUARDED_BY(mutex_);  // of the coordinator
-  grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;
-  grpc::ClientReaderWriter<v1::HostMessage, v1::HostOrder>* stream_ ABSL_GUARDED_BY(mutex_) =
-      nullptr;
+  CoordinatorContact contact_ ABSL_GUARDED_BY(mutex_);
   Wakeup pause_;  // of the thread that reads
   Wakeup write_;  // there is something to say
   std::thread reader_;
