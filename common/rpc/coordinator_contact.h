@@ -29,19 +29,21 @@ class CoordinatorContact {
     return has_heard_ ? now - last_heard_ : absl::ZeroDuration();
   }
   absl::Duration lease() const { return lease_; }
+  // Whoever joins a job hears its lease.
+  void SetLease(absl::Duration lease) { lease_ = lease; }
   absl::Duration patience() const;
   // The last one that was believed.
   const v1::CoordinatorWord& word() const { return word_; }
 
  private:
-  const absl::Duration lease_;
+  absl::Duration lease_;
   bool has_heard_ = false;
   absl::Time last_heard_;
   v1::CoordinatorWord word_;
 };
 
-// "server: coordinator is away last_heard_s=15; nothing is trained, waiting for another s=45", or that it is back. `who`
-// is "server", what it does meanwhile "nothing is trained".
+// "server: coordinator is away last_heard_s=15; nothing is trained, waiting for another s=45", or that it is
+// back. `who` is "server", what becomes of it meanwhile "nothing is trained".
 void LogCoordinatorAway(absl::string_view who, absl::string_view meanwhile, bool is_away,
                         absl::Duration silence, absl::Duration patience);
 

@@ -19,6 +19,8 @@
 namespace tessera {
 namespace {
 
+// Before it is known.
+constexpr absl::Duration kLeaseUnknown = absl::Seconds(10);
 constexpr absl::Duration kJoinInterval = absl::Milliseconds(50);
 // Until it is said why a coordinator is not reached that nobody may have started yet; and again.
 constexpr absl::Duration kSilentAtStart = absl::Seconds(2);
@@ -37,7 +39,9 @@ absl::Status Superseded() {
 }  // namespace
 
 CoordinatorClient::CoordinatorClient(Options options)
-    : options_(std::move(options)), calls_(options_.address, options_.find) {}
+    : options_(std::move(options)),
+      calls_(options_.address, options_.find),
+      contact_(kLeaseUnknown, SteadyNow()) {}
 
 CoordinatorClient::~CoordinatorClient() { StopRenewing(); }
 
@@ -49,31 +53,38 @@ Retry CoordinatorClient::RetryFromNow() const {
 
 bool CoordinatorClient::Heed(const v1::CoordinatorWord& word) {
   absl::MutexLock lock(&mutex_);
-  if (word.term() < term_) return false;
-  term_ = word.term();
-  run_.store(word.run());
-  away_timeout_ns_.store(word.away_timeout_ns());
-  return true;
+  return contact_.Hear(&word, SteadyNow());
+}
+
+absl::Duration CoordinatorClient::lease() const {
+  absl::MutexLock lock(&mutex_);
+  return contact_.lease();
+}
+
+void CoordinatorClient::SetLease(absl::Duration lease) {
+  absl::MutexLock lock(&mutex_);
+  contact_.SetLease(lease);
+}
+
+absl::Duration CoordinatorClient::patience() const {
+  absl::MutexLock lock(&mutex_);
+  return contact_.patience();
+}
+
+v1::CoordinatorWord CoordinatorClient::word() const {
+  absl::MutexLock lock(&mutex_);
+  return contact_.word();
 }
 
 void CoordinatorClient::SetAway(bool away, absl::Duration silence) {
   if (is_away_ == away) return;
   is_away_ = away;
-  const int64_t seconds = absl::ToInt64Seconds(silence);
-  const absl::Duration wait = silence_max() - silence;
-  // Where nobody waits for it the end is told next.
-  const std::string what = wait > absl::ZeroDuration()
-                               ? absl::StrCat("; standing still, waiting for another s=",
-                                              absl::ToInt64Seconds(wait))
-                               : "";
-  Log(LogLevel::kWarning,
-      away ? absl::StrCat("worker: coordinator is away last_heard_s=", seconds, what)
-           : absl::StrCat("worker: coordinator is back after s=", seconds));
+  LogCoordinatorAway("worker", "standing still", away, silence, patience());
   if (on_away_) on_away_(away);
 }
 
 bool CoordinatorClient::MayReturn(const absl::Status& status) const {
-  return NewRetry().policy().may_help(status.code()) && away_timeout_ns_.load() > 0;
+  return NewRetry().policy().may_help(status.code()) && word().away_timeout_ns() > 0;
 }
 
 absl::StatusOr<v1::JoinReply> CoordinatorClient::Join(
@@ -88,7 +99,7 @@ void CoordinatorClient::Withdraw(absl::string_view error) {
   StopRenewing();
   v1::LeaveRequest request;
   request.set_member(member_.value());
-  request.set_run(run_.load());
+  request.set_run(word().run());
   request.set_error(std::string(error));
   v1::LeaveReply reply;
   calls_.Once(&Stub::Leave, request, &reply, {kFarewellPatience, /*may_be_cancelled=*/false})
@@ -118,12 +129,17 @@ absl::StatusOr<v1::JoinReply> CoordinatorClient::BecomeMember(
   while (true) {
     v1::JoinReply reply;
     std::string waiting, why;
-    absl::Status status = calls_.Once(&Stub::Join, request, &reply, {lease_});
+    absl::Status status = calls_.Once(&Stub::Join, request, &reply, {lease()});
     if (status.ok() && !Heed(reply.word())) status = Superseded();
     if (status.ok()) {
       request.set_run(reply.word().run());
       request.set_member(reply.member());
-      lease_ = absl::Nanoseconds(reply.lease_timeout_ns());
+      const absl::Duration lease = absl::Nanoseconds(reply.lease_timeout_ns());
+      if (lease <= absl::ZeroDuration()) {
+        return absl::InvalidArgumentError(absl::StrCat("join: lease is ", absl::FormatDuration(lease),
+                                                       ", want more than 0s; all must run the same build"));
+      }
+      SetLease(lease);
       if (reply.layout_hash() != options_.layout_hash) {
         return absl::InvalidArgumentError(absl::StrFormat(
             "join: layout hash is %016x, want %016x; all must run the same build",
@@ -156,7 +172,7 @@ absl::StatusOr<v1::JoinReply> CoordinatorClient::BecomeMember(
                                                       " after ",
                                                       absl::FormatDuration(options_.join_timeout)));
     }
-    TESSERA_RETURN_IF_ERROR(calls_.PauseUntil(SteadyNow() + std::min(kJoinInterval, lease_ / 4)));
+    TESSERA_RETURN_IF_ERROR(calls_.PauseUntil(SteadyNow() + std::min(kJoinInterval, lease() / 4)));
   }
 }
 
@@ -183,7 +199,8 @@ void CoordinatorClient::StopRenewing() {
 }
 
 void CoordinatorClient::Renew() {
-  const absl::Duration interval = std::min(kRenewInterval, lease_ / 4);
+  const absl::Duration lease = this->lease();
+  const absl::Duration interval = std::min(kRenewInterval, lease / 4);
   absl::Time last_answer = SteadyNow();
   Retry retry = RetryFromNow();
   uint64_t told = 0, servers_known = 0, workers_known = 0;
@@ -201,9 +218,9 @@ void CoordinatorClient::Renew() {
     request.set_workers_known(workers_known);
     v1::RenewReply reply;
     // The lease's end is noticed when it comes.
-    const absl::Duration left = last_answer + lease_ - SteadyNow();
+    const absl::Duration left = last_answer + lease - SteadyNow();
     const absl::Duration patience_of_call =
-        left > absl::ZeroDuration() ? std::clamp(left, kRenewPause, lease_ / 2) : lease_ / 2;
+        left > absl::ZeroDuration() ? std::clamp(left, kRenewPause, lease / 2) : lease / 2;
     absl::Status status = calls_.Once(&Stub::Renew, request, &reply,
                                       {patience_of_call, /*may_be_cancelled=*/false});
     if (status.ok() && !Heed(reply.word())) status = Superseded();
@@ -241,7 +258,7 @@ void CoordinatorClient::Renew() {
       return;
     }
     const absl::Duration silence = SteadyNow() - last_answer;
-    if (silence > lease_) SetAway(true, silence);
+    if (silence > lease) SetAway(true, silence);
   }
 }
 
@@ -264,9 +281,9 @@ std::vector<std::string> CoordinatorClient::WaitingFor() const {
 
 absl::StatusOr<v1::SavedReply> CoordinatorClient::Saved(v1::SavedRequest request) {
   request.set_member(member_.value());
-  request.set_run(run_.load());
+  request.set_run(word().run());
   v1::SavedReply reply;
-  TESSERA_RETURN_IF_ERROR(calls_.Call(&Stub::Saved, request, &reply, lease_, NewRetry()));
+  TESSERA_RETURN_IF_ERROR(calls_.Call(&Stub::Saved, request, &reply, lease(), NewRetry()));
   return reply;
 }
 
@@ -278,33 +295,33 @@ v1::RenewRequest CoordinatorClient::OwnRenewal() const {
   }
   request.set_member(member_.value());
   request.set_drain_seen(drain_exchange_.load());
-  request.set_run(run_.load());
+  request.set_run(word().run());
   return request;
 }
 
 absl::StatusOr<v1::RenewReply> CoordinatorClient::AskMembership() {
   v1::RenewReply reply;
   TESSERA_RETURN_IF_ERROR(
-      calls_.Once(&Stub::Renew, OwnRenewal(), &reply, {lease_ / 2, /*may_be_cancelled=*/false}));
+      calls_.Once(&Stub::Renew, OwnRenewal(), &reply, {lease() / 2, /*may_be_cancelled=*/false}));
   return reply;
 }
 
 absl::Status CoordinatorClient::BeginTraining() {
   v1::BeginTrainingRequest request;
-  request.set_run(run_.load());
+  request.set_run(word().run());
   request.set_member(member_.value());
   v1::BeginTrainingReply reply;
-  return calls_.Call(&Stub::BeginTraining, request, &reply, lease_, NewRetry());
+  return calls_.Call(&Stub::BeginTraining, request, &reply, lease(), NewRetry());
 }
 
 absl::StatusOr<v1::EpochCut> CoordinatorClient::BeginEpoch(uint64_t epoch, Step step) {
   v1::BeginEpochRequest request;
-  request.set_run(run_.load());
+  request.set_run(word().run());
   request.set_member(member_.value());
   request.set_epoch(epoch);
   request.set_step(step.value());
   v1::EpochCut cut;
-  TESSERA_RETURN_IF_ERROR(calls_.Call(&Stub::BeginEpoch, request, &cut, lease_, NewRetry()));
+  TESSERA_RETURN_IF_ERROR(calls_.Call(&Stub::BeginEpoch, request, &cut, lease(), NewRetry()));
   return cut;
 }
 
@@ -314,7 +331,7 @@ absl::Status CoordinatorClient::EndWarmUp() {
     v1::RenewRequest request = OwnRenewal();
     request.set_ends_warm_up(true);
     v1::RenewReply reply;
-    TESSERA_RETURN_IF_ERROR(calls_.Call(&Stub::Renew, request, &reply, lease_, NewRetry()));
+    TESSERA_RETURN_IF_ERROR(calls_.Call(&Stub::Renew, request, &reply, lease(), NewRetry()));
     const bool is_believed = Heed(reply.word());
     if (is_believed && reply.begin_first().empty()) return absl::OkStatus();
     const std::string waiting = absl::StrJoin(reply.begin_first(), ", ");
@@ -327,7 +344,7 @@ absl::Status CoordinatorClient::EndWarmUp() {
 }
 
 absl::StatusOr<v1::EvaluateReply> CoordinatorClient::Evaluate(v1::EvaluateRequest request) {
-  request.set_run(run_.load());
+  request.set_run(word().run());
   request.set_member(member_.value());
   if (request.stage() == v1::ARRIVE) {
     request.set_evaluation(request.attempt() > 0 ? evaluation_
@@ -351,18 +368,18 @@ absl::Status CoordinatorClient::Leave(const v1::WorkerReport& report, absl::stri
   *request.mutable_report() = report;
   request.set_error(std::string(error));
   request.set_residual_lost(residual_lost);
-  request.set_run(run_.load());
+  request.set_run(word().run());
   // Work that is done is worth waiting with its report.
-  const bool may_return = error.empty() && away_timeout_ns_.load() > 0;
-  const absl::Duration time = may_return ? silence_max() : kLeavePatience;
+  const bool may_return = error.empty() && word().away_timeout_ns() > 0;
+  const absl::Duration time = may_return ? patience() : kLeavePatience;
   const absl::Time give_up = SteadyNow() + time;
   Retry retry(CoordinatorRetry(time), member_);
   retry.CountFrom(SteadyNow());
   while (true) {
     v1::LeaveReply reply;
-    const absl::Duration patience = std::clamp(give_up - SteadyNow(), kRenewPause, kLeavePatience);
+    const absl::Duration answer_time = std::clamp(give_up - SteadyNow(), kRenewPause, kLeavePatience);
     const absl::Status status =
-        calls_.Once(&Stub::Leave, request, &reply, {patience, /*may_be_cancelled=*/false});
+        calls_.Once(&Stub::Leave, request, &reply, {answer_time, /*may_be_cancelled=*/false});
     if (status.ok()) return status;
     if (retry.OnFailure(status.code(), SteadyNow()) != Retry::Verdict::kAgain) return status;
     absl::SleepFor(retry.due() - SteadyNow());

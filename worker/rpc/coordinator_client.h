@@ -8,7 +8,6 @@
 #ifndef TESSERA_WORKER_RPC_COORDINATOR_CLIENT_H_
 #define TESSERA_WORKER_RPC_COORDINATOR_CLIENT_H_
 
-#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -25,6 +24,7 @@
 #include "absl/time/time.h"
 #include "common/base/ids.h"
 #include "common/base/wakeup.h"
+#include "common/rpc/coordinator_contact.h"
 #include "proto/coordinator.pb.h"
 #include "worker/rpc/coordinator_calls.h"
 #include "worker/rpc/retry.h"
@@ -132,7 +132,7 @@ class CoordinatorClient {
   using Stub = CoordinatorCalls::Stub;
 
   // One whose time counts from the first failure.
-  Retry NewRetry() const { return Retry(CoordinatorRetry(silence_max()), member_); }
+  Retry NewRetry() const { return Retry(CoordinatorRetry(patience()), member_); }
   // One whose time counts from the last answer, which came now.
   Retry RetryFromNow() const;
   absl::StatusOr<v1::JoinReply> BecomeMember(std::function<void(absl::string_view)> on_waiting);
@@ -144,10 +144,11 @@ class CoordinatorClient {
   // False: the answer is of an earlier term, and not to be believed.
   bool Heed(const v1::CoordinatorWord& word);
   void SetAway(bool away, absl::Duration silence);
-  // How long the coordinator may be silent.
-  absl::Duration silence_max() const {
-    return std::max(lease_, absl::Nanoseconds(away_timeout_ns_.load()));
-  }
+  // As CoordinatorContact's.
+  absl::Duration lease() const;
+  void SetLease(absl::Duration lease);
+  absl::Duration patience() const;
+  v1::CoordinatorWord word() const;
 
   const Options options_;
   CoordinatorCalls calls_;
@@ -156,14 +157,11 @@ class CoordinatorClient {
   // Set by Join, before there is another thread; the member while it waits, too.
   MemberId member_;
   Rank rank_;
-  absl::Duration lease_ = absl::Seconds(10);
   uint64_t evaluation_ = 0;  // the train loop's
-  std::atomic<uint64_t> run_{0};
-  std::atomic<int64_t> away_timeout_ns_{0};
   bool is_away_ = false;  // the renewing thread's
 
   mutable absl::Mutex mutex_;
-  uint64_t term_ ABSL_GUARDED_BY(mutex_) = 0;
+  CoordinatorContact contact_ ABSL_GUARDED_BY(mutex_);
   v1::Progress progress_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> waiting_for_ ABSL_GUARDED_BY(mutex_);
   bool stop_renewing_ ABSL_GUARDED_BY(mutex_) = false;

@@ -55,6 +55,8 @@ TEST_CASE("patience is as long as another coordinator may take, and never shorte
   CHECK(contact.patience() == absl::Seconds(60));
   CHECK(contact.Hear(&shorter, kBegin));
   CHECK(contact.patience() == kLease);
+  contact.SetLease(absl::Milliseconds(500));
+  CHECK(contact.patience() == absl::Seconds(1));
 }
 
 }  // namespace
