@@ -7,8 +7,6 @@
 #include "common/base/check.h"
 #include "common/base/steady_clock.h"
 #include "common/rpc/core_message.h"
-#include "common/rpc/layer_message.h"
-#include "common/rpc/subnet_message.h"
 #include "common/rpc/transport.h"
 #include "worker/rpc/device_update_coder.h"
 #include "worker/rpc/update_coder.h"
@@ -19,9 +17,6 @@ namespace {
 // How long the memory of an ended call may stay with a connection that does not move, before the
 // connection is given up.
 constexpr absl::Duration kLetGoTime = absl::Seconds(1);
-
-// f32 needs none.
-std::string NameOnWire(const Codec& codec) { return codec == Codec() ? "" : Describe(codec); }
 
 }  // namespace
 
@@ -62,27 +57,26 @@ ParameterClientGrpc::ParameterClientGrpc(Options options, std::unique_ptr<PushCo
       dense_keys_{std::nullopt, options_.slices, false, {}, std::nullopt},
       coder_(std::move(coder)),
       device_values_(std::move(device_values)),
+      requests_(OwnCaller(), options_.layout_hash, options_.coding.codecs.pull),
       cores_(CoreOptions()) {
   servers_.resize(options_.servers.size());
   for (size_t s = 0; s < servers_.size(); ++s) {
     servers_[s].address = options_.servers[s];
     Connect(&servers_[s]);
   }
+}
+
+v1::Caller ParameterClientGrpc::OwnCaller() const {
   v1::Caller caller;
   caller.set_member(options_.member.value());
   caller.set_job_digest(options_.job_digest);
   caller.set_generation(options_.generation.value());
-  *header_.mutable_caller() = caller;
-  header_.set_layout_hash(options_.layout_hash);
-  *request_.mutable_caller() = caller;
-  *fetch_.mutable_caller() = caller;
+  return caller;
 }
 
 CoreCalls::Options ParameterClientGrpc::CoreOptions() {
   CoreCalls::Options cores;
-  cores.caller.set_member(options_.member.value());
-  cores.caller.set_job_digest(options_.job_digest);
-  cores.caller.set_generation(options_.generation.value());
+  cores.caller = OwnCaller();
   cores.layout_hash = options_.layout_hash;
   for (const ShardSlices& slices : options_.slices) cores.entries.push_back(slices.size);
   cores.retry_time = options_.retry_time;
@@ -101,11 +95,7 @@ void ParameterClientGrpc::Connect(Server* server) {
 
 absl::StatusOr<ExchangeResult> ParameterClientGrpc::Pull(Exchange after, const KeySet& keys,
                                                          const ParameterArrays& values) {
-  if (keys.subnet.has_value()) {
-    PrepareFetch(after, keys);
-  } else {
-    PrepareRequest(keys, after, RestWord(), /*outside_exchange=*/false);
-  }
+  requests_.AskValues(keys, after, RestWord());
   TESSERA_RETURN_IF_ERROR(AddPulls(keys, values));
   return RunTasks(SteadyNow());
 }
@@ -124,12 +114,8 @@ absl::Status ParameterClientGrpc::BeginPushPull(const OutgoingPush& push, const 
                                                 const ConstParameterArrays& update,
                                                 const KeySet& value_keys,
                                                 const ParameterArrays& values) {
-  TESSERA_RETURN_IF_ERROR(PrepareHeader(push, update_keys, update));
-  if (value_keys.subnet.has_value()) {
-    PrepareFetch(push.exchange, value_keys);
-  } else {
-    PrepareRequest(value_keys, push.exchange, push.rest, /*outside_exchange=*/false);
-  }
+  TESSERA_RETURN_IF_ERROR(PreparePush(push, update_keys, update));
+  requests_.AskValues(value_keys, push.exchange, push.rest);
   AddPushes(update_keys);
   TESSERA_RETURN_IF_ERROR(AddPulls(value_keys, values));
   WatchValues(push.sink, value_keys);
@@ -156,13 +142,13 @@ void ParameterClientGrpc::DropPushPull() {
 
 absl::StatusOr<ExchangeResult> ParameterClientGrpc::Read(Exchange after, RestWord word,
                                                          const ParameterArrays& values) {
-  PrepareRequest(dense_keys_, after, word, /*outside_exchange=*/true);
+  requests_.AskOutside(dense_keys_, after, word);
   TESSERA_RETURN_IF_ERROR(AddPulls(dense_keys_, values));
   return RunTasks(SteadyNow());
 }
 
 absl::Status ParameterClientGrpc::ReadRows(const RowRange& rows, absl::Span<float> values) {
-  PrepareRows(rows);
+  requests_.AskRows(dense_keys_, rows);
   const ParameterArrays arrays = {values};
   int64_t entries = 0;
   if (replicated()) FollowServers(/*between_exchanges=*/true);
@@ -187,7 +173,7 @@ absl::Status ParameterClientGrpc::ReadRows(const RowRange& rows, absl::Span<floa
 absl::StatusOr<ExchangeResult> ParameterClientGrpc::Push(Exchange exchange, uint64_t examples,
                                                          const KeySet& keys,
                                                          const ConstParameterArrays& update) {
-  TESSERA_RETURN_IF_ERROR(PrepareHeader({exchange, examples}, keys, update));
+  TESSERA_RETURN_IF_ERROR(PreparePush({exchange, examples}, keys, update));
   AddPushes(keys);
   return RunTasks(SteadyNow());
 }
@@ -204,49 +190,11 @@ void ParameterClientGrpc::Cancel() {
   cores_.Cancel();
 }
 
-absl::Status ParameterClientGrpc::PrepareHeader(const OutgoingPush& push, const KeySet& keys,
-                                                const ConstParameterArrays& update) {
+absl::Status ParameterClientGrpc::PreparePush(const OutgoingPush& push, const KeySet& keys,
+                                              const ConstParameterArrays& update) {
   TESSERA_RETURN_IF_ERROR(coder_->Begin(push, keys, update));
-  header_.set_codec(NameOnWire(coder_->codec()));
-  header_.set_exchange(push.exchange.value());
-  header_.set_examples(push.examples);
-  header_.set_kind(push.kind ? static_cast<v1::PayloadKind>(*push.kind) : options_.kind);
-  header_.set_whole_next(push.whole_next);
-  header_.set_summed(keys.layers.has_value() ? push.summed : 0);
-  if (keys.subnet.has_value()) {
-    TESSERA_CHECK(keys.subnet->round == push.exchange.value());
-    *header_.mutable_keys()->mutable_subnet() = ToMessage(*keys.subnet);
-  } else {
-    SetKeys(keys, header_.mutable_keys());
-  }
+  requests_.SetPush(push, keys, coder_->codec(), options_.kind);
   return absl::OkStatus();
-}
-
-void ParameterClientGrpc::PrepareRequest(const KeySet& keys, Exchange after, RestWord word,
-                                         bool outside_exchange) {
-  fetches_.reset();
-  request_.set_after_exchange(after.value());
-  request_.set_rest(word.number);
-  request_.set_rests(word.rests);
-  request_.set_outside_exchange(outside_exchange);
-  request_.set_codec(outside_exchange ? "" : NameOnWire(options_.coding.codecs.pull));
-  SetKeys(keys, request_.mutable_keys());
-}
-
-void ParameterClientGrpc::PrepareRows(const RowRange& rows) {
-  PrepareRequest(dense_keys_, Exchange(0), RestWord(), /*outside_exchange=*/true);
-  v1::RowKeys& keys = *request_.mutable_keys()->mutable_rows();
-  keys.set_parameter(static_cast<uint32_t>(rows.parameter));
-  keys.set_row_begin(static_cast<uint64_t>(rows.row_begin));
-  keys.set_row_end(static_cast<uint64_t>(rows.row_end));
-}
-
-void ParameterClientGrpc::PrepareFetch(Exchange after, const KeySet& keys) {
-  const SubnetPlace& place = *keys.subnet;
-  TESSERA_CHECK(place.round == after.Next().value());
-  fetches_ = place;
-  SetKeys(keys, &fetch_);
-  fetch_.set_codec(NameOnWire(options_.coding.codecs.pull));
 }
 
 void ParameterClientGrpc::AddTask(size_t server, bool is_push) {
@@ -269,7 +217,7 @@ void ParameterClientGrpc::AddPushes(const KeySet& keys) {
 
 absl::Status ParameterClientGrpc::AddPulls(const KeySet& keys, const ParameterArrays& values) {
   if (tasks_.empty()) FollowServers(/*between_exchanges=*/true);
-  if (device_values_ != nullptr && !reads_outside()) return AddDevicePulls(keys, values);
+  if (device_values_ != nullptr && !requests_.is_outside()) return AddDevicePulls(keys, values);
   if (replicated()) {
     TESSERA_CHECK(keys.slices.size() == 1);
     // Without a server beside it this worker is no member any more, which its lease will say.
@@ -294,7 +242,7 @@ void ParameterClientGrpc::AddPull(size_t server, const ShardSlices& slices,
   servers_[server].values.Assign(slices, values);
   servers_[server].value_keys.reset();
   const Codec& codec = options_.coding.codecs.pull;
-  if (!reads_outside() && codec != Codec()) {
+  if (!requests_.is_outside() && codec != Codec()) {
     servers_[server].value_keys.emplace(codec, slices, options_.coding.shape);
   }
   AddTask(server, /*is_push=*/false);
@@ -303,7 +251,7 @@ void ParameterClientGrpc::AddPull(size_t server, const ShardSlices& slices,
 std::unique_ptr<PullFromServer> ParameterClientGrpc::MakePull(Server* server) {
   server->values.Rewind();
   if (sparse_pull_ != nullptr) {
-    *request_.mutable_keys()->mutable_sparse() =
+    *requests_.pull()->mutable_keys()->mutable_sparse() =
         ToMessage(sparse_pull_->sparse[server - servers_.data()]->core->name);
   }
   ValueWriter values =
@@ -311,13 +259,13 @@ std::unique_ptr<PullFromServer> ParameterClientGrpc::MakePull(Server* server) {
           ? ValueWriter(server->received, server->value_keys->bytes())
           : ValueWriter(&server->values, server->value_keys ? &*server->value_keys : nullptr);
   const auto shard = static_cast<size_t>(server - servers_.data());
-  NameShard(shard, request_.mutable_caller());
-  NameShard(shard, fetch_.mutable_caller());
-  if (fetches_.has_value()) {
-    return std::make_unique<PullFromServer>(&board_, fetch_, *fetches_, options_.layout_hash,
-                                            std::move(values));
+  if (requests_.subnet().has_value()) {
+    NameShard(shard, requests_.fetch()->mutable_caller());
+    return std::make_unique<PullFromServer>(&board_, *requests_.fetch(), *requests_.subnet(),
+                                            options_.layout_hash, std::move(values));
   }
-  return std::make_unique<PullFromServer>(&board_, request_, options_.layout_hash,
+  NameShard(shard, requests_.pull()->mutable_caller());
+  return std::make_unique<PullFromServer>(&board_, *requests_.pull(), options_.layout_hash,
                                           std::move(values));
 }
 
@@ -378,7 +326,7 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::RunTasks(absl::Time begin,
   sparse_pull_ = nullptr;
   device_pull_ = nullptr;
   if (!failed.ok()) return failed;
-  if (pulls && !reads_rows()) RememberVersions();
+  if (pulls && !requests_.is_rows()) RememberVersions();
   const absl::Time end = SteadyNow();
   const absl::Time first_value = std::min(end, std::max(pushed_time_, first_value_time_));
   ExchangeResult result = answer_;
@@ -399,13 +347,14 @@ absl::Time ParameterClientGrpc::StartDue(absl::Time now) {
     }
     Server& server = servers_[task.server];
     if (task.is_push) {
-      header_.set_from_peer(is_peer(task.server));
-      header_.set_base_version(is_peer(task.server) ? 0 : server.base.value());
+      v1::PushHeader& header = *requests_.push();
+      header.set_from_peer(is_peer(task.server));
+      header.set_base_version(is_peer(task.server) ? 0 : server.base.value());
       server.payload->Rewind();
-      header_.set_payload_bytes(server.payload->bytes());
+      header.set_payload_bytes(server.payload->bytes());
       if (sparse_push_ != nullptr) NameCore(task.server);
-      NameShard(task.server, header_.mutable_caller());
-      task.push = std::make_unique<PushToServer>(&board_, header_, server.payload.get());
+      NameShard(task.server, header.mutable_caller());
+      task.push = std::make_unique<PushToServer>(&board_, header, server.payload.get());
       task.call = task.push.get();
       task.push->Start(server.stubs.front().get());
     } else {
@@ -429,7 +378,7 @@ absl::Status ParameterClientGrpc::Collect(Task* task, absl::Time now) {
       traffic_.push_payload_bytes += call.payload_bytes();
       traffic_.push_wire_bytes += call.wire_bytes();
     }
-  } else if (reads_outside()) {
+  } else if (requests_.is_outside()) {
     traffic_.other_payload_bytes += call.payload_bytes();
   } else {
     traffic_.pull_payload_bytes += call.payload_bytes();

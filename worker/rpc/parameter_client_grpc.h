@@ -36,6 +36,7 @@
 #include "worker/exchange/parameter_client.h"
 #include "worker/rpc/core_calls.h"
 #include "worker/rpc/device_values.h"
+#include "worker/rpc/exchange_requests.h"
 #include "worker/rpc/push_coder.h"
 #include "worker/rpc/replica_runs.h"
 #include "worker/rpc/retry.h"
@@ -162,13 +163,9 @@ class ParameterClientGrpc final : public ParameterClient {
     if (replicated()) caller->set_life(servers_[server].life);
   }
   void Connect(Server* server);
-  absl::Status PrepareHeader(const OutgoingPush& push, const KeySet& keys,
-                             const ConstParameterArrays& update);
-  // `keys` are named, but for those of cores.
-  void PrepareRequest(const KeySet& keys, Exchange after, RestWord word, bool outside_exchange);
-  void PrepareFetch(Exchange after, const KeySet& keys);
-  void PrepareRows(const RowRange& rows);
-  bool reads_rows() const { return !fetches_.has_value() && request_.keys().has_rows(); }
+  v1::Caller OwnCaller() const;
+  absl::Status PreparePush(const OutgoingPush& push, const KeySet& keys,
+                           const ConstParameterArrays& update);
   void AddTask(size_t server, bool is_push);
   void AddPushes(const KeySet& keys);
   absl::Status AddPulls(const KeySet& keys, const ParameterArrays& values);
@@ -187,7 +184,6 @@ class ParameterClientGrpc final : public ParameterClient {
   void NameCore(size_t server);
   CoreCalls::Options CoreOptions();
   void AddPull(size_t server, const ShardSlices& slices, const ParameterArrays& values);
-  bool reads_outside() const { return !fetches_.has_value() && request_.outside_exchange(); }
   std::unique_ptr<PullFromServer> MakePull(Server* server);
   // Until all are done; with a failure, only until nothing of them is left. Times count from `begin`.
   absl::StatusOr<ExchangeResult> RunTasks(absl::Time begin, absl::Status failed = absl::OkStatus());
@@ -202,9 +198,7 @@ class ParameterClientGrpc final : public ParameterClient {
   const std::unique_ptr<DeviceValues> device_values_;  // nullptr: values are the host's
   std::vector<Server> servers_;
   std::vector<Task> tasks_;
-  v1::PushHeader header_;
-  v1::PullRequest request_;
-  v1::SubnetRequest fetch_;
+  ExchangeRequests requests_;
   Wakeup board_;
   std::atomic<bool> cancelled_{false};
   std::atomic<bool> away_{false};
@@ -221,9 +215,8 @@ class ParameterClientGrpc final : public ParameterClient {
   const KeySet* device_pull_ = nullptr;  // of values that are the device's
   const ParameterArrays* pulled_arrays_ = nullptr;
   ValueWatch watch_;
-  std::vector<int64_t> written_;        // what it is told
-  std::optional<SubnetPlace> fetches_;  // pulls are of this subnet, or of all entries
-  ExchangeResult answer_;               // without times
+  std::vector<int64_t> written_;  // what it is told
+  ExchangeResult answer_;         // without times
   absl::Time pushed_time_;
   absl::Time first_value_time_;
 };

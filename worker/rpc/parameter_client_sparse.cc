@@ -45,7 +45,7 @@ absl::Status ParameterClientGrpc::AddKeys(size_t s) {
 
 void ParameterClientGrpc::NameCore(size_t s) {
   const Core& core = *sparse_push_->sparse[s]->core;
-  v1::SparseKeys& keys = *header_.mutable_keys()->mutable_sparse();
+  v1::SparseKeys& keys = *requests_.push()->mutable_keys()->mutable_sparse();
   keys = ToMessage(core.name);
   if (!servers_[s].sends_keys) return;
   const EncodedKeys encoded = EncodeKeys(core.keys);
