@@ -32,6 +32,7 @@
 #include "common/config/job_reader.h"
 #include "common/layout/parameters.h"
 #include "common/method/recipe.h"
+#include "common/rpc/control_channel.h"
 #include "common/rpc/grpc_server.h"
 #include "common/rpc/security.h"
 #include "common/rpc/transport.h"
@@ -97,6 +98,7 @@ class ServerProcess {
   absl::Status CheckOutputs() const;
   absl::Status WriteReport(const v1::JobStatus& status) const;
   v1::JobStatus CurrentStatus() const;
+  std::shared_ptr<grpc::Channel> OpenCoordinator(const std::string& at);
   // The servers elect the one that is the coordinator.
   bool elects() const { return job_.cluster().coordinator().etcd_size() > 0; }
   bool may_coordinate() const { return elects() || options_.rank == 0; }
@@ -231,12 +233,20 @@ void ServerProcess::MakeHost(const JobFacts& facts) {
     return made;
   };
   host.checkpoints = checkpoints_.get();
+  host.open_coordinator = [this](const std::string& at) { return OpenCoordinator(at); };
   if (elects()) host.find_coordinator = [this] { return control_->Find(); };
   host.on_end = [this](absl::Status status) {
     absl::MutexLock lock(&mutex_);
     if (!link_ended_) link_ended_ = std::move(status);
   };
   host_ = std::make_unique<ShardHost>(std::move(host));
+}
+
+// The one in this process is not called by the port: whoever floods that, and a handshake that takes its time, would
+// cost this server its lease with itself.
+std::shared_ptr<grpc::Channel> ServerProcess::OpenCoordinator(const std::string& at) {
+  const bool is_own = at == server_->address() || at == announced_;
+  return may_coordinate() && is_own ? server_->OpenWithin() : OpenControlChannel(at);
 }
 
 Shard::Options ServerProcess::ShardOptions(int rank) const {

@@ -68,6 +68,7 @@ void ShardHost::Start(const std::string& coordinator, const std::string& address
   HostLink::Options link;
   link.coordinator = coordinator_;
   link.find_coordinator = options_.find_coordinator;
+  link.open_channel = options_.open_coordinator;
   link.hello.set_rank(options_.rank);
   link.hello.set_job_digest(options_.job_digest);
   link.hello.set_address(address_);
@@ -148,6 +149,7 @@ AttachLink::Options ShardHost::LinkOptions(uint32_t rank, Led* led) {
   link.rank = rank;
   link.life = life_;
   link.find_coordinator = options_.find_coordinator;
+  link.open_channel = options_.open_coordinator;
   link.on_away = [this](bool is_away) { service_->SetAway(is_away); };
   link.lead_term = led->lead_term;
   link.job_digest = options_.job_digest;

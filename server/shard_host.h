@@ -13,6 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include <grpcpp/channel.h>
+
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -61,6 +63,8 @@ class ShardHost {
     ServerCheckpoints* checkpoints = nullptr;
     // As AttachLink's; empty: the coordinator stays where it is.
     std::function<std::string()> find_coordinator;
+    // As AttachLink's.
+    std::function<std::shared_ptr<grpc::Channel>(const std::string& at)> open_coordinator;
     // Called once, by any thread, when the job has ended for this process, or it cannot go on: as
     // AttachLink's on_end.
     std::function<void(absl::Status)> on_end;

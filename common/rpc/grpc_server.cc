@@ -7,8 +7,10 @@
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/server_builder.h>
+#include <grpcpp/support/channel_arguments.h>
 
 #include "common/base/check.h"
+#include "common/rpc/control_channel.h"
 #include "common/rpc/security.h"
 #include "common/rpc/transport.h"
 
@@ -42,6 +44,12 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const Options& opt
 }
 
 GrpcServer::~GrpcServer() { Shutdown(absl::ZeroDuration()); }
+
+std::shared_ptr<grpc::Channel> GrpcServer::OpenWithin() {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(kControlBytesMax);
+  return server_->InProcessChannel(arguments);
+}
 
 void GrpcServer::SetServing(bool serving) {
   if (auto* health = server_->GetHealthCheckService()) health->SetServingStatus(serving);

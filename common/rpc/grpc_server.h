@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include <grpcpp/channel.h>
 #include <grpcpp/impl/codegen/service_type.h>
 #include <grpcpp/server.h>
 
@@ -42,6 +43,10 @@ class GrpcServer {
   const std::string& address() const { return listener_->address(); }
   // Connections that were too many.
   uint64_t connections_refused() const { return listener_->refused(); }
+
+  // To the server's own services, from within the process: no socket, handshake or token, and none of the limits
+  // on who comes by the port. For calls of the control plane, that end before the server does.
+  std::shared_ptr<grpc::Channel> OpenWithin();
 
   // What health checks are told. Serving from the start.
   void SetServing(bool serving);

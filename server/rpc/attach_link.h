@@ -20,6 +20,8 @@
 #include <string>
 #include <thread>
 
+#include <grpcpp/channel.h>
+
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "proto/coordinator.pb.h"
@@ -40,6 +42,8 @@ class AttachLink {
     // Where servers elect the coordinator: its address now, asked before every connection; empty: there is
     // none. Called on a thread of the link, may block for a second.
     std::function<std::string()> find_coordinator;
+    // To the coordinator at an address, on a thread of the link; empty: OpenControlChannel.
+    std::function<std::shared_ptr<grpc::Channel>(const std::string& at)> open_channel;
     // `life` is drawn here; layout_hash and parameter_bytes come from the shard.
     uint32_t rank = 0;
     // ServerHello.life; 0: it is drawn.

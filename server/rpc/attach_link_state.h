@@ -26,7 +26,7 @@ struct AttachLink::State : std::enable_shared_from_this<AttachLink::State> {
 
   explicit State(Options o)
       : options(std::move(o)),
-        stream(options.coordinator, options.find_coordinator),
+        stream(options.coordinator, options.find_coordinator, options.open_channel),
         contact(options.lease_timeout, SteadyNow()) {
     std::random_device device;
     hello.set_life(options.life != 0 ? options.life : (uint64_t{device()} << 32) | device() | 1);

@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include <grpcpp/channel.h>
 #include <grpcpp/client_context.h>
 #include <grpcpp/support/sync_stream.h>
 
@@ -29,9 +30,14 @@ class CoordinatorStream {
  public:
   using Stream = grpc::ClientReaderWriter<Sent, Heard>;
 
+  using OpenChannel = std::function<std::shared_ptr<grpc::Channel>(const std::string& at)>;
+
   // `find`: where the coordinator is now, "" where that is not known; empty: it stays at `address`.
-  CoordinatorStream(std::string address, std::function<std::string()> find)
-      : fixed_address_(std::move(address)), find_(std::move(find)) {}
+  // `open`: the channel to it; empty: OpenControlChannel.
+  CoordinatorStream(std::string address, std::function<std::string()> find, OpenChannel open = nullptr)
+      : fixed_address_(std::move(address)),
+        find_(std::move(find)),
+        open_(open ? std::move(open) : [](const std::string& at) { return OpenControlChannel(at); }) {}
 
   // Begins a stream. Nothing is written to it before MayWrite.
   //   kUnavailable  no server has been elected coordinator yet
@@ -42,7 +48,7 @@ class CoordinatorStream {
     {
       absl::MutexLock lock(&mutex_);
       if (!at.empty() && at != address_) {
-        stub_ = Service::NewStub(OpenControlChannel(at));
+        stub_ = Service::NewStub(open_(at));
         address_ = at;
       }
       if (stub_ == nullptr) return absl::UnavailableError("no server has been elected coordinator");
@@ -115,6 +121,7 @@ class CoordinatorStream {
  private:
   const std::string fixed_address_;
   const std::function<std::string()> find_;
+  const OpenChannel open_;
   // The reading thread's; the other one uses the stream while is_writing_.
   std::unique_ptr<typename Service::Stub> stub_;
   std::unique_ptr<Stream> stream_;

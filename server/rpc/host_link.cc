@@ -18,7 +18,7 @@ constexpr absl::Duration kRetryPause = absl::Milliseconds(50);
 
 HostLink::HostLink(Options options)
     : options_(std::move(options)),
-      stream_(options_.coordinator, options_.find_coordinator),
+      stream_(options_.coordinator, options_.find_coordinator, options_.open_channel),
       contact_(options_.lease_timeout, SteadyNow()) {
   std::random_device device;
   options_.hello.set_life((uint64_t{device()} << 32) | device() | 1);

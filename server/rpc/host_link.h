@@ -11,6 +11,8 @@
 #include <string>
 #include <thread>
 
+#include <grpcpp/channel.h>
+
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
@@ -31,6 +33,8 @@ class HostLink {
     std::string coordinator;
     // Where it is now, in place of the above; empty: it stays there. Any thread; "": not known.
     std::function<std::string()> find_coordinator;
+    // As AttachLink's.
+    std::function<std::shared_ptr<grpc::Channel>(const std::string& at)> open_channel;
     // `life` is drawn here.
     v1::HostHello hello;
     absl::Duration lease_timeout;

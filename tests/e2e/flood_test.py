@@ -1,4 +1,5 @@
 """Strangers who open connections and calls and finish none of them, with real processes."""
+import os
 import socket
 import struct
 import unittest
@@ -55,7 +56,41 @@ def memory(process):
         return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) << 10
 
 
+def connections(process):
+    """(own port, other port) of the process's TCP connections; all are on one host."""
+    inodes, found = set(), []
+    for fd in os.listdir("/proc/%d/fd" % process.pid):
+        try:
+            inodes.add(os.readlink("/proc/%d/fd/%s" % (process.pid, fd)))
+        except FileNotFoundError:  # Closed meanwhile.
+            pass
+    for table in ("tcp", "tcp6"):
+        with open("/proc/%d/net/%s" % (process.pid, table)) as lines:
+            for row in [line.split() for line in lines][1:]:
+                if row[3] == "01" and "socket:[%s]" % row[9] in inodes:
+                    found.append((row[1].split(":")[1], row[2].split(":")[1]))
+    return found
+
+
+def calls(caller, server):
+    """The caller's connections to the server."""
+    ends = set(connections(server))
+    return [pair for pair in connections(caller) if (pair[1], pair[0]) in ends]
+
+
 class Flood(Test):
+    def test_server_0_has_no_connection_to_itself_that_strangers_could_cost_it(self):
+        for name, cluster in (("no standbys", {}), ("standbys", {"replicas": 1})):
+            with self.case(name):
+                cluster = Cluster(self, digits(epochs=ENDLESS, cluster=cluster))
+                cluster.await_step(20)
+                zero, one = cluster.servers
+                self.assertEqual(calls(zero, zero), [])
+                # Where the coordinator is another process, it is called.
+                self.assertNotEqual(calls(one, zero), [])
+                cluster.drain()
+                self.assertEqual(cluster.finish()["outcome"], "finished")
+
     def test_a_thousand_calls_that_never_end_do_not_stop_a_job(self):
         cluster = Cluster(self, digits(epochs=ENDLESS))
         cluster.await_step(20)
