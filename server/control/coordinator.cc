@@ -210,7 +210,7 @@ absl::StatusOr<v1::EpochCut> Coordinator::BeginEpoch(const v1::BeginEpochRequest
   TESSERA_RETURN_IF_ERROR(CheckStep("begin epoch", request.step()));
   TESSERA_ASSIGN_OR_RETURN(const MemberRecord* member, Admitted(MemberId(request.member()), now));
   absl::StatusOr<v1::EpochCut> cut = epochs_.Begin(
-      *member, request.epoch(), membership_.members(), checkpoints_.order().has_value());
+      *member, request.epoch(), request.step(), membership_.members(), checkpoints_.order().has_value());
   if (cut.ok()) membership_.OnBegins(member->member, request.step());
   if (!absl::IsFailedPrecondition(cut.status())) return cut;
   // Too few rows for all of them. Nobody can begin, so it must not cost whoever asks first its

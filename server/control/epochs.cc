@@ -10,59 +10,69 @@ namespace tessera {
 
 absl::StatusOr<Epochs::Cut> Epochs::MakeCut(uint64_t epoch, const MemberTable& members) const {
   Cut cut;
-  auto seats = std::make_shared<std::vector<Seat>>();
   uint64_t rows = 0;
   for (const MemberRecord* member : members.Counted()) {
     if (member->state != MemberState::kAdmitted) continue;
     if (!facts_.has_data(member->rank)) continue;
-    seats->push_back({member->member, member->rank});
+    cut.seats.push_back({member->member, member->rank});
     rows = facts_.rows_are_local ? rows + member->rows : member->rows;
   }
-  if (seats->empty()) {
+  if (cut.seats.empty()) {
     return absl::FailedPreconditionError(
         absl::StrCat("epoch ", epoch, ": no worker that has data is left"));
   }
   const absl::StatusOr<int64_t> steps =
-      EpochSteps(static_cast<int64_t>(rows), static_cast<int64_t>(seats->size()), facts_.batch_size);
+      EpochSteps(static_cast<int64_t>(rows), static_cast<int64_t>(cut.seats.size()), facts_.batch_size);
   if (!steps.ok()) {
     return absl::FailedPreconditionError(absl::StrCat("epoch ", epoch, ": ", steps.status().message(),
                                                       "; lower train.batch_size or the number of workers"));
   }
   cut.steps = static_cast<uint64_t>(*steps);
-  if (!cuts_.empty()) {
-    const Cut& last = cuts_.rbegin()->second;
-    cut.first_step = last.first_step + last.steps;
-  }
+  if (!cuts_.empty()) cut.first_step = cuts_.rbegin()->second.end();
   cut.rows_total = rows;
-  cut.seats = std::move(seats);
   return cut;
 }
 
-absl::StatusOr<v1::EpochCut> Epochs::Begin(const MemberRecord& asker, uint64_t epoch,
+void Epochs::Append(Cut cut) {
+  const uint64_t epoch = NextEpoch();
+  if (!cuts_.empty() && cuts_.rbegin()->second.IsLike(cut)) {
+    ++cuts_.rbegin()->second.epochs;
+  } else {
+    cuts_[epoch] = std::move(cut);
+  }
+}
+
+absl::StatusOr<v1::EpochCut> Epochs::Begin(const MemberRecord& asker, uint64_t epoch, uint64_t step,
                                            const MemberTable& members, bool keeps_all) {
-  const uint64_t next = cuts_.empty() ? 0 : cuts_.rbegin()->first + 1;
-  if (epoch > next || (!cuts_.empty() && epoch < cuts_.begin()->first)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "worker ", asker.rank.value(), ": epoch is ", epoch, ", want one in [",
-        cuts_.empty() ? 0 : cuts_.begin()->first, ", ", next, "]"));
+  const uint64_t first = cuts_.empty() ? 0 : cuts_.begin()->first;
+  const uint64_t next = NextEpoch();
+  if (epoch > next || epoch < first) {
+    return absl::InvalidArgumentError(absl::StrCat("worker ", asker.rank.value(), ": epoch is ", epoch,
+                                                   ", want one in [", first, ", ", next, "]"));
   }
   const bool is_new = epoch == next;
   if (is_new) {
+    const uint64_t begin = cuts_.empty() ? 0 : cuts_.rbegin()->second.end();
+    if (step < begin) {
+      return absl::InvalidArgumentError(absl::StrCat("worker ", asker.rank.value(), ": epoch ", epoch,
+                                                     " begins at step ", begin, ", not at ", step));
+    }
     TESSERA_ASSIGN_OR_RETURN(Cut cut, MakeCut(epoch, members));
-    cuts_[epoch] = std::move(cut);
+    Append(std::move(cut));
     ++changes_;
   }
-  const Cut& cut = cuts_[epoch];
+  const auto run = std::prev(cuts_.upper_bound(epoch));
+  const Cut& cut = run->second;
   v1::EpochCut reply;
-  reply.set_parts(cut.seats->size());
-  reply.set_part(cut.seats->size());
+  reply.set_parts(cut.seats.size());
+  reply.set_part(cut.seats.size());
   reply.set_steps(cut.steps);
-  reply.set_first_step(cut.first_step);
+  reply.set_first_step(cut.BeginOf(epoch - run->first));
   reply.set_rows_total(cut.rows_total);
-  const auto seat = std::lower_bound(cut.seats->begin(), cut.seats->end(), asker.rank,
+  const auto seat = std::lower_bound(cut.seats.begin(), cut.seats.end(), asker.rank,
                                      [](const Seat& s, Rank rank) { return s.rank < rank; });
-  if (seat != cut.seats->end() && seat->rank == asker.rank) {
-    reply.set_part(seat - cut.seats->begin());
+  if (seat != cut.seats.end() && seat->rank == asker.rank) {
+    reply.set_part(seat - cut.seats.begin());
   }
   asked_[asker.member] = epoch;
   // Once an epoch: it looks at every member.
@@ -72,31 +82,37 @@ absl::StatusOr<v1::EpochCut> Epochs::Begin(const MemberRecord& asker, uint64_t e
 
 std::vector<SavedCut> Epochs::Save(uint64_t least, uint64_t most) const {
   std::vector<SavedCut> saved;
-  for (const auto& [epoch, cut] : cuts_) {
+  for (const auto& [first, cut] : cuts_) {
     // The last one tells where the next begins; one that begins later was cut by then, too, but may be
     // cut anew.
-    const bool is_over = cut.first_step + cut.steps < least;
-    const bool is_later = cut.first_step > most;
-    if (is_over || is_later) continue;
-    SavedCut entry{epoch, cut.first_step, cut.steps, cut.rows_total, {}};
-    for (const Seat& seat : *cut.seats) entry.ranks.push_back(seat.rank.value());
-    saved.push_back(std::move(entry));
+    uint64_t index = least > cut.first_step ? (least - cut.first_step - 1) / cut.steps : 0;
+    for (; index < cut.epochs && cut.BeginOf(index) <= most && saved.size() <= kSavedCutsMax; ++index) {
+      SavedCut entry{first + index, cut.BeginOf(index), cut.steps, cut.rows_total, {}};
+      for (const Seat& seat : cut.seats) entry.ranks.push_back(seat.rank.value());
+      saved.push_back(std::move(entry));
+    }
   }
   return saved;
 }
 
+void Epochs::Write(uint64_t epoch, uint64_t first_step, const Cut& cut, v1::EpochsState* state) {
+  v1::EpochsState::Cut& entry = *state->add_cuts();
+  entry.set_epoch(epoch);
+  entry.set_first_step(first_step);
+  entry.set_steps(cut.steps);
+  entry.set_rows_total(cut.rows_total);
+  for (const Seat& seat : cut.seats) {
+    entry.add_members(seat.member.value());
+    entry.add_ranks(static_cast<uint32_t>(seat.rank.value()));
+  }
+}
+
 v1::EpochsState Epochs::SaveAll() const {
   v1::EpochsState state;
-  for (const auto& [epoch, cut] : cuts_) {
-    v1::EpochsState::Cut& entry = *state.add_cuts();
-    entry.set_epoch(epoch);
-    entry.set_first_step(cut.first_step);
-    entry.set_steps(cut.steps);
-    entry.set_rows_total(cut.rows_total);
-    for (const Seat& seat : *cut.seats) {
-      entry.add_members(seat.member.value());
-      entry.add_ranks(static_cast<uint32_t>(seat.rank.value()));
-    }
+  for (const auto& [first, cut] : cuts_) Write(first, cut.first_step, cut, &state);
+  if (!cuts_.empty() && cuts_.rbegin()->second.epochs > 1) {
+    const Cut& last = cuts_.rbegin()->second;
+    Write(NextEpoch() - 1, last.BeginOf(last.epochs - 1), last, &state);
   }
   for (const auto& [member, epoch] : asked_) {
     state.add_members(member.value());
@@ -109,22 +125,33 @@ absl::Status Epochs::Load(const v1::EpochsState& state, const MemberTable& membe
   cuts_.clear();
   asked_.clear();
   for (const v1::EpochsState::Cut& entry : state.cuts()) {
-    const bool is_next = cuts_.empty() || entry.epoch() == cuts_.rbegin()->first + 1;
-    if (!is_next || entry.steps() == 0 || entry.ranks_size() != entry.members_size()) {
-      return absl::InvalidArgumentError(absl::StrCat("epoch ", entry.epoch(), " has ",
-                                                     entry.steps(), " steps, ",
+    bool is_right = entry.steps() > 0 && entry.ranks_size() == entry.members_size();
+    if (is_right && !cuts_.empty()) {
+      // Those that are not written are cut as the one before them.
+      Cut& last = cuts_.rbegin()->second;
+      const uint64_t steps = entry.first_step() - last.first_step;
+      is_right = entry.first_step() > last.first_step && steps % last.steps == 0 &&
+                 entry.epoch() >= NextEpoch() && entry.epoch() - cuts_.rbegin()->first == steps / last.steps;
+      if (is_right) last.epochs = steps / last.steps;
+    }
+    if (!is_right) {
+      return absl::InvalidArgumentError(absl::StrCat("epoch ", entry.epoch(), " has ", entry.steps(),
+                                                     " steps from ", entry.first_step(), " on, ",
                                                      entry.ranks_size(), " ranks and ",
                                                      entry.members_size(), " members"));
     }
-    Cut& cut = cuts_[entry.epoch()];
-    auto seats = std::make_shared<std::vector<Seat>>();
+    Cut cut;
     for (int i = 0; i < entry.ranks_size(); ++i) {
-      seats->push_back({MemberId(entry.members(i)), Rank(entry.ranks(i))});
+      cut.seats.push_back({MemberId(entry.members(i)), Rank(entry.ranks(i))});
     }
-    cut.seats = std::move(seats);
     cut.steps = entry.steps();
     cut.first_step = entry.first_step();
     cut.rows_total = entry.rows_total();
+    if (cuts_.empty()) {
+      cuts_[entry.epoch()] = std::move(cut);
+    } else {
+      Append(std::move(cut));
+    }
   }
   for (int i = 0; i < std::min(state.members_size(), state.asked_size()); ++i) {
     const MemberId member(state.members(i));
@@ -143,18 +170,21 @@ void Epochs::Restore(const std::vector<SavedCut>& cuts) {
   cuts_.clear();
   asked_.clear();
   for (const SavedCut& saved : cuts) {
-    Cut& cut = cuts_[saved.epoch];
-    auto seats = std::make_shared<std::vector<Seat>>();
-    for (const uint64_t rank : saved.ranks) seats->push_back({MemberId(), Rank(rank)});
-    cut.seats = std::move(seats);
+    Cut cut;
+    for (const uint64_t rank : saved.ranks) cut.seats.push_back({MemberId(), Rank(rank)});
     cut.steps = saved.steps;
     cut.first_step = saved.first_step;
     cut.rows_total = saved.rows_total;
+    if (cuts_.empty()) {
+      cuts_[saved.epoch] = std::move(cut);
+    } else {
+      Append(std::move(cut));
+    }
   }
 }
 
 void Epochs::Prune(const MemberTable& members) {
-  uint64_t least = cuts_.rbegin()->first;
+  uint64_t least = NextEpoch() - 1;
   for (auto it = asked_.begin(); it != asked_.end();) {
     const MemberRecord* const member = members.Find(it->first);
     if (member == nullptr || !IsLive(member->state)) {
@@ -170,36 +200,51 @@ void Epochs::Prune(const MemberTable& members) {
   }
   // A joiner begins at most one exchange behind what is known of the others: within its epoch, or
   // earlier.
-  const uint64_t step = std::min(members.LeastStep(), cuts_[least].first_step);
+  if (least <= cuts_.begin()->first) return;
+  const auto run = std::prev(cuts_.upper_bound(least));
+  const uint64_t step = std::min(members.LeastStep(), run->second.BeginOf(least - run->first));
+  const auto exchange = static_cast<uint64_t>(facts_.local_steps);
   while (cuts_.begin()->first < least) {
-    const Cut& cut = cuts_.begin()->second;
-    if (cut.first_step + cut.steps + facts_.local_steps > step) return;
-    cuts_.erase(cuts_.begin());
+    const uint64_t begin = cuts_.begin()->second.first_step + exchange;
+    const uint64_t over = step > begin ? (step - begin) / cuts_.begin()->second.steps : 0;
+    if (over == 0) return;
+    auto node = cuts_.extract(cuts_.begin());
+    Cut& cut = node.mapped();
+    const uint64_t dropped = std::min({over, least - node.key(), cut.epochs});
+    if (dropped == cut.epochs) continue;
+    node.key() += dropped;
+    cut.first_step = cut.BeginOf(dropped);
+    cut.epochs -= dropped;
+    cuts_.insert(std::move(node));
   }
 }
 
 uint64_t Epochs::EpochOf(uint64_t step) const {
-  for (const auto& [epoch, cut] : cuts_) {
-    if (step < cut.first_step + cut.steps) return epoch;
+  for (const auto& [first, cut] : cuts_) {
+    if (step < cut.end()) return first + (step > cut.first_step ? (step - cut.first_step) / cut.steps : 0);
   }
-  return cuts_.empty() ? 0 : cuts_.rbegin()->first + 1;
+  return NextEpoch();
 }
 
 double Epochs::EpochsDone(uint64_t step) const {
   if (cuts_.empty()) return 0;
-  auto it = cuts_.begin();
-  while (std::next(it) != cuts_.end() && step >= it->second.first_step + it->second.steps) ++it;
-  const Cut& cut = it->second;
-  const double into = step > cut.first_step ? static_cast<double>(step - cut.first_step) : 0;
-  return it->first + into / cut.steps;
+  auto run = cuts_.begin();
+  while (std::next(run) != cuts_.end() && step >= run->second.end()) ++run;
+  const auto& [first, cut] = *run;
+  if (step <= cut.first_step) return static_cast<double>(first);
+  // Beyond the last one that is known as if that went on.
+  const uint64_t index = std::min((step - cut.first_step) / cut.steps, cut.epochs - 1);
+  return static_cast<double>(first + index) +
+         static_cast<double>(step - cut.BeginOf(index)) / static_cast<double>(cut.steps);
 }
 
 uint64_t Epochs::StepsPlanned() const {
   if (facts_.steps > 0) return facts_.steps;
   if (cuts_.empty()) return 0;
-  const auto& [epoch, cut] = *cuts_.rbegin();
+  const Cut& cut = cuts_.rbegin()->second;
+  const uint64_t epoch = NextEpoch() - 1;
   const uint64_t left = static_cast<uint64_t>(facts_.epochs) > epoch ? facts_.epochs - epoch : 1;
-  return cut.first_step + cut.steps * left;
+  return cut.BeginOf(cut.epochs - 1) + cut.steps * left;
 }
 
 }  // namespace tessera

@@ -4,12 +4,14 @@
 // order that train on data, and floor(N / (K B)) minibatches for each, where N is the number of training rows (all
 // workers' together where rows are local), K the number of members and B the batch size. Epoch
 // e + 1 begins at the step where epoch e ends.
+//
+// Epochs that were cut alike are kept as one run of them, so that what is kept grows with members that come and go,
+// and not with what anybody asks for.
 #ifndef TESSERA_SERVER_CONTROL_EPOCHS_H_
 #define TESSERA_SERVER_CONTROL_EPOCHS_H_
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -26,22 +28,25 @@ class Epochs {
  public:
   explicit Epochs(const JobFacts& facts) : facts_(facts) {}
 
-  // The cut of `epoch` for `asker`, an admitted member. A worker that joined after the cut was made
-  // gets the part of the lost member whose rank it took over, or none (part = parts). Earlier cuts that all
-  // members are past are forgotten, unless somebody may have saved that it is there (`keeps_all`).
-  //   kInvalidArgument     an epoch after the next one, or one that all have finished
+  // The cut of `epoch` for `asker`, an admitted member that begins it at `step`. A worker that joined after the
+  // cut was made gets the part of the lost member whose rank it took over, or none (part = parts). Earlier cuts
+  // that all members are past are forgotten, unless somebody may have saved that it is there (`keeps_all`).
+  //   kInvalidArgument     an epoch after the next one, or one that all have finished; the next one, which begins
+  //                        after `step`
   //   kFailedPrecondition  fewer rows than one minibatch for each
-  absl::StatusOr<v1::EpochCut> Begin(const MemberRecord& asker, uint64_t epoch,
+  absl::StatusOr<v1::EpochCut> Begin(const MemberRecord& asker, uint64_t epoch, uint64_t step,
                                      const MemberTable& members, bool keeps_all);
 
   // The cuts of the epochs that members at steps `least` to `most` are in, and their inverse: whoever has a
-  // rank of a saved cut has its place. Forgets what was cut before.
+  // rank of a saved cut has its place. Forgets what was cut before. At most kSavedCutsMax + 1 of them, which
+  // cannot be read again.
   std::vector<SavedCut> Save(uint64_t least, uint64_t most) const;
   void Restore(const std::vector<SavedCut>& cuts);
 
-  // Cuts that were made, and who was told: all of it.
+  // Cuts that were made, and who was told: all of it. Of each run the first epoch is written, and the last one of
+  // the last run; those between are cut as the one before them.
   v1::EpochsState SaveAll() const;
-  //   kInvalidArgument  an epoch is missing, or has no steps
+  //   kInvalidArgument  an epoch has no steps, or does not begin where the one before it ends
   absl::Status Load(const v1::EpochsState& state, const MemberTable& members);
   // Grows with every cut.
   uint64_t changes() const { return changes_; }
@@ -60,19 +65,37 @@ class Epochs {
   struct Seat {
     MemberId member;
     Rank rank;
+    bool operator==(const Seat& other) const {
+      return member == other.member && rank == other.rank;
+    }
   };
+  // A run of epochs.
   struct Cut {
-    std::shared_ptr<const std::vector<Seat>> seats;
-    uint64_t steps = 0;
-    uint64_t first_step = 0;
+    std::vector<Seat> seats;
+    uint64_t steps = 0;       // of each
+    uint64_t first_step = 0;  // of the first
     uint64_t rows_total = 0;
+    uint64_t epochs = 1;
+
+    // Of the epoch that so many of the run are before.
+    uint64_t BeginOf(uint64_t index) const { return first_step + index * steps; }
+    uint64_t end() const { return BeginOf(epochs); }
+    bool IsLike(const Cut& other) const {
+      return steps == other.steps && rows_total == other.rows_total && seats == other.seats;
+    }
   };
 
   absl::StatusOr<Cut> MakeCut(uint64_t epoch, const MemberTable& members) const;
+  // The next epoch.
+  void Append(Cut cut);
+  uint64_t NextEpoch() const {
+    return cuts_.empty() ? 0 : cuts_.rbegin()->first + cuts_.rbegin()->second.epochs;
+  }
+  static void Write(uint64_t epoch, uint64_t first_step, const Cut& cut, v1::EpochsState* state);
   void Prune(const MemberTable& members);
 
   const JobFacts& facts_;
-  // By epoch, without gaps. Those that every member has finished are dropped.
+  // By their first epoch, without gaps. Epochs that every member has finished are dropped.
   std::map<uint64_t, Cut> cuts_;
   std::map<MemberId, uint64_t> asked_;
   uint64_t changes_ = 0;

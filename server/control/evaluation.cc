@@ -55,6 +55,11 @@ void Evaluation::Open(const v1::EvaluateRequest& request, const MemberTable& mem
   due_step_ = request.progress().step();
   seen_ = 0;
   seats_.clear();
+  // Nobody else asks.
+  for (auto it = told_.begin(); it != told_.end();) {
+    const MemberRecord* const member = members.Find(it->first);
+    it = member != nullptr && IsLive(member->state) ? std::next(it) : told_.erase(it);
+  }
   AddSeat(*members.Find(MemberId(request.member())));
 }
 

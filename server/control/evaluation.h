@@ -129,7 +129,8 @@ class Evaluation {
   v1::EvaluateReply result_;  // of the last one that ended
   std::vector<v1::HistoryEntry> history_;
   std::vector<Reply> replies_;
-  std::map<MemberId, uint64_t> told_;  // the last evaluation that a member was told of
+  // The last evaluation that a member was told of; live ones, when the next one begins.
+  std::map<MemberId, uint64_t> told_;
   uint64_t changes_ = 0;
 };
 

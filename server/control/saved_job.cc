@@ -14,7 +14,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int64_t kFormat = 1;
-constexpr size_t kCutsMax = 1 << 16;
 constexpr size_t kHistoryMax = 1 << 20;
 // A worker's order of rows takes 32 bits of an epoch (worker/data/order.h).
 constexpr uint64_t kEpochEnd = uint64_t{1} << 31;
@@ -155,7 +154,7 @@ absl::StatusOr<SavedJob> ParseSavedJob(const std::string& where, absl::string_vi
   if (!(job.train_seconds >= 0 && job.train_seconds <= kSecondsMax)) {
     return Wrong(where, absl::StrCat("train_seconds is ", job.train_seconds, ", want 0 to ", kSecondsMax));
   }
-  if (cuts->size() > kCutsMax || history->size() > kHistoryMax) {
+  if (cuts->size() > kSavedCutsMax || history->size() > kHistoryMax) {
     return Wrong(where, "cuts or history are too many");
   }
   job.evaluation_due = evaluation_due != 0;

@@ -25,6 +25,9 @@ namespace tessera {
 // Training rows of one worker: with data.partition local those of all of them add up.
 constexpr uint64_t kMemberRowsMax = uint64_t{1} << 31;
 
+// Of one checkpoint.
+constexpr size_t kSavedCutsMax = 1 << 16;
+
 // Whose rows were whose in an epoch that was not over.
 struct SavedCut {
   uint64_t epoch = 0;

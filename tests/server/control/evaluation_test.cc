@@ -226,6 +226,7 @@ TEST_CASE("the first to begin an epoch fixes its cut", "[control][epochs]") {
     v1::BeginEpochRequest request;
     request.set_member(member);
     request.set_epoch(epoch);
+    request.set_step(3 * epoch);
     return f.coordinator->BeginEpoch(request, f.now);
   };
   auto cut = begin(2, 0);  // 100 rows, 3 workers, batches of 10

@@ -177,6 +177,7 @@ TEST_CASE("an epoch is cut for those who have data", "[layers]") {
   const auto begin = [&](uint64_t member, uint64_t epoch) {
     request.set_member(member);
     request.set_epoch(epoch);
+    request.set_step(10 * epoch);
     return job.coordinator->BeginEpoch(request, job.now);
   };
   for (const uint64_t member : {3, 1, 2}) {

@@ -1,0 +1,121 @@
+// What is kept of epochs, whatever a worker asks for.
+#include <catch2/catch.hpp>
+#include <string>
+
+#include "tests/server/control/control_fixture.h"
+
+namespace tessera {
+namespace {
+
+// 100 rows and batches of 10: ten steps an epoch for one worker, five for two.
+JobFacts AdvancingFacts(int workers) {
+  JobFacts facts = ControlFixture::Facts(1, workers);
+  facts.epochs = 1000000;
+  facts.synchronous = facts.aligned = false;
+  return facts;
+}
+
+absl::StatusOr<v1::EpochCut> Begin(ControlFixture* control, uint64_t member, uint64_t epoch,
+                                   uint64_t step) {
+  v1::BeginEpochRequest request;
+  request.set_member(member);
+  request.set_epoch(epoch);
+  request.set_step(step);
+  return control->coordinator->BeginEpoch(request, control->now);
+}
+
+// What was asked for is kept.
+void Restart(ControlFixture* control) {
+  control->Tick(absl::ZeroDuration());
+  control->Restart();
+}
+
+size_t StateBytes(const ControlFixture& control) {
+  return control.coordinator->Save().epochs().ByteSizeLong();
+}
+
+TEST_CASE("a worker that asks for epoch after epoch makes nothing grow", "[control][epochs]") {
+  ControlFixture control(AdvancingFacts(2));
+  control.Start(2);
+  REQUIRE(Begin(&control, 2, 0, 0).ok());
+  REQUIRE(Begin(&control, 1, 1, 5).ok());
+  const size_t before = StateBytes(control);
+  // Worker 1 stays in the first one, so that none of them is over.
+  constexpr uint64_t kAsked = 20000;
+  for (uint64_t epoch = 2; epoch < kAsked; ++epoch) {
+    const auto cut = Begin(&control, 1, epoch, 5 * epoch);
+    REQUIRE(cut.ok());
+    REQUIRE(cut->first_step() == 5 * epoch);
+  }
+  CHECK(StateBytes(control) < before + 16);
+  // All of them are known, here and to whoever goes on from the state.
+  const bool restarts = GENERATE(false, true);
+  if (restarts) Restart(&control);
+  for (const uint64_t epoch : {uint64_t{0}, uint64_t{1}, uint64_t{77}, kAsked - 1}) {
+    const auto cut = Begin(&control, 2, epoch, 0);
+    REQUIRE(cut.ok());
+    CHECK(cut->first_step() == 5 * epoch);
+    CHECK((cut->steps() == 5 && cut->parts() == 2 && cut->part() == 1));
+  }
+  CHECK(Begin(&control, 1, kAsked, 5 * kAsked).ok());
+}
+
+TEST_CASE("nobody begins an epoch before it has come there", "[control][epochs]") {
+  ControlFixture control(AdvancingFacts(1));
+  control.Start(1);
+  REQUIRE(Begin(&control, 1, 0, 0).ok());
+  const uint64_t changes = control.coordinator->Save().changes();
+  for (int i = 0; i < 3; ++i) {
+    CHECK(Begin(&control, 1, 1, 9).status().message() ==
+          "worker 0: epoch 1 begins at step 10, not at 9");
+  }
+  CHECK(control.coordinator->Save().changes() == changes);
+  CHECK(Begin(&control, 1, 1, 10).ok());
+}
+
+TEST_CASE("epochs that were cut otherwise are told apart, until all are past them",
+          "[control][epochs]") {
+  ControlFixture control(AdvancingFacts(1));
+  control.Start(1);
+  for (uint64_t epoch = 0; epoch < 4; ++epoch) REQUIRE(Begin(&control, 1, epoch, 10 * epoch).ok());
+  REQUIRE(control.Renew(1, 40, 40).ok());
+  const uint64_t late = control.Join()->member();
+  control.StepAll();
+  REQUIRE(control.Join(late)->admitted());
+  // Epochs 0 to 3 have ten steps, and 4 to 6 five.
+  for (uint64_t epoch = 4; epoch < 7; ++epoch)
+    REQUIRE(Begin(&control, 1, epoch, 20 + 5 * epoch).ok());
+  CHECK(control.coordinator->Save().epochs().cuts_size() == 3);
+  Restart(&control);
+  CHECK(Begin(&control, late, 3, 30)->parts() == 1);
+  CHECK(Begin(&control, late, 3, 30)->first_step() == 30);
+  CHECK(Begin(&control, late, 5, 45)->first_step() == 45);
+  CHECK(Begin(&control, late, 5, 45)->parts() == 2);
+  CHECK(control.coordinator->Status(control.now).steps_planned() == 50 + (1000000 - 6) * 5);
+  // Those that are over for both are forgotten with the next cut.
+  for (const uint64_t member : {uint64_t{1}, late}) REQUIRE(control.Renew(member, 55, 55).ok());
+  REQUIRE(Begin(&control, 1, 7, 55).ok());
+  CHECK(absl::IsInvalidArgument(Begin(&control, late, 3, 30).status()));
+  CHECK(Begin(&control, late, 5, 45)->first_step() == 45);
+}
+
+TEST_CASE("a state in which an epoch does not begin where the last one ends is refused",
+          "[control][epochs]") {
+  ControlFixture control(AdvancingFacts(1));
+  control.Start(1);
+  for (uint64_t epoch = 0; epoch < 4; ++epoch) REQUIRE(Begin(&control, 1, epoch, 10 * epoch).ok());
+  v1::CoordinatorState state = control.coordinator->Save();
+  REQUIRE(state.epochs().cuts_size() == 2);
+  JobFacts facts = control.coordinator->facts();
+  CHECK(Coordinator::Load(facts, state).ok());
+  v1::EpochsState::Cut& last = *state.mutable_epochs()->mutable_cuts(1);
+  SECTION("an epoch is missing") { last.set_epoch(4); }
+  SECTION("a step is missing") { last.set_first_step(31); }
+  SECTION("it begins before that") { last.set_first_step(0); }
+  SECTION("it is the same one") { last.set_epoch(0); }
+  SECTION("it has no steps") { last.set_steps(0); }
+  CHECK(absl::IsInvalidArgument(Coordinator::Load(facts, state).status()));
+}
+
+}  // namespace
+}  // namespace tessera
