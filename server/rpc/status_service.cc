@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 
 #include <grpcpp/alarm.h>
 
@@ -22,8 +23,8 @@ absl::Duration IntervalOf(const v1::StatusRequest& request) {
 // over.
 class WatchCall final : public grpc::ServerWriteReactor<v1::JobStatus> {
  public:
-  WatchCall(const std::function<v1::JobStatus()>& now, absl::Duration interval)
-      : now_(now), interval_(interval) {
+  WatchCall(SharedStatus* watched, absl::Duration interval)
+      : watched_(watched), interval_(interval) {
     absl::MutexLock lock(&mutex_);
     Write();
   }
@@ -31,7 +32,7 @@ class WatchCall final : public grpc::ServerWriteReactor<v1::JobStatus> {
   void OnWriteDone(bool ok) override {
     {
       absl::MutexLock lock(&mutex_);
-      if (ok && !cancelled_ && status_.state() != "done") {
+      if (ok && !cancelled_ && status_->state() != "done") {
         timer_set_ = true;
         timer_.Set(std::chrono::system_clock::now() + absl::ToChronoNanoseconds(interval_),
                    [this](bool) { OnTimer(); });
@@ -64,14 +65,14 @@ class WatchCall final : public grpc::ServerWriteReactor<v1::JobStatus> {
   }
 
   void Write() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    status_ = now_();
-    StartWrite(&status_);
+    status_ = watched_->Get();
+    StartWrite(status_.get());
   }
 
-  const std::function<v1::JobStatus()> now_;
+  SharedStatus* const watched_;
   const absl::Duration interval_;
   absl::Mutex mutex_;
-  v1::JobStatus status_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<const v1::JobStatus> status_ ABSL_GUARDED_BY(mutex_);  // until it is written
   grpc::Alarm timer_ ABSL_GUARDED_BY(mutex_);
   bool timer_set_ ABSL_GUARDED_BY(mutex_) = false;
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
@@ -95,7 +96,7 @@ grpc::ServerUnaryReactor* StatusService::Get(grpc::CallbackServerContext* contex
 
 grpc::ServerWriteReactor<v1::JobStatus>* StatusService::Watch(grpc::CallbackServerContext* context,
                                                               const v1::StatusRequest* request) {
-  return new WatchCall(now_, IntervalOf(*request));
+  return new WatchCall(&watched_, IntervalOf(*request));
 }
 
 grpc::ServerUnaryReactor* AdminService::Drain(grpc::CallbackServerContext* context,

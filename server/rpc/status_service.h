@@ -5,8 +5,10 @@
 #include <functional>
 
 #include "absl/time/time.h"
+#include "common/base/steady_clock.h"
 #include "proto/status.grpc.pb.h"
 #include "server/rpc/live_coordinator.h"
+#include "server/rpc/shared_status.h"
 
 namespace tessera {
 
@@ -15,12 +17,17 @@ constexpr absl::Duration kWatchIntervalMin = absl::Milliseconds(100);
 constexpr absl::Duration kWatchIntervalMax = absl::Hours(1);
 constexpr absl::Duration kWatchIntervalDefault = absl::Seconds(1);
 
+// Watchers share statuses that are younger than this: each sees another one every time.
+constexpr absl::Duration kWatchedAgeMax = absl::Milliseconds(50);
+static_assert(kWatchedAgeMax < kWatchIntervalMin);
+
 // `now` is asked from gRPC's threads and must not block for long: on server 0 the job's status, on
-// another server its own counters (OwnStatus in attach_link.h). Watch ends after a status whose
-// state is "done".
+// another server its own counters (OwnStatus in attach_link.h). Get asks it, Watch every kWatchedAgeMax at most,
+// for all who watch; it ends after a status whose state is "done".
 class StatusService final : public v1::Status::CallbackService {
  public:
-  explicit StatusService(std::function<v1::JobStatus()> now) : now_(std::move(now)) {}
+  explicit StatusService(std::function<v1::JobStatus()> now)
+      : now_(std::move(now)), watched_(now_, kWatchedAgeMax, SteadyNow) {}
 
   grpc::ServerUnaryReactor* Get(grpc::CallbackServerContext* context,
                                 const v1::StatusRequest* request, v1::JobStatus* reply) override;
@@ -29,6 +36,7 @@ class StatusService final : public v1::Status::CallbackService {
 
  private:
   const std::function<v1::JobStatus()> now_;
+  SharedStatus watched_;
 };
 
 // On server 0 only.
