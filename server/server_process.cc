@@ -4,24 +4,19 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
-#include <thread>
 
 #include "absl/status/status.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "common/base/address_file.h"
 #include "common/base/check.h"
 #include "common/base/host_port.h"
-#include "common/base/limits.h"
 #include "common/base/log.h"
 #include "common/base/output_file.h"
 #include "common/base/process.h"
@@ -38,8 +33,8 @@
 #include "common/rpc/transport.h"
 #include "common/rule/schedule.h"
 #include "server/control/job_facts.h"
-#include "server/control/server_table.h"
 #include "server/monitor/metrics_endpoint.h"
+#include "server/port_limits.h"
 #include "server/rpc/coordinator_service.h"
 #include "server/rpc/live_coordinator.h"
 #include "server/rpc/standby_control_service.h"
@@ -47,6 +42,7 @@
 #include "server/server_checkpoints.h"
 #include "server/server_control.h"
 #include "server/server_memory.h"
+#include "server/server_place.h"
 #include "server/shard/shard.h"
 #include "server/shard/shard_memory.h"
 #include "server/shard_host.h"
@@ -58,20 +54,6 @@ namespace {
 constexpr absl::Duration kEndMargin = absl::Seconds(2);
 // How long status calls may still ask after the job has ended.
 constexpr absl::Duration kLingerAfterEnd = absl::Seconds(1);
-
-// What connections may hold of received bytes: several times what the job's own pushes ever are (next push
-// and staging, one slice each), so that only strangers come near it.
-constexpr int64_t kReceiveBytesBase = int64_t{1} << 30;
-constexpr int64_t kReceiveSlices = 8;
-
-// All workers and servers may be on one host, or behind one address. A worker has a connection or two for pushes
-// and pulls, one to the coordinator, and as many that the other side has yet to give up; another server one for
-// what it leads, one as a host, one for a log or a copy, and as many again.
-int64_t ConnectionsPerHost(const v1::Job& job) {
-  return 64 + 8 * job.cluster().workers() + 8 * job.cluster().servers().count();
-}
-// All push at the same time. Some more may have joined.
-int64_t HalfOpenPushesPerHost(const v1::Job& job) { return 64 + 2 * job.cluster().workers(); }
 
 // Everything of one server, in the order in which it is built; destroyed in the reverse order.
 class ServerProcess {
@@ -90,8 +72,8 @@ class ServerProcess {
 
  private:
   absl::Status CheckMemory(const Recipe& recipe, const ModelShape& shape);
-  absl::Status FindAddresses();
   Shard::Options ShardOptions(int rank) const;
+  PortLimits Limits() const;
   void MakeHost(const JobFacts& facts);
   absl::Status StartServices();
   absl::Status StartMetrics();
@@ -101,16 +83,13 @@ class ServerProcess {
   std::shared_ptr<grpc::Channel> OpenCoordinator(const std::string& at);
   // The servers elect the one that is the coordinator.
   bool elects() const { return job_.cluster().coordinator().etcd_size() > 0; }
-  bool may_coordinate() const { return elects() || options_.rank == 0; }
+  bool may_coordinate() const { return MayCoordinate(job_, options_.rank); }
   bool is_coordinator() const { return coordinator_ != nullptr && coordinator_->is_here(); }
 
   const ServerOptions& options_;
   const v1::Job job_;
   const std::string digest_;
-  std::string listen_;
-  // Where the others reach this server; empty: where it listens.
-  std::string announced_;
-  std::string coordinator_address_;
+  ServerPlace place_;
   std::optional<ShardLimits> limits_;  // where memory is limited
   bool is_replica_ = false;
   Recipe recipe_;
@@ -130,46 +109,6 @@ class ServerProcess {
   std::optional<absl::Status> link_ended_ ABSL_GUARDED_BY(mutex_);
 };
 
-absl::Status ServerProcess::FindAddresses() {
-  const auto& addresses = job_.cluster().servers().addresses();
-  const int64_t count = job_.cluster().servers().count();
-  // A replica may join a running job beyond those that it began with.
-  const int64_t ranks = is_replica_ ? kServersMax : count;
-  if (options_.rank < 0 || options_.rank >= ranks) {
-    return absl::InvalidArgumentError(absl::StrCat("--rank: got ", options_.rank, ", want 0 to ",
-                                                   ranks - 1, " (cluster.servers)"));
-  }
-  listen_ = options_.listen;
-  const bool is_listed = options_.rank < addresses.size();
-  if (listen_.empty() && is_listed) listen_ = addresses[options_.rank];
-  if (listen_.empty() && !addresses.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--listen: not given, and cluster.servers has no address of rank ", options_.rank));
-  }
-  if (listen_.empty()) {
-    return absl::InvalidArgumentError(
-        "--listen: not given, and cluster.servers is only a count; list the servers' host:port "
-        "there, or use "
-        "`tessera run`");
-  }
-  if (IsAnyAddress(listen_)) {
-    if (!is_listed) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--listen: got \"", listen_,
-                       "\", want an address that the other machines can call, or list the "
-                       "servers' host:port in cluster.servers"));
-    }
-    announced_ = addresses[options_.rank];
-  }
-  coordinator_address_ = options_.coordinator;
-  if (coordinator_address_.empty() && !addresses.empty()) coordinator_address_ = addresses[0];
-  if (coordinator_address_.empty() && !may_coordinate()) {
-    return absl::InvalidArgumentError(
-        "--coordinator: not given, and cluster.servers is only a count; want server 0's host:port");
-  }
-  return absl::OkStatus();
-}
-
 absl::Status ServerProcess::CheckMemory(const Recipe& recipe, const ModelShape& shape) {
   const int64_t limit = job_.cluster().memory_limit();
   if (limit == 0) return absl::OkStatus();
@@ -188,8 +127,9 @@ absl::Status ServerProcess::Start() {
   TESSERA_RETURN_IF_ERROR(UseSecurity(FilesOf(job_.security())));
   TESSERA_ASSIGN_OR_RETURN(recipe_, RecipeFor(job_));
   is_replica_ = recipe_.placement == Placement::kReplicated;
-  TESSERA_RETURN_IF_ERROR(FindAddresses());
-  TESSERA_RETURN_IF_ERROR(CheckListen(listen_, job_.security()));
+  TESSERA_ASSIGN_OR_RETURN(
+      place_, FindPlace(job_, {options_.rank, options_.listen, options_.coordinator}, is_replica_));
+  TESSERA_RETURN_IF_ERROR(CheckListen(place_.listen, job_.security()));
   TESSERA_RETURN_IF_ERROR(CheckOutputs());
   std::error_code none;  // One of an earlier process would be taken for this one's.
   if (!options_.address_file.empty()) std::filesystem::remove(options_.address_file, none);
@@ -221,7 +161,7 @@ void ServerProcess::MakeHost(const JobFacts& facts) {
   host.job_digest = digest_;
   host.layout_hash = facts.layout_hash;
   host.lease_timeout = absl::Nanoseconds(job_.cluster().lease_timeout());
-  host.half_open_pushes_per_host = HalfOpenPushesPerHost(job_);
+  host.half_open_pushes_per_host = Limits().half_open_pushes_per_host;
   host.is_replica = is_replica_;
   host.keeps_standbys = facts.standbys;
   host.shard_options = [this](uint32_t rank) { return ShardOptions(static_cast<int>(rank)); };
@@ -245,7 +185,7 @@ void ServerProcess::MakeHost(const JobFacts& facts) {
 // The one in this process is not called by the port: whoever floods that, and a handshake that takes its time, would
 // cost this server its lease with itself.
 std::shared_ptr<grpc::Channel> ServerProcess::OpenCoordinator(const std::string& at) {
-  const bool is_own = at == server_->address() || at == announced_;
+  const bool is_own = at == server_->address() || at == place_.announced;
   return may_coordinate() && is_own ? server_->OpenWithin() : OpenControlChannel(at);
 }
 
@@ -269,20 +209,21 @@ Shard::Options ServerProcess::ShardOptions(int rank) const {
   return shard;
 }
 
+PortLimits ServerProcess::Limits() const {
+  const auto servers = static_cast<int>(job_.cluster().servers().count());
+  return PortLimitsOf(job_, SlicesOf(shape_, ShardAt(recipe_.placement, options_.rank),
+                                     ShardCount(recipe_.placement, servers)).bytes());
+}
+
 absl::Status ServerProcess::StartServices() {
   TESSERA_RETURN_IF_ERROR(StartMetrics());
   status_service_ = std::make_unique<StatusService>([this] { return CurrentStatus(); });
   GrpcServer::Options options;
-  options.address = listen_;
+  options.address = place_.listen;
   options.services = host_->services();
   options.services.push_back(status_service_.get());
-  options.connections_per_host_max = static_cast<int>(ConnectionsPerHost(job_));
-  // It may lead and follow others' shards, too.
-  const auto servers = static_cast<int>(job_.cluster().servers().count());
-  const int64_t shards = job_.cluster().replicas() > 0 ? servers : 1;
-  const int64_t slice = SlicesOf(shape_, ShardAt(recipe_.placement, options_.rank),
-                                 ShardCount(recipe_.placement, servers)).bytes();
-  options.receive_bytes_max = kReceiveBytesBase + kReceiveSlices * shards * slice;
+  options.connections_per_host_max = Limits().connections_per_host;
+  options.receive_bytes_max = Limits().receive_bytes;
   if (may_coordinate()) {
     coordinator_service_ = std::make_unique<CoordinatorService>(coordinator_);
     standby_control_service_ = std::make_unique<StandbyControlService>(coordinator_);
@@ -295,8 +236,8 @@ absl::Status ServerProcess::StartServices() {
   Log(LogLevel::kInfo, absl::StrCat("server: serving rank=", options_.rank, " address=",
                                     server_->address(), " job=", job_.name(),
                                     " digest=", digest_.substr(0, 12)));
-  const std::string reached_at = announced_.empty() ? server_->address() : announced_;
-  host_->Start(may_coordinate() ? server_->address() : coordinator_address_, reached_at);
+  const std::string reached_at = place_.announced.empty() ? server_->address() : place_.announced;
+  host_->Start(may_coordinate() ? server_->address() : place_.coordinator, reached_at);
   if (elects()) {
     control_->StandForElection({reached_at, checkpoints_.get(), [this] { return host_->run(); }});
   }
@@ -386,7 +327,7 @@ void ServerProcess::OnSignal(int count) {
     return;
   }
   // The job cannot go on without this server: ask for its end, and keep serving until then.
-  const std::string coordinator = elects() ? host_->coordinator() : coordinator_address_;
+  const std::string coordinator = elects() ? host_->coordinator() : place_.coordinator;
   const auto stub = v1::Admin::NewStub(OpenChannel(coordinator, Role::kOperator));
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(2));

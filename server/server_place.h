@@ -1,0 +1,37 @@
+// Where a server listens, where the others reach it, and where it finds the coordinator: from the job and the flags.
+#ifndef TESSERA_SERVER_SERVER_PLACE_H_
+#define TESSERA_SERVER_SERVER_PLACE_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "proto/job.pb.h"
+
+namespace tessera {
+
+// host:port each.
+struct ServerPlace {
+  std::string listen;
+  // Where the others reach it; empty: at the address that listening took.
+  std::string announced;
+  // Empty: this server may be it, and nobody has said where it is.
+  std::string coordinator;
+};
+
+// As on the command line; texts may be empty.
+struct PlaceFlags {
+  int rank = 0;
+  std::string listen;
+  std::string coordinator;
+};
+
+// The servers elect the one that is the coordinator, or it is server 0.
+bool MayCoordinate(const v1::Job& job, int rank);
+
+// `is_replica`: every server has the whole model, and one may join beyond those that the job lists.
+//   kInvalidArgument  the rank is none of the job's, or an address is missing; the message names the flag
+absl::StatusOr<ServerPlace> FindPlace(const v1::Job& job, const PlaceFlags& flags, bool is_replica);
+
+}  // namespace tessera
+
+#endif  // TESSERA_SERVER_SERVER_PLACE_H_
