@@ -19,7 +19,7 @@ std::string Seconds(absl::Duration duration) {
 }  // namespace
 
 Membership::Membership(const JobFacts& facts)
-    : facts_(facts), servers_(facts), members_(facts), parts_(facts) {
+    : facts_(facts), servers_(facts), members_(facts), parts_(facts), start_list_(facts) {
   if (facts.standbys) owners_.emplace(facts);
   if (facts.restored == nullptr) return;
   saved_ = facts.restored;
@@ -205,11 +205,7 @@ void Membership::Remove(MemberId member, MemberState how, absl::string_view why)
                    "\" members=", members_.Counted().size()));
   if (facts_.holds_back && IsCounted(was) && how != MemberState::kLeft) ++residuals_lost_;
   if (was == MemberState::kProposed && open_) {
-    v1::PlanMessage message;
-    message.set_withdraw(open_->agreement.number());
-    open_.reset();
-    ++changes_;
-    SendToAll(message);
+    WithdrawOpen();
   } else if (IsCounted(was) && !(training_over_ && how == MemberState::kLeft)) {
     if (facts_.subnets) members_.Find(member)->site_until = Exchange(0);
     SendPlan(0);
@@ -268,14 +264,14 @@ void Membership::TryStart() {
   if (started_ || closed_ || !servers_.AllKnown()) return;
   if (!servers_.AllRestored(restore_generation_)) return;
   if (owners_ && !owners_->MayStart()) return;
-  if (!AllHere()) return;
+  if (!start_list_.IsComplete(members_)) return;
   started_ = true;
   CountResiduals();
   if (owners_) owners_->OnStarted();
   for (MemberRecord* member : members_.In(MemberState::kWaiting)) {
     // Others join late.
     const bool is_late = member->rank.value() >= (facts_.warmup_steps > 0 ? 1 : facts_.workers);
-    if (is_late && rejoining_.empty()) continue;
+    if (is_late && !start_list_.goes_back()) continue;
     members_.SetState(member, MemberState::kPlanned);
     BeginMember(member);
     member->planned_in = generation_.Next();
@@ -365,6 +361,13 @@ void Membership::SendToAll(const v1::PlanMessage& message) {
   for (int i = 0; i < servers_.count(); ++i) {
     if (servers_.IsHere(ShardId(i))) outbox_.push_back({ShardId(i), message});
   }
+}
+
+void Membership::WithdrawOpen(v1::PlanMessage message) {
+  message.set_withdraw(open_->agreement.number());
+  open_.reset();
+  ++changes_;
+  SendToAll(message);
 }
 
 void Membership::Settle() {

@@ -46,6 +46,7 @@
 #include "server/control/saved_states.h"
 #include "server/control/server_table.h"
 #include "server/control/shard_owners.h"
+#include "server/control/start_list.h"
 
 namespace tessera {
 
@@ -251,9 +252,6 @@ class Membership {
   void CountPartialPushesWithout(ShardId server);
 
   void TryStart();
-  // At the first start the ranks that the job asks for; when it goes back those that were members, or who
-  // has come of them within their time.
-  bool AllHere() const;
   // Of a job that goes back: no more than this is waited for its members.
   void LimitRejoining(absl::Time now);
   absl::Status CheckLeader(const v1::ServerHello& hello) const;
@@ -263,6 +261,8 @@ class Membership {
   v1::PlanMessage PlanText() const;
   v1::Proposal ProposalText() const;
   void SendToAll(const v1::PlanMessage& message);
+  // Nobody is to go by the open proposal any more; `message` says so, and perhaps more.
+  void WithdrawOpen(v1::PlanMessage message = {});
   void Settle();
   // Former sites end with the agreed round, which nobody has opened yet, and parts are those of the
   // members in the plan.
@@ -318,8 +318,7 @@ class Membership {
   uint64_t begun_from_sum_ = 0;
   Generation first_plan_;
   Generation restore_generation_;  // 0: nothing is to be restored
-  std::set<Rank> rejoining_;  // who was a member when the job went back; empty: it has not begun yet
-  absl::Time rejoin_until_ = absl::InfiniteFuture();
+  StartList start_list_;
   bool paused_ = false;
   std::optional<std::string> failure_;
   std::vector<Outgoing> outbox_;

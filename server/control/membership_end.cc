@@ -49,11 +49,7 @@ void Membership::ReleaseDrain() {
     if (member->drain_seen != drain_exchange_.value()) return;
   }
   drain_released_ = true;
-  ++changes_;
-  v1::PlanMessage message;
-  message.set_withdraw(open_->agreement.number());
-  open_.reset();
-  SendToAll(message);
+  WithdrawOpen();
 }
 
 void Membership::CloseServers(absl::string_view failure) {

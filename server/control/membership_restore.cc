@@ -10,9 +10,6 @@
 namespace tessera {
 namespace {
 
-// How long a job that goes back waits for its members, once the servers have read the checkpoint: each learns
-// of it with its next renewal, and may be in the middle of a minibatch.
-constexpr int kRejoinLeases = 3;
 // In lockstep, by how many exchanges one member may say that it is ahead of what servers and the others last said:
 // they make some between two reports.
 constexpr uint64_t kAheadMax = 64;
@@ -34,10 +31,10 @@ void Membership::OrderCheckpoint(const v1::CheckpointOrder& order) {
   v1::PlanMessage message;
   *message.mutable_checkpoint() = order;
   if (open_ && open_->checkpoint) {
-    message.set_withdraw(open_->agreement.number());
-    open_.reset();
+    WithdrawOpen(std::move(message));
+  } else {
+    SendToAll(message);
   }
-  SendToAll(message);
   ProposeNext();
 }
 
@@ -47,11 +44,7 @@ void Membership::DropCheckpoint() {
   agreed_checkpoint_.reset();
   checkpoint_order_.reset();
   if (!open_ || !open_->checkpoint) return;
-  v1::PlanMessage message;
-  message.set_withdraw(open_->agreement.number());
-  open_.reset();
-  ++changes_;
-  SendToAll(message);
+  WithdrawOpen();
   ProposeNext();
 }
 
@@ -108,18 +101,6 @@ void Membership::OnServerBack(ShardId server) {
   ++changes_;
 }
 
-bool Membership::AllHere() const {
-  if (rejoining_.empty()) {
-    for (int rank = 0; rank < facts_.workers; ++rank) {
-      if (members_.LiveAt(Rank(rank)) == nullptr) return false;
-    }
-    return true;
-  }
-  const auto is_here = [this](Rank rank) { return members_.LiveAt(rank) != nullptr; };
-  if (std::all_of(rejoining_.begin(), rejoining_.end(), is_here)) return true;
-  return rejoin_until_ == absl::InfinitePast() && members_.has_live();
-}
-
 // As WorkerSaver deals it, or leaves it to its rank. Of those that were lost before it was counted then. Of halves of
 // the layers, which a manifest does not tell, as if all had the same: where restore has dealt them within each half
 // another one than its taker may be counted.
@@ -129,7 +110,7 @@ void Membership::CountResiduals() {
   const auto workers = static_cast<uint64_t>(facts_.workers);
   const bool is_dealt = begun_from_->from_restore && saved.size() != workers;
   for (const CheckpointMember& member : saved) {
-    if (rejoining_.count(Rank(member.rank)) == 0) continue;
+    if (!start_list_.WasMember(Rank(member.rank))) continue;
     const uint64_t taker = is_dealt ? member.rank % workers : member.rank;
     if (members_.LiveAt(Rank(taker)) != nullptr) continue;
     ++residuals_lost_;
@@ -138,26 +119,20 @@ void Membership::CountResiduals() {
 }
 
 void Membership::LimitRejoining(absl::Time now) {
-  if (started_ || rejoining_.empty() || !servers_.AllRestored(restore_generation_)) return;
-  if (rejoin_until_ == absl::InfiniteFuture()) rejoin_until_ = now + kRejoinLeases * facts_.lease_timeout;
-  if (now <= rejoin_until_) return;
-  // They were lost with the server, or since.
-  rejoin_until_ = absl::InfinitePast();
-  TryStart();
+  if (started_ || !servers_.AllRestored(restore_generation_)) return;
+  if (start_list_.IsTimeUp(now)) TryStart();
 }
 
 void Membership::GoBack() {
   ++changes_;
-  rejoin_until_ = absl::InfiniteFuture();
-  std::set<Rank> rejoining;
+  std::set<Rank> were_members;
   for (const auto& [id, record] : members_.all()) {
     if (!IsLive(record.state)) continue;
-    if (started_) rejoining.insert(record.rank);
+    were_members.insert(record.rank);
     members_.End(id, MemberState::kRejoins,
                  absl::StrCat("the job went back to step ", saved_->manifest.step));
   }
-  // A job that goes back once more while its members are still coming waits for the same ones.
-  if (started_) rejoining_ = std::move(rejoining);
+  start_list_.GoBack(started_ ? std::make_optional(std::move(were_members)) : std::nullopt);
   partial_pushes_ = partial_pushes();
   members_.UndoForgotten(saved_->manifest.step);
   // What they did since is undone: nobody is to count by it.

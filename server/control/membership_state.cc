@@ -48,10 +48,7 @@ void Membership::Save(SavedStates* saved, v1::MembershipState* state) const {
   if (failure_) state->set_failure(*failure_);
   state->set_saved(saved->Add(saved_));
   state->set_begun_from(saved->Add(begun_from_));
-  for (const Rank rank : rejoining_) state->add_rejoining(static_cast<uint32_t>(rank.value()));
-  state->set_rejoin_until(rejoin_until_ == absl::InfinitePast()     ? -1
-                          : rejoin_until_ == absl::InfiniteFuture() ? 0
-                                                                    : absl::ToUnixNanos(rejoin_until_));
+  start_list_.Save(state);
 }
 
 absl::Status Membership::Load(const v1::MembershipState& state, const SavedStates& saved) {
@@ -118,11 +115,7 @@ absl::Status Membership::Load(const v1::MembershipState& state, const SavedState
     return absl::InvalidArgumentError("the job goes on from a checkpoint that is not named");
   }
   begun_from_sum_ = begun_from_ != nullptr ? SumOf(begun_from_->manifest) : 0;
-  rejoining_.clear();
-  for (const uint32_t rank : state.rejoining()) rejoining_.insert(Rank(rank));
-  rejoin_until_ = state.rejoin_until() < 0    ? absl::InfinitePast()
-                  : state.rejoin_until() == 0 ? absl::InfiniteFuture()
-                                              : absl::FromUnixNanos(state.rejoin_until());
+  start_list_.Load(state);
   outbox_.clear();
   return absl::OkStatus();
 }

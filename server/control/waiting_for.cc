@@ -77,9 +77,7 @@ std::vector<std::string> Membership::WaitingFor() const {
         names.push_back(Name(ShardId(i)));
       }
     }
-    std::set<Rank> wanted = rejoining_;
-    for (int rank = 0; rejoining_.empty() && rank < facts_.workers; ++rank) wanted.insert(Rank(rank));
-    for (const Rank rank : wanted) {
+    for (const Rank rank : start_list_.Awaited()) {
       if (members_.LiveAt(rank) != nullptr) continue;
       if (names.size() >= kNamesMax) {
         names.push_back("more workers");
