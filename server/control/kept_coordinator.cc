@@ -55,10 +55,9 @@ uint64_t KeptCoordinator::Collect() {
   batch.host_outbox = coordinator_->TakeHostOutbox();
   batch.tasks = coordinator_->TakeDiskTasks();
   batch.replies = coordinator_->TakeReplies();
+  for (const Coordinator::EvaluateAnswer& answer : batch.replies) DropReplyTo(answer.member);
   const uint64_t follows_from = batch.changes;
-  const bool is_empty = batch.outbox.empty() && batch.host_outbox.empty() && batch.tasks.empty() &&
-                        batch.replies.empty();
-  if (!is_empty) pending_.push_back(std::move(batch));
+  if (!batch.is_empty()) pending_.push_back(std::move(batch));
   return follows_from;
 }
 
@@ -73,6 +72,19 @@ KeptCoordinator::Told KeptCoordinator::Release() {
     pending_.pop_front();
   }
   return told;
+}
+
+void KeptCoordinator::DropReplyTo(MemberId member) {
+  const auto is_its = [member](const Coordinator::EvaluateAnswer& answer) {
+    return answer.member == member;
+  };
+  for (auto batch = pending_.begin(); batch != pending_.end();) {
+    auto& replies = batch->replies;
+    const auto end = std::remove_if(replies.begin(), replies.end(), is_its);
+    const bool has_it = end != replies.end();
+    replies.erase(end, replies.end());
+    batch = has_it && batch->is_empty() ? pending_.erase(batch) : std::next(batch);
+  }
 }
 
 void KeptCoordinator::DropFor(ShardId server) {

@@ -64,8 +64,13 @@ class KeptCoordinator {
     std::vector<HostOutgoing> host_outbox;
     std::vector<DiskTask> tasks;
     std::vector<Coordinator::EvaluateAnswer> replies;
+
+    bool is_empty() const {
+      return outbox.empty() && host_outbox.empty() && tasks.empty() && replies.empty();
+    }
   };
-  // After every event. Returns the changes that its result follows from.
+  // After every event. Returns the changes that its result follows from. An answer to a member takes the place of one
+  // that waits to be told to it: it has asked again, and however often it does one waits.
   uint64_t Collect();
   // Events that were collected. A reply of a batch is for a call that came with the batch's event or before: one
   // that came later, in its place, is answered by itself.
@@ -89,6 +94,8 @@ class KeptCoordinator {
   absl::Status CheckHello(uint64_t rank, uint64_t term, uint64_t changes, absl::Time now);
 
  private:
+  void DropReplyTo(MemberId member);
+
   const std::unique_ptr<Coordinator> coordinator_;
   const v1::CoordinatorWord word_;
   const bool is_kept_;

@@ -54,5 +54,29 @@ TEST_CASE("of very many terms the last ones are kept", "[control][state]") {
   CHECK_FALSE(IsAnswered(kept.get(), 1099, 10991));
 }
 
+TEST_CASE("of the answers to one that asks again and again while a state is written the last one waits",
+          "[control][state]") {
+  ControlFixture control(ControlFixture::Facts(1, 1));
+  control.Start(1);
+  REQUIRE(control.Join(1)->admitted());
+  KeptCoordinator kept(std::move(control.coordinator), {}, /*is_kept=*/true);
+  kept.Collect();
+  v1::EvaluateRequest request;
+  request.set_member(1);
+  request.mutable_progress()->set_step(5);
+  request.set_stage(v1::SCORE);  // nobody has arrived, and it is told so
+  for (int i = 0; i < 1000; ++i) {
+    REQUIRE(kept.coordinator().Evaluate(request, control.now).ok());
+    kept.Collect();
+  }
+  CHECK(kept.Release().batches.empty());
+  kept.OnKept(kept.changes(), /*in_time=*/true);
+  const KeptCoordinator::Told told = kept.Release();
+  REQUIRE(told.batches.size() == 1);
+  CHECK(told.batches[0].event == kept.events());
+  REQUIRE(told.batches[0].replies.size() == 1);
+  CHECK(told.batches[0].replies[0].reply->restart());
+}
+
 }  // namespace
 }  // namespace tessera
