@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/rpc/security.h"
+#include "common/base/host_port.h"
 #include "deploy/cli/counted.h"
 #include "server/server_memory.h"
 #include "worker/worker_memory.h"

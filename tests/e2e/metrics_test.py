@@ -198,6 +198,7 @@ class Metrics(Test):
         for index, client in enumerate(rude):
             client.send((b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n", b"GET /met", b"\xff" * 100)[index % 3])
         cluster.await_further()
+        # Those before it are cut off, a few each second.
         await_true("a scrape is answered", lambda: scrape(address) is not None, explain=cluster.logs)
         rude += [self.connect(address) for _ in range(4)]
         begin = time.monotonic()
