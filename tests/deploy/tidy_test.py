@@ -139,6 +139,19 @@ class Tidy(unittest.TestCase):
             for name in re.findall(r'^#include "([^"]+)"', text, re.M):
                 self.assertTrue("/" in name or name.startswith(LIBRARIES), "%s includes %s" % (path, name))
 
+    def test_dependencies_are_sorted(self):
+        """The package's own, those of other packages, those of other repositories; a package before its targets."""
+        def place(label):
+            return (0 if label.startswith(":") else 1 if label.startswith("//") else 2, label.replace(":", "\x01"))
+
+        def unsorted(path, text):
+            for block in re.finditer(r'^    (?:deps|hdrs) = \[\n((?:        "[^"]*",\n)+)    \]', text, re.M):
+                labels = re.findall('"(.*)"', block.group(1))
+                if labels != sorted(labels, key=place):
+                    yield "%s:%d" % (path, text.count("\n", 0, block.start()) + 1)
+
+        self.none(where for path, text in self.of("BUILD.bazel", ".BUILD").items() for where in unsorted(path, text))
+
     def test_every_folder_with_code_is_a_package(self):
         folders = {os.path.dirname(path) for path in self.of(".cc", ".h")}
         self.none(folder for folder in sorted(folders) if os.path.join(folder, "BUILD.bazel") not in self.texts)
