@@ -275,7 +275,8 @@ absl::Status ServerProcess::CheckOutputs() const {
     return absl::InvalidArgumentError("--report: only server 0 has the report, want --rank 0");
   }
   TESSERA_RETURN_IF_ERROR(CheckJobOutput("--report", options_.report_path, options_.job_path, job_));
-  return CheckJobOutput("--address-file", options_.address_file, options_.job_path, job_);
+  // It appears when the server is up, and no sooner.
+  return CheckIsNoJobInput("--address-file", options_.address_file, options_.job_path, job_);
 }
 
 absl::Status ServerProcess::WriteReport(const v1::JobStatus& status) const {

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -54,6 +55,19 @@ TEST_CASE("files that are nobody's input may be written", "[job_output]") {
   CHECK(folder.Check("notes.json").empty());
   CHECK(CheckJobOutput("--report", "", folder.root / "job.yaml", folder.job).ok());
   CHECK_FALSE(folder.Check("none/new.json").empty());
+}
+
+// Somebody may wait for it to appear.
+TEST_CASE("asking whether a file is an input does not make it, not even for a moment", "[job_output]") {
+  const Folder folder;
+  const auto long_ago = fs::file_time_type::clock::now() - std::chrono::hours(1);
+  fs::last_write_time(folder.root, long_ago);
+  CHECK(CheckIsNoJobInput("--address-file", folder.root / "new", folder.root / "job.yaml", folder.job).ok());
+  CHECK(fs::last_write_time(folder.root) == long_ago);
+  CHECK_FALSE(CheckIsNoJobInput("--address-file", folder.root / "job.yaml", folder.root / "job.yaml", folder.job).ok());
+  // What has to be written is tried.
+  CHECK(folder.Check("new").empty());
+  CHECK(fs::last_write_time(folder.root) != long_ago);
 }
 
 TEST_CASE("a checkpoint's files are not written over", "[job_output]") {
