@@ -49,7 +49,7 @@ RetryPolicy CoordinatorRetry(absl::Duration time) {
 }
 
 Retry::Retry(RetryPolicy policy, MemberId caller, uint64_t call)
-    : policy_(policy), random_(RandomOf(caller.value(), call)) {
+    : policy_(policy), caller_(caller), call_(call) {
   TESSERA_CHECK(policy.time > absl::ZeroDuration());
 }
 
@@ -69,9 +69,10 @@ void Retry::Restart() {
 }
 
 absl::Duration Retry::NextPause() {
+  if (!random_) random_ = RandomOf(caller_.value(), call_);
   const int doublings = std::min(failures_ - 1, kDoublingsMax);
   const absl::Duration pause = std::min(policy_.pause_max, policy_.pause_min * (1 << doublings));
-  return pause * std::uniform_real_distribution<double>(kPauseShareMin, 1)(random_);
+  return pause * std::uniform_real_distribution<double>(kPauseShareMin, 1)(*random_);
 }
 
 }  // namespace tessera

@@ -10,6 +10,7 @@
 #define TESSERA_WORKER_RPC_RETRY_H_
 
 #include <cstdint>
+#include <optional>
 #include <random>
 
 #include "absl/status/status.h"
@@ -68,7 +69,10 @@ class Retry {
   absl::Duration NextPause();
 
   RetryPolicy policy_;
-  std::minstd_rand random_;
+  MemberId caller_;
+  uint64_t call_;
+  // From the first failure on: nearly all calls have none, and seeding allocates.
+  std::optional<std::minstd_rand> random_;
   int failures_ = 0;
   absl::Time give_up_ = absl::InfiniteFuture();
   absl::Time due_ = absl::InfinitePast();

@@ -22,36 +22,11 @@
 #include "server/rpc/attach_link.h"
 #include "server/rpc/coordinator_service.h"
 #include "server/rpc/status_service.h"
+#include "tests/server/rpc/tiny_shape.h"
 #include "worker/rpc/coordinator_client.h"
 
 namespace tessera {
 namespace {
-
-// What every wait here is bounded by; reached only by a failure.
-constexpr absl::Duration kPatience = absl::Seconds(20);
-
-ModelShape TinyShape() {
-  ModelShape shape;
-  ParameterSpec weight;
-  weight.name = "layers.0.weight";
-  weight.rows = 4;
-  weight.columns = 2;
-  weight.initial_bound = 1;
-  shape.parameters = {weight};
-  shape.widths = {2, 4};
-  shape.size = weight.size();
-  return shape;
-}
-
-template <typename Condition>
-bool Eventually(Condition condition) {
-  const absl::Time end = SteadyNow() + kPatience;
-  while (SteadyNow() < end) {
-    if (condition()) return true;
-    absl::SleepFor(absl::Milliseconds(5));
-  }
-  return false;
-}
 
 // Keeps the last state, whoever wrote it.
 class MemoryStore final : public StateStore {

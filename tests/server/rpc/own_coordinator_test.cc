@@ -19,35 +19,10 @@
 #include "server/rpc/host_link.h"
 #include "server/rpc/standby_control_service.h"
 #include "server/rpc/status_service.h"
+#include "tests/server/rpc/tiny_shape.h"
 
 namespace tessera {
 namespace {
-
-// What every wait here is bounded by; reached only by a failure.
-constexpr absl::Duration kPatience = absl::Seconds(20);
-
-template <typename Condition>
-bool Eventually(Condition condition) {
-  const absl::Time end = SteadyNow() + kPatience;
-  while (SteadyNow() < end) {
-    if (condition()) return true;
-    absl::SleepFor(absl::Milliseconds(5));
-  }
-  return false;
-}
-
-ModelShape TinyShape() {
-  ModelShape shape;
-  ParameterSpec weight;
-  weight.name = "layers.0.weight";
-  weight.rows = 4;
-  weight.columns = 2;
-  weight.initial_bound = 1;
-  shape.parameters = {weight};
-  shape.widths = {2, 4};
-  shape.size = weight.size();
-  return shape;
-}
 
 JobFacts Facts(bool standbys) {
   JobFacts facts;
