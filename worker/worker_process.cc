@@ -57,8 +57,11 @@
 namespace tessera {
 namespace {
 
-// Where servers are replicas: how long a peer is tried that cannot be reached, in leases.
-constexpr int64_t kPeerRetryLeases = 3;
+// How long a server is tried that cannot be reached, in leases. The coordinator takes a server for lost one lease
+// after it was heard last, and is the one to say so: by itself a worker gives up later.
+constexpr double kServerRetryLeases = 1.5;
+// Where another takes its place, which may need its own lease for that: a replica's peer, or a standby.
+constexpr double kReplacedRetryLeases = 3;
 constexpr absl::Duration kPausePoll = absl::Milliseconds(50);
 // For a train loop that has been told to end, at least; a minibatch may be under way.
 constexpr absl::Duration kLoopPatience = absl::Seconds(2);
@@ -168,11 +171,10 @@ absl::Status WorkerProcess::Connect() {
   data.coding = {recipe_.codecs, shape_, job_.seed(), Rank(admission_.rank()),
                  recipe_.placement, DeviceSidesOf(recipe_, backend_->memory()), backend_.get()};
   if (recipe_.split) data.coding.layers = recipe_.split->range(Rank(admission_.rank()));
-  data.retry_time = absl::Nanoseconds(admission_.lease_timeout_ns());
-  // A peer that dies is out of the list after its lease, which may begin a little later.
-  if (recipe_.placement == Placement::kReplicated) data.retry_time *= kPeerRetryLeases;
   data.has_standbys = job_.cluster().replicas() > 0;
-  if (data.has_standbys) data.retry_time *= kPeerRetryLeases;  // As above.
+  const bool is_replaced = recipe_.placement == Placement::kReplicated || data.has_standbys;
+  data.retry_time = absl::Nanoseconds(admission_.lease_timeout_ns()) *
+                    (is_replaced ? kReplacedRetryLeases : kServerRetryLeases);
   if (data.has_standbys) data.on_trouble = [client] { client->RenewSoon(); };
   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<ParameterClientGrpc> servers,
                            ParameterClientGrpc::Create(std::move(data)));

@@ -19,6 +19,7 @@ class Link:
     def __init__(self, test, target):
         self.target = target.rsplit(":", 1)
         self.held = set()
+        self.carried = 0
         self.over = False
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
@@ -59,6 +60,7 @@ class Link:
                 if not data:
                     break
                 sink.sendall(data)
+                self.carried += len(data)
         except (OSError, ValueError):  # The other direction's thread has closed both.
             pass
         finally:
@@ -117,12 +119,13 @@ class Partitions(Test):
         for name, method in (("data_parallel", {"data_parallel": {}}), ("async_sgd", {"async_sgd": {}})):
             for directions in (("up",), ("down",)):
                 with self.case("%s %s" % (name, named(directions))):
-                    cluster, links = self.with_data_links(method)
+                    cluster, link = self.with_data_link(method)
                     cluster.await_step(20)
+                    self.assertGreater(link.carried, 20 * 64)  # Training goes by this link.
                     for _ in range(2):
-                        links[1].hold(*directions)
+                        link.hold(*directions)
                         time.sleep(SHORT)
-                        links[1].hold()
+                        link.hold()
                         cluster.await_further()
                     cluster.drain()
                     report = cluster.finish()
@@ -130,17 +133,32 @@ class Partitions(Test):
                     # Each push counted once on each server.
                     self.assertEqual(sum(report["staleness"]["histogram"]), 2 * report["traffic"]["exchanges"])
 
-    def with_data_links(self, method):
-        """Workers reach server 1 through links[1] alone: it is at that address in the job."""
-        port, first_port = free_ports(2)
-        first = "127.0.0.1:%d" % first_port
-        link = Link(self, "127.0.0.1:%d" % port)
-        cluster = Cluster(self, endless(method=method, servers=[first, link.address]), start=False)
+    def test_workers_that_cannot_reach_a_server_leave_and_name_it(self):
+        cluster, link = self.with_data_link({"data_parallel": {}})
+        cluster.await_step(20)
+        link.hold(*BOTH)
+        began = time.monotonic()
+        # gRPC's own pings notice after 20 s. The coordinator reaches the server: it is the workers that give up, not
+        # before it would have.
+        for worker in cluster.workers:
+            self.contains(worker.expect_exit(1, within=60), "server 1 at %s" % link.address)
+        self.assertGreater(time.monotonic() - began, LEASE)
+        for server in cluster.servers:
+            server.expect_exit(1)
+        self.contains(cluster.report()["failure"], "all workers are gone", "server 1 at %s" % link.address)
+
+    def with_data_link(self, method):
+        """Workers reach server 1 through the link: that is its address in the job, while it listens everywhere."""
+        first, port = ("127.0.0.1:%d" % port for port in free_ports(2))
+        link = Link(self, port)
+        job = endless(method=method, servers=[first, link.address])
+        job["security"] = {"insecure": True}
+        cluster = Cluster(self, job, start=False)
         cluster.start_server(0)
-        cluster.start_server(1, "--listen", "127.0.0.1:%d" % port)
+        cluster.start_server(1, "--listen", "0.0.0.0:" + port.split(":")[1])
         for rank in range(2):
             cluster.start_worker(rank)
-        return cluster, {1: link}
+        return cluster, link
 
     def test_a_server_that_loses_the_coordinator_in_one_direction_ends_the_job_by_name(self):
         for directions in (("up",), ("down",)):
