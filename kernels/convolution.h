@@ -32,8 +32,7 @@ class ConvolutionKernel {
   virtual void WeightGradient(const ImagesShape& shape, const T* x, const T* dy, WriteMode mode,
                               float* dweight) = 0;
   // Overwrites dx.
-  virtual void InputGradient(const ImagesShape& shape, const T* dy, const T* weight,
-                             float* dx) = 0;
+  virtual void InputGradient(const ImagesShape& shape, const T* dy, const T* weight, float* dx) = 0;
 
   // Bytes of the device's memory that calls with this shape, or with fewer rows of it, take besides
   // their arguments, at most; a backend's kernels take the same ones in turn. 0 where the host's library

@@ -22,8 +22,9 @@ int main(int argc, char** argv) {
   tessera::AddCoordinator(&app, &options.coordinator);
   app.add_option("--address-file", options.address_file,
                  "write the address that was taken here, once reachable");
-  app.add_option("--metrics", options.metrics,
-                 "serve metrics for Prometheus on HOST:PORT, over plain HTTP; port 0 takes a free one")
+  app.add_option(
+         "--metrics", options.metrics,
+         "serve metrics for Prometheus on HOST:PORT, over plain HTTP; port 0 takes a free one")
       ->check([](const std::string& address) {
         return address.empty() ? "is empty, want HOST:PORT" : std::string();
       });

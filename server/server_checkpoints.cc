@@ -63,21 +63,23 @@ absl::Status ServerCheckpoints::TakeDirectory() {
     return absl::OkStatus();
   }
   if (absl::IsUnimplemented(lock.status())) {
-    Log(LogLevel::kInfo, absl::StrCat("checkpoint: another job in the same folder would not be noticed why=\"",
-                                      lock.status().message(), "\""));
+    Log(LogLevel::kInfo,
+        absl::StrCat("checkpoint: another job in the same folder would not be noticed why=\"",
+                     lock.status().message(), "\""));
     return absl::OkStatus();
   }
   if (!absl::IsFailedPrecondition(lock.status())) return OfDirectory(lock.status());
-  return absl::FailedPreconditionError(
-      absl::StrCat("checkpoint.directory: ", lock.status().message(),
-                   ", which is the coordinator of a job; name another folder, or wait until that has ended"));
+  return absl::FailedPreconditionError(absl::StrCat(
+      "checkpoint.directory: ", lock.status().message(),
+      ", which is the coordinator of a job; name another folder, or wait until that has ended"));
 }
 
 absl::Status ServerCheckpoints::Keep(LiveCoordinator* coordinator, bool goes_on, bool is_elected) {
   if (directory_path_.empty()) return absl::OkStatus();
   if (!is_elected) TESSERA_RETURN_IF_ERROR(TakeDirectory());
   if (!goes_on) {
-    TESSERA_RETURN_IF_ERROR(CheckFolder(directory_path_, restored_ == nullptr ? nullptr : &restored_->manifest));
+    TESSERA_RETURN_IF_ERROR(
+        CheckFolder(directory_path_, restored_ == nullptr ? nullptr : &restored_->manifest));
   }
   absl::StatusOr<std::unique_ptr<CheckpointDirectory>> opened =
       CheckpointDirectory::Open(directory_path_, keep_, goes_on);
@@ -121,8 +123,8 @@ void ServerCheckpoints::Save(const v1::CheckpointOrder& order, ShardThread* shar
       return done(std::move(none));
     }
     saver_->Save(*std::move(copy), [done](const ShardCopy& written,
-                                         const absl::StatusOr<CheckpointFile>& file,
-                                         absl::Duration taken) {
+                                          const absl::StatusOr<CheckpointFile>& file,
+                                          absl::Duration taken) {
       v1::CheckpointPart part = ToPart(written);
       part.set_seconds(absl::ToDoubleSeconds(taken));
       if (file.ok()) {

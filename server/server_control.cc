@@ -35,8 +35,7 @@ std::string WhyNot(const Coordinator& coordinator, bool is_elected) {
   if (coordinator.ended()) return "it has ended";
   // In server 0 this process was started in the place of the one that had server 0's parameters.
   const Membership& membership = coordinator.membership();
-  const bool is_lost =
-      !is_elected && membership.started() && !membership.CanDoWithout(ShardId(0));
+  const bool is_lost = !is_elected && membership.started() && !membership.CanDoWithout(ShardId(0));
   if (is_lost && !membership.CanGoBack()) return "server 0's parameters are lost";
   return "";
 }
@@ -46,8 +45,9 @@ std::string WhyNot(const Coordinator& coordinator, bool is_elected) {
 ServerControl::ServerControl(const v1::Job& job, const JobFacts& facts, bool is_kept)
     : facts_(facts),
       folder_(is_kept ? StateFolder(job) : ""),
-      folder_key_(job.cluster().coordinator().directory().empty() ? "checkpoint.directory"
-                                                                  : "cluster.coordinator.directory"),
+      folder_key_(job.cluster().coordinator().directory().empty()
+                      ? "checkpoint.directory"
+                      : "cluster.coordinator.directory"),
       members_(job.cluster().coordinator().etcd().begin(),
                job.cluster().coordinator().etcd().end()),
       servers_(job.cluster().servers().addresses().begin(),
@@ -77,7 +77,8 @@ absl::Status ServerControl::Open() {
   if (!parent.empty()) TESSERA_RETURN_IF_ERROR(MakeFolder(parent));
   absl::StatusOr<std::unique_ptr<StateFile>> file = StateFile::Open(folder_);
   if (!file.ok()) {
-    return absl::Status(file.status().code(), absl::StrCat(folder_key_, ": ", file.status().message()));
+    return absl::Status(file.status().code(),
+                        absl::StrCat(folder_key_, ": ", file.status().message()));
   }
   file_ = *std::move(file);
   TESSERA_ASSIGN_OR_RETURN(const std::optional<v1::CoordinatorState> state, file_->Read());
@@ -89,11 +90,11 @@ void ServerControl::Take(v1::CoordinatorState state) {
   // Whoever heard the last state being kept waits for so long at most.
   ShiftTimes(StateMomentNow(), kStateAgeMax + away_timeout_, &state);
   absl::StatusOr<std::unique_ptr<Coordinator>> found = Coordinator::Load(facts_, state);
-  const std::string why = found.ok() ? WhyNot(**found, is_elected())
-                                     : std::string(found.status().message());
+  const std::string why =
+      found.ok() ? WhyNot(**found, is_elected()) : std::string(found.status().message());
   if (!why.empty()) {
-    Log(LogLevel::kInfo, absl::StrCat("control: begins anew, not from what was kept why=\"", why,
-                                      "\""));
+    Log(LogLevel::kInfo,
+        absl::StrCat("control: begins anew, not from what was kept why=\"", why, "\""));
     return;
   }
   found_ = *std::move(found);

@@ -71,7 +71,7 @@ class ServerControl {
   void OnDeposed(absl::string_view why);
 
   const JobFacts facts_;
-  const std::string folder_;  // empty: nothing is kept
+  const std::string folder_;      // empty: nothing is kept
   const char* const folder_key_;  // of the job, which it follows from
   const std::vector<std::string> members_;
   const std::vector<std::string> servers_;

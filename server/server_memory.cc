@@ -18,19 +18,23 @@ constexpr int64_t kProgramBytes = int64_t{36} << 20;
 }  // namespace
 
 std::string ServerMemory::Describe() const {
-  return absl::StrCat(shard.Describe(), " + checkpoints ", checkpoint, " + program and connections ", program);
+  return absl::StrCat(shard.Describe(), " + checkpoints ", checkpoint,
+                      " + program and connections ", program);
 }
 
-ServerMemory PlanServerMemory(const v1::Job& job, const Recipe& recipe, const ModelShape& shape, int rank,
-                              int64_t bytes_max) {
+ServerMemory PlanServerMemory(const v1::Job& job, const Recipe& recipe, const ModelShape& shape,
+                              int rank, int64_t bytes_max) {
   ShardNeeds needs;
   needs.shape = &shape;
   const auto servers = static_cast<int>(job.cluster().servers().count());
-  needs.slices = SlicesOf(shape, ShardAt(recipe.placement, rank), ShardCount(recipe.placement, servers));
+  needs.slices =
+      SlicesOf(shape, ShardAt(recipe.placement, rank), ShardCount(recipe.placement, servers));
   needs.state_count = recipe.make_rule()->state_count();
   // What pushes of all entries have changed, once to add to and once for a selection to read; and a bit
   // for each entry of every worker's exchange, of the cores and the selection.
-  if (recipe.core) needs.state_count += 2 + static_cast<int>((2 * job.cluster().workers() + 8 + 31) / 32);
+  if (recipe.core) {
+    needs.state_count += 2 + static_cast<int>((2 * job.cluster().workers() + 8 + 31) / 32);
+  }
   needs.workers = std::max<int64_t>(1, job.cluster().workers());
   std::optional<NeuronGroups> groups;
   int64_t push = needs.slices.bytes();
@@ -45,12 +49,15 @@ ServerMemory PlanServerMemory(const v1::Job& job, const Recipe& recipe, const Mo
   // Pushes come and fetches go by turns; what is sent has yet to leave when the other begins.
   memory.program = kProgramBytes + 2 * needs.workers * LimitedConnectionBytes(push);
   // It may have to copy another replica, and keep what comes meanwhile.
-  if (recipe.placement == Placement::kReplicated) memory.program += needs.slices.bytes() + kKeptBytesLeast;
+  if (recipe.placement == Placement::kReplicated) {
+    memory.program += needs.slices.bytes() + kKeptBytesLeast;
+  }
   // A standby of another shard: parameters, states, and an update on its way, whole and in the message that brings
   // it; and here the sum of an update that the own standby has yet to have.
   if (job.cluster().replicas() > 0) {
     const ShardSlices other = SlicesOf(shape, ShardId((rank + servers - 1) % servers), servers);
-    memory.program += other.bytes() * (3 + needs.state_count) + other.bytes() / 8 + needs.slices.bytes();
+    memory.program +=
+        other.bytes() * (3 + needs.state_count) + other.bytes() / 8 + needs.slices.bytes();
   }
   // A checkpoint holds what the shard has replaced since, and a copy of the rule's states.
   if (!job.checkpoint().directory().empty() && needs.groups == nullptr) {

@@ -27,8 +27,8 @@ struct ServerMemory {
 
 // Of server `rank` of a resolved job with this recipe and what it exchanges: as much as is of use, if that fits
 // `bytes_max`, otherwise what a shard can do with (shard_memory.h), whose total() may be larger.
-ServerMemory PlanServerMemory(const v1::Job& job, const Recipe& recipe, const ModelShape& shape, int rank,
-                              int64_t bytes_max = std::numeric_limits<int64_t>::max());
+ServerMemory PlanServerMemory(const v1::Job& job, const Recipe& recipe, const ModelShape& shape,
+                              int rank, int64_t bytes_max = std::numeric_limits<int64_t>::max());
 
 }  // namespace tessera
 

@@ -31,8 +31,7 @@ absl::StatusOr<ServerPlace> FindPlace(const v1::Job& job, const PlaceFlags& flag
   if (found.listen.empty()) {
     return absl::InvalidArgumentError(
         "--listen: not given, and cluster.servers is only a count; list the servers' host:port "
-        "there, or use "
-        "`tessera run`");
+        "there, or use `tessera run`");
   }
   if (IsAnyAddress(found.listen)) {
     if (!is_listed) {

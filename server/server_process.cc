@@ -115,9 +115,9 @@ absl::Status ServerProcess::CheckMemory(const Recipe& recipe, const ModelShape& 
   const ServerMemory memory = PlanServerMemory(job_, recipe, shape, options_.rank, limit);
   limits_ = memory.shard.limits;
   if (memory.total() > limit) {
-    return absl::InvalidArgumentError(absl::StrCat("cluster.memory_limit: is ", limit, " bytes, but this server needs ",
-                                                   memory.total(), " = ", memory.Describe(),
-                                                   "; raise it or use more servers"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("cluster.memory_limit: is ", limit, " bytes, but this server needs ",
+                     memory.total(), " = ", memory.Describe(), "; raise it or use more servers"));
   }
   LimitMemory();
   return absl::OkStatus();
@@ -165,8 +165,8 @@ void ServerProcess::MakeHost(const JobFacts& facts) {
   host.is_replica = is_replica_;
   host.keeps_standbys = facts.standbys;
   host.shard_options = [this](uint32_t rank) { return ShardOptions(static_cast<int>(rank)); };
-  host.make_checkpoints = [this, facts](uint32_t rank)
-      -> absl::StatusOr<std::unique_ptr<ServerCheckpoints>> {
+  host.make_checkpoints =
+      [this, facts](uint32_t rank) -> absl::StatusOr<std::unique_ptr<ServerCheckpoints>> {
     auto made = std::make_unique<ServerCheckpoints>(job_, facts, static_cast<int>(rank));
     // The job has begun from what it begins from.
     TESSERA_RETURN_IF_ERROR(made->Prepare(/*goes_on=*/true));
@@ -193,7 +193,8 @@ Shard::Options ServerProcess::ShardOptions(int rank) const {
   Shard::Options shard;
   shard.shape = shape_;
   shard.shard = ShardAt(recipe_.placement, rank);
-  shard.shard_count = ShardCount(recipe_.placement, static_cast<int>(job_.cluster().servers().count()));
+  shard.shard_count =
+      ShardCount(recipe_.placement, static_cast<int>(job_.cluster().servers().count()));
   shard.placement = recipe_.placement;
   shard.seed = job_.seed();
   shard.kind = static_cast<int>(recipe_.payload);
@@ -212,7 +213,8 @@ Shard::Options ServerProcess::ShardOptions(int rank) const {
 PortLimits ServerProcess::Limits() const {
   const auto servers = static_cast<int>(job_.cluster().servers().count());
   return PortLimitsOf(job_, SlicesOf(shape_, ShardAt(recipe_.placement, options_.rank),
-                                     ShardCount(recipe_.placement, servers)).bytes());
+                                     ShardCount(recipe_.placement, servers))
+                                .bytes());
 }
 
 absl::Status ServerProcess::StartServices() {
@@ -233,9 +235,9 @@ absl::Status ServerProcess::StartServices() {
     options.services.push_back(admin_service_.get());
   }
   TESSERA_ASSIGN_OR_RETURN(server_, GrpcServer::Start(options));
-  Log(LogLevel::kInfo, absl::StrCat("server: serving rank=", options_.rank, " address=",
-                                    server_->address(), " job=", job_.name(),
-                                    " digest=", digest_.substr(0, 12)));
+  Log(LogLevel::kInfo,
+      absl::StrCat("server: serving rank=", options_.rank, " address=", server_->address(),
+                   " job=", job_.name(), " digest=", digest_.substr(0, 12)));
   const std::string reached_at = place_.announced.empty() ? server_->address() : place_.announced;
   host_->Start(may_coordinate() ? server_->address() : place_.coordinator, reached_at);
   if (elects()) {
@@ -248,12 +250,14 @@ absl::Status ServerProcess::StartServices() {
 
 absl::Status ServerProcess::StartMetrics() {
   if (options_.metrics.empty()) return absl::OkStatus();
-  TESSERA_ASSIGN_OR_RETURN(metrics_, MetricsEndpoint::Start({options_.metrics, [this] { return CurrentStatus(); }}));
+  TESSERA_ASSIGN_OR_RETURN(
+      metrics_, MetricsEndpoint::Start({options_.metrics, [this] { return CurrentStatus(); }}));
   Log(LogLevel::kInfo, absl::StrCat("monitor: serving metrics address=", metrics_->address()));
   if (IsLoopback(options_.metrics)) return absl::OkStatus();
   Log(LogLevel::kWarning,
-      absl::StrCat("monitor: metrics without encryption or tokens, for anybody who reaches address=",
-                   metrics_->address()));
+      absl::StrCat(
+          "monitor: metrics without encryption or tokens, for anybody who reaches address=",
+          metrics_->address()));
   return absl::OkStatus();
 }
 
@@ -274,7 +278,8 @@ absl::Status ServerProcess::CheckOutputs() const {
   if (!options_.report_path.empty() && !may_coordinate()) {
     return absl::InvalidArgumentError("--report: only server 0 has the report, want --rank 0");
   }
-  TESSERA_RETURN_IF_ERROR(CheckJobOutput("--report", options_.report_path, options_.job_path, job_));
+  TESSERA_RETURN_IF_ERROR(
+      CheckJobOutput("--report", options_.report_path, options_.job_path, job_));
   // It appears when the server is up, and no sooner.
   return CheckIsNoJobInput("--address-file", options_.address_file, options_.job_path, job_);
 }
@@ -337,7 +342,8 @@ void ServerProcess::OnSignal(int count) {
   v1::AdminReply reply;
   const grpc::Status drained = stub->Drain(&context, request, &reply);
   if (drained.ok()) return;
-  Log(LogLevel::kError, absl::StrCat("server: ended error=\"not drained: ", drained.error_message(), "\""));
+  Log(LogLevel::kError,
+      absl::StrCat("server: ended error=\"not drained: ", drained.error_message(), "\""));
   _exit(1);
 }
 

@@ -20,9 +20,9 @@ constexpr int64_t kQueueBytes = int64_t{64} << 20;
 
 ShardHost::ShardHost(Options options)
     : options_(std::move(options)),
-      service_(std::make_unique<ParameterService>(
-          ShardId(options_.is_replica ? 0 : options_.rank), options_.job_digest,
-          options_.half_open_pushes_per_host)),
+      service_(std::make_unique<ParameterService>(ShardId(options_.is_replica ? 0 : options_.rank),
+                                                  options_.job_digest,
+                                                  options_.half_open_pushes_per_host)),
       roles_(options_.shard_count) {
   if (options_.is_replica) {
     std::random_device device;
@@ -111,7 +111,8 @@ void ShardHost::Disconnect() {
   loaders.clear();
   absl::MutexLock lock(&mutex_);
   // What waits for a standby is not said: that may lead by now, without it.
-  const absl::Status gone = absl::UnavailableError("the server ends, and another may lead its shard");
+  const absl::Status gone =
+      absl::UnavailableError("the server ends, and another may lead its shard");
   for (auto& [rank, led] : led_) {
     led.copier.reset();
     if (led.replicator != nullptr) led.replicator->End();
@@ -172,7 +173,9 @@ AttachLink::Options ShardHost::LinkOptions(uint32_t rank, Led* led) {
     };
   }
   // Standbys and replicas have what others have.
-  if (!options_.keeps_standbys && led->copier == nullptr) link.begins_from = checkpoints->restore_path();
+  if (!options_.keeps_standbys && led->copier == nullptr) {
+    link.begins_from = checkpoints->restore_path();
+  }
   if (checkpoints->writes()) {
     link.save = [checkpoints, shard](const v1::CheckpointOrder& order,
                                      std::function<void(v1::CheckpointPart)> done) {
@@ -184,13 +187,14 @@ AttachLink::Options ShardHost::LinkOptions(uint32_t rank, Led* led) {
     // Nobody is to push to the old shard any more what the new one would not know of.
     service_->SetGeneration(Generation(order.generation()));
     const auto make = [this, rank] { return MakeShard(rank, /*awaits_load=*/true); };
-    loader->Load(order.generation(),
-                 absl::FailedPreconditionError(
-                     "the job was restored, drop the update and pull; its members join again"),
-                 [checkpoints, order, make](const std::function<bool()>& goes_on) {
-                   return checkpoints->Read(order, make, goes_on);
-                 },
-                 std::move(done));
+    loader->Load(
+        order.generation(),
+        absl::FailedPreconditionError(
+            "the job was restored, drop the update and pull; its members join again"),
+        [checkpoints, order, make](const std::function<bool()>& goes_on) {
+          return checkpoints->Read(order, make, goes_on);
+        },
+        std::move(done));
   };
   link.on_end = [this, rank](absl::Status status) { OnLinkEnded(rank, std::move(status)); };
   return link;
@@ -204,16 +208,18 @@ absl::Status ShardHost::Lead(uint32_t rank, std::unique_ptr<Shard> shard, uint64
   Led& led = led_[rank];
   led.lead_term = lead_term;
   led.own_checkpoints = std::move(checkpoints);
-  led.checkpoints = led.own_checkpoints != nullptr ? led.own_checkpoints.get() : options_.checkpoints;
+  led.checkpoints =
+      led.own_checkpoints != nullptr ? led.own_checkpoints.get() : options_.checkpoints;
   const bool is_there = shard != nullptr;
   led.shard = is_there ? std::make_unique<ShardThread>(std::move(shard))
                        : std::make_unique<ShardThread>(TraitsOf(options_.shard_options(rank)));
   led.loader = std::make_unique<ShardLoader>(led.shard.get());
   if (!is_there) {
     // A restore order may come before it is there.
-    led.loader->Load(0, absl::OkStatus(),
-                     [this, rank](const std::function<bool()>& goes_on) { return MakeShard(rank); },
-                     [](const absl::Status&) {});
+    led.loader->Load(
+        0, absl::OkStatus(),
+        [this, rank](const std::function<bool()>& goes_on) { return MakeShard(rank); },
+        [](const absl::Status&) {});
   }
   // Nobody is answered before it has the plan, or a checkpoint: one that takes over keeps what its predecessor
   // promised, and one that was started again knows no member, which its members must not take for an answer.

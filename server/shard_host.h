@@ -100,7 +100,7 @@ class ShardHost {
     std::unique_ptr<ServerCheckpoints> own_checkpoints;
     ServerCheckpoints* checkpoints = nullptr;
     std::unique_ptr<ShardThread> shard;
-    std::unique_ptr<ShardLoader> loader;  // until Disconnect
+    std::unique_ptr<ShardLoader> loader;    // until Disconnect
     std::unique_ptr<ReplicaCopier> copier;  // where servers are replicas
     std::shared_ptr<Replicator> replicator;
     // Of values that all its replicators have sent.

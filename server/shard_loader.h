@@ -28,10 +28,12 @@ class ShardLoader {
 
   // Called on this object's thread. `goes_on`, to be asked every now and then, says no once the shard is not
   // wanted any more; whatever is returned then is dropped.
-  using Make = std::function<absl::StatusOr<std::unique_ptr<Shard>>(const std::function<bool()>& goes_on)>;
+  using Make =
+      std::function<absl::StatusOr<std::unique_ptr<Shard>>(const std::function<bool()>& goes_on)>;
   // The shard's thread gets what `make` makes, and `done` hears of it there: ShardThread::AwaitReplacement, with
   // `number` and `why`, and Replace. One of an earlier number is given up, and nobody hears of it. Returns at once.
-  void Load(uint64_t number, const absl::Status& why, Make make, std::function<void(absl::Status)> done);
+  void Load(uint64_t number, const absl::Status& why, Make make,
+            std::function<void(absl::Status)> done);
 
  private:
   struct Task {

@@ -10,8 +10,9 @@ constexpr absl::Duration kNoticeMargin = absl::Seconds(1);
 }  // namespace
 
 RejoinQuestion::RejoinQuestion(absl::Status why, absl::Duration lease, absl::Time now)
-    : why_(std::move(why)), notice_after_(2 * lease + kNoticeMargin), notice_(now + notice_after_) {
-}
+    : why_(std::move(why)),
+      notice_after_(2 * lease + kNoticeMargin),
+      notice_(now + notice_after_) {}
 
 bool RejoinQuestion::may_be_server() const {
   return absl::IsUnavailable(why_) || absl::IsAborted(why_) || absl::IsFailedPrecondition(why_) ||

@@ -18,7 +18,8 @@ absl::Status WorkerProcess::Listen() {
   layers.features = shape_.widths[static_cast<size_t>(split.cut.layer)];
   layers.outputs = shape_.outputs();
   layers.has_classes = data_->train.has_classes();
-  const bool may_be_linear = options_.rank < 0 || split.is_linear(Rank(static_cast<uint64_t>(options_.rank)));
+  const bool may_be_linear =
+      options_.rank < 0 || split.is_linear(Rank(static_cast<uint64_t>(options_.rank)));
   if (may_be_linear) TESSERA_RETURN_IF_ERROR(CheckListen(&layers.listen));
   TESSERA_ASSIGN_OR_RETURN(layers_, LayerExchange::Open(std::move(layers)));
   return absl::OkStatus();
@@ -26,19 +27,20 @@ absl::Status WorkerProcess::Listen() {
 
 absl::Status WorkerProcess::CheckListen(std::string* listen) const {
   const auto& servers = job_.cluster().servers().addresses();
-  const bool is_spread = std::any_of(servers.begin(), servers.end(),
-                                     [](const std::string& address) { return !IsLoopback(address); });
+  const bool is_spread =
+      std::any_of(servers.begin(), servers.end(),
+                  [](const std::string& address) { return !IsLoopback(address); });
   *listen = options_.listen;
   if (listen->empty() && is_spread) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--listen: not given, and ranks from ", recipe_.split->front_workers,
-        " on train the linear layers (method layer_separation); want a host:port of this machine at which the other "
-        "workers reach it"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--listen: not given, and ranks from ", recipe_.split->front_workers,
+                     " on train the linear layers (method layer_separation); want a host:port "
+                     "of this machine at which the other workers reach it"));
   }
   if (listen->empty()) *listen = "127.0.0.1:0";
   if (IsAnyAddress(*listen) || (is_spread && IsLoopback(*listen))) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--listen: got \"", *listen, "\", want an address that the other machines can call"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--listen: got \"", *listen, "\", want an address that the other machines can call"));
   }
   return tessera::CheckListen(*listen, job_.security());
 }

@@ -90,7 +90,7 @@ class WorkerProcess {
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Datasets> data_;
   uint64_t train_sum_ = 0, test_sum_ = 0;
-  SubnetMemory subnet_memory_;  // where subnets are trained
+  SubnetMemory subnet_memory_;             // where subnets are trained
   std::unique_ptr<LayerExchange> layers_;  // where workers train different layers
   std::unique_ptr<Learner> learner_;
   std::unique_ptr<EtcdClient> etcd_;  // where the servers elect the coordinator
@@ -107,7 +107,7 @@ class WorkerProcess {
   std::unique_ptr<TrainLoop> loop_ ABSL_GUARDED_BY(mutex_);
   CoordinatorClient* joining_ ABSL_GUARDED_BY(mutex_) = nullptr;
   v1::ServerList server_list_ ABSL_GUARDED_BY(mutex_);  // as of the last renewal that brought one
-  bool is_away_ ABSL_GUARDED_BY(mutex_) = false;  // the coordinator
+  bool is_away_ ABSL_GUARDED_BY(mutex_) = false;        // the coordinator
   bool asked_to_leave_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status lost_ ABSL_GUARDED_BY(mutex_);
   Wakeup loop_over_;  // its train loop has returned

@@ -20,23 +20,27 @@ constexpr int64_t kProgramBytes = int64_t{40} << 20;
 constexpr int64_t kCalibrationRowsMax = 2048;
 
 // Adds the replica to `memory`. Of subnets one that fits what is left of `bytes_max` beside `others`.
-absl::Status AddReplica(const v1::Job& job, const Recipe& recipe, const Datasets& data, int64_t others,
-                        int64_t bytes_max, WorkerMemory* memory) {
+absl::Status AddReplica(const v1::Job& job, const Recipe& recipe, const Datasets& data,
+                        int64_t others, int64_t bytes_max, WorkerMemory* memory) {
   const InputRows input = InputRowsOf(job.model(), data);
   const EvaluationRowCounts rows = RowsOfEvaluation(data);
   if (!recipe.subnets) {
     TESSERA_ASSIGN_OR_RETURN(memory->replica,
-                             recipe.split ? HalfReplica::MemoryNeeded(job, recipe, rows.calibration, input)
-                                          : Replica::MemoryNeeded(job, recipe, rows.calibration, input));
-    memory->replica_parts = absl::StrCat("model, gradient, activations and batches ", memory->replica);
+                             recipe.split
+                                 ? HalfReplica::MemoryNeeded(job, recipe, rows.calibration, input)
+                                 : Replica::MemoryNeeded(job, recipe, rows.calibration, input));
+    memory->replica_parts =
+        absl::StrCat("model, gradient, activations and batches ", memory->replica);
     return absl::OkStatus();
   }
   // Both are held for a moment where the job ends on the whole model.
   int64_t whole = 0;
   if (recipe.tail_steps > 0) {
-    TESSERA_ASSIGN_OR_RETURN(whole, Replica::MemoryNeeded(job, TailOf(recipe), rows.calibration, input));
+    TESSERA_ASSIGN_OR_RETURN(whole,
+                             Replica::MemoryNeeded(job, TailOf(recipe), rows.calibration, input));
   }
-  TESSERA_ASSIGN_OR_RETURN(memory->subnets, PlanSubnetMemory(job, recipe, input, rows, bytes_max - others - whole));
+  TESSERA_ASSIGN_OR_RETURN(memory->subnets,
+                           PlanSubnetMemory(job, recipe, input, rows, bytes_max - others - whole));
   memory->replica = memory->subnets.total() + whole;
   memory->replica_parts = memory->subnets.Describe();
   if (whole > 0) absl::StrAppend(&memory->replica_parts, " + whole model at the end ", whole);
@@ -53,23 +57,25 @@ EvaluationRowCounts RowsOfEvaluation(const Datasets& data) {
   return {std::min(data.train.rows(), kCalibrationRowsMax), data.test.rows()};
 }
 
-absl::StatusOr<WorkerMemory> PlanWorkerMemory(const v1::Job& job, const Recipe& recipe, const ModelShape& shape,
-                                              const Datasets& data, int64_t bytes_max) {
+absl::StatusOr<WorkerMemory> PlanWorkerMemory(const v1::Job& job, const Recipe& recipe,
+                                              const ModelShape& shape, const Datasets& data,
+                                              int64_t bytes_max) {
   WorkerMemory memory;
   const int64_t servers = job.cluster().servers().count();
   const int64_t shards = ShardCount(recipe.placement, static_cast<int>(servers));
   const int64_t shard_bytes = shape.size * static_cast<int64_t>(sizeof(float)) / shards;
   memory.program = kProgramBytes + servers * LimitedConnectionBytes(shard_bytes);
   memory.data = data.train.bytes() + data.test.bytes();
-  TESSERA_RETURN_IF_ERROR(AddReplica(job, recipe, data, memory.data + memory.program, bytes_max, &memory));
+  TESSERA_RETURN_IF_ERROR(
+      AddReplica(job, recipe, data, memory.data + memory.program, bytes_max, &memory));
   const int64_t coder = recipe.subnets ? 0 : UpdateCoder::MemoryNeeded(recipe.codecs, shape.size);
   if (coder > 0) absl::StrAppend(&memory.replica_parts, " + held back by codec.push ", coder);
   memory.replica += coder;
   return memory;
 }
 
-absl::StatusOr<WorkerMemory> PlanDeviceWorkerMemory(const v1::Job& job, const Recipe& recipe, const Datasets& data,
-                                                    int64_t device_bytes) {
+absl::StatusOr<WorkerMemory> PlanDeviceWorkerMemory(const v1::Job& job, const Recipe& recipe,
+                                                    const Datasets& data, int64_t device_bytes) {
   WorkerMemory memory;
   TESSERA_RETURN_IF_ERROR(AddReplica(job, recipe, data, 0, device_bytes, &memory));
   return memory;

@@ -36,13 +36,14 @@ EvaluationRowCounts RowsOfEvaluation(const Datasets& data);
 // On a CPU, of a worker of a resolved job with this recipe and what it exchanges. Where subnets are trained as much as
 // is of use, if that fits `bytes_max`, otherwise the least, whose total() may be larger. Codes as
 // Replica::MemoryNeeded.
-absl::StatusOr<WorkerMemory> PlanWorkerMemory(const v1::Job& job, const Recipe& recipe, const ModelShape& shape,
-                                              const Datasets& data, int64_t bytes_max);
+absl::StatusOr<WorkerMemory> PlanWorkerMemory(const v1::Job& job, const Recipe& recipe,
+                                              const ModelShape& shape, const Datasets& data,
+                                              int64_t bytes_max);
 
 // The same on a device with memory of its own, of which `device_bytes` are free: the replica is there alone, and what
 // its coding takes comes on top.
-absl::StatusOr<WorkerMemory> PlanDeviceWorkerMemory(const v1::Job& job, const Recipe& recipe, const Datasets& data,
-                                                    int64_t device_bytes);
+absl::StatusOr<WorkerMemory> PlanDeviceWorkerMemory(const v1::Job& job, const Recipe& recipe,
+                                                    const Datasets& data, int64_t device_bytes);
 
 }  // namespace tessera
 

@@ -81,12 +81,11 @@ absl::Status WorkerProcess::Prepare() {
   } else if (options_.coordinator.empty() && job_.cluster().servers().addresses().empty()) {
     return absl::InvalidArgumentError(
         "--coordinator: not given, and cluster.servers is only a count; list the servers' "
-        "host:port there, or use "
-        "`tessera run`");
+        "host:port there, or use `tessera run`");
   }
   TESSERA_ASSIGN_OR_RETURN(backend_,
                            options_.make_backend(job_.cluster().device(), job_.cluster().threads(),
-                                                  {job_.cluster().cudnn()}));
+                                                 {job_.cluster().cudnn()}));
   TESSERA_RETURN_IF_ERROR(CheckPrecision());
   if (job_.cluster().memory_limit() > 0) LimitMemory();
   absl::StatusOr<Datasets> data = LoadDatasets(job_.data(), EndsOf(job_.model(), shape_));
@@ -97,8 +96,9 @@ absl::Status WorkerProcess::Prepare() {
   TESSERA_RETURN_IF_ERROR(CheckMemory());
   if (recipe_.split) return Listen();
   if (!options_.listen.empty()) {
-    Log(LogLevel::kWarning, absl::StrCat("worker: --listen ", options_.listen, " has no use: with method ",
-                                         recipe_.name, " no other worker calls this one"));
+    Log(LogLevel::kWarning,
+        absl::StrCat("worker: --listen ", options_.listen, " has no use: with method ",
+                     recipe_.name, " no other worker calls this one"));
   }
   return absl::OkStatus();
 }
@@ -145,14 +145,16 @@ absl::Status WorkerProcess::Connect() {
                    " first_exchange=", admission_.first_exchange()));
   // It may come while this client is being destroyed.
   CoordinatorClient* const client = coordinator_.get();
-  client->StartRenewing([this, client](absl::Status why) {
-    const bool rejoins = absl::IsAborted(why);
-    OnLost(std::move(why));
-    client->Cancel();
-    if (!rejoins) EndStalled();
-  }, [this](const v1::ServerList& list) { OnServers(list); },
-                         [this](bool is_away) { OnAway(is_away); },
-                         [this](const v1::WorkerList& list) { OnWorkers(list); });
+  client->StartRenewing(
+      [this, client](absl::Status why) {
+        const bool rejoins = absl::IsAborted(why);
+        OnLost(std::move(why));
+        client->Cancel();
+        if (!rejoins) EndStalled();
+      },
+      [this](const v1::ServerList& list) { OnServers(list); },
+      [this](bool is_away) { OnAway(is_away); },
+      [this](const v1::WorkerList& list) { OnWorkers(list); });
   coordination_ = std::make_unique<RemoteCoordination>(coordinator_.get());
 
   ParameterClientGrpc::Options data;
@@ -161,15 +163,18 @@ absl::Status WorkerProcess::Connect() {
   if (recipe_.placement == Placement::kSharded) {
     data.servers.assign(admission_.servers().begin(), admission_.servers().end());
   }
-  for (int shard = 0; shard < shards; ++shard)
+  for (int shard = 0; shard < shards; ++shard) {
     data.slices.push_back(SlicesOf(shape_, ShardId(shard), shards));
+  }
   data.layout_hash = LayoutHash(shape_, shards);
   data.member = MemberId(admission_.member());
   data.generation = Generation(admission_.generation());
   data.job_digest = digest_;
   data.kind = static_cast<v1::PayloadKind>(recipe_.payload);
-  data.coding = {recipe_.codecs, shape_, job_.seed(), Rank(admission_.rank()),
-                 recipe_.placement, DeviceSidesOf(recipe_, backend_->memory()), backend_.get()};
+  data.coding = {recipe_.codecs,    shape_,
+                 job_.seed(),       Rank(admission_.rank()),
+                 recipe_.placement, DeviceSidesOf(recipe_, backend_->memory()),
+                 backend_.get()};
   if (recipe_.split) data.coding.layers = recipe_.split->range(Rank(admission_.rank()));
   data.has_standbys = job_.cluster().replicas() > 0;
   const bool is_replaced = recipe_.placement == Placement::kReplicated || data.has_standbys;
@@ -194,18 +199,19 @@ absl::Status WorkerProcess::MakeLearner() {
     ends = {layers_->sender(), layers_->receiver()};
   }
   TESSERA_ASSIGN_OR_RETURN(
-      learner_, MakeReplica(job_, recipe_, Rank(admission_.rank()),
-                            Exchange(admission_.first_exchange()), backend_.get(),
-                            InputRowsOf(job_.model(), *data_), subnet_memory_, ends));
+      learner_,
+      MakeReplica(job_, recipe_, Rank(admission_.rank()), Exchange(admission_.first_exchange()),
+                  backend_.get(), InputRowsOf(job_.model(), *data_), subnet_memory_, ends));
   return absl::OkStatus();
 }
 
 absl::Status WorkerProcess::MakeSaver() {
   const v1::Checkpoint& checkpoint = job_.checkpoint();
-  if (admission_.has_resume() && admission_.resume().from_restore() && checkpoint.restore().empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "checkpoint.restore: not set here, and the job goes on from step ", admission_.resume().step(),
-        "; name the checkpoint that server 0 was given"));
+  if (admission_.has_resume() && admission_.resume().from_restore() &&
+      checkpoint.restore().empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("checkpoint.restore: not set here, and the job goes on from step ",
+                     admission_.resume().step(), "; name the checkpoint that server 0 was given"));
   }
   WorkerSaver::Options saver;
   saver.directory = checkpoint.directory();
@@ -356,9 +362,9 @@ void WorkerProcess::EndStalled() {
     absl::MutexLock lock(&mutex_);
     why = std::string(lost_.message());
   }
-  Log(LogLevel::kError, absl::StrCat("worker: ended error=\"", why,
-                                     "; its train loop has not come back for ",
-                                     absl::FormatDuration(patience), "\""));
+  Log(LogLevel::kError,
+      absl::StrCat("worker: ended error=\"", why, "; its train loop has not come back for ",
+                   absl::FormatDuration(patience), "\""));
   _exit(1);
 }
 
@@ -380,9 +386,10 @@ void WorkerProcess::OnSignal(int count) {
   if (count > 1) _exit(1);
   absl::MutexLock lock(&mutex_);
   asked_to_leave_ = true;
-  Log(LogLevel::kInfo, loop_ != nullptr
-                           ? "worker: signal received, leaving after this exchange; again to end at once"
-                           : "worker: signal received, leaving; again to end at once");
+  Log(LogLevel::kInfo,
+      loop_ != nullptr
+          ? "worker: signal received, leaving after this exchange; again to end at once"
+          : "worker: signal received, leaving; again to end at once");
   if (joining_ != nullptr) joining_->Cancel();
   if (loop_ != nullptr) loop_->Stop();
   if (layers_ != nullptr) layers_->Leave();

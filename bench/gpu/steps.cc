@@ -303,7 +303,8 @@ absl::Status TimeSmallSteps(const StepSizes& sizes, const std::string& how, Back
   RepeatedBatch batches(&batch);
   TESSERA_ASSIGN_OR_RETURN(const Trained trained,
                            Make(Perceptron(kWidth, 2), kRows, Precision::kF32, device));
-  std::printf("\n%-34s %12s %8s\n", absl::StrCat("small steps, f32", how).c_str(), "us", "of first");
+  std::printf("\n%-34s %12s %8s\n", absl::StrCat("small steps, f32", how).c_str(), "us",
+              "of first");
   double waited = 0;
   for (int begun_max = 1; begun_max <= kStepsBegunMax; ++begun_max) {
     TESSERA_ASSIGN_OR_RETURN(const double each,

@@ -93,8 +93,9 @@ struct Footprint {
   ShardThread shard(std::make_unique<Shard>(std::move(options)));
   Plan plan;
   plan.generation = Generation(1);
-  for (int k = 0; k < kWorkers; ++k)
+  for (int k = 0; k < kWorkers; ++k) {
     plan.members.push_back({MemberId(k + 1), Rank(k), Exchange(1)});
+  }
   shard.SetPlan(plan, [](const std::vector<Shard::Removed>&) {});
   ParameterService service(&shard, kDigest, Generation(0));
   auto server = GrpcServer::Start({"127.0.0.1:0", {service.service()}});

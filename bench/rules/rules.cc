@@ -89,8 +89,9 @@ class Arrays {
   // Positive values near 1: nothing on the way becomes a subnormal number.
   void Fill() {
     for (int k = 0; k < kArrays; ++k) {
-      for (int64_t i = 0; i < count_; ++i)
+      for (int64_t i = 0; i < count_; ++i) {
         arrays_[k][i] = 0.5f + static_cast<float>((i * 40503 + k * 977) % 1024) / 1024;
+      }
     }
   }
 

@@ -96,9 +96,9 @@ absl::StatusOr<v1::Job> MakeJob(const std::string& method, int64_t inputs, int64
 // The steps and the evaluation of all workers, without servers or a clock.
 absl::Status RunMath(const v1::Job& job, const Datasets& data) {
   TESSERA_ASSIGN_OR_RETURN(const Recipe recipe, RecipeFor(job));
-  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
-                           CreateBackend(job.cluster().device(), job.cluster().threads(),
-                                         {job.cluster().cudnn()}));
+  TESSERA_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Backend> backend,
+      CreateBackend(job.cluster().device(), job.cluster().threads(), {job.cluster().cudnn()}));
   const int64_t workers = job.cluster().workers();
   std::vector<std::unique_ptr<Replica>> replicas;
   std::vector<EpochOrder> orders;

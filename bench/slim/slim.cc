@@ -88,8 +88,8 @@ EntrySet Select(const Arrays& a, bool with_gradient, int64_t core_entries) {
   options.entries = a.shape.size;
   const int64_t count = static_cast<int64_t>(a.w.size());
   for (int64_t at = 0; at < count; at += kRun) {
-    options.runs.push_back({a.w.data() + at, with_gradient ? a.g.data() + at : nullptr,
-                            std::min(kRun, count - at)});
+    options.runs.push_back(
+        {a.w.data() + at, with_gradient ? a.g.data() + at : nullptr, std::min(kRun, count - at)});
   }
   CoreSearch search(std::move(options));
   // With a weight of its own, so that no pass goes into sums.
@@ -146,22 +146,31 @@ int Run(const Flags& flags) {
     const std::string of = std::string(" ") + name;
     const int64_t count = EntriesOf(share, n);
     const EntrySet core = Select(a, true, count);
-    Compare("core of the weights" + of, flags, [&] { Select(a, false, count); }, read_w);
-    Compare("core of weights and gradients" + of, flags, [&] { Select(a, true, count); }, read_both);
-    Compare("keys of a core" + of, flags, [&] { EncodeKeys(core); }, read_w);
-    Compare("its signature" + of, flags, [&] { SignatureOf(1, 2, core); }, read_w);
+    Compare(
+        "core of the weights" + of, flags, [&] { Select(a, false, count); }, read_w);
+    Compare(
+        "core of weights and gradients" + of, flags, [&] { Select(a, true, count); }, read_both);
+    Compare(
+        "keys of a core" + of, flags, [&] { EncodeKeys(core); }, read_w);
+    Compare(
+        "its signature" + of, flags, [&] { SignatureOf(1, 2, core); }, read_w);
     const ExplorerPlace place{7, Rank(1), Exchange(3), ShardId(0)};
-    Compare("explorer" + of, flags, [&] { DrawExplorer(place, core, count); }, read_w);
-    Compare("take entries out" + of, flags,
-            [&] { GatherEntries(core, 0, n, a.w.data(), a.out.data()); }, read_w);
+    Compare(
+        "explorer" + of, flags, [&] { DrawExplorer(place, core, count); }, read_w);
+    Compare(
+        "take entries out" + of, flags,
+        [&] { GatherEntries(core, 0, n, a.w.data(), a.out.data()); }, read_w);
     if (share == shares[3]) {
-      Compare("take entries out, bit by bit" + of, flags,
-              [&] { GatherEntries(core, 0, n, a.w.data(), a.out.data(), GatherPath::kScalar); },
-              read_w);
-      Compare("put entries back" + of, flags,
-              [&] { ScatterEntries(core, 0, n, a.out.data(), a.g.data()); }, read_w);
-      Compare("add entries" + of, flags,
-              [&] { AddEntries(core, 0, n, a.out.data(), a.g.data()); }, read_w);
+      Compare(
+          "take entries out, bit by bit" + of, flags,
+          [&] { GatherEntries(core, 0, n, a.w.data(), a.out.data(), GatherPath::kScalar); },
+          read_w);
+      Compare(
+          "put entries back" + of, flags,
+          [&] { ScatterEntries(core, 0, n, a.out.data(), a.g.data()); }, read_w);
+      Compare(
+          "add entries" + of, flags, [&] { AddEntries(core, 0, n, a.out.data(), a.g.data()); },
+          read_w);
     }
   }
   return 0;

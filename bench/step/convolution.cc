@@ -152,7 +152,8 @@ int main(int argc, char** argv) {
     flags.seconds = 0.1;
   }
   const absl::Status status = tessera::Run(flags);
-  if (!status.ok())
+  if (!status.ok()) {
     std::fprintf(stderr, "convolution: %s\n", std::string(status.message()).c_str());
+  }
   return status.ok() ? 0 : 1;
 }

@@ -43,8 +43,9 @@ void StepProducts::Run(int threads) {
     Layer& l = layers_[i];
     const LinearShape& s = l.shape;
     Product('T', 'N', s.outputs, s.inputs, s.rows, l.y.data(), l.x.data(), l.dweight.data());
-    if (i > 0)
+    if (i > 0) {
       Product('N', 'N', s.rows, s.inputs, s.outputs, l.y.data(), l.weight.data(), l.dx.data());
+    }
   }
 }
 

@@ -22,8 +22,9 @@ absl::Status WriteAddressFile(const std::string& path, const ServerAddresses& ad
   if (file) std::filesystem::rename(temporary, path, error);
   if (file && !error) return absl::OkStatus();
   // `tessera run` names one, too: the flag would tell its user nothing.
-  return absl::InvalidArgumentError(absl::StrCat("address file: \"", path, "\" cannot be written: ",
-                                                 error ? error.message() : "the reason is not known"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("address file: \"", path,
+                   "\" cannot be written: ", error ? error.message() : "the reason is not known"));
 }
 
 std::optional<ServerAddresses> ReadAddressFile(const std::string& path) {

@@ -18,7 +18,9 @@ bool IsNameLetter(char c) {
   return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '-' || c == '_';
 }
 
-bool IsName(absl::string_view text) { return !text.empty() && std::all_of(text.begin(), text.end(), IsNameLetter); }
+bool IsName(absl::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), IsNameLetter);
+}
 
 // "fe80::1", "fe80::1%eth0".
 bool ParseV6(absl::string_view text, in6_addr* address) {
@@ -39,7 +41,8 @@ absl::optional<HostPort> ParseHostPort(absl::string_view address) {
   const absl::string_view port = address.substr(colon + 1);
   HostPort result;
   // SimpleAtoi takes blanks and signs, too.
-  const bool has_port = !port.empty() && std::all_of(port.begin(), port.end(), absl::ascii_isdigit) &&
+  const bool has_port = !port.empty() &&
+                        std::all_of(port.begin(), port.end(), absl::ascii_isdigit) &&
                         absl::SimpleAtoi(port, &result.port) && result.port <= 65535;
   if (!has_port) return absl::nullopt;
   const absl::string_view host = address.substr(0, colon);

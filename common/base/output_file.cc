@@ -49,14 +49,20 @@ absl::Status CheckWritable(absl::string_view flag, const std::string& path) {
   return NotWritable(flag, path);
 }
 
-absl::Status CheckIsNoInput(absl::string_view flag, const std::string& path, const std::vector<std::string>& inputs) {
+absl::Status CheckIsNoInput(absl::string_view flag, const std::string& path,
+                            const std::vector<std::string>& inputs) {
   struct stat out;
   // A terminal may be both.
-  if (path.empty() || stat(path.c_str(), &out) != 0 || !S_ISREG(out.st_mode)) return absl::OkStatus();
+  if (path.empty() || stat(path.c_str(), &out) != 0 || !S_ISREG(out.st_mode)) {
+    return absl::OkStatus();
+  }
   for (const std::string& input : inputs) {
     struct stat in;
-    if (stat(input.c_str(), &in) != 0 || in.st_dev != out.st_dev || in.st_ino != out.st_ino) continue;
-    return absl::InvalidArgumentError(absl::StrCat(flag, ": \"", path, "\" would be written over \"", input,
+    if (stat(input.c_str(), &in) != 0 || in.st_dev != out.st_dev || in.st_ino != out.st_ino) {
+      continue;
+    }
+    return absl::InvalidArgumentError(absl::StrCat(flag, ": \"", path,
+                                                   "\" would be written over \"", input,
                                                    "\", which is read; name another file"));
   }
   return absl::OkStatus();
@@ -66,7 +72,8 @@ absl::Status WriteOutput(absl::string_view flag, const std::string& path, absl::
   std::ofstream file(path, std::ios::trunc);
   file << text << "\n";
   if (file.flush()) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat(flag, ": \"", path, "\" cannot be written: ", strerror(errno)));
+  return absl::UnavailableError(
+      absl::StrCat(flag, ": \"", path, "\" cannot be written: ", strerror(errno)));
 }
 
 OutputPlace PlaceOf(const std::string& path) {
@@ -84,7 +91,9 @@ OutputPlace PlaceOf(const std::string& path) {
   struct stat found;
   const bool is_found = stat(place.c_str(), &found) == 0;
   if (is_there != is_found) return {path, false};
-  if (is_there && (there.st_dev != found.st_dev || there.st_ino != found.st_ino)) return {path, false};
+  if (is_there && (there.st_dev != found.st_dev || there.st_ino != found.st_ino)) {
+    return {path, false};
+  }
   return {place.string(), true};
 }
 

@@ -18,7 +18,8 @@ absl::Status CheckWritable(absl::string_view flag, const std::string& path);
 // Whether what `flag` names is none of `inputs`, by whatever path: it would be overwritten at the end, a training file
 // for good. OK for "", and for what is not there.
 //   kInvalidArgument  it is one of them
-absl::Status CheckIsNoInput(absl::string_view flag, const std::string& path, const std::vector<std::string>& inputs);
+absl::Status CheckIsNoInput(absl::string_view flag, const std::string& path,
+                            const std::vector<std::string>& inputs);
 
 // Writes `text` and a line break there, over what was there before; to a device or a pipe as it is.
 //   kUnavailable  it cannot be written; "<flag>: ..." says why

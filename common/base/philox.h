@@ -23,14 +23,14 @@ enum class Stream : uint32_t {
   kInitialValues = 1,  // a = parameter index, b = row * ceil(columns / 4) + column / 4
   kDataOrder =
       2,  // a = epoch | (rank + 1) << 32 for an order of one's own (rank part 0: shared), b = row
-  kCalibration = 3,  // a = 0, b = row
-  kDropout = 4,      // a = step, b = rank << 48 | layer << 40 | element / 4
-  kSubnet = 5,       // a = round | group << 40, b = neuron
-  kRounding = 6,     // a = exchange or version mod 2^32 | rank << 32 | shard << 48,
-                     // b = bucket << 24 | block (common/codec/stochastic.h)
+  kCalibration = 3,   // a = 0, b = row
+  kDropout = 4,       // a = step, b = rank << 48 | layer << 40 | element / 4
+  kSubnet = 5,        // a = round | group << 40, b = neuron
+  kRounding = 6,      // a = exchange or version mod 2^32 | rank << 32 | shard << 48,
+                      // b = bucket << 24 | block (common/codec/stochastic.h)
   kRoundingMore = 7,  // the same, b = bucket << 24 | entry
-  kExplorer = 8,  // a = exchange mod 2^32 | rank << 32 | shard << 48, b = draw / 2
-                  // (common/keyset/explorer.h)
+  kExplorer = 8,      // a = exchange mod 2^32 | rank << 32 | shard << 48, b = draw / 2
+                      // (common/keyset/explorer.h)
 };
 
 using PhiloxBlock = std::array<uint32_t, 4>;

@@ -19,7 +19,8 @@ struct PhiloxBlocks {
 // them, and is compiled for each of their instruction sets. Their target needs -fopenmp-simd: without it a
 // dropout took 1.4 times as long.
 template <int kBlocks>
-inline __attribute__((always_inline)) void FillPhiloxBlocks(uint64_t seed, Stream stream, uint64_t a, uint64_t b,
+inline __attribute__((always_inline)) void FillPhiloxBlocks(uint64_t seed, Stream stream,
+                                                            uint64_t a, uint64_t b,
                                                             PhiloxBlocks<kBlocks>* blocks) {
   // Arrays of its own stay in registers: 1.1 times as fast as words through the pointer.
   uint32_t c0[kBlocks], c1[kBlocks], c2[kBlocks], c3[kBlocks];

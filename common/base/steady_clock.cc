@@ -13,7 +13,9 @@ const std::string& SteadyClockName() {
     // A container may count from a moment of its own.
     char space[64];
     const ssize_t length = readlink("/proc/self/ns/time", space, sizeof space);
-    if (!found->empty() && length > 0) found->append(" ").append(space, static_cast<size_t>(length));
+    if (!found->empty() && length > 0) {
+      found->append(" ").append(space, static_cast<size_t>(length));
+    }
     return found;
   }();
   return *name;

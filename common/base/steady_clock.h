@@ -15,8 +15,7 @@ namespace tessera {
 // Since some moment that all of a process have in common: two of them may be compared and subtracted, and
 // mean nothing as a date, nor to a process whose clock has another name.
 inline absl::Time SteadyNow() {
-  return absl::UnixEpoch() +
-         absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
+  return absl::UnixEpoch() + absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
 }
 
 // Tells the machine's starts and its clocks apart. Empty: not known, nobody else has this clock.

@@ -59,7 +59,9 @@ void Termination::Tell(const std::function<void(int count)>& on_signal) {
   for (int told = 0; true;) {
     {
       absl::MutexLock lock(&mutex_);
-      const auto has_news = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return ends_ || count_ > told; };
+      const auto has_news = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+        return ends_ || count_ > told;
+      };
       mutex_.Await(absl::Condition(&has_news));
       if (ends_) return;
     }

@@ -22,7 +22,8 @@ class Termination {
   // `on_signal` is called on a thread of its own, with 1 for the first signal, 2 for the second,
   // and so on, one call after the other. Signals within `one_signal` of the last that counted do not count,
   // however long a call takes.
-  explicit Termination(std::function<void(int count)> on_signal, absl::Duration one_signal = kOneSignal);
+  explicit Termination(std::function<void(int count)> on_signal,
+                       absl::Duration one_signal = kOneSignal);
   // Waits for a call in progress; signals that came since are not told any more.
   ~Termination();
 

@@ -74,7 +74,8 @@ absl::Status Checkpoint::OpenShards() {
   return absl::OkStatus();
 }
 
-absl::Status Checkpoint::VerifyFile(const CheckpointFile& file, const std::function<bool()>& goes_on) const {
+absl::Status Checkpoint::VerifyFile(const CheckpointFile& file,
+                                    const std::function<bool()>& goes_on) const {
   TESSERA_ASSIGN_OR_RETURN(const uint64_t sum, SumOfFile(PathOf(file.name), file.bytes, goes_on));
   if (sum == file.sum) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(

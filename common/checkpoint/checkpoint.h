@@ -33,7 +33,8 @@ class Checkpoint {
     int64_t begin = 0;
     int64_t end = 0;
   };
-  absl::Status VerifyRows(const std::vector<Rows>& rows, const std::function<bool()>& goes_on) const;
+  absl::Status VerifyRows(const std::vector<Rows>& rows,
+                          const std::function<bool()>& goes_on) const;
 
   const std::string& path() const { return path_; }
   const Manifest& manifest() const { return manifest_; }

@@ -93,8 +93,9 @@ absl::Status DurableFile::Finish() {
   }
   if (const int error = Failpoint("file.sync")) return FileError(error, path_, "written");
   // Network file systems may tell of a failed write only now.
-  if (close(std::exchange(fd_, -1)) != 0 && errno != EINTR)
+  if (close(std::exchange(fd_, -1)) != 0 && errno != EINTR) {
     return FileError(errno, path_, "written");
+  }
   return absl::OkStatus();
 }
 
@@ -169,7 +170,8 @@ absl::StatusOr<std::string> ReadWholeFile(const std::string& path, int64_t bytes
   struct stat info;
   if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
     close(fd);
-    return absl::InvalidArgumentError(ToUtf8(absl::StrCat("checkpoint: \"", path, "\" is no plain file")));
+    return absl::InvalidArgumentError(
+        ToUtf8(absl::StrCat("checkpoint: \"", path, "\" is no plain file")));
   }
   std::string text;
   char piece[16384];

@@ -133,7 +133,8 @@ absl::Status FromJson(const std::string& where, const Json& json, CheckpointShar
   TESSERA_RETURN_IF_ERROR(fields.Finish());
   for (const Json& count : *counts) {
     if (!count.is_number_unsigned() || count.get<uint64_t>() >= kSavedCountEnd) {
-      return Wrong(where, absl::StrCat("staleness: has ", count.dump(), ", want counts below ", kSavedCountEnd));
+      return Wrong(where, absl::StrCat("staleness: has ", count.dump(), ", want counts below ",
+                                       kSavedCountEnd));
     }
     shard->staleness.push_back(count.get<uint64_t>());
   }
@@ -267,7 +268,8 @@ uint64_t SumOf(const Manifest& manifest) {
 absl::Status CheckSum(const Manifest& manifest, uint64_t sum, absl::string_view path) {
   if (sum == 0 || sum == SumOf(manifest)) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat("checkpoint: \"", path, "\" is not the checkpoint that server 0 goes on from, though of the "
+      absl::StrCat("checkpoint: \"", path,
+                   "\" is not the checkpoint that server 0 goes on from, though of the "
                    "same step; give all processes the same one, or copies of it"));
 }
 

@@ -95,8 +95,9 @@ Encoder::Step Encoder::EncodeBucket(const float* entries, int64_t count, char* o
     if (decoded != nullptr) std::fill_n(decoded, taken, UncodedEntry({0, 0, factor_}));
   } else if (nearest) {
     loops_.encode[static_cast<int>(EntryForm::kCode)](entries, taken, inverse_, codes_out);
-    if (decoded != nullptr)
+    if (decoded != nullptr) {
       loops_.assign[static_cast<int>(s.form)](codes_out, taken, factor_, 1, decoded);
+    }
   } else {
     const BucketRandom random{random_, bucket_};
     for (int64_t begin = 0; begin < taken; begin += kTile) {

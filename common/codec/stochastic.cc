@@ -136,7 +136,8 @@ void RoundAtRandomAvx512(const float* in, int64_t count, float inverse, int leve
   const __m512 limits = _mm512_set1_ps(static_cast<float>(levels));
   for (int64_t begin = 0; begin < count; begin += kRandomGroup) {
     __m512i words[4];
-    Blocks512(random.payload, RoundingB(random, (first + begin) / kRandomGroup * kRandomLanes), words);
+    Blocks512(random.payload, RoundingB(random, (first + begin) / kRandomGroup * kRandomLanes),
+              words);
     const int64_t end = std::min(count, begin + kRandomGroup);
     for (int64_t i = begin; i < end; i += kRandomLanes) {
       const int64_t half = (i - begin) / kRandomLanes;

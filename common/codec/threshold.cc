@@ -73,9 +73,7 @@ float Tau::value() const {
   return is_known() ? state_[0] : kTauMax;
 }
 
-absl::Span<float> Tau::state() {
-  return fixed_ > 0 ? absl::Span<float>() : absl::MakeSpan(state_);
-}
+absl::Span<float> Tau::state() { return fixed_ > 0 ? absl::Span<float>() : absl::MakeSpan(state_); }
 
 int64_t Tau::sample_size() const {
   if (fixed_ > 0) return 0;
@@ -159,7 +157,8 @@ std::vector<char> ThresholdEncoder::Finish() {
 int64_t ThresholdBytesMax(int64_t entries) {
   constexpr int64_t kBlockHead = (1 + kPlanes) * sizeof(uint32_t);
   const int64_t blocks = (entries + kBlockWords - 1) / kBlockWords;
-  const int64_t block = kBlockHead + kPlanes * static_cast<int64_t>(ZSTD_compressBound(kBlockWords));
+  const int64_t block =
+      kBlockHead + kPlanes * static_cast<int64_t>(ZSTD_compressBound(kBlockWords));
   return kHeadBytes + std::max<int64_t>(entries * sizeof(uint32_t), blocks * block);
 }
 
@@ -236,8 +235,9 @@ bool ThresholdWords::FillBlock() {
   }
   // Each block costs a fixed time beside its words'.
   if (had_last_block_) {
-    status_ = absl::InvalidArgumentError(absl::StrCat(
-        "threshold: a block that is not the last has ", plane_.size(), " words, want ", kBlockWords));
+    status_ =
+        absl::InvalidArgumentError(absl::StrCat("threshold: a block that is not the last has ",
+                                                plane_.size(), " words, want ", kBlockWords));
     return false;
   }
   had_last_block_ = count < kBlockWords;

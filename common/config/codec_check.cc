@@ -44,7 +44,8 @@ class CodecChecker {
     if (pair().push().kind_case() == v1::Codec::KIND_NOT_SET) return;
     const Codec push = CodecOf(pair().push());
     if (push.kind == CodecKind::kThreshold && push.tau > 0 && push.tau < kTauLeast) {
-      Fail("codec.push.threshold.tau", absl::StrCat("got ", push.tau, ", want 0 or a number of at least ", kTauLeast));
+      Fail("codec.push.threshold.tau",
+           absl::StrCat("got ", push.tau, ", want 0 or a number of at least ", kTauLeast));
     }
     if (push.kind == CodecKind::kThreshold && sends_values()) {
       Fail("codec.push", absl::StrCat("got threshold, want another codec with method ", method(),
@@ -53,8 +54,8 @@ class CodecChecker {
     }
     if (push.kind == CodecKind::kThreshold && job_.method().has_slim_dp()) {
       Fail("codec.push",
-           "got threshold, want another codec with method slim_dp, which chooses the entries that a push "
-           "moves by itself");
+           "got threshold, want another codec with method slim_dp, which chooses the entries "
+           "that a push moves by itself");
     }
     if (!job_.method().has_quant_dp()) return;
     const v1::QuantDp& quant = job_.method().quant_dp();
@@ -64,9 +65,9 @@ class CodecChecker {
     own.bucket = quant.bucket();
     own.l2_norm = quant.norm() == "l2";
     if (push == own) return;
-    Fail("codec.push",
-         absl::StrCat("got ", Describe(push), ", want no codec.push with method quant_dp, which has ",
-                      Describe(own), "; for another codec use data_parallel"));
+    Fail("codec.push", absl::StrCat("got ", Describe(push),
+                                    ", want no codec.push with method quant_dp, which has ",
+                                    Describe(own), "; for another codec use data_parallel"));
   }
 
   void Pull() {
@@ -84,9 +85,11 @@ class CodecChecker {
     if (!adamw && !job_.train().optimizer().has_adam()) return;
     const CodecKind kind = CodecOf(codec).kind;
     if (kind == CodecKind::kF32 || kind == CodecKind::kBf16 || errors_.Touches(key)) return;
-    Fail(key, absl::StrCat("got ", Describe(CodecOf(codec)), ", want f32 or bf16 with ", adamw ? "adamw" : "adam",
-                           " and method.local_sgd.average_state: it makes small squares of gradients 0, and a "
-                           "step divides by their root; with average_state false it is welcome"));
+    Fail(key,
+         absl::StrCat(
+             "got ", Describe(CodecOf(codec)), ", want f32 or bf16 with ", adamw ? "adamw" : "adam",
+             " and method.local_sgd.average_state: it makes small squares of gradients 0, and a "
+             "step divides by their root; with average_state false it is welcome"));
   }
 
   void ErrorFeedback() {
@@ -114,9 +117,10 @@ class CodecChecker {
         break;
     }
     if (pushes_threshold()) {
-      return Fail(key,
-                  "got true, want false with method decentralized, whose codec, threshold, keeps what "
-                  "it does not send by itself");
+      return Fail(
+          key,
+          "got true, want false with method decentralized, whose codec, threshold, keeps what "
+          "it does not send by itself");
     }
     if (job_.method().has_quant_dp()) {
       return Fail(key, "got true, want false with method quant_dp: qsgd's rounding has no bias");

@@ -66,7 +66,8 @@ std::string ParseErrorLine(const CLI::App& app, const CLI::ParseError& error) {
 
 int EndOfParsing(const CLI::App& app, const CLI::ParseError& error) {
   // Help that was asked for with a command that there is not would say nothing of it.
-  const bool is_unknown = !CommandsOf(app).empty() && app.get_subcommands().empty() && !app.remaining().empty();
+  const bool is_unknown =
+      !CommandsOf(app).empty() && app.get_subcommands().empty() && !app.remaining().empty();
   if (error.get_exit_code() == 0 && !is_unknown) return app.exit(error);
   std::fprintf(stderr, "%s\n", ParseErrorLine(app, error).c_str());
   return 2;

@@ -98,8 +98,7 @@ class Checker {
     if (data.partition() != "local" || !data.normalize().per_feature()) return;
     Fail("data.normalize.per_feature",
          "got true with data.partition local, want mean and stddev: each worker would normalise "
-         "its own rows "
-         "differently");
+         "its own rows differently");
   }
 
   void Device(const std::string& device) {
@@ -121,10 +120,12 @@ class Checker {
       const std::string& address = servers->addresses(i);
       const std::string key = absl::StrCat(list, ".", i);
       if (!IsHostPort(address)) {
-        Fail(key, absl::StrCat("got ", Quoted(address),
-                               ", want host:port with a port in [1, 65535], such as 10.0.0.1:7000"));
+        Fail(key,
+             absl::StrCat("got ", Quoted(address),
+                          ", want host:port with a port in [1, 65535], such as 10.0.0.1:7000"));
       } else if (absl::StartsWith(address, "0.0.0.0:") || absl::StartsWith(address, "[::]:")) {
-        Fail(key, absl::StrCat("got ", Quoted(address), ", want the name that others reach it by; the server's ",
+        Fail(key, absl::StrCat("got ", Quoted(address),
+                               ", want the name that others reach it by; the server's ",
                                "--listen ", address, " listens on all of its machine's addresses"));
       } else if (const auto [first, fresh] = seen.emplace(address, i); !fresh) {
         Fail(key, absl::StrCat("got ", Quoted(address),
@@ -210,15 +211,16 @@ class Checker {
     const int64_t workers = job.cluster().workers();
     const int64_t linear = job.method().layer_separation().linear_workers();
     if (Sound(key) && Sound("cluster.workers") && 2 * linear > workers) {
-      Fail(key, absl::StrCat("got ", linear, ", want at most ", workers / 2,
-                             " of the ", workers, " workers (cluster.workers)",
+      Fail(key, absl::StrCat("got ", linear, ", want at most ", workers / 2, " of the ", workers,
+                             " workers (cluster.workers)",
                              workers < 2 ? ", which must be 2 or more" : "",
                              ": each of the others sends its activations to one of them"));
     }
     const int64_t piece = job.train().micro_batch();
     if (Sound("train") && piece > 0 && piece < job.train().batch_size()) {
       Fail("train.micro_batch",
-           absl::StrCat("got ", piece, ", want 0 with method layer_separation: the activations of a "
+           absl::StrCat("got ", piece,
+                        ", want 0 with method layer_separation: the activations of a "
                         "minibatch are sent whole"));
     }
     const absl::StatusOr<LayerCut> cut = CutBeforeLinear(job.model());
@@ -270,9 +272,10 @@ class Checker {
     const v1::SlimDp& slim = job.method().slim_dp();
     if (!Sound("method.slim_dp")) return;
     if (slim.beta() > slim.alpha()) {
-      Fail("method.slim_dp.beta",
-           absl::StrCat("got ", slim.beta(), ", want at most ", slim.alpha(),
-                        ", which is method.slim_dp.alpha: the core is a part of what is exchanged"));
+      Fail(
+          "method.slim_dp.beta",
+          absl::StrCat("got ", slim.beta(), ", want at most ", slim.alpha(),
+                       ", which is method.slim_dp.alpha: the core is a part of what is exchanged"));
       return;
     }
     const absl::StatusOr<ModelShape> shape = ShapeOf(job.model());

@@ -74,8 +74,7 @@ std::string JobDigest(const v1::Job& job) {
   unsigned int hash_bytes = 0;
   TESSERA_CHECK(EVP_Digest(text.data(), text.size(), hash, &hash_bytes, EVP_sha256(), nullptr) ==
                 1);
-  return absl::BytesToHexString(
-      absl::string_view(reinterpret_cast<const char*>(hash), hash_bytes));
+  return absl::BytesToHexString(absl::string_view(reinterpret_cast<const char*>(hash), hash_bytes));
 }
 
 }  // namespace tessera

@@ -28,8 +28,8 @@ bool IsOfCheckpoint(const fs::path& file, const v1::Checkpoint& checkpoint) {
 
 }  // namespace
 
-absl::Status CheckIsNoJobInput(absl::string_view flag, const std::string& path, const std::string& job_path,
-                               const v1::Job& job) {
+absl::Status CheckIsNoJobInput(absl::string_view flag, const std::string& path,
+                               const std::string& job_path, const v1::Job& job) {
   if (path.empty()) return absl::OkStatus();
   std::vector<std::string> inputs = PathsOf(job);
   inputs.push_back(job_path);
@@ -41,8 +41,8 @@ absl::Status CheckIsNoJobInput(absl::string_view flag, const std::string& path, 
   return absl::OkStatus();
 }
 
-absl::Status CheckJobOutput(absl::string_view flag, const std::string& path, const std::string& job_path,
-                            const v1::Job& job) {
+absl::Status CheckJobOutput(absl::string_view flag, const std::string& path,
+                            const std::string& job_path, const v1::Job& job) {
   TESSERA_RETURN_IF_ERROR(CheckIsNoJobInput(flag, path, job_path, job));
   return CheckWritable(flag, path);
 }

@@ -30,8 +30,7 @@ void Resolve(absl::string_view directory, Message* message) {
         Resolve(directory, reflection.MutableMessage(message, field));
       }
     } else if (KeyOf(*field).path() == v1::PATH_JOB) {
-      reflection.SetString(message, field,
-                           Below(directory, reflection.GetString(*message, field)));
+      reflection.SetString(message, field, Below(directory, reflection.GetString(*message, field)));
     }
   }
 }
@@ -41,7 +40,9 @@ void Collect(const Message& message, std::vector<std::string>* paths) {
   for (const google::protobuf::FieldDescriptor* field : FieldsOf(*message.GetDescriptor())) {
     if (field->is_repeated()) continue;
     if (IsMessage(*field)) {
-      if (reflection.HasField(message, field)) Collect(reflection.GetMessage(message, field), paths);
+      if (reflection.HasField(message, field)) {
+        Collect(reflection.GetMessage(message, field), paths);
+      }
     } else if (KeyOf(*field).path() == v1::PATH_JOB) {
       const std::string path = reflection.GetString(message, field);
       if (!path.empty()) paths->push_back(path);

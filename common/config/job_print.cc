@@ -27,11 +27,11 @@ bool IsReserved(absl::string_view text) {
 }
 
 std::string YamlString(const std::string& text) {
-  const bool plain = !text.empty() && (absl::ascii_isalpha(text[0]) || text[0] == '/') &&
-                     !IsReserved(text) && std::all_of(text.begin(), text.end(), [](char c) {
-                       return absl::ascii_isalnum(c) || c == '_' || c == '-' || c == '.' ||
-                              c == '/';
-                     });
+  const bool plain =
+      !text.empty() && (absl::ascii_isalpha(text[0]) || text[0] == '/') && !IsReserved(text) &&
+      std::all_of(text.begin(), text.end(), [](char c) {
+        return absl::ascii_isalnum(c) || c == '_' || c == '-' || c == '.' || c == '/';
+      });
   if (plain) return text;
   return absl::StrCat("\"", absl::StrReplaceAll(text, {{"\\", "\\\\"}, {"\"", "\\\""}}), "\"");
 }
@@ -76,9 +76,8 @@ class Printer {
 
   static bool ShowsNothing(const Message& message) {
     const FieldList fields = FieldsOf(*message.GetDescriptor());
-    return std::none_of(fields.begin(), fields.end(), [&](const FieldDescriptor* field) {
-      return IsShown(message, *field);
-    });
+    return std::none_of(fields.begin(), fields.end(),
+                        [&](const FieldDescriptor* field) { return IsShown(message, *field); });
   }
 
   void PrintList(const Message& message, const FieldDescriptor& field, const std::string& key,

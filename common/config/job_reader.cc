@@ -30,8 +30,9 @@ std::string ReadText(const std::string& path, std::string* text) {
   // Without O_NONBLOCK a pipe without a writer would hold us for ever.
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file < 0) {
-    return absl::StrCat("cannot be read: ", std::strerror(errno),
-                        path == "-" ? "; \"-\" is a file's name, and /dev/stdin the standard input" : "");
+    return absl::StrCat(
+        "cannot be read: ", std::strerror(errno),
+        path == "-" ? "; \"-\" is a file's name, and /dev/stdin the standard input" : "");
   }
   std::string problem;
   char buffer[1 << 16];
@@ -40,7 +41,9 @@ std::string ReadText(const std::string& path, std::string* text) {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == EAGAIN) {
       pollfd writer{file, POLLIN, 0};
-      if (poll(&writer, 1, kWriterPauseMaxMs) == 0) problem = "cannot be read: nothing came for 60 s";
+      if (poll(&writer, 1, kWriterPauseMaxMs) == 0) {
+        problem = "cannot be read: nothing came for 60 s";
+      }
       continue;
     }
     if (got < 0) problem = absl::StrCat("cannot be read: ", std::strerror(errno));
@@ -77,7 +80,8 @@ bool CanBeReadOnce(const std::string& path) {
   if (!std::filesystem::is_regular_file(status)) return true;
   // A file may stand behind it, but only for this process.
   const std::string name = std::filesystem::absolute(path, error).lexically_normal().string();
-  return absl::StartsWith(name, "/dev/fd/") || absl::StartsWith(name, "/proc/") || name == "/dev/stdin";
+  return absl::StartsWith(name, "/dev/fd/") || absl::StartsWith(name, "/proc/") ||
+         name == "/dev/stdin";
 }
 
 JobReading ReadJob(const JobSource& source, const JobOptions& options) {
@@ -123,8 +127,7 @@ JobReading ReadJobFile(const std::string& path, const std::vector<std::string>& 
   }
   if (problem.empty() && !no_directory) return ReadJob(source, options);
   JobReading reading;
-  reading.errors.push_back(
-      {path, 0, 0, "", problem.empty() ? no_directory.message() : problem});
+  reading.errors.push_back({path, 0, 0, "", problem.empty() ? no_directory.message() : problem});
   return reading;
 }
 

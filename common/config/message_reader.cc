@@ -91,9 +91,9 @@ void MessageReader::ReadChoice(const YamlNode& node, const std::string& path, Po
   }
   const bool bare = node.is_scalar() && HasBareNames(type);
   if (!node.is_map() && !bare) {
-    errors_.Add(node.at, path,
-                absl::StrCat("got ", DescribeNode(node), ", want a map with ",
-                             WantedMessage(type)));
+    errors_.Add(
+        node.at, path,
+        absl::StrCat("got ", DescribeNode(node), ", want a map with ", WantedMessage(type)));
     return;
   }
   if (bare && type.FindFieldByName(node.text) == nullptr) {
@@ -151,13 +151,12 @@ void MessageReader::CheckOneofs(const YamlNode& map, const std::string& path, Po
       if (count > 0 && map.keys[k].name == given) continue;  // Written twice: reported as such.
       if (++count == 1) given = map.keys[k].name;
       if (count < 2) continue;
-      errors_.Add(map.keys[k].at, path,
-                  absl::StrCat("got both ", given, " and ", map.keys[k].name,
-                               ", want ", OneOf(members)));
+      errors_.Add(
+          map.keys[k].at, path,
+          absl::StrCat("got both ", given, " and ", map.keys[k].name, ", want ", OneOf(members)));
     }
     if (count == 0 && !unknown) {
-      errors_.Add(at, path,
-                  absl::StrCat("missing a key, want ", OneOf(members)));
+      errors_.Add(at, path, absl::StrCat("missing a key, want ", OneOf(members)));
     }
   }
 }
@@ -170,7 +169,8 @@ void MessageReader::ReadField(const YamlNode& value, Position key_at, const Fiel
   } else if (IsMessage(field)) {
     positions_[path] = key_at;
     if (value.is_list() && value.items.empty() && !key.list_to().empty()) {
-      errors_.Add(value.at, path, "got an empty list, want one with items; without the key the default holds");
+      errors_.Add(value.at, path,
+                  "got an empty list, want one with items; without the key the default holds");
       return;
     }
     Message* part = message->GetReflection()->MutableMessage(message, &field);
@@ -219,8 +219,7 @@ void MessageReader::ReadScalar(const YamlNode& value, const FieldDescriptor& fie
                 absl::StrCat("got ", DescribeNode(value), ", want ", WantedScalar(field)));
     return;
   }
-  const std::optional<std::string> complaint =
-      SetScalar(value.text, value.quoted, field, message);
+  const std::optional<std::string> complaint = SetScalar(value.text, value.quoted, field, message);
   if (complaint) errors_.Add(value.at, path, *complaint);
 }
 

@@ -19,7 +19,10 @@ using google::protobuf::FieldDescriptor;
 class Change {
  public:
   Change(Position at, absl::string_view path, YamlNode value, JobErrors* errors)
-      : at_(at), path_(path), names_(absl::StrSplit(path, '.')), value_(std::move(value)),
+      : at_(at),
+        path_(path),
+        names_(absl::StrSplit(path, '.')),
+        value_(std::move(value)),
         errors_(*errors) {}
 
   // names_[depth] is a key of `node`, a message of `type`.
@@ -29,9 +32,9 @@ class Change {
     if (field == nullptr) {
       const std::vector<std::string> names = NamesOf(FieldsOf(type));
       const std::string near = DidYouMean(name, names);
-      return Fail(absl::StrCat("unknown key ", Quoted(name),
-                               near.empty() ? absl::StrCat(", want ", NamesList(FieldsOf(type)))
-                                            : near));
+      return Fail(
+          absl::StrCat("unknown key ", Quoted(name),
+                       near.empty() ? absl::StrCat(", want ", NamesList(FieldsOf(type))) : near));
     }
     MakeMap(type, node);
     // Something else stands where a map should: whoever reads the tree says so.
@@ -63,8 +66,8 @@ class Change {
     uint32_t index = 0;
     const size_t count = list->items.size();
     if (!absl::SimpleAtoi(names_[depth], &index) || index > count) {
-      return Fail(absl::StrCat("got the index ", Quoted(names_[depth]), ", want 0 to ", count,
-                               " (", count, " adds an item)"));
+      return Fail(absl::StrCat("got the index ", Quoted(names_[depth]), ", want 0 to ", count, " (",
+                               count, " adds an item)"));
     }
     if (index == count) list->items.push_back(Empty());
     YamlNode* const item = &list->items[index];

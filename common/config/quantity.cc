@@ -20,12 +20,14 @@ struct SizeUnit {
 
 // Largest first, as FormatSize wants them.
 constexpr SizeUnit kBinaryUnits[] = {
-    {"TiB", int64_t{1} << 40}, {"GiB", int64_t{1} << 30}, {"MiB", int64_t{1} << 20},
+    {"TiB", int64_t{1} << 40},
+    {"GiB", int64_t{1} << 30},
+    {"MiB", int64_t{1} << 20},
     {"KiB", int64_t{1} << 10},
 };
 constexpr SizeUnit kDecimalUnits[] = {
-    {"TB", 1000000000000}, {"GB", 1000000000}, {"MB", 1000000}, {"kB", 1000}, {"KB", 1000},
-    {"B", 1},              {"", 1},
+    {"TB", 1000000000000}, {"GB", 1000000000}, {"MB", 1000000}, {"kB", 1000},
+    {"KB", 1000},          {"B", 1},           {"", 1},
 };
 
 bool IsDigits(absl::string_view text) {
@@ -92,9 +94,8 @@ std::string FormatDuration(int64_t nanoseconds) {
 
 std::optional<int64_t> ParseSize(absl::string_view text) {
   const absl::string_view unsigned_text = WithoutSign(text);
-  const auto unit_begin =
-      std::find_if_not(unsigned_text.begin(), unsigned_text.end(),
-                       [](char c) { return absl::ascii_isdigit(c); });
+  const auto unit_begin = std::find_if_not(unsigned_text.begin(), unsigned_text.end(),
+                                           [](char c) { return absl::ascii_isdigit(c); });
   const size_t count_end = text.size() - (unsigned_text.end() - unit_begin);
   const std::optional<int64_t> count = ParseInteger(text.substr(0, count_end));
   const std::optional<int64_t> unit =

@@ -40,7 +40,7 @@ std::optional<bool> ParseBool(absl::string_view text) {
 }
 
 // Reflection has a Set and an Add for each type.
-#define TESSERA_PUT(Type, value)                                     \
+#define TESSERA_PUT(Type, value)                                      \
   (field.is_repeated() ? reflection.Add##Type(message, &field, value) \
                        : reflection.Set##Type(message, &field, value))
 
@@ -101,9 +101,12 @@ std::optional<std::string> StringComplaint(absl::string_view text, const FieldDe
 
 std::string BoundText(const FieldDescriptor& field, double bound) {
   switch (KeyOf(field).unit()) {
-    case v1::UNIT_DURATION: return FormatDuration(static_cast<int64_t>(bound));
-    case v1::UNIT_BYTES: return FormatSize(static_cast<int64_t>(bound));
-    default: break;
+    case v1::UNIT_DURATION:
+      return FormatDuration(static_cast<int64_t>(bound));
+    case v1::UNIT_BYTES:
+      return FormatSize(static_cast<int64_t>(bound));
+    default:
+      break;
   }
   if (field.cpp_type() == FieldDescriptor::CPPTYPE_DOUBLE) return FormatNumber(bound);
   return absl::StrCat(static_cast<int64_t>(bound));
@@ -121,8 +124,7 @@ std::string BoundsText(const FieldDescriptor& field) {
                         BoundText(field, key.max()), key.below_max() ? ")" : "]");
   }
   if (key.has_min()) {
-    return absl::StrCat(key.above_min() ? " above " : " of at least ",
-                        BoundText(field, key.min()));
+    return absl::StrCat(key.above_min() ? " above " : " of at least ", BoundText(field, key.min()));
   }
   if (key.has_max()) {
     return absl::StrCat(key.below_max() ? " below " : " of at most ", BoundText(field, key.max()));
@@ -154,8 +156,8 @@ std::optional<std::string> SetScalar(absl::string_view text, bool quoted,
 
 std::string ScalarText(const Message& message, const FieldDescriptor& field, int index) {
   const Reflection& reflection = *message.GetReflection();
-#define TESSERA_GET(Type)                                             \
-  (index < 0 ? reflection.Get##Type(message, &field)                  \
+#define TESSERA_GET(Type)                            \
+  (index < 0 ? reflection.Get##Type(message, &field) \
              : reflection.GetRepeated##Type(message, &field, index))
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_INT64: {
@@ -165,11 +167,16 @@ std::string ScalarText(const Message& message, const FieldDescriptor& field, int
       if (unit == v1::UNIT_BYTES) return FormatSize(value);
       return absl::StrCat(value);
     }
-    case FieldDescriptor::CPPTYPE_UINT64: return absl::StrCat(TESSERA_GET(UInt64));
-    case FieldDescriptor::CPPTYPE_DOUBLE: return FormatNumber(TESSERA_GET(Double));
-    case FieldDescriptor::CPPTYPE_BOOL: return TESSERA_GET(Bool) ? "true" : "false";
-    case FieldDescriptor::CPPTYPE_STRING: return TESSERA_GET(String);
-    default: break;
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return absl::StrCat(TESSERA_GET(UInt64));
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return FormatNumber(TESSERA_GET(Double));
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return TESSERA_GET(Bool) ? "true" : "false";
+    case FieldDescriptor::CPPTYPE_STRING:
+      return TESSERA_GET(String);
+    default:
+      break;
   }
 #undef TESSERA_GET
   TESSERA_CHECK(!"a type of field that a job does not have");

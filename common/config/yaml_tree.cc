@@ -97,7 +97,8 @@ class TreeBuilder final : public YAML::EventHandler {
         if (quote == '"' && text[column] == '\\') {
           ++column;
         } else if (text[column] == quote) {
-          const bool is_doubled = quote == '\'' && column + 1 < text.size() && text[column + 1] == quote;
+          const bool is_doubled =
+              quote == '\'' && column + 1 < text.size() && text[column + 1] == quote;
           if (!is_doubled) return;
           ++column;
         }
@@ -132,8 +133,8 @@ class TreeBuilder final : public YAML::EventHandler {
   void CountText(Position at, size_t bytes) {
     text_bytes_ += bytes;
     if (text_bytes_ > kYamlTextBytesMax) {
-      throw Refusal{at, absl::StrCat("more than ", kYamlTextBytesMax,
-                                     " bytes of text, aliases expanded")};
+      throw Refusal{
+          at, absl::StrCat("more than ", kYamlTextBytesMax, " bytes of text, aliases expanded")};
     }
   }
   // Of `node` below `depth` maps and lists: an alias may bring a deep value to a deep place.
@@ -256,10 +257,14 @@ YamlNode MapNode(absl::string_view name, YamlNode value) {
 
 std::string DescribeNode(const YamlNode& node) {
   switch (node.kind) {
-    case YamlNode::Kind::kNull: return "nothing";
-    case YamlNode::Kind::kScalar: return Quoted(node.text);
-    case YamlNode::Kind::kList: return node.items.empty() ? "an empty list" : "a list";
-    case YamlNode::Kind::kMap: return node.items.empty() ? "an empty map" : "a map";
+    case YamlNode::Kind::kNull:
+      return "nothing";
+    case YamlNode::Kind::kScalar:
+      return Quoted(node.text);
+    case YamlNode::Kind::kList:
+      return node.items.empty() ? "an empty list" : "a list";
+    case YamlNode::Kind::kMap:
+      return node.items.empty() ? "an empty map" : "a map";
   }
   return "";
 }

@@ -27,22 +27,25 @@ absl::Status CheckPlan(const Plan& plan) {
   absl::flat_hash_set<MemberId> known;
   for (size_t i = 0; i < plan.members.size(); ++i) {
     const PlanMember& m = plan.members[i];
-    if (m.member == MemberId(0) || !known.insert(m.member).second)
+    if (m.member == MemberId(0) || !known.insert(m.member).second) {
       return wrong(m.member, "is there twice, or nobody");
+    }
     const bool is_in_order = i == 0 || plan.members[i - 1].rank < m.rank;
     if (!is_in_order || m.rank >= Rank(kRanksMax)) return wrong(m.member, "is not in rank order");
     if (!IsExchange(m.first_exchange)) return wrong(m.member, "begins with no exchange");
   }
   for (const FormerSite& f : plan.former) {
-    if (f.member == MemberId(0) || !known.insert(f.member).second)
+    if (f.member == MemberId(0) || !known.insert(f.member).second) {
       return wrong(f.member, "is there twice, or nobody");
+    }
     if (!IsExchange(f.first)) return wrong(f.member, "began with no exchange");
   }
   const uint64_t sites = plan.members.size() + plan.former.size();
   for (const PartShares& shares : plan.shares) {
     for (const auto& [member, share] : shares.of) {
-      if (share == 0 || share * sites >= kSharesEnd)
+      if (share == 0 || share * sites >= kSharesEnd) {
         return wrong(member, absl::StrCat("has share ", share));
+      }
     }
   }
   return absl::OkStatus();

@@ -22,7 +22,9 @@ class Quorum final : public ConsistencyPolicy {
     // Who goes on from a checkpoint has begun: the first round waits for all of them, as the one that was open
     // then did, and no push of theirs is early.
     if (!has_begun_) {
-      for (const PlanMember& m : plan.members) collecting_ = std::max(collecting_, m.first_exchange);
+      for (const PlanMember& m : plan.members) {
+        collecting_ = std::max(collecting_, m.first_exchange);
+      }
       has_begun_ = !plan.members.empty();
     }
     for (const PlanMember& m : plan.members) {
@@ -104,7 +106,9 @@ class Quorum final : public ConsistencyPolicy {
   }
 
   // With no round open nobody waits, and no push was as far as the next one.
-  PolicyState State() const override { return {collecting_, {static_cast<uint64_t>(has_begun_)}, {}}; }
+  PolicyState State() const override {
+    return {collecting_, {static_cast<uint64_t>(has_begun_)}, {}};
+  }
   void SetState(const PolicyState& state) override {
     if (state.counts.size() != 1) return;
     collecting_ = state.next;
@@ -167,11 +171,11 @@ class Quorum final : public ConsistencyPolicy {
   // Counts this shard's rounds from 1; collecting_ is the exchange that the open one is for.
   uint64_t round_ = 1;
   Exchange collecting_{1};
-  bool has_begun_ = false;   // there has been a plan with members
-  Exchange highest_;         // exchange of all pushes; < collecting_ where none is in the open round
-  int64_t members_in_ = 0;   // with a push in the open round, also removed ones
-  int64_t expected_ = 0;     // have begun and are awake
-  int64_t missing_ = 0;      // of those, without a push in the open round
+  bool has_begun_ = false;  // there has been a plan with members
+  Exchange highest_;        // exchange of all pushes; < collecting_ where none is in the open round
+  int64_t members_in_ = 0;  // with a push in the open round, also removed ones
+  int64_t expected_ = 0;    // have begun and are awake
+  int64_t missing_ = 0;     // of those, without a push in the open round
   absl::Time enough_since_;  // when members_in_ became pushes_
   ExampleMean mean_;
 };

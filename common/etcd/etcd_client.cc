@@ -52,14 +52,14 @@ absl::Status CheckMember(const std::string& member) {
   }
   const bool is_tls = absl::StartsWith(member, kTls);
   if (is_tls && !CurrentSecurity().calls_tls()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("cluster.coordinator.etcd: got \"", member,
-                     "\", want security.authority beside it: whose signature etcd's certificate has"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "cluster.coordinator.etcd: got \"", member,
+        "\", want security.authority beside it: whose signature etcd's certificate has"));
   }
   if (!is_tls && CurrentSecurity().calls_tls() && !IsLoopback(address)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("cluster.coordinator.etcd: got \"", member, "\" in a job with TLS, want https://",
-                     member, ": whoever listens on the way could take the job over"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "cluster.coordinator.etcd: got \"", member, "\" in a job with TLS, want https://", member,
+        ": whoever listens on the way could take the job over"));
   }
   return absl::OkStatus();
 }

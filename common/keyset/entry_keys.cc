@@ -51,8 +51,8 @@ absl::StatusOr<EntrySet> FromGaps(absl::string_view bytes, int64_t size) {
     }
     gap |= static_cast<uint64_t>(bytes[at++]) << shift;
     if (gap >= static_cast<uint64_t>(size - next)) {
-      return absl::InvalidArgumentError(absl::StrCat("keys: entry ", next + gap,
-                                                     " is beyond the last of ", size));
+      return absl::InvalidArgumentError(
+          absl::StrCat("keys: entry ", next + gap, " is beyond the last of ", size));
     }
     next += static_cast<int64_t>(gap);
     words[next / 64] |= uint64_t{1} << next % 64;

@@ -161,9 +161,7 @@ EntrySet EntrySet::Joined(const EntrySet& a, const EntrySet& b) {
 }
 
 int64_t EntrySet::CountIn(int64_t begin, int64_t end) const {
-  const auto bits = [](uint64_t word, int64_t, int64_t) {
-    return CountBits(word);
-  };
+  const auto bits = [](uint64_t word, int64_t, int64_t) { return CountBits(word); };
   return ForRange(*this, begin, end, bits, BitByBit(bits));
 }
 

@@ -41,8 +41,8 @@ void FillRandom(uint64_t seed, uint64_t a, uint64_t first, uint64_t* out) {
 
 // `count` of [0, size), as bits.
 Words Draw(const ExplorerPlace& place, int64_t size, int64_t count) {
-  const uint64_t a = (place.exchange.value() & 0xffffffffu) | place.rank.value() << 32 |
-                     place.shard.value() << 48;
+  const uint64_t a =
+      (place.exchange.value() & 0xffffffffu) | place.rank.value() << 32 | place.shard.value() << 48;
   Words drawn((size + 63) / 64);
   uint64_t wanted[kDraws];
   for (int64_t first = 0; first < count; first += kDraws) {

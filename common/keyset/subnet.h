@@ -36,8 +36,9 @@ struct NeuronGroups {
     int rows = 0;
     int columns = -1;  // -1: a vector
   };
-  std::vector<Use> uses;         // by parameter
-  std::vector<int> activations;  // before each layer and after the last; -1: whole, and nobody's index
+  std::vector<Use> uses;  // by parameter
+  std::vector<int>
+      activations;  // before each layer and after the last; -1: whole, and nobody's index
   // The last linear layer's.
   int outputs = 0;
   bool IsCut(int group) const { return group > 0 && group < outputs; }

@@ -86,15 +86,15 @@ absl::StatusOr<ImageMap> MapOf(const v1::Layer& layer, const Image& from) {
   }
   const ImageMap map = MapOf(from, window, channels);
   if (map.to.positions() == 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "kernel is ", Extent(window.height, window.width), ", want at most ",
-        Extent(from.height + 2 * window.padding_y, from.width + 2 * window.padding_x),
-        ", which is the image before it with its padding"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("kernel is ", Extent(window.height, window.width), ", want at most ",
+                     Extent(from.height + 2 * window.padding_y, from.width + 2 * window.padding_x),
+                     ", which is the image before it with its padding"));
   }
   if (map.to.channels > kImageSizeMax / map.to.positions()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(map.to.channels, " channels of ", Extent(map.to.height, map.to.width),
-                     ", want at most ", kImageSizeMax, " values"));
+    return absl::InvalidArgumentError(absl::StrCat(map.to.channels, " channels of ",
+                                                   Extent(map.to.height, map.to.width),
+                                                   ", want at most ", kImageSizeMax, " values"));
   }
   return map;
 }

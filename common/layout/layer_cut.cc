@@ -16,9 +16,9 @@ absl::StatusOr<LayerCut> CutBeforeLinear(const v1::Model& model) {
   const auto first = std::find_if(shape->parameters.begin(), shape->parameters.end(),
                                   [&](const ParameterSpec& p) { return p.layer >= cut.layer; });
   cut.parameter = static_cast<int>(first - shape->parameters.begin());
-  const bool has_convolution = std::any_of(
-      model.layers().begin(), model.layers().begin() + cut.layer,
-      [](const v1::Layer& layer) { return layer.has_conv2d(); });
+  const bool has_convolution =
+      std::any_of(model.layers().begin(), model.layers().begin() + cut.layer,
+                  [](const v1::Layer& layer) { return layer.has_conv2d(); });
   if (cut.layer < cut.layers && has_convolution) return cut;
   return absl::InvalidArgumentError(absl::StrCat(
       "model.layers: there is no ", has_convolution ? "linear layer" : "convolution",

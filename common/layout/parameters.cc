@@ -108,8 +108,9 @@ void FillInitialRows(const ParameterSpec& spec, int index, uint64_t seed, int64_
       const PhiloxBlock block =
           Philox(seed, Stream::kInitialValues, index, row * blocks_per_row + column / 4);
       const int64_t count = std::min<int64_t>(4, spec.columns - column);
-      for (int64_t k = 0; k < count; ++k)
+      for (int64_t k = 0; k < count; ++k) {
         *out++ = spec.initial_bound * (2 * UnitFloat(block[k]) - 1);
+      }
     }
   }
 }

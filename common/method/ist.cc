@@ -59,8 +59,8 @@ Recipe Ensemble(const v1::Job& job) {
   recipe.closed_to_joiners = true;
   recipe.exchanges_once = true;
   recipe.description =
-      "an ensemble of subnets: every hidden neuron belongs to one worker for the whole job, and all "
-      "return theirs at its end";
+      "an ensemble of subnets: every hidden neuron belongs to one worker for the whole job, and "
+      "all return theirs at its end";
   return recipe;
 }
 

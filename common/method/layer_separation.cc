@@ -20,8 +20,8 @@ Recipe LayerSeparation(const v1::Job& job) {
   Recipe recipe;
   recipe.name = "layer_separation";
   recipe.description =
-      "synchronous: some workers train the convolutions, the others the linear layers behind them on the "
-      "activations that they are sent, and the servers apply the mean gradients of each";
+      "synchronous: some workers train the convolutions, the others the linear layers behind them "
+      "on the activations that they are sent, and the servers apply the mean gradients of each";
   recipe.local_steps = 1;
   recipe.payload = PayloadKind::kGradient;
   recipe.lockstep = true;

@@ -49,7 +49,9 @@ void Overlap(Recipe* recipe) {
 }
 
 absl::StatusOr<Recipe> RecipeFor(const v1::Job& job) {
-  if (job.method().has_layer_separation()) TESSERA_RETURN_IF_ERROR(CutBeforeLinear(job.model()).status());
+  if (job.method().has_layer_separation()) {
+    TESSERA_RETURN_IF_ERROR(CutBeforeLinear(job.model()).status());
+  }
   for (const Entry& entry : kMethods) {
     if (entry.kind != job.method().kind_case()) continue;
     Recipe recipe = entry.make(job);

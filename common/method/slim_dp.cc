@@ -19,8 +19,7 @@ namespace tessera {
 
 Recipe SlimDp(const v1::Job& job) {
   const v1::SlimDp& keys = job.method().slim_dp();
-  const float weight =
-      1.0f / static_cast<float>(std::max<int64_t>(1, job.cluster().workers()));
+  const float weight = 1.0f / static_cast<float>(std::max<int64_t>(1, job.cluster().workers()));
   Recipe recipe;
   recipe.name = "slim_dp";
   recipe.local_steps = keys.local_steps();
@@ -38,9 +37,8 @@ Recipe SlimDp(const v1::Job& job) {
   if (recipe.core->is_whole()) recipe.core.reset();
   recipe.make_rule = MakeAdd;
   if (keys.asynchronous()) {
-    absl::StrAppend(&recipe.description,
-                    "; each push is added when it arrives, with weight ", weight,
-                    ", and nobody waits for anybody");
+    absl::StrAppend(&recipe.description, "; each push is added when it arrives, with weight ",
+                    weight, ", and nobody waits for anybody");
     recipe.make_policy = [weight] { return MakeNone(weight); };
   } else {
     absl::StrAppend(&recipe.description, "; the servers add the mean of all pushes");

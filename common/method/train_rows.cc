@@ -10,7 +10,8 @@ namespace {
 
 // Epochs that begin while rank 0 warms up are cut for it alone, and who joins in one has no part of it.
 int64_t EpochsOfRankZero(const v1::Job& job, int64_t rows) {
-  const int64_t warmup = job.method().decentralized().warmup_steps(), steps = rows / job.train().batch_size();
+  const int64_t warmup = job.method().decentralized().warmup_steps(),
+                steps = rows / job.train().batch_size();
   return warmup == 0 || steps == 0 ? 0 : (warmup - 1) / steps + 1;
 }
 
@@ -23,7 +24,8 @@ bool IsCutForRankZero(const v1::Job& job, int64_t rows) {
 
 absl::StatusOr<int64_t> StepsOfEpoch(const v1::Job& job, int64_t workers, int64_t rows) {
   // Linear workers have no rows.
-  int64_t with_data = std::max<int64_t>(1, workers - job.method().layer_separation().linear_workers());
+  int64_t with_data =
+      std::max<int64_t>(1, workers - job.method().layer_separation().linear_workers());
   if (IsCutForRankZero(job, rows)) with_data = 1;
   const int64_t of_all = job.data().partition() == "local" ? with_data * rows : rows;
   return EpochSteps(of_all, with_data, job.train().batch_size());
@@ -35,12 +37,14 @@ absl::StatusOr<int64_t> EpochSteps(int64_t rows, int64_t workers, int64_t batch_
   TESSERA_CHECK(rows >= 0 && workers >= 1 && batch_size >= 1);
   const int64_t steps = rows / workers / batch_size;  // The product may be too large.
   if (steps > 0) return steps;
-  return absl::InvalidArgumentError(absl::StrCat("training rows are ", rows, ", want at least ", workers,
-                                                 workers == 1 ? " worker x " : " workers x ", batch_size));
+  return absl::InvalidArgumentError(
+      absl::StrCat("training rows are ", rows, ", want at least ", workers,
+                   workers == 1 ? " worker x " : " workers x ", batch_size));
 }
 
 absl::StatusOr<int64_t> JobSteps(const v1::Job& job, int64_t rows) {
-  TESSERA_ASSIGN_OR_RETURN(const int64_t of_epoch, StepsOfEpoch(job, job.cluster().workers(), rows));
+  TESSERA_ASSIGN_OR_RETURN(const int64_t of_epoch,
+                           StepsOfEpoch(job, job.cluster().workers(), rows));
   if (job.train().steps() > 0) return job.train().steps();
   const int64_t alone = std::min(job.train().epochs(), EpochsOfRankZero(job, rows));
   return alone * (rows / job.train().batch_size()) + (job.train().epochs() - alone) * of_epoch;

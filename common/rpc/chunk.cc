@@ -230,8 +230,9 @@ absl::Status ReadMessage(const grpc::ByteBuffer& message, google::protobuf::Mess
   std::string bytes;
   std::vector<grpc::Slice> slices;
   if (message.Valid()) message.Dump(&slices);
-  for (const grpc::Slice& slice : slices)
+  for (const grpc::Slice& slice : slices) {
     bytes.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
+  }
   if (out->ParseFromString(bytes)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("message: is no ", out->GetTypeName()));
 }

@@ -29,8 +29,8 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const Options& opt
   grpc::ServerBuilder builder;
   ConfigureServer(&builder);
   if (options.receive_bytes_max > 0) {
-    builder.SetResourceQuota(grpc::ResourceQuota("connections").Resize(
-        static_cast<size_t>(options.receive_bytes_max)));
+    builder.SetResourceQuota(
+        grpc::ResourceQuota("connections").Resize(static_cast<size_t>(options.receive_bytes_max)));
   }
   using Acceptance = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
   auto acceptor = builder.experimental().AddExternalConnectionAcceptor(

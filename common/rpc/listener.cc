@@ -128,8 +128,8 @@ absl::Status Listener::Open(const std::string& host, int port) {
   const int code =
       getaddrinfo(is_any ? "::" : host.c_str(), std::to_string(port).c_str(), &hints, &found);
   if (code != 0 && !is_any) {
-    return absl::InvalidArgumentError(absl::StrCat("grpc server: host of \"", address_,
-                                                   "\" is not known: ", gai_strerror(code)));
+    return absl::InvalidArgumentError(
+        absl::StrCat("grpc server: host of \"", address_, "\" is not known: ", gai_strerror(code)));
   }
   int error = EADDRNOTAVAIL;
   for (const addrinfo* one = code == 0 ? found : nullptr; one != nullptr; one = one->ai_next) {
@@ -166,8 +166,8 @@ absl::Status Listener::Open(const std::string& host, int port) {
         absl::StrCat("grpc server: port ", port, " of \"", address_,
                      "\" is taken, want a free one; stop its owner or take another"));
   }
-  return absl::FailedPreconditionError(
-      absl::StrCat("grpc server: \"", address_, "\" cannot be listened on: ", std::strerror(error)));
+  return absl::FailedPreconditionError(absl::StrCat(
+      "grpc server: \"", address_, "\" cannot be listened on: ", std::strerror(error)));
 }
 
 Listener::~Listener() {
@@ -210,11 +210,12 @@ bool Listener::Accept(int listening) {
   while (true) {
     sockaddr_storage peer{};
     socklen_t size = sizeof(peer);
-    const int fd = accept4(listening, reinterpret_cast<sockaddr*>(&peer), &size,
-                           SOCK_NONBLOCK | SOCK_CLOEXEC);
+    const int fd =
+        accept4(listening, reinterpret_cast<sockaddr*>(&peer), &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
-      const bool has_none = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
+      const bool has_none =
+          errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
       if (has_none && SteadyNow() >= next_log_) {
         next_log_ = SteadyNow() + kLogInterval;
         Log(LogLevel::kWarning,
@@ -241,8 +242,7 @@ bool Listener::IsTooMany(const std::string& host) {
   const auto has_room = [&] {
     const auto found = by_host_.find(host);
     const int of_host = found == by_host_.end() ? 0 : found->second;
-    return of_host < connections_per_host_max_ &&
-           static_cast<int>(open_.size()) < connections_max_;
+    return of_host < connections_per_host_max_ && static_cast<int>(open_.size()) < connections_max_;
   };
   if (has_room()) return false;
   Sweep();

@@ -70,7 +70,9 @@ std::string ReadFile(const std::string& path, std::string* text) {
     if (got < 0) problem = std::strerror(errno);
     if (got <= 0) break;
     text->append(piece, got);
-    if (text->size() > kFileBytesMax) problem = absl::StrCat("it is longer than ", kFileBytesMax, " bytes");
+    if (text->size() > kFileBytesMax) {
+      problem = absl::StrCat("it is longer than ", kFileBytesMax, " bytes");
+    }
   }
   close(file);
   return problem;
@@ -80,8 +82,8 @@ absl::StatusOr<std::string> ReadAll(absl::string_view key, const std::string& pa
   std::string text;
   const std::string problem = ReadFile(path, &text);
   if (problem.empty()) return text;
-  return absl::InvalidArgumentError(
-      absl::StrCat("security.", key, ": got \"", path, "\", want a file that can be read: ", problem));
+  return absl::InvalidArgumentError(absl::StrCat("security.", key, ": got \"", path,
+                                                 "\", want a file that can be read: ", problem));
 }
 
 absl::StatusOr<std::string> ReadPem(absl::string_view key, const std::string& path,
@@ -89,12 +91,13 @@ absl::StatusOr<std::string> ReadPem(absl::string_view key, const std::string& pa
   if (path.empty()) return std::string();
   TESSERA_ASSIGN_OR_RETURN(std::string text, ReadAll(key, path));
   if (absl::StrContains(text, "-----BEGIN ") && absl::StrContains(text, what)) return text;
-  return absl::InvalidArgumentError(absl::StrCat("security.", key, ": \"", path,
-                                                 "\" has no PEM block with a ", what));
+  return absl::InvalidArgumentError(
+      absl::StrCat("security.", key, ": \"", path, "\" has no PEM block with a ", what));
 }
 
 // gRPC takes what is damaged without a word, and then nobody can connect.
-absl::Status CheckCertificates(absl::string_view key, const std::string& path, const std::string& text) {
+absl::Status CheckCertificates(absl::string_view key, const std::string& path,
+                               const std::string& text) {
   if (path.empty()) return absl::OkStatus();
   const std::unique_ptr<BIO, void (*)(BIO*)> memory(
       BIO_new_mem_buf(text.data(), static_cast<int>(text.size())), BIO_free_all);
@@ -106,12 +109,13 @@ absl::Status CheckCertificates(absl::string_view key, const std::string& path, c
   }
   const unsigned long error = ERR_get_error();
   ERR_clear_error();
-  const bool is_end = ERR_GET_LIB(error) == ERR_LIB_PEM && ERR_GET_REASON(error) == PEM_R_NO_START_LINE;
+  const bool is_end =
+      ERR_GET_LIB(error) == ERR_LIB_PEM && ERR_GET_REASON(error) == PEM_R_NO_START_LINE;
   if (is_end && count > 0) return absl::OkStatus();
   const char* const reason = ERR_reason_error_string(error);
-  return absl::InvalidArgumentError(absl::StrCat("security.", key, ": certificate ", count + 1, " of \"", path,
-                                                 "\" cannot be read", reason == nullptr ? "" : ": ",
-                                                 reason == nullptr ? "" : reason));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "security.", key, ": certificate ", count + 1, " of \"", path, "\" cannot be read",
+      reason == nullptr ? "" : ": ", reason == nullptr ? "" : reason));
 }
 
 // gRPC takes a key that is another certificate's, and then nobody can connect.
@@ -142,8 +146,8 @@ class TokenProcessor final : public grpc::AuthMetadataProcessor {
   explicit TokenProcessor(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
 
   bool IsBlocking() const override { return false; }
-  grpc::Status Process(const InputMetadata& metadata, grpc::AuthContext*,
-                       OutputMetadata* consumed, OutputMetadata*) override {
+  grpc::Status Process(const InputMetadata& metadata, grpc::AuthContext*, OutputMetadata* consumed,
+                       OutputMetadata*) override {
     const auto find = [&](const char* key) {
       const auto found = metadata.find(key);
       return found == metadata.end()
@@ -207,9 +211,10 @@ absl::Status Authorize(const std::vector<Token>& tokens, absl::string_view path,
                        absl::string_view authorization) {
   const Role role = RoleFor(path);
   if (authorization.empty()) {
-    return absl::UnauthenticatedError(absl::StrCat("token: none came with ", path, ", want one of the role ",
-                                                   NameOf(role), "; name a file that has one: security.token_file "
-                                                   "of a job, --token-file of tessera status and checkpoint"));
+    return absl::UnauthenticatedError(
+        absl::StrCat("token: none came with ", path, ", want one of the role ", NameOf(role),
+                     "; name a file that has one: security.token_file "
+                     "of a job, --token-file of tessera status and checkpoint"));
   }
   absl::ConsumePrefix(&authorization, "Bearer ");
   bool is_known = false;
@@ -224,8 +229,8 @@ absl::Status Authorize(const std::vector<Token>& tokens, absl::string_view path,
     return absl::UnauthenticatedError(
         absl::StrCat("token: the one that came with ", path, " is not one of this job's"));
   }
-  return absl::PermissionDeniedError(absl::StrCat("token: its role does not allow ", path, ", want one of the role ",
-                                                  NameOf(role)));
+  return absl::PermissionDeniedError(absl::StrCat("token: its role does not allow ", path,
+                                                  ", want one of the role ", NameOf(role)));
 }
 
 absl::StatusOr<std::shared_ptr<const Security>> Security::Load(const SecurityFiles& files) {
@@ -242,7 +247,8 @@ absl::StatusOr<std::shared_ptr<const Security>> Security::Load(const SecurityFil
                            ReadPem("private_key", files.private_key, "PRIVATE KEY"));
   TESSERA_ASSIGN_OR_RETURN(security->authority_,
                            ReadPem("authority", files.authority, "CERTIFICATE"));
-  TESSERA_RETURN_IF_ERROR(CheckCertificates("certificate", files.certificate, security->certificate_));
+  TESSERA_RETURN_IF_ERROR(
+      CheckCertificates("certificate", files.certificate, security->certificate_));
   TESSERA_RETURN_IF_ERROR(CheckCertificates("authority", files.authority, security->authority_));
   if (!files.certificate.empty()) {
     TESSERA_RETURN_IF_ERROR(CheckPair(security->certificate_, security->private_key_));
@@ -320,20 +326,22 @@ const Security& CurrentSecurity() { return *ProcessSecurity(); }
 
 bool IsExposed(absl::string_view address, const v1::Security& security) {
   // What is no address is refused when it is listened at.
-  return security.certificate().empty() && !security.insecure() && ParseHostPort(address).has_value() &&
-         !IsLoopback(address);
+  return security.certificate().empty() && !security.insecure() &&
+         ParseHostPort(address).has_value() && !IsLoopback(address);
 }
 
 absl::Status CheckListen(absl::string_view address, const v1::Security& security) {
   if (!security.authority().empty() && security.certificate().empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "security.certificate: missing beside authority, want this program's certificate and private_key: \"", address,
-        "\" will be called with TLS"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("security.certificate: missing beside authority, want this program's "
+                     "certificate and private_key: \"",
+                     address, "\" will be called with TLS"));
   }
   if (!IsExposed(address, security)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "security: none, and \"", address, "\" can be reached from other machines: anybody there could read and change ",
-      "the model. ", kSecurityAdvice));
+  return absl::InvalidArgumentError(
+      absl::StrCat("security: none, and \"", address,
+                   "\" can be reached from other machines: anybody there could read and change ",
+                   "the model. ", kSecurityAdvice));
 }
 
 }  // namespace tessera

@@ -90,9 +90,8 @@ const Security& CurrentSecurity();
 
 // What to do about it.
 constexpr char kSecurityAdvice[] =
-    "Set security.certificate and private_key (docs/operating.md, Security), or, in a network that "
-    "nobody else is in, "
-    "security.insecure: true";
+    "Set security.certificate and private_key (docs/operating.md, Security), or, in a network "
+    "that nobody else is in, security.insecure: true";
 
 // Anybody who reaches `address` (host:port) could read and change the model, and nobody has said that it is meant.
 bool IsExposed(absl::string_view address, const v1::Security& security);

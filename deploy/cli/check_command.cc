@@ -29,12 +29,14 @@ void PrintHalves(const v1::Job& job, const Recipe& recipe, const ModelShape& sha
     const HalfForecast half = ForecastOfHalf(job, recipe, shape, is_linear);
     const int workers = is_linear ? split.linear_workers : split.front_workers;
     const std::string crossing =
-        is_linear ? ""
-                  : absl::StrCat(", and exchanges ", activations.there_bytes + activations.back_bytes,
-                                 " bytes of activations and their gradient");
-    std::printf("# traffic     %s%s %s pushes %s and pulls %s every step%s\n", workers > 1 ? "each of " : "",
-                Counted(workers, "worker").c_str(), is_linear ? "with the linear layers" : "with data",
-                Describe(half.push).c_str(), Describe(half.pull).c_str(), crossing.c_str());
+        is_linear
+            ? ""
+            : absl::StrCat(", and exchanges ", activations.there_bytes + activations.back_bytes,
+                           " bytes of activations and their gradient");
+    std::printf("# traffic     %s%s %s pushes %s and pulls %s every step%s\n",
+                workers > 1 ? "each of " : "", Counted(workers, "worker").c_str(),
+                is_linear ? "with the linear layers" : "with data", Describe(half.push).c_str(),
+                Describe(half.pull).c_str(), crossing.c_str());
   }
 }
 
@@ -42,10 +44,10 @@ void PrintTraffic(const v1::Job& job, const Recipe& recipe) {
   const absl::StatusOr<ModelShape> shape = ExchangedShape(job.model(), recipe);
   if (!shape.ok()) return;
   if (recipe.split) return PrintHalves(job, recipe, *shape);
-  const std::string interval =
-      recipe.exchanges_once ? "job"
-      : recipe.local_steps == 1 ? "step"
-                                : absl::StrCat(recipe.local_steps, " steps");
+  const std::string interval = recipe.exchanges_once ? "job"
+                               : recipe.local_steps == 1
+                                   ? "step"
+                                   : absl::StrCat(recipe.local_steps, " steps");
   std::printf("# traffic     each worker pushes %s and pulls %s every %s\n",
               Describe(PushForecast(job, recipe, *shape)).c_str(),
               Describe(PullForecast(job, recipe, *shape)).c_str(), interval.c_str());

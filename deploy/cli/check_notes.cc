@@ -16,7 +16,8 @@ namespace {
 using Notes = std::vector<std::string>;
 
 bool RoundsToNearest(const Codec& codec) {
-  return codec.kind == CodecKind::kBf16 || codec.kind == CodecKind::kF16 || codec.kind == CodecKind::kInt8;
+  return codec.kind == CodecKind::kBf16 || codec.kind == CodecKind::kF16 ||
+         codec.kind == CodecKind::kInt8;
 }
 
 // "codec.push bf16 and codec.pull int8", of those that `is`.
@@ -32,10 +33,11 @@ void OnRoundedValues(const Recipe& recipe, Notes* notes) {
   if (recipe.payload != PayloadKind::kValue || recipe.exchanges_once) return;
   const std::string rounding = Named(recipe.codecs, RoundsToNearest);
   if (rounding.empty()) return;
-  notes->push_back(absl::StrCat(rounding, ": ", recipe.name,
-                                " exchanges values, and a round that changes one by less than half of what it is "
-                                "rounded to changes nothing; where learning rates are small use f32, or qsgd, which "
-                                "rounds without bias"));
+  notes->push_back(absl::StrCat(
+      rounding, ": ", recipe.name,
+      " exchanges values, and a round that changes one by less than half of what it is "
+      "rounded to changes nothing; where learning rates are small use f32, or qsgd, which "
+      "rounds without bias"));
 }
 
 // Nothing is to be seen of a job that is one exchange before that.
@@ -45,26 +47,32 @@ void OnOneExchange(const v1::Job& job, const Recipe& recipe, Notes* notes) {
   if (job.checkpoint().every_steps() > 0) idle.push_back("checkpoint.every_steps");
   if (job.train().target_accuracy() > 0) idle.push_back("train.target_accuracy");
   if (idle.empty()) return;
-  notes->push_back(absl::StrCat(absl::StrJoin(idle, " and "), ": without effect, as ", recipe.name,
-                                " exchanges once, at the end, and servers have nothing new before"));
+  notes->push_back(
+      absl::StrCat(absl::StrJoin(idle, " and "), ": without effect, as ", recipe.name,
+                   " exchanges once, at the end, and servers have nothing new before"));
 }
 
 void OnSmallParameters(const v1::Job& job, const Recipe& recipe, Notes* notes) {
-  const std::string qsgd = Named(recipe.codecs, [](const Codec& codec) { return codec.kind == CodecKind::kQsgd; });
+  const std::string qsgd =
+      Named(recipe.codecs, [](const Codec& codec) { return codec.kind == CodecKind::kQsgd; });
   const absl::StatusOr<ModelShape> shape = ExchangedShape(job.model(), recipe);
   if (qsgd.empty() || !shape.ok()) return;
   int64_t largest = 0;
-  for (const ParameterSpec& parameter : shape->parameters) largest = std::max(largest, parameter.size());
+  for (const ParameterSpec& parameter : shape->parameters) {
+    largest = std::max(largest, parameter.size());
+  }
   // Exchanged as one vector.
   if (recipe.core) largest = std::max(largest, EntriesOf(recipe.core->alpha, shape->size));
   if (largest >= kQsgdEntriesMin) return;
   notes->push_back(absl::StrCat(qsgd, ": all goes as f32, as the largest parameter has ", largest,
-                                " entries and those with fewer than ", kQsgdEntriesMin, " are not rounded"));
+                                " entries and those with fewer than ", kQsgdEntriesMin,
+                                " are not rounded"));
 }
 
 }  // namespace
 
-std::vector<std::string> NotesOn(const v1::Job& job, const Recipe& recipe, std::optional<int64_t> rows) {
+std::vector<std::string> NotesOn(const v1::Job& job, const Recipe& recipe,
+                                 std::optional<int64_t> rows) {
   Notes notes;
   OnRoundedValues(recipe, &notes);
   OnOneExchange(job, recipe, &notes);

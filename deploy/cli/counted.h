@@ -20,7 +20,8 @@ inline std::string Counted(int64_t count, absl::string_view thing) {
 // A loss or an accuracy, at most ten characters; "-" for what is no number, such as the mean of nothing.
 inline std::string Fraction(double value) {
   if (!std::isfinite(value)) return "-";
-  return std::fabs(value) < 9999.5 ? absl::StrFormat("%.4f", value) : absl::StrFormat("%.4g", value);
+  return std::fabs(value) < 9999.5 ? absl::StrFormat("%.4f", value)
+                                   : absl::StrFormat("%.4g", value);
 }
 
 // "512 B", "15.3 MiB".

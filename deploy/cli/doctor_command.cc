@@ -123,7 +123,9 @@ class Examination {
     if (const absl::Status status = UseSecurity(files); !status.ok()) {
       return Problem(std::string(status.message()), "correct the file, or the key under security");
     }
-    if (CurrentSecurity().calls_tls()) Good(absl::StrCat("security: ", CurrentSecurity().Describe()));
+    if (CurrentSecurity().calls_tls()) {
+      Good(absl::StrCat("security: ", CurrentSecurity().Describe()));
+    }
     for (const auto& [key, path] :
          {std::pair("certificate", files.certificate), std::pair("authority", files.authority)}) {
       if (!path.empty()) Expiry(key, path);
@@ -138,8 +140,9 @@ class Examination {
     int days = 0, seconds = 0;
     if (certificate == nullptr ||
         ASN1_TIME_diff(&days, &seconds, nullptr, X509_get0_notAfter(certificate.get())) != 1) {
-      return Problem(absl::StrCat("security.", key, ": \"", path, "\" holds no certificate that can be read"),
-                     "make it anew; docs/operating.md, Security");
+      return Problem(
+          absl::StrCat("security.", key, ": \"", path, "\" holds no certificate that can be read"),
+          "make it anew; docs/operating.md, Security");
     }
     if (days < 0 || seconds < 0) {
       Problem(absl::StrCat("security.", key, ": \"", path, "\" has expired"), "sign a new one");
@@ -167,7 +170,8 @@ class Examination {
     std::string probe = absl::StrCat(at.string(), "/", kPartialPrefix, "doctor-XXXXXX");
     if (mkdtemp(probe.data()) == nullptr) {
       const char* const why = std::strerror(errno);
-      Problem(absl::StrCat(key, ": \"", directory, "\" cannot be ", is_there ? "written: " : "made: ", why),
+      Problem(absl::StrCat(key, ": \"", directory, "\" cannot be ",
+                           is_there ? "written: " : "made: ", why),
               "give this user the right to write there, or name another folder");
       return "";
     }
@@ -191,10 +195,10 @@ class Examination {
     const double need = 4.0 * states * shape_.size * (job_.checkpoint().keep() + 1) /
                         job_.cluster().servers().count();
     if (static_cast<double>(space.available) < need) {
-      return Problem(
-          absl::StrCat("checkpoint.directory: \"", directory, "\" has ", Bytes(space.available), " left, want ",
-                       Bytes(need), " for ", job_.checkpoint().keep() + 1, " checkpoints of one server"),
-          "make room, keep fewer (checkpoint.keep), or name another folder");
+      return Problem(absl::StrCat("checkpoint.directory: \"", directory, "\" has ",
+                                  Bytes(space.available), " left, want ", Bytes(need), " for ",
+                                  job_.checkpoint().keep() + 1, " checkpoints of one server"),
+                     "make room, keep fewer (checkpoint.keep), or name another folder");
     }
     Good(absl::StrCat("checkpoints: ", Bytes(space.available), " left in ", directory));
   }
@@ -212,9 +216,10 @@ class Examination {
       const absl::StatusOr<std::optional<EtcdValue>> coordinator =
           (*etcd)->Get(EtcdPrefix(JobDigest(job_)) + "/coordinator");
       if (!coordinator.ok()) {
-        Problem(std::string(coordinator.status().message()),
-                "start etcd there, look at its client URLs and at the firewall; without most of its "
-                "members no server can be elected");
+        Problem(
+            std::string(coordinator.status().message()),
+            "start etcd there, look at its client URLs and at the firewall; without most of its "
+            "members no server can be elected");
         continue;
       }
       Good(absl::StrCat("etcd at ", member, ": ",
@@ -259,9 +264,10 @@ class Examination {
       case Reach::kOpen:
         break;
       case Reach::kRefused:
-        return Problem(absl::StrCat(who, ": its machine refuses connections to that port"),
-                       absl::StrCat("start it there: tessera-server --job JOB --rank ", rank,
-                                    "; if it runs, it listens on another port or on loopback alone"));
+        return Problem(
+            absl::StrCat(who, ": its machine refuses connections to that port"),
+            absl::StrCat("start it there: tessera-server --job JOB --rank ", rank,
+                         "; if it runs, it listens on another port or on loopback alone"));
       case Reach::kSilent:
         return Problem(absl::StrCat(who, ": no answer within ", absl::FormatDuration(kConnectMax)),
                        "its machine is down, or a firewall drops TCP to that port");
@@ -275,28 +281,27 @@ class Examination {
   }
 
   void Listener(int rank, const std::string& address, const std::string& who) {
-    const auto stub = v1::Status::NewStub(
-        OpenControlChannel(address, Role::kViewer));
+    const auto stub = v1::Status::NewStub(OpenControlChannel(address, Role::kViewer));
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + kAnswerMax);
     v1::JobStatus status;
     const absl::Time asked = absl::Now();
     const grpc::Status result = stub->Get(&context, v1::StatusRequest(), &status);
     if (!result.ok()) {
-      return Problem(
-          absl::StrCat(who, ": somebody listens there and gives no status: ",
-                       result.error_message()),
-          CurrentSecurity().calls_tls()
-              ? "another program, a server without TLS, or certificates and tokens that do not fit; "
-                "docs/operating.md, Security"
-              : "another program, or a server with TLS: then the job here wants security.authority");
+      return Problem(absl::StrCat(who, ": somebody listens there and gives no status: ",
+                                  result.error_message()),
+                     CurrentSecurity().calls_tls() ? "another program, a server without TLS, or "
+                                                     "certificates and tokens that do not fit; "
+                                                     "docs/operating.md, Security"
+                                                   : "another program, or a server with TLS: then "
+                                                     "the job here wants security.authority");
     }
     WantedServer want;
     want.rank = rank;
     want.address = address;
     want.job_digest = JobDigest(job_);
-    const int shards = ShardCount(recipe_.placement,
-                                  static_cast<int>(job_.cluster().servers().count()));
+    const int shards =
+        ShardCount(recipe_.placement, static_cast<int>(job_.cluster().servers().count()));
     want.layout_hash = LayoutHash(shape_, shards);
     want.initial_hash = InitialHash(
         shape_, SlicesOf(shape_, ShardAt(recipe_.placement, rank), shards), job_.seed());
@@ -315,7 +320,7 @@ class Examination {
   const Recipe recipe_;
   const ModelShape shape_;
   const std::optional<MachineMemory> machine_ = ReadAvailableMemory();  // before the data are read
-  std::unique_ptr<Datasets> data_;  // where they could be read
+  std::unique_ptr<Datasets> data_;                                      // where they could be read
   bool is_running_ = false;
   Findings findings_;
 };
@@ -350,8 +355,7 @@ int ExamineJob(const DoctorOptions& options) {
                  std::string(shape.status().message()).c_str());
     return 2;
   }
-  const Findings findings =
-      Examination(options, reading.job, *std::move(recipe), *shape).Run();
+  const Findings findings = Examination(options, reading.job, *std::move(recipe), *shape).Run();
   int problems = 0;
   for (const Finding& finding : findings) {
     Print(finding, TerminalWidth());

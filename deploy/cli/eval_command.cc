@@ -35,7 +35,8 @@ absl::Status Load(const Checkpoint& checkpoint, Network* network) {
   if (manifest.model_parameters != static_cast<int64_t>(specs.size())) {
     return absl::FailedPreconditionError(
         absl::StrCat("eval: the checkpoint has ", Counted(manifest.model_parameters, "tensor"),
-                     ", and the job's model ", specs.size(), ": it is of another model; name the job that wrote it"));
+                     ", and the job's model ", specs.size(),
+                     ": it is of another model; name the job that wrote it"));
   }
   for (size_t p = 0; p < specs.size(); ++p) {
     const CheckpointParameter& saved = manifest.parameters[p];
@@ -43,10 +44,11 @@ absl::Status Load(const Checkpoint& checkpoint, Network* network) {
     const CheckpointParameter wanted{spec.name,      spec.rows, spec.columns,
                                      spec.is_vector, 1,         spec.columns_are};
     if (saved.name != spec.name || saved.Extents() != wanted.Extents()) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "eval: the checkpoint has tensor \"", saved.name, "\" [", absl::StrJoin(saved.Extents(), ", "),
-          "], and the job's model \"", spec.name, "\" [", absl::StrJoin(wanted.Extents(), ", "),
-          "]: it is of another model; name the job that wrote it"));
+      return absl::FailedPreconditionError(
+          absl::StrCat("eval: the checkpoint has tensor \"", saved.name, "\" [",
+                       absl::StrJoin(saved.Extents(), ", "), "], and the job's model \"", spec.name,
+                       "\" [", absl::StrJoin(wanted.Extents(), ", "),
+                       "]: it is of another model; name the job that wrote it"));
     }
     const absl::Span<float> values = network->parameter(static_cast<int>(p));
     TESSERA_RETURN_IF_ERROR(
@@ -64,10 +66,11 @@ absl::StatusOr<Evaluated> Evaluate(const EvalOptions& options, const v1::Job& jo
                            OpenNamedCheckpoint(options.checkpoint));
   TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ShapeOf(job.model()));
   TESSERA_ASSIGN_OR_RETURN(const Recipe recipe, RecipeFor(job));
-  TESSERA_ASSIGN_OR_RETURN(const Datasets data, LoadDatasets(job.data(), EndsOf(job.model(), shape)));
-  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
-                           CreateBackend(job.cluster().device(), job.cluster().threads(),
-                                         {job.cluster().cudnn()}));
+  TESSERA_ASSIGN_OR_RETURN(const Datasets data,
+                           LoadDatasets(job.data(), EndsOf(job.model(), shape)));
+  TESSERA_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Backend> backend,
+      CreateBackend(job.cluster().device(), job.cluster().threads(), {job.cluster().cudnn()}));
   const InputRows input = InputRowsOf(job.model(), data);
   Network::Options network_options;
   network_options.batch_max = BatchRowsMax(job);
@@ -134,7 +137,9 @@ int EvaluateCheckpoint(const EvalOptions& options) {
   const absl::StatusOr<Evaluated> evaluated = Evaluate(options, reading.job);
   if (!evaluated.ok()) {
     std::fprintf(stderr, "tessera: %s\n", std::string(evaluated.status().message()).c_str());
-    return absl::IsNotFound(evaluated.status()) || absl::IsFailedPrecondition(evaluated.status()) ? 2 : 1;
+    return absl::IsNotFound(evaluated.status()) || absl::IsFailedPrecondition(evaluated.status())
+               ? 2
+               : 1;
   }
   Print(*evaluated, options.json);
   return 0;

@@ -56,7 +56,8 @@ int FlagReader::Count(absl::string_view flag, int value) {
   return value;
 }
 
-std::optional<int> FlagReader::Between(absl::string_view flag, const std::optional<int>& value, int least, int most) {
+std::optional<int> FlagReader::Between(absl::string_view flag, const std::optional<int>& value,
+                                       int least, int most) {
   if (!value || (*value >= least && *value <= most)) return value;
   Refuse(flag, absl::StrCat(*value), absl::StrCat("a number, ", least, " to ", most));
   return std::nullopt;

@@ -25,7 +25,8 @@ class FlagReader {
   double Rate(absl::string_view flag, double value);
   int Count(absl::string_view flag, int value);
   // Not given is right. nullopt for a wrong one, too.
-  std::optional<int> Between(absl::string_view flag, const std::optional<int>& value, int least, int most);
+  std::optional<int> Between(absl::string_view flag, const std::optional<int>& value, int least,
+                             int most);
   const std::string& errors() const { return errors_; }
 
  private:

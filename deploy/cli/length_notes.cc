@@ -27,17 +27,21 @@ Length LengthOf(const v1::Job& job, std::optional<int64_t> rows) {
   Length length;
   if (job.train().steps() > 0) length.steps = job.train().steps();
   if (job.train().epochs() > 0) length.epochs = job.train().epochs();
-  const int64_t with_data = job.cluster().workers() - job.method().layer_separation().linear_workers();
+  const int64_t with_data =
+      job.cluster().workers() - job.method().layer_separation().linear_workers();
   if (rows) {
-    const absl::StatusOr<int64_t> of_epoch = EpochSteps(
-        job.data().partition() == "local" ? with_data * *rows : *rows, with_data, job.train().batch_size());
+    const absl::StatusOr<int64_t> of_epoch =
+        EpochSteps(job.data().partition() == "local" ? with_data * *rows : *rows, with_data,
+                   job.train().batch_size());
     const absl::StatusOr<int64_t> steps = JobSteps(job, *rows);
     if (steps.ok()) length.steps = *steps;
     if (of_epoch.ok() && steps.ok()) length.epochs = (*steps - 1) / *of_epoch + 1;
   }
   const int64_t at_once = with_data * job.train().batch_size();
   // No key can be beyond more.
-  if (length.steps && *length.steps <= kExamplesMax / at_once) length.examples = *length.steps * at_once;
+  if (length.steps && *length.steps <= kExamplesMax / at_once) {
+    length.examples = *length.steps * at_once;
+  }
   return length;
 }
 
@@ -52,7 +56,9 @@ class Notes {
   void Add(absl::string_view key, int64_t value, const std::string& length, absl::string_view so) {
     notes_.push_back(absl::StrCat(key, ": is ", value, ", and ", length, ": ", so));
   }
-  void Say(absl::string_view key, absl::string_view what) { notes_.push_back(absl::StrCat(key, ": ", what)); }
+  void Say(absl::string_view key, absl::string_view what) {
+    notes_.push_back(absl::StrCat(key, ": ", what));
+  }
   std::vector<std::string> Take() { return std::move(notes_); }
 
  private:
@@ -62,12 +68,15 @@ class Notes {
 void OnSteps(const v1::Job& job, const Recipe& recipe, const Length& length, Notes* notes) {
   const int64_t steps = *length.steps;
   const std::string in = StepsIn(job, length);
-  const int64_t warmup = job.method().decentralized().warmup_steps(), tail = job.method().ist().tail_steps();
+  const int64_t warmup = job.method().decentralized().warmup_steps(),
+                tail = job.method().ist().tail_steps();
   if (warmup > 0 && warmup >= steps) {
-    notes->Add("method.decentralized.warmup_steps", warmup, in, "it ends before workers other than 0 begin");
+    notes->Add("method.decentralized.warmup_steps", warmup, in,
+               "it ends before workers other than 0 begin");
   }
   if (tail > 0 && tail >= steps) {
-    notes->Add("method.ist.tail_steps", tail, in, "no subnet is trained; for local steps alone use local_sgd");
+    notes->Add("method.ist.tail_steps", tail, in,
+               "no subnet is trained; for local steps alone use local_sgd");
   }
   if (!recipe.exchanges_once && recipe.local_steps > steps) {
     notes->Add(absl::StrCat("method.", recipe.name, ".local_steps"), recipe.local_steps, in,
@@ -81,7 +90,8 @@ void OnSteps(const v1::Job& job, const Recipe& recipe, const Length& length, Not
   const int64_t exchanges = (steps - 1) / recipe.local_steps + 1;
   if (job.method().has_slim_dp() && slim.beta() > 0 && slim.core_every() > exchanges) {
     notes->Add("method.slim_dp.core_every", slim.core_every(),
-               absl::StrCat("the job has ", Counted(exchanges, "exchange")), "the core stays what it is at the start");
+               absl::StrCat("the job has ", Counted(exchanges, "exchange")),
+               "the core stays what it is at the start");
   }
 }
 
@@ -89,21 +99,27 @@ void OnEvaluations(const v1::Job& job, const Recipe& recipe, const Length& lengt
   const int64_t every = job.train().evaluate_every();
   const bool is_beyond = length.epochs && every > *length.epochs;
   if (is_beyond) {
-    notes->Add("train.evaluate_every", every, absl::StrCat("the job has ", Counted(*length.epochs, "epoch")),
+    notes->Add("train.evaluate_every", every,
+               absl::StrCat("the job has ", Counted(*length.epochs, "epoch")),
                "the model is evaluated at the end alone");
   }
-  if (job.train().target_accuracy() == 0 || recipe.exchanges_once || (every > 0 && !is_beyond)) return;
-  notes->Say("train.target_accuracy", "ends nothing early, as the model is evaluated at the end alone");
+  if (job.train().target_accuracy() == 0 || recipe.exchanges_once || (every > 0 && !is_beyond)) {
+    return;
+  }
+  notes->Say("train.target_accuracy",
+             "ends nothing early, as the model is evaluated at the end alone");
 }
 
 void OnRates(const v1::Job& job, const Length& length, Notes* notes) {
   const v1::Schedule& schedule = job.train().schedule();
   const std::string in = absl::StrCat("the job learns from ", *length.examples, " examples");
   if (schedule.warmup() > *length.examples) {
-    notes->Add("train.schedule.warmup", schedule.warmup(), in, "the learning rate never becomes what is set");
+    notes->Add("train.schedule.warmup", schedule.warmup(), in,
+               "the learning rate never becomes what is set");
   }
   if (schedule.decay().step().every() > *length.examples) {
-    notes->Add("train.schedule.decay.step.every", schedule.decay().step().every(), in, "the learning rate never drops");
+    notes->Add("train.schedule.decay.step.every", schedule.decay().step().every(), in,
+               "the learning rate never drops");
   }
 }
 
@@ -114,7 +130,8 @@ bool WantsRows(const v1::Job& job) {
   return job.method().decentralized().warmup_steps() > 0 || job.method().ist().tail_steps() > 0;
 }
 
-std::vector<std::string> LengthNotesOn(const v1::Job& job, const Recipe& recipe, std::optional<int64_t> rows) {
+std::vector<std::string> LengthNotesOn(const v1::Job& job, const Recipe& recipe,
+                                       std::optional<int64_t> rows) {
   Notes notes;
   const Length length = LengthOf(job, rows);
   if (length.steps) OnSteps(job, recipe, length, &notes);

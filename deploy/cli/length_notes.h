@@ -18,7 +18,8 @@ bool WantsRows(const v1::Job& job);
 
 // A sentence each, that begins with the key. `recipe` is that of `job`, which has been read without errors; `rows` are
 // those of one worker's files. Without them nothing is said that follows from the number of steps in an epoch.
-std::vector<std::string> LengthNotesOn(const v1::Job& job, const Recipe& recipe, std::optional<int64_t> rows);
+std::vector<std::string> LengthNotesOn(const v1::Job& job, const Recipe& recipe,
+                                       std::optional<int64_t> rows);
 
 }  // namespace tessera
 

@@ -41,7 +41,9 @@ void AddSet(CLI::App* command, std::vector<std::string>* overrides) {
 }
 
 // An empty path would be taken for none.
-std::string CheckNamed(const std::string& path) { return path.empty() ? "is empty, want a path" : ""; }
+std::string CheckNamed(const std::string& path) {
+  return path.empty() ? "is empty, want a path" : "";
+}
 
 CLI::App* AddSimulate(CLI::App* app, SimulateOptions* options) {
   CLI::App* command = app->add_subcommand(
@@ -53,9 +55,10 @@ CLI::App* AddSimulate(CLI::App* app, SimulateOptions* options) {
   command->add_option("--bandwidth", options->bandwidth,
                       "of each machine's link, each way: 1Gbit, 100MB; 0: no limit");
   command->add_option("--latency", options->latency, "from any machine to any other: 20ms");
-  command->add_option("--step-time", options->step_time,
-                      "of one minibatch on the whole model: 20ms, or measured here (the default); one on "
-                      "a subnet takes its share of the multiply-adds");
+  command->add_option(
+      "--step-time", options->step_time,
+      "of one minibatch on the whole model: 20ms, or measured here (the default); one on "
+      "a subnet takes its share of the multiply-adds");
   command->add_option("--speed-spread", options->speed_spread,
                       "worker k's steps take step-time x (1 +- spread), drawn once");
   command->add_option("--step-jitter", options->step_jitter,
@@ -74,20 +77,26 @@ CLI::App* AddSimulate(CLI::App* app, SimulateOptions* options) {
                       "parameters that a server folds per second; 0: it takes no time");
   command->add_flag("--stub-gradients", options->stub_gradients,
                     "no mathematics: only times and traffic mean something");
-  command->add_option("--report", options->report_path, "write the report here, as JSON")->check(CheckNamed);
+  command->add_option("--report", options->report_path, "write the report here, as JSON")
+      ->check(CheckNamed);
   command->add_flag("--quiet", options->quiet, "no progress and no table");
   return command;
 }
 
 CLI::App* AddPlan(CLI::App* app, PlanOptions* options) {
   CLI::App* command = app->add_subcommand(
-      "plan", "predict each method's traffic and time on machines that are not here, without training");
+      "plan",
+      "predict each method's traffic and time on machines that are not here, without training");
   command->add_option("JOB", options->job_path, "the job file")->required();
   AddSet(command, &options->overrides);
-  command->add_option("--nodes", options->nodes, "so many workers, each on a node of its own")->required();
-  command->add_option("--bandwidth", options->bandwidth, "of each node's link, each way: 10Gbit, 100MB; 0: no limit")
+  command->add_option("--nodes", options->nodes, "so many workers, each on a node of its own")
       ->required();
-  command->add_option("--servers", options->servers, "instead of cluster.servers; each on a node of its own");
+  command
+      ->add_option("--bandwidth", options->bandwidth,
+                   "of each node's link, each way: 10Gbit, 100MB; 0: no limit")
+      ->required();
+  command->add_option("--servers", options->servers,
+                      "instead of cluster.servers; each on a node of its own");
   command->add_option("--latency", options->latency, "from any node to any other: 200us");
   command->add_option("--step-time", options->step_time,
                       "of one minibatch on the whole model: 20ms, or measured here (the default)");
@@ -110,11 +119,16 @@ int Main(int argc, char** argv) {
       app.add_subcommand("run", "train a job with servers and workers on this machine");
   run_command->add_option("JOB", run.job_path, "the job file")->required();
   AddSet(run_command, &run.overrides);
-  run_command->add_option("--report", run.report_path, "write the report here, as JSON")->check(CheckNamed);
-  run_command->add_option("--logs", run.log_directory, "keep the processes' logs in this folder")->check(CheckNamed);
-  run_command->add_option("--metrics", run.metrics,
-                          "serve the job's metrics for Prometheus on HOST:PORT; port 0 takes a free one")
-      ->check([](const std::string& address) { return address.empty() ? "is empty, want HOST:PORT" : std::string(); });
+  run_command->add_option("--report", run.report_path, "write the report here, as JSON")
+      ->check(CheckNamed);
+  run_command->add_option("--logs", run.log_directory, "keep the processes' logs in this folder")
+      ->check(CheckNamed);
+  run_command
+      ->add_option("--metrics", run.metrics,
+                   "serve the job's metrics for Prometheus on HOST:PORT; port 0 takes a free one")
+      ->check([](const std::string& address) {
+        return address.empty() ? "is empty, want HOST:PORT" : std::string();
+      });
   run_command->add_flag("--quiet", run.quiet, "no progress and no table");
 
   CheckOptions check;
@@ -144,8 +158,8 @@ int Main(int argc, char** argv) {
   export_command->add_flag("--quiet", exported.quiet, "say nothing where all is well");
 
   DoctorOptions doctor;
-  CLI::App* doctor_command = app.add_subcommand(
-      "doctor", "is all there that a job needs? each finding with what to do");
+  CLI::App* doctor_command =
+      app.add_subcommand("doctor", "is all there that a job needs? each finding with what to do");
   doctor_command->add_option("JOB", doctor.job_path, "the job file")->required();
   AddSet(doctor_command, &doctor.overrides);
   doctor_command->add_flag("--no-data", doctor.no_data, "this machine has servers only");
@@ -153,7 +167,8 @@ int Main(int argc, char** argv) {
   CheckpointOptions checkpoint;
   CLI::App* checkpoint_command =
       app.add_subcommand("checkpoint", "have a running job write a checkpoint now");
-  checkpoint_command->add_option("ADDRESS", checkpoint.address, "HOST:PORT of server 0")->required();
+  checkpoint_command->add_option("ADDRESS", checkpoint.address, "HOST:PORT of server 0")
+      ->required();
   checkpoint_command->add_flag("--quiet", checkpoint.quiet, "say nothing where all is well");
   AddSecurity(checkpoint_command, "a token of the role operator", &checkpoint.security);
 

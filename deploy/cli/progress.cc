@@ -37,8 +37,8 @@ std::string Progress::StatusLine(const v1::JobStatus& status, int width, bool st
   if (IsTriedAgain(status)) {
     const absl::string_view failure = status.checkpoint().failure();
     const size_t at = failure.find(kTriedAgain);
-    line = absl::StrCat("the last checkpoint failed, tried again in ", failure.substr(at + kTriedAgain.size()), ": ",
-                        failure.substr(0, at));
+    line = absl::StrCat("the last checkpoint failed, tried again in ",
+                        failure.substr(at + kTriedAgain.size()), ": ", failure.substr(0, at));
   } else if (status.state() == "waiting") {
     line = absl::StrCat("waiting for ", absl::StrJoin(status.waiting_for(), ", "));
   } else {

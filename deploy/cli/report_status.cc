@@ -45,7 +45,9 @@ void FillStaleness(const Json& staleness, v1::JobStatus* status) {
     pushes += count;
   }
   const double mean = Number(staleness, "mean");
-  if (std::isfinite(mean)) counters.set_staleness_sum(static_cast<uint64_t>(std::llround(mean * pushes)));
+  if (std::isfinite(mean)) {
+    counters.set_staleness_sum(static_cast<uint64_t>(std::llround(mean * pushes)));
+  }
   counters.set_staleness_max(Count(staleness, "max"));
 }
 
@@ -95,11 +97,13 @@ bool HasReport(const std::optional<v1::JobStatus>& status) {
   return status.has_value() && !status->report_json().empty();
 }
 
-std::optional<v1::JobStatus> WithReport(std::optional<v1::JobStatus> latest, const std::string& path) {
+std::optional<v1::JobStatus> WithReport(std::optional<v1::JobStatus> latest,
+                                        const std::string& path) {
   if (HasReport(latest)) return latest;
   std::ifstream file(path);
   const std::string text{std::istreambuf_iterator<char>(file), {}};
-  absl::StatusOr<v1::JobStatus> told = StatusOfReport(text.substr(0, text.find_last_not_of('\n') + 1));
+  absl::StatusOr<v1::JobStatus> told =
+      StatusOfReport(text.substr(0, text.find_last_not_of('\n') + 1));
   if (!told.ok()) return latest;
   // What a report has not.
   told->set_free_running(latest.has_value() && latest->free_running());

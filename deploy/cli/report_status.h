@@ -19,7 +19,8 @@ absl::StatusOr<v1::JobStatus> StatusOfReport(const std::string& report);
 bool HasReport(const std::optional<v1::JobStatus>& status);
 
 // `latest`; where it has no report what the one in the file at `path` tells, if there is one.
-std::optional<v1::JobStatus> WithReport(std::optional<v1::JobStatus> latest, const std::string& path);
+std::optional<v1::JobStatus> WithReport(std::optional<v1::JobStatus> latest,
+                                        const std::string& path);
 
 }  // namespace tessera
 

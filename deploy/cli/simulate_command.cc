@@ -82,14 +82,17 @@ absl::Status Simulate(const SimulateOptions& options, SimulationOptions simulate
                       const v1::Job& job, const std::atomic<int>& signals) {
   TESSERA_RETURN_IF_ERROR(CheckJobOutput("--report", options.report_path, options.job_path, job));
   TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ShapeOf(job.model()));
-  TESSERA_ASSIGN_OR_RETURN(const Datasets data, LoadDatasets(job.data(), EndsOf(job.model(), shape)));
+  TESSERA_ASSIGN_OR_RETURN(const Datasets data,
+                           LoadDatasets(job.data(), EndsOf(job.model(), shape)));
   const absl::Status rows = CheckTrainRows(job, job.cluster().workers(), data.train.rows());
   if (!rows.ok()) {
-    return absl::Status(rows.code(), absl::StrCat(rows.message(), "; lower train.batch_size or ",
-                                                  options.workers ? "--workers" : "cluster.workers"));
+    return absl::Status(rows.code(),
+                        absl::StrCat(rows.message(), "; lower train.batch_size or ",
+                                     options.workers ? "--workers" : "cluster.workers"));
   }
   if (options.step_time == "measured") {
-    TESSERA_ASSIGN_OR_RETURN(simulated.step_time, MeasureStepTime(job, data, BusyCores(simulated, job)));
+    TESSERA_ASSIGN_OR_RETURN(simulated.step_time,
+                             MeasureStepTime(job, data, BusyCores(simulated, job)));
   }
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Simulation> simulation,
                            Simulation::Create(job, simulated, &data));
@@ -116,7 +119,9 @@ absl::Status Simulate(const SimulateOptions& options, SimulationOptions simulate
   progress.Clear();
   TESSERA_RETURN_IF_ERROR(simulation->outcome());
   absl::Status written;
-  if (!options.report_path.empty()) written = WriteOutput("--report", options.report_path, simulation->Report());
+  if (!options.report_path.empty()) {
+    written = WriteOutput("--report", options.report_path, simulation->Report());
+  }
   if (!options.quiet) {
     // The table has most of what the report has, also where that could not be written.
     const std::string report = written.ok() ? options.report_path : "could not be written";

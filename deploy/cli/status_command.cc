@@ -33,8 +33,7 @@ constexpr absl::Duration kRedrawInterval = absl::Milliseconds(500);
 constexpr int kLineMax = 1000;
 
 int ShowOnce(const StatusOptions& options) {
-  const auto stub = v1::Status::NewStub(
-      OpenControlChannel(options.address, Role::kViewer));
+  const auto stub = v1::Status::NewStub(OpenControlChannel(options.address, Role::kViewer));
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + kAnswerMax);
   v1::JobStatus status;
@@ -55,7 +54,8 @@ class Silence {
   absl::Duration Look() {
     const absl::Time now = SteadyNow();
     const uint64_t received = stream_.received();
-    length_ = received != received_ ? absl::ZeroDuration() : length_ + std::min(now - looked_, kStepMax);
+    length_ =
+        received != received_ ? absl::ZeroDuration() : length_ + std::min(now - looked_, kStepMax);
     received_ = received;
     looked_ = now;
     return length_;
@@ -71,9 +71,12 @@ class Silence {
 };
 
 // What is drawn on a terminal. The cursor stands below the last line.
-std::string Picture(const StatusOptions& options, const std::optional<v1::JobStatus>& status, absl::Duration silence) {
+std::string Picture(const StatusOptions& options, const std::optional<v1::JobStatus>& status,
+                    absl::Duration silence) {
   const int width = TerminalWidth(), height = TerminalHeight() - 1;
-  if (silence < options.silence_shown) return status.has_value() ? StatusText(*status, width, height) : "";
+  if (silence < options.silence_shown) {
+    return status.has_value() ? StatusText(*status, width, height) : "";
+  }
   return absl::StrCat(status.has_value() ? StatusText(*status, width, height - 1) : "",
                       SilenceLine(options.address, silence, width));
 }
@@ -127,8 +130,8 @@ int Follow(const StatusOptions& options) {
     }
     if (silence >= options.silence_max) {
       std::fprintf(stderr,
-                   "tessera: %s has told nothing for %s, and is not waited for any longer; it may be stopped, or the "
-                   "network between\n",
+                   "tessera: %s has told nothing for %s, and is not waited for any longer; it may "
+                   "be stopped, or the network between\n",
                    options.address.c_str(), absl::FormatDuration(options.silence_max).c_str());
       return 1;
     }

@@ -28,7 +28,8 @@ constexpr int kBarsBesideMin = 40;
 
 // Of what a protobuf string is: UTF-8. Wide and combining characters count as one, too.
 int Columns(absl::string_view text) {
-  return static_cast<int>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+  return static_cast<int>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
 std::string Clip(absl::string_view text, int width) {
@@ -94,8 +95,9 @@ class Table {
     for (const auto& row : rows_) {
       std::string line;
       for (size_t i = 0; i < columns; ++i) {
-        if (shown[i])
+        if (shown[i]) {
           absl::StrAppend(&line, "  ", std::string(widths[i] - Columns(row[i]), ' '), row[i]);
+        }
       }
       absl::StrAppend(&text, Clip(line, width), "\n");
     }
@@ -207,8 +209,8 @@ std::vector<std::string> CheckpointLines(const v1::JobStatus& status) {
   const v1::CheckpointStatus& checkpoint = status.checkpoint();
   if (checkpoint.count() > 0) {
     lines.push_back(absl::StrCat("checkpoint of step ", Count(checkpoint.step()), ", ",
-                                 Seconds(checkpoint.age_seconds()), " ago: ",
-                                 Bytes(checkpoint.bytes()), " in ",
+                                 Seconds(checkpoint.age_seconds()),
+                                 " ago: ", Bytes(checkpoint.bytes()), " in ",
                                  absl::StrFormat("%.2f s", checkpoint.write_seconds())));
   }
   if (!checkpoint.failure().empty()) {
@@ -235,8 +237,8 @@ std::vector<std::string> CoordinatorLines(const v1::JobStatus& status) {
                          " ago, waits another ", Seconds(coordinator.waits_seconds()))};
   }
   if (coordinator.term() == 0 || coordinator.store().empty()) return {};
-  return {absl::StrCat("coordinator of term ", coordinator.term(), ", kept in ",
-                       coordinator.store())};
+  return {
+      absl::StrCat("coordinator of term ", coordinator.term(), ", kept in ", coordinator.store())};
 }
 
 std::string History(const v1::JobStatus& status, int width) {
@@ -298,7 +300,8 @@ std::string Head(const v1::JobStatus& status, int width) {
   }
   // A server other than the coordinator's does not know.
   if (status.wall_seconds() > 0) {
-    say(absl::StrCat(Seconds(status.train_seconds()), " of training, ", Seconds(status.wall_seconds()), " in all, ",
+    say(absl::StrCat(Seconds(status.train_seconds()), " of training, ",
+                     Seconds(status.wall_seconds()), " in all, ",
                      Count(status.examples_per_second()), " examples/s"));
   }
   for (const std::string& line : Consistency(status, width)) say(line);
@@ -320,8 +323,12 @@ struct List {
 
 std::vector<List> Lists(const v1::JobStatus& status, int width) {
   std::vector<List> lists;
-  if (status.servers_size() > 0) lists.push_back({Servers(status, width), Counted(status.servers_size(), "server")});
-  if (status.members_size() > 0) lists.push_back({Workers(status, width), Counted(status.members_size(), "worker")});
+  if (status.servers_size() > 0) {
+    lists.push_back({Servers(status, width), Counted(status.servers_size(), "server")});
+  }
+  if (status.members_size() > 0) {
+    lists.push_back({Workers(status, width), Counted(status.members_size(), "worker")});
+  }
   if (status.history_size() > 0) {
     lists.push_back({History(status, width), Counted(status.history_size(), "evaluation")});
   }
@@ -335,7 +342,9 @@ absl::string_view FirstLines(absl::string_view text, int lines) {
   return text.substr(0, end);
 }
 
-int LinesOf(absl::string_view text) { return static_cast<int>(std::count(text.begin(), text.end(), '\n')); }
+int LinesOf(absl::string_view text) {
+  return static_cast<int>(std::count(text.begin(), text.end(), '\n'));
+}
 
 }  // namespace
 
@@ -389,13 +398,15 @@ std::string StatusText(const v1::JobStatus& status, int width, int height) {
   if (gone == 0 || lines + gone > height) return text;
   std::vector<std::string> whats;
   for (size_t i = shown.size(); i < lists.size(); ++i) whats.push_back(lists[i].what);
-  return absl::StrCat(text, Clip(absl::StrCat("not shown: ", absl::StrJoin(whats, ", ")), width), "\n");
+  return absl::StrCat(text, Clip(absl::StrCat("not shown: ", absl::StrJoin(whats, ", ")), width),
+                      "\n");
 }
 
 std::string SilenceLine(const std::string& address, absl::Duration silence, int width) {
   const auto seconds = absl::Floor(silence, absl::Seconds(1));
   return Clip(absl::StrCat("no news from ", address, " for ", absl::FormatDuration(seconds)),
-              std::max(width, kViewWidthMin)) + "\n";
+              std::max(width, kViewWidthMin)) +
+         "\n";
 }
 
 std::string StatusJson(const v1::JobStatus& status) {

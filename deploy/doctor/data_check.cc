@@ -16,16 +16,19 @@ Finding JudgeRows(const v1::Job& job, const Datasets& data) {
   const int64_t rows = data.train.rows();
   const absl::Status enough = CheckTrainRows(job, job.cluster().workers(), rows);
   if (enough.ok()) {
-    return {Finding::Kind::kGood,
-            absl::StrCat("data: ", rows, " rows to train on and ", data.test.rows(), " to test with"), ""};
+    return {
+        Finding::Kind::kGood,
+        absl::StrCat("data: ", rows, " rows to train on and ", data.test.rows(), " to test with"),
+        ""};
   }
   // Where rows are each worker's own, nobody here knows the others'.
   const int64_t workers = job.cluster().workers(), batch_size = job.train().batch_size();
   if (job.data().partition() == "local" && workers > 1) {
-    return {Finding::Kind::kNote,
-            absl::StrCat("data: training rows are ", rows, ", less than a minibatch of ", batch_size),
-            absl::StrCat("the job begins only if the ", workers, " workers have ", workers, " x ", batch_size,
-                         " together")};
+    return {
+        Finding::Kind::kNote,
+        absl::StrCat("data: training rows are ", rows, ", less than a minibatch of ", batch_size),
+        absl::StrCat("the job begins only if the ", workers, " workers have ", workers, " x ",
+                     batch_size, " together")};
   }
   return {Finding::Kind::kProblem, absl::StrCat("data: ", enough.message()),
           "lower train.batch_size or cluster.workers"};

@@ -21,7 +21,10 @@ std::optional<int64_t> MemAvailable(absl::string_view meminfo) {
   for (const absl::string_view line : absl::StrSplit(meminfo, '\n')) {
     const std::vector<absl::string_view> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
     int64_t kibibytes = 0;
-    if (words.size() < 2 || words[0] != "MemAvailable:" || !absl::SimpleAtoi(words[1], &kibibytes)) continue;
+    if (words.size() < 2 || words[0] != "MemAvailable:" ||
+        !absl::SimpleAtoi(words[1], &kibibytes)) {
+      continue;
+    }
     return kibibytes << 10;
   }
   return std::nullopt;
@@ -35,7 +38,9 @@ std::optional<MachineMemory> AvailableMemory(absl::string_view meminfo, absl::st
   if (!machine) return std::nullopt;
   int64_t most = 0, used = 0;  // "max" is no number: there is no limit.
   const bool is_limited = absl::SimpleAtoi(group_max, &most) && absl::SimpleAtoi(group_used, &used);
-  if (is_limited && most - used < *machine) return MachineMemory{std::max<int64_t>(0, most - used), "this container"};
+  if (is_limited && most - used < *machine) {
+    return MachineMemory{std::max<int64_t>(0, most - used), "this container"};
+  }
   return MachineMemory{*machine, "this machine"};
 }
 

@@ -28,10 +28,12 @@ struct Need {
 
 bool IsAllHere(const v1::Job& job) {
   const auto& addresses = job.cluster().servers().addresses();
-  return std::all_of(addresses.begin(), addresses.end(), [](const std::string& each) { return IsLoopback(each); });
+  return std::all_of(addresses.begin(), addresses.end(),
+                     [](const std::string& each) { return IsLoopback(each); });
 }
 
-Need ServersOf(const v1::Job& job, const Recipe& recipe, const ModelShape& shape, int64_t bytes_max) {
+Need ServersOf(const v1::Job& job, const Recipe& recipe, const ModelShape& shape,
+               int64_t bytes_max) {
   Need need;
   need.who = "server";
   // Slices are about as large as each other.
@@ -42,8 +44,8 @@ Need ServersOf(const v1::Job& job, const Recipe& recipe, const ModelShape& shape
   return need;
 }
 
-absl::StatusOr<Need> WorkersOf(const v1::Job& job, const Recipe& recipe, const ModelShape& shape, const Datasets& data,
-                               int64_t bytes_max) {
+absl::StatusOr<Need> WorkersOf(const v1::Job& job, const Recipe& recipe, const ModelShape& shape,
+                               const Datasets& data, int64_t bytes_max) {
   Need need;
   need.who = "worker";
   const absl::StatusOr<WorkerMemory> most = PlanWorkerMemory(job, recipe, shape, data, bytes_max);
@@ -62,29 +64,33 @@ Finding JudgeTogether(const std::vector<Need>& needs, const MachineMemory& machi
   for (const Need& need : needs) {
     if (need.count == 0) continue;
     words.push_back(absl::StrCat(Counted(need.count, need.who), need.count > 1 ? " with " : " ",
-                                 Bytes(static_cast<double>(need.most)), need.count > 1 ? " each" : ""));
+                                 Bytes(static_cast<double>(need.most)),
+                                 need.count > 1 ? " each" : ""));
     most += static_cast<double>(need.count) * static_cast<double>(need.most);
     least += static_cast<double>(need.count) * static_cast<double>(need.least);
   }
   const auto available = static_cast<double>(machine.bytes);
-  const std::string text = absl::StrCat("memory: ", absl::StrJoin(words, " and "), " take up to ", Bytes(most),
-                                        ", and ", machine.of, " has ", Bytes(available), " available");
+  const std::string text =
+      absl::StrCat("memory: ", absl::StrJoin(words, " and "), " take up to ", Bytes(most), ", and ",
+                   machine.of, " has ", Bytes(available), " available");
   if (least > available) {
     return {Finding::Kind::kProblem, absl::StrCat(text, "; at least ", Bytes(least), " are needed"),
-            "use more machines, fewer workers here, or a smaller train.batch_size or model; docs/operating.md, Memory"};
+            "use more machines, fewer workers here, or a smaller train.batch_size or model; "
+            "docs/operating.md, Memory"};
   }
   if (most > available) {
     return {Finding::Kind::kNote, text,
-            absl::StrCat("the job may be killed for memory; cluster.memory_limit makes its processes do with less, at "
-                         "least ", Bytes(least), " together")};
+            absl::StrCat("the job may be killed for memory; cluster.memory_limit makes its "
+                         "processes do with less, at least ",
+                         Bytes(least), " together")};
   }
   return {Finding::Kind::kGood, text, ""};
 }
 
 }  // namespace
 
-Findings CheckMemory(const v1::Job& job, const Recipe& recipe, const ModelShape& shape, const Datasets* data,
-                     const std::optional<MachineMemory>& machine) {
+Findings CheckMemory(const v1::Job& job, const Recipe& recipe, const ModelShape& shape,
+                     const Datasets* data, const std::optional<MachineMemory>& machine) {
   const int64_t limit = job.cluster().memory_limit();
   const int64_t bytes_max = limit > 0 ? limit : std::numeric_limits<int64_t>::max();
   const bool all_here = IsAllHere(job);
@@ -102,12 +108,14 @@ Findings CheckMemory(const v1::Job& job, const Recipe& recipe, const ModelShape&
   Findings findings;
   for (const Need& need : needs) {
     if (limit == 0 || need.most <= limit) continue;
-    findings.push_back({Finding::Kind::kProblem,
-                        absl::StrCat("cluster.memory_limit: is ", limit, " bytes, but a ", need.who, " needs ",
-                                     need.most, " = ", need.parts),
-                        absl::StrCat(need.who, "s would end with 2; raise it, or see docs/operating.md, Memory")});
+    findings.push_back(
+        {Finding::Kind::kProblem,
+         absl::StrCat("cluster.memory_limit: is ", limit, " bytes, but a ", need.who, " needs ",
+                      need.most, " = ", need.parts),
+         absl::StrCat(need.who, "s would end with 2; raise it, or see docs/operating.md, Memory")});
   }
-  const bool any = std::any_of(needs.begin(), needs.end(), [](const Need& need) { return need.count > 0; });
+  const bool any =
+      std::any_of(needs.begin(), needs.end(), [](const Need& need) { return need.count > 0; });
   if (machine && any && findings.empty()) findings.push_back(JudgeTogether(needs, *machine));
   return findings;
 }

@@ -18,8 +18,8 @@ namespace tessera {
 // cluster.memory_limit, and what those that are on this machine need together with `machine`, where it is known. All of
 // the job is here where cluster.servers is a number or loopback addresses; elsewhere one worker, or with no `data` one
 // server. Workers on a GPU are left out, as their host's memory is in no sum.
-Findings CheckMemory(const v1::Job& job, const Recipe& recipe, const ModelShape& shape, const Datasets* data,
-                     const std::optional<MachineMemory>& machine);
+Findings CheckMemory(const v1::Job& job, const Recipe& recipe, const ModelShape& shape,
+                     const Datasets* data, const std::optional<MachineMemory>& machine);
 
 }  // namespace tessera
 

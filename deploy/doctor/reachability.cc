@@ -42,7 +42,8 @@ Reach TryConnect(const std::string& address, absl::Duration patience) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  const int code = getaddrinfo(where->host.c_str(), std::to_string(where->port).c_str(), &hints, &found);
+  const int code =
+      getaddrinfo(where->host.c_str(), std::to_string(where->port).c_str(), &hints, &found);
   if (code != 0) return Reach::kUnknownHost;
   Reach best = Reach::kNoRoute;
   for (const addrinfo* to = found; to != nullptr && best != Reach::kOpen; to = to->ai_next) {

@@ -26,10 +26,10 @@ Findings JudgeServer(const WantedServer& want, const v1::JobStatus& status, absl
     findings.push_back({Finding::Kind::kProblem, absl::StrCat(who, ": ", what), std::move(advice)});
   };
   if (status.job_digest() != want.job_digest) {
-    problem(absl::StrCat("its job's digest is ", status.job_digest().substr(0, 12), ", this job's is ",
-                         want.job_digest.substr(0, 12)),
-            "another job runs there, or its job file differs in a key that is not local; compare `tessera "
-            "check` on both machines");
+    problem(absl::StrCat("its job's digest is ", status.job_digest().substr(0, 12),
+                         ", this job's is ", want.job_digest.substr(0, 12)),
+            "another job runs there, or its job file differs in a key that is not local; compare "
+            "`tessera check` on both machines");
     return findings;
   }
   if (!status.version().empty() && status.version() != want.version) {
@@ -49,8 +49,9 @@ Findings JudgeServer(const WantedServer& want, const v1::JobStatus& status, absl
     return findings;
   }
   if (own->counters().initial_hash() != 0 && own->counters().initial_hash() != want.initial_hash) {
-    problem("its initial parameters are not those of this machine, from the same seed",
-            "the builds or the processors compute differently; install the same build on all machines");
+    problem(
+        "its initial parameters are not those of this machine, from the same seed",
+        "the builds or the processors compute differently; install the same build on all machines");
   }
   // Half of the way there and back is the best guess of when it looked at its clock.
   const absl::Duration skew =
@@ -58,9 +59,10 @@ Findings JudgeServer(const WantedServer& want, const v1::JobStatus& status, absl
   if (status.clock_ns() != 0 && absl::AbsDuration(skew) > kClockSkewMax + (answered - asked) / 2) {
     findings.push_back(
         {Finding::Kind::kNote,
-         absl::StrCat(who, ": its clock is ", absl::FormatDuration(absl::Trunc(
-                                                  absl::AbsDuration(skew), absl::Milliseconds(1))),
-                      skew > absl::ZeroDuration() ? " ahead of" : " behind", " this machine's"),
+         absl::StrCat(
+             who, ": its clock is ",
+             absl::FormatDuration(absl::Trunc(absl::AbsDuration(skew), absl::Milliseconds(1))),
+             skew > absl::ZeroDuration() ? " ahead of" : " behind", " this machine's"),
          "leases do not depend on it, but logs are hard to read together; run a time service"});
   }
   if (!findings.empty()) return findings;

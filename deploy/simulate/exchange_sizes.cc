@@ -92,7 +92,8 @@ int64_t AnswerWireBytes(const SiteSubnet* site, int64_t payload_bytes) {
          (payload_bytes > 0 ? StreamWireBytes(0, payload_bytes) : 0);
 }
 
-int64_t ActivationWireBytes(const v1::Caller& caller, int64_t label_bytes, int64_t activation_bytes) {
+int64_t ActivationWireBytes(const v1::Caller& caller, int64_t label_bytes,
+                            int64_t activation_bytes) {
   v1::ActivationChunk chunk;
   v1::ActivationHeader& header = *chunk.mutable_header();
   header.set_member(caller.member());

@@ -36,7 +36,8 @@ int64_t PullWireBytes(const v1::Caller& caller, const KeySet& keys);
 int64_t FetchWireBytes(const v1::Caller& caller, const KeySet& keys);
 int64_t AnswerWireBytes(const SiteSubnet* site, int64_t payload_bytes);
 // Of a batch that a worker sends to another one, and of what that answers.
-int64_t ActivationWireBytes(const v1::Caller& caller, int64_t label_bytes, int64_t activation_bytes);
+int64_t ActivationWireBytes(const v1::Caller& caller, int64_t label_bytes,
+                            int64_t activation_bytes);
 int64_t GradientWireBytes(int64_t gradient_bytes);
 
 }  // namespace tessera

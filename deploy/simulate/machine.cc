@@ -50,7 +50,8 @@ void SimMachine::SetAlarm() {
     per_nano *= cores;
   }
   const Served wait = (left + per_nano - 1) / per_nano;
-  const SimNanos time = Later(served_at_, static_cast<SimNanos>(std::min(wait, static_cast<Served>(kSimEnd))));
+  const SimNanos time =
+      Later(served_at_, static_cast<SimNanos>(std::min(wait, static_cast<Served>(kSimEnd))));
   // An alarm that comes too early sets the next one.
   if (alarm_set_ && alarm_time_ <= time) return;
   alarm_set_ = true;

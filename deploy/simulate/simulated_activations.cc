@@ -30,14 +30,18 @@ int64_t BytesOf(absl::Span<const T> values) {
 
 template <typename T>
 void Append(absl::Span<const T> values, Payload* payload) {
-  if (!values.empty()) payload->Append({reinterpret_cast<const char*>(values.data()), BytesOf(values)}, nullptr);
+  if (!values.empty()) {
+    payload->Append({reinterpret_cast<const char*>(values.data()), BytesOf(values)}, nullptr);
+  }
 }
 
 }  // namespace
 
 std::string SimulatedAddress(int machine) { return absl::StrCat(machine); }
 
-int64_t SimulatedSender::label_bytes() const { return BytesOf(batch_->classes) + BytesOf(batch_->targets); }
+int64_t SimulatedSender::label_bytes() const {
+  return BytesOf(batch_->classes) + BytesOf(batch_->targets);
+}
 
 int64_t SimulatedSender::activation_bytes() const { return BytesOf(batch_->activations); }
 
@@ -125,11 +129,13 @@ void SimulatedSender::Arrive(uint64_t call) {
   inbox->second->Take(this, call, facts, *batch_);
 }
 
-void SimulatedSender::Answered(int machine, uint64_t call, std::shared_ptr<const GradientAnswer> answer) {
+void SimulatedSender::Answered(int machine, uint64_t call,
+                               std::shared_ptr<const GradientAnswer> answer) {
   if (call != call_) return;
   // It is on its way for a while; nobody looks at it before it has come.
   answer_ = std::move(answer);
-  world_.network.Send(machine, options_.machine, GradientWireBytes(BytesOf(absl::MakeConstSpan(answer_->gradient))),
+  world_.network.Send(machine, options_.machine,
+                      GradientWireBytes(BytesOf(absl::MakeConstSpan(answer_->gradient))),
                       [this, call] {
                         if (call != call_) return;
                         has_answer_ = true;
@@ -155,9 +161,8 @@ void SimulatedInbox::Wake() {
 }
 
 // As a call's bytes are; where nobody looks at them there are none.
-absl::StatusOr<std::unique_ptr<ActivationQueue::Waiting>> SimulatedInbox::Unpack(const ComingBatch& facts,
-                                                                                 const ActivationBatch& batch,
-                                                                                 Answered answered) const {
+absl::StatusOr<std::unique_ptr<ActivationQueue::Waiting>> SimulatedInbox::Unpack(
+    const ComingBatch& facts, const ActivationBatch& batch, Answered answered) const {
   if (!options_.moves_values) {
     auto waiting = std::make_unique<ActivationQueue::Waiting>();
     waiting->facts = facts;
@@ -180,16 +185,18 @@ void SimulatedInbox::Take(SimulatedSender* sender, uint64_t call, const ComingBa
   if (const absl::Status wrong = queue_.Check(facts); !wrong.ok()) {
     return sender->Refused(options_.machine, call, wrong);
   }
-  auto waiting = Unpack(facts, batch,
-                        [sender, call, machine = options_.machine](std::shared_ptr<const GradientAnswer> answer) {
-                          sender->Answered(machine, call, std::move(answer));
-                        });
+  auto waiting = Unpack(
+      facts, batch,
+      [sender, call, machine = options_.machine](std::shared_ptr<const GradientAnswer> answer) {
+        sender->Answered(machine, call, std::move(answer));
+      });
   if (!waiting.ok()) return sender->Refused(options_.machine, call, waiting.status());
   queue_.Deliver(*std::move(waiting)).Send();
   Wake();
 }
 
-absl::StatusOr<const ActivationReceiver::Batch*> SimulatedInbox::Next(uint64_t step, Generation plan) {
+absl::StatusOr<const ActivationReceiver::Batch*> SimulatedInbox::Next(uint64_t step,
+                                                                      Generation plan) {
   bool has_asked = false;
   while (!is_over_) {
     const ActivationQueue::Turn turn = queue_.Take(step, plan);
@@ -198,7 +205,9 @@ absl::StatusOr<const ActivationReceiver::Batch*> SimulatedInbox::Next(uint64_t s
       for (const DueAnswer& due : queue_.TakeLate()) due.Send();
       return nullptr;
     }
-    if (turn == ActivationQueue::Turn::kNoPlan && !std::exchange(has_asked, true)) options_.on_no_plan();
+    if (turn == ActivationQueue::Turn::kNoPlan && !std::exchange(has_asked, true)) {
+      options_.on_no_plan();
+    }
     ticket_ = process_.Ticket();
     is_waiting_ = true;
     is_over_ = !process_.WaitInterruptibly();

@@ -101,11 +101,16 @@ class SimulatedInbox final : public ActivationReceiver {
 
   // All outlive it. `work` takes the time of each batch.
   SimulatedInbox(Options options, SimulatedWorld* world, SimulatedProcess* process, PacedWork* work)
-      : options_(std::move(options)), queue_(options_.queue), world_(*world), process_(*process), work_(*work) {}
+      : options_(std::move(options)),
+        queue_(options_.queue),
+        world_(*world),
+        process_(*process),
+        work_(*work) {}
 
   void SetWorkers(const v1::WorkerList& list);
   // A batch has come.
-  void Take(SimulatedSender* sender, uint64_t call, const ComingBatch& facts, const ActivationBatch& batch);
+  void Take(SimulatedSender* sender, uint64_t call, const ComingBatch& facts,
+            const ActivationBatch& batch);
 
   absl::StatusOr<const Batch*> Next(uint64_t step, Generation plan) override;
   void Answer(double loss, absl::Span<const float> gradient) override;

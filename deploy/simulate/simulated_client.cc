@@ -126,7 +126,8 @@ void SimulatedClient::Begin(Kind kind, const OutgoingPush& push, const Transfer&
   if (codes && coder_) {
     // Learners without values of their own name no entries where all are meant.
     const KeySet& keys = *transfer_.update_keys;
-    const bool names_entries = keys.subnet.has_value() || keys.is_sparse() || keys.layers.has_value();
+    const bool names_entries =
+        keys.subnet.has_value() || keys.is_sparse() || keys.layers.has_value();
     TESSERA_CHECK(coder_->Begin(push_, names_entries ? keys : dense_keys_, *transfer_.update).ok());
   }
   for (uint32_t s = 0; s < servers_.size(); ++s) {

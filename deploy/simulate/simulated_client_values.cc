@@ -96,7 +96,8 @@ void SimulatedClient::WriteCoded(size_t server, const CodedKeys& keys, Version v
   }
 }
 
-void SimulatedClient::CopyValues(const ShardSlices& slices, const Snapshot& snapshot, int64_t begin) const {
+void SimulatedClient::CopyValues(const ShardSlices& slices, const Snapshot& snapshot,
+                                 int64_t begin) const {
   auto block = snapshot.blocks().begin();
   // A block lies within one slice.
   for (; begin > 0; ++block) begin -= static_cast<int64_t>((*block)->size());

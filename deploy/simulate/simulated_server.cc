@@ -32,7 +32,8 @@ SimulatedServer::SimulatedServer(Options options, SimulatedWorld* world,
       world_(*world),
       coordinator_(*coordinator),
       shard_(Observed(std::move(options.shard), &news_)),
-      takes_parts_(shard_.trains_subnets() || shard_.cores() != nullptr || shard_.layer_parts() != nullptr) {}
+      takes_parts_(shard_.trains_subnets() || shard_.cores() != nullptr ||
+                   shard_.layer_parts() != nullptr) {}
 
 void SimulatedServer::Start() {
   v1::ServerHello hello;
@@ -148,10 +149,9 @@ void SimulatedServer::Handle(Request request) {
 }
 
 void SimulatedServer::AnswerReads() {
-  reads_.Serve(&shard_, news_,
-               [this](const ParkedRead& read, absl::StatusOr<ServedRead> result) {
-                 Answer(read, std::move(result));
-               });
+  reads_.Serve(&shard_, news_, [this](const ParkedRead& read, absl::StatusOr<ServedRead> result) {
+    Answer(read, std::move(result));
+  });
   news_ = PolicyNews();
 }
 

@@ -91,9 +91,9 @@ absl::Status SimulatedWorker::Train(const v1::JoinReply& admission) {
   work_ = std::make_unique<PacedWork>(options_.pace, &world, options_.machine, process_.get());
   LayerEnds ends;
   if (around_.recipe->split) ends = BeginLayers(admission);
-  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Learner> inner,
-                           around_.make_learner(Rank(admission.rank()),
-                                                Exchange(admission.first_exchange()), ends));
+  TESSERA_ASSIGN_OR_RETURN(
+      std::unique_ptr<Learner> inner,
+      around_.make_learner(Rank(admission.rank()), Exchange(admission.first_exchange()), ends));
   learner_ = std::make_unique<SimulatedLearner>(std::move(inner), work_.get());
   TrainLoop::Options options;
   options.job = *around_.job;
@@ -114,9 +114,9 @@ LayerEnds SimulatedWorker::BeginLayers(const v1::JoinReply& admission) {
   const LayerSplit& split = *around_.recipe->split;
   if (!split.is_linear(Rank(admission.rank()))) {
     sender_ = std::make_unique<SimulatedSender>(
-        SimulatedSender::Options{member_, options_.machine, around_.job_digest, split, [this] { RenewSoon(); }},
-        around_.world,
-        process_.get(), around_.inboxes);
+        SimulatedSender::Options{member_, options_.machine, around_.job_digest, split,
+                                 [this] { RenewSoon(); }},
+        around_.world, process_.get(), around_.inboxes);
   } else {
     SimulatedInbox::Options inbox;
     inbox.queue.member = member_;
@@ -128,7 +128,8 @@ LayerEnds SimulatedWorker::BeginLayers(const v1::JoinReply& admission) {
     inbox.machine = options_.machine;
     inbox.moves_values = around_.moves_values;
     inbox.on_no_plan = [this] { RenewSoon(); };
-    inbox_ = std::make_unique<SimulatedInbox>(std::move(inbox), around_.world, process_.get(), work_.get());
+    inbox_ = std::make_unique<SimulatedInbox>(std::move(inbox), around_.world, process_.get(),
+                                              work_.get());
     around_.inboxes->emplace(member_, inbox_.get());
   }
   SetWorkers(admission.worker_list());

@@ -42,7 +42,8 @@ struct WorkerSurroundings {
   const std::vector<std::unique_ptr<SimulatedServer>>* servers = nullptr;
   const ModelShape* shape = nullptr;
   // Makes what a worker trains.
-  std::function<absl::StatusOr<std::unique_ptr<Learner>>(Rank, Exchange first, const LayerEnds&)> make_learner;
+  std::function<absl::StatusOr<std::unique_ptr<Learner>>(Rank, Exchange first, const LayerEnds&)>
+      make_learner;
   SimulatedInboxes* inboxes = nullptr;
   // False: stub learners, whose values nobody looks at.
   bool moves_values = true;

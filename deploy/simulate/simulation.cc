@@ -35,13 +35,15 @@ constexpr SimNanos kCountersInterval = kNanosPerSecond / 4;
 absl::Status Check(const SimulationOptions& options) {
   const auto check_length = [](absl::string_view what, SimNanos length, SimNanos most) {
     if (length <= most) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat("simulation: ", what, " is ", FormatDuration(length),
-                                                   ", want at most ", FormatDuration(most)));
+    return absl::InvalidArgumentError(absl::StrCat("simulation: ", what, " is ",
+                                                   FormatDuration(length), ", want at most ",
+                                                   FormatDuration(most)));
   };
   TESSERA_RETURN_IF_ERROR(check_length("step time", options.step_time, kLengthMax));
   TESSERA_RETURN_IF_ERROR(check_length("latency", options.latency, kLengthMax));
   TESSERA_RETURN_IF_ERROR(check_length("message cost", options.message_cost, kLengthMax));
-  TESSERA_RETURN_IF_ERROR(check_length("restart after", options.restart_after.value_or(0), kRestartMax));
+  TESSERA_RETURN_IF_ERROR(
+      check_length("restart after", options.restart_after.value_or(0), kRestartMax));
   const auto share = [](double value) { return value >= 0 && value < 1; };
   if (options.machines < 0 || options.cores_per_machine < 0 || options.bandwidth < 0 ||
       options.latency < 0 || options.loopback_bandwidth < 0 || options.server_rate < 0 ||
@@ -79,11 +81,11 @@ absl::Status Simulation::Build() {
   TESSERA_ASSIGN_OR_RETURN(recipe_, RecipeFor(job_));
   TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ExchangedShape(job_.model(), recipe_));
   if (recipe_.placement == Placement::kReplicated) {
-    return absl::UnimplementedError(
-        absl::StrCat("simulation: method ", recipe_.name,
-                     " is not simulated, as each of its servers has the whole model and a worker "
-                     "beside it; tessera run runs it, and async_sgd with local_steps is the nearest "
-                     "that is simulated"));
+    return absl::UnimplementedError(absl::StrCat(
+        "simulation: method ", recipe_.name,
+        " is not simulated, as each of its servers has the whole model and a worker "
+        "beside it; tessera run runs it, and async_sgd with local_steps is the nearest "
+        "that is simulated"));
   }
   JobFacts facts = FactsOf(job_, recipe_, shape, digest_);
   facts.standbys = false;  // Servers do not fail here.
@@ -138,16 +140,16 @@ absl::Status Simulation::BuildLearning(const ModelShape& shape) {
   shape_ = shape;
   step_share_ = StepShareOf(shape, data_.train, input_);
   if (!options_.stub_gradients) {
-    TESSERA_ASSIGN_OR_RETURN(backend_,
-                             CreateBackend(job_.cluster().device(), job_.cluster().threads(),
-                                           {job_.cluster().cudnn()}));
+    TESSERA_ASSIGN_OR_RETURN(
+        backend_,
+        CreateBackend(job_.cluster().device(), job_.cluster().threads(), {job_.cluster().cudnn()}));
     return absl::OkStatus();
   }
   stub_ = std::make_unique<StubArrays>(shape);
   if (recipe_.split) {
     stub_halves_ = std::make_unique<StubHalfLearner::Surroundings>(
-        shape, *recipe_.split, static_cast<int>(job_.cluster().servers().count()), job_.train().batch_size(),
-        data_.train.has_classes(), stub_.get());
+        shape, *recipe_.split, static_cast<int>(job_.cluster().servers().count()),
+        job_.train().batch_size(), data_.train.has_classes(), stub_.get());
   }
   if (!recipe_.subnets) return absl::OkStatus();
   stub_subnets_.shape = shape;
@@ -161,12 +163,19 @@ absl::Status Simulation::BuildLearning(const ModelShape& shape) {
 
 absl::StatusOr<std::unique_ptr<Learner>> Simulation::MakeLearner(Rank rank, Exchange first,
                                                                  const LayerEnds& ends) {
-  if (stub_ == nullptr) return MakeReplica(job_, recipe_, rank, first, backend_.get(), input_, {}, ends);
-  if (stub_halves_ != nullptr) return std::make_unique<StubHalfLearner>(stub_halves_.get(), rank, ends);
+  if (stub_ == nullptr) {
+    return MakeReplica(job_, recipe_, rank, first, backend_.get(), input_, {}, ends);
+  }
+  if (stub_halves_ != nullptr) {
+    return std::make_unique<StubHalfLearner>(stub_halves_.get(), rank, ends);
+  }
   if (recipe_.core) {
-    ExchangeKeys::Options keys{shape_,         static_cast<int>(job_.cluster().servers().count()),
-                               *recipe_.core,  job_.seed(),
-                               rank,           first,
+    ExchangeKeys::Options keys{shape_,
+                               static_cast<int>(job_.cluster().servers().count()),
+                               *recipe_.core,
+                               job_.seed(),
+                               rank,
+                               first,
                                recipe_.lockstep};
     return std::make_unique<StubLearner>(stub_.get(), std::make_unique<ExchangeKeys>(keys));
   }
@@ -265,9 +274,10 @@ bool Simulation::Run(int64_t events) {
   for (int64_t i = 0; i < events; ++i) {
     if (coordinator().ended() || !failed_.ok()) return true;
     if (world_->events.now() >= kSimEnd) {
-      failed_ = absl::OutOfRangeError(absl::StrCat(
-          "simulation: the job has not ended after ", kSimEnd / kRestartMax,
-          " simulated years, and no time goes on after that; bandwidth, server rate or cores are too little for it"));
+      failed_ = absl::OutOfRangeError(
+          absl::StrCat("simulation: the job has not ended after ", kSimEnd / kRestartMax,
+                       " simulated years, and no time goes on after that; bandwidth, server rate "
+                       "or cores are too little for it"));
       return true;
     }
     TESSERA_CHECK(world_->events.RunNext());

@@ -110,7 +110,8 @@ class Simulation {
   absl::Status Build();
   absl::Status BuildServers(const ModelShape& shape);
   absl::Status BuildLearning(const ModelShape& shape);
-  absl::StatusOr<std::unique_ptr<Learner>> MakeLearner(Rank rank, Exchange first, const LayerEnds& ends);
+  absl::StatusOr<std::unique_ptr<Learner>> MakeLearner(Rank rank, Exchange first,
+                                                       const LayerEnds& ends);
   absl::Status AddWorker(Rank rank, uint64_t life);
   void OnCrash(Rank rank, uint64_t life);
   int MachineOf(int process, int first) const;

@@ -73,7 +73,9 @@ double StepShare::Of(const ParameterRange& range) const {
 
 double StepShare::ForwardOf(const ParameterRange& range) const {
   double part = 0;
-  for (int i = range.begin; i < range.end; ++i) part += forward_[i] * static_cast<double>(sizes_[i]);
+  for (int i = range.begin; i < range.end; ++i) {
+    part += forward_[i] * static_cast<double>(sizes_[i]);
+  }
   return part / whole_;
 }
 

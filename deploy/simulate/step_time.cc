@@ -35,9 +35,9 @@ absl::StatusOr<std::vector<double>> TimeSteps(const v1::Job& job, const Datasets
     whole.mutable_method()->mutable_data_parallel();
     return TimeSteps(whole, data, worker);
   }
-  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
-                           CreateBackend(job.cluster().device(), job.cluster().threads(),
-                                         {job.cluster().cudnn()}));
+  TESSERA_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Backend> backend,
+      CreateBackend(job.cluster().device(), job.cluster().threads(), {job.cluster().cudnn()}));
   const InputRows input = InputRowsOf(job.model(), data);
   TESSERA_ASSIGN_OR_RETURN(
       const std::unique_ptr<Learner> learner,

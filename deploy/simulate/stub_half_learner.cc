@@ -5,15 +5,16 @@
 
 namespace tessera {
 
-StubHalfLearner::Surroundings::Surroundings(const ModelShape& shape, const LayerSplit& layers, int servers,
-                                            int64_t batch_size, bool has_classes,
+StubHalfLearner::Surroundings::Surroundings(const ModelShape& shape, const LayerSplit& layers,
+                                            int servers, int64_t batch_size, bool has_classes,
                                             const StubArrays* of_parameters)
     : split(layers),
       arrays(of_parameters),
       front(LayerKeys(shape, servers, split.cut.front())),
       back(LayerKeys(shape, servers, split.cut.back())),
       nothing(LayerKeys(shape, servers, {})),
-      activations(static_cast<size_t>(batch_size * shape.widths[static_cast<size_t>(split.cut.layer)])) {
+      activations(
+          static_cast<size_t>(batch_size * shape.widths[static_cast<size_t>(split.cut.layer)])) {
   if (has_classes) {
     classes.resize(static_cast<size_t>(batch_size));
   } else {
@@ -48,7 +49,8 @@ absl::StatusOr<Losses> StubHalfLearner::TrainFront(size_t rows, const TrainPoint
 absl::StatusOr<Losses> StubHalfLearner::TrainLinear(const TrainPoint& point) {
   while (true) {
     point.waits->BeginWait();
-    const absl::StatusOr<const ActivationReceiver::Batch*> batch = ends_.receiver->Next(point.step, point.plan);
+    const absl::StatusOr<const ActivationReceiver::Batch*> batch =
+        ends_.receiver->Next(point.step, point.plan);
     point.waits->EndWait();
     TESSERA_RETURN_IF_ERROR(batch.status());
     if (*batch == nullptr) return Losses();

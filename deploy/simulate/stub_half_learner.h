@@ -41,7 +41,9 @@ class StubHalfLearner final : public StubLearner {
   const KeySet& value_keys() const override { return keys_; }
   const KeySet& update_keys() const override { return summed_ > 0 ? keys_ : around_.nothing; }
   uint64_t summed() const override { return summed_; }
-  int64_t exchanged_bytes() const override { return ends_.sender != nullptr ? ends_.sender->payload_bytes() : 0; }
+  int64_t exchanged_bytes() const override {
+    return ends_.sender != nullptr ? ends_.sender->payload_bytes() : 0;
+  }
   absl::StatusOr<Losses> Train(const Dataset& data, absl::Span<const uint32_t> rows,
                                const TrainPoint& point) override;
 

@@ -143,8 +143,9 @@ TESSERA_VECTOR_CLONES void BackwardValues(const MatrixShape& shape, Columns colu
 template <typename F>
 void ForBlocks(const CpuThreads& threads, const MatrixShape& shape, const F& f) {
   threads.Split(shape.columns, 2 * shape.rows, [&](int64_t begin, int64_t end) {
-    for (int64_t block = begin; block < end; block += kBlock)
+    for (int64_t block = begin; block < end; block += kBlock) {
       f(Columns{block, std::min(kBlock, end - block)});
+    }
   });
 }
 

@@ -95,9 +95,9 @@ typename CpuConvolution<T>::Prepared CpuConvolution<T>::Prepare(Kind kind,
   const auto x_in = Images(shape.rows, map.from, type);
   const auto y_out = Images(shape.rows, map.to, f32);
   if (kind == Kind::kForward || kind == Kind::kForwardWithBias) {
-    const memory::desc bias =
-        kind == Kind::kForward ? memory::desc()
-                               : memory::desc({map.to.channels}, f32, memory::format_tag::a);
+    const memory::desc bias = kind == Kind::kForward
+                                  ? memory::desc()
+                                  : memory::desc({map.to.channels}, f32, memory::format_tag::a);
     const dnnl::convolution_forward::primitive_desc description(
         {dnnl::prop_kind::forward_training, algorithm, x_in, Weights(map, type, any), bias, y_out,
          strides, padding, padding},
@@ -138,8 +138,7 @@ typename CpuConvolution<T>::Prepared CpuConvolution<T>::Prepare(Kind kind,
   }
   const bool is_gradient = made.weights_argument == DNNL_ARG_DIFF_WEIGHTS;
   const bool adds = kind == Kind::kWeightGradientAdded;
-  const memory::desc callers =
-      Weights(map, is_gradient ? f32 : type, memory::format_tag::oihw);
+  const memory::desc callers = Weights(map, is_gradient ? f32 : type, memory::format_tag::oihw);
   made.callers = memory(callers, engine, DNNL_MEMORY_NONE);
   bind(made.weights_argument, weights);
   made.reorders = adds || weights != callers;
@@ -147,8 +146,7 @@ typename CpuConvolution<T>::Prepared CpuConvolution<T>::Prepare(Kind kind,
     made.reorder = dnnl::reorder(dnnl::reorder::primitive_desc(
         engine, weights, engine, callers, adds ? engine_->adding : dnnl::primitive_attr()));
   } else if (made.reorders) {
-    made.reorder =
-        dnnl::reorder(dnnl::reorder::primitive_desc(engine, callers, engine, weights));
+    made.reorder = dnnl::reorder(dnnl::reorder::primitive_desc(engine, callers, engine, weights));
   }
   return made;
 }
@@ -219,8 +217,8 @@ void CpuConvolution<T>::Forward(const ImagesShape& shape, const T* x, const T* w
   if (bias == nullptr) {
     return Run(Kind::kForward, shape, {{DNNL_ARG_SRC, x}, {DNNL_ARG_DST, y}}, weight);
   }
-  Run(Kind::kForwardWithBias, shape,
-      {{DNNL_ARG_SRC, x}, {DNNL_ARG_BIAS, bias}, {DNNL_ARG_DST, y}}, weight);
+  Run(Kind::kForwardWithBias, shape, {{DNNL_ARG_SRC, x}, {DNNL_ARG_BIAS, bias}, {DNNL_ARG_DST, y}},
+      weight);
 }
 
 template <typename T>

@@ -46,8 +46,10 @@ First FirstOf(int64_t n, const float* z) {
   for (int64_t begin = 0; begin < n; begin += kTile) {
     const int64_t end = std::min(n, begin + kTile);
     // Most tiles of a long row hold nothing new.
-    if (first.count == kFirstMax && !(Largest(end - begin, z + begin) > first.value[kFirstMax - 1]))
+    if (first.count == kFirstMax &&
+        !(Largest(end - begin, z + begin) > first.value[kFirstMax - 1])) {
       continue;
+    }
     for (int64_t i = begin; i < end; ++i) first.Offer(z[i], i);
   }
   return first;
@@ -153,8 +155,9 @@ void CpuLoss::ForRows(const MatrixShape& shape, WriteMode mode, LossSums* sums, 
   for (const LossSums& row : rows_) {
     sums->loss += row.loss;
     sums->correct += row.correct;
-    for (size_t depth = 0; depth < kPrecisionDepths.size(); ++depth)
+    for (size_t depth = 0; depth < kPrecisionDepths.size(); ++depth) {
       sums->hits[depth] += row.hits[depth];
+    }
   }
 }
 

@@ -58,8 +58,8 @@ TESSERA_VECTOR_CLONES void TakeLarger(int64_t n, const float* x, float* best) {
   }
 }
 
-TESSERA_VECTOR_CLONES void TakeLargerAndWhere(int64_t n, const float* x, int32_t place,
-                                              float* best, int32_t* where) {
+TESSERA_VECTOR_CLONES void TakeLargerAndWhere(int64_t n, const float* x, int32_t place, float* best,
+                                              int32_t* where) {
 #pragma omp simd
   for (int64_t c = 0; c < n; ++c) {
     const bool takes = !(x[c] <= best[c]) && best[c] == best[c];
@@ -68,8 +68,8 @@ TESSERA_VECTOR_CLONES void TakeLargerAndWhere(int64_t n, const float* x, int32_t
   }
 }
 
-TESSERA_VECTOR_CLONES void AddWhere(int64_t n, const float* dy, int32_t place,
-                                    const int32_t* where, float* dx) {
+TESSERA_VECTOR_CLONES void AddWhere(int64_t n, const float* dy, int32_t place, const int32_t* where,
+                                    float* dx) {
 #pragma omp simd
   for (int64_t c = 0; c < n; ++c) dx[c] += where[c] == place ? dy[c] : 0.0f;
 }
@@ -159,8 +159,7 @@ void CpuPooling::Max(const ImagesShape& shape, const float* x, float* y) {
   });
 }
 
-void CpuPooling::MaxBackward(const ImagesShape& shape, const float* x, const float* dy,
-                             float* dx) {
+void CpuPooling::MaxBackward(const ImagesShape& shape, const float* x, const float* dy, float* dx) {
   const ImageMap& map = shape.map;
   threads_.SplitWhole(shape.rows, map.from.size(), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {

@@ -106,8 +106,9 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(int ordinal, bool spins) {
     s.Note(cublasSetStream(s.cublas, s.stream(Stream::kCompute)), "cuBLAS's stream");
     s.Note(cublasSetWorkspace(s.cublas, s.workspace, kWorkspaceBytes), "cuBLAS's workspace");
   }
-  if (!s.status.ok())
+  if (!s.status.ok()) {
     return absl::FailedPreconditionError(absl::StrCat("cluster.device: ", s.status.message()));
+  }
   return device;
 }
 

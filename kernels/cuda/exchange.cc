@@ -78,12 +78,15 @@ void CudaExchange::EncodeCodes(const Codec& codec, const Stretch& stretch,
   }
   if constexpr (!kRandom) {
     const int64_t longest = std::min(grid.bucket, grid.entries);
-    if (longest <= cuda::EncodeRows<2>::kEntriesMax)
+    if (longest <= cuda::EncodeRows<2>::kEntriesMax) {
       return LaunchRows<2>(grid, entries, residual, out);
-    if (longest <= cuda::EncodeRows<4>::kEntriesMax)
+    }
+    if (longest <= cuda::EncodeRows<4>::kEntriesMax) {
       return LaunchRows<4>(grid, entries, residual, out);
-    if (longest <= cuda::EncodeRows<8>::kEntriesMax)
+    }
+    if (longest <= cuda::EncodeRows<8>::kEntriesMax) {
       return LaunchRows<8>(grid, entries, residual, out);
+    }
   }
   auto* const scales = static_cast<BucketScale*>(
       scratch_.Of(grid.buckets * static_cast<int64_t>(sizeof(BucketScale))));

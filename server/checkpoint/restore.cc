@@ -86,16 +86,15 @@ absl::Status CheckFolder(const std::string& directory, const Manifest* restored)
   if (listed.empty()) return absl::OkStatus();
   const uint64_t newest = listed.front().step;
   if (restored == nullptr) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("checkpoint.directory: \"", directory,
-                     "\" has checkpoints already, the newest of step ", newest,
-                     "; set checkpoint.restore to go on from there, or name an empty folder"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "checkpoint.directory: \"", directory, "\" has checkpoints already, the newest of step ",
+        newest, "; set checkpoint.restore to go on from there, or name an empty folder"));
   }
   if (newest > restored->step && listed.front().status.ok()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "checkpoint.directory: \"", directory, "\" has a later checkpoint, of step ", newest,
-        ", than checkpoint.restore, which is of step ", restored->step,
-        "; restore that one, or name an empty folder"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("checkpoint.directory: \"", directory, "\" has a later checkpoint, of step ",
+                     newest, ", than checkpoint.restore, which is of step ", restored->step,
+                     "; restore that one, or name an empty folder"));
   }
   return absl::OkStatus();
 }
@@ -137,16 +136,18 @@ absl::StatusOr<SavedShard> SavedShardOf(const Manifest& manifest, const std::str
   return saved;
 }
 
-absl::Status LoadShard(const Checkpoint& checkpoint, const std::function<bool()>& goes_on, Shard* shard) {
+absl::Status LoadShard(const Checkpoint& checkpoint, const std::function<bool()>& goes_on,
+                       Shard* shard) {
   if (const int error = Failpoint("shard.load")) return FileError(error, checkpoint.path(), "read");
   std::vector<Checkpoint::Rows> rows;
   for (const Slice& slice : shard->slices().slices) {
     rows.push_back({slice.parameter, slice.row_begin, slice.row_end});
   }
   TESSERA_RETURN_IF_ERROR(checkpoint.VerifyRows(rows, goes_on));
-  TESSERA_ASSIGN_OR_RETURN(SavedShard saved, SavedShardOf(checkpoint.manifest(), checkpoint.path(),
-                                                          shard->slices()));
-  saved.read_rows = [&](int parameter, int state_index, int64_t row_begin, int64_t row_end, float* out) {
+  TESSERA_ASSIGN_OR_RETURN(SavedShard saved,
+                           SavedShardOf(checkpoint.manifest(), checkpoint.path(), shard->slices()));
+  saved.read_rows = [&](int parameter, int state_index, int64_t row_begin, int64_t row_end,
+                        float* out) {
     if (!goes_on()) return absl::CancelledError("checkpoint: it is not wanted any more");
     return checkpoint.ReadRows(parameter, state_index, row_begin, row_end, out);
   };

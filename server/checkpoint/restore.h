@@ -41,7 +41,8 @@ absl::StatusOr<SavedShard> SavedShardOf(const Manifest& manifest, const std::str
                                         const ShardSlices& slices);
 // Gives `shard`, which was just made, its share of the checkpoint, once the files that it lies in have the right
 // sums. `goes_on` is asked all the time. Codes as Checkpoint::VerifyRows and ReadRows.
-absl::Status LoadShard(const Checkpoint& checkpoint, const std::function<bool()>& goes_on, Shard* shard);
+absl::Status LoadShard(const Checkpoint& checkpoint, const std::function<bool()>& goes_on,
+                       Shard* shard);
 
 }  // namespace tessera
 

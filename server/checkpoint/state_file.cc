@@ -46,8 +46,8 @@ absl::StatusOr<std::optional<v1::CoordinatorState>> StateFile::Read() const {
                         text->compare(0, kSumBytes, SumOf(text->substr(kSumBytes))) == 0 &&
                         state.ParseFromString(text->substr(kSumBytes));
   if (!is_whole) {
-    return absl::DataLossError(absl::StrCat(
-        "\"", path(), "\" is not what was written; remove it to begin the job anew"));
+    return absl::DataLossError(
+        absl::StrCat("\"", path(), "\" is not what was written; remove it to begin the job anew"));
   }
   return state;
 }
@@ -86,8 +86,8 @@ absl::Status StateFile::Write(const v1::CoordinatorState& state) {
       absl::StrCat("control: state cannot be kept why=\"", written.message(),
                    "\"; the job goes on, and will end if this server does before it can"));
   if (const absl::Status removed = Remove(); !removed.ok()) {
-    Log(LogLevel::kError, absl::StrCat("control: what was kept cannot be removed why=\"",
-                                       removed.message(), "\""));
+    Log(LogLevel::kError,
+        absl::StrCat("control: what was kept cannot be removed why=\"", removed.message(), "\""));
   }
   return absl::OkStatus();
 }

@@ -63,8 +63,8 @@ bool Checkpoints::BeginLast(const MemberRecord& member, uint64_t step, bool writ
                        (stage_ == Stage::kWriting && !IsUntouched());
   if (is_busy) return false;
   const auto is_there = [step](const CheckpointMember& saved) { return saved.step == step; };
-  if (last_ != nullptr && std::all_of(last_->manifest.members.begin(),
-                                      last_->manifest.members.end(), is_there)) {
+  if (last_ != nullptr &&
+      std::all_of(last_->manifest.members.begin(), last_->manifest.members.end(), is_there)) {
     last_made_ = true;
     ++changes_;
     return true;
@@ -158,8 +158,7 @@ void Checkpoints::Fail(absl::string_view why, absl::Time now) {
   ++changes_;
   // The next one is due a whole interval later: a disk that is full is not asked at every exchange.
   const bool has_exchange = facts_.synchronous && after_ != Exchange(0);
-  done_step_ = std::max<uint64_t>(
-      done_step_, has_exchange ? steps_.After(after_) : folder_step_);
+  done_step_ = std::max<uint64_t>(done_step_, has_exchange ? steps_.After(after_) : folder_step_);
   stage_ = Stage::kIdle;
   order_.reset();
   failed_number_ = number_;

@@ -62,8 +62,7 @@ class Checkpoints {
   static constexpr absl::Duration kLastPause = absl::Seconds(5);
 
   // `facts` outlives it.
-  explicit Checkpoints(const JobFacts& facts)
-      : facts_(facts), steps_(facts.local_steps, nullptr) {}
+  explicit Checkpoints(const JobFacts& facts) : facts_(facts), steps_(facts.local_steps, nullptr) {}
 
   enum class Stage {
     kIdle,

@@ -86,7 +86,8 @@ void Coordinator::OnShardMessage(ShardId server, const v1::ShardMessage& message
   if (message.has_part()) checkpoints_.OnPart(server, message.part(), now);
   const bool selects = cores_ && phase_ == Phase::kRunning;
   if (selects && message.has_core_report() && membership_.HasItsParameters(server)) {
-    for (const auto& [to, question] : cores_->OnReport(server, FromMessage(message.core_report()))) {
+    for (const auto& [to, question] :
+         cores_->OnReport(server, FromMessage(message.core_report()))) {
       v1::PlanMessage asked;
       *asked.mutable_core_question() = ToMessage(question);
       core_outbox_.push_back({to, std::move(asked)});
@@ -145,7 +146,9 @@ absl::StatusOr<v1::JoinReply> Coordinator::Join(const v1::JoinRequest& first, ab
   for (int i = 0; i < facts_.servers; ++i) {
     reply.add_servers(membership_.servers().at(ShardId(i)).address);
   }
-  if (facts_.replicated || facts_.standbys) *reply.mutable_server_list() = membership_.ServerListText();
+  if (facts_.replicated || facts_.standbys) {
+    *reply.mutable_server_list() = membership_.ServerListText();
+  }
   if (facts_.front_workers > 0) *reply.mutable_worker_list() = membership_.WorkerListText();
   reply.set_first_exchange(member.first_exchange.value());
   // Others may have gone on for epochs since its first exchange was agreed on.
@@ -154,8 +157,8 @@ absl::StatusOr<v1::JoinReply> Coordinator::Join(const v1::JoinRequest& first, ab
   reply.set_generation(membership_.generation().value());
   reply.set_epoch(epochs_.EpochOf(first_step));
   // In lockstep the exchange tells; elsewhere those that were ordered before are not this member's.
-  reply.set_checkpoint_number(membership_.MarkTold(
-      member.member, facts_.synchronous ? 0 : checkpoints_.last_ordered()));
+  reply.set_checkpoint_number(
+      membership_.MarkTold(member.member, facts_.synchronous ? 0 : checkpoints_.last_ordered()));
   if (const SavedState* saved = membership_.begun_from();
       saved != nullptr && member.planned_in == membership_.first_plan()) {
     reply.mutable_resume()->set_step(saved->manifest.step);
@@ -185,14 +188,17 @@ absl::StatusOr<v1::RenewReply> Coordinator::Renew(const v1::RenewRequest& reques
   if (facts_.step_budgets) {
     reply.set_step_budget(membership_.members().StepBudget(MemberId(request.member())));
   }
-  if ((facts_.replicated || facts_.standbys) && request.servers_known() != membership_.server_list_generation()) {
+  if ((facts_.replicated || facts_.standbys) &&
+      request.servers_known() != membership_.server_list_generation()) {
     *reply.mutable_server_list() = membership_.ServerListText();
   }
   if (facts_.front_workers > 0 && request.workers_known() != membership_.generation().value()) {
     *reply.mutable_worker_list() = membership_.WorkerListText();
   }
   if (request.ends_warm_up()) {
-    for (std::string& name : membership_.EndWarmUp(record->member)) reply.add_begin_first(std::move(name));
+    for (std::string& name : membership_.EndWarmUp(record->member)) {
+      reply.add_begin_first(std::move(name));
+    }
   }
   return reply;
 }
@@ -209,8 +215,9 @@ absl::StatusOr<v1::EpochCut> Coordinator::BeginEpoch(const v1::BeginEpochRequest
                                                      absl::Time now) {
   TESSERA_RETURN_IF_ERROR(CheckStep("begin epoch", request.step()));
   TESSERA_ASSIGN_OR_RETURN(const MemberRecord* member, Admitted(MemberId(request.member()), now));
-  absl::StatusOr<v1::EpochCut> cut = epochs_.Begin(
-      *member, request.epoch(), request.step(), membership_.members(), checkpoints_.order().has_value());
+  absl::StatusOr<v1::EpochCut> cut =
+      epochs_.Begin(*member, request.epoch(), request.step(), membership_.members(),
+                    checkpoints_.order().has_value());
   if (cut.ok()) membership_.OnBegins(member->member, request.step());
   if (!absl::IsFailedPrecondition(cut.status())) return cut;
   // Too few rows for all of them. Nobody can begin, so it must not cost whoever asks first its
@@ -279,10 +286,10 @@ std::vector<Coordinator::EvaluateAnswer> Coordinator::TakeReplies() {
   for (Evaluation::Reply& reply : evaluation_.TakeReplies()) {
     if (reply.removed) {
       const MemberRecord* const member = membership_.members().Find(reply.member);
-      answers.push_back(
-          {reply.member, absl::FailedPreconditionError(absl::StrCat(
-                             "worker ", member != nullptr ? member->rank.value() : 0,
-                             " is no longer a member: ", member != nullptr ? member->ended : "it ended"))});
+      answers.push_back({reply.member, absl::FailedPreconditionError(absl::StrCat(
+                                           "worker ", member != nullptr ? member->rank.value() : 0,
+                                           " is no longer a member: ",
+                                           member != nullptr ? member->ended : "it ended"))});
     } else {
       answers.push_back({reply.member, std::move(reply.reply)});
     }
@@ -336,7 +343,7 @@ void Coordinator::FillMembers(absl::Time now, v1::JobStatus* status) const {
         break;
       case MemberState::kAdmitted:
         member.set_state(evaluation_.standing() && evaluation_.Takes(record) ? "evaluating"
-                                                                         : "training");
+                                                                             : "training");
         break;
       case MemberState::kLeft:
       case MemberState::kRejoins:
@@ -410,11 +417,13 @@ void Coordinator::FillServers(absl::Time now, v1::JobStatus* status) const {
   if (facts_.schedule) {
     // All push a minibatch at once, or each by itself.
     const auto& counted = membership_.members().Counted();
-    const auto with_data = std::count_if(counted.begin(), counted.end(), [this](const MemberRecord* member) {
-      return facts_.has_data(member->rank);
-    });
-    const uint64_t pushes = facts_.synchronous ? std::max<uint64_t>(1, static_cast<uint64_t>(with_data)) : 1;
-    status->set_rate_factor(facts_.schedule->Factor(examples, pushes * static_cast<uint64_t>(facts_.batch_size)));
+    const auto with_data =
+        std::count_if(counted.begin(), counted.end(),
+                      [this](const MemberRecord* member) { return facts_.has_data(member->rank); });
+    const uint64_t pushes =
+        facts_.synchronous ? std::max<uint64_t>(1, static_cast<uint64_t>(with_data)) : 1;
+    status->set_rate_factor(
+        facts_.schedule->Factor(examples, pushes * static_cast<uint64_t>(facts_.batch_size)));
   }
 }
 

@@ -47,7 +47,8 @@ SavedJob Coordinator::SaveJob(absl::Time now) const {
   const uint64_t step = checkpoints_.saved_step();
   SavedJob job;
   // That of its values: it takes a while to write them, in which all go on.
-  job.train_seconds = absl::ToDoubleSeconds(clock_.Trained(std::min(now, checkpoints_.copied_at())));
+  job.train_seconds =
+      absl::ToDoubleSeconds(clock_.Trained(std::min(now, checkpoints_.copied_at())));
   job.evaluation_due = checkpoints_.evaluation_due();
   // What was found at this very step is found again.
   for (const v1::HistoryEntry& entry : evaluation_.history()) {
@@ -78,8 +79,8 @@ absl::StatusOr<v1::SavedReply> Coordinator::Saved(const v1::SavedRequest& reques
   }
   // One that leaves before the end has nothing to do with it.
   if (!facts_.checkpoints || !evaluation_.stop() || !evaluation_.Takes(*member)) return reply;
-  if (!checkpoints_.BeginLast(*member, evaluation_.history().back().step(),
-                              request.writes_again(), now)) {
+  if (!checkpoints_.BeginLast(*member, evaluation_.history().back().step(), request.writes_again(),
+                              now)) {
     reply.set_wait(true);
     Settle(now);
     return reply;
@@ -116,7 +117,9 @@ void Coordinator::OnDisk(const DiskTask& task, const absl::Status& status, absl:
   // may be admitted and not have begun: the next commit prunes.
   const std::vector<CheckpointMember>& saved = task.manifest.members;
   const auto has_read = [&saved](const MemberRecord* member) {
-    const auto is_it = [member](const CheckpointMember& m) { return m.member == member->member.value(); };
+    const auto is_it = [member](const CheckpointMember& m) {
+      return m.member == member->member.value();
+    };
     return !member->restored || std::any_of(saved.begin(), saved.end(), is_it);
   };
   const auto& members = membership_.members().Counted();

@@ -84,8 +84,10 @@ std::optional<std::string> Coordinator::LacksHalf(absl::Time now) {
   // Everybody scores the whole model: those who have stopped can do without the others' layers.
   const auto& counted = membership_.members().Counted();
   const bool have_stopped =
-      evaluation_.standing() || std::all_of(counted.begin(), counted.end(), [this](const MemberRecord* member) {
-        return evaluation_.IsParked(*member) || HasTrained(*member) || membership_.HasDrained(*member);
+      evaluation_.standing() ||
+      std::all_of(counted.begin(), counted.end(), [this](const MemberRecord* member) {
+        return evaluation_.IsParked(*member) || HasTrained(*member) ||
+               membership_.HasDrained(*member);
       });
   // Where everybody is asked to end they all leave, one after the other.
   const bool may_leave = half->left && now - half_missing_since_ <= facts_.lease_timeout;
@@ -117,14 +119,16 @@ void Coordinator::Settle(absl::Time now) {
       membership_.members().Counted().empty()) {
     const v1::ForgottenMembers& forgotten = membership_.members().forgotten();
     int finished = forgotten.has_left(), waiting = 0;
-    bool has_trained = forgotten.has_left() && HasTrained(forgotten.left_step(), forgotten.left_epoch());
+    bool has_trained =
+        forgotten.has_left() && HasTrained(forgotten.left_step(), forgotten.left_epoch());
     const MemberRecord* last = nullptr;
     for (const auto& [id, record] : membership_.members().all()) {
       const bool left = record.state == MemberState::kLeft && record.first_exchange != Exchange();
       finished += left;
       has_trained = has_trained || (left && HasTrained(record));
       waiting += IsLive(record.state) && membership_.MayBegin(record);
-      const bool is_lost = record.state == MemberState::kFailed || record.state == MemberState::kLost;
+      const bool is_lost =
+          record.state == MemberState::kFailed || record.state == MemberState::kLost;
       if (is_lost && (last == nullptr || record.ending >= last->ending)) last = &record;
     }
     // Who waits to join goes on with what is in the parameters, unless training is over.
@@ -137,7 +141,9 @@ void Coordinator::Settle(absl::Time now) {
     }
     if (waiting == 0) {
       std::string why = "all workers are gone";
-      if (last != nullptr) absl::StrAppend(&why, "; worker ", last->rank.value(), ": ", last->ended);
+      if (last != nullptr) {
+        absl::StrAppend(&why, "; worker ", last->rank.value(), ": ", last->ended);
+      }
       Fail(why, now);
       return;
     }

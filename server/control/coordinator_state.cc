@@ -54,8 +54,8 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Load(JobFacts facts,
     return wrong(absl::StrCat("format is ", state.format(), ", want ", kFormat));
   }
   if (state.job_digest() != facts.digest) {
-    return wrong(absl::StrCat("job digest is \"", state.job_digest(), "\", want \"", facts.digest,
-                              "\""));
+    return wrong(
+        absl::StrCat("job digest is \"", state.job_digest(), "\", want \"", facts.digest, "\""));
   }
   absl::StatusOr<SavedStates> saved = SavedStates::Load(state);
   if (!saved.ok()) return wrong(saved.status().message());

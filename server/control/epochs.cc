@@ -21,11 +21,12 @@ absl::StatusOr<Epochs::Cut> Epochs::MakeCut(uint64_t epoch, const MemberTable& m
     return absl::FailedPreconditionError(
         absl::StrCat("epoch ", epoch, ": no worker that has data is left"));
   }
-  const absl::StatusOr<int64_t> steps =
-      EpochSteps(static_cast<int64_t>(rows), static_cast<int64_t>(cut.seats.size()), facts_.batch_size);
+  const absl::StatusOr<int64_t> steps = EpochSteps(
+      static_cast<int64_t>(rows), static_cast<int64_t>(cut.seats.size()), facts_.batch_size);
   if (!steps.ok()) {
-    return absl::FailedPreconditionError(absl::StrCat("epoch ", epoch, ": ", steps.status().message(),
-                                                      "; lower train.batch_size or the number of workers"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("epoch ", epoch, ": ", steps.status().message(),
+                     "; lower train.batch_size or the number of workers"));
   }
   cut.steps = static_cast<uint64_t>(*steps);
   if (!cuts_.empty()) cut.first_step = cuts_.rbegin()->second.end();
@@ -47,15 +48,17 @@ absl::StatusOr<v1::EpochCut> Epochs::Begin(const MemberRecord& asker, uint64_t e
   const uint64_t first = cuts_.empty() ? 0 : cuts_.begin()->first;
   const uint64_t next = NextEpoch();
   if (epoch > next || epoch < first) {
-    return absl::InvalidArgumentError(absl::StrCat("worker ", asker.rank.value(), ": epoch is ", epoch,
-                                                   ", want one in [", first, ", ", next, "]"));
+    return absl::InvalidArgumentError(absl::StrCat("worker ", asker.rank.value(), ": epoch is ",
+                                                   epoch, ", want one in [", first, ", ", next,
+                                                   "]"));
   }
   const bool is_new = epoch == next;
   if (is_new) {
     const uint64_t begin = cuts_.empty() ? 0 : cuts_.rbegin()->second.end();
     if (step < begin) {
-      return absl::InvalidArgumentError(absl::StrCat("worker ", asker.rank.value(), ": epoch ", epoch,
-                                                     " begins at step ", begin, ", not at ", step));
+      return absl::InvalidArgumentError(absl::StrCat("worker ", asker.rank.value(), ": epoch ",
+                                                     epoch, " begins at step ", begin, ", not at ",
+                                                     step));
     }
     TESSERA_ASSIGN_OR_RETURN(Cut cut, MakeCut(epoch, members));
     Append(std::move(cut));
@@ -86,7 +89,8 @@ std::vector<SavedCut> Epochs::Save(uint64_t least, uint64_t most) const {
     // The last one tells where the next begins; one that begins later was cut by then, too, but may be
     // cut anew.
     uint64_t index = least > cut.first_step ? (least - cut.first_step - 1) / cut.steps : 0;
-    for (; index < cut.epochs && cut.BeginOf(index) <= most && saved.size() <= kSavedCutsMax; ++index) {
+    for (; index < cut.epochs && cut.BeginOf(index) <= most && saved.size() <= kSavedCutsMax;
+         ++index) {
       SavedCut entry{first + index, cut.BeginOf(index), cut.steps, cut.rows_total, {}};
       for (const Seat& seat : cut.seats) entry.ranks.push_back(seat.rank.value());
       saved.push_back(std::move(entry));
@@ -131,14 +135,14 @@ absl::Status Epochs::Load(const v1::EpochsState& state, const MemberTable& membe
       Cut& last = cuts_.rbegin()->second;
       const uint64_t steps = entry.first_step() - last.first_step;
       is_right = entry.first_step() > last.first_step && steps % last.steps == 0 &&
-                 entry.epoch() >= NextEpoch() && entry.epoch() - cuts_.rbegin()->first == steps / last.steps;
+                 entry.epoch() >= NextEpoch() &&
+                 entry.epoch() - cuts_.rbegin()->first == steps / last.steps;
       if (is_right) last.epochs = steps / last.steps;
     }
     if (!is_right) {
-      return absl::InvalidArgumentError(absl::StrCat("epoch ", entry.epoch(), " has ", entry.steps(),
-                                                     " steps from ", entry.first_step(), " on, ",
-                                                     entry.ranks_size(), " ranks and ",
-                                                     entry.members_size(), " members"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "epoch ", entry.epoch(), " has ", entry.steps(), " steps from ", entry.first_step(),
+          " on, ", entry.ranks_size(), " ranks and ", entry.members_size(), " members"));
     }
     Cut cut;
     for (int i = 0; i < entry.ranks_size(); ++i) {
@@ -221,7 +225,9 @@ void Epochs::Prune(const MemberTable& members) {
 
 uint64_t Epochs::EpochOf(uint64_t step) const {
   for (const auto& [first, cut] : cuts_) {
-    if (step < cut.end()) return first + (step > cut.first_step ? (step - cut.first_step) / cut.steps : 0);
+    if (step < cut.end()) {
+      return first + (step > cut.first_step ? (step - cut.first_step) / cut.steps : 0);
+    }
   }
   return NextEpoch();
 }

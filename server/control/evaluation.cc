@@ -99,18 +99,19 @@ absl::Status Evaluation::OnRequest(const v1::EvaluateRequest& request, const Mem
   const MemberId member(request.member());
   const uint64_t next = open_ ? evaluation_ : evaluation_ + 1;
   if (request.evaluation() > next) {
-    return absl::InvalidArgumentError(absl::StrCat("evaluation is ", request.evaluation(),
-                                                   ", want at most ", next));
+    return absl::InvalidArgumentError(
+        absl::StrCat("evaluation is ", request.evaluation(), ", want at most ", next));
   }
   if (request.round() >= kSavedNumberEnd) {
-    return absl::InvalidArgumentError(absl::StrCat("evaluation ", next, ": round is ", request.round(),
-                                                   ", want one below ", kSavedNumberEnd));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "evaluation ", next, ": round is ", request.round(), ", want one below ", kSavedNumberEnd));
   }
   // Its number was told since: this one has been on its way for long, and was asked again meanwhile.
   const auto told = told_.find(member);
   const bool is_late = request.evaluation() == 0 && told != told_.end() && told->second < next;
-  const bool missed = stop_ || is_late || (request.evaluation() == 0 && !open_ && evaluation_ > 0 &&
-                                request.progress().step() <= due_step_);
+  const bool missed = stop_ || is_late ||
+                      (request.evaluation() == 0 && !open_ && evaluation_ > 0 &&
+                       request.progress().step() <= due_step_);
   if (missed || (request.evaluation() != 0 && request.evaluation() < next)) {
     AnswerFinished(member);
     return absl::OkStatus();

@@ -51,7 +51,8 @@ absl::Status Evaluation::Load(const v1::EvaluationState& state, const MemberTabl
   for (const v1::EvaluationState::Seat& entry : state.seats()) {
     const MemberId member(entry.member());
     // Of one that is over they may be forgotten.
-    const bool is_known = members.Find(member) != nullptr || (!open_ && members.IsForgotten(member));
+    const bool is_known =
+        members.Find(member) != nullptr || (!open_ && members.IsForgotten(member));
     if (!is_known || !v1::EvaluateStage_IsValid(entry.stage()) ||
         entry.scores().precision_hits_size() > static_cast<int>(std::size(kPrecisionAt))) {
       return absl::InvalidArgumentError(absl::StrCat("member ", member.value(),

@@ -20,7 +20,8 @@ class ExchangeSteps {
 
   // The steps that are behind whoever has made this exchange, and those before it.
   uint64_t After(Exchange exchange) const {
-    return exchange.value() <= exchange_ ? step_ : step_ + (exchange.value() - exchange_) * local_steps_;
+    return exchange.value() <= exchange_ ? step_
+                                         : step_ + (exchange.value() - exchange_) * local_steps_;
   }
   // The first exchange after which at least so many steps are behind.
   Exchange Reaching(uint64_t step) const {

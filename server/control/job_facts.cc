@@ -91,8 +91,7 @@ JobFacts FactsOf(const v1::Job& job, const Recipe& recipe, const ModelShape& sha
   }
   facts.checkpoints = !job.checkpoint().directory().empty();
   facts.checkpoint_every = job.checkpoint().every_steps();
-  facts.model_manifest =
-      std::make_shared<const Manifest>(ModelManifest(job, recipe, shape, facts));
+  facts.model_manifest = std::make_shared<const Manifest>(ModelManifest(job, recipe, shape, facts));
   if (recipe.subnets) {
     facts.weights_of_mean_share =
         WeightsOfMeanShare(job.model(), shape, GroupsOf(job.model(), shape));

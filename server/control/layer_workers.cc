@@ -29,14 +29,17 @@ v1::WorkerList Membership::WorkerListText() const {
 }
 
 bool Membership::IsFormerWorker(const MemberRecord& member, uint64_t least) const {
-  const bool has_joined = !IsLive(member.state) && member.planned_in > first_plan_ && member.first_step >= least;
+  const bool has_joined =
+      !IsLive(member.state) && member.planned_in > first_plan_ && member.first_step >= least;
   return has_joined && !facts_.has_data(member.rank);
 }
 
 std::optional<Membership::MissingHalf> Membership::FindMissingHalf() const {
   const auto& counted = members_.Counted();
   // Where nobody at all is left the job ends for that.
-  if (facts_.front_workers == 0 || !started_ || training_over_ || counted.empty()) return std::nullopt;
+  if (facts_.front_workers == 0 || !started_ || training_over_ || counted.empty()) {
+    return std::nullopt;
+  }
   // By rank: those in front come first.
   const bool has_front = facts_.has_data(counted.front()->rank);
   if (has_front && !facts_.has_data(counted.back()->rank)) return std::nullopt;
@@ -53,11 +56,13 @@ std::optional<Membership::MissingHalf> Membership::FindMissingHalf() const {
     half.left = last->state == MemberState::kLeft;
     half.why = absl::StrCat("worker ", last->rank.value(), half.left ? " has left" : " is gone",
                             ", the last one that trained the ", layers);
-    const char* const since = last->state == MemberState::kRejoins ? "it has not come back since " : "";
+    const char* const since =
+        last->state == MemberState::kRejoins ? "it has not come back since " : "";
     if (!half.left) absl::StrAppend(&half.why, " (", since, last->ended, ")");
   }
-  absl::StrAppend(&half.why, "; start the job again",
-                  facts_.checkpoints ? ", with checkpoint.restore it goes on from its last checkpoint" : "");
+  absl::StrAppend(
+      &half.why, "; start the job again",
+      facts_.checkpoints ? ", with checkpoint.restore it goes on from its last checkpoint" : "");
   return half;
 }
 

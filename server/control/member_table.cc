@@ -31,7 +31,9 @@ constexpr size_t kMembersEver = size_t{1} << 17;
 
 // Without half a character at its end, which nobody could read in a message.
 void Cut(size_t bytes_max, std::string* text) {
-  if (text->size() > bytes_max) text->resize(Utf8PrefixBytes(absl::string_view(*text).substr(0, bytes_max)));
+  if (text->size() > bytes_max) {
+    text->resize(Utf8PrefixBytes(absl::string_view(*text).substr(0, bytes_max)));
+  }
 }
 
 }  // namespace
@@ -53,9 +55,11 @@ absl::Status MemberTable::CheckRows(const v1::JoinRequest& request) const {
         absl::StrCat("join: hidden neurons in the smallest layer are ", facts_.members_max,
                      ", want more than the ", live, " workers; there is no part for one more"));
   }
-  if (facts_.rows_are_local || live < static_cast<uint64_t>(facts_.workers)) return absl::OkStatus();
-  const absl::StatusOr<int64_t> steps = EpochSteps(static_cast<int64_t>(request.rows()),
-                                                   static_cast<int64_t>(live) + 1, facts_.batch_size);
+  if (facts_.rows_are_local || live < static_cast<uint64_t>(facts_.workers)) {
+    return absl::OkStatus();
+  }
+  const absl::StatusOr<int64_t> steps = EpochSteps(
+      static_cast<int64_t>(request.rows()), static_cast<int64_t>(live) + 1, facts_.batch_size);
   if (steps.ok()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("join: ", steps.status().message(), "; there is no work for one more"));
@@ -100,8 +104,8 @@ absl::Status MemberTable::Check(const v1::JoinRequest& request) const {
     return absl::InvalidArgumentError("join: training rows are 0, want at least 1");
   }
   if (request.rows() > kMemberRowsMax) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("join: training rows are ", request.rows(), ", want at most ", kMemberRowsMax));
+    return absl::InvalidArgumentError(absl::StrCat("join: training rows are ", request.rows(),
+                                                   ", want at most ", kMemberRowsMax));
   }
   if (facts_.rows_are_local) return absl::OkStatus();
   if (live_.empty()) return absl::OkStatus();
@@ -117,10 +121,11 @@ absl::Status MemberTable::Check(const v1::JoinRequest& request) const {
     const auto differ = [](uint64_t a, uint64_t b) { return a != 0 && b != 0 && a != b; };
     const bool trains_others = differ(record.train_sum, request.train_sum());
     if (!trains_others && !differ(record.test_sum, request.test_sum())) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "join: its ", trains_others ? "training" : "test", " data are not those of worker ",
-        rank.value(), " (", record.description,
-        "): other rows, values or labels; give both the same files, or set data.partition to local"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("join: its ", trains_others ? "training" : "test",
+                     " data are not those of worker ", rank.value(), " (", record.description,
+                     "): other rows, values or labels; give both the same files, or set "
+                     "data.partition to local"));
   }
   return absl::OkStatus();
 }
@@ -133,9 +138,10 @@ absl::Status MemberTable::CheckLayers(Rank rank, const v1::JoinRequest& request)
                      "); which layers a worker trains follows from its rank"));
   }
   if (facts_.has_data(rank) || !request.address().empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "join: address is empty, want host:port where the other workers reach it (tessera-worker --listen); rank ",
-      rank.value(), " trains the linear layers"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("join: address is empty, want host:port where the other workers reach it "
+                   "(tessera-worker --listen); rank ",
+                   rank.value(), " trains the linear layers"));
 }
 
 absl::StatusOr<MemberId> MemberTable::Add(const v1::JoinRequest& request, absl::Time now) {
@@ -158,10 +164,11 @@ absl::StatusOr<MemberId> MemberTable::Add(const v1::JoinRequest& request, absl::
     }
     if (rank.value() >= kRankEnd) return absl::ResourceExhaustedError("join: no rank is free");
     if (facts_.front_workers > 0 && rank.value() >= static_cast<uint64_t>(facts_.workers)) {
-      return absl::AlreadyExistsError(absl::StrCat(
-          "join: all ", facts_.workers, " ranks are held, and which layers a worker trains follows from its rank; ",
-          "if one of their workers is gone, wait until its lease of ", absl::FormatDuration(facts_.lease_timeout),
-          " is over"));
+      return absl::AlreadyExistsError(
+          absl::StrCat("join: all ", facts_.workers,
+                       " ranks are held, and which layers a worker trains follows from its rank; ",
+                       "if one of their workers is gone, wait until its lease of ",
+                       absl::FormatDuration(facts_.lease_timeout), " is over"));
     }
   }
   TESSERA_RETURN_IF_ERROR(CheckLayers(rank, request));

@@ -44,14 +44,16 @@ void MemberTable::Forget(MemberId member, uint64_t examples) {
   sum.set_first_exchange(std::max<uint64_t>(sum.first_exchange(), record.first_exchange.value()));
   if (record.had_part()) {
     sum.set_joined(sum.joined() + 1);
-    sum.set_lost(sum.lost() + (record.state == MemberState::kLost || record.state == MemberState::kFailed));
+    sum.set_lost(sum.lost() +
+                 (record.state == MemberState::kLost || record.state == MemberState::kFailed));
   }
   if (record.had_part() && record.state == MemberState::kLeft) {
     sum.set_has_left(true);
     sum.set_left_step(std::max<uint64_t>(sum.left_step(), record.progress.step()));
     sum.set_left_epoch(std::max<uint64_t>(sum.left_epoch(), record.progress.epoch()));
   }
-  if (const auto life = by_life_.find(record.life); life != by_life_.end() && life->second == member) {
+  if (const auto life = by_life_.find(record.life);
+      life != by_life_.end() && life->second == member) {
     by_life_.erase(life);
   }
   --in_state_[static_cast<size_t>(record.state)];

@@ -46,15 +46,14 @@ void MemberTable::Save(v1::MembershipState* state) const {
 }
 
 absl::StatusOr<MemberRecord> MemberTable::LoadRecord(const v1::MemberState& state) {
-  const bool is_right =
-      state.rank() < kRankEnd &&
-      state.state() <= static_cast<uint32_t>(MemberState::kRejoins) &&
-      state.last_counted_by_size() == state.last_counted_size();
+  const bool is_right = state.rank() < kRankEnd &&
+                        state.state() <= static_cast<uint32_t>(MemberState::kRejoins) &&
+                        state.last_counted_by_size() == state.last_counted_size();
   if (!is_right) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("member ", state.member(), " has rank ", state.rank(), ", state ",
-                     state.state(), " and ", state.last_counted_size(), " last exchanges of ",
-                     state.last_counted_by_size(), " servers"));
+    return absl::InvalidArgumentError(absl::StrCat("member ", state.member(), " has rank ",
+                                                   state.rank(), ", state ", state.state(), " and ",
+                                                   state.last_counted_size(), " last exchanges of ",
+                                                   state.last_counted_by_size(), " servers"));
   }
   MemberRecord record;
   record.member = MemberId(state.member());
@@ -98,8 +97,8 @@ absl::Status MemberTable::Load(const v1::MembershipState& state) {
     // Ids count from 1 without gaps but for those forgotten: the next one follows from how many there were.
     const uint64_t most = before.value() + forgotten_.count() + 1;
     if (member <= before || member.value() > std::min(count, most)) {
-      return absl::InvalidArgumentError(absl::StrCat("member ", member.value(), " comes after ",
-                                                     records_.size(), " others"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("member ", member.value(), " comes after ", records_.size(), " others"));
     }
     before = member;
     if (IsLive(record.state) && !live_.emplace(record.rank, member).second) {
@@ -113,7 +112,8 @@ absl::Status MemberTable::Load(const v1::MembershipState& state) {
       if (record.ending == 0) record.ending = endings_ + 1;
       endings_ = std::max(endings_, record.ending);
       if (!ended_.emplace(record.ending, member).second) {
-        return absl::InvalidArgumentError(absl::StrCat("member ", member.value(), " has the end of another"));
+        return absl::InvalidArgumentError(
+            absl::StrCat("member ", member.value(), " has the end of another"));
       }
     }
     records_.emplace(member, std::move(record));

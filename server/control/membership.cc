@@ -10,7 +10,8 @@
 namespace tessera {
 namespace {
 
-constexpr char kClosed[] = "the job has begun, and its method shares the model out among those who began it";
+constexpr char kClosed[] =
+    "the job has begun, and its method shares the model out among those who began it";
 
 std::string Seconds(absl::Duration duration) {
   return absl::FormatDuration(absl::Trunc(duration, absl::Milliseconds(1)));
@@ -41,8 +42,8 @@ absl::Status Membership::Attach(const v1::ServerHello& hello, absl::Time now) {
   }
   TESSERA_RETURN_IF_ERROR(attached);
   if (owners_) ++server_list_generation_;
-  Log(LogLevel::kInfo, absl::StrCat("control: server attached rank=", hello.rank(),
-                                    " address=", hello.address()));
+  Log(LogLevel::kInfo,
+      absl::StrCat("control: server attached rank=", hello.rank(), " address=", hello.address()));
   if (closed_) {
     // With the last plan, whose acknowledgement may have been lost: it tells of partial pushes.
     v1::PlanMessage drain;
@@ -165,10 +166,9 @@ absl::StatusOr<const MemberRecord*> Membership::Join(const v1::JoinRequest& requ
     if (!request.has_rank() && beside.has_value()) wanted.set_rank(*beside);
     TESSERA_ASSIGN_OR_RETURN(member, members_.Add(wanted, now));
     if (members_.last() > known) {
-      Log(LogLevel::kInfo, absl::StrCat("control: worker joined worker=",
-                                        members_.Find(member)->rank.value(),
-                                        " member=", member.value(), " from=",
-                                        request.description()));
+      Log(LogLevel::kInfo,
+          absl::StrCat("control: worker joined worker=", members_.Find(member)->rank.value(),
+                       " member=", member.value(), " from=", request.description()));
     }
   }
   TESSERA_RETURN_IF_ERROR(members_.Touch(member, now));
@@ -248,10 +248,10 @@ void Membership::Tick(absl::Time now) {
     const MemberRecord& record = *members_.Find(member);
     const absl::Duration standing = record.stall.Standing(now);
     Log(LogLevel::kWarning,
-        absl::StrCat("control: training stands worker=", record.rank.value(),
-                     " step=", record.progress.step(),
-                     " standing_ms=", absl::ToInt64Milliseconds(standing), " limit_ms=",
-                     absl::ToInt64Milliseconds(record.stall.Limit(facts_.lease_timeout))));
+        absl::StrCat(
+            "control: training stands worker=", record.rank.value(),
+            " step=", record.progress.step(), " standing_ms=", absl::ToInt64Milliseconds(standing),
+            " limit_ms=", absl::ToInt64Milliseconds(record.stall.Limit(facts_.lease_timeout))));
     Remove(member, MemberState::kLost,
            absl::StrCat("it kept its lease, but its training stood still for ", Seconds(standing),
                         " after step ", record.progress.step()));
@@ -461,10 +461,8 @@ void Membership::ProposeNext() {
     }
   }
   const bool checkpoint = !drain_wanted_ && !recut && joiner == MemberId();
-  Exchange from =
-      facts_.synchronous
-          ? Exchange(ReachedExchange().value() + 2)
-          : members_.LeastExchange().Next();
+  Exchange from = facts_.synchronous ? Exchange(ReachedExchange().value() + 2)
+                                     : members_.LeastExchange().Next();
   // Former sites may have been given until then: whoever joins comes after them.
   if (facts_.subnets) from = std::max(from, sites_begin_);
   if (checkpoint) from = std::max(from, *checkpoint_first_);

@@ -92,7 +92,9 @@ class Membership {
   // Training is over: members that leave now need no plan without them, which is much work where
   // there are thousands.
   void OnTrainingOver();
-  void SetReport(MemberId member, const v1::WorkerReport& report) { members_.SetReport(member, report); }
+  void SetReport(MemberId member, const v1::WorkerReport& report) {
+    members_.SetReport(member, report);
+  }
 
   // Drops the records of members that ended long ago and that nobody needs any more (membership_forget.cc).
   void ForgetEnded(absl::Time now);
@@ -131,7 +133,9 @@ class Membership {
   Exchange ReachedExchange() const;
   // Nothing of the job is lost with this server: its shards have standbys, or others have all entries.
   bool CanDoWithout(ShardId server) const;
-  bool CanGoBack() const { return saved_ != nullptr && !training_over_ && !drain_wanted_ && !closed_; }
+  bool CanGoBack() const {
+    return saved_ != nullptr && !training_over_ && !drain_wanted_ && !closed_;
+  }
   // A server is lost, and the job waits for it.
   bool paused() const { return paused_; }
   // The member is told which checkpoints are not its to write, once and for all: `number`, or what it was
@@ -306,7 +310,7 @@ class Membership {
   bool drain_agreed_ = false;
   bool drain_released_ = false;
   Exchange drain_exchange_;
-  Exchange sites_begin_;  // the last one that was agreed on for sites or parts
+  Exchange sites_begin_;         // the last one that was agreed on for sites or parts
   uint64_t partial_pushes_ = 0;  // before the job went back
   uint64_t residuals_lost_ = 0;
   uint64_t server_list_generation_ = 1;

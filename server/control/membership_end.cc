@@ -36,10 +36,13 @@ void Membership::EndPause() {
   if (!paused_ || failure_) return;
   std::string lost;
   for (int i = 0; i < servers_.count(); ++i) {
-    if (servers_.IsLost(ShardId(i))) absl::StrAppend(&lost, lost.empty() ? "server " : ", server ", i);
+    if (servers_.IsLost(ShardId(i))) {
+      absl::StrAppend(&lost, lost.empty() ? "server " : ", server ", i);
+    }
   }
-  failure_ = absl::StrCat(lost, " was gone when the job was to end, with parameters of it; start the job again, ",
-                          "with checkpoint.restore it goes on from step ", saved_->manifest.step);
+  failure_ = absl::StrCat(
+      lost, " was gone when the job was to end, with parameters of it; start the job again, ",
+      "with checkpoint.restore it goes on from step ", saved_->manifest.step);
   ++changes_;
 }
 

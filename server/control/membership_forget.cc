@@ -18,7 +18,8 @@ bool Membership::IsNeeded(const MemberRecord& member, absl::Time now) const {
   const bool is_site = member.site_until && (*member.site_until == Exchange(0) ||
                                              *member.site_until > servers_.LeastCommitted());
   // Servers have yet to say which pushes of it they had.
-  const bool is_open = member.planned_in != Generation() && member.last_counted.size() < member.counted_by.size();
+  const bool is_open =
+      member.planned_in != Generation() && member.last_counted.size() < member.counted_by.size();
   return is_site || is_open || parts_.PartOf(member.member) > 0 ||
          (facts_.front_workers > 0 && IsFormerWorker(member, members_.LeastStep()));
 }

@@ -83,9 +83,9 @@ void Membership::OnServerLost(ShardId server, absl::string_view why) {
       others = absl::StrCat(" within ", absl::FormatDuration(patience),
                             ", or another server leads its shard");
     }
-    Log(LogLevel::kWarning, absl::StrCat("control: paused why=\"", told, "; start it again", others,
-                                         ", and the job goes on from step ",
-                                         saved_->manifest.step, "\""));
+    Log(LogLevel::kWarning,
+        absl::StrCat("control: paused why=\"", told, "; start it again", others,
+                     ", and the job goes on from step ", saved_->manifest.step, "\""));
     return;
   }
   if (!failure_) failure_ = absl::StrCat(told, "; its parameters are lost, start the job again");
@@ -190,7 +190,8 @@ Exchange Membership::ReachedExchange() const {
   Exchange reached = std::max(members_.HighestExchange(), committed);
   if (facts_.synchronous) {
     // Too little does no harm: servers promise a later one.
-    const Exchange common = members_.Counted().empty() ? committed : std::max(committed, members_.LeastExchange());
+    const Exchange common =
+        members_.Counted().empty() ? committed : std::max(committed, members_.LeastExchange());
     reached = std::min(reached, Exchange(common.value() + kAheadMax));
   }
   if (begun_from_ == nullptr || !facts_.synchronous) return reached;

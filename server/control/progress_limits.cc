@@ -7,9 +7,11 @@
 namespace tessera {
 namespace {
 
-absl::Status CheckBelow(absl::string_view where, absl::string_view what, uint64_t value, uint64_t end) {
+absl::Status CheckBelow(absl::string_view where, absl::string_view what, uint64_t value,
+                        uint64_t end) {
   if (value < end) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(where, ": ", what, " ", value, ", want below ", end));
+  return absl::InvalidArgumentError(
+      absl::StrCat(where, ": ", what, " ", value, ", want below ", end));
 }
 
 }  // namespace

@@ -88,7 +88,9 @@ std::vector<std::string> Membership::YetToBegin(MemberId but) const {
   for (const auto& [id, member] : members_.all()) {
     if (id == but || !IsLive(member.state)) continue;
     // A server that has yet to copy another one may wait for the next push.
-    if (member.state == MemberState::kWaiting && !servers_.IsReady(ShardId(member.rank.value()))) continue;
+    if (member.state == MemberState::kWaiting && !servers_.IsReady(ShardId(member.rank.value()))) {
+      continue;
+    }
     const bool has_begun =
         member.state == MemberState::kAdmitted && member.progress.step() >= facts_.warmup_steps;
     if (!has_begun) ranks.insert(member.rank);

@@ -131,13 +131,11 @@ Json Parts(const v1::JobStatus& status) {
 Json Checkpoint(const v1::JobStatus& status) {
   if (!status.has_checkpoint()) return nullptr;
   const v1::CheckpointStatus& checkpoint = status.checkpoint();
-  Json json = {{"count", checkpoint.count()},
-               {"step", checkpoint.step()},
-               {"bytes", checkpoint.bytes()},
-               {"write_seconds", Number(checkpoint.write_seconds())},
-               {"failure", checkpoint.failure()},
-               {"rollbacks", checkpoint.rollbacks()},
-               {"resumed_step", nullptr}};
+  Json json = {
+      {"count", checkpoint.count()},     {"step", checkpoint.step()},
+      {"bytes", checkpoint.bytes()},     {"write_seconds", Number(checkpoint.write_seconds())},
+      {"failure", checkpoint.failure()}, {"rollbacks", checkpoint.rollbacks()},
+      {"resumed_step", nullptr}};
   if (checkpoint.has_resumed_step()) json["resumed_step"] = checkpoint.resumed_step();
   return json;
 }

@@ -73,7 +73,8 @@ absl::StatusOr<SavedCut> ReadCut(const std::string& where, const Json& json) {
   }
   for (const Json& rank : *ranks) {
     if (!rank.is_number_unsigned() || rank.get<uint64_t>() >= kSavedRankEnd) {
-      return Wrong(where, absl::StrCat("ranks: has ", rank.dump(), ", want numbers below ", kSavedRankEnd));
+      return Wrong(
+          where, absl::StrCat("ranks: has ", rank.dump(), ", want numbers below ", kSavedRankEnd));
     }
     if (!cut.ranks.empty() && rank.get<uint64_t>() <= cut.ranks.back()) {
       return Wrong(where, "ranks do not ascend");
@@ -149,10 +150,12 @@ absl::StatusOr<SavedJob> ParseSavedJob(const std::string& where, absl::string_vi
   const Json* cuts = fields.GetArray("cuts");
   const Json* history = fields.GetArray("history");
   TESSERA_RETURN_IF_ERROR(fields.Finish());
-  if (format != kFormat)
+  if (format != kFormat) {
     return Wrong(where, absl::StrCat("format is ", format, ", want ", kFormat));
+  }
   if (!(job.train_seconds >= 0 && job.train_seconds <= kSecondsMax)) {
-    return Wrong(where, absl::StrCat("train_seconds is ", job.train_seconds, ", want 0 to ", kSecondsMax));
+    return Wrong(where,
+                 absl::StrCat("train_seconds is ", job.train_seconds, ", want 0 to ", kSecondsMax));
   }
   if (cuts->size() > kSavedCutsMax || history->size() > kHistoryMax) {
     return Wrong(where, "cuts or history are too many");
@@ -179,7 +182,8 @@ absl::StatusOr<SavedJob> ParseSavedJob(const std::string& where, absl::string_vi
 absl::Status CheckReadable(const Manifest& manifest) {
   const std::string text = FormatManifest(manifest);
   if (static_cast<int64_t>(text.size()) > kManifestBytesMax) {
-    return Wrong("manifest", absl::StrCat("is ", text.size(), " bytes, want at most ", kManifestBytesMax));
+    return Wrong("manifest",
+                 absl::StrCat("is ", text.size(), " bytes, want at most ", kManifestBytesMax));
   }
   TESSERA_ASSIGN_OR_RETURN(const Manifest read, ParseManifest("manifest", text));
   return ParseSavedJob("manifest.coordinator", read.coordinator).status();

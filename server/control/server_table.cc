@@ -15,7 +15,9 @@ namespace {
 // What servers count goes out with every status.
 template <typename Field>
 void Cut(uint64_t entries_max, Field* field) {
-  if (static_cast<uint64_t>(field->size()) > entries_max) field->Truncate(static_cast<int>(entries_max));
+  if (static_cast<uint64_t>(field->size()) > entries_max) {
+    field->Truncate(static_cast<int>(entries_max));
+  }
 }
 
 }  // namespace
@@ -25,9 +27,9 @@ ServerTable::ServerTable(const JobFacts& facts) : facts_(facts), records_(facts.
 absl::Status ServerTable::CheckRank(uint32_t rank, bool started) const {
   if (rank < records_.size()) return absl::OkStatus();
   if (!facts_.replicated || rank >= kServersMax) {
-    return absl::InvalidArgumentError(absl::StrCat("server ", rank, ": rank is ", rank,
-                                                   ", want one in [0, ",
-                                                   facts_.replicated ? kServersMax : records_.size(), ")"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("server ", rank, ": rank is ", rank, ", want one in [0, ",
+                     facts_.replicated ? kServersMax : records_.size(), ")"));
   }
   if (started) return absl::OkStatus();
   return absl::FailedPreconditionError(
@@ -124,9 +126,8 @@ bool ServerTable::OnRestored(ShardId server, Generation generation, absl::Time n
 }
 
 bool ServerTable::AllRestored(Generation generation) const {
-  return std::all_of(records_.begin(), records_.end(), [&](const ServerRecord& record) {
-    return record.restored >= generation;
-  });
+  return std::all_of(records_.begin(), records_.end(),
+                     [&](const ServerRecord& record) { return record.restored >= generation; });
 }
 
 void ServerTable::GoBack() {
@@ -279,7 +280,8 @@ absl::Status ServerTable::Load(const v1::MembershipState& state) {
     record.handed_over = server.handed_over();
   }
   replication_payload_bytes_.clear();
-  const int lives = std::min(state.replication_lives_size(), state.replication_payload_bytes_size());
+  const int lives =
+      std::min(state.replication_lives_size(), state.replication_payload_bytes_size());
   for (int i = 0; i < lives; ++i) {
     replication_payload_bytes_[state.replication_lives(i)] = state.replication_payload_bytes(i);
   }

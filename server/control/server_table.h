@@ -133,7 +133,8 @@ class ServerTable {
 
   const JobFacts& facts_;
   std::vector<ServerRecord> records_;
-  std::map<uint64_t, uint64_t> replication_payload_bytes_;  // by life, those included that are no more
+  std::map<uint64_t, uint64_t>
+      replication_payload_bytes_;  // by life, those included that are no more
   uint64_t changes_ = 0;
 };
 

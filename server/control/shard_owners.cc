@@ -108,8 +108,10 @@ void ShardOwners::Tick(absl::Time now) {
     const Host& host = hosts_[h];
     if (!host.known) continue;
     if (now - host.last_heard > facts_.lease_timeout) {
-      Lose(h, absl::StrCat("it was last heard ", Ago(now - host.last_heard), " ago, lease ",
-                           absl::FormatDuration(facts_.lease_timeout)), now);
+      Lose(h,
+           absl::StrCat("it was last heard ", Ago(now - host.last_heard), " ago, lease ",
+                        absl::FormatDuration(facts_.lease_timeout)),
+           now);
     } else if (!host.attached && now - host.detached > grace) {
       Lose(h, absl::StrCat("its connection ended ", Ago(now - host.detached), " ago"), now);
     }
@@ -123,7 +125,9 @@ void ShardOwners::OnShardSilent(ShardId shard, absl::Time now) {
   // Its leader was just lost, and the next one has had no time to speak.
   const bool is_known = std::any_of(losses_.begin(), losses_.end(),
                                     [&](const Loss& loss) { return loss.shard == shard; });
-  if (leader.has_value() && !is_known && !ended_) Lose(*leader, "its shard was silent for a lease", now);
+  if (leader.has_value() && !is_known && !ended_) {
+    Lose(*leader, "its shard was silent for a lease", now);
+  }
 }
 
 void ShardOwners::MarkShard(const ShardOwnership& shard) {
@@ -159,17 +163,16 @@ void ShardOwners::LeadLost(absl::Time now) {
     for (size_t i = 1; i <= hosts_.size(); ++i) {
       const auto h = static_cast<uint32_t>((s + i) % hosts_.size());
       if (!hosts_[h].known || !hosts_[h].attached) continue;
-      const int64_t led = std::count_if(shards_.begin(), shards_.end(), [h](const auto& shard) {
-        return shard.leader == h;
-      });
+      const int64_t led = std::count_if(shards_.begin(), shards_.end(),
+                                        [h](const auto& shard) { return shard.leader == h; });
       if (chosen.has_value() && led >= least) continue;
       chosen = h;
       least = led;
     }
     if (!chosen.has_value()) return;
     Lead(s, *chosen);
-    Log(LogLevel::kWarning, absl::StrCat("standby: leads what was lost shard=", s, " host=", *chosen,
-                                         " term=", shards_[s].term));
+    Log(LogLevel::kWarning, absl::StrCat("standby: leads what was lost shard=", s,
+                                         " host=", *chosen, " term=", shards_[s].term));
   }
 }
 
@@ -194,8 +197,8 @@ void ShardOwners::Lose(uint32_t h, absl::string_view why, absl::Time now) {
       ++takeovers_;
       // Before the start there is no plan to lead by.
       if (started_) progress_[s].noticed = now;
-      Log(LogLevel::kWarning, absl::StrCat("standby: takes over shard=", s, " host=",
-                                           *shard.leader, " term=", shard.term));
+      Log(LogLevel::kWarning, absl::StrCat("standby: takes over shard=", s, " host=", *shard.leader,
+                                           " term=", shard.term));
     } else {
       DropStandby(s);
       shard.leader.reset();
@@ -260,7 +263,8 @@ void ShardOwners::OnLed(ShardId shard, absl::Time now) {
   Progress& progress = progress_[shard.value()];
   if (!progress.noticed) return;
   ++changes_;
-  const double seconds = absl::ToDoubleSeconds(now - *std::exchange(progress.noticed, std::nullopt));
+  const double seconds =
+      absl::ToDoubleSeconds(now - *std::exchange(progress.noticed, std::nullopt));
   takeover_seconds_.push_back(seconds);
   if (takeover_seconds_.size() > kSecondsMax) takeover_seconds_.erase(takeover_seconds_.begin());
   Log(LogLevel::kInfo, absl::StrCat("standby: leads shard=", shard.value(), " seconds=", seconds));
@@ -269,8 +273,8 @@ void ShardOwners::OnLed(ShardId shard, absl::Time now) {
 
 bool ShardOwners::MayStart() const {
   // One that was lost before the start need not come back for it.
-  const auto known = std::count_if(hosts_.begin(), hosts_.end(),
-                                   [](const Host& host) { return host.known; });
+  const auto known =
+      std::count_if(hosts_.begin(), hosts_.end(), [](const Host& host) { return host.known; });
   return started_ || AllProtected() || known < 2;
 }
 

@@ -32,7 +32,7 @@
 namespace tessera {
 
 struct ShardOwnership {
-  std::optional<uint32_t> leader;   // ranks of hosts
+  std::optional<uint32_t> leader;  // ranks of hosts
   std::optional<uint32_t> standby;
   bool in_sync = false;
   uint64_t term = 0;
@@ -129,10 +129,10 @@ class ShardOwners {
     absl::Time detached;
   };
   struct Progress {
-    absl::Time retry;                     // no standby before that
-    std::optional<absl::Time> noticed;    // a takeover is under way
-    uint64_t ready_term = 0;              // in which the standby takes the log
-    std::optional<absl::Time> lost;       // since then nobody leads it
+    absl::Time retry;                   // no standby before that
+    std::optional<absl::Time> noticed;  // a takeover is under way
+    uint64_t ready_term = 0;            // in which the standby takes the log
+    std::optional<absl::Time> lost;     // since then nobody leads it
   };
 
   void Lose(uint32_t host, absl::string_view why, absl::Time now);

@@ -21,10 +21,10 @@ absl::Status Membership::CheckLeader(const v1::ServerHello& hello) const {
 void Membership::OnServerSilent(ShardId server, absl::Time now) {
   if (owners_) return owners_->OnShardSilent(server, now);
   const absl::Duration silence = now - servers_.at(server).last_heard;
-  OnServerLost(server,
-               absl::StrCat("last heard ",
-                            absl::FormatDuration(absl::Trunc(silence, absl::Milliseconds(1))),
-                            " ago, lease ", absl::FormatDuration(facts_.lease_timeout)));
+  OnServerLost(
+      server,
+      absl::StrCat("last heard ", absl::FormatDuration(absl::Trunc(silence, absl::Milliseconds(1))),
+                   " ago, lease ", absl::FormatDuration(facts_.lease_timeout)));
 }
 
 std::vector<ShardId> Membership::FollowLosses(absl::Time now) {

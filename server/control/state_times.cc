@@ -6,7 +6,8 @@ namespace tessera {
 namespace {
 
 // Between then and now. The clock of the day may have been set meanwhile, or be another machine's.
-absl::Duration Since(const v1::CoordinatorState& state, const StateMoment& now, absl::Duration longest) {
+absl::Duration Since(const v1::CoordinatorState& state, const StateMoment& now,
+                     absl::Duration longest) {
   const bool is_same_clock = !now.clock_name.empty() && state.clock_name() == now.clock_name;
   const absl::Duration since = is_same_clock ? now.steady - absl::FromUnixNanos(state.saved_at())
                                              : now.day - absl::FromUnixNanos(state.saved_at_day());
@@ -28,7 +29,9 @@ void ShiftTimes(const StateMoment& now, absl::Duration longest, v1::CoordinatorS
   const auto shifted = [by](int64_t time) { return time > 0 ? time + by : time; };
   // These are moments even where they lie before the start of the machine, and not above 0.
   state->set_created(state->created() + by - counted);
-  if (state->clock().running()) state->mutable_clock()->set_since(state->clock().since() + by - counted);
+  if (state->clock().running()) {
+    state->mutable_clock()->set_since(state->clock().since() + by - counted);
+  }
   Stamp(now, state);
   state->set_ending_since(shifted(state->ending_since()));
   state->set_ended_at(shifted(state->ended_at()));

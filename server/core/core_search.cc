@@ -160,8 +160,8 @@ void CoreSearch::TakeTies() {
     for (const Slice& slice : options_.slices->slices) {
       EntryWalk walk(ties);
       walk.Next(slice.offset, ties.size());
-      const EntryWalk::Run first = walk.Next(
-          slice.offset + slice.size(), static_cast<int64_t>(question_.ties[slice.parameter]));
+      const EntryWalk::Run first = walk.Next(slice.offset + slice.size(),
+                                             static_cast<int64_t>(question_.ties[slice.parameter]));
       for (int64_t place = first.begin; place < first.end; ++place) {
         if (ties.Contains(place)) above_[place / 64] |= uint64_t{1} << place % 64;
       }

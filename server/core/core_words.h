@@ -26,7 +26,15 @@
 
 namespace tessera {
 
-enum class CoreStage { kSums = 0, kSample = 1, kCoarse = 2, kWide = 3, kFine = 4, kTies = 5, kDone = 6 };
+enum class CoreStage {
+  kSums = 0,
+  kSample = 1,
+  kCoarse = 2,
+  kWide = 3,
+  kFine = 4,
+  kTies = 5,
+  kDone = 6
+};
 
 // A server's word. `stage` is that of the question that it answers.
 struct CoreReport {

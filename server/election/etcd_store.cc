@@ -89,7 +89,8 @@ absl::Status EtcdStore::Commit(std::pair<std::string, std::string> put) {
         }
         // An earlier attempt came to pass, whose answer did not come: perhaps of this very write.
         written_ = outcome->unchanged ? outcome->unchanged->mod_revision : 0;
-        const bool is_this = key == StateKey() && outcome->unchanged && outcome->unchanged->value == value;
+        const bool is_this =
+            key == StateKey() && outcome->unchanged && outcome->unchanged->value == value;
         if (is_this) return absl::OkStatus();
         continue;
       }
@@ -112,10 +113,11 @@ absl::Status EtcdStore::Write(const v1::CoordinatorState& state) {
   const uint32_t slot = 1 - slot_;
   uint32_t pieces = 0;
   for (size_t at = 0; at < bytes.size(); at += kEtcdPieceBytes, ++pieces) {
-    TESSERA_RETURN_IF_ERROR(Commit({absl::StrCat(prefix_, "/state-", slot, "/", pieces),
-                                    bytes.substr(at, kEtcdPieceBytes)}));
+    TESSERA_RETURN_IF_ERROR(Commit(
+        {absl::StrCat(prefix_, "/state-", slot, "/", pieces), bytes.substr(at, kEtcdPieceBytes)}));
   }
-  TESSERA_RETURN_IF_ERROR(Commit({StateKey(), absl::StrCat("1 ", pieces, " ", slot, " ", sum, "\n")}));
+  TESSERA_RETURN_IF_ERROR(
+      Commit({StateKey(), absl::StrCat("1 ", pieces, " ", slot, " ", sum, "\n")}));
   slot_ = slot;
   return absl::OkStatus();
 }

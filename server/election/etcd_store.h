@@ -58,7 +58,8 @@ class EtcdStore final : public StateStore {
   const int64_t revision_;
   const std::function<absl::Time()> held_until_;
   uint32_t slot_ = 0;  // of the last state in pieces
-  std::optional<int64_t> written_;  // the mod_revision of the state's key, 0: it is not there; once it is known
+  std::optional<int64_t>
+      written_;  // the mod_revision of the state's key, 0: it is not there; once it is known
 };
 
 }  // namespace tessera

@@ -135,8 +135,8 @@ void ServerElection::Settle() {
   Log(LogLevel::kInfo, absl::StrCat("control: elected coordinator revision=", stay));
   const absl::Status taken = options_.on_elected(stay);
   if (taken.ok()) return;
-  Log(LogLevel::kError,
-      absl::StrCat("control: elected, and cannot be the coordinator why=\"", taken.message(), "\""));
+  Log(LogLevel::kError, absl::StrCat("control: elected, and cannot be the coordinator why=\"",
+                                     taken.message(), "\""));
   Resign();
 }
 

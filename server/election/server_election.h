@@ -63,7 +63,7 @@ class ServerElection {
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool resigns_ ABSL_GUARDED_BY(mutex_) = false;
   Wakeup wake_;                // something of the above has changed
-  int64_t stay_ = 0;            // the thread's; 0: not elected
+  int64_t stay_ = 0;           // the thread's; 0: not elected
   int64_t seen_revision_ = 0;  // the thread's: of the key, when it was somebody else's
   std::thread thread_;
 };

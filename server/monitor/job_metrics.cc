@@ -27,8 +27,7 @@ void AddProgress(const v1::JobStatus& status, MetricSet* set) {
       status.examples());
   set->Counter("tessera_job_parameter_examples_total",
                "Rows whose updates are in the parameters, on the server that is furthest behind. "
-               "Falls when the "
-               "job goes back to a checkpoint.",
+               "Falls when the job goes back to a checkpoint.",
                status.parameter_examples());
   set->Gauge("tessera_job_examples_per_second",
              "Rows trained on per second, as of late, by all workers.",
@@ -46,8 +45,7 @@ void AddProgress(const v1::JobStatus& status, MetricSet* set) {
 void AddMembership(const v1::JobStatus& status, MetricSet* set) {
   set->Counter("tessera_job_members_joined_total",
                "Workers that have ever taken part. Falls when the job goes back to a checkpoint, "
-               "until they have "
-               "joined again.",
+               "until they have joined again.",
                status.members_joined());
   set->Counter("tessera_job_members_lost_total", "Of these, workers that were lost.",
                status.members_lost());
@@ -84,8 +82,7 @@ void AddTraffic(const v1::JobStatus& status, MetricSet* set) {
   constexpr absl::string_view kExchanges = "Pushes with the pull after each, of all workers.";
   constexpr absl::string_view kPayload =
       "Bytes of values that were moved: pulled, pushed, read beside that by workers (other), and "
-      "sent by servers "
-      "to servers (replication).";
+      "sent by servers to servers (replication).";
   constexpr absl::string_view kWire = "Bytes pulled and pushed, with framing.";
   set->Counter("tessera_job_exchanges_total", kExchanges, sum.exchanges());
   const auto payload = [&](absl::string_view direction, uint64_t bytes) {

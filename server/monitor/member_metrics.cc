@@ -40,9 +40,8 @@ void AddSums(const std::string& rank, const RankSums& sums, MetricSet* set) {
                sums.examples, {{"rank", rank}});
   const auto seconds = [&](absl::string_view phase, double value) {
     set->Counter("tessera_member_phase_seconds_total",
-                 "Seconds that workers of this rank computed, pulled, pushed, waited for others or "
-                 "evaluated, until "
-                 "their last minibatch ended.",
+                 "Seconds that workers of this rank computed, pulled, pushed, waited for others "
+                 "or evaluated, until their last minibatch ended.",
                  value, {{"rank", rank}, {"phase", phase}});
   };
   seconds("compute", sums.phases.compute_seconds());

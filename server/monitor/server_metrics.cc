@@ -19,8 +19,7 @@ void AddCounters(const std::string& server, const v1::ServerCounters& counters, 
   const auto bytes = [&](absl::string_view direction, double value) {
     set->Counter("tessera_server_payload_bytes_total",
                  "Bytes of values that were pulled from the server, pushed to it, and sent by it "
-                 "to other servers "
-                 "(replication).",
+                 "to other servers (replication).",
                  value, {{"server", server}, {"direction", direction}});
   };
   gauge("tessera_server_version", "Updates committed.", counters.version());

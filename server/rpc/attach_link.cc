@@ -50,10 +50,12 @@ absl::Status AttachLink::State::Converse() {
       continue;
     }
     if (!message.refuse().empty()) {
-      refusal = absl::StrCat("coordinator at ", stream.address(), " refused this server: ", message.refuse());
+      refusal = absl::StrCat("coordinator at ", stream.address(),
+                             " refused this server: ", message.refuse());
     } else if (BeginsAnew(message)) {
-      refusal = absl::StrCat("checkpoint.restore: \"", options.begins_from, "\" here, and the coordinator at ",
-                             stream.address(), " begins the job anew; set it for server 0 too, or for nobody");
+      refusal = absl::StrCat("checkpoint.restore: \"", options.begins_from,
+                             "\" here, and the coordinator at ", stream.address(),
+                             " begins the job anew; set it for server 0 too, or for nobody");
     }
     if (refusal.empty()) {
       Handle(message);
@@ -73,7 +75,9 @@ absl::Status AttachLink::State::Converse() {
     absl::MutexLock lock(&mutex);
     was_leaving = leaving;
     is_done = has_closed;
-    if (!job_failure.empty()) job_outcome = absl::AbortedError("the job has failed: " + job_failure);
+    if (!job_failure.empty()) {
+      job_outcome = absl::AbortedError("the job has failed: " + job_failure);
+    }
   }
   if (!refusal.empty()) {
     End(was_leaving ? absl::OkStatus() : absl::FailedPreconditionError(refusal));
@@ -128,10 +132,9 @@ void AttachLink::State::Write() {
     if (silence > options.lease_timeout) SetAway(true, silence);
     if (silence > options.lease_timeout / 2) stream.LookElsewhere();
     if (silence > waited) {
-      End(absl::UnavailableError(
-          absl::StrCat("coordinator at ", stream.address(), " is lost: not heard for ",
-                       waited == options.lease_timeout ? "the lease of " : "",
-                       absl::FormatDuration(waited))));
+      End(absl::UnavailableError(absl::StrCat(
+          "coordinator at ", stream.address(), " is lost: not heard for ",
+          waited == options.lease_timeout ? "the lease of " : "", absl::FormatDuration(waited))));
     }
   }
 }

@@ -114,7 +114,8 @@ void AttachLink::State::HandleRestore(const v1::RestoreOrder& order) {
   {
     absl::MutexLock lock(&mutex);
     if (last_restored.restored().generation() >= generation) {
-      queue.push_back(last_restored);  // The connection was made anew, and the answer may be lost, whatever it was.
+      queue.push_back(
+          last_restored);  // The connection was made anew, and the answer may be lost, whatever it was.
       write.Notify();
       return;
     }

@@ -82,8 +82,8 @@ struct AttachLink::State : std::enable_shared_from_this<AttachLink::State> {
 
   const Options options;
   v1::ServerHello hello;  // constant, but for run and term, which are the reading thread's
-  Wakeup pause;  // of the thread that reads
-  Wakeup write;  // there is something to write
+  Wakeup pause;           // of the thread that reads
+  Wakeup write;           // there is something to write
   Stream stream;
   absl::Mutex mutex;
   bool stopping ABSL_GUARDED_BY(mutex) = false;

@@ -110,9 +110,8 @@ grpc::ServerUnaryReactor* CoordinatorService::Join(grpc::CallbackServerContext* 
   v1::JoinRequest asked = *request;
   const v1::CoordinatorWord word = live_->word();
   if (asked.run() != 0 && asked.run() != word.run()) asked.set_member(0);
-  auto joined = live_->Run([&](Coordinator& coordinator, absl::Time now) {
-    return coordinator.Join(asked, now);
-  });
+  auto joined = live_->Run(
+      [&](Coordinator& coordinator, absl::Time now) { return coordinator.Join(asked, now); });
   if (joined.ok()) *joined->mutable_word() = word;
   if (!joined.ok() && !absl::IsUnavailable(joined.status())) {
     TellRefused(context->peer(), *request, joined.status());
@@ -127,8 +126,8 @@ void CoordinatorService::TellRefused(const std::string& peer, const v1::JoinRequ
   if (!held_back.has_value()) return;
   Log(LogLevel::kWarning,
       absl::StrCat("control: worker refused from=", peer, " process=\"",
-                   CutText(request.description(), kDescriptionLogged), "\" why=\"", why.message(), "\"",
-                   *held_back > 0 ? absl::StrCat(" not_logged=", *held_back) : ""));
+                   CutText(request.description(), kDescriptionLogged), "\" why=\"", why.message(),
+                   "\"", *held_back > 0 ? absl::StrCat(" not_logged=", *held_back) : ""));
 }
 
 grpc::ServerUnaryReactor* CoordinatorService::Renew(grpc::CallbackServerContext* context,
@@ -142,9 +141,9 @@ grpc::ServerUnaryReactor* CoordinatorService::Renew(grpc::CallbackServerContext*
   return Finished(context, TakeReply(std::move(renewed), reply));
 }
 
-grpc::ServerUnaryReactor* CoordinatorService::BeginTraining(
-    grpc::CallbackServerContext* context, const v1::BeginTrainingRequest* request,
-    v1::BeginTrainingReply* reply) {
+grpc::ServerUnaryReactor* CoordinatorService::BeginTraining(grpc::CallbackServerContext* context,
+                                                            const v1::BeginTrainingRequest* request,
+                                                            v1::BeginTrainingReply* reply) {
   return Answer(live_, context, *request, reply, [&](Coordinator& coordinator, absl::Time now) {
     return coordinator.BeginTraining(MemberId(request->member()), now);
   });

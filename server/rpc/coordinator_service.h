@@ -38,8 +38,7 @@ class CoordinatorService final : public v1::Coordinator::CallbackService {
   grpc::ServerUnaryReactor* Leave(grpc::CallbackServerContext* context,
                                   const v1::LeaveRequest* request, v1::LeaveReply* reply) override;
   grpc::ServerUnaryReactor* Saved(grpc::CallbackServerContext* context,
-                                  const v1::SavedRequest* request,
-                                  v1::SavedReply* reply) override;
+                                  const v1::SavedRequest* request, v1::SavedReply* reply) override;
 
  private:
   // Whoever looks at this server's log for a worker that does not come finds why.

@@ -34,10 +34,12 @@ class CoordinatorStream {
 
   // `find`: where the coordinator is now, "" where that is not known; empty: it stays at `address`.
   // `open`: the channel to it; empty: OpenControlChannel.
-  CoordinatorStream(std::string address, std::function<std::string()> find, OpenChannel open = nullptr)
+  CoordinatorStream(std::string address, std::function<std::string()> find,
+                    OpenChannel open = nullptr)
       : fixed_address_(std::move(address)),
         find_(std::move(find)),
-        open_(open ? std::move(open) : [](const std::string& at) { return OpenControlChannel(at); }) {}
+        open_(open ? std::move(open)
+                   : [](const std::string& at) { return OpenControlChannel(at); }) {}
 
   // Begins a stream. Nothing is written to it before MayWrite.
   //   kUnavailable  no server has been elected coordinator yet

@@ -18,7 +18,8 @@ class CoordinatorWait {
   // Of an attempt at the address `at` that has ended so: says it now and then.
   void Tell(absl::string_view at, const absl::Status& ended) {
     if (!wait_.IsDue(SteadyNow())) return;
-    const absl::string_view why = ended.ok() ? "it is none, want the address of server 0" : ended.message();
+    const absl::string_view why =
+        ended.ok() ? "it is none, want the address of server 0" : ended.message();
     Log(LogLevel::kInfo,
         absl::StrCat("control: waiting for the coordinator at=", at, " why=\"", why, "\""));
   }

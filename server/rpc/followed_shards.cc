@@ -23,7 +23,8 @@ absl::StatusOr<uint64_t> FollowedShard::Take(const v1::LogChunk& chunk, Payload 
   absl::Status status;
   for (const v1::LogEntry& entry : chunk.entries()) {
     if (partial_.has_value()) {
-      status = absl::InvalidArgumentError("log of a shard: an entry begins before the last one ends");
+      status =
+          absl::InvalidArgumentError("log of a shard: an entry begins before the last one ends");
       break;
     }
     if (entry.payload_bytes() > static_cast<uint64_t>(shard_->event_bytes_max())) {
@@ -69,11 +70,10 @@ void FollowedShard::MoveTime(absl::Time now, ShardEvent* event) {
 }
 
 // Folds are applied with their sum: a log that ends between them ends before them.
-absl::Status FollowedShard::Apply(const v1::LogEntry& entry, Payload payload,
-                                  absl::Time now) {
+absl::Status FollowedShard::Apply(const v1::LogEntry& entry, Payload payload, absl::Time now) {
   if (entry.position() != position_ + 1) {
-    return absl::InvalidArgumentError(absl::StrCat("log of a shard: entry is ", entry.position(),
-                                                   ", want ", position_ + 1));
+    return absl::InvalidArgumentError(
+        absl::StrCat("log of a shard: entry is ", entry.position(), ", want ", position_ + 1));
   }
   position_ = entry.position();
   TESSERA_ASSIGN_OR_RETURN(ShardEvent event,
@@ -93,9 +93,9 @@ absl::Status FollowedShard::Apply(const v1::LogEntry& entry, Payload payload,
     // Folds and what comes between say the version before their commit.
     const bool is_told = !held.has_fold();
     if (is_told && shard_->counters().version != Version(held.version())) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "log of a shard: version is ", shard_->counters().version.value(), " after entry ",
-          held.position(), ", want ", held.version()));
+      return absl::InvalidArgumentError(
+          absl::StrCat("log of a shard: version is ", shard_->counters().version.value(),
+                       " after entry ", held.position(), ", want ", held.version()));
     }
   }
   return absl::OkStatus();

@@ -118,10 +118,9 @@ void HostLink::Write() {
     }
     if (silence > options_.lease_timeout / 2) stream_.LookElsewhere();
     if (silence > waited) {
-      End(absl::UnavailableError(
-          absl::StrCat("coordinator at ", stream_.address(), " was not heard for ",
-                       waited == options_.lease_timeout ? "the lease of " : "",
-                       absl::FormatDuration(waited))));
+      End(absl::UnavailableError(absl::StrCat(
+          "coordinator at ", stream_.address(), " was not heard for ",
+          waited == options_.lease_timeout ? "the lease of " : "", absl::FormatDuration(waited))));
     }
   }
 }

@@ -12,8 +12,8 @@ absl::StatusOr<RoleChanges> HostRoles::Take(const v1::HostOrder& order) {
   changes.is_same = text == last_order_;
   if (changes.is_same) return changes;
   for (const v1::ShardOrder& role : order.shards()) {
-    const bool is_right = role.shard() < shard_count_ &&
-                          (role.role() == v1::LEAD || role.role() == v1::FOLLOW);
+    const bool is_right =
+        role.shard() < shard_count_ && (role.role() == v1::LEAD || role.role() == v1::FOLLOW);
     if (is_right) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("coordinator's order: role ", static_cast<int>(role.role()), " of shard ",

@@ -165,9 +165,10 @@ void LiveCoordinator::Keep() {
     absl::Status written;
     {
       absl::MutexLock lock(&mutex_);
-      const auto has_more = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) ABSL_NO_THREAD_SAFETY_ANALYSIS {
-        return stopping_ || (kept_ != nullptr && (kept_->IsAhead() || is_old_));
-      };
+      const auto has_more =
+          [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+            return stopping_ || (kept_ != nullptr && (kept_->IsAhead() || is_old_));
+          };
       mutex_.Await(absl::Condition(&has_more));
       if (stopping_) return;
       const v1::CoordinatorState state = kept_->State(StateMomentNow());
@@ -289,10 +290,9 @@ void LiveCoordinator::Deliver(Answers answers) {
 absl::Status LiveCoordinator::Attach(const v1::ServerHello& hello, const void* connection,
                                      PlanSink sink) {
   const ShardId server(hello.rank());
-  return Run(hello.run(), [&](Coordinator& coordinator, absl::Time now)
-                              ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    TESSERA_RETURN_IF_ERROR(
-        kept_->CheckHello(hello.rank(), hello.term(), hello.changes(), now));
+  return Run(hello.run(), [&](Coordinator& coordinator,
+                              absl::Time now) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    TESSERA_RETURN_IF_ERROR(kept_->CheckHello(hello.rank(), hello.term(), hello.changes(), now));
     absl::Status attached = coordinator.Attach(hello, now);
     if (!attached.ok()) return attached;
     kept_->DropFor(server);
@@ -323,22 +323,22 @@ void LiveCoordinator::OnShardMessage(const v1::ServerHello& hello, const void* c
 
 void LiveCoordinator::Detach(const v1::ServerHello& hello, const void* connection) {
   const ShardId server(hello.rank());
-  const absl::Status told = Post([&](Coordinator& coordinator, absl::Time now) ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    auto sink = sinks_.find(server);
-    if (sink == sinks_.end() || sink->second.connection != connection) return absl::OkStatus();
-    sinks_.erase(sink);
-    coordinator.Detach(server, hello.life(), now);
-    return absl::OkStatus();
-  });
+  const absl::Status told =
+      Post([&](Coordinator& coordinator, absl::Time now) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+        auto sink = sinks_.find(server);
+        if (sink == sinks_.end() || sink->second.connection != connection) return absl::OkStatus();
+        sinks_.erase(sink);
+        coordinator.Detach(server, hello.life(), now);
+        return absl::OkStatus();
+      });
   if (!told.ok()) EraseEnd(&sinks_, server, connection);
 }
 
 absl::Status LiveCoordinator::AttachHost(const v1::HostHello& hello, const void* connection,
                                          HostSink sink) {
-  return Run(hello.run(), [&](Coordinator& coordinator, absl::Time now)
-                              ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    TESSERA_RETURN_IF_ERROR(
-        kept_->CheckHello(hello.rank(), hello.term(), hello.changes(), now));
+  return Run(hello.run(), [&](Coordinator& coordinator,
+                              absl::Time now) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    TESSERA_RETURN_IF_ERROR(kept_->CheckHello(hello.rank(), hello.term(), hello.changes(), now));
     absl::Status attached = coordinator.AttachHost(hello, now);
     if (!attached.ok()) return attached;
     kept_->DropForHost(hello.rank());
@@ -359,13 +359,14 @@ void LiveCoordinator::OnHostMessage(const v1::HostHello& hello, const void* conn
 }
 
 void LiveCoordinator::DetachHost(const v1::HostHello& hello, const void* connection) {
-  const absl::Status told = Post([&](Coordinator& coordinator, absl::Time now) ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    const auto host = hosts_.find(hello.rank());
-    if (host == hosts_.end() || host->second.connection != connection) return absl::OkStatus();
-    hosts_.erase(host);
-    coordinator.DetachHost(hello.rank(), hello.life(), now);
-    return absl::OkStatus();
-  });
+  const absl::Status told =
+      Post([&](Coordinator& coordinator, absl::Time now) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+        const auto host = hosts_.find(hello.rank());
+        if (host == hosts_.end() || host->second.connection != connection) return absl::OkStatus();
+        hosts_.erase(host);
+        coordinator.DetachHost(hello.rank(), hello.life(), now);
+        return absl::OkStatus();
+      });
   if (!told.ok()) EraseEnd(&hosts_, hello.rank(), connection);
 }
 
@@ -375,22 +376,25 @@ void LiveCoordinator::Evaluate(const v1::EvaluateRequest& request, const void* c
   Answers refused;
   bool is_waiting = false;
   Ticket ticket;
-  const absl::Status asked = Post(request.run(), [&](Coordinator& coordinator, absl::Time now)
-                                                     ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    auto old = waiters_.find(member);
-    if (old != waiters_.end()) {
-      refused.push_back({std::move(old->second.done),
-                         absl::AbortedError("evaluate: a later call of this member replaced it")});
-    }
-    waiters_[member] = {call, kept_->events(), std::move(done)};
-    is_waiting = true;
-    absl::Status status = coordinator.Evaluate(request, now);
-    if (!status.ok()) {
-      refused.push_back({std::move(waiters_[member].done), status});
-      waiters_.erase(member);
-    }
-    return absl::OkStatus();
-  }, &ticket);
+  const absl::Status asked = Post(
+      request.run(),
+      [&](Coordinator& coordinator, absl::Time now) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+        auto old = waiters_.find(member);
+        if (old != waiters_.end()) {
+          refused.push_back(
+              {std::move(old->second.done),
+               absl::AbortedError("evaluate: a later call of this member replaced it")});
+        }
+        waiters_[member] = {call, kept_->events(), std::move(done)};
+        is_waiting = true;
+        absl::Status status = coordinator.Evaluate(request, now);
+        if (!status.ok()) {
+          refused.push_back({std::move(waiters_[member].done), status});
+          waiters_.erase(member);
+        }
+        return absl::OkStatus();
+      },
+      &ticket);
   // Where the coordinator went in mid-call `done` was told.
   if (!asked.ok() && !is_waiting) refused.push_back({std::move(done), asked});
   Deliver(std::move(refused));
@@ -415,8 +419,8 @@ v1::JobStatus LiveCoordinator::Status() {
   }
   const absl::string_view without = LimitStatus(kStatusBytesMax, &status);
   if (without != status_without_ && !without.empty()) {
-    Log(LogLevel::kWarning,
-        absl::StrCat("control: status is too large, left out=\"", without, "\" bytes_max=", kStatusBytesMax));
+    Log(LogLevel::kWarning, absl::StrCat("control: status is too large, left out=\"", without,
+                                         "\" bytes_max=", kStatusBytesMax));
   }
   status_without_ = without;
   return status;

@@ -67,8 +67,9 @@ bool LogQueue::CheckProgress(absl::Time now) {
   const absl::Duration pause = now - std::exchange(checked_, now);
   if (pause > silence_max_ / 2) moved_ = now;
   if (broken_ || !IsOwed() || now - moved_ <= silence_max_) return false;
-  return Break(absl::StrCat("the standby has not answered for ",
-                            absl::FormatDuration(absl::Trunc(now - moved_, absl::Milliseconds(1)))));
+  return Break(
+      absl::StrCat("the standby has not answered for ",
+                   absl::FormatDuration(absl::Trunc(now - moved_, absl::Milliseconds(1)))));
 }
 
 bool LogQueue::Break(const std::string& why) {

@@ -47,7 +47,8 @@ absl::StatusOr<SubnetPlace> AskedPlace(const v1::SubnetRequest& request) {
 grpc::ServerWriteReactor<grpc::ByteBuffer>* PullCall::Start(DataPlanes* planes,
                                                             grpc::CallbackServerContext* context,
                                                             const grpc::ByteBuffer& request) {
-  return Begin(std::shared_ptr<PullCall>(new PullCall(planes, context)), &PullCall::AskAll, request);
+  return Begin(std::shared_ptr<PullCall>(new PullCall(planes, context)), &PullCall::AskAll,
+               request);
 }
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* PullCall::StartFetch(
@@ -68,9 +69,10 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* PullCall::Begin(std::shared_ptr<Pull
 absl::Status PullCall::AskAll(const grpc::ByteBuffer& bytes) {
   v1::PullRequest request;
   const absl::Status read = ReadMessage(bytes, &request);
-  if (!read.ok())
+  if (!read.ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat("pull from ", context_->peer(), ": ", read.message()));
+  }
   if (request.copies_replica()) return AskCopy(request);
   const MemberId member(request.caller().member());
   where_ = absl::StrCat("pull from member ", member.value(), " after exchange ",
@@ -92,10 +94,9 @@ absl::Status PullCall::AskAll(const grpc::ByteBuffer& bytes) {
   const RestWord word{request.rest(), request.rests()};
   const std::shared_ptr<PullCall> self = shared_from_this();
   if (outside_exchange_) {
-    plane_->shard().ReadOutside(member, Exchange(request.after_exchange()), word,
-                                [self](absl::StatusOr<ReadResult> result) {
-                                  self->Answer(std::move(result));
-                                });
+    plane_->shard().ReadOutside(
+        member, Exchange(request.after_exchange()), word,
+        [self](absl::StatusOr<ReadResult> result) { self->Answer(std::move(result)); });
     return absl::OkStatus();
   }
   CancelWhenGone(plane_->shard().Read(
@@ -122,10 +123,10 @@ absl::Status PullCall::AskSparse(const v1::PullRequest& request) {
   TESSERA_RETURN_IF_ERROR(TakeCodec(request.codec()));
   const absl::StatusOr<CoreName> core = CoreOf(request.keys().sparse());
   if (!core.ok() || outside_exchange_) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        where_, ": ",
-        core.ok() ? "keys are sparse, want dense or rows outside an exchange"
-                  : core.status().message()));
+    return absl::InvalidArgumentError(
+        absl::StrCat(where_, ": ",
+                     core.ok() ? "keys are sparse, want dense or rows outside an exchange"
+                               : core.status().message()));
   }
   CancelWhenGone(plane_->shard().ReadSparse(
       MemberId(request.caller().member()), Exchange(request.after_exchange()), *core,
@@ -164,8 +165,8 @@ absl::Status PullCall::TakeKeys(const v1::PullRequest& request) {
 absl::Status PullCall::TakeLayers(const v1::LayerKeys& keys) {
   const auto take = [&]() -> absl::Status {
     TESSERA_ASSIGN_OR_RETURN(const ParameterRange layers, LayersOf(keys));
-    TESSERA_ASSIGN_OR_RETURN(
-        part_, FindPart(plane_->shard().layer_parts(), layers, "dense or rows"));
+    TESSERA_ASSIGN_OR_RETURN(part_,
+                             FindPart(plane_->shard().layer_parts(), layers, "dense or rows"));
     return absl::OkStatus();
   };
   const absl::Status status = take();
@@ -187,9 +188,10 @@ absl::Status PullCall::TakeCodec(absl::string_view name) {
 absl::Status PullCall::AskSubnet(const grpc::ByteBuffer& bytes) {
   v1::SubnetRequest request;
   const absl::Status read = ReadMessage(bytes, &request);
-  if (!read.ok())
+  if (!read.ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat("fetch from ", context_->peer(), ": ", read.message()));
+  }
   const MemberId member(request.caller().member());
   where_ = absl::StrCat("fetch from member ", member.value(), " round ", request.round());
   TESSERA_ASSIGN_OR_RETURN(plane_, planes_->Find(where_, request.caller()));
@@ -230,8 +232,8 @@ void PullCall::Answer(absl::StatusOr<ReadResult> result) {
     const Slice owned = OwnedRows(slices, *rows_);
     payload_ = DensePayload(result->snapshot, owned.offset, owned.size());
   } else if (codec_ == Codec()) {
-    payload_ = DensePayload(result->snapshot, begin,
-                            part_ != nullptr ? part_->entries() : slices.size);
+    payload_ =
+        DensePayload(result->snapshot, begin, part_ != nullptr ? part_->entries() : slices.size);
   } else {
     const CodedForms& forms = part_ != nullptr ? part_->forms : plane_->shard().dense_forms();
     payload_ = Coded(*forms.Find(codec_), result->version, DenseSource(result->snapshot, begin));
@@ -356,8 +358,9 @@ void PullCall::OnWriteDone(bool ok) {
     return Finish(ToGrpc(absl::AbortedError(absl::StrCat(
         where_, ": reader too slow, ", left(), " of ", bytes_, " bytes were left; pull again"))));
   }
-  if (!ok)
+  if (!ok) {
     return Finish(ToGrpc(absl::CancelledError(absl::StrCat(where_, ": the client has gone"))));
+  }
   SendNext();
 }
 

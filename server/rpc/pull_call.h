@@ -98,10 +98,10 @@ class PullCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   CheckpointMark checkpoint_;
   Generation plan_;
   bool waits_only_ = false;
-  bool is_whole_model_ = false;             // a fetch that came when there are no rounds any more
-  std::optional<ReplicaTable> table_;       // of a replica's copy
-  std::shared_ptr<const SiteSubnet> site_;  // of a subnet's answer
-  std::unique_ptr<AnswerPayload> payload_;  // nullptr: the answer has none
+  bool is_whole_model_ = false;               // a fetch that came when there are no rounds any more
+  std::optional<ReplicaTable> table_;         // of a replica's copy
+  std::shared_ptr<const SiteSubnet> site_;    // of a subnet's answer
+  std::unique_ptr<AnswerPayload> payload_;    // nullptr: the answer has none
   std::shared_ptr<const SparsePlace> place_;  // of a core's and an explorer's entries
   std::shared_ptr<const Core> core_;          // whose keys are the answer
   int core_form_ = 0;
@@ -109,7 +109,7 @@ class PullCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   bool need_keys_ = false;
   bool is_reader_ = false;
   bool has_begun_ = false;  // the header was sent
-  int64_t bytes_ = 0;  // of the answer
+  int64_t bytes_ = 0;       // of the answer
   grpc::ByteBuffer message_;
 };
 

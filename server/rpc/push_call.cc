@@ -77,10 +77,11 @@ void PushCall::GiveWay() {
     if (!done_) context_->TryCancel();
     return;
   }
-  Finish(ToGrpc(absl::ResourceExhaustedError(absl::StrCat(
-      "push from ", context_->peer(), ": header has not come, and ",
-      planes_->half_open_pushes().most(), " later pushes of this host wait for theirs, want at most ",
-      planes_->half_open_pushes().most()))));
+  Finish(ToGrpc(absl::ResourceExhaustedError(
+      absl::StrCat("push from ", context_->peer(), ": header has not come, and ",
+                   planes_->half_open_pushes().most(),
+                   " later pushes of this host wait for theirs, want at most ",
+                   planes_->half_open_pushes().most()))));
 }
 
 void PushCall::OnReadDone(bool ok) {
@@ -122,9 +123,9 @@ absl::Status PushCall::TakeChunk() {
   // Each chunk takes memory beside its bytes.
   arrived_bytes_ += payload.size();
   if (++chunks_ > kSmallChunksMax + arrived_bytes_ / kChunkBytesLeast) {
-    return absl::InvalidArgumentError(absl::StrCat(where_, ": ", chunks_, " chunks have ", arrived_bytes_,
-                                                   " bytes, want at least ", kChunkBytesLeast,
-                                                   " bytes a chunk"));
+    return absl::InvalidArgumentError(absl::StrCat(where_, ": ", chunks_, " chunks have ",
+                                                   arrived_bytes_, " bytes, want at least ",
+                                                   kChunkBytesLeast, " bytes a chunk"));
   }
   const int64_t wire_bytes = WireBytes(message_.Length());
   wire_bytes_ += wire_bytes;
@@ -210,8 +211,7 @@ absl::Status PushCall::TakeLayers(const v1::PushHeader& header) {
     const ShardThread& shard = plane_->shard();
     TESSERA_ASSIGN_OR_RETURN(
         part_, FindPushedPart(shard.layer_parts(), push_.layers, push_.summed,
-                              KeysWord(KindOf(header.keys())),
-                              KeysWord(!shard.trains_subnets())));
+                              KeysWord(KindOf(header.keys())), KeysWord(!shard.trains_subnets())));
     return absl::OkStatus();
   };
   const absl::Status status = take();
@@ -222,9 +222,9 @@ absl::Status PushCall::TakeLayers(const v1::PushHeader& header) {
 absl::Status PushCall::TakeCore(const v1::SparseKeys& keys) {
   const ShardThread& shard = plane_->shard();
   if (!shard.moves_cores()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(where_, ": keys are sparse, want ",
-                     KeysWord(!shard.trains_subnets()), "; the job's methods differ"));
+    return absl::InvalidArgumentError(absl::StrCat(where_, ": keys are sparse, want ",
+                                                   KeysWord(!shard.trains_subnets()),
+                                                   "; the job's methods differ"));
   }
   const absl::StatusOr<CoreName> name = CoreOf(keys);
   if (!name.ok()) {
@@ -232,8 +232,8 @@ absl::Status PushCall::TakeCore(const v1::SparseKeys& keys) {
   }
   const int64_t limit = KeyBytesMax(shard.slices().size);
   if (keys.keys_bytes() > static_cast<uint64_t>(limit)) {
-    return absl::InvalidArgumentError(absl::StrCat(where_, ": keys are ", keys.keys_bytes(),
-                                                   " bytes, want at most ", limit));
+    return absl::InvalidArgumentError(
+        absl::StrCat(where_, ": keys are ", keys.keys_bytes(), " bytes, want at most ", limit));
   }
   key_bytes_ = static_cast<int64_t>(keys.keys_bytes());
   push_.core.emplace();
@@ -259,8 +259,7 @@ Payload PushCall::TakeCoreKeys(Payload payload) {
   const auto owner = std::make_shared<const Payload>(std::move(payload));
   Payload rest;
   for (Payload::Piece piece : owner->pieces()) {
-    const int64_t taken =
-        std::min(piece.size, key_bytes_ - static_cast<int64_t>(keys.size()));
+    const int64_t taken = std::min(piece.size, key_bytes_ - static_cast<int64_t>(keys.size()));
     keys.append(piece.data, static_cast<size_t>(taken));
     rest.Append({piece.data + taken, piece.size - taken}, owner);
   }
@@ -327,8 +326,8 @@ absl::Status PushCall::CheckEnd() const {
         "push from ", context_->peer(), ": ended before its header, want one in the first chunk"));
   }
   if (received() == declared_bytes_) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      where_, ": payload ended after ", received(), " of ", declared_bytes_, " bytes"));
+  return absl::InvalidArgumentError(absl::StrCat(where_, ": payload ended after ", received(),
+                                                 " of ", declared_bytes_, " bytes"));
 }
 
 void PushCall::AskForPlace() {
@@ -353,8 +352,9 @@ void PushCall::OnPlace(const absl::Status& status, ShardThread& shard) {
     if (!abandoned) place_ = status.ok() ? Place::kGranted : Place::kNone;
   }
   if (!abandoned) {
-    if (!status.ok())
+    if (!status.ok()) {
       return Fail(absl::Status(status.code(), absl::StrCat(where_, ": ", status.message())));
+    }
     return StartRead(&message_);
   }
   if (status.ok()) shard.Release(push_.member, declared_bytes_);

@@ -50,10 +50,7 @@ class PushCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   enum class Place { kNone, kAsked, kGranted, kAbandoned };
 
   PushCall(DataPlanes* planes, grpc::CallbackServerContext* context, grpc::ByteBuffer* reply)
-      : planes_(planes),
-        context_(context),
-        reply_(reply),
-        host_(NumberOfHost(context->peer())) {}
+      : planes_(planes), context_(context), reply_(reply), host_(NumberOfHost(context->peer())) {}
 
   // The first message is here: this call gives way to others no more. False: it has.
   bool EndHalfOpen();

@@ -58,8 +58,9 @@ class Replicator::Call final : public grpc::ClientBidiReactor<grpc::ByteBuffer, 
   }
   void OnDone(const grpc::Status& status) override {
     if (!status.ok()) {
-      Log(LogLevel::kInfo, absl::StrCat("standby: stream ended shard=", owner_->options_.header.shard(),
-                                        " why=\"", status.error_message(), "\""));
+      Log(LogLevel::kInfo,
+          absl::StrCat("standby: stream ended shard=", owner_->options_.header.shard(), " why=\"",
+                       status.error_message(), "\""));
     }
     const std::shared_ptr<Call> self = std::move(self_);
   }
@@ -73,7 +74,8 @@ class Replicator::Call final : public grpc::ClientBidiReactor<grpc::ByteBuffer, 
 };
 
 Replicator::Replicator(Options options)
-    : options_(std::move(options)), queue_(options_.header, options_.queue_bytes_max, options_.silence_max) {}
+    : options_(std::move(options)),
+      queue_(options_.header, options_.queue_bytes_max, options_.silence_max) {}
 
 std::shared_ptr<Replicator> Replicator::Make(Options options) {
   return std::shared_ptr<Replicator>(new Replicator(std::move(options)));
@@ -165,7 +167,8 @@ void Replicator::WriteNext() {
   std::optional<LogQueue::Message> next = queue_.Next(kChunkBytes);
   if (!next.has_value()) return;
   if (options_.payload_bytes != nullptr) {
-    options_.payload_bytes->fetch_add(static_cast<uint64_t>(next->values.size()), std::memory_order_relaxed);
+    options_.payload_bytes->fetch_add(static_cast<uint64_t>(next->values.size()),
+                                      std::memory_order_relaxed);
   }
   const auto values = std::make_shared<const Payload>(std::move(next->values));
   std::vector<grpc::Slice> slices;

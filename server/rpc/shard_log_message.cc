@@ -349,8 +349,8 @@ absl::StatusOr<ShardEvent> FromMessage(const v1::LogEntry& entry, Payload payloa
       return ShardEvent(WithdrawEvent{entry.withdraw()});
     case Kind::kRest: {
       const v1::LoggedRest& rest = entry.rest();
-      return ShardEvent(RestEvent{MemberId(rest.member()), Exchange(rest.after_exchange()),
-                                  {rest.number(), rest.rests()}});
+      return ShardEvent(RestEvent{
+          MemberId(rest.member()), Exchange(rest.after_exchange()), {rest.number(), rest.rests()}});
     }
     case Kind::kCoreQuestion:
       return ShardEvent(CoreQuestionEvent{FromMessage(entry.core_question())});

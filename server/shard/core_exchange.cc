@@ -16,9 +16,7 @@ constexpr int64_t kTileEntries = 4096;
 }  // namespace
 
 CoreExchange::CoreExchange(const Options& options, BlockStore* store)
-    : options_(options),
-      sums_(options.slices->size),
-      touched_((options.slices->size + 63) / 64) {
+    : options_(options), sums_(options.slices->size), touched_((options.slices->size + 63) / 64) {
   BeginSelection(0, store);
 }
 
@@ -48,16 +46,16 @@ absl::StatusOr<std::shared_ptr<const Core>> CoreExchange::Read(absl::string_view
                                                                const NamedCore& named) const {
   for (const std::shared_ptr<const Core>& core : known_) {
     if (core->name.number != named.name.number) continue;
-    return absl::FailedPreconditionError(absl::StrCat(
-        where, ": core ", named.name.number, " has other keys here; pull before pushing"));
+    return absl::FailedPreconditionError(absl::StrCat(where, ": core ", named.name.number,
+                                                      " has other keys here; pull before pushing"));
   }
   absl::StatusOr<EntrySet> keys = DecodeKeys(named.key_form, *named.keys, options_.slices->size);
   if (!keys.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(where, ": ", keys.status().message()));
   }
   if (SignatureOf(options_.layout_hash, named.name.number, *keys) != named.name.signature) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        where, ": keys of core ", named.name.number, " are not those that its signature names"));
+    return absl::InvalidArgumentError(absl::StrCat(where, ": keys of core ", named.name.number,
+                                                   " are not those that its signature names"));
   }
   return std::make_shared<const Core>(Core{named.name, *std::move(keys)});
 }
@@ -118,17 +116,15 @@ std::shared_ptr<const SparsePlace> CoreExchange::Place(const PlanMember& member,
       drawn.place->keys.core->name == core->name) {
     return drawn.place;
   }
-  SparseKeys keys = DrawKeys(options_.share, ExplorerOf(member, exchange), options_.shape->size,
-                             std::move(core));
+  SparseKeys keys =
+      DrawKeys(options_.share, ExplorerOf(member, exchange), options_.shape->size, std::move(core));
   CodedForms forms = CodedForms::OfEntries(options_.codecs, keys.entries.count(), keys.on_all);
   drawn.exchange = exchange;
-  drawn.place =
-      std::make_shared<const SparsePlace>(SparsePlace{std::move(keys), std::move(forms)});
+  drawn.place = std::make_shared<const SparsePlace>(SparsePlace{std::move(keys), std::move(forms)});
   return drawn.place;
 }
 
-bool CoreExchange::Prepare(const Plan& plan,
-                           const absl::flat_hash_map<MemberId, Exchange>& next) {
+bool CoreExchange::Prepare(const Plan& plan, const absl::flat_hash_map<MemberId, Exchange>& next) {
   if (latest_ == nullptr) return false;
   for (const PlanMember& member : plan.members) {
     const auto found = next.find(member.member);

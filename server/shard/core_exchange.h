@@ -189,13 +189,13 @@ class CoreExchange {
   };
   absl::flat_hash_map<MemberId, std::array<Drawn, 2>> drawn_;
 
-  std::vector<float> sums_;         // of the update that is collected; 0 where nobody sent anything
-  std::vector<uint64_t> touched_;   // where somebody did, by bit
-  bool has_all_ = false;            // somebody sent all entries
+  std::vector<float> sums_;        // of the update that is collected; 0 where nobody sent anything
+  std::vector<uint64_t> touched_;  // where somebody did, by bit
+  bool has_all_ = false;           // somebody sent all entries
   // What pushes of all entries have changed; empty: none came. In lockstep the last update with one alone.
   std::vector<float> gradient_;
-  MagnitudeSums magnitudes_;        // of the values and of gradient_, after the last of them
-  bool moved_since_ = false;        // values are others by now
+  MagnitudeSums magnitudes_;  // of the values and of gradient_, after the last of them
+  bool moved_since_ = false;  // values are others by now
 
   absl::flat_hash_set<MemberId> pushed_all_;  // since the last selection
   std::optional<CoreSearch> search_;

@@ -61,8 +61,8 @@ CoresImage CoreExchange::TakeImage(const Snapshot& now, Payload* values) const {
   }
   for (const std::shared_ptr<const Core>& core : known_) {
     EncodedKeys keys = EncodeKeys(core->keys);
-    image.known.push_back({core->name, static_cast<int>(keys.form),
-                           static_cast<int64_t>(keys.bytes.size())});
+    image.known.push_back(
+        {core->name, static_cast<int>(keys.form), static_cast<int64_t>(keys.bytes.size())});
     const auto bytes = std::make_shared<const std::string>(std::move(keys.bytes));
     values->Append({bytes->data(), static_cast<int64_t>(bytes->size())}, bytes);
   }

@@ -47,11 +47,11 @@ struct ReceivedPush {
 
   // The same push once more: of the payload's bytes there is one copy.
   ReceivedPush Share() const {
-    return {member, generation, exchange, base,       kind,  layout_hash, examples,        subnet,
-            core,   layers,     summed,   whole_next, codec, from_peer,   payload.Share(), bad_entry};
+    return {member,          generation, exchange, base,   kind,       layout_hash, examples,
+            subnet,          core,       layers,   summed, whole_next, codec,       from_peer,
+            payload.Share(), bad_entry};
   }
 };
-
 
 }  // namespace tessera
 

@@ -60,8 +60,13 @@ Shard::Shard(Options options)
   if (options.core) {
     // Entries that nobody sends are not touched, and a state would have to be.
     TESSERA_CHECK(rule_->state_count() == 0);
-    CoreExchange::Options cores{&shape_,        &slices_, layout_hash_, seed_,
-                                *options.core, codecs_,  policy_->Collecting() != Exchange(0)};
+    CoreExchange::Options cores{&shape_,
+                                &slices_,
+                                layout_hash_,
+                                seed_,
+                                *options.core,
+                                codecs_,
+                                policy_->Collecting() != Exchange(0)};
     cores_ = std::make_unique<CoreExchange>(cores, &store_);
     return;
   }
@@ -115,8 +120,8 @@ absl::Status Shard::Validate(ReceivedPush* received, const PushedEntries& of) co
                      "); layouts differ, compare layout_hash in status"));
   }
   if (of.part != nullptr && of.part->entries() == 0 && push.payload.size() != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(Where(push), ": payload is ", push.payload.size(), " bytes, want 0 (0 entries)"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        Where(push), ": payload is ", push.payload.size(), " bytes, want 0 (0 entries)"));
   }
   if ((site != nullptr || of.place != nullptr) && !IsPlain(push.codec)) {
     push.bad_entry = FirstBadEntry(*keys, push.payload);
@@ -193,9 +198,9 @@ absl::StatusOr<Shard::PushedEntries> Shard::EntriesOf(const ReceivedPush& push) 
     TESSERA_ASSIGN_OR_RETURN(of.site, SiteOf(push));
     return of;
   }
-  TESSERA_ASSIGN_OR_RETURN(const CoreExchange::Found found,
-                           cores_->PlaceOfPush(Where(push), *plan_.Find(push.member),
-                                               push.exchange, push.core));
+  TESSERA_ASSIGN_OR_RETURN(
+      const CoreExchange::Found found,
+      cores_->PlaceOfPush(Where(push), *plan_.Find(push.member), push.exchange, push.core));
   of.place = found.place;
   of.need_keys = found.need_keys;
   return of;
@@ -308,8 +313,8 @@ bool Shard::AdvancePushes(absl::Time now) {
   staged_.erase(next);
   const Version base = push.from_peer ? counters_.version : push.base;
   if (!push.from_peer) CountStaleness(base);
-  const Verdict verdict = policy_->OnPush(
-      {push.member, push.exchange, base, counters_.version, push.examples, now});
+  const Verdict verdict =
+      policy_->OnPush({push.member, push.exchange, base, counters_.version, push.examples, now});
   pending_examples_ += push.examples;
   ++open_folds_;
   if (records_) {
@@ -429,8 +434,12 @@ absl::StatusOr<std::optional<SubnetReadResult>> Shard::ReadSubnet(MemberId membe
 }
 
 ReadResult Shard::ReadNow() {
-  return {store_.TakeSnapshot(), counters_.version, counters_.examples,
-          cores_ == nullptr ? 0 : cores_->cores(), {}, plan_.generation};
+  return {store_.TakeSnapshot(),
+          counters_.version,
+          counters_.examples,
+          cores_ == nullptr ? 0 : cores_->cores(),
+          {},
+          plan_.generation};
 }
 
 ShardCounters Shard::counters() const {

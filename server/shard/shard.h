@@ -396,7 +396,7 @@ class Shard {
   Exchange opened_round_;                  // as rounds_ has it, by the plan opened_plan_
   Generation opened_plan_;
   std::optional<ExchangeForms> forms_;     // set: exchanges may be of all entries, too
-  std::optional<ReplicaCopying> replica_;         // set: every server holds all entries
+  std::optional<ReplicaCopying> replica_;  // set: every server holds all entries
   std::optional<LayerHalves> halves_;      // set: a push is of one half of the layers
   std::unique_ptr<CoreExchange> cores_;    // set: exchanges move a core; without pending_, state_
   std::deque<Staged> staged_;              // complete pushes, in order of arrival
@@ -405,7 +405,7 @@ class Shard {
   CopyOrder copied_;                       // the last one that was made
   bool is_copied_here_ = true;             // not by the leader before this one
   std::vector<std::shared_ptr<std::vector<float>>> state_copies_;  // of the last copy, or free
-  int64_t pending_count_ = 0;      // pushes folded into pending_
+  int64_t pending_count_ = 0;                                      // pushes folded into pending_
   int64_t open_folds_ = 0;         // pushes folded since the last commit
   uint64_t pending_examples_ = 0;  // rows behind them
   Plan plan_;
@@ -420,7 +420,7 @@ class Shard {
   bool records_ = false;
   std::vector<ShardEvent> recorded_;
   std::vector<std::shared_ptr<std::vector<float>>> sums_;  // of recorded commits, or free
-  std::optional<float> followed_scale_;  // of the commit that is to come
+  std::optional<float> followed_scale_;                    // of the commit that is to come
   int64_t reserved_bytes_ = 0;
   absl::flat_hash_map<MemberId, int64_t> reserved_;
   ShardCounters counters_;

@@ -33,7 +33,6 @@ struct ShardCounters {
   bool copied = false;
 };
 
-
 }  // namespace tessera
 
 #endif  // TESSERA_SERVER_SHARD_SHARD_COUNTERS_H_

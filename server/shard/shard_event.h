@@ -101,7 +101,7 @@ struct ImageEvent {
   CopyOrder copied;
   std::vector<RemovedMember> removed;
   std::optional<CoresImage> cores;  // where exchanges are of a core
-  Payload values;  // f32, and behind them the rule's states, and what `cores` says
+  Payload values;                   // f32, and behind them the rule's states, and what `cores` says
 };
 
 using ShardEvent =

@@ -25,7 +25,7 @@ struct ShardLimits {
 // A server's need, by parts.
 struct ShardMemory {
   int64_t slice = 0;
-  int64_t pending = 0;  // of subnets, sums of what all sites have
+  int64_t pending = 0;    // of subnets, sums of what all sites have
   int64_t states = 0;     // the rule's
   int64_t next_push = 0;  // the largest one, as it is received
   ShardLimits limits;

@@ -102,12 +102,14 @@ absl::Status Shard::Apply(ShardEvent event) {
                                            push->push.exchange.value());
     TESSERA_ASSIGN_OR_RETURN(const PushAccepted accepted, Accept(std::move(push->push)));
     if (!accepted.need_keys && !accepted.duplicate) return absl::OkStatus();
-    return Contradicts(absl::StrCat("has a push of ", which, ", which ",
-                                    accepted.duplicate ? "is here" : "names a core that is not here"));
+    return Contradicts(
+        absl::StrCat("has a push of ", which, ", which ",
+                     accepted.duplicate ? "is here" : "names a core that is not here"));
   }
   if (const auto* advance = std::get_if<AdvanceEvent>(&event)) {
-    if (CombinesPushes())
+    if (CombinesPushes()) {
       return Contradicts("has something that was due, want folds and their sum");
+    }
     AdvancePushes(advance->now);
   } else if (const auto* fold = std::get_if<FoldEvent>(&event)) {
     return Follow(*fold);
@@ -118,8 +120,8 @@ absl::Status Shard::Apply(ShardEvent event) {
     for (const PlanMember& m : plan->plan.members) {
       const PlanMember* const before = plan_.Find(m.member);
       if (before == nullptr || before->first_exchange == m.first_exchange) continue;
-      return Contradicts(absl::StrCat("has a plan in which member ", m.member.value(),
-                                      " begins another time"));
+      return Contradicts(
+          absl::StrCat("has a plan in which member ", m.member.value(), " begins another time"));
     }
     SetPlan(plan->plan);
   } else if (const auto* proposal = std::get_if<ProposeEvent>(&event)) {
@@ -168,8 +170,8 @@ absl::Status Shard::Follow(const FoldEvent& fold) {
 
 absl::Status Shard::Follow(const CommitEvent& commit) {
   if (!CombinesPushes() || commit.sum.size() != slices_.bytes()) {
-    return Contradicts(absl::StrCat("has a sum of ", commit.sum.size(), " bytes, want ",
-                                    slices_.bytes()));
+    return Contradicts(
+        absl::StrCat("has a sum of ", commit.sum.size(), " bytes, want ", slices_.bytes()));
   }
   std::optional<float> scale = std::exchange(followed_scale_, std::nullopt);
   if (!scale.has_value()) scale = policy_->CommitDue(commit.time);

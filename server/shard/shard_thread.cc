@@ -14,7 +14,8 @@ ShardThread::ShardThread(std::unique_ptr<Shard> shard) : traits_(TraitsOf(*shard
 }
 
 ShardThread::ShardThread(ShardTraits traits)
-    : refusal_(absl::UnavailableError("shard: it is being made, ask again")), traits_(std::move(traits)) {
+    : refusal_(absl::UnavailableError("shard: it is being made, ask again")),
+      traits_(std::move(traits)) {
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -82,7 +83,9 @@ void ShardThread::AwaitReplacement(uint64_t number, const absl::Status& why) {
     if (number <= awaited_) return;
     awaited_ = number;
     refusal_ = why;
-    const auto is_void = [](const Event& event) { return event.when == Event::When::kAfterwardsOfPlan; };
+    const auto is_void = [](const Event& event) {
+      return event.when == Event::When::kAfterwardsOfPlan;
+    };
     waiting_.erase(std::remove_if(waiting_.begin(), waiting_.end(), is_void), waiting_.end());
     if (served_ != nullptr) served_->Refuse(why);
   });
@@ -232,13 +235,13 @@ void ShardThread::TakeCopy(ReplicaTable table, std::vector<float> values,
 }
 
 void ShardThread::SetPlan(Plan plan, std::function<void(std::vector<Shard::Removed>)> done) {
-  PostOfPlan([this, plan = std::move(plan), done = std::move(done)] { done(served_->SetPlan(plan)); });
+  PostOfPlan(
+      [this, plan = std::move(plan), done = std::move(done)] { done(served_->SetPlan(plan)); });
 }
 
 void ShardThread::Propose(uint64_t proposal, Exchange first, std::function<void(Exchange)> done) {
-  PostOfPlan([this, proposal, first, done = std::move(done)] {
-    done(served_->Propose(proposal, first));
-  });
+  PostOfPlan(
+      [this, proposal, first, done = std::move(done)] { done(served_->Propose(proposal, first)); });
 }
 
 void ShardThread::Withdraw(uint64_t proposal) {
@@ -261,7 +264,8 @@ void ShardThread::Abdicate(const absl::Status& why) {
 }
 
 void ShardThread::OnAcknowledged(std::shared_ptr<LogSink> from, uint64_t position) {
-  PostInTurn([this, from = std::move(from), position] { served_->OnAcknowledged(from.get(), position); });
+  PostInTurn(
+      [this, from = std::move(from), position] { served_->OnAcknowledged(from.get(), position); });
 }
 
 void ShardThread::Inspect(bool with_hash, std::function<void(View)> done) {

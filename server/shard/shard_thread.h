@@ -145,9 +145,13 @@ class ShardThread {
   // Its own answer is Refusal(), where that is not OK.
   void Post(std::function<void()> event) { Post({std::move(event), Event::When::kAtOnce}); }
   // Waits for the replacement, where one is awaited.
-  void PostInTurn(std::function<void()> event) { Post({std::move(event), Event::When::kAfterwards}); }
+  void PostInTurn(std::function<void()> event) {
+    Post({std::move(event), Event::When::kAfterwards});
+  }
   // So, and is void where another one is awaited before.
-  void PostOfPlan(std::function<void()> event) { Post({std::move(event), Event::When::kAfterwardsOfPlan}); }
+  void PostOfPlan(std::function<void()> event) {
+    Post({std::move(event), Event::When::kAfterwardsOfPlan});
+  }
   void Post(Event event);
   // `ask` is called on the shard's thread until it answers.
   template <typename Result>

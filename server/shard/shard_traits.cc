@@ -20,8 +20,8 @@ ShardTraits TraitsOf(const Shard::Options& options) {
 }
 
 ShardTraits TraitsOf(const Shard& shard) {
-  return {shard.shape(),  shard.slices(),      shard.layout_hash(),
-          shard.seed(),   shard.codecs(),      shard.dense_forms(),
+  return {shard.shape(),          shard.slices(),      shard.layout_hash(),
+          shard.seed(),           shard.codecs(),      shard.dense_forms(),
           shard.trains_subnets(), shard.takes_whole(), shard.cores() != nullptr,
           shard.layer_parts()};
 }

@@ -27,8 +27,8 @@ void Shard::Fold(const Staged& push, float weight) {
 void Shard::FoldAndCommit(const Staged& push, const Verdict& verdict) {
   const Update update = BeginCommit(verdict.commit_scale);
   UpdateReader reader(push.keys, push.payload);
-  FoldAndApplyRun({0, slices_.size}, pending_count_ == 0, verdict.weight, &reader, update, &pending_,
-                  {rule_.get(), &store_, &state_});
+  FoldAndApplyRun({0, slices_.size}, pending_count_ == 0, verdict.weight, &reader, update,
+                  &pending_, {rule_.get(), &store_, &state_});
   pending_count_ = 0;
 }
 

@@ -114,8 +114,7 @@ void StandbyGate::Say(std::function<void(absl::Status)> answer) {
   waiting_.push_back({position_, std::move(answer)});
 }
 
-void StandbyGate::SayTo(MemberId member, Exchange after,
-                        std::function<void(absl::Status)> answer) {
+void StandbyGate::SayTo(MemberId member, Exchange after, std::function<void(absl::Status)> answer) {
   const auto unsaid = unsaid_.find(member);
   if (unsaid != unsaid_.end() && unsaid->second == after) return answer(absl::OkStatus());
   Say(std::move(answer));

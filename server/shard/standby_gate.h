@@ -87,17 +87,18 @@ class StandbyGate {
   bool combines_ = false;
   State state_ = State::kAlone;
   std::shared_ptr<LogSink> sink_;
-  bool begun_ = false;               // events go to sink_
-  uint64_t position_ = 0;            // of the last event
+  bool begun_ = false;     // events go to sink_
+  uint64_t position_ = 0;  // of the last event
   uint64_t acknowledged_ = 0;
-  uint64_t image_position_ = 0;      // all that was there when it began
-  Exchange said_early_;              // the last exchange of which a push was acknowledged at once
+  uint64_t image_position_ = 0;  // all that was there when it began
+  Exchange said_early_;          // the last exchange of which a push was acknowledged at once
   bool early_is_over_ = false;
-  uint64_t early_position_ = 0;      // kClosing: all that was said early
-  absl::Status abdicated_;           // not OK: why
+  uint64_t early_position_ = 0;  // kClosing: all that was said early
+  absl::Status abdicated_;       // not OK: why
   std::deque<Waiting> waiting_;
   std::vector<WaitingPush> pushes_;  // of updates that are not committed
-  std::map<MemberId, Exchange> unsaid_;  // pushes that are not acknowledged, where they are combined
+  std::map<MemberId, Exchange>
+      unsaid_;  // pushes that are not acknowledged, where they are combined
 };
 
 }  // namespace tessera

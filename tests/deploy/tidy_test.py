@@ -12,6 +12,18 @@ CODE = (".bazel", ".bzl", ".cc", ".h", ".proto", ".py", ".sh")
 # Libraries whose headers lie in no folder of their own.
 LIBRARIES = ("dnnl",)
 BUCKETS = {"util", "utils", "helper", "helpers", "misc", "manager"}
+# Another one breaks lines elsewhere.
+CLANG_FORMAT = "14"
+
+
+def clang_format_version():
+    """Its major number; None where there is none."""
+    try:
+        text = subprocess.run(["clang-format", "--version"], capture_output=True, text=True).stdout
+    except OSError:
+        return None
+    found = re.search(r"version (\d+)\.", text)
+    return found and found.group(1)
 
 
 def tree():
@@ -65,6 +77,22 @@ class Tidy(unittest.TestCase):
     def test_no_line_is_wide(self):
         self.none("%s:%d" % (path, number) for path, text in self.of(*CODE).items() if not path.endswith(FREE_COLUMNS)
                   for number, line in enumerate(text.splitlines(), 1) if len(line) > COLUMNS_MAX)
+
+    @unittest.skipUnless(clang_format_version() == CLANG_FORMAT, "clang-format %s is not installed: Debian 12 has it"
+                         % CLANG_FORMAT)
+    def test_code_is_as_clang_format_writes_it(self):
+        paths = [path for path in self.of(".cc", ".h", ".cu", ".cuh") if not path.startswith("third_party/")]
+        self.assertGreater(len(paths), 500)
+        done = subprocess.run(["clang-format", "--dry-run", "-Werror", "-style=file", *paths], cwd=tree(),
+                              capture_output=True, text=True)
+        wrong = sorted(set(re.findall(r"^([\w./]+):\d+:\d+: error", done.stderr, re.M)))
+        self.assertEqual((wrong, done.returncode), ([], 0), "run clang-format -i on these")
+
+    def test_a_body_on_a_line_of_its_own_has_braces(self):
+        # Where the condition is on one line: clang-format 14 adds none.
+        bare = re.compile(r"^( *)(if|for|while) \(.*\)\n\1  [^ \n].*;$", re.M)
+        self.none("%s: %s" % (path, found.group(0)) for path, text in self.of(".cc", ".h").items()
+                  for found in bare.finditer(text))
 
     def test_time_is_taken_from_the_steady_clock(self):
         # Abseil's waits with a limit go by the clock of the day (common/base/wakeup.h). A coordinator's state may be

@@ -72,11 +72,15 @@ class Events {
       return;
     }
     TESSERA_CHECK(batch.rows >= 1 && batch.rows <= static_cast<uint64_t>(kRowsMax));
-    std::string bytes(in_.Byte() < 224 ? batch.payload_bytes : in_.Below(256), static_cast<char>(in_.Byte() & 0x3f));
+    std::string bytes(in_.Byte() < 224 ? batch.payload_bytes : in_.Below(256),
+                      static_cast<char>(in_.Byte() & 0x3f));
     // Classes that the model has, mostly; and values that tell the batch from any other.
     const char stamp = static_cast<char>(++stamp_ & 0x3f);
-    const size_t classes = batch.has_classes ? std::min<size_t>(bytes.size(), batch.rows * kWord) : 0;
-    if (in_.Byte() < 224) std::fill(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(classes), '\0');
+    const size_t classes =
+        batch.has_classes ? std::min<size_t>(bytes.size(), batch.rows * kWord) : 0;
+    if (in_.Byte() < 224) {
+      std::fill(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(classes), '\0');
+    }
     std::fill(bytes.begin() + static_cast<std::ptrdiff_t>(classes), bytes.end(), stamp);
     sent_[{batch.member, batch.step}].insert(stamp);
     Deliver(batch, bytes, 1 + in_.Byte());
@@ -100,7 +104,8 @@ class Events {
     TESSERA_CHECK(bytes.size() == batch.payload_bytes);
     const ActivationReceiver::Batch& made = (*unpacked)->batch;
     TESSERA_CHECK(made.activations.size() == batch.rows * kFeatures);
-    TESSERA_CHECK(made.classes.size() + made.targets.size() == batch.rows * (batch.has_classes ? 1 : kOutputs));
+    TESSERA_CHECK(made.classes.size() + made.targets.size() ==
+                  batch.rows * (batch.has_classes ? 1 : kOutputs));
     for (const int32_t label : made.classes) TESSERA_CHECK(label >= 0 && label < kOutputs);
     queue_.Deliver(*std::move(unpacked)).Send();
   }

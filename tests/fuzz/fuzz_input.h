@@ -17,8 +17,7 @@ namespace tessera {
 class FuzzInput {
  public:
   // `data` outlives this.
-  FuzzInput(const uint8_t* data, size_t size)
-      : rest_(reinterpret_cast<const char*>(data), size) {}
+  FuzzInput(const uint8_t* data, size_t size) : rest_(reinterpret_cast<const char*>(data), size) {}
 
   bool ended() const { return rest_.empty(); }
   // All that is left.

@@ -52,8 +52,7 @@ class Served {
   explicit Served(const FuzzJob& job) : job(job) {
     coordinator = LiveCoordinator::Create(job.facts).value();
     thread = std::make_unique<ShardThread>(job.MakeShard());
-    parameters =
-        std::make_unique<ParameterService>(thread.get(), job.digest, Generation(0));
+    parameters = std::make_unique<ParameterService>(thread.get(), job.digest, Generation(0));
     coordinator_service = std::make_unique<CoordinatorService>(coordinator.get());
     admin = std::make_unique<AdminService>(coordinator.get());
     status = std::make_unique<StatusService>([this] { return coordinator->Status(); });
@@ -109,13 +108,20 @@ grpc::ByteBuffer Bytes(const std::string& bytes) {
 }
 
 const char* const kUnary[] = {
-    "/tessera.v1.Coordinator/Join",       "/tessera.v1.Coordinator/Renew",
-    "/tessera.v1.Coordinator/BeginTraining", "/tessera.v1.Coordinator/BeginEpoch",
-    "/tessera.v1.Coordinator/Leave",      "/tessera.v1.Coordinator/Saved",
-    "/tessera.v1.Coordinator/Evaluate",   "/tessera.v1.Status/Get",
-    "/tessera.v1.Admin/Drain",            "/tessera.v1.Admin/Checkpoint",
-    "/tessera.v1.ParameterServer/Pull",   "/tessera.v1.ParameterServer/FetchSubnet",
-    "/tessera.v1.Status/Watch",           "/tessera.v1.NoService/NoMethod",
+    "/tessera.v1.Coordinator/Join",
+    "/tessera.v1.Coordinator/Renew",
+    "/tessera.v1.Coordinator/BeginTraining",
+    "/tessera.v1.Coordinator/BeginEpoch",
+    "/tessera.v1.Coordinator/Leave",
+    "/tessera.v1.Coordinator/Saved",
+    "/tessera.v1.Coordinator/Evaluate",
+    "/tessera.v1.Status/Get",
+    "/tessera.v1.Admin/Drain",
+    "/tessera.v1.Admin/Checkpoint",
+    "/tessera.v1.ParameterServer/Pull",
+    "/tessera.v1.ParameterServer/FetchSubnet",
+    "/tessera.v1.Status/Watch",
+    "/tessera.v1.NoService/NoMethod",
 };
 
 const char* const kStreams[] = {
@@ -246,10 +252,10 @@ class Calls {
   static bool Await(grpc::CompletionQueue* queue) {
     void* tag = nullptr;
     bool ok = false;
-    TESSERA_CHECK(queue->AsyncNext(&tag, &ok,
-                                   std::chrono::system_clock::now() + kCallLimit +
-                                       std::chrono::seconds(5)) ==
-                  grpc::CompletionQueue::GOT_EVENT);
+    TESSERA_CHECK(
+        queue->AsyncNext(&tag, &ok,
+                         std::chrono::system_clock::now() + kCallLimit + std::chrono::seconds(5)) ==
+        grpc::CompletionQueue::GOT_EVENT);
     return ok;
   }
   static bool Waits(const std::string& method) {

@@ -85,7 +85,8 @@ class Events {
       return;
     }
     v1::SubnetKeys keys;
-    keys.ParseFromArray(in_.rest().data(), static_cast<int>(std::min<size_t>(in_.rest().size(), 64)));
+    keys.ParseFromArray(in_.rest().data(),
+                        static_cast<int>(std::min<size_t>(in_.rest().size(), 64)));
     const auto place = PlaceOf(keys);
     if (place.ok()) push->subnet = *place;
   }
@@ -126,7 +127,8 @@ class Events {
     if (job_.recipe.lockstep && in_.Bit()) push.exchange = shard_->counters().collecting;
     push.generation = shard_->plan().generation;
     push.base = in_.Bit() ? shard_->counters().version : Version(in_.Count());
-    push.kind = in_.Bit() ? static_cast<int>(job_.recipe.payload) : static_cast<int>(in_.Byte()) - 1;
+    push.kind =
+        in_.Bit() ? static_cast<int>(job_.recipe.payload) : static_cast<int>(in_.Byte()) - 1;
     push.layout_hash = in_.Byte() == 255 ? 0 : shard_->layout_hash();
     push.examples = in_.Count();
     push.whole_next = in_.Bit();
@@ -232,7 +234,10 @@ class Events {
 
   void One() {
     switch (in_.Below(12)) {
-      case 0: case 1: case 2: case 3:
+      case 0:
+      case 1:
+      case 2:
+      case 3:
         return Push();
       case 4:
         return Work();

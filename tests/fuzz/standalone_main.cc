@@ -93,9 +93,18 @@ Bytes Mutated(const std::vector<Bytes>& corpus, uint64_t seed) {
       }
       case 5: {
         // Numbers at which things overflow.
-        static const uint64_t kEdges[] = {0,          1,          0x7f,       0x80,
-                                          0xff,       0x7fff,     0xffff,     0x7fffffff,
-                                          0x80000000, 0xffffffff, ~uint64_t{0} >> 1, ~uint64_t{0}};
+        static const uint64_t kEdges[] = {0,
+                                          1,
+                                          0x7f,
+                                          0x80,
+                                          0xff,
+                                          0x7fff,
+                                          0xffff,
+                                          0x7fffffff,
+                                          0x80000000,
+                                          0xffffffff,
+                                          ~uint64_t{0} >> 1,
+                                          ~uint64_t{0}};
         const uint64_t edge = kEdges[below(std::size(kEdges))];
         const size_t size = size_t{1} << below(4);
         if (at + size <= input.size()) std::memcpy(&input[at], &edge, size);

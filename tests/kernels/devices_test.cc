@@ -16,7 +16,8 @@ TEST_CASE("an unknown device and a bad number of threads are refused, with what 
   const auto unknown = CreateBackend("tpu", 1);
   REQUIRE_FALSE(unknown.ok());
   CHECK(unknown.status().code() == absl::StatusCode::kInvalidArgument);
-  CHECK(std::string(unknown.status().message()) == "cluster.device: got \"tpu\", want cpu, cuda or cuda:N");
+  CHECK(std::string(unknown.status().message()) ==
+        "cluster.device: got \"tpu\", want cpu, cuda or cuda:N");
   for (const char* device : {"", "cuda:", "cuda:x", "cuda:-1", "cuda:1x"}) {
     CHECK(CreateBackend(device, 1).status().code() == absl::StatusCode::kInvalidArgument);
   }

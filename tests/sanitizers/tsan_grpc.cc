@@ -53,7 +53,9 @@ struct CodeRanges {
     }
     for (int i = 0; i < info->dlpi_phnum; ++i) {
       const auto& segment = info->dlpi_phdr[i];
-      if (segment.p_type != PT_LOAD || (segment.p_flags & PF_X) == 0 || found.count == kMax) continue;
+      if (segment.p_type != PT_LOAD || (segment.p_flags & PF_X) == 0 || found.count == kMax) {
+        continue;
+      }
       const uintptr_t begin = info->dlpi_addr + segment.p_vaddr;
       found.ranges[found.count++] = {begin, begin + segment.p_memsz};
     }

@@ -109,8 +109,9 @@ TEST_CASE("the sum is told in its parts", "[server][memory]") {
   const ServerMemory memory = Plan(JobOf(kDataParallel, 2, 40 * kMiB), 1);
   CHECK(memory.total() > 40 * kMiB);
   const std::string parts = memory.Describe();
-  for (const char* part : {"slice 12060000 + pending 12060000 + optimizer state 0 + next push ",
-                           " + other pushes 0 + copies for readers ", " + checkpoints 0 + program and connections "}) {
+  for (const char* part :
+       {"slice 12060000 + pending 12060000 + optimizer state 0 + next push ",
+        " + other pushes 0 + copies for readers ", " + checkpoints 0 + program and connections "}) {
     CAPTURE(parts, part);
     CHECK(parts.find(part) != std::string::npos);
   }

@@ -18,8 +18,9 @@ v1::Job Counted(int servers) {
 
 v1::Job Listed(const std::vector<std::string>& addresses) {
   v1::Job job = Counted(static_cast<int>(addresses.size()));
-  for (const std::string& address : addresses)
+  for (const std::string& address : addresses) {
     job.mutable_cluster()->mutable_servers()->add_addresses(address);
+  }
   return job;
 }
 

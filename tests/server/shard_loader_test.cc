@@ -26,7 +26,8 @@ Shard::Options OptionsOf() {
 absl::StatusOr<std::unique_ptr<Shard>> Made() { return std::make_unique<Shard>(OptionsOf()); }
 
 const absl::Status& Why() {
-  static const auto* const why = new absl::Status(absl::FailedPreconditionError("the job was restored"));
+  static const auto* const why =
+      new absl::Status(absl::FailedPreconditionError("the job was restored"));
   return *why;
 }
 
@@ -65,15 +66,18 @@ TEST_CASE("a shard's thread speaks while its next shard is read", "[shard_loader
   REQUIRE(PushesOf(&shard) == 1);
   ShardLoader loader(&shard);
   absl::Notification begun, read, done;
-  loader.Load(1, Why(), [&](const std::function<bool()>& goes_on) {
-    begun.Notify();
-    read.WaitForNotification();
-    CHECK(goes_on());
-    return Made();
-  }, [&](const absl::Status& status) {
-    CHECK(status.ok());
-    done.Notify();
-  });
+  loader.Load(
+      1, Why(),
+      [&](const std::function<bool()>& goes_on) {
+        begun.Notify();
+        read.WaitForNotification();
+        CHECK(goes_on());
+        return Made();
+      },
+      [&](const absl::Status& status) {
+        CHECK(status.ok());
+        done.Notify();
+      });
   // At once, not when it is read.
   CHECK(Push(&shard) == absl::StatusCode::kFailedPrecondition);
   begun.WaitForNotification();
@@ -93,24 +97,31 @@ TEST_CASE("another order gives up what is being read for the one before", "[shar
   absl::Notification begun, done;
   int told = 0;
   const auto never = [&](const absl::Status&) { ++told; };
-  loader.Load(0, absl::OkStatus(), [&](const std::function<bool()>& goes_on) {
-    begun.Notify();
-    while (goes_on()) {
-    }
-    return Made();
-  }, never);
+  loader.Load(
+      0, absl::OkStatus(),
+      [&](const std::function<bool()>& goes_on) {
+        begun.Notify();
+        while (goes_on()) {
+        }
+        return Made();
+      },
+      never);
   begun.WaitForNotification();
   // The second of them is not even begun, or gives up at once.
-  loader.Load(1, Why(), [&](const std::function<bool()>& goes_on) {
-    while (goes_on()) {
-    }
-    return absl::CancelledError("it is not wanted");
-  }, never);
-  loader.Load(2, Why(), [&](const std::function<bool()>& goes_on) { return Made(); },
-              [&](const absl::Status& status) {
-                CHECK(status.ok());
-                done.Notify();
-              });
+  loader.Load(
+      1, Why(),
+      [&](const std::function<bool()>& goes_on) {
+        while (goes_on()) {
+        }
+        return absl::CancelledError("it is not wanted");
+      },
+      never);
+  loader.Load(
+      2, Why(), [&](const std::function<bool()>& goes_on) { return Made(); },
+      [&](const absl::Status& status) {
+        CHECK(status.ok());
+        done.Notify();
+      });
   done.WaitForNotification();
   shard.SetPlan(PlanOfFirst(1), [](const auto&) {});
   CHECK(Push(&shard) == absl::StatusCode::kOk);
@@ -121,11 +132,12 @@ TEST_CASE("what cannot be read is said, and the thread goes on", "[shard_loader]
   ShardThread shard(*Made());
   ShardLoader loader(&shard);
   absl::Notification done;
-  loader.Load(1, Why(), [](const std::function<bool()>&) { return absl::DataLossError("a wrong sum"); },
-              [&](const absl::Status& status) {
-                CHECK(status.code() == absl::StatusCode::kDataLoss);
-                done.Notify();
-              });
+  loader.Load(
+      1, Why(), [](const std::function<bool()>&) { return absl::DataLossError("a wrong sum"); },
+      [&](const absl::Status& status) {
+        CHECK(status.code() == absl::StatusCode::kDataLoss);
+        done.Notify();
+      });
   done.WaitForNotification();
   CHECK(PushesOf(&shard) == 0);
 }
@@ -136,12 +148,15 @@ TEST_CASE("an end in the middle of reading waits for no disk and tells nobody", 
   {
     ShardLoader loader(&shard);
     absl::Notification begun;
-    loader.Load(1, Why(), [&](const std::function<bool()>& goes_on) {
-      begun.Notify();
-      while (goes_on()) {
-      }
-      return Made();
-    }, [&](const absl::Status&) { ++told; });
+    loader.Load(
+        1, Why(),
+        [&](const std::function<bool()>& goes_on) {
+          begun.Notify();
+          while (goes_on()) {
+          }
+          return Made();
+        },
+        [&](const absl::Status&) { ++told; });
     begun.WaitForNotification();
   }
   CHECK(PushesOf(&shard) == 0);

@@ -66,8 +66,8 @@ Checker::Checker(Options options)
     : options_(options),
       leaders_(options.shards),
       lead_terms_(options.shards),
-      told_(options.shards), keys_(options.shards) {
-}
+      told_(options.shards),
+      keys_(options.shards) {}
 
 std::unique_ptr<ConsistencyPolicy> Checker::Recorded(CopyId copy,
                                                      std::unique_ptr<ConsistencyPolicy> policy) {
@@ -85,7 +85,9 @@ void Checker::OnPlan(CopyId copy, const Plan& plan) {
                          " was told to a server that has nothing of what was there"));
   }
   if (!ledger.has_begun) {
-    for (const PlanMember& m : plan.members) ledger.round = std::max(ledger.round, m.first_exchange);
+    for (const PlanMember& m : plan.members) {
+      ledger.round = std::max(ledger.round, m.first_exchange);
+    }
     ledger.has_begun = !plan.members.empty();
   }
   if (plan.generation > ledger.plan.generation) ledger.plan = plan;
@@ -96,8 +98,8 @@ bool Checker::IsMember(CopyId copy, MemberId member) const {
 }
 
 void Checker::OnAcceptedOfNone(CopyId copy, MemberId member) {
-  Violate(absl::StrCat("shard ", ShardOf(copy), " accepted a push of removed member ",
-                       member.value()));
+  Violate(
+      absl::StrCat("shard ", ShardOf(copy), " accepted a push of removed member ", member.value()));
 }
 
 void Checker::OnFolded(CopyId copy, const PushFacts& push, const Verdict& verdict) {
@@ -108,8 +110,9 @@ void Checker::OnFolded(CopyId copy, const PushFacts& push, const Verdict& verdic
   if (member == nullptr || push.exchange < member->first_exchange) {
     Violate(absl::StrCat(where, ": folded, but it is no member then"));
   }
-  if (!ledger.applied.insert({push.member, push.exchange}).second)
+  if (!ledger.applied.insert({push.member, push.exchange}).second) {
     Violate(absl::StrCat(where, ": folded twice"));
+  }
   if (push.now.value() != ledger.version || push.base > push.now) {
     Violate(absl::StrCat(where, ": versions are out of step"));
   }
@@ -145,10 +148,10 @@ void Checker::AddUpdate(Ledger* ledger, const PushFacts& push, float weight) {
     // One parameter: entries are numbered over the whole of it.
     for (int64_t entry = slice.row_begin * slice.columns; entry < slice.row_end * slice.columns;
          ++entry) {
-      const float part =
-          is_sent[at] ? weight * static_cast<float>(UpdateEntry(options_.seed, push.member,
-                                                                push.exchange, entry))
-                      : 0;
+      const float part = is_sent[at]
+                             ? weight * static_cast<float>(UpdateEntry(options_.seed, push.member,
+                                                                       push.exchange, entry))
+                             : 0;
       ledger->pending[at] = ledger->folded.empty() ? part : ledger->pending[at] + part;
       ++at;
     }
@@ -173,8 +176,9 @@ void Checker::ReplaceValues(Ledger* ledger, const PushFacts& push, absl::string_
 
 void Checker::OnCommitted(CopyId copy, Exchange exchange) {
   Ledger& ledger = ledgers_[copy.value()];
-  if (ledger.folded.empty())
+  if (ledger.folded.empty()) {
     return Violate(absl::StrCat("shard ", ShardOf(copy), " committed nothing"));
+  }
   if (options_.lockstep) {
     if (exchange <= ledger.committed) {
       Violate(absl::StrCat("shard ", ShardOf(copy), " committed exchange ", exchange.value(),
@@ -282,8 +286,8 @@ void Checker::FollowSelection(CopyId copy) {
   // One that was given up and does not know it selects of other values, and nobody goes by them.
   const std::optional<CopyId> leader = leaders_[ledger.shard.value()];
   if (!ledger.leads || (leader && *leader != copy)) return;
-  CoresOf(ledger.era).OnSelection(ledger.shard, number, ledger.selected_values,
-                                  ledger.selected_gradient);
+  CoresOf(ledger.era)
+      .OnSelection(ledger.shard, number, ledger.selected_values, ledger.selected_gradient);
 }
 
 void Checker::OnCore(CopyId copy, const Core& core) {
@@ -319,8 +323,8 @@ void Checker::OnKeys(ShardId shard, MemberId member, Rank rank, Exchange exchang
   sent = keys->entries.places();
 }
 
-void Checker::OnSparseRead(CopyId copy, MemberId member, Rank rank, Exchange after,
-                           Version version, uint64_t core, const EntrySet& entries,
+void Checker::OnSparseRead(CopyId copy, MemberId member, Rank rank, Exchange after, Version version,
+                           uint64_t core, const EntrySet& entries,
                            const std::vector<float>& values) {
   const std::string where = absl::StrCat("shard ", ShardOf(copy), " read by member ",
                                          member.value(), " after exchange ", after.value());
@@ -350,8 +354,9 @@ void Checker::CheckRead(CopyId copy, MemberId member, Exchange after, Version ve
         reader != nullptr && reader->first_exchange == after.Next() && ledger.committed < after;
     // An old request that was long on its way: its client has what it wanted and has pushed since.
     const bool belated = ledger.applied.count({member, after.Next()}) > 0;
-    if (!skipped && !belated)
+    if (!skipped && !belated) {
       Violate(absl::StrCat(where, ": contains exchange ", ledger.committed.value()));
+    }
   }
   if (options_.bound) CheckGap(copy, member, after);
   if (options_.rounds && after >= ledger.round && ledger.clocks.count(member) > 0) {
@@ -405,8 +410,7 @@ void Checker::CheckGap(CopyId copy, MemberId reader, Exchange after) {
 void Checker::OnReplica(MemberId member, Exchange exchange, const std::vector<float>& values) {
   // What is not exchanged is a replica's own.
   if (!options_.lockstep || options_.core) return;
-  const auto [found, is_new] =
-      replicas_.emplace(std::make_pair(EraOf(member), exchange), values);
+  const auto [found, is_new] = replicas_.emplace(std::make_pair(EraOf(member), exchange), values);
   if (!is_new && found->second != values) {
     Violate(absl::StrCat("member ", member.value(), ": its replica after exchange ",
                          exchange.value(), " differs from another worker's"));

@@ -113,8 +113,7 @@ class Checker {
   // --- checkpoints (checkpoint_checker.cc) ---
 
   // The shard has made a copy of itself, for exchange `after` where that is not 0. Returns its number.
-  uint64_t OnCopied(CopyId copy, Exchange after, Version version,
-                    const std::vector<float>& values);
+  uint64_t OnCopied(CopyId copy, Exchange after, Version version, const std::vector<float>& values);
   // What a worker has written to a checkpoint.
   struct SavedWorker {
     Rank rank;
@@ -268,7 +267,7 @@ class Checker {
   void CheckSameCommits(const std::set<MemberId>& lost);
 
   const Options options_;
-  std::deque<Ledger> ledgers_;                 // by copy
+  std::deque<Ledger> ledgers_;                  // by copy
   std::vector<std::optional<CopyId>> leaders_;  // by shard
   std::vector<uint64_t> lead_terms_;            // by shard, the latest that anybody was told
   std::map<std::pair<ShardId, uint64_t>, Ledger> images_;  // by shard and term
@@ -284,14 +283,15 @@ class Checker {
   // By era and round: how it is cut, as servers have said.
   std::map<std::pair<Generation, uint64_t>, std::map<MemberId, SubnetPlace>> cuts_;
   std::map<Generation, Plan> plans_;
-  std::map<MemberId, uint64_t> lives_;  // of workers
+  std::map<MemberId, uint64_t> lives_;   // of workers
   std::optional<v1::JobStatus> status_;  // the last one, and whose it was
   uint64_t status_from_ = 0;
   bool is_forgiven_ = false;
   std::map<Generation, CoreChecker> cores_;  // by era
-  std::map<std::pair<ShardId, uint64_t>, Generation> logs_;  // eras of those without an image, by term
+  std::map<std::pair<ShardId, uint64_t>, Generation>
+      logs_;  // eras of those without an image, by term
   std::map<MemberId, Generation> eras_;
-  std::vector<Ledger> copies_;  // that were made for checkpoints
+  std::vector<Ledger> copies_;                              // that were made for checkpoints
   std::map<uint64_t, std::vector<uint64_t>> whole_copies_;  // by step and shard
   std::vector<uint64_t> wholes_;  // steps that the coordinator has gone by, in order
   std::map<Generation, uint64_t> restores_;

@@ -73,8 +73,8 @@ void Checker::OnWhole(const Manifest& manifest, const std::vector<uint64_t>& cop
   for (const SavedWorker& worker : workers) {
     // Those who began late may have fewer steps left at the end.
     const bool is_end = copies_[copies[0]].copied_after == Exchange(0);
-    const bool is_same = worker.exchange == Exchange(manifest.exchange) &&
-                         (worker.step == manifest.step || is_end);
+    const bool is_same =
+        worker.exchange == Exchange(manifest.exchange) && (worker.step == manifest.step || is_end);
     if (!options_.lockstep || is_same) continue;
     Violate(absl::StrCat(where, ": worker ", worker.rank.value(), " is at exchange ",
                          worker.exchange.value(), ", step ", worker.step, ", want ",
@@ -140,8 +140,9 @@ void Checker::OnRestored(CopyId copy, uint64_t lead_term, Generation generation,
     for (const uint64_t number : whole->second) {
       const Ledger& saved = copies_[number];
       if (!saved.selecting) continue;
-      CoresOf(generation).OnSelection(saved.shard, *saved.selecting, saved.selected_values,
-                                      saved.selected_gradient);
+      CoresOf(generation)
+          .OnSelection(saved.shard, *saved.selecting, saved.selected_values,
+                       saved.selected_gradient);
     }
   }
   ledger = std::move(from);

@@ -24,8 +24,8 @@ void Checker::OnPlanTold(const Plan& plan) {
 void Checker::OnNamed(MemberId member, uint64_t life) {
   const uint64_t first = lives_.emplace(member, life).first->second;
   if (first == life) return;
-  Violate(absl::StrCat("two workers are member ", member.value(), ": lives ", first, " and ",
-                       life));
+  Violate(
+      absl::StrCat("two workers are member ", member.value(), ": lives ", first, " and ", life));
 }
 
 void Checker::OnStatus(const v1::JobStatus& status, uint64_t coordinator) {

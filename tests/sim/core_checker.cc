@@ -99,8 +99,8 @@ std::vector<int64_t> CoreChecker::EntriesOn(ShardId shard, Rank rank, Exchange e
   std::set<int64_t> drawn;
   for (int64_t i = 0; i < draws; ++i) {
     const PhiloxBlock block = Philox(seed_, Stream::kExplorer, a, static_cast<uint64_t>(i / 2));
-    const uint64_t r = i % 2 == 0 ? block[0] | uint64_t{block[1]} << 32
-                                  : block[2] | uint64_t{block[3]} << 32;
+    const uint64_t r =
+        i % 2 == 0 ? block[0] | uint64_t{block[1]} << 32 : block[2] | uint64_t{block[3]} << 32;
     const int64_t j = m - draws + i;
     const auto t = static_cast<int64_t>(
         static_cast<unsigned __int128>(r) * static_cast<uint64_t>(j + 1) >> 64);

@@ -35,8 +35,8 @@ uint64_t Checker::partial_pushes() const {
   uint64_t partial = 0;
   for (const auto& [member, exchanges] : last_by_shard) {
     const Exchange first = exchanges[0];
-    partial += std::any_of(exchanges.begin(), exchanges.end(),
-                           [first](Exchange e) { return e != first; });
+    partial +=
+        std::any_of(exchanges.begin(), exchanges.end(), [first](Exchange e) { return e != first; });
   }
   return partial;
 }
@@ -53,7 +53,9 @@ void Checker::OnEnd(const std::set<MemberId>& lost, std::optional<uint64_t> coun
   if (options_.lockstep) CheckSameCommits(lost);
   for (size_t shard = 0; shard < leaders_.size(); ++shard) {
     for (const auto& [member, exchange] : told_[shard].acknowledged) {
-      if (lost.count(member) > 0 || LeaderOf(shard)->applied.count({member, exchange}) > 0) continue;
+      if (lost.count(member) > 0 || LeaderOf(shard)->applied.count({member, exchange}) > 0) {
+        continue;
+      }
       Violate(absl::StrCat("shard ", shard, ": exchange ", exchange.value(), " of member ",
                            member.value(), " was acknowledged, and is not in the parameters"));
     }

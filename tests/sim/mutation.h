@@ -23,12 +23,12 @@ enum class Mutation {
   kNeverCopies,           // a leader has a standby only from the beginning
   kLeadsUnsynced,         // the coordinator takes every standby for one that could take over
   kTellsUnkept,           // the coordinator tells what it has not kept, and tells nobody so
-  kForgetsTime,           // a coordinator that goes on takes the job's clock for one that has just begun
-  kCopiesLate,            // a server copies itself for a checkpoint one exchange late
-  kSavesLate,             // a worker writes its file of a checkpoint one exchange late
-  kSavesAhead,            // a worker writes what it is, not what it was when the exchange began
-  kGoesOnAfterRestore,    // a server says that it has gone back, and goes on with what it has
-  kForgetsSavedStates,    // a server that goes back has the parameters and no more
+  kForgetsTime,  // a coordinator that goes on takes the job's clock for one that has just begun
+  kCopiesLate,   // a server copies itself for a checkpoint one exchange late
+  kSavesLate,    // a worker writes its file of a checkpoint one exchange late
+  kSavesAhead,   // a worker writes what it is, not what it was when the exchange began
+  kGoesOnAfterRestore,  // a server says that it has gone back, and goes on with what it has
+  kForgetsSavedStates,  // a server that goes back has the parameters and no more
 };
 
 }  // namespace tessera

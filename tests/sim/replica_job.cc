@@ -113,7 +113,8 @@ void ReplicaJob::Strike() {
     if (what == 13) network_.CutLink(worker.node(), server.node(), 2.5 * kLease);
     if (what == 14) {
       const bool may_be_lost = server.rank() != 0;
-      network_.CutLink(server.node(), coordinator_->node(), may_be_lost ? 2.5 * kLease : kLease / 3);
+      network_.CutLink(server.node(), coordinator_->node(),
+                       may_be_lost ? 2.5 * kLease : kLease / 3);
     }
     if (what == 15) worker.Hang();
     Strike();
@@ -202,8 +203,9 @@ ReplicaJobOutcome ReplicaJob::Run() {
     if (job.ended() && AllOver() && queue_.now() > faults_end_) break;
     if (queue_.now() > give_up) {
       std::string text = "stuck, waiting for:";
-      for (const std::string& name : job.membership().WaitingFor())
+      for (const std::string& name : job.membership().WaitingFor()) {
         absl::StrAppend(&text, " ", name);
+      }
       for (const auto& [id, record] : job.membership().members().all()) {
         if (!IsLive(record.state)) continue;
         absl::StrAppend(&text, "; rank ", record.rank.value(), " step ", record.progress.step());

@@ -135,9 +135,8 @@ void SimCoordinator::WorkOnFolder() {
 
 void SimCoordinator::OnDisk(const DiskTask& task, const absl::Status& status) {
   state().OnDisk(task, status, network_->now());
-  const bool is_known =
-      task.kind == DiskTask::Kind::kCommit && status.ok() &&
-      state().Status(network_->now()).checkpoint_step() == task.manifest.step;
+  const bool is_known = task.kind == DiskTask::Kind::kCommit && status.ok() &&
+                        state().Status(network_->now()).checkpoint_step() == task.manifest.step;
   if (is_known) WhenTold([this, step = task.manifest.step] { options_.on_whole(step); });
   Deliver();
 }
@@ -154,9 +153,9 @@ void SimCoordinator::SendWord(ShardId server) {
   if (!options_.is_kept || link == links_.end()) return;
   v1::PlanMessage message;
   *message.mutable_word() = kept_->Word();
-  network_->Stream(node_, link->second.node,
-                   [deliver = link->second.deliver, message] { deliver(message); },
-                   link->second.connection);
+  network_->Stream(
+      node_, link->second.node, [deliver = link->second.deliver, message] { deliver(message); },
+      link->second.connection);
 }
 
 void SimCoordinator::Attach(NodeId server, v1::ServerHello hello,
@@ -183,7 +182,8 @@ void SimCoordinator::Attach(NodeId server, v1::ServerHello hello,
       v1::PlanMessage refusal;
       refusal.set_refuse(std::string(attached.message()));
       WhenTold([this, server, deliver, refusal, connection] {
-        network_->Stream(node_, server, [deliver, refusal] { deliver(refusal); }, connection);
+        network_->Stream(
+            node_, server, [deliver, refusal] { deliver(refusal); }, connection);
       });
     }
     Deliver();
@@ -236,7 +236,8 @@ void SimCoordinator::AttachHost(NodeId host, v1::HostMessage message,
       v1::HostOrder refusal;
       refusal.set_refuse(std::string(attached.message()));
       WhenTold([this, host, deliver, refusal, connection] {
-        network_->Stream(node_, host, [deliver, refusal] { deliver(refusal); }, connection);
+        network_->Stream(
+            node_, host, [deliver, refusal] { deliver(refusal); }, connection);
       });
     }
     Deliver();
@@ -324,21 +325,21 @@ void SimCoordinator::Send(KeptCoordinator::Batch batch) {
   for (Outgoing& outgoing : batch.outbox) {
     const auto link = links_.find(outgoing.server);
     if (link == links_.end()) continue;
-    network_->Stream(node_, link->second.node,
-                     [deliver = link->second.deliver, message = std::move(outgoing.message)] {
-                       deliver(message);
-                     },
-                     link->second.connection);
+    network_->Stream(
+        node_, link->second.node,
+        [deliver = link->second.deliver, message = std::move(outgoing.message)] {
+          deliver(message);
+        },
+        link->second.connection);
   }
   for (HostOutgoing& outgoing : batch.host_outbox) {
     const auto link = hosts_.find(outgoing.host);
     if (link == hosts_.end()) continue;
     if (options_.is_kept) *outgoing.order.mutable_word() = kept_->Word();
-    network_->Stream(node_, link->second.node,
-                     [deliver = link->second.deliver, order = std::move(outgoing.order)] {
-                       deliver(order);
-                     },
-                     link->second.connection);
+    network_->Stream(
+        node_, link->second.node,
+        [deliver = link->second.deliver, order = std::move(outgoing.order)] { deliver(order); },
+        link->second.connection);
   }
   for (DiskTask& task : batch.tasks) tasks_.push_back(std::move(task));
   WorkOnFolder();

@@ -81,9 +81,8 @@ std::function<ReceivedPush()> SimWorker::SparsePush(size_t server) {
       core->keys = encoded.bytes;
     }
   }
-  return [member = member_, exchange = exchange_, base = bases_[server],
-          examples = since_exchange_, kind = options_.kind,
-          layout_hash = options_.layout_hash, values = std::move(values),
+  return [member = member_, exchange = exchange_, base = bases_[server], examples = since_exchange_,
+          kind = options_.kind, layout_hash = options_.layout_hash, values = std::move(values),
           core = std::move(core)] {
     ReceivedPush push;
     push.member = member;
@@ -143,10 +142,9 @@ void SimWorker::ForgeSparse(size_t server, const std::function<ReceivedPush()>& 
       [this, asks, what](std::optional<absl::StatusOr<PushAccepted>> answer) {
         if (!answer.has_value() || !answer->ok() || (*answer)->duplicate) return;
         if (asks && (*answer)->need_keys) return;
-        checker_->Violate(absl::StrCat("member ", member_.value(),
-                                       ": a push of other entries than its own (kind ", what,
-                                       ") was ",
-                                       (*answer)->need_keys ? "asked for keys" : "accepted"));
+        checker_->Violate(absl::StrCat(
+            "member ", member_.value(), ": a push of other entries than its own (kind ", what,
+            ") was ", (*answer)->need_keys ? "asked for keys" : "accepted"));
       });
 }
 

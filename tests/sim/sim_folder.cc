@@ -89,8 +89,8 @@ absl::StatusOr<const SimFolder::Whole*> SimFolder::Open(uint64_t step) const {
   }
   for (const CheckpointFile& listed : found->second.manifest.files) {
     if (found->second.files.at(listed.name).listed.sum == listed.sum) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "checkpoint: \"", listed.name, "\" of step ", step, " is not the file that was listed"));
+    return absl::InvalidArgumentError(absl::StrCat("checkpoint: \"", listed.name, "\" of step ",
+                                                   step, " is not the file that was listed"));
   }
   return &found->second;
 }

@@ -33,8 +33,7 @@ SimLog::SimLog(SimHost* from, SimServer* shard, SimHost* to, v1::LogHeader heade
       shard_(shard),
       to_(to),
       connection_(from->network_->AddConnection()),
-      queue_(std::move(header), kQueueBytes,
-             from->coordinator_->state().facts().lease_timeout) {}
+      queue_(std::move(header), kQueueBytes, from->coordinator_->state().facts().lease_timeout) {}
 
 void SimLog::End() {
   queue_.Break("it was ended");
@@ -120,11 +119,11 @@ void SimHost::Take(SimLog* from, LogQueue::Message message) {
   if (message.head.has_header()) {
     const v1::LogHeader& header = message.head.header();
     const auto prepared = prepared_.find(ShardId(header.shard()));
-    const bool is_followed = prepared != prepared_.end() && follows_[ShardId(header.shard())] == header.term();
+    const bool is_followed =
+        prepared != prepared_.end() && follows_[ShardId(header.shard())] == header.term();
     if (is_followed) checker_->OnFollows(prepared->second, header.term());
   }
-  absl::StatusOr<uint64_t> taken =
-      reader.Take(message.head, std::move(message.values), Clock());
+  absl::StatusOr<uint64_t> taken = reader.Take(message.head, std::move(message.values), Clock());
   if (options_.mutation == Mutation::kTakesOldTerm && absl::IsFailedPrecondition(taken.status())) {
     taken = last;
   }
@@ -320,8 +319,9 @@ void SimHost::BreakLink() {
 }
 
 void SimHost::BreakLog() {
-  if (!logs_.empty())
+  if (!logs_.empty()) {
     std::next(logs_.begin(), network_->dice().Below(logs_.size()))->second->Break();
+  }
 }
 
 void SimHost::OnPeerDied(const SimHost* peer) {

@@ -106,7 +106,7 @@ class SimHost final : public ShardDoor {
   FollowedShards followed_;
   std::map<ShardId, uint64_t> follows_;  // terms
   std::map<const Shard*, CopyId> copies_;
-  std::map<ShardId, CopyId> prepared_;  // for streams that are to come
+  std::map<ShardId, CopyId> prepared_;          // for streams that are to come
   std::map<const SimLog*, LogReader> readers_;  // of streams that are open
   std::set<const SimLog*> closed_;
   Generation generation_;

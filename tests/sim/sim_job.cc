@@ -196,7 +196,9 @@ SimJob::SimJob(SimOptions options)
     control.away_timeout = kPatience;
     control.is_slow = dice_.Chance(0.2);
   }
-  control.on_status = [this](const v1::JobStatus& status, uint64_t life) { checker_.OnStatus(status, life); };
+  control.on_status = [this](const v1::JobStatus& status, uint64_t life) {
+    checker_.OnStatus(status, life);
+  };
   if (options_.checkpoints) KeepCheckpoints(&facts, &control);
   coordinator_ = std::make_unique<SimCoordinator>(&network_, facts, control);
   chaos_ = network_.AddNode();
@@ -427,8 +429,9 @@ std::string SimJob::Describe() const {
   std::string text =
       absl::StrCat("at ", absl::FormatDuration(queue_.now() - absl::UnixEpoch()), " coordinator ",
                    coordinator_->state().Status(queue_.now()).state(), " waits for:");
-  for (const std::string& name : coordinator_->state().membership().WaitingFor())
+  for (const std::string& name : coordinator_->state().membership().WaitingFor()) {
     absl::StrAppend(&text, " ", name);
+  }
   for (const auto& server : servers_) absl::StrAppend(&text, "\n  ", server->Describe());
   for (const auto& host : hosts_) absl::StrAppend(&text, "\n  ", host->Describe());
   for (const auto& worker : workers_) absl::StrAppend(&text, "\n  ", worker->Describe());
@@ -477,8 +480,9 @@ SimOutcome SimJob::Judge() {
     const MemberRecord& record = *membership.members().Find(member);
     outcome.lost += record.state == MemberState::kRejoins ? 0 : 1;
   }
-  for (const auto& [member, record] : membership.members().all())
+  for (const auto& [member, record] : membership.members().all()) {
     outcome.joined_late += record.first_exchange > Exchange(1);
+  }
   outcome.partial_pushes = membership.partial_pushes();
   if (options_.standbys) outcome.takeovers = coordinator.Status(queue_.now()).takeovers();
   outcome.protected_again = protected_again_;

@@ -134,8 +134,7 @@ void SimNetwork::Request(const std::shared_ptr<Pending>& call, NodeId from, Node
   };
   RunAt(to, open + Delay(), arrive);
   if (dice_->Chance(faults_.duplicate)) {
-    RunAt(to,
-          open + Delay() + dice_->Between(absl::ZeroDuration(), absl::Milliseconds(200)),
+    RunAt(to, open + Delay() + dice_->Between(absl::ZeroDuration(), absl::Milliseconds(200)),
           arrive);
   }
   if (dice_->Chance(faults_.sever)) Lose(call);

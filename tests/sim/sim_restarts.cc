@@ -38,8 +38,8 @@ void SimJob::OnWhole(const SimFolder::Whole& whole) {
   for (const CheckpointFile& listed : whole.manifest.files) {
     const SimFolder::File& file = whole.files.at(listed.name);
     if (file.listed.sum != listed.sum) {
-      checker_.Violate(absl::StrCat("checkpoint of step ", whole.manifest.step, ": \"",
-                                    listed.name, "\" is not the file that was listed"));
+      checker_.Violate(absl::StrCat("checkpoint of step ", whole.manifest.step, ": \"", listed.name,
+                                    "\" is not the file that was listed"));
     }
   }
   for (int shard = 0; shard < servers_count_; ++shard) {
@@ -79,8 +79,8 @@ void SimJob::StartServer(int rank) {
   server.has_faults = options_.faults;
   // Another process may hold the rank still, as far as the coordinator knows.
   if (options_.checkpoints) server.on_refused = [this, rank] { EndServer(rank); };
-  all_servers_.push_back(std::make_unique<SimServer>(&network_, coordinator_.get(), &checker_,
-                                                     std::move(server)));
+  all_servers_.push_back(
+      std::make_unique<SimServer>(&network_, coordinator_.get(), &checker_, std::move(server)));
   servers_[rank] = all_servers_.back().get();
   doors_[rank]->SetServer(servers_[rank]);
 }
@@ -127,9 +127,9 @@ void SimJob::StrikeServer() {
       if (may_lose && dice_.Chance(0.1)) EndServer(static_cast<int>(dice_.Below(servers_.size())));
       return;
     case 2:
-      return network_.Freeze(servers_[rank]->node(),
-                             queue_.now() + dice_.Between(absl::ZeroDuration(),
-                                                          may_lose ? 2.5 * lease : lease / 3));
+      return network_.Freeze(
+          servers_[rank]->node(),
+          queue_.now() + dice_.Between(absl::ZeroDuration(), may_lose ? 2.5 * lease : lease / 3));
     case 3:
       return network_.CutLink(servers_[rank]->node(), coordinator_->node(),
                               may_lose ? 2.5 * lease : lease / 3);

@@ -197,8 +197,9 @@ void SimServer::SendCounters(bool closing) {
   text.set_version(counters.version.value());
   text.set_pushes(counters.pushes);
   text.set_parked_pulls(reads_.size());
-  if (counters.collecting != Exchange(0))
+  if (counters.collecting != Exchange(0)) {
     text.set_exchange_committed(counters.collecting.value() - 1);
+  }
   for (const MemberId member : shard().WaitsFor()) {
     text.add_waits_for_ranks(shard().plan().Find(member)->rank.value());
   }
@@ -256,12 +257,12 @@ void SimServer::ReadOutside(MemberId member, Exchange after, RestWord word,
                             std::function<void(absl::StatusOr<ReadOfMoment>)> answer) {
   const ReadResult now = shard().ReadNow();
   checker_->OnReadOutside(copy_, member, now.version, ValuesOf(*now.snapshot));
-  const ReadOfMoment read{checker_->IsInRound(copy_),
-                          checker_->KnowledgeOf(copy_)};
-  served_.ReadOutside(member, after, word, Clock(), [answer, read](const absl::StatusOr<ReadResult>& said) {
-    if (!said.ok()) return answer(said.status());
-    answer(read);
-  });
+  const ReadOfMoment read{checker_->IsInRound(copy_), checker_->KnowledgeOf(copy_)};
+  served_.ReadOutside(member, after, word, Clock(),
+                      [answer, read](const absl::StatusOr<ReadResult>& said) {
+                        if (!said.ok()) return answer(said.status());
+                        answer(read);
+                      });
   Work();
 }
 

@@ -207,7 +207,7 @@ class SimServer final : public ShardDoor {
   uint64_t next_read_ = 1;
   std::map<uint64_t, Checker::Reader> reads_;  // that wait
   std::optional<uint64_t> selected_;           // the last core that was selected
-  std::set<uint64_t> promises_;  // proposals that are not settled
+  std::set<uint64_t> promises_;                // proposals that are not settled
   v1::ProposalReply last_reply_;
   v1::ShardMessage last_part_;
   absl::Time saver_free_;

@@ -55,7 +55,8 @@ void SimServer::Write(const ShardCopy& copy, Exchange wanted) {
   *answer.mutable_part() = ToPart(copy);
   Dice& dice = network_->dice();
   const absl::Duration longest = dice.Chance(0.1) ? kSlowWriteMost : kWriteMost;
-  saver_free_ = std::max(saver_free_, network_->now()) + dice.Between(absl::ZeroDuration(), longest);
+  saver_free_ =
+      std::max(saver_free_, network_->now()) + dice.Between(absl::ZeroDuration(), longest);
   const bool fails = options_.has_faults && dice.Chance(0.02);
   const uint64_t folder_step = copy.order.mark.folder_step;
   network_->After(node_, saver_free_ - network_->now(),

@@ -82,7 +82,8 @@ void SimJob::KillHost() {
   const bool may_lose = checker_.wholes() > 0;
   if (!dice_.Chance(may_lose ? 0.6 : 0.05)) return;
   SimHost* const other =
-      may_lose ? LatestHost((host->rank() + 1) % static_cast<uint32_t>(servers_count_)) : SomeHost();
+      may_lose ? LatestHost((host->rank() + 1) % static_cast<uint32_t>(servers_count_))
+               : SomeHost();
   if (!other->is_alive()) return;
   other->Die(/*is_silent=*/dice_.Chance(0.3));
   RestartHost(other->rank());

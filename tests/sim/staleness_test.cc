@@ -39,7 +39,8 @@ class Workers {
       factors_.push_back(1 + pace.spread * (2 * Unit() - 1));
       // Not all at once.
       const uint64_t member = k;
-      queue_.At(After(member, (pace.compute + pace.gap) * Unit()), [this, member] { Pull(member); });
+      queue_.At(After(member, (pace.compute + pace.gap) * Unit()),
+                [this, member] { Pull(member); });
     }
   }
 
@@ -88,13 +89,15 @@ class Workers {
   uint64_t skipped_sum_ = 0;
 };
 
-TEST_CASE("the staleness of async sgd is (K - 1) c / (c + g) for any gap and speeds", "[staleness]") {
+TEST_CASE("the staleness of async sgd is (K - 1) c / (c + g) for any gap and speeds",
+          "[staleness]") {
   const int workers = GENERATE(2, 5, 16, 40);
   for (const double gap : {0.02, 0.5, 1.0, 3.0}) {
     for (const double spread : {0.0, 0.4, 0.8}) {
       const double want = (workers - 1) / (1 + gap);
       const double got =
-          Workers(workers, {1, gap, spread}, MakeNone(StalenessWeight()), 7 + workers).MeanStaleness();
+          Workers(workers, {1, gap, spread}, MakeNone(StalenessWeight()), 7 + workers)
+              .MeanStaleness();
       INFO(workers << " workers, gap " << gap << ", spread " << spread);
       CHECK(got == Approx(want).epsilon(0.1));
     }
@@ -107,7 +110,8 @@ TEST_CASE("softsync divides staleness by the pushes of an update", "[staleness]"
     for (const double gap : {0.02, 1.0}) {
       const double want = (workers - 1) / (1 + gap) / pushes;
       const double got =
-          Workers(workers, {1, gap, 0.3}, MakeSoftsync(pushes, StalenessWeight()), 11).MeanStaleness();
+          Workers(workers, {1, gap, 0.3}, MakeSoftsync(pushes, StalenessWeight()), 11)
+              .MeanStaleness();
       INFO(workers << " workers, " << pushes << " pushes, gap " << gap);
       CHECK(got == Approx(want).epsilon(0.1));
     }

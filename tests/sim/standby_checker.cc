@@ -22,7 +22,9 @@ CopyId Checker::AddCopy(ShardId shard, const ShardSlices& slices, uint64_t term)
 void Checker::OnFollows(CopyId copy, uint64_t term) {
   Ledger& ledger = ledgers_[copy.value()];
   ledger.term = term;
-  if (const auto log = logs_.find({ledger.shard, term}); log != logs_.end()) ledger.era = log->second;
+  if (const auto log = logs_.find({ledger.shard, term}); log != logs_.end()) {
+    ledger.era = log->second;
+  }
 }
 
 const Checker::Ledger* Checker::LeaderOf(size_t shard) const {
@@ -90,9 +92,8 @@ bool Checker::IsBlank(const Ledger& ledger, bool is_new) const {
   // What it followed is of no use, or not all there: it must be told to go back.
   const Told& told = told_[ledger.shard.value()];
   const bool has_all =
-      std::all_of(told.acknowledged.begin(), told.acknowledged.end(), [&](const auto& push) {
-        return Has(ledger, push.first, push.second);
-      });
+      std::all_of(told.acknowledged.begin(), told.acknowledged.end(),
+                  [&](const auto& push) { return Has(ledger, push.first, push.second); });
   return !has_all || told.knowledge.era > ledger.era ||
          told.knowledge.version > Version(ledger.version);
 }
@@ -120,8 +121,9 @@ void Checker::OnLeads(CopyId copy, uint64_t lead_term, bool is_new) {
   }
   CheckKnows(ledger, told_[shard].knowledge, where);
   if (options_.core && ledger.selecting) {
-    CoresOf(ledger.era).OnSelection(ledger.shard, *ledger.selecting, ledger.selected_values,
-                                    ledger.selected_gradient);
+    CoresOf(ledger.era)
+        .OnSelection(ledger.shard, *ledger.selecting, ledger.selected_values,
+                     ledger.selected_gradient);
   }
 }
 
@@ -143,8 +145,8 @@ void Checker::OnTold(ShardId shard, MemberId member, Knowledge knowledge) {
   CheckKnows(*LeaderOf(shard.value()), knowledge,
              absl::StrCat("shard ", shard.value(), " told member ", member.value()));
   Told& told = told_[shard.value()];
-  const bool is_later = knowledge.era == told.knowledge.era &&
-                        knowledge.version > told.knowledge.version;
+  const bool is_later =
+      knowledge.era == told.knowledge.era && knowledge.version > told.knowledge.version;
   if (is_later) told.knowledge = knowledge;
 }
 

@@ -46,8 +46,9 @@ TEST_CASE("a job that has gone back is joined again, whenever that is heard", "[
   RejoinQuestion question = After(absl::UnavailableError("server 1 is gone"));
   CHECK(question.OnWord(Word(false, true), false, kBegin) == Answer::kJoinAgain);
   CHECK(question.OnWord(Word(true, true), false, kLater) == Answer::kJoinAgain);
-  CHECK(After(absl::FailedPreconditionError("no member"))
-            .OnWord(Word(false, true), false, kLater) == Answer::kJoinAgain);
+  CHECK(
+      After(absl::FailedPreconditionError("no member")).OnWord(Word(false, true), false, kLater) ==
+      Answer::kJoinAgain);
 }
 
 TEST_CASE("a job that waits for a server is waited for, however long", "[rejoin]") {
@@ -75,7 +76,8 @@ TEST_CASE("a refusal of the coordinator is one", "[rejoin]") {
         Answer::kEnd);
 }
 
-TEST_CASE("a coordinator that is away with the server has as long as ever when it is back", "[rejoin]") {
+TEST_CASE("a coordinator that is away with the server has as long as ever when it is back",
+          "[rejoin]") {
   RejoinQuestion question = After(absl::UnavailableError("server 0 is gone"));
   const absl::Status away = absl::DeadlineExceededError("no answer");
   CHECK(question.OnWord(away, true, kLater) == Answer::kAskAgain);

@@ -53,15 +53,18 @@ absl::Status ActivationInbox::Check(const ComingBatch& batch) const {
   return queue_.Check(batch);
 }
 
-absl::Status ActivationInbox::Deliver(const ComingBatch& batch, const Payload& payload, Answered answered)
-    ABSL_NO_THREAD_SAFETY_ANALYSIS {
+absl::Status ActivationInbox::Deliver(const ComingBatch& batch, const Payload& payload,
+                                      Answered answered) ABSL_NO_THREAD_SAFETY_ANALYSIS {
   // Options are constant.
-  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<ActivationQueue::Waiting> waiting,
-                           ActivationQueue::Unpack(queue_.options(), batch, payload, std::move(answered)));
+  TESSERA_ASSIGN_OR_RETURN(
+      std::unique_ptr<ActivationQueue::Waiting> waiting,
+      ActivationQueue::Unpack(queue_.options(), batch, payload, std::move(answered)));
   DueAnswer due;
   {
     absl::MutexLock lock(&mutex_);
-    if (cancelled_) return absl::UnavailableError("activations: this worker is about to end, or to join again");
+    if (cancelled_) {
+      return absl::UnavailableError("activations: this worker is about to end, or to join again");
+    }
     due = queue_.Deliver(std::move(waiting));
   }
   due.Send();
@@ -72,15 +75,18 @@ absl::Status ActivationInbox::Deliver(const ComingBatch& batch, const Payload& p
 std::string ActivationInbox::MissingNames(Generation plan) const {
   absl::MutexLock lock(&mutex_);
   if (!queue_.Has(plan)) {
-    return absl::StrCat("those of plan ", plan.value(), ", of which the coordinator has yet to tell,");
+    return absl::StrCat("those of plan ", plan.value(),
+                        ", of which the coordinator has yet to tell,");
   }
   const std::vector<Rank> missing = queue_.Missing();
   if (missing.empty()) return "workers with data, of which none is left";
-  return absl::StrJoin(missing, ", ",
-                       [](std::string* text, Rank rank) { absl::StrAppend(text, "worker ", rank.value()); });
+  return absl::StrJoin(missing, ", ", [](std::string* text, Rank rank) {
+    absl::StrAppend(text, "worker ", rank.value());
+  });
 }
 
-absl::StatusOr<const ActivationReceiver::Batch*> ActivationInbox::Next(uint64_t step, Generation plan) {
+absl::StatusOr<const ActivationReceiver::Batch*> ActivationInbox::Next(uint64_t step,
+                                                                       Generation plan) {
   const absl::Time since = SteadyNow();
   LongWait wait(since, kTellEvery);
   // Where the plan is not known it asks at once, and once more when the wait is no short one.
@@ -101,8 +107,8 @@ absl::StatusOr<const ActivationReceiver::Batch*> ActivationInbox::Next(uint64_t 
     if (turn == ActivationQueue::Turn::kNoPlan && std::exchange(asks_at_once, false)) on_wait_();
     if (now >= since + kShortWait && std::exchange(asks_later, false)) on_wait_();
     if (wait.IsDue(now)) {
-      Log(LogLevel::kInfo, absl::StrCat("worker: waits for activations of step ", step, " from ", MissingNames(plan),
-                                        " since ", wait.SoFar(now)));
+      Log(LogLevel::kInfo, absl::StrCat("worker: waits for activations of step ", step, " from ",
+                                        MissingNames(plan), " since ", wait.SoFar(now)));
     }
     moved_.WaitUntil(asks_later ? since + kShortWait : wait.next());
   }

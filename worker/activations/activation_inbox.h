@@ -24,7 +24,8 @@ class ActivationInbox final : public ActivationReceiver {
  public:
   // `on_wait` is called once in each wait that is not a short one, as whoever is waited for may be gone, and
   // wherever who takes part is not known.
-  explicit ActivationInbox(const ActivationQueue::Options& options, std::function<void()> on_wait = [] {})
+  explicit ActivationInbox(
+      const ActivationQueue::Options& options, std::function<void()> on_wait = [] {})
       : on_wait_(std::move(on_wait)), queue_(options) {}
 
   void SetWorkers(const v1::WorkerList& list);

@@ -58,18 +58,20 @@ size_t FirstBad(absl::Span<const float> values) {
     bad |= static_cast<uint32_t>((bits & 0x7f800000u) == 0x7f800000u);
   }
   if (bad == 0) return values.size();
-  return static_cast<size_t>(std::find_if(values.begin(), values.end(), [](float v) { return !std::isfinite(v); }) -
-                             values.begin());
+  return static_cast<size_t>(
+      std::find_if(values.begin(), values.end(), [](float v) { return !std::isfinite(v); }) -
+      values.begin());
 }
 
 // Its gradient would spoil those of all others that are added to it.
-absl::Status CheckFinite(const ComingBatch& batch, absl::Span<const float> values, const char* what) {
+absl::Status CheckFinite(const ComingBatch& batch, absl::Span<const float> values,
+                         const char* what) {
   const size_t bad = FirstBad(values);
   if (bad == values.size()) return absl::OkStatus();
   const size_t in_row = values.size() / batch.rows;
-  return absl::InvalidArgumentError(absl::StrCat(Where(batch), ": ", what, " ", bad % in_row, " of row ",
-                                                 bad / in_row, " is ", values[bad],
-                                                 ", want a finite number; a lower learning rate may help"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(Where(batch), ": ", what, " ", bad % in_row, " of row ", bad / in_row, " is ",
+                   values[bad], ", want a finite number; a lower learning rate may help"));
 }
 
 std::shared_ptr<const GradientAnswer> TooLate() {
@@ -98,29 +100,28 @@ absl::Status ActivationQueue::Check(const ComingBatch& batch) const {
                                                    ", want between 1 and ", options_.rows_max));
   }
   if (batch.has_classes != options_.has_classes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(Where(batch), ": labels are ", batch.has_classes ? "classes" : "targets", ", want ",
-                     options_.has_classes ? "classes" : "targets", "; the workers' data differ"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        Where(batch), ": labels are ", batch.has_classes ? "classes" : "targets", ", want ",
+        options_.has_classes ? "classes" : "targets", "; the workers' data differ"));
   }
   if (batch.payload_bytes != BytesOf(batch, options_)) {
     return absl::InvalidArgumentError(absl::StrCat(
-        Where(batch), ": payload is ", batch.payload_bytes, " bytes, want ", BytesOf(batch, options_), " (",
-        batch.rows, " rows of ", options_.features, " values and ",
+        Where(batch), ": payload is ", batch.payload_bytes, " bytes, want ",
+        BytesOf(batch, options_), " (", batch.rows, " rows of ", options_.features, " values and ",
         batch.has_classes ? "a class" : absl::StrCat(options_.outputs, " targets"), ")"));
   }
   if (workers_.RankOfFront(batch.member)) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      Where(batch), ": no member with data that this worker knows of (generation ", workers_.generation().value(),
-      ")"));
+  return absl::FailedPreconditionError(
+      absl::StrCat(Where(batch), ": no member with data that this worker knows of (generation ",
+                   workers_.generation().value(), ")"));
 }
 
-absl::StatusOr<std::unique_ptr<ActivationQueue::Waiting>> ActivationQueue::Unpack(const Options& options,
-                                                                                  const ComingBatch& batch,
-                                                                                  const Payload& payload,
-                                                                                  Answered answered) {
+absl::StatusOr<std::unique_ptr<ActivationQueue::Waiting>> ActivationQueue::Unpack(
+    const Options& options, const ComingBatch& batch, const Payload& payload, Answered answered) {
   if (static_cast<uint64_t>(payload.size()) != batch.payload_bytes) {
-    return absl::InvalidArgumentError(absl::StrCat(Where(batch), ": payload ended after ", payload.size(),
-                                                   " of ", batch.payload_bytes, " bytes"));
+    return absl::InvalidArgumentError(absl::StrCat(Where(batch), ": payload ended after ",
+                                                   payload.size(), " of ", batch.payload_bytes,
+                                                   " bytes"));
   }
   auto waiting = std::make_unique<Waiting>();
   waiting->facts = batch;
@@ -183,8 +184,9 @@ std::vector<LayerWorker> ActivationQueue::Expected() const {
   std::vector<LayerWorker> expected = workers_.AtHomeWith(options_.member, *step_);
   for (const auto& [member, first] : adopted_) {
     const std::optional<Rank> rank = workers_.RankOfFront(member);
-    const bool is_known = std::any_of(expected.begin(), expected.end(),
-                                      [m = member](const LayerWorker& worker) { return worker.member == m; });
+    const bool is_known =
+        std::any_of(expected.begin(), expected.end(),
+                    [m = member](const LayerWorker& worker) { return worker.member == m; });
     if (rank && !is_known && first < *step_) expected.push_back({member, *rank, "", 0});
   }
   std::sort(expected.begin(), expected.end(),

@@ -92,16 +92,17 @@ class ActivationQueue {
   // Of one that Check has let through: it, ready to be delivered.
   //   kInvalidArgument     the payload has another size, a class that the model does not have, or a value that is
   //                        not finite
-  static absl::StatusOr<std::unique_ptr<Waiting>> Unpack(const Options& options, const ComingBatch& batch,
+  static absl::StatusOr<std::unique_ptr<Waiting>> Unpack(const Options& options,
+                                                         const ComingBatch& batch,
                                                          const Payload& payload, Answered answered);
   // Returns its answer where that is known already, and that of a call whose place it takes.
   DueAnswer Deliver(std::unique_ptr<Waiting> waiting);
 
   enum class Turn {
-    kNoPlan,   // who takes part is not known yet
-    kBatch,    // batch() is the next one of the step
+    kNoPlan,  // who takes part is not known yet
+    kBatch,   // batch() is the next one of the step
     kMissing,  // that has yet to come; or nobody has data any more, which ends the job unless this worker Leaves
-    kOver,     // there is none that is still to come; TakeLate has those that came in vain
+    kOver,  // there is none that is still to come; TakeLate has those that came in vain
   };
   // `step` is collected from now on, once the members of `plan` are known.
   Turn Take(uint64_t step, Generation plan);

@@ -5,7 +5,8 @@
 namespace tessera {
 namespace {
 
-std::vector<LayerWorker>::const_iterator Find(const std::vector<LayerWorker>& workers, MemberId member) {
+std::vector<LayerWorker>::const_iterator Find(const std::vector<LayerWorker>& workers,
+                                              MemberId member) {
   return std::find_if(workers.begin(), workers.end(),
                       [&](const LayerWorker& worker) { return worker.member == member; });
 }
@@ -57,9 +58,9 @@ std::optional<LayerWorker> LayerWorkers::LinearOf(MemberId front, uint64_t step)
 }
 
 bool LayerWorkers::LinearComesLater(uint64_t step) const {
-  return !linear_.empty() && std::all_of(linear_.begin(), linear_.end(), [&](const LayerWorker& linear) {
-    return linear.first_step > step;
-  });
+  return !linear_.empty() &&
+         std::all_of(linear_.begin(), linear_.end(),
+                     [&](const LayerWorker& linear) { return linear.first_step > step; });
 }
 
 std::vector<LayerWorker> LayerWorkers::AtHomeWith(MemberId linear, uint64_t step) const {
@@ -72,7 +73,8 @@ std::vector<LayerWorker> LayerWorkers::AtHomeWith(MemberId linear, uint64_t step
   return senders;
 }
 
-std::optional<uint64_t> LayerWorkers::LeftAt(MemberId front, MemberId linear, uint64_t since, uint64_t step) const {
+std::optional<uint64_t> LayerWorkers::LeftAt(MemberId front, MemberId linear, uint64_t since,
+                                             uint64_t step) const {
   const auto sender = Find(front_, front), receiver = Find(linear_, linear);
   if (sender == front_.end() || receiver == linear_.end()) return std::nullopt;
   const Rank home = HomeOf(*sender);

@@ -47,7 +47,8 @@ class LayerWorkers {
   std::vector<LayerWorker> AtHomeWith(MemberId linear, uint64_t step) const;
   // `front` sent to `linear` at step `since`: the first step after it, up to `step`, from which on somebody who has
   // joined comes before that one. nullopt: it has no reason to send elsewhere.
-  std::optional<uint64_t> LeftAt(MemberId front, MemberId linear, uint64_t since, uint64_t step) const;
+  std::optional<uint64_t> LeftAt(MemberId front, MemberId linear, uint64_t since,
+                                 uint64_t step) const;
 
  private:
   Rank HomeOf(const LayerWorker& front) const;

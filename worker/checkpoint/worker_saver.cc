@@ -69,9 +69,10 @@ absl::StatusOr<std::unique_ptr<SafetensorsReader>> OpenListed(const std::string&
 }
 
 bool HoldsBack(const PrivateState& state) {
-  return std::any_of(state.arrays.begin(), state.arrays.end(), [](const PrivateState::Array& array) {
-    return absl::StartsWith(array.name, kResidualPrefix);
-  });
+  return std::any_of(state.arrays.begin(), state.arrays.end(),
+                     [](const PrivateState::Array& array) {
+                       return absl::StartsWith(array.name, kResidualPrefix);
+                     });
 }
 
 // The halves of the layers of whose gradients a worker's file has something that was held back: both, where it had all
@@ -85,7 +86,9 @@ HeldHalves HalvesIn(const SafetensorsReader& file, const LayerCut& cut) {
   HeldHalves held;
   for (int p = 0; p < cut.parameters; ++p) {
     const TensorSpec* const tensor = file.Find(absl::StrCat(kResidualPrefix, p));
-    if (tensor != nullptr && tensor->size() > 0) (p < cut.parameter ? held.front : held.linear) = true;
+    if (tensor != nullptr && tensor->size() > 0) {
+      (p < cut.parameter ? held.front : held.linear) = true;
+    }
   }
   return held;
 }
@@ -249,19 +252,25 @@ std::string WorkerSaver::OtherNumber(const Manifest& manifest) const {
   return absl::StrCat("workers were ", saved, ", now ", options_.workers);
 }
 
-absl::StatusOr<bool> WorkerSaver::WasHalf(const Manifest& manifest, const PrivateState& state) const {
+absl::StatusOr<bool> WorkerSaver::WasHalf(const Manifest& manifest,
+                                          const PrivateState& state) const {
   const CheckpointFile* const listed = manifest.FindFile(WorkerFileName(options_.rank.value()));
   if (listed == nullptr) return false;
-  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsReader> file,
-                           SafetensorsReader::Open(absl::StrCat(options_.restored, "/", listed->name)));
-  return std::any_of(state.arrays.begin(), state.arrays.end(), [&file](const PrivateState::Array& array) {
-    if (!absl::StartsWith(array.name, kResidualPrefix) || array.values.empty()) return false;
-    const TensorSpec* const tensor = file->Find(array.name);
-    return tensor != nullptr && tensor->size() == 0;
-  });
+  TESSERA_ASSIGN_OR_RETURN(
+      const std::unique_ptr<SafetensorsReader> file,
+      SafetensorsReader::Open(absl::StrCat(options_.restored, "/", listed->name)));
+  return std::any_of(state.arrays.begin(), state.arrays.end(),
+                     [&file](const PrivateState::Array& array) {
+                       if (!absl::StartsWith(array.name, kResidualPrefix) || array.values.empty()) {
+                         return false;
+                       }
+                       const TensorSpec* const tensor = file->Find(array.name);
+                       return tensor != nullptr && tensor->size() == 0;
+                     });
 }
 
-absl::StatusOr<WorkerSaver::Deal> WorkerSaver::DealAmongAll(const Manifest& manifest, const PrivateState& state) const {
+absl::StatusOr<WorkerSaver::Deal> WorkerSaver::DealAmongAll(const Manifest& manifest,
+                                                            const PrivateState& state) const {
   Deal deal;
   deal.why = OtherNumber(manifest);
   if (deal.why.empty()) {
@@ -280,8 +289,9 @@ absl::StatusOr<WorkerSaver::Deal> WorkerSaver::DealAmongAll(const Manifest& mani
     if (listed == nullptr) continue;
     if (member.rank % options_.workers == options_.rank.value()) deal.files.push_back(listed);
     if (!HoldsBack(state)) continue;
-    TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsReader> file,
-                             SafetensorsReader::Open(absl::StrCat(options_.restored, "/", listed->name)));
+    TESSERA_ASSIGN_OR_RETURN(
+        const std::unique_ptr<SafetensorsReader> file,
+        SafetensorsReader::Open(absl::StrCat(options_.restored, "/", listed->name)));
     const TensorSpec* const first = file->Find(absl::StrCat(kResidualPrefix, 0));
     in_mean -= first != nullptr && first->size() == 0;
   }
@@ -303,8 +313,9 @@ absl::StatusOr<WorkerSaver::Deal> WorkerSaver::DealInHalves(const Checkpoint& ch
   for (const CheckpointMember& member : manifest.members) {
     const CheckpointFile* const listed = manifest.FindFile(WorkerFileName(member.rank));
     if (listed == nullptr) continue;
-    TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsReader> file,
-                             SafetensorsReader::Open(absl::StrCat(options_.restored, "/", listed->name)));
+    TESSERA_ASSIGN_OR_RETURN(
+        const std::unique_ptr<SafetensorsReader> file,
+        SafetensorsReader::Open(absl::StrCat(options_.restored, "/", listed->name)));
     const HeldHalves held = HalvesIn(*file, split.cut);
     saved_front += held.front;
     if (is_linear ? held.linear : held.front) {

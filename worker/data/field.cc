@@ -20,8 +20,9 @@ bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
 // A plus sign, unless another sign follows.
 absl::string_view WithoutPlus(absl::string_view field) {
-  if (field.size() > 1 && field[0] == '+' && field[1] != '-' && field[1] != '+')
+  if (field.size() > 1 && field[0] == '+' && field[1] != '-' && field[1] != '+') {
     field.remove_prefix(1);
+  }
   return field;
 }
 
@@ -45,8 +46,9 @@ std::optional<float> ParseFloatField(absl::string_view field) {
   if (field.find_first_of("xX") != absl::string_view::npos) return std::nullopt;
   float value = 0;
   const auto [end, error] = absl::from_chars(field.data(), field.data() + field.size(), value);
-  if (end != field.data() + field.size() || error == std::errc::invalid_argument)
+  if (end != field.data() + field.size() || error == std::errc::invalid_argument) {
     return std::nullopt;
+  }
   // Out of range is also what is too small.
   if (error == std::errc::result_out_of_range && std::abs(value) > 1) return std::nullopt;
   if (!std::isfinite(value)) return std::nullopt;

@@ -29,14 +29,15 @@ absl::StatusOr<LabelMap> LabelMap::Create(std::vector<int64_t> distinct, const T
                                                    spec.classes,
                                                    " different ones (the model's classes)"));
   }
-  const bool signs = spec.classes >= 2 && std::all_of(distinct.begin(), distinct.end(), [](int64_t label) {
-                       return label == -1 || label == 1;
-                     });
+  const bool signs =
+      spec.classes >= 2 && std::all_of(distinct.begin(), distinct.end(),
+                                       [](int64_t label) { return label == -1 || label == 1; });
   if (spec.local_files && !signs) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "labels are ", List(distinct), ", want 0 to ", spec.classes - 1, spec.classes >= 2 ? ", or -1 and 1" : "",
-        ": with data.partition local no worker sees the others' labels, and each would number its own; number them in "
-        "the files"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("labels are ", List(distinct), ", want 0 to ", spec.classes - 1,
+                     spec.classes >= 2 ? ", or -1 and 1" : "",
+                     ": with data.partition local no worker sees the others' labels, and each "
+                     "would number its own; number them in the files"));
   }
   map.labels_ = spec.local_files ? std::vector<int64_t>{-1, 1} : std::move(distinct);
   return map;

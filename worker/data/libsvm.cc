@@ -38,8 +38,9 @@ Complaint AppendLabels(absl::string_view field, const TableSpec& spec,
   if (!field.empty()) {
     for (const absl::string_view part : absl::StrSplit(field, ',')) {
       const std::optional<int64_t> label = ParseIntegerField(part);
-      if (!label.has_value())
+      if (!label.has_value()) {
         return absl::StrCat("label is ", QuotedField(part), ", want an integer");
+      }
       labels.push_back(*label);
     }
   }

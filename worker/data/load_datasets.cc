@@ -71,8 +71,9 @@ absl::StatusOr<Table> ReadTable(const v1::Data& data, const v1::DataFiles& files
 }
 
 // The same where memory comes to its end: other readers do not know how much it will be.
-absl::StatusOr<Table> ReadTableIfRoom(const v1::Data& data, const v1::DataFiles& files, absl::string_view key,
-                                      const TableSpec& spec, std::optional<LabelMap>& labels) {
+absl::StatusOr<Table> ReadTableIfRoom(const v1::Data& data, const v1::DataFiles& files,
+                                      absl::string_view key, const TableSpec& spec,
+                                      std::optional<LabelMap>& labels) {
   try {
     return ReadTable(data, files, key, spec, labels);
   } catch (const std::bad_alloc&) {
@@ -122,8 +123,9 @@ absl::StatusOr<Datasets> LoadDatasets(const v1::Data& data, const ModelEnds& end
         absl::StrCat("model.input: product is ", ends.inputs, ", want at most ", kFeaturesMax));
   }
   const bool per_feature = data.normalize().per_feature();
-  if (data.has_normalize() && !per_feature)
+  if (data.has_normalize() && !per_feature) {
     TESSERA_RETURN_IF_ERROR(CheckNormalize(data.normalize()));
+  }
   if (data.format() == "xc" && (per_feature || data.normalize().mean() != 0)) {
     return absl::InvalidArgumentError(
         "data.normalize: would make zeros something else, want only a stddev: the rows of an xc "
@@ -133,9 +135,11 @@ absl::StatusOr<Datasets> LoadDatasets(const v1::Data& data, const ModelEnds& end
   spec.local_files = data.partition() == "local";
   spec.bytes_max = bytes_max;
   std::optional<LabelMap> labels;
-  TESSERA_ASSIGN_OR_RETURN(Table train, ReadTableIfRoom(data, data.train(), "data.train", spec, labels));
+  TESSERA_ASSIGN_OR_RETURN(Table train,
+                           ReadTableIfRoom(data, data.train(), "data.train", spec, labels));
   spec.bytes_max -= train.bytes();
-  TESSERA_ASSIGN_OR_RETURN(Table test, ReadTableIfRoom(data, data.test(), "data.test", spec, labels));
+  TESSERA_ASSIGN_OR_RETURN(Table test,
+                           ReadTableIfRoom(data, data.test(), "data.test", spec, labels));
 
   Normalization normalization;
   if (per_feature) {

@@ -96,8 +96,8 @@ class HeaderParser {
   // What stands here is not what is wanted.
   absl::Status Unexpected(absl::string_view want) const {
     const absl::string_view got = text_.substr(at_, 1);
-    return Wrong(
-        at_, absl::StrCat("header has ", got.empty() ? "its end" : QuotedField(got), ", want ", want));
+    return Wrong(at_, absl::StrCat("header has ", got.empty() ? "its end" : QuotedField(got),
+                                   ", want ", want));
   }
   std::string ShapeText() const {
     return absl::StrCat("(", absl::StrJoin(shape_, ", "), shape_.size() == 1 ? ",)" : ")");
@@ -128,8 +128,8 @@ absl::StatusOr<ArrayHeader> HeaderParser::Parse() {
        {std::pair(has_descr_, "descr"), std::pair(fortran_order_.has_value(), "fortran_order"),
         std::pair(has_shape_, "shape")}) {
     if (there) continue;
-    return Wrong(0,
-                 absl::StrCat("header has no key '", key, "', want descr, fortran_order and shape"));
+    return Wrong(
+        0, absl::StrCat("header has no key '", key, "', want descr, fortran_order and shape"));
   }
   TESSERA_RETURN_IF_ERROR(SetSizes());
   const auto is_long = [](int64_t size) { return size > 1; };
@@ -151,7 +151,8 @@ absl::Status HeaderParser::Entry() {
                                       ", want descr, fortran_order and shape"));
   }
   if (key == "descr" ? has_descr_ : key == "shape" ? has_shape_ : fortran_order_.has_value()) {
-    return Wrong(key_at, absl::StrCat("header has the key ", QuotedField(key), " again, want it once"));
+    return Wrong(key_at,
+                 absl::StrCat("header has the key ", QuotedField(key), " again, want it once"));
   }
   if (!Take(':')) return Unexpected("\":\" behind a key");
   SkipSpace();
@@ -245,14 +246,14 @@ absl::Status HeaderParser::Shape() {
         !digits.empty() && std::all_of(digits.begin(), digits.end(),
                                        [](unsigned char c) { return absl::ascii_isdigit(c); });
     if (!is_number || (digits.size() > 1 && digits[0] == '0')) {
-      return word.empty()
-                 ? Unexpected("a size of shape")
-                 : Wrong(at, absl::StrCat("shape has ", QuotedField(word), ", want an integer from 1"));
+      return word.empty() ? Unexpected("a size of shape")
+                          : Wrong(at, absl::StrCat("shape has ", QuotedField(word),
+                                                   ", want an integer from 1"));
     }
     int64_t size = 0;
     if (!absl::SimpleAtoi(digits, &size)) {
-      return Wrong(at,
-                   absl::StrCat("shape has ", QuotedField(word), ", want a size of at most ", kRowsMax));
+      return Wrong(
+          at, absl::StrCat("shape has ", QuotedField(word), ", want a size of at most ", kRowsMax));
     }
     if (shape_.size() == kNpyDimensionsMax) {
       return Wrong(at, absl::StrCat("shape has more than ", kNpyDimensionsMax,

@@ -131,8 +131,9 @@ absl::Span<const uint32_t> EpochOrder::Rows(int64_t step) {
   const std::vector<uint32_t>& rows = *rows_;
   const auto size = static_cast<int64_t>(rows.size());
   const int64_t begin = step * options_.batch % size;
-  if (begin + options_.batch <= size)
+  if (begin + options_.batch <= size) {
     return absl::MakeConstSpan(rows).subspan(begin, options_.batch);
+  }
   wrapped_.clear();
   for (int64_t i = 0; i < options_.batch; ++i) wrapped_.push_back(rows[(begin + i) % size]);
   return wrapped_;

@@ -37,8 +37,8 @@ void ExchangeKeys::Advance() {
 }
 
 std::optional<uint64_t> ExchangeKeys::wanted() const {
-  const uint64_t number =
-      options_.lockstep ? CoreOf(options_.share, exchange_.value()) : std::max<uint64_t>(told_, 1) - 1;
+  const uint64_t number = options_.lockstep ? CoreOf(options_.share, exchange_.value())
+                                            : std::max<uint64_t>(told_, 1) - 1;
   if (is_ready() && known_ >= number) return std::nullopt;
   return number;
 }
@@ -61,16 +61,16 @@ void ExchangeKeys::Drop() { cores_.clear(); }
 
 void ExchangeKeys::BeginDraw() {
   if (drawn_.valid()) drawn_.wait();
-  drawn_ = std::async(std::launch::async, [cores = cores_, options = &options_,
-                                           exchange = exchange_] {
-    Sparse keys;
-    for (size_t s = 0; s < cores.size(); ++s) {
-      const ExplorerPlace place{options->seed, options->rank, exchange, ShardId(s)};
-      keys.push_back(std::make_shared<const SparseKeys>(
-          DrawKeys(options->share, place, options->shape.size, cores[s])));
-    }
-    return keys;
-  });
+  drawn_ =
+      std::async(std::launch::async, [cores = cores_, options = &options_, exchange = exchange_] {
+        Sparse keys;
+        for (size_t s = 0; s < cores.size(); ++s) {
+          const ExplorerPlace place{options->seed, options->rank, exchange, ShardId(s)};
+          keys.push_back(std::make_shared<const SparseKeys>(
+              DrawKeys(options->share, place, options->shape.size, cores[s])));
+        }
+        return keys;
+      });
 }
 
 }  // namespace tessera

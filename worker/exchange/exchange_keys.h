@@ -65,9 +65,9 @@ class ExchangeKeys {
   std::future<Sparse> drawn_;  // valid: sparse_ is of an earlier exchange or core
   Exchange exchange_;          // the next
   bool pushes_all_ = false;
-  Cores cores_;                // empty: none yet
-  uint64_t known_ = 0;         // least number among cores_
-  uint64_t told_ = 0;          // cores that there are
+  Cores cores_;         // empty: none yet
+  uint64_t known_ = 0;  // least number among cores_
+  uint64_t told_ = 0;   // cores that there are
 };
 
 }  // namespace tessera

@@ -369,7 +369,8 @@ Network::StepForm Network::FormOf(const Batch& staged, const StepKey& key) {
     backend_.memory().CopyIn(&dropout, sizeof(dropout), &numbers_.data()->dropout);
   }
   // Weights stay what they are from the first piece or batch of an update to its last.
-  const bool keeps_rounded = std::exchange(keeps_rounded_, false) || !staged.is_first() || staged.adds;
+  const bool keeps_rounded =
+      std::exchange(keeps_rounded_, false) || !staged.is_first() || staged.adds;
   return {staged, sums_place_, !keeps_rounded};
 }
 

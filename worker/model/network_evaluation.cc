@@ -42,8 +42,8 @@ absl::StatusOr<Scores> Network::Score(const Batch& batch, absl::Span<const float
   for (size_t i = 0; i < stages_.size(); ++i) {
     // Dropout does nothing here; otherwise the batch itself is never written.
     const StagePlan& plan = plan_.stages[i];
-    const bool in_place = plan.kind == StagePlan::Kind::kDropout ||
-                          (x != staged.inputs && plan.is_elementwise());
+    const bool in_place =
+        plan.kind == StagePlan::Kind::kDropout || (x != staged.inputs && plan.is_elementwise());
     float* y = in_place ? const_cast<float*>(x) : flow_[x == flow_[0].data() ? 1 : 0].data();
     if (stages_[i] == nullptr) {
       sparse_first_->Forward(staged.rows, staged.sparse, y);
@@ -84,16 +84,15 @@ absl::StatusOr<std::vector<float>> Network::Calibrate(absl::Span<const Batch> sa
     }
     rows += batch.rows;
   }
-  if (rows == 0)
+  if (rows == 0) {
     return absl::InvalidArgumentError("calibration: the sample is empty, want at least one row");
+  }
 
   Memory& memory = backend_.memory();
   // A stage that writes elsewhere reads the sample where it lies, if the device can.
-  const bool reads_in_place =
-      !plan_.stages.front().is_elementwise() && memory.host_addressable();
+  const bool reads_in_place = !plan_.stages.front().is_elementwise() && memory.host_addressable();
   const bool copies_inputs = !reads_in_place && !options_.sparse_input;
-  const CalibrationWidths widths =
-      CalibrationWidthsOf(plan_, copies_inputs, options_.sparse_input);
+  const CalibrationWidths widths = CalibrationWidthsOf(plan_, copies_inputs, options_.sparse_input);
   TESSERA_ASSIGN_OR_RETURN(Buffer<float> here, Buffer<float>::Create(memory, rows * widths.first));
   TESSERA_ASSIGN_OR_RETURN(Buffer<float> there,
                            Buffer<float>::Create(memory, rows * widths.second));

@@ -156,8 +156,8 @@ void Network::FinishBack() {
   if (!left_.has_value()) return;
   const auto [batch, work] = *std::exchange(left_, std::nullopt);
   const StagePlan& plan = plan_.stages[0];
-  stages_[0]->Backward(batch.rows, batch.inputs, values_[1], first_layer_dy_, GradientsOf(plan, batch),
-                       nullptr);
+  stages_[0]->Backward(batch.rows, batch.inputs, values_[1], first_layer_dy_,
+                       GradientsOf(plan, batch), nullptr);
   if (batch.adds) AddGradients(plan);
   FollowGradients(plan, batch, work);
 }

@@ -113,9 +113,10 @@ absl::StatusOr<NetworkPlan> PlanOf(const v1::Model& model) {
         stage.probability = layer.dropout().probability();
         break;
       default:
-        return absl::InvalidArgumentError(absl::StrCat(
-            "model.layers[", i,
-            "]: no kind is set, want linear, conv2d, max_pool, avg_pool, batch_norm, relu or dropout"));
+        return absl::InvalidArgumentError(
+            absl::StrCat("model.layers[", i,
+                         "]: no kind is set, want linear, conv2d, max_pool, avg_pool, batch_norm, "
+                         "relu or dropout"));
     }
     plan.stages.push_back(stage);
   }
@@ -218,9 +219,8 @@ NetworkMemory MemoryNeeded(const NetworkPlan& plan, int64_t batch_max, Precision
   NetworkMemory memory;
   memory.evaluation_bytes =
       evaluation_floats * kFloatBytes + static_cast<int64_t>(sizeof(LossSums));
-  memory.held_bytes =
-      floats * kFloatBytes +
-      static_cast<int64_t>(kStepsBegunMax * sizeof(LossSums) + sizeof(StepNumbers));
+  memory.held_bytes = floats * kFloatBytes +
+                      static_cast<int64_t>(kStepsBegunMax * sizeof(LossSums) + sizeof(StepNumbers));
   if (precision == Precision::kBf16) memory.held_bytes += bf16 * kBf16Bytes;
   if (plan.constants > 0 && plan.part == ModelPart::kWhole) {
     const bool copies_inputs = plan.stages.front().is_elementwise();

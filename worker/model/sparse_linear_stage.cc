@@ -12,8 +12,7 @@ void SparseLinearStage::Backward(int64_t rows, const SparseRows& x, const float*
   backend_.sparse_linear().WeightGradient(Shape(rows), x, dy, to.mode, &touched_, to.weight);
 }
 
-void SparseLinearStage::BackwardBias(int64_t rows, const float* dy,
-                                     const StageGradients& to) {
+void SparseLinearStage::BackwardBias(int64_t rows, const float* dy, const StageGradients& to) {
   if (to.bias == nullptr) return;
   backend_.vector().ColumnSums({rows, plan_.outputs}, dy, to.mode, to.bias);
 }

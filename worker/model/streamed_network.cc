@@ -368,7 +368,8 @@ void StreamedNetwork::ApplyElementwise(const StagePlan& stage, const MatrixShape
     BatchNormKernel::Affine affine{Held(stage.weight), Held(stage.bias)};
     if (affine.scale != nullptr) affine.scale += first;
     if (affine.shift != nullptr) affine.shift += first;
-    backend_.batch_norm().Normalize(matrix, values, mean, inverse_sigma, affine, stage.relu, values);
+    backend_.batch_norm().Normalize(matrix, values, mean, inverse_sigma, affine, stage.relu,
+                                    values);
   }
   // Dropout does nothing in evaluation.
 }

@@ -73,8 +73,8 @@ Batch BatchRows::FillInputs(const Dataset& data, absl::Span<const uint32_t> rows
   if (sparse_) {
     view.sparse = &sparse_inputs_;
   } else {
-    view.features = place.inputs != nullptr ? place.inputs
-                                            : Own(rows.size() * data.inputs(), &inputs_);
+    view.features =
+        place.inputs != nullptr ? place.inputs : Own(rows.size() * data.inputs(), &inputs_);
     batch.inputs = view.features;
   }
   data.FillBatch(rows, view);
@@ -118,7 +118,8 @@ void BatchRows::FillKinds(const Dataset& data, absl::Span<const uint32_t> rows,
     view.classes = place.labels != nullptr ? place.labels : Own(count, &labels_);
     batch->labels = view.classes;
   } else {
-    view.targets = place.targets != nullptr ? place.targets : Own(count * data.outputs(), &targets_);
+    view.targets =
+        place.targets != nullptr ? place.targets : Own(count * data.outputs(), &targets_);
     batch->targets = view.targets;
   }
   data.FillBatch(rows, view);

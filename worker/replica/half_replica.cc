@@ -38,7 +38,8 @@ class FrontReplica final : public HalfReplica {
     summed_ = 0;
     const BatchPlace place = network_->Room(static_cast<int64_t>(rows.size()), data.has_classes());
     const Batch batch = rows_.Fill(data, rows, place);
-    TESSERA_RETURN_IF_ERROR(network_->BeginForward(batch, {job_.seed(), point.step, rank_.value()}));
+    TESSERA_RETURN_IF_ERROR(
+        network_->BeginForward(batch, {job_.seed(), point.step, rank_.value()}));
     ActivationBatch sent;
     sent.step = point.step;
     sent.plan = point.plan;
@@ -54,8 +55,9 @@ class FrontReplica final : public HalfReplica {
     // The next step drops this one.
     if (answer->too_late) {
       Log(LogLevel::kWarning,
-          absl::StrCat("worker: minibatch dropped step=", point.step,
-                       " why=\"the linear layers were updated without it: its linear worker is gone\""));
+          absl::StrCat(
+              "worker: minibatch dropped step=", point.step,
+              " why=\"the linear layers were updated without it: its linear worker is gone\""));
       return Losses();
     }
     TESSERA_RETURN_IF_ERROR(network_->FinishStep(answer->gradient));
@@ -80,7 +82,8 @@ class LinearReplica final : public HalfReplica {
       : HalfReplica(job, rank, backend), receiver_(*receiver) {}
 
   // Losses are those of the workers that have the data.
-  absl::StatusOr<Losses> Train(const Dataset&, absl::Span<const uint32_t>, const TrainPoint& point) override {
+  absl::StatusOr<Losses> Train(const Dataset&, absl::Span<const uint32_t>,
+                               const TrainPoint& point) override {
     summed_ = 0;
     while (true) {
       TESSERA_ASSIGN_OR_RETURN(const ActivationReceiver::Batch* const received, Ask(point));
@@ -142,8 +145,9 @@ absl::Status HalfReplica::Init(const Recipe& recipe) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<Learner>> HalfReplica::CreateFront(const v1::Job& job, const Recipe& recipe,
-                                                                  Rank rank, Backend* backend,
+absl::StatusOr<std::unique_ptr<Learner>> HalfReplica::CreateFront(const v1::Job& job,
+                                                                  const Recipe& recipe, Rank rank,
+                                                                  Backend* backend,
                                                                   ActivationSender* sender) {
   TESSERA_CHECK(recipe.split && !recipe.split->is_linear(rank));
   auto replica = std::make_unique<FrontReplica>(job, rank, backend, sender);
@@ -151,8 +155,9 @@ absl::StatusOr<std::unique_ptr<Learner>> HalfReplica::CreateFront(const v1::Job&
   return replica;
 }
 
-absl::StatusOr<std::unique_ptr<Learner>> HalfReplica::CreateLinear(const v1::Job& job, const Recipe& recipe,
-                                                                   Rank rank, Backend* backend,
+absl::StatusOr<std::unique_ptr<Learner>> HalfReplica::CreateLinear(const v1::Job& job,
+                                                                   const Recipe& recipe, Rank rank,
+                                                                   Backend* backend,
                                                                    ActivationReceiver* receiver) {
   TESSERA_CHECK(recipe.split && recipe.split->is_linear(rank));
   auto replica = std::make_unique<LinearReplica>(job, rank, backend, receiver);
@@ -161,14 +166,16 @@ absl::StatusOr<std::unique_ptr<Learner>> HalfReplica::CreateLinear(const v1::Job
 }
 
 absl::StatusOr<int64_t> HalfReplica::MemoryNeeded(const v1::Job& job, const Recipe& recipe,
-                                                  int64_t calibration_rows, const InputRows& input) {
+                                                  int64_t calibration_rows,
+                                                  const InputRows& input) {
   TESSERA_ASSIGN_OR_RETURN(const NetworkPlan whole, PlanOf(job.model()));
   TESSERA_ASSIGN_OR_RETURN(const Precision precision, PrecisionOf(job.train().precision()));
   const int64_t rows = job.train().batch_size();
   const int64_t calibrated = whole.constants > 0 ? calibration_rows : 0;
   int64_t most = 0;
   for (const bool is_linear : {false, true}) {
-    TESSERA_ASSIGN_OR_RETURN(const NetworkPlan half, HalfOf(whole, LayersOf(*recipe.split, is_linear)));
+    TESSERA_ASSIGN_OR_RETURN(const NetworkPlan half,
+                             HalfOf(whole, LayersOf(*recipe.split, is_linear)));
     int64_t bytes = tessera::MemoryNeeded(half, rows, precision, 0, false, false, rows).held_bytes;
     // A gradient that comes; of each sender a batch that waits, its answer, and what is on its way.
     const int64_t crosses = rows * (is_linear ? half.shape.inputs() : half.shape.outputs());
@@ -177,7 +184,8 @@ absl::StatusOr<int64_t> HalfReplica::MemoryNeeded(const v1::Job& job, const Reci
     bytes += crosses * static_cast<int64_t>(sizeof(float)) * (is_linear ? 4 * senders : 1);
     most = std::max(most, bytes);
   }
-  const NetworkMemory evaluated = tessera::MemoryNeeded(whole, BatchRowsMax(job), precision, calibrated);
+  const NetworkMemory evaluated =
+      tessera::MemoryNeeded(whole, BatchRowsMax(job), precision, calibrated);
   return most + evaluated.evaluation_bytes + evaluated.calibration_bytes +
          BatchRows::MemoryNeeded(job, whole.shape, input, calibrated);
 }
@@ -200,21 +208,24 @@ absl::Status HalfReplica::BeginTail() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<ExchangeResult> HalfReplica::BeginEvaluation(ParameterClient* servers, Exchange after,
-                                                            RestWord word) {
+absl::StatusOr<ExchangeResult> HalfReplica::BeginEvaluation(ParameterClient* servers,
+                                                            Exchange after, RestWord word) {
   TESSERA_RETURN_IF_ERROR(backend_.Finish());
   TESSERA_ASSIGN_OR_RETURN(const ExchangeResult read, servers->Read(after, word, whole_values_));
   whole_->SendParameters();
   // As a whole replica it trains on from what it has read, which no codec has rounded.
   for (size_t i = 0; i < values_.size(); ++i) {
-    if (!values_[i].empty()) std::copy(whole_values_[i].begin(), whole_values_[i].end(), values_[i].begin());
+    if (!values_[i].empty()) {
+      std::copy(whole_values_[i].begin(), whole_values_[i].end(), values_[i].begin());
+    }
   }
   network_->SendParameters();
   TESSERA_RETURN_IF_ERROR(backend_.Finish());
   return read;
 }
 
-absl::StatusOr<std::vector<float>> HalfReplica::Calibrate(const Dataset& data, absl::Span<const uint32_t> rows) {
+absl::StatusOr<std::vector<float>> HalfReplica::Calibrate(const Dataset& data,
+                                                          absl::Span<const uint32_t> rows) {
   return rows_.Calibrate(whole_.get(), data, rows);
 }
 

@@ -31,14 +31,18 @@ class HalfReplica : public Learner {
   // The half in front of the cut, with the data. `backend` and `sender` outlive the learner.
   //   kResourceExhausted   no memory
   //   kFailedPrecondition  the job's precision is not to be had on this machine
-  static absl::StatusOr<std::unique_ptr<Learner>> CreateFront(const v1::Job& job, const Recipe& recipe, Rank rank,
-                                                              Backend* backend, ActivationSender* sender);
+  static absl::StatusOr<std::unique_ptr<Learner>> CreateFront(const v1::Job& job,
+                                                              const Recipe& recipe, Rank rank,
+                                                              Backend* backend,
+                                                              ActivationSender* sender);
   // The half behind it. Codes as above.
-  static absl::StatusOr<std::unique_ptr<Learner>> CreateLinear(const v1::Job& job, const Recipe& recipe, Rank rank,
-                                                               Backend* backend, ActivationReceiver* receiver);
+  static absl::StatusOr<std::unique_ptr<Learner>> CreateLinear(const v1::Job& job,
+                                                               const Recipe& recipe, Rank rank,
+                                                               Backend* backend,
+                                                               ActivationReceiver* receiver);
   // Bytes that the larger half takes, with batches and evaluation; `calibration_rows` are its sample.
-  static absl::StatusOr<int64_t> MemoryNeeded(const v1::Job& job, const Recipe& recipe, int64_t calibration_rows,
-                                              const InputRows& input);
+  static absl::StatusOr<int64_t> MemoryNeeded(const v1::Job& job, const Recipe& recipe,
+                                              int64_t calibration_rows, const InputRows& input);
 
   const ParameterArrays& values() const override { return values_; }
   const KeySet& value_keys() const override { return keys_; }
@@ -54,7 +58,8 @@ class HalfReplica : public Learner {
   absl::StatusOr<ExchangeResult> BeginEvaluation(ParameterClient* servers, Exchange after,
                                                  RestWord word) override;
   absl::StatusOr<bool> EndEvaluation() override { return false; }
-  absl::StatusOr<std::vector<float>> Calibrate(const Dataset& data, absl::Span<const uint32_t> rows) override;
+  absl::StatusOr<std::vector<float>> Calibrate(const Dataset& data,
+                                               absl::Span<const uint32_t> rows) override;
   absl::StatusOr<Scores> Score(const Dataset& data, absl::Span<const uint32_t> rows,
                                absl::Span<const float> constants) override;
 

@@ -35,9 +35,11 @@ absl::Span<const char> BytesOf(absl::Span<const T> values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
 }
 
-absl::Status Named(const LayerWorker& target, const absl::Status& status, absl::string_view between) {
-  return absl::Status(status.code(), absl::StrCat("activations: worker ", target.rank.value(), " at ", target.address,
-                                                  between, status.message()));
+absl::Status Named(const LayerWorker& target, const absl::Status& status,
+                   absl::string_view between) {
+  return absl::Status(status.code(),
+                      absl::StrCat("activations: worker ", target.rank.value(), " at ",
+                                   target.address, between, status.message()));
 }
 
 const std::string& Method() {
@@ -118,8 +120,9 @@ class ActivationClient::Call final : public ServerCall {
     Payload payload;
     TESSERA_RETURN_IF_ERROR(ReadChunk(incoming_, &head, &payload));
     if (head.has_header() == has_answer_) {
-      return absl::InternalError(has_answer_ ? "activations: answer has a second header, want one"
-                                             : "activations: answer has no header, want it in the first chunk");
+      return absl::InternalError(
+          has_answer_ ? "activations: answer has a second header, want one"
+                      : "activations: answer has no header, want it in the first chunk");
     }
     if (head.has_header()) {
       has_answer_ = true;
@@ -191,12 +194,14 @@ absl::Status ActivationClient::AwaitPlan(const ActivationBatch& batch) {
   options_.on_trouble();
   LongWait wait(SteadyNow(), kTellEvery);
   while (!Has(batch.plan)) {
-    if (cancelled_.load(std::memory_order_acquire)) return absl::CancelledError("activations: cancelled");
+    if (cancelled_.load(std::memory_order_acquire)) {
+      return absl::CancelledError("activations: cancelled");
+    }
     const absl::Time now = SteadyNow();
     if (wait.IsDue(now)) {
       Log(LogLevel::kInfo,
-          absl::StrCat("worker: waits to be told by the coordinator who takes part in step ", batch.step, " (plan ",
-                       batch.plan.value(), ") since ", wait.SoFar(now)));
+          absl::StrCat("worker: waits to be told by the coordinator who takes part in step ",
+                       batch.step, " (plan ", batch.plan.value(), ") since ", wait.SoFar(now)));
     }
     board_.WaitUntil(wait.next());
   }
@@ -220,8 +225,8 @@ absl::StatusOr<ActivationAnswer> ActivationClient::Once(const ActivationBatch& b
   header.set_step(batch.step);
   header.set_rows(static_cast<uint64_t>(batch.rows));
   header.set_has_classes(!batch.classes.empty());
-  const uint64_t sent =
-      sizeof(float) * (batch.activations.size() + batch.targets.size()) + sizeof(int32_t) * batch.classes.size();
+  const uint64_t sent = sizeof(float) * (batch.activations.size() + batch.targets.size()) +
+                        sizeof(int32_t) * batch.classes.size();
   header.set_payload_bytes(sent);
   gradient_.resize(batch.activations.size());
   auto call = std::make_unique<Call>(&board_, header, batch, absl::MakeSpan(gradient_));
@@ -238,20 +243,24 @@ absl::StatusOr<ActivationAnswer> ActivationClient::Once(const ActivationBatch& b
       if (let_go == absl::InfiniteFuture() || now >= let_go) let_go = now + kLetGoTime;
     } else if (!is_over) {
       const std::optional<LayerWorker> asked = Target(batch.step);
-      is_over = cancelled_.load(std::memory_order_acquire) || !asked || asked->member != target.member;
+      is_over =
+          cancelled_.load(std::memory_order_acquire) || !asked || asked->member != target.member;
       if (is_over) {
         call->Cancel();
       } else {
         if (wait.IsDue(now)) {
-          Log(LogLevel::kInfo, absl::StrCat("worker: waits for worker ", target.rank.value(), " at ", target.address,
-                                            ", which has its activations, since ", wait.SoFar(now)));
+          Log(LogLevel::kInfo,
+              absl::StrCat("worker: waits for worker ", target.rank.value(), " at ", target.address,
+                           ", which has its activations, since ", wait.SoFar(now)));
         }
         look_again = wait.next();
       }
     }
     board_.WaitUntil(std::min(let_go, look_again));
   }
-  if (cancelled_.load(std::memory_order_acquire)) return absl::CancelledError("activations: cancelled");
+  if (cancelled_.load(std::memory_order_acquire)) {
+    return absl::CancelledError("activations: cancelled");
+  }
   TESSERA_RETURN_IF_ERROR(call->status());
   ActivationAnswer answer;
   answer.too_late = call->header().too_late();
@@ -284,7 +293,9 @@ absl::StatusOr<ActivationAnswer> ActivationClient::Exchange(const ActivationBatc
       dropped.too_late = true;
       return dropped;
     }
-    if (cancelled_.load(std::memory_order_acquire)) return absl::CancelledError("activations: cancelled");
+    if (cancelled_.load(std::memory_order_acquire)) {
+      return absl::CancelledError("activations: cancelled");
+    }
     // Without any the coordinator ends the job.
     if (!target || away_.load(std::memory_order_acquire)) retry.Forgive();
     const Retry::Verdict verdict = retry.OnFailure(failed.code(), SteadyNow());
@@ -293,14 +304,15 @@ absl::StatusOr<ActivationAnswer> ActivationClient::Exchange(const ActivationBatc
     if (target && !is_told && retry.failures() > 1) {
       is_told = true;
       Log(LogLevel::kWarning,
-          absl::StrCat("worker: activations not taken worker=", target->rank.value(), " address=", target->address,
-                       " why=\"", failed.message(), "\"; trying again"));
+          absl::StrCat("worker: activations not taken worker=", target->rank.value(), " address=",
+                       target->address, " why=\"", failed.message(), "\"; trying again"));
     }
     if (verdict == Retry::Verdict::kLate) {
-      return Named(*target, absl::UnavailableError(failed.message()),
-                   absl::StrCat(", which trains the linear layers, has not taken them for ",
-                                absl::FormatDuration(options_.retry_time),
-                                "; can this machine reach that address (tessera-worker --listen)? "));
+      return Named(
+          *target, absl::UnavailableError(failed.message()),
+          absl::StrCat(", which trains the linear layers, has not taken them for ",
+                       absl::FormatDuration(options_.retry_time),
+                       "; can this machine reach that address (tessera-worker --listen)? "));
     }
     options_.on_trouble();
     stub_.reset();

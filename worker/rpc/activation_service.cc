@@ -26,8 +26,8 @@ class ActivationCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, gr
                              public LimitedCall,
                              public std::enable_shared_from_this<ActivationCall> {
  public:
-  static grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Start(ActivationService* service,
-                                                                            grpc::CallbackServerContext* context) {
+  static grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Start(
+      ActivationService* service, grpc::CallbackServerContext* context) {
     const std::shared_ptr<ActivationCall> call(new ActivationCall(service, context));
     call->self_ = call;
     service->half_open().Add(call->host_, call);
@@ -37,8 +37,8 @@ class ActivationCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, gr
 
   void OnReadDone(bool ok) override {
     if (!ok) {
-      return End(absl::InvalidArgumentError(
-          absl::StrCat("activations: ended after ", payload_.size(), " of ", coming_.payload_bytes, " bytes")));
+      return End(absl::InvalidArgumentError(absl::StrCat(
+          "activations: ended after ", payload_.size(), " of ", coming_.payload_bytes, " bytes")));
     }
     const absl::Status status = TakeChunk();
     message_.Clear();
@@ -52,9 +52,10 @@ class ActivationCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, gr
     }
     if (is_gone) return Finish(ToGrpc(Gone()));
     const std::shared_ptr<ActivationCall> self = shared_from_this();
-    const absl::Status taken = inbox_->Deliver(
-        coming_, payload_,
-        [self](std::shared_ptr<const GradientAnswer> answer) { self->OnAnswer(std::move(answer)); });
+    const absl::Status taken =
+        inbox_->Deliver(coming_, payload_, [self](std::shared_ptr<const GradientAnswer> answer) {
+          self->OnAnswer(std::move(answer));
+        });
     payload_ = Payload();
     if (!taken.ok()) End(taken);
   }
@@ -100,26 +101,31 @@ class ActivationCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, gr
   enum class Stage { kReading, kWaiting, kWriting, kEnded };
 
   ActivationCall(ActivationService* service, grpc::CallbackServerContext* context)
-      : service_(*service), context_(context), host_(NumberOfHost(context->peer())), inbox_(service->inbox()) {}
+      : service_(*service),
+        context_(context),
+        host_(NumberOfHost(context->peer())),
+        inbox_(service->inbox()) {}
 
   absl::Status TakeChunk() {
     v1::ActivationChunk head;
     Payload payload;
     TESSERA_RETURN_IF_ERROR(ReadChunk(message_, &head, &payload));
     if (head.has_header() == has_header_) {
-      return absl::InvalidArgumentError(has_header_ ? "activations: a second header, want one"
-                                                    : "activations: no header, want it in the first chunk");
+      return absl::InvalidArgumentError(has_header_
+                                            ? "activations: a second header, want one"
+                                            : "activations: no header, want it in the first chunk");
     }
     if (head.has_header()) TESSERA_RETURN_IF_ERROR(TakeHeader(head.header()));
     const int64_t received = payload_.size() + payload.size();
     if (received > static_cast<int64_t>(coming_.payload_bytes)) {
       return absl::InvalidArgumentError(absl::StrCat("activations: payload is at least ", received,
-                                                     " bytes, want the declared ", coming_.payload_bytes));
+                                                     " bytes, want the declared ",
+                                                     coming_.payload_bytes));
     }
     if (++chunks_ > kSmallChunksMax + received / kChunkBytesLeast) {
-      return absl::InvalidArgumentError(absl::StrCat("activations: ", chunks_, " chunks have ", received,
-                                                     " bytes, want at least ", kChunkBytesLeast,
-                                                     " bytes a chunk"));
+      return absl::InvalidArgumentError(absl::StrCat("activations: ", chunks_, " chunks have ",
+                                                     received, " bytes, want at least ",
+                                                     kChunkBytesLeast, " bytes a chunk"));
     }
     const auto owner = std::make_shared<const Payload>(std::move(payload));
     for (const Payload::Piece& piece : owner->pieces()) payload_.Append(piece, owner);
@@ -130,12 +136,13 @@ class ActivationCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, gr
     has_header_ = true;
     service_.half_open().Remove(host_, this);
     if (header.job_digest() != service_.job_digest()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("activations: job digest is \"", header.job_digest().substr(0, kDigestQuoted),
-                       "\", want \"", service_.job_digest(), "\""));
+      return absl::InvalidArgumentError(absl::StrCat("activations: job digest is \"",
+                                                     header.job_digest().substr(0, kDigestQuoted),
+                                                     "\", want \"", service_.job_digest(), "\""));
     }
     if (inbox_ == nullptr) {
-      return absl::UnavailableError("activations: this worker is no linear worker, or no member at present");
+      return absl::UnavailableError(
+          "activations: this worker is no linear worker, or no member at present");
     }
     coming_ = {MemberId(header.member()), header.step(), header.rows(), header.has_classes(),
                header.payload_bytes()};
@@ -222,7 +229,9 @@ class ActivationService::Service final
 };
 
 ActivationService::ActivationService(std::string job_digest, size_t half_open_per_host)
-    : job_digest_(std::move(job_digest)), half_open_(half_open_per_host), service_(std::make_unique<Service>(this)) {}
+    : job_digest_(std::move(job_digest)),
+      half_open_(half_open_per_host),
+      service_(std::make_unique<Service>(this)) {}
 
 ActivationService::~ActivationService() = default;
 

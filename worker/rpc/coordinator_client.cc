@@ -136,14 +136,15 @@ absl::StatusOr<v1::JoinReply> CoordinatorClient::BecomeMember(
       request.set_member(reply.member());
       const absl::Duration lease = absl::Nanoseconds(reply.lease_timeout_ns());
       if (lease <= absl::ZeroDuration()) {
-        return absl::InvalidArgumentError(absl::StrCat("join: lease is ", absl::FormatDuration(lease),
-                                                       ", want more than 0s; all must run the same build"));
+        return absl::InvalidArgumentError(
+            absl::StrCat("join: lease is ", absl::FormatDuration(lease),
+                         ", want more than 0s; all must run the same build"));
       }
       SetLease(lease);
       if (reply.layout_hash() != options_.layout_hash) {
-        return absl::InvalidArgumentError(absl::StrFormat(
-            "join: layout hash is %016x, want %016x; all must run the same build",
-            reply.layout_hash(), options_.layout_hash));
+        return absl::InvalidArgumentError(
+            absl::StrFormat("join: layout hash is %016x, want %016x; all must run the same build",
+                            reply.layout_hash(), options_.layout_hash));
       }
       member_ = MemberId(reply.member());
       retry = RetryFromNow();
@@ -221,8 +222,8 @@ void CoordinatorClient::Renew() {
     const absl::Duration left = last_answer + lease - SteadyNow();
     const absl::Duration patience_of_call =
         left > absl::ZeroDuration() ? std::clamp(left, kRenewPause, lease / 2) : lease / 2;
-    absl::Status status = calls_.Once(&Stub::Renew, request, &reply,
-                                      {patience_of_call, /*may_be_cancelled=*/false});
+    absl::Status status =
+        calls_.Once(&Stub::Renew, request, &reply, {patience_of_call, /*may_be_cancelled=*/false});
     if (status.ok() && !Heed(reply.word())) status = Superseded();
     if (status.ok() && reply.rejoin()) {
       if (on_lost_) on_lost_(absl::AbortedError("the job went back to a checkpoint"));
@@ -336,7 +337,8 @@ absl::Status CoordinatorClient::EndWarmUp() {
     if (is_believed && reply.begin_first().empty()) return absl::OkStatus();
     const std::string waiting = absl::StrJoin(reply.begin_first(), ", ");
     if (is_believed && waiting != told) {
-      Log(LogLevel::kInfo, absl::StrCat("worker: warm-up is over, waiting for ", waiting, " to begin"));
+      Log(LogLevel::kInfo,
+          absl::StrCat("worker: warm-up is over, waiting for ", waiting, " to begin"));
       told = waiting;
     }
     TESSERA_RETURN_IF_ERROR(calls_.PauseUntil(SteadyNow() + kJoinInterval));
@@ -377,7 +379,8 @@ absl::Status CoordinatorClient::Leave(const v1::WorkerReport& report, absl::stri
   retry.CountFrom(SteadyNow());
   while (true) {
     v1::LeaveReply reply;
-    const absl::Duration answer_time = std::clamp(give_up - SteadyNow(), kRenewPause, kLeavePatience);
+    const absl::Duration answer_time =
+        std::clamp(give_up - SteadyNow(), kRenewPause, kLeavePatience);
     const absl::Status status =
         calls_.Once(&Stub::Leave, request, &reply, {answer_time, /*may_be_cancelled=*/false});
     if (status.ok()) return status;

@@ -118,7 +118,8 @@ class CoordinatorClient {
   absl::StatusOr<v1::SavedReply> Saved(v1::SavedRequest request);
   // An empty `error`: the work is done; `residual_lost` as LeaveRequest has it. Not cancelled by Cancel, but
   // bounded to a few seconds. Ends the renewals.
-  absl::Status Leave(const v1::WorkerReport& report, absl::string_view error, bool residual_lost = false);
+  absl::Status Leave(const v1::WorkerReport& report, absl::string_view error,
+                     bool residual_lost = false);
   // Leaves with nothing to report. Unheard it is lost after its lease.
   void Withdraw(absl::string_view error);
 
@@ -158,7 +159,7 @@ class CoordinatorClient {
   MemberId member_;
   Rank rank_;
   uint64_t evaluation_ = 0;  // the train loop's
-  bool is_away_ = false;  // the renewing thread's
+  bool is_away_ = false;     // the renewing thread's
 
   mutable absl::Mutex mutex_;
   CoordinatorContact contact_ ABSL_GUARDED_BY(mutex_);

@@ -21,8 +21,8 @@ const std::string& PullMethod() {
 
 }  // namespace
 
-CoreFromServer::CoreFromServer(Wakeup* board, const v1::PullRequest& request,
-                               uint64_t layout_hash, int64_t entries)
+CoreFromServer::CoreFromServer(Wakeup* board, const v1::PullRequest& request, uint64_t layout_hash,
+                               int64_t entries)
     : ServerCall(board),
       layout_hash_(layout_hash),
       entries_(entries),
@@ -56,9 +56,9 @@ absl::Status CoreFromServer::TakeChunk() {
   if (head.has_header()) {
     has_header_ = true;
     if (head.header().layout_hash() != layout_hash_) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "core: layout_hash is ", absl::Hex(head.header().layout_hash()), ", want ",
-          absl::Hex(layout_hash_), "; the model or the number of servers differs"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("core: layout_hash is ", absl::Hex(head.header().layout_hash()), ", want ",
+                       absl::Hex(layout_hash_), "; the model or the number of servers differs"));
     }
     named_ = head.header().core();
   }
@@ -119,7 +119,8 @@ void CoreCalls::Ask(uint64_t number) {
   for (size_t server = 0; server < options_.entries.size(); ++server) {
     asked_.push_back({nullptr, Retry(ServerRetry(options_.retry_time), caller, server)});
   }
-  for (size_t server = 0; server < asked_.size() && !away_.load(std::memory_order_acquire); ++server) {
+  for (size_t server = 0; server < asked_.size() && !away_.load(std::memory_order_acquire);
+       ++server) {
     Start(server);
   }
 }

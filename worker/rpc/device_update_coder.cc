@@ -111,8 +111,7 @@ absl::Status DeviceUpdateCoder::CodeSparse() {
   int64_t most = 0;
   for (const auto& sparse : keys_->sparse) {
     const int64_t count = sparse->entries.count();
-    keys.push_back(
-        *CodedForms::OfEntries(options_.codecs, count, sparse->on_all).Find(codec_));
+    keys.push_back(*CodedForms::OfEntries(options_.codecs, count, sparse->on_all).Find(codec_));
     most = std::max(most, count);
   }
   TESSERA_RETURN_IF_ERROR(MakeRoom(keys));

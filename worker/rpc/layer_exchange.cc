@@ -16,20 +16,23 @@ constexpr int64_t kReceiveBatches = 2;
 LayerExchange::LayerExchange(Options options)
     : options_(std::move(options)),
       // As of pushes to a server.
-      service_(options_.job_digest,
-               static_cast<size_t>(64 + 2 * (options_.split.front_workers + options_.split.linear_workers))) {}
+      service_(options_.job_digest, static_cast<size_t>(64 + 2 * (options_.split.front_workers +
+                                                                  options_.split.linear_workers))) {
+}
 
 absl::StatusOr<std::unique_ptr<LayerExchange>> LayerExchange::Open(Options options) {
   std::unique_ptr<LayerExchange> exchange(new LayerExchange(std::move(options)));
   const Options& own = exchange->options_;
   if (own.listen.empty()) return exchange;
-  const int64_t batch_bytes = own.rows_max * (own.features + own.outputs) * static_cast<int64_t>(sizeof(float));
+  const int64_t batch_bytes =
+      own.rows_max * (own.features + own.outputs) * static_cast<int64_t>(sizeof(float));
   GrpcServer::Options server;
   server.address = own.listen;
   server.services = {exchange->service_.service()};
   // Each has one, and another one for a moment.
   server.connections_per_host_max = 64 + 8 * own.split.front_workers;
-  server.receive_bytes_max = kReceiveBytesBase + kReceiveBatches * own.split.front_workers * batch_bytes;
+  server.receive_bytes_max =
+      kReceiveBytesBase + kReceiveBatches * own.split.front_workers * batch_bytes;
   TESSERA_ASSIGN_OR_RETURN(exchange->server_, GrpcServer::Start(server));
   return exchange;
 }
@@ -43,16 +46,17 @@ void LayerExchange::Begin(Life life) {
   absl::MutexLock lock(&mutex_);
   if (life.workers.generation() > workers_.generation()) workers_ = std::move(life.workers);
   if (!options_.split.is_linear(life.rank)) {
-    client_ = std::make_unique<ActivationClient>(ActivationClient::Options{
-        life.member, options_.job_digest, options_.split, life.retry_time, std::move(life.on_trouble)});
+    client_ = std::make_unique<ActivationClient>(
+        ActivationClient::Options{life.member, options_.job_digest, options_.split, life.retry_time,
+                                  std::move(life.on_trouble)});
     client_->SetWorkers(workers_);
     client_->SetAway(away_);
     if (leaves_) client_->Leave();
     return;
   }
   inbox_ = std::make_shared<ActivationInbox>(
-      ActivationQueue::Options{life.member, options_.split, options_.rows_max, options_.features, options_.outputs,
-                               options_.has_classes},
+      ActivationQueue::Options{life.member, options_.split, options_.rows_max, options_.features,
+                               options_.outputs, options_.has_classes},
       std::move(life.on_trouble));
   inbox_->SetWorkers(workers_);
   if (leaves_) inbox_->Leave();

@@ -47,7 +47,9 @@ void ParameterClientGrpc::FollowServers(bool between_exchanges) {
 }
 
 void ParameterClientGrpc::FollowLeaders() {
-  if (!options_.has_standbys || !servers_changed_.exchange(false, std::memory_order_acquire)) return;
+  if (!options_.has_standbys || !servers_changed_.exchange(false, std::memory_order_acquire)) {
+    return;
+  }
   v1::ServerList list;
   {
     absl::MutexLock lock(&mutex_);

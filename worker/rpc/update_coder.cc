@@ -51,7 +51,8 @@ int64_t UpdateCoder::MemoryNeeded(const CodecChoice& codecs, int64_t entries) {
 absl::Status UpdateCoder::Begin(const OutgoingPush& push, const KeySet& keys,
                                 const ConstParameterArrays& update) {
   TESSERA_CHECK(!residual_ || !keys.subnet.has_value());
-  TESSERA_CHECK(!options_.layers || (keys.layers && (keys.layers->empty() || keys.layers == options_.layers)));
+  TESSERA_CHECK(!options_.layers ||
+                (keys.layers && (keys.layers->empty() || keys.layers == options_.layers)));
   flushes_ = residual_.has_value() && push.flush;
   codec_ = flushes_ ? Codec() : options_.codecs.push;
   exchange_ = push.exchange;
@@ -99,7 +100,8 @@ std::unique_ptr<UpdatePayload> UpdateCoder::MakeOnce(size_t server, UpdateRuns* 
   const PayloadRandom random =
       PayloadRandom::OfPush(options_.seed, options_.rank, exchange_, slices.shard);
   if (!residual_) return CodedUpdate(std::move(keys), random, runs);
-  return FeedbackUpdate(std::move(keys), random, runs, ResidualCursor(&*residual_, slices, nullptr));
+  return FeedbackUpdate(std::move(keys), random, runs,
+                        ResidualCursor(&*residual_, slices, nullptr));
 }
 
 std::unique_ptr<UpdatePayload> UpdateCoder::MakeSparse(size_t server, UpdateRuns* runs) {
@@ -125,7 +127,8 @@ std::unique_ptr<UpdatePayload> UpdateCoder::MakeSparse(size_t server, UpdateRuns
   runs->Assign(vector, arrays);
   const PayloadRandom random =
       PayloadRandom::OfPush(options_.seed, options_.rank, exchange_, slices.shard);
-  const CodedForms forms = CodedForms::OfEntries(options_.codecs, done, keys_->sparse[server]->on_all);
+  const CodedForms forms =
+      CodedForms::OfEntries(options_.codecs, done, keys_->sparse[server]->on_all);
   if (!residual_) {
     return codec_ == Codec() ? PlainUpdate(runs) : CodedUpdate(*forms.Find(codec_), random, runs);
   }
@@ -135,9 +138,9 @@ std::unique_ptr<UpdatePayload> UpdateCoder::MakeSparse(size_t server, UpdateRuns
   if (codec_ == Codec()) {
     payload = PlainUpdate(runs);
   } else {
-    payload = MadeUpdate(BytesOf(FeedbackUpdate(*forms.Find(codec_), random, runs,
-                                                ResidualCursor(&lost, vector, nullptr))
-                                     .get()));
+    payload = MadeUpdate(BytesOf(
+        FeedbackUpdate(*forms.Find(codec_), random, runs, ResidualCursor(&lost, vector, nullptr))
+            .get()));
   }
   const float* left = lost.of(0).data();
   for (const Slice& slice : slices.slices) {

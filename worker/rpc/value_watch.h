@@ -17,7 +17,8 @@ class ValueWatch {
  public:
   // From now on `sink` is told, of parameter `first` and those behind it; nullptr: nobody. `parts` are what the
   // answers are of.
-  void Begin(ValueSink* sink, absl::Span<const ShardSlices> parts, size_t first, size_t parameters) {
+  void Begin(ValueSink* sink, absl::Span<const ShardSlices> parts, size_t first,
+             size_t parameters) {
     sink_ = sink;
     first_ = first;
     told_ = first;

@@ -156,7 +156,9 @@ absl::Status TrainLoop::TrainToEnd() {
   phases_.Enter(Phase::kOutside);
   if (options_.store != nullptr && (stop_ || Finished())) {
     // As it was before the evaluation, which is made again where it was not for the end alone.
-    if (learner_.exchange_keys() != nullptr) TESSERA_RETURN_IF_ERROR(learner_.EndEvaluation().status());
+    if (learner_.exchange_keys() != nullptr) {
+      TESSERA_RETURN_IF_ERROR(learner_.EndEvaluation().status());
+    }
     TESSERA_ASSIGN_OR_RETURN(const PrivateState state, private_state());
     options_.store->SaveLast(evaluated_, state);
   }
@@ -277,7 +279,7 @@ absl::Status TrainLoop::TrainStep(bool last) {
   if (reads_rows_) rows = order_.Rows(in_epoch);
   const absl::Duration begin = options_.clock();
   const double waited_before = phases_.seconds(Phase::kWait);
-  const TrainPoint point{step_, Rate(), last, next_rows_, /*continues=*/since_exchange_ > 0,
+  const TrainPoint point{step_,   Rate(), last, next_rows_, /*continues=*/since_exchange_ > 0,
                          &waits_, plan_};
   TESSERA_RETURN_IF_ERROR(Note(learner_.Train(data_.train, rows, point)));
   if (last) TESSERA_RETURN_IF_ERROR(Note(learner_.EndSteps()));
@@ -351,8 +353,8 @@ absl::Status TrainLoop::DoExchange() {
   push.kind = options_.recipe.subnets && !pushes_subnet ? TailOf(options_.recipe).payload
                                                         : options_.recipe.payload;
   push.whole_next = pushes_subnet && !pulls_subnet;
-  const bool is_last = Finished() || Draining() || stopping_ ||
-                       (options_.recipe.lockstep && IsLast(push.exchange));
+  const bool is_last =
+      Finished() || Draining() || stopping_ || (options_.recipe.lockstep && IsLast(push.exchange));
   push.summed = learner_.summed();
   push.flush = options_.recipe.codecs.flush && is_last && push.summed > 0;
   holds_back_ = options_.recipe.codecs.holds_back() && !push.flush;

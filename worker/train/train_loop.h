@@ -94,7 +94,8 @@ class TrainLoop {
   // could not bring it.
   bool left_residual() const {
     const bool is_over = stop_ || Finished();
-    return holds_back_ && (is_over ? options_.recipe.codecs.flush && cannot_flush_ : stopping_.load());
+    return holds_back_ &&
+           (is_over ? options_.recipe.codecs.flush && cannot_flush_ : stopping_.load());
   }
 
  private:
@@ -139,7 +140,8 @@ class TrainLoop {
   bool Finished() const;
   // It was told to, and has nothing to bring before.
   bool Leaves() const {
-    return stopping_ && (abandons_ || !options_.recipe.codecs.flush || !holds_back_ || cannot_flush_);
+    return stopping_ &&
+           (abandons_ || !options_.recipe.codecs.flush || !holds_back_ || cannot_flush_);
   }
   // Minibatches that are left, if members stay as they are. The same for all where exchanges are.
   uint64_t StepsLeft() const;
@@ -196,7 +198,7 @@ class TrainLoop {
   bool fetch_due_ = false;  // after the evaluation
   RestWord rest_;           // the last word to the servers
   bool stop_ = false;
-  bool holds_back_ = false;  // the last push has left something
+  bool holds_back_ = false;    // the last push has left something
   bool cannot_flush_ = false;  // the last one had nothing to push
   double loss_sum_ = 0;
   uint64_t loss_count_ = 0;

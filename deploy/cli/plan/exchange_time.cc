@@ -43,7 +43,8 @@ class Sequence {
 };
 
 // What each of `customers` waits at queues that take these times of each, and `elsewhere` between two rounds.
-std::array<double, 3> WaitsAt(const std::array<double, 3>& times, double elsewhere, int64_t customers) {
+std::array<double, 3> WaitsAt(const std::array<double, 3>& times, double elsewhere,
+                              int64_t customers) {
   std::array<double, 3> lengths = {}, waits = {};
   for (int64_t n = 1; n <= customers; ++n) {
     double cycle = elsewhere;
@@ -76,7 +77,8 @@ CycleTime BetweenWorkers(const ExchangeWork& work, const Machines& machines) {
   Sequence cycle = peers.seconds() > own.seconds() ? peers : own;
   cycle.Add({Limit::kComputing, computing});
   const double of_all = static_cast<double>(machines.workers) * fold;
-  const Part longest = Longest({{cycle.longest().limit, cycle.seconds()}, {Limit::kFolding, of_all}});
+  const Part longest =
+      Longest({{cycle.longest().limit, cycle.seconds()}, {Limit::kFolding, of_all}});
   return Cycle(longest.seconds, computing, longest.limit);
 }
 
@@ -119,7 +121,8 @@ CycleTime TimeOf(const ExchangeWork& work, const Machines& machines) {
     exchange.Add({Limit::kFolding, fold});
     exchange.Add(Longest({{Limit::kWorkerLinks, pull}, {Limit::kServerLinks, of_all * pull}}));
     if (work.overlaps) {
-      const Part longest = Longest({{Limit::kComputing, computing}, {exchange.longest().limit, exchange.seconds()}});
+      const Part longest =
+          Longest({{Limit::kComputing, computing}, {exchange.longest().limit, exchange.seconds()}});
       return Cycle(longest.seconds, computing, longest.limit);
     }
   } else {
@@ -148,17 +151,20 @@ CycleTime TimeOf(const HalvesWork& work, const Machines& machines, int64_t linea
   const double front_share = n_c * front.busiest_share, linear_share = n_f * linear.busiest_share;
   const auto links = [&](double of_front, double of_linear) {
     const double of_all = front_share * of_front + linear_share * of_linear;
-    return Longest({{Limit::kWorkerLinks, Seconds(std::max(of_front, of_linear), machines.bandwidth)},
-                    {Limit::kServerLinks, Seconds(of_all, machines.bandwidth)}});
+    return Longest(
+        {{Limit::kWorkerLinks, Seconds(std::max(of_front, of_linear), machines.bandwidth)},
+         {Limit::kServerLinks, Seconds(of_all, machines.bandwidth)}});
   };
   const double folded = front_share * front.fold_bytes + linear_share * linear.fold_bytes;
-  const double last = std::max(front.busiest_share * front.fold_bytes, linear.busiest_share * linear.fold_bytes);
+  const double last =
+      std::max(front.busiest_share * front.fold_bytes, linear.busiest_share * linear.fold_bytes);
 
   Sequence cycle;
   cycle.Add({Limit::kComputing, front.batch_seconds + most_batches * linear.batch_seconds});
   cycle.Add({Limit::kLatency, 4 * machines.latency});
-  cycle.Add({Limit::kWorkerLinks,
-             Seconds(most_batches * (work.activation_bytes + work.gradient_bytes), machines.bandwidth)});
+  cycle.Add(
+      {Limit::kWorkerLinks,
+       Seconds(most_batches * (work.activation_bytes + work.gradient_bytes), machines.bandwidth)});
   cycle.Add(Longest({links(front.push_bytes, linear.push_bytes),
                      {Limit::kFolding, Seconds(folded, machines.fold_rate)}}));
   cycle.Add({Limit::kFolding, Seconds(last, machines.fold_rate)});

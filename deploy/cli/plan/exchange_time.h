@@ -35,20 +35,20 @@
 namespace tessera {
 
 struct Machines {
-  int64_t workers = 1;  // K
-  double bandwidth = 0;  // B; 0: no limit
-  double latency = 0;  // L, seconds
-  double fold_rate = 0;  // R, bytes of parameters per second; 0: it takes no time
+  int64_t workers = 1;     // K
+  double bandwidth = 0;    // B; 0: no limit
+  double latency = 0;      // L, seconds
+  double fold_rate = 0;    // R, bytes of parameters per second; 0: it takes no time
   double memory_rate = 0;  // M; 0: it takes no time
 };
 
 // Of one worker.
 struct ExchangeWork {
-  double local_steps = 1;  // J
-  double step_seconds = 0;  // c
-  double push_bytes = 0;  // P
-  double pull_bytes = 0;  // Q
-  double fold_bytes = 0;  // F
+  double local_steps = 1;    // J
+  double step_seconds = 0;   // c
+  double push_bytes = 0;     // P
+  double pull_bytes = 0;     // Q
+  double fold_bytes = 0;     // F
   double busiest_share = 1;  // s
   bool waits_for_all = true;
   bool overlaps = false;
@@ -61,7 +61,7 @@ enum class Limit { kComputing, kLatency, kWorkerLinks, kServerLinks, kFolding, k
 const char* Describe(Limit limit);
 
 struct CycleTime {
-  double seconds = 0;  // of J steps and their exchange
+  double seconds = 0;    // of J steps and their exchange
   double computing = 0;  // the part of it in which a worker computes, 0 to 1
   Limit limit = Limit::kComputing;
 };
@@ -80,7 +80,7 @@ struct HalfWork {
 struct HalvesWork {
   HalfWork front, linear;
   double activation_bytes = 0;  // X
-  double gradient_bytes = 0;  // Y
+  double gradient_bytes = 0;    // Y
 };
 
 // Of one step, with so many of machines.workers linear ones, between 1 and all but one. `computing` is the mean over

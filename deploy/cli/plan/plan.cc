@@ -37,7 +37,8 @@ std::string MethodText(const PlanQuestion& question, const FieldDescriptor& meth
   for (int i = 0; i < method.message_type()->field_count(); ++i) {
     const FieldDescriptor& key = *method.message_type()->field(i);
     if (!KeyOf(key).required()) continue;
-    absl::StrAppend(&keys, keys.empty() ? "" : ", ", key.name(), ": ", (ReadWorkers(question) + 1) / 2);
+    absl::StrAppend(&keys, keys.empty() ? "" : ", ", key.name(), ": ",
+                    (ReadWorkers(question) + 1) / 2);
   }
   return absl::StrCat("{", method.name(), ": {", keys, "}}");
 }
@@ -47,7 +48,8 @@ JobReading ReadWith(const PlanQuestion& question, const FieldDescriptor& method,
   std::vector<std::string> overrides = MachinesOverrides(question);
   if (!is_own) overrides.push_back(absl::StrCat("method=", MethodText(question, method)));
   if (question.local_steps && method.message_type()->FindFieldByName("local_steps") != nullptr) {
-    overrides.push_back(absl::StrCat("method.", method.name(), ".local_steps=", *question.local_steps));
+    overrides.push_back(
+        absl::StrCat("method.", method.name(), ".local_steps=", *question.local_steps));
   }
   JobReading reading = ReadJobFile(question.job_path, overrides, options);
   const absl::StatusOr<Recipe> recipe = RecipeFor(reading.job);
@@ -59,19 +61,25 @@ JobReading ReadWith(const PlanQuestion& question, const FieldDescriptor& method,
 
 // Of a job that was read with fewer workers than there are.
 std::string Refusal(const PlanQuestion& question, const JobError& error) {
-  std::string text = error.key.empty() ? error.message : absl::StrCat(error.key, ": ", error.message);
+  std::string text =
+      error.key.empty() ? error.message : absl::StrCat(error.key, ": ", error.message);
   if (question.machines.workers > kJobWorkersMax) {
-    const std::string read = absl::StrCat(kJobWorkersMax), wanted = absl::StrCat(question.machines.workers);
-    text = absl::StrReplaceAll(text, {{absl::StrCat("got ", read, ","), absl::StrCat("got ", wanted, ",")},
-                                      {absl::StrCat("got \"", read, "\","), absl::StrCat("got \"", wanted, "\",")}});
+    const std::string read = absl::StrCat(kJobWorkersMax),
+                      wanted = absl::StrCat(question.machines.workers);
+    text = absl::StrReplaceAll(
+        text, {{absl::StrCat("got ", read, ","), absl::StrCat("got ", wanted, ",")},
+               {absl::StrCat("got \"", read, "\","), absl::StrCat("got \"", wanted, "\",")}});
   }
   return text;
 }
 
 // Minibatches of a worker from the job's begin to its end; 0: not known.
 double StepsOf(const v1::Job& job, int64_t train_rows) {
-  if (job.train().length_case() == v1::Train::kSteps) return static_cast<double>(job.train().steps());
-  const double batches = static_cast<double>(train_rows) / static_cast<double>(job.train().batch_size());
+  if (job.train().length_case() == v1::Train::kSteps) {
+    return static_cast<double>(job.train().steps());
+  }
+  const double batches =
+      static_cast<double>(train_rows) / static_cast<double>(job.train().batch_size());
   // Where rows are each worker's own the others may have as many.
   const int64_t sharers = job.data().partition() == "local" ? 1 : job.cluster().workers();
   return static_cast<double>(job.train().epochs()) * batches / static_cast<double>(sharers);
@@ -93,8 +101,8 @@ double FoldBytes(const Recipe& recipe, const ModelShape& shape, const TrafficFor
 }
 
 // Of a job that is all of this recipe, which makes `steps` minibatches.
-void Predict(const PlanQuestion& question, const v1::Job& job, const Recipe& recipe, const ModelShape& shape,
-             double steps, PlannedMethod* planned) {
+void Predict(const PlanQuestion& question, const v1::Job& job, const Recipe& recipe,
+             const ModelShape& shape, double steps, PlannedMethod* planned) {
   planned->push = PushForecast(job, recipe, shape);
   planned->pull = PullForecast(job, recipe, shape);
   planned->servers = job.cluster().servers().count();
@@ -105,7 +113,8 @@ void Predict(const PlanQuestion& question, const v1::Job& job, const Recipe& rec
   } else if (recipe.subnets && !question.row_entries) {
     planned->unknown = "a subnet's part of a step follows from the rows, which are not here";
   } else if (recipe.exchanges_once && steps == 0) {
-    planned->unknown = "it exchanges once in a job of so many epochs of data that were not read; give train.steps";
+    planned->unknown =
+        "it exchanges once in a job of so many epochs of data that were not read; give train.steps";
   }
   if (!planned->unknown.empty()) return;
 
@@ -113,7 +122,8 @@ void Predict(const PlanQuestion& question, const v1::Job& job, const Recipe& rec
   const double entries = question.row_entries.value_or(0);
   const StepShare share(shape, entries > 0 ? entries : static_cast<double>(shape.inputs()));
   ExchangeWork work;
-  work.local_steps = recipe.exchanges_once ? std::max(1.0, steps) : static_cast<double>(recipe.local_steps);
+  work.local_steps =
+      recipe.exchanges_once ? std::max(1.0, steps) : static_cast<double>(recipe.local_steps);
   work.step_seconds =
       recipe.subnets ? question.step_seconds_of_subnets * share.Of(keys) : question.step_seconds;
   work.push_bytes = static_cast<double>(planned->push.bytes);
@@ -144,8 +154,8 @@ HalfWork WorkOf(const HalfForecast& half, double batch_seconds) {
 }
 
 // Of the job's own as many workers are linear as it says; elsewhere as many as are best.
-void PredictHalves(const PlanQuestion& question, const v1::Job& job, Recipe recipe, const ModelShape& shape,
-                   PlannedMethod* planned) {
+void PredictHalves(const PlanQuestion& question, const v1::Job& job, Recipe recipe,
+                   const ModelShape& shape, PlannedMethod* planned) {
   const Machines& machines = question.machines;
   const LayerCut& cut = recipe.split->cut;
   const HalfForecast front = ForecastOfHalf(job, recipe, shape, /*is_linear=*/false);
@@ -155,12 +165,15 @@ void PredictHalves(const PlanQuestion& question, const v1::Job& job, Recipe reci
   const StepShare share(shape, static_cast<double>(shape.inputs()));
   const HalvesWork work = {WorkOf(front, question.step_seconds * share.Of(cut.front())),
                            WorkOf(linear, question.step_seconds * share.Of(cut.back())),
-                           static_cast<double>(activations.there_bytes), static_cast<double>(activations.back_bytes)};
+                           static_cast<double>(activations.there_bytes),
+                           static_cast<double>(activations.back_bytes)};
   PlannedHalves halves;
   halves.best_linear_workers = BestLinearWorkers(work, machines, kJobWorkersMax);
-  halves.linear_workers = planned->is_own ? recipe.split->linear_workers : halves.best_linear_workers;
+  halves.linear_workers =
+      planned->is_own ? recipe.split->linear_workers : halves.best_linear_workers;
   const auto rows_per_second = [&](int64_t linear_workers) {
-    const double rows = static_cast<double>((machines.workers - linear_workers) * job.train().batch_size());
+    const double rows =
+        static_cast<double>((machines.workers - linear_workers) * job.train().batch_size());
     const double seconds = TimeOf(work, machines, linear_workers).seconds;
     return seconds > 0 ? rows / seconds : 0;
   };
@@ -191,20 +204,26 @@ void PredictHalves(const PlanQuestion& question, const v1::Job& job, Recipe reci
 
 // The last steps are those of another method: means over all of them.
 void AddTail(const PlannedMethod& tail, double part, PlannedMethod* planned) {
-  const auto mean = [part](double of_most, double of_tail) { return (1 - part) * of_most + part * of_tail; };
+  const auto mean = [part](double of_most, double of_tail) {
+    return (1 - part) * of_most + part * of_tail;
+  };
   const double seconds = mean(planned->step_seconds, tail.step_seconds);
-  const double computing = mean(planned->step_seconds * planned->computing, tail.step_seconds * tail.computing);
+  const double computing =
+      mean(planned->step_seconds * planned->computing, tail.step_seconds * tail.computing);
   if (part * tail.step_seconds > (1 - part) * planned->step_seconds) planned->limit = tail.limit;
   planned->step_bytes = mean(planned->step_bytes, tail.step_bytes);
   planned->step_seconds = seconds;
   planned->computing = seconds > 0 ? computing / seconds : 1;
-  for (auto [most, last] : {std::pair(&planned->push, &tail.push), std::pair(&planned->pull, &tail.pull)}) {
-    most->bytes = static_cast<int64_t>(mean(static_cast<double>(most->bytes), static_cast<double>(last->bytes)));
+  for (auto [most, last] :
+       {std::pair(&planned->push, &tail.push), std::pair(&planned->pull, &tail.pull)}) {
+    most->bytes = static_cast<int64_t>(
+        mean(static_cast<double>(most->bytes), static_cast<double>(last->bytes)));
     most->certainty = Certainty::kAbout;
   }
 }
 
-void Predict(const PlanQuestion& question, const v1::Job& job, const Recipe& recipe, PlannedMethod* planned) {
+void Predict(const PlanQuestion& question, const v1::Job& job, const Recipe& recipe,
+             PlannedMethod* planned) {
   const absl::StatusOr<ModelShape> shape = ExchangedShape(job.model(), recipe);
   if (!shape.ok()) {
     planned->refused = std::string(shape.status().message());
@@ -212,8 +231,9 @@ void Predict(const PlanQuestion& question, const v1::Job& job, const Recipe& rec
   }
   const JobFacts facts = FactsOf(job, recipe, *shape, JobDigest(job));
   if (facts.members_max > 0 && question.machines.workers > facts.members_max) {
-    planned->refused = absl::StrCat("workers are ", question.machines.workers, ", want at most ", facts.members_max,
-                                    ", the neurons of the least hidden layer, which are dealt to them");
+    planned->refused = absl::StrCat(
+        "workers are ", question.machines.workers, ", want at most ", facts.members_max,
+        ", the neurons of the least hidden layer, which are dealt to them");
     return;
   }
   if (recipe.split) return PredictHalves(question, job, recipe, *shape, planned);
@@ -226,7 +246,8 @@ void Predict(const PlanQuestion& question, const v1::Job& job, const Recipe& rec
     Predict(question, job, TailOf(recipe), *shape, steps, &tail);
     AddTail(tail, std::min(1.0, static_cast<double>(recipe.tail_steps) / steps), planned);
   }
-  const double rows = static_cast<double>(question.machines.workers) * static_cast<double>(job.train().batch_size());
+  const double rows = static_cast<double>(question.machines.workers) *
+                      static_cast<double>(job.train().batch_size());
   planned->rows_per_second = planned->step_seconds > 0 ? rows / planned->step_seconds : 0;
 }
 
@@ -236,7 +257,8 @@ JobReading ReadPlannedJob(const PlanQuestion& question, const JobOptions& option
   const JobReading as_it_is = ReadJobFile(question.job_path, question.overrides, options);
   const google::protobuf::Descriptor& methods = *v1::Method::descriptor();
   const FieldDescriptor* const own = methods.FindFieldByNumber(as_it_is.job.method().kind_case());
-  JobReading planned = own == nullptr ? as_it_is : ReadWith(question, *own, /*is_own=*/true, options);
+  JobReading planned =
+      own == nullptr ? as_it_is : ReadWith(question, *own, /*is_own=*/true, options);
   // A job that is right on its own machines is one, whatever these make of its method.
   return !planned.ok() && as_it_is.ok() ? as_it_is : planned;
 }

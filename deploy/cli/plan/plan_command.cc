@@ -45,7 +45,8 @@ std::string Time(double seconds) {
   if (!(seconds > 0)) return "0";
   if (seconds > kYear) return absl::StrCat(ThreeDigits(seconds / kYear), " years");
   const double digit = std::pow(10, std::floor(std::log10(seconds)) - 2);
-  return FormatDuration(static_cast<int64_t>(std::llround(std::round(seconds / digit) * digit * 1e9)));
+  return FormatDuration(
+      static_cast<int64_t>(std::llround(std::round(seconds / digit) * digit * 1e9)));
 }
 
 std::string BitsPerSecond(double bytes) {
@@ -76,9 +77,9 @@ void PrintHeader(const PlanQuestion& question, const v1::Job& job, bool measured
   const std::string text = absl::StrCat(
       job.name(), ": ", Counted(machines.workers, "worker"), " and ",
       Counted(job.cluster().servers().count(), "server"), ", each on a node of its own; links ",
-      BitsPerSecond(machines.bandwidth), " each way, latency ", Time(machines.latency), "; a minibatch of ",
-      Counted(job.train().batch_size(), "row"), " on the whole model ", Time(question.step_seconds),
-      measured ? ", as measured on this machine" : "");
+      BitsPerSecond(machines.bandwidth), " each way, latency ", Time(machines.latency),
+      "; a minibatch of ", Counted(job.train().batch_size(), "row"), " on the whole model ",
+      Time(question.step_seconds), measured ? ", as measured on this machine" : "");
   for (const std::string& line : Wrap(text, kWidth)) std::printf("%s\n", line.c_str());
 }
 
@@ -93,7 +94,8 @@ std::vector<std::string> Cells(const PlannedMethod& method) {
 }
 
 void PrintTable(const std::vector<PlannedMethod>& methods) {
-  std::vector<std::vector<std::string>> rows = {{"", "bytes/step", "step", "rows/s", "computes", "limited by"}};
+  std::vector<std::vector<std::string>> rows = {
+      {"", "bytes/step", "step", "rows/s", "computes", "limited by"}};
   for (const PlannedMethod& method : methods) {
     if (method.refused.empty()) rows.push_back(Cells(method));
   }
@@ -115,17 +117,20 @@ void PrintTable(const std::vector<PlannedMethod>& methods) {
 std::string DescribeHalves(const PlannedMethod& method, int64_t workers) {
   const PlannedHalves& halves = *method.halves;
   std::string text = absl::StrCat(
-      method.name, ": ", Counted(workers - halves.linear_workers, "worker"), " with the layers in front, ",
-      Bytes(halves.front_bytes), " a step each, and ", halves.linear_workers, " of ", workers, " linear, ",
-      Bytes(halves.linear_bytes), " each");
+      method.name, ": ", Counted(workers - halves.linear_workers, "worker"),
+      " with the layers in front, ", Bytes(halves.front_bytes), " a step each, and ",
+      halves.linear_workers, " of ", workers, " linear, ", Bytes(halves.linear_bytes), " each");
   if (!method.is_own || halves.best_rows_per_second == 0) return text;
-  if (halves.best_linear_workers == halves.linear_workers) return absl::StrCat(text, ", the best number");
+  if (halves.best_linear_workers == halves.linear_workers) {
+    return absl::StrCat(text, ", the best number");
+  }
   return absl::StrCat(text, "; with ", halves.best_linear_workers, " linear ",
                       ThreeDigits(halves.best_rows_per_second), " rows/s");
 }
 
 // What the table leaves open.
-void PrintNotes(const PlanQuestion& question, const v1::Job& job, const std::vector<PlannedMethod>& methods) {
+void PrintNotes(const PlanQuestion& question, const v1::Job& job,
+                const std::vector<PlannedMethod>& methods) {
   const auto say = [](const std::string& text) {
     bool first = true;
     for (const std::string& line : Wrap(text, kWidth - 4)) {
@@ -169,7 +174,8 @@ Json Describe(const PlannedMethod& method) {
   row["between_workers"] = method.between_workers;
   row["push_bytes"] = bytes(method.push);
   row["pull_bytes"] = bytes(method.pull);
-  row["is_exact"] = method.push.certainty == Certainty::kExact && method.pull.certainty == Certainty::kExact;
+  row["is_exact"] =
+      method.push.certainty == Certainty::kExact && method.pull.certainty == Certainty::kExact;
   row["step_bytes"] = number(method.step_bytes);
   row["step_seconds"] = number(method.step_seconds);
   row["rows_per_second"] = method.rows_per_second > 0 ? number(method.rows_per_second) : Json();
@@ -184,7 +190,8 @@ Json Describe(const PlannedMethod& method) {
   return row;
 }
 
-void PrintJson(const PlanQuestion& question, const v1::Job& job, const std::vector<PlannedMethod>& methods) {
+void PrintJson(const PlanQuestion& question, const v1::Job& job,
+               const std::vector<PlannedMethod>& methods) {
   const Machines& machines = question.machines;
   Json plan = {{"job", job.name()},
                {"workers", machines.workers},
@@ -202,17 +209,21 @@ PlanQuestion ReadFlags(const PlanOptions& options, FlagReader* flags) {
   PlanQuestion question;
   question.job_path = options.job_path;
   question.overrides = options.overrides;
-  question.machines.workers = flags->Between("nodes", options.nodes, 1, kSimulatedWorkersMax).value_or(1);
+  question.machines.workers =
+      flags->Between("nodes", options.nodes, 1, kSimulatedWorkersMax).value_or(1);
   question.servers = flags->Between("servers", options.servers, 1, kServersMax);
   question.local_steps = flags->Between("local-steps", options.local_steps, 1, kLocalStepsMax);
-  question.machines.bandwidth = static_cast<double>(flags->Bandwidth("bandwidth", options.bandwidth));
-  question.machines.latency = 1e-9 * static_cast<double>(flags->Duration("latency", options.latency, ""));
-  question.machines.fold_rate = static_cast<double>(flags->Bandwidth("server-rate", options.server_rate));
+  question.machines.bandwidth =
+      static_cast<double>(flags->Bandwidth("bandwidth", options.bandwidth));
+  question.machines.latency =
+      1e-9 * static_cast<double>(flags->Duration("latency", options.latency, ""));
+  question.machines.fold_rate =
+      static_cast<double>(flags->Bandwidth("server-rate", options.server_rate));
   question.machines.memory_rate =
       static_cast<double>(flags->Bandwidth("loopback-bandwidth", options.loopback_bandwidth));
   if (options.step_time != "measured") {
-    question.step_seconds =
-        1e-9 * static_cast<double>(flags->Duration("step-time", options.step_time, ", or measured"));
+    question.step_seconds = 1e-9 * static_cast<double>(flags->Duration(
+                                       "step-time", options.step_time, ", or measured"));
     question.step_seconds_of_subnets = question.step_seconds;
   }
   return question;
@@ -271,7 +282,9 @@ int PlanJob(const PlanOptions& options) {
     }
     if (data.ok() && !status.ok()) return Refuse(status, "; lower train.batch_size or --nodes");
     if (measured && status.ok()) status = Measure(reading.job, *data, &question);
-    if (measured && !status.ok()) return Refuse(status, "\ntessera: with --step-time nothing is measured here");
+    if (measured && !status.ok()) {
+      return Refuse(status, "\ntessera: with --step-time nothing is measured here");
+    }
     if (!data.ok()) question.row_entries = std::nullopt;
   }
   const std::vector<PlannedMethod> methods = PlanMethods(question);

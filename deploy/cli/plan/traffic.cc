@@ -49,7 +49,8 @@ TrafficForecast ThresholdForecast(const Codec& codec, const KeySet& keys) {
   TrafficForecast forecast;
   forecast.certainty = codec.packed ? Certainty::kAtMost : Certainty::kAbout;
   for (const ShardSlices& slices : keys.slices) {
-    forecast.bytes += 8 + static_cast<int64_t>(4 * codec.density * static_cast<double>(slices.size));
+    forecast.bytes +=
+        8 + static_cast<int64_t>(4 * codec.density * static_cast<double>(slices.size));
   }
   return forecast;
 }
@@ -72,7 +73,8 @@ TrafficForecast PullOf(const Recipe& recipe, const KeySet& keys, const ModelShap
   const Codec& codec = recipe.codecs.pull;
   if (!recipe.core || recipe.core->is_whole()) return {CodedBytes(codec, keys, shape)};
   const int64_t core_keys = CoreKeyBytes(*recipe.core, shape.size);
-  return {SparseBytes(codec, recipe, keys, shape) + core_keys / static_cast<int64_t>(recipe.core->every),
+  return {SparseBytes(codec, recipe, keys, shape) +
+              core_keys / static_cast<int64_t>(recipe.core->every),
           Certainty::kAbout};
 }
 
@@ -128,7 +130,8 @@ TrafficForecast PullForecast(const v1::Job& job, const Recipe& recipe, const Mod
   return PullOf(recipe, WorkerKeys(job, recipe, shape), shape);
 }
 
-HalfForecast ForecastOfHalf(const v1::Job& job, const Recipe& recipe, const ModelShape& shape, bool is_linear) {
+HalfForecast ForecastOfHalf(const v1::Job& job, const Recipe& recipe, const ModelShape& shape,
+                            bool is_linear) {
   const LayerCut& cut = recipe.split->cut;
   HalfForecast half;
   half.keys = LayerKeys(shape, static_cast<int>(job.cluster().servers().count()),
@@ -138,8 +141,10 @@ HalfForecast ForecastOfHalf(const v1::Job& job, const Recipe& recipe, const Mode
   return half;
 }
 
-ActivationForecast ForecastOfActivations(const v1::Job& job, const LayerSplit& split, const ModelShape& shape) {
-  const int64_t values = job.train().batch_size() * shape.widths[static_cast<size_t>(split.cut.layer)];
+ActivationForecast ForecastOfActivations(const v1::Job& job, const LayerSplit& split,
+                                         const ModelShape& shape) {
+  const int64_t values =
+      job.train().batch_size() * shape.widths[static_cast<size_t>(split.cut.layer)];
   // Only the data tell of what kind a sigmoid's labels are.
   const bool has_classes = job.model().loss() == kSoftmax || shape.outputs() == 1;
   const int64_t labels = job.train().batch_size() * (has_classes ? 1 : shape.outputs());

@@ -35,13 +35,15 @@ struct HalfForecast {
   KeySet keys;
   TrafficForecast push, pull;
 };
-HalfForecast ForecastOfHalf(const v1::Job& job, const Recipe& recipe, const ModelShape& shape, bool is_linear);
+HalfForecast ForecastOfHalf(const v1::Job& job, const Recipe& recipe, const ModelShape& shape,
+                            bool is_linear);
 // And what a worker with data sends of a whole minibatch, with its labels, and gets back.
 struct ActivationForecast {
   int64_t there_bytes = 0;
   int64_t back_bytes = 0;
 };
-ActivationForecast ForecastOfActivations(const v1::Job& job, const LayerSplit& split, const ModelShape& shape);
+ActivationForecast ForecastOfActivations(const v1::Job& job, const LayerSplit& split,
+                                         const ModelShape& shape);
 
 }  // namespace tessera
 

@@ -120,7 +120,8 @@ std::string NamesOfRunning(const std::vector<std::vector<ChildProcess>*>& groups
   return absl::StrJoin(names, ", ");
 }
 
-absl::Status ChildError(const ChildProcess& child, const ChildProcess::Exit& exit, absl::string_view so) {
+absl::Status ChildError(const ChildProcess& child, const ChildProcess::Exit& exit,
+                        absl::string_view so) {
   std::string tail = child.LogTail(8);
   if (tail.empty()) tail = absl::StrCat("none; is there room for ", child.log_path(), "?");
   const std::string text =

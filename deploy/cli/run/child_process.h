@@ -68,7 +68,8 @@ constexpr absl::string_view kLastLines = "; its last lines:\n";
 // "server 1 ended with exit code 1<so>; its last lines:\n...".
 //   kInvalidArgument  the code is 2, which says that the job or a flag is wrong
 //   kAborted          any other end
-absl::Status ChildError(const ChildProcess& child, const ChildProcess::Exit& exit, absl::string_view so);
+absl::Status ChildError(const ChildProcess& child, const ChildProcess::Exit& exit,
+                        absl::string_view so);
 
 }  // namespace tessera
 

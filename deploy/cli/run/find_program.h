@@ -10,7 +10,8 @@ namespace tessera {
 
 // The programs lie where the build (in its folder `build_directory`) or the package put them, relative to this one.
 //   kNotFound  it does not
-absl::StatusOr<std::string> FindProgram(const std::string& name, const std::string& build_directory);
+absl::StatusOr<std::string> FindProgram(const std::string& name,
+                                        const std::string& build_directory);
 
 }  // namespace tessera
 

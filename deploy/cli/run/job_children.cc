@@ -14,16 +14,17 @@
 
 namespace tessera {
 
-absl::StatusOr<std::unique_ptr<JobChildren>> JobChildren::Create(const v1::Job& job, std::string metrics,
-                                                                 const RunFolders* folders,
-                                                                 std::function<void(const std::string&)> tell) {
+absl::StatusOr<std::unique_ptr<JobChildren>> JobChildren::Create(
+    const v1::Job& job, std::string metrics, const RunFolders* folders,
+    std::function<void(const std::string&)> tell) {
   auto children = absl::WrapUnique(new JobChildren(job, folders));
   children->tell_ = std::move(tell);
   children->metrics_ = std::move(metrics);
   TESSERA_ASSIGN_OR_RETURN(children->server_program_, FindProgram("tessera-server", "server"));
   TESSERA_ASSIGN_OR_RETURN(children->worker_program_, FindProgram("tessera-worker", "worker"));
   TESSERA_ASSIGN_OR_RETURN(const Recipe recipe, RecipeFor(job));
-  children->servers_may_go_ = recipe.placement == Placement::kReplicated || job.cluster().replicas() > 0;
+  children->servers_may_go_ =
+      recipe.placement == Placement::kReplicated || job.cluster().replicas() > 0;
   return children;
 }
 
@@ -43,7 +44,9 @@ std::string JobChildren::ReportPath() const { return folders_.PrivatePath("repor
 
 std::vector<std::string> JobChildren::CommonArguments(size_t rank) const {
   std::vector<std::string> arguments = {"--job", job_path_};
-  for (const std::string& override : overrides_) arguments.insert(arguments.end(), {"--set", override});
+  for (const std::string& override : overrides_) {
+    arguments.insert(arguments.end(), {"--set", override});
+  }
   // All of them end with one: there is nobody to elect.
   if (job_.cluster().coordinator().etcd_size() > 0) {
     arguments.insert(arguments.end(), {"--set", "cluster.coordinator.etcd=[]"});
@@ -67,7 +70,8 @@ absl::Status JobChildren::StartServer() {
   if (rank == 0) {
     // Nobody here would start it again.
     child.arguments.push_back("--no-takeover");
-    child.arguments.insert(child.arguments.end(), {"--address-file", AddressPath(), "--report", ReportPath()});
+    child.arguments.insert(child.arguments.end(),
+                           {"--address-file", AddressPath(), "--report", ReportPath()});
     // It has the coordinator, and so the whole job's.
     if (!metrics_.empty()) child.arguments.insert(child.arguments.end(), {"--metrics", metrics_});
   }
@@ -132,7 +136,8 @@ absl::Status JobChildren::CheckWorkers(const std::optional<v1::JobStatus>& statu
     if (ended.is_told) {
       tell_(absl::StrCat("the others go on without ", workers_[i].name()));
     } else {
-      const absl::Status why = ChildError(workers_[i], *exit, ended.is_over ? "; the others go on" : "");
+      const absl::Status why =
+          ChildError(workers_[i], *exit, ended.is_over ? "; the others go on" : "");
       tell_(std::string(why.message()));
     }
     ended.is_told = true;
@@ -170,7 +175,9 @@ bool JobChildren::HaveEnded() {
   return all;
 }
 
-std::string JobChildren::NamesOfRunning() { return tessera::NamesOfRunning({&servers_, &workers_}); }
+std::string JobChildren::NamesOfRunning() {
+  return tessera::NamesOfRunning({&servers_, &workers_});
+}
 
 void JobChildren::Kill() {
   for (ChildProcess& child : workers_) child.Signal(SIGKILL);

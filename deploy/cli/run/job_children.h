@@ -33,9 +33,9 @@ class JobChildren {
   // `metrics` is for server 0; empty: none.
   //   kInvalidArgument, kUnimplemented  the job's method is none
   //   kNotFound                         a program is not where it should be
-  static absl::StatusOr<std::unique_ptr<JobChildren>> Create(const v1::Job& job, std::string metrics,
-                                                             const RunFolders* folders,
-                                                             std::function<void(const std::string&)> tell);
+  static absl::StatusOr<std::unique_ptr<JobChildren>> Create(
+      const v1::Job& job, std::string metrics, const RunFolders* folders,
+      std::function<void(const std::string&)> tell);
   ~JobChildren();
 
   // The file that they read the job from, and "a.b=v" on top of it.
@@ -70,14 +70,17 @@ class JobChildren {
  private:
   struct EndedWorker {
     absl::Time seen = absl::InfiniteFuture();
-    std::optional<std::map<uint64_t, uint64_t>> steps;  // of members, in the first status without it
+    std::optional<std::map<uint64_t, uint64_t>>
+        steps;  // of members, in the first status without it
     bool is_told = false;
     bool is_over = false;  // the others go on, and that is told, too
   };
 
   JobChildren(const v1::Job& job, const RunFolders* folders) : job_(job), folders_(*folders) {}
   std::vector<std::string> CommonArguments(size_t rank) const;
-  std::string LogPath(const std::string& name) const { return absl::StrCat(folders_.logs(), "/", name, ".log"); }
+  std::string LogPath(const std::string& name) const {
+    return absl::StrCat(folders_.logs(), "/", name, ".log");
+  }
   // `rank` has ended, and members have made steps since the coordinator knew it; or the job has ended.
   bool OthersGoOn(size_t rank, const v1::JobStatus& status);
 

@@ -74,19 +74,21 @@ class JobRun {
   std::unique_ptr<RunFolders> folders_;
   std::unique_ptr<JobChildren> children_;
   std::string coordinator_;
-  std::string metrics_;  // of server 0; empty: none
+  std::string metrics_;          // of server 0; empty: none
   bool is_report_told_ = false;  // by server 0
-  absl::Status written_;  // the report
+  absl::Status written_;         // the report
   std::unique_ptr<StatusStream> status_;
 };
 
 absl::Status JobRun::Prepare() {
   TESSERA_RETURN_IF_ERROR(UseSecurity(FilesOf(job_.security())));
-  TESSERA_RETURN_IF_ERROR(CheckJobOutput("--report", options_.report_path, options_.job_path, job_));
+  TESSERA_RETURN_IF_ERROR(
+      CheckJobOutput("--report", options_.report_path, options_.job_path, job_));
   TESSERA_RETURN_IF_ERROR(MetricsEndpoint::Check(options_.metrics));
   TESSERA_ASSIGN_OR_RETURN(folders_, RunFolders::Open(options_.log_directory));
   const auto tell = [this](const std::string& text) { Tell(text); };
-  TESSERA_ASSIGN_OR_RETURN(children_, JobChildren::Create(job_, options_.metrics, folders_.get(), tell));
+  TESSERA_ASSIGN_OR_RETURN(children_,
+                           JobChildren::Create(job_, options_.metrics, folders_.get(), tell));
   children_->SetJob(options_.job_path, options_.overrides);
   if (!CanBeReadOnce(options_.job_path)) return absl::OkStatus();  // The children read it as well.
   const std::string copy = folders_->PrivatePath("job.yaml");
@@ -101,7 +103,9 @@ absl::Status JobRun::StartAll(const std::atomic<int>& signals) {
   for (int rank = 1; rank < job_.cluster().servers().count(); ++rank) {
     TESSERA_RETURN_IF_ERROR(children_->StartServer());
   }
-  for (int rank = 0; rank < job_.cluster().workers(); ++rank) TESSERA_RETURN_IF_ERROR(children_->StartWorker());
+  for (int rank = 0; rank < job_.cluster().workers(); ++rank) {
+    TESSERA_RETURN_IF_ERROR(children_->StartWorker());
+  }
   return absl::OkStatus();
 }
 
@@ -117,9 +121,9 @@ absl::Status JobRun::AwaitFirstServer(const std::atomic<int>& signals) {
     if (signals > 0) return absl::CancelledError("stopped before the job began");
     if (SteadyNow() > limit) {
       folders_->KeepLogs();
-      return absl::DeadlineExceededError(absl::StrCat("server 0 has not come up within ",
-                                                      absl::FormatDuration(kServerStartMax),
-                                                      "; its log: ", children_->first_server().log_path()));
+      return absl::DeadlineExceededError(
+          absl::StrCat("server 0 has not come up within ", absl::FormatDuration(kServerStartMax),
+                       "; its log: ", children_->first_server().log_path()));
     }
     absl::SleepFor(absl::Milliseconds(2));
   }
@@ -147,7 +151,8 @@ void JobRun::OpenStatus() {
 absl::Status JobRun::Follow(const std::atomic<int>& signals) {
   bool draining = false;
   absl::Status drained;
-  absl::Time drain_begun, drain_tried, shown, server_ended = absl::InfiniteFuture(), broken = absl::InfiniteFuture();
+  absl::Time drain_begun, drain_tried, shown, server_ended = absl::InfiniteFuture(),
+                                              broken = absl::InfiniteFuture();
   std::optional<v1::JobStatus> status;
   while (true) {
     const std::optional<absl::Status> ended = status_->ended();
@@ -158,11 +163,14 @@ absl::Status JobRun::Follow(const std::atomic<int>& signals) {
     }
     if (ended.has_value() && absl::IsFailedPrecondition(*ended) && !status.has_value()) {
       return absl::InvalidArgumentError(absl::StrCat(
-          ended->message(), "; the certificate must be valid for the address that is called (security.certificate), ",
+          ended->message(),
+          "; the certificate must be valid for the address that is called (security.certificate), ",
           "and signed by security.authority"));
     }
     const std::optional<ChildProcess::Exit> exit = children_->first_server().Poll();
-    if (HasReport(status) || (ended.has_value() && (exit.has_value() || !status.has_value()))) return absl::OkStatus();
+    if (HasReport(status) || (ended.has_value() && (exit.has_value() || !status.has_value()))) {
+      return absl::OkStatus();
+    }
     if (exit.has_value() && exit->ok()) {
       server_ended = std::min(server_ended, SteadyNow());
       if (SteadyNow() - server_ended > kLastWordsMax) return absl::OkStatus();
@@ -193,7 +201,9 @@ absl::Status JobRun::Follow(const std::atomic<int>& signals) {
       drain_tried = SteadyNow();
     }
     // A job that has just ended cannot be drained: its end is about to be heard.
-    if (!drained.ok() && SteadyNow() - drain_begun > (is_unheard ? kUnheardMax : kEndHeardMax)) return drained;
+    if (!drained.ok() && SteadyNow() - drain_begun > (is_unheard ? kUnheardMax : kEndHeardMax)) {
+      return drained;
+    }
     absl::SleepFor(kPollInterval);
   }
 }
@@ -225,7 +235,9 @@ void JobRun::AwaitChildren(bool failed, const std::atomic<int>& signals) {
 
 void JobRun::WriteReport(const v1::JobStatus& status) {
   is_report_told_ = true;
-  if (!options_.report_path.empty()) written_ = WriteOutput("--report", options_.report_path, status.report_json());
+  if (!options_.report_path.empty()) {
+    written_ = WriteOutput("--report", options_.report_path, status.report_json());
+  }
 }
 
 std::optional<v1::JobStatus> JobRun::LastStatus() const {
@@ -245,7 +257,8 @@ absl::Status JobRun::Conclude(const std::atomic<int>& signals) {
     return absl::AbortedError(absl::StrCat("the job has failed: ", status->failure()));
   }
   // Without server 0 nobody goes on: how the workers ended says no more.
-  if (const auto exit = children_->first_server().Poll(); !reported && exit.has_value() && !exit->ok()) {
+  if (const auto exit = children_->first_server().Poll();
+      !reported && exit.has_value() && !exit->ok()) {
     return ChildError(children_->first_server(), *exit, ", and with it the job");
   }
   TESSERA_RETURN_IF_ERROR(children_->CheckWorkers(status));
@@ -254,9 +267,9 @@ absl::Status JobRun::Conclude(const std::atomic<int>& signals) {
   TESSERA_RETURN_IF_ERROR(children_->CheckServers(status));
   if (!reported) {
     const std::optional<absl::Status> ended = status_->ended();
-    return absl::AbortedError(absl::StrCat("the job ended without a report; ",
-                                           ended.has_value() ? std::string(ended->message()) : "",
-                                           "; server 0's last lines:\n", children_->first_server().LogTail(8)));
+    return absl::AbortedError(absl::StrCat(
+        "the job ended without a report; ", ended.has_value() ? std::string(ended->message()) : "",
+        "; server 0's last lines:\n", children_->first_server().LogTail(8)));
   }
   // The table has most of what the report has, also where that could not be written.
   const std::string report = written_.ok() ? options_.report_path : "could not be written";
@@ -276,7 +289,9 @@ void JobRun::ReportFailure(const absl::Status& why) {
     absl::SleepFor(kPollInterval);
     status = status_->latest();
     // The report may be a lease away, which is not waited for.
-    if (status.has_value() && !status->failure().empty()) limit = std::min(limit, SteadyNow() + kLastWordsMax);
+    if (status.has_value() && !status->failure().empty()) {
+      limit = std::min(limit, SteadyNow() + kLastWordsMax);
+    }
   } while (!HasReport(status) && !status_->ended().has_value() && SteadyNow() < limit);
   if (!status.has_value() || status->failure().empty()) return;
   // Server 0 tells it once it has given up those that are gone.
@@ -293,7 +308,9 @@ absl::Status JobRun::Run(const std::atomic<int>& signals) {
                                Counted(job_.cluster().servers().count(), "server"), ", ",
                                Counted(job_.cluster().workers(), "worker"),
                                "; status: tessera status ", coordinator_, " --watch"));
-    if (!metrics_.empty()) progress_.Say(absl::StrCat(job_.name(), ": metrics: http://", metrics_, "/metrics"));
+    if (!metrics_.empty()) {
+      progress_.Say(absl::StrCat(job_.name(), ": metrics: http://", metrics_, "/metrics"));
+    }
   }
   absl::Status status = Follow(signals);
   const bool may_report = !absl::IsCancelled(status) && !absl::IsInvalidArgument(status);
@@ -305,9 +322,11 @@ absl::Status JobRun::Run(const std::atomic<int>& signals) {
   // How the job ended is told last; this would be lost beside it.
   if (status != written_ && !written_.ok()) Tell(written_.message());
   if (!status.ok() && may_report && !options_.report_path.empty() && !is_report_told_) {
-    const char* const why = children_->first_server().Poll().has_value() ? "is gone" : "does not tell it";
-    status = absl::Status(status.code(), absl::StrCat(status.message(), "\ntessera: no report is written: server 0, ",
-                                                      "which alone has what it would say, ", why));
+    const char* const why =
+        children_->first_server().Poll().has_value() ? "is gone" : "does not tell it";
+    status = absl::Status(
+        status.code(), absl::StrCat(status.message(), "\ntessera: no report is written: server 0, ",
+                                    "which alone has what it would say, ", why));
   }
   if (!status.ok()) {
     folders_->KeepLogs();

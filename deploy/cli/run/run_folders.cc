@@ -28,14 +28,18 @@ absl::StatusOr<std::unique_ptr<RunFolders>> RunFolders::Open(const std::string& 
   if (!log_directory.empty()) TESSERA_RETURN_IF_ERROR(folders->TakeLogs());
   // Beside logs that somebody wants, so that no other folder need be writable.
   const char* temporary = getenv("TMPDIR");
-  const std::string parent =
-      !log_directory.empty() ? log_directory : temporary != nullptr ? temporary : "/tmp";
+  const std::string parent = !log_directory.empty() ? log_directory
+                             : temporary != nullptr ? temporary
+                                                    : "/tmp";
   std::string made = absl::StrCat(parent, "/tessera-run-XXXXXX");
   if (mkdtemp(made.data()) == nullptr) {
     const std::string why = strerror(errno);
-    if (!log_directory.empty()) return LogsError(log_directory, absl::StrCat("cannot be written: ", why));
-    return absl::UnavailableError(absl::StrCat("\"", parent, "\": no folder for logs can be made there: ",
-                                               why, "; set TMPDIR to another"));
+    if (!log_directory.empty()) {
+      return LogsError(log_directory, absl::StrCat("cannot be written: ", why));
+    }
+    return absl::UnavailableError(absl::StrCat("\"", parent,
+                                               "\": no folder for logs can be made there: ", why,
+                                               "; set TMPDIR to another"));
   }
   folders->private_ = std::move(made);
   return folders;

@@ -19,8 +19,12 @@ std::string Logged(const std::string& line) {
 
 TEST_CASE("an event is one line, and nothing in it steers a terminal", "[base][log]") {
   CHECK(Logged("control: stopped why=\"enough\"") == "control: stopped why=\"enough\"\n");
-  CHECK(Logged("a\x1b[2J\x1b]0;b\x07\nE1124 c\r\xc2\x9b" "31m\xe2\x80\xae" "d") ==
-        "a\\x1b[2J\\x1b]0;b\\x07\\nE1124 c\\r\\u009b" "31m\\u202e" "d\n");
+  CHECK(Logged("a\x1b[2J\x1b]0;b\x07\nE1124 c\r\xc2\x9b"
+               "31m\xe2\x80\xae"
+               "d") ==
+        "a\\x1b[2J\\x1b]0;b\\x07\\nE1124 c\\r\\u009b"
+        "31m\\u202e"
+        "d\n");
 }
 
 TEST_CASE("of a long line the beginning is written", "[base][log]") {

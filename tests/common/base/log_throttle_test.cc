@@ -5,7 +5,8 @@
 namespace tessera {
 namespace {
 
-TEST_CASE("so many lines pass in an interval, and the next one hears how many did not", "[base][log]") {
+TEST_CASE("so many lines pass in an interval, and the next one hears how many did not",
+          "[base][log]") {
   LogThrottle throttle(2, absl::Seconds(10));
   absl::Time now = absl::UnixEpoch();
   CHECK(throttle.Pass(now) == 0);

@@ -33,8 +33,8 @@ TEST_CASE("what is read is not written over, by whatever path", "[base]") {
   for (const char* name : {"in", "hard", "soft"}) {
     const absl::Status status = CheckIsNoInput("--report", Path(name), {Path("gone"), Path("in")});
     CHECK(absl::IsInvalidArgument(status));
-    CHECK(status.message() == "--report: \"" + Path(name) + "\" would be written over \"" + Path("in") +
-                                  "\", which is read; name another file");
+    CHECK(status.message() == "--report: \"" + Path(name) + "\" would be written over \"" +
+                                  Path("in") + "\", which is read; name another file");
   }
   CHECK(CheckIsNoInput("--report", Path("other"), {Path("in")}).ok());
   CHECK(CheckIsNoInput("--report", Path("gone"), {Path("gone")}).ok());
@@ -71,7 +71,8 @@ TEST_CASE("what cannot be written is refused with its flag and the reason", "[ba
   CHECK(absl::StrContains(folder.message(), "Is a directory"));
 }
 
-TEST_CASE("whoever reads a pipe has what is written, however often it was asked for before", "[base]") {
+TEST_CASE("whoever reads a pipe has what is written, however often it was asked for before",
+          "[base]") {
   const std::string path = Path("pipe");
   REQUIRE(mkfifo(path.c_str(), 0600) == 0);
   // Nobody reads yet, and nobody is waited for.
@@ -126,7 +127,8 @@ TEST_CASE("what is no file is not to be replaced", "[base]") {
   fs::remove(link);
   REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
   fs::create_symlink(pipe, link);
-  for (const std::string& path : {pipe, link, std::string("/dev/null"), std::string(getenv("TEST_TMPDIR"))}) {
+  for (const std::string& path :
+       {pipe, link, std::string("/dev/null"), std::string(getenv("TEST_TMPDIR"))}) {
     INFO(path);
     CHECK_FALSE(PlaceOf(path).may_be_replaced);
     CHECK(PlaceOf(path).path == path);

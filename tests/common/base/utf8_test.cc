@@ -8,8 +8,8 @@ namespace {
 
 TEST_CASE("the first and the last character of each length are UTF-8", "[base]") {
   for (const std::string character :
-       {"\x01", "\x7f", "\xc2\x80", "\xdf\xbf", "\xe0\xa0\x80", "\xed\x9f\xbf", "\xee\x80\x80", "\xef\xbf\xbf",
-        "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"}) {
+       {"\x01", "\x7f", "\xc2\x80", "\xdf\xbf", "\xe0\xa0\x80", "\xed\x9f\xbf", "\xee\x80\x80",
+        "\xef\xbf\xbf", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"}) {
     CHECK(Utf8PrefixBytes("a" + character + "b") == character.size() + 2);
     CHECK(ToUtf8(character) == character);
   }
@@ -19,8 +19,9 @@ TEST_CASE("the first and the last character of each length are UTF-8", "[base]")
 
 TEST_CASE("overlong, surrogate, too large and cut characters are not UTF-8", "[base]") {
   for (const std::string wrong :
-       {"\x80", "\xbf", "\xc0\x80", "\xc1\xbf", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xed\xbf\xbf", "\xf0\x8f\xbf\xbf",
-        "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xff", "\xc3", "\xe2\x82", "\xf0\x9f\x98", "\xc3(", "\xe2\x82("}) {
+       {"\x80", "\xbf", "\xc0\x80", "\xc1\xbf", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xed\xbf\xbf",
+        "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xff", "\xc3", "\xe2\x82",
+        "\xf0\x9f\x98", "\xc3(", "\xe2\x82("}) {
     CHECK(Utf8PrefixBytes("\xc3\xa9" + wrong) == 2);
     const std::string clean = ToUtf8(wrong);
     CHECK(Utf8PrefixBytes(clean) == clean.size());

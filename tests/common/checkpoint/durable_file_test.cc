@@ -31,7 +31,8 @@ TEST_CASE("what is wrong with a file whose path is not UTF-8 is told in UTF-8", 
 
 TEST_CASE("a pipe, a folder and a device are refused without waiting", "[checkpoint]") {
   REQUIRE(mkfifo(Path("pipe").c_str(), 0600) == 0);
-  for (const std::string& path : {Path("pipe"), std::string(getenv("TEST_TMPDIR")), std::string("/dev/zero")}) {
+  for (const std::string& path :
+       {Path("pipe"), std::string(getenv("TEST_TMPDIR")), std::string("/dev/zero")}) {
     const absl::Status status = ReadWholeFile(path, 1000).status();
     CHECK(status == absl::InvalidArgumentError("checkpoint: \"" + path + "\" is no plain file"));
   }

@@ -50,8 +50,9 @@ TEST_CASE("what a convolution's columns are is kept, and shown where it is", "[c
   CHECK(parsed->parameters[0].columns_are == weight.columns_are);
   CHECK(FormatManifest(*parsed) == FormatManifest(manifest));
   using Extents = std::vector<int64_t>;
-  for (const Extents& wrong : {Extents{2, 3, 4}, Extents{2, 3}, Extents{0, 18}, Extents{-3, -6}, Extents{18, 0},
-                               Extents{INT64_MAX, 2}, Extents{18, 1, 1, 1, 1, 1, 1}}) {
+  for (const Extents& wrong :
+       {Extents{2, 3, 4}, Extents{2, 3}, Extents{0, 18}, Extents{-3, -6}, Extents{18, 0},
+        Extents{INT64_MAX, 2}, Extents{18, 1, 1, 1, 1, 1, 1}}) {
     weight.columns_are = wrong;
     CHECK_THAT(ErrorOf(FormatManifest(manifest)),
                Catch::Contains("columns_are is not what the columns are made of"));
@@ -106,14 +107,16 @@ TEST_CASE("a manifest that contradicts itself is refused", "[checkpoint]") {
   CHECK_FALSE(broken([](Manifest* m) { m->parameters[1].name = "layers.0.weight"; }).empty());
   CHECK_FALSE(broken([](Manifest* m) { m->members[0].rank = 70000; }).empty());
   CHECK(broken([](Manifest* m) { m->shards[1].staleness[0] = ~0ull; }) ==
-        "\"m.json\".shards[1]: staleness: has 18446744073709551615, want counts below 72057594037927936");
+        "\"m.json\".shards[1]: staleness: has 18446744073709551615, want counts below "
+        "72057594037927936");
   CHECK(ErrorOf(R"({"tessera_checkpoint": 2})") ==
         "\"m.json\": tessera_checkpoint is 2, want 1; another version of the program wrote it");
 }
 
 // A job that went on from there would come to the end of its numbers, or past it.
 TEST_CASE("numbers that no job reaches are refused, by field", "[checkpoint]") {
-  const uint64_t kStepEnd = uint64_t{1} << 40, kNumberEnd = uint64_t{1} << 39, kCountEnd = uint64_t{1} << 56;
+  const uint64_t kStepEnd = uint64_t{1} << 40, kNumberEnd = uint64_t{1} << 39,
+                 kCountEnd = uint64_t{1} << 56;
   struct Number {
     const char* field;
     uint64_t end;
@@ -123,12 +126,17 @@ TEST_CASE("numbers that no job reaches are refused, by field", "[checkpoint]") {
       {".step", kStepEnd, [](Manifest* m) -> uint64_t& { return m->step; }},
       {".exchange", kNumberEnd, [](Manifest* m) -> uint64_t& { return m->exchange; }},
       {".generation", kNumberEnd, [](Manifest* m) -> uint64_t& { return m->generation; }},
-      {".members[1].member", kNumberEnd, [](Manifest* m) -> uint64_t& { return m->members[1].member; }},
-      {".members[1].exchange", kNumberEnd, [](Manifest* m) -> uint64_t& { return m->members[1].exchange; }},
+      {".members[1].member", kNumberEnd,
+       [](Manifest* m) -> uint64_t& { return m->members[1].member; }},
+      {".members[1].exchange", kNumberEnd,
+       [](Manifest* m) -> uint64_t& { return m->members[1].exchange; }},
       {".members[1].step", kStepEnd, [](Manifest* m) -> uint64_t& { return m->members[1].step; }},
-      {".shards[0].version", kCountEnd, [](Manifest* m) -> uint64_t& { return m->shards[0].version; }},
-      {".shards[0].examples", kCountEnd, [](Manifest* m) -> uint64_t& { return m->shards[0].examples; }},
-      {".shards[0].pushes", kCountEnd, [](Manifest* m) -> uint64_t& { return m->shards[0].pushes; }},
+      {".shards[0].version", kCountEnd,
+       [](Manifest* m) -> uint64_t& { return m->shards[0].version; }},
+      {".shards[0].examples", kCountEnd,
+       [](Manifest* m) -> uint64_t& { return m->shards[0].examples; }},
+      {".shards[0].pushes", kCountEnd,
+       [](Manifest* m) -> uint64_t& { return m->shards[0].pushes; }},
   };
   for (const Number& number : kNumbers) {
     for (const uint64_t value : {number.end - 1, number.end, ~uint64_t{0}}) {
@@ -136,8 +144,9 @@ TEST_CASE("numbers that no job reaches are refused, by field", "[checkpoint]") {
       number.of(&manifest) = value;
       const std::string want = value < number.end
                                    ? ""
-                                   : "\"m.json\"" + std::string(number.field) + ": is " + std::to_string(value) +
-                                         ", want below " + std::to_string(number.end);
+                                   : "\"m.json\"" + std::string(number.field) + ": is " +
+                                         std::to_string(value) + ", want below " +
+                                         std::to_string(number.end);
       CHECK(ErrorOf(FormatManifest(manifest)) == want);
     }
   }

@@ -14,8 +14,9 @@ namespace {
 
 std::string WithLength(const std::string& header, const std::string& data) {
   std::string length(8, '\0');
-  for (int i = 0; i < 8; ++i)
+  for (int i = 0; i < 8; ++i) {
     length[static_cast<size_t>(i)] = static_cast<char>(header.size() >> (8 * i));
+  }
   return length + header + data;
 }
 
@@ -165,8 +166,7 @@ TEST_CASE("whatever is wrong with a header is said with the tensor's name", "[sa
        "\"x.safetensors\": tensor \"w\": data_offsets hold 8 bytes, but [3] of F32 is 12"},
       {R"({"w":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,8]}})",
        "\"x.safetensors\": tensor \"w\": data_offsets hold 8 bytes, but [4611686018427387904, 4] "
-       "of "
-       "F32 overflows"},
+       "of F32 overflows"},
       {R"({"w":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})",
        "\"x.safetensors\": tensor \"w\": data_offsets begin at 4, want 0; nothing fills the hole"},
       {R"({"v":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},

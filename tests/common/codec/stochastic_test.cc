@@ -80,8 +80,9 @@ TEST_CASE("neighbours in a bucket round independently", "[codec][stochastic]") {
   for (const int64_t distance : {1, 8, 16, 32, 64, 128}) {
     double products = 0;
     const int64_t pairs = static_cast<int64_t>(codes.size()) - distance;
-    for (int64_t i = 0; i < pairs; ++i)
+    for (int64_t i = 0; i < pairs; ++i) {
       products += (codes[i] - 0.5) * (codes[i + distance] - 0.5) * 4;
+    }
     CHECK(std::fabs(products / pairs) < 4 / std::sqrt(pairs));
   }
 }

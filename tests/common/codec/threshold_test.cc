@@ -270,8 +270,9 @@ TEST_CASE("a payload that is none is refused with what is wrong", "[codec][thres
   CHECK(Refusal(Words(-1, 0, {}), 5).find("tau is -1") != std::string::npos);
 }
 
-TEST_CASE("small blocks are refused at the second one, so that a payload costs no more than its entries",
-          "[codec][threshold]") {
+TEST_CASE(
+    "small blocks are refused at the second one, so that a payload costs no more than its entries",
+    "[codec][threshold]") {
   const std::vector<float> update = {0, 0, 1};
   std::vector<float> residual(3);
   ThresholdEncoder encoder(1.0f, true);
@@ -283,7 +284,8 @@ TEST_CASE("small blocks are refused at the second one, so that a payload costs n
   CHECK(Refusal(bytes, 100) == "threshold: a block that is not the last has 1 words, want 65536");
 }
 
-TEST_CASE("a packed payload is refused where the job's are plain, a plain one never", "[codec][threshold]") {
+TEST_CASE("a packed payload is refused where the job's are plain, a plain one never",
+          "[codec][threshold]") {
   for (const bool packs : {false, true}) {
     std::vector<float> update = {0, 0, 1}, residual(3);
     ThresholdEncoder encoder(1.0f, packs);
@@ -292,7 +294,8 @@ TEST_CASE("a packed payload is refused where the job's are plain, a plain one ne
     CHECK(CheckThresholdPayload(Cut(bytes, {}), 3, /*packs=*/true).ok());
     const absl::Status status = CheckThresholdPayload(Cut(bytes, {}), 3, /*packs=*/false);
     CHECK(status.message() ==
-          (packs ? "threshold: packing is 1, want 0; the job's codec.push.threshold.packed is false" : ""));
+          (packs ? "threshold: packing is 1, want 0; the job's codec.push.threshold.packed is false"
+                 : ""));
   }
 }
 
@@ -306,8 +309,9 @@ TEST_CASE("bytes that were changed are refused or read within the entries",
     ThresholdEncoder encoder(1.0f, round % 2 == 0);
     encoder.Encode(update.data(), residual.data(), kEntries);
     std::vector<char> bytes = encoder.Finish();
-    for (int change = 0; change < 3; ++change)
+    for (int change = 0; change < 3; ++change) {
       bytes[random() % bytes.size()] = static_cast<char>(random());
+    }
     if (round % 5 == 0) bytes.resize(random() % bytes.size());
     const Payload payload = Cut(bytes, {});
     const bool fine = CheckThresholdPayload(payload, kEntries).ok();

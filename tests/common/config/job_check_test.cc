@@ -188,16 +188,20 @@ TEST_CASE("without a cluster a job has one worker", "[job_check]") {
 
 TEST_CASE("an exchange of a core and an explorer moves something", "[job_check]") {
   // 2,442 entries on 2 servers.
-  const auto with = [](const std::string& keys) { return Errors(kJob, {"method={slim_dp: {" + keys + "}}"}); };
+  const auto with = [](const std::string& keys) {
+    return Errors(kJob, {"method={slim_dp: {" + keys + "}}"});
+  };
   CHECK(with("alpha: 0.0004, beta: 0") ==
-        "--set method: method.slim_dp.alpha: got 0.0004, want 0.000827 or more, which is an entry for each server: of "
-        "this model's 2442 entries an exchange would move none\n");
+        "--set method: method.slim_dp.alpha: got 0.0004, want 0.000827 or more, which is an "
+        "entry for each server: of this model's 2442 entries an exchange would move none\n");
   // One entry in two halves.
   CHECK_FALSE(with("alpha: 0.00042, beta: 0").empty());
   CHECK(with("alpha: 0.000827, beta: 0").empty());
   CHECK(with("alpha: 0.00042, beta: 0.00042").empty());
   CHECK(Errors(kJob, {"method={slim_dp: {alpha: 0.00042, beta: 0}}", "cluster.servers=1"}).empty());
-  CHECK_FALSE(Errors(kJob, {"method={slim_dp: {alpha: 0.00042, beta: 0}}", "cluster.servers=[a:1, b:1]"}).empty());
+  CHECK_FALSE(
+      Errors(kJob, {"method={slim_dp: {alpha: 0.00042, beta: 0}}", "cluster.servers=[a:1, b:1]"})
+          .empty());
   CHECK(Errors(kJob, {"method={slim_dp: {alpha: 1, beta: 0}}", "cluster.servers=40"}).empty());
 }
 
@@ -213,7 +217,9 @@ TEST_CASE("Adam's squares are averaged in codecs that keep small numbers", "[job
   const std::string average = "method.local_sgd.average_state=true";
   for (const std::string adam : {"adam", "adamw"}) {
     const std::string optimizer = "train.optimizer={" + adam + ": {learning_rate: 0.1}}";
-    const auto with = [&](const std::string& codec) { return Errors(kJob, {average, optimizer, "codec=" + codec}); };
+    const auto with = [&](const std::string& codec) {
+      return Errors(kJob, {average, optimizer, "codec=" + codec});
+    };
     CHECK(with("{push: bf16, pull: {bf16: {}}}").empty());
     CHECK(with("{push: bf16, error_feedback: true}").empty());
     for (const std::string codec : {"f16", "int8", "qsgd", "threshold"}) {
@@ -223,17 +229,21 @@ TEST_CASE("Adam's squares are averaged in codecs that keep small numbers", "[job
       if (codec == "threshold") continue;
       CHECK(with("{pull: " + codec + "}").find("--set codec: codec.pull: got " + codec) == 0);
     }
-    CHECK(with("{push: int8}") ==
-          "--set codec: codec.push: got int8, want f32 or bf16 with " + adam +
-              " and method.local_sgd.average_state: it makes small squares of gradients 0, and a step divides by "
-              "their root; with average_state false it is welcome\n");
+    CHECK(with("{push: int8}") == "--set codec: codec.push: got int8, want f32 or bf16 with " +
+                                      adam +
+                                      " and method.local_sgd.average_state: it makes small "
+                                      "squares of gradients 0, and a step divides by their root; "
+                                      "with average_state false it is welcome\n");
     // What is wrong with a codec is said once.
     CHECK(with("{pull: threshold}") ==
-          "--set codec: codec.pull: got threshold, want f32, bf16, f16, int8 or qsgd: it sends parts of changes, "
-          "and a pull brings values\n");
+          "--set codec: codec.pull: got threshold, want f32, bf16, f16, int8 or qsgd: it sends "
+          "parts of changes, and a pull brings values\n");
   }
-  for (const std::string other : {"adagrad: {learning_rate: 0.1}", "sgd: {learning_rate: 0.1, momentum: 0.9}"}) {
-    CHECK(Errors(kJob, {average, "train.optimizer={" + other + "}", "codec={push: int8, pull: f16}"}).empty());
+  for (const std::string other :
+       {"adagrad: {learning_rate: 0.1}", "sgd: {learning_rate: 0.1, momentum: 0.9}"}) {
+    CHECK(
+        Errors(kJob, {average, "train.optimizer={" + other + "}", "codec={push: int8, pull: f16}"})
+            .empty());
   }
 }
 
@@ -245,9 +255,10 @@ TEST_CASE("a warm-up may fill its decay's first stretch and no more", "[job_chec
 }
 
 TEST_CASE("a check is silent about keys that are wrong already", "[job_check]") {
-  CHECK(Errors(kJob, {"data.format=cvs"}) ==
-        "--set data.format: got \"cvs\", want one of idx, csv, libsvm, xc, cifar, npy; did you mean "
-        "\"csv\"?\n");
+  CHECK(
+      Errors(kJob, {"data.format=cvs"}) ==
+      "--set data.format: got \"cvs\", want one of idx, csv, libsvm, xc, cifar, npy; did you mean "
+      "\"csv\"?\n");
 }
 
 }  // namespace

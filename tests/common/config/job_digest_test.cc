@@ -85,9 +85,9 @@ TEST_CASE("the digest sees every key that is not local, and no other", "[job_dig
 
 TEST_CASE("the keys that may differ between machines are those of the contract", "[job_digest]") {
   const std::string digest = JobDigest(Good(kJob));
-  CHECK(JobDigest(
-            Good(kJob, {"cluster.threads=8", "cluster.cudnn=false", "cluster.memory_limit=1GiB", "data.directory=/else",
-                        "data.train.features=[p, q]", "data.test.labels=r"})) == digest);
+  CHECK(JobDigest(Good(kJob, {"cluster.threads=8", "cluster.cudnn=false",
+                              "cluster.memory_limit=1GiB", "data.directory=/else",
+                              "data.train.features=[p, q]", "data.test.labels=r"})) == digest);
 }
 
 TEST_CASE("each member of a choice has a digest of its own", "[job_digest]") {
@@ -112,7 +112,8 @@ TEST_CASE("the digest does not depend on how a job is written", "[job_digest]") 
   CHECK(digest_with("name: small\nseed: 7\n", "seed: 7 # first\nname: 'small'\n") == digest);
   CHECK(digest_with("servers: 2, workers: 2", "workers: 2, servers: {count: 2}") == digest);
   CHECK(digest_with("security: {}\n", "") == digest);
-  CHECK(JobDigest(Good(kJob, {"method=ssp"})) == JobDigest(Good(kJob, {"method={ssp: {bound: 2}}"})));
+  CHECK(JobDigest(Good(kJob, {"method=ssp"})) ==
+        JobDigest(Good(kJob, {"method={ssp: {bound: 2}}"})));
 }
 
 TEST_CASE("text cannot pass for another line of the canonical text", "[job_digest]") {

@@ -77,14 +77,12 @@ TEST_CASE("a key that is wrong by itself gets its message", "[job_errors]") {
        "x.yaml:22:42: checkpoint.every_steps: got \"-1\", want an integer of at least 0\n"},
       {"every_steps: 0", "every_steps: 30",
        "x.yaml:22:42: checkpoint.every_steps: got 30, want checkpoint.directory as well, where "
-       "they are "
-       "kept\n"},
+       "they are kept\n"},
       {"method: {local_sgd: {local_steps: 20}}\ncodec: {push: f32}\n"
        "cluster: {servers: 2, workers: 2, lease_timeout: 10s}\ncheckpoint: {directory: \"\"",
        "method: decentralized\ncheckpoint: {directory: ckpt",
        "x.yaml:20:25: checkpoint.directory: got \"/jobs/ckpt\", want none with decentralized: "
-       "every replica is "
-       "a copy of the model, and a new server copies one that is there\n"},
+       "every replica is a copy of the model, and a new server copies one that is there\n"},
       {"keep: 3", "keep: 0",
        "x.yaml:22:51: checkpoint.keep: got \"0\", want an integer in [1, 1000000]\n"},
   });
@@ -94,15 +92,14 @@ TEST_CASE("every mistake in the data gets its message", "[job_errors]") {
   CheckAll({
       {"format: idx", "format: cvs",
        "x.yaml:4:11: data.format: got \"cvs\", want one of idx, csv, libsvm, xc, cifar, npy; did "
-       "you mean "
-       "\"csv\"?\n"},
+       "you mean \"csv\"?\n"},
       {"format: idx", "format: csv",
        "x.yaml:6:35: data.train.labels: got \"b.gz\", want no such key: csv files carry their "
        "labels\n"
        "x.yaml:7:36: data.test.labels: got \"d.gz\", want no such key: csv files carry their "
        "labels\n"},
-      {"format: idx",
-       "format: ", "x.yaml:3:1: data.format: missing, want one of idx, csv, libsvm, xc, cifar, npy\n"},
+      {"format: idx", "format: ",
+       "x.yaml:3:1: data.format: missing, want one of idx, csv, libsvm, xc, cifar, npy\n"},
       {"format: idx", "format: idx\n  partition: everywhere",
        "x.yaml:5:14: data.partition: got \"everywhere\", want one of global, shard, full, local\n"},
       {"format: idx", "format: idx\n  normalize: {stddev: 0}",
@@ -214,8 +211,7 @@ TEST_CASE("every mistake in training gets its message", "[job_errors]") {
        "x.yaml:17:20: train.target_accuracy: got \"1.5\", want a number in [0, 1]\n"},
       {"optimizer: {sgd: {learning_rate: 0.1}}", "optimizer: sgd",
        "x.yaml:18:14: train.optimizer: got \"sgd\", want a map with exactly one of sgd, adamw, "
-       "adagrad, "
-       "adam\n"},
+       "adagrad, adam\n"},
       {"optimizer: {sgd: {learning_rate: 0.1}}",
        "optimizer: {adamw: {learning_rate: 0.001, beta2: 1}}",
        "x.yaml:18:52: train.optimizer.adamw.beta2: got \"1\", want a number in [0, 1)\n"},
@@ -271,15 +267,13 @@ TEST_CASE("every mistake in the method and the codecs gets its message", "[job_e
        "local_sgd, diloco, async_sgd, softsync, ssp, quant_dp, ist, ensemble, slim_dp, "
        "decentralized, layer_separation\n"},
       {"method: {local_sgd: {local_steps: 20}}", "method: localsgd",
-       "x.yaml:19:9: method: got \"localsgd\", want exactly one of data_parallel, "
-       "local_sgd, diloco, async_sgd, softsync, ssp, quant_dp, ist, ensemble, slim_dp, "
-       "decentralized, layer_separation; did "
-       "you mean \"local_sgd\"?\n"},
+       "x.yaml:19:9: method: got \"localsgd\", want exactly one of data_parallel, local_sgd, "
+       "diloco, async_sgd, softsync, ssp, quant_dp, ist, ensemble, slim_dp, decentralized, "
+       "layer_separation; did you mean \"local_sgd\"?\n"},
       {"method: {local_sgd: {local_steps: 20}}", "method: {local_sgd: {}, async_sgd: {}}",
        "x.yaml:19:25: method: got both local_sgd and async_sgd, want exactly one of "
-       "data_parallel, "
-       "local_sgd, diloco, async_sgd, softsync, ssp, quant_dp, ist, ensemble, slim_dp, "
-       "decentralized, layer_separation\n"},
+       "data_parallel, local_sgd, diloco, async_sgd, softsync, ssp, quant_dp, ist, ensemble, "
+       "slim_dp, decentralized, layer_separation\n"},
       {"method: {local_sgd: {local_steps: 20}}", "method: {softsync: {pushes: four}}",
        "x.yaml:19:29: method.softsync.pushes: got \"four\", want an integer in [1, 65535]\n"},
       {"method: {local_sgd: {local_steps: 20}}", "method: {softsync: {pushes: 3}}",
@@ -290,7 +284,8 @@ TEST_CASE("every mistake in the method and the codecs gets its message", "[job_e
       {"method: {local_sgd: {local_steps: 20}}", "method: {ssp: {bound: -1}}",
        "x.yaml:19:23: method.ssp.bound: got \"-1\", want an integer in [0, 1000000]\n"},
       {"method: {local_sgd: {local_steps: 20}}", "method: {diloco: {outer_learning_rate: 0}}",
-       "x.yaml:19:40: method.diloco.outer_learning_rate: got \"0\", want a number in [1e-30, 1e+06]\n"},
+       "x.yaml:19:40: method.diloco.outer_learning_rate: got \"0\", want a number in [1e-30, "
+       "1e+06]\n"},
       {"method: {local_sgd: {local_steps: 20}}", "method: {diloco: {quorum: {pushes: 3}}}",
        "x.yaml:19:36: method.diloco.quorum.pushes: got 3, want at most 2, the number of workers "
        "(cluster.workers)\n"},
@@ -362,8 +357,7 @@ TEST_CASE("every mistake in the method and the codecs gets its message", "[job_e
        "nothing\n"},
       {"push: f32", "push: qsgd, error_feedback: true",
        "x.yaml:20:37: codec.error_feedback: got true, want false with codec.push qsgd: its "
-       "rounding "
-       "has no bias to correct, and what is held back would only add to the noise\n"},
+       "rounding has no bias to correct, and what is held back would only add to the noise\n"},
       {"push: f32", "push: threshold, error_feedback: true",
        "x.yaml:20:42: codec.error_feedback: got true, want false with codec.push threshold, which "
        "keeps what it does not send by itself\n"},
@@ -373,8 +367,7 @@ TEST_CASE("every mistake in the method and the codecs gets its message", "[job_e
       {"method: {local_sgd: {local_steps: 20}}\ncodec: {push: f32}",
        "method: slim_dp\ncodec: {push: qsgd, error_feedback: true}",
        "x.yaml:20:37: codec.error_feedback: got true, want false with codec.push qsgd: its "
-       "rounding "
-       "has no bias to correct, and what is held back would only add to the noise\n"},
+       "rounding has no bias to correct, and what is held back would only add to the noise\n"},
       {"method: {local_sgd: {local_steps: 20}}\ncodec: {push: f32}",
        "method: slim_dp\ncodec: {push: threshold}",
        "x.yaml:20:9: codec.push: got threshold, want another codec with method slim_dp, "
@@ -409,8 +402,9 @@ TEST_CASE("every mistake in the cluster gets its message", "[job_errors]") {
       {"servers: 2", "servers: two",
        "x.yaml:21:20: cluster.servers.count: got \"two\", want an integer in [1, 256]\n"},
       {"servers: 2", "servers: [\"0.0.0.0:7000\"]",
-       "x.yaml:21:21: cluster.servers.addresses.0: got \"0.0.0.0:7000\", want the name that others reach it by; the "
-       "server's --listen 0.0.0.0:7000 listens on all of its machine's addresses\n"},
+       "x.yaml:21:21: cluster.servers.addresses.0: got \"0.0.0.0:7000\", want the name that "
+       "others reach it by; the server's --listen 0.0.0.0:7000 listens on all of its machine's "
+       "addresses\n"},
       {"servers: 2", "servers: [a:1, b:2, a:1, c, \":5\", \"d:0\", \"e:65536\", \"f:x\"]",
        "x.yaml:21:31: cluster.servers.addresses.2: got \"a:1\" again, want each server once; it "
        "is item 0\n"
@@ -427,7 +421,8 @@ TEST_CASE("every mistake in the cluster gets its message", "[job_errors]") {
       {"servers: 2", "servers: {count: 3, addresses: [\"a:1\", \"b:2\"]}",
        "x.yaml:21:28: cluster.servers.count: got 3 beside 2 addresses, want the addresses alone\n"},
       {"servers: 2", "servers: []",
-       "x.yaml:21:20: cluster.servers: got an empty list, want one with items; without the key the default holds\n"},
+       "x.yaml:21:20: cluster.servers: got an empty list, want one with items; without the key the "
+       "default holds\n"},
       {"servers: 2", "servers: {addresses: []}\n         , serverz: 1",
        "x.yaml:22:12: cluster.serverz: unknown key; did you mean \"servers\"?\n"},
       {"lease_timeout: 10s", "lease_timeout: 10",

@@ -58,8 +58,9 @@ TEST_CASE("no two job files have one digest or one name", "[job_files]") {
 }
 
 TEST_CASE("the digits jobs find their data in the tree", "[job_files]") {
-  for (const char* name : {"digits", "digits_async", "digits_decentralized", "digits_diloco", "digits_diloco_async",
-                           "digits_local_sgd", "digits_slim_dp", "digits_softsync", "digits_ssp"}) {
+  for (const char* name :
+       {"digits", "digits_async", "digits_decentralized", "digits_diloco", "digits_diloco_async",
+        "digits_local_sgd", "digits_slim_dp", "digits_softsync", "digits_ssp"}) {
     const std::string file = std::string("deploy/jobs/") + name + ".yaml";
     const JobReading reading = ReadJobFile(file, {}, {/*check_files=*/true});
     INFO(FormatJobErrors(reading.errors));

@@ -15,11 +15,28 @@
 namespace tessera {
 namespace {
 
-const char* const kPieces[] = {
-    "{", "}", "[", "]", ": ", ":", "- ", "? ", "\n", "  ", "\t", "\"", "'", "#", "&a ", "*a",
-    "!", "|", ">", "~", "%", "@", "---\n", "...\n", "<<: *a", "\x01", "\xff", "\xc3\xa9",
-    "null", "true", "-1", "0", "1e308", "9223372036854775808", "nan", "5s", "4MiB", "relu",
-    "linear", "f32", "ist", "epochs", "steps: 3\n"};
+const char* const kPieces[] = {"{",         "}",
+                               "[",         "]",
+                               ": ",        ":",
+                               "- ",        "? ",
+                               "\n",        "  ",
+                               "\t",        "\"",
+                               "'",         "#",
+                               "&a ",       "*a",
+                               "!",         "|",
+                               ">",         "~",
+                               "%",         "@",
+                               "---\n",     "...\n",
+                               "<<: *a",    "\x01",
+                               "\xff",      "\xc3\xa9",
+                               "null",      "true",
+                               "-1",        "0",
+                               "1e308",     "9223372036854775808",
+                               "nan",       "5s",
+                               "4MiB",      "relu",
+                               "linear",    "f32",
+                               "ist",       "epochs",
+                               "steps: 3\n"};
 
 std::string Damaged(std::mt19937_64* random) {
   std::string text = kJob;
@@ -28,11 +45,21 @@ std::string Damaged(std::mt19937_64* random) {
     const size_t at = below(text.size() + 1);
     const size_t length = std::min(text.size() - at, below(12));
     switch (below(5)) {
-      case 0: text.insert(at, kPieces[below(sizeof(kPieces) / sizeof(*kPieces))]); break;
-      case 1: text.replace(at, length, kPieces[below(sizeof(kPieces) / sizeof(*kPieces))]); break;
-      case 2: text.erase(at, length); break;
-      case 3: text.insert(at, text.substr(below(text.size() + 1), below(60))); break;
-      case 4: if (at < text.size()) text[at] = static_cast<char>(below(256)); break;
+      case 0:
+        text.insert(at, kPieces[below(sizeof(kPieces) / sizeof(*kPieces))]);
+        break;
+      case 1:
+        text.replace(at, length, kPieces[below(sizeof(kPieces) / sizeof(*kPieces))]);
+        break;
+      case 2:
+        text.erase(at, length);
+        break;
+      case 3:
+        text.insert(at, text.substr(below(text.size() + 1), below(60)));
+        break;
+      case 4:
+        if (at < text.size()) text[at] = static_cast<char>(below(256));
+        break;
     }
     if (text.empty()) text = "a";
   }

@@ -25,11 +25,11 @@ TEST_CASE("a bad layer of images gets its message", "[job_images]") {
       {"    - relu: {}", "    - max_pool: {kernel: 2, window: 2}",
        "x.yaml:13:29: model.layers.2.max_pool.window: unknown key, want kernel, stride, padding\n"},
       {"    - linear: {units: 32, bias: false}", "    - conv2d: {channels: 8, kernel: 3}",
-       "x.yaml:9:10: model.input: got 1 numbers, want three, [channels, height, width]: convolutions and "
-       "pooling read images\n"},
+       "x.yaml:9:10: model.input: got 1 numbers, want three, [channels, height, width]: "
+       "convolutions and pooling read images\n"},
       {"    - relu: {}", "    - avg_pool",
-       "x.yaml:13:7: model.layers.2: convolutions and pooling read images, and layers[0], which is linear, "
-       "makes none; want it in front of that\n"},
+       "x.yaml:13:7: model.layers.2: convolutions and pooling read images, and layers[0], which "
+       "is linear, makes none; want it in front of that\n"},
   };
   for (const Bad& bad : jobs) {
     INFO(bad.from << " -> " << bad.to);
@@ -38,9 +38,10 @@ TEST_CASE("a bad layer of images gets its message", "[job_images]") {
 }
 
 TEST_CASE("one number is for height and width, two are one for each", "[job_images]") {
-  const v1::Job job = Good(kJob, {"model.input=[1, 8, 8]",
-                                  "model.layers=[{conv2d: {channels: 4, kernel: 3, padding: [1, 0]}}, avg_pool, "
-                                  "{linear: {units: 10}}]"});
+  const v1::Job job =
+      Good(kJob, {"model.input=[1, 8, 8]",
+                  "model.layers=[{conv2d: {channels: 4, kernel: 3, padding: [1, 0]}}, avg_pool, "
+                  "{linear: {units: 10}}]"});
   const v1::Conv2d& conv = job.model().layers(0).conv2d();
   CHECK(conv.kernel_size() == 1);
   CHECK(conv.padding_size() == 2);
@@ -53,9 +54,10 @@ TEST_CASE("one number is for height and width, two are one for each", "[job_imag
 TEST_CASE("batch norm over an image's places takes a single row", "[job_check][images]") {
   const std::string image = "model.input=[1, 8, 8]", one = "train.batch_size=1";
   const std::string conv = "{conv2d: {channels: 4, kernel: 3}}", linear = "{linear: {units: 10}}";
-  CHECK(Errors(kJob, {image, one, "model.layers=[" + conv + ", batch_norm, " + linear + "]"}).empty());
-  const std::string flat =
-      Errors(kJob, {image, one, "model.layers=[" + conv + ", avg_pool, batch_norm, " + linear + "]"});
+  CHECK(Errors(kJob, {image, one, "model.layers=[" + conv + ", batch_norm, " + linear + "]"})
+            .empty());
+  const std::string flat = Errors(
+      kJob, {image, one, "model.layers=[" + conv + ", avg_pool, batch_norm, " + linear + "]"});
   CHECK(flat.find("train.batch_size: got 1, want at least 2: batch_norm makes every") !=
         std::string::npos);
 }
@@ -65,8 +67,8 @@ TEST_CASE("a layer that images do not fit is shown where it is", "[job_images]")
   const auto errors = [&](const std::string& layers) {
     return Errors(text, {"model.layers=[" + layers + ", {linear: {units: 10}}]"});
   };
-  CHECK(errors("{conv2d: {channels: 4, kernel: 9}}").find(
-            "model.layers.0: kernel is 9 x 9, want at most 8 x 8") != std::string::npos);
+  CHECK(errors("{conv2d: {channels: 4, kernel: 9}}")
+            .find("model.layers.0: kernel is 9 x 9, want at most 8 x 8") != std::string::npos);
   CHECK(errors("{conv2d: {channels: 4, kernel: 3}}, {max_pool: {kernel: 3, padding: 2}}")
             .find("model.layers.1: padding is 2 x 2, want at most 1 x 1") != std::string::npos);
 }
@@ -74,17 +76,18 @@ TEST_CASE("a layer that images do not fit is shown where it is", "[job_images]")
 TEST_CASE("a window that would take all memory is refused", "[job_images]") {
   const std::string text = JobWith("  input: [64]", "  input: [32768, 1, 1]");
   const std::string hidden = "{linear: {units: 8}}, relu, {linear: {units: 10}}]";
-  const std::string errors =
-      Errors(text, {"method={ist: {local_steps: 5}}",
-                    "model.layers=[{conv2d: {channels: 1, kernel: 4096, padding: 2048}}, " + hidden});
-  CHECK(errors.find("model.layers.0: kernel is 4096 x 4096 on 32768 channels, want at most 16777216 values") !=
-        std::string::npos);
+  const std::string errors = Errors(
+      text, {"method={ist: {local_steps: 5}}",
+             "model.layers=[{conv2d: {channels: 1, kernel: 4096, padding: 2048}}, " + hidden});
+  CHECK(errors.find("model.layers.0: kernel is 4096 x 4096 on 32768 channels, want at most "
+                    "16777216 values") != std::string::npos);
 }
 
 TEST_CASE("subnets are cut from the linear layers behind convolutions", "[job_images][subnet]") {
   const std::string image = "model.input=[1, 8, 8]", ist = "method={ist: {local_steps: 5}}";
   const std::string conv = "model.layers=[{conv2d: {channels: 4, kernel: 3}}, relu, ";
-  CHECK(Errors(kJob, {image, ist, conv + "{linear: {units: 8}}, relu, {linear: {units: 10}}]"}).empty());
+  CHECK(Errors(kJob, {image, ist, conv + "{linear: {units: 8}}, relu, {linear: {units: 10}}]"})
+            .empty());
   CHECK(Errors(kJob, {image, ist, conv + "{linear: {units: 10}}]"})
             .find("got one linear layer, want at least two: ist deals hidden neurons") !=
         std::string::npos);

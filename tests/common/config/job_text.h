@@ -13,29 +13,29 @@
 namespace tessera {
 
 inline const char kJob[] =
-    "name: small\n"                                                   // 1
-    "seed: 7\n"                                                       // 2
-    "data:\n"                                                         // 3
-    "  format: idx\n"                                                 // 4
-    "  directory: data\n"                                             // 5
-    "  train: {features: a.gz, labels: b.gz}\n"                       // 6
-    "  test: {features: [c.gz], labels: d.gz}\n"                      // 7
-    "model:\n"                                                        // 8
-    "  input: [64]\n"                                                 // 9
-    "  layers:\n"                                                     // 10
-    "    - linear: {units: 32, bias: false}\n"                        // 11
-    "    - batch_norm\n"                                              // 12
-    "    - relu: {}\n"                                                // 13
-    "    - linear: {units: 10}\n"                                     // 14
-    "train:\n"                                                        // 15
-    "  batch_size: 16\n"                                              // 16
-    "  epochs: 3\n"                                                   // 17
-    "  optimizer: {sgd: {learning_rate: 0.1}}\n"                      // 18
-    "method: {local_sgd: {local_steps: 20}}\n"                        // 19
-    "codec: {push: f32}\n"                                            // 20
-    "cluster: {servers: 2, workers: 2, lease_timeout: 10s}\n"         // 21
-    "checkpoint: {directory: \"\", every_steps: 0, keep: 3}\n"        // 22
-    "security: {}\n";                                                 // 23
+    "name: small\n"                                             // 1
+    "seed: 7\n"                                                 // 2
+    "data:\n"                                                   // 3
+    "  format: idx\n"                                           // 4
+    "  directory: data\n"                                       // 5
+    "  train: {features: a.gz, labels: b.gz}\n"                 // 6
+    "  test: {features: [c.gz], labels: d.gz}\n"                // 7
+    "model:\n"                                                  // 8
+    "  input: [64]\n"                                           // 9
+    "  layers:\n"                                               // 10
+    "    - linear: {units: 32, bias: false}\n"                  // 11
+    "    - batch_norm\n"                                        // 12
+    "    - relu: {}\n"                                          // 13
+    "    - linear: {units: 10}\n"                               // 14
+    "train:\n"                                                  // 15
+    "  batch_size: 16\n"                                        // 16
+    "  epochs: 3\n"                                             // 17
+    "  optimizer: {sgd: {learning_rate: 0.1}}\n"                // 18
+    "method: {local_sgd: {local_steps: 20}}\n"                  // 19
+    "codec: {push: f32}\n"                                      // 20
+    "cluster: {servers: 2, workers: 2, lease_timeout: 10s}\n"   // 21
+    "checkpoint: {directory: \"\", every_steps: 0, keep: 3}\n"  // 22
+    "security: {}\n";                                           // 23
 
 // kJob with `from`, which must be in it, replaced by `to`.
 inline std::string JobWith(const std::string& from, const std::string& to) {

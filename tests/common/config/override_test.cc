@@ -53,8 +53,8 @@ TEST_CASE("a bad override names itself as it was written", "[override]") {
        "--set train.epochs: got the tag \"tag:yaml.org,2002:int\", want no tags\n"},
       {"train.steps=0", "--set train.steps: got \"0\", want an integer in [1, 1000000000000]\n"},
       {"method=layer_separation",
-       "x.yaml:11:5: model.layers: there is no convolution in front of the first linear layer, want both: the "
-       "model is cut between them with method layer_separation\n"},
+       "x.yaml:11:5: model.layers: there is no convolution in front of the first linear layer, "
+       "want both: the model is cut between them with method layer_separation\n"},
       {"cluster.servers.count=3.5",
        "--set cluster.servers.count: got \"3.5\", want an integer in [1, 256]\n"},
       {"cluster.servers=[a:1, a:1]",

@@ -14,8 +14,8 @@ TEST_CASE("an integer is decimal digits with a sign at most", "[quantity]") {
   CHECK(ParseInteger("-12") == -12);
   CHECK(ParseInteger("+12") == 12);
   CHECK(ParseInteger("9223372036854775807") == std::numeric_limits<int64_t>::max());
-  for (const char* bad : {"", "-", "1.0", "1e3", "0x1", "1_000", " 1", "1 ", "--1",
-                          "9223372036854775808", "one"}) {
+  for (const char* bad :
+       {"", "-", "1.0", "1e3", "0x1", "1_000", " 1", "1 ", "--1", "9223372036854775808", "one"}) {
     INFO(bad);
     CHECK_FALSE(ParseInteger(bad));
   }

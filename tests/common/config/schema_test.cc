@@ -34,8 +34,7 @@ void ForEachField(const Descriptor& type, const std::string& path,
 }
 
 std::unique_ptr<Message> Empty(const Descriptor& type) {
-  return std::unique_ptr<Message>(
-      MessageFactory::generated_factory()->GetPrototype(&type)->New());
+  return std::unique_ptr<Message>(MessageFactory::generated_factory()->GetPrototype(&type)->New());
 }
 
 const v1::Key& KeyNamed(const Descriptor& type, const std::string& name) {
@@ -53,67 +52,67 @@ TEST_CASE("a job may ask for as many members as the programs can have", "[schema
 
 TEST_CASE("every default is a value that its key may have", "[schema]") {
   int defaults = 0;
-  ForEachField(*v1::Job::descriptor(), "Job", [&](const std::string& path,
-                                                  const FieldDescriptor& field) {
-    const v1::Key& key = KeyOf(field);
-    if (key.default_value().empty()) return;
-    INFO(path);
-    ++defaults;
-    CHECK_FALSE(key.required());
-    if (IsMessage(field)) {
-      CHECK(HasBareNames(*field.message_type()));
-      CHECK(field.message_type()->FindFieldByName(key.default_value()) != nullptr);
-      return;
-    }
-    const std::unique_ptr<Message> message = Empty(*field.containing_type());
-    const std::optional<std::string> complaint =
-        SetScalar(key.default_value(), false, field, message.get());
-    INFO(complaint.value_or(""));
-    CHECK_FALSE(complaint);
-  });
+  ForEachField(*v1::Job::descriptor(), "Job",
+               [&](const std::string& path, const FieldDescriptor& field) {
+                 const v1::Key& key = KeyOf(field);
+                 if (key.default_value().empty()) return;
+                 INFO(path);
+                 ++defaults;
+                 CHECK_FALSE(key.required());
+                 if (IsMessage(field)) {
+                   CHECK(HasBareNames(*field.message_type()));
+                   CHECK(field.message_type()->FindFieldByName(key.default_value()) != nullptr);
+                   return;
+                 }
+                 const std::unique_ptr<Message> message = Empty(*field.containing_type());
+                 const std::optional<std::string> complaint =
+                     SetScalar(key.default_value(), false, field, message.get());
+                 INFO(complaint.value_or(""));
+                 CHECK_FALSE(complaint);
+               });
   CHECK(defaults >= 40);
 }
 
 TEST_CASE("a number without required has a default or is one of several keys", "[schema]") {
-  ForEachField(*v1::Job::descriptor(), "Job", [](const std::string& path,
-                                                 const FieldDescriptor& field) {
-    INFO(path);
-    if (IsMessage(field) || field.is_repeated()) return;
-    if (field.cpp_type() == FieldDescriptor::CPPTYPE_STRING) return;
-    const v1::Key& key = KeyOf(field);
-    CHECK((key.required() || !key.default_value().empty() ||
-           field.real_containing_oneof() != nullptr));
-  });
+  ForEachField(*v1::Job::descriptor(), "Job",
+               [](const std::string& path, const FieldDescriptor& field) {
+                 INFO(path);
+                 if (IsMessage(field) || field.is_repeated()) return;
+                 if (field.cpp_type() == FieldDescriptor::CPPTYPE_STRING) return;
+                 const v1::Key& key = KeyOf(field);
+                 CHECK((key.required() || !key.default_value().empty() ||
+                        field.real_containing_oneof() != nullptr));
+               });
 }
 
 TEST_CASE("a choice is one oneof and nothing else", "[schema]") {
-  ForEachField(*v1::Job::descriptor(), "Job", [](const std::string& path,
-                                                 const FieldDescriptor& field) {
-    INFO(path);
-    if (!IsMessage(field) || !IsChoice(*field.message_type())) return;
-    const Descriptor& type = *field.message_type();
-    REQUIRE(type.real_oneof_decl_count() == 1);
-    CHECK(type.oneof_decl(0)->field_count() == type.field_count());
-    CHECK_FALSE(NamesList(FieldsOf(type)).empty());
-  });
+  ForEachField(*v1::Job::descriptor(), "Job",
+               [](const std::string& path, const FieldDescriptor& field) {
+                 INFO(path);
+                 if (!IsMessage(field) || !IsChoice(*field.message_type())) return;
+                 const Descriptor& type = *field.message_type();
+                 REQUIRE(type.real_oneof_decl_count() == 1);
+                 CHECK(type.oneof_decl(0)->field_count() == type.field_count());
+                 CHECK_FALSE(NamesList(FieldsOf(type)).empty());
+               });
 }
 
 TEST_CASE("short forms name fields of their kind", "[schema]") {
-  ForEachField(*v1::Job::descriptor(), "Job", [](const std::string& path,
-                                                 const FieldDescriptor& field) {
-    INFO(path);
-    const v1::Key& key = KeyOf(field);
-    if (!key.scalar_to().empty()) {
-      const FieldDescriptor* to = field.message_type()->FindFieldByName(key.scalar_to());
-      REQUIRE(to != nullptr);
-      CHECK_FALSE((IsMessage(*to) || to->is_repeated()));
-    }
-    if (!key.list_to().empty()) {
-      const FieldDescriptor* to = field.message_type()->FindFieldByName(key.list_to());
-      REQUIRE(to != nullptr);
-      CHECK(to->is_repeated());
-    }
-  });
+  ForEachField(
+      *v1::Job::descriptor(), "Job", [](const std::string& path, const FieldDescriptor& field) {
+        INFO(path);
+        const v1::Key& key = KeyOf(field);
+        if (!key.scalar_to().empty()) {
+          const FieldDescriptor* to = field.message_type()->FindFieldByName(key.scalar_to());
+          REQUIRE(to != nullptr);
+          CHECK_FALSE((IsMessage(*to) || to->is_repeated()));
+        }
+        if (!key.list_to().empty()) {
+          const FieldDescriptor* to = field.message_type()->FindFieldByName(key.list_to());
+          REQUIRE(to != nullptr);
+          CHECK(to->is_repeated());
+        }
+      });
 }
 
 }  // namespace

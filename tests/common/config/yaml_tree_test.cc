@@ -76,8 +76,8 @@ TEST_CASE("aliases of aliases end at the limit of values", "[yaml_tree]") {
 }
 
 TEST_CASE("an alias of a long text ends at the limit of text", "[yaml_tree]") {
-  const std::string text = absl::StrCat("a: &a ", std::string(500000, 'x'), "\nb: [",
-                                        Repeated("*a, ", 100), "]\n");
+  const std::string text =
+      absl::StrCat("a: &a ", std::string(500000, 'x'), "\nb: [", Repeated("*a, ", 100), "]\n");
   CHECK_THAT(ErrorOf(text), Catch::Contains("more than 4194304 bytes of text, aliases expanded"));
 }
 
@@ -92,9 +92,10 @@ TEST_CASE("a tree that is built deep by aliases is refused like one written deep
 }
 
 TEST_CASE("no text takes the parser down or holds it up", "[yaml_tree]") {
-  for (const char* unit : {"[", "{", "- ", "a: ", "? ", "[a,", "{a: ", "!", "&a ", "*a ", "'", "\"",
-                           "a", "\n", "# ", "? a\n", "|", "%", "a:\n ", "&a [", "!<a> ", "---\n",
-                           "\\", ":", ", ", "]", "}", "\t", "\xff", "\xef\xbb\xbf"}) {
+  for (const char* unit :
+       {"[",     "{",     "- ", "a: ", "? ", "[a,",   "{a: ", "!",  "&a ",   "*a ",
+        "'",     "\"",    "a",  "\n",  "# ", "? a\n", "|",    "%",  "a:\n ", "&a [",
+        "!<a> ", "---\n", "\\", ":",   ", ", "]",     "}",    "\t", "\xff",  "\xef\xbb\xbf"}) {
     INFO(unit);
     ErrorOf(Repeated(unit, 200000 / std::string(unit).size()));
   }
@@ -102,22 +103,26 @@ TEST_CASE("no text takes the parser down or holds it up", "[yaml_tree]") {
 
 TEST_CASE("a quote that is not closed is refused where it begins", "[yaml_tree]") {
   const std::string message = "the quote that begins here is not closed";
-  CHECK_THAT(ErrorOf("a: 1\nname: \"digits\ncluster: {servers: 2}\n"), Catch::Contains("x.yaml:2:7: " + message));
+  CHECK_THAT(ErrorOf("a: 1\nname: \"digits\ncluster: {servers: 2}\n"),
+             Catch::Contains("x.yaml:2:7: " + message));
   CHECK_THAT(ErrorOf("\"a: 1\nb: 2\n"), Catch::Contains("x.yaml:1:1: " + message));
   CHECK_THAT(ErrorOf("a: \"x \\\"\n"), Catch::Contains("x.yaml:1:4: " + message));
   CHECK_THAT(ErrorOf("a: \"x \\\\\n"), Catch::Contains("x.yaml:1:4: " + message));
-  CHECK_THAT(ErrorOf("a: 1\nname: 'digits\ncluster: {servers: 2}\n"), Catch::Contains("x.yaml:2:7: " + message));
+  CHECK_THAT(ErrorOf("a: 1\nname: 'digits\ncluster: {servers: 2}\n"),
+             Catch::Contains("x.yaml:2:7: " + message));
   CHECK_THAT(ErrorOf("a: 'it''s\n"), Catch::Contains("x.yaml:1:4: " + message));
   CHECK_THAT(ErrorOf("a: &x \"digits\nb: 2\n"), Catch::Contains("x.yaml:1:4: " + message));
-  CHECK_THAT(ErrorOf("a: ! &x # y's\n  'digits\nb: 2\n"), Catch::Contains("x.yaml:1:4: " + message));
+  CHECK_THAT(ErrorOf("a: ! &x # y's\n  'digits\nb: 2\n"),
+             Catch::Contains("x.yaml:1:4: " + message));
   for (const char* text : {"a: 'it''s'\n", "a: ''", "a: 'x\\'\n", "a: 'x\n  y'\nb: 1", "a: it's\n",
-                           "a: &x it's\nb: *x\n",
-                           "a: &x # y's\n  'z'\n", "a: &x 'z'\nb: *x\n", "a: ! 'x'\n", "{'a': 'b', c: ['d']}"}) {
+                           "a: &x it's\nb: *x\n", "a: &x # y's\n  'z'\n", "a: &x 'z'\nb: *x\n",
+                           "a: ! 'x'\n", "{'a': 'b', c: ['d']}"}) {
     CAPTURE(text);
     CHECK(ErrorOf(text) == "");
   }
-  for (const char* text : {"a: \"x\"", "a: \"\"", "a: \"x \\\" y\"\n", "a: \"x\n  y\"\nb: 1", "\"a\": 1",
-                           "{\"a\": \"b\", \"c\": [\"d\"]}", "a: it\"s\n", "a: 'x \" y'\n", "a: \"\xC3\xA4\""}) {
+  for (const char* text :
+       {"a: \"x\"", "a: \"\"", "a: \"x \\\" y\"\n", "a: \"x\n  y\"\nb: 1", "\"a\": 1",
+        "{\"a\": \"b\", \"c\": [\"d\"]}", "a: it\"s\n", "a: 'x \" y'\n", "a: \"\xC3\xA4\""}) {
     CAPTURE(text);
     CHECK(ErrorOf(text) == "");
   }

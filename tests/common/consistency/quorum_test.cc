@@ -169,7 +169,8 @@ TEST_CASE_METHOD(TwoAtOnce, "a later member may read before its first round has 
   CHECK(MayRead(2, 8));
 }
 
-TEST_CASE_METHOD(TwoAndTenSeconds, "the first round after a checkpoint waits for all, however far each was",
+TEST_CASE_METHOD(TwoAndTenSeconds,
+                 "the first round after a checkpoint waits for all, however far each was",
                  "[consistency][quorum]") {
   Plan({});
   Plan({{1, 45}, {2, 20}, {3, 44}});

@@ -30,7 +30,8 @@ struct Ranges {
 };
 
 std::vector<Ranges> RangesOf(int64_t size) {
-  return {{0, size}, {size / 3, size}, {size / 3, size / 2}, {size, size}, {0, size / 2}, {1, size}};
+  return {{0, size},    {size / 3, size}, {size / 3, size / 2},
+          {size, size}, {0, size / 2},    {1, size}};
 }
 
 TEST_CASE("every path gathers, scatters and adds just the entries of a range", "[entry_set]") {

@@ -42,7 +42,8 @@ TEST_CASE("an explorer has its number of entries, and none of the core", "[explo
   for (const int64_t size : {1, 64, 130, 3000}) {
     const EntrySet core = EveryThird(size);
     const int64_t outside = size - core.count();
-    for (const int64_t count : {int64_t{0}, outside / 5, outside / 2, outside - outside / 5, outside}) {
+    for (const int64_t count :
+         {int64_t{0}, outside / 5, outside / 2, outside - outside / 5, outside}) {
       const EntrySet explorer = DrawExplorer(Place(0, 1), core, count);
       CAPTURE(size, count);
       CHECK(explorer.size() == size);
@@ -104,8 +105,8 @@ TEST_CASE("servers' explorers together are at most (alpha - beta) n", "[explorer
   CHECK(CoreCount(share, 1000) == 100);
   CHECK(CoreCount({0.3, 0.1, 1, 0}, 30) == 3);
   int64_t sum = 0;
-  for (const auto& [owned, core] : std::vector<std::pair<int64_t, int64_t>>{
-           {333, 90}, {333, 10}, {334, 0}}) {
+  for (const auto& [owned, core] :
+       std::vector<std::pair<int64_t, int64_t>>{{333, 90}, {333, 10}, {334, 0}}) {
     const int64_t count = ExplorerCount(share, 1000, owned, core);
     CHECK(count == 200 * (owned - core) / 900);
     sum += count;

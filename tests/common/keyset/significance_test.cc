@@ -72,8 +72,8 @@ TEST_CASE("every path counts and splits alike", "[significance]") {
           CAPTURE(size, range.first, range.last, first, static_cast<int>(path));
           std::vector<uint64_t> above((first + size + 63) / 64), within = above;
           std::vector<uint32_t> values = {7}, wanted = {7};
-          const uint64_t above_count = SplitAt(range, run, 0.1f, first, above.data(),
-                                               within.data(), &values, path);
+          const uint64_t above_count =
+              SplitAt(range, run, 0.1f, first, above.data(), within.data(), &values, path);
           const auto has = [&](const std::vector<uint64_t>& words, int64_t i) {
             return (words[(first + i) / 64] >> (first + i) % 64 & 1) != 0;
           };

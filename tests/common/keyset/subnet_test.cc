@@ -170,9 +170,9 @@ TEST_CASE("servers' rows of a subnet are contiguous and make up the whole", "[su
                                  int64_t(4 + random() % 40), int64_t(1 + random() % 9)},
                                 true, random() % 2 == 0));
     const int sites = 1 + static_cast<int>(random() % 4);
-    const Subnet subnet =
-        SubnetOf(c.shape, c.groups, {random(), random() % 99, uint32_t(random() % sites),
-                                     std::vector<uint32_t>(sites, 1)});
+    const Subnet subnet = SubnetOf(
+        c.shape, c.groups,
+        {random(), random() % 99, uint32_t(random() % sites), std::vector<uint32_t>(sites, 1)});
     const int servers = 1 + static_cast<int>(random() % 5);
     int64_t size = 0;
     std::vector<int64_t> next(c.shape.parameters.size(), 0);

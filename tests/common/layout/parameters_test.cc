@@ -90,7 +90,8 @@ TEST_CASE("convolutions and pooling make images of images", "[layout][parameters
   CHECK(shape->parameters.back().columns_are.empty());
 }
 
-TEST_CASE("without convolutions and pooling an image is its values", "[layout][parameters][images]") {
+TEST_CASE("without convolutions and pooling an image is its values",
+          "[layout][parameters][images]") {
   v1::Model model = Input({3, 4, 5});
   model.add_layers()->mutable_batch_norm()->set_affine(true);
   AddLinear(model, 2, false);
@@ -109,7 +110,8 @@ TEST_CASE("a convolution and nothing else is a model", "[layout][parameters][ima
   CHECK(shape->outputs() == 10);
 }
 
-TEST_CASE("layers that images do not fit are refused, with what is wanted", "[layout][parameters][images]") {
+TEST_CASE("layers that images do not fit are refused, with what is wanted",
+          "[layout][parameters][images]") {
   const auto message = [](const v1::Model& model) {
     const absl::Status status = ShapeOf(model).status();
     CHECK(status.code() == absl::StatusCode::kInvalidArgument);
@@ -118,18 +120,19 @@ TEST_CASE("layers that images do not fit are refused, with what is wanted", "[la
   v1::Model model = Input({64});
   AddConvolution(model, 8, {3});
   CHECK(message(model) ==
-        "model.input: got 1 numbers, want three, [channels, height, width]: convolutions and pooling read "
-        "images");
+        "model.input: got 1 numbers, want three, [channels, height, width]: convolutions and "
+        "pooling read images");
   model = Input({1, 8, 8});
   AddLinear(model, 5, false);
   AddConvolution(model, 8, {1});
   CHECK(message(model) ==
-        "model.layers[1]: convolutions and pooling read images, and layers[0], which is linear, makes none; "
-        "want it in front of that");
+        "model.layers[1]: convolutions and pooling read images, and layers[0], which is linear, "
+        "makes none; want it in front of that");
   model = Input({1, 8, 6});
   AddConvolution(model, 8, {3, 7});
   CHECK(message(model) ==
-        "model.layers[0]: kernel is 3 x 7, want at most 8 x 6, which is the image before it with its padding");
+        "model.layers[0]: kernel is 3 x 7, want at most 8 x 6, which is the image before it with "
+        "its padding");
   model = Input({1, 8, 6});
   AddConvolution(model, 8, {3}).add_padding(3);
   CHECK(message(model) ==
@@ -141,12 +144,13 @@ TEST_CASE("layers that images do not fit are refused, with what is wanted", "[la
         "model.layers[0]: padding is 2 x 2, want at most 1 x 1 with a kernel of 3 x 3");
   model = Input({1, 4096, 4096});
   AddConvolution(model, 2, {1});
-  CHECK(message(model) == "model.layers[0]: 2 channels of 4096 x 4096, want at most 16777216 values");
+  CHECK(message(model) ==
+        "model.layers[0]: 2 channels of 4096 x 4096, want at most 16777216 values");
   model = Input({int64_t{1} << 20, 4, 4});
   AddConvolution(model, 65536, {5}).add_padding(1);
   CHECK(message(model) ==
-        "model.layers[0]: kernel is 5 x 5 on 1048576 channels, want at most 16777216 values that one output "
-        "is computed from");
+        "model.layers[0]: kernel is 5 x 5 on 1048576 channels, want at most 16777216 values that "
+        "one output is computed from");
   for (const int64_t bad : {int64_t{0}, int64_t{-3}, INT64_MIN}) {
     model = Input({1, 8, 8});
     AddConvolution(model, bad, {3});

@@ -30,8 +30,9 @@ TEST_CASE("the shards cover every row once", "[layout][shard_map]") {
         REQUIRE(slice.size() > 0);
         REQUIRE(slice.offset == offset);
         REQUIRE(slice.columns == shape.parameters[slice.parameter].columns);
-        for (int64_t row = slice.row_begin; row < slice.row_end; ++row)
+        for (int64_t row = slice.row_begin; row < slice.row_end; ++row) {
           ++owners[slice.parameter][row];
+        }
         offset += slice.size();
       }
       REQUIRE(slices.size == offset);

@@ -17,20 +17,24 @@ v1::Job JobOf(const std::string& partition, int64_t batch_size) {
 TEST_CASE("steps of an epoch are the whole ones", "[train_rows]") {
   CHECK(*EpochSteps(60000, 4, 128) == 117);
   CHECK(*EpochSteps(512, 4, 128) == 1);
-  CHECK(EpochSteps(511, 4, 128).status().message() == "training rows are 511, want at least 4 workers x 128");
-  CHECK(EpochSteps(0, 1, 1).status().message() == "training rows are 0, want at least 1 worker x 1");
+  CHECK(EpochSteps(511, 4, 128).status().message() ==
+        "training rows are 511, want at least 4 workers x 128");
+  CHECK(EpochSteps(0, 1, 1).status().message() ==
+        "training rows are 0, want at least 1 worker x 1");
   // A product of workers and batch beyond 64 bits.
   CHECK_FALSE(EpochSteps(1000, INT64_MAX, INT64_MAX).ok());
 }
 
-TEST_CASE("workers share the rows of an epoch, whoever reads which, unless the rows are their own", "[train_rows]") {
+TEST_CASE("workers share the rows of an epoch, whoever reads which, unless the rows are their own",
+          "[train_rows]") {
   for (const char* partition : {"global", "shard", "full"}) {
     CAPTURE(partition);
     CHECK(CheckTrainRows(JobOf(partition, 10), 3, 30).ok());
     CHECK(absl::IsInvalidArgument(CheckTrainRows(JobOf(partition, 10), 3, 29)));
   }
   CHECK(CheckTrainRows(JobOf("local", 10), 3, 10).ok());
-  CHECK(CheckTrainRows(JobOf("local", 10), 3, 9).message() == "training rows are 27, want at least 3 workers x 10");
+  CHECK(CheckTrainRows(JobOf("local", 10), 3, 9).message() ==
+        "training rows are 27, want at least 3 workers x 10");
 }
 
 TEST_CASE("workers with linear layers need no rows", "[train_rows]") {
@@ -42,7 +46,8 @@ TEST_CASE("workers with linear layers need no rows", "[train_rows]") {
   CHECK(CheckTrainRows(job, 2, 10).ok());
 }
 
-TEST_CASE("a job that ends in an epoch that rank 0 has begun alone needs the rows of one worker", "[train_rows]") {
+TEST_CASE("a job that ends in an epoch that rank 0 has begun alone needs the rows of one worker",
+          "[train_rows]") {
   v1::Job job = JobOf("global", 10);
   // One epoch of two steps, or two of them.
   const int64_t warmup = GENERATE(1, 2, 3);
@@ -60,7 +65,8 @@ TEST_CASE("a job that ends in an epoch that rank 0 has begun alone needs the row
   CHECK_FALSE(CheckTrainRows(job, 3, 29).ok());
 }
 
-TEST_CASE("a job has the steps of its epochs, which are longer while rank 0 warms up", "[train_rows]") {
+TEST_CASE("a job has the steps of its epochs, which are longer while rank 0 warms up",
+          "[train_rows]") {
   v1::Job job = JobOf("global", 10);
   job.mutable_train()->set_epochs(3);
   job.mutable_cluster()->set_workers(2);

@@ -31,8 +31,9 @@ std::string Bytes(const grpc::ByteBuffer& message) {
   std::vector<grpc::Slice> slices;
   if (message.Valid()) message.Dump(&slices);
   std::string bytes;
-  for (const grpc::Slice& s : slices)
+  for (const grpc::Slice& s : slices) {
     bytes.append(reinterpret_cast<const char*>(s.begin()), s.size());
+  }
   return bytes;
 }
 
@@ -51,8 +52,9 @@ v1::PushChunk Example(size_t payload_bytes) {
   header->set_layout_hash(0x8000000000000001u);
   header->set_payload_bytes(payload_bytes);
   std::mt19937 random(7);
-  for (size_t i = 0; i < payload_bytes; ++i)
+  for (size_t i = 0; i < payload_bytes; ++i) {
     chunk.mutable_payload()->push_back(static_cast<char>(random()));
+  }
   return chunk;
 }
 
@@ -244,8 +246,9 @@ TEST_CASE("mutated chunks are read as protobuf reads them", "[rpc][chunk][fuzz]"
       }
     }
     std::vector<size_t> cuts;
-    for (size_t at = 0; bytes.size() > 0 && at < bytes.size(); at += random() % 30)
+    for (size_t at = 0; bytes.size() > 0 && at < bytes.size(); at += random() % 30) {
       cuts.push_back(at);
+    }
     if (!AgreesWithProtobuf(bytes, cuts)) FAIL("seed " << seed);
     accepted += Read(bytes).ok();
   }

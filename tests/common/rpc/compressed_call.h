@@ -28,7 +28,7 @@ constexpr int64_t kCallBytesMax = int64_t{16} << 20;
 // A message that any protobuf would take, with an unknown field full of zeros, as gzip.
 inline std::string CompressedMessage() {
   std::string zeros("\xc2\x3e", 2);  // field 1000, bytes
-  for (int64_t size = kUnpackedBytes; ; size >>= 7) {
+  for (int64_t size = kUnpackedBytes;; size >>= 7) {
     zeros.push_back(static_cast<char>((size & 0x7f) | (size >= 0x80 ? 0x80 : 0)));
     if (size < 0x80) break;
   }
@@ -62,10 +62,13 @@ class CompressedCall {
   // call, its text among HTTP/2's other bytes.
   std::string Answer(const std::string& path, const std::string& message) {
     std::string headers;
-    for (const auto& [key, value] :
-         {std::pair<std::string, std::string>{":method", "POST"}, {":scheme", "http"}, {":path", path},
-          {":authority", "here"}, {"te", "trailers"}, {"content-type", "application/grpc"},
-          {"grpc-encoding", "gzip"}}) {
+    for (const auto& [key, value] : {std::pair<std::string, std::string>{":method", "POST"},
+                                     {":scheme", "http"},
+                                     {":path", path},
+                                     {":authority", "here"},
+                                     {"te", "trailers"},
+                                     {"content-type", "application/grpc"},
+                                     {"grpc-encoding", "gzip"}}) {
       headers += '\0' + Text(key) + Text(value);
     }
     // One byte that says that it is compressed, and its size.
@@ -73,7 +76,8 @@ class CompressedCall {
     for (int i = 0; i < 4; ++i) data[4 - i] = static_cast<char>(message.size() >> (8 * i));
     data += message;
     REQUIRE(data.size() <= kWindowBytes);
-    Send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + Frame(4, 0, 0, "") + Frame(1, kEndHeaders, 1, headers));
+    Send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + Frame(4, 0, 0, "") +
+         Frame(1, kEndHeaders, 1, headers));
     for (size_t begin = 0; begin < data.size(); begin += kFrameBytes) {
       const bool is_last = begin + kFrameBytes >= data.size();
       Send(Frame(0, is_last ? kEndStream : 0, 1, data.substr(begin, kFrameBytes)));
@@ -97,7 +101,8 @@ class CompressedCall {
   static std::string Frame(int type, int flags, int stream, const std::string& bytes) {
     std::string frame;
     for (int shift : {16, 8, 0}) frame.push_back(static_cast<char>(bytes.size() >> shift));
-    frame += {static_cast<char>(type), static_cast<char>(flags), 0, 0, 0, static_cast<char>(stream)};
+    frame +=
+        {static_cast<char>(type), static_cast<char>(flags), 0, 0, 0, static_cast<char>(stream)};
     return frame + bytes;
   }
 
@@ -116,12 +121,14 @@ class CompressedCall {
       const ssize_t count = recv(fd_, buffer, sizeof(buffer), 0);
       if (count <= 0) return heard;
       heard.append(buffer, static_cast<size_t>(count));
-      for (; heard.size() >= at + 9; ) {
+      for (; heard.size() >= at + 9;) {
         const auto byte = [&](size_t i) { return static_cast<unsigned char>(heard[at + i]); };
         const size_t end = at + 9 + (size_t{byte(0)} << 16 | size_t{byte(1)} << 8 | byte(2));
         if (heard.size() < end) break;
         // The stream's end, by trailers or by a reset.
-        if (byte(8) == 1 && ((byte(3) == 1 && (byte(4) & kEndStream) != 0) || byte(3) == 3)) return heard;
+        if (byte(8) == 1 && ((byte(3) == 1 && (byte(4) & kEndStream) != 0) || byte(3) == 3)) {
+          return heard;
+        }
         at = end;
       }
     }
@@ -143,7 +150,8 @@ inline void CheckThatNothingIsUnpacked(int port, const std::string& path) {
   const std::string answer = CompressedCall(port).Answer(path, message);
   const ProcessMemory after = ReadProcessMemory();
   CHECK(answer.find("Compression algorithm 'gzip' is disabled") != std::string::npos);
-  CHECK(static_cast<int64_t>(after.peak_rss_bytes) - static_cast<int64_t>(before.rss_bytes) < kCallBytesMax);
+  CHECK(static_cast<int64_t>(after.peak_rss_bytes) - static_cast<int64_t>(before.rss_bytes) <
+        kCallBytesMax);
 }
 
 }  // namespace tessera

@@ -23,7 +23,8 @@ class Service final : public v1::Status::Service {
   int calls = 0;
 
  private:
-  grpc::Status Get(grpc::ServerContext* context, const v1::StatusRequest*, v1::JobStatus* reply) override {
+  grpc::Status Get(grpc::ServerContext* context, const v1::StatusRequest*,
+                   v1::JobStatus* reply) override {
     ++calls;
     if (compresses) context->set_compression_algorithm(GRPC_COMPRESS_GZIP);
     reply->set_job(std::string(1000, 'j'));
@@ -44,7 +45,8 @@ grpc::Status Ask(const std::shared_ptr<grpc::Channel>& channel,
   return v1::Status::NewStub(channel)->Get(&context, request, &reply);
 }
 
-TEST_CASE("a compressed request is refused and never unpacked, a plain one is served", "[rpc][compression]") {
+TEST_CASE("a compressed request is refused and never unpacked, a plain one is served",
+          "[rpc][compression]") {
   Service service;
   auto server = GrpcServer::Start({"127.0.0.1:0", {&service}});
   REQUIRE(server.ok());

@@ -95,7 +95,8 @@ class SlowLink {
       absl::SleepFor(latency_);
       {
         absl::MutexLock lock(&mutex_);
-        mutex_.Await(absl::Condition(+[](bool* is_cut) { return !*is_cut; }, &is_cut_));
+        mutex_.Await(absl::Condition(
+            +[](bool* is_cut) { return !*is_cut; }, &is_cut_));
       }
       if (send(to, buffer, static_cast<size_t>(count), MSG_NOSIGNAL) != count) break;
     }

@@ -61,8 +61,9 @@ TEST_CASE("a token may do what its role allows, and everybody who has one may lo
   CHECK(Authorize(tokens, "/tessera.v1.Admin/Drain", "Bearer " + kViewer).message() ==
         "token: its role does not allow /tessera.v1.Admin/Drain, want one of the role operator");
   CHECK(Authorize(tokens, "/tessera.v1.Admin/Drain", "").message() ==
-        "token: none came with /tessera.v1.Admin/Drain, want one of the role operator; name a file that has one: "
-        "security.token_file of a job, --token-file of tessera status and checkpoint");
+        "token: none came with /tessera.v1.Admin/Drain, want one of the role operator; name a "
+        "file that has one: security.token_file of a job, --token-file of tessera status and "
+        "checkpoint");
 }
 
 TEST_CASE("a token file that is not one is refused, and no token is quoted", "[rpc][security]") {
@@ -72,7 +73,8 @@ TEST_CASE("a token file that is not one is refused, and no token is quoted", "[r
   CHECK(refused("") == "has no tokens, want one on each line");
   CHECK(refused("# nothing\n \n") == "has no tokens, want one on each line");
   CHECK(refused(kAll + "\nshort") == "line 2: the token has 5 characters, want 16 or more");
-  const std::string unknown = "line 1: want a token, or a role (worker, operator, viewer) and a token";
+  const std::string unknown =
+      "line 1: want a token, or a role (worker, operator, viewer) and a token";
   CHECK(refused("admin " + kAll) == unknown);
   CHECK(refused("worker viewer " + kAll) == unknown);
   CHECK(refused("secret-of-some-length secret-of-some-length") == unknown);
@@ -96,14 +98,17 @@ TEST_CASE("files that do not fit together are named", "[rpc][security]") {
   CHECK((*Security::Load({}))->Describe() == "none");
 }
 
-TEST_CASE("a pipe, a device, a folder and a large file are refused by key, and not waited for", "[rpc][security]") {
+TEST_CASE("a pipe, a device, a folder and a large file are refused by key, and not waited for",
+          "[rpc][security]") {
   const std::string folder = getenv("TEST_TMPDIR");
-  const std::string pipe = folder + "/pipe", large = folder + "/large.pem", linked = folder + "/linked";
+  const std::string pipe = folder + "/pipe", large = folder + "/large.pem",
+                    linked = folder + "/linked";
   REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
   std::ofstream(large) << "-----BEGIN CERTIFICATE-----" << std::string(1 << 20, 'A');
   REQUIRE(symlink(pipe.c_str(), linked.c_str()) == 0);
   for (const std::string& path : {pipe, linked, folder, std::string("/dev/zero"), large}) {
-    const std::string why = path == large ? "it is longer than 1048576 bytes" : "it is no plain file";
+    const std::string why =
+        path == large ? "it is longer than 1048576 bytes" : "it is no plain file";
     CHECK(Security::Load({"", "", path, ""}).status().message() ==
           "security.authority: got \"" + path + "\", want a file that can be read: " + why);
   }
@@ -117,26 +122,32 @@ v1::Security Keys(const std::string& certificate, const std::string& authority, 
   return keys;
 }
 
-TEST_CASE("nobody listens in plain text where other machines can call, unless the job says so", "[rpc][security]") {
+TEST_CASE("nobody listens in plain text where other machines can call, unless the job says so",
+          "[rpc][security]") {
   CHECK(CheckListen("127.0.0.1:7000", Keys("", "", false)).ok());
   CHECK(CheckListen("10.0.0.1:7000", Keys("", "", true)).ok());
   CHECK(CheckListen("10.0.0.1:7000", Keys("c.pem", "", false)).ok());
-  CHECK(CheckListen("10.0.0.1", Keys("", "", false)).ok());  // No address: refused when it is listened at.
-  for (const char* address : {"10.0.0.1:7000", "0.0.0.0:7000", "[::]:7000", "127.example.org:7000"}) {
+  CHECK(CheckListen("10.0.0.1", Keys("", "", false))
+            .ok());  // No address: refused when it is listened at.
+  for (const char* address :
+       {"10.0.0.1:7000", "0.0.0.0:7000", "[::]:7000", "127.example.org:7000"}) {
     INFO(address);
     CHECK(IsExposed(address, Keys("", "", false)));
     CHECK(CheckListen(address, Keys("", "", false)).message() ==
-          absl::StrCat("security: none, and \"", address, "\" can be reached from other machines: anybody there could "
-                       "read and change the model. ", kSecurityAdvice));
+          absl::StrCat("security: none, and \"", address,
+                       "\" can be reached from other machines: anybody there could "
+                       "read and change the model. ",
+                       kSecurityAdvice));
   }
 }
 
-TEST_CASE("who will be called with TLS needs a certificate, on this machine, too", "[rpc][security]") {
+TEST_CASE("who will be called with TLS needs a certificate, on this machine, too",
+          "[rpc][security]") {
   CHECK(CheckListen("127.0.0.1:7000", Keys("c.pem", "ca.pem", false)).ok());
   for (const bool insecure : {false, true}) {
     CHECK(CheckListen("127.0.0.1:7000", Keys("", "ca.pem", insecure)).message() ==
-          "security.certificate: missing beside authority, want this program's certificate and private_key: "
-          "\"127.0.0.1:7000\" will be called with TLS");
+          "security.certificate: missing beside authority, want this program's certificate and "
+          "private_key: \"127.0.0.1:7000\" will be called with TLS");
   }
 }
 

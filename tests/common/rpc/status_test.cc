@@ -24,7 +24,8 @@ class Service final : public v1::Status::Service {
   }
 };
 
-TEST_CASE("a status crosses a connection as it is, and of one that is too long the beginning does", "[rpc]") {
+TEST_CASE("a status crosses a connection as it is, and of one that is too long the beginning does",
+          "[rpc]") {
   Service service;
   auto server = GrpcServer::Start({"127.0.0.1:0", {&service}});
   REQUIRE(server.ok());

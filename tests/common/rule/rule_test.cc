@@ -192,8 +192,9 @@ TEST_CASE("every rule follows its formula for 20 updates", "[rule]") {
       }
       for (int i = 0; i < count; ++i) {
         REQUIRE(std::abs(got.w[i] - want[i]) < 1e-5);
-        for (int s = 0; s < c.states; ++s)
+        for (int s = 0; s < c.states; ++s) {
           REQUIRE(std::abs(got.states[s][i] - states[2 * i + s]) < 1e-5);
+        }
       }
     }
   }
@@ -262,8 +263,9 @@ TEST_CASE("entries that have seen no gradient stay, even with an epsilon that f3
   for (const RuleCase& c : cases) {
     CAPTURE(c.name);
     Trained trained(*c.rule, std::vector<float>(33, 0.0f));
-    for (int number = 1; number <= 5; ++number)
+    for (int number = 1; number <= 5; ++number) {
       trained.InPlace(UpdateAt(number), std::vector<float>(33, 0.0f));
+    }
     CHECK(trained.w == std::vector<float>(33, 0.0f));
   }
 }

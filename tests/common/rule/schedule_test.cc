@@ -30,8 +30,9 @@ v1::Schedule Cosine(int64_t examples, double floor) {
 TEST_CASE("without a schedule the factor is always 1", "[schedule]") {
   for (const RateSchedule& schedule :
        {RateSchedule(), RateSchedule(v1::Schedule()), RateSchedule(WarmUp(0))}) {
-    for (const uint64_t before : {uint64_t{0}, uint64_t{1}, uint64_t{1} << 60})
+    for (const uint64_t before : {uint64_t{0}, uint64_t{1}, uint64_t{1} << 60}) {
       CHECK(schedule.Factor(before, 128) == 1);
+    }
   }
 }
 

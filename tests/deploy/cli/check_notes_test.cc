@@ -20,29 +20,35 @@ TEST_CASE("a job that does what it says has no note", "[check_notes]") {
   CHECK(Notes({"checkpoint={directory: x, every_steps: 5}", "train.target_accuracy=0.9"}).empty());
 }
 
-TEST_CASE("rounds of values that are rounded to nearest are noted, whichever way they go", "[check_notes]") {
+TEST_CASE("rounds of values that are rounded to nearest are noted, whichever way they go",
+          "[check_notes]") {
   CHECK(Notes({"method=ist", "codec={push: bf16, pull: int8}"}) ==
-        std::vector<std::string>{
-            "codec.push bf16 and codec.pull int8: ist exchanges values, and a round that changes one by less than half "
-            "of what it is rounded to changes nothing; where learning rates are small use f32, or qsgd, which rounds "
-            "without bias"});
+        std::vector<std::string>{"codec.push bf16 and codec.pull int8: ist exchanges values, and a "
+                                 "round that changes one by less than half "
+                                 "of what it is rounded to changes nothing; where learning rates "
+                                 "are small use f32, or qsgd, which rounds "
+                                 "without bias"});
   CHECK(Notes({"method=ist", "codec={pull: f16}"}).size() == 1);
   // What is lost once is a rounding.
   CHECK(Notes({"method=ensemble", "codec={push: int8}"}).empty());
 }
 
-TEST_CASE("what waits for an exchange before the end is noted where there is none", "[check_notes]") {
-  CHECK(Notes({"method=ensemble", "checkpoint={directory: x, every_steps: 5}", "train.target_accuracy=0.9"}) ==
-        std::vector<std::string>{"checkpoint.every_steps and train.target_accuracy: without effect, as ensemble "
-                                 "exchanges once, at the end, and servers have nothing new before"});
+TEST_CASE("what waits for an exchange before the end is noted where there is none",
+          "[check_notes]") {
+  CHECK(Notes({"method=ensemble", "checkpoint={directory: x, every_steps: 5}",
+               "train.target_accuracy=0.9"}) ==
+        std::vector<std::string>{
+            "checkpoint.every_steps and train.target_accuracy: without effect, as ensemble "
+            "exchanges once, at the end, and servers have nothing new before"});
   CHECK(Notes({"method=ensemble", "train.target_accuracy=0.9"}).size() == 1);
 }
 
 TEST_CASE("qsgd that finds nothing large enough is noted", "[check_notes]") {
   const std::string wide = "model.layers.0.linear.units=157";
   CHECK(Notes({"method=quant_dp", "codec={}"}) ==
-        std::vector<std::string>{"codec.push qsgd (8 bits, buckets of 512, max norm): all goes as f32, as the largest "
-                                 "parameter has 2048 entries and those with fewer than 10000 are not rounded"});
+        std::vector<std::string>{
+            "codec.push qsgd (8 bits, buckets of 512, max norm): all goes as f32, as the largest "
+            "parameter has 2048 entries and those with fewer than 10000 are not rounded"});
   CHECK(Notes({"method=quant_dp", "codec={}", wide}).empty());
   CHECK(Notes({"codec={pull: qsgd}"}).size() == 1);
   CHECK(Notes({"codec={pull: qsgd}", wide}).empty());

@@ -16,8 +16,9 @@ v1::JobStatus Training() {
   status.set_step(1234);
   status.set_examples_per_second(34556.4);
   status.set_train_seconds(12.34);
-  for (const char* state : {"training", "evaluating", "lost"})
+  for (const char* state : {"training", "evaluating", "lost"}) {
     status.add_members()->set_state(state);
+  }
   return status;
 }
 

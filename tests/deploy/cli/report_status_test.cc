@@ -19,7 +19,8 @@ v1::JobStatus Ended() {
   status.set_state("done");
   status.set_job("digits");
   status.set_method("async_sgd");
-  status.set_method_description("every worker's gradient is applied as it comes, whatever the others do");
+  status.set_method_description(
+      "every worker's gradient is applied as it comes, whatever the others do");
   status.set_train_seconds(2.5);
   status.set_wall_seconds(3.5);
   status.set_step(400);
@@ -69,7 +70,8 @@ TEST_CASE("a report tells the closing table what the last status would have", "[
   CHECK(StatusOfReport(ReportJson(failed))->failure() == "all workers are gone");
 }
 
-TEST_CASE("a status without a report is made of the one in a file, if there is one", "[cli][report]") {
+TEST_CASE("a status without a report is made of the one in a file, if there is one",
+          "[cli][report]") {
   const std::string path = std::string(getenv("TEST_TMPDIR")) + "/report.json";
   v1::JobStatus latest;
   latest.set_step(17);
@@ -95,7 +97,9 @@ TEST_CASE("what is no report is refused", "[cli][report]") {
     INFO(text);
     CHECK(absl::IsInvalidArgument(StatusOfReport(text).status()));
   }
-  CHECK(StatusOfReport("{\"outcome\": \"finished\", \"traffic\": 3, \"history\": [null], \"steps\": -1}").ok());
+  CHECK(StatusOfReport(
+            "{\"outcome\": \"finished\", \"traffic\": 3, \"history\": [null], \"steps\": -1}")
+            .ok());
 }
 
 }  // namespace

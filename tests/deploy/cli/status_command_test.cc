@@ -25,7 +25,8 @@ namespace {
 // A job of which there is one status to tell. Then the stream ends as it is told, or goes on in silence.
 class Job final : public v1::Status::Service {
  public:
-  Job(const std::string& state, const std::string& failure, std::optional<grpc::Status> end) : end_(end) {
+  Job(const std::string& state, const std::string& failure, std::optional<grpc::Status> end)
+      : end_(end) {
     status_.set_job("a job");
     status_.set_state(state);
     status_.set_failure(failure);
@@ -59,7 +60,9 @@ class Job final : public v1::Status::Service {
 class Captured {
  public:
   Captured(std::FILE* stream, const std::string& name)
-      : stream_(stream), path_(absl::StrCat(getenv("TEST_TMPDIR"), "/", name)), kept_(dup(fileno(stream))) {
+      : stream_(stream),
+        path_(absl::StrCat(getenv("TEST_TMPDIR"), "/", name)),
+        kept_(dup(fileno(stream))) {
     std::fflush(stream_);
     const int file = open(path_.c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0644);
     REQUIRE(file >= 0);
@@ -120,22 +123,29 @@ TEST_CASE("who watches a job that fails hears why, and the exit code says so", "
   CHECK(watched.error == "tessera: the job has failed: server 1 is gone\n");
 }
 
-TEST_CASE("who watches a server that goes in mid-training hears that the connection is lost", "[cli][status]") {
-  const Watched watched = Watch(Job("training", "", grpc::Status(grpc::StatusCode::UNAVAILABLE, "Socket closed")));
+TEST_CASE("who watches a server that goes in mid-training hears that the connection is lost",
+          "[cli][status]") {
+  const Watched watched =
+      Watch(Job("training", "", grpc::Status(grpc::StatusCode::UNAVAILABLE, "Socket closed")));
   CHECK(watched.code == 1);
-  CHECK(absl::StartsWith(watched.error, "tessera: connection lost while the job was training: status of 127.0.0.1:"));
+  CHECK(absl::StartsWith(
+      watched.error, "tessera: connection lost while the job was training: status of 127.0.0.1:"));
   const Watched ended = Watch(Job("training", "", grpc::Status::OK));
   CHECK(ended.code == 1);
-  CHECK(ended.error == "tessera: the server does not tell of the job any more, which was training\n");
+  CHECK(ended.error ==
+        "tessera: the server does not tell of the job any more, which was training\n");
 }
 
-TEST_CASE("who watches a server that tells nothing hears so, and does not wait for ever", "[cli][status]") {
+TEST_CASE("who watches a server that tells nothing hears so, and does not wait for ever",
+          "[cli][status]") {
   const Job job("training", "", std::nullopt);
   const Watched watched = Watch(job);
   CHECK(watched.code == 1);
   CHECK(absl::StrContains(watched.out, "a job: training"));
-  CHECK(absl::StartsWith(watched.error, absl::StrCat("tessera: no news from ", job.address(), " for 0\n")));
-  CHECK(absl::StrContains(watched.error, absl::StrCat("tessera: ", job.address(), " has told nothing for 1s, ")));
+  CHECK(absl::StartsWith(watched.error,
+                         absl::StrCat("tessera: no news from ", job.address(), " for 0\n")));
+  CHECK(absl::StrContains(watched.error,
+                          absl::StrCat("tessera: ", job.address(), " has told nothing for 1s, ")));
 }
 
 }  // namespace

@@ -216,7 +216,8 @@ TEST_CASE("a status fits the terminal's height, and says what is left out", "[cl
   }
   CHECK(told == 2);
   const std::string whole = StatusText(Busy(), 80);
-  CHECK(std::count(whole.begin(), whole.end(), '\n') - std::count(text.begin(), text.end(), '\n') == more - told);
+  CHECK(std::count(whole.begin(), whole.end(), '\n') - std::count(text.begin(), text.end(), '\n') ==
+        more - told);
 }
 
 TEST_CASE("a server that does not know the job's times tells none", "[cli][status]") {
@@ -228,7 +229,8 @@ TEST_CASE("a server that does not know the job's times tells none", "[cli][statu
   CHECK(StatusText(status, 80).find("0.0s of training, 0.5s in all") != std::string::npos);
 }
 
-TEST_CASE("a long name leaves room for state and method, and is cut between characters", "[cli][status]") {
+TEST_CASE("a long name leaves room for state and method, and is cut between characters",
+          "[cli][status]") {
   v1::JobStatus status;
   status.set_state("training");
   status.set_method("data_parallel");
@@ -250,7 +252,8 @@ TEST_CASE("a long name leaves room for state and method, and is cut between char
   CHECK(absl::StartsWith(StatusText(status, 80), "a?b: "));
 }
 
-TEST_CASE("what a low terminal has no room for is named, and free lines are used", "[cli][status]") {
+TEST_CASE("what a low terminal has no room for is named, and free lines are used",
+          "[cli][status]") {
   v1::JobStatus status;
   status.set_job("digits");
   status.set_state("training");
@@ -263,7 +266,8 @@ TEST_CASE("what a low terminal has no room for is named, and free lines are used
   const auto lines = static_cast<int>(std::count(whole.begin(), whole.end(), '\n'));
   CHECK(absl::EndsWith(StatusText(status, 80, lines - 1), "\nnot shown: 2 evaluations\n"));
   CHECK(absl::EndsWith(StatusText(status, 80, 7), "\nnot shown: 2 workers, 2 evaluations\n"));
-  CHECK(StatusText(status, 80, 3) == "digits: training\nnot shown: 2 servers, 2 workers, 2 evaluations\n");
+  CHECK(StatusText(status, 80, 3) ==
+        "digits: training\nnot shown: 2 servers, 2 workers, 2 evaluations\n");
   // Twelve servers, then workers that do not fit: their lines are the servers'.
   for (int i = 2; i < 12; ++i) status.add_servers()->set_rank(i);
   for (int height = 5; height < 12; ++height) {
@@ -274,7 +278,8 @@ TEST_CASE("what a low terminal has no room for is named, and free lines are used
 }
 
 TEST_CASE("a silence is told in whole seconds, in a line that fits", "[cli][status]") {
-  CHECK(SilenceLine("10.0.0.1:7000", absl::Seconds(12.7), 80) == "no news from 10.0.0.1:7000 for 12s\n");
+  CHECK(SilenceLine("10.0.0.1:7000", absl::Seconds(12.7), 80) ==
+        "no news from 10.0.0.1:7000 for 12s\n");
   CHECK(SilenceLine("10.0.0.1:7000", absl::Seconds(12.7), 0) == "no news fro~\n");
 }
 

@@ -42,14 +42,16 @@ const Case kCases[] = {
 };
 
 std::vector<std::string> OverridesOf(const Case& asked, int64_t batch_size) {
-  std::vector<std::string> overrides = {"train.epochs=2", absl::StrCat("train.batch_size=", batch_size)};
+  std::vector<std::string> overrides = {"train.epochs=2",
+                                        absl::StrCat("train.batch_size=", batch_size)};
   overrides.insert(overrides.end(), asked.overrides.begin(), asked.overrides.end());
   return overrides;
 }
 
 v1::Job Read(const Case& asked, std::vector<std::string> overrides) {
   overrides.push_back(absl::StrCat("cluster.workers=", asked.workers));
-  const JobReading reading = ReadJobFile(absl::StrCat("deploy/jobs/", asked.job, ".yaml"), overrides, JobOptions{});
+  const JobReading reading =
+      ReadJobFile(absl::StrCat("deploy/jobs/", asked.job, ".yaml"), overrides, JobOptions{});
   INFO(FormatJobErrors(reading.errors));
   REQUIRE(reading.ok());
   return reading.job;
@@ -104,7 +106,8 @@ TEST_CASE("plan, simulate and doctor want the rows that the coordinator wants", 
   const Case asked = GENERATE(from_range(std::begin(kCases), std::end(kCases)));
   for (const bool enough : {true, false}) {
     CAPTURE(asked.job, asked.workers, asked.overrides, enough);
-    const std::vector<std::string> overrides = OverridesOf(asked, asked.batch_size + (enough ? 0 : 1));
+    const std::vector<std::string> overrides =
+        OverridesOf(asked, asked.batch_size + (enough ? 0 : 1));
     const v1::Job job = Read(asked, overrides);
     const absl::Status outcome = Trained(job);
     CAPTURE(outcome.message());
@@ -114,7 +117,8 @@ TEST_CASE("plan, simulate and doctor want the rows that the coordinator wants", 
     CHECK(Simulated(asked, overrides) == (enough ? 0 : 2));
     CHECK(Planned(asked, overrides) == (enough ? 0 : 2));
     // The others' own rows are not here.
-    const Finding::Kind bad = job.data().partition() == "local" ? Finding::Kind::kNote : Finding::Kind::kProblem;
+    const Finding::Kind bad =
+        job.data().partition() == "local" ? Finding::Kind::kNote : Finding::Kind::kProblem;
     CHECK(Examined(job) == (enough ? Finding::Kind::kGood : bad));
   }
 }

@@ -18,13 +18,15 @@ using Catch::Contains;
 
 struct Case {
   explicit Case(std::vector<std::string> overrides, const char* name = "digits") {
-    const JobReading reading = ReadJobFile(absl::StrCat("deploy/jobs/", name, ".yaml"), overrides, JobOptions{});
+    const JobReading reading =
+        ReadJobFile(absl::StrCat("deploy/jobs/", name, ".yaml"), overrides, JobOptions{});
     INFO(FormatJobErrors(reading.errors));
     REQUIRE(reading.ok());
     job = reading.job;
     recipe = *RecipeFor(job);
     shape = *ExchangedShape(job.model(), recipe);
-    data = std::make_unique<Datasets>(*LoadDatasets(job.data(), EndsOf(job.model(), *ShapeOf(job.model()))));
+    data = std::make_unique<Datasets>(
+        *LoadDatasets(job.data(), EndsOf(job.model(), *ShapeOf(job.model()))));
   }
 
   int64_t Server(int64_t bytes_max = INT64_MAX) const {
@@ -34,7 +36,8 @@ struct Case {
     return PlanWorkerMemory(job, recipe, shape, *data, bytes_max)->total();
   }
   Findings Check(int64_t available, bool has_data = true) const {
-    return CheckMemory(job, recipe, shape, has_data ? data.get() : nullptr, MachineMemory{available, "this machine"});
+    return CheckMemory(job, recipe, shape, has_data ? data.get() : nullptr,
+                       MachineMemory{available, "this machine"});
   }
   Finding Only(int64_t available, bool has_data = true) const {
     const Findings findings = Check(available, has_data);
@@ -73,7 +76,8 @@ TEST_CASE("of a job on many machines one process is here", "[doctor][memory]") {
   CHECK_THAT(spread.Only(spread.Worker(0) - 1).what, Contains("1 worker ") && !Contains("server"));
   // A machine with no data has a server.
   CHECK(spread.Only(spread.Server(), /*has_data=*/false).kind == Finding::Kind::kGood);
-  CHECK_THAT(spread.Only(spread.Server(0) - 1, false).what, Contains("1 server ") && !Contains("worker"));
+  CHECK_THAT(spread.Only(spread.Server(0) - 1, false).what,
+             Contains("1 server ") && !Contains("worker"));
   const Case here({"cluster.workers=3", "cluster.servers=[127.0.0.1:7000]"});
   CHECK_THAT(here.Only(INT64_MAX).what, Contains("1 server ") && Contains("3 workers"));
 }
@@ -82,14 +86,17 @@ TEST_CASE("a limit that a process would refuse to start with is a problem", "[do
   const char* const job = GENERATE("digits", "digits_ist");
   const Case free({}, job);
   const int64_t worker = free.Worker(0), server = free.Server(0);
-  const auto with = [&](int64_t limit) { return Case({absl::StrCat("cluster.memory_limit=", limit)}, job); };
+  const auto with = [&](int64_t limit) {
+    return Case({absl::StrCat("cluster.memory_limit=", limit)}, job);
+  };
   const Finding fits = with(std::max(worker, server)).Only(int64_t{1} << 50);
   CHECK(fits.kind == Finding::Kind::kGood);
   const Findings none = with(1).Check(int64_t{1} << 50);
   REQUIRE(none.size() == 2);
   CHECK(none[0].kind == Finding::Kind::kProblem);
-  CHECK(none[0].what == absl::StrCat("cluster.memory_limit: is 1 bytes, but a server needs ", server, " = ",
-                                     PlanServerMemory(free.job, free.recipe, free.shape, 0, 1).Describe()));
+  CHECK(none[0].what ==
+        absl::StrCat("cluster.memory_limit: is 1 bytes, but a server needs ", server, " = ",
+                     PlanServerMemory(free.job, free.recipe, free.shape, 0, 1).Describe()));
   CHECK_THAT(none[1].what, Contains(absl::StrCat("but a worker needs ", worker, " = data ")));
   CHECK_THAT(none[1].advice, Contains("workers would end with 2"));
 }

@@ -49,9 +49,7 @@ TEST_CASE("each thing that differs is one finding, with what to do", "[doctor]")
        "server 1 at 10.0.0.2:7000: its layout hash is 0000000000000006, want 0000000000000005"},
       {[](v1::JobStatus* s) { s->mutable_servers(0)->set_rank(2); },
        "server 1 at 10.0.0.2:7000: it does not know a server 1"},
-      {[](v1::JobStatus* s) {
-         s->mutable_servers(0)->mutable_counters()->set_initial_hash(78);
-       },
+      {[](v1::JobStatus* s) { s->mutable_servers(0)->mutable_counters()->set_initial_hash(78); },
        "server 1 at 10.0.0.2:7000: its initial parameters are not those of this machine, from the "
        "same seed"},
   };
@@ -72,11 +70,11 @@ TEST_CASE("a clock that is off is noted, and a slow answer is not taken for one"
   Findings findings = Judge(status);
   REQUIRE(findings.size() == 1);
   CHECK(findings[0].kind == Finding::Kind::kNote);
-  CHECK(findings[0].what ==
-        "server 1 at 10.0.0.2:7000: its clock is 2.5s ahead of this machine's");
+  CHECK(findings[0].what == "server 1 at 10.0.0.2:7000: its clock is 2.5s ahead of this machine's");
   CHECK(Judge(status, absl::Seconds(4))[0].kind == Finding::Kind::kGood);
   status.set_clock_ns(absl::ToUnixNanos(kNoon - absl::Hours(1)));
-  CHECK(Judge(status)[0].what == "server 1 at 10.0.0.2:7000: its clock is 1h behind this machine's");
+  CHECK(Judge(status)[0].what ==
+        "server 1 at 10.0.0.2:7000: its clock is 1h behind this machine's");
 }
 
 }  // namespace

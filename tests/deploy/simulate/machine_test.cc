@@ -109,7 +109,9 @@ TEST_CASE("work that would end after the end of time ends then", "[machine]") {
     SimEventQueue events;
     SimMachine machine(cores, &events);
     int done = 0;
-    for (int i = 0; i < 3; ++i) machine.Run(std::numeric_limits<SimNanos>::max(), [&done] { ++done; });
+    for (int i = 0; i < 3; ++i) {
+      machine.Run(std::numeric_limits<SimNanos>::max(), [&done] { ++done; });
+    }
     // Three on one core are never done; one alone just so.
     for (int i = 0; i < 3; ++i) events.RunNext();
     CHECK(events.now() == kSimEnd);

@@ -59,8 +59,8 @@ class Workers {
       answered_at_ = world_.events.now();
       if (answer_->ok()) gradient_.assign((*answer_)->gradient.begin(), (*answer_)->gradient.end());
     });
-    sender_ = std::make_unique<SimulatedSender>(SimulatedSender::Options{MemberId(1), 0, "digest", split_}, &world_,
-                                                process, &inboxes_);
+    sender_ = std::make_unique<SimulatedSender>(
+        SimulatedSender::Options{MemberId(1), 0, "digest", split_}, &world_, process, &inboxes_);
     sender_->SetWorkers(List(1, {1, 2, 3}));
     return process;
   }
@@ -85,7 +85,8 @@ class Workers {
     options.queue.features = kFeatures;
     options.queue.outputs = 2;
     options.machine = static_cast<int>(member - 1);
-    self->inbox = std::make_unique<SimulatedInbox>(std::move(options), &world_, process, self->work.get());
+    self->inbox =
+        std::make_unique<SimulatedInbox>(std::move(options), &world_, process, self->work.get());
     self->inbox->SetWorkers(List(1, {1, 2, 3}));
     return process;
   }
@@ -133,7 +134,8 @@ TEST_CASE("a batch takes its way, its computing and its gradient's way", "[activ
   CHECK(workers.answer()->loss == 0.5);
   CHECK(workers.gradient() == std::vector<float>(6, 8));
   CHECK(workers.sender().payload_bytes() == 4 * (6 + 2) + 4 * 6);
-  const int64_t wire = ActivationWireBytes(CallerOf(MemberId(1), "digest"), 8, 24) + GradientWireBytes(24);
+  const int64_t wire =
+      ActivationWireBytes(CallerOf(MemberId(1), "digest"), 8, 24) + GradientWireBytes(24);
   CHECK(workers.answered_at() == 2 * kLatency + kBatchTime + 1000 * wire);
 }
 

@@ -54,7 +54,8 @@ TEST_CASE("weights count, the first twice and others three times, and vectors do
         Approx((2 * 7 * 3 + 3 * 3 * 4 + 3 * 4 * 3) / whole));
 }
 
-TEST_CASE("a convolution's weights count in each place, and all sites have them", "[step_share][images]") {
+TEST_CASE("a convolution's weights count in each place, and all sites have them",
+          "[step_share][images]") {
   v1::Model model;
   for (const int extent : {2, 6, 5}) model.add_input(extent);
   for (const int channels : {3, 4}) {

@@ -34,8 +34,9 @@ Exact StatisticsOf(const MatrixShape& s, const std::vector<float>& x) {
   for (int64_t c = 0; c < s.columns; ++c) {
     double variance = 0;
     for (int64_t r = 0; r < s.rows; ++r) exact.mean[c] += double{x[r * s.columns + c]} / s.rows;
-    for (int64_t r = 0; r < s.rows; ++r)
+    for (int64_t r = 0; r < s.rows; ++r) {
       variance += std::pow(x[r * s.columns + c] - exact.mean[c], 2) / s.rows;
+    }
     exact.inverse_sigma[c] = 1 / std::sqrt(variance + kEpsilon);
   }
   return exact;

@@ -157,8 +157,9 @@ std::vector<float> AllResults(ConvolutionKernel<T>& convolution, Backend& backen
   convolution.WeightGradient(s, x.data(), dy.data(), WriteMode::kAdd, dw.data());
   convolution.InputGradient(s, dy.data(), w.data(), dx.data());
   std::vector<float> all = y.Read();
-  for (const std::vector<float>& more : {dw.Read(), dx.Read()})
+  for (const std::vector<float>& more : {dw.Read(), dx.Read()}) {
     all.insert(all.end(), more.begin(), more.end());
+  }
   return all;
 }
 
@@ -167,8 +168,9 @@ std::vector<float> AllResults(ConvolutionKernel<T>& convolution, Backend& backen
 TEST_CASE("f32 convolutions equal f64 loops within their roundings", "[convolution]") {
   const auto backend = BackendUnderTest(GENERATE(from_range(ThreadsUnderTest())));
   for (const int64_t shift : {0, 1}) {
-    for (const ImagesShape& shape : Shapes())
+    for (const ImagesShape& shape : Shapes()) {
       CheckShape(*backend, backend->convolution(), shape, shift);
+    }
   }
 }
 

@@ -86,8 +86,9 @@ std::vector<float> AllProducts(LinearKernel<T>& linear, Backend& backend, const 
   linear.WeightGradient(s, x.data(), dy.data(), WriteMode::kAdd, dw.data());
   linear.InputGradient(s, dy.data(), w.data(), dx.data());
   std::vector<float> all = y.Read();
-  for (const std::vector<float>& more : {dw.Read(), dx.Read()})
+  for (const std::vector<float>& more : {dw.Read(), dx.Read()}) {
     all.insert(all.end(), more.begin(), more.end());
+  }
   return all;
 }
 
@@ -160,8 +161,9 @@ TEST_CASE("products have the same bits in every run of the same options", "[line
 TEST_CASE("one kernel serves changing shapes and addresses", "[linear]") {
   const auto backend = BackendUnderTest(1);
   for (int round = 0; round < 2; ++round) {
-    for (int64_t rows = 20; rows > 0; rows -= 3)
+    for (int64_t rows = 20; rows > 0; rows -= 3) {
       CheckShape(*backend, backend->linear(), {rows, 24, 12}, round);
+    }
   }
 }
 

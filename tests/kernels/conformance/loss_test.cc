@@ -69,8 +69,9 @@ void CheckCounts(const MatrixShape& s, const std::vector<float>& z, const LossSu
   for (int64_t r = 0; r < s.rows; ++r) {
     const std::vector<int64_t> order = Ranked(&z[r * s.columns], s.columns);
     for (int d = 0; d < 3; ++d) {
-      for (int64_t i = 0; i < std::min<int64_t>(kPrecisionDepths[d], s.columns); ++i)
+      for (int64_t i = 0; i < std::min<int64_t>(kPrecisionDepths[d], s.columns); ++i) {
         hits[d] += is_label(r, order[i]);
+      }
     }
   }
   for (int d = 0; d < 3; ++d) REQUIRE(got.hits[d] == hits[d]);

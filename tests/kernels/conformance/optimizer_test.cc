@@ -42,8 +42,9 @@ std::vector<v1::Optimizer> AllOptimizers() {
 // The roundings of a few operations, of quotients and roots among them.
 void RequireClose(const std::vector<float>& got, const std::vector<float>& want) {
   REQUIRE(got.size() == want.size());
-  for (size_t i = 0; i < got.size(); ++i)
+  for (size_t i = 0; i < got.size(); ++i) {
     REQUIRE(std::fabs(got[i] - want[i]) <= 1e-6 * (1 + std::fabs(want[i])));
+  }
 }
 
 }  // namespace

@@ -169,8 +169,9 @@ TEST_CASE("conversions cover every length", "[vector][bf16]") {
     backend->vector().Widen(n, rounded.data(), back.data());
     (void)rounded.Read();
     const std::vector<float> got = back.Read();
-    for (int64_t i = 0; i < n; ++i)
+    for (int64_t i = 0; i < n; ++i) {
       REQUIRE(std::fabs(got[i] - x[i]) <= kBf16RelativeError * std::fabs(x[i]));
+    }
   }
 }
 

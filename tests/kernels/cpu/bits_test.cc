@@ -10,8 +10,9 @@ namespace {
 // FNV-1a.
 uint64_t HashOf(const std::vector<float>& values, uint64_t hash) {
   const auto* bytes = reinterpret_cast<const unsigned char*>(values.data());
-  for (size_t i = 0; i < values.size() * sizeof(float); ++i)
+  for (size_t i = 0; i < values.size() * sizeof(float); ++i) {
     hash = (hash ^ bytes[i]) * 0x100000001b3u;
+  }
   return hash;
 }
 
@@ -42,8 +43,9 @@ uint64_t HashOfKernels(int threads) {
   backend.batch_norm().Backward(
       s, {x.data(), mean.data(), inverse_sigma.data(), scale.data(), y.data(), dy.data()},
       WriteMode::kOverwrite, dscale.data(), dshift.data(), dx.data());
-  for (const auto* array : {&mean, &inverse_sigma, &y, &dscale, &dshift, &dx})
+  for (const auto* array : {&mean, &inverse_sigma, &y, &dscale, &dshift, &dx}) {
     hash = HashOf(array->Read(), hash);
+  }
 
   const DeviceArray<int32_t> labels(backend, std::vector<int32_t>(s.rows, 17));
   const DeviceArray<LossSums> sums(backend, 1);

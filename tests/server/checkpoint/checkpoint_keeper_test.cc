@@ -12,7 +12,8 @@
 namespace tessera {
 namespace {
 
-TEST_CASE("a keeper finishes what it was given, unless another one begins and commits", "[checkpoint]") {
+TEST_CASE("a keeper finishes what it was given, unless another one begins and commits",
+          "[checkpoint]") {
   const bool is_deposed = GENERATE(false, true);
   CAPTURE(is_deposed);
   std::string path = std::string(getenv("TEST_TMPDIR")) + "/keeper-XXXXXX";

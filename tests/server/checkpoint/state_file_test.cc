@@ -90,7 +90,8 @@ TEST_CASE("a state that could not be read again is not written", "[state]") {
   REQUIRE((*file->Read())->changes() == 1);
   state.set_failure(std::string(1000, 'x'));
   CHECK(file->Write(state).ok());
-  CHECK(file->Describe() == "nowhere: \"" + folder + "/state\": state is too large, want at most 1000 bytes");
+  CHECK(file->Describe() ==
+        "nowhere: \"" + folder + "/state\": state is too large, want at most 1000 bytes");
   // Nobody goes on from the one before.
   CHECK_FALSE(file->Read()->has_value());
   state.set_failure(std::string(900, 'x'));

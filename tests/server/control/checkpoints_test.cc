@@ -138,7 +138,8 @@ TEST_CASE("names of checkpoints ascend, also where the furthest member is gone",
   CHECK(steps == std::vector<uint64_t>{12, 13});
 }
 
-TEST_CASE("who comes while a checkpoint is written or committed writes nothing to it", "[checkpoints]") {
+TEST_CASE("who comes while a checkpoint is written or committed writes nothing to it",
+          "[checkpoints]") {
   ControlFixture control(AdvancingFacts(1, 1));
   control.Start(1);
   REQUIRE(control.Join(1)->checkpoint_number() == 0);
@@ -266,7 +267,8 @@ TEST_CASE("a part of a checkpoint that was given up is no part of the next one",
   CHECK(control.tasks.size() == 1);
 }
 
-TEST_CASE("what is written late for one that was given up is in no other's folder", "[checkpoints]") {
+TEST_CASE("what is written late for one that was given up is in no other's folder",
+          "[checkpoints]") {
   ControlFixture control(Facts(1, 1, 10));
   control.Start(1);
   std::set<uint64_t> folders;
@@ -388,7 +390,8 @@ TEST_CASE("a checkpoint stays while somebody has yet to go on from it", "[checkp
   CHECK(control.pruned.back() == 30);
 }
 
-TEST_CASE("a commit that the job goes back behind is undone, also by another process", "[checkpoints]") {
+TEST_CASE("a commit that the job goes back behind is undone, also by another process",
+          "[checkpoints]") {
   ControlFixture control(Facts(2, 1, 10));
   control.Start(1);
   for (const uint64_t step : {10, 20}) {
@@ -467,20 +470,20 @@ TEST_CASE("what a coordinator saves comes back bit for bit, and nothing else doe
   CHECK(FormatSavedJob(*again) == text);
   CHECK(again->history[0].test_loss() == 1.0 / 3.0);
   CHECK(again->cuts[1].ranks.size() == 3);
-  for (const auto& [from, to] :
-       std::vector<std::pair<std::string, std::string>>{{"\"format\":1", "\"format\":2"},
-                                                        {"\"steps\":20", "\"steps\":0"},
-                                                        {"\"first_step\":80", "\"first_step\":81"},
-                                                        {"\"ranks\":[0,2]", "\"ranks\":[2,0]"},
-                                                        {"\"ranks\":[0,2]", "\"ranks\":[]"},
-                                                        {"\"epoch\":4,", "\"epoch\":1099511627776,"},
-                                                        {"\"steps\":30", "\"steps\":18446744073709551615"},
-                                                        {"\"rows_total\":1347", "\"rows_total\":140737488355328"},
-                                                        {"\"ranks\":[0,2]", "\"ranks\":[0,65536]"},
-                                                        {"\"examples\":1280", "\"examples\":72057594037927936"},
-                                                        {"\"0.1", "\"1e11"},
-                                                        {"\"0.1", "\"x"},
-                                                        {"\"examples\"", "\"exampels\""}}) {
+  for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
+           {"\"format\":1", "\"format\":2"},
+           {"\"steps\":20", "\"steps\":0"},
+           {"\"first_step\":80", "\"first_step\":81"},
+           {"\"ranks\":[0,2]", "\"ranks\":[2,0]"},
+           {"\"ranks\":[0,2]", "\"ranks\":[]"},
+           {"\"epoch\":4,", "\"epoch\":1099511627776,"},
+           {"\"steps\":30", "\"steps\":18446744073709551615"},
+           {"\"rows_total\":1347", "\"rows_total\":140737488355328"},
+           {"\"ranks\":[0,2]", "\"ranks\":[0,65536]"},
+           {"\"examples\":1280", "\"examples\":72057594037927936"},
+           {"\"0.1", "\"1e11"},
+           {"\"0.1", "\"x"},
+           {"\"examples\"", "\"exampels\""}}) {
     INFO(from << " -> " << to);
     std::string bad = text;
     const size_t at = bad.find(from);

@@ -56,7 +56,8 @@ TEST_CASE("leases begin anew when another process goes on", "[control][state]") 
   CHECK(f.StateOf(2) == MemberState::kLost);
 }
 
-TEST_CASE("a server that had what is lost takes the job back to its checkpoint", "[control][state]") {
+TEST_CASE("a server that had what is lost takes the job back to its checkpoint",
+          "[control][state]") {
   SetLogLevel(LogLevel::kError);
   JobFacts facts = ControlFixture::Facts(2, 1);
   ControlFixture f(facts);

@@ -143,7 +143,8 @@ class Elections {
     const bool is_away = etcd_.now < away_until_;
     const bool is_lost = is_away || (trouble_ && Dice(12) == 0);
     const absl::Status lost = absl::UnavailableError("lost");
-    const auto back = is_lost ? absl::Seconds(1) : absl::Milliseconds(trouble_ ? Dice(400) : Dice(20));
+    const auto back =
+        is_lost ? absl::Seconds(1) : absl::Milliseconds(trouble_ ? Dice(400) : Dice(20));
     std::function<void(Election&)> tell;
     switch (step) {
       case Election::Step::kGrant: {
@@ -216,12 +217,14 @@ TEST_CASE("a lease counts from before the call that brought it", "[control][elec
   election.OnCampaign(Election::Holder{7, 3}, begin + absl::Seconds(6));
   CHECK(election.Leads(begin + absl::Milliseconds(6900)));
   CHECK_FALSE(election.Leads(begin + absl::Seconds(7)));
-  election.OnKept(begin + absl::Milliseconds(6100), absl::Seconds(8), begin + absl::Milliseconds(6800));
+  election.OnKept(begin + absl::Milliseconds(6100), absl::Seconds(8),
+                  begin + absl::Milliseconds(6800));
   CHECK(election.Leads(begin + absl::Seconds(13)));
   CHECK_FALSE(election.Leads(begin + absl::Milliseconds(13100)));
 }
 
-TEST_CASE("an answer that comes when the lease may be over makes no leader", "[control][election]") {
+TEST_CASE("an answer that comes when the lease may be over makes no leader",
+          "[control][election]") {
   const absl::Time begin = absl::FromUnixSeconds(1000);
   Election election;
   election.OnGranted(begin, Election::Lease{7, absl::Seconds(8)}, begin);

@@ -39,7 +39,8 @@ TEST_CASE("a job whose server is lost in the last evaluation does not wait for i
   REQUIRE(control.Renew(1)->paused());
   Evaluate(&control, {1, 2}, 1000);
   control.Tick(absl::Milliseconds(1));
-  CHECK_THAT(control.coordinator->Status(control.now).failure(), Catch::Contains("server 1 was gone"));
+  CHECK_THAT(control.coordinator->Status(control.now).failure(),
+             Catch::Contains("server 1 was gone"));
 }
 
 TEST_CASE("that one worker has left does not make up for the loss of all others", "[endings]") {
@@ -55,7 +56,8 @@ TEST_CASE("that one worker has left does not make up for the loss of all others"
              Catch::Contains("all workers are gone") && Catch::Contains("too"));
 }
 
-TEST_CASE("where members advance on their own, one that has made all its steps is enough", "[endings]") {
+TEST_CASE("where members advance on their own, one that has made all its steps is enough",
+          "[endings]") {
   JobFacts facts = ControlFixture::Facts(1, 2);
   facts.synchronous = facts.aligned = false;
   facts.epochs = 0;
@@ -70,7 +72,8 @@ TEST_CASE("where members advance on their own, one that has made all its steps i
   CHECK(control.coordinator->outcome().ok());
 }
 
-TEST_CASE("a worker that waits to join when training ends is told so before the job has ended", "[endings]") {
+TEST_CASE("a worker that waits to join when training ends is told so before the job has ended",
+          "[endings]") {
   JobFacts facts = ControlFixture::Facts(1, 1);
   facts.target_accuracy = 0.1;
   ControlFixture control(facts);
@@ -110,7 +113,8 @@ TEST_CASE("a worker that waits to join carries on when the last one leaves", "[e
   CHECK_FALSE(control.coordinator->ended());
 }
 
-TEST_CASE("a last evaluation that all have left behind is made by who comes after them", "[endings]") {
+TEST_CASE("a last evaluation that all have left behind is made by who comes after them",
+          "[endings]") {
   JobFacts facts = ControlFixture::Facts(1, 2);
   facts.epochs = 0;
   facts.steps = 100;
@@ -143,7 +147,8 @@ TEST_CASE("of several workers that are gone the last one to go is named", "[endi
   control.StepAll();
   REQUIRE(control.Leave(1, "the second").ok());
   control.StepAll();
-  CHECK(control.coordinator->Status(control.now).failure() == "all workers are gone; worker 0: the second");
+  CHECK(control.coordinator->Status(control.now).failure() ==
+        "all workers are gone; worker 0: the second");
 }
 
 TEST_CASE("an answer to an order that nobody gave neither ends nor begins a job", "[endings]") {

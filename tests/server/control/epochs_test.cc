@@ -83,8 +83,9 @@ TEST_CASE("epochs that were cut otherwise are told apart, until all are past the
   control.StepAll();
   REQUIRE(control.Join(late)->admitted());
   // Epochs 0 to 3 have ten steps, and 4 to 6 five.
-  for (uint64_t epoch = 4; epoch < 7; ++epoch)
+  for (uint64_t epoch = 4; epoch < 7; ++epoch) {
     REQUIRE(Begin(&control, 1, epoch, 20 + 5 * epoch).ok());
+  }
   CHECK(control.coordinator->Save().epochs().cuts_size() == 3);
   Restart(&control);
   CHECK(Begin(&control, late, 3, 30)->parts() == 1);

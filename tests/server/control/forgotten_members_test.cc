@@ -10,7 +10,9 @@ namespace {
 
 constexpr uint64_t kMany = kEndedKept + 50;
 
-const MemberTable& Members(const ControlFixture& control) { return control.coordinator->membership().members(); }
+const MemberTable& Members(const ControlFixture& control) {
+  return control.coordinator->membership().members();
+}
 
 // Very many workers join and leave again before anybody has admitted them.
 void ComeAndGo(ControlFixture* control) {
@@ -31,15 +33,18 @@ v1::Traffic AllTraffic(const v1::JobStatus& status) {
   return sum;
 }
 
-TEST_CASE("state and status have the members that ended last, and ids are not used again", "[forgotten]") {
+TEST_CASE("state and status have the members that ended last, and ids are not used again",
+          "[forgotten]") {
   ControlFixture control(ControlFixture::Facts(1, 1));
   control.Start(1);
   ComeAndGo(&control);
   control.Tick(absl::Milliseconds(1));
   CHECK(Members(control).all().size() == kEndedKept + 1);
   CHECK(Members(control).forgotten().count() == kMany - kEndedKept);
-  CHECK(control.coordinator->Status(control.now).members_size() == static_cast<int>(kEndedKept) + 1);
-  CHECK(control.coordinator->Save().membership().members_size() == static_cast<int>(kEndedKept) + 1);
+  CHECK(control.coordinator->Status(control.now).members_size() ==
+        static_cast<int>(kEndedKept) + 1);
+  CHECK(control.coordinator->Save().membership().members_size() ==
+        static_cast<int>(kEndedKept) + 1);
   // The one that ended first is forgotten, the last one is not, nor is one that is here.
   CHECK(Members(control).Find(MemberId(2)) == nullptr);
   CHECK(Members(control).Find(MemberId(kMany + 1)) != nullptr);
@@ -106,10 +111,12 @@ TEST_CASE("what is told of the job stays as it was when members are forgotten", 
   CHECK(AllTraffic(after).SerializeAsString() == AllTraffic(before).SerializeAsString());
   CHECK(Members(control).HighestExchange() == reached);
   control.Restart();
-  CHECK(AllTraffic(control.coordinator->Status(control.now)).exchanges() == AllTraffic(before).exchanges());
+  CHECK(AllTraffic(control.coordinator->Status(control.now)).exchanges() ==
+        AllTraffic(before).exchanges());
 }
 
-TEST_CASE("one that had made all its steps counts at the end, though it is forgotten", "[forgotten]") {
+TEST_CASE("one that had made all its steps counts at the end, though it is forgotten",
+          "[forgotten]") {
   JobFacts facts = ControlFixture::Facts(1, 2);
   facts.epochs = 0;
   facts.steps = 100;
@@ -157,7 +164,8 @@ TEST_CASE("whoever is to join anew is known until it has had time to", "[forgott
   CHECK(Members(control).all().size() == kEndedKept + 1);
 }
 
-TEST_CASE("while the job ends nobody is forgotten: the report has all that were there", "[forgotten]") {
+TEST_CASE("while the job ends nobody is forgotten: the report has all that were there",
+          "[forgotten]") {
   JobFacts facts = ControlFixture::Facts(1, 1);
   facts.synchronous = false;
   facts.rows_are_local = true;

@@ -14,7 +14,8 @@ namespace {
 std::unique_ptr<KeptCoordinator> NextAfter(v1::CoordinatorState state, uint64_t changes) {
   const absl::Time now = absl::FromUnixSeconds(1000);
   const JobFacts facts = ControlFixture::Facts(1, 1);
-  auto coordinator = state.format() == 0 ? Coordinator::Create(facts, now) : Coordinator::Load(facts, state);
+  auto coordinator =
+      state.format() == 0 ? Coordinator::Create(facts, now) : Coordinator::Load(facts, state);
   REQUIRE(coordinator.ok());
   v1::CoordinatorWord word;
   word.set_run(1);
@@ -27,8 +28,9 @@ bool IsAnswered(KeptCoordinator* kept, uint64_t term, uint64_t changes) {
   return kept->CheckHello(0, term, changes, absl::FromUnixSeconds(1001)).ok();
 }
 
-TEST_CASE("a server that was told what was not kept is found out, however many coordinators came since",
-          "[control][state]") {
+TEST_CASE(
+    "a server that was told what was not kept is found out, however many coordinators came since",
+    "[control][state]") {
   const StateMoment now{absl::FromUnixSeconds(1000), "", {}};
   const auto first = NextAfter(v1::CoordinatorState(), 0);
   // It told change 94 and had kept 86. The second one went through more changes than that, and had kept 99.
@@ -54,8 +56,9 @@ TEST_CASE("of very many terms the last ones are kept", "[control][state]") {
   CHECK_FALSE(IsAnswered(kept.get(), 1099, 10991));
 }
 
-TEST_CASE("of the answers to one that asks again and again while a state is written the last one waits",
-          "[control][state]") {
+TEST_CASE(
+    "of the answers to one that asks again and again while a state is written the last one waits",
+    "[control][state]") {
   ControlFixture control(ControlFixture::Facts(1, 1));
   control.Start(1);
   REQUIRE(control.Join(1)->admitted());

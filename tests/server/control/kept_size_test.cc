@@ -15,7 +15,8 @@ constexpr size_t kMuch = size_t{1} << 20;
 
 // As a field that this build does not know.
 void AddUnknown(google::protobuf::Message* message) {
-  message->GetReflection()->MutableUnknownFields(message)->AddLengthDelimited(9999, std::string(kMuch, 'x'));
+  message->GetReflection()->MutableUnknownFields(message)->AddLengthDelimited(
+      9999, std::string(kMuch, 'x'));
 }
 
 // Less than any of what was said.
@@ -94,7 +95,8 @@ TEST_CASE("of what a server counts no more is kept than there can be", "[kept_si
     message.mutable_counters()->add_waits_for_ranks(static_cast<uint32_t>(i % 7));
   }
   control.coordinator->OnShardMessage(ShardId(0), message, control.now);
-  const v1::ServerCounters counters = control.coordinator->Status(control.now).servers(0).counters();
+  const v1::ServerCounters counters =
+      control.coordinator->Status(control.now).servers(0).counters();
   CHECK(counters.staleness_histogram_size() == static_cast<int>(kStalenessEntries));
   CHECK(counters.waits_for_ranks_size() == static_cast<int>(kRankEnd));
 }

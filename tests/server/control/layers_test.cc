@@ -26,7 +26,9 @@ struct Layers : ControlFixture {
   // Rank r is member r + 1.
   void Begin() {
     for (size_t i = 0; i < servers.size(); ++i) REQUIRE(Attach(i).ok());
-    for (int rank = 0; rank < workers; ++rank) REQUIRE(Come(rank) == static_cast<uint64_t>(rank) + 1);
+    for (int rank = 0; rank < workers; ++rank) {
+      REQUIRE(Come(rank) == static_cast<uint64_t>(rank) + 1);
+    }
     StepAll();
   }
 
@@ -77,7 +79,8 @@ TEST_CASE("a rank that has no layers is refused, whoever chose it", "[layers]") 
   // Who chooses none may come in the place of one that is gone.
   const absl::Status early = job.Join(Layers::Layer(-1)).status();
   CHECK(absl::IsAlreadyExists(early));
-  CHECK_THAT(std::string(early.message()), Contains("all 3 ranks are held") && Contains("its lease of 10s"));
+  CHECK_THAT(std::string(early.message()),
+             Contains("all 3 ranks are held") && Contains("its lease of 10s"));
   CHECK(job.coordinator->membership().members().all().size() == 3);
   REQUIRE(job.Leave(2, "died").ok());
   CHECK(job.Join(Layers::Layer(-1))->rank() == 1);
@@ -89,11 +92,12 @@ TEST_CASE("a worker of the linear layers says where the others reach it", "[laye
   const absl::Status refused = job.Join(Layers::Wish(2)).status();
   CHECK(absl::IsInvalidArgument(refused));
   CHECK(refused.message() ==
-        "join: address is empty, want host:port where the other workers reach it (tessera-worker --listen); rank 2 "
-        "trains the linear layers");
+        "join: address is empty, want host:port where the other workers reach it (tessera-worker "
+        "--listen); rank 2 trains the linear layers");
   // A rank that is the first free one is no other.
   REQUIRE(job.Join(Layers::Wish(1)).ok());
-  CHECK_THAT(std::string(job.Join(Layers::Wish(-1)).status().message()), Contains("address is empty"));
+  CHECK_THAT(std::string(job.Join(Layers::Wish(-1)).status().message()),
+             Contains("address is empty"));
   v1::JoinRequest long_winded = Layers::Layer(2);
   long_winded.set_address(std::string(1025, 'a'));
   CHECK_THAT(std::string(job.Join(long_winded).status().message()),
@@ -130,7 +134,8 @@ TEST_CASE("workers are told who counts, and where each is reached", "[layers]") 
   check(job.Renew(renewal)->worker_list(), {1, 2});
 }
 
-TEST_CASE("one that comes in the place of a lost one is in the list with its first step", "[layers]") {
+TEST_CASE("one that comes in the place of a lost one is in the list with its first step",
+          "[layers]") {
   Layers job(2, 2);
   job.Begin();
   for (FakeServer& server : job.servers) server.collecting = 5;
@@ -190,7 +195,8 @@ TEST_CASE("an epoch is cut for those who have data", "[layers]") {
   REQUIRE(job.Leave(1, "died").ok());
   CHECK(begin(3, 1)->parts() == 1);
   REQUIRE(job.Leave(2).ok());
-  CHECK_THAT(std::string(begin(3, 2).status().message()), Contains("no worker that has data is left"));
+  CHECK_THAT(std::string(begin(3, 2).status().message()),
+             Contains("no worker that has data is left"));
 }
 
 TEST_CASE("with its last worker lost a half fails the job at once, and by name", "[layers]") {
@@ -202,10 +208,11 @@ TEST_CASE("with its last worker lost a half fails the job at once, and by name",
   REQUIRE(job.Leave(2, "died").ok());
   CHECK(job.coordinator->outcome().ok());
   REQUIRE(job.Leave(rank + 1, "its memory is gone").ok());
-  CHECK(job.Failure() ==
-        absl::StrCat("worker ", rank, " is gone, the last one that trained ", words,
-                     " (its memory is gone); start the job again, with checkpoint.restore it goes on from its last "
-                     "checkpoint"));
+  CHECK(job.Failure() == absl::StrCat("worker ", rank, " is gone, the last one that trained ",
+                                      words,
+                                      " (its memory is gone); start the job again, with "
+                                      "checkpoint.restore it goes on from its last "
+                                      "checkpoint"));
 }
 
 TEST_CASE("a half whose last worker falls silent is lost with its lease", "[layers]") {
@@ -216,7 +223,9 @@ TEST_CASE("a half whose last worker falls silent is lost with its lease", "[laye
   job.Pass(0.9, {1});
   CHECK(job.coordinator->outcome().ok());
   job.Pass(0.3, {1});
-  CHECK_THAT(job.Failure(), Contains("worker 1 is gone, the last one that trained the linear layers (last heard 1"));
+  CHECK_THAT(
+      job.Failure(),
+      Contains("worker 1 is gone, the last one that trained the linear layers (last heard 1"));
   CHECK_THAT(job.Failure(), Catch::EndsWith("; start the job again"));
 }
 
@@ -233,7 +242,8 @@ TEST_CASE("workers that are all asked to end may leave one after the other", "[l
   CHECK(job.coordinator->outcome().ok());
 }
 
-TEST_CASE("a half whose last worker has left fails the job when others stay for a lease", "[layers]") {
+TEST_CASE("a half whose last worker has left fails the job when others stay for a lease",
+          "[layers]") {
   Layers job(2, 1);
   job.Begin();
   REQUIRE(job.Leave(3).ok());
@@ -253,13 +263,15 @@ TEST_CASE("a half whose last worker has left fails the job when others stay for 
         "checkpoint.restore it goes on from its last checkpoint");
 }
 
-TEST_CASE("that one worker of a half has left does not make up for the loss of its last", "[layers]") {
+TEST_CASE("that one worker of a half has left does not make up for the loss of its last",
+          "[layers]") {
   Layers job(1, 2);
   job.Begin();
   REQUIRE(job.Leave(2).ok());
   job.Pass(0.1, {1, 3});
   REQUIRE(job.Leave(3, "died").ok());
-  CHECK_THAT(job.Failure(), Contains("worker 2 is gone, the last one that trained the linear layers (died)"));
+  CHECK_THAT(job.Failure(),
+             Contains("worker 2 is gone, the last one that trained the linear layers (died)"));
 }
 
 TEST_CASE("the last evaluation needs nobody of the other half", "[layers]") {
@@ -293,7 +305,8 @@ TEST_CASE("the last evaluation needs nobody of the other half", "[layers]") {
   CHECK(job.coordinator->outcome().ok());
 }
 
-TEST_CASE("a drain's evaluation needs nobody of the other half, once all have stopped", "[layers]") {
+TEST_CASE("a drain's evaluation needs nobody of the other half, once all have stopped",
+          "[layers]") {
   Layers job(2, 1);
   job.Begin();
   for (FakeServer& server : job.servers) server.collecting = 5;
@@ -310,7 +323,8 @@ TEST_CASE("a drain's evaluation needs nobody of the other half, once all have st
   if (have_stopped) REQUIRE(job.Renew(2, stop, stop, stop).ok());
   REQUIRE(job.Leave(3, "died").ok());
   if (!have_stopped) {
-    CHECK_THAT(job.Failure(), Contains("worker 2 is gone, the last one that trained the linear layers"));
+    CHECK_THAT(job.Failure(),
+               Contains("worker 2 is gone, the last one that trained the linear layers"));
     return;
   }
   job.StepAll();
@@ -321,7 +335,8 @@ TEST_CASE("a drain's evaluation needs nobody of the other half, once all have st
   CHECK(job.coordinator->outcome().ok());
 }
 
-TEST_CASE("an evaluation is made without the other half, but nothing is trained after it", "[layers]") {
+TEST_CASE("an evaluation is made without the other half, but nothing is trained after it",
+          "[layers]") {
   JobFacts facts = LayerFacts(2, 1);
   const bool is_last = GENERATE(false, true);
   if (is_last) facts.target_accuracy = 0.1;
@@ -335,7 +350,8 @@ TEST_CASE("an evaluation is made without the other half, but nothing is trained 
   Evaluate(&job, {1, 2}, 50);
   CHECK(job.coordinator->outcome().ok() == is_last);
   if (!is_last) {
-    CHECK_THAT(job.Failure(), Contains("worker 2 is gone, the last one that trained the linear layers (died)"));
+    CHECK_THAT(job.Failure(),
+               Contains("worker 2 is gone, the last one that trained the linear layers (died)"));
   }
 }
 
@@ -344,7 +360,8 @@ TEST_CASE("a half is missed by who trains on while others wait in an evaluation"
   job.Begin();
   REQUIRE(job.Evaluate(1, v1::ARRIVE, 50).ok());
   REQUIRE(job.Leave(3, "died").ok());
-  CHECK_THAT(job.Failure(), Contains("worker 2 is gone, the last one that trained the linear layers (died)"));
+  CHECK_THAT(job.Failure(),
+             Contains("worker 2 is gone, the last one that trained the linear layers (died)"));
   const auto answer = job.Answer(1);
   REQUIRE(answer);
   CHECK_FALSE(answer->ok());
@@ -361,9 +378,11 @@ TEST_CASE("a job that goes back fails where nobody of a half comes again", "[lay
     job.Pass(2.9, {first});
     CHECK(job.coordinator->outcome().ok());
     job.Pass(0.3, {first});
-    CHECK(job.Failure() ==
-          whose + "(it has not come back since the job went back to step 10); start the job again, with "
-                  "checkpoint.restore it goes on from its last checkpoint");
+    CHECK(
+        job.Failure() ==
+        whose +
+            "(it has not come back since the job went back to step 10); start the job again, with "
+            "checkpoint.restore it goes on from its last checkpoint");
   }
   SECTION("it came, and died before the others had come") {
     const uint64_t second = job.Come(1);
@@ -384,7 +403,8 @@ TEST_CASE("a job that goes back fails where nobody of a half comes again", "[lay
   }
 }
 
-TEST_CASE("a job that goes back goes on without one that was not the last of its half", "[layers]") {
+TEST_CASE("a job that goes back goes on without one that was not the last of its half",
+          "[layers]") {
   Layers job(2, 1);
   job.Begin();
   MakeCheckpoint(&job, 3);
@@ -396,7 +416,8 @@ TEST_CASE("a job that goes back goes on without one that was not the last of its
   CHECK(job.servers[0].plan.members_size() == 2);
 }
 
-TEST_CASE("whoever waits beside those that the job begins with is told that it has begun", "[layers]") {
+TEST_CASE("whoever waits beside those that the job begins with is told that it has begun",
+          "[layers]") {
   JobFacts facts = ControlFixture::Facts(1, 2);
   facts.closed_to_joiners = true;
   ControlFixture job(facts);
@@ -411,8 +432,9 @@ TEST_CASE("whoever waits beside those that the job begins with is told that it h
   CHECK(job.StateOf(2) == MemberState::kLeft);
   const absl::Status refused = job.Join(2).status();
   CHECK(absl::IsFailedPrecondition(refused));
-  CHECK_THAT(std::string(refused.message()),
-             Contains("the job has begun, and its method shares the model out among those who began it"));
+  CHECK_THAT(
+      std::string(refused.message()),
+      Contains("the job has begun, and its method shares the model out among those who began it"));
   CHECK(Words(job.coordinator->Status(job.now).waiting_for()).empty());
   CHECK(job.coordinator->Status(job.now).members_joined() == 2);
   // One that did not hear the answer to its first request is no late one.

@@ -57,7 +57,8 @@ TEST_CASE("strangers are refused with both values", "[control]") {
   join.set_job_digest("d2");
   CHECK(Mentions(f.coordinator->Join(join, f.now).status(), "\"d2\", want \"d1\""));
   join.set_job_digest(std::string(9999, 'x'));
-  CHECK(Mentions(f.coordinator->Join(join, f.now).status(), "\"" + std::string(64, 'x') + "\", want"));
+  CHECK(Mentions(f.coordinator->Join(join, f.now).status(),
+                 "\"" + std::string(64, 'x') + "\", want"));
   join.set_job_digest("d1");
   join.set_layout_hash(78);
   CHECK(Mentions(f.coordinator->Join(join, f.now).status(), "layout hash is 000000000000004e"));
@@ -159,8 +160,9 @@ TEST_CASE("a joiner that dies while servers are asked is withdrawn and the next 
   CHECK(f.servers[1].held.empty());
 }
 
-TEST_CASE("a worker that joins before a lost one's part ends is told which servers are asked for that",
-          "[control]") {
+TEST_CASE(
+    "a worker that joins before a lost one's part ends is told which servers are asked for that",
+    "[control]") {
   JobFacts facts = Fixture::Facts(2, 2);
   facts.subnets = true;
   Fixture f(facts);

@@ -100,8 +100,10 @@ TEST_CASE("a shard whose new leader is lost, too, before it has said a word is s
   CHECK(control.servers[1].restore.step() == 10);
 }
 
-TEST_CASE("a living host that is to lead what was lost has a lease to begin, and the job goes back with it",
-          "[rejoin][standby]") {
+TEST_CASE(
+    "a living host that is to lead what was lost has a lease to begin, and the job goes back with "
+    "it",
+    "[rejoin][standby]") {
   FrozenHost control;
   const ShardOwners& owners = *control.coordinator->membership().owners();
   // Nobody comes in its place.

@@ -114,8 +114,9 @@ TEST_CASE("a job that goes back does not wait for ever for one that was lost wit
   CHECK(IsAdmitted(&control, second->member()));
 }
 
-TEST_CASE("what one that does not come back had held back at the checkpoint is counted as lost, once",
-          "[rejoin]") {
+TEST_CASE(
+    "what one that does not come back had held back at the checkpoint is counted as lost, once",
+    "[rejoin]") {
   JobFacts facts = RejoinFacts();
   facts.holds_back = true;
   ControlFixture control(facts);
@@ -342,7 +343,8 @@ TEST_CASE("no core is selected once the job has failed: a server may not have it
   MakeCheckpoint(&control);
   AttachAnew(&control);
   v1::ShardMessage message;
-  message.mutable_restored()->set_generation(control.servers[1].inbox.back().restore().generation());
+  message.mutable_restored()->set_generation(
+      control.servers[1].inbox.back().restore().generation());
   CoreReport report;
   report.core = 7;
   *message.mutable_core_report() = ToMessage(report);
@@ -377,7 +379,8 @@ TEST_CASE("a worker that waits to join when the job goes back waits on, as anoth
   }
 }
 
-TEST_CASE("who waits to be admitted while the job waits for a server is told for which", "[rejoin]") {
+TEST_CASE("who waits to be admitted while the job waits for a server is told for which",
+          "[rejoin]") {
   ControlFixture control(RejoinFacts());
   control.Start(2);
   MakeCheckpoint(&control);

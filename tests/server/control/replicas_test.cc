@@ -243,7 +243,8 @@ TEST_CASE("the others begin when worker 0 has its warm-up behind it", "[control]
   CHECK(second->first_exchange() == 11);
 }
 
-TEST_CASE("worker 0 stands at the end of its warm-up until all have begun that can", "[control][replicas]") {
+TEST_CASE("worker 0 stands at the end of its warm-up until all have begun that can",
+          "[control][replicas]") {
   JobFacts facts = Replicated(3);
   facts.warmup_steps = 10;
   Sites sites(facts);

@@ -46,10 +46,9 @@ TEST_CASE("the report has every key of its contract and sums what it should", "[
   for (double p : {0.5, 0.25, 0.125}) entry.add_precision_at(p);
 
   const nlohmann::json report = nlohmann::json::parse(ReportJson(status));
-  for (const char* key :
-       {"job", "method", "seed", "wall_seconds", "train_seconds", "steps", "rounds", "examples",
-        "examples_per_second", "final", "history", "traffic", "staleness", "memory", "phases",
-        "members", "build"}) {
+  for (const char* key : {"job", "method", "seed", "wall_seconds", "train_seconds", "steps",
+                          "rounds", "examples", "examples_per_second", "final", "history",
+                          "traffic", "staleness", "memory", "phases", "members", "build"}) {
     INFO(key);
     CHECK(report.contains(key));
   }

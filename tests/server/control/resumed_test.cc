@@ -70,7 +70,8 @@ TEST_CASE("who comes late to a job that goes on after a short interval begins wh
   CHECK(admitted->first_step() == 110);
 }
 
-TEST_CASE("a job that goes on with other local steps makes checkpoints when they are due", "[resumed]") {
+TEST_CASE("a job that goes on with other local steps makes checkpoints when they are due",
+          "[resumed]") {
   // 100 exchanges of 20 steps are behind it.
   const int64_t local_steps = GENERATE(as<int64_t>(), 10, 20, 40);
   CAPTURE(local_steps);
@@ -97,7 +98,8 @@ TEST_CASE("a job that goes on with other local steps makes checkpoints when they
   CHECK(control.coordinator->Status(control.now).checkpoint().open_number() == 0);
 }
 
-TEST_CASE("where members advance on their own, one that is late has the clock of the slowest", "[resumed]") {
+TEST_CASE("where members advance on their own, one that is late has the clock of the slowest",
+          "[resumed]") {
   JobFacts facts = Resumed(0, 400, 10, 0);
   facts.synchronous = facts.aligned = false;
   auto state = std::make_shared<SavedState>(*facts.restored);

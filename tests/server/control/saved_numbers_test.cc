@@ -33,7 +33,8 @@ uint64_t Ordered(ControlFixture* control) {
   return control->servers[0].order.mark().number();
 }
 
-TEST_CASE("a checkpoint that nobody could read is none, and the earlier ones stay", "[saved_numbers]") {
+TEST_CASE("a checkpoint that nobody could read is none, and the earlier ones stay",
+          "[saved_numbers]") {
   ControlFixture control(Facts());
   control.Start(1);
   REQUIRE(control.Renew(1, 10, 10).ok());
@@ -59,15 +60,16 @@ TEST_CASE("a checkpoint that nobody could read is none, and the earlier ones sta
   CHECK(status.failed_count() == 1);
   CHECK(status.step() == 10);
   CHECK(status.failure() ==
-        "nobody could go on from it: \"manifest\".shards[0].examples: is 72057594037927936, want below "
-        "72057594037927936");
+        "nobody could go on from it: \"manifest\".shards[0].examples: is 72057594037927936, want "
+        "below 72057594037927936");
   // The next one that can be read is whole.
   REQUIRE(control.Renew(1, 30, 30).ok());
   write(300, 30);
   CHECK(control.Disk().kind == Kind::kCommit);
 }
 
-TEST_CASE("numbers that no checkpoint can be read with are refused where they come in", "[saved_numbers]") {
+TEST_CASE("numbers that no checkpoint can be read with are refused where they come in",
+          "[saved_numbers]") {
   ControlFixture control(Facts());
   control.Start(1);
   const auto refused = [](const absl::Status& status, const std::string& words) {
@@ -77,8 +79,10 @@ TEST_CASE("numbers that no checkpoint can be read with are refused where they co
   };
   refused(control.Renew(1, kSavedNumberEnd, 1).status(),
           "renew: exchange is 549755813888, want below 549755813888");
-  refused(control.Renew(1, 1, kSavedStepEnd).status(), "renew: step is 1099511627776, want below 1099511627776");
-  refused(control.Saved(1, 1, kSavedNumberEnd, 1), "saved: exchange is 549755813888, want below 549755813888");
+  refused(control.Renew(1, 1, kSavedStepEnd).status(),
+          "renew: step is 1099511627776, want below 1099511627776");
+  refused(control.Saved(1, 1, kSavedNumberEnd, 1),
+          "saved: exchange is 549755813888, want below 549755813888");
   refused(control.Evaluate(1, v1::ARRIVE, kSavedStepEnd),
           "evaluate: step is 1099511627776, want below 1099511627776");
   v1::EvaluateRequest request;
@@ -89,7 +93,8 @@ TEST_CASE("numbers that no checkpoint can be read with are refused where they co
   v1::RenewRequest many;
   many.set_member(1);
   many.mutable_progress()->set_examples(kSavedCountEnd);
-  refused(control.Renew(many).status(), "renew: examples are 72057594037927936, want below 72057594037927936");
+  refused(control.Renew(many).status(),
+          "renew: examples are 72057594037927936, want below 72057594037927936");
   v1::BeginEpochRequest epoch;
   epoch.set_member(1);
   epoch.set_step(kSavedStepEnd);
@@ -110,12 +115,14 @@ TEST_CASE("a worker of more rows than an order can number is refused", "[saved_n
   REQUIRE(control.Attach(0).ok());
   v1::JoinRequest wish = ControlFixture::Wish(-1);
   wish.set_rows(kMemberRowsMax + 1);
-  CHECK(control.Join(wish).status().message() == "join: training rows are 2147483649, want at most 2147483648");
+  CHECK(control.Join(wish).status().message() ==
+        "join: training rows are 2147483649, want at most 2147483648");
   wish.set_rows(kMemberRowsMax);
   CHECK(control.Join(wish).ok());
 }
 
-TEST_CASE("in lockstep one member that says it is far ahead holds up no checkpoint and no joiner", "[saved_numbers]") {
+TEST_CASE("in lockstep one member that says it is far ahead holds up no checkpoint and no joiner",
+          "[saved_numbers]") {
   JobFacts facts = Facts();
   facts.workers = 2;
   facts.steps = 1'000'000;

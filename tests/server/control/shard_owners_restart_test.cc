@@ -295,10 +295,14 @@ TEST_CASE("who leads is refused where it contradicts itself", "[standby][control
     change(&state);
     return ShardOwners(facts).Load(state);
   };
-  const auto owner = [](v1::OwnersState* state) { return state->mutable_shards(1)->mutable_owner(); };
+  const auto owner = [](v1::OwnersState* state) {
+    return state->mutable_shards(1)->mutable_owner();
+  };
   CHECK(load([](v1::OwnersState*) {}).ok());
-  CHECK(absl::IsInvalidArgument(load([](v1::OwnersState* s) { s->mutable_hosts()->RemoveLast(); })));
-  CHECK(absl::IsInvalidArgument(load([](v1::OwnersState* s) { s->mutable_shards()->RemoveLast(); })));
+  CHECK(
+      absl::IsInvalidArgument(load([](v1::OwnersState* s) { s->mutable_hosts()->RemoveLast(); })));
+  CHECK(
+      absl::IsInvalidArgument(load([](v1::OwnersState* s) { s->mutable_shards()->RemoveLast(); })));
   CHECK(absl::IsInvalidArgument(load([&](v1::OwnersState* s) { owner(s)->set_leader(2); })));
   CHECK(absl::IsInvalidArgument(load([&](v1::OwnersState* s) { owner(s)->set_standby(1); })));
   CHECK(absl::IsInvalidArgument(load([&](v1::OwnersState* s) { owner(s)->clear_standby(); })));

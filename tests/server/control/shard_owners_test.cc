@@ -182,7 +182,8 @@ TEST_CASE("a connection that breaks and is made anew costs nothing", "[standby][
   CHECK(hosts.owners.TakeLosses().empty());
 }
 
-TEST_CASE("one that was silent for a lease is told to end, and may not come back", "[standby][control]") {
+TEST_CASE("one that was silent for a lease is told to end, and may not come back",
+          "[standby][control]") {
   Hosts hosts(2);
   hosts.owners.OnStarted();
   hosts.frozen = 1;
@@ -259,8 +260,10 @@ TEST_CASE("a shard that was lost is led by one that is there once nobody has com
   CHECK(hosts.shard(1).leader == 0u);
 }
 
-TEST_CASE("one that is started again in time leads what was lost, and one without connection leads nothing",
-          "[standby][control]") {
+TEST_CASE(
+    "one that is started again in time leads what was lost, and one without connection leads "
+    "nothing",
+    "[standby][control]") {
   Hosts hosts(3);
   hosts.owners.OnStarted();
   hosts.Kill(1);

@@ -42,7 +42,8 @@ TEST_CASE("short minibatches have a lease", "[stall]") {
   CHECK(watch.IsOver(now + kLease + absl::Milliseconds(1), kLease));
 }
 
-TEST_CASE("who waits, says nothing of it, or evaluates for the first time stands not still", "[stall]") {
+TEST_CASE("who waits, says nothing of it, or evaluates for the first time stands not still",
+          "[stall]") {
   const absl::Time now = absl::FromUnixSeconds(1000);
   StallWatch waits, silent, evaluates;
   waits.OnProgress(At(v1::Progress::MINIBATCH, 1), now - absl::Seconds(1));

@@ -64,8 +64,9 @@ TEST_CASE("the job's clocks go on on another machine, by the day", "[control][st
   CHECK(job.after.train_seconds() == 9);
 }
 
-TEST_CASE("a clock of the day that is wrong takes no time away, and adds no more than anybody waits",
-          "[control][state]") {
+TEST_CASE(
+    "a clock of the day that is wrong takes no time away, and adds no more than anybody waits",
+    "[control][state]") {
   Training job;
   for (const char* name : {"another's", ""}) {
     const absl::Time there = absl::FromUnixSeconds(7);
@@ -78,7 +79,8 @@ TEST_CASE("a clock of the day that is wrong takes no time away, and adds no more
   }
 }
 
-TEST_CASE("a clock that stands for an evaluation stands while nobody coordinates", "[control][state]") {
+TEST_CASE("a clock that stands for an evaluation stands while nobody coordinates",
+          "[control][state]") {
   Training job;
   REQUIRE(job.Evaluate(1, v1::ARRIVE, 10).ok());
   const v1::JobStatus status = job.GoneOn({job.now + absl::Seconds(3), "this machine's", job.day});
@@ -102,7 +104,8 @@ TEST_CASE("leases are as long ago as they were", "[control][state]") {
   Stamp(job.Moment(), &state);
   const int64_t heard = state.membership().members(0).last_heard();
   ShiftTimes({job.now + absl::Seconds(3), "this machine's", job.day}, kLongest, &state);
-  CHECK(state.membership().members(0).last_heard() == heard + absl::ToInt64Nanoseconds(absl::Seconds(3)));
+  CHECK(state.membership().members(0).last_heard() ==
+        heard + absl::ToInt64Nanoseconds(absl::Seconds(3)));
 }
 
 }  // namespace

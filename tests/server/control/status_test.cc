@@ -200,8 +200,9 @@ TEST_CASE("a lost worker is not named any more", "[control][status]") {
   CHECK(Words(f.coordinator->Status(f.now).waiting_for()) == "");
 }
 
-TEST_CASE("a server that was silent before the start is waited for, and is there again when it speaks",
-          "[control][status]") {
+TEST_CASE(
+    "a server that was silent before the start is waited for, and is there again when it speaks",
+    "[control][status]") {
   Fixture f(Fixture::Facts(2, 1));
   REQUIRE(f.Attach(0).ok());
   REQUIRE(f.Attach(1).ok());

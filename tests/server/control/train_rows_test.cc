@@ -20,7 +20,8 @@ struct Kind {
   int warmup_steps = 0;
 };
 
-const Kind kKinds[] = {{"global"}, {"shard"}, {"full"}, {"local"}, {"global", 1}, {"local", 2},
+const Kind kKinds[] = {{"global"},       {"shard"},       {"full"},
+                       {"local"},        {"global", 1},   {"local", 2},
                        {"global", 0, 1}, {"local", 0, 1}, {"full", 0, 3}};
 
 JobFacts FactsOf(const Kind& kind, int workers, int epochs) {
@@ -44,7 +45,9 @@ v1::Job JobOf(const Kind& kind, int epochs) {
   if (kind.linear_workers > 0) {
     job.mutable_method()->mutable_layer_separation()->set_linear_workers(kind.linear_workers);
   }
-  if (kind.warmup_steps > 0) job.mutable_method()->mutable_decentralized()->set_warmup_steps(kind.warmup_steps);
+  if (kind.warmup_steps > 0) {
+    job.mutable_method()->mutable_decentralized()->set_warmup_steps(kind.warmup_steps);
+  }
   return job;
 }
 
@@ -80,14 +83,17 @@ TEST_CASE("the coordinator wants the rows that a job is said to need", "[control
   const int workers = GENERATE(3, 4, 7);
   const int epochs = GENERATE(1, 2, 3);
   for (const int with_data : {1, workers - 2, workers - 1, workers}) {
-    for (const int64_t rows : {with_data * kBatchSize - 1, with_data * kBatchSize, with_data * kBatchSize + 1}) {
+    for (const int64_t rows :
+         {with_data * kBatchSize - 1, with_data * kBatchSize, with_data * kBatchSize + 1}) {
       CAPTURE(kind.partition, kind.linear_workers, kind.warmup_steps, workers, epochs, rows);
       const absl::Status said = CheckTrainRows(JobOf(kind, epochs), workers, rows);
       const absl::Status found = Epochs(kind, workers, epochs, rows);
       CAPTURE(found.message());
       CHECK(said.ok() == found.ok());
       // A warm-up that has too few rows for itself lacks those of all workers as well.
-      if (!said.ok() && kind.warmup_steps == 0) CHECK(absl::StrContains(found.message(), said.message()));
+      if (!said.ok() && kind.warmup_steps == 0) {
+        CHECK(absl::StrContains(found.message(), said.message()));
+      }
     }
   }
 }

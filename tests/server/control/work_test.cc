@@ -9,8 +9,8 @@
 namespace tessera {
 namespace {
 
-void Tell(ControlFixture* control, uint64_t member, uint64_t step, uint64_t examples, uint64_t exchanges,
-          bool with_traffic = true) {
+void Tell(ControlFixture* control, uint64_t member, uint64_t step, uint64_t examples,
+          uint64_t exchanges, bool with_traffic = true) {
   v1::RenewRequest request;
   request.set_member(member);
   v1::Progress& progress = *request.mutable_progress();
@@ -24,7 +24,8 @@ void Tell(ControlFixture* control, uint64_t member, uint64_t step, uint64_t exam
   REQUIRE(control->Renew(request).ok());
 }
 
-void SaveAt(ControlFixture* control, uint64_t member, uint64_t number, uint64_t step, uint64_t examples) {
+void SaveAt(ControlFixture* control, uint64_t member, uint64_t number, uint64_t step,
+            uint64_t examples) {
   v1::SavedRequest request;
   request.set_member(member);
   request.set_number(number);
@@ -46,7 +47,8 @@ void MakeCheckpointOfWork(ControlFixture* control) {
   control->Disk();
 }
 
-void Report(ControlFixture* control, uint64_t member, uint64_t steps, uint64_t examples, uint64_t exchanges) {
+void Report(ControlFixture* control, uint64_t member, uint64_t steps, uint64_t examples,
+            uint64_t exchanges) {
   v1::LeaveRequest request;
   request.set_member(member);
   request.mutable_report()->set_steps(steps);
@@ -69,7 +71,9 @@ uint64_t JoinAgain(ControlFixture* control, int rank, uint64_t before) {
   return joined->member();
 }
 
-v1::JobStatus StatusOf(const ControlFixture& control) { return control.coordinator->Status(control.now); }
+v1::JobStatus StatusOf(const ControlFixture& control) {
+  return control.coordinator->Status(control.now);
+}
 
 std::shared_ptr<const SavedState> LastSaved(const ControlFixture& control) {
   SavedStates saved;
@@ -113,8 +117,9 @@ TEST_CASE("nobody has trained on less than the parameters have learned from", "[
   CHECK(StatusOf(control).examples() == 110);
 }
 
-TEST_CASE("a job that goes back counts what its checkpoint has and what was done since, and all traffic",
-          "[control][work]") {
+TEST_CASE(
+    "a job that goes back counts what its checkpoint has and what was done since, and all traffic",
+    "[control][work]") {
   ControlFixture control(RejoinFacts());
   control.Start(2);
   MakeCheckpointOfWork(&control);
@@ -138,7 +143,8 @@ TEST_CASE("a job that goes back counts what its checkpoint has and what was done
   CHECK(StatusOf(control).examples() == 220);
 }
 
-TEST_CASE("a lost worker's traffic counts once, whether its process came again or not", "[control][work]") {
+TEST_CASE("a lost worker's traffic counts once, whether its process came again or not",
+          "[control][work]") {
   ControlFixture control(RejoinFacts());
   control.Start(2);
   MakeCheckpointOfWork(&control);
@@ -173,8 +179,10 @@ void TellCompute(ControlFixture* control, uint64_t member, uint64_t step, double
   REQUIRE(control->Renew(request).ok());
 }
 
-TEST_CASE("where a worker's time went is never told as less, and counts once, whether its process came again or not",
-          "[control][work]") {
+TEST_CASE(
+    "where a worker's time went is never told as less, and counts once, whether its process came "
+    "again or not",
+    "[control][work]") {
   ControlFixture control(RejoinFacts());
   control.Start(2);
   MakeCheckpointOfWork(&control);
@@ -203,8 +211,10 @@ TEST_CASE("where a worker's time went is never told as less, and counts once, wh
   CHECK(ComputeSeconds(control, 0) == 9.5);
 }
 
-TEST_CASE("a checkpoint has the examples of all who worked for it, and the job goes on counting from there",
-          "[control][work]") {
+TEST_CASE(
+    "a checkpoint has the examples of all who worked for it, and the job goes on counting from "
+    "there",
+    "[control][work]") {
   JobFacts facts = RejoinFacts();
   ControlFixture control(facts);
   control.Start(2);

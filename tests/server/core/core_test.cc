@@ -98,9 +98,10 @@ class Cluster {
       for (const Slice& slice : slices.slices) {
         // In two runs, whose border falls anywhere.
         const int64_t at = slice.row_begin * slice.columns;
-        for (const auto& [from, to] : {std::pair<int64_t, int64_t>{0, slice.size() / 3},
-                                       {slice.size() / 3, slice.size()}}) {
-          const float* const g = g_ == nullptr ? nullptr : (*g_)[slice.parameter].data() + at + from;
+        for (const auto& [from, to] :
+             {std::pair<int64_t, int64_t>{0, slice.size() / 3}, {slice.size() / 3, slice.size()}}) {
+          const float* const g =
+              g_ == nullptr ? nullptr : (*g_)[slice.parameter].data() + at + from;
           const SignificanceRun run{(*w_)[slice.parameter].data() + at + from, g, to - from};
           options.runs.push_back(run);
           AddMagnitudes(run, &options.sums);

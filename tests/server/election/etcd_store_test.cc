@@ -66,8 +66,8 @@ TEST_CASE("a state that does not fit into a value is whole at any moment", "[ele
   const auto lease = client->Grant(absl::Seconds(60));
   EtcdStore store(client.get(), kPrefix, Stay(client.get(), "one:1", lease->id), Later);
   CHECK_FALSE(store.Read()->has_value());
-  for (const size_t bytes : {size_t{10}, 3 * kEtcdPieceBytes, 2 * kEtcdPieceBytes + 1, size_t{0},
-                             kEtcdPieceBytes}) {
+  for (const size_t bytes :
+       {size_t{10}, 3 * kEtcdPieceBytes, 2 * kEtcdPieceBytes + 1, size_t{0}, kEtcdPieceBytes}) {
     REQUIRE(store.Write(State(bytes + 1, bytes)).ok());
     const auto read = store.Read();
     REQUIRE(read.ok());
@@ -106,7 +106,8 @@ TEST_CASE("a write waits for etcd for as long as the stay lasts", "[election][et
   CHECK((*store.Read())->term() == 3);
 }
 
-TEST_CASE("a write that was given up changes nothing when it comes after others", "[election][etcd]") {
+TEST_CASE("a write that was given up changes nothing when it comes after others",
+          "[election][etcd]") {
   RealEtcd etcd;
   const auto client = etcd.Client();
   const auto lease = client->Grant(absl::Seconds(60));
@@ -158,8 +159,7 @@ TEST_CASE("a change is heard of, and what was before is not", "[election][etcd]"
     absl::SleepFor(absl::Milliseconds(300));
     client->Cancel();
   });
-  CHECK(absl::IsCancelled(
-      client->AwaitChange("other", revision, SteadyNow() + absl::Seconds(20))));
+  CHECK(absl::IsCancelled(client->AwaitChange("other", revision, SteadyNow() + absl::Seconds(20))));
   cancels.join();
 }
 

@@ -31,8 +31,9 @@ Exposition Parse(const std::string& text) {
       auto& of = match[1] == "HELP" ? result.help : result.types;
       if (!of.emplace(match[2], match[3]).second) result.errors.push_back(one);
     } else if (std::regex_match(one, match, kSample)) {
-      if (!result.samples.emplace(match[1], std::stod(match[6])).second)
+      if (!result.samples.emplace(match[1], std::stod(match[6])).second) {
         result.errors.push_back(one);
+      }
     } else {
       result.errors.push_back(one);
     }

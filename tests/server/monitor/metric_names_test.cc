@@ -89,8 +89,9 @@ TEST_CASE("alerts are rules as Prometheus reads them, and ask for metrics that t
       CHECK(!MentionedIn(expression).empty());
       CHECK(Beyond(MentionedIn(expression), Queried()) == Names());
       CHECK(Beyond(LabelsIn(expression), kLabels) == Names());
-      if (rule["for"])
+      if (rule["for"]) {
         CHECK(std::regex_match(rule["for"].as<std::string>(), std::regex("[0-9]+[smh]")));
+      }
       const auto severity = rule["labels"]["severity"].as<std::string>();
       CHECK((severity == "warning" || severity == "critical"));
       CHECK(!rule["annotations"]["summary"].as<std::string>().empty());

@@ -43,8 +43,9 @@ void AddServer(uint32_t rank, v1::JobStatus* status) {
   counters.set_refused_non_finite(2);
   counters.set_parked_pulls(rank);
   // 4 in time, 3 one late, 2 five late, 1 of 64 or more.
-  for (int i = 0; i < 65; ++i)
+  for (int i = 0; i < 65; ++i) {
     counters.add_staleness_histogram(i == 0 ? 4 : i == 1 ? 3 : i == 5 ? 2 : i == 64);
+  }
   counters.set_staleness_sum(113);
   counters.set_staleness_max(100);
   counters.set_rss_bytes(1 << 20);

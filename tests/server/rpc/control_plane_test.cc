@@ -361,7 +361,8 @@ TEST_CASE("servers and workers end when the coordinator is lost for a lease", "[
   CHECK(absl::IsUnavailable(lost.get()));
 }
 
-TEST_CASE("a coordinator that goes on from its state finds its servers and workers", "[control][rpc]") {
+TEST_CASE("a coordinator that goes on from its state finds its servers and workers",
+          "[control][rpc]") {
   Job job(1, 1, absl::Seconds(3), /*is_kept=*/true);
   ServerProcess& server = job.Attach(0);
   auto clients = job.Admit(1);
@@ -417,8 +418,8 @@ TEST_CASE("a cancelled worker leaves whatever it waits for", "[control][rpc]") {
   leave.set_member(1);
   REQUIRE(job.live_->Run([&](Coordinator& c, absl::Time now) { return c.Leave(leave, now); }).ok());
   auto clients = job.Admit(2);
-  auto evaluates = std::async(std::launch::async,
-                              [&] { return Evaluate(clients[0].get(), 5, false).status(); });
+  auto evaluates =
+      std::async(std::launch::async, [&] { return Evaluate(clients[0].get(), 5, false).status(); });
   REQUIRE(Eventually([&] { return job.live_->Status().step() == 5; }));  // It waits for the other.
   clients[0]->Cancel();
   CHECK(absl::IsCancelled(evaluates.get()));

@@ -27,8 +27,8 @@ LayerCut Cut() {
 
 std::unique_ptr<RunningServers> Servers(const ModelShape& shape, int members,
                                         const CodecChoice& codecs = {}) {
-  return std::make_unique<RunningServers>(shape, 1, MakeBarrier, members, std::nullopt, false, codecs,
-                                          std::nullopt, Cut());
+  return std::make_unique<RunningServers>(shape, 1, MakeBarrier, members, std::nullopt, false,
+                                          codecs, std::nullopt, Cut());
 }
 
 v1::PullRequest Layers(uint64_t member, uint64_t after, uint32_t begin, uint32_t end,
@@ -40,8 +40,8 @@ v1::PullRequest Layers(uint64_t member, uint64_t after, uint32_t begin, uint32_t
 }
 
 // `bytes` of one value, as a push of parameters [begin, end).
-std::vector<v1::PushChunk> Push(PlainClient& client, uint64_t member, uint64_t exchange, uint32_t begin,
-                                uint32_t end, int64_t bytes, float value) {
+std::vector<v1::PushChunk> Push(PlainClient& client, uint64_t member, uint64_t exchange,
+                                uint32_t begin, uint32_t end, int64_t bytes, float value) {
   std::vector<v1::PushChunk> chunks = client.Chunks(member, exchange, value, int64_t{1} << 30);
   v1::PushHeader& header = *chunks[0].mutable_header();
   header.mutable_keys()->mutable_layers()->set_parameter_begin(begin);
@@ -75,7 +75,9 @@ TEST_CASE("halves are pulled as the dense order has them, and pushed by members 
   const Pulled after_front = client.Pull(Layers(1, 1, 0, 1));
   const Pulled after_back = client.Pull(Layers(3, 1, 1, 2));
   CHECK(after_front.header.version() == 1);
-  for (int64_t i = 0; i < front / 4; i += 97) REQUIRE(At(after_front.bytes, i) == At(all, i) + 2.0f);
+  for (int64_t i = 0; i < front / 4; i += 97) {
+    REQUIRE(At(after_front.bytes, i) == At(all, i) + 2.0f);
+  }
   for (int64_t i = 0; i < back / 4; ++i) REQUIRE(At(after_back.bytes, i) == 2.5f);
   // Evaluations are of all of it, and of rows.
   const std::string now = client.Now().bytes;
@@ -119,17 +121,20 @@ TEST_CASE("keys and sums that a cut model's servers do not take are refused by w
   CHECK(refusal(client.Push(chunks)) ==
         push + "keys are absent or unknown, want some layers'; the job's methods differ");
   CHECK(refusal(client.Push(Push(client, 1, 1, 0, 2, 36, 1.0f))) ==
-        push + "layers are parameters 0 to 2, want 0 to 1, 1 to 2 or none; the job's methods differ");
+        push +
+            "layers are parameters 0 to 2, want 0 to 1, 1 to 2 or none; the job's methods differ");
   CHECK(refusal(client.Push(Push(client, 1, 1, 2, 1, 36, 1.0f))) ==
         push + "layers are parameters 2 to 1, want a range below 1073741824");
   CHECK(refusal(client.Push(Push(client, 1, 1, ~uint32_t{0}, ~uint32_t{0}, 0, 1.0f))) ==
         push + "layers are parameters 4294967295 to 4294967295, want a range below 1073741824");
   CHECK(refusal(client.Push(Push(client, 1, 1, 0, 1, 36, 1.0f))) ==
-        push + "payload is 36 bytes, want 24 (6 entries as f32); layouts differ, compare layout_hash "
-               "in status");
+        push +
+            "payload is 36 bytes, want 24 (6 entries as f32); layouts differ, compare layout_hash "
+            "in status");
   CHECK(refusal(client.Push(Push(client, 1, 1, 0, 0, 24, 1.0f))) ==
-        push + "payload is 24 bytes, want 0 (0 entries as f32); layouts differ, compare layout_hash "
-               "in status");
+        push +
+            "payload is 24 bytes, want 0 (0 entries as f32); layouts differ, compare layout_hash "
+            "in status");
   chunks = Push(client, 1, 1, 0, 1, 24, 1.0f);
   chunks[0].mutable_header()->set_summed(65536);
   CHECK(refusal(client.Push(chunks)) == push + "summed is 65536, want 1 to 65535");
@@ -142,7 +147,8 @@ TEST_CASE("keys and sums that a cut model's servers do not take are refused by w
 
   const std::string pull = "pull from member 1 after exchange 0: ";
   CHECK(refusal(client.Pull(Layers(1, 0, 0, 2)).status) ==
-        pull + "layers are parameters 0 to 2, want 0 to 1, 1 to 2 or none; the job's methods differ");
+        pull +
+            "layers are parameters 0 to 2, want 0 to 1, 1 to 2 or none; the job's methods differ");
   CHECK(refusal(client.Pull(Layers(1, 0, 1, 0)).status) ==
         pull + "layers are parameters 1 to 0, want a range below 1073741824");
   v1::PullRequest none = Layers(1, 0, 0, 1);
@@ -171,9 +177,10 @@ TEST_CASE("a push of nothing has no bytes, also where the codec's payloads have 
   std::vector<v1::PushChunk> chunks = Push(client, 1, 1, 0, 0, 8, 0.5f);
   chunks[0].mutable_header()->set_codec(Describe(servers->codecs().push));
   const grpc::Status status = client.Push(chunks);
-  CHECK(status.error_message() ==
-        "push from member 1 exchange 1: payload is 8 bytes, want at most 0; layouts differ, compare "
-        "layout_hash in status");
+  CHECK(
+      status.error_message() ==
+      "push from member 1 exchange 1: payload is 8 bytes, want at most 0; layouts differ, compare "
+      "layout_hash in status");
   chunks[0].clear_payload();
   chunks[0].mutable_header()->set_payload_bytes(0);
   CHECK(client.Push(chunks).ok());

@@ -43,8 +43,7 @@ class Standby final : public LogSink {
     uint64_t position = 0;
     if (!queue_.empty()) {
       const absl::StatusOr<uint64_t> taken =
-          copy_.Take(queue_.front().first, std::move(queue_.front().second),
-                     absl::UnixEpoch());
+          copy_.Take(queue_.front().first, std::move(queue_.front().second), absl::UnixEpoch());
       INFO(taken.status());
       REQUIRE(taken.ok());
       position = *taken;
@@ -80,8 +79,7 @@ struct Leader {
     gate.Append(RestEvent{member, after, word});
   }
   // `needs_keys`: nothing was accepted, as the core is not known.
-  void Push(ReceivedPush push, std::function<void(absl::Status)> done,
-            bool* needs_keys = nullptr) {
+  void Push(ReceivedPush push, std::function<void(absl::Status)> done, bool* needs_keys = nullptr) {
     const MemberId member = push.member;
     const Exchange exchange = push.exchange;
     ReceivedPush logged = push.Share();

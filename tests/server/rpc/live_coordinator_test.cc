@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <memory>
-#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -13,156 +11,16 @@
 #include <catch2/catch.hpp>
 
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "common/base/steady_clock.h"
-#include "common/base/log.h"
-#include "common/rpc/control_protocol.h"
-#include "proto/replication.pb.h"
+#include "tests/server/rpc/live_coordinator_fixture.h"
 
 namespace tessera {
 namespace {
 
-JobFacts Facts() {
-  JobFacts facts;
-  facts.name = "tiny";
-  facts.digest = "d1";
-  facts.layout_hash = 77;
-  facts.servers = 1;
-  facts.workers = 1;
-  facts.lease_timeout = absl::Seconds(60);
-  facts.epochs = 2;
-  facts.batch_size = 10;
-  return facts;
-}
-
-v1::CoordinatorWord Word(uint64_t run, uint64_t term) {
-  v1::CoordinatorWord word;
-  word.set_run(run);
-  word.set_term(term);
-  word.set_away_timeout_ns(1000);
-  return word;
-}
-
-// In memory; fails, or hangs, when told to.
-class FakeStore final : public StateStore {
- public:
-  absl::Status Write(const v1::CoordinatorState& state) override {
-    absl::MutexLock lock(&mutex_);
-    ++writes_;
-    mutex_.Await(absl::Condition(+[](bool* hangs) { return !*hangs; }, &hangs_));
-    if (!fails_.ok()) return fails_;
-    kept_ = state;
-    return absl::OkStatus();
-  }
-  bool MayLag() const override { return may_lag; }
-  bool IsHeld(absl::Time now) const override { return held; }
-  std::string Describe() const override { return "memory"; }
-
-  void Fail(absl::Status status) {
-    absl::MutexLock lock(&mutex_);
-    fails_ = std::move(status);
-  }
-  void Hang(bool hangs) {
-    absl::MutexLock lock(&mutex_);
-    hangs_ = hangs;
-  }
-  int writes() {
-    absl::MutexLock lock(&mutex_);
-    return writes_;
-  }
-  v1::CoordinatorState kept() {
-    absl::MutexLock lock(&mutex_);
-    return kept_;
-  }
-
-  std::atomic<bool> held{true};
-  bool may_lag = false;
-
- private:
-  absl::Mutex mutex_;
-  int writes_ = 0;
-  absl::Status fails_;
-  bool hangs_ = false;
-  v1::CoordinatorState kept_;
-};
-
-// What callbacks say, by any thread.
-template <typename T>
-class Heard {
- public:
-  void Add(T value) {
-    absl::MutexLock lock(&mutex_);
-    values_.push_back(std::move(value));
-  }
-  // All of them, once there are so many; fails after ten seconds.
-  std::vector<T> Await(size_t count) {
-    absl::MutexLock lock(&mutex_);
-    const auto enough = [&] { return values_.size() >= count; };
-    REQUIRE(mutex_.AwaitWithTimeout(absl::Condition(&enough), absl::Seconds(10)));
-    return values_;
-  }
-  size_t size() {
-    absl::MutexLock lock(&mutex_);
-    return values_.size();
-  }
-  void Clear() {
-    absl::MutexLock lock(&mutex_);
-    values_.clear();
-  }
-
- private:
-  absl::Mutex mutex_;
-  std::vector<T> values_;
-};
-
-class Fixture {
- public:
-  explicit Fixture(int workers = 1) : workers_(workers), live(absl::Seconds(2)) {
-    SetLogLevel(LogLevel::kError);
-    hello.set_rank(0);
-    hello.set_job_digest("d1");
-    hello.set_layout_hash(77);
-    hello.set_life(5);
-    hello.set_address("server:7000");
-  }
-
-  void Install(const v1::CoordinatorWord& word) {
-    JobFacts facts = Facts();
-    facts.workers = workers_;
-    auto coordinator = Coordinator::Create(std::move(facts), SteadyNow());
-    REQUIRE(live.Install(*std::move(coordinator), word, &store).ok());
-  }
-
-  absl::Status Attach() {
-    return live.Attach(hello, this, [this](const v1::PlanMessage* message) {
-      inbox.Add(message == nullptr ? std::nullopt : std::make_optional(*message));
-    });
-  }
-
-  absl::StatusOr<v1::JoinReply> Join(uint64_t run = 0, uint64_t member = 0) {
-    v1::JoinRequest request;
-    request.set_job_digest("d1");
-    request.set_layout_hash(77);
-    request.set_protocol(kControlProtocol);
-    request.set_rows(100);
-    request.set_member(member);
-    return live.Run(run, [&](Coordinator& coordinator, absl::Time now) {
-      return coordinator.Join(request, now);
-    });
-  }
-
-  FakeStore store;
-  v1::ServerHello hello;
-  // nullopt: the connection is to end.
-  Heard<std::optional<v1::PlanMessage>> inbox;
-  const int workers_;
-  LiveCoordinator live;
-};
-
 TEST_CASE("the term is kept before anybody hears of it, and every connection begins with it",
           "[control][live]") {
-  Fixture f;
+  LiveCoordinatorFixture f;
   CHECK(absl::IsUnavailable(f.Attach()));
   f.Install(Word(9, 3));
   CHECK(f.store.kept().run() == 9);
@@ -174,7 +32,7 @@ TEST_CASE("the term is kept before anybody hears of it, and every connection beg
 }
 
 TEST_CASE("a connection that another one of its server replaces is ended", "[control][live]") {
-  Fixture f;
+  LiveCoordinatorFixture f;
   f.Install(Word(9, 3));
   REQUIRE(f.Attach().ok());
   int other = 0;
@@ -184,7 +42,7 @@ TEST_CASE("a connection that another one of its server replaces is ended", "[con
 
 TEST_CASE("a state is written when others may go by it, and not when nothing changes",
           "[control][live]") {
-  Fixture f;
+  LiveCoordinatorFixture f;
   f.Install(Word(9, 1));
   REQUIRE(f.Attach().ok());
   const auto joined = f.Join();
@@ -198,9 +56,10 @@ TEST_CASE("a state is written when others may go by it, and not when nothing cha
     v1::RenewRequest request;
     request.set_member(1);
     request.mutable_progress()->set_step(i);
-    CHECK(f.live.Run(9, [&](Coordinator& coordinator, absl::Time now) {
-      return coordinator.Renew(request, now);
-    }).ok());
+    CHECK(f.live
+              .Run(9, [&](Coordinator& coordinator,
+                          absl::Time now) { return coordinator.Renew(request, now); })
+              .ok());
     v1::ShardMessage message;
     message.mutable_counters()->set_version(i);
     f.live.OnShardMessage(f.hello, &f, message);
@@ -210,7 +69,7 @@ TEST_CASE("a state is written when others may go by it, and not when nothing cha
 }
 
 TEST_CASE("what cannot be kept is not sent, and the coordinator is gone", "[control][live]") {
-  Fixture f;
+  LiveCoordinatorFixture f;
   f.Install(Word(9, 1));
   REQUIRE(f.Attach().ok());
   Heard<absl::Status> vacated;
@@ -229,7 +88,7 @@ TEST_CASE("what cannot be kept is not sent, and the coordinator is gone", "[cont
 }
 
 TEST_CASE("one that may have been superseded answers nobody", "[control][live]") {
-  Fixture f;
+  LiveCoordinatorFixture f;
   f.Install(Word(9, 1));
   f.store.held = false;
   CHECK(absl::IsUnavailable(f.Attach()));
@@ -238,8 +97,9 @@ TEST_CASE("one that may have been superseded answers nobody", "[control][live]")
   CHECK(f.Attach().ok());
 }
 
-TEST_CASE("whoever is of another run, or has heard of a later term, is refused", "[control][live]") {
-  Fixture f;
+TEST_CASE("whoever is of another run, or has heard of a later term, is refused",
+          "[control][live]") {
+  LiveCoordinatorFixture f;
   f.Install(Word(9, 2));
   CHECK(absl::IsFailedPrecondition(f.Join(8).status()));
   CHECK(f.Join(9).ok());
@@ -253,7 +113,7 @@ TEST_CASE("whoever is of another run, or has heard of a later term, is refused",
 }
 
 TEST_CASE("evaluations that wait are answered when the coordinator goes", "[control][live]") {
-  Fixture f;
+  LiveCoordinatorFixture f;
   f.Install(Word(9, 1));
   REQUIRE(f.Attach().ok());
   REQUIRE(f.Join().ok());
@@ -280,7 +140,7 @@ TEST_CASE("evaluations that wait are answered when the coordinator goes", "[cont
 
 TEST_CASE("while a state is written others are heard, and one write keeps all that they change",
           "[control][live]") {
-  Fixture f(4);
+  LiveCoordinatorFixture f(4);
   f.Install(Word(9, 1));
   REQUIRE(f.Attach().ok());
   const int before = f.store.writes();
@@ -291,7 +151,9 @@ TEST_CASE("while a state is written others are heard, and one write keeps all th
     callers.emplace_back([&] { joined.Add(f.Join()->member()); });
   }
   const absl::Time deadline = SteadyNow() + absl::Seconds(10);
-  while (f.live.Status().members_size() < 4 && SteadyNow() < deadline) absl::SleepFor(absl::Milliseconds(1));
+  while (f.live.Status().members_size() < 4 && SteadyNow() < deadline) {
+    absl::SleepFor(absl::Milliseconds(1));
+  }
   CHECK(f.live.Status().members_size() == 4);
   // The store may not lag: nobody is told, however long it takes.
   absl::SleepFor(2 * kKeepPatience);
@@ -307,7 +169,7 @@ TEST_CASE("while a state is written others are heard, and one write keeps all th
 
 TEST_CASE("a store that may lag and is slow holds nobody up, and words say what was told",
           "[control][live]") {
-  Fixture f(2);
+  LiveCoordinatorFixture f(2);
   f.store.may_lag = true;
   f.Install(Word(9, 1));
   REQUIRE(f.Attach().ok());
@@ -337,7 +199,7 @@ TEST_CASE("a store that may lag and is slow holds nobody up, and words say what 
 }
 
 TEST_CASE("who was told what was not kept ends the job", "[control][live]") {
-  Fixture f;
+  LiveCoordinatorFixture f;
   v1::CoordinatorWord word = Word(9, 2);
   word.set_changes(100);
   f.Install(word);
@@ -361,7 +223,7 @@ TEST_CASE("who was told what was not kept ends the job", "[control][live]") {
 }
 
 TEST_CASE("an answer that waits to be kept is not given to a later call", "[control][live]") {
-  Fixture f;
+  LiveCoordinatorFixture f;
   f.Install(Word(9, 1));
   REQUIRE(f.Attach().ok());
   REQUIRE(f.Join().ok());
@@ -380,7 +242,8 @@ TEST_CASE("an answer that waits to be kept is not given to a later call", "[cont
   request.set_attempt(1);
   request.set_stage(v1::CALIBRATE);
   request.set_constants("mu and sigma");
-  f.live.Evaluate(request, &first, [&](absl::StatusOr<v1::EvaluateReply> reply) { first.Add(reply); });
+  f.live.Evaluate(request, &first,
+                  [&](absl::StatusOr<v1::EvaluateReply> reply) { first.Add(reply); });
   // Its connection breaks, and the next call comes.
   request.set_stage(v1::SCORE);
   request.mutable_scores()->set_rows(1);
@@ -421,9 +284,10 @@ struct HostProcess {
   std::atomic<bool> was_ended{false};
 };
 
-TEST_CASE("a connection that ends while the coordinator may have been superseded is told nothing more",
-          "[control][live]") {
-  Fixture f;
+TEST_CASE(
+    "a connection that ends while the coordinator may have been superseded is told nothing more",
+    "[control][live]") {
+  LiveCoordinatorFixture f;
   f.Install(Word(9, 1));
   REQUIRE(f.Attach().ok());
   f.inbox.Await(1);
@@ -436,7 +300,7 @@ TEST_CASE("a connection that ends while the coordinator may have been superseded
 }
 
 TEST_CASE("so is a host's", "[control][live]") {
-  Fixture f;
+  LiveCoordinatorFixture f;
   JobFacts facts = Facts();
   facts.standbys = true;
   facts.servers = 2;
@@ -454,7 +318,7 @@ TEST_CASE("so is a host's", "[control][live]") {
 
 TEST_CASE("what waits to be told to a host is not told to another process of its rank",
           "[control][live]") {
-  Fixture f;
+  LiveCoordinatorFixture f;
   JobFacts facts = Facts();
   facts.servers = 2;
   facts.standbys = true;

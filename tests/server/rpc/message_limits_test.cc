@@ -16,8 +16,7 @@ TEST_CASE("a text as long as allowed passes, and a longer one is named", "[messa
   CHECK(CheckTexts(request).ok());
   request.set_description(kLongest + "x");
   CHECK(CheckTexts(request) ==
-        absl::InvalidArgumentError(
-            "JoinRequest.description: is 16385 bytes, want at most 16384"));
+        absl::InvalidArgumentError("JoinRequest.description: is 16385 bytes, want at most 16384"));
 }
 
 TEST_CASE("texts in messages within messages count, too", "[message_limits]") {

@@ -187,8 +187,9 @@ struct TightStaging {
     return begun;
   }
   void AllPushes() {
-    for (const int member : {2, 1, 3})
+    for (const int member : {2, 1, 3}) {
       CHECK(client.Push(client.Chunks(member, 1, member)).error_message() == "");
+    }
   }
 };
 

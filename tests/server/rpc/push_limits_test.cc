@@ -72,8 +72,9 @@ TEST_CASE("pushes whose header does not come give way to later ones, and good pu
   CHECK(At(client.Now().bytes, 0) != 0);
   const grpc::Status status = silent.FirstEnd();
   CHECK(status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED);
-  CHECK(status.error_message().find("header has not come, and 64 later pushes of this host wait for "
-                                    "theirs, want at most 64") != std::string::npos);
+  CHECK(
+      status.error_message().find("header has not come, and 64 later pushes of this host wait for "
+                                  "theirs, want at most 64") != std::string::npos);
 }
 
 TEST_CASE("a member's push gives way when it has begun too many others", "[rpc][service][limits]") {
@@ -96,7 +97,8 @@ TEST_CASE("a member's push gives way when it has begun too many others", "[rpc][
   CHECK(At(client.Now().bytes, 1200 * 1000) == 1.5f);
 }
 
-TEST_CASE("a packed payload is not unpacked for somebody who is no member", "[rpc][service][limits]") {
+TEST_CASE("a packed payload is not unpacked for somebody who is no member",
+          "[rpc][service][limits]") {
   CodecChoice codecs;
   codecs.push.kind = CodecKind::kThreshold;
   codecs.push.packed = true;
@@ -116,10 +118,12 @@ TEST_CASE("a packed payload is not unpacked for somebody who is no member", "[rp
   CHECK(push(1).find("threshold: a frame does not unpack") != std::string::npos);
 }
 
-TEST_CASE("a compressed pull or push is refused and never unpacked", "[rpc][service][limits][compression]") {
+TEST_CASE("a compressed pull or push is refused and never unpacked",
+          "[rpc][service][limits][compression]") {
   RunningServers servers(TestShape(30, 10), 1, None, 1);
   for (const char* call : {"Pull", "Push"}) {
-    CheckThatNothingIsUnpacked(servers[0].grpc->port(), std::string("/tessera.v1.ParameterServer/") + call);
+    CheckThatNothingIsUnpacked(servers[0].grpc->port(),
+                               std::string("/tessera.v1.ParameterServer/") + call);
   }
   PlainClient client(servers);
   CHECK(client.Push(client.Chunks(1, 1, 1.0f)).ok());

@@ -93,10 +93,12 @@ class RunningServers {
   void SetMembers(int members) {
     Plan plan;
     plan.generation = Generation(++plan_);
-    for (int m = 1; m <= members; ++m)
+    for (int m = 1; m <= members; ++m) {
       plan.members.push_back({MemberId(m), Rank(m - 1), Exchange(1)});
-    for (One& server : servers_)
+    }
+    for (One& server : servers_) {
       server.thread->SetPlan(plan, [](const std::vector<Shard::Removed>&) {});
+    }
   }
 
   One& operator[](int s) { return servers_[s]; }

@@ -31,8 +31,9 @@ struct Context : grpc::ClientContext {
 class Job {
  public:
   explicit Job(bool has_core = true)
-      : servers_(TestShape(8, 30), 1, [] { return MakeNone(1); }, 1, std::nullopt, false, {},
-                 has_core ? std::make_optional(kShare) : std::nullopt),
+      : servers_(
+            TestShape(8, 30), 1, [] { return MakeNone(1); }, 1, std::nullopt, false, {},
+            has_core ? std::make_optional(kShare) : std::nullopt),
         agreement_({1, 2, kEntries, static_cast<uint64_t>(CoreCount(kShare, kEntries)), 0}) {
     if (has_core) {
       servers_[0].thread->SetCoreListener([this](const CoreReport& report) {
@@ -169,10 +170,12 @@ TEST_CASE("a bad exchange of a core gets a precise answer and changes nothing", 
   };
   push([&](auto* c) { keys(c)->set_signature("short"); }, invalid,
        "core: signature has 5 bytes, want 16");
-  push([&](auto* c) { keys(c)->set_keys_bytes(1000); }, invalid, "keys are 1000 bytes, want at most 31");
+  push([&](auto* c) { keys(c)->set_keys_bytes(1000); }, invalid,
+       "keys are 1000 bytes, want at most 31");
   push([&](auto* c) { c->mutable_header()->set_payload_bytes(8 * kEntries); }, invalid,
        "payload is 1984 bytes");
-  push([&](auto* c) { c->mutable_header()->set_payload_bytes(495); }, invalid, "payload is 495 bytes");
+  push([&](auto* c) { c->mutable_header()->set_payload_bytes(495); }, invalid,
+       "payload is 495 bytes");
   push(
       [&](auto* c) {
         c->mutable_header()->set_payload_bytes(400);
@@ -204,8 +207,9 @@ TEST_CASE("a bad exchange of a core gets a precise answer and changes nothing", 
   v1::PullRequest request;
   *request.mutable_keys()->mutable_sparse() = core;
   request.set_outside_exchange(true);
-  CHECK(job.Pull(request, &header, &bytes).error_message().find(
-            "keys are sparse, want dense or rows outside an exchange") != std::string::npos);
+  CHECK(job.Pull(request, &header, &bytes)
+            .error_message()
+            .find("keys are sparse, want dense or rows outside an exchange") != std::string::npos);
 }
 
 TEST_CASE("where all entries are exchanged a core's are refused", "[rpc][core]") {
@@ -213,8 +217,9 @@ TEST_CASE("where all entries are exchanged a core's are refused", "[rpc][core]")
   v1::SparseKeys core;
   core.set_signature(std::string(16, 's'));
   v1::PushReply reply;
-  CHECK(job.Push(job.ChunkOf(core, 124), &reply).error_message().find(
-            "keys are sparse, want dense; the job's methods differ") != std::string::npos);
+  CHECK(job.Push(job.ChunkOf(core, 124), &reply)
+            .error_message()
+            .find("keys are sparse, want dense; the job's methods differ") != std::string::npos);
   v1::PullRequest request;
   *request.mutable_keys()->mutable_sparse() = core;
   v1::ChunkHeader header;

@@ -68,10 +68,13 @@ class Run {
         random_(seed),
         workers_(kMembers),
         agreement_({1, 1, static_cast<uint64_t>(kEntries),
-                    static_cast<uint64_t>(CoreCount(kind.share, kEntries)), kind.share.gradient_weight}),
+                    static_cast<uint64_t>(CoreCount(kind.share, kEntries)),
+                    kind.share.gradient_weight}),
         leader_(std::make_unique<Leader>(ShardOf(kind))) {}
 
-  uint64_t Below(uint64_t end) { return std::uniform_int_distribution<uint64_t>(0, end - 1)(random_); }
+  uint64_t Below(uint64_t end) {
+    return std::uniform_int_distribution<uint64_t>(0, end - 1)(random_);
+  }
   void Begin() { leader_->SetPlan(PlanOfFirst(kMembers)); }
   void AddStandby() {
     standby_ = std::make_shared<Standby>(ShardOf(kind_));
@@ -155,9 +158,8 @@ class Run {
     // Where nobody waits, it stays with an old one now and then.
     const bool asks = kind_.lockstep || worker.core == nullptr || Below(3) == 0;
     if (!worker.sent && latest != nullptr && asks) {
-      leader_->gate.Say([this, number, core = latest](const absl::Status&) {
-        workers_[number - 1].core = core;
-      });
+      leader_->gate.Say(
+          [this, number, core = latest](const absl::Status&) { workers_[number - 1].core = core; });
     }
     if (!worker.sent) {
       if (!is_whole && worker.core == nullptr) return;
@@ -277,7 +279,8 @@ TEST_CASE("a standby of a shard with cores has all of it, whenever it begins", "
   CHECK(in_selections > 60);
 }
 
-TEST_CASE("a job with cores goes on however often its leader dies, and is protected again", "[standby][core]") {
+TEST_CASE("a job with cores goes on however often its leader dies, and is protected again",
+          "[standby][core]") {
   for (const Kind& kind : Kinds()) {
     int takeovers = 0, in_selections = 0;
     for (unsigned seed = 1; seed <= 20; ++seed) {
@@ -358,9 +361,8 @@ TEST_CASE("an image of cores that cannot be is refused, and leaves no copy", "[s
   CHECK(refused([](Image image, Values) {
     image->mutable_cores()->mutable_known(0)->set_keys_bytes(~uint64_t{0});
   }));
-  CHECK(refused([](Image image, Values) {
-    image->mutable_cores()->mutable_known(0)->set_key_form(7);
-  }));
+  CHECK(refused(
+      [](Image image, Values) { image->mutable_cores()->mutable_known(0)->set_key_form(7); }));
   CHECK(refused([](Image image, Values) {
     image->mutable_cores()->mutable_known(0)->set_signature("short");
   }));
@@ -368,9 +370,8 @@ TEST_CASE("an image of cores that cannot be is refused, and leaves no copy", "[s
     image->mutable_cores()->mutable_selection()->set_has_values(
         !image->cores().selection().has_values());
   }));
-  CHECK(refused([](Image image, Values) {
-    image->mutable_cores()->mutable_selection()->set_core(0);
-  }));
+  CHECK(refused(
+      [](Image image, Values) { image->mutable_cores()->mutable_selection()->set_core(0); }));
   CHECK(refused([](Image image, Values) {
     v1::CoresImage::Selection& selection = *image->mutable_cores()->mutable_selection();
     *selection.add_questions() = selection.questions(0);

@@ -76,8 +76,9 @@ class Run {
   std::shared_ptr<Standby> standby_;
 };
 
-TEST_CASE("a standby of halves has the bits of its leader after any schedule, and goes on with them",
-          "[standby][layers]") {
+TEST_CASE(
+    "a standby of halves has the bits of its leader after any schedule, and goes on with them",
+    "[standby][layers]") {
   Codec threshold = CodecOf(CodecKind::kThreshold);
   threshold.tau = 0.25;
   const Codec push = GENERATE_COPY(values({Codec(), CodecOf(CodecKind::kInt8), threshold}));

@@ -55,7 +55,10 @@ struct Worker {
 class Run {
  public:
   Run(const std::string& policy, bool has_state, int workers, unsigned seed)
-      : policy_(policy), has_state_(has_state), random_(seed), workers_(workers),
+      : policy_(policy),
+        has_state_(has_state),
+        random_(seed),
+        workers_(workers),
         leader_(std::make_unique<Leader>(ShardOf(policy, has_state))) {}
 
   void Begin() { leader_->SetPlan(PlanOfFirst(static_cast<int>(workers_.size()))); }
@@ -67,7 +70,8 @@ class Run {
 
   void Step(uint64_t exchanges) {
     now_ += absl::Milliseconds(1);
-    const int member = std::uniform_int_distribution<int>(1, static_cast<int>(workers_.size()))(random_);
+    const int member =
+        std::uniform_int_distribution<int>(1, static_cast<int>(workers_.size()))(random_);
     Worker& worker = workers_[member - 1];
     if (Chance(2)) leader_->Advance(now_);
     if (standby_ != nullptr && Chance(2)) standby_->Deliver(&leader_->gate);
@@ -172,10 +176,12 @@ std::vector<float> All(Shard* shard) {
   return values;
 }
 
-const char* const kPolicies[] = {"barrier", "weighted barrier", "none", "softsync", "ssp", "quorum"};
+const char* const kPolicies[] = {"barrier", "weighted barrier", "none", "softsync", "ssp",
+                                 "quorum"};
 
-TEST_CASE("a standby has the bits of its leader after any schedule, from the start or from an image",
-          "[standby]") {
+TEST_CASE(
+    "a standby has the bits of its leader after any schedule, from the start or from an image",
+    "[standby]") {
   for (const std::string policy : kPolicies) {
     for (unsigned seed = 1; seed <= 40; ++seed) {
       INFO(policy << " seed " << seed);
@@ -231,7 +237,8 @@ TEST_CASE("what was acknowledged counts once, whenever leaders die", "[standby]"
   }
 }
 
-TEST_CASE("a standby knows how far removed members were counted, before it began and since", "[standby]") {
+TEST_CASE("a standby knows how far removed members were counted, before it began and since",
+          "[standby]") {
   for (const std::string policy : {"barrier", "none"}) {
     INFO(policy);
     Leader leader(ShardOf(policy, false));
@@ -300,7 +307,8 @@ TEST_CASE("a leader whose standby does not answer says nothing", "[standby]") {
   }
 }
 
-TEST_CASE("what was acknowledged without a standby counts no more once the job has gone back", "[standby]") {
+TEST_CASE("what was acknowledged without a standby counts no more once the job has gone back",
+          "[standby]") {
   Leader leader(ShardOf("barrier", false));
   int said = 0;
   leader.gate.SayAccepted(MemberId(1), Exchange(1000), [&](const absl::Status&) { ++said; });
@@ -352,7 +360,8 @@ TEST_CASE("a leader that ends refuses what its standby has yet to get", "[standb
   }
 }
 
-TEST_CASE("only who waits for an acknowledgement may read what the standby has yet to get", "[standby]") {
+TEST_CASE("only who waits for an acknowledgement may read what the standby has yet to get",
+          "[standby]") {
   Leader leader(ShardOf("barrier", false));
   const auto standby = std::make_shared<Standby>(ShardOf("barrier", false));
   leader.gate.Attach(standby);
@@ -371,15 +380,18 @@ TEST_CASE("only who waits for an acknowledgement may read what the standby has y
   while (leader.Advance(absl::UnixEpoch())) {
   }
   REQUIRE(leader.shard->counters().version == Version(1));
-  leader.gate.SayTo(MemberId(1), Exchange(1), [&](const absl::Status&) { said.push_back("member 1"); });
-  leader.gate.SayTo(MemberId(3), Exchange(0), [&](const absl::Status&) { said.push_back("member 3"); });
+  leader.gate.SayTo(MemberId(1), Exchange(1),
+                    [&](const absl::Status&) { said.push_back("member 1"); });
+  leader.gate.SayTo(MemberId(3), Exchange(0),
+                    [&](const absl::Status&) { said.push_back("member 3"); });
   CHECK(said == std::vector<std::string>{"member 1"});
   while (standby->Deliver(&leader.gate)) {
   }
   CHECK(said == std::vector<std::string>{"member 1", "acknowledged", "acknowledged", "member 3"});
   // Once it is acknowledged there is nothing to wait for: the next one is read like any other.
   leader.SetPlan(PlanOfFirst(2));
-  leader.gate.SayTo(MemberId(1), Exchange(1), [&](const absl::Status&) { said.push_back("again"); });
+  leader.gate.SayTo(MemberId(1), Exchange(1),
+                    [&](const absl::Status&) { said.push_back("again"); });
   CHECK(said.size() == 4);
 }
 

@@ -20,7 +20,8 @@ class AgingStore final : public StateStore {
   absl::Status Write(const v1::CoordinatorState& state) override {
     absl::MutexLock lock(&mutex_);
     ++begun_;
-    mutex_.Await(absl::Condition(+[](bool* hangs) { return !*hangs; }, &hangs_));
+    mutex_.Await(absl::Condition(
+        +[](bool* hangs) { return !*hangs; }, &hangs_));
     kept_ = state;
     ++kept_count_;
     return absl::OkStatus();
@@ -53,7 +54,8 @@ class AgingStore final : public StateStore {
   v1::CoordinatorState kept_;
 };
 
-TEST_CASE("a state that nothing changes is kept again, and is not late when that takes long", "[control][live]") {
+TEST_CASE("a state that nothing changes is kept again, and is not late when that takes long",
+          "[control][live]") {
   SetLogLevel(LogLevel::kError);
   AgingStore store;
   LiveCoordinator live(absl::Seconds(2), /*state_age_max=*/absl::Milliseconds(20));

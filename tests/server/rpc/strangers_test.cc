@@ -63,7 +63,8 @@ struct Served {
   std::unique_ptr<v1::Coordinator::Stub> stub;
 };
 
-TEST_CASE("a compressed call is refused and never unpacked, and workers join", "[control][rpc][compression]") {
+TEST_CASE("a compressed call is refused and never unpacked, and workers join",
+          "[control][rpc][compression]") {
   Served served;
   for (const char* call : {"Status/Get", "Coordinator/Join", "Coordinator/Attach"}) {
     CheckThatNothingIsUnpacked(served.grpc->port(), absl::StrCat("/tessera.v1.", call));
@@ -73,7 +74,8 @@ TEST_CASE("a compressed call is refused and never unpacked, and workers join", "
   CHECK(joined.member() > 0);
 }
 
-TEST_CASE("refused servers are logged so often, and what they say is quoted so far", "[control][rpc]") {
+TEST_CASE("refused servers are logged so often, and what they say is quoted so far",
+          "[control][rpc]") {
   Served served;
   constexpr int kCalls = 200;
   v1::ShardMessage first;
@@ -87,7 +89,8 @@ TEST_CASE("refused servers are logged so often, and what they say is quoted so f
       call->Write(first);
       v1::PlanMessage refusal;
       const bool is_told = call->Read(&refusal);
-      const std::string words = "job digest is \"" + std::string(kDigestQuoted, 'x') + "\", want \"d1\"";
+      const std::string words =
+          "job digest is \"" + std::string(kDigestQuoted, 'x') + "\", want \"d1\"";
       refused += is_told && refusal.refuse().find(words) != std::string::npos;
       call->Finish();
     }

@@ -41,7 +41,8 @@ inline LayerCut MiddleOfCutShape() {
 }
 
 // With momentum and decay, as both halves of a cut model are trained.
-inline Shard::Options CutOptions(int shard = 0, int shard_count = 1, const CodecChoice& codecs = {}) {
+inline Shard::Options CutOptions(int shard = 0, int shard_count = 1,
+                                 const CodecChoice& codecs = {}) {
   Shard::Options options;
   options.shape = CutShape();
   options.shard = ShardId(shard);

@@ -110,7 +110,8 @@ TEST_CASE("a copy at once has what is committed, whatever is half collected", "[
   CHECK(ValuesOf(*copy->values.snapshot) == Values(4, 0.0f));
 }
 
-TEST_CASE("a copy that the leader before had made is refused, and the next one is made", "[shard][copies]") {
+TEST_CASE("a copy that the leader before had made is refused, and the next one is made",
+          "[shard][copies]") {
   ShardFixture s(ZeroMatrix(2, 2), MakeNone(1), Momentum());
   REQUIRE(s.shard.Apply(CopiedEvent{{{3, 7}, Exchange(0)}}).ok());
   CHECK(absl::IsAborted(s.shard.Order(OrderOf(3, 0))));

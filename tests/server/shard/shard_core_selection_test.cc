@@ -67,8 +67,9 @@ std::vector<int64_t> Largest(const Values& s, int64_t count) {
   return order;
 }
 
-TEST_CASE("values weigh where a push of all entries did not come, against what it changed elsewhere",
-          "[shard][core]") {
+TEST_CASE(
+    "values weigh where a push of all entries did not come, against what it changed elsewhere",
+    "[shard][core]") {
   // Every exchange is of all entries, and |g| counts as much as |w|.
   constexpr CoreShare kEachSelects{0.3, 0.1, 1, 0.0};
   CoreAgreement agreement(
@@ -128,7 +129,9 @@ TEST_CASE("values weigh where a push of all entries did not come, against what i
   for (const auto& shard : shards) {
     REQUIRE(shard->cores()->cores() == 2);
     const int64_t before = shard->id() == ShardId(0) ? 0 : half;
-    for (const int64_t place : shard->cores()->core()->keys.places()) core.push_back(before + place);
+    for (const int64_t place : shard->cores()->core()->keys.places()) {
+      core.push_back(before + place);
+    }
   }
   CHECK(core == Largest(s, CoreCount(kEachSelects, kEntries)));
 }

@@ -42,8 +42,8 @@ using Values = std::vector<float>;
 class CoreShard {
  public:
   explicit CoreShard(bool lockstep, double gradient_weight = kShare.gradient_weight)
-      : agreement_({1, 1, kEntries, static_cast<uint64_t>(CoreCount(kShare, kEntries)),
-                    gradient_weight}) {
+      : agreement_(
+            {1, 1, kEntries, static_cast<uint64_t>(CoreCount(kShare, kEntries)), gradient_weight}) {
     Shard::Options options;
     options.shape = OneMatrix();
     options.seed = 7;
@@ -223,7 +223,8 @@ TEST_CASE("after a full push the core is selected from values and changes", "[sh
   CHECK((*read)->place->keys.entries == shard.EntriesOf(2, 3, first));
 }
 
-TEST_CASE("a core is selected from the last exchange before it, whoever pushed all entries earlier", "[shard][core]") {
+TEST_CASE("a core is selected from the last exchange before it, whoever pushed all entries earlier",
+          "[shard][core]") {
   CoreShard shard(/*lockstep=*/true);
   // Largest where the values and the last changes are not.
   Values early(kEntries);
@@ -243,7 +244,9 @@ TEST_CASE("a core is selected from the last exchange before it, whoever pushed a
     if (number == 2) {
       shard.Push(shard.PushOf(1, 4, early));
       shard.Push(shard.PushOf(2, 4, early));
-      for (const uint64_t member : {1, 2}) shard.Push(shard.SparseOf(member, 5, shard.core(), 0.3f));
+      for (const uint64_t member : {1, 2}) {
+        shard.Push(shard.SparseOf(member, 5, shard.core(), 0.3f));
+      }
     }
     shard.Push(shard.PushOf(1, 3 * number, change));
     shard.Push(shard.PushOf(2, 3 * number, other));
@@ -260,8 +263,8 @@ TEST_CASE("a push of another core than the exchange's is refused, and of other e
           "[shard][core]") {
   CoreShard shard(/*lockstep=*/true);
   const Values before = shard.Now();
-  const auto stale = std::make_shared<const Core>(Core{{1, shard.core()->name.signature},
-                                                      shard.core()->keys});
+  const auto stale =
+      std::make_shared<const Core>(Core{{1, shard.core()->name.signature}, shard.core()->keys});
   const auto refused = [&](ReceivedPush push) { return shard.Accept(std::move(push)).status(); };
   CHECK(Says(refused(shard.SparseOf(1, 1, stale, 1)), absl::StatusCode::kFailedPrecondition,
              "core is 1, want 0"));
@@ -325,8 +328,7 @@ TEST_CASE("where nobody waits an old core's keys are asked for and taken", "[sha
   for (uint64_t e = 4; shard.core()->name.number < 5; ++e) {
     Values change(kEntries);
     for (int64_t i = 0; i < kEntries; ++i) change[i] = static_cast<float>((i * e) % 11) - 5;
-    shard.Push(e % 3 == 0 ? shard.PushOf(2, e, change)
-                          : shard.SparseOf(2, e, shard.core(), 0.1f));
+    shard.Push(e % 3 == 0 ? shard.PushOf(2, e, change) : shard.SparseOf(2, e, shard.core(), 0.1f));
   }
   CHECK_FALSE(shard.shard().cores()->Knows(first->name));
   CHECK(shard.shard().cores()->Knows(shard.core()->name));

@@ -133,8 +133,9 @@ TEST_CASE("the number of servers changes neither parameters nor their hash", "[s
     CAPTURE(servers);
     const Trained many = TrainOn(servers);
     CHECK(many.hash == one.hash);
-    for (size_t p = 0; p < one.parameters.size(); ++p)
+    for (size_t p = 0; p < one.parameters.size(); ++p) {
       CHECK(SameBits(many.parameters[p], one.parameters[p]));
+    }
   }
 }
 

@@ -39,7 +39,8 @@ int64_t SizeOf(const Shard& shard, const ParameterRange& layers) {
 Values PartOf(const Shard& shard, const ParameterRange& layers, uint32_t seed) {
   Values part;
   for (const Slice& slice : SlicesOfLayers(shard.slices(), layers).slices) {
-    const Values whole = Unruly(shard.shape().parameters[slice.parameter].size(), 100 * slice.parameter + seed);
+    const Values whole =
+        Unruly(shard.shape().parameters[slice.parameter].size(), 100 * slice.parameter + seed);
     part.insert(part.end(), whole.begin() + slice.row_begin * slice.columns,
                 whole.begin() + slice.row_end * slice.columns);
   }
@@ -82,10 +83,10 @@ TEST_CASE("both halves have the bits of a dense mean of the same updates, in any
         for (uint32_t k = 1; k <= 3; ++k) back.push_back(PartOf(*cut, kBack, 10 * exchange + k));
         for (const int member : order) {
           const bool is_front = member < 4;
-          MustTake(cut.get(), LayersPush(*cut, member, exchange, is_front ? kFront : kBack,
-                                         is_front ? PartOf(*cut, kFront, 10 * exchange + member)
-                                                  : Sum(back),
-                                         is_front ? 1 : 3));
+          MustTake(cut.get(),
+                   LayersPush(*cut, member, exchange, is_front ? kFront : kBack,
+                              is_front ? PartOf(*cut, kFront, 10 * exchange + member) : Sum(back),
+                              is_front ? 1 : 3));
         }
         for (uint32_t member = 1; member <= 3; ++member) {
           Values update = PartOf(*dense, kFront, 10 * exchange + member);
@@ -105,8 +106,9 @@ TEST_CASE("both halves have the bits of a dense mean of the same updates, in any
   } while (std::next_permutation(order.begin(), order.end()));
 }
 
-TEST_CASE("a half's mean is over the updates that its own pushes sum, and one of a removed member counts",
-          "[shard][layers]") {
+TEST_CASE(
+    "a half's mean is over the updates that its own pushes sum, and one of a removed member counts",
+    "[shard][layers]") {
   const std::unique_ptr<Shard> shard = Made(CutOptions(), 4);
   Shard::Options options = CutOptions();
   const std::unique_ptr<Shard> want = Made(std::move(options), 2);
@@ -125,8 +127,9 @@ TEST_CASE("a half's mean is over the updates that its own pushes sum, and one of
   CHECK(SameBits(AllOf(shard.get()), AllOf(want.get())));
 }
 
-TEST_CASE("a proposal holds the exchange before it, so that whoever reads for it knows of the joiner",
-          "[shard][layers]") {
+TEST_CASE(
+    "a proposal holds the exchange before it, so that whoever reads for it knows of the joiner",
+    "[shard][layers]") {
   const std::unique_ptr<Shard> shard = Made(CutOptions(), 2);
   const auto push = [&](uint64_t exchange) {
     MustTake(shard.get(), LayersPush(*shard, 1, exchange, kFront, PartOf(*shard, kFront, 1)));
@@ -190,7 +193,8 @@ TEST_CASE("a half that nobody pushes stays as it is, momentum included", "[shard
   CHECK(SameBits(AllOf(shard.get()), last));
 }
 
-TEST_CASE("an empty push that is the last of an update commits what the others pushed", "[shard][layers]") {
+TEST_CASE("an empty push that is the last of an update commits what the others pushed",
+          "[shard][layers]") {
   const std::unique_ptr<Shard> shard = Made(CutOptions(), 3);
   const std::unique_ptr<Shard> want = Made(CutOptions(), 2);
   for (const auto& [member, layers] : {std::pair(1, kFront), std::pair(2, kBack)}) {
@@ -201,8 +205,10 @@ TEST_CASE("an empty push that is the last of an update commits what the others p
   CHECK(SameBits(AllOf(shard.get()), AllOf(want.get())));
 }
 
-TEST_CASE("every codec's pushes of halves are folded as what a reader sees of them, on any number of servers",
-          "[shard][layers][codec]") {
+TEST_CASE(
+    "every codec's pushes of halves are folded as what a reader sees of them, on any number of "
+    "servers",
+    "[shard][layers][codec]") {
   Codec packed = CodecOf(CodecKind::kThreshold);
   packed.tau = 0.25;
   packed.packed = true;
@@ -225,7 +231,8 @@ TEST_CASE("every codec's pushes of halves are folded as what a reader sees of th
           ReceivedPush push = LayersPush(*shard, member, exchange, layers, sent, 2, codec);
           Values seen(sent.size());
           if (!seen.empty()) {
-            UpdateReader reader(shard->layer_parts()->Find(layers)->forms.Find(codec), push.payload);
+            UpdateReader reader(shard->layer_parts()->Find(layers)->forms.Find(codec),
+                                push.payload);
             reader.Assign(static_cast<int64_t>(seen.size()), 1.0f, seen.data());
           } else {
             CHECK(push.payload.size() == 0);
@@ -268,25 +275,29 @@ TEST_CASE("blocks beyond one tile and one block, on both sides of the cut, fold 
   }
 }
 
-TEST_CASE("pushes of other keys than a half or nothing are refused by what is wanted", "[shard][layers]") {
+TEST_CASE("pushes of other keys than a half or nothing are refused by what is wanted",
+          "[shard][layers]") {
   const std::unique_ptr<Shard> shard = Made(CutOptions(), 2);
   const int64_t front = SizeOf(*shard, kFront);
   const auto good = [&] { return LayersPush(*shard, 1, 1, kFront, Values(front, 1)); };
   const std::string where = "push from member 1 exchange 1: ";
   ReceivedPush push = good();
   push.layers.reset();
-  Refuses(shard.get(), std::move(push), where + "keys are dense, want some layers'; the job's methods differ");
+  Refuses(shard.get(), std::move(push),
+          where + "keys are dense, want some layers'; the job's methods differ");
   push = good();
   push.layers.reset();
   push.subnet.emplace();
   Refuses(shard.get(), std::move(push),
           where + "keys are a subnet's, want some layers'; the job's methods differ");
-  for (const ParameterRange& wrong : {ParameterRange{0, 4}, {0, 1}, {1, 2}, {2, 3}, {0, 9}, {2, 1}}) {
+  for (const ParameterRange& wrong :
+       {ParameterRange{0, 4}, {0, 1}, {1, 2}, {2, 3}, {0, 9}, {2, 1}}) {
     push = good();
     push.layers = wrong;
     Refuses(shard.get(), std::move(push),
             where + "layers are parameters " + std::to_string(wrong.begin) + " to " +
-                std::to_string(wrong.end) + ", want 0 to 2, 2 to 4 or none; the job's methods differ");
+                std::to_string(wrong.end) +
+                ", want 0 to 2, 2 to 4 or none; the job's methods differ");
   }
   for (const uint64_t wrong : {uint64_t{0}, kSummedMax + 1}) {
     push = good();
@@ -297,13 +308,15 @@ TEST_CASE("pushes of other keys than a half or nothing are refused by what is wa
   push = good();
   push.layers = kBack;
   Refuses(shard.get(), std::move(push),
-          where + "payload is 336 bytes, want 7224 (1806 entries as f32); layouts differ, compare "
-                  "layout_hash in status");
+          where +
+              "payload is 336 bytes, want 7224 (1806 entries as f32); layouts differ, compare "
+              "layout_hash in status");
   push = good();
   push.layers = kNothing;
   Refuses(shard.get(), std::move(push),
-          where + "payload is 336 bytes, want 0 (0 entries as f32); layouts differ, compare "
-                  "layout_hash in status");
+          where +
+              "payload is 336 bytes, want 0 (0 entries as f32); layouts differ, compare "
+              "layout_hash in status");
   push = LayersPush(*shard, 1, 1, kBack, Values(SizeOf(*shard, kBack), 1));
   push.bad_entry = 601 + 5;
   Refuses(shard.get(), std::move(push),
@@ -332,7 +345,8 @@ TEST_CASE("pushes of other keys than a half or nothing are refused by what is wa
 }
 
 TEST_CASE("a shard that is yet to be made is said to have the same layers", "[shard][layers]") {
-  const std::unique_ptr<Shard> shard = Made(CutOptions(1, 2, {CodecOf(CodecKind::kInt8), Codec()}), 1);
+  const std::unique_ptr<Shard> shard =
+      Made(CutOptions(1, 2, {CodecOf(CodecKind::kInt8), Codec()}), 1);
   const ShardTraits before = TraitsOf(CutOptions(1, 2, {CodecOf(CodecKind::kInt8), Codec()}));
   const ShardTraits after = TraitsOf(*shard);
   CHECK_FALSE(before.takes_whole);
@@ -341,7 +355,8 @@ TEST_CASE("a shard that is yet to be made is said to have the same layers", "[sh
     const LayerPart& a = *before.layer_parts->Find(layers);
     const LayerPart& b = *after.layer_parts->Find(layers);
     CHECK((a.begin == b.begin && a.end == b.end));
-    CHECK(a.forms.Find(CodecOf(CodecKind::kInt8))->bytes() == b.forms.Find(CodecOf(CodecKind::kInt8))->bytes());
+    CHECK(a.forms.Find(CodecOf(CodecKind::kInt8))->bytes() ==
+          b.forms.Find(CodecOf(CodecKind::kInt8))->bytes());
   }
   CHECK(after.layer_parts->front().end == after.layer_parts->back().begin);
   CHECK_FALSE(shard->CombinesPushes());

@@ -237,8 +237,7 @@ TEST_CASE("a push in another round's shares is refused, and the message has both
   const auto zero = [](int, int64_t, int64_t) { return 0.0f; };
   CHECK(cluster.shard(0).Accept(cluster.Good(0, 1, place, zero)).status().message() ==
         "push from member 1 exchange 1: subnet is site 0 of 2 (shares 1, 1), seed 5, want site 0 "
-        "of 2 "
-        "(shares 3, 1), seed 5 in round 1");
+        "of 2 (shares 3, 1), seed 5 in round 1");
   place.shares = {3, 1};
   CHECK(PartOf(place, 1, 8).size() == 6);
   CHECK(cluster.shard(0).Accept(cluster.Good(0, 1, place, zero)).ok());

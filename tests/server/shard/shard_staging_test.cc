@@ -87,8 +87,9 @@ TEST_CASE("random pushes, failures and removals leave no place taken", "[shard][
         switch (random() % 6) {
           case 0:
           case 1:
-            if (places[member] == 0 && s.shard.Reserve(MemberId(member), declared))
+            if (places[member] == 0 && s.shard.Reserve(MemberId(member), declared)) {
               ++places[member];
+            }
             break;
           case 2:  // The stream broke.
             if (places[member] > 0) s.shard.Release(MemberId(member), declared), --places[member];

@@ -277,7 +277,8 @@ TEST_CASE("snapshots are read and dropped on other threads while commits go on",
   CHECK(torn == 0);
 }
 
-TEST_CASE("what other threads see of a shard stays when another takes its place", "[shard_thread]") {
+TEST_CASE("what other threads see of a shard stays when another takes its place",
+          "[shard_thread]") {
   const auto make = []() -> absl::StatusOr<std::unique_ptr<Shard>> {
     Shard::Options options;
     options.shape = ZeroMatrix(kRows, 1);
@@ -358,7 +359,8 @@ TEST_CASE("a shard that awaits another lives, and lets nobody have its values", 
   CHECK(ValuesOf(*read.Wait()->snapshot) == std::vector<float>(kRows, 7));
 }
 
-TEST_CASE("a replacement that comes too late is void, with what was planned for it", "[shard_thread]") {
+TEST_CASE("a replacement that comes too late is void, with what was planned for it",
+          "[shard_thread]") {
   const std::unique_ptr<ShardThread> shard = Start(MakeNone(1.0f));
   const absl::Status why = absl::FailedPreconditionError("the job was restored");
   shard->AwaitReplacement(1, why);
@@ -442,7 +444,8 @@ TEST_CASE("what is known of a shard before it is made is so afterwards", "[shard
   }
 }
 
-TEST_CASE("a read at an evaluation has all that a replica has accepted", "[shard_thread][replica]") {
+TEST_CASE("a read at an evaluation has all that a replica has accepted",
+          "[shard_thread][replica]") {
   Shard::Options options;
   options.shape = ZeroMatrix(kRows, 1);
   options.placement = Placement::kReplicated;

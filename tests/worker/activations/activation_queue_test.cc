@@ -17,7 +17,8 @@ constexpr int64_t kFeatures = 3;
 constexpr int64_t kOutputs = 4;
 
 ActivationQueue::Options OptionsOf(int front, int linear, bool has_classes = true) {
-  return {MemberAt(front), SplitOf(front, linear), /*rows_max=*/8, kFeatures, kOutputs, has_classes};
+  return {MemberAt(front), SplitOf(front, linear), /*rows_max=*/8, kFeatures, kOutputs,
+          has_classes};
 }
 
 ComingBatch Coming(uint64_t rank, uint64_t step, uint64_t rows = 2, bool has_classes = true) {
@@ -33,7 +34,9 @@ struct Sent {
 // Classes 0, 1, ... and activations that begin at `first`.
 std::shared_ptr<Sent> BytesOf(const ComingBatch& batch, float first, int32_t class_of_first = 0) {
   auto sent = std::make_shared<Sent>();
-  const auto put = [&](auto value) { sent->bytes.append(reinterpret_cast<const char*>(&value), sizeof(value)); };
+  const auto put = [&](auto value) {
+    sent->bytes.append(reinterpret_cast<const char*>(&value), sizeof(value));
+  };
   for (uint64_t row = 0; batch.has_classes && row < batch.rows; ++row) {
     put(static_cast<int32_t>(row == 0 ? class_of_first : static_cast<int32_t>(row)));
   }
@@ -55,7 +58,8 @@ class Queue {
   ActivationQueue* operator->() { return &queue_; }
 
   // The answer, once there is one. `ended` counts calls that got none.
-  std::shared_ptr<std::shared_ptr<const GradientAnswer>> Send(const ComingBatch& batch, float first = 0) {
+  std::shared_ptr<std::shared_ptr<const GradientAnswer>> Send(const ComingBatch& batch,
+                                                              float first = 0) {
     auto answer = std::make_shared<std::shared_ptr<const GradientAnswer>>();
     const std::shared_ptr<Sent> sent = BytesOf(batch, first);
     auto waiting = ActivationQueue::Unpack(queue_.options(), batch, sent->payload,
@@ -156,7 +160,8 @@ TEST_CASE("who is waited for is known by name", "[activations]") {
   queue->Answer(1, std::vector<float>(6, 1)).Send();
 }
 
-TEST_CASE("all that wait can be let go, and what is computed then is answered to nobody", "[activations]") {
+TEST_CASE("all that wait can be let go, and what is computed then is answered to nobody",
+          "[activations]") {
   Queue queue(OptionsOf(3, 1));
   const auto first = queue.Send(Coming(0, 0));
   queue.Send(Coming(1, 0));
@@ -200,7 +205,8 @@ TEST_CASE("values that are not finite are refused, each by its place", "[activat
   }
 }
 
-TEST_CASE("nobody waits for one that is gone, and what it has sent counts for nothing", "[activations]") {
+TEST_CASE("nobody waits for one that is gone, and what it has sent counts for nothing",
+          "[activations]") {
   const LayerSplit split = SplitOf(3, 1);
   Queue queue(OptionsOf(3, 1));
   queue.Send(Coming(0, 0));
@@ -218,7 +224,8 @@ TEST_CASE("nobody waits for one that is gone, and what it has sent counts for no
   CHECK(queue->Take(1, Generation(1)) == Turn::kOver);
 }
 
-TEST_CASE("one that has lost its own is taken while the step is open, and told so afterwards", "[activations]") {
+TEST_CASE("one that has lost its own is taken while the step is open, and told so afterwards",
+          "[activations]") {
   Queue queue(OptionsOf(4, 2));  // Ranks 0 and 1 are its own.
   queue.Send(Coming(3, 0));
   queue.Send(Coming(0, 0));
@@ -246,7 +253,8 @@ TEST_CASE("one that has lost its own is taken while the step is open, and told s
   CHECK(queue->Take(1, Generation(1)) == Turn::kBatch);
 }
 
-TEST_CASE("nobody waits for one that has had its answer from a worker that is gone", "[activations]") {
+TEST_CASE("nobody waits for one that has had its answer from a worker that is gone",
+          "[activations]") {
   Queue queue(OptionsOf(2, 2));  // Rank 0 is its own, rank 1 the other one's.
   queue.Send(Coming(0, 0));
   REQUIRE(queue->Take(0, Generation(1)) == Turn::kBatch);
@@ -281,7 +289,8 @@ TEST_CASE("a step begins once it is known who takes part in it", "[activations]"
   CHECK(queue->batch().sender == Rank(1));
 }
 
-TEST_CASE("nobody waits for one whose own worker is there again, unless it comes back", "[activations]") {
+TEST_CASE("nobody waits for one whose own worker is there again, unless it comes back",
+          "[activations]") {
   const bool comes_back = GENERATE(false, true);
   const LayerSplit split = SplitOf(2, 2);  // Rank 0 is its own, rank 1 that of rank 3.
   Queue queue(OptionsOf(2, 2));
@@ -319,20 +328,27 @@ TEST_CASE("what is no batch of the job is refused, each with its word", "[activa
   Queue queue(OptionsOf(2, 1));
   const auto error = [&](ComingBatch batch) { return std::string(queue->Check(batch).message()); };
   CHECK(queue->Check(Coming(0, 0, 8)).ok());
-  CHECK(error(Coming(0, 3, 0)) == "activations from member 1 step 3: rows are 0, want between 1 and 8");
-  CHECK(error(Coming(0, 0, uint64_t{1} << 62)).find("rows are 4611686018427387904") != std::string::npos);
-  CHECK(error(Coming(0, 0, 2, false)).find("labels are targets, want classes") != std::string::npos);
+  CHECK(error(Coming(0, 3, 0)) ==
+        "activations from member 1 step 3: rows are 0, want between 1 and 8");
+  CHECK(error(Coming(0, 0, uint64_t{1} << 62)).find("rows are 4611686018427387904") !=
+        std::string::npos);
+  CHECK(error(Coming(0, 0, 2, false)).find("labels are targets, want classes") !=
+        std::string::npos);
   ComingBatch batch = Coming(0, 0);
   batch.payload_bytes += 4;
-  CHECK(error(batch).find("payload is 36 bytes, want 32 (2 rows of 3 values and a class)") != std::string::npos);
+  CHECK(error(batch).find("payload is 36 bytes, want 32 (2 rows of 3 values and a class)") !=
+        std::string::npos);
   CHECK(queue->Check(Coming(8, 0)).code() == absl::StatusCode::kFailedPrecondition);
   const auto unpack = [&](const ComingBatch& facts, const Payload& payload) {
-    return std::string(ActivationQueue::Unpack(queue->options(), facts, payload, nullptr).status().message());
+    return std::string(
+        ActivationQueue::Unpack(queue->options(), facts, payload, nullptr).status().message());
   };
-  CHECK(unpack(Coming(0, 0), Payload()).find("payload ended after 0 of 32 bytes") != std::string::npos);
+  CHECK(unpack(Coming(0, 0), Payload()).find("payload ended after 0 of 32 bytes") !=
+        std::string::npos);
   CHECK(unpack(Coming(0, 0), BytesOf(Coming(0, 0), 0, 4)->payload)
             .find("class of row 0 is 4, want between 0 and 3") != std::string::npos);
-  CHECK(unpack(Coming(0, 0), BytesOf(Coming(0, 0), 0, -1)->payload).find("is -1") != std::string::npos);
+  CHECK(unpack(Coming(0, 0), BytesOf(Coming(0, 0), 0, -1)->payload).find("is -1") !=
+        std::string::npos);
 }
 
 TEST_CASE("targets come with the batch where labels are no classes", "[activations]") {

@@ -106,7 +106,8 @@ class World {
     std::stable_sort(by_rank.begin(), by_rank.end(),
                      [](const Worker* a, const Worker* b) { return a->rank < b->rank; });
     for (const Worker* worker : by_rank) {
-      const bool is_former = IsLinear(*worker) && worker->first_step > 0 && worker->first_step >= step_;
+      const bool is_former =
+          IsLinear(*worker) && worker->first_step > 0 && worker->first_step >= step_;
       if (!worker->lives && !is_former) continue;
       v1::WorkerEntry& entry = worker->lives ? *list.add_workers() : *list.add_former();
       entry.set_member(worker->member.value());
@@ -141,11 +142,13 @@ class World {
     // A linear worker that only looks again does nothing.
     if (all_pushed) actions.push_back([this] { Commit(); });
     // Not all in the first steps.
-    const bool may_die = deaths_left_ > 0 && random_() % 16 == 0, may_join = joiners_left_ > 0 && random_() % 8 == 0;
+    const bool may_die = deaths_left_ > 0 && random_() % 16 == 0,
+               may_join = joiners_left_ > 0 && random_() % 8 == 0;
     for (size_t i = 0; i < workers_.size(); ++i) {
       if (may_die && MayDie(workers_[i])) actions.push_back([this, i] { Die(&workers_[i]); });
     }
-    for (uint64_t rank = 0; rank < static_cast<uint64_t>(split_.front_workers + split_.linear_workers); ++rank) {
+    for (uint64_t rank = 0;
+         rank < static_cast<uint64_t>(split_.front_workers + split_.linear_workers); ++rank) {
       const bool is_held = std::any_of(workers_.begin(), workers_.end(), [&](const Worker& worker) {
         return worker.lives && worker.rank == Rank(rank);
       });
@@ -187,7 +190,8 @@ class World {
     worker->list = List();
     if (worker->queue != nullptr) worker->queue->SetWorkers(worker->list);
     // As ActivationClient does: a call to one that is none any more is given up.
-    const std::optional<LayerWorker> target = LayerWorkers(worker->list, split_).LinearOf(worker->member, step_);
+    const std::optional<LayerWorker> target =
+        LayerWorkers(worker->list, split_).LinearOf(worker->member, step_);
     if (!target || target->member != worker->asked) worker->asked = MemberId();
   }
 
@@ -209,17 +213,20 @@ class World {
     const std::string bytes(8, '\0');
     Payload payload;
     payload.Append({bytes.data(), 8}, nullptr);
-    auto waiting = ActivationQueue::Unpack(
-        queue.options(), batch, payload,
-        [this, from = asker->member, step = step_, to = target->member](std::shared_ptr<const GradientAnswer> answer) {
-          Worker& sender = workers_[from.value() - 1];
-          // A call that was given up has nobody to answer to.
-          if (step_ != step || sender.asked != to || sender.answered) return;
-          // Another call has its place; this one's worker asks again.
-          if (answer == nullptr) return;
-          sender.answered = true;
-          too_late_[step] += answer->too_late;
-        });
+    auto waiting =
+        ActivationQueue::Unpack(queue.options(), batch, payload,
+                                [this, from = asker->member, step = step_, to = target->member](
+                                    std::shared_ptr<const GradientAnswer> answer) {
+                                  Worker& sender = workers_[from.value() - 1];
+                                  // A call that was given up has nobody to answer to.
+                                  if (step_ != step || sender.asked != to || sender.answered) {
+                                    return;
+                                  }
+                                  // Another call has its place; this one's worker asks again.
+                                  if (answer == nullptr) return;
+                                  sender.answered = true;
+                                  too_late_[step] += answer->too_late;
+                                });
     REQUIRE(waiting.ok());
     queue.Deliver(*std::move(waiting)).Send();
   }
@@ -230,7 +237,8 @@ class World {
         ++counted_[{worker->queue->batch().sender.value(), step_, worker->member}];
         worker->queue->Answer(1, std::vector<float>{1}).Send();
         // Those who have just come die most easily, when nobody may have heard of them.
-        if (worker->first_step == step_ && step_ > 0 && deaths_left_ > 0 && MayDie(*worker) && random_() % 2 == 0) {
+        if (worker->first_step == step_ && step_ > 0 && deaths_left_ > 0 && MayDie(*worker) &&
+            random_() % 2 == 0) {
           Die(worker);
         }
         return;

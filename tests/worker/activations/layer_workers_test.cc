@@ -22,8 +22,9 @@ TEST_CASE("each linear worker has as many senders, but for one", "[layer_workers
         for (const LayerWorker& sender : senders) {
           CHECK(workers.LinearOf(sender.member, 0)->member == MemberAt(front + l));
         }
-        CHECK(std::is_sorted(senders.begin(), senders.end(),
-                             [](const LayerWorker& a, const LayerWorker& b) { return a.rank < b.rank; }));
+        CHECK(std::is_sorted(
+            senders.begin(), senders.end(),
+            [](const LayerWorker& a, const LayerWorker& b) { return a.rank < b.rank; }));
         least = std::min(least, senders.size());
         most = std::max(most, senders.size());
         all += senders.size();
@@ -81,7 +82,8 @@ void Replace(v1::WorkerList* list, uint32_t rank, uint64_t member, uint64_t firs
   }
 }
 
-TEST_CASE("who joins is sent to from its first step on, by those who would have gone there", "[layer_workers]") {
+TEST_CASE("who joins is sent to from its first step on, by those who would have gone there",
+          "[layer_workers]") {
   const LayerSplit split = SplitOf(4, 3);  // The homes of 0 to 3 are 4, 4, 5 and 6.
   v1::WorkerList list = ListOf(split, 2);
   Replace(&list, 5, 21, 7);
@@ -101,7 +103,8 @@ TEST_CASE("who joins is sent to from its first step on, by those who would have 
   CHECK(more.LinearOf(MemberId(22), 9)->member == MemberAt(6));
 }
 
-TEST_CASE("whoever stood in for one that joins is left at its first step, by no others", "[layer_workers]") {
+TEST_CASE("whoever stood in for one that joins is left at its first step, by no others",
+          "[layer_workers]") {
   const LayerSplit split = SplitOf(4, 3);
   v1::WorkerList list = ListOf(split, 2);
   Replace(&list, 5, 21, 7);
@@ -132,7 +135,8 @@ TEST_CASE("whoever stood in for one that joins is left at its first step, by no 
   CHECK(left_at(MemberAt(2), stood_in, 5, 90) == 7);
 }
 
-TEST_CASE("a half that only has workers of later steps is told from one that has nobody", "[layer_workers]") {
+TEST_CASE("a half that only has workers of later steps is told from one that has nobody",
+          "[layer_workers]") {
   const LayerSplit split = SplitOf(2, 1);
   v1::WorkerList list = ListOf(split, 2);
   Replace(&list, 2, 9, 4);
@@ -143,7 +147,8 @@ TEST_CASE("a half that only has workers of later steps is told from one that has
   CHECK_FALSE(LayerWorkers(ListOf(split, 2, {2}), split).LinearComesLater(3));
 }
 
-TEST_CASE("without linear workers nobody is sent to, and linear workers send to nobody", "[layer_workers]") {
+TEST_CASE("without linear workers nobody is sent to, and linear workers send to nobody",
+          "[layer_workers]") {
   const LayerSplit split = SplitOf(2, 1);
   const LayerWorkers none(ListOf(split, 3, {2}), split);
   CHECK_FALSE(none.LinearOf(MemberAt(0), 0).has_value());

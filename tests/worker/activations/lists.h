@@ -21,7 +21,8 @@ inline LayerSplit SplitOf(int front, int linear) {
 }
 
 // All ranks of `split` but those that are gone.
-inline v1::WorkerList ListOf(const LayerSplit& split, uint64_t generation, const std::set<uint64_t>& gone = {}) {
+inline v1::WorkerList ListOf(const LayerSplit& split, uint64_t generation,
+                             const std::set<uint64_t>& gone = {}) {
   v1::WorkerList list;
   list.set_generation(generation);
   for (int rank = 0; rank < split.front_workers + split.linear_workers; ++rank) {

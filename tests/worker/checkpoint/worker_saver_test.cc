@@ -213,7 +213,9 @@ std::string SavedBy(uint32_t workers, const std::function<Arrays(uint32_t)>& arr
   const std::string folder = EmptyFolder();
   Manifest manifest = ManifestOf(1);
   manifest.members.clear();
-  for (uint32_t rank = 0; rank < workers; ++rank) manifest.members.push_back({rank + 5, rank, 20, 400});
+  for (uint32_t rank = 0; rank < workers; ++rank) {
+    manifest.members.push_back({rank + 5, rank, 20, 400});
+  }
   REQUIRE(SaveShards(folder, &manifest).ok());
   for (uint32_t rank = 0; rank < workers; ++rank) {
     WorkerCopy copy;
@@ -245,8 +247,8 @@ TEST_CASE("what was held back is dealt to other workers, and the rest is dropped
   std::vector<float> sum(2);
   for (uint32_t rank = 0; rank < workers; ++rank) {
     std::vector<float> state = {0}, held = {0, 0};
-    const PrivateState view{{{"state.0.w", absl::MakeSpan(state)},
-                             {"residual.0", absl::MakeSpan(held)}}, nullptr};
+    const PrivateState view{
+        {{"state.0.w", absl::MakeSpan(state)}, {"residual.0", absl::MakeSpan(held)}}, nullptr};
     WorkerSaver saver({"", folder, Rank(rank), workers, coordinator.Tell(), /*goes_back=*/false,
                        counts_by_itself});
     const auto cursor = saver.Load(view);
@@ -280,7 +282,8 @@ struct Restored {
 };
 
 // Restores what is in `folder` with these halves, at each of their workers.
-Restored RestoreInHalves(const std::string& folder, const LayerSplit& split, bool goes_back = false) {
+Restored RestoreInHalves(const std::string& folder, const LayerSplit& split,
+                         bool goes_back = false) {
   Coordinator coordinator;
   Restored all;
   const auto workers = static_cast<uint32_t>(split.front_workers + split.linear_workers);
@@ -300,13 +303,14 @@ Restored RestoreInHalves(const std::string& folder, const LayerSplit& split, boo
   return all;
 }
 
-TEST_CASE("what was held back of a half is dealt to those that have it now", "[worker_saver][layers]") {
+TEST_CASE("what was held back of a half is dealt to those that have it now",
+          "[worker_saver][layers]") {
   const LayerSplit before = Split(2, 1);
   // Ranks 0 and 1 held 1 and 2 of the front back, and rank 2 held 3 of the rest.
   const std::string folder =
       SavedBy(3, [&](uint32_t rank) { return HalfOf(before, rank, static_cast<float>(rank + 1)); });
-  const auto [front, linear] = GENERATE(std::pair(3, 1), std::pair(4, 1), std::pair(1, 1), std::pair(2, 3),
-                                        std::pair(1, 2), std::pair(2, 1));
+  const auto [front, linear] = GENERATE(std::pair(3, 1), std::pair(4, 1), std::pair(1, 1),
+                                        std::pair(2, 3), std::pair(1, 2), std::pair(2, 1));
   CAPTURE(front, linear);
   const Restored now = RestoreInHalves(folder, Split(front, linear));
   // A linear worker pushes the sum of its batches: both halves' means are over the workers in front, two before.
@@ -319,14 +323,16 @@ TEST_CASE("what was held back of a half is dealt to those that have it now", "[w
   CHECK(now.learned[static_cast<size_t>(front)] == 30);
 }
 
-TEST_CASE("several linear workers' residuals go to each of those there are in turn", "[worker_saver][layers]") {
+TEST_CASE("several linear workers' residuals go to each of those there are in turn",
+          "[worker_saver][layers]") {
   const LayerSplit before = Split(2, 3);
   const std::string folder =
       SavedBy(5, [&](uint32_t rank) { return HalfOf(before, rank, static_cast<float>(rank + 1)); });
   Coordinator coordinator;
   for (const uint32_t rank : {2u, 3u}) {
     std::vector<float> front, linear = {0, 0, 0};
-    const PrivateState view{{{"residual.0", absl::MakeSpan(front)}, {"residual.1", absl::MakeSpan(linear)}}, nullptr};
+    const PrivateState view{
+        {{"residual.0", absl::MakeSpan(front)}, {"residual.1", absl::MakeSpan(linear)}}, nullptr};
     WorkerSaver saver({"", folder, Rank(rank), 4, coordinator.Tell(), /*goes_back=*/false,
                        /*counts_by_itself=*/false, /*restored_sum=*/0, Split(2, 2)});
     REQUIRE(saver.Load(view).ok());
@@ -334,7 +340,8 @@ TEST_CASE("several linear workers' residuals go to each of those there are in tu
   }
 }
 
-TEST_CASE("workers that had all layers leave both halves what they held back", "[worker_saver][layers]") {
+TEST_CASE("workers that had all layers leave both halves what they held back",
+          "[worker_saver][layers]") {
   const std::string folder = SavedBy(3, [&](uint32_t rank) {
     return HalfOf(Split(3, 0), rank, static_cast<float>(rank + 1), /*has_all=*/true);
   });
@@ -344,7 +351,8 @@ TEST_CASE("workers that had all layers leave both halves what they held back", "
   CHECK(now.with_cursor == 0);
 }
 
-TEST_CASE("workers that have all layers now take up what both halves held back", "[worker_saver][layers]") {
+TEST_CASE("workers that have all layers now take up what both halves held back",
+          "[worker_saver][layers]") {
   const LayerSplit before = Split(2, 1);
   const std::string folder =
       SavedBy(3, [&](uint32_t rank) { return HalfOf(before, rank, static_cast<float>(rank + 1)); });
@@ -397,8 +405,8 @@ TEST_CASE("a job that goes back takes up the files of the same ranks, however ma
   const uint32_t rank = GENERATE(0, 1, 2, 3);
   CAPTURE(workers, rank);
   std::vector<float> state = {0}, held = {0, 0};
-  const PrivateState view{{{"state.0.w", absl::MakeSpan(state)},
-                           {"residual.0", absl::MakeSpan(held)}}, nullptr};
+  const PrivateState view{
+      {{"state.0.w", absl::MakeSpan(state)}, {"residual.0", absl::MakeSpan(held)}}, nullptr};
   WorkerSaver saver({"", folder, Rank(rank), workers, coordinator.Tell(), /*goes_back=*/true});
   const auto cursor = saver.Load(view);
   REQUIRE(cursor.ok());

@@ -164,15 +164,18 @@ TEST_CASE("what a gzip file claims is not asked for before it has delivered", "[
   const std::string labels = WriteFile("labels512", Idx(8, {512}, std::string(512, '\1')));
   const TableSpec spec = Spec(1 << 24, 3);
   // 8 GiB of values: no more than 9 MB can inflate to.
-  const std::string claim = WriteFile("claim.gz", Gzip(Idx(8, {512, 1 << 24}, "\1\2")) + std::string(9 << 20, 'x'));
+  const std::string claim =
+      WriteFile("claim.gz", Gzip(Idx(8, {512, 1 << 24}, "\1\2")) + std::string(9 << 20, 'x'));
   const std::string plain = WriteFile("claim", Idx(8, {512, 1 << 24}, ""));
   std::filesystem::resize_file(plain, (int64_t{8} << 30) + 12);
   const AddressLimit limit(size_t{2} << 30);
   REQUIRE(ReadIdx(claim, labels, spec).status().code() == absl::StatusCode::kDataLoss);
   const absl::Status status = ReadIdx(plain, labels, spec).status();
   REQUIRE(status.code() == absl::StatusCode::kResourceExhausted);
-  REQUIRE(Text(status) == plain + ": no memory for 512 x 16777216 values, 8589936640 bytes with their labels, as its "
-                                  "header claims");
+  REQUIRE(Text(status) ==
+          plain +
+              ": no memory for 512 x 16777216 values, 8589936640 bytes with their labels, as its "
+              "header claims");
 }
 
 TEST_CASE("files of many chunks are read whole", "[idx]") {

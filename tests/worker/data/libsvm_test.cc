@@ -88,18 +88,22 @@ TEST_CASE("a worker with files of its own refuses labels that others may number 
   REQUIRE(Read("-1\n1\n", spec).ok());
   REQUIRE(std::get<Classes>(Read("-1\n", spec)->labels) == Classes{0});
   REQUIRE(std::get<Classes>(Read("+1\n", spec)->labels) == Classes{1});
-  REQUIRE(Wrong("1\n3\n", spec).find("labels are 1, 3, want 0 to 2, or -1 and 1: with data.partition local") !=
+  REQUIRE(Wrong("1\n3\n", spec)
+              .find("labels are 1, 3, want 0 to 2, or -1 and 1: with data.partition local") !=
           std::string::npos);
   REQUIRE_FALSE(Read("-1\n0\n", spec).ok());
-  REQUIRE_FALSE(Read("-1\n", [] {
-                  TableSpec one = Spec(1);
-                  one.local_files = true;
-                  return one;
-                }()).ok());
+  REQUIRE_FALSE(Read("-1\n",
+                     [] {
+                       TableSpec one = Spec(1);
+                       one.local_files = true;
+                       return one;
+                     }())
+                    .ok());
 }
 
 // With classes 1 to 3 the first of these was 1, 2 -> 1, 2, and the second 1, 2, 3 -> 0, 1, 2.
-TEST_CASE("workers with files of their own give a label the same class, or one refuses", "[libsvm]") {
+TEST_CASE("workers with files of their own give a label the same class, or one refuses",
+          "[libsvm]") {
   TableSpec spec = Spec(3);
   spec.local_files = true;
   REQUIRE(std::get<Classes>(Read("1\n2\n", spec)->labels) == Classes{1, 2});

@@ -135,7 +135,8 @@ TEST_CASE("training and test set share the memory limit", "[load_datasets]") {
           absl::StatusCode::kResourceExhausted);
 }
 
-TEST_CASE("rows that there is no memory for are refused by the name of their file", "[load_datasets]") {
+TEST_CASE("rows that there is no memory for are refused by the name of their file",
+          "[load_datasets]") {
   if (kHasSanitizer) return;  // They take far more addresses themselves.
   std::string rows;
   for (int i = 0; i < 4 << 20; ++i) rows += "1,1,0\n";
@@ -144,7 +145,8 @@ TEST_CASE("rows that there is no memory for are refused by the name of their fil
   REQUIRE(getrlimit(RLIMIT_AS, &before) == 0);
   int64_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
-  const struct rlimit little = {static_cast<rlim_t>(pages * getpagesize() + (16 << 20)), before.rlim_max};
+  const struct rlimit little = {static_cast<rlim_t>(pages * getpagesize() + (16 << 20)),
+                                before.rlim_max};
   REQUIRE(setrlimit(RLIMIT_AS, &little) == 0);
   const absl::Status status = LoadDatasets(job, {2, 3, false}).status();
   REQUIRE(setrlimit(RLIMIT_AS, &before) == 0);

@@ -47,18 +47,24 @@ std::vector<Format> Formats() {
   std::string floats, doubles;
   for (int i = 0; i < 6; ++i) floats += BigEndian(0x3f800000 + i, 4);
   for (int i = 0; i < 6; ++i) doubles += LittleEndian(0x3ff0000000000000 + i, 8);
-  const std::string npy_labels = WriteFile("good_labels.npy", Npy("|u1", "(3,)", std::string("\1\2\0", 3)));
+  const std::string npy_labels =
+      WriteFile("good_labels.npy", Npy("|u1", "(3,)", std::string("\1\2\0", 3)));
   const auto read_npy = [=](const std::string& path) { return ReadNpy(path, npy_labels, Spec(2)); };
-  const std::string npy_features = WriteFile("good_features.npy", Npy("|u1", "(3, 2)", "\1\2\3\4\5\6"));
+  const std::string npy_features =
+      WriteFile("good_features.npy", Npy("|u1", "(3, 2)", "\1\2\3\4\5\6"));
   return {
       {"idx_u8", Idx(8, {3, 1, 2}, "\1\2\3\4\5\6"), read_idx},
       {"idx_f32", Idx(13, {3, 2}, floats), read_idx},
       {"idx_labels", Idx(8, {3}, std::string("\1\2\0", 3)),
        [=](const std::string& path) { return ReadIdx(features, path, Spec(2)); }},
-      {"npy_u8", NpyOfHeader("{'descr':'|u1','fortran_order':False,'shape':(3,2)}", "\1\2\3\4\5\6"), read_npy},
-      {"npy_f64", NpyOfHeader("{'shape':(3,1,2), 'descr':'<f8', 'fortran_order':False}\n", doubles, 2), read_npy},
+      {"npy_u8", NpyOfHeader("{'descr':'|u1','fortran_order':False,'shape':(3,2)}", "\1\2\3\4\5\6"),
+       read_npy},
+      {"npy_f64",
+       NpyOfHeader("{'shape':(3,1,2), 'descr':'<f8', 'fortran_order':False}\n", doubles, 2),
+       read_npy},
       {"npy_labels",
-       NpyOfHeader("{'descr':'<i2','fortran_order':False,'shape':(3,1)}", std::string("\1\0\2\0\0\0", 6)),
+       NpyOfHeader("{'descr':'<i2','fortran_order':False,'shape':(3,1)}",
+                   std::string("\1\0\2\0\0\0", 6)),
        [=](const std::string& path) { return ReadNpy(npy_features, path, Spec(2)); }},
       {"csv", "a,b,c\n1,2.5,0\n-3,4e1,2\r\n5,6,1\n",
        [](const std::string& path) { return ReadCsv({path}, Spec(2)); }, true},

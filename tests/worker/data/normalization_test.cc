@@ -25,8 +25,9 @@ Table Sparse(const Table& dense) {
       sparse.feature.push_back(static_cast<uint32_t>(i % dense.features));
       sparse.value.push_back(values[i]);
     }
-    if ((i + 1) % dense.features == 0)
+    if ((i + 1) % dense.features == 0) {
       sparse.begin.push_back(static_cast<int64_t>(sparse.value.size()));
+    }
   }
   Table table;
   table.rows = dense.rows;

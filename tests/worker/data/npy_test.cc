@@ -108,8 +108,9 @@ TEST_CASE("features of one dimension are rows of one value", "[npy]") {
 TEST_CASE("headers of all three versions are read, as Python may write them", "[npy]") {
   const std::string values = "\1\2\3\4";
   const std::string header = "{'descr': '|u1', 'fortran_order': False, 'shape': (2, 2), }";
-  for (const int version : {1, 2, 3})
+  for (const int version : {1, 2, 3}) {
     REQUIRE(Read(NpyOfHeader(header + " \n", values, version)).ok());
+  }
   for (const char* const text : {
            "{'descr':'|u1','fortran_order':False,'shape':(2,2)}",
            "{\"shape\": (2, 2,), \"descr\": \"|u1\", \"fortran_order\": False}\n",

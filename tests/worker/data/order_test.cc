@@ -149,8 +149,9 @@ TEST_CASE("other parts cut the same order of an epoch", "[order]") {
     }
     Rows joined;
     for (size_t begin = 0; begin < reads[0].size(); begin += 4) {
-      for (const Rows& read : reads)
+      for (const Rows& read : reads) {
         joined.insert(joined.end(), read.begin() + begin, read.begin() + begin + 4);
+      }
     }
     REQUIRE(std::equal(joined.begin(), joined.end(), whole.begin()));
   }

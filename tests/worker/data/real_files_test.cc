@@ -120,8 +120,9 @@ TEST_CASE("per-feature optdigits has mean 0 and deviation 1, and the same from u
                    {64, 10, false});
   REQUIRE(csv.ok());
   const std::vector<float> of_csv = AllFeatures(csv->train);
-  for (size_t i = 0; i < features.size(); ++i)
+  for (size_t i = 0; i < features.size(); ++i) {
     REQUIRE(of_csv[i] == Approx(features[i]).margin(1e-6));
+  }
 }
 
 TEST_CASE("a model that does not fit optdigits is told both sizes, or the row", "[real_files]") {

@@ -72,9 +72,11 @@ struct MostlyZeros {
 
 const std::vector<std::string>& Models() {
   static const std::vector<std::string> models = {
-      "6 linear:8 relu linear:4 softmax", "7 linear-:9 norm relu linear:5 norm- softmax",
+      "6 linear:8 relu linear:4 softmax",
+      "7 linear-:9 norm relu linear:5 norm- softmax",
       "6 linear:8 norm relu drop:0.3 linear-:4 norm- softmax",
-      "6 norm relu linear:8 drop:0.5 linear:5 sigmoid", "5 linear:1 sigmoid",
+      "6 norm relu linear:8 drop:0.5 linear:5 sigmoid",
+      "5 linear:1 sigmoid",
       "2 5 4 conv:4:3:1:1 norm relu max:2 drop:0.3 linear:5 softmax",
       "1 5 4 conv-:3:3x2:2x1:1 relu avg:2:1:1 conv:4:1 linear:6 norm relu linear:4 softmax"};
   return models;

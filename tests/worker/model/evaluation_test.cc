@@ -32,14 +32,14 @@ struct Setup {
 }  // namespace
 
 TEST_CASE("constants are the statistics of the whole sample, layer by layer", "[calibration]") {
-  const std::string text =
-      GENERATE(as<std::string>(), "10 linear:20 norm relu linear-:8 norm- softmax",
-               "10 norm relu linear:20 drop:0.5 norm linear:8 softmax",
-               "10 drop:0.3 norm- linear:8 norm relu linear:5 relu norm softmax",
-               "10 linear-:30 norm relu linear-:30 norm relu linear-:8 norm- softmax",
-               "3 8 6 conv:16:3:1:1 norm relu max:2 drop:0.3 conv-:20:3 norm relu linear:8 norm softmax",
-               "3 8 6 norm- conv:5:3 avg:2:2:1 norm- linear:8 softmax",
-               "2 8 6 max:2 norm conv:5:3x2 norm softmax");
+  const std::string text = GENERATE(
+      as<std::string>(), "10 linear:20 norm relu linear-:8 norm- softmax",
+      "10 norm relu linear:20 drop:0.5 norm linear:8 softmax",
+      "10 drop:0.3 norm- linear:8 norm relu linear:5 relu norm softmax",
+      "10 linear-:30 norm relu linear-:30 norm relu linear-:8 norm- softmax",
+      "3 8 6 conv:16:3:1:1 norm relu max:2 drop:0.3 conv-:20:3 norm relu linear:8 norm softmax",
+      "3 8 6 norm- conv:5:3 avg:2:2:1 norm- linear:8 softmax",
+      "2 8 6 max:2 norm conv:5:3x2 norm softmax");
   CAPTURE(text);
   Setup s(text, 16);
   const Rows sample(s.model, 203, 7, 4), test(s.model, 16, 8, 4);  // Far from mean 0.
@@ -47,8 +47,9 @@ TEST_CASE("constants are the statistics of the whole sample, layer by layer", "[
   const Matrix logits = s.reference.CalibratedLogits(sample.batch(), test.batch());
   size_t at = 0;
   for (const ReferenceNetwork::Statistics& layer : s.reference.statistics) {
-    for (const double mean : layer.mean)
+    for (const double mean : layer.mean) {
       REQUIRE(got.at(at++) == Approx(mean).epsilon(1e-5).margin(1e-5));
+    }
     for (const double sigma : layer.sigma) REQUIRE(got.at(at++) == Approx(1 / sigma).epsilon(1e-5));
   }
   CHECK(at == got.size());
@@ -67,8 +68,9 @@ TEST_CASE("how the sample is cut into batches does not matter", "[calibration]")
   const std::vector<float> parts =
       s.Calibrated({part(0, 1), part(1, 0), part(1, 60), part(61, 39)});
   REQUIRE(parts.size() == whole.size());
-  for (size_t i = 0; i < whole.size(); ++i)
+  for (size_t i = 0; i < whole.size(); ++i) {
     REQUIRE(parts[i] == Approx(whole[i]).epsilon(1e-5).margin(1e-6));
+  }
 }
 
 TEST_CASE("an empty sample is refused, and no batch norm needs none", "[calibration]") {

@@ -100,8 +100,9 @@ TEST_CASE("a worker's optimizer takes the very steps that a server's would", "[o
                   addresses.data(), w.size());
     }
     CHECK(network->parameters() == absl::MakeConstSpan(w));
-    for (size_t s = 0; s < states.size(); ++s)
+    for (size_t s = 0; s < states.size(); ++s) {
       CHECK(optimizer->states()[s] == absl::MakeConstSpan(states[s]));
+    }
   }
 }
 
@@ -130,8 +131,9 @@ TEST_CASE("a step goes on from the state that was written into its views", "[opt
     REQUIRE(other->Step(UpdateAt(2)).ok());
     CHECK(first->parameters() == second->parameters());
     REQUIRE(one->Reset().ok());
-    for (const absl::Span<float> state : one->states())
+    for (const absl::Span<float> state : one->states()) {
       CHECK(std::all_of(state.begin(), state.end(), [](float x) { return x == 0; }));
+    }
   }
 }
 

@@ -95,8 +95,9 @@ struct Rows {
     const bool sigmoid = model.loss() == "sigmoid_cross_entropy";
     const int64_t classes = sigmoid && shape->outputs() == 1 ? 2 : shape->outputs();
     for (int64_t r = 0; r < rows; ++r) labels.push_back(static_cast<int32_t>(random() % classes));
-    for (int64_t i = 0; sigmoid && i < rows * shape->outputs(); ++i)
+    for (int64_t i = 0; sigmoid && i < rows * shape->outputs(); ++i) {
       targets.push_back(random() % 3 == 0 ? 1.0f : 0.0f);
+    }
   }
   Batch batch() const {
     Batch batch;
@@ -145,8 +146,9 @@ inline void SetRandom(Network& network, ReferenceNetwork* reference, unsigned se
   for (size_t p = 0; p < network.shape().parameters.size(); ++p) {
     const ParameterSpec& spec = network.shape().parameters[p];
     const float spread = spec.is_vector ? 0.5f : 1.0f / std::sqrt(static_cast<float>(spec.columns));
-    for (float& value : network.parameter(static_cast<int>(p)))
+    for (float& value : network.parameter(static_cast<int>(p))) {
       value = spread * normal(random) + spec.initial_constant;
+    }
     if (reference == nullptr) continue;
     const absl::Span<const float> values = network.parameter(static_cast<int>(p));
     REQUIRE(reference->parameters.at(p).size() == values.size());

@@ -241,10 +241,10 @@ TEST_CASE("a training step leaves the parameters alone and pads with zeros", "[n
 TEST_CASE("training repeats bit by bit", "[network][determinism]") {
   const int threads = GENERATE(1, 2);
   const Precision precision = GENERATE(Precision::kF32, Precision::kBf16);
-  const v1::Model model = ModelOf(GENERATE(
-      as<std::string>(),
-      "100 linear:150 norm relu drop:0.3 linear:70 norm relu linear-:9 norm- softmax",
-      "3 12 12 conv:16:3:1:1 norm relu max:3:2:1 conv:32:3 relu avg:2 linear:9 softmax"));
+  const v1::Model model = ModelOf(
+      GENERATE(as<std::string>(),
+               "100 linear:150 norm relu drop:0.3 linear:70 norm relu linear-:9 norm- softmax",
+               "3 12 12 conv:16:3:1:1 norm relu max:3:2:1 conv:32:3 relu avg:2 linear:9 softmax"));
   std::vector<float> first;
   for (int run = 0; run < 2; ++run) {
     const auto backend = Cpu(threads);

@@ -34,7 +34,8 @@ TEST_CASE("only stages behind a parameter pass a gradient on", "[plan]") {
   CHECK(Planned("4 norm linear:3 softmax").stages[1].wants_input_gradient);
 }
 
-TEST_CASE("images are turned round where they come and go, unless that is nothing", "[plan][images]") {
+TEST_CASE("images are turned round where they come and go, unless that is nothing",
+          "[plan][images]") {
   const auto transposes = [](const std::string& text) {
     std::vector<int64_t> all;
     for (const StagePlan& stage : Planned(text).stages) {
@@ -87,8 +88,9 @@ TEST_CASE("a network allocates what MemoryNeeded says, at once, and training not
     CHECK(backend.counting.held == want.held_bytes);
     const int64_t calls = backend.counting.calls;
     const Rows data(model, 12, 1), sample(model, sample_rows, 2);
-    for (uint64_t step = 0; step < 3; ++step)
+    for (uint64_t step = 0; step < 3; ++step) {
       REQUIRE(network->TrainStep(data.batch(), {0, step, 0}).ok());
+    }
     CHECK(backend.counting.calls == calls);
     const std::vector<Batch> batches = {sample.batch()};
     const auto constants = network->Calibrate(batches);

@@ -124,8 +124,7 @@ Matrix ReferenceNetwork::Factor(const Matrix& values) const {
 double ReferenceNetwork::Kept(const LayerPlan& plan, const StepKey& key, int64_t i) const {
   const int64_t places = plan.height * plan.width;
   const int64_t in_row = i % plan.inputs;
-  const int64_t element =
-      i - in_row + in_row % places * plan.channels + in_row / places;
+  const int64_t element = i - in_row + in_row % places * plan.channels + in_row / places;
   const double p = model_.layers(plan.layer).dropout().probability();
   const PhiloxBlock block = Philox(key.seed, Stream::kDropout, key.step,
                                    key.rank << 48 | static_cast<uint64_t>(plan.layer) << 40 |

@@ -215,9 +215,8 @@ TEST_CASE("a network on sparse rows allocates what MemoryNeeded says, whatever t
   const int64_t sample_rows = 3 * kBatch + 5;
   const bool steps_first_weight = GENERATE(false, true);
   const int64_t minibatch_max = GENERATE(0, 5 * kBatch);
-  const NetworkMemory want =
-      MemoryNeeded(*PlanOf(model), kBatch, precision, sample_rows,
-                   /*sparse_input=*/true, steps_first_weight, minibatch_max);
+  const NetworkMemory want = MemoryNeeded(*PlanOf(model), kBatch, precision, sample_rows,
+                                          /*sparse_input=*/true, steps_first_weight, minibatch_max);
   Network::Options options = SparseOptions(steps_first_weight);
   options.minibatch_max = minibatch_max;
   options.precision = precision;

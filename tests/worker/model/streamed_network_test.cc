@@ -136,11 +136,13 @@ const std::vector<std::string> kModels = {
     "40 linear:17 relu drop:0.3 linear:23 relu linear:1 sigmoid", "40 linear:6 softmax",
     "40 linear:9 norm- relu relu norm linear:3 softmax"};
 const std::vector<std::string> kDenseModels = {
-    "10 norm relu linear:20 drop:0.5 norm linear:8 softmax", "10 relu norm- linear:8 softmax",
+    "10 norm relu linear:20 drop:0.5 norm linear:8 softmax",
+    "10 relu norm- linear:8 softmax",
     "10 drop:0.3 linear:8 norm relu linear:5 relu norm softmax",
     "2 6 5 conv:4:3:1:1 norm relu max:2 drop:0.2 linear:9 norm relu linear:3 softmax",
     "2 6 5 norm- conv-:5:3 relu conv:3:2x1 avg:2:1:1 linear:9 linear:3 softmax",
-    "1 6 5 conv:4:3 linear:9 relu linear:3 softmax", "3 6 5 max:2 linear:4 softmax"};
+    "1 6 5 conv:4:3 linear:9 relu linear:3 softmax",
+    "3 6 5 max:2 linear:4 softmax"};
 
 }  // namespace
 
@@ -226,8 +228,9 @@ TEST_CASE("factors multiply the weights that are read, and no bias", "[streamed]
 
 TEST_CASE("evaluation in blocks takes what MemoryNeeded says at most, and gives it back",
           "[streamed][memory]") {
-  const std::string text = GENERATE(values<std::string>(
-      {kModels[0], kModels[1], kDenseModels[0], kDenseModels[3], kDenseModels[4], kDenseModels[5]}));
+  const std::string text =
+      GENERATE(values<std::string>({kModels[0], kModels[1], kDenseModels[0], kDenseModels[3],
+                                    kDenseModels[4], kDenseModels[5]}));
   const int64_t block_bytes = GENERATE(as<int64_t>(), 1, 900, 1 << 20);
   const int64_t sample_rows = GENERATE(as<int64_t>(), 5, 100);
   CAPTURE(text, block_bytes, sample_rows);

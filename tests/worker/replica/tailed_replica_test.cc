@@ -124,8 +124,8 @@ TEST_CASE("where a subnet is pulled into its own memory, the whole model is not"
   const auto backend = Cpu();
   SubnetMemory memory = *PlanSubnetMemory(job, *RecipeFor(job), {}, {16, 16}, 0);
   REQUIRE_FALSE(memory.pulls_apart);
-  auto replica = *TailedReplica::Create(job, *RecipeFor(job), Rank(0), Exchange(1), backend.get(),
-                                        {}, memory);
+  auto replica =
+      *TailedReplica::Create(job, *RecipeFor(job), Rank(0), Exchange(1), backend.get(), {}, memory);
   CHECK_FALSE(replica->pulls_apart());
   REQUIRE(replica->AdoptValues().ok());
   REQUIRE(replica->BeginTail().ok());

@@ -16,7 +16,8 @@
 namespace tessera {
 namespace {
 
-TEST_CASE("activations of many chunks come as they are, and their gradient comes back", "[activations]") {
+TEST_CASE("activations of many chunks come as they are, and their gradient comes back",
+          "[activations]") {
   Ends ends(2, 1);
   for (uint64_t step = 0; step < 3; ++step) {
     const OwnBatch own[] = {OwnBatch(1, step), OwnBatch(5, step)};
@@ -69,7 +70,8 @@ TEST_CASE("a batch goes to another one when its linear worker is lost", "[activa
   CHECK(second.get().ok());
 }
 
-TEST_CASE("a linear worker that cannot be reached is named, once the time is over", "[activations]") {
+TEST_CASE("a linear worker that cannot be reached is named, once the time is over",
+          "[activations]") {
   Ends ends(1, 1, absl::Milliseconds(300));
   const OwnBatch own(0);
   ends.Lose(1);
@@ -191,7 +193,8 @@ TEST_CASE("both sides wait until they know who takes part", "[activations]") {
   CHECK(ends[0].sender()->payload_bytes() == kRows * (2 * kFeatures + 1) * 4);
 }
 
-TEST_CASE("a step in which nobody has the linear layers is passed over where somebody comes", "[activations]") {
+TEST_CASE("a step in which nobody has the linear layers is passed over where somebody comes",
+          "[activations]") {
   Ends ends(1, 1);
   ends.list().mutable_workers(1)->set_first_step(1);
   ends.Tell();

@@ -56,19 +56,23 @@ TEST_CASE("what is no batch is refused with a word, and the next one is served",
   };
   const Bad bad[] = {
       {"no header", [](auto* chunks) { (*chunks)[0].clear_header(); }},
-      {"a second header", [](auto* chunks) {
+      {"a second header",
+       [](auto* chunks) {
          (*chunks)[0].set_payload("1234");
          chunks->push_back((*chunks)[0]);
        }},
-      {"job digest is \"other\"", [](auto* chunks) { (*chunks)[0].mutable_header()->set_job_digest("other"); }},
-      {"digest is \"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\", want \"0123\"",
+      {"job digest is \"other\"",
+       [](auto* chunks) { (*chunks)[0].mutable_header()->set_job_digest("other"); }},
+      {"digest is \"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\", want "
+       "\"0123\"",
        [](auto* chunks) { (*chunks)[0].mutable_header()->set_job_digest(std::string(5000, 'x')); }},
       {"no member with data that this worker knows of",
        [](auto* chunks) { (*chunks)[0].mutable_header()->set_member(9); }},
       {"no member with data that this worker knows of",
        [](auto* chunks) { (*chunks)[0].mutable_header()->set_member(2); }},
       {"rows are 601", [](auto* chunks) { (*chunks)[0].mutable_header()->set_rows(kRows + 1); }},
-      {"payload is 7 bytes", [](auto* chunks) { (*chunks)[0].mutable_header()->set_payload_bytes(7); }},
+      {"payload is 7 bytes",
+       [](auto* chunks) { (*chunks)[0].mutable_header()->set_payload_bytes(7); }},
       {"want the declared", [](auto* chunks) { (*chunks)[0].mutable_payload()->append("1234"); }},
       {"ended after 4 of", [](auto* chunks) { (*chunks)[0].set_payload("1234"); }},
       {"class of row 0 is 3", [](auto* chunks) { (*(*chunks)[0].mutable_payload())[0] = 3; }},
@@ -108,7 +112,8 @@ v1::ActivationChunk SmallBatch(uint64_t member, uint64_t step) {
   return chunk;
 }
 
-TEST_CASE("calls that are cut off at any moment leave the linear worker as it was", "[activations]") {
+TEST_CASE("calls that are cut off at any moment leave the linear worker as it was",
+          "[activations]") {
   Ends ends(4, 1);
   std::vector<std::future<int>> callers;
   for (uint64_t member = 1; member <= 4; ++member) {
@@ -183,7 +188,8 @@ TEST_CASE("a stranger's calls have limits", "[activations]") {
 TEST_CASE("compressed activations are refused and never unpacked", "[activations][compression]") {
   Ends ends(1, 1);
   const std::string& address = ends.address(1);
-  CheckThatNothingIsUnpacked(std::stoi(address.substr(address.rfind(':') + 1)), "/tessera.v1.Activations/Exchange");
+  CheckThatNothingIsUnpacked(std::stoi(address.substr(address.rfind(':') + 1)),
+                             "/tessera.v1.Activations/Exchange");
   auto linear = ends.Serve(1, 0);
   const OwnBatch own(0);
   CHECK(ends[0].sender()->Exchange(own.batch).ok());

@@ -135,8 +135,8 @@ TEST_CASE("every codec moves what its own reader sees of its own bytes", "[rpc][
         Arrays home = Initial(shape), values = Zeros(shape), want = Zeros(shape);
         REQUIRE(client->Pull(Exchange(0), client->dense_keys(), Views(values)).ok());
         for (const ShardSlices& slices : servers.slices()) {
-          Pass(codecs.pull, shape, slices,
-               PayloadRandom::OfValues(7, Version(0), slices.shard), home, &want);
+          Pass(codecs.pull, shape, slices, PayloadRandom::OfValues(7, Version(0), slices.shard),
+               home, &want);
         }
         CHECK(Same(values, want));
         for (uint64_t exchange = 1; exchange <= 2; ++exchange) {
@@ -314,8 +314,8 @@ TEST_CASE("an update that is not finite is refused in every codec", "[rpc][codec
   const ModelShape shape = TestShape(20, 601);
   for (const CodecKind kind : {CodecKind::kF32, CodecKind::kBf16, CodecKind::kF16, CodecKind::kInt8,
                                CodecKind::kQsgd, CodecKind::kThreshold}) {
-    for (const float bad : {std::numeric_limits<float>::quiet_NaN(),
-                            -std::numeric_limits<float>::infinity()}) {
+    for (const float bad :
+         {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
       const CodecChoice codecs{CodecOf(kind), Codec()};
       INFO(Describe(codecs) << " " << bad);
       RunningServers servers(shape, 2, None, 1, std::nullopt, false, codecs);
@@ -323,11 +323,11 @@ TEST_CASE("an update that is not finite is refused in every codec", "[rpc][codec
       Arrays values = Zeros(shape), update = Update(shape, 1);
       REQUIRE(client->Pull(Exchange(0), client->dense_keys(), Views(values)).ok());
       update[0][19 * 601 + 77] = bad;
-      const absl::Status status = client
-                                      ->PushPull({Exchange(1), 1}, client->dense_keys(),
-                                                 ConstViews(update), client->dense_keys(),
-                                                 Views(values))
-                                      .status();
+      const absl::Status status =
+          client
+              ->PushPull({Exchange(1), 1}, client->dense_keys(), ConstViews(update),
+                         client->dense_keys(), Views(values))
+              .status();
       CHECK(status.code() == absl::StatusCode::kInvalidArgument);
       CHECK(absl::StrContains(status.message(), "finite"));
     }
@@ -344,8 +344,8 @@ TEST_CASE("a job's codec and f32 are understood, another is refused with both na
   const auto exchange = [&](const CodecChoice& spoken, uint64_t member) {
     const auto client = Client(servers, spoken, member);
     return client
-        ->PushPull({Exchange(1), 1}, client->dense_keys(), ConstViews(update),
-                   client->dense_keys(), Views(values))
+        ->PushPull({Exchange(1), 1}, client->dense_keys(), ConstViews(update), client->dense_keys(),
+                   Views(values))
         .status();
   };
   CHECK(exchange(codecs, 1).message() == "");

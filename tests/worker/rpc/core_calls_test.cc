@@ -49,7 +49,8 @@ void CheckCores(const absl::StatusOr<Cores>& cores) {
   CHECK(cores->front()->keys.places() == std::vector<int64_t>{3});
 }
 
-TEST_CASE("a server that answers no question for a core is asked for the retry time", "[client][core]") {
+TEST_CASE("a server that answers no question for a core is asked for the retry time",
+          "[client][core]") {
   Scripted scripted;
   scripted.server.on_pull = [](int, grpc::ServerWriter<v1::Chunk>*) { return kNotNow; };
   const auto client = ClientOf(scripted);
@@ -61,8 +62,9 @@ TEST_CASE("a server that answers no question for a core is asked for the retry t
   CHECK(SteadyNow() - begin >= kRetryTime);
 }
 
-TEST_CASE("a core that is long in coming may be asked for again: time counts from the first failure",
-          "[client][core]") {
+TEST_CASE(
+    "a core that is long in coming may be asked for again: time counts from the first failure",
+    "[client][core]") {
   Scripted scripted;
   scripted.server.on_pull = [&](int call, grpc::ServerWriter<v1::Chunk>* writer) {
     if (call > 1) return AnswerKeys(scripted, writer);
@@ -104,8 +106,9 @@ TEST_CASE("while the coordinator is away nobody is asked for a core, and nobody 
   CheckCores(cores);
 }
 
-TEST_CASE("whoever leads the shard by now is asked for the core, however long the other one was silent",
-          "[client][core]") {
+TEST_CASE(
+    "whoever leads the shard by now is asked for the core, however long the other one was silent",
+    "[client][core]") {
   absl::Notification done;  // outlives the servers, one of which waits for it
   Scripted before, now;
   const auto client = ClientOf(before, /*has_standbys=*/true);
@@ -119,7 +122,9 @@ TEST_CASE("whoever leads the shard by now is asked for the core, however long th
     done.WaitForNotification();
     return grpc::Status();
   };
-  now.server.on_pull = [&](int, grpc::ServerWriter<v1::Chunk>* writer) { return AnswerKeys(now, writer); };
+  now.server.on_pull = [&](int, grpc::ServerWriter<v1::Chunk>* writer) {
+    return AnswerKeys(now, writer);
+  };
   client->AskCores(0);
   const absl::StatusOr<Cores> cores = client->TakeCores();
   done.Notify();

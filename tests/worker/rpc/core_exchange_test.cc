@@ -24,7 +24,8 @@ class CoreServers {
  public:
   explicit CoreServers(const CodecChoice& codecs = {})
       : shape_(TestShape(61, 100)),
-        servers_(shape_, 2, [] { return MakeNone(1.0f); }, 1, std::nullopt, false, codecs, kShare),
+        servers_(
+            shape_, 2, [] { return MakeNone(1.0f); }, 1, std::nullopt, false, codecs, kShare),
         agreement_({2, 2, static_cast<uint64_t>(shape_.size),
                     static_cast<uint64_t>(CoreCount(kShare, shape_.size)), 0}) {
     for (int s = 0; s < 2; ++s) {
@@ -65,16 +66,16 @@ class CoreServers {
     KeySet keys = client_->dense_keys();
     for (int s = 0; s < 2; ++s) {
       const ExplorerPlace place{7, Rank(0), Exchange(exchange), ShardId(s)};
-      keys.sparse.push_back(std::make_shared<const SparseKeys>(
-          DrawKeys(kShare, place, shape_.size, cores[s])));
+      keys.sparse.push_back(
+          std::make_shared<const SparseKeys>(DrawKeys(kShare, place, shape_.size, cores[s])));
     }
     return keys;
   }
 
   absl::StatusOr<ExchangeResult> Exchange_(uint64_t exchange, const KeySet& keys) {
     const bool is_full = PushesAll(kShare, exchange);
-    return client_->PushPull({Exchange(exchange), 1}, is_full ? client_->dense_keys() : keys, update_,
-                             keys, values_);
+    return client_->PushPull({Exchange(exchange), 1}, is_full ? client_->dense_keys() : keys,
+                             update_, keys, values_);
   }
 
   const ModelShape shape_;

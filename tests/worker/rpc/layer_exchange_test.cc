@@ -51,9 +51,13 @@ Replica Half(const ModelShape& shape, const ParameterRange& layers, float value 
 
 // One worker of a half.
 struct Side {
-  Side(const RunningServers& servers, uint64_t number, ParameterRange range, const CodecChoice& codecs)
-      : member(number), layers(range), shape(servers.shape()),
-        count(static_cast<int>(servers.addresses().size())), values(Half(shape, range, -1)) {
+  Side(const RunningServers& servers, uint64_t number, ParameterRange range,
+       const CodecChoice& codecs)
+      : member(number),
+        layers(range),
+        shape(servers.shape()),
+        count(static_cast<int>(servers.addresses().size())),
+        values(Half(shape, range, -1)) {
     ParameterClientGrpc::Options options = OptionsFor(servers, number);
     options.coding = {codecs, shape, 7, Rank(number - 1)};
     options.coding.layers = range;
@@ -65,13 +69,11 @@ struct Side {
     return client->Pull(Exchange(0), Keys(), arrays).status();
   }
   absl::Status PushPull(uint64_t exchange, const Replica& update, const ParameterRange& pushed,
-                         uint64_t summed = 1, bool flush = false) {
+                        uint64_t summed = 1, bool flush = false) {
     OutgoingPush push{Exchange(exchange), 1};
     push.summed = summed;
     push.flush = flush;
-    return client
-        ->PushPull(push, LayerKeys(shape, count, pushed), update, Keys(), values)
-        .status();
+    return client->PushPull(push, LayerKeys(shape, count, pushed), update, Keys(), values).status();
   }
 
   const uint64_t member;
@@ -113,14 +115,16 @@ TEST_CASE("workers of different halves push and pull their own, and each half ha
   const ModelShape shape = CutShape();
   // Of 50 servers most own nothing behind the cut, and some nothing at all.
   const int count = GENERATE(1, 3, 50);
-  RunningServers servers(shape, count, MakeBarrier, 3, std::nullopt, false, {}, std::nullopt, Cut());
+  RunningServers servers(shape, count, MakeBarrier, 3, std::nullopt, false, {}, std::nullopt,
+                         Cut());
   Side one(servers, 1, kFront, {}), two(servers, 2, kFront, {}), back(servers, 3, kBack, {});
   Replica want = Initial(shape);
   for (Side* side : {&one, &two, &back}) REQUIRE(side->Pull().message() == "");
   for (int p = 0; p < 4; ++p) {
     CHECK((p < 2 ? one : back).values.data[p] == want.data[p]);
   }
-  const uint64_t payload = 4 * static_cast<uint64_t>(shape.parameters[0].size() + shape.parameters[1].size());
+  const uint64_t payload =
+      4 * static_cast<uint64_t>(shape.parameters[0].size() + shape.parameters[1].size());
   CHECK(one.client->traffic().pull_payload_bytes == payload);
   for (uint64_t exchange = 1; exchange <= 3; ++exchange) {
     // The second worker of the front has nothing in the second exchange.
@@ -129,7 +133,7 @@ TEST_CASE("workers of different halves push and pull their own, and each half ha
     Together([&] { status[0] = one.PushPull(exchange, Half(shape, kFront, 3.0f), kFront); },
              [&] {
                status[1] = two.PushPull(exchange, Half(shape, kFront, 5.0f),
-                                         has_nothing ? kNothing : kFront);
+                                        has_nothing ? kNothing : kFront);
              },
              [&] { status[2] = back.PushPull(exchange, Half(shape, kBack, 8.0f), kBack, 4); });
     for (const absl::Status& s : status) REQUIRE(s.message() == "");
@@ -164,7 +168,8 @@ TEST_CASE("halves go and come as any codec writes them, and what is held back is
   const int count = GENERATE(1, 3, 50);
   for (const CodecChoice& codecs : choices) {
     INFO(Describe(codecs) << ", " << count << " servers");
-    RunningServers servers(shape, count, MakeBarrier, 2, std::nullopt, false, codecs, std::nullopt, Cut());
+    RunningServers servers(shape, count, MakeBarrier, 2, std::nullopt, false, codecs, std::nullopt,
+                           Cut());
     Side front(servers, 1, kFront, codecs), back(servers, 2, kBack, codecs);
     Replica want = Initial(shape);
     for (Side* side : {&front, &back}) REQUIRE(side->Pull().message() == "");
@@ -174,7 +179,8 @@ TEST_CASE("halves go and come as any codec writes them, and what is held back is
       Replica update(shape);
       for (size_t p = 0; p < 4; ++p) {
         for (size_t i = 0; i < update.data[p].size(); ++i) {
-          update.data[p][i] = std::ldexp(std::sin(static_cast<float>(i * exchange + p)), -static_cast<int>(i % 7));
+          update.data[p][i] =
+              std::ldexp(std::sin(static_cast<float>(i * exchange + p)), -static_cast<int>(i % 7));
           if (!(has_nothing && p < 2)) want.data[p][i] += update.data[p][i];
         }
       }
@@ -188,7 +194,7 @@ TEST_CASE("halves go and come as any codec writes them, and what is held back is
       Together(
           [&] {
             status[0] = front.PushPull(exchange, of[0], has_nothing ? kNothing : kFront, 1,
-                                        exchange == kExchanges);
+                                       exchange == kExchanges);
           },
           [&] { status[1] = back.PushPull(exchange, of[1], kBack, 1, exchange == kExchanges); });
       for (const absl::Status& s : status) REQUIRE(s.message() == "");
@@ -216,7 +222,8 @@ TEST_CASE("an update of a half that is not finite is refused by the entry of the
   const ModelShape shape = CutShape();
   for (const CodecKind kind : {CodecKind::kF32, CodecKind::kInt8, CodecKind::kThreshold}) {
     const CodecChoice codecs{CodecOf(kind), Codec()};
-    RunningServers servers(shape, 1, MakeBarrier, 1, std::nullopt, false, codecs, std::nullopt, Cut());
+    RunningServers servers(shape, 1, MakeBarrier, 1, std::nullopt, false, codecs, std::nullopt,
+                           Cut());
     Side back(servers, 1, kBack, codecs);
     REQUIRE(back.Pull().ok());
     Replica update = Half(shape, kBack, 1);
@@ -245,7 +252,8 @@ TEST_CASE("who sends values on is told of the half's parameters alone", "[rpc][c
   Sink sink;
   OutgoingPush push{Exchange(1), 1};
   push.sink = &sink;
-  REQUIRE(back.client->PushPull(push, back.Keys(), Half(shape, kBack, 1), back.Keys(), back.values).ok());
+  REQUIRE(back.client->PushPull(push, back.Keys(), Half(shape, kBack, 1), back.Keys(), back.values)
+              .ok());
   REQUIRE(sink.taken.size() >= 2);
   for (const size_t parameter : sink.taken) CHECK(parameter >= 2);
   CHECK(sink.taken.back() == 3);

@@ -217,8 +217,9 @@ TEST_CASE("the own replica applies exactly what the peers receive", "[rpc][repli
   // At the end nothing is held back; qsgd's noise stays.
   if (codecs.push.kind != CodecKind::kQsgd) {
     double worst = 0;
-    for (size_t i = 0; i < sum.size(); ++i)
+    for (size_t i = 0; i < sum.size(); ++i) {
       worst = std::max(worst, std::abs(sum[i] - own.Flat()[i]));
+    }
     CHECK(worst < 1e-5);
   }
   // Two of the three are peers.

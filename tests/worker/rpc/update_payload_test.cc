@@ -41,8 +41,8 @@ TEST_CASE("a rewound payload is the same, and so is one taken in other pieces",
   const std::vector<absl::Span<const float>> update = {w, b};
   const ShardSlices slices = SlicesOf(shape, ShardId(1), 2);
   const PayloadRandom random = PayloadRandom::OfPush(7, Rank(1), Exchange(9), ShardId(1));
-  for (const CodecKind kind : {CodecKind::kF32, CodecKind::kBf16, CodecKind::kF16, CodecKind::kInt8,
-                               CodecKind::kQsgd}) {
+  for (const CodecKind kind :
+       {CodecKind::kF32, CodecKind::kBf16, CodecKind::kF16, CodecKind::kInt8, CodecKind::kQsgd}) {
     for (const bool feeds_back : {false, true}) {
       Codec codec;
       codec.kind = kind;

@@ -117,15 +117,18 @@ TEST_CASE("a job with convolutions learns on a GPU as it does on the CPU", "[dev
   const std::string method =
       GENERATE("method={data_parallel: {}}", "method={local_sgd: {local_steps: 7}}",
                "method={ist: {local_steps: 7}}");
-  const std::string hidden =
-      method == "method={ist: {local_steps: 7}}" ? "linear: {units: 40}, batch_norm: {}, relu: {}, " : "";
+  const std::string hidden = method == "method={ist: {local_steps: 7}}"
+                                 ? "linear: {units: 40}, batch_norm: {}, relu: {}, "
+                                 : "";
   CAPTURE(method);
-  CheckSame(LocalJob({method, kMomentum, "train.steps=50", "cluster.workers=2", "model.input=[1, 8, 8]",
-                      "model.layers=[conv2d: {channels: 8, kernel: 3, padding: 1}, batch_norm: {}, relu: {}, "
-                      "max_pool: {kernel: 2}, conv2d: {channels: 12, kernel: 3, bias: false}, relu: {}, " +
-                          hidden + "linear: {units: 10}]"},
-                     2, 2),
-            2, 2);
+  CheckSame(
+      LocalJob(
+          {method, kMomentum, "train.steps=50", "cluster.workers=2", "model.input=[1, 8, 8]",
+           "model.layers=[conv2d: {channels: 8, kernel: 3, padding: 1}, batch_norm: {}, relu: {}, "
+           "max_pool: {kernel: 2}, conv2d: {channels: 12, kernel: 3, bias: false}, relu: {}, " +
+               hidden + "linear: {units: 10}]"},
+          2, 2),
+      2, 2);
 }
 
 TEST_CASE("a job whose minibatches come in pieces learns on a GPU as on the CPU",

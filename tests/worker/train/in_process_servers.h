@@ -154,8 +154,8 @@ class InProcessClient final : public ParameterClient {
       push.layout_hash = shard.layout_hash();
       push.examples = note.examples;
       // Dense, whatever number of servers the learner was told of.
-      const ShardSlices slices = push.subnet.has_value() ? update_keys.slices[s]
-                                                         : LayersOf(shard.slices(), update_keys);
+      const ShardSlices slices =
+          push.subnet.has_value() ? update_keys.slices[s] : LayersOf(shard.slices(), update_keys);
       traffic_.push_payload_bytes += slices.bytes();
       for (const Slice& slice : slices.slices) {
         const float* begin = update[slice.parameter].data() + slice.row_begin * slice.columns;

@@ -33,17 +33,18 @@ class FlushNotes final : public ForwardingClient {
   std::function<void()> on_push;
 };
 
-TEST_CASE("the last push of a job that ends or is drained brings what was held back, and no other does",
-          "[train]") {
+TEST_CASE(
+    "the last push of a job that ends or is drained brings what was held back, and no other does",
+    "[train]") {
   // Where members advance on their own the exchange that they are told is followed by one that rests.
   const bool lockstep = GENERATE(true, false);
   const uint64_t drain = GENERATE(0, 14);
   const bool flush = GENERATE(true, false);
   CAPTURE(lockstep, drain, flush);
   LoneWorker worker({lockstep ? "method={local_sgd: {local_steps: 2}}"
-                                    : "method={ssp: {bound: 1, local_steps: 2}}",
-                           "codec={push: int8, error_feedback: true}",
-                           flush ? "codec.flush=true" : "codec.flush=false"});
+                              : "method={ssp: {bound: 1, local_steps: 2}}",
+                     "codec={push: int8, error_feedback: true}",
+                     flush ? "codec.flush=true" : "codec.flush=false"});
   FlushNotes notes(&worker.client);
   LoneCoordination coordination(0, 1, 112);
   coordination.drain = Exchange(drain);
@@ -65,7 +66,8 @@ class StepNotes final : public LoneCoordination {
   std::function<void(uint64_t step)> on_step;
 };
 
-TEST_CASE("a worker that is asked to leave brings what was held back, or says that it is lost", "[train]") {
+TEST_CASE("a worker that is asked to leave brings what was held back, or says that it is lost",
+          "[train]") {
   const bool flush = GENERATE(true, false);
   const bool holds_back = GENERATE(true, false);
   // Before the third exchange, in it, or never.
@@ -74,8 +76,8 @@ TEST_CASE("a worker that is asked to leave brings what was held back, or says th
   if (flush && !holds_back) return;  // The job reader refuses it.
   CAPTURE(flush, holds_back, static_cast<int>(asked));
   LoneWorker worker({"method={local_sgd: {local_steps: 2}}",
-                           holds_back ? "codec={push: int8, error_feedback: true}" : "codec={push: int8}",
-                           flush ? "codec.flush=true" : "codec.flush=false"});
+                     holds_back ? "codec={push: int8, error_feedback: true}" : "codec={push: int8}",
+                     flush ? "codec.flush=true" : "codec.flush=false"});
   FlushNotes notes(&worker.client);
   StepNotes coordination(0, 1, 112);
   TrainLoop loop(worker.options(), &worker.data, worker.replica.get(), &notes, &coordination);
@@ -129,7 +131,9 @@ class ExampleNotes final : public ForwardingClient {
   bool flushed = false;
 };
 
-TEST_CASE("a minibatch that comes to nothing is counted by nobody, and brings nothing that was held back", "[train]") {
+TEST_CASE(
+    "a minibatch that comes to nothing is counted by nobody, and brings nothing that was held back",
+    "[train]") {
   const bool stops = GENERATE(false, true);
   LoneWorker worker({"codec={push: int8, error_feedback: true, flush: true}", "train.steps=6"});
   DroppingLearner learner(std::move(worker.replica), /*first_dropped=*/3);
@@ -161,17 +165,21 @@ class WarmUpNotes final : public LoneCoordination {
   std::vector<uint64_t> ends;
 };
 
-TEST_CASE("a worker that trains alone at first asks once, at the next exchange boundary, whether it may go on",
-          "[train]") {
+TEST_CASE(
+    "a worker that trains alone at first asks once, at the next exchange boundary, whether it may "
+    "go on",
+    "[train]") {
   LoneWorker worker({"method={local_sgd: {local_steps: 5}}"});
   worker.recipe.warmup_steps = 12;
   const uint64_t first_step = GENERATE(0, 10, 15);
   WarmUpNotes coordination(0, 1, 112);
   TrainLoop::Options options = worker.options();
   options.first_step = first_step;
-  TrainLoop loop(std::move(options), &worker.data, worker.replica.get(), &worker.client, &coordination);
+  TrainLoop loop(std::move(options), &worker.data, worker.replica.get(), &worker.client,
+                 &coordination);
   REQUIRE(loop.Run().ok());
-  CHECK(coordination.ends == (first_step < 12 ? std::vector<uint64_t>{15} : std::vector<uint64_t>()));
+  CHECK(coordination.ends ==
+        (first_step < 12 ? std::vector<uint64_t>{15} : std::vector<uint64_t>()));
 }
 
 }  // namespace

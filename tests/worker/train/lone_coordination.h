@@ -37,9 +37,7 @@ class LoneCoordination : public Coordination {
   }
   Exchange drain_exchange() const override { return drain; }
   int64_t step_budget() const override { return budget; }
-  void SetProgress(const TrainProgress& progress) override {
-    last_progress = progress;
-  }
+  void SetProgress(const TrainProgress& progress) override { last_progress = progress; }
 
   std::vector<Arrival> arrivals;
   std::vector<EvaluationScores> scores;

@@ -14,8 +14,8 @@ namespace {
 v1::Job TailJob(const std::vector<std::string>& overrides, int servers, int workers, int steps) {
   std::vector<std::string> all = {
       "model.layers=[linear: {units: 17}, batch_norm: {}, relu: {}, linear: {units: 13, bias: "
-      "false}, "
-      "batch_norm: {}, relu: {}, linear: {units: 10, bias: false}, batch_norm: {affine: false}]"};
+      "false}, batch_norm: {}, relu: {}, linear: {units: 10, bias: false}, batch_norm: {affine: "
+      "false}]"};
   all.insert(all.end(), overrides.begin(), overrides.end());
   v1::Job job = SubnetJob(all, servers, workers);
   job.mutable_method()->mutable_ist()->set_tail_steps(steps);
@@ -89,8 +89,9 @@ TEST_CASE("where epochs count, the tail is what is left of this one and the late
   SubnetReference reference(job, &data.train, 2, backend.get());
   const uint64_t rounds = tail == 20 ? 14 : 8;
   uint64_t exchange = 0;
-  for (; exchange < rounds; ++exchange)
+  for (; exchange < rounds; ++exchange) {
     reference.Round(exchange + 1, 7 * exchange, 7, {true, true});
+  }
   for (; exchange < 16; ++exchange) reference.Whole(7 * exchange, 7, {true, true});
   CHECK(cluster.Parameters() == reference.Parameters());
   CHECK(ran[0]->coordination.scores.size() == 2);
@@ -161,8 +162,9 @@ TEST_CASE("a worker that joins in the tail begins in it, and one before it chang
   // All have the same model at the end.
   const auto values = [](const Worker& worker) {
     std::vector<float> all;
-    for (const auto& array : worker.learner->values())
+    for (const auto& array : worker.learner->values()) {
       all.insert(all.end(), array.begin(), array.end());
+    }
     return all;
   };
   CHECK(values(one) == cluster.Parameters());

@@ -180,7 +180,8 @@ TEST_CASE("diloco whose outer step is the mean itself equals local sgd to the bi
 TEST_CASE("a quorum of all is the barrier", "[train]") {
   const int workers = GENERATE(2, 3);
   const Outcome barrier = Train(Job({"method={diloco: {local_steps: 7}}"}), 2, workers);
-  const std::string quorum = absl::StrCat("method={diloco: {local_steps: 7, quorum: {pushes: ", workers, "}}}");
+  const std::string quorum =
+      absl::StrCat("method={diloco: {local_steps: 7, quorum: {pushes: ", workers, "}}}");
   const Outcome all = Train(Job({quorum, absl::StrCat("cluster.workers=", workers)}), 2, workers);
   // Pushes are folded as they come there; two give the same sum.
   if (workers == 2) CHECK(all.hash == barrier.hash);
@@ -202,11 +203,12 @@ TEST_CASE("every method trains whatever its workers' paces", "[train]") {
 }
 
 TEST_CASE("a worker exchanges as often as its budget of steps says", "[train]") {
-  LoneWorker worker({"method={diloco: {local_steps: 6, asynchronous: true}}",
-                           "train.steps=20", "train.evaluate_every=0"});
+  LoneWorker worker({"method={diloco: {local_steps: 6, asynchronous: true}}", "train.steps=20",
+                     "train.evaluate_every=0"});
   LoneCoordination coordination(0, 1, 112);
   coordination.budget = 4;
-  TrainLoop loop(worker.options(), &worker.data, worker.replica.get(), &worker.client, &coordination);
+  TrainLoop loop(worker.options(), &worker.data, worker.replica.get(), &worker.client,
+                 &coordination);
   REQUIRE(loop.Run().ok());
   CHECK(coordination.last_progress.exchange == 5);
   CHECK(coordination.last_progress.steps_per_second > 0);
@@ -220,8 +222,9 @@ TEST_CASE("an evaluation waits for the exchange boundary at or after it is due",
                             2, 2);
   for (const auto& worker : run.workers) {
     std::vector<uint64_t> steps;
-    for (const Coordination::Arrival& arrival : worker->arrivals)
+    for (const Coordination::Arrival& arrival : worker->arrivals) {
       steps.push_back(arrival.progress.step);
+    }
     CHECK(steps == std::vector<uint64_t>{10, 15, 23});
     CHECK(worker->arrivals[0].loss_count == 10);
     CHECK(worker->arrivals[1].loss_count == 5);
@@ -241,7 +244,8 @@ TEST_CASE("training ends where an evaluation says so", "[train]") {
     coordination.drain = Exchange(14);
     coordination.stop_at_correct = 0;
   }
-  TrainLoop loop(worker.options(), &worker.data, worker.replica.get(), &worker.client, &coordination);
+  TrainLoop loop(worker.options(), &worker.data, worker.replica.get(), &worker.client,
+                 &coordination);
   REQUIRE(loop.Run().ok());
   CHECK(loop.steps() == 14);
   const PhaseTimer& phases = loop.phases();
@@ -268,8 +272,9 @@ class WaitingLearner final : public ForwardingLearner {
   absl::Duration& now_;
 };
 
-TEST_CASE("what a minibatch waits for others is no part of a worker's speed, nor of what it computes",
-          "[train]") {
+TEST_CASE(
+    "what a minibatch waits for others is no part of a worker's speed, nor of what it computes",
+    "[train]") {
   LoneWorker worker({"train.steps=10"});
   absl::Duration now = absl::Seconds(100);
   WaitingLearner learner(std::move(worker.replica), &now);
@@ -387,7 +392,8 @@ TEST_CASE("an asynchronous job trains with every worker at its own pace", "[trai
 TEST_CASE("a worker whose files give another number of steps is refused", "[train]") {
   LoneWorker worker({});
   LoneCoordination coordination(0, 1, 111);
-  TrainLoop loop(worker.options(), &worker.data, worker.replica.get(), &worker.client, &coordination);
+  TrainLoop loop(worker.options(), &worker.data, worker.replica.get(), &worker.client,
+                 &coordination);
   const absl::Status status = loop.Run();
   CHECK(status.code() == absl::StatusCode::kInvalidArgument);
   CHECK(std::string(status.message()).find("112 steps an epoch, want 111") != std::string::npos);

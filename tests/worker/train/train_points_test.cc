@@ -13,13 +13,15 @@
 namespace tessera {
 namespace {
 
-TEST_CASE("a rate goes by all examples of the job, with those that the others have done since the last values",
-          "[train]") {
+TEST_CASE(
+    "a rate goes by all examples of the job, with those that the others have done since the last "
+    "values",
+    "[train]") {
   const std::string overlap = GENERATE("", ", overlap: true");
   const int workers = GENERATE(1, 2);
   CAPTURE(overlap, workers);
-  const v1::Job job = LocalJob({"method={local_sgd: {local_steps: 3" + overlap + "}}", "train.steps=12",
-                                "train.schedule={warmup: 400}"},
+  const v1::Job job = LocalJob({"method={local_sgd: {local_steps: 3" + overlap + "}}",
+                                "train.steps=12", "train.schedule={warmup: 400}"},
                                2, workers);
   const Datasets data = DataOf(job);
   InProcessServers cluster(job, *RecipeFor(job), 2, workers);
@@ -34,8 +36,8 @@ TEST_CASE("a rate goes by all examples of the job, with those that the others ha
 }
 
 TEST_CASE("an entry of the history has the mean loss since the one before", "[train]") {
-  const v1::Job job =
-      LocalJob({"train.steps=0", "train.epochs=3", "train.evaluate_every=1", "train.batch_size=100"}, 1, 1);
+  const v1::Job job = LocalJob(
+      {"train.steps=0", "train.epochs=3", "train.evaluate_every=1", "train.batch_size=100"}, 1, 1);
   const Datasets data = DataOf(job);
   InProcessServers cluster(job, *RecipeFor(job), 1, 1);
   const auto ran = Train(job, &data, &cluster, 1);
@@ -80,8 +82,10 @@ class SlowEnds final : public ForwardingClient {
   int ended = 0;
 };
 
-TEST_CASE("what was waited for in an overlapped exchange is no time of pulling", "[train][overlap]") {
-  const v1::Job job = LocalJob({"method={local_sgd: {local_steps: 2, overlap: true}}", "train.steps=8"}, 1, 1);
+TEST_CASE("what was waited for in an overlapped exchange is no time of pulling",
+          "[train][overlap]") {
+  const v1::Job job =
+      LocalJob({"method={local_sgd: {local_steps: 2, overlap: true}}", "train.steps=8"}, 1, 1);
   const Datasets data = DataOf(job);
   InProcessServers cluster(job, *RecipeFor(job), 1, 1);
   Worker worker(job, &data, &cluster, 0, 1);

@@ -26,9 +26,10 @@ PlanQuestion Question(int workers, int servers, double bandwidth) {
   PlanQuestion question;
   question.job_path = kJob;
   // Wide enough that a message's head does not count.
-  question.overrides = {"model.layers=[{linear: {units: 512, bias: false}}, {batch_norm: {affine: false}}, relu, "
-                        "{linear: {units: 512, bias: false}}, {batch_norm: {affine: false}}, relu, "
-                        "{linear: {units: 10, bias: false}}]"};
+  question.overrides = {
+      "model.layers=[{linear: {units: 512, bias: false}}, {batch_norm: {affine: false}}, relu, "
+      "{linear: {units: 512, bias: false}}, {batch_norm: {affine: false}}, relu, "
+      "{linear: {units: 10, bias: false}}]"};
   question.servers = servers;
   question.machines = {workers, bandwidth, kLatency, 4e9, 1e9};
   question.step_seconds = kStep;
@@ -37,7 +38,8 @@ PlanQuestion Question(int workers, int servers, double bandwidth) {
 }
 
 const PlannedMethod& Find(const std::vector<PlannedMethod>& all, const std::string& name) {
-  const auto found = std::find_if(all.begin(), all.end(), [&](const PlannedMethod& m) { return m.name == name; });
+  const auto found =
+      std::find_if(all.begin(), all.end(), [&](const PlannedMethod& m) { return m.name == name; });
   REQUIRE(found != all.end());
   return *found;
 }
@@ -88,8 +90,9 @@ double Ratio(const PlanQuestion& question, const Compared& compared) {
   const std::vector<PlannedMethod> all = PlanMethods(question);
   const PlannedMethod& planned = Find(all, compared.method);
   REQUIRE(planned.refused == "");
-  const double simulated = Simulated(question, absl::StrCat(compared.method, ": {", compared.keys, "}"),
-                                     compared.exchanges * planned.local_steps);
+  const double simulated =
+      Simulated(question, absl::StrCat(compared.method, ": {", compared.keys, "}"),
+                compared.exchanges * planned.local_steps);
   return planned.step_seconds / simulated;
 }
 
@@ -147,10 +150,13 @@ TEST_CASE("more servers, faster links and fewer exchanges never take longer", "[
     fewer_exchanges.local_steps = 200;
     CHECK(seconds(Question(8, 4, 1e8), method) <= seconds(few, method));
     CHECK(seconds(Question(8, 2, 1e9), method) < seconds(few, method));
-    if (std::string(method) != "data_parallel") CHECK(seconds(fewer_exchanges, method) < seconds(few, method));
+    if (std::string(method) != "data_parallel") {
+      CHECK(seconds(fewer_exchanges, method) < seconds(few, method));
+    }
     // Of subnets more workers have less each.
     const double of_more = seconds(Question(16, 2, 1e8), method);
-    CHECK((std::string(method) == "ist" ? of_more < seconds(few, method) : of_more >= seconds(few, method)));
+    CHECK((std::string(method) == "ist" ? of_more < seconds(few, method)
+                                        : of_more >= seconds(few, method)));
   }
 }
 
@@ -199,7 +205,8 @@ HalvesWork Halves() {
   return work;
 }
 
-TEST_CASE("a step of halves takes what the published model says, and an exchange of both", "[plan][layers]") {
+TEST_CASE("a step of halves takes what the published model says, and an exchange of both",
+          "[plan][layers]") {
   const HalvesWork work = Halves();
   // t_c = T_c + (n_c / n_f) T_f with six and two workers, and nothing that takes time beside.
   const CycleTime computing = TimeOf(work, {8, 0, 0, 0, 0}, 2);
@@ -212,10 +219,12 @@ TEST_CASE("a step of halves takes what the published model says, and an exchange
   CHECK(links.seconds == Approx(5 + 3 * (0.3 + 0.2) + (30 + 120) / 100.0 + (60 + 240) / 100.0));
   // With seven and one a worker's own link is busier than a server's: 35 + 60 bytes there.
   CHECK(TimeOf(work, {8, 100, 0, 0, 0}, 1).seconds ==
-        Approx(0.5 + 7 * 1.5 + 7 * 0.5 + std::max(100.0, 35 + 60.0) / 100 + std::max(200.0, 70 + 120.0) / 100));
+        Approx(0.5 + 7 * 1.5 + 7 * 0.5 + std::max(100.0, 35 + 60.0) / 100 +
+               std::max(200.0, 70 + 120.0) / 100));
   // Two round trips. All pushes are folded while they come, and the last one behind them.
   CHECK(TimeOf(work, {8, 0, 0.25, 0, 0}, 2).seconds == Approx(5 + 1));
-  CHECK(TimeOf(work, {8, 0, 0, 1000, 0}, 2).seconds == Approx(5 + (6 * 20 + 2 * 240 + 240) / 1000.0));
+  CHECK(TimeOf(work, {8, 0, 0, 1000, 0}, 2).seconds ==
+        Approx(5 + (6 * 20 + 2 * 240 + 240) / 1000.0));
   // One of each.
   CHECK(TimeOf(work, {2, 100, 0, 0, 0}, 1).seconds == Approx(2 + 0.5 + 1 + 2));
 }
@@ -256,8 +265,8 @@ TEST_CASE("as many workers are linear as train most", "[plan][layers]") {
 TEST_CASE("a planned step of halves takes what the simulated one does", "[plan][layers]") {
   PlanQuestion question = Question(4, 2, 0);
   question.overrides = {"model.input=[1, 8, 8]",
-                        "model.layers=[{conv2d: {channels: 16, kernel: 3, padding: 1}}, relu, {linear: {units: 512}}, "
-                        "relu, {linear: {units: 10}}]"};
+                        "model.layers=[{conv2d: {channels: 16, kernel: 3, padding: 1}}, relu, "
+                        "{linear: {units: 512}}, relu, {linear: {units: 10}}]"};
   // Of the last one linear worker has two batches, and the other one.
   for (const auto& [front, linear] : {std::pair(3, 1), std::pair(2, 2), std::pair(3, 2)}) {
     for (const double bandwidth : {0.0, 1e7, 1e8}) {
@@ -273,7 +282,8 @@ TEST_CASE("a planned step of halves takes what the simulated one does", "[plan][
       CHECK(planned.is_own);
       CHECK(planned.halves->linear_workers == linear);
       CHECK(planned.local_steps == 1);
-      const double simulated = Simulated(question, absl::StrCat("layer_separation: {", keys, "}"), 40);
+      const double simulated =
+          Simulated(question, absl::StrCat("layer_separation: {", keys, "}"), 40);
       const double ratio = planned.step_seconds / simulated;
       // Parameters behind the cut are on their way while the front is still computed.
       CHECK(ratio > (bandwidth == 0 ? 0.97 : 0.8));
@@ -287,11 +297,13 @@ TEST_CASE("a planned step of halves takes what the simulated one does", "[plan][
 }
 
 TEST_CASE("a model that cannot be cut is not planned in halves", "[plan][layers]") {
-  CHECK(Find(PlanMethods(Question(8, 2, 1e8)), "layer_separation").refused.find("convolution") != std::string::npos);
+  CHECK(Find(PlanMethods(Question(8, 2, 1e8)), "layer_separation").refused.find("convolution") !=
+        std::string::npos);
   PlanQuestion alone = Question(1, 1, 1e8);
   alone.overrides = {"model.input=[1, 8, 8]",
                      "model.layers=[{conv2d: {channels: 4, kernel: 3}}, {linear: {units: 10}}]"};
-  CHECK(Find(PlanMethods(alone), "layer_separation").refused.find("linear_workers") != std::string::npos);
+  CHECK(Find(PlanMethods(alone), "layer_separation").refused.find("linear_workers") !=
+        std::string::npos);
 }
 
 TEST_CASE("between workers peers are pushed to while the own server folds and answers", "[plan]") {

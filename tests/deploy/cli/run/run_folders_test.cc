@@ -18,7 +18,8 @@ std::string NewFolder(const std::string& name) {
   return path;
 }
 
-TEST_CASE("the private folder goes with the run, unless its logs are to be kept", "[cli][folders]") {
+TEST_CASE("the private folder goes with the run, unless its logs are to be kept",
+          "[cli][folders]") {
   setenv("TMPDIR", getenv("TEST_TMPDIR"), 1);
   std::string path;
   {
@@ -38,7 +39,8 @@ TEST_CASE("the private folder goes with the run, unless its logs are to be kept"
   CHECK(std::filesystem::exists(path));
 }
 
-TEST_CASE("a folder of logs is one run's at a time, and its private files are elsewhere", "[cli][folders]") {
+TEST_CASE("a folder of logs is one run's at a time, and its private files are elsewhere",
+          "[cli][folders]") {
   const std::string logs = NewFolder("logs/of/this");
   {
     const auto first = RunFolders::Open(logs);
@@ -47,18 +49,21 @@ TEST_CASE("a folder of logs is one run's at a time, and its private files are el
     CHECK((*first)->PrivatePath("x") != logs + "/x");
     const auto second = RunFolders::Open(logs);
     CHECK(absl::IsInvalidArgument(second.status()));
-    CHECK_THAT(std::string(second.status().message()), Catch::Contains(logs) && Catch::Contains("another"));
+    CHECK_THAT(std::string(second.status().message()),
+               Catch::Contains(logs) && Catch::Contains("another"));
     (*first)->KeepLogs();
   }
   CHECK(std::filesystem::is_empty(logs));
   CHECK(RunFolders::Open(logs).ok());
 }
 
-TEST_CASE("logs that cannot be written are refused, whether or not their folder is there", "[cli][folders]") {
+TEST_CASE("logs that cannot be written are refused, whether or not their folder is there",
+          "[cli][folders]") {
   const std::string file = NewFolder("file");
   std::ofstream(file) << "1";
   // Nobody may make anything in /proc, not even root.
-  for (const std::string& logs : {std::string("/proc"), std::string("/proc/none"), file, file + "/below"}) {
+  for (const std::string& logs :
+       {std::string("/proc"), std::string("/proc/none"), file, file + "/below"}) {
     INFO(logs);
     const absl::Status status = RunFolders::Open(logs).status();
     CHECK(absl::IsInvalidArgument(status));

@@ -57,10 +57,11 @@ ConvolutionPass PassOf(ConvolutionPass::Kind kind, cudnnTensorDescriptor_t x_of,
   const Convolution& convolution = *Of(of);
   Require(x.n > 0 && weights.n > 0 && y.n > 0, "a descriptor that was not set");
   Require(x.n == y.n && x.c == weights.c && y.c == weights.n, "descriptors that do not fit");
-  const ImageMap map = tessera::MapOf({x.c, x.h, x.w},
-                             {weights.h, weights.w, convolution.stride_y, convolution.stride_x,
-                              convolution.padding_y, convolution.padding_x},
-                             y.c);
+  const ImageMap map =
+      tessera::MapOf({x.c, x.h, x.w},
+                     {weights.h, weights.w, convolution.stride_y, convolution.stride_x,
+                      convolution.padding_y, convolution.padding_x},
+                     y.c);
   Require(map.to.height == y.h && map.to.width == y.w, "a y that the window does not make");
   ConvolutionPass pass;
   pass.kind = kind;

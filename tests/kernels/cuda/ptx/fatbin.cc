@@ -59,8 +59,9 @@ std::string PtxOf(const void* registered) {
     if (part.packed == 0) return std::string(payload, strnlen(payload, part.payload));
     std::string text(part.unpacked, '\0');
     const size_t bytes = ZSTD_decompress(text.data(), text.size(), payload, part.packed);
-    if (ZSTD_isError(bytes))
+    if (ZSTD_isError(bytes)) {
       throw std::runtime_error("the program's PTX is packed otherwise than with zstd");
+    }
     text.resize(strnlen(text.data(), bytes));
     return text;
   }

@@ -65,8 +65,9 @@ class BlockRunner {
         slots_(warps_.size() * entry_.slots.size() * kWarp) {
     for (int w = 0; w < static_cast<int>(warps_.size()); ++w) {
       const auto slots = SlotsOf(w);
-      for (size_t k = 0; k < entry_.slots.size(); ++k)
+      for (size_t k = 0; k < entry_.slots.size(); ++k) {
         std::fill_n(slots[k], kWarp, entry_.slots[k]);
+      }
       for (int lane = 0; lane < kWarp; ++lane) {
         slots[Entry::kThread][lane] = static_cast<uint64_t>(w * kWarp + lane);
         slots[Entry::kThreads][lane] = static_cast<uint64_t>(grid.threads);
@@ -167,13 +168,15 @@ class BlockRunner {
         case Kind::kLoad:
         case Kind::kStore:
           if (i.space == Space::kGlobal) CountSectors(slots, chosen, i);
-          for (uint32_t rest = chosen; rest != 0; rest &= rest - 1)
+          for (uint32_t rest = chosen; rest != 0; rest &= rest - 1) {
             Access(w, __builtin_ctz(rest), at);
+          }
           break;
         case Kind::kBranch:
           if (chosen == 0) break;
-          if (i.target <= at && ++jumps_ > kJumpsMax)
+          if (i.target <= at && ++jumps_ > kJumpsMax) {
             Refuse(w * kWarp, at, "its warps have jumped back so often that they will not end");
+          }
           move(lanes & ~chosen, at + 1);
           move(chosen, i.target);
           return;
@@ -270,8 +273,9 @@ class BlockRunner {
       const int at = warp.at[lane];
       if (entry_.code[at].kind != Kind::kShuffleDown) continue;
       for (int other = 0; other < kWarp; ++other) {
-        if ((warp.lanes >> other & 1u) == 0)
+        if ((warp.lanes >> other & 1u) == 0) {
           Refuse(w * kWarp + lane, at, "this warp has fewer than 32 threads");
+        }
         if (warp.at[other] != at) {
           Refuse(w * kWarp + lane, at,
                  "it waits for thread " + std::to_string(w * kWarp + other) + ", which is at `" +
@@ -288,8 +292,9 @@ class BlockRunner {
     const Instruction& i = entry_.code[at];
     const Slots slots = SlotsOf(w);
     uint32_t values[kWarp];
-    for (int lane = 0; lane < kWarp; ++lane)
+    for (int lane = 0; lane < kWarp; ++lane) {
       values[lane] = static_cast<uint32_t>(slots[i.o[1]][lane]);
+    }
     for (int lane = 0; lane < kWarp; ++lane) {
       if (static_cast<uint32_t>(slots[i.o[4]][lane]) != ~0u) {
         Refuse(w * kWarp + lane, at, "a shuffle of some lanes only");
@@ -357,20 +362,24 @@ void RunGrid(const Grid& grid, DeviceMemory* memory, Usage* usage) {
   const auto refuse = [&entry](const std::string& what) {
     throw std::runtime_error(Readable(entry.name) + ": " + what);
   };
-  if (grid.blocks < 1 || grid.blocks > (int64_t{1} << 31) - 1)
+  if (grid.blocks < 1 || grid.blocks > (int64_t{1} << 31) - 1) {
     refuse("a grid of " + std::to_string(grid.blocks) + " blocks");
-  if (grid.threads < 1 || grid.threads > entry.threads_max)
+  }
+  if (grid.threads < 1 || grid.threads > entry.threads_max) {
     refuse("blocks of " + std::to_string(grid.threads) + " threads");
+  }
   if (entry.shared_bytes > kSharedMax) refuse("too much shared memory");
-  if (static_cast<int64_t>(grid.parameters.size()) != entry.parameter_bytes)
+  if (static_cast<int64_t>(grid.parameters.size()) != entry.parameter_bytes) {
     refuse("other parameters than it has");
+  }
   usage->times.resize(entry.code.size());
   ++usage->launches;
   BlockRunner runner(grid, memory, usage);
   const uint32_t launch = BlockRunner::NextLaunch();
   // Nor may a block wait for another.
-  for (int64_t k = 0; k < grid.blocks; ++k)
+  for (int64_t k = 0; k < grid.blocks; ++k) {
     runner.Run(launch, launch % 2 == 0 ? k : grid.blocks - 1 - k);
+  }
 }
 
 }  // namespace tessera::ptx

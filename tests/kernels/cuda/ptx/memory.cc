@@ -85,8 +85,9 @@ const char* Shadow::Touch(int64_t offset, int bytes, bool writes, const Toucher&
   const auto mask = static_cast<uint8_t>(((1u << step) - 1) << offset % kWordBytes);
   for (int64_t i = offset; i < offset + bytes; i += step) {
     Word& word = words_[i / kWordBytes];
-    if (Collides(word.written, by, mask))
+    if (Collides(word.written, by, mask)) {
       return "was written by another thread, no barrier between";
+    }
     if (writes) {
       if (Collides(word.read, by, mask)) return "was read by another thread, no barrier between";
       std::memset(states_ + i, kWritten, static_cast<size_t>(step));
@@ -142,8 +143,9 @@ const char* DeviceMemory::Follow(int64_t offset, int64_t bytes, bool writes) {
       continue;
     }
     for (const uint64_t reader : last.read) {
-      if (reader != own && !follows(reader))
+      if (reader != own && !follows(reader)) {
         return "is read by another stream, which it does not wait for";
+      }
     }
     last.written = own;
   }

@@ -161,8 +161,9 @@ class EntryParser {
 
  private:
   int16_t NewSlot(uint64_t value, int line) {
-    if (entry_.slots.size() > std::numeric_limits<int16_t>::max())
+    if (entry_.slots.size() > std::numeric_limits<int16_t>::max()) {
       Refuse(line, "too many registers");
+    }
     entry_.slots.push_back(value);
     return static_cast<int16_t>(entry_.slots.size() - 1);
   }
@@ -195,8 +196,9 @@ class EntryParser {
   // A register, or those of "{%r1, %r2}".
   void AddOperands(const std::string& operand, Instruction* to) {
     if (operand[0] != '{') return AddOperand(operand, to);
-    for (const std::string& each : Split(operand.substr(1, operand.size() - 2)))
+    for (const std::string& each : Split(operand.substr(1, operand.size() - 2))) {
       AddOperand(each, to);
+    }
   }
 
   // "[%rd1+-4]", "[name+8]"
@@ -231,8 +233,9 @@ class EntryParser {
       i.kind = Kind::kBranch;
       branches_.emplace_back(static_cast<int>(entry_.code.size()), operands.at(0));
     } else if (name == "bar.sync" || name == "barrier.sync") {
-      if (operands.size() != 1 || operands[0] != "0")
+      if (operands.size() != 1 || operands[0] != "0") {
         Refuse(line, "a barrier of some threads only");
+      }
       i.kind = Kind::kBarrier;
     } else if (StartsWith(name, "ld.") || StartsWith(name, "st.")) {
       AddAccess(name, operands, &i);
@@ -278,8 +281,9 @@ class EntryParser {
     const int count = take("v2.") ? 2 : (take("v4.") ? 4 : 1);
     i->bytes = static_cast<int8_t>(BytesOf(rest));
     i->extends_sign = rest[0] == 's';
-    if (i->bytes == 0 || operands.size() != 2)
+    if (i->bytes == 0 || operands.size() != 2) {
       Refuse(i->line, "an access that is not known: " + name);
+    }
     AddOperands(operands[loads ? 0 : 1], i);
     if (i->count != count) Refuse(i->line, name + " has another number of values");
     SetAddress(operands[loads ? 1 : 0], i);

@@ -403,8 +403,9 @@ int CostOf(const std::string& name) {
       {"rem.u32", 16},     {"mul.lo.s64", 5},        {"mul.lo.u64", 5},  {"min.s64", 4},
       {"max.s64", 4},      {"rcp.approx.ftz.f64", 1}};
   if (const auto found = kLong.find(name); found != kLong.end()) return found->second;
-  if (BeginsWith(name, "mov.") || BeginsWith(name, "cvta.") || BeginsWith(name, "ld.param."))
+  if (BeginsWith(name, "mov.") || BeginsWith(name, "cvta.") || BeginsWith(name, "ld.param.")) {
     return 0;
+  }
   if (BeginsWith(name, "cvt.") || BeginsWith(name, "ld.") || BeginsWith(name, "st.")) return 1;
   return EndsWith(name, "64") && !BeginsWith(name, "mul.wide") ? 2 : 1;
 }

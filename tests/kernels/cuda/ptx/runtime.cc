@@ -46,8 +46,9 @@ std::vector<Stream*>& Streams() {
 
 // What CUDA forbids in a thread that records.
 void RefuseCapture(const char* what) {
-  if (capturing != nullptr)
+  if (capturing != nullptr) {
     Machine::Refuse(std::string(what) + " between the beginning and the end of a capture");
+  }
 }
 
 // What frees host memory waits for all that was queued.
@@ -61,8 +62,9 @@ void RunAll() {
 void CopyRows(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
               size_t rows, cudaStream_t stream, const char* what) {
   Machine& machine = Machine::Get();
-  if (width > to_pitch || width > from_pitch)
+  if (width > to_pitch || width > from_pitch) {
     Machine::Refuse(std::string(what) + ": rows that are longer than their distance");
+  }
   const bool to_device = machine.memory.Holds(to), from_device = machine.memory.Holds(from);
   if (Of(stream)->captures()) {
     const auto bytes = [&](size_t pitch) {
@@ -196,8 +198,9 @@ cudaError_t cudaFree(void* address) {
   const Lock lock(machine.mutex);
   RefuseCapture("cudaFree");
   // It may wait for what was queued, and does not here: whoever still uses the memory finds none.
-  if (address != nullptr && !machine.memory.Free(address))
+  if (address != nullptr && !machine.memory.Free(address)) {
     Machine::Refuse("cudaFree of what cudaMalloc did not give");
+  }
   return cudaSuccess;
 }
 cudaError_t cudaMallocHost(void** address, size_t bytes) {
@@ -276,8 +279,9 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 }
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
   const Lock lock(Machine::Get().mutex);
-  if (mode != cudaStreamCaptureModeThreadLocal)
+  if (mode != cudaStreamCaptureModeThreadLocal) {
     Machine::Refuse("a capture that forbids other threads their calls");
+  }
   RefuseCapture("cudaStreamBeginCapture");
   Machine::Check(Of(stream)->BeginCapture(), "cudaStreamBeginCapture");
   capturing = Of(stream);
