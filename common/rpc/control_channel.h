@@ -19,7 +19,7 @@ constexpr int kReconnectMsMax = 500;
 // machine that has much else to do.
 constexpr int kConnectMsMax = 2000;
 // A peer that does not answer a ping for the timeout is gone, or its link: its calls end with UNAVAILABLE, and a new
-// connection is tried. Servers take no more pings than transport.h says.
+// connection is tried. Nothing large waits before a ping here. Servers take no more pings than transport.h says.
 constexpr int kControlKeepaliveTimeMs = 10000;
 constexpr int kControlKeepaliveTimeoutMs = 10000;
 // A reply: a status has every evaluation of the job, some hundred bytes each.

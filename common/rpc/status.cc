@@ -39,8 +39,10 @@ absl::Status FromGrpc(const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
   const int code = static_cast<int>(status.error_code());
   const bool known = code > 0 && code <= static_cast<int>(absl::StatusCode::kUnauthenticated);
-  return absl::Status(known ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown,
-                      status.error_message());
+  const bool is_silent = status.error_message() == "keepalive watchdog timeout";
+  return absl::Status(
+      known ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown,
+      is_silent ? "no answer to a ping: it, or the link to it, is down" : status.error_message());
 }
 
 }  // namespace tessera

@@ -1,9 +1,9 @@
-"""Machines that are far from each other, with a lease that is not much longer than the way."""
+"""Machines that are far from each other, with a lease that is not much longer than the way; and narrow links."""
 import unittest
 
 from authority import Authority
 from cluster import Cluster, Test, digits, free_ports
-from partition import Distance
+from partition import Distance, Narrow
 
 # One way: a round trip around half of the earth, and as much again.
 LATENCY = 0.2
@@ -36,6 +36,27 @@ class FarMachines(Test):
                 for phases in report["phases"]:
                     waited = phases["pull_seconds"] + phases["push_seconds"] + phases["wait_seconds"]
                     self.assertLess(waited, (10 + 2) * 2 * LATENCY + 2.5)
+
+
+class NarrowLinks(Test):
+    def exchange(self, units, step, **rates):
+        """A worker whose parameters go by a link of these rates; what it says to the coordinator does not."""
+        port = free_ports(1)[0]
+        link = Narrow(self, "127.0.0.1:%d" % port, **rates)
+        job = digits(units=units, servers=[link.address], workers=1, steps=100)
+        job["security"] = {"insecure": True}
+        cluster = Cluster(self, job, start=False)
+        cluster.start_server(0, "--listen", "0.0.0.0:%d" % port)
+        cluster.start_worker(0, coordinator="127.0.0.1:%d" % port)
+        cluster.await_step(step, within=100)
+        self.assertGreater(link.longest, 50)
+
+    # gRPC's pings wait behind what the link has yet to carry, up to a mebibyte and what the sender's kernel holds.
+    def test_a_push_that_takes_a_minute_needs_no_second_attempt(self):
+        self.exchange(4000, 2, up=20_000)
+
+    def test_a_pull_that_takes_a_minute_needs_no_second_attempt(self):
+        self.exchange(8000, 1, down=40_000)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Networks that are cut for a while, and networks that are slow to arrive."""
+"""Networks that are cut for a while, that are far away, and that carry little."""
 import queue
 import socket
 import threading
@@ -97,5 +97,63 @@ class Distance:
                     sink.shutdown(socket.SHUT_WR)
                     return
                 sink.sendall(data)
+        except OSError:
+            pass
+
+
+class Narrow:
+    """A way to an address that carries so many bytes per second of a direction, and holds 64 KiB: the rest waits with
+    the sender."""
+
+    HELD = 1 << 16
+
+    def __init__(self, test, to, up=None, down=None):
+        host, port = to.rsplit(":", 1)
+        self.to, self.rates, self.sockets = (host, int(port)), {"up": up, "down": down}, []
+        self.longest = 0  # seconds that something was on its way without a pause of a second
+        self.listener = socket.socket()
+        self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.HELD)
+        self.listener.bind(("127.0.0.1", 0))
+        self.listener.listen(64)
+        self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
+        threading.Thread(target=self.accept, daemon=True).start()
+        test.addCleanup(self.end)
+
+    def end(self):
+        for each in [self.listener] + self.sockets:
+            each.close()
+
+    def accept(self):
+        while True:
+            try:
+                client = self.listener.accept()[0]
+            except OSError:
+                return
+            server = socket.socket()
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.HELD)
+            self.sockets += [client, server]
+            try:
+                server.connect(self.to)
+            except OSError:
+                client.close()
+                continue
+            for rate, source, sink in ((self.rates["up"], client, server), (self.rates["down"], server, client)):
+                threading.Thread(target=self.carry, args=(rate, source, sink), daemon=True).start()
+
+    def carry(self, rate, source, sink):
+        began = last = time.monotonic()
+        try:
+            while True:
+                data = source.recv(self.HELD if rate is None else rate // 10)
+                if not data:
+                    sink.shutdown(socket.SHUT_WR)
+                    return
+                if time.monotonic() - last > 1:
+                    began = time.monotonic()
+                if rate is not None:
+                    time.sleep(len(data) / rate)
+                sink.sendall(data)
+                last = time.monotonic()
+                self.longest = max(self.longest, last - began)
         except OSError:
             pass

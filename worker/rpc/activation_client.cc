@@ -26,8 +26,9 @@ namespace {
 
 // For gRPC to drop what a call that is over was sending.
 constexpr absl::Duration kLetGoTime = absl::Seconds(1);
-// A connection that is dead is found to be so within this time (keepalives and connecting, common/rpc/transport.cc).
-constexpr absl::Duration kDeadConnectionMax = absl::Seconds(45);
+// A connection that is dead is found to be so within this time, also one that was made anew meanwhile.
+constexpr absl::Duration kDeadConnectionMax =
+    absl::Milliseconds(2 * (kKeepaliveTimeMs + kKeepaliveTimeoutMs) + 5000);
 constexpr absl::Duration kTellEvery = absl::Seconds(10);
 
 template <typename T>

@@ -21,6 +21,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "common/rpc/status.h"
 #include "common/rpc/transport.h"
 #include "proto/status.grpc.pb.h"
 
@@ -186,7 +187,9 @@ TEST_CASE("who only listens hears that the link is dead", "[rpc]") {
   REQUIRE(reader->Read(&status));
   link.Cut();
   CHECK_FALSE(reader->Read(&status));
-  CHECK(reader->Finish().error_code() == grpc::StatusCode::UNAVAILABLE);
+  const absl::Status end = FromGrpc(reader->Finish());
+  CHECK(absl::IsUnavailable(end));
+  CHECK(end.message() == "no answer to a ping: it, or the link to it, is down");
   link.Heal();
   server->Shutdown(std::chrono::system_clock::now());
 }
