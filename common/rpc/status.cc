@@ -42,7 +42,8 @@ absl::Status FromGrpc(const grpc::Status& status) {
   const bool is_silent = status.error_message() == "keepalive watchdog timeout";
   return absl::Status(
       known ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown,
-      is_silent ? "no answer to a ping: it, or the link to it, is down" : status.error_message());
+      is_silent ? "no answer to a ping: it is down, or the link to it is, or carries too little"
+                : status.error_message());
 }
 
 }  // namespace tessera

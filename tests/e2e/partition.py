@@ -41,16 +41,25 @@ class Cut:
             pass
 
 
-class Distance:
-    """A way to an address on which every byte takes `latency` seconds, and a connection a round trip."""
+class Way:
+    """A way to an address: `address` is where it begins. What becomes of a connection is the subclass's."""
 
-    def __init__(self, test, to, latency):
+    def __init__(self, test, to, held=None):
+        """`held`: bytes that the receiving sides' buffers hold; None: what the kernel gives."""
         host, port = to.rsplit(":", 1)
-        self.to, self.latency, self.sockets = (host, int(port)), latency, []
-        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.to, self.held, self.sockets = (host, int(port)), held, []
+        self.listener = self.socket()
+        self.listener.bind(("127.0.0.1", 0))
+        self.listener.listen(64)
         self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
         threading.Thread(target=self.accept, daemon=True).start()
         test.addCleanup(self.end)
+
+    def socket(self):
+        result = socket.socket()
+        if self.held is not None:
+            result.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.held)
+        return result
 
     def end(self):
         for each in [self.listener] + self.sockets:
@@ -66,18 +75,35 @@ class Distance:
             threading.Thread(target=self.connect, args=(client,), daemon=True).start()
 
     def connect(self, client):
-        time.sleep(2 * self.latency)
+        server = self.socket()
+        self.sockets.append(server)
         try:
-            server = socket.create_connection(self.to, 5)
+            server.settimeout(5)
+            server.connect(self.to)
+            server.settimeout(None)
         except OSError:
             client.close()
             return
-        self.sockets.append(server)
-        for source, sink in ((client, server), (server, client)):
-            source.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            on_their_way = queue.Queue()
-            threading.Thread(target=self.take, args=(source, on_their_way), daemon=True).start()
-            threading.Thread(target=self.give, args=(sink, on_their_way), daemon=True).start()
+        self.carry("up", client, server)
+        self.carry("down", server, client)
+
+
+class Distance(Way):
+    """On which every byte takes `latency` seconds, and a connection a round trip."""
+
+    def __init__(self, test, to, latency):
+        self.latency = latency
+        super().__init__(test, to)
+
+    def connect(self, client):
+        time.sleep(2 * self.latency)
+        super().connect(client)
+
+    def carry(self, direction, source, sink):
+        source.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        on_their_way = queue.Queue()
+        threading.Thread(target=self.take, args=(source, on_their_way), daemon=True).start()
+        threading.Thread(target=self.give, args=(sink, on_their_way), daemon=True).start()
 
     def take(self, source, on_their_way):
         data = b"-"
@@ -101,46 +127,20 @@ class Distance:
             pass
 
 
-class Narrow:
-    """A way to an address that carries so many bytes per second of a direction, and holds 64 KiB: the rest waits with
-    the sender."""
+class Narrow(Way):
+    """That carries so many bytes per second of a direction, and holds 64 KiB: the rest waits with the sender."""
 
     HELD = 1 << 16
 
     def __init__(self, test, to, up=None, down=None):
-        host, port = to.rsplit(":", 1)
-        self.to, self.rates, self.sockets = (host, int(port)), {"up": up, "down": down}, []
+        self.rates = {"up": up, "down": down}
         self.longest = 0  # seconds that something was on its way without a pause of a second
-        self.listener = socket.socket()
-        self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.HELD)
-        self.listener.bind(("127.0.0.1", 0))
-        self.listener.listen(64)
-        self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
-        threading.Thread(target=self.accept, daemon=True).start()
-        test.addCleanup(self.end)
+        super().__init__(test, to, self.HELD)
 
-    def end(self):
-        for each in [self.listener] + self.sockets:
-            each.close()
+    def carry(self, direction, source, sink):
+        threading.Thread(target=self.pass_on, args=(self.rates[direction], source, sink), daemon=True).start()
 
-    def accept(self):
-        while True:
-            try:
-                client = self.listener.accept()[0]
-            except OSError:
-                return
-            server = socket.socket()
-            server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.HELD)
-            self.sockets += [client, server]
-            try:
-                server.connect(self.to)
-            except OSError:
-                client.close()
-                continue
-            for rate, source, sink in ((self.rates["up"], client, server), (self.rates["down"], server, client)):
-                threading.Thread(target=self.carry, args=(rate, source, sink), daemon=True).start()
-
-    def carry(self, rate, source, sink):
+    def pass_on(self, rate, source, sink):
         began = last = time.monotonic()
         try:
             while True:
