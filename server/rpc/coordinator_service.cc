@@ -26,11 +26,15 @@ struct ServerPeer {
   using Hello = v1::ServerHello;
   static constexpr char kWho[] = "control: server";
 
-  static absl::Status Attach(LiveCoordinator* live, const Incoming& first, const void* connection,
-                             LiveCoordinator::PlanSink sink) {
-    absl::Status attached = live->Attach(first.hello(), connection, std::move(sink));
-    if (attached.ok() && first.leaves()) live->OnShardMessage(first.hello(), connection, first);
-    return attached;
+  static void Attach(LiveCoordinator* live, const Incoming& first, const void* connection,
+                     LiveCoordinator::PlanSink sink, LiveCoordinator::StatusDone done) {
+    live->Attach(first.hello(), connection, std::move(sink),
+                 [=, &first, done = std::move(done)](const absl::Status& attached) {
+                   if (attached.ok() && first.leaves()) {
+                     live->OnShardMessage(first.hello(), connection, first);
+                   }
+                   done(attached);
+                 });
   }
   static void OnMessage(LiveCoordinator* live, const Hello& hello, const void* connection,
                         const Incoming& message) {
@@ -92,7 +96,11 @@ grpc::ServerUnaryReactor* Answer(LiveCoordinator* live, grpc::CallbackServerCont
                                  const Request& request, Reply* reply, Event event) {
   const absl::Status texts = CheckTexts(request);
   if (!texts.ok()) return Finished(context, texts);
-  return Finished(context, TakeReply(live->Run(request.run(), event), reply));
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  live->Ask(request.run(), event, [reactor, reply](auto result) {
+    reactor->Finish(ToGrpc(TakeReply(std::move(result), reply)));
+  });
+  return reactor;
 }
 
 }  // namespace
@@ -110,13 +118,18 @@ grpc::ServerUnaryReactor* CoordinatorService::Join(grpc::CallbackServerContext* 
   v1::JoinRequest asked = *request;
   const v1::CoordinatorWord word = live_->word();
   if (asked.run() != 0 && asked.run() != word.run()) asked.set_member(0);
-  auto joined = live_->Run(
-      [&](Coordinator& coordinator, absl::Time now) { return coordinator.Join(asked, now); });
-  if (joined.ok()) *joined->mutable_word() = word;
-  if (!joined.ok() && !absl::IsUnavailable(joined.status())) {
-    TellRefused(context->peer(), *request, joined.status());
-  }
-  return Finished(context, TakeReply(std::move(joined), reply));
+  const auto join = [&](Coordinator& coordinator, absl::Time now) {
+    return coordinator.Join(asked, now);
+  };
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  live_->Ask(0, join, [=](absl::StatusOr<v1::JoinReply> joined) {
+    if (joined.ok()) *joined->mutable_word() = word;
+    if (!joined.ok() && !absl::IsUnavailable(joined.status())) {
+      TellRefused(context->peer(), *request, joined.status());
+    }
+    reactor->Finish(ToGrpc(TakeReply(std::move(joined), reply)));
+  });
+  return reactor;
 }
 
 void CoordinatorService::TellRefused(const std::string& peer, const v1::JoinRequest& request,
@@ -134,11 +147,15 @@ grpc::ServerUnaryReactor* CoordinatorService::Renew(grpc::CallbackServerContext*
                                                     const v1::RenewRequest* request,
                                                     v1::RenewReply* reply) {
   if (const absl::Status texts = CheckTexts(*request); !texts.ok()) return Finished(context, texts);
-  auto renewed = live_->Run(request->run(), [&](Coordinator& coordinator, absl::Time now) {
+  const auto renew = [&](Coordinator& coordinator, absl::Time now) {
     return coordinator.Renew(*request, now);
+  };
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  live_->Ask(request->run(), renew, [=](absl::StatusOr<v1::RenewReply> renewed) {
+    if (renewed.ok()) *renewed->mutable_word() = live_->word();
+    reactor->Finish(ToGrpc(TakeReply(std::move(renewed), reply)));
   });
-  if (renewed.ok()) *renewed->mutable_word() = live_->word();
-  return Finished(context, TakeReply(std::move(renewed), reply));
+  return reactor;
 }
 
 grpc::ServerUnaryReactor* CoordinatorService::BeginTraining(grpc::CallbackServerContext* context,

@@ -12,6 +12,13 @@
 #include "server/control/status_limit.h"
 
 namespace tessera {
+namespace {
+
+absl::Status NotKept() {
+  return absl::UnavailableError("the coordinator could not keep its state");
+}
+
+}  // namespace
 
 StateMoment StateMomentNow() { return {SteadyNow(), SteadyClockName(), absl::Now()}; }
 
@@ -43,26 +50,27 @@ LiveCoordinator::~LiveCoordinator() {
 
 absl::Status LiveCoordinator::Install(std::unique_ptr<Coordinator> coordinator,
                                       const v1::CoordinatorWord& word, StateStore* store) {
-  absl::MutexLock lock(&mutex_);
-  TESSERA_CHECK(kept_ == nullptr && !is_writing_);
-  kept_ = std::make_unique<KeptCoordinator>(std::move(coordinator), word, store != nullptr);
-  ++stay_;
-  word_ = word;
-  store_ = store;
+  auto kept = std::make_unique<KeptCoordinator>(std::move(coordinator), word, store != nullptr);
+  const absl::Time began = SteadyNow();
   // The term is kept before anybody hears of it.
-  if (store_ != nullptr) {
-    const v1::CoordinatorState state = kept_->State(StateMomentNow());
-    write_began_ = SteadyNow();
-    is_old_ = false;
-    const absl::Status written = store_->Write(state);
+  if (store != nullptr) {
+    const v1::CoordinatorState state = kept->State(StateMomentNow());
+    const absl::Status written = store->Write(state);
     if (!written.ok()) {
-      Clear();
       return absl::UnavailableError(
           absl::StrCat("the coordinator cannot keep its state: ", written.message()));
     }
-    kept_->OnKept(state.changes(), /*in_time=*/true);
+    kept->OnKept(state.changes(), /*in_time=*/true);
   }
-  kept_->Collect();
+  kept->Collect();
+  absl::MutexLock lock(&mutex_);
+  TESSERA_CHECK(kept_ == nullptr && !is_writing_);
+  kept_ = std::move(kept);
+  ++stay_;
+  word_ = word;
+  store_ = store;
+  write_began_ = began;
+  is_old_ = false;
   Answers none = Release();
   TESSERA_CHECK(none.empty());  // Nobody has asked yet.
   return absl::OkStatus();
@@ -77,11 +85,12 @@ void LiveCoordinator::Vacate(absl::string_view why) {
                                            word_.term(), " why=\"", why, "\""));
       Clear();
     }
-    const auto is_idle = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return !is_writing_; };
-    mutex_.Await(absl::Condition(&is_idle));
     gone = std::exchange(gone_, {});
   }
   Deliver(std::move(gone));
+  absl::MutexLock lock(&mutex_);
+  const auto is_idle = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return !is_writing_; };
+  mutex_.Await(absl::Condition(&is_idle));
 }
 
 // What the state machine wanted sent goes with it.
@@ -94,9 +103,14 @@ void LiveCoordinator::Clear() {
   for (auto& [rank, host] : hosts_) host.send(nullptr);
   hosts_.clear();
   for (auto& [member, waiter] : waiters_) {
-    gone_.push_back({std::move(waiter.done), absl::UnavailableError("the coordinator is gone")});
+    gone_.push_back([done = std::move(waiter.done)] {
+      done(absl::UnavailableError("the coordinator is gone"));
+    });
   }
   waiters_.clear();
+  for (Unkept& unkept : std::exchange(unkept_, {})) {
+    gone_.push_back([then = std::move(unkept.then)] { then(NotKept()); });
+  }
 }
 
 absl::Status LiveCoordinator::Check(uint64_t run) const {
@@ -121,6 +135,14 @@ LiveCoordinator::Answers LiveCoordinator::Release() {
     for (auto& [server, sink] : sinks_) sink.send(&heard);
   }
   for (KeptCoordinator::Batch& batch : told.batches) Send(std::move(batch), &answers);
+  const auto kept = std::stable_partition(
+      unkept_.begin(), unkept_.end(), [this](const Unkept& unkept) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+        return !kept_->MayBeTold(unkept.changes);
+      });
+  for (auto unkept = kept; unkept != unkept_.end(); ++unkept) {
+    answers.push_back([then = std::move(unkept->then)] { then(absl::OkStatus()); });
+  }
+  unkept_.erase(kept, unkept_.end());
   if (kept_->coordinator().ended()) end_.Notify();
   return answers;
 }
@@ -143,20 +165,24 @@ void LiveCoordinator::Send(KeptCoordinator::Batch batch, Answers* answers) {
     auto waiter = waiters_.find(answer.member);
     // Nobody waits: the connection broke, and the worker will ask again, or has, and perhaps for what is next.
     if (waiter == waiters_.end() || waiter->second.after_event >= batch.event) continue;
-    answers->push_back({std::move(waiter->second.done), std::move(answer.reply)});
+    answers->push_back(
+        [done = std::move(waiter->second.done), reply = std::move(answer.reply)] { done(reply); });
     waiters_.erase(waiter);
   }
 }
 
-absl::Status LiveCoordinator::AwaitKept(const Ticket& ticket) {
-  if (ticket.stay == 0) return absl::OkStatus();
-  absl::MutexLock lock(&mutex_);
-  const auto is_decided = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    return kept_ == nullptr || stay_ != ticket.stay || kept_->MayBeTold(ticket.changes);
-  };
-  mutex_.Await(absl::Condition(&is_decided));
-  if (kept_ != nullptr && stay_ == ticket.stay) return absl::OkStatus();
-  return absl::UnavailableError("the coordinator could not keep its state");
+void LiveCoordinator::WhenKept(const Ticket& ticket, StatusDone then) {
+  absl::Status kept;
+  if (ticket.stay != 0) {
+    absl::MutexLock lock(&mutex_);
+    if (kept_ == nullptr || stay_ != ticket.stay) {
+      kept = NotKept();
+    } else if (!kept_->MayBeTold(ticket.changes)) {
+      unkept_.push_back({ticket.changes, std::move(then)});
+      return;
+    }
+  }
+  then(kept);
 }
 
 void LiveCoordinator::Keep() {
@@ -284,14 +310,14 @@ void LiveCoordinator::Tick() {
 }
 
 void LiveCoordinator::Deliver(Answers answers) {
-  for (auto& [done, reply] : answers) done(std::move(reply));
+  for (const auto& answer : answers) answer();
 }
 
-absl::Status LiveCoordinator::Attach(const v1::ServerHello& hello, const void* connection,
-                                     PlanSink sink) {
+void LiveCoordinator::Attach(const v1::ServerHello& hello, const void* connection, PlanSink sink,
+                             StatusDone done) {
   const ShardId server(hello.rank());
-  return Run(hello.run(), [&](Coordinator& coordinator,
-                              absl::Time now) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  const auto attach = [&](Coordinator& coordinator, absl::Time now)
+                          ABSL_NO_THREAD_SAFETY_ANALYSIS -> absl::Status {
     TESSERA_RETURN_IF_ERROR(kept_->CheckHello(hello.rank(), hello.term(), hello.changes(), now));
     absl::Status attached = coordinator.Attach(hello, now);
     if (!attached.ok()) return attached;
@@ -301,7 +327,8 @@ absl::Status LiveCoordinator::Attach(const v1::ServerHello& hello, const void* c
     sink(&first);
     Connect(&sinks_[server], connection, std::move(sink));
     return attached;
-  });
+  };
+  Ask(hello.run(), attach, std::move(done));
 }
 
 void LiveCoordinator::OnShardMessage(const v1::ServerHello& hello, const void* connection,
@@ -334,17 +361,18 @@ void LiveCoordinator::Detach(const v1::ServerHello& hello, const void* connectio
   if (!told.ok()) EraseEnd(&sinks_, server, connection);
 }
 
-absl::Status LiveCoordinator::AttachHost(const v1::HostHello& hello, const void* connection,
-                                         HostSink sink) {
-  return Run(hello.run(), [&](Coordinator& coordinator,
-                              absl::Time now) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+void LiveCoordinator::AttachHost(const v1::HostHello& hello, const void* connection, HostSink sink,
+                                 StatusDone done) {
+  const auto attach = [&](Coordinator& coordinator, absl::Time now)
+                          ABSL_NO_THREAD_SAFETY_ANALYSIS -> absl::Status {
     TESSERA_RETURN_IF_ERROR(kept_->CheckHello(hello.rank(), hello.term(), hello.changes(), now));
     absl::Status attached = coordinator.AttachHost(hello, now);
     if (!attached.ok()) return attached;
     kept_->DropForHost(hello.rank());
     Connect(&hosts_[hello.rank()], connection, std::move(sink));
     return attached;
-  });
+  };
+  Ask(hello.run(), attach, std::move(done));
 }
 
 void LiveCoordinator::OnHostMessage(const v1::HostHello& hello, const void* connection,
@@ -381,22 +409,22 @@ void LiveCoordinator::Evaluate(const v1::EvaluateRequest& request, const void* c
       [&](Coordinator& coordinator, absl::Time now) ABSL_NO_THREAD_SAFETY_ANALYSIS {
         auto old = waiters_.find(member);
         if (old != waiters_.end()) {
-          refused.push_back(
-              {std::move(old->second.done),
-               absl::AbortedError("evaluate: a later call of this member replaced it")});
+          refused.push_back([done = std::move(old->second.done)] {
+            done(absl::AbortedError("evaluate: a later call of this member replaced it"));
+          });
         }
         waiters_[member] = {call, kept_->events(), std::move(done)};
         is_waiting = true;
         absl::Status status = coordinator.Evaluate(request, now);
         if (!status.ok()) {
-          refused.push_back({std::move(waiters_[member].done), status});
+          refused.push_back([done = std::move(waiters_[member].done), status] { done(status); });
           waiters_.erase(member);
         }
         return absl::OkStatus();
       },
       &ticket);
   // Where the coordinator went in mid-call `done` was told.
-  if (!asked.ok() && !is_waiting) refused.push_back({std::move(done), asked});
+  if (!asked.ok() && !is_waiting) refused.push_back([&] { done(asked); });
   Deliver(std::move(refused));
 }
 

@@ -12,6 +12,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <type_traits>
@@ -23,6 +24,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "common/base/check.h"
 #include "common/base/steady_clock.h"
@@ -51,6 +53,7 @@ class LiveCoordinator {
   using PlanSink = std::function<void(const v1::PlanMessage*)>;
   using HostSink = std::function<void(const v1::HostOrder*)>;
   using EvaluateDone = std::function<void(absl::StatusOr<v1::EvaluateReply>)>;
+  using StatusDone = std::function<void(const absl::Status&)>;
 
   // Takes what the coordinator wants done with checkpoints' folders. Called under the mutex: it must
   // queue and return. Before anybody attaches; without one nothing is done.
@@ -88,23 +91,36 @@ class LiveCoordinator {
     return WordNow();
   }
 
-  // Runs `event(coordinator, now)` under the mutex. What follows from it is sent once it is kept, and then this
-  // returns.
+  // Runs `event(coordinator, now)` under the mutex, and what follows from it is sent once it is kept. Then done(result)
+  // is called, once and without the mutex, by this thread or the one that writes the state.
   // The result must be made from a status, which tells where it was not run, or did not come to pass:
   //   kUnavailable         the coordinator is not here (any more)
   //   kFailedPrecondition  `run`, where it is not 0, is another run of the job
-  template <typename Event>
-  auto Run(uint64_t run, Event event) -> std::invoke_result_t<Event, Coordinator&, absl::Time> {
+  template <typename Event, typename Done>
+  void Ask(uint64_t run, Event event, Done done) {
     Ticket ticket;
     auto result = Post(run, std::move(event), &ticket);
-    TESSERA_RETURN_IF_ERROR(AwaitKept(ticket));
-    return result;
+    WhenKept(ticket, [result = std::move(result), done = std::move(done)](
+                         const absl::Status& kept) { done(kept.ok() ? result : kept); });
+  }
+  // So, but returns the result: it may wait for the store, which gRPC's threads must not.
+  template <typename Event>
+  auto Run(uint64_t run, Event event) -> std::invoke_result_t<Event, Coordinator&, absl::Time> {
+    using Result = std::invoke_result_t<Event, Coordinator&, absl::Time>;
+    std::optional<Result> result;
+    absl::Notification told;
+    Ask(run, std::move(event), [&](Result told_result) {
+      result.emplace(std::move(told_result));
+      told.Notify();
+    });
+    told.WaitForNotification();
+    return *std::move(result);
   }
   template <typename Event>
   auto Run(Event event) {
     return Run(0, std::move(event));
   }
-  // So, but returns at once: for events whose result nobody goes by.
+  // So, but returns at once, with the result: for events whose result nobody goes by.
   template <typename Event>
   auto Post(Event event) {
     Ticket ticket;
@@ -112,8 +128,8 @@ class LiveCoordinator {
   }
 
   // --- a server's connection: `connection` names it ---
-  // On error nothing is registered.
-  absl::Status Attach(const v1::ServerHello& hello, const void* connection, PlanSink sink);
+  // `done` as Ask's. On error nothing is registered.
+  void Attach(const v1::ServerHello& hello, const void* connection, PlanSink sink, StatusDone done);
   // Dropped if the server has connected anew, or another one of its rank has.
   void OnShardMessage(const v1::ServerHello& hello, const void* connection,
                       const v1::ShardMessage& message);
@@ -121,7 +137,8 @@ class LiveCoordinator {
   void Detach(const v1::ServerHello& hello, const void* connection);
 
   // --- a host's connection, as a server's ---
-  absl::Status AttachHost(const v1::HostHello& hello, const void* connection, HostSink sink);
+  void AttachHost(const v1::HostHello& hello, const void* connection, HostSink sink,
+                  StatusDone done);
   void OnHostMessage(const v1::HostHello& hello, const void* connection,
                      const v1::HostMessage& message);
   void DetachHost(const v1::HostHello& hello, const void* connection);
@@ -140,7 +157,8 @@ class LiveCoordinator {
   absl::Status outcome();
 
  private:
-  using Answers = std::vector<std::pair<EvaluateDone, absl::StatusOr<v1::EvaluateReply>>>;
+  // To be called without the mutex.
+  using Answers = std::vector<std::function<void()>>;
   struct Sink {
     const void* connection = nullptr;
     PlanSink send;
@@ -157,6 +175,10 @@ class LiveCoordinator {
   struct Ticket {
     uint64_t stay = 0;  // 0: nothing came to pass
     uint64_t changes = 0;
+  };
+  struct Unkept {
+    uint64_t changes = 0;
+    StatusDone then;
   };
 
   template <typename Event>
@@ -198,7 +220,7 @@ class LiveCoordinator {
   Answers Release() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Send(KeptCoordinator::Batch batch, Answers* answers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // kUnavailable: it cannot be kept any more.
-  absl::Status AwaitKept(const Ticket& ticket);
+  void WhenKept(const Ticket& ticket, StatusDone then);
   void Clear() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TellVacated(const absl::Status& why);
   static void Deliver(Answers answers);
@@ -224,6 +246,7 @@ class LiveCoordinator {
   std::map<ShardId, Sink> sinks_ ABSL_GUARDED_BY(mutex_);
   std::map<uint32_t, HostEnd> hosts_ ABSL_GUARDED_BY(mutex_);
   std::map<MemberId, Waiter> waiters_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Unkept> unkept_ ABSL_GUARDED_BY(mutex_);        // of this stay
   absl::string_view status_without_ ABSL_GUARDED_BY(mutex_);  // what the last one left out
   std::function<void(DiskTask)> disk_ ABSL_GUARDED_BY(mutex_);
   Wakeup stop_;

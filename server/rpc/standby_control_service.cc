@@ -14,9 +14,9 @@ struct HostPeer {
   using Hello = v1::HostHello;
   static constexpr char kWho[] = "standby: host";
 
-  static absl::Status Attach(LiveCoordinator* live, const Incoming& first, const void* connection,
-                             LiveCoordinator::HostSink sink) {
-    return live->AttachHost(first.hello(), connection, std::move(sink));
+  static void Attach(LiveCoordinator* live, const Incoming& first, const void* connection,
+                     LiveCoordinator::HostSink sink, LiveCoordinator::StatusDone done) {
+    live->AttachHost(first.hello(), connection, std::move(sink), std::move(done));
   }
   static void OnMessage(LiveCoordinator* live, const Hello& hello, const void* connection,
                         const Incoming& message) {

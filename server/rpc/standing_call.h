@@ -32,7 +32,7 @@ namespace tessera {
 // `Peer` has
 //   Incoming, Outgoing, Hello    messages; an Incoming may have a hello, and an Outgoing a refusal
 //   kWho                         in the log
-//   Attach, OnMessage, Detach    LiveCoordinator's, of such a connection
+//   Attach, OnMessage, Detach    LiveCoordinator's, of such a connection; what Attach is given lives until it is done
 //   Queue                        appends an Outgoing to those that wait, the first of which is being
 //                                written; false: there are too many, and the connection is cut
 // Deletes itself when the call is over.
@@ -56,15 +56,13 @@ class StandingCall final
       this->Finish(grpc::Status::OK);  // After this the call may be gone.
       return;
     }
-    if (!hello_) {
-      if (!Register()) return;
-    } else if (!CheckTexts(incoming_).ok()) {
+    if (!hello_) return Register();
+    if (!CheckTexts(incoming_).ok()) {
       context_->TryCancel();  // No server of ours.
     } else {
       Peer::OnMessage(live_, *hello_, this, incoming_);
     }
-    incoming_.Clear();
-    this->StartRead(&incoming_);
+    ReadNext();
   }
 
   void OnWriteDone(bool ok) override {
@@ -78,29 +76,33 @@ class StandingCall final
   void OnDone() override { delete this; }
 
  private:
-  // False: it was refused.
-  bool Register() {
-    absl::Status attached =
+  void Register() {
+    const absl::Status texts =
         incoming_.has_hello()
             ? CheckTexts(incoming_)
             : absl::InvalidArgumentError("attach: first message has no hello, want one");
-    if (attached.ok()) {
-      attached = Peer::Attach(live_, incoming_, this,
-                              [this](const typename Peer::Outgoing* message) { Send(message); });
-    }
+    if (!texts.ok()) return OnAttached(texts);
+    Peer::Attach(
+        live_, incoming_, this, [this](const typename Peer::Outgoing* message) { Send(message); },
+        [this](const absl::Status& attached) { OnAttached(attached); });
+  }
+
+  // After a Finish the call may be gone.
+  void OnAttached(const absl::Status& attached) {
     if (attached.ok()) {
       hello_ = incoming_.hello();
-      return true;
+      return ReadNext();
     }
-    if (absl::IsUnavailable(attached)) {
-      this->Finish(ToGrpc(attached));
-      return false;
-    }
+    if (absl::IsUnavailable(attached)) return this->Finish(ToGrpc(attached));
     TellRefused(attached);
     refusal_.set_refuse(ToUtf8(attached.message()));
     // Nothing was registered, so nobody else writes.
     this->StartWriteAndFinish(&refusal_, grpc::WriteOptions(), ToGrpc(attached));
-    return false;
+  }
+
+  void ReadNext() {
+    incoming_.Clear();
+    this->StartRead(&incoming_);
   }
 
   void TellRefused(const absl::Status& why) {

@@ -85,6 +85,15 @@ grpc::ServerUnaryReactor* Done(grpc::CallbackServerContext* context,
   return reactor;
 }
 
+// Ends with what event(coordinator, now) says, once that is kept.
+template <typename Event>
+grpc::ServerUnaryReactor* Ask(LiveCoordinator* live, grpc::CallbackServerContext* context,
+                              Event event) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  live->Ask(0, event, [reactor](const absl::Status& status) { reactor->Finish(ToGrpc(status)); });
+  return reactor;
+}
+
 }  // namespace
 
 grpc::ServerUnaryReactor* StatusService::Get(grpc::CallbackServerContext* context,
@@ -104,10 +113,10 @@ grpc::ServerUnaryReactor* AdminService::Drain(grpc::CallbackServerContext* conte
                                               v1::AdminReply* reply) {
   const absl::Status texts = CheckTexts(*request);
   if (!texts.ok()) return Done(context, texts);
-  return Done(context, live_->Run([&](Coordinator& coordinator, absl::Time now) {
+  return Ask(live_, context, [&](Coordinator& coordinator, absl::Time now) {
     coordinator.Drain(request->reason(), now);
     return absl::OkStatus();
-  }));
+  });
 }
 
 grpc::ServerUnaryReactor* AdminService::Stop(grpc::CallbackServerContext* context,
@@ -115,10 +124,10 @@ grpc::ServerUnaryReactor* AdminService::Stop(grpc::CallbackServerContext* contex
                                              v1::AdminReply* reply) {
   const absl::Status texts = CheckTexts(*request);
   if (!texts.ok()) return Done(context, texts);
-  return Done(context, live_->Run([&](Coordinator& coordinator, absl::Time now) {
+  return Ask(live_, context, [&](Coordinator& coordinator, absl::Time now) {
     coordinator.Stop(request->reason(), now);
     return absl::OkStatus();
-  }));
+  });
 }
 
 grpc::ServerUnaryReactor* AdminService::Checkpoint(grpc::CallbackServerContext* context,
@@ -126,11 +135,11 @@ grpc::ServerUnaryReactor* AdminService::Checkpoint(grpc::CallbackServerContext* 
                                                    v1::CheckpointReply* reply) {
   const absl::Status texts = CheckTexts(*request);
   if (!texts.ok()) return Done(context, texts);
-  const absl::StatusOr<uint64_t> number = live_->Run([&](Coordinator& coordinator, absl::Time now) {
-    return coordinator.Checkpoint(request->reason(), now);
+  return Ask(live_, context, [&](Coordinator& coordinator, absl::Time now) -> absl::Status {
+    TESSERA_ASSIGN_OR_RETURN(const uint64_t number, coordinator.Checkpoint(request->reason(), now));
+    reply->set_number(number);
+    return absl::OkStatus();
   });
-  if (number.ok()) reply->set_number(*number);
-  return Done(context, number.status());
 }
 
 }  // namespace tessera

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
 #include "common/base/log.h"
 #include "common/base/steady_clock.h"
 #include "common/rpc/control_protocol.h"
@@ -112,6 +113,19 @@ class Heard {
   std::vector<T> values_;
 };
 
+// What ask(done) calls `done` with.
+template <typename Ask>
+absl::Status Await(Ask ask) {
+  absl::Status result;
+  absl::Notification told;
+  ask([&](const absl::Status& status) {
+    result = status;
+    told.Notify();
+  });
+  told.WaitForNotification();
+  return result;
+}
+
 class LiveCoordinatorFixture {
  public:
   explicit LiveCoordinatorFixture(int workers = 1) : workers_(workers), live(absl::Seconds(2)) {
@@ -131,8 +145,13 @@ class LiveCoordinatorFixture {
   }
 
   absl::Status Attach() {
-    return live.Attach(hello, this, [this](const v1::PlanMessage* message) {
+    return AttachAs(this, [this](const v1::PlanMessage* message) {
       inbox.Add(message == nullptr ? std::nullopt : std::make_optional(*message));
+    });
+  }
+  absl::Status AttachAs(const void* connection, LiveCoordinator::PlanSink sink) {
+    return Await([&](LiveCoordinator::StatusDone done) {
+      live.Attach(hello, connection, std::move(sink), std::move(done));
     });
   }
 

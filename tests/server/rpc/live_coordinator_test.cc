@@ -36,7 +36,7 @@ TEST_CASE("a connection that another one of its server replaces is ended", "[con
   f.Install(Word(9, 3));
   REQUIRE(f.Attach().ok());
   int other = 0;
-  REQUIRE(f.live.Attach(f.hello, &other, [](const v1::PlanMessage*) {}).ok());
+  REQUIRE(f.AttachAs(&other, [](const v1::PlanMessage*) {}).ok());
   CHECK_FALSE(f.inbox.Await(2)[1].has_value());
 }
 
@@ -269,9 +269,12 @@ struct HostProcess {
     hello.set_address(absl::StrCat("host-", rank, "-", life));
   }
   absl::Status Attach(LiveCoordinator* live) {
-    return live->AttachHost(hello, this, [this](const v1::HostOrder* order) {
+    const auto hear = [this](const v1::HostOrder* order) {
       if (order != nullptr) return inbox.Add(*order);
       was_ended = true;
+    };
+    return Await([&](LiveCoordinator::StatusDone done) {
+      live->AttachHost(hello, this, hear, std::move(done));
     });
   }
   bool Leads(const v1::HostOrder& order, uint32_t shard) const {
