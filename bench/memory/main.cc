@@ -50,8 +50,9 @@ void* operator new(size_t size) {
   if (void* const p = std::malloc(size)) return p;
   std::abort();
 }
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, size_t) noexcept { std::free(p); }
+// Inlined into a caller it looks to the compiler like free of what operator new gave.
+__attribute__((noinline)) void operator delete(void* p) noexcept { std::free(p); }
+__attribute__((noinline)) void operator delete(void* p, size_t) noexcept { std::free(p); }
 
 namespace tessera {
 namespace {

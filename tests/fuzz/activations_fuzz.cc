@@ -121,6 +121,7 @@ class Events {
   bool Turn() {
     switch (queue_.Take(step_, Generation(1))) {
       case ActivationQueue::Turn::kMissing:
+      case ActivationQueue::Turn::kNoPlan:
         return false;
       case ActivationQueue::Turn::kOver:
         for (const DueAnswer& due : queue_.TakeLate()) due.Send();

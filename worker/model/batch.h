@@ -20,7 +20,7 @@ struct Batch {
   const int32_t* labels = nullptr;
   const float* targets = nullptr;
   // The inputs of a network that reads sparse rows.
-  SparseRows sparse;
+  SparseRows sparse{};
   // In training, of a piece of a minibatch: the minibatch's rows before these, and all of its rows; 0:
   // these are all.
   int64_t first_row = 0;

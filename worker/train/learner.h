@@ -43,7 +43,7 @@ struct TrainPoint {
   // Where minibatches wait for other workers: told of it. nullptr: nobody.
   TrainWaits* waits = nullptr;
   // The newest that an exchange has brought (ExchangeResult::plan).
-  Generation plan;
+  Generation plan{};
 };
 
 // Mean losses of minibatches.

@@ -77,6 +77,35 @@ TEST_CASE("a stream does not end under whoever writes to it", "[link]") {
   CHECK(absl::IsCancelled(finish.get()));
 }
 
+TEST_CASE("what both sides say comes in order, and then how the coordinator ended it", "[link]") {
+  Scripted coordinator([](int, Scripted::Stream* stream) {
+    v1::HostMessage message;
+    uint64_t sum = 0;
+    while (stream->Read(&message)) {
+      sum += message.hello().life();
+      v1::HostOrder order;
+      order.set_refuse(std::to_string(sum));
+      stream->Write(order);
+    }
+    return grpc::Status(grpc::StatusCode::DATA_LOSS, "all was read");
+  });
+  Stream stream(coordinator.address(), nullptr);
+  REQUIRE(stream.Open().ok());
+  v1::HostMessage message;
+  v1::HostOrder order;
+  for (const uint64_t life : {3, 4}) {
+    message.mutable_hello()->set_life(life);
+    REQUIRE(stream.stream().Write(message));
+    REQUIRE(stream.stream().Read(&order));
+  }
+  CHECK(order.refuse() == "7");
+  CHECK(stream.stream().WritesDone());
+  CHECK_FALSE(stream.stream().Read(&order));
+  const absl::Status status = stream.Finish();
+  CHECK(absl::IsDataLoss(status));
+  CHECK(status.message() == "all was read");
+}
+
 TEST_CASE("whoever stops ends the stream that is open, and there is no other one", "[link]") {
   Scripted coordinator(Listen);
   Stream stream(coordinator.address(), nullptr);

@@ -47,7 +47,7 @@ std::unique_ptr<Shard> ShardOf(const std::string& policy, bool has_state) {
 struct Worker {
   uint64_t exchange = 1;
   uint64_t base = 0;
-  std::vector<float> update;  // empty: it is to make the next one
+  std::vector<float> update{};  // empty: it is to make the next one
   bool sent = false;
   bool acknowledged = false;
 };
