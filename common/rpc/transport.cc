@@ -12,6 +12,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/base/check.h"
 #include "common/base/sanitizer.h"
+#include "common/rpc/callback_threads.h"
 #include "common/rpc/chunk.h"
 #include "common/rpc/compression.h"
 #include "common/rpc/control_channel.h"
@@ -76,6 +77,7 @@ void PrepareLibrary() {
     // The distribution's Abseil looks for lock cycles at every lock, and gRPC locks a lot: a tenth
     // of a small round trip.
     absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+    LimitCallbackThreads();
     return true;
   }();
   static_cast<void>(prepared);

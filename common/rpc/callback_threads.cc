@@ -1,0 +1,91 @@
+#include "common/rpc/callback_threads.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <utility>
+
+#include <grpc/support/cpu.h>
+#include <grpcpp/client_context.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/security/credentials.h>
+#include <grpcpp/support/byte_buffer.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/base/log.h"
+
+namespace tessera {
+namespace {
+
+// gRPC's threads pause for 100 ms after each second without a callback, all at once where there is only one.
+constexpr absl::Duration kBeat = absl::Milliseconds(500);
+// So many beats without an answer are told.
+constexpr int kSilentBeats = 6;
+
+int CoresOfProcess() {
+  cpu_set_t cores;
+  if (sched_getaffinity(0, sizeof(cores), &cores) != 0)
+    return static_cast<int>(gpr_cpu_num_cores());
+  return std::max(1, CPU_COUNT(&cores));
+}
+
+// One of the surplus threads is of use: it hears whether the others do their work.
+void Watch() {
+  // Outlives everybody who might still look.
+  static std::atomic<bool>* const is_answered = new std::atomic<bool>(true);
+  int silent = 0;
+  while (true) {
+    absl::SleepFor(kBeat);
+    if (!*is_answered) {
+      if (++silent == kSilentBeats) {
+        Log(LogLevel::kWarning, absl::StrCat("rpc: a callback has not returned for ms=",
+                                             absl::ToInt64Milliseconds(silent * kBeat),
+                                             ", nothing is heard meanwhile"));
+      }
+      continue;
+    }
+    if (silent >= kSilentBeats) Log(LogLevel::kInfo, "rpc: callbacks return again");
+    silent = 0;
+    *is_answered = false;
+    RunAsCallback([] { *is_answered = true; });
+  }
+}
+
+[[noreturn]] void Wait() {
+  while (true) absl::SleepFor(absl::InfiniteDuration());
+}
+
+}  // namespace
+
+int GrpcCallbackThreads(int machine_cores) { return std::clamp(machine_cores / 2, 2, 16); }
+
+int CallbackThreadsWanted(int cores) { return std::max(1, cores / 2); }
+
+void RunAsCallback(std::function<void()> callback) {
+  // A channel without credentials fails every call; it holds gRPC's threads for as long as it lives, which is forever.
+  static grpc::GenericStub* const nowhere =
+      new grpc::GenericStub(grpc::CreateCustomChannel("", nullptr, grpc::ChannelArguments()));
+  struct Call {
+    grpc::ClientContext context;
+    grpc::Slice nothing;
+    grpc::ByteBuffer request{&nothing, 1};  // One without a slice is no message.
+    grpc::ByteBuffer reply;
+  };
+  auto call = std::make_shared<Call>();
+  // Unary: the end of a stream may come on other threads.
+  nowhere->UnaryCall(&call->context, "/tessera/Callback", {}, &call->request, &call->reply,
+                     [call, callback = std::move(callback)](const grpc::Status&) { callback(); });
+}
+
+void LimitCallbackThreads() {
+  const int surplus = GrpcCallbackThreads(static_cast<int>(gpr_cpu_num_cores())) -
+                      CallbackThreadsWanted(CoresOfProcess());
+  for (int i = 0; i < surplus; ++i) RunAsCallback(i == 0 ? Watch : Wait);
+}
+
+}  // namespace tessera
