@@ -136,6 +136,11 @@ absl::StatusOr<v1::JoinReply> Coordinator::Join(const v1::JoinRequest& first, ab
   reply.set_rank(member.rank.value());
   reply.set_lease_timeout_ns(absl::ToInt64Nanoseconds(facts_.lease_timeout));
   reply.set_layout_hash(facts_.layout_hash);
+  if (!facts_.synchronous && evaluation_.standing() && !evaluation_.Takes(member)) {
+    // It would train on, and the others would no longer score the model that the first of them reads.
+    reply.add_waiting_for("the evaluation to end");
+    return reply;
+  }
   if (member.state != MemberState::kAdmitted) {
     for (std::string& name : membership_.WaitingFor(member)) {
       reply.add_waiting_for(std::move(name));

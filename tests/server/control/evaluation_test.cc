@@ -178,6 +178,46 @@ TEST_CASE("a late worker is not waited for by an evaluation before its first exc
   CHECK((*f.Answer(2))->evaluation() == 2);
 }
 
+TEST_CASE("without a barrier nobody is let in while the others score", "[control]") {
+  JobFacts facts = Fixture::Facts(1, 2);
+  facts.synchronous = false;
+  facts.epochs = 100;
+  Fixture f(facts);
+  f.Start(2);
+  for (uint64_t m : {1, 2}) REQUIRE(f.Renew(m, 8, 8).ok());
+  REQUIRE(f.Evaluate(1, v1::ARRIVE, 9, 0, 1).ok());
+  REQUIRE(f.Evaluate(2, v1::ARRIVE, 9, 0, 1).ok());
+  REQUIRE(f.Answer(1));
+  REQUIRE(f.Join().ok());
+  f.StepAll();
+  REQUIRE(f.StateOf(3) == MemberState::kAdmitted);
+  const auto held = f.Join(3);
+  REQUIRE(held.ok());
+  CHECK(!held->admitted());
+  CHECK(Words(held->waiting_for()) == "the evaluation to end");
+  // Who takes part asks again when the answer was lost.
+  CHECK(f.Join(2)->admitted());
+  for (uint64_t m : {1, 2}) REQUIRE(f.Evaluate(m, v1::CALIBRATE, 9, 1, 1).ok());
+  for (uint64_t m : {1, 2}) REQUIRE(f.Evaluate(m, v1::SCORE, 9, 1, 1, 5).ok());
+  REQUIRE(f.coordinator->Status(f.now).history_size() == 1);
+  CHECK(f.Join(3)->admitted());
+}
+
+TEST_CASE("an evaluation that begins anew lets in who waited for its end", "[control]") {
+  JobFacts facts = Fixture::Facts(1, 2);
+  facts.synchronous = false;
+  facts.epochs = 100;
+  Fixture f(facts);
+  f.Start(2);
+  for (uint64_t m : {1, 2}) REQUIRE(f.Evaluate(m, v1::ARRIVE, 9, 0, 1).ok());
+  REQUIRE(f.Join().ok());
+  f.StepAll();
+  REQUIRE(!f.Join(3)->admitted());
+  REQUIRE(f.Leave(2).ok());
+  f.StepAll();
+  CHECK(f.Join(3)->admitted());
+}
+
 TEST_CASE("a drained job without barrier evaluates with everybody wherever they are", "[control]") {
   JobFacts facts = Fixture::Facts(1, 2);
   facts.synchronous = false;
