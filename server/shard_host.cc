@@ -158,8 +158,8 @@ AttachLink::Options ShardHost::LinkOptions(uint32_t rank, Led* led) {
   link.lease_timeout = options_.lease_timeout;
   link.shard = shard;
   // Not with the mutex: what holds it may wait for the shard's thread, which is here.
-  link.fill_counters = [this, replicated = led->replicated](v1::ServerCounters* counters) {
-    const DataPlaneTraffic traffic = service_->traffic();
+  link.fill_counters = [this, shard, replicated = led->replicated](v1::ServerCounters* counters) {
+    const DataPlaneTraffic traffic = service_->traffic(shard->shard_id());
     counters->set_push_payload_bytes(traffic.push_payload_bytes);
     counters->set_pull_payload_bytes(traffic.pull_payload_bytes);
     // Of a replica, which leads no other shard, or to standbys, which replicas have not.

@@ -115,6 +115,12 @@ absl::StatusOr<DataPlane*> DataPlanes::Find(absl::string_view where,
       absl::StrCat(where, ": shard ", shard.value(), " is not led by this server, or not yet"));
 }
 
+DataPlaneTraffic DataPlanes::traffic(ShardId shard) const {
+  absl::MutexLock lock(&mutex_);
+  const auto found = planes_.find(shard);
+  return found == planes_.end() ? DataPlaneTraffic() : found->second->traffic();
+}
+
 DataPlaneTraffic DataPlanes::traffic() const {
   DataPlaneTraffic sum;
   absl::MutexLock lock(&mutex_);

@@ -133,7 +133,9 @@ class DataPlanes {
   // Of all that there are and will be.
   void SetGeneration(Generation generation);
   void SetAway(bool away);
+  // Of all shards, and of one.
   DataPlaneTraffic traffic() const;
+  DataPlaneTraffic traffic(ShardId shard) const;
   // Pushes whose header has not come and that may have to give way, by host (NumberOfHost).
   CallLimit& half_open_pushes() { return half_open_pushes_; }
 

@@ -39,6 +39,7 @@ class ParameterService {
   // Members are refused with kUnavailable while the coordinator is away.
   void SetAway(bool away) { planes_.SetAway(away); }
   DataPlaneTraffic traffic() const { return planes_.traffic(); }
+  DataPlaneTraffic traffic(ShardId shard) const { return planes_.traffic(shard); }
 
  private:
   class Service;
