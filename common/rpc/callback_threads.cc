@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <memory>
 #include <utility>
 
@@ -14,6 +15,7 @@
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/support/byte_buffer.h>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -83,8 +85,11 @@ void RunAsCallback(std::function<void()> callback) {
 }
 
 void LimitCallbackThreads() {
-  const int surplus = GrpcCallbackThreads(static_cast<int>(gpr_cpu_num_cores())) -
-                      CallbackThreadsWanted(CoresOfProcess());
+  const char* const text = getenv("TESSERA_CALLBACK_THREADS");  // For measurements.
+  int asked = 0;
+  const bool is_asked = text != nullptr && absl::SimpleAtoi(text, &asked) && asked > 0;
+  const int wanted = is_asked ? asked : CallbackThreadsWanted(CoresOfProcess());
+  const int surplus = GrpcCallbackThreads(static_cast<int>(gpr_cpu_num_cores())) - wanted;
   for (int i = 0; i < surplus; ++i) RunAsCallback(i == 0 ? Watch : Wait);
 }
 
