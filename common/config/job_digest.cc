@@ -4,11 +4,16 @@
 #include <openssl/evp.h>
 
 #include <algorithm>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "common/base/check.h"
 #include "common/config/scalar.h"
 #include "common/config/schema.h"
@@ -59,7 +64,58 @@ void AddLines(const Message& message, const std::string& path, std::vector<std::
   }
 }
 
+// One that the list has, or the next.
+Message* ItemOf(const FieldDescriptor& field, absl::string_view index, Message* message) {
+  const Reflection& reflection = *message->GetReflection();
+  const int count = reflection.FieldSize(*message, &field);
+  int place = 0;
+  if (!absl::SimpleAtoi(index, &place) || place < 0 || place > count) return nullptr;
+  return place == count ? reflection.AddMessage(message, &field)
+                        : reflection.MutableRepeatedMessage(message, &field, place);
+}
+
+void SetLine(absl::string_view path, absl::string_view value, Message* message) {
+  const std::vector<std::string> names = absl::StrSplit(path, '.');
+  for (size_t i = 0; i < names.size(); ++i) {
+    const FieldDescriptor* const field = message->GetDescriptor()->FindFieldByName(names[i]);
+    if (field == nullptr) return;
+    if (!IsMessage(*field)) {
+      const bool quoted = absl::StartsWith(value, "\"");
+      std::string text(value);
+      if (quoted && !absl::CUnescape(value.substr(1, value.size() - 2), &text)) return;
+      (void)SetScalar(text, quoted, *field, message);
+      return;
+    }
+    if (!field->is_repeated()) {
+      message = message->GetReflection()->MutableMessage(message, field);
+    } else {
+      message = ++i < names.size() ? ItemOf(*field, names[i], message) : nullptr;
+    }
+    if (message == nullptr) return;
+  }
+  // The member that a choice has is named by the value.
+  const FieldDescriptor* const member =
+      message->GetDescriptor()->FindFieldByName(std::string(value));
+  if (member == nullptr || !IsMessage(*member) || member->is_repeated()) return;
+  message->GetReflection()->MutableMessage(message, member);
+}
+
 }  // namespace
+
+v1::Job JobOfText(absl::string_view text) {
+  std::vector<std::pair<absl::string_view, absl::string_view>> lines;
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    const size_t end = line.find('=');
+    if (end != line.npos) lines.emplace_back(line.substr(0, end), line.substr(end + 1));
+  }
+  // Item 10 of a list after item 9.
+  std::sort(lines.begin(), lines.end(), [](const auto& a, const auto& b) {
+    return std::tuple(a.first.size(), a) < std::tuple(b.first.size(), b);
+  });
+  v1::Job job;
+  for (const auto& [path, value] : lines) SetLine(path, value, &job);
+  return job;
+}
 
 std::string CanonicalJobText(const v1::Job& job) {
   std::vector<std::string> lines;

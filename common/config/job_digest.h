@@ -15,6 +15,7 @@
 
 #include <string>
 
+#include "absl/strings/string_view.h"
 #include "proto/job.pb.h"
 
 namespace tessera {
@@ -24,6 +25,10 @@ std::string JobDigest(const v1::Job& job);
 
 // What the digest is made of; two jobs' texts show where they differ.
 std::string CanonicalJobText(const v1::Job& job);
+
+// The job that a canonical text is of, without what is local. Another build may have written it: keys and
+// values that this one does not take are left out.
+v1::Job JobOfText(absl::string_view text);
 
 }  // namespace tessera
 

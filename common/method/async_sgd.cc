@@ -10,7 +10,6 @@
 #include "common/consistency/none.h"
 #include "common/method/staleness.h"
 #include "common/rule/add.h"
-#include "common/rule/optimizer.h"
 
 namespace tessera {
 
@@ -31,9 +30,7 @@ Recipe AsyncSgd(const v1::Job& job) {
     recipe.payload = PayloadKind::kDelta;
     recipe.make_rule = MakeAdd;
   } else {
-    recipe.payload = PayloadKind::kGradient;
-    recipe.schedule = RateSchedule(job.train().schedule());
-    recipe.make_rule = [optimizer = job.train().optimizer()] { return MakeOptimizer(optimizer); };
+    ApplyOptimizer(job, &recipe);
   }
   return recipe;
 }

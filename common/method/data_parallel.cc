@@ -5,7 +5,6 @@
 #include "common/method/methods.h"
 
 #include "common/consistency/barrier.h"
-#include "common/rule/optimizer.h"
 
 namespace tessera {
 
@@ -16,11 +15,9 @@ Recipe DataParallel(const v1::Job& job) {
       "synchronous: every step waits for the gradients of all workers, and the servers apply their "
       "mean";
   recipe.local_steps = 1;
-  recipe.payload = PayloadKind::kGradient;
   recipe.lockstep = true;
-  recipe.schedule = RateSchedule(job.train().schedule());
   recipe.make_policy = MakeBarrier;
-  recipe.make_rule = [optimizer = job.train().optimizer()] { return MakeOptimizer(optimizer); };
+  ApplyOptimizer(job, &recipe);
   return recipe;
 }
 

@@ -66,6 +66,7 @@ Recipe Diloco(const v1::Job& job) {
     recipe.make_rule = [eta, mu, workers] {
       return MakeNegated(MakeDelayedNesterov({eta, mu, /*ahead=*/0, workers}));
     };
+    if (mu != 0) recipe.rule_states = {"outer_momentum", "buffer"};
     return recipe;
   }
   if (keys.quorum().pushes() > 0) {
@@ -81,6 +82,7 @@ Recipe Diloco(const v1::Job& job) {
     outer.nesterov = true;
     return MakeNegated(MakeSgd(outer));
   };
+  if (mu != 0) recipe.rule_states = {"outer_momentum"};
   return recipe;
 }
 

@@ -12,7 +12,6 @@
 
 #include "common/base/check.h"
 #include "common/consistency/barrier.h"
-#include "common/rule/optimizer.h"
 
 namespace tessera {
 
@@ -23,15 +22,13 @@ Recipe LayerSeparation(const v1::Job& job) {
       "synchronous: some workers train the convolutions, the others the linear layers behind them "
       "on the activations that they are sent, and the servers apply the mean gradients of each";
   recipe.local_steps = 1;
-  recipe.payload = PayloadKind::kGradient;
   recipe.lockstep = true;
   const absl::StatusOr<LayerCut> cut = CutBeforeLinear(job.model());
   TESSERA_CHECK(cut.ok());  // RecipeFor has looked.
   const auto linear = static_cast<int>(job.method().layer_separation().linear_workers());
   recipe.split = LayerSplit{*cut, static_cast<int>(job.cluster().workers()) - linear, linear};
-  recipe.schedule = RateSchedule(job.train().schedule());
   recipe.make_policy = MakeBarrier;
-  recipe.make_rule = [optimizer = job.train().optimizer()] { return MakeOptimizer(optimizer); };
+  ApplyOptimizer(job, &recipe);
   return recipe;
 }
 

@@ -19,6 +19,9 @@ Recipe Decentralized(const v1::Job& job);
 Recipe SlimDp(const v1::Job& job);
 Recipe LayerSeparation(const v1::Job& job);
 
+// Gradients are sent, and the servers apply the job's optimizer.
+void ApplyOptimizer(const v1::Job& job, Recipe* recipe);
+
 // Exchanges go on beside training, in either of the two.
 void Overlap(Recipe* recipe);
 

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/method/methods.h"
+#include "common/rule/optimizer.h"
 
 namespace tessera {
 namespace {
@@ -41,6 +42,14 @@ void TakeCodecs(const v1::CodecPair& pair, Recipe* recipe) {
 
 }  // namespace
 
+void ApplyOptimizer(const v1::Job& job, Recipe* recipe) {
+  const v1::Optimizer& optimizer = job.train().optimizer();
+  recipe->payload = PayloadKind::kGradient;
+  recipe->schedule = RateSchedule(job.train().schedule());
+  recipe->make_rule = [optimizer] { return MakeOptimizer(optimizer); };
+  recipe->rule_states = StateNames(optimizer);
+}
+
 void Overlap(Recipe* recipe) {
   recipe->overlaps = true;
   absl::StrAppend(&recipe->description,
@@ -70,6 +79,14 @@ Recipe TailOf(const Recipe& recipe) {
   tail.tail_steps = 0;
   tail.payload = PayloadKind::kDelta;
   return tail;
+}
+
+std::vector<std::string> ServerStates(const Recipe& recipe) {
+  if (recipe.subnets) return {};
+  std::vector<std::string> names = recipe.rule_states;
+  // The core, or what the next one is selected from, where servers are at the same exchange.
+  if (recipe.core && recipe.lockstep) names.push_back("core");
+  return names;
 }
 
 absl::StatusOr<ModelShape> ExchangedShape(const v1::Model& model, const Recipe& recipe) {

@@ -90,6 +90,8 @@ struct Recipe {
   // One object per shard.
   std::function<std::unique_ptr<ConsistencyPolicy>()> make_policy;
   std::function<std::unique_ptr<UpdateRule>()> make_rule;
+  // The states that make_rule's rule keeps, in their order, by what they mean.
+  std::vector<std::string> rule_states;
 };
 
 // The recipe that `job` names; the job reader has refused before what is an error here.
@@ -100,6 +102,10 @@ absl::StatusOr<Recipe> RecipeFor(const v1::Job& job);
 // What the members change to at the first exchange after which at most tail_steps minibatches are left:
 // local_sgd, with the same local steps.
 Recipe TailOf(const Recipe& recipe);
+
+// What a checkpoint has of the servers beside what they exchange: arrays of its size, in their order. Those of
+// two jobs are of the same use where they have the same names.
+std::vector<std::string> ServerStates(const Recipe& recipe);
 
 // What the servers hold and exchange: the model's parameters in their order, and after them as many
 // again for each averaged state, which begin at 0.

@@ -24,7 +24,8 @@ SgdOptions SgdOptionsOf(const v1::Sgd& keys);
 AdagradOptions AdagradOptionsOf(const v1::Adagrad& keys);
 AdamOptions AdamOptionsOf(const v1::Optimizer& optimizer);
 
-// Of the rule's state arrays, in their order: "momentum"; "squares"; "mean", "squares".
+// Of the rule's state arrays, in their order: "momentum"; "squares"; "mean", "squares". None where `optimizer`
+// names no kind.
 std::vector<std::string> StateNames(const v1::Optimizer& optimizer);
 
 }  // namespace tessera

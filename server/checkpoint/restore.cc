@@ -13,6 +13,8 @@
 #include "common/base/log.h"
 #include "common/checkpoint/durable_file.h"
 #include "common/checkpoint/slices.h"
+#include "common/config/job_digest.h"
+#include "common/method/recipe.h"
 #include "server/checkpoint/checkpoint_directory.h"
 
 namespace tessera {
@@ -31,6 +33,16 @@ std::string Describe(const CheckpointParameter& parameter) {
   return absl::StrCat("\"", parameter.name, "\" [", absl::StrJoin(parameter.Extents(), ", "), "]");
 }
 
+// What the servers' states mean, which the job tells.
+std::string StatesIn(const Manifest& manifest) {
+  if (manifest.states == 0) return "none";
+  const absl::StatusOr<Recipe> recipe = RecipeFor(JobOfText(manifest.job_text));
+  const std::vector<std::string> names =
+      recipe.ok() ? ServerStates(*recipe) : std::vector<std::string>();
+  if (static_cast<int64_t>(names.size()) == manifest.states) return absl::StrJoin(names, ", ");
+  return absl::StrCat(manifest.states, " of a job that this build does not know");
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Checkpoint>> OpenForRestore(const std::string& path) {
@@ -44,14 +56,16 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> OpenForRestore(const std::string& pa
 }
 
 absl::Status CheckRestorable(const Manifest& saved, const Manifest& model) {
+  const std::string were = StatesIn(saved), are = StatesIn(model);
+  if (were != are) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "checkpoint: states of the servers are ", were, " (", saved.method, "), want ", are, " (",
+        model.method, "); go on with the method and the optimizer that it was saved with"));
+  }
   const auto differs = [](absl::string_view what) {
     return absl::FailedPreconditionError(
         absl::StrCat("checkpoint: ", what, "; it is of another model or another method"));
   };
-  if (saved.states != model.states) {
-    return differs(absl::StrCat("states of the servers' optimizer are ", saved.states, ", want ",
-                                model.states));
-  }
   if (saved.model_parameters != model.model_parameters) {
     return differs(absl::StrCat("parameters of the model are ", saved.model_parameters, ", want ",
                                 model.model_parameters));

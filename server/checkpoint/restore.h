@@ -20,8 +20,8 @@ namespace tessera {
 // are right; broken ones that were passed over are logged.
 absl::StatusOr<std::unique_ptr<Checkpoint>> OpenForRestore(const std::string& path);
 
-// Can a job of `model` (JobFacts::model_manifest) go on from `saved`? The parameters and the states of the
-// servers' rule must be the same; the numbers of servers and workers need not.
+// Can a job of `model` (JobFacts::model_manifest) go on from `saved`? The parameters must be the same, and the
+// servers' states mean the same (ServerStates); the numbers of servers and workers need not.
 // kFailedPrecondition says what differs.
 absl::Status CheckRestorable(const Manifest& saved, const Manifest& model);
 // Whether a job that begins from `restored` (nullptr: anew) may write its checkpoints into `directory`: two lives of a

@@ -32,9 +32,7 @@ Manifest ModelManifest(const v1::Job& job, const Recipe& recipe, const ModelShap
   manifest.method = facts.method;
   manifest.version = facts.version;
   manifest.layout_hash = facts.layout_hash;
-  manifest.states = recipe.subnets ? 0 : recipe.make_rule()->state_count();
-  // The core, or what the next one is selected from, where servers are at the same exchange.
-  if (recipe.core && recipe.lockstep) ++manifest.states;
+  manifest.states = static_cast<int64_t>(ServerStates(recipe).size());
   for (const ParameterSpec& spec : shape.parameters) {
     manifest.parameters.push_back(
         {spec.name, spec.rows, spec.columns, spec.is_vector, 1, spec.columns_are});

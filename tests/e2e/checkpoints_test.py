@@ -12,6 +12,7 @@ from cluster import ENDLESS, PATIENCE, SLACK_SECONDS, Cluster, members, read_ten
 
 PLAIN = {"sgd": {"learning_rate": 0.05}}
 ADAMW = {"adamw": {"learning_rate": 0.003}}
+ADAGRAD = {"adagrad": {"learning_rate": 0.01}}
 
 
 class Checkpoints(CheckpointTest):
@@ -181,6 +182,17 @@ class Checkpoints(CheckpointTest):
                 with open(os.path.join(logs, "server-0.log")) as file:
                     self.contains(file.read(), "keys of the job have changed", "cluster.workers", "train.steps")
 
+    def test_a_job_goes_on_with_another_optimizer_of_its_workers(self):
+        # Momentum has both signs, and would be the root of squares.
+        job = self.small(method={"local_sgd": {"local_steps": 5}}, optimizer=MOMENTUM)
+        folder, logs = self.path("checkpoints"), self.path("logs")
+        run_to_end(self, keeping(job, folder, 40))
+        again = self.small(method={"local_sgd": {"local_steps": 5}}, optimizer=ADAGRAD, steps=200)
+        report = run_to_end(self, restoring(again, folder), "--logs", logs)
+        self.assertGreater(report["final"]["test_accuracy"], 0.85)
+        with open(os.path.join(logs, "worker-0.log")) as file:
+            self.contains(file.read(), "worker state dropped rank=0", "were momentum, now squares")
+
     def test_a_server_that_is_killed_and_started_again_takes_the_job_back_to_the_last_checkpoint(self):
         for name, method in (("data_parallel", {"data_parallel": {}}), ("local_sgd", {"local_sgd": {"local_steps": 4}}),
                              ("async_sgd", {"async_sgd": {}}), ("ist", {"ist": {"local_steps": 4}})):
@@ -255,10 +267,11 @@ class Checkpoints(CheckpointTest):
         self.assertEqual(len(steps_in(self.path("checkpoints"))), 2)
 
     def test_an_old_folder_or_another_model_is_refused_before_anybody_joins(self):
-        job = self.small(steps=30)
+        job = self.small(steps=30, optimizer=MOMENTUM)
         folder = self.path("checkpoints")
         run_to_end(self, keeping(job, folder, 20))
-        wide = restoring(self.small(steps=30, units=48), folder)
+        wide = restoring(self.small(steps=30, units=48, optimizer=MOMENTUM), folder)
+        squares = restoring(self.small(steps=30, optimizer=ADAGRAD), folder)
         file = self.path("no-folder")
         open(file, "w").close()
         older = restoring(job, step_folder(folder, 20))
@@ -267,6 +280,7 @@ class Checkpoints(CheckpointTest):
                 ("begun anew", keeping(job, folder, 20), ("has checkpoints already", "step 30", "checkpoint.restore")),
                 ("an older one", older, ("later checkpoint, of step 30", "of step 20")),
                 ("another model", wide, ("checkpoint.restore", "layers.0.weight", "another model")),
+                ("another optimizer", squares, ("checkpoint.restore", "are momentum", "want squares")),
                 ("no checkpoint", restoring(job, self.path("nothing")), ("checkpoint.restore", "no whole checkpoint")),
                 ("no folder", keeping(job, os.path.join(file, "x"), 20), ("checkpoint.directory: ", "cannot be made"))):
             with self.subTest(what):
@@ -301,8 +315,8 @@ class Checkpoints(CheckpointTest):
         # Momentum is the workers' own.
         for rank in range(2):
             own = read_tensors(os.path.join(step_folder(folder, 20), "worker-%d.safetensors" % rank))
-            self.assertEqual(set(own), {"state.0." + name for name in exported})
-            self.assertTrue(any(own["state.0.layers.0.weight"][1]))
+            self.assertEqual(set(own), {"state.momentum." + name for name in exported})
+            self.assertTrue(any(own["state.momentum.layers.0.weight"][1]))
 
     def test_an_export_of_subnets_makes_up_for_sums_over_all_neurons(self):
         for workers in (2, 3):

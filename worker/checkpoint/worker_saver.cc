@@ -1,24 +1,31 @@
 #include "worker/checkpoint/worker_saver.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
+#include <set>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/safetensors_reader.h"
 #include "common/checkpoint/safetensors_writer.h"
+#include "common/config/job_digest.h"
 #include "common/layout/layer_cut.h"
+#include "common/rule/optimizer.h"
 #include "worker/train/message_coordination.h"
 
 namespace tessera {
 namespace {
 
+constexpr absl::string_view kStatePrefix = "state.";
 constexpr absl::string_view kResidualPrefix = "residual.";
 constexpr absl::string_view kLearned = "codec";
 constexpr absl::Duration kAskAgain = absl::Milliseconds(20);
@@ -73,6 +80,48 @@ bool HoldsBack(const PrivateState& state) {
                      [](const PrivateState::Array& array) {
                        return absl::StartsWith(array.name, kResidualPrefix);
                      });
+}
+
+// Of the optimizer's state that an array is of; empty: it is of none.
+absl::string_view StateOf(absl::string_view array) {
+  return absl::ConsumePrefix(&array, kStatePrefix) ? array.substr(0, array.find('.')) : "";
+}
+
+// What a file calls the states that it has, by their names. A file of before it named them has their places
+// among `names`, those of the job that it is of.
+std::map<std::string, std::string> StatesIn(const SafetensorsReader& file,
+                                            const std::vector<std::string>& names) {
+  std::map<std::string, std::string> states;
+  for (const TensorSpec& tensor : file.tensors()) {
+    const std::string called(StateOf(tensor.name));
+    if (called.empty()) continue;
+    size_t place = 0;
+    const bool is_place = absl::SimpleAtoi(called, &place) && place < names.size();
+    states[is_place ? names[place] : called] = called;
+  }
+  return states;
+}
+
+// Empty: what `state` has of an optimizer is what was saved. Whoever needs none leaves what there is.
+std::string OtherStates(const std::map<std::string, std::string>& saved,
+                        const PrivateState& state) {
+  std::set<std::string> were, are;
+  for (const auto& [name, called] : saved) were.insert(name);
+  for (const PrivateState::Array& array : state.arrays) are.emplace(StateOf(array.name));
+  are.erase("");
+  if (are.empty() || were == are) return "";
+  return absl::StrCat("states of the optimizer were ",
+                      were.empty() ? "none" : absl::StrJoin(were, ", "), ", now ",
+                      absl::StrJoin(are, ", "));
+}
+
+void NameAsIn(const std::map<std::string, std::string>& saved, PrivateState* state) {
+  for (PrivateState::Array& array : state->arrays) {
+    const absl::string_view name = StateOf(array.name);
+    if (name.empty()) continue;
+    array.name = absl::StrCat(kStatePrefix, saved.at(std::string(name)),
+                              array.name.substr(kStatePrefix.size() + name.size()));
+  }
 }
 
 // The halves of the layers of whose gradients a worker's file has something that was held back: both, where it had all
@@ -390,18 +439,23 @@ absl::StatusOr<std::optional<WorkerCursor>> WorkerSaver::Load(const PrivateState
   const CheckpointFile* const listed = manifest.FindFile(WorkerFileName(options_.rank.value()));
   if (listed == nullptr) return drop("there is none of this rank");
   const std::string path = absl::StrCat(options_.restored, "/", listed->name);
+  PrivateState named = state;
   {
     TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsReader> file,
                              OpenListed(path, *listed));
-    for (const PrivateState::Array& array : state.arrays) {
+    const std::map<std::string, std::string> saved =
+        StatesIn(*file, StateNames(JobOfText(manifest.job_text).train().optimizer()));
+    if (const std::string other = OtherStates(saved, state); !other.empty()) return drop(other);
+    NameAsIn(saved, &named);
+    for (const PrivateState::Array& array : named.arrays) {
       if (array.may_lack && file->Find(array.name) == nullptr) continue;
       const auto wanted =
           file->Want(array.name, "F32", {static_cast<int64_t>(array.values.size())});
-      // Another optimizer or codec than before.
+      // Another codec than before.
       if (!wanted.ok()) return drop(wanted.status().message());
     }
   }
-  TESSERA_ASSIGN_OR_RETURN(WorkerCursor cursor, ReadWorkerFile(path, state));
+  TESSERA_ASSIGN_OR_RETURN(WorkerCursor cursor, ReadWorkerFile(path, named));
   return std::optional<WorkerCursor>(std::move(cursor));
 }
 

@@ -2,9 +2,10 @@
 //
 //   __metadata__   {"step", "exchange", "epoch", "examples", "train_loss", "loss_sum", "loss_count",
 //                   "evaluation_due" (1 or 0), "local_steps"}: where the worker was, as decimal text
-//   tensors        PrivateState's arrays, F32, one dimension each: "state.<i>.<parameter>" of the worker's
-//                  optimizer, "replica.<parameter>" where the worker's values are its own, "residual.<i>" of
-//                  its codec, "codec": what that has learned of updates
+//   tensors        PrivateState's arrays, F32, one dimension each: "state.<name>.<parameter>" of the worker's
+//                  optimizer (StateNames; older files have the place there), "replica.<parameter>" where
+//                  the worker's values are its own, "residual.<i>" of its codec, "codec": what that has
+//                  learned of updates
 #ifndef TESSERA_WORKER_CHECKPOINT_WORKER_SAVER_H_
 #define TESSERA_WORKER_CHECKPOINT_WORKER_SAVER_H_
 

@@ -313,10 +313,11 @@ absl::StatusOr<PrivateState> Replica::private_state() {
   }
   if (core_ != nullptr) network_->FetchParameters();
   TESSERA_RETURN_IF_ERROR(backend_.Finish());
+  const std::vector<std::string> names = StateNames(job_.train().optimizer());
   for (size_t s = 0; s < arrays.size(); ++s) {
     for (size_t p = 0; p < plan.shape.parameters.size(); ++p) {
       const ParameterSpec& spec = plan.shape.parameters[p];
-      state.arrays.push_back({absl::StrCat("state.", s, ".", spec.name),
+      state.arrays.push_back({absl::StrCat("state.", names[s], ".", spec.name),
                               arrays[s].subspan(plan.parameter_offsets[p], spec.size())});
     }
   }

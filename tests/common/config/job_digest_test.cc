@@ -122,6 +122,17 @@ TEST_CASE("text cannot pass for another line of the canonical text", "[job_diges
   CHECK(CanonicalJobText(job).find("\nseed=8") == std::string::npos);
 }
 
+TEST_CASE("what another build has written in a canonical text is left out", "[job_digest]") {
+  const std::string text = CanonicalJobText(Good(kJob, {"name=a\"b=c"}));
+  CHECK(CanonicalJobText(JobOfText(text)) == text);
+  const v1::Job job = JobOfText(text +
+                                "method.local_sgd.haste=3\nmodel.layers.7=relu\nseed=\"x\n"
+                                "model.layers.x=relu\nmodel.layers=relu\nnothing\n=\nhaste=1\n"
+                                "model.layers.-1=relu\nmodel.layers.0.linear.units=many\n");
+  CHECK(CanonicalJobText(job) == text);
+  CHECK_FALSE(JobOfText("").has_method());
+}
+
 TEST_CASE("the canonical text is these lines, whoever builds it", "[job_digest]") {
   const v1::Job job = Good(kJob);
   CHECK(CanonicalJobText(job) ==

@@ -43,6 +43,16 @@ TEST_CASE("every job file is right, and prints to itself", "[job_files]") {
   }
 }
 
+TEST_CASE("a job is read back from its canonical text", "[job_files]") {
+  for (const std::string& file : JobFiles()) {
+    const JobReading reading = ReadJobFile(file, {}, {/*check_files=*/false});
+    INFO(file);
+    REQUIRE(reading.ok());
+    const std::string text = CanonicalJobText(reading.job);
+    CHECK(CanonicalJobText(JobOfText(text)) == text);
+  }
+}
+
 TEST_CASE("no two job files have one digest or one name", "[job_files]") {
   std::vector<std::string> digests;
   std::vector<std::string> names;

@@ -355,6 +355,42 @@ TEST_CASE("momentum reaches the shard's rule", "[method]") {
   CHECK(RecipeFor(job)->make_rule()->state_count() == 1);
 }
 
+TEST_CASE("a method names as many states as its rule keeps", "[method]") {
+  v1::Job job = WithSgd(0.5);
+  v1::Optimizer& optimizer = *job.mutable_train()->mutable_optimizer();
+  switch (GENERATE(0, 1, 2, 3)) {
+    case 1:
+      optimizer.mutable_sgd()->set_momentum(0.9);
+      break;
+    case 2:
+      optimizer.mutable_adagrad();
+      break;
+    case 3:
+      optimizer.mutable_adam()->set_beta1(0.9);
+      break;
+    default:
+      break;
+  }
+  v1::Method& method = *job.mutable_method();
+  const int kind = GENERATE(range(0, 14));
+  if (kind == 0) method.mutable_data_parallel();
+  if (kind == 1) method.mutable_local_sgd()->set_local_steps(2);
+  if (kind == 2 || kind == 3) method.mutable_diloco()->set_outer_momentum(kind == 3 ? 0.9 : 0);
+  if (kind == 4 || kind == 5) {
+    method.mutable_diloco()->set_asynchronous(true);
+    method.mutable_diloco()->set_outer_momentum(kind == 5 ? 0.9 : 0);
+  }
+  if (kind == 6 || kind == 7) method.mutable_async_sgd()->set_local_steps(kind == 7 ? 3 : 1);
+  if (kind == 8 || kind == 9) method.mutable_softsync()->set_local_steps(kind == 9 ? 3 : 1);
+  if (kind == 10) method.mutable_ssp();
+  if (kind == 11) method.mutable_quant_dp();
+  if (kind == 12) method.mutable_decentralized();
+  if (kind == 13) method.mutable_slim_dp()->set_alpha(0.5);
+  const Recipe recipe = RecipeOf(job);
+  CAPTURE(recipe.name);
+  CHECK(static_cast<int>(recipe.rule_states.size()) == recipe.make_rule()->state_count());
+}
+
 TEST_CASE("layer separation gives each rank a half of the layers", "[method]") {
   v1::Job job = WithSgd(0.5);
   job.mutable_model()->add_input(1);
