@@ -78,6 +78,19 @@ TrafficForecast PullOf(const Recipe& recipe, const KeySet& keys, const ModelShap
           Certainty::kAbout};
 }
 
+// Parts differ where workers' shares do, and where they cannot divide the neurons of some layer.
+void DoubtParts(const v1::Job& job, const Recipe& recipe, const ModelShape& shape,
+                TrafficForecast* forecast) {
+  if (!recipe.subnets || forecast->certainty != Certainty::kExact) return;
+  bool differ = recipe.parts_by_speed;
+  const NeuronGroups groups = GroupsOf(job.model(), shape);
+  const int64_t sites = std::max<int64_t>(1, job.cluster().workers());
+  for (int group = 0; group < static_cast<int>(groups.widths.size()); ++group) {
+    differ = differ || (groups.IsCut(group) && groups.widths[group] % sites != 0);
+  }
+  if (differ) forecast->certainty = Certainty::kAbout;
+}
+
 TrafficForecast MeanOfHalves(const v1::Job& job, const Recipe& recipe, const ModelShape& shape,
                              TrafficForecast HalfForecast::*which) {
   const LayerSplit& split = *recipe.split;
@@ -118,6 +131,7 @@ std::string Describe(const TrafficForecast& forecast) {
 TrafficForecast PushForecast(const v1::Job& job, const Recipe& recipe, const ModelShape& shape) {
   if (recipe.split) return MeanOfHalves(job, recipe, shape, &HalfForecast::push);
   TrafficForecast forecast = PushOf(recipe, WorkerKeys(job, recipe, shape), shape);
+  DoubtParts(job, recipe, shape, &forecast);
   // To every peer, and none to oneself.
   if (recipe.placement == Placement::kReplicated) {
     forecast.bytes *= job.cluster().servers().count() - 1;
@@ -127,7 +141,9 @@ TrafficForecast PushForecast(const v1::Job& job, const Recipe& recipe, const Mod
 
 TrafficForecast PullForecast(const v1::Job& job, const Recipe& recipe, const ModelShape& shape) {
   if (recipe.split) return MeanOfHalves(job, recipe, shape, &HalfForecast::pull);
-  return PullOf(recipe, WorkerKeys(job, recipe, shape), shape);
+  TrafficForecast forecast = PullOf(recipe, WorkerKeys(job, recipe, shape), shape);
+  DoubtParts(job, recipe, shape, &forecast);
+  return forecast;
 }
 
 HalfForecast ForecastOfHalf(const v1::Job& job, const Recipe& recipe, const ModelShape& shape,

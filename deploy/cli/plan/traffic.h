@@ -26,7 +26,8 @@ std::string Describe(const TrafficForecast& forecast);
 KeySet WorkerKeys(const v1::Job& job, const Recipe& recipe, const ModelShape& shape);
 
 // `shape` is of what is exchanged (ExchangedShape). A subnet's are those of site 0 in round 1, where all have the
-// same share. Where workers have halves of the layers it is the mean over the workers.
+// same share: exact where all parts then have one size, and keep it. Where workers have halves of the layers it is
+// the mean over the workers.
 TrafficForecast PushForecast(const v1::Job& job, const Recipe& recipe, const ModelShape& shape);
 TrafficForecast PullForecast(const v1::Job& job, const Recipe& recipe, const ModelShape& shape);
 
