@@ -147,6 +147,8 @@ absl::StatusOr<SavedShard> SavedShardOf(const Manifest& manifest, const std::str
   std::copy_n(counters.staleness.begin(), entries, saved.counters.staleness.begin());
   saved.exchange = Exchange(manifest.exchange);
   saved.whole_next = job.whole_next;
+  const absl::StatusOr<Recipe> recipe = RecipeFor(JobOfText(manifest.job_text));
+  if (recipe.ok() && recipe->core) saved.core_every = recipe->core->every;
   return saved;
 }
 

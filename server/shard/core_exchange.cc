@@ -306,12 +306,15 @@ void CoreExchange::Save(Exchange exchange, std::vector<float>* saved) const {
   }
 }
 
-void CoreExchange::Load(Exchange exchange, std::vector<float> saved, BlockStore* store) {
+void CoreExchange::Load(Exchange exchange, uint64_t saved_every, std::vector<float> saved,
+                        BlockStore* store) {
   search_.reset();
   searched_gradient_.reset();
   if (!options_.lockstep) return BeginSelection(0, store);
   const uint64_t number = CoreOf(options_.share, exchange.Next().value());
-  if (!PushesAll(options_.share, exchange.value())) {
+  CoreShare share = options_.share;
+  if (saved_every > 0) share.every = saved_every;
+  if (!PushesAll(share, exchange.value())) {
     std::vector<uint64_t> words((saved.size() + 63) / 64);
     for (size_t i = 0; i < saved.size(); ++i) {
       words[i / 64] |= static_cast<uint64_t>(saved[i] != 0) << i % 64;

@@ -139,9 +139,9 @@ class CoreExchange {
   // exchange that pushed a part; and what it changed of the entry after one that pushed all, as the
   // next core is selected from that.
   void Save(Exchange exchange, std::vector<float>* saved) const;
-  // What was saved after `exchange`; `store` has the values of then. Elsewhere `saved` is not looked at,
-  // and the first core is that of the values.
-  void Load(Exchange exchange, std::vector<float> saved, BlockStore* store);
+  // What was saved after `exchange`, where cores were for `saved_every` exchanges (0: as here); `store` has the
+  // values of then. Elsewhere `saved` is not looked at, and the first core is that of the values.
+  void Load(Exchange exchange, uint64_t saved_every, std::vector<float> saved, BlockStore* store);
 
   // --- standbys (core_exchange_image.cc) ---
 

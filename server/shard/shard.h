@@ -106,6 +106,8 @@ struct SavedShard {
   // The last exchange in the values; 0 where members advance on their own.
   Exchange exchange;
   bool whole_next = false;
+  // CoreShare::every of the job that saved it; 0: as this one's.
+  uint64_t core_every = 0;
 };
 
 // Folds pushes into its parameters as the consistency policy decides.

@@ -81,7 +81,7 @@ absl::Status Shard::Load(const SavedShard& saved) {
                                               core.data() + slice.offset));
     }
   }
-  if (cores_ != nullptr) cores_->Load(saved.exchange, std::move(core), &store_);
+  if (cores_ != nullptr) cores_->Load(saved.exchange, saved.core_every, std::move(core), &store_);
   counters_ = saved.counters;
   if (saved.whole_next && forms_) {
     forms_->Take({saved.exchange, /*is_whole=*/false, /*is_whole_next=*/true});

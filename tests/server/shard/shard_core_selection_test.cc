@@ -136,6 +136,50 @@ TEST_CASE(
   CHECK(core == Largest(s, CoreCount(kEachSelects, kEntries)));
 }
 
+TEST_CASE("what was saved is a core or what one is selected from, however long cores are for now",
+          "[shard][core]") {
+  struct Case {
+    uint64_t saved_every, every;
+    bool is_gradient;
+    uint64_t core;  // of the next exchange, by `every`
+  };
+  // Exchange 6 pushed all entries where a core was for 2 or 3, and not where it was for 4 or 5.
+  const Case c = GENERATE(Case{2, 5, true, 1}, Case{3, 2, true, 3}, Case{4, 3, false, 2},
+                          Case{5, 4, false, 1}, Case{0, 3, true, 2}, Case{0, 5, false, 1});
+  CAPTURE(c.saved_every, c.every);
+  const CoreShare share{0.3, 0.1, c.every, 2.0};
+  const auto shard = std::make_unique<Shard>(OptionsOf(share, MakeBarrier()));
+  Values w(kEntries), saved(kEntries), significance(kEntries);
+  for (int64_t i = 0; i < kEntries; ++i) {
+    w[i] = 0.01f * static_cast<float>(i % 37);
+    const float g = 0.02f * static_cast<float>(i % 101) - 1;
+    saved[i] = c.is_gradient ? g : static_cast<float>(i % 10 == 3);
+    significance[i] = std::fabs(w[i]) + 2 * std::fabs(g);
+  }
+  SavedShard from;
+  from.read_rows = [&](int, int state, int64_t begin, int64_t end, float* out) {
+    std::copy_n((state < 0 ? w : saved).data() + begin * kColumns, (end - begin) * kColumns, out);
+    return absl::OkStatus();
+  };
+  from.exchange = Exchange(6);
+  from.core_every = c.saved_every;
+  REQUIRE(shard->Load(from).ok());
+  CHECK(shard->cores()->selecting().has_value() == c.is_gradient);
+  CoreAgreement agreement(
+      {1, 1, kEntries, static_cast<uint64_t>(CoreCount(share, kEntries)), share.gradient_weight});
+  while (shard->cores()->selecting().has_value()) {
+    while (shard->cores()->AdvanceSelection()) {
+    }
+    for (const auto& [to, question] : agreement.OnReport(ShardId(0), *shard->cores()->report())) {
+      shard->cores()->Ask(question);
+    }
+  }
+  REQUIRE(shard->cores()->core() != nullptr);
+  CHECK(shard->cores()->core()->name.number == c.core);
+  CHECK(shard->cores()->core()->keys.places() ==
+        Largest(c.is_gradient ? significance : saved, CoreCount(share, kEntries)));
+}
+
 TEST_CASE("a standby begins the selections that its leader begins, whenever either does the work",
           "[shard][core]") {
   constexpr CoreShare kShare{0.3, 0.1, 3, 2.0};
