@@ -1,4 +1,4 @@
-// Which minibatch an exchange of a job in lockstep follows, also of one that goes on from a checkpoint: that may have
+// Which minibatch an exchange follows where it tells, also in a job that goes on from a checkpoint: that may have
 // been made after the last, shorter interval of a job, or of one with other local steps.
 #ifndef TESSERA_SERVER_CONTROL_EXCHANGE_STEPS_H_
 #define TESSERA_SERVER_CONTROL_EXCHANGE_STEPS_H_
@@ -12,11 +12,14 @@ namespace tessera {
 
 class ExchangeSteps {
  public:
-  // `from` is where the job goes on from; nullptr: from its beginning. `local_steps` is 1 or more.
+  // `from` is where a job in lockstep goes on from; nullptr: from its beginning. `local_steps` is 1 or more.
   ExchangeSteps(int64_t local_steps, const Manifest* from)
-      : local_steps_(static_cast<uint64_t>(local_steps)),
-        exchange_(from != nullptr ? from->exchange : 0),
-        step_(from != nullptr ? from->step : 0) {}
+      : ExchangeSteps(local_steps, from != nullptr ? from->exchange : 0,
+                      from != nullptr ? from->step : 0) {}
+  // Members that advance on their own go on from their own exchanges: of one that had made `step` steps with this one
+  // and those before it.
+  ExchangeSteps(int64_t local_steps, uint64_t exchange, uint64_t step)
+      : local_steps_(static_cast<uint64_t>(local_steps)), exchange_(exchange), step_(step) {}
 
   // The steps that are behind whoever has made this exchange, and those before it.
   uint64_t After(Exchange exchange) const {

@@ -147,9 +147,8 @@ class Membership {
   const SavedState* begun_from() const { return begun_from_.get(); }
   // Of its manifest.
   uint64_t begun_from_sum() const { return begun_from_sum_; }
-  ExchangeSteps exchange_steps() const {
-    return {facts_.local_steps, begun_from_ != nullptr ? &begun_from_->manifest : nullptr};
-  }
+  // Of all members; where they advance on their own, of whoever was furthest behind where the job goes on from.
+  ExchangeSteps exchange_steps() const;
 
   // --- standbys (standbys.cc) ---
 

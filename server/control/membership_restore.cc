@@ -14,6 +14,14 @@ namespace {
 // they make some between two reports.
 constexpr uint64_t kAheadMax = 64;
 
+// Where members advanced on their own: who was furthest behind. nullptr: the manifest names nobody.
+const CheckpointMember* LastOf(const Manifest& manifest) {
+  const auto last = std::min_element(
+      manifest.members.begin(), manifest.members.end(),
+      [](const CheckpointMember& a, const CheckpointMember& b) { return a.step < b.step; });
+  return last != manifest.members.end() ? &*last : nullptr;
+}
+
 }  // namespace
 
 void Membership::ProposeCheckpoint(Exchange first) {
@@ -199,6 +207,14 @@ Exchange Membership::ReachedExchange() const {
   return std::max(reached, Exchange(begun_from_->manifest.exchange));
 }
 
+ExchangeSteps Membership::exchange_steps() const {
+  if (begun_from_ == nullptr) return {facts_.local_steps, nullptr};
+  const Manifest& manifest = begun_from_->manifest;
+  const CheckpointMember* const last = LastOf(manifest);
+  if (facts_.synchronous || last == nullptr) return {facts_.local_steps, &manifest};
+  return {facts_.local_steps, last->exchange, last->step};
+}
+
 v1::RestoreOrder Membership::RestoreText() const {
   v1::RestoreOrder order;
   order.set_generation(restore_generation_.value());
@@ -232,13 +248,9 @@ void Membership::BeginMember(MemberRecord* member) const {
     return;
   }
   // Members advanced on their own: each goes on from where it was, and one more from the last of them.
-  const CheckpointMember* from = nullptr;
+  const CheckpointMember* from = LastOf(manifest);
   for (const CheckpointMember& saved : manifest.members) {
-    if (saved.rank == member->rank.value()) {
-      from = &saved;
-      break;
-    }
-    if (from == nullptr || saved.step < from->step) from = &saved;
+    if (saved.rank == member->rank.value()) from = &saved;
   }
   member->first_step = from != nullptr ? from->step : manifest.step;
   member->first_exchange =

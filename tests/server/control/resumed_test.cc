@@ -51,6 +51,8 @@ TEST_CASE("exchanges count from where the job goes on", "[resumed]") {
   CHECK(resumed.Reaching(50) == Exchange(3));
   CHECK(resumed.Reaching(51) == Exchange(4));
   CHECK(resumed.Reaching(90) == Exchange(5));
+  // Of one of those that advance on their own.
+  CHECK(ExchangeSteps(20, 9, 360).After(Exchange(12)) == 420);
 }
 
 TEST_CASE("who comes late to a job that goes on after a short interval begins where the others are",
@@ -118,6 +120,67 @@ TEST_CASE("where members advance on their own, one that is late has the clock of
   REQUIRE(admitted->admitted());
   CHECK(admitted->first_step() == 390);
   CHECK(admitted->first_exchange() == 13);
+}
+
+// ssp: exchanges tell their steps, and members are not in lockstep.
+JobFacts ClockFacts() {
+  JobFacts facts = RejoinFacts();
+  facts.synchronous = false;
+  facts.aligned = true;
+  facts.local_steps = 10;
+  return facts;
+}
+
+TEST_CASE("where exchanges tell their steps without lockstep, one that is late has the slowest's",
+          "[resumed]") {
+  JobFacts facts = ClockFacts();
+  auto state = std::make_shared<SavedState>(*Resumed(0, 620, 10, 0).restored);
+  state->manifest.members = {{1, 0, 62, 620}, {2, 1, 60, 600}};
+  for (int w = 0; w < 2; ++w) state->manifest.files.push_back({WorkerFileName(w), 1, {}});
+  facts.restored = std::move(state);
+  ControlFixture control(facts);
+  control.Start(2);
+  for (const uint64_t member : {1, 2}) REQUIRE(control.Join(member)->admitted());
+  REQUIRE(control.Renew(1, 64, 640).ok());
+  REQUIRE(control.Renew(2, 62, 620).ok());
+  const auto late = control.Join();
+  control.StepAll();
+  const auto admitted = control.Join(late->member());
+  REQUIRE(admitted->admitted());
+  CHECK(admitted->first_exchange() == 63);
+  CHECK(admitted->first_step() == 620);
+}
+
+TEST_CASE("so it does after such a job went back", "[resumed]") {
+  JobFacts facts = ClockFacts();
+  facts.checkpoint_every = 100;
+  ControlFixture control(facts);
+  control.Start(2);
+  for (const uint64_t member : {1, 2}) {
+    REQUIRE(control.Join(member)->admitted());
+    REQUIRE(control.Renew(member, 10, 100).ok());
+  }
+  control.Disk();
+  control.StepAll();
+  const uint64_t number = control.servers[0].order.mark().number();
+  for (const int server : {0, 1}) control.Part(server);
+  REQUIRE(control.Saved(1, number, 12, 120).ok());
+  REQUIRE(control.Saved(2, number, 10, 100).ok());
+  control.Disk();
+  // Another process of server 1.
+  control.coordinator->Detach(ShardId(1), control.servers[1].hello.life(), control.now);
+  control.servers[1].hello.set_life(4711);
+  control.servers[1].inbox.clear();
+  REQUIRE(control.Attach(1).ok());
+  control.StepAll();
+  for (const int rank : {0, 1}) REQUIRE(control.Join(0, rank).ok());
+  control.StepAll();
+  const auto late = control.Join();
+  control.StepAll();
+  const auto admitted = control.Join(late->member());
+  REQUIRE(admitted->admitted());
+  CHECK(admitted->first_exchange() == 11);
+  CHECK(admitted->first_step() == 100);
 }
 
 }  // namespace
