@@ -184,7 +184,8 @@ std::string ReportJson(const v1::JobStatus& status) {
   Json history = Json::array();
   for (const v1::HistoryEntry& entry : status.history()) {
     history.push_back(Entry(entry));
-    rounds = std::max<uint64_t>(rounds, entry.round());
+    // Elsewhere it is the number of an exchange, and servers may have passed over some.
+    if (status.free_running()) rounds = std::max<uint64_t>(rounds, entry.round());
   }
   const Json report = {
       {"job", status.job()},

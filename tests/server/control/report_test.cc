@@ -104,6 +104,18 @@ TEST_CASE("what went to standbys is other traffic, and takeovers are told", "[co
     "takeovers": 1, "takeover_seconds": [0.5], "payload_bytes": 100})"));
 }
 
+TEST_CASE("rounds are what was committed, and without lockstep the most exchanges of a worker",
+          "[control][report]") {
+  v1::JobStatus status;
+  status.set_round(40);
+  // Servers passed over three exchanges that nobody made.
+  status.add_history()->set_round(43);
+  CHECK(nlohmann::json::parse(ReportJson(status))["rounds"] == 40);
+  status.set_free_running(true);
+  status.set_round(0);
+  CHECK(nlohmann::json::parse(ReportJson(status))["rounds"] == 43);
+}
+
 TEST_CASE("a job that never trained has nulls, not infinities", "[control][report]") {
   v1::JobStatus status;
   status.set_job("name \xff is not UTF-8");
