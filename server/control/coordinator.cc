@@ -177,7 +177,7 @@ absl::StatusOr<v1::JoinReply> Coordinator::Join(const v1::JoinRequest& first, ab
 absl::StatusOr<v1::RenewReply> Coordinator::Renew(const v1::RenewRequest& request, absl::Time now) {
   TESSERA_RETURN_IF_ERROR(Refusal(MemberId(request.member())));
   const MemberRecord* record = membership_.members().Find(MemberId(request.member()));
-  if (record != nullptr && record->state == MemberState::kRejoins) {
+  if (record != nullptr && MayRejoin(record->state)) {
     v1::RenewReply reply;
     reply.set_rejoin(true);
     return reply;
@@ -356,6 +356,7 @@ void Coordinator::FillMembers(absl::Time now, v1::JobStatus* status) const {
         break;
       case MemberState::kFailed:
       case MemberState::kLost:
+      case MemberState::kMissed:
         member.set_state("lost");
         break;
     }
@@ -378,7 +379,7 @@ void Coordinator::FillMembers(absl::Time now, v1::JobStatus* status) const {
     // Those that never took part are neither.
     if (!record.had_part()) continue;
     ++joined;
-    lost += record.state == MemberState::kLost || record.state == MemberState::kFailed;
+    lost += IsLost(record.state);
     rate += record.examples_per_second;
     step = std::max<uint64_t>(step, record.progress.step());
     if (record.report) step = std::max<uint64_t>(step, record.report->steps());

@@ -56,8 +56,7 @@ std::optional<Membership::MissingHalf> Membership::FindMissingHalf() const {
     half.left = last->state == MemberState::kLeft;
     half.why = absl::StrCat("worker ", last->rank.value(), half.left ? " has left" : " is gone",
                             ", the last one that trained the ", layers);
-    const char* const since =
-        last->state == MemberState::kRejoins ? "it has not come back since " : "";
+    const char* const since = MayRejoin(last->state) ? "it has not come back since " : "";
     if (!half.left) absl::StrAppend(&half.why, " (", since, last->ended, ")");
   }
   absl::StrAppend(

@@ -190,7 +190,7 @@ absl::StatusOr<MemberId> MemberTable::Add(const v1::JoinRequest& request, absl::
   record.last_heard = now;
   record.progressed_at = now;
   if (MemberRecord* const before = Find(MemberId(request.continues()));
-      before != nullptr && before->state == MemberState::kRejoins) {
+      before != nullptr && MayRejoin(before->state)) {
     record.progress.mutable_traffic()->Swap(before->progress.mutable_traffic());
     record.progress.mutable_phases()->Swap(before->progress.mutable_phases());
   }

@@ -32,11 +32,21 @@ enum class MemberState {
   kFailed,    // gave up, and said so
   kLost,      // its lease expired, or its training stood still
   kRejoins,   // the job went back to a checkpoint, and the worker joins as another member
+  kMissed,    // it had yet to do so when the job went on without it: lost, but may come late
 };
 
 inline bool IsLive(MemberState state) { return state <= MemberState::kAdmitted; }
 inline bool IsCounted(MemberState state) {
   return state == MemberState::kPlanned || state == MemberState::kAdmitted;
+}
+// It ended when the job went back, and its worker is told to join anew.
+inline bool MayRejoin(MemberState state) {
+  return state == MemberState::kRejoins || state == MemberState::kMissed;
+}
+// Not of its own accord.
+inline bool IsLost(MemberState state) {
+  return state == MemberState::kFailed || state == MemberState::kLost ||
+         state == MemberState::kMissed;
 }
 
 // One life of one worker. Kept after its end, for the report, until many others have ended since.
@@ -83,7 +93,8 @@ struct MemberRecord {
   bool has_partial_push() const;
 
   // Those that only waited had none, and those that join anew are counted as what they join as.
-  bool had_part() const { return first_exchange != Exchange() && state != MemberState::kRejoins; }
+  bool had_part() const { return had_begun() && state != MemberState::kRejoins; }
+  bool had_begun() const { return first_exchange != Exchange(); }
 
   // An evaluation at `step` is not its.
   bool BeginsAfter(uint64_t step) const {
@@ -181,7 +192,7 @@ class MemberTable {
   // Found again after every event, by jobs of a thousand workers: kept rather than searched for.
   std::map<Rank, MemberId> live_;
   absl::flat_hash_map<uint64_t, MemberId> by_life_;  // 0 is not in it
-  std::array<size_t, 8> in_state_{};
+  std::array<size_t, static_cast<size_t>(MemberState::kMissed) + 1> in_state_{};
   std::map<uint64_t, MemberId> ended_;  // by MemberRecord.ending
   uint64_t endings_ = 0;                // the last one
   v1::ForgottenMembers forgotten_;

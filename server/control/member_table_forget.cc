@@ -44,8 +44,7 @@ void MemberTable::Forget(MemberId member, uint64_t examples) {
   sum.set_first_exchange(std::max<uint64_t>(sum.first_exchange(), record.first_exchange.value()));
   if (record.had_part()) {
     sum.set_joined(sum.joined() + 1);
-    sum.set_lost(sum.lost() +
-                 (record.state == MemberState::kLost || record.state == MemberState::kFailed));
+    sum.set_lost(sum.lost() + IsLost(record.state));
   }
   if (record.had_part() && record.state == MemberState::kLeft) {
     sum.set_has_left(true);

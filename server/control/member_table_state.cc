@@ -47,7 +47,7 @@ void MemberTable::Save(v1::MembershipState* state) const {
 
 absl::StatusOr<MemberRecord> MemberTable::LoadRecord(const v1::MemberState& state) {
   const bool is_right = state.rank() < kRankEnd &&
-                        state.state() <= static_cast<uint32_t>(MemberState::kRejoins) &&
+                        state.state() <= static_cast<uint32_t>(MemberState::kMissed) &&
                         state.last_counted_by_size() == state.last_counted_size();
   if (!is_right) {
     return absl::InvalidArgumentError(absl::StrCat("member ", state.member(), " has rank ",
@@ -124,7 +124,7 @@ absl::Status MemberTable::Load(const v1::MembershipState& state) {
 
 void MemberTable::ExtendLeases(absl::Time now) {
   for (auto& [id, record] : records_) {
-    if (!IsLive(record.state) && record.state != MemberState::kRejoins) continue;
+    if (!IsLive(record.state) && !MayRejoin(record.state)) continue;
     record.last_heard = now;
     record.stall.Excuse(now);
   }

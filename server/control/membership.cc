@@ -267,6 +267,7 @@ void Membership::TryStart() {
   if (!start_list_.IsComplete(members_)) return;
   started_ = true;
   CountResiduals();
+  CountMissed();
   if (owners_) owners_->OnStarted();
   for (MemberRecord* member : members_.In(MemberState::kWaiting)) {
     // Others join late.

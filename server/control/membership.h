@@ -291,6 +291,8 @@ class Membership {
   // Of a job that begins from a checkpoint again: what was held back there is taken up by those who have
   // come.
   void CountResiduals();
+  // Of those that were members when it went back, who has not come is lost.
+  void CountMissed();
 
   const JobFacts& facts_;
   ServerTable servers_;

@@ -11,7 +11,7 @@ constexpr int kForgetLeases = 16;
 }  // namespace
 
 bool Membership::IsNeeded(const MemberRecord& member, absl::Time now) const {
-  if (member.state == MemberState::kRejoins) {
+  if (MayRejoin(member.state)) {
     return now - member.last_heard <= kForgetLeases * facts_.lease_timeout;
   }
   // As PlanText has it.

@@ -1,5 +1,6 @@
 // Checkpoints, and going back to one: what servers and members are told.
 #include <algorithm>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -68,7 +69,7 @@ uint64_t Membership::MarkTold(MemberId member, uint64_t number) {
 v1::JoinRequest Membership::AskedAnew(const v1::JoinRequest& request) const {
   v1::JoinRequest asked = request;
   const MemberRecord* const record = members_.Find(MemberId(request.member()));
-  if (record == nullptr || record->state != MemberState::kRejoins) return asked;
+  if (record == nullptr || !MayRejoin(record->state)) return asked;
   asked.clear_member();
   if (members_.LiveAt(record->rank) == nullptr) {
     asked.set_rank(static_cast<uint32_t>(record->rank.value()));
@@ -123,6 +124,24 @@ void Membership::CountResiduals() {
     if (members_.LiveAt(Rank(taker)) != nullptr) continue;
     ++residuals_lost_;
     ++changes_;
+  }
+}
+
+void Membership::CountMissed() {
+  if (!start_list_.goes_back()) return;
+  std::map<Rank, MemberId> missed;
+  for (const auto& [id, record] : members_.all()) {
+    // The job may have gone back more than once since it came: the last one that took part is who is lost.
+    const bool is_missed = record.state == MemberState::kRejoins && record.had_begun() &&
+                           start_list_.WasMember(record.rank) &&
+                           members_.LiveAt(record.rank) == nullptr;
+    if (is_missed) missed[record.rank] = std::max(missed[record.rank], id);
+  }
+  for (const auto& [rank, id] : missed) {
+    members_.SetState(members_.Find(id), MemberState::kMissed);
+    Log(LogLevel::kWarning,
+        absl::StrCat("control: worker missed worker=", rank.value(), " member=", id.value(),
+                     " why=\"not back in time since ", members_.Find(id)->ended, "\""));
   }
 }
 

@@ -106,9 +106,17 @@ TEST_CASE("a job that goes back does not wait for ever for one that was lost wit
   pass(2.5);
   CHECK_FALSE(IsAdmitted(&control, first->member()));
   CHECK(Words(control.coordinator->Status(control.now).waiting_for()) == "worker 1");
+  CHECK(control.coordinator->Status(control.now).members_lost() == 0);
   pass(1);
   CHECK(IsAdmitted(&control, first->member()));
+  // It was one of two, and is lost.
+  const v1::JobStatus status = control.coordinator->Status(control.now);
+  CHECK(status.members_joined() == 2);
+  CHECK(status.members_lost() == 1);
+  CHECK(status.members(1).state() == "lost");
   // It may still come, as one that is late.
+  REQUIRE(control.Renew(2).ok());
+  CHECK(control.Renew(2)->rejoin());
   const auto second = control.Join(0, 1);
   control.StepAll();
   CHECK(IsAdmitted(&control, second->member()));
