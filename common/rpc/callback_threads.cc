@@ -31,8 +31,9 @@ constexpr int kSilentBeats = 6;
 
 int CoresOfProcess() {
   cpu_set_t cores;
-  if (sched_getaffinity(0, sizeof(cores), &cores) != 0)
+  if (sched_getaffinity(0, sizeof(cores), &cores) != 0) {
     return static_cast<int>(gpr_cpu_num_cores());
+  }
   return std::max(1, CPU_COUNT(&cores));
 }
 
