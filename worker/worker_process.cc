@@ -219,6 +219,7 @@ absl::Status WorkerProcess::MakeSaver() {
   saver.workers = job_.cluster().workers();
   saver.counts_by_itself = recipe_.counts_by_itself;
   saver.split = recipe_.split;
+  saver.payload = recipe_.payload;
   saver.tell = [this](v1::SavedRequest request) { return coordinator_->Saved(std::move(request)); };
   if (admission_.has_resume()) {
     const v1::Resume& resume = admission_.resume();

@@ -423,6 +423,10 @@ absl::StatusOr<std::optional<WorkerCursor>> WorkerSaver::Load(const PrivateState
                      " step=", manifest.step, " residuals_of=", residuals, " why=\"", why, "\""));
     return std::optional<WorkerCursor>();
   };
+  if (const auto recipe = RecipeFor(JobOfText(manifest.job_text));
+      HoldsBack(state) && recipe.ok() && recipe->payload != options_.payload) {
+    return drop("what was held back is of gradients in the one method, of changes in the other");
+  }
   if (!options_.goes_back) {
     Deal deal;
     // Where nothing is held back the other files are nothing to this worker.

@@ -73,6 +73,8 @@ class WorkerSaver final : public WorkerStore {
     // one's rank has another half. The mean of both halves is over the minibatches of those in front, so that
     // these are counted rather than `workers`.
     std::optional<LayerSplit> split = std::nullopt;
+    // Recipe::payload. What was held back of another kind is dropped.
+    PayloadKind payload = PayloadKind::kGradient;
   };
 
   explicit WorkerSaver(Options options);

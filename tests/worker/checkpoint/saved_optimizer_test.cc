@@ -30,8 +30,13 @@ std::string SavedWith(const std::string& optimizer, const Arrays& arrays) {
 }
 
 absl::StatusOr<std::optional<WorkerCursor>> Load(const std::string& folder,
-                                                 const PrivateState& state) {
-  WorkerSaver saver({"", folder, Rank(0), 1, [](v1::SavedRequest) { return v1::SavedReply(); }});
+                                                 const PrivateState& state,
+                                                 PayloadKind payload = PayloadKind::kGradient) {
+  WorkerSaver::Options options;
+  options.restored = folder;
+  options.tell = [](v1::SavedRequest) { return v1::SavedReply(); };
+  options.payload = payload;
+  WorkerSaver saver(std::move(options));
   return saver.Load(state);
 }
 
@@ -80,6 +85,18 @@ TEST_CASE("whoever keeps no state takes up the rest of the file", "[worker_saver
   REQUIRE(cursor.ok());
   CHECK(cursor->has_value());
   CHECK(held[0] == 3);
+}
+
+TEST_CASE("what was held back of gradients is no change of parameters", "[worker_saver]") {
+  const std::string folder = SavedWith("sgd", {{"residual.0", {3}}});
+  for (const PayloadKind payload : {PayloadKind::kGradient, PayloadKind::kDelta}) {
+    std::vector<float> held = {0};
+    const auto cursor = Load(folder, {{{"residual.0", absl::MakeSpan(held)}}, nullptr}, payload);
+    REQUIRE(cursor.ok());
+    const bool is_same = payload == PayloadKind::kGradient;
+    CHECK(cursor->has_value() == is_same);
+    CHECK(held[0] == (is_same ? 3 : 0));
+  }
 }
 
 }  // namespace
