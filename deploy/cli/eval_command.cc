@@ -84,7 +84,14 @@ absl::StatusOr<Evaluated> Evaluate(const EvalOptions& options, const v1::Job& jo
   TESSERA_RETURN_IF_ERROR(Load(*checkpoint, network.get()));
   const int64_t parts =
       std::max<int64_t>(1, static_cast<int64_t>(checkpoint->manifest().members.size()));
-  const int64_t calibration_parts = job.data().partition() == "shard" ? parts : 1;
+  // Who has no data has no part of them.
+  const auto has_data = [&recipe](const CheckpointMember& member) {
+    return !recipe.split || !recipe.split->is_linear(Rank(member.rank));
+  };
+  const auto& members = checkpoint->manifest().members;
+  const int64_t with_data = std::count_if(members.begin(), members.end(), has_data);
+  const int64_t calibration_parts =
+      job.data().partition() == "shard" ? std::max<int64_t>(1, with_data) : 1;
   BatchRows rows(job, input);
   TESSERA_ASSIGN_OR_RETURN(
       const std::vector<float> constants,

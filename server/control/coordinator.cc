@@ -48,6 +48,9 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Create(JobFacts facts,
         "control: batch size is ", facts.batch_size, ", local steps ", facts.local_steps,
         ", lease ", absl::FormatDuration(facts.lease_timeout), ", want all above 0"));
   }
+  if (facts.restored != nullptr) {
+    TESSERA_RETURN_IF_ERROR(CheckBatchSize(*facts.restored, facts));
+  }
   return absl::WrapUnique(new Coordinator(std::move(facts), now));
 }
 

@@ -130,7 +130,7 @@ void Coordinator::OnDisk(const DiskTask& task, const absl::Status& status, absl:
 
 void Coordinator::Restore() {
   const SavedJob& job = checkpoints_.last()->job;
-  epochs_.Restore(job.cuts);
+  epochs_.Restore(job.cuts, checkpoints_.last()->manifest.step);
   evaluation_.GoBack(job.history);
   removed_late_ = false;
 }

@@ -7,6 +7,37 @@
 #include "common/method/train_rows.h"
 
 namespace tessera {
+namespace {
+
+// Steps of such an epoch as it would be cut now; 0: it could not be.
+uint64_t StepsNow(const SavedCut& cut, int64_t batch_size) {
+  const absl::StatusOr<int64_t> steps =
+      EpochSteps(static_cast<int64_t>(cut.rows_total),
+                 std::max<int64_t>(1, static_cast<int64_t>(cut.ranks.size())), batch_size);
+  return steps.ok() ? static_cast<uint64_t>(*steps) : 0;
+}
+
+}  // namespace
+
+absl::Status CheckBatchSize(const SavedState& saved, const JobFacts& facts) {
+  uint64_t least = saved.manifest.step;
+  for (const CheckpointMember& member : saved.manifest.members) {
+    least = std::min(least, member.step);
+  }
+  for (const SavedCut& cut : saved.job.cuts) {
+    const uint64_t end = cut.first_step + cut.steps;
+    if (end <= least || cut.first_step >= saved.manifest.step) continue;
+    const uint64_t now = StepsNow(cut, facts.batch_size);
+    if (now == cut.steps) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        "train.batch_size: ", facts.batch_size, " makes ", now, " steps an epoch, want ", cut.steps,
+        " as before: the checkpoint of step ", saved.manifest.step, " is in the midst of epoch ",
+        cut.epoch,
+        "; go on with the former batch size, or from a checkpoint at an epoch's end (step ", end,
+        " is one)"));
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<Epochs::Cut> Epochs::MakeCut(uint64_t epoch, const MemberTable& members) const {
   Cut cut;
@@ -169,11 +200,13 @@ absl::Status Epochs::Load(const v1::EpochsState& state, const MemberTable& membe
   return absl::OkStatus();
 }
 
-void Epochs::Restore(const std::vector<SavedCut>& cuts) {
+void Epochs::Restore(const std::vector<SavedCut>& cuts, uint64_t step) {
   ++changes_;
   cuts_.clear();
   asked_.clear();
   for (const SavedCut& saved : cuts) {
+    const bool is_begun = cuts_.empty() || saved.first_step < step;
+    if (!is_begun && StepsNow(saved, facts_.batch_size) != saved.steps) break;
     Cut cut;
     for (const uint64_t rank : saved.ranks) cut.seats.push_back({MemberId(), Rank(rank)});
     cut.steps = saved.steps;

@@ -14,6 +14,7 @@
 #include <map>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/ids.h"
 #include "proto/coordinator.pb.h"
@@ -23,6 +24,10 @@
 #include "server/control/saved_job.h"
 
 namespace tessera {
+
+// What a job that goes on from `saved` says of train.batch_size, which cuts the epochs.
+//   kFailedPrecondition  it is another one than before, and somebody is in the midst of an epoch
+absl::Status CheckBatchSize(const SavedState& saved, const JobFacts& facts);
 
 class Epochs {
  public:
@@ -41,7 +46,8 @@ class Epochs {
   // rank of a saved cut has its place. Forgets what was cut before. At most kSavedCutsMax + 1 of them, which
   // cannot be read again.
   std::vector<SavedCut> Save(uint64_t least, uint64_t most) const;
-  void Restore(const std::vector<SavedCut>& cuts);
+  // Cuts of epochs that nobody at `step` has begun are forgotten where they would be others now.
+  void Restore(const std::vector<SavedCut>& cuts, uint64_t step);
 
   // Cuts that were made, and who was told: all of it. Of each run the first epoch is written, and the last one of
   // the last run; those between are cut as the one before them.

@@ -246,8 +246,9 @@ absl::Status TrainLoop::BeginOrder() {
     return absl::InvalidArgumentError(absl::StrCat(
         "data: worker ", options_.rank.value(), " has ", data_.train.rows(),
         " training rows, which makes ", order_.steps(), " steps an epoch, want ", cut_.steps,
-        " as the other workers have; the workers' training files differ (data.partition: local "
-        "allows that)"));
+        " as the other workers have, or had when the checkpoint was saved; the training files "
+        "differ "
+        "(between workers data.partition: local allows that)"));
   }
   return absl::OkStatus();
 }

@@ -118,5 +118,49 @@ TEST_CASE("a state in which an epoch does not begin where the last one ends is r
   CHECK(absl::IsInvalidArgument(Coordinator::Load(facts, state).status()));
 }
 
+// Saved at a step of a job of two workers with 100 rows and batches of 10, all but `most` of which is `least`.
+SavedState SavedAt(uint64_t least, uint64_t most) {
+  SavedState saved;
+  saved.manifest.step = most;
+  saved.manifest.members.resize(2);
+  saved.manifest.members[0].step = least;
+  saved.manifest.members[1].step = most;
+  for (uint64_t epoch = 0; 5 * epoch <= most; ++epoch) {
+    saved.job.cuts.push_back({epoch, 5 * epoch, 5, 100, {0, 1}});
+  }
+  return saved;
+}
+
+TEST_CASE("another batch size waits for an epoch's end", "[control][epochs]") {
+  JobFacts facts = ControlFixture::Facts(1, 2);
+  facts.batch_size = 20;
+  const absl::Status refused = CheckBatchSize(SavedAt(7, 7), facts);
+  CHECK(absl::IsFailedPrecondition(refused));
+  CHECK(std::string(refused.message()) ==
+        "train.batch_size: 20 makes 2 steps an epoch, want 5 as before: the checkpoint of step 7 "
+        "is in "
+        "the midst of epoch 1; go on with the former batch size, or from a checkpoint at an "
+        "epoch's end "
+        "(step 10 is one)");
+  CHECK(CheckBatchSize(SavedAt(10, 10), facts).ok());
+  // One of them has yet to end it.
+  CHECK_FALSE(CheckBatchSize(SavedAt(9, 10), facts).ok());
+  facts.batch_size = 10;
+  CHECK(CheckBatchSize(SavedAt(7, 7), facts).ok());
+}
+
+TEST_CASE("an epoch that nobody had begun is cut by the batch size there is now",
+          "[control][epochs]") {
+  const auto batch = GENERATE(10, 20);
+  JobFacts facts = ControlFixture::Facts(1, 2);
+  facts.batch_size = batch;
+  Epochs epochs(facts);
+  epochs.Restore(SavedAt(10, 10).job.cuts, 10);
+  const std::vector<SavedCut> kept = epochs.Save(10, 10);
+  REQUIRE(!kept.empty());
+  CHECK(kept.back().epoch == (batch == 10 ? 2 : 1));
+  CHECK(kept.back().steps == 5);
+}
+
 }  // namespace
 }  // namespace tessera

@@ -88,7 +88,7 @@ TEST_CASE("whoever keeps no state takes up the rest of the file", "[worker_saver
 }
 
 TEST_CASE("what was held back of gradients is no change of parameters", "[worker_saver]") {
-  const std::string folder = SavedWith("sgd", {{"residual.0", {3}}});
+  const std::string folder = SavedWith("sgd\nmethod=data_parallel", {{"residual.0", {3}}});
   for (const PayloadKind payload : {PayloadKind::kGradient, PayloadKind::kDelta}) {
     std::vector<float> held = {0};
     const auto cursor = Load(folder, {{{"residual.0", absl::MakeSpan(held)}}, nullptr}, payload);
