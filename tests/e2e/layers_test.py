@@ -1,4 +1,5 @@
 """Layer separation: workers that train the convolutions, and others that train the linear layers behind them."""
+import json
 import os
 import signal
 import time
@@ -111,6 +112,15 @@ class Checkpoints(CheckpointTest):
         code, out, error = tessera("eval", step_folder(folder, steps_in(folder)[-1]), write_job(self, job))
         self.assertEqual((code, error), (0, ""))
         self.assertIn("%.4f" % whole["final"]["test_accuracy"], out)
+
+    def test_eval_calibrates_with_the_rows_of_those_that_have_data(self):
+        # Three of four: a quarter of the rows are others than a third.
+        job = separated(3, 1, epochs=2, partition="shard")
+        folder = self.path("checkpoints")
+        final = run_to_end(self, keeping(job, folder, 15))["final"]
+        code, out, error = tessera("eval", step_folder(folder, steps_in(folder)[-1]), write_job(self, job), "--json")
+        self.assertEqual((code, error), (0, ""))
+        self.assertEqual(json.loads(out)["test_loss"], final["test_loss"])
 
     def test_what_a_codec_holds_back_is_kept(self):
         job = dict(separated(2, 1, epochs=2), codec={"push": "int8", "error_feedback": True})

@@ -178,11 +178,15 @@ TEST_CASE("a late worker is not waited for by an evaluation before its first exc
   CHECK((*f.Answer(2))->evaluation() == 2);
 }
 
-TEST_CASE("without a barrier nobody is let in while the others score", "[control]") {
+JobFacts WithoutBarrier() {
   JobFacts facts = Fixture::Facts(1, 2);
   facts.synchronous = false;
   facts.epochs = 100;
-  Fixture f(facts);
+  return facts;
+}
+
+TEST_CASE("without a barrier nobody is let in while the others score", "[control]") {
+  Fixture f(WithoutBarrier());
   f.Start(2);
   for (uint64_t m : {1, 2}) REQUIRE(f.Renew(m, 8, 8).ok());
   REQUIRE(f.Evaluate(1, v1::ARRIVE, 9, 0, 1).ok());
@@ -204,10 +208,7 @@ TEST_CASE("without a barrier nobody is let in while the others score", "[control
 }
 
 TEST_CASE("an evaluation that begins anew lets in who waited for its end", "[control]") {
-  JobFacts facts = Fixture::Facts(1, 2);
-  facts.synchronous = false;
-  facts.epochs = 100;
-  Fixture f(facts);
+  Fixture f(WithoutBarrier());
   f.Start(2);
   for (uint64_t m : {1, 2}) REQUIRE(f.Evaluate(m, v1::ARRIVE, 9, 0, 1).ok());
   REQUIRE(f.Join().ok());
