@@ -5,15 +5,15 @@
 #
 # There: tar -C /opt -xzf tessera.tar.gz; /opt/tessera/tessera run /opt/tessera/jobs/digits.yaml
 set -euo pipefail
-cd "$(dirname "$0")/.."
 config=()
 [[ "${1:-}" == "--cuda" ]] && config=(--config=cuda) && shift
 if [[ "${1:-}" == -* || $# -gt 1 ]]; then
   echo "usage: deploy/bundle.sh [--cuda] [FOLDER; default tessera, in the root of the tree]"
   [[ "${1:-}" == "--help" ]] && exit 0 || exit 2
 fi
-out=${1:-tessera}
-out=${out%/}
+out=${1:+$(realpath -m "$1")}
+cd "$(dirname "$0")/.."
+out=${out:-tessera}
 umask 022
 if [[ -e "$out" && ! -f "$out/tessera-server" ]]; then
   echo "bundle.sh: $out: exists and is no bundle, want another folder" >&2

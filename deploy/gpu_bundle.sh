@@ -7,13 +7,13 @@
 # runs one program, such as FOLDER/run.sh tessera run deploy/jobs/digits.yaml --set cluster.device=cuda. What the
 # table is short for lies in FOLDER/logs: `tar czf FILE logs` there, to bring it home.
 set -euo pipefail
-cd "$(dirname "$0")/.."
-if [[ "${1:-}" == "--help" || $# -gt 1 ]]; then
+if [[ "${1:-}" == -* || $# -gt 1 ]]; then
   echo "usage: [CUDA_HOME=DIR] deploy/gpu_bundle.sh [FOLDER; default gpu_bundle, in the root of the tree]"
   [[ "${1:-}" == "--help" ]] && exit 0 || exit 2
 fi
-out=${1:-gpu_bundle}
-out=${out%/}
+out=${1:+$(realpath -m "$1")}
+cd "$(dirname "$0")/.."
+out=${out:-gpu_bundle}
 umask 022
 if [[ -e "$out" && ! -f "$out/check.sh" ]]; then
   echo "gpu_bundle: $out: exists and is no bundle, want another folder" >&2

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <thread>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -61,6 +62,7 @@ class ServerProcess {
   ServerProcess(const ServerOptions& options, v1::Job job)
       : options_(options), job_(std::move(job)), digest_(JobDigest(job_)) {}
   ~ServerProcess() {
+    if (drainer_.joinable()) drainer_.join();
     if (host_ != nullptr) host_->Disconnect();
   }
 
@@ -75,6 +77,8 @@ class ServerProcess {
   Shard::Options ShardOptions(int rank) const;
   PortLimits Limits() const;
   void MakeHost(const JobFacts& facts);
+  // Ends the process where nobody can be told that the job is to end.
+  void DrainJob();
   absl::Status StartServices();
   absl::Status StartMetrics();
   absl::Status CheckOutputs() const;
@@ -105,6 +109,7 @@ class ServerProcess {
   std::unique_ptr<StatusService> status_service_;
   std::unique_ptr<GrpcServer> server_;
   std::unique_ptr<MetricsEndpoint> metrics_;
+  std::thread drainer_;
   absl::Mutex mutex_;
   std::optional<absl::Status> link_ended_ ABSL_GUARDED_BY(mutex_);
 };
@@ -325,13 +330,19 @@ void ServerProcess::OnSignal(int count) {
     return;
   }
   Log(LogLevel::kInfo, "server: signal received, draining the job; again to end at once");
+  // It may wait for a store that does not answer, and whoever asks again is not to wait for that.
+  drainer_ = std::thread([this] { DrainJob(); });
+}
+
+void ServerProcess::DrainJob() {
+  absl::Status kept = absl::UnavailableError("");
   if (is_coordinator()) {
-    (void)coordinator_->Run([](Coordinator& coordinator, absl::Time now) {
+    kept = coordinator_->Run([](Coordinator& coordinator, absl::Time now) {
       coordinator.Drain("server 0 was asked to end", now);
       return absl::OkStatus();
     });
-    return;
   }
+  if (kept.ok()) return;
   // The job cannot go on without this server: ask for its end, and keep serving until then.
   const std::string coordinator = elects() ? host_->coordinator() : place_.coordinator;
   const auto stub = v1::Admin::NewStub(OpenChannel(coordinator, Role::kOperator));
@@ -342,6 +353,10 @@ void ServerProcess::OnSignal(int count) {
   v1::AdminReply reply;
   const grpc::Status drained = stub->Drain(&context, request, &reply);
   if (drained.ok()) return;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (link_ended_.has_value()) return;  // The job has ended meanwhile.
+  }
   Log(LogLevel::kError,
       absl::StrCat("server: ended error=\"not drained: ", drained.error_message(), "\""));
   _exit(1);

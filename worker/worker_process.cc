@@ -217,7 +217,7 @@ absl::Status WorkerProcess::MakeSaver() {
   saver.directory = checkpoint.directory();
   saver.rank = Rank(admission_.rank());
   saver.workers = job_.cluster().workers();
-  saver.counts_by_itself = recipe_.counts_by_itself;
+  saver.push_weight = recipe_.push_weight;
   saver.split = recipe_.split;
   saver.payload = recipe_.payload;
   saver.tell = [this](v1::SavedRequest request) { return coordinator_->Saved(std::move(request)); };

@@ -3,7 +3,7 @@
 
     bench/training/coded.py FOLDER [--sets fashion speech cifar] [--rows quant threshold ...] [--seeds 1 2 3 4 5]
 
-FOLDER holds the data sets, each in its folder (fashion_mnist, arabic_speech_commands, cifar10_12k). Every row is a
+FOLDER holds the data sets, as deploy/fetch_data.sh puts them. Every row is a
 method with a codec, or with exchanges that overlap with training, beside the same steps over the same rows in f32
 without: the same seeds, the same order of data. Prints a table of accuracies (means over the seeds, with the standard
 error of the difference), of payload bytes up and down as shares of the base's, and of seconds of training. Two workers
@@ -20,10 +20,10 @@ import tempfile
 import runs
 
 SETS = {
-    "fashion": ("fashion_mnist.yaml", "fashion_mnist",
+    "fashion": ("fashion_mnist.yaml",
                 {"model.layers.0.linear.units": 1024, "train.epochs": 10}),
-    "speech": ("speech.yaml", "arabic_speech_commands", {"train.epochs": 8, "train.optimizer.sgd.learning_rate": 0.03}),
-    "cifar": ("cifar.yaml", "cifar10_12k", {"train.epochs": 20}),
+    "speech": ("speech.yaml", {"train.epochs": 8, "train.optimizer.sgd.learning_rate": 0.03}),
+    "cifar": ("cifar.yaml", {"train.epochs": 20}),
 }
 # row: (method, its keys; the base's method). The base is in f32.
 DATA_PARALLEL = {"method": "{data_parallel: {}}"}
@@ -52,9 +52,9 @@ ROWS = {
 
 def job_of(options, name, keys, seed):
     """The job file and the --set flags, but for the servers."""
-    job, folder, settings = SETS[name]
+    job, settings = SETS[name]
     merged = dict(settings, **keys)
-    merged.update({"data.directory": os.path.abspath(os.path.join(options.folder, folder)), "seed": seed,
+    merged.update({"data.directory": runs.set_folder(options.folder, name), "seed": seed,
                    "train.evaluate_every": 0, "cluster.workers": options.workers})
     if options.epochs:
         merged["train.epochs"] = options.epochs
@@ -114,6 +114,8 @@ HEADER = ("| data | row | accuracy, % | less the base's (standard error) | push 
 
 def tabulate(options, rows, train):
     """Prints the table. train(name, keys, seed) gives a report; a base is trained once for all its rows."""
+    for name in options.sets:
+        runs.set_folder(options.folder, name)  # Before hours of training on those that are there.
     print(HEADER, flush=True)
     for name in options.sets:
         found = {}

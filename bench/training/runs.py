@@ -22,6 +22,19 @@ PAPER = {
 }
 
 
+# As deploy/fetch_data.sh calls them, and where they come from.
+SET_FOLDERS = {"fashion": ("fashion_mnist",), "speech": ("speech", "arabic_speech_commands"),
+               "cifar": ("cifar10", "cifar10_12k")}
+
+
+def set_folder(folder, name):
+    """Where the data of a set are, below `folder`."""
+    for names in SET_FOLDERS[name]:
+        if os.path.isdir(os.path.join(folder, names)):
+            return os.path.abspath(os.path.join(folder, names))
+    raise SystemExit("%s: has no %s; deploy/fetch_data.sh gets it" % (folder, " or ".join(SET_FOLDERS[name])))
+
+
 SCRIPT = os.getpid()
 PR_SET_PDEATHSIG = 1
 libc = ctypes.CDLL(None, use_errno=True)

@@ -9,6 +9,7 @@ depend on how long things take, so that a simulation without mathematics gives t
 Markdown tables. Takes about a quarter of an hour of one core for each seed.
 """
 import argparse
+import hashlib
 import json
 import os
 import statistics
@@ -32,19 +33,24 @@ PAPER_WORKERS = (2, 4, 8)
 class Simulator:
     def __init__(self, options):
         self.options = options
-        self.folder = options.reports or tempfile.mkdtemp()
+        self.scratch = tempfile.TemporaryDirectory()
+        self.folder = options.reports or self.scratch.name
         os.makedirs(self.folder, exist_ok=True)
 
     def report(self, method, workers, seed, step_time, epochs, stub):
         """The report of one simulated job; made once where --reports keeps them."""
         options = self.options
-        name = "%s-%d-%d-%s-%s.json" % (method.split("(")[0], workers, seed, step_time, "stub" if stub else "real")
+        settings = {"data.directory": os.path.abspath(options.folder), "method": "{%s}" % METHODS[method],
+                    "seed": seed, "train.epochs": epochs, "train.evaluate_every": 1}
+        if not stub:
+            settings["train.target_accuracy"] = options.accuracy
+        network = [options.bandwidth, options.latency]
+        # Another question has another report.
+        asked = hashlib.sha256(json.dumps([settings, network]).encode()).hexdigest()[:12]
+        name = "%s-%d-%d-%s-%s-%s.json" % (method.split("(")[0], workers, seed, step_time, "stub" if stub else "real",
+                                           asked)
         path = os.path.join(self.folder, name)
         if not os.path.exists(path):
-            settings = {"data.directory": os.path.abspath(options.folder), "method": "{%s}" % METHODS[method],
-                        "seed": seed, "train.epochs": epochs, "train.evaluate_every": 1}
-            if not stub:
-                settings["train.target_accuracy"] = options.accuracy
             command = [options.tessera, "simulate", os.path.join(ROOT, "deploy/jobs/speech.yaml"), "--quiet",
                        "--workers", workers, "--servers", workers, "--machines", workers, "--bandwidth",
                        options.bandwidth, "--latency", options.latency, "--step-time", step_time, "--report",

@@ -3,7 +3,7 @@
 
     bench/training/slim.py FOLDER [--sets fashion speech cifar] [--rows slim wide ...] [--seeds 1 2 3 4 5]
 
-FOLDER holds the data sets, each in its folder (fashion_mnist, arabic_speech_commands, cifar10_12k). Every row is a
+FOLDER holds the data sets, as deploy/fetch_data.sh puts them. Every row is a
 slim_dp beside local_sgd with as many steps between exchanges, over the same rows: the same seeds, the same order of
 data. Prints accuracies (means over the seeds, with the standard error of the difference), payload bytes both ways as a
 share of local_sgd's, and seconds of training. A row holds when it loses half a point at most and moves 0.30 at most.
@@ -19,10 +19,10 @@ import tempfile
 import runs
 
 SETS = {
-    "fashion": ("fashion_mnist.yaml", "fashion_mnist",
+    "fashion": ("fashion_mnist.yaml",
                 {"model.layers.0.linear.units": 1024, "train.epochs": 10}),
-    "speech": ("speech_local_sgd.yaml", "arabic_speech_commands", {"train.epochs": 10}),
-    "cifar": ("cifar.yaml", "cifar10_12k", {"train.epochs": 20}),
+    "speech": ("speech_local_sgd.yaml", {"train.epochs": 10}),
+    "cifar": ("cifar.yaml", {"train.epochs": 20}),
 }
 ROWS = {
     "slim": {"alpha": 0.2, "beta": 0.1},
@@ -45,9 +45,9 @@ PAYLOAD_MAX = 0.30
 
 
 def train(options, name, method, codec, seed):
-    job, folder, settings = SETS[name]
+    job, settings = SETS[name]
     keys = dict(settings)
-    keys.update({"data.directory": os.path.abspath(os.path.join(options.folder, folder)), "method": method,
+    keys.update({"data.directory": runs.set_folder(options.folder, name), "method": method,
                  "seed": seed, "train.evaluate_every": 0, "cluster.workers": options.workers,
                  "cluster.servers": options.servers,
                  "cluster.lease_timeout": "60s"})
@@ -98,6 +98,8 @@ def main():
     parser.add_argument("--tessera", default=os.path.join(runs.ROOT, "bazel-bin/deploy/cli/tessera"))
     options = parser.parse_args()
     lines = []
+    for name in options.sets:
+        runs.set_folder(options.folder, name)  # Before hours of training on those that are there.
     for name in options.sets:
         found = {}
         # Rows take turns, so that a machine that gets slower does so for all.

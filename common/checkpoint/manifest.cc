@@ -229,6 +229,12 @@ const CheckpointFile* Manifest::FindFile(absl::string_view name) const {
   return nullptr;
 }
 
+bool Manifest::HasRanks(uint64_t workers) const {
+  return members.size() == workers &&
+         std::all_of(members.begin(), members.end(),
+                     [workers](const CheckpointMember& member) { return member.rank < workers; });
+}
+
 std::string FormatManifest(const Manifest& manifest) {
   OrderedJson json = OrderedJson::object();
   json["tessera_checkpoint"] = kFormat;

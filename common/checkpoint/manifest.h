@@ -106,6 +106,8 @@ struct Manifest {
   std::string coordinator = "{}";
 
   const CheckpointFile* FindFile(absl::string_view name) const;
+  // Its members had the ranks 0 to workers - 1, all of them.
+  bool HasRanks(uint64_t workers) const;
 };
 
 std::string FormatManifest(const Manifest& manifest);

@@ -1,11 +1,6 @@
 #include "common/config/job_check.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <map>
 #include <string>
 #include <vector>
@@ -18,7 +13,7 @@
 #include "absl/strings/strip.h"
 #include "common/base/host_port.h"
 #include "common/config/codec_check.h"
-#include "common/config/job_paths.h"
+#include "common/config/data_check.h"
 #include "common/config/model_check.h"
 #include "common/keyset/core_share.h"
 #include "common/keyset/key_set.h"
@@ -31,13 +26,6 @@
 namespace tessera {
 namespace {
 
-// As the job file has it: "batch_norm".
-std::string LayerName(const v1::Layer& layer) {
-  const auto* const kind =
-      layer.GetReflection()->GetOneofFieldDescriptor(layer, layer.GetDescriptor()->oneof_decl(0));
-  return kind == nullptr ? "no layer" : kind->name();
-}
-
 class Checker {
  public:
   Checker(const Positions& positions, JobErrors* errors)
@@ -48,57 +36,6 @@ class Checker {
 
   void Fail(absl::string_view key, absl::string_view message) {
     errors_.Add(PositionOf(positions_, key), key, message);
-  }
-
-  void Labels(const v1::Data& data, absl::string_view key, const v1::DataFiles& files) {
-    const std::string labels = absl::StrCat(key, ".labels");
-    if (!Sound("data.format") || !Sound(key)) return;
-    const bool apart = data.format() == "idx" || data.format() == "npy";
-    if (apart && files.labels().empty()) {
-      Fail(labels, absl::StrCat("missing, want a path: ", data.format(),
-                                " files have their labels in a file of their own"));
-    } else if (!apart && !files.labels().empty()) {
-      Fail(labels, absl::StrCat("got ", Quoted(files.labels()), ", want no such key: ",
-                                data.format(), " files carry their labels"));
-    }
-  }
-
-  void Normalizing(const v1::Normalize& normalize) {
-    if (!Sound("data.normalize") || !normalize.per_feature()) return;
-    if (normalize.mean() == 0 && normalize.stddev() == 1) return;
-    Fail("data.normalize.per_feature",
-         "got true beside mean or stddev, want one or the other: each feature has its own");
-  }
-
-  // Rows that stay sparse: what is not written is 0 and nothing before the first product may change
-  // that, or all of it would have to be written out.
-  void SparseRows(const v1::Data& data, const v1::Model& model) {
-    if (!Sound("data.format") || data.format() != "xc") return;
-    if (Sound("data.normalize")) {
-      const v1::Normalize& normalize = data.normalize();
-      const absl::string_view why =
-          ": the rows of xc files stay sparse, so that zeros stay zeros; ";
-      if (normalize.per_feature()) {
-        Fail("data.normalize.per_feature",
-             absl::StrCat("got true, want false with data.format xc", why, "stddev may be set"));
-      } else if (normalize.mean() != 0) {
-        Fail("data.normalize.mean",
-             absl::StrCat("got ", normalize.mean(), ", want 0 with data.format xc", why,
-                          "stddev may be set"));
-      }
-    }
-    if (!Sound("model.layers") || model.layers().empty() || model.layers(0).has_linear()) return;
-    Fail("model.layers.0",
-         absl::StrCat("got ", LayerName(model.layers(0)),
-                      ", want linear first with data.format xc: no other layer reads sparse rows"));
-  }
-
-  void Partitioning(const v1::Data& data) {
-    if (!Sound("data.partition") || !Sound("data.normalize")) return;
-    if (data.partition() != "local" || !data.normalize().per_feature()) return;
-    Fail("data.normalize.per_feature",
-         "got true with data.partition local, want mean and stddev: each worker would normalise "
-         "its own rows differently");
   }
 
   void Device(const std::string& device) {
@@ -139,6 +76,23 @@ class Checker {
                         " addresses, want the addresses alone"));
     }
     servers->set_count(servers->addresses_size());
+  }
+
+  void Etcd(const v1::CoordinatorPlace& place) {
+    const std::string list = "cluster.coordinator.etcd";
+    if (!Sound(list)) return;
+    std::map<absl::string_view, int> seen;
+    for (int i = 0; i < place.etcd_size(); ++i) {
+      const std::string& member = place.etcd(i);
+      const std::string key = absl::StrCat(list, ".", i);
+      const absl::string_view address = absl::StripPrefix(member, "https://");
+      if (!IsHostPort(address)) {
+        Fail(key, absl::StrCat("got ", Quoted(member), ", want host:port or https://host:port"));
+      } else if (const auto [first, fresh] = seen.emplace(address, i); !fresh) {
+        Fail(key, absl::StrCat("got ", Quoted(member), " again, want each member once; it is item ",
+                               first->second));
+      }
+    }
   }
 
   // `pushes` of so many workers make an update.
@@ -367,35 +321,6 @@ class Checker {
     }
   }
 
-  // The reason why `path` cannot be read as a file; empty when it can.
-  static std::string Unreadable(const std::string& path) {
-    struct stat info;
-    if (stat(path.c_str(), &info) != 0) return std::strerror(errno);
-    if (!S_ISREG(info.st_mode)) return "not a file";
-    if (access(path.c_str(), R_OK) != 0) return std::strerror(errno);
-    return "";
-  }
-
-  void File(const v1::Data& data, const std::string& key, const std::string& file) {
-    if (!Sound(key) || file.empty()) return;
-    const bool needs_directory = file[0] != '/';
-    if (needs_directory && !directory_is_there_) return;
-    const std::string path = DataPath(data, file);
-    const std::string reason = Unreadable(path);
-    if (reason.empty()) return;
-    Fail(key, absl::StrCat("got ", Quoted(file), ", want a file that can be read; ", path, ": ",
-                           reason));
-  }
-
-  void Files(const v1::Data& data, const std::string& key, const v1::DataFiles& files) {
-    // A list of one may be written without brackets: then its item has no position of its own.
-    for (int i = 0; i < files.features_size(); ++i) {
-      const std::string item = absl::StrCat(key, ".features.", i);
-      File(data, positions_.count(item) ? item : key + ".features", files.features(i));
-    }
-    File(data, key + ".labels", files.labels());
-  }
-
   void Checkpoints(const v1::Job& job) {
     const v1::Checkpoint& checkpoint = job.checkpoint();
     if (!Sound("checkpoint") || !Sound("method")) return;
@@ -415,36 +340,16 @@ class Checker {
                                                 "are kept"));
   }
 
-  void Directory(const v1::Data& data) {
-    struct stat info;
-    const bool there = stat(data.directory().c_str(), &info) == 0 && S_ISDIR(info.st_mode);
-    const auto relative = [](const std::string& file) { return file.empty() || file[0] != '/'; };
-    const auto& train = data.train().features();
-    const auto& test = data.test().features();
-    const bool used = std::any_of(train.begin(), train.end(), relative) ||
-                      std::any_of(test.begin(), test.end(), relative);
-    directory_is_there_ = there;
-    if (there || !used || !Sound("data.directory")) return;
-    Fail("data.directory",
-         absl::StrCat("got ", Quoted(data.directory()),
-                      ", want a directory with the data; deploy/fetch_data.sh gets public sets"));
-  }
-
  private:
   const Positions& positions_;
   JobErrors& errors_;
-  bool directory_is_there_ = false;
 };
 
 }  // namespace
 
 void CheckJob(const Positions& positions, v1::Job* job, JobErrors* errors) {
   Checker checker(positions, errors);
-  checker.Labels(job->data(), "data.train", job->data().train());
-  checker.Labels(job->data(), "data.test", job->data().test());
-  checker.Normalizing(job->data().normalize());
-  checker.Partitioning(job->data());
-  checker.SparseRows(job->data(), job->model());
+  CheckData(positions, *job, errors);
   CheckModel(positions, *job, errors);
   checker.Nesterov(job->train().optimizer());
   checker.Schedule(job->train().schedule());
@@ -453,15 +358,9 @@ void CheckJob(const Positions& positions, v1::Job* job, JobErrors* errors) {
   CheckCodecs(positions, *job, errors);
   checker.Device(job->cluster().device());
   if (job->has_cluster()) checker.Servers(job->mutable_cluster()->mutable_servers());
+  checker.Etcd(job->cluster().coordinator());
   checker.ServersBeside(*job);
   checker.Standbys(*job);
-}
-
-void CheckDataFiles(const Positions& positions, const v1::Job& job, JobErrors* errors) {
-  Checker checker(positions, errors);
-  checker.Directory(job.data());
-  checker.Files(job.data(), "data.train", job.data().train());
-  checker.Files(job.data(), "data.test", job.data().test());
 }
 
 }  // namespace tessera

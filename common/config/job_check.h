@@ -7,15 +7,11 @@
 
 namespace tessera {
 
-// Adds an error for everything in `job` that contradicts itself: labels and formats, sparse rows
-// and what comes before the first product, layers and loss, batch norm and batch size, the method's
-// numbers and the workers, optimizer, schedule, the server list, the device. Keys that `errors`
-// touches already are not looked at again. Where servers are listed, sets cluster.servers.count to
-// their number.
+// Adds an error for everything in `job` that contradicts itself: data (data_check.h), layers and loss, batch norm
+// and batch size, the method's numbers and the workers, optimizer, schedule, the server list, etcd's, the device. Keys
+// that `errors` touches already are not looked at again. Where servers are listed, sets cluster.servers.count to their
+// number.
 void CheckJob(const Positions& positions, v1::Job* job, JobErrors* errors);
-
-// Adds an error for each data file that is not there. Paths are resolved already.
-void CheckDataFiles(const Positions& positions, const v1::Job& job, JobErrors* errors);
 
 }  // namespace tessera
 

@@ -14,6 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "common/config/data_check.h"
 #include "common/config/job_check.h"
 #include "common/config/job_paths.h"
 #include "common/config/message_reader.h"

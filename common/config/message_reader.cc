@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/config/nearest_name.h"
@@ -171,6 +172,14 @@ void MessageReader::ReadField(const YamlNode& value, Position key_at, const Fiel
     if (value.is_list() && value.items.empty() && !key.list_to().empty()) {
       errors_.Add(value.at, path,
                   "got an empty list, want one with items; without the key the default holds");
+      return;
+    }
+    // One address is a list of one, which nobody who has one thinks of.
+    const bool takes_both = !key.list_to().empty() && !key.scalar_to().empty();
+    if (takes_both && value.is_scalar() && absl::StrContains(value.text, ':')) {
+      errors_.Add(value.at, path,
+                  absl::StrCat("got ", DescribeNode(value), ", want a number, or a list: [",
+                               value.text, "]"));
       return;
     }
     Message* part = message->GetReflection()->MutableMessage(message, &field);

@@ -23,7 +23,7 @@ Recipe AsyncSgd(const v1::Job& job) {
       absl::StrCat("asynchronous: each push is applied when it arrives, however stale, with ",
                    WeightInWords(weight), "; nobody waits for anybody");
   recipe.lockstep = false;
-  recipe.counts_by_itself = true;
+  recipe.push_weight = PushWeight::kWhole;
   recipe.aligned = false;
   recipe.make_policy = [weight] { return MakeNone(weight); };
   if (recipe.local_steps > 1) {

@@ -33,7 +33,7 @@ Recipe Decentralized(const v1::Job& job) {
   recipe.codecs.push.kind = CodecKind::kThreshold;
   recipe.codecs.push.density = keys.density();
   recipe.lockstep = false;
-  recipe.counts_by_itself = true;
+  recipe.push_weight = PushWeight::kWhole;
   recipe.aligned = false;
   recipe.make_policy = [] { return MakeNone(1.0f); };
   recipe.make_rule = MakeAdd;

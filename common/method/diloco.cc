@@ -62,6 +62,7 @@ Recipe Diloco(const v1::Job& job) {
     recipe.lockstep = false;
     recipe.aligned = false;
     recipe.step_budgets = true;
+    recipe.push_weight = PushWeight::kOfRanks;
     recipe.make_policy = [] { return MakeNone(StalenessWeight()); };
     recipe.make_rule = [eta, mu, workers] {
       return MakeNegated(MakeDelayedNesterov({eta, mu, /*ahead=*/0, workers}));

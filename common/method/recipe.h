@@ -42,6 +42,13 @@ struct LayerSplit {
   ParameterRange range(Rank rank) const { return is_linear(rank) ? cut.back() : cut.front(); }
 };
 
+// What becomes of a push.
+enum class PushWeight {
+  kOfMean,   // it is one of a mean over those that push
+  kOfRanks,  // it weighs 1/cluster.workers, whoever comes and goes
+  kWhole,    // it is added as it is, or divided by a number that the job names
+};
+
 struct Recipe {
   // As in the job file, and in words for status and report.
   std::string name;
@@ -53,9 +60,7 @@ struct Recipe {
   Placement placement = Placement::kSharded;
   // All members make the same exchange together.
   bool lockstep = true;
-  // Each push is added as it is, or divided by a number that the job names; elsewhere it is one of a mean, or
-  // weighs 1/cluster.workers.
-  bool counts_by_itself = false;
+  PushWeight push_weight = PushWeight::kOfMean;
   // An exchange goes on while the next minibatches are computed, and what it brings is taken up under
   // what they have changed, when the next one is due. Only where members are in lockstep, and deltas of
   // all parameters alone are exchanged.

@@ -39,6 +39,7 @@ Recipe SlimDp(const v1::Job& job) {
   if (keys.asynchronous()) {
     absl::StrAppend(&recipe.description, "; each push is added when it arrives, with weight ",
                     weight, ", and nobody waits for anybody");
+    recipe.push_weight = PushWeight::kOfRanks;
     recipe.make_policy = [weight] { return MakeNone(weight); };
   } else {
     absl::StrAppend(&recipe.description, "; the servers add the mean of all pushes");

@@ -23,7 +23,7 @@ Recipe Softsync(const v1::Job& job) {
                                     " pushes, of whichever workers, ", "each with ",
                                     WeightInWords(weight), "; nobody waits for anybody");
   recipe.lockstep = false;
-  recipe.counts_by_itself = true;
+  recipe.push_weight = PushWeight::kWhole;
   recipe.aligned = false;
   recipe.make_policy = [pushes, weight] { return MakeSoftsync(pushes, weight); };
   if (recipe.local_steps > 1) {

@@ -27,6 +27,7 @@ Recipe Ssp(const v1::Job& job) {
                    " ahead of the slowest waits for it");
   recipe.payload = PayloadKind::kDelta;
   recipe.lockstep = false;
+  recipe.push_weight = PushWeight::kOfRanks;
   recipe.make_policy = [bound, workers] { return MakeSsp(bound, 1.0f / workers); };
   recipe.make_rule = MakeAdd;
   return recipe;

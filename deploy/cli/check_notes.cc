@@ -69,6 +69,15 @@ void OnSmallParameters(const v1::Job& job, const Recipe& recipe, Notes* notes) {
                                 " are not rounded"));
 }
 
+// With etcd the coordinator goes where the servers elect it, and its state with it.
+void OnCoordinatorFolder(const v1::Job& job, Notes* notes) {
+  const v1::CoordinatorPlace& place = job.cluster().coordinator();
+  if (place.etcd().empty() || place.directory().empty()) return;
+  notes->push_back(
+      "cluster.coordinator.directory: without effect beside cluster.coordinator.etcd, which keeps "
+      "the coordinator's state");
+}
+
 }  // namespace
 
 std::vector<std::string> NotesOn(const v1::Job& job, const Recipe& recipe,
@@ -77,6 +86,7 @@ std::vector<std::string> NotesOn(const v1::Job& job, const Recipe& recipe,
   OnRoundedValues(recipe, &notes);
   OnOneExchange(job, recipe, &notes);
   OnSmallParameters(job, recipe, &notes);
+  OnCoordinatorFolder(job, &notes);
   for (std::string& note : LengthNotesOn(job, recipe, rows)) notes.push_back(std::move(note));
   return notes;
 }

@@ -11,6 +11,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/base/host_port.h"
+#include "common/base/printable.h"
 #include "common/base/steady_clock.h"
 #include "common/rpc/control_channel.h"
 #include "common/rpc/status.h"
@@ -31,7 +32,7 @@ void SetDeadline(grpc::ClientContext* context) {
 
 int Fail(const CheckpointOptions& options, const std::string& why) {
   std::fprintf(stderr, "tessera: no checkpoint from %s: %s\n", options.address.c_str(),
-               why.c_str());
+               ToPrintable(why).c_str());
   return 1;
 }
 

@@ -33,6 +33,7 @@
 #include "common/method/recipe.h"
 #include "common/rpc/control_channel.h"
 #include "common/rpc/security.h"
+#include "common/rule/optimizer.h"
 #include "deploy/cli/check_notes.h"
 #include "deploy/cli/counted.h"
 #include "deploy/cli/terminal.h"
@@ -179,10 +180,26 @@ class Examination {
     return at.string();
   }
 
+  // One of them, by all processes, which share the folder: the servers' parameters and states, and each worker's file
+  // (worker_saver.h). Of halves of the layers as if each were the whole.
+  double CheckpointBytes() const {
+    double floats = static_cast<double>(shape_.size) * (1.0 + ServerStates(recipe_).size());
+    double own = 0;  // arrays of each worker
+    if (recipe_.payload == PayloadKind::kDelta && recipe_.averaged_states.empty()) {
+      own += StateNames(job_.train().optimizer()).size();
+    }
+    if (recipe_.core) own += 1;
+    if (recipe_.codecs.holds_back()) own += 1;
+    floats += own * static_cast<double>(shape_.size * job_.cluster().workers());
+    return sizeof(float) * floats;
+  }
+
   // Where checkpoints and the coordinator's state go.
   void Disk() {
-    const std::string& state = job_.cluster().coordinator().directory();
-    if (!state.empty()) WritableAt("cluster.coordinator.directory", state, 2);
+    const v1::CoordinatorPlace& place = job_.cluster().coordinator();
+    if (!place.directory().empty() && place.etcd().empty()) {
+      WritableAt("cluster.coordinator.directory", place.directory(), 2);
+    }
     const std::string& directory = job_.checkpoint().directory();
     if (directory.empty()) return;
     const std::string at = WritableAt("checkpoint.directory", directory, 1);
@@ -190,14 +207,12 @@ class Examination {
     std::error_code error;
     const std::filesystem::space_info space = std::filesystem::space(at, error);
     if (error) return;
-    const double states = 1.0 + recipe_.make_rule()->state_count();
     // One more is there while an old one is not yet gone.
-    const double need = 4.0 * states * shape_.size * (job_.checkpoint().keep() + 1) /
-                        job_.cluster().servers().count();
+    const double need = CheckpointBytes() * static_cast<double>(job_.checkpoint().keep() + 1);
     if (static_cast<double>(space.available) < need) {
       return Problem(absl::StrCat("checkpoint.directory: \"", directory, "\" has ",
                                   Bytes(space.available), " left, want ", Bytes(need), " for ",
-                                  job_.checkpoint().keep() + 1, " checkpoints of one server"),
+                                  job_.checkpoint().keep() + 1, " checkpoints of the job"),
                      "make room, keep fewer (checkpoint.keep), or name another folder");
     }
     Good(absl::StrCat("checkpoints: ", Bytes(space.available), " left in ", directory));

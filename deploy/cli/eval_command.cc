@@ -61,13 +61,14 @@ absl::Status Load(const Checkpoint& checkpoint, Network* network) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Evaluated> Evaluate(const EvalOptions& options, const v1::Job& job) {
-  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint,
-                           OpenNamedCheckpoint(options.checkpoint));
+absl::StatusOr<Datasets> LoadData(const v1::Job& job) {
   TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ShapeOf(job.model()));
+  return LoadDatasets(job.data(), EndsOf(job.model(), shape));
+}
+
+absl::StatusOr<Evaluated> Evaluate(const v1::Job& job, const Checkpoint& checkpoint,
+                                   const Datasets& data) {
   TESSERA_ASSIGN_OR_RETURN(const Recipe recipe, RecipeFor(job));
-  TESSERA_ASSIGN_OR_RETURN(const Datasets data,
-                           LoadDatasets(job.data(), EndsOf(job.model(), shape)));
   TESSERA_ASSIGN_OR_RETURN(
       const std::unique_ptr<Backend> backend,
       CreateBackend(job.cluster().device(), job.cluster().threads(), {job.cluster().cudnn()}));
@@ -81,14 +82,14 @@ absl::StatusOr<Evaluated> Evaluate(const EvalOptions& options, const v1::Job& jo
   }
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Network> network,
                            Network::Create(job.model(), network_options, *backend));
-  TESSERA_RETURN_IF_ERROR(Load(*checkpoint, network.get()));
+  TESSERA_RETURN_IF_ERROR(Load(checkpoint, network.get()));
   const int64_t parts =
-      std::max<int64_t>(1, static_cast<int64_t>(checkpoint->manifest().members.size()));
+      std::max<int64_t>(1, static_cast<int64_t>(checkpoint.manifest().members.size()));
   // Who has no data has no part of them.
   const auto has_data = [&recipe](const CheckpointMember& member) {
     return !recipe.split || !recipe.split->is_linear(Rank(member.rank));
   };
-  const auto& members = checkpoint->manifest().members;
+  const auto& members = checkpoint.manifest().members;
   const int64_t with_data = std::count_if(members.begin(), members.end(), has_data);
   const int64_t calibration_parts =
       job.data().partition() == "shard" ? std::max<int64_t>(1, with_data) : 1;
@@ -98,7 +99,7 @@ absl::StatusOr<Evaluated> Evaluate(const EvalOptions& options, const v1::Job& jo
       rows.Calibrate(network.get(), data.train,
                      CalibrationRows(job.seed(), data.train.rows(), 0, calibration_parts)));
   Evaluated evaluated;
-  evaluated.step = checkpoint->manifest().step;
+  evaluated.step = checkpoint.manifest().step;
   for (int64_t part = 0; part < parts; ++part) {
     const std::vector<uint32_t> own = EvaluationRows(data.test.rows(), part, parts);
     TESSERA_ASSIGN_OR_RETURN(const Scores scores,
@@ -141,13 +142,18 @@ int EvaluateCheckpoint(const EvalOptions& options) {
     std::fputs(FormatJobErrors(reading.errors).c_str(), stderr);
     return 2;
   }
-  const absl::StatusOr<Evaluated> evaluated = Evaluate(options, reading.job);
-  if (!evaluated.ok()) {
-    std::fprintf(stderr, "tessera: %s\n", std::string(evaluated.status().message()).c_str());
-    return absl::IsNotFound(evaluated.status()) || absl::IsFailedPrecondition(evaluated.status())
-               ? 2
-               : 1;
-  }
+  const auto fail = [](const absl::Status& status, bool is_wrongly_asked) {
+    std::fprintf(stderr, "tessera: %s\n", std::string(status.message()).c_str());
+    const bool is_not_there = absl::IsNotFound(status) || absl::IsFailedPrecondition(status);
+    return is_wrongly_asked || is_not_there ? 2 : 1;
+  };
+  const absl::StatusOr<std::unique_ptr<Checkpoint>> checkpoint =
+      OpenNamedCheckpoint(options.checkpoint);
+  if (!checkpoint.ok()) return fail(checkpoint.status(), false);
+  const absl::StatusOr<Datasets> data = LoadData(reading.job);
+  if (!data.ok()) return fail(data.status(), true);
+  const absl::StatusOr<Evaluated> evaluated = Evaluate(reading.job, **checkpoint, *data);
+  if (!evaluated.ok()) return fail(evaluated.status(), false);
   Print(*evaluated, options.json);
   return 0;
 }

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
+#include "common/base/printable.h"
 
 namespace tessera {
 
@@ -25,7 +26,7 @@ inline int TellFailedCall(absl::string_view what, const absl::Status& status) {
     }
   }
   std::fprintf(stderr, "tessera: %s: %s%s\n", std::string(what).c_str(),
-               std::string(status.message()).c_str(), std::string(advice).c_str());
+               ToPrintable(status.message()).c_str(), std::string(advice).c_str());
   return is_refused ? 2 : 1;
 }
 

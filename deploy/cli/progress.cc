@@ -8,7 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/base/printable.h"
 #include "common/base/steady_clock.h"
+#include "common/base/utf8.h"
 #include "common/metrics/staleness.h"
 #include "deploy/cli/counted.h"
 #include "deploy/cli/terminal.h"
@@ -54,7 +56,10 @@ std::string Progress::StatusLine(const v1::JobStatus& status, int width, bool st
       absl::StrAppend(&line, "  waiting for ", absl::StrJoin(status.waiting_for(), ", "));
     }
   }
-  if (static_cast<int>(line.size()) > width) line.resize(std::max(0, width));
+  line = ToPrintable(line);
+  if (static_cast<int>(line.size()) <= width) return line;
+  line.resize(std::max(0, width));
+  line.resize(Utf8PrefixBytes(line));
   return line;
 }
 
@@ -136,7 +141,8 @@ std::string Progress::Summary(const v1::JobStatus& status, absl::string_view rep
                                              : "none of this run");
     // Who goes on from here would begin earlier than it seems.
     absl::string_view failed = "FAILED";
-    for (const std::string& line : Wrap(checkpoint.failure(), kSummaryWidth - kSummaryIndent)) {
+    for (const std::string& line :
+         Wrap(ToPrintable(checkpoint.failure()), kSummaryWidth - kSummaryIndent)) {
       row(std::exchange(failed, ""), line);
     }
   }

@@ -5,9 +5,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
-#include <limits>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -54,7 +55,7 @@ int BusyCores(const SimulationOptions& options, const v1::Job& job) {
 SimulationOptions ReadFlags(const SimulateOptions& in, FlagReader* flags) {
   SimulationOptions out;
   flags->Between("workers", in.workers, 1, kSimulatedWorkersMax);
-  flags->Between("servers", in.servers, 1, std::numeric_limits<int>::max());
+  flags->Between("servers", in.servers, 1, kServersMax);
   out.machines = flags->Count("machines", in.machines);
   out.cores_per_machine = flags->Count("cores-per-machine", in.cores_per_machine);
   out.bandwidth = flags->Bandwidth("bandwidth", in.bandwidth);
@@ -76,6 +77,19 @@ SimulationOptions ReadFlags(const SimulateOptions& in, FlagReader* flags) {
   }
   out.stub_gradients = in.stub_gradients;
   return out;
+}
+
+// Of the job, what a simulated one does without.
+std::vector<std::string> LeftOut(const v1::Job& job) {
+  std::vector<std::string> notes;
+  if (!job.checkpoint().restore().empty()) {
+    notes.push_back("checkpoint.restore is left out: the simulated job begins anew");
+  }
+  if (!job.checkpoint().directory().empty()) notes.push_back("no checkpoints are written");
+  if (job.cluster().replicas() > 0) {
+    notes.push_back("what servers send to their standbys is left out");
+  }
+  return notes;
 }
 
 absl::Status Simulate(const SimulateOptions& options, SimulationOptions simulated,
@@ -102,6 +116,7 @@ absl::Status Simulate(const SimulateOptions& options, SimulationOptions simulate
                               Counted(job.cluster().servers().count(), "server"), ", ",
                               Counted(job.cluster().workers(), "worker"), ", ",
                               FormatDuration(simulated.step_time), " a step of the whole model"));
+    for (const std::string& note : LeftOut(job)) progress.Say("note: " + note);
   }
   bool draining = false;
   absl::Time shown = SteadyNow();
@@ -145,7 +160,7 @@ JobReading ReadSimulatedJob(const SimulateOptions& options) {
       overrides.pop_back();
     }
   }
-  if (options.servers && *options.servers > 0) {
+  if (options.servers && *options.servers > 0 && *options.servers <= int{kServersMax}) {
     overrides.push_back(absl::StrCat("cluster.servers=", *options.servers));
   }
   return ReadJobFile(options.job_path, overrides, JobOptions{});

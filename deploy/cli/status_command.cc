@@ -15,6 +15,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/base/host_port.h"
+#include "common/base/printable.h"
 #include "common/base/steady_clock.h"
 #include "common/rpc/control_channel.h"
 #include "common/rpc/status.h"
@@ -85,13 +86,13 @@ std::string Picture(const StatusOptions& options, const std::optional<v1::JobSta
 int Conclude(const absl::Status& ended, const std::optional<v1::JobStatus>& last) {
   if (!last.has_value()) return TellFailedCall("no status", ended);  // It says of whom.
   if (!last->failure().empty()) {
-    std::fprintf(stderr, "tessera: the job has failed: %s\n", last->failure().c_str());
+    std::fprintf(stderr, "tessera: the job has failed: %s\n", ToPrintable(last->failure()).c_str());
     return 1;
   }
   if (last->state() == "done") return 0;
   if (ended.ok()) {
     std::fprintf(stderr, "tessera: the server does not tell of the job any more, which was %s\n",
-                 last->state().c_str());
+                 ToPrintable(last->state()).c_str());
     return 1;
   }
   return TellFailedCall(absl::StrCat("connection lost while the job was ", last->state()), ended);

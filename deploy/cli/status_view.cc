@@ -1,6 +1,7 @@
 #include "deploy/cli/status_view.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -46,6 +47,7 @@ std::string Clip(absl::string_view text, int width) {
 }
 
 std::string Count(double value) {
+  if (!std::isfinite(value)) return "-";
   if (value < 10000) return absl::StrFormat("%.0f", value);
   static constexpr const char* kUnits[] = {"k", "M", "G", "T", "P"};
   int unit = -1;

@@ -88,7 +88,7 @@ absl::Status Simulation::Build() {
         "that is simulated"));
   }
   JobFacts facts = FactsOf(job_, recipe_, shape, digest_);
-  facts.standbys = false;  // Servers do not fail here.
+  facts.standbys = facts.checkpoints = false;  // Servers do not fail here.
   if (facts.members_max > 0 && facts.workers > facts.members_max) {
     return absl::InvalidArgumentError(absl::StrCat(
         "simulation: workers are ", facts.workers, ", want at most ", facts.members_max,

@@ -54,12 +54,14 @@ void Agreement::Save(v1::OpenProposal* state) const {
 }
 
 Agreement Agreement::Load(const v1::OpenProposal& state, int servers) {
-  Agreement agreement(servers, state.number(), Exchange(state.proposed()), state.margin());
+  // Those that have come since are not asked.
+  const int asked = state.answered_size() > 0 ? std::min(servers, state.answered_size()) : servers;
+  Agreement agreement(asked, state.number(), Exchange(state.proposed()), state.margin());
   agreement.highest_ = Exchange(state.highest());
-  for (int i = 0; i < std::min(servers, state.answered_size()); ++i) {
+  for (int i = 0; i < std::min(asked, state.answered_size()); ++i) {
     agreement.answered_[i] = state.answered(i);
   }
-  for (int i = 0; i < std::min(servers, state.dropped_size()); ++i) {
+  for (int i = 0; i < std::min(asked, state.dropped_size()); ++i) {
     agreement.dropped_[i] = state.dropped(i);
   }
   return agreement;

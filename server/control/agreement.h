@@ -42,7 +42,7 @@ class Agreement {
   std::vector<ShardId> Missing() const;
 
   void Save(v1::OpenProposal* state) const;
-  // What Save wrote, for `servers` of them.
+  // What Save wrote, where there are `servers` of them now.
   static Agreement Load(const v1::OpenProposal& state, int servers);
 
  private:

@@ -237,6 +237,24 @@ bool Checkpoints::IsComplete(const MemberTable& members) const {
   return true;
 }
 
+std::vector<std::string> Checkpoints::Missing(const MemberTable& members) const {
+  std::vector<std::string> names;
+  if (stage_ == Stage::kBeginning || stage_ == Stage::kCommitting) {
+    names.push_back(absl::StrCat("the disk of checkpoint ", number_));
+  }
+  if (stage_ != Stage::kWriting) return names;
+  const auto add = [this, &names](absl::string_view who, uint64_t rank) {
+    names.push_back(absl::StrCat(who, " ", rank, " to write its part of checkpoint ", number_));
+  };
+  for (int server = 0; server < facts_.servers; ++server) {
+    if (parts_.count(ShardId(server)) == 0) add("server", server);
+  }
+  for (const MemberRecord* member : members.Counted()) {
+    if (IsAwaited(*member)) add("worker", member->rank.value());
+  }
+  return names;
+}
+
 uint64_t Checkpoints::saved_step() const {
   uint64_t step = 0;
   for (const auto& [rank, saved] : saved_) {

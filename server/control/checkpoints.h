@@ -100,6 +100,8 @@ class Checkpoints {
   void OnSaved(const MemberRecord& member, const v1::SavedRequest& request, absl::Time now);
   // All parts and files are there: commits, with what only the coordinator knows.
   bool IsComplete(const MemberTable& members) const;
+  // Of the open one: who has yet to do something for it ("server 1 to write its part of checkpoint 5").
+  std::vector<std::string> Missing(const MemberTable& members) const;
   void Commit(SavedJob job, Generation generation, absl::Time now);
   // The step that the files are of, where some worker told.
   uint64_t saved_step() const;

@@ -277,6 +277,7 @@ void Coordinator::Tick(absl::Time now) {
 void Coordinator::ExtendLeases(absl::Time now) {
   membership_.ExtendLeases(now);
   if (half_missing_since_ != absl::InfiniteFuture()) half_missing_since_ = now;
+  if (awaits_drain()) drain_since_ = now;
 }
 
 std::vector<DiskTask> Coordinator::TakeDiskTasks() { return checkpoints_.TakeTasks(); }
@@ -307,7 +308,7 @@ std::vector<Coordinator::EvaluateAnswer> Coordinator::TakeReplies() {
 
 std::string Coordinator::StateWord() const {
   if (phase_ == Phase::kEnded) return "done";
-  if (phase_ == Phase::kEnding || membership_.draining()) return "draining";
+  if (phase_ == Phase::kEnding || membership_.draining() || awaits_drain()) return "draining";
   if (membership_.paused()) return "waiting";
   if (evaluation_.standing()) return "evaluating";
   const auto& counted = membership_.members().Counted();
@@ -328,6 +329,12 @@ std::vector<std::string> Coordinator::WaitingFor() const {
     if (std::find(names.begin(), names.end(), name) == names.end()) {
       names.push_back(std::move(name));
     }
+  }
+  // Training is over, and nobody goes before the last checkpoint is there.
+  if (!evaluation_.stop()) return names;
+  for (std::string& name : checkpoints_.Missing(membership_.members())) {
+    if (names.size() >= kNamesMax) break;
+    names.push_back(std::move(name));
   }
   return names;
 }

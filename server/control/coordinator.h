@@ -88,7 +88,8 @@ class Coordinator {
   void Tick(absl::Time now);
   // Nobody was listening until now: nobody's lease is over because of it.
   void ExtendLeases(absl::Time now);
-  // Evaluate soon and end. A job that has not started ends at once, as failed.
+  // Evaluate soon and end. A job that has not started ends at once, as failed; one that goes back to a checkpoint
+  // begins again first, if it can within some leases.
   void Drain(absl::string_view reason, absl::Time now);
   // End now, as failed.
   void Stop(absl::string_view reason, absl::Time now);
@@ -140,6 +141,9 @@ class Coordinator {
   void RemoveLate();
   void Fail(absl::string_view why, absl::Time now);
   void BeginEnd(absl::Status outcome, absl::Time now);
+  // What a drain that came while the job went back has led to.
+  void FollowDrain(absl::Time now);
+  bool awaits_drain() const { return drain_since_ != absl::InfiniteFuture(); }
   // coordinator_checkpoints.cc
   void DriveCheckpoint(absl::Time now);
   SavedJob SaveJob(absl::Time now) const;
@@ -164,6 +168,8 @@ class Coordinator {
   uint64_t rollbacks_ = 0;
   std::vector<v1::TermState> terms_;  // of those whose state it goes on from
   Phase phase_ = Phase::kRunning;
+  // It is drained as soon as it has begun again; InfiniteFuture: it is not, or is already.
+  absl::Time drain_since_ = absl::InfiniteFuture();
   bool removed_late_ = false;
   absl::Status outcome_;
   absl::Time ending_since_;

@@ -5,20 +5,50 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/base/log.h"
 #include "server/control/coordinator.h"
 
 namespace tessera {
+namespace {
+
+// How long a job that is drained while it goes back has to begin, in leases: its members have kRejoinLeases of them.
+constexpr int kDrainLeases = kRejoinLeases + 2;
+
+}  // namespace
 
 void Coordinator::Drain(absl::string_view reason, absl::Time now) {
   if (phase_ != Phase::kRunning) return;
   Log(LogLevel::kInfo, absl::StrCat("control: drain reason=\"", reason, "\""));
-  if (!membership_.started()) {
+  if (membership_.started()) {
+    membership_.Drain();
+  } else if (rollbacks_ == 0) {
     Fail("it was drained before it had started", now);
     return;
+  } else if (!awaits_drain()) {
+    drain_since_ = now;
+    ++changes_;
   }
-  membership_.Drain();
   Settle(now);
+}
+
+void Coordinator::FollowDrain(absl::Time now) {
+  if (!awaits_drain()) return;
+  if (membership_.started()) {
+    drain_since_ = absl::InfiniteFuture();
+    ++changes_;
+    membership_.Drain();
+    return;
+  }
+  const absl::Duration patience = kDrainLeases * facts_.lease_timeout;
+  if (now - drain_since_ <= patience) return;
+  const std::vector<std::string> missing = WaitingFor();
+  Fail(absl::StrCat("it was drained while it went back to a checkpoint, and ",
+                    missing.empty() ? "it" : absl::StrJoin(missing, ", "), " was not ready within ",
+                    absl::FormatDuration(patience),
+                    "; start the job again, with checkpoint.restore it goes on from step ",
+                    checkpoints_.last()->manifest.step),
+       now);
 }
 
 void Coordinator::Stop(absl::string_view reason, absl::Time now) {
@@ -100,6 +130,7 @@ void Coordinator::Settle(absl::Time now) {
     Fail(*membership_.failure(), now);
     return;
   }
+  if (phase_ == Phase::kRunning) FollowDrain(now);
   DriveCheckpoint(now);
   evaluation_.OnPlans(membership_.servers().AppliedByAll() >= membership_.generation(), now);
   evaluation_.OnMembers(membership_.members(), now);

@@ -33,6 +33,7 @@ v1::CoordinatorState Coordinator::Save() const {
   for (MemberId member : untold_) state.add_untold(member.value());
   for (MemberId member : late_) state.add_untold(member.value());
   state.set_rollbacks(rollbacks_);
+  if (awaits_drain()) state.set_drain_since(absl::ToUnixNanos(drain_since_));
   for (const v1::TermState& term : terms_) *state.add_terms() = term;
   *state.mutable_clock() = clock_.Save();
   membership_.Save(&saved, state.mutable_membership());
@@ -82,6 +83,8 @@ absl::Status Coordinator::LoadAll(const v1::CoordinatorState& state, const Saved
   ending_since_ = absl::FromUnixNanos(state.ending_since());
   ended_at_ = absl::FromUnixNanos(state.ended_at());
   rollbacks_ = state.rollbacks();
+  drain_since_ =
+      state.has_drain_since() ? absl::FromUnixNanos(state.drain_since()) : absl::InfiniteFuture();
   terms_.assign(state.terms().begin(), state.terms().end());
   clock_.Load(state.clock());
   TESSERA_RETURN_IF_ERROR(membership_.Load(state.membership(), saved));
@@ -106,6 +109,7 @@ void Coordinator::Reconnect(absl::Time now) {
   membership_.Reconnect(now);
   evaluation_.Reconnect();
   checkpoints_.Reconnect(now);
+  if (awaits_drain()) drain_since_ = now;
   ++changes_;
   Settle(now);
 }

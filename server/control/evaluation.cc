@@ -302,6 +302,9 @@ void Evaluation::Finish(absl::Time now) {
     seat.parked = false;
   }
   history_.push_back(std::move(entry));
+  // All have them. They would be kept with the state until the next evaluation.
+  has_constants_ = false;
+  constants_.clear();
   open_ = false;
   due_step_ = history_.back().step();
   if (stop_) {
@@ -317,6 +320,8 @@ void Evaluation::GoBack(const std::vector<v1::HistoryEntry>& history) {
     if (open_ && seat.parked) replies_.push_back({seat.member, {}, true});
   }
   seats_.clear();
+  has_constants_ = false;
+  constants_.clear();
   open_ = false;
   arriving_ = false;
   ending_ = false;

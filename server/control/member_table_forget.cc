@@ -62,6 +62,8 @@ void MemberTable::Forget(MemberId member, uint64_t examples) {
 
 void MemberTable::UndoForgotten(uint64_t step) {
   forgotten_.set_exchange(0);
+  forgotten_.set_first_exchange(0);
+  forgotten_.set_first_step(std::min<uint64_t>(forgotten_.first_step(), step));
   forgotten_.set_examples(0);
   forgotten_.set_step(std::min<uint64_t>(forgotten_.step(), step));
   forgotten_.set_left_step(std::min<uint64_t>(forgotten_.left_step(), step));

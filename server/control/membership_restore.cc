@@ -27,8 +27,9 @@ const CheckpointMember* LastOf(const Manifest& manifest) {
 
 void Membership::ProposeCheckpoint(Exchange first) {
   if (open_ && open_->checkpoint) return;
+  // At every event while another proposal is open.
+  changes_ += checkpoint_first_ != first ? 1 : 0;
   checkpoint_first_ = first;
-  ++changes_;
   ProposeNext();
 }
 
@@ -79,7 +80,8 @@ v1::JoinRequest Membership::AskedAnew(const v1::JoinRequest& request) const {
 
 void Membership::OnServerLost(ShardId server, absl::string_view why) {
   const bool is_known = paused_ && servers_.IsLost(server);
-  // Also where whoever came in its place is lost again, before it had a word to say.
+  // Said at every tick until it is back. News only where whoever was to speak for it is lost, too.
+  if (is_known && !servers_.at(server).handed_over) return;
   ++changes_;
   servers_.SetGone(server);
   if (is_known) return;
@@ -117,7 +119,7 @@ void Membership::CountResiduals() {
   if (!facts_.holds_back || begun_from_ == nullptr) return;
   const std::vector<CheckpointMember>& saved = begun_from_->manifest.members;
   const auto workers = static_cast<uint64_t>(facts_.workers);
-  const bool is_dealt = begun_from_->from_restore && saved.size() != workers;
+  const bool is_dealt = begun_from_->from_restore && !begun_from_->manifest.HasRanks(workers);
   for (const CheckpointMember& member : saved) {
     if (!start_list_.WasMember(Rank(member.rank))) continue;
     const uint64_t taker = is_dealt ? member.rank % workers : member.rank;
@@ -168,6 +170,8 @@ void Membership::GoBack() {
     member->counted_by.clear();
     member->last_counted.clear();
     member->site_until.reset();
+    member->first_step = std::min<uint64_t>(member->first_step, saved_->manifest.step);
+    if (member->had_begun()) member->first_exchange = Exchange(1);
     member->progress.set_exchange(0);
     member->progress.set_step(std::min<uint64_t>(member->progress.step(), saved_->manifest.step));
     if (record.state != MemberState::kRejoins) continue;

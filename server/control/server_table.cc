@@ -69,13 +69,17 @@ absl::Status ServerTable::Attach(const v1::ServerHello& hello, bool started, abs
                        " and its parameters are lost; start the job again"));
     }
     // What it counted holds until the new one has counted.
-    v1::ServerCounters counters;
-    if (record.handed_over) counters = record.counters;
+    ServerRecord next;
+    if (record.handed_over) {
+      next.refused_before = record.counters.refused();
+      next.refused_non_finite_before = record.counters.refused_non_finite();
+      next.counters = std::move(record.counters);
+    }
+    record = std::move(next);
+  } else if (!record.known && record.life != hello.life()) {
+    // Of one that fell silent before the start, what it had restored is not this one's.
     record = ServerRecord();
-    record.counters = std::move(counters);
   }
-  // Of one that fell silent before the start, what it had restored is not this one's.
-  if (!record.known && record.life != hello.life()) record = ServerRecord();
   ++changes_;
   if (!started) record.ready = true;
   record.known = true;
@@ -104,6 +108,9 @@ void ServerTable::OnCounters(ShardId server, const v1::ServerCounters& counters,
   if (record.counters.closing()) return;
   record.counters = counters;
   record.counters.DiscardUnknownFields();
+  record.counters.set_refused(counters.refused() + record.refused_before);
+  record.counters.set_refused_non_finite(counters.refused_non_finite() +
+                                         record.refused_non_finite_before);
   Cut(kStalenessEntries, record.counters.mutable_staleness_histogram());
   Cut(kRankEnd, record.counters.mutable_waits_for_ranks());
   record.counters_at = now;
@@ -247,6 +254,8 @@ void ServerTable::Save(v1::MembershipState* state) const {
     server.set_attached(record.attached);
     server.set_last_heard(absl::ToUnixNanos(record.last_heard));
     server.set_handed_over(record.handed_over);
+    server.set_refused_before(record.refused_before);
+    server.set_refused_non_finite_before(record.refused_non_finite_before);
   }
   for (const auto& [life, bytes] : replication_payload_bytes_) {
     state->add_replication_lives(life);
@@ -278,6 +287,8 @@ absl::Status ServerTable::Load(const v1::MembershipState& state) {
     record.attached = server.attached();
     record.last_heard = absl::FromUnixNanos(server.last_heard());
     record.handed_over = server.handed_over();
+    record.refused_before = server.refused_before();
+    record.refused_non_finite_before = server.refused_non_finite_before();
   }
   replication_payload_bytes_.clear();
   const int lives =

@@ -35,8 +35,11 @@ struct ServerRecord {
   Generation applied;
   // It has the parameters of the checkpoint that was ordered under this generation.
   Generation restored;
+  // Refusals of those that led its shard before are in it.
   v1::ServerCounters counters;
   absl::Time counters_at;
+  uint64_t refused_before = 0;
+  uint64_t refused_non_finite_before = 0;
 };
 
 // Where servers are replicas, those that are gone or have not come count for nothing in what follows,

@@ -35,6 +35,7 @@ void ShiftTimes(const StateMoment& now, absl::Duration longest, v1::CoordinatorS
   Stamp(now, state);
   state->set_ending_since(shifted(state->ending_since()));
   state->set_ended_at(shifted(state->ended_at()));
+  if (state->has_drain_since()) state->set_drain_since(shifted(state->drain_since()));
   v1::MembershipState& membership = *state->mutable_membership();
   membership.set_rejoin_until(shifted(membership.rejoin_until()));
   for (v1::ServerState& server : *membership.mutable_servers()) {

@@ -1,8 +1,10 @@
 """The servers elect the coordinator in a real etcd, and it may go without the job."""
+import time
 import unittest
 
 from authority import Authority
-from cluster import ENDLESS, SOON, Cluster, Test, await_true, digits, free_ports, status_of, tessera, write_job
+from cluster import (ENDLESS, PATIENCE, SOON, Cluster, Test, await_true, digits, free_ports, status_of, tessera,
+                     write_job)
 from etcd_member import Etcd
 from partition import Cut
 
@@ -83,8 +85,7 @@ class Elected(Test):
         etcd = Etcd(self)
         cluster = self.cluster([etcd.address], epochs=ENDLESS, checkpoints=True)
         old, _ = self.leader(cluster)
-        status = cluster.await_status("a checkpoint", lambda s: int(s["checkpoint"]["count"]) > 1)
-        before = int(status["checkpoint_step"])
+        cluster.await_status("a checkpoint", lambda s: int(s["checkpoint"]["count"]) > 1)
         rank = cluster.servers.index(old)
         old.kill()
         old.exit_code()
@@ -94,7 +95,8 @@ class Elected(Test):
         cluster.servers.remove(old)
         cluster.start_server(rank)
         cluster.coordinator = new.address
-        status = cluster.await_status("it goes on", lambda s: int(s["step"]) > before + 60)
+        status = cluster.await_status("it went back", lambda s: int(s["checkpoint"]["rollbacks"]) == 1)
+        status = cluster.await_step(int(status["checkpoint_step"]) + 60)
         self.assertEqual(int(status["checkpoint"]["rollbacks"]), 1)
         self.assertEqual(int(status["members_lost"]), 0)
         self.drain(cluster)
@@ -182,6 +184,21 @@ class Elected(Test):
         self.drain(cluster)
         for process in cluster.workers + cluster.servers:
             self.assertEqual(process.exit_code(), 0, cluster.logs())
+
+    def test_a_coordinator_that_is_asked_to_end_twice_ends_at_once_also_where_etcd_does_not_answer(self):
+        etcd = Etcd(self)
+        cluster = self.cluster([etcd.address], epochs=ENDLESS, lease="30s")
+        server, _ = self.leader(cluster)
+        cluster.await_step(20)
+        etcd.freeze()
+        server.signal(15)
+        server.await_output("draining the job")
+        time.sleep(0.5)
+        begin = time.monotonic()
+        server.signal(15)
+        self.assertEqual(server.exit_code(), 1)
+        self.assertLess(time.monotonic() - begin, 5 * PATIENCE)
+        etcd.thaw()
 
     def test_the_doctor_says_whether_etcd_can_be_reached(self):
         etcd = Etcd(self)

@@ -80,6 +80,21 @@ class SlowShards(Test):
         report = cluster.finish(victim)
         self.assertEqual((report["outcome"], report["checkpoint"]["rollbacks"]), ("finished", 1))
 
+    def test_a_job_that_is_drained_while_it_goes_back_begins_again_and_ends_well(self):
+        cluster = self.slow_cluster(saving(digits(steps=ENDLESS, lease=LEASE), self.path("saved"), 50), READ)
+        cluster.await_status("a checkpoint", has_checkpoint)
+        victim = cluster.servers[1]
+        victim.kill()
+        cluster.await_status("it waits", lambda status: status.get("waiting_for") == ["server 1"])
+        cluster.start_server(1, env=self.slow)
+        back = cluster.await_status("it went back", went_back)
+        cluster.drain()
+        cluster.await_status("it is to end", lambda status: status["state"] == "draining")
+        report = cluster.finish(victim)
+        self.assertEqual((report["outcome"], report["checkpoint"]["rollbacks"]), ("finished", 1))
+        self.assertGreater(report["steps"], int(back["checkpoint_step"]))
+        self.assertEqual(report["history"][-1]["step"], report["steps"])
+
     def test_a_server_that_is_to_end_while_it_reads_does_so(self):
         job = digits(steps=40, lease=LEASE)
         folder = self.path("saved")

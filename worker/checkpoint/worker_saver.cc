@@ -1,6 +1,7 @@
 #include "worker/checkpoint/worker_saver.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <set>
@@ -8,15 +9,14 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "common/base/check.h"
+#include "common/base/limits.h"
 #include "common/base/log.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/safetensors_reader.h"
-#include "common/checkpoint/safetensors_writer.h"
 #include "common/config/job_digest.h"
 #include "common/layout/layer_cut.h"
 #include "common/rule/optimizer.h"
@@ -30,56 +30,30 @@ constexpr absl::string_view kResidualPrefix = "residual.";
 constexpr absl::string_view kLearned = "codec";
 constexpr absl::Duration kAskAgain = absl::Milliseconds(20);
 
-std::string Text(double value) { return absl::StrFormat("%.17g", value); }
+bool IsResidual(absl::string_view array) { return absl::StartsWith(array, kResidualPrefix); }
 
-// Metadata that must be there.
-class Facts {
- public:
-  Facts(const SafetensorsReader& file) : file_(file) {}
-
-  void Get(const char* key, uint64_t* value) {
-    const std::string text = Find(key);
-    if (!absl::SimpleAtoi(text, value)) Wrong(key, text);
-  }
-  void Get(const char* key, double* value) {
-    const std::string text = Find(key);
-    if (!absl::SimpleAtod(text, value)) Wrong(key, text);
-  }
-  // Not one that must be there.
-  bool Is(const char* key, absl::string_view text) const { return Find(key) == text; }
-  const absl::Status& status() const { return status_; }
-
- private:
-  std::string Find(const char* key) const {
-    const auto found = file_.metadata().find(key);
-    return found == file_.metadata().end() ? "" : found->second;
-  }
-  void Wrong(const char* key, const std::string& text) {
-    if (!status_.ok()) return;
-    status_ = absl::InvalidArgumentError(
-        absl::StrCat("\"", file_.path(), "\": ", key, " is \"", text, "\", want a number"));
-  }
-
-  const SafetensorsReader& file_;
-  absl::Status status_;
-};
-
-// A file of a checkpoint, whose sum is that of the manifest.
-absl::StatusOr<std::unique_ptr<SafetensorsReader>> OpenListed(const std::string& path,
-                                                              const CheckpointFile& listed) {
-  TESSERA_ASSIGN_OR_RETURN(const uint64_t sum, SumOfFile(path, listed.bytes));
-  if (sum != listed.sum) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "\"", path, "\": sum is not the manifest's; its bytes are not the ones that were written"));
-  }
-  return SafetensorsReader::Open(path);
+bool IsOfCodec(const PrivateState::Array& array) {
+  return IsResidual(array.name) || array.name == kLearned;
 }
 
 bool HoldsBack(const PrivateState& state) {
   return std::any_of(state.arrays.begin(), state.arrays.end(),
-                     [](const PrivateState::Array& array) {
-                       return absl::StartsWith(array.name, kResidualPrefix);
-                     });
+                     [](const PrivateState::Array& array) { return IsResidual(array.name); });
+}
+
+bool HoldsBack(const SafetensorsReader& file) {
+  return std::any_of(file.tensors().begin(), file.tensors().end(), [](const TensorSpec& tensor) {
+    return IsResidual(tensor.name) && tensor.size() > 0;
+  });
+}
+
+// Of the round that was trained before: what evaluation multiplies sums over the sites' neurons by is 1 over it.
+uint32_t SitesOf(const Manifest& manifest) {
+  double share = 1;
+  for (const CheckpointParameter& parameter : manifest.parameters) {
+    if (parameter.export_factor > 0) share = std::min(share, parameter.export_factor);
+  }
+  return static_cast<uint32_t>(std::lround(std::min(1 / share, 1.0 * kJobWorkersMax)));
 }
 
 // Of the optimizer's state that an array is of; empty: it is of none.
@@ -142,65 +116,38 @@ HeldHalves HalvesIn(const SafetensorsReader& file, const LayerCut& cut) {
   return held;
 }
 
-}  // namespace
+struct Taken {
+  bool residuals = false;
+  bool learned = false;
+};
 
-absl::StatusOr<CheckpointFile> WriteWorkerFile(const std::string& folder, Rank rank,
-                                               const WorkerCopy& copy) {
-  std::vector<TensorSpec> tensors;
-  for (const auto& [name, values] : copy.arrays) {
-    TensorSpec tensor;
-    tensor.name = name;
-    tensor.dtype = "F32";
-    tensor.shape = {static_cast<int64_t>(values.size())};
-    tensors.push_back(std::move(tensor));
-  }
-  const TrainProgress& progress = copy.cursor.progress;
-  const TensorMetadata metadata = {{"step", absl::StrCat(progress.step)},
-                                   {"exchange", absl::StrCat(progress.exchange)},
-                                   {"epoch", absl::StrCat(progress.epoch)},
-                                   {"examples", absl::StrCat(progress.examples)},
-                                   {"train_loss", Text(progress.train_loss)},
-                                   {"loss_sum", Text(copy.cursor.loss_sum)},
-                                   {"loss_count", absl::StrCat(copy.cursor.loss_count)},
-                                   {"evaluation_due", copy.cursor.evaluation_due ? "1" : "0"},
-                                   {"local_steps", absl::StrCat(copy.local_steps)}};
-  TESSERA_ASSIGN_OR_RETURN(
-      std::unique_ptr<SafetensorsWriter> writer,
-      SafetensorsWriter::CreatePart(folder, WorkerFileName(rank.value()), tensors, metadata));
-  for (const auto& [name, values] : copy.arrays) {
-    const int64_t bytes = static_cast<int64_t>(values.size() * sizeof(float));
-    TESSERA_RETURN_IF_ERROR(writer->Append(values.data(), bytes));
-  }
-  return writer->Finish();
-}
-
-absl::StatusOr<WorkerCursor> ReadWorkerFile(const std::string& path, const PrivateState& state) {
-  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsReader> file,
-                           SafetensorsReader::Open(path));
-  WorkerCursor cursor;
-  uint64_t local_steps = 0;
-  Facts facts(*file);
-  facts.Get("step", &cursor.progress.step);
-  facts.Get("exchange", &cursor.progress.exchange);
-  facts.Get("epoch", &cursor.progress.epoch);
-  facts.Get("examples", &cursor.progress.examples);
-  facts.Get("train_loss", &cursor.progress.train_loss);
-  facts.Get("loss_sum", &cursor.loss_sum);
-  facts.Get("loss_count", &cursor.loss_count);
-  facts.Get("local_steps", &local_steps);
-  // A file of before it said so leaves it to the job.
-  cursor.evaluation_due = !facts.Is("evaluation_due", "0");
-  TESSERA_RETURN_IF_ERROR(facts.status());
+// Adds what a codec held back, times `factor`, and if it `learns` takes over what it had learned.
+absl::StatusOr<Taken> TakeFrom(const SafetensorsReader& file, float factor, bool learns,
+                               const PrivateState& state) {
+  Taken taken;
+  std::vector<float> held;
   for (const PrivateState::Array& array : state.arrays) {
-    const int64_t size = static_cast<int64_t>(array.values.size());
-    if (array.may_lack && file->Find(array.name) == nullptr) continue;
-    TESSERA_ASSIGN_OR_RETURN(const TensorSpec* tensor, file->Want(array.name, "F32", {size}));
+    const bool is_learned = array.name == kLearned;
+    if (is_learned ? !learns : !IsResidual(array.name)) continue;
+    const auto size = static_cast<int64_t>(array.values.size());
+    const auto tensor = file.Want(array.name, "F32", {size});
+    if (!tensor.ok()) continue;  // Another codec than before.
+    held.resize(array.values.size());
     TESSERA_RETURN_IF_ERROR(
-        file->Read(*tensor, 0, size * static_cast<int64_t>(sizeof(float)), array.values.data()));
+        file.Read(**tensor, 0, size * static_cast<int64_t>(sizeof(float)), held.data()));
+    taken.learned |= is_learned;
+    taken.residuals |= !is_learned && size > 0;
+    for (int64_t i = 0; i < size; ++i) {
+      // A zero keeps its sign.
+      const bool is_first = is_learned || array.values[i] == 0;
+      const float value = is_learned ? held[i] : factor * held[i];
+      array.values[i] = is_first ? value : array.values[i] + value;
+    }
   }
-  if (state.local_steps != nullptr) *state.local_steps = local_steps;
-  return cursor;
+  return taken;
 }
+
+}  // namespace
 
 WorkerSaver::WorkerSaver(Options options) : options_(std::move(options)) {
   thread_ = std::thread([this] { Run(); });
@@ -225,7 +172,7 @@ void WorkerSaver::Save(uint64_t number, uint64_t folder_step, const WorkerCursor
   AwaitIdle();  // The coordinator begins none before the one before it is over, one way or another.
   copy_.cursor = cursor;
   copy_.local_steps = state.local_steps != nullptr ? *state.local_steps : 0;
-  copy_.sites = state.sites;
+  copy_.sites = state.sites != nullptr ? *state.sites : 0;
   copy_.arrays.resize(state.arrays.size());
   for (size_t i = 0; i < state.arrays.size(); ++i) {
     copy_.arrays[i].first = state.arrays[i].name;
@@ -295,10 +242,31 @@ void WorkerSaver::Run() {
   }
 }
 
-std::string WorkerSaver::OtherNumber(const Manifest& manifest) const {
+std::string WorkerSaver::OtherWorkers(const Manifest& manifest) const {
+  if (manifest.HasRanks(static_cast<uint64_t>(options_.workers))) return "";
   const auto saved = static_cast<int64_t>(manifest.members.size());
-  if (saved == options_.workers) return "";
-  return absl::StrCat("workers were ", saved, ", now ", options_.workers);
+  if (saved != options_.workers) {
+    return absl::StrCat("workers were ", saved, ", now ", options_.workers);
+  }
+  std::set<uint32_t> ranks;
+  for (const CheckpointMember& member : manifest.members) ranks.insert(member.rank);
+  return absl::StrCat("workers had the ranks ", absl::StrJoin(ranks, ", "), ", now 0 to ",
+                      options_.workers - 1);
+}
+
+float WorkerSaver::FactorFrom(const Manifest& manifest, int64_t in_mean, int64_t takers) const {
+  int64_t before = 0;
+  switch (options_.push_weight) {
+    case PushWeight::kWhole:
+      return 1;
+    case PushWeight::kOfMean:
+      before = in_mean;
+      break;
+    case PushWeight::kOfRanks:
+      before = JobOfText(manifest.job_text).cluster().workers();
+      break;
+  }
+  return before > 0 ? static_cast<float>(takers) / static_cast<float>(before) : 1;
 }
 
 absl::StatusOr<bool> WorkerSaver::WasHalf(const Manifest& manifest,
@@ -310,9 +278,7 @@ absl::StatusOr<bool> WorkerSaver::WasHalf(const Manifest& manifest,
       SafetensorsReader::Open(absl::StrCat(options_.restored, "/", listed->name)));
   return std::any_of(state.arrays.begin(), state.arrays.end(),
                      [&file](const PrivateState::Array& array) {
-                       if (!absl::StartsWith(array.name, kResidualPrefix) || array.values.empty()) {
-                         return false;
-                       }
+                       if (!IsResidual(array.name) || array.values.empty()) return false;
                        const TensorSpec* const tensor = file->Find(array.name);
                        return tensor != nullptr && tensor->size() == 0;
                      });
@@ -321,7 +287,7 @@ absl::StatusOr<bool> WorkerSaver::WasHalf(const Manifest& manifest,
 absl::StatusOr<WorkerSaver::Deal> WorkerSaver::DealAmongAll(const Manifest& manifest,
                                                             const PrivateState& state) const {
   Deal deal;
-  deal.why = OtherNumber(manifest);
+  deal.why = OtherWorkers(manifest);
   if (deal.why.empty()) {
     bool was_half = false;
     if (HoldsBack(state)) {
@@ -344,9 +310,7 @@ absl::StatusOr<WorkerSaver::Deal> WorkerSaver::DealAmongAll(const Manifest& mani
     const TensorSpec* const first = file->Find(absl::StrCat(kResidualPrefix, 0));
     in_mean -= first != nullptr && first->size() == 0;
   }
-  if (!options_.counts_by_itself && in_mean > 0) {
-    deal.factor = static_cast<float>(options_.workers) / static_cast<float>(in_mean);
-  }
+  deal.factor = FactorFrom(manifest, in_mean, options_.workers);
   return deal;
 }
 
@@ -357,7 +321,7 @@ absl::StatusOr<WorkerSaver::Deal> WorkerSaver::DealInHalves(const Checkpoint& ch
   const auto takers = static_cast<size_t>(is_linear ? split.linear_workers : split.front_workers);
   const size_t place = options_.rank.value() - (is_linear ? split.front_workers : 0);
   Deal deal;
-  deal.why = OtherNumber(manifest);
+  deal.why = OtherWorkers(manifest);
   size_t saved = 0, saved_front = 0;
   for (const CheckpointMember& member : manifest.members) {
     const CheckpointFile* const listed = manifest.FindFile(WorkerFileName(member.rank));
@@ -374,40 +338,66 @@ absl::StatusOr<WorkerSaver::Deal> WorkerSaver::DealInHalves(const Checkpoint& ch
     const bool is_left = split.is_linear(Rank(member.rank)) ? held.front : held.linear;
     if (is_left && deal.why.empty()) deal.why = "ranks train other layers than they did";
   }
-  deal.factor = 1;
-  if (!options_.counts_by_itself && saved_front > 0) {
-    deal.factor = static_cast<float>(split.front_workers) / static_cast<float>(saved_front);
-  }
+  deal.factor = FactorFrom(manifest, static_cast<int64_t>(saved_front), split.front_workers);
   return deal;
 }
 
 absl::StatusOr<int> WorkerSaver::TakeResiduals(const Deal& deal, const PrivateState& state) const {
-  std::vector<float> held;
   int taken = 0;
   bool has_learned = false;
   for (const CheckpointFile* const listed : deal.files) {
     TESSERA_ASSIGN_OR_RETURN(
         const std::unique_ptr<SafetensorsReader> file,
         OpenListed(absl::StrCat(options_.restored, "/", listed->name), *listed));
-    bool has_residuals = false;
-    for (const PrivateState::Array& array : state.arrays) {
-      const bool is_learned = array.name == kLearned;
-      if (is_learned ? has_learned : !absl::StartsWith(array.name, kResidualPrefix)) continue;
-      const int64_t size = static_cast<int64_t>(array.values.size());
-      const auto tensor = file->Want(array.name, "F32", {size});
-      if (!tensor.ok()) continue;  // Another codec than before.
-      held.resize(size);
-      TESSERA_RETURN_IF_ERROR(
-          file->Read(**tensor, 0, size * static_cast<int64_t>(sizeof(float)), held.data()));
-      has_learned |= is_learned;
-      has_residuals |= !is_learned && size > 0;
-      for (int64_t i = 0; i < size; ++i) {
-        array.values[i] = is_learned ? held[i] : array.values[i] + deal.factor * held[i];
-      }
-    }
-    taken += has_residuals;
+    TESSERA_ASSIGN_OR_RETURN(const Taken from, TakeFrom(*file, deal.factor, !has_learned, state));
+    has_learned |= from.learned;
+    taken += from.residuals;
   }
   return taken;
+}
+
+std::optional<WorkerCursor> WorkerSaver::Drop(const Manifest& manifest, absl::string_view why,
+                                              int residuals_of) const {
+  Log(LogLevel::kWarning,
+      absl::StrCat("checkpoint: worker state dropped rank=", options_.rank.value(),
+                   " step=", manifest.step, " residuals_of=", residuals_of, " why=\"", why, "\""));
+  return std::nullopt;
+}
+
+absl::StatusOr<std::optional<WorkerCursor>> WorkerSaver::TakeUp(const Manifest& manifest,
+                                                                const CheckpointFile& listed,
+                                                                const PrivateState& state) const {
+  const std::string path = absl::StrCat(options_.restored, "/", listed.name);
+  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsReader> file, OpenListed(path, listed));
+  // Also where the rest is dropped: each worker does so, for its own.
+  for (const PrivateState::Array& array : state.arrays) {
+    if (IsResidual(array.name)) std::fill(array.values.begin(), array.values.end(), 0.0f);
+  }
+  const auto members = static_cast<int64_t>(manifest.members.size());
+  const float factor = options_.goes_back ? 1 : FactorFrom(manifest, members, options_.workers);
+  TESSERA_ASSIGN_OR_RETURN(const Taken taken, TakeFrom(*file, factor, /*learns=*/true, state));
+  const std::map<std::string, std::string> saved =
+      StatesIn(*file, StateNames(JobOfText(manifest.job_text).train().optimizer()));
+  if (const std::string other = OtherStates(saved, state); !other.empty()) {
+    return Drop(manifest, other, taken.residuals);
+  }
+  PrivateState rest = state;
+  rest.arrays.erase(std::remove_if(rest.arrays.begin(), rest.arrays.end(), IsOfCodec),
+                    rest.arrays.end());
+  NameAsIn(saved, &rest);
+  for (const PrivateState::Array& array : rest.arrays) {
+    if (array.may_lack && file->Find(array.name) == nullptr) continue;
+    const auto size = static_cast<int64_t>(array.values.size());
+    const auto wanted = file->Want(array.name, "F32", {size});
+    if (!wanted.ok()) return Drop(manifest, wanted.status().message(), taken.residuals);
+  }
+  if (!taken.residuals && HoldsBack(*file)) {
+    Log(LogLevel::kWarning,
+        absl::StrCat("checkpoint: what was held back is dropped rank=", options_.rank.value(),
+                     " step=", manifest.step, " why=\"another codec than before\""));
+  }
+  TESSERA_ASSIGN_OR_RETURN(WorkerCursor cursor, ReadWorkerFile(path, rest));
+  return std::optional<WorkerCursor>(std::move(cursor));
 }
 
 absl::StatusOr<std::optional<WorkerCursor>> WorkerSaver::Load(const PrivateState& state) {
@@ -416,16 +406,12 @@ absl::StatusOr<std::optional<WorkerCursor>> WorkerSaver::Load(const PrivateState
                            Checkpoint::Open(options_.restored));
   const Manifest& manifest = checkpoint->manifest();
   TESSERA_RETURN_IF_ERROR(CheckSum(manifest, options_.restored_sum, options_.restored));
-  // `residuals`: the files of which it has taken up what was held back.
-  const auto drop = [&](absl::string_view why, int residuals = 0) {
-    Log(LogLevel::kWarning,
-        absl::StrCat("checkpoint: worker state dropped rank=", options_.rank.value(),
-                     " step=", manifest.step, " residuals_of=", residuals, " why=\"", why, "\""));
-    return std::optional<WorkerCursor>();
-  };
+  // An evaluation before the first round is one of what the saved job had trained.
+  if (state.sites != nullptr) *state.sites = SitesOf(manifest);
   if (const auto recipe = RecipeFor(JobOfText(manifest.job_text));
       HoldsBack(state) && recipe.ok() && recipe->payload != options_.payload) {
-    return drop("what was held back is of gradients in the one method, of changes in the other");
+    return Drop(manifest,
+                "what was held back is of gradients in the one method, of changes in the other", 0);
   }
   if (!options_.goes_back) {
     Deal deal;
@@ -437,30 +423,12 @@ absl::StatusOr<std::optional<WorkerCursor>> WorkerSaver::Load(const PrivateState
     }
     if (!deal.why.empty()) {
       TESSERA_ASSIGN_OR_RETURN(const int taken, TakeResiduals(deal, state));
-      return drop(deal.why, taken);
+      return Drop(manifest, deal.why, taken);
     }
   }
   const CheckpointFile* const listed = manifest.FindFile(WorkerFileName(options_.rank.value()));
-  if (listed == nullptr) return drop("there is none of this rank");
-  const std::string path = absl::StrCat(options_.restored, "/", listed->name);
-  PrivateState named = state;
-  {
-    TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsReader> file,
-                             OpenListed(path, *listed));
-    const std::map<std::string, std::string> saved =
-        StatesIn(*file, StateNames(JobOfText(manifest.job_text).train().optimizer()));
-    if (const std::string other = OtherStates(saved, state); !other.empty()) return drop(other);
-    NameAsIn(saved, &named);
-    for (const PrivateState::Array& array : named.arrays) {
-      if (array.may_lack && file->Find(array.name) == nullptr) continue;
-      const auto wanted =
-          file->Want(array.name, "F32", {static_cast<int64_t>(array.values.size())});
-      // Another codec than before.
-      if (!wanted.ok()) return drop(wanted.status().message());
-    }
-  }
-  TESSERA_ASSIGN_OR_RETURN(WorkerCursor cursor, ReadWorkerFile(path, named));
-  return std::optional<WorkerCursor>(std::move(cursor));
+  if (listed == nullptr) return Drop(manifest, "there is none of this rank", 0);
+  return TakeUp(manifest, *listed, state);
 }
 
 }  // namespace tessera

@@ -1,11 +1,4 @@
-// A worker's file in a checkpoint: worker-<rank>.safetensors.
-//
-//   __metadata__   {"step", "exchange", "epoch", "examples", "train_loss", "loss_sum", "loss_count",
-//                   "evaluation_due" (1 or 0), "local_steps"}: where the worker was, as decimal text
-//   tensors        PrivateState's arrays, F32, one dimension each: "state.<name>.<parameter>" of the worker's
-//                  optimizer (StateNames; older files have the place there), "replica.<parameter>" where
-//                  the worker's values are its own, "residual.<i>" of its codec, "codec": what that has
-//                  learned of updates
+// Writes a worker's file of each checkpoint, and takes up what was saved.
 #ifndef TESSERA_WORKER_CHECKPOINT_WORKER_SAVER_H_
 #define TESSERA_WORKER_CHECKPOINT_WORKER_SAVER_H_
 
@@ -26,24 +19,10 @@
 #include "common/checkpoint/manifest.h"
 #include "common/method/recipe.h"
 #include "proto/coordinator.pb.h"
+#include "worker/checkpoint/worker_file.h"
 #include "worker/train/worker_state.h"
 
 namespace tessera {
-
-// What Save copies.
-struct WorkerCopy {
-  WorkerCursor cursor;
-  uint64_t local_steps = 0;
-  int64_t sites = 0;
-  std::vector<std::pair<std::string, std::vector<float>>> arrays;
-};
-
-// A part (SafetensorsWriter::CreatePart) of a checkpoint in `folder`, which is there. DurableFile's codes.
-absl::StatusOr<CheckpointFile> WriteWorkerFile(const std::string& folder, Rank rank,
-                                               const WorkerCopy& copy);
-// Of a file that is one of a checkpoint's and has the right sum. Arrays that the file does not have in this
-// size are kInvalidArgument, and `state` may then be filled in part.
-absl::StatusOr<WorkerCursor> ReadWorkerFile(const std::string& path, const PrivateState& state);
 
 // Runs a thread from construction to destruction. The calls are the train loop's thread's.
 class WorkerSaver final : public WorkerStore {
@@ -54,18 +33,18 @@ class WorkerSaver final : public WorkerStore {
     // What the job goes on from; empty: nothing.
     std::string restored;
     Rank rank;
-    // Members that the job has; with others than were saved nobody takes up the state of its rank, but what
-    // codecs held back is dealt to those there are, who push it: rank r's goes to rank r modulo this. What a codec
-    // has learned goes with the first of them.
+    // Members that the job has; with others than were saved, in number or by their ranks, nobody takes up the state of
+    // its rank, but what codecs held back is dealt to those there are, who push it: rank r's goes to rank r modulo
+    // this. What a codec has learned goes with the first of them.
     int64_t workers = 1;
     // Tells the coordinator, on either thread.
     std::function<absl::StatusOr<v1::SavedReply>(v1::SavedRequest)> tell;
     // The job goes back to a checkpoint of its own, under the ranks that its members had: each takes up the
     // file of its rank, however many were saved, and nothing is dealt.
     bool goes_back = false;
-    // A push is no part of a mean over the members: what is dealt is then as it was. Otherwise it is dealt times
-    // `workers` over those there were, so that the mean has the same of it.
-    bool counts_by_itself = false;
+    // Recipe::push_weight. What was held back is taken up times what a push of this job weighs less than one of the
+    // saved job's: `workers` over those that there were in the mean, or that its job named.
+    PushWeight push_weight = PushWeight::kOfMean;
     // SumOf the manifest in `restored`; 0: any.
     uint64_t restored_sum = 0;
     // Recipe::split. What was held back is then dealt within each half of the layers: what the j-th of its members
@@ -102,8 +81,17 @@ class WorkerSaver final : public WorkerStore {
 
   void Run();
   void AwaitIdle();
-  // Empty: as many workers as were saved.
-  std::string OtherNumber(const Manifest& manifest) const;
+  // Empty: the workers that were saved.
+  std::string OtherWorkers(const Manifest& manifest) const;
+  // What was held back is taken up times this; `in_mean` of those that were saved were in the mean of their pushes, of
+  // which `takers` are now.
+  float FactorFrom(const Manifest& manifest, int64_t in_mean, int64_t takers) const;
+  // From the file of its own rank.
+  absl::StatusOr<std::optional<WorkerCursor>> TakeUp(const Manifest& manifest,
+                                                     const CheckpointFile& listed,
+                                                     const PrivateState& state) const;
+  std::optional<WorkerCursor> Drop(const Manifest& manifest, absl::string_view why,
+                                   int residuals_of) const;
   // The file of this rank is of a worker that had a half of the layers, and state is of all of them.
   absl::StatusOr<bool> WasHalf(const Manifest& manifest, const PrivateState& state) const;
   absl::StatusOr<Deal> DealAmongAll(const Manifest& manifest, const PrivateState& state) const;

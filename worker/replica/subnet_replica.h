@@ -76,7 +76,7 @@ class SubnetReplica final : public Learner {
 
   absl::StatusOr<PrivateState> private_state() override {
     PrivateState state;
-    state.sites = sites_;
+    state.sites = &sites_;
     return state;
   }
   bool pulls_apart() const override { return memory_.pulls_apart; }

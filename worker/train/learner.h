@@ -60,8 +60,8 @@ struct PrivateState {
   std::vector<Array> arrays;
   // Of the optimizer, where it counts its own.
   uint64_t* local_steps = nullptr;
-  // Of the last round, where subnets are trained.
-  int64_t sites = 0;
+  // Of the last round trained, where subnets are; nullptr: all trained the whole model.
+  uint32_t* sites = nullptr;
 };
 
 // One thread, the train loop's.

@@ -122,7 +122,8 @@ absl::Status TrainLoop::TrainToEnd() {
   job_examples_ = pulled.job_examples;
   plan_ = pulled.plan;
   TESSERA_RETURN_IF_ERROR(AdoptValues());
-  AskCores(pulled);
+  Tell(pulled);
+  AskCores();
   if (options_.resumes) TESSERA_RETURN_IF_ERROR(Resume());
   TESSERA_RETURN_IF_ERROR(coordination_.BeginTraining());
   phases_.Begin(Phase::kCompute);
@@ -147,6 +148,7 @@ absl::Status TrainLoop::TrainToEnd() {
     if (rest_.rests || (options_.recipe.lockstep && Draining())) {
       TESSERA_RETURN_IF_ERROR(Evaluate(/*last=*/false));
     }
+    if (!stop_) AskCores();
     TESSERA_RETURN_IF_ERROR(EndWarmUp());
     interval = StepsUntilExchange();
   }
@@ -312,28 +314,6 @@ absl::Status TrainLoop::Note(const absl::StatusOr<Losses>& losses) {
   return absl::OkStatus();
 }
 
-// A core's keys come while the next minibatches are computed.
-void TrainLoop::AskCores(const ExchangeResult& pulled) {
-  ExchangeKeys* const keys = learner_.exchange_keys();
-  if (keys == nullptr || cores_due_) return;
-  keys->Tell(pulled.cores);
-  const std::optional<uint64_t> wanted = keys->wanted();
-  if (!wanted.has_value()) return;
-  servers_.AskCores(*wanted);
-  cores_due_ = true;
-}
-
-absl::Status TrainLoop::TakeCores() {
-  if (!cores_due_) return absl::OkStatus();
-  cores_due_ = false;
-  phases_.Enter(Phase::kWait);
-  Begin(TrainWork::kNothing);
-  TESSERA_ASSIGN_OR_RETURN(Cores cores, servers_.TakeCores());
-  learner_.exchange_keys()->Adopt(std::move(cores));
-  phases_.Enter(Phase::kCompute);
-  return absl::OkStatus();
-}
-
 absl::Status TrainLoop::DoExchange() {
   TESSERA_RETURN_IF_ERROR(TakeCores());
   // The last step was not known to be that where an epoch that begins turns out to be over.
@@ -390,7 +370,9 @@ absl::Status TrainLoop::DoExchange() {
     plan_ = std::max(plan_, result.plan);
     TESSERA_RETURN_IF_ERROR(AdoptValues());
     if (learner_.exchange_keys() != nullptr) learner_.exchange_keys()->Advance();
-    if (!Finished()) AskCores(result);
+    Tell(result);
+    // Nothing comes while an evaluation stands.
+    if (!Finished() && !rests) AskCores();
   } else if (!no_more) {
     fetch_due_ = true;
     if (!rests) {

@@ -124,7 +124,10 @@ class TrainLoop {
   absl::Status BeginOrder();
   // Pulls again for as long as `pulled` says that the round is cut otherwise.
   absl::StatusOr<ExchangeResult> FollowCut(Exchange after, ExchangeResult pulled);
-  void AskCores(const ExchangeResult& pulled);
+  // What the servers' answer says of cores.
+  void Tell(const ExchangeResult& pulled);
+  // For the one that the next exchange wants, if it does. Again: nothing.
+  void AskCores();
   absl::Status TakeCores();
   // Where values are pulled apart from the push: those that follow the last exchange.
   absl::StatusOr<ExchangeResult> Fetch();

@@ -19,6 +19,7 @@
 #include "common/base/address_file.h"
 #include "common/base/check.h"
 #include "common/base/output_file.h"
+#include "common/base/printable.h"
 #include "common/base/steady_clock.h"
 #include "common/base/termination.h"
 #include "common/config/job_output.h"
@@ -254,7 +255,7 @@ absl::Status JobRun::Conclude(const std::atomic<int>& signals) {
   progress_.Clear();
   if (reported) WriteReport(*status);
   if (status.has_value() && !status->failure().empty()) {
-    return absl::AbortedError(absl::StrCat("the job has failed: ", status->failure()));
+    return absl::AbortedError(absl::StrCat("the job has failed: ", ToPrintable(status->failure())));
   }
   // Without server 0 nobody goes on: how the workers ended says no more.
   if (const auto exit = children_->first_server().Poll();

@@ -83,12 +83,13 @@ TEST_CASE("without central servers every worker has a server beside it", "[job_c
 
 TEST_CASE("every data file that is missing is named with its path", "[job_check]") {
   const DataDirectory data;
-  CHECK(data.Errors({"data.train.features=[a.gz, no.gz]", "data.test.labels=/none/d.gz"}) ==
-        absl::StrCat("--set data.train.features: data.train.features.1: got \"no.gz\", want a file "
+  CHECK(data.Errors({"data.format=csv", "data.train={features: [a.gz, no.gz]}",
+                     "data.test={features: /none/d.gz}"}) ==
+        absl::StrCat("--set data.train: data.train.features.1: got \"no.gz\", want a file "
                      "that can be read; ",
                      data.path, "/no.gz: No such file or directory\n",
-                     "--set data.test.labels: got \"/none/d.gz\", want a file that can be read; "
-                     "/none/d.gz: No such file or directory\n"));
+                     "--set data.test: data.test.features: got \"/none/d.gz\", want a file that "
+                     "can be read; /none/d.gz: No such file or directory\n"));
   CHECK(data.Errors({"data.train.features=."}) ==
         absl::StrCat("--set data.train.features: got \".\", want a file that can be read; ",
                      data.path, ": not a file\n"));
@@ -119,12 +120,62 @@ TEST_CASE("labels belong to idx and npy alone", "[job_check]") {
         "x.yaml:7:3: data.test.labels: missing, want a path: npy files have their labels in a file "
         "of their own\n");
   CHECK(Errors(kJob, {"data.format=libsvm", "data.train.labels=", "data.test.labels="}).empty());
-  CHECK(Errors(kJob, {"data.format=cifar", "data.train.labels="}) ==
+  CHECK(Errors(kJob, {"data.format=cifar", "data.train.labels=", "model.input=3072"}) ==
         "x.yaml:7:36: data.test.labels: got \"d.gz\", want no such key: cifar files carry their "
         "labels\n");
   CHECK(Errors(kJob, {"data.train.labels=\"\""}) ==
         "--set data.train.labels: missing, want a path: idx files have their labels in a file of "
         "their own\n");
+}
+
+TEST_CASE("idx and npy have one file of rows, the others may have several", "[job_check]") {
+  CHECK(Errors(kJob, {"data.train.features=[a.gz, c.gz]"}) ==
+        "--set data.train.features: got 2 files, want one: the labels of idx are in one file, "
+        "too\n");
+  CHECK(Errors(kJob, {"data.format=csv", "data.train={features: [a, b]}",
+                      "data.test={features: [c, d, e]}"})
+            .empty());
+}
+
+TEST_CASE("images of the cifar format have their size", "[job_check]") {
+  const auto with = [](const std::string& input) {
+    return Errors(kJob, {"data.format=cifar", "data.train={features: [a, b]}",
+                         "data.test={features: c}", "model.input=" + input});
+  };
+  CHECK(with("[3, 32, 32]").empty());
+  CHECK(with("3072").empty());
+  CHECK(with("[1, 32, 32]") ==
+        "--set model.input: got 1024 values, want 3072 with data.format cifar, as [3, 32, 32]\n");
+}
+
+TEST_CASE("etcd's members are addresses, each once", "[job_check]") {
+  const auto with = [](const std::string& members) {
+    return Errors(kJob, {"cluster.coordinator.etcd=" + members});
+  };
+  CHECK(with("[10.0.0.1:2379, https://10.0.0.2:2379]").empty());
+  CHECK(with("[10.0.0.1, h:1, https://h:1]") ==
+        "--set cluster.coordinator.etcd: cluster.coordinator.etcd.0: got \"10.0.0.1\", want "
+        "host:port or https://host:port\n"
+        "--set cluster.coordinator.etcd: cluster.coordinator.etcd.2: got \"https://h:1\" again, "
+        "want each member once; it is item 1\n");
+}
+
+TEST_CASE("of two shares that a push sends neither is without effect", "[job_check]") {
+  const auto with = [](const std::string& method, const std::string& push) {
+    return Errors(kJob, {"cluster.servers=2", "method=" + method, "codec={push: " + push + "}"});
+  };
+  const std::string sparse = "{decentralized: {density: 0.05}}";
+  CHECK(with(sparse, "{threshold: {packed: true}}") ==
+        "--set method: method.decentralized.density: got 0.05 beside codec.push threshold "
+        "(density 0.002, packed), want one of them: the share that a push sends is either's\n");
+  CHECK_FALSE(with(sparse, "f32").empty());
+  CHECK(with(sparse, "{threshold: {density: 0.05, packed: true}}").empty());
+  CHECK(with("decentralized", "{threshold: {density: 0.05}}").empty());
+  CHECK(with("decentralized", "f32").empty());
+  CHECK(with("data_parallel", "{threshold: {tau: 0.1}}").empty());
+  CHECK(with("data_parallel", "{threshold: {tau: 0.1, density: 0.05}}") ==
+        "--set codec: codec.push.threshold.density: got 0.05 beside tau, want one of them: the "
+        "share that a push sends is either's\n");
 }
 
 TEST_CASE("nothing before the first product fills the zeros of xc rows", "[job_check]") {

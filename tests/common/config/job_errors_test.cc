@@ -401,6 +401,9 @@ TEST_CASE("every mistake in the cluster gets its message", "[job_errors]") {
        "x.yaml:21:20: cluster.servers.count: got \"0\", want an integer in [1, 256]\n"},
       {"servers: 2", "servers: two",
        "x.yaml:21:20: cluster.servers.count: got \"two\", want an integer in [1, 256]\n"},
+      {"servers: 2", "servers: 10.0.0.1:7000",
+       "x.yaml:21:20: cluster.servers: got \"10.0.0.1:7000\", want a number, or a list: "
+       "[10.0.0.1:7000]\n"},
       {"servers: 2", "servers: [\"0.0.0.0:7000\"]",
        "x.yaml:21:21: cluster.servers.addresses.0: got \"0.0.0.0:7000\", want the name that "
        "others reach it by; the server's --listen 0.0.0.0:7000 listens on all of its machine's "

@@ -57,5 +57,11 @@ TEST_CASE("qsgd that finds nothing large enough is noted", "[check_notes]") {
   CHECK(Notes({"method={slim_dp: {alpha: 0.9}}", "codec={push: qsgd}", wide}).empty());
 }
 
+TEST_CASE("a folder of the coordinator's that etcd stands in for is noted", "[check_notes]") {
+  CHECK(Notes({"cluster.coordinator={directory: x, etcd: [h:1]}"}).size() == 1);
+  CHECK(Notes({"cluster.coordinator={directory: x}"}).empty());
+  CHECK(Notes({"cluster.coordinator={etcd: [h:1]}"}).empty());
+}
+
 }  // namespace
 }  // namespace tessera

@@ -65,6 +65,16 @@ TEST_CASE("the status line never overflows the terminal", "[cli][progress]") {
   }
 }
 
+TEST_CASE("what others say steers no terminal, and is cut between characters", "[cli][progress]") {
+  v1::JobStatus status = Training();
+  status.mutable_checkpoint()->set_failure("\x1b[2J\u00e9; it is the last one, tried again in 4s");
+  const std::string whole = Progress::StatusLine(status, 200, false);
+  CHECK(whole == "the last checkpoint failed, tried again in 4s: \\x1b[2J\u00e9");
+  const auto bytes = static_cast<int>(whole.size());
+  CHECK(Progress::StatusLine(status, bytes - 1, false) == whole.substr(0, whole.size() - 2));
+  CHECK(Progress::Summary(status, "").find('\x1b') == std::string::npos);
+}
+
 TEST_CASE("an evaluation before which nothing was trained has no train loss", "[cli][progress]") {
   v1::HistoryEntry entry;
   entry.set_epoch(40);

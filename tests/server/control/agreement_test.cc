@@ -33,5 +33,17 @@ TEST_CASE("a job of any speed is caught up with", "[control][agreement]") {
   FAIL("no agreement");
 }
 
+TEST_CASE("a server that has come since it was proposed is not asked, nor by who goes on with it",
+          "[agreement]") {
+  Agreement agreement(2, 7, Exchange(10));
+  REQUIRE(agreement.OnReply(ShardId(0), 7, Exchange(10)) == Agreement::Outcome::kWaiting);
+  v1::OpenProposal state;
+  agreement.Save(&state);
+  Agreement loaded = Agreement::Load(state, 3);
+  CHECK(loaded.Missing() == std::vector<ShardId>{ShardId(1)});
+  CHECK(loaded.OnReply(ShardId(2), 7, Exchange(12)) == Agreement::Outcome::kWaiting);
+  CHECK(loaded.OnReply(ShardId(1), 7, Exchange(10)) == Agreement::Outcome::kAgreed);
+}
+
 }  // namespace
 }  // namespace tessera

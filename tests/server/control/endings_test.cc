@@ -29,6 +29,67 @@ TEST_CASE("a job that is to end does not wait for a lost server", "[endings]") {
   CHECK_FALSE(control.coordinator->outcome().ok());
 }
 
+TEST_CASE("a job that is drained while it goes back begins again, and ends well", "[endings]") {
+  ControlFixture control(RejoinFacts());
+  control.Start(2);
+  MakeCheckpoint(&control);
+  ReplaceServer(&control);
+  for (int times = 0; times < 2; ++times) control.coordinator->Drain("test", control.now);
+  control.Tick(absl::ZeroDuration());
+  CHECK(control.coordinator->Status(control.now).state() == "draining");
+  CHECK(Words(control.coordinator->Status(control.now).waiting_for()) == "worker 0, worker 1");
+  const bool restarts = GENERATE(false, true);
+  if (restarts) {
+    control.Restart();
+    for (const int server : {0, 1}) REQUIRE(control.Attach(server).ok());
+    control.StepAll();
+  }
+  for (FakeServer& server : control.servers) server.collecting = 11;
+  const uint64_t first = control.Join(0, 0)->member(), second = control.Join(0, 1)->member();
+  control.StepAll();
+  for (const uint64_t member : {first, second}) REQUIRE(control.Join(member)->admitted());
+  control.StepAll();
+  const uint64_t last = control.Renew(first, 10, 10)->drain_exchange();
+  REQUIRE(last > 10);
+  for (const uint64_t member : {first, second}) {
+    REQUIRE(control.Renew(member, last, last, last).ok());
+  }
+  Evaluate(&control, {first, second}, last);
+  for (const uint64_t member : {first, second}) REQUIRE(control.Leave(member).ok());
+  control.StepAll();
+  CHECK(control.coordinator->ended());
+  CHECK(control.coordinator->outcome().ok());
+}
+
+TEST_CASE("a job that is drained while it goes back ends, in time, without those who do not come",
+          "[endings]") {
+  ControlFixture control(RejoinFacts());
+  control.Start(2);
+  MakeCheckpoint(&control);
+  ReplaceServer(&control);
+  control.coordinator->Drain("test", control.now);
+  const absl::Duration lease = control.coordinator->facts().lease_timeout;
+  const auto pass = [&](double leases) {
+    for (int i = 0; i < 10 * leases; ++i) {
+      control.Heartbeat();
+      control.Tick(lease / 10);
+      control.StepAll();
+    }
+  };
+  pass(4.5);
+  CHECK(control.coordinator->outcome().ok());
+  // Nobody is to blame for the time in which nobody listened.
+  const bool listened = GENERATE(true, false);
+  if (!listened) control.coordinator->ExtendLeases(control.now);
+  pass(1);
+  CHECK(control.coordinator->outcome().ok() == !listened);
+  pass(5);
+  CHECK_THAT(control.coordinator->Status(control.now).failure(),
+             Catch::Contains("worker 0, worker 1 was not ready within 50s") &&
+                 Catch::Contains("from step 10"));
+  CHECK(control.coordinator->ended());
+}
+
 TEST_CASE("a job whose server is lost in the last evaluation does not wait for it", "[endings]") {
   JobFacts facts = RejoinFacts();
   facts.target_accuracy = 0.1;

@@ -67,6 +67,29 @@ TEST_CASE("fields that this build does not know are not kept", "[kept_size]") {
   IsSmall(control);
 }
 
+TEST_CASE("what an evaluation computes with is not kept when it is over", "[kept_size]") {
+  ControlFixture control(ControlFixture::Facts(1, 1));
+  control.Start(1);
+  REQUIRE(control.Join(1)->admitted());
+  v1::EvaluateRequest request;
+  request.set_member(1);
+  request.mutable_progress()->set_step(3);
+  for (const v1::EvaluateStage stage : {v1::ARRIVE, v1::CALIBRATE, v1::SCORE}) {
+    request.set_stage(stage);
+    request.set_constants(stage == v1::CALIBRATE ? std::string(kMuch, 'x') : "");
+    request.mutable_scores()->set_rows(stage == v1::SCORE ? 10 : 0);
+    REQUIRE(control.coordinator->Evaluate(request, control.now).ok());
+    const auto answers = control.coordinator->TakeReplies();
+    REQUIRE(answers.size() == 1);
+    REQUIRE(answers[0].reply.ok());
+    request.set_attempt(answers[0].reply->attempt());
+    request.set_evaluation(answers[0].reply->evaluation());
+    if (stage == v1::CALIBRATE) CHECK(control.coordinator->Save().ByteSizeLong() > kMuch);
+  }
+  CHECK(control.coordinator->Status(control.now).history_size() == 1);
+  IsSmall(control);
+}
+
 TEST_CASE("texts of a worker are cut, between characters", "[kept_size]") {
   ControlFixture control(ControlFixture::Facts(1, 2));
   control.Start(2);

@@ -152,6 +152,20 @@ TEST_CASE("the last checkpoint that fails is made at the next try, whatever it f
   CHECK(job.coordinator->outcome().ok());
 }
 
+TEST_CASE("who has yet to write its part of the last checkpoint is named", "[checkpoints]") {
+  Ended job;
+  const auto waits_for = [&job] { return Words(job.coordinator->Status(job.now).waiting_for()); };
+  CHECK(waits_for() == "the disk of checkpoint 1");
+  const uint64_t number = job.Ordered();
+  REQUIRE(number == 1);
+  const std::string what = " to write its part of checkpoint 1";
+  CHECK(waits_for() ==
+        "server 0" + what + ", server 1" + what + ", worker 0" + what + ", worker 1" + what);
+  job.Part(0);
+  REQUIRE(job.Saved(2, number, Ended::kSteps, Ended::kSteps).ok());
+  CHECK(waits_for() == "server 1" + what + ", worker 0" + what);
+}
+
 TEST_CASE("the last checkpoint is given up after its last try, and the job ends", "[checkpoints]") {
   Ended job;
   // What was waited for before another process took over goes on.

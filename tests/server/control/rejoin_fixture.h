@@ -39,6 +39,25 @@ inline void MakeCheckpoint(ControlFixture* control, uint64_t members = 2) {
   control->Disk();
 }
 
+// Another process of server 1 comes, and has yet to read the checkpoint.
+inline void AttachAnew(ControlFixture* control) {
+  control->coordinator->Detach(ShardId(1), control->servers[1].hello.life(), control->now);
+  control->servers[1].hello.set_life(4711);
+  control->servers[1].inbox.clear();
+  REQUIRE(control->Attach(1).ok());
+}
+
+inline void ReplaceServer(ControlFixture* control) {
+  AttachAnew(control);
+  control->StepAll();
+}
+
+inline bool IsAdmitted(ControlFixture* control, uint64_t member) {
+  const auto reply = control->Join(member);
+  REQUIRE(reply.ok());
+  return reply->admitted();
+}
+
 // An evaluation by these members, from the first arrival to the last score.
 inline void Evaluate(ControlFixture* control, const std::vector<uint64_t>& members, uint64_t step) {
   uint64_t attempt = 0;

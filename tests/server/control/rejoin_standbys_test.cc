@@ -156,5 +156,33 @@ TEST_CASE("a standby that followed a leader before it read the checkpoint cannot
   CHECK(owners.AllProtected());
 }
 
+TEST_CASE("what a lost leader had refused is counted with what its successor refuses",
+          "[rejoin][standby]") {
+  JobFacts facts = RejoinFacts();
+  facts.standbys = true;
+  const absl::Time now = absl::FromUnixSeconds(1000);
+  ServerTable servers(facts);
+  v1::ServerHello hello;
+  v1::ServerCounters counters;
+  const auto refused = [&servers] { return servers.at(ShardId(0)).counters.refused(); };
+  uint64_t before = 0;
+  for (const uint64_t life : {11, 12, 13}) {
+    hello.set_life(life);
+    REQUIRE(servers.Attach(hello, /*started=*/life > 11, now).ok());
+    CHECK(refused() == before);
+    for (const uint64_t own : {1, 3}) {
+      counters.set_refused(own);
+      servers.OnCounters(ShardId(0), counters, now);
+      CHECK(refused() == before + own);
+    }
+    before += 3;
+    servers.HandOver(ShardId(0), now);
+    // Another coordinator goes on.
+    v1::MembershipState state;
+    servers.Save(&state);
+    REQUIRE(servers.Load(state).ok());
+  }
+}
+
 }  // namespace
 }  // namespace tessera

@@ -7,19 +7,6 @@
 namespace tessera {
 namespace {
 
-// Another process of server 1 comes, and has yet to read the checkpoint.
-void AttachAnew(ControlFixture* control) {
-  control->coordinator->Detach(ShardId(1), control->servers[1].hello.life(), control->now);
-  control->servers[1].hello.set_life(4711);
-  control->servers[1].inbox.clear();
-  REQUIRE(control->Attach(1).ok());
-}
-
-void ReplaceServer(ControlFixture* control) {
-  AttachAnew(control);
-  control->StepAll();
-}
-
 // Servers select a core of 8 entries.
 JobFacts CoreFacts() {
   JobFacts facts = RejoinFacts();
@@ -27,12 +14,6 @@ JobFacts CoreFacts() {
   facts.parameters = 1;
   facts.entries = 8;
   return facts;
-}
-
-bool IsAdmitted(ControlFixture* control, uint64_t member) {
-  const auto reply = control->Join(member);
-  REQUIRE(reply.ok());
-  return reply->admitted();
 }
 
 TEST_CASE("a job that goes back begins with those who were its members, whatever their ranks",

@@ -183,5 +183,19 @@ TEST_CASE("so it does after such a job went back", "[resumed]") {
   CHECK(admitted->first_step() == 100);
 }
 
+TEST_CASE("what was held back is lost to nobody where it is dealt to other ranks", "[resumed]") {
+  JobFacts facts = Resumed(3, 50, 20, 0);
+  facts.holds_back = true;
+  auto state = std::make_shared<SavedState>(*facts.restored);
+  // Rank 1 was gone. As many workers go on, as ranks 0 and 1.
+  state->manifest.members = {{1, 0, 3, 50}, {3, 2, 3, 50}};
+  for (const int rank : {0, 2}) state->manifest.files.push_back({WorkerFileName(rank), 1, {}});
+  facts.restored = std::move(state);
+  ControlFixture control(facts);
+  control.Start(2);
+  REQUIRE(control.Join(1)->admitted());
+  CHECK(control.coordinator->membership().residuals_lost() == 0);
+}
+
 }  // namespace
 }  // namespace tessera

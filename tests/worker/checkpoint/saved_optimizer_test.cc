@@ -87,6 +87,32 @@ TEST_CASE("whoever keeps no state takes up the rest of the file", "[worker_saver
   CHECK(held[0] == 3);
 }
 
+TEST_CASE("another optimizer leaves what was held back, and another codec the optimizer's state",
+          "[worker_saver]") {
+  const std::string momentum = "sgd\ntrain.optimizer.sgd.momentum=0.9";
+  const std::string both = SavedWith(momentum, {{"state.momentum.w", {-1}}, {"residual.0", {3}}});
+  std::vector<float> mean = {0}, held = {0}, velocity = {0};
+  const auto as_adam = Load(
+      both,
+      {{{"state.mean.w", absl::MakeSpan(mean)}, {"residual.0", absl::MakeSpan(held)}}, nullptr});
+  REQUIRE(as_adam.ok());
+  CHECK_FALSE(as_adam->has_value());
+  CHECK(mean[0] == 0);
+  CHECK(held[0] == 3);
+
+  const std::string exact = SavedWith(momentum, {{"state.momentum.w", {-1}}});
+  const std::string folder = GENERATE_COPY(both, exact);
+  // One codec held back nothing, the other holds back nothing.
+  PrivateState view{{{"state.momentum.w", absl::MakeSpan(velocity)}}, nullptr};
+  held = {5};
+  if (folder == exact) view.arrays.push_back({"residual.0", absl::MakeSpan(held)});
+  const auto as_before = Load(folder, view);
+  REQUIRE(as_before.ok());
+  CHECK(as_before->has_value());
+  CHECK(velocity[0] == -1);
+  CHECK(held[0] == (folder == exact ? 0 : 5));
+}
+
 TEST_CASE("what was held back of gradients is no change of parameters", "[worker_saver]") {
   const std::string folder = SavedWith("sgd\nmethod=data_parallel", {{"residual.0", {3}}});
   for (const PayloadKind payload : {PayloadKind::kGradient, PayloadKind::kDelta}) {

@@ -6,6 +6,7 @@
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <functional>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -208,16 +209,16 @@ TEST_CASE("a worker at its end writes again where the last checkpoint is tried a
 
 using Arrays = std::vector<std::pair<std::string, std::vector<float>>>;
 
-// A checkpoint of so many workers, rank r of which had arrays_of(r).
-std::string SavedBy(uint32_t workers, const std::function<Arrays(uint32_t)>& arrays_of) {
+// A checkpoint of workers of these ranks, rank r of which had arrays_of(r). Their job had four.
+std::string SavedByRanks(const std::vector<uint32_t>& ranks,
+                         const std::function<Arrays(uint32_t)>& arrays_of) {
   const std::string folder = EmptyFolder();
   Manifest manifest = ManifestOf(1);
+  manifest.job_text = "tessera job 1\ncluster.workers=4\n";
   manifest.members.clear();
-  for (uint32_t rank = 0; rank < workers; ++rank) {
-    manifest.members.push_back({rank + 5, rank, 20, 400});
-  }
+  for (const uint32_t rank : ranks) manifest.members.push_back({rank + 5, rank, 20, 400});
   REQUIRE(SaveShards(folder, &manifest).ok());
-  for (uint32_t rank = 0; rank < workers; ++rank) {
+  for (const uint32_t rank : ranks) {
     WorkerCopy copy;
     copy.cursor = Cursor();
     copy.arrays = arrays_of(rank);
@@ -227,6 +228,12 @@ std::string SavedBy(uint32_t workers, const std::function<Arrays(uint32_t)>& arr
   }
   WriteManifest(folder, manifest);
   return folder;
+}
+
+std::string SavedBy(uint32_t workers, const std::function<Arrays(uint32_t)>& arrays_of) {
+  std::vector<uint32_t> ranks(workers);
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return SavedByRanks(ranks, arrays_of);
 }
 
 // Rank r of three held back {r + 1, 10 (r + 1)} and had learned 10 (r + 1).
@@ -242,25 +249,65 @@ TEST_CASE("what was held back is dealt to other workers, and the rest is dropped
   const std::string folder = SavedByThree();
   Coordinator coordinator;
   const int64_t workers = GENERATE(1, 2, 3, 5);
-  const bool counts_by_itself = GENERATE(false, true);
-  CAPTURE(workers, counts_by_itself);
+  const auto weight = GENERATE(PushWeight::kOfMean, PushWeight::kOfRanks, PushWeight::kWhole);
+  CAPTURE(workers, static_cast<int>(weight));
   std::vector<float> sum(2);
   for (uint32_t rank = 0; rank < workers; ++rank) {
     std::vector<float> state = {0}, held = {0, 0};
     const PrivateState view{
         {{"state.0.w", absl::MakeSpan(state)}, {"residual.0", absl::MakeSpan(held)}}, nullptr};
-    WorkerSaver saver({"", folder, Rank(rank), workers, coordinator.Tell(), /*goes_back=*/false,
-                       counts_by_itself});
+    WorkerSaver saver(
+        {"", folder, Rank(rank), workers, coordinator.Tell(), /*goes_back=*/false, weight});
     const auto cursor = saver.Load(view);
     REQUIRE(cursor.ok());
     CHECK(cursor->has_value() == (workers == 3));
     CHECK(state[0] == (workers == 3 ? 7 : 0));
     for (int i = 0; i < 2; ++i) sum[i] += held[i];
   }
-  // As all pushes together, or a mean over all who pushed it, would have had it before.
-  const float total = counts_by_itself ? 6 : 2.0f * static_cast<float>(workers);
+  // As all pushes together, a mean over the three who pushed it, or a quarter of all pushes would have had it before.
+  const float share = static_cast<float>(workers) / (weight == PushWeight::kOfMean ? 3 : 4);
+  const float total = weight == PushWeight::kWhole ? 6 : 6 * share;
   CHECK(sum[0] == Approx(total));
   CHECK(sum[1] == Approx(10 * total));
+}
+
+TEST_CASE("as many workers of other ranks take up what all held back, too", "[worker_saver]") {
+  const std::string folder = SavedByRanks({0, 2, 3}, [](uint32_t rank) -> Arrays {
+    return {{"state.0.w", {7}}, {"residual.0", {static_cast<float>(rank + 1)}}};
+  });
+  Coordinator coordinator;
+  float sum = 0;
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    std::vector<float> state = {0}, held = {0};
+    const PrivateState view{
+        {{"state.0.w", absl::MakeSpan(state)}, {"residual.0", absl::MakeSpan(held)}}, nullptr};
+    WorkerSaver saver({"", folder, Rank(rank), 3, coordinator.Tell()});
+    const auto cursor = saver.Load(view);
+    REQUIRE(cursor.ok());
+    CHECK_FALSE(cursor->has_value());
+    CHECK(state[0] == 0);
+    sum += held[0];
+  }
+  CHECK(sum == 1 + 3 + 4);
+}
+
+TEST_CASE("how many sites had trained what is there is taken up by whoever goes on",
+          "[worker_saver]") {
+  const std::string folder = EmptyFolder();
+  Manifest manifest = ManifestOf(1);
+  const int64_t was = GENERATE(as<int64_t>(), 1, 3, 49);
+  for (CheckpointParameter& parameter : manifest.parameters) parameter.export_factor = 1;
+  manifest.parameters[0].export_factor = 1.0 / static_cast<double>(was);
+  manifest.members = {{5, 0, 20, 400}};
+  REQUIRE(SaveShards(folder, &manifest).ok());
+  WriteManifest(folder, manifest);
+  Coordinator coordinator;
+  uint32_t sites = 7;
+  PrivateState view;
+  view.sites = &sites;
+  // Also where a worker has no file.
+  REQUIRE(WorkerSaver({"", folder, Rank(1), 2, coordinator.Tell()}).Load(view).ok());
+  CHECK(sites == was);
 }
 
 // One parameter in front of the cut, of two entries, and one behind, of three.
@@ -292,7 +339,7 @@ Restored RestoreInHalves(const std::string& folder, const LayerSplit& split,
     PrivateState view;
     for (auto& [name, values] : arrays) view.arrays.push_back({name, absl::MakeSpan(values)});
     WorkerSaver saver({"", folder, Rank(rank), workers, coordinator.Tell(), goes_back,
-                       /*counts_by_itself=*/false, /*restored_sum=*/0, split});
+                       PushWeight::kOfMean, /*restored_sum=*/0, split});
     const auto cursor = saver.Load(view);
     REQUIRE(cursor.ok());
     all.with_cursor += cursor->has_value();
@@ -334,7 +381,7 @@ TEST_CASE("several linear workers' residuals go to each of those there are in tu
     const PrivateState view{
         {{"residual.0", absl::MakeSpan(front)}, {"residual.1", absl::MakeSpan(linear)}}, nullptr};
     WorkerSaver saver({"", folder, Rank(rank), 4, coordinator.Tell(), /*goes_back=*/false,
-                       /*counts_by_itself=*/false, /*restored_sum=*/0, Split(2, 2)});
+                       PushWeight::kOfMean, /*restored_sum=*/0, Split(2, 2)});
     REQUIRE(saver.Load(view).ok());
     CHECK(linear == std::vector<float>(3, rank == 2 ? 3 + 5 : 4));
   }
@@ -390,7 +437,7 @@ TEST_CASE("halves that go back, or held nothing back, take up the files of their
   Coordinator coordinator;
   for (uint32_t rank = 0; rank < 3; ++rank) {
     WorkerSaver saver({"", nothing, Rank(rank), 3, coordinator.Tell(), /*goes_back=*/false,
-                       /*counts_by_itself=*/false, /*restored_sum=*/0, Split(1, 2)});
+                       PushWeight::kOfMean, /*restored_sum=*/0, Split(1, 2)});
     const auto cursor = saver.Load(PrivateState());
     REQUIRE(cursor.ok());
     CHECK(cursor->has_value());

@@ -195,6 +195,11 @@ TEST_CASE("the mean share is that of the last round trained", "[replica][subnet]
   CHECK(share() == 0.5);
   REQUIRE(replica->AdoptValues().ok());
   CHECK(share() == 0.5);
+  // Of a job that goes on, the last round may have been of others.
+  const auto state = replica->private_state();
+  *state->sites = 4;
+  CHECK(share() == 0.25);
+  *state->sites = 2;
   // Round 2 is cut in four, round 3 in two.
   SubnetPlace place = *replica->value_keys().subnet;
   CHECK(place.round == 2);

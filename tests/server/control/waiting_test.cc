@@ -1,0 +1,65 @@
+// A job that waits for a lost server, and what of the time before it counts once it has gone back.
+#include <catch2/catch.hpp>
+
+#include "tests/server/control/rejoin_fixture.h"
+
+namespace tessera {
+namespace {
+
+TEST_CASE("a job that waits for a lost server has nothing new to keep", "[rejoin]") {
+  ControlFixture control(RejoinFacts());
+  control.Start(2);
+  MakeCheckpoint(&control);
+  v1::ShardMessage alive;
+  alive.mutable_counters();
+  const auto pass = [&] {
+    for (int i = 0; i < 12; ++i) {
+      control.coordinator->OnShardMessage(ShardId(0), alive, control.now);
+      for (const uint64_t member : {1, 2}) REQUIRE(control.Renew(member).ok());
+      control.Tick(control.coordinator->facts().lease_timeout / 10);
+    }
+  };
+  pass();
+  REQUIRE(control.Renew(1)->paused());
+  const uint64_t changes = control.coordinator->changes();
+  pass();
+  CHECK(control.coordinator->changes() == changes);
+  AttachAnew(&control);
+  CHECK(control.coordinator->changes() > changes);
+}
+
+TEST_CASE("who comes when all are lost begins where they were, not where others were before",
+          "[rejoin]") {
+  JobFacts facts = RejoinFacts();
+  facts.synchronous = facts.aligned = false;
+  ControlFixture control(facts);
+  control.Start(2);
+  for (const uint64_t member : {1, 2}) {
+    REQUIRE(IsAdmitted(&control, member));
+    REQUIRE(control.Renew(member, 10, 10).ok());
+  }
+  MakeCheckpoint(&control);
+  for (const uint64_t member : {1, 2}) REQUIRE(control.Renew(member, 500, 500).ok());
+  const uint64_t late = control.Join(0, 2)->member();
+  control.StepAll();
+  REQUIRE(control.Join(late)->first_step() == 500);
+  REQUIRE(control.Leave(late, "died").ok());
+  control.StepAll();
+
+  ReplaceServer(&control);
+  const uint64_t first = control.Join(0, 0)->member(), second = control.Join(0, 1)->member();
+  control.StepAll();
+  for (const uint64_t member : {first, second}) {
+    REQUIRE(IsAdmitted(&control, member));
+    REQUIRE(control.Renew(member, 40, 40).ok());
+  }
+  const uint64_t next = control.Join(0, 3)->member();
+  for (const uint64_t member : {first, second}) REQUIRE(control.Leave(member, "died").ok());
+  control.StepAll();
+  const auto admitted = control.Join(next);
+  REQUIRE(admitted->admitted());
+  CHECK(admitted->first_step() == 40);
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,47 @@
+// A worker's file in a checkpoint: worker-<rank>.safetensors.
+//
+//   __metadata__   {"step", "exchange", "epoch", "examples", "train_loss", "loss_sum", "loss_count",
+//                   "evaluation_due" (1 or 0), "local_steps"}: where the worker was, as decimal text
+//   tensors        PrivateState's arrays, F32, one dimension each: "state.<name>.<parameter>" of the worker's
+//                  optimizer (StateNames; older files have the place there), "replica.<parameter>" where
+//                  the worker's values are its own, "residual.<i>" of its codec, "codec": what that has
+//                  learned of updates
+#ifndef TESSERA_WORKER_CHECKPOINT_WORKER_FILE_H_
+#define TESSERA_WORKER_CHECKPOINT_WORKER_FILE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/base/ids.h"
+#include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/safetensors_reader.h"
+#include "worker/train/worker_state.h"
+
+namespace tessera {
+
+// What Save copies.
+struct WorkerCopy {
+  WorkerCursor cursor;
+  uint64_t local_steps = 0;
+  int64_t sites = 0;
+  std::vector<std::pair<std::string, std::vector<float>>> arrays;
+};
+
+// A part (SafetensorsWriter::CreatePart) of a checkpoint in `folder`, which is there. DurableFile's codes.
+absl::StatusOr<CheckpointFile> WriteWorkerFile(const std::string& folder, Rank rank,
+                                               const WorkerCopy& copy);
+// Of a file that is one of a checkpoint's and has the right sum. Arrays that the file does not have in this
+// size are kInvalidArgument, and `state` may then be filled in part.
+absl::StatusOr<WorkerCursor> ReadWorkerFile(const std::string& path, const PrivateState& state);
+
+// A file that `listed`, of a manifest, names, and whose sum is the one there.
+absl::StatusOr<std::unique_ptr<SafetensorsReader>> OpenListed(const std::string& path,
+                                                              const CheckpointFile& listed);
+
+}  // namespace tessera
+
+#endif  // TESSERA_WORKER_CHECKPOINT_WORKER_FILE_H_
