@@ -10,8 +10,6 @@ namespace {
 
 // It is used as a float, in which less may be 0, and 0 says that it is led.
 constexpr double kTauLeast = 1e-30;
-// Of both places that have one (proto/job.proto).
-constexpr double kDensityDefault = 0.002;
 
 class CodecChecker {
  public:
@@ -21,7 +19,6 @@ class CodecChecker {
   void Check() {
     if (errors_.Touches("codec") || errors_.Touches("method")) return;
     Push();
-    Density();
     Pull();
     AveragedState("codec.push", pair().push());
     AveragedState("codec.pull", pair().pull());
@@ -71,26 +68,6 @@ class CodecChecker {
     Fail("codec.push", absl::StrCat("got ", Describe(push),
                                     ", want no codec.push with method quant_dp, which has ",
                                     Describe(own), "; for another codec use data_parallel"));
-  }
-
-  // One of them would have no effect. A job that `tessera check` has printed has all defaults in it.
-  void Density() {
-    const auto contradicts = [this](absl::string_view key, double density, absl::string_view by) {
-      if (density == kDensityDefault) return;
-      Fail(key, absl::StrCat("got ", density, " beside ", by,
-                             ", want one of them: ", "the share that a push sends is either's"));
-    };
-    const v1::Codec& push = pair().push();
-    if (push.has_threshold() && push.threshold().tau() > 0) {
-      contradicts("codec.push.threshold.density", push.threshold().density(), "tau");
-    }
-    if (!job_.method().has_decentralized() || push.kind_case() == v1::Codec::KIND_NOT_SET) return;
-    const double density = job_.method().decentralized().density();
-    const bool is_same = push.has_threshold() && push.threshold().tau() == 0 &&
-                         push.threshold().density() == density;
-    if (is_same) return;
-    contradicts("method.decentralized.density", density,
-                absl::StrCat("codec.push ", Describe(CodecOf(push))));
   }
 
   void Pull() {

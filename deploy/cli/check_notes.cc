@@ -15,6 +15,9 @@ namespace {
 
 using Notes = std::vector<std::string>;
 
+// Of both keys that are one (proto/job.proto).
+constexpr double kDensityDefault = 0.002;
+
 bool RoundsToNearest(const Codec& codec) {
   return codec.kind == CodecKind::kBf16 || codec.kind == CodecKind::kF16 ||
          codec.kind == CodecKind::kInt8;
@@ -69,6 +72,23 @@ void OnSmallParameters(const v1::Job& job, const Recipe& recipe, Notes* notes) {
                                 " are not rounded"));
 }
 
+// The share that a push sends is said in two places, of which one has no effect. A resolved job has the defaults of both.
+void OnDensity(const v1::Job& job, Notes* notes) {
+  const auto idle = [notes](absl::string_view key, double density, absl::string_view by) {
+    if (density == kDensityDefault) return;
+    notes->push_back(absl::StrCat(key, " ", density, ": without effect beside ", by));
+  };
+  const v1::Codec& push = job.codec().push();
+  if (push.has_threshold() && push.threshold().tau() > 0) {
+    idle("codec.push.threshold.density", push.threshold().density(), "tau");
+  }
+  if (!job.method().has_decentralized() || push.kind_case() == v1::Codec::KIND_NOT_SET) return;
+  const double density = job.method().decentralized().density();
+  const Codec codec = CodecOf(push);
+  if (codec.kind == CodecKind::kThreshold && codec.tau == 0 && codec.density == density) return;
+  idle("method.decentralized.density", density, absl::StrCat("codec.push ", Describe(codec)));
+}
+
 // With etcd the coordinator goes where the servers elect it, and its state with it.
 void OnCoordinatorFolder(const v1::Job& job, Notes* notes) {
   const v1::CoordinatorPlace& place = job.cluster().coordinator();
@@ -86,6 +106,7 @@ std::vector<std::string> NotesOn(const v1::Job& job, const Recipe& recipe,
   OnRoundedValues(recipe, &notes);
   OnOneExchange(job, recipe, &notes);
   OnSmallParameters(job, recipe, &notes);
+  OnDensity(job, &notes);
   OnCoordinatorFolder(job, &notes);
   for (std::string& note : LengthNotesOn(job, recipe, rows)) notes.push_back(std::move(note));
   return notes;

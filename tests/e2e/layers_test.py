@@ -59,10 +59,11 @@ class Equalities(CheckpointTest):
                     got = run_to_end(self, separated(workers, 1, servers=servers, **keys))
                     for key in ("parameters_hash", "steps", "rounds", "examples", "parameter_examples"):
                         self.assertEqual(got[key], want[key], key)
-                    # One more shares the test rows, and sums are formed share by share.
+                    # One more shares the test rows. Sums are formed share by share, and on some processors a product of other
+                    # rows rounds otherwise.
                     for a, b in zip(got["history"], want["history"]):
                         self.assertEqual((a["train_loss"], a["test_accuracy"]), (b["train_loss"], b["test_accuracy"]))
-                        self.assertAlmostEqual(a["test_loss"], b["test_loss"], delta=1e-9)
+                        self.assertAlmostEqual(a["test_loss"], b["test_loss"], delta=1e-7)
 
     def test_codecs_code_what_they_code_in_data_parallel(self):
         # Coded each by itself and then summed, or summed and then coded: with one worker the same.

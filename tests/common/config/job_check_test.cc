@@ -160,24 +160,6 @@ TEST_CASE("etcd's members are addresses, each once", "[job_check]") {
         "want each member once; it is item 1\n");
 }
 
-TEST_CASE("of two shares that a push sends neither is without effect", "[job_check]") {
-  const auto with = [](const std::string& method, const std::string& push) {
-    return Errors(kJob, {"cluster.servers=2", "method=" + method, "codec={push: " + push + "}"});
-  };
-  const std::string sparse = "{decentralized: {density: 0.05}}";
-  CHECK(with(sparse, "{threshold: {packed: true}}") ==
-        "--set method: method.decentralized.density: got 0.05 beside codec.push threshold "
-        "(density 0.002, packed), want one of them: the share that a push sends is either's\n");
-  CHECK_FALSE(with(sparse, "f32").empty());
-  CHECK(with(sparse, "{threshold: {density: 0.05, packed: true}}").empty());
-  CHECK(with("decentralized", "{threshold: {density: 0.05}}").empty());
-  CHECK(with("decentralized", "f32").empty());
-  CHECK(with("data_parallel", "{threshold: {tau: 0.1}}").empty());
-  CHECK(with("data_parallel", "{threshold: {tau: 0.1, density: 0.05}}") ==
-        "--set codec: codec.push.threshold.density: got 0.05 beside tau, want one of them: the "
-        "share that a push sends is either's\n");
-}
-
 TEST_CASE("nothing before the first product fills the zeros of xc rows", "[job_check]") {
   const std::vector<std::string> xc = {"data.format=xc", "data.train.labels=", "data.test.labels="};
   const auto errors = [&](const std::string& set) {

@@ -57,6 +57,23 @@ TEST_CASE("qsgd that finds nothing large enough is noted", "[check_notes]") {
   CHECK(Notes({"method={slim_dp: {alpha: 0.9}}", "codec={push: qsgd}", wide}).empty());
 }
 
+TEST_CASE("of two shares that a push sends the one without effect is noted", "[check_notes]") {
+  const auto with = [](const std::string& method, const std::string& push) {
+    return Notes({"cluster.servers=2", "method=" + method, "codec={push: " + push + "}"});
+  };
+  const std::string sparse = "{decentralized: {density: 0.05}}";
+  CHECK(with(sparse, "{threshold: {packed: true}}") ==
+        std::vector<std::string>{"method.decentralized.density 0.05: without effect beside "
+                                 "codec.push threshold (density 0.002, packed)"});
+  CHECK(with(sparse, "f32").size() == 1);
+  CHECK(with(sparse, "{threshold: {density: 0.05, packed: true}}").empty());
+  CHECK(with("decentralized", "{threshold: {density: 0.05}}").empty());
+  CHECK(with("decentralized", "f32").empty());
+  CHECK(with("data_parallel", "{threshold: {tau: 0.1}}").empty());
+  CHECK(with("data_parallel", "{threshold: {tau: 0.1, density: 0.05}}") ==
+        std::vector<std::string>{"codec.push.threshold.density 0.05: without effect beside tau"});
+}
+
 TEST_CASE("a folder of the coordinator's that etcd stands in for is noted", "[check_notes]") {
   CHECK(Notes({"cluster.coordinator={directory: x, etcd: [h:1]}"}).size() == 1);
   CHECK(Notes({"cluster.coordinator={directory: x}"}).empty());
