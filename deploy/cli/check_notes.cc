@@ -72,7 +72,7 @@ void OnSmallParameters(const v1::Job& job, const Recipe& recipe, Notes* notes) {
                                 " are not rounded"));
 }
 
-// The share that a push sends is said in two places, of which one has no effect. A resolved job has the defaults of both.
+// The share that a push sends is said in two places, of which one has no effect. A resolved job has both defaults.
 void OnDensity(const v1::Job& job, Notes* notes) {
   const auto idle = [notes](absl::string_view key, double density, absl::string_view by) {
     if (density == kDensityDefault) return;

@@ -33,6 +33,16 @@ memory::desc Weights(const ImageMap& map, memory::data_type type, memory::format
                       type, tag);
 }
 
+absl::Status StatusOf(const ImagesShape& shape, const dnnl::error& error) {
+  const Image& from = shape.map.from;
+  const Image& to = shape.map.to;
+  const std::string what = absl::StrCat(
+      "oneDNN: convolution of ", shape.rows, " images, ", from.channels, " x ", from.height, " x ",
+      from.width, " -> ", to.channels, " x ", to.height, " x ", to.width, ": ", error.what());
+  return error.status == dnnl_out_of_memory ? absl::ResourceExhaustedError(what)
+                                            : absl::InternalError(what);
+}
+
 int64_t WeightCount(const ImageMap& map) {
   return map.to.channels * map.from.channels * map.window.size();
 }
@@ -48,6 +58,7 @@ struct CpuConvolution<T>::Engine {
   // One runs after the other, so that the largest one's is all that there is.
   DnnlRoom scratch;
   DnnlRoom packed;
+  DnnlRoom gathered;
 };
 
 // A primitive with its arguments; a run only sets the addresses.
@@ -199,15 +210,36 @@ void CpuConvolution<T>::Run(Kind kind, const ImagesShape& shape, const Values& v
     }
     engine_->stream.wait();
   } catch (const dnnl::error& error) {
-    const Image& from = shape.map.from;
-    const Image& to = shape.map.to;
-    const std::string what =
-        absl::StrCat("oneDNN: convolution of ", shape.rows, " images, ", from.channels, " x ",
-                     from.height, " x ", from.width, " -> ", to.channels, " x ", to.height, " x ",
-                     to.width, ": ", error.what());
-    status_.Update(error.status == dnnl_out_of_memory ? absl::ResourceExhaustedError(what)
-                                                      : absl::InternalError(what));
+    status_.Update(StatusOf(shape, error));
   }
+}
+
+template <typename T>
+const T* CpuConvolution<T>::Gather(const ImagesShape& shape, const T* x) {
+  const Image &from = shape.map.from, &to = shape.map.to;
+  const Window& window = shape.map.window;
+  T* gathered = nullptr;
+  try {
+    gathered = static_cast<T*>(engine_->gathered.Of(
+        Images(shape.rows, {from.channels, to.height, to.width}, kType<T>), engine_->engine));
+  } catch (const dnnl::error& error) {
+    status_.Update(StatusOf(shape, error));
+    return nullptr;
+  }
+  const int64_t size = to.height * to.width * from.channels;
+  threads_.SplitWhole(shape.rows, size, [&](int64_t begin, int64_t end) {
+    T* out = gathered + begin * size;
+    for (int64_t n = begin; n < end; ++n) {
+      for (int64_t y = 0; y < to.height; ++y) {
+        const T* const line =
+            x + (n * from.height + y * window.stride_y) * from.width * from.channels;
+        for (int64_t c = 0; c < to.width; ++c) {
+          out = std::copy_n(line + c * window.stride_x * from.channels, from.channels, out);
+        }
+      }
+    }
+  });
+  return gathered;
 }
 
 template <typename T>
@@ -229,8 +261,18 @@ void CpuConvolution<T>::WeightGradient(const ImagesShape& shape, const T* x, con
     if (!adds) std::fill_n(dweight, WeightCount(shape.map), 0.0f);
     return;
   }
-  Run(adds ? Kind::kWeightGradientAdded : Kind::kWeightGradient, shape,
-      {{DNNL_ARG_SRC, x}, {DNNL_ARG_DIFF_DST, dy}}, dweight);
+  const Kind kind = adds ? Kind::kWeightGradientAdded : Kind::kWeightGradient;
+  const Window& window = shape.map.window;
+  const bool is_padded = window.padding_y + window.padding_x > 0;
+  if (window.size() == 1 && window.stride_y * window.stride_x > 1 && !is_padded) {
+    const T* const gathered = Gather(shape, x);
+    if (gathered == nullptr) return;
+    const Image &from = shape.map.from, &to = shape.map.to;
+    const ImagesShape dense = {shape.rows,
+                               MapOf({from.channels, to.height, to.width}, Window(), to.channels)};
+    return Run(kind, dense, {{DNNL_ARG_SRC, gathered}, {DNNL_ARG_DIFF_DST, dy}}, dweight);
+  }
+  Run(kind, shape, {{DNNL_ARG_SRC, x}, {DNNL_ARG_DIFF_DST, dy}}, dweight);
 }
 
 template <typename T>

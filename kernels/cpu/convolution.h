@@ -50,6 +50,9 @@ class CpuConvolution final : public ConvolutionKernel<T> {
 
   Prepared& PreparedFor(Kind kind, const ImagesShape& shape);
   Prepared Prepare(Kind kind, const ImagesShape& shape) const;
+  // What windows of one pixel see of x where they stride, one after the other: oneDNN 2.6 does so itself, and with AVX2
+  // writes beyond its memory in the gradient of their weights (jit_1x1). nullptr: there is no memory.
+  const T* Gather(const ImagesShape& shape, const T* x);
   // `weights` are read or, of a gradient, written.
   void Run(Kind kind, const ImagesShape& shape, const Values& values, const void* weights);
 

@@ -59,8 +59,8 @@ class Equalities(CheckpointTest):
                     got = run_to_end(self, separated(workers, 1, servers=servers, **keys))
                     for key in ("parameters_hash", "steps", "rounds", "examples", "parameter_examples"):
                         self.assertEqual(got[key], want[key], key)
-                    # One more shares the test rows. Sums are formed share by share, and on some processors a product of other
-                    # rows rounds otherwise.
+                    # One more shares the test rows. Sums are formed share by share, and on some processors a product
+                    # of other rows rounds otherwise.
                     for a, b in zip(got["history"], want["history"]):
                         self.assertEqual((a["train_loss"], a["test_accuracy"]), (b["train_loss"], b["test_accuracy"]))
                         self.assertAlmostEqual(a["test_loss"], b["test_loss"], delta=1e-7)

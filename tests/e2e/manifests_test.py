@@ -133,7 +133,7 @@ class Kubernetes(Test):
         with open(os.path.join(ROOT, "deploy", "bundle.sh")) as file:
             bundle = file.read()
         self.assertIn("\nADD tessera.tar.gz /opt/\n", image)
-        self.assertIn("out=${1:-tessera}\n", bundle)
+        self.assertIn("out=${out:-tessera}\n", bundle)
         programs = re.findall(r"//\S+:(tessera\S*?)[)\s]", bundle)
         for name in ("tessera-server", "tessera-worker"):
             container = pod_of(name)["spec"]["containers"][0]
