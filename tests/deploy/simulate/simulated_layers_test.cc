@@ -36,8 +36,9 @@ TEST_CASE("halves of the layers on different workers learn what whole models wit
   for (size_t i = 0; i < 4; ++i) {
     const Json &got = halves["history"][i], &want = whole["history"][i];
     for (const char* key : {"train_loss", "test_accuracy", "step"}) CHECK(got[key] == want[key]);
-    // One worker more evaluates: the same losses, added up in another order.
-    CHECK(got["test_loss"].get<double>() == Approx(want["test_loss"].get<double>()).epsilon(1e-12));
+    // One worker more evaluates: losses are added up in another order, and on some processors a product of other rows
+    // rounds otherwise.
+    CHECK(got["test_loss"].get<double>() == Approx(want["test_loss"].get<double>()).epsilon(1e-6));
   }
   const int64_t steps = halves["steps"], bytes = front == 1 ? 2 : 4;
   const Json& traffic = halves["traffic"];
