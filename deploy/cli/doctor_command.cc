@@ -181,7 +181,7 @@ class Examination {
   }
 
   // One of them, by all processes, which share the folder: the servers' parameters and states, and each worker's file
-  // (worker_saver.h). Of halves of the layers as if each were the whole.
+  // (worker_file.h). Of halves of the layers as if each were the whole.
   double CheckpointBytes() const {
     double floats = static_cast<double>(shape_.size) * (1.0 + ServerStates(recipe_).size());
     double own = 0;  // arrays of each worker
