@@ -30,8 +30,10 @@ int main(int argc, char** argv) {
       });
   app.add_flag("--no-takeover", options.no_takeover,
                "rank 0: keep nothing of the coordinator; nobody will start this server again");
-  app.add_option("--report", options.report_path,
-                 "rank 0: write the report here at the end, as JSON");
+  app.add_option(
+      "--report", options.report_path,
+      "write the report here at the end, as JSON: the coordinator does, which is rank 0, "
+      "or with cluster.coordinator.etcd whichever server is elected");
   tessera::LogLevel log_level = tessera::LogLevel::kInfo;
   tessera::AddLogLevel(&app, &log_level);
   try {

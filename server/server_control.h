@@ -12,6 +12,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/etcd/coordinator_key.h"
 #include "common/etcd/etcd_client.h"
@@ -59,9 +60,11 @@ class ServerControl {
   // Elected: stands from now on.
   void StandForElection(Stand stand);
   // Elected: it does not stand any more. Where the coordinator is here it stays, for a lease.
-  void StopElection() { election_->Stop(); }
-  // Elected: host:port of the coordinator; empty: there is none.
-  std::string Find() { return finder_->Find(); }
+  void StopElection() {
+    if (election_ != nullptr) election_->Stop();
+  }
+  // Elected: host:port of the coordinator (CoordinatorFinder::Find).
+  absl::StatusOr<std::string> Find() { return finder_->Find(); }
 
  private:
   // Takes up `state`, where the job can go on from there.

@@ -62,7 +62,7 @@ class ShardHost {
     // The server's own; outlives this.
     ServerCheckpoints* checkpoints = nullptr;
     // As AttachLink's; empty: the coordinator stays where it is.
-    std::function<std::string()> find_coordinator;
+    std::function<absl::StatusOr<std::string>()> find_coordinator;
     // As AttachLink's.
     std::function<std::shared_ptr<grpc::Channel>(const std::string& at)> open_coordinator;
     // Called once, by any thread, when the job has ended for this process, or it cannot go on: as

@@ -94,7 +94,8 @@ void AddLogLevel(CLI::App* app, LogLevel* level) {
 
 void AddCoordinator(CLI::App* app, std::string* address) {
   app->add_option("--coordinator", *address,
-                  "HOST:PORT of server 0; default: its address in the job")
+                  "HOST:PORT of server 0; default: its address in the job. With "
+                  "cluster.coordinator.etcd that says where the coordinator is")
       ->check([](const std::string& text) {
         return IsHostPort(text) ? "" : absl::StrCat("got \"", text, "\", want HOST:PORT");
       });

@@ -13,8 +13,9 @@ namespace tessera {
 namespace {
 
 constexpr absl::Duration kAskInterval = absl::Milliseconds(200);
-// Of a server that is asked where etcd does not answer.
+// Of a server that is asked where etcd does not answer, and of all that are asked in one look.
 constexpr std::chrono::milliseconds kServerTimeout{300};
+constexpr absl::Duration kServersTime = absl::Milliseconds(700);
 
 }  // namespace
 
@@ -24,13 +25,18 @@ std::string EtcdPrefix(const std::string& job_digest) {
 
 CoordinatorFinder::CoordinatorFinder(EtcdClient* etcd, const std::string& job_digest,
                                      std::vector<std::string> servers)
-    : etcd_(etcd), key_(EtcdPrefix(job_digest) + "/coordinator") {
+    : etcd_(etcd),
+      key_(EtcdPrefix(job_digest) + "/coordinator"),
+      found_(absl::UnavailableError("the coordinator is still looked for")) {
   for (std::string& server : servers) servers_.push_back({std::move(server), nullptr});
 }
 
 std::string CoordinatorFinder::AskServers() {
   std::string heard;
-  for (auto& [address, stub] : servers_) {
+  const absl::Time end = SteadyNow() + kServersTime;
+  for (size_t asked = 0; asked < servers_.size() && SteadyNow() < end; ++asked) {
+    auto& [address, stub] = servers_[next_];
+    next_ = (next_ + 1) % servers_.size();
     if (stub == nullptr) stub = v1::Status::NewStub(OpenControlChannel(address, Role::kViewer));
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + kServerTimeout);
@@ -44,17 +50,28 @@ std::string CoordinatorFinder::AskServers() {
   return heard;
 }
 
-std::string CoordinatorFinder::Find() {
-  absl::MutexLock lock(&mutex_);
-  if (SteadyNow() - asked_ < kAskInterval) return address_;
+absl::StatusOr<std::string> CoordinatorFinder::Look() {
   const absl::StatusOr<std::optional<EtcdValue>> value = etcd_->Get(key_);
-  if (!value.ok()) {
-    address_ = AskServers();
-  } else {
-    address_ = value->has_value() ? (*value)->value : "";
+  if (value.ok() && value->has_value() && !(*value)->value.empty()) return (*value)->value;
+  if (value.ok()) return absl::UnavailableError("etcd names no coordinator of this job");
+  std::string heard = AskServers();
+  if (!heard.empty()) return heard;
+  return absl::UnavailableError(
+      absl::StrCat("nobody says who has been elected coordinator: ", value.status().message()));
+}
+
+absl::StatusOr<std::string> CoordinatorFinder::Find() {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (is_looking_ || SteadyNow() - asked_ < kAskInterval) return found_;
+    is_looking_ = true;
   }
+  const absl::StatusOr<std::string> found = Look();
+  absl::MutexLock lock(&mutex_);
+  is_looking_ = false;
+  found_ = found;
   asked_ = SteadyNow();
-  return address_;
+  return found_;
 }
 
 }  // namespace tessera

@@ -2,12 +2,14 @@
 #ifndef TESSERA_COMMON_ETCD_COORDINATOR_KEY_H_
 #define TESSERA_COMMON_ETCD_COORDINATOR_KEY_H_
 
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/etcd/etcd_client.h"
@@ -25,22 +27,25 @@ class CoordinatorFinder {
   CoordinatorFinder(EtcdClient* etcd, const std::string& job_digest,
                     std::vector<std::string> servers);
 
-  // host:port; empty: there is none, or nobody says. Asks etcd, and where that does not answer here the
-  // job's servers, as it may answer there. Not more often than five times a second: whoever comes earlier gets
-  // the last answer. May be wrong by the time it is used: terms tell (CoordinatorWord).
-  std::string Find();
+  // host:port. Asks etcd, and where that does not answer here the job's servers, as it may answer there. Not more
+  // often than five times a second, and for two seconds at most: whoever comes earlier, or meanwhile, gets the last
+  // answer. May be wrong by the time it is used: terms tell (CoordinatorWord).
+  //   kUnavailable  nobody is elected, or nobody says so; with what etcd said
+  absl::StatusOr<std::string> Find();
 
  private:
-  std::string AskServers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<std::string> Look();
+  std::string AskServers();
 
   EtcdClient* const etcd_;
   const std::string key_;
   absl::Mutex mutex_;
   absl::Time asked_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
-  std::string address_ ABSL_GUARDED_BY(mutex_);
-  // Their addresses, and connections once one was needed.
-  std::vector<std::pair<std::string, std::unique_ptr<v1::Status::Stub>>> servers_
-      ABSL_GUARDED_BY(mutex_);
+  bool is_looking_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::StatusOr<std::string> found_ ABSL_GUARDED_BY(mutex_);
+  // Of whoever looks: addresses, and connections once one was needed. The next look begins with `next_`.
+  std::vector<std::pair<std::string, std::unique_ptr<v1::Status::Stub>>> servers_;
+  size_t next_ = 0;
 };
 
 }  // namespace tessera

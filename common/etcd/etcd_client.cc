@@ -44,6 +44,11 @@ std::chrono::system_clock::time_point ToChrono(absl::Time steady) {
   return std::chrono::system_clock::now() + absl::ToChronoNanoseconds(steady - SteadyNow());
 }
 
+std::string RefusalOf(const etcdserverpb::WatchResponse& response) {
+  if (response.cancel_reason().empty()) return "the watch was refused";
+  return absl::StrCat("the watch was refused: ", response.cancel_reason());
+}
+
 absl::Status CheckMember(const std::string& member) {
   const absl::string_view address = absl::StripPrefix(member, kTls);
   if (!IsHostPort(address)) {
@@ -240,7 +245,7 @@ absl::Status EtcdClient::AwaitChange(const std::string& key, int64_t revision,
   etcdserverpb::WatchRequest request;
   request.mutable_create_request()->set_key(key);
   request.mutable_create_request()->set_start_revision(revision + 1);
-  bool changed = false;
+  bool changed = false, is_watched = false;
   const absl::Status status =
       With(deadline - SteadyNow(), [&](const auto& channel, grpc::ClientContext* context) {
         {
@@ -251,23 +256,28 @@ absl::Status EtcdClient::AwaitChange(const std::string& key, int64_t revision,
         const auto stub = etcdserverpb::Watch::NewStub(channel);
         const auto stream = stub->Watch(context);
         etcdserverpb::WatchResponse response;
+        std::string refusal;
         if (stream->Write(request)) {
-          // A watch that was cancelled by etcd, as its revision is gone, may have missed something.
-          while (!changed && stream->Read(&response)) {
-            changed = response.events_size() > 0 || response.canceled();
+          while (!changed && refusal.empty() && stream->Read(&response)) {
+            is_watched = true;
+            changed = response.events_size() > 0 || response.compact_revision() > 0;
+            if (response.canceled() && !changed) refusal = RefusalOf(response);
           }
         }
-        if (changed) context->TryCancel();
+        if (changed || !refusal.empty()) context->TryCancel();
         const grpc::Status ended = stream->Finish();
         absl::MutexLock lock(&mutex_);
         waiting_.erase(std::find(waiting_.begin(), waiting_.end(), context));
-        return changed ? grpc::Status::OK : ended;
+        if (!refusal.empty()) return grpc::Status(grpc::StatusCode::UNAVAILABLE, refusal);
+        // Both ends watch the deadline, and etcd may be the first to say so, in other words.
+        const bool is_quiet = is_watched && SteadyNow() >= deadline - kDeadlineSlack;
+        return changed || is_quiet ? grpc::Status::OK : ended;
       });
   if (changed) return absl::OkStatus();
-  // Both ends watch the deadline, and etcd may be the first to say so, in other words.
-  if (SteadyNow() >= deadline - kDeadlineSlack) {
+  if (is_watched && SteadyNow() >= deadline - kDeadlineSlack) {
     return absl::DeadlineExceededError("etcd: nothing has changed");
   }
+  if (absl::IsDeadlineExceeded(status)) return absl::UnavailableError(status.message());
   return status.ok() ? absl::UnavailableError("etcd: the watch has ended") : status;
 }
 

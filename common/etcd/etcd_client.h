@@ -1,8 +1,8 @@
 // A client of etcd's v3 API over gRPC (https://etcd.io/docs/v3.4/learning/api/): values, transactions, leases
 // and waiting for a change.
 //
-// A call goes to one of the cluster's members; one that cannot be reached, or has no leader, makes the next
-// call go to the next. All calls have a deadline. Errors are told as `etcd at HOST:PORT: ...`:
+// A call goes to one of the cluster's members; one that cannot be reached, does not answer, or has no leader,
+// makes the next call go to the next. All calls have a deadline. Errors are told as `etcd at HOST:PORT: ...`:
 //   kUnavailable, kDeadlineExceeded  no answer; what was asked for may have been done or not
 //   any other                        etcd has refused it
 #ifndef TESSERA_COMMON_ETCD_ETCD_CLIENT_H_
@@ -89,8 +89,8 @@ class EtcdClient {
   // Ends it, and removes the keys that are bound to it.
   absl::Status Revoke(int64_t lease);
 
-  // Returns OK when `key` has changed after `revision`, kDeadlineExceeded at `deadline` of SteadyNow, or an
-  // error of the connection; Cancel ends it.
+  // Returns OK when `key` has changed after `revision` of the store, or may have: what was then is compacted away.
+  // kDeadlineExceeded at `deadline` of SteadyNow, or an error of the connection or of etcd's; Cancel ends it.
   absl::Status AwaitChange(const std::string& key, int64_t revision, absl::Time deadline);
   // Ends AwaitChange calls, under way and to come, with kCancelled.
   void Cancel();

@@ -13,11 +13,16 @@ namespace {
 
 // How long the key is watched before it is looked at again: a watch may end without a word.
 constexpr absl::Duration kWatchTime = absl::Seconds(2);
+// After a watch that has failed.
+constexpr absl::Duration kWatchPause = absl::Milliseconds(200);
+constexpr absl::Duration kTroubleInterval = absl::Seconds(10);
 
 }  // namespace
 
 ServerElection::ServerElection(Options options)
-    : options_(std::move(options)), key_(options_.prefix + "/coordinator") {}
+    : options_(std::move(options)),
+      key_(options_.prefix + "/coordinator"),
+      troubles_(1, kTroubleInterval) {}
 
 ServerElection::~ServerElection() ABSL_NO_THREAD_SAFETY_ANALYSIS {
   Stop();
@@ -62,6 +67,7 @@ void ServerElection::Perform(Election::Step step) {
   switch (step) {
     case Election::Step::kGrant: {
       const absl::StatusOr<EtcdLease> granted = options_.etcd->Grant(options_.ttl);
+      Tell("lease", granted.status());
       absl::StatusOr<Election::Lease> told(Election::Lease{});
       if (granted.ok()) {
         told = Election::Lease{granted->id, granted->ttl};
@@ -78,6 +84,7 @@ void ServerElection::Perform(Election::Step step) {
       wanted.puts.push_back({key_, options_.address});
       wanted.lease = lease;
       const absl::StatusOr<EtcdOutcome> outcome = options_.etcd->Commit(wanted);
+      Tell("campaign", outcome.status());
       absl::StatusOr<Election::Holder> holder(Election::Holder{});
       if (!outcome.ok()) {
         holder = outcome.status();
@@ -85,7 +92,8 @@ void ServerElection::Perform(Election::Step step) {
         holder = Election::Holder{lease, outcome->revision};
       } else if (outcome->guard) {
         holder = Election::Holder{outcome->guard->lease, outcome->guard->create_revision};
-        seen_revision_ = outcome->guard->mod_revision;
+        // Not the key's own: etcd compacts what is older than this in a job of hours.
+        seen_revision_ = outcome->revision;
       } else {
         holder = absl::UnavailableError("the key went just now");
       }
@@ -97,18 +105,30 @@ void ServerElection::Perform(Election::Step step) {
       // An error is as good as a change: the key is looked at.
       const absl::Status changed =
           options_.etcd->AwaitChange(key_, seen_revision_, asked + kWatchTime);
-      if (!changed.ok()) absl::SleepFor(absl::Milliseconds(20));
+      if (!changed.ok() && !absl::IsDeadlineExceeded(changed)) {
+        Tell("watch", changed);
+        wake_.WaitFor(kWatchPause);
+      }
       absl::MutexLock lock(&mutex_);
       election_.OnAwaited(SteadyNow());
       break;
     }
     case Election::Step::kKeep: {
       const absl::StatusOr<absl::Duration> ttl = options_.etcd->KeepAlive(lease);
+      Tell("keep", ttl.status());
       absl::MutexLock lock(&mutex_);
       election_.OnKept(asked, ttl, SteadyNow());
       break;
     }
   }
+}
+
+// Whoever waits for a coordinator learns here what the election waits for.
+void ServerElection::Tell(absl::string_view step, const absl::Status& status) {
+  trouble_ = std::string(status.message());
+  if (status.ok() || absl::IsCancelled(status) || !troubles_.Pass(SteadyNow())) return;
+  Log(LogLevel::kWarning, absl::StrCat("control: the election cannot go on step=", step, " why=\"",
+                                       status.message(), "\""));
 }
 
 // Says what has become of this server's stay.
@@ -127,7 +147,9 @@ void ServerElection::Settle() {
   }
   if (stay_ != 0 && stay != stay_) {
     stay_ = 0;
-    options_.on_deposed(resigned ? "it has resigned" : "its lease in etcd is over");
+    options_.on_deposed(resigned ? "it has resigned"
+                                 : absl::StrCat("its lease in etcd is over",
+                                                trouble_.empty() ? "" : ": ", trouble_));
   }
   if (lease != 0) (void)options_.etcd->Revoke(lease);
   if (stay == 0 || stay == stay_) return;

@@ -14,6 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/base/log_throttle.h"
 #include "common/base/wakeup.h"
 #include "common/etcd/etcd_client.h"
 #include "server/control/election.h"
@@ -54,6 +55,7 @@ class ServerElection {
  private:
   void Run();
   void Perform(Election::Step step);
+  void Tell(absl::string_view step, const absl::Status& status);
   void Settle();
 
   const Options options_;
@@ -64,7 +66,9 @@ class ServerElection {
   bool resigns_ ABSL_GUARDED_BY(mutex_) = false;
   Wakeup wake_;                // something of the above has changed
   int64_t stay_ = 0;           // the thread's; 0: not elected
-  int64_t seen_revision_ = 0;  // the thread's: of the key, when it was somebody else's
+  int64_t seen_revision_ = 0;  // the thread's: the store's, when the key was somebody else's
+  std::string trouble_;  // the thread's: what the last call to etcd failed by; empty: it did not
+  LogThrottle troubles_;
   std::thread thread_;
 };
 

@@ -23,6 +23,7 @@
 #include <grpcpp/channel.h>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "proto/coordinator.pb.h"
 #include "proto/status.pb.h"
@@ -39,9 +40,9 @@ class AttachLink {
   struct Options {
     // The coordinator's, host:port.
     std::string coordinator;
-    // Where servers elect the coordinator: its address now, asked before every connection; empty: there is
-    // none. Called on a thread of the link, may block for a second.
-    std::function<std::string()> find_coordinator;
+    // Where servers elect the coordinator: its address now, asked before every connection, or why that is
+    // not known; empty: it stays at `coordinator`. Called on a thread of the link, may block for two seconds.
+    std::function<absl::StatusOr<std::string>()> find_coordinator;
     // To the coordinator at an address, on a thread of the link; empty: OpenControlChannel.
     std::function<std::shared_ptr<grpc::Channel>(const std::string& at)> open_channel;
     // `life` is drawn here; layout_hash and parameter_bytes come from the shard.

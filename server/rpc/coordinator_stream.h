@@ -18,6 +18,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "common/rpc/control_channel.h"
 #include "common/rpc/status.h"
@@ -32,9 +33,9 @@ class CoordinatorStream {
 
   using OpenChannel = std::function<std::shared_ptr<grpc::Channel>(const std::string& at)>;
 
-  // `find`: where the coordinator is now, "" where that is not known; empty: it stays at `address`.
+  // `find`: where the coordinator is now, or why that is not known; empty: it stays at `address`.
   // `open`: the channel to it; empty: OpenControlChannel.
-  CoordinatorStream(std::string address, std::function<std::string()> find,
+  CoordinatorStream(std::string address, std::function<absl::StatusOr<std::string>()> find,
                     OpenChannel open = nullptr)
       : fixed_address_(std::move(address)),
         find_(std::move(find)),
@@ -42,18 +43,19 @@ class CoordinatorStream {
                    : [](const std::string& at) { return OpenControlChannel(at); }) {}
 
   // Begins a stream. Nothing is written to it before MayWrite.
-  //   kUnavailable  no server has been elected coordinator yet
-  //   kCancelled    Stop was called
+  //   of `find`   nobody has said yet where the coordinator is
+  //   kCancelled  Stop was called
   absl::Status Open() {
-    const std::string at = find_ ? find_() : fixed_address_;
+    const absl::StatusOr<std::string> at = Find();
     grpc::ClientContext* context = nullptr;
     {
       absl::MutexLock lock(&mutex_);
-      if (!at.empty() && at != address_) {
-        stub_ = Service::NewStub(open_(at));
-        address_ = at;
+      // Where nobody says it is most likely where it was.
+      if (!at.ok() && stub_ == nullptr) return at.status();
+      if (at.ok() && *at != address_) {
+        stub_ = Service::NewStub(open_(*at));
+        address_ = *at;
       }
-      if (stub_ == nullptr) return absl::UnavailableError("no server has been elected coordinator");
       if (is_stopped_) return absl::CancelledError("this server is stopping");
       context_ = std::make_unique<grpc::ClientContext>();
       context = context_.get();
@@ -110,9 +112,9 @@ class CoordinatorStream {
   // Ends it if the coordinator is elsewhere by now: a connection to a machine that is gone may stand for long.
   void LookElsewhere() {
     if (!find_) return;
-    const std::string at = find_();
+    const absl::StatusOr<std::string> at = find_();
     absl::MutexLock lock(&mutex_);
-    if (!at.empty() && at != address_ && context_ != nullptr) context_->TryCancel();
+    if (at.ok() && *at != address_ && context_ != nullptr) context_->TryCancel();
   }
   // Where the coordinator was looked for last, host:port; "": it is not known.
   std::string address() const {
@@ -121,8 +123,13 @@ class CoordinatorStream {
   }
 
  private:
+  absl::StatusOr<std::string> Find() const {
+    if (find_) return find_();
+    return fixed_address_;
+  }
+
   const std::string fixed_address_;
-  const std::function<std::string()> find_;
+  const std::function<absl::StatusOr<std::string>()> find_;
   const OpenChannel open_;
   // The reading thread's; the other one uses the stream while is_writing_.
   std::unique_ptr<typename Service::Stub> stub_;

@@ -15,6 +15,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/base/wakeup.h"
@@ -31,8 +32,8 @@ class HostLink {
   struct Options {
     // host:port.
     std::string coordinator;
-    // Where it is now, in place of the above; empty: it stays there. Any thread; "": not known.
-    std::function<std::string()> find_coordinator;
+    // Where it is now, in place of the above; empty: it stays there. Any thread.
+    std::function<absl::StatusOr<std::string>()> find_coordinator;
     // As AttachLink's.
     std::function<std::shared_ptr<grpc::Channel>(const std::string& at)> open_channel;
     // `life` is drawn here.

@@ -55,6 +55,13 @@ class Elected(Test):
         for process in cluster.workers + cluster.servers:
             process.expect_exit(0)
 
+    def test_a_coordinator_in_another_server_than_0_says_which_was_asked_to_end(self):
+        cluster = self.cluster([Etcd(self).address], epochs=ENDLESS, start=False)
+        server = cluster.start_server(1)
+        self.leader(cluster)
+        server.signal(15)
+        self.contains(server.expect_exit(1), "server 1 was asked to end", "drained before it had started")
+
     def test_the_coordinator_is_cut_off_from_etcd_and_another_server_takes_over_without_loss(self):
         for name, method in METHODS.items():
             with self.case(name):
@@ -199,6 +206,16 @@ class Elected(Test):
         self.assertEqual(server.exit_code(), 1)
         self.assertLess(time.monotonic() - begin, 5 * PATIENCE)
         etcd.thaw()
+
+    def test_who_waits_for_the_coordinator_says_that_etcd_does_not_answer(self):
+        dead, = free_ports(1)
+        cluster = self.cluster(["127.0.0.1:%d" % dead], epochs=ENDLESS, start=False)
+        server, worker = cluster.start_server(0), cluster.start_worker(0)
+        wait = "waiting for the coordinator"
+        for process in (server, worker):
+            process.await_output("nobody says who has been elected coordinator: etcd at 127.0.0.1:%d: " % dead)
+            self.contains(process.output(), wait)
+        self.contains(server.output(), "control: the election cannot go on step=lease")
 
     def test_the_doctor_says_whether_etcd_can_be_reached(self):
         etcd = Etcd(self)

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/base/check.h"
 #include "common/base/steady_clock.h"
 #include "common/base/wakeup.h"
 #include "common/rpc/control_channel.h"
@@ -21,7 +22,8 @@ constexpr absl::Duration kCancelPoll = absl::Milliseconds(20);
 
 }  // namespace
 
-CoordinatorCalls::CoordinatorCalls(std::string address, std::function<std::string()> find)
+CoordinatorCalls::CoordinatorCalls(std::string address,
+                                   std::function<absl::StatusOr<std::string>()> find)
     : find_(std::move(find)), address_(std::move(address)) {
   if (!address_.empty()) stub_ = v1::Coordinator::NewStub(OpenControlChannel(address_));
 }
@@ -37,13 +39,14 @@ std::shared_ptr<v1::Coordinator::Stub> CoordinatorCalls::CurrentStub(std::string
   return stub_;
 }
 
-void CoordinatorCalls::FindAgain() {
-  if (!find_) return;
-  const std::string address = find_();
+absl::Status CoordinatorCalls::FindAgain() {
+  if (!find_) return absl::OkStatus();
+  TESSERA_ASSIGN_OR_RETURN(const std::string address, find_());
   absl::MutexLock lock(&mutex_);
-  if (address.empty() || address == address_) return;
+  if (address == address_) return absl::OkStatus();
   address_ = address;
   stub_ = v1::Coordinator::NewStub(OpenControlChannel(address_));
+  return absl::OkStatus();
 }
 
 // The reply's callback may outlive neither `context` nor `result`: this waits for it in any case.
@@ -58,10 +61,9 @@ absl::Status CoordinatorCalls::Once(const Begin& begin, Limits limits) {
   std::string address;
   std::shared_ptr<v1::Coordinator::Stub> stub = CurrentStub(&address);
   if (stub == nullptr) {
-    FindAgain();
+    TESSERA_RETURN_IF_ERROR(FindAgain());
     stub = CurrentStub(&address);
   }
-  if (stub == nullptr) return absl::UnavailableError("no server has been elected coordinator");
   begin(stub->async(), &context, [&](grpc::Status status) {
     result = std::move(status);
     answered.Notify();
@@ -83,7 +85,7 @@ absl::Status CoordinatorCalls::Once(const Begin& begin, Limits limits) {
   }
   const absl::Status status(FromGrpc(result).code(),
                             absl::StrCat("coordinator at ", address, ": ", result.error_message()));
-  if (CoordinatorRetry(absl::InfiniteDuration()).may_help(status.code())) FindAgain();
+  if (CoordinatorRetry(absl::InfiniteDuration()).may_help(status.code())) FindAgain().IgnoreError();
   return status;
 }
 

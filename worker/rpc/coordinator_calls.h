@@ -12,6 +12,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "proto/coordinator.grpc.pb.h"
@@ -22,9 +23,9 @@ namespace tessera {
 // Owns the connection. Any thread, and several at once. Errors begin with the coordinator's address.
 class CoordinatorCalls {
  public:
-  // `find` says where the coordinator is now: asked before the first call where `address` is empty, and when one has
-  // failed; empty: it stays at `address`. May block for a second.
-  CoordinatorCalls(std::string address, std::function<std::string()> find);
+  // `find` says where the coordinator is now, or why that is not known: asked before the first call where `address` is
+  // empty, and when one has failed; empty: it stays at `address`. May block for two seconds.
+  CoordinatorCalls(std::string address, std::function<absl::StatusOr<std::string>()> find);
 
   using Stub = v1::Coordinator::StubInterface::async_interface;
   template <typename Request, typename Reply>
@@ -84,10 +85,10 @@ class CoordinatorCalls {
   static absl::Status Cancelled() { return absl::CancelledError("cancelled"); }
   absl::Status Once(const Begin& begin, Limits limits);
   std::shared_ptr<v1::Coordinator::Stub> CurrentStub(std::string* address) const;
-  // A call has failed: it may be elsewhere by now.
-  void FindAgain();
+  // A call has failed: it may be elsewhere by now. An error: nobody says where.
+  absl::Status FindAgain();
 
-  const std::function<std::string()> find_;
+  const std::function<absl::StatusOr<std::string>()> find_;
   std::atomic<bool> cancelled_{false};
   mutable absl::Mutex mutex_;
   std::string address_ ABSL_GUARDED_BY(mutex_);

@@ -129,6 +129,7 @@ absl::StatusOr<v1::JoinReply> CoordinatorClient::BecomeMember(
   while (true) {
     v1::JoinReply reply;
     std::string waiting, why;
+    bool is_found = true;
     absl::Status status = calls_.Once(&Stub::Join, request, &reply, {lease()});
     if (status.ok() && !Heed(reply.word())) status = Superseded();
     if (status.ok()) {
@@ -158,15 +159,14 @@ absl::StatusOr<v1::JoinReply> CoordinatorClient::BecomeMember(
       const std::string address = calls_.address();
       waiting = address.empty() ? "a coordinator to be elected"
                                 : absl::StrCat("coordinator at ", address);
-      if (!address.empty()) {
-        why = std::string(absl::StripPrefix(status.message(), absl::StrCat(waiting, ": ")));
-      }
+      why = std::string(absl::StripPrefix(status.message(), absl::StrCat(waiting, ": ")));
+      is_found = !address.empty();
     }
     if (!waiting.empty() && waiting != told && on_waiting) on_waiting(waiting);
     told = waiting;
     // It may only have been started later. A wrong name or port, or TLS on one side, is nothing to wait for.
     if (!why.empty() && silent.IsDue(SteadyNow()) && on_waiting) {
-      on_waiting(absl::StrCat(waiting, ", which is not reached: ", why));
+      on_waiting(absl::StrCat(waiting, is_found ? ", which is not reached: " : ": ", why));
     }
     if (SteadyNow() > give_up) {
       return absl::DeadlineExceededError(absl::StrCat("join: still waiting for ", waiting,

@@ -43,8 +43,8 @@ class CoordinatorClient {
     // host:port.
     std::string address;
     // Where servers elect the coordinator: its address now, asked before the first call and when one has
-    // failed; empty: there is none. May block for a second. Any thread.
-    std::function<std::string()> find;
+    // failed; empty: it stays at `address`. May block for two seconds. Any thread.
+    std::function<absl::StatusOr<std::string>()> find;
     std::string job_digest;
     uint64_t layout_hash = 0;
     // nullopt: the lowest free one.

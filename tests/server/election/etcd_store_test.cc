@@ -41,7 +41,7 @@ absl::Time Later() { return SteadyNow() + absl::Seconds(20); }
 TEST_CASE("one that has been superseded writes nothing", "[election][etcd]") {
   RealEtcd etcd;
   const auto client = etcd.Client();
-  const auto lease = client->Grant(absl::Seconds(2));
+  const auto lease = client->Grant(absl::Seconds(60));
   REQUIRE(lease.ok());
   EtcdStore first(client.get(), kPrefix, Stay(client.get(), "one:1", lease->id), Later);
   REQUIRE(first.Write(State(1)).ok());
@@ -49,7 +49,7 @@ TEST_CASE("one that has been superseded writes nothing", "[election][etcd]") {
   // Its lease ends, and another one begins. The first does not know.
   REQUIRE(client->Revoke(lease->id).ok());
   CHECK(absl::IsNotFound(client->KeepAlive(lease->id).status()));
-  const auto next = client->Grant(absl::Seconds(5));
+  const auto next = client->Grant(absl::Seconds(60));
   EtcdStore second(client.get(), kPrefix, Stay(client.get(), "two:2", next->id), Later);
   CHECK((*second.Read())->term() == 1);
   const absl::Status refused = first.Write(State(7));
@@ -86,10 +86,11 @@ TEST_CASE("a state that does not fit into a value is whole at any moment", "[ele
 
 TEST_CASE("a write waits for etcd for as long as the stay lasts", "[election][etcd]") {
   RealEtcd etcd;
-  const auto client = etcd.Client();
-  const auto lease = client->Grant(absl::Seconds(60));
+  const auto patient = etcd.Client();
+  const auto lease = patient->Grant(absl::Seconds(60));
   absl::Time held_until = absl::InfiniteFuture();
-  EtcdStore store(client.get(), kPrefix, Stay(client.get(), "one:1", lease->id),
+  const auto client = etcd.Client(absl::Seconds(1));
+  EtcdStore store(client.get(), kPrefix, Stay(patient.get(), "one:1", lease->id),
                   [&] { return held_until; });
   etcd.Freeze();
   held_until = SteadyNow() + absl::Seconds(2);
@@ -165,11 +166,19 @@ TEST_CASE("a change is heard of, and what was before is not", "[election][etcd]"
 
 TEST_CASE("members are tried one after the other", "[election][etcd]") {
   RealEtcd etcd;
-  const std::string good = etcd.Client()->member();
+  const std::string good = etcd.address();
   const auto client = *EtcdClient::Create({{"127.0.0.1:1", good}, absl::Seconds(2)});
   CHECK(absl::IsUnavailable(client->Get(kKey).status()));
   CHECK(client->Get(kKey).ok());
   CHECK(client->member() == good);
+  // One with no news is no silent one; one that hears the wish to watch, and says nothing, is.
+  CHECK(absl::IsDeadlineExceeded(
+      client->AwaitChange(kKey, 1000, SteadyNow() + absl::Milliseconds(500))));
+  CHECK(client->member() == good);
+  etcd.Freeze();
+  CHECK_FALSE(client->AwaitChange(kKey, 1000, SteadyNow() + absl::Milliseconds(500)).ok());
+  CHECK(client->member() != good);
+  etcd.Thaw();
   CHECK(absl::IsInvalidArgument(EtcdClient::Create({{"nowhere"}}).status()));
   CHECK(absl::IsInvalidArgument(EtcdClient::Create({{"https://a:1"}}).status()));
   CHECK(absl::IsInvalidArgument(EtcdClient::Create({}).status()));

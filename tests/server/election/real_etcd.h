@@ -10,7 +10,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <fstream>
 #include <memory>
+#include <random>
 #include <string>
 
 #include <catch2/catch.hpp>
@@ -41,7 +44,7 @@ class RealEtcd {
              "--log-level", "error", static_cast<char*>(nullptr));
       _exit(127);
     }
-    const auto probe = Client();
+    const auto probe = Client(absl::Seconds(1));
     const absl::Time end = SteadyNow() + absl::Seconds(30);
     while (true) {
       const absl::Status answer = probe->Get("probe").status();
@@ -57,8 +60,11 @@ class RealEtcd {
     waitpid(process_, nullptr, 0);
   }
 
-  std::unique_ptr<EtcdClient> Client() const {
-    return *EtcdClient::Create({{absl::StrCat("127.0.0.1:", port_)}});
+  int port() const { return port_; }
+  std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
+  // Calls end after `timeout`: a disk may be slow, but where etcd is frozen they are to fail soon.
+  std::unique_ptr<EtcdClient> Client(absl::Duration timeout = absl::Seconds(20)) const {
+    return *EtcdClient::Create({{address()}, timeout});
   }
   // All of its threads stand when this returns.
   void Freeze() {
@@ -68,17 +74,26 @@ class RealEtcd {
   void Thaw() { kill(process_, SIGCONT); }
 
  private:
-  // It was, a moment ago.
+  // It was, a moment ago, and is below those that connections take by themselves.
   static int FreePort() {
-    const int s = socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof(address);
-    REQUIRE(bind(s, reinterpret_cast<sockaddr*>(&address), size) == 0);
-    REQUIRE(getsockname(s, reinterpret_cast<sockaddr*>(&address), &size) == 0);
-    close(s);
-    return ntohs(address.sin_port);
+    int low = 32768;
+    std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> low;
+    low = std::min(low, 32768);
+    std::random_device random;
+    std::uniform_int_distribution<int> ports(low / 2, low - 1);
+    for (int tries = 0; tries < 1000; ++tries) {
+      const int s = socket(AF_INET, SOCK_STREAM, 0);
+      REQUIRE(s >= 0);
+      sockaddr_in address{};
+      address.sin_family = AF_INET;
+      address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+      address.sin_port = htons(static_cast<uint16_t>(ports(random)));
+      const int bound = bind(s, reinterpret_cast<sockaddr*>(&address), sizeof(address));
+      close(s);
+      if (bound == 0) return ntohs(address.sin_port);
+    }
+    FAIL("no port below " << low << " is free");
+    return 0;
   }
 
   const int port_;

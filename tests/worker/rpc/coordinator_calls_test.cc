@@ -79,11 +79,11 @@ TEST_CASE("what the coordinator refuses is not asked again, and says who refused
 TEST_CASE("a coordinator that is away is given up when its time is over", "[coordinator][client]") {
   Scripted coordinator(NotNow);
   CoordinatorCalls calls(coordinator.address(), nullptr);
-  const absl::Status status = Begin(&calls, absl::Milliseconds(150));
+  const absl::Status status = Begin(&calls, absl::Seconds(1));
   CHECK(absl::IsUnavailable(status));
   CHECK(status.message() ==
-        "coordinator at " + coordinator.address() + ": not now; not reached for 150ms");
-  CHECK(coordinator.calls() >= 3);
+        "coordinator at " + coordinator.address() + ": not now; not reached for 1s");
+  CHECK(coordinator.calls() >= 2);
 }
 
 TEST_CASE("an address where there is no coordinator is not tried again", "[coordinator][client]") {
@@ -108,7 +108,10 @@ TEST_CASE("a call that has failed looks for the coordinator where it is now",
 TEST_CASE("a coordinator that is yet to be elected is waited for", "[coordinator][client]") {
   Scripted elected([](int, grpc::ServerContext*) { return grpc::Status::OK; });
   int asked = 0;
-  CoordinatorCalls calls("", [&] { return ++asked < 4 ? std::string() : elected.address(); });
+  CoordinatorCalls calls("", [&]() -> absl::StatusOr<std::string> {
+    if (++asked < 4) return absl::UnavailableError("nobody has been elected");
+    return elected.address();
+  });
   CHECK(Begin(&calls, kLong).ok());
   CHECK(asked == 4);
 }
