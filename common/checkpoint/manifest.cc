@@ -144,7 +144,7 @@ absl::Status FromJson(const std::string& where, const Json& json, CheckpointShar
 absl::Status FromJson(const std::string& where, const Json& json, CheckpointMember* member) {
   JsonFields fields(where, json);
   fields.GetBelow(kSavedNumberEnd, "member", &member->member);
-  fields.GetBelow(kSavedRankEnd, "rank", &member->rank);
+  fields.GetBelow(kRankEnd, "rank", &member->rank);
   fields.GetBelow(kSavedNumberEnd, "exchange", &member->exchange);
   fields.GetBelow(kSavedStepEnd, "step", &member->step);
   return fields.Finish();
@@ -305,9 +305,9 @@ absl::StatusOr<Manifest> ParseManifest(absl::string_view path, absl::string_view
   TESSERA_RETURN_IF_ERROR(
       ReadList(where, "parameters", &fields, kTensorsMax, &manifest.parameters));
   TESSERA_RETURN_IF_ERROR(ReadList(where, "shards", &fields, kServersMax, &manifest.shards));
-  TESSERA_RETURN_IF_ERROR(ReadList(where, "members", &fields, kSavedRankEnd, &manifest.members));
+  TESSERA_RETURN_IF_ERROR(ReadList(where, "members", &fields, kRankEnd, &manifest.members));
   TESSERA_RETURN_IF_ERROR(
-      ReadList(where, "files", &fields, kServersMax + kSavedRankEnd, &manifest.files));
+      ReadList(where, "files", &fields, kServersMax + kRankEnd, &manifest.files));
   const Json* coordinator = fields.GetObject("coordinator");
   std::string sum_digits;
   fields.Get("xxh3", &sum_digits);

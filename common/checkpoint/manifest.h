@@ -35,7 +35,6 @@ constexpr uint64_t kSavedStepEnd = uint64_t{1} << 40;
 constexpr uint64_t kSavedNumberEnd = uint64_t{1} << 39;
 // Versions, pushes and rows of a server. Those of 256 servers add up to less than 2^64.
 constexpr uint64_t kSavedCountEnd = uint64_t{1} << 56;
-constexpr uint64_t kSavedRankEnd = uint64_t{1} << 16;
 
 struct CheckpointFile {
   // Without the folder.

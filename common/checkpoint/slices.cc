@@ -24,12 +24,12 @@ std::vector<SavedRows> SavedRowsOf(int64_t rows, int64_t shard_count, int64_t ro
 
 CheckpointShard CountersFor(const std::vector<CheckpointShard>& saved, int64_t shard,
                             int64_t shard_count) {
+  if (static_cast<int64_t>(saved.size()) == shard_count) return saved[static_cast<size_t>(shard)];
   CheckpointShard counters;
-  const bool is_same = static_cast<int64_t>(saved.size()) == shard_count;
-  if (!saved.empty()) counters.examples = saved[is_same ? static_cast<size_t>(shard) : 0].examples;
+  if (!saved.empty()) counters.examples = saved[0].examples;
   for (int64_t s = 0; s < static_cast<int64_t>(saved.size()); ++s) {
     counters.version = std::max(counters.version, saved[s].version);
-    if (!is_same) counters.examples = std::min(counters.examples, saved[s].examples);
+    counters.examples = std::min(counters.examples, saved[s].examples);
     if (s % shard_count != shard) continue;
     counters.pushes += saved[s].pushes;
     counters.staleness_sum += saved[s].staleness_sum;

@@ -30,9 +30,9 @@ struct ShardRows {
 };
 ShardRows ShardRowsOf(int64_t rows, int64_t shard, int64_t shard_count);
 
-// What server `shard` of `shard_count` takes over of the saved servers' counters: the sums of its
-// share of them, the furthest version, and the examples of its own or, where servers are as many as they were not,
-// those that all have.
+// What server `shard` of `shard_count` takes over of the saved servers' counters. Where these were as many, all of its
+// own: its rule's state fits that version alone. Elsewhere the sums of its share of them, the furthest version, and the
+// examples that all have.
 CheckpointShard CountersFor(const std::vector<CheckpointShard>& saved, int64_t shard,
                             int64_t shard_count);
 

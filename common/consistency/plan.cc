@@ -5,12 +5,12 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/limits.h"
 
 namespace tessera {
 namespace {
 
-// A key of random numbers holds ranks in 16 bits, and a cut sums of shares in 31.
-constexpr uint64_t kRanksMax = uint64_t{1} << 16;
+// A cut holds sums of shares in 31 bits.
 constexpr uint64_t kSharesEnd = uint64_t{1} << 31;
 
 bool IsExchange(Exchange exchange) {
@@ -24,6 +24,9 @@ absl::Status CheckPlan(const Plan& plan) {
     return absl::InvalidArgumentError(absl::StrCat("plan of generation ", plan.generation.value(),
                                                    ": member ", member.value(), " ", why));
   };
+  const auto rank_is = [](Rank rank) {
+    return absl::StrCat("has rank ", rank.value(), ", want one below ", kRankEnd);
+  };
   absl::flat_hash_set<MemberId> known;
   for (size_t i = 0; i < plan.members.size(); ++i) {
     const PlanMember& m = plan.members[i];
@@ -31,7 +34,8 @@ absl::Status CheckPlan(const Plan& plan) {
       return wrong(m.member, "is there twice, or nobody");
     }
     const bool is_in_order = i == 0 || plan.members[i - 1].rank < m.rank;
-    if (!is_in_order || m.rank >= Rank(kRanksMax)) return wrong(m.member, "is not in rank order");
+    if (!is_in_order) return wrong(m.member, "is not in rank order");
+    if (m.rank >= Rank(kRankEnd)) return wrong(m.member, rank_is(m.rank));
     if (!IsExchange(m.first_exchange)) return wrong(m.member, "begins with no exchange");
   }
   for (const FormerSite& f : plan.former) {
@@ -39,6 +43,7 @@ absl::Status CheckPlan(const Plan& plan) {
       return wrong(f.member, "is there twice, or nobody");
     }
     if (!IsExchange(f.first)) return wrong(f.member, "began with no exchange");
+    if (f.rank >= Rank(kRankEnd)) return wrong(f.member, rank_is(f.rank));
   }
   const uint64_t sites = plan.members.size() + plan.former.size();
   for (const PartShares& shares : plan.shares) {

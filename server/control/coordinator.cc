@@ -406,6 +406,7 @@ void Coordinator::FillServers(absl::Time now, v1::JobStatus* status) const {
   uint64_t examples = std::numeric_limits<uint64_t>::max();
   for (int i = 0; i < membership_.servers().count(); ++i) {
     const ServerRecord& record = membership_.servers().at(ShardId(i));
+    status->set_refused_pushes(status->refused_pushes() + record.counters.refused());
     if (facts_.replicated && record.gone) continue;
     v1::ServerStatus& server = *status->add_servers();
     server.set_rank(i);
@@ -417,7 +418,6 @@ void Coordinator::FillServers(absl::Time now, v1::JobStatus* status) const {
     server.set_counters_age_seconds(record.counters_at == absl::Time()
                                         ? absl::ToDoubleSeconds(now - record.last_heard)
                                         : absl::ToDoubleSeconds(now - record.counters_at));
-    status->set_refused_pushes(status->refused_pushes() + record.counters.refused());
     status->set_parked_pulls(status->parked_pulls() + record.counters.parked_pulls());
     status->set_resting(std::max<uint64_t>(status->resting(), record.counters.resting()));
     examples = std::min<uint64_t>(examples, record.counters.examples());

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/check.h"
+#include "common/base/limits.h"
 #include "common/checkpoint/strict_json.h"
 
 namespace tessera {
@@ -19,7 +20,8 @@ constexpr size_t kHistoryMax = 1 << 20;
 constexpr uint64_t kEpochEnd = uint64_t{1} << 31;
 // An epoch may begin before the end of the job and end behind it.
 constexpr uint64_t kCutStepEnd = 2 * kSavedStepEnd;
-constexpr uint64_t kRowsTotalEnd = kMemberRowsMax * kSavedRankEnd;
+// A worker of every rank may have the most rows.
+constexpr uint64_t kRowsTotalEnd = kMemberRowsMax * kRankEnd + 1;
 constexpr double kSecondsMax = 1e10;
 
 std::string Text(double value) { return absl::StrFormat("%.17g", value); }
@@ -68,13 +70,13 @@ absl::StatusOr<SavedCut> ReadCut(const std::string& where, const Json& json) {
   const Json* ranks = fields.GetArray("ranks");
   TESSERA_RETURN_IF_ERROR(fields.Finish());
   if (cut.steps == 0) return Wrong(where, "steps is 0, want at least 1");
-  if (ranks->empty() || ranks->size() > kSavedRankEnd) {
-    return Wrong(where, absl::StrCat("ranks are ", ranks->size(), ", want 1 to ", kSavedRankEnd));
+  if (ranks->empty() || ranks->size() > kRankEnd) {
+    return Wrong(where, absl::StrCat("ranks are ", ranks->size(), ", want 1 to ", kRankEnd));
   }
   for (const Json& rank : *ranks) {
-    if (!rank.is_number_unsigned() || rank.get<uint64_t>() >= kSavedRankEnd) {
-      return Wrong(
-          where, absl::StrCat("ranks: has ", rank.dump(), ", want numbers below ", kSavedRankEnd));
+    if (!rank.is_number_unsigned() || rank.get<uint64_t>() >= kRankEnd) {
+      return Wrong(where,
+                   absl::StrCat("ranks: has ", rank.dump(), ", want numbers below ", kRankEnd));
     }
     if (!cut.ranks.empty() && rank.get<uint64_t>() <= cut.ranks.back()) {
       return Wrong(where, "ranks do not ascend");

@@ -1,6 +1,7 @@
 #include "server/control/server_table.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -18,6 +19,32 @@ void Cut(uint64_t entries_max, Field* field) {
   if (static_cast<uint64_t>(field->size()) > entries_max) {
     field->Truncate(static_cast<int>(entries_max));
   }
+}
+
+PushesLeft LeftOf(const v1::ServerCounters& counters) {
+  return {counters.refused(), counters.refused_non_finite(), counters.duplicates()};
+}
+
+void SetLeft(const PushesLeft& own, const PushesLeft& before, v1::ServerCounters* counters) {
+  counters->set_refused(own.refused + before.refused);
+  counters->set_refused_non_finite(own.refused_non_finite + before.refused_non_finite);
+  counters->set_duplicates(own.duplicates + before.duplicates);
+}
+
+void ForgetParameters(v1::ServerCounters* counters) {
+  const PushesLeft left = LeftOf(*counters);
+  counters->Clear();
+  SetLeft(left, PushesLeft(), counters);
+}
+
+// Nobody: all that holds of `record` for whoever comes next.
+ServerRecord EmptiedOf(ServerRecord record) {
+  ServerRecord empty;
+  empty.life = record.life;
+  empty.before = record.before;
+  ForgetParameters(&record.counters);
+  empty.counters = std::move(record.counters);
+  return empty;
 }
 
 }  // namespace
@@ -68,18 +95,15 @@ absl::Status ServerTable::Attach(const v1::ServerHello& hello, bool started, abs
           absl::StrCat(who, " is gone: it was restarted at ", hello.address(),
                        " and its parameters are lost; start the job again"));
     }
+    ServerRecord next = EmptiedOf(record);
     // What it counted holds until the new one has counted.
-    ServerRecord next;
-    if (record.handed_over) {
-      next.refused_before = record.counters.refused();
-      next.refused_non_finite_before = record.counters.refused_non_finite();
-      next.counters = std::move(record.counters);
-    }
+    if (record.handed_over) next.counters = std::move(record.counters);
     record = std::move(next);
   } else if (!record.known && record.life != hello.life()) {
     // Of one that fell silent before the start, what it had restored is not this one's.
-    record = ServerRecord();
+    record = EmptiedOf(std::move(record));
   }
+  if (record.life != hello.life()) record.before = LeftOf(record.counters);
   ++changes_;
   if (!started) record.ready = true;
   record.known = true;
@@ -95,7 +119,7 @@ void ServerTable::Detach(ShardId server, uint64_t life, bool started) {
   ServerRecord& record = records_[server.value()];
   if (record.life != life) return;
   record.attached = false;
-  if (!started) record = ServerRecord();
+  if (!started) record = EmptiedOf(std::move(record));
 }
 
 void ServerTable::OnCounters(ShardId server, const v1::ServerCounters& counters, absl::Time now) {
@@ -108,9 +132,7 @@ void ServerTable::OnCounters(ShardId server, const v1::ServerCounters& counters,
   if (record.counters.closing()) return;
   record.counters = counters;
   record.counters.DiscardUnknownFields();
-  record.counters.set_refused(counters.refused() + record.refused_before);
-  record.counters.set_refused_non_finite(counters.refused_non_finite() +
-                                         record.refused_non_finite_before);
+  SetLeft(LeftOf(counters), record.before, &record.counters);
   Cut(kStalenessEntries, record.counters.mutable_staleness_histogram());
   Cut(kRankEnd, record.counters.mutable_waits_for_ranks());
   record.counters_at = now;
@@ -141,14 +163,14 @@ void ServerTable::GoBack() {
   ++changes_;
   for (ServerRecord& record : records_) {
     if (!record.attached) {
-      record = ServerRecord();
+      record = EmptiedOf(std::move(record));
       continue;
     }
     // Its connection stands, and it may only be silent: as Miss.
     if (record.gone) record.known = false;
     record.gone = false;
     record.applied = Generation();
-    record.counters.Clear();
+    ForgetParameters(&record.counters);
     record.counters_at = absl::Time();
   }
 }
@@ -194,7 +216,8 @@ void ServerTable::Miss(ShardId server) {
 }
 
 void ServerTable::Forget(ShardId server) {
-  records_[server.value()] = ServerRecord();
+  ServerRecord& record = records_[server.value()];
+  record = EmptiedOf(std::move(record));
   ++changes_;
 }
 
@@ -254,8 +277,9 @@ void ServerTable::Save(v1::MembershipState* state) const {
     server.set_attached(record.attached);
     server.set_last_heard(absl::ToUnixNanos(record.last_heard));
     server.set_handed_over(record.handed_over);
-    server.set_refused_before(record.refused_before);
-    server.set_refused_non_finite_before(record.refused_non_finite_before);
+    server.set_refused_before(record.before.refused);
+    server.set_refused_non_finite_before(record.before.refused_non_finite);
+    server.set_duplicates_before(record.before.duplicates);
   }
   for (const auto& [life, bytes] : replication_payload_bytes_) {
     state->add_replication_lives(life);
@@ -287,8 +311,8 @@ absl::Status ServerTable::Load(const v1::MembershipState& state) {
     record.attached = server.attached();
     record.last_heard = absl::FromUnixNanos(server.last_heard());
     record.handed_over = server.handed_over();
-    record.refused_before = server.refused_before();
-    record.refused_non_finite_before = server.refused_non_finite_before();
+    record.before = {server.refused_before(), server.refused_non_finite_before(),
+                     server.duplicates_before()};
   }
   replication_payload_bytes_.clear();
   const int lives =

@@ -16,6 +16,13 @@
 
 namespace tessera {
 
+// What happened to pushes that were not applied: nothing that becomes of parameters undoes it.
+struct PushesLeft {
+  uint64_t refused = 0;
+  uint64_t refused_non_finite = 0;
+  uint64_t duplicates = 0;
+};
+
 struct ServerRecord {
   // It said hello, and its parameters are the job's.
   bool known = false;
@@ -27,6 +34,7 @@ struct ServerRecord {
   bool handed_over = false;
   // A connection stands. A known server without one has a lease to come back.
   bool attached = false;
+  // Of the process that came last, also once it is gone: where it comes again it counts on.
   uint64_t life = 0;
   std::string address;
   uint64_t parameter_bytes = 0;
@@ -35,11 +43,10 @@ struct ServerRecord {
   Generation applied;
   // It has the parameters of the checkpoint that was ordered under this generation.
   Generation restored;
-  // Refusals of those that led its shard before are in it.
+  // What is left of pushes to those that had its rank before is in it.
   v1::ServerCounters counters;
   absl::Time counters_at;
-  uint64_t refused_before = 0;
-  uint64_t refused_non_finite_before = 0;
+  PushesLeft before;
 };
 
 // Where servers are replicas, those that are gone or have not come count for nothing in what follows,

@@ -4,9 +4,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/consistency/plan.h"
 #include "server/core/core_messages.h"
 #include "server/rpc/attach_link_state.h"
 #include "server/rpc/coordinator_wait.h"
+#include "server/shard/shard_messages.h"
 
 namespace tessera {
 namespace {
@@ -14,6 +16,23 @@ namespace {
 constexpr absl::Duration kRetryPause = absl::Milliseconds(50);
 
 }  // namespace
+
+std::string AttachLink::State::WhyToEnd(const v1::PlanMessage& message) {
+  if (!message.refuse().empty()) {
+    return absl::StrCat("coordinator at ", stream.address(),
+                        " refused this server: ", message.refuse());
+  }
+  if (BeginsAnew(message)) {
+    return absl::StrCat("checkpoint.restore: \"", options.begins_from,
+                        "\" here, and the coordinator at ", stream.address(),
+                        " begins the job anew; set it for server 0 too, or for nobody");
+  }
+  if (!message.has_plan()) return "";
+  const absl::Status checked = CheckPlan(ToPlan(message.plan()));
+  if (checked.ok()) return "";
+  return absl::StrCat("coordinator at ", stream.address(), " sent a ", checked.message(),
+                      "; all must run the same build");
+}
 
 // One connection after another.
 void AttachLink::State::Read() {
@@ -49,14 +68,7 @@ absl::Status AttachLink::State::Converse() {
       stream.Cut();
       continue;
     }
-    if (!message.refuse().empty()) {
-      refusal = absl::StrCat("coordinator at ", stream.address(),
-                             " refused this server: ", message.refuse());
-    } else if (BeginsAnew(message)) {
-      refusal = absl::StrCat("checkpoint.restore: \"", options.begins_from,
-                             "\" here, and the coordinator at ", stream.address(),
-                             " begins the job anew; set it for server 0 too, or for nobody");
-    }
+    if (refusal.empty()) refusal = WhyToEnd(message);
     if (refusal.empty()) {
       Handle(message);
     } else {

@@ -41,6 +41,8 @@ struct AttachLink::State : std::enable_shared_from_this<AttachLink::State> {
   void Read();
   // One connection, until it ends. Its status.
   absl::Status Converse();
+  // Empty: the message is one to be handled.
+  std::string WhyToEnd(const v1::PlanMessage& message);
   void Write();
   // What is queued first. Whether there is more.
   bool WriteNext(Stream::Stream* to);

@@ -240,7 +240,7 @@ absl::Status PushCall::TakeCore(const v1::SparseKeys& keys) {
   push_.core->name = *name;
   push_.core->key_form = static_cast<int>(std::min<uint32_t>(keys.key_form(), 255));
   if (key_bytes_ > 0) push_.core->keys.emplace();
-  needs_keys_ = key_bytes_ == 0 && !shard.KnowsCore(*name);
+  needs_keys_ = key_bytes_ == 0 && shard.WantsKeysOf(*name);
   return absl::OkStatus();
 }
 

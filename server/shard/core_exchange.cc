@@ -25,6 +25,11 @@ bool CoreExchange::Knows(const CoreName& name) const {
   return std::find(names_.begin(), names_.end(), name) != names_.end();
 }
 
+bool CoreExchange::WantsKeysOf(const CoreName& name) const {
+  return !Knows(name) && name.signature != SignatureOf(options_.layout_hash, name.number,
+                                                       EntrySet(options_.slices->size));
+}
+
 std::shared_ptr<const Core> CoreExchange::Find(const CoreName& name) const {
   for (const std::shared_ptr<const Core>& core : known_) {
     if (core->name == name) return core;

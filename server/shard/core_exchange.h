@@ -52,7 +52,7 @@ struct SparsePlace {
   CodedForms forms;
 };
 
-// The shard's thread, but for Knows.
+// The shard's thread, but for Knows and WantsKeysOf.
 class CoreExchange {
  public:
   // Cores that pushes may name: where nobody waits for anybody, somebody may be a core behind.
@@ -77,8 +77,11 @@ class CoreExchange {
 
   // --- whose entries are whose ---
 
-  // Any thread. A push that names another core is asked for its keys.
+  // Any thread.
   bool Knows(const CoreName& name) const;
+  // Any thread. A push that names this core is asked for its keys; of one that has no entries here no bytes are all of
+  // them.
+  bool WantsKeysOf(const CoreName& name) const;
   // `place` nullptr: all entries; need_keys: the core is not known, and nothing has changed.
   struct Found {
     std::shared_ptr<const SparsePlace> place;

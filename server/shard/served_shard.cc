@@ -169,6 +169,7 @@ void ServedShard::Order(const CopyOrder& order,
 }
 
 void ServedShard::Replace(std::unique_ptr<Shard> shard) {
+  shard->CountOn(shard_->counters());
   shard_ = std::move(shard);
   core_reports_seen_ = 0;
   core_reports_told_ = 0;

@@ -72,7 +72,7 @@ class ServedShard {
 
   // Shard::Order's errors, at once.
   void Order(const CopyOrder& order, std::function<void(absl::StatusOr<ShardCopy>)> taken);
-  // Another shard of the same layout takes this one's place.
+  // Another shard of the same layout takes this one's place, and counts on what happened to pushes here.
   void Replace(std::unique_ptr<Shard> shard);
   // Whoever waits is answered with `why`.
   void Refuse(const absl::Status& why);

@@ -258,6 +258,12 @@ class Shard {
   std::optional<ShardCopy> TakeCopy();
   // Before anything else but construction. read_rows' errors; the shard is of no use after one.
   absl::Status Load(const SavedShard& saved);
+  // Another one of the same options is the same: nothing was loaded, planned or committed.
+  bool is_as_made() const {
+    return !is_loaded_ && plan_.generation == Generation() && counters_.version == Version();
+  }
+  // It takes the place of one that had counted these.
+  void CountOn(const ShardCounters& before) { counters_.CountOn(before); }
 
   // --- standbys (shard_standby.cc) ---
 
@@ -418,6 +424,7 @@ class Shard {
     Exchange first;
   };
   std::vector<Open> open_proposals_;
+  bool is_loaded_ = false;
   bool advanced_pushes_ = false;
   bool records_ = false;
   std::vector<ShardEvent> recorded_;

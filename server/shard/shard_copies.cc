@@ -83,6 +83,7 @@ absl::Status Shard::Load(const SavedShard& saved) {
   }
   if (cores_ != nullptr) cores_->Load(saved.exchange, saved.core_every, std::move(core), &store_);
   counters_ = saved.counters;
+  is_loaded_ = true;
   if (saved.whole_next && forms_) {
     forms_->Take({saved.exchange, /*is_whole=*/false, /*is_whole_next=*/true});
   }

@@ -31,6 +31,13 @@ struct ShardCounters {
   uint64_t initial_hash = 0;
   // The replica was copied from another one.
   bool copied = false;
+
+  // What one that this process had before has seen happen, whatever becomes of the parameters.
+  void CountOn(const ShardCounters& before) {
+    duplicates += before.duplicates;
+    refused += before.refused;
+    refused_non_finite += before.refused_non_finite;
+  }
 };
 
 }  // namespace tessera

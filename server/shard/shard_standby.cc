@@ -183,7 +183,7 @@ absl::Status Shard::Follow(const CommitEvent& commit) {
 }
 
 absl::Status Shard::Follow(const ImageEvent& image) {
-  if (replica_ || counters_.version != Version() || plan_.generation != Generation()) {
+  if (replica_ || !is_as_made()) {
     return Contradicts("has an image, want it at the beginning");
   }
   const Exchange end(kExchangeEnd);

@@ -105,9 +105,9 @@ void ShardThread::Replace(uint64_t number, absl::StatusOr<std::unique_ptr<Shard>
   });
 }
 
-bool ShardThread::KnowsCore(const CoreName& core) const {
+bool ShardThread::WantsKeysOf(const CoreName& core) const {
   absl::MutexLock lock(&names_mutex_);
-  return names_ != nullptr && names_->Knows(core);
+  return names_ == nullptr || names_->WantsKeysOf(core);
 }
 
 void ShardThread::Reserve(MemberId member, int64_t bytes,
@@ -270,9 +270,12 @@ void ShardThread::OnAcknowledged(std::shared_ptr<LogSink> from, uint64_t positio
 
 void ShardThread::Inspect(bool with_hash, std::function<void(View)> done) {
   Post([this, with_hash, done = std::move(done)] {
-    if (!Refusal().ok()) return done(View());
-    const Shard& shard = served_->shard();
     View view;
+    if (!Refusal().ok()) {
+      if (served_ != nullptr) view.counters.CountOn(served_->shard().counters());
+      return done(std::move(view));
+    }
+    const Shard& shard = served_->shard();
     view.counters = shard.counters();
     view.waits_for = shard.WaitsFor();
     view.parked_reads = served_->parked_reads();

@@ -108,7 +108,8 @@ class ShardThread {
   void Order(const CopyOrder& order, std::function<void(absl::StatusOr<ShardCopy>)> taken);
   // Another shard is to take this one's place. Until Replace with the same number
   //   whoever waits or asks on the data plane is answered with `why`, a replica that copies with kUnavailable
-  //   Inspect is answered with nothing, at once: this server lives, and has no parameters to speak of
+  //   Inspect is answered at once, with what was refused or sent again and nothing else: this server lives, and has
+  //   no parameters to speak of
   //   nothing is folded
   //   the rest of the control plane waits
   // Numbers grow; one that comes before the last one's Replace makes that void, with plans, proposals, orders and
@@ -132,7 +133,7 @@ class ShardThread {
   bool moves_cores() const { return traits_.moves_cores; }
   const LayerParts* layer_parts() const { return traits_.layer_parts.get(); }
   // A push that names another core is asked for its keys. Changes as cores are selected.
-  bool KnowsCore(const CoreName& core) const;
+  bool WantsKeysOf(const CoreName& core) const;
 
  private:
   struct Event {
@@ -172,7 +173,8 @@ class ShardThread {
   // What other threads ask for outlives every shard that is restored in the place of another.
   const ShardTraits traits_;
   mutable absl::Mutex names_mutex_;
-  const CoreExchange* names_ ABSL_GUARDED_BY(names_mutex_) = nullptr;  // for Knows; the shard's
+  const CoreExchange* names_ ABSL_GUARDED_BY(names_mutex_) =
+      nullptr;  // for WantsKeysOf; the shard's
 
   absl::Mutex mutex_;
   std::vector<Event> events_ ABSL_GUARDED_BY(mutex_);

@@ -35,8 +35,7 @@ void StandbyGate::Detach() {
 void StandbyGate::TryBegin() {
   if (sink_ == nullptr || begun_ || state_ != State::kCopying) return;
   // As it began, but for what it was asked of its first core.
-  const bool copies =
-      shard_->plan().generation != Generation() || shard_->counters().version != Version();
+  const bool copies = !shard_->is_as_made();
   std::optional<ImageEvent> image;
   if (copies) {
     image = shard_->TakeImage();

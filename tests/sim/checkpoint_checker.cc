@@ -1,5 +1,4 @@
 // What must be true of checkpoints and of going back to one.
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -111,11 +110,6 @@ void Checker::OnRestored(CopyId copy, uint64_t lead_term, Generation generation,
   Ledger& ledger = ledgers_[copy.value()];
   const size_t shard = ledger.shard.value();
   Ledger from = copies_[whole->second[shard]];
-  // Requests say which version they are based on, whichever server it was of.
-  for (const uint64_t other : whole->second) {
-    from.version = std::max(from.version, copies_[other].version);
-  }
-  from.history.resize(from.version + 1, from.history.back());
   from.era = generation;
   from.term = ledger.term;
   from.copy = ledger.copy;

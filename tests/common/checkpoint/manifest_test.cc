@@ -105,7 +105,8 @@ TEST_CASE("a manifest that contradicts itself is refused", "[checkpoint]") {
   CHECK_FALSE(broken([](Manifest* m) { m->model_parameters = 4; }).empty());
   CHECK_FALSE(broken([](Manifest* m) { m->parameters[0].rows = int64_t{1} << 62; }).empty());
   CHECK_FALSE(broken([](Manifest* m) { m->parameters[1].name = "layers.0.weight"; }).empty());
-  CHECK_FALSE(broken([](Manifest* m) { m->members[0].rank = 70000; }).empty());
+  CHECK(broken([](Manifest* m) { m->members[0].rank = 65535; }) ==
+        "\"m.json\".members[0].rank: is 65535, want below 65535");
   CHECK(broken([](Manifest* m) { m->shards[1].staleness[0] = ~0ull; }) ==
         "\"m.json\".shards[1]: staleness: has 18446744073709551615, want counts below "
         "72057594037927936");

@@ -479,7 +479,7 @@ TEST_CASE("what a coordinator saves comes back bit for bit, and nothing else doe
            {"\"epoch\":4,", "\"epoch\":1099511627776,"},
            {"\"steps\":30", "\"steps\":18446744073709551615"},
            {"\"rows_total\":1347", "\"rows_total\":140737488355328"},
-           {"\"ranks\":[0,2]", "\"ranks\":[0,65536]"},
+           {"\"ranks\":[0,2]", "\"ranks\":[0,65535]"},
            {"\"examples\":1280", "\"examples\":72057594037927936"},
            {"\"0.1", "\"1e11"},
            {"\"0.1", "\"x"},

@@ -156,7 +156,7 @@ TEST_CASE("a standby that followed a leader before it read the checkpoint cannot
   CHECK(owners.AllProtected());
 }
 
-TEST_CASE("what a lost leader had refused is counted with what its successor refuses",
+TEST_CASE("what a lost leader had refused, or was sent again, is counted with its successor's",
           "[rejoin][standby]") {
   JobFacts facts = RejoinFacts();
   facts.standbys = true;
@@ -164,16 +164,23 @@ TEST_CASE("what a lost leader had refused is counted with what its successor ref
   ServerTable servers(facts);
   v1::ServerHello hello;
   v1::ServerCounters counters;
-  const auto refused = [&servers] { return servers.at(ShardId(0)).counters.refused(); };
+  const auto is_known = [&servers](uint64_t refused) {
+    const v1::ServerCounters& known = servers.at(ShardId(0)).counters;
+    CHECK(known.refused() == 4 * refused);
+    CHECK(known.refused_non_finite() == 2 * refused);
+    CHECK(known.duplicates() == refused);
+  };
   uint64_t before = 0;
   for (const uint64_t life : {11, 12, 13}) {
     hello.set_life(life);
     REQUIRE(servers.Attach(hello, /*started=*/life > 11, now).ok());
-    CHECK(refused() == before);
+    is_known(before);
     for (const uint64_t own : {1, 3}) {
-      counters.set_refused(own);
+      counters.set_refused(4 * own);
+      counters.set_refused_non_finite(2 * own);
+      counters.set_duplicates(own);
       servers.OnCounters(ShardId(0), counters, now);
-      CHECK(refused() == before + own);
+      is_known(before + own);
     }
     before += 3;
     servers.HandOver(ShardId(0), now);

@@ -101,5 +101,28 @@ TEST_CASE("a server hears who refuses it, and why", "[control][link]") {
         "coordinator at " + coordinator.address() + " refused this server: another job");
 }
 
+TEST_CASE("a server ends where it is told a plan that no coordinator makes", "[control][link]") {
+  Scripted coordinator([](int, Scripted::Stream* stream) {
+    v1::PlanMessage message;
+    message.mutable_plan()->set_generation(3);
+    v1::Member& member = *message.mutable_plan()->add_members();
+    member.set_member(5);
+    member.set_rank(65535);
+    member.set_first_exchange(1);
+    stream->Write(message);
+    v1::ShardMessage heard;
+    while (stream->Read(&heard)) {
+    }
+    return grpc::Status();
+  });
+  Server server(coordinator.address());
+  const absl::Status end = server.end.get_future().get();
+  CHECK(absl::IsFailedPrecondition(end));
+  CHECK(end.message() ==
+        "coordinator at " + coordinator.address() +
+            " sent a plan of generation 3: member 5 has rank 65535, want one below 65535; all must "
+            "run the same build");
+}
+
 }  // namespace
 }  // namespace tessera

@@ -210,7 +210,10 @@ TEST_CASE("a plan that no coordinator makes is refused", "[standby]") {
   v1::Member& second = *entry.mutable_plan()->mutable_members(1);
   std::string why = "member 2 is not in rank order";
   SECTION("a rank twice") { second.set_rank(0); }
-  SECTION("a rank beyond any") { second.set_rank(70000); }
+  SECTION("a rank beyond any") {
+    second.set_rank(65535);
+    why = "member 2 has rank 65535, want one below 65535";
+  }
   SECTION("a member twice") {
     second.set_member(1);
     why = "member 1 is there twice, or nobody";
@@ -234,6 +237,13 @@ TEST_CASE("a plan that no coordinator makes is refused", "[standby]") {
   SECTION("a former site of no round") {
     entry.mutable_plan()->add_former_sites()->set_member(3);
     why = "member 3 began with no exchange";
+  }
+  SECTION("a former site of a rank beyond any") {
+    v1::FormerSite& former = *entry.mutable_plan()->add_former_sites();
+    former.set_member(3);
+    former.set_first_exchange(1);
+    former.set_rank(65535);
+    why = "member 3 has rank 65535, want one below 65535";
   }
   SECTION("a share that is none") {
     v1::PartShares& shares = *entry.mutable_plan()->add_shares();

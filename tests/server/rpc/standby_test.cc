@@ -1,5 +1,6 @@
 // A leading shard, its gate, and a standby that hears of it through messages: under any schedule both have
 // the same bits, and what was acknowledged is there once.
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <random>
@@ -321,6 +322,27 @@ TEST_CASE("what was acknowledged without a standby counts no more once the job h
   }
   CHECK(standby->in_sync);
   leader.gate.Detach();
+}
+
+TEST_CASE("a standby of a shard that was loaded has its values, though it has committed nothing",
+          "[standby]") {
+  std::unique_ptr<Shard> shard = ShardOf("none", true);
+  SavedShard saved;
+  saved.read_rows = [](int, int state, int64_t rows_begin, int64_t rows_end, float* out) {
+    std::fill_n(out, (rows_end - rows_begin) * kColumns, state < 0 ? 3.0f : 0.0f);
+    return absl::OkStatus();
+  };
+  REQUIRE(shard->Load(saved).ok());
+  Leader leader(std::move(shard));
+  const auto standby = std::make_shared<Standby>(ShardOf("none", true));
+  leader.gate.Attach(standby);
+  while (standby->Deliver(&leader.gate)) {
+  }
+  REQUIRE(standby->in_sync);
+  leader.gate.Detach();
+  const std::unique_ptr<Shard> taken_over = standby->TakeOver();
+  REQUIRE(taken_over != nullptr);
+  CHECK(taken_over->ParametersHash() == leader.shard->ParametersHash());
 }
 
 TEST_CASE("a leader that ends refuses what its standby has yet to get", "[standby]") {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "absl/synchronization/notification.h"
@@ -300,7 +301,7 @@ TEST_CASE("what other threads see of a shard stays when another takes its place"
   CHECK(shard.dense_forms().Find(shard.codecs().push) == keys);
   CHECK(&shard.codecs() == codecs);
   CHECK(keys->bytes() == 2 * kRows);
-  CHECK_FALSE(shard.KnowsCore(CoreName()));
+  CHECK(shard.WantsKeysOf(CoreName()));
   // The new one's selection is reported, as the old one's was.
   const ShardThread::View view = Inspect(shard);
   REQUIRE(view.core_report.has_value());
@@ -359,6 +360,31 @@ TEST_CASE("a shard that awaits another lives, and lets nobody have its values", 
   CHECK(ValuesOf(*read.Wait()->snapshot) == std::vector<float>(kRows, 7));
 }
 
+TEST_CASE("what a shard has refused and was sent again is counted on by the next one",
+          "[shard_thread]") {
+  const std::unique_ptr<ShardThread> shard = Start(MakeNone(1.0f));
+  SetPlan(*shard, PlanOfFirst(1));
+  for (const auto& [member, bad_entry] :
+       std::vector<std::pair<uint64_t, int64_t>>{{1, 2}, {1, -1}, {1, -1}, {1, -1}, {7, -1}}) {
+    ReceivedPush push = PushOf(*shard, member, 1, 1);
+    push.bad_entry = bad_entry;
+    PushAnswer pushed;
+    shard->Accept(std::move(push), pushed.Callback());
+    (void)pushed.Wait();
+  }
+  for (const uint64_t number : {1, 2}) {
+    shard->AwaitReplacement(number, absl::FailedPreconditionError("the job was restored"));
+    const ShardThread::View awaiting = Inspect(*shard);
+    Answer<absl::Status> replaced;
+    shard->Replace(number, ShardOf(MakeNone(1.0f)), replaced.Callback());
+    REQUIRE(replaced.Wait().ok());
+    for (const ShardCounters& counters : {awaiting.counters, Inspect(*shard).counters}) {
+      CHECK(std::tie(counters.refused, counters.refused_non_finite, counters.duplicates) ==
+            std::make_tuple(2u, 1u, 2u));
+    }
+  }
+}
+
 TEST_CASE("a replacement that comes too late is void, with what was planned for it",
           "[shard_thread]") {
   const std::unique_ptr<ShardThread> shard = Start(MakeNone(1.0f));
@@ -400,7 +426,7 @@ TEST_CASE("a shard's thread lives before its shard is made", "[shard_thread]") {
   auto shard = std::make_unique<ShardThread>(TraitsOf(OptionsOf(MakeNone(1.0f))));
   CHECK(shard->layout_hash() == Start(MakeNone(1.0f))->layout_hash());
   CHECK(shard->slices().size == kRows);
-  CHECK_FALSE(shard->KnowsCore(CoreName()));
+  CHECK(shard->WantsKeysOf(CoreName()));
   RemovedAnswer applied;
   shard->SetPlan(PlanOfFirst(1), applied.Callback());
   CheckRefused(*shard, absl::StatusCode::kUnavailable);

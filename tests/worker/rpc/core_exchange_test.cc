@@ -22,12 +22,13 @@ constexpr CoreShare kShare{0.3, 0.1, 4, 0};
 // Two servers, with the coordinator's part between them, and a worker.
 class CoreServers {
  public:
-  explicit CoreServers(const CodecChoice& codecs = {})
-      : shape_(TestShape(61, 100)),
+  explicit CoreServers(const CodecChoice& codecs = {}, const CoreShare& share = kShare)
+      : share_(share),
+        shape_(TestShape(61, 100)),
         servers_(
-            shape_, 2, [] { return MakeNone(1.0f); }, 1, std::nullopt, false, codecs, kShare),
+            shape_, 2, [] { return MakeNone(1.0f); }, 1, std::nullopt, false, codecs, share),
         agreement_({2, 2, static_cast<uint64_t>(shape_.size),
-                    static_cast<uint64_t>(CoreCount(kShare, shape_.size)), 0}) {
+                    static_cast<uint64_t>(CoreCount(share, shape_.size)), 0}) {
     for (int s = 0; s < 2; ++s) {
       servers_[s].thread->SetCoreListener([this, s](const CoreReport& report) {
         absl::MutexLock lock(&mutex_);
@@ -67,17 +68,18 @@ class CoreServers {
     for (int s = 0; s < 2; ++s) {
       const ExplorerPlace place{7, Rank(0), Exchange(exchange), ShardId(s)};
       keys.sparse.push_back(
-          std::make_shared<const SparseKeys>(DrawKeys(kShare, place, shape_.size, cores[s])));
+          std::make_shared<const SparseKeys>(DrawKeys(share_, place, shape_.size, cores[s])));
     }
     return keys;
   }
 
   absl::StatusOr<ExchangeResult> Exchange_(uint64_t exchange, const KeySet& keys) {
-    const bool is_full = PushesAll(kShare, exchange);
+    const bool is_full = PushesAll(share_, exchange);
     return client_->PushPull({Exchange(exchange), 1}, is_full ? client_->dense_keys() : keys,
                              update_, keys, values_);
   }
 
+  const CoreShare share_;
   const ModelShape shape_;
   absl::Mutex mutex_;
   RunningServers servers_;
@@ -195,6 +197,27 @@ TEST_CASE("a core that servers have forgotten comes with the push, once", "[clie
   CHECK(after.push_payload_bytes - before.push_payload_bytes ==
         4 * static_cast<uint64_t>(job.KeysOf(e, old).sparse[0]->entries.count() +
                                   job.KeysOf(e, old).sparse[1]->entries.count()));
+}
+
+TEST_CASE("a core without entries comes without keys, however old it is", "[client][core]") {
+  CoreServers job({}, {0.3, 0, 4, 0});
+  REQUIRE(job.client_->Pull(Exchange(0), job.client_->dense_keys(), job.values_).ok());
+  const Cores old = job.Ask(0);
+  CHECK(old[0]->keys.count() == 0);
+  uint64_t e = 1;
+  for (uint64_t number = 0; number < 6; ++e) {
+    const Cores cores = job.Ask(number);
+    REQUIRE(job.Exchange_(e, job.KeysOf(e, cores)).ok());
+    if (PushesAll(kShare, e)) ++number;
+  }
+  job.Ask(6);
+  const uint64_t before = job.client_->traffic().push_payload_bytes;
+  const KeySet keys = job.KeysOf(e, old);
+  const int64_t entries = keys.sparse[0]->entries.count() + keys.sparse[1]->entries.count();
+  const auto result = job.Exchange_(e, keys);
+  INFO(result.status());
+  REQUIRE(result.ok());
+  CHECK(job.client_->traffic().push_payload_bytes - before == 4 * static_cast<uint64_t>(entries));
 }
 
 TEST_CASE("a pull of a core that no server knows says so and brings nothing", "[client][core]") {
