@@ -31,6 +31,7 @@
 #include "common/rpc/control_channel.h"
 #include "common/rpc/grpc_server.h"
 #include "common/rpc/security.h"
+#include "common/rpc/status.h"
 #include "common/rpc/transport.h"
 #include "common/rule/schedule.h"
 #include "server/control/job_facts.h"
@@ -55,6 +56,9 @@ namespace {
 constexpr absl::Duration kEndMargin = absl::Seconds(2);
 // How long status calls may still ask after the job has ended.
 constexpr absl::Duration kLingerAfterEnd = absl::Seconds(1);
+// Of one call that asks for the job's end, and between two.
+constexpr absl::Duration kDrainTime = absl::Seconds(2);
+constexpr absl::Duration kDrainPause = absl::Milliseconds(250);
 
 // Everything of one server, in the order in which it is built; destroyed in the reverse order.
 class ServerProcess {
@@ -62,6 +66,8 @@ class ServerProcess {
   ServerProcess(const ServerOptions& options, v1::Job job)
       : options_(options), job_(std::move(job)), digest_(JobDigest(job_)) {}
   ~ServerProcess() {
+    // It uses what is destroyed before control_ is.
+    if (control_ != nullptr) control_->StopElection();
     if (drainer_.joinable()) drainer_.join();
     if (host_ != nullptr) host_->Disconnect();
   }
@@ -79,6 +85,8 @@ class ServerProcess {
   void MakeHost(const JobFacts& facts);
   // Ends the process where nobody can be told that the job is to end.
   void DrainJob();
+  // Once; it may be repeated without harm.
+  absl::Status AskForDrain(const std::string& why);
   absl::Status StartServices();
   absl::Status StartMetrics();
   absl::Status CheckOutputs() const;
@@ -99,6 +107,8 @@ class ServerProcess {
   Recipe recipe_;
   ModelShape shape_;
 
+  absl::Mutex mutex_;  // before control_, which may say until it is destroyed that it is vacated
+  std::optional<absl::Status> link_ended_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<ServerControl> control_;  // where it may be the coordinator
   LiveCoordinator* coordinator_ = nullptr;  // control_'s
   std::unique_ptr<ServerCheckpoints> checkpoints_;
@@ -110,8 +120,6 @@ class ServerProcess {
   std::unique_ptr<GrpcServer> server_;
   std::unique_ptr<MetricsEndpoint> metrics_;
   std::thread drainer_;
-  absl::Mutex mutex_;
-  std::optional<absl::Status> link_ended_ ABSL_GUARDED_BY(mutex_);
 };
 
 absl::Status ServerProcess::CheckMemory(const Recipe& recipe, const ModelShape& shape) {
@@ -245,12 +253,16 @@ absl::Status ServerProcess::StartServices() {
                    " job=", job_.name(), " digest=", digest_.substr(0, 12)));
   const std::string reached_at = place_.announced.empty() ? server_->address() : place_.announced;
   host_->Start(may_coordinate() ? server_->address() : place_.coordinator, reached_at);
+  if (!options_.address_file.empty()) {
+    TESSERA_RETURN_IF_ERROR(
+        WriteAddressFile(options_.address_file,
+                         {server_->address(), metrics_ == nullptr ? "" : metrics_->address()}));
+  }
+  // Last: a server that does not start is not to be elected.
   if (elects()) {
     control_->StandForElection({reached_at, checkpoints_.get(), [this] { return host_->run(); }});
   }
-  if (options_.address_file.empty()) return absl::OkStatus();
-  return WriteAddressFile(options_.address_file,
-                          {server_->address(), metrics_ == nullptr ? "" : metrics_->address()});
+  return absl::OkStatus();
 }
 
 absl::Status ServerProcess::StartMetrics() {
@@ -334,32 +346,46 @@ void ServerProcess::OnSignal(int count) {
   drainer_ = std::thread([this] { DrainJob(); });
 }
 
-void ServerProcess::DrainJob() {
-  absl::Status kept = absl::UnavailableError("");
+absl::Status ServerProcess::AskForDrain(const std::string& why) {
   if (is_coordinator()) {
-    kept = coordinator_->Run([](Coordinator& coordinator, absl::Time now) {
-      coordinator.Drain("server 0 was asked to end", now);
+    const absl::Status kept = coordinator_->Run([&](Coordinator& coordinator, absl::Time now) {
+      coordinator.Drain(why, now);
       return absl::OkStatus();
     });
+    if (kept.ok()) return kept;
   }
-  if (kept.ok()) return;
-  // The job cannot go on without this server: ask for its end, and keep serving until then.
   const std::string coordinator = elects() ? host_->coordinator() : place_.coordinator;
+  if (coordinator.empty()) return absl::UnavailableError("no coordinator is known");
   const auto stub = v1::Admin::NewStub(OpenChannel(coordinator, Role::kOperator));
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(2));
+  context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(kDrainTime));
   v1::AdminRequest request;
-  request.set_reason(absl::StrCat("server ", options_.rank, " was asked to end"));
+  request.set_reason(why);
   v1::AdminReply reply;
-  const grpc::Status drained = stub->Drain(&context, request, &reply);
-  if (drained.ok()) return;
-  {
-    absl::MutexLock lock(&mutex_);
-    if (link_ended_.has_value()) return;  // The job has ended meanwhile.
+  return FromGrpc(stub->Drain(&context, request, &reply));
+}
+
+// The job cannot go on without this server: asks for its end, and keeps serving until then.
+void ServerProcess::DrainJob() {
+  const std::string why = absl::StrCat("server ", options_.rank, " was asked to end");
+  const absl::Time give_up = SteadyNow() + absl::Nanoseconds(job_.cluster().lease_timeout());
+  for (int asked = 1;; ++asked) {
+    const absl::Status drained = AskForDrain(why);
+    if (drained.ok()) return;
+    // It may have been heard, or another server be about to be the coordinator.
+    const bool is_unheard = absl::IsUnavailable(drained) || absl::IsDeadlineExceeded(drained);
+    const bool gives_up = !is_unheard || (asked > 1 && SteadyNow() >= give_up);
+    {
+      absl::MutexLock lock(&mutex_);
+      if (link_ended_.has_value()) return;
+    }
+    if (gives_up) {
+      Log(LogLevel::kError,
+          absl::StrCat("server: ended error=\"not drained: ", drained.message(), "\""));
+      _exit(1);
+    }
+    absl::SleepFor(kDrainPause);
   }
-  Log(LogLevel::kError,
-      absl::StrCat("server: ended error=\"not drained: ", drained.error_message(), "\""));
-  _exit(1);
 }
 
 }  // namespace
@@ -371,8 +397,11 @@ int RunServer(const ServerOptions& options) {
   // Signals that come before there is anything to drain end the process.
   absl::Mutex mutex;
   ServerProcess* running = nullptr;
+  std::optional<int> outcome;  // once all is over but the tearing down
   const Termination termination([&](int count) {
     absl::MutexLock lock(&mutex);
+    if (outcome && count > 1) _exit(*outcome);
+    if (outcome) return;
     if (running == nullptr) {
       Log(LogLevel::kError, "server: ended error=\"signal received before it served\"");
       _exit(1);
@@ -395,17 +424,15 @@ int RunServer(const ServerOptions& options) {
     running = &process;
   }
   const absl::Status status = process.AwaitEnd();
-  {
-    absl::MutexLock lock(&mutex);
-    running = nullptr;
-  }
+  absl::MutexLock lock(&mutex);
+  outcome = status.ok() ? 0 : 1;
   if (status.ok()) {
     Log(LogLevel::kInfo, absl::StrCat("server: ended rank=", options.rank));
-    return 0;
+  } else {
+    Log(LogLevel::kError,
+        absl::StrCat("server: ended rank=", options.rank, " error=\"", status.message(), "\""));
   }
-  Log(LogLevel::kError,
-      absl::StrCat("server: ended rank=", options.rank, " error=\"", status.message(), "\""));
-  return 1;
+  return *outcome;
 }
 
 }  // namespace tessera

@@ -87,8 +87,16 @@ absl::Status WorkerProcess::Prepare() {
                            options_.make_backend(job_.cluster().device(), job_.cluster().threads(),
                                                  {job_.cluster().cudnn()}));
   TESSERA_RETURN_IF_ERROR(CheckPrecision());
-  if (job_.cluster().memory_limit() > 0) LimitMemory();
-  absl::StatusOr<Datasets> data = LoadDatasets(job_.data(), EndsOf(job_.model(), shape_));
+  const int64_t limit = job_.cluster().memory_limit();
+  if (limit > 0) LimitMemory();
+  absl::StatusOr<Datasets> data =
+      LoadDatasets(job_.data(), EndsOf(job_.model(), shape_), limit > 0 ? limit : kDatasetBytesMax);
+  if (absl::IsResourceExhausted(data.status())) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        data.status().message(), limit > 0
+                                     ? "; cluster.memory_limit is all that this worker may take"
+                                     : "; cluster.memory_limit may say more than 64 GiB"));
+  }
   if (!data.ok()) return data.status();
   data_ = std::make_unique<Datasets>(*std::move(data));
   train_sum_ = data_->train.Sum();
@@ -134,11 +142,18 @@ absl::Status WorkerProcess::Connect() {
   absl::StatusOr<v1::JoinReply> joined = coordinator_->Join([](absl::string_view waiting_for) {
     Log(LogLevel::kInfo, absl::StrCat("worker: waiting for ", waiting_for));
   });
+  bool leaves = false;
   {
     absl::MutexLock lock(&mutex_);
     joining_ = nullptr;
+    leaves = asked_to_leave_;
   }
   TESSERA_RETURN_IF_ERROR(joined.status());
+  // Its client was cancelled after it had become a member, and makes no other call than this.
+  if (leaves) {
+    coordinator_->Withdraw("");
+    return absl::CancelledError("cancelled");
+  }
   admission_ = *std::move(joined);
   Log(LogLevel::kInfo,
       absl::StrCat("worker: joined rank=", admission_.rank(), " member=", admission_.member(),

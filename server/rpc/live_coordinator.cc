@@ -89,7 +89,11 @@ void LiveCoordinator::Vacate(absl::string_view why) {
   }
   Deliver(std::move(gone));
   absl::MutexLock lock(&mutex_);
-  const auto is_idle = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return !is_writing_; };
+  // Conditions are looked at by other threads, too.
+  const auto is_idle = [this,
+                        own = std::this_thread::get_id()]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return !is_writing_ && (teller_ == std::thread::id() || teller_ == own);
+  };
   mutex_.Await(absl::Condition(&is_idle));
 }
 
@@ -216,6 +220,7 @@ void LiveCoordinator::Keep() {
         answers = Release();
       } else {
         Clear();
+        teller_ = std::this_thread::get_id();
       }
     }
     Deliver(std::move(answers));
@@ -259,6 +264,8 @@ void LiveCoordinator::TellVacated(const absl::Status& why) {
       absl::StrCat("control: the coordinator is here no longer why=\"", why.message(), "\""));
   Deliver(std::move(gone));
   if (tell) tell(why);
+  absl::MutexLock lock(&mutex_);
+  teller_ = std::thread::id();
 }
 
 namespace {

@@ -75,7 +75,8 @@ class LiveCoordinator {
   absl::Status Install(std::unique_ptr<Coordinator> coordinator, const v1::CoordinatorWord& word,
                        StateStore* store);
   // It is here no longer: servers and workers are to look for it elsewhere. The store is used no more when this
-  // returns. It may be told so itself, by an error of the store: `on_vacated` is then called, without the mutex.
+  // returns. It may be told so itself, by an error of the store: `on_vacated` is then called, without the mutex, and
+  // Vacate, unless it is called there, returns after it has.
   void Vacate(absl::string_view why);
   void SetOnVacated(std::function<void(absl::Status)> on_vacated) {
     absl::MutexLock lock(&mutex_);
@@ -236,6 +237,7 @@ class LiveCoordinator {
   StateStore* store_ ABSL_GUARDED_BY(mutex_) = nullptr;
   uint64_t stay_ ABSL_GUARDED_BY(mutex_) = 0;  // counts Install
   bool is_writing_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread::id teller_ ABSL_GUARDED_BY(mutex_);  // calls on_vacated, or is about to
   absl::Time write_began_ ABSL_GUARDED_BY(mutex_);
   bool is_old_ ABSL_GUARDED_BY(mutex_) = false;  // what was written last
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;

@@ -11,6 +11,7 @@
 #include <catch2/catch.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "common/base/steady_clock.h"
 #include "tests/server/rpc/live_coordinator_fixture.h"
@@ -85,6 +86,25 @@ TEST_CASE("what cannot be kept is not sent, and the coordinator is gone", "[cont
   REQUIRE(inbox.size() == 1);
   CHECK_FALSE(inbox[0].has_value());
   CHECK(absl::IsUnavailable(f.Attach()));
+}
+
+TEST_CASE("who vacates the coordinator waits until those are told that its store has vacated it",
+          "[control][live]") {
+  LiveCoordinatorFixture f;
+  f.Install(Word(9, 1));
+  absl::Notification telling;
+  std::atomic<bool> has_told{false};
+  f.live.SetOnVacated([&](absl::Status why) {
+    f.live.Vacate("it need not wait for itself");
+    telling.Notify();
+    absl::SleepFor(absl::Milliseconds(200));
+    has_told = true;
+  });
+  f.store.Fail(absl::AbortedError("another one has taken over"));
+  CHECK(absl::IsUnavailable(f.Join().status()));
+  telling.WaitForNotification();
+  f.live.Vacate("the server ends");
+  CHECK(has_told);
 }
 
 TEST_CASE("one that may have been superseded answers nobody", "[control][live]") {
