@@ -47,7 +47,9 @@ absl::Status WorkerProcess::CheckDeviceMemory() {
   TESSERA_ASSIGN_OR_RETURN(const int64_t scratch,
                            DeviceScratch(RowsOfEvaluation(*data_).calibration));
   if (scratch > 0) absl::StrAppend(&parts, " + convolutions and calibration ", scratch);
-  const int64_t need = memory.replica + coding + scratch;
+  TESSERA_ASSIGN_OR_RETURN(const int64_t batches, DeviceBatchBytes(job_, recipe_, *data_));
+  absl::StrAppend(&parts, " + batches on their way ", batches);
+  const int64_t need = memory.replica + coding + scratch + batches;
   if (need <= available) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "cluster.device: ", backend_->description(), " has ", available,

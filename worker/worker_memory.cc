@@ -6,6 +6,9 @@
 #include "common/base/check.h"
 #include "common/layout/shard_map.h"
 #include "common/rpc/transport.h"
+#include "worker/data/order.h"
+#include "worker/model/batch_staging.h"
+#include "worker/model/plan.h"
 #include "worker/replica/batch_rows.h"
 #include "worker/replica/half_replica.h"
 #include "worker/replica/replica.h"
@@ -65,7 +68,8 @@ absl::StatusOr<WorkerMemory> PlanWorkerMemory(const v1::Job& job, const Recipe& 
   const int64_t shards = ShardCount(recipe.placement, static_cast<int>(servers));
   const int64_t shard_bytes = shape.size * static_cast<int64_t>(sizeof(float)) / shards;
   memory.program = kProgramBytes + servers * LimitedConnectionBytes(shard_bytes);
-  memory.data = data.train.bytes() + data.test.bytes();
+  memory.data =
+      data.train.bytes() + data.test.bytes() + EpochOrder::MemoryNeeded(data.train.rows());
   TESSERA_RETURN_IF_ERROR(
       AddReplica(job, recipe, data, memory.data + memory.program, bytes_max, &memory));
   const int64_t coder = recipe.subnets ? 0 : UpdateCoder::MemoryNeeded(recipe.codecs, shape.size);
@@ -79,6 +83,26 @@ absl::StatusOr<WorkerMemory> PlanDeviceWorkerMemory(const v1::Job& job, const Re
   WorkerMemory memory;
   TESSERA_RETURN_IF_ERROR(AddReplica(job, recipe, data, 0, device_bytes, &memory));
   return memory;
+}
+
+absl::StatusOr<int64_t> DeviceBatchBytes(const v1::Job& job, const Recipe& recipe,
+                                         const Datasets& data) {
+  TESSERA_ASSIGN_OR_RETURN(const NetworkPlan plan, PlanOf(job.model()));
+  const int64_t inputs = InputRowsOf(job.model(), data).sparse ? 0 : plan.shape.inputs();
+  const int64_t kinds = data.train.has_classes() ? 1 : plan.shape.outputs();
+  const auto place = [&](int64_t rows, int64_t width) {
+    return rows * (width + kinds) * static_cast<int64_t>(sizeof(float));
+  };
+  const int64_t evaluated = place(BatchRowsMax(job), inputs);
+  const int64_t others = (BatchStaging::kPlaces - 1) * evaluated;
+  if (recipe.split) {
+    TESSERA_ASSIGN_OR_RETURN(const NetworkPlan front, HalfOf(plan, {0, recipe.split->cut.layer}));
+    const int64_t width = std::max(inputs, front.shape.outputs());
+    return others + BatchStaging::kPlaces * place(job.train().batch_size(), width);
+  }
+  // A subnet trains in a network of its own.
+  if (recipe.subnets) return others + BatchStaging::kPlaces * place(PieceRows(job), inputs);
+  return others;
 }
 
 }  // namespace tessera

@@ -45,6 +45,10 @@ absl::StatusOr<WorkerMemory> PlanWorkerMemory(const v1::Job& job, const Recipe& 
 absl::StatusOr<WorkerMemory> PlanDeviceWorkerMemory(const v1::Job& job, const Recipe& recipe,
                                                     const Datasets& data, int64_t device_bytes);
 
+// Of its sum batches are one place for rows of a batch; this is what all the places of BatchStaging take besides.
+absl::StatusOr<int64_t> DeviceBatchBytes(const v1::Job& job, const Recipe& recipe,
+                                         const Datasets& data);
+
 }  // namespace tessera
 
 #endif  // TESSERA_WORKER_WORKER_MEMORY_H_

@@ -31,6 +31,9 @@ echo "{\"final\": {\"train_loss\": 0.2501}, $traffic}" >"$TEST_TMPDIR/b.json"
 echo "{\"final\": {\"train_loss\": 0.26}, $traffic}" >"$TEST_TMPDIR/c.json"
 bench/gpu/gpu --same "$TEST_TMPDIR/a.json,$TEST_TMPDIR/b.json"
 if bench/gpu/gpu --same "$TEST_TMPDIR/a.json,$TEST_TMPDIR/c.json"; then exit 1; fi
+sed 's/0.25/0.0/' "$TEST_TMPDIR/a.json" >"$TEST_TMPDIR/zero.json"
+bench/gpu/gpu --same "$TEST_TMPDIR/zero.json,$TEST_TMPDIR/zero.json"
+if bench/gpu/gpu --same "$TEST_TMPDIR/a.json,$TEST_TMPDIR/zero.json"; then exit 1; fi
 sed -i 's/12/13/' "$TEST_TMPDIR/b.json"
 if bench/gpu/gpu --same "$TEST_TMPDIR/a.json,$TEST_TMPDIR/b.json"; then exit 1; fi
 # A job that diverged is in the table; one without a report is told beside it.

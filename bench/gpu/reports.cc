@@ -158,7 +158,8 @@ absl::Status CompareReports(const std::vector<std::string>& paths) {
   TESSERA_ASSIGN_OR_RETURN(const double a, NumberAt(paths[0], reports[0], {"final", "train_loss"}));
   TESSERA_ASSIGN_OR_RETURN(const double b, NumberAt(paths[1], reports[1], {"final", "train_loss"}));
   std::printf("%-26s %16.6f %16.6f\n", "train_loss", a, b);
-  if (std::fabs(a / b - 1) <= kLossDifference) return absl::OkStatus();
+  // Not by their ratio: both may be 0.
+  if (std::fabs(a - b) <= kLossDifference * std::fabs(b)) return absl::OkStatus();
   return absl::InternalError(absl::StrCat("train_loss differs by more than ", kLossDifference));
 }
 

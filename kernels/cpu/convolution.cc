@@ -17,6 +17,8 @@ using dnnl::memory;
 
 // Shapes that stay prepared: a network has three per convolution and size of batch.
 constexpr size_t kPreparedMax = 1024;
+// Images are gathered in pieces of so much, or one where it is larger, which is in no sum of memory.
+constexpr int64_t kGatheredBytesMax = int64_t{4} << 20;
 
 template <typename T>
 constexpr memory::data_type kType =
@@ -265,12 +267,18 @@ void CpuConvolution<T>::WeightGradient(const ImagesShape& shape, const T* x, con
   const Window& window = shape.map.window;
   const bool is_padded = window.padding_y + window.padding_x > 0;
   if (window.size() == 1 && window.stride_y * window.stride_x > 1 && !is_padded) {
-    const T* const gathered = Gather(shape, x);
-    if (gathered == nullptr) return;
     const Image &from = shape.map.from, &to = shape.map.to;
-    const ImagesShape dense = {shape.rows,
-                               MapOf({from.channels, to.height, to.width}, Window(), to.channels)};
-    return Run(kind, dense, {{DNNL_ARG_SRC, gathered}, {DNNL_ARG_DIFF_DST, dy}}, dweight);
+    const ImageMap dense = MapOf({from.channels, to.height, to.width}, Window(), to.channels);
+    const int64_t bytes = dense.from.size() * static_cast<int64_t>(sizeof(T));
+    const int64_t piece = std::max<int64_t>(1, kGatheredBytesMax / bytes);
+    for (int64_t begin = 0; begin < shape.rows; begin += piece) {
+      const int64_t rows = std::min(piece, shape.rows - begin);
+      const T* const gathered = Gather({rows, shape.map}, x + begin * from.size());
+      if (gathered == nullptr) return;
+      Run(begin > 0 ? Kind::kWeightGradientAdded : kind, {rows, dense},
+          {{DNNL_ARG_SRC, gathered}, {DNNL_ARG_DIFF_DST, dy + begin * to.size()}}, dweight);
+    }
+    return;
   }
   Run(kind, shape, {{DNNL_ARG_SRC, x}, {DNNL_ARG_DIFF_DST, dy}}, dweight);
 }

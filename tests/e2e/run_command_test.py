@@ -448,6 +448,15 @@ class Refusals(Test):
                 self.contains(error, who, "ended with exit code 2", "cluster.memory_limit: is",
                               "but this %s needs" % who, " + ")
 
+    def test_a_worker_does_not_read_more_data_than_it_may_have(self):
+        with open(self.path("rows.csv"), "w") as rows:
+            rows.write(("1," * 64 + "3\n") * 300000)
+        job = digits(cluster={"memory_limit": "50MiB"})
+        job["data"] = {"format": "csv", **{part: {"features": self.path("rows.csv")} for part in ("train", "test")}}
+        code, _, error = tessera("run", write_job(self, job), "--quiet", within=60)
+        self.assertEqual(code, 2)
+        self.contains(error, "rows.csv", "of memory", "cluster.memory_limit is all that this worker may take")
+
     def test_pieces_of_a_minibatch_fit_where_all_of_it_does_not(self):
         def ran(limit, **train):
             job = digits(norm=False, units=1000, batch=1000, steps=2, workers=1, cluster={"memory_limit": limit},

@@ -104,6 +104,12 @@ absl::StatusOr<size_t> ByteSource::ReadGzip(void* out, size_t bytes) {
       }
     }
     if (!inside_member_) {
+      // Zeros pad what comes from a tape or a disk's blocks.
+      while (members_ > 0 && z.avail_in > 0 && *z.next_in == 0) {
+        ++z.next_in;
+        --z.avail_in;
+      }
+      if (z.avail_in == 0) continue;
       TESSERA_CHECK(inflateReset(&z) == Z_OK);
       inside_member_ = true;
     }

@@ -1,7 +1,7 @@
 // The content of one regular file, read once from front to back.
 //
 // A file whose name ends in .gz is inflated on the way: one or more gzip members, one after the
-// other, each with its checksum verified. Such a file that is no gzip is an error.
+// other, each with its checksum verified; zeros behind one are skipped. Such a file that is no gzip is an error.
 #ifndef TESSERA_WORKER_DATA_BYTE_SOURCE_H_
 #define TESSERA_WORKER_DATA_BYTE_SOURCE_H_
 

@@ -48,7 +48,7 @@ std::optional<std::string> AppendRow(absl::string_view line, const TableSpec& sp
     values.push_back(*value);
   }
   const absl::string_view field = NextField(line);
-  const std::optional<int64_t> label = ParseIntegerField(field);
+  const std::optional<int64_t> label = ParseLabelField(field);
   if (!label.has_value() || *label < 0 || *label >= spec.classes) {
     return absl::StrCat("label is ", QuotedField(field), ", want an integer from 0 to ",
                         spec.classes - 1, " (the model's classes)");

@@ -116,6 +116,9 @@ struct Datasets {
 //   kResourceExhausted                 the rows would need more than bytes_max, or than there is
 absl::StatusOr<Datasets> LoadDatasets(const v1::Data& data, const ModelEnds& ends,
                                       int64_t bytes_max = kDatasetBytesMax);
+// For whoever reckons what a job's processes need: its data may be larger than what cluster.memory_limit lets
+// them have.
+absl::StatusOr<Datasets> LoadDatasets(const v1::Job& job, const ModelEnds& ends);
 
 }  // namespace tessera
 

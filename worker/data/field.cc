@@ -15,6 +15,8 @@ namespace {
 constexpr size_t kQuotedBytesMax = 40;
 // So many digits are exact in a float.
 constexpr size_t kExactDigits = 7;
+// Whole numbers below are exact in a double.
+constexpr double kExactMax = 0x1p53;
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
@@ -67,6 +69,19 @@ std::optional<int64_t> ParseIntegerField(absl::string_view field) {
   const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
   if (error != std::errc() || end != field.data() + field.size()) return std::nullopt;
   return value;
+}
+
+std::optional<int64_t> ParseLabelField(absl::string_view field) {
+  const std::optional<int64_t> plain = ParseIntegerField(field);
+  if (plain.has_value() || field.find_first_of("eE") == absl::string_view::npos) return plain;
+  field = WithoutPlus(field);
+  // from_chars takes hexadecimal too.
+  if (field.find_first_of("xX") != absl::string_view::npos) return std::nullopt;
+  double value = 0;
+  const auto [end, error] = absl::from_chars(field.data(), field.data() + field.size(), value);
+  if (error != std::errc() || end != field.data() + field.size()) return std::nullopt;
+  if (!(std::abs(value) < kExactMax) || value != std::floor(value)) return std::nullopt;
+  return static_cast<int64_t>(value);
 }
 
 std::string QuotedField(absl::string_view field) {

@@ -1,4 +1,5 @@
 // From a job's data section to tables, and from tables to data sets.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <new>
@@ -102,7 +103,8 @@ TableSpec TableSpecOf(const ModelEnds& ends) {
   TableSpec spec;
   spec.features = ends.inputs;
   // One sigmoid output tells two classes apart.
-  spec.classes = ends.sigmoid && ends.outputs == 1 ? 2 : ends.outputs;
+  spec.one_output = ends.sigmoid && ends.outputs == 1;
+  spec.classes = spec.one_output ? 2 : ends.outputs;
   spec.class_sets = ends.sigmoid && ends.outputs > 1;
   return spec;
 }
@@ -149,6 +151,10 @@ absl::StatusOr<Datasets> LoadDatasets(const v1::Data& data, const ModelEnds& end
   }
   return Datasets{Dataset(std::move(train), normalization, ends),
                   Dataset(std::move(test), normalization, ends)};
+}
+
+absl::StatusOr<Datasets> LoadDatasets(const v1::Job& job, const ModelEnds& ends) {
+  return LoadDatasets(job.data(), ends, std::max(job.cluster().memory_limit(), kDatasetBytesMax));
 }
 
 }  // namespace tessera

@@ -29,14 +29,19 @@ uint64_t KeyOf(uint64_t seed, Stream stream, uint64_t a, uint64_t row) {
   return block[0] | uint64_t{block[1]} << 32;
 }
 
+int BucketBits(int64_t count) {
+  int bits = 1;
+  while (bits < kBucketBitsMax && (count >> bits) > kBucketKeys) ++bits;
+  return bits;
+}
+
 // Sorts the rows `first`, `first + stride` and so on below `rows` by (key, row) into `out`. Keys
 // are uniform, so the top bits split them into even buckets; each is sorted by itself. Keys are
 // computed twice rather than held twice.
 void SortRows(uint64_t seed, Stream stream, uint64_t a, int64_t rows, int64_t first, int64_t stride,
               std::vector<SortKey>& out) {
   const int64_t count = first < rows ? (rows - first + stride - 1) / stride : 0;
-  int bits = 1;
-  while (bits < kBucketBitsMax && (count >> bits) > kBucketKeys) ++bits;
+  const int bits = BucketBits(count);
   const int shift = kKeyBits - bits;
   std::vector<uint32_t> bucket_end((size_t{1} << bits) + 1);
   for (int64_t row = first; row < rows; row += stride) {
@@ -82,6 +87,12 @@ absl::StatusOr<Partition> ParsePartition(absl::string_view name) {
 
 EpochOrder::EpochOrder(const Options& options) : options_(options) {
   TESSERA_CHECK(options.rows >= 1 && options.rows <= kRowsMax && options.batch >= 1);
+}
+
+int64_t EpochOrder::MemoryNeeded(int64_t rows) {
+  constexpr auto kRowBytes = static_cast<int64_t>(sizeof(uint32_t));
+  const int64_t sorting = static_cast<int64_t>(sizeof(SortKey)) + kRowBytes;
+  return rows * (kRowBytes + sorting) + ((int64_t{1} << BucketBits(rows)) + 1) * kRowBytes;
 }
 
 absl::Status EpochOrder::Begin(const EpochPlace& place) {

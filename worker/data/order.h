@@ -62,6 +62,9 @@ class EpochOrder {
 
   explicit EpochOrder(const Options& options);
 
+  // Bytes at most, of so many rows of this worker's files: the order before, while the next is sorted.
+  static int64_t MemoryNeeded(int64_t rows);
+
   // Sorts the rows of this epoch: about 0.1 microseconds for each. On error the order is as it was.
   //   kInvalidArgument  there are fewer rows than one step takes
   absl::Status Begin(const EpochPlace& place);

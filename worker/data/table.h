@@ -51,6 +51,8 @@ struct TableSpec {
   int64_t classes = 0;
   // A row may have any number of classes, where the format can say so.
   bool class_sets = false;
+  // The model has one output, for the second class of two.
+  bool one_output = false;
   // Other workers read other files, so a class must not depend on which labels occur here.
   bool local_files = false;
   // Limit on Table::bytes().

@@ -19,6 +19,8 @@ namespace {
 struct Rows {
   SparseValues values;
   ClassSets labels;
+  // Of the file that is read: a row of the second class has label 0, one of the first none.
+  bool one_label = false;
 
   int64_t count() const { return static_cast<int64_t>(values.begin.size()) - 1; }
   // At least Table::bytes() of them.
@@ -28,8 +30,9 @@ struct Rows {
   }
 };
 
-// Sets `rows` to what the header says.
-Complaint ReadHeader(absl::string_view line, const TableSpec& spec, int64_t& rows) {
+// Sets `rows` and `one_label` to what the header says.
+Complaint ReadHeader(absl::string_view line, const TableSpec& spec, int64_t& rows,
+                     bool& one_label) {
   std::vector<int64_t> numbers;
   for (absl::string_view field = NextTextField(line); !field.empty(); field = NextTextField(line)) {
     const std::optional<int64_t> number = ParseIntegerField(field);
@@ -47,7 +50,8 @@ Complaint ReadHeader(absl::string_view line, const TableSpec& spec, int64_t& row
     return absl::StrCat("header says ", numbers[1], " features, want ", spec.features,
                         ", the product of model.input");
   }
-  if (numbers[2] != spec.classes) {
+  one_label = spec.one_output && numbers[2] == 1;
+  if (numbers[2] != spec.classes && !one_label) {
     return absl::StrCat("header says ", numbers[2], " labels, want ", spec.classes,
                         " (the model's classes)");
   }
@@ -83,6 +87,15 @@ Complaint AppendLabels(absl::string_view field, const TableSpec& spec, ClassSets
   return std::nullopt;
 }
 
+Complaint AppendOneLabel(absl::string_view field, ClassSets& out) {
+  if (!field.empty() && ParseIntegerField(field) != 0) {
+    return absl::StrCat("label is ", QuotedField(field), ", want 0 or none (header says 1 label)");
+  }
+  out.classes.push_back(field.empty() ? 0 : 1);
+  out.begin.push_back(static_cast<int64_t>(out.classes.size()));
+  return std::nullopt;
+}
+
 Complaint AppendRow(absl::string_view line, const TableSpec& spec, Rows& rows) {
   absl::string_view rest = line;
   absl::string_view labels = NextTextField(rest);
@@ -91,7 +104,10 @@ Complaint AppendRow(absl::string_view line, const TableSpec& spec, Rows& rows) {
     labels = "";
     rest = line;
   }
-  if (auto wrong = AppendLabels(labels, spec, rows.labels)) return wrong;
+  if (auto wrong = rows.one_label ? AppendOneLabel(labels, rows.labels)
+                                  : AppendLabels(labels, spec, rows.labels)) {
+    return wrong;
+  }
   return AppendSparseRow(rest, 0, spec.features, rows.values);
 }
 
@@ -115,7 +131,7 @@ absl::Status AppendFile(const std::string& path, const TableSpec& spec, Rows& ro
         absl::StrCat(path, ": has no header, want a line of rows, features and labels"));
   }
   int64_t wanted = 0;
-  if (auto wrong = ReadHeader(line, spec, wanted)) {
+  if (auto wrong = ReadHeader(line, spec, wanted, rows.one_label)) {
     return absl::InvalidArgumentError(absl::StrCat(lines.where(), ": ", *wrong));
   }
   for (int64_t row = 0; row < wanted; ++row) {

@@ -18,6 +18,8 @@ namespace tessera {
 // One thread, the backend's.
 class BatchStaging {
  public:
+  static constexpr int kPlaces = 3;
+
   // `memory` outlives it.
   explicit BatchStaging(Memory* memory) : memory_(*memory) {}
 
@@ -51,7 +53,6 @@ class BatchStaging {
   absl::StatusOr<const T*> Send(const T* from, int64_t count, Place<T>* place);
 
   Memory& memory_;
-  static constexpr int kPlaces = 3;
   Places places_[kPlaces];
   int turn_ = 0;
 };

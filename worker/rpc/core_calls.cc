@@ -156,8 +156,7 @@ absl::StatusOr<Cores> CoreCalls::Take(Traffic* traffic) {
       board_.WaitUntil(absl::InfiniteFuture());
     } else {
       const std::unique_ptr<CoreFromServer> call = std::move(asked.call);
-      traffic->pull_payload_bytes += call->payload_bytes();
-      traffic->pull_wire_bytes += call->wire_bytes();
+      Count(*call);
       if (call->status().ok()) {
         cores[server++] = call->core();
       } else {
@@ -166,8 +165,14 @@ absl::StatusOr<Cores> CoreCalls::Take(Traffic* traffic) {
     }
   }
   End();
+  *traffic += std::exchange(came_, Traffic());
   if (!failed.ok()) return failed;
   return cores;
+}
+
+void CoreCalls::Count(const CoreFromServer& call) {
+  came_.pull_payload_bytes += call.payload_bytes();
+  came_.pull_wire_bytes += call.wire_bytes();
 }
 
 absl::Status CoreCalls::Collect(size_t server, const absl::Status& status) {
@@ -181,7 +186,9 @@ void CoreCalls::End() {
     if (asked.call != nullptr && !asked.call->ended()) asked.call->Cancel();
   }
   for (const Asked& asked : asked_) {
-    while (asked.call != nullptr && !asked.call->ended()) board_.WaitUntil(absl::InfiniteFuture());
+    if (asked.call == nullptr) continue;
+    while (!asked.call->ended()) board_.WaitUntil(absl::InfiniteFuture());
+    Count(*asked.call);
   }
   asked_.clear();
 }

@@ -71,7 +71,8 @@ class CoreCalls {
   ~CoreCalls();
 
   void Ask(uint64_t number);
-  // Codes as ParameterClient::Pull. `traffic` counts what came since Ask, with or without success.
+  // Codes as ParameterClient::Pull. `traffic` counts what came since the last Take, with or without success, also
+  // for an Ask that another one has replaced.
   absl::StatusOr<Cores> Take(Traffic* traffic);
   void Cancel();
   // As ParameterClientGrpc::SetAway: Take makes no other call until this is over, and gives none up. Any thread.
@@ -91,11 +92,14 @@ class CoreCalls {
   // An attempt has failed. Plans the next one where it may help.
   absl::Status Collect(size_t server, const absl::Status& status);
   void End();
+  // One that has ended.
+  void Count(const CoreFromServer& call);
 
   const Options options_;
   v1::PullRequest request_;
   Wakeup board_;
   std::vector<Asked> asked_;  // by server
+  Traffic came_;              // since the last Take
   std::atomic<bool> cancelled_{false};
   std::atomic<bool> away_{false};
 };

@@ -1,10 +1,19 @@
 // Where all stop to see how good the model is.
+#include <algorithm>
 #include <utility>
 
 #include "common/base/check.h"
 #include "worker/train/train_loop.h"
 
 namespace tessera {
+namespace {
+
+bool Calibrates(const v1::Model& model) {
+  return std::any_of(model.layers().begin(), model.layers().end(),
+                     [](const v1::Layer& layer) { return layer.has_batch_norm(); });
+}
+
+}  // namespace
 
 absl::Status TrainLoop::Evaluate(bool last) {
   evaluated_ = cursor();
@@ -53,7 +62,8 @@ absl::StatusOr<std::optional<EvaluationResult>> TrainLoop::EvaluateOnce(
   job_examples_ = std::max(job_examples_, read.job_examples);
   if (place.finished.has_value()) return place.finished;
   std::vector<float> constants;
-  if (place.part == 0) {
+  // Choosing the rows sorts all.
+  if (place.part == 0 && Calibrates(options_.job.model())) {
     const bool owns_part = options_.job.data().partition() == "shard" && cut_.part < cut_.parts;
     const std::vector<uint32_t> rows =
         CalibrationRows(options_.job.seed(), data_.train.rows(), owns_part ? cut_.part : 0,

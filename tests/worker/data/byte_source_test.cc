@@ -48,6 +48,23 @@ TEST_CASE("gzip members follow one another, empty ones too", "[byte_source]") {
   REQUIRE(ReadAll(WriteFile("empty_content.gz", Gzip("")), 8)->empty());
 }
 
+TEST_CASE("zeros behind a gzip member are skipped, and nothing else", "[byte_source]") {
+  const std::string zeros(700000, '\0');
+  for (const std::string& pad : {std::string(1, '\0'), zeros}) {
+    for (const size_t piece : {3u, 100u}) {
+      REQUIRE(*ReadAll(WriteFile("padded.gz", Gzip("one two") + pad), piece) == "one two");
+    }
+    REQUIRE(*ReadAll(WriteFile("two.gz", Gzip("one ") + pad + Gzip("two") + pad), 3) == "one two");
+    REQUIRE(ReadAll(WriteFile("tail.gz", Gzip("x") + pad + "tail"), 10).status().code() ==
+            absl::StatusCode::kDataLoss);
+    REQUIRE(ReadAll(WriteFile("only.gz", pad), 10).status().code() == absl::StatusCode::kDataLoss);
+  }
+  auto source = *ByteSource::Open(WriteFile("padded.gz", Gzip("abc") + zeros));
+  char three[3];
+  REQUIRE(source->ReadExactly(three, 3, "three").ok());
+  REQUIRE(source->ExpectEnd().ok());
+}
+
 TEST_CASE("a gzip file that is cut anywhere is data loss", "[byte_source]") {
   const std::string whole =
       Gzip("some content that is long enough to have a few bytes of deflate data");

@@ -42,6 +42,18 @@ TEST_CASE("a header, white space, CRLF and blank lines do not matter", "[csv]") 
   REQUIRE(std::get<Classes>(decorated->labels) == std::get<Classes>(plain->labels));
 }
 
+TEST_CASE("a label may be written as np.savetxt writes it", "[csv]") {
+  const auto table = Read(
+      "1.000000000000000000e+00,2e0,2.000000000000000000e+00\n1,2,0.000000000000000000e+00\n"
+      "1,2,+1E0\n1,2,20e-1\n");
+  REQUIRE(table.ok());
+  REQUIRE(std::get<Classes>(table->labels) == Classes{2, 0, 1, 2});
+  for (const std::string label : {"1.5e+00", "3e0", "-1e0", "1e", "e1", "1e400", "1e-400", "nane",
+                                  "0x1e0", "+-1e0", "1e0 x", "9e15"}) {
+    REQUIRE(Wrong("1,2," + label + "\n").find(":1: label is \"" + label + "\"") == 0);
+  }
+}
+
 TEST_CASE("only a first line without any number is a header", "[csv]") {
   REQUIRE(Wrong("1,x,0\n1,2,0\n") == ":1: field 2 is \"x\", want a finite number");
   REQUIRE(Wrong("1,2,0\na,b,c\n") == ":2: field 1 is \"a\", want a finite number");

@@ -58,6 +58,17 @@ TEST_CASE("an integer may have a sign and a fraction of zeros", "[field]") {
   }
 }
 
+TEST_CASE("only a label may be an integer with an exponent", "[field]") {
+  CHECK(ParseLabelField("3.000000000000000000e+00") == 3);
+  CHECK(ParseLabelField("-2e0") == -2);
+  CHECK(ParseLabelField("7") == 7);
+  CHECK(ParseLabelField("9.007199254740991e15") == (int64_t{1} << 53) - 1);
+  for (const char* field : {"9.007199254740992e15", "1e300", "2.5e0", "1e-1", "1e", "0x1e"}) {
+    CHECK_FALSE(ParseLabelField(field).has_value());
+  }
+  CHECK_FALSE(ParseIntegerField("3.000000000000000000e+00").has_value());
+}
+
 TEST_CASE("a quoted field is escaped and short", "[field]") {
   REQUIRE(QuotedField("abc") == "\"abc\"");
   REQUIRE(QuotedField("a\"\n\xff") == "\"a\\\"\\n\\xff\"");

@@ -175,6 +175,13 @@ TEST_CASE("a large order is a permutation of the rows", "[order]") {
   REQUIRE(Sorted(Read({Partition::kGlobal, 1000000, 1000}, Place(0, 0, 1))) == Iota(1000000));
 }
 
+TEST_CASE("an order takes 24 bytes a row and its buckets, of 256 rows or more", "[order]") {
+  REQUIRE(EpochOrder::MemoryNeeded(1) == 24 + 3 * 4);
+  REQUIRE(EpochOrder::MemoryNeeded(512) == 512 * 24 + 3 * 4);
+  REQUIRE(EpochOrder::MemoryNeeded(1024) == 1024 * 24 + 5 * 4);
+  REQUIRE(EpochOrder::MemoryNeeded(int64_t{1} << 30) == (int64_t{24} << 30) + (4 << 20) + 4);
+}
+
 TEST_CASE("calibration takes 2,048 rows at most, and only the part's own", "[order]") {
   REQUIRE(CalibrationRows(1, 100000).size() == 2048);
   REQUIRE(Sorted(CalibrationRows(1, 2048)) == Iota(2048));

@@ -117,6 +117,31 @@ TEST_CASE("a model that predicts one class wants one label in every row", "[xc]"
   REQUIRE(Wrong("1 4 3\n 1:1\n", Spec(false)).find(":2: row has 0 labels, want one") == 0);
 }
 
+TEST_CASE("one sigmoid output goes with a header of one label or of two", "[xc]") {
+  TableSpec spec = Spec(false);
+  spec.classes = 2;
+  spec.one_output = true;
+  const auto one = Read("4 4 1\n0 1:1\n 3:1\n\n0\n", spec);
+  REQUIRE(one.ok());
+  REQUIRE(std::get<Classes>(one->labels) == Classes{1, 0, 0, 1});
+  const auto two = Read("2 4 2\n1 1:1\n0 3:1\n", spec);
+  REQUIRE(two.ok());
+  REQUIRE(std::get<Classes>(two->labels) == Classes{1, 0});
+  // Each file has its own.
+  const auto both =
+      ReadXc({WriteFile("a.txt", "1 4 1\n0 1:1\n"), WriteFile("b.txt", "1 4 2\n0 2:1\n")}, spec);
+  REQUIRE(std::get<Classes>(both->labels) == Classes{1, 0});
+  for (const std::string label : {"1", "0,0", "x"}) {
+    REQUIRE(Wrong("1 4 1\n" + label + " 1:1\n", spec) ==
+            ":2: label is \"" + label + "\", want 0 or none (header says 1 label)");
+  }
+  REQUIRE(Wrong("1 4 2\n 1:1\n", spec).find(":2: row has 0 labels, want one") == 0);
+  // Of two outputs a header of one is not the model's.
+  spec.one_output = false;
+  REQUIRE(Wrong("1 4 1\n0 1:1\n", spec) ==
+          ":1: header says 1 labels, want 2 (the model's classes)");
+}
+
 TEST_CASE("xc rows beyond the memory limit are refused at the first too many", "[xc]") {
   TableSpec spec = Spec();
   const std::string text = "2 4 3\n0 0:1 1:1 2:1\n1 0:1 1:1 2:1\n";

@@ -76,6 +76,36 @@ TEST_CASE(
   CheckCores(client->TakeCores());
 }
 
+TEST_CASE("what came for a question that another one has replaced is counted", "[client][core]") {
+  Scripted scripted;
+  std::atomic<int> answered{0};
+  scripted.server.on_pull = [&](int, grpc::ServerWriter<v1::Chunk>* writer) {
+    const grpc::Status status = AnswerKeys(scripted, writer);
+    ++answered;
+    return status;
+  };
+  const auto client = ClientOf(scripted);
+  client->AskCores(0);
+  CheckCores(client->TakeCores());
+  const uint64_t once = client->traffic().pull_payload_bytes;
+  CHECK(once > 0);
+  // An answer that is still on its way when the next question comes is cut off, and not counted.
+  uint64_t counted = 0;
+  const absl::Time end = SteadyNow() + absl::Seconds(20);
+  while (counted != 2 * once && SteadyNow() < end) {
+    const uint64_t before = client->traffic().pull_payload_bytes;
+    const int asked = answered;
+    client->AskCores(0);
+    while (answered == asked && SteadyNow() < end) absl::SleepFor(absl::Milliseconds(5));
+    absl::SleepFor(absl::Milliseconds(20));
+    client->AskCores(0);
+    CheckCores(client->TakeCores());
+    counted = client->traffic().pull_payload_bytes - before;
+    CHECK(counted >= once);
+  }
+  CHECK(counted == 2 * once);
+}
+
 TEST_CASE("while the coordinator is away nobody is asked for a core, and nobody given up",
           "[client][core]") {
   Scripted scripted;

@@ -20,6 +20,7 @@ class LossNotes final : public ForwardingLearner {
 
   absl::StatusOr<std::vector<float>> Calibrate(const Dataset& data,
                                                absl::Span<const uint32_t> rows) override {
+    ++calibrations_;
     calibrated_.assign(rows.begin(), rows.end());
     return ForwardingLearner::Calibrate(data, rows);
   }
@@ -27,6 +28,7 @@ class LossNotes final : public ForwardingLearner {
   const std::vector<double>& losses() const { return losses_; }
   // What each minibatch's learning rate was multiplied by.
   const std::vector<float>& rates() const { return rates_; }
+  int calibrations() const { return calibrations_; }
   // The rows of the last calibration.
   const std::vector<uint32_t>& calibrated() const { return calibrated_; }
 
@@ -38,6 +40,7 @@ class LossNotes final : public ForwardingLearner {
 
   std::vector<double> losses_;
   std::vector<float> rates_;
+  int calibrations_ = 0;
   std::vector<uint32_t> calibrated_;
 };
 

@@ -67,6 +67,15 @@ TEST_CASE("a worker that has a part of the rows calibrates with its own", "[trai
   }
 }
 
+TEST_CASE("no rows are chosen for a model without batch norm", "[train]") {
+  const v1::Job job = LocalJob({"model.layers=[linear: {units: 10}]", "train.steps=7"}, 1, 1);
+  const Datasets data = DataOf(job);
+  InProcessServers cluster(job, *RecipeFor(job), 1, 1);
+  const auto ran = Train(job, &data, &cluster, 1);
+  CHECK(ran[0]->learner->calibrations() == 0);
+  CHECK(ran[0]->coordination.arrivals.size() == 1);
+}
+
 // Says of each exchange that is waited for in its second half where the time went.
 class SlowEnds final : public ForwardingClient {
  public:
