@@ -56,7 +56,7 @@ void PrintTraffic(const v1::Job& job, const Recipe& recipe) {
 // Where a note depends on them: reading data may take a while.
 std::optional<int64_t> RowsOf(const v1::Job& job, const ModelShape& shape) {
   if (!WantsRows(job)) return std::nullopt;
-  const absl::StatusOr<Datasets> data = LoadDatasets(job.data(), EndsOf(job.model(), shape));
+  const absl::StatusOr<Datasets> data = LoadDatasets(job, EndsOf(job.model(), shape));
   if (!data.ok()) return std::nullopt;  // Whether data are right is for doctor.
   return data->train.rows();
 }

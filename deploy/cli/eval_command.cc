@@ -63,7 +63,7 @@ absl::Status Load(const Checkpoint& checkpoint, Network* network) {
 
 absl::StatusOr<Datasets> LoadData(const v1::Job& job) {
   TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ShapeOf(job.model()));
-  return LoadDatasets(job.data(), EndsOf(job.model(), shape));
+  return LoadDatasets(job, EndsOf(job.model(), shape));
 }
 
 absl::StatusOr<Evaluated> Evaluate(const v1::Job& job, const Checkpoint& checkpoint,

@@ -50,8 +50,8 @@ CLI::App* AddSimulate(CLI::App* app, SimulateOptions* options) {
       "simulate", "train a job on simulated machines: real mathematics, simulated time");
   command->add_option("JOB", options->job_path, "the job file")->required();
   AddSet(command, &options->overrides);
-  command->add_option("--workers", options->workers, "instead of cluster.workers");
-  command->add_option("--servers", options->servers, "instead of cluster.servers");
+  command->add_option("--workers", options->workers, "instead of cluster.workers, at most 20,000");
+  command->add_option("--servers", options->servers, "instead of cluster.servers, at most 256");
   command->add_option("--bandwidth", options->bandwidth,
                       "of each machine's link, each way: 1Gbit, 100MB; 0: no limit");
   command->add_option("--latency", options->latency, "from any machine to any other: 20ms");
@@ -76,7 +76,7 @@ CLI::App* AddSimulate(CLI::App* app, SimulateOptions* options) {
   command->add_option("--server-rate", options->server_rate,
                       "parameters that a server folds per second; 0: it takes no time");
   command->add_flag("--stub-gradients", options->stub_gradients,
-                    "no mathematics: only times and traffic mean something");
+                    "no mathematics: only times and traffic mean something; wants a --step-time");
   command->add_option("--report", options->report_path, "write the report here, as JSON")
       ->check(CheckNamed);
   command->add_flag("--quiet", options->quiet, "no progress and no table");
@@ -89,14 +89,16 @@ CLI::App* AddPlan(CLI::App* app, PlanOptions* options) {
       "predict each method's traffic and time on machines that are not here, without training");
   command->add_option("JOB", options->job_path, "the job file")->required();
   AddSet(command, &options->overrides);
-  command->add_option("--nodes", options->nodes, "so many workers, each on a node of its own")
+  command
+      ->add_option("--nodes", options->nodes,
+                   "so many workers, at most 20,000, each on a node of its own")
       ->required();
   command
       ->add_option("--bandwidth", options->bandwidth,
                    "of each node's link, each way: 10Gbit, 100MB; 0: no limit")
       ->required();
   command->add_option("--servers", options->servers,
-                      "instead of cluster.servers; each on a node of its own");
+                      "instead of cluster.servers, at most 256; each on a node of its own");
   command->add_option("--latency", options->latency, "from any node to any other: 200us");
   command->add_option("--step-time", options->step_time,
                       "of one minibatch on the whole model: 20ms, or measured here (the default)");

@@ -69,17 +69,55 @@ std::string Progress::HistoryLine(const v1::HistoryEntry& entry) {
                          Fraction(entry.test_accuracy()));
 }
 
-void Progress::Show(const v1::JobStatus& status) {
-  for (; history_shown_ < status.history_size(); ++history_shown_) {
-    const v1::HistoryEntry& entry = status.history(history_shown_);
-    if (history_shown_ == 0) Say("   epoch    seconds  train loss   test loss  accuracy");
-    Say(HistoryLine(entry));
+std::optional<Progress::Made> Progress::DropUndone(const v1::JobStatus& status) {
+  std::optional<Made> first;
+  // One without an evaluation may be that of a coordinator that has just begun, unless it tells of going back.
+  const bool knows = status.history_size() > 0 || status.checkpoint().rollbacks() > rollbacks_;
+  const auto stands = [&status](const Made& made) {
+    return std::any_of(status.history().begin(), status.history().end(),
+                       [&made](const v1::HistoryEntry& entry) { return MadeAt(entry) == made; });
+  };
+  while (knows && !shown_.empty() && !stands(shown_.back())) {
+    // A status that is too large has the last evaluation alone: of those before it, it says nothing.
+    if (status.history_size() > 0 && status.history(0).step() > shown_.back().first) break;
+    first = shown_.back();
+    shown_.pop_back();
+  }
+  return first;
+}
+
+std::vector<std::string> Progress::NewLines(const v1::JobStatus& status) {
+  std::vector<std::string> lines;
+  const std::optional<Made> undone = DropUndone(status);
+  const bool went_back = status.checkpoint().rollbacks() > rollbacks_;
+  rollbacks_ = std::max<uint64_t>(rollbacks_, status.checkpoint().rollbacks());
+  const uint64_t saved = status.checkpoint_step();
+  if (undone.has_value() && (!went_back || undone->first < saved)) {
+    // The checkpoint that is the last one by now is a later one.
+    lines.push_back(absl::StrCat("the job went back, to before step ", undone->first));
+  } else if (went_back) {
+    lines.push_back(absl::StrCat("the job went back to its checkpoint of step ", saved));
+  }
+  int next = status.history_size();
+  while (next > 0 && (shown_.empty() || MadeAt(status.history(next - 1)) != shown_.back())) --next;
+  for (; next < status.history_size(); ++next) {
+    const v1::HistoryEntry& entry = status.history(next);
+    if (!std::exchange(heads_shown_, true)) {
+      lines.push_back("   epoch    seconds  train loss   test loss  accuracy");
+    }
+    lines.push_back(HistoryLine(entry));
+    shown_.push_back(MadeAt(entry));
   }
   // Once for each try; then the job ends, and the closing table tells.
   if (IsTriedAgain(status) && status.checkpoint().failed_number() != failed_checkpoint_) {
     failed_checkpoint_ = status.checkpoint().failed_number();
-    Say(absl::StrCat("checkpoint failed: ", status.checkpoint().failure()));
+    lines.push_back(absl::StrCat("checkpoint failed: ", status.checkpoint().failure()));
   }
+  return lines;
+}
+
+void Progress::Show(const v1::JobStatus& status) {
+  for (const std::string& line : NewLines(status)) Say(line);
   if (!live_) return;
   const absl::Time now = SteadyNow();
   if (status.step() != step_ || step_moved_ == absl::InfiniteFuture()) step_moved_ = now;

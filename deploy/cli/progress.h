@@ -4,7 +4,11 @@
 #ifndef TESSERA_DEPLOY_CLI_PROGRESS_H_
 #define TESSERA_DEPLOY_CLI_PROGRESS_H_
 
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
@@ -17,9 +21,11 @@ class Progress {
   // Writes to stdout. `live`: it is a terminal, so that the last line may be redrawn.
   explicit Progress(bool live) : live_(live) {}
 
-  // Prints evaluations not printed yet, and that the last checkpoint failed and is tried again; redraws the last
-  // line.
+  // Prints the new lines, and redraws the last one.
   void Show(const v1::JobStatus& status);
+  // The lines that stay, each of them once: evaluations; that the job went back, behind which those that are made
+  // again come again; that the last checkpoint failed and is tried again.
+  std::vector<std::string> NewLines(const v1::JobStatus& status);
   // A line that stays, above the redrawn one.
   void Say(absl::string_view line);
   // Removes the redrawn line.
@@ -35,8 +41,16 @@ class Progress {
   static std::string Summary(const v1::JobStatus& status, absl::string_view report_path);
 
  private:
+  // An evaluation: its step, which may come again once the job went back, and the seconds, which do not.
+  using Made = std::pair<uint64_t, double>;
+  static Made MadeAt(const v1::HistoryEntry& entry) { return {entry.step(), entry.seconds()}; }
+  // Forgets those that do not stand any more. The first of them; nullopt: all stand, as far as the status tells.
+  std::optional<Made> DropUndone(const v1::JobStatus& status);
+
   const bool live_;
-  int history_shown_ = 0;
+  bool heads_shown_ = false;
+  std::vector<Made> shown_;         // evaluations, and of these the ones that stand
+  uint64_t rollbacks_ = 0;          // that were told of
   uint64_t failed_checkpoint_ = 0;  // the last one that was told of
   // When the job's step last moved.
   uint64_t step_ = 0;

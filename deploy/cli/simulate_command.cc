@@ -96,8 +96,7 @@ absl::Status Simulate(const SimulateOptions& options, SimulationOptions simulate
                       const v1::Job& job, const std::atomic<int>& signals) {
   TESSERA_RETURN_IF_ERROR(CheckJobOutput("--report", options.report_path, options.job_path, job));
   TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ShapeOf(job.model()));
-  TESSERA_ASSIGN_OR_RETURN(const Datasets data,
-                           LoadDatasets(job.data(), EndsOf(job.model(), shape)));
+  TESSERA_ASSIGN_OR_RETURN(const Datasets data, LoadDatasets(job, EndsOf(job.model(), shape)));
   const absl::Status rows = CheckTrainRows(job, job.cluster().workers(), data.train.rows());
   if (!rows.ok()) {
     return absl::Status(rows.code(),

@@ -37,7 +37,7 @@ Finding JudgeRows(const v1::Job& job, const Datasets& data) {
 }  // namespace
 
 DataFindings CheckData(const v1::Job& job, const ModelShape& shape) {
-  absl::StatusOr<Datasets> data = LoadDatasets(job.data(), EndsOf(job.model(), shape));
+  absl::StatusOr<Datasets> data = LoadDatasets(job, EndsOf(job.model(), shape));
   if (data.ok()) {
     Finding rows = JudgeRows(job, *data);
     return {{std::move(rows)}, std::make_unique<Datasets>(*std::move(data))};

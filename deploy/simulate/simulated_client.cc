@@ -132,6 +132,7 @@ void SimulatedClient::Begin(Kind kind, const OutgoingPush& push, const Transfer&
   }
   for (uint32_t s = 0; s < servers_.size(); ++s) {
     servers_[s].sizes = SizesAt(s);
+    servers_[s].sends_keys = false;
     if (codes) EncodePush(s);
     const auto arrive = [this, s, call = call_] { Arrive(s, call); };
     const int to = servers_[s].server->machine();
@@ -196,6 +197,11 @@ void SimulatedClient::EncodeSparse(size_t server, ReceivedPush* push) const {
   const SparseKeys& keys = *transfer_.update_keys->sparse[server];
   push->codec = coder_->codec();
   push->core = NamedCore{keys.core->name, 0, std::nullopt};
+  if (servers_[server].sends_keys) {
+    EncodedKeys encoded = EncodeKeys(keys.core->keys);
+    push->core->key_form = static_cast<int>(encoded.form);
+    push->core->keys = std::move(encoded.bytes);
+  }
   // Elsewhere it is for the shard to find.
   if (!IsPlain(push->codec)) return;
   push->bad_entry =
@@ -248,7 +254,8 @@ ReceivedPush SimulatedClient::MakePush(size_t server) {
   if (push.layers) push.summed = std::max<uint64_t>(1, push_.summed);
   if (pushes_sparse()) {
     EncodeSparse(server, &push);
-    push.payload = std::move(to.payload);
+    // It may be wanted again, with the core's keys.
+    push.payload = to.payload.Share();
     return push;
   }
   if (codes_pushes()) {
@@ -283,6 +290,27 @@ void SimulatedClient::Acknowledged(ShardId server, uint64_t call, const absl::St
   }
   world_.network.Signal(servers_[server.value()].server->machine(), options_.machine,
                         [this, call] { OnAcknowledged(call); });
+}
+
+void SimulatedClient::NeedKeys(ShardId server, uint64_t call) {
+  if (call != call_) return;
+  const auto s = static_cast<uint32_t>(server.value());
+  world_.network.Signal(servers_[s].server->machine(), options_.machine,
+                        [this, s, call] { SendWithKeys(s, call); });
+}
+
+// As worker/rpc/parameter_client_sparse.cc: the same payload, behind the keys.
+void SimulatedClient::SendWithKeys(uint32_t server, uint64_t call) {
+  if (call != call_ || process_.crashed()) return;
+  Server& to = servers_[server];
+  TESSERA_CHECK(!to.sends_keys);
+  to.sends_keys = true;
+  const Core& core = *transfer_.update_keys->sparse[server]->core;
+  to.sizes.push_payload_bytes += static_cast<int64_t>(EncodeKeys(core.keys).bytes.size());
+  to.sizes.push_wire_bytes = PushWireBytes(CallerOf(options_.member, options_.job_digest),
+                                           *transfer_.update_keys, to.sizes.push_payload_bytes);
+  world_.network.Send(options_.machine, to.server->machine(), to.sizes.push_wire_bytes,
+                      [this, server, call] { Arrive(server, call); });
 }
 
 void SimulatedClient::OnAcknowledged(uint64_t call) {

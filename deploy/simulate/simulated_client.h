@@ -80,6 +80,9 @@ class SimulatedClient final : public ParameterClient {
 
   // --- the servers' answers, called when they are given ---
   void Acknowledged(ShardId server, uint64_t call, const absl::Status& accepted);
+  // The push names a core that the server does not know, and nothing was taken: the request comes again, with the
+  // keys. The first one counts as sent to its end, where a real server answers after the first chunk.
+  void NeedKeys(ShardId server, uint64_t call);
   // Both return the bytes of the payload.
   int64_t TakeCore(ShardId server, uint64_t call, absl::StatusOr<std::shared_ptr<const Core>> core);
   int64_t Served(ShardId server, uint64_t call, absl::StatusOr<ServedRead> result);
@@ -89,8 +92,9 @@ class SimulatedClient final : public ParameterClient {
   struct Server {
     SimulatedServer* server = nullptr;
     ExchangeSizes dense;
-    ExchangeSizes sizes;  // of the exchange under way
-    Payload payload;      // of its push, where that is coded
+    ExchangeSizes sizes;      // of the exchange under way
+    Payload payload;          // of its push, where that is coded
+    bool sends_keys = false;  // of the core that the push is of
     Version base;
     Version pulled;
   };
@@ -128,6 +132,7 @@ class SimulatedClient final : public ParameterClient {
   }
   void TakeCoded(size_t server, const CodedKeys& keys, Version version, const ShardSlices& slices,
                  std::unique_ptr<EntrySource> source);
+  void SendWithKeys(uint32_t server, uint64_t call);
   // The entries that the push is of, and those that were read, written into the learner's arrays.
   void EncodeSparse(size_t server, ReceivedPush* push) const;
   void TakeSparse(size_t server, const ServedRead& result);

@@ -18,6 +18,12 @@ Shard::Options Observed(Shard::Options options, PolicyNews* news) {
   return options;
 }
 
+// Of the core that the push brings along.
+int64_t KeyBytes(const ReceivedPush& push) {
+  const bool has_keys = push.core.has_value() && push.core->keys.has_value();
+  return has_keys ? static_cast<int64_t>(push.core->keys->size()) : 0;
+}
+
 }  // namespace
 
 SimulatedServer::SimulatedServer(Options options, SimulatedWorld* world,
@@ -129,8 +135,9 @@ void SimulatedServer::Handle(Request request) {
   bool behind_push = false;
   if (request.kind == Request::Kind::kPushPull) {
     const int64_t bytes = request.push.payload.size();
-    push_payload_bytes_ += bytes;
+    push_payload_bytes_ += bytes + KeyBytes(request.push);
     const absl::StatusOr<PushAccepted> accepted = shard_.Accept(std::move(request.push));
+    if (accepted.ok() && accepted->need_keys) return client.NeedKeys(rank_, read.call);
     client.Acknowledged(rank_, read.call, accepted.status());
     if (!accepted.ok()) return;
     behind_push = !accepted->duplicate;

@@ -37,7 +37,7 @@ class SimulatedServer {
   };
 
   // What a client asks for, once it has arrived. The answers are calls of the client: Acknowledged
-  // for a push, then Served for the values.
+  // for a push, then Served for the values. Or NeedKeys for a push, after which the client asks again.
   struct Request {
     enum class Kind { kPushPull, kPull, kReadOutside };
     Kind kind = Kind::kPull;

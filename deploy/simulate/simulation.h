@@ -78,8 +78,8 @@ struct SimulationOptions {
 class Simulation {
  public:
   // `data` outlives the simulation. `job` is resolved (common/config/job_reader.h).
-  //   kInvalidArgument    an option is out of its range, or there are more workers than neurons
-  //                       of a layer that are dealt to them
+  //   kInvalidArgument    an option is out of its range, there are more workers than neurons of a
+  //                       layer that are dealt to them, or stub gradients are to reach a tau
   //   kResourceExhausted  no memory for so many workers
   // and what RecipeFor and CreateBackend return.
   static absl::StatusOr<std::unique_ptr<Simulation>> Create(const v1::Job& job,

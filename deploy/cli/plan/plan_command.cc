@@ -232,7 +232,7 @@ PlanQuestion ReadFlags(const PlanOptions& options, FlagReader* flags) {
 // What only the data tell.
 absl::StatusOr<Datasets> Load(const v1::Job& job, PlanQuestion* question) {
   TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ShapeOf(job.model()));
-  TESSERA_ASSIGN_OR_RETURN(Datasets data, LoadDatasets(job.data(), EndsOf(job.model(), shape)));
+  TESSERA_ASSIGN_OR_RETURN(Datasets data, LoadDatasets(job, EndsOf(job.model(), shape)));
   question->train_rows = data.train.rows();
   question->row_entries = RowEntries(shape, data.train, InputRowsOf(job.model(), data));
   return data;

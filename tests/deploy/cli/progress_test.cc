@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <string>
+#include <vector>
 
 namespace tessera {
 namespace {
@@ -20,6 +21,103 @@ v1::JobStatus Training() {
     status.add_members()->set_state(state);
   }
   return status;
+}
+
+// Of the evaluation of this step, made after so many seconds.
+void Evaluated(uint64_t step, double seconds, v1::JobStatus* status) {
+  v1::HistoryEntry& entry = *status->add_history();
+  entry.set_step(step);
+  entry.set_epoch(static_cast<double>(step) / 100);
+  entry.set_seconds(seconds);
+}
+
+// Of the lines, the first column.
+std::vector<std::string> Heads(const std::vector<std::string>& lines) {
+  std::vector<std::string> heads;
+  for (const std::string& line : lines) {
+    const size_t begin = line.find_first_not_of(' ');
+    const bool is_words = line.find("the job") == 0;
+    heads.push_back(is_words ? line : line.substr(begin, line.find(' ', begin) - begin));
+  }
+  return heads;
+}
+
+using Lines = std::vector<std::string>;
+
+TEST_CASE("evaluations that are made again after the job went back are shown again",
+          "[cli][progress]") {
+  Progress progress(false);
+  v1::JobStatus status = Training();
+  for (uint64_t e = 1; e <= 6; ++e) Evaluated(100 * e, 10.0 * e, &status);
+  CHECK(Heads(progress.NewLines(status)) ==
+        Lines{"epoch", "1.0", "2.0", "3.0", "4.0", "5.0", "6.0"});
+  CHECK(progress.NewLines(status).empty());
+  status.set_checkpoint_step(350);
+  status.mutable_checkpoint()->set_rollbacks(1);
+  status.mutable_history()->DeleteSubrange(3, 3);
+  SECTION("seen while the history is shorter") {
+    CHECK(progress.NewLines(status) == Lines{"the job went back to its checkpoint of step 350"});
+    CHECK(progress.NewLines(status).empty());
+    Evaluated(400, 71, &status);
+    CHECK(Heads(progress.NewLines(status)) == Lines{"4.0"});
+  }
+  SECTION("seen once it is as long as before") {
+    for (uint64_t e = 4; e <= 6; ++e) Evaluated(100 * e, 30.0 + 10.0 * e, &status);
+    CHECK(Heads(progress.NewLines(status)) ==
+          Lines{"the job went back to its checkpoint of step 350", "4.0", "5.0", "6.0"});
+  }
+  SECTION("seen with a later checkpoint, which is not the one that it went back to") {
+    Evaluated(400, 71, &status);
+    status.set_checkpoint_step(450);
+    CHECK(Heads(progress.NewLines(status)) ==
+          Lines{"the job went back, to before step 400", "4.0"});
+  }
+  SECTION("none was made since the checkpoint") {
+    for (uint64_t e = 4; e <= 6; ++e) Evaluated(100 * e, 10.0 * e, &status);
+    status.set_checkpoint_step(650);
+    CHECK(progress.NewLines(status) == Lines{"the job went back to its checkpoint of step 650"});
+  }
+  SECTION("to before the first of all") {
+    status.clear_history();
+    status.set_checkpoint_step(50);
+    CHECK(progress.NewLines(status) == Lines{"the job went back to its checkpoint of step 50"});
+    Evaluated(100, 71, &status);
+    CHECK(Heads(progress.NewLines(status)) == Lines{"1.0"});
+  }
+}
+
+TEST_CASE("evaluations that a coordinator has forgotten are shown again", "[cli][progress]") {
+  Progress progress(false);
+  v1::JobStatus status = Training();
+  for (uint64_t e = 1; e <= 3; ++e) Evaluated(100 * e, 10.0 * e, &status);
+  CHECK(progress.NewLines(status).size() == 4);
+  status.mutable_history()->RemoveLast();
+  Evaluated(300, 35, &status);
+  CHECK(Heads(progress.NewLines(status)) == Lines{"the job went back, to before step 300", "3.0"});
+}
+
+TEST_CASE("a status without the earlier evaluations tells of nothing that went back",
+          "[cli][progress]") {
+  Progress progress(false);
+  v1::JobStatus status = Training();
+  for (uint64_t e = 1; e <= 3; ++e) Evaluated(100 * e, 10.0 * e, &status);
+  const v1::JobStatus whole = status;
+  CHECK(progress.NewLines(status).size() == 4);
+  status.clear_history();
+  CHECK(progress.NewLines(status).empty());
+  CHECK(progress.NewLines(whole).empty());
+  // server/control/status_limit.h
+  Evaluated(300, 30, &status);
+  CHECK(progress.NewLines(status).empty());
+  status.clear_history();
+  Evaluated(400, 40, &status);
+  CHECK(Heads(progress.NewLines(status)) == Lines{"4.0"});
+  status.mutable_checkpoint()->set_rollbacks(1);
+  status.set_checkpoint_step(350);
+  status.clear_history();
+  Evaluated(400, 55, &status);
+  CHECK(Heads(progress.NewLines(status)) ==
+        Lines{"the job went back to its checkpoint of step 350", "4.0"});
 }
 
 TEST_CASE("the status line counts live workers only and groups digits", "[cli][progress]") {

@@ -108,6 +108,10 @@ TEST_CASE("wrong flags and wrong jobs end with code 2", "[simulate]") {
     options.stub_gradients = true;
     options.step_time = "measured";
   }
+  SECTION("stub gradients reach no tau") {
+    options.stub_gradients = true;
+    options.overrides.push_back("codec={push: {threshold: {tau: 0.01}}}");
+  }
   SECTION("a job that is not there") { options.job_path = "deploy/jobs/none.yaml"; }
   SECTION("more workers than there are neurons to deal") {
     options.overrides = {"method=ist"};

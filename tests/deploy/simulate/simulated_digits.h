@@ -29,7 +29,7 @@ inline const Datasets& Digits() {
     ModelEnds ends;
     ends.inputs = 64;
     ends.outputs = 10;
-    return new Datasets(*LoadDatasets(ReadDigits("digits").data(), ends));
+    return new Datasets(*LoadDatasets(ReadDigits("digits"), ends));
   }();
   return *data;
 }

@@ -231,6 +231,56 @@ TEST_CASE("stub gradients move the same bytes in the same time as real ones", "[
   CHECK(stub.report["final"]["test_accuracy"].is_null());
 }
 
+TEST_CASE("a push of a core that the server has forgotten is sent again with its keys",
+          "[simulation]") {
+  // With this seed one worker makes more than the exchanges of kKnownMax cores before the other's first push.
+  const v1::Job job = ReadDigits(
+      "digits_slim_dp", {"seed=11", "cluster.workers=2", "cluster.servers=1", "train.epochs=0",
+                         "train.steps=40", "train.evaluate_every=0", "codec.error_feedback=false",
+                         "method={slim_dp: {asynchronous: true, core_every: 2, alpha: 0.2, "
+                         "beta: 0.1}}"});
+  SimulationOptions options = Cluster();
+  options.step_time = 200'000'000;
+  options.speed_spread = 0.9;
+  options.stub_gradients = GENERATE(true, false);
+  const auto simulation = Simulation::Create(job, options, &Digits());
+  REQUIRE(simulation.ok());
+  while (!(*simulation)->Run(100000)) {
+  }
+  INFO((*simulation)->outcome().message());
+  REQUIRE((*simulation)->outcome().ok());
+  const Json report = Json::parse((*simulation)->Report());
+  CHECK(report["steps"] == 40);
+  CHECK(report["refused_pushes"] == 0);
+  // Every second push is of all entries, the others are of a fifth; one goes twice, then behind the keys.
+  const auto& slices = (*simulation)->servers()[0]->shard().slices();
+  const int64_t part = 4 * (slices.size / 5);
+  const int64_t pushed = report["traffic"]["push_payload_bytes"];
+  const int64_t again = pushed - 2 * 20 * (part + slices.bytes());
+  CHECK(again > part);
+  CHECK(again <= part + (slices.size + 7) / 8);
+  CHECK((*simulation)->Status().servers(0).counters().push_payload_bytes() ==
+        static_cast<uint64_t>(pushed));
+}
+
+TEST_CASE("stub gradients are refused where a fixed tau would decide what is sent",
+          "[simulation]") {
+  SimulationOptions options = Cluster();
+  options.stub_gradients = true;
+  const absl::Status status =
+      Simulation::Create(ReadDigits("digits", {"codec={push: {threshold: {tau: 0.5}}}"}), options,
+                         &Digits())
+          .status();
+  CHECK(absl::IsInvalidArgument(status));
+  CHECK(status.message() ==
+        "simulation: codec.push.threshold.tau is 0.5 beside stub gradients, want 0, as nothing "
+        "says how many entries would reach it; give threshold.density in its place, or simulate "
+        "the mathematics, too");
+  const v1::Job led =
+      ReadDigits("digits", {"codec={push: {threshold: {density: 0.5}}}", "train.epochs=1"});
+  CHECK(Simulate(led, options).outcome.ok());
+}
+
 TEST_CASE("hundreds of stub workers make every exchange under every policy", "[simulation]") {
   const std::string name = GENERATE(from_range(std::begin(kJobs), std::end(kJobs)));
   CAPTURE(name);
