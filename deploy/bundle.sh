@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Packs the three programs with the libraries that they are linked with, jobs, units and dashboards into one folder, and
 # that into one file, which run on any Linux machine of this kind of processor with a C library that is new enough:
-# no packages are needed there.
+# no packages are needed there. What becomes of a folder that is there already: bundle_folder.sh.
 #
 # There: tar -C /opt -xzf tessera.tar.gz; /opt/tessera/tessera run /opt/tessera/jobs/digits.yaml
 set -euo pipefail
@@ -15,10 +15,7 @@ out=${1:+$(realpath -m "$1")}
 cd "$(dirname "$0")/.."
 out=${out:-tessera}
 umask 022
-if [[ -e "$out" && ! -f "$out/tessera-server" ]]; then
-  echo "bundle.sh: $out: exists and is no bundle, want another folder" >&2
-  exit 2
-fi
+deploy/bundle_folder.sh --check "$out"
 
 programs=(//deploy/cli:tessera //server:tessera-server //worker:tessera-worker)
 log=$(mktemp)
@@ -28,19 +25,21 @@ if ! bazel build "${config[@]}" "${programs[@]}" >"$log" 2>&1; then
   echo "bundle.sh: the build failed; its last lines are above" >&2
   exit 1
 fi
-rm -rf "$out"
-mkdir -p "$out/data"
+deploy/bundle_folder.sh --begin "$out"
+part=$out.part
+mkdir "$part/data"
 for target in "${programs[@]}"; do
   path=${target#//}
-  install -m 755 "bazel-bin/${path/://}" "$out/"
+  install -m 755 "bazel-bin/${path/://}" "$part/"
 done
-strip --strip-debug "$out"/tessera*
-glibc=$(deploy/pack_libraries.sh "$out/lib" "$out"/tessera*)
-cp -rL deploy/data/optdigits "$out/data/"
-cp -r deploy/dashboards deploy/jobs deploy/manifests deploy/units "$out/"
-find "$out" -name BUILD.bazel -delete
-cp LICENSE "$out/"
-
-tar -C "$(dirname "$out")" -czf "$out.tar.gz" "$(basename "$out")"
+strip --strip-debug "$part"/tessera*
+glibc=$(deploy/pack_libraries.sh "$part/lib" "$part"/tessera*)
+cp -rL deploy/data/optdigits "$part/data/"
+cp -r deploy/dashboards deploy/jobs deploy/manifests deploy/units "$part/"
+install -m 755 deploy/fetch_data.sh "$part/"
+sed -i 's|deploy/fetch_data\.sh|fetch_data.sh|' "$part"/jobs/*.yaml
+find "$part" -name BUILD.bazel -delete
+cp LICENSE "$part/"
+deploy/bundle_folder.sh --end "$out"
 echo "bundle.sh: $out holds $(du -sh "$out" | cut -f1), $out.tar.gz $(du -sh "$out.tar.gz" | cut -f1)"
 echo "bundle.sh: it wants $(uname -m) and glibc $glibc or newer${config:+, and CUDA 13 for workers on GPUs}"

@@ -5,7 +5,10 @@ usage: count_tests.py BAZEL_LOG BAZEL_EXIT_CODE TAG_FILTER
 A Catch2 binary counts as many tests as it has test cases, a Python unittest as many as it ran, any other test as
 one. A target that did not build or end counts as one failure. Skipped tests and targets that the filter left out are
 listed as excluded. Exits with 1 if anything failed or nothing ran.
+
+Catch2 2 cannot skip: a test case that does so prints a line `skipped: REASON`, is listed and does not count as passed.
 """
+import collections
 import pathlib
 import re
 import subprocess
@@ -15,6 +18,9 @@ VERDICT = re.compile(r"^(//\S+)\s+(\(cached\) )?(PASSED|FAILED|TIMEOUT|FLAKY|NO 
 
 
 SKIPPED = re.compile(r"^(//\S+)\s+SKIPPED$", re.M)
+# By a Catch2 test case, and as unittest -v says it.
+CASE_SKIPPED = re.compile(r"^skipped: (.*)$", re.M)
+TEST_SKIPPED = re.compile(r"\.\.\. skipped (['\"])(.*)\1$", re.M)
 
 
 def left_out(text, listed):
@@ -25,12 +31,13 @@ def left_out(text, listed):
 def count(text):
     """(passed, failed, skipped) from the log of one test, or None when it does not say."""
     found = re.findall(r"^All tests passed \(.* in (\d+) test cases?\)", text, re.M)
+    skipped = len(CASE_SKIPPED.findall(text))
     if found:
-        return int(found[-1]), 0, 0
+        return max(0, int(found[-1]) - skipped), 0, skipped
     found = re.findall(r"^test cases:\s*(\d+) \|(?:\s*(\d+) passed \|)?\s*(\d+) failed", text, re.M)
     if found:
         _, passed, failed = found[-1]
-        return int(passed or 0), int(failed), 0
+        return max(0, int(passed or 0) - skipped), int(failed), skipped
     found = re.findall(r"^Ran (\d+) tests? in .*\n\n(OK|FAILED)(?: \((.*)\))?$", text, re.M)
     if not found:
         return None
@@ -43,13 +50,21 @@ def count(text):
     return max(0, int(ran) - failed - skipped), failed, skipped
 
 
-def cases(target):
-    """count() of one target's log, or None when there is none."""
+def why_skipped(text, skipped):
+    """[(tests, reason)] of a log with so many skipped tests; the reason is "" where it does not say."""
+    reasons = CASE_SKIPPED.findall(text) + [reason for _, reason in TEST_SKIPPED.findall(text)]
+    counts = list(collections.Counter(reasons).items())
+    untold = skipped - len(reasons)
+    return [(number, reason) for reason, number in counts] + ([(untold, "")] if untold > 0 else [])
+
+
+def log_of(target):
+    """The text of one target's log, "" when there is none."""
     path = pathlib.Path("bazel-testlogs") / target.lstrip("/").replace(":", "/") / "test.log"
     try:
-        return count(path.read_text(errors="replace"))
+        return path.read_text(errors="replace")
     except OSError:
-        return None
+        return ""
 
 
 def main():
@@ -61,13 +76,15 @@ def main():
         if not match:
             continue
         ok = match.group(3) == "PASSED"
-        counted = cases(match.group(1)) or ((1, 0, 0) if ok else (0, 1, 0))
+        test_log = log_of(match.group(1))
+        counted = count(test_log) or ((1, 0, 0) if ok else (0, 1, 0))
         if not ok and counted[1] == 0:
             counted = (0, 1, 0)
         passed += counted[0]
         failed += counted[1]
-        if counted[2] > 0:
-            print("excluded: %d tests of %s (skipped)" % (counted[2], match.group(1)))
+        for number, reason in why_skipped(test_log, counted[2]):
+            print("excluded: %d test%s of %s (skipped%s)" % (
+                number, "" if number == 1 else "s", match.group(1), ": " + reason if reason else ""))
     listed = []
     for tag in filter(None, tag_filter.split(",")):
         query = "attr(tags, '\\b%s\\b', tests(//...))" % tag.lstrip("-")

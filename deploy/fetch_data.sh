@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Puts public data sets where the jobs in deploy/jobs look for them: data/<set>. Safe to repeat.
+# Puts public data sets where the jobs look for them: data/<set>, beside the folder that this script and jobs/ lie in, in
+# the tree and where deploy/bundle.sh has been unpacked. Safe to repeat.
 #
 # What a file holds is checked against a SHA-256, unpacked: packers differ, contents do not.
 set -uo pipefail
@@ -7,12 +8,13 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 usage() {
   cat <<'END'
-usage: deploy/fetch_data.sh [--from DIR] [--to DIR] [SET ...]
-       deploy/fetch_data.sh --list | --help
+usage: fetch_data.sh [--from DIR] [--to DIR] [SET ...]
+       fetch_data.sh --list | --help
 
   SET         a9a cifar10 delicious eurlex fashion_mnist mnist speech; none: all of them
   --from DIR  take the files from DIR/<folder> instead of the network (--list shows the folders)
-  --to DIR    put them in DIR/<set> (default: data/ beside deploy/)
+  --to DIR    put them in DIR/<set>; a job takes them from there with --set data.directory=DIR/<set>
+              (default: data/ beside the folder of this script, where the jobs look)
 END
 }
 
@@ -88,16 +90,16 @@ fetch_file() {  # SET FOLDER FILE URL SHA256
     echo "$set/$file: there already"
     return 0
   fi
-  mkdir -p "$to/$set" || { fail "cannot make $to/$set: choose another place with --to DIR"; return 1; }
-  if [[ -n "$from" ]]; then
-    if [[ ! -f "$from/$folder/$file" ]]; then
-      fail "$set: $from/$folder/$file is not there; --from wants the folder that holds $folder/"
-      return 1
-    fi
-    cp -- "$from/$folder/$file" "$part" || { fail "$set: cannot copy $file to $to/$set"; return 1; }
-  elif [[ "$url" == - ]]; then
+  if [[ -n "$from" && ! -f "$from/$folder/$file" ]]; then
+    fail "$set: $from/$folder/$file is not there; --from wants the folder that holds $folder/"
+    return 1
+  elif [[ -z "$from" && "$url" == - ]]; then
     fail "$set: $file must come from a folder: --from DIR with DIR/$folder/$file ($(origin "$set"))"
     return 1
+  fi
+  mkdir -p "$to/$set" || { fail "cannot make $to/$set: choose another place with --to DIR"; return 1; }
+  if [[ -n "$from" ]]; then
+    cp -- "$from/$folder/$file" "$part" || { fail "$set: cannot copy $file to $to/$set"; return 1; }
   elif ! download "$url" "$part"; then
     rm -f -- "$part"
     fail "$set: cannot download $url; check the network, or use --from DIR with DIR/$folder/$file"

@@ -6,7 +6,7 @@
 #   deploy/fuzz.sh [TARGET...] [--seconds N] [--jobs N]
 #
 # TARGET is a name such as `job` or `shard`; none: all. N seconds each, 60 unless said otherwise. The exit
-# code is 1 if any of them found something.
+# code is 1 if any of them found something, and 130 if they were interrupted.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 seconds=60
@@ -40,8 +40,13 @@ if ! command -v clang >/dev/null; then
   exit 1
 fi
 
-log=$(mktemp)
+log=$(mktemp) || exit 1
 trap 'rm -f "$log"' EXIT
+interrupted() {
+  echo "fuzz.sh: interrupted" >&2
+  exit 130
+}
+trap interrupted INT
 if ! bazel build --config=fuzz --jobs="$jobs" "${labels[@]}" >"$log" 2>&1; then
   grep -v linux-sandbox "$log" | tail -40 >&2
   echo "fuzz.sh: the build failed; its last lines are above" >&2
@@ -50,13 +55,16 @@ fi
 programs=$(bazel info --config=fuzz bazel-bin 2>/dev/null)/tests/fuzz
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 failed=0
+interrupted_code=72  # libFuzzer's own, after SIGINT or SIGTERM
 for target in "${targets[@]}"; do
   mkdir -p "fuzz/$target"
   # One input may take 20 s, any allocation 256 MiB and all of them 2 GiB.
-  if "$programs/${target}_fuzz" -max_total_time="$seconds" -max_len=4096 -timeout=20 \
-      -malloc_limit_mb=256 -rss_limit_mb=2048 -print_final_stats=1 \
-      -artifact_prefix="fuzz/crash-$target-" "fuzz/$target" "tests/fuzz/corpus/$target" \
-      >"$log" 2>&1; then
+  "$programs/${target}_fuzz" -max_total_time="$seconds" -max_len=4096 -timeout=20 \
+    -malloc_limit_mb=256 -rss_limit_mb=2048 -print_final_stats=1 \
+    -artifact_prefix="fuzz/crash-$target-" "fuzz/$target" "tests/fuzz/corpus/$target" >"$log" 2>&1
+  rc=$?
+  [[ $rc -ne $interrupted_code ]] || interrupted
+  if [[ $rc -eq 0 ]]; then
     echo "$target: $(sed -n 's/^stat::number_of_executed_units: *//p' "$log") inputs in $seconds s, nothing found"
   else
     failed=1

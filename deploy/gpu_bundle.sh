@@ -15,10 +15,7 @@ out=${1:+$(realpath -m "$1")}
 cd "$(dirname "$0")/.."
 out=${out:-gpu_bundle}
 umask 022
-if [[ -e "$out" && ! -f "$out/check.sh" ]]; then
-  echo "gpu_bundle: $out: exists and is no bundle, want another folder" >&2
-  exit 2
-fi
+deploy/bundle_folder.sh --check "$out"
 
 programs=(//deploy/cli:tessera //server:tessera-server //worker:tessera-worker //bench/gpu:gpu)
 tests=(//tests/kernels/cuda:conformance_test //tests/worker/model:device_network_test
@@ -27,22 +24,24 @@ tests=(//tests/kernels/cuda:conformance_test //tests/worker/model:device_network
 # Tests, too, are one file each.
 bazel build --config=cuda --dynamic_mode=off "${programs[@]}" "${tests[@]}"
 
-rm -rf "$out"
-mkdir -p "$out/bin" "$out/lib" "$out/deploy/data"
+deploy/bundle_folder.sh --begin "$out"
+part=$out.part
+mkdir -p "$part/bin" "$part/lib" "$part/deploy/data"
 for target in "${programs[@]}" "${tests[@]}"; do
   path=bazel-bin/${target#//}
-  install -m 755 "${path/://}" "$out/bin/"
+  install -m 755 "${path/://}" "$part/bin/"
 done
 # The benchmark's name says nothing outside its folder.
-mv "$out/bin/gpu" "$out/bin/gpu_bench"
-strip --strip-debug "$out"/bin/*
-cp -rL deploy/data/optdigits "$out/deploy/data/"
-cp -r deploy/jobs "$out/deploy/"
+mv "$part/bin/gpu" "$part/bin/gpu_bench"
+strip --strip-debug "$part"/bin/*
+cp -rL deploy/data/optdigits "$part/deploy/data/"
+cp -r deploy/jobs "$part/deploy/"
+find "$part" -name BUILD.bazel -delete
 
 # The digits' training rows 64 times over: what is timed does not begin an epoch, and ask the servers for it, each
 # ten steps.
 repeat_rows() {  # file, bytes before the rows, bytes of a row
-  local raw=$out/rows rows
+  local raw=$part/rows rows
   gzip -dc "deploy/data/optdigits/$1" >"$raw"
   rows=$((64 * ($(stat -c %s "$raw") - $2) / $3))
   {
@@ -50,15 +49,16 @@ repeat_rows() {  # file, bytes before the rows, bytes of a row
     for shift in 24 16 8 0; do printf '%b' "$(printf '\\x%02x' $((rows >> shift & 255)))"; done
     head -c "$2" "$raw" | tail -c +9
     for _ in {1..64}; do tail -c +$(($2 + 1)) "$raw"; done
-  } | gzip -n >"$out/deploy/data/optdigits_64/$1"
+  } | gzip -n >"$part/deploy/data/optdigits_64/$1"
   rm "$raw"
 }
-mkdir "$out/deploy/data/optdigits_64"
-cp -L deploy/data/optdigits/test-* deploy/data/optdigits/ATTRIBUTION.md "$out/deploy/data/optdigits_64/"
+mkdir "$part/deploy/data/optdigits_64"
+cp -L deploy/data/optdigits/test-* deploy/data/optdigits/ATTRIBUTION.md "$part/deploy/data/optdigits_64/"
 repeat_rows train-images-idx3-ubyte.gz 16 64
 repeat_rows train-labels-idx1-ubyte.gz 8 1
-glibc=$(deploy/pack_libraries.sh "$out/lib" "$out"/bin/*)
-install -m 755 deploy/gpu/run.sh deploy/gpu/check.sh "$out/"
-tar -C "$(dirname "$out")" -czf "$out.tar.gz" "$(basename "$out")"
+
+glibc=$(deploy/pack_libraries.sh "$part/lib" "$part"/bin/*)
+install -m 755 deploy/gpu/run.sh deploy/gpu/check.sh "$part/"
+deploy/bundle_folder.sh --end "$out"
 echo "gpu_bundle: $out holds $(du -sh "$out" | cut -f1), $out.tar.gz $(du -sh "$out.tar.gz" | cut -f1)"
 echo "gpu_bundle: it wants CUDA 13 and glibc $glibc or newer"

@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds everything and runs every test. The last line is `N passed, N failed`.
 #
-# Tests that need more than the data inside the project read it from TESSERA_DATA (default ../shared/data);
-# where that is absent they are listed as excluded. So are tests that need a GPU where there is none, those that need
-# a CUDA toolkit to be built, where there is none, and those that need etcd where that is not installed.
+# Tests that need more than the data inside the project read it from TESSERA_DATA (default ../shared/data; its layout:
+# docs/testing.md); those whose set is absent there are listed as excluded. So are tests that need a GPU where there is
+# none, those that need a CUDA toolkit to be built, where there is none, those that need etcd where that is not
+# installed, and those that need clang, clang-format 14 or promtool, which nothing here installs.
 set -uo pipefail
+# A relative one is the caller's.
+[[ -z "${TESSERA_DATA:-}" ]] || TESSERA_DATA=$(realpath -m "$TESSERA_DATA")
 cd "$(dirname "$0")/.."
 if [[ "${1:-}" == "--help" ]]; then
   echo "usage: [TESSERA_DATA=DIR] deploy/test.sh [bazel test targets; default //...]"
@@ -12,9 +15,9 @@ if [[ "${1:-}" == "--help" ]]; then
 fi
 ./deploy/install_deps.sh || exit 1
 
-export TESSERA_DATA=${TESSERA_DATA:-$PWD/../shared/data}
+export TESSERA_DATA=${TESSERA_DATA:-$(realpath -m ../shared/data)}
 filters=()
-[[ -d "$TESSERA_DATA/fashion_mnist" ]] || filters+=(-needs_data)
+[[ -d "$TESSERA_DATA" ]] || filters+=(-needs_data)
 command -v etcd >/dev/null || filters+=(-needs_etcd)
 config=()
 if command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1 &&
@@ -27,10 +30,10 @@ filter=$(IFS=,; echo "${filters[*]-}")
 targets=("$@")
 [[ ${#targets[@]} -gt 0 ]] || targets=(//...)
 
-log=$(mktemp)
+log=$(mktemp) || exit 1
 trap 'rm -f "$log"' EXIT
 bazel test "${config[@]}" \
-  --test_env=TESSERA_DATA="$(realpath -m "$TESSERA_DATA")" --test_tag_filters="$filter" --keep_going \
+  --test_env=TESSERA_DATA="$TESSERA_DATA" --test_tag_filters="$filter" --keep_going \
   "${targets[@]}" >"$log" 2>&1
 bazel_exit=$?
 grep -v -e 'linux-sandbox' -e '^INFO: From ' -e '^Loading' -e '^Analyzing' -e '^\[' "$log"

@@ -4,10 +4,10 @@
     bench/large/large.py FOLDER [--limit BYTES] [--set KEY=VALUE]...
     bench/large/large.py FOLDER --widths 512:0.2,2048:0.3,8192:0.3 [--epochs 5] [--workers 8]
 
-FOLDER holds the EURLEX57K data (deploy/fetch_data.sh eurlex). The first form runs deploy/jobs/eurlex_wide.yaml with
-cluster.memory_limit at a quarter of the parameters' bytes, if no other limit is given: two rounds, then an evaluation
-in blocks. It prints each process's peak (VmHWM) and the limit, and shows that data_parallel refuses the same limit.
-Exit code 1: a process is over the limit, or data_parallel was not refused.
+FOLDER holds the EURLEX57K data (deploy/fetch_data.sh --from DIR eurlex). The first form runs
+deploy/jobs/eurlex_wide.yaml with cluster.memory_limit at a quarter of the parameters' bytes, if no other limit is
+given: two rounds, then an evaluation in blocks. It prints each process's peak (VmHWM) and the limit, and shows that
+data_parallel refuses the same limit. Exit code 1: a process is over the limit, or data_parallel was not refused.
 
 The second form trains hidden layers of several widths by independent subnets, each for the same number of epochs and
 with the learning rate behind the colon, and prints precision at 1, 3 and 5. No limit there.

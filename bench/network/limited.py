@@ -3,10 +3,10 @@
 
     bench/network/limited.py FOLDER --rate 200mbit [--workers 2 4 8] [--methods ist local_sgd] [--seconds-max 300]
 
-FOLDER holds the speech data (deploy/fetch_data.sh speech). The servers are in this script's namespace, at a switch to
-which each worker has a link (a veth pair) that a token bucket limits in each direction. What the links let through is
-measured first, with plain sockets over all of them at once. Then real servers and workers train, and the table is that
-of bench/training/subnets.py: seconds of training, evaluations left out of them.
+FOLDER holds the speech data (deploy/fetch_data.sh --from DIR speech). The servers are in this script's namespace, at a
+switch to which each worker has a link (a veth pair) that a token bucket limits in each direction. What the links let
+through is measured first, with plain sockets over all of them at once. Then real servers and workers train, and the
+table is that of bench/training/subnets.py: seconds of training, evaluations left out of them.
 
 Run it as root: it makes namespaces. They have no names and end with the script, and so do the processes in them.
 """

@@ -3,9 +3,9 @@
 
     bench/network/limited_coded.py FOLDER --rate 200mbit [--sets fashion] [--rows quant threshold slim] [--seeds 1]
 
-FOLDER holds the data sets. The network is that of bench/network/limited.py, and wants root as it does. What counts
-here is the column `exchanging`: seconds that a worker's loop spends on pulls and pushes, and waiting for the others'
-within them.
+FOLDER holds the data sets. The network is that of bench/network/limited.py, its two servers too, and wants root as it
+does. What counts here is the column `exchanging`: seconds that a worker's loop spends on pulls and pushes, and waiting
+for the others' within them.
 """
 import sys
 

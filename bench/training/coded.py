@@ -3,7 +3,7 @@
 
     bench/training/coded.py FOLDER [--sets fashion speech cifar] [--rows quant threshold ...] [--seeds 1 2 3 4 5]
 
-FOLDER holds the data sets, as deploy/fetch_data.sh puts them. Every row is a
+FOLDER holds the data sets, as deploy/fetch_data.sh puts them (speech and cifar10: with --from). Every row is a
 method with a codec, or with exchanges that overlap with training, beside the same steps over the same rows in f32
 without: the same seeds, the same order of data. Prints a table of accuracies (means over the seeds, with the standard
 error of the difference), of payload bytes up and down as shares of the base's, and of seconds of training. Two workers
@@ -103,7 +103,6 @@ def parser_of(description, rows):
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3, 4, 5])
     parser.add_argument("--epochs", type=int, default=0, help="0: the set's own")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--servers", type=int, default=2)
     parser.add_argument("--tessera", default=os.path.join(runs.ROOT, "bazel-bin/deploy/cli/tessera"))
     return parser
 
@@ -132,7 +131,9 @@ def tabulate(options, rows, train):
 
 
 def main():
-    options = parser_of(__doc__, ROWS).parse_args()
+    parser = parser_of(__doc__, ROWS)
+    parser.add_argument("--servers", type=int, default=2)
+    options = parser.parse_args()
     tabulate(options, ROWS, lambda name, keys, seed: train(options, name, keys, seed))
 
 

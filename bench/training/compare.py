@@ -3,9 +3,9 @@
 
     bench/training/compare.py FOLDER [--epochs 3] [--repeat 3] [--accuracy 0.80] [--local-epochs 12] [--skip-peer]
 
-FOLDER holds the speech data (deploy/fetch_data.sh speech). Prints seconds per epoch of data parallel, and seconds of
-training to an accuracy (interpolated) of local SGD with 20 local steps; medians over the repetitions, two servers and
-two workers of one thread each. The peer needs Debian's python3-torch and libopenblas0-pthread.
+FOLDER holds the speech data (deploy/fetch_data.sh --from DIR speech). Prints seconds per epoch of data parallel, and
+seconds of training to an accuracy (interpolated) of local SGD with 20 local steps; medians over the repetitions, two
+servers and two workers of one thread each. The peer needs Debian's python3-torch and libopenblas0-pthread.
 """
 import argparse
 import json
@@ -14,7 +14,9 @@ import subprocess
 import sys
 import tempfile
 
-from runs import ROOT, crossing, median
+from runs import ROOT, crossing, median, set_of
+
+PYTHON = "/usr/bin/python3"  # Debian's, which has python3-torch
 
 # OpenBLAS does not know every CPU and falls back to slow kernels; this is the fastest it has for AVX-512 machines.
 PEER_ENVIRONMENT = {"OPENBLAS_CORETYPE": os.environ.get("OPENBLAS_CORETYPE", "SkylakeX"), "OPENBLAS_NUM_THREADS": "1"}
@@ -32,11 +34,20 @@ def tessera(job, folder, settings, binary):
 
 
 def peer(folder, method, epochs, seed, evaluate):
-    command = ["/usr/bin/python3", os.path.join(ROOT, "bench/training/pytorch_peer.py"), folder, "--method", method,
+    command = [PYTHON, os.path.join(ROOT, "bench/training/pytorch_peer.py"), folder, "--method", method,
                "--epochs", str(epochs), "--seed", str(seed)] + (["--evaluate"] if evaluate else [])
-    output = subprocess.run(command, check=True, capture_output=True, text=True,
+    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True,
                             env=dict(os.environ, **PEER_ENVIRONMENT)).stdout
     return json.loads(output.splitlines()[-1])
+
+
+def check_peer():
+    """Before a job has trained for nothing."""
+    done = subprocess.run([PYTHON, "-c", "import torch"], stderr=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        why = done.stderr.strip().splitlines()
+        raise SystemExit("compare.py: %s cannot import torch (%s); install python3-torch and libopenblas0-pthread, "
+                         "or use --skip-peer" % (PYTHON, why[-1] if why else "no reason given"))
 
 
 def show(name, ours, theirs):
@@ -59,6 +70,10 @@ def main():
     parser.add_argument("--binary", default=os.path.join(ROOT, "bazel-bin/deploy/cli/tessera"))
     arguments = parser.parse_args()
     precision = "train.precision=" + arguments.precision
+    if not os.path.isdir(arguments.folder):
+        raise SystemExit("compare.py: %s: no folder, want the speech data; %s" % (arguments.folder, set_of("speech")))
+    if not arguments.skip_peer:
+        check_peer()
 
     ours, theirs = [], []
     for seed in range(7, 7 + arguments.repeat):

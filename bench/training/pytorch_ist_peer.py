@@ -161,7 +161,7 @@ def work(rank, options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", help="the speech data: deploy/fetch_data.sh speech")
+    parser.add_argument("folder", help="the speech data: deploy/fetch_data.sh --from DIR speech")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--width", type=int, default=WIDTH, help="of both hidden layers")
     parser.add_argument("--epochs", type=int, default=30, help="at most")

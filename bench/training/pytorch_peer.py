@@ -3,9 +3,9 @@
 
     pytorch_peer.py FOLDER --method data_parallel|local_sgd --epochs N
 
-FOLDER holds the speech data (deploy/fetch_data.sh). Two processes of one thread each. Prints one JSON object like a
-Tessera report's history: training seconds without evaluation, and accuracy under calibrated batch-norm constants.
-Needs Debian's python3-torch.
+FOLDER holds the speech data (deploy/fetch_data.sh --from DIR speech). Two processes of one thread each. Prints one JSON
+object like a Tessera report's history: training seconds without evaluation, and accuracy under calibrated batch-norm
+constants. Needs Debian's python3-torch.
 """
 import argparse
 import gzip

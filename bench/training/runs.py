@@ -22,9 +22,18 @@ PAPER = {
 }
 
 
-# As deploy/fetch_data.sh calls them, and where they come from.
+# As deploy/fetch_data.sh calls them, and the folder that it takes them from where they have no public address.
 SET_FOLDERS = {"fashion": ("fashion_mnist",), "speech": ("speech", "arabic_speech_commands"),
                "cifar": ("cifar10", "cifar10_12k")}
+
+
+def set_of(name):
+    """How to come by a set."""
+    fetched, *prepared = SET_FOLDERS[name]
+    if not prepared:
+        return "deploy/fetch_data.sh %s gets it" % fetched
+    return ("it has no public address as it is read here: deploy/fetch_data.sh %s says what to prepare it from, and "
+            "with --from DIR takes it from DIR/%s" % (fetched, prepared[0]))
 
 
 def set_folder(folder, name):
@@ -32,7 +41,7 @@ def set_folder(folder, name):
     for names in SET_FOLDERS[name]:
         if os.path.isdir(os.path.join(folder, names)):
             return os.path.abspath(os.path.join(folder, names))
-    raise SystemExit("%s: has no %s; deploy/fetch_data.sh gets it" % (folder, " or ".join(SET_FOLDERS[name])))
+    raise SystemExit("%s: has no %s; %s" % (folder, " or ".join(SET_FOLDERS[name]), set_of(name)))
 
 
 SCRIPT = os.getpid()
@@ -49,7 +58,7 @@ def die_with_parent():
 
 def parser_of(description, methods):
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", help="the data: deploy/fetch_data.sh speech")
+    parser.add_argument("folder", help="the data: deploy/fetch_data.sh --from DIR speech")
     parser.add_argument("--job", default=os.path.join(ROOT, "deploy/jobs/speech.yaml"), help="all but the method")
     parser.add_argument("--methods", nargs="+", choices=methods, default=["data_parallel", "local_sgd", "ist"])
     parser.add_argument("--workers", nargs="+", type=int, default=[2, 4, 8])

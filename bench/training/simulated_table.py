@@ -3,10 +3,10 @@
 
     bench/training/simulated_table.py FOLDER [--step-time 1ms 70ms] [--workers 2 4 8] [--seeds 1] [--reports FOLDER]
 
-FOLDER holds the speech data (deploy/fetch_data.sh speech). Each of K machines has a worker and a server, and links of
-10 Gb/s, as in that paper. What the workers learn is computed for real, once for each method, K and seed; it does not
-depend on how long things take, so that a simulation without mathematics gives the seconds for each step time. Prints
-Markdown tables. Takes about a quarter of an hour of one core for each seed.
+FOLDER holds the speech data (deploy/fetch_data.sh --from DIR speech). Each of K machines has a worker and a server, and
+links of 10 Gb/s, as in that paper. What the workers learn is computed for real, once for each method, K and seed; it
+does not depend on how long things take, so that a simulation without mathematics gives the seconds for each step time.
+Prints Markdown tables. Takes about a quarter of an hour of one core for each seed.
 """
 import argparse
 import hashlib

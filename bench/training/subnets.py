@@ -8,9 +8,10 @@
 
 The first trains to 0.75 with 2, 4 and 8 workers, beside the paper's table 1; the third, what 24 epochs give.
 
-FOLDER holds the speech data (deploy/fetch_data.sh speech). Workers have one thread each; more of them than there are
-cores share the cores, and the seconds are what passed. Seconds are of training, interpolated between evaluations, which
-are not in them; bytes are the values that all workers pulled and pushed until then. Medians over the seeds.
+FOLDER holds the speech data (deploy/fetch_data.sh --from DIR speech). Workers have one thread each; more of them than
+there are cores share the cores, and the seconds are what passed. Seconds are of training, interpolated between
+evaluations, which are not in them; bytes are the values that all workers pulled and pushed until then. Medians over the
+seeds.
 
 The peer pytorch_ist (pytorch_ist_peer.py; wants python3-torch) is scored as published and with calibrated constants.
 --ensemble compares test accuracies after all epochs, with one hidden layer and with two.

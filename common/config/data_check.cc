@@ -165,8 +165,10 @@ class DataChecker {
     directory_is_there_ = there;
     if (there || !used || !Sound("data.directory")) return;
     Fail("data.directory",
-         absl::StrCat("got ", Quoted(data.directory()),
-                      ", want a directory with the data; deploy/fetch_data.sh gets public sets"));
+         absl::StrCat(
+             "got ", Quoted(data.directory()),
+             ", want a directory with the data (--set data.directory=DIR); fetch_data.sh gets "
+             "public sets"));
   }
 
   const Positions& positions_;

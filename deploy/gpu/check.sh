@@ -8,20 +8,31 @@
 # One part that fails, or takes too long, stops no other. All of it takes SECONDS_MAX at most, 540 by default:
 # what is left then is left out, and the table says so. Behind the table come the benchmark's and the jobs' figures,
 # and what the logs of failed parts say, altogether less than 12,000 characters; the last line is `N passed, N failed,
-# N left out`. Logs are in logs/, the table in logs/table.txt: `tar czf FILE logs` brings them home.
+# N left out`. Logs are in logs/, the table in logs/table.txt: `tar czf FILE logs` brings them home. Those of an
+# earlier run are renamed to logs.1, or the next number that is free. SIGINT and SIGTERM end the part that runs, and
+# what was found by then is told: exit codes 130 and 143.
 cd "$(dirname "$0")" || exit 1
 here=$PWD
 quick='' tiny=''
+usage="usage: [SECONDS_MAX=N] check.sh [--quick] [--tiny]"
 for option in "$@"; do
   case $option in
     --quick) quick=yes ;;
     --tiny) tiny=yes ;;
-    *) echo "usage: [SECONDS_MAX=N] check.sh [--quick] [--tiny]" >&2 && exit 2 ;;
+    --help) echo "$usage"; exit 0 ;;
+    *) echo "$usage" >&2; exit 2 ;;
   esac
 done
 end=$((SECONDS + ${SECONDS_MAX:-540}))
-rm -rf logs
-mkdir -p logs
+if [[ -e logs ]]; then
+  number=1
+  while [[ -e "logs.$number" ]]; do number=$((number + 1)); done
+  mv logs "logs.$number" 2>/dev/null
+fi
+if ! mkdir logs 2>/dev/null; then
+  echo "check.sh: $here: cannot make logs/ here, want a copy of this folder that may be written to" >&2
+  exit 2
+fi
 table=logs/table.txt
 passed=0 failed=0 left_out=0
 failures=()  # names
@@ -31,6 +42,28 @@ leave_out() {  # name, why
   left_out=$((left_out + 1))
   say "$1" "left out" "" "$2"
 }
+# A part is a process group of its own, which a terminal's Ctrl-C does not reach: it is told here. A command that is
+# waited for in the foreground would hold the trap up until it ends.
+interrupted=  # the exit code then
+running=
+interrupt() {
+  interrupted=$1
+  [[ -z "$running" ]] || kill "$running" 2>/dev/null
+}
+trap 'interrupt 130' INT
+trap 'interrupt 143' TERM
+limited() {  # seconds, command...: the command's exit code, or timeout's
+  local rc
+  timeout -k 5 "$@" </dev/null &
+  running=$!
+  [[ -z "$interrupted" ]] || kill "$running"
+  wait "$running"
+  rc=$?
+  # A wait that a signal has ended is followed by another one.
+  while [[ -n "$interrupted" ]] && kill -0 "$running" 2>/dev/null; do wait "$running"; done
+  running=
+  return $rc
+}
 # step NAME LIMIT NOTE COMMAND...: NOTE is an expression of awk over the log whose output goes into the table. With
 # slow=yes one that takes too long is left out.
 slow=
@@ -38,13 +71,15 @@ step() {
   local name=$1 limit=$2 wanted=$2 note=$3 log begin=$SECONDS rc=0
   log=$(log_of "$name")
   shift 3
+  [[ -z "$interrupted" ]] || finish_interrupted "$name"
   if ((end - SECONDS < 10)); then
     leave_out "$name" "no time is left"
     return 1
   fi
   ((limit > end - SECONDS)) && limit=$((end - SECONDS))
   # In braces: what bash says of one that had to be killed goes into the log, not into the table.
-  { timeout -k 5 "$limit" "$@"; } >"$log" 2>&1 || rc=$?
+  { limited "$limit" "$@"; } >"$log" 2>&1 || rc=$?
+  [[ -z "$interrupted" ]] || finish_interrupted "$name"
   if [[ $rc -eq 0 ]]; then
     passed=$((passed + 1))
     say "$name" ok $((SECONDS - begin)) "$(awk "$note" "$log" 2>/dev/null | tail -1)"
@@ -103,8 +138,13 @@ finish() {
   done
   echo
   echo "$passed passed, $failed failed, $left_out left out" | tee -a "$table"
+  [[ -z "$interrupted" ]] || exit "$interrupted"
   [[ $failed -eq 0 && $passed -gt 0 ]]
   exit
+}
+finish_interrupted() {  # name of the part that is not done
+  leave_out "$1" "interrupted, and so is all that would follow"
+  finish
 }
 has_driver() {
   command -v nvidia-smi >/dev/null && return
@@ -234,8 +274,8 @@ find_filter() {
     read -ra filter <<<"$words"
     ((end - SECONDS < 50)) && return
     check_with memcheck bin/planted_faults memory
-    timeout -k 5 40 "${sanitizing[@]}" >>logs/filter.log 2>&1
-    [[ $? -eq 3 ]] && return
+    { limited 40 "${sanitizing[@]}"; } >>logs/filter.log 2>&1
+    [[ $? -eq 3 || -n "$interrupted" ]] && return
   done
 }
 declare -A finds

@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+import tarfile
 import tempfile
 import unittest
 
@@ -35,7 +36,7 @@ class Bundle(unittest.TestCase):
         tree, tools = os.path.join(self.folder, "tree"), os.path.join(self.folder, "tools")
         for part in ("dashboards", "data", "jobs", "manifests", "units"):
             shutil.copytree(os.path.join(HERE, "deploy", part), os.path.join(tree, "deploy", part))
-        for script in ("bundle.sh", "pack_libraries.sh"):
+        for script in ("bundle.sh", "bundle_folder.sh", "fetch_data.sh", "pack_libraries.sh"):
             shutil.copy(os.path.join(HERE, "deploy", script), os.path.join(tree, "deploy"))
         for program in PROGRAMS:
             os.makedirs(os.path.join(tree, "bazel-bin", os.path.dirname(program)), exist_ok=True)
@@ -51,11 +52,28 @@ class Bundle(unittest.TestCase):
 
         there = os.path.join(self.folder, "opt")
         os.mkdir(there)
-        subprocess.run(["tar", "-C", there, "-xzf", os.path.join(tree, "tessera.tar.gz")], check=True)
+        archive = shutil.move(os.path.join(tree, "tessera.tar.gz"), self.folder)
+        subprocess.run(["tar", "-C", there, "-xzf", archive], check=True)
         there = os.path.join(there, "tessera")
         shutil.rmtree(tree)
-        self.assertEqual(sorted(os.listdir(there)), ["LICENSE", "dashboards", "data", "jobs", "lib", "manifests",
-                                                     "tessera", "tessera-server", "tessera-worker", "units"])
+        self.assertEqual(sorted(os.listdir(there)), ["LICENSE", "bundle.sha256", "dashboards", "data",
+                                                     "fetch_data.sh", "jobs", "lib", "manifests", "tessera",
+                                                     "tessera-server", "tessera-worker", "units"])
+        subprocess.run(["sha256sum", "--check", "--quiet", "bundle.sha256"], cwd=there, check=True)
+        with tarfile.open(archive) as packed:
+            self.assertEqual({(member.uid, member.gid, member.uname, member.gname) for member in packed},
+                             {(0, 0, "", "")})
+        # Data sets are put where the jobs that lie beside the script look; this one is refused once it is there.
+        os.mkdir(os.path.join(self.folder, "mnist"))
+        self.put(os.path.join(self.folder, "mnist", "train-images-idx3-ubyte.gz"), "none")
+        fetched = subprocess.run([os.path.join(there, "fetch_data.sh"), "--from", self.folder, "mnist"], text=True,
+                                 capture_output=True)
+        self.assertIn("does not hold what is expected", fetched.stderr)
+        with open(os.path.join(there, "jobs", "mnist.yaml")) as file:
+            job = file.read()
+        self.assertIn("with: fetch_data.sh mnist\n", job)
+        directory = re.search(r"^  directory: (\S+)", job, re.M).group(1)
+        self.assertTrue(os.path.isdir(os.path.join(there, "jobs", directory)), directory)
         for folder, _, files in os.walk(there):
             self.assertEqual(os.stat(folder).st_mode & 0o755, 0o755, folder)
             self.assertNotIn("BUILD.bazel", files)

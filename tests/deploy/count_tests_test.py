@@ -31,6 +31,19 @@ class Count(unittest.TestCase):
                 "FAIL: test_a (__main__.T.test_a) (rank=1)\nRan 2 tests in 1s\n\nFAILED (failures=3)\n")
         self.assertEqual(count(text), (1, 1, 0))
 
+    def test_catch2_cases_that_say_that_they_skip_are_not_passed(self):
+        text = "skipped: /data: has no a9a\nskipped: /data: has no mnist\n"
+        self.assertEqual(count(text + "All tests passed (31 assertions in 7 test cases)\n"), (5, 0, 2))
+        self.assertEqual(count(text + "test cases: 9 | 7 passed | 2 failed\n"), (5, 2, 2))
+        self.assertEqual(count_tests.why_skipped(text, 2), [(1, "/data: has no a9a"), (1, "/data: has no mnist")])
+
+    def test_the_reason_is_told_where_the_log_has_it(self):
+        text = ("test_a (m.T.test_a) ... skipped 'no nvcc'\ntest_b (m.T.test_b)\nOn words. ... skipped \"it's late\"\n"
+                "test_c (m.T.test_c) ... skipped 'no nvcc'\ntest_d (m.T.test_d) ... ok\n")
+        self.assertEqual(count_tests.why_skipped(text, 3), [(2, "no nvcc"), (1, "it's late")])
+        self.assertEqual(count_tests.why_skipped("OK (skipped=2)\n", 2), [(2, "")])
+        self.assertEqual(count_tests.why_skipped("ok\n", 0), [])
+
     def test_targets_that_were_not_built_are_told_once(self):
         text = ("//tests/a:gpu_test      SKIPPED\n//tests/a:ptx_test   SKIPPED\n//tests/a:x_test   PASSED in 1.0s\n"
                 "//tests/a:ptx_test   SKIPPED\nSKIPPED\n")

@@ -1,16 +1,25 @@
-"""The jobs over public data learn what a short run can show. TESSERA_DATA: a folder for fetch_data.sh --from."""
+"""The jobs over public data learn what a short run can show. TESSERA_DATA: a folder for fetch_data.sh --from, or one
+that it has filled. Sets that are not there are skipped."""
 import os
 import unittest
 
 from cluster import JOBS, Test, run_to_end
 
 DATA = os.environ.get("TESSERA_DATA", "")
+# By their folders in the former; in the latter they have the same name but for these.
+FETCHED = {"arabic_speech_commands": "speech", "cifar10_12k": "cifar10", "delicious_xc": "delicious",
+           "eurlex57k_xc": "eurlex"}
 
 
 @unittest.skipUnless(os.path.isdir(DATA), "TESSERA_DATA is no folder")
 class PublicData(Test):
     def train(self, job, folder, *sets):
-        arguments = ["--set", "data.directory=" + os.path.join(DATA, folder)]
+        names = [name for name in (folder, FETCHED.get(folder)) if name]
+        folders = [path for path in (os.path.join(DATA, name) for name in names)
+                   if os.path.isdir(path) and os.listdir(path)]
+        if not folders:
+            self.skipTest("TESSERA_DATA, %s, has no %s" % (DATA, " or ".join(names)))
+        arguments = ["--set", "data.directory=" + folders[0]]
         for item in sets:
             arguments += ["--set", item]
         report = run_to_end(self, os.path.join(JOBS, job + ".yaml"), *arguments)

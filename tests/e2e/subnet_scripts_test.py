@@ -162,6 +162,32 @@ class Limited(Test):
                 await_true("they are gone", lambda: not any(exists(child) for child in children))
 
 
+class Sets(unittest.TestCase):
+    def test_a_set_that_is_absent_says_how_it_is_come_by(self):
+        with self.assertRaisesRegex(SystemExit, "has no fashion_mnist; deploy/fetch_data.sh fashion_mnist gets it"):
+            runs.set_folder(os.environ["TEST_TMPDIR"], "fashion")
+        with self.assertRaisesRegex(SystemExit, "has no speech or arabic_speech_commands; it has no public address.*"
+                                    "with --from DIR takes it from DIR/arabic_speech_commands"):
+            runs.set_folder(os.environ["TEST_TMPDIR"], "speech")
+
+    def test_a_peer_that_cannot_run_is_told_before_the_first_job(self):
+        source = os.path.join(os.path.dirname(SUBNETS), "compare.py")
+        text = ("import runpy, subprocess, sys\n"
+                "run = subprocess.run\n"
+                "said = [sys.executable, '-c', 'import sys; sys.exit(\"no torch here\")']\n"
+                "subprocess.run = lambda command, **more: run(said if 'import torch' in command else command, **more)\n"
+                "sys.argv.pop(0)\n"
+                "sys.path.insert(0, %r)\n"
+                "runpy.run_path(sys.argv[0], run_name='__main__')" % os.path.dirname(SUBNETS))
+        code, out, error = run("-c", text, source, DIGITS, "--binary", "/none")
+        self.assertEqual((code, out), (1, ""))
+        self.assertRegex(error, r"^compare.py: \S+ cannot import torch \(no torch here\); install python3-torch.*\n$")
+
+    def test_only_scripts_that_choose_their_servers_take_a_number_of_them(self):
+        coded = importlib.import_module("coded")
+        self.assertFalse(hasattr(coded.parser_of("", coded.ROWS).parse_args(["folder"]), "servers"))
+
+
 class Peer(unittest.TestCase):
     @classmethod
     def setUpClass(cls):

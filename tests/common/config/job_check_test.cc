@@ -98,8 +98,8 @@ TEST_CASE("every data file that is missing is named with its path", "[job_check]
 TEST_CASE("a missing directory is one error, not one for each file", "[job_check]") {
   const DataDirectory data;
   CHECK(data.Errors({"data.directory=/nowhere"}) ==
-        "--set data.directory: got \"/nowhere\", want a directory with the data; "
-        "deploy/fetch_data.sh gets public sets\n");
+        "--set data.directory: got \"/nowhere\", want a directory with the data "
+        "(--set data.directory=DIR); fetch_data.sh gets public sets\n");
 }
 
 TEST_CASE("without check_files nobody looks for data", "[job_check]") {
