@@ -2,9 +2,13 @@
 import json
 import os
 
-from cluster import Test, digits
+from cluster import Test, digits, run_to_end
 
 MOMENTUM = {"sgd": {"learning_rate": 0.1, "momentum": 0.9}}
+
+# Steps so long that a checkpoint is agreed on well before the step comes that it is due at: one that is not lies
+# later, or at the job's end alone.
+UNHURRIED = {"TESSERA_FAILPOINTS": "worker.step=sleep:20"}
 
 
 class CheckpointTest(Test):
@@ -29,6 +33,14 @@ def members_of(folder):
 
 def keeping(job, folder, every, keep=100):
     return dict(job, checkpoint={"directory": folder, "every_steps": every, "keep": keep})
+
+
+def save_on_the_way(test, job, folder, every):
+    """Trains to the end; the report, and the step of the first checkpoint, which is in mid-run."""
+    report = run_to_end(test, keeping(job, folder, every), env=UNHURRIED)
+    steps = steps_in(folder)
+    test.assertGreaterEqual(len(steps), 2, "checkpoints of steps %s" % steps)
+    return report, steps[0]
 
 
 def restoring(job, path):

@@ -7,7 +7,8 @@ import subprocess
 import unittest
 
 import cluster
-from checkpoint_folders import CheckpointTest, MOMENTUM, keeping, members_of, restoring, sameness, step_folder, steps_in
+from checkpoint_folders import (CheckpointTest, MOMENTUM, keeping, members_of, restoring, sameness, save_on_the_way,
+                                step_folder, steps_in)
 from cluster import ENDLESS, PATIENCE, SLACK_SECONDS, Cluster, members, read_tensors, run_to_end, tessera, write_job
 
 PLAIN = {"sgd": {"learning_rate": 0.05}}
@@ -16,6 +17,8 @@ ADAGRAD = {"adagrad": {"learning_rate": 0.01}}
 
 
 class Checkpoints(CheckpointTest):
+    test_max = 2 * cluster.TEST_MAX
+
     def resume_all(self, job, every, servers=None):
         """Every checkpoint that a job leaves ends as the job itself did."""
         folder = self.path("checkpoints")
@@ -81,15 +84,14 @@ class Checkpoints(CheckpointTest):
                 self.resume_all(dict(self.small(method=method, optimizer=MOMENTUM, servers=2), codec=codec), every)
 
     def test_the_last_checkpoint_has_the_core_that_one_in_mid_run_has(self):
-        shards = {}
-        for steps in (30, 60):
-            folder = self.path("checkpoints-%d" % steps)
-            job = self.small(steps=steps, method={"slim_dp": {"core_every": 4}}, optimizer=MOMENTUM, evaluate_every=0)
-            run_to_end(self, keeping(job, folder, 30))
-            files = sorted(glob.glob(os.path.join(step_folder(folder, 30), "shard-*")))
-            shards[steps] = [read_tensors(path) for path in files]
-        self.assertEqual(len(shards[30]), 2)
-        self.assertEqual(shards[30], shards[60])
+        job = self.small(steps=60, method={"slim_dp": {"core_every": 4}}, optimizer=MOMENTUM, evaluate_every=0)
+        folders = self.path("checkpoints-long"), self.path("checkpoints-short")
+        _, step = save_on_the_way(self, job, folders[0], 30)
+        run_to_end(self, keeping(dict(job, train=dict(job["train"], steps=step)), folders[1], 0))
+        shards = [[read_tensors(path) for path in sorted(glob.glob(os.path.join(step_folder(folder, step), "shard-*")))]
+                  for folder in folders]
+        self.assertEqual(len(shards[0]), 2)
+        self.assertEqual(shards[0], shards[1])
 
     def drain_early(self, job, folder):
         """The report of a job of 6000 steps that is drained long before, and leaves a checkpoint there."""
@@ -269,7 +271,12 @@ class Checkpoints(CheckpointTest):
     def test_an_old_folder_or_another_model_is_refused_before_anybody_joins(self):
         job = self.small(steps=30, optimizer=MOMENTUM)
         folder = self.path("checkpoints")
-        run_to_end(self, keeping(job, folder, 20))
+        # Both are ends: where one in mid-run lies depends on the disk.
+        run_to_end(self, keeping(dict(job, train=dict(job["train"], steps=20)), folder, 0))
+        further = keeping(job, folder, 0)
+        further["checkpoint"]["restore"] = folder
+        run_to_end(self, further)
+        self.assertEqual(steps_in(folder), [20, 30])
         wide = restoring(self.small(steps=30, units=48, optimizer=MOMENTUM), folder)
         squares = restoring(self.small(steps=30, optimizer=ADAGRAD), folder)
         file = self.path("no-folder")
@@ -388,13 +395,15 @@ class Checkpoints(CheckpointTest):
 
     def test_whatever_moment_a_job_is_killed_at_its_checkpoints_are_whole(self):
         job = self.small(steps=60, method={"local_sgd": {"local_steps": 5}}, optimizer=MOMENTUM, evaluate_every=0,
-                         lease="%ds" % PATIENCE)
+                         lease="10s")
+        # Many a death is waited for until its lease is over.
+        killed = dict(job, cluster=dict(job["cluster"], lease_timeout="%ds" % (2 * PATIENCE)))
         whole = run_to_end(self, job)
         kills = survived = resumed = 0
         for place in range(1, 200, 3):
             with self.subTest("every process dies at its place %d" % place):
                 folder = self.path("checkpoints-%d" % place)
-                done = subprocess.run([cluster.TESSERA, "run", write_job(self, keeping(job, folder, 15)), "--quiet"],
+                done = subprocess.run([cluster.TESSERA, "run", write_job(self, keeping(killed, folder, 15)), "--quiet"],
                                       env=dict(os.environ, TESSERA_FAILPOINTS="*@%d=kill" % place),
                                       capture_output=True, timeout=60 * PATIENCE)
                 steps = steps_in(folder) if os.path.exists(folder) else []

@@ -135,7 +135,7 @@ class Codecs(Test):
         for codec in ({"push": "int8", "error_feedback": True}, {"push": "threshold"},
                       {"push": "qsgd", "pull": "int8"}):
             with self.case("codec %s" % codec):
-                cluster = Cluster(self, coded(codec, workers=3, epochs=ENDLESS, lease="1500ms"))
+                cluster = Cluster(self, coded(codec, workers=3, epochs=ENDLESS, lease="3s"))
                 cluster.await_step(50)
                 victim = cluster.workers[1]
                 victim.kill()

@@ -1,8 +1,9 @@
 """Tests in Python with the real programs."""
 
 # A unittest file. It finds the programs, the jobs and the built-in data where they lie in the tree.
-# It counts as two cores' worth of load, so that nothing runs beside it on a small machine.
-def e2e_test(name, src, data = [], size = "medium", tags = [], arguments = [], **kwargs):
+# It counts as two cores' worth of load, so that nothing runs beside it on a small machine. `waits`: most of its time it
+# waits for leases, pings and restarts, and one like it may run beside it.
+def e2e_test(name, src, data = [], size = "medium", tags = [], arguments = [], waits = False, **kwargs):
     native.sh_test(
         name = name,
         size = size,
@@ -17,6 +18,6 @@ def e2e_test(name, src, data = [], size = "medium", tags = [], arguments = [], *
             "//tests/e2e:language",
             "//worker:tessera-worker",
         ] + data,
-        tags = tags + ["cpu:2"],
+        tags = tags + ["cpu:%d" % (1 if waits else 2)],
         **kwargs
     )

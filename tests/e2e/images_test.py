@@ -7,7 +7,7 @@ import unittest
 
 import numpy
 
-from checkpoint_folders import CheckpointTest, keeping, restoring, sameness, step_folder, steps_in
+from checkpoint_folders import CheckpointTest, keeping, restoring, sameness, save_on_the_way, step_folder, steps_in
 from cluster import DIGITS, ENDLESS, JOBS, Cluster, digits, members, read_tensors, run_to_end, tessera, write_job
 
 FRONT = [{"conv2d": {"channels": 6, "kernel": 3, "padding": 1}}, "relu", {"max_pool": {"kernel": 3, "stride": 2}},
@@ -67,8 +67,8 @@ class Functions(CheckpointTest):
     def test_a_job_goes_on_from_a_checkpoint_with_another_number_of_servers(self):
         job = images(NORMED + LAST, servers=3, epochs=2, method={"local_sgd": {"local_steps": 5}})
         folder = self.path("checkpoints")
-        whole = run_to_end(self, keeping(job, folder, 15))
-        again = restoring(job, step_folder(folder, steps_in(folder)[0]))
+        whole, saved = save_on_the_way(self, job, folder, 15)
+        again = restoring(job, step_folder(folder, saved))
         again["cluster"]["servers"] = 2
         report = run_to_end(self, again)
         self.assertEqual(report["parameters_hash"], whole["parameters_hash"])

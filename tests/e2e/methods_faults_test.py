@@ -117,7 +117,7 @@ class MethodFaults(Test):
         self.check_end(cluster.finish(), 2, 0)
 
     def test_a_slow_worker_is_given_fewer_steps_in_asynchronous_diloco(self):
-        cluster = Cluster(self, endless(ASYNC_DILOCO, lease="2s"))
+        cluster = Cluster(self, endless(ASYNC_DILOCO, lease="10s"))
         cluster.await_step(20)
 
         def by_rank(status):

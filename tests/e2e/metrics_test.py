@@ -121,7 +121,7 @@ class Metrics(Test):
         self.assertGreater(sum(middle[phases % (0, name)] for name in ("compute", "pull", "push", "wait")), 0)
 
     def test_workers_that_die_and_come_again_add_no_series_and_take_nothing_back(self):
-        cluster = self.cluster(lease="1s", workers=2)
+        cluster = self.cluster(lease="3s", workers=2)
         cluster.await_step(20)
         address = cluster.servers[0].metrics
         before = scrape(address)
@@ -157,10 +157,10 @@ class Metrics(Test):
                 with self.subTest(address):
                     server = Process(self, "server", [SERVER, "--job", path, "--rank", "0", "--listen", "127.0.0.1:0",
                                                       "--metrics", address])
-                    out = server.expect_exit(2)
+                    out = server.expect_exit(2, within=100)  # A resolver may be slow to know of no such name.
                     self.assertEqual(out.count("\n"), 1, out)
                     self.contains(out, "tessera-server: --metrics: ", words)
-                    code, out, error = tessera("run", path, "--metrics", address)
+                    code, out, error = tessera("run", path, "--metrics", address, within=100)
                     self.assertEqual((code, out, error.count("\n")), (2, "", 1), error)
                     self.contains(error, "tessera: --metrics: ", words)
 

@@ -131,10 +131,12 @@ class Narrow(Way):
     """That carries so many bytes per second of a direction, and holds 64 KiB: the rest waits with the sender."""
 
     HELD = 1 << 16
+    # No gap in one transfer, on a busy machine either.
+    PAUSE = 10
 
     def __init__(self, test, to, up=None, down=None):
         self.rates = {"up": up, "down": down}
-        self.longest = 0  # seconds that something was on its way without a pause of a second
+        self.longest = 0  # seconds that something was on its way without a pause of PAUSE seconds
         super().__init__(test, to, self.HELD)
 
     def carry(self, direction, source, sink):
@@ -148,7 +150,7 @@ class Narrow(Way):
                 if not data:
                     sink.shutdown(socket.SHUT_WR)
                     return
-                if time.monotonic() - last > 1:
+                if time.monotonic() - last > self.PAUSE:
                     began = time.monotonic()
                 if rate is not None:
                     time.sleep(len(data) / rate)

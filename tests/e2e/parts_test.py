@@ -4,11 +4,11 @@ import unittest
 from cluster import ENDLESS, Brake, Cluster, Test, digits, lost, members
 
 
-def parts_job(parts, workers=2, **keys):
+def parts_job(parts, workers=2, lease="10s", **keys):
     """Large enough that a round takes several turns of the brake, and little else than computing: a larger batch
     would have the workers ask for new epochs all the time."""
     job = digits(method={"ist": {"local_steps": 10, "parts": parts}}, workers=workers, batch=64, rate=0.1,
-                 epochs=ENDLESS, lease="2s", **keys)
+                 epochs=ENDLESS, lease=lease, **keys)
     layers = []
     for units in (1600, 1200):
         layers += [{"linear": {"units": units, "bias": False}}, "batch_norm", "relu"]
@@ -55,7 +55,7 @@ class Parts(Test):
         self.assertLess(wait_share(by_speed, 0), 0.85 * wait_share(equal, 0))
 
     def test_parts_survive_a_death_and_somebody_late(self):
-        cluster = Cluster(self, parts_job("by_speed", workers=3))
+        cluster = Cluster(self, parts_job("by_speed", workers=3, lease="4s"))
         cluster.await_step(10)
         brake = Brake(cluster.workers[2], cluster.workers[1])
         cluster.await_status("parts have moved apart", lambda status: part(status, 2) < 0.28)

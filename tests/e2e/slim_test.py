@@ -112,7 +112,7 @@ class SlimFaults(Test):
     def test_a_killed_worker_costs_its_lease_and_a_late_one_takes_part(self):
         for name, method in self.METHODS.items():
             with self.case(name):
-                job = digits(epochs=ENDLESS, batch=16, rate=0.05, method=method, lease="1500ms", workers=3)
+                job = digits(epochs=ENDLESS, batch=16, rate=0.05, method=method, lease="3s", workers=3)
                 cluster = Cluster(self, job)
                 cluster.await_step(20)
                 victim = cluster.workers[1]

@@ -105,33 +105,39 @@ class SlowShards(Test):
         for server in cluster.servers:
             self.contains(server.expect_exit(1), "it was drained before it had started")
 
-    def test_hosts_make_and_read_what_they_lead_and_follow_and_are_not_given_up(self):
-        for comes_back in (True, False):
-            with self.case("it comes back" if comes_back else "it is lost for good"):
-                job = digits(servers=3, workers=3, steps=ENDLESS, lease=LEASE, cluster={"replicas": 1})
-                cluster = self.slow_cluster(saving(job, self.path("saved-%s" % comes_back), 50), MAKE + ";" + READ)
-                cluster.await_status("all have standbys", protected)
-                cluster.await_status("a checkpoint", has_checkpoint)
-                gone = cluster.servers[1:3]
-                for victim in gone:
-                    victim.kill()
-                cluster.await_status("it waits", lambda status: status.get("waiting_for") == ["server 1"])
-                if comes_back:
-                    cluster.start_server(1, env=self.slow)
-                cluster.await_status("it went back", went_back)
-                cluster.await_further()
-                cluster.start_server(2, env=self.slow)
-                cluster.await_status("all have standbys again", protected)
-                cluster.await_further()
-                self.check_was_slow(cluster.servers[0])
-                log = cluster.servers[0].output()
-                # Nobody but who was killed, and no standby was given up for being made.
-                self.assertEqual(log.count("host lost"), 2, log)
-                self.assertNotIn("has not answered", log)
-                self.check_nobody_was_away(cluster, *gone)
-                cluster.drain()
-                report = cluster.finish(*gone)
-                self.assertEqual((report["outcome"], report["checkpoint"]["rollbacks"]), ("finished", 1))
+    def check_hosts(self, comes_back):
+        """Hosts make and read what they lead and follow, and are not given up."""
+        job = digits(servers=3, workers=3, steps=ENDLESS, lease=LEASE, cluster={"replicas": 1})
+        cluster = self.slow_cluster(saving(job, self.path("saved"), 50), MAKE + ";" + READ)
+        cluster.await_status("all have standbys", protected)
+        cluster.await_status("a checkpoint", has_checkpoint)
+        gone = cluster.servers[1:3]
+        for victim in gone:
+            victim.kill()
+        cluster.await_status("it waits", lambda status: status.get("waiting_for") == ["server 1"])
+        if comes_back:
+            cluster.start_server(1, env=self.slow)
+        cluster.await_status("it went back", went_back)
+        cluster.await_further()
+        cluster.start_server(2, env=self.slow)
+        cluster.await_status("all have standbys again", protected)
+        cluster.await_further()
+        self.check_was_slow(cluster.servers[0])
+        log = cluster.servers[0].output()
+        # Nobody but who was killed, and no standby was given up for being made.
+        self.assertEqual(log.count("host lost"), 2, log)
+        self.assertNotIn("has not answered", log)
+        self.check_nobody_was_away(cluster, *gone)
+        cluster.drain()
+        report = cluster.finish(*gone)
+        self.assertEqual((report["outcome"], report["checkpoint"]["rollbacks"]), ("finished", 1))
+
+    # Apart from each other: a test has a limit of its own.
+    def test_hosts_are_not_given_up_while_they_make_and_read_what_one_that_comes_back_has(self):
+        self.check_hosts(comes_back=True)
+
+    def test_hosts_are_not_given_up_while_they_make_and_read_what_one_has_that_is_lost_for_good(self):
+        self.check_hosts(comes_back=False)
 
 
 if __name__ == "__main__":

@@ -124,7 +124,7 @@ class Waiting(Test):
         self.assertEqual(len(report["traffic"]["by_worker"]), 2)
 
     def test_a_worker_that_gives_up_waiting_frees_its_rank(self):
-        cluster = Cluster(self, digits(workers=2, lease="1s"), workers=1)
+        cluster = Cluster(self, digits(workers=2, lease="3s"), workers=1)
         cluster.workers[0].await_output("waiting for worker 1")
         cluster.workers[0].kill()
         cluster.await_status("its lease ends", lambda s: "worker 0" in s["waiting_for"])

@@ -51,7 +51,7 @@ class Subnets(Test):
         self.assertGreaterEqual(report["final"]["test_accuracy"], 0.7)
 
     def test_a_killed_worker_costs_the_others_a_lease_and_its_neurons_are_dealt_anew(self):
-        job = subnets({"ist": {"local_steps": 7}}, workers=3, epochs=ENDLESS, lease="1500ms")
+        job = subnets({"ist": {"local_steps": 7}}, workers=3, epochs=ENDLESS, lease="3s")
         cluster = Cluster(self, job)
         cluster.await_step(50)
         victim = cluster.workers[1]

@@ -1,4 +1,5 @@
 """Independent subnets that end on the whole model, with real processes."""
+import signal
 import unittest
 
 from cluster import DIGITS_ROWS, Cluster, Test, digits, job_size, lost, members, run_to_end
@@ -51,7 +52,7 @@ class Tail(Test):
     def test_workers_die_and_join_in_the_tail(self):
         # All but the first round.
         steps = 1000000
-        cluster = Cluster(self, tail_job(steps - 7, workers=3, steps=steps, lease="1500ms"))
+        cluster = Cluster(self, tail_job(steps - 7, workers=3, steps=steps, lease="3s"))
         cluster.await_step(50)
         victim = cluster.workers[1]
         victim.kill()
@@ -73,13 +74,14 @@ class Tail(Test):
         self.assertEqual(last["pull_payload_bytes"], whole * (last["exchanges"] + 1))
 
     def test_a_worker_that_dies_about_when_the_tail_begins_costs_the_others_a_lease(self):
-        # Steps long enough to tell them apart; the tail begins at step 28.
+        # The tail begins at step 28.
         for after in (14, 21, 28):
             with self.case("killed after step %d" % after):
-                cluster = Cluster(self, tail_job(32, (1000, 800), 256, workers=3, steps=60, lease="2s"))
-                cluster.await_step(after)
-                victim = cluster.workers[0]
-                victim.kill()
+                cluster = Cluster(self, tail_job(32, (1000, 800), 256, workers=3, steps=60, lease="3s"), workers=0)
+                victim = cluster.start_worker(0, env={"TESSERA_FAILPOINTS": "worker.step@%d=kill" % (after + 1)})
+                for rank in (1, 2):
+                    cluster.start_worker(rank)
+                victim.expect_exit(-signal.SIGKILL, within=60)
                 report = cluster.finish(victim, within=60)
                 self.assertEqual((report["outcome"], report["members"]["lost"], report["steps"]), ("finished", 1, 60))
                 self.assertGreaterEqual(report["final"]["test_accuracy"], 0.5)

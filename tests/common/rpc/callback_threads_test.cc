@@ -88,7 +88,7 @@ TEST_CASE(
     absl::SleepFor(absl::Milliseconds(1030));
     quickest = std::min(quickest, TimeToCall());
   }
-  CHECK(quickest < absl::Milliseconds(25));
+  CHECK(quickest < absl::Milliseconds(60));
 }
 
 }  // namespace

@@ -1,11 +1,13 @@
 // A server and the coordinator in its own process, behind a port that strangers have taken.
 #include <atomic>
 #include <memory>
+#include <set>
 #include <string>
 
 #include <catch2/catch.hpp>
 #include <grpcpp/grpcpp.h>
 
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "common/base/log.h"
 #include "common/base/steady_clock.h"
@@ -85,10 +87,13 @@ TEST_CASE("a server is attached to the coordinator beside it though no connectio
   shape.policy = MakeBarrier();
   shape.rule = MakeAdd();
   ShardThread shard(std::make_unique<Shard>(std::move(shape)));
+  absl::Mutex mutex;
+  std::set<std::string> opened;  // by the link's thread
   AttachLink::Options options;
   options.coordinator = port.address();
   options.open_channel = [&](const std::string& at) {
-    CHECK(at == port.address());
+    absl::MutexLock lock(&mutex);
+    opened.insert(at);
     return port.OpenWithin();
   };
   options.job_digest = "d1";
@@ -102,6 +107,10 @@ TEST_CASE("a server is attached to the coordinator beside it though no connectio
       Eventually([&] { return port.live().Status().servers(0).counters().parameter_bytes() > 0; }));
   CHECK(Eventually([&] { return link.word().run() == port.live().word().run(); }));
   CHECK(link.coordinator() == port.address());
+  {
+    absl::MutexLock lock(&mutex);
+    CHECK(opened == std::set<std::string>{port.address()});
+  }
   CHECK(port.refused() == 0);
   // By the port nobody else comes in.
   CHECK_FALSE(TakenPort::Calls(OpenControlChannel(port.address())));

@@ -20,6 +20,7 @@
 #include "proto/parameter_server.grpc.pb.h"
 #include "tests/server/rpc/plain_client.h"
 #include "tests/server/rpc/running_servers.h"
+#include "tests/server/rpc/tiny_shape.h"
 
 namespace tessera {
 namespace {
@@ -166,6 +167,8 @@ struct TightStaging {
   RunningServers servers{TestShape(2500, 1000), 1, MakeBarrier, 3};
   Client client{servers};
 
+  static constexpr int64_t kBegunBytes = 8000000, kSmallBytes = 2000;
+
   // Begins a push and returns once the server has granted it a place and read on.
   struct Begun {
     Context context;
@@ -175,15 +178,17 @@ struct TightStaging {
   std::unique_ptr<Begun> Begin(uint64_t member) {
     auto begun = std::make_unique<Begun>();
     begun->writer = client.stub().Push(&begun->context, &begun->reply);
-    const auto chunks = client.Chunks(member, 1, 1.0f, 1000000);
+    const auto chunks = client.Chunks(member, 1, 1.0f, kBegunBytes / 8);
     for (int i = 0; i < 8; ++i) CHECK(begun->writer->Write(chunks[i]));
     return begun;
   }
   // Begins a push that does not fit beside the first one: one message is read, then it waits.
+  // The second one is small enough to be on its way meanwhile.
   std::unique_ptr<Begun> BeginWaiting(uint64_t member) {
     auto begun = std::make_unique<Begun>();
     begun->writer = client.stub().Push(&begun->context, &begun->reply);
-    CHECK(begun->writer->Write(client.Chunks(member, 1, 1.0f)[0]));
+    const auto chunks = client.Chunks(member, 1, 1.0f, kSmallBytes);
+    for (int i = 0; i < 2; ++i) CHECK(begun->writer->Write(chunks[i]));
     return begun;
   }
   void AllPushes() {
@@ -237,8 +242,14 @@ TEST_CASE("a push that waits for a place can be cancelled there", "[rpc][service
   TightStaging tight;
   const auto holder = tight.Begin(2);
   const auto waiter = tight.BeginWaiting(3);
+  const auto read = [&tight] { return tight.servers[0].service->traffic().push_payload_bytes; };
+  constexpr uint64_t kOfBoth = TightStaging::kBegunBytes + TightStaging::kSmallBytes;
+  REQUIRE(Eventually([&] { return read() >= kOfBoth; }));
   // Answers after the waiter has come to the shard.
   CHECK(tight.client.Now().status.ok());
+  // Without its place no more is read.
+  absl::SleepFor(absl::Milliseconds(50));
+  CHECK(read() == kOfBoth);
   waiter->context.TryCancel();
   CHECK(waiter->writer->Finish().error_code() == grpc::StatusCode::CANCELLED);
   holder->context.TryCancel();

@@ -9,13 +9,13 @@
 #include <catch2/catch.hpp>
 
 #include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
 #include "common/codec/codec.h"
 #include "common/consistency/none.h"
 #include "server/rpc/data_plane.h"
 #include "tests/common/rpc/compressed_call.h"
 #include "tests/server/rpc/plain_client.h"
 #include "tests/server/rpc/running_servers.h"
+#include "tests/server/rpc/tiny_shape.h"
 
 namespace tessera {
 namespace {
@@ -88,7 +88,9 @@ TEST_CASE("a member's push gives way when it has begun too many others", "[rpc][
     contexts.push_back(std::make_unique<PlainContext>());
     calls.push_back(client.stub().Push(contexts.back().get(), &reply));
     REQUIRE(calls.back()->Write(chunks[0]));
-    absl::SleepFor(absl::Milliseconds(50));  // Calls may overtake each other.
+    // In this order: calls may overtake each other.
+    const uint64_t read = (i + 1) * chunks[0].payload().size();
+    REQUIRE(Eventually([&] { return servers[0].service->traffic().push_payload_bytes == read; }));
   }
   // As many as may be: the member's next one is whole, and takes the place of the first.
   REQUIRE(client.Push(chunks).ok());

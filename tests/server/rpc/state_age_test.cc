@@ -30,21 +30,27 @@ class AgingStore final : public StateStore {
   bool IsHeld(absl::Time now) const override { return true; }
   std::string Describe() const override { return "memory"; }
 
-  void Hang(bool hangs) {
+  // The last state, once one was kept that had not been before.
+  v1::CoordinatorState AwaitKept() {
     absl::MutexLock lock(&mutex_);
-    hangs_ = hangs;
+    AwaitMore(kept_count_);
+    return kept_;
   }
-  // The last state, once one was kept that had not been before, or a write has begun that was not yet.
-  v1::CoordinatorState AwaitKept() { return Await(&kept_count_); }
-  v1::CoordinatorState AwaitBegun() { return Await(&begun_); }
+  // Writes end no more; returns when one that does not has begun.
+  void Hang() {
+    absl::MutexLock lock(&mutex_);
+    hangs_ = true;
+    AwaitMore(begun_);
+  }
+  void HangNoMore() {
+    absl::MutexLock lock(&mutex_);
+    hangs_ = false;
+  }
 
  private:
-  v1::CoordinatorState Await(const int* count) {
-    absl::MutexLock lock(&mutex_);
-    const int before = *count;
-    const auto has_grown = [&] { return *count > before; };
+  void AwaitMore(const int& count) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const auto has_grown = [&count, before = count] { return count > before; };
     REQUIRE(mutex_.AwaitWithTimeout(absl::Condition(&has_grown), absl::Seconds(10)));
-    return kept_;
   }
 
   absl::Mutex mutex_;
@@ -71,11 +77,10 @@ TEST_CASE("a state that nothing changes is kept again, and is not late when that
   CHECK(second.saved_at() > first.saved_at());
   CHECK(second.saved_at_day() > first.saved_at_day());
   CHECK(second.clock_name() == SteadyClockName());
-  store.Hang(true);
-  store.AwaitBegun();
+  store.Hang();
   absl::SleepFor(2 * kKeepPatience);
   CHECK(live.Status().coordinator().store() == "memory");
-  store.Hang(false);
+  store.HangNoMore();
   live.Vacate("the test ends");
 }
 

@@ -12,6 +12,7 @@
 #include "common/base/steady_clock.h"
 #include "common/rpc/control_channel.h"
 #include "common/rpc/grpc_server.h"
+#include "tests/server/rpc/tiny_shape.h"
 
 namespace tessera {
 namespace {
@@ -81,6 +82,31 @@ TEST_CASE(
   const int64_t ages = 1 + (SteadyNow() - begin) / kWatchedAgeMax;
   CHECK(grew == kWatchers * kSeen);
   CHECK(built_for_watchers <= static_cast<uint64_t>(ages));
+  grpc->Shutdown(absl::ZeroDuration());
+}
+
+TEST_CASE("no status is built any more for a watcher that has gone away", "[rpc][status]") {
+  std::atomic<int> built{0};
+  StatusService service([&] {
+    ++built;
+    return v1::JobStatus();
+  });
+  const auto grpc = GrpcServer::Start({"127.0.0.1:0", {&service}}).value();
+  const auto stub = v1::Status::NewStub(OpenControlChannel(grpc->address()));
+  grpc::ClientContext context;
+  v1::StatusRequest request;
+  request.set_interval_ns(absl::ToInt64Nanoseconds(kWatchIntervalMin));
+  const auto reader = stub->Watch(&context, request);
+  v1::JobStatus status;
+  for (int i = 0; i < 3; ++i) REQUIRE(reader->Read(&status));
+  context.TryCancel();
+  CHECK(reader->Finish().error_code() == grpc::StatusCode::CANCELLED);
+  // One may be on its way.
+  CHECK(Eventually([&] {
+    const int before = built;
+    absl::SleepFor(5 * kWatchIntervalMin);
+    return built == before;
+  }));
   grpc->Shutdown(absl::ZeroDuration());
 }
 
