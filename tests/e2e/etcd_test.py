@@ -211,10 +211,10 @@ class Elected(Test):
         dead, = free_ports(1)
         cluster = self.cluster(["127.0.0.1:%d" % dead], epochs=ENDLESS, start=False)
         server, worker = cluster.start_server(0), cluster.start_worker(0)
-        wait = "waiting for the coordinator"
-        for process in (server, worker):
-            process.await_output("nobody says who has been elected coordinator: etcd at 127.0.0.1:%d: " % dead)
-            self.contains(process.output(), wait)
+        why = "nobody says who has been elected coordinator: etcd at 127.0.0.1:%d: " % dead
+        server.await_output(why)
+        self.contains(server.output(), "waiting for the coordinator")
+        worker.await_output("worker: waiting for a coordinator to be elected: " + why)
         self.contains(server.output(), "control: the election cannot go on step=lease")
 
     def test_the_doctor_says_whether_etcd_can_be_reached(self):
