@@ -79,6 +79,18 @@ class CoreServers {
                              update_, keys, values_);
   }
 
+  // Exchanges until servers have that core. The next exchange.
+  uint64_t ExchangeUntilCore(uint64_t last) {
+    uint64_t e = 1;
+    for (uint64_t number = 0; number < last; ++e) {
+      const Cores cores = Ask(number);
+      REQUIRE(Exchange_(e, KeysOf(e, cores)).ok());
+      if (PushesAll(share_, e)) ++number;
+    }
+    Ask(last);
+    return e;
+  }
+
   const CoreShare share_;
   const ModelShape shape_;
   absl::Mutex mutex_;
@@ -171,13 +183,7 @@ TEST_CASE("a core that servers have forgotten comes with the push, once", "[clie
   CoreServers job;
   REQUIRE(job.client_->Pull(Exchange(0), job.client_->dense_keys(), job.values_).ok());
   const Cores old = job.Ask(0);
-  uint64_t e = 1;
-  for (uint64_t number = 0; number < 6; ++e) {
-    const Cores cores = job.Ask(number);
-    REQUIRE(job.Exchange_(e, job.KeysOf(e, cores)).ok());
-    if (PushesAll(kShare, e)) ++number;
-  }
-  job.Ask(6);
+  uint64_t e = job.ExchangeUntilCore(6);
   Traffic before = job.client_->traffic();
   const KeySet keys = job.KeysOf(e, old);
   const int64_t entries = keys.sparse[0]->entries.count() + keys.sparse[1]->entries.count();
@@ -204,13 +210,7 @@ TEST_CASE("a core without entries comes without keys, however old it is", "[clie
   REQUIRE(job.client_->Pull(Exchange(0), job.client_->dense_keys(), job.values_).ok());
   const Cores old = job.Ask(0);
   CHECK(old[0]->keys.count() == 0);
-  uint64_t e = 1;
-  for (uint64_t number = 0; number < 6; ++e) {
-    const Cores cores = job.Ask(number);
-    REQUIRE(job.Exchange_(e, job.KeysOf(e, cores)).ok());
-    if (PushesAll(kShare, e)) ++number;
-  }
-  job.Ask(6);
+  uint64_t e = job.ExchangeUntilCore(6);
   const uint64_t before = job.client_->traffic().push_payload_bytes;
   const KeySet keys = job.KeysOf(e, old);
   const int64_t entries = keys.sparse[0]->entries.count() + keys.sparse[1]->entries.count();
