@@ -11,6 +11,7 @@
 #include "common/base/check.h"
 #include "common/codec/half.h"
 #include "worker/data/limits.h"
+#include "worker/data/number_array.h"
 
 namespace tessera {
 namespace {
@@ -147,7 +148,7 @@ absl::Status ArrayReader::ForEachChunk(ByteSource& source, const ArrayHeader& he
 // none: then as much as has come says what may be asked for, at the price of copies.
 template <typename Value>
 void MakeRoom(const ByteSource& source, const ArrayHeader& header, int64_t count,
-              std::vector<Value>& out) {
+              NumberArray<Value>& out) {
   const auto there = static_cast<int64_t>(out.size());
   if (there + count <= static_cast<int64_t>(out.capacity())) return;
   const bool is_first = out.capacity() == 0;
@@ -164,7 +165,7 @@ absl::Status ArrayReader::ReadU8(ByteSource& source, const ArrayHeader& header,
                                  U8Values& out) const {
   return ForEachChunk(source, header, [&](int64_t, const uint8_t* chunk, int64_t count) {
     MakeRoom(source, header, count, out);
-    out.insert(out.end(), chunk, chunk + count);
+    out.append(chunk, static_cast<size_t>(count));
     return absl::OkStatus();
   });
 }

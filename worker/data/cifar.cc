@@ -43,7 +43,7 @@ absl::Status AppendFile(const std::string& path, const TableSpec& spec, int64_t&
           absl::StrCat(path, ": needs more than ", spec.bytes_max, " bytes of memory"));
     }
     classes.push_back(record[0]);
-    values.insert(values.end(), record + 1, record + kRecordBytes);
+    values.append(record + 1, kImageBytes);
   }
 }
 
@@ -62,6 +62,8 @@ absl::StatusOr<Table> ReadCifar(const std::vector<std::string>& paths, const Tab
   for (const std::string& path : paths) {
     TESSERA_RETURN_IF_ERROR(AppendFile(path, spec, table.rows, values, classes));
   }
+  values.shrink_to_fit();
+  classes.shrink_to_fit();
   table.values = std::move(values);
   table.labels = std::move(classes);
   return table;

@@ -88,6 +88,7 @@ absl::StatusOr<Table> ReadCsv(const std::vector<std::string>& paths, const Table
     TESSERA_RETURN_IF_ERROR(AppendFile(path, spec, values, classes));
   }
   values.shrink_to_fit();
+  classes.shrink_to_fit();
   Table table;
   table.rows = static_cast<int64_t>(classes.size());
   table.features = spec.features;

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "common/base/check.h"
+#include "worker/data/number_array.h"
 #include "worker/data/rescale.h"
 
 namespace tessera {
@@ -30,7 +31,7 @@ void Prefetch(const void* row, int64_t row_bytes) {
 class Summer {
  public:
   template <typename T>
-  void Add(const std::vector<T>& values) {
+  void Add(const NumberArray<T>& values) {
     Add(static_cast<uint64_t>(values.size()));
     XXH3_64bits_update(state_.get(), values.data(), values.size() * sizeof(T));
   }

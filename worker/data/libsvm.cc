@@ -12,6 +12,7 @@
 #include "worker/data/field.h"
 #include "worker/data/limits.h"
 #include "worker/data/line_source.h"
+#include "worker/data/number_array.h"
 #include "worker/data/sparse_text.h"
 
 namespace tessera {
@@ -21,8 +22,8 @@ namespace {
 struct RawRows {
   SparseValues values;
   // Row i has the labels [label_begin[i], label_begin[i + 1]), ascending.
-  std::vector<int64_t> label_begin = {0};
-  std::vector<int64_t> labels;
+  NumberArray<int64_t> label_begin = {0};
+  NumberArray<int64_t> labels;
   std::set<int64_t> distinct_labels;
 
   int64_t rows() const { return static_cast<int64_t>(label_begin.size()) - 1; }
@@ -33,7 +34,7 @@ struct RawRows {
 };
 
 Complaint AppendLabels(absl::string_view field, const TableSpec& spec,
-                       std::vector<int64_t>& labels) {
+                       NumberArray<int64_t>& labels) {
   const size_t first = labels.size();
   if (!field.empty()) {
     for (const absl::string_view part : absl::StrSplit(field, ',')) {
@@ -111,20 +112,23 @@ absl::Status AppendFile(const std::string& path, const TableSpec& spec,
   }
 }
 
-std::variant<Classes, ClassSets> MapLabels(const RawRows& rows, const LabelMap& map) {
-  std::vector<int32_t> classes;
+std::variant<Classes, ClassSets> MapLabels(RawRows& rows, const LabelMap& map,
+                                           const TableSpec& spec) {
+  Classes classes;
   classes.reserve(rows.labels.size());
   for (const int64_t label : rows.labels) {
     const std::optional<int32_t> mapped = map.ClassOf(label);
     TESSERA_CHECK(mapped.has_value());
     classes.push_back(*mapped);
   }
-  bool one_each = true;
+  // Workers that see other rows must agree.
+  bool sets = spec.class_sets && spec.local_files;
   for (int64_t i = 0; i < rows.rows(); ++i) {
-    one_each &= rows.label_begin[i + 1] - rows.label_begin[i] == 1;
+    sets |= rows.label_begin[i + 1] - rows.label_begin[i] != 1;
   }
-  if (one_each) return classes;
-  return ClassSets{rows.label_begin, std::move(classes)};
+  if (!sets) return classes;
+  rows.label_begin.shrink_to_fit();
+  return ClassSets{std::move(rows.label_begin), std::move(classes)};
 }
 
 }  // namespace
@@ -147,7 +151,8 @@ absl::StatusOr<Table> ReadLibsvm(const std::vector<std::string>& paths, const Ta
   Table table;
   table.rows = rows.rows();
   table.features = spec.features;
-  table.labels = MapLabels(rows, *labels);
+  table.labels = MapLabels(rows, *labels, spec);
+  rows.values.begin.shrink_to_fit();
   rows.values.feature.shrink_to_fit();
   rows.values.value.shrink_to_fit();
   table.values = std::move(rows.values);

@@ -4,7 +4,7 @@ namespace tessera {
 namespace {
 
 template <typename T>
-int64_t Bytes(const std::vector<T>& v) {
+int64_t Bytes(const NumberArray<T>& v) {
   return static_cast<int64_t>(v.size() * sizeof(T));
 }
 

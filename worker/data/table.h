@@ -4,30 +4,30 @@
 
 #include <cstdint>
 #include <variant>
-#include <vector>
 
 #include "worker/data/limits.h"
+#include "worker/data/number_array.h"
 
 namespace tessera {
 
 // Row-major, rows * features.
-using U8Values = std::vector<uint8_t>;
-using F32Values = std::vector<float>;
+using U8Values = NumberArray<uint8_t>;
+using F32Values = NumberArray<float>;
 
 // Row i has the entries [begin[i], begin[i + 1]), features ascending; all others are 0.
 struct SparseValues {
-  std::vector<int64_t> begin = {0};
-  std::vector<uint32_t> feature;
-  std::vector<float> value;
+  NumberArray<int64_t> begin = {0};
+  NumberArray<uint32_t> feature;
+  NumberArray<float> value;
 };
 
 // One class for each row.
-using Classes = std::vector<int32_t>;
+using Classes = NumberArray<int32_t>;
 
 // Any number of classes for each row: row i has [begin[i], begin[i + 1]), without repetition.
 struct ClassSets {
-  std::vector<int64_t> begin = {0};
-  std::vector<int32_t> classes;
+  NumberArray<int64_t> begin = {0};
+  NumberArray<int32_t> classes;
 };
 
 // Every row has `features` values, all finite; every class is in [0, TableSpec::classes).
@@ -53,7 +53,8 @@ struct TableSpec {
   bool class_sets = false;
   // The model has one output, for the second class of two.
   bool one_output = false;
-  // Other workers read other files, so a class must not depend on which labels occur here.
+  // Other workers read other files, so neither a class nor whether labels are sets may depend on which
+  // occur here.
   bool local_files = false;
   // Limit on Table::bytes().
   int64_t bytes_max = kDatasetBytesMax;

@@ -171,6 +171,7 @@ absl::StatusOr<Table> ReadXc(const std::vector<std::string>& paths, const TableS
     rows.labels.classes.shrink_to_fit();
     table.labels = std::move(rows.labels);
   } else {
+    rows.labels.classes.shrink_to_fit();
     table.labels = std::move(rows.labels.classes);
   }
   return table;

@@ -114,6 +114,18 @@ TEST_CASE("workers with files of their own give a label the same class, or one r
           Classes{1, 0});
 }
 
+// layer_separation refused a worker with sets beside one that had none.
+TEST_CASE("workers with files of their own keep labels in one way", "[libsvm]") {
+  TableSpec spec = Spec(3, true);
+  REQUIRE(std::get<Classes>(Read("1\n2\n", spec)->labels) == Classes{1, 2});
+  spec.local_files = true;
+  const auto table = Read("1\n2\n", spec);
+  REQUIRE(std::get<ClassSets>(table->labels).begin == NumberArray<int64_t>{0, 1, 2});
+  REQUIRE(std::get<ClassSets>(table->labels).classes == NumberArray<int32_t>{1, 2});
+  spec.class_sets = false;
+  REQUIRE(std::holds_alternative<Classes>(Read("1\n2\n", spec)->labels));
+}
+
 TEST_CASE("rows may have sets of labels where the model predicts sets", "[libsvm]") {
   const auto table = Read("2,0 1:1\n1:5\n 2:1\n1 3:1\n", Spec(3, true));
   REQUIRE(table.ok());

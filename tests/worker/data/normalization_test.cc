@@ -8,11 +8,11 @@
 namespace tessera {
 namespace {
 
-Table Of(std::vector<float> values, int64_t features) {
+Table Of(const std::vector<float>& values, int64_t features) {
   Table table;
   table.rows = static_cast<int64_t>(values.size()) / features;
   table.features = features;
-  table.values = std::move(values);
+  table.values.emplace<F32Values>().append(values.data(), values.size());
   return table;
 }
 
