@@ -48,7 +48,8 @@ struct Calls {
 };
 
 constexpr const char* kFile = "libcudnn.so.9";
-constexpr const char* kCore = "libcudnn_graph.so.9";
+// Loaded by the former at the first calls that need them; where it cannot, it aborts the process.
+constexpr const char* kParts[] = {"libcudnn_graph.so.9", "libcudnn_ops.so.9", "libcudnn_cnn.so.9"};
 
 absl::StatusOr<Calls> Load() {
   // One that the program has already comes first.
@@ -56,10 +57,9 @@ absl::StatusOr<Calls> Load() {
   if (dlsym(library, "cudnnCreate") == nullptr) {
     library = dlopen(kFile, RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) return absl::NotFoundError(dlerror());
-    // The former loads this one at its first call, and aborts the process where it cannot.
-    if (dlopen(kCore, RTLD_NOW | RTLD_LOCAL) == nullptr) {
-      return absl::NotFoundError(
-          absl::StrCat(kFile, " is there, but not ", kCore, ": ", dlerror()));
+    for (const char* const part : kParts) {
+      if (dlopen(part, RTLD_NOW | RTLD_LOCAL) != nullptr) continue;
+      return absl::NotFoundError(absl::StrCat(kFile, " is there, but not ", part, ": ", dlerror()));
     }
   }
   Calls calls;
@@ -120,6 +120,8 @@ struct CudnnLibrary::State {
   cudnnStatus_t Describe(Plan* plan) const;
   cudnnStatus_t Choose(Plan* plan) const;
   cudnnStatus_t Queue(const Plan& plan, const ConvolutionPass& pass, void* workspace) const;
+  // False: there is no other way to do this pass in the workspace that the caller has for it.
+  bool ChooseAnother(Plan* plan) const;
   void Drop(Plan* plan) const;
   // Says so, once for each plan.
   void Refuse(Plan* plan, absl::string_view why) const;
@@ -184,6 +186,17 @@ cudnnStatus_t CudnnLibrary::State::Choose(Plan* plan) const {
           CUDNN_CONVOLUTION_BWD_DATA_ALGO_1, &plan->workspace);
   }
   return CUDNN_STATUS_NOT_SUPPORTED;
+}
+
+bool CudnnLibrary::State::ChooseAnother(Plan* plan) const {
+  constexpr cudnnConvolutionFwdAlgo_t kOther = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM;
+  if (plan->pass.kind != ConvolutionPass::Kind::kForward || plan->forward == kOther) return false;
+  size_t workspace = 0;
+  const cudnnStatus_t status = calls.cudnnGetConvolutionForwardWorkspaceSize(
+      handle, plan->x, plan->weights, plan->convolution, plan->y, kOther, &workspace);
+  if (status != CUDNN_STATUS_SUCCESS || workspace > plan->workspace) return false;
+  plan->forward = kOther;
+  return true;
 }
 
 cudnnStatus_t CudnnLibrary::State::Queue(const Plan& plan, const ConvolutionPass& pass,
@@ -295,7 +308,15 @@ absl::optional<int64_t> CudnnLibrary::WorkspaceBytes(const ConvolutionPass& pass
 absl::Status CudnnLibrary::Run(const ConvolutionPass& pass, void* workspace) {
   State::Plan& plan = state_->PlanOf(pass);
   if (plan.refused) return absl::UnimplementedError("a pass that was refused before");
-  const cudnnStatus_t status = state_->Queue(plan, pass, workspace);
+  cudnnStatus_t status = state_->Queue(plan, pass, workspace);
+  const auto has_failed = [&] {
+    return CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_EXECUTION_FAILED;
+  };
+  // A size of workspace is no promise that the algorithm can do the pass.
+  if (status != CUDNN_STATUS_SUCCESS && !has_failed() && !plan.was_done &&
+      state_->ChooseAnother(&plan)) {
+    status = state_->Queue(plan, pass, workspace);
+  }
   if (status == CUDNN_STATUS_SUCCESS) {
     plan.was_done = true;
     return absl::OkStatus();
@@ -303,8 +324,7 @@ absl::Status CudnnLibrary::Run(const ConvolutionPass& pass, void* workspace) {
   const std::string what =
       absl::StrCat(state_->name, ": ", state_->calls.cudnnGetErrorString(status));
   // Whatever it lacks when it is to do a pass for the first time, products do not.
-  const bool has_failed = CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_EXECUTION_FAILED;
-  if (plan.was_done || has_failed) return absl::InternalError(what);
+  if (plan.was_done || has_failed()) return absl::InternalError(what);
   state_->Refuse(&plan, state_->calls.cudnnGetErrorString(status));
   return absl::UnimplementedError(what);
 }

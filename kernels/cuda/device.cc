@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "kernels/cuda/cudnn_library.h"
+#include "kernels/cuda/kernel_name.h"
 #include "kernels/cuda/machine.h"
 
 namespace tessera::cuda {
@@ -28,6 +30,12 @@ Machine ThisMachine() {
     machine.failure = cudaGetErrorString(error);
   }
   return machine;
+}
+
+// CUDA's own variable: a kernel is waited for where it is launched.
+bool LaunchBlocks() {
+  const char* const value = std::getenv("CUDA_LAUNCH_BLOCKING");
+  return value != nullptr && absl::string_view(value) == "1";
 }
 
 cudaDataType_t TypeOf(Product::Factors factors) {
@@ -50,6 +58,7 @@ struct Device::State {
   std::vector<cudaGraphExec_t> graphs;  // null: dropped
   absl::Status status;
   bool said_not_recorded = false;
+  const bool launch_blocks = LaunchBlocks();
 
   cudaStream_t stream(Stream which) const { return streams[static_cast<int>(which)]; }
   void Note(cudaError_t error, absl::string_view what) {
@@ -63,8 +72,22 @@ struct Device::State {
     status.Update(absl::InternalError(
         absl::StrCat("cuda:", ordinal, ": ", what, ": ", cublasGetStatusString(error))));
   }
+  void NoteQueued(cudaError_t error) {
+    if (error == cudaSuccess) return;
+    Note(error, launch_blocks ? "what was queued"
+                              : "what was queued (CUDA_LAUNCH_BLOCKING=1 in the environment would "
+                                "say which kernel)");
+  }
   void WaitForStreams() {
-    for (const cudaStream_t each : streams) Note(cudaStreamSynchronize(each), "what was queued");
+    for (const cudaStream_t each : streams) NoteQueued(cudaStreamSynchronize(each));
+  }
+  // An earlier failure of what was queued, which CUDA goes on telling.
+  cudaError_t Failure() const {
+    for (const cudaStream_t each : streams) {
+      const cudaError_t error = cudaStreamQuery(each);
+      if (error != cudaSuccess && error != cudaErrorNotReady) return error;
+    }
+    return cudaSuccess;
   }
   // Once is enough: what is wrong is wrong with all of them.
   void SayNotRecorded(absl::string_view why) {
@@ -142,7 +165,10 @@ int64_t Device::memory_free() {
 absl::StatusOr<void*> Device::Allocate(int64_t bytes) {
   state_->Enter();
   void* address = nullptr;
-  const cudaError_t error = cudaMalloc(&address, static_cast<size_t>(bytes));
+  // What no GPU has may be an invalid value to the driver.
+  const cudaError_t error = bytes > state_->memory_total
+                                ? cudaErrorMemoryAllocation
+                                : cudaMalloc(&address, static_cast<size_t>(bytes));
   if (error == cudaSuccess) return address;
   cudaGetLastError();  // It is dealt with; the next call must not find it.
   const std::string what = absl::StrCat("cuda:", state_->ordinal, ": ");
@@ -269,7 +295,10 @@ bool Device::Admits(int64_t blocks) {
 
 void* Device::compute() { return state_->stream(Stream::kCompute); }
 
-void Device::NoteLaunch(int error) { state_->Note(static_cast<cudaError_t>(error), "a kernel"); }
+void Device::NoteLaunch(int error, const char* signature) {
+  if (error == cudaSuccess) return;
+  state_->Note(static_cast<cudaError_t>(error), absl::StrCat("kernel ", KernelName(signature)));
+}
 
 Device::Event Device::MakeEvent() {
   state_->Enter();
@@ -291,7 +320,7 @@ void Device::StreamWait(Stream stream, Event event) {
 
 void Device::HostWait(Event event) {
   state_->Enter();
-  state_->Note(cudaEventSynchronize(state_->events[event]), "what was queued");
+  state_->NoteQueued(cudaEventSynchronize(state_->events[event]));
 }
 
 bool Device::BeginRecording() {
@@ -299,6 +328,10 @@ bool Device::BeginRecording() {
   s.Enter();
   // Nothing that failed before may be part of it, as kernels are left out then.
   if (!s.status.ok()) return false;
+  if (s.launch_blocks) {
+    s.SayNotRecorded("CUDA_LAUNCH_BLOCKING is 1");
+    return false;
+  }
   const cudaError_t error =
       cudaStreamBeginCapture(s.stream(Stream::kCompute), cudaStreamCaptureModeThreadLocal);
   if (error == cudaSuccess) return true;
@@ -318,10 +351,12 @@ Device::Graph Device::EndRecording() {
   }
   if (graph != nullptr) cudaGraphDestroy(graph);
   if (!s.status.ok() || executable == nullptr) {
-    // Nothing of it was done. Whatever was wrong, the same work can be queued piece by piece.
+    // Nothing of it was done. If it was the record that was wrong, the same work can be queued piece by
+    // piece.
     cudaGetLastError();
-    s.SayNotRecorded(s.status.message());
-    s.status = absl::OkStatus();
+    const absl::Status not_recorded = std::exchange(s.status, absl::OkStatus());
+    s.NoteQueued(s.Failure());
+    if (s.status.ok()) s.SayNotRecorded(not_recorded.message());
     return kNoGraph;
   }
   // In the place of one that was dropped.

@@ -14,6 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/optional.h"
 #include "kernels/cuda/convolution_pass.h"
+#include "kernels/cuda/kernel_name.h"
 #include "kernels/cuda/launch.h"
 
 namespace tessera::cuda {
@@ -39,7 +40,8 @@ struct Product {
 };
 
 // What is queued fails later: TakeStatus and Synchronize report the first failure. After one, CUDA
-// refuses everything, so that nothing but ending is left.
+// refuses everything, so that nothing but ending is left. Which kernel it was is known where
+// CUDA_LAUNCH_BLOCKING=1 is in the environment: then each is waited for, and none is recorded.
 //
 // Threading: one thread at a time, whichever. Where a process has several, none may end while
 // another one records: ending cuBLAS waits for the whole GPU, which breaks a record.
@@ -85,7 +87,7 @@ class Device {
   template <typename Kernel>
   void Launch(int64_t blocks, const Kernel& kernel) {
     if (blocks == 0 || !Admits(blocks)) return;
-    NoteLaunch(LaunchOn(compute(), blocks, kernel));
+    NoteLaunch(LaunchOn(compute(), blocks, kernel), SignatureOf<Kernel>());
   }
 
   // A moment of a stream. Made once, recorded again and again; waiting for one that was never
@@ -117,7 +119,7 @@ class Device {
   explicit Device(std::unique_ptr<State> state);
   bool Admits(int64_t blocks);
   void* compute();
-  void NoteLaunch(int error);
+  void NoteLaunch(int error, const char* signature);
 
   const std::unique_ptr<State> state_;
 };

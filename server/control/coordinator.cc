@@ -323,6 +323,16 @@ std::vector<std::string> Coordinator::WaitingFor() const {
   std::vector<std::string> names = membership_.WaitingFor();
   // Whoever has yet to come to an evaluation waits for these servers, too.
   if (membership_.paused()) return names;
+  const ServerTable& servers = membership_.servers();
+  // A server that lacks a push has not begun to select: its report is for that worker to bring.
+  const bool can_select = servers.LeastCommitted() == servers.HighestCommitted();
+  if (cores_ && phase_ == Phase::kRunning && can_select) {
+    std::vector<std::string> selecting;
+    for (const ShardId server : cores_->Missing()) {
+      selecting.push_back(absl::StrCat("server ", server.value(), " to select the core"));
+    }
+    names.insert(names.begin(), selecting.begin(), selecting.end());
+  }
   for (Rank rank : evaluation_.Missing()) {
     if (names.size() >= kNamesMax) break;
     std::string name = absl::StrCat("worker ", rank.value());

@@ -87,9 +87,14 @@ std::vector<std::string> Membership::WaitingFor() const {
     }
     return names;
   }
+  // Those that have answered hold the exchange until all have, and wait for no worker.
+  if (open_) {
+    for (const ShardId server : open_->agreement.Missing()) names.push_back(Name(server));
+  }
   const std::set<uint32_t> ranks = WaitedForByServers();
+  size_t named = 0;
   for (uint32_t rank : ranks) {
-    if (names.size() == kNamesMax) {
+    if (named++ == kNamesMax) {
       names.push_back(absl::StrCat(ranks.size() - kNamesMax, " more workers"));
       break;
     }

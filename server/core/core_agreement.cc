@@ -61,6 +61,16 @@ CoreAgreement::Questions CoreAgreement::OnReport(ShardId server, const CoreRepor
   return AskAll();
 }
 
+std::vector<ShardId> CoreAgreement::Missing() const {
+  const bool has_begun = std::find(answered_.begin(), answered_.end(), true) != answered_.end();
+  if (stage_ == CoreStage::kSums && !has_begun) return {};
+  std::vector<ShardId> missing;
+  for (size_t i = 0; i < answered_.size(); ++i) {
+    if (!answered_[i]) missing.push_back(ShardId(i));
+  }
+  return missing;
+}
+
 // Earlier questions follow from the last: of the buckets that they asked for, the one that the last core entry
 // was found in is enough.
 CoreQuestion CoreAgreement::QuestionAfter(CoreStage stage, ShardId server) const {

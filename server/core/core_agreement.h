@@ -36,6 +36,9 @@ class CoreAgreement {
   // not the last: it may be of a server that was started anew, or of a standby that leads now.
   Questions OnReport(ShardId server, const CoreReport& report);
 
+  // The servers whose reports the others wait for; empty where none is known to have begun.
+  std::vector<ShardId> Missing() const;
+
   // The core being selected, and the last one that was; nullopt: none yet.
   uint64_t core() const { return core_; }
   std::optional<uint64_t> selected() const { return selected_; }

@@ -372,6 +372,10 @@ void PushCall::OnCancel() {
 
 void PushCall::Deliver() {
   if (check_) push_.bad_entry = check_->bad_entry();
+  {
+    absl::MutexLock lock(&mutex_);
+    if (place_ == Place::kGranted) push_.reserved_bytes = declared_bytes_;
+  }
   if (push_.codec.kind == CodecKind::kThreshold && (part_ == nullptr || entries() > 0)) {
     const absl::Status status = CheckThresholdPayload(push_.payload, entries(), push_.codec.packed);
     if (!status.ok()) {

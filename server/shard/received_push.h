@@ -44,8 +44,10 @@ struct ReceivedPush {
   // The first entry of the payload that is infinite or not a number, found while the bytes arrived; -1:
   // none, or for the shard to find: in coded subnets.
   int64_t bad_entry = -1;
+  // Of Shard::Reserve: the place that it has, which Accept gives back where it stages the push.
+  int64_t reserved_bytes = 0;
 
-  // The same push once more: of the payload's bytes there is one copy.
+  // The same push once more, without its place: of the payload's bytes there is one copy.
   ReceivedPush Share() const {
     return {member,          generation, exchange, base,   kind,       layout_hash, examples,
             subnet,          core,       layers,   summed, whole_next, codec,       from_peer,

@@ -76,7 +76,7 @@ void ServedShard::GrantReservations() {
     }
     const ParkedReserve reserve = std::move(reservations_[i]);
     reservations_.erase(reservations_.begin() + i);
-    reserve.granted(is_member ? absl::OkStatus() : shard_->NotMember("push"));
+    reserve.granted(is_member ? absl::OkStatus() : shard_->NotMember(""));
   }
 }
 

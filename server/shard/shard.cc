@@ -207,11 +207,12 @@ absl::StatusOr<Shard::PushedEntries> Shard::EntriesOf(const ReceivedPush& push) 
 }
 
 absl::Status Shard::NotMember(absl::string_view where) const {
+  const absl::string_view colon = where.empty() ? "" : ": ";
   if (replica_ && plan_.generation == Generation()) {
-    return absl::UnavailableError(absl::StrCat(where, ": the server has just begun"));
+    return absl::UnavailableError(absl::StrCat(where, colon, "the server has just begun"));
   }
   return absl::FailedPreconditionError(
-      absl::StrCat(where, ": not a member of the current plan (generation ",
+      absl::StrCat(where, colon, "not a member of the current plan (generation ",
                    plan_.generation.value(), "); its lease has ended, or it never joined"));
 }
 
@@ -253,7 +254,7 @@ absl::StatusOr<PushAccepted> Shard::Accept(ReceivedPush push) {
   if (forms_) forms_->Take(form);
   // Not before: whoever follows hears of no push that was refused.
   if (of->place != nullptr) cores_->OnAccepted(*of->place);
-  Release(push.member, push.payload.size());
+  Release(push.member, push.reserved_bytes);
   counters_.staged_bytes += push.payload.size();
   const CodedKeys* const keys = KeysOf(push.codec, *of);
   if (member.rests_after && *member.rests_after < push.exchange) Wake(push.member, &member);

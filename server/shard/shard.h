@@ -243,7 +243,7 @@ class Shard {
   void Withdraw(uint64_t proposal);
   const Plan& plan() const { return plan_; }
   // Why a push of somebody whom the plan does not have is refused: kFailedPrecondition, or kUnavailable
-  // where a replica has no plan yet.
+  // where a replica has no plan yet. Without `where` the caller's words come before.
   absl::Status NotMember(absl::string_view where) const;
   // The members whose pushes are missing here: neither folded nor staged.
   std::vector<MemberId> WaitsFor() const;
@@ -293,7 +293,7 @@ class Shard {
 
   // True if a push of `bytes` from `member` may start to arrive: it is the next to be folded, which
   // always has a place, or it fits under the limit. The caller returns the place with Release
-  // unless Accept staged the push.
+  // unless Accept staged the push, whose reserved_bytes say how much.
   bool Reserve(MemberId member, int64_t bytes);
   void Release(MemberId member, int64_t bytes);
 

@@ -120,7 +120,8 @@ void ShardThread::Reserve(MemberId member, int64_t bytes,
 
 void ShardThread::Release(MemberId member, int64_t bytes) {
   Post([this, member, bytes] {
-    if (Refusal().ok()) served_->shard().Release(member, bytes);
+    // Also while another is awaited: should it not come, this one goes on.
+    if (served_ != nullptr) served_->shard().Release(member, bytes);
   });
 }
 

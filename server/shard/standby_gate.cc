@@ -1,6 +1,9 @@
 #include "server/shard/standby_gate.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
 
 namespace tessera {
 
@@ -140,11 +143,11 @@ void StandbyGate::OnMembers() {
       ++i;
       continue;
     }
-    const auto answer = std::move(pushes_[i].answer);
-    unsaid_.erase(pushes_[i].member);
+    const WaitingPush push = std::move(pushes_[i]);
+    unsaid_.erase(push.member);
     pushes_.erase(pushes_.begin() + static_cast<int64_t>(i));
-    answer(absl::FailedPreconditionError(
-        "push: not a member of the current plan; its lease has ended, or it never joined"));
+    push.answer(shard_->NotMember(absl::StrCat("push from member ", push.member.value(),
+                                               " exchange ", push.exchange.value())));
   }
 }
 

@@ -28,6 +28,23 @@ TEST_CASE("a job that waits for a lost server has nothing new to keep", "[rejoin
   CHECK(control.coordinator->changes() > changes);
 }
 
+// Where it has promised, the other server holds the exchange, and its pushes are all there.
+TEST_CASE("a server that has yet to promise an exchange is waited for by name", "[waiting]") {
+  JobFacts facts = ControlFixture::Facts(2, 1);
+  ControlFixture control(facts);
+  control.Start(1);
+  const auto waits_for = [&] {
+    return Words(control.coordinator->Status(control.now).waiting_for());
+  };
+  CHECK(waits_for().empty());
+  REQUIRE(control.Join().ok());
+  CHECK(waits_for() == "server 0, server 1");
+  control.Step(0);
+  CHECK(waits_for() == "server 1");
+  control.Step(1);
+  CHECK(waits_for().empty());
+}
+
 TEST_CASE("who comes when all are lost begins where they were, not where others were before",
           "[rejoin]") {
   JobFacts facts = RejoinFacts();

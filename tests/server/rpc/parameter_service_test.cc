@@ -116,7 +116,7 @@ TEST_CASE("a bad push gets a precise answer and changes nothing", "[rpc][service
   expect([](Chunks& c) { c[0].mutable_header()->mutable_caller()->set_member(0); }, refused,
          "push from member 0 exchange 1: member is 0");
   expect([](Chunks& c) { c[0].mutable_header()->mutable_caller()->set_member(9); }, refused,
-         "push from member 9 exchange 1: push: not a member");
+         "push from member 9 exchange 1: not a member");
   expect([](Chunks& c) { c[0].mutable_header()->set_base_version(1); }, invalid,
          where + "base version is 1, ahead");
   expect([](Chunks& c) { c[0].mutable_header()->set_layout_hash(5); }, invalid,

@@ -11,6 +11,8 @@
 #include <grpcpp/create_channel.h>
 #include <grpcpp/grpcpp.h>
 
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
 #include "common/consistency/none.h"
 #include "common/keyset/entry_keys.h"
 #include "proto/parameter_server.grpc.pb.h"
@@ -92,12 +94,25 @@ class Job {
     return chunk;
   }
 
-  grpc::Status Push(const v1::PushChunk& chunk, v1::PushReply* reply) {
+  grpc::Status Push(const std::vector<v1::PushChunk>& chunks, v1::PushReply* reply) {
     Context context;
     const auto writer = stub_->Push(&context, reply);
-    writer->Write(chunk);
+    for (const v1::PushChunk& chunk : chunks) writer->Write(chunk);
     writer->WritesDone();
     return writer->Finish();
+  }
+
+  // No push has or keeps a place: only then is there one for any number of bytes.
+  bool AllPlacesAreFree() {
+    constexpr int64_t kMuch = int64_t{1} << 40;
+    ShardThread& shard = *servers_[0].thread;
+    const auto granted = std::make_shared<absl::Notification>();
+    shard.Reserve(MemberId(1), kMuch, [granted](const absl::Status& status) {
+      if (status.ok()) granted->Notify();
+    });
+    if (!granted->WaitForNotificationWithTimeout(absl::Seconds(5))) return false;
+    shard.Release(MemberId(1), kMuch);
+    return true;
   }
 
   RunningServers servers_;
@@ -115,7 +130,7 @@ TEST_CASE("an ordinary client asks for a core's keys, pushes its entries and pul
   REQUIRE(keys.ok());
   CHECK(keys->count() == 62);
   v1::PushReply reply;
-  const grpc::Status pushed = job.Push(job.ChunkOf(core, 124), &reply);
+  const grpc::Status pushed = job.Push({job.ChunkOf(core, 124)}, &reply);
   INFO(pushed.error_message());
   REQUIRE(pushed.ok());
   CHECK_FALSE(reply.need_keys());
@@ -126,6 +141,27 @@ TEST_CASE("an ordinary client asks for a core's keys, pushes its entries and pul
   REQUIRE(job.Pull(request, &header, &bytes).ok());
   CHECK(bytes.size() == 4 * 124);
   CHECK(header.cores() == 1);
+}
+
+// The keys' bytes had a place and were not in what went back.
+TEST_CASE("a push that brings a core's keys in several chunks leaves no place taken",
+          "[rpc][core]") {
+  Job job;
+  std::string keys;
+  const v1::SparseKeys core = job.AskCore(&keys);
+  REQUIRE(job.AllPlacesAreFree());
+  v1::PushChunk first = job.ChunkOf(core, 124);
+  first.mutable_header()->mutable_keys()->mutable_sparse()->set_keys_bytes(keys.size());
+  first.mutable_header()->set_payload_bytes(keys.size() + 4 * 124);
+  first.set_payload(keys);
+  v1::PushChunk second;
+  second.set_payload(std::string(4 * 124, '\0'));
+  v1::PushReply reply;
+  const grpc::Status pushed = job.Push({first, second}, &reply);
+  INFO(pushed.error_message());
+  REQUIRE(pushed.ok());
+  CHECK_FALSE(reply.need_keys());
+  CHECK(job.AllPlacesAreFree());
 }
 
 TEST_CASE("a signature that is not known is answered with a question, before anything is taken",
@@ -139,7 +175,7 @@ TEST_CASE("a signature that is not known is answered with a question, before any
   v1::PushChunk chunk = job.ChunkOf(core, 124);
   chunk.mutable_header()->set_payload_bytes(496);
   chunk.set_payload(std::string(8, '\0'));
-  REQUIRE(job.Push(chunk, &reply).ok());
+  REQUIRE(job.Push({chunk}, &reply).ok());
   CHECK(reply.need_keys());
   v1::PullRequest request;
   *request.mutable_keys()->mutable_sparse() = core;
@@ -160,7 +196,7 @@ TEST_CASE("a bad exchange of a core gets a precise answer and changes nothing", 
     v1::PushChunk chunk = job.ChunkOf(core, 124);
     spoil(&chunk);
     v1::PushReply reply;
-    const grpc::Status status = job.Push(chunk, &reply);
+    const grpc::Status status = job.Push({chunk}, &reply);
     INFO(status.error_message());
     CHECK(status.error_code() == code);
     CHECK(status.error_message().find(message) != std::string::npos);
@@ -201,7 +237,7 @@ TEST_CASE("a bad exchange of a core gets a precise answer and changes nothing", 
   chunk.mutable_header()->set_payload_bytes(2 + 496);
   chunk.set_payload(std::string(2, 'x') + chunk.payload());
   v1::PushReply reply;
-  CHECK(job.Push(chunk, &reply).ok());
+  CHECK(job.Push({chunk}, &reply).ok());
 
   v1::ChunkHeader header;
   v1::PullRequest request;
@@ -217,7 +253,7 @@ TEST_CASE("where all entries are exchanged a core's are refused", "[rpc][core]")
   v1::SparseKeys core;
   core.set_signature(std::string(16, 's'));
   v1::PushReply reply;
-  CHECK(job.Push(job.ChunkOf(core, 124), &reply)
+  CHECK(job.Push({job.ChunkOf(core, 124)}, &reply)
             .error_message()
             .find("keys are sparse, want dense; the job's methods differ") != std::string::npos);
   v1::PullRequest request;

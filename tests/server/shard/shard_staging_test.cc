@@ -48,12 +48,27 @@ TEST_CASE("a staged push holds its place until it is folded", "[shard][staging]"
   ShardFixture s(ZeroMatrix(kRows, kColumns), MakeBarrier(), MakeAdd());
   s.shard.SetPlan(PlanOfFirst(3));
   const std::vector<float> values(kRows * kColumns, 1);
-  REQUIRE(s.shard.Reserve(MemberId(2), kBytes));
-  REQUIRE(s.Push(2, 1, values).ok());
+  const auto push = [&](uint64_t member) {
+    REQUIRE(s.shard.Reserve(MemberId(member), kBytes));
+    ReceivedPush push = s.Good(member, 1, values);
+    push.reserved_bytes = kBytes;
+    REQUIRE(s.shard.Accept(std::move(push)).ok());
+    s.Settle();
+  };
+  push(2);
   CHECK_FALSE(s.shard.Reserve(MemberId(3), kBytes));
-  REQUIRE(s.shard.Reserve(MemberId(1), kBytes));
-  REQUIRE(s.Push(1, 1, values).ok());
+  push(1);
   CHECK(s.shard.Reserve(MemberId(3), kBytes));
+}
+
+// As many bytes as its payload had went back, though none were its own.
+TEST_CASE("a push without a place gives none of its member's back", "[shard][staging]") {
+  ShardFixture s(ZeroMatrix(kRows, kColumns), MakeBarrier(), MakeAdd());
+  s.shard.SetPlan(PlanOfFirst(3));
+  REQUIRE(s.shard.Reserve(MemberId(2), kBytes));
+  REQUIRE(s.Push(1, 1, std::vector<float>(kRows * kColumns, 1)).ok());
+  REQUIRE(s.Push(2, 1, std::vector<float>(kRows * kColumns, 1)).ok());
+  CHECK_FALSE(s.shard.Reserve(MemberId(1), kBytes));
 }
 
 TEST_CASE("giving back what was never reserved changes nothing", "[shard][staging]") {
@@ -75,7 +90,6 @@ TEST_CASE("random pushes, failures and removals leave no place taken", "[shard][
       CAPTURE(barrier, seed);
       std::mt19937 random(seed);
       ShardFixture s(ZeroMatrix(2, 3), PolicyOf(barrier), MakeAdd());
-      const int64_t bytes = 24;
       // Accounting is by declared size, so small models can pretend to be large ones.
       const int64_t declared = int64_t{17} << 20;
       Plan plan = PlanOfFirst(members);
@@ -95,15 +109,15 @@ TEST_CASE("random pushes, failures and removals leave no place taken", "[shard][
             if (places[member] > 0) s.shard.Release(MemberId(member), declared), --places[member];
             break;
           case 3:
-          case 4: {  // The push is complete; Accept gives back its bytes, the rest is ours to
-                     // return.
+          case 4: {  // The push is complete; where Accept stages it, that gives the place back.
             if (places[member] == 0) break;
             const uint64_t exchange = pushed[member] + random() % 3;
-            const absl::StatusOr<PushAccepted> accepted =
-                s.Send(member, exchange, std::vector<float>(6, 1));
+            ReceivedPush push = s.Good(member, exchange, std::vector<float>(6, 1));
+            push.reserved_bytes = declared;
+            const absl::StatusOr<PushAccepted> accepted = s.shard.Accept(std::move(push));
             const bool staged = accepted.ok() && !accepted->duplicate;
             if (staged) pushed[member] = exchange;
-            s.shard.Release(MemberId(member), staged ? declared - bytes : declared);
+            if (!staged) s.shard.Release(MemberId(member), declared);
             --places[member];
             break;
           }

@@ -236,7 +236,7 @@ bool Device::Admits(int64_t blocks) {
 
 void* Device::compute() { return &state_->stream(Stream::kCompute); }
 
-void Device::NoteLaunch(int error) { TESSERA_CHECK(error == 0); }
+void Device::NoteLaunch(int error, const char*) { TESSERA_CHECK(error == 0); }
 
 Device::Event Device::MakeEvent() {
   state_->events.emplace_back();

@@ -194,8 +194,12 @@ cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void* alpha,
                                       cudnnTensorDescriptor_t x, const void* x_values,
                                       cudnnFilterDescriptor_t weights, const void* values,
                                       cudnnConvolutionDescriptor_t convolution,
-                                      cudnnConvolutionFwdAlgo_t, void* workspace, size_t bytes,
-                                      const void* beta, cudnnTensorDescriptor_t y, void* y_values) {
+                                      cudnnConvolutionFwdAlgo_t algorithm, void* workspace,
+                                      size_t bytes, const void* beta, cudnnTensorDescriptor_t y,
+                                      void* y_values) {
+  // It named a workspace for these, and cannot do them.
+  const bool precomputes = algorithm == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
+  if (precomputes && Of(x)->c % 4 != 0) return CUDNN_STATUS_NOT_SUPPORTED;
   return Queue(handle, PassOf(ConvolutionPass::Kind::kForward, x, weights, convolution, y), alpha,
                x_values, Bytes(*Of(x)), values, Bytes(*Of(weights)), beta, y_values, Bytes(*Of(y)),
                workspace, bytes);

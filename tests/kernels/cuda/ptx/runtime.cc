@@ -272,6 +272,8 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   Machine::Run([stream] { Machine::Check(Of(stream)->Synchronize(), "cudaStreamSynchronize"); });
   return cudaSuccess;
 }
+// Nothing is known to be done before it is waited for.
+cudaError_t cudaStreamQuery(cudaStream_t) { return cudaErrorNotReady; }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   const Lock lock(Machine::Get().mutex);
   Machine::Check(Of(stream)->Wait(*Of(event)), "cudaStreamWaitEvent");
