@@ -3,9 +3,10 @@
 # with an NVIDIA driver, the CUDA 13 runtime with cuBLAS, and a C library that is new enough: no build tools are needed
 # there.
 #
-# There: FOLDER/check.sh runs all of it once, in ten minutes at most, and prints one table; FOLDER/run.sh COMMAND
-# runs one program, such as FOLDER/run.sh tessera run deploy/jobs/digits.yaml --set cluster.device=cuda. What the
-# table is short for lies in FOLDER/logs: `tar czf FILE logs` there, to bring it home.
+# FOLDER.tar.gz is what travels, far smaller than the folder: `tar xzf FOLDER.tar.gz` there. Then FOLDER/check.sh runs
+# all of it once, in ten minutes at most, and prints one table (its first lines say how to run parts of it), and
+# FOLDER/run.sh COMMAND runs one program: FOLDER/run.sh tessera run deploy/jobs/digits.yaml --set cluster.device=cuda.
+# What the table is short for lies in FOLDER/logs; with RESULTS=PLACE check.sh leaves both in PLACE.
 set -euo pipefail
 if [[ "${1:-}" == -* || $# -gt 1 ]]; then
   echo "usage: [CUDA_HOME=DIR] deploy/gpu_bundle.sh [FOLDER; default gpu_bundle, in the root of the tree]"
@@ -58,7 +59,7 @@ repeat_rows train-images-idx3-ubyte.gz 16 64
 repeat_rows train-labels-idx1-ubyte.gz 8 1
 
 glibc=$(deploy/pack_libraries.sh "$part/lib" "$part"/bin/*)
-install -m 755 deploy/gpu/run.sh deploy/gpu/check.sh "$part/"
+install -m 755 deploy/gpu/*.sh "$part/"
 deploy/bundle_folder.sh --end "$out"
 echo "gpu_bundle: $out holds $(du -sh "$out" | cut -f1), $out.tar.gz $(du -sh "$out.tar.gz" | cut -f1)"
 echo "gpu_bundle: it wants CUDA 13 and glibc $glibc or newer"

@@ -22,12 +22,25 @@ struct KernelRate {
   std::string name;
   double bytes_per_second = 0;  // of the bytes that it must read and write
   double aim = 0;               // share of the copy's that is aimed at; 0: none
+  // In what its results are not the CPU's.
+  std::vector<std::string> wrong;
 };
 
-// On matrices of `shape`, whose columns are a multiple of 4. The first entry is the copy.
-//   kInternal  a kernel's results are not the CPU's
-absl::StatusOr<std::vector<KernelRate>> KernelRates(Backend& device, const MatrixShape& shape,
-                                                    double seconds);
+// On matrices of `shape`, whose columns are a multiple of 4. `tell` is called with each kernel as it is measured. The
+// first is the copy, and so is the last. Fails only where the device does.
+absl::Status KernelRates(Backend& device, const MatrixShape& shape, double seconds,
+                         const std::function<void(const KernelRate&)>& tell);
+
+// Bytes per second of the copy alone, read and written.
+absl::StatusOr<double> CopyRate(Backend& device, int64_t bytes, double seconds);
+
+// Bytes per second between the host's page-locked memory and the device's.
+struct LinkRates {
+  double to_device = 0;
+  double to_host = 0;
+};
+
+absl::StatusOr<LinkRates> MeasureLink(Backend& device, int64_t bytes, double seconds);
 
 }  // namespace tessera
 

@@ -13,9 +13,12 @@
 //
 // That steps are graphs is an aim as well: results are the same where a device does not take them.
 //
-// Kernels and steps are checked against the CPU backend before they are timed. deploy/gpu_bundle.sh
-// packs it for machines without build tools.
+// Kernels and steps are checked against the CPU backend before they are timed. What is not the CPU's is timed all the
+// same, without a verdict, and a line that begins with WRONG says so: the exit code is 1 then. Nothing but a failure of
+// the device ends it early, and what was printed by then is out. deploy/gpu_bundle.sh packs it for machines without
+// build tools.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -38,6 +41,7 @@ struct Flags {
   int64_t rows = 8192;
   int64_t columns = 8192;
   StepSizes steps = {8192, 512, 0.5};
+  std::string part = "all";
   bool tiny = false;
   std::vector<std::string> reports;
   std::vector<std::string> same;
@@ -58,18 +62,72 @@ absl::Status CheckSizes(const Flags& flags) {
                    steps.seconds, ", want a multiple of 4, 1 or more, and more than 0"));
 }
 
-// Returns the copy's bytes per second.
-absl::StatusOr<double> TimeKernels(const Flags& flags, Backend& device) {
-  std::vector<KernelRate> rates;
-  TESSERA_ASSIGN_OR_RETURN(rates,
-                           KernelRates(device, {flags.rows, flags.columns}, flags.steps.seconds));
-  std::printf("\n%-34s %12s %8s\n", "kernel", "GB/s", "of copy");
-  for (const KernelRate& rate : rates) {
-    const double share = rate.bytes_per_second / rates.front().bytes_per_second;
-    std::printf("%-34s %12.1f %8.2f%s\n", rate.name.c_str(), rate.bytes_per_second * 1e-9, share,
-                Verdict(rate.aim > 0, share >= rate.aim));
-  }
-  return rates.front().bytes_per_second;
+absl::Status TimeKernels(const Flags& flags, Backend& device, int* wrong) {
+  std::printf("arrays of %.1f MiB\n\n%-34s %12s %8s\n",
+              static_cast<double>(flags.rows * flags.columns) * 4 / (1 << 20), "kernel", "GB/s",
+              "of copy");
+  std::vector<KernelRate> rates;  // before the last
+  const auto share = [&](const KernelRate& rate, const KernelRate& copy) {
+    return rate.bytes_per_second / copy.bytes_per_second;
+  };
+  const auto print = [](const std::string& name, const KernelRate& rate, double share,
+                        const char* verdict) {
+    std::printf("%-34s %12.1f %8.2f%s\n", name.c_str(), rate.bytes_per_second * 1e-9, share,
+                verdict);
+  };
+  const auto tell = [&](const KernelRate& rate) {
+    if (rates.empty() || rate.name != rates.front().name) {
+      rates.push_back(rate);
+      const double of_copy = share(rate, rates.front());
+      print(rate.name, rate, of_copy,
+            Verdict(rate.aim > 0 && rate.wrong.empty(), of_copy >= rate.aim));
+      for (const std::string& what : rate.wrong) TellWrong(what, wrong);
+      return;
+    }
+    print(rate.name + ", again", rate, share(rate, rates.front()), "");
+    // The faster of both is what counts.
+    for (const KernelRate& each : rates) {
+      if (each.aim == 0 || !each.wrong.empty() || share(each, rates.front()) < each.aim) continue;
+      if (share(each, rate) >= each.aim) continue;
+      print(each.name + ", of the last copy", each, share(each, rate), Verdict(true, false));
+    }
+  };
+  return KernelRates(device, {flags.rows, flags.columns}, flags.steps.seconds, tell);
+}
+
+absl::StatusOr<DeviceRates> MeasureDevice(const Flags& flags, Backend& device) {
+  constexpr int64_t kLinkBytesMax = 64 << 20;
+  const int64_t bytes = flags.rows * flags.columns * 4;
+  DeviceRates rates;
+  TESSERA_ASSIGN_OR_RETURN(rates.copy, CopyRate(device, bytes, flags.steps.seconds));
+  TESSERA_ASSIGN_OR_RETURN(const LinkRates link, MeasureLink(device, std::min(bytes, kLinkBytesMax),
+                                                             flags.steps.seconds));
+  rates.to_device = link.to_device;
+  std::printf("\n%-34s %12s\n", "copies", "GB/s");
+  std::printf("%-34s %12.1f\n", "on the device, read and written", rates.copy * 1e-9);
+  std::printf("%-34s %12.1f\n", "to the device, page-locked", link.to_device * 1e-9);
+  std::printf("%-34s %12.1f\n", "to the host, page-locked", link.to_host * 1e-9);
+  return rates;
+}
+
+absl::Status TimeAllSteps(const Flags& flags, Backend& device, int* wrong) {
+  TESSERA_ASSIGN_OR_RETURN(const DeviceRates rates, MeasureDevice(flags, device));
+  std::unique_ptr<Backend> by_products;
+  TESSERA_ASSIGN_OR_RETURN(by_products, CreateBackend(flags.device, 1, {/*cudnn=*/false}));
+  TESSERA_RETURN_IF_ERROR(TimeSteps(flags.steps, rates, device, *by_products, wrong));
+  TESSERA_RETURN_IF_ERROR(TimeBatches(flags.steps, device));
+  TESSERA_RETURN_IF_ERROR(TimeSmallSteps(flags.steps, "", device));
+  if (device.gpu().empty()) return absl::OkStatus();
+  std::unique_ptr<Backend> spinning;
+  TESSERA_ASSIGN_OR_RETURN(spinning,
+                           CreateBackend(flags.device, 1, {/*cudnn=*/true, /*spins=*/true}));
+  TESSERA_RETURN_IF_ERROR(TimeSmallSteps(flags.steps, ", host spins", *spinning));
+  const Shortcuts shortcuts = device.shortcuts();
+  std::printf("\n%-34s %12lld %8lld%s\n", "passes as graphs, and not",
+              static_cast<long long>(shortcuts.records),
+              static_cast<long long>(shortcuts.records_refused),
+              Verdict(true, shortcuts.records > 0 && shortcuts.records_refused == 0));
+  return absl::OkStatus();
 }
 
 absl::Status Run(const Flags& flags) {
@@ -78,31 +136,20 @@ absl::Status Run(const Flags& flags) {
   TESSERA_RETURN_IF_ERROR(CheckSizes(flags));
   std::unique_ptr<Backend> device;
   TESSERA_ASSIGN_OR_RETURN(device, CreateBackend(flags.device, 1));
-  std::printf("%s\narrays of %.1f MiB\n", device->description().c_str(),
-              static_cast<double>(flags.rows * flags.columns) * 4 / (1 << 20));
-  TESSERA_ASSIGN_OR_RETURN(const double copy_rate, TimeKernels(flags, *device));
-  std::unique_ptr<Backend> by_products;
-  TESSERA_ASSIGN_OR_RETURN(by_products, CreateBackend(flags.device, 1, {/*cudnn=*/false}));
-  TESSERA_RETURN_IF_ERROR(TimeSteps(flags.steps, copy_rate, *device, *by_products));
-  TESSERA_RETURN_IF_ERROR(TimeBatches(flags.steps, *device));
-  TESSERA_RETURN_IF_ERROR(TimeSmallSteps(flags.steps, "", *device));
-  if (device->gpu().empty()) return absl::OkStatus();
-  std::unique_ptr<Backend> spinning;
-  TESSERA_ASSIGN_OR_RETURN(spinning,
-                           CreateBackend(flags.device, 1, {/*cudnn=*/true, /*spins=*/true}));
-  TESSERA_RETURN_IF_ERROR(TimeSmallSteps(flags.steps, ", host spins", *spinning));
-  const Shortcuts shortcuts = device->shortcuts();
-  std::printf("\n%-34s %12lld %8lld%s\n", "passes as graphs, and not",
-              static_cast<long long>(shortcuts.records),
-              static_cast<long long>(shortcuts.records_refused),
-              Verdict(true, shortcuts.records > 0 && shortcuts.records_refused == 0));
-  return absl::OkStatus();
+  std::printf("%s\n", device->description().c_str());
+  int wrong = 0;
+  if (flags.part != "steps") TESSERA_RETURN_IF_ERROR(TimeKernels(flags, *device, &wrong));
+  if (flags.part != "kernels") TESSERA_RETURN_IF_ERROR(TimeAllSteps(flags, *device, &wrong));
+  if (wrong == 0) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat(wrong, " results are not the CPU's: see WRONG above"));
 }
 
 }  // namespace
 }  // namespace tessera
 
 int main(int argc, char** argv) {
+  // Whoever ends it has the lines by then, in a file, too.
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
   tessera::Flags flags;
   CLI::App app("Times a GPU's kernels, products and training steps against its own limits.");
   app.add_option("--device", flags.device, "as cluster.device");
@@ -111,6 +158,8 @@ int main(int argc, char** argv) {
   app.add_option("--width", flags.steps.width, "of the step's layers and the large product");
   app.add_option("--batch", flags.steps.batch, "rows of the step");
   app.add_option("--seconds", flags.steps.seconds, "to measure each for");
+  app.add_option("--part", flags.part, "kernels, steps, or all")
+      ->check(CLI::IsMember({"kernels", "steps", "all"}));
   app.add_option("--reports", flags.reports, "name=report.json of jobs, instead")->delimiter(',');
   app.add_option("--same", flags.same, "two reports of one job, instead")->delimiter(',');
   app.add_flag("--tiny", flags.tiny, "small sizes for a moment, as a test");

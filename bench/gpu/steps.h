@@ -16,13 +16,19 @@ struct StepSizes {
   double seconds = 0;  // to measure each for
 };
 
+// What the device reaches in this run, in bytes per second.
+struct DeviceRates {
+  double copy = 0;       // on the device, read and written
+  double to_device = 0;  // from the host's page-locked memory
+};
+
 // Convolutions, and steps of two wide layers, against the device's large product, in each precision that it has, and
 // in bf16 also of a batch of 8 times the rows. `at best` is the products at that rate and then the update, whose bytes
-// move at `copy_rate` (bytes per second, read and written): no more is in reach where parameters fit no cache.
-// `by_products` is the same device without cuDNN.
-//   kInternal  a small step's losses or a convolution's results are not the CPU's
-absl::Status TimeSteps(const StepSizes& sizes, double copy_rate, Backend& device,
-                       Backend& by_products);
+// move as a copy's: no more is in reach where parameters fit no cache. Nor is it where the link takes longer for a
+// batch. `by_products` is the same device without cuDNN. Fails only where the device does; adds to `wrong` the small
+// steps and convolutions whose results are not the CPU's.
+absl::Status TimeSteps(const StepSizes& sizes, const DeviceRates& rates, Backend& device,
+                       Backend& by_products, int* wrong);
 
 // What the host does for each batch, on the thread that queues the steps.
 absl::Status TimeBatches(const StepSizes& sizes, Backend& device);

@@ -2,7 +2,13 @@
 # Runs a program of this bundle: run.sh COMMAND [ARGUMENT]...
 # CUDA's runtime and cuBLAS are taken from CUDA_HOME, /usr/local/cuda*, conda, the loader's own folders or Python's
 # packages, and so is cuDNN, which may be absent; the driver from /usr/local/nvidia where the loader does not know it.
+# Looking for them takes a moment: where TESSERA_LIBRARY_PATH is set it is what an earlier search has found.
 here=$(cd "$(dirname "$0")" && pwd)
+export PATH="$here/bin:$PATH"
+if [[ -n "${TESSERA_LIBRARY_PATH:-}" ]]; then
+  export LD_LIBRARY_PATH=$TESSERA_LIBRARY_PATH
+  exec "$@"
+fi
 known=$(PATH="$PATH:/sbin:/usr/sbin" ldconfig -p 2>/dev/null)
 folders=$here/lib
 # The C++ library that is packed comes first where it runs; a machine with an older C library has its own.
@@ -45,5 +51,4 @@ fi
 driver=/usr/local/nvidia/lib64
 [[ "$known" != *libcuda.so.1* && -e "$driver/libcuda.so.1" ]] && folders+=:$driver
 export LD_LIBRARY_PATH="$folders${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
-export PATH="$here/bin:$PATH"
 exec "$@"

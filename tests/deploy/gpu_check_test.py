@@ -5,6 +5,7 @@ import re
 import shutil
 import signal
 import subprocess
+import tarfile
 import tempfile
 import time
 import unittest
@@ -12,6 +13,20 @@ import unittest
 GPU = os.path.join(os.getcwd(), "deploy", "gpu")
 PROGRAMS = ["conformance_test", "device_network_half_test", "device_network_test", "device_training_test", "gpu_bench",
             "minibatch_steps_test", "planted_faults", "tessera"]
+
+COMPARED = 8  # jobs, on the CPU and on the GPU
+PARTS = ("tests", "benchmark", "jobs", "large", "sanitizer")
+# Under each tool: tags of the battery, and other tests.
+TAGS = ["memory", "activation", "pooling", "sequence", "batch_norm", "loss", "exchange", "vector", "linear",
+        "convolution", "bf16", "optimizer", "sparse_linear"]
+SANITIZED = TAGS[:10] + ["networks", "halves of networks", "pieces of minibatches"] + TAGS[10:] + ["training"]
+# As `tessera run` does it.
+WRITES_REPORT = """while (($# > 0)); do
+  [[ $1 == --report ]] && echo '{}' >"$2"
+  [[ $1 == --logs ]] && mkdir -p "$2" && echo "cuda: steps are queued kernel by kernel device=0" >"$2/worker-0.log"
+  shift
+done
+"""
 
 # KNOWS: how it calls the choice of kernels by their names, if it has one. BLIND: tools that find nothing. MATCHES=no:
 # no kernel has such a name. SEES: a fault in a program that has none.
@@ -33,6 +48,7 @@ planted=
 [[ -n $SEES && $all == *" $tool "*"$SEES"* ]] && planted=yes
 echo "$all" >>"$CALLS"
 if [[ -n $SLOW && $all == *"$SLOW"* ]]; then
+  echo "0.125 s: one that is done"
   [[ $WHEN_SLOW == finds ]] && echo "========= Invalid __global__ write of size 4 bytes"
   exec sleep 100
 fi
@@ -48,7 +64,7 @@ class Check(unittest.TestCase):
         self.bundle, self.tools = os.path.join(folder.name, "bundle"), os.path.join(folder.name, "tools")
         os.makedirs(os.path.join(self.bundle, "bin"))
         os.mkdir(self.tools)
-        for script in ("check.sh", "run.sh"):
+        for script in os.listdir(GPU):
             shutil.copy(os.path.join(GPU, script), self.bundle)
         for program in PROGRAMS:
             self.put(os.path.join(self.bundle, "bin", program), "#!/bin/sh\nexit 0\n")
@@ -67,6 +83,16 @@ class Check(unittest.TestCase):
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=200, stdin=subprocess.DEVNULL)
         parts = re.findall(r"^(\S.{33}) (ok|FAILED|left out) +(?:\d+)? *(.*)$", done.stdout, re.M)
         return done.returncode, done.stdout, {name.strip(): (result, note) for name, result, note in parts}
+
+    def replace(self, script, old, new):
+        script = os.path.join(self.bundle, script)
+        with open(script) as file:
+            text = file.read()
+        self.assertEqual(text.count(old), 1, old)
+        self.put(script, text.replace(old, new))
+
+    def runs(self, program, text):
+        self.put(os.path.join(self.bundle, "bin", program), "#!/bin/bash\n" + text)
 
     def test_libraries_of_python_packages_are_found(self):
         packages = os.path.join(self.tools, "lib", "python3.12", "site-packages", "nvidia")
@@ -110,6 +136,19 @@ class Check(unittest.TestCase):
         self.put(os.path.join(self.tools, "python3"), "#!/bin/sh\necho %s\n" % elsewhere)
         self.assertIn(os.path.join(elsewhere, "cudnn", "lib"), searched(VIRTUAL_ENV="/none"))
 
+        # What was found before is taken as it is.
+        self.assertEqual(searched(TESSERA_LIBRARY_PATH="/found:/before"), ["/found", "/before"])
+
+    def test_libraries_are_looked_for_once(self):
+        self.put(os.path.join(self.tools, "ldconfig"), "#!/bin/sh\necho ldconfig >>\"$CALLS\"\n")
+        self.runs("conformance_test", "echo $LD_LIBRARY_PATH\n")
+        code, out, _ = self.check("--only", "tests")
+        self.assertEqual(code, 0, out)
+        with open(self.calls) as file:
+            self.assertEqual(file.read(), "ldconfig\n")
+        with open(os.path.join(self.bundle, "logs", "battery.log")) as file:
+            self.assertIn(os.path.join(self.bundle, "lib"), file.read())
+
     def test_a_c_library_that_is_too_old_is_not_taken_for_missing_cuda(self):
         self.put(os.path.join(self.tools, "ldd"),
                  "#!/bin/sh\ncat <<'END'\n"
@@ -128,10 +167,13 @@ class Check(unittest.TestCase):
         code, out, parts = self.check()
         self.assertEqual(code, 0, out)
         self.assertEqual(parts["battery"][0], "ok")
-        self.assertEqual(parts["benchmark"][0], "ok")
-        self.assertEqual(parts["racecheck, networks"], ("left out", "no compute-sanitizer here"))
+        self.assertEqual(parts["benchmark, kernels"][0], "ok")
+        self.assertEqual(parts["benchmark, steps"][0], "ok")
+        for tool in ("memcheck", "racecheck"):
+            self.assertEqual(parts[tool], ("left out", "no compute-sanitizer here"))
         self.assertRegex(out.splitlines()[0], "^A GPU")
-        self.assertRegex(out.splitlines()[-1], r"^\d+ passed, 0 failed, 4 left out$")
+        # The comparisons want reports, which the program here does not write.
+        self.assertRegex(out.splitlines()[-1], r"^\d+ passed, 0 failed, %d left out$" % (2 + COMPARED))
         with open(os.path.join(self.bundle, "logs", "table.txt")) as file:
             self.assertEqual(file.read().splitlines()[-1], out.splitlines()[-1])
 
@@ -139,43 +181,49 @@ class Check(unittest.TestCase):
         self.put(os.path.join(self.tools, "compute-sanitizer"), SANITIZER)
         for knows in ("kernel-name", "kernel-regex"):
             with self.subTest(knows):
-                code, out, parts = self.check(KNOWS=knows)
+                code, out, parts = self.check("--only", "sanitizer", KNOWS=knows)
                 self.assertEqual(code, 0, out)
-                self.assertEqual(parts["memcheck, kernels"][0], "ok")
-                self.assertRegex(out.splitlines()[-1], " 0 failed, 0 left out$")
+                for tool in ("memcheck", "racecheck"):
+                    self.assertEqual([name for name in parts if name.startswith(tool + ", ")],
+                                     ["%s, %s" % (tool, name) for name in SANITIZED])
+                self.assertRegex(out.splitlines()[-1], "^%d passed, 0 failed, 0 left out$" % (4 + 2 * len(SANITIZED)))
                 self.assertTrue(all("--%s kns=tessera " % knows in call for call in self.sanitizer_calls()))
                 os.remove(self.calls)
 
     def test_a_choice_that_no_kernel_matches_is_not_used(self):
         self.put(os.path.join(self.tools, "compute-sanitizer"), SANITIZER)
-        code, out, parts = self.check(KNOWS="kernel-name", MATCHES="no")
+        code, out, parts = self.check("--only", "sanitizer", KNOWS="kernel-name", MATCHES="no")
         self.assertEqual(code, 0, out)
-        self.assertEqual(parts["racecheck, kernels"][0], "ok")
+        self.assertEqual(parts["racecheck, batch_norm"][0], "ok")
         batteries = [call for call in self.sanitizer_calls() if "conformance_test" in call]
-        self.assertEqual(len(batteries), 2)
+        self.assertEqual(len(batteries), 2 * len(TAGS))
         self.assertFalse([call for call in batteries if "kns=" in call])
 
     def test_a_tool_that_finds_nothing_calls_nothing_clean(self):
         self.put(os.path.join(self.tools, "compute-sanitizer"), SANITIZER)
         for blind in ("racecheck", "memcheck racecheck"):
             with self.subTest(blind):
-                code, out, parts = self.check(KNOWS="kernel-name", BLIND=blind)
+                code, out, parts = self.check("--only", "sanitizer", KNOWS="kernel-name", BLIND=blind)
                 self.assertEqual(code, 1)
                 for tool in ("memcheck", "racecheck"):
-                    expected = ("FAILED", "left out", "left out") if tool in blind else ("ok", "ok", "ok")
-                    self.assertEqual((parts[tool + " finds what is planted"][0], parts[tool + ", kernels"][0],
-                                      parts[tool + ", networks"][0]), expected, out)
+                    tested = {name: parts[name][0] for name in parts if name.startswith(tool + ", ")}
+                    expected = {"%s, %s" % (tool, name): "ok" for name in SANITIZED}
+                    if tool in blind:
+                        expected = {tool + ", tests": "left out"}
+                    self.assertEqual(tested, expected, out)
+                    self.assertEqual(parts[tool + " finds what is planted"][0], "FAILED" if tool in blind else "ok")
 
     def test_one_that_finds_faults_where_there_are_none_is_not_believed(self):
         self.put(os.path.join(self.tools, "compute-sanitizer"), SANITIZER)
-        code, out, parts = self.check(KNOWS="kernel-name", SEES="planted_faults none")
+        code, out, parts = self.check("--only", "sanitizer", KNOWS="kernel-name", SEES="planted_faults none")
         self.assertEqual(code, 1)
         self.assertEqual(parts["memcheck finds nothing else"][0], "FAILED")
-        self.assertEqual(parts["memcheck, kernels"][0], "left out", out)
+        self.assertEqual(parts["memcheck, tests"], ("left out", "it would say nothing: see what is planted"), out)
+        self.assertNotIn("memcheck, batch_norm", parts)
 
     def test_what_it_finds_fails(self):
         self.put(os.path.join(self.tools, "compute-sanitizer"), SANITIZER)
-        code, out, parts = self.check(KNOWS="kernel-name", SEES="device_network_test")
+        code, out, parts = self.check("--only", "sanitizer", KNOWS="kernel-name", SEES="device_network_test")
         self.assertEqual(code, 1)
         self.assertEqual([name for name, (result, _) in parts.items() if result == "FAILED"],
                          ["memcheck, networks", "racecheck, networks"], out)
@@ -184,21 +232,21 @@ class Check(unittest.TestCase):
         self.put(os.path.join(self.tools, "compute-sanitizer"), SANITIZER)
         code, out, parts = self.check(KNOWS="kernel-name", UNSUPPORTED="yes")
         self.assertEqual(code, 0, out)
-        for part in ("memcheck finds what is planted", "racecheck, kernels", "memcheck, networks"):
-            self.assertEqual(parts[part], ("left out", "compute-sanitizer does not support this device here"))
+        for tool in ("memcheck", "racecheck"):
+            self.assertEqual(parts[tool], ("left out", "compute-sanitizer does not support this device here"))
+        self.assertFalse([name for name in parts if re.match("(memcheck|racecheck)[ ,]", name)])
 
     def test_a_sanitizer_that_takes_too_long_fails_only_with_what_it_found(self):
         self.put(os.path.join(self.tools, "compute-sanitizer"), SANITIZER)
-        script = os.path.join(self.bundle, "check.sh")
-        with open(script) as file:
-            text = file.read()
-        self.assertEqual(text.count('"networks" 90'), 1)
-        self.put(script, text.replace('"networks" 90', '"networks" 6'))
-        for when, expected in (("is quiet", ("left out", "found nothing in 6 s, and was not done")),
-                               ("finds", ("FAILED", "not done after 6 s"))):
+        self.replace("sanitizer.sh", '"networks" 60', '"networks" 6')
+        done = ", but for 1 tests"
+        for when, expected in (("is quiet", ("left out", "found nothing in 6 s, and was not done" + done)),
+                               ("finds", ("FAILED", "not done after 6 s" + done))):
             with self.subTest(when):
-                code, out, parts = self.check(KNOWS="kernel-name", SLOW="bin/device_network_test", WHEN_SLOW=when)
+                code, out, parts = self.check("--only", "sanitizer", KNOWS="kernel-name", WHEN_SLOW=when,
+                                              SLOW="bin/device_network_test")
                 self.assertEqual(parts["memcheck, networks"], expected, out)
+                self.assertEqual(parts["memcheck, training"][0], "ok")
                 self.assertEqual(code, 1 if when == "finds" else 0)
 
     def test_a_part_that_fails_stops_no_other_and_says_why(self):
@@ -210,7 +258,7 @@ class Check(unittest.TestCase):
         self.assertIn("exit code 42", parts["battery"][1])
         self.assertIn("\nbattery: logs/battery.log\na.cc:7: FAILED:\n  CHECK( 1 == 2 )\n", out)
         self.assertEqual(parts["training"][0], "ok")
-        self.assertRegex(out.splitlines()[-1], r"^\d+ passed, 1 failed, 0 left out$")
+        self.assertRegex(out.splitlines()[-1], r"^\d+ passed, 1 failed, %d left out$" % COMPARED)
 
     def test_what_there_is_no_time_for_is_left_out(self):
         self.put(os.path.join(self.bundle, "bin", "device_network_test"), "#!/bin/sh\nexec sleep 100\n")
@@ -263,9 +311,121 @@ class Check(unittest.TestCase):
         self.assertEqual(out, "check.sh: %s: cannot make logs/ here, want a copy of this folder that may be written "
                          "to\n" % self.bundle)
 
+    def test_parts_are_done_alone_and_those_not_asked_for_are_not_left_out(self):
+        self.runs("tessera", WRITES_REPORT)
+        first = {"tests": "battery", "benchmark": "benchmark, kernels", "jobs": "job data_parallel_on_cpu",
+                 "large": "job local_sgd_f32"}
+        for part, name in first.items():
+            with self.subTest(part):
+                code, out, parts = self.check("--only", part)
+                self.assertEqual(code, 0, out)
+                self.assertEqual([each for each in first.values() if each in parts], [name])
+                self.assertRegex(out.splitlines()[-1], r"^\d+ passed, 0 failed, 0 left out$")
+        _, _, parts = self.check("--only", "large", "--only", "benchmark,tests")
+        self.assertEqual([each for each in parts if each in first.values()],
+                         ["battery", "benchmark, kernels", "job local_sgd_f32"])
+        _, _, parts = self.check("--only", "benchmark,tests", "--quick")
+        self.assertNotIn("benchmark, kernels", parts)
+
+    def test_no_job_is_without_steps_where_sizes_are_small(self):
+        self.runs("tessera", 'echo "$*" >>"$CALLS"\n')
+        self.assertEqual(self.check("--only", "large", "--tiny")[0], 0)
+        with open(self.calls) as file:
+            steps = re.findall(r"[{,] steps: (\d+),", file.read())
+        self.assertEqual(len(steps), 14)
+        self.assertNotIn("0", steps)
+
+    def test_jobs_are_compared_where_both_have_a_report(self):
+        self.runs("tessera", '[[ "$*" == *slim_dp_on_cpu* ]] && exit 3\n' + WRITES_REPORT)
+        self.runs("gpu_bench", "echo largest difference of 5 losses: $*\n")
+        code, out, parts = self.check("--only", "jobs")
+        self.assertEqual(code, 1)
+        self.assertEqual(parts["ist as on the CPU"],
+                         ("ok", "largest difference of 5 losses: --same logs/ist_on_cpu.json,logs/ist_on_cuda.json"))
+        self.assertEqual(parts["job slim_dp_on_cpu"][0], "FAILED")
+        self.assertEqual(parts["job slim_dp_on_cuda"][0], "ok")
+        self.assertEqual(parts["slim_dp as on the CPU"], ("left out", "job slim_dp_on_cpu has no report"))
+        self.assertEqual(len([name for name in parts if name.endswith("as on the CPU")]), COMPARED)
+        self.assertRegex(out.splitlines()[-1], r"^\d+ passed, 1 failed, 1 left out$")
+        # What workers say of what falls back, and where all they say is.
+        self.assertRegex(out, r"\n +\d+ steps are queued kernel by kernel device=0\n")
+        self.assertTrue(os.path.exists(os.path.join(self.bundle, "logs", "ist_on_cuda.d", "worker-0.log")))
+
+    def test_after_a_part_that_hung_the_next_ones_have_less_time_but_not_the_benchmark(self):
+        self.replace("check.sh", '"battery" 240', '"battery" 2')
+        self.replace("steps.sh", "cap=25", "cap=2")
+        self.runs("conformance_test", "echo '0.5 s: the first'\nexec sleep 100\n")
+        self.runs("device_network_test", "exec sleep 100\n")
+        self.runs("gpu_bench", "sleep 3\necho relu 1.0 met\n")
+        code, out, parts = self.check("--only", "tests,benchmark")
+        self.assertEqual(code, 1)
+        self.assertEqual(parts["battery"], ("FAILED", "not done after 2 s, but for 1 tests"))
+        self.assertEqual(parts["benchmark, kernels"], ("ok", "1 aims met, 0 missed"))
+        self.assertEqual(parts["networks"], ("left out", "not done in 2 s, after one that hung; may take 60"))
+        self.assertEqual(parts["training"][0], "ok")
+        self.assertEqual(out.splitlines()[-1], "5 passed, 1 failed, 1 left out")
+
+    def test_time_is_kept_for_the_benchmark(self):
+        self.runs("conformance_test", "exec sleep 100\n")
+        self.replace("check.sh", "kept + 90 *", "kept + 300 *")
+        code, out, parts = self.check("--only", "tests,benchmark", SECONDS_MAX="30")
+        self.assertRegex(parts["battery"][1], r"^not done in the last 1\d s, may take 240$")
+        self.assertEqual((code, parts["benchmark, kernels"][0]), (0, "ok"), out)
+
+    def test_a_benchmark_that_ends_early_is_in_the_table_as_far_as_it_came(self):
+        self.runs("gpu_bench", "[[ $2 == steps ]] || exit 0\necho bf16 step 1.0 MISSED\necho 'WRONG: tf32'\nexit 1\n")
+        self.put(os.path.join(self.tools, "nvidia-smi"), "#!/bin/sh\necho 1 MHz, 2 MHz, 3 MHz, 4 W, 5 W, 6\n")
+        code, out, parts = self.check("--only", "benchmark")
+        self.assertEqual(code, 1)
+        self.assertEqual(parts["benchmark, kernels"][0], "ok")
+        self.assertEqual(parts["benchmark, steps"], ("FAILED", "exit code 1: WRONG: tf32"))
+        self.assertIn("\nbf16 step 1.0 MISSED\nWRONG: tf32\n", out)
+        for when in ("before", "in kernels", "in steps", "after"):
+            self.assertIn("temperature %s: 1 MHz, 2 MHz, 3 MHz, 4 W, 5 W, 6\n" % when, out)
+
+    def results(self):
+        """table.txt and the names in logs.tgz"""
+        folder = os.path.join(self.tools, "results")
+        with open(os.path.join(folder, "table.txt")) as file:
+            table = file.read()
+        with tarfile.open(os.path.join(folder, "logs.tgz")) as logs:
+            return table, logs.getnames()
+
+    def test_results_lie_where_they_are_wanted_also_of_what_was_stopped(self):
+        folder = os.path.join(self.tools, "results")
+        self.runs("device_network_test", "tar tzf %s/logs.tgz\ncat %s/table.txt\n" % (folder, folder))
+        code, out, _ = self.check("--quick", "--only", "tests", RESULTS=folder)
+        self.assertEqual(code, 0, out)
+        table, names = self.results()
+        self.assertEqual(table, out.replace("\n\n", "\n"))
+        self.assertIn("logs/training.log", names)
+        self.assertEqual(sorted(os.listdir(folder)), ["logs.tgz", "table.txt"])
+        # Some of it was there before the end.
+        with open(os.path.join(self.bundle, "logs", "networks.log")) as file:
+            before = file.read()
+        self.assertIn("logs/battery.log\n", before)
+        self.assertRegex(before, r"\nbattery +ok ")
+        # A signal leaves what was found by then.
+        self.replace("check.sh", "here=$PWD\n", "here=$PWD\nexport CHECK=$$\n")
+        self.runs("device_network_test", "kill -TERM $CHECK\nexec sleep 100\n")
+        code, out, _ = self.check("--only", "tests", RESULTS=folder)
+        self.assertEqual(code, 143, out)
+        table, names = self.results()
+        self.assertEqual(table, out.replace("\n\n", "\n"))
+        self.assertIn("logs/networks.log", names)
+        self.assertNotIn("logs/training.log", names)
+
+    def test_results_that_have_no_place_are_told_before_anything_is_done(self):
+        place = os.path.join(self.bundle, "check.sh", "none")
+        code, out, _ = self.check("--quick", RESULTS=place)
+        self.assertEqual((code, out), (2, "check.sh: RESULTS=%s: cannot be written to, want a folder that may be\n" %
+                                       place))
+
     def test_wrong_arguments_are_refused(self):
-        usage = "usage: [SECONDS_MAX=N] check.sh [--quick] [--tiny]\n"
-        self.assertEqual(self.check("--slow")[:2], (2, usage))
+        usage = ("usage: [SECONDS_MAX=N] [RESULTS=FOLDER] check.sh [--quick] [--only PART,...] [--tiny]; parts: %s\n" %
+                 ",".join(PARTS))
+        for arguments in (["--slow"], ["--only"], ["--only", ","], ["--only", "tests,none"]):
+            self.assertEqual(self.check(*arguments)[:2], (2, usage))
         self.assertEqual(self.check("--help")[:2], (0, usage))
 
 

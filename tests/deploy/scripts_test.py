@@ -253,7 +253,7 @@ class Bundles(Tree):
             with gzip.open(self.put("tree/deploy/data/optdigits/%s-ubyte.gz" % name, ""), "wb") as file:
                 file.write(bytes(80))
         self.put("tree/deploy/data/optdigits/ATTRIBUTION.md", "")
-        for script in ("check.sh", "run.sh"):
+        for script in ("check.sh", "run.sh", "steps.sh"):
             self.put("tree/deploy/gpu/" + script, "")
         self.put("tree/LICENSE", "")
         self.put("tree/deploy/pack_libraries.sh", "#!/bin/sh\nmkdir -p $1/licenses\n>$1/licenses/libc6\necho 2.34\n")
@@ -278,6 +278,11 @@ done
                 self.tool("strip", "exit 1\n")
                 self.assertEqual(self.run_in_tree(script)[0], 1)
                 self.assertTrue(os.path.exists(os.path.join(self.root, name, "lib", "licenses", "libc6")))
+
+    def test_scripts_of_the_gpu_bundle_lie_beside_each_other(self):
+        self.assertEqual(self.run_in_tree("gpu_bundle.sh")[::2], (0, ""))
+        self.assertEqual([name for name in sorted(os.listdir(os.path.join(self.root, "gpu_bundle")))
+                          if name.endswith(".sh")], ["check.sh", "run.sh", "steps.sh"])
 
     def test_only_a_bundle_that_is_as_it_was_packed_is_removed(self):
         for script, name in self.PACKS.items():

@@ -94,6 +94,16 @@ class Tidy(unittest.TestCase):
         self.none("%s: %s" % (path, found.group(0)) for path, text in self.of(".cc", ".h").items()
                   for found in bare.finditer(text))
 
+    def test_the_gpu_checks_sanitizer_takes_every_case_of_the_battery(self):
+        taken = re.findall(r"for tag in (.*?); do", self.texts["deploy/gpu/sanitizer.sh"])
+        self.assertEqual(len(taken), 2)
+        taken = set(" ".join(taken).split())
+        cases = [(path, found) for path, text in self.of(".cc").items()
+                 if path.startswith("tests/kernels/conformance/")
+                 for found in re.findall(r'TEST_CASE\((?:"[^"]*"[\s,]*)+\)', text)]
+        self.assertGreater(len(cases), 60)
+        self.none(case for case in cases if not taken & set(re.findall(r"\[(\w+)\]", case[1])))
+
     def test_time_is_taken_from_the_steady_clock(self):
         # Abseil's waits with a limit go by the clock of the day (common/base/wakeup.h). A coordinator's state may be
         # gone on from on another machine.

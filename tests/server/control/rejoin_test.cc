@@ -325,36 +325,6 @@ TEST_CASE("what a server says of its parameters before it has gone back counts f
   CHECK(control.coordinator->membership().servers().HighestCommitted() == Exchange(500));
 }
 
-TEST_CASE("a server that has yet to count for a core is waited for by name", "[rejoin]") {
-  ControlFixture control(CoreFacts());
-  control.Start(2);
-  const auto waits_for = [&] {
-    return Words(control.coordinator->Status(control.now).waiting_for());
-  };
-  const auto tell = [&](int server, uint64_t committed, bool reports) {
-    v1::ShardMessage message;
-    message.mutable_counters()->set_exchange_committed(committed);
-    if (committed == 5) {
-      for (const uint32_t rank : {0, 1}) message.mutable_counters()->add_waits_for_ranks(rank);
-    }
-    CoreReport report;
-    report.core = 1;
-    if (reports) *message.mutable_core_report() = ToMessage(report);
-    control.coordinator->OnShardMessage(ShardId(server), message, control.now);
-  };
-  tell(0, 4, false);
-  tell(1, 4, false);
-  CHECK(waits_for().empty());
-  // Server 1 lacks the push of a worker, and is not the one to hurry.
-  tell(0, 5, true);
-  CHECK(waits_for().find("select") == std::string::npos);
-  tell(1, 5, false);
-  CHECK(waits_for() == "server 1 to select the core, worker 0, worker 1");
-  tell(1, 5, true);
-  CHECK(waits_for() ==
-        "server 0 to select the core, server 1 to select the core, worker 0, worker 1");
-}
-
 TEST_CASE("no core is selected once the job has failed: a server may not have its parameters",
           "[rejoin]") {
   ControlFixture control(CoreFacts());

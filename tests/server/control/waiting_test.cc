@@ -1,6 +1,7 @@
-// A job that waits for a lost server, and what of the time before it counts once it has gone back.
+// For whom a job waits: a lost server, and one that others wait for.
 #include <catch2/catch.hpp>
 
+#include "server/core/core_messages.h"
 #include "tests/server/control/rejoin_fixture.h"
 
 namespace tessera {
@@ -43,6 +44,40 @@ TEST_CASE("a server that has yet to promise an exchange is waited for by name", 
   CHECK(waits_for() == "server 1");
   control.Step(1);
   CHECK(waits_for().empty());
+}
+
+TEST_CASE("a server that has yet to count for a core is waited for by name", "[waiting]") {
+  JobFacts facts = RejoinFacts();
+  facts.core = CoreShare{0.5, 0.25, 4, 1};
+  facts.parameters = 1;
+  facts.entries = 8;
+  ControlFixture control(facts);
+  control.Start(2);
+  const auto waits_for = [&] {
+    return Words(control.coordinator->Status(control.now).waiting_for());
+  };
+  const auto tell = [&](int server, uint64_t committed, bool reports) {
+    v1::ShardMessage message;
+    message.mutable_counters()->set_exchange_committed(committed);
+    if (committed == 5) {
+      for (const uint32_t rank : {0, 1}) message.mutable_counters()->add_waits_for_ranks(rank);
+    }
+    CoreReport report;
+    report.core = 1;
+    if (reports) *message.mutable_core_report() = ToMessage(report);
+    control.coordinator->OnShardMessage(ShardId(server), message, control.now);
+  };
+  tell(0, 4, false);
+  tell(1, 4, false);
+  CHECK(waits_for().empty());
+  // Server 1 lacks the push of a worker, and is not the one to hurry.
+  tell(0, 5, true);
+  CHECK(waits_for().find("select") == std::string::npos);
+  tell(1, 5, false);
+  CHECK(waits_for() == "server 1 to select the core, worker 0, worker 1");
+  tell(1, 5, true);
+  CHECK(waits_for() ==
+        "server 0 to select the core, server 1 to select the core, worker 0, worker 1");
 }
 
 TEST_CASE("who comes when all are lost begins where they were, not where others were before",

@@ -64,7 +64,7 @@ class CountingMemory final : public Memory {
   Memory& memory_;
 };
 
-class CountingBackend final : public Backend {
+class CountingBackend : public Backend {
  public:
   explicit CountingBackend(Backend& backend) : counting(backend.memory()), backend_(backend) {}
   std::string description() const override { return backend_.description(); }
