@@ -87,8 +87,22 @@ large_wants=0
 wants large && large_wants=$((130 * seconds_max / 540))
 kept=$large_wants
 wants benchmark && kept=$((kept + 90 * seconds_max / 540))
+# After an error CUDA refuses all further work of a process, so that every later case fails: in processes of their own
+# the others say what they have to say, and a kernel that is waited for is named.
+battery_by_tags() {
+  local tag
+  export CUDA_LAUNCH_BLOCKING=1
+  for tag in "${battery_tags[@]}"; do
+    step "battery, $tag" 30 "$tests" ./run.sh conformance_test --durations yes "[$tag]~[bf16]"
+  done
+  for tag in "${battery_last_tags[@]}"; do
+    step "battery, $tag" 30 "$tests" ./run.sh conformance_test --durations yes "[$tag]"
+  done
+  unset CUDA_LAUNCH_BLOCKING
+}
 if wants tests; then
-  step "battery" 240 "$tests" ./run.sh conformance_test --durations yes
+  step "battery" 240 "$tests" ./run.sh conformance_test --durations yes ||
+    { grep -q 'cuda:[0-9]*: ' "$(log_of battery)" && battery_by_tags; }
   keep_results
 fi
 

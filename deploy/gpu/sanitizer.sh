@@ -65,13 +65,12 @@ sanitize() {
   fi
   finds_planted memcheck memory
   finds_planted racecheck race
-  # Each case of the battery has one of these tags. Short ones come first: what is not done in its time says less.
-  for tag in memory activation pooling sequence batch_norm loss exchange vector linear convolution; do
+  for tag in "${battery_tags[@]}"; do
     sanitized "$tag" 45 bin/conformance_test "[$tag]~[bf16]"
   done
   sanitized "networks" 60 bin/device_network_test
   sanitized "halves of networks" 60 bin/device_network_half_test
   sanitized "pieces of minibatches" 60 bin/minibatch_steps_test
-  for tag in bf16 optimizer sparse_linear; do sanitized "$tag" 60 bin/conformance_test "[$tag]"; done
+  for tag in "${battery_last_tags[@]}"; do sanitized "$tag" 60 bin/conformance_test "[$tag]"; done
   sanitized "training" 90 bin/device_training_test
 }

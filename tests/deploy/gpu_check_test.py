@@ -260,6 +260,22 @@ class Check(unittest.TestCase):
         self.assertEqual(parts["training"][0], "ok")
         self.assertRegex(out.splitlines()[-1], r"^\d+ passed, 1 failed, %d left out$" % COMPARED)
 
+    def test_a_battery_that_met_an_error_of_cuda_is_done_again_in_parts(self):
+        self.runs("conformance_test", 'case "$*" in\n*loss*) ;; *\\[*) exit 0;; esac\n'
+                  'echo "cuda:0: kernel AddRows${CUDA_LAUNCH_BLOCKING:-, later}: an illegal memory access"\nexit 1\n')
+        self.runs("device_network_test", '[[ -z "$CUDA_LAUNCH_BLOCKING" ]]\n')
+        code, output, parts = self.check("--only", "tests", SECONDS_MAX="100")
+        self.assertEqual(code, 1, output)
+        of_battery = {name: result for name, (result, _) in parts.items() if name.startswith("battery")}
+        wanted = {"battery, " + tag: "ok" for tag in TAGS}
+        self.assertEqual(of_battery, {**wanted, "battery": "FAILED", "battery, loss": "FAILED"}, output)
+        self.assertIn("kernel AddRows1: an illegal", parts["battery, loss"][1])
+        self.assertEqual(parts["networks"][0], "ok", output)
+        # A result that differs is no such error.
+        self.runs("conformance_test", 'echo "CHECK( cuda == cpu )"\nexit 1\n')
+        parts = self.check("--only", "tests", SECONDS_MAX="100")[2]
+        self.assertEqual([name for name in parts if name.startswith("battery")], ["battery"])
+
     def test_what_there_is_no_time_for_is_left_out(self):
         self.put(os.path.join(self.bundle, "bin", "device_network_test"), "#!/bin/sh\nexec sleep 100\n")
         begin = time.monotonic()

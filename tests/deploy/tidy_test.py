@@ -95,7 +95,7 @@ class Tidy(unittest.TestCase):
                   for found in bare.finditer(text))
 
     def test_the_gpu_checks_sanitizer_takes_every_case_of_the_battery(self):
-        taken = re.findall(r"for tag in (.*?); do", self.texts["deploy/gpu/sanitizer.sh"])
+        taken = re.findall(r"^battery_(?:last_)?tags=\((.*)\)$", self.texts["deploy/gpu/steps.sh"], re.M)
         self.assertEqual(len(taken), 2)
         taken = set(" ".join(taken).split())
         cases = [(path, found) for path, text in self.of(".cc").items()
