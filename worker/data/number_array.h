@@ -14,6 +14,7 @@
 #include <new>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace tessera {
 
@@ -28,6 +29,7 @@ class NumberArray {
   // `size` zeros.
   explicit NumberArray(size_t size) { resize(size); }
   NumberArray(std::initializer_list<T> values) { append(values.begin(), values.size()); }
+  explicit NumberArray(const std::vector<T>& values) { append(values.data(), values.size()); }
   NumberArray(const NumberArray& other) { append(other.data_, other.size_); }
   NumberArray(NumberArray&& other) noexcept { swap(other); }
   NumberArray& operator=(NumberArray other) noexcept {
@@ -47,6 +49,7 @@ class NumberArray {
   const T* end() const { return data_ + size_; }
   T& operator[](size_t i) { return data_[i]; }
   const T& operator[](size_t i) const { return data_[i]; }
+  const T& front() const { return data_[0]; }
   const T& back() const { return data_[size_ - 1]; }
 
   void push_back(T value) {

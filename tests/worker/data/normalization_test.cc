@@ -12,7 +12,7 @@ Table Of(const std::vector<float>& values, int64_t features) {
   Table table;
   table.rows = static_cast<int64_t>(values.size()) / features;
   table.features = features;
-  table.values.emplace<F32Values>().append(values.data(), values.size());
+  table.values = F32Values(values);
   return table;
 }
 

@@ -69,7 +69,7 @@ Dataset DataOf(const v1::Model& model, bool sparse) {
   if (sparse) {
     table.values = std::move(values);
   } else {
-    table.values = std::move(dense);
+    table.values = F32Values(dense);
   }
   return Dataset(std::move(table), Normalization(),
                  ModelEnds{shape.inputs(), shape.outputs(), false});

@@ -53,7 +53,7 @@ Dataset Data() {
   Table table;
   table.rows = kRows;
   table.features = 3;
-  table.values = rows.inputs;
+  table.values = F32Values(rows.inputs);
   table.labels = Classes(rows.labels);
   return Dataset(std::move(table), Normalization(), ModelEnds{3, 2, false});
 }

@@ -32,7 +32,7 @@ Dataset Data(int rows) {
   Table table;
   table.rows = rows;
   table.features = 4;
-  table.values = random.inputs;
+  table.values = F32Values(random.inputs);
   table.labels = Classes(random.labels);
   return Dataset(std::move(table), Normalization(), ModelEnds{4, 3, false});
 }
