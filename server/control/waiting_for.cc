@@ -21,7 +21,15 @@ std::vector<std::string> Membership::WaitingFor(const MemberRecord& member) cons
   std::vector<ShardId> servers;
   switch (member.state) {
     case MemberState::kWaiting:
-      if (!started_) return WaitingFor();
+      if (!started_) {
+        names = WaitingFor();
+        // Numbered from 1, say: it is none of those whom the job begins with.
+        if (!names.empty() && start_list_.Awaited().count(member.rank) == 0) {
+          absl::StrAppend(&names.back(), " (worker ", member.rank.value(),
+                          " joins once the job has begun)");
+        }
+        return names;
+      }
       if (open_ && open_->joiner != MemberId()) {
         const MemberRecord& first = *members_.Find(open_->joiner);
         return {absl::StrCat("worker ", first.rank.value(), " to be admitted first")};

@@ -35,6 +35,15 @@ TEST_CASE("a job says for whom it waits until all are there", "[control]") {
   CHECK(f.servers[0].plan.members(0).rank() == 0);
 }
 
+// Numbered from 1, two workers wait for ever.
+TEST_CASE("a worker whose rank the job does not begin with is told so", "[control]") {
+  Fixture f(Fixture::Facts(1, 2));
+  REQUIRE(f.Attach(0).ok());
+  CHECK(Words(f.Join(0, 1)->waiting_for()) == "worker 0");
+  CHECK(Words(f.Join(0, 2)->waiting_for()) == "worker 0 (worker 2 joins once the job has begun)");
+  CHECK(Words(f.coordinator->Status(f.now).waiting_for()) == "worker 0");
+}
+
 TEST_CASE("strangers are refused with both values", "[control]") {
   Fixture f(Fixture::Facts(1, 1));
   v1::ServerHello hello = f.servers[0].hello;
