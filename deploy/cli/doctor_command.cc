@@ -1,17 +1,11 @@
 #include "deploy/cli/doctor_command.h"
 
-#include <openssl/pem.h>
-#include <openssl/x509.h>
-#include <unistd.h>
-
-#include <cerrno>
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <filesystem>
+#include <future>
 #include <memory>
-#include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -22,8 +16,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "common/base/host_port.h"
 #include "common/base/process.h"
-#include "common/checkpoint/manifest.h"
 #include "common/config/job_digest.h"
 #include "common/config/job_reader.h"
 #include "common/etcd/coordinator_key.h"
@@ -33,7 +27,7 @@
 #include "common/method/recipe.h"
 #include "common/rpc/control_channel.h"
 #include "common/rpc/security.h"
-#include "common/rule/optimizer.h"
+#include "common/rpc/status.h"
 #include "deploy/cli/check_notes.h"
 #include "deploy/cli/counted.h"
 #include "deploy/cli/terminal.h"
@@ -41,10 +35,13 @@
 #include "deploy/doctor/checkpoint_check.h"
 #include "deploy/doctor/data_check.h"
 #include "deploy/doctor/device_check.h"
+#include "deploy/doctor/disk_check.h"
 #include "deploy/doctor/findings.h"
 #include "deploy/doctor/machine_memory.h"
 #include "deploy/doctor/memory_check.h"
+#include "deploy/doctor/missing_server.h"
 #include "deploy/doctor/reachability.h"
+#include "deploy/doctor/security_check.h"
 #include "deploy/doctor/server_check.h"
 #include "kernels/devices.h"
 #include "proto/status.grpc.pb.h"
@@ -56,8 +53,49 @@ namespace {
 
 constexpr absl::Duration kConnectMax = absl::Seconds(3);
 constexpr std::chrono::seconds kAnswerMax{10};
-constexpr int kCertificateDaysMin = 7;
 
+void Print(const Finding& finding) {
+  static constexpr const char* kMarks[] = {"ok       ", "note     ", "PROBLEM  "};
+  constexpr int kIndent = 9;
+  const int width = std::max(30, TerminalWidth() - kIndent);
+  const auto print = [&](const char* lead, const std::string& text) {
+    for (const std::string& line : Wrap(text, width)) {
+      std::printf("%s%s\n", lead, line.c_str());
+      lead = "         ";
+    }
+  };
+  print(kMarks[static_cast<int>(finding.kind)], finding.what);
+  if (!finding.advice.empty()) print("      -> ", finding.advice);
+  std::fflush(stdout);  // The next one may take long.
+}
+
+// What came of calling a server.
+struct Call {
+  Reach reach = Reach::kRefused;
+  OwnPort port;
+  // Where somebody listens.
+  absl::Status answer;
+  v1::JobStatus status;
+  absl::Time asked;
+  absl::Time answered;
+};
+
+// With what UseSecurity has set.
+Call CallServer(const std::string& address) {
+  Call call;
+  call.reach = TryConnect(address, kConnectMax);
+  call.port = TryOwnPort(address);
+  if (call.reach != Reach::kOpen) return call;
+  const auto stub = v1::Status::NewStub(OpenControlChannel(address, Role::kViewer));
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kAnswerMax);
+  call.asked = absl::Now();
+  call.answer = FromGrpc(stub->Get(&context, v1::StatusRequest(), &call.status));
+  call.answered = absl::Now();
+  return call;
+}
+
+// Prints what it finds as it goes.
 class Examination {
  public:
   Examination(const DoctorOptions& options, v1::Job job, Recipe recipe, ModelShape shape)
@@ -66,39 +104,50 @@ class Examination {
         recipe_(std::move(recipe)),
         shape_(std::move(shape)) {}
 
-  Findings Run() {
+  // How many problems there are.
+  int Run() {
     const int servers = static_cast<int>(job_.cluster().servers().count());
     Good(absl::StrFormat("job: %s, %d parameters (%.1f MiB), %s, %s, digest %s", recipe_.name,
                          shape_.size, shape_.size * 4.0 / (1 << 20), Counted(servers, "server"),
                          Counted(job_.cluster().workers(), "worker"),
                          JobDigest(job_).substr(0, 12)));
+    const bool is_secure = Secure();
+    // All at once, beside what follows: one that is silent takes seconds.
+    std::vector<std::future<Call>> calls;
+    for (const std::string& address : job_.cluster().servers().addresses()) {
+      calls.push_back(std::async(std::launch::async, [address] { return CallServer(address); }));
+    }
     if (!options_.no_data) {
       Data();
-      Add(CheckDevice(job_, CreateBackend));
+      Add(CheckDevice(job_, CreateBackend, std::thread::hardware_concurrency()));
     }
-    Certificates();
-    Disk();
+    Add(CheckDisk(job_, recipe_, shape_));
     Etcd();
-    Servers();
+    Servers(&calls);
+    if (is_secure) Add(CheckSecurity(FilesOf(job_.security()), hosts_here_, absl::Now()));
     Memory();
     const auto rows = data_ ? std::optional<int64_t>(data_->train.rows()) : std::nullopt;
     for (std::string& note : NotesOn(job_, recipe_, rows)) Note(std::move(note), "");
     // Reading one takes as long as its bytes do.
     const JobFacts facts = FactsOf(job_, recipe_, shape_, JobDigest(job_));
-    Add(CheckCheckpoints(job_, *facts.model_manifest, is_running_));
-    return std::move(findings_);
+    Add(CheckCheckpoints(job_.checkpoint(), facts, is_running_));
+    return problems_;
   }
 
  private:
-  void Add(Findings findings) {
-    for (Finding& each : findings) findings_.push_back(std::move(each));
+  void Tell(const Finding& finding) {
+    Print(finding);
+    problems_ += finding.kind == Finding::Kind::kProblem;
   }
-  void Good(std::string what) { findings_.push_back({Finding::Kind::kGood, std::move(what), ""}); }
+  void Add(const Findings& findings) {
+    for (const Finding& each : findings) Tell(each);
+  }
+  void Good(std::string what) { Tell({Finding::Kind::kGood, std::move(what), ""}); }
   void Note(std::string what, std::string advice) {
-    findings_.push_back({Finding::Kind::kNote, std::move(what), std::move(advice)});
+    Tell({Finding::Kind::kNote, std::move(what), std::move(advice)});
   }
   void Problem(std::string what, std::string advice) {
-    findings_.push_back({Finding::Kind::kProblem, std::move(what), std::move(advice)});
+    Tell({Finding::Kind::kProblem, std::move(what), std::move(advice)});
   }
 
   void Data() {
@@ -109,7 +158,7 @@ class Examination {
     }
     if (!reading.ok()) return;
     DataFindings data = CheckData(job_, shape_);
-    Add(std::move(data.findings));
+    Add(data.findings);
     data_ = std::move(data.data);
   }
 
@@ -119,103 +168,16 @@ class Examination {
     Add(CheckMemory(job_, recipe_, shape_, data_.get(), is_running_ ? std::nullopt : machine_));
   }
 
-  void Certificates() {
-    const SecurityFiles files = FilesOf(job_.security());
-    if (const absl::Status status = UseSecurity(files); !status.ok()) {
-      return Problem(std::string(status.message()), "correct the file, or the key under security");
+  // For all calls from here on. False: a file cannot be used, and that was told.
+  bool Secure() {
+    if (const absl::Status status = UseSecurity(FilesOf(job_.security())); !status.ok()) {
+      Problem(std::string(status.message()), "correct the file, or the key under security");
+      return false;
     }
     if (CurrentSecurity().calls_tls()) {
       Good(absl::StrCat("security: ", CurrentSecurity().Describe()));
     }
-    for (const auto& [key, path] :
-         {std::pair("certificate", files.certificate), std::pair("authority", files.authority)}) {
-      if (!path.empty()) Expiry(key, path);
-    }
-  }
-
-  void Expiry(const char* key, const std::string& path) {
-    const std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path.c_str(), "r"), std::fclose);
-    if (file == nullptr) return;
-    const std::unique_ptr<X509, void (*)(X509*)> certificate(
-        PEM_read_X509(file.get(), nullptr, nullptr, nullptr), X509_free);
-    int days = 0, seconds = 0;
-    if (certificate == nullptr ||
-        ASN1_TIME_diff(&days, &seconds, nullptr, X509_get0_notAfter(certificate.get())) != 1) {
-      return Problem(
-          absl::StrCat("security.", key, ": \"", path, "\" holds no certificate that can be read"),
-          "make it anew; docs/operating.md, Security");
-    }
-    if (days < 0 || seconds < 0) {
-      Problem(absl::StrCat("security.", key, ": \"", path, "\" has expired"), "sign a new one");
-    } else if (days < kCertificateDaysMin) {
-      Note(absl::StrCat("security.", key, ": \"", path, "\" expires in ", days, " days"),
-           "sign a new one before the job is long under way");
-    }
-  }
-
-  // Where a server writes `directory`, of whose last folders it makes `made`; empty: it cannot, and that was told.
-  std::string WritableAt(const char* key, const std::string& directory, int made) {
-    std::error_code error;
-    std::filesystem::path at = std::filesystem::absolute(directory).lexically_normal();
-    if (!at.has_filename()) at = at.parent_path();  // "a/b/"
-    const bool is_there = std::filesystem::exists(at, error);
-    for (int i = 0; i < made && !std::filesystem::exists(at, error); ++i) at = at.parent_path();
-    if (!std::filesystem::exists(at, error)) {
-      Problem(absl::StrCat(key, ": \"", directory, "\" cannot be made: \"", at.string(),
-                           "\" is not there, and servers make the last ",
-                           made == 1 ? "folder" : "two folders", " alone"),
-              absl::StrCat("make it: mkdir -p ", at.string(), "; or name another folder"));
-      return "";
-    }
-    // As a server does: the right to write is not all that it takes. Servers remove what is called so.
-    std::string probe = absl::StrCat(at.string(), "/", kPartialPrefix, "doctor-XXXXXX");
-    if (mkdtemp(probe.data()) == nullptr) {
-      const char* const why = std::strerror(errno);
-      Problem(absl::StrCat(key, ": \"", directory, "\" cannot be ",
-                           is_there ? "written: " : "made: ", why),
-              "give this user the right to write there, or name another folder");
-      return "";
-    }
-    rmdir(probe.c_str());
-    return at.string();
-  }
-
-  // One of them, by all processes, which share the folder: the servers' parameters and states, and each worker's file
-  // (worker_file.h). Of halves of the layers as if each were the whole.
-  double CheckpointBytes() const {
-    double floats = static_cast<double>(shape_.size) * (1.0 + ServerStates(recipe_).size());
-    double own = 0;  // arrays of each worker
-    if (recipe_.payload == PayloadKind::kDelta && recipe_.averaged_states.empty()) {
-      own += StateNames(job_.train().optimizer()).size();
-    }
-    if (recipe_.core) own += 1;
-    if (recipe_.codecs.holds_back()) own += 1;
-    floats += own * static_cast<double>(shape_.size * job_.cluster().workers());
-    return sizeof(float) * floats;
-  }
-
-  // Where checkpoints and the coordinator's state go.
-  void Disk() {
-    const v1::CoordinatorPlace& place = job_.cluster().coordinator();
-    if (!place.directory().empty() && place.etcd().empty()) {
-      WritableAt("cluster.coordinator.directory", place.directory(), 2);
-    }
-    const std::string& directory = job_.checkpoint().directory();
-    if (directory.empty()) return;
-    const std::string at = WritableAt("checkpoint.directory", directory, 1);
-    if (at.empty()) return;
-    std::error_code error;
-    const std::filesystem::space_info space = std::filesystem::space(at, error);
-    if (error) return;
-    // One more is there while an old one is not yet gone.
-    const double need = CheckpointBytes() * static_cast<double>(job_.checkpoint().keep() + 1);
-    if (static_cast<double>(space.available) < need) {
-      return Problem(absl::StrCat("checkpoint.directory: \"", directory, "\" has ",
-                                  Bytes(space.available), " left, want ", Bytes(need), " for ",
-                                  job_.checkpoint().keep() + 1, " checkpoints of the job"),
-                     "make room, keep fewer (checkpoint.keep), or name another folder");
-    }
-    Good(absl::StrCat("checkpoints: ", Bytes(space.available), " left in ", directory));
+    return true;
   }
 
   // Where the servers elect the coordinator.
@@ -244,17 +206,31 @@ class Examination {
     }
   }
 
-  void Servers() {
+  void Servers(std::vector<std::future<Call>>* calls) {
     const auto& addresses = job_.cluster().servers().addresses();
     if (addresses.empty()) {
+      hosts_here_.push_back("127.0.0.1");
       return Note("servers: cluster.servers is a number, so that there is nobody to call",
                   "`tessera run` starts them on this machine; for several machines list host:port");
     }
+    std::vector<MissingServer> missing;
     std::vector<std::string> bare;
     for (int rank = 0; rank < addresses.size(); ++rank) {
       const std::string& address = addresses[rank];
+      const Call call = (*calls)[static_cast<size_t>(rank)].get();
+      if (call.port.is_own) AddHost(address);
+      if (call.reach == Reach::kOpen && call.answer.ok()) {
+        Answer(rank, address, call);
+        continue;
+      }
+      missing.push_back({rank, address, call.reach, kConnectMax, call.port, call.answer});
       // One that is there listens elsewhere.
-      if (!Server(rank, address) && IsExposed(address, job_.security())) bare.push_back(address);
+      if (call.reach != Reach::kOpen && IsExposed(address, job_.security())) {
+        bare.push_back(address);
+      }
+    }
+    for (const MissingServer& each : missing) {
+      Tell(JudgeMissing(each, is_running_, CurrentSecurity().calls_tls()));
     }
     if (bare.empty()) return;
     Problem(absl::StrCat("security: none, and other machines can reach ", absl::StrJoin(bare, ", "),
@@ -262,55 +238,14 @@ class Examination {
             kSecurityAdvice);
   }
 
-  // Whether somebody listens there.
-  bool Server(int rank, const std::string& address) {
-    const std::string who = absl::StrCat("server ", rank, " at ", address);
-    const Reach reach = TryConnect(address, kConnectMax);
-    if (reach == Reach::kOpen) {
-      Listener(rank, address, who);
-    } else {
-      Unreached(rank, who, reach);
-    }
-    return reach == Reach::kOpen;
-  }
-
-  void Unreached(int rank, const std::string& who, Reach reach) {
-    switch (reach) {
-      case Reach::kOpen:
-        break;
-      case Reach::kRefused:
-        return Problem(
-            absl::StrCat(who, ": its machine refuses connections to that port"),
-            absl::StrCat("start it there: tessera-server --job JOB --rank ", rank,
-                         "; if it runs, it listens on another port or on loopback alone"));
-      case Reach::kSilent:
-        return Problem(absl::StrCat(who, ": no answer within ", absl::FormatDuration(kConnectMax)),
-                       "its machine is down, or a firewall drops TCP to that port");
-      case Reach::kNoRoute:
-        return Problem(absl::StrCat(who, ": this machine knows no way there"),
-                       "look at the address in cluster.servers and at this machine's network");
-      case Reach::kUnknownHost:
-        return Problem(absl::StrCat(who, ": the host's name is not known here"),
-                       "correct the name in cluster.servers, or use an IP address");
+  void AddHost(const std::string& address) {
+    const std::string host = ParseHostPort(address)->host;
+    if (std::find(hosts_here_.begin(), hosts_here_.end(), host) == hosts_here_.end()) {
+      hosts_here_.push_back(host);
     }
   }
 
-  void Listener(int rank, const std::string& address, const std::string& who) {
-    const auto stub = v1::Status::NewStub(OpenControlChannel(address, Role::kViewer));
-    grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + kAnswerMax);
-    v1::JobStatus status;
-    const absl::Time asked = absl::Now();
-    const grpc::Status result = stub->Get(&context, v1::StatusRequest(), &status);
-    if (!result.ok()) {
-      return Problem(absl::StrCat(who, ": somebody listens there and gives no status: ",
-                                  result.error_message()),
-                     CurrentSecurity().calls_tls() ? "another program, a server without TLS, or "
-                                                     "certificates and tokens that do not fit; "
-                                                     "docs/operating.md, Security"
-                                                   : "another program, or a server with TLS: then "
-                                                     "the job here wants security.authority");
-    }
+  void Answer(int rank, const std::string& address, const Call& call) {
     WantedServer want;
     want.rank = rank;
     want.address = address;
@@ -321,8 +256,9 @@ class Examination {
     want.initial_hash = InitialHash(
         shape_, SlicesOf(shape_, ShardAt(recipe_.placement, rank), shards), job_.seed());
     want.version = kVersion;
+    const v1::JobStatus& status = call.status;
     is_running_ = is_running_ || status.job_digest() == want.job_digest;
-    Add(JudgeServer(want, status, asked, absl::Now()));
+    Add(JudgeServer(want, status, call.asked, call.answered));
     // In training, workers wait for each other all the time.
     if (rank == 0 && status.state() == "waiting" && !status.waiting_for().empty()) {
       Note(absl::StrCat("the job waits for ", absl::StrJoin(status.waiting_for(), ", ")),
@@ -336,22 +272,10 @@ class Examination {
   const ModelShape shape_;
   const std::optional<MachineMemory> machine_ = ReadAvailableMemory();  // before the data are read
   std::unique_ptr<Datasets> data_;                                      // where they could be read
+  std::vector<std::string> hosts_here_;                                 // of cluster.servers
   bool is_running_ = false;
-  Findings findings_;
+  int problems_ = 0;
 };
-
-void Print(const Finding& finding, int width) {
-  static constexpr const char* kMarks[] = {"ok       ", "note     ", "PROBLEM  "};
-  constexpr int kIndent = 9;
-  const auto print = [&](const char* lead, const std::string& text) {
-    for (const std::string& line : Wrap(text, std::max(30, width - kIndent))) {
-      std::printf("%s%s\n", lead, line.c_str());
-      lead = "         ";
-    }
-  };
-  print(kMarks[static_cast<int>(finding.kind)], finding.what);
-  if (!finding.advice.empty()) print("      -> ", finding.advice);
-}
 
 }  // namespace
 
@@ -370,12 +294,7 @@ int ExamineJob(const DoctorOptions& options) {
                  std::string(shape.status().message()).c_str());
     return 2;
   }
-  const Findings findings = Examination(options, reading.job, *std::move(recipe), *shape).Run();
-  int problems = 0;
-  for (const Finding& finding : findings) {
-    Print(finding, TerminalWidth());
-    problems += finding.kind == Finding::Kind::kProblem;
-  }
+  const int problems = Examination(options, reading.job, *std::move(recipe), *shape).Run();
   if (problems == 0) {
     std::printf("no problem found\n");
     return 0;

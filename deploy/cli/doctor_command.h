@@ -14,8 +14,8 @@ struct DoctorOptions {
   bool no_data = false;
 };
 
-// Prints each finding with what to do. Returns 0 where there is no problem, 1 where there is one, 2 for a
-// bad job.
+// Prints each finding with what to do, as soon as it is made. Returns 0 where there is no problem, 1 where there is
+// one, 2 for a bad job.
 int ExamineJob(const DoctorOptions& options);
 
 }  // namespace tessera

@@ -1,5 +1,6 @@
 #include "deploy/doctor/checkpoint_check.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -7,12 +8,38 @@
 #include "absl/strings/str_cat.h"
 #include "server/checkpoint/checkpoint_directory.h"
 #include "server/checkpoint/restore.h"
+#include "server/control/epochs.h"
+#include "server/control/saved_job.h"
 
 namespace tessera {
+namespace {
 
-Findings CheckCheckpoints(const v1::Job& job, const Manifest& model, bool runs) {
+// Whether the job has steps left to train that it goes on with from `saved`.
+Finding JudgeSteps(const SavedState& saved, const JobFacts& facts) {
+  uint64_t step = saved.manifest.step;
+  for (const CheckpointMember& member : saved.manifest.members) {
+    step = std::min(step, member.step);  // Who is behind has its own.
+  }
+  Epochs epochs(facts);
+  epochs.Restore(saved.job.cuts, saved.manifest.step);
+  const uint64_t planned = epochs.StepsPlanned();
+  if (planned == 0 || step < planned) {
+    return {Finding::Kind::kGood,
+            absl::StrCat("checkpoint.restore: the job goes on from step ", saved.manifest.step),
+            ""};
+  }
+  const bool has_steps = facts.steps > 0;
+  return {Finding::Kind::kNote,
+          absl::StrCat("checkpoint.restore: it is of step ", saved.manifest.step, ", and ",
+                       has_steps ? "train.steps" : "train.epochs", " is ",
+                       has_steps ? facts.steps : facts.epochs, ": nothing is left to train"),
+          has_steps ? "raise train.steps" : "raise train.epochs"};
+}
+
+}  // namespace
+
+Findings CheckCheckpoints(const v1::Checkpoint& keys, const JobFacts& facts, bool runs) {
   Findings findings;
-  const v1::Checkpoint& keys = job.checkpoint();
   std::unique_ptr<Checkpoint> restored;
   if (!keys.restore().empty()) {
     std::vector<ListedCheckpoint> broken;
@@ -23,28 +50,29 @@ Findings CheckCheckpoints(const v1::Job& job, const Manifest& model, bool runs) 
                                        " is passed over: ", each.status.message()),
                           "the job goes on from an older one"});
     }
-    absl::Status status = found.status();
-    if (status.ok()) status = CheckRestorable((*found)->manifest(), model);
-    if (!status.ok()) {
+    const auto problem = [&](const absl::Status& status, const char* advice) {
       findings.push_back({Finding::Kind::kProblem,
-                          absl::StrCat("checkpoint.restore: ", status.message()),
-                          "servers would end with 2; name another checkpoint"});
+                          absl::StrCat("checkpoint.restore: ", status.message()), advice});
+    };
+    absl::Status status = found.status();
+    if (status.ok()) status = CheckRestorable((*found)->manifest(), *facts.model_manifest);
+    std::shared_ptr<const SavedState> saved;
+    if (status.ok()) {
+      absl::StatusOr<std::shared_ptr<const SavedState>> read =
+          SavedStateOf(**found, /*from_restore=*/true);
+      status = read.status();
+      if (read.ok()) saved = *std::move(read);
+    }
+    if (!status.ok()) {
+      problem(status, "servers would end with 2; name another checkpoint");
+      return findings;
+    }
+    if (const absl::Status size = CheckBatchSize(*saved, facts); !size.ok()) {
+      problem(size, "server 0 would end with 2");
       return findings;
     }
     restored = *std::move(found);
-    const uint64_t step = restored->manifest().step,
-                   steps = static_cast<uint64_t>(job.train().steps());
-    if (steps > 0 && step >= steps) {
-      findings.push_back(
-          {Finding::Kind::kNote,
-           absl::StrCat("checkpoint.restore: it is of step ", step, ", and train.steps is ", steps,
-                        ": nothing is left to train"),
-           "raise train.steps"});
-    } else {
-      findings.push_back({Finding::Kind::kGood,
-                          absl::StrCat("checkpoint.restore: the job goes on from step ", step),
-                          ""});
-    }
+    findings.push_back(JudgeSteps(*saved, facts));
   }
   if (keys.directory().empty() || runs) return findings;
   const absl::Status is_free =

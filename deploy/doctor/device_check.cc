@@ -33,7 +33,7 @@ absl::Status AskForConvolutions(const v1::Job& job, Backend& backend) {
 
 }  // namespace
 
-Findings CheckDevice(const v1::Job& job, const MakeBackend& make_backend) {
+Findings CheckDevice(const v1::Job& job, const MakeBackend& make_backend, int64_t cores) {
   const auto problem = [](const absl::Status& status, std::string advice) -> Findings {
     return {{Finding::Kind::kProblem, std::string(status.message()), std::move(advice)}};
   };
@@ -52,7 +52,15 @@ Findings CheckDevice(const v1::Job& job, const MakeBackend& make_backend) {
   if (!backend.memory().host_addressable()) {
     absl::StrAppendFormat(&what, ", %d MiB free", backend.memory().available() >> 20);
   }
-  return {{Finding::Kind::kGood, std::move(what), ""}};
+  Findings findings = {{Finding::Kind::kGood, std::move(what), ""}};
+  if (cluster.device() == "cpu" && cores > 0 && cluster.threads() > cores) {
+    findings.push_back(
+        {Finding::Kind::kNote,
+         absl::StrCat("cluster.threads: is ", cluster.threads(), ", and this machine has ", cores,
+                      cores == 1 ? " core" : " cores", ": threads would wait for each other"),
+         "set it to the cores divided by the workers on this machine"});
+  }
+  return findings;
 }
 
 }  // namespace tessera

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 
@@ -16,14 +17,24 @@ struct MachineMemory {
   std::string of;
 };
 
-// The lesser of what the kernel thinks can be had without swapping (MemAvailable of `meminfo`, the text of
-// /proc/meminfo) and of what a control group leaves; `group_max` and `group_used` are the texts of its memory.max and
-// memory.current, empty where there is none. nullopt: `meminfo` does not say.
-std::optional<MachineMemory> AvailableMemory(absl::string_view meminfo, absl::string_view group_max,
-                                             absl::string_view group_used);
+// What one control group says, as the kernel wrote it; empty where it does not.
+struct GroupMemory {
+  // memory.max or memory.limit_in_bytes, and memory.current or memory.usage_in_bytes.
+  std::string most;
+  std::string used;
+  // memory.stat.
+  std::string stat;
+};
 
-// Of this machine, now; in a container whose control group is the root of those that it sees.
-std::optional<MachineMemory> ReadAvailableMemory();
+// The least of what the kernel thinks can be had without swapping (MemAvailable of `meminfo`, the text of
+// /proc/meminfo) and of what each of the control groups leaves, not counting pages of files that the kernel drops
+// before it lacks memory. nullopt: `meminfo` does not say.
+std::optional<MachineMemory> AvailableMemory(absl::string_view meminfo,
+                                             const std::vector<GroupMemory>& groups);
+
+// Of this machine, now: of this process's control group and all above it that can be seen, of either version of them.
+// `root` has /proc and /sys/fs/cgroup in it.
+std::optional<MachineMemory> ReadAvailableMemory(const std::string& root = "");
 
 }  // namespace tessera
 

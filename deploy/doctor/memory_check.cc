@@ -61,18 +61,22 @@ absl::StatusOr<Need> WorkersOf(const v1::Job& job, const Recipe& recipe, const M
 Finding JudgeTogether(const std::vector<Need>& needs, const MachineMemory& machine) {
   std::vector<std::string> words;
   double most = 0, least = 0;
+  int64_t processes = 0;
   for (const Need& need : needs) {
     if (need.count == 0) continue;
-    words.push_back(absl::StrCat(Counted(need.count, need.who), need.count > 1 ? " with " : " ",
+    words.push_back(absl::StrCat(Counted(need.count, need.who), " with ",
                                  Bytes(static_cast<double>(need.most)),
                                  need.count > 1 ? " each" : ""));
+    processes += need.count;
     most += static_cast<double>(need.count) * static_cast<double>(need.most);
     least += static_cast<double>(need.count) * static_cast<double>(need.least);
   }
   const auto available = static_cast<double>(machine.bytes);
-  const std::string text =
-      absl::StrCat("memory: ", absl::StrJoin(words, " and "), " take up to ", Bytes(most), ", and ",
-                   machine.of, " has ", Bytes(available), " available");
+  // Of one the sum is its own.
+  const std::string who = processes == 1 ? words[0].substr(0, words[0].find(" with ")) + " takes"
+                                         : absl::StrJoin(words, " and ") + " take";
+  const std::string text = absl::StrCat("memory: ", who, " up to ", Bytes(most), ", and ",
+                                        machine.of, " has ", Bytes(available), " available");
   if (least > available) {
     return {Finding::Kind::kProblem, absl::StrCat(text, "; at least ", Bytes(least), " are needed"),
             "use more machines, fewer workers here, or a smaller train.batch_size or model; "

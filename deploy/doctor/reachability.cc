@@ -1,11 +1,14 @@
 #include "deploy/doctor/reachability.h"
 
 #include <netdb.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
+#include <memory>
 #include <string>
 
 #include "common/base/check.h"
@@ -34,9 +37,8 @@ Reach TryOne(const addrinfo& to, absl::Duration patience) {
   return error == ETIMEDOUT ? Reach::kSilent : Reach::kNoRoute;
 }
 
-}  // namespace
-
-Reach TryConnect(const std::string& address, absl::Duration patience) {
+// All addresses of the host; nullptr: it is not known.
+std::unique_ptr<addrinfo, void (*)(addrinfo*)> AddressesOf(const std::string& address) {
   const absl::optional<HostPort> where = ParseHostPort(address);
   TESSERA_CHECK(where.has_value());
   addrinfo hints{};
@@ -44,14 +46,51 @@ Reach TryConnect(const std::string& address, absl::Duration patience) {
   addrinfo* found = nullptr;
   const int code =
       getaddrinfo(where->host.c_str(), std::to_string(where->port).c_str(), &hints, &found);
-  if (code != 0) return Reach::kUnknownHost;
+  return {code == 0 ? found : nullptr, freeaddrinfo};
+}
+
+// 0, or errno.
+int TryBind(const addrinfo& to, bool any_port) {
+  sockaddr_storage at{};
+  std::memcpy(&at, to.ai_addr, to.ai_addrlen);
+  if (any_port && at.ss_family == AF_INET6) {
+    reinterpret_cast<sockaddr_in6*>(&at)->sin6_port = 0;
+  } else if (any_port) {
+    reinterpret_cast<sockaddr_in*>(&at)->sin_port = 0;
+  }
+  const int fd = socket(to.ai_family, SOCK_STREAM | SOCK_CLOEXEC, to.ai_protocol);
+  if (fd < 0) return errno;
+  const int on = 1;
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  const int error =
+      bind(fd, reinterpret_cast<const sockaddr*>(&at), to.ai_addrlen) == 0 ? 0 : errno;
+  close(fd);
+  return error;
+}
+
+}  // namespace
+
+Reach TryConnect(const std::string& address, absl::Duration patience) {
+  const auto found = AddressesOf(address);
+  if (found == nullptr) return Reach::kUnknownHost;
   Reach best = Reach::kNoRoute;
-  for (const addrinfo* to = found; to != nullptr && best != Reach::kOpen; to = to->ai_next) {
+  for (const addrinfo* to = found.get(); to != nullptr && best != Reach::kOpen; to = to->ai_next) {
     const Reach reach = TryOne(*to, patience);
     if (static_cast<int>(reach) < static_cast<int>(best)) best = reach;
   }
-  freeaddrinfo(found);
   return best;
+}
+
+OwnPort TryOwnPort(const std::string& address) {
+  OwnPort own;
+  const auto found = AddressesOf(address);
+  for (const addrinfo* to = found.get(); to != nullptr; to = to->ai_next) {
+    if (TryBind(*to, /*any_port=*/true) != 0) continue;
+    own.is_own = true;
+    const int error = TryBind(*to, /*any_port=*/false);
+    if (error != 0 && own.problem.empty()) own.problem = std::strerror(error);
+  }
+  return own;
 }
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// Does anybody listen at an address?
+// Does anybody listen at an address, and could a process of this machine?
 #ifndef TESSERA_DEPLOY_DOCTOR_REACHABILITY_H_
 #define TESSERA_DEPLOY_DOCTOR_REACHABILITY_H_
 
@@ -18,6 +18,17 @@ enum class Reach {
 
 // Tries host:port, which IsHostPort allows, at every address that the host has.
 Reach TryConnect(const std::string& address, absl::Duration patience);
+
+struct OwnPort {
+  // One of the host's addresses is this machine's.
+  bool is_own = false;
+  // Why nobody could listen at the port now; empty: somebody could, or the host is another.
+  std::string problem;
+};
+
+// Of host:port, as above. Takes the port for a moment, without listening: nobody who starts to listen meanwhile is kept
+// from it (SO_REUSEADDR, as servers have it).
+OwnPort TryOwnPort(const std::string& address);
 
 }  // namespace tessera
 

@@ -1,11 +1,15 @@
 """`tessera doctor`: every finding comes with what to do, and a healthy job has none."""
+import contextlib
 import os
 import re
 import shutil
 import socket
+import subprocess
+import threading
 import unittest
 
-from cluster import ROOT, Cluster, Test, digits, free_ports, tessera, write_job
+from authority import Authority
+from cluster import ROOT, TESSERA, Cluster, Test, die_with_parent, digits, free_ports, tessera, write_job
 
 ENDLESS = 1000000
 
@@ -28,9 +32,15 @@ class Doctor(Test):
     def test_it_follows_a_job_from_nobody_there_to_training(self):
         ports = free_ports(2)
         job = self.job(ports)
-        self.examine(job, 1, "server 0 at 127.0.0.1:%d: its machine refuses connections" % ports[0],
-                     "tessera-server --job JOB --rank 1", "2 problems")
-        cluster = Cluster(self, job, workers=0)
+        # Before it starts nothing is wrong with that.
+        text = self.examine(job, 0, "note server 0 at 127.0.0.1:%d: its machine refuses connections" % ports[0],
+                            "so it is not up yet; the port is free", "tessera-server --job JOB --rank 1",
+                            "no problem found")
+        self.assertNotIn("PROBLEM", text)
+        cluster = Cluster(self, job, servers=1, workers=0)
+        self.examine(job, 1, "ok server 0 at", "PROBLEM server 1 at 127.0.0.1:%d: its machine refuses" % ports[1],
+                     "1 problem")
+        cluster.start_server(1)
         cluster.await_status("both servers are here", lambda s: all(x["address"] for x in s["servers"]))
         text = self.examine(job, 0, "server 0 at", "server 1 at", "the job waits for", "worker", "no problem found")
         self.assertNotIn("PROBLEM", text)
@@ -48,7 +58,18 @@ class Doctor(Test):
         ports = free_ports(1)
         job = self.job(ports)
         with socket.create_server(("127.0.0.1", ports[0])):
-            self.examine(job, 1, "somebody listens there and gives no status")
+            self.examine(job, 1, "somebody listens there and gives no status", "takes the connection and says nothing")
+        with socket.create_server(("127.0.0.1", ports[0])) as listening:
+            speaker = threading.Thread(target=self.speak, args=(listening,))
+            speaker.start()
+            text = self.examine(job, 1, "listens there and gives no status", "another program listens there")
+            self.assertNotIn("TLS", text)
+            listening.shutdown(socket.SHUT_RDWR)
+            speaker.join()
+        # Whoever has a port need not listen.
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            self.examine(self.job([taken.getsockname()[1]]), 1, "that port: Address already in use", "1 problem")
         job["cluster"]["servers"] = ["nowhere.invalid:7000"]
         self.examine(job, 1, "the host's name is not known here")
         job["data"]["directory"] = self.path("nothing")
@@ -64,6 +85,58 @@ class Doctor(Test):
         self.assertNotIn("other machines", self.examine(job, 1, "want a file that can be read"))
         self.examine(digits(), 0, "cluster.servers is a number", "no problem found")
 
+    @staticmethod
+    def speak(listening):
+        """Says to all who connect what no server does, until `listening` is shut down."""
+        while True:
+            try:
+                connection, _ = listening.accept()
+            except OSError:
+                return
+            with connection, contextlib.suppress(OSError):
+                connection.sendall(b"220 mail.example ESMTP\r\n")
+                connection.recv(1000)
+
+    def test_what_is_found_is_said_at_once_and_servers_are_called_together(self):
+        with contextlib.ExitStack() as stack:
+            silent = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
+            job = self.job([each.getsockname()[1] for each in silent])
+            path = write_job(self, job)
+            doctor = stack.enter_context(subprocess.Popen([TESSERA, "doctor", path], stdout=subprocess.PIPE, text=True,
+                                                          preexec_fn=die_with_parent))
+            self.assertTrue(doctor.stdout.readline().startswith("ok       job: "))
+            # Every one of them takes two seconds.
+            self.assertIsNone(doctor.poll())
+            held = []
+            for each in silent:
+                # One to see that it listens, which ends at once, and the call.
+                for _ in range(2):
+                    held.append(stack.enter_context(each.accept()[0]))
+            held[1].setblocking(False)
+            try:
+                while held[1].recv(4096):
+                    pass
+                self.fail("the first call has ended before the last began")
+            except BlockingIOError:
+                pass
+            self.contains(" ".join(doctor.stdout.read().split()), "server 2 at", "3 problems")
+            self.assertEqual(doctor.wait(), 1)
+
+    def test_certificates_that_no_handshake_would_take_are_problems(self):
+        authority, other = Authority(self, "job"), Authority(self, "other")
+
+        def examine(code, *says, **files):
+            # Those of the test end soon.
+            return self.examine(dict(digits(), security=files), code, "security: TLS", *says)
+
+        certificate, key = authority.sign("right")
+        files = {"certificate": certificate, "private_key": key}
+        self.assertNotIn("PROBLEM", examine(0, authority=authority.certificate, **files))
+        examine(1, "is not believed as a server's", "1 problem", authority=other.certificate, **files)
+        certificate, key = authority.sign("named", "IP:10.0.0.1,DNS:host")
+        examine(1, 'is for 10.0.0.1 and host, want "127.0.0.1"', "1 problem", certificate=certificate, private_key=key,
+                authority=authority.certificate)
+
     def test_a_folder_for_checkpoints_is_judged_as_a_server_does(self):
         def examine(folder, code, *says):
             return self.examine(dict(digits(), checkpoint={"directory": folder}), code, *says)
@@ -78,7 +151,7 @@ class Doctor(Test):
         examine(self.path("none/below"), 1, '"%s" cannot be made: "%s" is not there' %
                 (self.path("none/below"), self.path("none")), "mkdir -p " + self.path("none"))
         with open(self.path("file"), "w"):
-            examine(self.path("file"), 1, "cannot be written: Not a directory")
+            examine(self.path("file"), 1, "cannot be written: Not a directory", "is no folder")
         # Nobody may make anything in /proc, not even root.
         self.assertNotIn("left", examine("/proc/x", 1, '"/proc/x" cannot be made: '))
 
@@ -101,11 +174,16 @@ class Doctor(Test):
         self.assertEqual((code, error), (0, ""))
         self.examine(kept, 1, "has checkpoints already", "set checkpoint.restore to go on from there")
         restored = dict(job, checkpoint={"directory": folder, "restore": folder})
-        self.examine(restored, 0, "checkpoint.restore: the job goes on from step ", "no problem found")
+        self.examine(restored, 0, "train.epochs is 2: nothing is left to train", "no problem found")
+        self.examine(dict(restored, train=dict(job["train"], epochs=3)), 0,
+                     "checkpoint.restore: the job goes on from step ", "no problem found")
         # The newest is broken.
         newest = sorted(os.listdir(folder), key=lambda name: int(name.split("-")[-1]) if "-" in name else 0)[-1]
         os.remove(os.path.join(folder, newest, "manifest.json"))
         self.examine(restored, 0, "is passed over", "the job goes on from step")
+        # In the midst of an epoch.
+        self.examine(dict(restored, train=dict(job["train"], batch_size=16)), 1, "train.batch_size: 16 makes 42 steps",
+                     "server 0 would end with 2")
         self.examine(dict(job, checkpoint={"restore": self.path("nothing")}), 1, "checkpoint.restore: ",
                      "name another checkpoint")
         other = digits(epochs=2)
@@ -148,7 +226,7 @@ class Doctor(Test):
         self.assertEqual(code, 2)
         need = re.search(r"needs (\d+) = ", error).group(1)
         self.assertIn("needs %s = " % need, text)
-        self.assertIn("1 server ", self.examine(self.job([7001]), 1, extra=("--no-data",)))
+        self.assertIn("1 server ", self.examine(self.job(free_ports(1)), 0, extra=("--no-data",)))
 
     def test_a_server_that_would_refuse_to_start_is_no_advice(self):
         port = free_ports(1)[0]
@@ -157,7 +235,7 @@ class Doctor(Test):
         self.examine(job, 1, "other machines can reach nowhere.invalid:7000: a server that is started there ends",
                      "security.insecure: true")
         self.assertNotIn("other machines", self.examine(dict(job, security={"insecure": True}), 1))
-        self.assertNotIn("other machines", self.examine(self.job([port]), 1))
+        self.assertNotIn("other machines", self.examine(self.job([port]), 0))
 
     def test_a_bad_job_is_said_to_be_one(self):
         path = write_job(self, dict(digits(), sed=7))

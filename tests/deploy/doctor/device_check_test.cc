@@ -24,11 +24,13 @@ v1::Job JobOn(const std::string& device) {
 }
 
 Finding On(const v1::Job& job) {
-  const Findings findings =
-      CheckDevice(job, [](absl::string_view device, int threads, const DeviceOptions& options) {
+  const Findings findings = CheckDevice(
+      job,
+      [](absl::string_view device, int threads, const DeviceOptions& options) {
         return device == "cuda" ? CreateCudaBackend(0, options)
                                 : CreateBackend(device, threads, options);
-      });
+      },
+      /*cores=*/2);
   REQUIRE(findings.size() == 1);
   return findings[0];
 }
@@ -59,6 +61,22 @@ TEST_CASE("the library of convolutions is told where the model has them", "[doct
   CHECK(On(job).what ==
         "device: cuda:0 (emulated GPU, 2048 MiB, emulated convolutions), 2048 MiB free");
   cuda::Faults().convolutions = false;
+}
+
+TEST_CASE("more threads than this machine has cores are noted", "[doctor]") {
+  v1::Job job = JobOn("cpu");
+  const auto with = [&](int threads, int64_t cores) {
+    job.mutable_cluster()->set_threads(threads);
+    return CheckDevice(job, CreateBackend, cores);
+  };
+  const Findings many = with(3, 2);
+  REQUIRE(many.size() == 2);
+  CHECK(many[0].kind == Finding::Kind::kGood);
+  CHECK(many[1].kind == Finding::Kind::kNote);
+  CHECK(many[1].what ==
+        "cluster.threads: is 3, and this machine has 2 cores: threads would wait for each other");
+  CHECK(with(2, 2).size() == 1);
+  CHECK(with(3, 0).size() == 1);
 }
 
 TEST_CASE("a device that is not there is a problem with its cause", "[doctor]") {

@@ -78,8 +78,11 @@ TEST_CASE("of a job on many machines one process is here", "[doctor][memory]") {
   CHECK(spread.Only(spread.Server(), /*has_data=*/false).kind == Finding::Kind::kGood);
   CHECK_THAT(spread.Only(spread.Server(0) - 1, false).what,
              Contains("1 server ") && !Contains("worker"));
+  CHECK_THAT(spread.Only(spread.Server(), false).what, Contains("memory: 1 server takes up to "));
   const Case here({"cluster.workers=3", "cluster.servers=[127.0.0.1:7000]"});
   CHECK_THAT(here.Only(INT64_MAX).what, Contains("1 server ") && Contains("3 workers"));
+  CHECK_THAT(here.Only(INT64_MAX).what,
+             Contains("1 server with ") && Contains(" each take up to "));
 }
 
 TEST_CASE("a limit that a process would refuse to start with is a problem", "[doctor][memory]") {
