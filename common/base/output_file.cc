@@ -1,6 +1,7 @@
 #include "common/base/output_file.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -8,6 +9,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <random>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
@@ -23,6 +25,38 @@ absl::Status NotWritable(absl::string_view flag, const std::string& path) {
   return absl::InvalidArgumentError(absl::StrCat(flag, ": \"", path,
                                                  "\" cannot be written: ", strerror(errno),
                                                  "; name a file in a folder that exists"));
+}
+
+bool IsSame(const struct stat& a, const struct stat& b) {
+  return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+// What follows on stdout would go to a file that has no name any more.
+bool IsOwnOutput(const struct stat& there) {
+  for (const int descriptor : {STDOUT_FILENO, STDERR_FILENO}) {
+    struct stat open;
+    if (fstat(descriptor, &open) == 0 && IsSame(open, there)) return true;
+  }
+  return false;
+}
+
+// Gives a file the rights of the one whose place it takes, and its owner if this process may.
+void TakeAfter(const struct stat& there, int file) {
+  // Changing the owner clears bits of the mode.
+  if (fchown(file, there.st_uid, there.st_gid) != 0 && fchown(file, -1, there.st_gid) != 0) {
+    // It stays this process's own.
+  }
+  fchmod(file, there.st_mode & 0777);
+}
+
+// 0, or errno.
+int WriteText(const std::string& path, absl::string_view text) {
+  std::ofstream file(path, std::ios::trunc);
+  file << text << "\n";
+  if (!file.flush()) return errno;
+  // Network file systems may tell of a failed write only now.
+  file.close();
+  return file ? 0 : errno;
 }
 
 }  // namespace
@@ -58,9 +92,7 @@ absl::Status CheckIsNoInput(absl::string_view flag, const std::string& path,
   }
   for (const std::string& input : inputs) {
     struct stat in;
-    if (stat(input.c_str(), &in) != 0 || in.st_dev != out.st_dev || in.st_ino != out.st_ino) {
-      continue;
-    }
+    if (stat(input.c_str(), &in) != 0 || !IsSame(in, out)) continue;
     return absl::InvalidArgumentError(absl::StrCat(flag, ": \"", path,
                                                    "\" would be written over \"", input,
                                                    "\", which is read; name another file"));
@@ -69,17 +101,22 @@ absl::Status CheckIsNoInput(absl::string_view flag, const std::string& path,
 }
 
 absl::Status WriteOutput(absl::string_view flag, const std::string& path, absl::string_view text) {
-  std::ofstream file(path, std::ios::trunc);
-  file << text << "\n";
-  if (file.flush()) return absl::OkStatus();
+  OutputFile file(path);
+  int error = file.error();
+  if (error == 0) error = WriteText(file.path(), text);
+  if (error == 0 && file.Commit() != 0) {
+    // One that is mounted there, as into a container, can be written but not replaced.
+    error = WriteText(path, text);
+  }
+  if (error == 0) return absl::OkStatus();
   return absl::UnavailableError(
-      absl::StrCat(flag, ": \"", path, "\" cannot be written: ", strerror(errno)));
+      absl::StrCat(flag, ": \"", path, "\" cannot be written: ", strerror(error)));
 }
 
 OutputPlace PlaceOf(const std::string& path) {
   struct stat there;
   const bool is_there = stat(path.c_str(), &there) == 0;
-  if (is_there && !S_ISREG(there.st_mode)) return {path, false};
+  if (is_there && (!S_ISREG(there.st_mode) || IsOwnOutput(there))) return {path, false};
   std::filesystem::path place = path;
   std::error_code error;
   for (int links = 0; links < kLinksMax && std::filesystem::is_symlink(place, error); ++links) {
@@ -91,10 +128,42 @@ OutputPlace PlaceOf(const std::string& path) {
   struct stat found;
   const bool is_found = stat(place.c_str(), &found) == 0;
   if (is_there != is_found) return {path, false};
-  if (is_there && (there.st_dev != found.st_dev || there.st_ino != found.st_ino)) {
-    return {path, false};
-  }
+  if (is_there && !IsSame(there, found)) return {path, false};
   return {place.string(), true};
+}
+
+OutputFile::OutputFile(const std::string& path) {
+  const OutputPlace place = PlaceOf(path);
+  place_ = place.path;
+  if (!place.may_be_replaced) return;
+  struct stat there;
+  const bool is_there = stat(place_.c_str(), &there) == 0;
+  // Writing says why not.
+  if (is_there && access(place_.c_str(), W_OK) != 0) return;
+  std::random_device device;
+  const uint64_t drawn = (uint64_t{device()} << 32) | device();
+  const std::string part = absl::StrCat(place_, ".", absl::Hex(drawn, absl::kZeroPad16), ".part");
+  const int file = open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (file < 0) {
+    // Without room the file that is there would be lost. Else its folder may be another's, or its name too long.
+    if (errno == ENOSPC || errno == EDQUOT) error_ = errno;
+    return;
+  }
+  if (is_there) TakeAfter(there, file);
+  close(file);
+  part_ = part;
+}
+
+OutputFile::~OutputFile() {
+  if (!part_.empty()) unlink(part_.c_str());
+}
+
+int OutputFile::Commit() {
+  if (part_.empty()) return 0;
+  const int error = rename(part_.c_str(), place_.c_str()) == 0 ? 0 : errno;
+  if (error != 0) unlink(part_.c_str());
+  part_.clear();
+  return error;
 }
 
 }  // namespace tessera

@@ -21,7 +21,8 @@ absl::Status CheckWritable(absl::string_view flag, const std::string& path);
 absl::Status CheckIsNoInput(absl::string_view flag, const std::string& path,
                             const std::vector<std::string>& inputs);
 
-// Writes `text` and a line break there, over what was there before; to a device or a pipe as it is.
+// Writes `text` and a line break there. A file changes all at once, or stays as it was where there is no room; to a
+// device or a pipe it is written as it is.
 //   kUnavailable  it cannot be written; "<flag>: ..." says why
 absl::Status WriteOutput(absl::string_view flag, const std::string& path, absl::string_view text);
 
@@ -29,11 +30,38 @@ absl::Status WriteOutput(absl::string_view flag, const std::string& path, absl::
 struct OutputPlace {
   // Behind all symbolic links, also one that leads to nothing yet.
   std::string path;
-  // A file, or nothing yet: one that was written elsewhere may take its place. Else a device or a pipe, which can
-  // only be written to.
+  // A file, or nothing yet: one that was written elsewhere may take its place. Else a device, a pipe or the file that
+  // this process's stdout or stderr goes to, which can only be written to.
   bool may_be_replaced = true;
 };
 OutputPlace PlaceOf(const std::string& path);
+
+// A file that is written beside its place, under a name that is nobody else's, and takes its place when it is whole:
+//   OutputFile out(path);
+//   ... write to out.path(), if out.error() is 0 ...
+//   out.Commit()
+class OutputFile {
+ public:
+  // Makes it, with the rights that the file has which is there, or that a new one gets.
+  explicit OutputFile(const std::string& path);
+  // Removes it, if it has not taken its place.
+  ~OutputFile();
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+
+  // 0, or the errno of why nothing can be written.
+  int error() const { return error_; }
+  // What to write to: the place itself where nothing can take it, or where nothing can be made beside it.
+  const std::string& path() const { return part_.empty() ? place_ : part_; }
+  bool is_beside() const { return !part_.empty(); }
+  // 0, or errno. Once.
+  int Commit();
+
+ private:
+  std::string place_;
+  std::string part_;  // empty: none
+  int error_ = 0;
+};
 
 }  // namespace tessera
 

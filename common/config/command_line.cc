@@ -11,6 +11,7 @@
 #include "absl/strings/strip.h"
 #include "common/base/host_port.h"
 #include "common/config/nearest_name.h"
+#include "common/config/quantity.h"
 
 namespace tessera {
 namespace {
@@ -31,6 +32,21 @@ std::vector<std::string> FlagsOf(const CLI::App& app) {
   return names;
 }
 
+// In place of what was not converted, "--workers = 99999999999".
+absl::string_view WantedNumber(absl::string_view what) {
+  constexpr absl::string_view kBefore = " = ";
+  const size_t at = what.rfind(kBefore);
+  if (at == absl::string_view::npos) return "a number";
+  const absl::string_view value = what.substr(at + kBefore.size());
+  if (ParseNumber(value).has_value()) {
+    // Of a number with a fraction nothing but a flag for whole ones complains.
+    const bool is_whole = value.find_first_of(".eE") == absl::string_view::npos;
+    if (!is_whole) return "a whole number, in digits";
+    return value[0] == '-' ? "a larger number" : "a smaller number";
+  }
+  return "a number";
+}
+
 }  // namespace
 
 std::string ParseErrorLine(const CLI::App& app, const CLI::ParseError& error) {
@@ -47,7 +63,8 @@ std::string ParseErrorLine(const CLI::App& app, const CLI::ParseError& error) {
   const std::vector<std::string> commands = CommandsOf(*called);
   std::string what = error.what();
   if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr) {
-    what = absl::StrCat(absl::StripPrefix(what, "Could not convert: "), ": want a number");
+    what = std::string(absl::StripPrefix(what, "Could not convert: "));
+    absl::StrAppend(&what, ": want ", WantedNumber(what));
   }
   if (!unknown.empty() && absl::StartsWith(unknown[0], "-")) {
     what =

@@ -29,6 +29,8 @@ std::string FormatDuration(int64_t nanoseconds);
 // "4MiB", "1GB", "512" (B, kB, MB, GB, TB in powers of 1000, KiB, MiB, GiB, TiB in powers of 1024).
 // Bytes.
 std::optional<int64_t> ParseSize(absl::string_view text);
+// For whoever wrote a size that is none.
+constexpr absl::string_view kSizeUnits = "in whole B, kB, MB, GB, TB, KiB, MiB, GiB or TiB";
 std::string FormatSize(int64_t bytes);
 
 }  // namespace tessera

@@ -194,7 +194,9 @@ std::string WantedScalar(const FieldDescriptor& field) {
   if (key.unit() == v1::UNIT_DURATION) {
     return absl::StrCat("a duration such as 10s,", BoundsText(field));
   }
-  if (key.unit() == v1::UNIT_BYTES) return absl::StrCat("a size such as 4MiB,", BoundsText(field));
+  if (key.unit() == v1::UNIT_BYTES) {
+    return absl::StrCat("a size such as 4MiB, ", kSizeUnits, ",", BoundsText(field));
+  }
   const bool integer = field.cpp_type() != FieldDescriptor::CPPTYPE_DOUBLE;
   return absl::StrCat(integer ? "an integer" : "a number", BoundsText(field));
 }

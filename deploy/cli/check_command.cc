@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/codec/codec.h"
 #include "common/config/job_digest.h"
 #include "common/config/job_print.h"
 #include "common/config/job_reader.h"
@@ -82,6 +83,8 @@ int CheckJobFile(const CheckOptions& options) {
   std::printf("# parameters  %" PRId64 " (%.1f MiB as f32)\n", shape->size,
               shape->size * 4.0 / (1 << 20));
   std::printf("# method      %s\n", recipe->description.c_str());
+  // The keys do not tell of those that the method has where the job names none.
+  std::printf("# codec       %s\n", Describe(recipe->codecs).c_str());
   PrintTraffic(reading.job, *recipe);
   for (const std::string& note : NotesOn(reading.job, *recipe, RowsOf(reading.job, *shape))) {
     std::printf("# note        %s\n", note.c_str());

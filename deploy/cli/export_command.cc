@@ -1,8 +1,5 @@
 #include "deploy/cli/export_command.h"
 
-#include <errno.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
@@ -12,8 +9,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "common/base/check.h"
 #include "common/base/output_file.h"
+#include "common/base/utf8.h"
 #include "common/checkpoint/durable_file.h"
 #include "common/checkpoint/manifest.h"
 #include "common/checkpoint/safetensors_writer.h"
@@ -80,20 +79,34 @@ absl::Status CheckIsNoFileOf(const Checkpoint& checkpoint, const std::string& ou
   return status.ok() ? status : absl::AlreadyExistsError(status.message());
 }
 
+// What failed, which may be the checkpoint's reading, with the file that is written under the name that the user gave.
+std::string TellOfOut(const absl::Status& failed, const std::string& path,
+                      const std::string& out_path) {
+  const auto named = [](absl::string_view what, const std::string& name) {
+    return ToUtf8(absl::StrCat(what, "\"", name, "\""));
+  };
+  return absl::StrReplaceAll(failed.message(),
+                             {{named("checkpoint: ", path), named("", out_path)},
+                              {named("checkpoint: ", out_path), named("", out_path)}});
+}
+
 absl::Status Export(const ExportOptions& options) {
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint,
                            OpenNamedCheckpoint(options.checkpoint));
   TESSERA_RETURN_IF_ERROR(CheckIsNoFileOf(*checkpoint, options.out_path));
-  const OutputPlace place = PlaceOf(options.out_path);
-  const std::string part = place.may_be_replaced ? absl::StrCat(place.path, ".part") : place.path;
-  absl::Status written = WriteModel(*checkpoint, part);
-  if (written.ok() && place.may_be_replaced && std::rename(part.c_str(), place.path.c_str()) != 0) {
-    written = FileError(errno, options.out_path, "written");
+  const bool is_file = PlaceOf(options.out_path).may_be_replaced;
+  OutputFile out(options.out_path);
+  const auto not_written = [&options](int error) {
+    return FileError(error, options.out_path, "written");
+  };
+  absl::Status written =
+      out.error() == 0 ? WriteModel(*checkpoint, out.path()) : not_written(out.error());
+  if (written.ok()) {
+    if (const int error = out.Commit(); error != 0) written = not_written(error);
   }
   if (!written.ok()) {
-    if (place.may_be_replaced) unlink(part.c_str());
-    // The reader of this is told of an export, not of a checkpoint.
-    return absl::AbortedError(absl::StrCat("export: ", written.message()));
+    return absl::AbortedError(
+        absl::StrCat("export: ", TellOfOut(written, out.path(), options.out_path)));
   }
   if (options.quiet) return absl::OkStatus();
   int64_t entries = 0;
@@ -103,7 +116,7 @@ absl::Status Export(const ExportOptions& options) {
     entries += parameter.rows * parameter.columns;
   }
   // Who has the file come out of a pipe may have it come out of stdout.
-  std::FILE* const told = place.may_be_replaced ? stdout : stderr;
+  std::FILE* const told = is_file ? stdout : stderr;
   std::fprintf(told, "%s: %" PRId64 " parameters in %" PRId64 " tensors, of step %" PRIu64 "\n",
                options.out_path.c_str(), entries, checkpoint->manifest().model_parameters,
                checkpoint->manifest().step);

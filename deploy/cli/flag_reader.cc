@@ -29,7 +29,10 @@ std::optional<int64_t> ParseBandwidth(absl::string_view text) {
 
 int64_t FlagReader::Bandwidth(absl::string_view flag, const std::string& text) {
   const std::optional<int64_t> value = ParseBandwidth(text);
-  if (!value || *value < 0) Refuse(flag, text, "a bandwidth such as 1Gbit or 100MB, or 0");
+  if (!value || *value < 0)
+    Refuse(flag, text,
+           absl::StrCat("a bandwidth such as 1.5Gbit, in bit, kbit, Mbit, Gbit or Tbit, or 100MB, ",
+                        kSizeUnits, ", or 0"));
   return value.value_or(0);
 }
 

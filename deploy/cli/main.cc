@@ -1,4 +1,5 @@
 // The `tessera` command.
+#include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -48,7 +49,7 @@ std::string CheckNamed(const std::string& path) {
 CLI::App* AddSimulate(CLI::App* app, SimulateOptions* options) {
   CLI::App* command = app->add_subcommand(
       "simulate", "train a job on simulated machines: real mathematics, simulated time");
-  command->add_option("JOB", options->job_path, "the job file")->required();
+  command->add_option("JOB", options->job_path, "the job file")->required()->check(CheckNamed);
   AddSet(command, &options->overrides);
   command->add_option("--workers", options->workers, "instead of cluster.workers, at most 20,000");
   command->add_option("--servers", options->servers, "instead of cluster.servers, at most 256");
@@ -65,7 +66,8 @@ CLI::App* AddSimulate(CLI::App* app, SimulateOptions* options) {
                       "each step again takes x (1 +- jitter)");
   command->add_option("--fail-rate", options->fail_rate, "crashes per worker and hour");
   command->add_option("--restart-after", options->restart_after,
-                      "a new worker takes a crashed one's place: 30s, or never (the default)");
+                      "a new worker wants a crashed one's place, which is free once its lease is "
+                      "over: 30s, or never (the default)");
   command->add_option("--machines", options->machines,
                       "deal the processes to so many machines; 0: each has its own");
   command->add_option("--cores-per-machine", options->cores_per_machine, "0: as many as wanted");
@@ -87,7 +89,7 @@ CLI::App* AddPlan(CLI::App* app, PlanOptions* options) {
   CLI::App* command = app->add_subcommand(
       "plan",
       "predict each method's traffic and time on machines that are not here, without training");
-  command->add_option("JOB", options->job_path, "the job file")->required();
+  command->add_option("JOB", options->job_path, "the job file")->required()->check(CheckNamed);
   AddSet(command, &options->overrides);
   command
       ->add_option("--nodes", options->nodes,
@@ -119,7 +121,7 @@ int Main(int argc, char** argv) {
   RunOptions run;
   CLI::App* run_command =
       app.add_subcommand("run", "train a job with servers and workers on this machine");
-  run_command->add_option("JOB", run.job_path, "the job file")->required();
+  run_command->add_option("JOB", run.job_path, "the job file")->required()->check(CheckNamed);
   AddSet(run_command, &run.overrides);
   run_command->add_option("--report", run.report_path, "write the report here, as JSON")
       ->check(CheckNamed);
@@ -136,7 +138,7 @@ int Main(int argc, char** argv) {
   CheckOptions check;
   CLI::App* check_command =
       app.add_subcommand("check", "validate a job file and print it with all defaults");
-  check_command->add_option("JOB", check.job_path, "the job file")->required();
+  check_command->add_option("JOB", check.job_path, "the job file")->required()->check(CheckNamed);
   AddSet(check_command, &check.overrides);
 
   StatusOptions status;
@@ -155,14 +157,17 @@ int Main(int argc, char** argv) {
   export_command
       ->add_option("CKPT", exported.checkpoint,
                    "a checkpoint's folder, or the one that has them: the newest is taken")
-      ->required();
-  export_command->add_option("OUT", exported.out_path, "the file to write")->required();
+      ->required()
+      ->check(CheckNamed);
+  export_command->add_option("OUT", exported.out_path, "the file to write")
+      ->required()
+      ->check(CheckNamed);
   export_command->add_flag("--quiet", exported.quiet, "say nothing where all is well");
 
   DoctorOptions doctor;
   CLI::App* doctor_command =
       app.add_subcommand("doctor", "is all there that a job needs? each finding with what to do");
-  doctor_command->add_option("JOB", doctor.job_path, "the job file")->required();
+  doctor_command->add_option("JOB", doctor.job_path, "the job file")->required()->check(CheckNamed);
   AddSet(doctor_command, &doctor.overrides);
   doctor_command->add_flag("--no-data", doctor.no_data, "this machine has servers only");
 
@@ -180,8 +185,9 @@ int Main(int argc, char** argv) {
   eval_command
       ->add_option("CKPT", eval.checkpoint,
                    "a checkpoint's folder, or the one that has them: the newest is taken")
-      ->required();
-  eval_command->add_option("JOB", eval.job_path, "the job file")->required();
+      ->required()
+      ->check(CheckNamed);
+  eval_command->add_option("JOB", eval.job_path, "the job file")->required()->check(CheckNamed);
   AddSet(eval_command, &eval.overrides);
   eval_command->add_flag("--json", eval.json, "as one JSON object");
 
@@ -214,13 +220,28 @@ bool Computes(int argc, char** argv) {
   return command == "run" || command == "eval" || command == "simulate" || command == "plan";
 }
 
+// What is opened next would take the place of a stdout that is closed, and get all that is printed.
+void HoldStandardStreams() {
+  int held = 0;
+  while (held >= 0 && held <= STDERR_FILENO) held = open("/dev/null", O_RDONLY);
+  if (held >= 0) close(held);
+}
+
+// Or was, when this process began (HoldStandardStreams).
+bool IsStdoutClosed() {
+  const int flags = fcntl(STDOUT_FILENO, F_GETFL);
+  return flags < 0 || (flags & O_ACCMODE) == O_RDONLY;
+}
+
 // A script had better not take an empty file for a result. Who stopped reading has had enough: that is no error.
 int CheckOutput(int exit_code) {
   const bool is_written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
   pollfd reader{STDOUT_FILENO, POLLOUT, 0};
   const bool has_no_reader = poll(&reader, 1, 0) == 1 && (reader.revents & POLLERR) != 0;
   if (is_written || has_no_reader || exit_code != 0) return exit_code;
-  std::fprintf(stderr, "tessera: stdout: cannot be written; is there room on its disk?\n");
+  std::fprintf(stderr, "tessera: stdout: %s\n",
+               IsStdoutClosed() ? "is closed; give it a place, if only > /dev/null"
+                                : "cannot be written; is there room on its disk?");
   return 1;
 }
 
@@ -228,6 +249,7 @@ int CheckOutput(int exit_code) {
 }  // namespace tessera
 
 int main(int argc, char** argv) {
+  tessera::HoldStandardStreams();
   // Errors are said once, in our words; the environment may ask for gRPC's as well.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   if (tessera::Computes(argc, argv)) tessera::StartWithShortWaits(argv);

@@ -21,9 +21,9 @@ namespace {
 
 // A step that takes longer makes people ask why.
 constexpr absl::Duration kStalledAfter = absl::Seconds(2);
-// Of the closing table: all of it, and its second column.
-constexpr int kSummaryWidth = 79;
+// Of the closing table: its second column, and what that has at least.
 constexpr int kSummaryIndent = 15;
+constexpr int kSummaryWordsMin = 20;
 
 // Behind the reason, where the last checkpoint of a job has failed and everybody waits for the next try.
 constexpr absl::string_view kTriedAgain = "; it is the last one, tried again in ";
@@ -140,22 +140,26 @@ void Progress::Clear() {
   drawn_ = false;
 }
 
-std::string Progress::Summary(const v1::JobStatus& status, absl::string_view report_path) {
+std::string Progress::Summary(const v1::JobStatus& status, absl::string_view report_path,
+                              int width) {
+  const int words_width = std::max(kSummaryWordsMin, width - kSummaryIndent);
   double pulled = status.unreported().pull_payload_bytes();
   double pushed = status.unreported().push_payload_bytes();
   for (const v1::WorkerReport& worker : status.worker_reports()) {
     pulled += worker.pull_payload_bytes();
     pushed += worker.push_payload_bytes();
   }
-  std::string text =
-      absl::StrFormat("\n%s (%s): %.1f s of training, %.1f s in all\n", status.job(),
-                      status.method(), status.train_seconds(), status.wall_seconds());
+  // What the job had done before it was resumed counts, but not how long that run took.
+  const bool is_resumed = status.checkpoint().has_resumed_step();
+  std::string text = absl::StrFormat("\n%s (%s): %.1f s of training%s, %.1f s in %s\n",
+                                     status.job(), status.method(), status.train_seconds(),
+                                     is_resumed ? " since the job began" : "",
+                                     status.wall_seconds(), is_resumed ? "this run" : "all");
   const auto row = [&](absl::string_view name, absl::string_view value) {
     absl::StrAppendFormat(&text, "  %-12s %s\n", name, value);
   };
   absl::string_view head = "method";
-  for (const std::string& line :
-       Wrap(status.method_description(), kSummaryWidth - kSummaryIndent)) {
+  for (const std::string& line : Wrap(status.method_description(), words_width)) {
     row(std::exchange(head, ""), line);
   }
   if (status.history_size() > 0) {
@@ -163,7 +167,9 @@ std::string Progress::Summary(const v1::JobStatus& status, absl::string_view rep
     row("accuracy", Fraction(last.test_accuracy()));
   }
   const double examples = static_cast<double>(status.examples());
-  row("examples/s", Thousands(status.train_seconds() > 0 ? examples / status.train_seconds() : 0));
+  row("examples/s",
+      absl::StrCat(Thousands(status.train_seconds() > 0 ? examples / status.train_seconds() : 0),
+                   is_resumed ? " since the job began" : ""));
   row("traffic", absl::StrCat("pulled ", Bytes(pulled), ", pushed ", Bytes(pushed)));
   const Staleness staleness = StalenessOf(status);
   if (staleness.pushes > 0 && (status.free_running() || staleness.max > 0)) {
@@ -179,8 +185,7 @@ std::string Progress::Summary(const v1::JobStatus& status, absl::string_view rep
                                              : "none of this run");
     // Who goes on from here would begin earlier than it seems.
     absl::string_view failed = "FAILED";
-    for (const std::string& line :
-         Wrap(ToPrintable(checkpoint.failure()), kSummaryWidth - kSummaryIndent)) {
+    for (const std::string& line : Wrap(ToPrintable(checkpoint.failure()), words_width)) {
       row(std::exchange(failed, ""), line);
     }
   }

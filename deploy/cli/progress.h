@@ -12,6 +12,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "deploy/cli/terminal.h"
 #include "proto/status.pb.h"
 
 namespace tessera {
@@ -37,8 +38,9 @@ class Progress {
   static std::string StatusLine(const v1::JobStatus& status, int width, bool stalled);
   // One evaluation, under the heads that Show prints; "-" for what is no number.
   static std::string HistoryLine(const v1::HistoryEntry& entry);
-  // The closing table.
-  static std::string Summary(const v1::JobStatus& status, absl::string_view report_path);
+  // The closing table; what is long in it is broken to lines of `width` columns.
+  static std::string Summary(const v1::JobStatus& status, absl::string_view report_path,
+                             int width = kTextWidthMax);
 
  private:
   // An evaluation: its step, which may come again once the job went back, and the seconds, which do not.

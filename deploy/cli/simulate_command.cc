@@ -30,6 +30,7 @@
 #include "deploy/cli/counted.h"
 #include "deploy/cli/flag_reader.h"
 #include "deploy/cli/progress.h"
+#include "deploy/cli/terminal.h"
 #include "deploy/simulate/simulation.h"
 #include "deploy/simulate/step_time.h"
 #include "worker/data/dataset.h"
@@ -109,7 +110,7 @@ absl::Status Simulate(const SimulateOptions& options, SimulationOptions simulate
   }
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Simulation> simulation,
                            Simulation::Create(job, simulated, &data));
-  Progress progress(!options.quiet && isatty(STDOUT_FILENO));
+  Progress progress(!options.quiet && CanRedraw());
   if (!options.quiet) {
     progress.Say(absl::StrCat(job.name(), ": simulating ",
                               Counted(job.cluster().servers().count(), "server"), ", ",
@@ -131,15 +132,21 @@ absl::Status Simulate(const SimulateOptions& options, SimulationOptions simulate
   const v1::JobStatus status = simulation->Status();
   if (!options.quiet) progress.Show(status);
   progress.Clear();
-  TESSERA_RETURN_IF_ERROR(simulation->outcome());
   absl::Status written;
   if (!options.report_path.empty()) {
     written = WriteOutput("--report", options.report_path, simulation->Report());
   }
+  if (const absl::Status outcome = simulation->outcome(); !outcome.ok()) {
+    // How the job ended is told last; this would be lost beside it.
+    if (!written.ok()) {
+      std::fprintf(stderr, "tessera: %s\n", std::string(written.message()).c_str());
+    }
+    return outcome;
+  }
   if (!options.quiet) {
     // The table has most of what the report has, also where that could not be written.
     const std::string report = written.ok() ? options.report_path : "could not be written";
-    std::fputs(Progress::Summary(status, report).c_str(), stdout);
+    std::fputs(Progress::Summary(status, report, TextWidth()).c_str(), stdout);
     std::fflush(stdout);
   }
   return written;
@@ -174,7 +181,7 @@ int SimulateJob(const SimulateOptions& options) {
     signals = count;
     // Said here, and there is nothing to lose: while data are read, a step is measured or a large one computed nobody
     // looks.
-    const char* const clear = isatty(STDOUT_FILENO) ? "\r\x1b[K" : "";
+    const char* const clear = CanRedraw() ? "\r\x1b[K" : "";
     const char* const what = count == 1 ? "ending the simulated job; again to stop at once"
                                         : "stopped at once; no report";
     std::fprintf(stderr, "%stessera: %s\n", clear, what);

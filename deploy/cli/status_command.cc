@@ -1,7 +1,6 @@
 #include "deploy/cli/status_command.h"
 
 #include <grpcpp/grpcpp.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -12,6 +11,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/base/host_port.h"
@@ -83,8 +83,15 @@ std::string Picture(const StatusOptions& options, const std::optional<v1::JobSta
 }
 
 // Of a stream that has ended: tells on stderr what its last picture does not; returns the exit code.
-int Conclude(const absl::Status& ended, const std::optional<v1::JobStatus>& last) {
-  if (!last.has_value()) return TellFailedCall("no status", ended);  // It says of whom.
+int Conclude(const std::string& address, const absl::Status& ended,
+             const std::optional<v1::JobStatus>& last) {
+  if (!last.has_value()) {
+    // As without --watch; the stream's own words say of whom as well.
+    const absl::string_view why =
+        absl::StripPrefix(ended.message(), absl::StrCat("status of ", address, ": "));
+    return TellFailedCall(absl::StrCat("no status from ", address),
+                          absl::Status(ended.code(), why));
+  }
   if (!last->failure().empty()) {
     std::fprintf(stderr, "tessera: the job has failed: %s\n", ToPrintable(last->failure()).c_str());
     return 1;
@@ -101,7 +108,7 @@ int Conclude(const absl::Status& ended, const std::optional<v1::JobStatus>& last
 int Follow(const StatusOptions& options) {
   StatusStream stream(options.address, kRedrawInterval);
   Silence quiet(stream);
-  const bool live = isatty(STDOUT_FILENO) && !options.json;
+  const bool live = CanRedraw() && !options.json;
   bool is_silence_told = false;
   std::string last;
   int lines = 0;
@@ -122,7 +129,7 @@ int Follow(const StatusOptions& options) {
       if (std::fflush(stdout) != 0) return 0;
       last = text;
     }
-    if (ended.has_value()) return Conclude(*ended, status);
+    if (ended.has_value()) return Conclude(options.address, *ended, status);
     if (silence < options.silence_shown) {
       is_silence_told = false;
     } else if (!live && !is_silence_told) {

@@ -300,10 +300,19 @@ std::string Head(const v1::JobStatus& status, int width) {
     say(absl::StrFormat("step %s of %s (%.0f%%), epoch %.2f", Count(status.step()),
                         Count(status.steps_planned()), 100 * done, status.epoch()));
   }
-  // A server other than the coordinator's does not know.
+  // A server other than the coordinator's does not know the job's name either.
+  if (status.job().empty()) {
+    const std::string& coordinator = status.coordinator().address();
+    say_all(absl::StrCat(
+        "this server's own share; the whole job: ",
+        coordinator.empty() ? "ask server 0" : absl::StrCat("tessera status ", coordinator)));
+  }
+  // Nor its times.
   if (status.wall_seconds() > 0) {
-    say(absl::StrCat(Seconds(status.train_seconds()), " of training, ",
-                     Seconds(status.wall_seconds()), " in all, ",
+    const bool is_resumed = status.checkpoint().has_resumed_step();
+    say(absl::StrCat(Seconds(status.train_seconds()), " of training",
+                     is_resumed ? " since the job began, " : ", ", Seconds(status.wall_seconds()),
+                     is_resumed ? " in this run, " : " in all, ",
                      Count(status.examples_per_second()), " examples/s"));
   }
   for (const std::string& line : Consistency(status, width)) say(line);

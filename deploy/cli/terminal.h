@@ -5,7 +5,25 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
 namespace tessera {
+
+// Of running text and closing tables: longer lines are tiring to read.
+constexpr int kTextWidthMax = 79;
+
+// Whether a terminal called `term` (the environment's TERM, which may be null) knows the sequences that move its cursor
+// and erase lines.
+inline bool KnowsSequences(const char* term) {
+  return term != nullptr && *term != '\0' && std::strcmp(term, "dumb") != 0;
+}
+
+// Whether what was written to stdout may be drawn over.
+inline bool CanRedraw() {
+  return isatty(STDOUT_FILENO) != 0 && KnowsSequences(std::getenv("TERM"));
+}
 
 // Columns of stdout's terminal; 80 where it is none.
 inline int TerminalWidth() {
@@ -13,6 +31,9 @@ inline int TerminalWidth() {
   if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
   return size.ws_col;
 }
+
+// Columns that text may have on stdout.
+inline int TextWidth() { return std::min(kTextWidthMax, TerminalWidth()); }
 
 // Lines of stdout's terminal; 24 where it is none.
 inline int TerminalHeight() {

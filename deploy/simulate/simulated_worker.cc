@@ -31,9 +31,16 @@ absl::StatusOr<std::unique_ptr<SimulatedWorker>> SimulatedWorker::Create(
 }
 
 absl::Status SimulatedWorker::Live() {
-  TESSERA_ASSIGN_OR_RETURN(const v1::JoinReply admission, Join());
-  member_ = MemberId(admission.member());
-  absl::Status status = Train(admission);
+  const absl::StatusOr<v1::JoinReply> admission = Join();
+  if (!admission.ok()) {
+    // Of a job that is about to end, or closed to joiners, it is to be left alone.
+    const bool goes_on_without =
+        absl::IsFailedPrecondition(admission.status()) || absl::IsCancelled(admission.status());
+    if (!goes_on_without && options_.on_refused) options_.on_refused(admission.status());
+    return admission.status();
+  }
+  member_ = MemberId(admission->member());
+  absl::Status status = Train(*admission);
   if (!lost_.ok()) status = lost_;
   renewing_ = false;
   if (around_.recipe->split) around_.inboxes->erase(member_);
@@ -52,16 +59,19 @@ absl::StatusOr<v1::JoinReply> SimulatedWorker::Join() {
   if (around_.recipe->split) request.set_address(SimulatedAddress(options_.machine));
   const SimNanos interval = std::min(kJoinInterval, around_.job->cluster().lease_timeout() / 4);
   while (true) {
-    TESSERA_ASSIGN_OR_RETURN(
-        v1::JoinReply reply,
-        around_.coordinator->Ask(process_.get(), options_.machine,
-                                 [&request](Coordinator& coordinator, absl::Time now) {
-                                   return coordinator.Join(request, now);
-                                 }));
-    if (reply.admitted()) return reply;
-    request.set_member(reply.member());
+    absl::StatusOr<v1::JoinReply> reply = around_.coordinator->Ask(
+        process_.get(), options_.machine, [&request](Coordinator& coordinator, absl::Time now) {
+          return coordinator.Join(request, now);
+        });
+    // The one that crashed holds the rank until its lease is over. A supervisor would start this one again and again.
+    const bool is_held = absl::IsAlreadyExists(reply.status());
+    if (!is_held) {
+      if (!reply.ok() || reply->admitted()) return reply;
+      request.set_member(reply->member());
+    }
     const uint64_t ticket = process_->Ticket();
-    around_.world->events.After(interval, [this, ticket] { process_->Wake(ticket); });
+    around_.world->events.After(is_held ? renew_interval_ : interval,
+                                [this, ticket] { process_->Wake(ticket); });
     if (!process_->Wait()) return absl::CancelledError("cancelled");
   }
 }

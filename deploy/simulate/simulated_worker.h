@@ -62,13 +62,15 @@ class SimulatedWorker {
     std::optional<SimNanos> crashes_after;
     // Called at the crash.
     std::function<void()> on_crash;
+    // Called where it cannot join a job that goes on, and will not by waiting.
+    std::function<void(const absl::Status&)> on_refused;
   };
 
   // Codes as Fiber::Create.
   static absl::StatusOr<std::unique_ptr<SimulatedWorker>> Create(
       Options options, const WorkerSurroundings* surroundings);
 
-  // Joins now.
+  // Joins now; where a live member holds its rank, as soon as that one's lease is over.
   void Start() { process_->Start(); }
 
   // Exchanges behind it; 0 before it is admitted.

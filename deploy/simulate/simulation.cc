@@ -17,6 +17,7 @@
 #include "deploy/simulate/simulation_report.h"
 #include "kernels/devices.h"
 #include "server/control/job_facts.h"
+#include "server/control/report.h"
 #include "worker/replica/make_replica.h"
 
 namespace tessera {
@@ -244,6 +245,11 @@ absl::Status Simulation::AddWorker(Rank rank, uint64_t life) {
     }
   }
   options.on_crash = [this, rank, life] { OnCrash(rank, life); };
+  options.on_refused = [this, k](const absl::Status& why) {
+    if (!failed_.ok()) return;
+    failed_ =
+        absl::AbortedError(absl::StrCat("simulation: worker ", k, " cannot join: ", why.message()));
+  };
   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<SimulatedWorker> worker,
                            SimulatedWorker::Create(std::move(options), &surroundings_));
   workers_.push_back(std::move(worker));
@@ -304,6 +310,14 @@ absl::Status Simulation::outcome() const {
   return failed_.ok() ? coordinator().outcome() : failed_;
 }
 
-std::string Simulation::Report() const { return SimulationReport(Status(), options_); }
+std::string Simulation::Report() const {
+  v1::JobStatus status = Status();
+  // The coordinator knows nothing of what the simulation alone has found.
+  if (!failed_.ok()) {
+    status.set_failure(std::string(failed_.message()));
+    status.set_report_json(ReportJson(status));
+  }
+  return SimulationReport(status, options_);
+}
 
 }  // namespace tessera

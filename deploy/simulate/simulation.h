@@ -67,7 +67,8 @@ struct SimulationOptions {
   int64_t server_rate = int64_t{4'000'000'000};
   // Crashes per worker and hour, exponentially distributed.
   double fail_rate = 0;
-  // How long after a crash a new worker takes the rank; nullopt: never.
+  // How long after a crash a new worker asks for the rank, which it gets once the lease of the one that
+  // crashed is over; nullopt: never.
   std::optional<SimNanos> restart_after;
   // Updates are the same tiny ones always, and nothing is evaluated: only times and traffic mean
   // something.
@@ -98,7 +99,7 @@ class Simulation {
   v1::JobStatus Status() const;
   // Once the job has ended: OK, or why it failed.
   absl::Status outcome() const;
-  // Once the job has ended: the report, with the options under "simulation".
+  // Once the job has ended, also where it failed: the report, with the options under "simulation".
   std::string Report() const;
   const Coordinator& coordinator() const { return coordinator_->state(); }
   const std::vector<std::unique_ptr<SimulatedServer>>& servers() const { return servers_; }

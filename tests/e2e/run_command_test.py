@@ -341,6 +341,11 @@ class RunCommand(Test):
                                        timeout=60)
                 self.assertEqual(ended.returncode, 1, ended.stderr)
                 self.contains(ended.stderr, "stdout: cannot be written")
+            with self.case((arguments[0], "closed")):
+                ended = subprocess.run(["bash", "-c", '"$@" >&-', "bash", TESSERA, *arguments], stderr=subprocess.PIPE,
+                                       text=True, timeout=60)
+                self.assertEqual((ended.returncode, ended.stderr),
+                                 (1, "tessera: stdout: is closed; give it a place, if only > /dev/null\n"))
         # Who reads the first line alone is content.
         shell = subprocess.run(["bash", "-c", 'set -o pipefail; "$0" run "$1" | head -1', TESSERA, job],
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
@@ -411,6 +416,10 @@ class Refusals(Test):
         job = write_job(self, digits())
         for command, flag in (("run", "--report"), ("run", "--logs"), ("simulate", "--report")):
             self.refused(command, job, flag, "", says=[flag + ": is empty, want a path"])
+        for command in ("run", "check", "doctor", "simulate"):
+            self.refused(command, "", says=["JOB: is empty, want a path"])
+        self.refused("eval", "", job, says=["CKPT: is empty, want a path"])
+        self.refused("eval", self.path("checkpoints"), "", says=["JOB: is empty, want a path"])
 
     def test_a_folder_for_logs_that_cannot_be_written_is_refused(self):
         job = write_job(self, digits())

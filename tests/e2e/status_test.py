@@ -120,6 +120,9 @@ class Status(Test):
         code, out, _ = tessera("status", cluster.servers[1].address, "--json")
         status = json.loads(out)
         self.assertEqual((code, [s["rank"] for s in status["servers"]]), (0, [1]))
+        self.contains(tessera("status", cluster.servers[1].address)[1],
+                      "this server's own share; the whole job: tessera status " + cluster.coordinator)
+        self.assertNotIn("own share", tessera("status", cluster.coordinator)[1])
         self.end(cluster)
 
     def test_nobody_there_is_said_soon(self):
@@ -128,6 +131,8 @@ class Status(Test):
             code, out, error = tessera("status", address, *extra, within=20)
             self.assertEqual((code, out), (1, ""))
             self.contains(error, address, "is a tessera-server running there?")
+            self.assertTrue(error.startswith("tessera: no status from %s: " % address), error)
+            self.assertEqual(error.count("status"), 1)
 
     def test_health_service_answers_serving(self):
         cluster = self.cluster()

@@ -42,6 +42,17 @@ class Traffic(Test):
         return ((found.group(1), traffic["push_payload_bytes"] / exchanges),
                 (found.group(2), (traffic["pull_payload_bytes"] - 2 * first) / pulls))
 
+    def test_the_codecs_in_force_are_named_also_where_the_job_names_none(self):
+        for keys, codec in (({}, "pushes as f32, pulls as f32"),
+                            ({"method": {"quant_dp": {}}},
+                             "pushes as qsgd (8 bits, buckets of 512, max norm), pulls as f32"),
+                            ({"method": {"decentralized": {"density": 0.05}}},
+                             "pushes as threshold (density 0.05), pulls as f32")):
+            with self.case(codec):
+                code, out, error = tessera("check", write_job(self, digits(**keys)))
+                self.assertEqual((code, error), (0, ""))
+                self.contains(out, "\n# codec       %s\n" % codec)
+
     def test_what_is_said_to_be_exact_is(self):
         for case in EXACT:
             with self.case(str(case)):

@@ -19,6 +19,7 @@
 #include "deploy/cli/counted.h"
 #include "deploy/cli/flag_reader.h"
 #include "deploy/cli/plan/plan.h"
+#include "deploy/cli/terminal.h"
 #include "deploy/cli/wrap.h"
 #include "deploy/simulate/step_share.h"
 #include "deploy/simulate/step_time.h"
@@ -33,7 +34,6 @@ using Json = nlohmann::ordered_json;
 using Certainty = TrafficForecast::Certainty;
 
 constexpr int kLocalStepsMax = 1000000;
-constexpr int kWidth = 79;
 
 std::string ThreeDigits(double value) {
   return value >= 1000 ? Thousands(value) : absl::StrFormat("%.3g", value);
@@ -80,7 +80,7 @@ void PrintHeader(const PlanQuestion& question, const v1::Job& job, bool measured
       BitsPerSecond(machines.bandwidth), " each way, latency ", Time(machines.latency),
       "; a minibatch of ", Counted(job.train().batch_size(), "row"), " on the whole model ",
       Time(question.step_seconds), measured ? ", as measured on this machine" : "");
-  for (const std::string& line : Wrap(text, kWidth)) std::printf("%s\n", line.c_str());
+  for (const std::string& line : Wrap(text, TextWidth())) std::printf("%s\n", line.c_str());
 }
 
 std::vector<std::string> Cells(const PlannedMethod& method) {
@@ -133,7 +133,7 @@ void PrintNotes(const PlanQuestion& question, const v1::Job& job,
                 const std::vector<PlannedMethod>& methods) {
   const auto say = [](const std::string& text) {
     bool first = true;
-    for (const std::string& line : Wrap(text, kWidth - 4)) {
+    for (const std::string& line : Wrap(text, TextWidth() - 4)) {
       std::printf("%s%s\n", first ? "  " : "    ", line.c_str());
       first = false;
     }

@@ -1,7 +1,5 @@
 #include "deploy/cli/run/run_command.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
@@ -33,6 +31,7 @@
 #include "deploy/cli/run/job_children.h"
 #include "deploy/cli/run/run_folders.h"
 #include "deploy/cli/status_stream.h"
+#include "deploy/cli/terminal.h"
 #include "server/control/report.h"
 #include "server/monitor/metrics_endpoint.h"
 
@@ -51,7 +50,7 @@ constexpr absl::Duration kUnheardMax = absl::Seconds(10);
 class JobRun {
  public:
   JobRun(const RunOptions& options, const v1::Job& job)
-      : options_(options), job_(job), progress_(!options.quiet && isatty(STDOUT_FILENO)) {}
+      : options_(options), job_(job), progress_(!options.quiet && CanRedraw()) {}
 
   absl::Status Run(const std::atomic<int>& signals);
 
@@ -274,7 +273,9 @@ absl::Status JobRun::Conclude(const std::atomic<int>& signals) {
   }
   // The table has most of what the report has, also where that could not be written.
   const std::string report = written_.ok() ? options_.report_path : "could not be written";
-  if (!options_.quiet) std::fputs(Progress::Summary(*status, report).c_str(), stdout);
+  if (!options_.quiet) {
+    std::fputs(Progress::Summary(*status, report, TextWidth()).c_str(), stdout);
+  }
   std::fflush(stdout);
   return written_;
 }

@@ -6,12 +6,16 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
+#include <vector>
 
 #include "absl/memory/memory.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "common/base/check.h"
 
 namespace tessera {
@@ -19,6 +23,15 @@ namespace {
 
 absl::Status LogsError(const std::string& path, absl::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat("--logs: \"", path, "\": ", why));
+}
+
+// "server-0.log", as job_children.h names them.
+bool IsLog(absl::string_view name) {
+  if (!absl::ConsumeSuffix(&name, ".log")) return false;
+  if (!absl::ConsumePrefix(&name, "server-") && !absl::ConsumePrefix(&name, "worker-")) {
+    return false;
+  }
+  return !name.empty() && std::all_of(name.begin(), name.end(), absl::ascii_isdigit);
 }
 
 }  // namespace
@@ -51,9 +64,26 @@ absl::Status RunFolders::TakeLogs() {
   if (error) return LogsError(logs_, error.message());
   lock_ = open(logs_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (lock_ < 0) return LogsError(logs_, strerror(errno));
-  // Some network file systems cannot lock a folder; then nobody is asked.
-  if (flock(lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    return LogsError(logs_, "another `tessera run` writes its logs there; name another folder");
+  if (flock(lock_, LOCK_EX | LOCK_NB) == 0) return RemoveOldLogs();
+  // Some network file systems cannot lock a folder; then nobody is asked, and what is there may be another's.
+  if (errno != EWOULDBLOCK) return absl::OkStatus();
+  return LogsError(logs_, "another `tessera run` writes its logs there; name another folder");
+}
+
+// Of an earlier run with more processes they would be taken for this one's.
+absl::Status RunFolders::RemoveOldLogs() {
+  std::error_code error;
+  std::vector<std::filesystem::path> old;
+  for (std::filesystem::directory_iterator entry(logs_, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (IsLog(entry->path().filename().string())) old.push_back(entry->path());
+  }
+  if (error) return LogsError(logs_, error.message());
+  for (const std::filesystem::path& path : old) {
+    std::filesystem::remove(path, error);
+    if (error) {
+      return LogsError(logs_, absl::StrCat("an old log cannot be removed: ", error.message()));
+    }
   }
   return absl::OkStatus();
 }

@@ -16,7 +16,7 @@ namespace tessera {
 class RunFolders {
  public:
   // Logs go to `log_directory`, which is made where it is missing and is this run's alone as long as the object lives;
-  // empty: to the private folder, in TMPDIR.
+  // an earlier run's are removed. Empty: to the private folder, in TMPDIR.
   //   kInvalidArgument  --logs cannot be written, or another run uses it
   //   kUnavailable      no folder can be made in TMPDIR
   static absl::StatusOr<std::unique_ptr<RunFolders>> Open(const std::string& log_directory);
@@ -31,6 +31,7 @@ class RunFolders {
  private:
   explicit RunFolders(std::string logs) : logs_(std::move(logs)) {}
   absl::Status TakeLogs();
+  absl::Status RemoveOldLogs();
 
   const std::string logs_;
   std::string private_;

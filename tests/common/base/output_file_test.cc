@@ -1,7 +1,11 @@
 #include "common/base/output_file.h"
 
+#include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <filesystem>
@@ -9,6 +13,7 @@
 #include <iterator>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/strings/match.h"
 
@@ -97,6 +102,90 @@ TEST_CASE("what is written takes the place of what was there", "[base]") {
   const absl::Status full = WriteOutput("--report", "/dev/full", "text");
   CHECK(absl::IsUnavailable(full));
   CHECK(full.message() == "--report: \"/dev/full\" cannot be written: No space left on device");
+}
+
+// Of the folder of the tests, those that begin as this one's.
+std::vector<std::string> NamesLike(const std::string& name) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(getenv("TEST_TMPDIR"))) {
+    const std::string found = entry.path().filename().string();
+    if (absl::StartsWith(found, "output_file_" + name)) names.push_back(found);
+  }
+  return names;
+}
+
+std::string Content(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST_CASE("without room for all of it the file stays as it was", "[base]") {
+  const std::string path = Path("full");
+  std::ofstream(path) << "before";
+  // As a full disk, and for this process alone.
+  signal(SIGXFSZ, SIG_IGN);
+  rlimit before;
+  getrlimit(RLIMIT_FSIZE, &before);
+  rlimit little = before;
+  little.rlim_cur = 1000;
+  setrlimit(RLIMIT_FSIZE, &little);
+  const absl::Status there = WriteOutput("--report", path, std::string(100000, 'x'));
+  const absl::Status fresh = WriteOutput("--report", Path("fullest"), std::string(100000, 'x'));
+  setrlimit(RLIMIT_FSIZE, &before);
+  CHECK(there.message() == "--report: \"" + path + "\" cannot be written: File too large");
+  CHECK(Content(path) == "before");
+  CHECK(absl::IsUnavailable(fresh));
+  CHECK(NamesLike("full") == std::vector<std::string>{"output_file_full"});
+}
+
+TEST_CASE("what takes a file's place has its rights, and nothing is left beside it", "[base]") {
+  const std::string path = Path("rights");
+  std::ofstream(path) << "before";
+  chmod(path.c_str(), 0640);
+  struct stat before, after;
+  REQUIRE(stat(path.c_str(), &before) == 0);
+  REQUIRE(WriteOutput("--report", path, "text").ok());
+  REQUIRE(stat(path.c_str(), &after) == 0);
+  CHECK(after.st_mode == before.st_mode);
+  CHECK(after.st_ino != before.st_ino);
+  CHECK(Content(path) == "text\n");
+  CHECK(NamesLike("rights") == std::vector<std::string>{"output_file_rights"});
+}
+
+TEST_CASE("two who write to one place do not share what they write", "[base]") {
+  const std::string path = Path("shared");
+  {
+    OutputFile first(path), second(path);
+    REQUIRE(first.error() == 0);
+    CHECK(first.is_beside());
+    CHECK(first.path() != second.path());
+    std::ofstream(first.path()) << "first";
+    std::ofstream(second.path()) << "second";
+    CHECK(!std::filesystem::exists(path));
+    CHECK(first.Commit() == 0);
+    CHECK(Content(path) == "first");
+  }
+  CHECK(Content(path) == "first");
+  CHECK(NamesLike("shared").size() == 1);
+}
+
+TEST_CASE("the file that stdout goes to is written to as it is", "[base]") {
+  const std::string path = Path("stdout");
+  const int file = open(path.c_str(), O_RDWR | O_CREAT | O_APPEND, 0644);
+  REQUIRE(file >= 0);
+  const int before = dup(STDOUT_FILENO);
+  dup2(file, STDOUT_FILENO);
+  const bool by_name = PlaceOf(path).may_be_replaced;
+  const bool by_link = PlaceOf("/dev/stdout").may_be_replaced;
+  const absl::Status written = WriteOutput("--report", "/dev/stdout", "text");
+  const bool is_further = write(STDOUT_FILENO, "more\n", 5) == 5;
+  dup2(before, STDOUT_FILENO);
+  CHECK_FALSE(by_name);
+  CHECK_FALSE(by_link);
+  CHECK(written.ok());
+  CHECK(is_further);
+  CHECK(Content(path) == "text\nmore\n");
+  CHECK(PlaceOf(path).may_be_replaced);
 }
 
 TEST_CASE("a symbolic link stands for what it leads to, also for nothing yet", "[base]") {

@@ -64,7 +64,7 @@ class Export(unittest.TestCase):
         numpy.testing.assert_array_equal(tensors["layers.0.bias"], saved(200, 1, -1, 7, 1).reshape(7) / 2)
         self.assertEqual(metadata["step"], "200")
         self.assertEqual(metadata["format"], "pt")
-        self.assertEqual(os.listdir(self.directory).count("out.safetensors.part"), 0)
+        self.assertEqual([name for name in os.listdir(self.directory) if name.endswith(".part")], [])
 
     def test_a_link_stays_one_and_its_target_is_written(self):
         for target in ("behind.safetensors", os.path.join(self.directory, "behind.safetensors")):
@@ -143,7 +143,31 @@ class Export(unittest.TestCase):
         self.assertIn("No space left on device", done.stderr)
         with open(self.out) as file:
             self.assertEqual(file.read(), "an older one")
-        self.assertFalse(os.path.exists(self.out + ".part"))
+        self.assertEqual(done.stderr.splitlines()[-1],
+                         "tessera: export: \"%s\" cannot be written: No space left on device" % self.out)
+        self.assertEqual([name for name in os.listdir(self.directory) if name.endswith(".part")], [])
+
+    def test_a_file_of_the_users_is_left_alone_whatever_its_name(self):
+        mine = self.out + ".part"
+        with open(mine, "w") as file:
+            file.write("precious")
+        self.assertEqual(export(self.step(200), self.out).returncode, 0)
+        with open(mine) as file:
+            self.assertEqual(file.read(), "precious")
+
+    def test_what_stdout_goes_to_gets_the_file_and_no_word_more(self):
+        with open(self.out, "wb") as out:
+            done = subprocess.run([TESSERA, "export", self.step(200), "/dev/stdout"], stdout=out,
+                                  stderr=subprocess.PIPE, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("42 parameters", done.stderr)
+        self.assertEqual(safetensors_reader.load(self.out)[1]["step"], "200")
+
+    def test_a_place_or_a_checkpoint_without_a_name_is_refused(self):
+        for arguments, name in (((self.step(200), ""), "OUT"), (("", self.out), "CKPT")):
+            done = export(*arguments)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(name + ": is empty, want a path", done.stderr)
 
 
 if __name__ == "__main__":

@@ -52,6 +52,12 @@ TEST_CASE("what is missing, too much, or no value of its flag, is named", "[comm
         "tessera run: got \"b.yaml\" as well, want no more; see tessera run --help");
   CHECK(Said({"run", "a.yaml", "--workers", "four"}) ==
         "tessera run: --workers = four: want a number; see tessera run --help");
+  CHECK(Said({"run", "a.yaml", "--workers", "99999999999"}) ==
+        "tessera run: --workers = 99999999999: want a smaller number; see tessera run --help");
+  CHECK(Said({"run", "a.yaml", "--workers", "-99999999999"}) ==
+        "tessera run: --workers = -99999999999: want a larger number; see tessera run --help");
+  CHECK(Said({"run", "a.yaml", "--workers", "1.5"}) ==
+        "tessera run: --workers = 1.5: want a whole number, in digits; see tessera run --help");
   CHECK(Said({"run", "a.yaml", "--log-level", "loud"}) ==
         "tessera run: --log-level: got \"loud\", want debug, info, warning or error; see tessera "
         "run --help");

@@ -441,16 +441,17 @@ TEST_CASE("every mistake in the cluster gets its message", "[job_errors]") {
        "x.yaml:21:50: cluster.lease_timeout: got \"inf\", want a duration such as 10s, in "
        "[200ms, 1h]\n"},
       {"lease_timeout: 10s", "lease_timeout: 10s, memory_limit: 4XB",
-       "x.yaml:21:69: cluster.memory_limit: got \"4XB\", want a size such as 4MiB, of at least "
-       "0\n"},
+       "x.yaml:21:69: cluster.memory_limit: got \"4XB\", want a size such as 4MiB, in whole B, kB, "
+       "MB, GB, TB, KiB, MiB, GiB or TiB, of at least 0\n"},
       {"lease_timeout: 10s", "lease_timeout: 10s, memory_limit: -1",
-       "x.yaml:21:69: cluster.memory_limit: got \"-1\", want a size such as 4MiB, of at least 0\n"},
+       "x.yaml:21:69: cluster.memory_limit: got \"-1\", want a size such as 4MiB, in whole B, kB, "
+       "MB, GB, TB, KiB, MiB, GiB or TiB, of at least 0\n"},
       {"lease_timeout: 10s", "lease_timeout: 10s, memory_limit: 99999999TiB",
-       "x.yaml:21:69: cluster.memory_limit: got \"99999999TiB\", want a size such as 4MiB, of at "
-       "least 0\n"},
+       "x.yaml:21:69: cluster.memory_limit: got \"99999999TiB\", want a size such as 4MiB, in "
+       "whole B, kB, MB, GB, TB, KiB, MiB, GiB or TiB, of at least 0\n"},
       {"lease_timeout: 10s", "lease_timeout: 10s, memory_limit: 1.5GiB",
-       "x.yaml:21:69: cluster.memory_limit: got \"1.5GiB\", want a size such as 4MiB, of at "
-       "least 0\n"},
+       "x.yaml:21:69: cluster.memory_limit: got \"1.5GiB\", want a size such as 4MiB, in whole B, "
+       "kB, MB, GB, TB, KiB, MiB, GiB or TiB, of at least 0\n"},
       {"lease_timeout: 10s", "lease_timeout: 10s, device: cuda:x",
        "x.yaml:21:63: cluster.device: got \"cuda:x\", want cpu, cuda or cuda:N\n"},
       {"lease_timeout: 10s", "lease_timeout: 10s, device: gpu",

@@ -216,6 +216,32 @@ TEST_CASE("the summary gives rate and traffic of all workers together", "[cli][p
   CHECK(text.find("r.json") != std::string::npos);
 }
 
+TEST_CASE("the summary of a resumed job tells apart what the job and what this run took",
+          "[cli][progress]") {
+  v1::JobStatus status = Training();
+  status.set_train_seconds(0.4);
+  status.set_wall_seconds(0.3);
+  status.set_examples(400);
+  status.mutable_checkpoint()->set_resumed_step(0);
+  const std::string text = Progress::Summary(status, "");
+  CHECK_THAT(text, Catch::Contains("digits (data_parallel): 0.4 s of training since the job began, "
+                                   "0.3 s in this run\n"));
+  CHECK_THAT(text, Catch::Contains("  examples/s   1,000 since the job began\n"));
+}
+
+TEST_CASE("the summary is no wider than a narrow terminal where words can be broken",
+          "[cli][progress]") {
+  v1::JobStatus status = Training();
+  status.set_method_description("each minibatch all gradients are averaged and then applied once");
+  CHECK_THAT(Progress::Summary(status, "", 40),
+             Catch::Contains("\n  method       each minibatch all\n"
+                             "               gradients are averaged\n"
+                             "               and then applied once\n"));
+  // However narrow it is there is room for a word.
+  CHECK_THAT(Progress::Summary(status, "", 1),
+             Catch::Contains("  method       each minibatch all\n"));
+}
+
 TEST_CASE("the summary tells of the last checkpoint, and of one that failed after it",
           "[cli][progress]") {
   v1::JobStatus status = Training();

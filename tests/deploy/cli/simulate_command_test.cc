@@ -54,6 +54,14 @@ TEST_CASE("bandwidths are bits or bytes per second, in powers of a thousand", "[
   }
 }
 
+TEST_CASE("what is no bandwidth is told with the units that there are", "[simulate]") {
+  FlagReader flags;
+  flags.Bandwidth("bandwidth", "1.5GB");
+  CHECK(flags.errors() ==
+        "--bandwidth: got \"1.5GB\", want a bandwidth such as 1.5Gbit, in bit, kbit, Mbit, Gbit or "
+        "Tbit, or 100MB, in whole B, kB, MB, GB, TB, KiB, MiB, GiB or TiB, or 0\n");
+}
+
 TEST_CASE("a simulated job writes the report of a job, and the same one again", "[simulate]") {
   const std::string job = GENERATE("digits", "digits_async", "digits_local_sgd", "digits_diloco",
                                    "digits_softsync", "digits_ssp", "digits_ist");
@@ -122,10 +130,15 @@ TEST_CASE("wrong flags and wrong jobs end with code 2", "[simulate]") {
   CHECK(SimulateJob(options) == 2);
 }
 
-TEST_CASE("a simulated job that fails ends with code 1", "[simulate]") {
+TEST_CASE("a simulated job that fails ends with code 1, and its report says why", "[simulate]") {
   SimulateOptions options = Digits();
   options.fail_rate = 1e6;
+  std::ofstream(options.report_path) << "{\"outcome\": \"of an earlier one\"}";
   CHECK(SimulateJob(options) == 1);
+  const Json report = Json::parse(ReportText(options));
+  CHECK(report["outcome"] == "failed");
+  CHECK_THAT(report["failure"].get<std::string>(), Catch::Contains("all workers are gone"));
+  CHECK(report["simulation"]["failures_per_hour"] == 1e6);
 }
 
 }  // namespace

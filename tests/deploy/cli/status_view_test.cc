@@ -220,6 +220,29 @@ TEST_CASE("a status fits the terminal's height, and says what is left out", "[cl
         more - told);
 }
 
+TEST_CASE("a resumed job's training time is told apart from this run's", "[cli][status]") {
+  v1::JobStatus status;
+  status.set_job("digits");
+  status.set_train_seconds(9);
+  status.set_wall_seconds(0.5);
+  status.mutable_checkpoint()->set_resumed_step(20);
+  CHECK(absl::StrContains(StatusText(status, 80),
+                          "9.0s of training since the job began, 0.5s in this run, "));
+}
+
+TEST_CASE("a server that has its own share alone says who tells of the whole job",
+          "[cli][status]") {
+  v1::JobStatus status;
+  status.set_state("training");
+  status.add_servers()->set_rank(1);
+  CHECK(absl::StrContains(StatusText(status, 80),
+                          "this server's own share; the whole job: ask server 0\n"));
+  status.mutable_coordinator()->set_address("10.0.0.1:7000");
+  CHECK(absl::StrContains(StatusText(status, 80), "the whole job: tessera status 10.0.0.1:7000\n"));
+  status.set_job("digits");
+  CHECK(!absl::StrContains(StatusText(status, 80), "own share"));
+}
+
 TEST_CASE("a server that does not know the job's times tells none", "[cli][status]") {
   v1::JobStatus status;
   status.set_state("training");

@@ -48,12 +48,37 @@ TEST_CASE("workers that crash are replaced, and the job ends, the same way twice
   CHECK(Simulate(job, options).text == first.text);
 }
 
+TEST_CASE("a worker that comes back before its lease is over waits for that, and trains",
+          "[simulation]") {
+  const std::string name = GENERATE("digits", "digits_async");
+  CAPTURE(name);
+  SimulationOptions options = Cluster();
+  options.stub_gradients = true;
+  options.step_time = kNanosPerSecond;
+  options.fail_rate = 10;
+  const v1::Job job = ReadDigits(name, {"cluster.workers=6", "cluster.servers=3", "train.epochs=60",
+                                        "train.evaluate_every=0"});
+  const Result never = Simulate(job, options);
+  CHECK(never.report["members"]["joined"] == 6);
+  // The lease is 10 s.
+  for (const int64_t seconds : {0, 1, 9}) {
+    CAPTURE(seconds);
+    options.restart_after = seconds * kNanosPerSecond;
+    const Result result = Simulate(job, options);
+    CHECK(result.outcome.ok());
+    CHECK(result.report["members"]["lost"].get<int>() > 0);
+    CHECK(result.report["members"]["joined"].get<int>() > 6);
+    CHECK(Simulate(job, options).text == result.text);
+  }
+}
+
 TEST_CASE("when all workers crash and none comes back the job fails and says so", "[simulation]") {
   SimulationOptions options = Cluster();
   options.fail_rate = 20000;
   const Result result = Simulate(ReadDigits("digits", {"cluster.workers=4"}), options);
   CHECK(absl::IsAborted(result.outcome));
   CHECK(std::string(result.outcome.message()).find("all workers are gone") != std::string::npos);
+  CHECK(result.report["outcome"] == "failed");
 }
 
 TEST_CASE("what synchronous workers learn does not depend on the network or on their speeds",
@@ -368,7 +393,11 @@ TEST_CASE("the longest steps and the slowest links that are taken end in words",
   options = Cluster();
   options.bandwidth = 1;
   options.stub_gradients = true;
-  CHECK(!Simulate(ReadDigits("digits", {"train.epochs=1"}), options).outcome.ok());
+  const Result slow = Simulate(ReadDigits("digits", {"train.epochs=1"}), options);
+  CHECK(!slow.outcome.ok());
+  // Also of what the simulation alone has found.
+  CHECK(slow.report["outcome"] == "failed");
+  CHECK(slow.report["failure"] == std::string(slow.outcome.message()));
 }
 
 TEST_CASE("more workers than neurons of a layer are refused", "[simulation]") {

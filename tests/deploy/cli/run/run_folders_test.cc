@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -55,6 +56,31 @@ TEST_CASE("a folder of logs is one run's at a time, and its private files are el
   }
   CHECK(std::filesystem::is_empty(logs));
   CHECK(RunFolders::Open(logs).ok());
+}
+
+TEST_CASE("an earlier run's logs are removed, and nothing else that is there", "[cli][folders]") {
+  const std::string logs = NewFolder("old");
+  std::filesystem::create_directories(logs + "/server-9.log.d");
+  const std::set<std::string> others = {"server-.log", "server-1.log.gz", "worker-1b.log",
+                                        "my-server-1.log", "notes.log"};
+  for (const std::string& name : others) std::ofstream(logs + "/" + name) << "1";
+  for (const char* name : {"server-0.log", "worker-0.log", "worker-12.log"}) {
+    std::ofstream(logs + "/" + name) << "1";
+  }
+  {
+    const auto folders = RunFolders::Open(logs);
+    REQUIRE(folders.ok());
+    std::ofstream(logs + "/worker-0.log") << "2";
+    // Nor of the run that has the folder.
+    CHECK_FALSE(RunFolders::Open(logs).ok());
+  }
+  std::set<std::string> left;
+  for (const auto& entry : std::filesystem::directory_iterator(logs)) {
+    left.insert(entry.path().filename().string());
+  }
+  std::set<std::string> want = others;
+  want.insert({"server-9.log.d", "worker-0.log"});
+  CHECK(left == want);
 }
 
 TEST_CASE("logs that cannot be written are refused, whether or not their folder is there",
