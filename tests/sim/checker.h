@@ -140,6 +140,8 @@ class Checker {
 
   // The coordinator's word has reached the shard, and is not that of the end.
   void OnPlan(CopyId copy, const Plan& plan);
+  // Any shard has folded a push of it.
+  bool HasPushed(MemberId member) const;
   bool IsMember(CopyId copy, MemberId member) const;
   // It took a push of one that is no member.
   void OnAcceptedOfNone(CopyId copy, MemberId member);

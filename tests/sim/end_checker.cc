@@ -49,6 +49,16 @@ uint64_t Checker::commits() const {
   return commits;
 }
 
+bool Checker::HasPushed(MemberId member) const {
+  for (size_t shard = 0; shard < leaders_.size(); ++shard) {
+    if (LeaderOf(shard) == nullptr) continue;
+    const auto& applied = LeaderOf(shard)->applied;
+    const auto first = applied.lower_bound({member, Exchange()});
+    if (first != applied.end() && first->first == member) return true;
+  }
+  return false;
+}
+
 void Checker::OnEnd(const std::set<MemberId>& lost, std::optional<uint64_t> counted) {
   if (options_.lockstep) CheckSameCommits(lost);
   for (size_t shard = 0; shard < leaders_.size(); ++shard) {

@@ -28,6 +28,7 @@ enum class Mutation {
   kSavesLate,    // a worker writes its file of a checkpoint one exchange late
   kSavesAhead,   // a worker writes what it is, not what it was when the exchange began
   kGoesOnAfterRestore,  // a server says that it has gone back, and goes on with what it has
+  kTicksEarly,          // the coordinator ends leases long before their time
   kForgetsSavedStates,  // a server that goes back has the parameters and no more
 };
 

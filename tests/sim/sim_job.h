@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -17,6 +18,7 @@
 #include "tests/sim/checker.h"
 #include "tests/sim/dice.h"
 #include "tests/sim/event_queue.h"
+#include "tests/sim/harm.h"
 #include "tests/sim/mutation.h"
 #include "tests/sim/sim_coordinator.h"
 #include "tests/sim/sim_folder.h"
@@ -96,6 +98,8 @@ class SimJob {
   SimOutcome Run();
 
  private:
+  static constexpr absl::Duration kLease = absl::Seconds(1);
+
   Shard::Options ShardOptions(ShardId shard);
   void StartServers();
   void StartWorker(std::optional<uint32_t> rank);
@@ -124,6 +128,8 @@ class SimJob {
   void StartHost(uint32_t rank);
   // Some time after its process has ended.
   void RestartHost(uint32_t rank);
+  // It is gone, or cannot be reached, for at most so long.
+  void HarmHost(const SimHost& host, absl::Duration lasts);
   double ChanceOfLoss() const;
   void StrikeHost();
   void KillHost();
@@ -135,7 +141,16 @@ class SimJob {
   void CheckProtected();
   void StartLateWorker();
   bool AllOver() const;
-  std::set<MemberId> Lost() const;
+  // --- how it ends (sim_job_end.cc) ---
+  // What the coordinator would tell people: it has just looked at leases.
+  void OnStatus(const v1::JobStatus& status, uint64_t coordinator);
+  // Whether the member may have ended so.
+  void CheckLoss(const MemberRecord& record);
+  // Whether its worker, or one that came in its place, was kept from coming back.
+  bool MayMiss(const MemberRecord& record) const;
+  // Whether the job may have.
+  void CheckFailure(const std::string& why);
+  std::set<MemberId> Lost();
   std::string Describe() const;
   SimOutcome Judge();
 
@@ -166,7 +181,10 @@ class SimJob {
   NodeId chaos_;
   absl::Time faults_end_;
   bool server_killed_ = false;
-  bool drained_ = false;
+  Harm harm_;
+  // That were judged. Whoever goes on as the coordinator has them, too.
+  std::set<std::pair<MemberId, std::string>> losses_;
+  std::set<std::string> failures_;
   uint64_t coordinators_ = 1;
 };
 

@@ -67,6 +67,8 @@ SimOutcome RunAll(SimMethod method, bool faults, bool standbys, uint64_t count,
                   bool coordinator_dies = false, bool checkpoints = false) {
   SimOutcome total;
   const Seeds seeds{ChosenSeeds().first, count};
+  // Of jobs that finish. Others lose all their workers, or a shard, and each is asked whether it may.
+  const uint64_t least_percent = checkpoints ? 40 : standbys ? 65 : faults ? 70 : 99;
   uint64_t finished = 0, protected_again = 0, forgiven = 0;
   for (uint64_t seed = seeds.first; seed < seeds.first + seeds.count; ++seed) {
     const SimOutcome outcome =
@@ -89,7 +91,7 @@ SimOutcome RunAll(SimMethod method, bool faults, bool standbys, uint64_t count,
   }
   total.protected_again = protected_again * 10 > seeds.count;
   total.forgiven = forgiven > 0;
-  total.finished = finished * 2 > seeds.count;
+  total.finished = finished * 100 > seeds.count * least_percent;
   return total;
 }
 
@@ -171,7 +173,7 @@ TEST_CASE("whatever dies, jobs go back to a checkpoint that is whole and of one 
       if (count < 15) continue;
       CHECK(checkpoints > runs);
       CHECK(rollbacks > runs / (world.standbys ? 40 : 8));
-      CHECK(finished > std::size(kMethods) / 2);
+      CHECK(finished * 10 >= 9 * std::size(kMethods));
     }
   }
 }
@@ -312,6 +314,9 @@ TEST_CASE("the checker objects to every mutation", "[sim][mutation]") {
       {Mutation::kCountsTwice, SimMethod::kAsyncSgdDeltas, "by the updates folded"},
       {Mutation::kPolicyForgetsRemoval, SimMethod::kDataParallel, "waits for"},
       {Mutation::kServerForgetsRemoval, SimMethod::kAsyncSgd, "removed member"},
+      {Mutation::kTicksEarly, SimMethod::kLocalSgd, "): it was heard"},
+      {Mutation::kTicksEarly, SimMethod::kSsp, ": the server was heard"},
+      {Mutation::kTicksEarly, SimMethod::kAsyncSgd, "another one had all that it had", true},
       {Mutation::kServerForgetsRemoval, SimMethod::kLocalSgd, ""},
       {Mutation::kReadsEarly, SimMethod::kDataParallel, "contains exchange"},
       {Mutation::kForgetsPromise, SimMethod::kDataParallel, ""},

@@ -71,6 +71,7 @@ class SimWorker {
   // Its process is gone: it finished, gave up, or was killed.
   bool is_over() const { return !network_->IsAlive(node_); }
   MemberId member() const { return member_; }
+  std::optional<uint32_t> wanted_rank() const { return options_.rank; }
   void Crash();
   // Its training stands still from its next step on, while it goes on renewing its lease.
   void Hang() { hangs_ = true; }
