@@ -41,6 +41,7 @@ class Harm {
   // --- the job ---
 
   void OnDrained() { is_drained_ = true; }
+  bool is_drained() const { return is_drained_; }
   void OnDiskFails() { disk_fails_ = true; }
 
   // What is known of the job when it fails.

@@ -351,6 +351,7 @@ void SimCoordinator::Send(KeptCoordinator::Batch batch) {
   for (Coordinator::EvaluateAnswer& answer : batch.replies) {
     const auto parked = parked_.find(answer.member);
     if (parked == parked_.end() || parked->second.after_event >= batch.event) continue;
+    if (options_.mutation == Mutation::kScoresTwice && answer.reply.ok()) answer.reply->set_part(0);
     parked->second.answer(std::move(answer.reply));
     parked_.erase(parked);
   }

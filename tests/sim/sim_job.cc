@@ -22,11 +22,12 @@ constexpr absl::Duration kAwayTimeout = absl::Seconds(60);
 constexpr absl::Duration kFaultsLast = absl::Seconds(3);
 constexpr absl::Duration kFaultsLastWithCheckpoints = absl::Seconds(6);
 
-v1::Diloco* PlainDiloco(v1::Method* method) {
+v1::Diloco* PlainDiloco(v1::Method* method, float momentum) {
   v1::Diloco* diloco = method->mutable_diloco();
   diloco->set_local_steps(3);
   // The outer rule then adds: sums stay exact.
   diloco->set_outer_learning_rate(1);
+  diloco->set_outer_momentum(momentum);
   return diloco;
 }
 
@@ -38,8 +39,15 @@ void DrawSlimDp(v1::SlimDp* slim, Dice* dice) {
   slim->set_gradient_weight(0.5 * dice->Below(3));
 }
 
+// Every other job's rule keeps a state.
+float MomentumOf(const SimOptions& sim) {
+  const bool has_rule = sim.method == SimMethod::kDataParallel ||
+                        sim.method == SimMethod::kDiloco || sim.method == SimMethod::kDilocoQuorum;
+  return has_rule && sim.seed % 2 == 0 ? 0.5f : 0.0f;
+}
+
 // What is not fixed by the method is drawn.
-v1::Job JobOf(SimMethod name, int workers, Dice* dice) {
+v1::Job JobOf(SimMethod name, float momentum, int workers, Dice* dice) {
   v1::Job job;
   job.mutable_cluster()->set_workers(workers);
   job.mutable_train()->mutable_optimizer()->mutable_sgd()->set_learning_rate(1);
@@ -47,6 +55,7 @@ v1::Job JobOf(SimMethod name, int workers, Dice* dice) {
   switch (name) {
     case SimMethod::kDataParallel:
       method.mutable_data_parallel();
+      job.mutable_train()->mutable_optimizer()->mutable_sgd()->set_momentum(momentum);
       break;
     case SimMethod::kLocalSgd:
     case SimMethod::kLocalSgdOverlapped:
@@ -76,16 +85,16 @@ v1::Job JobOf(SimMethod name, int workers, Dice* dice) {
       method.mutable_ssp()->set_bound(dice->Below(4));
       break;
     case SimMethod::kDiloco:
-      PlainDiloco(&method);
+      PlainDiloco(&method, momentum);
       break;
     case SimMethod::kDilocoQuorum: {
-      v1::Quorum* quorum = PlainDiloco(&method)->mutable_quorum();
+      v1::Quorum* quorum = PlainDiloco(&method, momentum)->mutable_quorum();
       quorum->set_pushes(1 + dice->Below(workers));
       quorum->set_grace(absl::ToInt64Nanoseconds(absl::Milliseconds(dice->Below(200))));
       break;
     }
     case SimMethod::kDilocoAsynchronous:
-      PlainDiloco(&method)->set_asynchronous(true);
+      PlainDiloco(&method, 0)->set_asynchronous(true);
       break;
     case SimMethod::kIst:
       method.mutable_ist()->set_local_steps(1 + dice->Below(3));
@@ -142,6 +151,9 @@ Checker::Options CheckerOptions(const SimOptions& sim, int servers, const v1::Jo
     options.mean = false;
   }
   options.by_examples = name == SimMethod::kDiloco || name == SimMethod::kDilocoQuorum;
+  options.momentum = MomentumOf(sim);
+  options.nesterov = name != SimMethod::kDataParallel;
+  if (options.momentum != 0) options.tolerance = 1e-5f;
   options.rounds = name == SimMethod::kDilocoQuorum;
   if (name == SimMethod::kDilocoAsynchronous) {
     options.factor = 1.0f / workers;
@@ -161,7 +173,7 @@ SimJob::SimJob(SimOptions options)
       workers_count_(1 + static_cast<int>(dice_.Below(4))),
       epochs_(options.checkpoints ? kEpochsWithCheckpoints : kEpochs),
       steps_(dice_.Chance(0.3) ? epochs_ / 3 * (10 + dice_.Below(20)) : 0),
-      job_(JobOf(options.method, workers_count_, &dice_)),
+      job_(JobOf(options.method, MomentumOf(options), workers_count_, &dice_)),
       recipe_(RecipeOf(job_)),
       step_time_(DrawnStepTime(options.standbys, options.checkpoints, &dice_)),
       subnets_(recipe_.subnets ? std::make_unique<SubnetEntries>(options.seed, servers_count_)
@@ -289,6 +301,7 @@ void SimJob::PlanFaults() {
 void SimJob::Strike() {
   network_.After(chaos_, dice_.Between(absl::Milliseconds(20), absl::Milliseconds(900)), [this] {
     if (queue_.now() >= faults_end_) return;
+    struck_evaluating_ += coordinator_->state().StateWord() == "evaluating" ? 1 : 0;
     if (options_.coordinator_dies && dice_.Chance(0.45)) {
       StrikeCoordinator();
       return Strike();

@@ -66,16 +66,20 @@ struct SimOutcome {
   // The first thing that was wrong; nullopt: all held.
   std::optional<std::string> violation;
   bool finished = false;  // the job ended as a success
+  bool judged = false;    // and with all servers there, so that its end was compared
   uint64_t commits = 0;   // over all shards
   uint64_t lost = 0;      // members
   uint64_t joined_late = 0;
   uint64_t partial_pushes = 0;
   uint64_t takeovers = 0;
-  uint64_t coordinators = 1;     // processes
-  bool forgiven = false;         // the job could not go on from what was kept
-  uint64_t checkpoints = 0;      // whole ones
-  uint64_t rollbacks = 0;        // to one of them
-  bool protected_again = false;  // all shards had standbys some time after the last fault
+  uint64_t coordinators = 1;  // processes
+  bool forgiven = false;      // the job could not go on from what was kept
+  uint64_t checkpoints = 0;   // whole ones
+  uint64_t rollbacks = 0;     // to one of them
+  bool drained = false;
+  Checker::Reached reached;
+  uint64_t struck_evaluating = 0;  // faults while an evaluation stood
+  bool protected_again = false;    // all shards had standbys some time after the last fault
   absl::Duration duration;
   // Equal for equal runs.
   uint64_t fingerprint = 0;
@@ -185,6 +189,7 @@ class SimJob {
   // That were judged. Whoever goes on as the coordinator has them, too.
   std::set<std::pair<MemberId, std::string>> losses_;
   std::set<std::string> failures_;
+  uint64_t struck_evaluating_ = 0;
   uint64_t coordinators_ = 1;
 };
 

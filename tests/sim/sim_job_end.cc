@@ -89,7 +89,9 @@ std::set<MemberId> SimJob::Lost() {
     // Also those that the coordinator ended, with training, before they could begin.
     const bool finished = record.state == MemberState::kLeft && record.ended == "finished";
     if (!IsLive(record.state) && !finished) lost.insert(member);
-    if (record.state == MemberState::kLeft && !finished && checker_.HasPushed(member)) {
+    // Elsewhere one that begins after the step of the last evaluation trains while the others score.
+    const bool is_late = record.state == MemberState::kLeft && !finished;
+    if (is_late && recipe_.lockstep && checker_.HasPushed(member)) {
       checker_.Violate(
           absl::StrCat("member ", member.value(), " had pushed, and was ended: ", record.ended));
     }
@@ -135,13 +137,17 @@ SimOutcome SimJob::Judge() {
   const Membership& membership = coordinator.membership();
   const std::set<MemberId> lost = Lost();
   outcome.finished = coordinator.ended() && coordinator.outcome().ok();
+  outcome.drained = harm_.is_drained();
+  outcome.reached = checker_.reached();
+  outcome.struck_evaluating = struck_evaluating_;
   outcome.rollbacks = coordinator.Status(queue_.now()).checkpoint().rollbacks();
   outcome.checkpoints = checker_.wholes();
   // The report is exact where every server was there to the end.
   if (!checker_.violation().has_value() && outcome.finished && membership.servers().AllClosed()) {
     std::optional<uint64_t> partial_pushes;
     if (outcome.rollbacks == 0) partial_pushes = membership.partial_pushes();
-    checker_.OnEnd(lost, partial_pushes);
+    checker_.OnEnd(lost, partial_pushes, harm_.is_drained());
+    outcome.judged = true;
   }
   if (!checker_.violation().has_value() && !options_.faults && !outcome.finished) {
     checker_.Violate(absl::StrCat("no faults, but: ", coordinator.outcome().message()));
