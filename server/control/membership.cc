@@ -155,9 +155,12 @@ absl::StatusOr<const MemberRecord*> Membership::Join(const v1::JoinRequest& requ
                                                      absl::Time now) {
   MemberId member(request.member());
   if (member == MemberId()) {
-    if (drain_wanted_) return absl::FailedPreconditionError("join: the job is ending");
-    // Whoever is known has begun it, and did not hear the answer.
-    if (facts_.closed_to_joiners && started_ && members_.LiveOf(request.life()) == nullptr) {
+    // Whoever is known did not hear the answer, and others may wait for it.
+    const bool is_known = members_.LiveOf(request.life()) != nullptr;
+    if (drain_wanted_ && !is_known) {
+      return absl::FailedPreconditionError("join: the job is ending");
+    }
+    if (facts_.closed_to_joiners && started_ && !is_known) {
       return absl::FailedPreconditionError(absl::StrCat("join: ", kClosed));
     }
     const MemberId known = members_.last();

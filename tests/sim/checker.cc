@@ -122,6 +122,12 @@ void Checker::OnFolded(CopyId copy, const PushFacts& push, const Verdict& verdic
     weight = static_cast<float>(push.examples) / static_cast<float>(ledger.first_examples);
   }
   ledger.weights = ledger.folded.empty() ? weight : ledger.weights + weight;
+  const uint64_t staleness = ledger.version - push.base.value();
+  ++ledger.pushes;
+  ledger.staleness_sum += staleness;
+  ledger.staleness_max = std::max(ledger.staleness_max, staleness);
+  ledger.pending_examples += push.examples;
+  reached_.stale += staleness >= 2 ? 1 : 0;
   ledger.clocks[push.member] = push.exchange;
   ledger.highest = std::max(ledger.highest, push.exchange);
   if (options_.subnets != nullptr) {
@@ -198,9 +204,17 @@ void Checker::OnCommitted(CopyId copy, Exchange exchange) {
   // In lockstep the last commit's alone, elsewhere of every push of all entries.
   if (ledger.has_all && options_.lockstep) ledger.gradient.clear();
   if (ledger.has_all) ledger.gradient.resize(ledger.pending.size());
+  ledger.examples += std::exchange(ledger.pending_examples, 0);
+  if (options_.momentum != 0) ledger.momentum.resize(ledger.pending.size());
   for (size_t i = 0; i < ledger.pending.size(); ++i) {
     const float mean = options_.factor * (scale * ledger.pending[i]);
-    ledger.parameters[i] += static_cast<float>(options_.sign) * mean;
+    float change = mean;
+    if (options_.momentum != 0) {
+      float& m = ledger.momentum[i];
+      m = options_.momentum * m + mean;
+      change = options_.nesterov ? mean + options_.momentum * m : m;
+    }
+    ledger.parameters[i] += static_cast<float>(options_.sign) * change;
     if (ledger.has_all) ledger.gradient[i] += mean;
   }
   ledger.has_all = false;

@@ -15,6 +15,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -26,6 +27,7 @@
 #include "common/keyset/sparse_keys.h"
 #include "common/keyset/subnet.h"
 #include "common/layout/shard_map.h"
+#include "proto/coordinator.pb.h"
 #include "proto/status.pb.h"
 #include "server/shard/shard.h"
 #include "tests/sim/core_checker.h"
@@ -56,6 +58,9 @@ class Checker {
     // Updates are means, and the rule multiplies them by this.
     bool mean = true;
     float factor = 1;
+    // Of the rule: m <- momentum * m + u, and the update is m, or u + momentum * m ahead of it.
+    float momentum = 0;
+    bool nesterov = false;
     // Sums are exact unless the rule rounds in an order of its own.
     float tolerance = 0;
     // A read is at most so many exchanges ahead of the slowest member.
@@ -140,6 +145,8 @@ class Checker {
 
   // The coordinator's word has reached the shard, and is not that of the end.
   void OnPlan(CopyId copy, const Plan& plan);
+  // Any shard has folded a push of it.
+  bool HasPushed(MemberId member) const;
   bool IsMember(CopyId copy, MemberId member) const;
   // It took a push of one that is no member.
   void OnAcceptedOfNone(CopyId copy, MemberId member);
@@ -155,6 +162,35 @@ class Checker {
   // All values, as they are just now.
   void OnReadOutside(CopyId copy, MemberId member, Version version,
                      const std::vector<float>& values);
+  // What the shard would tell people, just now.
+  void OnCounters(CopyId copy, const v1::ServerCounters& counters);
+  // What a run has come to: a simulation that never gets there proves nothing.
+  struct Reached {
+    uint64_t restarts = 0;  // of evaluations, told to members
+    uint64_t recuts = 0;    // rounds that were cut otherwise than a member thought
+    uint64_t stale = 0;     // pushes two versions late or more
+  };
+  const Reached& reached() const { return reached_; }
+  void OnEvaluationRestarts() { ++reached_.restarts; }
+  void OnRecut() { ++reached_.recuts; }
+
+  // --- evaluations and epochs (evaluation_checker.cc) ---
+
+  // One attempt at one evaluation, of members that began in this generation's era.
+  struct Attempt {
+    uint64_t evaluation = 0;
+    uint64_t attempt = 0;
+  };
+  // A member has read these versions, by shard, to score its part with them.
+  void OnEvaluates(MemberId member, Attempt attempt, uint64_t part, uint64_t parts,
+                   const std::vector<Version>& versions);
+  // It has scored, and has yet to say so.
+  void OnScores(MemberId member, Attempt attempt);
+  // It was told how an epoch is cut.
+  void OnCut(MemberId member, Rank rank, uint64_t epoch, const v1::EpochCut& cut);
+  // It leaves after this exchange, as the job is over for it. `has_done_all`: no step is left.
+  void OnFinishes(MemberId member, Exchange exchange, bool has_done_all);
+
   void OnCounted(CopyId copy, Version version);
   // Sees whether it has begun to select a core, of the values that it has just now.
   void FollowSelection(CopyId copy);
@@ -189,7 +225,9 @@ class Checker {
   void OnStuck(absl::string_view what);
   void OnLiveMemberRefused(MemberId member, absl::string_view message);
   // The run is over; `lost` did not finish. nullopt: partial pushes were not counted by all servers.
-  void OnEnd(const std::set<MemberId>& lost, std::optional<uint64_t> partial_pushes);
+  // `is_drained`: it was asked to end early.
+  void OnEnd(const std::set<MemberId>& lost, std::optional<uint64_t> partial_pushes,
+             bool is_drained);
 
   // The first thing that was wrong.
   const std::optional<std::string>& violation() const { return violation_; }
@@ -219,7 +257,13 @@ class Checker {
     Plan plan;
     std::vector<float> parameters;
     std::vector<float> pending;
-    double weights = 0;  // folded into pending, by examples
+    std::vector<float> momentum;  // the rule's state
+    uint64_t pushes = 0;          // folded, ever
+    uint64_t staleness_sum = 0;
+    uint64_t staleness_max = 0;
+    uint64_t pending_examples = 0;
+    uint64_t examples = 0;  // committed
+    double weights = 0;     // folded into pending, by examples
     uint64_t first_examples = 0;
     std::map<MemberId, Exchange> clocks;  // last exchange folded
     Exchange highest;                     // of all pushes folded
@@ -265,6 +309,7 @@ class Checker {
   CoreChecker& CoresOf(Generation era);
   void CheckGap(CopyId copy, MemberId reader, Exchange after);
   void CheckSameCommits(const std::set<MemberId>& lost);
+  void CheckFinished(bool is_drained);
 
   const Options options_;
   std::deque<Ledger> ledgers_;                  // by copy
@@ -282,6 +327,27 @@ class Checker {
   std::map<std::pair<Generation, Exchange>, std::vector<float>> replicas_;
   // By era and round: how it is cut, as servers have said.
   std::map<std::pair<Generation, uint64_t>, std::map<MemberId, SubnetPlace>> cuts_;
+  // By era, evaluation and attempt.
+  struct Standing {
+    uint64_t parts = 0;
+    std::vector<Version> versions;         // by shard
+    std::vector<Generation> generations;   // by shard, of the plans then
+    std::map<uint64_t, MemberId> members;  // by part
+  };
+  std::map<std::tuple<Generation, uint64_t, uint64_t>, Standing> evaluations_;
+  // By era and epoch: the first that was told, and who has which part.
+  struct CutEpoch {
+    v1::EpochCut first;
+    std::map<uint64_t, Rank> ranks;  // by part
+  };
+  std::map<std::pair<Generation, uint64_t>, CutEpoch> epochs_;
+  struct Finish {
+    MemberId member;
+    Exchange exchange;
+    bool has_done_all = false;
+  };
+  std::vector<Finish> finishes_;
+  Reached reached_;
   std::map<Generation, Plan> plans_;
   std::map<MemberId, uint64_t> lives_;   // of workers
   std::optional<v1::JobStatus> status_;  // the last one, and whose it was

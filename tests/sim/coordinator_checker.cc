@@ -53,7 +53,9 @@ void Checker::OnStatus(const v1::JobStatus& status, uint64_t coordinator) {
     if (is_same && status.members_lost() < before.members_lost()) {
       fell("members_lost", before.members_lost(), status.members_lost());
     }
-    if (is_same && !went_back && status.examples() < before.examples()) {
+    // Until it goes on, some servers are counted as they were before they went back.
+    const bool goes_on = before.state() == "training" || before.state() == "evaluating";
+    if (is_same && !went_back && goes_on && status.examples() < before.examples()) {
       fell("examples", before.examples(), status.examples());
     }
   }

@@ -49,9 +49,41 @@ uint64_t Checker::commits() const {
   return commits;
 }
 
-void Checker::OnEnd(const std::set<MemberId>& lost, std::optional<uint64_t> counted) {
-  if (options_.lockstep) CheckSameCommits(lost);
+void Checker::OnCounters(CopyId copy, const v1::ServerCounters& counters) {
+  const Ledger& ledger = ledgers_[copy.value()];
+  const auto compare = [&](const char* what, uint64_t is, uint64_t want) {
+    if (is == want) return;
+    Violate(absl::StrCat("shard ", ShardOf(copy), " counts ", is, " ", what, ", want ", want));
+  };
+  compare("versions", counters.version(), ledger.version);
+  // Those of removed members, too, that were never folded.
+  const uint64_t accepted = ledger.pushes + ledger.copy->StagedPushes().size();
+  compare("pushes", std::max(counters.pushes(), accepted), counters.pushes());
+  compare("versions late in all", counters.staleness_sum(), ledger.staleness_sum);
+  compare("versions late at most", counters.staleness_max(), ledger.staleness_max);
+  compare("examples", counters.examples(), ledger.examples);
+}
+
+bool Checker::HasPushed(MemberId member) const {
   for (size_t shard = 0; shard < leaders_.size(); ++shard) {
+    if (LeaderOf(shard) == nullptr) continue;
+    const auto& applied = LeaderOf(shard)->applied;
+    const auto first = applied.lower_bound({member, Exchange()});
+    if (first != applied.end() && first->first == member) return true;
+  }
+  return false;
+}
+
+void Checker::OnEnd(const std::set<MemberId>& lost, std::optional<uint64_t> counted,
+                    bool is_drained) {
+  if (options_.lockstep) CheckSameCommits(lost);
+  CheckFinished(is_drained);
+  for (size_t shard = 0; shard < leaders_.size(); ++shard) {
+    // In lockstep some may begin with an exchange that the others do not make.
+    if (!options_.lockstep && !LeaderOf(shard)->folded.empty()) {
+      Violate(absl::StrCat("shard ", shard, ": ", LeaderOf(shard)->folded.size(),
+                           " pushes were folded and never committed"));
+    }
     for (const auto& [member, exchange] : told_[shard].acknowledged) {
       if (lost.count(member) > 0 || LeaderOf(shard)->applied.count({member, exchange}) > 0) {
         continue;

@@ -28,6 +28,13 @@ enum class Mutation {
   kSavesLate,    // a worker writes its file of a checkpoint one exchange late
   kSavesAhead,   // a worker writes what it is, not what it was when the exchange began
   kGoesOnAfterRestore,  // a server says that it has gone back, and goes on with what it has
+  kMisreportsRemoved,   // one server tells a wrong last exchange of removed members
+  kCountsOneMore,       // servers tell of one example more than there were
+  kReadsTwice,          // every worker trains the rows of an epoch's first part
+  kScoresTwice,         // every member is told to score the first part
+  kEvaluatesEarly,      // a worker scores what it read before all had come
+  kLeavesEarly,         // a worker takes any evaluation for the last one
+  kTicksEarly,          // the coordinator ends leases long before their time
   kForgetsSavedStates,  // a server that goes back has the parameters and no more
 };
 

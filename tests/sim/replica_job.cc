@@ -177,7 +177,11 @@ void ReplicaJob::CheckReplicas() {
   ReplicaServer* first = nullptr;
   for (ReplicaServer* const server : Ready()) {
     server->Settled();
-    if (first == nullptr) first = server;
+    if (first == nullptr) {
+      first = server;
+      continue;
+    }
+    ++pairs_;
     const ReplicaServer::Pushes &a = first->Settled(), &b = server->Settled();
     std::vector<std::pair<MemberId, Exchange>> differ;
     std::set_symmetric_difference(a.begin(), a.end(), b.begin(), b.end(),
@@ -218,9 +222,10 @@ ReplicaJobOutcome ReplicaJob::Run() {
   const absl::Time quiet = queue_.now() + 3 * kLease;
   while (!world_.violation.has_value() && queue_.now() < quiet) queue_.RunNext();
   ReplicaJobOutcome outcome;
-  const bool finished = job.ended() && job.outcome().ok();
-  if (!world_.violation.has_value() && finished) CheckReplicas();
-  if (!world_.violation.has_value() && !options_.faults && !finished) {
+  outcome.finished = job.ended() && job.outcome().ok();
+  if (!world_.violation.has_value() && outcome.finished) CheckReplicas();
+  outcome.pairs = pairs_;
+  if (!world_.violation.has_value() && !options_.faults && !outcome.finished) {
     Violate(absl::StrCat("no faults, but: ", std::string(job.outcome().message())));
   }
   for (const auto& [id, record] : job.membership().members().all()) {

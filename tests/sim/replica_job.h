@@ -35,8 +35,10 @@ struct ReplicaJobOptions {
 struct ReplicaJobOutcome {
   // The first thing that was wrong; nullopt: all held.
   std::optional<std::string> violation;
-  uint64_t pushes = 0;  // folded, over all replicas
-  uint64_t lost = 0;    // members
+  bool finished = false;  // the job ended as a success
+  uint64_t pairs = 0;     // of replicas that were compared
+  uint64_t pushes = 0;    // folded, over all replicas
+  uint64_t lost = 0;      // members
   uint64_t servers_lost = 0;
   uint64_t servers_joined = 0;  // they copied a replica and were there at the end
   uint64_t partial_pushes = 0;
@@ -76,6 +78,7 @@ class ReplicaJob {
   NodeId chaos_;
   absl::Time faults_end_;
   uint64_t servers_lost_ = 0;
+  uint64_t pairs_ = 0;
 };
 
 }  // namespace tessera

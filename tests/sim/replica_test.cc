@@ -11,6 +11,7 @@ namespace {
 
 ReplicaJobOutcome RunAll(bool faults) {
   ReplicaJobOutcome total;
+  uint64_t finished = 0;
   const Seeds seeds = ChosenSeeds();
   for (uint64_t seed = seeds.first; seed < seeds.first + seeds.count; ++seed) {
     const ReplicaJobOutcome outcome = ReplicaJob({seed, faults}).Run();
@@ -18,12 +19,17 @@ ReplicaJobOutcome RunAll(bool faults) {
                  << "--test_arg=--seed=" << seed);
     INFO(outcome.violation.value_or(""));
     REQUIRE_FALSE(outcome.violation.has_value());
+    finished += outcome.finished ? 1 : 0;
+    total.pairs += outcome.pairs;
     total.pushes += outcome.pushes;
     total.lost += outcome.lost;
     total.servers_lost += outcome.servers_lost;
     total.servers_joined += outcome.servers_joined;
     total.partial_pushes += outcome.partial_pushes;
   }
+  // The others lose all their workers, or the server with the coordinator.
+  total.finished = finished * 100 > seeds.count * 65;
+  std::cout << "finished " << finished << " pairs " << total.pairs << std::endl;
   return total;
 }
 
@@ -32,6 +38,8 @@ TEST_CASE("sites come and go, and the replicas that are left have the same pushe
   const ReplicaJobOutcome total = RunAll(/*faults=*/true);
   if (ChosenSeeds().count < 100) return;
   // A simulation without trouble proves nothing.
+  CHECK(total.finished);
+  CHECK(total.pairs > ChosenSeeds().count);
   CHECK(total.lost > ChosenSeeds().count / 2);
   CHECK(total.servers_lost > ChosenSeeds().count / 2);
   CHECK(total.servers_joined > ChosenSeeds().count / 4);
@@ -40,6 +48,8 @@ TEST_CASE("sites come and go, and the replicas that are left have the same pushe
 
 TEST_CASE("without faults all replicas are equal at the end", "[sim][replica]") {
   const ReplicaJobOutcome total = RunAll(/*faults=*/false);
+  CHECK(total.finished);
+  CHECK(total.pairs > ChosenSeeds().count / 2);
   CHECK(total.pushes > 0);
   CHECK(total.lost == 0);
   CHECK(total.partial_pushes == 0);

@@ -42,7 +42,9 @@ void SimCoordinator::Tick() {
   const absl::Time now = network_->now();
   // As LiveCoordinator: where it did not run for long, nobody was listening.
   if (now - std::exchange(ticked_, now) > facts_.lease_timeout / 2) state().ExtendLeases(now);
-  state().Tick(now);
+  // With the mutation leases are over long before their time.
+  const bool is_early = options_.mutation == Mutation::kTicksEarly;
+  state().Tick(now + (is_early ? 0.8 * facts_.lease_timeout : absl::ZeroDuration()));
   if (options_.on_status) options_.on_status(state().Status(now), life_);
   Deliver();
   network_->After(node_, facts_.lease_timeout / 10, [this] { Tick(); });
@@ -168,6 +170,7 @@ void SimCoordinator::Attach(NodeId server, v1::ServerHello hello,
     if (is_stale) return;  // As of a host.
     absl::Status attached = CheckHello(hello);
     if (attached.ok()) attached = state().Attach(hello, network_->now());
+    if (attached.ok()) heard_[server] = network_->now();
     // One that joins may be too early: another one of its rank is not known to be gone yet. One that
     // leads may be superseded.
     TESSERA_CHECK(attached.ok() || facts_.replicated || facts_.standbys || facts_.checkpoints ||
@@ -198,6 +201,7 @@ void SimCoordinator::FromServer(NodeId server, ShardId rank, v1::ShardMessage me
     const auto link = links_.find(rank);
     if (link == links_.end() || link->second.node != server) return;
     if (link->second.connection != connection) return;
+    heard_[server] = network_->now();
     state().OnShardMessage(rank, message, network_->now());
     if (message.has_counters()) SendWord(rank);
     Deliver();
@@ -271,7 +275,8 @@ void SimCoordinator::Evaluate(NodeId from, v1::EvaluateRequest request,
                               Done<v1::EvaluateReply> done) {
   network_->Call<absl::StatusOr<v1::EvaluateReply>>(
       from, node_,
-      [this, request](std::function<void(absl::StatusOr<v1::EvaluateReply>)> answer) {
+      [this, from, request](std::function<void(absl::StatusOr<v1::EvaluateReply>)> answer) {
+        heard_[from] = network_->now();
         const absl::Status asked = state().Evaluate(request, network_->now());
         if (asked.ok()) {
           auto& parked = parked_[MemberId(request.member())];
@@ -346,6 +351,7 @@ void SimCoordinator::Send(KeptCoordinator::Batch batch) {
   for (Coordinator::EvaluateAnswer& answer : batch.replies) {
     const auto parked = parked_.find(answer.member);
     if (parked == parked_.end() || parked->second.after_event >= batch.event) continue;
+    if (options_.mutation == Mutation::kScoresTwice && answer.reply.ok()) answer.reply->set_part(0);
     parked->second.answer(std::move(answer.reply));
     parked_.erase(parked);
   }

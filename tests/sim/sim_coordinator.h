@@ -37,7 +37,7 @@ class SimCoordinator {
     bool has_faults = false;
     // A checkpoint is whole, and whoever goes on as the coordinator knows.
     std::function<void(uint64_t step)> on_whole;
-    // Now and then: what it would tell people, and the number of its process.
+    // Now and then, when leases have just been looked at: what it would tell people, and the number of its process.
     std::function<void(const v1::JobStatus& status, uint64_t life)> on_status;
     Mutation mutation = Mutation::kNone;
   };
@@ -84,6 +84,12 @@ class SimCoordinator {
   void FromHost(NodeId host, uint32_t rank, v1::HostMessage message, uint64_t connection);
   void DetachHost(uint32_t rank, uint64_t connection);
 
+  // When something last arrived from this node and was taken.
+  absl::Time Heard(NodeId node) const {
+    const auto found = heard_.find(node);
+    return found == heard_.end() ? absl::InfinitePast() : found->second;
+  }
+
   // One request of a worker; nullopt: the call was lost, ask again.
   template <typename Reply>
   using Done = std::function<void(std::optional<absl::StatusOr<Reply>>)>;
@@ -92,7 +98,9 @@ class SimCoordinator {
            Done<Reply> done) {
     network_->Call<absl::StatusOr<Reply>>(
         from, node_,
-        [this, request = std::move(request)](std::function<void(absl::StatusOr<Reply>)> answer) {
+        [this, from,
+         request = std::move(request)](std::function<void(absl::StatusOr<Reply>)> answer) {
+          heard_[from] = network_->now();
           absl::StatusOr<Reply> reply = request(state(), network_->now());
           WhenTold([answer = std::move(answer), reply = std::move(reply)] { answer(reply); });
           Deliver();
@@ -161,6 +169,7 @@ class SimCoordinator {
     std::function<void()> then;
   };
   std::deque<Waiting> waiting_;
+  std::map<NodeId, absl::Time> heard_;
   std::map<ShardId, Link> links_;
   std::map<uint32_t, HostLink> hosts_;
   struct Parked {

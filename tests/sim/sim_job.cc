@@ -18,18 +18,16 @@ constexpr int64_t kBatch = 4;
 constexpr int64_t kEpochs = 3;
 constexpr int64_t kEpochsWithCheckpoints = 6;
 constexpr int64_t kMembersMax = 5;
-constexpr absl::Duration kLease = absl::Seconds(1);
+constexpr absl::Duration kAwayTimeout = absl::Seconds(60);
 constexpr absl::Duration kFaultsLast = absl::Seconds(3);
 constexpr absl::Duration kFaultsLastWithCheckpoints = absl::Seconds(6);
-// With faults ended, everything is found out within a few leases and the rest of the job takes
-// seconds.
-constexpr absl::Duration kPatience = absl::Seconds(60);
 
-v1::Diloco* PlainDiloco(v1::Method* method) {
+v1::Diloco* PlainDiloco(v1::Method* method, float momentum) {
   v1::Diloco* diloco = method->mutable_diloco();
   diloco->set_local_steps(3);
   // The outer rule then adds: sums stay exact.
   diloco->set_outer_learning_rate(1);
+  diloco->set_outer_momentum(momentum);
   return diloco;
 }
 
@@ -41,8 +39,15 @@ void DrawSlimDp(v1::SlimDp* slim, Dice* dice) {
   slim->set_gradient_weight(0.5 * dice->Below(3));
 }
 
+// Every other job's rule keeps a state.
+float MomentumOf(const SimOptions& sim) {
+  const bool has_rule = sim.method == SimMethod::kDataParallel ||
+                        sim.method == SimMethod::kDiloco || sim.method == SimMethod::kDilocoQuorum;
+  return has_rule && sim.seed % 2 == 0 ? 0.5f : 0.0f;
+}
+
 // What is not fixed by the method is drawn.
-v1::Job JobOf(SimMethod name, int workers, Dice* dice) {
+v1::Job JobOf(SimMethod name, float momentum, int workers, Dice* dice) {
   v1::Job job;
   job.mutable_cluster()->set_workers(workers);
   job.mutable_train()->mutable_optimizer()->mutable_sgd()->set_learning_rate(1);
@@ -50,6 +55,7 @@ v1::Job JobOf(SimMethod name, int workers, Dice* dice) {
   switch (name) {
     case SimMethod::kDataParallel:
       method.mutable_data_parallel();
+      job.mutable_train()->mutable_optimizer()->mutable_sgd()->set_momentum(momentum);
       break;
     case SimMethod::kLocalSgd:
     case SimMethod::kLocalSgdOverlapped:
@@ -79,16 +85,16 @@ v1::Job JobOf(SimMethod name, int workers, Dice* dice) {
       method.mutable_ssp()->set_bound(dice->Below(4));
       break;
     case SimMethod::kDiloco:
-      PlainDiloco(&method);
+      PlainDiloco(&method, momentum);
       break;
     case SimMethod::kDilocoQuorum: {
-      v1::Quorum* quorum = PlainDiloco(&method)->mutable_quorum();
+      v1::Quorum* quorum = PlainDiloco(&method, momentum)->mutable_quorum();
       quorum->set_pushes(1 + dice->Below(workers));
       quorum->set_grace(absl::ToInt64Nanoseconds(absl::Milliseconds(dice->Below(200))));
       break;
     }
     case SimMethod::kDilocoAsynchronous:
-      PlainDiloco(&method)->set_asynchronous(true);
+      PlainDiloco(&method, 0)->set_asynchronous(true);
       break;
     case SimMethod::kIst:
       method.mutable_ist()->set_local_steps(1 + dice->Below(3));
@@ -145,6 +151,9 @@ Checker::Options CheckerOptions(const SimOptions& sim, int servers, const v1::Jo
     options.mean = false;
   }
   options.by_examples = name == SimMethod::kDiloco || name == SimMethod::kDilocoQuorum;
+  options.momentum = MomentumOf(sim);
+  options.nesterov = name != SimMethod::kDataParallel;
+  if (options.momentum != 0) options.tolerance = 1e-5f;
   options.rounds = name == SimMethod::kDilocoQuorum;
   if (name == SimMethod::kDilocoAsynchronous) {
     options.factor = 1.0f / workers;
@@ -164,7 +173,7 @@ SimJob::SimJob(SimOptions options)
       workers_count_(1 + static_cast<int>(dice_.Below(4))),
       epochs_(options.checkpoints ? kEpochsWithCheckpoints : kEpochs),
       steps_(dice_.Chance(0.3) ? epochs_ / 3 * (10 + dice_.Below(20)) : 0),
-      job_(JobOf(options.method, workers_count_, &dice_)),
+      job_(JobOf(options.method, MomentumOf(options), workers_count_, &dice_)),
       recipe_(RecipeOf(job_)),
       step_time_(DrawnStepTime(options.standbys, options.checkpoints, &dice_)),
       subnets_(recipe_.subnets ? std::make_unique<SubnetEntries>(options.seed, servers_count_)
@@ -193,11 +202,11 @@ SimJob::SimJob(SimOptions options)
   control.mutation = options.mutation;
   if (options_.coordinator_dies) {
     control.is_kept = true;
-    control.away_timeout = kPatience;
+    control.away_timeout = kAwayTimeout;
     control.is_slow = dice_.Chance(0.2);
   }
   control.on_status = [this](const v1::JobStatus& status, uint64_t life) {
-    checker_.OnStatus(status, life);
+    OnStatus(status, life);
   };
   if (options_.checkpoints) KeepCheckpoints(&facts, &control);
   coordinator_ = std::make_unique<SimCoordinator>(&network_, facts, control);
@@ -292,6 +301,7 @@ void SimJob::PlanFaults() {
 void SimJob::Strike() {
   network_.After(chaos_, dice_.Between(absl::Milliseconds(20), absl::Milliseconds(900)), [this] {
     if (queue_.now() >= faults_end_) return;
+    struck_evaluating_ += coordinator_->state().StateWord() == "evaluating" ? 1 : 0;
     if (options_.coordinator_dies && dice_.Chance(0.45)) {
       StrikeCoordinator();
       return Strike();
@@ -314,13 +324,15 @@ void SimJob::Strike() {
     if (what == 18 && !options_.standbys && dice_.Chance(0.2)) KillServer();
     if (what == 19 && dice_.Chance(0.3) && coordinator_->state().membership().started() &&
         coordinator_->is_here()) {
-      drained_ = true;
+      harm_.OnDrained();
       coordinator_->Drain();
     }
     if (what >= 20 && what < 24) CutSomeLink();
     if (what >= 24) {
       has_hung_ = true;
-      workers_[dice_.Below(workers_.size())]->Hang();
+      SimWorker& worker = *workers_[dice_.Below(workers_.size())];
+      harm_.OnHung(worker.node());
+      worker.Hang();
     }
     Strike();
   });
@@ -334,6 +346,7 @@ void SimJob::CutSomeLink() {
     case 0:
       return network_.CutLink(worker, server, 2.5 * kLease);
     case 1:
+      harm_.OnSilenced(worker);
       return network_.CutLink(worker, coordinator_->node(), 2.5 * kLease);
     case 2:
       // A server that is silent for a lease ends the job: stay below.
@@ -345,6 +358,7 @@ void SimJob::CrashWorker() {
   SimWorker& worker = *workers_[dice_.Below(workers_.size())];
   if (worker.is_over()) return;
   worker.Crash();
+  harm_.OnSilenced(worker.node());
   // A job that has not started waits for as many as it wants; later it goes on without.
   const bool must = !coordinator_->state().membership().started();
   if (!must && dice_.Chance(0.4)) return;
@@ -385,6 +399,7 @@ void SimJob::FreezeSomebody() {
     return;
   }
   const SimWorker& worker = *workers_[dice_.Below(workers_.size())];
+  harm_.OnSilenced(worker.node());
   network_.Freeze(worker.node(), queue_.now() + dice_.Between(absl::ZeroDuration(), 2.5 * kLease));
 }
 
@@ -413,86 +428,6 @@ bool SimJob::AllOver() const {
     if (!worker->is_over()) return false;
   }
   return true;
-}
-
-std::set<MemberId> SimJob::Lost() const {
-  std::set<MemberId> lost;
-  for (const auto& [member, record] : coordinator_->state().membership().members().all()) {
-    // Also those that the coordinator ended, with training, before they could finish.
-    const bool finished = record.state == MemberState::kLeft && record.ended == "finished";
-    if (!IsLive(record.state) && !finished) lost.insert(member);
-  }
-  return lost;
-}
-
-std::string SimJob::Describe() const {
-  std::string text =
-      absl::StrCat("at ", absl::FormatDuration(queue_.now() - absl::UnixEpoch()), " coordinator ",
-                   coordinator_->state().Status(queue_.now()).state(), " waits for:");
-  for (const std::string& name : coordinator_->state().membership().WaitingFor()) {
-    absl::StrAppend(&text, " ", name);
-  }
-  for (const auto& server : servers_) absl::StrAppend(&text, "\n  ", server->Describe());
-  for (const auto& host : hosts_) absl::StrAppend(&text, "\n  ", host->Describe());
-  for (const auto& worker : workers_) absl::StrAppend(&text, "\n  ", worker->Describe());
-  return text;
-}
-
-SimOutcome SimJob::Run() {
-  const absl::Time give_up = faults_end_ + kPatience;
-  while (!checker_.violation().has_value()) {
-    if (coordinator_->ended() && AllOver() && queue_.now() > faults_end_) break;
-    if (queue_.now() > give_up) {
-      // What was told and not kept may have reached workers only, as its way to all servers was longer than the
-      // coordinator lived. Then nobody can know.
-      if (coordinator_->has_told_unkept() && !coordinator_->has_given_up()) break;
-      checker_.OnStuck(Describe());
-      break;
-    }
-    TESSERA_CHECK(queue_.RunNext());
-  }
-  // What is still on its way arrives: late messages to a job that has ended.
-  const absl::Time quiet = queue_.now() + kLease;
-  while (!checker_.violation().has_value() && queue_.now() < quiet) queue_.RunNext();
-  return Judge();
-}
-
-SimOutcome SimJob::Judge() {
-  SimOutcome outcome;
-  const Coordinator& coordinator = coordinator_->state();
-  const Membership& membership = coordinator.membership();
-  const std::set<MemberId> lost = Lost();
-  outcome.finished = coordinator.ended() && coordinator.outcome().ok();
-  outcome.rollbacks = coordinator.Status(queue_.now()).checkpoint().rollbacks();
-  outcome.checkpoints = checker_.wholes();
-  // The report is exact where every server was there to the end.
-  if (!checker_.violation().has_value() && outcome.finished && membership.servers().AllClosed()) {
-    std::optional<uint64_t> partial_pushes;
-    if (outcome.rollbacks == 0) partial_pushes = membership.partial_pushes();
-    checker_.OnEnd(lost, partial_pushes);
-  }
-  if (!checker_.violation().has_value() && !options_.faults && !outcome.finished) {
-    checker_.Violate(absl::StrCat("no faults, but: ", coordinator.outcome().message()));
-  }
-  outcome.violation = checker_.violation();
-  outcome.commits = checker_.commits();
-  for (const MemberId member : lost) {
-    const MemberRecord& record = *membership.members().Find(member);
-    outcome.lost += record.state == MemberState::kRejoins ? 0 : 1;
-  }
-  for (const auto& [member, record] : membership.members().all()) {
-    outcome.joined_late += record.first_exchange > Exchange(1);
-  }
-  outcome.partial_pushes = membership.partial_pushes();
-  if (options_.standbys) outcome.takeovers = coordinator.Status(queue_.now()).takeovers();
-  outcome.protected_again = protected_again_;
-  outcome.coordinators = coordinators_;
-  outcome.forgiven = coordinator_->has_told_unkept();
-  outcome.duration = queue_.now() - absl::UnixEpoch();
-  outcome.fingerprint =
-      Scrambled(outcome.commits + 1000003 * absl::ToInt64Nanoseconds(outcome.duration)) +
-      dice_.Next();
-  return outcome;
 }
 
 }  // namespace tessera

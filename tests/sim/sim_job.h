@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -17,6 +18,7 @@
 #include "tests/sim/checker.h"
 #include "tests/sim/dice.h"
 #include "tests/sim/event_queue.h"
+#include "tests/sim/harm.h"
 #include "tests/sim/mutation.h"
 #include "tests/sim/sim_coordinator.h"
 #include "tests/sim/sim_folder.h"
@@ -64,16 +66,20 @@ struct SimOutcome {
   // The first thing that was wrong; nullopt: all held.
   std::optional<std::string> violation;
   bool finished = false;  // the job ended as a success
+  bool judged = false;    // and with all servers there, so that its end was compared
   uint64_t commits = 0;   // over all shards
   uint64_t lost = 0;      // members
   uint64_t joined_late = 0;
   uint64_t partial_pushes = 0;
   uint64_t takeovers = 0;
-  uint64_t coordinators = 1;     // processes
-  bool forgiven = false;         // the job could not go on from what was kept
-  uint64_t checkpoints = 0;      // whole ones
-  uint64_t rollbacks = 0;        // to one of them
-  bool protected_again = false;  // all shards had standbys some time after the last fault
+  uint64_t coordinators = 1;  // processes
+  bool forgiven = false;      // the job could not go on from what was kept
+  uint64_t checkpoints = 0;   // whole ones
+  uint64_t rollbacks = 0;     // to one of them
+  bool drained = false;
+  Checker::Reached reached;
+  uint64_t struck_evaluating = 0;  // faults while an evaluation stood
+  bool protected_again = false;    // all shards had standbys some time after the last fault
   absl::Duration duration;
   // Equal for equal runs.
   uint64_t fingerprint = 0;
@@ -96,6 +102,8 @@ class SimJob {
   SimOutcome Run();
 
  private:
+  static constexpr absl::Duration kLease = absl::Seconds(1);
+
   Shard::Options ShardOptions(ShardId shard);
   void StartServers();
   void StartWorker(std::optional<uint32_t> rank);
@@ -124,6 +132,8 @@ class SimJob {
   void StartHost(uint32_t rank);
   // Some time after its process has ended.
   void RestartHost(uint32_t rank);
+  // It is gone, or cannot be reached, for at most so long.
+  void HarmHost(const SimHost& host, absl::Duration lasts);
   double ChanceOfLoss() const;
   void StrikeHost();
   void KillHost();
@@ -135,7 +145,16 @@ class SimJob {
   void CheckProtected();
   void StartLateWorker();
   bool AllOver() const;
-  std::set<MemberId> Lost() const;
+  // --- how it ends (sim_job_end.cc) ---
+  // What the coordinator would tell people: it has just looked at leases.
+  void OnStatus(const v1::JobStatus& status, uint64_t coordinator);
+  // Whether the member may have ended so.
+  void CheckLoss(const MemberRecord& record);
+  // Whether its worker, or one that came in its place, was kept from coming back.
+  bool MayMiss(const MemberRecord& record) const;
+  // Whether the job may have.
+  void CheckFailure(const std::string& why);
+  std::set<MemberId> Lost();
   std::string Describe() const;
   SimOutcome Judge();
 
@@ -166,7 +185,11 @@ class SimJob {
   NodeId chaos_;
   absl::Time faults_end_;
   bool server_killed_ = false;
-  bool drained_ = false;
+  Harm harm_;
+  // That were judged. Whoever goes on as the coordinator has them, too.
+  std::set<std::pair<MemberId, std::string>> losses_;
+  std::set<std::string> failures_;
+  uint64_t struck_evaluating_ = 0;
   uint64_t coordinators_ = 1;
 };
 

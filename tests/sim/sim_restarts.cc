@@ -29,6 +29,7 @@ void SimJob::KeepCheckpoints(JobFacts* facts, SimCoordinator::Options* control) 
   facts->model_manifest = std::make_shared<const Manifest>(std::move(model));
   control->folder = folder_.get();
   control->has_faults = options_.faults;
+  if (options_.faults) harm_.OnDiskFails();
   control->on_whole = [this](uint64_t step) { checker_.OnKnownWhole(step); };
 }
 
@@ -96,6 +97,7 @@ void SimJob::EndServer(int rank) {
   SimServer* const server = servers_[rank];
   if (!network_.IsAlive(server->node())) return;
   network_.Kill(server->node());
+  harm_.OnKilled(static_cast<uint32_t>(rank));
   const auto notice = [this, rank, connection = server->connection()] {
     coordinator_->Detach(ShardId(rank), connection);
   };

@@ -183,23 +183,20 @@ void SimServer::ApplyPlan(const v1::Plan& text) {
   for (const Shard::Removed& removed : served_.SetPlan(believed)) {
     v1::PlanApplied::Removed& entry = *applied.add_removed();
     entry.set_member(removed.member.value());
-    entry.set_last_exchange(removed.last_exchange.value());
+    const bool is_wrong = mutation_ == Mutation::kMisreportsRemoved && rank_ == ShardId(0);
+    entry.set_last_exchange(removed.last_exchange.value() + (is_wrong ? 1 : 0));
   }
   Say(std::move(message));
 }
 
 void SimServer::SendCounters(bool closing) {
-  const ShardCounters counters = shard().counters();
-  checker_->OnCounted(copy_, counters.version);
   v1::ShardMessage message;
   v1::ServerCounters& text = *message.mutable_counters();
+  text = ToMessage(shard().counters());
+  if (mutation_ == Mutation::kCountsOneMore) text.set_examples(text.examples() + 1);
+  checker_->OnCounters(copy_, text);
   text.set_rank(rank_.value());
-  text.set_version(counters.version.value());
-  text.set_pushes(counters.pushes);
   text.set_parked_pulls(reads_.size());
-  if (counters.collecting != Exchange(0)) {
-    text.set_exchange_committed(counters.collecting.value() - 1);
-  }
   for (const MemberId member : shard().WaitsFor()) {
     text.add_waits_for_ranks(shard().plan().Find(member)->rank.value());
   }
@@ -255,14 +252,26 @@ void SimServer::Push(const std::function<ReceivedPush()>& make,
 
 void SimServer::ReadOutside(MemberId member, Exchange after, RestWord word,
                             std::function<void(absl::StatusOr<ReadOfMoment>)> answer) {
+  // It reads at once, and may answer before there is a moment to compare, or when a standby has it.
+  struct Reading {
+    std::optional<ReadOfMoment> read;
+    std::optional<absl::Status> said;
+  };
+  const auto reading = std::make_shared<Reading>();
+  const auto end = [reading, answer] {
+    if (!reading->read || !reading->said) return;
+    if (!reading->said->ok()) return answer(*reading->said);
+    answer(*reading->read);
+  };
+  served_.ReadOutside(member, after, word, Clock(),
+                      [reading, end](const absl::StatusOr<ReadResult>& said) {
+                        reading->said = said.status();
+                        end();
+                      });
   const ReadResult now = shard().ReadNow();
   checker_->OnReadOutside(copy_, member, now.version, ValuesOf(*now.snapshot));
-  const ReadOfMoment read{checker_->IsInRound(copy_), checker_->KnowledgeOf(copy_)};
-  served_.ReadOutside(member, after, word, Clock(),
-                      [answer, read](const absl::StatusOr<ReadResult>& said) {
-                        if (!said.ok()) return answer(said.status());
-                        answer(read);
-                      });
+  reading->read = {checker_->IsInRound(copy_), checker_->KnowledgeOf(copy_)};
+  end();
   Work();
 }
 

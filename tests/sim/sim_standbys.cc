@@ -13,6 +13,7 @@ constexpr absl::Duration kProtectedWithin = absl::Seconds(8);
 constexpr absl::Duration kProtectedWithinHung = absl::Seconds(25);
 // Leases of servers, of those that might come for a shard, and of members.
 constexpr absl::Duration kGoneBackWithin = absl::Seconds(10);
+constexpr absl::Duration kRestartMost = absl::Seconds(2);
 
 }  // namespace
 
@@ -27,7 +28,10 @@ void SimJob::StartHost(uint32_t rank) {
   host.hosts = &directory_;
   host.folder = folder_.get();
   host.has_faults = options_.faults;
-  host.on_end = [this](uint32_t ended) { RestartHost(ended); };
+  host.on_end = [this](uint32_t ended) {
+    HarmHost(*LatestHost(ended), kRestartMost);
+    RestartHost(ended);
+  };
   hosts_.push_back(
       std::make_unique<SimHost>(&network_, coordinator_.get(), &checker_, std::move(host)));
 }
@@ -44,8 +48,13 @@ SimHost* SimJob::SomeHost() {
   return LatestHost(static_cast<uint32_t>(dice_.Below(servers_count_)));
 }
 
+void SimJob::HarmHost(const SimHost& host, absl::Duration lasts) {
+  const ShardOwners& owners = *coordinator_->state().membership().owners();
+  harm_.OnHostGone(host.rank(), queue_.now(), lasts, owners.CanDoWithout(host.rank()));
+}
+
 void SimJob::RestartHost(uint32_t rank) {
-  network_.After(chaos_, dice_.Between(absl::Milliseconds(20), absl::Seconds(2)), [this, rank] {
+  network_.After(chaos_, dice_.Between(absl::Milliseconds(20), kRestartMost), [this, rank] {
     if (LatestHost(rank)->is_alive() || coordinator_->state().ended()) return;
     StartHost(rank);
   });
@@ -61,9 +70,14 @@ void SimJob::StrikeHost() {
       return KillHost();
     case 2:
       return FreezeHosts();
-    case 3:
-      return SomeHost()->BreakLink();
+    case 3: {
+      SimHost* const host = SomeHost();
+      // Some come back when another leads.
+      HarmHost(*host, coordinator_->state().facts().lease_timeout);
+      return host->BreakLink();
+    }
     case 4:
+      harm_.OnLogBroken(queue_.now(), coordinator_->state().facts().lease_timeout);
       return SomeHost()->BreakLog();
     default:
       return CutHostLink();
@@ -76,6 +90,7 @@ void SimJob::KillHost() {
   if (!host->is_alive() || (!owners.CanDoWithout(host->rank()) && !dice_.Chance(ChanceOfLoss()))) {
     return;
   }
+  HarmHost(*host, kRestartMost);
   host->Die(/*is_silent=*/dice_.Chance(0.3));
   RestartHost(host->rank());
   // Where there is a checkpoint, rather its standby.
@@ -85,6 +100,7 @@ void SimJob::KillHost() {
       may_lose ? LatestHost((host->rank() + 1) % static_cast<uint32_t>(servers_count_))
                : SomeHost();
   if (!other->is_alive()) return;
+  HarmHost(*other, kRestartMost);
   other->Die(/*is_silent=*/dice_.Chance(0.3));
   RestartHost(other->rank());
 }
@@ -95,6 +111,7 @@ void SimJob::FreezeHosts() {
   const absl::Duration longest = owners.CanDoWithout(host->rank()) || dice_.Chance(ChanceOfLoss())
                                      ? 2.5 * coordinator_->state().facts().lease_timeout
                                      : coordinator_->state().facts().lease_timeout / 3;
+  HarmHost(*host, longest);
   network_.Freeze(host->node(), queue_.now() + dice_.Between(absl::ZeroDuration(), longest));
   if (!dice_.Chance(ChanceOfLoss())) return;
   const absl::Duration other = coordinator_->state().facts().lease_timeout / 3;
@@ -107,17 +124,21 @@ void SimJob::CutHostLink() {
   const ShardOwners& owners = *coordinator_->state().membership().owners();
   switch (dice_.Below(4)) {
     case 0:
+      harm_.OnLogBroken(queue_.now(), 2.5 * lease);
       return network_.CutLink(host->node(), SomeHost()->node(), 2.5 * lease);
     case 1: {
       const bool may = owners.CanDoWithout(host->rank()) || dice_.Chance(ChanceOfLoss());
+      if (may) HarmHost(*host, 2.5 * lease);
       return network_.CutLink(host->node(), coordinator_->node(), may ? 2.5 * lease : lease / 3);
     }
     case 2:
       return network_.CutLink(host->node(), workers_[dice_.Below(workers_.size())]->node(),
                               2.5 * lease);
-    case 3:
-      return network_.CutLink(workers_[dice_.Below(workers_.size())]->node(), coordinator_->node(),
-                              2.5 * lease);
+    case 3: {
+      const NodeId worker = workers_[dice_.Below(workers_.size())]->node();
+      harm_.OnSilenced(worker);
+      return network_.CutLink(worker, coordinator_->node(), 2.5 * lease);
+    }
   }
 }
 

@@ -64,6 +64,7 @@ void SimWorker::OnFetched(size_t server, bool waits_only, const PulledValues& fe
 
 bool SimWorker::FollowCut() {
   if (recut_.has_value()) {
+    checker_->OnRecut();
     if (++recuts_ > kRecutsMax) {
       checker_->Violate(absl::StrCat("member ", member_.value(), ": round ", next_.round,
                                      " is cut otherwise again and again"));

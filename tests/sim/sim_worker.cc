@@ -21,7 +21,8 @@ SimWorker::SimWorker(SimNetwork* network, SimCoordinator* coordinator, Checker* 
       doors_(options_.doors),
       lives_(doors_.size()),
       known_(doors_.size()),
-      bases_(doors_.size()) {
+      bases_(doors_.size()),
+      versions_(doors_.size()) {
   int64_t size = 0;
   for (const ShardSlices& slices : options_.slices) size += slices.size;
   replica_.resize(size);
@@ -125,6 +126,7 @@ v1::Progress SimWorker::ProgressText() const {
   progress.set_step(step_);
   progress.set_exchange(exchange_.value() - (in_flight_ ? 1 : 0));
   progress.set_epoch(epoch_);
+  progress.set_examples(examples_);
   progress.set_work(work_);
   progress.set_beats(beats_);
   progress.set_steps_per_second(1 / absl::ToDoubleSeconds(options_.step_time));
@@ -207,6 +209,9 @@ void SimWorker::BeginEpoch(std::function<void()> then) {
       [this, then = std::move(then)](absl::StatusOr<v1::EpochCut> cut) {
         if (!cut.ok()) return GiveUp(cut.status());
         cut_ = *std::move(cut);
+        const bool reads_twice = options_.mutation == Mutation::kReadsTwice && cut_.parts() > 1;
+        if (reads_twice) cut_.set_part(0);
+        checker_->OnCut(member_, rank_, epoch_, cut_);
         if (step_ >= cut_.first_step() + cut_.steps()) {
           // Epochs get shorter as workers join: one that joins late may begin past the epoch it was
           // told.
@@ -223,29 +228,9 @@ void SimWorker::BeginEpoch(std::function<void()> then) {
       });
 }
 
-void SimWorker::Evaluate(v1::EvaluateStage stage) {
-  doing_ = absl::StrCat("evaluating, stage ", stage);
-  v1::EvaluateRequest request;
-  request.set_member(member_.value());
-  request.set_evaluation(evaluation_ == 0 ? 0 : evaluation_ + (stage == v1::ARRIVE ? 1 : 0));
-  request.set_attempt(attempt_);
-  request.set_stage(stage);
-  *request.mutable_progress() = ProgressText();
-  if (stage == v1::SCORE) {
-    request.mutable_scores()->set_rows(1);
-    for (int i = 0; i < 3; ++i) request.mutable_scores()->add_precision_hits(0);
-  }
-  request.set_last(last_);
-  Retry<v1::EvaluateReply>(
-      [this, request](auto done) { coordinator_->Evaluate(node_, request, done); },
-      [this, stage](absl::StatusOr<v1::EvaluateReply> reply) {
-        if (!reply.ok()) return GiveUp(reply.status());
-        OnEvaluated(stage, *reply);
-      });
-}
-
 void SimWorker::Leave() {
   doing_ = "leaving";
+  checker_->OnFinishes(member_, exchange_, Finished());
   v1::LeaveRequest request;
   request.set_member(member_.value());
   Retry<v1::LeaveReply>(
@@ -286,6 +271,7 @@ void SimWorker::OnStep() {
   if (hangs_ || stands()) return;
   Begin(v1::Progress::NOTHING);
   ++step_;
+  ++examples_;
   ++since_exchange_;
   if (step_ < cut_.first_step() + cut_.steps()) return Train();
   ++epoch_;
@@ -325,33 +311,6 @@ void SimWorker::PullFirst() {
   if (options_.subnets != nullptr) return FetchAll(/*waits_only=*/false);
   parts_missing_ = doors_.size();
   for (size_t server = 0; server < doors_.size(); ++server) PullFrom(server, exchange_, RestWord());
-}
-
-void SimWorker::Arrive() {
-  evaluated_ = ProgressText();
-  if (rest_.rests || options_.lockstep) return Evaluate(v1::ARRIVE);
-  NextRest();
-  ReadOutside(/*evaluates=*/false, [this] { Evaluate(v1::ARRIVE); });
-}
-
-void SimWorker::ReadOutside(bool evaluates, std::function<void()> then) {
-  doing_ = absl::StrCat("reading at an evaluation after ", exchange_.value());
-  const auto missing = std::make_shared<size_t>(doors_.size());
-  for (size_t server = 0; server < doors_.size(); ++server) {
-    CallShard<ReadOfMoment>(
-        server, CallKind::kOther,
-        [member = member_, after = exchange_, word = rest_](SimServer* from, auto answer) {
-          from->ReadOutside(member, after, word, answer);
-        },
-        [this, server, missing, evaluates, then](const absl::StatusOr<ReadOfMoment>& read) {
-          if (!read.ok()) return GiveUp(read.status());
-          checker_->OnTold(ShardId(server), member_, read->known);
-          if (evaluates && read->in_round && options_.subnets != nullptr) {
-            CheckIsRemoved("evaluates values of the middle of a round");
-          }
-          if (--*missing == 0) then();
-        });
-  }
 }
 
 void SimWorker::PushTo(size_t server) {
@@ -451,26 +410,6 @@ void SimWorker::OnExchangeDone() {
   const bool evaluates = rest_.rests || (options_.lockstep && IsLast(exchange_));
   SaveIfAsked(ProgressText(), evaluation_due_,
               [this, evaluates] { evaluates ? Arrive() : Train(); });
-}
-
-void SimWorker::OnEvaluated(v1::EvaluateStage stage, const v1::EvaluateReply& reply) {
-  attempt_ = reply.attempt();
-  if (reply.restart()) {
-    // Back to the same evaluation.
-    evaluation_ = evaluation_ == 0 ? 0 : reply.evaluation() - 1;
-    return Arrive();
-  }
-  evaluation_ = reply.evaluation();
-  // It ends its rest before anybody goes on, so that none gets ahead of it.
-  rest_.rests = false;
-  if (!reply.finished() && stage == v1::ARRIVE) {
-    return ReadOutside(/*evaluates=*/true, [this] { Evaluate(v1::CALIBRATE); });
-  }
-  if (!reply.finished() && stage == v1::CALIBRATE) return Evaluate(v1::SCORE);
-  evaluation_due_ = false;
-  if (reply.stop() || last_) return SaveLast(/*saved=*/0);
-  if (reply.finished()) return ReadOutside(/*evaluates=*/false, [this] { Train(); });
-  Train();
 }
 
 std::string SimWorker::Describe() const {

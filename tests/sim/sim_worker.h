@@ -71,6 +71,7 @@ class SimWorker {
   // Its process is gone: it finished, gave up, or was killed.
   bool is_over() const { return !network_->IsAlive(node_); }
   MemberId member() const { return member_; }
+  std::optional<uint32_t> wanted_rank() const { return options_.rank; }
   void Crash();
   // Its training stands still from its next step on, while it goes on renewing its lease.
   void Hang() { hangs_ = true; }
@@ -212,6 +213,7 @@ class SimWorker {
   MemberId member_;
   Exchange exchange_;  // the last one begun
   uint64_t step_ = 0;
+  uint64_t examples_ = 0;
   uint64_t epoch_ = 0;
   bool hangs_ = false;
   v1::Progress::Work work_ = v1::Progress::NOTHING;
@@ -241,9 +243,10 @@ class SimWorker {
   bool needs_all_ = false;
   std::function<void()> take_cores_;
   size_t parts_missing_ = 0;
-  Generation generation_;  // that it was admitted in
-  CheckpointMark told_;    // by the pulls of this exchange
-  CheckpointMark late_;    // of the last one, that it has not written (Mutation::kSavesLate)
+  Generation generation_;          // that it was admitted in
+  std::vector<Version> versions_;  // by shard, of the last read at an evaluation
+  CheckpointMark told_;            // by the pulls of this exchange
+  CheckpointMark late_;  // of the last one, that it has not written (Mutation::kSavesLate)
   uint64_t checkpoint_number_ = 0;
   bool saves_ = false;
   std::function<void()> saved_;  // waits for that

@@ -358,6 +358,23 @@ TEST_CASE("a worker that waits to join carries on when all others are lost", "[c
   CHECK(f.Join(2)->first_exchange() == 7);
 }
 
+TEST_CASE("a worker that did not hear that it takes part asks again though the job ends",
+          "[control]") {
+  Fixture f(Fixture::Facts(1, 1));
+  REQUIRE(f.Attach(0).ok());
+  v1::JoinRequest join = Fixture::Wish(0);
+  join.set_life(4);
+  REQUIRE(f.Join(join).ok());
+  f.StepAll();
+  f.coordinator->Drain("test", f.now);
+  const absl::StatusOr<v1::JoinReply> again = f.Join(join);
+  REQUIRE(again.ok());
+  CHECK(again->member() == 1);
+  CHECK(again->admitted());
+  join.set_life(5);
+  CHECK(absl::IsFailedPrecondition(f.Join(join).status()));
+}
+
 TEST_CASE("a drain stops all workers after the same exchange", "[control]") {
   Fixture f(Fixture::Facts(2, 2));
   f.Start(2);
