@@ -235,9 +235,10 @@ struct ColumnCut {
 
 // First pass: partial[(part * kSums + s) * columns + c] = the sums of Op over a part of the rows of
 // column c, in f64. An Op has
-//   static constexpr int kSums, kLoads;  using Column;           kLoads: of an element
-//   Column At(int64_t c) const                                  what a column's elements share
-//   void Add(const Column&, int64_t i, double* sums) const      element i of the row-major matrix
+//   static constexpr int kSums, kIn;  using Column;
+//   Column At(int64_t c) const                                      what a column's elements share
+//   void Load(int64_t i, float* v) const                            kIn values: element i of row-major matrices
+//   void Add(const Column&, const float* v, double* sums) const
 //   void Finish(int64_t c, const double* sums) const
 template <typename Op>
 struct ColumnSums {
@@ -265,22 +266,39 @@ struct ColumnSums {
     if constexpr (phase == 0) {
       double sums[Op::kSums] = {};
       const typename Op::Column column = op.At(c);
-      const int64_t limit = (part + 1) * cut.part_rows;
-      const int64_t end = limit < rows ? limit : rows;
-      const auto add = [&](int64_t row) { op.Add(column, row * columns + c, sums); };
       const int64_t first = part * cut.part_rows + y;
-      // A dozen loads in flight and no more registers than kResident blocks have.
-      if constexpr (Op::kLoads == 1) {
-        TESSERA_UNROLL_8 for (int64_t row = first; row < end; row += kLanes) add(row);
-      } else {
-        TESSERA_UNROLL_4 for (int64_t row = first; row < end; row += kLanes) add(row);
+      const int64_t limit = (part + 1) * cut.part_rows;
+      // No memory holds parts of 2^31 rows.
+      auto left = static_cast<int32_t>((limit < rows ? limit : rows) - first);
+      int64_t i = first * columns + c;
+      for (; left > (kAtOnce - 1) * kLanes; left -= kAtOnce * kLanes) {
+        AddRows<true>(column, left, i, sums);
+        i += kAtOnce * kLanes * columns;
       }
+      if (left > 0) AddRows<false>(column, left, i, sums);
       TESSERA_UNROLL for (int s = 0; s < Op::kSums; ++s) shared.sums[s][y][x] = sums[s];
     } else {
       if (y >= Op::kSums) return;
       double sum = 0;
       for (int lanes = 0; lanes < kLanes; ++lanes) sum += shared.sums[y][lanes][x];
       partial[(part * Op::kSums + y) * columns + c] = sum;
+    }
+  }
+
+ private:
+  // Rows whose loads are in flight together: a dozen loads, and no more registers than kResident blocks have.
+  static constexpr int kAtOnce = Op::kIn == 1 ? 8 : 4;
+
+  // A thread's next kAtOnce rows, or (kWhole is false) as many of them as are left.
+  template <bool kWhole>
+  TESSERA_HOST_DEVICE void AddRows(const typename Op::Column& column, int32_t left, int64_t i,
+                                   double* sums) const {
+    float v[kAtOnce][Op::kIn];
+    TESSERA_UNROLL for (int k = 0; k < kAtOnce; ++k) {
+      if (kWhole || k * kLanes < left) op.Load(i + k * kLanes * columns, v[k]);
+    }
+    TESSERA_UNROLL for (int k = 0; k < kAtOnce; ++k) {
+      if (kWhole || k * kLanes < left) op.Add(column, v[k], sums);
     }
   }
 };
@@ -310,11 +328,13 @@ struct ColumnFinish {
     if (c >= columns) return;
     double sums[Op::kSums] = {};
     if constexpr (phase == 0) {
-      for (int64_t part = y; part < parts; part += kLanes) {
-        TESSERA_UNROLL for (int s = 0; s < Op::kSums; ++s) {
-          sums[s] += partial[(part * Op::kSums + s) * columns + c];
-        }
+      auto left = static_cast<int32_t>(parts) - y;
+      const double* from = partial + y * Op::kSums * columns + c;
+      for (; left > (kAtOnce - 1) * kLanes; left -= kAtOnce * kLanes) {
+        AddParts<true>(left, from, sums);
+        from += kAtOnce * kLanes * Op::kSums * columns;
       }
+      if (left > 0) AddParts<false>(left, from, sums);
       TESSERA_UNROLL for (int s = 0; s < Op::kSums; ++s) shared.sums[s][y][x] = sums[s];
     } else {
       if (y > 0) return;
@@ -322,6 +342,25 @@ struct ColumnFinish {
         for (int lanes = 0; lanes < kLanes; ++lanes) sums[s] += shared.sums[s][lanes][x];
       }
       op.Finish(c, sums);
+    }
+  }
+
+ private:
+  static constexpr int kAtOnce = 8;  // parts whose loads are in flight together: few blocks have all of them
+
+  // A thread's next kAtOnce parts, or as many of them as are left.
+  template <bool kWhole>
+  TESSERA_HOST_DEVICE void AddParts(int32_t left, const double* from, double* sums) const {
+    double v[kAtOnce][Op::kSums];
+    TESSERA_UNROLL for (int k = 0; k < kAtOnce; ++k) {
+      TESSERA_UNROLL for (int s = 0; s < Op::kSums; ++s) {
+        if (kWhole || k * kLanes < left) v[k][s] = from[(k * kLanes * Op::kSums + s) * columns];
+      }
+    }
+    TESSERA_UNROLL for (int k = 0; k < kAtOnce; ++k) {
+      TESSERA_UNROLL for (int s = 0; s < Op::kSums; ++s) {
+        if (kWhole || k * kLanes < left) sums[s] += v[k][s];
+      }
     }
   }
 };

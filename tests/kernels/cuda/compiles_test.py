@@ -36,6 +36,30 @@ WIDE = {
     "MaxPoolScatter<true>": (2, 0),
 }
 
+# Kernels whose threads have so many loads of so many bytes under way before they wait for one: what the memory's latency
+# asks for. ptxas put most of these behind one another before, as branches or stores lay between them.
+AT_ONCE = {
+    "ColumnFinish<BackwardSumsOp>": (16, 8),
+    "ColumnFinish<StatisticsOp>": (16, 8),
+    "ColumnFinish<SumOp>": (8, 8),
+    "ColumnSums<BackwardSumsOp>": (12, 4),
+    "ColumnSums<StatisticsOp>": (8, 4),
+    "ColumnSums<SumOp>": (8, 4),
+}
+
+# Threads that a multiprocessor has room for at least, where there must not be fewer.
+THREADS = {
+    "ColumnSums<BackwardSumsOp>": 1536,
+    "ColumnSums<StatisticsOp>": 1536,
+    "ColumnSums<SumOp>": 1536,
+}
+
+
+def number(text, size):
+    """Of accesses of so many bytes, in a column of the table."""
+    found = re.search(r"(\d+)x%d\b" % size, text)
+    return int(found.group(1)) if found else 0
+
 
 @unittest.skipUnless(os.access(NVCC, os.X_OK), "no nvcc")
 class Compiles(unittest.TestCase):
@@ -56,15 +80,18 @@ class Compiles(unittest.TestCase):
             self.assertLessEqual(sum(on_stack.values()), 16, on_stack)
 
     def test_words_are_moved_whole(self):
-        def whole(text):
-            found = re.search(r"(\d+)x16", text)
-            return int(found.group(1)) if found else 0
-
         kernels = self.kernels("90")
         for name, (loads, stores) in WIDE.items():
             columns = kernels[name]
-            self.assertGreaterEqual(whole(columns[4]), loads, name)
-            self.assertGreaterEqual(whole(columns[5]), stores, name)
+            self.assertGreaterEqual(number(columns[4], 16), loads, name)
+            self.assertGreaterEqual(number(columns[5], 16), stores, name)
+
+    def test_loads_are_under_way_together(self):
+        kernels = self.kernels("90")
+        for name, (loads, size) in AT_ONCE.items():
+            self.assertGreaterEqual(number(kernels[name][6], size), loads, name)
+        for name, threads in THREADS.items():
+            self.assertGreaterEqual(int(kernels[name][1]), threads, name)
 
 
 if __name__ == "__main__":
