@@ -36,22 +36,47 @@ WIDE = {
     "MaxPoolScatter<true>": (2, 0),
 }
 
-# Kernels whose threads have so many loads of so many bytes under way before they wait for one: what the memory's latency
-# asks for. ptxas put most of these behind one another before, as branches or stores lay between them.
+# Kernels whose threads have so many loads of so many bytes under way before they wait for one: its latency wants that.
+# ptxas put most of these behind one another before, as branches or stores lay between them.
 AT_ONCE = {
+    "AddRows": (8, 8),
     "ColumnFinish<BackwardSumsOp>": (16, 8),
     "ColumnFinish<StatisticsOp>": (16, 8),
     "ColumnFinish<SumOp>": (8, 8),
+    "ColumnMap<BackwardValuesOp, false>": (12, 4),
+    "ColumnMap<BackwardValuesOp, true>": (3, 16),
+    "ColumnMap<NormalizeOp, false>": (4, 4),
+    "ColumnMap<NormalizeOp, true>": (4, 16),
     "ColumnSums<BackwardSumsOp>": (12, 4),
     "ColumnSums<StatisticsOp>": (8, 4),
     "ColumnSums<SumOp>": (8, 4),
+    "DecodePlain<AsBf16>": (2, 8),
+    "DecodePlain<AsF16>": (2, 8),
+    "Elementwise<ReluOp>": (2, 16),
+    "Elementwise<RoundOp>": (2, 16),
+    "Elementwise<WidenOp>": (2, 8),
+    "EncodeRows<2>": (4, 16),
+    "EncodeRows<4>": (4, 16),
+    "EncodeRows<8>": (4, 16),
+    "GatherColumns": (4, 4),
+    "MovePlaces<false>": (8, 4),
+    "MovePlaces<true>": (8, 4),
+    "ScatterColumns<true>": (4, 4),
+    "SigmoidRows<false>": (8, 4),
+    "SigmoidRows<true>": (8, 4),
 }
 
 # Threads that a multiprocessor has room for at least, where there must not be fewer.
 THREADS = {
+    "ColumnMap<BackwardValuesOp, false>": 2048,
+    "ColumnMap<BackwardValuesOp, true>": 1280,
+    "ColumnMap<NormalizeOp, true>": 1280,
     "ColumnSums<BackwardSumsOp>": 1536,
     "ColumnSums<StatisticsOp>": 1536,
     "ColumnSums<SumOp>": 1536,
+    "MovePlaces<false>": 1536,
+    "MovePlaces<true>": 2048,
+    "SigmoidRows<true>": 1280,
 }
 
 
