@@ -13,7 +13,7 @@ namespace tessera::cuda {
 // that is as good as distances to the mean unless the first value is a million deviations away.
 struct StatisticsOp {
   static constexpr int kSums = 2;
-  static constexpr int kLoads = 1;
+  static constexpr int kIn = 1;
   struct Column {
     double pivot;
   };
@@ -25,8 +25,9 @@ struct StatisticsOp {
   TESSERA_HOST_DEVICE Column At(int64_t c) const {
     return {rows == 0 ? 0.0 : static_cast<double>(x[c])};
   }
-  TESSERA_HOST_DEVICE void Add(const Column& column, int64_t i, double* sums) const {
-    const double distance = static_cast<double>(x[i]) - column.pivot;
+  TESSERA_HOST_DEVICE void Load(int64_t i, float* v) const { v[0] = x[i]; }
+  TESSERA_HOST_DEVICE void Add(const Column& column, const float* v, double* sums) const {
+    const double distance = static_cast<double>(v[0]) - column.pivot;
     sums[0] += distance;
     sums[1] += distance * distance;
   }
@@ -67,7 +68,7 @@ struct NormalizeOp {
 // above the floor; without relu the gate is x and the floor minus infinity.
 struct BackwardSumsOp {
   static constexpr int kSums = 2;
-  static constexpr int kLoads = 3;
+  static constexpr int kIn = 3;
   struct Column {
     float mean, inverse_sigma;
   };
@@ -84,9 +85,14 @@ struct BackwardSumsOp {
   float* mean_g;  // of rows
   float* mean_g_x_hat;
   TESSERA_HOST_DEVICE Column At(int64_t c) const { return {mean[c], inverse_sigma[c]}; }
-  TESSERA_HOST_DEVICE void Add(const Column& column, int64_t i, double* sums) const {
-    const float passed = gate[i] <= floor ? 0.0f : dy[i];
-    const float x_hat = (x[i] - column.mean) * column.inverse_sigma;
+  TESSERA_HOST_DEVICE void Load(int64_t i, float* v) const {
+    v[0] = x[i];
+    v[1] = dy[i];
+    v[2] = gate[i];
+  }
+  TESSERA_HOST_DEVICE void Add(const Column& column, const float* v, double* sums) const {
+    const float passed = v[2] <= floor ? 0.0f : v[1];
+    const float x_hat = (v[0] - column.mean) * column.inverse_sigma;
     sums[0] += static_cast<double>(passed);
     sums[1] += static_cast<double>(passed) * static_cast<double>(x_hat);
   }

@@ -33,10 +33,10 @@ void MapColumns(const MatrixShape& shape, const Op& op, cuda::Device* device) {
   bool wide = shape.columns % 4 == 0 && cuda::HoldsFours(op.out);
   for (int a = 0; a < Op::kIn; ++a) wide = wide && cuda::HoldsFours(op.in[a]);
   if (wide) {
-    const cuda::ColumnMap<Op, true> kernel{{}, op, shape.rows, shape.columns};
+    const cuda::ColumnMap<Op, true> kernel(op, shape.rows, shape.columns);
     device->Launch(kernel.blocks(), kernel);
   } else {
-    const cuda::ColumnMap<Op, false> kernel{{}, op, shape.rows, shape.columns};
+    const cuda::ColumnMap<Op, false> kernel(op, shape.rows, shape.columns);
     device->Launch(kernel.blocks(), kernel);
   }
 }

@@ -151,23 +151,38 @@ struct DecodePlain : OnePhase {
   float* entries;
   int64_t n;
 
-  int64_t blocks() const { return CeilDiv(n, 4 * kThreads); }
+  static constexpr int kFours = 2;  // of a thread
+  static constexpr int64_t kStride = 4 * kThreads;
+
+  int64_t blocks() const { return CeilDiv(n, kFours * kStride); }
 
   template <int phase>
   TESSERA_HOST_DEVICE void Run(const Lane& lane, Shared&, Own&) const {
-    const int64_t i = 4 * (lane.block * kThreads + lane.thread);
-    const char* const from = in + i * static_cast<int64_t>(sizeof(Code));
-    if (i + 4 <= n && IsMultiple(from, 4 * sizeof(Code))) {
-      Code codes[4];
-      float v[4];
-      LoadFour(reinterpret_cast<const Code*>(from), true, codes);
-      TESSERA_UNROLL for (int k = 0; k < 4; ++k) v[k] = Form::From(codes[k]);
-      return StoreFour(v, IsMultiple(entries + i, 16), entries + i);
+    const int64_t first = lane.block * kFours * kStride + 4 * lane.thread;
+    if (first + (kFours - 1) * kStride + 4 <= n && IsMultiple(in, 4 * sizeof(Code))) {
+      Code codes[kFours][4];
+      TESSERA_UNROLL for (int f = 0; f < kFours; ++f) {
+        LoadFour(reinterpret_cast<const Code*>(At(first + f * kStride)), true, codes[f]);
+      }
+      TESSERA_UNROLL for (int f = 0; f < kFours; ++f) {
+        float* const to = entries + first + f * kStride;
+        float v[4];
+        TESSERA_UNROLL for (int k = 0; k < 4; ++k) v[k] = Form::From(codes[f][k]);
+        StoreFour(v, IsMultiple(to, 16), to);
+      }
+      return;
     }
-    for (int k = 0; k < 4 && i + k < n; ++k) {
-      entries[i + k] = Form::From(static_cast<Code>(
-          TakeBytes(from + k * static_cast<int64_t>(sizeof(Code)), sizeof(Code))));
+    for (int f = 0; f < kFours; ++f) {
+      const int64_t i = first + f * kStride;
+      for (int k = 0; k < 4 && i + k < n; ++k) {
+        entries[i + k] = Form::From(static_cast<Code>(TakeBytes(At(i + k), sizeof(Code))));
+      }
     }
+  }
+
+ private:
+  TESSERA_HOST_DEVICE const char* At(int64_t i) const {
+    return in + i * static_cast<int64_t>(sizeof(Code));
   }
 };
 

@@ -25,7 +25,7 @@ __device__ Value FromAbove(const Value& value, unsigned offset) {
   return above;
 }
 
-// Each warp's values as a tree, then the warps' in their order.
+// Each warp's values as a tree, then the warps' in their order, or as a tree by the first of them.
 template <typename Kernel>
 __device__ void Reduce(typename Kernel::Value value, typename Kernel::Shared& shared,
                        typename Kernel::Value* warps) {
@@ -35,10 +35,18 @@ __device__ void Reduce(typename Kernel::Value value, typename Kernel::Shared& sh
   }
   if (threadIdx.x % kWarp == 0) warps[threadIdx.x / kWarp] = value;
   __syncthreads();
-  if (threadIdx.x == 0) {
-    for (unsigned warp = 1; warp < Kernel::kThreads / kWarp; ++warp) {
-      value = Kernel::Combine(value, warps[warp]);
+  constexpr unsigned kWarps = Kernel::kThreads / kWarp;
+  static_assert((kWarps & (kWarps - 1)) == 0);
+  if constexpr (kTreeOfWarps<Kernel>) {
+    if (threadIdx.x >= kWarp) return;
+    value = warps[threadIdx.x % kWarps];
+#pragma unroll
+    for (unsigned offset = kWarps / 2; offset > 0; offset /= 2) {
+      value = Kernel::Combine(value, FromAbove(value, offset));
     }
+    if (threadIdx.x == 0) shared.total = value;
+  } else if (threadIdx.x == 0) {
+    for (unsigned warp = 1; warp < kWarps; ++warp) value = Kernel::Combine(value, warps[warp]);
     shared.total = value;
   }
 }

@@ -15,10 +15,13 @@
 //   };
 //   and where it reduces: using Value; static constexpr bool Reduces(int phase); Own::value;
 //   Shared::total; static Value Combine(const Value&, const Value&)
+//   static constexpr bool kTreeOfWarps;  true: warps' values are combined as a tree like those of a warp, which pays
+//                                        where Combine is long; none: in their order, by one thread
 #ifndef TESSERA_KERNELS_CUDA_LAUNCH_H_
 #define TESSERA_KERNELS_CUDA_LAUNCH_H_
 
 #include <cstdint>
+#include <type_traits>
 
 #include "common/base/host_device.h"
 
@@ -37,6 +40,12 @@ struct OnePhase {
   struct Own {};
   static constexpr bool Reduces(int) { return false; }
 };
+
+template <typename Kernel, typename = void>
+constexpr bool kTreeOfWarps = false;
+template <typename Kernel>
+constexpr bool kTreeOfWarps<Kernel, std::void_t<decltype(Kernel::kTreeOfWarps)>> =
+    Kernel::kTreeOfWarps;
 
 // The largest grid.
 constexpr int64_t kBlocksMax = (int64_t{1} << 31) - 1;

@@ -17,14 +17,14 @@ static_assert(kPrecisionDepths.size() == cuda::kDepths && kPrecisionDepths[0] ==
 
 template <typename Rows>
 void CudaLoss::Run(const MatrixShape& shape, const LossPiece& piece, Rows rows, LossSums* sums) {
-  auto* const by_row =
-      static_cast<RowLoss*>(scratch_.Of(shape.rows * static_cast<int64_t>(sizeof(RowLoss))));
-  if (by_row == nullptr && shape.rows > 0) return;
-  rows.rows = by_row;
+  constexpr auto kRowBytes = static_cast<int64_t>(sizeof(double) + sizeof(uint32_t));
+  auto* const losses = static_cast<double*>(scratch_.Of(shape.rows * kRowBytes));
+  if (losses == nullptr && shape.rows > 0) return;
+  rows.rows = {losses, reinterpret_cast<uint32_t*>(losses + shape.rows)};
   rows.columns = shape.columns;
   rows.share = piece.ShareOf(shape.rows);
   device_.Launch(shape.rows, rows);
-  device_.Launch(1, cuda::AddRows{by_row, shape.rows, piece.sums == WriteMode::kAdd,
+  device_.Launch(1, cuda::AddRows{rows.rows, shape.rows, piece.sums == WriteMode::kAdd,
                                   reinterpret_cast<RowLoss*>(sums)});
 }
 

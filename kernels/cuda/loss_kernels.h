@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "kernels/cuda/tiles.h"
@@ -22,6 +23,19 @@ struct RowLoss {
   double loss;
   int64_t correct;
   int64_t hits[kDepths];
+};
+
+// Where rows put theirs: 12 bytes each, side by side, for one block that reads all of them.
+struct RowLosses {
+  double* losses;
+  uint32_t* counts;  // a byte for `correct`, which is 0 or 1, and for each of `hits`, up to kFirst
+
+  TESSERA_HOST_DEVICE void Put(int64_t row, const RowLoss& of) const {
+    losses[row] = of.loss;
+    auto packed = static_cast<uint32_t>(of.correct);
+    for (int d = 0; d < kDepths; ++d) packed += static_cast<uint32_t>(of.hits[d]) * (256u << 8 * d);
+    counts[row] = packed;
+  }
 };
 
 constexpr float kLowest = -INFINITY;
@@ -73,7 +87,7 @@ struct SoftmaxRows {
   const float* logits;
   const int32_t* labels;
   float* gradient;  // null: not wanted; may be the logits
-  RowLoss* rows;
+  RowLosses rows;
   int64_t columns;
   float share;  // 1 / rows of the minibatch
 
@@ -119,7 +133,7 @@ struct SoftmaxRows {
                    (static_cast<double>(own.label_z) - static_cast<double>(own.shift));
         CountHits(standing, own.label_z, &row);
         row.correct = row.hits[0];
-        rows[lane.block] = row;
+        rows.Put(lane.block, row);
       }
       if (gradient == nullptr) return;
       float* const g = gradient + lane.block * columns;
@@ -145,26 +159,77 @@ struct SoftmaxRows {
   }
 };
 
-// The first kFirst of some logits: the largest first, equal ones by index.
-struct First {
-  float z[kFirst];
-  int64_t index[kFirst];  // -1: there is none
+// Of two logits the one that ranks first has the larger key; equal ones have the same, a NaN has 0.
+TESSERA_HOST_DEVICE inline uint32_t RankKey(float z) {
+  const float positive_zero = z + 0.0f;
+  uint32_t bits;
+  std::memcpy(&bits, &positive_zero, sizeof(bits));
+  const uint32_t key = bits ^ ((bits & 0x80000000u) != 0 ? 0xffffffffu : 0x80000000u);
+  return z == z ? key : 0;
+}
+
+// The first kFirst of a thread's logits: the largest first, equal ones by index.
+struct OwnFirst {
+  uint32_t key[kFirst];  // 0: there is none
+  int32_t index[kFirst];
 };
 
-// What ranks behind moves on. Places that the compiler knows, so that all of it stays in registers.
-TESSERA_HOST_DEVICE inline void Offer(float z, int64_t index, First* first) {
-  if (z != z || index < 0) return;
-  constexpr int last = kFirst - 1;
-  if (first->index[last] >= 0 && !RanksBefore(z, index, first->z[last], first->index[last])) return;
-  TESSERA_UNROLL for (int place = 0; place < kFirst; ++place) {
-    const float other = first->z[place];
-    const int64_t at = first->index[place];
-    const bool before = at < 0 || (index >= 0 && RanksBefore(z, index, other, at));
-    first->z[place] = before ? z : other;
-    first->index[place] = before ? index : at;
-    z = before ? other : z;
-    index = before ? at : index;
+// Indices come in rising order. Places that the compiler knows, so that all of it stays in registers.
+TESSERA_HOST_DEVICE inline void Offer(uint32_t key, int32_t index, OwnFirst* first) {
+  if (key <= first->key[kFirst - 1]) return;
+  TESSERA_UNROLL for (int place = kFirst - 1; place >= 0; --place) {
+    const bool moves = place > 0 && key > first->key[place == 0 ? 0 : place - 1];
+    const bool takes = key > first->key[place];
+    if (moves) {
+      first->key[place] = first->key[place == 0 ? 0 : place - 1];
+      first->index[place] = first->index[place == 0 ? 0 : place - 1];
+    } else if (takes) {
+      first->key[place] = key;
+      first->index[place] = index;
+    }
   }
+}
+
+// The first kFirst of some logits, each as its key above the complement of its index, so that what ranks first is the
+// largest. 0: there is none.
+struct First {
+  uint64_t v[kFirst];
+};
+
+TESSERA_HOST_DEVICE inline First FirstOf(const OwnFirst& own) {
+  First first;
+  TESSERA_UNROLL for (int i = 0; i < kFirst; ++i) {
+    first.v[i] =
+        own.key[i] == 0 ? 0 : uint64_t{own.key[i]} << 32 | ~static_cast<uint32_t>(own.index[i]);
+  }
+  return first;
+}
+
+// -1: there is none.
+TESSERA_HOST_DEVICE inline int64_t IndexOf(uint64_t first) {
+  return first == 0 ? -1 : static_cast<int64_t>(~static_cast<uint32_t>(first));
+}
+
+// The larger of each with the other's from behind are the first of both. They fall, then rise, and a bitonic network
+// sorts them.
+TESSERA_HOST_DEVICE inline First CombineFirst(const First& a, const First& b) {
+  static_assert(kFirst == 5);
+  uint64_t v[kFirst];
+  TESSERA_UNROLL for (int i = 0; i < kFirst; ++i) {
+    const uint64_t other = b.v[kFirst - 1 - i];
+    v[i] = a.v[i] < other ? other : a.v[i];
+  }
+  const auto order = [&v](int i, int k) {
+    const uint64_t low = v[i] < v[k] ? v[i] : v[k], high = v[i] < v[k] ? v[k] : v[i];
+    v[i] = low;
+    v[k] = high;
+  };
+  order(0, 4);
+  order(0, 2);
+  order(1, 3);
+  order(0, 1);
+  order(2, 3);
+  return {{v[4], v[3], v[2], v[1], v[0]}};
 }
 
 // Of d in [1, 2], within a rounding or two; a division would be three times as long.
@@ -185,6 +250,7 @@ struct SigmoidRows {
   static constexpr int kThreads = kLossThreads;
   static constexpr int kPhases = 3;
   static constexpr bool Reduces(int phase) { return phase == 1; }
+  static constexpr bool kTreeOfWarps = kTargets;
   using Index = int32_t;
   // AddSoftplus()'s sum is the standing's; its product lies between 1 and 2 in each thread.
   struct Labelled {
@@ -209,7 +275,7 @@ struct SigmoidRows {
   const int32_t* labels;  // without targets
   const float* targets;
   float* gradient;  // null: not wanted; may be the logits
-  RowLoss* rows;
+  RowLosses rows;
   int64_t columns;
   float share;  // 1 / rows of the minibatch
 
@@ -219,8 +285,7 @@ struct SigmoidRows {
     both.product = a.product * b.product;
     if constexpr (kTargets) {
       both.own = a.own + b.own;
-      TESSERA_UNROLL for (int i = 0; i < kFirst; ++i)
-          Offer(b.first.z[i], b.first.index[i], &both.first);
+      both.first = CombineFirst(a.first, b.first);
     }
     return both;
   }
@@ -240,20 +305,17 @@ struct SigmoidRows {
       Value value = {};
       value.product = 1;
       Index before = 0;
-      if constexpr (kTargets) {
-        TESSERA_UNROLL for (int i = 0; i < kFirst; ++i) value.first.index[i] = -1;
-      }
-      const auto add = [&](Index i, float logit) {
+      OwnFirst first = {};
+      const auto add = [&](Index i, float logit, float target) {
         const float e = FastExp(-std::fabs(logit));
         AddSoftplus(logit, e, &value.standing.sum, &value.product);
         const float p = ReciprocalOf(1.0f + e);
         float slope = part * (logit < 0.0f ? e * p : p);
         if constexpr (kTargets) {
-          const float target = t[i];
           value.own +=
               target == 0.0f ? 0.0 : static_cast<double>(target) * static_cast<double>(logit);
           slope -= part * target;
-          Offer(logit, i, &value.first);
+          Offer(RankKey(logit), i, &first);
         } else {
           before += RanksBefore(logit, i, label_z, label) ? 1 : 0;
           if (i == label) slope -= part;
@@ -262,11 +324,17 @@ struct SigmoidRows {
       };
       // Before products can be too large.
       const auto move = [&] { MovePower(&value.standing.sum, &value.product); };
-      ForOwn<kThreads, kTargets ? 4 : 8>(z, columns, lane.thread, add, move);
+      if constexpr (kTargets) {
+        ForOwnPairs<kThreads, 4>(z, t, columns, lane.thread, add, move);
+        value.first = FirstOf(first);
+      } else {
+        ForOwn<kThreads, 8>(
+            z, columns, lane.thread, [&add](Index i, float logit) { add(i, logit, 0.0f); }, move);
+      }
       value.standing.before = before;
       own.value = value;
     } else {
-      if (lane.thread == 0) rows[lane.block] = Result(shared.total, own.label_z, label, t);
+      if (lane.thread == 0) rows.Put(lane.block, Result(shared.total, own.label_z, label, t));
     }
   }
 
@@ -280,7 +348,7 @@ struct SigmoidRows {
       row.loss -= total.own;
       for (int d = 0; d < kDepths; ++d) {
         for (int i = 0; i < Depth(d); ++i) {
-          const int64_t index = total.first.index[i];
+          const int64_t index = IndexOf(total.first.v[i]);
           row.hits[d] += index >= 0 && t[index] > 0.5f ? 1 : 0;
         }
       }
@@ -308,7 +376,7 @@ struct AddRows {
   struct Own {
     Value value;
   };
-  const RowLoss* rows;
+  RowLosses rows;
   int64_t count;
   bool adds;  // to what is there
   RowLoss* sums;
@@ -325,12 +393,40 @@ struct AddRows {
   TESSERA_HOST_DEVICE void Run(const Lane& lane, Shared& shared, Own& own) const {
     if constexpr (phase == 0) {
       own.value = {};
-      for (int64_t row = lane.thread; row < count; row += kThreads) {
-        own.value = Combine(own.value, rows[row]);
+      auto left = static_cast<int32_t>(count) - lane.thread;  // There is no grid of more.
+      int64_t row = lane.thread;
+      for (; left > (kAtOnce - 1) * kThreads; left -= kAtOnce * kThreads) {
+        Add<true>(left, row, &own.value);
+        row += kAtOnce * kThreads;
       }
+      if (left > 0) Add<false>(left, row, &own.value);
     } else {
       if (lane.thread == 0) *sums = adds ? Combine(*sums, shared.total) : shared.total;
     }
+  }
+
+ private:
+  static constexpr int kAtOnce =
+      8;  // rows whose loads are in flight together: one block has all of them
+  static_assert(kAtOnce * kFirst < 256);
+
+  // A thread's next kAtOnce rows, or as many of them as are left.
+  template <bool kWhole>
+  TESSERA_HOST_DEVICE void Add(int32_t left, int64_t row, RowLoss* sum) const {
+    double loss[kAtOnce];
+    uint32_t packed[kAtOnce], counts = 0;
+    TESSERA_UNROLL for (int k = 0; k < kAtOnce; ++k) {
+      if (!kWhole && k * kThreads >= left) continue;
+      loss[k] = rows.losses[row + k * kThreads];
+      packed[k] = rows.counts[row + k * kThreads];
+    }
+    TESSERA_UNROLL for (int k = 0; k < kAtOnce; ++k) {
+      if (!kWhole && k * kThreads >= left) continue;
+      sum->loss += loss[k];
+      counts += packed[k];
+    }
+    sum->correct += counts & 0xffu;
+    TESSERA_UNROLL for (int d = 0; d < kDepths; ++d) sum->hits[d] += counts >> 8 * (d + 1) & 0xffu;
   }
 };
 

@@ -41,17 +41,10 @@ struct EncodeRows {
     const BucketGrid::Bucket row = grid.At(lane.block);
     if constexpr (phase == 0) {
       own.value = {0};
-      TESSERA_UNROLL for (int step = 0; step < kSteps; ++step) {
-        const int64_t i = Place(lane.thread, step);
-        Load(entries, row, i, own.v[step]);
-        if (residual != nullptr) {
-          float held[4];
-          Load(residual, row, i, held);
-          TESSERA_UNROLL for (int k = 0; k < 4; ++k) own.v[step][k] = held[k] + own.v[step][k];
-        }
-        TESSERA_UNROLL for (int k = 0; k < 4; ++k) {
-          own.value = Combine(own.value, {MagnitudeBits(own.v[step][k])});
-        }
+      if (residual == nullptr) {
+        Take<false>(lane, row, own);
+      } else {
+        Take<true>(lane, row, own);
       }
     } else {
       const BucketScale scale = BucketScaleOf(true, grid.divisor, shared.total.largest, -1.0);
@@ -68,11 +61,41 @@ struct EncodeRows {
     return 4 * (int64_t{step} * kThreads + thread);
   }
 
-  // Zeros where the row is over.
+  // A thread's entries of the row, or (kHeld) their sums with what is held back, and the largest magnitude of them.
+  template <bool kHeld>
+  TESSERA_HOST_DEVICE void Take(const Lane& lane, const BucketGrid::Bucket& row, Own& own) const {
+    constexpr int kAtOnce = 2;  // steps whose loads are in flight together
+    const bool aligned =
+        IsMultiple(entries + row.begin, 16) && (!kHeld || IsMultiple(residual + row.begin, 16));
+    TESSERA_UNROLL for (int first = 0; first < kSteps; first += kAtOnce) {
+      float held[kAtOnce][4];
+      if (aligned && Place(lane.thread, first + kAtOnce - 1) + 4 <= row.size) {
+        TESSERA_UNROLL for (int k = 0; k < kAtOnce; ++k) {
+          const int64_t i = row.begin + Place(lane.thread, first + k);
+          LoadFour(entries + i, true, own.v[first + k]);
+          if constexpr (kHeld) LoadFour(residual + i, true, held[k]);
+        }
+      } else {
+        TESSERA_UNROLL for (int k = 0; k < kAtOnce; ++k) {
+          const int64_t i = Place(lane.thread, first + k);
+          Load(entries, row, i, own.v[first + k]);
+          if constexpr (kHeld) Load(residual, row, i, held[k]);
+        }
+      }
+      TESSERA_UNROLL for (int k = 0; k < kAtOnce; ++k) {
+        float* const v = own.v[first + k];
+        TESSERA_UNROLL for (int j = 0; j < 4; ++j) {
+          if constexpr (kHeld) v[j] = held[k][j] + v[j];
+          own.value = Combine(own.value, {MagnitudeBits(v[j])});
+        }
+      }
+    }
+  }
+
+  // One at a time, and zeros where the row is over.
   TESSERA_HOST_DEVICE static void Load(const float* from, const BucketGrid::Bucket& row, int64_t i,
                                        float* to) {
     const float* const at = from + row.begin + i;
-    if (i + 4 <= row.size) return LoadFour(at, IsMultiple(at, 16), to);
     TESSERA_UNROLL for (int k = 0; k < 4; ++k) to[k] = i + k < row.size ? at[k] : 0.0f;
   }
 

@@ -171,6 +171,7 @@ struct MovePlaces : OnePhase {
   static constexpr int kLanes = 32;
   static constexpr int kWords = SetOfPlaces::kRankPlaces / kLanes;  // of 32 bits, of a group
   static constexpr int kGroups = kThreads / kLanes;                 // of a block
+  static constexpr int kResident = kGathers ? 8 : 6;
   SetOfPlaces set;
   int64_t begin, end;
   const float* from;
@@ -197,30 +198,46 @@ struct MovePlaces : OnePhase {
       words[w] = static_cast<uint32_t>(word);
       words[w + 1] = static_cast<uint32_t>(word >> 32);
     }
-    const float* const source = from + (kGathers ? origin - begin : set.ranks[group]);
-    float* const target = to + (kGathers ? set.ranks[group] : origin - begin);
-    const int bit = lane.thread % kLanes;
-    const uint32_t own = uint32_t{1} << bit;
-    int rank = 0, ranks[kWords];
-    float v[kWords];
-    TESSERA_UNROLL for (int w = 0; w < kWords; ++w) {
-      ranks[w] = rank + CountBits(words[w] & (own - 1));
-      rank += CountBits(words[w]);
-    }
     if (low > 0 || high < SetOfPlaces::kRankPlaces) {
-      TESSERA_UNROLL for (int w = 0; w < kWords; ++w) {
-        words[w] &= Within(low - kLanes * w, high - kLanes * w);
-      }
-    }
-    TESSERA_UNROLL for (int w = 0; w < kWords; ++w) {
-      if ((words[w] & own) != 0) v[w] = source[kGathers ? kLanes * w + bit : ranks[w]];
-    }
-    TESSERA_UNROLL for (int w = 0; w < kWords; ++w) {
-      if ((words[w] & own) != 0) target[kGathers ? ranks[w] : kLanes * w + bit] = v[w];
+      Move<false>(lane, group, words, low, high);
+    } else {
+      Move<true>(lane, group, words, low, high);
     }
   }
 
  private:
+  // The places [low, high) of the group, or all of them (kWhole). A word's ranks are counted where they are wanted, so
+  // that they take few registers.
+  template <bool kWhole>
+  TESSERA_HOST_DEVICE void Move(const Lane& lane, int64_t group, const uint32_t (&words)[kWords],
+                                int low, int high) const {
+    const int64_t origin = group * SetOfPlaces::kRankPlaces;
+    const float* const source = from + (kGathers ? origin - begin : set.ranks[group]);
+    float* const target = to + (kGathers ? set.ranks[group] : origin - begin);
+    const int bit = lane.thread % kLanes;
+    const uint32_t own = uint32_t{1} << bit;
+    const auto has = [&](int w) {
+      const uint32_t of =
+          kWhole ? words[w] : words[w] & Within(low - kLanes * w, high - kLanes * w);
+      return (of & own) != 0;
+    };
+    int rank = 0;
+    const auto rank_of = [&](int w) {
+      const int at = rank + CountBits(words[w] & (own - 1));
+      rank += CountBits(words[w]);
+      return at;
+    };
+    float v[kWords];
+    TESSERA_UNROLL for (int w = 0; w < kWords; ++w) {
+      const int at = kGathers ? kLanes * w + bit : rank_of(w);
+      if (has(w)) v[w] = source[at];
+    }
+    TESSERA_UNROLL for (int w = 0; w < kWords; ++w) {
+      const int at = kGathers ? rank_of(w) : kLanes * w + bit;
+      if (has(w)) target[at] = v[w];
+    }
+  }
+
   // The bits from `low` up to `high`, of a word.
   TESSERA_HOST_DEVICE static uint32_t Within(int low, int high) {
     const uint32_t from_low = low <= 0 ? ~0u : (low < kLanes ? ~0u << low : 0u);

@@ -36,23 +36,34 @@ struct PanelTile {
     return lane.block / CeilDiv(present, kSide) * kSide;
   }
   static constexpr int kSteps = kSide / kLanes;
-  // Calls f(step, p, o, place in the square) with neighbouring threads along columns, or along outputs.
+  // Calls f(step, place in w, place in the square) with neighbouring threads along columns.
   template <typename F>
   TESSERA_HOST_DEVICE void AlongColumns(const Lane& lane, Shared& shared, const F& f) const {
     const int x = lane.thread % kSide;
     const int64_t p = FirstColumn(lane) + x, first = FirstOutput(lane);
+    if (p >= present) return;
+    const int64_t column = columns[p];
     TESSERA_UNROLL for (int step = 0; step < kSteps; ++step) {
       const int y = lane.thread / kSide + step * kLanes;
-      if (p < present && first + y < outputs) f(step, p, first + y, shared.square[y][x]);
+      if (first + y < outputs) f(step, (first + y) * inputs + column, shared.square[y][x]);
     }
   }
+  // The same behind loads of w: all are in flight together. Calls f(place in w, value there, place in the square).
+  template <typename F>
+  TESSERA_HOST_DEVICE void AlongColumnsOf(const float* w, const Lane& lane, Shared& shared,
+                                          const F& f) const {
+    float v[kSteps];
+    AlongColumns(lane, shared, [&](int step, int64_t i, float&) { v[step] = w[i]; });
+    AlongColumns(lane, shared, [&](int step, int64_t i, float& place) { f(i, v[step], place); });
+  }
+  // Calls f(p, o, place in the square) with neighbouring threads along outputs.
   template <typename F>
   TESSERA_HOST_DEVICE void AlongOutputs(const Lane& lane, Shared& shared, const F& f) const {
     const int x = lane.thread % kSide;
     const int64_t o = FirstOutput(lane) + x, first = FirstColumn(lane);
     TESSERA_UNROLL for (int step = 0; step < kSteps; ++step) {
       const int y = lane.thread / kSide + step * kLanes;
-      if (first + y < present && o < outputs) f(step, first + y, o, shared.square[x][y]);
+      if (first + y < present && o < outputs) f(first + y, o, shared.square[x][y]);
     }
   }
 };
@@ -65,11 +76,9 @@ struct GatherColumns : PanelTile {
   TESSERA_HOST_DEVICE void Run(const Lane& lane, Shared& shared, Own&) const {
     const GatherColumns& k = *this;
     if constexpr (phase == 0) {
-      AlongColumns(lane, shared, [&k](int, int64_t p, int64_t o, float& place) {
-        place = k.w[o * k.inputs + k.columns[p]];
-      });
+      AlongColumnsOf(w, lane, shared, [](int64_t, float value, float& place) { place = value; });
     } else {
-      AlongOutputs(lane, shared, [&k](int, int64_t p, int64_t o, float& place) {
+      AlongOutputs(lane, shared, [&k](int64_t p, int64_t o, float& place) {
         k.panel[p * k.outputs + o] = place;
       });
     }
@@ -85,22 +94,15 @@ struct ScatterColumns : PanelTile {
   template <int phase>
   TESSERA_HOST_DEVICE void Run(const Lane& lane, Shared& shared, Own&) const {
     const ScatterColumns& k = *this;
-    const auto to = [&k](int64_t p, int64_t o) { return k.w + o * k.inputs + k.columns[p]; };
     if constexpr (phase == 0) {
-      AlongOutputs(lane, shared, [&k](int, int64_t p, int64_t o, float& place) {
+      AlongOutputs(lane, shared, [&k](int64_t p, int64_t o, float& place) {
         place = k.panel[p * k.outputs + o];
       });
     } else if constexpr (kAdds) {
-      // All are read before the first is written: their loads are in flight together.
-      float sum[kSteps];
-      AlongColumns(lane, shared, [&](int step, int64_t p, int64_t o, float& place) {
-        sum[step] = *to(p, o) + k.a * place;
-      });
-      AlongColumns(lane, shared,
-                   [&](int step, int64_t p, int64_t o, float&) { *to(p, o) = sum[step]; });
+      AlongColumnsOf(w, lane, shared,
+                     [&k](int64_t i, float value, float& place) { k.w[i] = value + k.a * place; });
     } else {
-      AlongColumns(lane, shared,
-                   [&](int, int64_t p, int64_t o, float& place) { *to(p, o) = place; });
+      AlongColumns(lane, shared, [&k](int, int64_t i, float& place) { k.w[i] = place; });
     }
   }
 };

@@ -112,6 +112,18 @@ struct Elementwise : OnePhase {
   TESSERA_HOST_DEVICE void Run(const Lane& lane, Shared&, Own&) const {
     const int64_t first = lane.block * kFours * kStride + 4 * lane.thread;
     typename Op::In from[kFours][Op::kIn][4];
+    if constexpr (kFours > 1) {
+      // Nothing lies between the loads, so that none is waited for before the next.
+      if (aligned && first + (kFours - 1) * kStride + 4 <= n) {
+        TESSERA_UNROLL for (int f = 0; f < kFours; ++f) {
+          TESSERA_UNROLL for (int a = 0; a < Op::kIn; ++a) {
+            LoadFour(op.in[a] + first + f * kStride, true, from[f][a]);
+          }
+        }
+        TESSERA_UNROLL for (int f = 0; f < kFours; ++f) Whole<true>(first + f * kStride, from[f]);
+        return;
+      }
+    }
     TESSERA_UNROLL for (int f = 0; f < kFours; ++f) {
       const int64_t i = first + f * kStride;
       if (i + 4 > n) continue;
@@ -120,7 +132,7 @@ struct Elementwise : OnePhase {
     TESSERA_UNROLL for (int f = 0; f < kFours; ++f) {
       const int64_t i = first + f * kStride;
       if (i + 4 <= n) {
-        Whole(i, from[f]);
+        Whole<false>(i, from[f]);
       } else if (i < n) {
         Rest(i);
       }
@@ -128,7 +140,9 @@ struct Elementwise : OnePhase {
   }
 
  private:
+  template <bool kAligned>
   TESSERA_HOST_DEVICE void Whole(int64_t i, const typename Op::In (&from)[Op::kIn][4]) const {
+    const bool in_one = kAligned || aligned;
     const typename Op::Common common = op.Prepare(i);
     typename Op::Out to[Op::kOut][4];
     TESSERA_UNROLL for (int k = 0; k < 4; ++k) {
@@ -138,11 +152,11 @@ struct Elementwise : OnePhase {
       op(i + k, k, common, v, r);
       TESSERA_UNROLL for (int a = 0; a < Op::kOut; ++a) to[a][k] = r[a];
     }
-    TESSERA_UNROLL for (int a = 0; a < Op::kOut; ++a) StoreFour(to[a], aligned, op.out[a] + i);
+    TESSERA_UNROLL for (int a = 0; a < Op::kOut; ++a) StoreFour(to[a], in_one, op.out[a] + i);
     if constexpr (kRounds<Op>) {
       Bf16 rounded[4];
       TESSERA_UNROLL for (int k = 0; k < 4; ++k) rounded[k] = RoundToBf16(to[0][k]);
-      StoreFour(rounded, aligned, op.rounded + i);
+      StoreFour(rounded, in_one, op.rounded + i);
     }
   }
 
@@ -197,6 +211,27 @@ TESSERA_HOST_DEVICE void ForOwn(const float* row, int64_t columns, int thread, c
   ForOwn<kThreads, kAtOnce>(row, columns, thread, f, [] {});
 }
 
+// Calls f(i, value of row, value of other) for a thread's entries of two rows of a length, in the same way.
+template <int kThreads, int kAtOnce, typename F, typename Then>
+TESSERA_HOST_DEVICE void ForOwnPairs(const float* row, const float* other, int64_t columns,
+                                     int thread, const F& f, const Then& then) {
+  constexpr uint32_t kStep = kAtOnce * kThreads;
+  const auto end = static_cast<uint32_t>(columns);
+  for (uint32_t first = static_cast<uint32_t>(thread); first < end; first += kStep) {
+    float v[kAtOnce], w[kAtOnce];
+    TESSERA_UNROLL for (uint32_t k = 0; k < kAtOnce; ++k) {
+      const uint32_t i = first + k * kThreads;
+      v[k] = i < end ? row[i] : 0.0f;
+      w[k] = i < end ? other[i] : 0.0f;
+    }
+    TESSERA_UNROLL for (uint32_t k = 0; k < kAtOnce; ++k) {
+      const uint32_t i = first + k * kThreads;
+      if (i < end) f(static_cast<int32_t>(i), v[k], w[k]);
+    }
+    then();
+  }
+}
+
 // How the rows of a matrix are cut among blocks for sums over columns: by its shape alone, so that
 // sums have the same bits on every GPU.
 struct ColumnCut {
@@ -235,9 +270,10 @@ struct ColumnCut {
 
 // First pass: partial[(part * kSums + s) * columns + c] = the sums of Op over a part of the rows of
 // column c, in f64. An Op has
-//   static constexpr int kSums, kLoads;  using Column;           kLoads: of an element
-//   Column At(int64_t c) const                                  what a column's elements share
-//   void Add(const Column&, int64_t i, double* sums) const      element i of the row-major matrix
+//   static constexpr int kSums, kIn;  using Column;
+//   Column At(int64_t c) const                                      what a column's elements share
+//   void Load(int64_t i, float* v) const                            kIn values: element i of row-major matrices
+//   void Add(const Column&, const float* v, double* sums) const
 //   void Finish(int64_t c, const double* sums) const
 template <typename Op>
 struct ColumnSums {
@@ -265,22 +301,39 @@ struct ColumnSums {
     if constexpr (phase == 0) {
       double sums[Op::kSums] = {};
       const typename Op::Column column = op.At(c);
-      const int64_t limit = (part + 1) * cut.part_rows;
-      const int64_t end = limit < rows ? limit : rows;
-      const auto add = [&](int64_t row) { op.Add(column, row * columns + c, sums); };
       const int64_t first = part * cut.part_rows + y;
-      // A dozen loads in flight and no more registers than kResident blocks have.
-      if constexpr (Op::kLoads == 1) {
-        TESSERA_UNROLL_8 for (int64_t row = first; row < end; row += kLanes) add(row);
-      } else {
-        TESSERA_UNROLL_4 for (int64_t row = first; row < end; row += kLanes) add(row);
+      const int64_t limit = (part + 1) * cut.part_rows;
+      // No memory holds parts of 2^31 rows.
+      auto left = static_cast<int32_t>((limit < rows ? limit : rows) - first);
+      int64_t i = first * columns + c;
+      for (; left > (kAtOnce - 1) * kLanes; left -= kAtOnce * kLanes) {
+        AddRows<true>(column, left, i, sums);
+        i += kAtOnce * kLanes * columns;
       }
+      if (left > 0) AddRows<false>(column, left, i, sums);
       TESSERA_UNROLL for (int s = 0; s < Op::kSums; ++s) shared.sums[s][y][x] = sums[s];
     } else {
       if (y >= Op::kSums) return;
       double sum = 0;
       for (int lanes = 0; lanes < kLanes; ++lanes) sum += shared.sums[y][lanes][x];
       partial[(part * Op::kSums + y) * columns + c] = sum;
+    }
+  }
+
+ private:
+  // Rows whose loads are in flight together: a dozen loads, and no more registers than kResident blocks have.
+  static constexpr int kAtOnce = Op::kIn == 1 ? 8 : 4;
+
+  // A thread's next kAtOnce rows, or (kWhole is false) as many of them as are left.
+  template <bool kWhole>
+  TESSERA_HOST_DEVICE void AddRows(const typename Op::Column& column, int32_t left, int64_t i,
+                                   double* sums) const {
+    float v[kAtOnce][Op::kIn];
+    TESSERA_UNROLL for (int k = 0; k < kAtOnce; ++k) {
+      if (kWhole || k * kLanes < left) op.Load(i + k * kLanes * columns, v[k]);
+    }
+    TESSERA_UNROLL for (int k = 0; k < kAtOnce; ++k) {
+      if (kWhole || k * kLanes < left) op.Add(column, v[k], sums);
     }
   }
 };
@@ -310,11 +363,13 @@ struct ColumnFinish {
     if (c >= columns) return;
     double sums[Op::kSums] = {};
     if constexpr (phase == 0) {
-      for (int64_t part = y; part < parts; part += kLanes) {
-        TESSERA_UNROLL for (int s = 0; s < Op::kSums; ++s) {
-          sums[s] += partial[(part * Op::kSums + s) * columns + c];
-        }
+      auto left = static_cast<int32_t>(parts) - y;
+      const double* from = partial + y * Op::kSums * columns + c;
+      for (; left > (kAtOnce - 1) * kLanes; left -= kAtOnce * kLanes) {
+        AddParts<true>(left, from, sums);
+        from += kAtOnce * kLanes * Op::kSums * columns;
       }
+      if (left > 0) AddParts<false>(left, from, sums);
       TESSERA_UNROLL for (int s = 0; s < Op::kSums; ++s) shared.sums[s][y][x] = sums[s];
     } else {
       if (y > 0) return;
@@ -324,51 +379,80 @@ struct ColumnFinish {
       op.Finish(c, sums);
     }
   }
+
+ private:
+  static constexpr int kAtOnce =
+      8;  // parts whose loads are in flight together: few blocks have all of them
+
+  // A thread's next kAtOnce parts, or as many of them as are left.
+  template <bool kWhole>
+  TESSERA_HOST_DEVICE void AddParts(int32_t left, const double* from, double* sums) const {
+    double v[kAtOnce][Op::kSums];
+    TESSERA_UNROLL for (int k = 0; k < kAtOnce; ++k) {
+      TESSERA_UNROLL for (int s = 0; s < Op::kSums; ++s) {
+        if (kWhole || k * kLanes < left) v[k][s] = from[(k * kLanes * Op::kSums + s) * columns];
+      }
+    }
+    TESSERA_UNROLL for (int k = 0; k < kAtOnce; ++k) {
+      TESSERA_UNROLL for (int s = 0; s < Op::kSums; ++s) {
+        if (kWhole || k * kLanes < left) sums[s] += v[k][s];
+      }
+    }
+  }
 };
 
 // out[r][c] from the same element of each input and constants of column c. An Op has
 //   static constexpr int kIn;  const float* in[kIn];  float* out;
 //   using Column;  Column At(int64_t c) const;  float operator()(const Column&, const float* v) const
 // A thread keeps the constants of its columns for several rows. kWide: four columns, which wants
-// rows that begin at multiples of 16 bytes.
+// rows that begin at multiples of 16 bytes. Where there are few columns, a warp has several rows side by side.
 template <typename Op, bool kWide>
 struct ColumnMap : OnePhase {
   static constexpr int kColumns = kWide ? 4 : 1;  // of a thread
   static constexpr int kRows = 8;                 // of a thread
-  static constexpr int kLanes = 32;
-  static constexpr int64_t kBlockRows = kRows * (kThreads / kLanes);
-  static constexpr int64_t kBlockColumns = kLanes * kColumns;
+  static constexpr int kResident = kWide && Op::kIn == 1 ? 5 : 0;
 
   Op op;
   int64_t rows, columns;
+  int lane_bits;  // 2 to the power of it: threads side by side in a row
 
-  int64_t blocks() const { return CeilDiv(columns, kBlockColumns) * CeilDiv(rows, kBlockRows); }
+  ColumnMap(const Op& op, int64_t rows, int64_t columns)
+      : op(op), rows(rows), columns(columns), lane_bits(0) {
+    while (lane_bits < 5 && block_columns() < columns) ++lane_bits;
+  }
+  int64_t blocks() const { return CeilDiv(columns, block_columns()) * CeilDiv(rows, block_rows()); }
 
   template <int phase>
   TESSERA_HOST_DEVICE void Run(const Lane& lane, Shared&, Own&) const {
-    const int64_t tiles = CeilDiv(columns, kBlockColumns);
-    const int64_t c = lane.block % tiles * kBlockColumns + lane.thread % kLanes * kColumns;
+    const int lanes = 1 << lane_bits;
+    const int64_t tiles = CeilDiv(columns, block_columns());
+    const int64_t c = lane.block % tiles * block_columns() + (lane.thread & (lanes - 1)) * kColumns;
     if (c >= columns) return;
     typename Op::Column column[kColumns];
     TESSERA_UNROLL for (int k = 0; k < kColumns; ++k) column[k] = op.At(c + k);
-    const int64_t first = lane.block / tiles * kBlockRows + lane.thread / kLanes;
+    const int64_t first = lane.block / tiles * block_rows() + (lane.thread >> lane_bits);
+    const int left = rows - first < block_rows() ? static_cast<int>(rows - first) : block_rows();
+    int64_t i = first * columns + c;
     TESSERA_UNROLL for (int step = 0; step < kRows; step += kAtOnce) {
       float from[kAtOnce][kIn][4];
       TESSERA_UNROLL for (int k = 0; k < kAtOnce; ++k) {
-        const int64_t row = first + (step + k) * kRowLanes;
-        if (row < rows) Load(row * columns + c, from[k]);
+        if ((step + k) * row_lanes() < left) Load(i + k * row_lanes() * columns, from[k]);
       }
       TESSERA_UNROLL for (int k = 0; k < kAtOnce; ++k) {
-        const int64_t row = first + (step + k) * kRowLanes;
-        if (row < rows) Map(column, from[k], row * columns + c);
+        if ((step + k) * row_lanes() < left) Map(column, from[k], i + k * row_lanes() * columns);
       }
+      i += kAtOnce * row_lanes() * columns;
     }
   }
 
  private:
   static constexpr int kIn = Op::kIn == 0 ? 1 : Op::kIn;
-  static constexpr int kAtOnce = kIn == 1 ? 4 : 1;  // rows whose loads are in flight together
-  static constexpr int kRowLanes = OnePhase::kThreads / kLanes;
+  static constexpr int kAtOnce =
+      kIn == 1 || !kWide ? 4 : 1;  // rows whose loads are in flight together
+
+  TESSERA_HOST_DEVICE int64_t block_columns() const { return int64_t{kColumns} << lane_bits; }
+  TESSERA_HOST_DEVICE int row_lanes() const { return OnePhase::kThreads >> lane_bits; }
+  TESSERA_HOST_DEVICE int block_rows() const { return kRows * row_lanes(); }
 
   TESSERA_HOST_DEVICE void Load(int64_t i, float (&from)[kIn][4]) const {
     TESSERA_UNROLL for (int a = 0; a < Op::kIn; ++a) {

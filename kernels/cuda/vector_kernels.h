@@ -64,14 +64,15 @@ struct WidenOp : Alone {
 // Sums of columns.
 struct SumOp {
   static constexpr int kSums = 1;
-  static constexpr int kLoads = 1;
+  static constexpr int kIn = 1;
   struct Column {};
   const float* x;
   bool adds;  // to what is there
   float* sums;
   TESSERA_HOST_DEVICE Column At(int64_t) const { return {}; }
-  TESSERA_HOST_DEVICE void Add(const Column&, int64_t i, double* total) const {
-    total[0] += static_cast<double>(x[i]);
+  TESSERA_HOST_DEVICE void Load(int64_t i, float* v) const { v[0] = x[i]; }
+  TESSERA_HOST_DEVICE void Add(const Column&, const float* v, double* total) const {
+    total[0] += static_cast<double>(v[0]);
   }
   TESSERA_HOST_DEVICE void Finish(int64_t c, const double* total) const {
     StoreSum(total[0], adds, sums + c);

@@ -34,7 +34,8 @@ TEST_CASE("axpy adds and subtract subtracts, at every length", "[vector]") {
 
 TEST_CASE("column sums are exact where f32 sums would drift", "[vector]") {
   const auto backend = BackendUnderTest(GENERATE(from_range(ThreadsUnderTest())));
-  for (const MatrixShape& s : {MatrixShape{1, 1}, {128, 40}, {3, 257}, {5000, 3}, {100, 600}}) {
+  for (const MatrixShape& s :
+       {MatrixShape{1, 1}, {128, 40}, {3, 257}, {5000, 3}, {20700, 2}, {100, 600}}) {
     CAPTURE(s.rows, s.columns);
     const std::vector<float> x = RandomValues(s.size(), 1, 1, 1000);
     const DeviceArray<float> dev_x(*backend, x, 1), sums(*backend, s.columns, 1);

@@ -67,11 +67,14 @@ TEST_CASE("grids reach the last element and not a block further", "[grids]") {
     const Elementwise<RoundOp> two({}, n);  // fours to a thread
     CHECK(two.blocks() * 8 * two.kThreads >= n);
     CHECK((n == 0 ? two.blocks() == 0 : (two.blocks() - 1) * 8 * two.kThreads < n));
+    CHECK(ColumnMap<NormalizeOp, true>({}, n, 24).blocks() == CeilDiv(n, 256));
+    CHECK(ColumnMap<NormalizeOp, false>({}, n, 3).blocks() == CeilDiv(n, 512));
     for (const int64_t columns : {int64_t{1}, int64_t{127}, int64_t{128}, int64_t{8192}}) {
-      const ColumnMap<NormalizeOp, true> wide{{}, {}, n, columns};
-      CHECK(wide.blocks() == CeilDiv(n, 64) * CeilDiv(columns, 128));
-      const ColumnMap<NormalizeOp, false> narrow{{}, {}, n, columns};
-      CHECK(narrow.blocks() == CeilDiv(n, 64) * CeilDiv(columns, 32));
+      // Rows of a block: 64, or more of them where they are short.
+      const ColumnMap<NormalizeOp, true> wide({}, n, columns);
+      CHECK(wide.blocks() == CeilDiv(n, columns == 1 ? 2048 : 64) * CeilDiv(columns, 128));
+      const ColumnMap<NormalizeOp, false> narrow({}, n, columns);
+      CHECK(narrow.blocks() == CeilDiv(n, columns == 1 ? 2048 : 64) * CeilDiv(columns, 32));
       GatherColumns gather = {};
       gather.present = n;
       gather.outputs = columns;

@@ -20,16 +20,25 @@ template <typename Kernel>
 typename Kernel::Value Reduced(const std::vector<typename Kernel::Own>& own) {
   std::vector<typename Kernel::Value> values;
   for (const typename Kernel::Own& each : own) values.push_back(each.value);
-  typename Kernel::Value total;
   for (int first = 0; first < Kernel::kThreads; first += kWarp) {
     for (int offset = kWarp / 2; offset > 0; offset /= 2) {
       for (int lane = 0; lane + offset < kWarp; ++lane) {
         values[first + lane] = Kernel::Combine(values[first + lane], values[first + lane + offset]);
       }
     }
-    total = first == 0 ? values[0] : Kernel::Combine(total, values[first]);
   }
-  return total;
+  std::vector<typename Kernel::Value> warps;
+  for (int first = 0; first < Kernel::kThreads; first += kWarp) warps.push_back(values[first]);
+  const auto count = static_cast<int>(warps.size());
+  for (int offset = kTreeOfWarps<Kernel> ? count / 2 : 0; offset > 0; offset /= 2) {
+    for (int warp = 0; warp < offset; ++warp) {
+      warps[warp] = Kernel::Combine(warps[warp], warps[warp + offset]);
+    }
+  }
+  for (int warp = 1; warp < count && !kTreeOfWarps<Kernel>; ++warp) {
+    warps[0] = Kernel::Combine(warps[0], warps[warp]);
+  }
+  return warps[0];
 }
 
 template <int phase, typename Kernel>

@@ -160,6 +160,16 @@ TEST_CASE("numbers at the edge are what PTX says of them") {
   CHECK(of("bfi.b32 %r7, %r5, %r6, 0, 32", 0xabcd1234, 0x55667788) == 0xabcd1234);
   CHECK(of("bfi.b32 %r7, %r5, %r6, 4, 0", 0xabcd1234, 0x55667788) == 0x55667788);
   CHECK(of("bfi.b32 %r7, %r5, %r6, 32, 8", 0xabcd1234, 0x55667788) == 0x55667788);
+  const auto of_wide = [&of](const std::string& places, const std::string& words) {
+    return of(
+        " mov.b64 %rd5, {%r5, %r6};\n mov.b64 %rd6, {%r6, %r6};\n bfi.b64 %rd5, %rd5, %rd6, " +
+            places + ";\n mov.b64 " + words + ", %rd5",
+        0xabcd1234, 0x55667788);
+  };
+  CHECK(of_wide("32, 32", "{%r6, %r7}") == 0xabcd1234);
+  CHECK(of_wide("32, 32", "{%r7, %r6}") == 0x55667788);
+  CHECK(of_wide("24, 48", "{%r6, %r7}") == 0x88abcd12);
+  CHECK(of_wide("64, 8", "{%r6, %r7}") == 0x55667788);
   CHECK(of("popc.b32 %r7, %r5", 0xf0f0, 0) == 8);
   CHECK(of("mov.pred %p2, -1;\n not.pred %p3, %p2;\n selp.u32 %r7, 1, 0, %p3", 0, 0) == 0);
   CHECK(of("mov.pred %p2, 0;\n not.pred %p3, %p2;\n selp.u32 %r7, 1, 0, %p3", 0, 0) == 1);

@@ -156,12 +156,15 @@ uint32_t Permute(uint32_t a, uint32_t b, uint32_t c) {
   return result;
 }
 // The lowest `length` bits of a in the place of b's from `at` on.
-uint32_t InsertBits(uint32_t a, uint32_t b, uint32_t at, uint32_t length) {
+template <typename T>
+T InsertBits(T a, T b, uint32_t at, uint32_t length) {
+  constexpr uint32_t kBits = 8 * sizeof(T);
   at &= 255u;
   length &= 255u;
-  const uint64_t all = length >= 32 ? 0xffffffffu : (uint64_t{1} << length) - 1;
-  const uint64_t field = at >= 32 ? 0 : all << at;
-  return static_cast<uint32_t>((b & ~field) | (at >= 32 ? 0 : (uint64_t{a} << at & field)));
+  if (at >= kBits) return b;
+  const T all = length >= kBits ? ~T{0} : (T{1} << length) - 1;
+  const T field = all << at;
+  return (b & ~field) | (a << at & field);
 }
 template <typename T>
 T Same(T a) {
@@ -364,7 +367,8 @@ Table MakeTable() {
   table["mul.wide.s32"] = Lanes<MultiplyWide<int64_t, int32_t>>::Run;
   table["popc.b32"] = Lanes<CountBits<uint32_t>>::Run;
   table["popc.b64"] = Lanes<CountBits<uint64_t>>::Run;
-  table["bfi.b32"] = Lanes<InsertBits>::Run;
+  table["bfi.b32"] = Lanes<InsertBits<uint32_t>>::Run;
+  table["bfi.b64"] = Lanes<InsertBits<uint64_t>>::Run;
   table["prmt.b32"] = Lanes<Permute>::Run;
   table["rcp.approx.ftz.f32"] = Lanes<NearReciprocal>::Run;
   table["rcp.approx.ftz.f64"] = Lanes<RoughReciprocal>::Run;
