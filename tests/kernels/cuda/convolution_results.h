@@ -32,8 +32,9 @@ std::vector<T> Integers(int64_t n, unsigned seed) {
 
 struct Results {
   std::vector<float> y, dw, dx;
-  int64_t scratch = 0;   // bytes that were taken
-  int64_t promised = 0;  // ScratchBytes
+  int64_t scratch = 0;       // bytes that were taken
+  int64_t promised = 0;      // ScratchBytes
+  int64_t convolutions = 0;  // that a library did
 };
 
 // Images and their gradients lie `shift` values behind an aligned address.
@@ -86,6 +87,7 @@ Results Compute(const ImagesShape& s, cuda::Product::Factors factors,
   results.dw.insert(results.dw.end(), added.begin(), added.end());
   results.scratch = free - (*device)->memory_free();
   results.promised = promised;
+  results.convolutions = shortcuts.convolutions;
   REQUIRE((*device)->Synchronize().ok());
   REQUIRE(scratch.TakeStatus().ok());
   return results;

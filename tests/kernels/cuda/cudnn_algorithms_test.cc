@@ -1,0 +1,28 @@
+// Forward passes by cuDNN as ptx/cudnn.cc plays it: of two algorithms it refuses one when it is asked for room (below 4
+// channels), or only when it is to begin (where channels are no multiple of 4). It can do all of them by the other.
+#include <catch2/catch.hpp>
+
+#include "tests/kernels/cuda/convolution_results.h"
+
+namespace tessera {
+
+TEST_CASE("a pass that one of cuDNN's algorithms refuses is done by the other",
+          "[cuda][convolution]") {
+  for (const int64_t channels : {3, 4, 5, 8}) {
+    CAPTURE(channels);
+    const ImagesShape shape{2, MapOf({channels, 5, 4}, {3, 2, 1, 1, 1, 1}, 3)};
+    const auto factors = cuda::Product::Factors::kF32;
+    CudaConvolutionOptions by_products;
+    by_products.cudnn = false;
+    const Results want = Compute<float>(shape, factors, by_products);
+    const Results got = Compute<float>(shape, factors, {});
+    CHECK(want.convolutions == 0);
+    // Forward, two gradients of the weights and one of the inputs.
+    CHECK(got.convolutions == 4);
+    CHECK(got.y == want.y);
+    CHECK(got.dw == want.dw);
+    CHECK(got.dx == want.dx);
+  }
+}
+
+}  // namespace tessera
