@@ -164,11 +164,15 @@ absl::StatusOr<v1::JoinReply> Coordinator::Join(const v1::JoinRequest& first, ab
   reply.set_first_step(first_step);
   reply.set_generation(membership_.generation().value());
   reply.set_epoch(epochs_.EpochOf(first_step));
+  const SavedState* const saved =
+      member.planned_in == membership_.first_plan() ? membership_.begun_from() : nullptr;
+  if (!facts_.synchronous && facts_.evaluate_every > 0 && saved == nullptr) {
+    reply.set_evaluation_due(reply.epoch() / facts_.evaluate_every > evaluation_.held());
+  }
   // In lockstep the exchange tells; elsewhere those that were ordered before are not this member's.
   reply.set_checkpoint_number(
       membership_.MarkTold(member.member, facts_.synchronous ? 0 : checkpoints_.last_ordered()));
-  if (const SavedState* saved = membership_.begun_from();
-      saved != nullptr && member.planned_in == membership_.first_plan()) {
+  if (saved != nullptr) {
     reply.mutable_resume()->set_step(saved->manifest.step);
     reply.mutable_resume()->set_from_restore(saved->from_restore);
     reply.mutable_resume()->set_evaluation_due(saved->job.evaluation_due);

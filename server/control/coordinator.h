@@ -149,6 +149,8 @@ class Coordinator {
   SavedJob SaveJob(absl::Time now) const;
   // From the last checkpoint, of this run or of the one before.
   void Restore();
+  // Of those that are due at ends of epochs, when the checkpoint was made.
+  uint64_t EvaluationsHeld(const Manifest& manifest, bool one_is_due) const;
   void GoBack(absl::string_view why, absl::Time now);
   void BeginCores();
   void FollowLosses(absl::Time now);

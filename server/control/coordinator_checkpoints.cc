@@ -130,9 +130,19 @@ void Coordinator::OnDisk(const DiskTask& task, const absl::Status& status, absl:
 
 void Coordinator::Restore() {
   const SavedJob& job = checkpoints_.last()->job;
-  epochs_.Restore(job.cuts, checkpoints_.last()->manifest.step);
-  evaluation_.GoBack(job.history);
+  const Manifest& manifest = checkpoints_.last()->manifest;
+  epochs_.Restore(job.cuts, manifest.step);
+  evaluation_.GoBack(job.history, EvaluationsHeld(manifest, job.evaluation_due));
   removed_late_ = false;
+}
+
+uint64_t Coordinator::EvaluationsHeld(const Manifest& manifest, bool one_is_due) const {
+  if (facts_.evaluate_every == 0) return 0;
+  uint64_t step = manifest.step;
+  for (const CheckpointMember& member : manifest.members) step = std::max(step, member.step);
+  const uint64_t passed = epochs_.EpochOf(step) / facts_.evaluate_every;
+  // It is that of the last end of an epoch, to which the furthest have come.
+  return passed - (one_is_due && passed > 0 ? 1 : 0);
 }
 
 void Coordinator::GoBack(absl::string_view why, absl::Time now) {

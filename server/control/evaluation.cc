@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -85,11 +86,14 @@ void Evaluation::AnswerFinished(MemberId member) {
   replies_.push_back({member, std::move(reply), false});
 }
 
+bool Evaluation::IsExpected(const MemberRecord& member) const {
+  return !facts_.synchronous || !member.BeginsAfter(due_step_);
+}
+
 void Evaluation::DropLater(const MemberTable& members) {
-  if (ending_ && !facts_.synchronous) return;
   for (auto it = seats_.begin(); it != seats_.end();) {
     const Seat& seat = it->second;
-    const bool later = !seat.arrived && members.Find(seat.member)->BeginsAfter(due_step_);
+    const bool later = !seat.arrived && !IsExpected(*members.Find(seat.member));
     it = later ? seats_.erase(it) : std::next(it);
   }
 }
@@ -197,7 +201,7 @@ void Evaluation::OnMembers(const MemberTable& members, absl::Time now) {
   if (arriving_) {
     for (const MemberRecord* member : members.Counted()) {
       if (member->state != MemberState::kAdmitted || FindSeat(*member) != nullptr) continue;
-      if ((ending_ && !facts_.synchronous) || !member->BeginsAfter(due_step_)) AddSeat(*member);
+      if (IsExpected(*member)) AddSeat(*member);
     }
   }
   Advance(now);
@@ -266,12 +270,15 @@ void Evaluation::Finish(absl::Time now) {
   v1::HistoryEntry entry;
   double train_sum = 0, test_sum = 0;
   uint64_t train_count = 0, correct = 0, rows = 0;
+  // The ends of epochs that all are past: who is asked to end may not have come to one yet.
+  uint64_t epochs = std::numeric_limits<uint64_t>::max();
   std::vector<double> hits(kPrecisions, 0);
   bool last = true;
   for (const auto& [rank, seat] : seats_) {
     entry.set_step(std::max<uint64_t>(entry.step(), seat.arrival.progress().step()));
     entry.set_round(std::max<uint64_t>(entry.round(), seat.arrival.round()));
     last = last && seat.arrival.last();
+    epochs = std::min<uint64_t>(epochs, seat.arrival.progress().epoch());
     train_sum += seat.arrival.loss_sum();
     train_count += seat.arrival.loss_count();
     test_sum += seat.scores.loss_sum();
@@ -281,6 +288,7 @@ void Evaluation::Finish(absl::Time now) {
       hits[i] += seat.scores.precision_hits(i);
     }
   }
+  if (facts_.evaluate_every > 0) held_ = std::max(held_, epochs / facts_.evaluate_every);
   // 0 / 0 is not a number, and the report says null.
   entry.set_seconds(absl::ToDoubleSeconds(clock_->Trained(now)));
   entry.set_epoch(epochs_->EpochsDone(entry.step()));
@@ -314,7 +322,7 @@ void Evaluation::Finish(absl::Time now) {
   }
 }
 
-void Evaluation::GoBack(const std::vector<v1::HistoryEntry>& history) {
+void Evaluation::GoBack(const std::vector<v1::HistoryEntry>& history, uint64_t held) {
   ++changes_;
   for (const auto& [rank, seat] : seats_) {
     if (open_ && seat.parked) replies_.push_back({seat.member, {}, true});
@@ -328,6 +336,7 @@ void Evaluation::GoBack(const std::vector<v1::HistoryEntry>& history) {
   attempt_ = 0;
   stop_ = false;
   history_ = history;
+  held_ = held;
   evaluation_ = history_.size();
   due_step_ = history_.empty() ? 0 : history_.back().step();
   // With its number, by which a request that is asked again much later is known.

@@ -56,8 +56,9 @@ class Evaluation {
   // Members came or went.
   void OnMembers(const MemberTable& members, absl::Time now);
 
-  // The job goes back to where these had been made: whoever waits is told that it is no member.
-  void GoBack(const std::vector<v1::HistoryEntry>& history);
+  // The job goes back to where these had been made, and so many of those that are due at ends of epochs: whoever
+  // waits is told that it is no member.
+  void GoBack(const std::vector<v1::HistoryEntry>& history, uint64_t held);
 
   std::vector<Reply> TakeReplies();
 
@@ -71,6 +72,8 @@ class Evaluation {
   bool IsParked(const MemberRecord& member) const;
   // For whom others wait in the open evaluation, by rank.
   std::vector<Rank> Missing() const;
+  // Of the evaluations that are due at ends of epochs, those that have ended.
+  uint64_t held() const { return held_; }
   // Training ends, or ended, with the last evaluation.
   bool stop() const { return stop_; }
   const std::vector<v1::HistoryEntry>& history() const { return history_; }
@@ -98,8 +101,10 @@ class Evaluation {
   void Open(const v1::EvaluateRequest& request, const MemberTable& members, bool ending);
   const Seat* FindSeat(const MemberRecord& member) const;
   void AddSeat(const MemberRecord& member);
-  // It is due earlier than the first to arrive thought, which had joined past the last step: those
-  // that begin after it train on, and are not waited for.
+  // Where members advance on their own all are, wherever they begin: they have all left by that time, or
+  // they come (JoinReply.evaluation_due). In lockstep those that begin after it are not.
+  bool IsExpected(const MemberRecord& member) const;
+  // It is due earlier than the first to arrive thought, which had joined past the last step.
   void DropLater(const MemberTable& members);
   void AnswerFinished(MemberId member);
   void Restart();
@@ -121,6 +126,7 @@ class Evaluation {
   uint64_t evaluation_ = 0;  // the open one, else the last
   uint64_t attempt_ = 0;
   uint64_t due_step_ = 0;
+  uint64_t held_ = 0;
   std::map<Rank, Seat> seats_;
   uint64_t seen_ = 0;  // of the members' changes
   bool has_constants_ = false;

@@ -15,6 +15,7 @@ v1::EvaluationState Evaluation::Save() const {
   state.set_evaluation(evaluation_);
   state.set_attempt(attempt_);
   state.set_due_step(due_step_);
+  state.set_held(held_);
   for (const auto& [rank, seat] : seats_) {
     v1::EvaluationState::Seat& entry = *state.add_seats();
     entry.set_rank(static_cast<uint32_t>(rank.value()));
@@ -46,6 +47,7 @@ absl::Status Evaluation::Load(const v1::EvaluationState& state, const MemberTabl
   evaluation_ = state.evaluation();
   attempt_ = state.attempt();
   due_step_ = state.due_step();
+  held_ = state.held();
   seen_ = 0;
   seats_.clear();
   for (const v1::EvaluationState::Seat& entry : state.seats()) {

@@ -64,6 +64,7 @@ JobFacts FactsOf(const v1::Job& job, const Recipe& recipe, const ModelShape& sha
   facts.batch_size = job.train().batch_size();
   facts.epochs = job.train().epochs();
   facts.steps = job.train().steps();
+  facts.evaluate_every = job.train().evaluate_every();
   facts.local_steps = recipe.local_steps;
   facts.synchronous = recipe.lockstep;
   facts.aligned = recipe.aligned;

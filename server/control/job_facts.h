@@ -40,6 +40,8 @@ struct JobFacts {
   // Exactly one of the two is not 0.
   int64_t epochs = 0;
   int64_t steps = 0;
+  // An evaluation is due at the end of so many epochs; 0: only when training ends.
+  uint64_t evaluate_every = 0;
   // Minibatches between exchanges.
   int64_t local_steps = 1;
   // The same exchange number means the same update for all members.

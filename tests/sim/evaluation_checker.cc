@@ -32,12 +32,10 @@ void Checker::OnEvaluates(MemberId member, Attempt attempt, uint64_t part, uint6
       other != member) {
     Violate(absl::StrCat(where, ": part ", part, " is also that of member ", other.value()));
   }
-  // Where members advance on their own, one that begins after the step at which the others stand has no part.
   for (size_t shard = 0; shard < versions.size(); ++shard) {
-    const Plan& now = LeaderOf(shard)->plan;
-    const bool trains_on =
-        now.members.size() > parts || now.generation != standing.generations[shard];
-    if (versions[shard] == standing.versions[shard] || trains_on) continue;
+    // Of those who were lost since, what they had pushed may come: the others begin again.
+    const bool is_same = LeaderOf(shard)->plan.generation == standing.generations[shard];
+    if (versions[shard] == standing.versions[shard] || !is_same) continue;
     Violate(absl::StrCat(where, ": version of shard ", shard, " is ", versions[shard].value(),
                          ", want ", standing.versions[shard].value(), " as others score"));
   }
@@ -49,7 +47,6 @@ void Checker::OnScores(MemberId member, Attempt attempt) {
   for (size_t shard = 0; shard < leaders_.size(); ++shard) {
     const Ledger& ledger = *LeaderOf(shard);
     if (ledger.plan.Find(member) == nullptr) return;
-    if (ledger.plan.members.size() > found->second.parts) return;
     // Those who were lost since leave what they had pushed, and the others begin again.
     const bool is_same =
         ledger.plan.generation == found->second.generations[shard] && ledger.era == EraOf(member);

@@ -188,6 +188,7 @@ SimJob::SimJob(SimOptions options)
   facts.batch_size = kBatch;
   facts.epochs = steps_ > 0 ? 0 : static_cast<int64_t>(epochs_);
   facts.steps = static_cast<int64_t>(steps_);
+  facts.evaluate_every = 1;
   facts.local_steps = recipe_.local_steps;
   facts.synchronous = recipe_.lockstep;
   facts.aligned = recipe_.aligned;

@@ -89,9 +89,8 @@ std::set<MemberId> SimJob::Lost() {
     // Also those that the coordinator ended, with training, before they could begin.
     const bool finished = record.state == MemberState::kLeft && record.ended == "finished";
     if (!IsLive(record.state) && !finished) lost.insert(member);
-    // Elsewhere one that begins after the step of the last evaluation trains while the others score.
     const bool is_late = record.state == MemberState::kLeft && !finished;
-    if (is_late && recipe_.lockstep && checker_.HasPushed(member)) {
+    if (is_late && checker_.HasPushed(member)) {
       checker_.Violate(
           absl::StrCat("member ", member.value(), " had pushed, and was ended: ", record.ended));
     }

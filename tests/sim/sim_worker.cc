@@ -95,6 +95,7 @@ void SimWorker::OnAdmitted(const v1::JoinReply& reply) {
   step_ = reply.first_step();
   epoch_ = reply.epoch();
   checkpoint_number_ = reply.checkpoint_number();
+  evaluates_at_start_ = reply.evaluation_due() ? 1 : 0;
   if (reply.has_resume()) Resume(reply);
   if (options_.subnets != nullptr) ExpectFirst(reply);
   if (options_.core.has_value()) BeginKeys(Rank(reply.rank()));
@@ -216,6 +217,7 @@ void SimWorker::BeginEpoch(std::function<void()> then) {
           // Epochs get shorter as workers join: one that joins late may begin past the epoch it was
           // told.
           ++epoch_;
+          if (!options_.lockstep) ++evaluates_at_start_;
           if (Finished()) step_ = cut_.first_step() + cut_.steps();
           return Finished() ? then() : BeginEpoch(then);
         }
@@ -251,9 +253,9 @@ void SimWorker::Leave() {
 
 void SimWorker::Train() {
   if (stands()) return;
-  const bool evaluates = std::exchange(evaluates_at_start_, false);
-  if (since_exchange_ == 0 && (Finished() || evaluates)) {
-    // It joined when no step was left, or goes on from where an evaluation was due.
+  if (since_exchange_ == 0 && (Finished() || evaluates_at_start_ > 0)) {
+    // It joined when no step was left, or begins where an evaluation is due.
+    evaluates_at_start_ = std::max(0, evaluates_at_start_ - 1);
     last_ = Finished();
     return Arrive();
   }

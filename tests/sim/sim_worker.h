@@ -263,7 +263,7 @@ class SimWorker {
   bool has_come_ = false;  // what it brings
   bool waits_for_it_ = false;
   v1::Progress evaluated_;
-  bool evaluates_at_start_ = false;
+  int evaluates_at_start_ = 0;
   bool gave_up_ = false;
 };
 

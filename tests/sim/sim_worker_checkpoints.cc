@@ -113,7 +113,7 @@ void SimWorker::SaveLast(uint64_t saved) {
 
 // As WorkerSaver::Load, of what there is to compare.
 void SimWorker::Resume(const v1::JoinReply& reply) {
-  evaluates_at_start_ = reply.resume().evaluation_due();
+  evaluates_at_start_ = reply.resume().evaluation_due() ? 1 : 0;
   const absl::StatusOr<const SimFolder::Whole*> found =
       options_.folder->Open(reply.resume().step());
   if (!found.ok()) return CheckIsRemoved(found.status().message());
@@ -122,7 +122,7 @@ void SimWorker::Resume(const v1::JoinReply& reply) {
   if ((*found)->manifest.FindFile(WorkerFileName(reply.rank())) != nullptr) {
     const v1::Progress& progress = file->second.progress;
     saved = {Rank(reply.rank()), Exchange(progress.exchange()), progress.step()};
-    evaluates_at_start_ = evaluates_at_start_ && file->second.evaluation_due;
+    if (!file->second.evaluation_due) evaluates_at_start_ = 0;
   }
   checker_->OnResumed(member_, exchange_, step_, saved);
 }

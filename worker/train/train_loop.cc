@@ -41,7 +41,7 @@ TrainLoop::TrainLoop(Options options, const Datasets* data, Learner* learner,
       step_(options_.first_step),
       epoch_(options_.first_epoch),
       exchange_(options_.first_exchange.value() - 1),
-      evaluates_first_(options_.evaluation_due),
+      evaluates_first_(options_.evaluation_due ? 1 : 0),
       warms_up_(options_.first_step < static_cast<uint64_t>(options_.recipe.warmup_steps)),
       checkpoint_number_(options_.checkpoint_number) {}
 
@@ -131,7 +131,8 @@ absl::Status TrainLoop::TrainToEnd() {
   // It joined when no step was left: it only evaluates with the others.
   if (Finished()) {
     TESSERA_RETURN_IF_ERROR(Evaluate(/*last=*/true));
-  } else if (evaluates_first_) {
+  }
+  for (; evaluates_first_ > 0 && !stop_ && !Finished(); --evaluates_first_) {
     TESSERA_RETURN_IF_ERROR(Evaluate(/*last=*/false));
   }
   int64_t interval = StepsUntilExchange();
@@ -215,7 +216,7 @@ absl::Status TrainLoop::Resume() {
   last_loss_ = saved->progress.train_loss;
   loss_sum_ = saved->loss_sum;
   loss_count_ = saved->loss_count;
-  evaluates_first_ = evaluates_first_ && saved->evaluation_due;
+  if (!saved->evaluation_due) evaluates_first_ = 0;
   return absl::OkStatus();
 }
 
@@ -229,6 +230,8 @@ absl::Status TrainLoop::BeginEpoch() {
     TESSERA_ASSIGN_OR_RETURN(cut_, coordination_.BeginEpoch(epoch_, step_));
     const uint64_t end = cut_.first_step + static_cast<uint64_t>(cut_.steps);
     if (step_ < end) break;
+    // The others have yet to come to this end. In lockstep they are past it, or expect nobody.
+    if (!options_.recipe.lockstep && EvaluatesAfter(epoch_ + 1)) ++evaluates_first_;
     if (epoch_ + 1 == static_cast<uint64_t>(options_.job.train().epochs())) step_ = end;
   }
   phases_.Enter(before);
@@ -253,6 +256,11 @@ absl::Status TrainLoop::BeginOrder() {
         "(between workers data.partition: local allows that)"));
   }
   return absl::OkStatus();
+}
+
+bool TrainLoop::EvaluatesAfter(uint64_t epochs) const {
+  const uint64_t every = options_.job.train().evaluate_every();
+  return every > 0 && epochs % every == 0;
 }
 
 float TrainLoop::Rate() const {
@@ -299,8 +307,7 @@ absl::Status TrainLoop::TrainStep(bool last) {
   coordination_.SetProgress(progress());
   if (in_epoch + 1 < static_cast<uint64_t>(cut_.steps)) return absl::OkStatus();
   ++epoch_;
-  const uint64_t every = options_.job.train().evaluate_every();
-  if (every > 0 && epoch_ % every == 0) evaluation_due_ = true;
+  if (EvaluatesAfter(epoch_)) evaluation_due_ = true;
   return Finished() ? absl::OkStatus() : BeginEpoch();
 }
 

@@ -149,6 +149,7 @@ class TrainLoop {
   // Minibatches that are left, if members stay as they are. The same for all where exchanges are.
   uint64_t StepsLeft() const;
   bool TailIsDue() const;
+  bool EvaluatesAfter(uint64_t epochs) const;
   // The job is drained, and ends with this exchange, or has before.
   bool IsLast(Exchange exchange) const;
   bool Draining() const { return IsLast(exchange_); }
@@ -185,7 +186,7 @@ class TrainLoop {
   uint64_t epoch_ = 0;
   EpochCut cut_;
   Exchange exchange_;     // last one done
-  bool evaluates_first_;  // before the first step
+  int evaluates_first_;  // so often before the first step
   bool warms_up_;         // it has yet to come to the end of its warm-up
   int64_t since_exchange_ = 0;
   uint64_t examples_ = 0;

@@ -131,6 +131,7 @@ class ControlFixture {
     request.set_evaluation(evaluation);
     request.mutable_progress()->set_step(step);
     request.mutable_progress()->set_exchange(step);
+    request.mutable_progress()->set_epoch(epoch);
     request.set_loss_sum(2 * member);
     request.set_loss_count(4);
     request.set_constants("from " + std::to_string(member));
@@ -294,6 +295,7 @@ class ControlFixture {
   std::unique_ptr<Coordinator> coordinator;
   std::vector<FakeServer> servers;
   std::vector<Coordinator::EvaluateAnswer> answers;
+  uint64_t epoch = 0;  // which members say that they have come to, when they evaluate
   std::deque<DiskTask> tasks;
   std::vector<uint64_t> pruned;  // steps of kPrune, which are in no other list
   // After every event the coordinator is saved, and the one that is loaded goes on.

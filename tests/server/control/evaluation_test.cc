@@ -207,6 +207,48 @@ TEST_CASE("without a barrier nobody is let in while the others score", "[control
   CHECK(f.Join(3)->admitted());
 }
 
+TEST_CASE("without a barrier a newcomer comes to the evaluation that others have yet to make",
+          "[control]") {
+  JobFacts facts = WithoutBarrier();
+  facts.evaluate_every = 1;
+  Fixture f(facts);
+  f.Start(2);
+  const auto begin = [&f](uint64_t member, uint64_t epoch) {
+    v1::BeginEpochRequest request;
+    request.set_member(member);
+    request.set_epoch(epoch);
+    request.set_step(5 * epoch);
+    return f.coordinator->BeginEpoch(request, f.now);
+  };
+  for (uint64_t m : {1, 2})
+    REQUIRE(begin(m, 0)->steps() == 5);  // 100 rows, 2 workers, batches of 10
+  // Both are at the end of the epoch, and not at its evaluation yet.
+  for (uint64_t m : {1, 2}) REQUIRE(f.Renew(m, 5, 5).ok());
+  REQUIRE(f.Join().ok());
+  f.StepAll();
+  const auto joined = f.Join(3);
+  REQUIRE(joined->admitted());
+  CHECK(joined->first_step() == 5);
+  CHECK(joined->epoch() == 1);
+  CHECK(joined->evaluation_due());
+  f.epoch = 1;
+  for (uint64_t m : {1, 2}) REQUIRE(f.Evaluate(m, v1::ARRIVE, 5, 0, 1).ok());
+  CHECK(!f.Answer(1));
+  CHECK(Words(f.coordinator->Status(f.now).waiting_for()) == "worker 2");
+  REQUIRE(f.Evaluate(3, v1::ARRIVE, 5).ok());
+  CHECK((*f.Answer(3))->parts() == 3);
+  f.answers.clear();
+  for (uint64_t m : {1, 2, 3}) REQUIRE(f.Evaluate(m, v1::SCORE, 5, 1, 1).ok());
+  REQUIRE(f.coordinator->Status(f.now).history_size() == 1);
+  // It is over for whoever comes now.
+  REQUIRE(f.Join().ok());
+  f.StepAll();
+  const auto later = f.Join(4);
+  REQUIRE(later->admitted());
+  CHECK(later->first_step() == 5);
+  CHECK(!later->evaluation_due());
+}
+
 TEST_CASE("an evaluation that begins anew lets in who waited for its end", "[control]") {
   Fixture f(WithoutBarrier());
   f.Start(2);

@@ -151,6 +151,34 @@ TEST_CASE("where exchanges tell their steps without lockstep, one that is late h
   CHECK(admitted->first_step() == 620);
 }
 
+TEST_CASE("who is late to a job that goes on evaluates first where that is yet to be made",
+          "[resumed]") {
+  // Epochs of 100 steps: worker 0 is at the end of the fourth, maybe before its evaluation, worker 1 close to it.
+  const bool is_due = GENERATE(true, false);
+  JobFacts facts = ClockFacts();
+  facts.evaluate_every = 2;
+  auto state = std::make_shared<SavedState>(*Resumed(0, 400, 10, 0).restored);
+  state->manifest.members = {{1, 0, 40, 400}, {2, 1, 39, 390}};
+  for (int w = 0; w < 2; ++w) state->manifest.files.push_back({WorkerFileName(w), 1, {}});
+  state->job.evaluation_due = is_due;
+  state->job.cuts = {{3, 300, 100, 2000, {0, 1}}};
+  state->manifest.coordinator = FormatSavedJob(state->job);
+  facts.restored = std::move(state);
+  ControlFixture control(facts);
+  control.Start(2);
+  for (const uint64_t member : {1, 2}) {
+    CHECK(!control.Join(member)->evaluation_due());
+    CHECK(control.Join(member)->resume().evaluation_due() == is_due);
+    REQUIRE(control.Renew(member, 40, 400).ok());
+  }
+  const auto late = control.Join();
+  control.StepAll();
+  const auto admitted = control.Join(late->member());
+  REQUIRE(admitted->admitted());
+  CHECK(admitted->first_step() == 400);
+  CHECK(admitted->evaluation_due() == is_due);
+}
+
 TEST_CASE("so it does after such a job went back", "[resumed]") {
   JobFacts facts = ClockFacts();
   facts.checkpoint_every = 100;

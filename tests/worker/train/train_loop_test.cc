@@ -383,6 +383,30 @@ TEST_CASE("a worker that goes on evaluates first where that was due to it, not t
   CHECK(coordination.arrivals.front().progress.step == (evaluates ? 0 : 50));
 }
 
+TEST_CASE(
+    "a newcomer without barrier evaluates as often as others have yet to before they are where it "
+    "begins",
+    "[train]") {
+  const bool lockstep = GENERATE(true, false);
+  // It is told that epoch 1 begins where it does, and the cut is made anew: it begins in epoch 2.
+  LoneWorker worker(
+      {lockstep ? "method={local_sgd: {local_steps: 1}}" : "method={async_sgd: {local_steps: 1}}",
+       "train={batch_size: 12, epochs: 3, evaluate_every: 1, optimizer: {sgd: {learning_rate: "
+       "0.05}}}"});
+  LoneCoordination coordination(0, 1, 112);
+  TrainLoop::Options options = worker.options();
+  options.first_step = 224;
+  options.first_epoch = 1;
+  options.evaluation_due = !lockstep;
+  TrainLoop loop(options, &worker.data, worker.replica.get(), &worker.client, &coordination);
+  REQUIRE(loop.Run().ok());
+  std::vector<uint64_t> steps;
+  for (const Coordination::Arrival& arrival : coordination.arrivals) {
+    steps.push_back(arrival.progress.step);
+  }
+  CHECK(steps == (lockstep ? std::vector<uint64_t>{336} : std::vector<uint64_t>{224, 224, 336}));
+}
+
 TEST_CASE("an asynchronous job trains with every worker at its own pace", "[train]") {
   // So many that whoever is done first has learned, whatever the others have done by then.
   const Outcome run = Train(Job({"method.async_sgd.local_steps=1", "train.steps=300"}), 2, 3);
