@@ -260,7 +260,7 @@ absl::Status WorkerProcess::TrainOnce() {
   options.first_epoch = admission_.epoch();
   options.store = saver_.get();
   options.resumes = saver_ != nullptr && admission_.has_resume();
-  options.evaluation_due = admission_.resume().evaluation_due();
+  options.evaluation_due = admission_.evaluation_due() || admission_.resume().evaluation_due();
   options.checkpoint_number = admission_.checkpoint_number();
   options.before = before_;
   TrainLoop* loop = nullptr;
