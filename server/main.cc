@@ -4,10 +4,12 @@
 
 #include "common/base/log.h"
 #include "common/base/process.h"
+#include "common/base/uncaught.h"
 #include "common/config/command_line.h"
 #include "server/server_process.h"
 
 int main(int argc, char** argv) {
+  tessera::LogUncaught("server");
   CLI::App app("Serves a slice of one job's parameters.", "tessera-server");
   app.set_version_flag("--version", std::string("tessera-server ") + tessera::kVersion);
   tessera::ServerOptions options;
@@ -17,8 +19,8 @@ int main(int argc, char** argv) {
                  "change a key of the job: a.b.c=value; may be repeated")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
-  app.add_option("--listen", options.listen,
-                 "HOST:PORT to serve on; default: this rank's address in the job");
+  tessera::AddListen(&app, &options.listen,
+                     "HOST:PORT to serve on; default: this rank's address in the job");
   tessera::AddCoordinator(&app, &options.coordinator);
   app.add_option("--address-file", options.address_file,
                  "write the address that was taken here, once reachable");

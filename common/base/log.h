@@ -24,10 +24,11 @@ void SetLogLevel(LogLevel level);
 // Whether lines of this level are written, where making one is work.
 bool IsLogged(LogLevel level);
 
-// Of a longer line the beginning is written.
+// Of a line that is longer, with its time and its end, the beginning is written.
 constexpr size_t kLogLineBytesMax = 4096;
 
-// Writes one line whole, from any thread, as ToPrintable (printable.h) has it.
+// Writes one line whole, from any thread, as ToPrintable (printable.h) has it. Never waits for whoever reads stderr:
+// lines for which there is no room are lost, and the next one that goes comes behind one that counts them.
 void Log(LogLevel level, absl::string_view line);
 
 }  // namespace tessera
