@@ -50,10 +50,24 @@ absl::Status AddReplica(const v1::Job& job, const Recipe& recipe, const Datasets
   return absl::OkStatus();
 }
 
+// What a checkpoint copies of the optimizer's states, of the replica and of what the codec holds back. `shape` is what
+// is exchanged.
+absl::StatusOr<int64_t> CheckpointBytes(const v1::Job& job, const Recipe& recipe,
+                                        const ModelShape& shape) {
+  if (job.checkpoint().directory().empty()) return 0;
+  if (recipe.subnets) {
+    return recipe.tail_steps > 0 ? Replica::PrivateStateBytes(job, TailOf(recipe)) : 0;
+  }
+  TESSERA_ASSIGN_OR_RETURN(int64_t bytes, Replica::PrivateStateBytes(job, recipe));
+  if (recipe.codecs.holds_back()) bytes += shape.size * static_cast<int64_t>(sizeof(float));
+  return bytes;
+}
+
 }  // namespace
 
 std::string WorkerMemory::Describe() const {
-  return absl::StrCat("data ", data, " + ", replica_parts, " + program and connections ", program);
+  return absl::StrCat("data ", data, " + ", replica_parts, " + checkpoints ", checkpoint,
+                      " + program and connections ", program);
 }
 
 EvaluationRowCounts RowsOfEvaluation(const Datasets& data) {
@@ -70,8 +84,9 @@ absl::StatusOr<WorkerMemory> PlanWorkerMemory(const v1::Job& job, const Recipe& 
   memory.program = kProgramBytes + servers * LimitedConnectionBytes(shard_bytes);
   memory.data =
       data.train.bytes() + data.test.bytes() + EpochOrder::MemoryNeeded(data.train.rows());
-  TESSERA_RETURN_IF_ERROR(
-      AddReplica(job, recipe, data, memory.data + memory.program, bytes_max, &memory));
+  TESSERA_ASSIGN_OR_RETURN(memory.checkpoint, CheckpointBytes(job, recipe, shape));
+  const int64_t others = memory.data + memory.checkpoint + memory.program;
+  TESSERA_RETURN_IF_ERROR(AddReplica(job, recipe, data, others, bytes_max, &memory));
   const int64_t coder = recipe.subnets ? 0 : UpdateCoder::MemoryNeeded(recipe.codecs, shape.size);
   if (coder > 0) absl::StrAppend(&memory.replica_parts, " + held back by codec.push ", coder);
   memory.replica += coder;

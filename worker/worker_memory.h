@@ -20,13 +20,15 @@ struct WorkerMemory {
   int64_t replica = 0;
   // "model, gradient, activations and batches 1 + held back by codec.push 2"
   std::string replica_parts;
+  // The copy of its own state that is written to a checkpoint.
+  int64_t checkpoint = 0;
   // The process itself and its connections.
   int64_t program = 0;
   // Where subnets are trained.
   SubnetMemory subnets;
 
-  int64_t total() const { return data + replica + program; }
-  // "data 1 + model, ... 2 + program and connections 3"
+  int64_t total() const { return data + replica + checkpoint + program; }
+  // "data 1 + model, ... 2 + checkpoints 3 + program and connections 4"
   std::string Describe() const;
 };
 

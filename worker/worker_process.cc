@@ -235,6 +235,7 @@ absl::Status WorkerProcess::MakeSaver() {
   saver.push_weight = recipe_.push_weight;
   saver.split = recipe_.split;
   saver.payload = recipe_.payload;
+  saver.pushes = recipe_.pushes;
   saver.tell = [this](v1::SavedRequest request) { return coordinator_->Saved(std::move(request)); };
   if (admission_.has_resume()) {
     const v1::Resume& resume = admission_.resume();
@@ -305,6 +306,7 @@ void WorkerProcess::Forget() ABSL_NO_THREAD_SAFETY_ANALYSIS {
   before_.emplace(LifeBefore{loop_->phases(), loop_->traffic()});
   Log(LogLevel::kWarning, absl::StrCat("worker: joining again rank=", admission_.rank()));
   coordinator_->Cancel();
+  // While its disk hangs it says so, and a second signal ends it; the others wait no longer than for one that is lost.
   saver_.reset();
   {
     absl::MutexLock lock(&mutex_);
@@ -417,10 +419,11 @@ int RunWorker(const WorkerOptions& options) {
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   absl::Mutex mutex;
   WorkerProcess* running = nullptr;
-  bool is_over = false;
+  std::optional<int> outcome;  // once all is over but the tearing down, which a dead disk holds up
   const Termination termination([&](int count) {
     absl::MutexLock lock(&mutex);
-    if (is_over) return;
+    if (outcome && count > 1) _exit(*outcome);
+    if (outcome) return;
     if (running == nullptr) {
       // Nobody knows of it yet, or any more.
       Log(LogLevel::kInfo, "worker: ended, signal received before it had joined");
@@ -428,7 +431,8 @@ int RunWorker(const WorkerOptions& options) {
     }
     running->OnSignal(count);
   });
-  const JobReading reading = ReadJobFile(options.job_path, options.overrides, JobOptions{});
+  const JobOptions checks{/*check_files=*/true, /*check_security=*/true, /*check_restore=*/false};
+  const JobReading reading = ReadJobFile(options.job_path, options.overrides, checks);
   if (!reading.ok()) {
     std::fputs(FormatJobErrors(reading.errors).c_str(), stderr);
     return 2;
@@ -443,19 +447,18 @@ int RunWorker(const WorkerOptions& options) {
     running = &process;
   }
   const absl::Status status = process.Train();
-  {
-    absl::MutexLock lock(&mutex);
-    is_over = true;
-  }
+  absl::MutexLock lock(&mutex);
   if (status.ok() || process.has_left(status)) {
     Log(LogLevel::kInfo, "worker: ended");
-    return 0;
+    outcome = 0;
+  } else {
+    Log(LogLevel::kError, absl::StrCat("worker: ended error=\"", status.message(), "\""));
+    // Refused for what the job says: as wrong as if it had been found before.
+    const bool is_wrong = absl::IsInvalidArgument(status) || absl::IsUnauthenticated(status) ||
+                          absl::IsPermissionDenied(status);
+    outcome = is_wrong && !process.joined() ? 2 : 1;
   }
-  Log(LogLevel::kError, absl::StrCat("worker: ended error=\"", status.message(), "\""));
-  // Refused for what the job says: as wrong as if it had been found before.
-  const bool is_wrong = absl::IsInvalidArgument(status) || absl::IsUnauthenticated(status) ||
-                        absl::IsPermissionDenied(status);
-  return is_wrong && !process.joined() ? 2 : 1;
+  return *outcome;
 }
 
 }  // namespace tessera

@@ -32,7 +32,7 @@ struct WorkerOptions {
 
 // Trains and returns the process's exit code:
 //   0  the job ended normally, or this worker was asked to leave by SIGTERM or Ctrl-C and did
-//   1  it could not go on; the last log line says why
+//   1  it could not go on; the last log line of level E says why
 //   2  wrong job, flag, data or device, before joining
 // The first signal lets it finish its exchange and leave; the second one ends it.
 int RunWorker(const WorkerOptions& options);

@@ -1,5 +1,7 @@
 #include "common/method/recipe.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/method/methods.h"
@@ -87,6 +89,20 @@ std::vector<std::string> ServerStates(const Recipe& recipe) {
   // The core, or what the next one is selected from, where servers are at the same exchange.
   if (recipe.core && recipe.lockstep) names.push_back("core");
   return names;
+}
+
+int64_t PushesInMean(PushWeight weight, int64_t pushes, int64_t members, int64_t ranks) {
+  switch (weight) {
+    case PushWeight::kOfMean:
+      return members;
+    case PushWeight::kOfRanks:
+      return ranks;
+    case PushWeight::kOfSome:
+      return std::min(pushes, members);
+    case PushWeight::kWhole:
+      break;
+  }
+  return 1;
 }
 
 absl::StatusOr<ModelShape> ExchangedShape(const v1::Model& model, const Recipe& recipe) {

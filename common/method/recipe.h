@@ -46,7 +46,8 @@ struct LayerSplit {
 enum class PushWeight {
   kOfMean,   // it is one of a mean over those that push
   kOfRanks,  // it weighs 1/cluster.workers, whoever comes and goes
-  kWhole,    // it is added as it is, or divided by a number that the job names
+  kOfSome,   // it is one of a mean over Recipe::pushes, or as many as there are members
+  kWhole,    // it is added as it is
 };
 
 struct Recipe {
@@ -61,6 +62,7 @@ struct Recipe {
   // All members make the same exchange together.
   bool lockstep = true;
   PushWeight push_weight = PushWeight::kOfMean;
+  int64_t pushes = 1;  // in a mean; where push_weight is kOfSome
   // An exchange goes on while the next minibatches are computed, and what it brings is taken up under
   // what they have changed, when the next one is due. Only where members are in lockstep, and deltas of
   // all parameters alone are exchanged.
@@ -111,6 +113,9 @@ Recipe TailOf(const Recipe& recipe);
 // What a checkpoint has of the servers beside what they exchange: arrays of its size, in their order. Those of
 // two jobs are of the same use where they have the same names.
 std::vector<std::string> ServerStates(const Recipe& recipe);
+
+// A push weighs 1 over it, where `members` of a job that names `ranks` push to a mean.
+int64_t PushesInMean(PushWeight weight, int64_t pushes, int64_t members, int64_t ranks);
 
 // What the servers hold and exchange: the model's parameters in their order, and after them as many
 // again for each averaged state, which begin at 0.

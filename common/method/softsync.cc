@@ -23,7 +23,8 @@ Recipe Softsync(const v1::Job& job) {
                                     " pushes, of whichever workers, ", "each with ",
                                     WeightInWords(weight), "; nobody waits for anybody");
   recipe.lockstep = false;
-  recipe.push_weight = PushWeight::kWhole;
+  recipe.push_weight = PushWeight::kOfSome;
+  recipe.pushes = pushes;
   recipe.aligned = false;
   recipe.make_policy = [pushes, weight] { return MakeSoftsync(pushes, weight); };
   if (recipe.local_steps > 1) {

@@ -2,6 +2,7 @@
 import glob
 import os
 import shutil
+import signal
 import unittest
 
 import cluster
@@ -126,6 +127,42 @@ class CheckpointDisks(CheckpointTest):
         self.assertEqual(int(status["members_lost"]), 0)
         job_cluster.drain()
         self.assertEqual(job_cluster.finish()["outcome"], "finished")
+
+    def test_a_worker_whose_disk_hangs_trains_on_and_says_that_it_cannot_write(self):
+        # The first checkpoint fails by worker 0, while worker 1 is long in the midst of it.
+        rules = ("file.create@1=sleep:1000;file.write@1=enospc", "file.write@1=sleep:15000")
+        job_cluster = Cluster(self, keeping(self.small(steps=ENDLESS, lease="2s"), self.path("checkpoints"), 0),
+                              workers=0)
+        for rank, rule in enumerate(rules):
+            job_cluster.start_worker(rank, env={"TESSERA_FAILPOINTS": rule})
+        job_cluster.await_step(20)
+        code, _, error = tessera("checkpoint", job_cluster.coordinator)
+        self.assertNotEqual(code, 0)
+        self.contains(error, "worker 0: ", "No space left on device")
+        code, _, error = tessera("checkpoint", job_cluster.coordinator)
+        self.assertNotEqual(code, 0)
+        self.contains(error, "worker 1: the file of an earlier checkpoint is still being written")
+        job_cluster.await_further()
+        self.assertEqual(int(job_cluster.status()["members_lost"]), 0)
+        # The last one waits for the disk.
+        job_cluster.drain()
+        report = job_cluster.finish()
+        self.assertEqual((report["outcome"], report["checkpoint"]["count"]), ("finished", 1))
+
+    def test_a_second_signal_ends_a_worker_that_a_dead_disk_keeps_from_ending(self):
+        job_cluster = Cluster(self, keeping(self.small(steps=ENDLESS, lease="2s"), self.path("checkpoints"), 0),
+                              workers=1)
+        worker = job_cluster.start_worker(1, env={"TESSERA_FAILPOINTS": "file.write@1=sleep:1000000"})
+        job_cluster.await_step(20)
+        Process(self, "checkpoint", [cluster.TESSERA, "checkpoint", job_cluster.coordinator])
+        worker.await_output("file.write@1=sleep:1000000 at file.write")
+        job_cluster.servers[1].kill()
+        worker.await_output("worker: ended error=")
+        worker.await_output("checkpoint: waiting until this worker's file is written")
+        self.assertTrue(worker.alive)
+        worker.signal(signal.SIGTERM)
+        worker.signal_again(signal.SIGTERM)
+        worker.expect_exit(1)
 
     def test_a_checkpoint_with_a_wrong_bit_is_named_and_the_one_before_it_is_taken(self):
         job = self.small(method={"local_sgd": {"local_steps": 5}}, optimizer=MOMENTUM)

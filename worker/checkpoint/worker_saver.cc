@@ -15,6 +15,8 @@
 #include "common/base/check.h"
 #include "common/base/limits.h"
 #include "common/base/log.h"
+#include "common/base/long_wait.h"
+#include "common/base/steady_clock.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/safetensors_reader.h"
 #include "common/config/job_digest.h"
@@ -28,7 +30,12 @@ namespace {
 constexpr absl::string_view kStatePrefix = "state.";
 constexpr absl::string_view kResidualPrefix = "residual.";
 constexpr absl::string_view kLearned = "codec";
+constexpr absl::string_view kStillWriting =
+    "the file of an earlier checkpoint is still being written";
 constexpr absl::Duration kAskAgain = absl::Milliseconds(20);
+// Until whoever waits for a file says so, and says it again.
+constexpr absl::Duration kTellOfWait = absl::Seconds(2);
+constexpr absl::Duration kTellOfWaitAgain = absl::Seconds(30);
 
 bool IsResidual(absl::string_view array) { return absl::StartsWith(array, kResidualPrefix); }
 
@@ -150,26 +157,51 @@ absl::StatusOr<Taken> TakeFrom(const SafetensorsReader& file, float factor, bool
 }  // namespace
 
 WorkerSaver::WorkerSaver(Options options) : options_(std::move(options)) {
-  thread_ = std::thread([this] { Run(); });
+  writer_ = std::thread([this] { Write(); });
+  teller_ = std::thread([this] { Tell(); });
 }
 
 WorkerSaver::~WorkerSaver() {
+  AwaitIdle();
   {
     absl::MutexLock lock(&mutex_);
     stopping_ = true;
   }
-  thread_.join();
+  writer_.join();
+  teller_.join();
+}
+
+bool WorkerSaver::IsIdle() {
+  absl::MutexLock lock(&mutex_);
+  return !task_.has_value() && untold_.empty();
 }
 
 void WorkerSaver::AwaitIdle() {
-  absl::MutexLock lock(&mutex_);
-  const auto is_idle = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return !task_.has_value(); };
-  mutex_.Await(absl::Condition(&is_idle));
+  LongWait wait(SteadyNow(), kTellOfWait, kTellOfWaitAgain);
+  while (!IsIdle()) {
+    if (told_.WaitUntil(wait.next()) || !wait.IsDue(SteadyNow())) continue;
+    Log(LogLevel::kWarning,
+        absl::StrCat("checkpoint: waiting until this worker's file is written and told of, for=",
+                     wait.SoFar(SteadyNow()),
+                     "; the disk of checkpoint.directory may hang; a second signal ends this "
+                     "process at once"));
+  }
 }
 
 void WorkerSaver::Save(uint64_t number, uint64_t folder_step, const WorkerCursor& cursor,
                        const PrivateState& state) {
-  AwaitIdle();  // The coordinator begins none before the one before it is over, one way or another.
+  {
+    absl::MutexLock lock(&mutex_);
+    if (task_.has_value()) {
+      // The one before may have failed by another's fault, and the next been begun while this disk still hangs.
+      Log(LogLevel::kWarning, absl::StrCat("checkpoint: worker file not written number=", number,
+                                           " why=\"", kStillWriting, "\""));
+      v1::SavedRequest& refused = untold_.emplace_back();
+      refused.set_number(number);
+      refused.set_error(std::string(kStillWriting));
+      return;
+    }
+  }
   copy_.cursor = cursor;
   copy_.local_steps = state.local_steps != nullptr ? *state.local_steps : 0;
   copy_.sites = state.sites != nullptr ? *state.sites : 0;
@@ -201,7 +233,7 @@ void WorkerSaver::SaveLast(const WorkerCursor& cursor, const PrivateState& state
   }
 }
 
-void WorkerSaver::Run() {
+void WorkerSaver::Write() {
   while (true) {
     Task task;
     {
@@ -233,12 +265,34 @@ void WorkerSaver::Run() {
       Log(LogLevel::kWarning, absl::StrCat("checkpoint: worker file not written number=",
                                            task.number, " why=\"", request.error(), "\""));
     }
-    if (const auto told = options_.tell(std::move(request)); !told.ok()) {
-      Log(LogLevel::kWarning, absl::StrCat("checkpoint: worker file not told of number=",
-                                           task.number, " why=\"", told.status().message(), "\""));
-    }
     absl::MutexLock lock(&mutex_);
+    untold_.push_back(std::move(request));
     task_.reset();
+  }
+}
+
+void WorkerSaver::Tell() {
+  while (true) {
+    v1::SavedRequest request;
+    {
+      absl::MutexLock lock(&mutex_);
+      const auto has_news = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+        return stopping_ || !untold_.empty();
+      };
+      mutex_.Await(absl::Condition(&has_news));
+      if (untold_.empty()) return;
+      request = untold_.front();
+    }
+    const uint64_t number = request.number();
+    if (const auto told = options_.tell(std::move(request)); !told.ok()) {
+      Log(LogLevel::kWarning, absl::StrCat("checkpoint: worker file not told of number=", number,
+                                           " why=\"", told.status().message(), "\""));
+    }
+    {
+      absl::MutexLock lock(&mutex_);
+      untold_.pop_front();
+    }
+    told_.Notify();
   }
 }
 
@@ -255,18 +309,14 @@ std::string WorkerSaver::OtherWorkers(const Manifest& manifest) const {
 }
 
 float WorkerSaver::FactorFrom(const Manifest& manifest, int64_t in_mean, int64_t takers) const {
-  int64_t before = 0;
-  switch (options_.push_weight) {
-    case PushWeight::kWhole:
-      return 1;
-    case PushWeight::kOfMean:
-      before = in_mean;
-      break;
-    case PushWeight::kOfRanks:
-      before = JobOfText(manifest.job_text).cluster().workers();
-      break;
-  }
-  return before > 0 ? static_cast<float>(takers) / static_cast<float>(before) : 1;
+  const v1::Job job = JobOfText(manifest.job_text);
+  const absl::StatusOr<Recipe> recipe = RecipeFor(job);
+  // A job that this build does not know is taken for one whose pushes weigh as this one's.
+  const PushWeight weight = recipe.ok() ? recipe->push_weight : options_.push_weight;
+  const int64_t pushes = recipe.ok() ? recipe->pushes : options_.pushes;
+  const int64_t before = PushesInMean(weight, pushes, in_mean, job.cluster().workers());
+  const int64_t now = PushesInMean(options_.push_weight, options_.pushes, takers, options_.workers);
+  return before > 0 ? static_cast<float>(now) / static_cast<float>(before) : 1;
 }
 
 absl::StatusOr<bool> WorkerSaver::WasHalf(const Manifest& manifest,

@@ -3,6 +3,7 @@
 #define TESSERA_WORKER_CHECKPOINT_WORKER_SAVER_H_
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <optional>
 #include <string>
@@ -15,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "common/base/ids.h"
+#include "common/base/wakeup.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/manifest.h"
 #include "common/method/recipe.h"
@@ -24,7 +26,8 @@
 
 namespace tessera {
 
-// Runs a thread from construction to destruction. The calls are the train loop's thread's.
+// Runs two threads from construction to destruction: one writes, the other tells, so that the coordinator hears of
+// what is not written while the disk hangs. The calls are the train loop's thread's.
 class WorkerSaver final : public WorkerStore {
  public:
   struct Options {
@@ -37,13 +40,13 @@ class WorkerSaver final : public WorkerStore {
     // its rank, but what codecs held back is dealt to those there are, who push it: rank r's goes to rank r modulo
     // this. What a codec has learned goes with the first of them.
     int64_t workers = 1;
-    // Tells the coordinator, on either thread.
+    // Tells the coordinator, on the telling thread and the train loop's, also at once.
     std::function<absl::StatusOr<v1::SavedReply>(v1::SavedRequest)> tell;
     // The job goes back to a checkpoint of its own, under the ranks that its members had: each takes up the
     // file of its rank, however many were saved, and nothing is dealt.
     bool goes_back = false;
-    // Recipe::push_weight. What was held back is taken up times what a push of this job weighs less than one of the
-    // saved job's: `workers` over those that there were in the mean, or that its job named.
+    // Recipe::push_weight. What was held back is taken up times what a push of the saved job weighed over what one of
+    // this job weighs (PushesInMean), so that it changes the model by as much as it would have.
     PushWeight push_weight = PushWeight::kOfMean;
     // SumOf the manifest in `restored`; 0: any.
     uint64_t restored_sum = 0;
@@ -54,12 +57,15 @@ class WorkerSaver final : public WorkerStore {
     std::optional<LayerSplit> split = std::nullopt;
     // Recipe::payload. What was held back of another kind is dropped.
     PayloadKind payload = PayloadKind::kGradient;
+    // Recipe::pushes.
+    int64_t pushes = 1;
   };
 
   explicit WorkerSaver(Options options);
-  // Finishes what is being written.
+  // Finishes what is being written, and says so now and then where that takes long.
   ~WorkerSaver();
 
+  // Never waits: while a file is being written, the coordinator is told that this one is not.
   void Save(uint64_t number, uint64_t folder_step, const WorkerCursor& cursor,
             const PrivateState& state) override;
   void SaveLast(const WorkerCursor& cursor, const PrivateState& state) override;
@@ -79,7 +85,10 @@ class WorkerSaver final : public WorkerStore {
     float factor = 1;
   };
 
-  void Run();
+  void Write();
+  void Tell();
+  // All is written, and told.
+  bool IsIdle();
   void AwaitIdle();
   // Empty: the workers that were saved.
   std::string OtherWorkers(const Manifest& manifest) const;
@@ -100,11 +109,14 @@ class WorkerSaver final : public WorkerStore {
   absl::StatusOr<int> TakeResiduals(const Deal& deal, const PrivateState& state) const;
 
   const Options options_;
-  WorkerCopy copy_;  // the saving thread's while task_ is set, else the train loop's
+  WorkerCopy copy_;  // the writing thread's while task_ is set, else the train loop's
   absl::Mutex mutex_;
   std::optional<Task> task_ ABSL_GUARDED_BY(mutex_);
+  std::deque<v1::SavedRequest> untold_ ABSL_GUARDED_BY(mutex_);  // the first is being told
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  std::thread thread_;
+  Wakeup told_;
+  std::thread writer_;
+  std::thread teller_;
 };
 
 }  // namespace tessera

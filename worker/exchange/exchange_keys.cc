@@ -1,6 +1,7 @@
 #include "worker/exchange/exchange_keys.h"
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 #include "common/base/check.h"
@@ -61,16 +62,21 @@ void ExchangeKeys::Drop() { cores_.clear(); }
 
 void ExchangeKeys::BeginDraw() {
   if (drawn_.valid()) drawn_.wait();
-  drawn_ =
-      std::async(std::launch::async, [cores = cores_, options = &options_, exchange = exchange_] {
-        Sparse keys;
-        for (size_t s = 0; s < cores.size(); ++s) {
-          const ExplorerPlace place{options->seed, options->rank, exchange, ShardId(s)};
-          keys.push_back(std::make_shared<const SparseKeys>(
-              DrawKeys(options->share, place, options->shape.size, cores[s])));
-        }
-        return keys;
-      });
+  const auto draw = [cores = cores_, options = &options_, exchange = exchange_] {
+    Sparse keys;
+    for (size_t s = 0; s < cores.size(); ++s) {
+      const ExplorerPlace place{options->seed, options->rank, exchange, ShardId(s)};
+      keys.push_back(std::make_shared<const SparseKeys>(
+          DrawKeys(options->share, place, options->shape.size, cores[s])));
+    }
+    return keys;
+  };
+  try {
+    drawn_ = std::async(std::launch::async, draw);
+  } catch (const std::system_error&) {
+    // The machine has no thread left: it is drawn when it is asked for.
+    drawn_ = std::async(std::launch::deferred, draw);
+  }
 }
 
 }  // namespace tessera

@@ -1,7 +1,7 @@
 // Which entries a worker's exchanges move, where these are a core's and an explorer's.
 //
 // The explorer of the next exchange is drawn on a thread of its own while the minibatches before it are
-// computed.
+// computed; where there is none to be had, when it is asked for.
 #ifndef TESSERA_WORKER_EXCHANGE_EXCHANGE_KEYS_H_
 #define TESSERA_WORKER_EXCHANGE_EXCHANGE_KEYS_H_
 

@@ -158,6 +158,14 @@ absl::StatusOr<int64_t> Replica::MemoryNeeded(const v1::Job& job, const Recipe& 
   return bytes;
 }
 
+absl::StatusOr<int64_t> Replica::PrivateStateBytes(const v1::Job& job, const Recipe& recipe) {
+  if (recipe.payload == PayloadKind::kGradient || !recipe.averaged_states.empty()) return 0;
+  TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ShapeOf(job.model()));
+  const auto states = static_cast<int64_t>(StateNames(job.train().optimizer()).size());
+  const int64_t arrays = states + (recipe.core ? 1 : 0);
+  return arrays * shape.size * static_cast<int64_t>(sizeof(float));
+}
+
 absl::StatusOr<Losses> Replica::Train(const Dataset& data, absl::Span<const uint32_t> rows,
                                       const TrainPoint& point) {
   Update update;

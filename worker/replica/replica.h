@@ -64,6 +64,8 @@ class Replica final : public Learner {
   static absl::StatusOr<int64_t> MemoryNeeded(const v1::Job& job, const Recipe& recipe,
                                               int64_t calibration_rows,
                                               const InputRows& input = {});
+  // Bytes of the arrays that its private_state() shows, where checkpoints are kept.
+  static absl::StatusOr<int64_t> PrivateStateBytes(const v1::Job& job, const Recipe& recipe);
 
   // For a gradient update() is the gradient itself, for a delta the change since the last pull.
   const ParameterArrays& values() const override { return values_; }

@@ -68,8 +68,12 @@ absl::Status CoordinatorCalls::Once(const Begin& begin, Limits limits) {
     result = std::move(status);
     answered.Notify();
   });
+  absl::Time end = absl::InfiniteFuture();
   while (!answered.WaitFor(kCancelPoll)) {
-    const bool ends = limits.may_be_cancelled && is_cancelled();
+    if (limits.may_be_cancelled && is_cancelled()) {
+      end = std::min(end, SteadyNow() + limits.after_cancel);
+    }
+    const bool ends = SteadyNow() >= end;
     // Another call has found the coordinator elsewhere: where this one went nobody may answer it.
     const bool has_moved = find_ && this->address() != address;
     if (!ends && !has_moved) continue;

@@ -36,6 +36,8 @@ class CoordinatorCalls {
     // How long an answer may take.
     absl::Duration patience = absl::InfiniteDuration();
     bool may_be_cancelled = true;
+    // Once cancelled, how long the answer is waited for still: for a call whose work the caller has to undo.
+    absl::Duration after_cancel = absl::ZeroDuration();
   };
 
   // One attempt.

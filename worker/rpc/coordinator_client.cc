@@ -130,7 +130,11 @@ absl::StatusOr<v1::JoinReply> CoordinatorClient::BecomeMember(
     v1::JoinReply reply;
     std::string waiting, why;
     bool is_found = true;
-    absl::Status status = calls_.Once(&Stub::Join, request, &reply, {lease()});
+    if (calls_.is_cancelled()) return absl::CancelledError("cancelled");
+    // Without the answer a member that was made cannot be withdrawn, and holds its rank for a lease.
+    absl::Status status =
+        calls_.Once(&Stub::Join, request, &reply,
+                    {lease(), /*may_be_cancelled=*/true, std::min(lease(), kFarewellPatience)});
     if (status.ok() && !Heed(reply.word())) status = Superseded();
     if (status.ok()) {
       request.set_run(reply.word().run());

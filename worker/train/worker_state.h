@@ -30,8 +30,8 @@ class WorkerStore {
  public:
   virtual ~WorkerStore() = default;
 
-  // Copies the state, and writes it while the loop goes on. Whether it was written only the coordinator
-  // is told: a checkpoint that fails is no reason to stop.
+  // Copies the state, and writes it while the loop goes on; never waits for a disk. Whether it was
+  // written only the coordinator is told: a checkpoint that fails is no reason to stop.
   virtual void Save(uint64_t number, uint64_t folder_step, const WorkerCursor& cursor,
                     const PrivateState& state) = 0;
   // Training is over: writes to the last checkpoint, if there is to be one, at each time that it is tried.

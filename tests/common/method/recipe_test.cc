@@ -222,6 +222,8 @@ TEST_CASE("softsync sends gradients of one step and deltas of several, and waits
   CHECK(Applied(gradients, 4) == -1.0f);
   CHECK(First(gradients, 4).weight == 0.25f);
   CHECK(Says(gradients, "every 3 pushes"));
+  CHECK(PushesInMean(gradients.push_weight, gradients.pushes, /*members=*/4, /*ranks=*/5) == 3);
+  CHECK(PushesInMean(gradients.push_weight, gradients.pushes, /*members=*/2, /*ranks=*/5) == 2);
   CHECK(Says(gradients, "weight 1 / max(1, tau)"));
 
   keys.set_local_steps(2);

@@ -365,6 +365,39 @@ TEST_CASE("a replica holds what MemoryNeeded says, state by state", "[replica][m
   }
 }
 
+TEST_CASE("what a checkpoint copies of a replica is as large as is said", "[replica][memory]") {
+  struct Kind {
+    v1::Job job;
+    Recipe recipe;
+    int arrays;
+  };
+  Recipe cores = Deltas(), overlaps = Deltas();
+  cores.core = CoreShare{0.5, 0.2, 5, 1};
+  overlaps.overlaps = true;
+  std::vector<Kind> kinds = {
+      {WithMomentum(JobOf()), Gradients(), 0}, {JobOf(), Deltas(), 0},
+      {WithMomentum(JobOf()), Deltas(), 1},    {WithMomentum(JobOf()), Deltas({"momentum"}), 0},
+      {WithAdam(JobOf()), Deltas(), 2},        {WithAdam(JobOf()), overlaps, 2},
+      {WithMomentum(JobOf()), cores, 2},
+  };
+  const int64_t bytes = ShapeOf(JobOf().model())->size * 4;
+  for (size_t k = 0; k < kinds.size(); ++k) {
+    CAPTURE(k);
+    Kind& kind = kinds[k];
+    kind.job.mutable_cluster()->mutable_servers()->set_count(1);
+    kind.job.mutable_checkpoint()->set_directory("/ckpt");
+    Worker worker(kind.job, kind.recipe);
+    const absl::StatusOr<PrivateState> state = worker.replica->private_state();
+    REQUIRE(state.ok());
+    int64_t shown = 0;
+    for (const PrivateState::Array& array : state->arrays) {
+      shown += static_cast<int64_t>(array.values.size() * sizeof(float));
+    }
+    CHECK(shown == kind.arrays * bytes);
+    CHECK(*Replica::PrivateStateBytes(kind.job, kind.recipe) == shown);
+  }
+}
+
 TEST_CASE("where a minibatch does not fit its pieces do, and the sums say so",
           "[replica][memory][pieces]") {
   const auto cpu = Cpu();

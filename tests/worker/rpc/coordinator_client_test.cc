@@ -8,7 +8,11 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "common/base/steady_clock.h"
 #include "common/rpc/grpc_server.h"
 #include "proto/coordinator.grpc.pb.h"
 
@@ -27,6 +31,8 @@ class Scripted final : public v1::Coordinator::Service {
 
   grpc::Status Join(grpc::ServerContext*, const v1::JoinRequest* request,
                     v1::JoinReply* reply) override {
+    ++joins;
+    if (on_join) on_join();
     reply->set_member(1);
     reply->set_admitted(true);
     reply->set_layout_hash(request->layout_hash());
@@ -37,6 +43,7 @@ class Scripted final : public v1::Coordinator::Service {
   grpc::Status Leave(grpc::ServerContext*, const v1::LeaveRequest* request,
                      v1::LeaveReply*) override {
     run_of_last = request->run();
+    member_of_last = request->member();
     if (++farewells < 3) return grpc::Status(grpc::StatusCode::UNAVAILABLE, "not now");
     return grpc::Status();
   }
@@ -47,8 +54,9 @@ class Scripted final : public v1::Coordinator::Service {
     return options;
   }
 
-  std::atomic<int> farewells{0};
-  std::atomic<uint64_t> run_of_last{0};
+  std::function<void()> on_join;  // before it is answered
+  std::atomic<int> joins{0}, farewells{0};
+  std::atomic<uint64_t> run_of_last{0}, member_of_last{0};
 
  private:
   const absl::Duration lease_;
@@ -73,6 +81,41 @@ TEST_CASE("a farewell is said until it is heard", "[coordinator][client]") {
   CHECK(client.Leave(v1::WorkerReport(), "its disk is full").ok());
   CHECK(coordinator.farewells == 3);
   CHECK(coordinator.run_of_last == 7);
+}
+
+TEST_CASE("one that is cancelled while it is made a member hears of it, and leaves",
+          "[coordinator][client]") {
+  Scripted coordinator(absl::Seconds(10));
+  CoordinatorClient client(coordinator.Options());
+  coordinator.on_join = [&] {
+    client.Cancel();
+    absl::SleepFor(absl::Milliseconds(200));  // Longer than it takes the client to notice.
+  };
+  CHECK(absl::IsCancelled(client.Join(nullptr).status()));
+  CHECK(coordinator.farewells == 1);
+  CHECK(coordinator.member_of_last == 1);
+  // Nobody is made a member for one that is cancelled already.
+  CoordinatorClient another(coordinator.Options());
+  another.Cancel();
+  CHECK(absl::IsCancelled(another.Join(nullptr).status()));
+  CHECK(coordinator.joins == 1);
+}
+
+TEST_CASE("a coordinator that does not answer keeps nobody who is cancelled",
+          "[coordinator][client]") {
+  Scripted coordinator(absl::Seconds(10));
+  absl::Notification ends;
+  coordinator.on_join = [&] { ends.WaitForNotification(); };
+  CoordinatorClient client(coordinator.Options());
+  std::thread canceller([&] {
+    while (coordinator.joins == 0) std::this_thread::yield();
+    client.Cancel();
+  });
+  const absl::Time begin = SteadyNow();
+  CHECK(absl::IsCancelled(client.Join(nullptr).status()));
+  CHECK(SteadyNow() - begin < absl::Seconds(8));  // Its own time would be ten.
+  canceller.join();
+  ends.Notify();
 }
 
 }  // namespace
