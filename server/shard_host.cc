@@ -151,7 +151,7 @@ AttachLink::Options ShardHost::LinkOptions(uint32_t rank, Led* led) {
   link.life = life_;
   link.find_coordinator = options_.find_coordinator;
   link.open_channel = options_.open_coordinator;
-  link.on_away = [this](bool is_away) { service_->SetAway(is_away); };
+  link.on_away = [this, shard](bool is_away) { service_->SetAway(shard->shard_id(), is_away); };
   link.lead_term = led->lead_term;
   link.job_digest = options_.job_digest;
   link.address = address_;

@@ -131,11 +131,12 @@ class ShardHost {
   std::string coordinator_;
   std::string address_;
   uint64_t life_ = 0;  // as replica
+  // Before the shards: their threads ask it for its traffic until they have ended.
+  std::unique_ptr<ParameterService> service_;
   mutable absl::Mutex mutex_;
   std::map<uint32_t, Led> led_ ABSL_GUARDED_BY(mutex_);
   bool disconnected_ ABSL_GUARDED_BY(mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
-  std::unique_ptr<ParameterService> service_;
   // Where the job keeps standbys.
   std::unique_ptr<FollowedShards> followed_;
   std::unique_ptr<StandbyHost> standbys_;

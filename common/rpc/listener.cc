@@ -27,6 +27,8 @@ namespace {
 
 // Between two looks for a free descriptor.
 constexpr int kPauseMs = 100;
+// Connections of one address that are taken before the others, and the end, have their turn.
+constexpr int kTakenPerTurn = 64;
 constexpr absl::Duration kLogInterval = absl::Seconds(1);
 
 // What a file is, whatever number it has; 0: no such descriptor.
@@ -197,6 +199,7 @@ void Listener::Run() {
     const int ready = poll(waiting.data(), waiting.size(), -1);
     TESSERA_CHECK(ready >= 0 || errno == EINTR);
     if (waiting.back().revents != 0) return;
+    has_swept_ = false;
     for (size_t i = 0; ready > 0 && i + 1 < waiting.size(); ++i) {
       if (waiting[i].revents == 0 || Accept(waiting[i].fd)) continue;
       // The connection waits in the queue, and would be reported again at once.
@@ -207,7 +210,7 @@ void Listener::Run() {
 }
 
 bool Listener::Accept(int listening) {
-  while (true) {
+  for (int taken = 0; taken < kTakenPerTurn; ++taken) {
     sockaddr_storage peer{};
     socklen_t size = sizeof(peer);
     const int fd =
@@ -236,6 +239,7 @@ bool Listener::Accept(int listening) {
     connection.fd = fd;
     acceptor_->HandleNewConnection(&connection);
   }
+  return true;  // What waits is reported again at once.
 }
 
 bool Listener::IsTooMany(const std::string& host) {
@@ -245,7 +249,7 @@ bool Listener::IsTooMany(const std::string& host) {
     return of_host < connections_per_host_max_ && static_cast<int>(open_.size()) < connections_max_;
   };
   if (has_room()) return false;
-  Sweep();
+  if (!std::exchange(has_swept_, true)) Sweep();
   if (has_room()) return false;
   if (SteadyNow() >= next_log_) {
     next_log_ = SteadyNow() + kLogInterval;

@@ -5,7 +5,8 @@
 // descriptor: whoever opens a thousand connections and holds them would shut out everybody else.
 //
 // A connection that is too many is closed at once; its host is in the log, at most once a second. One that
-// gRPC has closed is noticed when the next one comes: its descriptor is free, or another file's.
+// gRPC has closed is noticed when another comes for which there is no room: its descriptor is free, or another
+// file's. Who connects without a pause keeps neither Stop nor another address waiting: so many are taken at a time.
 #ifndef TESSERA_COMMON_RPC_LISTENER_H_
 #define TESSERA_COMMON_RPC_LISTENER_H_
 
@@ -66,9 +67,9 @@ class Listener {
   Listener() = default;
   absl::Status Open(const std::string& host, int port);
   void Run();
-  // False: no descriptors are left.
+  // Takes the connections that wait, but for those that are too many for one turn. False: no descriptors are left.
   bool Accept(int listening);
-  // Forgets those that gRPC has closed.
+  // Forgets those that gRPC has closed: a look at each that is open, and therefore once a turn.
   void Sweep();
   bool IsTooMany(const std::string& host);
 
@@ -82,6 +83,7 @@ class Listener {
   // The thread's.
   std::vector<Connection> open_;
   std::unordered_map<std::string, int> by_host_;  // of open_
+  bool has_swept_ = false;                        // in this turn
   absl::Time next_log_;
   std::atomic<uint64_t> refused_{0};
   std::thread thread_;

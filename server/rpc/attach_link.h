@@ -75,7 +75,8 @@ class AttachLink {
     // The checkpoint that the job begins from here, where only `restore` could have it do so: a plan before any
     // restore order ends the link. Empty: none.
     std::string begins_from;
-    // The coordinator is away for longer than a lease, or it is back. Called on a thread of the link.
+    // The coordinator is away for longer than a lease, or it is back. Called on a thread of the link, one call at
+    // a time: the last one tells what is true.
     std::function<void(bool is_away)> on_away;
     // Called once, on a thread of the link, when the link has ended by itself:
     //   OK                   the job has ended, all is reported

@@ -144,13 +144,27 @@ bool AttachLink::State::Heed(const v1::PlanMessage& message) {
 }
 
 void AttachLink::State::SetAway(bool away, absl::Duration silence) {
-  absl::Duration waited;
   {
     absl::MutexLock lock(&mutex);
     if (is_away == away) return;
     // It may have been heard just now, by the other thread.
     if (away && contact.Silence(SteadyNow()) <= contact.lease()) return;
     is_away = away;
+    silence_then = silence;
+  }
+  TellAway();
+}
+
+void AttachLink::State::TellAway() {
+  absl::MutexLock teller(&telling);
+  bool away = false;
+  absl::Duration silence, waited;
+  {
+    absl::MutexLock lock(&mutex);
+    // The other thread may have told it, or have changed it back.
+    if (is_away == told_away) return;
+    away = told_away = is_away;
+    silence = silence_then;
     waited = patience();
   }
   LogCoordinatorAway("server", "nothing is trained", away, silence, waited);

@@ -77,6 +77,8 @@ struct AttachLink::State : std::enable_shared_from_this<AttachLink::State> {
   // False: it is not to be believed, and the connection is to end.
   bool Heed(const v1::PlanMessage& message);
   void SetAway(bool away, absl::Duration silence);
+  // What is true by the time that others have told what they had to tell. Not with the mutex.
+  void TellAway();
   bool Stopping() {
     absl::MutexLock lock(&mutex);
     return stopping || ended;
@@ -87,12 +89,17 @@ struct AttachLink::State : std::enable_shared_from_this<AttachLink::State> {
   Wakeup pause;           // of the thread that reads
   Wakeup write;           // there is something to write
   Stream stream;
+  // Of whoever tells that the coordinator is away or back: both threads do, and what is told last has to be what is
+  // true. Taken before `mutex`, and held while calling out.
+  absl::Mutex telling;
   absl::Mutex mutex;
   bool stopping ABSL_GUARDED_BY(mutex) = false;
   bool ended ABSL_GUARDED_BY(mutex) = false;
   bool connected ABSL_GUARDED_BY(mutex) = false;
   CoordinatorContact contact ABSL_GUARDED_BY(mutex);
   bool is_away ABSL_GUARDED_BY(mutex) = false;
+  bool told_away ABSL_GUARDED_BY(mutex) = false;       // on_away has heard this, or is about to
+  absl::Duration silence_then ABSL_GUARDED_BY(mutex);  // the coordinator's, when is_away changed
   std::deque<v1::ShardMessage> queue ABSL_GUARDED_BY(mutex);
   bool inspecting ABSL_GUARDED_BY(mutex) = false;
   bool draining ABSL_GUARDED_BY(mutex) = false;

@@ -86,10 +86,15 @@ void DataPlanes::SetLife(uint64_t life) {
   life_ = life;
 }
 
-void DataPlanes::SetAway(bool away) {
+void DataPlanes::SetAway(ShardId shard, bool away) {
   absl::MutexLock lock(&mutex_);
-  away_ = away;
-  for (const auto& [shard, plane] : planes_) plane->SetAway(away);
+  if (away) {
+    away_.insert(shard);
+  } else {
+    away_.erase(shard);
+  }
+  const auto found = planes_.find(shard);
+  if (found != planes_.end()) found->second->SetAway(away);
 }
 
 DataPlane* DataPlanes::Add(ShardThread* shard) {
@@ -97,7 +102,7 @@ DataPlane* DataPlanes::Add(ShardThread* shard) {
   std::unique_ptr<DataPlane>& plane = planes_[shard->shard_id()];
   if (plane != nullptr) return plane.get();
   plane = std::make_unique<DataPlane>(shard, job_digest_, generation_);
-  plane->SetAway(away_);
+  plane->SetAway(away_.count(shard->shard_id()) > 0);
   return plane.get();
 }
 

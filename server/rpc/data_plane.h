@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -56,7 +57,7 @@ class ActiveReader {
 // Any thread.
 class DataPlane {
  public:
-  // `shard` must outlive this.
+  // `shard` must outlive the calls.
   DataPlane(ShardThread* shard, std::string job_digest, Generation generation)
       : shard_(shard), job_digest_(std::move(job_digest)), generation_(generation.value()) {}
 
@@ -67,7 +68,7 @@ class DataPlane {
     generation_.store(generation.value(), std::memory_order_relaxed);
   }
 
-  // This server has not heard the coordinator for a lease: the others may have gone on without it, and nobody
+  // The shard's link has not heard the coordinator for a lease: the others may have gone on without it, and nobody
   // is to train with what it has.
   void SetAway(bool away) { away_.store(away, std::memory_order_relaxed); }
 
@@ -124,7 +125,7 @@ class DataPlanes {
         job_digest_(std::move(job_digest)),
         half_open_pushes_(static_cast<size_t>(half_open_pushes_per_host)) {}
 
-  // `shard` must outlive this. The plane stays until the end; another time is no change.
+  // `shard` must outlive the calls. The plane stays until the end; another time is no change.
   DataPlane* Add(ShardThread* shard);
   // kUnavailable: another server leads it, or another process is meant
   absl::StatusOr<DataPlane*> Find(absl::string_view where, const v1::Caller& caller) const;
@@ -132,7 +133,9 @@ class DataPlanes {
   void SetLife(uint64_t life);
   // Of all that there are and will be.
   void SetGeneration(Generation generation);
-  void SetAway(bool away);
+  // Of one shard, whether or not it is there yet: each has a link of its own, and one that hears the coordinator
+  // does not speak for the others.
+  void SetAway(ShardId shard, bool away);
   // Of all shards, and of one.
   DataPlaneTraffic traffic() const;
   DataPlaneTraffic traffic(ShardId shard) const;
@@ -145,7 +148,7 @@ class DataPlanes {
   CallLimit half_open_pushes_;
   mutable absl::Mutex mutex_;
   Generation generation_ ABSL_GUARDED_BY(mutex_);
-  bool away_ ABSL_GUARDED_BY(mutex_) = false;
+  std::set<ShardId> away_ ABSL_GUARDED_BY(mutex_);
   uint64_t life_ ABSL_GUARDED_BY(mutex_) = 0;  // 0: whoever is meant
   std::map<ShardId, std::unique_ptr<DataPlane>> planes_ ABSL_GUARDED_BY(mutex_);
 };

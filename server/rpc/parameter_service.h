@@ -16,10 +16,12 @@ namespace tessera {
 // Answers Pull, Push and FetchSubnet (proto/parameter_server.proto) for one shard. No gRPC thread
 // waits here: a call that must wait is an entry in the shard's lists.
 //
-// Order at the end: GrpcServer::Shutdown, then this, then the shard's thread.
+// Order at the end: GrpcServer::Shutdown, which waits for the calls, as these do for the shard's thread. No call uses
+// this or the shard's thread afterwards, and either may go first; but whoever has the shard's thread ask this for
+// its traffic ends that thread first.
 class ParameterService {
  public:
-  // `shard` must outlive this. Calls of another job or of a generation before `generation` are
+  // `shard` must outlive the calls. Calls of another job or of a generation before `generation` are
   // refused. Of one host so many pushes may be open of which not even the header has come; each may hold a
   // message of memory. Another one makes the oldest give way.
   ParameterService(ShardThread* shard, std::string job_digest, Generation generation,
@@ -32,12 +34,12 @@ class ParameterService {
   // To be given to GrpcServer.
   grpc::Service* service();
 
-  // Any thread. `shard` must outlive this.
+  // Any thread. `shard` must outlive the calls.
   void Add(ShardThread* shard) { planes_.Add(shard); }
   void SetLife(uint64_t life) { planes_.SetLife(life); }
   void SetGeneration(Generation generation) { planes_.SetGeneration(generation); }
-  // Members are refused with kUnavailable while the coordinator is away.
-  void SetAway(bool away) { planes_.SetAway(away); }
+  // Members are refused with kUnavailable while the coordinator is away, as that shard's link has it.
+  void SetAway(ShardId shard, bool away) { planes_.SetAway(shard, away); }
   DataPlaneTraffic traffic() const { return planes_.traffic(); }
   DataPlaneTraffic traffic(ShardId shard) const { return planes_.traffic(shard); }
 

@@ -397,8 +397,9 @@ void PushCall::OnAccepted(const absl::StatusOr<PushAccepted>& accepted) {
   reply.set_duplicate(accepted->duplicate);
   reply.set_version(accepted->version.value());
   *reply_ = WriteMessage(reply);
-  End(grpc::Status());
+  // Before the end: the plane may go once no call is left.
   plane_->CutOffRevoked();
+  End(grpc::Status());
 }
 
 absl::Status PushCall::Gone() const {

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <future>
@@ -35,15 +36,19 @@ class Service final : public v1::Status::Service {
   }
 };
 
+bool ConnectTo(int port, int fd) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  return connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+}
+
 // A connection that says nothing.
 class Silent {
  public:
   explicit Silent(int port) : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    address.sin_port = htons(static_cast<uint16_t>(port));
-    REQUIRE(connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
+    REQUIRE(ConnectTo(port, fd_));
   }
   Silent(Silent&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   ~Silent() {
@@ -165,6 +170,44 @@ TEST_CASE("a server that had no file descriptors left takes connections again on
   }
   CHECK_FALSE(taken);
   CHECK(served.Serves());
+}
+
+// Every connection that is taken makes another, which waits by the time that the first was handed over.
+class Flood final : public grpc::experimental::ExternalConnectionAcceptor {
+ public:
+  Flood(int port, std::atomic<int>* taken, const std::atomic<bool>* over)
+      : port_(port), taken_(taken), over_(over) {}
+  void HandleNewConnection(NewConnectionParameters* connection) override {
+    close(connection->fd);
+    ++*taken_;
+    if (*over_) return;
+    const int another = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    // It is reset as it is closed: its port would otherwise not be free for long, and there are only so many.
+    const linger reset{1, 0};
+    setsockopt(another, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+    ConnectTo(port_, another);
+    close(another);
+  }
+
+ private:
+  const int port_;
+  std::atomic<int>* const taken_;
+  const std::atomic<bool>* const over_;
+};
+
+TEST_CASE("whoever connects without a pause does not keep a listener from stopping", "[listener]") {
+  auto listener = Listener::Bind({"127.0.0.1:0", 1 << 20});
+  REQUIRE(listener.ok());
+  std::atomic<int> taken{0};
+  std::atomic<bool> over{false};
+  const int port = (*listener)->port();
+  (*listener)->Start(std::make_unique<Flood>(port, &taken, &over));
+  const Silent first(port);
+  while (taken < 10) usleep(1000);
+  auto stops = std::async(std::launch::async, [&] { (*listener)->Stop(); });
+  CHECK(stops.wait_for(std::chrono::milliseconds(kWaitMs)) == std::future_status::ready);
+  over = true;
+  stops.get();
 }
 
 TEST_CASE("a name with several addresses is listened on at one port", "[listener]") {
